@@ -1,0 +1,3 @@
+module vfix.dev/vfix
+
+go 1.26

@@ -1,0 +1,73 @@
+package images
+
+import (
+	"vfix.dev/vfix/rewriter"
+)
+
+// File is one file with references to the vsyscall page, as it is visible in the merged
+// file system.
+type File struct {
+	Path  string   // relative to the root, slashes, no leading slash: "lib/libc.so.6"
+	Links []string // further names of the same inode, sorted
+	Size  int64    // bytes
+	Layer string   // diff ID of the layer it comes from; "" outside images
+	// Index is the number of that layer, the base layer being 0.
+	Index  int
+	Report *rewriter.Report
+	Plan   *rewriter.Plan
+}
+
+// Passed is a file that was not examined although it looked like one to examine
+// (an ELF file with damaged headers, an unreadable file), and why.
+type Passed struct {
+	Path   string
+	Layer  string
+	Reason string
+}
+
+// Findings is what a scan of one source found.
+type Findings struct {
+	Source string // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
+	Digest string // of the image's manifest, "" for folders and files
+	Files  []File // only those with at least one reference to the page, sorted by path
+	Passed []Passed
+	// ELFFiles is how many 64-bit x86-64 ELF files were examined, ExecBytes how many
+	// bytes of executable segments they had.
+	ELFFiles  int
+	ExecBytes int64
+}
+
+// LeftOver counts the sites that are live or unknown and stay.
+func (f *Findings) LeftOver() int {
+	n := 0
+	for i := range f.Files {
+		n += len(f.Files[i].Plan.LeftOver())
+	}
+	return n
+}
+
+// Affected reports whether any file would be changed.
+func (f *Findings) Affected() bool {
+	for i := range f.Files {
+		if !f.Files[i].Plan.Empty() {
+			return true
+		}
+	}
+	return false
+}
+
+// Progress is told what the package is doing. Its methods may be called from several
+// goroutines at once. A nil Progress is silence.
+type Progress interface {
+	// Start says that work on something of size bytes begins (size < 0: not known);
+	// kind is "read", "write" or "push", name a layer's short digest or a path.
+	Start(kind, name string, size int64) Task
+	// Note is a message for people, one line without a prefix.
+	Note(format string, args ...any)
+}
+
+// Task is one piece of work under way.
+type Task interface {
+	Add(n int64) // bytes done
+	Done()
+}

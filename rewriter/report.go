@@ -1,0 +1,143 @@
+package rewriter
+
+import "fmt"
+
+// Verdict says what a reference to the vsyscall page is.
+type Verdict uint8
+
+const (
+	// Unknown: could not be proved to be anything else; left, reported, a finding.
+	Unknown Verdict = iota
+	// Live: the register reaches a call or jmp through it. Patched.
+	Live
+	// DormantCall: a call target that is chosen only where no vDSO was found
+	// (the fallbacks of glibc 2.7 to 2.21). Patched, in the lea form.
+	DormantCall
+	// Dormant: used only where no vDSO was found, and not provably only called
+	// (Go's data words, dietlibc's image base). Left, reported, not a finding.
+	Dormant
+	// Benign: compared with, or one entry of a table of addresses. Left, counted.
+	Benign
+)
+
+var verdictNames = [...]string{"unknown", "live", "dormant-call", "dormant", "benign"}
+
+func (v Verdict) String() string {
+	if int(v) >= len(verdictNames) {
+		return fmt.Sprintf("verdict(%d)", uint8(v))
+	}
+	return verdictNames[v]
+}
+
+// MarshalText gives the word for the verdict, for JSON.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// Patchable reports whether a site with this verdict is rewritten.
+func (v Verdict) Patchable() bool { return v == Live || v == DormantCall }
+
+// Kind is how a reference to the page is written down.
+type Kind uint8
+
+const (
+	// MovImm32 is REX.W C7 /0 id with a register operand, 7 bytes.
+	MovImm32 Kind = iota
+	// MovImm64 is REX.W B8+r io, 10 bytes.
+	MovImm64
+	// PushImm32 is 68 id, 5 bytes.
+	PushImm32
+	// CallRel32 is E8 or E9 rel32 into the page, 5 bytes; found in ET_EXEC only.
+	CallRel32
+	// DataWord is an aligned 8-byte word outside instructions.
+	DataWord
+)
+
+var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "call-rel32", "data-word"}
+
+func (k Kind) String() string {
+	if int(k) >= len(kindNames) {
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+	return kindNames[k]
+}
+
+// MarshalText gives the word for the kind, for JSON.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// Site is one reference to the vsyscall page.
+type Site struct {
+	Vaddr    uint64   // of the first byte of the reference
+	Offset   uint64   // of the same byte in the file
+	Len      uint8    // bytes of the instruction (8 for a DataWord)
+	Kind     Kind     //
+	Function Function // which entry of the page
+	Reg      uint8    // the register loaded, 0 to 15 in x86 encoding order (rax = 0); MovImm32 and MovImm64 only
+
+	Verdict Verdict
+	Reason  string // one clause: the evidence for the verdict
+	Symbol  string // name of the enclosing function, "" where no symbol covers it
+
+	// Call is the first call or jmp through the register, in vaddr order; 0 if there is none.
+	Call uint64
+	// CallLen is the length in bytes of the instruction at Call.
+	CallLen uint8
+	// Tail says that the instruction at Call is a jmp: a tail jump.
+	Tail bool
+	// Calls is how many distinct calls and jumps the value reaches.
+	Calls int
+	// Shared says that some branch lands inside [Vaddr+1, Call+CallLen), or that the call
+	// at Call is also reached with another value in the register: the call must stay.
+	Shared bool
+	// Stub is the extent of the whole function where it is nothing but a stub
+	// ([sub] mov call [add] ret, or mov jmp) and no branch lands inside it; else Len is 0.
+	Stub Extent
+	// ABI says that the enclosing function is called by the C convention only (it is
+	// exported, or its address begins an .eh_frame entry and it ends as a C function does),
+	// and so the registers a C function may change are dead when it returns.
+	ABI bool
+	// Dead is the set of registers, one bit each in encoding order, out of rdx, rsi, rdi,
+	// r8, r9 and r10, that are proved dead after the call at Call.
+	Dead uint16
+}
+
+// Adjacent reports whether the call follows the reference without a gap.
+func (s *Site) Adjacent() bool { return s.Call != 0 && s.Call == s.Vaddr+uint64(s.Len) }
+
+// Extent is a range of bytes in memory.
+type Extent struct {
+	Vaddr uint64
+	Len   uint64
+}
+
+// Report is what Scan found in one file.
+type Report struct {
+	// Skipped is why the file was not examined ("not an ELF file", "32-bit ELF", …);
+	// "" for a 64-bit x86-64 ELF file. A file whose headers are damaged is skipped with
+	// the fact that is wrong.
+	Skipped string
+	// Damaged says that Skipped names damage rather than another kind of file.
+	Damaged bool
+	// Sites in vaddr order.
+	Sites []Site
+	// ExecBytes is how many bytes of executable segments were searched.
+	ExecBytes int64
+	// Libc is the libc the file contains or was linked with statically, as a name and a
+	// version ("glibc 2.13"), "" where nothing in the file says so.
+	Libc string
+	// Static says that the file is a program without an interpreter.
+	Static bool
+	// Go says that the file was made by Go's own linker.
+	Go bool
+	// Injected is the version of the vfix segment that the file already has, "" for none.
+	Injected string
+}
+
+// Count returns how many sites have the verdict v.
+func (r *Report) Count(v Verdict) int {
+	n := 0
+	for i := range r.Sites {
+		if r.Sites[i].Verdict == v {
+			n++
+		}
+	}
+	return n
+}
