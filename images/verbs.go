@@ -1,0 +1,83 @@
+package images
+
+import (
+	"context"
+	"errors"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// ScanOptions are the choices of vfix scan.
+type ScanOptions struct {
+	Media    MediaOptions
+	Jobs     int // files examined at once; 0 means one per processor
+	Rewriter rewriter.Options
+}
+
+// Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
+func Scan(ctx context.Context, source string, o ScanOptions) (*Findings, error) {
+	return nil, errors.New("TODO")
+}
+
+// RebuildOptions are the choices of vfix rebuild.
+type RebuildOptions struct {
+	ScanOptions
+	Dest    string // DEST as typed; "" means the daemon
+	Tag     string // -t: the name and tag of the result
+	Suffix  string // --tag-suffix, "-vfix"
+	Push    bool   // to the registry of the result's name
+	DryRun  bool
+	Version string // of vfix, for the history entry and annotations
+}
+
+// Rebuilt is what a rebuild did.
+type Rebuilt struct {
+	Findings             *Findings
+	Unchanged            bool   // nothing to do: Reference names the base
+	Reference            string // what a user can run or pull: with its digest where there is one
+	Digest               string // of the derived image's manifest (of the index, where there is one)
+	BaseName, BaseDigest string
+	LayerSize            int64 // compressed bytes of the added layer
+}
+
+// Rebuild writes the derived image of a SOURCE.
+func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, error) {
+	return nil, errors.New("TODO")
+}
+
+// PatchOptions are the choices of vfix patch.
+type PatchOptions struct {
+	Jobs     int
+	InPlace  bool   // -i
+	Output   string // -o: where the patched copy goes
+	DryRun   bool
+	Progress Progress
+	Rewriter rewriter.Options
+}
+
+// Patch patches ELF files, folders (recursively) and tarballs. Exactly one of InPlace and
+// Output is set, or DryRun.
+func Patch(ctx context.Context, paths []string, o PatchOptions) (*Findings, error) {
+	return nil, errors.New("TODO")
+}
+
+// VerifyOptions are the choices of vfix verify.
+type VerifyOptions struct {
+	ScanOptions
+	Against string // SOURCE of the base; "" checks the source alone
+}
+
+// Verified is what verify proved.
+type Verified struct {
+	Findings *Findings
+	// Compared is how many files differ from the base and were proved to differ in call
+	// sites only. Problems is one line each for what differs otherwise.
+	Compared int
+	Problems []string
+}
+
+// Verify checks that no live call site is left in a SOURCE and, with Against, that it
+// differs from that base in patched call sites only.
+func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, error) {
+	return nil, errors.New("TODO")
+}
