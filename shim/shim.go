@@ -1,0 +1,97 @@
+// Package shim holds the code that runs inside a legacy process, built by make from
+// shim/src: the page of trampolines and hooks that the rewriter injects.
+//
+// The injected segment is two pages, SegmentSize bytes, mapped R-X:
+//
+//	+0x0000  code: what Code returns, then zeros
+//	+0x1000  state: zeros in the file; the hook stores three pointers and seals it R--
+//
+// No offset is typed here: they come from nm, through build/injected.sym.
+package shim
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"strconv"
+)
+
+// PageSize is the page size of x86-64 in bytes; SegmentSize is the size of the injected
+// segment, filesz and memsz.
+const (
+	PageSize    = 0x1000
+	SegmentSize = 2 * PageSize
+)
+
+//go:embed build/injected.bin
+var code []byte
+
+//go:embed build/injected.sym
+var symbols []byte
+
+// magicSize is the length in bytes of vfix_magic (src/trampolines.S).
+const magicSize = 16
+
+// Trampoline is where the two trampolines of one function are, as offsets into the segment.
+type Trampoline struct {
+	Plain uint32 // for callers that follow the C convention
+	Keep  uint32 // changes rax, rcx and r11 only
+}
+
+// Layout is where the parts of the injected segment are, as offsets from its start.
+type Layout struct {
+	Gettimeofday, Time, Getcpu Trampoline
+	EntryHook                  uint32 // stands at e_entry
+	EntryHole                  uint32 // its rel32 to the file's own entry, 4 bytes
+	InitHook                   uint32 // stands at DT_INIT or init_array[0]
+	InitHole                   uint32 // its rel32 to the file's own initialiser, 4 bytes
+	State                      uint32
+}
+
+var layout = parse(symbols)
+
+// Injected returns the layout of the segment.
+func Injected() Layout { return layout }
+
+// Code returns a copy of the injected code, at most PageSize bytes.
+func Code() []byte { return bytes.Clone(code) }
+
+// Magic returns the bytes at the head of the code by which a patched file is known:
+// a fixed text that ends with the version of the layout.
+func Magic() []byte { return bytes.Clone(code[:magicSize]) }
+
+// parse reads "name offset" lines. It panics on anything else: make built the file, and a
+// binary without it must not start.
+func parse(text []byte) Layout {
+	at := map[string]uint32{}
+	for line := range bytes.Lines(text) {
+		var name, offset string
+		if _, err := fmt.Sscan(string(line), &name, &offset); err != nil {
+			panic(fmt.Sprintf("shim: build/injected.sym: %q: %v", line, err))
+		}
+		n, err := strconv.ParseUint(offset, 16, 32)
+		if err != nil || n >= SegmentSize {
+			panic(fmt.Sprintf("shim: build/injected.sym: offset of %s: %q", name, offset))
+		}
+		at[name] = uint32(n)
+	}
+	get := func(name string) uint32 {
+		n, ok := at[name]
+		if !ok {
+			panic("shim: build/injected.sym: no " + name)
+		}
+		return n
+	}
+	pair := func(name string) Trampoline {
+		return Trampoline{Plain: get("vfix_" + name), Keep: get("vfix_keep_" + name)}
+	}
+	if len(code) > PageSize || len(code) < magicSize {
+		panic(fmt.Sprintf("shim: build/injected.bin: %d bytes", len(code)))
+	}
+	return Layout{
+		Gettimeofday: pair("gettimeofday"), Time: pair("time"), Getcpu: pair("getcpu"),
+		EntryHook: get("vfix_hook_entry"), EntryHole: get("vfix_hole_entry"),
+		InitHook: get("vfix_hook_init"), InitHole: get("vfix_hole_init"),
+		State: get("vfix_state"),
+	}
+}

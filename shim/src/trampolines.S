@@ -1,0 +1,152 @@
+/*
+ * The code that patched call sites reach, and the hooks that run when the file is loaded.
+ *
+ * The rewriter copies one page of this code and one page of state behind it into the file
+ * as one segment, R-X:
+ *
+ *	+0x0000  vfix_magic, the trampolines, the hooks, the C of hook.c and vdso.c
+ *	+0x1000  vfix_state: three pointers, zero in the file; the hook fills and seals them
+ *
+ * Two trampolines a function:
+ *
+ *	vfix_NAME       for callers that follow the C convention
+ *	vfix_keep_NAME  changes rax, rcx and r11 only, as the page did on every kernel
+ *	                (the kernel's emulation changes rax only, its old code and the
+ *	                syscall instruction rcx and r11 too)
+ *
+ * Where the state holds no pointer they make the system call instead: no lazy resolver, no
+ * race, and nothing that a seccomp filter would not see from any other program.
+ *
+ * Vector registers are not saved: the kernel builds its vDSO with -mno-sse.
+ */
+#include <sys/syscall.h>
+
+#define STATE_GETTIMEOFDAY	vfix_state + 0
+#define STATE_TIME		vfix_state + 8
+#define STATE_GETCPU		vfix_state + 16
+
+	/* Found by the rewriter at the head of a segment: this file has been patched. */
+	.section .text.0, "ax", @progbits
+	.globl	vfix_magic
+vfix_magic:
+	.ascii	"\177vfix injected 1"	/* 16 bytes; the digit is the layout's version */
+
+	/*
+	 * in: the arguments of the function, in rdi and rsi; rax may hold anything
+	 * out: rax; clobbers: what a C function may; stack: none of its own
+	 */
+	.macro	TRAMPOLINE name, state, number
+	.section .text.1, "ax", @progbits
+	.balign	16
+	.globl	vfix_\name
+	.type	vfix_\name, @function
+vfix_\name:
+	mov	\state(%rip), %rax	# the vDSO's function
+	test	%rax, %rax
+	jz	vfix_syscall_\name	# not resolved, or this kernel has none
+	jmp	*%rax			# it returns to the call site
+	.size	vfix_\name, . - vfix_\name
+
+	/* out: rax; clobbers: rcx, r11 (the syscall instruction); stack: none */
+	.balign	16
+	.type	vfix_syscall_\name, @function
+vfix_syscall_\name:
+	mov	$\number, %eax
+	syscall
+	ret
+	.size	vfix_syscall_\name, . - vfix_syscall_\name
+
+	/* out: rax; clobbers: rcx, r11; stack: 64 bytes below the call, with both returns */
+	.balign	16
+	.globl	vfix_keep_\name
+	.type	vfix_keep_\name, @function
+vfix_keep_\name:
+	mov	\state(%rip), %rax
+	test	%rax, %rax
+	jz	vfix_syscall_\name	# keeps them all by itself
+	push	%rdi			# the registers that C code may change
+	push	%rsi
+	push	%rdx
+	push	%r8
+	push	%r9
+	push	%r10
+	call	*%rax			# any alignment will do: no vector registers
+	pop	%r10
+	pop	%r9
+	pop	%r8
+	pop	%rdx
+	pop	%rsi
+	pop	%rdi
+	ret
+	.size	vfix_keep_\name, . - vfix_keep_\name
+	.endm
+
+	TRAMPOLINE gettimeofday, STATE_GETTIMEOFDAY, SYS_gettimeofday
+	TRAMPOLINE time, STATE_TIME, SYS_time
+	TRAMPOLINE getcpu, STATE_GETCPU, SYS_getcpu
+
+	.section .text.2, "ax", @progbits
+
+	.macro	SAVE
+	push	%rax
+	push	%rcx
+	push	%rdx
+	push	%rsi
+	push	%rdi
+	push	%r8
+	push	%r9
+	push	%r10
+	push	%r11
+	.endm
+
+	.macro	RESTORE
+	pop	%r11
+	pop	%r10
+	pop	%r9
+	pop	%r8
+	pop	%rdi
+	pop	%rsi
+	pop	%rdx
+	pop	%rcx
+	pop	%rax
+	.endm
+
+	/*
+	 * Stands at e_entry. in: rsp points to argc, as the kernel and ld.so leave it
+	 * (psABI 3.4.1); rdx is ld.so's finaliser. Changes no register.
+	 */
+	.balign	16
+	.globl	vfix_hook_entry
+	.type	vfix_hook_entry, @function
+vfix_hook_entry:
+	SAVE
+	lea	72(%rsp), %rdi		# argc, behind the nine saved registers
+	call	vfix_resolve_from_stack
+	RESTORE
+	.byte	0xe9			# jmp rel32 to the file's own entry
+	.globl	vfix_hole_entry
+vfix_hole_entry:
+	.long	vfix_return - . - 4	# the rewriter's to fill
+	.size	vfix_hook_entry, . - vfix_hook_entry
+
+	/*
+	 * Stands at DT_INIT, or first in the initialiser array.
+	 * in: edi argc, rsi argv, rdx envp under glibc; anything under musl. Changes no register.
+	 */
+	.balign	16
+	.globl	vfix_hook_init
+	.type	vfix_hook_init, @function
+vfix_hook_init:
+	SAVE
+	call	vfix_resolve_from_init
+	RESTORE
+	.byte	0xe9			# jmp rel32 to the file's own initialiser
+	.globl	vfix_hole_init
+vfix_hole_init:
+	.long	vfix_return - . - 4	# the rewriter's to fill; without one, to the ret below
+	.size	vfix_hook_init, . - vfix_hook_init
+
+vfix_return:
+	ret
+
+	.section .note.GNU-stack, "", @progbits
