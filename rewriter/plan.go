@@ -1,9 +1,13 @@
 package rewriter
 
 import (
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
+
+	"vfix.dev/vfix/shim"
 )
 
 // Form is how a call site is rewritten, best first.
@@ -85,21 +89,172 @@ func (p *Plan) LeftOver() []Patch {
 
 // NewPlan decides what to do about each site of the report. It reads the file behind the
 // report again, and returns an error only where that read fails.
-func NewPlan(r *Report, o Options) (*Plan, error) { return nil, errors.New("TODO") }
-
-// Apply returns the patched file as a stream of p.Size bytes, made from the original
-// behind r as it is read; nothing is held in memory but what changes.
-func (p *Plan) Apply(r io.ReaderAt) io.Reader { return nil }
-
-// Verification is what Verify proved.
-type Verification struct {
-	Changed []Edit // every run of bytes that differs, and what it is
-	Patches []Patch
+func NewPlan(r *Report, o Options) (*Plan, error) {
+	p := &Plan{file: r.file}
+	if r.file == nil {
+		return p, nil
+	}
+	f := r.file
+	p.Size = int64(f.size)
+	needRoom := false
+	for i := range r.Sites {
+		q := Patch{Site: r.Sites[i]}
+		q.Form, q.Reason = choose(&q.Site, r, o.Forms)
+		needRoom = needRoom || q.Form != Left && q.Form != Syscall
+		p.Patches = append(p.Patches, q)
+	}
+	var place room
+	var why roomError
+	if needRoom {
+		var err error
+		if place, err = f.findRoom(); err != nil && !errors.As(err, &why) {
+			return nil, err
+		}
+	}
+	if why != "" {
+		for i := range p.Patches {
+			q := &p.Patches[i]
+			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, o.Forms, string(why))
+		}
+	}
+	if err := p.encodeAll(place, o.Forms); err != nil {
+		return nil, err
+	}
+	if p.usesSegment() {
+		if err := p.addSegment(place); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(p.Edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
+	if why := p.overlap(); why != "" {
+		return leaveAll(r, why), nil
+	}
+	return p, nil
 }
 
-// Verify rereads both files and proves that after is before with nothing but the planned
-// bytes changed, and that no patchable site is left in it. The error names the first byte
-// that differs and should not, or what is missing.
-func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize int64, o Options) (*Verification, error) {
-	return nil, errors.New("TODO")
+// leaveAll is the plan that changes nothing.
+func leaveAll(r *Report, why string) *Plan {
+	p := &Plan{file: r.file, Size: int64(r.file.size)}
+	for _, s := range r.Sites {
+		q := Patch{Site: s, Reason: why}
+		if !s.Verdict.Patchable() {
+			q.Reason = s.Reason
+		}
+		p.Patches = append(p.Patches, q)
+	}
+	return p
+}
+
+// encodeAll fills in the bytes of each patch and adds their edits. A site out of reach of
+// the trampolines falls back as if there were no room.
+func (p *Plan) encodeAll(place room, allowed []Form) error {
+	for i := range p.Patches {
+		q := &p.Patches[i]
+		if q.Form == Left {
+			continue
+		}
+		vaddr, code, err := encode(&q.Site, q.Form, place.vaddr)
+		if err != nil {
+			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, allowed, err.Error())
+			if q.Form == Left {
+				continue
+			}
+			if vaddr, code, err = encode(&q.Site, q.Form, place.vaddr); err != nil {
+				return err
+			}
+		}
+		off, ok := p.file.offset(vaddr, uint64(len(code)))
+		if !ok {
+			q.Form, q.Reason = Left, "the site runs over the end of its segment"
+			continue
+		}
+		q.Vaddr, q.Offset, q.After = vaddr, off, code
+		if q.Before, err = p.file.bytes(off, uint64(len(code))); err != nil {
+			return err
+		}
+		p.Edits = append(p.Edits, Edit{Offset: off, Old: q.Before, New: code, Why: "call site"})
+	}
+	return nil
+}
+
+// usesSegment reports whether some patch reaches a trampoline.
+func (p *Plan) usesSegment() bool {
+	return slices.ContainsFunc(p.Patches, func(q Patch) bool { return q.Form != Left && q.Form != Syscall })
+}
+
+// addSegment adds the injected segment, its program header, its hooks and its section header.
+func (p *Plan) addSegment(place room) error {
+	f := p.file
+	off := pageUp(f.size)
+	h, err := f.planHooks(place.vaddr)
+	if err != nil {
+		return err
+	}
+	if !h.found {
+		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array, no spare dynamic entry): the patched sites make system calls")
+	}
+	p.Edits = append(p.Edits, h.edits...)
+	old, err := f.bytes(f.phoff, uint64(len(f.progs))*phdrSize)
+	if err != nil {
+		return err
+	}
+	p.Edits = append(p.Edits, Edit{Offset: f.phoff, Old: old, New: f.progTable(place, off), Why: "program headers"})
+	p.tail = append(make([]byte, off-f.size), segmentBytes(place.vaddr, h)...)
+	if err := p.addSectionHeader(place, off); err != nil {
+		return err
+	}
+	p.Size = int64(f.size) + int64(len(p.tail))
+	return nil
+}
+
+// segmentBytes returns the two pages for a segment at vaddr, its holes filled.
+func segmentBytes(vaddr uint64, h hooks) []byte {
+	b := make([]byte, shim.SegmentSize)
+	copy(b, shim.Code())
+	layout := shim.Injected()
+	fill := func(hole uint32, target uint64) {
+		if target != 0 {
+			binary.LittleEndian.PutUint32(b[hole:], uint32(target-(vaddr+uint64(hole)+4)))
+		}
+	}
+	fill(layout.EntryHole, h.entry)
+	fill(layout.InitHole, h.init)
+	return b
+}
+
+// addSectionHeader covers the segment at off with a section. A file without section headers,
+// or with damaged ones, stays as it is.
+func (p *Plan) addSectionHeader(place room, off uint64) error {
+	f := p.file
+	if f.sections == nil || f.shnum+1 >= maxShnum {
+		return nil
+	}
+	at := off + shim.SegmentSize
+	tail, shoff, err := f.sectionTable(place, at, off)
+	var skip roomError
+	if errors.As(err, &skip) {
+		p.Warnings = append(p.Warnings, "no section header covers the injected segment, strip would drop it: "+string(skip))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.tail = append(p.tail, tail...)
+	n := binary.LittleEndian.AppendUint16
+	p.Edits = append(p.Edits,
+		wordEdit(40, f.shoff, shoff, "e_shoff"),
+		Edit{Offset: 60, Old: n(nil, uint16(f.shnum)), New: n(nil, uint16(f.shnum+1)), Why: "e_shnum"})
+	return nil
+}
+
+// overlap says which two edits touch each other, "" for none: two fields of a hostile file may
+// share their bytes.
+func (p *Plan) overlap() string {
+	for i := 1; i < len(p.Edits); i++ {
+		a, b := p.Edits[i-1], p.Edits[i]
+		if a.Offset+uint64(len(a.New)) > b.Offset {
+			return fmt.Sprintf("damaged ELF: %s at offset %#x overlaps %s at offset %#x", a.Why, a.Offset, b.Why, b.Offset)
+		}
+	}
+	return ""
 }

@@ -129,6 +129,8 @@ type Report struct {
 	Go bool
 	// Injected is the version of the vfix segment that the file already has, "" for none.
 	Injected string
+
+	file *elfFile // what was scanned, for NewPlan; nil where the file was skipped
 }
 
 // Count returns how many sites have the verdict v.

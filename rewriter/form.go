@@ -1,0 +1,168 @@
+package rewriter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"vfix.dev/vfix/shim"
+)
+
+// Registers in encoding order, as Site.Dead numbers them.
+const (
+	regRAX = 0
+	regRDX = 2
+	regRSI = 6
+	regRDI = 7
+	regR8  = 8
+	regR9  = 9
+	regR10 = 10
+)
+
+// argumentRegs are the registers that a C function may change and the page did not.
+const argumentRegs = 1<<regRDX | 1<<regRSI | 1<<regRDI | 1<<regR8 | 1<<regR9 | 1<<regR10
+
+// choose decides the form of a site before it is known whether there is room for
+// trampolines. The reason says why that form, or why none.
+func choose(s *Site, r *Report, allowed []Form) (Form, string) {
+	switch s.Verdict {
+	case Live, DormantCall:
+	default:
+		return Left, s.Reason
+	}
+	may := func(f Form) bool { return len(allowed) == 0 || slices.Contains(allowed, f) }
+	if s.Kind == CallRel32 {
+		if r.Go || !may(Call) {
+			return Left, "a direct call into the page"
+		}
+		return Call, "a direct call into the page"
+	}
+	if s.Kind != MovImm32 && s.Kind != MovImm64 {
+		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)
+	}
+	single := s.Verdict == Live && s.Adjacent() && s.Calls == 1 && !s.Shared
+	switch {
+	case r.Go:
+		// time.now of Go 1.0 runs NOSPLIT: 128 bytes of stack, of which the vDSO wants some.
+		if single && may(Syscall) {
+			return Syscall, "Go's stack is too small for the vDSO"
+		}
+		return Left, "Go's stack is too small for the vDSO, and mov and call are not adjacent"
+	case single && s.Stub.Len >= jumpLen && may(Entry):
+		return Entry, "the whole function is a stub"
+	case single && may(Call):
+		return Call, "mov and call are adjacent"
+	case may(Lea):
+		return Lea, leaReason(s)
+	case single && may(Syscall):
+		return Syscall, "no other form is allowed"
+	}
+	return Left, "no form is allowed that fits"
+}
+
+func leaReason(s *Site) string {
+	switch {
+	case s.Verdict == DormantCall:
+		return "chosen only where no vDSO was found, and only called"
+	case s.Calls > 1:
+		return fmt.Sprintf("the register is called %d times", s.Calls)
+	case s.Adjacent() && s.Shared:
+		return "the call is reached from elsewhere too"
+	}
+	return "the call does not follow the mov"
+}
+
+// withoutRoom is the form of a site in a file that has no room for trampolines.
+func withoutRoom(s *Site, f Form, allowed []Form, why string) (Form, string) {
+	if f == Left || f == Syscall {
+		return f, why
+	}
+	single := s.Verdict == Live && s.Adjacent() && s.Calls == 1 && !s.Shared && s.Kind != CallRel32
+	if single && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
+		return Syscall, "no room for a trampoline: " + why
+	}
+	return Left, "no room for a trampoline: " + why
+}
+
+// jumpLen is the length in bytes of jmp rel32 and of call rel32.
+const jumpLen = 5
+
+// nops are the recommended nops of each length (SDM volume 2, NOP, table 4-12).
+var nops = [...][]byte{
+	{},
+	{0x90},
+	{0x66, 0x90},
+	{0x0f, 0x1f, 0x00},
+	{0x0f, 0x1f, 0x40, 0x00},
+	{0x0f, 0x1f, 0x44, 0x00, 0x00},
+	{0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00},
+	{0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00},
+	{0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00}, // the longest gap: movabs, call *%r8 to r15
+}
+
+// encode returns the bytes that replace the site in the form, and the vaddr of the first.
+// segment is the vaddr of the injected segment. An error says that the trampoline is out of
+// reach of a rel32.
+func encode(s *Site, form Form, segment uint64) (vaddr uint64, code []byte, err error) {
+	if form == Syscall {
+		return s.Vaddr, encodeSyscall(s), nil
+	}
+	target := segment + trampoline(s, form)
+	rel := func(next uint64) ([]byte, error) {
+		d := int64(target - next)
+		if d < math.MinInt32 || d > math.MaxInt32 {
+			return nil, fmt.Errorf("the trampoline at vaddr %#x is out of reach", target)
+		}
+		return binary.LittleEndian.AppendUint32(nil, uint32(d)), nil
+	}
+	var op []byte
+	pad := 0
+	vaddr = s.Vaddr
+	switch form {
+	case Entry:
+		vaddr, op = s.Stub.Vaddr, []byte{0xe9}
+	case Call:
+		op = []byte{0xe8}
+		if s.Tail {
+			op[0] = 0xe9
+		}
+		if s.Kind != CallRel32 {
+			pad = int(s.Len) + int(s.CallLen) - jumpLen
+		}
+	case Lea:
+		// REX.W, with REX.R for r8 to r15; ModRM: mod 0, the register, rm 5 (rip-relative).
+		op = []byte{0x48 | s.Reg>>3<<2, 0x8d, s.Reg&7<<3 | 5}
+		pad = int(s.Len) - 7
+	}
+	// The nop stands first, so that the call's return address stays what unwind tables know.
+	code = append(code, nops[pad]...)
+	code = append(code, op...)
+	d, err := rel(vaddr + uint64(len(code)) + 4)
+	return vaddr, append(code, d...), err
+}
+
+// encodeSyscall returns the system call in place of an adjacent mov and call, padded to
+// their length. A jmp becomes a ret; its mov is of eax then, two bytes shorter and the same.
+func encodeSyscall(s *Site) []byte {
+	var code []byte
+	if s.Tail {
+		code = binary.LittleEndian.AppendUint32([]byte{0xb8}, s.Function.Syscall())
+		code = append(code, 0x0f, 0x05, 0xc3)
+	} else {
+		code = binary.LittleEndian.AppendUint32([]byte{0x48, 0xc7, 0xc0}, s.Function.Syscall())
+		code = append(code, 0x0f, 0x05)
+	}
+	return append(code, nops[int(s.Len)+int(s.CallLen)-len(code)]...)
+}
+
+// trampoline returns the offset in the segment of the trampoline for the site: the plain one
+// only where nobody can miss the registers that C code changes.
+func trampoline(s *Site, form Form) uint64 {
+	layout := shim.Injected()
+	t := [...]shim.Trampoline{Gettimeofday: layout.Gettimeofday, Time: layout.Time, Getcpu: layout.Getcpu}[s.Function]
+	if form == Entry && s.ABI || form == Call && s.Dead&argumentRegs == argumentRegs {
+		return uint64(t.Plain)
+	}
+	return uint64(t.Keep)
+}

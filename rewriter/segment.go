@@ -1,0 +1,223 @@
+package rewriter
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"vfix.dev/vfix/shim"
+)
+
+// The injected segment: two pages, code then state, that take the program header of a
+// PT_NOTE. The table keeps its place and its length: strip, and kernels before 5.18 (which
+// compute AT_PHDR from the first segment), break files whose table was moved.
+//
+//	before                          after
+//	PHDR INTERP                     PHDR INTERP
+//	LOAD  R-X 0x000000..0x17f9c4    LOAD  R-X 0x000000..0x17f9c4
+//	LOAD  RW- 0x380738..0x389858    LOAD  R-X 0x180000..0x182000   ← injected
+//	DYNAMIC                         LOAD  RW- 0x380738..0x389858
+//	NOTE                            DYNAMIC
+//	TLS …                           TLS …
+const pageSize = shim.PageSize
+
+// roomError is why no segment can be added to a file.
+type roomError string
+
+func (e roomError) Error() string { return string(e) }
+
+// room is where the injected segment goes.
+type room struct {
+	note   int    // index of the program header that is spent
+	before int    // index of the program header that the new one precedes, after the note is gone
+	vaddr  uint64 // page-aligned
+	hole   bool   // between two segments; else after the last
+}
+
+// findRoom chooses the program header and the vaddr. The error is a roomError.
+func (f *elfFile) findRoom() (room, error) {
+	if n, err := f.overlay(); err != nil {
+		return room{}, err
+	} else if n > 0 {
+		return room{}, roomError(fmt.Sprintf("%d bytes that are not the ELF file's own follow its end, and a reader may look for them from there", n))
+	}
+	note, err := f.spareNote()
+	if err != nil {
+		return room{}, err
+	}
+	r := room{note: note}
+	var last *prog
+	for i := range f.progs {
+		p := &f.progs[i]
+		if p.typ != ptLoad {
+			continue
+		}
+		if last != nil && !r.hole {
+			end := pageUp(last.vaddr + last.memsz)
+			if start := p.vaddr &^ (pageSize - 1); start >= end && start-end >= shim.SegmentSize {
+				r.vaddr, r.before, r.hole = end, i, true
+			}
+		}
+		last = p
+	}
+	if !r.hole {
+		r.vaddr, r.before = pageUp(last.vaddr+last.memsz), last.index+1
+		if r.vaddr > maxVaddr-shim.SegmentSize {
+			return room{}, roomError("the address space ends behind the last segment")
+		}
+	}
+	if r.note < r.before {
+		r.before--
+	}
+	return r, nil
+}
+
+func pageUp(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
+
+// spareNote chooses the PT_NOTE to spend: one without the build id before one with it.
+func (f *elfFile) spareNote() (int, error) {
+	best, bestCost := -1, 0
+	for i := range f.progs {
+		if f.progs[i].typ != ptNote {
+			continue
+		}
+		cost := 1
+		if f.hasBuildID(&f.progs[i]) {
+			cost = 2
+		}
+		if best < 0 || cost < bestCost {
+			best, bestCost = i, cost
+		}
+	}
+	if best < 0 {
+		return 0, roomError("no PT_NOTE program header to spend on a segment")
+	}
+	return best, nil
+}
+
+// hasBuildID reports whether a PT_NOTE holds NT_GNU_BUILD_ID (gABI, chapter 5, "Note Section").
+func (f *elfFile) hasBuildID(p *prog) bool {
+	const ntGNUBuildID, maxNotes = 3, 4096
+	if !f.inFile(p.off, p.filesz) {
+		return false
+	}
+	b, err := f.bytes(p.off, min(p.filesz, maxNotes))
+	if err != nil {
+		return false
+	}
+	align := uint64(4)
+	if p.align == 8 {
+		align = 8
+	}
+	for len(b) >= 12 {
+		le := binary.LittleEndian
+		name, desc, typ := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:])), le.Uint32(b[8:])
+		if typ == ntGNUBuildID && name == 4 && bytes.HasPrefix(b[12:], []byte("GNU\x00")) {
+			return true
+		}
+		next := 12 + (name+align-1)&^(align-1)
+		next = (next + desc + align - 1) &^ (align - 1)
+		if next > uint64(len(b)) {
+			return false
+		}
+		b = b[next:]
+	}
+	return false
+}
+
+// overlay returns how many bytes follow everything that the headers speak of, zero padding
+// of less than a page aside: an archive appended to a self-extracting program.
+func (f *elfFile) overlay() (uint64, error) {
+	end := max(f.phoff+uint64(len(f.progs))*phdrSize, ehdrSize)
+	for _, p := range f.progs {
+		if p.filesz > 0 && f.inFile(p.off, p.filesz) {
+			end = max(end, p.off+p.filesz)
+		}
+	}
+	if n := uint64(f.shnum) * shdrSize; f.inFile(f.shoff, n) && f.shnum > 0 {
+		end = max(end, f.shoff+n)
+	}
+	for _, s := range f.sections {
+		if s.index > 0 && s.typ != shtNobits {
+			end = max(end, s.off+s.size)
+		}
+	}
+	rest := f.size - end
+	if rest < pageSize {
+		b, err := f.bytes(end, rest)
+		if err != nil {
+			return 0, err
+		}
+		if len(bytes.Trim(b, "\x00")) == 0 {
+			return 0, nil
+		}
+	}
+	return rest, nil
+}
+
+// progTable returns the bytes of the new program header table: as long as the old one.
+func (f *elfFile) progTable(r room, off uint64) []byte {
+	kept := slices.Clone(f.progs)
+	kept = slices.Delete(kept, r.note, r.note+1)
+	kept = slices.Insert(kept, r.before, prog{
+		typ: ptLoad, flags: pfR | pfX, off: off, vaddr: r.vaddr, paddr: r.vaddr,
+		filesz: shim.SegmentSize, memsz: shim.SegmentSize, align: pageSize,
+	})
+	b := make([]byte, 0, len(kept)*phdrSize)
+	le := binary.LittleEndian
+	for _, p := range kept {
+		b = le.AppendUint32(b, p.typ)
+		b = le.AppendUint32(b, p.flags)
+		for _, v := range []uint64{p.off, p.vaddr, p.paddr, p.filesz, p.memsz, p.align} {
+			b = le.AppendUint64(b, v)
+		}
+	}
+	return b
+}
+
+// injectedName is the name of the section that covers the segment; without one, strip would
+// drop what no section covers.
+const injectedName = ".vfix"
+
+// maxSectionNames bounds the section names that are copied, in bytes.
+const maxSectionNames = 1 << 24
+
+// sectionTable returns what stands behind the segment in a file with section headers: the
+// section names with one more, and the section headers with one more, and their offsets.
+// at is the offset of the first byte returned; off that of the segment.
+func (f *elfFile) sectionTable(r room, at, off uint64) (tail []byte, shoff uint64, err error) {
+	names := f.sections[f.shstrndx]
+	if names.size > maxSectionNames {
+		return nil, 0, roomError(fmt.Sprintf("section names of %d bytes", names.size))
+	}
+	old, err := f.bytes(names.off, names.size)
+	if err != nil {
+		return nil, 0, err
+	}
+	tail = append(tail, old...)
+	nameOff := len(tail)
+	tail = append(tail, injectedName+"\x00"...)
+	newNames := uint64(len(tail))
+	for (at+uint64(len(tail)))%8 != 0 {
+		tail = append(tail, 0)
+	}
+	shoff = at + uint64(len(tail))
+	table, err := f.bytes(f.shoff, uint64(f.shnum)*shdrSize)
+	if err != nil {
+		return nil, 0, err
+	}
+	le := binary.LittleEndian
+	le.PutUint64(table[f.shstrndx*shdrSize+24:], at)
+	le.PutUint64(table[f.shstrndx*shdrSize+32:], newNames)
+	tail = append(tail, table...)
+	const shfAlloc, shfExecinstr = 2, 4
+	tail = le.AppendUint32(tail, uint32(nameOff))
+	tail = le.AppendUint32(tail, shtProgbits)
+	for _, v := range []uint64{shfAlloc | shfExecinstr, r.vaddr, off, shim.SegmentSize} {
+		tail = le.AppendUint64(tail, v)
+	}
+	tail = le.AppendUint64(tail, 0) // sh_link, sh_info
+	tail = le.AppendUint64(tail, pageSize)
+	return le.AppendUint64(tail, 0), shoff, nil
+}

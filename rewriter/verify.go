@@ -1,0 +1,131 @@
+package rewriter
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"vfix.dev/vfix/shim"
+)
+
+// Verification is what Verify proved.
+type Verification struct {
+	Changed []Edit // every run of bytes that differs in place, and what it is
+	Patches []Patch
+	Added   int64 // bytes behind the original's end
+}
+
+// Verify rereads both files and proves that after is before with nothing but the planned
+// bytes changed, and that no patchable site is left in it. The error names the first byte
+// that differs and should not, or what is missing.
+func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize int64, o Options) (*Verification, error) {
+	r, err := Scan(before, beforeSize)
+	if err != nil {
+		return nil, fmt.Errorf("before: %w", err)
+	}
+	p, err := NewPlan(r, o)
+	if err != nil {
+		return nil, fmt.Errorf("before: %w", err)
+	}
+	if r.file == nil {
+		p.Size = beforeSize
+	}
+	if err := sameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize); err != nil {
+		return nil, err
+	}
+	v := &Verification{Changed: p.Edits, Patches: p.Patches, Added: p.Size - beforeSize}
+	if p.Empty() {
+		return v, nil
+	}
+	return v, verifyPatched(p, after, afterSize)
+}
+
+// sameBytes compares two streams of known sizes.
+func sameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) error {
+	const chunk = 1 << 16
+	a, b := make([]byte, chunk), make([]byte, chunk)
+	for at := int64(0); at < min(wantSize, gotSize); {
+		n := min(chunk, wantSize-at, gotSize-at)
+		if _, err := io.ReadFull(want, a[:n]); err != nil {
+			return fmt.Errorf("before: read at offset %#x: %w", at, err)
+		}
+		if _, err := io.ReadFull(got, b[:n]); err != nil {
+			return fmt.Errorf("after: read at offset %#x: %w", at, err)
+		}
+		if !bytes.Equal(a[:n], b[:n]) {
+			i := 0
+			for a[i] == b[i] {
+				i++
+			}
+			return fmt.Errorf("offset %#x: got byte %#02x, want %#02x: not a planned change", at+int64(i), b[i], a[i])
+		}
+		at += n
+	}
+	if wantSize != gotSize {
+		return fmt.Errorf("got %d bytes, want %d", gotSize, wantSize)
+	}
+	return nil
+}
+
+// verifyPatched looks at the patched file afresh: its headers are sound, no patchable site is
+// left but those the plan leaves, the segment is the one that vfix injects, and each patched
+// instruction reaches it.
+func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
+	r, err := Scan(after, size)
+	if err != nil {
+		return fmt.Errorf("after: %w", err)
+	}
+	if r.file == nil {
+		return fmt.Errorf("after: %s", r.Skipped)
+	}
+	left := map[uint64]bool{}
+	for _, q := range p.Patches {
+		left[q.Site.Vaddr] = q.Form == Left
+	}
+	for _, s := range r.Sites {
+		if s.Verdict.Patchable() && !left[s.Vaddr] {
+			return fmt.Errorf("after: %v call site at vaddr %#x: still there", s.Function, s.Vaddr)
+		}
+	}
+	if !p.usesSegment() {
+		return nil
+	}
+	segment := r.file.injected()
+	if segment == nil {
+		return fmt.Errorf("after: no injected segment")
+	}
+	if segment.flags != pfR|pfX || segment.memsz != shim.SegmentSize || segment.filesz != shim.SegmentSize {
+		return fmt.Errorf("after: injected segment at vaddr %#x: flags %#x, filesz %#x, memsz %#x", segment.vaddr, segment.flags, segment.filesz, segment.memsz)
+	}
+	for _, q := range p.Patches {
+		if q.Form == Left || q.Form == Syscall {
+			continue
+		}
+		if t := branchTarget(&q); t != segment.vaddr+trampoline(&q.Site, q.Form) {
+			return fmt.Errorf("after: site at vaddr %#x reaches vaddr %#x, not its trampoline", q.Vaddr, t)
+		}
+	}
+	return nil
+}
+
+// branchTarget returns where the last rel32 of a patch leads.
+func branchTarget(q *Patch) uint64 {
+	n := len(q.After)
+	rel := int32(uint32(q.After[n-4]) | uint32(q.After[n-3])<<8 | uint32(q.After[n-2])<<16 | uint32(q.After[n-1])<<24)
+	return q.Vaddr + uint64(n) + uint64(int64(rel))
+}
+
+// injected returns the segment that vfix injected, or nil.
+func (f *elfFile) injected() *prog {
+	magic := shim.Magic()
+	for i := range f.progs {
+		p := &f.progs[i]
+		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz < uint64(len(magic)) {
+			continue
+		}
+		if b, err := f.bytes(p.off, uint64(len(magic))); err == nil && bytes.Equal(b, magic) {
+			return p
+		}
+	}
+	return nil
+}
