@@ -1,0 +1,110 @@
+# vfix: everything is built and tested from here. `make help` lists the targets.
+
+PREFIX   ?= /usr/local
+FUZZTIME ?= 20s
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# A go on PATH that is new enough for go.mod, else the one that tests/install-deps fetched.
+ifeq ($(origin GO),undefined)
+GO := $(shell tests/install-deps --print-go)
+endif
+export GO
+GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
+
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS   = -s -w -X main.version=$(VERSION)
+BUILDGO   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
+PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+BUILD    = tests/build
+RESULTS  = $(BUILD)/results
+C_TESTS  = $(wildcard tests/oracle/*.c tests/vm/*.c)
+ORACLES  = $(patsubst tests/oracle/%.c,$(BUILD)/%,$(wildcard tests/oracle/*.c))
+
+.DEFAULT_GOAL := all
+
+.PHONY: need-go
+need-go:
+	@$(GO) version >/dev/null 2>&1 || { echo "make: no Go that is new enough: run tests/install-deps as root" >&2; exit 1; }
+
+.PHONY: all
+all: need-go shim ## build bin/vfix (the default)
+	$(BUILDGO) -ldflags '$(LDFLAGS)' -o bin/vfix ./cmd/vfix
+
+.PHONY: shim
+shim: ## build the code that is injected into legacy programs
+	$(MAKE) -C shim/src
+
+.PHONY: deps
+deps: ## install what building and testing need (Debian, as root), Go included
+	tests/install-deps
+
+-include tests/fixtures/fixtures.mk
+
+.PHONY: oracles
+oracles: $(ORACLES) ## build the programs that tell whether something calls the vsyscall page
+$(BUILD)/%: tests/oracle/%.c
+	@mkdir -p $(@D)
+	gcc -static -O1 -Wall -Wextra -Werror -o $@ $<
+
+.PHONY: test
+test: ## run all tests (as root) and print how many passed, failed and were skipped
+	@rm -rf $(RESULTS)
+	@status=0; \
+	$(MAKE) --no-print-directory test-unit || status=1; \
+	$(MAKE) --no-print-directory test-e2e || status=1; \
+	tests/summary $(RESULTS) || status=1; \
+	exit $$status
+
+.PHONY: test-unit
+test-unit: need-go shim fixtures oracles ## run the Go tests
+	tests/run-unit $(RESULTS) ./...
+
+.PHONY: test-e2e
+test-e2e: all fixtures oracles legacy-image ## run the end-to-end tests (as root): bin/vfix with engines, registries, kernels
+	tests/run-e2e $(RESULTS) tests/*.bats
+
+.PHONY: bench
+bench: need-go all oracles ## measure calls per second, rebuild and scan speed
+	$(GO) test -run '^$$' -bench . ./...
+
+.PHONY: fuzz
+fuzz: need-go shim ## run each fuzz target for FUZZTIME (20s)
+	tests/run-fuzz $(FUZZTIME)
+
+.PHONY: lint
+lint: need-go shim cross ## check format, vet, staticcheck, shellcheck, C warnings, other platforms
+	@unformatted=$$($(GOFMT) -l $$(git ls-files -co --exclude-standard '*.go')); \
+	test -z "$$unformatted" || { echo "not formatted (make fmt): $$unformatted" >&2; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	tests/lint-shell
+	$(foreach file,$(C_TESTS),gcc -fsyntax-only -Wall -Wextra -Werror $(file) &&) true
+
+.PHONY: cross
+cross: need-go shim ## check that vfix compiles for every platform that people type on
+	$(foreach platform,$(PLATFORMS),GOOS=$(word 1,$(subst /, ,$(platform))) GOARCH=$(word 2,$(subst /, ,$(platform))) \
+	$(BUILDGO) -o /dev/null ./cmd/vfix &&) true
+
+.PHONY: fmt
+fmt: need-go ## format the Go files
+	$(GOFMT) -w $$(git ls-files -co --exclude-standard '*.go')
+
+.PHONY: demo
+demo: ## show the whole of it on a fresh Debian 12 (as root): dies before, runs after, how fast
+	@tests/demo
+
+.PHONY: install
+install: all ## install to DESTDIR and PREFIX (/usr/local)
+	install -D -m 755 bin/vfix $(DESTDIR)$(PREFIX)/bin/vfix
+
+.PHONY: clean
+clean: ## remove everything that was built
+	rm -rf bin dist shim/build $(BUILD)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.DELETE_ON_ERROR:
