@@ -2,9 +2,9 @@ package images
 
 import (
 	"context"
-	"errors"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 // Transport is the word before the colon of a SOURCE or DEST, as skopeo names them.
@@ -28,6 +28,8 @@ type Ref struct {
 	Tag       string // the part behind a path: docker-archive:FILE:REF, oci:DIR:TAG
 	// Guessed says that no prefix was given.
 	Guessed bool
+
+	host string // of a daemon that was found by asking around, "" for the usual one
 }
 
 // MediaOptions are what reading and writing images needs to know.
@@ -36,6 +38,25 @@ type MediaOptions struct {
 	Insecure  bool        // plain HTTP and unverified TLS allowed
 	Progress  Progress
 	UserAgent string
+
+	backoff *remote.Backoff // between tries at a registry; nil: go-containerregistry's
+}
+
+// withDefaults fills in what a caller may leave out.
+func (o MediaOptions) withDefaults() MediaOptions {
+	if o.Platform.OS == "" {
+		o.Platform.OS = "linux"
+	}
+	if o.Platform.Architecture == "" {
+		o.Platform.Architecture = "amd64"
+	}
+	if o.Progress == nil {
+		o.Progress = silent{}
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "vfix"
+	}
+	return o
 }
 
 // Source is an opened SOURCE: exactly one of Image and Path is set.
@@ -44,36 +65,94 @@ type Source struct {
 	Image v1.Image // the platform's image, nil for folders and files
 	// Index is what Image was chosen from, nil where the source is a single image.
 	Index v1.ImageIndex
-	// Entry is Image's descriptor in Index.
+	// Entry is Image's descriptor in Index, or in an index in Index.
 	Entry v1.Descriptor
-	Path  string // of a root filesystem folder or a file
+	// Digest is what the source itself calls the image: the digest of its manifest or
+	// index in a registry or layout, the image ID in a daemon or docker archive (whose
+	// manifest vfix makes up); "" for folders and files.
+	Digest string
+	Path   string // of a root filesystem folder or a file
+	// Close ends all access to Image and removes temporary files. It is never nil.
 	Close func() error
 }
 
 // Result is what is to be written: an image, or an index with one image replaced.
 type Result struct {
+	// Image is always set: a daemon and a docker archive hold no index and take it alone.
 	Image v1.Image
 	Index v1.ImageIndex // nil: a single image
 }
 
-// ParseRef takes apart what a user typed. It looks at no file.
-func ParseRef(s string) (Ref, error) { return Ref{}, errors.New("TODO") }
+// Stored is what Put wrote.
+type Stored struct {
+	// Reference names the result in a form that is good to run, pull or open: with its
+	// digest in a registry (HOST/NAME:TAG@sha256:…), without one elsewhere.
+	Reference string
+	// Digest is that of the manifest, or index, as it was written. In a daemon or docker
+	// archive it is the image ID.
+	Digest string
+}
 
 // Open resolves and opens a SOURCE. A name without a prefix is a path where one exists
 // (recognised by content), else an image in the local daemon, else one in its registry.
+// The caller must Close what it returns.
 func Open(ctx context.Context, source string, o MediaOptions) (*Source, error) {
-	return nil, errors.New("TODO")
-}
-
-// DefaultDest says where the derived image of src goes where the user named no place: the
-// daemon, if one answers, under the source's name with the suffix after its tag. Without a
-// daemon the error says which -o to type.
-func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o MediaOptions) (Ref, error) {
-	return Ref{}, errors.New("TODO")
+	ref, err := ParseRef(source)
+	if err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	if ref.Guessed {
+		src, err := openPath(ctx, ref.Name, o)
+		if src != nil || err != nil {
+			return src, err
+		}
+		if looksLikePath(ref.Name) {
+			return nil, errorf(ErrNotFound, "%s: no such file or folder", ref.Name)
+		}
+		return openName(ctx, ref.Name, o)
+	}
+	switch ref.Transport {
+	case Daemon:
+		return openDaemon(ctx, ref, o)
+	case Registry:
+		return openRegistry(ctx, ref, o)
+	case DockerArchive:
+		return openDockerArchive(ctx, ref, o)
+	case OCILayout:
+		return openLayout(ref, o)
+	case OCIArchive:
+		return openOCIArchive(ctx, ref, o)
+	}
+	return folder(ref)
 }
 
 // Store writes a result under dest, whole or not at all, and returns the reference that
 // names it, with its digest where the medium has digests.
 func Store(ctx context.Context, dest Ref, r Result, o MediaOptions) (string, error) {
-	return "", errors.New("TODO")
+	s, err := Put(ctx, dest, r, o)
+	return s.Reference, err
+}
+
+// Put is Store that tells the digest apart from the reference. It may differ from that of
+// r.Image: an OCI layout gets OCI media types, and layers that a daemon or docker archive
+// held uncompressed are compressed for a registry and for OCI.
+func Put(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored, error) {
+	o = o.withDefaults()
+	dest, err := resolveDest(dest)
+	if err != nil {
+		return Stored{}, err
+	}
+	noteDropped(r.Index, o.Progress)
+	switch dest.Transport {
+	case Daemon:
+		return putDaemon(ctx, dest, r, o)
+	case Registry:
+		return putRegistry(ctx, dest, r, o)
+	case DockerArchive:
+		return putDockerArchive(ctx, dest, r, o)
+	case OCILayout:
+		return putLayout(ctx, dest, r, o)
+	}
+	return putOCIArchive(ctx, dest, r, o)
 }

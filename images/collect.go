@@ -1,0 +1,133 @@
+package images
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sort"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+)
+
+// blobToWrite is one blob of a layout to be.
+type blobToWrite struct {
+	digest v1.Hash
+	size   int64
+	layer  bool // worth a progress bar
+	open   func() (io.ReadCloser, error)
+}
+
+// collection is every blob that an image or index needs, by digest: nothing is read but
+// manifests and configs.
+type collection map[v1.Hash]blobToWrite
+
+// sorted gives the blobs in the order of their digests.
+func (c collection) sorted() []blobToWrite {
+	all := make([]blobToWrite, 0, len(c))
+	for _, b := range c {
+		all = append(all, b)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].digest.String() < all[j].digest.String() })
+	return all
+}
+
+func (c collection) addBytes(h v1.Hash, data []byte) {
+	c[h] = blobToWrite{digest: h, size: int64(len(data)), open: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	}}
+}
+
+// addImage collects an image and returns its descriptor.
+func (c collection) addImage(img v1.Image) (v1.Descriptor, error) {
+	d, err := partial.Descriptor(img)
+	if err != nil {
+		return v1.Descriptor{}, err
+	}
+	raw, err := img.RawManifest()
+	if err != nil {
+		return *d, err
+	}
+	m, err := img.Manifest()
+	if err != nil {
+		return *d, err
+	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return *d, err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return *d, err
+	}
+	if len(layers) != len(m.Layers) {
+		return *d, damaged("manifest %v: got %d layers, want %d", d.Digest, len(layers), len(m.Layers))
+	}
+	c.addBytes(d.Digest, raw)
+	c.addBytes(m.Config.Digest, config)
+	for n, ld := range m.Layers {
+		if !ld.MediaType.IsDistributable() && len(ld.URLs) > 0 {
+			continue // to be had from its own place only (image-spec, layer.md)
+		}
+		l := layers[n]
+		c[ld.Digest] = blobToWrite{ld.Digest, ld.Size, true, func() (io.ReadCloser, error) { return openUnverified(l) }}
+	}
+	return *d, nil
+}
+
+// addIndex collects an index with all that is in it and returns its descriptor. A manifest
+// that a layout's index lists and the layout does not have stays listed and is noted.
+func (c collection) addIndex(idx v1.ImageIndex, p Progress, depth int) (v1.Descriptor, error) {
+	d, err := partial.Descriptor(idx)
+	if err != nil {
+		return v1.Descriptor{}, err
+	}
+	if depth < 0 {
+		return *d, damaged("index %v: more than %d indexes in one another", d.Digest, maxNesting)
+	}
+	raw, err := idx.RawManifest()
+	if err != nil {
+		return *d, err
+	}
+	m, err := idx.IndexManifest()
+	if err != nil {
+		return *d, err
+	}
+	c.addBytes(d.Digest, raw)
+	for _, e := range m.Manifests {
+		if err := c.addEntry(idx, e, p, depth); errors.Is(err, ErrNotFound) {
+			p.Note("%v: listed in the index and not in the source: left listed", e.Digest)
+		} else if err != nil {
+			return *d, err
+		}
+	}
+	return *d, nil
+}
+
+func (c collection) addEntry(idx v1.ImageIndex, e v1.Descriptor, p Progress, depth int) error {
+	switch {
+	case e.MediaType.IsIndex():
+		sub, err := idx.ImageIndex(e.Digest)
+		if err != nil {
+			return err
+		}
+		_, err = c.addIndex(sub, p, depth-1)
+		return err
+	case e.MediaType.IsImage():
+		img, err := idx.Image(e.Digest)
+		if err != nil {
+			return err
+		}
+		_, err = c.addImage(img)
+		return err
+	}
+	return errorf(ErrUnsupported, "index: entry %v has the media type %s, which is no image", e.Digest, e.MediaType)
+}
+
+// add collects a result and returns the descriptor of its index or image.
+func (c collection) add(r Result, p Progress) (v1.Descriptor, error) {
+	if r.Index != nil {
+		return c.addIndex(r.Index, p, maxNesting)
+	}
+	return c.addImage(r.Image)
+}

@@ -1,0 +1,124 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// rootFolders are names at the top of a root filesystem and never of an archive of images
+// (Filesystem Hierarchy Standard 3.0, chapter 3).
+var rootFolders = map[string]bool{
+	"bin": true, "boot": true, "dev": true, "etc": true, "home": true, "lib": true, "lib64": true,
+	"media": true, "mnt": true, "opt": true, "proc": true, "root": true, "run": true, "sbin": true,
+	"srv": true, "sys": true, "tmp": true, "usr": true, "var": true,
+}
+
+// inRoot reports whether an entry can only be one of a root filesystem.
+func inRoot(entry string) bool {
+	top, _, _ := strings.Cut(entry, "/")
+	return rootFolders[top]
+}
+
+// openPath opens a path that exists, recognised by its content:
+//
+//	folder with oci-layout           OCI layout
+//	any other folder                 root filesystem
+//	tar with manifest.json           docker archive, gzip'ed or not; one that docker 25
+//	                                 saved is an OCI archive as well
+//	tar with oci-layout, index.json  OCI archive
+//	any other file                   Plain
+//
+// It returns nil without an error where nothing is at the path.
+func openPath(ctx context.Context, name string, o MediaOptions) (*Source, error) {
+	fi, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		// A name like redis:2.8 is an error of its own on some systems (Windows).
+		if !looksLikePath(name) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	switch {
+	case fi.IsDir():
+		if _, err := os.Stat(filepath.Join(name, layoutFile)); err == nil {
+			return openLayout(Ref{Transport: OCILayout, Name: name}, o)
+		}
+		return folder(Ref{Transport: Dir, Name: name})
+	case !fi.Mode().IsRegular():
+		return nil, errorf(ErrUnsupported, "%s: neither a file nor a folder but %s", name, fi.Mode().Type())
+	}
+	if tarAtAll, err := maybeTar(name); err != nil {
+		return nil, err
+	} else if !tarAtAll {
+		return plainFile(name), nil
+	}
+	t, err := openTar(ctx, name, o, inRoot)
+	switch {
+	case err == nil:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fs.ErrPermission):
+		return nil, err
+	case errors.Is(err, errStopped), errors.Is(err, errNotTar), errors.Is(err, ErrDamaged):
+		return plainFile(name), nil // whoever reads it next says what is wrong with it
+	default:
+		return nil, err
+	}
+	switch {
+	case t.has(archiveManifest), t.has(archiveV1) && !t.has(layoutIndex):
+		return dockerArchive(ctx, t, Ref{Transport: DockerArchive, Name: name}, o)
+	case t.has(layoutFile) && t.has(layoutIndex):
+		return ociArchive(t, Ref{Transport: OCIArchive, Name: name}, o)
+	}
+	return plainFile(name), t.Close()
+}
+
+// ustarMagic stands at offset 257 of a tar header, in every format since 1988 (POSIX pax).
+const (
+	ustarMagic  = "ustar"
+	ustarOffset = 257
+)
+
+// maybeTar tells from the first block whether a file may be a tar archive, compressed or not.
+func maybeTar(name string) (bool, error) {
+	f, _, err := openRegular(name)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, tarBlock)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return false, err
+	}
+	if detectCompression(head[:n]) != plainStream {
+		return true, nil
+	}
+	return n == tarBlock && string(head[ustarOffset:ustarOffset+len(ustarMagic)]) == ustarMagic, nil
+}
+
+func plainFile(name string) *Source {
+	return &Source{Ref: Ref{Transport: Plain, Name: name}, Path: name, Close: func() error { return nil }}
+}
+
+// folder is a root filesystem.
+func folder(ref Ref) (*Source, error) {
+	fi, err := os.Stat(ref.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errorf(ErrNotFound, "%s: no such folder", ref.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !fi.IsDir() {
+		return nil, fmt.Errorf("%s: not a folder", ref.Name)
+	}
+	return &Source{Ref: ref, Path: ref.Name, Close: func() error { return nil }}, nil
+}

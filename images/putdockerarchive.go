@@ -1,0 +1,171 @@
+package images
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// putDockerArchive writes a result's image for docker load. The tag, where dest has one, is
+// the name it gets there.
+func putDockerArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored, error) {
+	fail := func(err error) (Stored, error) {
+		return Stored{}, fmt.Errorf("docker archive %s: %w", dest.Name, err)
+	}
+	f, err := createPending(dest.Name)
+	if err != nil {
+		return fail(err)
+	}
+	defer f.discard()
+	if r.Index != nil {
+		o.Progress.Note("a docker archive holds one platform: the others are left out")
+	}
+	id, err := writeDockerTar(ctx, f, dest.Tag, r.Image, o)
+	if err != nil {
+		return fail(err)
+	}
+	if err := f.commit(); err != nil {
+		return fail(err)
+	}
+	return Stored{Reference: dest.String(), Digest: id.String()}, nil
+}
+
+// writeDockerTar writes an image as docker save does and returns its ID. Layers go as they
+// are, gzip'ed or plain, both of which every docker load reads; zstd only newer ones (23.0)
+// do, so such a layer is unpacked. Nothing in it depends on anything but the image and tag.
+func writeDockerTar(ctx context.Context, w io.Writer, tag string, img v1.Image, o MediaOptions) (v1.Hash, error) {
+	var id v1.Hash
+	m := archiveImage{Layers: []string{}}
+	if tag != "" {
+		t, err := fullTag(tag)
+		if err != nil {
+			return id, err
+		}
+		m.RepoTags = []string{t}
+	}
+	id, err := img.ConfigName()
+	if err != nil {
+		return id, err
+	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return id, err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return id, err
+	}
+	tw := tar.NewWriter(w)
+	m.Config = id.Hex + ".json"
+	if err := tarBytes(tw, m.Config, config); err != nil {
+		return id, err
+	}
+	written := map[string]bool{}
+	for n, l := range layers {
+		name, err := writeDockerLayer(ctx, tw, l, written, o)
+		if err != nil {
+			return id, fmt.Errorf("layer %d: %w", n, err)
+		}
+		m.Layers = append(m.Layers, name)
+	}
+	raw, err := json.Marshal([]archiveImage{m})
+	if err != nil {
+		return id, err
+	}
+	if err := tarBytes(tw, archiveManifest, raw); err != nil {
+		return id, err
+	}
+	return id, tw.Close()
+}
+
+// writeDockerLayer writes a layer, unless it is written already, and returns its name. The
+// content, not the media type, says how it is compressed.
+func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written map[string]bool, o MediaOptions) (string, error) {
+	digest, err := l.Digest()
+	if err != nil {
+		return "", err
+	}
+	size, err := l.Size()
+	if err != nil {
+		return "", err
+	}
+	kind, err := layerCompression(l)
+	if err != nil {
+		return "", err
+	}
+	b := blobToWrite{digest, size, true, func() (io.ReadCloser, error) { return openUnverified(l) }}
+	name := digest.Hex + ".tar"
+	switch kind {
+	case gzipStream:
+		name += ".gz"
+	case zstdStream:
+		var done func()
+		if b, done, err = spoolPlain(ctx, l, o); err != nil {
+			return "", err
+		}
+		defer done()
+		name = b.digest.Hex + ".tar"
+	}
+	if written[name] {
+		return name, nil
+	}
+	written[name] = true
+	if err := tarHeader(tw, name, b.size); err != nil {
+		return "", err
+	}
+	return name, copyBlob(ctx, tw, b, o)
+}
+
+// layerCompression reads the first bytes of a layer.
+func layerCompression(l v1.Layer) (compression, error) {
+	rc, err := openUnverified(l)
+	if err != nil {
+		return "", err
+	}
+	defer rc.Close()
+	head := make([]byte, magicLen)
+	n, err := io.ReadFull(rc, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return "", err
+	}
+	return detectCompression(head[:n]), nil
+}
+
+// spoolPlain unpacks a layer into a temporary file: tar wants the size first. done removes
+// the file.
+func spoolPlain(ctx context.Context, l v1.Layer, o MediaOptions) (b blobToWrite, done func(), err error) {
+	diffID, err := l.DiffID()
+	if err != nil {
+		return b, nil, err
+	}
+	f, err := os.CreateTemp("", tempPrefix+"*.layer")
+	if err != nil {
+		return b, nil, err
+	}
+	done = func() {
+		f.Close()
+		os.Remove(f.Name())
+	}
+	defer func() {
+		if err != nil {
+			done()
+		}
+	}()
+	rc, err := l.Uncompressed()
+	if err != nil {
+		return b, nil, err
+	}
+	defer rc.Close()
+	n, err := copyTo(ctx, f, rc, nil)
+	if err != nil {
+		return b, nil, err
+	}
+	return blobToWrite{diffID, n, true, func() (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(f, 0, n)), nil
+	}}, done, nil
+}

@@ -1,0 +1,283 @@
+package images
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// layoutMarker is the content of the file oci-layout (image-spec, image-layout.md).
+const layoutMarker = `{"imageLayoutVersion":"` + layoutVersion + `"}`
+
+// prepare collects what a layout or OCI archive of r needs, and the entry for its
+// index.json. An index goes as it is; a single image gets OCI media types. temp is a folder
+// that must stay until the blobs are written.
+func prepare(ctx context.Context, r Result, tag, temp string, o MediaOptions) (collection, v1.Descriptor, error) {
+	if r.Index == nil {
+		img, err := portable(ctx, r.Image, true, temp, o.Progress)
+		if err != nil {
+			return nil, v1.Descriptor{}, err
+		}
+		r.Image = img
+	}
+	c := collection{}
+	d, err := c.add(r, o.Progress)
+	if err != nil {
+		return nil, d, err
+	}
+	// Platform and annotations, if any, are those of the place that the image came from.
+	d = v1.Descriptor{MediaType: d.MediaType, Size: d.Size, Digest: d.Digest}
+	if tag != "" {
+		d.Annotations = map[string]string{refNameKey: tag}
+	}
+	return c, d, nil
+}
+
+// newLayoutIndex is the index.json of a layout with one entry.
+func newLayoutIndex(d v1.Descriptor) ([]byte, error) {
+	return json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{d}})
+}
+
+// copyBlob writes a blob, verified.
+func copyBlob(ctx context.Context, w io.Writer, b blobToWrite, o MediaOptions) error {
+	rc, err := b.open()
+	if err != nil {
+		return err
+	}
+	defer rc.Close()
+	checked, err := verified(rc, b.digest, b.size)
+	if err != nil {
+		return err
+	}
+	var task Task
+	if b.layer {
+		task = o.Progress.Start("write", shortHash(b.digest), b.size)
+		defer task.Done()
+	}
+	_, err = copyTo(ctx, w, checked, task)
+	return err
+}
+
+// putLayout writes a result into an OCI layout folder: a new one, or one that is there, in
+// which an image of the same tag is replaced. A new layout gets its name when it is whole;
+// in an old one the index comes last, and what was written before it goes again if the
+// index does not come.
+func putLayout(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored, error) {
+	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("oci layout %s: %w", dest.Name, err) }
+	old, err := existingLayout(dest.Name)
+	if err != nil {
+		return fail(err)
+	}
+	dir := filepath.Clean(dest.Name)
+	temp := tempName(dir)
+	if err := os.Mkdir(temp, 0o777); err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(temp)
+	packed := filepath.Join(temp, "packed")
+	if err := os.Mkdir(packed, 0o700); err != nil {
+		return fail(err)
+	}
+	c, d, err := prepare(ctx, r, dest.Tag, packed, o)
+	if err != nil {
+		return fail(err)
+	}
+	if old != nil {
+		err = extendLayout(ctx, dir, old, c, d, o)
+	} else {
+		err = newLayout(ctx, dir, temp, packed, c, d, o)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return Stored{Reference: dest.String(), Digest: d.Digest.String()}, nil
+}
+
+// existingLayout returns the index.json of a layout, nil where there is nothing or an empty
+// folder at dir.
+func existingLayout(dir string) ([]byte, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, layoutFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("the folder is not empty and not an OCI layout")
+	}
+	return readSmall(filepath.Join(dir, layoutIndex), maxManifest)
+}
+
+// newLayout fills the folder temp and gives it the name dir.
+func newLayout(ctx context.Context, dir, temp, packed string, c collection, d v1.Descriptor, o MediaOptions) error {
+	if _, err := writeBlobs(ctx, temp, c, o); err != nil {
+		return err
+	}
+	index, err := newLayoutIndex(d)
+	if err != nil {
+		return err
+	}
+	if err := writeAtomic(filepath.Join(temp, layoutIndex), index); err != nil {
+		return err
+	}
+	if err := writeAtomic(filepath.Join(temp, layoutFile), []byte(layoutMarker)); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(packed); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// An empty folder gives way; one that is not makes this fail, and so does the rename.
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Rename(temp, dir)
+}
+
+// extendLayout adds blobs to a layout and then the entry d to its index, in the place of the
+// entry with the same tag, or with the same content and no tag. Other entries keep their bytes.
+func extendLayout(ctx context.Context, dir string, index []byte, c collection, d v1.Descriptor, o MediaOptions) (err error) {
+	text, err := parseIndexText(index)
+	if err != nil {
+		return err
+	}
+	for n, e := range text.entries {
+		if tag := e.Annotations[refNameKey]; tag == d.Annotations[refNameKey] && (tag != "" || e.Digest == d.Digest) {
+			text.drop(n)
+		}
+	}
+	if err := text.add(d); err != nil {
+		return err
+	}
+	written, err := writeBlobs(ctx, dir, c, o)
+	defer func() {
+		if err != nil {
+			for _, p := range written {
+				os.Remove(p)
+			}
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return writeAtomic(filepath.Join(dir, layoutIndex), text.bytes())
+}
+
+// writeBlobs writes the blobs that a layout folder does not have yet, each under its final
+// name only when it is whole and verified, and returns the paths of those it wrote.
+func writeBlobs(ctx context.Context, dir string, c collection, o MediaOptions) (written []string, err error) {
+	for _, b := range c.sorted() {
+		path := layoutBlobs{dir}.path(b.digest)
+		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Size() == b.size {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return written, err
+		}
+		if err := writeBlob(ctx, path, b, o); err != nil {
+			return written, err
+		}
+		written = append(written, path)
+	}
+	return written, nil
+}
+
+func writeBlob(ctx context.Context, path string, b blobToWrite, o MediaOptions) error {
+	f, err := createPending(path)
+	if err != nil {
+		return err
+	}
+	defer f.discard()
+	if err := copyBlob(ctx, f, b, o); err != nil {
+		return err
+	}
+	return f.commit()
+}
+
+// putOCIArchive writes a result as an OCI layout in a tar file, in one pass: entries sorted
+// by name, no times, no owners, so that the same result gives the same bytes.
+func putOCIArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored, error) {
+	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("oci archive %s: %w", dest.Name, err) }
+	temp, err := os.MkdirTemp("", tempPrefix)
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(temp)
+	f, err := createPending(dest.Name)
+	if err != nil {
+		return fail(err)
+	}
+	defer f.discard()
+	c, d, err := prepare(ctx, r, dest.Tag, temp, o)
+	if err != nil {
+		return fail(err)
+	}
+	if err := writeOCITar(ctx, f, c, d, o); err != nil {
+		return fail(err)
+	}
+	if err := f.commit(); err != nil {
+		return fail(err)
+	}
+	return Stored{Reference: dest.String(), Digest: d.Digest.String()}, nil
+}
+
+func writeOCITar(ctx context.Context, w io.Writer, c collection, d v1.Descriptor, o MediaOptions) error {
+	tw := tar.NewWriter(w)
+	folders := map[string]bool{}
+	for _, b := range c.sorted() {
+		for _, dir := range []string{"blobs/", "blobs/" + b.digest.Algorithm + "/"} {
+			if folders[dir] {
+				continue
+			}
+			folders[dir] = true
+			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}); err != nil {
+				return err
+			}
+		}
+		if err := tarHeader(tw, blobEntry(b.digest), b.size); err != nil {
+			return err
+		}
+		if err := copyBlob(ctx, tw, b, o); err != nil {
+			return err
+		}
+	}
+	index, err := newLayoutIndex(d)
+	if err != nil {
+		return err
+	}
+	if err := tarBytes(tw, layoutIndex, index); err != nil {
+		return err
+	}
+	if err := tarBytes(tw, layoutFile, []byte(layoutMarker)); err != nil {
+		return err
+	}
+	return tw.Close()
+}
+
+// tarHeader begins a file of size bytes, with no owner and no time.
+func tarHeader(tw *tar.Writer, name string, size int64) error {
+	return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
+}
+
+func tarBytes(tw *tar.Writer, name string, data []byte) error {
+	if err := tarHeader(tw, name, int64(len(data))); err != nil {
+		return err
+	}
+	_, err := tw.Write(data)
+	return err
+}
