@@ -1,0 +1,263 @@
+#!/usr/bin/env bats
+# The harness itself: what the other tests take its word for.
+load helpers
+
+# inner_bats: runs the tests on stdin as a bats file beside this one's helpers. They begin
+# with "test" as bats would take an "@test" for one of this file.
+inner_bats() {
+	mkdir -p "$BATS_TEST_TMPDIR/inner"
+	cp "$tree/tests/helpers.bash" "$BATS_TEST_TMPDIR/inner/"
+	{ echo 'load helpers' && sed 's/^test /@&/'; } >"$BATS_TEST_TMPDIR/inner/inner.bats"
+	run bats --formatter tap "$BATS_TEST_TMPDIR/inner/inner.bats"
+	echo "$output"
+}
+
+@test "requires: an unknown word is a failure, a missing capability a skip with its reason" {
+	VFIX_LEGACY_DIR='' inner_bats <<-'END'
+		test "unknown" { requires bodkin; }
+		test "missing" { requires legacy; false; }
+		has_bread() { true; }
+		test "there" { requires bread; }
+	END
+	expect_match tap "$output" 'not ok 1 unknown'
+	expect_match tap "$output" "requires: unknown capability 'bodkin'"
+	expect_match tap "$output" 'ok 2 missing # skip requires legacy: VFIX_LEGACY_DIR names no folder'
+	expect_match tap "$output" 'ok 3 there'
+}
+
+@test "run_vfix: fails on another exit status than the wanted one" {
+	inner_bats <<-'END'
+		test "as wanted" { VFIX=false; run_vfix 1 x; VFIX=true; run_vfix x; }
+		test "not 0" { VFIX=false; run_vfix x; }
+		test "not 3" { VFIX=false; run_vfix 3 x; }
+	END
+	expect_match tap "$output" $'\nok 1 as wanted'
+	expect_match tap "$output" $'\nnot ok 2 not 0'
+	expect_match tap "$output" "exit status of vfix: got '1', want '3'"
+}
+
+@test "poll: ends with the command, and gives up" {
+	inner_bats <<-'END'
+		test "third try" {
+			n=0
+			third() { n=$((n + 1)); [ $n -ge 3 ]; }
+			poll third
+			expect tries $n 3
+		}
+		test "never" { patience=1; poll false; }
+	END
+	expect_match tap "$output" 'ok 1 third try'
+	expect_match tap "$output" 'not ok 2 never'
+	expect_match tap "$output" 'not within 1 s: false'
+}
+
+# write_results: one Go test and one bats test of each kind.
+write_results() {
+	results=$BATS_TEST_TMPDIR/results
+	mkdir -p "$results"
+	cat >"$results/unit.txt" <<-'END'
+		=== RUN   TestTable
+		=== RUN   TestTable/one
+		=== RUN   TestTable/two
+		    x_test.go:5: VFIX_LEGACY_DIR is not set
+		--- PASS: TestTable (0.00s)
+		    --- PASS: TestTable/one (0.00s)
+		    --- SKIP: TestTable/two (0.00s)
+		PASS
+	END
+	printf 'ok  \texample.dev/x\t0.003s\n' >>"$results/unit.txt"
+	printf '1..2\nok 1 a in 2ms\nok 2 b in 3sec # skip requires legacy: VFIX_LEGACY_DIR names no folder\n' >"$results/e2e.txt"
+}
+
+summary() {
+	run env CI="$1" "$tree/tests/summary" "$results"
+	echo "$output"
+}
+
+@test "summary: counts passes and allowed skips" {
+	write_results
+	summary true
+	expect status "$status" 0
+	expect 'last line' "${lines[-1]}" '2 passed, 0 failed, 2 skipped'
+}
+
+@test "summary: a failed test fails, in Go, in bats, in a step" {
+	write_results
+	printf -- '--- FAIL: TestOther (0.00s)\nFAIL\nFAIL\texample.dev/y\t0.1s\n' >>"$results/unit.txt"
+	sed -i 's/^ok 1/not ok 1/' "$results/e2e.txt"
+	echo 'fail lint' >"$results/steps.txt"
+	summary true
+	expect status "$status" 1
+	expect 'last line' "${lines[-1]}" '1 passed, 3 failed, 2 skipped'
+}
+
+@test "summary: what did not build, run or end counts as failed" {
+	write_results
+	printf 'FAIL\texample.dev/z [build failed]\n' >>"$results/unit.txt"
+	sed -i '1s/2/4/' "$results/e2e.txt"
+	summary ''
+	expect status "$status" 1
+	expect 'last line' "${lines[-1]}" '2 passed, 3 failed, 2 skipped'
+	rm "$results"/*.txt
+	summary ''
+	expect status "$status" 1
+	expect 'last line' "${lines[-1]}" '0 passed, 2 failed, 0 skipped'
+}
+
+@test "summary: a skip that is not listed fails in CI, and only there" {
+	write_results
+	echo 'ok 3 c # skip requires courage: none' >>"$results/e2e.txt"
+	summary true
+	expect status "$status" 1
+	expect 'last line' "${lines[-1]}" '2 passed, 1 failed, 3 skipped'
+	summary ''
+	expect status "$status" 0
+}
+
+@test "install-deps: with everything there it does nothing" {
+	requires root
+	run "$tree/tests/install-deps"
+	expect status "$status" 0
+	expect lines "${#lines[@]}" 1
+}
+
+@test "novsyscall: kills what calls the page, and nothing else" {
+	requires oracle
+	for function in time gettimeofday getcpu; do
+		run "$callpage" $function
+		expect "status of $function without the filter" "$status" 0
+		run "$novsyscall" "$callpage" $function
+		expect "status of $function under the filter" "$status" "$status_sigsys"
+	done
+	run "$novsyscall" "$callpage" none
+	expect "status of no call" "$status" 0
+}
+
+@test "novsyscall: is inherited, by user nobody too" {
+	requires oracle root
+	run "$novsyscall" sh -c "sh -c '$callpage time'; exit \$?"
+	expect "status of a grandchild" "$status" "$status_sigsys"
+	open=$(mktemp -d) # bats' own folders are root's
+	cp "$novsyscall" "$callpage" "$open/"
+	chmod -R go+rX "$open"
+	run chroot --userspec=65534:65534 / "$open/callpage" time
+	expect "status of nobody's call without the filter" "$status" 0
+	run chroot --userspec=65534:65534 / "$open/novsyscall" "$open/callpage" time
+	expect "status of nobody's call" "$status" "$status_sigsys"
+	rm -r "$open"
+}
+
+@test "novsyscall: leaves new privileges to root, and its exit status is as env's" {
+	requires root
+	run "$novsyscall" grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status
+	expect "filter" "$output" $'NoNewPrivs:\t0\nSeccomp:\t2'
+	run "$novsyscall" sh -c 'exit 42'
+	expect "status of the program" "$status" 42
+	run -127 "$novsyscall" /nonexistent
+	run "$novsyscall" /etc/passwd
+	expect "status of a file that is no program" "$status" 126
+	run "$novsyscall"
+	expect "status without arguments" "$status" 125
+}
+
+# make_root: a root filesystem of busybox and callpage.
+make_root() {
+	root=$BATS_TEST_TMPDIR/root
+	mkdir -p "$root/bin"
+	cp /bin/busybox "$root/bin/sh"
+	cp "$callpage" "$root/bin/"
+}
+
+@test "vm: vsyscall=none kills a caller with the kernel's line, and only a caller" {
+	requires vm
+	make_root
+	run_vm --vsyscall none --root "$root" -- 'callpage time' 'callpage gettimeofday' 'callpage getcpu' 'callpage none'
+	for n in 1 2 3; do
+		expect_vm $n "$status_sigsegv"
+		expect_match "kernel log of command $n" "$(cat "$vm_out/$n.kernel")" "$kernel_line"
+	done
+	expect_vm 4 0
+	expect "lines in the kernel's log" "$(grep -c "$kernel_line" "$vm_out/kernel.log")" 3
+}
+
+@test "vm: vsyscall=xonly and emulate serve the page" {
+	requires vm
+	make_root
+	for mode in xonly emulate; do
+		run_vm --vsyscall $mode --root "$root" -- 'callpage time' 'callpage gettimeofday' 'callpage getcpu'
+		for n in 1 2 3; do
+			expect_vm $n 0
+		done
+		run grep "$kernel_line" "$vm_out/kernel.log"
+		expect 'status of grep' "$status" 1
+	done
+}
+
+@test "vm: statuses, streams, environment, user and arguments arrive as they are" {
+	requires vm
+	make_root
+	run_vm --vsyscall none --root "$root" --user 12:34 --env 'GREETING=good  day' -- \
+		"sh -c 'echo \"\$GREETING\"; echo to stderr >&2; exit 7'" 'nonexistent' "sh -c 'kill -KILL \$\$'" \
+		"sh -c 'id -u; id -g; echo \"\$1\"' name '*  \"x'" '/bin' \
+		"sh -c 'dd if=/dev/zero bs=1M count=20 2>/dev/null'"
+	expect_vm 1 7
+	expect stdout "$(cat "$vm_out/1.stdout")" 'good  day'
+	expect stderr "$(cat "$vm_out/1.stderr")" 'to stderr'
+	expect_vm 2 127
+	expect_vm 3 137
+	expect_vm 4 0
+	expect stdout "$(cat "$vm_out/4.stdout")" $'12\n34\n*  "x'
+	expect_vm 5 126
+	expect 'status of the big one' "$(cat "$vm_out/6.status")" 0
+	expect 'bytes of output' "$(stat -c %s "$vm_out/6.stdout")" $((20 << 20))
+}
+
+@test "vm: the root is not changed, writable by default, and not with --read-only" {
+	requires vm
+	make_root
+	before=$(cd "$root" && find . -printf '%p %T@ %C@\n' | sort)
+	run_vm --vsyscall none --root "$root" -- "sh -c 'echo x >/file'" "sh -c 'cat /file; ls /tmp; echo y >/tmp/y'" "sh -c 'ls /tmp'"
+	expect_vm 1 0
+	expect_vm 2 0
+	expect 'the file, and an empty /tmp' "$(cat "$vm_out/2.stdout")" x
+	expect '/tmp of the next command' "$(cat "$vm_out/3.stdout")" ''
+	run_vm --vsyscall none --root "$root" --read-only -- "sh -c 'echo x >/file'" "sh -c 'echo x >/tmp/file && cat /tmp/file'"
+	expect_vm 1 1
+	expect_match stderr "$(cat "$vm_out/1.stderr")" 'Read-only file system'
+	expect_vm 2 0
+	expect 'the root' "$(cd "$root" && find . -printf '%p %T@ %C@\n' | sort)" "$before"
+}
+
+@test "vm: vdso=0 takes the vDSO away" {
+	requires vm
+	make_root
+	run_vm --vsyscall none --root "$root" -- "sh -c 'grep -c vdso /proc/self/maps'"
+	expect 'vDSO mappings' "$(cat "$vm_out/1.stdout")" 1
+	run_vm --vsyscall none --root "$root" --append vdso=0 -- "sh -c 'grep -c vdso /proc/self/maps'"
+	expect 'vDSO mappings with vdso=0' "$(cat "$vm_out/1.stdout")" 0
+}
+
+@test "vm: a machine that breaks off is an error, and leaves nothing in the temporary folder" {
+	requires vm
+	make_root
+	mkdir "$BATS_TEST_TMPDIR/tmp"
+	# sysrq b reboots at once, which ends qemu.
+	TMPDIR=$BATS_TEST_TMPDIR/tmp run run_vm --vsyscall none --root "$root" -- "sh -c 'echo b >/proc/sysrq-trigger; sleep 60'"
+	echo "$output"
+	expect status "$status" 1
+	expect_match message "$output" 'without the results of 1 commands'
+	expect 'left behind' "$(ls "$BATS_TEST_TMPDIR/tmp")" ''
+}
+
+@test "vm: wrong usage is an error that says what is wrong" {
+	requires vm
+	make_root
+	run run_vm --vsyscall sometimes --root "$root" -- true
+	expect status "$status" 2
+	expect_match message "$output" "--vsyscall is 'sometimes'"
+	run run_vm --vsyscall none --root "$root/none" -- true
+	expect status "$status" 2
+	run run_vm --vsyscall none --root "$root" -- $'two\nlines'
+	expect status "$status" 1
+	expect_match message "$output" 'line break'
+}

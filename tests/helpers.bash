@@ -1,0 +1,198 @@
+# helpers.bash: what the end-to-end tests share. A test file begins with `load helpers`.
+# shellcheck shell=bash
+# Variables are for the test files; output and stderr come from bats; functions are called
+# by name.
+# shellcheck disable=SC2034,SC2154,SC2317
+bats_require_minimum_version 1.5.0
+
+tree=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+build=$tree/tests/build
+VFIX=${VFIX:-$tree/bin/vfix}
+novsyscall=$build/novsyscall
+callpage=$build/callpage
+legacy_image=$build/legacy-image
+# The kernel's words for a call to the page that it does not serve (vsyscall_64.c).
+kernel_line='vsyscall attempted with vsyscall=none'
+status_sigsegv=139 # 128 + signal, as a shell shows it
+status_sigsys=159
+# This long is given to a service to come up or end before it counts as broken.
+patience=60 # seconds
+
+# run_vfix [STATUS] ARGUMENT...: runs vfix, wants that exit status (0), and leaves its
+# stdout in $output and its stderr in $stderr.
+run_vfix() {
+	local want=0
+	if [[ ${1-} =~ ^[0-9]+$ ]]; then
+		want=$1
+		shift
+	fi
+	run --separate-stderr -- "$VFIX" "$@"
+	echo "vfix $*"
+	echo "status: $status"
+	echo "stdout: $output"
+	echo "stderr: $stderr"
+	expect "exit status of vfix" "$status" "$want"
+}
+
+# expect WHAT GOT WANT: fails, and says how, where the two are not the same.
+expect() {
+	[ "$2" = "$3" ] || fail "$1: got '$2', want '$3'"
+}
+
+# expect_match WHAT TEXT PATTERN: fails where TEXT does not hold the shell pattern.
+expect_match() {
+	# shellcheck disable=SC2053 # a pattern is meant
+	[[ $2 == *$3* ]] || fail "$1: '$3' is not in: $2"
+}
+
+fail() {
+	echo "$*" >&2
+	return 1
+}
+
+# poll COMMAND...: tries the command until it succeeds; fails when $patience is over.
+poll() {
+	local end=$((SECONDS + patience))
+	until "$@" >/dev/null 2>&1; do
+		[ "$SECONDS" -lt "$end" ] || fail "not within $patience s: $*" || return
+		sleep 0.1
+	done
+}
+
+# requires CAPABILITY...: skips the test where one is missing. The skip names it, and CI
+# accepts only the skips of tests/allowed-skips. An unknown word is a failure.
+requires() {
+	local word why
+	for word in "$@"; do
+		declare -F "has_$word" >/dev/null || fail "requires: unknown capability '$word'" || return
+		why=$("has_$word") || skip "requires $word: $why"
+	done
+}
+
+# has_command NAME...: one line for each that is missing.
+has_commands() {
+	local name missing=()
+	for name in "$@"; do
+		command -v "$name" >/dev/null || missing+=("$name")
+	done
+	[ ${#missing[@]} -eq 0 ] || { echo "not installed: ${missing[*]}" && return 1; }
+}
+
+has_root() { [ "$(id -u)" = 0 ] || { echo "not run as root" && return 1; }; }
+has_vm() { has_commands qemu-system-x86_64 mkfs.ext4 cpio busybox apt-get dpkg; }
+has_oracle() { "$novsyscall" --probe; }
+has_docker() { has_root && has_commands dockerd docker containerd runc; }
+has_registry() { has_commands docker-registry htpasswd; }
+has_image_tools() { has_commands skopeo umoci jq; }
+has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
+has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no folder" && return 1; }; }
+
+# run_vm ARGUMENT...: tests/vm/run with its results in $vm_out.
+run_vm() {
+	vm_out=$BATS_TEST_TMPDIR/vm
+	"$tree/tests/vm/run" --out "$vm_out" "$@"
+}
+
+# expect_vm N STATUS: command N of the last run_vm ended with STATUS.
+expect_vm() {
+	local stream
+	for stream in stdout stderr kernel; do
+		sed "s/^/command $1: $stream: /" "$vm_out/$1.$stream"
+	done
+	expect "status of command $1" "$(cat "$vm_out/$1.status")" "$2"
+}
+
+# A service is one process, started by start_service in setup_file and ended by
+# stop_services in teardown_file.
+
+# start_service NAME COMMAND...: runs it in the background with its output in
+# $BATS_FILE_TMPDIR/NAME.log.
+start_service() {
+	local name=$1
+	shift
+	"$@" </dev/null >"$BATS_FILE_TMPDIR/$name.log" 2>&1 3>&- &
+	echo "$! $name" >>"$BATS_FILE_TMPDIR/services"
+}
+
+# is_running PID: it exists and is more than a zombie.
+is_running() {
+	local state
+	state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null)
+	[ -n "$state" ] && [ "$state" != Z ]
+}
+
+has_ended() { ! is_running "$1"; }
+
+# await_service NAME COMMAND...: polls until the command succeeds; a service that ends
+# meanwhile is a failure, with its log.
+await_service() {
+	local name=$1 pid
+	shift
+	pid=$(sed -n "s/ $name\$//p" "$BATS_FILE_TMPDIR/services" | tail -n 1)
+	service_state() { has_ended "$pid" || "$@"; }
+	if ! poll service_state "$@" || has_ended "$pid"; then
+		tail -n 20 "$BATS_FILE_TMPDIR/$name.log" >&2
+		fail "$name does not come up"
+	fi
+}
+
+stop_services() {
+	local pid name status=0
+	[ -e "$BATS_FILE_TMPDIR/services" ] || return 0
+	while read -r pid name; do
+		if is_running "$pid"; then
+			kill -TERM "$pid"
+			poll has_ended "$pid" || { kill -KILL "$pid" && status=1; }
+		fi
+	done < <(tac "$BATS_FILE_TMPDIR/services")
+	return $status
+}
+
+# start_dockerd [WRAPPER...]: a docker engine of its own on a unix socket, run by the
+# wrapper ("$novsyscall" makes it and all its containers ones that may not call the page).
+# Exports DOCKER_HOST and DOCKER_CONFIG.
+start_dockerd() {
+	local dir=$BATS_FILE_TMPDIR/dockerd prepare='exec "$@"'
+	mkdir -p "$dir/client"
+	echo '{}' >"$dir/daemon.json"
+	# A container or chroot may come without control groups; runc cannot do without.
+	[ -n "$(ls /sys/fs/cgroup)" ] || prepare='cgroupfs-mount && exec "$@"'
+	# shellcheck disable=SC2086 # the socket's name is short: 107 bytes is the most
+	start_service dockerd unshare --mount sh -c "$prepare" sh "$@" \
+		dockerd --config-file "$dir/daemon.json" --host "unix://$dir/s" \
+		--data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" \
+		--iptables=false --ip6tables=false --bridge=none --storage-driver=vfs
+	export DOCKER_HOST=unix://$dir/s DOCKER_CONFIG=$dir/client
+	await_service dockerd docker version
+}
+
+# docker is Debian's client: the newest clients do not talk to Debian's engine.
+docker() { /usr/bin/docker "$@"; }
+
+# start_registry: a registry on a free port of loopback that wants a name and a password.
+# Exports registry (HOST:PORT), registry_user and registry_password.
+start_registry() {
+	local dir=$BATS_FILE_TMPDIR/registry
+	mkdir -p "$dir/data"
+	export registry_user=vfix registry_password=not-a-secret registry
+	htpasswd -Bbn -C 4 "$registry_user" "$registry_password" >"$dir/htpasswd"
+	cat >"$dir/config.yml" <<-END
+		version: 0.1
+		log: {level: info, formatter: text}
+		storage: {filesystem: {rootdirectory: $dir/data}}
+		http: {addr: "127.0.0.1:0"}
+		auth: {htpasswd: {realm: vfix, path: $dir/htpasswd}}
+	END
+	start_service registry docker-registry serve "$dir/config.yml"
+	await_service registry grep -q 'listening on 127' "$BATS_FILE_TMPDIR/registry.log"
+	registry=$(sed -n 's/.*listening on \(127[0-9.]*:[0-9]*\).*/\1/p' "$BATS_FILE_TMPDIR/registry.log")
+}
+
+# login: puts the registry's credentials where docker keeps them, in $DOCKER_CONFIG.
+login() {
+	local auth
+	auth=$(printf %s "$registry_user:$registry_password" | base64 -w 0)
+	export DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker-config
+	mkdir -p "$DOCKER_CONFIG"
+	printf '{"auths": {"%s": {"auth": "%s"}}}\n' "$registry" "$auth" >"$DOCKER_CONFIG/config.json"
+}
