@@ -49,9 +49,13 @@ const (
 	CallRel32
 	// DataWord is an aligned 8-byte word outside instructions.
 	DataWord
+	// CmpImm32 is REX.W 81 /7 id or REX.W 3D id, a comparison with the address.
+	CmpImm32
+	// StoreImm32 is REX.W C7 /0 id with a memory operand.
+	StoreImm32
 )
 
-var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "call-rel32", "data-word"}
+var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "call-rel32", "data-word", "cmp-imm32", "store-imm32"}
 
 func (k Kind) String() string {
 	if int(k) >= len(kindNames) {

@@ -1,0 +1,146 @@
+package rewriter
+
+import "sort"
+
+// Reading instructions out of a file: a bounded cache of its executable segments.
+
+const (
+	// codeBlock is how many bytes are read at once, and codeBlocks how many such blocks
+	// are kept.
+	codeBlock  = 16 << 10
+	codeBlocks = 64
+	// shfExecinstr is SHF_EXECINSTR of the gABI.
+	shfExecinstr = 4
+	// maxSweep is how far a linear decode goes to prove an instruction boundary, in bytes.
+	maxSweep = 64 << 10
+)
+
+// code reads and decodes the instructions of a file.
+type code struct {
+	f      *elfFile
+	blocks map[uint64][]byte
+	starts starts // of functions
+	// sections are the ranges that the section headers call code, nil where they say nothing.
+	sections []Extent
+	err      error // of the last read that failed
+	// steps is how many more instructions may be followed in this file.
+	steps int
+}
+
+// maxSteps bounds the work on one file, in instructions followed.
+const maxSteps = 4 << 20
+
+func newCode(f *elfFile) *code {
+	c := &code{f: f, blocks: make(map[uint64][]byte), steps: maxSteps}
+	for i := range f.sections {
+		s := &f.sections[i]
+		if s.flags&shfExecinstr == 0 || s.typ == shtNobits || s.addr == 0 || s.size == 0 {
+			continue
+		}
+		if p := f.load(s.addr); p != nil && p.flags&pfX != 0 {
+			c.sections = append(c.sections, Extent{s.addr, s.size})
+		}
+	}
+	return c
+}
+
+// holds reports whether vaddr is code: in an executable segment and, where there are
+// section headers, in a section of instructions. The 2 MiB layout of old linkers has
+// .rodata and .eh_frame in the executable segment.
+func (c *code) holds(vaddr uint64) bool {
+	p := c.f.load(vaddr)
+	if p == nil || p.flags&pfX == 0 {
+		return false
+	}
+	for _, e := range c.sections {
+		if vaddr >= e.Vaddr && vaddr-e.Vaddr < e.Len {
+			return true
+		}
+	}
+	return len(c.sections) == 0
+}
+
+// bytes returns the bytes at vaddr up to the length of an instruction; fewer where the
+// executable segment ends, none outside of one.
+func (c *code) bytes(vaddr uint64) []byte {
+	p := c.f.load(vaddr)
+	if p == nil || p.flags&pfX == 0 {
+		return nil
+	}
+	key := vaddr &^ (codeBlock - 1)
+	base := max(key, p.vaddr)
+	b, ok := c.blocks[base]
+	if !ok {
+		end := min(key+codeBlock+maxInstLen, p.vaddr+p.filesz)
+		var err error
+		if b, err = c.f.bytes(p.off+(base-p.vaddr), end-base); err != nil {
+			c.err = err
+			return nil
+		}
+		if len(c.blocks) >= codeBlocks {
+			clear(c.blocks)
+		}
+		c.blocks[base] = b
+	}
+	return b[min(vaddr-base, uint64(len(b))):]
+}
+
+// at decodes the instruction at vaddr.
+func (c *code) at(vaddr uint64) (instr, bool) {
+	b := c.bytes(vaddr)
+	if len(b) == 0 {
+		return instr{}, false
+	}
+	return decode(b, vaddr)
+}
+
+// has reports whether the bytes at vaddr are want.
+func (c *code) has(vaddr uint64, want ...byte) bool {
+	b := c.bytes(vaddr)
+	return len(b) >= len(want) && string(b[:len(want)]) == string(want)
+}
+
+// sweep decodes linearly from vaddr and calls visit for each instruction until it returns
+// false, the bytes are no instruction, or maxSweep bytes are done.
+func (c *code) sweep(vaddr uint64, visit func(*instr) bool) {
+	for end := vaddr + maxSweep; vaddr < end; {
+		i, ok := c.at(vaddr)
+		if !ok || !visit(&i) {
+			return
+		}
+		vaddr = i.next()
+	}
+}
+
+// boundary reports whether an instruction is known to begin at vaddr: a linear decode from
+// the start of the enclosing function arrives there.
+func (c *code) boundary(vaddr uint64) bool {
+	start, ok := c.starts.enclosing(vaddr)
+	if !ok {
+		return false
+	}
+	hit := false
+	c.sweep(start, func(i *instr) bool {
+		hit = hit || i.addr == vaddr
+		return i.addr < vaddr
+	})
+	return hit
+}
+
+// starts is a sorted set of addresses at which functions begin.
+type starts []uint64
+
+// enclosing returns the last start at or before vaddr.
+func (s starts) enclosing(vaddr uint64) (uint64, bool) {
+	i := sort.Search(len(s), func(i int) bool { return s[i] > vaddr })
+	if i == 0 {
+		return 0, false
+	}
+	return s[i-1], true
+}
+
+// has reports whether a function begins at vaddr.
+func (s starts) has(vaddr uint64) bool {
+	at, ok := s.enclosing(vaddr)
+	return ok && at == vaddr
+}

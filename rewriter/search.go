@@ -1,0 +1,253 @@
+package rewriter
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// The search for references: every encoding ends with, or is, one of the three addresses,
+// whose third and fourth byte are the rare pair 60 ff. Only that pair is looked for; the
+// bytes around a hit then tell what it is.
+
+const (
+	// searchChunk is how much of a segment is in memory at once, in bytes.
+	searchChunk = 1 << 20
+	// searchMargin is how far a reference extends around its hit, in bytes: the longest,
+	// cmpq $imm32,disp32(base,index), has 8 bytes before its immediate.
+	searchMargin = 16
+	// maxSites bounds the references of one file. The most seen in a real one is 6.
+	maxSites = 4096
+)
+
+var (
+	execNeedle = []byte{0x60, 0xff}
+	dataNeedle = []byte{0x60, 0xff, 0xff, 0xff, 0xff, 0xff}
+)
+
+// search collects the references of one file as sites that have no verdict yet.
+type search struct {
+	f     *elfFile
+	code  *code
+	buf   []byte
+	sites []Site
+	// bytes is how many bytes of executable segments were searched.
+	bytes uint64
+}
+
+func (s *search) full() bool { return len(s.sites) >= maxSites }
+
+// run searches all PT_LOADs.
+func (s *search) run() error {
+	s.buf = make([]byte, min(searchChunk, s.f.size))
+	for i := range s.f.progs {
+		p := &s.f.progs[i]
+		if p.typ != ptLoad || p.filesz == 0 {
+			continue
+		}
+		needle := dataNeedle
+		if p.flags&pfX != 0 {
+			needle = execNeedle
+			s.bytes += p.filesz
+		}
+		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+			s.hits(b, vaddr, lo, hi, needle, p.flags&pfX != 0)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if s.f.typ != etExec {
+		return nil
+	}
+	return s.relativeCalls()
+}
+
+// chunks reads the file content of p piece by piece. visit gets the bytes, the vaddr of the
+// first and the range of indices that this piece answers for; each byte of the segment is
+// in one such range, with searchMargin bytes on both sides where the segment has them.
+func (s *search) chunks(p *prog, visit func(b []byte, vaddr uint64, lo, hi int)) error {
+	for pos := uint64(0); ; {
+		n := min(uint64(len(s.buf)), p.filesz-pos)
+		b := s.buf[:n]
+		if err := s.f.readAt(b, p.off+pos); err != nil {
+			return err
+		}
+		lo, hi := 0, int(n)
+		if pos > 0 {
+			lo = searchMargin
+		}
+		last := pos+n == p.filesz
+		if !last {
+			hi -= searchMargin
+		}
+		visit(b, p.vaddr+pos, lo, hi)
+		if last || n <= 2*searchMargin {
+			return nil
+		}
+		pos += n - 2*searchMargin
+	}
+}
+
+// hits looks for the needle in b[lo:hi].
+func (s *search) hits(b []byte, vaddr uint64, lo, hi int, needle []byte, exec bool) {
+	for i := lo; i < hi && !s.full(); i++ {
+		n := bytes.Index(b[i:min(hi+len(needle)-1, len(b))], needle)
+		if n < 0 {
+			return
+		}
+		i += n
+		if i < 2 || i+2 > len(b) {
+			continue
+		}
+		imm := i - 2
+		f, ok := FunctionAt(uint64(int64(int32(binary.LittleEndian.Uint32(b[imm:])))))
+		if !ok {
+			continue
+		}
+		if exec && s.reference(b, vaddr, imm, f) {
+			continue
+		}
+		if at := vaddr + uint64(imm); at%8 == 0 && isWord(b, imm) {
+			s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
+		}
+	}
+}
+
+// isWord reports whether the address whose lower half is at b[imm] has its upper half too.
+func isWord(b []byte, imm int) bool {
+	return len(b) >= imm+8 && binary.LittleEndian.Uint32(b[imm+4:]) == 0xffffffff
+}
+
+// reference recognises the instruction whose immediate is at b[imm]; it reports whether the
+// hit is used up: whether it is an instruction, kept or not.
+func (s *search) reference(b []byte, vaddr uint64, imm int, f Function) bool {
+	site, ok := movAt(b, imm)
+	if !ok {
+		site, ok = operandAt(b, imm)
+	}
+	if !ok {
+		return false
+	}
+	site.Function = f
+	site.Vaddr = vaddr + uint64(imm) - site.Vaddr // so far: how far before the immediate
+	if !s.code.holds(site.Vaddr) {
+		return false
+	}
+	s.add(site)
+	return true
+}
+
+// movAt recognises a mov of the immediate at b[imm] into a register. The Vaddr of the site
+// is the distance from its first byte to the immediate.
+func movAt(b []byte, imm int) (Site, bool) {
+	if imm >= 3 {
+		rex, op, modrm := b[imm-3], b[imm-2], b[imm-1]
+		if (rex == 0x48 || rex == 0x49) && op == 0xc7 && modrm&0xf8 == 0xc0 {
+			return Site{Vaddr: 3, Len: 7, Kind: MovImm32, Reg: modrm&7 | rex&1<<3}, true
+		}
+	}
+	if imm >= 2 && isWord(b, imm) {
+		rex, op := b[imm-2], b[imm-1]
+		if (rex == 0x48 || rex == 0x49) && op&0xf8 == 0xb8 {
+			return Site{Vaddr: 2, Len: 10, Kind: MovImm64, Reg: op&7 | rex&1<<3}, true
+		}
+	}
+	return Site{}, false
+}
+
+// operandAt recognises cmp with the immediate at b[imm], mov of it to memory, and push.
+func operandAt(b []byte, imm int) (Site, bool) {
+	if imm >= 2 && b[imm-2]&0xf8 == 0x48 && b[imm-1] == 0x3d {
+		return Site{Vaddr: 2, Len: 6, Kind: CmpImm32}, true
+	}
+	// REX.W, opcode, ModRM, then a SIB byte and a displacement of 1 or 4 bytes, or not.
+	for _, n := range [...]int{3, 4, 5, 7, 8} {
+		if imm < n || b[imm-n]&0xf8 != 0x48 {
+			continue
+		}
+		op, want, kind := b[imm-n+1], x86asm.MOV, StoreImm32
+		switch op {
+		case 0x81:
+			want, kind = x86asm.CMP, CmpImm32
+		case 0xc7:
+		default:
+			continue
+		}
+		i, ok := decode(b[imm-n:min(imm+4, len(b))], 0)
+		if ok && i.Op == want && i.Len == n+4 {
+			return Site{Vaddr: uint64(n), Len: uint8(n + 4), Kind: kind}, true
+		}
+	}
+	if imm >= 1 && b[imm-1] == 0x68 {
+		return Site{Vaddr: 1, Len: 5, Kind: PushImm32}, true
+	}
+	return Site{}, false
+}
+
+// add keeps a site, once.
+func (s *search) add(site Site) {
+	off, ok := s.f.offset(site.Vaddr, uint64(site.Len))
+	if !ok || s.full() {
+		return
+	}
+	site.Offset = off
+	s.sites = append(s.sites, site)
+}
+
+// relativeCalls is the second pass, for programs at fixed addresses: call and jmp rel32
+// into the page. Of all displacements that reach it from one place only the lower half
+// varies from byte to byte, so that the upper half is a needle for 64 KiB of code.
+func (s *search) relativeCalls() error {
+	for i := range s.f.progs {
+		p := &s.f.progs[i]
+		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz < 5 {
+			continue
+		}
+		if err := s.chunks(p, s.relativeHits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relativeHits does one chunk of relativeCalls.
+func (s *search) relativeHits(b []byte, vaddr uint64, lo, hi int) {
+	for i := lo; i < hi && !s.full(); {
+		// The displacement of an instruction at index i, and how far its upper half lasts
+		// as i grows and the displacement shrinks; all three targets share a 64 KiB block
+		// of displacements but for at most 0x800 of them, which span has twice.
+		rel := uint32(PageVaddr - (vaddr + uint64(i) + 5))
+		span := min(int(rel&0xffff)+1, hi-i)
+		for _, half := range [...]uint16{uint16(rel >> 16), uint16((rel + 0x800) >> 16)} {
+			s.relativeSpan(b, vaddr, i, span, half)
+			if uint16((rel+0x800)>>16) == uint16(rel>>16) {
+				break
+			}
+		}
+		i += span
+	}
+}
+
+// relativeSpan looks for instructions that begin in b[i:i+span] and whose displacement
+// has the given upper half.
+func (s *search) relativeSpan(b []byte, vaddr uint64, i, span int, half uint16) {
+	needle := []byte{byte(half), byte(half >> 8)}
+	for at := i + 3; at < i+span+3 && at+2 <= len(b); at++ {
+		n := bytes.Index(b[at:min(i+span+4, len(b))], needle)
+		if n < 0 {
+			return
+		}
+		at += n
+		op := at - 3
+		if op >= i+span || (b[op] != 0xe8 && b[op] != 0xe9) {
+			continue
+		}
+		v := vaddr + uint64(op)
+		target := v + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[op+1:]))))
+		if f, ok := FunctionAt(target); ok && s.code.holds(v) {
+			s.add(Site{Vaddr: v, Len: 5, Kind: CallRel32, Function: f})
+		}
+	}
+}

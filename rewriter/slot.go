@@ -1,0 +1,85 @@
+package rewriter
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// dietlibc keeps the address of the vDSO image in a variable, with the vsyscall page as its
+// fallback (lib/start and x86_64/ of dietlibc 0.34: cmove of the page's address into what
+// AT_SYSINFO_EHDR gave). It is read as an ELF image, not called, and must stay as it is.
+
+// slotVerdict judges a value that was picked by a conditional move and stored, as it is,
+// in variables: it is an image base where it is the address of the page itself and all
+// that is loaded from the variables is used as the address of data.
+func (f *flow) slotVerdict() (Verdict, string) {
+	slot := f.slots[0]
+	if f.fn.Vaddr() != PageVaddr || len(f.calls)+len(f.compares)+len(f.stored)+len(f.returns) > 0 || f.c.f.typ != etExec {
+		return Unknown, fmt.Sprintf("stored in the variable at %#x", slot)
+	}
+	for _, slot := range f.slots {
+		if at, ok := f.c.slotCalled(slot, f.fn); ok {
+			return Unknown, fmt.Sprintf("stored in the variable at %#x, which is not only an image base at %#x", slot, at)
+		}
+	}
+	return Dormant, fmt.Sprintf("an image base in the variable at %#x, used where the kernel offers no vDSO", slot)
+}
+
+// slotCalled looks for a load from the variable whose value is called, or goes where it
+// cannot be followed, and returns where.
+func (c *code) slotCalled(slot uint64, fn Function) (at uint64, found bool) {
+	for n := range c.f.progs {
+		p := &c.f.progs[n]
+		if p.typ != ptLoad || p.flags&pfX == 0 {
+			continue
+		}
+		s := &search{f: c.f, buf: make([]byte, min(searchChunk, c.f.size))}
+		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+			for i := lo; i < hi && !found; i++ {
+				if i+4 > len(b) {
+					return
+				}
+				rel := vaddr + uint64(i) + 4 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i:]))))
+				abs := uint64(binary.LittleEndian.Uint32(b[i:]))
+				if abs != slot && rel != slot && rel+1 != slot && rel+4 != slot {
+					continue
+				}
+				if c.loadEscapes(vaddr+uint64(i), slot, fn) {
+					at, found = vaddr+uint64(i), true
+				}
+			}
+		})
+		if err != nil {
+			c.err = err
+			return 0, true
+		}
+	}
+	return at, found
+}
+
+// loadEscapes judges the instruction whose displacement is at disp and names the variable.
+func (c *code) loadEscapes(disp, slot uint64, fn Function) bool {
+	// REX, opcode, ModRM and perhaps SIB come before the displacement.
+	for _, back := range [...]uint64{3, 4} {
+		i, ok := c.at(disp - back)
+		if !ok || !i.known || i.next() < disp+4 {
+			continue
+		}
+		v, fixed := i.memVaddr()
+		if !fixed || v != slot {
+			continue
+		}
+		dst, width, isReg := i.argGPR(0)
+		switch {
+		case i.Op == x86asm.CMP || i.Op == x86asm.MOV && !isReg:
+			return false // a test for 0, or the store itself
+		case i.Op != x86asm.MOV || width != 64:
+			return true
+		}
+		f := follow(c, i.addr, i.next(), dst, fn)
+		return len(f.calls)+len(f.escapes)+len(f.returns)+len(f.stored)+len(f.slots) > 0
+	}
+	return true
+}

@@ -1,0 +1,109 @@
+package rewriter
+
+import "golang.org/x/arch/x86/x86asm"
+
+// What one instruction that goes on to the next does to a followed value.
+
+// transfer moves the state v over i and records how i uses the value.
+func (f *flow) transfer(i *instr, v *value) {
+	tracked := v.held(^other)
+	f.operandsOf(i, v)
+	dst, width, isReg := i.argGPR(0)
+	src, srcWidth, fromReg := i.argGPR(1)
+	whole := isReg && fromReg && width == 64 && srcWidth == 64
+	switch {
+	case i.Op == x86asm.CMP || i.Op == x86asm.TEST:
+		if i.operands&tracked != 0 {
+			f.compares = append(f.compares, use{i.addr, "compared"})
+		}
+		return
+	case i.Op == x86asm.MOV && whole:
+		v[dst] = v[src]
+		return
+	case i.Op == x86asm.XCHG && whole:
+		v[dst], v[src] = v[src], v[dst]
+		return
+	case isConditionalMove[i.Op] && isReg && width == 64:
+		l := other // what memory holds
+		if fromReg {
+			l = v[src]
+		}
+		v[dst] |= l
+		if v[dst]&exact != 0 {
+			v[dst] = v[dst]&^exact | chosen
+		}
+		return
+	case i.Op == x86asm.MOV && fromReg && tracked.has(src):
+		f.store(i, v, src, srcWidth)
+		f.kill(v, i.writes|i.partial)
+		return
+	case isReg && f.mangles(i, v, dst):
+		return
+	}
+	f.other(i, v, (i.operands|i.partial)&tracked)
+	f.kill(v, i.writes|i.partial)
+}
+
+// operandsOf records the value as an address of memory.
+func (f *flow) operandsOf(i *instr, v *value) {
+	if i.Op != x86asm.LEA && i.Op != x86asm.NOP {
+		f.operands(i, v)
+	}
+}
+
+// other records every use that has no rule of its own; a register that is overwritten in
+// part counts as used.
+func (f *flow) other(i *instr, v *value, read regs) {
+	for r := range v {
+		if read.has(r) && v[r]&(plain|xored) != 0 {
+			switch i.Op {
+			case x86asm.PUSH:
+				f.escape(i.addr, "pushed on the stack")
+			case x86asm.SYSCALL:
+				f.escape(i.addr, "passed to a system call")
+			default:
+				f.escape(i.addr, "used by %s", i.Op)
+			}
+			return
+		}
+	}
+}
+
+// store records a mov of a register that may hold the value: to memory, or in part.
+func (f *flow) store(i *instr, v *value, src, width int) {
+	l := v[src]
+	switch _, toMem := i.Args[0].(x86asm.Mem); {
+	case l&(plain|xored) == 0:
+		f.stored = append(f.stored, use{i.addr, "stored after PTR_MANGLE"})
+	case !toMem || width < 64:
+		f.escape(i.addr, "truncated")
+	default:
+		slot, fixed := i.memVaddr()
+		if fixed && l&(exact|xored) == 0 {
+			f.slots = append(f.slots, slot)
+			return
+		}
+		f.escape(i.addr, "stored in memory")
+	}
+}
+
+// mangles knows the two instructions of glibc's PTR_MANGLE on register dst.
+func (f *flow) mangles(i *instr, v *value, dst int) bool {
+	if _, width, _ := i.argGPR(0); width != 64 || v[dst]&^other == 0 {
+		return false
+	}
+	if m, ok := i.mem(); ok {
+		guard := m.Segment == x86asm.FS && m.Base == 0 && m.Index == 0 && m.Disp == guardOffset
+		if i.Op != x86asm.XOR || !guard || v[dst]&plain == 0 || v[dst]&(xored|mangled) != 0 {
+			return false
+		}
+		v[dst] = v[dst]&other | xored
+		return true
+	}
+	n, ok := i.Args[1].(x86asm.Imm)
+	if i.Op != x86asm.ROL || !ok || n != guardRotate || v[dst]&xored == 0 || v[dst]&plain != 0 {
+		return false
+	}
+	v[dst] = v[dst]&other | mangled
+	return true
+}
