@@ -1,0 +1,22 @@
+package main
+
+import (
+	"context"
+
+	"vfix.dev/vfix/images"
+)
+
+// engine is what the verbs call: package images, or values made up by a test.
+type engine struct {
+	scan    func(ctx context.Context, source string, o images.ScanOptions) (*images.Findings, error)
+	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*images.Findings, error)
+	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
+	verify  func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
+}
+
+var theEngine = engine{
+	scan:    images.Scan,
+	patch:   images.Patch,
+	rebuild: images.Rebuild,
+	verify:  images.Verify,
+}

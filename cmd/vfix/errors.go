@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"syscall"
+)
+
+// The errors that the command makes itself. What a user can do about one is its hint;
+// errors.go and hints.go are all that main needs to know of errors.
+
+// usageError is a command line that cannot be meant: status 2.
+type usageError struct {
+	verb string // "patch"; "" for vfix itself
+	msg  string
+	hint string // "" for the help of the verb
+}
+
+func (e *usageError) Error() string { return e.msg }
+
+func (e *usageError) Hint() string {
+	switch {
+	case e.hint != "":
+		return e.hint
+	case e.verb == "":
+		return "run 'vfix help'"
+	}
+	return fmt.Sprintf("run 'vfix %s --help'", e.verb)
+}
+
+func usagef(verb, format string, a ...any) error {
+	return &usageError{verb: verb, msg: fmt.Sprintf(format, a...)}
+}
+
+// findingsError says that the work is done and something remains to be looked at: status 3.
+type findingsError struct {
+	msg  string
+	hint string
+}
+
+func (e *findingsError) Error() string { return e.msg }
+func (e *findingsError) Hint() string  { return e.hint }
+
+// signalError is the cause of a context that a signal cancelled.
+type signalError struct{ signal os.Signal }
+
+func (e *signalError) Error() string { return fmt.Sprintf("stopped by a signal (%s)", e.signal) }
+
+func (e *signalError) Hint() string {
+	return "nothing half-written is left behind; the same command may be run again"
+}
+
+// errBrokenPipe: the reader of stdout went away. Nothing is printed about it.
+var errBrokenPipe = errors.New("stdout: the reader went away")
+
+// stdoutError is a result that could not be printed.
+func stdoutError(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return errBrokenPipe
+	}
+	return fmt.Errorf("stdout: %w", err)
+}
+
+// joined is the type of what errors.Join returns. An error of fmt.Errorf with several %w
+// has the same Unwrap and a text of its own, so it is not taken apart.
+var joined = reflect.TypeOf(errors.Join(errBrokenPipe))
+
+// flatten returns the errors that err joins, itself where it joins none.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if reflect.TypeOf(err) != joined {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+		all = append(all, flatten(e)...)
+	}
+	return all
+}
+
+// isA reports whether err is, wraps or joins a T.
+func isA[T error](err error) bool {
+	var t T
+	return errors.As(err, &t)
+}
+
+// isOnly reports whether every error that err joins is a T: an error beside findings is
+// an error.
+func isOnly[T error](err error) bool {
+	for _, e := range flatten(err) {
+		if !isA[T](e) {
+			return false
+		}
+	}
+	return err != nil
+}
+
+func isSignal(s os.Signal) func(error) bool {
+	return func(err error) bool {
+		var sig *signalError
+		return errors.As(err, &sig) && sig.signal == s
+	}
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/rewriter"
+)
+
+// The disassembly around a call site, before and after, on paper:
+//
+//	lib/libc.so.6: time (live: reaches the call at 0x9f8b7)
+//	entry: the whole function is a stub
+//	  0x9f8ac  48 83 ec 08           sub $8,%rsp   | e9 4f 07 16 00   jmp vfix_time
+//
+// The widest of three layouts that fits is used: bytes apart, bytes packed four a line,
+// and one listing below the other.
+
+// instruction is one line of a listing.
+type instruction struct {
+	vaddr   uint64
+	bytes   []byte
+	text    string // the mnemonic and its operands, as objdump writes them
+	changed bool
+}
+
+// listing is the code around one site. Both sides cover the same addresses.
+type listing struct {
+	title         string // the site: function, symbol, verdict
+	reason        string // why it is patched so, or left
+	before, after []instruction
+}
+
+// explainWidth is how wide listings are where the output is no terminal.
+const explainWidth = 100
+
+// write prints the listing for s.
+func (l *listing) write(w io.Writer, s stream) {
+	width := s.width
+	if width == 0 {
+		width = explainWidth
+	}
+	fmt.Fprintln(w, s.paint.bold(printable(l.title)))
+	for _, line := range wrap(printable(l.reason), max(width-2, minLast)) {
+		if line != "" {
+			fmt.Fprintln(w, "  "+line)
+		}
+	}
+	switch {
+	case len(l.before) == 0 && len(l.after) == 0:
+	case len(l.after) == 0:
+		l.stacked(w, s.paint, "", l.before)
+	case l.beside(w, s.paint, width, spaced), l.beside(w, s.paint, width, packed):
+	default:
+		l.stacked(w, s.paint, "before", l.before)
+		l.stacked(w, s.paint, "after", l.after)
+	}
+	fmt.Fprintln(w)
+}
+
+// byteStyle writes the bytes of an instruction in lines.
+type byteStyle func([]byte) []string
+
+func spaced(b []byte) []string { return []string{fmt.Sprintf("% x", b)} }
+
+func packed(b []byte) []string {
+	const perLine = 4
+	var lines []string
+	for len(b) > perLine {
+		lines = append(lines, fmt.Sprintf("%x", b[:perLine]))
+		b = b[perLine:]
+	}
+	return append(lines, fmt.Sprintf("%x", b))
+}
+
+// cell is one line on one side.
+type cell struct {
+	vaddr, bytes, text string
+	changed            bool
+}
+
+// cells lays out the instructions of one side; each starts a new line.
+func cells(all []instruction, style byteStyle) [][]cell {
+	var out [][]cell
+	for _, in := range all {
+		var lines []cell
+		for i, b := range style(in.bytes) {
+			c := cell{bytes: b, changed: in.changed}
+			if i == 0 {
+				c.vaddr, c.text = fmt.Sprintf("%x", in.vaddr), printable(in.text)
+			}
+			lines = append(lines, c)
+		}
+		out = append(out, lines)
+	}
+	return out
+}
+
+// beside prints both sides next to each other, or nothing where they do not fit.
+func (l *listing) beside(w io.Writer, c palette, width int, style byteStyle) bool {
+	left, right := cells(l.before, style), cells(l.after, style)
+	lw, rw := widths(left), widths(right)
+	const margins = 2 + 2 + 1 + 3 + 1 // indent, gap, gap, " | ", gap
+	if lw.vaddr+lw.bytes+lw.text+rw.bytes+rw.text+margins > width {
+		return false
+	}
+	for _, row := range l.rows(left, right) {
+		b, a := row[0], row[1]
+		at := b.vaddr
+		if at == "" {
+			at = a.vaddr
+		}
+		mark := "|"
+		if !b.changed && !a.changed {
+			mark = " "
+		}
+		old := pad(b.bytes, lw.bytes, false) + " " + pad(b.text, lw.text, false)
+		after := pad(a.bytes, rw.bytes, false) + " " + a.text
+		if mark == "|" {
+			old, after = paintText(c.red, old), paintText(c.green, after)
+		}
+		line := fmt.Sprintf("  %s  %s %s %s", pad(at, lw.vaddr, true), old, mark, after)
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
+	}
+	return true
+}
+
+// paintText paints s but not the spaces behind it.
+func paintText(paint func(string) string, s string) string {
+	text := strings.TrimRight(s, " ")
+	return paint(text) + s[len(text):]
+}
+
+// rows pairs the two sides by address: a line of one side that begins an instruction where
+// the other side has none stands alone.
+func (l *listing) rows(left, right [][]cell) [][2]cell {
+	var out [][2]cell
+	i, j := 0, 0
+	for i < len(left) || j < len(right) {
+		var b, a []cell
+		switch {
+		case j == len(right) || i < len(left) && l.before[i].vaddr < l.after[j].vaddr:
+			b = left[i]
+			i++
+		case i == len(left) || l.after[j].vaddr < l.before[i].vaddr:
+			a = right[j]
+			j++
+		default:
+			b, a = left[i], right[j]
+			i, j = i+1, j+1
+		}
+		for n := range max(len(b), len(a)) {
+			var row [2]cell
+			if n < len(b) {
+				row[0] = b[n]
+			}
+			if n < len(a) {
+				row[1] = a[n]
+			}
+			// A second line of bytes is of the same instruction: it keeps the mark.
+			row[0].changed = len(b) > 0 && b[0].changed
+			row[1].changed = len(a) > 0 && a[0].changed
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+// stacked prints one side as objdump does; changed lines are marked.
+func (l *listing) stacked(w io.Writer, c palette, name string, side []instruction) {
+	if name != "" {
+		fmt.Fprintln(w, "  "+name+":")
+	}
+	all := cells(side, spaced)
+	width := widths(all)
+	paint := c.red
+	if name == "after" {
+		paint = c.green
+	}
+	for _, lines := range all {
+		for _, in := range lines {
+			mark, p := " ", func(s string) string { return s }
+			if in.changed {
+				mark, p = "|", paint
+			}
+			line := pad(in.vaddr, width.vaddr, true) + "  " + pad(in.bytes, width.bytes, false) + " " + in.text
+			fmt.Fprintln(w, strings.TrimRight("  "+mark+" "+p(line), " "))
+		}
+	}
+}
+
+// columns are the widths that a side needs.
+type columns struct{ vaddr, bytes, text int }
+
+func widths(side [][]cell) columns {
+	var c columns
+	for _, lines := range side {
+		for _, l := range lines {
+			c.vaddr = max(c.vaddr, len(l.vaddr))
+			c.bytes = max(c.bytes, len(l.bytes))
+			c.text = max(c.text, runewidth.StringWidth(l.text))
+		}
+	}
+	return c
+}
+
+// listingOf explains one patch of a file.
+func listingOf(f *images.File, p *rewriter.Patch) listing {
+	return listing{}
+}
+
+func writeExplanations(w io.Writer, s stream, f *images.Findings) {}
+
+func listingJSON(f *images.File, p *rewriter.Patch) *jsonListing { return nil }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"strings"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/rewriter"
+)
+
+// Findings as the engine might return them.
+
+const (
+	layer0 = "sha256:a3ed95caeb02ffe68cdd9fd84406680ae93d633cb16422d00e8a7c22955b46d4"
+	layer3 = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"
+	digest = "sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
+)
+
+func site(vaddr uint64, f rewriter.Function, v rewriter.Verdict, reason string) rewriter.Site {
+	return rewriter.Site{Vaddr: vaddr, Offset: vaddr - 0x400000, Len: 7, Function: f, Verdict: v, Reason: reason}
+}
+
+func patch(s rewriter.Site, form rewriter.Form, reason string) rewriter.Patch {
+	p := rewriter.Patch{Site: s, Form: form, Reason: reason}
+	if form != rewriter.Left {
+		p.Vaddr, p.Offset = s.Vaddr, s.Offset
+		p.Before = []byte{0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, 0xff, 0xd0}
+		p.After = []byte{0x0f, 0x1f, 0x40, 0x00, 0xe8, 0x10, 0x20, 0x30, 0x00}
+	}
+	return p
+}
+
+func fileOf(path, libc string, patches ...rewriter.Patch) images.File {
+	f := images.File{
+		Path: path, Size: 1 << 20, Layer: layer0,
+		Report: &rewriter.Report{Libc: libc}, Plan: &rewriter.Plan{Patches: patches, Size: 1<<20 + 8192},
+	}
+	for _, p := range patches {
+		f.Report.Sites = append(f.Report.Sites, p.Site)
+		if p.Form != rewriter.Left {
+			f.Plan.Edits = append(f.Plan.Edits, rewriter.Edit{Offset: p.Offset, Old: p.Before, New: p.After, Why: "call site"})
+		}
+	}
+	return f
+}
+
+func clean() *images.Findings {
+	return &images.Findings{Source: "docker-daemon:debian:12", Digest: digest, ELFFiles: 812, ExecBytes: 220 << 20}
+}
+
+func patchable() *images.Findings {
+	f := clean()
+	f.Source = "docker-daemon:redis:2.8.22"
+	libc := fileOf("lib/x86_64-linux-gnu/libc-2.13.so", "glibc 2.13",
+		patch(site(0x4a0010, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x4a0017"), rewriter.Entry, "the whole function is a stub"),
+		patch(site(0x4a0050, rewriter.Time, rewriter.Live, "reaches the call at 0x4a0057"), rewriter.Entry, "the whole function is a stub"),
+		patch(site(0x4b0050, rewriter.Getcpu, rewriter.Live, "reaches the call at 0x4b0057"), rewriter.Call, "mov and call are adjacent"))
+	pthread := fileOf("lib/x86_64-linux-gnu/libpthread-2.13.so", "glibc 2.13",
+		patch(site(0x40c000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40c007"), rewriter.Call, "mov and call are adjacent"),
+		patch(site(0x40d000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40d007"), rewriter.Call, "mov and call are adjacent"))
+	f.Files = []images.File{libc, pthread}
+	return f
+}
+
+func mixed() *images.Findings {
+	f := patchable()
+	odd := fileOf("usr/local/bin/odd", "",
+		patch(site(0x4012ab, rewriter.Time, rewriter.Unknown, "the register is stored in memory at 0x4012b5"), rewriter.Left, ""),
+		patch(site(0x4013ab, rewriter.Time, rewriter.Live, "reaches the call at 0x4013c2"), rewriter.Lea, "the call is not adjacent"))
+	odd.Layer, odd.Index = layer3, 3
+	odd.Links = []string{"usr/local/bin/even"}
+	odd.Plan.Warnings = []string{"the build id note was spent on the segment"}
+	f.Files = append(f.Files, harmless().Files[0], odd)
+	f.Passed = []images.Passed{{Path: "usr/lib/broken\x1b[31m.so", Layer: layer3, Reason: "damaged ELF: no program headers"}}
+	return f
+}
+
+func harmless() *images.Findings {
+	f := clean()
+	goProgram := fileOf("usr/bin/gosu", "",
+		patch(site(0x5012a0, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
+		patch(site(0x5012a8, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
+		patch(site(0x5022a8, rewriter.Time, rewriter.Benign, "compared with"), rewriter.Left, ""))
+	f.Files = []images.File{goProgram}
+	return f
+}
+
+func rebuiltOf(f *images.Findings, o images.RebuildOptions) *images.Rebuilt {
+	r := &images.Rebuilt{
+		Findings: f, BaseName: strings.TrimPrefix(f.Source, "docker-daemon:"), BaseDigest: digest, Reference: "redis:2.8.22-vfix@" + layer3,
+		Digest: layer3, LayerSize: 1234567,
+	}
+	if !f.Affected() {
+		r.Unchanged, r.Reference, r.Digest, r.LayerSize = true, "debian:12", digest, 0
+	}
+	if o.DryRun {
+		r.Reference, r.Digest, r.LayerSize = r.BaseName, "", 0
+	}
+	return r
+}

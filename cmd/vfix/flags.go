@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images"
+)
+
+// The options that several verbs share. Each verb adds those that it has, so that one
+// that it has not is a usage error there.
+
+// printOptions are how results and progress are shown.
+type printOptions struct {
+	format   string
+	progress string
+	explain  bool
+}
+
+var (
+	formats       = []string{"table", "json"}
+	progressModes = []string{"auto", "plain", "tty", "quiet"}
+)
+
+// add declares --format and --progress on cmd.
+func (p *printOptions) add(cmd *cobra.Command) {
+	p.addFormat(cmd)
+	cmd.Flags().StringVar(&p.progress, "progress", "auto",
+		"show progress on stderr in this `MODE`: tty (bars), plain (lines), quiet (warnings and errors only), or auto: tty on a terminal, else plain")
+	words(cmd, "progress", progressModes)
+}
+
+func (p *printOptions) addFormat(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.format, "format", "table",
+		"print results in this `FORM`: table, or json (see 'vfix help json')")
+	words(cmd, "format", formats)
+}
+
+func (p *printOptions) addExplain(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&p.explain, "explain", false,
+		"show the disassembly around each call site, before and after, side by side")
+}
+
+func (p *printOptions) check(verb string) error {
+	if err := oneOf(verb, "--format", p.format, formats); err != nil {
+		return err
+	}
+	if p.progress == "" { // the verb has no --progress
+		return nil
+	}
+	return oneOf(verb, "--progress", p.progress, progressModes)
+}
+
+func (p *printOptions) json() bool { return p.format == "json" }
+
+// workOptions are how the work is done.
+type workOptions struct {
+	platform string
+	jobs     int
+	insecure bool
+}
+
+func (w *workOptions) addJobs(cmd *cobra.Command) {
+	cmd.Flags().IntVarP(&w.jobs, "jobs", "j", 0,
+		"examine `N` files at once; 0 is one per processor")
+}
+
+// addMedia declares what reading an image needs.
+func (w *workOptions) addMedia(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&w.platform, "platform", "linux/amd64",
+		"take this `PLATFORM` of an image that has several; vfix patches linux/amd64")
+	words(cmd, "platform", []string{"linux/amd64"})
+	cmd.Flags().BoolVar(&w.insecure, "insecure", false,
+		"talk to registries over plain HTTP or unverified TLS")
+}
+
+// check returns the platform, which is the zero value for a verb without --platform.
+func (w *workOptions) check(verb string) (v1.Platform, error) {
+	var none v1.Platform
+	if w.jobs < 0 {
+		return none, usagef(verb, "--jobs %d: the number of jobs is 0 or more", w.jobs)
+	}
+	if w.platform == "" {
+		return none, nil
+	}
+	p, err := v1.ParsePlatform(w.platform)
+	if err != nil || p.OS == "" || p.Architecture == "" || p.OSVersion != "" {
+		return none, usagef(verb, "--platform %s: want OS/ARCH or OS/ARCH/VARIANT, as in linux/amd64", w.platform)
+	}
+	if p.OS != "linux" || p.Architecture != "amd64" {
+		return none, usagef(verb, "--platform %s: only linux/amd64 programs have a vsyscall page to call", w.platform)
+	}
+	return *p, nil
+}
+
+// media is what package images is told about reading and writing.
+func (w *workOptions) media(p v1.Platform, progress images.Progress) images.MediaOptions {
+	return images.MediaOptions{
+		Platform: p, Insecure: w.insecure, Progress: progress,
+		UserAgent: "vfix/" + buildVersion().Version,
+	}
+}
+
+func oneOf(verb, flag, got string, allowed []string) error {
+	if slices.Contains(allowed, got) {
+		return nil
+	}
+	return usagef(verb, "%s %s: want one of %s", flag, got, strings.Join(allowed, ", "))
+}
+
+// words completes a flag with fixed words.
+func words(cmd *cobra.Command, flag string, allowed []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(fmt.Sprintf("completion of --%s: %v", flag, err)) // declared twice, or not at all
+	}
+}
+
+// sources checks that a verb got from 1 to most SOURCEs or PATHs; most < 0 is any number.
+func sources(verb, what string, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usagef(verb, "no %s given", what)
+		case most >= 0 && len(args) > most:
+			return usagef(verb, "%d %ss given, want %d: %s", len(args), what, most, strings.Join(args, " "))
+		}
+		if i := slices.Index(args, ""); i >= 0 {
+			return usagef(verb, "%s %d is empty", what, i+1)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/docs"
+)
+
+// The topics of vfix help, as text of at most 80 columns.
+//
+//go:embed help/*.txt
+var topicFiles embed.FS
+
+// topic is one text of vfix help that is no verb.
+type topic struct {
+	name  string
+	short string
+	text  func() string
+}
+
+var topics = []topic{
+	{"sources", "how SOURCE and DEST are written", file("sources")},
+	{"exit-status", "what each exit status means", file("exit-status")},
+	{"environment", "the variables and files that vfix looks at", file("environment")},
+	{"how-it-works", "what is patched, and why that is safe", file("how-it-works")},
+	{"json", "what --format json prints", func() string { return docs.JSON }},
+	{"json-schema", "the same as a JSON Schema", func() string { return docs.Schema }},
+}
+
+func file(name string) func() string {
+	return func() string {
+		b, err := topicFiles.ReadFile("help/" + name + ".txt")
+		if err != nil {
+			panic(err) // a topic in the table without its text
+		}
+		return string(b)
+	}
+}
+
+// helpWidth is how many columns help texts use at most.
+const helpWidth = 80
+
+// exitAnnotation is where a verb keeps the text of its exit statuses.
+const exitAnnotation = "exit"
+
+func exits(text string) map[string]string { return map[string]string{exitAnnotation: text} }
+
+func newHelpCommand(out *output) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [VERB|TOPIC]",
+		Short: "Explain a verb or a topic",
+		Long:  "Explains a verb or a topic; without either, lists them.",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return append(verbs(cmd.Root()), topicNames()...), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runHelp(cmd.Root(), args, out) },
+	}
+}
+
+func runHelp(root *cobra.Command, args []string, out *output) error {
+	if len(args) == 0 {
+		out.help(helpText(root))
+		return nil
+	}
+	if len(args) > 1 {
+		return usagef("", "help explains one verb or topic, not %d: %s", len(args), strings.Join(args, " "))
+	}
+	for _, t := range topics {
+		if t.name == args[0] {
+			out.help(t.text())
+			return nil
+		}
+	}
+	if i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] }); i >= 0 {
+		out.help(helpText(root.Commands()[i]))
+		return nil
+	}
+	return usagef("", "no verb or topic %s: the topics are %s", args[0], strings.Join(topicNames(), ", "))
+}
+
+func topicNames() []string {
+	var names []string
+	for _, t := range topics {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// helpText is what --help prints.
+func helpText(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return rootHelp(cmd)
+	}
+	// UseLine adds "[flags]", which is no word of ours.
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage: vfix %s\n\n%s\n", cmd.Use, strings.TrimSpace(cmd.Long))
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
+	}
+	cmd.InitDefaultHelpFlag()
+	cmd.Flags().Lookup("help").Usage = "show this text"
+	fmt.Fprintf(&b, "\nOptions:\n%s\n", strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"))
+	if text := cmd.Annotations[exitAnnotation]; text != "" {
+		fmt.Fprintf(&b, "\nExit status:\n%s\n", strings.TrimRight(text, "\n"))
+	}
+	return b.String()
+}
+
+func rootHelp(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString(strings.TrimSpace(docOpening))
+	b.WriteString("\n\nUsage: vfix VERB [options] ...\n\nVerbs:\n")
+	// In the order of use, not of the alphabet.
+	for _, name := range []string{"scan", "rebuild", "patch", "verify", "version", "completion", "help"} {
+		for _, c := range root.Commands() {
+			if c.Name() == name {
+				fmt.Fprintf(&b, "  %-13s %s\n", name, c.Short)
+			}
+		}
+	}
+	b.WriteString("\nTopics:\n")
+	for _, t := range topics {
+		fmt.Fprintf(&b, "  %-13s %s\n", t.name, t.short)
+	}
+	b.WriteString("\nvfix VERB --help and vfix help TOPIC say more.\n")
+	return b.String()
+}
+
+const docOpening = `
+vfix makes legacy x86-64 programs run, at full speed, on kernels without the
+vsyscall page. There, a container of redis:2.8.22, CentOS 6, Debian 7 or an old
+static program ends with exit status 139 and an empty log.
+
+  vfix scan redis:2.8.22                  is it affected, and where
+  docker run $(vfix rebuild redis:2.8.22) build the repaired image, run it
+`

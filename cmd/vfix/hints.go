@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+
+	"vfix.dev/vfix/images"
+)
+
+// hintTable says what to do about an error that carries no hint of its own. The first
+// row that matches wins, so the particular stands before the general.
+var hintTable = []struct {
+	is   error
+	hint string
+}{
+	{images.ErrNoDaemon, "start the daemon, or name the source with a prefix: see 'vfix help sources'"},
+	{images.ErrUnauthorized, "run 'docker login' for that registry; vfix uses the same credentials"},
+	{images.ErrPlatform, "vfix patches linux/amd64; name an image that has it, or a variant with --platform"},
+	{images.ErrDamaged, "fetch or build it again; what it says of itself is not what it contains"},
+	{images.ErrUnsupported, "'vfix help sources' lists what vfix reads and writes"},
+	{images.ErrNotFound, "check the name; 'vfix help sources' says how sources are written"},
+	{syscall.ENOSPC, "make room on that disk, or name another place with -o; temporary files follow TMPDIR"},
+	{syscall.EROFS, "the place is read-only: name another one with -o"},
+	{fs.ErrPermission, "run vfix as the owner of the file, or as root"},
+	{fs.ErrExist, "remove it first, or name another place"},
+	{fs.ErrNotExist, "check the name; 'vfix help sources' says how sources are written"},
+	{context.DeadlineExceeded, "the other side did not answer in time: try again"},
+	{os.ErrDeadlineExceeded, "the other side did not answer in time: try again"},
+	{syscall.ECONNREFUSED, "nothing listens there: check the address, and that the daemon or registry runs"},
+	{syscall.ECONNRESET, "the other side hung up: try again"},
+}
+
+// hintOf returns what a user can do about err: the error's own word, else the table's.
+func hintOf(err error) string {
+	var own interface{ Hint() string }
+	if errors.As(err, &own) && own.Hint() != "" {
+		return own.Hint()
+	}
+	for _, row := range hintTable {
+		if errors.Is(err, row.is) {
+			return row.hint
+		}
+	}
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &dns):
+		return "check the name of the registry, and that this machine reaches it"
+	case errors.As(err, &op):
+		return "check the address, and that the daemon or registry is reached from here"
+	}
+	return "'vfix help sources' says what vfix reads; run the verb with --help for its options"
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"fmt"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/shim"
+)
+
+// The JSON that --format json prints; docs/json.md and docs/schema.json describe it, and a
+// test holds them together. It is written down here and not with the engine's types, so
+// that a change there cannot change it unseen. Rules: an address is a string in hex, a
+// size or offset is a number of bytes; a list is never null; what is not known is "" .
+
+// schemaVersion changes when a field changes its meaning or goes away; new fields do not
+// change it.
+const schemaVersion = 1
+
+type jsonDocument struct {
+	Schema int    `json:"schema"`
+	Verb   string `json:"verb"`
+	DryRun bool   `json:"dry_run"`
+}
+
+type jsonFindings struct {
+	jsonDocument
+	Results []jsonSource `json:"results"`
+}
+
+type jsonSource struct {
+	Source   string       `json:"source"`
+	Digest   string       `json:"digest"`
+	Summary  jsonSummary  `json:"summary"`
+	Files    []jsonFile   `json:"files"`
+	Unopened []jsonPassed `json:"not_examined"`
+}
+
+type jsonSummary struct {
+	ELFFiles  int   `json:"elf_files"`
+	ExecBytes int64 `json:"exec_bytes"`
+	Sites     int   `json:"sites"`
+	Patched   int   `json:"patched"`
+	LeftOver  int   `json:"left_over"`
+	Dormant   int   `json:"dormant"`
+	Benign    int   `json:"benign"`
+}
+
+type jsonFile struct {
+	Path       string     `json:"path"`
+	Links      []string   `json:"links"`
+	Size       int64      `json:"size"`
+	Layer      string     `json:"layer"`
+	LayerIndex int        `json:"layer_index"`
+	Libc       string     `json:"libc"`
+	Static     bool       `json:"static"`
+	Injected   string     `json:"injected"`
+	NewSize    int64      `json:"new_size"`
+	Warnings   []string   `json:"warnings"`
+	Sites      []jsonSite `json:"sites"`
+}
+
+type jsonSite struct {
+	Vaddr    string       `json:"vaddr"`
+	Offset   uint64       `json:"offset"`
+	Kind     string       `json:"kind"`
+	Function string       `json:"function"`
+	Symbol   string       `json:"symbol"`
+	Verdict  string       `json:"verdict"`
+	Evidence string       `json:"evidence"`
+	Form     string       `json:"form"`
+	Reason   string       `json:"reason"`
+	Change   *jsonChange  `json:"change,omitempty"`
+	Listing  *jsonListing `json:"listing,omitempty"`
+}
+
+type jsonChange struct {
+	Vaddr  string `json:"vaddr"`
+	Offset uint64 `json:"offset"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+type jsonListing struct {
+	Before []jsonInstruction `json:"before"`
+	After  []jsonInstruction `json:"after"`
+}
+
+type jsonInstruction struct {
+	Vaddr   string `json:"vaddr"`
+	Bytes   string `json:"bytes"`
+	Text    string `json:"text"`
+	Changed bool   `json:"changed"`
+}
+
+type jsonPassed struct {
+	Path   string `json:"path"`
+	Layer  string `json:"layer"`
+	Reason string `json:"reason"`
+}
+
+type jsonRebuilt struct {
+	jsonDocument
+	Reference  string     `json:"reference"`
+	Digest     string     `json:"digest"`
+	Unchanged  bool       `json:"unchanged"`
+	BaseName   string     `json:"base_name"`
+	BaseDigest string     `json:"base_digest"`
+	LayerSize  int64      `json:"layer_size"`
+	Result     jsonSource `json:"result"`
+}
+
+type jsonVerified struct {
+	jsonDocument
+	Against  string     `json:"against"`
+	Compared int        `json:"compared"`
+	Problems []string   `json:"problems"`
+	Result   jsonSource `json:"result"`
+}
+
+type jsonVersion struct {
+	jsonDocument
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`
+	Modified bool   `json:"modified"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Shim     int    `json:"shim_size"`
+}
+
+func document(verb string) jsonDocument { return jsonDocument{Schema: schemaVersion, Verb: verb} }
+
+func findingsJSON(d deed, opts printOptions, all []*images.Findings) jsonFindings {
+	doc := jsonFindings{jsonDocument: document("patch"), Results: []jsonSource{}}
+	switch d {
+	case scanned:
+		doc.Verb = "scan"
+	case planned:
+		doc.DryRun = true
+	}
+	for _, f := range all {
+		doc.Results = append(doc.Results, sourceJSON(f, opts.explain))
+	}
+	return doc
+}
+
+func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
+	doc := jsonRebuilt{
+		jsonDocument: document("rebuild"),
+		Reference:    r.Reference, Digest: r.Digest, Unchanged: r.Unchanged,
+		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
+		Result: sourceJSON(r.Findings, false),
+	}
+	doc.DryRun = opts.dryRun
+	return doc
+}
+
+func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
+	return jsonVerified{
+		jsonDocument: document("verify"), Against: opts.against,
+		Compared: v.Compared, Problems: list(v.Problems), Result: sourceJSON(v.Findings, false),
+	}
+}
+
+func versionJSON(b buildInfo) jsonVersion {
+	return jsonVersion{
+		jsonDocument: document("version"), Version: b.Version, Commit: b.Commit, Modified: b.Modified,
+		Go: b.Go, Platform: b.Platform, Shim: b.Shim,
+	}
+}
+
+// shimSize is the size in bytes of the code that is injected.
+func shimSize() int { return len(shim.Code()) }
+
+func sourceJSON(f *images.Findings, explain bool) jsonSource {
+	s := jsonSource{
+		Source: f.Source, Digest: f.Digest, Files: []jsonFile{}, Unopened: []jsonPassed{},
+		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver()},
+	}
+	for i := range f.Files {
+		file := fileJSON(&f.Files[i], explain)
+		for _, site := range file.Sites {
+			s.Summary.count(site)
+		}
+		s.Files = append(s.Files, file)
+	}
+	for _, p := range f.Passed {
+		s.Unopened = append(s.Unopened, jsonPassed(p))
+	}
+	return s
+}
+
+func (s *jsonSummary) count(site jsonSite) {
+	s.Sites++
+	switch {
+	case site.Form != rewriter.Left.String():
+		s.Patched++
+	case site.Verdict == rewriter.Dormant.String():
+		s.Dormant++
+	case site.Verdict == rewriter.Benign.String():
+		s.Benign++
+	}
+}
+
+func fileJSON(f *images.File, explain bool) jsonFile {
+	out := jsonFile{
+		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
+		Libc: f.Report.Libc, Static: f.Report.Static, Injected: f.Report.Injected,
+		NewSize: f.Plan.Size, Warnings: list(f.Plan.Warnings), Sites: []jsonSite{},
+	}
+	for i := range f.Plan.Patches {
+		p := &f.Plan.Patches[i]
+		site := siteJSON(p)
+		if explain {
+			site.Listing = listingJSON(f, p)
+		}
+		out.Sites = append(out.Sites, site)
+	}
+	return out
+}
+
+func siteJSON(p *rewriter.Patch) jsonSite {
+	s := jsonSite{
+		Vaddr: hex(p.Site.Vaddr), Offset: p.Site.Offset,
+		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol,
+		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason,
+		Form: p.Form.String(), Reason: p.Reason,
+	}
+	if p.Form != rewriter.Left {
+		s.Change = &jsonChange{
+			Vaddr: hex(p.Vaddr), Offset: p.Offset,
+			Before: fmt.Sprintf("%x", p.Before), After: fmt.Sprintf("%x", p.After),
+		}
+	}
+	return s
+}
+
+func hex(vaddr uint64) string { return fmt.Sprintf("%#x", vaddr) }
+
+// list makes the empty list of what may be nil.
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}

@@ -1,0 +1,96 @@
+// Command vfix patches the calls to the x86-64 vsyscall page in legacy programs, images
+// and root filesystems, so that they reach the vDSO.
+//
+// It parses, calls package images and prints; one file a verb. Nothing but main prints an
+// error or ends the process.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit statuses. `vfix help exit-status` explains them to people.
+const (
+	statusDone        = 0
+	statusError       = 1
+	statusUsage       = 2
+	statusFindings    = 3
+	statusInterrupted = 128 + int(syscall.SIGINT)
+	statusBrokenPipe  = 128 + int(syscall.SIGPIPE)
+	statusTerminated  = 128 + int(syscall.SIGTERM)
+)
+
+// exitTable says which error ends with which status. The first row that matches wins; an
+// error that matches none ends with statusError.
+var exitTable = []struct {
+	matches func(error) bool
+	status  int
+}{
+	{func(err error) bool { return err == nil }, statusDone},
+	{isSignal(os.Interrupt), statusInterrupted},
+	{isSignal(syscall.SIGTERM), statusTerminated},
+	{isA[*usageError], statusUsage},
+	{func(err error) bool { return errors.Is(err, errBrokenPipe) }, statusBrokenPipe},
+	{isOnly[*findingsError], statusFindings},
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, theEngine)) }
+
+// run executes one command line and returns its exit status.
+func run(args []string, stdout, stderr io.Writer, e engine) int {
+	ctx, stop := withSignals(context.Background())
+	defer stop()
+	out := newOutput(stdout, stderr)
+	err := execute(ctx, newRootCommand(out, e), args)
+	out.endProgress()
+	if sig := (*signalError)(nil); err != nil && errors.As(context.Cause(ctx), &sig) {
+		err = sig // whatever the work said when it was cancelled
+	}
+	if werr := out.flush(); werr != nil && (err == nil || isOnly[*findingsError](err)) {
+		err = werr
+	}
+	for _, e := range flatten(err) {
+		out.fail(e)
+	}
+	return exitStatus(err)
+}
+
+// exitStatus looks err up in exitTable.
+func exitStatus(err error) int {
+	for _, row := range exitTable {
+		if row.matches(err) {
+			return row.status
+		}
+	}
+	return statusError
+}
+
+// withSignals returns a context that the first SIGINT or SIGTERM cancels, with a
+// *signalError as its cause. The second one ends the process at once.
+func withSignals(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	// A caught SIGPIPE makes a write to a closed pipe fail with EPIPE, also on stdout and
+	// stderr, where it would end the process before it has cleaned up (os/signal, SIGPIPE).
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	go func() {
+		select {
+		case s := <-signals:
+			signal.Reset(os.Interrupt, syscall.SIGTERM)
+			cancel(&signalError{s})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		signal.Stop(pipe)
+		cancel(nil)
+	}
+}

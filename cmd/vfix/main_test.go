@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"vfix.dev/vfix/images"
+)
+
+var update = flag.Bool("update", false, "write the golden files in testdata anew")
+
+// told is what a command line printed and how it ended.
+type told struct {
+	stdout, stderr string
+	status         int
+}
+
+func runLine(e engine, args ...string) told {
+	var stdout, stderr bytes.Buffer
+	status := run(args, &stdout, &stderr, e)
+	return told{stdout.String(), stderr.String(), status}
+}
+
+// golden compares got with testdata/name.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", path, got, want)
+	}
+}
+
+// fake is an engine that finds f everywhere and fails with err.
+func fake(f *images.Findings, err error) engine {
+	return engine{
+		scan: func(context.Context, string, images.ScanOptions) (*images.Findings, error) { return f, err },
+		patch: func(context.Context, []string, images.PatchOptions) (*images.Findings, error) {
+			return f, err
+		},
+		rebuild: func(_ context.Context, _ string, o images.RebuildOptions) (*images.Rebuilt, error) {
+			if err != nil {
+				return nil, err
+			}
+			return rebuiltOf(f, o), nil
+		},
+		verify: func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {
+			if err != nil {
+				return nil, err
+			}
+			return &images.Verified{Findings: f, Compared: 3}, nil
+		},
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	wrapped := fmt.Errorf("layer 3: %w", errors.New("short"))
+	findings := &findingsError{msg: "left"}
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"nothing", nil, 0},
+		{"error", wrapped, 1},
+		{"usage", usagef("scan", "no"), 2},
+		{"findings", findings, 3},
+		{"two findings", errors.Join(findings, findings), 3},
+		{"error beside findings", errors.Join(findings, wrapped), 1},
+		{"wrapped usage", fmt.Errorf("x: %w", usagef("scan", "no")), 2},
+		{"interrupted", &signalError{os.Interrupt}, 130},
+		{"terminated", &signalError{syscall.SIGTERM}, 143},
+		{"broken pipe", errBrokenPipe, 141},
+	} {
+		if got := exitStatus(c.err); got != c.want {
+			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestStatusOfVerbs(t *testing.T) {
+	verbs := [][]string{{"scan", "x"}, {"patch", "-i", "x"}, {"rebuild", "x"}, {"verify", "x"}}
+	for _, c := range []struct {
+		name string
+		e    engine
+		want [4]int // in the order of verbs
+	}{
+		{"nothing found", fake(clean(), nil), [4]int{0, 0, 0, 0}},
+		{"all patchable", fake(patchable(), nil), [4]int{3, 0, 0, 3}},
+		{"unknown left", fake(mixed(), nil), [4]int{3, 3, 3, 3}},
+		{"dormant and benign only", fake(harmless(), nil), [4]int{0, 0, 0, 0}},
+		{"error", fake(nil, errors.New("layer sha256:ab: no")), [4]int{1, 1, 1, 1}},
+	} {
+		for i, args := range verbs {
+			if got := runLine(c.e, args...); got.status != c.want[i] {
+				t.Errorf("%s: vfix %s: got status %d, want %d\n%s", c.name, strings.Join(args, " "), got.status, c.want[i], got.stderr)
+			}
+		}
+	}
+}
+
+// An error leaves stdout empty, in either format, and is two lines on stderr.
+func TestErrorForm(t *testing.T) {
+	e := fake(nil, fmt.Errorf("layer sha256:ab: usr/lib/x.so: %w", syscall.ENOSPC))
+	for _, args := range [][]string{
+		{"scan", "x"}, {"scan", "--format", "json", "x"},
+		{"patch", "-i", "--format", "json", "x"}, {"rebuild", "--format=json", "x"}, {"rebuild", "x"},
+		{"verify", "--format", "json", "x"},
+	} {
+		got := runLine(e, args...)
+		want := "vfix: error: layer sha256:ab: usr/lib/x.so: no space left on device\n" +
+			"vfix: hint: make room on that disk, or name another place with -o; temporary files follow TMPDIR\n"
+		if got.stdout != "" || got.stderr != want || got.status != 1 {
+			t.Errorf("vfix %s: got %+v", strings.Join(args, " "), got)
+		}
+	}
+}
+
+// scan goes on behind a source that cannot be read, and ends with 1.
+func TestScanSeveral(t *testing.T) {
+	e := fake(clean(), nil)
+	e.scan = func(_ context.Context, source string, _ images.ScanOptions) (*images.Findings, error) {
+		if source == "bad" {
+			return nil, errors.New("bad: not found")
+		}
+		f := clean()
+		f.Source = source
+		return f, nil
+	}
+	got := runLine(e, "scan", "one", "bad", "two")
+	if got.status != 1 || !strings.Contains(got.stdout, "one\n") || !strings.Contains(got.stdout, "two\n") ||
+		!strings.Contains(got.stderr, "vfix: error: bad: not found\n") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A signal cancels the work; its status wins over the error that the work then returns.
+func TestSignal(t *testing.T) {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		cleaned := false
+		e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*images.Findings, error) {
+			p, err := os.FindProcess(os.Getpid())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			<-ctx.Done()
+			cleaned = true
+			return nil, fmt.Errorf("reading x: %w", ctx.Err())
+		}}
+		got := runLine(e, "scan", "x")
+		if got.status != want || !cleaned || got.stdout != "" || strings.Count(got.stderr, "\n") != 2 {
+			t.Errorf("%v: got %+v", sig, got)
+		}
+	}
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+func TestBrokenPipe(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		stderr string
+	}{
+		{&os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}, 141, ""},
+		{&os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}, 1,
+			"vfix: error: stdout: write /dev/stdout: no space left on device\n"},
+	} {
+		var stderr bytes.Buffer
+		status := run([]string{"scan", "--progress=quiet", "x"}, failingWriter{c.err}, &stderr, fake(patchable(), nil))
+		if status != c.status || !strings.HasPrefix(stderr.String(), c.stderr) || c.stderr == "" && stderr.Len() > 0 {
+			t.Errorf("%v: got status %d, stderr %q", c.err, status, stderr.String())
+		}
+	}
+}

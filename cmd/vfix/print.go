@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"vfix.dev/vfix/images"
+)
+
+// What each verb prints when its work is done. See the rules in output.go.
+
+// help prints a text that was asked for.
+func (o *output) help(text string) { fmt.Fprintln(o.stdout, strings.TrimRight(text, "\n")) }
+
+// json prints one value.
+func (o *output) json(v any) error {
+	enc := json.NewEncoder(o.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// findings prints what scan or patch found.
+func (o *output) findings(d deed, opts printOptions, all ...*images.Findings) error {
+	for _, f := range all {
+		o.warnings(f)
+	}
+	if opts.json() {
+		return o.json(findingsJSON(d, opts, all))
+	}
+	for i, f := range all {
+		if i > 0 {
+			fmt.Fprintln(o.stdout)
+		}
+		if opts.explain {
+			writeExplanations(o.stdout, o.out, f)
+		}
+		writeFindings(o.stdout, o.out, d, f)
+	}
+	return nil
+}
+
+// rebuilt prints what rebuild did: the table on stderr, the reference on stdout.
+func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
+	o.warnings(r.Findings)
+	if !o.quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || openSites(r.Findings) > 0) {
+		d := patched
+		if opts.dryRun {
+			d = planned
+		}
+		writeFindings(o.stderr, o.err, d, r.Findings)
+	}
+	switch {
+	case r.Unchanged:
+		o.note("%s: nothing to do: vfix has nothing to patch in it", r.Findings.Source)
+	case opts.dryRun:
+		o.note("dry run: nothing was written; stdout names the base")
+	default:
+		o.note("one layer of %s on top of %s", humanSize(r.LayerSize), baseName(r))
+	}
+	if opts.json() {
+		return o.json(rebuiltJSON(opts, r))
+	}
+	o.result(r.Reference)
+	return nil
+}
+
+func baseName(r *images.Rebuilt) string {
+	if r.BaseName == "" {
+		return r.BaseDigest
+	}
+	return r.BaseName
+}
+
+// verified prints what verify proved, and what it could not.
+func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
+	o.warnings(v.Findings)
+	if opts.json() {
+		return o.json(verifiedJSON(opts, v))
+	}
+	writeFindings(o.stdout, o.out, verified, v.Findings)
+	if opts.against == "" {
+		return nil
+	}
+	writeComparison(o.stdout, o.out.paint, printable(opts.against), v)
+	return nil
+}
+
+func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
+	if len(v.Problems) == 0 {
+		fmt.Fprintln(w, c.green("against "+base+": ")+
+			count(v.Compared, "changed file")+", and only call sites and what they need changed")
+		return
+	}
+	fmt.Fprintln(w, c.red("against "+base+": ")+count(len(v.Problems), "difference")+" that vfix does not make:")
+	for _, p := range v.Problems {
+		fmt.Fprintln(w, "  "+printable(p))
+	}
+}
+
+// warnings prints what the rewriter has to say about files.
+func (o *output) warnings(f *images.Findings) {
+	for i := range f.Files {
+		for _, text := range f.Files[i].Plan.Warnings {
+			o.warn("%s: %s", f.Files[i].Path, text)
+		}
+	}
+}

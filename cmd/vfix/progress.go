@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"vfix.dev/vfix/images"
+)
+
+// reporter shows on stderr what package images is doing: bars on a terminal, plain lines
+// elsewhere, nothing when quiet.
+type reporter struct {
+	out  *output
+	mode string        // "tty", "plain", "quiet"
+	bars *mpb.Progress // nil but for tty
+}
+
+// startProgress makes the reporter of a verb. mode is the word behind --progress.
+func (o *output) startProgress(mode string) images.Progress {
+	if mode == "auto" {
+		mode = "plain"
+		if o.err.tty && os.Getenv("TERM") != "dumb" {
+			mode = "tty"
+		}
+	}
+	o.quiet = mode == "quiet"
+	r := &reporter{out: o, mode: mode}
+	if mode == "tty" {
+		r.bars = mpb.New(mpb.WithOutput(o.stderr), mpb.WithAutoRefresh(), mpb.PopCompletedMode())
+	}
+	o.progress = r
+	return r
+}
+
+// end takes the bars off the terminal; those that are not full stay as they are. What
+// comes later is not shown.
+func (r *reporter) end() {
+	if r.bars != nil {
+		r.bars.Shutdown()
+	}
+}
+
+// above prints text above the bars; false means that there are none.
+func (r *reporter) above(text string) bool {
+	if r.bars == nil {
+		return false
+	}
+	_, err := io.WriteString(r.bars, text)
+	return err == nil
+}
+
+// Note implements images.Progress.
+func (r *reporter) Note(format string, args ...any) { r.out.note(format, args...) }
+
+// Start implements images.Progress.
+func (r *reporter) Start(kind, name string, size int64) images.Task {
+	name = shorten(printable(name), 40)
+	switch r.mode {
+	case "quiet":
+		return silentTask{}
+	case "tty":
+		if t := r.startBar(kind, name, size); t != nil {
+			return t
+		}
+		return silentTask{}
+	}
+	return r.startLine(kind, name, size)
+}
+
+type silentTask struct{}
+
+func (silentTask) Add(int64) {}
+func (silentTask) Done()     {}
+
+// nameWidth is how many columns kind and name get in front of a bar.
+const nameWidth = 28
+
+// startBar adds a bar; nil where the bars have ended already.
+func (r *reporter) startBar(kind, name string, size int64) images.Task {
+	label := kind + " " + shorten(name, nameWidth-len(kind)-1)
+	label += strings.Repeat(" ", max(nameWidth-runewidth.StringWidth(label), 0))
+	style := mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
+	counters := decor.Any(func(s decor.Statistics) string {
+		if s.Total > 0 && !s.Completed {
+			return fmt.Sprintf("%10s / %s", humanSize(s.Current), humanSize(s.Total))
+		}
+		return fmt.Sprintf("%10s", humanSize(s.Current))
+	})
+	bar, err := r.bars.Add(size, style.Build(),
+		mpb.PrependDecorators(decor.Name(label)),
+		mpb.AppendDecorators(counters),
+		mpb.BarFillerOnComplete("done"),
+		mpb.BarFillerTrim(),
+	)
+	if err != nil {
+		return nil
+	}
+	return &barTask{bar: bar}
+}
+
+// barTask is one bar. mpb may be told from several goroutines at once.
+type barTask struct{ bar *mpb.Bar }
+
+func (t *barTask) Add(n int64) { t.bar.IncrInt64(n) }
+
+// Done fills the bar, wherever it stands.
+func (t *barTask) Done() { t.bar.SetTotal(-1, true) }
+
+// lineInterval is how long a plain line waits for the next one about the same task.
+const lineInterval = 10 * time.Second
+
+// lineTask prints a line when it begins, and one now and then while it lasts.
+type lineTask struct {
+	r          *reporter
+	kind, name string
+	size       int64
+
+	mu   sync.Mutex
+	done int64
+	next time.Time
+}
+
+func (r *reporter) startLine(kind, name string, size int64) images.Task {
+	if size >= 0 {
+		r.out.note("%s %s (%s)", kind, name, humanSize(size))
+	} else {
+		r.out.note("%s %s", kind, name)
+	}
+	return &lineTask{r: r, kind: kind, name: name, size: size, next: time.Now().Add(lineInterval)}
+}
+
+func (t *lineTask) Add(n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done += n
+	now := time.Now()
+	if now.Before(t.next) {
+		return
+	}
+	t.next = now.Add(lineInterval)
+	if t.size > 0 {
+		t.r.out.note("%s %s: %s of %s", t.kind, t.name, humanSize(t.done), humanSize(t.size))
+	} else {
+		t.r.out.note("%s %s: %s", t.kind, t.name, humanSize(t.done))
+	}
+}
+
+func (t *lineTask) Done() {}
+
+// shorten cuts a name to at most width columns; of a path the end says more than the
+// beginning.
+func shorten(s string, width int) string {
+	if runewidth.StringWidth(s) <= width {
+		return s
+	}
+	if strings.HasPrefix(s, "sha256:") {
+		return runewidth.Truncate(s, width, "")
+	}
+	return runewidth.TruncateLeft(s, runewidth.StringWidth(s)-width+3, "...")
+}

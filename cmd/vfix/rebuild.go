@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images"
+)
+
+// RebuildOptions are the choices of vfix rebuild.
+type RebuildOptions struct {
+	printOptions
+	workOptions
+	dest      string
+	tag       string
+	suffix    string
+	suffixSet bool // --tag-suffix was given
+	push      bool
+	dryRun    bool
+}
+
+func newRebuildCommand(out *output, e engine) *cobra.Command {
+	var opts RebuildOptions
+	cmd := &cobra.Command{
+		Use:   "rebuild [options] SOURCE",
+		Short: "Build the derived image: the base and a layer of patched files",
+		Long: `Builds the derived image of SOURCE: the same image plus one layer with the
+patched files, their owner, mode, time, extended attributes and hard links kept.
+Environment, entrypoint and other platforms stay as they are. SOURCE itself is
+never changed. The same input gives the same digest.
+
+The result goes to the local daemon as NAME:TAG-vfix. -t names it otherwise, -o
+sends it elsewhere, --push sends it to its registry.
+
+On stdout stands one line, the reference of the result, in a registry with its
+digest; so 'docker run $(vfix rebuild IMAGE)' works. Where there is nothing to
+do, and with --dry-run, stdout names SOURCE and works as well. The table of what
+was patched is on stderr.
+
+SOURCE and DEST are written as in 'vfix help sources'.`,
+		Example: `  docker run $(vfix rebuild redis:2.8.22)       the repaired image, at once
+  vfix rebuild redis:2.8.22 -t redis:fixed      under another name
+  vfix rebuild docker://old/app:1 --push        from registry to registry
+  vfix rebuild old.tar -o oci:fixed             no daemon, no registry
+  vfix rebuild redis:2.8.22 --dry-run           what would be patched`,
+		Annotations: exits(`  0  done, or nothing to do: the reference is on stdout
+  3  done, and live or unknown call sites remain: the reference is on stdout
+  1  an error: nothing is under the final name, stdout is empty
+  2  usage`),
+		Args: sources("rebuild", "SOURCE", 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.suffixSet = cmd.Flags().Changed("tag-suffix")
+			return runRebuild(cmd.Context(), opts, args[0], out, e)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&opts.tag, "tag", "t", "", "name the result `REF`")
+	f.StringVarP(&opts.dest, "output", "o", "", "write the result to `DEST` (default: the local daemon)")
+	f.StringVar(&opts.suffix, "tag-suffix", "-vfix", "name the result NAME:TAG and this `SUFFIX`")
+	f.BoolVar(&opts.push, "push", false, "push the result to the registry of its name")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done, write nothing")
+	opts.printOptions.add(cmd)
+	opts.addMedia(cmd)
+	opts.addJobs(cmd)
+	return cmd
+}
+
+// check says what is wrong with a set of options, one sentence for each.
+func (o *RebuildOptions) check() error {
+	switch {
+	case o.push && o.dryRun:
+		return usagef("rebuild", "--push writes to a registry and --dry-run writes nothing: give one of them")
+	case o.tag != "" && o.suffixSet:
+		return usagef("rebuild", "-t gives the whole name and --tag-suffix the end of one: give one of them")
+	case o.dest == "-":
+		return usagef("rebuild", "-o -: the image cannot go to stdout, which carries its reference")
+	case o.suffixSet && o.suffix == "":
+		return usagef("rebuild", "--tag-suffix is empty: the result would take the place of its base")
+	case o.suffixSet && o.dest != "":
+		return usagef("rebuild", "-o says where the result goes and --tag-suffix ends a name that vfix makes up: give one of them")
+	case o.dest == "":
+		return nil
+	}
+	// Now, and not when the image has been read for minutes.
+	dest, err := images.ParseRef(o.dest)
+	switch named := dest.Tag != "" || dest.Transport == images.Daemon || dest.Transport == images.Registry || dest.Guessed; {
+	case err != nil:
+		return fmt.Errorf("-o: %w", err)
+	case o.tag != "" && named:
+		return usagef("rebuild", "-o %s names the result already and -t gives it another name: give one of them", o.dest)
+	case o.push && dest.Transport == images.Registry:
+		return usagef("rebuild", "-o %s pushes already: leave --push away", o.dest)
+	}
+	return nil
+}
+
+func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *output, e engine) error {
+	if err := opts.check(); err != nil {
+		return err
+	}
+	platform, err := opts.workOptions.check("rebuild")
+	if err != nil {
+		return err
+	}
+	if err := opts.printOptions.check("rebuild"); err != nil {
+		return err
+	}
+	done, err := e.rebuild(ctx, source, images.RebuildOptions{
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(opts.progress)), Jobs: opts.jobs},
+		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
+		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
+	})
+	if err != nil {
+		return err
+	}
+	out.endProgress()
+	if err := out.rebuilt(opts, done); err != nil {
+		return err
+	}
+	return leftOver(done.Findings)
+}

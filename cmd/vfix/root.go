@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newRootCommand puts the verbs together.
+func newRootCommand(out *output, e engine) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "vfix",
+		Short: "Make legacy programs and images run where the vsyscall page is gone",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  func(cmd *cobra.Command, args []string) error { return runRoot(cmd, args, out) },
+		// main prints errors, and no error is worth a page of usage.
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetOut(out.stdout)
+	root.SetErr(out.stderr)
+	root.AddCommand(
+		newScanCommand(out, e),
+		newPatchCommand(out, e),
+		newRebuildCommand(out, e),
+		newVerifyCommand(out, e),
+		newVersionCommand(out),
+		newCompletionCommand(out),
+	)
+	root.SetHelpCommand(newHelpCommand(out))
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{verb: verbOf(cmd), msg: err.Error()}
+	})
+	return root
+}
+
+// execute runs one command line.
+func execute(ctx context.Context, root *cobra.Command, args []string) error {
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
+}
+
+// runRoot is vfix without a verb, or with one that there is not.
+func runRoot(cmd *cobra.Command, args []string, out *output) error {
+	if len(args) == 0 {
+		out.say(helpText(cmd))
+		return &usageError{msg: "no verb given", hint: "run 'vfix help', or 'vfix scan IMAGE' to begin with"}
+	}
+	err := &usageError{msg: "no verb " + args[0] + ": want one of " + strings.Join(verbs(cmd), ", ")}
+	if slices.Contains(topicNames(), args[0]) {
+		err.hint = "run 'vfix help " + args[0] + "'"
+	}
+	cmd.SuggestionsMinimumDistance = 2 // letters that may be wrong
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		err.hint = "did you mean 'vfix " + strings.Join(like, "' or 'vfix ") + "'?"
+	}
+	return err
+}
+
+// verbs returns the names of the verbs in the order of the alphabet.
+func verbs(root *cobra.Command) []string {
+	var names []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// verbOf returns the word behind vfix, "" for vfix itself.
+func verbOf(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return ""
+	}
+	return cmd.Name()
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef(verbOf(cmd), "%s takes no argument: %s", cmd.Name(), strings.Join(args, " "))
+	}
+	return nil
+}

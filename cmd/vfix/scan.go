@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images"
+)
+
+// ScanOptions are the choices of vfix scan.
+type ScanOptions struct {
+	printOptions
+	workOptions
+}
+
+func newScanCommand(out *output, e engine) *cobra.Command {
+	var opts ScanOptions
+	cmd := &cobra.Command{
+		Use:   "scan [options] SOURCE...",
+		Short: "Show which files call the vsyscall page, and what vfix would do",
+		Long: `Looks through every 64-bit ELF file of an image, a root filesystem, an archive
+or a folder for calls of the vsyscall page, and says what vfix would do about
+each. It changes nothing.
+
+SOURCE is an image name, a file or a folder: see 'vfix help sources'.`,
+		Example: `  vfix scan redis:2.8.22              an image
+  vfix scan dir:/                     the running system
+  vfix scan --explain ./libc.so.6     the machine code, before and after
+  vfix scan --format json app.tar     for a program to read`,
+		Annotations: exits(`  0  no live and no unknown call site: SOURCE needs no vfix
+  3  there are some
+  1  a SOURCE could not be read (the others were)   2  usage`),
+		Args: sources("scan", "SOURCE", -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runScan(cmd.Context(), opts, args, out, e)
+		},
+	}
+	opts.addExplain(cmd)
+	opts.printOptions.add(cmd)
+	opts.addMedia(cmd)
+	opts.addJobs(cmd)
+	return cmd
+}
+
+func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, e engine) error {
+	platform, err := opts.workOptions.check("scan")
+	if err != nil {
+		return err
+	}
+	if err := opts.printOptions.check("scan"); err != nil {
+		return err
+	}
+	o := images.ScanOptions{Media: opts.media(platform, out.startProgress(opts.progress)), Jobs: opts.jobs}
+	var all []*images.Findings
+	var errs []error
+	for _, source := range args {
+		f, err := e.scan(ctx, source, o)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, f)
+	}
+	out.endProgress()
+	if len(all) > 0 {
+		err = out.findings(scanned, opts.printOptions, all...)
+	}
+	for _, f := range all {
+		if n := openSites(f); n > 0 {
+			errs = append(errs, scanFindings(f, n))
+		}
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// scanFindings says that a source has call sites, and which verb helps.
+func scanFindings(f *images.Findings, n int) error {
+	hint := "run 'vfix rebuild " + f.Source + "'"
+	if f.Digest == "" {
+		hint = "run 'vfix patch -i PATH', or 'vfix patch -o FOLDER PATH' for a copy"
+	}
+	if !f.Affected() {
+		hint = "vfix can patch none of them: see the reasons, and --explain"
+	}
+	return &findingsError{msg: fmt.Sprintf("%s: %s, live or unknown", f.Source, count(n, "call site")), hint: hint}
+}

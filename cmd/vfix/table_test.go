@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/mattn/go-runewidth"
+
+	"vfix.dev/vfix/images"
+)
+
+func TestTables(t *testing.T) {
+	folder := patchable()
+	folder.Source, folder.Digest = "dir:/srv/root", ""
+	for i := range folder.Files {
+		folder.Files[i].Layer = ""
+	}
+	for _, c := range []struct {
+		golden string
+		s      stream
+		d      deed
+		f      *images.Findings
+	}{
+		{"table-clean.txt", stream{}, scanned, clean()},
+		{"table-mixed.txt", stream{}, patched, mixed()},
+		{"table-mixed-80.txt", stream{tty: true, width: 80}, scanned, mixed()},
+		{"table-colour.txt", stream{tty: true, width: 120, paint: palette{on: true}}, scanned, mixed()},
+		{"table-folder.txt", stream{}, planned, folder},
+		{"table-harmless.txt", stream{}, verified, harmless()},
+	} {
+		var b bytes.Buffer
+		writeFindings(&b, c.s, c.d, c.f)
+		golden(t, c.golden, b.String())
+		for line := range strings.Lines(b.String()) {
+			if n := runewidth.StringWidth(strings.TrimRight(line, "\n")); c.s.width > 0 && !c.s.paint.on && n > c.s.width {
+				t.Errorf("%s: a line of %d columns, want at most %d: %s", c.golden, n, c.s.width, line)
+			}
+			if strings.Contains(line, "\x1b[31m.so") {
+				t.Errorf("%s: a file name reaches the terminal: %q", c.golden, line)
+			}
+		}
+	}
+}
+
+func TestHumanSize(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 220 << 20: "220.0 MiB",
+		3 << 30: "3.0 GiB", 2 << 40: "2.0 TiB", 5000 << 40: "5000.0 TiB",
+	} {
+		if got := humanSize(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images"
+)
+
+// What stands on stdout is the contract of each verb.
+func TestRebuildOutput(t *testing.T) {
+	e := fake(patchable(), nil)
+	got := runLine(e, "rebuild", "redis:2.8.22")
+	if got.stdout != "redis:2.8.22-vfix@"+layer3+"\n" {
+		t.Errorf("stdout: got %q, want the reference alone", got.stdout)
+	}
+	golden(t, "rebuild-stderr.txt", got.stderr)
+
+	if got := runLine(e, "rebuild", "--progress", "quiet", "redis:2.8.22"); got.stderr != "" || got.stdout == "" {
+		t.Errorf("quiet: got %+v", got)
+	}
+	if got := runLine(e, "rebuild", "--dry-run", "redis:2.8.22"); got.stdout != "redis:2.8.22\n" || !strings.Contains(got.stderr, "would be patched") {
+		t.Errorf("dry run: got %+v", got)
+	}
+	got = runLine(fake(clean(), nil), "rebuild", "debian:12")
+	if got.stdout != "debian:12\n" || !strings.Contains(got.stderr, "nothing to do") || got.status != 0 {
+		t.Errorf("nothing to do: got %+v", got)
+	}
+}
+
+func TestVerifyOutput(t *testing.T) {
+	e := fake(harmless(), nil)
+	got := runLine(e, "verify", "x-vfix", "--against", "x")
+	golden(t, "verify.txt", got.stdout)
+	e.verify = func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {
+		return &images.Verified{Findings: clean(), Compared: 1, Problems: []string{"etc/passwd: differs\x07"}}, nil
+	}
+	got = runLine(e, "verify", "x-vfix", "--against", "x")
+	golden(t, "verify-problems.txt", got.stdout+"--\n"+got.stderr)
+	if got.status != 3 {
+		t.Errorf("problems: got status %d, want 3", got.status)
+	}
+}
+
+// What a user typed reaches the engine.
+func TestOptionsReachEngine(t *testing.T) {
+	var scan images.ScanOptions
+	var patch images.PatchOptions
+	var rebuild images.RebuildOptions
+	var verify images.VerifyOptions
+	e := engine{
+		scan: func(_ context.Context, _ string, o images.ScanOptions) (*images.Findings, error) {
+			scan = o
+			return clean(), nil
+		},
+		patch: func(_ context.Context, _ []string, o images.PatchOptions) (*images.Findings, error) {
+			patch = o
+			return clean(), nil
+		},
+		rebuild: func(_ context.Context, _ string, o images.RebuildOptions) (*images.Rebuilt, error) {
+			rebuild = o
+			return rebuiltOf(patchable(), o), nil
+		},
+		verify: func(_ context.Context, _ string, o images.VerifyOptions) (*images.Verified, error) {
+			verify = o
+			return &images.Verified{Findings: clean()}, nil
+		},
+	}
+	for _, line := range []string{
+		"scan --platform linux/amd64/v2 --insecure -j 3 x",
+		"patch -o dest -j 2 x y", "patch -i --dry-run x",
+		"rebuild -t a:b -o oci:x --insecure x",
+		"verify --against base x",
+	} {
+		if got := runLine(e, strings.Fields(line)...); got.status != 0 {
+			t.Errorf("vfix %s: got %+v", line, got)
+		}
+		if strings.HasPrefix(line, "patch -o") && (patch.Output != "dest" || patch.Jobs != 2 || patch.InPlace || patch.DryRun) {
+			t.Errorf("vfix %s: the engine was told %+v", line, patch)
+		}
+	}
+	if scan.Media.Platform.String() != "linux/amd64/v2" || !scan.Media.Insecure || scan.Jobs != 3 || scan.Media.Progress == nil {
+		t.Errorf("scan: the engine was told %+v", scan)
+	}
+	if !patch.DryRun {
+		t.Errorf("patch: the engine was told %+v", patch)
+	}
+	if rebuild.Tag != "a:b" || rebuild.Dest != "oci:x" || rebuild.Suffix != "-vfix" || rebuild.Version == "" ||
+		rebuild.Media.UserAgent == "" || rebuild.Media.Platform.String() != "linux/amd64" {
+		t.Errorf("rebuild: the engine was told %+v", rebuild)
+	}
+	if verify.Against != "base" {
+		t.Errorf("verify: the engine was told %+v", verify)
+	}
+}
+
+// Each pair of options that cannot be meant has a sentence of its own, and nothing runs.
+func TestUsageErrors(t *testing.T) {
+	seen := map[string]string{}
+	for line, want := range map[string]string{
+		"":                                  "no verb given",
+		"scna":                              "no verb scna",
+		"--format json":                     "unknown flag",
+		"scan":                              "no SOURCE given",
+		"scan a  b":                         "", // fine: the positive control
+		"scan --dry-run x":                  "unknown flag",
+		"scan --format yaml x":              "--format yaml",
+		"scan --progress loud x":            "--progress loud",
+		"scan --jobs -1 x":                  "--jobs -1",
+		"scan --jobs many x":                "invalid argument",
+		"scan --platform linux x":           "want OS/ARCH",
+		"scan --platform a/b/c/d x":         "--platform a/b/c/d",
+		"scan --platform linux/arm64 x":     "only linux/amd64",
+		"patch x":                           "where should the result go",
+		"patch -i":                          "no PATH given",
+		"patch -i -o y x":                   "-i replaces the files",
+		"patch -o - x":                      "-o -: the patched copy",
+		"patch --insecure -i x":             "unknown flag",
+		"rebuild x y":                       "2 SOURCEs given",
+		"rebuild --push -o docker://y x":    "pushes already",
+		"rebuild -t a -o docker://b x":      "names the result already",
+		"rebuild -t a -o oci:b:c x":         "names the result already",
+		"rebuild --tag-suffix a -o oci:b x": "--tag-suffix ends a name",
+		"rebuild --push --dry-run x":        "--push writes to a registry",
+		"rebuild -t a --tag-suffix b x":     "-t gives the whole name",
+		"rebuild -o - x":                    "-o -: the image",
+		"rebuild --tag-suffix= x":           "--tag-suffix is empty",
+		"rebuild --explain x":               "unknown flag",
+		"verify --against= x":               "--against is empty",
+		"verify a b":                        "2 SOURCEs given",
+		"version now":                       "takes no argument",
+		"version --format xml":              "--format xml",
+		"completion":                        "which shell",
+		"completion csh":                    "which shell",
+		"help nothing":                      "no verb or topic nothing",
+		"help scan patch":                   "help explains one",
+	} {
+		got := runLine(fake(clean(), nil), strings.Fields(line)...)
+		if want == "" {
+			if got.status != 0 {
+				t.Errorf("vfix %s: got %+v, want status 0", line, got)
+			}
+			continue
+		}
+		last := got.stderr[max(strings.LastIndex(got.stderr, "vfix: error: "), 0):]
+		if got.status != 2 || got.stdout != "" || !strings.Contains(last, want) || !strings.Contains(last, "\nvfix: hint: ") {
+			t.Errorf("vfix %s: got %+v, want status 2 and %q", line, got, want)
+		}
+		if strings.HasPrefix(want, "-") || strings.HasPrefix(want, "where") {
+			if other, twice := seen[last]; twice {
+				t.Errorf("vfix %s and vfix %s: the same sentence", line, other)
+			}
+			seen[last] = line
+		}
+	}
+	if got := runLine(engine{}, "patch", "--psh", "x"); !strings.HasSuffix(got.stderr, "vfix: hint: run 'vfix patch --help'\n") {
+		t.Errorf("the hint does not name the verb's help: %s", got.stderr)
+	}
+	if got := runLine(fake(clean(), nil), "scan", ""); got.status != 2 {
+		t.Errorf("an empty SOURCE: got %+v", got)
+	}
+}

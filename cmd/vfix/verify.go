@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images"
+)
+
+// VerifyOptions are the choices of vfix verify.
+type VerifyOptions struct {
+	printOptions
+	workOptions
+	against string
+}
+
+func newVerifyCommand(out *output, e engine) *cobra.Command {
+	var opts VerifyOptions
+	cmd := &cobra.Command{
+		Use:   "verify [options] SOURCE",
+		Short: "Prove that no call site is left, and that nothing else changed",
+		Long: `Looks through SOURCE again and proves that no live call site of the vsyscall
+page is left in it. With --against it also compares every file with the base and
+proves that patched call sites, and what they need, are all that differs. It
+changes nothing.
+
+SOURCE and BASE are written as in 'vfix help sources'.`,
+		Example: `  vfix verify redis:2.8.22-vfix
+  vfix verify redis:2.8.22-vfix --against redis:2.8.22
+  vfix verify ./fixed/libc.so.6 --against ./libc.so.6`,
+		Annotations: exits(`  0  proved
+  3  live or unknown call sites are left, or something else differs from BASE
+  1  an error   2  usage`),
+		Args: sources("verify", "SOURCE", 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("against") && opts.against == "" {
+				return usagef("verify", "--against is empty: name the base, or leave it out")
+			}
+			return runVerify(cmd.Context(), opts, args[0], out, e)
+		},
+	}
+	cmd.Flags().StringVar(&opts.against, "against", "", "compare with `BASE`, the image or file before patching")
+	opts.printOptions.add(cmd)
+	opts.addMedia(cmd)
+	opts.addJobs(cmd)
+	return cmd
+}
+
+func runVerify(ctx context.Context, opts VerifyOptions, source string, out *output, e engine) error {
+	platform, err := opts.workOptions.check("verify")
+	if err != nil {
+		return err
+	}
+	if err := opts.printOptions.check("verify"); err != nil {
+		return err
+	}
+	v, err := e.verify(ctx, source, images.VerifyOptions{
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(opts.progress)), Jobs: opts.jobs},
+		Against:     opts.against,
+	})
+	if err != nil {
+		return err
+	}
+	out.endProgress()
+	if err := out.verified(opts, v); err != nil {
+		return err
+	}
+	return verifyFindings(opts, v)
+}
+
+// verifyFindings says what the proof lacks.
+func verifyFindings(opts VerifyOptions, v *images.Verified) error {
+	open := openSites(v.Findings)
+	switch {
+	case len(v.Problems) > 0:
+		return &findingsError{
+			msg:  fmt.Sprintf("%s: not what vfix makes of %s: %s", v.Findings.Source, opts.against, count(len(v.Problems), "difference")),
+			hint: fmt.Sprintf("compare with the base it was built from, or build it again: vfix rebuild %s", opts.against),
+		}
+	case open > 0:
+		return &findingsError{
+			msg:  fmt.Sprintf("%s: %s left, live or unknown", v.Findings.Source, count(open, "call site")),
+			hint: fmt.Sprintf("run 'vfix scan --explain %s'", v.Findings.Source),
+		}
+	}
+	return nil
+}

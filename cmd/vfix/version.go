@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set when vfix is built: -ldflags "-X main.version=1.2.3".
+var version string
+
+// buildInfo is what vfix version prints.
+type buildInfo struct {
+	Version  string
+	Commit   string // "" where the build does not know it
+	Modified bool   // the commit plus changes
+	Go       string
+	Platform string // that vfix itself runs on
+	Shim     int    // bytes of injected code in the binary
+}
+
+// buildVersion says what this binary is: the linker's word, else the module's version,
+// else "devel".
+func buildVersion() buildInfo {
+	b := buildInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Shim: shimSize()}
+	info, ok := debug.ReadBuildInfo()
+	if ok {
+		if b.Version == "" && info.Main.Version != "(devel)" {
+			b.Version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				b.Commit = s.Value
+			case "vcs.modified":
+				b.Modified = s.Value == "true"
+			}
+		}
+	}
+	if b.Version == "" {
+		b.Version = "devel"
+	}
+	return b
+}
+
+// VersionOptions are the choices of vfix version.
+type VersionOptions struct{ printOptions }
+
+func newVersionCommand(out *output) *cobra.Command {
+	var opts VersionOptions
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print what this vfix is",
+		Long: `Prints the version, the commit it was built from, the Go it was built with and
+the size of the code that vfix injects into patched files.`,
+		Example: `  vfix version
+  vfix version --format json`,
+		Annotations: exits("  0  done   2  usage"),
+		Args:        noArguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runVersion(cmd.Context(), opts, out)
+		},
+	}
+	opts.addFormat(cmd)
+	return cmd
+}
+
+func runVersion(_ context.Context, opts VersionOptions, out *output) error {
+	if err := opts.check("version"); err != nil {
+		return err
+	}
+	b := buildVersion()
+	if opts.json() {
+		return out.json(versionJSON(b))
+	}
+	commit := b.Commit
+	switch {
+	case commit == "":
+		commit = "not known"
+	case b.Modified:
+		commit += " with changes"
+	}
+	fmt.Fprintf(out.stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\n",
+		b.Version, commit, b.Go, b.Platform, b.Shim)
+	return nil
+}
