@@ -32,47 +32,76 @@ func (f *elfFile) static() bool {
 	return f.entry != 0 && f.dyn(dtDebug) != nil && f.dyn(dtSoname) == nil
 }
 
-// banner is a string by which a libc is known: what stands before its version number.
-type banner struct{ text, libc string }
-
-// The banners. glibc: csu/version.c ("GNU C Library … stable release version 2.13") and
-// nptl's confstr string; musl and uClibc have no version in their program text.
-var banners = [...]banner{
-	{"stable release version ", "glibc"},
-	{"development release version ", "glibc"},
-	{"NPTL ", "glibc"},
-	{"glibc ", "glibc"}, // gnu_get_libc_version's neighbour in some vendors' builds
-	{"uClibc", "uClibc"},
-	{"dietlibc", "dietlibc"},
-	{"musl libc", "musl"},
+// banner is a string by which a libc is known.
+type banner struct {
+	text, libc string
+	version    bool // its version number follows
 }
 
-// libcOf names the libc that the file contains, as the strings in its read-only segments
-// tell; "" where they tell nothing.
+// The banners, most telling first. glibc has its version in csu/version.c ("GNU C Library …
+// stable release version 2.13", "(Debian EGLIBC 2.13-38)") and in confstr ("NPTL 2.5"); a
+// static program often has none of these, but the message of malloc's checks (2.3 to 2.25).
+var banners = [...]banner{
+	{"stable release version ", "glibc", true},
+	{"development release version ", "glibc", true},
+	{"EGLIBC ", "glibc", true},
+	{"NPTL ", "glibc", true},
+	{"*** glibc detected ***", "glibc", false},
+	{"uClibc", "uClibc", false},
+	{"musl libc", "musl", false},
+}
+
+// glibcLibraries are libraries of glibc beside libc.so.6 that reach the page. Each has a
+// lone string with the version in its read-only data (nptl_version in nptl-init.c).
+var glibcLibraries = [...]string{"libpthread.so.0", "librt.so.1"}
+
+// libcOf names the libc that the file contains; "" where nothing in it tells. Only a
+// libc itself and static programs contain one: the others just mention names.
 func libcOf(f *elfFile) (string, error) {
+	soname := f.soname()
+	lone := false
+	for _, name := range glibcLibraries {
+		lone = lone || soname == name
+	}
+	if !lone && !f.static() && !strings.HasPrefix(soname, "libc.") {
+		return "", nil
+	}
 	best, rank := "", len(banners)
 	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
 	for i := range f.progs {
 		p := &f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 {
+		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfW != 0 {
 			continue
 		}
 		err := s.chunks(p, func(b []byte, _ uint64, _, _ int) {
 			for n := range banners[:rank] {
 				if v, ok := banners[n].find(b); ok {
 					best, rank = v, n
-					break
+					return
 				}
+			}
+			if v := loneVersion(b); lone && best == "" && v != "" {
+				best = "glibc " + v
 			}
 		})
 		if err != nil {
 			return "", err
 		}
 	}
-	if best != "" || f.dynamic == nil {
-		return best, nil
+	return best, nil
+}
+
+// soname returns the DT_SONAME of a shared library.
+func (f *elfFile) soname() string {
+	so, str := f.dyn(dtSoname), f.dyn(dtStrtab)
+	if so == nil || str == nil {
+		return ""
 	}
-	return f.glibcByVersions()
+	b, err := f.mem(str.val+so.val, maxName)
+	if err != nil {
+		return ""
+	}
+	return cString(b, 0)
 }
 
 func (n banner) find(b []byte) (string, bool) {
@@ -81,12 +110,27 @@ func (n banner) find(b []byte) (string, bool) {
 		if i < 0 {
 			return "", false
 		}
-		b = b[i+len(n.text):]
-		if n.libc != "glibc" {
+		if !n.version {
 			return n.libc, true
 		}
+		b = b[i+len(n.text):]
 		if v := version(b); v != "" {
-			return "glibc " + v, true
+			return n.libc + " " + v, true
+		}
+	}
+}
+
+// loneVersion finds a string that is nothing but a version number of glibc.
+func loneVersion(b []byte) string {
+	head := []byte("\x002.")
+	for {
+		i := bytes.Index(b, head)
+		if i < 0 {
+			return ""
+		}
+		b = b[i+1:]
+		if v := version(b); v != "" && len(v) < len(b) && b[len(v)] == 0 {
+			return v
 		}
 	}
 }
@@ -98,11 +142,8 @@ func version(b []byte) string {
 		n++
 	}
 	v := strings.TrimRight(string(b[:n]), ".")
-	if !strings.Contains(v, ".") || strings.HasPrefix(v, ".") {
+	if major, minor, ok := strings.Cut(v, "."); !ok || major == "" || minor == "" {
 		return ""
 	}
 	return v
 }
-
-// glibcByVersions is for glibc's other libraries.
-func (f *elfFile) glibcByVersions() (string, error) { return "", nil }

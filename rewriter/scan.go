@@ -75,6 +75,9 @@ func (r *Report) examine(c *code, sites []Site) error {
 	}
 	for i := range sites {
 		judge(c, fn, r.Go, &sites[i])
+		if sites[i].Kind == MovImm32 && sites[i].Verdict == Dormant && r.Libc == "" {
+			r.Libc = "dietlibc" // an image base: see slot.go
+		}
 	}
 	t, err := findTargets(c, sites)
 	if err != nil {
