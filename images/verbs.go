@@ -16,7 +16,18 @@ type ScanOptions struct {
 
 // Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
 func Scan(ctx context.Context, source string, o ScanOptions) (*Findings, error) {
-	return nil, errors.New("TODO")
+	src, err := Open(ctx, source, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	defer s.Close()
+	f, err := s.source(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	return f.Findings, nil
 }
 
 // RebuildOptions are the choices of vfix rebuild.
@@ -31,6 +42,7 @@ type RebuildOptions struct {
 }
 
 // Rebuilt is what a rebuild did.
+// After an error beyond the scan, Findings is set and Reference is "".
 type Rebuilt struct {
 	Findings             *Findings
 	Unchanged            bool   // nothing to do: Reference names the base
@@ -42,7 +54,22 @@ type Rebuilt struct {
 
 // Rebuild writes the derived image of a SOURCE.
 func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, error) {
-	return nil, errors.New("TODO")
+	src, err := Open(ctx, source, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	if src.Image == nil {
+		return nil, withHint(errorf(ErrUnsupported, "%v: not an image", src.Ref),
+			"patch files, folders and tarballs with: vfix patch -o OUTPUT %s", src.Path)
+	}
+	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	defer s.Close()
+	r := &rebuild{src: src, o: o, s: s, out: &Rebuilt{BaseName: baseName(src.Ref)}}
+	if r.out.BaseDigest, err = baseDigest(src); err != nil {
+		return nil, err
+	}
+	return r.out, r.run(ctx)
 }
 
 // PatchOptions are the choices of vfix patch.

@@ -1,0 +1,224 @@
+package images
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Decompression, as containerd does it (pkg/archive/compression): an external igzip or
+// unpigz where one is installed, github.com/klauspost/compress otherwise. What a stream is
+// compressed with is told from its first bytes, never from its media type.
+
+// compression is how a stream is compressed.
+type compression string
+
+const (
+	plainStream compression = "plain"
+	gzipStream  compression = "gzip"
+	zstdStream  compression = "zstd"
+)
+
+const (
+	// maxZstdWindow is the largest window accepted, in bytes: what zstd itself accepts
+	// without --long (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27). It bounds memory.
+	maxZstdWindow = 128 << 20
+	// childDelay is how long a killed decompressor's input may go on being read.
+	childDelay = 5 * time.Second
+	// magicLen is how many bytes detectCompression wants to see.
+	magicLen = 4
+)
+
+// detectCompression tells the compression from the first bytes of a stream.
+// Sources: RFC 1952 section 2.3.1 (gzip), RFC 8878 sections 3.1.1 and 3.1.2 (zstd frames
+// and skippable frames).
+func detectCompression(head []byte) compression {
+	switch {
+	case len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b:
+		return gzipStream
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return zstdStream
+	case len(head) >= 4 && head[0]&0xf0 == 0x50 && head[1] == 0x2a && head[2] == 0x4d && head[3] == 0x18:
+		return zstdStream
+	}
+	return plainStream
+}
+
+// decompress returns the content of r and how it was compressed. Closing the result ends
+// an external decompressor and everything that reads r; it does not close r. The reader's
+// error after the last byte is io.EOF only where the whole of r was sound.
+func decompress(ctx context.Context, r io.Reader) (io.ReadCloser, compression, error) {
+	br := bufio.NewReaderSize(r, copyBuffer)
+	head, err := br.Peek(magicLen)
+	if err != nil && err != io.EOF {
+		return nil, "", err
+	}
+	kind := detectCompression(head)
+	switch kind {
+	case gzipStream:
+		if argv := gunzipCommand(); argv != nil {
+			rc, err := startChild(ctx, argv, br)
+			return rc, kind, err
+		}
+		zr, err := gzip.NewReader(br)
+		if err != nil {
+			return nil, kind, fmt.Errorf("gzip header: %w", err)
+		}
+		return &goDecompressor{r: zr, kind: kind, close: func() { zr.Close() }}, kind, nil
+	case zstdStream:
+		zr, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err != nil {
+			return nil, kind, fmt.Errorf("zstd header: %w", err)
+		}
+		return &goDecompressor{r: zr, kind: kind, close: zr.Close}, kind, nil
+	}
+	return io.NopCloser(br), kind, nil
+}
+
+// goDecompressor is a decompressor of klauspost/compress.
+type goDecompressor struct {
+	r     io.Reader
+	kind  compression
+	close func()
+}
+
+func (d *goDecompressor) Read(p []byte) (int, error) {
+	n, err := d.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%s: %w", d.kind, err)
+	}
+	return n, err
+}
+
+func (d *goDecompressor) Close() error {
+	d.close()
+	return nil
+}
+
+// gunzipCommand returns the external decompressor to run, nil for none. The variables that
+// switch one off are containerd's, and the same under vfix's own name.
+func gunzipCommand() []string {
+	for _, c := range []struct{ name, disable string }{{"igzip", "DISABLE_IGZIP"}, {"unpigz", "DISABLE_PIGZ"}} {
+		if os.Getenv("VFIX_"+c.disable) != "" || os.Getenv("CONTAINERD_"+c.disable) != "" {
+			continue
+		}
+		if path, err := exec.LookPath(c.name); err == nil {
+			return []string{path, "-d", "-c"}
+		}
+	}
+	return nil
+}
+
+// childReader is the output of an external decompressor.
+type childReader struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	cmd    *exec.Cmd
+	out    io.ReadCloser
+	stderr headBuffer
+	feed   feedReader
+	done   bool
+	err    error // of the child, once done
+}
+
+// feedReader hands the compressed bytes to the child and keeps the error of reading them:
+// exec.Cmd reports it only where the child itself ended well.
+type feedReader struct {
+	r   io.Reader
+	err error
+}
+
+func (f *feedReader) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if err != nil && err != io.EOF {
+		f.err = err
+	}
+	return n, err
+}
+
+func startChild(ctx context.Context, argv []string, r io.Reader) (*childReader, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &childReader{ctx: ctx, cancel: cancel, feed: feedReader{r: r}}
+	c.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
+	c.cmd.Stdin = &c.feed
+	c.cmd.Stderr = &c.stderr
+	c.cmd.WaitDelay = childDelay
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	c.out = out
+	widenPipe(out)
+	if err := c.cmd.Start(); err != nil {
+		cancel()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *childReader) Read(p []byte) (int, error) {
+	if c.done {
+		return 0, c.err
+	}
+	n, err := c.out.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	c.done = true
+	c.err = c.wait()
+	return n, c.err
+}
+
+// wait gives io.EOF for a child that ended well, and otherwise the first cause.
+func (c *childReader) wait() error {
+	err := c.cmd.Wait()
+	switch {
+	case c.ctx.Err() != nil:
+		return context.Cause(c.ctx)
+	case c.feed.err != nil:
+		return c.feed.err
+	case err == nil:
+		return io.EOF
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if text := strings.TrimSpace(c.stderr.String()); text != "" {
+			return fmt.Errorf("%s: %s", c.cmd.Path, strings.ReplaceAll(text, "\n", "; "))
+		}
+	}
+	return fmt.Errorf("%s: %w", c.cmd.Path, err)
+}
+
+func (c *childReader) Close() error {
+	c.cancel()
+	if !c.done {
+		c.done, c.err = true, errClosed
+		c.cmd.Wait()
+	}
+	return nil
+}
+
+var errClosed = errors.New("read of a closed stream")
+
+// headBuffer keeps the first bytes written to it, enough for an error message.
+type headBuffer struct{ b []byte }
+
+func (t *headBuffer) Write(p []byte) (int, error) {
+	const limit = 512
+	t.b = append(t.b, p[:min(len(p), limit-len(t.b))]...)
+	return len(p), nil
+}
+
+func (t *headBuffer) String() string { return string(t.b) }

@@ -1,0 +1,17 @@
+package images
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const errNoXattr = unix.ENOATTR
+
+func timespec(t unix.Timespec) time.Time { return time.Unix(t.Unix()) }
+
+// mountFilter knows which folders of a walk are special file systems: none here.
+type mountFilter struct{ root *os.Root }
+
+func (mountFilter) special(string) bool { return false }

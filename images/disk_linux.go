@@ -1,0 +1,36 @@
+package images
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const errNoXattr = unix.ENODATA
+
+func timespec(t unix.Timespec) time.Time { return time.Unix(t.Unix()) }
+
+// specialFS are the file systems whose files are the kernel's own. Source:
+// linux/magic.h; devtmpfs counts as tmpfs there, and holds no regular files.
+var specialFS = map[int64]bool{
+	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.DEVPTS_SUPER_MAGIC: true,
+	unix.CGROUP_SUPER_MAGIC: true, unix.CGROUP2_SUPER_MAGIC: true, unix.DEBUGFS_MAGIC: true,
+	unix.TRACEFS_MAGIC: true, unix.SECURITYFS_MAGIC: true, unix.BPF_FS_MAGIC: true,
+	unix.PSTOREFS_MAGIC: true, unix.EFIVARFS_MAGIC: true, unix.SELINUX_MAGIC: true,
+	unix.NSFS_MAGIC: true, unix.BINFMTFS_MAGIC: true, unix.HUGETLBFS_MAGIC: true,
+}
+
+// mountFilter knows which folders of a walk are special file systems.
+type mountFilter struct{ root *os.Root }
+
+// special reports whether name is on a special file system.
+func (m mountFilter) special(name string) bool {
+	d, err := m.root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(d.Fd()), &st) == nil && specialFS[int64(st.Type)]
+}

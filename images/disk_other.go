@@ -1,0 +1,39 @@
+//go:build !linux && !darwin
+
+package images
+
+import (
+	"io/fs"
+	"os"
+)
+
+const openNoBlock = 0
+
+// fileID names an inode: nothing here says which names share one.
+type fileID struct{}
+
+func identify(fs.FileInfo) (fileID, uint64) { return fileID{}, 1 }
+
+// copyMeta keeps what this system has of a file's mode.
+func copyMeta(from, to *os.File) error {
+	fi, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	return to.Chmod(fi.Mode().Perm())
+}
+
+func keepTimes(root *os.Root, name string, from *os.File) error {
+	fi, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	return root.Chtimes(name, fi.ModTime(), fi.ModTime())
+}
+
+func syncFolder(*os.Root, string) error { return nil }
+
+// mountFilter knows which folders of a walk are special file systems: none here.
+type mountFilter struct{ root *os.Root }
+
+func (mountFilter) special(string) bool { return false }

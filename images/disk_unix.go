@@ -1,0 +1,144 @@
+//go:build linux || darwin
+
+package images
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// openNoBlock keeps the opening of what has become a fifo from waiting for a writer.
+const openNoBlock = unix.O_NONBLOCK | unix.O_NOFOLLOW
+
+// fileID names an inode.
+type fileID struct{ dev, ino uint64 }
+
+// identify returns the inode behind fi and how many names it has.
+func identify(fi fs.FileInfo) (fileID, uint64) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileID{}, 1
+	}
+	return fileID{uint64(st.Dev), uint64(st.Ino)}, uint64(st.Nlink)
+}
+
+// copyMeta gives to what from has beside name, content and times: owner, mode, xattrs. The
+// owner comes first: chown clears the setuid bit and security.capability
+// (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv).
+func copyMeta(from, to *os.File) error {
+	var want, is unix.Stat_t
+	if err := unix.Fstat(int(from.Fd()), &want); err != nil {
+		return err
+	}
+	if err := unix.Fstat(int(to.Fd()), &is); err != nil {
+		return err
+	}
+	if want.Uid != is.Uid || want.Gid != is.Gid {
+		if err := unix.Fchown(int(to.Fd()), int(want.Uid), int(want.Gid)); err != nil {
+			return fmt.Errorf("keep owner %d:%d: %w", want.Uid, want.Gid, err)
+		}
+	}
+	const permissions = 0o7777
+	if err := unix.Fchmod(int(to.Fd()), uint32(want.Mode)&permissions); err != nil {
+		return fmt.Errorf("keep mode %#o: %w", want.Mode&permissions, err)
+	}
+	return copyXattrs(int(from.Fd()), int(to.Fd()))
+}
+
+// copyXattrs makes all xattrs that the caller can see those of from: POSIX ACLs,
+// security.capability and security.selinux are xattrs too.
+func copyXattrs(from, to int) error {
+	names, err := xattrs(from)
+	if err != nil {
+		return fmt.Errorf("list xattrs: %w", err)
+	}
+	for _, name := range names {
+		value, err := xattr(from, name)
+		if errors.Is(err, errNoXattr) {
+			continue // removed since
+		}
+		if err != nil {
+			return fmt.Errorf("xattr %s: %w", name, err)
+		}
+		if is, err := xattr(to, name); err == nil && string(is) == string(value) {
+			continue
+		}
+		if err := unix.Fsetxattr(to, name, value, 0); err != nil {
+			return fmt.Errorf("keep xattr %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// xattrs lists the names of a file's xattrs; none where the file system has no xattrs.
+func xattrs(fd int) ([]string, error) {
+	b, err := sized(func(b []byte) (int, error) { return unix.Flistxattr(fd, b) })
+	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return splitNames(b), nil
+}
+
+func xattr(fd int, name string) ([]byte, error) {
+	return sized(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
+}
+
+// splitNames splits a list of NUL-terminated names.
+func splitNames(b []byte) []string {
+	var names []string
+	for start, i := 0, 0; i < len(b); i++ {
+		if b[i] == 0 {
+			names = append(names, string(b[start:i]))
+			start = i + 1
+		}
+	}
+	return names
+}
+
+// sized calls get until its result fits: a first call tells the size, and it may grow
+// before the second.
+func sized(get func([]byte) (int, error)) ([]byte, error) {
+	for {
+		n, err := get(nil)
+		if n == 0 || err != nil {
+			return nil, err
+		}
+		b := make([]byte, n)
+		n, err = get(b)
+		if errors.Is(err, unix.ERANGE) {
+			continue
+		}
+		return b[:max(n, 0)], err
+	}
+}
+
+// keepTimes gives name in root the times of from, to the nanosecond.
+func keepTimes(root *os.Root, name string, from *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
+		return err
+	}
+	return root.Chtimes(name, timespec(st.Atim), timespec(st.Mtim))
+}
+
+// syncFolder has the names in a folder written to the disk.
+func syncFolder(root *os.Root, name string) error {
+	d, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	err = d.Sync()
+	if errors.Is(err, unix.EINVAL) {
+		return nil // a file system that cannot: fsync(2), EINVAL
+	}
+	return err
+}

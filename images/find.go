@@ -1,0 +1,112 @@
+package images
+
+import (
+	"context"
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// found is Findings with what is needed to act on them.
+type found struct {
+	*Findings
+	hits []hit // as Findings.Files, in the same order
+}
+
+// findings examines what the merged file system shows.
+func (s *session) findings(ctx context.Context, t *tree) (*found, error) {
+	out := &found{Findings: &Findings{}}
+	for _, v := range t.files(func(i *inode) bool { return i.elf != nil }) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		idx := t.layers[v.layer]
+		layer := ""
+		if idx.diffID != (v1.Hash{}) {
+			layer = idx.diffID.String()
+		}
+		if err := s.judge(out, v, layer); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", idx.title, v.names[0], err)
+		}
+	}
+	return out, nil
+}
+
+// judge adds one visible ELF file to the findings; layer is its layer's diff ID.
+func (s *session) judge(out *found, v visible, layer string) error {
+	if v.elf.passed != "" {
+		out.Passed = append(out.Passed, Passed{Path: v.names[0], Layer: layer, Reason: v.elf.passed})
+		return nil
+	}
+	out.ELFFiles++
+	out.ExecBytes += v.elf.execBytes
+	if v.elf.report == nil {
+		return nil
+	}
+	plan := v.elf.plan
+	if plan == nil {
+		var err error
+		if plan, err = s.rw.plan(v.elf.report, s.options); err != nil {
+			return err
+		}
+		v.elf.plan = plan
+	}
+	out.Files = append(out.Files, File{
+		Path: v.names[0], Links: v.names[1:], Size: v.size, Layer: layer, Index: v.layer,
+		Report: v.elf.report, Plan: plan,
+	})
+	out.hits = append(out.hits, hit{visible: v, plan: plan})
+	return nil
+}
+
+// affected are the hits whose plan changes something.
+func (f *found) affected() []hit {
+	var all []hit
+	for _, h := range f.hits {
+		if !h.plan.Empty() {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// source examines an image, a root filesystem folder, a tarball of one or a single file.
+func (s *session) source(ctx context.Context, src *Source) (*found, error) {
+	if src.Image == nil {
+		return s.path(ctx, src.Path)
+	}
+	t, err := s.image(ctx, src.Image)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.findings(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	f.Source, f.Digest = src.Ref.String(), src.Digest
+	return f, nil
+}
+
+// path examines a folder or file.
+func (s *session) path(ctx context.Context, name string) (*found, error) {
+	if tarball, err := isTarball(name); err != nil {
+		return nil, err
+	} else if tarball {
+		f, _, err := s.tarball(ctx, name)
+		return f, err
+	}
+	d, err := openDiskTree(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if err := d.scan(ctx, s); err != nil {
+		return nil, err
+	}
+	f, err := d.findings(s)
+	if err != nil {
+		return nil, err
+	}
+	f.Source = name
+	return f, nil
+}

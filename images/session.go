@@ -1,0 +1,96 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// session is one command's work: what was learned about layers, and the contents that are
+// needed again. Two sources of a command share a session, so that a layer they have in
+// common is read once.
+type session struct {
+	rw       engine
+	options  rewriter.Options
+	jobs     int
+	progress Progress
+	// sums says that the SHA-256 of every regular file is wanted, for comparisons.
+	sums  bool
+	spool spool
+
+	mu     sync.Mutex
+	layers map[v1.Hash]*layerIndex
+}
+
+func newSession(jobs int, p Progress, o rewriter.Options) *session {
+	if jobs <= 0 {
+		jobs = runtime.NumCPU()
+	}
+	if p == nil {
+		p = silent{}
+	}
+	return &session{rw: rewriting, options: o, jobs: jobs, progress: p, layers: map[v1.Hash]*layerIndex{}}
+}
+
+func (s *session) Close() { s.spool.Close() }
+
+// image reads all layers of an image, several at once, and returns its merged file system.
+func (s *session) image(ctx context.Context, img v1.Image) (*tree, error) {
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]v1.Hash, len(layers))
+	for i, l := range layers {
+		if ids[i], err = l.DiffID(); err != nil {
+			return nil, fmt.Errorf("layer %d: diff ID: %w", i, err)
+		}
+	}
+	if err := s.readLayers(ctx, layers, ids); err != nil {
+		return nil, err
+	}
+	t := newTree()
+	for i, id := range ids {
+		if err := t.apply(s.layers[id], i); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// readLayers fills s.layers with what is not in it yet. The first error ends the others.
+func (s *session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Hash) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	slots := make(chan struct{}, s.jobs)
+	var wg sync.WaitGroup
+	started := map[v1.Hash]bool{}
+	for i, id := range ids {
+		if s.layers[id] != nil || started[id] {
+			continue
+		}
+		started[id] = true
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			idx, err := s.readLayer(ctx, layers[i])
+			if err != nil {
+				cancel(err)
+				return
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.layers[id] = idx
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
