@@ -1,0 +1,201 @@
+package rewriter
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// The disassembly around a site, before and after, for people who want to see what is done.
+
+const (
+	// explainBefore is how far before a site a function may begin to be shown from its
+	// start, explainAfter how far behind the last byte of interest the listing goes, both
+	// in bytes.
+	explainBefore = 64
+	explainAfter  = 16
+)
+
+// Line is one instruction of a listing.
+type Line struct {
+	Vaddr   uint64
+	Bytes   []byte
+	Text    string // in AT&T syntax, as objdump writes it
+	Changed bool   // not the same bytes as the same instruction on the other side
+}
+
+// Explanation is the code around one site. Both sides cover the same addresses; After is
+// empty where nothing changes there.
+type Explanation struct {
+	Before, After []Line
+}
+
+// Explain disassembles the code around the patch, from the start of the function where
+// that is near, else from the site, as it is and as it will be. A site in data has no
+// listing. The error is of reading the file.
+func (p *Plan) Explain(patch Patch) (Explanation, error) {
+	s := &patch.Site
+	if p.file == nil || s.Kind == DataWord {
+		return Explanation{}, nil
+	}
+	fn, err := findFunctions(p.file, []Site{*s})
+	if err != nil {
+		return Explanation{}, err
+	}
+	start, end := s.Vaddr, s.Vaddr+uint64(s.Len)
+	if at, ok := fn.starts.enclosing(start); ok && start-at <= explainBefore {
+		start = at
+	}
+	if s.Stub.Len != 0 {
+		start, end = s.Stub.Vaddr, max(end, s.Stub.Vaddr+s.Stub.Len)
+	} else {
+		if span, ok := siteSpan(s); ok {
+			end = max(end, span.end())
+		}
+		end += explainAfter
+	}
+	off, ok := p.file.offset(start, 1)
+	if !ok {
+		return Explanation{}, nil
+	}
+	before, err := p.file.mem(start, end-start)
+	if err != nil {
+		return Explanation{}, err
+	}
+	after := p.patched(before, off)
+	if bytes.Equal(before, after) {
+		b, _ := Listing(before, before, start)
+		return Explanation{Before: b}, nil
+	}
+	b, a := Listing(before, after, start)
+	for i := range a {
+		a[i].name(p.file, s.Function)
+	}
+	return Explanation{b, a}, nil
+}
+
+// patched returns the bytes that stand at offset off of the file with the edits applied.
+func (p *Plan) patched(b []byte, off uint64) []byte {
+	b = bytes.Clone(b)
+	for _, e := range p.Edits {
+		for i, c := range e.New {
+			if at := e.Offset + uint64(i); at >= off && at-off < uint64(len(b)) {
+				b[at-off] = c
+			}
+		}
+	}
+	return b
+}
+
+// Listing disassembles two versions of the code at vaddr, which are equally long. An
+// instruction that the bytes do not hold whole ends the listing. What is left of an old
+// instruction behind a new one is never decoded across the start of the next old one.
+func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
+	ends := map[uint64]bool{0: true} // of the instructions before
+	for i := 0; i < len(before); {
+		in, ok := decode(before[i:], vaddr+uint64(i))
+		if !ok {
+			if len(before)-i < maxInstLen {
+				before, after = before[:i], after[:i]
+				break
+			}
+			in = instr{addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
+		}
+		b = append(b, line(before, after, i, &in))
+		i += in.Len
+		ends[uint64(i)] = true
+	}
+	for i := 0; i < len(after); {
+		in, ok := decode(after[i:], vaddr+uint64(i))
+		if ok && after[i] == before[i] && !ends[uint64(i+in.Len)] {
+			// A remnant: only up to where the old code goes on.
+			n := i + 1
+			for !ends[uint64(n)] {
+				n++
+			}
+			in, ok = decode(after[i:n], vaddr+uint64(i))
+		}
+		if !ok {
+			in = instr{addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
+		}
+		l := line(after, before, i, &in)
+		l.Changed = l.Changed || !ends[uint64(i)]
+		a = append(a, l)
+		i += in.Len
+	}
+	return b, a
+}
+
+// line makes a line of the instruction in, which is at b[i]; other is the other version.
+func line(b, other []byte, i int, in *instr) Line {
+	raw := b[i : i+in.Len]
+	return Line{Vaddr: in.addr, Bytes: bytes.Clone(raw), Text: in.text(raw), Changed: !bytes.Equal(raw, other[i:i+in.Len])}
+}
+
+// name adds to a changed line that goes to a trampoline, which the file before did not
+// have, whose trampoline that is.
+func (l *Line) name(f *elfFile, fn Function) {
+	in, ok := decode(l.Bytes, l.Vaddr)
+	if !ok || !l.Changed {
+		return
+	}
+	target := in.target
+	if in.Op == x86asm.LEA {
+		target, _ = in.memVaddr()
+	}
+	if target != 0 && f.load(target) == nil {
+		l.Text += fmt.Sprintf(" <vfix_%v>", fn)
+	}
+}
+
+var negative = regexp.MustCompile(`\$-0x[0-9a-f]+`)
+
+// text writes the instruction as objdump of today does, where x86asm v0.32 differs: no
+// suffix on call, jmp, ret and leave, immediates without a sign, addresses without a
+// register, and the target of what is relative to rip.
+func (i *instr) text(raw []byte) string {
+	if i.Op == 0 {
+		return fmt.Sprintf(".byte 0x%02x", raw[0])
+	}
+	if isEndbr64(raw) {
+		return "endbr64"
+	}
+	t := x86asm.GNUSyntax(i.Inst, i.addr, nil)
+	words := strings.Fields(t)
+	for n, w := range words {
+		switch w {
+		case "callq", "jmpq", "retq", "leaveq", "pushq", "popq":
+			if _, mem := i.mem(); !mem || i.flow != flowNext {
+				words[n] = strings.TrimSuffix(w, "q")
+			}
+		}
+	}
+	t = strings.Join(words, " ")
+	t = negative.ReplaceAllStringFunc(t, func(s string) string {
+		v, err := strconv.ParseInt(strings.Replace(s, "$", "", 1), 0, 64)
+		if err != nil {
+			return s
+		}
+		if i.DataSize == 32 {
+			return fmt.Sprintf("$%#x", uint32(v))
+		}
+		return fmt.Sprintf("$%#x", uint64(v))
+	})
+	m, ok := i.mem()
+	if !ok {
+		return t
+	}
+	target, fixed := i.memVaddr()
+	switch {
+	case !fixed:
+	case m.Base == x86asm.RIP:
+		t += fmt.Sprintf("  # %#x", target)
+	case m.Disp == 0: // x86asm leaves out a displacement of 0 even where nothing else is
+		t = strings.Replace(t, " ,", " 0x0,", 1)
+	}
+	return t
+}
