@@ -17,8 +17,8 @@ import (
 //	entry: the whole function is a stub
 //	  0x9f8ac  48 83 ec 08           sub $8,%rsp   | e9 4f 07 16 00   jmp vfix_time
 //
-// The widest of three layouts that fits is used: bytes apart, bytes packed four a line,
-// and one listing below the other.
+// The widest of three layouts that fits is used: bytes apart; bytes packed four a line and
+// operands of the right side wrapped; one listing below the other.
 
 // instruction is one line of a listing.
 type instruction struct {
@@ -35,8 +35,11 @@ type listing struct {
 	before, after []instruction
 }
 
+// unlimited is the width of a text that need not wrap.
+const unlimited = 1 << 20
+
 // explainWidth is how wide listings are where the output is no terminal.
-const explainWidth = 100
+const explainWidth = 120
 
 // write prints the listing for s.
 func (l *listing) write(w io.Writer, s stream) {
@@ -54,7 +57,7 @@ func (l *listing) write(w io.Writer, s stream) {
 	case len(l.before) == 0 && len(l.after) == 0:
 	case len(l.after) == 0:
 		l.stacked(w, s.paint, "", l.before)
-	case l.beside(w, s.paint, width, spaced), l.beside(w, s.paint, width, packed):
+	case l.beside(w, s.paint, width, spaced, false), l.beside(w, s.paint, width, packed, true):
 	default:
 		l.stacked(w, s.paint, "before", l.before)
 		l.stacked(w, s.paint, "after", l.after)
@@ -83,17 +86,22 @@ type cell struct {
 	changed            bool
 }
 
-// cells lays out the instructions of one side; each starts a new line.
-func cells(all []instruction, style byteStyle) [][]cell {
+// cells lays out the instructions of one side; each starts a new line. Texts wrap at
+// width columns.
+func cells(all []instruction, style byteStyle, width int) [][]cell {
 	var out [][]cell
 	for _, in := range all {
-		var lines []cell
-		for i, b := range style(in.bytes) {
-			c := cell{bytes: b, changed: in.changed}
-			if i == 0 {
-				c.vaddr, c.text = fmt.Sprintf("%x", in.vaddr), printable(in.text)
-			}
-			lines = append(lines, c)
+		bytes, texts := style(in.bytes), wrap(printable(in.text), width)
+		lines := make([]cell, max(len(bytes), len(texts)))
+		for i, b := range bytes {
+			lines[i].bytes = b
+		}
+		for i, t := range texts {
+			lines[i].text = t
+		}
+		lines[0].vaddr = fmt.Sprintf("%x", in.vaddr)
+		for i := range lines {
+			lines[i].changed = in.changed
 		}
 		out = append(out, lines)
 	}
@@ -101,13 +109,20 @@ func cells(all []instruction, style byteStyle) [][]cell {
 }
 
 // beside prints both sides next to each other, or nothing where they do not fit.
-func (l *listing) beside(w io.Writer, c palette, width int, style byteStyle) bool {
-	left, right := cells(l.before, style), cells(l.after, style)
+func (l *listing) beside(w io.Writer, c palette, width int, style byteStyle, wraps bool) bool {
+	left, right := cells(l.before, style, unlimited), cells(l.after, style, unlimited)
 	lw, rw := widths(left), widths(right)
 	const margins = 2 + 2 + 1 + 3 + 1 // indent, gap, gap, " | ", gap
-	if lw.vaddr+lw.bytes+lw.text+rw.bytes+rw.text+margins > width {
+	room := width - margins - max(lw.vaddr, rw.vaddr) - lw.bytes - lw.text - rw.bytes
+	if wraps && room < rw.text {
+		right = cells(l.after, style, room)
+		rw = widths(right)
+	}
+	if room < rw.text {
 		return false
 	}
+	head := pad("", lw.vaddr, false) + "  " + pad("before", lw.bytes+1+lw.text, false) + "   after"
+	fmt.Fprintln(w, c.dim("  "+head))
 	for _, row := range l.rows(left, right) {
 		b, a := row[0], row[1]
 		at := b.vaddr
@@ -175,7 +190,7 @@ func (l *listing) stacked(w io.Writer, c palette, name string, side []instructio
 	if name != "" {
 		fmt.Fprintln(w, "  "+name+":")
 	}
-	all := cells(side, spaced)
+	all := cells(side, spaced, unlimited)
 	width := widths(all)
 	paint := c.red
 	if name == "after" {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -37,8 +38,10 @@ type output struct {
 	stdout   *bufio.Writer
 	stderr   io.Writer
 	out, err stream
-	progress *reporter // nil until a verb starts one
 	quiet    bool
+
+	mu       sync.Mutex // held to print to stderr
+	progress *reporter  // nil until a verb starts one
 }
 
 // stream is what is known of stdout or stderr.
@@ -124,6 +127,8 @@ func (o *output) fail(err error) {
 
 // say prints a line to stderr, above the bars where there are some.
 func (o *output) say(line string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if o.progress != nil && o.progress.above(line+"\n") {
 		return
 	}
@@ -132,6 +137,8 @@ func (o *output) say(line string) {
 
 // endProgress takes the bars off the terminal. It may be called more than once.
 func (o *output) endProgress() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if o.progress != nil {
 		o.progress.end()
 		o.progress = nil

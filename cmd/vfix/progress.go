@@ -36,6 +36,8 @@ func (o *output) startProgress(mode string) images.Progress {
 	if mode == "tty" {
 		r.bars = mpb.New(mpb.WithOutput(o.stderr), mpb.WithAutoRefresh(), mpb.PopCompletedMode())
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.progress = r
 	return r
 }

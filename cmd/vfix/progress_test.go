@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"vfix.dev/vfix/images"
+)
+
+// busy reads two layers at once and says something.
+func busy(p images.Progress) {
+	var wg sync.WaitGroup
+	for _, name := range []string{"sha256:5f70bf18a086", "sha256:a3ed95caeb02"} {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			t := p.Start("read", name, 3<<20)
+			for range 3 {
+				t.Add(1 << 20)
+			}
+			t.Done()
+		}()
+	}
+	wg.Wait()
+	p.Start("read", "evil\x1b[2J.tar", -1).Done()
+	p.Note("layer %d: %s", 3, "token https://u:secret@reg.example/")
+	p.Start("write", "never done", 10)
+}
+
+func progressOf(t *testing.T, mode string) string {
+	t.Helper()
+	e := engine{scan: func(_ context.Context, _ string, o images.ScanOptions) (*images.Findings, error) {
+		busy(o.Media.Progress)
+		return clean(), nil
+	}}
+	got := runLine(e, "scan", "--progress", mode, "x")
+	if got.status != 0 || !strings.Contains(got.stdout, "no call site") {
+		t.Errorf("%s: got %+v", mode, got)
+	}
+	for _, bad := range []string{"\x1b[2J.tar", "secret"} {
+		if strings.Contains(got.stderr, bad) {
+			t.Errorf("%s: %q is in %q", mode, bad, got.stderr)
+		}
+	}
+	return got.stderr
+}
+
+func TestProgressPlain(t *testing.T) {
+	// The buffer is no terminal: auto is plain.
+	for _, mode := range []string{"plain", "auto"} {
+		got := progressOf(t, mode)
+		for _, want := range []string{
+			"vfix: read sha256:5f70bf18a086 (3.0 MiB)\n", "vfix: read sha256:a3ed95caeb02 (3.0 MiB)\n",
+			`vfix: read evil\x1b[2J.tar` + "\n", "vfix: layer 3: token https://reg.example/\n",
+		} {
+			if strings.Count(got, want) != 1 {
+				t.Errorf("%s: %q is not there once: %q", mode, want, got)
+			}
+		}
+	}
+}
+
+func TestProgressQuiet(t *testing.T) {
+	if got := progressOf(t, "quiet"); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestProgressBars(t *testing.T) {
+	got := progressOf(t, "tty")
+	for _, want := range []string{"read sha256:5f70bf18a086", "read sha256:a3ed95caeb02", "done", "3.0 MiB", "vfix: layer 3"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in %q", want, got)
+		}
+	}
+}
+
+// What comes after the end of the bars is no panic, and messages still appear.
+func TestProgressAfterEnd(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	out := newOutput(&stdout, &stderr)
+	p := out.startProgress("tty")
+	early := p.Start("read", "x", 10)
+	out.endProgress()
+	early.Add(5)
+	early.Done()
+	late := p.Start("read", "y", 10)
+	late.Add(10)
+	late.Done()
+	p.Note("still here")
+	out.endProgress()
+	if !strings.Contains(stderr.String(), "vfix: still here\n") {
+		t.Errorf("got %q", stderr.String())
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		n    int
+		want string
+	}{
+		{"short", 10, "short"},
+		{"sha256:5f70bf18a086007016e9", 19, "sha256:5f70bf18a086"},
+		{"/srv/images/old/redis.tar", 12, "...redis.tar"},
+	} {
+		if got := shorten(c.in, c.n); got != c.want {
+			t.Errorf("shorten(%q, %d): got %q, want %q", c.in, c.n, got, c.want)
+		}
+	}
+}
