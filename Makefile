@@ -48,6 +48,10 @@ $(BUILD)/%: tests/oracle/%.c
 	@mkdir -p $(@D)
 	gcc -static -O1 -Wall -Wextra -Werror -o $@ $<
 
+.PHONY: validate
+validate: need-go ## build the program that recomputes every digest of an OCI layout
+	$(BUILDGO) -o $(BUILD)/validate ./tests/validate
+
 .PHONY: test
 test: ## run all tests (as root) and print how many passed, failed and were skipped
 	@rm -rf $(RESULTS)
@@ -62,7 +66,7 @@ test-unit: need-go shim fixtures oracles ## run the Go tests
 	tests/run-unit $(RESULTS) ./...
 
 .PHONY: test-e2e
-test-e2e: all fixtures oracles legacy-image ## run the end-to-end tests (as root): bin/vfix with engines, registries, kernels
+test-e2e: all fixtures oracles validate legacy-image ## run the end-to-end tests (as root): bin/vfix with engines, registries, kernels
 	tests/run-e2e $(RESULTS) tests/*.bats
 
 .PHONY: bench
