@@ -78,6 +78,18 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 	return Explanation{b, a}, nil
 }
 
+// explainAll fills in the listing of each patch.
+func (p *Plan) explainAll() error {
+	for i := range p.Patches {
+		e, err := p.Explain(p.Patches[i])
+		if err != nil {
+			return err
+		}
+		p.Patches[i].Listing = &e
+	}
+	return nil
+}
+
 // patched returns the bytes that stand at offset off of the file with the edits applied.
 func (p *Plan) patched(b []byte, off uint64) []byte {
 	b = bytes.Clone(b)

@@ -46,6 +46,8 @@ type Patch struct {
 	// Vaddr and Offset are of the first byte changed; Before and After are as long as each other.
 	Vaddr, Offset uint64
 	Before, After []byte
+	// Listing is the code around the site; nil unless Options.Explain asked for it.
+	Listing *Explanation
 }
 
 // Edit is one run of bytes that changes in place.
@@ -60,6 +62,8 @@ type Edit struct {
 type Options struct {
 	// Forms limits the forms used, for measurements and tests; empty means all.
 	Forms []Form
+	// Explain has each patch carry its listing: later, the file may not be there to read.
+	Explain bool
 }
 
 // Plan is which bytes of a file would change. It is a value: nothing has been written.
@@ -90,6 +94,17 @@ func (p *Plan) LeftOver() []Patch {
 // NewPlan decides what to do about each site of the report. It reads the file behind the
 // report again, and returns an error only where that read fails.
 func NewPlan(r *Report, o Options) (*Plan, error) {
+	p, err := newPlan(r, o)
+	if err == nil && o.Explain {
+		err = p.explainAll()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func newPlan(r *Report, o Options) (*Plan, error) {
 	p := &Plan{file: r.file}
 	if r.file == nil {
 		return p, nil
