@@ -20,19 +20,11 @@ import (
 // The widest of three layouts that fits is used: bytes apart; bytes packed four a line and
 // operands of the right side wrapped; one listing below the other.
 
-// instruction is one line of a listing.
-type instruction struct {
-	vaddr   uint64
-	bytes   []byte
-	text    string // the mnemonic and its operands, as objdump writes them
-	changed bool
-}
-
 // listing is the code around one site. Both sides cover the same addresses.
 type listing struct {
 	title         string // the site: function, symbol, verdict
 	reason        string // why it is patched so, or left
-	before, after []instruction
+	before, after []rewriter.Line
 }
 
 // unlimited is the width of a text that need not wrap.
@@ -88,10 +80,10 @@ type cell struct {
 
 // cells lays out the instructions of one side; each starts a new line. Texts wrap at
 // width columns.
-func cells(all []instruction, style byteStyle, width int) [][]cell {
+func cells(all []rewriter.Line, style byteStyle, width int) [][]cell {
 	var out [][]cell
 	for _, in := range all {
-		bytes, texts := style(in.bytes), wrap(printable(in.text), width)
+		bytes, texts := style(in.Bytes), wrap(printable(in.Text), width)
 		lines := make([]cell, max(len(bytes), len(texts)))
 		for i, b := range bytes {
 			lines[i].bytes = b
@@ -99,9 +91,9 @@ func cells(all []instruction, style byteStyle, width int) [][]cell {
 		for i, t := range texts {
 			lines[i].text = t
 		}
-		lines[0].vaddr = fmt.Sprintf("%x", in.vaddr)
+		lines[0].vaddr = fmt.Sprintf("%x", in.Vaddr)
 		for i := range lines {
-			lines[i].changed = in.changed
+			lines[i].changed = in.Changed
 		}
 		out = append(out, lines)
 	}
@@ -158,10 +150,10 @@ func (l *listing) rows(left, right [][]cell) [][2]cell {
 	for i < len(left) || j < len(right) {
 		var b, a []cell
 		switch {
-		case j == len(right) || i < len(left) && l.before[i].vaddr < l.after[j].vaddr:
+		case j == len(right) || i < len(left) && l.before[i].Vaddr < l.after[j].Vaddr:
 			b = left[i]
 			i++
-		case i == len(left) || l.after[j].vaddr < l.before[i].vaddr:
+		case i == len(left) || l.after[j].Vaddr < l.before[i].Vaddr:
 			a = right[j]
 			j++
 		default:
@@ -186,7 +178,7 @@ func (l *listing) rows(left, right [][]cell) [][2]cell {
 }
 
 // stacked prints one side as objdump does; changed lines are marked.
-func (l *listing) stacked(w io.Writer, c palette, name string, side []instruction) {
+func (l *listing) stacked(w io.Writer, c palette, name string, side []rewriter.Line) {
 	if name != "" {
 		fmt.Fprintln(w, "  "+name+":")
 	}
@@ -223,11 +215,29 @@ func widths(side [][]cell) columns {
 	return c
 }
 
-// listingOf explains one patch of a file.
-func listingOf(f *images.File, p *rewriter.Patch) listing {
-	return listing{}
+// listingOf is what is shown about one patch of a file; false where there is nothing.
+func listingOf(f *images.File, p *rewriter.Patch) (listing, bool) {
+	if p.Listing == nil || p.Site.Verdict == rewriter.Benign {
+		return listing{}, false
+	}
+	l := listing{title: fmt.Sprintf("%s: %v at %#x", f.Path, p.Site.Function, p.Site.Vaddr), before: p.Listing.Before, after: p.Listing.After}
+	if p.Site.Symbol != "" {
+		l.title += " in " + p.Site.Symbol
+	}
+	l.reason = fmt.Sprintf("%v: %s", p.Site.Verdict, p.Site.Reason)
+	if p.Reason != "" && p.Reason != p.Site.Reason {
+		l.reason += fmt.Sprintf("; %v: %s", p.Form, p.Reason)
+	}
+	return l, true
 }
 
-func writeExplanations(w io.Writer, s stream, f *images.Findings) {}
-
-func listingJSON(f *images.File, p *rewriter.Patch) *jsonListing { return nil }
+// writeExplanations writes the listings of all sites but the benign ones.
+func writeExplanations(w io.Writer, s stream, f *images.Findings) {
+	for i := range f.Files {
+		for n := range f.Files[i].Plan.Patches {
+			if l, ok := listingOf(&f.Files[i], &f.Files[i].Plan.Patches[n]); ok {
+				l.write(w, s)
+			}
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter"
 )
 
 // stub is time() of glibc 2.13 and what becomes of it.
@@ -19,21 +21,21 @@ func stub() listing {
 	return listing{
 		title:  "lib/x86_64-linux-gnu/libc-2.13.so: time at 0x9f8b0, live, in time",
 		reason: "entry: the whole function is a stub and nothing branches into it",
-		before: []instruction{
-			{0x9f8a0, b("c3"), "ret", false},
-			{0x9f8b0, b("4883ec08"), "sub $0x8,%rsp", true},
-			{0x9f8b4, b("48c7c0000460ff"), "mov $0xffffffffff600400,%rax", true},
-			{0x9f8bb, b("ffd0"), "call *%rax", true},
-			{0x9f8bd, b("4883c408"), "add $0x8,%rsp", false},
-			{0x9f8c1, b("c3"), "ret", false},
+		before: []rewriter.Line{
+			{Vaddr: 0x9f8a0, Bytes: b("c3"), Text: "ret", Changed: false},
+			{Vaddr: 0x9f8b0, Bytes: b("4883ec08"), Text: "sub $0x8,%rsp", Changed: true},
+			{Vaddr: 0x9f8b4, Bytes: b("48c7c0000460ff"), Text: "mov $0xffffffffff600400,%rax", Changed: true},
+			{Vaddr: 0x9f8bb, Bytes: b("ffd0"), Text: "call *%rax", Changed: true},
+			{Vaddr: 0x9f8bd, Bytes: b("4883c408"), Text: "add $0x8,%rsp", Changed: false},
+			{Vaddr: 0x9f8c1, Bytes: b("c3"), Text: "ret", Changed: false},
 		},
-		after: []instruction{
-			{0x9f8a0, b("c3"), "ret", false},
-			{0x9f8b0, b("e94b071600"), "jmp 0x200000 <vfix_time>", true},
-			{0x9f8b5, b("0f1f8400000000"), "nopl 0x0(%rax,%rax,1)", true},
-			{0x9f8bc, b("90"), "nop", true},
-			{0x9f8bd, b("4883c408"), "add $0x8,%rsp", false},
-			{0x9f8c1, b("c3"), "ret", false},
+		after: []rewriter.Line{
+			{Vaddr: 0x9f8a0, Bytes: b("c3"), Text: "ret", Changed: false},
+			{Vaddr: 0x9f8b0, Bytes: b("e94b071600"), Text: "jmp 0x200000 <vfix_time>", Changed: true},
+			{Vaddr: 0x9f8b5, Bytes: b("0f1f8400000000"), Text: "nopl 0x0(%rax,%rax,1)", Changed: true},
+			{Vaddr: 0x9f8bc, Bytes: b("90"), Text: "nop", Changed: true},
+			{Vaddr: 0x9f8bd, Bytes: b("4883c408"), Text: "add $0x8,%rsp", Changed: false},
+			{Vaddr: 0x9f8c1, Bytes: b("c3"), Text: "ret", Changed: false},
 		},
 	}
 }

@@ -212,7 +212,7 @@ func fileJSON(f *images.File, explain bool) jsonFile {
 		p := &f.Plan.Patches[i]
 		site := siteJSON(p)
 		if explain {
-			site.Listing = listingJSON(f, p)
+			site.Listing = listingJSON(p.Listing)
 		}
 		out.Sites = append(out.Sites, site)
 	}
@@ -233,6 +233,22 @@ func siteJSON(p *rewriter.Patch) jsonSite {
 		}
 	}
 	return s
+}
+
+// listingJSON is nil where there was nothing to disassemble.
+func listingJSON(e *rewriter.Explanation) *jsonListing {
+	if e == nil || len(e.Before) == 0 {
+		return nil
+	}
+	return &jsonListing{Before: instructionsJSON(e.Before), After: instructionsJSON(e.After)}
+}
+
+func instructionsJSON(lines []rewriter.Line) []jsonInstruction {
+	all := []jsonInstruction{}
+	for _, l := range lines {
+		all = append(all, jsonInstruction{hex(l.Vaddr), fmt.Sprintf("%x", l.Bytes), l.Text, l.Changed})
+	}
+	return all
 }
 
 func hex(vaddr uint64) string { return fmt.Sprintf("%#x", vaddr) }

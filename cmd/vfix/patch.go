@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/rewriter"
 )
 
 // PatchOptions are the choices of vfix patch.
@@ -80,7 +81,7 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	}
 	found, err := e.patch(ctx, paths, images.PatchOptions{
 		Jobs: opts.jobs, InPlace: opts.inPlace, Output: opts.output, DryRun: opts.dryRun,
-		Progress: out.startProgress(opts.progress),
+		Progress: out.startProgress(opts.progress), Rewriter: rewriter.Options{Explain: opts.explain},
 	})
 	if err != nil {
 		return err

@@ -89,7 +89,10 @@ const nameWidth = 28
 func (r *reporter) startBar(kind, name string, size int64) images.Task {
 	label := kind + " " + shorten(name, nameWidth-len(kind)-1)
 	label += strings.Repeat(" ", max(nameWidth-runewidth.StringWidth(label), 0))
-	style := mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
+	var style mpb.BarFillerBuilder = mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
+	if size <= 0 {
+		style = mpb.SpinnerStyle("|", "/", "-", "\\").PositionLeft()
+	}
 	counters := decor.Any(func(s decor.Statistics) string {
 		if s.Total > 0 && !s.Completed {
 			return fmt.Sprintf("%10s / %s", humanSize(s.Current), humanSize(s.Total))

@@ -54,6 +54,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		return err
 	}
 	o := images.ScanOptions{Media: opts.media(platform, out.startProgress(opts.progress)), Jobs: opts.jobs}
+	o.Rewriter.Explain = opts.explain
 	var all []*images.Findings
 	var errs []error
 	for _, source := range args {
