@@ -1,0 +1,329 @@
+package rewriter
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+	"testing"
+)
+
+// A builder of small ELF files for tests. What it makes is valid: the kernel loads it.
+//
+//	offset 0       ELF header, program headers, notes, interpreter
+//	offset 0x1000  .text       } one segment R-X from offset 0, as old linkers make it
+//	next page      .data, then the dynamic tables; segment RW
+//	behind         .symtab, .strtab, .shstrtab, section headers
+const (
+	testBase    = 0x400000 // of ET_EXEC; ET_DYN begins at 0
+	testTextOff = 0x1000
+	testPage    = 0x1000
+	testNote    = 32 // bytes of one note
+	testBSS     = 0x100
+)
+
+// testSym is one symbol.
+type testSym struct {
+	name        string
+	value, size uint64
+	typ, bind   byte // bind 0 is local: not in the dynamic table
+}
+
+// testRela is one relocation with an addend.
+type testRela struct {
+	at     uint64
+	typ    uint32
+	addend uint64
+}
+
+// testELF describes a file. The zero value with Text is a static ET_EXEC program in the
+// 2 MiB layout with one PT_NOTE and section headers.
+type testELF struct {
+	dyn         bool // ET_DYN
+	tight       bool // 4 KiB layout: no hole between the segments
+	notes       int  // PT_NOTEs; 0 means 1, -1 none
+	bare        bool // no section headers
+	interp      string
+	soname      string
+	text, data  []byte
+	entry       uint64 // 0 means the start of the text
+	symbols     []testSym
+	rela        []testRela
+	fdes        []uint64 // function starts for .eh_frame_hdr
+	dynamic     bool     // a dynamic segment with a symbol table
+	extra       []dyn    // more dynamic entries
+	rodataFirst uint64   // bytes at the head of the text that are .rodata
+}
+
+func (e *testELF) base() uint64 {
+	if e.dyn {
+		return 0
+	}
+	return testBase
+}
+
+// textVaddr and dataVaddr are where the first byte of the text and the data will be.
+func (e *testELF) textVaddr() uint64 { return e.base() + testTextOff }
+
+func (e *testELF) dataOff() uint64 {
+	return (testTextOff + uint64(len(e.text)) + testPage - 1) &^ (testPage - 1)
+}
+
+func (e *testELF) dataVaddr() uint64 {
+	if e.tight {
+		return e.base() + e.dataOff()
+	}
+	return e.base() + 0x200000 + e.dataOff()
+}
+
+func (e *testELF) align() uint64 {
+	if e.tight {
+		return testPage
+	}
+	return 0x200000
+}
+
+// le appends v as little-endian fields.
+func le(b []byte, v ...any) []byte {
+	for _, x := range v {
+		var err error
+		if b, err = binary.Append(b, binary.LittleEndian, x); err != nil {
+			panic(err)
+		}
+	}
+	return b
+}
+
+func pad(b []byte, align int) []byte {
+	return append(b, make([]byte, -len(b)&(align-1))...)
+}
+
+// testStrings is a string table under construction.
+type testStrings struct{ b []byte }
+
+func (s *testStrings) add(name string) uint32 {
+	if len(s.b) == 0 {
+		s.b = []byte{0}
+	}
+	at := uint32(len(s.b))
+	s.b = append(append(s.b, name...), 0)
+	return at
+}
+
+func (s *testStrings) symbol(b []byte, sym testSym, shndx uint16) []byte {
+	return le(b, s.add(sym.name), sym.bind<<4|sym.typ, byte(0), shndx, sym.value, sym.size)
+}
+
+// section headers of the finished file, by name.
+type testSection struct {
+	name                   string
+	typ                    uint32
+	flags, addr, off, size uint64
+	link, info             uint32
+	entsize                uint64
+}
+
+// build returns the file.
+func (e *testELF) build() []byte {
+	var (
+		progs    []byte
+		sections = []testSection{{}}
+		nprogs   = 0
+	)
+	seg := func(typ, flags uint32, off, vaddr, filesz, memsz, align uint64) {
+		progs = le(progs, typ, flags, off, vaddr, vaddr, filesz, memsz, align)
+		nprogs++
+	}
+	sec := func(s testSection) int {
+		sections = append(sections, s)
+		return len(sections) - 1
+	}
+	notes := e.notes
+	if notes == 0 {
+		notes = 1
+	}
+	notes = max(notes, 0)
+
+	// The data segment: data, then what the dynamic segment points to.
+	dataOff, dataAt := e.dataOff(), e.dataVaddr()
+	data := pad(bytes.Clone(e.data), 8)
+	vaddr := func() uint64 { return dataAt + uint64(len(data)) }
+	const textIndex = 1
+	var dynamicAt, dynamicSize, hdrAt, hdrSize uint64
+	sec(testSection{name: ".text", typ: shtProgbits, flags: 2 | shfExecinstr, addr: e.textVaddr() + e.rodataFirst,
+		off: testTextOff + e.rodataFirst, size: uint64(len(e.text)) - e.rodataFirst})
+	if e.rodataFirst > 0 {
+		sec(testSection{name: ".rodata", typ: shtProgbits, flags: 2, addr: e.textVaddr(), off: testTextOff, size: e.rodataFirst})
+	}
+	sec(testSection{name: ".data", typ: shtProgbits, flags: 3, addr: dataAt, off: dataOff, size: uint64(len(data))})
+	if e.dynamic || e.soname != "" || len(e.rela) > 0 || len(e.extra) > 0 {
+		var strs testStrings
+		symAt := vaddr()
+		syms := make([]byte, symSize)
+		count := uint32(1)
+		for _, s := range e.symbols {
+			if s.bind != stbLocal {
+				syms = strs.symbol(syms, s, textIndex)
+				count++
+			}
+		}
+		soname := strs.add(e.soname)
+		data = append(data, syms...)
+		strAt := vaddr()
+		data = pad(append(data, strs.b...), 8)
+		hashAt := vaddr()
+		data = le(data, uint32(1), count, uint32(0)) // one bucket, empty; the chains follow
+		data = pad(append(data, make([]byte, 4*count)...), 8)
+		relaAt := vaddr()
+		for _, r := range e.rela {
+			data = le(data, r.at, uint64(r.typ), r.addend)
+		}
+		entries := []dyn{{tag: dtHash, val: hashAt}, {tag: dtStrtab, val: strAt}, {tag: dtSymtab, val: symAt}}
+		if e.soname != "" {
+			entries = append(entries, dyn{tag: dtSoname, val: uint64(soname)})
+		}
+		if len(e.rela) > 0 {
+			entries = append(entries, dyn{tag: dtRela, val: relaAt}, dyn{tag: dtRelasz, val: uint64(len(e.rela) * relaSize)})
+		}
+		entries = append(entries, e.extra...)
+		dynamicAt = vaddr()
+		for _, d := range append(entries, dyn{}, dyn{}) {
+			data = le(data, d.tag, d.val)
+		}
+		dynamicSize = vaddr() - dynamicAt
+		at := func(v uint64) uint64 { return dataOff + v - dataAt }
+		str := sec(testSection{name: ".dynstr", typ: shtStrtab, flags: 2, addr: strAt, off: at(strAt), size: uint64(len(strs.b))})
+		sec(testSection{name: ".dynsym", typ: shtDynsym, flags: 2, addr: symAt, off: at(symAt), size: uint64(len(syms)), link: uint32(str), info: 1, entsize: symSize})
+		sec(testSection{name: ".dynamic", typ: 6, flags: 3, addr: dynamicAt, off: at(dynamicAt), size: dynamicSize, link: uint32(str), entsize: dynSize})
+	}
+	if len(e.fdes) > 0 {
+		hdrAt = vaddr()
+		data = append(data, 1, pePcrel|peSdata4, peUdata4, peDatarel|peSdata4)
+		data = le(data, uint32(0), uint32(len(e.fdes)))
+		for _, v := range e.fdes {
+			data = le(data, uint32(v-hdrAt), uint32(0))
+		}
+		data = pad(data, 8)
+		hdrSize = vaddr() - hdrAt
+	}
+
+	// The head of the file, and the program headers that describe it all.
+	n := 2 + notes
+	for _, more := range []bool{dynamicSize > 0, hdrSize > 0, e.interp != ""} {
+		if more {
+			n++
+		}
+	}
+	headEnd := uint64(ehdrSize + n*phdrSize)
+	var head []byte
+	if e.interp != "" {
+		seg(ptInterp, pfR, headEnd, e.base()+headEnd, uint64(len(e.interp)+1), uint64(len(e.interp)+1), 1)
+		head = pad(append([]byte(e.interp), 0), 8)
+	}
+	seg(ptLoad, pfR|pfX, 0, e.base(), testTextOff+uint64(len(e.text)), testTextOff+uint64(len(e.text)), e.align())
+	seg(ptLoad, pfR|pfW, dataOff, dataAt, uint64(len(data)), uint64(len(data))+testBSS, e.align())
+	if dynamicSize > 0 {
+		seg(ptDynamic, pfR|pfW, dataOff+dynamicAt-dataAt, dynamicAt, dynamicSize, dynamicSize, 8)
+	}
+	for i := range notes {
+		off := headEnd + uint64(len(head))
+		typ := uint32(1) // NT_GNU_ABI_TAG, then NT_GNU_BUILD_ID
+		if i > 0 {
+			typ = 3
+		}
+		head = append(le(head, uint32(4), uint32(16), typ), "GNU\x00\x00\x00\x00\x00\x02\x00\x00\x00\x06\x00\x00\x00\x09\x00\x00\x00"...)
+		seg(ptNote, pfR, off, e.base()+off, testNote, testNote, 4)
+		sec(testSection{name: ".note." + string(rune('a'+i)), typ: 7, flags: 2, addr: e.base() + off, off: off, size: testNote})
+	}
+	if hdrSize > 0 {
+		seg(ptGNUEhFrame, pfR, dataOff+hdrAt-dataAt, hdrAt, hdrSize, hdrSize, 4)
+	}
+	if nprogs != n || headEnd+uint64(len(head)) > testTextOff {
+		panic("testELF: the head does not fit")
+	}
+
+	file := make([]byte, ehdrSize)
+	file = append(file, progs...)
+	file = append(file, head...)
+	file = append(file, make([]byte, testTextOff-len(file))...)
+	file = pad(append(file, e.text...), testPage)
+	file = append(file, data...)
+
+	shoff, shnum, shstrndx := uint64(0), 0, 0
+	if !e.bare {
+		file, shoff, shstrndx = e.sections(file, sections)
+		shnum = (len(file) - int(shoff)) / shdrSize
+	}
+	typ, entry := uint16(etExec), e.entry
+	if e.dyn {
+		typ = etDyn
+	}
+	if entry == 0 {
+		entry = e.textVaddr()
+	}
+	hdr := append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9)...)
+	hdr = le(hdr, typ, uint16(emX8664), uint32(1), entry, uint64(ehdrSize), shoff, uint32(0), uint16(ehdrSize),
+		uint16(phdrSize), uint16(nprogs), uint16(shdrSize), uint16(shnum), uint16(shstrndx))
+	copy(file, hdr)
+	return file
+}
+
+// sections appends .symtab, the string tables and the section headers.
+func (e *testELF) sections(file []byte, all []testSection) (out []byte, shoff uint64, shstrndx int) {
+	if len(e.symbols) > 0 {
+		var strs testStrings
+		off := uint64(len(file))
+		file = append(file, make([]byte, symSize)...)
+		for _, s := range e.symbols {
+			file = strs.symbol(file, s, 1)
+		}
+		size := uint64(len(file)) - off
+		all = append(all, testSection{name: ".symtab", typ: shtSymtab, off: off, size: size, link: uint32(len(all) + 1), info: 1, entsize: symSize})
+		all = append(all, testSection{name: ".strtab", typ: shtStrtab, off: uint64(len(file)), size: uint64(len(strs.b))})
+		file = append(file, strs.b...)
+	}
+	var names testStrings
+	all = append(all, testSection{name: ".shstrtab", typ: shtStrtab})
+	offs := make([]uint32, len(all))
+	for i, s := range all {
+		offs[i] = names.add(s.name)
+	}
+	shstrndx = len(all) - 1
+	all[shstrndx].off, all[shstrndx].size = uint64(len(file)), uint64(len(names.b))
+	file = pad(append(file, names.b...), 8)
+	shoff = uint64(len(file))
+	for i, s := range all {
+		if i == 0 {
+			file = append(file, make([]byte, shdrSize)...)
+			continue
+		}
+		file = le(file, offs[i], s.typ, s.flags, s.addr, s.off, s.size, s.link, s.info, uint64(8), s.entsize)
+	}
+	return file, shoff, shstrndx
+}
+
+// code turns hex digits with spaces and "; comments" into bytes, for tests whose machine
+// code is written by hand, one instruction a line.
+func asm(t testing.TB, text string) []byte {
+	t.Helper()
+	var out []byte
+	for l := range strings.Lines(text) {
+		l, _, _ = strings.Cut(l, ";")
+		b, err := hex.DecodeString(strings.Join(strings.Fields(l), ""))
+		if err != nil {
+			t.Fatalf("%q: %v", l, err)
+		}
+		out = append(out, b...)
+	}
+	return out
+}
+
+// scan scans the file and fails the test on an error.
+func scan(t testing.TB, file []byte) *Report {
+	t.Helper()
+	r, err := Scan(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
