@@ -2,6 +2,7 @@ package images
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,7 +66,7 @@ func writeDockerTar(ctx context.Context, w io.Writer, tag string, img v1.Image, 
 	if err := tarBytes(tw, m.Config, config); err != nil {
 		return id, err
 	}
-	written := map[string]bool{}
+	written := map[v1.Hash]string{}
 	for n, l := range layers {
 		name, err := writeDockerLayer(ctx, tw, l, written, o)
 		if err != nil {
@@ -85,25 +86,35 @@ func writeDockerTar(ctx context.Context, w io.Writer, tag string, img v1.Image, 
 
 // writeDockerLayer writes a layer, unless it is written already, and returns its name. The
 // content, not the media type, says how it is compressed.
-func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written map[string]bool, o MediaOptions) (string, error) {
+func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written map[v1.Hash]string, o MediaOptions) (string, error) {
 	digest, err := l.Digest()
 	if err != nil {
 		return "", err
+	}
+	if name := written[digest]; name != "" {
+		return name, nil
 	}
 	size, err := l.Size()
 	if err != nil {
 		return "", err
 	}
-	kind, err := layerCompression(l)
+	rc, err := openUnverified(l)
 	if err != nil {
 		return "", err
 	}
-	b := blobToWrite{digest, size, true, func() (io.ReadCloser, error) { return openUnverified(l) }}
+	defer rc.Close()
+	br := bufio.NewReaderSize(rc, copyBuffer)
+	head, err := br.Peek(magicLen)
+	if err != nil && err != io.EOF {
+		return "", err
+	}
+	b := blobToWrite{digest, size, true, func() (io.ReadCloser, error) { return io.NopCloser(br), nil }}
 	name := digest.Hex + ".tar"
-	switch kind {
+	switch detectCompression(head) {
 	case gzipStream:
 		name += ".gz"
 	case zstdStream:
+		rc.Close()
 		var done func()
 		if b, done, err = spoolPlain(ctx, l, o); err != nil {
 			return "", err
@@ -111,29 +122,11 @@ func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written m
 		defer done()
 		name = b.digest.Hex + ".tar"
 	}
-	if written[name] {
-		return name, nil
-	}
-	written[name] = true
+	written[digest] = name
 	if err := tarHeader(tw, name, b.size); err != nil {
 		return "", err
 	}
 	return name, copyBlob(ctx, tw, b, o)
-}
-
-// layerCompression reads the first bytes of a layer.
-func layerCompression(l v1.Layer) (compression, error) {
-	rc, err := openUnverified(l)
-	if err != nil {
-		return "", err
-	}
-	defer rc.Close()
-	head := make([]byte, magicLen)
-	n, err := io.ReadFull(rc, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return "", err
-	}
-	return detectCompression(head[:n]), nil
 }
 
 // spoolPlain unpacks a layer into a temporary file: tar wants the size first. done removes
