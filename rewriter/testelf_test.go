@@ -53,6 +53,7 @@ type testELF struct {
 	dynamic     bool     // a dynamic segment with a symbol table
 	extra       []dyn    // more dynamic entries
 	rodataFirst uint64   // bytes at the head of the text that are .rodata
+	noteSection string   // the name of the first note's section; "" means ".note.a"
 }
 
 func (e *testELF) base() uint64 {
@@ -233,7 +234,11 @@ func (e *testELF) build() []byte {
 		}
 		head = append(le(head, uint32(4), uint32(16), typ), "GNU\x00\x00\x00\x00\x00\x02\x00\x00\x00\x06\x00\x00\x00\x09\x00\x00\x00"...)
 		seg(ptNote, pfR, off, e.base()+off, testNote, testNote, 4)
-		sec(testSection{name: ".note." + string(rune('a'+i)), typ: 7, flags: 2, addr: e.base() + off, off: off, size: testNote})
+		name := ".note." + string(rune('a'+i))
+		if i == 0 && e.noteSection != "" {
+			name = e.noteSection
+		}
+		sec(testSection{name: name, typ: 7, flags: 2, addr: e.base() + off, off: off, size: testNote})
 	}
 	if hdrSize > 0 {
 		seg(ptGNUEhFrame, pfR, dataOff+hdrAt-dataAt, hdrAt, hdrSize, hdrSize, 4)
