@@ -203,8 +203,15 @@ func hintOf(err error) string {
 // sameImage checks that got is sound in itself and has want's config and layer contents.
 func sameImage(t testing.TB, got, want v1.Image) {
 	t.Helper()
-	if err := validate.Image(got); err != nil {
-		t.Errorf("validate: %v", err)
+	gzips := true // go-containerregistry's validate takes every layer for gzip'ed
+	for _, l := range must[[]v1.Layer](t)(got.Layers()) {
+		mt := must[types.MediaType](t)(l.MediaType())
+		gzips = gzips && (mt == types.OCILayer || mt == types.DockerLayer)
+	}
+	if gzips {
+		if err := validate.Image(got); err != nil {
+			t.Errorf("validate: %v", err)
+		}
 	}
 	g, w := must[v1.Hash](t)(got.ConfigName()), must[v1.Hash](t)(want.ConfigName())
 	if g != w {

@@ -92,8 +92,8 @@ func (t *tarFile) listFrom(ctx context.Context, r io.Reader, at func() (int64, e
 			return nil
 		}
 		if err != nil {
-			if n == 0 && errors.Is(err, tar.ErrHeader) {
-				return errNotTar
+			if n == 0 && ctx.Err() == nil {
+				return fmt.Errorf("%w: %w", errNotTar, err)
 			}
 			return damaged("tar entry %d: %v", n, err)
 		}
