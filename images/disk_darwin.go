@@ -15,3 +15,5 @@ func timespec(t unix.Timespec) time.Time { return time.Unix(t.Unix()) }
 type mountFilter struct{ root *os.Root }
 
 func (mountFilter) special(string) bool { return false }
+
+func mknodat(int, string, uint32, uint64) error { return unix.ENOTSUP }

@@ -37,3 +37,9 @@ func syncFolder(*os.Root, string) error { return nil }
 type mountFilter struct{ root *os.Root }
 
 func (mountFilter) special(string) bool { return false }
+
+func copyNode(_ *os.Root, name string, fi fs.FileInfo) error {
+	return errorf(ErrUnsupported, "neither a file nor a folder but %s", fi.Mode().Type())
+}
+
+func copyLinkMeta(_, _ *os.Root, _ string, _ fs.FileInfo) error { return nil }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -141,4 +142,71 @@ func syncFolder(root *os.Root, name string) error {
 		return nil // a file system that cannot: fsync(2), EINVAL
 	}
 	return err
+}
+
+// copyNode makes a device or fifo like the one that fi is of.
+func copyNode(to *os.Root, name string, fi fs.FileInfo) error {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return errorf(ErrUnsupported, "neither a file nor a folder but %s", fi.Mode().Type())
+	}
+	at, base, err := openParent(to, name)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	if err := mknodat(int(at.Fd()), base, uint32(st.Mode), uint64(st.Rdev)); err != nil {
+		return fmt.Errorf("mknod: %w", err)
+	}
+	if err := keepOwner(int(at.Fd()), base, int(st.Uid), int(st.Gid)); err != nil {
+		return err
+	}
+	const permissions = 0o7777
+	if err := unix.Fchmodat(int(at.Fd()), base, uint32(st.Mode)&permissions, 0); err != nil {
+		return err
+	}
+	return setTimes(int(at.Fd()), base, fi)
+}
+
+// copyLinkMeta gives a copied symlink the owner and times of the one that fi is of.
+func copyLinkMeta(_, to *os.Root, name string, fi fs.FileInfo) error {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	at, base, err := openParent(to, name)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	if err := keepOwner(int(at.Fd()), base, int(st.Uid), int(st.Gid)); err != nil {
+		return err
+	}
+	return setTimes(int(at.Fd()), base, fi)
+}
+
+// openParent opens the folder that name is in: what follows works on its descriptor, so
+// that no component of name is looked up again.
+func openParent(root *os.Root, name string) (*os.File, string, error) {
+	f, err := root.Open(path.Dir(name))
+	return f, path.Base(name), err
+}
+
+func keepOwner(at int, base string, uid, gid int) error {
+	var is unix.Stat_t
+	if err := unix.Fstatat(at, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if int(is.Uid) == uid && int(is.Gid) == gid {
+		return nil
+	}
+	if err := unix.Fchownat(at, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("keep owner %d:%d: %w", uid, gid, err)
+	}
+	return nil
+}
+
+func setTimes(at int, base string, fi fs.FileInfo) error {
+	t := unix.NsecToTimespec(fi.ModTime().UnixNano())
+	return unix.UtimesNanoAt(at, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
 }

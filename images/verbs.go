@@ -3,6 +3,9 @@ package images
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 
 	"vfix.dev/vfix/rewriter"
 )
@@ -85,7 +88,19 @@ type PatchOptions struct {
 // Patch patches ELF files, folders (recursively) and tarballs. Exactly one of InPlace and
 // Output is set, or DryRun.
 func Patch(ctx context.Context, paths []string, o PatchOptions) (*Findings, error) {
-	return nil, errors.New("TODO")
+	if o.Output != "" && len(paths) != 1 {
+		return nil, fmt.Errorf("%s: one output, and %d paths to patch", o.Output, len(paths))
+	}
+	s := newSession(o.Jobs, o.Progress, o.Rewriter)
+	defer s.Close()
+	p := &patchRun{
+		s: s, o: o, out: &Findings{Source: strings.Join(paths, " ")},
+		finals: map[string]bool{}, roots: map[string]*os.Root{}, written: map[fileID]*replacement{},
+	}
+	if err := p.run(ctx, paths); err != nil {
+		return nil, err
+	}
+	return p.out, nil
 }
 
 // VerifyOptions are the choices of vfix verify.

@@ -1,0 +1,199 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// treeCopy copies a folder with everything in it to a new place, patching on the way.
+type treeCopy struct {
+	ctx      context.Context
+	s        *session
+	from, to *os.Root
+	hits     map[string]hit    // by each of their names
+	first    map[fileID]string // the name under which a hard-linked file was copied
+	progress Progress
+}
+
+// copyTree writes a patched copy of the folder to the output, which must not exist. The copy
+// gets its name when it is whole.
+func (p *patchRun) copyTree(ctx context.Context, d *diskTree, hits []hit) (err error) {
+	out := p.o.Output
+	if _, err := os.Lstat(out); err == nil {
+		return withHint(fmt.Errorf("%s: exists", out), "name a folder that does not exist yet")
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if inside(d.root.Name(), out) {
+		return fmt.Errorf("%s: inside of %s, which is copied there", out, d.path)
+	}
+	temp := tempName(out)
+	const private = 0o700 // until it has its owner
+	if err := os.Mkdir(temp, private); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			removeTree(temp)
+		}
+	}()
+	to, err := os.OpenRoot(temp)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	c := &treeCopy{ctx: ctx, s: p.s, from: d.root, to: to, hits: map[string]hit{}, first: map[fileID]string{}, progress: p.o.Progress}
+	for _, h := range hits {
+		for _, name := range h.names {
+			c.hits[name] = h
+		}
+	}
+	if err := c.folder("."); err != nil {
+		return err
+	}
+	return os.Rename(temp, out)
+}
+
+// inside reports whether name, which need not exist, is in the folder dir.
+func inside(dir, name string) bool {
+	parent, err := filepath.EvalSymlinks(filepath.Dir(name))
+	if err != nil {
+		return false
+	}
+	parent, err = filepath.Abs(parent)
+	if err != nil {
+		return false
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(dir, parent)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// removeTree removes a copy that did not become whole; its folders may be read-only.
+func removeTree(dir string) {
+	filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			os.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	os.RemoveAll(dir)
+}
+
+// folder copies a folder that exists at the target; its metadata comes last.
+func (c *treeCopy) folder(name string) error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	from, err := c.from.Open(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if !(mountFilter{root: c.from}).special(name) {
+		entries, err := from.ReadDir(-1)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := c.entry(filepath.ToSlash(filepath.Join(name, e.Name())), e.Type()); err != nil {
+				return err
+			}
+		}
+	}
+	to, err := c.to.Open(name)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if err := copyMeta(from, to); err != nil {
+		return wrapPath(name, err)
+	}
+	return keepTimes(c.to, name, from)
+}
+
+func (c *treeCopy) entry(name string, t fs.FileMode) error {
+	const private = 0o700
+	switch {
+	case t.IsDir():
+		if err := c.to.Mkdir(name, private); err != nil {
+			return err
+		}
+		return c.folder(name)
+	case t.IsRegular():
+		return wrapPath(name, c.file(name))
+	case t&fs.ModeSocket != 0:
+		note(c.progress, "%s: a socket is not copied", name)
+		return nil
+	}
+	fi, err := c.from.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if id, links := identify(fi); links > 1 {
+		if first, ok := c.first[id]; ok {
+			return c.to.Link(first, name)
+		}
+		c.first[id] = name
+	}
+	if t&fs.ModeSymlink == 0 {
+		return wrapPath(name, copyNode(c.to, name, fi))
+	}
+	target, err := c.from.Readlink(name)
+	if err != nil {
+		return err
+	}
+	if err := c.to.Symlink(target, name); err != nil {
+		return err
+	}
+	return wrapPath(name, copyLinkMeta(c.from, c.to, name, fi))
+}
+
+func (c *treeCopy) file(name string) error {
+	from, err := c.from.OpenFile(name, os.O_RDONLY|openNoBlock, 0)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	fi, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	if id, links := identify(fi); links > 1 {
+		if first, ok := c.first[id]; ok {
+			return c.to.Link(first, name)
+		}
+		c.first[id] = name
+	}
+	const private = 0o600
+	to, err := c.to.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	var in io.Reader = from
+	if h, ok := c.hits[name]; ok {
+		if fi.Size() != h.disk.info.Size() || !fi.ModTime().Equal(h.disk.info.ModTime()) {
+			return fmt.Errorf("changed while it was read")
+		}
+		in = c.s.rw.apply(h.plan, from)
+	}
+	w := &holeWriter{w: to}
+	if err := w.copy(reading{c.ctx, in, nil}); err != nil {
+		return err
+	}
+	if err := to.Truncate(w.n); err != nil {
+		return err
+	}
+	if err := copyMeta(from, to); err != nil {
+		return err
+	}
+	return keepTimes(c.to, name, from)
+}

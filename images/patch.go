@@ -1,0 +1,216 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// patchRun is one run of Patch.
+type patchRun struct {
+	s   *session
+	o   PatchOptions
+	out *Findings
+	// What is to be renamed once all of it is written, and which inode was already written
+	// anew where: two paths may name hard links of one file, or the same folder.
+	pending  []*replacement
+	finals   map[string]bool
+	roots    map[string]*os.Root // the folders of those, by path
+	written  map[fileID]*replacement
+	outsides []outside
+}
+
+// outside is a file of which not all names were in the paths given.
+type outside struct {
+	id    fileID
+	name  string
+	links uint64 // names the file system knows
+}
+
+func (p *patchRun) run(ctx context.Context, paths []string) error {
+	defer p.discard()
+	for _, name := range paths {
+		if err := p.one(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := p.commit(); err != nil {
+		return err
+	}
+	p.noteOutside()
+	return nil
+}
+
+// one patches what one path names.
+func (p *patchRun) one(ctx context.Context, name string) error {
+	tarball, err := isTarball(name)
+	if err != nil {
+		return err
+	}
+	if tarball {
+		return p.tarball(ctx, name)
+	}
+	d, err := openDiskTree(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.scan(ctx, p.s); err != nil {
+		return err
+	}
+	f, err := d.findings(p.s)
+	if err != nil {
+		return err
+	}
+	p.add(name, f, d.only == "")
+	switch {
+	case p.o.DryRun:
+		return nil
+	case p.o.InPlace:
+		for _, h := range f.affected() {
+			if err := p.replace(ctx, d, h); err != nil {
+				return fmt.Errorf("%s: %w", d.full(h.names[0]), err)
+			}
+		}
+		return nil
+	case d.only != "":
+		return p.copyFile(ctx, d, f.hits)
+	}
+	return p.copyTree(ctx, d, f.hits)
+}
+
+// full is the path of a file of the tree, as the user would type it.
+func (f *diskTree) full(name string) string {
+	if f.only != "" {
+		return f.path
+	}
+	return filepath.Join(f.path, filepath.FromSlash(name))
+}
+
+// add puts one path's findings into those of the run, whose paths begin with that path.
+func (p *patchRun) add(name string, f *found, isFolder bool) {
+	prefix := func(s string) string {
+		if isFolder {
+			return path.Join(filepath.ToSlash(name), s)
+		}
+		return s
+	}
+	for _, file := range f.Files {
+		file.Path = prefix(file.Path)
+		links := make([]string, len(file.Links))
+		for i, l := range file.Links {
+			links[i] = prefix(l)
+		}
+		file.Links = links
+		p.out.Files = append(p.out.Files, file)
+	}
+	for _, q := range f.Passed {
+		q.Path = prefix(q.Path)
+		p.out.Passed = append(p.out.Passed, q)
+	}
+	p.out.ELFFiles += f.ELFFiles
+	p.out.ExecBytes += f.ExecBytes
+}
+
+// tarball patches a tarball of a root filesystem.
+func (p *patchRun) tarball(ctx context.Context, name string) error {
+	f, _, err := p.s.tarball(ctx, name)
+	if err != nil {
+		return err
+	}
+	for i := range f.Files {
+		f.Files[i].Path = name + ":" + f.Files[i].Path
+	}
+	p.add(name, f, false)
+	hits := f.affected()
+	if p.o.DryRun || p.o.InPlace && len(hits) == 0 {
+		return nil
+	}
+	d, err := openDiskTree(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	write := func(w io.Writer, r *os.File) error { return p.s.rewriteTarball(ctx, w, r, hits) }
+	if p.o.InPlace {
+		fi, err := d.root.Lstat(d.only)
+		if err != nil {
+			return err
+		}
+		_, err = p.prepare(d.root, d.only, fi, write)
+		return wrapPath(name, err)
+	}
+	return wrapPath(name, p.writeOutput(d, write))
+}
+
+// wrapPath names the file that an error is about.
+func wrapPath(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// copyFile writes the patched copy of a single file to the output.
+func (p *patchRun) copyFile(ctx context.Context, d *diskTree, hits []hit) error {
+	return wrapPath(d.path, p.writeOutput(d, func(w io.Writer, r *os.File) error {
+		var in io.Reader = r
+		if len(hits) > 0 {
+			in = p.s.rw.apply(hits[0].plan, r)
+		}
+		_, err := copyTo(ctx, w, in, nil)
+		return err
+	}))
+}
+
+// writeOutput makes the output file from the single file that d is about: write makes the
+// content, and owner, mode, times and xattrs are kept.
+func (p *patchRun) writeOutput(d *diskTree, write func(io.Writer, *os.File) error) error {
+	r, err := d.root.OpenFile(d.only, os.O_RDONLY|openNoBlock, 0)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if same, err := sameFile(r, p.o.Output); err != nil {
+		return err
+	} else if same {
+		return withHint(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
+	}
+	out, err := createPending(p.o.Output)
+	if err != nil {
+		return err
+	}
+	defer out.discard()
+	if err := write(out, r); err != nil {
+		return err
+	}
+	if err := copyMeta(r, out.File); err != nil {
+		return err
+	}
+	fi, err := r.Stat()
+	if err != nil {
+		return err
+	}
+	if err := os.Chtimes(out.Name(), fi.ModTime(), fi.ModTime()); err != nil {
+		return err
+	}
+	return out.commit()
+}
+
+// sameFile reports whether name is the open file.
+func sameFile(r *os.File, name string) (bool, error) {
+	a, err := r.Stat()
+	if err != nil {
+		return false, err
+	}
+	b, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(a, b), err
+}
