@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -20,6 +21,7 @@ const (
 	statusError       = 1
 	statusUsage       = 2
 	statusFindings    = 3
+	statusHangup      = 128 + int(syscall.SIGHUP)
 	statusInterrupted = 128 + int(syscall.SIGINT)
 	statusBrokenPipe  = 128 + int(syscall.SIGPIPE)
 	statusTerminated  = 128 + int(syscall.SIGTERM)
@@ -33,6 +35,7 @@ var exitTable = []struct {
 }{
 	{func(err error) bool { return err == nil }, statusDone},
 	{isSignal(os.Interrupt), statusInterrupted},
+	{isSignal(syscall.SIGHUP), statusHangup},
 	{isSignal(syscall.SIGTERM), statusTerminated},
 	{isA[*usageError], statusUsage},
 	{func(err error) bool { return errors.Is(err, errBrokenPipe) }, statusBrokenPipe},
@@ -70,12 +73,16 @@ func exitStatus(err error) int {
 	return statusError
 }
 
-// withSignals returns a context that the first SIGINT or SIGTERM cancels, with a
-// *signalError as its cause. The second one ends the process at once.
+// withSignals returns a context that the first of the signals that end a program cancels,
+// with a *signalError as its cause. The second one ends the process at once. A signal that
+// vfix was started to ignore (nohup, a shell's background job) stays ignored.
 func withSignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ending := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
+	if len(ending) > 0 { // Notify without a signal means all
+		signal.Notify(signals, ending...)
+	}
 	// A caught SIGPIPE makes a write to a closed pipe fail with EPIPE, also on stdout and
 	// stderr, where it would end the process before it has cleaned up (os/signal, SIGPIPE).
 	pipe := make(chan os.Signal, 1)
@@ -83,7 +90,7 @@ func withSignals(parent context.Context) (context.Context, func()) {
 	go func() {
 		select {
 		case s := <-signals:
-			signal.Reset(os.Interrupt, syscall.SIGTERM)
+			signal.Reset(ending...)
 			cancel(&signalError{s})
 		case <-ctx.Done():
 		}

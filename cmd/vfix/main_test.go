@@ -85,6 +85,7 @@ func TestExitStatus(t *testing.T) {
 		{"error beside findings", errors.Join(findings, wrapped), 1},
 		{"wrapped usage", fmt.Errorf("x: %w", usagef("scan", "no")), 2},
 		{"interrupted", &signalError{os.Interrupt}, 130},
+		{"hung up", &signalError{syscall.SIGHUP}, 129},
 		{"terminated", &signalError{syscall.SIGTERM}, 143},
 		{"broken pipe", errBrokenPipe, 141},
 	} {
@@ -152,7 +153,7 @@ func TestScanSeveral(t *testing.T) {
 
 // A signal cancels the work; its status wins over the error that the work then returns.
 func TestSignal(t *testing.T) {
-	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGHUP: 129, syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		cleaned := false
 		e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*images.Findings, error) {
 			p, err := os.FindProcess(os.Getpid())

@@ -58,20 +58,13 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	case opts.dryRun:
 		o.note("dry run: nothing was written; stdout names the base")
 	default:
-		o.note("one layer of %s on top of %s", humanSize(r.LayerSize), baseName(r))
+		o.note("one layer of %s on top of %s", humanSize(r.LayerSize), r.Findings.Source)
 	}
 	if opts.json() {
 		return o.json(rebuiltJSON(opts, r))
 	}
 	o.result(r.Reference)
 	return nil
-}
-
-func baseName(r *images.Rebuilt) string {
-	if r.BaseName == "" {
-		return r.BaseDigest
-	}
-	return r.BaseName
 }
 
 // verified prints what verify proved, and what it could not.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mattn/go-runewidth"
@@ -21,6 +22,8 @@ type reporter struct {
 	out  *output
 	mode string        // "tty", "plain", "quiet"
 	bars *mpb.Progress // nil but for tty
+	// shown says that there was a bar.
+	shown atomic.Bool
 }
 
 // startProgress makes the reporter of a verb. mode is the word behind --progress.
@@ -45,8 +48,12 @@ func (o *output) startProgress(mode string) images.Progress {
 // end takes the bars off the terminal; those that are not full stay as they are. What
 // comes later is not shown.
 func (r *reporter) end() {
-	if r.bars != nil {
-		r.bars.Shutdown()
+	if r.bars == nil {
+		return
+	}
+	r.bars.Shutdown()
+	if r.shown.Load() {
+		fmt.Fprintln(r.out.stderr) // between the bars and what comes now
 	}
 }
 
@@ -82,12 +89,17 @@ type silentTask struct{}
 func (silentTask) Add(int64) {}
 func (silentTask) Done()     {}
 
-// nameWidth is how many columns kind and name get in front of a bar.
-const nameWidth = 28
+// kindWidth is the length of the longest kind, nameWidth how many columns kind and name get
+// in front of a bar.
+const (
+	kindWidth = len("write")
+	nameWidth = 28
+)
 
 // startBar adds a bar; nil where the bars have ended already.
 func (r *reporter) startBar(kind, name string, size int64) images.Task {
-	label := kind + " " + shorten(name, nameWidth-len(kind)-1)
+	label := fmt.Sprintf("%-*s ", kindWidth, kind)
+	label += shorten(name, nameWidth-len(label))
 	label += strings.Repeat(" ", max(nameWidth-runewidth.StringWidth(label), 0))
 	var style mpb.BarFillerBuilder = mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
 	if size <= 0 {
@@ -108,6 +120,7 @@ func (r *reporter) startBar(kind, name string, size int64) images.Task {
 	if err != nil {
 		return nil
 	}
+	r.shown.Store(true)
 	return &barTask{bar: bar}
 }
 

@@ -71,7 +71,7 @@ func TestProgressQuiet(t *testing.T) {
 
 func TestProgressBars(t *testing.T) {
 	got := progressOf(t, "tty")
-	for _, want := range []string{"read sha256:5f70bf18a086", "read sha256:a3ed95caeb02", "done", "3.0 MiB", "vfix: layer 3"} {
+	for _, want := range []string{"read  sha256:5f70bf18a086", "read  sha256:a3ed95caeb02", "done", "3.0 MiB", "vfix: layer 3"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}

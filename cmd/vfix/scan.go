@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -84,7 +85,8 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 func scanFindings(f *images.Findings, n int) error {
 	hint := "run 'vfix rebuild " + f.Source + "'"
 	if f.Digest == "" {
-		hint = "run 'vfix patch -i PATH', or 'vfix patch -o FOLDER PATH' for a copy"
+		path := strings.TrimPrefix(f.Source, string(images.Dir)+":")
+		hint = fmt.Sprintf("run 'vfix patch -i %[1]s', or 'vfix patch -o COPY %[1]s'", path)
 	}
 	if !f.Affected() {
 		hint = "vfix can patch none of them: see the reasons, and --explain"

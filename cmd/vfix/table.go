@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -50,7 +51,11 @@ func patchGrid(f *images.Findings) *grid {
 	for i := range f.Files {
 		file := &f.Files[i]
 		first := []string{fileName(file), layerName(file), orDash(file.Report.Libc)}
-		for _, g := range groups(file, func(p *rewriter.Patch) bool { return p.Form != rewriter.Left }) {
+		all := groups(file, func(p *rewriter.Patch) bool { return p.Form != rewriter.Left })
+		slices.SortStableFunc(all, func(a, b group) int {
+			return cmp.Or(cmp.Compare(a.patch.Site.Function, b.patch.Site.Function), cmp.Compare(a.patch.Form, b.patch.Form))
+		})
+		for _, g := range all {
 			t.add(append(first, g.patch.Site.Function.String(), fmt.Sprint(g.sites), g.patch.Form.String()))
 			first = []string{"", "", ""}
 		}
