@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"sort"
+	"strings"
 
 	"golang.org/x/arch/x86/x86asm"
 )
@@ -23,7 +24,6 @@ const (
 	// maxSpan is the longest stretch from a mov to its call, in bytes, that is searched
 	// for targets.
 	maxSpan = 64
-	rRel64  = rRelative
 )
 
 // targets are the addresses near sites that something refers to.
@@ -239,21 +239,30 @@ func (t *targets) stub(c *code, s *Site) (e Extent, starts bool) {
 // padded reports whether vaddr is aligned as functions are and what stands before it is
 // padding, a ret or a jmp.
 func (c *code) padded(vaddr uint64) bool {
-	const align = 16
+	const (
+		align = 16
+		// An immediate of zero has 8 bytes at most.
+		zeros = "\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	)
 	if vaddr%align != 0 {
 		return false
 	}
-	before := c.bytes(vaddr - 5)
-	if len(before) < 5 {
+	before := c.bytes(vaddr - maxInstLen)
+	if len(before) < maxInstLen {
 		return false
 	}
-	switch before[4] {
-	case 0x90, 0xcc, 0x00, opRet: // nop, int3, zeros or the end of a long nop, ret
+	before = before[:maxInstLen]
+	switch before[maxInstLen-1] {
+	case 0x90, 0xcc, opRet: // nop, int3
 		return true
 	}
-	if before[3] == 0xeb || before[0] == 0xe9 {
+	if strings.HasSuffix(string(before), zeros) || before[maxInstLen-2] == 0xeb || before[maxInstLen-5] == 0xe9 {
 		return true
 	}
-	i, ok := decode(before[2:], 0)
-	return ok && i.Op == x86asm.NOP && i.Len == 3
+	for n := 2; n <= maxInstLen; n++ { // a long nop that ends here
+		if i, ok := decode(before[maxInstLen-n:], 0); ok && i.Op == x86asm.NOP && i.Len == n {
+			return true
+		}
+	}
+	return false
 }

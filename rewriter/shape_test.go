@@ -1,0 +1,221 @@
+package rewriter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+)
+
+const (
+	subRsp = "4883ec08\n"
+	addRsp = "4883c408\n"
+	nops16 = "90909090 90909090 90909090 90909090\n"
+)
+
+// TestStub is about whole functions that are nothing but a call of the page.
+func TestStub(t *testing.T) {
+	const at = testBase + testTextOff
+	timeStub := subRsp + movRaxTime + callRax + addRsp + "c3"
+	fn := func(off uint64) []testSym { return []testSym{{"f", at + off, 8, sttFunc, 0}} }
+	for _, c := range []struct {
+		name   string
+		e      testELF
+		text   string
+		off    uint64 // of the stub
+		len    uint64
+		shared bool
+	}{
+		{"sub, mov, call, add, ret: a symbol", testELF{symbols: fn(1)}, "c3" + timeStub, 1, 18, false},
+		{"an unwind entry", testELF{fdes: []uint64{at + 1}}, "c3" + timeStub, 1, 18, false},
+		{"a direct call", testELF{}, "c3" + timeStub + "e8 e9ffffff c3", 1, 18, false},
+		{"nothing says it is a function", testELF{}, "c3" + timeStub, 0, 0, false},
+		{"aligned behind nops", testELF{}, nops16 + timeStub, 16, 18, false},
+		{"aligned behind a long nop", testELF{}, "90909090909090 660f1f840000000000" + timeStub, 16, 18, false},
+		{"aligned behind zeros", testELF{}, "c3000000000000000000000000000000" + timeStub, 16, 18, false},
+		{"aligned behind int3", testELF{}, "cccccccccccccccccccccccccccccccc" + timeStub, 16, 18, false},
+		{"aligned behind a jmp", testELF{}, "9090909090909090909090 e900010000" + timeStub, 16, 18, false},
+		{"aligned behind code", testELF{}, "9090909090909090909090 b800010000" + timeStub, 0, 0, false},
+		{"mov, call, ret", testELF{symbols: fn(0)}, movRaxTime + callRax + "c3", 0, 10, false},
+		{"mov, jmp", testELF{symbols: fn(0)}, movRaxTime + "ffe0", 0, 9, false},
+		{"movabs, jmp *%r13", testELF{symbols: fn(0)}, "49bb 000460ffffffffff 41ffe3", 0, 13, false},
+		{"another sub", testELF{symbols: fn(0)}, "4883ec18" + movRaxTime + callRax + "4883c418 c3", 0, 0, false},
+		{"sub without add", testELF{symbols: fn(0)}, subRsp + movRaxTime + callRax + "58 c3", 0, 0, false},
+		{"work after the call", testELF{symbols: fn(0)}, subRsp + movRaxTime + callRax + "31c0" + addRsp + "c3", 0, 0, false},
+		{"a call that is not adjacent", testELF{symbols: fn(0)}, movRaxTime + "90" + callRax + "c3", 0, 0, false},
+		{"a branch to its start", testELF{symbols: fn(0)}, timeStub + "ebec", 0, 18, false},
+		{"a branch to the mov", testELF{symbols: fn(0)}, timeStub + "ebf0", 0, 0, false},
+		{"a branch to the call", testELF{symbols: fn(0)}, timeStub + "ebf7", 0, 0, true},
+		{"a branch to the add", testELF{symbols: fn(0)}, timeStub + "ebf9", 0, 0, false},
+		{"a far branch to the add", testELF{symbols: fn(0)}, timeStub + nops16 + "e9 e6ffffff", 0, 0, false},
+		{"a far branch to the call", testELF{symbols: fn(0)}, timeStub + nops16 + "0f84 e3ffffff", 0, 0, true},
+		{"a call into the middle of the mov", testELF{symbols: fn(0)}, timeStub + nops16 + "e8 e1ffffff", 0, 0, true},
+		{"a jump table to the call", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at+11)}, timeStub, 0, 0, true},
+		{"a jump table to the start", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at)}, timeStub, 0, 18, false},
+		{"a relocation to the call", testELF{symbols: fn(0), rela: []testRela{{at, rRelative, at + 11}}}, timeStub, 0, 0, true},
+		{"bytes that only look like a branch", testELF{symbols: fn(0)}, timeStub + "48b8 ebf7ebf7ebf7ebf7 c3", 0, 18, false},
+		{"the same where no start is known", testELF{}, nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + timeStub + "48b8 ebf7ebf7ebf7ebf7 c3", 192, 18, false},
+		{"a branch where no start is known", testELF{}, nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + timeStub + "ebf7", 0, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.e.text = asm(t, c.text)
+			r := scan(t, c.e.build())
+			if len(r.Sites) != 1 {
+				t.Fatalf("got %+v", r.Sites)
+			}
+			want := Extent{at + c.off, c.len}
+			if c.len == 0 {
+				want = Extent{}
+			}
+			if s := r.Sites[0]; s.Stub != want || s.Shared != c.shared || s.Verdict != Live {
+				t.Errorf("got %v, stub %#x, shared %v; want stub %#x, shared %v", s.Verdict, s.Stub, s.Shared, want, c.shared)
+			}
+		})
+	}
+}
+
+// TestShared is about calls that must stay although the mov is rewritten.
+func TestShared(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		shared     bool
+	}{
+		{"adjacent", subRsp + movRaxTime + callRax + "90" + addRsp + "c3", false},
+		{"straight to the call", movRaxTime + "31ff" + callRax + "31c0 c3", false},
+		{"a branch between", movRaxTime + "85ff 7402 31ff" + callRax + "31c0 c3", true},
+		{"another value joins", "85ff 7407 4889f0 eb07 9090" + movRaxTime + callRax + "31c0 c3", true},
+		{"two calls", "4155" + movR13Time + "41ffd5 41ffd5 415d c3", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := testELF{text: asm(t, c.text)}
+			e.symbols = []testSym{{"f", e.textVaddr(), 100, sttFunc, 0}}
+			r := scan(t, e.build())
+			if len(r.Sites) != 1 || r.Sites[0].Shared != c.shared || r.Sites[0].Verdict != Live {
+				t.Errorf("got %+v, want shared %v", r.Sites, c.shared)
+			}
+		})
+	}
+}
+
+// TestDead walks from the call to where the caller would see the registers.
+func TestDead(t *testing.T) {
+	all := deadCandidates
+	set := func(r ...int) regs { return regsOf(r...) }
+	for _, c := range []struct {
+		name, after string
+		abi, not    regs // dead in a C function, and in another
+	}{
+		{"ret", "c3", all, 0},
+		{"overwritten", "31d2 be01000000 488d7c2408 c3", all, set(rdx, rsi, rdi)},
+		{"read", "4889d0 4d89c8 c3", all &^ set(rdx, r9), set(r8)},
+		{"read as an address", "488b06 c3", all &^ set(rsi), 0},
+		{"overwritten in part", "b201 c3", all, 0},
+		{"compared", "4c39c7 c3", all &^ set(rdi, r8), 0},
+		{"read on one path", "85c0 7403 4889d0 31d2 c3", all &^ set(rdx), 0},
+		{"overwritten on both paths", "85c0 7404 31d2 eb02 89c2 c3", all, set(rdx)},
+		{"overwritten on one path", "85c0 7402 31d2 c3", all, 0},
+		{"a loop", "31d2 85c0 75fa c3", all, set(rdx)},
+		{"a multiplication", "bfe8030000 48f7e7 c3", all, set(rdx, rdi)},
+		{"a system call", "b8ca000000 0f05 c3", 0, 0},
+		{"a system call with its arguments set", "31ff 31f6 31d2 4d31d2 4d31c0 4d31c9 0f05 c3", all, all},
+		{"a call that reads its arguments", "e801000000 c3 4889f8 c3", all &^ set(rdi), 0},
+		{"a call that overwrites them", "e801000000 c3 31d2 31f6 c3", all, set(rdx, rsi)},
+		{"a call through a pointer", "ff15 00000000 c3", set(r10), 0},
+		{"an indirect jump", "ffe1", 0, 0},
+		{"a jump to the end", "eb01 90 c3", all, 0},
+		{"ud2", "0f0b", all, all},
+		{"no instruction", "06", 0, 0},
+		{"an instruction without a rule", "d7 c3", 0, 0},
+		{"saved", "52 c3", all &^ set(rdx), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := testELF{dyn: true, dynamic: true, text: asm(t, "90"+movRaxTime+callRax+c.after)}
+			for _, abi := range []bool{true, false} {
+				want := c.not
+				e.symbols = nil
+				if abi {
+					want = c.abi
+					e.symbols = []testSym{{"time", e.textVaddr(), 100, sttFunc, 1}}
+				}
+				r := scan(t, e.build())
+				if len(r.Sites) != 1 || r.Sites[0].ABI != abi || regs(r.Sites[0].Dead) != want {
+					t.Errorf("C function %v: got %+v, want dead %#x", abi, r.Sites, uint16(want))
+				}
+			}
+		})
+	}
+}
+
+// TestABI is about which functions are taken to follow the C convention.
+func TestABI(t *testing.T) {
+	plain := "90" + movRaxTime + callRax + "31d2 c3"
+	stub := movRaxTime + callRax + "c3"
+	for _, c := range []struct {
+		name string
+		e    testELF
+		text string
+		sym  testSym
+		want bool
+	}{
+		{"exported", testELF{dyn: true, dynamic: true}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, true},
+		{"exported, weak", testELF{dyn: true, dynamic: true}, plain, testSym{"x", 0, 50, sttFunc, 2}, true},
+		{"local", testELF{dyn: true, dynamic: true}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 0}, false},
+		{"a lock function, were it exported", testELF{dyn: true, dynamic: true}, plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
+		{"exported, but it ends before", testELF{dyn: true, dynamic: true}, plain, testSym{"time", 0, 1, sttFunc, 1}, false},
+		{"global in a static program, a public name", testELF{}, plain, testSym{"__gettimeofday", 0, 50, sttFunc, 1}, true},
+		{"global in a static program, another name", testELF{}, plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
+		{"a stub without a name", testELF{fdes: []uint64{0}}, stub, testSym{}, true},
+		{"no stub, without a name", testELF{fdes: []uint64{0}}, plain, testSym{}, false},
+		{"a stub under a private name", testELF{}, stub, testSym{"helper", 0, 50, sttFunc, 0}, false},
+		{"Go", testELF{noteSection: ".gosymtab"}, stub, testSym{"time", 0, 50, sttFunc, 1}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.e.text = asm(t, c.text)
+			if c.sym.name != "" {
+				c.sym.value = c.e.textVaddr()
+				c.e.symbols = []testSym{c.sym}
+			}
+			if len(c.e.fdes) > 0 {
+				c.e.fdes[0] = c.e.textVaddr()
+			}
+			r := scan(t, c.e.build())
+			if len(r.Sites) != 1 || r.Sites[0].ABI != c.want {
+				t.Errorf("got %+v, want ABI %v", r.Sites, c.want)
+			}
+		})
+	}
+}
+
+func TestSymbol(t *testing.T) {
+	const at = testTextOff
+	for _, c := range []struct {
+		name    string
+		symbols []testSym
+		want    string
+	}{
+		{"none", nil, ""},
+		{"one", []testSym{{"time", at, 20, sttFunc, 1}}, "time"},
+		{"public before private", []testSym{{"__gettimeofday", at, 20, sttFunc, 1}, {"gettimeofday", at, 20, sttFunc, 2}, {"gtod", at, 20, sttFunc, 0}}, "gettimeofday"},
+		{"with a version", []testSym{{"time@@GLIBC_2.2.5", at, 20, sttFunc, 1}}, "time"},
+		{"too short", []testSym{{"time", at, 1, sttFunc, 1}}, ""},
+		{"without a size", []testSym{{"time", at, 0, sttFunc, 1}}, ""},
+		{"an object", []testSym{{"time", at, 20, 1, 1}}, ""},
+		{"the inner one", []testSym{{"all", at, 20, sttFunc, 1}, {"part", at + 1, 10, sttFunc, 0}}, "part"},
+		{"not fit to print", []testSym{{"a\x1b[2J\xff", at, 20, sttFunc, 1}}, "a?[2J?"},
+		{"a size that overflows", []testSym{{"time", at, ^uint64(0), sttFunc, 1}}, "time"},
+		{"a value that overflows", []testSym{{"time", ^uint64(0), 20, sttFunc, 1}}, ""},
+	} {
+		for _, bare := range []bool{false, true} {
+			name := fmt.Sprintf("%s, section headers %v", c.name, !bare)
+			t.Run(name, func(t *testing.T) {
+				e := testELF{dyn: true, dynamic: true, bare: bare, text: asm(t, "90"+movRaxTime+callRax+"c3"), symbols: c.symbols}
+				want := c.want
+				if bare && c.name == "the inner one" {
+					want = "all" // the other is local, and only .symtab has it
+				}
+				if r := scan(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Symbol != want {
+					t.Errorf("got %+v, want %q", r.Sites, want)
+				}
+			})
+		}
+	}
+}
