@@ -26,8 +26,14 @@ type provenance struct {
 	baseName, baseDigest, version string
 }
 
+// keys are all labels and annotations that vfix writes, with their values.
+func (p provenance) keys() map[string]string {
+	return map[string]string{keyBaseName: p.baseName, keyBaseDigest: p.baseDigest, keyVersion: p.version}
+}
+
+// labels are those that have a value.
 func (p provenance) labels() map[string]string {
-	all := map[string]string{keyBaseName: p.baseName, keyBaseDigest: p.baseDigest, keyVersion: p.version}
+	all := p.keys()
 	for k, v := range all {
 		if v == "" {
 			delete(all, k)

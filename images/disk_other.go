@@ -43,3 +43,10 @@ func copyNode(_ *os.Root, name string, fi fs.FileInfo) error {
 }
 
 func copyLinkMeta(_, _ *os.Root, _ string, _ fs.FileInfo) error { return nil }
+
+// diskMeta is the metadata of a file.
+func diskMeta(fi fs.FileInfo) meta {
+	return meta{mode: int64(fi.Mode().Perm()), mtime: fi.ModTime()}
+}
+
+func fileXattrs(*os.File) (map[string]string, error) { return nil, nil }

@@ -210,3 +210,36 @@ func setTimes(at int, base string, fi fs.FileInfo) error {
 	t := unix.NsecToTimespec(fi.ModTime().UnixNano())
 	return unix.UtimesNanoAt(at, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
 }
+
+// diskMeta is the metadata of a file, without its xattrs.
+func diskMeta(fi fs.FileInfo) meta {
+	m := meta{mtime: fi.ModTime()}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		const permissions = 0o7777
+		m.mode, m.uid, m.gid = int64(st.Mode)&permissions, int(st.Uid), int(st.Gid)
+		if fi.Mode()&fs.ModeDevice != 0 {
+			m.major, m.minor = int64(unix.Major(uint64(st.Rdev))), int64(unix.Minor(uint64(st.Rdev)))
+		}
+	}
+	return m
+}
+
+// fileXattrs reads all xattrs that the caller can see.
+func fileXattrs(f *os.File) (map[string]string, error) {
+	names, err := xattrs(int(f.Fd()))
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		v, err := xattr(int(f.Fd()), name)
+		if errors.Is(err, errNoXattr) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("xattr %s: %w", name, err)
+		}
+		all[name] = string(v)
+	}
+	return all, nil
+}

@@ -14,7 +14,7 @@ type found struct {
 }
 
 // findings examines what the merged file system shows.
-func (s *session) findings(ctx context.Context, t *tree) (*found, error) {
+func (s *session) findings(ctx context.Context, t *merged) (*found, error) {
 	out := &found{Findings: &Findings{}}
 	for _, v := range t.files(func(i *inode) bool { return i.elf != nil }) {
 		if ctx.Err() != nil {

@@ -52,7 +52,7 @@ func (l *addedLayer) reader() io.Reader                    { return io.NewSectio
 // names, under the folders that lead to it. The folders are there because an engine that
 // unpacks the layer alone makes missing ones as it likes (docker's overlay2 with mode 0600
 // at one time); they are as t has them, so nothing else changes.
-func (s *session) newLayer(ctx context.Context, t *tree, hits []hit) (_ *addedLayer, err error) {
+func (s *session) newLayer(ctx context.Context, t *merged, hits []hit) (_ *addedLayer, err error) {
 	l := &addedLayer{}
 	if l.f, err = tempFile(); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (c *countWriter) Write(p []byte) (int, error) {
 }
 
 // writeMembers writes the tar stream of the added layer, sorted by name.
-func (s *session) writeMembers(ctx context.Context, w io.Writer, t *tree, hits []hit) error {
+func (s *session) writeMembers(ctx context.Context, w io.Writer, t *merged, hits []hit) error {
 	type write func(*tar.Writer) error
 	members := map[string]write{}
 	for _, h := range hits {
@@ -130,7 +130,7 @@ func (s *session) writeMembers(ctx context.Context, w io.Writer, t *tree, hits [
 
 // at returns the node with a name of the tree, nil where there is none. The name is one
 // that walk gave: it has no symlinks in it.
-func (t *tree) at(name string) *node {
+func (t *merged) at(name string) *node {
 	k := t.root
 	for _, c := range components(name) {
 		if k = k.kids[c]; k == nil {

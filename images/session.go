@@ -25,6 +25,8 @@ type session struct {
 
 	mu     sync.Mutex
 	layers map[v1.Hash]*layerIndex
+	// again opens a layer whose contents are needed once more.
+	again map[v1.Hash]v1.Layer
 }
 
 func newSession(jobs int, p Progress, o rewriter.Options) *session {
@@ -34,13 +36,13 @@ func newSession(jobs int, p Progress, o rewriter.Options) *session {
 	if p == nil {
 		p = silent{}
 	}
-	return &session{rw: rewriting, options: o, jobs: jobs, progress: p, layers: map[v1.Hash]*layerIndex{}}
+	return &session{rw: rewriting, options: o, jobs: jobs, progress: p, layers: map[v1.Hash]*layerIndex{}, again: map[v1.Hash]v1.Layer{}}
 }
 
 func (s *session) Close() { s.spool.Close() }
 
 // image reads all layers of an image, several at once, and returns its merged file system.
-func (s *session) image(ctx context.Context, img v1.Image) (*tree, error) {
+func (s *session) image(ctx context.Context, img v1.Image) (*merged, error) {
 	layers, err := img.Layers()
 	if err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ func (s *session) image(ctx context.Context, img v1.Image) (*tree, error) {
 	if err := s.readLayers(ctx, layers, ids); err != nil {
 		return nil, err
 	}
-	t := newTree()
+	t := newMerged()
 	for i, id := range ids {
 		if err := t.apply(s.layers[id], i); err != nil {
 			return nil, err
@@ -71,10 +73,11 @@ func (s *session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Ha
 	var wg sync.WaitGroup
 	started := map[v1.Hash]bool{}
 	for i, id := range ids {
-		if s.layers[id] != nil || started[id] {
+		if started[id] || s.index(id) != nil {
 			continue
 		}
 		started[id] = true
+		s.again[id] = layers[i]
 		slots <- struct{}{}
 		if ctx.Err() != nil {
 			break
@@ -93,4 +96,11 @@ func (s *session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Ha
 	}
 	wg.Wait()
 	return context.Cause(ctx)
+}
+
+// index returns what is known of a layer, nil for nothing yet.
+func (s *session) index(id v1.Hash) *layerIndex {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.layers[id]
 }

@@ -37,12 +37,17 @@ type spool struct {
 
 // keep copies size bytes of r and returns where they can be read from now on.
 func (s *spool) keep(r io.ReaderAt, size int64) (*io.SectionReader, error) {
+	return s.keepStream(io.NewSectionReader(r, 0, size), size)
+}
+
+// keepStream is keep for a stream of size bytes.
+func (s *spool) keepStream(r io.Reader, size int64) (*io.SectionReader, error) {
 	off, err := s.reserve(size)
 	if err != nil {
 		return nil, err
 	}
 	w := &holeWriter{w: io.NewOffsetWriter(s.f, off)}
-	if err := w.copy(io.NewSectionReader(r, 0, size)); err != nil {
+	if err := w.copy(r); err != nil {
 		return nil, err
 	}
 	if w.n != size {

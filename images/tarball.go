@@ -58,7 +58,7 @@ func (s *session) tarball(ctx context.Context, name string) (*found, *layerIndex
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	t := newTree()
+	t := newMerged()
 	if err := t.apply(idx, 0); err != nil {
 		return nil, nil, err
 	}

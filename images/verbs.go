@@ -2,7 +2,6 @@ package images
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -121,5 +120,35 @@ type Verified struct {
 // Verify checks that no live call site is left in a SOURCE and, with Against, that it
 // differs from that base in patched call sites only.
 func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, error) {
-	return nil, errors.New("TODO")
+	src, err := Open(ctx, source, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	defer s.Close()
+	if o.Against == "" {
+		f, err := s.source(ctx, src)
+		if err != nil {
+			return nil, err
+		}
+		return &Verified{Findings: f.Findings}, nil
+	}
+	s.sums = true
+	baseSrc, err := Open(ctx, o.Against, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	defer baseSrc.Close()
+	v := &verification{s: s}
+	if v.base, err = s.openSubject(ctx, baseSrc); err != nil {
+		return nil, err
+	}
+	defer v.base.close()
+	if v.after, err = s.openSubject(ctx, src); err != nil {
+		return nil, err
+	}
+	defer v.after.close()
+	v.out = &Verified{Findings: v.after.f.Findings}
+	return v.out, v.run(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The merged file system: layers applied in order as an overlay engine applies them, by
@@ -27,25 +28,26 @@ type node struct {
 	kids  map[string]*node // of a folder
 }
 
-// tree is a merged file system.
-type tree struct {
+// merged is a merged file system.
+type merged struct {
 	root   *node
 	layers []*layerIndex // as applied
 }
 
 // implicitDir is a folder that no layer has a member for: engines make it for root with
-// this mode (containerd archive.mkparent; docker since 20.10).
-var implicitDir = &entry{kind: kindDir, meta: meta{mode: 0o755}}
+// this mode (containerd archive.mkparent; docker since 20.10). Its time is the one that
+// archive/tar writes and reads for none.
+var implicitDir = &entry{kind: kindDir, meta: meta{mode: 0o755, mtime: time.Unix(0, 0)}}
 
 func newDir(layer int) *node {
 	return &node{inode: &inode{implicitDir, layer}, layer: layer, kids: map[string]*node{}}
 }
 
-func newTree() *tree { return &tree{root: newDir(0)} }
+func newMerged() *merged { return &merged{root: newDir(0)} }
 
 // apply puts layer number n on top. Whiteouts hide what the layers below have and nothing
 // of this layer, wherever in the archive they stand (image-spec layer.md, "Whiteouts").
-func (t *tree) apply(idx *layerIndex, n int) error {
+func (t *merged) apply(idx *layerIndex, n int) error {
 	t.layers = append(t.layers, idx)
 	pool := map[string]*inode{}
 	for i := range idx.entries {
@@ -57,7 +59,7 @@ func (t *tree) apply(idx *layerIndex, n int) error {
 	return nil
 }
 
-func (t *tree) add(e *entry, n int, pool map[string]*inode) error {
+func (t *merged) add(e *entry, n int, pool map[string]*inode) error {
 	dir, base := path.Split(e.name)
 	switch e.kind {
 	case kindPool:
@@ -120,7 +122,7 @@ func (k *node) hideKids(n int) {
 }
 
 // target finds the file that a hard link is another name of.
-func (t *tree) target(e *entry, n int, pool map[string]*inode) (*inode, error) {
+func (t *merged) target(e *entry, n int, pool map[string]*inode) (*inode, error) {
 	if name := inPool(e.link); name != "" && pool[name] != nil {
 		return pool[name], nil
 	}
@@ -143,7 +145,7 @@ var errLoop = errors.New("too many levels of symbolic links")
 // dir finds the folder with a name as an engine does: every component may be a symlink,
 // and none leaves the root. What is missing is made, for layer n, where create says so;
 // else the folder comes back nil. A file of a layer below gives way to a folder.
-func (t *tree) dir(name string, n int, create bool) (*node, error) {
+func (t *merged) dir(name string, n int, create bool) (*node, error) {
 	todo := components(name)
 	at := []*node{t.root} // the way from the root, for ".."
 	links := 0
@@ -186,7 +188,7 @@ func components(name string) []string {
 }
 
 // walk calls f for every name, in order, folders before what is in them.
-func (t *tree) walk(f func(name string, k *node)) {
+func (t *merged) walk(f func(name string, k *node)) {
 	var down func(prefix string, d *node)
 	down = func(prefix string, d *node) {
 		names := make([]string, 0, len(d.kids))
@@ -213,7 +215,7 @@ type visible struct {
 }
 
 // files returns the visible files that choose accepts, sorted by their first name.
-func (t *tree) files(choose func(*inode) bool) []visible {
+func (t *merged) files(choose func(*inode) bool) []visible {
 	at := map[*inode]int{}
 	var all []visible
 	t.walk(func(name string, k *node) {
