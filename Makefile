@@ -71,7 +71,7 @@ test-e2e: all fixtures oracles validate legacy-image ## run the end-to-end tests
 
 .PHONY: bench
 bench: need-go all oracles ## measure calls per second, rebuild and scan speed
-	$(GO) test -run '^$$' -bench . ./...
+	$(GO) run ./tests/bench -vfix bin/vfix
 
 .PHONY: fuzz
 fuzz: need-go shim ## run each fuzz target for FUZZTIME (20s)
