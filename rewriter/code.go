@@ -22,7 +22,6 @@ type code struct {
 	starts starts // of functions
 	// sections are the ranges that the section headers call code, nil where they say nothing.
 	sections []Extent
-	err      error // of the last read that failed
 	// steps is how many more instructions may be followed in this file.
 	steps int
 }
@@ -74,8 +73,7 @@ func (c *code) bytes(vaddr uint64) []byte {
 		end := min(key+codeBlock+maxInstLen, p.vaddr+p.filesz)
 		var err error
 		if b, err = c.f.bytes(p.off+(base-p.vaddr), end-base); err != nil {
-			c.err = err
-			return nil
+			return nil // Scan reports it
 		}
 		if len(c.blocks) >= codeBlocks {
 			clear(c.blocks)

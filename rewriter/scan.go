@@ -2,6 +2,7 @@ package rewriter
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 )
@@ -13,6 +14,39 @@ import (
 // The fields Libc and Go are filled in only where there is a site: nobody asks for them
 // elsewhere, and looking for them costs more than the scan.
 func Scan(r io.ReaderAt, size int64) (*Report, error) {
+	w := &watched{r: r}
+	rep, err := scan(w, size)
+	if err == nil {
+		err = w.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if rep.file != nil {
+		rep.file.r = r
+	}
+	return rep, nil
+}
+
+// watched remembers the first read that failed. Where a look-up in a table fails, Scan goes
+// on as if the table were not there; that must not turn an unreadable file into a verdict.
+type watched struct {
+	r   io.ReaderAt
+	err error
+}
+
+func (w *watched) ReadAt(b []byte, off int64) (int, error) {
+	n, err := w.r.ReadAt(b, off)
+	if n < len(b) && w.err == nil {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		w.err = fmt.Errorf("read %d bytes at offset %d: %w", len(b), off, err)
+	}
+	return n, err
+}
+
+func scan(r io.ReaderAt, size int64) (*Report, error) {
 	f, err := parseELF(r, size)
 	if skip := (*skipError)(nil); errors.As(err, &skip) {
 		return &Report{Skipped: skip.reason, Damaged: skip.damaged}, nil
@@ -87,7 +121,7 @@ func (r *Report) examine(c *code, sites []Site) error {
 		r.finish(c, fn, t, &sites[i])
 	}
 	r.Sites = sites
-	return c.err
+	return nil
 }
 
 // finish fills in what the patch forms depend on.

@@ -56,7 +56,7 @@ func TestKinds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.text = asm(t, c.text)
 			file := c.e.build()
-			r := scan(t, file)
+			r := scanFile(t, file)
 			if r.Skipped != "" || len(r.Sites) != c.n {
 				t.Fatalf("skipped %q, got %d sites, want %d: %+v", r.Skipped, len(r.Sites), c.n, r.Sites)
 			}
@@ -86,7 +86,7 @@ func TestRelativeOnlyInPrograms(t *testing.T) {
 	at := uint64(testTextOff)
 	text := fmt.Sprintf("90 e8 %08x c3", bswap(uint32(Time.Vaddr()-(at+6))))
 	e := testELF{dyn: true, text: asm(t, text), symbols: []testSym{{"f", at, 100, sttFunc, 1}}}
-	if r := scan(t, e.build()); len(r.Sites) != 0 {
+	if r := scanFile(t, e.build()); len(r.Sites) != 0 {
 		t.Errorf("got %+v", r.Sites)
 	}
 }
@@ -101,7 +101,7 @@ func TestChunks(t *testing.T) {
 		copy(text[seam+d:], site)
 		e := testELF{text: text}
 		file := e.build()
-		r := scan(t, file)
+		r := scanFile(t, file)
 		if want := e.textVaddr() + uint64(seam+d); len(r.Sites) != 1 || r.Sites[0].Vaddr != want {
 			t.Fatalf("at the seam %+d: got %+v, want one at %#x", d, r.Sites, want)
 		}
@@ -131,7 +131,7 @@ func TestRelativeSeams(t *testing.T) {
 			t.Fatalf("the seam is not where it should be: %#x", low)
 		}
 	}
-	r := scan(t, e.build())
+	r := scanFile(t, e.build())
 	for _, s := range r.Sites {
 		if fn, ok := want[s.Vaddr]; !ok || fn != s.Function || s.Kind != CallRel32 {
 			t.Errorf("%v of %v at %#x, want %v", s.Kind, s.Function, s.Vaddr, fn)
@@ -174,7 +174,7 @@ func TestProgramKinds(t *testing.T) {
 			if c.patch != nil {
 				c.patch(file)
 			}
-			r := scan(t, file)
+			r := scanFile(t, file)
 			if r.Static != c.static || r.Go != c.isGo || len(r.Sites) != 1 {
 				t.Errorf("got static %v, Go %v, %d sites, skipped %q", r.Static, r.Go, len(r.Sites), r.Skipped)
 			}
@@ -185,11 +185,11 @@ func TestProgramKinds(t *testing.T) {
 func TestGoData(t *testing.T) {
 	e := testELF{bare: true, text: []byte{0xc3}, data: asm(t, "000460ffffffffff")}
 	file := e.build()
-	if r := scan(t, file); len(r.Sites) != 1 || r.Sites[0].Verdict != Unknown {
+	if r := scanFile(t, file); len(r.Sites) != 1 || r.Sites[0].Verdict != Unknown {
 		t.Fatalf("without Go: got %+v", r.Sites)
 	}
 	copy(file[testTextOff-8:], "\xfb\xff\xff\xff\x00\x00\x01\x08")
-	if r := scan(t, file); len(r.Sites) != 1 || r.Sites[0].Verdict != Dormant {
+	if r := scanFile(t, file); len(r.Sites) != 1 || r.Sites[0].Verdict != Dormant {
 		t.Fatalf("with Go: got %+v", r.Sites)
 	}
 }
@@ -210,7 +210,7 @@ func TestLibc(t *testing.T) {
 		{"libfoo.so.1", "GNU C Library stable release version 2.13,", ""},
 	} {
 		e := testELF{dyn: c.soname != "", soname: c.soname, text: append(asm(t, movRaxTime+callRax+"c3"), c.text...)}
-		if r := scan(t, e.build()); r.Libc != c.want || len(r.Sites) != 1 {
+		if r := scanFile(t, e.build()); r.Libc != c.want || len(r.Sites) != 1 {
 			t.Errorf("%q with %q: got %q (%d sites), want %q", c.soname, c.text, r.Libc, len(r.Sites), c.want)
 		}
 	}

@@ -58,7 +58,7 @@ func TestStub(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.text = asm(t, c.text)
-			r := scan(t, c.e.build())
+			r := scanFile(t, c.e.build())
 			if len(r.Sites) != 1 {
 				t.Fatalf("got %+v", r.Sites)
 			}
@@ -88,7 +88,7 @@ func TestShared(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := testELF{text: asm(t, c.text)}
 			e.symbols = []testSym{{"f", e.textVaddr(), 100, sttFunc, 0}}
-			r := scan(t, e.build())
+			r := scanFile(t, e.build())
 			if len(r.Sites) != 1 || r.Sites[0].Shared != c.shared || r.Sites[0].Verdict != Live {
 				t.Errorf("got %+v, want shared %v", r.Sites, c.shared)
 			}
@@ -136,7 +136,7 @@ func TestDead(t *testing.T) {
 					want = c.abi
 					e.symbols = []testSym{{"time", e.textVaddr(), 100, sttFunc, 1}}
 				}
-				r := scan(t, e.build())
+				r := scanFile(t, e.build())
 				if len(r.Sites) != 1 || r.Sites[0].ABI != abi || regs(r.Sites[0].Dead) != want {
 					t.Errorf("C function %v: got %+v, want dead %#x", abi, r.Sites, uint16(want))
 				}
@@ -177,7 +177,7 @@ func TestABI(t *testing.T) {
 			if len(c.e.fdes) > 0 {
 				c.e.fdes[0] = c.e.textVaddr()
 			}
-			r := scan(t, c.e.build())
+			r := scanFile(t, c.e.build())
 			if len(r.Sites) != 1 || r.Sites[0].ABI != c.want {
 				t.Errorf("got %+v, want ABI %v", r.Sites, c.want)
 			}
@@ -212,7 +212,7 @@ func TestSymbol(t *testing.T) {
 				if bare && c.name == "the inner one" {
 					want = "all" // the other is local, and only .symtab has it
 				}
-				if r := scan(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Symbol != want {
+				if r := scanFile(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Symbol != want {
 					t.Errorf("got %+v, want %q", r.Sites, want)
 				}
 			})

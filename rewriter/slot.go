@@ -52,8 +52,7 @@ func (c *code) slotCalled(slot uint64, fn Function) (at uint64, found bool) {
 			}
 		})
 		if err != nil {
-			c.err = err
-			return 0, true
+			return 0, true // Scan reports it
 		}
 	}
 	return at, found

@@ -323,8 +323,8 @@ func asm(t testing.TB, text string) []byte {
 	return out
 }
 
-// scan scans the file and fails the test on an error.
-func scan(t testing.TB, file []byte) *Report {
+// scanFile scans the file and fails the test on an error.
+func scanFile(t testing.TB, file []byte) *Report {
 	t.Helper()
 	r, err := Scan(bytes.NewReader(file), int64(len(file)))
 	if err != nil {

@@ -75,7 +75,7 @@ func TestVerdict(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := testELF{text: asm(t, c.text)}
-			r := scan(t, e.build())
+			r := scanFile(t, e.build())
 			if len(r.Sites) != 1 {
 				t.Fatalf("got %d sites, want 1: %+v", len(r.Sites), r.Sites)
 			}
@@ -111,7 +111,7 @@ func TestCallee(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := testELF{text: asm(t, c.text)}
-			r := scan(t, e.build())
+			r := scanFile(t, e.build())
 			if len(r.Sites) != 1 || r.Sites[0].Verdict != c.want || !strings.Contains(r.Sites[0].Reason, c.reason) {
 				t.Fatalf("got %+v, want one %v (…%s…)", r.Sites, c.want, c.reason)
 			}
@@ -135,7 +135,7 @@ func TestIfunc(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.dyn, c.e.dynamic, c.e.text = true, true, asm(t, text)
-			r := scan(t, c.e.build())
+			r := scanFile(t, c.e.build())
 			if len(r.Sites) != 1 || r.Sites[0].Verdict != c.want {
 				t.Fatalf("got %+v, want one %v", r.Sites, c.want)
 			}
@@ -159,7 +159,7 @@ func TestSlot(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := testELF{text: asm(t, store+c.load)}
-			r := scan(t, e.build())
+			r := scanFile(t, e.build())
 			if len(r.Sites) != 1 || r.Sites[0].Verdict != c.want {
 				t.Fatalf("got %+v, want one %v", r.Sites, c.want)
 			}
