@@ -118,19 +118,21 @@ func registryError(ctx context.Context, n name.Reference, err error) error {
 	if errors.As(err, &status) {
 		return statusError(where, n, status)
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
 	var dns *net.DNSError
 	var op *net.OpError
+	var u *url.Error
 	switch {
 	case errors.As(err, &dns):
 		return fmt.Errorf("%s: no such host %s", where, dns.Name)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%s: no answer: %w", where, op.Err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%s: the connection broke: %w", where, err)
+		return fmt.Errorf("%s: the connection broke: %w", where, io.ErrUnexpectedEOF)
+	case errors.As(err, &u):
+		err = u.Err
+	}
+	if strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+		return withHint(fmt.Errorf("%s: %w", where, err), "a registry without TLS needs --insecure")
 	}
 	return fmt.Errorf("%s: %w", where, err)
 }
