@@ -231,11 +231,13 @@ func (d *derivedImage) makeManifest() ([]byte, error) {
 func (d *derivedImage) RawConfigFile() ([]byte, error)      { return bytes.Clone(d.config), nil }
 func (d *derivedImage) ConfigFile() (*v1.ConfigFile, error) { return partial.ConfigFile(d) }
 func (d *derivedImage) ConfigName() (v1.Hash, error)        { return partial.ConfigName(d) }
-func (d *derivedImage) ConfigLayer() (v1.Layer, error)      { return partial.ConfigLayer(struct{ partial.WithRawConfigFile }{d}) }
-func (d *derivedImage) RawManifest() ([]byte, error)        { return d.manifest() }
-func (d *derivedImage) Manifest() (*v1.Manifest, error)     { return partial.Manifest(d) }
-func (d *derivedImage) Size() (int64, error)                { return partial.Size(d) }
-func (d *derivedImage) Digest() (v1.Hash, error)            { return partial.Digest(d) }
+func (d *derivedImage) ConfigLayer() (v1.Layer, error) {
+	return partial.ConfigLayer(struct{ partial.WithRawConfigFile }{d})
+}
+func (d *derivedImage) RawManifest() ([]byte, error)    { return d.manifest() }
+func (d *derivedImage) Manifest() (*v1.Manifest, error) { return partial.Manifest(d) }
+func (d *derivedImage) Size() (int64, error)            { return partial.Size(d) }
+func (d *derivedImage) Digest() (v1.Hash, error)        { return partial.Digest(d) }
 
 func (d *derivedImage) MediaType() (types.MediaType, error) {
 	t, err := d.base.MediaType()
