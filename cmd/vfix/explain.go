@@ -30,14 +30,11 @@ type listing struct {
 // unlimited is the width of a text that need not wrap.
 const unlimited = 1 << 20
 
-// explainWidth is how wide listings are where the output is no terminal.
-const explainWidth = 120
-
 // write prints the listing for s.
 func (l *listing) write(w io.Writer, s stream) {
 	width := s.width
 	if width == 0 {
-		width = explainWidth
+		width = unlimited // no terminal
 	}
 	fmt.Fprintln(w, s.paint.bold(printable(l.title)))
 	for _, line := range wrap(printable(l.reason), max(width-2, minLast)) {
@@ -227,6 +224,9 @@ func listingOf(f *images.File, p *rewriter.Patch) (listing, bool) {
 	l.reason = fmt.Sprintf("%v: %s", p.Site.Verdict, p.Site.Reason)
 	if p.Reason != "" && p.Reason != p.Site.Reason {
 		l.reason += fmt.Sprintf("; %v: %s", p.Form, p.Reason)
+	}
+	if p.Form == rewriter.Entry {
+		l.reason += "; what stands behind the jmp is never run"
 	}
 	return l, true
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -17,7 +18,7 @@ var hintTable = []struct {
 	is   error
 	hint string
 }{
-	{images.ErrNoDaemon, "start the daemon, or name the source with a prefix: see 'vfix help sources'"},
+	{images.ErrNoDaemon, "check the name, start the daemon, or say with a prefix what it is: see 'vfix help sources'"},
 	{images.ErrUnauthorized, "run 'docker login' for that registry; vfix uses the same credentials"},
 	{images.ErrPlatform, "vfix patches linux/amd64; name an image that has it, or a variant with --platform"},
 	{images.ErrDamaged, "fetch or build it again; what it says of itself is not what it contains"},
@@ -32,6 +33,7 @@ var hintTable = []struct {
 	{os.ErrDeadlineExceeded, "the other side did not answer in time: try again"},
 	{syscall.ECONNREFUSED, "nothing listens there: check the address, and that the daemon or registry runs"},
 	{syscall.ECONNRESET, "the other side hung up: try again"},
+	{io.ErrUnexpectedEOF, "it ended too early: a cut-off file must be fetched again, a broken connection tried again"},
 }
 
 // hintOf returns what a user can do about err: the error's own word, else the table's.
@@ -53,5 +55,5 @@ func hintOf(err error) string {
 	case errors.As(err, &op):
 		return "check the address, and that the daemon or registry is reached from here"
 	}
-	return "'vfix help sources' says what vfix reads; run the verb with --help for its options"
+	return "if vfix is in the wrong, please report this with what 'vfix version' prints"
 }

@@ -47,7 +47,8 @@ type output struct {
 // stream is what is known of stdout or stderr.
 type stream struct {
 	tty   bool
-	width int // columns; 0: not a terminal, and lines may be as long as they are
+	bars  bool // a terminal that says how high it is: there is room for bars
+	width int  // columns; 0: not a terminal, and lines may be as long as they are
 	paint palette
 }
 
@@ -67,8 +68,9 @@ func describe(w io.Writer, getenv func(string) string) stream {
 		return stream{}
 	}
 	s := stream{tty: true, width: 80}
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+	if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 		s.width = width
+		s.bars = height > 0 && getenv("TERM") != "dumb"
 	}
 	s.paint = palette{on: colour(getenv, runtime.GOOS)}
 	return s
@@ -152,7 +154,9 @@ func safe(s string) string {
 }
 
 var (
-	userInfo    = regexp.MustCompile(`(://)[^/\s"'@]*@`)
+	userInfo = regexp.MustCompile(`(://)[^/\s"'@]*@`)
+	// USER:PASSWORD@HOST without a scheme; NAME:TAG@DIGEST looks alike and stays.
+	bareInfo    = regexp.MustCompile(`[^\s/"'@:]+:[^\s/"'@]+@([a-z0-9]+:[0-9a-f]{32})?`)
 	queryValues = regexp.MustCompile(`([?&][A-Za-z0-9_.~%-]+=)[^&\s"'#]+`)
 	authHeader  = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}`)
 	openQuery   = regexp.MustCompile(`^[?&](scope|service|platform|tag|n|last|repo|mount|from)=$`)
@@ -163,6 +167,12 @@ var (
 // good as a password), and what follows Basic or Bearer.
 func redact(s string) string {
 	s = userInfo.ReplaceAllString(s, "${1}")
+	s = bareInfo.ReplaceAllStringFunc(s, func(m string) string {
+		if strings.HasSuffix(m, "@") {
+			return "REDACTED@"
+		}
+		return m
+	})
 	s = queryValues.ReplaceAllStringFunc(s, func(m string) string {
 		key := m[:strings.IndexByte(m, '=')+1]
 		if openQuery.MatchString(key) {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +29,7 @@ type reporter struct {
 func (o *output) startProgress(mode string) images.Progress {
 	if mode == "auto" {
 		mode = "plain"
-		if o.err.tty && os.Getenv("TERM") != "dumb" {
+		if o.err.bars {
 			mode = "tty"
 		}
 	}

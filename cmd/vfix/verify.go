@@ -75,9 +75,13 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 	open := openSites(v.Findings)
 	switch {
 	case len(v.Problems) > 0:
+		verb := "rebuild"
+		if v.Findings.Digest == "" {
+			verb = "patch"
+		}
 		return &findingsError{
 			msg:  fmt.Sprintf("%s: not what vfix makes of %s: %s", v.Findings.Source, opts.against, count(len(v.Problems), "difference")),
-			hint: fmt.Sprintf("compare with the base it was built from, or build it again: vfix rebuild %s", opts.against),
+			hint: fmt.Sprintf("compare with the base it was built from, or build it again with vfix %s", verb),
 		}
 	case open > 0:
 		return &findingsError{
