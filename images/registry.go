@@ -123,7 +123,8 @@ func registryError(ctx context.Context, n name.Reference, err error) error {
 	var u *url.Error
 	switch {
 	case errors.As(err, &dns):
-		return fmt.Errorf("%s: no such host %s", where, dns.Name)
+		return withHint(fmt.Errorf("%s: no such host %s", where, dns.Name),
+			"check the name, and that this machine can look names up; a file or folder is written ./NAME")
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%s: no answer: %w", where, op.Err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -156,7 +157,7 @@ func statusError(where string, n name.Reference, e *transport.Error) error {
 		return withHint(fmt.Errorf("%s: too many requests (%s)", where, text),
 			"wait, or log in for a higher limit: docker login %s", n.Context().RegistryStr())
 	}
-	return fmt.Errorf("%s: the registry answers %s", where, text)
+	return withHint(fmt.Errorf("%s: the registry answers %s", where, text), "try again; the registry's own log says more")
 }
 
 // putRegistry pushes a result. Layers that are in another repository of the same registry
