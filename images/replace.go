@@ -178,6 +178,9 @@ type span struct{ start, end int }
 // list or there twice: readers would disagree on which one counts.
 func parseIndexText(raw []byte) (*indexText, error) {
 	t := &indexText{raw: raw}
+	if !json.Valid(raw) { // a decoder alone would not look at what follows the object
+		return nil, damaged("index: not JSON")
+	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
 		return nil, damaged("index: not a JSON object")
