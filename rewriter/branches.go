@@ -153,29 +153,28 @@ func (t *targets) rel32(b []byte, vaddr uint64, lo, hi int) {
 }
 
 // rel8 finds short branches into the window. Their opcodes are common bytes, so only what
-// a decode of the function finds to be an instruction counts.
+// a linear decode finds to be an instruction counts: from the start of the function up to
+// the first site, where that is known and arrives there, and else where most of several
+// decodes from different places agree; and from the first site on, which is an instruction.
 func (t *targets) rel8(c *code, w Extent) {
-	from, to := w.Vaddr-rel8Reach, w.end()+rel8Reach
+	from, site, to := w.Vaddr-rel8Reach, w.Vaddr+siteMargin, w.end()+rel8Reach
 	note := func(i *instr) {
 		if i.flow == flowJump || i.flow == flowCond {
 			t.add(i.target)
 		}
 	}
-	if start, ok := c.starts.enclosing(w.Vaddr + siteMargin); ok {
-		c.sweep(start, func(i *instr) bool {
-			if i.addr >= from {
-				note(i)
-			}
-			return i.addr < to
-		})
+	c.sweep(site, to, note)
+	known := site
+	if start, ok := c.starts.enclosing(site); ok && c.arrives(start, site) {
+		c.sweep(start, site, note)
+		known = start
+	}
+	if known <= from {
 		return
 	}
 	votes := map[uint64]int{}
 	for n := range uint64(streams) {
-		c.sweep(from-3*streams+n, func(i *instr) bool {
-			votes[i.addr]++
-			return i.addr < to
-		})
+		c.sweep(from-3*streams+n, known, func(i *instr) { votes[i.addr]++ })
 	}
 	for at, n := range votes {
 		if i, ok := c.at(at); ok && 2*n >= streams {
@@ -193,12 +192,14 @@ func (t *targets) shared(c *code, s *Site) bool {
 	if t.inside(span.Vaddr+1, span.end()) {
 		return true
 	}
-	straight := false
-	c.sweep(s.Vaddr, func(i *instr) bool {
-		straight = i.addr == s.Call
-		return i.addr < s.Call && i.flow == flowNext
-	})
-	return !straight
+	for at := s.Vaddr; at != s.Call; { // straight on, without a branch
+		i, ok := c.at(at)
+		if !ok || i.flow != flowNext || at > s.Call {
+			return true
+		}
+		at = i.next()
+	}
+	return false
 }
 
 // The two instructions that keep the stack aligned in a stub, and ret.

@@ -76,11 +76,10 @@ func follow(c *code, origin, vaddr uint64, reg int, fn Function) *flow {
 	v[reg] = exact
 	f.to(vaddr, v)
 	for n := 0; len(f.work) > 0; n++ {
-		if n >= maxFlow || c.steps <= 0 {
+		if n >= maxFlow {
 			f.escape(origin, "too much code to follow")
 			break
 		}
-		c.steps--
 		at := f.work[len(f.work)-1]
 		f.work = f.work[:len(f.work)-1]
 		f.step(at, f.state[at])

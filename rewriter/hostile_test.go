@@ -189,6 +189,32 @@ func TestMuchCode(t *testing.T) {
 	}
 }
 
+// TestExhausted: where the work on a file is cut short, nothing found so far counts.
+func TestExhausted(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		want Verdict
+	}{{10, Live}, {100, Unknown}} {
+		const each, long = 12, maxFlow - 100
+		text := asm(t, movRaxTime+callRax+"c3 9090")
+		for i := range c.n { // each goes to the same long code
+			text = append(text, asm(t, movR13Time)...)
+			text = le(append(text, 0xe9), uint32((c.n-i-1)*each))
+		}
+		text = append(text, bytes.Repeat([]byte{0x90}, long)...)
+		e := testELF{text: append(text, asm(t, "41ffd5 4d31ed c3")...)}
+		r := scanFile(t, e.build())
+		if len(r.Sites) != c.n+1 {
+			t.Fatalf("got %d sites", len(r.Sites))
+		}
+		for _, s := range r.Sites {
+			if s.Verdict != c.want || (s.Calls == 0) == (c.want == Live) {
+				t.Fatalf("%d sites: got %+v, want %v", c.n, s, c.want)
+			}
+		}
+	}
+}
+
 // failing is a reader of which one read fails, as if the file had ended or with an error,
 // and perhaps all that follow it.
 type failing struct {

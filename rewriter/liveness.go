@@ -34,11 +34,10 @@ func (c *code) dead(vaddr uint64, abi bool) uint16 {
 		work = work[:len(work)-1]
 		s := pending[at] &^ live
 		i, ok := c.at(at)
-		if !ok || !i.known || n >= maxLiveness || c.steps <= 0 {
+		if !ok || !i.known || n >= maxLiveness {
 			live |= s
 			continue
 		}
-		c.steps--
 		live |= i.reads & s
 		s &^= i.reads | i.writes
 		switch i.flow {
@@ -105,10 +104,9 @@ func (c *code) callee(target uint64, r, depth int) (reads, survives bool) {
 		}
 		seen[at] = true
 		i, ok := c.at(at)
-		if !ok || !i.known || n >= maxLiveness || c.steps <= 0 {
+		if !ok || !i.known || n >= maxLiveness {
 			return true, true
 		}
-		c.steps--
 		if i.reads.has(r) || i.partial.has(r) {
 			reads = true
 			if i.flow == flowNext && i.operands.has(r) && !i.writes.has(r) {

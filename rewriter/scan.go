@@ -97,7 +97,7 @@ func (r *Report) examine(c *code, sites []Site) error {
 		return err
 	}
 	c.starts = fn.starts
-	// One byte of opcode proves nothing: these must be known instructions.
+	// One byte of opcode proves nothing: these must begin where instructions do.
 	sites = slices.DeleteFunc(sites, func(s Site) bool {
 		return (s.Kind == PushImm32 || s.Kind == CallRel32) && !c.boundary(s.Vaddr)
 	})
@@ -119,6 +119,12 @@ func (r *Report) examine(c *code, sites []Site) error {
 	}
 	for i := range sites {
 		r.finish(c, fn, t, &sites[i])
+	}
+	if c.exhausted() {
+		for i, s := range sites {
+			sites[i] = Site{Vaddr: s.Vaddr, Offset: s.Offset, Len: s.Len, Kind: s.Kind, Function: s.Function, Reg: s.Reg,
+				Symbol: s.Symbol, Verdict: Unknown, Reason: "too much code to follow in this file"}
+		}
 	}
 	r.Sites = sites
 	return nil
