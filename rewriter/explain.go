@@ -164,6 +164,9 @@ func (l *Line) name(f *elfFile, fn Function) {
 	}
 }
 
+// bareOperand matches a memory operand of which x86asm writes the segment at most.
+var bareOperand = regexp.MustCompile(`( |%[fg]s:)(,|$)`)
+
 var negative = regexp.MustCompile(`\$-0x[0-9a-f]+`)
 
 // text writes the instruction as objdump of today does, where x86asm v0.32 differs: no
@@ -201,13 +204,12 @@ func (i *instr) text(raw []byte) string {
 	if !ok {
 		return t
 	}
-	target, fixed := i.memVaddr()
-	switch {
-	case !fixed:
-	case m.Base == x86asm.RIP:
+	switch target, fixed := i.memVaddr(); {
+	case fixed && m.Base == x86asm.RIP:
 		t += fmt.Sprintf("  # %#x", target)
-	case m.Disp == 0: // x86asm leaves out a displacement of 0 even where nothing else is
-		t = strings.Replace(t, " ,", " 0x0,", 1)
+	case m.Base == 0 && m.Index == 0 && m.Disp == 0:
+		// x86asm leaves out a displacement of 0 even where nothing else is.
+		t = bareOperand.ReplaceAllString(t, "${1}0x0${2}")
 	}
 	return t
 }
