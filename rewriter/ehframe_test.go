@@ -1,0 +1,100 @@
+package rewriter
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+)
+
+// ehFrame is a small .eh_frame at vaddr with entries for the starts; enc is how the CIE
+// says that they write addresses, and aug its augmentation string.
+func ehFrame(aug string, enc byte, vaddr uint64, starts ...uint64) []byte {
+	var b []byte
+	entry := func(body []byte) {
+		b = append(le(b, uint32(len(body))), body...)
+	}
+	cie := append(le(nil, uint32(0), uint8(1)), append([]byte(aug), 0, 1, 0x78, 16)...)
+	switch aug {
+	case "zR":
+		cie = append(cie, 1, enc)
+	case "zPLR":
+		cie = append(cie, 7, pePcrel|peSdata4, 0, 0, 0, 0, 0x1b, enc)
+	}
+	entry(pad(cie, 4))
+	for _, s := range starts {
+		at := vaddr + uint64(len(b)) + 8
+		fde := le(nil, uint32(len(b)+4))
+		switch enc {
+		case pePtr:
+			fde = le(fde, s, uint64(16))
+		case pePcrel | peSdata4:
+			fde = le(fde, uint32(s-at), uint32(16), uint64(0))
+		}
+		entry(fde)
+	}
+	return le(b, uint32(0))
+}
+
+func TestEhFrameSection(t *testing.T) {
+	want := []uint64{0x401000, 0x401230, 0x500000}
+	for _, c := range []struct {
+		name, aug string
+		enc       byte
+		change    func([]byte)
+		want      []uint64
+	}{
+		{"relative", "zR", pePcrel | peSdata4, nil, want},
+		{"absolute", "zR", pePtr, nil, want},
+		{"absolute without saying so", "", pePtr, nil, want},
+		{"with a personality", "zPLR", pePcrel | peSdata4, nil, want},
+		{"an unknown augmentation", "eh", pePtr, nil, nil},
+		{"an unknown encoding", "zR", 0x2b, nil, nil},
+		{"no such CIE", "zR", pePcrel | peSdata4, func(b []byte) { b[24] = 0xff; b[25] = 0xff }, want[1:]},
+		{"64-bit lengths", "zR", pePcrel | peSdata4, func(b []byte) { copy(b, "\xff\xff\xff\xff") }, nil},
+		{"a length beyond the section", "zR", pePcrel | peSdata4, func(b []byte) { copy(b[20:], "\xf0\xff\xff\xff") }, want[:1]},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const addr = 0x600000
+			b := ehFrame(c.aug, c.enc, addr, want...)
+			if c.change != nil {
+				c.change(b)
+			}
+			f := &elfFile{r: bytes.NewReader(b), size: uint64(len(b)), sections: []section{{name: ".eh_frame", typ: shtProgbits, addr: addr, size: uint64(len(b))}}}
+			var got []uint64
+			if err := eachFDE(f, func(v uint64) { got = append(got, v) }); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %#x, want %#x", got, c.want)
+			}
+		})
+	}
+}
+
+// TestGNUHash counts symbols through DT_GNU_HASH, which many libraries have alone.
+func TestGNUHash(t *testing.T) {
+	table := func(nbuckets, symoffset, bloom uint32, rest ...uint32) []byte {
+		b := le(nil, nbuckets, symoffset, bloom, uint32(6))
+		b = append(b, make([]byte, 8*bloom)...)
+		return le(b, rest)
+	}
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want uint64
+	}{
+		{"two chains", table(2, 1, 1, 1, 3, 2, 3, 4, 5), 5}, // symbols 1, 2 end at 2; 3, 4 end at 4
+		{"no symbols", table(1, 7, 1, 0), 7},
+		{"a chain without an end", table(1, 1, 1, 1, 2, 2, 2), 4},
+		{"no room for the buckets", table(1<<30, 1, 1, 1), 0},
+		{"too short", []byte{1, 2, 3}, 0},
+		{"a bloom filter without an end", table(1, 1, 0, 1)[:16], 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &elfFile{r: bytes.NewReader(c.b), size: uint64(len(c.b)), progs: []prog{{typ: ptLoad, vaddr: 0x1000, filesz: uint64(len(c.b)), memsz: uint64(len(c.b))}}}
+			if got := f.gnuHashSymbols(0x1000); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
