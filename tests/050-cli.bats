@@ -2,9 +2,11 @@
 # The command line: help, options, exit statuses, what goes to stdout and what to stderr,
 # the form of errors, terminals, signals.
 load helpers
+# Dollars in single quotes are perl's and the disassembler's.
+# shellcheck disable=SC2016
 
 setup() {
-	cd "$BATS_TEST_TMPDIR"
+	cd "$BATS_TEST_TMPDIR" || return
 	# No daemon takes part, and nobody's credentials.
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker
 	affected=$build/fixtures/static-2m
