@@ -54,6 +54,9 @@ func portable(ctx context.Context, img v1.Image, oci bool, temp string, p Progre
 			}
 			layers[n], changed = packed, true
 			d.MediaType, d.Digest, d.Size = types.DockerLayer, packed.digest, packed.size
+			if m.MediaType == types.OCIManifestSchema1 {
+				d.MediaType = types.OCILayer
+			}
 		}
 	}
 	if oci {

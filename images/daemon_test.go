@@ -54,6 +54,13 @@ func newDaemon(t *testing.T, img v1.Image, names ...string) *fakeDaemon {
 	return d
 }
 
+// set changes how the daemon answers.
+func (d *fakeDaemon) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
 func (d *fakeDaemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("API-Version", "1.41")
 	_, path, _ := strings.Cut(r.URL.Path, "/v1.41")
@@ -124,17 +131,19 @@ func TestDaemonFails(t *testing.T) {
 	r := Result{Image: open(t, "tiny:1").Image}
 	to := Ref{Transport: Daemon, Name: "tiny:1-vfix"}
 
-	d.cutSave = true
+	d.set(func() { d.cutSave = true })
 	wantErr(t, openErr(t, "tiny:1"), nil, "docker daemon unix://"+d.sock, "tiny:1", "unexpected EOF")
-	d.cutSave = false
+	d.set(func() { d.cutSave = false })
 
-	d.loadSays = `{"stream":"x"}{"errorDetail":{"message":"no space left on device"},"error":"no space left on device"}`
+	d.set(func() {
+		d.loadSays = `{"stream":"x"}{"errorDetail":{"message":"no space left on device"},"error":"no space left on device"}`
+	})
 	_, err := Put(context.Background(), to, r, MediaOptions{})
 	wantErr(t, err, nil, "docker daemon unix://"+d.sock, "no space left on device")
-	d.loadReads = 100
+	d.set(func() { d.loadReads = 100 })
 	_, err = Put(context.Background(), to, r, MediaOptions{})
 	wantErr(t, err, nil, "docker daemon unix://"+d.sock)
-	d.loadSays, d.loadReads = `{"stream":"Loaded image: tiny:1-vfix\n"}`, -1
+	d.set(func() { d.loadSays, d.loadReads = `{"stream":"Loaded image: tiny:1-vfix\n"}`, -1 })
 	_, err = Put(context.Background(), to, r, MediaOptions{})
 	wantErr(t, err, nil, "No such image") // it says so and has not
 
@@ -143,15 +152,15 @@ func TestDaemonFails(t *testing.T) {
 	data := b.read(b.layer0)
 	data[len(data)-9] ^= 1
 	b.overwrite(b.layer0, data)
-	d.loadSays = ""
+	d.set(func() { d.loadSays = "" })
 	_, err = Put(context.Background(), to, Result{Image: open(t, b.dir).Image}, MediaOptions{})
 	wantErr(t, err, ErrDamaged, b.layer0.String())
 
-	d.loadSays = ""
+	d.set(func() { d.loadSays = "" })
 	if _, err := Put(context.Background(), to, r, MediaOptions{}); err != nil {
 		t.Errorf("nothing wrong any more: %v", err)
 	}
-	d.rest = d.rest[:1]
+	d.set(func() { d.rest = d.rest[:1] })
 	_, err = Put(context.Background(), to, r, MediaOptions{})
 	wantErr(t, err, ErrDamaged, "got layers")
 }
