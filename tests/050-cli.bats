@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # The command line: help, options, exit statuses, what goes to stdout and what to stderr,
 # the form of errors, terminals, signals.
-load helpers
 # Dollars in single quotes are perl's and the disassembler's.
 # shellcheck disable=SC2016
+load helpers
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return

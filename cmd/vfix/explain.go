@@ -13,17 +13,19 @@ import (
 
 // The disassembly around a call site, before and after, on paper:
 //
-//	lib/libc.so.6: time (live: reaches the call at 0x9f8b7)
-//	entry: the whole function is a stub
-//	  0x9f8ac  48 83 ec 08           sub $8,%rsp   | e9 4f 07 16 00   jmp vfix_time
+//	lib/libc.so.6: time at 0x9f8b4 in time
+//	  live: the register is called, and used for nothing else
+//	  entry: the whole function is a stub
+//	         before                          after
+//	  9f8b0  48 83 ec 08     sub $0x8,%rsp | e9 4b 07 16 00 jmp 0x200000 <vfix_time>
 //
 // The widest of three layouts that fits is used: bytes apart; bytes packed four a line and
 // operands of the right side wrapped; one listing below the other.
 
 // listing is the code around one site. Both sides cover the same addresses.
 type listing struct {
-	title         string // the site: function, symbol, verdict
-	reason        string // why it is patched so, or left
+	title         string   // the site: function, symbol, verdict
+	reasons       []string // why it was judged so, and is patched so or left
 	before, after []rewriter.Line
 }
 
@@ -37,8 +39,8 @@ func (l *listing) write(w io.Writer, s stream) {
 		width = unlimited // no terminal
 	}
 	fmt.Fprintln(w, s.paint.bold(printable(l.title)))
-	for _, line := range wrap(printable(l.reason), max(width-2, minLast)) {
-		if line != "" {
+	for _, reason := range l.reasons {
+		for _, line := range wrap(printable(reason), max(width-2, minLast)) {
 			fmt.Fprintln(w, "  "+line)
 		}
 	}
@@ -221,12 +223,12 @@ func listingOf(f *images.File, p *rewriter.Patch) (listing, bool) {
 	if p.Site.Symbol != "" {
 		l.title += " in " + p.Site.Symbol
 	}
-	l.reason = fmt.Sprintf("%v: %s", p.Site.Verdict, p.Site.Reason)
+	l.reasons = []string{fmt.Sprintf("%v: %s", p.Site.Verdict, p.Site.Reason)}
 	if p.Reason != "" && p.Reason != p.Site.Reason {
-		l.reason += fmt.Sprintf("; %v: %s", p.Form, p.Reason)
+		l.reasons = append(l.reasons, fmt.Sprintf("%v: %s", p.Form, p.Reason))
 	}
 	if p.Form == rewriter.Entry {
-		l.reason += "; what stands behind the jmp is never run"
+		l.reasons[len(l.reasons)-1] += "; what stands behind the jmp is never run"
 	}
 	return l, true
 }

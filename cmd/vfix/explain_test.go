@@ -19,8 +19,8 @@ func stub() listing {
 		return out
 	}
 	return listing{
-		title:  "lib/x86_64-linux-gnu/libc-2.13.so: time at 0x9f8b0, live, in time",
-		reason: "entry: the whole function is a stub and nothing branches into it",
+		title:   "lib/x86_64-linux-gnu/libc-2.13.so: time at 0x9f8b0, live, in time",
+		reasons: []string{"live: the register is called", "entry: the whole function is a stub and nothing branches into it"},
 		before: []rewriter.Line{
 			{Vaddr: 0x9f8a0, Bytes: b("c3"), Text: "ret", Changed: false},
 			{Vaddr: 0x9f8b0, Bytes: b("4883ec08"), Text: "sub $0x8,%rsp", Changed: true},
@@ -42,7 +42,7 @@ func stub() listing {
 
 func TestExplain(t *testing.T) {
 	left := stub()
-	left.reason, left.after = "left: the register is stored in memory at 0x9f8c8", nil
+	left.reasons, left.after = []string{"left: the register is stored in memory at 0x9f8c8"}, nil
 	for _, c := range []struct {
 		golden string
 		l      listing

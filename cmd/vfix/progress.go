@@ -99,7 +99,7 @@ const (
 func (r *reporter) startBar(kind, name string, size int64) images.Task {
 	label := fmt.Sprintf("%-*s ", kindWidth, kind)
 	label += shorten(name, nameWidth-len(label))
-	label += strings.Repeat(" ", max(nameWidth-runewidth.StringWidth(label), 0))
+	label = pad(label, nameWidth, false) + " "
 	var style mpb.BarFillerBuilder = mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
 	if size <= 0 {
 		style = mpb.SpinnerStyle("|", "/", "-", "\\").PositionLeft()
