@@ -127,11 +127,25 @@ type retyped struct {
 }
 
 func (r retyped) MediaType() (types.MediaType, error) { return r.mediaType, nil }
-func (r retyped) unverified() (io.ReadCloser, error)  { return openUnverified(r.Layer) }
+
+// bare takes the wrappers off a layer that only give it another media type.
+func bare(l v1.Layer) v1.Layer {
+	for {
+		switch t := l.(type) {
+		case retyped:
+			l = t.Layer
+		case retypedLayer:
+			l = t.Layer
+		default:
+			return l
+		}
+	}
+}
 
 // openUnverified opens a layer's blob for a caller that verifies it, so that it is not
 // hashed twice.
 func openUnverified(l v1.Layer) (io.ReadCloser, error) {
+	l = bare(l)
 	if u, ok := l.(interface {
 		unverified() (io.ReadCloser, error)
 	}); ok {

@@ -129,9 +129,6 @@ func tinyIndex(t testing.TB) v1.ImageIndex {
 	return &textIndex{idx, []byte(text)}
 }
 
-// baseIndex is v1.ImageIndex under a name that is not one of its methods.
-type baseIndex = v1.ImageIndex
-
 // textIndex is an index in other words.
 type textIndex struct {
 	baseIndex

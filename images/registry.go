@@ -188,7 +188,7 @@ func push(ctx context.Context, tag name.Tag, r Result, temp string, o MediaOptio
 	updates, wait := pushProgress(tag, o.Progress)
 	opts = append(opts, remote.WithProgress(updates))
 	if r.Index != nil {
-		err := remote.WriteIndex(tag, r.Index, opts...)
+		err := remote.WriteIndex(tag, mountableIndex{r.Index}, opts...)
 		wait()
 		if err != nil {
 			return v1.Hash{}, err
@@ -201,13 +201,58 @@ func push(ctx context.Context, tag name.Tag, r Result, temp string, o MediaOptio
 		wait()
 		return v1.Hash{}, err
 	}
-	err = remote.Write(tag, img, opts...)
+	err = remote.Write(tag, mountable{img}, opts...)
 	wait()
 	if err != nil {
 		return v1.Hash{}, err
 	}
 	return img.Digest()
 }
+
+// mountable is an image whose layers go-containerregistry recognises as coming from a
+// registry, whatever they were wrapped in since: it mounts those in a repository of the
+// same registry instead of sending them.
+type mountable struct{ v1.Image }
+
+func (m mountable) Layers() ([]v1.Layer, error) {
+	ls, err := m.Image.Layers()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]v1.Layer, len(ls))
+	for n, l := range ls {
+		out[n] = l
+		if ml, ok := bare(l).(*remote.MountableLayer); ok {
+			out[n] = ml
+		}
+	}
+	return out, nil
+}
+
+// baseIndex is v1.ImageIndex under a name that is not one of its methods.
+type baseIndex = v1.ImageIndex
+
+// mountableIndex is an index of such images.
+type mountableIndex struct{ baseIndex }
+
+func (m mountableIndex) Image(h v1.Hash) (v1.Image, error) {
+	img, err := m.baseIndex.Image(h)
+	if err != nil {
+		return nil, err
+	}
+	return mountable{img}, nil
+}
+
+func (m mountableIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
+	idx, err := m.baseIndex.ImageIndex(h)
+	if err != nil {
+		return nil, err
+	}
+	return mountableIndex{idx}, nil
+}
+
+// Layer gives what is neither image nor index; remote.WriteIndex asks for it.
+func (m mountableIndex) Layer(h v1.Hash) (v1.Layer, error) { return blobOf(m.baseIndex, h) }
 
 // pushProgress makes the channel that go-containerregistry reports on, which it closes, and
 // a function that waits for the end of it.

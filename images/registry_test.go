@@ -112,8 +112,10 @@ func TestRegistryMount(t *testing.T) {
 		}
 		return true
 	})
-	put(t, "docker://"+f.host+"/b/tiny:1", Result{Image: src.Image})
-	if f.count("mount=") != 3 || f.count("from=a%2Ftiny") != 3 || f.count("PATCH ") != 0 || f.count("GET /v2/a/tiny/blobs") > 1 {
+	wrapped := &convertedImage{Image: src.Image, raw: must[[]byte](t)(src.Image.RawManifest()),
+		parsed: must[*v1.Manifest](t)(src.Image.Manifest()), layers: must[[]v1.Layer](t)(src.Image.Layers())}
+	put(t, "docker://"+f.host+"/b/tiny:1", Result{Image: wrapped})
+	if f.count("mount=") != 2 || f.count("from=a%2Ftiny") != 2 || f.count("PATCH ") > 1 || f.count("GET /v2/a/tiny/blobs") > 1 {
 		t.Errorf("requests: %q", f.seen)
 	}
 }

@@ -138,10 +138,13 @@ func (r *replacedIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
 	return r.base.ImageIndex(h)
 }
 
-// Layer gives what is neither image nor index, where base has such a thing; remote.WriteIndex
-// asks for it.
-func (r *replacedIndex) Layer(h v1.Hash) (v1.Layer, error) {
-	if l, ok := r.base.(interface {
+// Layer gives what is neither image nor index; remote.WriteIndex asks for it.
+func (r *replacedIndex) Layer(h v1.Hash) (v1.Layer, error) { return blobOf(r.base, h) }
+
+// blobOf gives an entry of an index that is neither image nor index, where the index can
+// (go-containerregistry's own do, and have no interface for it).
+func blobOf(idx v1.ImageIndex, h v1.Hash) (v1.Layer, error) {
+	if l, ok := idx.(interface {
 		Layer(v1.Hash) (v1.Layer, error)
 	}); ok {
 		return l.Layer(h)
