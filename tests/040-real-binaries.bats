@@ -1,0 +1,290 @@
+#!/usr/bin/env bats
+# Real old binaries, which no checkout carries: VFIX_LEGACY_DIR names a folder of them. What
+# is in it is recognised by content, so any mixture will do: root filesystems (a Debian 7, a
+# CentOS 5), the lib folders of such, static programs (MUSCLE, MAFFT, BLAT). Each test says
+# what it needs and skips where the folder has none.
+#
+# They are strangers' programs: they run in a chroot as nobody, in namespaces of their own,
+# without network. Before: as the host runs them, which serves the page, and under
+# novsyscall, where a call to the page is death. After: under novsyscall, with the same output.
+# Variables come from helpers.bash, and each test has its own; the dollars are for old shells.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154
+load helpers
+
+nobody=65534
+
+setup() {
+	requires root legacy oracle
+	died=0 compared=0
+}
+
+# sandbox ROOT COMMAND...: see above.
+sandbox() {
+	local root=$1
+	shift
+	timeout "$patience" "${wrapper[@]}" unshare --net --ipc --uts --pid --mount --fork --kill-child \
+		chroot --userspec="$nobody:$nobody" --groups="$nobody" "$root" "$@"
+}
+
+# attempt WRAPPER ROOT COMMAND...: leaves what came of it in $out, $err and $ret. The input
+# is /input where the root has one.
+attempt() {
+	local wrapper=() dir=$BATS_TEST_TMPDIR
+	[ -z "$1" ] || wrapper=("$1")
+	shift
+	ret=0
+	PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C HOME=/ TZ=UTC \
+		sandbox "$@" >"$dir/out" 2>"$dir/err" </dev/null || ret=$?
+	out=$(tr -d '\0' <"$dir/out") err=$(tr -d '\0' <"$dir/err")
+}
+
+# furnish ROOT: what a program expects of a root filesystem, as far as nobody may have it.
+furnish() {
+	mkdir -p "$1/dev" "$1/proc" "$1/tmp"
+	chmod 755 "$1"
+	chmod 1777 "$1/tmp"
+	[ -e "$1/dev/null" ] || mknod -m 666 "$1/dev/null" c 1 3
+}
+
+# digest FOLDER: of its files' names and contents.
+digest() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum); }
+
+# patched: patches $after, and again, which must change nothing.
+patched() {
+	local once
+	run_vfix patch -i "$after"
+	once=$(digest "$after")
+	[ "$once" != "$(digest "$before")" ] || fail "$after: nothing was patched"
+	run_vfix patch -i "$after"
+	expect "files patched twice" "$(digest "$after")" "$once"
+}
+
+# same KIND COMMAND...: the command gives natively in $before what it gives without the page
+# in $after. KIND: "exact", "digits" where numbers may differ (they tell the time), "status".
+# Counts in $died how often it did not survive in $before without the page.
+same() {
+	local kind=$1 native status_native
+	shift
+	[ -x "$before$1" ] || return 0
+	attempt '' "$before" "$@"
+	native=$out status_native=$ret
+	if [ "$ret" -ge 126 ]; then
+		echo "# not compared, $ret on this machine: $*: $err" >&3
+		return 0
+	fi
+	attempt "$novsyscall" "$before" "$@"
+	[ "$ret" != "$status_sigsys" ] || died=$((died + 1))
+	[ "$ret" = "$status_sigsys" ] || expect "status without the page, where no call is made: $*" "$ret" "$status_native"
+	attempt "$novsyscall" "$after" "$@"
+	echo "$*: $ret: $out: $err"
+	expect "status after: $*" "$ret" "$status_native"
+	case $kind in
+	exact) expect "output after: $*" "$out" "$native" ;;
+	digits) expect "output after: $*" "$(sed -E 's/[0-9]+/N/g' <<<"$out")" "$(sed -E 's/[0-9]+/N/g' <<<"$native")" ;;
+	status) ;;
+	*) fail "same: unknown kind '$kind'" ;;
+	esac
+	compared=$((compared + 1))
+}
+
+# elf_files: every 64-bit x86-64 ELF file of the folder, one a line.
+elf_files() {
+	[ -e "$BATS_FILE_TMPDIR/elf" ] || find "$VFIX_LEGACY_DIR" -type f -size +1k -print0 |
+		xargs -0 -n 200 readelf -h 2>/dev/null -W |
+		awk '/^File: /{f=substr($0,7)} /Class: .*ELF64/{c=f} /Machine: .*X86-64/{if (c==f) print f}' >"$BATS_FILE_TMPDIR/elf"
+	cat "$BATS_FILE_TMPDIR/elf"
+}
+
+# static_programs TEXT: those that are static programs and have the text in them.
+static_programs() {
+	elf_files | while read -r file; do
+		grep -qaF -- "$1" "$file" || continue
+		case $(readelf -lW "$file" 2>/dev/null) in
+		*INTERP* | *DYNAMIC*) ;;
+		*) echo "$file" ;;
+		esac
+	done
+}
+
+# roots: every folder that is the root filesystem of an old system with a bash that runs.
+roots() {
+	local bash root
+	elf_files | grep '/bin/bash$' | while read -r bash; do
+		root=${bash%/bin/bash}
+		compgen -G "$root/lib*/ld-linux-x86-64.so.2" >/dev/null && echo "$root"
+	done
+}
+
+# libcs: every folder with a libc.so.6 and a libpthread beside it, as ROOT and the folder in it.
+libcs() {
+	local libc dir
+	elf_files | grep -E '/libc([-.][0-9.]*)?\.so(\.6)?$' | while read -r libc; do
+		dir=${libc%/*}
+		[[ -e $dir/libpthread.so.0 && -e $dir/libc.so.6 ]] || continue
+		case $dir in
+		*/lib/x86_64-linux-gnu) echo "${dir%/lib/x86_64-linux-gnu} lib/x86_64-linux-gnu" ;;
+		*/lib64) echo "${dir%/lib64} lib64" ;;
+		esac
+	done | sort -u
+}
+
+# the_root SOURCE: copies of a root filesystem, $before and $after.
+the_root() {
+	before=$BATS_TEST_TMPDIR/before after=$BATS_TEST_TMPDIR/after
+	rm -rf "$before" "$after"
+	mkdir "$before"
+	cp -a "$1/." "$before"
+	furnish "$before"
+	cp -a "$before" "$after"
+}
+
+# the_program FILE…: $before and $after with nothing but static programs in them.
+the_program() {
+	before=$BATS_TEST_TMPDIR/before after=$BATS_TEST_TMPDIR/after
+	rm -rf "$before" "$after"
+	mkdir -p "$before/bin"
+	install -m 755 "$@" "$before/bin"
+	furnish "$before"
+}
+
+# proteins: five related sequences, the same each time.
+proteins() {
+	awk 'BEGIN {
+		srand(1)
+		letters = "ACDEFGHIKLMNPQRSTVWY"
+		for (i = 0; i < 120; i++) s[i] = int(20 * next_number())
+		for (n = 0; n < 5; n++) {
+			print ">s" n
+			line = ""
+			for (i = 0; i < 120; i++) line = line substr(letters, 1 + (next_number() < n / 20 ? int(20 * next_number()) : s[i]), 1)
+			print line
+		}
+	}
+	function next_number() { seed = (seed * 16807 + 11) % 2147483647; return seed / 2147483647 }'
+}
+
+@test "real binaries: every file of the folder is patched, and proved to differ in call sites only" {
+	local copy=$BATS_TEST_TMPDIR/copy
+	run_vfix patch --format json -o "$copy" "$VFIX_LEGACY_DIR"
+	jq -r '.results[].files[] | . as $f | .sites[] | "\($f.libc)\t\(.verdict)\t\(.form)"' <<<"$output" |
+		sort | uniq -c | sed 's/^/# /' >&3
+	expect "call sites left" "$(jq '[.results[].summary.left_over] | add' <<<"$output")" 0
+	[ "$(jq '[.results[].summary.patched] | add' <<<"$output")" -gt 0 ] || fail "nothing to patch in $VFIX_LEGACY_DIR"
+	run_vfix verify "dir:$copy" --against "dir:$VFIX_LEGACY_DIR"
+}
+
+@test "real binaries: bash, perl and coreutils of an old system die before and work after" {
+	local root found=0
+	while read -r root; do
+		the_root "$root"
+		attempt '' "$before" /bin/bash -c :
+		[ "$ret" = 0 ] || { echo "# $root: its bash does not run here: $ret" >&3 && continue; }
+		patched
+		found=$((found + 1)) died=0 compared=0
+		same exact /bin/bash -c 'echo $((6 * 7)); for f in /bin/l*; do echo "$f"; done; (exit 3); echo $?'
+		expect "$root: bash died without the page" "$died" 1
+		same exact /usr/bin/perl -e 'print time > 1e9 ? "later\n" : "earlier\n"; print scalar(gmtime(0)), "\n"'
+		same exact /usr/bin/perl -e '$t = time; print $t <= time ? "forward\n" : "back\n"; print -M "/bin/ls" > 0, "\n"'
+		same exact /usr/bin/mawk 'BEGIN { srand(); srand(); print (srand() > 1e9) }'
+		same digits /bin/date
+		same exact /bin/date -u -d @0
+		same digits /bin/ls -ln /
+		same digits /usr/bin/stat /bin/ls
+		same exact /usr/bin/find / -maxdepth 1 -newermt 2001-01-01
+		same exact /bin/sh -c 'touch /tmp/x && ls /tmp && rm /tmp/x'
+		same exact /usr/bin/timeout 30 /bin/echo in time
+		same exact /usr/bin/sort -r /proc/version /dev/null
+		same status /usr/bin/ddate
+		same status /usr/bin/cal
+		same status /bin/ps
+		same status /usr/bin/logger -s x
+		same exact /usr/bin/gcc -dumpversion
+		same exact /usr/bin/python -c 'import time; print(time.time() > 1e9)'
+		echo "# $root: $compared commands give the same, $died of them died before" >&3
+	done < <(roots)
+	[ "$found" -gt 0 ] || skip "VFIX_LEGACY_DIR has no root filesystem with a bash that runs"
+}
+
+@test "real binaries: the time functions and timed waits of old libcs and libpthreads" {
+	local root lib found=0 objects=$build/fixtures-objects dir
+	while read -r root lib; do
+		before=$BATS_TEST_TMPDIR/before after=$BATS_TEST_TMPDIR/after
+		rm -rf "$before" "$after"
+		mkdir "$before"
+		[[ -L $root/lib64/ld-linux-x86-64.so.2 || -e $root/lib64/ld-linux-x86-64.so.2 ]] || continue
+		for dir in "$root"/lib "$root"/lib64; do
+			[ ! -e "$dir" ] || cp -a "$dir" "$before"
+		done
+		furnish "$before"
+		gcc -nostdlib -pie -Wl,-z,now -Wl,--hash-style=both -Wl,--no-as-needed -Wl,--allow-shlib-undefined \
+			-Wl,--dynamic-linker=/lib64/ld-linux-x86-64.so.2 -o "$before/check" \
+			"$objects"/programs/oldlibc.o "$objects"/check/{check,vsym,stack,safecall}.o \
+			"$before/$lib/libpthread.so.0" "$before/$lib/libc.so.6"
+		cp -a "$before" "$after"
+		patched
+		died=0 compared=0
+		same exact /check
+		expect "$root: programs compared" "$compared" 1
+		found=$((found + 1))
+		run_vfix 3 scan --format json "$before"
+		expect "$root: died before, as it has live call sites" "$died" \
+			"$(jq '[.results[].files[].sites[] | select(.verdict == "live")] | if length > 0 then 1 else 0 end' <<<"$output")"
+		echo "# $root: $(tr '\n' ' ' <<<"$out"): died before: $died" >&3
+	done < <(libcs)
+	[ "$found" -gt 0 ] || skip "VFIX_LEGACY_DIR has no libc.so.6 with its libpthread.so.0"
+}
+
+@test "real binaries: static MUSCLE dies before and aligns after" {
+	local file found=0
+	while read -r file; do
+		the_program "$file"
+		proteins >"$before/in.fa"
+		cp -a "$before" "$after"
+		patched
+		died=0 compared=0
+		same exact "/bin/${file##*/}" -in /in.fa -quiet
+		expect "$file: died before" "$died" 1
+		expect_match "$file" "$out" '>s4'
+		found=$((found + 1))
+	done < <(static_programs 'MUSCLE v3')
+	[ "$found" -gt 0 ] || skip "VFIX_LEGACY_DIR has no static MUSCLE 3"
+}
+
+# MAFFT's programs reach their call sites in error paths of libc only (syslog, a wait with a
+# limit), so that an alignment lives before: after, it must give the same.
+@test "real binaries: static MAFFT aligns as before" {
+	local file found=0
+	while read -r file; do
+		the_program "$file"
+		install -m 755 "$(command -v busybox)" "$before/bin/busybox"
+		proteins >"$before/in.fa"
+		cp -a "$before" "$after"
+		patched
+		compared=0
+		same exact /bin/busybox sh -c "cd /tmp && /bin/disttbfast -s 0.0 -W 6 -O -C 0 -b 62 -f -1.53 -Q 100.0 -h 0 -F -X </in.fa"
+		expect "$file: programs compared" "$compared" 1
+		expect_match "$file" "$out" '>s4'
+		found=$((found + 1))
+	done < <(static_programs 'nthread = ' | grep '/disttbfast$')
+	[ "$found" -gt 0 ] || skip "VFIX_LEGACY_DIR has no static MAFFT"
+}
+
+@test "real binaries: static BLAT dies before and aligns after" {
+	local file found=0 dna
+	dna=$(awk 'BEGIN { for (i = 0; i < 4000; i++) { s = (s * 16807 + 11) % 2147483647; printf "%s", substr("ACGT", 1 + int(s / 1024) % 4, 1) } }')
+	while read -r file; do
+		the_program "$file"
+		printf '>db\n%s\n' "$dna" >"$before/db.fa"
+		printf '>q\n%s\n' "${dna:1000:400}" >"$before/q.fa"
+		cp -a "$before" "$after"
+		patched
+		attempt '' "$before" "/bin/${file##*/}" /db.fa /q.fa stdout
+		[[ $err != *"not built to run on the processor"* ]] || skip "the BLAT of VFIX_LEGACY_DIR wants an Intel processor"
+		died=0 compared=0
+		same digits "/bin/${file##*/}" /db.fa /q.fa stdout
+		expect "$file: died before" "$died" 1
+		expect_match "$file" "$out" 400
+		found=$((found + 1))
+	done < <(static_programs 'psLayout version')
+	[ "$found" -gt 0 ] || skip "VFIX_LEGACY_DIR has no static BLAT"
+}
