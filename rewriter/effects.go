@@ -37,7 +37,7 @@ func buildEffects() map[x86asm.Op]effect {
 		}
 	}
 	add(effect{first: opWrite}, x86asm.MOV, x86asm.MOVZX, x86asm.MOVSX, x86asm.MOVSXD, x86asm.LEA, x86asm.POP,
-		x86asm.LZCNT, x86asm.TZCNT, x86asm.POPCNT, x86asm.MOVNTI, x86asm.MOVBE, x86asm.RDRAND, x86asm.FNSTSW, x86asm.FNSTCW,
+		x86asm.CVTTSS2SI, x86asm.CVTTSD2SI, x86asm.CVTSS2SI, x86asm.CVTSD2SI, x86asm.LZCNT, x86asm.TZCNT, x86asm.POPCNT, x86asm.MOVNTI, x86asm.MOVBE, x86asm.RDRAND, x86asm.FNSTSW, x86asm.FNSTCW,
 		x86asm.STMXCSR, x86asm.SETA, x86asm.SETAE, x86asm.SETB, x86asm.SETBE, x86asm.SETE, x86asm.SETG, x86asm.SETGE, x86asm.SETL,
 		x86asm.SETLE, x86asm.SETNE, x86asm.SETNO, x86asm.SETNP, x86asm.SETNS, x86asm.SETO, x86asm.SETP, x86asm.SETS)
 	add(effect{first: opUpdate}, x86asm.ADD, x86asm.SUB, x86asm.ADC, x86asm.SBB, x86asm.AND, x86asm.OR, x86asm.XOR, x86asm.INC,
@@ -65,6 +65,10 @@ func buildEffects() map[x86asm.Op]effect {
 	// The kernel keeps every register but rax, rcx and r11 (psABI A.2.1).
 	add(effect{first: opNone, reads: syscallArgs, writes: regsOf(rax, rcx, r11)}, x86asm.SYSCALL)
 	add(effect{first: opNone, reads: regsOf(rcx), partial: regsOf(rcx)}, x86asm.LOOP, x86asm.LOOPE, x86asm.LOOPNE)
+	add(effect{first: opNone, writes: regsOf(rcx)}, x86asm.PCMPISTRI, x86asm.VPCMPISTRI)
+	add(effect{first: opNone, reads: regsOf(rax, rdx), writes: regsOf(rcx)}, x86asm.PCMPESTRI, x86asm.VPCMPESTRI)
+	add(effect{first: opNone, reads: regsOf(rax, rdx)}, x86asm.PCMPESTRM, x86asm.VPCMPESTRM)
+	add(effect{first: opNone, reads: regsOf(rdi)}, x86asm.MASKMOVQ, x86asm.MASKMOVDQU, x86asm.VMASKMOVDQU)
 	add(effect{first: opNone, reads: regsOf(rcx)}, x86asm.JCXZ, x86asm.JECXZ, x86asm.JRCXZ)
 	add(effect{first: opNone}, x86asm.JA, x86asm.JAE, x86asm.JB, x86asm.JBE, x86asm.JE, x86asm.JG, x86asm.JGE, x86asm.JL, x86asm.JLE,
 		x86asm.JNE, x86asm.JNO, x86asm.JNP, x86asm.JNS, x86asm.JO, x86asm.JP, x86asm.JS)
@@ -187,15 +191,11 @@ func (i *instr) multiply() {
 }
 
 // vectorEffects does x87, MMX, SSE and AVX, which touch general registers as explicit
-// operands only, but for a few with implicit ones.
+// operands only; those few with implicit ones are in the table.
 func (i *instr) vectorEffects() {
-	switch i.Op {
-	case x86asm.MASKMOVQ, x86asm.MASKMOVDQU, x86asm.PCMPESTRI, x86asm.PCMPESTRM, x86asm.PCMPISTRI:
-		return
-	}
 	name := i.Op.String()
 	x87 := strings.HasPrefix(name, "F") && i.Op != x86asm.FXSAVE64 && i.Op != x86asm.FXRSTOR64
-	if !x87 && (!i.hasVector() || strings.HasPrefix(name, "VPCMP") || strings.HasPrefix(name, "VMASKMOV")) {
+	if !x87 && !i.hasVector() {
 		return
 	}
 	i.known = true
