@@ -161,6 +161,7 @@ func startChild(ctx context.Context, argv []string, r io.Reader) (*childReader, 
 	}
 	c.out = out
 	widenPipe(out)
+	apart(c.cmd)
 	if err := c.cmd.Start(); err != nil {
 		cancel()
 		return nil, err
