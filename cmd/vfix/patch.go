@@ -81,7 +81,7 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	}
 	found, err := e.patch(ctx, paths, images.PatchOptions{
 		Jobs: opts.jobs, InPlace: opts.inPlace, Output: opts.output, DryRun: opts.dryRun,
-		Progress: out.startProgress(opts.progress), Rewriter: rewriter.Options{Explain: opts.explain},
+		Progress: out.startProgress(ctx, opts.progress), Rewriter: rewriter.Options{Explain: opts.explain},
 	})
 	if err != nil {
 		return err

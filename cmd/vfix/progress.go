@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -26,7 +27,7 @@ type reporter struct {
 }
 
 // startProgress makes the reporter of a verb. mode is the word behind --progress.
-func (o *output) startProgress(mode string) images.Progress {
+func (o *output) startProgress(ctx context.Context, mode string) images.Progress {
 	if mode == "auto" {
 		mode = "plain"
 		if o.err.bars {
@@ -37,6 +38,9 @@ func (o *output) startProgress(mode string) images.Progress {
 	r := &reporter{out: o, mode: mode}
 	if mode == "tty" {
 		r.bars = mpb.New(mpb.WithOutput(o.stderr), mpb.WithAutoRefresh(), mpb.PopCompletedMode())
+		// The terminal has echoed ^C where mpb left the cursor, and mpb goes up without
+		// going to the first column (v8.9.3).
+		context.AfterFunc(ctx, func() { r.above("\r") })
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -82,7 +82,7 @@ func TestProgressBars(t *testing.T) {
 func TestProgressAfterEnd(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	out := newOutput(&stdout, &stderr)
-	p := out.startProgress("tty")
+	p := out.startProgress(t.Context(), "tty")
 	early := p.Start("read", "x", 10)
 	out.endProgress()
 	early.Add(5)

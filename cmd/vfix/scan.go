@@ -54,7 +54,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	if err := opts.printOptions.check("scan"); err != nil {
 		return err
 	}
-	o := images.ScanOptions{Media: opts.media(platform, out.startProgress(opts.progress)), Jobs: opts.jobs}
+	o := images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs}
 	o.Rewriter.Explain = opts.explain
 	var all []*images.Findings
 	var errs []error

@@ -57,7 +57,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 		return err
 	}
 	v, err := e.verify(ctx, source, images.VerifyOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(opts.progress)), Jobs: opts.jobs},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs},
 		Against:     opts.against,
 	})
 	if err != nil {
