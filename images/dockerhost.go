@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -178,8 +179,12 @@ func connect(ctx context.Context, h dockerHost, o MediaOptions) (*client.Client,
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		err = errorf(ErrNoDaemon, "%s: %v", h.url, err)
-		if errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "permission denied") {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err // the client's own text is three lines of advice
+		}
+		err = errorf(ErrNoDaemon, "no docker or podman daemon at %s: %v", h.url, err)
+		if strings.Contains(err.Error(), "permission denied") {
 			err = withHint(err, "this user may not talk to the daemon: use sudo, or a docker group")
 		}
 		return nil, err
