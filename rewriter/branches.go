@@ -211,10 +211,10 @@ var (
 const opRet = 0xc3
 
 // stub returns the extent of the function around s where it is nothing but a call of the
-// page, and whether its first byte is known to begin a function.
-func (t *targets) stub(c *code, s *Site) (e Extent, starts bool) {
+// page and its first byte is known to begin a function; else Len is 0.
+func (t *targets) stub(c *code, s *Site) Extent {
 	if !s.Adjacent() || s.Calls != 1 {
-		return Extent{}, false
+		return Extent{}
 	}
 	start, end := s.Vaddr, s.Call+uint64(s.CallLen)
 	after := func(b ...byte) bool { return c.has(end, b...) }
@@ -226,15 +226,15 @@ func (t *targets) stub(c *code, s *Site) (e Extent, starts bool) {
 	case after(opRet):
 		end++
 	default:
-		return Extent{}, false
+		return Extent{}
 	}
 	if t.inside(start+1, end) {
-		return Extent{}, false
+		return Extent{}
 	}
 	if !c.starts.has(start) && !t.called[start] && !c.padded(start) {
-		return Extent{}, false
+		return Extent{}
 	}
-	return Extent{start, end - start}, true
+	return Extent{start, end - start}
 }
 
 // padded reports whether vaddr is aligned as functions are and what stands before it is

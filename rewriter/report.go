@@ -88,15 +88,17 @@ type Site struct {
 	Tail bool
 	// Calls is how many distinct calls and jumps the value reaches.
 	Calls int
-	// Shared says that some branch lands inside [Vaddr+1, Call+CallLen), or that the call
-	// at Call is also reached with another value in the register: the call must stay.
+	// Shared says that some branch lands inside [Vaddr+1, Call+CallLen), that the call at
+	// Call is also reached with another value in the register, or that the value reaches
+	// more calls than that one: the mov must go on loading its register, the call must stay.
 	Shared bool
 	// Stub is the extent of the whole function where it is nothing but a stub
 	// ([sub] mov call [add] ret, or mov jmp) and no branch lands inside it; else Len is 0.
 	Stub Extent
 	// ABI says that the enclosing function is called by the C convention only (it is
-	// exported, or its address begins an .eh_frame entry and it ends as a C function does),
-	// and so the registers a C function may change are dead when it returns.
+	// exported, or has a public name of the C library in a static program, or is a whole
+	// stub at the start of a function that has no name), and so the registers a C function
+	// may change are dead when it returns.
 	ABI bool
 	// Dead is the set of registers, one bit each in encoding order, out of rdx, rsi, rdi,
 	// r8, r9 and r10, that are proved dead after the call at Call.

@@ -138,7 +138,7 @@ func (r *Report) finish(c *code, fn *functions, t *targets, s *Site) {
 		return
 	}
 	s.Shared = t.shared(c, s)
-	s.Stub, _ = t.stub(c, s)
+	s.Stub = t.stub(c, s)
 	s.ABI = !r.Go && fn.cFunction(n, named, s)
 	after := s.Call + uint64(s.CallLen)
 	switch {

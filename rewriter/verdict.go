@@ -26,7 +26,7 @@ func judge(c *code, fn *functions, isGo bool, s *Site) {
 	case DataWord:
 		s.Verdict, s.Reason = Unknown, "the address is in data"
 		if isGo {
-			s.Verdict, s.Reason = Dormant, "Go's runtime uses it only where the kernel offers no vDSO"
+			s.Verdict, s.Reason = Dormant, "in the data of a Go program, whose runtime calls it only where it found no vDSO"
 		}
 	case CmpImm32:
 		s.Verdict, s.Reason = Benign, "compared with"
