@@ -3,6 +3,11 @@ package rewriter
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -30,6 +35,26 @@ func TestTestELF(t *testing.T) {
 			if names, err := f.DynString(elf.DT_SONAME); err != nil || names[0] != e.soname {
 				t.Errorf("DT_SONAME %v, %v", names, err)
 			}
+		}
+	}
+}
+
+// TestTestELFRuns has the kernel load what the builder makes.
+func TestTestELFRuns(t *testing.T) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("needs Linux on amd64")
+	}
+	const status = 42
+	exit := asm(t, "b83c000000 ; mov $60,%eax\n bf2a000000 ; mov $42,%edi\n 0f05")
+	for _, e := range []testELF{{text: exit}, {text: exit, tight: true, bare: true}, {text: exit, dyn: true, dynamic: true}} {
+		path := filepath.Join(t.TempDir(), "program")
+		if err := os.WriteFile(path, e.build(), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := exec.Command(path).Run()
+		var got *exec.ExitError
+		if !errors.As(err, &got) || got.ExitCode() != status {
+			t.Errorf("got %v, want exit status %d", err, status)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func (s *testStrings) symbol(b []byte, sym testSym, shndx uint16) []byte {
 	return le(b, s.add(sym.name), sym.bind<<4|sym.typ, byte(0), shndx, sym.value, sym.size)
 }
 
-// section headers of the finished file, by name.
+// testSection is one section header.
 type testSection struct {
 	name                   string
 	typ                    uint32
@@ -124,151 +124,173 @@ type testSection struct {
 	entsize                uint64
 }
 
-// build returns the file.
-func (e *testELF) build() []byte {
-	var (
-		progs    []byte
-		sections = []testSection{{}}
-		nprogs   = 0
-	)
-	seg := func(typ, flags uint32, off, vaddr, filesz, memsz, align uint64) {
-		progs = le(progs, typ, flags, off, vaddr, vaddr, filesz, memsz, align)
-		nprogs++
-	}
-	sec := func(s testSection) int {
-		sections = append(sections, s)
-		return len(sections) - 1
-	}
-	notes := e.notes
-	if notes == 0 {
-		notes = 1
-	}
-	notes = max(notes, 0)
+// testImage is a file under construction.
+type testImage struct {
+	*testELF
+	progs, head, data []byte // head stands behind the program headers
+	nprogs            int
+	sects             []testSection
+}
 
-	// The data segment: data, then what the dynamic segment points to.
-	dataOff, dataAt := e.dataOff(), e.dataVaddr()
-	data := pad(bytes.Clone(e.data), 8)
-	vaddr := func() uint64 { return dataAt + uint64(len(data)) }
-	const textIndex = 1
-	var dynamicAt, dynamicSize, hdrAt, hdrSize uint64
-	sec(testSection{name: ".text", typ: shtProgbits, flags: 2 | shfExecinstr, addr: e.textVaddr() + e.rodataFirst,
-		off: testTextOff + e.rodataFirst, size: uint64(len(e.text)) - e.rodataFirst})
-	if e.rodataFirst > 0 {
-		sec(testSection{name: ".rodata", typ: shtProgbits, flags: 2, addr: e.textVaddr(), off: testTextOff, size: e.rodataFirst})
-	}
-	sec(testSection{name: ".data", typ: shtProgbits, flags: 3, addr: dataAt, off: dataOff, size: uint64(len(data))})
-	if e.dynamic || e.soname != "" || len(e.rela) > 0 || len(e.extra) > 0 {
-		var strs testStrings
-		symAt := vaddr()
-		syms := make([]byte, symSize)
-		count := uint32(1)
-		for _, s := range e.symbols {
-			if s.bind != stbLocal {
-				syms = strs.symbol(syms, s, textIndex)
-				count++
-			}
-		}
-		soname := strs.add(e.soname)
-		data = append(data, syms...)
-		strAt := vaddr()
-		data = pad(append(data, strs.b...), 8)
-		hashAt := vaddr()
-		data = le(data, uint32(1), count, uint32(0)) // one bucket, empty; the chains follow
-		data = pad(append(data, make([]byte, 4*count)...), 8)
-		relaAt := vaddr()
-		for _, r := range e.rela {
-			data = le(data, r.at, uint64(r.typ), r.addend)
-		}
-		entries := []dyn{{tag: dtHash, val: hashAt}, {tag: dtStrtab, val: strAt}, {tag: dtSymtab, val: symAt}}
-		if e.soname != "" {
-			entries = append(entries, dyn{tag: dtSoname, val: uint64(soname)})
-		}
-		if len(e.rela) > 0 {
-			entries = append(entries, dyn{tag: dtRela, val: relaAt}, dyn{tag: dtRelasz, val: uint64(len(e.rela) * relaSize)})
-		}
-		entries = append(entries, e.extra...)
-		dynamicAt = vaddr()
-		for _, d := range append(entries, dyn{}, dyn{}) {
-			data = le(data, d.tag, d.val)
-		}
-		dynamicSize = vaddr() - dynamicAt
-		at := func(v uint64) uint64 { return dataOff + v - dataAt }
-		str := sec(testSection{name: ".dynstr", typ: shtStrtab, flags: 2, addr: strAt, off: at(strAt), size: uint64(len(strs.b))})
-		sec(testSection{name: ".dynsym", typ: shtDynsym, flags: 2, addr: symAt, off: at(symAt), size: uint64(len(syms)), link: uint32(str), info: 1, entsize: symSize})
-		sec(testSection{name: ".dynamic", typ: 6, flags: 3, addr: dynamicAt, off: at(dynamicAt), size: dynamicSize, link: uint32(str), entsize: dynSize})
-	}
-	if len(e.fdes) > 0 {
-		hdrAt = vaddr()
-		data = append(data, 1, pePcrel|peSdata4, peUdata4, peDatarel|peSdata4)
-		data = le(data, uint32(0), uint32(len(e.fdes)))
-		for _, v := range e.fdes {
-			data = le(data, uint32(v-hdrAt), uint32(0))
-		}
-		data = pad(data, 8)
-		hdrSize = vaddr() - hdrAt
-	}
+func (m *testImage) seg(typ, flags uint32, off, vaddr, filesz, memsz, align uint64) {
+	m.progs = le(m.progs, typ, flags, off, vaddr, vaddr, filesz, memsz, align)
+	m.nprogs++
+}
 
-	// The head of the file, and the program headers that describe it all.
-	n := 2 + notes
-	for _, more := range []bool{dynamicSize > 0, hdrSize > 0, e.interp != ""} {
-		if more {
-			n++
+func (m *testImage) sec(s testSection) int {
+	m.sects = append(m.sects, s)
+	return len(m.sects) - 1
+}
+
+// at is the vaddr of the next byte of data, off the offset of one.
+func (m *testImage) at() uint64              { return m.dataVaddr() + uint64(len(m.data)) }
+func (m *testImage) off(vaddr uint64) uint64 { return m.dataOff() + vaddr - m.dataVaddr() }
+
+func (e *testELF) hasDynamic() bool {
+	return e.dynamic || e.soname != "" || len(e.rela) > 0 || len(e.extra) > 0
+}
+
+// dynamicTables appends what the dynamic segment points to, and it itself, to the data.
+func (m *testImage) dynamicTables() (at, size uint64) {
+	var strs testStrings
+	symAt := m.at()
+	syms := make([]byte, symSize)
+	count := uint32(1)
+	for _, s := range m.symbols {
+		if s.bind != stbLocal {
+			syms = strs.symbol(syms, s, 1)
+			count++
 		}
 	}
-	headEnd := uint64(ehdrSize + n*phdrSize)
-	var head []byte
-	if e.interp != "" {
-		seg(ptInterp, pfR, headEnd, e.base()+headEnd, uint64(len(e.interp)+1), uint64(len(e.interp)+1), 1)
-		head = pad(append([]byte(e.interp), 0), 8)
+	soname := strs.add(m.soname)
+	m.data = append(m.data, syms...)
+	strAt := m.at()
+	m.data = pad(append(m.data, strs.b...), 8)
+	hashAt := m.at()
+	m.data = le(m.data, uint32(1), count, uint32(0)) // one bucket, empty; the chains follow
+	m.data = pad(append(m.data, make([]byte, 4*count)...), 8)
+	relaAt := m.at()
+	for _, r := range m.rela {
+		m.data = le(m.data, r.at, uint64(r.typ), r.addend)
 	}
-	seg(ptLoad, pfR|pfX, 0, e.base(), testTextOff+uint64(len(e.text)), testTextOff+uint64(len(e.text)), e.align())
-	seg(ptLoad, pfR|pfW, dataOff, dataAt, uint64(len(data)), uint64(len(data))+testBSS, e.align())
-	if dynamicSize > 0 {
-		seg(ptDynamic, pfR|pfW, dataOff+dynamicAt-dataAt, dynamicAt, dynamicSize, dynamicSize, 8)
+	entries := []dyn{{tag: dtHash, val: hashAt}, {tag: dtStrtab, val: strAt}, {tag: dtSymtab, val: symAt}}
+	if m.soname != "" {
+		entries = append(entries, dyn{tag: dtSoname, val: uint64(soname)})
 	}
-	for i := range notes {
-		off := headEnd + uint64(len(head))
+	if len(m.rela) > 0 {
+		entries = append(entries, dyn{tag: dtRela, val: relaAt}, dyn{tag: dtRelasz, val: uint64(len(m.rela) * relaSize)})
+	}
+	at = m.at()
+	for _, d := range append(append(entries, m.extra...), dyn{}, dyn{}) {
+		m.data = le(m.data, d.tag, d.val)
+	}
+	size = m.at() - at
+	str := m.sec(testSection{name: ".dynstr", typ: shtStrtab, flags: 2, addr: strAt, off: m.off(strAt), size: uint64(len(strs.b))})
+	m.sec(testSection{name: ".dynsym", typ: shtDynsym, flags: 2, addr: symAt, off: m.off(symAt), size: uint64(len(syms)), link: uint32(str), info: 1, entsize: symSize})
+	m.sec(testSection{name: ".dynamic", typ: 6, flags: 3, addr: at, off: m.off(at), size: size, link: uint32(str), entsize: dynSize})
+	return at, size
+}
+
+// unwindTable appends .eh_frame_hdr to the data.
+func (m *testImage) unwindTable() (at, size uint64) {
+	at = m.at()
+	m.data = append(m.data, 1, pePcrel|peSdata4, peUdata4, peDatarel|peSdata4)
+	m.data = le(m.data, uint32(0), uint32(len(m.fdes)))
+	for _, v := range m.fdes {
+		m.data = le(m.data, uint32(v-at), uint32(0))
+	}
+	m.data = pad(m.data, 8)
+	return at, m.at() - at
+}
+
+// notesAt appends the notes to the head, which begins at headEnd.
+func (m *testImage) notesAt(headEnd uint64, n int) {
+	for i := range n {
+		off := headEnd + uint64(len(m.head))
 		typ := uint32(1) // NT_GNU_ABI_TAG, then NT_GNU_BUILD_ID
 		if i > 0 {
 			typ = 3
 		}
-		head = append(le(head, uint32(4), uint32(16), typ), "GNU\x00\x00\x00\x00\x00\x02\x00\x00\x00\x06\x00\x00\x00\x09\x00\x00\x00"...)
-		seg(ptNote, pfR, off, e.base()+off, testNote, testNote, 4)
+		m.head = append(le(m.head, uint32(4), uint32(16), typ), "GNU\x00\x00\x00\x00\x00\x02\x00\x00\x00\x06\x00\x00\x00\x09\x00\x00\x00"...)
+		m.seg(ptNote, pfR, off, m.base()+off, testNote, testNote, 4)
 		name := ".note." + string(rune('a'+i))
-		if i == 0 && e.noteSection != "" {
-			name = e.noteSection
+		if i == 0 && m.noteSection != "" {
+			name = m.noteSection
 		}
-		sec(testSection{name: name, typ: 7, flags: 2, addr: e.base() + off, off: off, size: testNote})
+		m.sec(testSection{name: name, typ: 7, flags: 2, addr: m.base() + off, off: off, size: testNote})
 	}
-	if hdrSize > 0 {
-		seg(ptGNUEhFrame, pfR, dataOff+hdrAt-dataAt, hdrAt, hdrSize, hdrSize, 4)
+}
+
+// build returns the file.
+func (e *testELF) build() []byte {
+	m := &testImage{testELF: e, sects: []testSection{{}}, data: pad(bytes.Clone(e.data), 8)}
+	notes := max(e.notes, 0)
+	if e.notes == 0 {
+		notes = 1
 	}
-	if nprogs != n || headEnd+uint64(len(head)) > testTextOff {
+	m.sec(testSection{name: ".text", typ: shtProgbits, flags: 2 | shfExecinstr, addr: e.textVaddr() + e.rodataFirst,
+		off: testTextOff + e.rodataFirst, size: uint64(len(e.text)) - e.rodataFirst})
+	if e.rodataFirst > 0 {
+		m.sec(testSection{name: ".rodata", typ: shtProgbits, flags: 2, addr: e.textVaddr(), off: testTextOff, size: e.rodataFirst})
+	}
+	m.sec(testSection{name: ".data", typ: shtProgbits, flags: 3, addr: e.dataVaddr(), off: e.dataOff(), size: uint64(len(m.data))})
+	n := 2 + notes
+	if e.interp != "" {
+		n++
+	}
+	var dynAt, dynLen, hdrAt, hdrLen uint64
+	if e.hasDynamic() {
+		dynAt, dynLen = m.dynamicTables()
+		n++
+	}
+	if len(e.fdes) > 0 {
+		hdrAt, hdrLen = m.unwindTable()
+		n++
+	}
+
+	headEnd := uint64(ehdrSize + n*phdrSize)
+	if e.interp != "" {
+		m.seg(ptInterp, pfR, headEnd, e.base()+headEnd, uint64(len(e.interp)+1), uint64(len(e.interp)+1), 1)
+		m.head = pad(append([]byte(e.interp), 0), 8)
+	}
+	textEnd, dataLen := testTextOff+uint64(len(e.text)), uint64(len(m.data))
+	m.seg(ptLoad, pfR|pfX, 0, e.base(), textEnd, textEnd, e.align())
+	m.seg(ptLoad, pfR|pfW, e.dataOff(), e.dataVaddr(), dataLen, dataLen+testBSS, e.align())
+	if dynLen > 0 {
+		m.seg(ptDynamic, pfR|pfW, m.off(dynAt), dynAt, dynLen, dynLen, 8)
+	}
+	m.notesAt(headEnd, notes)
+	if hdrLen > 0 {
+		m.seg(ptGNUEhFrame, pfR, m.off(hdrAt), hdrAt, hdrLen, hdrLen, 4)
+	}
+	if m.nprogs != n || headEnd+uint64(len(m.head)) > testTextOff {
 		panic("testELF: the head does not fit")
 	}
+	return m.file()
+}
 
-	file := make([]byte, ehdrSize)
-	file = append(file, progs...)
-	file = append(file, head...)
+// file puts the parts together.
+func (m *testImage) file() []byte {
+	file := append(make([]byte, ehdrSize), m.progs...)
+	file = append(file, m.head...)
 	file = append(file, make([]byte, testTextOff-len(file))...)
-	file = pad(append(file, e.text...), testPage)
-	file = append(file, data...)
-
+	file = pad(append(file, m.text...), testPage)
+	file = append(file, m.data...)
 	shoff, shnum, shstrndx := uint64(0), 0, 0
-	if !e.bare {
-		file, shoff, shstrndx = e.sections(file, sections)
+	if !m.bare {
+		file, shoff, shstrndx = m.sections(file, m.sects)
 		shnum = (len(file) - int(shoff)) / shdrSize
 	}
-	typ, entry := uint16(etExec), e.entry
-	if e.dyn {
+	typ, entry := uint16(etExec), m.entry
+	if m.dyn {
 		typ = etDyn
 	}
 	if entry == 0 {
-		entry = e.textVaddr()
+		entry = m.textVaddr()
 	}
 	hdr := append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9)...)
 	hdr = le(hdr, typ, uint16(emX8664), uint32(1), entry, uint64(ehdrSize), shoff, uint32(0), uint16(ehdrSize),
-		uint16(phdrSize), uint16(nprogs), uint16(shdrSize), uint16(shnum), uint16(shstrndx))
+		uint16(phdrSize), uint16(m.nprogs), uint16(shdrSize), uint16(shnum), uint16(shstrndx))
 	copy(file, hdr)
 	return file
 }
@@ -307,7 +329,7 @@ func (e *testELF) sections(file []byte, all []testSection) (out []byte, shoff ui
 	return file, shoff, shstrndx
 }
 
-// code turns hex digits with spaces and "; comments" into bytes, for tests whose machine
+// asm turns hex digits with spaces and "; comments" into bytes, for tests whose machine
 // code is written by hand, one instruction a line.
 func asm(t testing.TB, text string) []byte {
 	t.Helper()
