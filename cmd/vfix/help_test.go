@@ -88,9 +88,9 @@ func checkExample(t *testing.T, line string) {
 }
 
 func TestVersion(t *testing.T) {
-	defer func(old string) { version = old }(version)
-	version = "1.2.3"
-	if got := runLine(engine{}, "version"); !strings.HasPrefix(got.stdout, "vfix 1.2.3\n") || got.status != 0 {
+	defer func(v, c string) { version, commit = v, c }(version, commit)
+	version, commit = "1.2.3", "0123abcd"
+	if got := runLine(engine{}, "version"); !strings.HasPrefix(got.stdout, "vfix 1.2.3\ncommit    0123abcd") || got.status != 0 {
 		t.Errorf("got %+v", got)
 	}
 	version = ""

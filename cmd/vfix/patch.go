@@ -104,7 +104,7 @@ func leftOver(f *images.Findings) error {
 		return nil
 	}
 	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s, live or unknown, had to be left", f.Source, count(n, "call site")),
+		msg:  fmt.Sprintf("%s: %s had to be left", f.Source, count(n, openSite)),
 		hint: "the table has the reasons; 'vfix scan --explain' shows the code around each",
 	}
 }

@@ -81,6 +81,9 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	return errors.Join(append(errs, err)...)
 }
 
+// openSite is a call site that is a finding, in the words of 'vfix help exit-status'.
+const openSite = "live or unknown call site"
+
 // scanFindings says that a source has call sites, and which verb helps.
 func scanFindings(f *images.Findings, n int) error {
 	hint := "run 'vfix rebuild " + f.Source + "'"
@@ -91,5 +94,5 @@ func scanFindings(f *images.Findings, n int) error {
 	if !f.Affected() {
 		hint = "vfix can patch none of them: see the reasons, and --explain"
 	}
-	return &findingsError{msg: fmt.Sprintf("%s: %s, live or unknown", f.Source, count(n, "call site")), hint: hint}
+	return &findingsError{msg: fmt.Sprintf("%s: %s", f.Source, count(n, openSite)), hint: hint}
 }

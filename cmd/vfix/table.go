@@ -148,7 +148,7 @@ func sums(c palette, d deed, f *images.Findings) []string {
 		lines = append(lines, c.green(fmt.Sprintf("%s %s", count(total, "call site"), d.patch))+" ("+strings.Join(byForm, ", ")+")")
 	}
 	if n := f.LeftOver(); n > 0 {
-		lines = append(lines, c.yellow(count(n, "call site")+" left, live or unknown"))
+		lines = append(lines, c.yellow(count(n, openSite)+" left"))
 	}
 	if n := left[rewriter.Dormant]; n > 0 {
 		lines = append(lines, count(n, "dormant reference")+" left: used only where the kernel gives no vDSO")

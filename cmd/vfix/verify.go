@@ -85,7 +85,7 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 		}
 	case open > 0:
 		return &findingsError{
-			msg:  fmt.Sprintf("%s: %s left, live or unknown", v.Findings.Source, count(open, "call site")),
+			msg:  fmt.Sprintf("%s: %s left", v.Findings.Source, count(open, openSite)),
 			hint: fmt.Sprintf("run 'vfix scan --explain %s'", v.Findings.Source),
 		}
 	}

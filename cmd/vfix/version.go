@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -9,8 +10,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set when vfix is built: -ldflags "-X main.version=1.2.3".
-var version string
+// version and commit are set when vfix is built: -ldflags "-X main.version=1.2.3 -X
+// main.commit=0123abcd".
+var version, commit string
 
 // buildInfo is what vfix version prints.
 type buildInfo struct {
@@ -25,7 +27,7 @@ type buildInfo struct {
 // buildVersion says what this binary is: the linker's word, else the module's version,
 // else "devel".
 func buildVersion() buildInfo {
-	b := buildInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Shim: shimSize()}
+	b := buildInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Shim: shimSize()}
 	info, ok := debug.ReadBuildInfo()
 	if ok {
 		if b.Version == "" && info.Main.Version != "(devel)" {
@@ -34,7 +36,7 @@ func buildVersion() buildInfo {
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
-				b.Commit = s.Value
+				b.Commit = cmp.Or(b.Commit, s.Value)
 			case "vcs.modified":
 				b.Modified = s.Value == "true"
 			}
@@ -76,14 +78,11 @@ func runVersion(_ context.Context, opts VersionOptions, out *output) error {
 	if opts.json() {
 		return out.json(versionJSON(b))
 	}
-	commit := b.Commit
-	switch {
-	case commit == "":
-		commit = "not known"
-	case b.Modified:
-		commit += " with changes"
+	from := cmp.Or(b.Commit, "not known")
+	if b.Modified {
+		from += " with changes"
 	}
 	fmt.Fprintf(out.stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\n",
-		b.Version, commit, b.Go, b.Platform, b.Shim)
+		b.Version, from, b.Go, b.Platform, b.Shim)
 	return nil
 }
