@@ -1,0 +1,148 @@
+#!/usr/bin/env bats
+# The fixtures: each call site gets the verdict and the form that its source says, and each
+# program finds itself in order after, on kernels with and without the page and the vDSO.
+# tests/fixtures/README.md says what they are.
+# Variables come from helpers.bash.
+# shellcheck disable=SC2154
+load helpers
+
+fixtures=$BATS_TEST_DIRNAME/build/fixtures
+
+# setup_file patches all of them once, into $BATS_FILE_TMPDIR/after.
+setup_file() {
+	[ -e "$fixtures/manifest.txt" ] || { echo "make fixtures has not been run" >&2 && return 1; }
+	# 3: some of them are findings
+	run -3 "$VFIX" patch -o "$BATS_FILE_TMPDIR/after" "$fixtures"
+}
+
+# programs KIND...: command lines of programs.txt that have one of the kinds.
+programs() {
+	awk -F '\t' -v kinds=" $* " '!/^#/ && index(kinds, " " $2 " ") { print $1 }' "$fixtures/programs.txt"
+}
+
+# of_page KIND: the exit status before and after where the page is not there and a call to
+# it ends with $died.
+of_page() {
+	case $1 in
+	runs) echo "$died 0" ;;
+	dies) echo "$died $died" ;;
+	fine) echo "0 0" ;;
+	wrong) echo "1 1" ;;
+	deep) echo "$status_sigsegv $status_sigsegv" ;;
+	*) fail "programs.txt: unknown kind '$1'" ;;
+	esac
+}
+
+@test "fixtures: scan gives each call site the verdict and form of the manifest" {
+	run_vfix 3 scan --format json "$fixtures"
+	jq -r '.results[].files[] | .path as $p | .sites[] |
+		[$p, .vaddr, .function, .kind, .verdict, .form, if .symbol == "" then "-" else .symbol end] | @tsv' <<<"$output" |
+		sort >"$BATS_TEST_TMPDIR/got"
+	diff -u <(sort "$fixtures/manifest.txt") "$BATS_TEST_TMPDIR/got"
+}
+
+@test "fixtures: the checks can fail" {
+	run "$fixtures/broken"
+	expect "status of broken" "$status" 1
+	local name
+	for name in result outparameter microseconds zone cpu rbx direction; do
+		expect_match "what broken says" "$output" "broken_$name, small stack: "
+		expect_match "what broken says" "$output" "broken_$name, stack misaligned by 8: "
+	done
+	run "$fixtures/deep"
+	expect "status of deep" "$status" "$status_sigsegv"
+}
+
+@test "fixtures: where the page is there, patched ones print the same" {
+	requires oracle
+	local command want
+	while read -r command; do
+		# shellcheck disable=SC2086 # words of a command line
+		want=$("$fixtures/"$command)
+		# shellcheck disable=SC2086
+		expect "$command" "$("$BATS_FILE_TMPDIR/after/"$command)" "$want"
+	done < <(programs runs dies fine)
+}
+
+@test "fixtures: no patched program calls the page, and every other one does" {
+	requires oracle
+	local died=$status_sigsys kind command want
+	for kind in runs dies fine wrong deep; do
+		while read -r command; do
+			want=$(of_page $kind)
+			# shellcheck disable=SC2086
+			run "$novsyscall" "$fixtures/"$command
+			expect "$command before: $output" "$status" "${want% *}"
+			# shellcheck disable=SC2086
+			run "$novsyscall" "$BATS_FILE_TMPDIR/after/"$command
+			expect "$command after: $output" "$status" "${want#* }"
+		done < <(programs $kind)
+	done
+}
+
+@test "fixtures: not one trap is left, of hundreds" {
+	requires oracle
+	local name
+	for name in static-2m pie use-stubs; do
+		run "$build/traps" "$fixtures/$name"
+		[[ $output =~ traps:\ ([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -gt 100 ] || fail "$name before: $output"
+		run "$build/traps" "$BATS_FILE_TMPDIR/after/$name"
+		expect_match "$name after" "$output" 'traps: 0'
+		expect "$name after" "$status" 0
+	done
+}
+
+# vm_root: a root filesystem with the fixtures in /before and /after, and the libraries
+# of this machine that they need.
+vm_root() {
+	local root=$BATS_FILE_TMPDIR/root
+	if [ ! -e "$root" ]; then
+		mkdir -p "$root.tmp"
+		cp -a "$fixtures" "$root.tmp/before"
+		cp -a "$BATS_FILE_TMPDIR/after" "$root.tmp/after"
+		for file in "$fixtures"/*; do
+			[ ! -x "$file" ] || ldd "$file" 2>/dev/null || true # some are static
+		done | grep -o '/[^ ]*' | grep -v "^$fixtures" | sort -u | while read -r file; do
+			[ ! -e "$file" ] || cp -L --parents "$file" "$root.tmp"
+		done
+		cp -L --parents /lib/ld-musl-x86_64.so.1 "$root.tmp"
+		mv "$root.tmp" "$root"
+	fi
+	echo "$root"
+}
+
+# on_kernel MODE WANT APPEND...: runs all of them before and after, and expects as of_page.
+on_kernel() {
+	local mode=$1 died=$2 kind command n=0 want list=$BATS_TEST_TMPDIR/commands
+	shift 2
+	for kind in runs dies fine wrong deep; do
+		while read -r command; do
+			printf '/before/%s\n/after/%s\n' "$command" "$command"
+		done < <(programs $kind)
+	done >"$list"
+	run_vm --vsyscall "$mode" --root "$(vm_root)" --commands "$list" "$@"
+	for kind in runs dies fine wrong deep; do
+		while read -r command; do
+			want=$(of_page $kind)
+			echo "$command"
+			expect_vm $((n += 1)) "${want% *}"
+			expect_vm $((n += 1)) "${want#* }"
+		done < <(programs $kind)
+	done
+}
+
+@test "fixtures: on a kernel without the page" {
+	requires root vm
+	on_kernel none "$status_sigsegv"
+	grep -qF "$kernel_line" "$vm_out/kernel.log"
+}
+
+@test "fixtures: on a kernel without the page and without a vDSO" {
+	requires root vm
+	on_kernel none "$status_sigsegv" --append vdso=0
+}
+
+@test "fixtures: on a kernel with the page and without a vDSO" {
+	requires root vm
+	on_kernel emulate 0 --append vdso=0
+}
