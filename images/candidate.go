@@ -132,7 +132,7 @@ func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 // examineAt has the rewriter look at a file. keep says that r will not last: a file with
 // references to the page is copied first.
 func (s *session) examineAt(r io.ReaderAt, size int64, keep bool) (*elfInfo, error) {
-	report, err := s.rw.scan(r, size)
+	report, err := rewriter.Scan(r, size)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (s *session) examineAt(r io.ReaderAt, size int64, keep bool) (*elfInfo, err
 			return nil, err
 		}
 		// A report reads its file again when a plan is made: it must know the copy.
-		if report, err = s.rw.scan(info.content, size); err != nil {
+		if report, err = rewriter.Scan(info.content, size); err != nil {
 			return nil, err
 		}
 	}

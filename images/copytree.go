@@ -183,7 +183,7 @@ func (c *treeCopy) file(name string) error {
 		if fi.Size() != h.disk.info.Size() || !fi.ModTime().Equal(h.disk.info.ModTime()) {
 			return fmt.Errorf("changed while it was read")
 		}
-		in = c.s.rw.apply(h.plan, from)
+		in = h.plan.Apply(from)
 	}
 	w := &holeWriter{w: to}
 	if err := w.copy(reading{c.ctx, in, nil}); err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/rewriter"
 )
 
 // found is Findings with what is needed to act on them.
@@ -46,7 +48,7 @@ func (s *session) judge(out *found, v visible, layer string) error {
 	plan := v.elf.plan
 	if plan == nil {
 		var err error
-		if plan, err = s.rw.plan(v.elf.report, s.options); err != nil {
+		if plan, err = rewriter.NewPlan(v.elf.report, s.options); err != nil {
 			return err
 		}
 		v.elf.plan = plan

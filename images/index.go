@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -110,7 +111,11 @@ func (x *examiner) readEntries(ctx context.Context, r io.Reader) ([]entry, error
 			continue
 		}
 		if e.kind == kindFile || e.kind == kindPool {
-			if err := x.content(&e, h, tr); err != nil {
+			err := x.content(&e, h, tr)
+			if errors.Is(err, io.ErrUnexpectedEOF) {
+				err = damaged("ends early")
+			}
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", e.name, err)
 			}
 		}
@@ -154,10 +159,10 @@ func newEntry(h *tarMember, names interner, whiteouts bool) (e entry, ok bool, e
 		return e, true, nil
 	}
 	switch {
-	case h.isRegular() && !strings.HasSuffix(h.Name, "/"):
+	case h.isRegular():
 		e.kind = kindFile
-	case h.isRegular(), h.Typeflag == tar.TypeDir:
-		e.kind = kindDir // archives before POSIX.1-1988 mark folders with a slash alone
+	case h.Typeflag == tar.TypeDir: // or a file whose name ends in a slash (V7): archive/tar
+		e.kind = kindDir
 	case h.Typeflag == tar.TypeSymlink:
 		e.kind, e.link = kindSymlink, h.Linkname
 		if len(e.link) > maxName {

@@ -32,7 +32,7 @@ func (p *patchRun) replace(ctx context.Context, d *diskTree, h hit) error {
 	if !ok {
 		var err error
 		first, err = p.prepare(d.root, names[0], h.disk.info, func(w io.Writer, r *os.File) error {
-			n, err := copyTo(ctx, w, p.s.rw.apply(h.plan, r), nil)
+			n, err := copyTo(ctx, w, h.plan.Apply(r), nil)
 			if err == nil && n != h.plan.Size {
 				err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.plan.Size)
 			}

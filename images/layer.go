@@ -146,7 +146,7 @@ func (s *session) writeFile(ctx context.Context, tw *tar.Writer, h hit) error {
 	if err := tw.WriteHeader(hdr); err != nil {
 		return err
 	}
-	n, err := copyTo(ctx, tw, s.rw.apply(h.plan, h.elf.content), nil)
+	n, err := copyTo(ctx, tw, h.plan.Apply(h.elf.content), nil)
 	if err == nil && n != h.plan.Size {
 		err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.plan.Size)
 	}

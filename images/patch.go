@@ -161,7 +161,7 @@ func (p *patchRun) copyFile(ctx context.Context, d *diskTree, hits []hit) error 
 	return wrapPath(d.path, p.writeOutput(d, func(w io.Writer, r *os.File) error {
 		var in io.Reader = r
 		if len(hits) > 0 {
-			in = p.s.rw.apply(hits[0].plan, r)
+			in = hits[0].plan.Apply(r)
 		}
 		_, err := copyTo(ctx, w, in, nil)
 		return err

@@ -15,7 +15,6 @@ import (
 // needed again. Two sources of a command share a session, so that a layer they have in
 // common is read once.
 type session struct {
-	rw       engine
 	options  rewriter.Options
 	jobs     int
 	progress Progress
@@ -36,7 +35,7 @@ func newSession(jobs int, p Progress, o rewriter.Options) *session {
 	if p == nil {
 		p = silent{}
 	}
-	return &session{rw: rewriting, options: o, jobs: jobs, progress: p, layers: map[v1.Hash]*layerIndex{}, again: map[v1.Hash]v1.Layer{}}
+	return &session{options: o, jobs: jobs, progress: p, layers: map[v1.Hash]*layerIndex{}, again: map[v1.Hash]v1.Layer{}}
 }
 
 func (s *session) Close() { s.spool.Close() }

@@ -142,7 +142,7 @@ func (s *session) rewriteMember(ctx context.Context, tw *tar.Writer, tr io.Reade
 	h, patched := hits[m.number]
 	if patched {
 		hdr.Size = h.plan.Size
-		tr = s.rw.apply(h.plan, h.elf.content)
+		tr = h.plan.Apply(h.elf.content)
 	}
 	if err := tw.WriteHeader(&hdr); err != nil {
 		return err

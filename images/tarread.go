@@ -62,6 +62,8 @@ func (t *memberReader) next() (*tarMember, error) {
 	if err != nil {
 		switch {
 		case err == io.EOF:
+		case errors.Is(err, tar.ErrFieldTooLong):
+			err = damaged("a PAX or long-name record is too long, after %d members", t.n)
 		case errors.Is(err, tar.ErrHeader) && t.n == 0:
 			err = damaged("not a tar archive")
 		case errors.Is(err, tar.ErrHeader):

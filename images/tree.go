@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"vfix.dev/vfix/rewriter"
 )
 
 // diskFile is a regular file of a folder with all names that were met.
@@ -205,7 +207,7 @@ func (f *diskTree) examineOpen(s *session, d *diskFile, name string) error {
 	}
 	info.content = nil // it ends with the open file
 	if info.report != nil {
-		if info.plan, err = s.rw.plan(info.report, s.options); err != nil {
+		if info.plan, err = rewriter.NewPlan(info.report, s.options); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/rewriter"
 )
 
 // subject is a source whose file system is compared.
@@ -245,7 +247,7 @@ func (v *verification) contents(ctx context.Context, changed []pair) error {
 			return context.Cause(ctx)
 		}
 		b, a := before[p.base], after[p.after]
-		if _, err := v.s.rw.verify(b, b.Size(), a, a.Size(), v.s.options); err != nil {
+		if _, err := rewriter.Verify(b, b.Size(), a, a.Size(), v.s.options); err != nil {
 			v.problem("%s: %v", p.name, err)
 			continue
 		}
