@@ -69,10 +69,10 @@ func saved(ctx context.Context, c *client.Client, ref Ref, found client.ImageIns
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	task := o.Progress.Start("read", ref.Name, found.Size)
 	_, err = copyTo(ctx, f, stream, task)
 	task.Done()
+	err = errors.Join(err, f.Close())
 	var t *tarFile
 	if err == nil {
 		t, err = openTar(ctx, f.Name(), o, nil)

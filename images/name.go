@@ -22,5 +22,10 @@ func openName(ctx context.Context, n string, o MediaOptions) (*Source, error) {
 	if ctx.Err() != nil {
 		return nil, err
 	}
+	// The daemon's hint was for somebody who meant the daemon.
+	var h hinted
+	if errors.Is(daemonErr, ErrNotFound) && errors.As(daemonErr, &h) {
+		daemonErr = h.error
+	}
 	return nil, fmt.Errorf("%s: neither a file nor an image: no file of that name; %w; %w", n, daemonErr, err)
 }
