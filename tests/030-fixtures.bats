@@ -146,3 +146,61 @@ on_kernel() {
 	requires root vm
 	on_kernel emulate 0 --append vdso=0
 }
+
+# new_words BEFORE AFTER COMMAND...: lines that the command says of AFTER and not of BEFORE.
+new_words() {
+	local before=$1 after=$2
+	shift 2
+	diff <("$@" "$before" 2>&1 | sort) <("$@" "$after" 2>&1 | sort) | sed -n "s|^> ||p"
+}
+
+# warnings FILE: what readelf dislikes about all that it can show.
+warnings() { { readelf -aW "$1" >/dev/null; } 2>&1; }
+
+@test "fixtures: eu-elflint, readelf and ldconfig find nothing new in patched files" {
+	requires elf_tools
+	local file
+	for file in "$fixtures"/*; do
+		file=${file##*/}
+		expect "eu-elflint: $file" "$(new_words "$fixtures/$file" "$BATS_FILE_TMPDIR/after/$file" eu-elflint --gnu-ld)" ''
+		expect "readelf: $file" "$(new_words "$fixtures/$file" "$BATS_FILE_TMPDIR/after/$file" warnings)" ''
+	done
+	# The positive control: a file cut short is something to complain about.
+	head -c 9000 "$fixtures/static-2m" >"$BATS_TEST_TMPDIR/short"
+	[ -n "$(new_words "$fixtures/static-2m" "$BATS_TEST_TMPDIR/short" eu-elflint --gnu-ld)" ]
+	run ldconfig -N -v -n "$BATS_FILE_TMPDIR/after"
+	expect_match ldconfig "$output" 'libstubs-prelink.so -> libstubs-prelink.so'
+}
+
+has_elf_tools() { has_commands eu-elflint eu-strip strip readelf ldconfig gdb; }
+
+@test "fixtures: patched files survive strip and eu-strip, and LD_BIND_NOW" {
+	requires oracle elf_tools
+	local tool copy file command
+	for tool in true strip eu-strip; do
+		copy=$BATS_TEST_TMPDIR/$tool
+		cp -a "$BATS_FILE_TMPDIR/after" "$copy"
+		for file in "$copy"/*; do
+			case $file in
+			# No section headers: nothing to strip. It takes the overlay, patched or not.
+			*-noshdr* | *.txt | */overlay) ;;
+			*) "$tool" "$file" ;;
+			esac
+		done
+		while read -r command; do
+			# shellcheck disable=SC2086
+			run env LD_BIND_NOW=1 "$novsyscall" "$copy/"$command
+			expect "$command after $tool: $output" "$status" 0
+		done < <(programs runs)
+	done
+	# The positive control: strip does strip.
+	[ "$(stat -c %s "$copy/static-2m")" -lt "$(stat -c %s "$BATS_FILE_TMPDIR/after/static-2m")" ]
+}
+
+@test "fixtures: gdb walks the stack from inside a patched function" {
+	requires elf_tools
+	run gdb -q -nx -batch -ex 'set confirm off' -ex 'break __cxa_throw' -ex run -ex bt "$BATS_FILE_TMPDIR/after/throw"
+	echo "$output"
+	expect_match backtrace "$output" 'in fixture_callback'
+	expect_match backtrace "$output" 'in main'
+}
