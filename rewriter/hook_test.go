@@ -40,7 +40,10 @@ func TestHooks(t *testing.T) {
 				t.Fatalf("warnings %q", p.Warnings)
 			}
 			r := scanFile(t, out)
-			segment := r.file.injected()
+			segment, version := r.file.injected()
+			if version != "1" || r.Injected != version {
+				t.Errorf("injected version %q, reported as %q", version, r.Injected)
+			}
 			layout := shim.Injected()
 			hook := segment.vaddr + uint64(layout.InitHook)
 			if c.tag != 0 {

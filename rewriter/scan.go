@@ -63,6 +63,7 @@ func scan(r io.ReaderAt, size int64) (*Report, error) {
 		return nil, err
 	}
 	rep := &Report{ExecBytes: int64(s.bytes), Static: f.static(), file: f}
+	_, rep.Injected = f.injected()
 	if len(s.sites) == 0 {
 		return rep, nil
 	}

@@ -90,7 +90,7 @@ func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
 	if !p.usesSegment() {
 		return nil
 	}
-	segment := r.file.injected()
+	segment, _ := r.file.injected()
 	if segment == nil {
 		return fmt.Errorf("after: no injected segment")
 	}
@@ -115,17 +115,19 @@ func branchTarget(q *Patch) uint64 {
 	return q.Vaddr + uint64(n) + uint64(int64(rel))
 }
 
-// injected returns the segment that vfix injected, or nil.
-func (f *elfFile) injected() *prog {
+// injected returns the segment that vfix injected and the version of its layout; nil and ""
+// where there is none. The version is the last byte of the magic.
+func (f *elfFile) injected() (segment *prog, version string) {
 	magic := shim.Magic()
+	name := magic[:len(magic)-1]
 	for i := range f.progs {
 		p := &f.progs[i]
 		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz < uint64(len(magic)) {
 			continue
 		}
-		if b, err := f.bytes(p.off, uint64(len(magic))); err == nil && bytes.Equal(b, magic) {
-			return p
+		if b, err := f.bytes(p.off, uint64(len(magic))); err == nil && bytes.HasPrefix(b, name) {
+			return p, string(b[len(name):])
 		}
 	}
-	return nil
+	return nil, ""
 }
