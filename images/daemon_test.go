@@ -263,7 +263,7 @@ func TestDaemonCancelled(t *testing.T) {
 	d := newDaemon(t, tinyImage(t), "tiny:1")
 	t.Setenv("DOCKER_HOST", "unix://"+d.sock)
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := Put(ctx, Ref{Transport: Daemon, Name: "tiny:1-vfix"}, Result{Image: tinyImage(t)}, MediaOptions{Progress: cancelling{cancel: cancel}})
+	_, err := Put(ctx, Ref{Transport: Daemon, Name: "tiny:1-vfix"}, Result{Image: tinyImage(t)}, MediaOptions{Progress: cancelAtStart{cancel: cancel}})
 	wantErr(t, err, context.Canceled)
 	d.mu.Lock()
 	defer d.mu.Unlock()

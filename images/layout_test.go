@@ -145,7 +145,7 @@ func TestWriteCancelled(t *testing.T) {
 	img := tinyImage(t)
 	for _, dest := range []string{"oci:" + dir + "/new", "oci-archive:" + dir + "/new.tar", "docker-archive:" + dir + "/new.tar"} {
 		ctx, cancel := context.WithCancel(context.Background())
-		o := MediaOptions{Progress: cancelling{cancel: cancel}}
+		o := MediaOptions{Progress: cancelAtStart{cancel: cancel}}
 		if _, err := Put(ctx, must[Ref](t)(ParseRef(dest)), Result{Image: img}, o); err == nil || ctx.Err() == nil {
 			t.Errorf("%s: got %v, context %v", dest, err, ctx.Err())
 		}
@@ -153,13 +153,13 @@ func TestWriteCancelled(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
-// cancelling is a Progress that cancels a context when the first blob begins.
-type cancelling struct {
+// cancelAtStart is a Progress that cancels a context when the first blob begins.
+type cancelAtStart struct {
 	silent
 	cancel func()
 }
 
-func (c cancelling) Start(string, string, int64) Task { c.cancel(); return silent{} }
+func (c cancelAtStart) Start(string, string, int64) Task { c.cancel(); return silent{} }
 
 func TestLayoutDestErrors(t *testing.T) {
 	dir := t.TempDir()
