@@ -67,8 +67,11 @@ func decompress(ctx context.Context, r io.Reader) (io.ReadCloser, compression, e
 	switch kind {
 	case gzipStream:
 		if argv := gunzipCommand(); argv != nil {
-			rc, err := startChild(ctx, argv, br)
-			return rc, kind, err
+			c, err := startChild(ctx, argv, br)
+			if err != nil {
+				return nil, kind, err
+			}
+			return c, kind, nil
 		}
 		zr, err := gzip.NewReader(br)
 		if err != nil {

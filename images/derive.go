@@ -62,8 +62,12 @@ func derive(base v1.Image, oci bool, added *addedLayer, from provenance) (*deriv
 	if err != nil {
 		return nil, err
 	}
+	layers, err := base.Layers()
+	if err != nil {
+		return nil, err
+	}
 	d := &derivedImage{base: base, oci: oci, added: added, from: from}
-	if d.config, err = editConfig(raw, added.diffID, from); err != nil {
+	if d.config, err = editConfig(raw, len(layers), added.diffID, from); err != nil {
 		return nil, fmt.Errorf("image config: %w", err)
 	}
 	d.manifest = sync.OnceValues(d.makeManifest)
@@ -75,6 +79,9 @@ type members map[string]json.RawMessage
 
 // edit decodes member key into v, has f change v, and encodes it again.
 func edit[T any](m members, key string, f func(*T) error) error {
+	if m == nil {
+		return damaged("%s: null where an object should be", key)
+	}
 	var v T
 	if raw, ok := m[key]; ok {
 		if err := json.Unmarshal(raw, &v); err != nil {
@@ -100,7 +107,9 @@ func encode(v any) ([]byte, error) {
 
 // editConfig adds a layer to an image config (image-spec config.md): its diff ID, one
 // history entry with the base's own date, labels. Everything else is kept.
-func editConfig(raw []byte, diffID v1.Hash, from provenance) ([]byte, error) {
+//
+// The config must have a diff ID for each of the base's layers: what is added stands behind.
+func editConfig(raw []byte, layers int, diffID v1.Hash, from provenance) ([]byte, error) {
 	var c members
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, err
@@ -119,6 +128,9 @@ func editConfig(raw []byte, diffID v1.Hash, from provenance) ([]byte, error) {
 	}
 	if err := edit(c, "rootfs", func(r *members) error {
 		return edit(*r, "diff_ids", func(ids *[]string) error {
+			if len(*ids) != layers {
+				return damaged("got %d of them, want %d, one for each layer", len(*ids), layers)
+			}
 			*ids = append(*ids, diffID.String())
 			return nil
 		})
@@ -150,13 +162,13 @@ func addStrings(m members, key string, more map[string]string) error {
 }
 
 // ociTypes is what docker's media types are called in OCI: the formats are the same
-// (image-spec media-types.md, "Compatibility Matrix").
+// (image-spec media-types.md, "Compatibility Matrix"). An uncompressed layer of docker's
+// keeps its name: by it portable knows what to compress.
 var ociTypes = map[types.MediaType]types.MediaType{
-	types.DockerManifestSchema2:   types.OCIManifestSchema1,
-	types.DockerConfigJSON:        types.OCIConfigJSON,
-	types.DockerLayer:             types.OCILayer,
-	types.DockerUncompressedLayer: types.OCIUncompressedLayer,
-	types.DockerForeignLayer:      types.OCIRestrictedLayer,
+	types.DockerManifestSchema2: types.OCIManifestSchema1,
+	types.DockerConfigJSON:      types.OCIConfigJSON,
+	types.DockerLayer:           types.OCILayer,
+	types.DockerForeignLayer:    types.OCIRestrictedLayer,
 }
 
 // typeName is what the derived image calls the media type t of its base.
@@ -188,6 +200,9 @@ func (d *derivedImage) makeManifest() ([]byte, error) {
 	mediaType, err := d.MediaType()
 	if err != nil {
 		return nil, err
+	}
+	if m == nil {
+		return nil, damaged("manifest: null")
 	}
 	m["mediaType"], _ = encode(mediaType)
 	configName, err := partial.ConfigName(d)

@@ -101,9 +101,11 @@ func (r *rebuild) dests(ctx context.Context) ([]Ref, error) {
 		dest, err = ParseRef(r.o.Dest)
 	} else {
 		dest, err = DefaultDest(ctx, r.src, r.o.Tag, r.o.Suffix, r.o.Media)
-		if r.o.Push && errors.Is(err, ErrNoDaemon) && r.o.Tag != "" {
+		if r.o.Push && errors.Is(err, ErrNoDaemon) {
 			// Nothing but the registry was needed.
-			return []Ref{{Transport: Registry, Name: r.o.Tag}}, nil
+			if name, ok := r.pushName(); ok {
+				return []Ref{{Transport: Registry, Name: name}}, nil
+			}
 		}
 	}
 	if err != nil {
@@ -127,6 +129,19 @@ func (r *rebuild) dests(ctx context.Context) ([]Ref, error) {
 		dests = append(dests, Ref{Transport: Registry, Name: name})
 	}
 	return dests, nil
+}
+
+// pushName is the name in a registry of a result that no daemon gets: the one that the user
+// gave, else one beside the base, if that is in a registry.
+func (r *rebuild) pushName() (name string, ok bool) {
+	if r.o.Tag != "" {
+		return r.o.Tag, true
+	}
+	if r.src.Ref.Transport != Registry {
+		return "", false
+	}
+	name, err := defaultName(r.src.Ref, r.o.Suffix)
+	return name, err == nil
 }
 
 // baseReference names the base so that a user can run or pull it.
