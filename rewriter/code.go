@@ -131,6 +131,18 @@ func (c *code) boundary(vaddr uint64) bool {
 	return c.arrives(start, vaddr)
 }
 
+// inside reports whether vaddr is known to lie in the middle of an instruction: a linear
+// decode from the start of the enclosing function runs over it.
+func (c *code) inside(vaddr uint64) bool {
+	start, ok := c.starts.enclosing(vaddr)
+	if !ok {
+		return false
+	}
+	over := false
+	c.sweep(start, vaddr, func(i *instr) { over = over || i.addr < vaddr && vaddr < i.next() })
+	return over
+}
+
 // arrives reports whether a linear decode of the first address comes to an instruction
 // that begins at the second.
 func (c *code) arrives(start, vaddr uint64) bool {

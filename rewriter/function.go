@@ -22,22 +22,24 @@ const (
 // Functions lists all three in the order of their addresses.
 var Functions = [...]Function{Gettimeofday, Time, Getcpu}
 
-// functionInfo is the table at the head of the kernel's vsyscall_emu_64.S.
+// functionInfo is the table at the head of the kernel's vsyscall_emu_64.S. It has the offset
+// in the page rather than the address: vfix's own binary shall not refer to the page, or it
+// would report itself.
 var functionInfo = [...]struct {
 	name    string
-	vaddr   uint64
+	offset  uint32
 	syscall uint32
 }{
-	Gettimeofday: {"gettimeofday", PageVaddr, 96},
-	Time:         {"time", PageVaddr + 0x400, 201},
-	Getcpu:       {"getcpu", PageVaddr + 0x800, 309},
+	Gettimeofday: {"gettimeofday", 0, 96},
+	Time:         {"time", 0x400, 201},
+	Getcpu:       {"getcpu", 0x800, 309},
 }
 
 // FunctionAt returns the function whose entry is at vaddr; ok is false for every
 // other address, in the page or not.
 func FunctionAt(vaddr uint64) (f Function, ok bool) {
 	for _, f := range Functions {
-		if functionInfo[f].vaddr == vaddr {
+		if uint64(functionInfo[f].offset) == vaddr-PageVaddr {
 			return f, true
 		}
 	}
@@ -45,7 +47,7 @@ func FunctionAt(vaddr uint64) (f Function, ok bool) {
 }
 
 // Vaddr returns the entry of the function in the vsyscall page.
-func (f Function) Vaddr() uint64 { return functionInfo[f].vaddr }
+func (f Function) Vaddr() uint64 { return PageVaddr + uint64(functionInfo[f].offset) }
 
 // Syscall returns the number of the system call that does the same.
 // Source: the kernel's arch/x86/entry/syscalls/syscall_64.tbl.

@@ -98,9 +98,9 @@ func (r *Report) examine(c *code, sites []Site) error {
 		return err
 	}
 	c.starts = fn.starts
-	// One byte of opcode proves nothing: these must begin where instructions do.
+	// One byte of opcode proves nothing: a push must begin where instructions do.
 	sites = slices.DeleteFunc(sites, func(s Site) bool {
-		return (s.Kind == PushImm32 || s.Kind == CallRel32) && !c.boundary(s.Vaddr)
+		return s.Kind == PushImm32 && !c.boundary(s.Vaddr)
 	})
 	if r.Go, err = c.f.isGo(); err != nil {
 		return err

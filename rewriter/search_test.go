@@ -43,7 +43,8 @@ func TestKinds(t *testing.T) {
 		{"push inside another instruction", testELF{symbols: start}, "b8 68000460 ff c3", 0, 0, 0, 0, 0},
 		{"call rel32", testELF{symbols: start}, rel(0xe8, Time.Vaddr()), CallRel32, Time, Live, 5, 1},
 		{"jmp rel32", testELF{symbols: start}, rel(0xe9, Getcpu.Vaddr()), CallRel32, Getcpu, Live, 5, 1},
-		{"call rel32 where nothing is known", testELF{}, rel(0xe8, Time.Vaddr()), 0, 0, 0, 0, 0},
+		{"call rel32 where nothing is known", testELF{}, rel(0xe8, Time.Vaddr()), CallRel32, Time, Live, 5, 1},
+		{"call rel32 inside another instruction", testELF{symbols: start}, "48b8" + rel(0xe8, Time.Vaddr()-1)[3:14] + "000000 c3", CallRel32, Time, Unknown, 5, 1},
 		{"call rel32 beside the entries", testELF{symbols: start}, rel(0xe8, Time.Vaddr()+1), 0, 0, 0, 0, 0},
 		{"a bare immediate", testELF{}, "000460ff c3", 0, 0, 0, 0, 0},
 		{"a word in the text", testELF{}, "c390909090909090 000460ffffffffff", DataWord, Time, Unknown, 8, 1},
@@ -70,7 +71,7 @@ func TestKinds(t *testing.T) {
 			if off, ok := r.file.offset(s.Vaddr, uint64(s.Len)); !ok || off != s.Offset {
 				t.Errorf("vaddr %#x is at offset %#x, got %#x", s.Vaddr, off, s.Offset)
 			}
-			if s.Kind == CallRel32 && (s.Call != s.Vaddr || s.CallLen != 5 || s.Calls != 1 || s.Tail != (file[s.Offset] == 0xe9)) {
+			if s.Verdict == Live && s.Kind == CallRel32 && (s.Call != s.Vaddr || s.CallLen != 5 || s.Calls != 1 || s.Tail != (file[s.Offset] == 0xe9)) {
 				t.Errorf("got %+v", s)
 			}
 		})
