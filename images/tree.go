@@ -16,12 +16,12 @@ import (
 
 // diskFile is a regular file of a folder with all names that were met.
 type diskFile struct {
-	names  []string // relative to the root, sorted once the walk is over
-	info   fs.FileInfo
-	id     fileID
-	links  uint64 // how many names the file system knows
-	elf    *elfInfo
-	reason string // why it was not examined
+	first string   // relative to the root, the name that was met first
+	names []string // all names; sorted once the walk is over, and not read before
+	info  fs.FileInfo
+	id    fileID
+	links uint64 // how many names the file system knows
+	elf   *elfInfo
 }
 
 // diskTree is a folder on disk, or one file in it, while it is examined. Nothing outside of
@@ -138,12 +138,12 @@ func (f *diskTree) walk(ctx context.Context, examine func(*diskFile)) error {
 		id, links := identify(fi)
 		if links > 1 {
 			f.mu.Lock()
-			first := f.byID[id]
-			if first != nil {
-				first.names = append(first.names, name)
+			known := f.byID[id]
+			if known != nil {
+				known.names = append(known.names, name)
 			}
 			f.mu.Unlock()
-			if first != nil {
+			if known != nil {
 				return nil
 			}
 		}
@@ -153,7 +153,7 @@ func (f *diskTree) walk(ctx context.Context, examine func(*diskFile)) error {
 }
 
 func (f *diskTree) newFile(name string, fi fs.FileInfo) *diskFile {
-	d := &diskFile{names: []string{name}, info: fi}
+	d := &diskFile{first: name, names: []string{name}, info: fi}
 	d.id, d.links = identify(fi)
 	if d.links > 1 {
 		f.mu.Lock()
@@ -165,9 +165,8 @@ func (f *diskTree) newFile(name string, fi fs.FileInfo) *diskFile {
 
 // examine looks at one file. A plan is made at once, while the file is open.
 func (f *diskTree) examine(s *session, d *diskFile) {
-	name := d.names[0]
-	if err := f.examineOpen(s, d, name); err != nil {
-		f.pass(name, err)
+	if err := f.examineOpen(s, d); err != nil {
+		f.pass(d.first, err)
 	}
 	if d.elf == nil {
 		return
@@ -177,11 +176,11 @@ func (f *diskTree) examine(s *session, d *diskFile) {
 	f.files = append(f.files, d)
 }
 
-func (f *diskTree) examineOpen(s *session, d *diskFile, name string) error {
+func (f *diskTree) examineOpen(s *session, d *diskFile) error {
 	if d.info.Size() < elfHead {
 		return nil
 	}
-	r, err := f.root.OpenFile(name, os.O_RDONLY|openNoBlock, 0)
+	r, err := f.root.OpenFile(d.first, os.O_RDONLY|openNoBlock, 0)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,145 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// capNetRaw is the xattr security.capability for cap_net_raw+ep: revision 2, effective,
+// permitted bit 13 (linux/capability.h, struct vfs_cap_data).
+const capNetRaw = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+
+// TestPatchKeepsPrivileges: owner, setuid, capabilities, ACLs and user xattrs.
+func TestPatchKeepsPrivileges(t *testing.T) {
+	asRoot(t, "owners and capabilities")
+	dir := legacyFolder(t)
+	file := dir + "/bin/c"
+	// A POSIX ACL of version 2 that gives user 1234 r-x: linux/posix_acl_xattr.h.
+	acl := "\x02\x00\x00\x00" + "\x01\x00\x07\x00\xff\xff\xff\xff" + "\x02\x00\x05\x00\xd2\x04\x00\x00" +
+		"\x04\x00\x05\x00\xff\xff\xff\xff" + "\x10\x00\x05\x00\xff\xff\xff\xff" + "\x20\x00\x01\x00\xff\xff\xff\xff"
+	xattrs := map[string]string{"security.capability": capNetRaw, "user.note": "kept", "system.posix_acl_access": acl}
+	if err := os.Chown(file, 1234, 5678); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Chmod(file, 0o6751); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range xattrs {
+		if err := unix.Setxattr(file, k, []byte(v), 0); errors.Is(err, unix.ENOTSUP) {
+			delete(xattrs, k)
+			t.Logf("%s: the file system has none", k)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.Chtimes(file, testTime, testTime)
+	var want, got unix.Stat_t
+	if err := unix.Stat(file, &want); err != nil {
+		t.Fatal(err)
+	}
+	check := func(name string) {
+		t.Helper()
+		if err := unix.Stat(name, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Uid != want.Uid || got.Gid != want.Gid || got.Mode != want.Mode || got.Mtim != want.Mtim {
+			t.Errorf("got owner %d:%d mode %#o time %v, want %d:%d %#o %v", got.Uid, got.Gid, got.Mode, got.Mtim, want.Uid, want.Gid, want.Mode, want.Mtim)
+		}
+		for k, v := range xattrs {
+			b := make([]byte, 100)
+			n, err := unix.Getxattr(name, k, b)
+			if err != nil || string(b[:n]) != v {
+				t.Errorf("%s: got %q (error %v), want %q", k, b[:max(n, 0)], err, v)
+			}
+		}
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	patch(t, PatchOptions{Output: out}, dir)
+	check(out + "/bin/c")
+	patch(t, PatchOptions{InPlace: true}, dir)
+	check(file)
+	wantContent(t, file, fixedELF("c"))
+}
+
+// TestPatchDiskFull: nothing is changed and nothing is left.
+func TestPatchDiskFull(t *testing.T) {
+	asRoot(t, "mounts a small tmpfs")
+	mnt := t.TempDir()
+	if err := unix.Mount("tmpfs", mnt, "tmpfs", 0, "size=3m"); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(mnt, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	// Two files of which one copy fits beside them, and not the second.
+	one, two := legacyELF(string(noise(900<<10))), legacyELF("2"+string(noise(900<<10)))
+	write(t, mnt+"/1", one)
+	write(t, mnt+"/2", two)
+	before := fileListing(t, mnt)
+	_, err := Patch(context.Background(), []string{mnt}, PatchOptions{InPlace: true})
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), mnt+"/") {
+		t.Errorf("got error %v, want %v with the file's name", err, syscall.ENOSPC)
+	}
+	if fileListing(t, mnt) != before {
+		t.Error("the input was changed, or something is left")
+	}
+	_, err = Patch(context.Background(), []string{mnt + "/1"}, PatchOptions{Output: mnt + "/3"})
+	if err != nil {
+		t.Errorf("control: one copy fits: got error %v", err)
+	}
+	_, err = Patch(context.Background(), []string{mnt + "/2"}, PatchOptions{Output: mnt + "/4"})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got error %v, want %v", err, syscall.ENOSPC)
+	}
+	wantEmpty(t, mnt, "1", "2", "3")
+}
+
+// TestPatchRunning: a program that runs is replaced; the running one keeps its old file.
+func TestPatchRunning(t *testing.T) {
+	dir := legacyFolder(t)
+	file := dir + "/bin/c"
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := unix.Mmap(int(f.Fd()), 0, len(legacyELF("c")), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	patch(t, PatchOptions{InPlace: true}, file)
+	wantContent(t, file, fixedELF("c"))
+	if string(b) != string(legacyELF("c")) {
+		t.Error("what is mapped was written to")
+	}
+}
+
+// TestScanSkipsProc: a mounted proc is not walked into, and a fifo is not waited for.
+func TestScanSkipsProc(t *testing.T) {
+	dir := legacyFolder(t)
+	if err := unix.Mkfifo(dir+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !(mountFilter{root: must[*os.Root](t)(os.OpenRoot("/"))}).special("proc") {
+		t.Error("/proc is not recognised as a special file system")
+	}
+	root := must[*os.Root](t)(os.OpenRoot(dir))
+	defer root.Close()
+	if (mountFilter{root: root}).special("lib") {
+		t.Error("an ordinary folder is taken for a special file system")
+	}
+	f, err := Scan(context.Background(), "dir:"+dir, ScanOptions{})
+	if err != nil || len(f.Files) != 2 {
+		t.Errorf("got %v, error %v", f, err)
+	}
+}
