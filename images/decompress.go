@@ -130,31 +130,41 @@ type childReader struct {
 	cmd    *exec.Cmd
 	out    io.ReadCloser
 	stderr headBuffer
-	feed   feedReader
+	source *keptError
 	done   bool
 	err    error // of the child, once done
 }
 
-// feedReader hands the compressed bytes to the child and keeps the error of reading them:
-// exec.Cmd reports it only where the child itself ended well.
-type feedReader struct {
+// feedReader hands the compressed bytes to the child.
+type feedReader struct{ *bufio.Reader }
+
+// WriteTo is what the io.Copy in exec.Cmd calls: large pieces and a large pipe make for few
+// switches between the processes.
+func (f feedReader) WriteTo(w io.Writer) (int64, error) {
+	widenPipe(w)
+	return f.Reader.WriteTo(struct{ io.Writer }{w})
+}
+
+// keptError remembers how reading ended: exec.Cmd reports that only where the child itself
+// ended well.
+type keptError struct {
 	r   io.Reader
 	err error
 }
 
-func (f *feedReader) Read(p []byte) (int, error) {
-	n, err := f.r.Read(p)
+func (k *keptError) Read(p []byte) (int, error) {
+	n, err := k.r.Read(p)
 	if err != nil && err != io.EOF {
-		f.err = err
+		k.err = err
 	}
 	return n, err
 }
 
 func startChild(ctx context.Context, argv []string, r io.Reader) (*childReader, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &childReader{ctx: ctx, cancel: cancel, feed: feedReader{r: r}}
+	c := &childReader{ctx: ctx, cancel: cancel, source: &keptError{r: r}}
 	c.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	c.cmd.Stdin = &c.feed
+	c.cmd.Stdin = feedReader{bufio.NewReaderSize(c.source, copyBuffer)}
 	c.cmd.Stderr = &c.stderr
 	c.cmd.WaitDelay = childDelay
 	out, err := c.cmd.StdoutPipe()
@@ -191,8 +201,8 @@ func (c *childReader) wait() error {
 	switch {
 	case c.ctx.Err() != nil:
 		return context.Cause(c.ctx)
-	case c.feed.err != nil:
-		return c.feed.err
+	case c.source.err != nil:
+		return c.source.err
 	case err == nil:
 		return io.EOF
 	}

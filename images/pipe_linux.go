@@ -1,7 +1,6 @@
 package images
 
 import (
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +12,8 @@ const pipeSize = 1 << 20
 
 // widenPipe makes the pipe larger where it may: fewer switches between two processes that
 // share the work. A refusal costs speed alone.
-func widenPipe(r io.Reader) {
-	if f, ok := r.(*os.File); ok {
+func widenPipe(pipe any) {
+	if f, ok := pipe.(*os.File); ok {
 		if c, err := f.SyscallConn(); err == nil {
 			c.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) })
 		}

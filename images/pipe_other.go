@@ -2,7 +2,5 @@
 
 package images
 
-import "io"
-
 // widenPipe does nothing where pipes have one size.
-func widenPipe(io.Reader) {}
+func widenPipe(any) {}

@@ -46,7 +46,9 @@ type memberReader struct {
 }
 
 func newMemberReader(r io.Reader) *memberReader {
-	if _, ok := r.(*bufio.Reader); !ok {
+	switch r.(type) {
+	case *hashRing, *layerStream, *bufio.Reader:
+	default:
 		r = bufio.NewReaderSize(r, copyBuffer)
 	}
 	return &memberReader{tr: tar.NewReader(r)}
