@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// memoryLimit is the largest file that is examined in memory, in bytes; larger ones
-	// go to a temporary file. One such buffer is held for each job.
-	memoryLimit = 8 << 20
+	// smallLimit is the largest file that each job examines in memory of its own, in bytes.
+	smallLimit = 4 << 20
+	// bigLimit is the largest file that is examined in memory at all: there is one such
+	// buffer, and who finds it taken uses a temporary file, as for larger files.
+	bigLimit = 16 << 20
 	// maxELF is the largest file examined, in bytes. The largest known, GPU libraries, are
 	// below 3 GiB; call rel32 reaches no further than 2.
 	maxELF = 4 << 30
@@ -39,6 +41,8 @@ func isELF(head []byte) bool {
 // examiner examines the files of one archive, one after the other, in the same memory.
 type examiner struct {
 	s *session
+	// big says that this examiner has the session's big buffer.
+	big bool
 	// whiteouts says that the archive is a layer, whose .wh. names are whiteouts.
 	whiteouts bool
 	head      [elfHead]byte
@@ -46,7 +50,18 @@ type examiner struct {
 	tmp       *os.File
 }
 
-func (x *examiner) Close() { removeTemp(x.tmp) }
+func (x *examiner) Close() {
+	x.release()
+	removeTemp(x.tmp)
+}
+
+// release gives the big buffer back.
+func (x *examiner) release() {
+	if x.big {
+		x.big = false
+		x.s.big.Unlock()
+	}
+}
 
 // content reads the content of a regular file and fills in what e knows of it.
 func (x *examiner) content(e *entry, h *tarMember, r io.Reader) error {
@@ -91,6 +106,7 @@ func (x *examiner) examine(r io.Reader, size int64) (*elfInfo, error) {
 	if size > maxELF {
 		return &elfInfo{passed: fmt.Sprintf("file of %d bytes, at most %d are examined", size, int64(maxELF))}, nil
 	}
+	defer x.release()
 	content, err := x.hold(r, size)
 	if err != nil {
 		return nil, err
@@ -98,12 +114,26 @@ func (x *examiner) examine(r io.Reader, size int64) (*elfInfo, error) {
 	return x.s.examineAt(content, size, true)
 }
 
+// memory returns size bytes of memory, nil where there are none for so large a file.
+func (x *examiner) memory(size int64) []byte {
+	if size <= smallLimit {
+		return x.buffer(size)
+	}
+	if size > bigLimit || !x.s.big.TryLock() {
+		return nil
+	}
+	x.big = true
+	if x.s.bigBuffer == nil {
+		x.s.bigBuffer = make([]byte, bigLimit)
+	}
+	return x.s.bigBuffer[:size]
+}
+
 // hold brings the file whose head has been read where it can be read at any offset. It
 // stays there until the next file.
 func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	r = io.MultiReader(bytes.NewReader(x.head[:]), r)
-	if size <= memoryLimit {
-		b := x.buffer(size)
+	if b := x.memory(size); b != nil {
 		if _, err := io.ReadFull(r, b); err != nil {
 			return nil, err
 		}

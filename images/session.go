@@ -22,6 +22,9 @@ type session struct {
 	sums  bool
 	spool spool
 
+	big       sync.Mutex // of bigBuffer
+	bigBuffer []byte
+
 	mu     sync.Mutex
 	layers map[v1.Hash]*layerIndex
 	// again opens a layer whose contents are needed once more.
