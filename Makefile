@@ -13,7 +13,7 @@ export GO
 GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS   = -s -w -X main.version=$(VERSION)
+LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null)
 BUILDGO   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
@@ -62,7 +62,8 @@ test: ## run all tests (as root) and print how many passed, failed and were skip
 	exit $$status
 
 .PHONY: test-unit
-test-unit: need-go shim fixtures oracles ## run the Go tests
+test-unit: export VFIX_MODERN_DIR ?= /usr
+test-unit: need-go shim fixtures oracles ## run the Go tests; one scans all of /usr for false finds
 	tests/run-unit $(RESULTS) ./...
 
 .PHONY: test-e2e
