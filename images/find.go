@@ -75,7 +75,12 @@ func (f *found) affected() []hit {
 // source examines an image, a root filesystem folder, a tarball of one or a single file.
 func (s *session) source(ctx context.Context, src *Source) (*found, error) {
 	if src.Image == nil {
-		return s.path(ctx, src.Path)
+		f, err := s.path(ctx, src.Path)
+		if err != nil {
+			return nil, err
+		}
+		f.Source = src.Ref.String()
+		return f, nil
 	}
 	t, err := s.image(ctx, src.Image)
 	if err != nil {

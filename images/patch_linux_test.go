@@ -12,10 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capNetRaw is the xattr security.capability for cap_net_raw+ep: revision 2, effective,
-// permitted bit 13 (linux/capability.h, struct vfs_cap_data).
-const capNetRaw = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
-
 // TestPatchKeepsPrivileges: owner, setuid, capabilities, ACLs and user xattrs.
 func TestPatchKeepsPrivileges(t *testing.T) {
 	asRoot(t, "owners and capabilities")

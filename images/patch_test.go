@@ -329,6 +329,12 @@ func TestScanFolder(t *testing.T) {
 	if len(f.Passed) != 1 || f.Passed[0].Path != "damaged" {
 		t.Errorf("got passed %+v, want the damaged file", f.Passed)
 	}
+	for name, want := range map[string]string{"text": "not an ELF file", "empty": "not an ELF file", "damaged": "damaged ELF"} {
+		f, err := Scan(context.Background(), dir+"/"+name, ScanOptions{})
+		if err != nil || len(f.Passed) != 1 || f.Passed[0].Path != dir+"/"+name || !strings.Contains(f.Passed[0].Reason, want) {
+			t.Errorf("%s: got %+v, error %v, want it passed over: %s", name, f, err, want)
+		}
+	}
 	f, err = Scan(context.Background(), dir+"/bin/link", ScanOptions{})
 	if err != nil || paths(f) != dir+"/bin/link" {
 		t.Errorf("a symlink that the user named: got %v, error %v", f, err)

@@ -11,6 +11,10 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
+// maxLayersAtOnce bounds memory on machines with many processors: each layer that is read
+// has its own buffers, below 10 MiB, and a zstd window.
+const maxLayersAtOnce = 4
+
 // session is one command's work: what was learned about layers, and the contents that are
 // needed again. Two sources of a command share a session, so that a layer they have in
 // common is read once.
@@ -71,7 +75,7 @@ func (s *session) image(ctx context.Context, img v1.Image) (*merged, error) {
 func (s *session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Hash) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	slots := make(chan struct{}, s.jobs)
+	slots := make(chan struct{}, min(s.jobs, maxLayersAtOnce))
 	var wg sync.WaitGroup
 	started := map[v1.Hash]bool{}
 	for i, id := range ids {

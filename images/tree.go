@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -177,7 +178,7 @@ func (f *diskTree) examine(s *session, d *diskFile) {
 }
 
 func (f *diskTree) examineOpen(s *session, d *diskFile) error {
-	if d.info.Size() < elfHead {
+	if d.info.Size() < elfHead && f.only == "" {
 		return nil
 	}
 	r, err := f.root.OpenFile(d.first, os.O_RDONLY|openNoBlock, 0)
@@ -195,7 +196,15 @@ func (f *diskTree) examineOpen(s *session, d *diskFile) error {
 	d.info = fi
 	var head [elfHead]byte
 	if n, _ := r.ReadAt(head[:], 0); !isELF(head[:n]) {
-		return nil
+		if f.only == "" {
+			return nil
+		}
+		// The one file that the user named: it matters why it is passed over.
+		report, err := rewriter.Scan(r, fi.Size())
+		if err == nil {
+			err = errors.New(report.Skipped)
+		}
+		return err
 	}
 	if fi.Size() > maxELF {
 		return fmt.Errorf("file of %d bytes, at most %d are examined", fi.Size(), int64(maxELF))

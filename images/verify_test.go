@@ -11,6 +11,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
+// capNetRaw is the xattr security.capability for cap_net_raw+ep: revision 2, effective,
+// permitted bit 13 (linux/capability.h, struct vfs_cap_data).
+const capNetRaw = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+
 func verify(t testing.TB, source, against string) *Verified {
 	t.Helper()
 	v, err := Verify(context.Background(), source, VerifyOptions{Against: against})
