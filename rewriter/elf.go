@@ -41,6 +41,7 @@ const (
 	shtDynsym   = 11
 
 	dtNull        = 0
+	dtNeeded      = 1
 	dtStrtab      = 5
 	dtSymtab      = 6
 	dtRela        = 7

@@ -3,7 +3,6 @@ package rewriter
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
 	"vfix.dev/vfix/shim"
@@ -110,11 +109,10 @@ func encode(s *Site, form Form, segment uint64) (vaddr uint64, code []byte, err 
 	}
 	target := segment + trampoline(s, form)
 	rel := func(next uint64) ([]byte, error) {
-		d := int64(target - next)
-		if d < math.MinInt32 || d > math.MaxInt32 {
+		if !inReach(next, target) {
 			return nil, fmt.Errorf("the trampoline at vaddr %#x is out of reach", target)
 		}
-		return binary.LittleEndian.AppendUint32(nil, uint32(d)), nil
+		return binary.LittleEndian.AppendUint32(nil, uint32(target-next)), nil
 	}
 	var op []byte
 	pad := 0

@@ -2,6 +2,7 @@ package rewriter
 
 import (
 	"encoding/binary"
+	"math"
 
 	"vfix.dev/vfix/shim"
 )
@@ -17,31 +18,34 @@ type hooks struct {
 // planHooks retargets e_entry and an initialiser to the hooks of a segment at vaddr.
 // Both where both exist: libc.so.6 has both and can be executed. What is hooked as an
 // initialiser, in this order: DT_INIT; the RELATIVE relocation of init_array[0]; an unused
-// dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags).
+// dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook goes
+// on by a jmp rel32: what is out of its reach is not hooked.
 func (f *elfFile) planHooks(vaddr uint64) (hooks, error) {
 	var h hooks
 	layout := shim.Injected()
-	if p := f.load(f.entry); f.entry != 0 && p != nil && p.flags&pfX != 0 {
+	entryHook, initHook := vaddr+uint64(layout.EntryHook), vaddr+uint64(layout.InitHook)
+	reach := func(target uint64) bool {
+		p := f.load(target)
+		return p != nil && p.flags&pfX != 0 && inReach(vaddr, target) && inReach(vaddr+shim.SegmentSize, target)
+	}
+	if f.entry != 0 && reach(f.entry) {
 		// ld gives a library an e_entry too; nothing ever enters there.
 		h.entry, h.found = f.entry, f.isProgram()
-		h.edits = append(h.edits, wordEdit(24, f.entry, vaddr+uint64(layout.EntryHook), "e_entry"))
+		h.edits = append(h.edits, wordEdit(24, f.entry, entryHook, "e_entry"))
 	}
 	if len(f.dynamic) == 0 || f.typ == etExec {
 		return h, nil // a program's entry runs before any code of its own
 	}
-	hook := vaddr + uint64(layout.InitHook)
-	if d := f.dyn(dtInit); d != nil {
-		if p := f.load(d.val); p != nil && p.flags&pfX != 0 {
-			h.init, h.found = d.val, true
-			h.edits = append(h.edits, wordEdit(d.off+8, d.val, hook, "DT_INIT"))
-			return h, nil
-		}
+	if d := f.dyn(dtInit); d != nil && reach(d.val) {
+		h.init, h.found = d.val, true
+		h.edits = append(h.edits, wordEdit(d.off+8, d.val, initHook, "DT_INIT"))
+		return h, nil
 	}
-	edits, target, err := f.retargetInitArray(hook)
+	edits, target, err := f.retargetInitArray(initHook)
 	if err != nil {
 		return h, err
 	}
-	if len(edits) > 0 {
+	if len(edits) > 0 && reach(target) {
 		h.init, h.found = target, true
 		h.edits = append(h.edits, edits...)
 		return h, nil
@@ -51,7 +55,7 @@ func (f *elfFile) planHooks(vaddr uint64) (hooks, error) {
 		h.found = true
 		h.edits = append(h.edits,
 			wordEdit(f.dynSpare[0], dtNull, dtInit, "DT_INIT"),
-			wordEdit(f.dynSpare[0]+8, f.spareValue(), hook, "DT_INIT"))
+			wordEdit(f.dynSpare[0]+8, f.spareValue(), initHook, "DT_INIT"))
 	}
 	return h, nil
 }
@@ -63,6 +67,12 @@ func (f *elfFile) spareValue() uint64 {
 		return 0
 	}
 	return binary.LittleEndian.Uint64(b)
+}
+
+// inReach reports whether a rel32 behind vaddr from reaches vaddr to.
+func inReach(from, to uint64) bool {
+	d := int64(to - from)
+	return d >= math.MinInt32 && d <= math.MaxInt32
 }
 
 func wordEdit(off, old, new uint64, why string) Edit {
@@ -100,9 +110,6 @@ func (f *elfFile) retargetInitArray(hook uint64) (edits []Edit, target uint64, e
 	case f.inRelr(array.val):
 		target = word
 		edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
-	}
-	if p := f.load(target); len(edits) == 0 || p == nil || p.flags&pfX == 0 {
-		return nil, 0, nil
 	}
 	return edits, target, nil
 }

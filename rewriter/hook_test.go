@@ -83,6 +83,33 @@ func holeTarget(file []byte, segment *prog, hole uint32) uint64 {
 // dataVaddrOf is dataVaddr of a value.
 func (e testELF) dataVaddrOf() uint64 { return e.dataVaddr() }
 
+// TestHookOutOfReach is a segment so far off that its hooks could not go on to the file's
+// own entry and initialiser.
+func TestHookOutOfReach(t *testing.T) {
+	const fn = testTextOff + 24
+	text := append(asm(t, timeStubText), make([]byte, 14)...)
+	for _, e := range []testELF{
+		{extra: []dyn{{tag: dtInit, val: fn}}},
+		{extra: []dyn{{tag: dtInitArray, val: 0}, {tag: dtInitArraysz, val: 8}}, rela: []testRela{{0, rRelative, fn}}},
+	} {
+		e.dyn, e.soname, e.text, e.data = true, "l", text, le(nil, uint64(fn), uint64(0))
+		if len(e.rela) > 0 {
+			e.extra[0].val, e.rela[0].at = e.dataVaddr(), e.dataVaddr()
+		}
+		f := scanFile(t, e.build()).file
+		const farthest = 1<<31 - testPage // from a hole in the first page of code to the entry
+		for vaddr, want := range map[uint64]uint64{4 * testPage: fn, farthest: fn, farthest + 3*testPage: 0, 1 << 40: 0} {
+			h, err := f.planHooks(vaddr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.init != want || (h.entry != 0) != (want != 0) {
+				t.Errorf("segment at vaddr %#x: entry %#x, initialiser %#x, want %#x", vaddr, h.entry, h.init, want)
+			}
+		}
+	}
+}
+
 // TestNoHook is a library that nothing can be hooked in: the plan says so.
 func TestNoHook(t *testing.T) {
 	e := testELF{dyn: true, soname: "l", text: asm(t, timeStubText)}

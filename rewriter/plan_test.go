@@ -128,7 +128,7 @@ func TestSegment(t *testing.T) {
 	}{
 		{"hole of the 2 MiB layout", testELF{}, testBase + 2*testPage, 1, 0, true},
 		{"behind the last segment", testELF{tight: true}, testBase + 3*testPage, 2, 0, true},
-		{"library", testELF{dyn: true, tight: true, soname: "libx.so.1"}, 3 * testPage, 2, 0, true},
+		{"library", testELF{dyn: true, tight: true, soname: "libx.so.1", extra: []dyn{{tag: dtNeeded, val: 1}}}, 3 * testPage, 2, 0, true},
 		{"no section headers", testELF{bare: true}, testBase + 2*testPage, 1, 0, false},
 		{"the build id is kept", testELF{notes: 2}, testBase + 2*testPage, 1, 0, true},
 	} {
@@ -184,6 +184,32 @@ func TestSegment(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInterpreter is about what a PT_INTERP may name: nothing may follow its .bss.
+func TestInterpreter(t *testing.T) {
+	text := asm(t, timeStubText)
+	const pie = 0x08000000
+	for _, c := range []struct {
+		name string
+		e    testELF
+		form Form
+	}{
+		{"interpreter", testELF{tight: true, soname: "ld.so"}, Syscall},
+		{"interpreter with a hole", testELF{soname: "ld.so"}, Entry},
+		{"library that needs another", testELF{tight: true, extra: []dyn{{tag: dtNeeded, val: 1}}}, Entry},
+		{"library that cannot be entered", testELF{tight: true, soname: "l", entry: 1 << 40}, Entry},
+		{"static-pie", testELF{tight: true, extra: []dyn{{tag: dtFlags1, val: pie}}}, Entry},
+		{"PIE", testELF{tight: true, soname: "p", interp: "/ld.so"}, Entry},
+	} {
+		c.e.dyn, c.e.text = true, text
+		file := c.e.build()
+		p := planFile(t, file, Options{})
+		if got := p.Patches[0]; got.Form != c.form {
+			t.Errorf("%s: form %v, want %v: %s", c.name, got.Form, c.form, got.Reason)
+		}
+		checkPatched(t, file, p, Options{})
 	}
 }
 

@@ -66,11 +66,28 @@ func (f *elfFile) findRoom() (room, error) {
 		if r.vaddr > maxVaddr-shim.SegmentSize {
 			return room{}, roomError("the address space ends behind the last segment")
 		}
+		if f.isInterpreter() && f.hasBSS() {
+			return room{}, roomError("kernels before 6.7 clear a program interpreter's .bss only behind its last segment")
+		}
 	}
 	if r.note < r.before {
 		r.before--
 	}
 	return r, nil
+}
+
+// isInterpreter reports whether the file may be what a PT_INTERP names: entered by the kernel
+// beside a program, it can need no other library. Those kernels load it by a function of its
+// own (fs/binfmt_elf.c, load_elf_interp), which knows one .bss: from the highest end of file
+// content to the highest end of memory of all its segments.
+func (f *elfFile) isInterpreter() bool {
+	p := f.load(f.entry)
+	return f.typ == etDyn && !f.isProgram() && f.dyn(dtNeeded) == nil && p != nil && p.flags&pfX != 0
+}
+
+// hasBSS reports whether some segment is longer in memory than in the file.
+func (f *elfFile) hasBSS() bool {
+	return slices.ContainsFunc(f.progs, func(p prog) bool { return p.typ == ptLoad && p.memsz > p.filesz })
 }
 
 func pageUp(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
