@@ -118,6 +118,7 @@ func checkPatched(t *testing.T, file []byte, p *Plan, o Options) []byte {
 // TestSegment is about where the injected segment goes.
 func TestSegment(t *testing.T) {
 	text := asm(t, timeStubText)
+	large := append(bytes.Clone(text), make([]byte, 0x1ff000-testTextOff-len(text))...) // a page short of 2 MiB
 	for _, c := range []struct {
 		name   string
 		e      testELF
@@ -129,11 +130,15 @@ func TestSegment(t *testing.T) {
 		{"hole of the 2 MiB layout", testELF{}, testBase + 2*testPage, 1, 0, true},
 		{"behind the last segment", testELF{tight: true}, testBase + 3*testPage, 2, 0, true},
 		{"library", testELF{dyn: true, tight: true, soname: "libx.so.1", extra: []dyn{{tag: dtNeeded, val: 1}}}, 3 * testPage, 2, 0, true},
+		{"the hole of a library ends at p_align", testELF{dyn: true, soname: "libx.so.1", text: large, extra: []dyn{{tag: dtNeeded, val: 1}}}, 0x400000, 2, 0, true},
+		{"the hole of a program does not", testELF{text: large}, testBase + 0x1ff000, 1, 0, true},
 		{"no section headers", testELF{bare: true}, testBase + 2*testPage, 1, 0, false},
 		{"the build id is kept", testELF{notes: 2}, testBase + 2*testPage, 1, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.e.text = text
+			if c.e.text == nil {
+				c.e.text = text
+			}
 			file := c.e.build()
 			p := planFile(t, file, Options{})
 			out := checkPatched(t, file, p, Options{})

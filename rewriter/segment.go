@@ -55,7 +55,7 @@ func (f *elfFile) findRoom() (room, error) {
 		}
 		if last != nil && !r.hole {
 			end := pageUp(last.vaddr + last.memsz)
-			if start := p.vaddr &^ (pageSize - 1); start >= end && start-end >= shim.SegmentSize {
+			if start := f.mapStart(p); start >= end && start-end >= shim.SegmentSize {
 				r.vaddr, r.before, r.hole = end, i, true
 			}
 		}
@@ -74,6 +74,17 @@ func (f *elfFile) findRoom() (room, error) {
 		r.before--
 	}
 	return r, nil
+}
+
+// mapStart returns the lowest vaddr that a loader covers for the PT_LOAD p. The kernel and
+// later ld.so go by pages; ld.so of glibc 2.3 (elf/dl-load.c, mapstart) goes by p_align and
+// would lay the head of the file over what stands below.
+func (f *elfFile) mapStart(p *prog) uint64 {
+	align := uint64(pageSize)
+	if f.typ == etDyn && p.align > pageSize && p.align&(p.align-1) == 0 {
+		align = p.align
+	}
+	return p.vaddr &^ (align - 1)
 }
 
 // isInterpreter reports whether the file may be what a PT_INTERP names: entered by the kernel
