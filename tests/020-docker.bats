@@ -34,12 +34,20 @@ run_container() { run docker run --rm --network none "$@"; }
 	expect 'status of the base afterwards' "$status" "$status_sigsys"
 }
 
-@test "rebuild: redis-server of the result answers PING, and docker exec works" {
+@test "rebuild: redis-server of the result answers PING" {
+	run_vfix rebuild redis:legacy
+	# shellcheck disable=SC2016 # for the shell in the container
+	run_container "$output" sh -c 'redis-server --save "" & for i in $(seq 300); do redis-cli PING 2>/dev/null && exit; [ -e /proc/$!/exe ] || break; sleep 0.1; done; wait $!'
+	expect status "$status" 0
+	expect_match output "$output" PONG
+}
+
+@test "rebuild: docker exec works in the result" {
+	requires own_root
 	run_vfix rebuild redis:legacy
 	container=$(docker run --detach --network none "$output")
 	poll docker exec "$container" redis-cli PING
-	expect answer "$(docker exec "$container" redis-cli PING)" PONG
-	docker exec "$container" bash -c 'echo up'
+	expect answer "$(docker exec "$container" bash -c 'redis-cli PING')" PONG
 	docker rm --force "$container"
 }
 
@@ -91,12 +99,13 @@ run_container() { run docker run --rm --network none "$@"; }
 }
 
 @test "rebuild: an image that the daemon has not is an error, and makes none" {
-	before=$(docker images --all --quiet)
+	images() { docker images --all --quiet --no-trunc | sort; }
+	before=$(images)
 	run_vfix 1 rebuild docker-daemon:nobody/nothing:0
 	expect stdout "$output" ''
 	expect_match stderr "$stderr" 'vfix: error: '
 	expect_match stderr "$stderr" nobody/nothing:0
-	expect images "$(docker images --all --quiet)" "$before"
+	expect images "$(images)" "$before"
 }
 
 @test "rebuild: a daemon that is not there is an error that says so" {

@@ -28,6 +28,7 @@ expect_error() {
 # on_terminal COLUMNS COMMAND: runs it with a terminal for all three streams; what it shows
 # is in $output.
 on_terminal() {
+	requires terminal
 	run env -u NO_COLOR TERM=xterm script -qec "stty cols $1 rows 24; $2" /dev/null
 	echo "$output"
 }

@@ -52,9 +52,9 @@ fail() {
 
 # poll COMMAND...: tries the command until it succeeds; fails when $patience is over.
 poll() {
-	local end=$((SECONDS + patience))
-	until "$@" >/dev/null 2>&1; do
-		[ "$SECONDS" -lt "$end" ] || fail "not within $patience s: $*" || return
+	local end=$((SECONDS + patience)) said
+	until said=$("$@" 2>&1); do
+		[ "$SECONDS" -lt "$end" ] || fail "not within $patience s: $*: $said" || return
 		sleep 0.1
 	done
 }
@@ -82,6 +82,9 @@ has_root() { [ "$(id -u)" = 0 ] || { echo "not run as root" && return 1; }; }
 has_vm() { has_commands qemu-system-x86_64 mkfs.ext4 cpio busybox apt-get dpkg; }
 has_oracle() { "$novsyscall" --probe; }
 has_docker() { has_root && has_commands dockerd docker containerd runc; }
+# In a chroot docker exec cannot work: it enters the root of the mount namespace.
+has_own_root() { mountpoint -q / || { echo "/ is no mount point, as in a chroot" && return 1; }; }
+has_terminal() { script -qec true /dev/null >/dev/null || { echo "no pseudo-terminal: /dev/pts is not mounted" && return 1; }; }
 has_registry() { has_commands docker-registry htpasswd; }
 has_image_tools() { has_commands skopeo umoci jq; }
 has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
@@ -145,6 +148,7 @@ stop_services() {
 			poll has_ended "$pid" || { kill -KILL "$pid" && status=1; }
 		fi
 	done < <(tac "$BATS_FILE_TMPDIR/services")
+	! mountpoint -q "$BATS_FILE_TMPDIR/dockerd/root" || umount --recursive --lazy "$BATS_FILE_TMPDIR/dockerd/root"
 	return $status
 }
 
@@ -152,13 +156,10 @@ stop_services() {
 # wrapper ("$novsyscall" makes it and all its containers ones that may not call the page).
 # Exports DOCKER_HOST and DOCKER_CONFIG.
 start_dockerd() {
-	local dir=$BATS_FILE_TMPDIR/dockerd prepare='exec "$@"'
-	mkdir -p "$dir/client"
+	local dir=$BATS_FILE_TMPDIR/dockerd # not longer: a socket's name has 107 bytes at most
+	mkdir -p "$dir/client" "$dir/root"
 	echo '{}' >"$dir/daemon.json"
-	# A container or chroot may come without control groups; runc cannot do without.
-	[ -n "$(ls /sys/fs/cgroup)" ] || prepare='cgroupfs-mount && exec "$@"'
-	# shellcheck disable=SC2086 # the socket's name is short: 107 bytes is the most
-	start_service dockerd unshare --mount sh -c "$prepare" sh "$@" \
+	start_service dockerd "$tree/tests/own-mounts" "$dir/root" "$@" \
 		dockerd --config-file "$dir/daemon.json" --host "unix://$dir/s" \
 		--data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" \
 		--iptables=false --ip6tables=false --bridge=none --storage-driver=vfs
