@@ -47,11 +47,11 @@ func (b *bench) calls() error {
 	candidates = append(candidates,
 		candidate{name: "plain-syscall", args: []string{"syscall"}},
 		candidate{name: "trap", env: []string{"LD_PRELOAD=" + stubs}})
-	ns, missing, err := b.measure(program, candidates)
+	samples, missing, err := b.measure(program, candidates)
 	if err != nil {
 		return err
 	}
-	printCalls(ns, missing)
+	printCalls(samples, missing)
 	return nil
 }
 
@@ -86,10 +86,12 @@ func patchForm(in, out string, form rewriter.Form) error {
 	return os.WriteFile(out, patched, 0o755)
 }
 
-// measure returns the medians of nanoseconds by function and candidate, and the candidates
-// that this kernel cannot run.
-func (b *bench) measure(program string, candidates []candidate) (map[string]map[string]float64, []string, error) {
-	samples := map[string]map[string][]float64{}
+// samples are nanoseconds a call, by function and candidate: one a round.
+type samples map[string]map[string][]float64
+
+// measure runs all rounds. missing are the candidates that this kernel cannot run.
+func (b *bench) measure(program string, candidates []candidate) (samples, []string, error) {
+	all := samples{}
 	var missing []string
 	for range b.rounds {
 		for _, c := range candidates {
@@ -111,28 +113,31 @@ func (b *bench) measure(program string, candidates []candidate) (map[string]map[
 				if _, err := fmt.Sscan(string(line), &function, &name, &ns); err != nil {
 					return nil, nil, fmt.Errorf("%s: %q: %w", c.name, line, err)
 				}
-				if samples[function] == nil {
-					samples[function] = map[string][]float64{}
+				if all[function] == nil {
+					all[function] = map[string][]float64{}
 				}
-				samples[function][name] = append(samples[function][name], ns)
+				all[function][name] = append(all[function][name], ns)
 			}
 		}
 	}
-	medians := map[string]map[string]float64{}
-	for function, by := range samples {
-		medians[function] = map[string]float64{}
-		for name, v := range by {
-			medians[function][name] = median(v)
-		}
-	}
-	return medians, missing, nil
+	return all, missing, nil
 }
 
-func printCalls(ns map[string]map[string]float64, missing []string) {
-	fmt.Println("Calls, through a library's PLT; glibc is this machine's, over the vDSO; 1.00 is as fast.")
+// ratio is the median over the rounds of a's time in b's: how often b fits into a.
+func ratio(a, b []float64) float64 {
+	var r []float64
+	for i := range min(len(a), len(b)) {
+		r = append(r, a[i]/b[i])
+	}
+	return median(r)
+}
+
+func printCalls(all samples, missing []string) {
+	fmt.Println("Calls, through a library's PLT. Medians; the ratios are medians of those of each round.")
+	fmt.Println("glibc is this machine's, over the vDSO (without rseq, from which it reads the processor).")
 	fmt.Printf("%-13s %-14s %9s %14s %10s %10s\n", "function", "way", "ns/call", "calls/s", "of glibc", "of trap")
 	for _, function := range []string{"time", "gettimeofday", "getcpu"} {
-		by := ns[function]
+		by := all[function]
 		for _, name := range []string{"glibc", "glibc-rseq", "entry", "call", "lea", "syscall", "plain-syscall", "trap"} {
 			v, ok := by[name]
 			if !ok || name == "glibc-rseq" && function != "getcpu" || name == "entry" && function != "time" {
@@ -140,9 +145,9 @@ func printCalls(ns map[string]map[string]float64, missing []string) {
 			}
 			trap := "-"
 			if t, ok := by["trap"]; ok {
-				trap = fmt.Sprintf("%.1fx", t/v)
+				trap = fmt.Sprintf("%.1fx", ratio(t, v))
 			}
-			fmt.Printf("%-13s %-14s %9.2f %14.0f %10.2f %10s\n", function, name, v, 1e9/v, by["glibc"]/v, trap)
+			fmt.Printf("%-13s %-14s %9.2f %14.0f %10.2f %10s\n", function, name, median(v), 1e9/median(v), ratio(by["glibc"], v), trap)
 		}
 	}
 	if len(missing) > 0 {

@@ -56,8 +56,8 @@ func (b *bench) rebuild(size int64) error {
 		rebuilding = append(rebuilding, time.Since(start).Seconds())
 		memory = max(memory, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) // KiB
 	}
-	fmt.Printf("Rebuild: %.2f GB in %d gzip layers: %.2f times as long as %s alone (medians of 3); peak memory %d MiB\n\n",
-		float64(uncompressed)/1e9, len(blobs), median(rebuilding)/median(decompressing), filepath.Base(decompressor[0]), memory>>10)
+	fmt.Printf("Rebuild: %.2f GB in %d gzip layers: %.2f times as long as %s alone (median of 3 pairs); peak memory %d MiB\n\n",
+		float64(uncompressed)/1e9, len(blobs), ratio(rebuilding, decompressing), filepath.Base(decompressor[0]), memory>>10)
 	return nil
 }
 
