@@ -76,9 +76,10 @@ nothing_left() {
 }
 
 @test "rebuild: a full disk is an error, and leaves nothing" {
+	mkdir "$BATS_TEST_TMPDIR/root"
 	for dest in oci:full/out:x oci-archive:full/out.tar docker-archive:full/out.tar; do
 		# shellcheck disable=SC2016 # expanded by the inner shell
-		run unshare --mount sh -c 'mkdir -p full && mount -t tmpfs -o size=8k none full && "$@"; status=$?
+		run "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/root" sh -c 'mkdir -p full && mount -t tmpfs -o size=8k none full && "$@"; status=$?
 			ls -A full >left; exit $status' sh "$VFIX" rebuild tiny:1 -o "$dest"
 		echo "$output"
 		expect status "$status" 1
@@ -90,8 +91,9 @@ nothing_left() {
 }
 
 @test "rebuild: no room for temporary files is an error that names the folder" {
+	mkdir "$BATS_TEST_TMPDIR/root"
 	# shellcheck disable=SC2016 # expanded by the inner shell
-	run unshare --mount sh -c 'mount -t tmpfs -o size=8k none "$TMPDIR" && "$@"; status=$?
+	run "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/root" sh -c 'mount -t tmpfs -o size=8k none "$TMPDIR" && "$@"; status=$?
 		ls -A "$TMPDIR" >left; exit $status' sh "$VFIX" rebuild tiny:1 -o oci:out:x
 	echo "$output"
 	expect status "$status" 1
