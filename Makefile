@@ -19,7 +19,7 @@ PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 wind
 
 BUILD    = tests/build
 RESULTS  = $(BUILD)/results
-C_TESTS  = $(wildcard tests/oracle/*.c tests/vm/*.c)
+C_TESTS  = $(wildcard tests/oracle/*.c tests/vm/*.c tests/injected/*.c tests/bench/src/*.c)
 ORACLES  = $(patsubst tests/oracle/%.c,$(BUILD)/%,$(wildcard tests/oracle/*.c))
 
 .DEFAULT_GOAL := all

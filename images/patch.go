@@ -181,6 +181,10 @@ func (p *patchRun) writeOutput(d *diskTree, write func(io.Writer, *os.File) erro
 	} else if same {
 		return withHint(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
 	}
+	if fi, err := os.Stat(p.o.Output); err == nil && fi.IsDir() {
+		return withHint(fmt.Errorf("%s: a folder, and the output of a file is a file", p.o.Output),
+			"name the file too: -o %s", filepath.Join(p.o.Output, filepath.Base(d.only)))
+	}
 	out, err := createPending(p.o.Output)
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 	}
 	b, a := Listing(before, after, start)
 	for i := range a {
-		a[i].name(p.file, s.Function)
+		a[i].name(p.file, trampolineName(s, patch.Form))
 	}
 	return Explanation{b, a}, nil
 }
@@ -148,9 +148,9 @@ func line(b, other []byte, i int, in *instr) Line {
 	return Line{Vaddr: in.addr, Bytes: bytes.Clone(raw), Text: in.text(raw), Changed: !bytes.Equal(raw, other[i:i+in.Len])}
 }
 
-// name adds to a changed line that goes to a trampoline, which the file before did not
-// have, whose trampoline that is.
-func (l *Line) name(f *elfFile, fn Function) {
+// name adds the trampoline's name to a changed line that goes to it. The file before did not
+// have it.
+func (l *Line) name(f *elfFile, trampoline string) {
 	in, ok := decode(l.Bytes, l.Vaddr)
 	if !ok || !l.Changed {
 		return
@@ -160,7 +160,7 @@ func (l *Line) name(f *elfFile, fn Function) {
 		target, _ = in.memVaddr()
 	}
 	if target != 0 && f.load(target) == nil {
-		l.Text += fmt.Sprintf(" <vfix_%v>", fn)
+		l.Text += " <" + trampoline + ">"
 	}
 }
 

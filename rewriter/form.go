@@ -154,13 +154,26 @@ func encodeSyscall(s *Site) []byte {
 	return append(code, nops[int(s.Len)+int(s.CallLen)-len(code)]...)
 }
 
+// trampolineName is what shim/src/trampolines.S calls the trampoline for the site.
+func trampolineName(s *Site, form Form) string {
+	if keeps(s, form) {
+		return "vfix_keep_" + s.Function.String()
+	}
+	return "vfix_" + s.Function.String()
+}
+
+// keeps reports whether somebody may miss the registers that C code changes.
+func keeps(s *Site, form Form) bool {
+	return !(form == Entry && s.ABI || form == Call && s.Dead&argumentRegs == argumentRegs)
+}
+
 // trampoline returns the offset in the segment of the trampoline for the site: the plain one
 // only where nobody can miss the registers that C code changes.
 func trampoline(s *Site, form Form) uint64 {
 	layout := shim.Injected()
 	t := [...]shim.Trampoline{Gettimeofday: layout.Gettimeofday, Time: layout.Time, Getcpu: layout.Getcpu}[s.Function]
-	if form == Entry && s.ABI || form == Call && s.Dead&argumentRegs == argumentRegs {
-		return uint64(t.Plain)
+	if keeps(s, form) {
+		return uint64(t.Keep)
 	}
-	return uint64(t.Keep)
+	return uint64(t.Plain)
 }
