@@ -65,15 +65,18 @@ func (r *rebuild) oci() bool {
 	return err != nil || t != types.DockerManifestList
 }
 
-// unchanged finishes a run that found nothing to do. Where the user named a DEST, the base
-// is written there as it is: what is typed next expects something under that name.
+// unchanged finishes a run that found nothing to do: the result is the base. Where the user
+// named a DEST, the base is written there as it is: what is typed next expects something
+// under that name.
 func (r *rebuild) unchanged(ctx context.Context) error {
-	r.out.Reference, r.out.Digest = r.baseReference(), r.src.Digest
-	if r.o.Dest == "" || r.o.DryRun {
-		return nil
+	if r.o.Dest != "" && !r.o.DryRun {
+		note(r.s.progress, "nothing to do: %s gets the base as it is", r.o.Dest)
+		if err := r.store(ctx, Result{Image: r.src.Image, Index: r.src.Index}); err != nil {
+			return err
+		}
 	}
-	note(r.s.progress, "nothing to do: %s gets the base as it is", r.o.Dest)
-	return r.store(ctx, Result{Image: r.src.Image, Index: r.src.Index})
+	r.out.Reference, r.out.Digest = r.baseReference(), r.src.Digest
+	return nil
 }
 
 // store writes the result to where the user wants it, and to the registry of its name

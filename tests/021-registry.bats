@@ -78,7 +78,8 @@ fetch() {
 	expect reference "$output" "$first"
 	run_vfix rebuild "docker://$registry/legacy:twice" -o "docker://$registry/legacy:thrice"
 	expect_match message "$stderr" 'nothing to do'
-	expect 'digest of a result without call sites' "${output#*@}" "${first#*@}"
+	expect 'reference of a result without call sites' "$output" "$first"
+	expect 'digest of its copy' "$(remote inspect legacy:thrice --format '{{.Digest}}')" "${first#*@}"
 }
 
 # push_index: legacy:index, the legacy image for linux/amd64 and another image for linux/arm64.
