@@ -122,7 +122,7 @@ func TestExplain(t *testing.T) {
 	if !strings.HasPrefix(before, fmt.Sprintf("  %x: 53 push %%rbx\n", at+16)) || !strings.Contains(before, fmt.Sprintf("| %x: ffd0 call *%%rax\n", s.Call)) {
 		t.Errorf("before:\n%s", before)
 	}
-	if want := fmt.Sprintf("| %x: e800000100 call %#x <vfix_keep_time>\n", s.Vaddr+4, s.Vaddr+9+uint64(target)); !strings.Contains(now, want) {
+	if want := fmt.Sprintf("| %x: e800000100 call %#x <keep_time>\n", s.Vaddr+4, s.Vaddr+9+uint64(target)); !strings.Contains(now, want) {
 		t.Errorf("after, without %s:\n%s", want, now)
 	}
 	// A site that stays has one side; a word in data has none.

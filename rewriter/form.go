@@ -154,10 +154,11 @@ func encodeSyscall(s *Site) []byte {
 	return append(code, nops[int(s.Len)+int(s.CallLen)-len(code)]...)
 }
 
-// trampolineName is what shim/src/trampolines.S calls the trampoline for the site.
+// trampolineName is what listings call the trampoline for the site: vfix_NAME, or keep_NAME
+// for vfix_keep_NAME of shim/src/trampolines.S, for two sides must fit into 80 columns.
 func trampolineName(s *Site, form Form) string {
 	if keeps(s, form) {
-		return "vfix_keep_" + s.Function.String()
+		return "keep_" + s.Function.String()
 	}
 	return "vfix_" + s.Function.String()
 }

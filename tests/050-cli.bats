@@ -187,7 +187,7 @@ hanging_vfix() {
 	run_vfix 3 scan --explain "$affected"
 	expect_match listing "$output" 'before'
 	expect_match listing "$output" 'mov $0xffffffffff600400,%rax'
-	expect_match listing "$output" '<vfix_keep_time>'
+	expect_match listing "$output" '<keep_time>'
 	# objdump's word for the first old line: vaddr, bytes and mnemonic.
 	line=$(grep -m 1 '48 c7 c0 00 04 60 ff mov' <<<"$output" | awk '{ print $1 }')
 	objdump -d --start-address="0x$line" --stop-address="$((16#$line + 7))" "$affected" | grep -q '48 c7 c0 00 04 60 ff.*mov .*\$0xffffffffff600400,%rax'
@@ -245,7 +245,7 @@ hanging_vfix() {
 	cmp program original
 	run_vfix scan copy
 	run_vfix patch -i --explain program
-	expect_match stdout "$output" '<vfix_keep_time>'
+	expect_match stdout "$output" '<keep_time>'
 	cmp program copy
 	run_vfix patch -i program
 	cmp program copy
