@@ -89,6 +89,19 @@ func (s *session) source(ctx context.Context, src *Source) (*found, error) {
 	return f, nil
 }
 
+// covered is source that also finds out what the fallback in an image covers.
+func (s *session) covered(ctx context.Context, src *Source, shim *Shim) (*found, error) {
+	if src.Image == nil {
+		return s.path(ctx, src.Path)
+	}
+	sub, err := s.openSubject(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	defer sub.close()
+	return sub.f, shim.findFallback(ctx, src.Image, sub.t, sub.f.Findings, sub.fetch)
+}
+
 // path examines a folder or file.
 func (s *session) path(ctx context.Context, name string) (*found, error) {
 	if tarball, err := isTarball(name); err != nil {

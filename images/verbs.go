@@ -41,6 +41,9 @@ type RebuildOptions struct {
 	Push    bool   // to the registry of the result's name
 	DryRun  bool
 	Version string // of vfix, for the history entry and annotations
+	// Fallback says when the fallback is added, Shim what it is made of.
+	Fallback FallbackMode
+	Shim     Shim
 }
 
 // Rebuilt is what a rebuild did.
@@ -106,6 +109,8 @@ func Patch(ctx context.Context, paths []string, o PatchOptions) (*Findings, erro
 type VerifyOptions struct {
 	ScanOptions
 	Against string // SOURCE of the base; "" checks the source alone
+	// Shim is the fallback that a source may have beyond its base.
+	Shim Shim
 }
 
 // Verified is what verify proved.
@@ -115,6 +120,9 @@ type Verified struct {
 	// sites only. Problems is one line each for what differs otherwise.
 	Compared int
 	Problems []string
+	// Added are the files of the fallback that the base does not have, byte for byte those
+	// of this vfix; sorted.
+	Added []string
 }
 
 // Verify checks that no live call site is left in a SOURCE and, with Against, that it
@@ -128,7 +136,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
 	if o.Against == "" {
-		f, err := s.source(ctx, src)
+		f, err := s.covered(ctx, src, &o.Shim)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +148,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 		return nil, err
 	}
 	defer baseSrc.Close()
-	v := &verification{s: s}
+	v := &verification{s: s, shim: &o.Shim}
 	if v.base, err = s.openSubject(ctx, baseSrc); err != nil {
 		return nil, err
 	}
