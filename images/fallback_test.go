@@ -246,4 +246,3 @@ func TestPreloadLines(t *testing.T) {
 		}
 	}
 }
-

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"vfix.dev/vfix/rewriter"
 )
@@ -30,6 +31,8 @@ type diskTree struct {
 	path string // as the user named it
 	root *os.Root
 	only string // the one file that is meant; "" for all
+	// since leaves out of a folder what has not changed from then on; zero: nothing.
+	since time.Time
 
 	mu     sync.Mutex
 	files  []*diskFile // with something to tell
@@ -133,6 +136,9 @@ func (f *diskTree) walk(ctx context.Context, examine func(*diskFile)) error {
 		fi, err := e.Info()
 		if err != nil {
 			f.pass(name, err)
+			return nil
+		}
+		if changeTime(fi).Before(f.since) {
 			return nil
 		}
 		id, links := identify(fi)

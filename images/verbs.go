@@ -79,10 +79,14 @@ func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, er
 
 // PatchOptions are the choices of vfix patch.
 type PatchOptions struct {
-	Jobs     int
-	InPlace  bool   // -i
-	Output   string // -o: where the patched copy goes
-	DryRun   bool
+	Jobs    int
+	InPlace bool   // -i
+	Output  string // -o: where the patched copy goes
+	DryRun  bool
+	// Since names a stamp: a file whose mtime says since when files must have changed to be
+	// looked at. Where it is missing all are. When all is done it is set to when the run
+	// began; "" is no stamp.
+	Since    string
 	Progress Progress
 	Rewriter rewriter.Options
 }
