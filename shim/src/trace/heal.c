@@ -1,0 +1,73 @@
+/*
+ * Healing a call site: the page's address in it becomes a trampoline's. The trampolines are
+ * in the low 2 GiB, so that an operand of 32 bits reaches them from anywhere. Whatever stands
+ * against it, the call stays as it is and is performed each time.
+ */
+#include <string.h>
+#include <sys/ptrace.h>
+#include "trace.h"
+
+int heal_enabled = 1;
+
+/* Tried before? Two sites of one slot are tried in turns, which costs time and nothing else. */
+static int is_seen(struct space *space, uintptr_t back)
+{
+	uintptr_t *slot = &space->seen[back / 4 % SEEN_SITES];
+
+	if (*slot == back)
+		return 1;
+	*slot = back;
+	return 0;
+}
+
+/* The 8 bytes at s->word with the new operand in them. */
+static int new_word(pid_t tid, const struct site *s, uint64_t target, uint64_t *word)
+{
+	uint64_t operand = target - s->next;
+
+	if (!memory_read(tid, s->word, word, sizeof *word))
+		return 0;
+	if (s->size == 4 && (int64_t)operand != (int32_t)operand)
+		return 0;
+	memcpy((char *)word + s->shift, &operand, (size_t)s->size);
+	return 1;
+}
+
+/* Returns what was done, for the log. */
+static const char *try(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
+{
+	struct site s, again;
+	uint64_t word;
+
+	if (t->space->provisional || proc_is_sandboxed(t->tid))
+		return "emulated: the program is not to be changed";
+	if (!find_site(t->tid, regs, back, &s))
+		return "emulated: the call site is none that can be changed";
+	if (!proc_mapping(t->tid, s.word, NULL, 0))
+		return "emulated: the code may belong to other processes too";
+	if (!map_trampolines(t))
+		return "emulated: there is no room for the trampolines";
+	uintptr_t target = trampoline(t->space, function);
+	if (!gather(t)) {
+		t->space->seen[back / 4 % SEEN_SITES] = 0;
+		return "emulated: the other threads did not stop, this time";
+	}
+	/* Only now does nothing else run: look again. */
+	if (!find_site(t->tid, regs, back, &again) || memcmp(&s, &again, sizeof s) ||
+	    !new_word(t->tid, &s, target, &word) || !memory_poke(t->tid, s.word, &word, sizeof word))
+		return "emulated: the code cannot be written to";
+	if (s.reg >= 0)
+		*register_of(regs, s.reg) = target; /* a loop may call through it again */
+	return "healed";
+}
+
+void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
+{
+	const char *done = "emulated: VFIX_HEAL=0";
+
+	if (is_seen(t->space, back))
+		return;
+	if (heal_enabled)
+		done = try(t, regs, function, back);
+	log_site(t->tid, back, function, done);
+}

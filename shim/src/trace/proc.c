@@ -1,0 +1,108 @@
+/*
+ * What /proc knows of a task: its folder is kept open, for the tracer may come to live in
+ * another root than the task. Without /proc calls are performed all the same, not healed.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "trace.h"
+
+static int proc = -1;
+
+/* /proc may be another PID namespace's, where the same number is another process. */
+void proc_open(void)
+{
+	char self[16] = "";
+
+	proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (proc >= 0 && (readlinkat(proc, "self", self, sizeof self - 1) < 0 || atoi(self) != getpid())) {
+		close(proc);
+		proc = -1;
+	}
+}
+
+int proc_fd(pid_t tid, const char *name)
+{
+	char path[64];
+
+	if (proc < 0)
+		return -1;
+	snprintf(path, sizeof path, "%d/%s", (int)tid, name);
+	return openat(proc, path, O_RDONLY | O_CLOEXEC);
+}
+
+size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size)
+{
+	int fd = proc_fd(tid, name);
+	size_t done = 0;
+
+	if (fd < 0)
+		return 0;
+	for (ssize_t n; done < size && (n = read(fd, (char *)buffer + done, size - done)) > 0; )
+		done += (size_t)n;
+	close(fd);
+	return done;
+}
+
+/* Field 39 of proc(5)'s stat, counted from behind the name, which may hold anything. */
+int proc_cpu(pid_t tid)
+{
+	char path[64], text[1024];
+
+	snprintf(path, sizeof path, "task/%d/stat", (int)tid);
+	size_t n = proc_read(tid, path, text, sizeof text - 1);
+	text[n] = 0;
+	char *field = strrchr(text, ')');
+	for (int i = 2; field && i < 39; i++)
+		field = strchr(field + 1, ' ');
+	return field ? atoi(field + 1) : -1;
+}
+
+int proc_mapping(pid_t tid, uintptr_t addr, char *where, size_t size)
+{
+	int fd = proc_fd(tid, "maps"), found = 0;
+	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+	char line[4400]; /* PATH_MAX and what stands before it */
+
+	while (maps && !found && fgets(line, sizeof line, maps)) {
+		unsigned long start, end, offset;
+		char mode[5];
+		int path = 0;
+
+		if (sscanf(line, "%lx-%lx %4s %lx %*s %*s %n", &start, &end, mode, &offset, &path) < 4 ||
+		    addr < start || addr >= end)
+			continue;
+		found = mode[3] == 'p' ? 1 : -1;
+		line[strcspn(line, "\n")] = 0;
+		if (where)
+			snprintf(where, size, "%s+0x%lx", path && line[path] ? line + path : "memory",
+				 path && line[path] ? addr - start + offset : addr);
+	}
+	if (maps)
+		fclose(maps);
+	return found == 1;
+}
+
+/* The number behind "Name:" in the task's status; 0 without such a line. */
+static long status_field(pid_t tid, const char *name)
+{
+	char text[4096];
+	size_t n = proc_read(tid, "status", text, sizeof text - 1);
+
+	text[n] = 0;
+	const char *line = strstr(text, name);
+	return line ? atol(line + strlen(name)) : 0;
+}
+
+/* Linux before 5.9 tells the mode alone, and a filter upon the container's is not seen. */
+int proc_is_sandboxed(pid_t tid)
+{
+	static const char *const names[] = { "\nSeccomp:", "\nSeccomp_filters:" };
+
+	for (int i = 0; i < 2; i++)
+		if (status_field(tid, names[i]) > status_field(getpid(), names[i]))
+			return 1;
+	return 0;
+}
