@@ -118,12 +118,18 @@ func (in *installed) has(e *extra) bool {
 
 // library reports whether every dynamic program gets libvfix.so.
 func (in *installed) library() bool {
-	for _, e := range in.shim.libraryFiles(in.has32) {
+	for _, e := range in.shim.libraryFiles(in.wide()) {
 		if !in.has(&e) {
 			return false
 		}
 	}
-	return in.hasLoader && hasPreload(in.content[preloadName], preloadLine(in.has32))
+	return in.hasLoader && hasPreload(in.content[preloadName], preloadLine(in.wide()))
+}
+
+// wide reports whether the line of ld.so.preload is, or is to be, the one for programs of
+// both kinds. The drop-in layer has that one always: it does not know what it is put on.
+func (in *installed) wide() bool {
+	return in.has32 || hasPreload(in.content[preloadName], platformLine)
 }
 
 func (in *installed) trace() bool {
@@ -135,7 +141,7 @@ func (in *installed) trace() bool {
 func (in *installed) missing(library, trace bool) ([]extra, error) {
 	var all []extra
 	if library {
-		all = in.shim.libraryFiles(in.has32)
+		all = in.shim.libraryFiles(in.wide())
 		e, err := in.preloadFile()
 		if err != nil {
 			return nil, err
@@ -156,14 +162,14 @@ func (in *installed) missing(library, trace bool) ([]extra, error) {
 
 // preloadFile is /etc/ld.so.preload as it is to be: a line more, all else as it is.
 func (in *installed) preloadFile() (extra, error) {
-	e := extra{name: preloadName, mode: 0o644, body: withPreload(in.content[preloadName], in.has32)}
+	e := extra{name: preloadName, mode: 0o644, body: withPreload(in.content[preloadName], in.wide())}
 	k := in.t.find(preloadName)
 	switch {
 	case k == nil:
 		return e, nil
 	case k.kind != kindFile:
 		return e, withHint(errorf(ErrUnsupported, "%s: not a regular file, so no line is added to it", preloadName),
-			"add %s to it yourself, or leave the fallback away: --fallback never", preloadLine(in.has32))
+			"add %s to it yourself, or leave the fallback away: --fallback never", preloadLine(in.wide()))
 	case k.size > maxPreload:
 		return e, damaged("%s: %d bytes, want at most %d", preloadName, k.size, maxPreload)
 	}

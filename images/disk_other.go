@@ -15,6 +15,8 @@ type fileID struct{}
 
 func identify(fs.FileInfo) (fileID, uint64) { return fileID{}, 1 }
 
+func sameFS(_, _ fileID) bool { return true }
+
 // changeTime is the nearest that this system has to when a file last changed.
 func changeTime(fi fs.FileInfo) time.Time { return fi.ModTime() }
 

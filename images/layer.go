@@ -52,7 +52,12 @@ func (l *addedLayer) reader() io.Reader                    { return io.NewSectio
 // names, under the folders that lead to it; and the extras. The folders are there because an engine that
 // unpacks the layer alone makes missing ones as it likes (docker's overlay2 with mode 0600
 // at one time); they are as t has them, so nothing else changes.
-func (s *session) newLayer(ctx context.Context, t *merged, hits []hit, extras []extra) (_ *addedLayer, err error) {
+func (s *session) newLayer(ctx context.Context, t *merged, hits []hit, extras []extra) (*addedLayer, error) {
+	return packLayer(func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
+}
+
+// packLayer makes a layer of the tar stream that write writes.
+func packLayer(write func(io.Writer) error) (_ *addedLayer, err error) {
 	l := &addedLayer{}
 	if l.f, err = tempFile(); err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func (s *session) newLayer(ctx context.Context, t *merged, hits []hit, extras []
 		return nil, err
 	}
 	raw := sha256.New()
-	if err := s.writeMembers(ctx, io.MultiWriter(zw, raw), t, hits, extras); err != nil {
+	if err := write(io.MultiWriter(zw, raw)); err != nil {
 		return nil, fmt.Errorf("added layer: %w", err)
 	}
 	if err := zw.Close(); err != nil {

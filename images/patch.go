@@ -64,7 +64,7 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 		return err
 	}
 	defer d.Close()
-	d.since = p.stamp.since
+	d.since, d.oneFS = p.stamp.since, p.o.OneFS
 	if err := d.scan(ctx, p.s); err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type diskTree struct {
 	only string // the one file that is meant; "" for all
 	// since leaves out of a folder what has not changed from then on; zero: nothing.
 	since time.Time
+	// oneFS leaves out folders on other file systems than the root's.
+	oneFS bool
 
 	mu     sync.Mutex
 	files  []*diskFile // with something to tell
@@ -119,6 +121,7 @@ func (f *diskTree) walk(ctx context.Context, examine func(*diskFile)) error {
 		return nil
 	}
 	mounts := mountFilter{root: f.root}
+	var home fileID
 	return fs.WalkDir(f.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -129,6 +132,18 @@ func (f *diskTree) walk(ctx context.Context, examine func(*diskFile)) error {
 		}
 		if e.IsDir() && mounts.special(name) {
 			return fs.SkipDir
+		}
+		if e.IsDir() && f.oneFS {
+			fi, err := e.Info()
+			if err != nil {
+				f.pass(name, err)
+				return fs.SkipDir
+			}
+			if id, _ := identify(fi); name == "." {
+				home = id
+			} else if !sameFS(id, home) {
+				return fs.SkipDir
+			}
 		}
 		if !e.Type().IsRegular() {
 			return nil

@@ -86,7 +86,9 @@ type PatchOptions struct {
 	// Since names a stamp: a file whose mtime says since when files must have changed to be
 	// looked at. Where it is missing all are. When all is done it is set to when the run
 	// began; "" is no stamp.
-	Since    string
+	Since string
+	// OneFS leaves out what is mounted in a folder.
+	OneFS    bool
 	Progress Progress
 	Rewriter rewriter.Options
 }
