@@ -124,8 +124,9 @@ static void handle_stop(struct task *t, enum task_state before, int signal)
 		ptrace(PTRACE_LISTEN, t->tid, 0L, 0L);
 		return;
 	}
-	/* The supervisor stopped with the command; it cannot see that it goes on. */
-	if (before == LISTENING && t->tid == command)
+	/* The supervisor stopped with the command. If it is not who let it go on, it sleeps
+	 * still; if it is, another SIGCONT would remove the next stop signal sent to it. */
+	if (before == LISTENING && t->tid == command && proc_is_stopped(supervisor))
 		kill(supervisor, SIGCONT);
 	if (t->space)
 		resume(t, 0);

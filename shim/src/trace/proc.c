@@ -46,18 +46,31 @@ size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size)
 	return done;
 }
 
-/* Field 39 of proc(5)'s stat, counted from behind the name, which may hold anything. */
-int proc_cpu(pid_t tid)
+/* The text from a field of proc(5)'s stat on, "" without it. Counted from behind the second
+ * field, a name, which may hold anything. */
+static const char *stat_field(pid_t tid, int number)
 {
-	char path[64], text[1024];
+	static char text[1024];
+	char path[64];
 
 	snprintf(path, sizeof path, "task/%d/stat", (int)tid);
-	size_t n = proc_read(tid, path, text, sizeof text - 1);
-	text[n] = 0;
+	text[proc_read(tid, path, text, sizeof text - 1)] = 0;
 	char *field = strrchr(text, ')');
-	for (int i = 2; field && i < 39; i++)
+	for (int i = 2; field && i < number; i++)
 		field = strchr(field + 1, ' ');
-	return field ? atoi(field + 1) : -1;
+	return field ? field + 1 : "";
+}
+
+int proc_cpu(pid_t tid)
+{
+	const char *cpu = stat_field(tid, 39);
+
+	return *cpu ? atoi(cpu) : -1;
+}
+
+int proc_is_stopped(pid_t tid)
+{
+	return stat_field(tid, 3)[0] == 'T';
 }
 
 int proc_mapping(pid_t tid, uintptr_t addr, char *where, size_t size)

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "trace.h"
 #include "start.h"
@@ -24,25 +25,35 @@ static void forward(const siginfo_t *info)
 		return;
 	if (from_terminal && !(getsid(0) == getpid() && (info->si_signo == SIGHUP || info->si_signo == SIGCONT)))
 		return;
-	if (info->si_signo == SIGCONT && info->si_pid == tracer)
-		return; /* the command goes on already */
 	if (info->si_code == SI_QUEUE)
 		sigqueue(command, info->si_signo, info->si_value);
 	else
 		kill(command, info->si_signo);
 }
 
-/* Stops as the command did; SIGCONT wakes it, and stays blocked to be forwarded. */
+/*
+ * Stops as the command did, and lets it go on when something has woken this process. A
+ * terminal's stop signal has no effect in an orphaned process group, which the command may
+ * have left; none has on process 1.
+ */
 static void stop_as(int stop_signal)
 {
 	sigset_t one, before;
 
+	if (getpid() == 1)
+		return;
+	if (getpgid(command) != getpgrp())
+		stop_signal = SIGSTOP;
 	sigemptyset(&one);
 	sigaddset(&one, stop_signal);
 	signal(stop_signal, SIG_DFL);
 	kill(getpid(), stop_signal);
 	sigprocmask(SIG_UNBLOCK, &one, &before);
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	kill(command, SIGCONT);
+	sigemptyset(&one);
+	sigaddset(&one, SIGCONT); /* that is done, if it is not gone: a stop signal removes it */
+	sigtimedwait(&one, NULL, &(struct timespec){ 0 });
 }
 
 static void reap(void)

@@ -102,7 +102,8 @@ long inject(struct task *t, uintptr_t instruction, const long arguments[7]);
 void proc_open(void);
 size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size);
 int proc_fd(pid_t tid, const char *name);
-int proc_cpu(pid_t tid);
+int proc_cpu(pid_t tid);		/* -1: not known */
+int proc_is_stopped(pid_t tid);
 /* 1 if addr is in a private mapping; prints "path+0xoffset" into where. */
 int proc_mapping(pid_t tid, uintptr_t addr, char *where, size_t size);
 /* 1 if the task has a seccomp filter that the tracer has not. */
