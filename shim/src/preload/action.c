@@ -26,15 +26,14 @@ static uintptr_t word_of(const struct sigaction *action)
 	return word;
 }
 
-/* While the handler runs the kernel blocks the stand-in, as it would SIGSEGV. */
+/* The stand-in is not in the kernel's mask: a bad pointer that faults while the page is served
+ * is not a fault in the program's handler. vfix_on_signal blocks it before it runs that. */
 static void encode(const struct sigaction *action, struct kernel_action *kernel)
 {
 	kernel->handler = (uintptr_t)vfix_entry;
 	kernel->restorer = word_of(action);
 	kernel->flags = SA_SIGINFO | SA_NODEFER | SA_RESTORER | (action->sa_flags & SHARED_FLAGS);
-	kernel->mask = mask_in(bits_of(&action->sa_mask));
-	if (!(action->sa_flags & SA_NODEFER))
-		kernel->mask |= BIT(VFIX_STAND_IN);
+	kernel->mask = mask_in(bits_of(&action->sa_mask)) & ~BIT(VFIX_STAND_IN);
 	/* Interrupts nothing that the program did not want interrupted. */
 	if (action->sa_handler == SIG_IGN)
 		kernel->flags |= SA_RESTART;
@@ -62,7 +61,7 @@ static void decode(const struct kernel_action *kernel, struct sigaction *action)
 		action->sa_flags |= (int)SA_RESETHAND;
 	if (action->sa_handler == SIG_IGN || action->sa_handler == SIG_DFL)
 		action->sa_flags &= ~SA_RESTART;
-	*(uint64_t *)&action->sa_mask = mask_out(kernel->mask) & ~(word & WORD_MASKED ? 0 : BIT(SIGSEGV));
+	*(uint64_t *)&action->sa_mask = mask_out(kernel->mask | (word & WORD_MASKED ? BIT(VFIX_STAND_IN) : 0));
 }
 
 /* sigaction for SIGSEGV; returns 0 or a negative error number. */

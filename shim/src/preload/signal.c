@@ -64,6 +64,8 @@ static uintptr_t deliver(siginfo_t *info, int blocked, uintptr_t word)
 		die(SIGSEGV, info);
 		return 0;
 	}
+	if (!(word & WORD_NODEFER) || word & WORD_MASKED)
+		block(VFIX_STAND_IN);
 	if (word & WORD_RESETHAND) {
 		struct sigaction initial = { .sa_handler = SIG_DFL };
 		vfix_segv_action(&initial, 0);
