@@ -12,6 +12,7 @@ type engine struct {
 	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*images.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	verify  func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
+	layer   func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
 }
 
 var theEngine = engine{
@@ -19,4 +20,5 @@ var theEngine = engine{
 	patch:   images.Patch,
 	rebuild: images.Rebuild,
 	verify:  images.Verify,
+	layer:   images.Layer,
 }

@@ -26,6 +26,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newPatchCommand(out, e),
 		newRebuildCommand(out, e),
 		newVerifyCommand(out, e),
+		newLayerCommand(out, e),
 		newVersionCommand(out),
 		newCompletionCommand(out),
 	)
