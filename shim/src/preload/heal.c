@@ -18,15 +18,17 @@ static int first_time(uintptr_t ra)
 	return __atomic_exchange_n(place, ra, __ATOMIC_RELAXED) != ra;
 }
 
+/* 1 where the site is healed now, HEALED where it was already. */
 static int try(uintptr_t ra, int function)
 {
 	struct site site;
 	long memory = syscall3(SYS_open, (long)"/proc/self/mem", O_RDWR | O_CLOEXEC, 0);
-	int done = 0;
+	int found, done = 0;
 
 	if (memory < 0)
 		return 0;
-	if (vfix_find_site(memory, ra, function, &site)) {
+	found = vfix_find_site(memory, ra, function, &site);
+	if (found == 1) {
 		unsigned char top = vfix_neighbour(site.plain);
 
 		if (top) {
@@ -35,15 +37,15 @@ static int try(uintptr_t ra, int function)
 		}
 	}
 	syscall1(SYS_close, memory);
-	return done;
+	return found == HEALED ? HEALED : done;
 }
 
 void vfix_heal(uintptr_t ra, int function)
 {
 	if (!(vfix_heal_wanted | vfix_log_wanted) || !first_time(ra))
 		return;
-	int healed = vfix_heal_wanted && vfix_found[function] && try(ra, function);
+	int healed = vfix_heal_wanted && vfix_found[function] ? try(ra, function) : 0;
 
-	if (vfix_log_wanted)
+	if (vfix_log_wanted && healed != HEALED)
 		vfix_log_site(ra, function, healed ? "healed" : "served at each call");
 }

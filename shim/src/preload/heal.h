@@ -4,6 +4,8 @@
 
 #include "preload.h"
 
+#define LOW_BYTES 0xffffff	/* of an entry's address: what a call site keeps */
+
 /* How a call site is changed: length bytes at address, 1 or 8 that are aligned to 8. */
 struct site {
 	uintptr_t address;
@@ -14,7 +16,9 @@ struct site {
 
 /* site.c: finds the call site that returns to ra and called the function's entry; top is the
  * high byte of the entry's replacement below 2 GiB (neighbour.c). 0 where it is none of the
- * forms known. memory is /proc/self/mem, open. */
+ * forms known; HEALED where another thread was faster, or an older value was still in a
+ * register. memory is /proc/self/mem, open. */
+enum { HEALED = 2 };
 VFIX_HIDDEN int vfix_find_site(int memory, uintptr_t ra, int function, struct site *site);
 VFIX_HIDDEN void vfix_aim(struct site *site, unsigned char top);
 

@@ -15,7 +15,6 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-#define LOW_BYTES 0xffffff	/* of an address: what a site keeps */
 /* From the top of the 2 GiB down to the first megabytes, which programs are linked at. */
 #define FIRST_TOP 0x7f
 #define LAST_TOP 0x08

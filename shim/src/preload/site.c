@@ -43,12 +43,12 @@ static int find_mov(const struct code *code, const unsigned char *end, uintptr_t
 	for (const unsigned char *p = end - 7; p >= code->bytes + BEHIND - code->n; p--) {
 		uintptr_t at = end_address - (end - p);
 
-		if (p[0] == rex && p[1] == 0xc7 && p[2] == (0xc0 | low) && imm32(p + 3) == (int32_t)entry) {
+		if (p[0] == rex && p[1] == 0xc7 && p[2] == (0xc0 | low) && !((imm32(p + 3) ^ entry) & LOW_BYTES)) {
 			*site = (struct site){ .address = at + 6, .length = 1 };
-			return 1;
+			return imm32(p + 3) == (int32_t)entry ? 1 : HEALED;
 		}
 		if (p[0] == rex && p[1] == (0xb8 | low) && end - p >= 10 && imm32(p + 2) == (int32_t)entry && imm32(p + 6) == -1) {
-			*site = (struct site){ .address = at + 2, .length = 8, .bytes = entry & 0xffffff };
+			*site = (struct site){ .address = at + 2, .length = 8, .bytes = entry & LOW_BYTES };
 			return (at + 2) % 8 == 0;
 		}
 	}
@@ -90,7 +90,7 @@ static int find_tail(int memory, uintptr_t start, uintptr_t entry, struct site *
 			return 0;
 		reg = register_of(code.bytes + BEHIND, 0xe0, &length);
 		if (reg >= 0 && length == size - 7 &&
-		    find_mov(&code, code.bytes + BEHIND - length, start + 7, reg, entry, site)) {
+		    find_mov(&code, code.bytes + BEHIND - length, start + 7, reg, entry, site) == 1) {
 			site->plain = 1;
 			return 1;
 		}
@@ -103,12 +103,15 @@ int vfix_find_site(int memory, uintptr_t ra, int function, struct site *site)
 	uintptr_t entry = VFIX_PAGE + function * ENTRY_SIZE;
 	struct code code;
 	const unsigned char *end = code.bytes + BEHIND;
-	int length, reg;
+	int length, reg, found;
 
 	if (!read_before(memory, ra, &code) || code.n < 5)
 		return 0;
 	reg = register_of(end, 0xd0, &length);
-	if (reg >= 0 && find_mov(&code, end - length, ra - length, reg, entry, site)) {
+	found = reg >= 0 ? find_mov(&code, end - length, ra - length, reg, entry, site) : 0;
+	if (found == HEALED)
+		return HEALED;
+	if (found) {
 		const unsigned char *mov = end - (ra - site->address) - 6;
 
 		site->plain = site->address + 1 + length == ra &&
