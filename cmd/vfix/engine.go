@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/images"
 )
 
@@ -13,6 +14,8 @@ type engine struct {
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	verify  func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
 	layer   func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
+	// run returns only where the command could not be started.
+	run func(args []string, o host.RunOptions) error
 }
 
 var theEngine = engine{
@@ -21,4 +24,5 @@ var theEngine = engine{
 	rebuild: images.Rebuild,
 	verify:  images.Verify,
 	layer:   images.Layer,
+	run:     host.Run,
 }

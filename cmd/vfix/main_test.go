@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/images"
 )
 
@@ -69,6 +70,7 @@ func fake(f *images.Findings, err error) engine {
 		layer: func(context.Context, images.LayerOptions) (*images.Layered, error) {
 			return &images.Layered{Reference: "vfix:latest", Digest: digest, Files: []string{"vfix/vfix"}, Size: 1 << 20}, err
 		},
+		run: func([]string, host.RunOptions) error { return err },
 	}
 }
 
