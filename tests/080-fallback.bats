@@ -6,8 +6,12 @@
 # shellcheck disable=SC2154
 load helpers
 
-has_fallback() { [ -e "$build/fallback/late" ] || { echo "make fixtures has not been run" && return 1; }; }
-has_loader32() { [ -e /lib/ld-linux.so.2 ] && [ -e "$build/fallback/i386" ] || { echo "libc6-i386 is not installed, or make fixtures has not been run" && return 1; }; }
+has_fallback() { [ -e "$build/fallback/go-pie" ] || { echo "make fixtures has not been run" && return 1; }; }
+has_loader32() {
+	if [ ! -e /lib/ld-linux.so.2 ] || [ ! -e "$build/fallback/i386" ]; then
+		echo "libc6-i386 is not installed, or make fixtures has not been run" && return 1
+	fi
+}
 
 # base TAG PROGRAM...: an image, in $oci, of the legacy one and programs in /usr/local/bin.
 base() {
