@@ -11,7 +11,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker
 	affected=$build/fixtures/static-2m
 	unknown=$build/fixtures/finding-escape
-	verbs='scan patch rebuild verify version completion'
+	verbs='scan patch rebuild verify layer run version completion'
 }
 
 teardown() { stop_services; }
@@ -72,9 +72,11 @@ hanging_vfix() {
 @test "help: each option of each verb is explained" {
 	declare -A options=(
 		[scan]='explain format insecure jobs platform progress'
-		[patch]='dry-run explain format in-place jobs output progress'
-		[rebuild]='dry-run format insecure jobs output platform progress push tag tag-suffix'
+		[patch]='dry-run explain format in-place jobs one-file-system output progress since'
+		[rebuild]='dry-run fallback format insecure jobs output platform progress push tag tag-suffix'
 		[verify]='against format insecure jobs platform progress'
+		[layer]='format insecure output program progress'
+		[run]='explain way'
 		[version]=format
 		[completion]=''
 	)
@@ -87,10 +89,10 @@ hanging_vfix() {
 
 @test "help: lists the verbs and the topics, and each topic has a text" {
 	run_vfix help
-	for word in $verbs sources exit-status environment how-it-works json json-schema; do
+	for word in $verbs sources exit-status environment how-it-works fallback json json-schema; do
 		expect_match 'vfix help' "$output" "  $word "
 	done
-	for topic in sources exit-status environment how-it-works json; do
+	for topic in sources exit-status environment how-it-works fallback json; do
 		run_vfix help $topic
 		[ "${#lines[@]}" -gt 10 ] || fail "vfix help $topic: ${#lines[@]} lines"
 	done
