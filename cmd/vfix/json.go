@@ -147,6 +147,8 @@ type jsonVersion struct {
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Shim     int    `json:"shim_size"`
+	Library  int    `json:"library_size"`
+	Trace    int    `json:"trace_size"`
 }
 
 func document(verb string) jsonDocument { return jsonDocument{Schema: schemaVersion, Verb: verb} }
@@ -201,7 +203,7 @@ func layerJSON(l *images.Layered) jsonLayered {
 func versionJSON(b buildInfo) jsonVersion {
 	return jsonVersion{
 		jsonDocument: document("version"), Version: b.Version, Commit: b.Commit, Modified: b.Modified,
-		Go: b.Go, Platform: b.Platform, Shim: b.Shim,
+		Go: b.Go, Platform: b.Platform, Shim: b.Shim, Library: len(shim.Library()), Trace: len(shim.Trace()),
 	}
 }
 
