@@ -31,11 +31,12 @@ var platforms = map[string]string{
 const (
 	preloadFile = "/etc/ld.so.preload"
 	libraryFile = "libvfix.so"
+	traceFile   = "vfix-trace"
 )
 
 // preload puts libvfix.so into LD_PRELOAD and says in words how it is loaded.
 func (s *starter) preload() (string, error) {
-	if b, err := os.ReadFile(preloadFile); err == nil && bytes.Contains(b, []byte("/"+libraryFile)) {
+	if preloadedByHost() {
 		return preloadFile + " names " + libraryFile, nil
 	}
 	dir, err := s.materialise()
@@ -54,6 +55,12 @@ func (s *starter) preload() (string, error) {
 	return "LD_PRELOAD=" + library, nil
 }
 
+// preloadedByHost reports whether every dynamic program here gets libvfix.so anyway.
+func preloadedByHost() bool {
+	b, err := os.ReadFile(preloadFile)
+	return err == nil && bytes.Contains(b, []byte("/"+libraryFile))
+}
+
 func has32() bool {
 	for _, name := range loaders32 {
 		if _, err := os.Stat(name); err == nil {
@@ -68,6 +75,7 @@ func (s *starter) materialise() (string, error) {
 	sum := sha256.New()
 	sum.Write(s.Library)
 	sum.Write(s.Library32)
+	sum.Write(s.Trace)
 	const digits = 8 // bytes of the sum in the name
 	name := fmt.Sprintf("vfix-%d-%x", os.Geteuid(), sum.Sum(nil)[:digits])
 	var last error
@@ -112,19 +120,18 @@ func (s *starter) inFolder(base, dir string) error {
 	return nil
 }
 
-// fill writes the libraries into a folder of ours.
+// fill writes the files into a folder of ours. Whatever the umask is, others may read them.
 func (s *starter) fill(dir string) error {
 	const folder, file = 0o755, 0o555
-	for name, body := range s.libraries() {
-		at := filepath.Join(dir, name)
-		if err := os.Mkdir(at, folder); err != nil {
+	for name, body := range s.files() {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), folder); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(at, libraryFile), body, file); err != nil {
+		if err := os.WriteFile(path, body, file); err != nil {
 			return err
 		}
-		// Whatever the umask is: programs that change their user read it too.
-		if err := errors.Join(os.Chmod(at, folder), os.Chmod(filepath.Join(at, libraryFile), file)); err != nil {
+		if err := errors.Join(os.Chmod(filepath.Dir(path), folder), os.Chmod(path, file)); err != nil {
 			return err
 		}
 	}
@@ -136,16 +143,18 @@ func (s *starter) fill(dir string) error {
 	return os.Chmod(dir, folder)
 }
 
-func (s *starter) libraries() map[string][]byte {
-	return map[string][]byte{"x86_64": s.Library, "i686": s.Library32}
+// files are what the folder holds, beside the links of platforms.
+func (s *starter) files() map[string][]byte {
+	return map[string][]byte{"x86_64/" + libraryFile: s.Library, "i686/" + libraryFile: s.Library32, traceFile: s.Trace}
 }
 
 // sound reports whether a folder, and all in it that is used, is ours alone to write and
 // has the content wanted: anybody can make a folder of that name in /tmp.
 func (s *starter) sound(dir string) error {
 	paths := []string{dir}
-	for name := range s.libraries() {
-		paths = append(paths, filepath.Join(dir, name), filepath.Join(dir, name, libraryFile))
+	for name := range s.files() {
+		path := filepath.Join(dir, name)
+		paths = append(paths, filepath.Dir(path), path)
 	}
 	for _, path := range paths {
 		fi, err := os.Lstat(path)
@@ -158,8 +167,8 @@ func (s *starter) sound(dir string) error {
 			return fmt.Errorf("%s: not this user's alone", path)
 		}
 	}
-	for name, body := range s.libraries() {
-		path := filepath.Join(dir, name, libraryFile)
+	for name, body := range s.files() {
+		path := filepath.Join(dir, name)
 		if got, err := os.ReadFile(path); err != nil {
 			return err
 		} else if !bytes.Equal(got, body) {

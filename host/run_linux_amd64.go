@@ -73,7 +73,7 @@ func choose(p *program, want Way) (*choice, error) {
 		}
 		return &choice{way: AsIs, why: is.Skipped + ": no program that calls the page"}, nil
 	}
-	if gains := privileges(f, fi); gains != "" {
+	if gains := privileges(f, fi); gains != "" && (is.Static || !preloadedByHost()) {
 		return &choice{way: AsIs, why: "it gains privileges when executed (" + gains + "), and would not as a copy, preloaded or traced",
 			warning: "runs as it is, since it " + gains + "; patch it in place, or name libvfix.so in /etc/ld.so.preload"}, nil
 	}

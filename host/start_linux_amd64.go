@@ -1,9 +1,11 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -40,14 +42,22 @@ func (s *starter) start() error {
 	return execve(s.p.path, s.p.typed, s.env)
 }
 
-// trace runs the program under vfix-trace, which comes from memory.
+// trace runs the program under vfix-trace, which comes from memory, or where the system has
+// no executable memory files from the folder of libvfix.so.
 func (s *starter) trace() error {
-	fd, err := inMemory("vfix-trace", strings.NewReader(string(s.Trace)))
-	if err != nil {
-		return fmt.Errorf("vfix-trace: %w", err)
-	}
 	s.Explain("%s: %s: %s", s.p.file, Trace, s.why)
-	return execve(fdPath(fd), append([]string{"vfix-trace", "--"}, s.p.typed...), s.env)
+	args := append([]string{"vfix-trace", "--"}, s.p.typed...)
+	fd, err := inMemory("vfix-trace", bytes.NewReader(s.Trace))
+	if err == nil {
+		if err = execve(fdPath(fd), args, s.env); !forbidden(err) {
+			return err
+		}
+	}
+	dir, noDir := s.materialise()
+	if noDir != nil {
+		return fmt.Errorf("vfix-trace: %w; %w", err, noDir)
+	}
+	return execve(filepath.Join(dir, traceFile), args, s.env)
 }
 
 // memfd executes the patched copy. Where the system has no executable memory files, the
@@ -60,12 +70,17 @@ func (s *starter) memfd(how string) error {
 	}
 	s.Explain("%s: %s: %s; %s", s.p.file, Memfd, s.why, how)
 	err = execve(fdPath(fd), s.p.args, s.env)
-	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOENT) {
+	if !forbidden(err) {
 		return err
 	}
-	// A policy forbids it, or there is no /proc.
 	s.why = fmt.Sprintf("a patched copy in memory: %v; %s", err, s.why)
 	return s.trace()
+}
+
+// forbidden reports whether a file in memory was not executed because a policy forbids it
+// (vm.memfd_noexec, SELinux), or because there is no /proc to name it by.
+func forbidden(err error) bool {
+	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOENT)
 }
 
 func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
@@ -114,18 +129,21 @@ func execve(path string, args, env []string) error {
 	switch {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
 		// The file was there: what is missing is its loader.
-		return &commandError{ErrNoCommand, fmt.Sprintf("%s: its loader: %v", path, err)}
+		return execError{ErrNoCommand, fmt.Errorf("%s, or its loader: %w", path, err)}
 	case errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.ELIBBAD):
-		return execError{fmt.Errorf("%s: %w", path, err)}
+		return execError{ErrNotExecutable, fmt.Errorf("%s: %w", path, err)}
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// execError is the kernel's refusal; errors.Is finds it under ErrNotExecutable and under
-// its own error number.
-type execError struct{ error }
+// execError is the kernel's refusal; errors.Is finds it under a kind of this package and
+// under its own error number.
+type execError struct {
+	kind error
+	error
+}
 
-func (e execError) Is(target error) bool { return target == ErrNotExecutable }
+func (e execError) Is(target error) bool { return target == e.kind }
 func (e execError) Unwrap() error        { return errors.Unwrap(e.error) }
 
 // setenv replaces a variable, or adds it.

@@ -32,7 +32,7 @@ func loaderM() testMember { return symM("lib64/ld-linux-x86-64.so.2", "/lib/ld-2
 
 func rebuildWith(t testing.TB, source, dest string, mode FallbackMode) *Rebuilt {
 	t.Helper()
-	r, err := Rebuild(context.Background(), source, RebuildOptions{Dest: dest, Version: "1.2", Fallback: mode, Shim: testShim})
+	r, err := Rebuild(context.Background(), source, RebuildOptions{Dest: dest, Version: "1.2", Fallback: mode, ScanOptions: ScanOptions{Shim: testShim}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func rebuildWith(t testing.TB, source, dest string, mode FallbackMode) *Rebuilt 
 
 func verifyWith(t testing.TB, source, against string, s Shim) *Verified {
 	t.Helper()
-	v, err := Verify(context.Background(), source, VerifyOptions{Against: against, Shim: s})
+	v, err := Verify(context.Background(), source, VerifyOptions{Against: against, ScanOptions: ScanOptions{Shim: s}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestFallbackNoPlace(t *testing.T) {
 	} {
 		source := storeOCI(t, stack(t, []testMember{loaderM(), m, findingM("lib/odd.so", true)}))
 		dest := "oci:" + t.TempDir() + "/out"
-		_, err := Rebuild(context.Background(), source, RebuildOptions{Dest: dest + ":x", Fallback: FallbackAuto, Shim: testShim})
+		_, err := Rebuild(context.Background(), source, RebuildOptions{Dest: dest + ":x", Fallback: FallbackAuto, ScanOptions: ScanOptions{Shim: testShim}})
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want one with %q", err, name)
 			continue

@@ -14,6 +14,8 @@ type ScanOptions struct {
 	Media    MediaOptions
 	Jobs     int // files examined at once; 0 means one per processor
 	Rewriter rewriter.Options
+	// Shim is what the fallback is made of. An image that has it is searched for it.
+	Shim Shim
 }
 
 // Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
@@ -25,7 +27,7 @@ func Scan(ctx context.Context, source string, o ScanOptions) (*Findings, error) 
 	defer src.Close()
 	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
-	f, err := s.source(ctx, src)
+	f, err := s.covered(ctx, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}
@@ -35,15 +37,13 @@ func Scan(ctx context.Context, source string, o ScanOptions) (*Findings, error) 
 // RebuildOptions are the choices of vfix rebuild.
 type RebuildOptions struct {
 	ScanOptions
-	Dest    string // DEST as typed; "" means the daemon
-	Tag     string // -t: the name and tag of the result
-	Suffix  string // --tag-suffix, "-vfix"
-	Push    bool   // to the registry of the result's name
-	DryRun  bool
-	Version string // of vfix, for the history entry and annotations
-	// Fallback says when the fallback is added, Shim what it is made of.
-	Fallback FallbackMode
-	Shim     Shim
+	Dest     string // DEST as typed; "" means the daemon
+	Tag      string // -t: the name and tag of the result
+	Suffix   string // --tag-suffix, "-vfix"
+	Push     bool   // to the registry of the result's name
+	DryRun   bool
+	Version  string       // of vfix, for the history entry and annotations
+	Fallback FallbackMode // when the fallback is added
 }
 
 // Rebuilt is what a rebuild did.
@@ -115,8 +115,6 @@ func Patch(ctx context.Context, paths []string, o PatchOptions) (*Findings, erro
 type VerifyOptions struct {
 	ScanOptions
 	Against string // SOURCE of the base; "" checks the source alone
-	// Shim is the fallback that a source may have beyond its base.
-	Shim Shim
 }
 
 // Verified is what verify proved.

@@ -124,10 +124,10 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		return err
 	}
 	done, err := e.rebuild(ctx, source, images.RebuildOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
 		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
-		Fallback: images.FallbackMode(opts.fallback), Shim: fallbackShim(),
+		Fallback: images.FallbackMode(opts.fallback),
 	})
 	if err != nil {
 		return err

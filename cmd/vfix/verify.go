@@ -58,8 +58,8 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 		return err
 	}
 	v, err := e.verify(ctx, source, images.VerifyOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs},
-		Against:     opts.against, Shim: fallbackShim(),
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
+		Against:     opts.against,
 	})
 	if err != nil {
 		return err
