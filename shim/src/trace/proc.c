@@ -109,6 +109,12 @@ static long status_field(pid_t tid, const char *name)
 	return line ? atol(line + strlen(name)) : 0;
 }
 
+int proc_is_traced(void)
+{
+	proc_open();
+	return status_field(getpid(), "\nTracerPid:") != 0;
+}
+
 /* Linux before 5.9 tells the mode alone, and a filter upon the container's is not seen. */
 int proc_is_sandboxed(pid_t tid)
 {

@@ -81,6 +81,11 @@ void explain_forbidden(int error_number)
 {
 	int yama = number_in("/proc/sys/kernel/yama/ptrace_scope");
 
+	if (proc_is_traced()) {
+		error("vfix-trace is being traced itself, and a program has one tracer at most");
+		hint("run strace or gdb without following children (strace without -f)");
+		return;
+	}
 	error("ptrace is forbidden here: %s", error_number ? strerror(error_number) : "a seccomp filter kills who uses it");
 	if (yama == 3)
 		hint("kernel.yama.ptrace_scope is 3: no program may use ptrace until this machine boots with another value in /etc/sysctl.d");

@@ -109,6 +109,8 @@ int proc_mapping(pid_t tid, uintptr_t addr, char *where, size_t size);
 /* 1 if the task has a seccomp filter that the tracer has not. */
 int proc_is_sandboxed(pid_t tid);
 int proc_is_go(pid_t tid);
+/* 1 if this process itself has a tracer. */
+int proc_is_traced(void);
 
 /* memory.c: 1 if all of it was read or written, as the task itself may. */
 int memory_read(pid_t tid, uintptr_t from, void *to, size_t size);
