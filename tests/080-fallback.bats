@@ -40,6 +40,11 @@ setup_file() {
 	base jit jit jit-static
 }
 
+teardown_file() {
+	load helpers
+	stop_services
+}
+
 setup() { requires root vm image_tools legacy_image fallback; }
 
 # rebuild STATUS TAG MODE: rebuilds an image of $oci to TAG-MODE in it, with JSON.
@@ -127,6 +132,8 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 		digest=$(jq -r .digest <<<"$output")
 		run_vfix rebuild --fallback "$mode" --format json "oci:$oci:late" -o "oci:$BATS_TEST_TMPDIR/$mode:x"
 		expect 'digest, again' "$(jq -r .digest <<<"$output")" "$digest"
+		run_vfix scan "oci:$oci:late-$mode"
+		expect_match 'what scan says of it' "$output" '2 live or unknown call sites left, covered by the fallback'
 		run_vfix verify "oci:$oci:late-$mode" --against "oci:$oci:late" --format json
 		expect 'added' "$(jq -c .added <<<"$output")" '["etc/ld.so.preload","vfix/vfix-trace","vfix/x86_64/libvfix.so"]'
 		run_vfix rebuild --fallback "$mode" --format json "oci:$oci:late-$mode" -o "oci:$BATS_TEST_TMPDIR/$mode:y"
@@ -139,6 +146,25 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 	umoci raw add-layer --image "$oci:late-auto" --tag forged "$BATS_TEST_TMPDIR/forged.tar"
 	run_vfix 3 verify "oci:$oci:forged" --against "oci:$oci:late"
 	expect_match stdout "$output" 'vfix/x86_64/libvfix.so: not in the base, and not the fallback of this vfix'
+}
+
+@test "fallback: in an engine, by docker run, docker exec and docker stop" {
+	requires docker
+	start_dockerd
+	rebuild 0 late auto
+	skopeo copy --quiet "oci:$oci:late-auto" "docker-archive:$BATS_TEST_TMPDIR/late.tar:late:auto"
+	docker load -q -i "$BATS_TEST_TMPDIR/late.tar"
+	run docker run --rm --network none late:auto late-static
+	expect 'docker run' "$status ${lines[-1]}" '0 late: ok'
+	# Under ptrace, with the engine's own seccomp profile, as process 1.
+	run docker run --rm --network none --entrypoint /vfix/vfix-trace late:auto --always bash -c 'late && late-static && exit 42'
+	expect 'under ptrace' "$status $output" $'42 late: ok\nlate: ok'
+	run docker run -d --network none --name redis --entrypoint /vfix/vfix-trace late:auto --always redis-server --save ''
+	poll docker exec redis redis-cli PING
+	run docker exec redis late
+	expect 'docker exec' "$status $output" '0 late: ok'
+	docker stop --time "$patience" redis
+	expect 'status of what was stopped' "$(docker inspect --format '{{.State.ExitCode}}' redis)" 0
 }
 
 @test "fallback: a 32-bit program starts without a word from its loader" {

@@ -120,15 +120,10 @@ scan='/vfix/vfix scan --progress quiet /usr/lib/x86_64-linux-gnu/libc.so.6 /usr/
 	docker load -q -i "$legacy_image/redis-legacy.tar"
 	run_vfix layer
 	expect stdout "$output" vfix:latest
-	cat >"$BATS_TEST_TMPDIR/Dockerfile" <<-'END'
-		FROM vfix AS vfix
-		FROM redis:legacy
-		COPY --from=vfix / /
-		SHELL ["/vfix/vfix-trace", "/bin/sh", "-c"]
-		RUN /vfix/vfix patch -i -x --since /vfix/patched --progress quiet / || [ $? -eq 3 ]
-		RUN clock && bash -c 'cat /etc/ld.so.preload && ls /vfix/x86_64'
-	END
-	DOCKER_BUILDKIT=0 docker build --network none -t result "$BATS_TEST_TMPDIR"
+	# The example as it is, without the step that asks the network for upgrades.
+	grep -v '^RUN if command' "$tree/images/base/Dockerfile" >"$BATS_TEST_TMPDIR/Dockerfile"
+	echo "RUN clock && bash -c 'cat /etc/ld.so.preload && ls /vfix/x86_64'" >>"$BATS_TEST_TMPDIR/Dockerfile"
+	DOCKER_BUILDKIT=0 docker build --network none --build-arg BASE=redis:legacy -t result "$BATS_TEST_TMPDIR"
 	run docker run --rm --network none --entrypoint bash result -c 'grep -o "/vfix.*libvfix.so" /proc/self/maps | sort -u'
 	expect 'loaded into bash' "$output" /vfix/x86_64/libvfix.so
 	run docker run --rm --network none vfix version
