@@ -89,6 +89,20 @@ every_scenario() {
 	expect 'sites healed without /proc/self/mem' "$(grep -c healed <<<"$output")" 0
 }
 
+@test "preload: threads, children, crashes and signals while call sites are healed" {
+	local heal
+	for heal in 1 0; do
+		twin_run VFIX_HEAL=$heal timeout "$patience" "$fallback/stress-twin" $((heal * 1800000 + 200000))
+		echo "$output"
+		expect "status, VFIX_HEAL=$heal" "$status" 0
+		for what in forks execs faults signals; do
+			[[ $output =~ $what\ [1-9] ]] || fail "no $what"
+		done
+	done
+	run "$fallback/stress-twin" 1000
+	expect 'status without the library' "$status" "$status_sigsegv"
+}
+
 @test "preload: gdb and strace work on a program that has it" {
 	requires root
 	run gdb -nx -batch -ex "set environment LD_PRELOAD $twin" -ex 'handle SIGSEGV nostop noprint pass' \
