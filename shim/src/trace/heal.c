@@ -39,14 +39,14 @@ static const char *try(struct task *t, struct user_regs_struct *regs, int functi
 	struct site s, again;
 	uint64_t word;
 
-	if (t->space->provisional || proc_is_sandboxed(t->tid))
-		return "emulated: the program is not to be changed";
+	if (t->space->provisional)
+		return "emulated: who shares its memory is not known";
 	if (!find_site(t->tid, regs, back, &s))
 		return "emulated: the call site is none that can be changed";
 	if (!proc_mapping(t->tid, s.word, NULL, 0))
 		return "emulated: the code may belong to other processes too";
 	if (!map_trampolines(t))
-		return "emulated: there is no room for the trampolines";
+		return "emulated: the trampolines cannot be mapped";
 	uintptr_t target = trampoline(t->space, function);
 	if (!gather(t)) {
 		t->space->seen[back / 4 % SEEN_SITES] = 0;

@@ -117,7 +117,8 @@ int map_trampolines(struct task *t)
 	struct space *space = t->space;
 
 	if (space->state == UNTRIED) {
-		uintptr_t vdso = find_vdso(t->tid);
+		/* A filter that is the program's own may kill for mmap. */
+		uintptr_t vdso = proc_is_sandboxed(t->tid) ? 0 : find_vdso(t->tid);
 		uintptr_t code = vdso ? map_low(t, own_vdso()->syscall - own_vdso()->base + vdso) : 0;
 
 		space->state = code && fill(t->tid, code, vdso) ? MAPPED : REFUSED;

@@ -73,31 +73,6 @@ int proc_is_stopped(pid_t tid)
 	return stat_field(tid, 3)[0] == 'T';
 }
 
-int proc_mapping(pid_t tid, uintptr_t addr, char *where, size_t size)
-{
-	int fd = proc_fd(tid, "maps"), found = 0;
-	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
-	char line[4400]; /* PATH_MAX and what stands before it */
-
-	while (maps && !found && fgets(line, sizeof line, maps)) {
-		unsigned long start, end, offset;
-		char mode[5];
-		int path = 0;
-
-		if (sscanf(line, "%lx-%lx %4s %lx %*s %*s %n", &start, &end, mode, &offset, &path) < 4 ||
-		    addr < start || addr >= end)
-			continue;
-		found = mode[3] == 'p' ? 1 : -1;
-		line[strcspn(line, "\n")] = 0;
-		if (where)
-			snprintf(where, size, "%s+0x%lx", path && line[path] ? line + path : "memory",
-				 path && line[path] ? addr - start + offset : addr);
-	}
-	if (maps)
-		fclose(maps);
-	return found == 1;
-}
-
 /* The number behind "Name:" in the task's status; 0 without such a line. */
 static long status_field(pid_t tid, const char *name)
 {
@@ -119,9 +94,13 @@ int proc_is_traced(void)
 int proc_is_sandboxed(pid_t tid)
 {
 	static const char *const names[] = { "\nSeccomp:", "\nSeccomp_filters:" };
+	static long own[] = { -1, -1 };
 
-	for (int i = 0; i < 2; i++)
-		if (status_field(tid, names[i]) > status_field(getpid(), names[i]))
+	for (int i = 0; i < 2; i++) {
+		if (own[i] < 0)
+			own[i] = status_field(getpid(), names[i]);
+		if (status_field(tid, names[i]) > own[i])
 			return 1;
+	}
 	return 0;
 }

@@ -98,19 +98,21 @@ uintptr_t trampoline(const struct space *space, int function);
 /* inject.c: makes the task perform a system call, all registers kept; returns its result. */
 long inject(struct task *t, uintptr_t instruction, const long arguments[7]);
 
-/* proc.c */
+/* proc.c, go.c */
 void proc_open(void);
 size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size);
 int proc_fd(pid_t tid, const char *name);
 int proc_cpu(pid_t tid);		/* -1: not known */
 int proc_is_stopped(pid_t tid);
-/* 1 if addr is in a private mapping; prints "path+0xoffset" into where. */
-int proc_mapping(pid_t tid, uintptr_t addr, char *where, size_t size);
 /* 1 if the task has a seccomp filter that the tracer has not. */
 int proc_is_sandboxed(pid_t tid);
 int proc_is_go(pid_t tid);
 /* 1 if this process itself has a tracer. */
 int proc_is_traced(void);
+
+/* maps.c: 1 if addr is in a private mapping. Prints "path+0xoffset" into where if it has a
+ * path and where is not NULL. */
+int proc_mapping(pid_t tid, uintptr_t addr, char *where, size_t size);
 
 /* memory.c: 1 if all of it was read or written, as the task itself may. */
 int memory_read(pid_t tid, uintptr_t from, void *to, size_t size);
