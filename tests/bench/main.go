@@ -42,6 +42,9 @@ func (b *bench) run(megabytes int) error {
 	if err := b.trace(); err != nil {
 		return fmt.Errorf("vfix-trace: %w", err)
 	}
+	if err := b.fallback(); err != nil {
+		return fmt.Errorf("fallback: %w", err)
+	}
 	// Before the scan: the kernel counts what a parent holds as memory of its child.
 	if err := b.rebuild(int64(megabytes) * 1e6); err != nil {
 		return fmt.Errorf("rebuild: %w", err)
