@@ -72,24 +72,8 @@ func (f *found) affected() []hit {
 	return all
 }
 
-// source examines an image, a root filesystem folder, a tarball of one or a single file.
-func (s *session) source(ctx context.Context, src *Source) (*found, error) {
-	if src.Image == nil {
-		return s.path(ctx, src.Path)
-	}
-	t, err := s.image(ctx, src.Image)
-	if err != nil {
-		return nil, err
-	}
-	f, err := s.findings(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	f.Source, f.Digest = src.Ref.String(), src.Digest
-	return f, nil
-}
-
-// covered is source that also finds out what the fallback in an image covers.
+// covered examines an image, a root filesystem folder, a tarball of one or a single file,
+// and finds out what the fallback in an image covers.
 func (s *session) covered(ctx context.Context, src *Source, shim *Shim) (*found, error) {
 	if src.Image == nil {
 		return s.path(ctx, src.Path)
