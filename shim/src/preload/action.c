@@ -11,10 +11,13 @@ long vfix_raw_action(int sig, const struct kernel_action *new, struct kernel_act
 	return syscall4(SYS_rt_sigaction, sig, (long)new, (long)old, sizeof old->mask);
 }
 
+/* vfix_entry is what a program gets that asks the kernel by itself; it is no handler of its own. */
 static uintptr_t word_of(const struct sigaction *action)
 {
 	uintptr_t word = (uintptr_t)action->sa_handler & WORD_HANDLER;
 
+	if (word == (uintptr_t)vfix_entry)
+		return (uintptr_t)SIG_DFL;
 	if (action->sa_flags & SA_SIGINFO)
 		word |= WORD_SIGINFO;
 	if (action->sa_flags & SA_NODEFER)
