@@ -88,8 +88,11 @@ func choose(p *program, want Way) (*choice, error) {
 func chooseELF(f *os.File, size int64, is *rewriter.Program) (*choice, error) {
 	if !is.Static {
 		c := &choice{way: Preload, why: "dynamic, loaded by " + is.Interp, musl: strings.Contains(is.Interp, "ld-musl")}
-		if is.Go {
+		switch {
+		case is.Go:
 			c.way, c.why = Trace, "made by Go, which sets its signal handlers by system calls of its own: no preload reaches it"
+		case is.RawSignals:
+			c.way, c.why = Trace, "it sets up signals by system calls of its own: no preload reaches it"
 		}
 		return c, nil
 	}

@@ -142,6 +142,8 @@ func noPreload(r *rewriter.Report, hasLoader bool) string {
 		return "a static program: nothing loads libvfix.so into it"
 	case r.Go:
 		return "made by Go, which sets its signal handlers by system calls of its own"
+	case r.RawSignals:
+		return "it sets up signals by system calls of its own"
 	case !hasLoader:
 		return "no glibc loader in the image, which would read /etc/ld.so.preload"
 	}

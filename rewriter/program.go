@@ -18,6 +18,9 @@ type Program struct {
 	// Go says that the file was made by Go's own linker. Unlike Report.Go it is always
 	// known.
 	Go bool
+	// RawSignals says that it is a dynamic program that sets up signals by system calls of
+	// its own.
+	RawSignals bool
 }
 
 // maxInterp is the longest path of a loader, in bytes: PATH_MAX of linux/limits.h, which
@@ -54,6 +57,9 @@ func inspect(r io.ReaderAt, size int64) (*Program, error) {
 		}
 		p.Interp, _, _ = strings.Cut(string(b), "\x00")
 	}
-	p.Go, err = f.isGo()
+	if p.Go, err = f.isGo(); err != nil {
+		return nil, err
+	}
+	p.RawSignals, err = f.rawSignals()
 	return p, err
 }

@@ -6,7 +6,7 @@
 # shellcheck disable=SC2154
 load helpers
 
-has_fallback() { [ -e "$build/fallback/go-pie" ] || { echo "make fixtures has not been run" && return 1; }; }
+has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_loader32() {
 	if [ ! -e /lib/ld-linux.so.2 ] || [ ! -e "$build/fallback/i386" ]; then
 		echo "libc6-i386 is not installed, or make fixtures has not been run" && return 1
@@ -35,7 +35,7 @@ setup_file() {
 	export oci=$BATS_FILE_TMPDIR/oci
 	(has_root && has_vm && has_image_tools && has_legacy_image && has_fallback) >/dev/null || return 0
 	cp -a "$legacy_image/oci" "$oci"
-	base late late late-static jit
+	base late late late-static rawsignals jit
 	base dynamic late
 	base jit jit jit-static
 }
@@ -72,12 +72,13 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 
 @test "fallback: auto, where call sites stay in dynamic and static programs" {
 	run_vfix rebuild --dry-run "oci:$oci:late"
-	expect_match stderr "$stderr" '2 live or unknown call sites left, covered by the fallback (libvfix.so, vfix-trace)'
+	expect_match stderr "$stderr" '3 live or unknown call sites left, covered by the fallback (libvfix.so, vfix-trace)'
 	expect_match stderr "$stderr" 'the fallback would be added: etc/ld.so.preload, vfix/vfix-trace, vfix/x86_64/libvfix.so'
 	rebuild 0 late auto
 	expect_match stderr "$stderr" 'no preload reaches usr/local/bin/late-static: a static program'
+	expect_match stderr "$stderr" 'no preload reaches usr/local/bin/rawsignals: it sets up signals by system calls'
 	expect 'covered' "$(jq -c '[.result.files[] | select(.covered != "") | [.path, .covered]]' <<<"$output")" \
-		'[["usr/local/bin/late","libvfix.so"],["usr/local/bin/late-static","vfix-trace"]]'
+		'[["usr/local/bin/late","libvfix.so"],["usr/local/bin/late-static","vfix-trace"],["usr/local/bin/rawsignals","vfix-trace"]]'
 	expect 'entrypoint' "$(started late-auto)" '/vfix/vfix-trace /usr/local/bin/docker-entrypoint.sh'
 	unpack late-auto
 	expect 'ld.so.preload' "$(cat "$root/etc/ld.so.preload")" \
@@ -85,8 +86,8 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 	expect 'its owner and mode' "$(stat -c %u:%g:%a "$root/etc/ld.so.preload")" 0:4:640
 	run_vm --vsyscall none --root "$root" -- \
 		"$(started late-auto) late" "$(started late-auto) late-static" "$(started late-auto) redis-server --version" \
-		late jit late-static
-	for n in 1 2 3; do
+		late jit late-static rawsignals "$(started late-auto) rawsignals"
+	for n in 1 2 3 8; do
 		expect_vm $n 0
 		expect "stderr of $n" "$(cat "$vm_out/$n.stderr")" ''
 	done
@@ -95,6 +96,7 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 	expect_vm 4 0
 	expect_vm 5 0
 	expect_vm 6 "$status_sigsegv"
+	expect_vm 7 3 # its own handler
 	# Neither part is in anybody's way where the kernel serves the page.
 	run_vm --vsyscall xonly --root "$root" -- "$(started late-auto) late-static" late jit
 	for n in 1 2 3; do expect_vm $n 0; done
@@ -133,7 +135,7 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 		run_vfix rebuild --fallback "$mode" --format json "oci:$oci:late" -o "oci:$BATS_TEST_TMPDIR/$mode:x"
 		expect 'digest, again' "$(jq -r .digest <<<"$output")" "$digest"
 		run_vfix scan "oci:$oci:late-$mode"
-		expect_match 'what scan says of it' "$output" '2 live or unknown call sites left, covered by the fallback'
+		expect_match 'what scan says of it' "$output" '3 live or unknown call sites left, covered by the fallback'
 		run_vfix verify "oci:$oci:late-$mode" --against "oci:$oci:late" --format json
 		expect 'added' "$(jq -c .added <<<"$output")" '["etc/ld.so.preload","vfix/vfix-trace","vfix/x86_64/libvfix.so"]'
 		run_vfix rebuild --fallback "$mode" --format json "oci:$oci:late-$mode" -o "oci:$BATS_TEST_TMPDIR/$mode:y"

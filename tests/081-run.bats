@@ -5,7 +5,7 @@
 # shellcheck disable=SC2154,SC2016
 load helpers
 
-has_fallback() { [ -e "$build/fallback/go-pie" ] || { echo "make fixtures has not been run" && return 1; }; }
+has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 
 # make_root: the legacy image's root with vfix and the programs, in $root. Not the layer: a
 # host has nothing but vfix.
@@ -15,7 +15,7 @@ make_root() {
 	cp -a "$legacy_image/rootfs" "$root"
 	mkdir -p "$root/opt/fixtures"
 	install -m 755 "$VFIX" "$root/usr/local/bin/vfix"
-	cp -p "$build"/fallback/{late,late-static,jit,jit-static,go-pie} "$root/usr/local/bin/"
+	cp -p "$build"/fallback/{late,late-static,jit,jit-static,go-pie,rawsignals} "$root/usr/local/bin/"
 	cp -p "$build"/fixtures/{static-2m,libc-static-4k,no-note-left,golike} "$root/usr/local/bin/"
 	chmod u-s "$root/usr/local/bin/clock"
 	printf '#!/usr/local/bin/static-2m\n' >"$root/usr/local/bin/script-static"
@@ -60,7 +60,9 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 		'vfix run script-none' \
 		'sh -c "sha256sum /usr/local/bin/*"' \
 		'vfix run --way memfd late' \
-		'vfix run --way preload clock'
+		'vfix run --way preload clock' \
+		'vfix run --explain rawsignals' \
+		'vfix run --way preload rawsignals'
 	for n in 1 2 3 4 5 6 7 8 9 10 11 12; do expect_vm $n 0; done
 	for n in 1 5 10; do expect_way $n preload; done
 	for n in 2 3 4 9 11; do expect_way $n memfd; done
@@ -77,6 +79,9 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 	expect 'the files' "$(cut -d ' ' -f 1 "$vm_out/18.stdout")" "$(cut -d ' ' -f 1 "$BATS_FILE_TMPDIR/sums")"
 	expect_vm 19 125
 	expect_vm 20 125
+	expect_vm 21 0
+	expect_way 21 trace
+	expect_vm 22 3 # its own handler, which no preload stands before
 }
 
 @test "run: as an ordinary user on a read-only root; setuid programs run as they are, with a warning" {

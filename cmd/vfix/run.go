@@ -27,7 +27,8 @@ PATH; its arguments are its own. Of a script the interpreter decides.
   a static program     is patched, and the copy in memory executed: full speed
   a dynamic one        gets libvfix.so by LD_PRELOAD, and so does what it starts
   what neither reaches runs under vfix-trace: static with call sites that cannot
-                       be patched, and dynamic ones made by Go
+                       be patched; dynamic ones that set up signals by system
+                       calls of their own, as Go's do
 
 A program in memory has another /proc/self/exe, and 'ps -o comm' shows a number.
 libvfix.so lies in a folder vfix-UID-... of TMPDIR, /tmp or $XDG_RUNTIME_DIR,
