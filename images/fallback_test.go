@@ -3,6 +3,7 @@ package images
 import (
 	"archive/tar"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -244,5 +245,41 @@ func TestPreloadLines(t *testing.T) {
 		if again := string(withPreload([]byte(got), c.has32)); again != got {
 			t.Errorf("%q: twice gives %q", c.content, again)
 		}
+	}
+}
+
+// TestEntrypoint: vfix-trace goes before what there is; the command stays, and so does what
+// vfix does not know.
+func TestEntrypoint(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"Entrypoint":["/a","b"],"Cmd":["c"],"x":1}`: `{"Cmd":["c"],"Entrypoint":["/vfix/vfix-trace","/a","b"],"x":1}`,
+		`{"Entrypoint":null,"Cmd":["c"]}`:             `{"Cmd":["c"],"Entrypoint":["/vfix/vfix-trace"]}`,
+		`{"Cmd":["<c>"]}`:                             `{"Cmd":["<c>"],"Entrypoint":["/vfix/vfix-trace"]}`,
+		`{}`:                                          `{"Entrypoint":["/vfix/vfix-trace"]}`,
+		`null`:                                        `{"Entrypoint":["/vfix/vfix-trace"]}`,
+	} {
+		full := `{"config":` + raw + `,"rootfs":{"type":"layers","diff_ids":[]}}`
+		for _, traced := range []bool{true, false} {
+			got, err := editConfig([]byte(full), 0, v1.Hash{Algorithm: "sha256", Hex: "bb"}, provenance{traced: traced})
+			if err != nil {
+				t.Fatalf("%s: %v", raw, err)
+			}
+			var c struct {
+				Config map[string]json.RawMessage `json:"config"`
+			}
+			if err := json.Unmarshal(got, &c); err != nil {
+				t.Fatal(err)
+			}
+			delete(c.Config, "Labels")
+			if text := string(must[[]byte](t)(encode(c.Config))); traced != (text == want) {
+				t.Errorf("%s, traced %v: got %s", raw, traced, text)
+			}
+			if traced != entrypointIsTraced(got) {
+				t.Errorf("%s, traced %v: entrypointIsTraced says otherwise", raw, traced)
+			}
+		}
+	}
+	if _, err := editConfig([]byte(`{"config":{"Entrypoint":"text"},"rootfs":{"diff_ids":[]}}`), 0, v1.Hash{}, provenance{traced: true}); err == nil {
+		t.Error("an entrypoint that is no list: no error")
 	}
 }

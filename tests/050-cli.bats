@@ -373,3 +373,26 @@ hanging_vfix() {
 	run_vfix __complete scan --format ''
 	expect_match words "$output" 'json'
 }
+
+@test "patch: -x leaves out what is mounted, --since what an earlier run has seen" {
+	requires root
+	local dir=$BATS_TEST_TMPDIR/root
+	mkdir -p "$dir/mounted"
+	cp "$affected" "$dir/here"
+	# shellcheck disable=SC2016 # the inner shell expands it
+	unshare --mount sh -ec '
+		mount -t tmpfs tmpfs "$2/mounted" && cp "$3" "$2/mounted/there"
+		"$1" patch -i -x --progress quiet "$2" >/dev/null
+		cmp "$3" "$2/mounted/there"
+		! cmp -s "$3" "$2/here"
+		"$1" patch -i --progress quiet "$2" >/dev/null # the control
+		! cmp -s "$3" "$2/mounted/there"
+	' sh "$VFIX" "$dir" "$affected"
+	run_vfix patch -i --since stamp "$dir"
+	expect_match stdout "$output" '1 ELF file'
+	touch -d '1 day' stamp && touch -d '1 hour ago' stamp
+	cp -p "$affected" "$dir/again" # its mtime is old, its ctime is not
+	run_vfix patch -i --since stamp "$dir"
+	expect_match stdout "$output" 'call sites patched'
+	[ stamp -nt "$dir/again" ] || fail "the stamp was not set"
+}
