@@ -137,3 +137,27 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 	TMPDIR=$dir run_vfix run --explain "$build/fallback/late"
 	[[ $stderr != *"LD_PRELOAD=$dir"* ]] || fail "it is used: $stderr"
 }
+
+# In a chroot as nobody, without network: it is a stranger's program.
+@test "run: a real static MUSCLE of old, from memory [VFIX_LEGACY_DIR]" {
+	requires root legacy oracle
+	local jail=$BATS_TEST_TMPDIR/jail program
+	program=$(find "$VFIX_LEGACY_DIR" -type f -size -8M -exec grep -l --binary-files=text -m 1 'MUSCLE v3' {} + | head -n 1)
+	[ -n "$program" ] || skip "VFIX_LEGACY_DIR has no static MUSCLE 3"
+	mkdir -p "$jail/proc" "$jail/tmp"
+	chmod 1777 "$jail/tmp"
+	install -m 755 "$program" "$jail/muscle"
+	install -m 755 "$VFIX" "$jail/vfix"
+	install -m 755 "$novsyscall" "$jail/novsyscall"
+	jailed() {
+		timeout "$patience" unshare --net --pid --mount --fork --kill-child sh -c 'mount -t proc proc "$1/proc"; shift; exec "$@"' \
+			sh "$jail" chroot --userspec=65534:65534 "$jail" /novsyscall "$@" </dev/null
+	}
+	run jailed /muscle -version
+	expect 'status without vfix' "$status" "$status_sigsys"
+	run jailed /vfix run --explain /muscle -version
+	expect 'status' "$status" 0
+	expect_match 'the way' "$output" '/muscle: memfd: static'
+	expect_match 'what it says' "$output" 'MUSCLE v3'
+	cmp "$program" "$jail/muscle"
+}
