@@ -217,11 +217,12 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 
 @test "trace: a call site costs once" {
 	local before after
-	# Each fault stops the program once: the involuntary switches of a stop are few after healing.
 	before=$(VFIX_HEAL=0 VFIX_LOG=1 "$twin" "$programs/trace-children" leaf 2>&1 | grep -c emulated)
 	after=$(VFIX_LOG=1 "$twin" "$programs/trace-children" leaf 2>&1 | grep -c healed)
 	expect "sites emulated" "$before" 2
 	expect "sites healed" "$after" 2
+	after=$(VFIX_LOG=1 "$twin" "$programs/trace-children" leaderless 2>&1 | grep -c healed)
+	expect "sites healed where the first thread has ended" "$after" 1
 }
 
 @test "trace: every case, natively" {
@@ -267,6 +268,18 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 	kill -TERM "$supervisor" # healed already: its handler calls the page
 	run wait "$supervisor"
 	poll has_ended "$command"
+}
+
+@test "trace: it leaves no process behind" {
+	requires root
+	# Process 1 there waits for its own child alone, as many a container's does.
+	local apart=(unshare --pid --fork --kill-child --mount-proc timeout "$patience" bash -c)
+	run "${apart[@]}" '
+		for i in 1 2 3 4 5; do "$0" "$1/trace-children" leaf; "$0" sh -c "exit 3"; done
+		ps -e -o stat= | grep Z' "$twin" "$programs"
+	expect 'zombies' "$output" ''
+	run "${apart[@]}" '(true &); until ps -e -o stat= | grep Z; do :; done'
+	expect_match 'zombies of what does leave one' "$output" Z
 }
 
 @test "trace: a crash dumps the program's core, and vfix-trace none" {

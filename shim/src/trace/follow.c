@@ -15,6 +15,7 @@
 
 static struct task *queue, **queue_end = &queue;
 static pid_t supervisor;
+static int report;
 static volatile pid_t command;	/* 0 once it has ended */
 
 /* Keeps a stop that was met while looking for another. */
@@ -132,6 +133,17 @@ static void handle_stop(struct task *t, enum task_state before, int signal)
 		resume(t, 0);
 }
 
+/* The command has ended: a byte says that the tracer is needed still, the pipe's end else. */
+static void report_end(void)
+{
+	siginfo_t info;
+
+	command = 0;
+	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && write(report, "", 1) < 0)
+		errno = 0; /* nobody is there to be told */
+	close(report);
+}
+
 static void handle(struct task *t, int status)
 {
 	enum task_state before = t->state;
@@ -139,7 +151,7 @@ static void handle(struct task *t, int status)
 
 	if (!WIFSTOPPED(status)) {
 		if (t->tid == command)
-			command = 0;
+			report_end();
 		task_remove(t);
 		task_each(release, NULL);
 		return;
@@ -178,13 +190,15 @@ static void on_supervisor_death(int signal)
 		kill(command, SIGKILL);
 }
 
-void follow(pid_t command_pid, pid_t supervisor_pid)
+void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 {
 	struct sigaction action = { .sa_handler = on_supervisor_death };
 	sigset_t none;
 
 	command = command_pid;
 	supervisor = supervisor_pid;
+	report = report_fd;
+	signal(SIGPIPE, SIG_IGN);
 	sigaction(SIGUSR1, &action, NULL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);

@@ -43,6 +43,10 @@ static void collect(struct task *t, void *argument)
 		t->state = STOPPED;
 		queue_status(t, status);
 		g->running--;
+	} else if (proc_is_dead(t->tid)) {
+		/* A first thread that ended before the others stays, and stops no more. */
+		t->state = DEAD;
+		g->running--;
 	}
 }
 

@@ -7,6 +7,8 @@
 #include <sys/ptrace.h>
 #include "trace.h"
 
+#define PAUSES 12	/* the pause doubles this often */
+
 int heal_enabled = 1;
 
 /* Tried before? Two sites of one slot are tried in turns, which costs time and nothing else. */
@@ -33,6 +35,15 @@ static int new_word(pid_t tid, const struct site *s, uint64_t target, uint64_t *
 	return 1;
 }
 
+/* Threads that do not stop may not do so for long, and each try waits for them. */
+static void postpone(struct space *space, uintptr_t back)
+{
+	space->seen[back / 4 % SEEN_SITES] = 0;
+	if (space->failures < PAUSES)
+		space->failures++;
+	space->pause = 16 << space->failures;
+}
+
 /* Returns what was done, for the log. */
 static const char *try(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
 {
@@ -49,7 +60,7 @@ static const char *try(struct task *t, struct user_regs_struct *regs, int functi
 		return "emulated: the trampolines cannot be mapped";
 	uintptr_t target = trampoline(t->space, function);
 	if (!gather(t)) {
-		t->space->seen[back / 4 % SEEN_SITES] = 0;
+		postpone(t->space, back);
 		return "emulated: the other threads did not stop, this time";
 	}
 	/* Only now does nothing else run: look again. */
@@ -65,6 +76,10 @@ void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t
 {
 	const char *done = "emulated: VFIX_HEAL=0";
 
+	if (t->space->pause > 0) {
+		t->space->pause--;
+		return;
+	}
 	if (is_seen(t->space, back))
 		return;
 	if (heal_enabled)

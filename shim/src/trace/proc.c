@@ -73,6 +73,13 @@ int proc_is_stopped(pid_t tid)
 	return stat_field(tid, 3)[0] == 'T';
 }
 
+int proc_is_dead(pid_t tid)
+{
+	char state = stat_field(tid, 3)[0];
+
+	return state == 'Z' || state == 'X';
+}
+
 /* The number behind "Name:" in the task's status; 0 without such a line. */
 static long status_field(pid_t tid, const char *name)
 {

@@ -82,9 +82,9 @@ _Noreturn void start_tracer(struct start *s)
 	settle();
 	if (write(s->go[1], "", 1) != 1)
 		_exit(1);
-	close_all(log_fd, -1);
+	close_all(log_fd, s->result[1]);
 	proc_open();
-	follow(command, s->supervisor);
+	follow(command, s->supervisor, s->result[1]);
 	_exit(0);
 }
 

@@ -14,6 +14,7 @@
 #include "start.h"
 
 static pid_t command, tracer;
+static int from_tracer;
 
 /* A signal of the terminal comes to the command by itself: it is in the same process group.
  * But the terminal's end comes to the leader of the session alone. */
@@ -56,6 +57,16 @@ static void stop_as(int stop_signal)
 	sigtimedwait(&one, NULL, &(struct timespec){ 0 });
 }
 
+/* Unless the tracer has more to follow it ends now, and is not left to a process 1 that may
+ * not care for orphans. */
+static void reap_tracer(void)
+{
+	char byte;
+
+	if (read(from_tracer, &byte, 1) == 0)
+		waitpid(tracer, NULL, 0);
+}
+
 static void reap(void)
 {
 	int status;
@@ -64,8 +75,10 @@ static void reap(void)
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
 		if (pid != command)
 			continue;
-		if (!WIFSTOPPED(status))
+		if (!WIFSTOPPED(status)) {
+			reap_tracer();
 			end_as(status);
+		}
 		stop_as(WSTOPSIG(status));
 	}
 }
@@ -124,7 +137,8 @@ _Noreturn void supervise(char **arguments)
 	if (error_number)
 		give_up(error_number);
 	/* What the command closes is to be closed: a pipe's reader would wait for ever. */
-	close_all(-1, -1);
+	from_tracer = s.result[0];
+	close_all(from_tracer, -1);
 	for (;;) {
 		int signal = sigwaitinfo(&all, &info);
 

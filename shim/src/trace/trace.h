@@ -36,6 +36,8 @@ struct space {
 	uintptr_t code;			/* where the trampolines are, if MAPPED */
 	int is_go;			/* its goroutines have no stack for the vDSO */
 	int provisional;		/* of a child whose parent is not known: never healed */
+	int failures;			/* of gather(), */
+	int pause;			/* and faults to let pass before the next try */
 	uintptr_t seen[SEEN_SITES];	/* return addresses of calls that need no second try */
 };
 
@@ -44,6 +46,7 @@ enum task_state {
 	STOPPED,	/* waits for the tracer */
 	RUNNING,
 	LISTENING,	/* in a group-stop: it stops again before it runs */
+	DEAD,		/* has ended, and is reported when its other threads have */
 	VFORKING,	/* waits for its child of vfork, and stops before it runs */
 };
 
@@ -66,8 +69,9 @@ void task_each(void (*visit)(struct task *t, void *argument), void *argument);
 struct space *space_new(void);
 struct space *space_copy(const struct space *of);
 
-/* follow.c: follows until nothing is left to follow. */
-void follow(pid_t command, pid_t supervisor);
+/* follow.c: follows until nothing is left to follow. When the command ends and something is
+ * left, it writes a byte to report. */
+void follow(pid_t command, pid_t supervisor, int report);
 void queue_status(struct task *t, int status);
 
 /* gather.c: 1 if no other task of t's space can run code before follow() goes on. */
@@ -104,6 +108,7 @@ size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size);
 int proc_fd(pid_t tid, const char *name);
 int proc_cpu(pid_t tid);		/* -1: not known */
 int proc_is_stopped(pid_t tid);
+int proc_is_dead(pid_t tid);
 /* 1 if the task has a seccomp filter that the tracer has not. */
 int proc_is_sandboxed(pid_t tid);
 int proc_is_go(pid_t tid);
