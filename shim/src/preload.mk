@@ -3,7 +3,7 @@
 # kernel's is for tests: make preload BUILD=DIR PAGE=ADDRESS.
 PAGE =
 
-PRELOAD_C       = signal action signals masks waits next start time sandbox heal site neighbour code maps log
+PRELOAD_C       = signal action signals masks waits next symbols start time sandbox heal site neighbour code maps log
 PRELOAD_S       = entry stubs
 PRELOAD_OBJECTS = $(PRELOAD_C:%=$(BUILD)/preload/%.o) $(PRELOAD_S:%=$(BUILD)/preload/%.o) \
 	$(BUILD)/preload/vdso.o $(BUILD)/preload/auxv.o
