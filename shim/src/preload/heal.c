@@ -11,14 +11,12 @@
 #define TRIED 1024
 static uintptr_t tried[TRIED];
 
-static int first_time(uintptr_t ra)
+static uintptr_t *place_of(uintptr_t ra)
 {
-	uintptr_t *place = &tried[(ra ^ ra >> 12) % TRIED];
-
-	return __atomic_exchange_n(place, ra, __ATOMIC_RELAXED) != ra;
+	return &tried[(ra ^ ra >> 12) % TRIED];
 }
 
-/* 1 where the site is healed now, HEALED where it was already. */
+/* 1 where the site is healed now, HEALED where it was already, LATER where it may be. */
 static int try(uintptr_t ra, int function)
 {
 	struct site site;
@@ -29,23 +27,27 @@ static int try(uintptr_t ra, int function)
 		return 0;
 	found = vfix_find_site(memory, ra, function, &site);
 	if (found == 1) {
-		unsigned char top = vfix_neighbour(site.plain);
+		int top = vfix_neighbour(site.plain);
 
-		if (top) {
+		if (top == LATER)
+			found = LATER;
+		if (top > 0) {
 			vfix_aim(&site, top);
 			done = !vfix_write_code(memory, &site);
 		}
 	}
 	syscall1(SYS_close, memory);
-	return found == HEALED ? HEALED : done;
+	return found == HEALED || found == LATER ? found : done;
 }
 
 void vfix_heal(uintptr_t ra, int function)
 {
-	if (!(vfix_heal_wanted | vfix_log_wanted) || !first_time(ra))
+	if (!(vfix_heal_wanted | vfix_log_wanted) || __atomic_exchange_n(place_of(ra), ra, __ATOMIC_RELAXED) == ra)
 		return;
 	int healed = vfix_heal_wanted && vfix_found[function] ? try(ra, function) : 0;
 
-	if (vfix_log_wanted && healed != HEALED)
+	if (healed == LATER)
+		__atomic_store_n(place_of(ra), 0, __ATOMIC_RELAXED);
+	else if (vfix_log_wanted && healed != HEALED)
 		vfix_log_site(ra, function, healed ? "healed" : "served at each call");
 }

@@ -18,13 +18,13 @@ struct site {
  * high byte of the entry's replacement below 2 GiB (neighbour.c). 0 where it is none of the
  * forms known; HEALED where another thread was faster, or an older value was still in a
  * register. memory is /proc/self/mem, open. */
-enum { HEALED = 2 };
+enum { HEALED = 2, LATER = -1 };
 VFIX_HIDDEN int vfix_find_site(int memory, uintptr_t ra, int function, struct site *site);
 VFIX_HIDDEN void vfix_aim(struct site *site, unsigned char top);
 
 /* neighbour.c: the top byte of a page below 2 GiB that serves the three functions, 0 where
- * there can be none. */
-VFIX_HIDDEN unsigned char vfix_neighbour(int plain);
+ * there can be none, LATER where another thread is making it. */
+VFIX_HIDDEN int vfix_neighbour(int plain);
 
 /* stubs.S: what stands at the entries of such a page, and where the vDSO's address goes. */
 VFIX_HIDDEN extern const char vfix_stub_keep[], vfix_stub_keep_hole[], vfix_stub_keep_end[];

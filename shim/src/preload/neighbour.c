@@ -64,7 +64,7 @@ static int make(int plain)
 	return NEVER;
 }
 
-unsigned char vfix_neighbour(int plain)
+int vfix_neighbour(int plain)
 {
 	int top = 0;
 
@@ -72,5 +72,5 @@ unsigned char vfix_neighbour(int plain)
 		top = make(plain);
 		__atomic_store_n(&pages[plain], top, __ATOMIC_RELEASE);
 	}
-	return top < BUSY ? top : 0;
+	return top == BUSY ? LATER : top == NEVER ? 0 : top;
 }
