@@ -90,7 +90,8 @@ busybox unshare -p -f /bin/callpage time'
 
 @test "trace: what dies without the page runs, threads, children, signals and all" {
 	requires root vm
-	boot none < <(sed 's,^,0 /bin/vfix-trace ,' <<<"$working")
+	local each='0 /bin/vfix-trace '
+	boot none <<<"$each${working//$'\n'/$'\n'$each}"
 }
 
 @test "trace: the same dies without vfix-trace" {
