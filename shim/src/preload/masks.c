@@ -23,11 +23,19 @@ VFIX_PUBLIC int sigprocmask(int how, const sigset_t *restrict set, sigset_t *res
 	return ret;
 }
 
+/* Before glibc 2.32 it is in libpthread, which need not be there; a program may ask by a weak
+ * reference whether it is, and finds this one. */
 VFIX_PUBLIC int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
+	__typeof__(&pthread_sigmask) next = NEXT(pthread_sigmask);
 	sigset_t scratch;
-	int ret = NEXT(pthread_sigmask)(how, change(how, set, &scratch), old);
+	int ret;
 
+	set = change(how, set, &scratch);
+	if ((void *)next == (void *)vfix_none)
+		ret = -syscall4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(uint64_t));
+	else
+		ret = next(how, set, old);
 	if (ret == 0)
 		set_out(old);
 	return ret;

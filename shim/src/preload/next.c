@@ -11,7 +11,7 @@ extern struct r_debug *_dl_debug_addr __attribute__((weak));	/* musl's */
 
 extern const Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
 
-static long none(void)
+long vfix_none(void)
 {
 	return vfix_fail(-ENOSYS);
 }
@@ -29,7 +29,7 @@ void *vfix_next(const char *name, void **cache)
 	while (!found && map && (map = map->l_next))
 		found = vfix_symbol(map, name);
 	if (!found)
-		found = (void *)none;
+		found = (void *)vfix_none;
 	__atomic_store_n(cache, found, __ATOMIC_RELAXED);
 	return found;
 }

@@ -71,8 +71,9 @@ VFIX_HIDDEN void vfix_heal(uintptr_t ra, int function);
 VFIX_HIDDEN long vfix_raw_action(int sig, const struct kernel_action *new, struct kernel_action *old);
 VFIX_HIDDEN int vfix_segv_action(const struct sigaction *new, struct sigaction *old);
 
-/* next.c: the function of that name in the libraries behind this one, kept in *cache; one that
- * says ENOSYS where there is none. */
+/* next.c: the function of that name in the libraries behind this one, kept in *cache; vfix_none,
+ * which says ENOSYS, where there is none. */
+VFIX_HIDDEN long vfix_none(void);
 VFIX_HIDDEN void *vfix_next(const char *name, void **cache);
 #define NEXT(name) ({ static void *cache_; (__typeof__(&name))vfix_next(#name, &cache_); })
 
