@@ -66,13 +66,9 @@ static int child_shares_memory(const struct task *t)
 	return 0;
 }
 
-static void give_space(struct task *child, const struct task *parent, int shared)
-{
-	task_set_space(child, shared ? parent->space : space_copy(parent->space));
-}
-
-/* t has made a child, which may have been seen before. */
-static void adopt(struct task *t)
+/* t has made a child, which may have been seen before. If t's stop was kept while its space
+ * was changed, the child has its memory from before. */
+static void adopt(struct task *t, int was_kept)
 {
 	unsigned long tid = 0;
 
@@ -83,7 +79,10 @@ static void adopt(struct task *t)
 
 	if (!child)
 		child = task_add((pid_t)tid, NULL);
-	give_space(child, t, child_shares_memory(t));
+	if (child_shares_memory(t))
+		task_set_space(child, t->space);
+	else
+		task_set_space(child, was_kept ? space_new() : space_copy(t->space));
 	if (waiting)
 		resume(child, 0);
 }
@@ -144,7 +143,7 @@ static void report_end(void)
 	close(report);
 }
 
-static void handle(struct task *t, int status)
+static void handle(struct task *t, int status, int was_kept)
 {
 	enum task_state before = t->state;
 	int signal = WSTOPSIG(status);
@@ -166,11 +165,11 @@ static void handle(struct task *t, int status)
 		break;
 	case PTRACE_EVENT_FORK:
 	case PTRACE_EVENT_CLONE:
-		adopt(t);
+		adopt(t, was_kept);
 		resume(t, 0);
 		break;
 	case PTRACE_EVENT_VFORK:
-		adopt(t);
+		adopt(t, was_kept);
 		resume(t, 0);
 		t->state = VFORKING;
 		break;
@@ -208,7 +207,7 @@ void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 
 		if (queue) {
 			struct task *t = unqueue(&status);
-			handle(t, status);
+			handle(t, status, 1);
 			continue;
 		}
 		pid_t tid = waitpid(-1, &status, __WALL);
@@ -216,7 +215,7 @@ void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 			return;
 		if (tid > 0) {
 			struct task *t = task_find(tid);
-			handle(t ? t : task_add(tid, NULL), status);
+			handle(t ? t : task_add(tid, NULL), status, 0);
 		}
 	}
 }

@@ -7,6 +7,8 @@
 #include <sys/ptrace.h>
 #include "trace.h"
 
+static const char healed[] = "healed";
+
 #define PAUSES 12	/* the pause doubles this often */
 
 int heal_enabled = 1;
@@ -48,30 +50,33 @@ static void postpone(struct space *space, uintptr_t back)
 static const char *try(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
 {
 	struct site s, again;
+	struct mapping m;
 	uint64_t word;
 
 	if (t->space->provisional)
 		return "emulated: who shares its memory is not known";
 	if (!find_site(t->tid, regs, back, &s))
 		return "emulated: the call site is none that can be changed";
-	if (!proc_mapping(t->tid, s.word, NULL, 0))
+	if (!proc_mapping(t->tid, s.word, &m) || !m.is_private)
 		return "emulated: the code may belong to other processes too";
-	if (!map_trampolines(t))
-		return "emulated: the trampolines cannot be mapped";
-	uintptr_t target = trampoline(t->space, function);
-	if (!gather(t)) {
+	if (t->space->state != REFUSED && !gather(t)) {
 		postpone(t->space, back);
 		return "emulated: the other threads did not stop, this time";
 	}
+	if (!map_trampolines(t))
+		return "emulated: the trampolines cannot be mapped";
+	uintptr_t target = trampoline(t->space, function);
 	/* Only now does nothing else run: look again. */
 	if (!find_site(t->tid, regs, back, &again) || memcmp(&s, &again, sizeof s) ||
 	    !new_word(t->tid, &s, target, &word) || !memory_poke(t->tid, s.word, &word, sizeof word))
 		return "emulated: the code cannot be written to";
 	if (s.reg >= 0)
 		*register_of(regs, s.reg) = target; /* a loop may call through it again */
-	return "healed";
+	return healed;
 }
 
+/* The other sites of the same code cost a fault less each. That matters most where SIGSEGV is
+ * blocked: for a fault then the kernel unblocks it and takes the handler away. */
 void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
 {
 	const char *done = "emulated: VFIX_HEAL=0";
@@ -85,4 +90,6 @@ void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t
 	if (heal_enabled)
 		done = try(t, regs, function, back);
 	log_site(t->tid, back, function, done);
+	if (done == healed)
+		sweep(t, back);
 }

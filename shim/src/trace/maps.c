@@ -2,7 +2,6 @@
  * The mappings of a task: /proc/PID/maps, line by line. Which one code belongs to decides
  * whether it may be changed, and names it.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,14 +9,7 @@
 
 #define LINE_MAX_SIZE 4400	/* PATH_MAX and what stands before it */
 
-/* A line of text: "start-end mode offset device inode   path". */
-struct mapping {
-	uintptr_t start, end;
-	unsigned long offset;
-	int is_private;
-	const char *path;	/* "" if it has none */
-};
-
+/* A line is "start-end mode offset device inode   path". */
 static void parse(char *line, struct mapping *m)
 {
 	char *at = line;
@@ -61,19 +53,14 @@ static int find(int fd, uintptr_t addr, char text[LINE_MAX_SIZE], struct mapping
 	}
 }
 
-int proc_mapping(pid_t tid, uintptr_t addr, char *where, size_t size)
+int proc_mapping(pid_t tid, uintptr_t addr, struct mapping *m)
 {
 	static char text[LINE_MAX_SIZE];
-	struct mapping m;
 	int fd = proc_fd(tid, "maps");
 
 	if (fd < 0)
 		return 0;
-	int found = find(fd, addr, text, &m);
+	int found = find(fd, addr, text, m);
 	close(fd);
-	if (!found)
-		return 0;
-	if (where && *m.path)
-		snprintf(where, size, "%s+0x%lx", m.path, addr - m.start + m.offset);
-	return m.is_private;
+	return found;
 }

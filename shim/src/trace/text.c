@@ -30,9 +30,10 @@ const char help_text[] =
 "For the RUN of a Dockerfile: SHELL [\"/vfix/vfix-trace\", \"/bin/sh\", \"-c\"]\n"
 "\n"
 "Signals, job control and the exit status are COMMAND's. As process 1 it also reaps orphans.\n"
-"It needs the right to use ptrace, and says so where it is missing. Two limits of ptrace:\n"
-"gdb and strace cannot trace what is traced already, and a setuid program keeps its\n"
-"rights only if vfix-trace itself runs with CAP_SYS_PTRACE.\n"
+"It needs the right to use ptrace, and says so where it is missing. Limits of ptrace:\n"
+"gdb and strace cannot trace what is traced already; a setuid program keeps its rights only\n"
+"if vfix-trace itself runs with CAP_SYS_PTRACE; a site that is first called while SIGSEGV is\n"
+"blocked or ignored leaves it unblocked, with the default action.\n"
 "\n"
 "Exit status: COMMAND's; if it died of a signal, vfix-trace dies of it too (128 + signal as\n"
 "process 1); 126 COMMAND cannot be executed, or ptrace is forbidden; 127 it is not there;\n"
@@ -102,11 +103,12 @@ void log_site(pid_t tid, uintptr_t back, int function, const char *done)
 	static const char *const names[VFIX_FUNCTIONS] = {
 		[VFIX_GETTIMEOFDAY] = "gettimeofday", [VFIX_TIME] = "time", [VFIX_GETCPU] = "getcpu",
 	};
-	char where[4200];
+	struct mapping m;
 
 	if (log_fd < 0)
 		return;
-	snprintf(where, sizeof where, "0x%lx", (unsigned long)back);
-	proc_mapping(tid, back, where, sizeof where);
-	dprintf(log_fd, "vfix-trace: %s: %s: %s\n", where, names[function], done);
+	if (proc_mapping(tid, back, &m) && *m.path)
+		dprintf(log_fd, "vfix-trace: %s+0x%lx: %s: %s\n", m.path, back - m.start + m.offset, names[function], done);
+	else
+		dprintf(log_fd, "vfix-trace: 0x%lx: %s: %s\n", back, names[function], done);
 }

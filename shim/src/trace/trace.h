@@ -34,6 +34,7 @@ struct space {
 	int users;
 	enum { UNTRIED, MAPPED, REFUSED } state;
 	uintptr_t code;			/* where the trampolines are, if MAPPED */
+	uintptr_t swept;		/* start of the mapping whose sites were healed last */
 	int is_go;			/* its goroutines have no stack for the vDSO */
 	int provisional;		/* of a child whose parent is not known: never healed */
 	int failures;			/* of gather(), */
@@ -115,9 +116,17 @@ int proc_is_go(pid_t tid);
 /* 1 if this process itself has a tracer. */
 int proc_is_traced(void);
 
-/* maps.c: 1 if addr is in a private mapping. Prints "path+0xoffset" into where if it has a
- * path and where is not NULL. */
-int proc_mapping(pid_t tid, uintptr_t addr, char *where, size_t size);
+/* maps.c: fills m with what the address is in; 0 if that is nothing, or not known. */
+struct mapping {
+	uintptr_t start, end;
+	unsigned long offset;	/* of start in the file, in bytes */
+	int is_private;
+	const char *path;	/* "" if it has none; overwritten by the next call */
+};
+int proc_mapping(pid_t tid, uintptr_t addr, struct mapping *m);
+
+/* sweep.c: heals the other sites around one, too. Nothing of the space may run. */
+void sweep(struct task *t, uintptr_t around);
 
 /* memory.c: 1 if all of it was read or written, as the task itself may. */
 int memory_read(pid_t tid, uintptr_t from, void *to, size_t size);
