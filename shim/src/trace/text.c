@@ -87,11 +87,14 @@ void explain_forbidden(int error_number)
 		hint("run strace or gdb without following children (strace without -f)");
 		return;
 	}
-	error("ptrace is forbidden here: %s", error_number ? strerror(error_number) : "a seccomp filter kills who uses it");
+	error("ptrace is forbidden here: %s", error_number ? strerror(error_number) :
+	      "a seccomp filter kills who uses it");
 	if (yama == 3)
-		hint("kernel.yama.ptrace_scope is 3: no program may use ptrace until this machine boots with another value in /etc/sysctl.d");
+		hint("kernel.yama.ptrace_scope is 3: no program may use ptrace until this machine "
+		     "boots with another value in /etc/sysctl.d");
 	else if (yama == 2)
-		hint("kernel.yama.ptrace_scope is 2: run with CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE), or on the host: sysctl kernel.yama.ptrace_scope=1");
+		hint("kernel.yama.ptrace_scope is 2: run with CAP_SYS_PTRACE "
+		     "(docker run --cap-add SYS_PTRACE), or on the host: sysctl kernel.yama.ptrace_scope=1");
 	if (yama == 3)
 		return;
 	hint("docker: run with --cap-add SYS_PTRACE; if that is not enough, --security-opt seccomp=unconfined");

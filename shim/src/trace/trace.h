@@ -73,7 +73,17 @@ struct space *space_copy(const struct space *of);
 /* follow.c: follows until nothing is left to follow. When the command ends and something is
  * left, it writes a byte to report. */
 void follow(pid_t command, pid_t supervisor, int report);
+void resume(struct task *t, int signal);
+
+/* family.c: t has made a child; t has become another program; and children whose parents
+ * were killed before they could say so are let go. */
+void adopt(struct task *t, int was_kept);
+void renew(struct task *t);
+void release_unknown(void);
+
+/* queue.c: unqueue returns NULL if nothing was kept. */
 void queue_status(struct task *t, int status);
+struct task *unqueue(int *status);
 
 /* gather.c: 1 if no other task of t's space can run code before follow() goes on. */
 int gather(struct task *t);
