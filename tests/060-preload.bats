@@ -111,7 +111,7 @@ every_scenario() {
 		-ex 'break on_siginfo' -ex run -ex bt -ex kill --args "$fallback/survive-twin" handler-sigaction
 	echo "$output"
 	expect_match backtrace "$output" '<signal handler called>'
-	expect_match backtrace "$output" ' crashes '
+	expect_match backtrace "$output" ' crashes'
 	expect_match backtrace "$output" ' handler_sigaction '
 	run strace -f -o "$BATS_TEST_TMPDIR/trace" -E LD_PRELOAD="$twin" "$fallback/survive-twin" process-threads
 	expect "status under strace" "$status" 0
