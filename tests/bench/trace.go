@@ -86,7 +86,7 @@ func printTrace(ns map[string]map[string][]float64, plain, traced float64) {
 	fmt.Printf("%-13s %-14s %12s %10s\n", "function", "way", "ns/call", "of vdso")
 	for _, row := range []struct{ function, way string }{
 		{"time", "vdso"}, {"time", "healed"}, {"time", "un-healed"}, {"time", "healed-first"},
-		{"gettimeofday", "vdso"}, {"gettimeofday", "healed"}, {"gettimeofday", "un-healed"}, {"gettimeofday", "healed-second"},
+		{"gettimeofday", "vdso"}, {"gettimeofday", "healed"}, {"gettimeofday", "un-healed"}, {"gettimeofday", "healed-next"},
 	} {
 		v, vdso := median(ns[row.function][row.way]), median(ns[row.function]["vdso"])
 		fmt.Printf("%-13s %-14s %12.2f %10.5f\n", row.function, row.way, v, vdso/v)

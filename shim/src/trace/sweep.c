@@ -10,6 +10,8 @@
 #include "trace.h"
 
 #define SITE 9			/* bytes of the two instructions */
+#define RARE 5			/* where in them the byte is that is searched for */
+#define RARE_BYTE (VFIX_PAGE >> 16 & 0xff)
 #define CHUNK 65536		/* bytes that are read at a time */
 #define MOST (64ul << 20)	/* bytes of code beyond which the search costs more than it saves */
 
@@ -55,10 +57,13 @@ void sweep(struct task *t, uintptr_t around)
 
 		if (!memory_read(t->tid, at, code, n))
 			return;
-		for (size_t i = 0; i + SITE <= n; i++) {
-			int function = code[i] == 0x48 ? site_at(code + i) : -1;
+		/* The third byte of the operand is the rarest. */
+		const uint8_t *mark = code + RARE, *last = code + n - SITE + RARE;
+		for (; mark <= last && (mark = memchr(mark, RARE_BYTE, last - mark + 1)); mark++) {
+			const uint8_t *site = mark - RARE;
+			int function = site_at(site);
 			if (function >= 0)
-				change(t, at + i, code + i, function);
+				change(t, at + (site - code), site, function);
 		}
 	}
 }

@@ -1,8 +1,8 @@
 /*
  * traced NAME: how long calls of the vsyscall page's twin take under vfix-trace, each site
  * mov and call as old compilers made it. Prints "FUNCTION NAME NANOSECONDS" a line: the first
- * calls of the first and of the second site of the program (NAME-first, NAME-second), then
- * many calls of one (NAME), beside the C library's own function over the vDSO (vdso).
+ * call of the program (NAME-first), the first of its next site, which that healed too (NAME-next),
+ * then many calls of one (NAME), beside the C library's own function over the vDSO (vdso).
  */
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	printf("time %s-first %.0f\n", argv[1], page_time_ns(1));
-	printf("gettimeofday %s-second %.0f\n", argv[1], page_gettimeofday_ns(1));
+	printf("gettimeofday %s-next %.0f\n", argv[1], page_gettimeofday_ns(1));
 	report("time", "vdso", vdso_time_ns);
 	report("gettimeofday", "vdso", vdso_gettimeofday_ns);
 	report("time", argv[1], page_time_ns);
