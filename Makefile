@@ -71,7 +71,7 @@ test-e2e: all fixtures oracles validate legacy-image ## run the end-to-end tests
 	tests/run-e2e $(RESULTS) tests/*.bats
 
 .PHONY: bench
-bench: need-go all oracles ## measure calls per second, rebuild and scan speed
+bench: need-go all oracles fallback ## measure calls per second, rebuild and scan speed
 	$(GO) run ./tests/bench -vfix bin/vfix
 
 .PHONY: fuzz

@@ -24,6 +24,8 @@ const (
 // provenance is what the derived image says of where it comes from.
 type provenance struct {
 	baseName, baseDigest, version string
+	fallback                      bool // files of the fallback are in the layer
+	traced                        bool // vfix-trace is put before the entrypoint
 }
 
 // keys are all labels and annotations that vfix writes, with their values.
@@ -119,7 +121,11 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from provenance) ([]byte
 		entry["created"] = created
 	}
 	entry["created_by"], _ = encode("vfix " + from.version + " rebuild")
-	entry["comment"], _ = encode("calls to the vsyscall page rewritten to reach the vDSO")
+	comment := "calls to the vsyscall page rewritten to reach the vDSO"
+	if from.fallback {
+		comment += "; fallback added"
+	}
+	entry["comment"], _ = encode(comment)
 	if err := edit(c, "history", func(h *[]members) error {
 		*h = append(*h, entry)
 		return nil
@@ -141,11 +147,25 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from provenance) ([]byte
 		if *o == nil {
 			*o = members{}
 		}
+		if from.traced {
+			if err := addEntrypoint(*o); err != nil {
+				return err
+			}
+		}
 		return addStrings(*o, "Labels", from.labels())
 	}); err != nil {
 		return nil, err
 	}
 	return encode(c)
+}
+
+// addEntrypoint puts vfix-trace before the entrypoint. Without one it becomes the
+// entrypoint, and the command its arguments (image-spec config.md, Entrypoint and Cmd).
+func addEntrypoint(config members) error {
+	return edit(config, "Entrypoint", func(e *[]string) error {
+		*e = append([]string{TracePath}, *e...)
+		return nil
+	})
 }
 
 // addStrings adds to a member that is an object of strings.

@@ -1,7 +1,9 @@
 package images
 
 import (
+	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +12,14 @@ import (
 const errNoXattr = unix.ENOATTR
 
 func timespec(t unix.Timespec) time.Time { return time.Unix(t.Unix()) }
+
+// changeTime is when a file's content or metadata last changed.
+func changeTime(fi fs.FileInfo) time.Time {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(st.Ctimespec.Unix())
+	}
+	return fi.ModTime()
+}
 
 // mountFilter knows which folders of a walk are special file systems: none here.
 type mountFilter struct{ root *os.Root }

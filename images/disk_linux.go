@@ -1,7 +1,9 @@
 package images
 
 import (
+	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +12,15 @@ import (
 const errNoXattr = unix.ENODATA
 
 func timespec(t unix.Timespec) time.Time { return time.Unix(t.Unix()) }
+
+// changeTime is when a file's content or metadata last changed; a package manager that
+// sets the mtime of what it unpacks leaves this alone.
+func changeTime(fi fs.FileInfo) time.Time {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(st.Ctim.Unix())
+	}
+	return fi.ModTime()
+}
 
 // specialFS are the file systems whose files are the kernel's own. Source:
 // linux/magic.h; devtmpfs counts as tmpfs there, and holds no regular files.

@@ -28,6 +28,9 @@ func identify(fi fs.FileInfo) (fileID, uint64) {
 	return fileID{uint64(st.Dev), uint64(st.Ino)}, uint64(st.Nlink)
 }
 
+// sameFS reports whether two inodes are on one file system.
+func sameFS(a, b fileID) bool { return a.dev == b.dev }
+
 // copyMeta gives to what from has beside name, content and times: owner, mode, xattrs. The
 // owner comes first: chown clears the setuid bit and security.capability
 // (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv).

@@ -72,8 +72,9 @@ func (f *found) affected() []hit {
 	return all
 }
 
-// source examines an image, a root filesystem folder, a tarball of one or a single file.
-func (s *session) source(ctx context.Context, src *Source) (*found, error) {
+// covered examines an image, a root filesystem folder, a tarball of one or a single file,
+// and finds out what the fallback in an image covers.
+func (s *session) covered(ctx context.Context, src *Source, shim *Shim) (*found, error) {
 	if src.Image == nil {
 		f, err := s.path(ctx, src.Path)
 		if err != nil {
@@ -82,16 +83,12 @@ func (s *session) source(ctx context.Context, src *Source) (*found, error) {
 		f.Source = src.Ref.String()
 		return f, nil
 	}
-	t, err := s.image(ctx, src.Image)
+	sub, err := s.openSubject(ctx, src)
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.findings(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	f.Source, f.Digest = src.Ref.String(), src.Digest
-	return f, nil
+	defer sub.close()
+	return sub.f, shim.findFallback(ctx, src.Image, sub.t, sub.f.Findings, sub.fetch)
 }
 
 // path examines a folder or file.

@@ -53,7 +53,7 @@ func FuzzTar(f *testing.F) {
 		if len(hits) == 0 {
 			return
 		}
-		added, err := s.newLayer(ctx, tr, hits)
+		added, err := s.newLayer(ctx, tr, hits, nil)
 		if err != nil {
 			return // a header that archive/tar reads and does not write
 		}

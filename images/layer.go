@@ -49,10 +49,15 @@ func (l *addedLayer) Close()                               { removeTemp(l.f) }
 func (l *addedLayer) reader() io.Reader                    { return io.NewSectionReader(l.f, 0, l.size) }
 
 // newLayer writes the layer that puts the patched files over what t has: each with all its
-// names, under the folders that lead to it. The folders are there because an engine that
+// names, under the folders that lead to it; and the extras. The folders are there because an engine that
 // unpacks the layer alone makes missing ones as it likes (docker's overlay2 with mode 0600
 // at one time); they are as t has them, so nothing else changes.
-func (s *session) newLayer(ctx context.Context, t *merged, hits []hit) (_ *addedLayer, err error) {
+func (s *session) newLayer(ctx context.Context, t *merged, hits []hit, extras []extra) (*addedLayer, error) {
+	return packLayer(func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
+}
+
+// packLayer makes a layer of the tar stream that write writes.
+func packLayer(write func(io.Writer) error) (_ *addedLayer, err error) {
 	l := &addedLayer{}
 	if l.f, err = tempFile(); err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func (s *session) newLayer(ctx context.Context, t *merged, hits []hit) (_ *added
 		return nil, err
 	}
 	raw := sha256.New()
-	if err := s.writeMembers(ctx, io.MultiWriter(zw, raw), t, hits); err != nil {
+	if err := write(io.MultiWriter(zw, raw)); err != nil {
 		return nil, fmt.Errorf("added layer: %w", err)
 	}
 	if err := zw.Close(); err != nil {
@@ -98,34 +103,78 @@ func (c *countWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// writeMembers writes the tar stream of the added layer, sorted by name.
-func (s *session) writeMembers(ctx context.Context, w io.Writer, t *merged, hits []hit) error {
-	type write func(*tar.Writer) error
-	members := map[string]write{}
-	for _, h := range hits {
-		for i, name := range h.names {
-			for d := path.Dir(name); d != "."; d = path.Dir(d) {
-				if members[d] == nil {
-					e := t.at(d).entry
-					members[d] = func(tw *tar.Writer) error { return tw.WriteHeader(dirHeader(d, e)) }
-				}
-			}
-			if i == 0 {
-				members[name] = func(tw *tar.Writer) error { return s.writeFile(ctx, tw, h) }
-				continue
-			}
-			members[name] = func(tw *tar.Writer) error {
-				return tw.WriteHeader(linkHeader(name, h.names[0], h.entry))
-			}
+// memberWriters are those of a tar stream that is to be written, by name.
+type memberWriters map[string]func(*tar.Writer) error
+
+// addFolders adds the folders that lead to a name: as t has them, else as implicitDir.
+func (m memberWriters) addFolders(name string, t *merged) {
+	for d := path.Dir(name); d != "."; d = path.Dir(d) {
+		if m[d] != nil {
+			return
 		}
+		e := implicitDir
+		if k := t.at(d); k != nil {
+			e = k.entry
+		}
+		m[d] = func(tw *tar.Writer) error { return tw.WriteHeader(dirHeader(d, e)) }
 	}
+}
+
+// addExtras adds files that are no files of the base.
+func (m memberWriters) addExtras(extras []extra, t *merged) {
+	for _, e := range extras {
+		m.addFolders(e.name, t)
+		m[e.name] = e.write
+	}
+}
+
+// write writes the members sorted by name.
+func (m memberWriters) write(w io.Writer) error {
 	tw := tar.NewWriter(w)
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if err := members[name](tw); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if err := m[name](tw); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return tw.Close()
+}
+
+// writeMembers writes the tar stream of the added layer.
+func (s *session) writeMembers(ctx context.Context, w io.Writer, t *merged, hits []hit, extras []extra) error {
+	m := memberWriters{}
+	for _, h := range hits {
+		for i, name := range h.names {
+			m.addFolders(name, t)
+			if i == 0 {
+				m[name] = func(tw *tar.Writer) error { return s.writeFile(ctx, tw, h) }
+				continue
+			}
+			m[name] = func(tw *tar.Writer) error {
+				return tw.WriteHeader(linkHeader(name, h.names[0], h.entry))
+			}
+		}
+	}
+	m.addExtras(extras, t)
+	return m.write(w)
+}
+
+// write writes one file that is no file of the base.
+func (e extra) write(tw *tar.Writer) error {
+	like := e.like
+	if like == nil {
+		like = &meta{mode: e.mode, mtime: implicitDir.meta.mtime}
+	}
+	hdr := like.header(e.name)
+	if e.link != "" {
+		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.link
+		return tw.WriteHeader(hdr)
+	}
+	hdr.Typeflag, hdr.Size = tar.TypeReg, int64(len(e.body))
+	if err := tw.WriteHeader(hdr); err != nil {
+		return err
+	}
+	_, err := tw.Write(e.body)
+	return err
 }
 
 // at returns the node with a name of the tree, nil where there is none. The name is one

@@ -23,6 +23,7 @@ type patchRun struct {
 	roots    map[string]*os.Root // the folders of those, by path
 	written  map[fileID]*replacement
 	outsides []outside
+	stamp    stamp
 }
 
 // outside is a file of which not all names were in the paths given.
@@ -34,6 +35,9 @@ type outside struct {
 
 func (p *patchRun) run(ctx context.Context, paths []string) error {
 	defer p.discard()
+	if err := p.stamp.read(p.o.Since); err != nil {
+		return err
+	}
 	for _, name := range paths {
 		if err := p.one(ctx, name); err != nil {
 			return err
@@ -43,7 +47,7 @@ func (p *patchRun) run(ctx context.Context, paths []string) error {
 		return err
 	}
 	p.noteOutside()
-	return nil
+	return p.stamp.set()
 }
 
 // one patches what one path names.
@@ -60,6 +64,7 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 		return err
 	}
 	defer d.Close()
+	d.since, d.oneFS = p.stamp.since, p.o.OneFS
 	if err := d.scan(ctx, p.s); err != nil {
 		return err
 	}

@@ -29,18 +29,25 @@ func (r *rebuild) run(ctx context.Context) error {
 	}
 	f.Source, f.Digest = r.src.Ref.String(), r.src.Digest
 	r.out.Findings = f.Findings
+	extras, err := r.planFallback(ctx, t, f)
+	if err != nil {
+		return err
+	}
 	hits := f.affected()
-	if len(hits) == 0 {
+	if len(hits) == 0 && len(extras) == 0 && !f.Fallback.Wrapped {
 		r.out.Unchanged = true
 		return r.unchanged(ctx)
 	}
-	added, err := r.s.newLayer(ctx, t, hits)
+	added, err := r.s.newLayer(ctx, t, hits, extras)
 	if err != nil {
 		return err
 	}
 	defer added.Close()
 	r.out.LayerSize = added.size
-	img, err := derive(r.src.Image, r.oci(), added, provenance{r.out.BaseName, r.out.BaseDigest, r.o.Version})
+	img, err := derive(r.src.Image, r.oci(), added, provenance{
+		baseName: r.out.BaseName, baseDigest: r.out.BaseDigest, version: r.o.Version,
+		fallback: len(extras) > 0, traced: f.Fallback.Wrapped,
+	})
 	if err != nil {
 		return err
 	}

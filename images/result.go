@@ -15,6 +15,9 @@ type File struct {
 	Index  int
 	Report *rewriter.Report
 	Plan   *rewriter.Plan
+	// Covered is what of the fallback takes care of the sites that stay: "libvfix.so",
+	// "vfix-trace", or "" for nothing.
+	Covered string
 }
 
 // Passed is a file that was not examined although it looked like one to examine
@@ -35,6 +38,9 @@ type Findings struct {
 	// bytes of executable segments they had.
 	ELFFiles  int
 	ExecBytes int64
+	// Fallback is what the image has of the fallback, once the work is done; empty where
+	// nobody asked.
+	Fallback Fallback
 }
 
 // LeftOver counts the sites that are live or unknown and stay.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"vfix.dev/vfix/rewriter"
 )
@@ -31,6 +32,10 @@ type diskTree struct {
 	path string // as the user named it
 	root *os.Root
 	only string // the one file that is meant; "" for all
+	// since leaves out of a folder what has not changed from then on; zero: nothing.
+	since time.Time
+	// oneFS leaves out folders on other file systems than the root's.
+	oneFS bool
 
 	mu     sync.Mutex
 	files  []*diskFile // with something to tell
@@ -117,6 +122,7 @@ func (f *diskTree) walk(ctx context.Context, examine func(*diskFile)) error {
 		return nil
 	}
 	mounts := mountFilter{root: f.root}
+	var home fileID
 	return fs.WalkDir(f.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -128,12 +134,27 @@ func (f *diskTree) walk(ctx context.Context, examine func(*diskFile)) error {
 		if e.IsDir() && mounts.special(name) {
 			return fs.SkipDir
 		}
+		if e.IsDir() && f.oneFS {
+			fi, err := e.Info()
+			if err != nil {
+				f.pass(name, err)
+				return fs.SkipDir
+			}
+			if id, _ := identify(fi); name == "." {
+				home = id
+			} else if !sameFS(id, home) {
+				return fs.SkipDir
+			}
+		}
 		if !e.Type().IsRegular() {
 			return nil
 		}
 		fi, err := e.Info()
 		if err != nil {
 			f.pass(name, err)
+			return nil
+		}
+		if changeTime(fi).Before(f.since) {
 			return nil
 		}
 		id, links := identify(fi)

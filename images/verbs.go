@@ -14,6 +14,8 @@ type ScanOptions struct {
 	Media    MediaOptions
 	Jobs     int // files examined at once; 0 means one per processor
 	Rewriter rewriter.Options
+	// Shim is what the fallback is made of. An image that has it is searched for it.
+	Shim Shim
 }
 
 // Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
@@ -25,7 +27,7 @@ func Scan(ctx context.Context, source string, o ScanOptions) (*Findings, error) 
 	defer src.Close()
 	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
-	f, err := s.source(ctx, src)
+	f, err := s.covered(ctx, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}
@@ -35,12 +37,13 @@ func Scan(ctx context.Context, source string, o ScanOptions) (*Findings, error) 
 // RebuildOptions are the choices of vfix rebuild.
 type RebuildOptions struct {
 	ScanOptions
-	Dest    string // DEST as typed; "" means the daemon
-	Tag     string // -t: the name and tag of the result
-	Suffix  string // --tag-suffix, "-vfix"
-	Push    bool   // to the registry of the result's name
-	DryRun  bool
-	Version string // of vfix, for the history entry and annotations
+	Dest     string // DEST as typed; "" means the daemon
+	Tag      string // -t: the name and tag of the result
+	Suffix   string // --tag-suffix, "-vfix"
+	Push     bool   // to the registry of the result's name
+	DryRun   bool
+	Version  string       // of vfix, for the history entry and annotations
+	Fallback FallbackMode // when the fallback is added
 }
 
 // Rebuilt is what a rebuild did.
@@ -76,10 +79,16 @@ func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, er
 
 // PatchOptions are the choices of vfix patch.
 type PatchOptions struct {
-	Jobs     int
-	InPlace  bool   // -i
-	Output   string // -o: where the patched copy goes
-	DryRun   bool
+	Jobs    int
+	InPlace bool   // -i
+	Output  string // -o: where the patched copy goes
+	DryRun  bool
+	// Since names a stamp: a file whose mtime says since when files must have changed to be
+	// looked at. Where it is missing all are. When all is done it is set to when the run
+	// began; "" is no stamp.
+	Since string
+	// OneFS leaves out what is mounted in a folder.
+	OneFS    bool
 	Progress Progress
 	Rewriter rewriter.Options
 }
@@ -115,6 +124,9 @@ type Verified struct {
 	// sites only. Problems is one line each for what differs otherwise.
 	Compared int
 	Problems []string
+	// Added are the files of the fallback that the base does not have, byte for byte those
+	// of this vfix; sorted.
+	Added []string
 }
 
 // Verify checks that no live call site is left in a SOURCE and, with Against, that it
@@ -128,7 +140,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
 	if o.Against == "" {
-		f, err := s.source(ctx, src)
+		f, err := s.covered(ctx, src, &o.Shim)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +152,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 		return nil, err
 	}
 	defer baseSrc.Close()
-	v := &verification{s: s}
+	v := &verification{s: s, shim: &o.Shim}
 	if v.base, err = s.openSubject(ctx, baseSrc); err != nil {
 		return nil, err
 	}

@@ -29,8 +29,10 @@ type subject struct {
 // verification is one run of Verify against a base.
 type verification struct {
 	s           *session
+	shim        *Shim
 	base, after *subject
 	out         *Verified
+	added       []added // what only the source has
 }
 
 func (v *verification) problem(format string, args ...any) {
@@ -45,7 +47,15 @@ func (v *verification) run(ctx context.Context) error {
 		}
 		v.layers()
 	}
-	changed := v.names()
+	if v.after.src.Image != nil {
+		if err := v.shim.findFallback(ctx, v.after.src.Image, v.after.t, v.after.f.Findings, v.after.fetch); err != nil {
+			return err
+		}
+	}
+	changed, err := v.fallback(ctx, v.names())
+	if err != nil {
+		return err
+	}
 	return v.contents(ctx, changed)
 }
 
@@ -74,6 +84,9 @@ func (v *verification) configs() error {
 	after, err := comparableConfig(v.after.src.Image)
 	if err != nil {
 		return fmt.Errorf("%v: image config: %w", v.after.src.Ref, err)
+	}
+	if v.shim.present() {
+		unwrap(base, after)
 	}
 	v.object("image config", base, after)
 	return nil
@@ -173,7 +186,7 @@ func (v *verification) names() []pair {
 			v.problem("%s: missing", name)
 			continue
 		case b == nil:
-			v.problem("%s: not in the base", name)
+			v.added = append(v.added, added{name, a})
 			continue
 		case a.entry == b.entry:
 			continue // of a layer that both have

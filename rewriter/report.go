@@ -133,6 +133,9 @@ type Report struct {
 	Static bool
 	// Go says that the file was made by Go's own linker.
 	Go bool
+	// RawSignals says that the file is a dynamic program that sets up signals by system
+	// calls of its own.
+	RawSignals bool
 	// Injected is the version of the vfix segment that the file already has, "" for none.
 	Injected string
 

@@ -11,8 +11,8 @@ import (
 // what each is. It writes nothing. The error is of reading r alone: a file that is not for
 // vfix, or damaged, comes back with Report.Skipped.
 //
-// The fields Libc and Go are filled in only where there is a site: nobody asks for them
-// elsewhere, and looking for them costs more than the scan.
+// The fields Libc, Go and RawSignals are filled in only where there is a site: nobody asks
+// for them elsewhere, and looking for them costs more than the scan.
 func Scan(r io.ReaderAt, size int64) (*Report, error) {
 	w := &watched{r: r}
 	rep, err := scan(w, size)
@@ -103,6 +103,9 @@ func (r *Report) examine(c *code, sites []Site) error {
 		return s.Kind == PushImm32 && !c.boundary(s.Vaddr)
 	})
 	if r.Go, err = c.f.isGo(); err != nil {
+		return err
+	}
+	if r.RawSignals, err = c.f.rawSignals(); err != nil {
 		return err
 	}
 	if r.Libc, err = libcOf(c.f); err != nil {

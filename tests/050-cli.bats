@@ -11,7 +11,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker
 	affected=$build/fixtures/static-2m
 	unknown=$build/fixtures/finding-escape
-	verbs='scan patch rebuild verify version completion'
+	verbs='scan patch rebuild verify layer run version completion'
 }
 
 teardown() { stop_services; }
@@ -73,9 +73,11 @@ hanging_vfix() {
 @test "help: each option of each verb is explained" {
 	declare -A options=(
 		[scan]='explain format insecure jobs platform progress'
-		[patch]='dry-run explain format in-place jobs output progress'
-		[rebuild]='dry-run format insecure jobs output platform progress push tag tag-suffix'
+		[patch]='dry-run explain format in-place jobs one-file-system output progress since'
+		[rebuild]='dry-run fallback format insecure jobs output platform progress push tag tag-suffix'
 		[verify]='against format insecure jobs platform progress'
+		[layer]='format insecure output program progress'
+		[run]='explain way'
 		[version]=format
 		[completion]=''
 	)
@@ -88,10 +90,10 @@ hanging_vfix() {
 
 @test "help: lists the verbs and the topics, and each topic has a text" {
 	run_vfix help
-	for word in $verbs sources exit-status environment how-it-works json json-schema; do
+	for word in $verbs sources exit-status environment how-it-works fallback json json-schema; do
 		expect_match 'vfix help' "$output" "  $word "
 	done
-	for topic in sources exit-status environment how-it-works json; do
+	for topic in sources exit-status environment how-it-works fallback json; do
 		run_vfix help $topic
 		[ "${#lines[@]}" -gt 10 ] || fail "vfix help $topic: ${#lines[@]} lines"
 	done
@@ -371,4 +373,27 @@ hanging_vfix() {
 	done
 	run_vfix __complete scan --format ''
 	expect_match words "$output" 'json'
+}
+
+@test "patch: -x leaves out what is mounted, --since what an earlier run has seen" {
+	requires root
+	local dir=$BATS_TEST_TMPDIR/root
+	mkdir -p "$dir/mounted"
+	cp "$affected" "$dir/here"
+	# shellcheck disable=SC2016 # the inner shell expands it
+	unshare --mount sh -ec '
+		mount -t tmpfs tmpfs "$2/mounted" && cp "$3" "$2/mounted/there"
+		"$1" patch -i -x --progress quiet "$2" >/dev/null
+		cmp "$3" "$2/mounted/there"
+		! cmp -s "$3" "$2/here"
+		"$1" patch -i --progress quiet "$2" >/dev/null # the control
+		! cmp -s "$3" "$2/mounted/there"
+	' sh "$VFIX" "$dir" "$affected"
+	run_vfix patch -i --since stamp "$dir"
+	expect_match stdout "$output" '1 ELF file'
+	touch -d '1 day' stamp && touch -d '1 hour ago' stamp
+	cp -p "$affected" "$dir/again" # its mtime is old, its ctime is not
+	run_vfix patch -i --since stamp "$dir"
+	expect_match stdout "$output" 'call sites patched'
+	[ stamp -nt "$dir/again" ] || fail "the stamp was not set"
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/images"
 )
 
@@ -12,6 +13,9 @@ type engine struct {
 	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*images.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	verify  func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
+	layer   func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
+	// run returns only where the command could not be started.
+	run func(args []string, o host.RunOptions) error
 }
 
 var theEngine = engine{
@@ -19,4 +23,6 @@ var theEngine = engine{
 	patch:   images.Patch,
 	rebuild: images.Rebuild,
 	verify:  images.Verify,
+	layer:   images.Layer,
+	run:     host.Run,
 }

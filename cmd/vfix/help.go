@@ -28,6 +28,7 @@ var topics = []topic{
 	{"exit-status", "what each exit status means", file("exit-status")},
 	{"environment", "the variables and files that vfix looks at", file("environment")},
 	{"how-it-works", "what is patched, and why that is safe", file("how-it-works")},
+	{"fallback", "what catches call sites at run time", file("fallback")},
 	{"json", "what --format json prints", func() string { return docs.JSON }},
 	{"json-schema", "the same as a JSON Schema", func() string { return docs.Schema }},
 }
@@ -119,7 +120,7 @@ func rootHelp(root *cobra.Command) string {
 	b.WriteString(strings.TrimSpace(docOpening))
 	b.WriteString("\n\nUsage: vfix VERB [options] ...\n\nVerbs:\n")
 	// In the order of use, not of the alphabet.
-	for _, name := range []string{"scan", "rebuild", "patch", "verify", "version", "completion", "help"} {
+	for _, name := range []string{"scan", "rebuild", "patch", "verify", "layer", "run", "version", "completion", "help"} {
 		for _, c := range root.Commands() {
 			if c.Name() == name {
 				fmt.Fprintf(&b, "  %-13s %s\n", name, c.Short)

@@ -19,8 +19,9 @@ const module = "vfix.dev/vfix/"
 // below it. Tests of a package may read files.
 var forbidden = map[string][]string{
 	"shim":     {module, "os", "net", "io/fs", "golang.org/x/arch", "github.com"},
-	"rewriter": {module + "cmd", module + "images", module + "docs", "os", "net", "io/fs", "syscall", "github.com"},
-	"images":   {module + "cmd", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com/spf13"},
+	"rewriter": {module + "cmd", module + "images", module + "host", module + "docs", "os", "net", "io/fs", "syscall", "github.com"},
+	"images":   {module + "cmd", module + "host", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com/spf13"},
+	"host":     {module + "cmd", module + "images", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com", "net"},
 	"docs":     {module},
 	"cmd":      {"golang.org/x/arch", "debug/elf"},
 }

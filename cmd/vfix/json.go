@@ -42,6 +42,7 @@ type jsonSummary struct {
 	Sites     int   `json:"sites"`
 	Patched   int   `json:"patched"`
 	LeftOver  int   `json:"left_over"`
+	Covered   int   `json:"covered"`
 	Dormant   int   `json:"dormant"`
 	Benign    int   `json:"benign"`
 }
@@ -56,6 +57,7 @@ type jsonFile struct {
 	Static     bool       `json:"static"`
 	Injected   string     `json:"injected"`
 	NewSize    int64      `json:"new_size"`
+	Covered    string     `json:"covered"`
 	Warnings   []string   `json:"warnings"`
 	Sites      []jsonSite `json:"sites"`
 }
@@ -101,21 +103,40 @@ type jsonPassed struct {
 
 type jsonRebuilt struct {
 	jsonDocument
-	Reference  string     `json:"reference"`
-	Digest     string     `json:"digest"`
-	Unchanged  bool       `json:"unchanged"`
-	BaseName   string     `json:"base_name"`
-	BaseDigest string     `json:"base_digest"`
-	LayerSize  int64      `json:"layer_size"`
-	Result     jsonSource `json:"result"`
+	Reference  string       `json:"reference"`
+	Digest     string       `json:"digest"`
+	Unchanged  bool         `json:"unchanged"`
+	BaseName   string       `json:"base_name"`
+	BaseDigest string       `json:"base_digest"`
+	LayerSize  int64        `json:"layer_size"`
+	Fallback   jsonFallback `json:"fallback"`
+	Result     jsonSource   `json:"result"`
+}
+
+type jsonFallback struct {
+	Mode    string   `json:"mode"`
+	Library bool     `json:"library"`
+	Trace   bool     `json:"trace"`
+	Added   []string `json:"added"`
+	Wrapped bool     `json:"entrypoint_wrapped"`
+	Reasons []string `json:"reasons"`
 }
 
 type jsonVerified struct {
 	jsonDocument
 	Against  string     `json:"against"`
 	Compared int        `json:"compared"`
+	Added    []string   `json:"added"`
 	Problems []string   `json:"problems"`
 	Result   jsonSource `json:"result"`
+}
+
+type jsonLayered struct {
+	jsonDocument
+	Reference string   `json:"reference"`
+	Digest    string   `json:"digest"`
+	Contents  []string `json:"contents"`
+	Size      int64    `json:"size"`
 }
 
 type jsonVersion struct {
@@ -126,6 +147,8 @@ type jsonVersion struct {
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Shim     int    `json:"shim_size"`
+	Library  int    `json:"library_size"`
+	Trace    int    `json:"trace_size"`
 }
 
 func document(verb string) jsonDocument { return jsonDocument{Schema: schemaVersion, Verb: verb} }
@@ -149,23 +172,38 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 		jsonDocument: document("rebuild"),
 		Reference:    r.Reference, Digest: r.Digest, Unchanged: r.Unchanged,
 		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
-		Result: sourceJSON(r.Findings, false),
+		Fallback: fallbackJSON(opts.fallback, &r.Findings.Fallback),
+		Result:   sourceJSON(r.Findings, false),
 	}
 	doc.DryRun = opts.dryRun
 	return doc
 }
 
+func fallbackJSON(mode string, f *images.Fallback) jsonFallback {
+	return jsonFallback{
+		Mode: mode, Library: f.Library, Trace: f.Trace,
+		Added: list(f.Added), Wrapped: f.Wrapped, Reasons: list(f.Reasons),
+	}
+}
+
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 	return jsonVerified{
 		jsonDocument: document("verify"), Against: opts.against,
-		Compared: v.Compared, Problems: list(v.Problems), Result: sourceJSON(v.Findings, false),
+		Compared: v.Compared, Added: list(v.Added), Problems: list(v.Problems), Result: sourceJSON(v.Findings, false),
+	}
+}
+
+func layerJSON(l *images.Layered) jsonLayered {
+	return jsonLayered{
+		jsonDocument: document("layer"),
+		Reference:    l.Reference, Digest: l.Digest, Contents: list(l.Files), Size: l.Size,
 	}
 }
 
 func versionJSON(b buildInfo) jsonVersion {
 	return jsonVersion{
 		jsonDocument: document("version"), Version: b.Version, Commit: b.Commit, Modified: b.Modified,
-		Go: b.Go, Platform: b.Platform, Shim: b.Shim,
+		Go: b.Go, Platform: b.Platform, Shim: b.Shim, Library: len(shim.Library()), Trace: len(shim.Trace()),
 	}
 }
 
@@ -175,7 +213,7 @@ func shimSize() int { return len(shim.Code()) }
 func sourceJSON(f *images.Findings, explain bool) jsonSource {
 	s := jsonSource{
 		Source: f.Source, Digest: f.Digest, Files: []jsonFile{}, Unopened: []jsonPassed{},
-		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver()},
+		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: coveredSites(f)},
 	}
 	for i := range f.Files {
 		file := fileJSON(&f.Files[i], explain)
@@ -206,7 +244,7 @@ func fileJSON(f *images.File, explain bool) jsonFile {
 	out := jsonFile{
 		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
 		Libc: f.Report.Libc, Static: f.Report.Static, Injected: f.Report.Injected,
-		NewSize: f.Plan.Size, Warnings: list(f.Plan.Warnings), Sites: []jsonSite{},
+		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(f.Plan.Warnings), Sites: []jsonSite{},
 	}
 	for i := range f.Plan.Patches {
 		p := &f.Plan.Patches[i]

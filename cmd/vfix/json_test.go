@@ -33,11 +33,12 @@ func TestJSONMatchesSchema(t *testing.T) {
 	s := schema(t)
 	for _, line := range []string{
 		"scan x", "scan x y", "scan --explain x", "patch -i x", "patch --dry-run x", "patch --explain -o y x",
-		"rebuild x", "rebuild --dry-run x", "verify x", "verify x --against y",
+		"rebuild x", "rebuild --dry-run x", "verify x", "verify x --against y", "layer",
 	} {
 		for name, e := range map[string]engine{
 			"clean": fake(clean(), nil), "patchable": fake(patchable(), nil),
 			"mixed": fake(mixed(), nil), "harmless": fake(harmless(), nil),
+			"covered": fake(covered(), nil),
 		} {
 			got := runLine(e, append(strings.Fields(line), "--format", "json")...)
 			if err := validate(t, s, got.stdout); err != nil {

@@ -13,6 +13,8 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+
+	"vfix.dev/vfix/host"
 )
 
 // The exit statuses. `vfix help exit-status` explains them to people.
@@ -21,6 +23,9 @@ const (
 	statusError       = 1
 	statusUsage       = 2
 	statusFindings    = 3
+	statusNotStarted  = 125 // as env(1) has them
+	statusNotExec     = 126
+	statusNoCommand   = 127
 	statusHangup      = 128 + int(syscall.SIGHUP)
 	statusInterrupted = 128 + int(syscall.SIGINT)
 	statusBrokenPipe  = 128 + int(syscall.SIGPIPE)
@@ -38,6 +43,9 @@ var exitTable = []struct {
 	{isSignal(syscall.SIGHUP), statusHangup},
 	{isSignal(syscall.SIGTERM), statusTerminated},
 	{isA[*usageError], statusUsage},
+	{isStart(host.ErrNoCommand), statusNoCommand},
+	{isStart(host.ErrNotExecutable), statusNotExec},
+	{isStart(nil), statusNotStarted},
 	{func(err error) bool { return errors.Is(err, errBrokenPipe) }, statusBrokenPipe},
 	{isOnly[*findingsError], statusFindings},
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/images"
 )
 
@@ -66,6 +67,10 @@ func fake(f *images.Findings, err error) engine {
 			}
 			return &images.Verified{Findings: f, Compared: 3}, nil
 		},
+		layer: func(context.Context, images.LayerOptions) (*images.Layered, error) {
+			return &images.Layered{Reference: "vfix:latest", Digest: digest, Files: []string{"vfix/vfix"}, Size: 1 << 20}, err
+		},
+		run: func([]string, host.RunOptions) error { return err },
 	}
 }
 
@@ -105,6 +110,7 @@ func TestStatusOfVerbs(t *testing.T) {
 		{"nothing found", fake(clean(), nil), [4]int{0, 0, 0, 0}},
 		{"all patchable", fake(patchable(), nil), [4]int{3, 0, 0, 3}},
 		{"unknown left", fake(mixed(), nil), [4]int{3, 3, 3, 3}},
+		{"unknown left, and covered", fake(covered(), nil), [4]int{3, 0, 0, 3}},
 		{"dormant and benign only", fake(harmless(), nil), [4]int{0, 0, 0, 0}},
 		{"error", fake(nil, errors.New("layer sha256:ab: no")), [4]int{1, 1, 1, 1}},
 	} {

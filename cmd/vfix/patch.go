@@ -17,6 +17,8 @@ type PatchOptions struct {
 	inPlace bool
 	output  string
 	dryRun  bool
+	since   string
+	oneFS   bool
 }
 
 func newPatchCommand(out *output, e engine) *cobra.Command {
@@ -32,13 +34,15 @@ programs that run keep the file they have; owner, mode, times and extended
 attributes stay. A hard link is broken rather than written through, so that a
 package cache that shares the file keeps the original. Files without call sites
 are not touched. It may be run on / of a living system, again after each package
-upgrade. With -o nothing in PATH changes and the patched copy goes to DEST.
+upgrade; with --since it then looks only at what has changed. With -o nothing in
+PATH changes and the patched copy goes to DEST.
 
 There is no undo: keep a copy, or use -o.`,
 		Example: `  vfix patch --dry-run ./libc.so.6            what would change
   vfix patch --explain -o fixed ./libc.so.6   a patched copy, with the proof
   vfix patch -i ~/miniconda3/envs/old         a folder, in place
   vfix patch -i /                             the running system (as root)
+  vfix patch -i -x --since /var/lib/vfix /    what is new in it since last time
   vfix patch -o fixed.tar rootfs.tar          a tarball`,
 		Annotations: exits(`  0  done; no live and no unknown call site remains
   3  done, and some remain (with --dry-run: would remain)
@@ -53,6 +57,8 @@ There is no undo: keep a copy, or use -o.`,
 	f.BoolVarP(&opts.inPlace, "in-place", "i", false, "replace each affected file by its patched copy")
 	f.StringVarP(&opts.output, "output", "o", "", "write the patched copy to `DEST`, leave PATH alone")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done, write nothing")
+	f.StringVar(&opts.since, "since", "", "with -i: look only at files that changed after `FILE` did, and touch FILE when done; where it is missing, at all of them")
+	f.BoolVarP(&opts.oneFS, "one-file-system", "x", false, "leave out what is mounted in a folder")
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addJobs(cmd)
@@ -69,6 +75,9 @@ func (o *PatchOptions) check() error {
 	case o.output == "-":
 		return usagef("patch", "-o -: the patched copy cannot go to stdout, which carries the table")
 	}
+	if o.since != "" && (!o.inPlace || o.dryRun) {
+		return usagef("patch", "--since remembers what -i has seen: give it with -i, and without --dry-run")
+	}
 	if _, err := o.workOptions.check("patch"); err != nil {
 		return err
 	}
@@ -80,7 +89,7 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 		return err
 	}
 	found, err := e.patch(ctx, paths, images.PatchOptions{
-		Jobs: opts.jobs, InPlace: opts.inPlace, Output: opts.output, DryRun: opts.dryRun,
+		Jobs: opts.jobs, InPlace: opts.inPlace, Output: opts.output, DryRun: opts.dryRun, Since: opts.since, OneFS: opts.oneFS,
 		Progress: out.startProgress(ctx, opts.progress), Rewriter: rewriter.Options{Explain: opts.explain},
 	})
 	if err != nil {
@@ -99,7 +108,7 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 
 // leftOver is the findings of a verb that patches: what it had to leave.
 func leftOver(f *images.Findings) error {
-	n := f.LeftOver()
+	n := f.Uncovered()
 	if n == 0 {
 		return nil
 	}

@@ -52,6 +52,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 		}
 		writeFindings(o.stderr, o.err, d, r.Findings)
 	}
+	o.fallback(&r.Findings.Fallback, opts.dryRun)
 	switch {
 	case r.Unchanged:
 		o.note("%s: nothing to do: vfix has nothing to patch in it", r.Findings.Source)
@@ -65,6 +66,24 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	}
 	o.result(r.Reference)
 	return nil
+}
+
+// fallback says what of the fallback a rebuild adds, and why the entrypoint is wrapped.
+func (o *output) fallback(f *images.Fallback, dry bool) {
+	would := "is "
+	if dry {
+		would = "would be "
+	}
+	if len(f.Added) > 0 {
+		o.note("the fallback %sadded: %s", would, strings.Join(f.Added, ", "))
+	}
+	if !f.Wrapped {
+		return
+	}
+	o.note("the entrypoint %srun under %s; what 'docker exec' or a health check starts is not", would, images.TracePath)
+	for _, why := range f.Reasons {
+		o.note("no preload reaches %s", why)
+	}
 }
 
 // verified prints what verify proved, and what it could not.
@@ -85,6 +104,9 @@ func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
 	if len(v.Problems) == 0 {
 		fmt.Fprintln(w, c.green("against "+base+": ")+
 			count(v.Compared, "changed file")+", and only call sites and what they need changed")
+		if len(v.Added) > 0 {
+			fmt.Fprintln(w, "the fallback of this vfix is added: "+strings.Join(v.Added, ", "))
+		}
 		return
 	}
 	fmt.Fprintln(w, c.red("against "+base+": ")+count(len(v.Problems), "difference")+" that vfix does not make:")

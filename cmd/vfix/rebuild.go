@@ -19,7 +19,11 @@ type RebuildOptions struct {
 	suffixSet bool // --tag-suffix was given
 	push      bool
 	dryRun    bool
+	fallback  string
 }
+
+// fallbackModes are the words of --fallback.
+var fallbackModes = []string{string(images.FallbackAuto), string(images.FallbackAlways), string(images.FallbackNever)}
 
 func newRebuildCommand(out *output, e engine) *cobra.Command {
 	var opts RebuildOptions
@@ -39,14 +43,20 @@ digest; so 'docker run $(vfix rebuild IMAGE)' works. Where there is nothing to
 do, and with --dry-run, stdout names SOURCE and works as well. The table of what
 was patched is on stderr.
 
+Where call sites had to be left, the fallback goes into the layer too:
+libvfix.so by way of /etc/ld.so.preload and, where a preload does not
+reach, vfix-trace before the entrypoint. 'vfix help fallback' tells of it.
+
 SOURCE and DEST are written as in 'vfix help sources'.`,
 		Example: `  docker run $(vfix rebuild redis:2.8.22)       the repaired image, at once
   vfix rebuild redis:2.8.22 -t redis:fixed      under another name
   vfix rebuild docker://old/app:1 --push        from registry to registry
   vfix rebuild old.tar -o oci:fixed             no daemon, no registry
+  vfix rebuild app:1 --fallback always          for code that comes later, too
   vfix rebuild redis:2.8.22 --dry-run           what would be patched`,
 		Annotations: exits(`  0  done, or nothing to do: the reference is on stdout
-  3  done, and live or unknown call sites remain: the reference is on stdout
+  3  done, and live or unknown call sites remain that the fallback does not
+     cover (--fallback never): the reference is on stdout
   1  an error: nothing is under the final name, stdout is empty
   2  usage`),
 		Args: sources("rebuild", "SOURCE", 1),
@@ -61,6 +71,9 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 	f.StringVar(&opts.suffix, "tag-suffix", "-vfix", "name the result NAME:TAG and this `SUFFIX`")
 	f.BoolVar(&opts.push, "push", false, "push the result to the registry of its name")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done, write nothing")
+	f.StringVar(&opts.fallback, "fallback", string(images.FallbackAuto),
+		"add what catches call sites at run time, `WHEN`: auto (where some had to be left), always (also for code that comes later: volumes, downloads, JITs), or never")
+	words(cmd, "fallback", fallbackModes)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	opts.addJobs(cmd)
@@ -107,10 +120,14 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err := opts.printOptions.check("rebuild"); err != nil {
 		return err
 	}
+	if err := oneOf("rebuild", "--fallback", opts.fallback, fallbackModes); err != nil {
+		return err
+	}
 	done, err := e.rebuild(ctx, source, images.RebuildOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
 		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
+		Fallback: images.FallbackMode(opts.fallback),
 	})
 	if err != nil {
 		return err

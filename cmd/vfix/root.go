@@ -26,6 +26,8 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newPatchCommand(out, e),
 		newRebuildCommand(out, e),
 		newVerifyCommand(out, e),
+		newLayerCommand(out, e),
+		newRunCommand(out, e),
 		newVersionCommand(out),
 		newCompletionCommand(out),
 	)

@@ -32,7 +32,7 @@ SOURCE is an image name, a file or a folder: see 'vfix help sources'.`,
   vfix scan --explain ./libc.so.6     the machine code, before and after
   vfix scan --format json app.tar     for a program to read`,
 		Annotations: exits(`  0  no live and no unknown call site: SOURCE needs no vfix
-  3  there are some
+  3  there are some, and no fallback in SOURCE covers them
   1  a SOURCE could not be read (the others were)   2  usage`),
 		Args: sources("scan", "SOURCE", -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,7 +54,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	if err := opts.printOptions.check("scan"); err != nil {
 		return err
 	}
-	o := images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs}
+	o := images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()}
 	o.Rewriter.Explain = opts.explain
 	var all []*images.Findings
 	var errs []error
@@ -74,7 +74,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		err = out.findings(scanned, opts.printOptions, all...)
 	}
 	for _, f := range all {
-		if n := openSites(f); n > 0 {
+		if n := openSites(f) - coveredSites(f); n > 0 {
 			errs = append(errs, scanFindings(f, n))
 		}
 	}

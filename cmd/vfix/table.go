@@ -147,8 +147,11 @@ func sums(c palette, d deed, f *images.Findings) []string {
 	if total > 0 {
 		lines = append(lines, c.green(fmt.Sprintf("%s %s", count(total, "call site"), d.patch))+" ("+strings.Join(byForm, ", ")+")")
 	}
-	if n := f.LeftOver(); n > 0 {
+	if n := f.Uncovered(); n > 0 {
 		lines = append(lines, c.yellow(count(n, openSite)+" left"))
+	}
+	if n := coveredSites(f); n > 0 {
+		lines = append(lines, count(n, openSite)+" left, covered by the fallback ("+strings.Join(coverers(f), ", ")+")")
 	}
 	if n := left[rewriter.Dormant]; n > 0 {
 		lines = append(lines, count(n, "dormant reference")+" left: used only where the kernel gives no vDSO")
@@ -173,6 +176,21 @@ func openSites(f *images.Findings) int {
 		}
 	}
 	return n
+}
+
+// coveredSites counts the sites that stay and that the fallback in the image covers.
+func coveredSites(f *images.Findings) int { return f.LeftOver() - f.Uncovered() }
+
+// coverers are the parts of the fallback that cover sites, each once.
+func coverers(f *images.Findings) []string {
+	var all []string
+	for i := range f.Files {
+		if by := f.Files[i].Covered; by != "" && !slices.Contains(all, by) {
+			all = append(all, by)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 func hasLayers(f *images.Findings) bool {

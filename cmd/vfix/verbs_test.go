@@ -23,6 +23,10 @@ func TestRebuildOutput(t *testing.T) {
 	if got := runLine(e, "rebuild", "--dry-run", "redis:2.8.22"); got.stdout != "redis:2.8.22\n" || !strings.Contains(got.stderr, "would be patched") {
 		t.Errorf("dry run: got %+v", got)
 	}
+	golden(t, "rebuild-fallback.txt", runLine(fake(covered(), nil), "rebuild", "redis:2.8.22").stderr)
+	if got := runLine(fake(covered(), nil), "rebuild", "--dry-run", "redis:2.8.22"); !strings.Contains(got.stderr, "the fallback would be added") {
+		t.Errorf("dry run: got %+v", got)
+	}
 	got = runLine(fake(clean(), nil), "rebuild", "debian:12")
 	if got.stdout != "debian:12\n" || !strings.Contains(got.stderr, "nothing to do") || got.status != 0 {
 		t.Errorf("nothing to do: got %+v", got)
@@ -70,7 +74,7 @@ func TestOptionsReachEngine(t *testing.T) {
 	for _, line := range []string{
 		"scan --platform linux/amd64/v2 --insecure -j 3 x",
 		"patch -o dest -j 2 x y", "patch -i --dry-run x",
-		"rebuild -t a:b -o oci:x --insecure x",
+		"rebuild -t a:b -o oci:x --insecure --fallback always x",
 		"verify --against base x",
 	} {
 		if got := runLine(e, strings.Fields(line)...); got.status != 0 {
@@ -86,7 +90,8 @@ func TestOptionsReachEngine(t *testing.T) {
 	if !patch.DryRun {
 		t.Errorf("patch: the engine was told %+v", patch)
 	}
-	if rebuild.Tag != "a:b" || rebuild.Dest != "oci:x" || rebuild.Suffix != "-vfix" || rebuild.Version == "" ||
+	if rebuild.Tag != "a:b" || rebuild.Dest != "oci:x" || rebuild.Suffix != "-vfix" ||
+		rebuild.Fallback != images.FallbackAlways || len(rebuild.Shim.Library) == 0 || len(verify.Shim.Trace) == 0 || rebuild.Version == "" ||
 		rebuild.Media.UserAgent == "" || rebuild.Media.Platform.String() != "linux/amd64" {
 		t.Errorf("rebuild: the engine was told %+v", rebuild)
 	}
@@ -116,6 +121,7 @@ func TestUsageErrors(t *testing.T) {
 		"patch -i":                          "no PATH given",
 		"patch -i -o y x":                   "-i replaces the files",
 		"patch -o - x":                      "-o -: the patched copy",
+		"patch --since s -o y x":            "--since remembers",
 		"patch --insecure -i x":             "unknown flag",
 		"rebuild x y":                       "2 SOURCEs given",
 		"rebuild --push -o docker://y x":    "pushes already",
@@ -127,8 +133,15 @@ func TestUsageErrors(t *testing.T) {
 		"rebuild -o - x":                    "-o -: the image",
 		"rebuild --tag-suffix= x":           "--tag-suffix is empty",
 		"rebuild --explain x":               "unknown flag",
+		"rebuild --fallback maybe x":        "--fallback maybe",
 		"verify --against= x":               "--against is empty",
 		"verify a b":                        "2 SOURCEs given",
+		"run":                               "no CMD given",
+		"run --way any x":                   "--way any",
+		"run --nothing x":                   "unknown flag",
+		"layer x":                           "layer takes no argument",
+		"layer -o -":                        "-o -: the layer",
+		"layer --format xml":                "--format xml",
 		"version now":                       "takes no argument",
 		"version --format xml":              "--format xml",
 		"completion":                        "which shell",

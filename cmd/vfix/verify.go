@@ -22,8 +22,9 @@ func newVerifyCommand(out *output, e engine) *cobra.Command {
 		Use:   "verify [options] SOURCE",
 		Short: "Prove that no call site is left, and that nothing else changed",
 		Long: `Looks through SOURCE again and proves that no live call site of the vsyscall
-page is left in it. With --against it also compares every file with the base and
-proves that patched call sites, and what they need, are all that differs. It
+page is left in it, or that the fallback in it covers what is left. With
+--against it also compares every file with the base and proves that patched call
+sites, what they need, and this version's fallback are all that differs. It
 changes nothing.
 
 SOURCE and BASE are written as in 'vfix help sources'.`,
@@ -57,7 +58,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 		return err
 	}
 	v, err := e.verify(ctx, source, images.VerifyOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Against:     opts.against,
 	})
 	if err != nil {
@@ -72,7 +73,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 
 // verifyFindings says what the proof lacks.
 func verifyFindings(opts VerifyOptions, v *images.Verified) error {
-	open := openSites(v.Findings)
+	open := openSites(v.Findings) - coveredSites(v.Findings)
 	switch {
 	case len(v.Problems) > 0:
 		verb := "rebuild"

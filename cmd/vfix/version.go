@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/shim"
 )
 
 // version and commit are set when vfix is built: -ldflags "-X main.version=1.2.3 -X
@@ -57,7 +59,8 @@ func newVersionCommand(out *output) *cobra.Command {
 		Use:   "version",
 		Short: "Print what this vfix is",
 		Long: `Prints the version, the commit it was built from, the Go it was built with and
-the size of the code that vfix injects into patched files.`,
+the sizes of the code that vfix injects into patched files, of libvfix.so and of
+vfix-trace.`,
 		Example: `  vfix version
   vfix version --format json`,
 		Annotations: exits("  0  done   2  usage"),
@@ -82,7 +85,7 @@ func runVersion(_ context.Context, opts VersionOptions, out *output) error {
 	if b.Modified {
 		from += " with changes"
 	}
-	fmt.Fprintf(out.stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\n",
-		b.Version, from, b.Go, b.Platform, b.Shim)
+	fmt.Fprintf(out.stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\nfallback  libvfix.so %d bytes, vfix-trace %d bytes\n",
+		b.Version, from, b.Go, b.Platform, b.Shim, len(shim.Library()), len(shim.Trace()))
 	return nil
 }

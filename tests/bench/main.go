@@ -39,6 +39,12 @@ func (b *bench) run(megabytes int) error {
 	if err := b.calls(); err != nil {
 		return fmt.Errorf("calls: %w", err)
 	}
+	if err := b.trace(); err != nil {
+		return fmt.Errorf("vfix-trace: %w", err)
+	}
+	if err := b.fallback(); err != nil {
+		return fmt.Errorf("fallback: %w", err)
+	}
 	// Before the scan: the kernel counts what a parent holds as memory of its child.
 	if err := b.rebuild(int64(megabytes) * 1e6); err != nil {
 		return fmt.Errorf("rebuild: %w", err)

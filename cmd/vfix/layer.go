@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images"
+)
+
+// LayerOptions are the choices of vfix layer.
+type LayerOptions struct {
+	printOptions
+	dest     string
+	program  string
+	insecure bool
+}
+
+func newLayerCommand(out *output, e engine) *cobra.Command {
+	var opts LayerOptions
+	cmd := &cobra.Command{
+		Use:   "layer [options]",
+		Short: "Write the drop-in layer that makes a legacy base build and run",
+		Long: `Writes an image to be copied over a legacy base, whose RUN steps then work on a
+builder without the vsyscall page:
+
+  FROM centos:6
+  COPY --from=vfix / /
+  RUN yum -y install httpd
+
+It holds libvfix.so and the /etc/ld.so.preload that loads it into every dynamic
+program, vfix-trace for those that it does not reach, vfix itself, and hooks by
+which dpkg and yum run 'vfix patch -i' on what they have just unpacked: an
+upgrade that brings an old libc back is patched before its scripts run.
+
+A static program in a RUN step (ldconfig, the helpers of glibc's own package)
+needs vfix-trace. This Dockerfile line has it run every step that follows:
+
+  SHELL ["/vfix/vfix-trace", "/bin/sh", "-c"]
+
+The layer goes to the local daemon as vfix:latest. -o sends it elsewhere, in the
+forms of 'vfix help sources', or as a plain tarball: -o tar:FILE. The base's own
+/etc/ld.so.preload, should it have one, is replaced.
+
+On stdout stands one line: what COPY --from names, or the tarball's path.`,
+		Example: `  vfix layer                                    to the local daemon
+  vfix layer -o docker://registry.example/vfix  for a cluster's builders
+  vfix layer -o tar:vfix.tar                    for ADD, or tar -C / -x`,
+		Annotations: exits(`  0  done   1  an error: nothing is under the final name   2  usage`),
+		Args:        noArguments,
+		RunE:        func(cmd *cobra.Command, _ []string) error { return runLayer(cmd.Context(), opts, out, e) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&opts.dest, "output", "o", "", "write the layer to `DEST` (default: the local daemon)")
+	f.StringVar(&opts.program, "program", "", "put this `FILE` in as vfix, a static linux/amd64 program (default: the one that runs)")
+	f.BoolVar(&opts.insecure, "insecure", false, "talk to registries over plain HTTP or unverified TLS")
+	opts.printOptions.add(cmd)
+	return cmd
+}
+
+func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) error {
+	if opts.dest == "-" {
+		return usagef("layer", "-o -: the layer cannot go to stdout, which carries its name")
+	}
+	if err := opts.printOptions.check("layer"); err != nil {
+		return err
+	}
+	program, err := ownProgram(opts.program)
+	if err != nil {
+		return err
+	}
+	version := buildVersion().Version
+	done, err := e.layer(ctx, images.LayerOptions{
+		Media: images.MediaOptions{
+			Insecure: opts.insecure, Progress: out.startProgress(ctx, opts.progress), UserAgent: "vfix/" + version,
+		},
+		Dest: opts.dest, Program: program, Version: version, Shim: fallbackShim(),
+	})
+	if err != nil {
+		return err
+	}
+	out.endProgress()
+	out.note("%s with %s", humanSize(done.Size), strings.Join(done.Files, ", "))
+	if opts.json() {
+		return out.json(layerJSON(done))
+	}
+	out.result(done.Reference)
+	return nil
+}
+
+// ownProgram is the path of the vfix that goes into the layer.
+func ownProgram(named string) (string, error) {
+	switch {
+	case named != "":
+		return named, nil
+	case runtime.GOOS != "linux" || runtime.GOARCH != "amd64":
+		return "", usagef("layer", "this vfix is for %s/%s, and the layer needs one for linux/amd64: name it with --program", runtime.GOOS, runtime.GOARCH)
+	}
+	return os.Executable()
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/host"
+)
+
+// What follows CMD is CMD's, options and all, and what vfix was told stays with it.
+func TestRunArguments(t *testing.T) {
+	var args []string
+	var told host.RunOptions
+	e := engine{run: func(a []string, o host.RunOptions) error {
+		args, told = a, o
+		return nil
+	}}
+	for line, want := range map[string]string{
+		"run ls --explain -la":          "ls --explain -la",
+		"run --way trace -- -odd --way": "-odd --way",
+		"run --explain sh -c x":         "sh -c x",
+	} {
+		args = nil
+		if got := runLine(e, strings.Fields(line)...); got.status != 0 || strings.Join(args, " ") != want {
+			t.Errorf("vfix %s: got %q, %+v, want %q", line, args, got, want)
+		}
+		if (told.Way == host.Trace) != strings.Contains(line, "trace") || (told.Explain != nil) != strings.Contains(line, "run --explain") {
+			t.Errorf("vfix %s: host was told %+v", line, told)
+		}
+	}
+	if len(told.Library) == 0 || len(told.Library32) == 0 || len(told.Trace) == 0 || told.Warn == nil {
+		t.Error("host was not told what the fallback is made of")
+	}
+}
+
+func TestRunStatus(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{host.ErrNoCommand, 127},
+		{fmt.Errorf("x: %w", host.ErrNotExecutable), 126},
+		{host.ErrUnsupported, 125},
+		{fmt.Errorf("memfd_create"), 125},
+	} {
+		got := runLine(engine{run: func([]string, host.RunOptions) error { return c.err }}, "run", "x")
+		if got.status != c.want || got.stdout != "" || !strings.Contains(got.stderr, "\nvfix: hint: ") {
+			t.Errorf("%v: got %+v, want status %d and a hint", c.err, got, c.want)
+		}
+	}
+}

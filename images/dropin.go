@@ -1,0 +1,195 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// The drop-in layer: an image with the fallback, vfix itself, and what makes dpkg and yum
+// run vfix on what they unpack. COPY --from puts it on a base, whatever that is.
+
+// programName is vfix itself in the drop-in layer; the hooks call it.
+const programName = fallbackDir + "/vfix"
+
+// dropInTag names the drop-in layer where the user names it not.
+const dropInTag = "vfix:latest"
+
+// tarPrefix begins a DEST that is a plain tar archive.
+const tarPrefix = "tar:"
+
+//go:embed base/dpkg.cfg base/vfix.py base/vfix.conf
+var hookFiles embed.FS
+
+// hooks says where the files of base go.
+var hooks = map[string]string{
+	"base/dpkg.cfg":  "etc/dpkg/dpkg.cfg.d/vfix",
+	"base/vfix.py":   "usr/lib/yum-plugins/vfix.py",
+	"base/vfix.conf": "etc/yum/pluginconf.d/vfix.conf",
+}
+
+// LayerOptions are the choices of vfix layer.
+type LayerOptions struct {
+	Media   MediaOptions
+	Dest    string // DEST as typed, or tar:FILE; "" means the daemon, as vfix:latest
+	Program string // path of the static linux/amd64 vfix that goes in
+	Version string
+	Shim    Shim
+}
+
+// Layered is what Layer wrote.
+type Layered struct {
+	Reference string   // what a Dockerfile's COPY --from names, or the path of the tar
+	Digest    string   // of the image's manifest; "" for a tar
+	Files     []string // in it, sorted
+	Size      int64    // bytes: of the compressed layer, or of the tar
+}
+
+// Layer writes the drop-in layer.
+func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
+	if !o.Shim.present() {
+		return nil, errorf(ErrUnsupported, "this vfix was built without the fallback")
+	}
+	extras, err := dropIn(&o.Shim, o.Program)
+	if err != nil {
+		return nil, err
+	}
+	out := &Layered{}
+	for _, e := range extras {
+		out.Files = append(out.Files, e.name)
+	}
+	slices.Sort(out.Files)
+	m := memberWriters{}
+	m.addExtras(extras, newMerged())
+	if path, ok := strings.CutPrefix(o.Dest, tarPrefix); ok {
+		out.Reference = path
+		out.Size, err = writeTar(path, m)
+		return out, err
+	}
+	dest, err := dropInDest(o.Dest)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := packLayer(m.write)
+	if err != nil {
+		return nil, err
+	}
+	defer layer.Close()
+	img, err := dropInImage(layer, o.Version)
+	if err != nil {
+		return nil, err
+	}
+	st, err := Put(ctx, dest, Result{Image: img}, o.Media)
+	out.Reference, out.Digest, out.Size = st.Reference, st.Digest, layer.size
+	return out, err
+}
+
+// dropInDest takes a DEST apart and gives it a name where it has none.
+func dropInDest(typed string) (Ref, error) {
+	if typed == "" {
+		return Ref{Transport: Daemon, Name: dropInTag}, nil
+	}
+	dest, err := ParseRef(typed)
+	if err != nil {
+		return dest, err
+	}
+	switch dest.Transport {
+	case Plain:
+		if strings.HasSuffix(dest.Name, ".tar") || looksLikePath(dest.Name) {
+			return dest, withHint(errorf(ErrUnsupported, "%s: a file, and nothing says in which format", dest.Name),
+				"-o tar:%s for a plain tarball, -o oci-archive:%s or -o docker-archive:%s for an image", dest.Name, dest.Name, dest.Name)
+		}
+	case OCILayout, OCIArchive, DockerArchive:
+		if dest.Tag == "" {
+			dest.Tag = dropInTag
+		}
+	}
+	return dest, nil
+}
+
+// dropIn lists the files of the drop-in layer.
+func dropIn(s *Shim, program string) ([]extra, error) {
+	body, err := readProgram(program)
+	if err != nil {
+		return nil, err
+	}
+	all := append(s.libraryFiles(true), s.traceFile(),
+		extra{name: programName, mode: 0o755, body: body},
+		extra{name: preloadName, mode: 0o644, body: withPreload(nil, true)})
+	for _, from := range sortedKeys(hooks) {
+		text, err := hookFiles.ReadFile(from)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, extra{name: hooks[from], mode: 0o644, body: text})
+	}
+	return all, nil
+}
+
+// readProgram reads the vfix that goes into the layer. It must run in any image: a static
+// program for linux/amd64.
+func readProgram(path string) ([]byte, error) {
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := rewriter.Scan(bytes.NewReader(body), int64(len(body)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if r.Skipped != "" || !r.Static {
+		return nil, withHint(errorf(ErrUnsupported, "%s: not a static program for linux/amd64", path),
+			"name one: --program FILE")
+	}
+	return body, nil
+}
+
+// writeTar writes the files as a plain tar archive and returns its size.
+func writeTar(path string, m memberWriters) (int64, error) {
+	p, err := createPending(path)
+	if err != nil {
+		return 0, err
+	}
+	defer p.discard()
+	if err := m.write(p); err != nil {
+		return 0, err
+	}
+	size, err := p.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0, err
+	}
+	return size, p.commit()
+}
+
+// dropInImage makes an image of the layer. Its entrypoint is vfix, so that it can be run
+// for that, too. The same files make the same image: its date is the epoch.
+func dropInImage(layer v1.Layer, version string) (v1.Image, error) {
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
+	epoch := v1.Time{Time: time.Unix(0, 0).UTC()}
+	img, err := mutate.ConfigFile(img, &v1.ConfigFile{
+		Architecture: "amd64", OS: "linux", Created: epoch,
+		RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{Entrypoint: []string{"/" + programName}, Labels: map[string]string{keyVersion: version}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(img, mutate.Addendum{
+		Layer: layer, MediaType: types.OCILayer,
+		History: v1.History{Created: epoch, CreatedBy: "vfix " + version + " layer"},
+	})
+}

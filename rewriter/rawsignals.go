@@ -1,0 +1,60 @@
+package rewriter
+
+import "bytes"
+
+// Programs that set up signals by system calls of their own: a preload library cannot stand
+// between them and the kernel, and so cannot keep its SIGSEGV handler.
+
+// rawSignalCalls load the number of rt_sigaction (13) or rt_sigprocmask (14) into eax, as
+// compilers and people write it (arch/x86/entry/syscalls/syscall_64.tbl): b8 imm32,
+// REX.W c7 c0 imm32, push imm8 and pop %rax.
+var rawSignalCalls = [...][]byte{
+	{0xb8, 13, 0, 0, 0}, {0xb8, 14, 0, 0, 0},
+	{0xc7, 0xc0, 13, 0, 0, 0}, {0xc7, 0xc0, 14, 0, 0, 0},
+	{0x6a, 13, 0x58}, {0x6a, 14, 0x58},
+}
+
+// rawSignalSpan is within how many bytes behind such a load the syscall instruction
+// follows: a few more arguments stand between. With the load it is less than what chunks
+// have in common, 2*searchMargin.
+const rawSignalSpan = 20
+
+// rawSignals reports whether a dynamic program sets up signals by itself. A C library does
+// so for all others and is none; one that can be executed has a name (DT_SONAME).
+func (f *elfFile) rawSignals() (bool, error) {
+	if f.prog(ptInterp) == nil || f.dyn(dtSoname) != nil {
+		return false, nil
+	}
+	found := false
+	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
+	for i := range f.progs {
+		p := &f.progs[i]
+		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfX == 0 {
+			continue
+		}
+		err := s.chunks(p, func(b []byte, _ uint64, _, _ int) {
+			for _, load := range rawSignalCalls {
+				found = found || rawSignalIn(b, load)
+			}
+		})
+		if err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// rawSignalIn reports whether a load in b is followed by a syscall instruction.
+func rawSignalIn(b, load []byte) bool {
+	syscall := []byte{0x0f, 0x05}
+	for {
+		i := bytes.Index(b, load)
+		if i < 0 {
+			return false
+		}
+		b = b[i+len(load):]
+		if bytes.Contains(b[:min(len(b), rawSignalSpan+len(syscall))], syscall) {
+			return true
+		}
+	}
+}

@@ -1,0 +1,20 @@
+/* Where the kernel's auxiliary vector is, and the vDSO in it. */
+#ifndef VFIX_AUXV_H
+#define VFIX_AUXV_H
+
+#include "vdso.h"
+
+/* The vector behind the NULL that ends envp (psABI 3.4.1, figure 3.9). */
+const struct vfix_auxv *vfix_auxv_behind(char **envp);
+
+/*
+ * The vector behind the arguments of an initialiser, or 0 where these are not as the kernel
+ * laid them. They are glibc's only there: after setenv glibc passes a heap copy of envp, and
+ * musl passes nothing at all. Checked on the registers before any of them is dereferenced.
+ */
+const struct vfix_auxv *vfix_auxv_of_init(int argc, char **argv, char **envp);
+
+/* The vDSO's address as the kernel tells it when asked, 0 where it does not. */
+uintptr_t vfix_vdso_from_kernel(void);
+
+#endif

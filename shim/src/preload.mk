@@ -1,0 +1,42 @@
+# libvfix.so: the preload library, and an empty one of its name for 32-bit programs, for which
+# ld.so would else complain. PAGE is the page whose calls it serves; another one than the
+# kernel's is for tests: make preload BUILD=DIR PAGE=ADDRESS.
+PAGE =
+
+PRELOAD_C       = signal action signals masks waits next symbols start time sandbox heal site neighbour code maps log
+PRELOAD_S       = entry stubs
+PRELOAD_OBJECTS = $(PRELOAD_C:%=$(BUILD)/preload/%.o) $(PRELOAD_S:%=$(BUILD)/preload/%.o) \
+	$(BUILD)/preload/vdso.o $(BUILD)/preload/auxv.o
+# Unwinders walk from a handler's frame to the interrupted one: these files have tables.
+PRELOAD_FLAGS   = $(filter-out -fpie -fno-asynchronous-unwind-tables -fno-unwind-tables,$(CFLAGS)) \
+	-fpic -fvisibility=hidden -fasynchronous-unwind-tables -fno-strict-aliasing -fstack-usage \
+	$(PAGE:%=-DVFIX_PAGE=%)
+
+all: preload
+preload: $(BUILD)/libvfix.so $(BUILD)/libvfix32.so
+
+$(BUILD)/preload/%.o: preload/%.c $(wildcard preload/*.h) vdso.h auxv.h syscall.h Makefile preload.mk
+	@mkdir -p $(@D)
+	$(CC) $(PRELOAD_FLAGS) -c -o $@ $<
+$(BUILD)/preload/%.o: %.c vdso.h auxv.h syscall.h Makefile preload.mk
+	@mkdir -p $(@D)
+	$(CC) $(PRELOAD_FLAGS) -c -o $@ $<
+$(BUILD)/preload/%.o: preload/%.S Makefile preload.mk
+	@mkdir -p $(@D)
+	$(CC) $(ASFLAGS) -c -o $@ $<
+
+# -z initfirst: before every other initialiser (start.c). No versions: any libc's symbols do.
+$(BUILD)/libvfix.so: $(PRELOAD_OBJECTS) preload/exports preload/prove
+	ld -shared -Bsymbolic -soname libvfix.so -nostdlib -init vfix_init --hash-style=both --eh-frame-hdr \
+		-z initfirst -z now -z relro -z noexecstack -z max-page-size=0x1000 -z noseparate-code \
+		--build-id=none -s -o $@.tmp $(PRELOAD_OBJECTS)
+	preload/prove $@.tmp preload/exports $(PRELOAD_C:%=$(BUILD)/preload/%.su)
+	mv $@.tmp $@
+
+$(BUILD)/libvfix32.so: preload/empty.S Makefile preload.mk
+	@mkdir -p $(@D)
+	gcc -m32 -c -o $(BUILD)/empty32.o $<
+	ld -m elf_i386 -shared -soname libvfix.so -nostdlib --hash-style=both -z noexecstack -z noseparate-code \
+		--build-id=none -s -o $@ $(BUILD)/empty32.o
+
+.PHONY: preload

@@ -1,0 +1,2 @@
+/* For 32-bit programs: nothing at all. i386 has no vsyscall page at a fixed address. */
+	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,62 @@
+/*
+ * Masks on their way between the program and the kernel. The program's SIGSEGV is the
+ * kernel's VFIX_STAND_IN. The program's own VFIX_STAND_IN is dropped; it is reported where the
+ * set was plainly filled (SIGPWR is in it too, which no one blocks by name).
+ */
+#ifndef VFIX_MASK_H
+#define VFIX_MASK_H
+
+#include "preload.h"
+
+static inline uint64_t mask_in(uint64_t mask)
+{
+	uint64_t rest = mask & ~(BIT(SIGSEGV) | BIT(VFIX_STAND_IN));
+
+	return mask & BIT(SIGSEGV) ? rest | BIT(VFIX_STAND_IN) : rest;
+}
+
+static inline uint64_t mask_out(uint64_t mask)
+{
+	if (!(mask & BIT(VFIX_STAND_IN)))
+		return mask;
+	return (mask & BIT(SIGPWR) ? mask : mask & ~BIT(VFIX_STAND_IN)) | BIT(SIGSEGV);
+}
+
+/* What to unblock: a SIGSEGV that was truly blocked behind the library's back, too. */
+static inline uint64_t mask_unblock(uint64_t mask)
+{
+	return mask_in(mask) | (mask & BIT(SIGSEGV));
+}
+
+/* Signals that a wait takes: a blocked SIGSEGV that came waits as its stand-in. */
+static inline uint64_t mask_wait(uint64_t mask)
+{
+	return mask & BIT(SIGSEGV) ? mask | BIT(VFIX_STAND_IN) : mask;
+}
+
+/* The 64 signals of a set; the rest of a sigset_t means nothing. */
+static inline uint64_t bits_of(const sigset_t *set)
+{
+	return *(const uint64_t *)set;
+}
+
+/* Writes the bits to scratch and returns it; no set stays no set. */
+static inline const sigset_t *set_of(const sigset_t *set, uint64_t bits, sigset_t *scratch)
+{
+	uint64_t *words = (void *)scratch;
+
+	if (!set)
+		return 0;
+	for (size_t i = 1; i < sizeof *scratch / sizeof *words; i++)
+		words[i] = 0;
+	words[0] = bits;
+	return scratch;
+}
+
+static inline void set_out(sigset_t *set)
+{
+	if (set)
+		*(uint64_t *)set = mask_out(bits_of(set));
+}
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * libvfix.so, the preload library: what its parts share.
+ *
+ * The library keeps no table of what the program set for SIGSEGV. The kernel keeps it:
+ *
+ *	action  the handler is vfix_entry; the program's own handler and the flags that must not
+ *	        act on vfix_entry stand in sa_restorer (word_of below), which the kernel puts on
+ *	        the stack where vfix_entry finds it; mask and the other flags are the program's
+ *	mask    SIGSEGV is never blocked, for a fault would then kill. The bit of VFIX_STAND_IN,
+ *	        a signal that Linux on x86 never sends, is set where the program blocked SIGSEGV
+ *
+ * So fork, vfork, threads, siglongjmp, swapcontext and every mask that is saved, swapped or
+ * inherited by the kernel or inside libc are right without the library's knowing of them.
+ */
+#ifndef VFIX_PRELOAD_H
+#define VFIX_PRELOAD_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ucontext.h>
+#include "page.h"
+#include "../syscall.h"
+#include "../vdso.h"
+
+#define VFIX_HIDDEN __attribute__((visibility("hidden")))
+#define VFIX_PUBLIC __attribute__((visibility("default")))
+
+#define PAGE_SIZE 4096
+#define VFIX_STAND_IN SIGSTKFLT
+#define BIT(signal) (1ull << ((signal) - 1))
+
+/* include/uapi/asm/signal.h: what rt_sigaction takes, with the kernel's mask of 64 bits. */
+struct kernel_action {
+	uintptr_t handler;
+	unsigned long flags;
+	uintptr_t restorer;
+	uint64_t mask;
+};
+
+/* The program's action as one word: no address of a program reaches these bits, even with
+ * five levels of page tables (56 bits). */
+#define WORD_HANDLER	((1ull << 57) - 1)
+#define WORD_SIGINFO	(1ull << 57)
+#define WORD_NODEFER	(1ull << 58)
+#define WORD_RESETHAND	(1ull << 59)
+#define WORD_MASKED	(1ull << 60)	/* SIGSEGV itself is in the program's sa_mask */
+
+/* entry.S: the handler that the kernel calls, and where handlers return to. */
+VFIX_HIDDEN void vfix_entry(void);
+VFIX_HIDDEN void vfix_restorer(void);
+
+/* start.c: brings the library up where that has not been done: finds the vDSO. */
+VFIX_HIDDEN void vfix_start(uintptr_t vdso);
+VFIX_HIDDEN void vfix_start_late(void);
+
+/* What VFIX_HEAL and VFIX_LOG say. */
+VFIX_HIDDEN extern int vfix_heal_wanted, vfix_log_wanted;
+
+/* time.c: calls the function in the vDSO, or the kernel; the result as the page returns it. */
+VFIX_HIDDEN long vfix_serve(int function, uintptr_t a, uintptr_t b);
+VFIX_HIDDEN extern uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)];
+
+/* heal.c: makes the call site that returns to ra call the vDSO, where it can; at most once. */
+VFIX_HIDDEN void vfix_heal(uintptr_t ra, int function);
+
+/* action.c */
+VFIX_HIDDEN long vfix_raw_action(int sig, const struct kernel_action *new, struct kernel_action *old);
+VFIX_HIDDEN int vfix_segv_action(const struct sigaction *new, struct sigaction *old);
+
+/* next.c: the function of that name in the libraries behind this one, kept in *cache; vfix_none,
+ * which says ENOSYS, where there is none. */
+VFIX_HIDDEN long vfix_none(void);
+VFIX_HIDDEN void *vfix_next(const char *name, void **cache);
+#define NEXT(name) ({ static void *cache_; (__typeof__(&name))vfix_next(#name, &cache_); })
+
+/* mask.h has the translation of masks. */
+
+/* Stores an error number where the libc wants it; returns -1. */
+VFIX_HIDDEN long vfix_fail(long error);
+
+#endif

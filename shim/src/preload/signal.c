@@ -1,0 +1,113 @@
+/*
+ * What a SIGSEGV is: a call to the vsyscall page, which is served, or anything else, which is
+ * the program's.
+ */
+#include "preload.h"
+
+/* Marks a SIGSEGV that waits as its stand-in; si_errno is zero in all others. */
+#define WAITING 0x76666978
+
+static void send(int sig, siginfo_t *info)
+{
+	syscall4(SYS_rt_tgsigqueueinfo, syscall0(SYS_getpid), syscall0(SYS_gettid), sig, (long)info);
+}
+
+static void block(int sig)
+{
+	uint64_t mask = BIT(sig);
+
+	syscall4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&mask, 0, sizeof mask);
+}
+
+/*
+ * The default action, at the instruction and with the registers of the program: a fault
+ * happens again once the handler is gone. A signal that was sent, and a fault whose
+ * instruction may not fault again (a stack too small for a signal's frame), is sent again; it
+ * is blocked until the return from here.
+ */
+static void die(int sig, siginfo_t *info)
+{
+	struct kernel_action action = { .flags = SA_RESTORER, .restorer = (uintptr_t)vfix_restorer };
+
+	vfix_raw_action(sig, &action, 0);
+	if (info->si_code > 0 && info->si_code != SI_KERNEL)
+		return;
+	block(sig);
+	send(sig, info);
+}
+
+/* A SIGSEGV was sent to a program that blocks it: it waits in the kernel, as its stand-in. */
+static void set_aside(siginfo_t *info)
+{
+	struct kernel_action action;
+
+	vfix_raw_action(SIGSEGV, 0, &action);
+	vfix_raw_action(VFIX_STAND_IN, &action, 0);
+	info->si_errno = WAITING;
+	send(VFIX_STAND_IN, info);
+}
+
+/* What to do about a SIGSEGV with this action of the program; returns the handler to run. */
+static uintptr_t deliver(siginfo_t *info, int blocked, uintptr_t word)
+{
+	int sent = info->si_code <= 0;
+	uintptr_t handler = word & WORD_HANDLER;
+
+	if (sent && blocked) {
+		set_aside(info);
+		return 0;
+	}
+	if (sent && handler == (uintptr_t)SIG_IGN)
+		return 0;
+	/* A fault that is blocked or ignored kills (kernel/signal.c, force_sig_info). */
+	if (blocked || handler == (uintptr_t)SIG_IGN || handler == (uintptr_t)SIG_DFL) {
+		die(SIGSEGV, info);
+		return 0;
+	}
+	if (!(word & WORD_NODEFER) || word & WORD_MASKED)
+		block(VFIX_STAND_IN);
+	if (word & WORD_RESETHAND) {
+		struct sigaction initial = { .sa_handler = SIG_DFL };
+		vfix_segv_action(&initial, 0);
+	}
+	return handler;
+}
+
+/* The stand-in: a SIGSEGV that waited, or a VFIX_STAND_IN that somebody sent, which kills. */
+static uintptr_t unwait(siginfo_t *info, int blocked)
+{
+	struct kernel_action action;
+
+	if (info->si_errno != WAITING) {
+		die(VFIX_STAND_IN, info);
+		return 0;
+	}
+	info->si_errno = 0;
+	info->si_signo = SIGSEGV;
+	vfix_raw_action(SIGSEGV, 0, &action);
+	return deliver(info, blocked, action.restorer);
+}
+
+/*
+ * Called by vfix_entry; word is the program's action. Returns the handler to run, or 0 to go
+ * back. Keyed on the instruction pointer: with LASS the fault has no address in si_addr.
+ */
+VFIX_HIDDEN uintptr_t vfix_on_signal(int sig, siginfo_t *info, ucontext_t *context, uintptr_t word)
+{
+	greg_t *regs = context->uc_mcontext.gregs;
+	int blocked = !!(*(uint64_t *)&context->uc_sigmask & BIT(VFIX_STAND_IN));
+
+	if (sig == VFIX_STAND_IN)
+		return unwait(info, blocked);
+	int function = vfix_function_at(regs[REG_RIP]);
+
+	if (function < 0 || info->si_code <= 0)
+		return deliver(info, blocked, word);
+	uintptr_t ra = *(uintptr_t *)regs[REG_RSP];
+
+	regs[REG_RAX] = vfix_serve(function, regs[REG_RDI], regs[REG_RSI]);
+	regs[REG_RIP] = ra;
+	regs[REG_RSP] += sizeof ra;
+	vfix_heal(ra, function);
+	return 0;
+}

@@ -1,0 +1,43 @@
+/*
+ * What stands at the entries of a page that neighbour.c makes. It is copied there with the
+ * address of the vDSO's function in the hole.
+ */
+	.section .rodata, "a", @progbits
+
+	/*
+	 * in: the arguments, in rdi and rsi; out: rax; clobbers: rcx, r11, as the page itself did
+	 * on old kernels; stack: 64 bytes below the call, with both return addresses
+	 */
+	.globl	vfix_stub_keep, vfix_stub_keep_hole, vfix_stub_keep_end
+	.hidden	vfix_stub_keep, vfix_stub_keep_hole, vfix_stub_keep_end
+vfix_stub_keep:
+	push	%rdi			# the registers that C code may change
+	push	%rsi
+	push	%rdx
+	push	%r8
+	push	%r9
+	push	%r10
+	.byte	0x48, 0xb8		# movabs to rax
+vfix_stub_keep_hole:
+	.quad	0
+	call	*%rax			# any alignment will do: no vector registers
+	pop	%r10
+	pop	%r9
+	pop	%r8
+	pop	%rdx
+	pop	%rsi
+	pop	%rdi
+	ret
+vfix_stub_keep_end:
+
+	/* For callers that follow the C convention. in, out: the same; stack: none of its own */
+	.globl	vfix_stub_plain, vfix_stub_plain_hole, vfix_stub_plain_end
+	.hidden	vfix_stub_plain, vfix_stub_plain_hole, vfix_stub_plain_end
+vfix_stub_plain:
+	.byte	0x48, 0xb8		# movabs to rax
+vfix_stub_plain_hole:
+	.quad	0
+	jmp	*%rax			# it returns to the call site
+vfix_stub_plain_end:
+
+	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,90 @@
+/*
+ * The functions of the vsyscall page, for programs that call them by name and for the
+ * handler. Before the library is up they find the vDSO themselves.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <sys/time.h>
+#include <time.h>
+#include "preload.h"
+
+extern int *__errno_location(void) __attribute__((weak));
+
+long vfix_fail(long result)
+{
+	if (result >= 0)
+		return result;
+	if (__errno_location)
+		*__errno_location() = -result;
+	return -1;
+}
+
+/* The page writes through a bad pointer and dies of it; the system call says EFAULT. */
+static void touch(uintptr_t address)
+{
+	if (address)
+		*(volatile char *)address = *(volatile char *)address;
+}
+
+static long ask_kernel(int function, uintptr_t a, uintptr_t b)
+{
+	static const short number[VFIX_FUNCTIONS] = {
+		[VFIX_GETTIMEOFDAY] = SYS_gettimeofday,
+		[VFIX_TIME] = SYS_time,
+		[VFIX_GETCPU] = SYS_getcpu,
+	};
+	long ret = syscall3(number[function], a, b, 0);
+
+	if (ret == -EFAULT) {
+		touch(a);
+		if (function != VFIX_TIME)
+			touch(b);
+	}
+	return ret;
+}
+
+long vfix_serve(int function, uintptr_t a, uintptr_t b)
+{
+	if (!vfix_found[function])
+		return ask_kernel(function, a, b);
+	if (function == VFIX_TIME)
+		return ((long (*)(uintptr_t))vfix_found[function])(a);
+	return ((int (*)(uintptr_t, uintptr_t, uintptr_t))vfix_found[function])(a, b, 0);
+}
+
+static long slow(int function, uintptr_t a, uintptr_t b)
+{
+	vfix_start_late();
+	return vfix_serve(function, a, b);
+}
+
+VFIX_PUBLIC time_t time(time_t *now)
+{
+	time_t (*f)(time_t *) = (void *)vfix_found[VFIX_TIME];
+
+	return f ? f(now) : slow(VFIX_TIME, (uintptr_t)now, 0);
+}
+
+VFIX_PUBLIC int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+	int (*f)(struct timeval *, void *) = (void *)vfix_found[VFIX_GETTIMEOFDAY];
+	int ret = f ? f(now, zone) : slow(VFIX_GETTIMEOFDAY, (uintptr_t)now, (uintptr_t)zone);
+
+	return ret ? vfix_fail(ret) : 0;
+}
+
+VFIX_PUBLIC int getcpu(unsigned *cpu, unsigned *node)
+{
+	int (*f)(unsigned *, unsigned *, void *) = (void *)vfix_found[VFIX_GETCPU];
+	int ret = f ? f(cpu, node, 0) : slow(VFIX_GETCPU, (uintptr_t)cpu, (uintptr_t)node);
+
+	return ret ? vfix_fail(ret) : 0;
+}
+
+VFIX_PUBLIC int sched_getcpu(void)
+{
+	unsigned cpu;
+	int ret = getcpu(&cpu, 0);
+
+	return ret ? ret : (int)cpu;
+}

@@ -1,0 +1,77 @@
+/* Which task shares which memory: what fork, clone and exec make of the spaces. */
+#include <sched.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include "trace.h"
+
+#define X86_64_CODE 0x33	/* asm/segment.h: __USER_CS, the code segment of 64-bit tasks */
+
+/* Whether the child that t has just made shares its memory. */
+static int child_shares_memory(const struct task *t)
+{
+	struct user_regs_struct regs;
+	uint64_t flags = 0;
+
+	if (ptrace(PTRACE_GETREGS, t->tid, 0L, &regs) || regs.cs != X86_64_CODE)
+		return 0; /* a 32-bit program has no 64-bit call sites */
+	switch (regs.orig_rax) {
+	case SYS_vfork:
+		return 1;
+	case SYS_clone:
+		return (regs.rdi & CLONE_VM) != 0;
+	case SYS_clone3: /* its argument begins with the flags: struct clone_args */
+		memory_read(t->tid, regs.rdi, &flags, sizeof flags);
+		return (flags & CLONE_VM) != 0;
+	}
+	return 0;
+}
+
+/* The child may have been seen before. If t's stop was kept while its space was changed, the
+ * child has its memory from before. */
+void adopt(struct task *t, int was_kept)
+{
+	unsigned long tid = 0;
+
+	if (ptrace(PTRACE_GETEVENTMSG, t->tid, 0L, &tid) || tid == 0)
+		return;
+	struct task *child = task_find((pid_t)tid);
+	int waiting = child && !child->space && child->state == STOPPED;
+
+	if (!child)
+		child = task_add((pid_t)tid, NULL);
+	if (child_shares_memory(t))
+		task_set_space(child, t->space);
+	else
+		task_set_space(child, was_kept ? space_new() : space_copy(t->space));
+	if (waiting)
+		resume(child, 0);
+}
+
+/* A child whose parent was killed before it could say so would wait for ever. */
+static void release(struct task *t, void *unused)
+{
+	(void)unused;
+	if (t->space || t->queued)
+		return;
+	task_set_space(t, space_new());
+	t->space->provisional = 1;
+	resume(t, 0);
+}
+
+void release_unknown(void)
+{
+	task_each(release, NULL);
+}
+
+/* After an exec there is one thread, whatever its tid was, and its tid is the process's. */
+void renew(struct task *t)
+{
+	unsigned long former = 0;
+
+	if (!ptrace(PTRACE_GETEVENTMSG, t->tid, 0L, &former) && (pid_t)former != t->tid) {
+		struct task *old = task_find((pid_t)former);
+		if (old && !old->queued)
+			task_remove(old);
+	}
+	task_set_space(t, space_new());
+}

@@ -1,0 +1,131 @@
+/*
+ * What the page did, done for a task that called it where the page is not. It returns to its
+ * caller as if from the function: only rax, rip and rsp change, and no stack is used.
+ *
+ * The rules are the kernel's (arch/x86/entry/vsyscall/vsyscall_64.c): NULL is not written to;
+ * a pointer that cannot be written to is a SIGSEGV of the task, with rip in the page; so is
+ * any address of the page but the three entries.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include "trace.h"
+
+static int function_at(uintptr_t rip)
+{
+	uintptr_t offset = rip - VFIX_PAGE;
+
+	return offset % VFIX_SLOT == 0 && offset / VFIX_SLOT < VFIX_FUNCTIONS ?
+		(int)(offset / VFIX_SLOT) : -1;
+}
+
+/* Writes where the pointer is not NULL. Returns the pointer if it is bad, else 0. */
+static uintptr_t put(pid_t tid, uintptr_t pointer, const void *from, size_t size)
+{
+	return !pointer || memory_write(tid, pointer, from, size) ? 0 : pointer;
+}
+
+/* The system calls, not the vDSO: both of a call's neighbours may be the coarse clock's. */
+static uintptr_t do_gettimeofday(pid_t tid, const struct user_regs_struct *regs)
+{
+	struct timeval now;
+	struct timezone zone;
+	uintptr_t bad;
+
+	syscall(SYS_gettimeofday, &now, &zone);
+	bad = put(tid, regs->rdi, &now, sizeof now);
+	return bad ? bad : put(tid, regs->rsi, &zone, sizeof zone);
+}
+
+static uintptr_t do_time(pid_t tid, const struct user_regs_struct *regs, long *result)
+{
+	*result = syscall(SYS_time, NULL);
+	return put(tid, regs->rdi, result, sizeof *result);
+}
+
+/* The node that a processor belongs to: the kernel tells it to who runs there. */
+static unsigned node_of(int cpu)
+{
+	cpu_set_t before, one;
+	unsigned node = 0;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	if (sched_getaffinity(0, sizeof before, &before) || sched_setaffinity(0, sizeof one, &one))
+		return 0; /* a processor that this process may not use: most machines have one node */
+	syscall(SYS_getcpu, NULL, &node, NULL);
+	sched_setaffinity(0, sizeof before, &before);
+	return node;
+}
+
+/* Where the task was when it stopped, or without /proc a processor that it may run on. */
+static int cpu_of(pid_t tid)
+{
+	cpu_set_t allowed;
+	int cpu = proc_cpu(tid);
+
+	if (cpu >= 0)
+		return cpu;
+	if (sched_getaffinity(tid, sizeof allowed, &allowed))
+		return 0;
+	for (cpu = 0; cpu < CPU_SETSIZE - 1 && !CPU_ISSET(cpu, &allowed); cpu++)
+		;
+	return cpu;
+}
+
+static uintptr_t do_getcpu(pid_t tid, const struct user_regs_struct *regs)
+{
+	unsigned cpu = (unsigned)cpu_of(tid);
+	uintptr_t bad = put(tid, regs->rdi, &cpu, sizeof cpu);
+
+	if (bad || !regs->rsi)
+		return bad;
+	unsigned node = node_of((int)cpu);
+	return put(tid, regs->rsi, &node, sizeof node);
+}
+
+/* Returns the pointer that could not be written to, or 0. */
+static uintptr_t perform(pid_t tid, int function, const struct user_regs_struct *regs, long *result)
+{
+	*result = 0;
+	switch (function) {
+	case VFIX_GETTIMEOFDAY:
+		return do_gettimeofday(tid, regs);
+	case VFIX_TIME:
+		return do_time(tid, regs, result);
+	}
+	return do_getcpu(tid, regs);
+}
+
+int fix_fault(struct task *t)
+{
+	struct user_regs_struct regs;
+	siginfo_t info;
+	uintptr_t back, bad;
+	long result;
+
+	if (ptrace(PTRACE_GETREGS, t->tid, 0L, &regs))
+		return 0;
+	int function = function_at(regs.rip);
+	/* A signal that was sent, while the task is about to fault, is not the fault. */
+	if (function < 0 || ptrace(PTRACE_GETSIGINFO, t->tid, 0L, &info) || info.si_code <= 0)
+		return 0;
+	if (!memory_read(t->tid, regs.rsp, &back, sizeof back))
+		return 0;
+	bad = perform(t->tid, function, &regs, &result);
+	if (bad) {
+		info.si_addr = (void *)bad;
+		info.si_code = SEGV_MAPERR;
+		ptrace(PTRACE_SETSIGINFO, t->tid, 0L, &info);
+		return 0;
+	}
+	heal(t, &regs, function, back);
+	regs.rax = (unsigned long)result;
+	regs.rip = back;
+	regs.rsp += sizeof back;
+	regs.orig_rax = ~0ul; /* no system call is to be restarted */
+	return !ptrace(PTRACE_SETREGS, t->tid, 0L, &regs);
+}

@@ -1,0 +1,129 @@
+/*
+ * The tracer's loop: one stop of one task at a time (ptrace(2)). Nothing stops at system
+ * calls, so that tasks run at full speed but for signals, forks and execs.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "trace.h"
+
+static pid_t supervisor;
+static int report;
+static volatile pid_t command;	/* 0 once it has ended */
+
+void resume(struct task *t, int signal)
+{
+	t->state = RUNNING;
+	ptrace(PTRACE_CONT, t->tid, 0L, (long)signal); /* fails if it was killed meanwhile */
+}
+
+static int is_stopping(int signal)
+{
+	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+/* A group-stop, its end, the first stop of a child, or the stop that gather() asked for. */
+static void handle_stop(struct task *t, enum task_state before, int signal)
+{
+	if (is_stopping(signal)) {
+		t->state = LISTENING;
+		ptrace(PTRACE_LISTEN, t->tid, 0L, 0L);
+		return;
+	}
+	/* The supervisor stopped with the command. If it is not who let it go on, it sleeps
+	 * still; if it is, another SIGCONT would remove the next stop signal sent to it. */
+	if (before == LISTENING && t->tid == command && proc_is_stopped(supervisor))
+		kill(supervisor, SIGCONT);
+	if (t->space)
+		resume(t, 0);
+}
+
+/* The command has ended: a byte says that the tracer is needed still, the pipe's end else. */
+static void report_end(void)
+{
+	siginfo_t info;
+
+	command = 0;
+	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && write(report, "", 1) < 0)
+		errno = 0; /* nobody is there to be told */
+	close(report);
+}
+
+static void handle(struct task *t, int status, int was_kept)
+{
+	enum task_state before = t->state;
+	int signal = WSTOPSIG(status);
+
+	if (!WIFSTOPPED(status)) {
+		if (t->tid == command)
+			report_end();
+		task_remove(t);
+		release_unknown();
+		return;
+	}
+	t->state = STOPPED;
+	switch (status >> 16) {
+	case 0:
+		resume(t, signal == SIGSEGV && fix_fault(t) ? 0 : signal);
+		break;
+	case PTRACE_EVENT_STOP:
+		handle_stop(t, before, signal);
+		break;
+	case PTRACE_EVENT_FORK:
+	case PTRACE_EVENT_CLONE:
+		adopt(t, was_kept);
+		resume(t, 0);
+		break;
+	case PTRACE_EVENT_VFORK:
+		adopt(t, was_kept);
+		resume(t, 0);
+		t->state = VFORKING;
+		break;
+	case PTRACE_EVENT_EXEC:
+		renew(t);
+		/* fall through */
+	default:
+		resume(t, 0);
+	}
+}
+
+/* The supervisor ends after the command: else it was killed, and so is the command. */
+static void on_supervisor_death(int signal)
+{
+	(void)signal;
+	if (command)
+		kill(command, SIGKILL);
+}
+
+void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
+{
+	struct sigaction action = { .sa_handler = on_supervisor_death };
+	sigset_t none;
+
+	command = command_pid;
+	supervisor = supervisor_pid;
+	report = report_fd;
+	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGUSR1, &action, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	task_add(command, space_new());
+	for (;;) {
+		int status;
+
+		struct task *kept = unqueue(&status);
+		if (kept) {
+			handle(kept, status, 1);
+			continue;
+		}
+		pid_t tid = waitpid(-1, &status, __WALL);
+		if (tid < 0 && errno != EINTR)
+			return;
+		if (tid > 0) {
+			struct task *t = task_find(tid);
+			handle(t ? t : task_add(tid, NULL), status, 0);
+		}
+	}
+}

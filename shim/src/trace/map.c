@@ -1,0 +1,134 @@
+/*
+ * The page of trampolines in a task's memory: the code that the rewriter injects into files
+ * too, and behind it the state page with the vDSO's addresses. Both are R-X from the start,
+ * and written by the tracer, so nothing is ever writable and executable.
+ */
+#include <elf.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include "trace.h"
+#include "injected.h"	/* made from injected.elf: where its parts are */
+
+#define PAGE 4096
+#define AUXV_ENTRIES 64	/* more than the kernel's own vector has (AT_VECTOR_SIZE) */
+#define VDSO_MAX (8 * PAGE)
+
+/* Addresses are tried from the end of the low 2 GiB down, out of the way of brk. */
+#define HIGHEST 0x7fff0000L
+#define STEP 0x100000L
+#define TRIES 16
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000	/* Linux 4.17; before it, the address is a mere wish */
+#endif
+
+__asm__ (".section .rodata\n"
+	 "injected:\n"
+	 ".incbin \"" INJECTED_BIN "\"\n"
+	 "injected_end:\n"
+	 ".previous\n");
+extern const char injected[], injected_end[];
+
+static const uint32_t keep[VFIX_FUNCTIONS] = {
+	VFIX_KEEP_GETTIMEOFDAY, VFIX_KEEP_TIME, VFIX_KEEP_GETCPU
+};
+static const uint32_t plain_syscall[VFIX_FUNCTIONS] = {
+	VFIX_SYSCALL_GETTIMEOFDAY, VFIX_SYSCALL_TIME, VFIX_SYSCALL_GETCPU
+};
+
+/* The tracer's own vDSO. The kernel has one image for all 64-bit tasks. */
+struct image {
+	uintptr_t base;
+	size_t size;
+	uintptr_t function[VFIX_FUNCTIONS];
+	uintptr_t syscall;	/* a syscall instruction in it, or 0 */
+};
+
+static const struct image *own_vdso(void)
+{
+	static struct image i;
+
+	if (i.base || !(i.base = getauxval(AT_SYSINFO_EHDR)))
+		return &i;
+	const Elf64_Ehdr *header = (const void *)i.base;
+	const Elf64_Phdr *p = (const void *)(i.base + header->e_phoff);
+
+	for (int n = 0; n < header->e_phnum; n++, p++)
+		if (p->p_type == PT_LOAD)
+			i.size = p->p_offset + p->p_filesz;
+	for (size_t at = 0; at + 2 <= i.size && !i.syscall; at++)
+		if (!memcmp((const char *)i.base + at, "\x0f\x05", 2))
+			i.syscall = i.base + at;
+	vfix_vdso_lookup(i.base, i.function);
+	return &i;
+}
+
+/* Where the task has the same image, or 0. Its memory is compared, never parsed. */
+static uintptr_t find_vdso(pid_t tid)
+{
+	static char theirs[VDSO_MAX];
+	struct vfix_auxv auxv[AUXV_ENTRIES + 1];
+	const struct image *own = own_vdso();
+	size_t n = proc_read(tid, "auxv", auxv, sizeof auxv - sizeof *auxv);
+
+	auxv[n / sizeof *auxv].type = AT_NULL;
+	uintptr_t base = vfix_vdso_base(auxv);
+	if (!base || !own->syscall || own->size > sizeof theirs ||
+	    !memory_read(tid, base, theirs, own->size) ||
+	    memcmp(theirs, (const void *)own->base, own->size))
+		return 0;
+	return base;
+}
+
+/* Two pages in the task's low 2 GiB, or 0. */
+static uintptr_t map_low(struct task *t, uintptr_t instruction)
+{
+	const long flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+
+	for (int i = 0; i < TRIES; i++) {
+		long wish = HIGHEST - i * STEP;
+		long got = inject(t, instruction, (const long[7]){
+			SYS_mmap, wish, 2 * PAGE, PROT_READ | PROT_EXEC, flags, -1, 0 });
+
+		if (got > 0 && got <= HIGHEST)
+			return (uintptr_t)got;
+		if (got > 0)
+			inject(t, instruction, (const long[7]){ SYS_munmap, got, 2 * PAGE });
+	}
+	return 0;
+}
+
+/* The trampolines alone: the hooks behind them are for files. */
+static int fill(pid_t tid, uintptr_t code, uintptr_t vdso)
+{
+	const struct image *own = own_vdso();
+	uintptr_t state[VFIX_FUNCTIONS];
+
+	for (int i = 0; i < VFIX_FUNCTIONS; i++)
+		state[i] = own->function[i] ? own->function[i] - own->base + vdso : 0;
+	return memory_poke(tid, code, injected, VFIX_HOOK_ENTRY) &&
+	       memory_poke(tid, code + VFIX_STATE, state, sizeof state);
+}
+
+int map_trampolines(struct task *t)
+{
+	struct space *space = t->space;
+
+	if (space->state == UNTRIED) {
+		/* A filter that is the program's own may kill for mmap. */
+		uintptr_t vdso = proc_is_sandboxed(t->tid) ? 0 : find_vdso(t->tid);
+		uintptr_t code = vdso ? map_low(t, own_vdso()->syscall - own_vdso()->base + vdso) : 0;
+
+		space->state = code && fill(t->tid, code, vdso) ? MAPPED : REFUSED;
+		space->code = code;
+		space->is_go = proc_is_go(t->tid);
+	}
+	return space->state == MAPPED;
+}
+
+uintptr_t trampoline(const struct space *space, int function)
+{
+	return space->code + (space->is_go ? plain_syscall : keep)[function];
+}

@@ -1,0 +1,59 @@
+/* A task's memory, from the tracer. */
+#include <errno.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include "trace.h"
+
+/* Word by word, for kernels and seccomp filters without process_vm_readv. */
+static int peek(pid_t tid, uintptr_t from, char *to, size_t size)
+{
+	for (size_t done = 0; done < size; done += sizeof(long)) {
+		size_t n = size - done < sizeof(long) ? size - done : sizeof(long);
+		/* The last word ends with the range: what is behind it may not be mapped. */
+		size_t before = n < sizeof(long) && size >= sizeof(long) ? sizeof(long) - n : 0;
+
+		errno = 0;
+		long word = ptrace(PTRACE_PEEKDATA, tid, from + done - before, 0L);
+		if (errno)
+			return 0;
+		memcpy(to + done, (char *)&word + before, n);
+	}
+	return 1;
+}
+
+int memory_read(pid_t tid, uintptr_t from, void *to, size_t size)
+{
+	struct iovec here = { to, size }, there = { (void *)from, size };
+	ssize_t n = process_vm_readv(tid, &here, 1, &there, 1, 0);
+
+	if (n < 0 && errno != EFAULT)
+		return peek(tid, from, to, size);
+	return n == (ssize_t)size;
+}
+
+/* Writes even where the task itself may not: private code is copied first. */
+int memory_poke(pid_t tid, uintptr_t to, const void *from, size_t size)
+{
+	for (size_t done = 0; done < size; done += sizeof(long)) {
+		size_t n = size - done < sizeof(long) ? size - done : sizeof(long);
+		long word = 0;
+
+		if (n < sizeof word && !peek(tid, to + done, (char *)&word, sizeof word))
+			return 0;
+		memcpy(&word, (const char *)from + done, n);
+		if (ptrace(PTRACE_POKEDATA, tid, to + done, word))
+			return 0;
+	}
+	return 1;
+}
+
+int memory_write(pid_t tid, uintptr_t to, const void *from, size_t size)
+{
+	struct iovec here = { (void *)from, size }, there = { (void *)to, size };
+	ssize_t n = process_vm_writev(tid, &here, 1, &there, 1, 0);
+
+	if (n < 0 && errno != EFAULT)
+		return memory_poke(tid, to, from, size);
+	return n == (ssize_t)size;
+}

@@ -1,0 +1,113 @@
+/*
+ * What /proc knows of a task: its folder is kept open, for the tracer may come to live in
+ * another root than the task. Without /proc calls are performed all the same, not healed.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "trace.h"
+
+static int proc = -1;
+
+/* /proc may be another PID namespace's, where the same number is another process. */
+void proc_open(void)
+{
+	char self[16] = "";
+
+	proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (proc >= 0 && (readlinkat(proc, "self", self, sizeof self - 1) < 0 || atoi(self) != getpid())) {
+		close(proc);
+		proc = -1;
+	}
+}
+
+int proc_fd(pid_t tid, const char *name)
+{
+	char path[64];
+
+	if (proc < 0)
+		return -1;
+	snprintf(path, sizeof path, "%d/%s", (int)tid, name);
+	return openat(proc, path, O_RDONLY | O_CLOEXEC);
+}
+
+size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size)
+{
+	int fd = proc_fd(tid, name);
+	size_t done = 0;
+
+	if (fd < 0)
+		return 0;
+	for (ssize_t n; done < size && (n = read(fd, (char *)buffer + done, size - done)) > 0; )
+		done += (size_t)n;
+	close(fd);
+	return done;
+}
+
+/* The text from a field of proc(5)'s stat on, "" without it. Counted from behind the second
+ * field, a name, which may hold anything. */
+static const char *stat_field(pid_t tid, int number)
+{
+	static char text[1024];
+	char path[64];
+
+	snprintf(path, sizeof path, "task/%d/stat", (int)tid);
+	text[proc_read(tid, path, text, sizeof text - 1)] = 0;
+	char *field = strrchr(text, ')');
+	for (int i = 2; field && i < number; i++)
+		field = strchr(field + 1, ' ');
+	return field ? field + 1 : "";
+}
+
+int proc_cpu(pid_t tid)
+{
+	const char *cpu = stat_field(tid, 39);
+
+	return *cpu ? atoi(cpu) : -1;
+}
+
+int proc_is_stopped(pid_t tid)
+{
+	return stat_field(tid, 3)[0] == 'T';
+}
+
+int proc_is_dead(pid_t tid)
+{
+	char state = stat_field(tid, 3)[0];
+
+	return state == 'Z' || state == 'X';
+}
+
+/* The number behind "Name:" in the task's status; 0 without such a line. */
+static long status_field(pid_t tid, const char *name)
+{
+	char text[4096];
+	size_t n = proc_read(tid, "status", text, sizeof text - 1);
+
+	text[n] = 0;
+	const char *line = strstr(text, name);
+	return line ? atol(line + strlen(name)) : 0;
+}
+
+int proc_is_traced(void)
+{
+	proc_open();
+	return status_field(getpid(), "\nTracerPid:") != 0;
+}
+
+/* Linux before 5.9 tells the mode alone, and a filter upon the container's is not seen. */
+int proc_is_sandboxed(pid_t tid)
+{
+	static const char *const names[] = { "\nSeccomp:", "\nSeccomp_filters:" };
+	static long own[] = { -1, -1 };
+
+	for (int i = 0; i < 2; i++) {
+		if (own[i] < 0)
+			own[i] = status_field(getpid(), names[i]);
+		if (status_field(tid, names[i]) > own[i])
+			return 1;
+	}
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* How the three processes of vfix-trace find each other. */
+#ifndef VFIX_TRACE_START_H
+#define VFIX_TRACE_START_H
+
+#include <signal.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct start {
+	pid_t supervisor;
+	int pid[2];		/* command to tracer: its pid, once it may be traced */
+	int go[2];		/* tracer to command: a byte, once it is traced */
+	int result[2];		/* tracer to supervisor: an int, 0 or the error of ptrace; and
+				 * when the command ends a byte, if the tracer does not end too */
+	uint64_t mask;		/* what the command is to have again */
+	struct sigaction on_child;
+};
+
+/* start.c */
+_Noreturn void start_tracer(struct start *s);
+_Noreturn void start_command(struct start *s, pid_t tracer, char **arguments);
+
+/* Sets the signal mask, as the kernel has it; before may be NULL. */
+void set_mask(const uint64_t *mask, uint64_t *before);
+
+/* Closes all files but those two; -1 is none. */
+void close_all(int except, int and_except);
+
+#endif

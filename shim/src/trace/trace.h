@@ -1,0 +1,164 @@
+/*
+ * vfix-trace: three processes.
+ *
+ *	supervisor	the process that was started (supervise.c). Parent of the
+ *			command: forwards signals, reaps, stops and ends as the command does
+ *	command		what was asked for; all its descendants are traced too
+ *	tracer		follows them (follow.c), in a session of its own. It is not the
+ *			parent, so that it outlives the command for what runs on in the
+ *			background, and so that a stopped command does not stop the tracing
+ *
+ * A task is a thread of the kernel, known by its tid. Tasks that share memory share a space.
+ */
+#ifndef VFIX_TRACE_H
+#define VFIX_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/user.h>
+#include "vdso.h"
+
+#ifndef VFIX_PAGE
+#define VFIX_PAGE 0xffffffffff600000ul	/* asm/vsyscall.h: VSYSCALL_ADDR; tests take another */
+#endif
+#define VFIX_SLOT 0x400ul		/* from one function of the page to the next */
+
+/* Exit statuses, as of env(1) and the shells. */
+enum { STATUS_USAGE = 2, STATUS_FORBIDDEN = 126, STATUS_CANNOT_EXEC = 126, STATUS_NOT_FOUND = 127 };
+
+#define SEEN_SITES 64	/* sites of a space that were tried, by a hash of their address */
+
+/* The memory of a process, shared by its threads and by a child of vfork. */
+struct space {
+	int users;
+	enum { UNTRIED, MAPPED, REFUSED } state;
+	uintptr_t code;			/* where the trampolines are, if MAPPED */
+	uintptr_t swept;		/* start of the mapping whose sites were healed last */
+	int is_go;			/* its goroutines have no stack for the vDSO */
+	int provisional;		/* of a child whose parent is not known: never healed */
+	int failures;			/* of gather(), */
+	int pause;			/* and faults to let pass before the next try */
+	uintptr_t seen[SEEN_SITES];	/* return addresses of calls that need no second try */
+};
+
+enum task_state {
+	STARTING,	/* not seen yet: it stops before it runs */
+	STOPPED,	/* waits for the tracer */
+	RUNNING,
+	LISTENING,	/* in a group-stop: it stops again before it runs */
+	DEAD,		/* has ended, and is reported when its other threads have */
+	VFORKING,	/* waits for its child of vfork, and stops before it runs */
+};
+
+struct task {
+	pid_t tid;
+	enum task_state state;
+	struct space *space;		/* NULL until the parent's event is seen */
+	int status;			/* of a stop that follow() has yet to handle */
+	int queued;
+	struct task *next;		/* in the table */
+	struct task *next_queued;
+};
+
+/* tasks.c */
+struct task *task_find(pid_t tid);
+struct task *task_add(pid_t tid, struct space *space);
+void task_remove(struct task *t);
+void task_set_space(struct task *t, struct space *space);
+void task_each(void (*visit)(struct task *t, void *argument), void *argument);
+struct space *space_new(void);
+struct space *space_copy(const struct space *of);
+
+/* follow.c: follows until nothing is left to follow. When the command ends and something is
+ * left, it writes a byte to report. */
+void follow(pid_t command, pid_t supervisor, int report);
+void resume(struct task *t, int signal);
+
+/* family.c: t has made a child; t has become another program; and children whose parents
+ * were killed before they could say so are let go. */
+void adopt(struct task *t, int was_kept);
+void renew(struct task *t);
+void release_unknown(void);
+
+/* queue.c: unqueue returns NULL if nothing was kept. */
+void queue_status(struct task *t, int status);
+struct task *unqueue(int *status);
+
+/* gather.c: 1 if no other task of t's space can run code before follow() goes on. */
+int gather(struct task *t);
+
+/* fix.c: 1 if t's SIGSEGV was a call of the page, and has been performed. */
+int fix_fault(struct task *t);
+
+/* heal.c: makes the call that returns to back reach the trampolines from now on. */
+void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back);
+extern int heal_enabled;
+
+/* site.c */
+struct site {
+	uintptr_t word;		/* address of 8 bytes of code that hold the operand */
+	int shift;		/* of the operand in them, in bytes */
+	int size;		/* of the operand: 4 or 8 bytes */
+	uintptr_t next;		/* what a relative operand counts from; 0 if it is absolute */
+	int reg;		/* the register that holds the page's address, or -1 */
+};
+int find_site(pid_t tid, const struct user_regs_struct *regs, uintptr_t back, struct site *s);
+unsigned long *register_of(struct user_regs_struct *regs, int number);
+
+/* map.c: 1 if the trampolines are in t's space, which may be done now. */
+int map_trampolines(struct task *t);
+uintptr_t trampoline(const struct space *space, int function);
+
+/* inject.c: makes the task perform a system call, all registers kept; returns its result. */
+long inject(struct task *t, uintptr_t instruction, const long arguments[7]);
+
+/* proc.c, go.c */
+void proc_open(void);
+size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size);
+int proc_fd(pid_t tid, const char *name);
+int proc_cpu(pid_t tid);		/* -1: not known */
+int proc_is_stopped(pid_t tid);
+int proc_is_dead(pid_t tid);
+/* 1 if the task has a seccomp filter that the tracer has not. */
+int proc_is_sandboxed(pid_t tid);
+int proc_is_go(pid_t tid);
+/* 1 if this process itself has a tracer. */
+int proc_is_traced(void);
+
+/* maps.c: fills m with what the address is in; 0 if that is nothing, or not known. */
+struct mapping {
+	uintptr_t start, end;
+	unsigned long offset;	/* of start in the file, in bytes */
+	int is_private;
+	const char *path;	/* "" if it has none; overwritten by the next call */
+};
+int proc_mapping(pid_t tid, uintptr_t addr, struct mapping *m);
+
+/* sweep.c: heals the other sites around one, too. Nothing of the space may run. */
+void sweep(struct task *t, uintptr_t around);
+
+/* memory.c: 1 if all of it was read or written, as the task itself may. */
+int memory_read(pid_t tid, uintptr_t from, void *to, size_t size);
+int memory_write(pid_t tid, uintptr_t to, const void *from, size_t size);
+int memory_poke(pid_t tid, uintptr_t to, const void *from, size_t size);
+
+/* text.c: what is said to people. */
+extern const char help_text[];
+void error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void explain_forbidden(int error_number);
+void log_site(pid_t tid, uintptr_t back, int function, const char *done);
+extern int log_fd;	/* -1: nothing is logged */
+
+/* supervise.c: runs the command under a tracer and ends as it ends. */
+_Noreturn void supervise(char **command);
+
+/* command.c: becomes the command, or says why not and ends. */
+_Noreturn void execute(char **command);
+
+/* end.c */
+_Noreturn void end_as(int status);
+void no_core(void);
+
+#endif

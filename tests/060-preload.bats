@@ -1,0 +1,340 @@
+#!/usr/bin/env bats
+# libvfix.so, the preload library: every program is run with it and, as the control, without
+# it, where the first call to the page is death by SIGSEGV. On a kernel booted with
+# vsyscall=none, and on this machine for a twin of the page that nothing maps.
+# Variables come from helpers.bash; the dollars are for the shells of the roots.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154
+load helpers
+
+fallback=$build/fallback
+library=$tree/shim/build/libvfix.so
+library32=$tree/shim/build/libvfix32.so
+twin=$fallback/libvfix-twin.so
+
+# The one scenario that dies of a crash of its own, and says so first.
+is_crash() { [ "$1" = kernel-dies-here ]; }
+
+# twin_run PROGRAM [ARGUMENT...]: with the twin's library; VAR=VALUE may come first.
+twin_run() { run env LD_PRELOAD="$twin" "$@"; }
+
+# every_scenario PROGRAM: with the library, healing and not; without it each dies.
+every_scenario() {
+	local program=$1 name heal count=0
+	for name in $("$program" --list); do
+		for heal in 1 0; do
+			twin_run VFIX_HEAL=$heal "$program" "$name"
+			echo "$name, VFIX_HEAL=$heal: status $status: $output"
+			if is_crash "$name"; then
+				expect "status of $name" "$status" "$status_sigsegv"
+				expect_match "$name" "$output" 'works until here'
+			else
+				expect "status of $name" "$status" 0
+			fi
+		done
+		run "$program" "$name"
+		expect "status of $name without the library" "$status $output" "$status_sigsegv "
+		count=$((count + 1))
+	done
+	[ "$count" -ge 30 ] || fail "only $count scenarios"
+}
+
+@test "preload: every scenario on the twin" {
+	every_scenario "$fallback/survive-twin"
+}
+
+@test "preload: every scenario on the twin, in a program at a fixed address" {
+	every_scenario "$fallback/survive-exec-twin"
+}
+
+@test "preload: every scenario on the twin, with musl" {
+	every_scenario "$fallback/survive-musl-twin"
+}
+
+@test "preload: calls from constructors on the twin" {
+	local program
+	for program in early early-initfirst; do
+		twin_run "$fallback/$program-twin"
+		expect "$program" "$status" 0
+		run "$fallback/$program-twin"
+		expect "$program without the library" "$status" "$status_sigsegv"
+	done
+}
+
+@test "preload: VFIX_LOG says each site once, and which are healed" {
+	twin_run VFIX_LOG=1 "$fallback/survive-twin" process-plain
+	expect status "$status" 0
+	expect_match 'log of a healed site' "$output" "vfix: $fallback/survive-twin+0x"
+	expect 'sites told twice' "$(sort <<<"$output" | uniq -d)" ''
+	for line in 'time: healed' 'gettimeofday: healed' 'getcpu: healed' 'time: served at each call'; do
+		expect_match log "$output" ": $line"
+	done
+	twin_run VFIX_LOG=1 "$fallback/survive-exec-twin" process-plain
+	expect 'sites healed, with a direct call and a tail jump' "$(grep -c healed <<<"$output")" 8
+	twin_run VFIX_LOG=1 VFIX_HEAL=0 "$fallback/survive-twin" process-plain
+	expect status "$status" 0
+	expect 'sites healed against orders' "$(grep -c healed <<<"$output")" 0
+	expect_match log "$output" 'getcpu: served at each call'
+	twin_run "$fallback/survive-twin" process-plain
+	expect 'log that was not asked for' "$output" ''
+}
+
+@test "preload: where writing code is refused, or /proc is missing, calls are served all the same" {
+	requires root
+	twin_run VFIX_LOG=1 "$fallback/survive-twin" code-sealed
+	expect status "$status" 0
+	if (($(uname -r | awk -F. '{ print $1 * 100 + $2 }') >= 603)); then # PR_SET_MDWE
+		expect 'sites healed where no code may be made' "$(grep -c healed <<<"$output")" 0
+	fi
+	run unshare --mount sh -c 'umount -l /proc && LD_PRELOAD=$1 VFIX_LOG=1 exec $2 process-plain' sh "$twin" "$fallback/survive-twin"
+	expect status "$status" 0
+	expect_match log "$output" 'vfix: code at 0x'
+	expect 'sites healed without /proc/self/mem' "$(grep -c healed <<<"$output")" 0
+}
+
+@test "preload: threads, children, crashes and signals while call sites are healed" {
+	local heal
+	for heal in 1 0; do
+		twin_run VFIX_HEAL=$heal timeout "$patience" "$fallback/stress-twin" $((heal * 1800000 + 200000))
+		echo "$output"
+		expect "status, VFIX_HEAL=$heal" "$status" 0
+		for what in forks execs faults signals; do
+			[[ $output =~ $what\ [1-9] ]] || fail "no $what"
+		done
+	done
+	run "$fallback/stress-twin" 1000
+	expect 'status without the library' "$status" "$status_sigsegv"
+}
+
+@test "preload: gdb and strace work on a program that has it" {
+	requires root
+	run gdb -nx -batch -ex "set environment LD_PRELOAD $twin" -ex 'handle SIGSEGV nostop noprint pass' \
+		-ex 'break on_siginfo' -ex run -ex bt -ex kill --args "$fallback/survive-twin" handler-sigaction
+	echo "$output"
+	expect_match backtrace "$output" '<signal handler called>'
+	expect_match backtrace "$output" ' crashes'
+	expect_match backtrace "$output" ' handler_sigaction '
+	run strace -f -o "$BATS_TEST_TMPDIR/trace" -E LD_PRELOAD="$twin" "$fallback/survive-twin" process-threads
+	expect "status under strace" "$status" 0
+	expect_match trace "$(cat "$BATS_TEST_TMPDIR/trace")" 'SIGSEGV'
+}
+
+@test "preload: the default seccomp profile of a container lets it heal" {
+	requires root docker legacy_image
+	start_dockerd
+	docker load -q -i "$legacy_image/redis-legacy.tar"
+	run docker run --rm --network none --read-only -v "$fallback:/fallback:ro" -e VFIX_LOG=1 --entrypoint sh redis:legacy \
+		-c 'LD_PRELOAD=/fallback/libvfix-twin.so exec /fallback/survive-twin process-plain'
+	stop_services
+	echo "$output"
+	expect status "$status" 0
+	expect_match log "$output" 'survive-twin+0x'
+	expect_match log "$output" 'time: healed'
+}
+
+@test "preload: 32-bit programs get one of their own, with nothing in it" {
+	run --separate-stderr env LD_PRELOAD="$library32" "$fallback/i386"
+	expect 'status and stderr' "$status $stderr" '0 '
+	run --separate-stderr env LD_PRELOAD="$library" "$fallback/i386"
+	expect_match 'what ld.so says of the other' "$stderr" 'wrong ELF class'
+}
+
+# vm_root: a root filesystem with the library, in $root. It is made once a file.
+vm_root() {
+	requires root vm legacy_image
+	root=$BATS_FILE_TMPDIR/root
+	[ ! -e "$root" ] || return 0
+	cp -a "$legacy_image/rootfs" "$root"
+	cp "$library" "$root/usr/lib/libvfix.so"
+	cp "$fallback"/{survive,survive-musl,early,early-initfirst,libearly.so,libearly-initfirst.so} "$root/usr/local/bin"
+	cp -L /lib/ld-musl-x86_64.so.1 "$root/lib/ld-musl-x86_64.so.1"
+	install -m 4755 "$fallback/survive" "$root/usr/local/bin/survive-setuid"
+	# with on|off COMMAND: for all programs, or for none. dash and its builtins ask for no time.
+	cat >"$root/with" <<-'END'
+		#!/bin/dash
+		: >/etc/ld.so.preload
+		[ "$1" = off ] || echo /usr/lib/libvfix.so >/etc/ld.so.preload
+		exec /bin/dash -c "$2"
+	END
+	chmod 755 "$root/with"
+}
+
+# both COMMAND...: each in one boot, with the library (1 to n) and without (n + 1 to 2n).
+both() {
+	local command
+	for command in "$@"; do printf '/with on %q\n' "$command"; done >"$BATS_TEST_TMPDIR/commands"
+	for command in "$@"; do printf '/with off %q\n' "$command"; done >>"$BATS_TEST_TMPDIR/commands"
+	run_vm --vsyscall none --mem 2048 --root "$root" --commands "$BATS_TEST_TMPDIR/commands"
+}
+
+@test "preload: every scenario on a kernel without the page, and without a vDSO" {
+	vm_root
+	local program name n append names commands=$BATS_TEST_TMPDIR/commands
+	for append in quiet vdso=0; do
+		names=()
+		: >"$commands"
+		for program in survive survive-musl; do
+			for name in $("$fallback/$program" --list); do
+				names+=("$program $name")
+				cat >>"$commands" <<-END
+					sh -c 'LD_PRELOAD=/usr/lib/libvfix.so exec $program $name'
+					sh -c 'LD_PRELOAD=/usr/lib/libvfix.so VFIX_HEAL=0 exec $program $name'
+					$program $name
+				END
+			done
+		done
+		run_vm --vsyscall none --append "$append" --root "$root" --commands "$commands"
+		n=0
+		for name in "${names[@]}"; do
+			if is_crash "${name#* }"; then
+				expect_vm $((n + 1)) "$status_sigsegv"
+				expect_match "$name" "$(cat "$vm_out/$((n + 1)).stdout")" 'works until here'
+			else
+				expect_vm $((n + 1)) 0
+				expect_vm $((n + 2)) 0
+			fi
+			expect_vm $((n + 3)) "$status_sigsegv"
+			n=$((n + 3))
+		done
+	done
+}
+
+@test "preload: where the page is served, the scenarios pass with and without it" {
+	vm_root
+	local name names n=0 commands=$BATS_TEST_TMPDIR/commands
+	# A fault in the page has another address there, and one scenario always dies.
+	names=$("$fallback/survive" --list | grep -v '^kernel-')
+	for name in $names; do
+		printf 'survive %s\n' "$name"
+		printf "sh -c 'LD_PRELOAD=/usr/lib/libvfix.so exec survive %s'\n" "$name"
+	done >"$commands"
+	for mode in xonly emulate; do
+		run_vm --vsyscall "$mode" --root "$root" --commands "$commands"
+		n=$(wc -l <"$commands")
+		[ "$n" -gt 50 ] || fail "only $n commands"
+		for ((; n > 0; n--)); do expect_vm "$n" 0; done
+	done
+}
+
+@test "preload: bash, gcc, perl, python, the JVM and redis, with their handlers and crash reports" {
+	vm_root
+	local java=/usr/lib/jvm/java-17-openjdk-amd64/bin/java n
+	"$tree/tests/fixtures/fallback/add-packages" "$root" gcc libc6-dev perl python3-minimal openjdk-17-jre-headless
+	cp -a "$fallback/java" "$root/"
+	printf '#include <stdio.h>\nint main(void) { puts("compiled"); return 0; }\n' >"$root/hello.c"
+	cat >"$root/cc1.sh" <<-'END'
+		# cc1 is sent a SIGSEGV while it waits for its input.
+		mkfifo /tmp/in
+		exec 3<>/tmp/in
+		gcc -S -o /dev/null -x c /tmp/in 3>&- &
+		while [ -e /proc/$!/exe ]; do
+			for p in /proc/[0-9]*; do
+				read -r name <$p/comm && [ "$name" = cc1 ] && ls -l $p/fd | grep -q /tmp/in && kill -SEGV ${p#/proc/} && break 2
+			done 2>/dev/null
+		done
+		wait $!
+	END
+	cat >"$root/crash.pl" <<-'END'
+		$| = 1;
+		$SIG{SEGV} = sub { print "caught\n" };
+		print time > 1e9 ? "later\n" : "earlier\n";
+		kill SEGV => $$;
+		print "on\n";
+	END
+	cat >"$root/crash.py" <<-'END'
+		import time, faulthandler, os
+		print(time.time() > 1e9, flush=True)
+		faulthandler.enable()
+		os.kill(os.getpid(), 11)
+	END
+	# The report's memory test writes all over the stacks of threads that still run.
+	cat >"$root/redis.sh" <<-'END'
+		redis-server --save "" --enable-debug-command yes --crash-memcheck-enabled no &
+		for i in $(seq 300); do redis-cli PING && break; [ -e /proc/$!/exe ] || break; done
+		redis-cli DEBUG SEGFAULT
+		wait $!
+	END
+	both "bash -c 'trap \"echo trapped\" SEGV; echo \$((6 * 7)); ls -l / >/dev/null; kill -SEGV \$\$; sleep 0; date +%Y'" \
+		'gcc -O1 -o /tmp/hello /hello.c && /tmp/hello' \
+		'dash /cc1.sh' \
+		'perl /crash.pl' \
+		'python3 /crash.py' \
+		"$java -Xint -cp /java Null /java/libnull.so" \
+		"$java -Xcomp -XX:TieredStopAtLevel=1 -cp /java Null /java/libnull.so" \
+		"$java -cp /java Null /java/libnull.so" \
+		'dash /redis.sh'
+	expect_vm 1 0
+	expect_match bash "$(cat "$vm_out/1.stdout")" $'42\ntrapped\n20'
+	expect_vm 2 0
+	expect gcc "$(cat "$vm_out/2.stdout")" compiled
+	expect_vm 3 1
+	expect_match "gcc's crash report" "$(cat "$vm_out/3.stderr")" 'cc1: internal compiler error: Segmentation fault'
+	expect_vm 4 0
+	expect perl "$(cat "$vm_out/4.stdout")" $'later\ncaught\non'
+	expect_vm 5 "$status_sigsegv"
+	expect python "$(cat "$vm_out/5.stdout")" True
+	expect_match "python's crash report" "$(cat "$vm_out/5.stderr")" 'File "/crash.py", line 4'
+	for n in 6 7 8; do
+		expect_vm $n 0
+		expect "the JVM's null checks" "$(cat "$vm_out/$n.stdout")" 'caught 3000'
+	done
+	expect_vm 9 "$status_sigsegv"
+	expect_match redis "$(cat "$vm_out/9.stdout")" PONG
+	expect_match "redis's crash report" "$(cat "$vm_out/9.stdout")" 'crashed by signal: 11'
+	expect_match "redis's crash report" "$(cat "$vm_out/9.stdout")" 'REDIS BUG REPORT END'
+	# Without the library: no one gets anywhere.
+	for n in 10 13 14 15 16 17 18; do
+		expect_vm $n "$status_sigsegv"
+		expect "stdout of command $n" "$(cat "$vm_out/$n.stdout")" ''
+	done
+	expect_vm 11 4
+	expect 'gcc without the library' "$(cat "$vm_out/11.stdout")" ''
+}
+
+@test "preload: a setuid program, another user, a read-only root, constructors" {
+	vm_root
+	local user=65534:65534
+	echo /usr/lib/libvfix.so >"$root/etc/ld.so.preload"
+	run_vm --vsyscall none --root "$root" --read-only --user "$user" -- 'survive-setuid process-plain' \
+		'survive process-plain' early early-initfirst "bash -c 'echo up'" 'survive kernel-dies-here'
+	for n in 1 2 3 4 5; do expect_vm $n 0; done
+	# The default action, at the true address.
+	expect_vm 6 "$status_sigsegv"
+	expect_match 'kernel log' "$(cat "$vm_out/6.kernel")" 'segfault at dead000 '
+	: >"$root/etc/ld.so.preload"
+	# The variable does not reach a setuid program, and so is the control.
+	run_vm --vsyscall none --root "$root" --read-only --user "$user" --env LD_PRELOAD=/usr/lib/libvfix.so -- \
+		'survive-setuid process-plain' 'survive process-plain'
+	expect_vm 1 "$status_sigsegv"
+	expect_vm 2 0
+	run_vm --vsyscall none --root "$root" --read-only --user "$user" -- \
+		'survive process-plain' early early-initfirst "bash -c 'echo up'"
+	for n in 1 2 3 4; do expect_vm $n "$status_sigsegv"; done
+}
+
+@test "preload: the libcs of old systems" {
+	requires root vm legacy
+	local libc lib dir name n=0 root=$BATS_TEST_TMPDIR/root commands=$BATS_TEST_TMPDIR/commands
+	mkdir -p "$root/bin"
+	cp "$(command -v busybox)" "$root/bin/busybox"
+	while read -r libc; do
+		lib=${libc%/libc.so.6} dir=${libc%%/lib64/*} dir=${dir%%/lib/x86_64-linux-gnu/*}
+		[ -e "$dir/lib64/ld-linux-x86-64.so.2" ] || [ -L "$dir/lib64/ld-linux-x86-64.so.2" ] || continue
+		n=$((n + 1))
+		mkdir -p "$root/$n"/{dev,proc,tmp}
+		for name in lib lib64; do [ ! -e "$dir/$name" ] || cp -a "$dir/$name" "$root/$n/"; done
+		cp "$library" "$root/$n/libvfix.so"
+		gcc -O2 -Wall -Wextra -Werror -fno-stack-protector -fcf-protection=none -fPIC -nostdlib -pie -Wl,-z,now -Wl,--hash-style=both \
+			-Wl,--no-as-needed -Wl,--allow-shlib-undefined -Wl,--dynamic-linker=/lib64/ld-linux-x86-64.so.2 -o "$root/$n/old" \
+			"$tree"/tests/fixtures/fallback/{old.c,survive/calls.S} "$root/$n/${lib#"$dir"/}/libc.so.6"
+		echo "busybox env LD_PRELOAD=/libvfix.so busybox chroot /$n /old" >>"$commands"
+		echo "busybox chroot /$n /old" >>"$commands"
+		echo "# $n: $(grep -aoE 'GNU C Library [^,]*, by' "$libc" | head -n 1) of $dir" >&3
+	done < <(find "$VFIX_LEGACY_DIR" \( -path '*/lib64/libc.so.6' -o -path '*/lib/x86_64-linux-gnu/libc.so.6' \))
+	[ "$n" -gt 0 ] || skip "VFIX_LEGACY_DIR has no libc with an ld.so"
+	run_vm --vsyscall none --root "$root" --commands "$commands"
+	while [ "$n" -gt 0 ]; do
+		expect_vm $((2 * n - 1)) 0
+		expect_vm $((2 * n)) "$status_sigsegv"
+		n=$((n - 1))
+	done
+}
