@@ -38,7 +38,7 @@ func (b *bench) fallback() error {
 		{name: "un-healed", args: []string{"site"}, env: []string{preload, "VFIX_HEAL=0"}},
 		{name: "first", env: []string{preload}},
 	}
-	ns, _, err := b.measure(program, candidates)
+	all, _, err := b.measure(program, candidates)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (b *bench) fallback() error {
 	if err != nil {
 		return err
 	}
-	printFallback(ns, with, without)
+	printFallback(all, with, without)
 	return nil
 }
 
@@ -70,13 +70,13 @@ func (b *bench) startUp(program, preload string) (with, without float64, err err
 	return slices.Min(samples[preload]), slices.Min(samples["VFIX_NONE=1"]), nil
 }
 
-func printFallback(ns map[string]map[string]float64, with, without float64) {
+func printFallback(all samples, with, without float64) {
 	fmt.Println("The preload library, on the twin of the page; vdso is the vDSO's function through a pointer; 1.00 is as fast.")
 	fmt.Printf("%-13s %-14s %9s %14s %10s\n", "function", "way", "ns/call", "calls/s", "of vdso")
 	for _, function := range []string{"time", "gettimeofday", "getcpu"} {
-		by := ns[function]
+		by := all[function]
 		for _, name := range []string{"vdso", "name", "healed", "un-healed", "first"} {
-			fmt.Printf("%-13s %-14s %9.2f %14.0f %10.4f\n", function, name, by[name], 1e9/by[name], by["vdso"]/by[name])
+			fmt.Printf("%-13s %-14s %9.2f %14.0f %10.4f\n", function, name, median(by[name]), 1e9/median(by[name]), ratio(by["vdso"], by[name]))
 		}
 	}
 	fmt.Printf("start-up of a process: %.0f µs with the library, %.0f without: %.0f µs\n\n", with, without, with-without)
