@@ -25,7 +25,8 @@ static int site_at(const uint8_t *code)
 		return -1;
 	memcpy(&operand, code + 3, sizeof operand);
 	for (int function = 0; function < VFIX_FUNCTIONS; function++)
-		if ((uintptr_t)(intptr_t)operand == VFIX_PAGE + function * VFIX_SLOT)
+		/* 32 bits say it all; with 64 this would be a reference to the page itself */
+		if ((uint32_t)operand == (uint32_t)(VFIX_PAGE + function * VFIX_SLOT))
 			return function;
 	return -1;
 }
