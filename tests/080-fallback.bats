@@ -174,15 +174,21 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 	local dir=$BATS_TEST_TMPDIR/i386
 	mkdir -p "$dir/usr/lib" "$dir/usr/lib32" "$dir/usr/local/bin"
 	cp -L /lib/ld-linux.so.2 "$dir/usr/lib/"
-	cp -L /lib32/libc.so.6 "$dir/usr/lib32/"
+	cp -L /lib32/libc.so.6 /lib32/libresolv.so.2 "$dir/usr/lib32/"
 	cp "$build/fallback/i386" "$dir/usr/local/bin/"
+	for package in busybox busybox-static; do
+		"$tree/tests/foreign-package" i386 "$package" "$build/packages/$package-i386"
+		cp "$build/packages/$package-i386/bin/busybox" "$dir/usr/local/bin/$package"
+	done
 	tar -c -f "$dir.tar" --numeric-owner --mtime=@1700000000 -C "$dir" usr
 	umoci raw add-layer --image "$oci:dynamic" --tag i386 "$dir.tar"
 	rebuild 0 i386 auto
 	unpack i386-auto
 	expect 'ld.so.preload' "$(cat "$root/etc/ld.so.preload")" /vfix/\$PLATFORM/libvfix.so
-	run_vm --vsyscall none --root "$root" -- '/lib/ld-linux.so.2 --library-path /usr/lib32 /usr/local/bin/i386' i386 late
-	for n in 1 2 3; do
+	run_vm --vsyscall none --root "$root" -- '/lib/ld-linux.so.2 --library-path /usr/lib32 /usr/local/bin/i386' i386 late \
+		'/lib/ld-linux.so.2 --library-path /usr/lib32 /usr/local/bin/busybox sh -c "date +%Y | grep ^20"' \
+		'busybox-static sh -c "date +%Y | grep ^20"'
+	for n in 1 2 3 4 5; do
 		expect_vm $n 0
 		expect "stderr of $n" "$(cat "$vm_out/$n.stderr")" ''
 	done
