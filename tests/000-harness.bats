@@ -21,8 +21,8 @@ inner_bats() {
 	END
 	expect_match tap "$output" 'not ok 1 unknown'
 	expect_match tap "$output" "requires: unknown capability 'bodkin'"
-	expect_match tap "$output" 'ok 2 missing # skip requires legacy: VFIX_LEGACY_DIR names no folder'
-	expect_match tap "$output" 'ok 3 there'
+	expect_match tap "$output" $'\nok 2 missing # skip requires legacy: VFIX_LEGACY_DIR names no folder'
+	expect_match tap "$output" $'\nok 3 there'
 }
 
 @test "run_vfix: fails on another exit status than the wanted one" {
