@@ -14,7 +14,7 @@ load helpers
 nobody=65534
 
 setup() {
-	requires root legacy oracle
+	requires root legacy oracle own_root
 	died=0 compared=0
 }
 

@@ -376,7 +376,7 @@ hanging_vfix() {
 }
 
 @test "patch: -x leaves out what is mounted, --since what an earlier run has seen" {
-	requires root
+	requires root own_root
 	local dir=$BATS_TEST_TMPDIR/root
 	mkdir -p "$dir/mounted"
 	cp "$affected" "$dir/here"

@@ -79,7 +79,7 @@ every_scenario() {
 }
 
 @test "preload: where writing code is refused, or /proc is missing, calls are served all the same" {
-	requires root
+	requires root own_root
 	twin_run VFIX_LOG=1 "$fallback/survive-twin" code-sealed
 	expect status "$status" 0
 	if (($(uname -r | awk -F. '{ print $1 * 100 + $2 }') >= 603)); then # PR_SET_MDWE

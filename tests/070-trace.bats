@@ -274,7 +274,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 }
 
 @test "trace: it leaves no process behind" {
-	requires root
+	requires root own_root
 	# Process 1 there waits for its own child alone, as many a container's does.
 	local apart=(unshare --pid --fork --kill-child --mount-proc timeout "$patience" bash -c)
 	# shellcheck disable=SC2016 # the inner shell expands it

@@ -151,7 +151,7 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 }
 
 @test "fallback: in an engine, by docker run, docker exec and docker stop" {
-	requires docker
+	requires docker own_root
 	start_dockerd
 	rebuild 0 late auto
 	skopeo copy --quiet "oci:$oci:late-auto" "docker-archive:$BATS_TEST_TMPDIR/late.tar:late:auto"

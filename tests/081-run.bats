@@ -140,7 +140,7 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 
 # In a chroot as nobody, without network: it is a stranger's program.
 @test "run: a real static MUSCLE of old, from memory [VFIX_LEGACY_DIR]" {
-	requires root legacy oracle
+	requires root legacy oracle own_root
 	local jail=$BATS_TEST_TMPDIR/jail program
 	program=$(find "$VFIX_LEGACY_DIR" -type f -size -8M -exec grep -l --binary-files=text -m 1 'MUSCLE v3' {} + | head -n 1)
 	[ -n "$program" ] || skip "VFIX_LEGACY_DIR has no static MUSCLE 3"
