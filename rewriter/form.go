@@ -8,20 +8,6 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// Registers in encoding order, as Site.Dead numbers them.
-const (
-	regRAX = 0
-	regRDX = 2
-	regRSI = 6
-	regRDI = 7
-	regR8  = 8
-	regR9  = 9
-	regR10 = 10
-)
-
-// argumentRegs are the registers that a C function may change and the page did not.
-const argumentRegs = 1<<regRDX | 1<<regRSI | 1<<regRDI | 1<<regR8 | 1<<regR9 | 1<<regR10
-
 // choose decides the form of a site before it is known whether there is room for
 // trampolines. The reason says why that form, or why none.
 func choose(s *Site, r *Report, allowed []Form) (Form, string) {
@@ -165,7 +151,7 @@ func trampolineName(s *Site, form Form) string {
 
 // keeps reports whether somebody may miss the registers that C code changes.
 func keeps(s *Site, form Form) bool {
-	return !(form == Entry && s.ABI || form == Call && s.Dead&argumentRegs == argumentRegs)
+	return !(form == Entry && s.ABI || form == Call && regs(s.Dead) == deadCandidates)
 }
 
 // trampoline returns the offset in the segment of the trampoline for the site: the plain one

@@ -141,3 +141,15 @@ func TestRelr(t *testing.T) {
 		}
 	}
 }
+
+// TestNoEntry is a library whose e_entry is 0: the first byte of its text segment is no entry.
+func TestNoEntry(t *testing.T) {
+	e := testELF{dyn: true, soname: "l", text: append(asm(t, timeStubText), 0xc3), extra: []dyn{{tag: dtInit, val: testTextOff + 18}}}
+	file := e.build()
+	const entryOff = 24
+	binary.LittleEndian.PutUint64(file[entryOff:], 0)
+	out := checkPatched(t, file, planFile(t, file, Options{}), Options{})
+	if got := binary.LittleEndian.Uint64(out[entryOff:]); got != 0 {
+		t.Errorf("e_entry became %#x", got)
+	}
+}

@@ -218,6 +218,25 @@ func TestInterpreter(t *testing.T) {
 	}
 }
 
+// TestBuildIDKept has the note with the build id before the one without: the second is spent.
+func TestBuildIDKept(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText), notes: 2}
+	file := e.build()
+	f := scanFile(t, file).file
+	types := []byte{3, 1} // NT_GNU_BUILD_ID, NT_GNU_ABI_TAG
+	for _, p := range f.progs {
+		if p.typ == ptNote {
+			file[p.off+8] = types[0]
+			types = types[1:]
+		}
+	}
+	id := f.prog(ptNote).off
+	out := checkPatched(t, file, planFile(t, file, Options{}), Options{})
+	if left := scanFile(t, out).file.prog(ptNote); left == nil || left.off != id {
+		t.Errorf("got %+v left, want the note at offset %#x", left, id)
+	}
+}
+
 // TestVerifyFinds changes one byte of a patched file at a time.
 func TestVerifyFinds(t *testing.T) {
 	e := testELF{text: append(asm(t, timeStubText), make([]byte, 64)...)}

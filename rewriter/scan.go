@@ -1,6 +1,7 @@
 package rewriter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -91,7 +92,7 @@ func (f *elfFile) checkLoads() error {
 
 // examine decides what the references found are.
 func (r *Report) examine(c *code, sites []Site) error {
-	slices.SortFunc(sites, func(a, b Site) int { return cmpUint64(a.Vaddr, b.Vaddr) })
+	slices.SortFunc(sites, func(a, b Site) int { return cmp.Compare(a.Vaddr, b.Vaddr) })
 	sites = slices.CompactFunc(sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
 	fn, err := findFunctions(c.f, sites)
 	if err != nil {
@@ -164,14 +165,4 @@ func (fn *functions) cFunction(n name, named bool, s *Site) bool {
 		return fn.exported[n.start] || fn.public[n.start]
 	}
 	return s.Stub.Len != 0
-}
-
-func cmpUint64(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

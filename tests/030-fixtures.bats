@@ -100,12 +100,7 @@ vm_root() {
 		mkdir -p "$root.tmp"
 		cp -a "$fixtures" "$root.tmp/before"
 		cp -a "$BATS_FILE_TMPDIR/after" "$root.tmp/after"
-		for file in "$fixtures"/*; do
-			[ ! -x "$file" ] || ldd "$file" 2>/dev/null || true # some are static
-		done | grep -o '/[^ ]*' | grep -v "^$fixtures" | sort -u | while read -r file; do
-			[ ! -e "$file" ] || cp -L --parents "$file" "$root.tmp"
-		done
-		cp -L --parents /lib/ld-musl-x86_64.so.1 "$root.tmp"
+		copy_libraries "$fixtures" "$root.tmp"
 		mv "$root.tmp" "$root"
 	fi
 	echo "$root"

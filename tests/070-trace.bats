@@ -14,7 +14,7 @@ twin=$BATS_TEST_DIRNAME/build/vfix-trace-twin
 
 # vm_root: vfix-trace, a busybox, and the programs in /bin; the fixtures in /fixtures.
 vm_root() {
-	local root=$BATS_FILE_TMPDIR/root file
+	local root=$BATS_FILE_TMPDIR/root
 	if [ ! -e "$root" ]; then
 		mkdir -p "$root.tmp/bin"
 		cp "$tracer" "$callpage" /bin/busybox "$root.tmp/bin"
@@ -22,12 +22,7 @@ vm_root() {
 		ln -s busybox "$root.tmp/bin/sh"
 		install -m 4755 "$fallback/trace-filter" "$root.tmp/bin/trace-setuid"
 		cp -a "$fixtures" "$root.tmp/fixtures"
-		for file in "$fixtures"/*; do
-			[ ! -x "$file" ] || ldd "$file" 2>/dev/null || true # some are static
-		done | grep -o '/[^ ]*' | grep -v "^$fixtures" | sort -u | while read -r file; do
-			[ ! -e "$file" ] || cp -L --parents "$file" "$root.tmp"
-		done
-		cp -L --parents /lib/ld-musl-x86_64.so.1 "$root.tmp"
+		copy_libraries "$fixtures" "$root.tmp"
 		mv "$root.tmp" "$root"
 	fi
 	echo "$root"

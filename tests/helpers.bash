@@ -50,6 +50,18 @@ fail() {
 	return 1
 }
 
+# copy_libraries FOLDER ROOT: gives ROOT the libraries and loaders, of this machine, that the
+# programs of FOLDER need: glibc's by ldd, and musl's.
+copy_libraries() {
+	local folder=$1 root=$2 file
+	for file in "$folder"/*; do
+		[ ! -x "$file" ] || ldd "$file" 2>/dev/null || true # some are static
+	done | grep -o '/[^ ]*' | grep -v "^$folder" | sort -u | while read -r file; do
+		[ ! -e "$file" ] || cp -L --parents "$file" "$root"
+	done
+	cp -L --parents /lib/ld-musl-x86_64.so.1 "$root"
+}
+
 # poll COMMAND...: tries the command until it succeeds; fails when $patience is over.
 poll() {
 	local end=$((SECONDS + patience)) said
