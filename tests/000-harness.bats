@@ -114,6 +114,48 @@ summary() {
 	expect status "$status" 0
 }
 
+# fake_e2e: bats files on which run-e2e is tried, in $fakes.
+fake_e2e() {
+	fakes=$BATS_TEST_TMPDIR/fakes results=$BATS_TEST_TMPDIR/results
+	mkdir -p "$fakes"
+	printf '@%s\n' 'test "good" { true; }' >"$fakes/good.bats"
+	printf '@%s\n' 'test "second time" {' "! mkdir $fakes/seen" '}' | sed '2,$s/@//' >"$fakes/second.bats"
+}
+
+@test "run-e2e: what fails gets a second run that counts, and is named" {
+	fake_e2e
+	run "$tree/tests/run-e2e" "$results" "$fakes/good.bats" "$fakes/second.bats"
+	expect_match output "$output" "# run again: $fakes/second.bats"
+	expect 'first verdict, second verdict' "$(grep -o '^.*ok 1 second time' <<<"$output")" $'not ok 1 second time\nok 1 second time'
+	printf -- '--- PASS: TestOne (0.00s)\nok  \tx\t0.1s\n' >"$results/unit.txt"
+	summary true
+	expect status "$status" 0
+	expect_match summary "$output" 'failed at first, its file was run again: second time'
+	expect 'last line' "${lines[-1]}" '3 passed, 0 failed, 0 skipped'
+}
+
+@test "run-e2e: what fails twice has failed, and many failures get no second run" {
+	fake_e2e
+	for n in 1 2 3 4; do printf '@%s\n' "test \"bad $n\" { false; }" >"$fakes/bad$n.bats"; done
+	"$tree/tests/run-e2e" "$results" "$fakes/good.bats" "$fakes/bad1.bats" >"$BATS_TEST_TMPDIR/out"
+	expect 'verdicts of the bad one' "$(grep -c '^not ok 1 bad 1' "$BATS_TEST_TMPDIR/out")" 2
+	printf -- '--- PASS: TestOne (0.00s)\nok  \tx\t0.1s\n' >"$results/unit.txt"
+	summary true
+	expect 'last line' "${lines[-1]}" '2 passed, 1 failed, 0 skipped'
+	run "$tree/tests/run-e2e" "$results" "$fakes"/bad?.bats
+	expect 'verdicts of four bad ones' "$(grep -c '^not ok' <<<"$output")" 4
+}
+
+@test "run-e2e: a test that leaves a mount behind fails" {
+	requires own_root root
+	fake_e2e
+	mkdir "$fakes/m"
+	printf '@%s\n' "test \"mounts\" { mount -t tmpfs tmpfs $fakes/m; }" >"$fakes/mounts.bats"
+	run unshare --mount "$tree/tests/run-e2e" "$results" "$fakes/mounts.bats"
+	expect_match output "$output" 'not ok 1 mounts.bats: leaves the machine as it was'
+	expect_match output "$output" "mounted: $fakes/m"
+}
+
 @test "install-deps: with everything there it does nothing" {
 	requires root
 	run "$tree/tests/install-deps"
