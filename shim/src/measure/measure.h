@@ -1,0 +1,69 @@
+/*
+ * vfix-measure: what the ways to the time and to the processor's number cost on this kernel,
+ * and whether they are there at all. Every measurement of vfix doctor and vfix bench is made
+ * by this program, in a process of its own: it may die of what it tries.
+ *
+ * A way is how a function is reached (page, syscall, vdso), a subject is both: "vdso:time".
+ */
+#ifndef VFIX_MEASURE_H
+#define VFIX_MEASURE_H
+
+#include <stddef.h>
+
+/* Exit statuses. A call that the kernel does not serve ends in the signal itself. */
+enum { STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_ABSENT = 4 };
+
+typedef long call_fn(long a, long b, long c);
+
+enum way { WAY_PAGE, WAY_SYSCALL, WAY_VDSO, WAYS };
+
+struct subject {
+	enum way way;
+	const char *text;		/* as it was asked for */
+	const struct function *function;
+	call_fn *call;			/* NULL: there is no such way here */
+};
+
+struct function {
+	const char *name;	/* "time", "monotonic" */
+	const char *symbol;	/* in the vDSO */
+	int number;		/* of the system call */
+	int slot;		/* in the vsyscall page, -1: not there */
+	int clock;		/* first argument; -1: not a clock_gettime */
+};
+
+extern const char *const way_names[WAYS];
+
+/* Reads "WAY:FUNCTION"; ends the program where that means nothing. */
+struct subject find_subject(const char *text);
+
+/* One call; the kernel's own answer, a negative errno where it is one. */
+long call_once(const struct subject *s);
+
+/* The nanoseconds of n calls. */
+double call_many(const struct subject *s, long n);
+
+double now_ns(void);
+
+/* The address of a vDSO symbol; NULL where there is none. */
+void *vdso_symbol(const char *name);
+
+/* Writes the vDSO's image to stdout. */
+int dump_vdso(void);
+
+/* Installs the filter that stdin holds: struct sock_filter until its end. */
+void install_filter(void);
+
+/* The verbs; each returns the exit status. */
+int probe(char **words);
+int peek(char **words);
+int entries(char **words);
+int measure_time(char **words);
+int lookup(char **words);
+int flood(char **words);
+
+_Noreturn void die(const char *what, const char *object);
+_Noreturn void bad_usage(const char *what, const char *word);
+long number(const char *word, long least, long most);
+
+#endif

@@ -1,0 +1,79 @@
+/* Looking names up that do not exist: how long it takes, and a neighbour that does nothing
+ * else. Each missing name leaves a negative dentry in the kernel's one cache for all. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "measure.h"
+
+enum { NAMES_MOST = 10 * 1000 * 1000, ROUNDS_MOST = 100 * 1000, BATCH = 64, NAME_SIZE = 32 };
+
+static void enter(const char *dir)
+{
+	if (!dir || chdir(dir) != 0)
+		die("folder ", dir ? dir : "");
+}
+
+/* One look-up of a name that must not be there. */
+static void miss(const char *kind, long i)
+{
+	char name[NAME_SIZE];
+	struct stat st;
+
+	snprintf(name, sizeof name, "%s-%ld", kind, i);
+	if (stat(name, &st) == 0 || errno != ENOENT)
+		die("missing name ", name);
+}
+
+/*
+ * lookup DIR NAMES ROUNDS: looks NAMES missing names of DIR up, twice: the first time they
+ * are new to the cache, and then each round again. Prints "new NANOSECONDS" and "known
+ * NANOSECONDS", of one look-up, averaged over BATCH of them, for each batch.
+ */
+int lookup(char **words)
+{
+	if (!words[0] || !words[1] || !words[2])
+		bad_usage("lookup wants DIR, NAMES and ROUNDS", "");
+	long names = number(words[1], BATCH, NAMES_MOST), rounds = number(words[2], 1, ROUNDS_MOST);
+
+	enter(words[0]);
+	for (long round = 0; round <= rounds; round++)
+		for (long i = 0; i + BATCH <= names; i += BATCH) {
+			double start = now_ns();
+
+			for (long j = i; j < i + BATCH; j++)
+				miss("known", j);
+			printf("%s %.1f\n", round ? "known" : "new", (now_ns() - start) / BATCH);
+		}
+	return 0;
+}
+
+/*
+ * flood DIR NAMES: looks NAMES missing names of DIR up, prints "flooded NAMES", and goes on
+ * looking them up until standard input ends. The folder is its owner's to remove, and the
+ * dentries go with it.
+ */
+int flood(char **words)
+{
+	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+
+	if (!words[0] || !words[1])
+		bad_usage("flood wants DIR and NAMES", "");
+	long names = number(words[1], 1, NAMES_MOST);
+
+	enter(words[0]);
+	for (int said = 0;; said = 1) {
+		for (long i = 0; i < names; i++) {
+			if (i % BATCH == 0 && poll(&input, 1, 0) != 0)
+				return 0;
+			miss("flood", i);
+		}
+		if (!said) {
+			printf("flooded %ld\n", names);
+			fflush(stdout);
+		}
+	}
+}

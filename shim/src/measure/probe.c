@@ -1,0 +1,93 @@
+/* Whether a way is there, and whether it enters the kernel. See measure.h. */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "filter.h"
+#include "measure.h"
+
+enum {
+	MARK = 4000,		/* an errno that no kernel uses; the largest is 4095, linux/err.h */
+	ENTRY_CALLS = 1000,
+};
+
+/* probe SUBJECT: makes one call and prints its answer. Without the page: SIGSEGV. */
+int probe(char **words)
+{
+	struct subject s = find_subject(words[0]);
+
+	if (!s.call)
+		return STATUS_ABSENT;
+	printf("%s %ld\n", s.text, call_once(&s));
+	return 0;
+}
+
+/* peek: reads the page's first byte. A kernel that only lets the page be executed: SIGSEGV. */
+int peek(char **words)
+{
+	const volatile uintptr_t page_not = ~0xffffffffff600000ul;
+
+	(void)words;
+	printf("peek %#x\n", *(const volatile unsigned char *)~page_not);
+	return 0;
+}
+
+static void set_filter(struct sock_filter *filter, size_t length)
+{
+	struct sock_fprog program = { (unsigned short)length, filter };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		die("no_new_privs", "");
+	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0)
+		die("seccomp filter", "");
+}
+
+void install_filter(void)
+{
+	static struct sock_filter filter[FILTER_MOST];
+	size_t have = 0;
+	ssize_t n;
+
+	while ((n = read(STDIN_FILENO, (char *)filter + have, sizeof filter - have)) > 0)
+		have += (size_t)n;
+	if (n < 0)
+		die("standard input", "");
+	if (have == 0 || have % sizeof *filter != 0)
+		bad_usage("the filter on standard input is no list of instructions", "");
+	set_filter(filter, have / sizeof *filter);
+}
+
+/*
+ * entries SUBJECT...: prints how many of ENTRY_CALLS calls entered the kernel. A filter
+ * answers the clock's system calls with MARK: what returns MARK has made one.
+ */
+int entries(char **words)
+{
+	static struct sock_filter filter[] = {
+		{ LOAD_WORD, 0, 0, DATA_NR },
+		{ JUMP_IF_EQUAL, 3, 0, SYS_gettimeofday },
+		{ JUMP_IF_EQUAL, 2, 0, SYS_time },
+		{ JUMP_IF_EQUAL, 1, 0, SYS_getcpu },
+		{ JUMP_IF_EQUAL, 0, 1, SYS_clock_gettime },
+		{ RETURN, 0, 0, RET_ERRNO | MARK },
+		{ RETURN, 0, 0, RET_ALLOW },
+	};
+
+	set_filter(filter, sizeof filter / sizeof *filter);
+	for (; *words; words++) {
+		struct subject s = find_subject(*words);
+		int entered = 0;
+
+		if (!s.call) {
+			printf("%s absent\n", s.text);
+			continue;
+		}
+		for (int i = 0; i < ENTRY_CALLS; i++)
+			entered += (int)call_once(&s) == -MARK;
+		printf("%s %d/%d\n", s.text, entered, ENTRY_CALLS);
+	}
+	return 0;
+}
