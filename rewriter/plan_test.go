@@ -195,7 +195,10 @@ func TestSegment(t *testing.T) {
 // TestInterpreter is about what a PT_INTERP may name: nothing may follow its .bss.
 func TestInterpreter(t *testing.T) {
 	text := asm(t, timeStubText)
-	const pie = 0x08000000
+	const (
+		pie  = 0x08000000
+		none = 1 // stands for 0, which testELF takes for the start of the text
+	)
 	for _, c := range []struct {
 		name string
 		e    testELF
@@ -205,11 +208,15 @@ func TestInterpreter(t *testing.T) {
 		{"interpreter with a hole", testELF{soname: "ld.so"}, Entry},
 		{"library that needs another", testELF{tight: true, extra: []dyn{{tag: dtNeeded, val: 1}}}, Entry},
 		{"library that cannot be entered", testELF{tight: true, soname: "l", entry: 1 << 40}, Entry},
+		{"library without an entry point", testELF{tight: true, soname: "l", entry: none}, Entry},
 		{"static-pie", testELF{tight: true, extra: []dyn{{tag: dtFlags1, val: pie}}}, Entry},
 		{"PIE", testELF{tight: true, soname: "p", interp: "/ld.so"}, Entry},
 	} {
 		c.e.dyn, c.e.text = true, text
 		file := c.e.build()
+		if c.e.entry == none {
+			binary.LittleEndian.PutUint64(file[24:], 0) // e_entry
+		}
 		p := planFile(t, file, Options{})
 		if got := p.Patches[0]; got.Form != c.form {
 			t.Errorf("%s: form %v, want %v: %s", c.name, got.Form, c.form, got.Reason)

@@ -88,12 +88,16 @@ func (f *elfFile) mapStart(p *prog) uint64 {
 }
 
 // isInterpreter reports whether the file may be what a PT_INTERP names: entered by the kernel
-// beside a program, it can need no other library. Those kernels load it by a function of its
-// own (fs/binfmt_elf.c, load_elf_interp), which knows one .bss: from the highest end of file
+// beside a program, it can need no other library, and it has an entry point (e_entry is 0 where
+// there is none: ELF gABI, ELF Header). Those kernels load it by a function of its own
+// (fs/binfmt_elf.c, load_elf_interp), which knows one .bss: from the highest end of file
 // content to the highest end of memory of all its segments.
 func (f *elfFile) isInterpreter() bool {
+	if f.entry == 0 || f.typ != etDyn || f.isProgram() || f.dyn(dtNeeded) != nil {
+		return false
+	}
 	p := f.load(f.entry)
-	return f.typ == etDyn && !f.isProgram() && f.dyn(dtNeeded) == nil && p != nil && p.flags&pfX != 0
+	return p != nil && p.flags&pfX != 0
 }
 
 // hasBSS reports whether some segment is longer in memory than in the file.

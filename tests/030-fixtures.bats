@@ -142,13 +142,6 @@ on_kernel() {
 	on_kernel emulate 0 --append vdso=0
 }
 
-# new_words BEFORE AFTER COMMAND...: lines that the command says of AFTER and not of BEFORE.
-new_words() {
-	local before=$1 after=$2
-	shift 2
-	diff <("$@" "$before" 2>&1 | sort) <("$@" "$after" 2>&1 | sort) | sed -n "s|^> ||p"
-}
-
 # warnings FILE: what readelf dislikes about all that it can show.
 warnings() { { readelf -aW "$1" >/dev/null; } 2>&1; }
 
@@ -166,8 +159,6 @@ warnings() { { readelf -aW "$1" >/dev/null; } 2>&1; }
 	run ldconfig -N -v -n "$BATS_FILE_TMPDIR/after"
 	expect_match ldconfig "$output" 'libstubs-prelink.so -> libstubs-prelink.so'
 }
-
-has_elf_tools() { has_commands eu-elflint eu-strip strip readelf ldconfig gdb; }
 
 @test "fixtures: patched files survive strip and eu-strip, and LD_BIND_NOW" {
 	requires oracle elf_tools

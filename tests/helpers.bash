@@ -50,6 +50,13 @@ fail() {
 	return 1
 }
 
+# new_words BEFORE AFTER COMMAND...: lines that the command says of AFTER and not of BEFORE.
+new_words() {
+	local before=$1 after=$2
+	shift 2
+	diff <("$@" "$before" 2>&1 | sort) <("$@" "$after" 2>&1 | sort) | sed -n "s|^> ||p"
+}
+
 # copy_libraries FOLDER ROOT: gives ROOT the libraries and loaders, of this machine, that the
 # programs of FOLDER need: glibc's by ldd, and musl's.
 copy_libraries() {
@@ -99,6 +106,7 @@ has_own_root() { mountpoint -q / || { echo "/ is no mount point, as in a chroot"
 has_terminal() { script -qec true /dev/null >/dev/null || { echo "no pseudo-terminal: /dev/pts is not mounted" && return 1; }; }
 has_registry() { has_commands docker-registry htpasswd; }
 has_image_tools() { has_commands skopeo umoci jq; }
+has_elf_tools() { has_commands eu-elflint eu-strip strip readelf ldconfig gdb; }
 has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
 has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no folder" && return 1; }; }
 
