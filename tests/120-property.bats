@@ -2,8 +2,8 @@
 # Random legacy programs (tests/property), made from a seed that is printed: each is patched and
 # finds itself in order after, under the oracle and on a kernel without the page, stripped too.
 # VFIX_SEED=N tries another seed, VFIX_PROGRAMS=N more of them.
-# Variables come from helpers.bash.
-# shellcheck disable=SC2154
+# Variables come from helpers.bash; each calls the functions that are named one.
+# shellcheck disable=SC2154,SC2317
 load helpers
 
 setup_file() {
