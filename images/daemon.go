@@ -82,7 +82,7 @@ func saved(ctx context.Context, c *client.Client, ref Ref, found client.ImageIns
 		return nil, err
 	}
 	t.name, t.temp = ref.String(), f.Name()
-	img, _, err := archivedImage(ctx, t, "")
+	img, _, err := archivedImage(ctx, t, "", o)
 	src := &Source{Ref: ref, Digest: daemonDigest(ref.Name, found), Close: t.Close}
 	if err == nil {
 		err = src.take(img, o)

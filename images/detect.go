@@ -28,7 +28,9 @@ func inRoot(entry string) bool {
 // openPath opens a path that exists, recognised by its content:
 //
 //	folder with oci-layout           OCI layout
+//	folder with a manifest           what skopeo's dir: writes
 //	any other folder                 root filesystem
+//	file with a manifest             an image whose layers are beside it
 //	tar with manifest.json           docker archive, gzip'ed or not; one that docker 25
 //	                                 saved is an OCI archive as well
 //	tar with oci-layout, index.json  OCI archive
@@ -50,16 +52,16 @@ func openPath(ctx context.Context, name string, o MediaOptions) (*Source, error)
 	switch {
 	case fi.IsDir():
 		if _, err := os.Stat(filepath.Join(name, layoutFile)); err == nil {
-			return openLayout(Ref{Transport: OCILayout, Name: name}, o)
+			return openLayout(ctx, Ref{Transport: OCILayout, Name: name}, o)
 		}
-		return folder(Ref{Transport: Dir, Name: name})
+		return openFolder(ctx, Ref{Transport: Dir, Name: name}, o)
 	case !fi.Mode().IsRegular():
 		return nil, errorf(ErrUnsupported, "%s: neither a file nor a folder but %s", name, fi.Mode().Type())
 	}
 	if tarAtAll, err := maybeTar(name); err != nil {
 		return nil, err
 	} else if !tarAtAll {
-		return plainFile(name), nil
+		return openOther(ctx, name, o)
 	}
 	t, err := openTar(ctx, name, o, inRoot)
 	switch {
@@ -72,10 +74,10 @@ func openPath(ctx context.Context, name string, o MediaOptions) (*Source, error)
 		return nil, err
 	}
 	switch {
-	case t.has(archiveManifest), t.has(archiveV1) && !t.has(layoutIndex):
+	case t.has(archiveManifest), isV1Archive(t):
 		return dockerArchive(ctx, t, Ref{Transport: DockerArchive, Name: name}, o)
 	case t.has(layoutFile) && t.has(layoutIndex):
-		return ociArchive(t, Ref{Transport: OCIArchive, Name: name}, o)
+		return ociArchive(ctx, t, Ref{Transport: OCIArchive, Name: name}, o)
 	}
 	return plainFile(name), t.Close()
 }
@@ -104,8 +106,32 @@ func maybeTar(name string) (bool, error) {
 	return n == tarBlock && string(head[ustarOffset:ustarOffset+len(ustarMagic)]) == ustarMagic, nil
 }
 
+// openOther opens a file that is no archive.
+func openOther(ctx context.Context, name string, o MediaOptions) (*Source, error) {
+	if fi, err := os.Stat(name); err == nil && fi.Size() <= maxManifest {
+		src, err := openManifest(ctx, Ref{Transport: Plain, Name: name}, name, o)
+		if src != nil || err != nil {
+			return src, err
+		}
+	}
+	return plainFile(name), nil
+}
+
 func plainFile(name string) *Source {
 	return &Source{Ref: Ref{Transport: Plain, Name: name}, Path: name, Close: func() error { return nil }}
+}
+
+// openFolder opens a folder: with a manifest in it the image that skopeo put there, else a
+// root filesystem.
+func openFolder(ctx context.Context, ref Ref, o MediaOptions) (*Source, error) {
+	file := filepath.Join(ref.Name, dirManifest)
+	if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() && fi.Size() <= maxManifest {
+		src, err := openManifest(ctx, ref, file, o)
+		if src != nil || err != nil {
+			return src, err
+		}
+	}
+	return folder(ref)
 }
 
 // folder is a root filesystem.

@@ -15,10 +15,10 @@ import (
 )
 
 // Names inside the archives of docker save (docker-image-spec v1.2.md, "Combined Image
-// JSON + Filesystem Changeset Format"). Docker before 1.10 wrote no manifest.json.
+// JSON + Filesystem Changeset Format").
 const (
 	archiveManifest = "manifest.json"
-	archiveV1       = "repositories"
+	archiveV1       = "repositories" // see archivev1.go
 )
 
 // archiveImage is one image of manifest.json.
@@ -53,7 +53,7 @@ func openDockerArchive(ctx context.Context, ref Ref, o MediaOptions) (*Source, e
 
 // dockerArchive makes a source of an archive, which it closes if it cannot.
 func dockerArchive(ctx context.Context, t *tarFile, ref Ref, o MediaOptions) (*Source, error) {
-	img, tag, err := archivedImage(ctx, t, ref.Tag)
+	img, tag, err := archivedImage(ctx, t, ref.Tag, o)
 	src := &Source{Ref: ref, Close: t.Close}
 	if err == nil {
 		src.Ref.Tag = tag
@@ -73,14 +73,13 @@ func dockerArchive(ctx context.Context, t *tarFile, ref Ref, o MediaOptions) (*S
 // Such an archive has no manifest; the one made here says what there is: a layer that was
 // saved uncompressed has its diff ID as its digest, so nothing needs compressing to name
 // it. The config is untouched, and with it the image ID.
-func archivedImage(ctx context.Context, t *tarFile, tag string) (*storedImage, string, error) {
+func archivedImage(ctx context.Context, t *tarFile, tag string, o MediaOptions) (*storedImage, string, error) {
 	if !t.has(archiveManifest) {
+		if isV1Archive(t) {
+			return v1Image(ctx, t, tag, o)
+		}
 		err := errorf(ErrNotFound, "no entry %s", archiveManifest)
-		switch {
-		case t.has(archiveV1):
-			err = withHint(errorf(ErrUnsupported, "written by docker save before docker 1.10, which is not supported"),
-				"load it into an old docker or podman and save it again")
-		case t.has(layoutIndex):
+		if t.has(layoutIndex) {
 			err = withHint(err, "it is an OCI archive: oci-archive:%s", t.name)
 		}
 		return nil, "", err

@@ -89,7 +89,7 @@ var hostileLayouts = map[string]struct {
 	"manifest: other type":     {func(b *badLayout) { e := b.entry(); e.MediaType = types.DockerManifestSchema2; b.reindex(e) }, ErrDamaged, "media type"},
 	"manifest: index as image": {func(b *badLayout) { e := b.entry(); e.MediaType = types.OCIImageIndex; b.reindex(e) }, ErrDamaged, "media type"},
 	"manifest: no image":       {func(b *badLayout) { e := b.entry(); e.MediaType = "text/plain"; b.reindex(e) }, ErrUnsupported, "text/plain"},
-	"manifest: schema 1":       {func(b *badLayout) { e := b.entry(); e.MediaType = types.DockerManifestSchema1Signed; b.reindex(e) }, ErrUnsupported, "schema 1"},
+	"manifest: schema 1":       {func(b *badLayout) { e := b.entry(); e.MediaType = types.DockerManifestSchema1Signed; b.reindex(e) }, ErrDamaged, "schema 1 manifest: got version 2"},
 	"manifest: missing":        {func(b *badLayout) { os.Remove(layoutBlobs{b.dir}.path(b.manifest)) }, ErrNotFound, "no blob sha256:"},
 	"manifest: not JSON": {func(b *badLayout) {
 		h, n, _ := v1.SHA256(strings.NewReader("{"))
@@ -191,7 +191,7 @@ func TestHostileArchives(t *testing.T) {
 	}{
 		"cut":             {good[:3000], ErrDamaged, "tar entry"},
 		"gzip cut":        {gzipCut, ErrDamaged, "gzip"},
-		"v1":              {tarOf(t, "repositories", "{}", "x/layer.tar", ""), ErrUnsupported, "before docker 1.10"},
+		"v1":              {tarOf(t, "repositories", "{}", "x/layer.tar", ""), ErrNotFound, "repositories lists no image"},
 		"no manifest":     {tarOf(t, "x", ""), ErrNotFound, "no entry manifest.json"},
 		"empty list":      {tarOf(t, "manifest.json", "[]"), ErrNotFound, "lists no image"},
 		"not a list":      {tarOf(t, "manifest.json", "{}"), ErrDamaged, "manifest.json"},

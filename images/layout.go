@@ -1,6 +1,7 @@
 package images
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Names inside an OCI image layout (image-spec, image-layout.md), and the annotation on an
@@ -73,7 +73,7 @@ func readSmall(path string, limit int64) ([]byte, error) {
 }
 
 // openLayout opens the image of an OCI layout folder.
-func openLayout(ref Ref, o MediaOptions) (*Source, error) {
+func openLayout(ctx context.Context, ref Ref, o MediaOptions) (*Source, error) {
 	if fi, err := os.Stat(ref.Name); errors.Is(err, fs.ErrNotExist) {
 		return nil, errorf(ErrNotFound, "oci layout %s: no such folder", ref.Name)
 	} else if err == nil && !fi.IsDir() {
@@ -87,7 +87,7 @@ func openLayout(ref Ref, o MediaOptions) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
 	}
-	src, err := fromLayout(ref, layoutBlobs{ref.Name}, marker, raw, o)
+	src, err := fromLayout(ctx, ref, layoutBlobs{ref.Name}, marker, raw, o)
 	if err != nil {
 		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
 	}
@@ -95,7 +95,7 @@ func openLayout(ref Ref, o MediaOptions) (*Source, error) {
 }
 
 // fromLayout makes a source of a layout's blobs and its two files oci-layout and index.json.
-func fromLayout(ref Ref, b blobs, marker, rawIndex []byte, o MediaOptions) (*Source, error) {
+func fromLayout(ctx context.Context, ref Ref, b blobs, marker, rawIndex []byte, o MediaOptions) (*Source, error) {
 	var version struct {
 		V string `json:"imageLayoutVersion"`
 	}
@@ -117,7 +117,7 @@ func fromLayout(ref Ref, b blobs, marker, rawIndex []byte, o MediaOptions) (*Sou
 		ref.Tag = tagOf(d)
 	}
 	src := &Source{Ref: ref, Digest: d.Digest.String(), Close: func() error { return nil }}
-	if err := src.choose(b, d, o); err != nil {
+	if err := src.choose(ctx, b, d, o); err != nil {
 		return nil, err
 	}
 	return src, nil
@@ -185,7 +185,7 @@ const maxListed = 20
 
 // choose sets the source's image from what d names: an image, or an index to take the
 // platform's image from.
-func (s *Source) choose(b blobs, d v1.Descriptor, o MediaOptions) error {
+func (s *Source) choose(ctx context.Context, b blobs, d v1.Descriptor, o MediaOptions) error {
 	switch {
 	case d.MediaType.IsIndex():
 		idx, err := newStoredIndex(b, d)
@@ -199,8 +199,12 @@ func (s *Source) choose(b blobs, d v1.Descriptor, o MediaOptions) error {
 			return err
 		}
 		return s.take(img, o)
-	case d.MediaType == types.DockerManifestSchema1, d.MediaType == types.DockerManifestSchema1Signed:
-		return errorf(ErrUnsupported, "manifest %v: docker schema 1 is not supported", d.Digest)
+	case isSchema1(d.MediaType):
+		raw, err := readBlob(b, d, "manifest", maxManifest)
+		if err != nil {
+			return err
+		}
+		return s.takeSchema1(ctx, raw, b, o)
 	}
 	return errorf(ErrUnsupported, "manifest %v: media type %q is not an image", d.Digest, d.MediaType)
 }

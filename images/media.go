@@ -72,6 +72,9 @@ type Source struct {
 	// manifest vfix makes up); "" for folders and files.
 	Digest string
 	Path   string // of a root filesystem folder or a file
+	// made says that vfix made the image's manifest: the source has another one, which
+	// Digest names, or none.
+	made bool
 	// Close ends all access to Image and removes temporary files. It is never nil.
 	Close func() error
 }
@@ -120,11 +123,11 @@ func Open(ctx context.Context, source string, o MediaOptions) (*Source, error) {
 	case DockerArchive:
 		return openDockerArchive(ctx, ref, o)
 	case OCILayout:
-		return openLayout(ref, o)
+		return openLayout(ctx, ref, o)
 	case OCIArchive:
 		return openOCIArchive(ctx, ref, o)
 	}
-	return folder(ref)
+	return openFolder(ctx, ref, o)
 }
 
 // Store writes a result under dest, whole or not at all, and returns the reference that

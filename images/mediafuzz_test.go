@@ -34,7 +34,7 @@ func FuzzManifest(f *testing.F) {
 		o := MediaOptions{}.withDefaults()
 		for _, mt := range []types.MediaType{types.OCIManifestSchema1, types.DockerManifestList} {
 			src := &Source{}
-			if err := src.choose(oneBlob(data), v1.Descriptor{MediaType: mt, Digest: h, Size: size}, o); err != nil {
+			if err := src.choose(t.Context(), oneBlob(data), v1.Descriptor{MediaType: mt, Digest: h, Size: size}, o); err != nil {
 				continue
 			}
 			m, err := src.Image.Manifest()
@@ -47,7 +47,7 @@ func FuzzManifest(f *testing.F) {
 				}
 			}
 		}
-		fromLayout(Ref{}, oneBlob(data), []byte(layoutMarker), data, o)
+		fromLayout(t.Context(), Ref{}, oneBlob(data), []byte(layoutMarker), data, o)
 		if x, err := parseIndexText(data); err == nil {
 			if got := x.bytes(); !bytes.Equal(got, data) {
 				t.Errorf("got %q, want %q", got, data)

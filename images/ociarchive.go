@@ -28,11 +28,11 @@ func openOCIArchive(ctx context.Context, ref Ref, o MediaOptions) (*Source, erro
 	if err != nil {
 		return nil, fmt.Errorf("oci archive: %w", err)
 	}
-	return ociArchive(t, ref, o)
+	return ociArchive(ctx, t, ref, o)
 }
 
 // ociArchive makes a source of an archive, which it closes if it cannot.
-func ociArchive(t *tarFile, ref Ref, o MediaOptions) (*Source, error) {
+func ociArchive(ctx context.Context, t *tarFile, ref Ref, o MediaOptions) (*Source, error) {
 	src, err := func() (*Source, error) {
 		raw, err := t.read(layoutIndex, maxManifest)
 		if err != nil {
@@ -42,7 +42,7 @@ func ociArchive(t *tarFile, ref Ref, o MediaOptions) (*Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		return fromLayout(ref, archiveBlobs{t}, marker, raw, o)
+		return fromLayout(ctx, ref, archiveBlobs{t}, marker, raw, o)
 	}()
 	if err != nil {
 		t.Close()

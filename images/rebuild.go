@@ -184,6 +184,9 @@ func baseName(r Ref) string {
 // baseDigest is the digest of the base that is recorded: of the platform's own manifest,
 // or of the config (the image ID) where a daemon or docker archive has no manifest.
 func baseDigest(src *Source) (string, error) {
+	if src.made {
+		return src.Digest, nil
+	}
 	var h v1.Hash
 	var err error
 	switch src.Ref.Transport {

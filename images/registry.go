@@ -17,7 +17,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // remoteOptions are how registries are talked to. Credentials come from docker's config
@@ -96,8 +95,8 @@ func openRegistry(ctx context.Context, ref Ref, o MediaOptions) (*Source, error)
 		if img, err = desc.Image(); err == nil {
 			err = src.take(img, o)
 		}
-	case desc.MediaType == types.DockerManifestSchema1, desc.MediaType == types.DockerManifestSchema1Signed:
-		err = errorf(ErrUnsupported, "manifest %v: docker schema 1 is not supported", desc.Digest)
+	case isSchema1(desc.MediaType), looksSchema1(desc.Manifest):
+		err = src.takeRemoteSchema1(ctx, n, desc.Manifest, o)
 	default:
 		err = errorf(ErrUnsupported, "manifest %v: media type %q is not an image", desc.Digest, desc.MediaType)
 	}

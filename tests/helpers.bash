@@ -203,6 +203,7 @@ start_registry() {
 		storage: {filesystem: {rootdirectory: $dir/data}}
 		http: {addr: "127.0.0.1:0"}
 		auth: {htpasswd: {realm: vfix, path: $dir/htpasswd}}
+		compatibility: {schema1: {enabled: true}}
 	END
 	start_service registry docker-registry serve "$dir/config.yml"
 	await_service registry grep -q 'listening on 127' "$BATS_FILE_TMPDIR/registry.log"

@@ -1,0 +1,147 @@
+#!/usr/bin/env bats
+# Formats of old engines and registries: docker schema 1 manifests, the archives of docker
+# save before 1.10.
+load helpers
+
+setup_file() {
+	load helpers
+	if (has_registry && has_image_tools && has_legacy_image) >/dev/null; then
+		start_registry
+		skopeo copy --quiet --format v2s1 --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" \
+			"oci:$legacy_image/oci:legacy" "docker://$registry/old:1"
+	fi
+}
+
+teardown_file() {
+	load helpers
+	stop_services
+}
+
+setup() {
+	requires image_tools legacy_image
+	work=$BATS_TEST_TMPDIR/work
+	mkdir "$work"
+	cd "$work" || return
+	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	layout=oci:$legacy_image/oci:legacy
+}
+
+remote() { # ARGUMENT...: skopeo inspect of an image of the registry
+	skopeo inspect --tls-verify=false --creds "$registry_user:$registry_password" "$@"
+}
+
+diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
+
+# same_files LAYOUT: the merged files are those of the legacy image, but for the two patched.
+same_files() {
+	"$build/validate" "$1"
+	umoci raw unpack --image "$1:x" rootfs
+	diff <(cd "$legacy_image/rootfs" && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort) \
+		<(cd rootfs && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort)
+	[ ! -e rootfs/opt/attic/clock ] || fail 'a deleted file came back: the layers are in the wrong order'
+	rm -rf rootfs
+}
+
+@test "schema 1: from a registry, signed, and back into it" {
+	requires registry
+	login
+	expect 'schema and signatures' "$(remote --raw "docker://$registry/old:1" | jq -c '[.schemaVersion, (.signatures | length)]')" '[1,1]'
+	digest=$(remote --format '{{.Digest}}' "docker://$registry/old:1")
+	run_vfix rebuild "docker://$registry/old:1" -o oci:out:x
+	expect_match message "$stderr" 'its signature is sound'
+	expect 'label with the digest of the base' "$(skopeo inspect oci:out:x | jq -r '.Labels["dev.vfix.base.digest"]')" "$digest"
+	expect 'diff IDs below the new one' "$(diff_ids oci:out:x | jq -c '.[:-1]')" "$(diff_ids "$layout")"
+	same_files out
+	# By its digest, too, and to the same registry.
+	run_vfix rebuild "docker://$registry/old@$digest" -o "docker://$registry/old:fixed"
+	skopeo copy --quiet --src-tls-verify=false --src-creds "$registry_user:$registry_password" "docker://$registry/old:fixed" oci:back:x
+	same_files back
+	run_vfix verify "docker://$registry/old:fixed" --against "docker://$registry/old:1"
+	run_vfix 3 scan "docker://$registry/old:1"
+}
+
+@test "schema 1: from a folder, and a manifest file with its layers beside it" {
+	skopeo copy --quiet --format v2s1 "$layout" dir:folder
+	expect 'schema' "$(jq .schemaVersion folder/manifest.json)" 1
+	run_vfix rebuild folder -o oci:one:x
+	same_files one
+	run_vfix rebuild folder/manifest.json -o oci:two:x
+	expect 'diff IDs' "$(diff_ids oci:two:x)" "$(diff_ids oci:one:x)"
+	run_vfix verify oci:one:x --against dir:folder
+}
+
+@test "schema 1: a changed manifest is an error, the unsigned one is not" {
+	skopeo copy --quiet --format v2s1 "$layout" dir:folder
+	sed -i 's/redis-server/redis-sewer/' folder/manifest.json
+	run_vfix 1 scan folder
+	expect_match stderr "$stderr" 'changed after it was signed'
+	jq -c 'del(.signatures)' folder/manifest.json >unsigned
+	mv unsigned folder/manifest.json
+	run_vfix 3 scan folder
+	expect_match stderr "$stderr" 'not signed'
+}
+
+@test "schema 1: a manifest without its layers says where they should be" {
+	skopeo copy --quiet --format v2s1 "$layout" dir:folder
+	mv folder/manifest.json alone.json
+	run_vfix 1 scan alone.json
+	expect_match hint "$stderr" 'the layers must be beside the manifest'
+}
+
+# old_archive FOLDER NAME TAG: what docker save wrote before 1.10, with an empty layer.
+old_archive() {
+	local dir=$1 parent='' id n=0 blob config
+	mkdir -p "$dir"
+	config=$(skopeo inspect --config "$layout")
+	for blob in $(skopeo inspect --raw "$layout" | jq -r '.layers[].digest | sub(":"; "/")') empty; do
+		n=$((n + 1))
+		id=$(printf %064x $n)
+		mkdir "$dir/$id"
+		printf 1.0 >"$dir/$id/VERSION"
+		if [ "$blob" = empty ]; then
+			head -c 1024 /dev/zero >"$dir/$id/layer.tar"
+		else
+			gunzip -c "$legacy_image/oci/blobs/$blob" >"$dir/$id/layer.tar"
+		fi
+		jq -c --arg id "$id" --arg parent "$parent" '{id: $id, created, config, container_config: {Cmd: ["step", $id[-2:]]}}
+			+ if $parent == "" then {} else {parent: $parent} end' <<<"$config" >"$dir/$id/json"
+		parent=$id
+	done
+	jq -nc --arg name "$2" --arg tag "$3" --arg id "$id" '{($name): {($tag): $id, "also": $id}}' >"$dir/repositories"
+}
+
+@test "docker save of old engines: a tarball without manifest.json" {
+	old_archive old legacy/redis 2.8
+	tar -cf old.tar -C old .
+	run_vfix rebuild old.tar -o oci:out:x
+	expect 'diff IDs below the new one' "$(diff_ids oci:out:x | jq -c '.[:-1]')" "$(diff_ids "$layout")"
+	expect 'empty layers' "$(skopeo inspect --config oci:out:x | jq -c '[.history[] | .empty_layer // false]')" '[false,false,false,true,false]'
+	expect entrypoint "$(skopeo inspect --config oci:out:x | jq -c .config.Entrypoint)" "$(skopeo inspect --config "$layout" | jq -c .config.Entrypoint)"
+	same_files out
+	run_vfix rebuild docker-archive:old.tar:legacy/redis:2.8 -o oci:again:x
+	expect digest "$(skopeo inspect --format '{{.Digest}}' oci:again:x)" "$(skopeo inspect --format '{{.Digest}}' oci:out:x)"
+	run_vfix 1 rebuild docker-archive:old.tar:legacy/redis:3 -o oci:none:x
+	expect_match hint "$stderr" 'legacy/redis:2.8'
+}
+
+@test "docker save of old engines: an engine's own tarball, in both forms" {
+	requires docker
+	start_dockerd
+	docker load -q -i "$legacy_image/redis-legacy.tar"
+	name=$(docker images --format '{{.Repository}}:{{.Tag}}' | head -n 1)
+	docker save -o mixed.tar "$name"
+	stop_services
+	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	mkdir parts
+	tar -xf mixed.tar -C parts
+	[ -e parts/repositories ] || fail 'this engine writes no repositories'
+	run_vfix rebuild mixed.tar -o oci:mixed:x
+	same_files mixed
+	# What the engines of before 1.10 did not write:
+	rm parts/*.json
+	tar -cf old.tar -C parts .
+	run_vfix rebuild old.tar -o oci:out:x
+	same_files out
+	expect 'diff IDs' "$(diff_ids oci:out:x)" "$(diff_ids oci:mixed:x)"
+	expect config "$(skopeo inspect --config oci:out:x | jq -cS '.config | del(.Labels)')" "$(skopeo inspect --config oci:mixed:x | jq -cS '.config | del(.Labels)')"
+}
