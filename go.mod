@@ -12,7 +12,10 @@ require (
 	golang.org/x/arch v0.32.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
+	google.golang.org/protobuf v1.36.11
 )
+
+require github.com/in-toto/attestation v1.2.0
 
 require (
 	github.com/Microsoft/go-winio v0.6.2 // indirect

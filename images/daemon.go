@@ -128,6 +128,9 @@ func putDaemon(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored,
 		out = Stored{Reference: tag, Digest: id}
 		return true, nil
 	})
+	if err == nil && r.proof != nil {
+		err = r.proof.note(out)
+	}
 	return out, err
 }
 

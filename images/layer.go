@@ -190,7 +190,7 @@ func (t *merged) at(name string) *node {
 }
 
 func (s *session) writeFile(ctx context.Context, tw *tar.Writer, h hit) error {
-	hdr := h.meta.header(h.names[0])
+	hdr := h.meta.unmarked().header(h.names[0])
 	hdr.Typeflag, hdr.Size = tar.TypeReg, h.plan.Size
 	if err := tw.WriteHeader(hdr); err != nil {
 		return err

@@ -84,6 +84,8 @@ type Result struct {
 	// Image is always set: a daemon and a docker archive hold no index and take it alone.
 	Image v1.Image
 	Index v1.ImageIndex // nil: a single image
+
+	proof *proof // what is to be stated about it; nil: nothing
 }
 
 // Stored is what Put wrote.

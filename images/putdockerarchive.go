@@ -30,10 +30,7 @@ func putDockerArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (
 	if err != nil {
 		return fail(err)
 	}
-	if err := f.commit(); err != nil {
-		return fail(err)
-	}
-	return Stored{Reference: dest.String(), Digest: id.String()}, nil
+	return commitProved(f, dest, r, Stored{Reference: dest.String(), Digest: id.String()}, fail)
 }
 
 // writeDockerTar writes an image as docker save does and returns its ID. Layers go as they

@@ -91,15 +91,24 @@ func putLayout(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored,
 	if err != nil {
 		return fail(err)
 	}
+	st := Stored{Reference: dest.String(), Digest: d.Digest.String()}
+	statement, err := r.beside(dest, st)
+	if err != nil {
+		return fail(err)
+	}
+	defer statement.discard()
 	if old != nil {
 		err = extendLayout(ctx, dir, old, c, d, o)
 	} else {
 		err = newLayout(ctx, dir, temp, packed, c, d, o)
 	}
+	if err == nil {
+		err = statement.commit()
+	}
 	if err != nil {
 		return fail(err)
 	}
-	return Stored{Reference: dest.String(), Digest: d.Digest.String()}, nil
+	return st, nil
 }
 
 // existingLayout returns the index.json of a layout, nil where there is nothing or an empty
@@ -230,10 +239,7 @@ func putOCIArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (Sto
 	if err := writeOCITar(ctx, f, c, d, o); err != nil {
 		return fail(err)
 	}
-	if err := f.commit(); err != nil {
-		return fail(err)
-	}
-	return Stored{Reference: dest.String(), Digest: d.Digest.String()}, nil
+	return commitProved(f, dest, r, Stored{Reference: dest.String(), Digest: d.Digest.String()}, fail)
 }
 
 func writeOCITar(ctx context.Context, w io.Writer, c collection, d v1.Descriptor, o MediaOptions) error {

@@ -56,6 +56,10 @@ func (r *rebuild) run(ctx context.Context) error {
 		return nil
 	}
 	res := Result{Image: img}
+	if res.proof, err = r.prove(img, t, hits, extras); err != nil {
+		return err
+	}
+	defer r.tell(res.proof)
 	if r.src.Index != nil {
 		res.Index = ReplaceInIndex(r.src.Index, r.src.Entry, img)
 	}
@@ -93,6 +97,9 @@ func (r *rebuild) store(ctx context.Context, res Result) error {
 	if err != nil {
 		return err
 	}
+	if err := res.proof.canWrite(); err != nil {
+		return err
+	}
 	for _, dest := range dests {
 		st, err := Put(ctx, dest, res, r.o.Media)
 		if err != nil {
@@ -100,7 +107,7 @@ func (r *rebuild) store(ctx context.Context, res Result) error {
 		}
 		r.out.Reference, r.out.Digest = st.Reference, st.Digest
 	}
-	return nil
+	return res.proof.writeFile(dests[len(dests)-1])
 }
 
 // dests lists where the result goes; the last one names it.

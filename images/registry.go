@@ -175,20 +175,22 @@ func putRegistry(ctx context.Context, dest Ref, r Result, o MediaOptions) (Store
 		return Stored{}, err
 	}
 	defer os.RemoveAll(temp)
-	digest, err := push(ctx, tag, r, temp, o)
+	digest, err := push(ctx, dest, tag, r, temp, o)
 	if err != nil {
 		return Stored{}, registryError(ctx, tag, err)
 	}
 	return Stored{Reference: shown + "@" + digest.String(), Digest: digest.String()}, nil
 }
 
-func push(ctx context.Context, tag name.Tag, r Result, temp string, o MediaOptions) (v1.Hash, error) {
+func push(ctx context.Context, dest Ref, tag name.Tag, r Result, temp string, o MediaOptions) (v1.Hash, error) {
 	opts := remoteOptions(ctx, o)
 	updates, wait := pushProgress(tag, o.Progress)
 	opts = append(opts, remote.WithProgress(updates))
 	if r.Index != nil {
-		err := remote.WriteIndex(tag, mountableIndex{r.Index}, opts...)
-		wait()
+		err := pushTo(ctx, dest, tag, r, func(to name.Reference) error {
+			defer wait()
+			return remote.WriteIndex(to, mountableIndex{r.Index}, opts...)
+		}, o)
 		if err != nil {
 			return v1.Hash{}, err
 		}
@@ -200,8 +202,11 @@ func push(ctx context.Context, tag name.Tag, r Result, temp string, o MediaOptio
 		wait()
 		return v1.Hash{}, err
 	}
-	err = remote.Write(tag, mountable{img}, opts...)
-	wait()
+	r.Image = img
+	err = pushTo(ctx, dest, tag, r, func(to name.Reference) error {
+		defer wait()
+		return remote.Write(to, mountable{img}, opts...)
+	}, o)
 	if err != nil {
 		return v1.Hash{}, err
 	}

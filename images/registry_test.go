@@ -31,8 +31,14 @@ type fakeRegistry struct {
 
 func newRegistry(t *testing.T) *fakeRegistry {
 	t.Helper()
+	return newRegistryWith(t, false)
+}
+
+// newRegistryWith makes one that has the referrers API, or has it not.
+func newRegistryWith(t *testing.T, referrers bool) *fakeRegistry {
+	t.Helper()
 	f := &fakeRegistry{}
-	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(referrers))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.seen = append(f.seen, r.Method+" "+r.URL.RequestURI())

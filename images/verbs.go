@@ -44,6 +44,8 @@ type RebuildOptions struct {
 	DryRun   bool
 	Version  string       // of vfix, for the history entry and annotations
 	Fallback FallbackMode // when the fallback is added
+	// Provenance is ProvenanceAuto, ProvenanceNone or "", or the file that gets the statement.
+	Provenance string
 }
 
 // Rebuilt is what a rebuild did.
@@ -55,6 +57,9 @@ type Rebuilt struct {
 	Digest               string // of the derived image's manifest (of the index, where there is one)
 	BaseName, BaseDigest string
 	LayerSize            int64 // compressed bytes of the added layer
+	// Provenance says where the statement is: paths, and names of referrers with their digests.
+	Provenance []string
+	Warnings   []string // one line each, for people
 }
 
 // Rebuild writes the derived image of a SOURCE.
@@ -115,6 +120,10 @@ func Patch(ctx context.Context, paths []string, o PatchOptions) (*Findings, erro
 type VerifyOptions struct {
 	ScanOptions
 	Against string // SOURCE of the base; "" checks the source alone
+	// Provenance has the statement about the source found and checked; Statement is the file
+	// that it is in, "" for where a rebuild leaves it.
+	Provenance bool
+	Statement  string
 }
 
 // Verified is what verify proved.
@@ -127,6 +136,9 @@ type Verified struct {
 	// Added are the files of the fallback that the base does not have, byte for byte those
 	// of this vfix; sorted.
 	Added []string
+	// Stated is the statement of provenance, where it was asked for: what is not as it says
+	// is among the problems.
+	Stated *Stated
 }
 
 // Verify checks that no live call site is left in a SOURCE and, with Against, that it
@@ -140,6 +152,9 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
 	if o.Against == "" {
+		if o.Provenance {
+			return s.verifyStated(ctx, src, nil, o)
+		}
 		f, err := s.covered(ctx, src, &o.Shim)
 		if err != nil {
 			return nil, err
@@ -162,5 +177,14 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 	}
 	defer v.after.close()
 	v.out = &Verified{Findings: v.after.f.Findings}
-	return v.out, v.run(ctx)
+	if err := v.run(ctx); err != nil || !o.Provenance {
+		return v.out, err
+	}
+	stated, err := s.verifyStated(ctx, src, baseSrc, o)
+	if err != nil {
+		return nil, err
+	}
+	v.out.Stated = stated.Stated
+	v.out.Problems = append(v.out.Problems, stated.Problems...)
+	return v.out, nil
 }

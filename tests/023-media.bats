@@ -60,7 +60,7 @@ nothing_left() {
 		expect_match stderr "$stderr" 'tiny:2'
 	done
 	expect digest "$(skopeo inspect -f '{{.Digest}}' "oci:out-two.tar:x")" "$(skopeo inspect -f '{{.Digest}}' "oci:out-two.tar.gz:x")"
-	nothing_left $'out-two.tar\nout-two.tar.gz\ntwo.tar\ntwo.tar.gz'
+	nothing_left $'out-two.tar\nout-two.tar.gz\nout-two.tar.gz.x.intoto.json\nout-two.tar.x.intoto.json\ntwo.tar\ntwo.tar.gz'
 }
 
 @test "rebuild: into a layout that has another image, which stays as it is" {
@@ -72,7 +72,7 @@ nothing_left() {
 	for tag in first second third; do
 		expect "manifest of $tag" "$(skopeo inspect --raw "oci:out:$tag" | sha256sum)" "$before"
 	done
-	nothing_left out
+	nothing_left $'out\nout.first.intoto.json'
 }
 
 @test "rebuild: a full disk is an error, and leaves nothing" {

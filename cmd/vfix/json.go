@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"vfix.dev/vfix/images"
@@ -110,6 +111,8 @@ type jsonRebuilt struct {
 	BaseDigest string       `json:"base_digest"`
 	LayerSize  int64        `json:"layer_size"`
 	Fallback   jsonFallback `json:"fallback"`
+	Provenance []string     `json:"provenance"`
+	Warnings   []string     `json:"warnings"`
 	Result     jsonSource   `json:"result"`
 }
 
@@ -124,11 +127,17 @@ type jsonFallback struct {
 
 type jsonVerified struct {
 	jsonDocument
-	Against  string     `json:"against"`
-	Compared int        `json:"compared"`
-	Added    []string   `json:"added"`
-	Problems []string   `json:"problems"`
-	Result   jsonSource `json:"result"`
+	Against  string      `json:"against"`
+	Compared int         `json:"compared"`
+	Added    []string    `json:"added"`
+	Problems []string    `json:"problems"`
+	Stated   *jsonStated `json:"provenance,omitempty"`
+	Result   jsonSource  `json:"result"`
+}
+
+type jsonStated struct {
+	From      string          `json:"from"`
+	Statement json.RawMessage `json:"statement"`
 }
 
 type jsonLayered struct {
@@ -172,8 +181,9 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 		jsonDocument: document("rebuild"),
 		Reference:    r.Reference, Digest: r.Digest, Unchanged: r.Unchanged,
 		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
-		Fallback: fallbackJSON(opts.fallback, &r.Findings.Fallback),
-		Result:   sourceJSON(r.Findings, false),
+		Fallback:   fallbackJSON(opts.fallback, &r.Findings.Fallback),
+		Provenance: list(r.Provenance), Warnings: list(r.Warnings),
+		Result: sourceJSON(r.Findings, false),
 	}
 	doc.DryRun = opts.dryRun
 	return doc
@@ -187,10 +197,14 @@ func fallbackJSON(mode string, f *images.Fallback) jsonFallback {
 }
 
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
-	return jsonVerified{
+	doc := jsonVerified{
 		jsonDocument: document("verify"), Against: opts.against,
 		Compared: v.Compared, Added: list(v.Added), Problems: list(v.Problems), Result: sourceJSON(v.Findings, false),
 	}
+	if v.Stated != nil {
+		doc.Stated = &jsonStated{v.Stated.From, v.Stated.Raw}
+	}
+	return doc
 }
 
 func layerJSON(l *images.Layered) jsonLayered {

@@ -53,6 +53,12 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 		writeFindings(o.stderr, o.err, d, r.Findings)
 	}
 	o.fallback(&r.Findings.Fallback, opts.dryRun)
+	for _, text := range r.Warnings {
+		o.warn("%s", text)
+	}
+	for _, where := range r.Provenance {
+		o.note("statement of provenance: %s", where)
+	}
 	switch {
 	case r.Unchanged:
 		o.note("%s: nothing to do: vfix has nothing to patch in it", r.Findings.Source)
@@ -92,12 +98,36 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 	if opts.json() {
 		return o.json(verifiedJSON(opts, v))
 	}
-	writeFindings(o.stdout, o.out, verified, v.Findings)
-	if opts.against == "" {
-		return nil
+	w, s := io.Writer(o.stdout), o.out
+	if v.Stated != nil {
+		o.result(string(v.Stated.Raw))
+		w, s = o.stderr, o.err
 	}
-	writeComparison(o.stdout, o.out.paint, printable(opts.against), v)
+	if v.Stated == nil || !o.quiet {
+		writeFindings(w, s, verified, v.Findings)
+	}
+	if opts.against != "" {
+		writeComparison(w, s.paint, printable(opts.against), v)
+	}
+	if v.Stated != nil {
+		o.stated(opts, v)
+	}
 	return nil
+}
+
+// stated says what became of the check of a statement.
+func (o *output) stated(opts VerifyOptions, v *images.Verified) {
+	if len(v.Problems) == 0 {
+		p := &v.Stated.Statement.Predicate
+		o.note("%s: the image is as stated: %s, %s, and nothing else of %s differs", v.Stated.From,
+			count(len(p.Files), "patched file"), count(len(p.Added), "added file"), p.Base.Name)
+		return
+	}
+	if opts.against == "" {
+		for _, p := range v.Problems {
+			o.warn("%s", p)
+		}
+	}
 }
 
 func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {

@@ -13,14 +13,18 @@ import (
 type RebuildOptions struct {
 	printOptions
 	workOptions
-	dest      string
-	tag       string
-	suffix    string
-	suffixSet bool // --tag-suffix was given
-	push      bool
-	dryRun    bool
-	fallback  string
+	dest       string
+	tag        string
+	suffix     string
+	suffixSet  bool // --tag-suffix was given
+	push       bool
+	dryRun     bool
+	fallback   string
+	provenance string
 }
+
+// provenanceModes are the words of --provenance; anything else is a file.
+var provenanceModes = []string{images.ProvenanceAuto, images.ProvenanceNone}
 
 // fallbackModes are the words of --fallback.
 var fallbackModes = []string{string(images.FallbackAuto), string(images.FallbackAlways), string(images.FallbackNever)}
@@ -53,6 +57,7 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
   vfix rebuild docker://old/app:1 --push        from registry to registry
   vfix rebuild old.tar -o oci:fixed             no daemon, no registry
   vfix rebuild app:1 --fallback always          for code that comes later, too
+  vfix rebuild app:1 --provenance app.json      keep the proof of what was done
   vfix rebuild redis:2.8.22 --dry-run           what would be patched`,
 		Annotations: exits(`  0  done, or nothing to do: the reference is on stdout
   3  done, and live or unknown call sites remain that the fallback does not
@@ -74,6 +79,9 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 	f.StringVar(&opts.fallback, "fallback", string(images.FallbackAuto),
 		"add what catches call sites at run time, `WHEN`: auto (where some had to be left), always (also for code that comes later: volumes, downloads, JITs), or never")
 	words(cmd, "fallback", fallbackModes)
+	f.StringVar(&opts.provenance, "provenance", images.ProvenanceAuto,
+		"state what was done to each file, `WHERE`: auto (attached to what is pushed, beside an archive or layout), none, or a FILE; see docs/provenance.md")
+	words(cmd, "provenance", provenanceModes)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	opts.addJobs(cmd)
@@ -93,6 +101,8 @@ func (o *RebuildOptions) check() error {
 		return usagef("rebuild", "--tag-suffix is empty: the result would take the place of its base")
 	case o.suffixSet && o.dest != "":
 		return usagef("rebuild", "-o says where the result goes and --tag-suffix ends a name that vfix makes up: give one of them")
+	case o.provenance == "":
+		return usagef("rebuild", "--provenance is empty: want auto, none, or the name of a file")
 	case o.dest == "":
 		return nil
 	}
@@ -127,7 +137,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
 		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
-		Fallback: images.FallbackMode(opts.fallback),
+		Fallback: images.FallbackMode(opts.fallback), Provenance: opts.provenance,
 	})
 	if err != nil {
 		return err

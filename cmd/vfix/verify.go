@@ -13,7 +13,9 @@ import (
 type VerifyOptions struct {
 	printOptions
 	workOptions
-	against string
+	against    string
+	provenance bool
+	statement  string
 }
 
 func newVerifyCommand(out *output, e engine) *cobra.Command {
@@ -27,22 +29,34 @@ page is left in it, or that the fallback in it covers what is left. With
 sites, what they need, and this version's fallback are all that differs. It
 changes nothing.
 
+With --provenance it prints the statement of provenance that a rebuild attached
+to the image or wrote beside it, and checks it: every file before and after,
+every byte that is said to differ, and that no other does. That needs the image
+alone, as the layers of its base are in it. The table goes to stderr then.
+
 SOURCE and BASE are written as in 'vfix help sources'.`,
 		Example: `  vfix verify redis:2.8.22-vfix
   vfix verify redis:2.8.22-vfix --against redis:2.8.22
-  vfix verify ./fixed/libc.so.6 --against ./libc.so.6`,
+  vfix verify ./fixed/libc.so.6 --against ./libc.so.6
+  vfix verify docker://old/app:1-vfix --provenance | jq .predicate.files`,
 		Annotations: exits(`  0  proved
-  3  live or unknown call sites are left, or something else differs from BASE
+  3  live or unknown call sites are left, or something else differs from BASE,
+     or the image is not as its statement says
   1  an error   2  usage`),
 		Args: sources("verify", "SOURCE", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("against") && opts.against == "" {
 				return usagef("verify", "--against is empty: name the base, or leave it out")
 			}
+			if cmd.Flags().Changed("statement") && opts.statement == "" {
+				return usagef("verify", "--statement is empty: name the file, or leave it out")
+			}
 			return runVerify(cmd.Context(), opts, args[0], out, e)
 		},
 	}
 	cmd.Flags().StringVar(&opts.against, "against", "", "compare with `BASE`, the image or file before patching")
+	cmd.Flags().BoolVar(&opts.provenance, "provenance", false, "print the statement of provenance, and check what it says")
+	cmd.Flags().StringVar(&opts.statement, "statement", "", "take the statement of provenance from `FILE`")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	opts.addJobs(cmd)
@@ -60,6 +74,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 	v, err := e.verify(ctx, source, images.VerifyOptions{
 		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Against:     opts.against,
+		Provenance:  opts.provenance || opts.statement != "", Statement: opts.statement,
 	})
 	if err != nil {
 		return err
@@ -75,6 +90,11 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 	open := openSites(v.Findings) - coveredSites(v.Findings)
 	switch {
+	case len(v.Problems) > 0 && opts.against == "":
+		return &findingsError{
+			msg:  fmt.Sprintf("%s: not as its statement says: %s", v.Findings.Source, count(len(v.Problems), "difference")),
+			hint: "the statement is of another image, or one of the two was changed: build it again with vfix rebuild",
+		}
 	case len(v.Problems) > 0:
 		verb := "rebuild"
 		if v.Findings.Digest == "" {

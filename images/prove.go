@@ -1,0 +1,66 @@
+package images
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// The words of --provenance. Anything else is the name of a file.
+const (
+	// ProvenanceAuto attaches the statement to what is pushed and writes it beside an
+	// archive or layout.
+	ProvenanceAuto = "auto"
+	// ProvenanceNone makes none.
+	ProvenanceNone = "none"
+)
+
+// prove states what the derived image is: nil where nobody wants to know.
+func (r *rebuild) prove(img *derivedImage, t *merged, hits []hit, extras []extra) (*proof, error) {
+	if r.o.Provenance == "" || r.o.Provenance == ProvenanceNone || r.o.DryRun {
+		return nil, nil
+	}
+	p := &proof{doc: ProvenanceDoc{
+		Version: r.o.Version, Files: []StatedFile{}, Added: []StatedContent{}, Databases: []StatedChange{},
+	}}
+	if r.o.Provenance != ProvenanceAuto {
+		p.file = r.o.Provenance
+	}
+	base, err := v1.NewHash(r.out.BaseDigest)
+	if err != nil {
+		return nil, fmt.Errorf("base: %w", err)
+	}
+	p.doc.Base = StatedBase{Artifact: Artifact{Name: r.out.BaseName, Digest: digestSet(base)}, Layers: []string{}}
+	for _, l := range t.layers {
+		p.doc.Base.Layers = append(p.doc.Base.Layers, l.diffID.String())
+	}
+	config, err := img.ConfigName()
+	if err != nil {
+		return nil, err
+	}
+	p.doc.Derived = StatedDerived{Config: digestSet(config), AddedLayer: img.added.diffID.String(), Traced: img.from.traced}
+	for i := range hits {
+		h := &hits[i]
+		f, err := stateFile(h, t.layers[h.layer].diffID.String(), h.elf.content)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", h.names[0], err)
+		}
+		p.doc.Files = append(p.doc.Files, f)
+	}
+	for _, e := range extras {
+		p.doc.Added = append(p.doc.Added, stateExtra(e))
+	}
+	slices.SortFunc(p.doc.Added, func(a, b StatedContent) int { return strings.Compare(a.Path, b.Path) })
+	return p, nil
+}
+
+// tell puts what became of the statement into the result.
+func (r *rebuild) tell(p *proof) {
+	if p == nil {
+		return
+	}
+	r.out.Provenance = p.stored
+	r.out.Warnings = append(r.out.Warnings, p.warnings...)
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env bats
+# What proves a rebuild: the same bytes everywhere, the statement of provenance, package
+# databases, marks and signatures.
+load helpers
+
+setup_file() {
+	load helpers
+	if (has_registry && has_image_tools && has_legacy_image) >/dev/null; then
+		start_registry
+		skopeo copy --quiet --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" \
+			"oci:$legacy_image/oci:legacy" "docker://$registry/legacy:1"
+	fi
+}
+
+teardown_file() {
+	load helpers
+	stop_services
+}
+
+setup() {
+	requires image_tools legacy_image
+	work=$BATS_TEST_TMPDIR/work # bats writes beside it
+	mkdir "$work"
+	cd "$work" || return
+	# No daemon takes part.
+	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	layout=oci:$legacy_image/oci:legacy
+}
+
+# api PATH [CURL OPTION...]: what the registry answers.
+api() {
+	local path=$1
+	shift
+	curl --silent --show-error --fail --user "$registry_user:$registry_password" "$@" "http://$registry/v2/legacy/$path"
+}
+
+@test "rebuild: the same bytes for another user, folder, umask, time zone, locale and number of jobs" {
+	requires root
+	run_vfix rebuild "$layout" -o oci-archive:one.tar:x -j 1
+	# A folder that others may enter: bats's own are for root alone.
+	place=$(mktemp -d /tmp/vfix-proof.XXXXXX)
+	cp -r "$legacy_image/oci" "$VFIX" "$place"
+	mkdir "$place/tmp" "$place/deeper"
+	chown -R nobody "$place"
+	(
+		cd "$place/deeper"
+		umask 077
+		export TMPDIR=$place/tmp TZ=Asia/Kathmandu LC_ALL=C HOME=/nonexistent SOURCE_DATE_EPOCH=1
+		setpriv --reuid nobody --regid nogroup --clear-groups \
+			"$place/vfix" rebuild oci:../oci:legacy -o oci-archive:one.tar:x -j 7 --progress quiet
+	)
+	expect 'image' "$(sha256sum <"$place/deeper/one.tar")" "$(sha256sum <one.tar)"
+	expect 'statement' "$(sha256sum <"$place/deeper/one.tar.intoto.json")" "$(sha256sum <one.tar.intoto.json)"
+	expect 'what is left in the temporary folder' "$(ls -A "$place/tmp")" ''
+	rm -r "$place"
+	# The control: another base gives other bytes.
+	run_vfix rebuild "$layout" -o oci-archive:two.tar:x --fallback always
+	[ "$(sha256sum <two.tar)" != "$(sha256sum <one.tar)" ] || fail 'two images are one'
+}
+
+@test "rebuild: the statement beside a layout says what the bytes say" {
+	run_vfix rebuild "$layout" -o oci:out:x
+	statement=out.x.intoto.json
+	expect_match stderr "$stderr" "statement of provenance: $statement"
+	expect subject "sha256:$(jq -r '.subject[0].digest.sha256' $statement)" "$(skopeo inspect --format '{{.Digest}}' oci:out:x)"
+	expect base "sha256:$(jq -r .predicate.base.digest.sha256 $statement)" "$(skopeo inspect --format '{{.Digest}}' "$layout")"
+	# By other people's tools: both sides' hashes, and each run of bytes.
+	umoci raw unpack --rootless --image out:x rootfs
+	jq -r '.predicate.files[] | "\(.before.sha256)  '"$legacy_image"'/rootfs/\(.path)", "\(.after.sha256)  rootfs/\(.path)"' $statement >sums
+	expect 'files stated' "$(wc -l <sums)" 4
+	sha256sum --check --quiet sums
+	jq -r '.predicate.files[] | .path as $p | (.sites + .edits)[] | "\($p) \(.offset) \(.before) \(.after)"' $statement >runs
+	[ "$(wc -l <runs)" -gt 4 ]
+	while read -r path offset before after; do
+		expect "$path at $offset, before" "$(bytes_at "$legacy_image/rootfs/$path" "$offset" "$before")" "$before"
+		expect "$path at $offset, after" "$(bytes_at "rootfs/$path" "$offset" "$after")" "$after"
+	done <runs
+	# All that cmp finds is in those runs, or behind the old end.
+	while read -r path; do
+		cmp -l "$legacy_image/rootfs/$path" "rootfs/$path" 2>/dev/null | awk '{print $1 - 1}'
+	done < <(jq -r '.predicate.files[0].path' $statement) >differ
+	jq -r '.predicate.files[0] | (.sites + .edits)[] | "\(.offset) \(.before | length / 2)"' $statement >spans
+	run awk 'NR == FNR {from[NR] = $1; to[NR] = $1 + $2; n = NR; next}
+		{ok = 0; for (i = 1; i <= n; i++) if ($1 >= from[i] && $1 < to[i]) ok = 1; if (!ok) {print; bad = 1}} END {exit bad}' spans differ
+	expect 'bytes that are not stated' "$output" ''
+	[ -s differ ]
+}
+
+# bytes_at FILE OFFSET HEX: as many bytes as HEX has, in hex.
+bytes_at() { dd if="$1" iflag=skip_bytes,count_bytes skip="$2" count=$((${#3} / 2)) status=none | od -An -v -tx1 | tr -d " \n"; }
+
+@test "verify: --provenance prints the statement as it is, and proves it from the image alone" {
+	run_vfix rebuild "$layout" -o oci-archive:out.tar:x --fallback always
+	run_vfix verify out.tar --provenance
+	expect statement "$output" "$(cat out.tar.intoto.json)"
+	expect_match stderr "$stderr" 'the image is as stated: 2 patched files, 3 added files'
+	run_vfix verify out.tar --provenance --against "$layout"
+	run_vfix verify out.tar --provenance --format json
+	expect 'statement in JSON' "$(jq -cS .provenance.statement <<<"$output")" "$(jq -cS . out.tar.intoto.json)"
+}
+
+@test "verify: --provenance finds one bit that is not as stated, and an image that is another" {
+	run_vfix rebuild "$layout" -o oci-archive:out.tar:x
+	jq -c '.predicate.files[0].sites[0].after |= sub("^."; "f")' out.tar.intoto.json >false.json
+	run_vfix 3 verify out.tar --statement false.json
+	expect_match stderr "$stderr" 'changed, and not as stated'
+	expect_match stderr "$stderr" 'vfix: hint: '
+	run_vfix rebuild "$layout" -o oci-archive:other.tar:x --fallback always
+	run_vfix 3 verify other.tar --statement out.tar.intoto.json
+	expect_match stderr "$stderr" 'about another image'
+	run_vfix verify other.tar --provenance # the control
+	mv other.tar.intoto.json away
+	run_vfix 1 verify other.tar --provenance
+	expect stdout "$output" ''
+	expect_match stderr "$stderr" 'vfix: hint: name its file: --statement FILE'
+}
+
+@test "rebuild: --provenance none leaves none, FILE says where" {
+	run_vfix rebuild "$layout" -o oci:out:x --provenance none
+	expect files "$(ls -A)" out
+	run_vfix rebuild "$layout" -o oci:out:x --provenance kept.json
+	expect files "$(find . -mindepth 1 -maxdepth 1 | sort | tr '\n' ' ')" './kept.json ./out '
+	run_vfix verify oci:out:x --statement kept.json
+	run_vfix 2 rebuild "$layout" -o oci:out:x --provenance ''
+}
+
+@test "rebuild: a registry gets the statement as a referrer, found by the tag of its digest" {
+	requires registry
+	login
+	run_vfix rebuild "docker://$registry/legacy:1" --push
+	digest=${output#*@}
+	expect_match stderr "$stderr" "statement of provenance: $registry/legacy@sha256:"
+	# This registry has no referrers API: the list is an index under the digest as a tag.
+	api "manifests/${digest/:/-}" -H 'Accept: application/vnd.oci.image.index.v1+json' >list
+	expect 'type of the referrer' "$(jq -r '.manifests[0].artifactType' list)" application/vnd.in-toto+json
+	expect 'predicate type' "$(jq -r '.manifests[0].annotations["in-toto.io/predicate-type"]' list)" https://vfix.dev/provenance/v1
+	api "manifests/$(jq -r '.manifests[0].digest' list)" -H 'Accept: application/vnd.oci.image.manifest.v1+json' >referrer
+	expect subject "$(jq -r .subject.digest referrer)" "$digest"
+	api "blobs/$(jq -r '.layers[0].digest' referrer)" >statement
+	expect 'digest in the statement' "sha256:$(jq -r '.subject[0].digest.sha256' statement)" "$digest"
+	run_vfix verify "docker://$registry/legacy:1-vfix" --provenance --against "docker://$registry/legacy:1"
+	expect statement "$output" "$(cat statement)"
+	for file in statement list referrer; do
+		run grep -c -e "$registry_password" -e "$BATS_TEST_TMPDIR" "$file"
+		expect "passwords and paths in the $file" "$output" 0
+	done
+	# Once more is the same, and one referrer.
+	run_vfix rebuild "docker://$registry/legacy:1" --push
+	expect digest "${output#*@}" "$digest"
+	api "manifests/${digest/:/-}" -H 'Accept: application/vnd.oci.image.index.v1+json' >again
+	cmp list again
+}
