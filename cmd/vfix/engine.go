@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"vfix.dev/vfix/host"
+	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
 )
 
@@ -14,15 +15,18 @@ type engine struct {
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	verify  func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
 	layer   func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
+	// diagnose returns what it could read beside the errors of what it could not.
+	diagnose func(ctx context.Context, crashes []string, o diagnoseOptions) ([]*diagnose.Result, error)
 	// run returns only where the command could not be started.
 	run func(args []string, o host.RunOptions) error
 }
 
 var theEngine = engine{
-	scan:    images.Scan,
-	patch:   images.Patch,
-	rebuild: images.Rebuild,
-	verify:  images.Verify,
-	layer:   images.Layer,
-	run:     host.Run,
+	scan:     images.Scan,
+	patch:    images.Patch,
+	rebuild:  images.Rebuild,
+	verify:   images.Verify,
+	layer:    images.Layer,
+	diagnose: diagnoseAll,
+	run:      host.Run,
 }

@@ -44,6 +44,16 @@ func (l *listing) write(w io.Writer, s stream) {
 			fmt.Fprintln(w, "  "+line)
 		}
 	}
+	l.code(w, s)
+	fmt.Fprintln(w)
+}
+
+// code prints the instructions alone.
+func (l *listing) code(w io.Writer, s stream) {
+	width := s.width
+	if width == 0 {
+		width = unlimited
+	}
 	switch {
 	case len(l.before) == 0 && len(l.after) == 0:
 	case len(l.after) == 0:
@@ -53,7 +63,6 @@ func (l *listing) write(w io.Writer, s stream) {
 		l.stacked(w, s.paint, "before", l.before)
 		l.stacked(w, s.paint, "after", l.after)
 	}
-	fmt.Fprintln(w)
 }
 
 // byteStyle writes the bytes of an instruction in lines.

@@ -49,6 +49,12 @@ func TestJSONMatchesSchema(t *testing.T) {
 	if err := validate(t, s, runLine(engine{}, "version", "--format", "json").stdout); err != nil {
 		t.Errorf("vfix version: %#v", err)
 	}
+	for name, r := range diagnosed() {
+		got := runLine(engine{diagnose: r}, "diagnose", "--format", "json", "core")
+		if err := validate(t, s, got.stdout); err != nil {
+			t.Errorf("vfix diagnose (%s): %#v", name, err)
+		}
+	}
 	golden(t, "scan.json", runLine(fake(mixed(), nil), "scan", "--format", "json", "x").stdout)
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/host"
+	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
 )
 
@@ -69,6 +70,9 @@ func fake(f *images.Findings, err error) engine {
 		},
 		layer: func(context.Context, images.LayerOptions) (*images.Layered, error) {
 			return &images.Layered{Reference: "vfix:latest", Digest: digest, Files: []string{"vfix/vfix"}, Size: 1 << 20}, err
+		},
+		diagnose: func(context.Context, []string, diagnoseOptions) ([]*diagnose.Result, error) {
+			return []*diagnose.Result{{Input: "log", Lines: 9}}, err
 		},
 		run: func([]string, host.RunOptions) error { return err },
 	}

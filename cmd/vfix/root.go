@@ -28,6 +28,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newVerifyCommand(out, e),
 		newLayerCommand(out, e),
 		newRunCommand(out, e),
+		newDiagnoseCommand(out, e),
 		newVersionCommand(out),
 		newCompletionCommand(out),
 	)

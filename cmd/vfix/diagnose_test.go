@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/rewriter"
+)
+
+type diagnoser = func(context.Context, []string, diagnoseOptions) ([]*diagnose.Result, error)
+
+func finds(crashes ...*diagnose.Crash) diagnoser {
+	return func(_ context.Context, args []string, _ diagnoseOptions) ([]*diagnose.Result, error) {
+		return []*diagnose.Result{{Input: args[0], Crashes: crashes, Lines: 7}}, nil
+	}
+}
+
+// called is a crash of which everything is known.
+func called() *diagnose.Crash {
+	p := patch(site(0x9f8b4, rewriter.Time, rewriter.Live, "reaches the call at 0x9f8bb"), rewriter.Entry, "the whole function is a stub")
+	before, _ := rewriter.Listing(p.Before, p.Before, 0x9f8b4)
+	p.Listing = &rewriter.Explanation{Before: before}
+	return &diagnose.Crash{
+		Input: "core.106", Source: diagnose.CoreFile, Kind: diagnose.Call, Function: "time",
+		Program: "bash", Executable: "/bin/bash", Command: "bash -c 'echo \x1b[31m up'", PIDs: []int{106}, Count: 1, TID: 106, Signal: 11,
+		Fault: 0xffffffffff600400, IP: 0xffffffffff600400, SP: 0x7ffe7feb5b78, Known: diagnose.Known{Fault: true, IP: true, SP: true},
+		Page: "not mapped", Meaning: "It called time() in the vsyscall page.",
+		Caller: &diagnose.Caller{
+			Return: 0x7f22da81919d, Module: "/lib/libc-2.13.so", Offset: 0x9f8bd, Vaddr: 0x9f8bd, Symbol: "time", Into: 13,
+			BuildID: "93ac61ec", File: "/lib/libc-2.13.so", Package: "libc6 2.13-38", Libc: "glibc 2.13", Site: &p, Lines: before,
+		},
+		Fixes: []diagnose.Fix{{Command: "vfix rebuild redis:2.8.22", Why: "writes the derived image"}},
+	}
+}
+
+// logged is what a line of a log tells.
+func logged() *diagnose.Crash {
+	return &diagnose.Crash{
+		Input: "kern.log", Source: diagnose.KernelLog, Kind: diagnose.Call, Function: "time", Program: "sh", PIDs: []int{7, 8}, Count: 3,
+		Signal: 11, IP: 0xffffffffff600400, Known: diagnose.Known{IP: true}, When: "2.5", Meaning: "It called time().",
+		Lines: []string{"sh[7] vsyscall attempted"}, Notes: []string{"a note"},
+	}
+}
+
+func elsewhere() *diagnose.Crash {
+	return &diagnose.Crash{Input: "core", Source: diagnose.CoreFile, Kind: diagnose.Other, Count: 1, Signal: 6, Meaning: "It ended by SIGABRT. This is no vsyscall crash."}
+}
+
+func diagnosed() map[string]diagnoser {
+	return map[string]diagnoser{
+		"called": finds(called()), "logged": finds(logged()), "other": finds(elsewhere()), "several": finds(elsewhere(), called()), "nothing": finds(),
+	}
+}
+
+func TestDiagnose(t *testing.T) {
+	for name, want := range map[string]struct {
+		status int
+		says   []string
+	}{
+		"called": {3, []string{"core.106: bash, pid 106: a call of time() in the vsyscall page, which is not there\n", "/lib/libc-2.13.so+0x9f8bd, in time+0xd",
+			"libc6 2.13-38, glibc 2.13, build ID 93ac61ec", "call site at 0x9f8b4: live, patched in the entry form", "call *%rax", "\n  fix       vfix rebuild redis:2.8.22\n", `\x1b[31m`}},
+		"logged":  {3, []string{"kern.log: sh, 3 times: ", "pids 7 8 …", "log       sh[7] vsyscall attempted", "note      a note"}},
+		"other":   {0, []string{"core: a program: no vsyscall crash\n", "SIGABRT"}},
+		"several": {3, []string{"no vsyscall crash", "a call of time()"}},
+		"nothing": {0, []string{"x: no crash in 7 lines\n"}},
+	} {
+		got := runLine(engine{diagnose: diagnosed()[name]}, "diagnose", "--progress", "quiet", "x")
+		if got.status != want.status || (got.status == 3) != strings.Contains(got.stderr, "vsyscall crash") {
+			t.Errorf("%s: got status %d, want %d: %s", name, got.status, want.status, got.stderr)
+		}
+		for _, s := range want.says {
+			if !strings.Contains(got.stdout, s) {
+				t.Errorf("%s: %q is not in\n%s", name, s, got.stdout)
+			}
+		}
+		if strings.Contains(got.stdout, "\x1b") {
+			t.Errorf("%s: a name of the core reaches the terminal", name)
+		}
+	}
+}
+
+// What can be read is told beside the error of what cannot, and the error decides.
+func TestDiagnoseError(t *testing.T) {
+	e := engine{diagnose: func(ctx context.Context, args []string, o diagnoseOptions) ([]*diagnose.Result, error) {
+		all, _ := finds(called())(ctx, args, o)
+		return all, errors.New("core.9: cut off")
+	}}
+	got := runLine(e, "diagnose", "core.9", "core.106")
+	if got.status != 1 || !strings.Contains(got.stdout, "time()") || !strings.Contains(got.stderr, "vfix: error: core.9: cut off\n") {
+		t.Errorf("got %+v", got)
+	}
+}

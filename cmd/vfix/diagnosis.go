@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/rewriter"
+)
+
+// A diagnosis on paper:
+//
+//	core.1234: bash, pid 1234: a call of time() in the vsyscall page
+//	  what      0xffffffffff600400 is time() in the vsyscall page, …
+//	  program   /bin/bash: bash -c 'echo up'
+//	  registers ip 0xffffffffff600400, sp 0x7ffe…; SIGSEGV
+//	  caller    /lib/libc-2.13.so+0x9f8b9, in time+0x9
+//	  …
+//	            the machine code, before and after
+//	  fix       vfix rebuild IMAGE
+
+// diagnosis prints what diagnose found.
+func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
+	if opts.json() {
+		return o.json(diagnosisJSON(all))
+	}
+	first := true
+	for _, r := range all {
+		if len(r.Crashes) == 0 {
+			fmt.Fprintf(o.stdout, "%s: no crash in %s\n", printable(r.Input), count(r.Lines, "line"))
+		}
+		for _, c := range r.Crashes {
+			if !first {
+				fmt.Fprintln(o.stdout)
+			}
+			first = false
+			writeCrash(o.stdout, o.out, c)
+		}
+	}
+	return nil
+}
+
+// crashTitles are the kinds of crash in a few words.
+var crashTitles = map[diagnose.Kind]string{
+	diagnose.Call: "a call of %s() in the vsyscall page, which is not there", diagnose.Filtered: "a call of %s() in the vsyscall page, refused by a seccomp filter",
+	diagnose.Trap: "a call of %s() in the vsyscall page", diagnose.Read: "a read of the vsyscall page",
+	diagnose.Misaligned: "no vsyscall crash: a jump into the vsyscall page beside its functions",
+	diagnose.BadPointer: "no vsyscall crash: %s() in the vsyscall page was given a bad pointer",
+	diagnose.BadStack:   "no vsyscall crash: %s() in the vsyscall page was called on a bad stack",
+	diagnose.Other:      "no vsyscall crash", diagnose.None: "no crash",
+}
+
+// labelWidth is that of the words at the left, in columns.
+const labelWidth = 10
+
+// writeCrash writes one crash.
+func writeCrash(w io.Writer, s stream, c *diagnose.Crash) {
+	title := crashTitles[c.Kind]
+	if strings.Contains(title, "%s") {
+		title = fmt.Sprintf(title, c.Function)
+	}
+	who := c.Input + ": " + processName(c)
+	paint := s.paint.green
+	if c.Kind.Vsyscall() {
+		paint = s.paint.red
+	}
+	fmt.Fprintln(w, s.paint.bold(printable(who))+": "+paint(title))
+	row := func(label, text string) {
+		if text == "" {
+			return
+		}
+		width := unlimited
+		if s.width > 0 {
+			width = max(s.width-labelWidth-2, minLast)
+		}
+		for i, line := range wrap(printable(text), width) {
+			if i > 0 {
+				label = ""
+			}
+			fmt.Fprintln(w, "  "+s.paint.dim(pad(label, labelWidth, false))+line)
+		}
+	}
+	row("what", c.Meaning)
+	row("program", programText(c))
+	row("registers", registersText(c))
+	if c.Page != "" && c.Kind.Vsyscall() {
+		row("page", c.Page+" in the process")
+	}
+	if c.Caller != nil {
+		writeCaller(w, s, c, row)
+	}
+	for _, line := range c.Lines {
+		fmt.Fprintln(w, "  "+s.paint.dim(pad("log", labelWidth, false))+printable(line))
+	}
+	for _, n := range c.Notes {
+		row("note", n)
+	}
+	for _, f := range c.Fixes {
+		// A command stays on one line: it is there to be copied.
+		fmt.Fprintln(w, "  "+s.paint.dim(pad("fix", labelWidth, false))+s.paint.bold(printable(f.Command)))
+		row("", f.Why)
+	}
+}
+
+// processName is the process, or the processes, that crashed.
+func processName(c *diagnose.Crash) string {
+	name := c.Program
+	if name == "" {
+		name = "a program"
+	}
+	switch {
+	case c.Count > 1:
+		return fmt.Sprintf("%s, %d times", name, c.Count)
+	case len(c.PIDs) == 1:
+		return fmt.Sprintf("%s, pid %d", name, c.PIDs[0])
+	}
+	return name
+}
+
+func programText(c *diagnose.Crash) string {
+	var parts []string
+	for _, p := range []string{c.Executable, c.Command} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	text := strings.Join(parts, ": ")
+	if c.Count > 1 {
+		text = strings.TrimSpace(text + " pids " + strings.Trim(fmt.Sprint(c.PIDs), "[]"))
+		if len(c.PIDs) < c.Count {
+			text += " …"
+		}
+	}
+	return text
+}
+
+func registersText(c *diagnose.Crash) string {
+	var parts []string
+	if c.Signal != 0 {
+		parts = append(parts, diagnose.SignalName(c.Signal))
+	}
+	for _, r := range []struct {
+		name  string
+		value uint64
+		known bool
+	}{{"address", c.Fault, c.Known.Fault}, {"ip", c.IP, c.Known.IP}, {"sp", c.SP, c.Known.SP}} {
+		if r.known {
+			parts = append(parts, r.name+" "+hex(r.value))
+		}
+	}
+	if c.When != "" {
+		parts = append(parts, "at "+c.When)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// writeCaller writes who called the page, and the code.
+func writeCaller(w io.Writer, s stream, c *diagnose.Crash, row func(label, text string)) {
+	k := c.Caller
+	text := "returns to " + hex(k.Return)
+	if k.Module != "" {
+		text = fmt.Sprintf("%s+%#x", k.Module, k.Offset)
+	}
+	if k.Symbol != "" {
+		text += fmt.Sprintf(", in %s+%#x", k.Symbol, k.Into)
+	}
+	if k.Tail {
+		text += ": calls a function that jumps to the page"
+	}
+	row("caller", text)
+	var file []string
+	for _, f := range [][2]string{{"", k.Package}, {"", k.Libc}, {"build ID ", k.BuildID}} {
+		if f[1] != "" {
+			file = append(file, f[0]+f[1])
+		}
+	}
+	row("file", strings.Join(file, ", "))
+	switch {
+	case k.Site != nil:
+		row("code", fmt.Sprintf("call site at %#x: %v, %s", k.Site.Site.Vaddr, k.Site.Site.Verdict, siteText(k.Site)))
+		if l := k.Site.Listing; l != nil {
+			(&listing{title: "", before: l.Before, after: l.After}).code(w, s)
+		}
+	case len(k.Lines) > 0:
+		row("code", fmt.Sprintf("before %#x", k.Vaddr))
+		(&listing{before: k.Lines}).code(w, s)
+	}
+}
+
+// siteText says what vfix does about a call site.
+func siteText(p *rewriter.Patch) string {
+	if p.Form == rewriter.Left {
+		return "left as it is: " + why(p)
+	}
+	return fmt.Sprintf("patched in the %v form (%s)", p.Form, p.Reason)
+}

@@ -1,0 +1,55 @@
+package diagnose
+
+import (
+	"fmt"
+	"io"
+)
+
+// Core diagnoses a core file. It errs where the file is none of a 64-bit x86-64 program, or
+// is damaged so far that not even the registers are in it. A core that is cut off later is
+// diagnosed as far as it goes.
+func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
+	co, err := openCore(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", input, err)
+	}
+	f, err := co.readNotes()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", input, err)
+	}
+	c := &Crash{
+		Input: input, Source: CoreFile, Count: 1, TID: f.tid, Signal: f.signal,
+		IP: f.rip, SP: f.rsp, Known: Known{IP: true, SP: true},
+		Program: f.name, Command: f.args, Executable: co.programName(f),
+	}
+	if pid := f.pid; pid != 0 {
+		c.PIDs = []int{pid}
+	}
+	args := co.arguments(f)
+	if args != nil {
+		c.Command = Quote(args)
+	}
+	e := evidence{signal: f.signal, ip: f.rip, code: 1, fault: f.rip, stack: co.segmentAt(f.rsp) != nil}
+	if f.siginfo {
+		e.code, e.fault = f.code, f.addr
+		if f.signal == sigsegv && f.code > siUser && f.code != siKernel {
+			c.Fault, c.Known.Fault = f.addr, true
+		}
+	} else if f.signal == sigsegv {
+		c.note("no NT_SIGINFO (a kernel before 3.7): that the fault was at the instruction's own address is taken from the registers")
+	}
+	c.judge(e)
+	// The kernel writes its own mapping of the page as a segment, where there is one.
+	c.Page = "not mapped"
+	if s := co.segmentAt(0xffffffffff600000); s != nil {
+		c.Page = "mapped"
+	}
+	if f.filesErr != nil {
+		c.note("the list of mapped files: %v", f.filesErr)
+	}
+	if c.Kind == Call || c.Kind == Filtered {
+		c.findCaller(co, f, o)
+	}
+	c.fix(o, args)
+	return c, nil
+}

@@ -1,0 +1,189 @@
+package diagnose
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+func diagnosed(t *testing.T, b []byte, o Options) *Crash {
+	t.Helper()
+	c, err := Core("core", bytes.NewReader(b), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func fixes(c *Crash) string {
+	var all []string
+	for _, f := range c.Fixes {
+		all = append(all, f.Command)
+	}
+	return strings.Join(all, "; ")
+}
+
+func TestCore(t *testing.T) {
+	c := diagnosed(t, crashedCore().bytes(), Options{Root: testRoot(), RootName: "redis:2.8.22", IsImage: true})
+	if c.Kind != Call || c.Function != "time" || c.Program != "prog" || c.Command != "prog -x" || c.Page != "not mapped" || len(c.Notes) > 0 {
+		t.Errorf("got %+v", c)
+	}
+	k := c.Caller
+	if k == nil || k.Module != "/lib/libold.so" || k.Offset != testRet || k.Package != "libold 2.13-38" || k.BuildID != rewriter.BuildID(note("GNU", 3, testID)) {
+		t.Fatalf("caller: got %+v", k)
+	}
+	if k.Site == nil || k.Site.Site.Vaddr != testCode+4 || k.Site.Form != rewriter.Entry || k.Site.Listing == nil {
+		t.Errorf("call site: got %+v", k.Site)
+	}
+	if got := fixes(c); got != "vfix rebuild redis:2.8.22" {
+		t.Errorf("fixes: got %s", got)
+	}
+}
+
+// What is known without the files: the module, the offset and the build ID, from memory.
+func TestCoreAlone(t *testing.T) {
+	c := diagnosed(t, crashedCore().bytes(), Options{Root: fstest.MapFS{}})
+	if k := c.Caller; k == nil || k.Module != "/lib/libold.so" || k.Vaddr != testRet || k.BuildID == "" || k.Site != nil || k.File != "" {
+		t.Errorf("got %+v", c.Caller)
+	}
+	if len(c.Notes) != 1 || !strings.Contains(c.Notes[0], "/lib/libold.so is not on this machine") || fixes(c) != "vfix rebuild IMAGE" {
+		t.Errorf("got notes %q, fixes %s", c.Notes, fixes(c))
+	}
+}
+
+// A file that is not the one that crashed is not used.
+func TestCoreOtherFile(t *testing.T) {
+	withID := func(poke func(b []byte)) fstest.MapFS {
+		root := testRoot()
+		poke(root["lib/libold.so"].Data)
+		return root
+	}
+	for name, root := range map[string]fstest.MapFS{
+		"other build ID":       withID(func(b []byte) { b[0x100+16]++ }),
+		"same ID, other code":  withID(func(b []byte) { copy(b[testCode:], make([]byte, 64)) }),
+		"no program, but text": {"lib/libold.so": {Data: []byte("text")}},
+	} {
+		c := diagnosed(t, crashedCore().bytes(), Options{Root: root})
+		if c.Kind != Call || c.Caller.File != "" || c.Caller.Site != nil || len(c.Notes) == 0 || !strings.Contains(c.Notes[0], "another file") {
+			t.Errorf("%s: got %+v, %q", name, c.Caller, c.Notes)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		poke func(*testCore)
+		want Kind
+		says string
+	}{
+		"vsyscall=none":   {func(*testCore) {}, Call, "vsyscall=none"},
+		"LASS":            {func(t *testCore) { t.code, t.addr = siKernel, 0 }, Call, "does not serve"},
+		"no siginfo":      {func(t *testCore) { t.noInfo = true }, Call, ""},
+		"bad stack":       {func(t *testCore) { t.code, t.addr, t.rsp = siKernel, 0, 8 }, BadStack, "vfix does not mend"},
+		"bad pointer":     {func(t *testCore) { t.addr = 0x1234 }, BadPointer, "0x1234"},
+		"misaligned":      {func(t *testCore) { t.rip, t.addr = timeAddr+1, timeAddr+1 }, Misaligned, "none of its functions"},
+		"read":            {func(t *testCore) { t.rip = 0x401000 }, Read, "vfix mends calls"},
+		"behind the page": {func(t *testCore) { t.rip, t.addr = 0xffffffffff601000, 0xffffffffff601000 }, Other, "no vsyscall crash"},
+		"null":            {func(t *testCore) { t.rip, t.addr = 0x401000, 0 }, Other, "no vsyscall crash"},
+		"abort":           {func(t *testCore) { t.signal, t.code, t.rip = 6, -6, 0x401000 }, Other, "SIGABRT"},
+		"kill -SEGV":      {func(t *testCore) { t.code, t.addr, t.rip = 0, 0, 0x401000 }, Other, "sent by a process"},
+		"seccomp":         {func(t *testCore) { t.signal, t.code = sigsys, 1 }, Filtered, "201"},
+		"snapshot":        {func(t *testCore) { t.signal, t.noInfo = 0, true }, None, "snapshot"},
+	} {
+		core := crashedCore()
+		c.poke(&core)
+		got := diagnosed(t, core.bytes(), Options{Root: testRoot()})
+		if got.Kind != c.want || !strings.Contains(got.Meaning, c.says) {
+			t.Errorf("%s: got %s: %s, want %s: …%s…", name, got.Kind, got.Meaning, c.want, c.says)
+		}
+		if got.Kind.Mended() != (len(got.Fixes) > 0) || !got.Kind.Vsyscall() && got.Caller != nil {
+			t.Errorf("%s: got fixes %v, caller %+v", name, got.Fixes, got.Caller)
+		}
+	}
+}
+
+// A core of a kernel before 3.7 has no NT_FILE: the loader's list names the modules.
+func TestLinkMap(t *testing.T) {
+	const exe, dyn, debug, entry, name = 0x400000, 0x600000, 0x601000, 0x602000, 0x603000
+	phdrs := programHeader(ptLoad, 5, 0, exe, 0x1000, 0x1000)
+	phdrs = append(phdrs, programHeader(ptDynamic, 6, 0, dyn, 64, 64)...)
+	program := append(elfHeader(etExec, 2), phdrs...)
+	core := crashedCore()
+	core.noFile = true
+	core.auxv = put(atPhdr, exe+ehdrSize, atPhent, phdrSize, atPhnum, 2, 0, 0)
+	core.memory = append(core.memory,
+		memory{exe, append(program, make([]byte, 0x1000-len(program))...)},
+		memory{dyn, put(1, 2, dtDebug, debug, 0, 0)},
+		memory{debug, put(1, entry, 0)},
+		memory{entry, put(testBase, name, 0, entry)}, // a ring: it must end
+		memory{name, []byte("/lib/libold.so\x00")})
+	c := diagnosed(t, core.bytes(), Options{Root: testRoot()})
+	if c.Caller == nil || c.Caller.Module != "/lib/libold.so" || c.Caller.Site == nil {
+		t.Errorf("got %+v, %q", c.Caller, c.Notes)
+	}
+	core.auxv = nil
+	if c = diagnosed(t, core.bytes(), Options{Root: testRoot()}); c.Kind != Call || c.Caller.Module != "" || len(c.Notes) == 0 {
+		t.Errorf("without a list: got %+v, %q", c.Caller, c.Notes)
+	}
+}
+
+// The command line is taken from the stack, where its words can be told apart.
+func TestArguments(t *testing.T) {
+	const texts, random = testStack + 0x20000, testStack + 0x1f000
+	core := crashedCore()
+	core.auxv = put(atRandom, random, 6, page, 0, 0)
+	vectors := append(put(3, texts, texts+5, texts+8, 0, texts+20, texts+20, 0), core.auxv...)
+	stack := make([]byte, 0x21000)
+	copy(stack[64:], put(testBase+testRet))
+	copy(stack[random-testStack-uint64(len(vectors)):], vectors)
+	copy(stack[texts-testStack:], "bash\x00-c\x00it's up\x00")
+	core.stack = stack
+	if c := diagnosed(t, core.bytes(), Options{Root: testRoot()}); c.Command != `bash -c 'it'\''s up'` || !strings.HasPrefix(fixes(c), `vfix run bash -c 'it'\''s up'; vfix patch -i /lib/libold.so`) {
+		t.Errorf("got %s; fixes %s", c.Command, fixes(c))
+	}
+}
+
+// Each damage is an error that names it, or leaves a diagnosis that says what is missing.
+func TestDamagedCores(t *testing.T) {
+	good := crashedCore().bytes()
+	poked := func(at int, value ...byte) []byte {
+		b := bytes.Clone(good)
+		copy(b[at:], value)
+		return b
+	}
+	for name, c := range map[string]struct {
+		b    []byte
+		says string
+	}{
+		"empty":             {nil, "cut off: the ELF header"},
+		"text":              {[]byte(strings.Repeat("text", 100)), "no ELF file"},
+		"32-bit":            {poked(4, 1), "32-bit"},
+		"class 9":           {poked(4, 9), "ELF class 9"},
+		"arm64":             {poked(18, 183), "another processor"},
+		"a program":         {poked(16, 2), "no core file"},
+		"header size":       {poked(54, 1), "program headers of 1 bytes"},
+		"no headers":        {poked(56, 0, 0), "0 program headers"},
+		"headers elsewhere": {poked(32, 0, 0, 0, 0, 0, 0, 0, 0x10), "cut off: the program headers"},
+		"headers nowhere":   {poked(32, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), "beyond any file"},
+		"no section":        {poked(56, 0xff, 0xff), "0 program headers"},
+		"no notes":          {poked(ehdrSize, 9), "no PT_NOTE"},
+		"cut in the notes":  {good[:ehdrSize+3*phdrSize+100], "cut off"},
+		"long note":         {poked(ehdrSize+3*phdrSize+4, 0xff, 0xff, 0xff, 0xff), "ends beyond its segment"},
+		"short prstatus":    {poked(ehdrSize+3*phdrSize+4, 8, 0), "NT_PRSTATUS of 8 bytes"},
+	} {
+		_, err := Core("core", bytes.NewReader(c.b), Options{Root: testRoot()})
+		var hinted interface{ Hint() string }
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "core: ") || !errors.As(err, &hinted) || hinted.Hint() == "" {
+			t.Errorf("%s: got %v, want an error about %q with a hint", name, err, c.says)
+		}
+	}
+	end := len(good) - len(library()) - 88 // where the stack begins
+	c := diagnosed(t, good[:end+8], Options{Root: testRoot()})
+	if c.Kind != Call || c.Caller != nil || len(c.Notes) != 1 || !strings.Contains(c.Notes[0], "cut off: the memory at") {
+		t.Errorf("cut in the stack: got %+v, %q", c.Caller, c.Notes)
+	}
+}

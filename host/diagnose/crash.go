@@ -1,0 +1,133 @@
+package diagnose
+
+import (
+	"fmt"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// Kind is what a crash is.
+type Kind string
+
+// The kinds of crash.
+const (
+	// Call is a call of a function of the page where the kernel does not serve it.
+	Call Kind = "call"
+	// Filtered is a call that the kernel served, and a seccomp filter refused: the
+	// emulation asks the filter (vsyscall_64.c, secure_computing).
+	Filtered Kind = "filtered"
+	// Read is a read or write of the page as data.
+	Read Kind = "read"
+	// Trap is a call that a tracer saw trapped; whether the kernel then served it is not in
+	// the trace.
+	Trap Kind = "trap"
+	// Misaligned is a jump to an address in the page that is none of its functions.
+	Misaligned Kind = "misaligned"
+	// BadPointer is a call that the kernel served, with an argument that could not be written.
+	BadPointer Kind = "bad-pointer"
+	// BadStack is a call that the kernel served, with a stack that could not be read.
+	BadStack Kind = "bad-stack"
+	// Other is a crash that has nothing to do with the page.
+	Other Kind = "other"
+	// None is no crash: a snapshot of a running process.
+	None Kind = "none"
+)
+
+// Vsyscall reports whether the vsyscall page is the cause of such a crash.
+func (k Kind) Vsyscall() bool { return k == Call || k == Filtered || k == Read || k == Trap }
+
+// Mended reports whether vfix mends the cause.
+func (k Kind) Mended() bool { return k == Call || k == Filtered || k == Trap }
+
+// Source is what a crash was read from.
+type Source string
+
+// The sources.
+const (
+	CoreFile  Source = "core"
+	KernelLog Source = "kernel-log"
+	TraceText Source = "trace"
+	Process   Source = "process"
+)
+
+// Crash is one crash, or several of a log that are the same but for their process.
+type Crash struct {
+	Input  string // as the user named it
+	Source Source
+	Kind   Kind
+	// Program is the name the kernel knows the process by, up to 15 bytes; Command the
+	// command line as far as it is known, Executable the path of the program.
+	Program, Command, Executable string
+	PIDs                         []int // of the processes, up to maxPIDs
+	Count                        int   // how many crashes this is
+	TID                          int   // of the thread, 0 where it is not known
+	Signal                       int   // 0 where it is not known
+	When                         string
+	// Fault is the address that could not be accessed, IP that of the instruction, SP the
+	// stack pointer; Known says which of them are known.
+	Fault, IP, SP uint64
+	Known         Known
+	Function      string // of the page: "time"; "" for none
+	// Page is whether the process had the page: "mapped", "not mapped", or "" for not known.
+	Page    string
+	Meaning string // one or two sentences
+	Caller  *Caller
+	Fixes   []Fix
+	Notes   []string // what could not be found out, and why
+	Lines   []string // the lines of a log that say it, up to maxLines
+}
+
+const (
+	maxPIDs  = 8
+	maxLines = 4
+)
+
+// Known says which addresses of a crash are known.
+type Known struct{ Fault, IP, SP bool }
+
+// Caller is who called the page.
+type Caller struct {
+	Return uint64 // the return address in the process
+	Module string // path of the file as the process knew it, "" where no file is mapped there
+	Offset uint64 // of the return address from the start of the module in memory
+	Vaddr  uint64 // of the return address in the file; 0 where it is not known
+	Symbol string // "" where nothing names the function
+	Into   uint64 // bytes from the start of the function, where Symbol is set
+	// BuildID is in hex, "" for none. File is the file that was read about it, "" for none.
+	BuildID, File string
+	Package       string // name and version, "" where no database knows the file
+	Libc          string // as rewriter.Report.Libc
+	// Site is the reference to the page and what vfix does about it, nil where the file
+	// was not read or has none that fits.
+	Site *rewriter.Patch
+	// Lines is the code before the return address; nil where the file was not read.
+	Lines []rewriter.Line
+	// Tail says that the function jumped to the page, so that Return is its caller's.
+	Tail bool
+}
+
+// Fix is a command that mends the cause.
+type Fix struct {
+	Command string
+	Why     string
+}
+
+// signal names of the signals that a program dies by with a core; signal(7).
+var signals = map[int]string{
+	3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+	11: "SIGSEGV", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}
+
+// The signals that the page makes.
+const (
+	sigsegv = 11
+	sigsys  = 31
+)
+
+// SignalName returns the name of a signal that writes a core, "signal N" for others.
+func SignalName(n int) string {
+	if s, ok := signals[n]; ok {
+		return s
+	}
+	return fmt.Sprintf("signal %d", n)
+}

@@ -1,0 +1,219 @@
+package diagnose
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sort"
+)
+
+// Core files: the ELF headers and the memory behind them. Sources: gABI chapters 4 and 5;
+// the kernel's fs/binfmt_elf.c (elf_core_dump).
+
+const (
+	ehdrSize = 64
+	phdrSize = 56
+	shdrSize = 64
+
+	etExec, etCore = 2, 4
+	emX8664        = 62
+
+	ptLoad, ptDynamic, ptNote = 1, 2, 4
+
+	// pnXnum says that the number of program headers is in sh_info of the first section
+	// header (elf.h, PN_XNUM).
+	pnXnum = 0xffff
+	// maxSegments is how many program headers are read. A process has 65,530 mappings at
+	// most unless vm.max_map_count is raised.
+	maxSegments = 1 << 20
+	// headChunk is how many program headers are read at once.
+	headChunk = 512
+)
+
+var le = binary.LittleEndian
+
+// damagedError is a core that contradicts itself, or ends too early.
+type damagedError struct{ text string }
+
+func (e *damagedError) Error() string { return e.text }
+
+func (e *damagedError) Hint() string {
+	return "write the core again whole: look at 'ulimit -c', at the disk, and at ProcessSizeMax= of systemd-coredump"
+}
+
+func damaged(format string, a ...any) error { return &damagedError{fmt.Sprintf(format, a...)} }
+
+// refusedError is a file that is whole and not one for vfix.
+type refusedError struct{ text, hint string }
+
+func (e *refusedError) Error() string { return e.text }
+func (e *refusedError) Hint() string  { return e.hint }
+
+// segment is one program header.
+type segment struct {
+	typ           uint32
+	off, vaddr    uint64
+	filesz, memsz uint64
+}
+
+// core is the memory of a process as its core file holds it.
+type core struct {
+	r     io.ReaderAt
+	loads []segment // with content or not, by vaddr
+	notes []segment
+}
+
+// readFull reads len(b) bytes at off; what says what they are.
+func readFull(r io.ReaderAt, b []byte, off uint64, what string) error {
+	if off > 1<<62 {
+		return damaged("%s at offset %#x: beyond any file", what, off)
+	}
+	n, err := r.ReadAt(b, int64(off))
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF {
+		return damaged("cut off: %s needs %d bytes at offset %d, the file ends at %d", what, len(b), off, off+uint64(n))
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// openCore reads the headers of a core file.
+func openCore(r io.ReaderAt) (*core, error) {
+	var h [ehdrSize]byte
+	if err := readFull(r, h[:], 0, "the ELF header"); err != nil {
+		return nil, err
+	}
+	if err := checkHeader(h[:]); err != nil {
+		return nil, err
+	}
+	phoff, shoff := le.Uint64(h[32:]), le.Uint64(h[40:])
+	if size := le.Uint16(h[54:]); size != phdrSize {
+		return nil, damaged("program headers of %d bytes, want %d", size, phdrSize)
+	}
+	n := uint64(le.Uint16(h[56:]))
+	if n == pnXnum {
+		var s [shdrSize]byte
+		if err := readFull(r, s[:], shoff, "the section header with the number of segments"); err != nil {
+			return nil, err
+		}
+		n = uint64(le.Uint32(s[44:]))
+	}
+	if n == 0 || n > maxSegments {
+		return nil, damaged("%d program headers, want 1 to %d", n, maxSegments)
+	}
+	c := &core{r: r}
+	if err := c.readSegments(phoff, n); err != nil {
+		return nil, err
+	}
+	if len(c.notes) == 0 {
+		return nil, damaged("no PT_NOTE: no registers are in it")
+	}
+	sort.SliceStable(c.loads, func(i, j int) bool { return c.loads[i].vaddr < c.loads[j].vaddr })
+	return c, nil
+}
+
+// checkHeader refuses what is no core of a 64-bit x86-64 program.
+func checkHeader(h []byte) error {
+	const classOf, dataOf, typeOf, machineOf = 4, 5, 16, 18
+	if string(h[:4]) != "\x7fELF" {
+		return &refusedError{"no ELF file", "give a core file: 'coredumpctl dump -o FILE' writes one"}
+	}
+	machine := le.Uint16(h[machineOf:])
+	switch {
+	case h[classOf] == 1:
+		return &refusedError{"a 32-bit ELF file: the vsyscall page is for 64-bit programs, so it is not the cause of this crash", "a debugger tells more: gdb PROGRAM CORE"}
+	case h[classOf] != 2:
+		return damaged("ELF class %d, want 2", h[classOf])
+	case h[dataOf] != 1 || machine != emX8664:
+		return &refusedError{fmt.Sprintf("an ELF file for another processor (e_machine %d): only x86-64 has the vsyscall page", machine), "a debugger of that processor tells more: gdb PROGRAM CORE"}
+	case le.Uint16(h[typeOf:]) != etCore:
+		return &refusedError{fmt.Sprintf("an ELF file and no core file (e_type %d, want %d)", le.Uint16(h[typeOf:]), etCore), "'vfix scan FILE' looks into programs and libraries"}
+	}
+	return nil
+}
+
+func (c *core) readSegments(phoff, n uint64) error {
+	buf := make([]byte, headChunk*phdrSize)
+	for i := uint64(0); i < n; i += headChunk {
+		b := buf[:phdrSize*min(headChunk, n-i)]
+		if phoff+i*phdrSize < phoff {
+			return damaged("program headers at offset %#x", phoff)
+		}
+		if err := readFull(c.r, b, phoff+i*phdrSize, "the program headers"); err != nil {
+			return err
+		}
+		for ; len(b) > 0; b = b[phdrSize:] {
+			s := parseSegment(b)
+			switch s.typ {
+			case ptLoad:
+				c.loads = append(c.loads, s)
+			case ptNote:
+				c.notes = append(c.notes, s)
+			}
+		}
+	}
+	return nil
+}
+
+// parseSegment reads one program header.
+func parseSegment(b []byte) segment {
+	return segment{
+		typ: le.Uint32(b), off: le.Uint64(b[8:]), vaddr: le.Uint64(b[16:]),
+		filesz: le.Uint64(b[32:]), memsz: le.Uint64(b[40:]),
+	}
+}
+
+// segmentAt returns the PT_LOAD that covers vaddr, nil for none.
+func (c *core) segmentAt(vaddr uint64) *segment {
+	i := sort.Search(len(c.loads), func(i int) bool { return c.loads[i].vaddr > vaddr }) - 1
+	if i < 0 || vaddr-c.loads[i].vaddr >= c.loads[i].memsz {
+		return nil
+	}
+	return &c.loads[i]
+}
+
+// mem fills b with the memory at vaddr as far as the core has it, and returns how much that
+// is. What is missing because the file was cut off is an error.
+func (c *core) mem(b []byte, vaddr uint64) (int, error) {
+	s := c.segmentAt(vaddr)
+	if s == nil || vaddr-s.vaddr >= s.filesz {
+		return 0, nil
+	}
+	d := vaddr - s.vaddr
+	b = b[:min(uint64(len(b)), s.filesz-d)]
+	if s.off+d < d {
+		return 0, damaged("the memory at %#x is at offset %#x", vaddr, s.off)
+	}
+	return len(b), readFull(c.r, b, s.off+d, fmt.Sprintf("the memory at %#x", vaddr))
+}
+
+// word reads 8 bytes at vaddr; ok is false where the core does not have them.
+func (c *core) word(vaddr uint64) (v uint64, ok bool, err error) {
+	var b [8]byte
+	n, err := c.mem(b[:], vaddr)
+	if err != nil || n < len(b) {
+		return 0, false, err
+	}
+	return le.Uint64(b[:]), true, nil
+}
+
+// text reads the NUL-terminated text at vaddr, up to most bytes; "" where there is none.
+func (c *core) text(vaddr uint64, most int) string {
+	b := make([]byte, most)
+	n, err := c.mem(b, vaddr)
+	if err != nil {
+		return ""
+	}
+	return cString(b[:n])
+}
+
+// cString returns what stands before the first NUL of b, all of it where there is none.
+func cString(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,56 @@
+package diagnose
+
+import (
+	"path"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// The command that mends a crash.
+
+// fix fills in c.Fixes; it needs all else to be filled in. args is the command line of the
+// process, nil where it is not known.
+func (c *Crash) fix(o Options, args []string) {
+	if !c.Kind.Mended() {
+		return
+	}
+	how := c.how()
+	switch {
+	case o.IsImage:
+		c.add("writes the derived image, and "+how, "vfix", "rebuild", o.RootName)
+	case o.RootName != "":
+		c.add("patches every file of that root in place, and "+how, "vfix", "patch", "-i", o.RootName)
+	case c.Source == CoreFile && (c.Caller == nil || c.Caller.File == ""):
+		c.add("writes the derived image, where IMAGE is what the program ran in", "vfix", "rebuild", "IMAGE")
+	}
+	if o.RootName != "" {
+		return
+	}
+	here := c.Caller != nil && c.Caller.File != ""
+	if len(args) > 0 && here {
+		c.add("runs it here, no file changed", append([]string{"vfix", "run"}, args...)...)
+	}
+	if k := c.Caller; k != nil && k.File != "" && k.Site != nil && k.Site.Form != rewriter.Left {
+		c.add("patches the caller in place, for all programs that use it", "vfix", "patch", "-i", path.Clean("/"+k.File))
+	}
+	if len(c.Fixes) == 0 {
+		c.add("writes the derived image, where IMAGE is what the program ran in", "vfix", "rebuild", "IMAGE")
+		c.add("runs a program on the machine itself, where CMD is its command line", "vfix", "run", "CMD")
+	}
+}
+
+// how says what becomes of the call.
+func (c *Crash) how() string {
+	k := c.Caller
+	switch {
+	case k == nil || k.Site == nil:
+		return "the call reaches the vDSO, or the fallback catches it"
+	case k.Site.Form == rewriter.Left:
+		return "the fallback catches the call: it cannot be patched (" + k.Site.Reason + ")"
+	}
+	return "the call reaches the vDSO"
+}
+
+func (c *Crash) add(why string, words ...string) {
+	c.Fixes = append(c.Fixes, Fix{Command: Quote(words), Why: why})
+}

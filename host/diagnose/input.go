@@ -1,0 +1,158 @@
+package diagnose
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// What the user gave: a file of one kind or another, told from its first bytes, or text.
+
+const sniffLen = 64
+
+// Result is what a diagnosis of one input found.
+type Result struct {
+	Input   string
+	Crashes []*Crash
+	// Lines is how many lines a log or trace had, 0 for other inputs.
+	Lines int
+}
+
+// xzError: a core in a compression that vfix does not read.
+func compressedError(kind, command string) error {
+	return &refusedError{"compressed with " + kind + ", which vfix does not read", "unpack it first: " + command}
+}
+
+// File diagnoses a file: a core file, plain or compressed with gzip or zstd as
+// systemd-coredump does it, or the text of a log or a trace.
+func File(name string, o Options) (*Result, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if fi.IsDir() {
+		return nil, &refusedError{name + ": a folder", "name one core file or log in it; 'vfix scan " + name + "' looks for programs that call the page"}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if !fi.Mode().IsRegular() { // a pipe, /dev/kmsg
+		return Text(name, f, o)
+	}
+	head := make([]byte, sniffLen)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	head = head[:n]
+	switch kind := sniff(head); kind {
+	case isCore:
+		c, err := Core(name, f, o)
+		return single(name, c, err)
+	case isGzip, isZstd:
+		return packed(name, f, kind, o)
+	case isXZ:
+		return nil, fmt.Errorf("%s: %w", name, compressedError("xz", "xz -dk "+quoteWord(name)))
+	case isLZ4:
+		return nil, fmt.Errorf("%s: %w", name, compressedError("lz4", "lz4 -d "+quoteWord(name)))
+	}
+	return Text(name, f, o)
+}
+
+func single(name string, c *Crash, err error) (*Result, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Input: name, Crashes: []*Crash{c}}, nil
+}
+
+// packed diagnoses what is compressed.
+func packed(name string, f *os.File, kind format, o Options) (*Result, error) {
+	p := &unpacker{f: f, kind: kind}
+	defer p.Close()
+	head := make([]byte, sniffLen)
+	n, err := p.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if sniff(head[:n]) == isCore {
+		c, err := Core(name, p, o)
+		return single(name, c, err)
+	}
+	r, err := p.restart()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return Text(name, r, o)
+}
+
+// Text diagnoses the text of a log.
+func Text(name string, r io.Reader, o Options) (*Result, error) {
+	br := bufio.NewReader(r)
+	head, _ := br.Peek(sniffLen)
+	switch kind := sniff(head); {
+	case kind == isCore:
+		return nil, &refusedError{name + ": a core file that cannot be read at any offset", "save it to a file, and name that"}
+	case kind != isText:
+		return nil, &refusedError{name + ": compressed", "unpack it first"}
+	case bytes.IndexByte(head, 0) >= 0:
+		return nil, &refusedError{name + ": neither a core file nor text", "'vfix help diagnose' lists what is understood"}
+	}
+	crashes, lines, err := Log(name, br, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Input: name, Crashes: crashes, Lines: lines}, nil
+}
+
+// Line diagnoses one line of a log that was given on the command line, or several.
+func Line(text string, o Options) (*Result, error) {
+	r, err := Text("line", strings.NewReader(text), o)
+	if err == nil && len(r.Crashes) == 0 {
+		return nil, &refusedError{"no line of a kernel's log that tells of a crash: " + text,
+			"the words wanted are 'vsyscall attempted' or 'segfault at'; a file is named by a path that exists"}
+	}
+	return r, err
+}
+
+// IsFile reports whether a name is that of something in the file system.
+func IsFile(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil || !errors.Is(err, fs.ErrNotExist) && !strings.Contains(name, " ")
+}
+
+// format is what a file is.
+type format int
+
+const (
+	isText format = iota
+	isCore
+	isGzip
+	isZstd
+	isXZ
+	isLZ4
+)
+
+// sniff tells a file's format from its first bytes. Sources: RFC 1952, RFC 8878 3.1.1, the
+// .xz file format 2.1.1.1, the LZ4 frame format.
+func sniff(head []byte) format {
+	for _, m := range []struct {
+		magic string
+		f     format
+	}{
+		{"\x7fELF", isCore}, {"\x1f\x8b", isGzip}, {"\x28\xb5\x2f\xfd", isZstd},
+		{"\xfd7zXZ\x00", isXZ}, {"\x04\x22\x4d\x18", isLZ4},
+	} {
+		if bytes.HasPrefix(head, []byte(m.magic)) {
+			return m.f
+		}
+	}
+	return isText
+}

@@ -1,0 +1,125 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+)
+
+// Lines as they were published in bug reports and as kernels of here wrote them; the names
+// are shortened.
+func TestLines(t *testing.T) {
+	const none = "vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffee8a01378 ax:ffffffffff600400 si:7ffee8a02e51 di:0"
+	for _, c := range []struct {
+		line     string
+		kind     Kind
+		function string
+		program  string
+		pid      int
+		when     string
+	}{
+		{"bash[106] " + none, Call, "time", "bash", 106, ""},
+		{"[    2.866376] bash[106] " + none, Call, "time", "bash", 106, "2.866376"},
+		{"[  578.456176] sh[15402]: " + none, Call, "time", "sh", 15402, "578.456176"},
+		{"[Sat Nov 21 21:18:04 2026] bash[106] " + none, Call, "time", "bash", 106, "Sat Nov 21 21:18:04 2026"},
+		{"[    2.866376][  T106] bash[106] " + none, Call, "time", "bash", 106, "2.866376"},
+		{"kernel: [  281.151742] docker-entrypoi[5982] " + none, Call, "time", "docker-entrypoi", 5982, "281.151742"},
+		{"Dec 10 14:49:41 root6 kernel: [  135.380512] update-locale[1071] " + none, Call, "time", "update-locale", 1071, "Dec 10 14:49:41"},
+		{"2026-11-21T21:18:04.5+00:00 host kernel: bash[1] " + none, Call, "time", "bash", 1, "2026-11-21T21:18:04.5+00:00"},
+		{"6,1234,2866376,-;bash[106] " + none, Call, "time", "bash", 106, ""},
+		{"<6>[    2.866376] bash[106] " + none, Call, "time", "bash", 106, "2.866376"},
+		{"kern  :info  : [    2.866376] bash[106] " + none, Call, "time", "bash", 106, "2.866376"},
+		{"kern:    info: [2026-01-02T03:04:05.6Z]: bash[7] " + none, Call, "time", "bash", 7, "2026-01-02T03:04:05.6Z"},
+		{"[    2.866376] my prog [x][106] " + none, Call, "time", "my prog [x]", 106, "2.866376"},
+		{"[    2.8] (sd-pam)[106] " + none, Call, "time", "(sd-pam)", 106, "2.8"},
+		{"[1.5] x[9] misaligned vsyscall (exploit attempt or buggy program) -- look up the vsyscall kernel parameter if you need a workaround ip:ffffffffff600123 cs:33 sp:7ff0 ax:0 si:0 di:0", Misaligned, "", "x", 9, "1.5"},
+		{"[1.5] x[9] vsyscall read attempt denied -- look up the vsyscall kernel parameter if you need a workaround ip:401000 cs:33 sp:7ff0 ax:0 si:0 di:0", Read, "", "x", 9, "1.5"},
+		{"[1.5] x[9] vsyscall with bad stack (exploit attempt?) ip:ffffffffff600000 cs:33 sp:8 ax:0 si:0 di:0", BadStack, "gettimeofday", "x", 9, "1.5"},
+		{"[1.5] x[9] vsyscall fault (exploit attempt?) ip:ffffffffff600800 cs:33 sp:7ff0 ax:0 si:0 di:1", BadPointer, "getcpu", "x", 9, "1.5"},
+		{"[1.5] x[9] seccomp tried to change syscall nr or ip ip:ffffffffff600800 cs:33 sp:7ff0 ax:0 si:0 di:1", Filtered, "getcpu", "x", 9, "1.5"},
+		{"[12636.9] sh[15808]: segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ffedaca68d8 error 15", Call, "time", "sh", 15808, "12636.9"},
+		{"sh[15808]: segfault at ffffffffff600000 rip ffffffffff600000 rsp 00007ffedaca68d8 error 14", Call, "gettimeofday", "sh", 15808, ""},
+		{"x[9]: segfault at ffffffffff600000 ip 0000000000401000 sp 00007ffedaca68d8 error 5 in x[400000+2000]", Read, "", "x", 9, ""},
+		{"x[9]: segfault at ffffffffff600100 ip ffffffffff600100 sp 00007ffedaca68d8 error 15 likely on CPU 0 (core 0, socket 0)", Misaligned, "", "x", 9, ""},
+		{"systemd[1]: segfault at 10 ip 00007fc6465e0b41 sp 00007ffccd3249f0 error 6 in libc.so.6[7fc646565000+195000]", Other, "", "systemd", 1, ""},
+		{"x[9]: segfault at 0 ip 0000000000000000 sp 00007ffccd3249f0 error 14 in x[0,400000+1000] likely on CPU 1 (core 1, socket 0)", Other, "", "x", 9, ""},
+		{"[1.5] traps: bash[9] general protection fault ip:ffffffffff600400 sp:7ff0 error:0", Call, "time", "bash", 9, "1.5"},
+		{"[1.5] traps: bash[9] general protection fault ip:7f12 sp:7ff0 error:0 in libc.so.6[7f00+1000]", Other, "", "bash", 9, "1.5"},
+		{"traps: bash[9] general protection ip:7f12 sp:7ff0 error:0", Other, "", "bash", 9, ""},
+		{`audit: type=1326 audit(1700000000.123:456): auid=0 uid=0 gid=0 ses=1 subj=unconfined pid=123 comm="bash" exe="/bin/bash" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600400 code=0x80000000`, Filtered, "time", "bash", 123, "1700000000.123"},
+		{`type=SECCOMP msg=audit(1700000000.123:456): pid=123 comm="bash" exe="/bin/bash" sig=31 arch=c000003e syscall=59 compat=0 ip=0x7f1200 code=0x80000000`, Other, "", "bash", 123, "1700000000.123"},
+		{`audit: type=1701 audit(1700000000.123:456): auid=0 uid=0 gid=0 ses=1 pid=123 comm="bash" exe="/bin/bash" sig=11 res=1`, Other, "", "bash", 123, "1700000000.123"},
+	} {
+		crashes, _, err := Log("log", strings.NewReader(c.line+"\n"), Options{})
+		if err != nil || len(crashes) != 1 {
+			t.Errorf("%s: got %d crashes, %v", c.line, len(crashes), err)
+			continue
+		}
+		got := crashes[0]
+		if got.Kind != c.kind || got.Function != c.function || got.Program != c.program || len(got.PIDs) != 1 || got.PIDs[0] != c.pid || got.When != c.when {
+			t.Errorf("%s:\ngot  %s %s %q %v at %q\nwant %s %s %q %d at %q", c.line, got.Kind, got.Function, got.Program, got.PIDs, got.When,
+				c.kind, c.function, c.program, c.pid, c.when)
+		}
+		if got.Kind.Mended() != (len(got.Fixes) > 0) {
+			t.Errorf("%s: fixes %v", c.line, got.Fixes)
+		}
+	}
+}
+
+// Lines about other things, or that lack what would make them mean something.
+func TestOtherLines(t *testing.T) {
+	for _, line := range []string{
+		"", "nothing", "[ 1.0] EXT4-fs (nvme0n1): mounted filesystem",
+		"Code: Unable to access opcode bytes at 0xffffffffff6003d6.",
+		"vsyscall attempted with vsyscall=none ip:ffffffffff600400",
+		"bash[] vsyscall attempted with vsyscall=none ip:ffffffffff600400",
+		"bash[-1] vsyscall attempted with vsyscall=none ip:ffffffffff600400",
+		"bash[1] vsyscall attempted with vsyscall=none",
+		"bash[1] vsyscall attempted with vsyscall=none ip:xyz",
+		"bash[1]: segfault at", "bash[1]: segfault at zz ip 1 sp 2", "bash[1]: segfault at 1 error 4",
+		"audit: type=1326 audit(1.2:3): pid=0 sig=31", "audit: type=1326 audit(1.2:3): pid=5 sig=0 ip=0x1 code=0x7ffc0000",
+		"Command line: vsyscall=none",
+	} {
+		if l, ok := parseLine(line); ok {
+			t.Errorf("%q is taken for a crash: %+v", line, l)
+		}
+	}
+}
+
+// The lines of one crash are one crash; the same crash of another process is counted.
+func TestLog(t *testing.T) {
+	log := `[ 1.0] booting
+[ 2.1] bash[106] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffe7feb5b78 ax:ffffffffff600400 si:0 di:0
+[ 2.1] redis-server[107] vsyscall attempted with vsyscall=none ip:ffffffffff600000 cs:33 sp:7ffe7feb5b00 ax:ffffffffff600000 si:0 di:0
+[ 2.2] bash[106]: segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ffe7feb5b78 error 15 likely on CPU 0 (core 0, socket 0)
+[ 2.2] Code: Unable to access opcode bytes at 0xffffffffff6003d6.
+[ 2.3] audit: type=1701 audit(1700000000.123:456): auid=0 uid=0 gid=0 ses=1 pid=106 comm="bash" exe="/bin/bash" sig=11 res=1
+[ 3.0] bash[206] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffe7feb5b78 ax:ffffffffff600400 si:0 di:0
+[ 4.0] other[9]: segfault at 10 ip 00007fc6465e0b41 sp 00007ffccd3249f0 error 6 in libc.so.6[7fc646565000+195000]
+` + strings.Repeat("x", 3*maxLogLine) + "\n"
+	crashes, lines, err := Log("log", strings.NewReader(log), Options{RootName: "redis:2.8.22", IsImage: true})
+	if err != nil || lines != 9 || len(crashes) != 3 {
+		t.Fatalf("got %d crashes in %d lines, %v", len(crashes), lines, err)
+	}
+	bash := crashes[0]
+	if bash.Program != "bash" || bash.Executable != "/bin/bash" || len(bash.Lines) != 3 || bash.When != "2.1" || fixes(bash) != "vfix rebuild redis:2.8.22" {
+		t.Errorf("bash: got %+v", bash)
+	}
+	if bash.Count != 2 || len(bash.PIDs) != 2 || bash.PIDs[1] != 206 {
+		t.Errorf("bash: got %d crashes, of %v", bash.Count, bash.PIDs)
+	}
+	if other := crashes[2]; other.Kind != Other || !strings.Contains(other.Meaning, "libc.so.6") || len(other.Fixes) > 0 {
+		t.Errorf("got %+v", other)
+	}
+}
+
+// However many crashes a log tells of, memory stays small.
+func TestLogIsBounded(t *testing.T) {
+	var b strings.Builder
+	for i := range 3 * maxCrashes {
+		b.WriteString("p" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + "[5]: segfault at 10 ip 7f0 sp 7ff error 6\n")
+	}
+	crashes, lines, err := Log("log", strings.NewReader(b.String()), Options{})
+	if err != nil || lines != 3*maxCrashes || len(crashes) != maxCrashes || len(crashes[maxCrashes-1].Notes) != 1 {
+		t.Errorf("got %d crashes in %d lines, %v", len(crashes), lines, err)
+	}
+}

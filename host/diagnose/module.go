@@ -1,0 +1,220 @@
+package diagnose
+
+import (
+	"bytes"
+	"fmt"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// Which file is mapped at an address, and what its headers in memory say. The kernel dumps
+// the first page of each mapped ELF file (coredump_filter bit 4, core(5)), so the build ID is
+// in the core though the code is not.
+
+// page is how much of a file's start is looked at in memory, in bytes.
+const page = 4096
+
+// module is a file that is mapped.
+type module struct {
+	path string
+	base uint64 // where its first byte is mapped
+	// offset is where in the file the address asked for is.
+	offset uint64
+	// head is its first page as it is in memory, nil where the core does not have it.
+	head []byte
+	// vaddr is of the address asked for, as the file has it; 0 where head does not say.
+	vaddr   uint64
+	buildID string
+}
+
+// moduleAt finds the file that is mapped at addr; nil where there is none.
+func (c *core) moduleAt(f *facts, addr uint64) (*module, error) {
+	mappings := f.mappings
+	if mappings == nil && f.filesErr == nil {
+		mappings = c.linkMap(f)
+	}
+	for i := range mappings {
+		m := &mappings[i]
+		if addr < m.start || addr >= m.end {
+			continue
+		}
+		mod := &module{path: m.path, base: m.start - m.offset, offset: addr - m.start + m.offset}
+		nearest := uint64(0) // where the file's first byte is mapped, below addr
+		for j := range mappings {
+			if n := &mappings[j]; n.path == m.path && n.offset == 0 && n.start <= addr && n.start >= nearest {
+				nearest, mod.base = n.start, n.start
+			}
+		}
+		return mod, c.readHead(mod, addr)
+	}
+	return nil, nil
+}
+
+// readHead fills in what the headers of a module in memory say.
+func (c *core) readHead(m *module, addr uint64) error {
+	head := make([]byte, page)
+	n, err := c.mem(head, m.base)
+	if err != nil {
+		return err
+	}
+	head = head[:n]
+	if n < ehdrSize || !bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) || le.Uint16(head[18:]) != emX8664 {
+		return nil
+	}
+	m.head = head
+	progs := headSegments(head)
+	for _, p := range progs {
+		if p.typ == ptLoad && m.offset >= p.off && m.offset-p.off < p.filesz {
+			m.vaddr = p.vaddr + (m.offset - p.off)
+		}
+	}
+	if m.vaddr == 0 {
+		return nil
+	}
+	bias := addr - m.vaddr
+	for _, p := range progs {
+		if p.typ != ptNote || m.buildID != "" {
+			continue
+		}
+		b := make([]byte, min(p.filesz, page))
+		if n, err = c.mem(b, bias+p.vaddr); err != nil {
+			return err
+		}
+		m.buildID = rewriter.BuildID(b[:n])
+	}
+	return nil
+}
+
+// headSegments returns the program headers that stand in the first page of a file.
+func headSegments(head []byte) []segment {
+	off, n := le.Uint64(head[32:]), int(le.Uint16(head[56:]))
+	if le.Uint16(head[54:]) != phdrSize || off >= uint64(len(head)) {
+		return nil
+	}
+	var all []segment
+	for b := head[off:]; n > 0 && len(b) >= phdrSize; b, n = b[phdrSize:], n-1 {
+		all = append(all, parseSegment(b))
+	}
+	return all
+}
+
+// The link map of the dynamic loader, for cores of kernels before 3.7, which have no
+// NT_FILE. Source: glibc's elf/link.h (struct r_debug, struct link_map).
+const (
+	maxModules = 4096
+	maxPath    = 4096
+	dtDebug    = 21
+	maxDynamic = 1024
+	rMap       = 8 // r_debug.r_map
+	lName      = 8 // link_map.l_name, l_next; l_addr is the first word
+	lNext      = 24
+)
+
+// linkMap returns what the loader's list says is mapped; nil where it cannot be read.
+func (c *core) linkMap(f *facts) []mapping {
+	phdr, ok := f.aux(atPhdr)
+	phnum, _ := f.aux(atPhnum)
+	if size, is := f.aux(atPhent); !ok || !is || size != phdrSize || phnum > pnXnum {
+		return nil
+	}
+	b := make([]byte, phnum*phdrSize)
+	n, err := c.mem(b, phdr)
+	if err != nil {
+		return nil
+	}
+	// The program itself has the headers in front: its first byte is that many before.
+	base := phdr &^ (page - 1)
+	all := c.extent(base, c.programName(f))
+	var dynamic uint64
+	for b = b[:n]; len(b) >= phdrSize; b = b[phdrSize:] {
+		if p := parseSegment(b); p.typ == ptDynamic {
+			dynamic = p.vaddr
+		}
+	}
+	if dynamic == 0 {
+		return all
+	}
+	if len(all) > 0 && dynamic < base { // a PIE: its addresses are from its start
+		dynamic += base
+	}
+	debug := c.dynamicEntry(dynamic, dtDebug)
+	at, _, _ := c.word(debug + rMap)
+	for range maxModules {
+		if at == 0 {
+			break
+		}
+		addr, ok1, _ := c.word(at)
+		name, ok2, _ := c.word(at + lName)
+		next, ok3, _ := c.word(at + lNext)
+		if !ok1 || !ok2 || !ok3 {
+			break
+		}
+		if path := c.text(name, maxPath); path != "" && addr != 0 {
+			all = append(all, c.extent(addr, path)...)
+		}
+		at = next
+	}
+	return all
+}
+
+// programName is the path of the program as it was executed.
+func (c *core) programName(f *facts) string {
+	if at, ok := f.aux(atExecfn); ok {
+		return c.text(at, maxPath)
+	}
+	return ""
+}
+
+// dynamicEntry looks a tag up in a dynamic segment in memory; 0 for none.
+func (c *core) dynamicEntry(dynamic, tag uint64) uint64 {
+	for i := range uint64(maxDynamic) {
+		t, ok, _ := c.word(dynamic + 16*i)
+		v, ok2, _ := c.word(dynamic + 16*i + 8)
+		if !ok || !ok2 || t == 0 {
+			return 0
+		}
+		if t == tag {
+			return v
+		}
+	}
+	return 0
+}
+
+// extent returns the mappings of the ELF file whose first byte is at base, by its headers.
+func (c *core) extent(base uint64, path string) []mapping {
+	head := make([]byte, page)
+	n, err := c.mem(head, base)
+	if err != nil || n < ehdrSize || string(head[:4]) != "\x7fELF" {
+		return nil
+	}
+	var all []mapping
+	bias, first := uint64(0), true
+	for _, p := range headSegments(head[:n]) {
+		if p.typ != ptLoad {
+			continue
+		}
+		if first {
+			bias, first = base-(p.vaddr-p.off), false
+		}
+		start := bias + p.vaddr
+		all = append(all, mapping{start, start + p.filesz, p.off, path})
+	}
+	return all
+}
+
+// same reports whether the file that begins with head, and has that build ID, is the module
+// that was mapped; why says how that is known, or what differs.
+func (m *module) same(head []byte, buildID string) (ok bool, why string) {
+	switch {
+	case m.buildID != "" && buildID != "":
+		if m.buildID == buildID {
+			return true, "build ID " + buildID
+		}
+		return false, fmt.Sprintf("its build ID is %s, the crashed one's %s", buildID, m.buildID)
+	case m.head == nil:
+		return true, ""
+	case bytes.Equal(head[:min(len(head), len(m.head))], m.head[:min(len(head), len(m.head))]):
+		return true, "the same first bytes"
+	}
+	return false, "its first bytes are others than those of the crashed one"
+}

@@ -1,0 +1,92 @@
+package diagnose
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Reading a compressed core at any offset, with little memory and no temporary file: what
+// is wanted of it is a few pages. A read behind the last one goes on from there, one before
+// it starts anew.
+
+const (
+	// maxRestarts bounds the time: an honest core needs a restart where its loader's list
+	// is followed, or where its last segment holds what the first asks for.
+	maxRestarts = 64
+	// maxZstdWindow is the largest window accepted, in bytes: what zstd itself accepts
+	// without --long (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27).
+	maxZstdWindow = 128 << 20
+)
+
+// unpacker is an io.ReaderAt over compressed content. It is not for several goroutines.
+type unpacker struct {
+	f        *os.File
+	kind     format
+	r        io.Reader
+	close    func()
+	at       int64
+	restarts int
+}
+
+// restart begins at the first byte.
+func (u *unpacker) restart() (io.Reader, error) {
+	if u.restarts++; u.restarts > maxRestarts {
+		return nil, damaged("its parts lie in it so that it would have to be unpacked more than %d times", maxRestarts)
+	}
+	u.Close()
+	u.at = 0
+	packed := io.NewSectionReader(u.f, 0, 1<<62)
+	if u.kind == isGzip {
+		r, err := gzip.NewReader(packed)
+		if err != nil {
+			return nil, fmt.Errorf("gzip: %w", err)
+		}
+		u.r, u.close = r, func() { r.Close() }
+		return u, nil
+	}
+	r, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+	if err != nil {
+		return nil, fmt.Errorf("zstd: %w", err)
+	}
+	u.r, u.close = r, r.Close
+	return u, nil
+}
+
+// Read reads on from where the last read ended.
+func (u *unpacker) Read(b []byte) (int, error) {
+	n, err := u.r.Read(b)
+	u.at += int64(n)
+	return n, err
+}
+
+// ReadAt implements io.ReaderAt.
+func (u *unpacker) ReadAt(b []byte, off int64) (int, error) {
+	if u.r == nil || off < u.at {
+		if _, err := u.restart(); err != nil {
+			return 0, err
+		}
+	}
+	if off > u.at {
+		if _, err := io.CopyN(io.Discard, u, off-u.at); err != nil {
+			return 0, err
+		}
+	}
+	n, err := io.ReadFull(u, b)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close gives the decompressor back, not the file.
+func (u *unpacker) Close() {
+	if u.close != nil {
+		u.close()
+	}
+	u.r, u.close = nil, nil
+}

@@ -1,0 +1,95 @@
+package diagnose
+
+import (
+	"fmt"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// From addresses to what happened. Source: the kernel's
+// arch/x86/entry/vsyscall/vsyscall_64.c (emulate_vsyscall) and arch/x86/mm/fault.c.
+
+// The codes of a siginfo that matter here (asm-generic/siginfo.h). siKernel is what the
+// kernel sends without an address.
+const (
+	siKernel = 0x80
+	siUser   = 0 // and below: sent by a process
+)
+
+// inPage reports whether an address lies in the vsyscall page.
+func inPage(vaddr uint64) bool {
+	return vaddr >= rewriter.PageVaddr && vaddr < rewriter.PageVaddr+rewriter.PageSize
+}
+
+// evidence is what is known of a crash before it is judged.
+type evidence struct {
+	signal, code int
+	fault, ip    uint64
+	// stack says that the stack pointer is known to point to readable memory.
+	stack bool
+}
+
+// judge fills in Kind, Function and Meaning from the evidence of a signal.
+func (c *Crash) judge(e evidence) {
+	f, entry := rewriter.FunctionAt(e.ip)
+	switch {
+	case e.signal == 0:
+		c.Kind, c.Meaning = None, "No signal is recorded: this is a snapshot of a process that had not crashed."
+	case e.signal == sigsegv && e.code <= siUser:
+		c.Kind, c.Meaning = Other, "The signal was sent by a process, not by the kernel. This is no vsyscall crash."
+	case e.signal == sigsys && entry:
+		c.called(Filtered, f)
+	case e.signal != sigsegv:
+		c.Kind = Other
+		c.Meaning = fmt.Sprintf("It ended by %s at %#x, outside the vsyscall page. This is no vsyscall crash.", SignalName(e.signal), e.ip)
+		if inPage(e.ip) {
+			c.Meaning = fmt.Sprintf("It ended by %s at %#x in the vsyscall page. The page does not raise that signal.", SignalName(e.signal), e.ip)
+		}
+	case entry && e.code == siKernel && !e.stack:
+		c.called(BadStack, f)
+	case entry && (e.fault == e.ip || e.code == siKernel):
+		// A general protection fault has no address: with LASS, si_addr is 0.
+		c.called(Call, f)
+	case entry:
+		c.called(BadPointer, f)
+		c.Meaning += fmt.Sprintf(" The address is %#x.", e.fault)
+	case inPage(e.ip):
+		c.misaligned(e.ip)
+	case inPage(e.fault) && e.code != siKernel:
+		c.read(e.fault, e.ip)
+	default:
+		c.Kind = Other
+		c.Meaning = fmt.Sprintf("It ended by %s at %#x, outside the vsyscall page. This is no vsyscall crash.", SignalName(e.signal), e.ip)
+	}
+}
+
+// called fills in the kinds that are calls of a function of the page.
+func (c *Crash) called(k Kind, f rewriter.Function) {
+	c.Kind, c.Function = k, f.String()
+	at := fmt.Sprintf("%#x is %v() in the vsyscall page, a fixed address that glibc up to 2.13 calls.", f.Vaddr(), f)
+	switch k {
+	case Call:
+		c.Meaning = at + " This kernel does not serve the page (vsyscall=none, or built without it), so the call is a SIGSEGV."
+	case Filtered:
+		c.Meaning = at + fmt.Sprintf(" The kernel served it, and the seccomp filter of the process refused system call %d there: a SIGSYS.", f.Syscall())
+	case BadStack:
+		c.Meaning = at + " The stack pointer pointed to no memory, so that the kernel could not return from it. This is a crash of another kind: vfix does not mend it."
+	case BadPointer:
+		c.Meaning = at + " The kernel served it, and the argument points to no writable memory. This is a crash of another kind: vfix does not mend it."
+	case Trap:
+		c.Meaning = at + " The kernel trapped the call. Where it serves the page this costs time; where it does not (vsyscall=none), the program dies of it."
+	}
+}
+
+func (c *Crash) misaligned(ip uint64) {
+	c.Kind = Misaligned
+	c.Meaning = fmt.Sprintf("%#x is in the vsyscall page and none of its functions, which are at %#x, %#x and %#x. "+
+		"No program calls it on purpose: this is a crash of another kind (a bad jump), and vfix does not mend it.",
+		ip, rewriter.Gettimeofday.Vaddr(), rewriter.Time.Vaddr(), rewriter.Getcpu.Vaddr())
+}
+
+func (c *Crash) read(fault, ip uint64) {
+	c.Kind = Read
+	c.Meaning = fmt.Sprintf("The instruction at %#x reads or writes %#x in the vsyscall page as data, which kernels without vsyscall=emulate do not allow. "+
+		"vfix mends calls of the page, not reads of it; a kernel with vsyscall=emulate serves both.", ip, fault)
+}

@@ -1,0 +1,222 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// The files of an image, to be read by name, as a process in a container of it would.
+
+// Root is the merged file system of an image as an fs.FS: names without a leading slash,
+// symlinks followed inside it. Its files can be read at any offset. Where the source is a
+// folder, Path names it and FS is nil: the caller reads it as it is.
+type Root struct {
+	FS     fs.FS
+	Path   string
+	Source string // as resolved, with its transport
+	close  func() error
+}
+
+// Close gives temporary files back; what FS opened can no longer be read.
+func (r *Root) Close() error { return r.close() }
+
+// OpenRoot opens the files of a SOURCE. The caller must Close it.
+func OpenRoot(ctx context.Context, source string, o MediaOptions) (*Root, error) {
+	src, err := Open(ctx, source, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &Root{Path: src.Path, Source: src.Ref.String(), close: src.Close}
+	if src.Image == nil {
+		return r, nil
+	}
+	s := newSession(0, o.Progress, rewriter.Options{})
+	r.close = func() error {
+		s.Close()
+		return src.Close()
+	}
+	t, err := s.image(ctx, src.Image)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", r.Source, err), r.Close())
+	}
+	r.FS = &imageFS{ctx: ctx, t: t, fetch: s.fetchLayers(t), got: map[*inode]*io.SectionReader{}}
+	return r, nil
+}
+
+const (
+	// siblingLimit is the largest file, in bytes, that is fetched with another of its folder:
+	// a package database is hundreds of small files, and a layer is read from its start for
+	// each fetch.
+	siblingLimit = 1 << 20
+	// siblings is how many files at most are fetched so.
+	siblings = 10_000
+)
+
+// imageFS implements fs.FS and fs.ReadDirFS.
+type imageFS struct {
+	ctx   context.Context
+	t     *merged
+	fetch func(context.Context, []*inode) (map[*inode]*io.SectionReader, error)
+
+	mu  sync.Mutex
+	got map[*inode]*io.SectionReader
+}
+
+// lookup finds what a name stands for, and the folder it is in.
+func (f *imageFS) lookup(op, name string) (k, dir *node, err error) {
+	fail := func(err error) (*node, *node, error) {
+		return nil, nil, &fs.PathError{Op: op, Path: name, Err: err}
+	}
+	if !fs.ValidPath(name) {
+		return fail(fs.ErrInvalid)
+	}
+	for range maxSymlinks {
+		parent, base := path.Split(name)
+		if dir, err = f.t.dir(parent, 0, false); err != nil {
+			return fail(err)
+		}
+		if dir == nil {
+			return fail(fs.ErrNotExist)
+		}
+		switch base {
+		case "", ".", "..":
+			if dir, err = f.t.dir(name, 0, false); err != nil || dir == nil {
+				return fail(fs.ErrNotExist)
+			}
+			return dir, dir, nil
+		}
+		if k = dir.kids[base]; k == nil {
+			return fail(fs.ErrNotExist)
+		}
+		if k.kind != kindSymlink {
+			return k, dir, nil
+		}
+		// t.dir takes a name apart itself: ".." behind a symlink means what it leads to.
+		if strings.HasPrefix(k.link, "/") {
+			name = k.link
+		} else {
+			name = parent + k.link
+		}
+	}
+	return fail(errLoop)
+}
+
+// Open implements fs.FS.
+func (f *imageFS) Open(name string) (fs.File, error) {
+	k, dir, err := f.lookup("open", name)
+	if err != nil {
+		return nil, err
+	}
+	info := imageInfo{path.Base(name), k}
+	if k.kids != nil {
+		return &imageFile{info: info, fs: f}, nil
+	}
+	if k.kind != kindFile {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
+	r, err := f.content(k.inode, dir)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return &imageFile{info: info, fs: f, SectionReader: io.NewSectionReader(r, 0, r.Size())}, nil
+}
+
+// content reads a file, and the small files of its folder with it.
+func (f *imageFS) content(i *inode, dir *node) (*io.SectionReader, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.got[i]; r != nil {
+		return r, nil
+	}
+	if i.size == 0 {
+		return io.NewSectionReader(bytes.NewReader(nil), 0, 0), nil
+	}
+	want := map[*inode]bool{i: true}
+	for _, k := range dir.kids {
+		small := k.kids == nil && k.kind == kindFile && k.size > 0 && k.size <= siblingLimit && i.size <= siblingLimit
+		if small && len(want) < siblings && f.got[k.inode] == nil {
+			want[k.inode] = true
+		}
+	}
+	got, err := f.fetch(f.ctx, slices.Collect(maps.Keys(want)))
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range got {
+		f.got[i] = r
+	}
+	if f.got[i] == nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return f.got[i], nil
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (f *imageFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	k, _, err := f.lookup("readdir", name)
+	if err != nil {
+		return nil, err
+	}
+	if k.kids == nil {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a directory")}
+	}
+	var all []fs.DirEntry
+	for _, name := range sortedKeys(k.kids) {
+		all = append(all, fs.FileInfoToDirEntry(imageInfo{name, k.kids[name]}))
+	}
+	return all, nil
+}
+
+// imageFile is an open file or folder.
+type imageFile struct {
+	*io.SectionReader // nil for a folder
+	info              imageInfo
+	fs                *imageFS
+}
+
+func (f *imageFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *imageFile) Close() error               { return nil }
+
+func (f *imageFile) Read(b []byte) (int, error) {
+	if f.SectionReader == nil {
+		return 0, errors.New("is a directory")
+	}
+	return f.SectionReader.Read(b)
+}
+
+// imageInfo implements fs.FileInfo.
+type imageInfo struct {
+	name string
+	k    *node
+}
+
+func (i imageInfo) Name() string       { return i.name }
+func (i imageInfo) Size() int64        { return i.k.size }
+func (i imageInfo) ModTime() time.Time { return i.k.meta.mtime }
+func (i imageInfo) IsDir() bool        { return i.k.kids != nil }
+func (i imageInfo) Sys() any           { return nil }
+
+func (i imageInfo) Mode() fs.FileMode {
+	m := fs.FileMode(i.k.meta.mode & 0o777)
+	switch {
+	case i.k.kids != nil:
+		m |= fs.ModeDir
+	case i.k.kind == kindSymlink:
+		m |= fs.ModeSymlink
+	case i.k.kind != kindFile:
+		m |= fs.ModeIrregular
+	}
+	return m
+}

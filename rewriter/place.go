@@ -1,0 +1,201 @@
+package rewriter
+
+import (
+	"errors"
+	"io"
+)
+
+// What a file says about one address in it: for crashes, where all that is known is the
+// return address that was on the stack.
+
+const (
+	// placeBefore is how far before a return address its listing begins where the function
+	// does not begin nearer, in bytes: a mov and a call, and what stands before them.
+	placeBefore = 24
+	// maxCallLen is the longest call instruction looked for, in bytes: ff /2 with a SIB
+	// byte, a displacement of four and two prefixes (SDM vol. 2, CALL).
+	maxCallLen = 9
+)
+
+// Place is what a file says about the code before a return address.
+type Place struct {
+	// Skipped is why the file says nothing, as Report.Skipped; the other fields are then
+	// empty.
+	Skipped string
+	Vaddr   uint64 // of the return address
+	BuildID string // in hex, "" for none
+	Symbol  string // of the function that the call is in, "" where nothing names it
+	Start   uint64 // vaddr of that function, 0 where it is not known
+	// Call is the call instruction that ends at Vaddr; nil where none does. Target is where
+	// a call of a fixed address goes, 0 for others.
+	Call   *Line
+	Target uint64
+	Lines  []Line // the code up to a little behind Vaddr
+}
+
+// Look tells what the size bytes behind r say about the return address at an offset of the
+// file. Like Scan it errs where reading fails and nowhere else.
+func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
+	w := &watched{r: r}
+	p, err := look(w, size, offset)
+	if err == nil {
+		err = w.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
+	f, err := parseELF(r, size)
+	if skip := (*skipError)(nil); errors.As(err, &skip) {
+		return &Place{Skipped: skip.reason}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &Place{BuildID: f.buildID()}
+	code := f.codeAt(offset)
+	if code == nil {
+		p.Skipped = "no code at that offset of the file"
+		return p, nil
+	}
+	p.Vaddr = code.vaddr + (offset - code.off)
+	fn, err := findFunctions(f, []Site{{Vaddr: p.Vaddr - 1, Len: 1}})
+	if err != nil {
+		return nil, err
+	}
+	if n, ok := fn.names[p.Vaddr-1]; ok {
+		p.Symbol, p.Start = n.text, n.start
+	} else if at, ok := fn.starts.enclosing(p.Vaddr - 1); ok {
+		p.Start = at
+	}
+	return p, p.disassemble(f, code)
+}
+
+// codeAt returns the executable segment that holds the byte before offset.
+func (f *elfFile) codeAt(offset uint64) *prog {
+	for i := range f.progs {
+		p := &f.progs[i]
+		if p.typ == ptLoad && p.flags&pfX != 0 && offset > p.off && offset-p.off <= p.filesz {
+			return p
+		}
+	}
+	return nil
+}
+
+// disassemble finds the call before the return address, and lists the code around it.
+func (p *Place) disassemble(f *elfFile, code *prog) error {
+	start := p.Vaddr - min(placeBefore, p.Vaddr-code.vaddr)
+	known := p.Start != 0 && p.Start >= code.vaddr && p.Vaddr-p.Start <= nearSite
+	if known {
+		start = p.Start
+	}
+	b, err := f.mem(start, p.Vaddr-start+explainAfter)
+	if err != nil || uint64(len(b)) < p.Vaddr-start {
+		return err
+	}
+	from := start // of the listing
+	var call instr
+	if known {
+		from = p.Vaddr
+		for at := start; at < p.Vaddr; {
+			in, ok := decode(b[at-start:], at)
+			if !ok {
+				break
+			}
+			if in.next() == p.Vaddr {
+				call = in
+			}
+			if p.Vaddr-at <= placeBefore && from == p.Vaddr {
+				from = at
+			}
+			at = in.next()
+		}
+		if p.Vaddr-p.Start <= explainBefore {
+			from = p.Start
+		}
+	}
+	if !call.calls() {
+		if call = callBefore(b[:p.Vaddr-start], start); !call.calls() {
+			return nil
+		}
+		from = call.addr
+	}
+	raw := b[call.addr-start : p.Vaddr-start]
+	l := line(raw, raw, 0, &instr{Inst: call.Inst, addr: call.addr, flow: call.flow, target: call.target})
+	p.Call, p.Target = &l, call.target
+	p.Lines, _ = Listing(b[from-start:], b[from-start:], from)
+	return nil
+}
+
+// calls reports whether i is a call.
+func (i *instr) calls() bool { return i.flow == flowCall || i.flow == flowCallInd }
+
+// callBefore finds a call that ends where b does, the shortest that is one: the opcode of
+// the register forms is the least likely to be found by chance.
+func callBefore(b []byte, vaddr uint64) instr {
+	for n := 2; n <= min(maxCallLen, len(b)); n++ {
+		at := len(b) - n
+		if n == 2 && at > 0 && b[at-1]&0xf8 == 0x40 { // a REX prefix: call *%r8 and above
+			continue
+		}
+		in, ok := decode(b[at:], vaddr+uint64(at))
+		if ok && in.Len == n && in.calls() {
+			return in
+		}
+	}
+	return instr{}
+}
+
+// buildID returns the GNU build ID in hex, "" for none. Source of the note's layout: gABI,
+// "Note Section"; NT_GNU_BUILD_ID is 3 (elf.h).
+func (f *elfFile) buildID() string {
+	for i := range f.progs {
+		p := &f.progs[i]
+		if p.typ != ptNote || !f.inFile(p.off, p.filesz) {
+			continue
+		}
+		b, err := f.bytes(p.off, min(p.filesz, maxNotes))
+		if err != nil {
+			return ""
+		}
+		if id := BuildID(b); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// maxNotes is how much of a PT_NOTE is searched for a build ID, in bytes.
+const maxNotes = 64 << 10
+
+// BuildID returns the GNU build ID in the content of a PT_NOTE, in hex, "" for none.
+func BuildID(notes []byte) string {
+	const head, ntGNUBuildID, maxID = 12, 3, 64
+	le := func(b []byte) uint64 { return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 }
+	up := func(n uint64) uint64 { return (n + 3) &^ 3 }
+	for len(notes) >= head {
+		namesz, descsz, typ := le(notes), le(notes[4:]), le(notes[8:])
+		rest := notes[head:]
+		if up(namesz)+up(descsz) > uint64(len(rest)) && up(namesz)+descsz > uint64(len(rest)) {
+			return ""
+		}
+		name, desc := rest[:namesz], rest[up(namesz):up(namesz)+descsz]
+		if typ == ntGNUBuildID && string(name) == "GNU\x00" && descsz > 0 && descsz <= maxID {
+			return hexOf(desc)
+		}
+		notes = rest[min(up(namesz)+up(descsz), uint64(len(rest))):]
+	}
+	return ""
+}
+
+func hexOf(b []byte) string {
+	const digits = "0123456789abcdef"
+	out := make([]byte, 0, 2*len(b))
+	for _, c := range b {
+		out = append(out, digits[c>>4], digits[c&15])
+	}
+	return string(out)
+}

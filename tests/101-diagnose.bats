@@ -1,0 +1,142 @@
+#!/usr/bin/env bats
+# diagnose: core files and kernel lines of real crashes, made by a kernel with vsyscall=none,
+# and what it must refuse.
+load helpers
+
+# The crashes, by number: in the legacy image bash, a static program, a program that is
+# killed by a signal, one that has nothing to do with the page.
+in_bash=1 in_static=2 killed=3 aborted=4
+
+setup_file() {
+	load helpers
+	export crashes=$BATS_FILE_TMPDIR/crashes
+	(has_root && has_vm && has_legacy_image) >/dev/null || return 0
+	# shellcheck disable=SC2016 # the shell of the root expands it
+	local prepare='echo /tmp/core >/proc/sys/kernel/core_pattern; ulimit -c unlimited;'
+	# What the shell says of its child goes to stderr; stdout is the core.
+	"$tree/tests/vm/run" --vsyscall none --root "$legacy_image/rootfs" --out "$crashes" -- \
+		"sh -c '$prepare bash -c \"echo it is up\"; cat /tmp/core'" \
+		"sh -c '$prepare clock; cat /tmp/core'" \
+		"sh -c '$prepare sleep 60 & kill -SEGV \$!; wait; cat /tmp/core'" \
+		"sh -c '$prepare sh -c \"kill -ABRT \\\$\\\$\"; cat /tmp/core'"
+}
+
+setup() {
+	requires root vm legacy_image
+	cd "$BATS_TEST_TMPDIR" || return
+}
+
+core() { echo "$crashes/$1.stdout"; }
+
+@test "diagnose: a core of bash from the legacy image, with the image's files" {
+	run_vfix 3 diagnose --root "oci:$legacy_image/oci:legacy" "$(core $in_bash)"
+	expect_match title "$output" 'a call of gettimeofday() in the vsyscall page, which is not there'
+	expect_match 'command line' "$output" "bash -c 'echo it is up'"
+	expect_match page "$output" 'not mapped in the process'
+	expect_match caller "$output" 'libc.so.6+0x'
+	expect_match symbol "$output" 'in gettimeofday+0x'
+	expect_match package "$output" 'libc6 2.36'
+	expect_match 'build ID' "$output" "$(readelf -n "$legacy_image/rootfs/usr/lib/x86_64-linux-gnu/libc.so.6" | sed -n 's/.*Build ID: //p')"
+	expect_match 'machine code' "$output" 'mov $0xffffffffff600000,%rax'
+	expect_match fix "$output" "vfix rebuild oci:$legacy_image/oci:legacy"
+	expect_match hint "$stderr" 'vfix: hint: run: vfix rebuild'
+}
+
+@test "diagnose: the command that it names mends the crash" {
+	cp -a "$legacy_image/rootfs" root
+	run_vfix 3 diagnose --root root --format json "$(core $in_bash)" "$(core $in_static)"
+	local fix status
+	fix=$(jq -r '.results[0].crashes[0].fixes[0].command' <<<"$output")
+	expect fix "$fix" 'vfix patch -i root'
+	eval "$VFIX ${fix#vfix }"
+	run_vm --vsyscall none --root root -- 'bash -c "echo it is up"' clock
+	expect_vm 1 0
+	expect 'output of bash' "$(cat "$vm_out/1.stdout")" 'it is up'
+	expect_vm 2 0
+}
+
+@test "diagnose: a core of a static program" {
+	run_vfix 3 diagnose --root "$legacy_image/rootfs" "$(core $in_static)"
+	expect_match title "$output" 'a call of time() in the vsyscall page, which is not there'
+	expect_match caller "$output" '/usr/local/bin/clock+0x'
+	expect_match site "$output" 'patched in the entry form'
+}
+
+@test "diagnose: without the files the core alone tells what was called, and from where" {
+	mkdir empty
+	run_vfix 3 diagnose --root empty "$(core $in_bash)"
+	expect_match title "$output" 'a call of gettimeofday()'
+	expect_match caller "$output" 'libc.so.6+0x'
+	expect_match 'build ID' "$output" 'build ID '
+	expect_match note "$output" 'no symbol, no disassembly'
+	[[ $output != *'%rax'* ]] || fail 'there is a disassembly of a file that is not there'
+}
+
+@test "diagnose: crashes of another kind are not taken for it" {
+	for n in $killed $aborted; do
+		run_vfix 0 diagnose "$(core $n)"
+		expect_match title "$output" ': no vsyscall crash'
+		[[ $output != *fix* ]] || fail 'a fix for what vfix does not mend'
+	done
+	expect_match signal "$output" SIGABRT
+}
+
+@test "diagnose: a compressed core" {
+	gzip -c "$(core $in_bash)" >core.gz
+	zstd -q -o core.zst "$(core $in_bash)"
+	for f in core.gz core.zst; do
+		run_vfix 3 diagnose --root "$legacy_image/rootfs" "$f"
+		expect_match caller "$output" 'in gettimeofday+0x'
+	done
+	xz -c "$(core $in_bash)" >core.xz
+	run_vfix 1 diagnose core.xz
+	expect_match hint "$stderr" 'hint: unpack it first: xz -dk core.xz'
+}
+
+@test "diagnose: the kernel's log, in full, by line, and from stdin" {
+	run_vfix 3 diagnose "$crashes/kernel.log"
+	expect_match bash "$output" 'bash, pid'
+	expect_match clock "$output" 'clock, pid'
+	expect 'crashes found' "$(grep -c ': a call of ' <<<"$output")" 2
+	run_vfix 3 diagnose "$(grep "$kernel_line" "$crashes/$in_static.kernel")"
+	expect_match title "$output" 'a call of time()'
+	run --separate-stderr "$VFIX" diagnose - <"$crashes/$in_static.kernel"
+	expect status "$status" 3
+	run_vfix 0 diagnose "$crashes/$killed.kernel"
+	expect_match 'no crash' "$output" 'no crash in '
+}
+
+@test "diagnose: a core that is cut off says so, and takes little memory" {
+	local size
+	size=$(stat -c %s "$(core $in_bash)")
+	head -c 1000 "$(core $in_bash)" >short
+	run_vfix 1 diagnose short
+	expect_match error "$stderr" 'cut off'
+	head -c $((size / 2)) "$(core $in_bash)" >half
+	run_vfix 3 diagnose half
+	expect_match note "$output" 'cut off'
+	# Headers that claim far more than there is: 65535 segments, a note of 4 GiB.
+	cp "$(core $in_bash)" many && printf '\376\377' | dd of=many bs=1 seek=56 conv=notrunc status=none
+	local segments # the first note is behind the program headers, its size in the second word
+	segments=$(od -An -tu2 -j56 -N2 "$(core $in_bash)")
+	cp "$(core $in_bash)" note && printf '\377\377\377\377' | dd of=note bs=1 seek=$((64 + 56 * segments + 4)) conv=notrunc status=none
+	for f in many note; do
+		# A Go program reserves addresses that it does not use: what is limited is generous for that.
+		run --separate-stderr prlimit --data=$((300 << 20)) "$VFIX" diagnose "$f"
+		expect "status for $f" "$status" 1
+		expect_match "error for $f" "$stderr" 'vfix: error: '
+	done
+	run prlimit --data=$((300 << 20)) "$VFIX" diagnose "$(core $in_bash)"
+	expect 'status of the control' "$status" 3
+}
+
+@test "diagnose: bash of Debian 7" {
+	requires legacy
+	[ -d "$VFIX_LEGACY_DIR/stlx" ] || skip 'VFIX_LEGACY_DIR has no stlx'
+	run_vm --vsyscall none --user 1000:1000 --root "$VFIX_LEGACY_DIR/stlx" -- \
+		"sh -c 'ulimit -c unlimited; cd /tmp; bash -c \"echo up\"; cat /tmp/core*'"
+	run_vfix 3 diagnose --root "$VFIX_LEGACY_DIR/stlx" "$vm_out/1.stdout"
+	expect_match caller "$output" '/libc-2.13.so+0x'
+	expect_match symbol "$output" 'in time+0xd'
+	expect_match libc "$output" 'glibc 2.13'
+}
