@@ -1,0 +1,31 @@
+#!/usr/bin/env bats
+# A few hundred packages of a modern Debian, unpacked: vfix finds nothing to change in them,
+# and what it is shown among them it does find.
+# Variables come from helpers.bash.
+# shellcheck disable=SC2154
+load helpers
+
+corpus=$build/negative
+
+# digests FOLDER: of every regular file.
+digests() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 -r sha256sum); }
+
+@test "negative: of a few hundred packages no file is changed" {
+	requires root
+	"$tree/tests/negative/unpack" "$corpus"
+	local copy=$BATS_TEST_TMPDIR/copy packages files
+	mkdir "$copy"
+	cp -a --reflink=auto "$corpus/." "$copy/"
+	# The positive control: one program with call sites, among all the others.
+	cp "$build/fixtures/static-2m" "$copy/bash/"
+	packages=$(find "$corpus" -mindepth 1 -maxdepth 1 -type d ! -name '.*' | wc -l)
+	digests "$copy" >"$BATS_TEST_TMPDIR/before"
+	run -0 --separate-stderr "$VFIX" patch --format json -i "$copy"
+	files=$(jq '.results[0].summary.elf_files' <<<"$output")
+	digests "$copy" >"$BATS_TEST_TMPDIR/after"
+	echo "# $packages packages, $files ELF files examined" >&3
+	[ "$packages" -ge 300 ] && [ "$files" -ge 1000 ]
+	expect "changed files" "$(diff "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after" | sed -n 's/^> [0-9a-f]*  //p')" ./bash/static-2m
+	# What is reported without being patched: references that are proved harmless, and nothing unknown.
+	expect "verdicts" "$(jq -r '.results[].files[] | select(.path | endswith("static-2m") | not) | .sites[].verdict' <<<"$output" | grep -vxE 'benign|dormant' | sort | uniq -c)" ''
+}
