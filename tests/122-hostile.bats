@@ -1,0 +1,102 @@
+#!/usr/bin/env bats
+# Files and images that are wrong on purpose (tests/hostile), one named defect each. What vfix
+# makes of each stands in tests/hostile/expected.txt. Memory, processor time, sizes of files and
+# open files are bounded by the kernel, not by a stopwatch.
+# Variables come from helpers.bash.
+# shellcheck disable=SC2154
+load helpers
+
+mib=$((1 << 20))
+
+setup_file() {
+	export made=$BATS_FILE_TMPDIR/made
+	(cd "$tree" && "${GO:-go}" run ./tests/hostile -program "$build/fixtures/static-2m" \
+		-library "$build/hostile/libboth.so" -out "$made") >&2
+}
+
+# bounded COMMAND...: 300 MiB of memory that can be written to, a minute of processor time,
+# files of at most 32 MiB, 200 of them open at once. Less than the bombs of the corpus want.
+bounded() {
+	prlimit --data=$((300 * mib)) --cpu=60 --fsize=$((32 * mib)) --nofile=200 --core=0 -- "$@"
+}
+
+# expected KIND: name, status and words of each, tabs between them.
+expected() { sed -n "s/^$1\t//p" "$tree/tests/hostile/expected.txt"; }
+
+# ended STATUS WANT: as wanted, with nothing left in the temporary folder, and no panic.
+ended() {
+	expect "exit status; stderr: $(head -c 2000 "$work/stderr")" "$1" "$2" || return
+	expect "temporary files" "$(ls -A "$work/tmp")" '' || return
+	! grep -E '^(panic|fatal error|goroutine )' "$work/stderr" || return
+	[ "$1" != 1 ] || expect_match stderr "$(cat "$work/stderr")" 'vfix: error: '
+}
+
+# fresh: an empty folder for the next one, in $work.
+fresh() {
+	work=$BATS_TEST_TMPDIR/work
+	rm -rf "$work"
+	mkdir -p "$work/tmp" "$work/out"
+}
+
+# vfix_bounded ARGUMENT...: its exit status in $got.
+vfix_bounded() {
+	got=0
+	TMPDIR=$work/tmp bounded "$VFIX" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || got=$?
+}
+
+@test "hostile: the bounds bite" {
+	run bounded python3 -c 'b = bytearray(400 << 20)'
+	expect_match memory "$output" MemoryError
+	run bounded sh -c "head -c $((64 * mib)) /dev/zero >'$BATS_TEST_TMPDIR/big'"
+	[ "$status" -ne 0 ]
+	run prlimit --cpu=1 --core=0 -- sh -c 'while :; do :; done'
+	[ "$status" -gt 128 ]
+}
+
+@test "hostile: every file of the corpus is expected, and no other" {
+	expect files "$(ls "$made/elf")" "$(expected elf | cut -f 1 | LC_ALL=C.UTF-8 sort)"
+	expect images "$(ls "$made/image")" "$(expected image | cut -f 1 | sort)"
+}
+
+@test "hostile: ELF files are passed over, or patched as far as can be proved" {
+	local name want change before bad=0
+	while IFS=$'\t' read -r name want change; do
+		fresh
+		cp -p "$made/elf/$name" "$work/out/"
+		vfix_bounded patch -i "$work/out/$name"
+		ended "$got" "$want" || { echo "# $name" && bad=1 && continue; }
+		before=same
+		cmp -s "$made/elf/$name" "$work/out/$name" || before=changed
+		expect "$name" "$before" "$change" || bad=1
+		expect "$name: files beside it" "$(ls -A "$work/out")" "$name" || bad=1
+		[ "$change" = changed ] || continue
+		vfix_bounded verify "$work/out/$name" --against "$made/elf/$name"
+		ended "$got" "$want" || { echo "# verify $name" && bad=1; }
+		cp "$work/out/$name" "$work/once"
+		vfix_bounded patch -i "$work/out/$name"
+		cmp "$work/once" "$work/out/$name" || bad=1
+	done < <(expected elf)
+	[ $bad = 0 ]
+}
+
+@test "hostile: an image gives a whole result, or an error that names what is wrong and nothing else" {
+	local name want words source digest bad=0
+	digest=$(find "$made/image" -type f -size -1000k -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+	while IFS=$'\t' read -r name want words; do
+		fresh
+		source=oci:$made/image/$name
+		[[ $name != *.tar ]] || source=docker-archive:$made/image/$name
+		vfix_bounded rebuild "$source" -o "oci:$work/out/result"
+		ended "$got" "$want" || { echo "# $name" && bad=1 && continue; }
+		if [ "$want" = 1 ]; then
+			expect_match "$name" "$(cat "$work/stderr")" "$words" || bad=1
+			expect "$name: results" "$(ls -A "$work/out")" '' || bad=1
+		else
+			vfix_bounded verify "oci:$work/out/result" --against "$source"
+			ended "$got" 0 || { echo "# verify $name" && bad=1; }
+		fi
+	done < <(expected image)
+	[ $bad = 0 ]
+	[ ! -e /etc/vfix-hostile ]
+	expect "the corpus" "$(find "$made/image" -type f -size -1000k -print0 | sort -z | xargs -0 sha256sum | sha256sum)" "$digest"
+}
