@@ -14,9 +14,11 @@ import (
 //
 // The fields Libc, Go and RawSignals are filled in only where there is a site: nobody asks
 // for them elsewhere, and looking for them costs more than the scan.
-func Scan(r io.ReaderAt, size int64) (*Report, error) {
+func Scan(r io.ReaderAt, size int64) (*Report, error) { return scanWith(r, size, scope{}) }
+
+func scanWith(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	w := &watched{r: r}
-	rep, err := scan(w, size)
+	rep, err := scan(w, size, what)
 	if err == nil {
 		err = w.err
 	}
@@ -47,7 +49,7 @@ func (w *watched) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-func scan(r io.ReaderAt, size int64) (*Report, error) {
+func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	f, err := parseELF(r, size)
 	if skip := (*skipError)(nil); errors.As(err, &skip) {
 		return &Report{Skipped: skip.reason, Damaged: skip.damaged}, nil
@@ -58,8 +60,11 @@ func scan(r io.ReaderAt, size int64) (*Report, error) {
 	if err := f.checkLoads(); err != nil {
 		return &Report{Skipped: err.Error(), Damaged: true}, nil
 	}
+	if err := what.within(f); err != nil {
+		return &Report{Skipped: err.Error()}, nil
+	}
 	c := newCode(f)
-	s := &search{f: f, code: c}
+	s := &search{f: f, code: c, codeOnly: what.codeOnly}
 	if err := s.run(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package rewriter
 import (
 	"bytes"
 	"encoding/binary"
+	"sync"
 
 	"golang.org/x/arch/x86/x86asm"
 )
@@ -27,12 +28,17 @@ var (
 	dataNeedle = []byte{0x60, 0xff, 0xff, 0xff, 0xff, 0xff}
 )
 
+// buffers are for one segment's pieces each: a scan of many files allocates one.
+var buffers = sync.Pool{New: func() any { return new([searchChunk]byte) }}
+
 // search collects the references of one file as sites that have no verdict yet.
 type search struct {
 	f     *elfFile
 	code  *code
 	buf   []byte
 	sites []Site
+	// codeOnly leaves out segments that are not executable.
+	codeOnly bool
 	// bytes is how many bytes of executable segments were searched.
 	bytes uint64
 }
@@ -41,10 +47,12 @@ func (s *search) full() bool { return len(s.sites) >= maxSites }
 
 // run searches all PT_LOADs.
 func (s *search) run() error {
-	s.buf = make([]byte, min(searchChunk, s.f.size))
+	buf := buffers.Get().(*[searchChunk]byte)
+	defer buffers.Put(buf)
+	s.buf = buf[:min(searchChunk, s.f.size)]
 	for i := range s.f.progs {
 		p := &s.f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 {
+		if p.typ != ptLoad || p.filesz == 0 || s.codeOnly && p.flags&pfX == 0 {
 			continue
 		}
 		exec, needle := p.flags&pfX != 0, dataNeedle

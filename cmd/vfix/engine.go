@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"io"
 
 	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/host/runtime"
 	"vfix.dev/vfix/images"
 )
 
@@ -19,6 +21,10 @@ type engine struct {
 	diagnose func(ctx context.Context, crashes []string, o diagnoseOptions) ([]*diagnose.Result, error)
 	// run returns only where the command could not be started.
 	run func(args []string, o host.RunOptions) error
+	// runtime returns only where the real runtime was not executed, with the exit status.
+	runtime func(args []string, stderr io.Writer) int
+	// cache lists or removes what vfix-runtime keeps.
+	cache func(action, dir string, limit int64) (*runtime.Cached, error)
 }
 
 var theEngine = engine{
@@ -29,4 +35,6 @@ var theEngine = engine{
 	layer:    images.Layer,
 	diagnose: diagnoseAll,
 	run:      host.Run,
+	runtime:  runRuntime,
+	cache:    runtime.Cache,
 }

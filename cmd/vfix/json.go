@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
+	"vfix.dev/vfix/host/runtime"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/shim"
@@ -148,6 +150,21 @@ type jsonLayered struct {
 	Size      int64    `json:"size"`
 }
 
+type jsonCache struct {
+	jsonDocument
+	Action  string           `json:"action"`
+	Dir     string           `json:"dir"`
+	Bytes   int64            `json:"bytes"`
+	Entries []jsonCacheEntry `json:"entries"`
+}
+
+type jsonCacheEntry struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	Size int64  `json:"size"`
+	Used string `json:"used"`
+}
+
 type jsonVersion struct {
 	jsonDocument
 	Version  string `json:"version"`
@@ -212,6 +229,14 @@ func layerJSON(l *images.Layered) jsonLayered {
 		jsonDocument: document("layer"),
 		Reference:    l.Reference, Digest: l.Digest, Contents: list(l.Files), Size: l.Size,
 	}
+}
+
+func cacheJSON(action string, c *runtime.Cached) jsonCache {
+	doc := jsonCache{jsonDocument: document("cache"), Action: action, Dir: c.Dir, Bytes: c.Bytes(), Entries: []jsonCacheEntry{}}
+	for _, e := range c.Entries {
+		doc.Entries = append(doc.Entries, jsonCacheEntry{e.Key, kindOf(e), e.Size, e.Used.UTC().Format(time.RFC3339)})
+	}
+	return doc
 }
 
 func versionJSON(b buildInfo) jsonVersion {

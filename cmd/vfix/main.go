@@ -50,7 +50,12 @@ var exitTable = []struct {
 	{isOnly[*findingsError], statusFindings},
 }
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, theEngine)) }
+func main() {
+	if args, ok := runtimeArgs(os.Args); ok {
+		os.Exit(runRuntime(args, os.Stderr))
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, theEngine))
+}
 
 // run executes one command line and returns its exit status.
 func run(args []string, stdout, stderr io.Writer, e engine) int {

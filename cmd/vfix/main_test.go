@@ -6,14 +6,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/host/runtime"
+	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
 )
 
@@ -74,7 +78,13 @@ func fake(f *images.Findings, err error) engine {
 		diagnose: func(context.Context, []string, diagnoseOptions) ([]*diagnose.Result, error) {
 			return []*diagnose.Result{{Input: "log", Lines: 9}}, err
 		},
-		run: func([]string, host.RunOptions) error { return err },
+		run:     func([]string, host.RunOptions) error { return err },
+		runtime: func([]string, io.Writer) int { return 0 },
+		cache: func(string, string, int64) (*runtime.Cached, error) {
+			return &runtime.Cached{Dir: "/var/lib/vfix", Entries: []store.Entry{
+				{Key: "0f1e", Size: 4096, Used: time.Unix(1700000000, 0)}, {Key: "a3ed", Index: true, Size: 512},
+			}}, err
+		},
 	}
 }
 

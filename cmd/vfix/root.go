@@ -29,6 +29,8 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newLayerCommand(out, e),
 		newRunCommand(out, e),
 		newDiagnoseCommand(out, e),
+		newRuntimeCommand(out, e),
+		newCacheCommand(out, e),
 		newVersionCommand(out),
 		newCompletionCommand(out),
 	)

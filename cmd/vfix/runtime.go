@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/host/runtime"
+	"vfix.dev/vfix/shim"
+)
+
+// runtimeName is the link under which vfix is an OCI runtime; runtimeVerb does the same.
+const (
+	runtimeName = "vfix-runtime"
+	runtimeVerb = "runtime"
+)
+
+// runtimeArgs returns what stands behind the name of the runtime; false where vfix is called
+// as something else, or asked for its own help. It is looked at before all else: this is
+// run at each start of a container.
+func runtimeArgs(args []string) ([]string, bool) {
+	switch {
+	case len(args) == 0:
+		return nil, false
+	case filepath.Base(args[0]) == runtimeName:
+		return args[1:], true
+	case len(args) < 2 || args[1] != runtimeVerb:
+		return nil, false
+	case len(args) == 3 && (args[2] == "--help" || args[2] == "-h"):
+		return nil, false
+	}
+	return args[2:], true
+}
+
+// runRuntime returns only where the real runtime was not executed.
+func runRuntime(args []string, stderr io.Writer) int {
+	err := runtime.Main(args, runtime.Options{
+		Maker:   func() string { return buildVersion().Version + " " + string(shim.Magic()) },
+		Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace(),
+		Stderr: stderr,
+	})
+	if err == nil {
+		return statusDone
+	}
+	newOutput(io.Discard, stderr).fail(&runtimeError{err})
+	return statusError
+}
+
+// runtimeError is why a container was not started.
+type runtimeError struct{ error }
+
+func (e *runtimeError) Unwrap() error { return e.error }
+
+func (e *runtimeError) Hint() string {
+	if strings.Contains(e.Error(), "fail-closed") {
+		return "mend that, or start it with the annotation " + runtime.AnnotationEnable + "=false, or without fail-closed"
+	}
+	return "name the real runtime with --runtime, or in " + runtime.ConfigFile
+}
+
+func newRuntimeCommand(out *output, e engine) *cobra.Command {
+	return &cobra.Command{
+		Use:   "runtime [options] RUNTIME-COMMAND...",
+		Short: "Be an OCI runtime: start containers patched, images untouched",
+		Long: `Takes the command line of runc, for an engine to use in its place; a link named
+vfix-runtime does the same. On create and run it finds the files of the bundle's
+root filesystem that call the vsyscall page and has patched copies take their
+places. Then, and for every other command, it executes the real runtime.
+
+  a writable root of the container's own   gets the patched files in itself (for
+      an overlay in its upper layer): so a package manager can replace them
+  any other root   gets them mounted over the originals, read-only, by
+      config.json
+
+Copies and what is known of each layer are kept in a cache: see 'vfix cache'.
+Files under the container's volumes are left alone. Owner, mode, xattrs and
+times of a copy are its original's.
+
+Options of its own, before the runtime's, which it never sees:
+  --runtime NAME       the real runtime: a path, or a name in PATH
+                       (default: runc, else crun)
+  --fail-closed        do not start a container that could not be patched
+                       wholly; else it starts, with a line in the runtime's log
+  --cache-dir DIR      the cache (default /var/lib/vfix)
+  --vfix-config FILE   the configuration (default /etc/vfix/runtime.json), in
+                       JSON: runtime, fail_closed, cache_dir, cache_size in
+                       bytes, opt_in (dev.vfix.enable=true is then needed),
+                       fallback (for containers that do not say)
+
+Annotations of a container:
+  dev.vfix.enable=false      leave it as it is; =true where opt_in is set
+  dev.vfix.fallback=always   mount libvfix.so and an ld.so.preload for it: it
+                             serves call sites that come later; =never
+
+The log is that of the runtime's --log and --log-format, else stderr.`,
+		Example: `  vfix runtime --runtime crun run -b /tmp/bundle c1    by hand
+  vfix runtime --fail-closed run -b /tmp/bundle c1     patched, or not at all`,
+		Annotations: exits(`  that of the real runtime, which is in the place of vfix by then; else
+  1  it could not be executed, or --fail-closed and something was not patched`),
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
+				return cmd.Help()
+			}
+			// From the command line this is not reached: main asks runtimeArgs first.
+			if status := e.runtime(args, out.stderr); status != statusDone {
+				return errors.New("the runtime was not executed")
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,109 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// Identity is what changes when the content of a file does, as stat(2) tells it: times in
+// nanoseconds. Nobody but root can set a ctime, and root only by the machine's clock.
+type Identity struct {
+	Dev, Ino           uint64
+	Size, Mtime, Ctime int64
+}
+
+// IdentityOf is the identity of a file.
+func IdentityOf(st *unix.Stat_t) Identity {
+	return Identity{Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
+}
+
+// SameContent reports whether two are the same but for the numbers of device and inode: an
+// overlay shows those of its own for files of a lower layer.
+func (a Identity) SameContent(b Identity) bool {
+	return a.Size == b.Size && a.Mtime == b.Mtime && a.Ctime == b.Ctime
+}
+
+// ErrNotRegular: there is something at the path, and no regular file.
+var ErrNotRegular = errors.New("no regular file")
+
+// ErrChanged: a file changed while it was read.
+var ErrChanged = errors.New("changed while it was read")
+
+// File is a regular file of a root, open to be read.
+type File struct {
+	Stat unix.Stat_t // as it was when it was opened
+	fd   int
+}
+
+// OpenFile opens the regular file at a real path. What else may be there (a fifo, a device)
+// is never opened, not even where it takes a file's place at that very moment: the path is
+// opened as a mere name first, and read through that name.
+func (r *Root) OpenFile(name string) (*File, error) {
+	at, err := r.openReal(name, unix.O_PATH, false)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(at)
+	f := &File{}
+	if err := unix.Fstat(at, &f.Stat); err != nil {
+		return nil, err
+	}
+	if f.Stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, ErrNotRegular
+	}
+	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	f.fd, err = retry(func() (int, error) { return unix.Open(procFD(at), flags, 0) })
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close closes the file.
+func (f *File) Close() { unix.Close(f.fd) }
+
+// FD is the descriptor, open for reading.
+func (f *File) FD() int { return f.fd }
+
+// ID is the identity that the file had when it was opened.
+func (f *File) ID() Identity { return IdentityOf(&f.Stat) }
+
+// ReadAt is of io.ReaderAt.
+func (f *File) ReadAt(b []byte, off int64) (int, error) {
+	n := 0
+	for n < len(b) {
+		k, err := unix.Pread(f.fd, b[n:], off+int64(n))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return n, err
+		case k == 0:
+			return n, io.EOF
+		default:
+			n += k
+		}
+	}
+	return n, nil
+}
+
+// Unchanged is nil where the file is still what it was when it was opened. What was read
+// before it is called is then of one and the same content.
+func (f *File) Unchanged() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd, &st); err != nil {
+		return err
+	}
+	if now := IdentityOf(&st); now != f.ID() {
+		return fmt.Errorf("%w: %d bytes, then %d", ErrChanged, f.Stat.Size, st.Size)
+	}
+	return nil
+}
+
+// Sparse reports whether more than half of the file is holes.
+func (f *File) Sparse() bool {
+	const blockSize = 512 // bytes in a unit of st_blocks, stat(2)
+	return f.Stat.Blocks*blockSize < f.Stat.Size/2
+}

@@ -1,0 +1,213 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Root is a root filesystem. Paths in it are slash-separated, relative to it and begin with
+// no slash; "" is the root itself. A real path is one without symlinks.
+type Root struct {
+	Path string // on this machine, absolute and without symlinks
+	fd   int    // O_PATH
+	dev  uint64
+	walk bool // this kernel has no openat2(2): resolve step by step
+}
+
+// maxPath is PATH_MAX of linux/limits.h without the final NUL, in bytes.
+const maxPath = 4095
+
+// Open opens a root filesystem. Its own path is the engine's word: symlinks in it are
+// followed as on any other path.
+func Open(name string) (*Root, error) {
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return nil, err
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(real, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", real, err)
+	}
+	r := &Root{Path: real, fd: fd}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("%s: %w", real, err)
+	}
+	r.dev = st.Dev
+	return r, nil
+}
+
+// Close ends the use of the root.
+func (r *Root) Close() { unix.Close(r.fd) }
+
+// Stat is of the root itself.
+func (r *Root) Stat() (unix.Statx_t, error) {
+	var st unix.Statx_t
+	err := unix.Statx(r.fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+	return st, err
+}
+
+// openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed.
+// oneFS refuses, with EXDEV, what another mount covers.
+func (r *Root) openReal(name string, flags int, oneFS bool) (int, error) {
+	flags |= unix.O_CLOEXEC | unix.O_NOFOLLOW
+	if name == "" {
+		name = "."
+	}
+	if !r.walk {
+		how := unix.OpenHow{
+			Flags:   uint64(flags),
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		}
+		if oneFS {
+			how.Resolve |= unix.RESOLVE_NO_XDEV
+		}
+		fd, err := retry(func() (int, error) { return unix.Openat2(r.fd, name, &how) })
+		// EPERM: seccomp filters of before Linux 5.6 answer so.
+		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+			return fd, err
+		}
+		r.walk = true
+	}
+	return r.openStepwise(name, flags, oneFS)
+}
+
+// openStepwise is openReal for kernels before 5.6: one component at a time, each from the
+// descriptor of the last.
+func (r *Root) openStepwise(name string, flags int, oneFS bool) (int, error) {
+	parts := strings.Split(name, "/")
+	at := r.fd
+	for i, part := range parts {
+		if part == ".." || part == "" || strings.HasPrefix(name, "/") {
+			return -1, unix.EXDEV
+		}
+		how := unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+		if i == len(parts)-1 {
+			how = flags
+		}
+		fd, err := retry(func() (int, error) { return unix.Openat(at, part, how, 0) })
+		if at != r.fd {
+			unix.Close(at)
+		}
+		if err != nil {
+			return -1, err
+		}
+		at = fd
+		if oneFS {
+			var st unix.Stat_t
+			if err := unix.Fstat(at, &st); err != nil || st.Dev != r.dev && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+				unix.Close(at)
+				return -1, errors.Join(unix.EXDEV, err)
+			}
+		}
+	}
+	return at, nil
+}
+
+// retry repeats what a signal, or a rename meanwhile (EAGAIN of openat2), broke off.
+func retry(open func() (int, error)) (int, error) {
+	const tries = 100
+	for n := 0; ; n++ {
+		fd, err := open()
+		if n < tries && (errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN)) {
+			continue
+		}
+		return fd, err
+	}
+}
+
+// maxLinks is how many symlinks one path may lead through: MAXSYMLINKS of linux/namei.h.
+const maxLinks = 40
+
+// Resolve returns the real path of name, symlinks followed as a process inside would follow
+// them: an absolute target begins at the root, and ".." at the root stays there. What does
+// not exist is taken as it is written, so that the result is where it would be made.
+func (r *Root) Resolve(name string) (string, error) {
+	todo := strings.Split(name, "/")
+	var done []string
+	links, missing := 0, false
+	for len(todo) > 0 {
+		part := todo[0]
+		todo = todo[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			done = done[:max(len(done)-1, 0)]
+			missing = false
+			continue
+		}
+		done = append(done, part)
+		if missing {
+			continue
+		}
+		target, err := r.readlink(strings.Join(done, "/"))
+		switch {
+		case errors.Is(err, unix.EINVAL): // no symlink
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+			missing = true
+		case err != nil:
+			return "", fmt.Errorf("%s: %w", name, err)
+		default:
+			if links++; links > maxLinks {
+				return "", fmt.Errorf("%s: %w", name, unix.ELOOP)
+			}
+			done = done[:len(done)-1]
+			if path.IsAbs(target) {
+				done = nil
+			}
+			todo = append(strings.Split(target, "/"), todo...)
+		}
+	}
+	return strings.Join(done, "/"), nil
+}
+
+// readlink reads the symlink at a path whose folder is real; EINVAL where it is none.
+func (r *Root) readlink(name string) (string, error) {
+	fd, err := r.openReal(name, unix.O_PATH, false)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", unix.EINVAL
+	}
+	buf := make([]byte, maxPath+1)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+// Folder opens the folder at a real path, for the *at system calls; the caller closes it.
+func (r *Root) Folder(name string) (int, error) {
+	return r.openReal(name, unix.O_RDONLY|unix.O_DIRECTORY, false)
+}
+
+// Lstat is of the file at a real path.
+func (r *Root) Lstat(name string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := r.openReal(name, unix.O_PATH, false)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(fd)
+	return st, unix.Fstat(fd, &st)
+}
+
+func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

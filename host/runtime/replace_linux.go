@@ -1,0 +1,118 @@
+package runtime
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/host/rootfs"
+)
+
+// Files in the container's own root. A patched file is written beside its original and takes
+// its name in one step: whoever is killed leaves the original, or the patched file, and at
+// most one more name that the next start removes (sweep).
+
+const (
+	tempPrefix = ".vfix-"
+	tempSuffix = ".tmp"
+	tempRandom = 8 // bytes, written as hex
+)
+
+// replace has the copy take the place of the original under all its names, which stay names
+// of one file.
+func (k *container) replace(names []string, c *copied, h *hit) error {
+	src, err := os.Open(c.path)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	at, err := k.root.Folder(parent(names[0]))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	temp := tempName()
+	const private = 0o600
+	fd, err := unix.Openat(at, temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, private)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), temp)
+	defer f.Close()
+	defer unix.Unlinkat(at, temp, 0) // not there any more, where all went well
+	if n, err := io.Copy(f, src); err != nil || n != c.size {
+		return errors.Join(err, fmt.Errorf("got %d bytes of the copy, want %d", n, c.size))
+	}
+	if err := c.meta.Give(fd); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	for _, name := range names[1:] {
+		if err := k.link(at, temp, name, h); err != nil {
+			return err
+		}
+	}
+	return k.swap(at, temp, names[0], h)
+}
+
+// link gives the file at another name of the original.
+func (k *container) link(from int, temp, name string, h *hit) error {
+	at, err := k.root.Folder(parent(name))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	second := tempName()
+	if err := unix.Linkat(from, temp, at, second, 0); err != nil {
+		return err
+	}
+	defer unix.Unlinkat(at, second, 0)
+	return k.swap(at, second, name, h)
+}
+
+// swap renames the file in the folder at to the last part of name, if what is there is still
+// the original.
+func (k *container) swap(at int, temp, name string, h *hit) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(at, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	// Not the ctime: it changed when another name of the same file was replaced.
+	if is := rootfs.IdentityOf(&st); is.Size != h.ID.Size || is.Mtime != h.ID.Mtime || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return rootfs.ErrChanged
+	}
+	return unix.Renameat(at, temp, at, path.Base(name))
+}
+
+// sweep removes what an earlier start left half-done.
+func (k *container) sweep(temps []string) {
+	for _, name := range temps {
+		if at, err := k.root.Folder(parent(name)); err == nil {
+			unix.Unlinkat(at, path.Base(name), 0)
+			unix.Close(at)
+		}
+	}
+}
+
+func tempName() string {
+	b := make([]byte, tempRandom)
+	rand.Read(b)
+	return tempPrefix + hex.EncodeToString(b) + tempSuffix
+}
+
+// isTemp reports whether a name is one of tempName's.
+func isTemp(name string) bool {
+	mid, ok := strings.CutPrefix(name, tempPrefix)
+	mid, ok2 := strings.CutSuffix(mid, tempSuffix)
+	b, err := hex.DecodeString(mid)
+	return ok && ok2 && err == nil && len(b) == tempRandom
+}

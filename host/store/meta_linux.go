@@ -1,0 +1,148 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"sort"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Meta is what a copy has of its original beside the content.
+type Meta struct {
+	UID, GID     uint32
+	Mode         uint32 // permissions, setuid and setgid too
+	Atime, Mtime unix.Timespec
+	Xattrs       map[string]string
+}
+
+// labelXattr is SELinux's.
+const labelXattr = "security.selinux"
+
+// ownContent are xattrs that vouch for the content they are on, or that file systems keep
+// for themselves: no copy with another content has them. Sources: linux/xattr.h (IMA, EVM),
+// Documentation/filesystems/overlayfs.rst.
+func ownContent(name string) bool {
+	return name == "security.ima" || name == "security.evm" ||
+		strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.")
+}
+
+// ReadMeta reads the metadata of an open file.
+func ReadMeta(fd int) (Meta, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Meta{}, err
+	}
+	const permissions = 0o7777
+	m := Meta{UID: st.Uid, GID: st.Gid, Mode: st.Mode & permissions, Atime: st.Atim, Mtime: st.Mtim}
+	names, err := sized(func(b []byte) (int, error) { return unix.Flistxattr(fd, b) })
+	if errors.Is(err, unix.ENOTSUP) || len(names) == 0 && err == nil {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("list xattrs: %w", err)
+	}
+	m.Xattrs = map[string]string{}
+	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
+		if ownContent(name) {
+			continue
+		}
+		value, err := sized(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
+		if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+			continue
+		}
+		if err != nil {
+			return m, fmt.Errorf("xattr %s: %w", name, err)
+		}
+		m.Xattrs[name] = string(value)
+	}
+	return m, nil
+}
+
+// sized calls get until its result fits: it may grow between two calls.
+func sized(get func([]byte) (int, error)) ([]byte, error) {
+	for {
+		n, err := get(nil)
+		if n <= 0 || err != nil {
+			return nil, err
+		}
+		b := make([]byte, n)
+		n, err = get(b)
+		if errors.Is(err, unix.ERANGE) {
+			continue
+		}
+		return b[:max(n, 0)], err
+	}
+}
+
+// Label is the SELinux label, "" for none.
+func (m *Meta) Label() string { return strings.TrimRight(m.Xattrs[labelXattr], "\x00") }
+
+// SetLabel replaces the SELinux label.
+func (m *Meta) SetLabel(label string) {
+	if m.Xattrs == nil {
+		m.Xattrs = map[string]string{}
+	}
+	m.Xattrs[labelXattr] = label + "\x00" // the kernel's own form ends so
+}
+
+// Give gives an open file the metadata. The owner comes first: chown clears the setuid bit
+// and security.capability (notify_change, ATTR_KILL_SUID; cap_inode_killpriv), and the times
+// last.
+func (m *Meta) Give(fd int) error {
+	if err := unix.Fchown(fd, int(m.UID), int(m.GID)); err != nil {
+		return fmt.Errorf("owner %d:%d: %w", m.UID, m.GID, err)
+	}
+	if err := unix.Fchmod(fd, m.Mode); err != nil {
+		return fmt.Errorf("mode %#o: %w", m.Mode, err)
+	}
+	for name, value := range m.Xattrs {
+		if err := unix.Fsetxattr(fd, name, []byte(value), 0); err != nil {
+			is, ierr := sized(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
+			if ierr == nil && string(is) == value {
+				continue // a label that the mount gives to all files cannot be set (context=)
+			}
+			return fmt.Errorf("xattr %s: %w", name, err)
+		}
+	}
+	return setTimes(fd, m.Atime, m.Mtime)
+}
+
+// Key names a copy: by the content of the original (its SHA-256), what makes the copy of it
+// (the version of vfix and of the injected code), who may see it (idMap, as text), and all
+// metadata but the times.
+func (m *Meta) Key(content [sha256.Size]byte, maker, idMap string) string {
+	h := sha256.New()
+	h.Write(content[:])
+	part(h, maker)
+	part(h, idMap)
+	part(h, fmt.Sprintf("%d:%d:%o", m.UID, m.GID, m.Mode))
+	names := make([]string, 0, len(m.Xattrs))
+	for name := range m.Xattrs {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		part(h, name)
+		part(h, m.Xattrs[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// part hashes a text so that no two lists of texts look the same.
+func part(h hash.Hash, s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
+
+// setTimes is futimens(3): utimensat(2) without a name.
+func setTimes(fd int, atime, mtime unix.Timespec) error {
+	times := [2]unix.Timespec{atime, mtime}
+	_, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("times: %w", errno)
+	}
+	return nil
+}

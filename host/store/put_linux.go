@@ -1,0 +1,213 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Put makes the copy with a key and returns its path. Of several processes that want the
+// same one, one writes it and the others wait. size is as for Get. write gets an empty file
+// of a name that does not last, to fill and to give its metadata.
+func (s *Store) Put(key string, size int64, write func(f *os.File) error) (string, error) {
+	unlock, err := s.Lock("file", key)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if path, ok := s.Get(key, size); ok {
+		return path, nil
+	}
+	if err := s.makeRoom(size); err != nil {
+		return "", err
+	}
+	p, err := s.begin()
+	if err != nil {
+		return "", err
+	}
+	defer p.discard()
+	if err := write(p.File); err != nil {
+		return "", err
+	}
+	if err := touch(p.Name()); err != nil {
+		return "", err
+	}
+	return s.Path(key), p.commit(s.Path(key))
+}
+
+// PutFolder is Put for a folder of files, which others may read.
+func (s *Store) PutFolder(key string, fill func(dir string) error) (string, error) {
+	unlock, err := s.Lock("file", key)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if path, ok := s.Get(key, -1); ok {
+		return path, nil
+	}
+	if err := s.makeRoom(0); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(filepath.Join(s.Dir, tempDir), "new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	held, err := hold(temp, unix.O_DIRECTORY|unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer held.Close()
+	dir := filepath.Join(temp, key)
+	if err := os.Mkdir(dir, privateDir); err != nil {
+		return "", err
+	}
+	if err := fill(dir); err != nil {
+		return "", err
+	}
+	if err := errors.Join(touch(dir), syncAll(dir)); err != nil {
+		return "", err
+	}
+	return s.Path(key), os.Rename(dir, s.Path(key))
+}
+
+// syncAll has a folder and all in it written to the disk.
+func syncAll(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() && !d.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return f.Sync()
+	})
+}
+
+// ReadIndex returns what WriteIndex kept under a key; fs.ErrNotExist where there is none.
+func (s *Store) ReadIndex(key string) ([]byte, error) {
+	path := filepath.Join(s.Dir, indexDir, key)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		touch(path)
+	}
+	return b, err
+}
+
+// WriteIndex keeps what a scan found. Who writes it holds the lock of its key.
+func (s *Store) WriteIndex(key string, data []byte) error {
+	if err := s.makeRoom(int64(len(data))); err != nil {
+		return err
+	}
+	p, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer p.discard()
+	if _, err := p.Write(data); err != nil {
+		return err
+	}
+	return p.commit(filepath.Join(s.Dir, indexDir, key))
+}
+
+// makeRoom cleans tmp and makes size bytes of room within the store's bound.
+func (s *Store) makeRoom(size int64) error {
+	limit := int64(1<<63 - 1)
+	if s.Limit > 0 {
+		limit = max(s.Limit-max(size, 0), 0)
+	}
+	_, err := s.Prune(limit)
+	return err
+}
+
+// pending is a file that is being written. It is locked while its writer lives.
+type pending struct {
+	*os.File
+	done bool
+}
+
+func (s *Store) begin() (*pending, error) {
+	const tries = 10
+	for n := 0; ; n++ {
+		f, err := os.CreateTemp(filepath.Join(s.Dir, tempDir), "new-")
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		// Between the two somebody who cleans up may have taken it for left over.
+		if _, err := os.Lstat(f.Name()); err == nil {
+			return &pending{File: f}, nil
+		} else if n == tries {
+			f.Close()
+			return nil, err
+		}
+		f.Close()
+	}
+}
+
+// commit gives the file its name once its content is on the disk.
+func (p *pending) commit(path string) error {
+	if err := p.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(p.Name(), path); err != nil {
+		return err
+	}
+	p.done = true
+	return p.Close()
+}
+
+// discard removes the file if it was not committed. It is for defer.
+func (p *pending) discard() {
+	if !p.done {
+		os.Remove(p.Name())
+		p.Close()
+	}
+}
+
+// clean removes from tmp what nobody writes any more.
+func (s *Store) clean() error {
+	dir := filepath.Join(s.Dir, tempDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	for _, d := range entries {
+		path := filepath.Join(dir, d.Name())
+		f, err := hold(path, unix.O_RDONLY)
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = os.RemoveAll(path)
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold opens a file or folder and locks it, or says who cannot: EWOULDBLOCK.
+func hold(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,160 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+)
+
+// ErrUnsound: the folder, or something in it, is not as this package left it.
+var ErrUnsound = errors.New("not a folder of vfix's own")
+
+// InUse is how recently an entry must have been used to be kept in any case: a container
+// that was just told to mount it may not have done so yet.
+const InUse = time.Minute
+
+// The folders of a store.
+const (
+	filesDir = "files"
+	indexDir = "index"
+	locksDir = "locks"
+	tempDir  = "tmp"
+)
+
+// Store is an open store.
+type Store struct {
+	Dir   string
+	Limit int64 // bytes of all copies together; 0: no bound
+}
+
+// Entry is one thing in a store.
+type Entry struct {
+	Key   string
+	Index bool  // what a scan found, and no copy
+	Size  int64 // bytes on the disk
+	Used  time.Time
+}
+
+// Path is where the copy with a key is, whether there is one or not.
+func (s *Store) Path(key string) string { return filepath.Join(s.Dir, filesDir, key) }
+
+// Holds reports whether a path is, or once was, a copy of this store.
+func (s *Store) Holds(path string) bool {
+	return strings.HasPrefix(path, filepath.Join(s.Dir, filesDir)+string(filepath.Separator))
+}
+
+// List returns the entries, what was used last first.
+func (s *Store) List() ([]Entry, error) {
+	var all []Entry
+	for _, dir := range []string{filesDir, indexDir} {
+		entries, err := os.ReadDir(filepath.Join(s.Dir, dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range entries {
+			e, err := s.entry(dir, d.Name())
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // removed since
+			}
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, e)
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Used.After(all[j].Used) })
+	return all, nil
+}
+
+func (s *Store) entry(dir, name string) (Entry, error) {
+	path := filepath.Join(s.Dir, dir, name)
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return Entry{}, err
+	}
+	e := Entry{Key: name, Index: dir == indexDir, Used: accessTime(fi)}
+	err = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err == nil {
+			e.Size += diskSize(fi)
+		}
+		return err
+	})
+	return e, err
+}
+
+// Size is how many bytes the entries take on the disk.
+func (s *Store) Size() (int64, error) {
+	all, err := s.List()
+	return sum(all), err
+}
+
+func sum(all []Entry) int64 {
+	var n int64
+	for _, e := range all {
+		n += e.Size
+	}
+	return n
+}
+
+// Prune removes what was used longest ago until no more than limit bytes are left, and
+// whatever was left half-written. It returns what it removed. Entries in use (InUse) stay.
+// A negative limit removes every entry that is not in use.
+func (s *Store) Prune(limit int64) ([]Entry, error) {
+	if err := s.clean(); err != nil {
+		return nil, err
+	}
+	all, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	left := sum(all)
+	var gone []Entry
+	now := time.Now()
+	for i := len(all) - 1; i >= 0 && left > limit; i-- {
+		e := all[i]
+		if now.Sub(e.Used) < InUse {
+			break // those before it were used later
+		}
+		if err := s.remove(e); err != nil {
+			return gone, err
+		}
+		left -= e.Size
+		gone = append(gone, e)
+	}
+	return gone, nil
+}
+
+// remove takes an entry out of its place first: nobody sees half of it.
+func (s *Store) remove(e Entry) error {
+	dir := filesDir
+	if e.Index {
+		dir = indexDir
+	}
+	path := filepath.Join(s.Dir, dir, e.Key)
+	if fi, err := os.Lstat(path); err != nil || !fi.IsDir() {
+		return ignoreMissing(errors.Join(err, os.Remove(path)))
+	}
+	temp, err := os.MkdirTemp(filepath.Join(s.Dir, tempDir), "gone-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(ignoreMissing(os.Rename(path, filepath.Join(temp, e.Key))), os.RemoveAll(temp))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,166 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	privateDir  = 0o700
+	privateFile = 0o600
+	othersWrite = 0o022
+)
+
+// Open opens the store in a folder, which it makes where it is not there. A folder that
+// somebody else owns or may write to is refused: copies of it would run in containers.
+func Open(dir string, limit int64) (*Store, error) {
+	s := &Store{Dir: dir, Limit: limit}
+	real, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, privateDir); err != nil {
+			return nil, err
+		}
+		real, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Dir = real // a runtime may refuse, or resolve differently, a source with symlinks in it
+	if err := ours(real); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{filesDir, indexDir, locksDir, tempDir} {
+		path := filepath.Join(real, name)
+		fi, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = os.Mkdir(path, privateDir); errors.Is(err, fs.ErrExist) {
+				err = nil
+			}
+		} else if err == nil && !fi.IsDir() {
+			err = fmt.Errorf("%s: %w", path, ErrUnsound)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Existing opens a store that is there already, to be looked at.
+func Existing(dir string, limit int64) (*Store, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err
+	}
+	return Open(dir, limit)
+}
+
+func ours(dir string) error {
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok || !fi.IsDir() || int(st.Uid) != os.Geteuid() || fi.Mode().Perm()&othersWrite != 0 {
+		return fmt.Errorf("%s: %w: it must be a folder that its user %d alone can write to", dir, ErrUnsound, os.Geteuid())
+	}
+	return nil
+}
+
+// Flags returns what the file system of the store says of programs on it (ST_NOEXEC,
+// ST_NOSUID, … of statvfs(3)).
+func (s *Store) Flags() (int64, error) {
+	var st unix.Statfs_t
+	err := unix.Statfs(filepath.Join(s.Dir, filesDir), &st)
+	return int64(st.Flags), err
+}
+
+// Get returns the path of a copy and notes that it is used. ok is false where there is none,
+// or where what is there has not the size wanted (bytes; -1 for a folder).
+func (s *Store) Get(key string, size int64) (path string, ok bool) {
+	path = s.Path(key)
+	// Used first: from here on nobody removes it.
+	if touch(path) != nil {
+		return path, false
+	}
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) != nil {
+		return path, false
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return path, st.Size == size
+	case unix.S_IFDIR:
+		return path, size < 0
+	}
+	return path, false
+}
+
+// touch sets the time of the last use.
+func touch(path string) error {
+	times := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// Lock waits until no other process holds the lock that a key belongs to. There are 256, so
+// two keys may share one: a process that holds one of a kind must not ask for another of
+// that kind. It is let go by the function returned, and by the end of the process.
+func (s *Store) Lock(kind, key string) (func(), error) {
+	const shards = 256
+	var n uint32
+	for _, c := range []byte(key) {
+		n = n*31 + uint32(c)
+	}
+	path := filepath.Join(s.Dir, locksDir, fmt.Sprintf("%s-%02x", kind, n%shards))
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, privateFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := await(fd); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return func() { unix.Close(fd) }, nil
+}
+
+// Waiting for a lock: one who holds it scans a root filesystem, or writes a copy.
+const (
+	lockPatience = time.Minute
+	lockPause    = 2 * time.Millisecond
+)
+
+func await(fd int) error {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPause) {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("held by another process for %v", lockPatience)
+		}
+	}
+}
+
+func accessTime(fi fs.FileInfo) time.Time {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(st.Atim.Unix())
+	}
+	return fi.ModTime()
+}
+
+func diskSize(fi fs.FileInfo) int64 {
+	const block = 512 // bytes in a unit of st_blocks, stat(2)
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return st.Blocks * block
+	}
+	return fi.Size()
+}

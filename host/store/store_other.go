@@ -1,0 +1,21 @@
+//go:build !linux
+
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+)
+
+var errSystem = errors.New("the cache of vfix-runtime is on Linux machines only")
+
+// Open errs: there is no store on this system.
+func Open(string, int64) (*Store, error) { return nil, errSystem }
+
+// Existing errs: there is no store on this system.
+func Existing(string, int64) (*Store, error) { return nil, errSystem }
+
+func (s *Store) clean() error             { return errSystem }
+func accessTime(fi fs.FileInfo) time.Time { return fi.ModTime() }
+func diskSize(fi fs.FileInfo) int64       { return fi.Size() }
