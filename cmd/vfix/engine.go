@@ -19,6 +19,7 @@ type engine struct {
 	layer   func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
 	// diagnose returns what it could read beside the errors of what it could not.
 	diagnose func(ctx context.Context, crashes []string, o diagnoseOptions) ([]*diagnose.Result, error)
+	hotfix   func(ctx context.Context, source string, o images.HotfixOptions) (*images.Hotfixed, error)
 	// run returns only where the command could not be started.
 	run func(args []string, o host.RunOptions) error
 	// runtime returns only where the real runtime was not executed, with the exit status.
@@ -34,6 +35,7 @@ var theEngine = engine{
 	verify:   images.Verify,
 	layer:    images.Layer,
 	diagnose: diagnoseAll,
+	hotfix:   images.Hotfix,
 	run:      host.Run,
 	runtime:  runRuntime,
 	cache:    runtime.Cache,

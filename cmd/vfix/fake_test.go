@@ -109,3 +109,22 @@ func rebuiltOf(f *images.Findings, o images.RebuildOptions) *images.Rebuilt {
 	}
 	return r
 }
+
+func hotfixOf(f *images.Findings, o images.HotfixOptions) *images.Hotfixed {
+	h := &images.Hotfixed{Findings: f, Name: "redis:2.8.22", Image: "redis:2.8.22", Service: "redis"}
+	for i := range f.Files {
+		if file := &f.Files[i]; !file.Plan.Empty() {
+			h.Mounts = append(h.Mounts, images.HotfixMount{
+				Source: o.Dir + "/" + strings.Repeat("0123456789abcdef", 4), Target: "/" + file.Path, Size: file.Plan.Size,
+			})
+		}
+	}
+	if o.Apply {
+		h.Container, h.Name, h.Covered = true, "db", []string{"/data"}
+		h.Recreated = &images.Recreated{
+			ID: digest[7:], Old: "db-vfix-old", OldID: layer3[7:], Image: "vfix-hotfix:db-01234567",
+			Back: []string{"docker rm db", "docker rename db-vfix-old db"}, Clean: []string{"docker rm db-vfix-old"},
+		}
+	}
+	return h
+}

@@ -35,6 +35,7 @@ func TestJSONMatchesSchema(t *testing.T) {
 		"scan x", "scan x y", "scan --explain x", "patch -i x", "patch --dry-run x", "patch --explain -o y x",
 		"rebuild x", "rebuild --dry-run x", "verify x", "verify x --against y", "layer",
 		"cache list", "cache size", "cache prune", "cache clear",
+		"hotfix x", "hotfix --for docker x", "hotfix --apply x",
 	} {
 		for name, e := range map[string]engine{
 			"clean": fake(clean(), nil), "patchable": fake(patchable(), nil),

@@ -78,6 +78,9 @@ func fake(f *images.Findings, err error) engine {
 		diagnose: func(context.Context, []string, diagnoseOptions) ([]*diagnose.Result, error) {
 			return []*diagnose.Result{{Input: "log", Lines: 9}}, err
 		},
+		hotfix: func(_ context.Context, _ string, o images.HotfixOptions) (*images.Hotfixed, error) {
+			return hotfixOf(f, o), err
+		},
 		run:     func([]string, host.RunOptions) error { return err },
 		runtime: func([]string, io.Writer) int { return 0 },
 		cache: func(string, string, int64) (*runtime.Cached, error) {

@@ -27,6 +27,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newRebuildCommand(out, e),
 		newVerifyCommand(out, e),
 		newLayerCommand(out, e),
+		newHotfixCommand(out, e),
 		newRunCommand(out, e),
 		newDiagnoseCommand(out, e),
 		newRuntimeCommand(out, e),

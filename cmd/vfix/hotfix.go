@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/mountopts"
+)
+
+// HotfixOptions are the choices of vfix hotfix.
+type HotfixOptions struct {
+	printOptions
+	workOptions
+	engine string
+	dir    string
+	apply  bool
+}
+
+// everyEngine is the word of --for for all of them.
+const everyEngine = "all"
+
+func engineWords() []string {
+	words := []string{everyEngine}
+	for _, e := range mountopts.Engines {
+		words = append(words, string(e))
+	}
+	return words
+}
+
+// engines are those that the options are printed for.
+func (o *HotfixOptions) engines() []mountopts.Engine {
+	if o.engine == everyEngine {
+		return mountopts.Engines
+	}
+	return []mountopts.Engine{mountopts.Engine(o.engine)}
+}
+
+func newHotfixCommand(out *output, e engine) *cobra.Command {
+	var opts HotfixOptions
+	cmd := &cobra.Command{
+		Use:   "hotfix [options] IMAGE|CONTAINER",
+		Short: "Fix one container now: options that mount patched files over it",
+		Long: `Writes patched copies of the files that call the vsyscall page to a folder of
+this machine, and prints the options that mount them, read-only, over the
+originals: for docker, podman, compose and a pod of Kubernetes. The image stays
+as it is, and nothing is installed.
+
+A name is a container where the engine has one of that name, else an image;
+container:NAME and the prefixes of 'vfix help sources' say which is meant. A
+container's own changes are looked at too, and what its volumes cover is left
+alone. Each copy is named by its content and has the owner, mode, time and
+extended attributes of the original; what is there already is used again.
+
+What is printed holds on a machine with the copies. For Kubernetes that is every
+node the pod may run on: run the same command there. A libc is larger than the
+1 MiB that a ConfigMap holds. compose and Kubernetes are given a part to be
+merged into the whole: docker compose -f compose.yaml -f THIS up, kubectl patch.
+
+--apply recreates a container of docker that is stopped: the same image,
+configuration, volumes (those without a name too), networks, labels and name.
+What it changed in its own layer is kept by way of an image. The old container
+is kept under another name, and the commands that lead back are printed. On any
+failure it is left as it was. Other containers' links go on naming the old one.
+
+A mounted file cannot be replaced from inside: a package manager that upgrades
+libc in the container fails with "device or resource busy". vfix-runtime has no
+such limit: see 'vfix install --help'.`,
+		Example: `  vfix hotfix redis:2.8.22                      all four forms
+  vfix hotfix --for docker redis:2.8.22         a docker run to be completed
+  vfix hotfix --for compose db > vfix.yaml      for a container named db
+  vfix hotfix --apply db                        recreate it, once it is stopped`,
+		Annotations: exits(`  0  done, or nothing to do: then stdout is empty
+  3  done, and something remains: live or unknown call sites that cannot be
+     patched, or a file whose name the engine asked for cannot be told
+  1  an error: a container that was to be recreated is as it was
+  2  usage`),
+		Args: sources("hotfix", "IMAGE or CONTAINER", 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if opts.apply && cmd.Flags().Changed("for") {
+				return usagef("hotfix", "--apply recreates the container and --for prints options: give one of them")
+			}
+			return runHotfix(cmd.Context(), opts, args[0], out, e)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.engine, "for", everyEngine, "print options for this `ENGINE`: docker, podman, compose, kubernetes, or all")
+	words(cmd, "for", engineWords())
+	f.StringVarP(&opts.dir, "output", "o", images.HotfixDir, "keep the patched copies in this `FOLDER`")
+	f.BoolVar(&opts.apply, "apply", false, "recreate a stopped docker container with the mounts")
+	opts.printOptions.add(cmd)
+	opts.addMedia(cmd)
+	opts.addJobs(cmd)
+	return cmd
+}
+
+func (o *HotfixOptions) check() error {
+	if err := oneOf("hotfix", "--for", o.engine, engineWords()); err != nil {
+		return err
+	}
+	if o.dir == "" {
+		return usagef("hotfix", "-o is empty: name the folder for the patched copies")
+	}
+	return o.printOptions.check("hotfix")
+}
+
+func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *output, e engine) error {
+	if err := opts.check(); err != nil {
+		return err
+	}
+	platform, err := opts.workOptions.check("hotfix")
+	if err != nil {
+		return err
+	}
+	done, err := e.hotfix(ctx, source, images.HotfixOptions{
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
+		Dir:         opts.dir, Apply: opts.apply,
+	})
+	if err != nil {
+		return err
+	}
+	out.endProgress()
+	if err := out.hotfixed(opts, done); err != nil {
+		return err
+	}
+	if err := leftOver(done.Findings); err != nil {
+		return err
+	}
+	if n := len(unsayable(opts, done)); n > 0 && opts.engine != everyEngine {
+		return &findingsError{
+			msg:  count(n, "file") + " cannot be mounted in this way",
+			hint: "build an image: vfix rebuild; or fix the node: vfix install",
+		}
+	}
+	return nil
+}
+
+// mountsOf are the mounts in the form that mountopts takes.
+func mountsOf(h *images.Hotfixed) []mountopts.Mount {
+	var all []mountopts.Mount
+	for _, m := range h.Mounts {
+		all = append(all, mountopts.Mount{Source: m.Source, Target: m.Target})
+	}
+	return all
+}
+
+// unsayable are lines that say which mount an engine cannot be given, and why.
+func unsayable(opts HotfixOptions, h *images.Hotfixed) []string {
+	if opts.apply {
+		return nil
+	}
+	var all []string
+	for _, e := range opts.engines() {
+		for _, m := range mountsOf(h) {
+			if why := mountopts.Unsayable(e, m); why != "" {
+				all = append(all, string(e)+": "+m.Target+": left out: "+why)
+			}
+		}
+	}
+	return slices.Compact(all)
+}

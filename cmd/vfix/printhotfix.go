@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/mountopts"
+)
+
+// What hotfix prints.
+
+// engineComments stand above the options where there are several engines'; a # begins a
+// comment in a shell and in YAML.
+var engineComments = map[mountopts.Engine]string{
+	mountopts.Docker:     "docker: add your own options before the image",
+	mountopts.Podman:     "podman: add your own options before the image",
+	mountopts.Compose:    "compose: docker compose -f compose.yaml -f THIS up -d",
+	mountopts.Kubernetes: "Kubernetes: part of the pod's specification; each node needs the files, so run this there",
+}
+
+// hotfixed prints what hotfix did: the table on stderr, the options or the name of the
+// container that was recreated on stdout.
+func (o *output) hotfixed(opts HotfixOptions, h *images.Hotfixed) error {
+	o.warnings(h.Findings)
+	if !o.quiet && !opts.json() && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || openSites(h.Findings) > 0) {
+		writeFindings(o.stderr, o.err, patched, h.Findings)
+	}
+	for _, line := range unsayable(opts, h) {
+		o.warn("%s", line)
+	}
+	if len(h.Covered) > 0 {
+		o.note("not looked at, as they are mounted into the container: %s", strings.Join(h.Covered, ", "))
+	}
+	o.hotfixNotes(opts, h)
+	switch {
+	case opts.json():
+		return o.json(hotfixedJSON(opts, h))
+	case h.Recreated != nil:
+		o.result(h.Name)
+	case opts.apply || len(h.Mounts) == 0:
+	default:
+		o.mountOptions(opts, h)
+	}
+	return nil
+}
+
+// hotfixNotes says what became of it, and what can be typed next.
+func (o *output) hotfixNotes(opts HotfixOptions, h *images.Hotfixed) {
+	switch r := h.Recreated; {
+	case r != nil:
+		o.note("recreated: start it with 'docker start %s'", h.Name)
+		if r.Image != "" {
+			o.note("the old container's own changes are in the image %s", r.Image)
+		}
+		o.note("the way back: %s", strings.Join(r.Back, " && "))
+		o.note("once it has proved itself: %s", strings.Join(r.Clean, " && "))
+	case len(h.Mounts) == 0:
+		o.note("%s: nothing to do: vfix has nothing to patch in it", h.Findings.Source)
+	case opts.apply:
+		o.note("%s: nothing to do: it has these mounts already", h.Findings.Source)
+	case h.Container && h.Running:
+		o.note("it is running; once it is stopped, 'vfix hotfix --apply %s' recreates it", h.Name)
+	case h.Container:
+		o.note("'vfix hotfix --apply %s' recreates it so, if it is docker's", h.Name)
+	}
+}
+
+// mountOptions prints the options for each engine. They are quoted so that no name in them
+// can write to the terminal.
+func (o *output) mountOptions(opts HotfixOptions, h *images.Hotfixed) {
+	image := h.Image
+	if image == "" {
+		image = "IMAGE"
+	}
+	for i, e := range opts.engines() {
+		if len(opts.engines()) > 1 {
+			if i > 0 {
+				fmt.Fprintln(o.stdout)
+			}
+			fmt.Fprintln(o.stdout, "# "+engineComments[e])
+		}
+		fmt.Fprint(o.stdout, mountopts.Say(e, image, h.Service, mountsOf(h)))
+	}
+}
+
+type jsonHotfixed struct {
+	jsonDocument
+	Container bool              `json:"container"`
+	Name      string            `json:"name"`
+	Image     string            `json:"image"`
+	Service   string            `json:"service"`
+	Running   bool              `json:"running"`
+	Mounts    []jsonMount       `json:"mounts"`
+	Covered   []string          `json:"covered_by"`
+	Options   map[string]string `json:"options"`
+	LeftOut   []string          `json:"left_out"`
+	Recreated *jsonRecreated    `json:"recreated"`
+	Result    jsonSource        `json:"result"`
+}
+
+type jsonMount struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+	Size   int64  `json:"size"`
+}
+
+type jsonRecreated struct {
+	ID    string   `json:"id"`
+	Old   string   `json:"old"`
+	OldID string   `json:"old_id"`
+	Image string   `json:"image"`
+	Back  []string `json:"back"`
+	Clean []string `json:"clean"`
+}
+
+func hotfixedJSON(opts HotfixOptions, h *images.Hotfixed) jsonHotfixed {
+	out := jsonHotfixed{
+		jsonDocument: document("hotfix"),
+		Container:    h.Container, Name: h.Name, Image: h.Image, Service: h.Service, Running: h.Running,
+		Mounts: []jsonMount{}, Covered: list(h.Covered), Options: map[string]string{}, LeftOut: list(unsayable(opts, h)),
+		Result: sourceJSON(h.Findings, false),
+	}
+	for _, m := range h.Mounts {
+		out.Mounts = append(out.Mounts, jsonMount(m))
+	}
+	if !opts.apply && len(h.Mounts) > 0 {
+		for _, e := range opts.engines() {
+			out.Options[string(e)] = mountopts.Say(e, h.Image, h.Service, mountsOf(h))
+		}
+	}
+	if r := h.Recreated; r != nil {
+		out.Recreated = &jsonRecreated{r.ID, r.Old, r.OldID, r.Image, list(r.Back), list(r.Clean)}
+	}
+	return out
+}

@@ -1,0 +1,72 @@
+package mountopts
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// plain are the characters, beside letters and digits of ASCII, that mean themselves in a
+// shell word and, behind a letter, digit or slash, in YAML too.
+const plain = "/._-+@%"
+
+func isPlain(s, more string) bool {
+	for _, r := range s {
+		if r >= unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(plain+more, r) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Shell quotes a word for a POSIX shell. A word with characters that would write to a
+// terminal is put as $'…' (POSIX.1-2024, 2.2.4; bash, zsh, ksh and busybox have had it).
+func Shell(s string) string {
+	if isPlain(s, ":,=") {
+		return s
+	}
+	printable := true
+	for _, r := range s {
+		printable = printable && unicode.IsPrint(r)
+	}
+	if printable {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\'' || r == '\\':
+			b.WriteString(`\` + string(r))
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default: // byte by byte, in octal: the one escape that ends after three digits
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		}
+	}
+	return "$'" + b.String() + "'"
+}
+
+// YAML quotes a scalar: plain where it can be nothing but a text, else in double quotes,
+// whose escapes are those of Go (YAML 1.2.2, 5.7).
+func YAML(s string) string {
+	if isPlain(s, "") && strings.HasPrefix(s, "/") || isWord(s) {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// isWord says that s begins with a letter and is none of the words that YAML 1.1 takes for a
+// boolean or nothing.
+func isWord(s string) bool {
+	if !isPlain(s, "") || !unicode.IsLetter(rune(s[0])) {
+		return false
+	}
+	switch strings.ToLower(s) {
+	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
+		return false
+	}
+	return true
+}

@@ -1,0 +1,201 @@
+#!/usr/bin/env bats
+# hotfix with a docker engine. The engine runs under the seccomp oracle, so that each of its
+# containers is killed where it calls the vsyscall page.
+load helpers
+
+setup_file() {
+	load helpers
+	if (has_docker && has_oracle && has_legacy_image) >/dev/null; then
+		start_dockerd "$novsyscall"
+		docker load --quiet --input "$legacy_image/redis-legacy.tar"
+	fi
+}
+
+teardown_file() {
+	load helpers
+	stop_services
+}
+
+setup() {
+	requires docker oracle legacy_image
+	copies=$BATS_FILE_TMPDIR/copies
+}
+
+# run_printed TEXT COMMAND...: runs a container as the text says, with options of its own
+# and a command of its own.
+run_printed() {
+	local text=$1
+	shift
+	printf 'printed: %s\n' "$text"
+	run bash -c "docker() { /usr/bin/docker \"\$@\"; }; ${text/docker run/docker run --rm --network none} \"\$@\"" - "$@"
+}
+
+# fixture_image NAME [PATH]...: an image that holds the static program static-4k, which
+# checks itself, at each of the paths.
+fixture_image() {
+	local name=$1 root path
+	shift
+	root=$(mktemp -d "$BATS_TEST_TMPDIR/root.XXXXXX")
+	for path in "$@"; do
+		mkdir -p "$root/$(dirname "$path")"
+		cp "$build/fixtures/static-4k" "$root/$path"
+	done
+	tar -C "$root" -c . | docker import - "$name" >/dev/null
+}
+
+@test "hotfix: what is printed for docker starts the unmodified image, which dies without" {
+	run docker run --rm --network none redis:legacy bash -c true
+	expect 'status without the hotfix' "$status" "$status_sigsys"
+	run_vfix hotfix --for docker -o "$copies" redis:legacy
+	run_printed "$output" bash -c 'redis-server --version'
+	expect 'status with it' "$status" 0
+	expect_match output "$output" 'Redis server v='
+}
+
+@test "hotfix: redis-server answers PING; owner, mode and time of the files are the image's" {
+	run_vfix hotfix --for docker -o "$copies" redis:legacy
+	printed=$output
+	# shellcheck disable=SC2016 # for the shell in the container
+	run_printed "$printed" sh -c 'redis-server --save "" & for i in $(seq 300); do redis-cli PING 2>/dev/null && exit; [ -e /proc/$!/exe ] || break; sleep 0.1; done; wait $!'
+	expect status "$status" 0
+	expect_match output "$output" PONG
+	mapfile -t targets < <("$VFIX" hotfix --format json --progress quiet -o "$copies" redis:legacy | jq -r '.mounts[].target')
+	[ ${#targets[@]} -gt 1 ] || fail "only the mounts ${targets[*]}"
+	id=$(docker create redis:legacy)
+	mkdir "$BATS_TEST_TMPDIR/root"
+	docker export "$id" | tar -C "$BATS_TEST_TMPDIR/root" -xp --same-owner "${targets[@]#/}"
+	docker rm "$id"
+	originals=$(cd "$BATS_TEST_TMPDIR/root" && for t in "${targets[@]}"; do stat -c '/%n %u:%g %a %Y' "${t#/}"; done)
+	run_printed "$printed" stat -c '%n %u:%g %a %Y' "${targets[@]}"
+	expect 'owner, mode and time' "${output#*$'\n'}" "$originals" # behind what the entrypoint says
+}
+
+@test "hotfix: names with spaces, quotes, colons, commas, dollar signs and control characters" {
+	names=('opt/with space' 'opt/com,ma' 'opt/col:on' 'opt/dou"ble' "opt/it's" "opt/\$HOME" $'opt/new\nline' $'opt/esc\e[31m' 'opt/back\slash' 'opt/ümläut')
+	fixture_image odd "${names[@]}"
+	run_vfix hotfix --for docker -o "$copies" odd
+	[[ $output != *$'\e'* ]] || fail 'an escape sequence on stdout'
+	printed=$output
+	for name in "${names[@]}"; do
+		run docker run --rm --network none odd "/$name"
+		expect "status of $name without the hotfix" "$status" "$status_sigsys"
+		run_printed "$printed" "/$name"
+		expect "status of $name" "$status" 0
+	done
+}
+
+@test "hotfix: all four forms; JSON holds the same" {
+	run_vfix hotfix -o "$copies" redis:legacy
+	for want in 'docker run' 'podman run' 'read_only: true' 'hostPath:'; do
+		expect_match stdout "$output" "$want"
+	done
+	run_vfix hotfix --for kubernetes -o "$copies" redis:legacy
+	text=$output
+	run_vfix hotfix --for kubernetes -o "$copies" --format json redis:legacy
+	expect 'the text in JSON' "$(jq -r .options.kubernetes <<<"$output")" "$text"
+	while read -r source; do
+		[ -f "$source" ] || fail "no copy at $source"
+	done < <(jq -r '.mounts[].source' <<<"$output")
+}
+
+@test "hotfix: an image without call sites is nothing to do, and makes no folder" {
+	mkdir "$BATS_TEST_TMPDIR/root"
+	echo text >"$BATS_TEST_TMPDIR/root/file"
+	tar -C "$BATS_TEST_TMPDIR/root" -c . | docker import - plain >/dev/null
+	run_vfix hotfix -o "$BATS_TEST_TMPDIR/none" plain
+	expect stdout "$output" ''
+	[ ! -e "$BATS_TEST_TMPDIR/none" ] || fail 'the folder was made'
+}
+
+@test "hotfix: what a container has in its own layer is patched too" {
+	mkdir "$BATS_TEST_TMPDIR/root"
+	cp /bin/busybox "$BATS_TEST_TMPDIR/root/"
+	tar -C "$BATS_TEST_TMPDIR/root" -c . | docker import - modern >/dev/null
+	run_vfix hotfix -o "$copies" modern
+	expect 'stdout for the image' "$output" ''
+	docker create --name own --network none modern /added
+	docker cp "$build/fixtures/static-4k" own:/added
+	run_vfix hotfix --format json -o "$copies" own
+	expect targets "$(jq -r '.mounts[].target' <<<"$output")" /added
+	docker rm own
+}
+
+# described CONTAINER: what the engine knows of it, without what belongs to one container
+# only, and without the mounts of a hotfix.
+described() {
+	docker inspect "$1" | jq -S --arg copies "$copies" '.[0] | {Config, HostConfig, Mounts, Networks: .NetworkSettings.Networks}
+		| del(.Config.Image, .Config.Volumes)
+		| .Mounts |= (map(select(.Source | startswith($copies) | not) | del(.Mode)) | sort_by(.Destination))
+		| .HostConfig.Mounts = null
+		| .Networks |= map_values(.Aliases -= [.Aliases[]? | select(test("^[0-9a-f]{12}$"))] | walk(if . == {} or . == [] then null else . end) | del(.NetworkID))'
+}
+
+@test "hotfix --apply: a stopped container is recreated as it was, and runs; and back again" {
+	docker network create --driver bridge --internal front
+	docker network create --driver bridge --internal back
+	docker volume create named
+	id=$(docker create --name db --network front --network-alias cache --hostname dbhost --label 'a=b c' --env X=1 \
+		--volume named:/named --volume /anon --mount type=volume,target=/more --volume "$BATS_TEST_TMPDIR:/host:ro" --tmpfs /scratch \
+		--restart on-failure:3 --memory 200m --cap-drop NET_RAW --ulimit nofile=1000 --workdir /tmp --user 0 --publish 127.0.0.1::6379 \
+		--log-opt max-size=1m --shm-size 32m --sysctl net.ipv4.ip_forward=0 --entrypoint sh \
+		redis:legacy -c 'redis-server --version && cat /anon/data /more/data /own && date')
+	docker network connect --alias second back db
+	for folder in /anon /more /; do
+		echo "in $folder" | tee "$BATS_TEST_TMPDIR/data" >/dev/null
+		docker cp "$BATS_TEST_TMPDIR/data" "db:$folder/data"
+	done
+	docker cp "$BATS_TEST_TMPDIR/data" db:/own
+	run docker start --attach db
+	expect 'status before' "$status" "$status_sigsys"
+	docker stop db # it is started again and again
+	described db >"$BATS_TEST_TMPDIR/before"
+
+	run_vfix hotfix --apply -o "$copies" db
+	expect stdout "$output" db
+	said=$stderr
+	described db >"$BATS_TEST_TMPDIR/after"
+	diff -u "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after"
+	[ "$(docker inspect --format '{{.Id}}' db)" != "$id" ] || fail 'the container is the old one'
+	expect 'the old one' "$(docker inspect --format '{{.Id}}' db-vfix-old)" "$id"
+	run docker start --attach db
+	expect 'status after' "$status" 0
+	expect_match output "$output" 'Redis server v='
+	expect_match output "$output" 'in /anon'
+	expect_match output "$output" 'in /more'
+
+	run_vfix hotfix --apply -o "$copies" db
+	expect_match 'a second time' "$stderr" 'nothing to do'
+	back=$(sed -n 's/^vfix: the way back: //p' <<<"$said")
+	bash -c "docker() { /usr/bin/docker \"\$@\"; }; $back"
+	expect 'the old one, back' "$(docker inspect --format '{{.Id}}' db)" "$id"
+	described db | diff -u "$BATS_TEST_TMPDIR/before" -
+	expect containers "$(docker ps --all --quiet | wc -l)" 1
+	docker rm --volumes db
+}
+
+@test "hotfix --apply: a running container is refused, and goes on" {
+	mkdir "$BATS_TEST_TMPDIR/root"
+	cp /bin/busybox "$build/fixtures/static-4k" "$BATS_TEST_TMPDIR/root/"
+	tar -C "$BATS_TEST_TMPDIR/root" -c . | docker import - sleeper >/dev/null
+	docker run --detach --name runs --network none --init=false sleeper /busybox sleep 1000
+	run_vfix 1 hotfix --apply -o "$copies" runs
+	expect stdout "$output" ''
+	expect_match stderr "$stderr" 'it is running'
+	expect_match stderr "$stderr" 'docker stop runs && vfix hotfix --apply runs && docker start runs'
+	expect state "$(docker inspect --format '{{.State.Status}} {{.Name}}' runs)" 'running /runs'
+	docker rm --force runs
+}
+
+@test "hotfix --apply: where the engine refuses, the container is as it was" {
+	fixture_image refuse static-4k
+	docker create --name refuse --network none refuse /static-4k
+	before=$(docker ps --all --no-trunc --format '{{.ID}} {{.Names}}')
+	# A folder that is there for vfix and not for the engine.
+	# shellcheck disable=SC2016 # for the shell in there
+	run unshare --mount bash -c 'mount -t tmpfs none "$1" && "$2" hotfix --apply -o "$1/copies" refuse' - "$BATS_TEST_TMPDIR" "$VFIX"
+	echo "$output"
+	expect status "$status" 1
+	expect_match output "$output" 'bind source path does not exist'
+	expect containers "$(docker ps --all --no-trunc --format '{{.ID}} {{.Names}}')" "$before"
+	docker rm refuse
+}
