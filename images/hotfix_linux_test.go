@@ -113,7 +113,7 @@ func TestHotfixContainer(t *testing.T) {
 	newEngine(t, legacyRoot()...)
 	dir := t.TempDir()
 	os.Chmod(dir, 0o700)
-	for _, name := range []string{"db", "container:db", oldID} {
+	for _, name := range []string{"db", "container:db", stoppedID} {
 		h, err := hotfixOf(t, name, HotfixOptions{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
@@ -138,10 +138,10 @@ func TestHotfixApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	newID := strings.Repeat("2", 64)
-	if r := h.Recreated; r == nil || r.ID != newID || r.Old != "db-vfix-old" || r.OldID != oldID || r.Image != "" {
+	if r := h.Recreated; r == nil || r.ID != newID || r.Old != "db-vfix-old" || r.OldID != stoppedID || r.Image != "" {
 		t.Fatalf("got %+v", h.Recreated)
 	}
-	if e.names["db"] != newID || e.names["db-vfix-old"] != oldID || len(e.names) != 2 {
+	if e.names["db"] != newID || e.names["db-vfix-old"] != stoppedID || len(e.names) != 2 {
 		t.Errorf("names: got %v", e.names)
 	}
 	var got struct {
@@ -253,7 +253,7 @@ func TestHotfixApplyCommits(t *testing.T) {
 func TestHotfixApplyOldImage(t *testing.T) {
 	e := newEngine(t, legacyRoot()...)
 	e.images["redis:2.8"] = "sha256:" + strings.Repeat("6", 64)
-	e.names["db-vfix-old"] = oldID // in use
+	e.names["db-vfix-old"] = stoppedID // in use
 	h, err := hotfixOf(t, "db", HotfixOptions{Dir: t.TempDir(), Apply: true})
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestHotfixApplyRefuses(t *testing.T) {
 		"podman": {func(e *fakeEngine, _ map[string]any) { e.components = `[{"Name": "Podman Engine"}]` }, "it is podman's", "--for podman"},
 	} {
 		e := newEngine(t, legacyRoot()...)
-		c.change(e, e.containers[oldID])
+		c.change(e, e.containers[stoppedID])
 		before := e.state()
 		_, err := hotfixOf(t, "db", HotfixOptions{Dir: t.TempDir(), Apply: true})
 		if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(hintOf(err), c.hint) || e.state() != before {
@@ -300,7 +300,7 @@ func TestHotfixRemapped(t *testing.T) {
 	if is := diskMeta(must[os.FileInfo](t)(os.Stat(h.Mounts[0].Source))); is.uid != 100012 || is.gid != 200034 || is.mode != 0o4711 {
 		t.Errorf("got %+v", is)
 	}
-	old := e.containers[oldID]
+	old := e.containers[stoppedID]
 	stale := filepath.Join(dir, strings.Repeat("f", 64))
 	old["Mounts"] = append(old["Mounts"].([]any), map[string]any{"Type": "bind", "Source": stale, "Destination": "/bin/su"})
 	hc := old["HostConfig"].(map[string]any)

@@ -35,14 +35,14 @@ type fakeEngine struct {
 	lost     bool // it is carried out, and the answer gets lost
 }
 
-const oldID = "11110000111100001111000011110000111100001111000011110000aaaabbbb"
+const stoppedID = "11110000111100001111000011110000111100001111000011110000aaaabbbb"
 
 func newEngine(t *testing.T, members ...testMember) *fakeEngine {
 	t.Helper()
 	dir := must[string](t)(os.MkdirTemp("", "e")) // short, as newDaemon has it
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	e := &fakeEngine{
-		sock: filepath.Join(dir, "e.sock"), names: map[string]string{"db": oldID},
+		sock: filepath.Join(dir, "e.sock"), names: map[string]string{"db": stoppedID},
 		containers: map[string]map[string]any{}, images: map[string]string{"redis:2.8": "sha256:" + strings.Repeat("5", 64)},
 		changes: "null", info: `{"DockerRootDir": "/var/lib/docker", "SecurityOptions": ["name=seccomp,profile=default"]}`,
 		components: `[{"Name": "Engine"}]`, tar: tarMembers(t, members...),
@@ -53,7 +53,7 @@ func newEngine(t *testing.T, members ...testMember) *fakeEngine {
 	if err := dec.Decode(&c); err != nil {
 		t.Fatal(err)
 	}
-	e.containers[oldID] = c
+	e.containers[stoppedID] = c
 	l := must[net.Listener](t)(net.Listen("unix", e.sock))
 	s := &http.Server{Handler: e}
 	go s.Serve(l)
@@ -65,7 +65,7 @@ func newEngine(t *testing.T, members ...testMember) *fakeEngine {
 // oldContainer is what docker 20.10 says of a stopped container, cut down; the members
 // named Unheard are none of this client's.
 const oldContainer = `{
- "Id": "` + oldID + `", "Name": "/db", "Image": "sha256:5555555555555555555555555555555555555555555555555555555555555555",
+ "Id": "` + stoppedID + `", "Name": "/db", "Image": "sha256:5555555555555555555555555555555555555555555555555555555555555555",
  "State": {"Status": "exited", "Running": false},
  "Mounts": [
   {"Type": "volume", "Name": "named", "Source": "/v/named", "Destination": "/named", "RW": true},
