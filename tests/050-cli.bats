@@ -11,7 +11,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker
 	affected=$build/fixtures/static-2m
 	unknown=$build/fixtures/finding-escape
-	verbs='scan patch rebuild verify layer run version completion'
+	verbs='scan patch rebuild verify layer run doctor version completion'
 }
 
 teardown() { stop_services; }
@@ -78,6 +78,7 @@ hanging_vfix() {
 		[verify]='against format insecure jobs platform progress provenance statement'
 		[layer]='format insecure output program progress'
 		[run]='explain way'
+		[doctor]='check flood-dir format limit progress quick seccomp-profile'
 		[version]=format
 		[completion]=''
 	)

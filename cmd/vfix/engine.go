@@ -6,6 +6,7 @@ import (
 
 	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/runtime"
 	"vfix.dev/vfix/images"
 )
@@ -25,18 +26,22 @@ type engine struct {
 	// runtime returns only where the real runtime was not executed, with the exit status.
 	runtime func(args []string, stderr io.Writer) int
 	// cache lists or removes what vfix-runtime keeps.
-	cache func(action, dir string, limit int64) (*runtime.Cached, error)
+	cache     func(action, dir string, limit int64) (*runtime.Cached, error)
+	doctor    func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
+	inventory func(ctx, enough context.Context, o images.ScanOptions) (*images.Inventory, error)
 }
 
 var theEngine = engine{
-	scan:     images.Scan,
-	patch:    images.Patch,
-	rebuild:  images.Rebuild,
-	verify:   images.Verify,
-	layer:    images.Layer,
-	diagnose: diagnoseAll,
-	hotfix:   images.Hotfix,
-	run:      host.Run,
-	runtime:  runRuntime,
-	cache:    runtime.Cache,
+	scan:      images.Scan,
+	patch:     images.Patch,
+	rebuild:   images.Rebuild,
+	verify:    images.Verify,
+	layer:     images.Layer,
+	diagnose:  diagnoseAll,
+	hotfix:    images.Hotfix,
+	run:       host.Run,
+	runtime:   runRuntime,
+	cache:     runtime.Cache,
+	doctor:    doctor.Run,
+	inventory: images.TakeInventory,
 }

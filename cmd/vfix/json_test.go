@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v5"
 
 	"vfix.dev/vfix/docs"
+	"vfix.dev/vfix/host/doctor"
 )
 
 // schema compiles docs/schema.json.
@@ -55,6 +57,12 @@ func TestJSONMatchesSchema(t *testing.T) {
 		got := runLine(engine{diagnose: r}, "diagnose", "--format", "json", "core")
 		if err := validate(t, s, got.stdout); err != nil {
 			t.Errorf("vfix diagnose (%s): %#v", name, err)
+		}
+	}
+	for name, r := range map[string]*doctor.Report{"healthy": healthy(), "ill": ill()} {
+		e := engine{doctor: func(context.Context, doctor.Options) (*doctor.Report, error) { return r, nil }}
+		if err := validate(t, s, runLine(e, "doctor", "--format", "json").stdout); err != nil {
+			t.Errorf("vfix doctor (%s): %#v", name, err)
 		}
 	}
 	golden(t, "scan.json", runLine(fake(mixed(), nil), "scan", "--format", "json", "x").stdout)

@@ -16,6 +16,7 @@ import (
 
 	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/runtime"
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
@@ -87,6 +88,12 @@ func fake(f *images.Findings, err error) engine {
 			return &runtime.Cached{Dir: "/var/lib/vfix", Entries: []store.Entry{
 				{Key: "0f1e", Size: 4096, Used: time.Unix(1700000000, 0)}, {Key: "a3ed", Index: true, Size: 512},
 			}}, err
+		},
+		doctor: func(context.Context, doctor.Options) (*doctor.Report, error) {
+			if err != nil {
+				return nil, err
+			}
+			return healthy(), nil
 		},
 	}
 }

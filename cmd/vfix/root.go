@@ -29,6 +29,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newLayerCommand(out, e),
 		newHotfixCommand(out, e),
 		newRunCommand(out, e),
+		newDoctorCommand(out, e),
 		newDiagnoseCommand(out, e),
 		newRuntimeCommand(out, e),
 		newCacheCommand(out, e),

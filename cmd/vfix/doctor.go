@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/host/doctor"
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/shim"
+)
+
+// DoctorOptions are the choices of vfix doctor.
+type DoctorOptions struct {
+	printOptions
+	checks  []string
+	quick   bool
+	limit   time.Duration
+	flood   string
+	profile string
+}
+
+// doctorLimit is how long one check may take unless the user says otherwise.
+const doctorLimit = 2 * time.Minute
+
+func newDoctorCommand(out *output, e engine) *cobra.Command {
+	var opts DoctorOptions
+	cmd := &cobra.Command{
+		Use:   "doctor [options]",
+		Short: "Measure what this host does to containers with legacy programs",
+		Long: `Measures what this host does to containers, and says what it means and what to
+do about it. Nothing is changed, and no root is needed; what only root could see
+is named.
+
+  vsyscall    how the kernel serves the vsyscall page, and what a call costs
+  vdso        is there a vDSO, what is in it, and what does each function cost
+  clock       the clock source, and whether reading it enters the kernel
+  seccomp     what a filter like docker's adds to a clock's system call
+  dentry      the kernel's one cache of file names, before and while a neighbour
+              floods it (bounded, and cleaned up)
+  kernel-log  programs that have already died of the vsyscall page
+  containers  the images and running containers that need vfix
+
+Each check is ok, warn (legacy programs run, at a price), fail, or skipped with
+the reason.`,
+		Example: `  vfix doctor                             all checks
+  vfix doctor --check vsyscall,vdso       two of them
+  vfix doctor --quick                     seconds: no flood, no images
+  vfix doctor --format json               for a program to read`,
+		Annotations: exits(`  0  no check failed   3  one did
+  1  the host could not be examined   2  usage`),
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd.Context(), opts, out, e) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&opts.checks, "check", nil, "make only these `CHECKS`: "+strings.Join(doctor.Names, ", "))
+	words(cmd, "check", doctor.Names)
+	f.BoolVar(&opts.quick, "quick", false, "shorter measurements, no flood, no look into images")
+	f.DurationVar(&opts.limit, "limit", doctorLimit, "give up a check after this `TIME`")
+	f.StringVar(&opts.flood, "flood-dir", "", "make the dentry check's folder in this `DIR`, on a disk; default TMPDIR, /var/tmp, /tmp or the current one")
+	f.StringVar(&opts.profile, "seccomp-profile", "", "measure this `FILE`, a profile as docker takes it, in place of docker's default one")
+	opts.printOptions.add(cmd)
+	return cmd
+}
+
+func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) error {
+	if err := opts.printOptions.check("doctor"); err != nil {
+		return err
+	}
+	for _, name := range opts.checks {
+		if err := oneOf("doctor", "--check", name, doctor.Names); err != nil {
+			return err
+		}
+	}
+	if opts.limit <= 0 {
+		return usagef("doctor", "--limit %s: want more than nothing, as in 30s", opts.limit)
+	}
+	progress := out.startProgress(ctx, opts.progress)
+	o := doctor.Options{
+		Checks: opts.checks, Program: shim.Measure(), Quick: opts.quick, Limit: opts.limit, FloodDir: opts.flood,
+		Containers: containersOf(e, progress),
+		Started:    func(name string) { progress.Note("doctor: " + name) },
+	}
+	if opts.profile != "" {
+		b, err := os.ReadFile(opts.profile)
+		if err != nil {
+			return err
+		}
+		o.Profile = b
+	}
+	report, err := e.doctor(ctx, o)
+	out.endProgress()
+	if err != nil {
+		return &doctorError{err}
+	}
+	if err := out.doctor(opts.printOptions, report); err != nil {
+		return err
+	}
+	if failed := report.Failed(); len(failed) > 0 {
+		return &findingsError{
+			msg:  fmt.Sprintf("%s failed: %s", count(len(failed), "check"), strings.Join(failed, ", ")),
+			hint: "each says what to do; 'vfix doctor --check NAME' repeats one",
+		}
+	}
+	return nil
+}
+
+// doctorError is why this host could not be examined.
+type doctorError struct{ error }
+
+func (e *doctorError) Unwrap() error { return e.error }
+
+func (e *doctorError) Hint() string {
+	if errors.Is(e.error, doctor.ErrUnsupported) {
+		return "run it on the machine, or in the virtual machine, whose kernel the containers use"
+	}
+	return "vfix starts a small program to measure with: it needs /proc, or a temporary folder (TMPDIR) that allows programs"
+}
+
+// containersOf has package images look into the engines, for half of the time that the check
+// has, so that it can say what it left out.
+func containersOf(e engine, progress images.Progress) func(context.Context) (*doctor.Inventory, error) {
+	return func(ctx context.Context) (*doctor.Inventory, error) {
+		enough, cancel := ctx, func() {}
+		if end, ok := ctx.Deadline(); ok {
+			enough, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		}
+		defer cancel()
+		var w workOptions
+		platform := v1.Platform{OS: "linux", Architecture: "amd64"}
+		inv, err := e.inventory(ctx, enough, images.ScanOptions{Media: w.media(platform, progress), Shim: fallbackShim()})
+		if errors.Is(err, images.ErrNoDaemon) {
+			return nil, &doctor.ErrNoEngine{Why: err.Error()}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return inventoryOf(inv), nil
+	}
+}
+
+func inventoryOf(inv *images.Inventory) *doctor.Inventory {
+	out := &doctor.Inventory{Engine: strings.Join(inv.Engines, " "), LeftOut: inv.LeftOut}
+	for _, h := range inv.Held {
+		s := doctor.Subject{Kind: "image", Name: h.Name, Sites: h.Sites, Files: h.Files, Needs: h.Sites > 0}
+		if h.Container != "" {
+			s.Kind, s.Name, s.Image = "container", h.Container, h.Name
+		}
+		if h.Err != nil {
+			s.Error = h.Err.Error()
+		}
+		out.Subjects = append(out.Subjects, s)
+	}
+	return out
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"vfix.dev/vfix/host/doctor"
+)
+
+// What vfix doctor prints.
+
+// doctorWidth is how wide texts are where stdout is no terminal.
+const doctorWidth = 100
+
+// doctor prints a report to stdout.
+func (o *output) doctor(opts printOptions, r *doctor.Report) error {
+	if opts.json() {
+		return o.json(doctorJSON(r))
+	}
+	for i := range r.Checks {
+		if i > 0 {
+			fmt.Fprintln(o.stdout)
+		}
+		o.check(&r.Checks[i])
+	}
+	return nil
+}
+
+// check prints one check: its verdict and what decided it, then what it means.
+func (o *output) check(c *doctor.Check) {
+	p := o.out.paint
+	paint := map[doctor.Verdict]func(string) string{
+		doctor.OK: p.green, doctor.Warn: p.yellow, doctor.Fail: p.red, doctor.Skipped: p.dim,
+	}[c.Verdict]
+	const label, names = 7, 10 // columns: the longest verdict, the longest name
+	head := paint(pad(string(c.Verdict), label, false)) + gap + p.bold(pad(c.Name, names, false)) + gap
+	o.hanging(head, label+names+2*len(gap), c.Found)
+	for _, l := range c.Lines {
+		fmt.Fprintln(o.stdout, strings.Repeat(" ", label+len(gap))+printable(l))
+	}
+	for _, part := range [][2]string{{"means", c.Means}, {"do", c.Do}} {
+		if part[1] != "" {
+			o.hanging(strings.Repeat(" ", label+len(gap))+p.bold(pad(part[0], names, false))+gap, label+names+2*len(gap), part[1])
+		}
+	}
+	for _, n := range c.Notes {
+		o.hanging(strings.Repeat(" ", label+len(gap))+pad("note", names, false)+gap, label+names+2*len(gap), n)
+	}
+}
+
+// hanging prints text behind a head of some columns, its further lines under the first.
+func (o *output) hanging(head string, columns int, text string) {
+	width := o.out.width
+	if width == 0 {
+		width = doctorWidth
+	}
+	for n, line := range wrap(printable(text), max(width-columns, minLast)) {
+		if n == 1 {
+			head = strings.Repeat(" ", columns)
+		}
+		fmt.Fprintln(o.stdout, strings.TrimRight(head+line, " "))
+	}
+}

@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/host/probe"
+)
+
+// The kernel's clock source, and whether the vDSO can read it.
+
+const clockDir = "/sys/devices/system/clocksource/clocksource0/"
+
+// slowSources are the clock sources that the vDSO cannot read (they have VDSO_CLOCKMODE_NONE:
+// arch/x86/kernel/hpet.c, drivers/clocksource/acpi_pm.c, kernel/time/jiffies.c,
+// arch/x86/xen/time.c where the hypervisor's TSC is not stable), and why.
+var slowSources = map[string]string{
+	"xen":             "a hypercall's shared page, which the vDSO reads only where the hypervisor calls its TSC stable",
+	"hpet":            "a timer on the chipset, which every read has to go out to",
+	"acpi_pm":         "a timer of the power management, which every read has to go out to by a port",
+	"jiffies":         "the timer interrupt's count",
+	"refined-jiffies": "the timer interrupt's count",
+}
+
+func checkClock(ctx context.Context, x *examination, c *Check) error {
+	source := x.line(clockDir + "current_clocksource")
+	available := x.line(clockDir + "available_clocksource")
+	c.fact("current", source)
+	c.fact("available", available)
+	entries, err := x.measure(ctx, nil, "entries", "vdso:monotonic", "vdso:realtime")
+	if err != nil {
+		return err
+	}
+	t, _, err := x.times(ctx, nil, "vdso:monotonic", "syscall:monotonic", "vdso:monotonic_coarse")
+	if err != nil {
+		return err
+	}
+	for _, s := range []string{"vdso:monotonic", "syscall:monotonic", "vdso:monotonic_coarse"} {
+		if ns, ok := t.Median(s); ok {
+			c.figure(strings.Replace(s, ":", "_", 1), ns, "ns")
+		}
+	}
+	if source == "" {
+		c.note("%scurrent_clocksource is not readable: /sys is not mounted here", clockDir)
+		source = "unknown clock source"
+	}
+	e, counted := probe.Entries(entries.Stdout)["vdso:monotonic"]
+	ns, timed := t.Median("vdso:monotonic")
+	judgeClock(c, source, available, e, counted, ns, timed)
+	return nil
+}
+
+func judgeClock(c *Check, source, available string, e probe.Entry, counted bool, ns float64, timed bool) {
+	why, slow := slowSources[source]
+	price := ""
+	if timed {
+		price = fmt.Sprintf(", a read costs %s", nanoseconds(ns))
+	} else if plain, ok := c.value("syscall_monotonic"); ok {
+		price = fmt.Sprintf(", a read is a system call and costs %s", nanoseconds(plain))
+	}
+	switch {
+	case e.Entered > 0 || !counted && slow:
+		c.found(Fail, "%s: every read is a system call%s", source, strings.Replace(price, ", a read", ", which", 1))
+		c.Means = "every clock read of every container pays that: databases, tracing and logging read clocks all the time"
+		if why != "" {
+			c.Means = fmt.Sprintf("%s is %s. %s", source, why, c.Means)
+		}
+		c.Do = "find out why the kernel gave up a faster one ('dmesg | grep -i -e clocksource -e tsc'); on a virtual machine ask for another instance type"
+		if better := fasterSource(available); better != "" {
+			c.Do = fmt.Sprintf("echo %s > %scurrent_clocksource, and clocksource=%s on the kernel's command line; first find out why the kernel did not choose it ('dmesg | grep -i -e clocksource -e tsc')", better, clockDir, better)
+		}
+	case !counted && !timed:
+		c.found(Warn, "%s%s", source, price)
+		c.Means = "without a vDSO the clock source makes little difference"
+		c.Do = "see the check vdso"
+	default:
+		c.found(OK, "%s%s", source, price)
+		c.Means = "programs read it without entering the kernel"
+	}
+}
+
+// fasterSource returns the first of the available clock sources that the vDSO reads.
+func fasterSource(available string) string {
+	for _, s := range []string{"tsc", "kvm-clock", "hyperv_clocksource_tsc_page"} {
+		if slices.Contains(strings.Fields(available), s) {
+			return s
+		}
+	}
+	return ""
+}

@@ -1,0 +1,255 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"vfix.dev/vfix/host/probe"
+)
+
+// The kernel's cache of file names (dentries): one hash table for all containers, sized at
+// boot. A neighbour that asks for names that do not exist fills it with negative dentries;
+// everybody's look-ups then walk longer chains, on memory that is not in the processor's cache.
+
+const (
+	dentrySize = 192 // bytes, struct dentry on x86-64
+	pageSize   = 4096
+	// hashScale: one bucket for each 2^13 bytes of memory (fs/dcache.c, dcache_init); from
+	// 64 GiB on each fourfold memory doubles that (mm/mm_init.c, alloc_large_system_hash).
+	hashScale     = 13
+	adaptFrom     = 64 << 30
+	floodMost     = 500_000 // names
+	floodPart     = 50      // a flood takes at most this part of the free memory
+	lookupNames   = "512"
+	chainWarn     = 2 // entries a bucket; the kernel plans for one
+	chainFail     = 8
+	slowdownWarn  = 1.5
+	slowdownFail  = 3
+	enoughRounds  = "200"
+	quickRounds   = "50"
+	hashTableLine = "Dentry cache hash table entries: "
+)
+
+// dentryState is /proc/sys/fs/dentry-state (Documentation/admin-guide/sysctl/fs.rst).
+type dentryState struct{ all, unused, negative float64 }
+
+func (x *examination) dentryState() (s dentryState, ok bool) {
+	f := strings.Fields(x.line("/proc/sys/fs/dentry-state"))
+	if len(f) < 5 {
+		return s, false
+	}
+	for i, v := range map[int]*float64{0: &s.all, 1: &s.unused, 4: &s.negative} {
+		n, err := strconv.ParseFloat(f[i], 64)
+		if err != nil || !(n >= 0) {
+			return s, false
+		}
+		*v = n
+	}
+	return s, true
+}
+
+func checkDentry(ctx context.Context, x *examination, c *Check) error {
+	before, ok := x.dentryState()
+	if !ok {
+		c.note("/proc/sys/fs/dentry-state is not readable: the cache's size is not known")
+	}
+	buckets, source := x.hashBuckets(ctx)
+	c.fact("hash_size_from", source)
+	if ok {
+		c.figure("dentries", before.all, "entries")
+		c.figure("dentries_unused", before.unused, "entries")
+		c.figure("dentries_negative", before.negative, "entries")
+	}
+	if buckets > 0 {
+		c.figure("hash_buckets", buckets, "buckets")
+		c.figure("chain", before.all/buckets, "entries per bucket")
+	}
+	dir, remove, err := x.scratch(x.FloodDir)
+	if err != nil {
+		c.note("latency was not measured: %v", err)
+		judgeDentry(c)
+		return nil
+	}
+	err = x.lookups(ctx, c, dir, buckets)
+	if rerr := remove(); err == nil && rerr != nil {
+		c.note("the flood's folder stays: %v", rerr)
+	}
+	if err != nil {
+		return err
+	}
+	judgeDentry(c)
+	return nil
+}
+
+// lookups measures a quiet neighbourhood, one with a flood, and the time after.
+func (x *examination) lookups(ctx context.Context, c *Check, dir string, buckets float64) error {
+	if err := x.lookup(ctx, c, dir, "before"); err != nil || x.Quick {
+		if x.Quick {
+			c.note("no flood was made (--quick)")
+		}
+		return err
+	}
+	names := x.floodNames()
+	neighbour, remove, err := x.scratch(dir)
+	if err != nil {
+		return err
+	}
+	said, stop, err := x.start(ctx, "flood", neighbour, strconv.Itoa(names))
+	if err != nil {
+		return errors.Join(err, remove())
+	}
+	_, err = said() // the names are all in the cache
+	if err == nil {
+		if during, ok := x.dentryState(); ok && buckets > 0 {
+			c.figure("chain_during", during.all/buckets, "entries per bucket")
+			c.figure("dentries_negative_during", during.negative, "entries")
+		}
+		err = x.lookup(ctx, c, dir, "during")
+	}
+	o, serr := stop()
+	rerr := remove() // and their dentries with it
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err = errors.Join(err, serr, rerr); err != nil || !o.OK() {
+		c.note("the flood did not work: %v (%s)", err, o)
+		return nil
+	}
+	c.figure("flood", float64(names), "names")
+	return x.lookup(ctx, c, dir, "after")
+}
+
+// lookup measures look-ups of missing names, of such as were asked for before.
+func (x *examination) lookup(ctx context.Context, c *Check, dir, when string) error {
+	rounds := enoughRounds
+	if x.Quick {
+		rounds = quickRounds
+	}
+	o, err := x.measure(ctx, nil, "lookup", dir, lookupNames, rounds)
+	if err != nil {
+		return err
+	}
+	t := probe.Times(o.Stdout)
+	ns, ok := t.Quantile("known", quiet)
+	if !o.OK() || !ok {
+		c.note("look-ups could not be measured: %s", o)
+		return nil
+	}
+	const tail = 0.99
+	median, _ := t.Median("known")
+	slowest, _ := t.Quantile("known", tail)
+	c.figure("lookup_"+when, ns, "ns")
+	c.figure("lookup_"+when+"_median", median, "ns")
+	c.figure("lookup_"+when+"_p99", slowest, "ns")
+	c.Lines = append(c.Lines, fmt.Sprintf("%-6s  a missing name: %s at best, %s in the middle, %s in the slowest hundredth",
+		when, nanoseconds(ns), nanoseconds(median), nanoseconds(slowest)))
+	return nil
+}
+
+// floodNames is how many names a flood may take: a small part of the memory that is free,
+// here and in this cgroup.
+func (x *examination) floodNames() int {
+	free := x.meminfo("MemAvailable")
+	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		if n, err := strconv.ParseFloat(x.line(path), 64); err == nil && n > 0 {
+			free = min(free, n)
+		}
+	}
+	return max(min(int(free/floodPart/dentrySize), floodMost), 1)
+}
+
+// meminfo returns a field of /proc/meminfo in bytes, 0 where there is none.
+func (x *examination) meminfo(field string) float64 {
+	b, err := x.read("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && key == field {
+			n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+			if err == nil && n >= 0 {
+				return n * 1024
+			}
+		}
+	}
+	return 0
+}
+
+// hashBuckets is the size of the hash table: as the kernel said at boot, else computed as it
+// computes it; source says which.
+func (x *examination) hashBuckets(ctx context.Context) (buckets float64, source string) {
+	lines, from, _ := x.kernelLog(ctx)
+	for _, l := range lines {
+		if _, rest, ok := strings.Cut(l.text, hashTableLine); ok {
+			digits, _, _ := strings.Cut(rest, " ")
+			if n, err := strconv.ParseFloat(digits, 64); err == nil && n >= 1 {
+				return n, from
+			}
+		}
+	}
+	if option := bootOption(x.line("/proc/cmdline"), "dhash_entries"); option != "" {
+		if n, err := strconv.ParseUint(option, 0, 32); err == nil && n > 0 {
+			return float64(roundUp(n)), "the boot option dhash_entries"
+		}
+	}
+	memory := x.meminfo("MemTotal")
+	if memory == 0 {
+		return 0, "unknown"
+	}
+	return estimateBuckets(uint64(memory)), "computed from the memory's size"
+}
+
+// estimateBuckets is how many buckets the kernel makes for so much memory, in bytes.
+func estimateBuckets(memory uint64) float64 {
+	scale := hashScale
+	for adapt := uint64(adaptFrom); adapt < memory && adapt <= 1<<60; adapt <<= 2 {
+		scale++
+	}
+	return float64(roundUp(max(memory>>scale, 1)))
+}
+
+// roundUp is the next power of two; n > 0.
+func roundUp(n uint64) uint64 { return 1 << bits.Len64(n-1) }
+
+func judgeDentry(c *Check) {
+	chain, known := c.value("chain")
+	before, ok1 := c.value("lookup_before")
+	during, ok2 := c.value("lookup_during")
+	after, _ := c.value("lookup_after")
+	names, _ := c.value("flood")
+	long, _ := c.value("chain_during")
+	c.Means = "all containers of this kernel share this cache: one that looks for many missing names slows the file access of all"
+	found := "the cache's size is not known"
+	if known {
+		found = fmt.Sprintf("%.1f names in a bucket", chain)
+	}
+	if ok1 {
+		found += fmt.Sprintf("; a missing name takes %s", nanoseconds(before))
+	}
+	slowdown := 0.0
+	if ok1 && ok2 {
+		slowdown = during / before
+		c.figure("slowdown", slowdown, "ratio")
+		found += fmt.Sprintf(", and %s while a neighbour floods it with %.0f names (%.1f in a bucket), %s after it", nanoseconds(during), names, long, nanoseconds(after))
+	}
+	switch {
+	case !known && !ok1:
+		c.found(Skipped, "%s, and latency could not be measured", found)
+	case chain >= chainFail || slowdown >= slowdownFail:
+		c.found(Fail, "%s", found)
+		c.Do = "find who fills it: restart that container, or 'echo 2 > /proc/sys/vm/drop_caches' as root; limit its memory, for dentries count in its cgroup; boot with a larger dhash_entries="
+	case chain >= chainWarn || slowdown >= slowdownWarn:
+		c.found(Warn, "%s", found)
+		c.Do = "limit the memory of containers, for dentries count in their cgroup"
+	default:
+		c.found(OK, "%s", found)
+	}
+}
+
+// errNoScratch: there is no folder whose missing names the kernel keeps.
+var errNoScratch = fmt.Errorf("no folder on a disk to write to: %w", fs.ErrNotExist)

@@ -1,0 +1,160 @@
+// Package doctor finds out what a host does to containers with legacy programs: whether and
+// at what price it serves the vsyscall page, what reading a clock costs, and what neighbours
+// on the same kernel cost. It measures where it can, and says where it could not.
+//
+// A check is a function from a machine (its files, and the runs of vfix-measure on it) to a
+// Check, so that the checks can be tried on the recorded files of other machines.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Verdict is the outcome of a check.
+type Verdict string
+
+const (
+	// OK: nothing here harms a container.
+	OK Verdict = "ok"
+	// Warn: legacy programs run, at a price that the check names.
+	Warn Verdict = "warn"
+	// Fail: containers break, or pay many times what they need to.
+	Fail Verdict = "fail"
+	// Skipped: could not be checked; Found says why.
+	Skipped Verdict = "skipped"
+)
+
+// The checks, in their order.
+const (
+	Vsyscall   = "vsyscall"
+	VDSO       = "vdso"
+	Clock      = "clock"
+	Seccomp    = "seccomp"
+	Dentry     = "dentry"
+	KernelLog  = "kernel-log"
+	Containers = "containers"
+)
+
+// Names are the names of all checks, in their order.
+var Names = []string{Vsyscall, VDSO, Clock, Seccomp, Dentry, KernelLog, Containers}
+
+// ErrUnsupported: not on this system.
+var ErrUnsupported = errors.New("not supported")
+
+// Check is what one check found.
+type Check struct {
+	Name    string
+	Verdict Verdict
+	Found   string // with the figure that decided
+	Means   string // for containers
+	Do      string // "" where there is nothing to do
+	Figures []Figure
+	Facts   []Fact
+	Lines   []string // one for each log line, image or container that was found
+	Notes   []string // what could not be found out, and what it would need
+}
+
+// Figure is something measured or counted.
+type Figure struct {
+	Name  string
+	Value float64
+	Unit  string // "ns", "entries", "names", "bytes", "instructions", "ratio", …
+}
+
+// Fact is something that was read.
+type Fact struct{ Name, Value string }
+
+func (c *Check) figure(name string, value float64, unit string) {
+	c.Figures = append(c.Figures, Figure{name, value, unit})
+}
+
+func (c *Check) fact(name, value string) { c.Facts = append(c.Facts, Fact{name, value}) }
+
+func (c *Check) note(format string, a ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, a...)) }
+
+// found sets the verdict and what decided it.
+func (c *Check) found(v Verdict, format string, a ...any) {
+	c.Verdict, c.Found = v, fmt.Sprintf(format, a...)
+}
+
+// Options are the choices of a run.
+type Options struct {
+	Checks  []string      // names; empty: all
+	Program []byte        // vfix-measure
+	Limit   time.Duration // for each check
+	Quick   bool          // fewer rounds, a smaller flood, no images
+	// FloodDir is where the dentry check makes its folder, "" for a temporary folder that
+	// keeps missing names in the cache.
+	FloodDir string
+	// Profile is a seccomp profile as docker takes it (JSON); nil is docker's default one.
+	Profile []byte
+	// Containers looks for images and containers that need vfix; nil where it cannot.
+	Containers func(context.Context) (*Inventory, error)
+	// Started is told of each check that starts; nil is silence.
+	Started func(name string)
+}
+
+// Report is what all checks found.
+type Report struct{ Checks []Check }
+
+// Failed returns the names of the checks that failed.
+func (r *Report) Failed() []string {
+	var names []string
+	for _, c := range r.Checks {
+		if c.Verdict == Fail {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// checks is how each check is made. A check returns an error only where ctx ended.
+var checks = map[string]func(context.Context, *examination, *Check) error{
+	Vsyscall:   checkVsyscall,
+	VDSO:       checkVDSO,
+	Clock:      checkClock,
+	Seccomp:    checkSeccomp,
+	Dentry:     checkDentry,
+	KernelLog:  checkKernelLog,
+	Containers: checkContainers,
+}
+
+// errLimit ends a check that takes too long.
+var errLimit = errors.New("took too long")
+
+// examine makes the checks that o names on a machine.
+func examine(ctx context.Context, m machine, o Options) (*Report, error) {
+	names := o.Checks
+	if len(names) == 0 {
+		names = Names
+	}
+	x := &examination{machine: m, Options: o}
+	r := &Report{}
+	for _, name := range Names {
+		if !slices.Contains(names, name) {
+			continue
+		}
+		if o.Started != nil {
+			o.Started(name)
+		}
+		c := Check{Name: name}
+		limited, cancel := context.WithTimeoutCause(ctx, o.Limit, errLimit)
+		err := checks[name](limited, x, &c)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(err, errLimit):
+			c.found(Skipped, "it took longer than %s", o.Limit)
+			c.Do = "try again on a quieter machine, or with a longer --limit"
+		case err != nil:
+			c.found(Skipped, "%v", err)
+		}
+		r.Checks = append(r.Checks, c)
+	}
+	return r, nil
+}

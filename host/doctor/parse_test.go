@@ -1,0 +1,168 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestParseEvent: the kernel's lines, as different logs have them.
+func TestParseEvent(t *testing.T) {
+	const (
+		call    = "vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffd4a0b2e98 ax:ffffffffff600400 si:7ffd4a0b3f5c di:0"
+		segv    = "segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ffd4a0b2e98 error 15 likely on CPU 2 (core 1, socket 0)"
+		another = "segfault at 0 ip 00005581c0de1139 sp 00007ffd4a0b2e98 error 4 in a[5581c0de1000+1000]"
+	)
+	for _, c := range []struct {
+		line, program string
+		pid           int
+		ip            uint64
+		when          string
+	}{
+		{"bash[123] " + call, "bash", 123, 0xffffffffff600400, ""},
+		{"bash[123]: " + segv, "bash", 123, 0xffffffffff600400, ""},
+		{"[   61.120441] bash[123]: " + segv, "bash", 123, 0xffffffffff600400, "61.120441"},
+		{"Nov 21 21:14:17 host kernel: [   61.120441] bash[123] " + call, "bash", 123, 0xffffffffff600400, "Nov 21 21:14:17"},
+		{"2026-11-21T21:14:17+0000 host kernel: bash[123] " + call, "bash", 123, 0xffffffffff600400, "2026-11-21T21:14:17+0000"},
+		{"[Sat Nov 21 21:14:17 2026] bash[123] " + call, "bash", 123, 0xffffffffff600400, "Sat Nov 21 21:14:17 2026"},
+		{"my [odd] name[7] " + call, "my [odd] name", 7, 0xffffffffff600400, ""},
+		{"traps: old[9] general protection fault ip:ffffffffff600000 sp:7ffd4a0b2e98 error:0", "old", 9, 0xffffffffff600000, ""},
+		{"old[9] general protection ip:ffffffffff600800 sp:7ffd4a0b2e98 error:0", "old", 9, 0xffffffffff600800, ""},
+		{"a[1]: " + another, "", 0, 0, ""},
+		{"bash[x] " + call, "", 0, 0, ""},
+		{"bash[-1] " + call, "", 0, 0, ""},
+		{"bash " + call, "", 0, 0, ""},
+		{"bash[1] vsyscall attempted with vsyscall=none ip:zz", "", 0, 0, ""},
+		{"", "", 0, 0, ""},
+	} {
+		e, ok := parseEvent(parseLog(c.line + "\n"))
+		if ok != (c.pid > 0) || ok && e != (event{c.program, c.pid, c.ip, c.when}) {
+			t.Errorf("%s: got %+v, %v", c.line, e, ok)
+		}
+	}
+}
+
+func TestParseKmsg(t *testing.T) {
+	l, ok := parseKmsg("4,1234,61120441,-;ba\\x09sh[123] vsyscall attempted\n SUBSYSTEM=x\n")
+	if !ok || l.text != "ba\tsh[123] vsyscall attempted" || l.when != "61.120 s after boot" {
+		t.Errorf("got %+v, %v", l, ok)
+	}
+	// Facility 1: a program wrote it, and may say what it likes.
+	for _, bad := range []string{"12,1234,61120441,-;bash[123] vsyscall", "4,1234;x", "x,1,2;x", "4,1,x;x", "", ";"} {
+		if l, ok := parseKmsg(bad); ok {
+			t.Errorf("%q: got %+v", bad, l)
+		}
+	}
+}
+
+func TestContainerOf(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	for cgroup, want := range map[string]string{
+		"0::/system.slice/docker-" + id + ".scope\n":                             id,
+		"12:pids:/docker/" + id + "\n11:cpu:/\n":                                 id,
+		"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + id + ".scope": id,
+		"0::/kubepods/besteffort/pod1/" + id:                                     id,
+		"0::/machine.slice/libpod-" + id + ".scope/container":                    id,
+		"0::/user.slice/user-0.slice\n":                                          "",
+		"0::/docker/" + id[1:] + "\n":                                            "",
+		"0::/docker/" + strings.Repeat("g", 64):                                  "",
+		"":                                                                       "",
+	} {
+		if got := containerOf(cgroup); got != want {
+			t.Errorf("%q: got %q, want %q", cgroup, got, want)
+		}
+	}
+}
+
+// TestWhereabouts: a process that lives, in a container; a pid that is another's by now.
+func TestWhereabouts(t *testing.T) {
+	id := strings.Repeat("ab", 32)
+	x := &examination{machine: &recorded{t: t, root: "testdata/bare", files: map[string]string{
+		"/proc/5/comm": "bash\n", "/proc/5/cgroup": "0::/docker/" + id + "\n",
+		"/proc/6/comm": "init\n", "/proc/7/comm": "sh\n", "/proc/7/cgroup": "0::/\n",
+	}}}
+	for _, c := range []struct {
+		program string
+		pid     int
+		want    string
+	}{
+		{"bash", 5, "; it lives in container abababababab"}, {"bash", 6, ""}, {"bash", 8, ""}, {"sh", 7, "; it lives, in no container"},
+	} {
+		if got := x.whereabouts(c.program, c.pid); got != c.want {
+			t.Errorf("%s[%d]: got %q, want %q", c.program, c.pid, got, c.want)
+		}
+	}
+}
+
+// TestOwnProbes: vfix's own calls of the page are no crashes.
+func TestOwnProbes(t *testing.T) {
+	log := "[1.0] vfix-measure[9]: segfault at ffffffffff600400 ip ffffffffff600400 sp 0 error 15\n"
+	c := examineRecorded(t, &recorded{root: "bare", files: map[string]string{"/kernel.log": log}}, KernelLog)[KernelLog]
+	expect(t, c, OK, "no program died", "1 lines are of vfix's own")
+	log = strings.ReplaceAll(log, "vfix-measure", "other")
+	c = examineRecorded(t, &recorded{root: "bare", files: map[string]string{"/kernel.log": log}}, KernelLog)[KernelLog]
+	expect(t, c, Fail, "other[9]", "!own probes")
+}
+
+func TestBootOption(t *testing.T) {
+	for line, want := range map[string]string{
+		"quiet vsyscall=none":             "none",
+		"vsyscall=none ro vsyscall=xonly": "xonly",
+		"root=/dev/x -- vsyscall=none":    "",
+		"my.vsyscall=none":                "",
+		"":                                "",
+	} {
+		if got := bootOption(line, "vsyscall"); got != want {
+			t.Errorf("%q: got %q, want %q", line, got, want)
+		}
+	}
+}
+
+// TestEstimateBuckets: as kernels said at boot, for memory of that size.
+func TestEstimateBuckets(t *testing.T) {
+	for memory, want := range map[uint64]float64{
+		1 << 30: 131072, 25 << 30: 4194304, 64 << 30: 8388608, 65 << 30: 8388608, 512 << 30: 16777216,
+	} {
+		if got := estimateBuckets(memory); got != want {
+			t.Errorf("%d MiB: got %.0f, want %.0f", memory>>20, got, want)
+		}
+	}
+}
+
+// FuzzKernelLog: no text makes a reader of logs panic or tell of what is not in the page.
+func FuzzKernelLog(f *testing.F) {
+	f.Add("Nov 21 21:14:17 host kernel: [   61.120441] bash[123] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33")
+	f.Add("4,1234,61120441,-;bash[123]: segfault at ffffffffff600400 ip ffffffffff600400 sp 0 error 15")
+	f.Add("traps: a[1] general protection fault ip:ffffffffff600000 sp:0 error:0")
+	f.Fuzz(func(t *testing.T, line string) {
+		lines := []logLine{parseLog(line)}
+		if l, ok := parseKmsg(line); ok {
+			lines = append(lines, l)
+		}
+		for _, l := range lines {
+			if e, ok := parseEvent(l); ok && (e.pid <= 0 || e.ip < pageStart || e.ip >= pageEnd) {
+				t.Errorf("got %+v", e)
+			}
+		}
+		if id := containerOf(line); id != "" && !strings.Contains(line, id) {
+			t.Errorf("container %s", id)
+		}
+	})
+}
+
+// FuzzFiles: whatever /proc and /boot hold, the checks end and say something.
+func FuzzFiles(f *testing.F) {
+	f.Add("CONFIG_X86_64=y\nCONFIG_LEGACY_VSYSCALL_NONE=y\n", "1 2 3 4 5 6", "MemTotal: 1 kB\nMemAvailable: 1 kB")
+	f.Add("\x1f\x8b\x08", "9e999 x", "MemTotal: -1 kB")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		files := map[string]string{
+			"/proc/config.gz": a, "/proc/cmdline": b, "/proc/cpuinfo": a, "/proc/self/maps": c, "/proc/self/status": a,
+			"/proc/sys/fs/dentry-state": b, "/proc/meminfo": c, "/kernel.log": a + "\n" + b,
+		}
+		all := examineRecorded(t, &recorded{root: "bare", files: files}, Vsyscall, Clock, Dentry, KernelLog)
+		for name, check := range all {
+			if check.Verdict == "" || check.Found == "" {
+				t.Errorf("%s: got %+v", name, check)
+			}
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"vfix.dev/vfix/host/probe"
+)
+
+// What a seccomp filter like docker's costs a clock read that enters the kernel.
+
+// The tax in parts of the bare system call from which the check warns and fails. A kernel from
+// 5.11 on remembers which system calls a filter always allows (kernel/seccomp.c,
+// SECCOMP_ARCH_NATIVE bitmap) and makes it a few ns.
+const (
+	taxWarn = 0.5
+	taxFail = 1.0
+)
+
+// quiet is the quantile of the samples that counts.
+const quiet = 0.1
+
+func checkSeccomp(ctx context.Context, x *examination, c *Check) error {
+	filter, forbidden, err := probe.Filter(x.Profile)
+	if err != nil {
+		return err
+	}
+	c.figure("filter_length", float64(len(filter)/probe.InstructionSize), "instructions")
+	inherited := statusField(x, "Seccomp_filters")
+	c.fact("inherited_filters", inherited)
+	subjects := []string{"syscall:monotonic", "syscall:time", "syscall:gettimeofday", "vdso:monotonic"}
+	if x.Profile == nil {
+		c.fact("profile", "docker's default")
+	} else {
+		c.fact("profile", "given")
+	}
+	// In turn, so that what else the machine does hits both alike.
+	bare, taxed := probe.Samples{}, probe.Samples{}
+	const turns = 4
+	for range turns {
+		b, _, err := x.times(ctx, nil, subjects...)
+		if err != nil {
+			return err
+		}
+		f, o, err := x.times(ctx, filter, subjects...)
+		if err != nil {
+			return err
+		}
+		if !o.OK() {
+			c.found(Skipped, "no seccomp filter could be set here (%s)", o)
+			c.Do = "run vfix doctor outside of the sandbox"
+			return nil
+		}
+		for _, s := range subjects {
+			bare[s], taxed[s] = append(bare[s], b[s]...), append(taxed[s], f[s]...)
+		}
+	}
+	worst := 0.0
+	for _, s := range subjects[:3] {
+		// Not the median: a busy machine makes calls slower and never faster.
+		b, ok1 := bare.Quantile(s, quiet)
+		f, ok2 := taxed.Quantile(s, quiet)
+		if !ok1 || !ok2 {
+			continue
+		}
+		name := strings.TrimPrefix(s, "syscall:")
+		c.figure("syscall_"+name, b, "ns")
+		c.figure("filtered_"+name, f, "ns")
+		worst = max(worst, f/b-1)
+		c.Lines = append(c.Lines, fmt.Sprintf("%-13s %9s bare, %9s filtered", name, nanoseconds(b), nanoseconds(f)))
+	}
+	judgeSeccomp(c, worst, inherited, forbidden)
+	return nil
+}
+
+func judgeSeccomp(c *Check, tax float64, inherited string, forbidden []string) {
+	b, _ := c.value("syscall_monotonic")
+	f, _ := c.value("filtered_monotonic")
+	c.figure("tax", tax, "ratio")
+	found := fmt.Sprintf("clock_gettime as a system call: %s without a filter, %s under one", nanoseconds(b), nanoseconds(f))
+	c.Means = "only clock reads that enter the kernel pay it: those of the vsyscall page, and all where the vDSO does not help"
+	switch {
+	case len(forbidden) > 0:
+		c.found(Fail, "the profile forbids %s, or allows it with some arguments only", strings.Join(forbidden, ", "))
+		c.Means = "programs without a vDSO, those that call the vsyscall page, and all where the clock source is slow, cannot read the clock"
+		c.Do = "allow them in the profile, whatever their arguments"
+	case tax >= taxFail:
+		c.found(Fail, "%s: %.0f%% more at most", found, 100*tax)
+		c.Do = "vfix rebuild IMAGE avoids the system call; a kernel from 5.11 on, or a profile that allows clock reads whatever their arguments, makes the filter cheap"
+	case tax >= taxWarn:
+		c.found(Warn, "%s: %.0f%% more at most", found, 100*tax)
+		c.Do = "vfix rebuild IMAGE avoids the system call; a kernel from 5.11 on makes the filter cheap"
+	default:
+		c.found(OK, "%s", found)
+	}
+	if inherited != "" && inherited != "0" {
+		c.note("vfix itself runs under %s seccomp filter(s) here, so the figure without one has these in it: run vfix doctor on the host for the bare one", inherited)
+	}
+}
+
+// statusField returns a field of /proc/self/status, "" where there is none.
+func statusField(x *examination, field string) string {
+	b, err := x.read("/proc/self/status")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && key == field {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

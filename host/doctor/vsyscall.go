@@ -1,0 +1,272 @@
+package doctor
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"vfix.dev/vfix/host/probe"
+)
+
+// How the kernel serves the vsyscall page. Four witnesses: /proc/self/maps, a call, a read, and
+// the cost of the call; and what the kernel was built and booted with.
+
+// mode is how the page is served.
+type mode string
+
+const (
+	modeNone    mode = "none"
+	modeXonly   mode = "xonly"
+	modeEmulate mode = "emulate"
+	modeNative  mode = "native"  // Linux before 4.17 (commit 076ca272a14c)
+	modeBlocked mode = "blocked" // a seccomp filter ends the caller
+)
+
+// nativeFactor: where a call of the page costs less than this many plain system calls it is
+// one (native); a trapped call costs a page fault in addition.
+const nativeFactor = 1.5
+
+// kernelConfig is what the kernel's configuration says of the page.
+type kernelConfig struct {
+	source    string // the file; "" where there is none
+	emulation bool   // CONFIG_X86_VSYSCALL_EMULATION
+	byDefault mode   // CONFIG_LEGACY_VSYSCALL_*
+}
+
+func checkVsyscall(ctx context.Context, x *examination, c *Check) error {
+	call, err := x.measure(ctx, nil, "probe", "page:time")
+	if err != nil {
+		return err
+	}
+	peek, err := x.measure(ctx, nil, "peek")
+	if err != nil {
+		return err
+	}
+	perms, known := pagePerms(x)
+	c.fact("maps", perms)
+	c.fact("call", call.String())
+	c.fact("read", peek.String())
+	config := x.kernelConfig()
+	option := bootOption(x.line("/proc/cmdline"), "vsyscall")
+	c.fact("boot_option", option)
+	c.fact("build_default", string(config.byDefault))
+	c.fact("config", config.source)
+	lass := cpuFlag(x, "lass")
+	c.fact("lass", yesNo(lass))
+	ratio, syscalls, err := pageCost(ctx, x, c, call)
+	if err != nil {
+		return err
+	}
+	is := pageMode(call, peek, syscalls)
+	c.fact("mode", string(is))
+	if known && call.OK() != (perms != "not mapped") {
+		c.note("/proc/self/maps says %s, and a call ends with %s: this is no ordinary Linux kernel", perms, call)
+	}
+	if config.source == "" {
+		c.note("the kernel's configuration is not readable: neither /proc/config.gz nor /boot/config-%s", x.line("/proc/sys/kernel/osrelease"))
+	}
+	judgePage(c, is, config, option, x.line("/proc/sys/kernel/osrelease"), ratio)
+	if lass && is != modeEmulate {
+		c.note("this processor has LASS on: booting with vsyscall=emulate would turn it off; vsyscall=xonly would not (Linux, \"x86/vsyscall: Disable LASS if vsyscall mode is set to EMULATE\")")
+	}
+	return nil
+}
+
+// pageCost times the page beside its two alternatives. It returns what a call costs in calls of
+// the vDSO and in plain system calls, 0 where it cannot be called.
+func pageCost(ctx context.Context, x *examination, c *Check, call probe.Outcome) (vdso, syscalls float64, err error) {
+	if !call.OK() {
+		return 0, 0, nil
+	}
+	t, _, err := x.times(ctx, nil, "page:time", "syscall:time", "vdso:time")
+	if err != nil {
+		return 0, 0, err
+	}
+	page, ok := t.Median("page:time")
+	if !ok {
+		return 0, 0, nil
+	}
+	c.figure("page_time", page, "ns")
+	if ns, ok := t.Median("syscall:time"); ok {
+		c.figure("syscall_time", ns, "ns")
+		syscalls = page / max(ns, 0.01)
+	}
+	if ns, ok := t.Median("vdso:time"); ok {
+		c.figure("vdso_time", ns, "ns")
+		vdso = page / max(ns, 0.01)
+	}
+	return vdso, syscalls, nil
+}
+
+// pageMode is how the page is served, from how a call and a read of it ended, and from what
+// the call costs in plain system calls.
+func pageMode(call, peek probe.Outcome, syscalls float64) mode {
+	switch {
+	case call.Signal == probe.SIGSYS:
+		return modeBlocked
+	case !call.OK():
+		return modeNone
+	case !peek.OK():
+		return modeXonly
+	case syscalls > 0 && syscalls < nativeFactor:
+		return modeNative
+	}
+	return modeEmulate
+}
+
+const legacy = "programs and images on glibc 2.13 or older (CentOS 5 and 6, Debian squeeze and wheezy, redis:2.8.22, manylinux1)"
+
+func judgePage(c *Check, is mode, config kernelConfig, option, release string, ratio float64) {
+	price := fmt.Sprintf("%s: served", is)
+	if ns, ok := c.value("page_time"); ok {
+		price = fmt.Sprintf("%s: a call of time() costs %s", is, nanoseconds(ns))
+		if ratio > 0 {
+			price += fmt.Sprintf(", %.0f times the vDSO's", ratio)
+		}
+	}
+	switch is {
+	case modeNone:
+		c.found(Fail, "none: a call ends in SIGSEGV")
+		c.Means = legacy + " end with status 139 and nothing in their log"
+		c.Do = "vfix rebuild IMAGE, or vfix run PROGRAM; or boot the host with vsyscall=xonly, which every container pays for"
+		if strings.Contains(release, "microsoft") {
+			c.Do += ". Under WSL2 that is a line of .wslconfig: kernelCommandLine = vsyscall=xonly, in the section [wsl2]"
+		}
+		if config.source != "" && !config.emulation || config.source == "" && option != "" && option != string(modeNone) {
+			c.Do = "vfix rebuild IMAGE, or vfix run PROGRAM. No boot option helps: this kernel is built without CONFIG_X86_VSYSCALL_EMULATION"
+			if option != "" {
+				c.Do += fmt.Sprintf(", and ignores vsyscall=%s without a word", option)
+			}
+		}
+	case modeBlocked:
+		c.found(Fail, "a seccomp filter ends the caller (SIGSYS)")
+		c.Means = legacy + " end with status 159 under this filter, and so does what is started from here"
+		c.Do = "vfix rebuild IMAGE, or vfix run PROGRAM; or take the rule on the page out of the filter"
+	case modeXonly:
+		c.found(Warn, "%s", price)
+		c.Means = legacy + " run here, slowly, and die on the next host that has vsyscall=none"
+		c.Do = "vfix rebuild IMAGE: it then runs anywhere, at the vDSO's price"
+	case modeEmulate:
+		c.found(Warn, "%s", price)
+		c.Means = legacy + " run here, slowly; the page is readable at a fixed address, which helps exploits, and LASS stays off"
+		c.Do = "vfix rebuild IMAGE, and boot with vsyscall=xonly or none"
+	case modeNative:
+		c.found(Warn, "%s", price)
+		c.Means = legacy + " run here; the page holds a system call instruction at a fixed address, which helps exploits"
+		c.Do = "vfix rebuild IMAGE, and boot with vsyscall=none"
+	}
+}
+
+// pagePerms is how /proc/self/maps shows the page; known is false without /proc.
+func pagePerms(x *examination) (perms string, known bool) {
+	maps, err := x.read("/proc/self/maps")
+	if err != nil {
+		return "unknown: /proc is not mounted", false
+	}
+	for line := range strings.Lines(string(maps)) {
+		if f := strings.Fields(line); len(f) >= 6 && f[len(f)-1] == "[vsyscall]" {
+			return f[1], true
+		}
+	}
+	return "not mapped", true
+}
+
+// kernelConfig reads the kernel's configuration from where distributions keep it.
+func (x *examination) kernelConfig() kernelConfig {
+	release := x.line("/proc/sys/kernel/osrelease")
+	paths := []string{"/proc/config.gz"}
+	if release != "" && !strings.Contains(release, "/") {
+		paths = append(paths, "/boot/config-"+release, "/lib/modules/"+release+"/config", "/usr/lib/modules/"+release+"/config")
+	}
+	for _, path := range paths {
+		b, err := x.read(path)
+		if err != nil {
+			continue
+		}
+		if strings.HasSuffix(path, ".gz") {
+			if b, err = gunzip(b); err != nil {
+				continue
+			}
+		}
+		if k, ok := parseConfig(b); ok {
+			k.source = path
+			return k
+		}
+	}
+	return kernelConfig{}
+}
+
+func gunzip(b []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(r, maxFile))
+}
+
+// parseConfig reads a kernel's configuration; ok is whether it is one of x86-64. Before
+// Linux 3.19 there was no CONFIG_X86_VSYSCALL_EMULATION, and the page was always there.
+func parseConfig(text []byte) (k kernelConfig, ok bool) {
+	k.emulation = true
+	for line := range strings.Lines(string(text)) {
+		switch line = strings.TrimSpace(line); line {
+		case "CONFIG_X86_64=y":
+			ok = true
+		case "# CONFIG_X86_VSYSCALL_EMULATION is not set":
+			k.emulation = false
+		case "CONFIG_LEGACY_VSYSCALL_NONE=y":
+			k.byDefault = modeNone
+		case "CONFIG_LEGACY_VSYSCALL_XONLY=y":
+			k.byDefault = modeXonly
+		case "CONFIG_LEGACY_VSYSCALL_EMULATE=y":
+			k.byDefault = modeEmulate
+		case "CONFIG_LEGACY_VSYSCALL_NATIVE=y":
+			k.byDefault = modeNative
+		}
+	}
+	return k, ok
+}
+
+// bootOption returns the value of an option of the kernel's command line, the last one that
+// is given; "" for none.
+func bootOption(cmdline, name string) string {
+	value := ""
+	for _, word := range strings.Fields(cmdline) {
+		if word == "--" { // what follows is init's (Documentation/admin-guide/kernel-parameters.rst)
+			break
+		}
+		if v, ok := strings.CutPrefix(word, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// cpuFlag reports whether /proc/cpuinfo lists a flag.
+func cpuFlag(x *examination, flag string) bool {
+	b, err := x.read("/proc/cpuinfo")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "flags" {
+			for _, f := range strings.Fields(value) {
+				if f == flag {
+					return true
+				}
+			}
+			return false // all processors have the same
+		}
+	}
+	return false
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

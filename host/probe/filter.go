@@ -1,0 +1,5 @@
+package probe
+
+// InstructionSize is the length of a BPF instruction in bytes (uapi/linux/filter.h, struct
+// sock_filter).
+const InstructionSize = 8

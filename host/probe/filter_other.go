@@ -1,0 +1,10 @@
+//go:build !linux || !amd64
+
+package probe
+
+import "errors"
+
+// Filter compiles for Linux on x86-64 alone.
+func Filter([]byte) (filter []byte, forbidden []string, err error) {
+	return nil, nil, errors.New("seccomp filters are of Linux")
+}

@@ -1,0 +1,98 @@
+// Package probe makes the measurements of package doctor: it starts vfix-measure, and it
+// builds and reads what that program takes and writes. It judges nothing.
+package probe
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Outcome is how a run of vfix-measure ended.
+type Outcome struct {
+	Stdout []byte
+	Status int    // exit status; only with Signal == 0
+	Signal int    // the signal that ended it, 0 for none
+	Stderr string // its first line
+}
+
+// The exit statuses of vfix-measure (shim/src/measure/measure.h), and the signals that a call
+// may end with (asm-generic/signal.h).
+const (
+	StatusAbsent = 4
+	SIGSEGV      = 11
+	SIGSYS       = 31
+)
+
+// OK reports whether it did what was asked.
+func (o Outcome) OK() bool { return o.Signal == 0 && o.Status == 0 }
+
+// String says in words how it ended.
+func (o Outcome) String() string {
+	switch {
+	case o.Signal == SIGSEGV:
+		return "SIGSEGV"
+	case o.Signal == SIGSYS:
+		return "SIGSYS (a seccomp filter)"
+	case o.Signal != 0:
+		return fmt.Sprintf("signal %d", o.Signal)
+	case o.Status == StatusAbsent:
+		return "absent"
+	case o.Status != 0 && o.Stderr != "":
+		return fmt.Sprintf("status %d: %s", o.Status, o.Stderr)
+	case o.Status != 0:
+		return fmt.Sprintf("status %d", o.Status)
+	}
+	return "ok"
+}
+
+// Samples are the values that vfix-measure printed for each subject, in its order.
+type Samples map[string][]float64
+
+// maxSamples bounds what is kept of one subject.
+const maxSamples = 1 << 20
+
+// Times reads "SUBJECT NUMBER" lines; a line of another form counts for nothing.
+func Times(out []byte) Samples {
+	s := Samples{}
+	for line := range strings.Lines(string(out)) {
+		subject, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(v >= 0 && v < 1e18) || len(s[subject]) >= maxSamples {
+			continue
+		}
+		s[subject] = append(s[subject], v)
+	}
+	return s
+}
+
+// Median returns the median of a subject's samples, and whether there are any.
+func (s Samples) Median(subject string) (float64, bool) { return s.Quantile(subject, 0.5) }
+
+// Quantile returns the q-quantile, 0 <= q <= 1, of a subject's samples: the nearest rank.
+func (s Samples) Quantile(subject string, q float64) (float64, bool) {
+	if len(s[subject]) == 0 {
+		return 0, false
+	}
+	v := slices.Sorted(slices.Values(s[subject]))
+	return v[min(int(q*float64(len(v))), len(v)-1)], true
+}
+
+// Entry is how many of some calls entered the kernel.
+type Entry struct{ Entered, Calls int }
+
+// Entries reads "SUBJECT ENTERED/CALLS" lines.
+func Entries(out []byte) map[string]Entry {
+	all := map[string]Entry{}
+	for line := range strings.Lines(string(out)) {
+		subject, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		entered, calls, _ := strings.Cut(value, "/")
+		e, err1 := strconv.Atoi(entered)
+		n, err2 := strconv.Atoi(calls)
+		if err1 == nil && err2 == nil && e >= 0 && n >= e && n > 0 {
+			all[subject] = Entry{e, n}
+		}
+	}
+	return all
+}

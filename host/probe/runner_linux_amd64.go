@@ -1,0 +1,177 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// name is what the program is called in ps, and in the kernel's log.
+const name = "vfix-measure"
+
+// maxOutput bounds what is kept of a run's output, in bytes.
+const maxOutput = 16 << 20
+
+// killWait is how long a killed child may hold its output open.
+const killWait = 5 * time.Second
+
+// Runner starts vfix-measure.
+type Runner struct {
+	file *os.File // in memory, or
+	path string   // on disk
+}
+
+// NewRunner makes program executable: in memory, or, where the kernel or a missing /proc does
+// not allow that, in a temporary file.
+func NewRunner(program []byte) (*Runner, error) {
+	if r, err := inMemory(program); err == nil {
+		return r, nil
+	}
+	var errs []error
+	for _, dir := range []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} {
+		r, err := onDisk(dir, program)
+		if err == nil {
+			return r, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("no place from which %s may be executed: %w", name, errors.Join(errs...))
+}
+
+func inMemory(program []byte) (*Runner, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	r := &Runner{file: f, path: fmt.Sprintf("/proc/self/fd/%d", fd)}
+	if _, err := f.Write(program); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, r.try()
+}
+
+func onDisk(dir string, program []byte) (*Runner, error) {
+	f, err := os.CreateTemp(dir, name+"-")
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{path: f.Name()}
+	_, err = f.Write(program)
+	const executable = 0o700
+	if err = errors.Join(err, f.Chmod(executable), f.Close()); err == nil {
+		err = r.try()
+	} else {
+		r.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// try makes one plain system call; a Runner that cannot is closed.
+func (r *Runner) try() error {
+	o, err := r.Run(context.Background(), nil, "probe", "syscall:time")
+	if err == nil && !o.OK() {
+		err = fmt.Errorf("%s: %s", r.path, o)
+	}
+	if err != nil {
+		r.Close()
+	}
+	return err
+}
+
+// Close removes the program.
+func (r *Runner) Close() error {
+	if r.file != nil {
+		return r.file.Close()
+	}
+	return os.Remove(r.path)
+}
+
+// Run runs the program to its end, with stdin to read. The error is that it could not be
+// started, or that ctx ended.
+func (r *Runner) Run(ctx context.Context, stdin []byte, args ...string) (Outcome, error) {
+	cmd, out, errout := r.command(ctx, args)
+	cmd.Stdin = bytes.NewReader(stdin)
+	err := cmd.Run()
+	return outcome(ctx, cmd, out, errout, err)
+}
+
+// Start starts the program, which runs until stop is called. said gives its first line of
+// output, or what it printed before it ended.
+func (r *Runner) Start(ctx context.Context, args ...string) (said func() (string, error), stop func() (Outcome, error), err error) {
+	cmd, _, errout := r.command(ctx, args)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd.Stdout = nil
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	said = func() (string, error) {
+		const most = 256 // bytes of a line
+		buf := make([]byte, most)
+		n, err := stdout.Read(buf)
+		return strings.TrimSpace(string(buf[:n])), err
+	}
+	stop = func() (Outcome, error) {
+		stdin.Close()
+		_, _ = io.Copy(io.Discard, stdout)
+		err := cmd.Wait()
+		return outcome(ctx, cmd, &limited{}, errout, err)
+	}
+	return said, stop, nil
+}
+
+func (r *Runner) command(ctx context.Context, args []string) (*exec.Cmd, *limited, *limited) {
+	cmd := exec.CommandContext(ctx, r.path, args...)
+	cmd.Args[0] = name
+	cmd.WaitDelay = killWait
+	cmd.Env = []string{} // nothing of the user's is for it
+	out, errout := &limited{}, &limited{}
+	cmd.Stdout, cmd.Stderr = out, errout
+	return cmd, out, errout
+}
+
+func outcome(ctx context.Context, cmd *exec.Cmd, out, errout *limited, err error) (Outcome, error) {
+	if ctx.Err() != nil {
+		return Outcome{}, context.Cause(ctx)
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return Outcome{}, fmt.Errorf("%s: %w", name, err)
+	}
+	line, _, _ := strings.Cut(errout.String(), "\n")
+	o := Outcome{Stdout: out.Bytes(), Stderr: line}
+	if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		o.Signal = int(w.Signal())
+	} else {
+		o.Status = cmd.ProcessState.ExitCode()
+	}
+	return o, nil
+}
+
+// limited keeps the first maxOutput bytes of what is written.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	l.Buffer.Write(p[:min(len(p), max(maxOutput-l.Len(), 0))])
+	return len(p), nil
+}

@@ -1,0 +1,179 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/moby/moby/client"
+)
+
+// What local engines have: their images, the containers that run, and which of them call
+// the vsyscall page.
+
+// Held is an image of an engine, or a container that runs there.
+type Held struct {
+	Container string // its name; "" for an image
+	Name      string // of the image: a tag, else the head of its ID
+	Sites     int    // call sites that vfix would patch, or that stay and no fallback covers
+	Files     int    // the files that these are in
+	Err       error  // why the image could not be examined
+}
+
+// Inventory is what the engines have.
+type Inventory struct {
+	Engines []string // their addresses
+	Held    []Held   // images, then containers
+	LeftOut []string // names of images that there was no time for
+}
+
+// held is an image under way.
+type held struct {
+	id, name, engine string
+	Held
+	done bool
+}
+
+// TakeInventory examines every image of every engine that answers, the images of running
+// containers first, until all is done or enough ends; ctx ends it with an error. It errs with
+// ErrNoDaemon where no engine answers. Of an image with several platforms the one that
+// o.Media names counts.
+func TakeInventory(ctx, enough context.Context, o ScanOptions) (*Inventory, error) {
+	inv := &Inventory{}
+	var all []*held
+	var containers []Held
+	byID := map[string]*held{}
+	running := map[string]bool{}
+	imageOf := map[int]string{}
+	err := eachDaemon(ctx, "", o.Media, func(c *client.Client, host string) (bool, error) {
+		inv.Engines = append(inv.Engines, host)
+		images, err := c.ImageList(ctx, client.ImageListOptions{})
+		if err != nil {
+			return true, fmt.Errorf("docker daemon %s: images: %w", host, err)
+		}
+		for _, i := range images.Items {
+			if byID[i.ID] == nil {
+				byID[i.ID] = &held{id: i.ID, engine: host, name: imageName(i.RepoTags, i.ID)}
+				all = append(all, byID[i.ID])
+			}
+		}
+		list, err := c.ContainerList(ctx, client.ContainerListOptions{})
+		if err != nil {
+			return true, fmt.Errorf("docker daemon %s: containers: %w", host, err)
+		}
+		for _, r := range list.Items {
+			imageOf[len(containers)] = r.ImageID
+			containers = append(containers, Held{Container: imageName(r.Names, r.ID), Name: r.Image})
+			running[r.ImageID] = true
+		}
+		return false, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b *held) int {
+		if running[a.id] != running[b.id] {
+			if running[a.id] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	if err := examineAll(ctx, enough, o, all); err != nil {
+		return nil, err
+	}
+	for _, h := range all {
+		if !h.done {
+			inv.LeftOut = append(inv.LeftOut, h.name)
+			continue
+		}
+		h.Name = h.name
+		inv.Held = append(inv.Held, h.Held)
+	}
+	for n, c := range containers {
+		if h := byID[imageOf[n]]; h == nil || !h.done {
+			inv.LeftOut = append(inv.LeftOut, c.Container)
+		} else {
+			c.Sites, c.Files, c.Err = h.Sites, h.Files, h.Err
+			inv.Held = append(inv.Held, c)
+		}
+	}
+	return inv, nil
+}
+
+// examineAll scans images in turn until enough ends. They share a session, so that a layer
+// of several images is read once.
+func examineAll(ctx, enough context.Context, o ScanOptions, all []*held) error {
+	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	defer s.Close()
+	for _, h := range all {
+		if enough.Err() != nil {
+			return ctx.Err()
+		}
+		f, err := examineHeld(enough, s, o, h)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if enough.Err() != nil {
+			return nil // it was cut off: left out
+		}
+		h.done, h.Err = true, err
+		if err == nil {
+			h.Sites, h.Files = f.open()
+		}
+	}
+	return nil
+}
+
+func examineHeld(ctx context.Context, s *session, o ScanOptions, h *held) (*Findings, error) {
+	src, err := openDaemon(ctx, Ref{Transport: Daemon, Name: h.id, host: h.engine}, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	f, err := s.covered(ctx, src, &o.Shim)
+	if err != nil {
+		return nil, err
+	}
+	return f.Findings, nil
+}
+
+// open counts the sites that a rebuild would patch, and those that stay uncovered, and the
+// files that have any.
+func (f *Findings) open() (sites, files int) {
+	for i := range f.Files {
+		file := &f.Files[i]
+		n := 0
+		if !file.Plan.Empty() {
+			for _, p := range file.Plan.Patches {
+				if len(p.After) > 0 {
+					n++
+				}
+			}
+		}
+		if file.Covered == "" {
+			n += len(file.Plan.LeftOver())
+		}
+		if n > 0 {
+			sites, files = sites+n, files+1
+		}
+	}
+	return sites, files
+}
+
+// imageName is the first of some names, without docker's leading slash, else an ID's head.
+func imageName(names []string, id string) string {
+	for _, n := range names {
+		if n != "" && n != "<none>:<none>" {
+			return strings.TrimPrefix(n, "/")
+		}
+	}
+	const head = 12 // digits, as docker shortens it
+	_, digits, ok := strings.Cut(id, ":")
+	if !ok {
+		digits = id
+	}
+	return digits[:min(len(digits), head)]
+}
