@@ -302,7 +302,10 @@ func pushTo(ctx context.Context, dest Ref, tag name.Tag, r Result, write func(na
 	if err := write(tag.Context().Digest(subjects[0].Digest.String())); err != nil {
 		return err
 	}
-	opts := remoteOptions(ctx, o)
+	opts, err := o.net.options(ctx, tag.Context(), true)
+	if err != nil {
+		return err
+	}
 	if err := r.proof.attach(dest, tag.Context(), subjects, opts); err != nil {
 		why, refused := refusal(err)
 		if !refused {

@@ -2,9 +2,9 @@ package images
 
 import (
 	"context"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 // Transport is the word before the colon of a SOURCE or DEST, as skopeo names them.
@@ -38,8 +38,11 @@ type MediaOptions struct {
 	Insecure  bool        // plain HTTP and unverified TLS allowed
 	Progress  Progress
 	UserAgent string
+	// Stall is how long a registry may make no progress; 0 is two minutes.
+	Stall time.Duration
 
-	backoff *remote.Backoff // between tries at a registry; nil: go-containerregistry's
+	retry retryPolicy
+	net   *registries // what one command shares; nil until withDefaults
 }
 
 // withDefaults fills in what a caller may leave out.
@@ -55,6 +58,15 @@ func (o MediaOptions) withDefaults() MediaOptions {
 	}
 	if o.UserAgent == "" {
 		o.UserAgent = "vfix"
+	}
+	if o.Stall <= 0 {
+		o.Stall = defaultStall
+	}
+	if o.retry.tries == 0 {
+		o.retry = defaultRetry
+	}
+	if o.net == nil {
+		o.net = newRegistries(o)
 	}
 	return o
 }

@@ -18,6 +18,11 @@ func putDockerArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (
 	fail := func(err error) (Stored, error) {
 		return Stored{}, fmt.Errorf("docker archive %s: %w", dest.Name, err)
 	}
+	unlock, err := lockOutput(ctx, dest.Name, o.Progress)
+	if err != nil {
+		return fail(err)
+	}
+	defer unlock()
 	f, err := createPending(dest.Name)
 	if err != nil {
 		return fail(err)

@@ -73,6 +73,11 @@ func copyBlob(ctx context.Context, w io.Writer, b blobToWrite, o MediaOptions) e
 // index does not come.
 func putLayout(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored, error) {
 	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("oci layout %s: %w", dest.Name, err) }
+	unlock, err := lockOutput(ctx, dest.Name, o.Progress)
+	if err != nil {
+		return fail(err)
+	}
+	defer unlock()
 	old, err := existingLayout(dest.Name)
 	if err != nil {
 		return fail(err)
@@ -227,6 +232,11 @@ func putOCIArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (Sto
 		return fail(err)
 	}
 	defer os.RemoveAll(temp)
+	unlock, err := lockOutput(ctx, dest.Name, o.Progress)
+	if err != nil {
+		return fail(err)
+	}
+	defer unlock()
 	f, err := createPending(dest.Name)
 	if err != nil {
 		return fail(err)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
@@ -56,7 +55,7 @@ func newRegistryWith(t *testing.T, referrers bool) *fakeRegistry {
 }
 
 // fast is the usual number of tries without the usual pauses.
-var fast = MediaOptions{backoff: &remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}}
+var fast = MediaOptions{retry: retryPolicy{tries: 3, first: time.Millisecond, most: time.Second}}
 
 func (f *fakeRegistry) count(has string) int {
 	f.mu.Lock()

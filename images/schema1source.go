@@ -72,17 +72,17 @@ func (f fetchedBlobs) open(h v1.Hash) (io.ReadCloser, int64, error) {
 	return file, size, nil
 }
 
-// fetch downloads a blob, which go-containerregistry verifies.
+// fetch downloads a blob, verified.
 func (f fetchedBlobs) fetch(h v1.Hash, path string) error {
-	l, err := remote.Layer(f.repo.Digest(h.String()), remoteOptions(f.ctx, f.o)...)
+	body, err := site{f.ctx, f.o.net, f.repo, f.repo}.blob(h, -1)
 	if err != nil {
 		return err
 	}
-	rc, err := l.Compressed()
+	defer body.Close()
+	rc, err := verified(body, h, -1)
 	if err != nil {
 		return err
 	}
-	defer rc.Close()
 	out, err := os.Create(path)
 	if err != nil {
 		return err

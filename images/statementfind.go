@@ -91,7 +91,10 @@ func referredStatement(ctx context.Context, src *Source, digests []v1.Hash, o Me
 	if err != nil {
 		return nil, badName(src.Ref.Name, err)
 	}
-	opts := remoteOptions(ctx, o)
+	opts, err := o.net.options(ctx, n.Context(), false)
+	if err != nil {
+		return nil, registryError(ctx, n, err)
+	}
 	var last error
 	for _, d := range uniqueHashes(digests[1:]) { // [0] is the config, to which nothing refers
 		found, err := referrersOf(n.Context(), d, opts)

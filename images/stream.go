@@ -61,7 +61,11 @@ func openLayer(ctx context.Context, l v1.Layer, p Progress) (*layerStream, error
 		if s.size, err = l.Size(); err != nil {
 			return nil, s.wrap(err)
 		}
-		s.src, err = l.Compressed()
+		if rl, ok := l.(*remoteLayer); ok { // hashed here, and once is enough
+			s.src, err = rl.unverified()
+		} else {
+			s.src, err = l.Compressed()
+		}
 	}
 	if err != nil {
 		return nil, s.wrap(err)

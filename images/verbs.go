@@ -20,6 +20,7 @@ type ScanOptions struct {
 
 // Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
 func Scan(ctx context.Context, source string, o ScanOptions) (*Findings, error) {
+	o.Media = o.Media.withDefaults()
 	src, err := Open(ctx, source, o.Media)
 	if err != nil {
 		return nil, err
@@ -64,6 +65,7 @@ type Rebuilt struct {
 
 // Rebuild writes the derived image of a SOURCE.
 func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, error) {
+	o.Media = o.Media.withDefaults()
 	src, err := Open(ctx, source, o.Media)
 	if err != nil {
 		return nil, err
@@ -144,6 +146,7 @@ type Verified struct {
 // Verify checks that no live call site is left in a SOURCE and, with Against, that it
 // differs from that base in patched call sites only.
 func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, error) {
+	o.Media = o.Media.withDefaults()
 	src, err := Open(ctx, source, o.Media)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
@@ -62,7 +63,12 @@ type workOptions struct {
 	platform string
 	jobs     int
 	insecure bool
+	stall    time.Duration
 }
+
+// defaultStall is how long a registry may make no progress: it has to store a blob of some
+// GB, and hash it, before it answers.
+const defaultStall = 2 * time.Minute
 
 func (w *workOptions) addJobs(cmd *cobra.Command) {
 	cmd.Flags().IntVarP(&w.jobs, "jobs", "j", 0,
@@ -76,6 +82,8 @@ func (w *workOptions) addMedia(cmd *cobra.Command) {
 	words(cmd, "platform", []string{"linux/amd64"})
 	cmd.Flags().BoolVar(&w.insecure, "insecure", false,
 		"talk to registries over plain HTTP or unverified TLS")
+	cmd.Flags().DurationVar(&w.stall, "stall-timeout", defaultStall,
+		"try again when a registry makes no progress for this `TIME`, as in 30s or 5m")
 }
 
 // check returns the platform, which is the zero value for a verb without --platform.
@@ -86,6 +94,9 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	}
 	if w.platform == "" {
 		return none, nil
+	}
+	if w.stall <= 0 {
+		return none, usagef(verb, "--stall-timeout %v: the time is more than 0", w.stall)
 	}
 	p, err := v1.ParsePlatform(w.platform)
 	if err != nil || p.OS == "" || p.Architecture == "" || p.OSVersion != "" {
@@ -100,7 +111,7 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 // media is what package images is told about reading and writing.
 func (w *workOptions) media(p v1.Platform, progress images.Progress) images.MediaOptions {
 	return images.MediaOptions{
-		Platform: p, Insecure: w.insecure, Progress: progress,
+		Platform: p, Insecure: w.insecure, Progress: progress, Stall: w.stall,
 		UserAgent: "vfix/" + buildVersion().Version,
 	}
 }

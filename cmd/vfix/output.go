@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"vfix.dev/vfix/images"
 )
 
 // The output rules. Everything that vfix prints goes through an output.
@@ -28,7 +29,7 @@ import (
 //  4. A message is one line and starts with "vfix: ".
 //  5. Names come out of untrusted files: whatever is no printable character is escaped, so
 //     that no file name can write to the terminal (printable).
-//  6. No password, token or signed query leaves through an error or a message (redact).
+//  6. No password, token or signed query leaves through an error or a message (images.Redact).
 //  7. Colour and bars are for terminals, decided for stdout and stderr apart. A NO_COLOR
 //     that is not empty, or TERM=dumb, means none. Colour never carries a meaning alone.
 //  8. A reader of stdout that goes away ends vfix quietly; one of stderr is ignored.
@@ -150,37 +151,7 @@ func (o *output) endProgress() {
 // safe is text for stderr: one line, without secrets, without control characters.
 func safe(s string) string {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
-	return printable(redact(s))
-}
-
-var (
-	userInfo = regexp.MustCompile(`(://)[^/\s"'@]*@`)
-	// USER:PASSWORD@HOST without a scheme; NAME:TAG@DIGEST looks alike and stays.
-	bareInfo    = regexp.MustCompile(`[^\s/"'@:]+:[^\s/"'@]+@([a-z0-9]+:[0-9a-f]{32})?`)
-	queryValues = regexp.MustCompile(`([?&][A-Za-z0-9_.~%-]+=)[^&\s"'#]+`)
-	authHeader  = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}`)
-	openQuery   = regexp.MustCompile(`^[?&](scope|service|platform|tag|n|last|repo|mount|from)=$`)
-)
-
-// redact takes credentials out of a message: the user part of a URL, the values of its
-// query but for those that registries are asked with in the open (a signed blob URL is as
-// good as a password), and what follows Basic or Bearer.
-func redact(s string) string {
-	s = userInfo.ReplaceAllString(s, "${1}")
-	s = bareInfo.ReplaceAllStringFunc(s, func(m string) string {
-		if strings.HasSuffix(m, "@") {
-			return "REDACTED@"
-		}
-		return m
-	})
-	s = queryValues.ReplaceAllStringFunc(s, func(m string) string {
-		key := m[:strings.IndexByte(m, '=')+1]
-		if openQuery.MatchString(key) {
-			return m
-		}
-		return key + "REDACTED"
-	})
-	return authHeader.ReplaceAllString(s, "${1} REDACTED")
+	return printable(images.Redact(s))
 }
 
 // printable escapes what is no printable character, as Go's %q does, and leaves the rest.

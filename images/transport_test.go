@@ -1,0 +1,320 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// sluggish is fast with a registry that may do nothing for a tenth of a second.
+func sluggish() MediaOptions {
+	o := fast
+	o.Stall = 100 * time.Millisecond
+	return o
+}
+
+// times answers a request that matches with status the first n times.
+func times(n int64, method, path string, status int, header ...string) func(http.ResponseWriter, *http.Request) bool {
+	var seen atomic.Int64
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != method || !strings.Contains(r.URL.Path, path) || seen.Add(1) > n {
+			return false
+		}
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		return true
+	}
+}
+
+// What is temporary is tried again, reading and writing, and ends well.
+func TestRegistryRetries(t *testing.T) {
+	f := newRegistry(t)
+	img := tinyImage(t)
+	put(t, "docker://"+f.host+"/a/tiny:1", Result{Image: img})
+	now := time.Now().UTC().Format(http.TimeFormat)
+	for _, c := range []struct {
+		name  string
+		spoil func(http.ResponseWriter, *http.Request) bool
+	}{
+		{"429 manifest", times(2, "GET", "/manifests/", 429, "Retry-After", "0")},
+		{"429 with a date", times(2, "GET", "/manifests/", 429, "Retry-After", now)},
+		{"429 with nonsense", times(2, "GET", "/manifests/", 429, "Retry-After", "soon")},
+		{"503 blob", times(2, "GET", "/blobs/", 503)},
+		{"500 ping", times(2, "GET", "/v2/", 500)},
+		{"502 start of an upload", times(2, "POST", "/blobs/uploads/", 502)},
+		{"500 upload", times(2, "PATCH", "/blobs/uploads/", 500)},
+		{"504 end of an upload", times(2, "PUT", "/blobs/uploads/", 504)},
+		{"503 manifest put", times(2, "PUT", "/manifests/", 503)},
+		{"404 upload", times(1, "PATCH", "/blobs/uploads/", 404)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			hit := false
+			f.reset(func(w http.ResponseWriter, r *http.Request) bool {
+				done := c.spoil(w, r)
+				hit = hit || done
+				return done
+			})
+			src, err := Open(context.Background(), "docker://"+f.host+"/a/tiny:1", fast)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Another image each time: blobs that are there are not sent.
+			fresh := platformImage(t, "amd64", c.name)
+			to := Ref{Transport: Registry, Name: f.host + "/b/tiny:" + strings.ReplaceAll(c.name, " ", "-")}
+			if _, err := Put(context.Background(), to, Result{Image: fresh}, fast); err != nil {
+				t.Fatal(err)
+			}
+			sameImage(t, src.Image, img)
+			if !hit {
+				t.Error("no request was spoiled")
+			}
+			f.reset(nil)
+			sameImage(t, open(t, "docker://"+to.Name).Image, fresh)
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"120": 2 * time.Minute, "0": 0, "-5": 0,
+		"Sun, 01 Mar 2026 12:00:30 GMT": 30 * time.Second, "Sun, 01 Mar 2026 11:00:00 GMT": 0,
+		"": -1, "soon": -1, "1e3": -1, "99999999999999999999": -1,
+	} {
+		got, ok := retryAfter(text, now)
+		if ok != (want >= 0) || ok && got != want {
+			t.Errorf("%q: got %v, %v, want %v", text, got, ok, want)
+		}
+	}
+	p := retryPolicy{tries: 4, first: time.Second, most: time.Minute}
+	answer := func(after string) *http.Response { return &http.Response{Header: http.Header{"Retry-After": {after}}} }
+	if wait, ok := p.pause(1, answer("59")); !ok || wait != 59*time.Second {
+		t.Errorf("got %v, %v", wait, ok)
+	}
+	if _, ok := p.pause(1, answer("61")); ok {
+		t.Error("waits longer than the bound")
+	}
+	if _, ok := p.pause(4, nil); ok {
+		t.Error("tries more often than it may")
+	}
+	if wait, ok := p.pause(3, nil); !ok || wait < 4*time.Second || wait > 5*time.Second {
+		t.Errorf("third pause: %v", wait)
+	}
+}
+
+// A registry that asks for a longer time than vfix waits is an error at once.
+func TestRegistryAsksTooMuch(t *testing.T) {
+	f := newRegistry(t)
+	f.reset(times(9, "GET", "/v2/", 429, "Retry-After", "86400"))
+	_, err := Open(context.Background(), "docker://"+f.host+"/a/tiny:1", fast)
+	wantErr(t, err, nil, "too many requests (429")
+	if n := f.count("GET /v2/"); n != 1 {
+		t.Errorf("got %d tries, want 1", n)
+	}
+}
+
+// hanging gives a function that does not return before the test has ended.
+func hanging(t *testing.T) func() {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	return func() { <-over }
+}
+
+// A registry that does nothing is tried again and then an error that says so: where it does
+// not answer, stops in an answer, takes no more of what is sent, does not answer a PUT.
+func TestRegistryStalls(t *testing.T) {
+	cleanTemp(t)
+	f := newRegistry(t)
+	small := tinyImage(t)
+	put(t, "docker://"+f.host+"/a/tiny:1", Result{Image: small})
+	big := noiseImage(t, 16<<20) // more than the buffers of a connection hold
+	for name, method := range map[string]string{"answer": "GET", "body": "GET", "upload": "PATCH", "end": "PUT"} {
+		t.Run(name, func(t *testing.T) {
+			hang := hanging(t)
+			f.reset(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != method || !strings.Contains(r.URL.Path, "/blobs/") {
+					return false
+				}
+				if name == "body" {
+					w.WriteHeader(200)
+					w.(http.Flusher).Flush()
+				}
+				hang()
+				return true
+			})
+			var err error
+			if method == "GET" {
+				_, err = Open(context.Background(), "docker://"+f.host+"/a/tiny:1", sluggish())
+			} else {
+				_, err = Put(context.Background(), Ref{Transport: Registry, Name: f.host + "/b/tiny:1"}, Result{Image: big}, sluggish())
+			}
+			wantErr(t, err, nil, "registry "+f.host, "no progress for 100ms")
+			if !strings.Contains(hintOf(err), "--stall-timeout") {
+				t.Errorf("hint %q", hintOf(err))
+			}
+		})
+	}
+}
+
+// What is slow but does get on is left alone: the clock runs only while nothing comes.
+func TestRegistrySlow(t *testing.T) {
+	f := newRegistry(t)
+	img := tinyImage(t)
+	put(t, "docker://"+f.host+"/a/tiny:1", Result{Image: img})
+	l := must[[]v1.Layer](t)(img.Layers())[0]
+	digest := must[v1.Hash](t)(l.Digest())
+	content := must[[]byte](t)(io.ReadAll(must[io.ReadCloser](t)(l.Compressed())))
+	o := fast
+	o.Stall = 400 * time.Millisecond
+	f.reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != "GET" || !strings.HasSuffix(r.URL.Path, digest.String()) {
+			return false
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		const parts = 8 // together twice the time that one may take
+		for i := range parts {
+			w.Write(content[i*len(content)/parts : (i+1)*len(content)/parts])
+			w.(http.Flusher).Flush()
+			time.Sleep(o.Stall / 4)
+		}
+		return true
+	})
+	src := must[*Source](t)(Open(context.Background(), "docker://"+f.host+"/a/tiny:1", o))
+	rc := must[io.ReadCloser](t)(must[[]v1.Layer](t)(src.Image.Layers())[0].Compressed())
+	defer rc.Close()
+	if _, err := io.Copy(io.Discard, rc); err != nil {
+		t.Error(err)
+	}
+	if f.count(digest.String()) != 1 {
+		t.Errorf("requests: %q", f.seen)
+	}
+}
+
+// A download whose connection breaks goes on where it was, or begins anew where the registry
+// knows no ranges; it never ends in another content.
+func TestDownloadResumes(t *testing.T) {
+	f := newRegistry(t)
+	img := noiseImage(t, 1<<20)
+	put(t, "docker://"+f.host+"/a/noise:1", Result{Image: img})
+	l := must[[]v1.Layer](t)(img.Layers())[0]
+	digest := must[v1.Hash](t)(l.Digest())
+	content := must[[]byte](t)(io.ReadAll(must[io.ReadCloser](t)(l.Compressed())))
+	const part = 300_000
+	for _, c := range []struct {
+		name   string
+		ranges bool
+		other  bool // other bytes behind the break
+		bad    string
+		cuts   int
+		want   string
+	}{
+		{name: "ranges", ranges: true, cuts: 2},
+		{name: "no ranges", cuts: 1},
+		{name: "other bytes", ranges: true, other: true, cuts: 1, want: "got sha256:"},
+		{name: "wrong range", ranges: true, bad: "bytes 0-9/10", cuts: 1, want: `got the range "bytes 0-9/10"`},
+		{name: "always", ranges: true, cuts: 1000, want: "the connection broke"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sent, asked := 0, ""
+			f.reset(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != "GET" || !strings.HasSuffix(r.URL.Path, digest.String()) {
+					return false
+				}
+				var from int
+				if asked = r.Header.Get("Range"); c.ranges && asked != "" {
+					fmt.Sscanf(asked, "bytes=%d-", &from)
+				}
+				body := bytes.Clone(content[from:])
+				if c.other && from > 0 {
+					body[10] ^= 1
+				}
+				w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+				if from > 0 {
+					w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(content)-1, len(content)))
+					if c.bad != "" {
+						w.Header().Set("Content-Range", c.bad)
+					}
+					w.WriteHeader(http.StatusPartialContent)
+				}
+				if sent++; sent <= c.cuts {
+					if c.cuts == 1000 {
+						body = body[:min(len(body), 10)]
+					}
+					w.Write(body[:min(len(body), part)])
+					w.(http.Flusher).Flush()
+					panic(http.ErrAbortHandler)
+				}
+				w.Write(body)
+				return true
+			})
+			src := must[*Source](t)(Open(context.Background(), "docker://"+f.host+"/a/noise:1", fast))
+			rc := must[io.ReadCloser](t)(must[[]v1.Layer](t)(src.Image.Layers())[0].Compressed())
+			defer rc.Close()
+			got, err := io.ReadAll(rc)
+			if c.want != "" {
+				wantErr(t, err, nil, c.want)
+				return
+			}
+			if err != nil || !bytes.Equal(got, content) {
+				t.Fatalf("%d of %d bytes, %v", len(got), len(content), err)
+			}
+			if sent != c.cuts+1 || !strings.HasPrefix(asked, "bytes=") || asked == "bytes=0-" {
+				t.Errorf("%d requests, the last for %q", sent, asked)
+			}
+		})
+	}
+}
+
+// Plain HTTP goes nowhere but to this machine, whatever go-containerregistry thinks of a name.
+func TestPlainHTTP(t *testing.T) {
+	sent := 0
+	next := roundTrip(func(*http.Request) (*http.Response, error) { sent++; return nil, errors.New("sent") })
+	for url, want := range map[string]bool{
+		"http://127.0.0.1:5000/": true, "http://localhost:5000/": true, "http://[::1]:5000/": true, "https://reg.example/": true,
+		"http://10.0.0.1:5000/": false, "http://192.168.1.1/": false, "http://reg.local/": false, "http://reg.example/": false,
+		"http://127.0.0.1.nip.example/": false, "ftp://reg.example/": false,
+	} {
+		for _, insecure := range []bool{false, true} {
+			sent = 0
+			_, err := guard{next, insecure}.RoundTrip(must[*http.Request](t)(http.NewRequest("GET", url, nil)))
+			if got := sent == 1; got != (want || insecure) || err == nil || !got && !errors.Is(err, errPlainHTTP) {
+				t.Errorf("%s, insecure %v: sent %v, %v", url, insecure, got, err)
+			}
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A registry does not send vfix to what only this machine reaches.
+func TestRedirects(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		ok       bool
+	}{
+		{"https://reg.example/", "https://storage.example/x", true},
+		{"https://reg.example/", "https://10.0.0.1/x", true},
+		{"https://reg.example/", "https://169.254.169.254/latest", false},
+		{"https://reg.example/", "https://localhost/x", false},
+		{"https://reg.example/", "https://[::ffff:127.0.0.1]/x", false},
+		{"http://127.0.0.1:5000/", "http://127.0.0.1:5001/", true},
+	} {
+		via := []*http.Request{must[*http.Request](t)(http.NewRequest("GET", c.from, nil))}
+		if err := checkRedirect(must[*http.Request](t)(http.NewRequest("GET", c.to, nil)), via); (err == nil) != c.ok {
+			t.Errorf("%s to %s: %v", c.from, c.to, err)
+		}
+	}
+}
