@@ -200,7 +200,7 @@ func (f *diskTree) entries(ctx context.Context) ([]entry, error) {
 		}
 		if id, links := identify(fi); !fi.IsDir() && links > 1 {
 			if first[id] != "" {
-				all = append(all, entry{kind: kindHardLink, name: name, link: first[id]})
+				all = append(all, entry{kind: kindHardLink, name: name, link: first[id], meta: diskMeta(fi)})
 				return nil
 			}
 			first[id] = name
@@ -232,7 +232,7 @@ func (f *diskTree) entry(ctx context.Context, name string, fi fs.FileInfo) (e en
 		e.link, err = f.root.Readlink(name)
 		return e, err
 	case !t.IsRegular():
-		e.kind, e.flag = kindOther, byte(t>>24)
+		e.kind, e.flag = kindOther, deviceFlag(t)
 		return e, nil
 	default:
 		e.kind = kindFile
@@ -245,7 +245,7 @@ func (f *diskTree) entry(ctx context.Context, name string, fi fs.FileInfo) (e en
 	if e.meta.xattrs, err = fileXattrs(r); err != nil {
 		return e, fmt.Errorf("%s: %w", f.full(name), err)
 	}
-	if e.kind == kindFile {
+	if e.size = fi.Size(); e.kind == kindFile && !f.noSums {
 		hash := sha256.New()
 		if e.size, err = copyTo(ctx, hash, r, nil); err != nil {
 			return e, err

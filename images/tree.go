@@ -36,6 +36,8 @@ type diskTree struct {
 	since time.Time
 	// oneFS leaves out folders on other file systems than the root's.
 	oneFS bool
+	// noSums leaves the contents' sums out of entries.
+	noSums bool
 
 	mu     sync.Mutex
 	files  []*diskFile // with something to tell

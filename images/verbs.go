@@ -72,8 +72,9 @@ func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, er
 	}
 	defer src.Close()
 	if src.Image == nil {
-		return nil, withHint(errorf(ErrUnsupported, "%v: not an image", src.Ref),
-			"patch files, folders and tarballs with: vfix patch -o OUTPUT %s", src.Path)
+		if err := src.withRootImage(ctx, RunConfig{}, o.Media); err != nil {
+			return nil, err
+		}
 	}
 	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()

@@ -124,12 +124,14 @@ old_archive() {
 	expect_match hint "$stderr" 'legacy/redis:2.8'
 }
 
-@test "docker save of old engines: an engine's own tarball, in both forms" {
+@test "docker save of old engines: an engine's own tarballs, save in both forms and export" {
 	requires docker
 	start_dockerd
 	docker load -q -i "$legacy_image/redis-legacy.tar"
 	name=$(docker images --format '{{.Repository}}:{{.Tag}}' | head -n 1)
 	docker save -o mixed.tar "$name"
+	container=$(docker create "$name")
+	docker export -o export.tar "$container"
 	stop_services
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
 	mkdir parts
@@ -144,4 +146,82 @@ old_archive() {
 	same_files out
 	expect 'diff IDs' "$(diff_ids oci:out:x)" "$(diff_ids oci:mixed:x)"
 	expect config "$(skopeo inspect --config oci:out:x | jq -cS '.config | del(.Labels)')" "$(skopeo inspect --config oci:mixed:x | jq -cS '.config | del(.Labels)')"
+	# And what it exported, which has the files and nothing else.
+	run_vfix rebuild export.tar -o oci:exported:x
+	expect 'call sites left' "$(run_vfix scan oci:exported:x --format json >/dev/null && jq .results[0].summary.patched <<<"$output")" 0
+}
+
+digest_of() { skopeo inspect --format '{{.Digest}}' "$1"; }
+
+@test "convert: an old format becomes an OCI image, its layers kept" {
+	skopeo copy --quiet --format v2s1 "$layout" dir:folder
+	run_vfix convert folder -o oci:one:x
+	expect reference "$output" oci:one:x
+	"$build/validate" one
+	expect 'diff IDs' "$(diff_ids oci:one:x)" "$(diff_ids "$layout")"
+	expect layers "$(skopeo inspect --raw oci:one:x | jq -c '[.layers[].digest]')" "$(skopeo inspect --raw "$layout" | jq -c '[.layers[].digest]')"
+	run_vfix convert folder -o oci-archive:two.tar:x
+	expect 'digest in an archive' "$(digest_of oci-archive:two.tar:x)" "$(digest_of oci:one:x)"
+	old_archive old legacy/redis 2.8
+	tar -cf old.tar -C old .
+	run_vfix convert old.tar -o oci:three:x
+	"$build/validate" three
+	expect 'diff IDs of an old archive' "$(diff_ids oci:three:x)" "$(diff_ids "$layout")"
+	run_vfix 3 scan oci:three:x
+}
+
+@test "convert: docker archive and OCI layout, there and back, with the same config" {
+	config_of() { skopeo inspect --raw "$1" | jq -r .config.digest; }
+	run_vfix convert "$layout" -o oci:same:x
+	expect 'digest of an OCI image' "$(digest_of oci:same:x)" "$(digest_of "$layout")"
+	run_vfix convert "$layout" -o docker-archive:out.tar:redis:x
+	run_vfix convert out.tar -o oci:back:x
+	expect 'config, and with it the image ID' "$(config_of oci:back:x)" "$(config_of "$layout")"
+	expect layers "$(skopeo inspect --raw oci:back:x | jq -c '[.layers[].digest]')" "$(skopeo inspect --raw "$layout" | jq -c '[.layers[].digest]')"
+	run_vfix convert out.tar -o oci:again:x --format json
+	expect 'digest of a second time' "$(jq -r .digest <<<"$output")" "$(digest_of oci:back:x)"
+	run_vfix 1 convert out.tar -o oci:never:x --cmd /bin/sh
+	expect_match stderr "$stderr" 'a config of its own'
+	[ ! -e never ] || fail 'something was written'
+	run_vfix 2 convert out.tar
+}
+
+# listing FOLDER: each file with what a layer keeps of it.
+listing() {
+	(cd "$1" && find . -mindepth 1 -printf '%p %y %m %U:%G %n %Ts %l\n' | sort && find . -type f -exec sha256sum {} + | sort)
+}
+
+@test "a root filesystem: folder and tarball become images of one layer" {
+	requires root
+	tar --sort=name --numeric-owner -cf rootfs.tar -C "$legacy_image/rootfs" .
+	gzip -k1 rootfs.tar
+	for source in "$legacy_image/rootfs" rootfs.tar rootfs.tar.gz; do
+		rm -rf out unpacked
+		run_vfix convert "$source" -o oci:out:x --entrypoint '["/bin/sh", "-c"]' --cmd date --env A=b --workdir /tmp --user 1:2
+		"$build/validate" out
+		umoci raw unpack --image out:x unpacked
+		diff <(listing "$legacy_image/rootfs") <(listing unpacked)
+		expect config "$(skopeo inspect --config oci:out:x | jq -cS .config)" \
+			'{"Cmd":["date"],"Entrypoint":["/bin/sh","-c"],"Env":["A=b"],"User":"1:2","WorkingDir":"/tmp"}'
+	done
+	expect 'diff ID, which is that of the tarball' "$(diff_ids oci:out:x)" "[\"sha256:$(sha256sum rootfs.tar | cut -d' ' -f1)\"]"
+	run_vfix rebuild rootfs.tar -o oci:fixed:x
+	expect layers "$(diff_ids oci:fixed:x | jq length)" 2
+	same_files fixed
+	run_vfix rebuild "$legacy_image/rootfs" -o oci:one:x
+	run_vfix rebuild "$legacy_image/rootfs" -o oci:two:x
+	expect 'digest of a second time' "$(digest_of oci:two:x)" "$(digest_of oci:one:x)"
+}
+
+@test "a root filesystem: a name that would hide files is an error" {
+	mkdir -p root/etc
+	touch root/etc/.wh.passwd root/etc/passwd
+	run_vfix 1 convert root -o oci:out:x
+	expect_match stderr "$stderr" 'etc/.wh.passwd'
+	tar -cf root.tar -C root .
+	run_vfix 1 convert root.tar -o oci:out:x
+	expect_match stderr "$stderr" 'etc/.wh.passwd'
+	[ ! -e out ] || fail 'something was written'
+	rm root/etc/.wh.passwd
+	run_vfix convert root -o oci:out:x
 }

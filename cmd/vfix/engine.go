@@ -17,6 +17,7 @@ type engine struct {
 	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*images.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	verify  func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
+	convert func(ctx context.Context, source string, o images.ConvertOptions) (*images.Converted, error)
 	layer   func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
 	// diagnose returns what it could read beside the errors of what it could not.
 	diagnose func(ctx context.Context, crashes []string, o diagnoseOptions) ([]*diagnose.Result, error)
@@ -36,6 +37,7 @@ var theEngine = engine{
 	patch:     images.Patch,
 	rebuild:   images.Rebuild,
 	verify:    images.Verify,
+	convert:   images.Convert,
 	layer:     images.Layer,
 	diagnose:  diagnoseAll,
 	hotfix:    images.Hotfix,

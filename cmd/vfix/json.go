@@ -128,6 +128,15 @@ type jsonFallback struct {
 	Reasons []string `json:"reasons"`
 }
 
+type jsonConverted struct {
+	jsonDocument
+	Source       string `json:"source"`
+	SourceDigest string `json:"source_digest"`
+	Reference    string `json:"reference"`
+	Digest       string `json:"digest"`
+	Layers       int    `json:"layers"`
+}
+
 type jsonVerified struct {
 	jsonDocument
 	Against  string      `json:"against"`
@@ -252,6 +261,13 @@ func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 		doc.Stated = &jsonStated{v.Stated.From, v.Stated.Raw}
 	}
 	return doc
+}
+
+func convertJSON(c *images.Converted) jsonConverted {
+	return jsonConverted{
+		jsonDocument: document("convert"), Source: c.Source, SourceDigest: c.SourceDigest,
+		Reference: c.Reference, Digest: c.Digest, Layers: c.Layers,
+	}
 }
 
 func layerJSON(l *images.Layered) jsonLayered {

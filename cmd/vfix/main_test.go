@@ -73,6 +73,12 @@ func fake(f *images.Findings, err error) engine {
 			}
 			return &images.Verified{Findings: f, Compared: 3}, nil
 		},
+		convert: func(context.Context, string, images.ConvertOptions) (*images.Converted, error) {
+			if err != nil {
+				return nil, err
+			}
+			return &images.Converted{Source: f.Source, SourceDigest: f.Digest, Reference: "oci:out", Digest: digest, Layers: 4}, nil
+		},
 		layer: func(context.Context, images.LayerOptions) (*images.Layered, error) {
 			return &images.Layered{Reference: "vfix:latest", Digest: digest, Files: []string{"vfix/vfix"}, Size: 1 << 20}, err
 		},

@@ -26,6 +26,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newPatchCommand(out, e),
 		newRebuildCommand(out, e),
 		newVerifyCommand(out, e),
+		newConvertCommand(out, e),
 		newLayerCommand(out, e),
 		newHotfixCommand(out, e),
 		newRunCommand(out, e),

@@ -1,0 +1,60 @@
+package images
+
+import (
+	"context"
+	"fmt"
+)
+
+// ConvertOptions are the choices of vfix convert.
+type ConvertOptions struct {
+	Media MediaOptions
+	Dest  string // DEST as typed
+	Run   RunConfig
+}
+
+// Converted is what a conversion did.
+type Converted struct {
+	Source       string // as resolved, with its transport
+	SourceDigest string // what the source itself calls the image; "" for a root filesystem
+	Reference    string
+	Digest       string // of the manifest or index as it was written, or the image ID
+	Layers       int
+}
+
+// Convert writes an image in another format or place, and changes nothing in it: layers and
+// config keep their bytes wherever the format that is written has room for them. What has
+// no config gets one: a schema 1 manifest and an old archive that of their history, a root
+// filesystem that of o.Run. The same input gives the same digest.
+func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, error) {
+	dest, err := ParseRef(o.Dest)
+	if err != nil {
+		return nil, fmt.Errorf("-o: %w", err)
+	}
+	src, err := Open(ctx, source, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { src.Close() }()
+	out := &Converted{Source: src.Ref.String(), SourceDigest: src.Digest}
+	switch {
+	case src.Image == nil:
+		err = src.withRootImage(ctx, o.Run, o.Media)
+	case !o.Run.isZero():
+		err = withHint(errorf(ErrUnsupported, "%v: an image with a config of its own, which vfix does not change", src.Ref),
+			"--entrypoint, --cmd, --env, --workdir and --user are for root filesystems")
+	}
+	if err != nil {
+		return nil, err
+	}
+	layers, err := src.Image.Layers()
+	if err != nil {
+		return nil, err
+	}
+	out.Layers = len(layers)
+	st, err := Put(ctx, dest, Result{Image: src.Image, Index: src.Index}, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	out.Reference, out.Digest = st.Reference, st.Digest
+	return out, nil
+}
