@@ -18,7 +18,12 @@ require (
 	google.golang.org/protobuf v1.36.11
 )
 
-require github.com/in-toto/attestation v1.2.0
+require (
+	github.com/aymanbagabas/go-udiff v0.4.1
+	github.com/in-toto/attestation v1.2.0
+	github.com/pelletier/go-toml/v2 v2.4.3
+	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
+)
 
 require (
 	github.com/Microsoft/go-winio v0.6.2 // indirect
@@ -38,7 +43,7 @@ require (
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/moby/docker-image-spec v1.3.1 // indirect
-	github.com/moby/moby/api v1.55.0 // indirect
+	github.com/moby/moby/api v1.55.0
 	github.com/moby/moby/client v0.5.1
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1

@@ -7,6 +7,7 @@ import (
 	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
+	"vfix.dev/vfix/host/install"
 	"vfix.dev/vfix/host/runtime"
 	"vfix.dev/vfix/images"
 )
@@ -30,6 +31,10 @@ type engine struct {
 	cache     func(action, dir string, limit int64) (*runtime.Cached, error)
 	doctor    func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*images.Inventory, error)
+
+	install, uninstall func(install.Options) (*install.Result, error)
+	// stay returns when the context ends.
+	stay func(context.Context)
 }
 
 var theEngine = engine{
@@ -46,4 +51,7 @@ var theEngine = engine{
 	cache:     runtime.Cache,
 	doctor:    doctor.Run,
 	inventory: images.TakeInventory,
+	install:   install.Install,
+	uninstall: install.Uninstall,
+	stay:      func(ctx context.Context) { <-ctx.Done() },
 }

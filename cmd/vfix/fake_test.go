@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 
+	"vfix.dev/vfix/host/install"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/rewriter"
 )
@@ -127,4 +128,23 @@ func hotfixOf(f *images.Findings, o images.HotfixOptions) *images.Hotfixed {
 		}
 	}
 	return h
+}
+
+// installedBy is what the engine might say of an installation.
+func installedBy(o install.Options) *install.Result {
+	r := &install.Result{
+		Engines: []install.Engine{install.Containerd},
+		Changes: []install.Change{
+			{Path: "/usr/local/bin/vfix", Action: install.Create, Size: 20 << 20},
+			{Path: "/etc/containerd/config.toml", Action: install.Replace, Size: 12, Diff: "--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n@@ -1 +1,2 @@\n version = 2\n+\tx\x1b[2J = 1\n"},
+		},
+		Commands:     []string{"systemctl restart containerd"},
+		Notes:        []string{"a note"},
+		Warnings:     []string{"a warning"},
+		RuntimeClass: "kind: RuntimeClass\n",
+	}
+	if o.Show != nil {
+		o.Show(r)
+	}
+	return r
 }

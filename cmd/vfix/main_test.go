@@ -17,6 +17,7 @@ import (
 	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
+	"vfix.dev/vfix/host/install"
 	"vfix.dev/vfix/host/runtime"
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
@@ -88,8 +89,11 @@ func fake(f *images.Findings, err error) engine {
 		hotfix: func(_ context.Context, _ string, o images.HotfixOptions) (*images.Hotfixed, error) {
 			return hotfixOf(f, o), err
 		},
-		run:     func([]string, host.RunOptions) error { return err },
-		runtime: func([]string, io.Writer) int { return 0 },
+		install:   func(o install.Options) (*install.Result, error) { return installedBy(o), err },
+		uninstall: func(o install.Options) (*install.Result, error) { return installedBy(o), err },
+		stay:      func(context.Context) {},
+		run:       func([]string, host.RunOptions) error { return err },
+		runtime:   func([]string, io.Writer) int { return 0 },
 		cache: func(string, string, int64) (*runtime.Cached, error) {
 			return &runtime.Cached{Dir: "/var/lib/vfix", Entries: []store.Entry{
 				{Key: "0f1e", Size: 4096, Used: time.Unix(1700000000, 0)}, {Key: "a3ed", Index: true, Size: 512},

@@ -34,6 +34,8 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newDiagnoseCommand(out, e),
 		newRuntimeCommand(out, e),
 		newCacheCommand(out, e),
+		newInstallCommand(out, e),
+		newUninstallCommand(out, e),
 		newVersionCommand(out),
 		newCompletionCommand(out),
 	)

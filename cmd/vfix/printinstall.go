@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"vfix.dev/vfix/host/install"
+)
+
+// What install and uninstall print. See the rules in output.go.
+
+// showInstall returns what shows the changes before they are made: on stderr, for stdout
+// carries what to type next.
+func (o *output) showInstall(opts InstallOptions) func(*install.Result) {
+	return func(r *install.Result) {
+		if opts.DryRun || opts.json() {
+			return
+		}
+		var b strings.Builder
+		writeChanges(&b, o.err.paint, r.Changes)
+		if b.Len() > 0 {
+			o.say(strings.TrimRight(b.String(), "\n"))
+		}
+	}
+}
+
+// installed prints what was done.
+func (o *output) installed(verb string, opts InstallOptions, r *install.Result) error {
+	for _, w := range r.Warnings {
+		o.warn("%s", w)
+	}
+	if opts.json() {
+		return o.json(installJSON(verb, opts.DryRun, r))
+	}
+	switch {
+	case len(r.Changes) == 0 && verb == "uninstall" && len(r.Engines) == 0:
+		o.note("nothing to do: vfix is not installed in %s", opts.Root)
+	case len(r.Changes) == 0:
+		o.note("nothing to do: everything is as it should be")
+	case opts.DryRun:
+		writeChanges(o.stdout, o.out.paint, r.Changes)
+		o.note("dry run: nothing was written")
+	default:
+		o.note("%s changed in %s", count(len(r.Changes), "file"), opts.Root)
+	}
+	if opts.DryRun {
+		return nil
+	}
+	if len(r.Commands) > 0 {
+		o.note("for the change to count, type what stands on stdout")
+	}
+	for _, c := range r.Commands {
+		o.result(c)
+	}
+	if verb == "install" {
+		o.usage(r)
+	}
+	return nil
+}
+
+// usage says how containers come to the new runtime.
+func (o *output) usage(r *install.Result) {
+	for _, n := range r.Notes {
+		o.note("%s", n)
+	}
+	if r.RuntimeClass == "" {
+		return
+	}
+	o.note("pods use it that name this RuntimeClass, once 'kubectl apply -f' has made it:")
+	for line := range strings.Lines(r.RuntimeClass) {
+		o.say("  " + printable(strings.TrimRight(line, "\n")))
+	}
+}
+
+// writeChanges lists changes: the difference of text files, one line for others.
+func writeChanges(w io.Writer, c palette, changes []install.Change) {
+	for _, ch := range changes {
+		size := ""
+		if ch.Diff == "" && ch.Size > 0 {
+			size = ", " + humanSize(int64(ch.Size))
+		}
+		if ch.Link != "" {
+			size = " -> " + printable(ch.Link)
+		}
+		fmt.Fprintln(w, c.bold(string(ch.Action)+" "+printable(ch.Path))+size)
+		for line := range strings.Lines(ch.Diff) {
+			line = strings.TrimRight(line, "\r\n")
+			text := printable(strings.ReplaceAll(line, "\t", "        "))
+			switch {
+			case strings.HasPrefix(line, "+"):
+				text = c.green(text)
+			case strings.HasPrefix(line, "-"):
+				text = c.red(text)
+			}
+			fmt.Fprintln(w, text)
+		}
+	}
+}
+
+type jsonInstall struct {
+	jsonDocument
+	Engines      []string     `json:"engines"`
+	Changes      []jsonModify `json:"changes"`
+	Commands     []string     `json:"commands"`
+	Notes        []string     `json:"notes"`
+	Warnings     []string     `json:"warnings"`
+	RuntimeClass string       `json:"runtime_class"`
+}
+
+type jsonModify struct {
+	Path   string `json:"path"`
+	Action string `json:"action"`
+	Size   int    `json:"size"`
+	Link   string `json:"link"`
+	Diff   string `json:"diff"`
+}
+
+func installJSON(verb string, dryRun bool, r *install.Result) jsonInstall {
+	doc := jsonInstall{
+		jsonDocument: document(verb), Engines: []string{}, Changes: []jsonModify{},
+		Commands: list(r.Commands), Notes: list(r.Notes), Warnings: list(r.Warnings), RuntimeClass: r.RuntimeClass,
+	}
+	doc.DryRun = dryRun
+	for _, e := range r.Engines {
+		doc.Engines = append(doc.Engines, string(e))
+	}
+	for _, c := range r.Changes {
+		doc.Changes = append(doc.Changes, jsonModify{c.Path, string(c.Action), c.Size, c.Link, c.Diff})
+	}
+	return doc
+}

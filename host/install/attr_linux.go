@@ -1,0 +1,58 @@
+package install
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// labelXattr holds a file's SELinux label (linux/xattr.h, XATTR_NAME_SELINUX).
+const labelXattr = "security.selinux"
+
+func metaOf(f *os.File, fi fs.FileInfo) meta {
+	m := meta{Mode: fi.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky), MTime: fi.ModTime(), Label: label(f)}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		m.UID, m.GID = int(st.Uid), int(st.Gid)
+	}
+	return m
+}
+
+// label returns a file's SELinux label, "" where it has none.
+func label(f *os.File) string {
+	buf := make([]byte, 4096) // a label is at most a page (security/selinux/ss/context.c)
+	n, err := unix.Fgetxattr(int(f.Fd()), labelXattr, buf)
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimRight(buf[:n], "\x00"))
+}
+
+// apply gives a file this metadata. Where the kernel knows no labels, or this process may set
+// none, the file keeps the one that its folder gives.
+func (m meta) apply(f *os.File) error {
+	if err := f.Chown(m.UID, m.GID); err != nil && !(errors.Is(err, fs.ErrPermission) && os.Geteuid() == m.UID) {
+		return err
+	}
+	if err := f.Chmod(m.Mode); err != nil {
+		return err
+	}
+	if m.Label != "" && label(f) != m.Label {
+		_ = unix.Fsetxattr(int(f.Fd()), labelXattr, append([]byte(m.Label), 0), 0)
+	}
+	return nil
+}
+
+// lock takes the folder for this process until it is closed.
+func lock(dir *os.File) error {
+	err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrBusy
+	}
+	return err
+}
+
+func owner() (uid, gid int) { return os.Geteuid(), os.Getegid() }

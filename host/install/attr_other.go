@@ -1,0 +1,20 @@
+//go:build !linux
+
+package install
+
+import (
+	"io/fs"
+	"os"
+)
+
+// The engines run on Linux; elsewhere this package only has to compile.
+
+func metaOf(_ *os.File, fi fs.FileInfo) meta {
+	return meta{Mode: fi.Mode().Perm(), MTime: fi.ModTime()}
+}
+
+func (m meta) apply(f *os.File) error { return f.Chmod(m.Mode) }
+
+func lock(*os.File) error { return ErrUnsupported }
+
+func owner() (uid, gid int) { return 0, 0 }

@@ -1,0 +1,65 @@
+package install
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Lines of a configuration file that are vfix's, between two comments that say so.
+
+func beginLine(name string) string {
+	return "# vfix: begin " + name + ": put here by 'vfix install'; 'vfix uninstall' takes it out"
+}
+
+func endLine(name string) string { return "# vfix: end " + name }
+
+// addBlock appends the block of a runtime to a file.
+func addBlock(data []byte, name, body string) []byte {
+	eol := "\n"
+	if bytes.Contains(data, []byte("\r\n")) {
+		eol = "\r\n"
+	}
+	text := string(data)
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += eol
+	}
+	if text != "" {
+		text += eol
+	}
+	lines := beginLine(name) + "\n" + strings.TrimRight(body, "\n") + "\n" + endLine(name) + "\n"
+	return []byte(text + strings.ReplaceAll(lines, "\n", eol))
+}
+
+// takeBlock takes the block of a runtime out of a file, and says whether there was one.
+func takeBlock(file string, data []byte, name string) ([]byte, bool, error) {
+	begin, end := "# vfix: begin "+name+":", endLine(name)
+	var out strings.Builder
+	inside, found := false, false
+	for line := range strings.Lines(string(data)) {
+		text := strings.TrimSpace(line)
+		switch {
+		case !inside && strings.HasPrefix(text, begin):
+			inside, found = true, true
+		case inside && text == end:
+			inside = false
+		case !inside:
+			out.WriteString(line)
+		}
+	}
+	if inside {
+		return nil, true, withHint(errorf(ErrDamaged, "%s: the line %q is missing", file, end),
+			"put it back behind what 'vfix install' wrote, or take that out by hand")
+	}
+	if !found {
+		return data, false, nil
+	}
+	// The empty line before it came with the block, where the block was the last thing.
+	rest := out.String()
+	for _, eol := range []string{"\r\n", "\n"} {
+		if strings.HasSuffix(rest, eol+eol) {
+			rest = strings.TrimSuffix(rest, eol)
+			break
+		}
+	}
+	return []byte(rest), true, nil
+}

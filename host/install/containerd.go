@@ -1,0 +1,409 @@
+package install
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// containerd's configuration, its own and what Kubernetes distributions make of it.
+// https://github.com/containerd/containerd/blob/main/docs/cri/config.md
+
+const (
+	containerdConfig = "etc/containerd/config.toml"
+	// runtimeType is the shim that runs a program with runc's command line.
+	runtimeType = "io.containerd.runc.v2"
+)
+
+// criPlugin is the plugin that has the runtimes, by the configuration's version
+// (containerd, docs/PLUGINS.md and version/config). A file without a version has 1.
+var criPlugin = map[int]string{
+	1: "cri",
+	2: "io.containerd.grpc.v1.cri",
+	3: "io.containerd.cri.v1.runtime",
+}
+
+// handler describes the table of a runtime in a containerd configuration.
+type handler struct {
+	version int
+	like    map[string]any // the runtime that it is modelled on; nil is none
+	cgroup  string         // TOML for SystemdCgroup instead of what like has, "" for that
+}
+
+// path leads to the path of the runtime's program.
+func (h handler) path(name string) []string {
+	return []string{"plugins", criPlugin[h.version], "containerd", "runtimes", name, "options", "BinaryName"}
+}
+
+// text is the runtime's table. Everything that the model says beside its program holds for
+// vfix, too: the cgroup driver above all. Annotations reach vfix only by pod_annotations.
+func (h handler) text(name, program string) (string, error) {
+	table := fmt.Sprintf("plugins.%q.containerd.runtimes.%s", criPlugin[h.version], name)
+	top, options := map[string]any{}, map[string]any{}
+	for k, v := range h.like {
+		switch v := v.(type) {
+		case map[string]any:
+			if k == "options" {
+				maps.Copy(options, v)
+			}
+		default:
+			top[k] = v
+		}
+	}
+	if t, ok := top["runtime_type"].(string); !ok || t == "" {
+		top["runtime_type"] = runtimeType
+	}
+	annotations, _ := top["pod_annotations"].([]any)
+	top["pod_annotations"] = append(slices.Clone(annotations), any(annotationPattern))
+	delete(top, "runtime_engine")
+	delete(top, "runtime_path")
+	options["BinaryName"] = program
+	if h.cgroup != "" {
+		delete(options, "SystemdCgroup")
+	}
+	a, err := toml.Marshal(top)
+	if err != nil {
+		return "", err
+	}
+	b, err := toml.Marshal(scalars(options))
+	if err != nil {
+		return "", err
+	}
+	text := "[" + table + "]\n" + string(a) + "[" + table + ".options]\n" + string(b)
+	if h.cgroup != "" {
+		text += "SystemdCgroup = " + h.cgroup + "\n"
+	}
+	return text, nil
+}
+
+// annotationPattern is which of a pod's annotations the runtime gets to see.
+const annotationPattern = "dev.vfix.*"
+
+func scalars(m map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range m {
+		if _, deep := v.(map[string]any); !deep {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// configFile is one file of containerd's configuration.
+type configFile struct {
+	name string // in the root
+	data []byte
+	tree map[string]any
+}
+
+// containerdFiles reads the main file and what it imports, in containerd's order.
+func (p *planner) containerdFiles(main string) ([]configFile, error) {
+	var all []configFile
+	pending := []string{main}
+	for len(pending) > 0 {
+		name := pending[0]
+		pending = pending[1:]
+		if slices.ContainsFunc(all, func(f configFile) bool { return f.name == name }) {
+			continue
+		}
+		data, err := p.base(name)
+		if err != nil {
+			return nil, err
+		}
+		tree, err := parseTOML("/"+name, data)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, configFile{name, data, tree})
+		for _, pattern := range importsOf(name, tree) {
+			files, err := p.glob(pattern)
+			if err != nil {
+				return nil, err
+			}
+			pending = append(pending, files...)
+		}
+	}
+	return all, nil
+}
+
+// importsOf returns the files that one imports, as patterns in the root.
+func importsOf(name string, tree map[string]any) []string {
+	list, _ := tree["imports"].([]any)
+	var all []string
+	for _, v := range list {
+		s, ok := v.(string)
+		if !ok {
+			continue
+		}
+		if !path.IsAbs(s) {
+			s = path.Join("/", path.Dir(name), s)
+		}
+		all = append(all, rel(s))
+	}
+	return all
+}
+
+// versionOf returns the version of a configuration.
+func versionOf(file string, tree map[string]any) (int, error) {
+	v, ok := tree["version"]
+	if !ok {
+		return 1, nil
+	}
+	n, ok := v.(int64)
+	if !ok || n < 1 {
+		return 0, errorf(ErrDamaged, "/%s: version %v", file, v)
+	}
+	// Version 4 moved the server's own tables; plugins are as in 3.
+	if n == 4 {
+		n = 3
+	}
+	if criPlugin[int(n)] == "" {
+		return 0, errorf(ErrUnsupported, "/%s: version %d; vfix knows 1 to 4", file, n)
+	}
+	return int(n), nil
+}
+
+// planContainerd adds the runtime to containerd's own configuration.
+func planContainerd(p *planner) error {
+	main := p.configPath()
+	files, err := p.containerdFiles(main)
+	if err != nil {
+		return err
+	}
+	two := p.isContainerd2(bins("containerd"))
+	if len(files[0].data) == 0 {
+		return p.newContainerd(main, two)
+	}
+	h := handler{}
+	if h.version, err = versionOf(main, files[0].tree); err != nil {
+		return err
+	}
+	two = two || h.version == 3
+	for _, f := range files {
+		p.criDisabled(f)
+		if p.Default && lookup(f.tree, []string{"plugins", criPlugin[h.version], "containerd", "default_runtime_name"}) != nil {
+			return withHint(errorf(ErrConflict, "/%s: names a default_runtime_name already", f.name),
+				"set it to %q there by hand, and leave --default-runtime away", p.Name)
+		}
+	}
+	if two {
+		return p.containerd2(files, h)
+	}
+	return p.containerd1(files, h)
+}
+
+// containerd1 appends to the file whose CRI section counts. Up to 1.7 a file's section of a
+// plugin replaces those of the files before it as a whole (containerd issue 5837), so a file
+// with the new runtime alone would take everything else away.
+func (p *planner) containerd1(files []configFile, h handler) error {
+	at := files[0]
+	for _, f := range files {
+		if lookup(f.tree, []string{"plugins", criPlugin[h.version]}) != nil {
+			at = f
+		}
+	}
+	h.like = p.model(at.tree, h.version)
+	return p.addHandler(at.name, h)
+}
+
+// containerd2 adds a file to a folder that is imported, where there is one; such files are
+// merged by member from 2.0 on (containerd pull request 9982). Their version may not be higher
+// than the main file's.
+func (p *planner) containerd2(files []configFile, h handler) error {
+	for _, f := range files {
+		if m := p.model(f.tree, h.version); m != nil {
+			h.like = m
+		}
+	}
+	for _, pattern := range importsOf(files[0].name, files[0].tree) {
+		if path.Base(pattern) == "*.toml" {
+			return p.addFile(path.Join(path.Dir(pattern), "99-vfix.toml"), h)
+		}
+	}
+	return p.addHandler(files[0].name, h)
+}
+
+// newContainerd makes the configuration file where there is none: containerd takes its
+// defaults for what is not in it.
+func (p *planner) newContainerd(name string, two bool) error {
+	h := handler{version: 2}
+	if two {
+		h.version = 3
+	}
+	return p.addFile(name, h)
+}
+
+// addFile adds an item for a file of vfix's own.
+func (p *planner) addFile(name string, h handler) error {
+	return p.criBlock(name, h, fmt.Sprintf("version = %d\n\n", h.version))
+}
+
+// addHandler adds an item for a file that has other things in it.
+func (p *planner) addHandler(name string, h handler) error { return p.criBlock(name, h, "") }
+
+func (p *planner) criBlock(name string, h handler, head string) error {
+	if err := p.adopt(h.like); err != nil {
+		return err
+	}
+	text, err := h.text(p.Name, p.runtimePath())
+	if err != nil {
+		return err
+	}
+	if p.Default {
+		head += fmt.Sprintf("[plugins.%q.containerd]\ndefault_runtime_name = %q\n\n", criPlugin[h.version], p.Name)
+	}
+	p.blockFile(name, head+text, h.path(p.Name)...)
+	return nil
+}
+
+// model returns the runtime that containers get by default.
+func (p *planner) model(tree map[string]any, version int) map[string]any {
+	top := []string{"plugins", criPlugin[version], "containerd"}
+	name, _ := lookup(tree, append(top, "default_runtime_name")).(string)
+	if name == "" || name == p.Name {
+		name = "runc"
+	}
+	m, _ := lookup(tree, append(top, "runtimes", name)).(map[string]any)
+	return m
+}
+
+// adopt has vfix wrap the program that the model's table names, where the user names none.
+func (p *planner) adopt(like map[string]any) error {
+	if t, _ := like["runtime_type"].(string); t != "" && t != runtimeType && !strings.HasPrefix(t, "io.containerd.runc.") {
+		return withHint(errorf(ErrUnsupported, "the default runtime is of type %s, and vfix wraps only what has runc's command line", t),
+			"make a runtime of type %s the default one first", runtimeType)
+	}
+	program, _ := lookup(like, []string{"options", "BinaryName"}).(string)
+	if program != "" && p.Runtime == "" {
+		p.wraps = program
+		p.note("containers run by %s, as those of the default runtime do", program)
+	}
+	return nil
+}
+
+// criDisabled warns of a configuration that has no use for runtimes.
+func (p *planner) criDisabled(f configFile) {
+	list, _ := f.tree["disabled_plugins"].([]any)
+	for _, v := range list {
+		if s, _ := v.(string); slices.Contains([]string{"cri", criPlugin[2], criPlugin[3]}, s) {
+			p.warn("/%s: disables the plugin %s, so that Kubernetes cannot use this containerd; 'ctr run --runc-binary %s' and nerdctl can use vfix all the same",
+				f.name, s, p.runtimePath())
+		}
+	}
+}
+
+// isContainerd2 finds out from the program's build information whether it is containerd 2.
+func (p *planner) isContainerd2(programs []string) bool {
+	for _, name := range programs {
+		at, err := p.resolve(name)
+		if err != nil {
+			continue
+		}
+		f, err := p.root.Open(at)
+		if err != nil {
+			continue
+		}
+		info, err := buildinfo.Read(f)
+		f.Close()
+		if err == nil {
+			return strings.HasPrefix(info.Path, "github.com/containerd/containerd/v2/")
+		}
+	}
+	return false
+}
+
+// planK0s adds a file to the folder that k0s merges into its containerd's configuration.
+// https://docs.k0sproject.io/stable/runtime/
+func planK0s(p *planner) error {
+	const main, merged = "etc/k0s/containerd.toml", "run/k0s/containerd-cri.toml"
+	data, err := p.readText(main)
+	if err != nil {
+		return err
+	}
+	if data != nil && !bytes.Contains(data, []byte("k0s_managed=true")) && !p.Force {
+		return withHint(errorf(ErrUnsupported, "/%s: is not managed by k0s, which then reads no /%s", main, path.Dir(p.configPath())),
+			"vfix install containerd --config /%s", main)
+	}
+	h := handler{version: 2}
+	if p.isContainerd2([]string{"var/lib/k0s/bin/containerd"}) {
+		h.version = 3
+	}
+	if data, err = p.readText(merged); err == nil && data != nil {
+		tree, err := parseTOML("/"+merged, data)
+		if err != nil {
+			return err
+		}
+		h.like = p.model(tree, h.version)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return p.addFile(p.configPath(), h)
+}
+
+// planRancher adds the runtime to the containerd of k3s and RKE2, which write its
+// configuration anew at each start: from 1.36 on with the files of a folder, else from a
+// template. https://docs.k3s.io/advanced#configuring-containerd
+func planRancher(p *planner) error {
+	dir := p.configPath()
+	made, err := p.readText(path.Join(dir, "config.toml"))
+	if err != nil {
+		return err
+	}
+	if made == nil {
+		return withHint(errorf(ErrNoEngine, "/%s/config.toml: not there: %s has not been started yet", dir, p.Engine),
+			"start it once, so that it shows which containerd it has")
+	}
+	tree, err := parseTOML("/"+dir+"/config.toml", made)
+	if err != nil {
+		return err
+	}
+	h := handler{cgroup: "{{ .SystemdCgroup }}"}
+	if h.version, err = versionOf(dir+"/config.toml", tree); err != nil {
+		return err
+	}
+	own := map[int]string{2: "config", 3: "config-v3"}[h.version]
+	if own == "" {
+		return errorf(ErrUnsupported, "/%s/config.toml: version %d; want 2 or 3", dir, h.version)
+	}
+	for _, pattern := range importsOf(dir+"/config.toml", tree) {
+		if h.version == 3 && path.Base(path.Dir(pattern)) == own+".toml.d" {
+			h.cgroup, h.like = "", p.model(tree, h.version)
+			return p.addFile(path.Join(path.Dir(pattern), "99-vfix.toml"), h)
+		}
+	}
+	return p.template(path.Join(dir, own+".toml.tmpl"), h)
+}
+
+// template adds an item for a template of k3s. It is no TOML, so that what comes out of it
+// cannot be checked here.
+func (p *planner) template(name string, h handler) error {
+	text, err := h.text(p.Name, p.runtimePath())
+	if err != nil {
+		return err
+	}
+	if p.Default {
+		return withHint(errorf(ErrUnsupported, "/%s: a template; vfix cannot change the default runtime in it", name),
+			"start %s with --default-runtime=%s, and leave --default-runtime away here", p.Engine, p.Name)
+	}
+	p.text(name, block, nil, func(base []byte) ([]byte, error) {
+		if bytes.Contains(base, []byte(".runtimes."+p.Name+"]")) {
+			return nil, withHint(errorf(ErrConflict, "/%s: has another runtime %s already", name, p.Name), "choose another name with --name")
+		}
+		if len(bytes.TrimSpace(base)) == 0 {
+			base = []byte("{{ template \"base\" . }}\n")
+		}
+		return addBlock(base, p.Name, text), nil
+	})
+	if !p.exists(name) {
+		p.warn("/%s: '{{ template \"base\" . }}' needs %s of September 2023 or later", name, p.Engine)
+	}
+	return nil
+}

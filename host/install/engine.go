@@ -1,0 +1,230 @@
+package install
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Engine is what reads the configuration.
+type Engine string
+
+const (
+	Docker     Engine = "docker"
+	Containerd Engine = "containerd"
+	CRIO       Engine = "crio"
+	Podman     Engine = "podman"
+	K3s        Engine = "k3s"
+	RKE2       Engine = "rke2"
+	K0s        Engine = "k0s"
+)
+
+// Auto stands for the one engine that Kubernetes uses on the machine.
+const Auto = "auto"
+
+// Engines is all of them.
+var Engines = []Engine{Docker, Containerd, CRIO, Podman, K3s, RKE2, K0s}
+
+// engine says where an engine is found and what it reads.
+type engine struct {
+	// signs are files that are there where the engine is.
+	signs []string
+	// config is the file that is written where the user names none.
+	config string
+	// commands make the engine see the new configuration, and another one see it gone.
+	commands []string
+	// plan lists what to write.
+	plan func(*planner) error
+	// cri: Kubernetes uses it, by way of a RuntimeClass.
+	cri bool
+}
+
+var engines = map[Engine]engine{
+	// https://docs.docker.com/reference/cli/dockerd/: a reload takes over runtimes and
+	// default-runtime.
+	Docker: {
+		signs:    bins("dockerd"),
+		config:   "etc/docker/daemon.json",
+		commands: []string{"systemctl reload docker"},
+		plan:     planDocker,
+	},
+	Containerd: {
+		signs:    append(bins("containerd"), containerdConfig),
+		config:   containerdConfig,
+		commands: []string{"systemctl restart containerd"},
+		plan:     planContainerd,
+		cri:      true,
+	},
+	// A reload is documented to be enough, and is not: the handler stays unknown to
+	// RunPodSandbox (https://github.com/cri-o/cri-o/issues/10202). A restart leaves pods alone.
+	CRIO: {
+		signs:    append(bins("crio"), "etc/crio"),
+		config:   "etc/crio/crio.conf.d/99-vfix.conf",
+		commands: []string{"systemctl restart crio"},
+		plan:     planCRIO,
+		cri:      true,
+	},
+	// podman reads its configuration each time that it is run; only its API service stays.
+	Podman: {
+		signs:  bins("podman"),
+		config: "etc/containers/containers.conf.d/99-vfix.conf",
+		plan:   planPodman,
+	},
+	K3s: {
+		signs:    append(bins("k3s"), "var/lib/rancher/k3s/agent"),
+		config:   "var/lib/rancher/k3s/agent/etc/containerd",
+		commands: []string{"systemctl restart k3s || systemctl restart k3s-agent"},
+		plan:     planRancher,
+		cri:      true,
+	},
+	RKE2: {
+		signs:    append(bins("rke2"), "var/lib/rancher/rke2/agent"),
+		config:   "var/lib/rancher/rke2/agent/etc/containerd",
+		commands: []string{"systemctl restart rke2-server || systemctl restart rke2-agent"},
+		plan:     planRancher,
+		cri:      true,
+	},
+	K0s: {
+		signs:    append(bins("k0s"), "etc/k0s/containerd.toml", "var/lib/k0s/bin"),
+		config:   "etc/k0s/containerd.d/vfix.toml",
+		commands: []string{"systemctl restart k0sworker || systemctl restart k0scontroller"},
+		plan:     planK0s,
+		cri:      true,
+	},
+}
+
+// bins lists where programs are installed.
+func bins(name string) []string {
+	var all []string
+	for _, dir := range []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin", "opt/bin", "snap/bin"} {
+		all = append(all, dir+"/"+name)
+	}
+	return all
+}
+
+// Detect lists the engines that a root folder has.
+func Detect(root string) ([]Engine, error) {
+	t, err := openTree(root)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	return t.detect(), nil
+}
+
+func (t *tree) detect() []Engine {
+	var found []Engine
+	for _, e := range Engines {
+		if slices.ContainsFunc(engines[e].signs, t.exists) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// auto chooses the engine of a Kubernetes node. A distribution with a containerd of its own
+// comes before one that is there as well.
+func (t *tree) auto(root string) (Engine, error) {
+	found := slices.DeleteFunc(t.detect(), func(e Engine) bool { return !engines[e].cri })
+	own := slices.DeleteFunc(slices.Clone(found), func(e Engine) bool { return e == Containerd || e == CRIO })
+	if len(own) > 0 {
+		found = own
+	}
+	switch len(found) {
+	case 0:
+		return "", withHint(errorf(ErrNoEngine, "no engine that Kubernetes uses is found in %s", root), "name the engine: 'vfix install --help' lists them")
+	case 1:
+		return found[0], nil
+	}
+	return "", withHint(errorf(ErrConflict, "several engines that Kubernetes may use are found in %s: %v", root, found), "name the one that it uses")
+}
+
+// item is a file that is to have something of vfix in it.
+type item struct {
+	path string // not resolved
+	kind kind
+	set  []value // of a member
+	// add returns what the file is to hold, where it holds base without vfix.
+	add func(base *content) (*content, error)
+}
+
+// planner collects what is to be written for one engine.
+type planner struct {
+	*tree
+	Options
+	engine
+	st     *state
+	items  []item
+	result *Result
+	// wraps is the real runtime, as the user or the engine's configuration names it.
+	wraps string
+}
+
+// runtimePath is where the engines find vfix-runtime.
+func (p *planner) runtimePath() string { return "/" + path.Join(rel(p.Prefix), "bin", runtimeLink) }
+
+// configPath is the file that is to be changed.
+func (p *planner) configPath() string {
+	if p.Config != "" {
+		return rel(p.Config)
+	}
+	return p.engine.config
+}
+
+// rel makes a path of the root folder one that is relative to it.
+func rel(name string) string { return strings.TrimLeft(path.Clean("/"+name), "/") }
+
+// base returns what a file holds without vfix's part.
+func (p *planner) base(name string) ([]byte, error) {
+	at, err := p.resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.read(at, maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	c, err = p.without(at, c)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	return c.data, nil
+}
+
+// text adds an item for a configuration file: edit makes what it is to hold.
+func (p *planner) text(name string, k kind, set []value, edit func(base []byte) ([]byte, error)) {
+	p.items = append(p.items, item{path: name, kind: k, set: set, add: func(base *content) (*content, error) {
+		next := p.fresh(0o644)
+		var old []byte
+		if base != nil {
+			if base.link != "" {
+				return nil, errorf(ErrConflict, "/%s: a symlink that leads nowhere", name)
+			}
+			old, next.meta = base.data, base.meta
+			next.meta.MTime = time.Time{} // it is changed now
+		}
+		data, err := edit(old)
+		next.data = data
+		return next, err
+	}})
+}
+
+// jsonValue is a value to set; v always encodes.
+func jsonValue(v any, names ...string) value {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // not of strings and booleans
+	}
+	return value{Path: names, Value: raw}
+}
+
+func (p *planner) warn(format string, a ...any) {
+	p.result.Warnings = append(p.result.Warnings, fmt.Sprintf(format, a...))
+}
+
+func (p *planner) note(format string, a ...any) {
+	p.result.Notes = append(p.result.Notes, fmt.Sprintf(format, a...))
+}

@@ -1,0 +1,388 @@
+package install
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+)
+
+// Defaults of Options.
+const (
+	DefaultName   = "vfix"
+	DefaultPrefix = "/usr/local"
+)
+
+// step is one file of a plan: what it holds, what it is to hold, and what is recorded of it.
+type step struct {
+	path   string
+	now    *content
+	next   *content
+	rec    *record // nil: no longer vfix's
+	action Action
+}
+
+func (s *step) changes() bool { return hashOf(s.now) != hashOf(s.next) }
+
+// Install makes vfix a runtime of an engine. Doing it again changes nothing, or only what the
+// options or this vfix have that was otherwise.
+func Install(o Options) (*Result, error) {
+	o.Name, o.Prefix = cmp.Or(o.Name, DefaultName), cmp.Or(o.Prefix, DefaultPrefix)
+	if err := CheckName(o.Name); err != nil {
+		return nil, err
+	}
+	return withTree(o, func(t *tree, st *state) (*Result, error) { return t.install(o, st) })
+}
+
+// withTree opens the root and the state, and locks it where something may be written.
+func withTree(o Options, do func(*tree, *state) (*Result, error)) (*Result, error) {
+	if runtime.GOOS != "linux" && !o.DryRun {
+		return nil, errorf(ErrUnsupported, "engines are installed for on Linux only")
+	}
+	t, err := openTree(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	if testStep != nil {
+		t.step = testStep
+	}
+	if !o.DryRun {
+		unlock, err := t.lockState()
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		defer func() { // these go where nothing is in them now
+			t.removeDir(stateDir)
+			for _, d := range slices.Backward(t.made) {
+				t.removeDir(d)
+			}
+		}()
+	}
+	st, err := t.loadState()
+	if err != nil {
+		return nil, err
+	}
+	if t.made == nil {
+		t.made = slices.Clone(st.Dirs)
+	}
+	return do(t, st)
+}
+
+// testStep is called before each change to the disk.
+var testStep func()
+
+func (t *tree) install(o Options, st *state) (*Result, error) {
+	if o.Engine == Auto {
+		var err error
+		if o.Engine, err = t.auto(o.Root); err != nil {
+			return nil, err
+		}
+	}
+	e, ok := engines[o.Engine]
+	if !ok {
+		return nil, errorf(ErrNoEngine, "engine %q: want one of %v", o.Engine, Engines)
+	}
+	if !o.Force && o.Config == "" && !slices.ContainsFunc(e.signs, t.exists) {
+		return nil, t.noEngine(o)
+	}
+	p := &planner{tree: t, Options: o, engine: e, st: st, result: &Result{Engines: []Engine{o.Engine}, Commands: e.commands}, wraps: o.Runtime}
+	if e.cri {
+		p.result.RuntimeClass = runtimeClass(o.Name)
+	}
+	if err := p.planProgram(); err != nil {
+		return nil, err
+	}
+	if err := e.plan(p); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(p.checkRuntime(), p.planRuntime()); err != nil {
+		return nil, err
+	}
+	// The engine's configuration is written last: what it names must be there.
+	slices.SortStableFunc(p.items, func(a, b item) int { return cmp.Compare(rank(a), rank(b)) })
+	next := &state{Schema: stateSchema, Dirs: slices.Clone(st.Dirs), Files: slices.Clone(st.Files)}
+	for _, d := range t.made {
+		if !slices.Contains(next.Dirs, d) {
+			next.Dirs = append(next.Dirs, d)
+		}
+	}
+	var steps []step
+	for _, it := range p.items {
+		s, err := p.stepOf(it)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, s)
+		for _, d := range t.missing(s.path) {
+			if !slices.Contains(next.Dirs, d) {
+				next.Dirs = append(next.Dirs, d)
+			}
+		}
+		if old := next.find(s.path); old != nil {
+			*old = *s.rec
+		} else {
+			next.Files = append(next.Files, *s.rec)
+		}
+	}
+	if err := t.carryOut(o, p.result, st, next, steps, nil); err != nil {
+		return nil, err
+	}
+	return p.result, nil
+}
+
+func rank(it item) int {
+	switch {
+	case it.kind == program:
+		return 0
+	case it.path == runtimeConfig:
+		return 1
+	}
+	return 2
+}
+
+// noEngine is the error for an engine that is not found, with what is.
+func (t *tree) noEngine(o Options) error {
+	err := errorf(ErrNoEngine, "%s: not found in %s", o.Engine, o.Root)
+	var found []string
+	for _, e := range t.detect() {
+		found = append(found, string(e))
+	}
+	if len(found) == 0 {
+		return withHint(err, "name its configuration file with --config, or use --force")
+	}
+	return withHint(err, "found: %s; for %s name its configuration file with --config, or use --force", strings.Join(found, ", "), o.Engine)
+}
+
+// stepOf plans one file.
+func (p *planner) stepOf(it item) (step, error) {
+	at, err := p.resolve(it.path)
+	if err != nil {
+		return step{}, err
+	}
+	if it.kind == program { // the link itself, not what it leads to
+		dir, err := p.resolve(path.Dir(it.path))
+		if err != nil {
+			return step{}, err
+		}
+		at = path.Join(dir, path.Base(it.path))
+	}
+	now, err := p.read(at, maxProgram)
+	if err != nil {
+		return step{}, err
+	}
+	base, err := p.without(at, now)
+	if err != nil {
+		return step{}, err
+	}
+	next, err := it.add(base)
+	if err != nil {
+		return step{}, err
+	}
+	rec := &record{Path: at, Name: p.Name, Kind: it.kind, Before: hashOf(base), After: hashOf(next), Set: it.set}
+	if base != nil {
+		rec.Link, rec.Meta = base.link, base.meta
+	}
+	if old := p.st.find(at); old != nil {
+		rec.Engines = slices.Clone(old.Engines)
+	}
+	if !slices.Contains(rec.Engines, p.Engine) {
+		rec.Engines = append(rec.Engines, p.Engine)
+	}
+	s := step{path: at, now: now, next: next, rec: rec, action: Replace}
+	if now == nil {
+		s.action = Create
+	}
+	if !s.changes() {
+		s.next = now
+	}
+	return s, nil
+}
+
+// without returns what a file that holds now would hold without vfix.
+func (t *tree) without(at string, now *content) (*content, error) {
+	st, err := t.loadState()
+	if err != nil {
+		return nil, err
+	}
+	r := st.find(at)
+	if r == nil || now == nil {
+		return now, nil
+	}
+	c, _, err := t.undo(r, now)
+	return c, err
+}
+
+// undo returns what a file is to hold when vfix's part is taken out of it, and what to say.
+func (t *tree) undo(r *record, now *content) (*content, string, error) {
+	switch hashOf(now) {
+	case r.After:
+		c, err := t.before(r)
+		return c, "", err
+	case r.Before:
+		return now, "", nil
+	}
+	if now == nil {
+		return nil, "", nil
+	}
+	if r.Kind == program || now.link != "" {
+		return now, fmt.Sprintf("/%s: changed since vfix put it there: left as it is", r.Path), nil
+	}
+	before, err := t.before(r)
+	if err != nil {
+		return nil, "", err
+	}
+	var was []byte
+	if before != nil {
+		was = before.data
+	}
+	var rest []byte
+	var changed []string
+	if r.Kind == member {
+		rest, changed, err = takeMembers("/"+r.Path, now.data, was, r.Set)
+	} else {
+		rest, _, err = takeBlock("/"+r.Path, now.data, r.Name)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	note := fmt.Sprintf("/%s: changed since vfix wrote it: only vfix's part is taken out", r.Path)
+	if len(changed) > 0 {
+		note += "; not " + strings.Join(changed, ", ") + ", which has another value now"
+	}
+	if before == nil && nothingLeft(r.Kind, rest) {
+		return nil, note, nil
+	}
+	return &content{data: rest, meta: now.meta}, note, nil
+}
+
+// nothingLeft says whether what remains of a file that vfix made has nothing in it that
+// somebody wrote.
+func nothingLeft(k kind, rest []byte) bool {
+	text := strings.TrimSpace(string(rest))
+	return text == "" || k == member && strings.Join(strings.Fields(text), "") == "{}"
+}
+
+// carryOut shows the steps, and writes them between the old record and the next.
+func (t *tree) carryOut(o Options, r *Result, old, next *state, steps []step, dirs []string) error {
+	var todo []step
+	for _, s := range steps {
+		if s.changes() {
+			todo = append(todo, s)
+			r.Changes = append(r.Changes, changeOf(s))
+		}
+	}
+	if len(todo) == 0 {
+		r.Commands = nil
+	}
+	if o.Show != nil {
+		o.Show(r)
+	}
+	if o.DryRun {
+		return nil
+	}
+	for _, s := range steps {
+		if s.rec == nil || s.rec.Before == "" || s.rec.Link != "" {
+			continue
+		}
+		base := s.now
+		if hashOf(base) != s.rec.Before {
+			if known := old.find(s.path); known != nil && known.Before == s.rec.Before {
+				continue // the copy is there
+			}
+			var err error
+			if base, err = t.without(s.path, s.now); err != nil {
+				return err
+			}
+		}
+		if err := t.backup(base); err != nil {
+			return err
+		}
+	}
+	// During an uninstall the old record stays until all is taken back.
+	during := next
+	if dirs != nil {
+		during = old
+	}
+	if err := t.saveState(during); err != nil {
+		return err
+	}
+	if err := t.apply(next, todo); err != nil {
+		return errors.Join(err, t.rollBack(old, next, todo))
+	}
+	if dirs != nil {
+		for _, d := range slices.Backward(dirs) {
+			t.removeDir(d)
+		}
+		if err := t.saveState(next); err != nil {
+			return err
+		}
+	}
+	return t.tidy(next)
+}
+
+// apply writes the steps in their order.
+func (t *tree) apply(next *state, todo []step) error {
+	for _, s := range todo {
+		if s.next != nil {
+			if err := t.makeDirs(t.missing(s.path), 0o755); err != nil {
+				return err
+			}
+		}
+		if err := t.write(s.path, s.next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rollBack puts everything back after an error: what the files held, and the old record.
+func (t *tree) rollBack(old, next *state, todo []step) error {
+	var errs []error
+	for _, s := range slices.Backward(todo) {
+		now, err := t.read(s.path, maxProgram)
+		if err == nil && hashOf(now) != hashOf(s.now) {
+			err = t.write(s.path, s.now)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("and it could not be put back: %w", err))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...) // the record of what was to be done stays: uninstall takes it up
+	}
+	for _, d := range slices.Backward(next.Dirs) {
+		if !slices.Contains(old.Dirs, d) {
+			t.removeDir(d)
+		}
+	}
+	if err := t.saveState(old); err != nil {
+		return err
+	}
+	return t.tidy(old)
+}
+
+// changeOf describes a step to people.
+func changeOf(s step) Change {
+	c := Change{Path: "/" + s.path, Action: s.action}
+	from, to := "/dev/null", "/dev/null"
+	var a, b string
+	if s.now != nil {
+		from, a = c.Path, string(s.now.data)
+	}
+	if s.next != nil {
+		to, b = c.Path, string(s.next.data)
+		c.Size, c.Link = len(s.next.data), s.next.link
+	}
+	if strings.Contains(a, "\x00") || strings.Contains(b, "\x00") {
+		return c // a program
+	}
+	c.Diff = udiff.Unified(from, to, a, b)
+	return c
+}

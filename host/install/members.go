@@ -1,0 +1,265 @@
+package install
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/tailscale/hujson"
+)
+
+// Setting members in a JSON file, and taking them out, without a change to anything else of
+// it: not its order, not its spaces.
+
+// value is one member that vfix sets: the names that lead to it and what it is.
+type value struct {
+	Path  []string        `json:"path"`
+	Value json.RawMessage `json:"value"`
+}
+
+// document is a parsed JSON file.
+type document struct {
+	file string
+	tree hujson.Value
+	unit string // of indentation
+	eol  string
+}
+
+var byteOrderMarks = [][]byte{{0xef, 0xbb, 0xbf}, {0xff, 0xfe}, {0xfe, 0xff}}
+
+// parseMembers parses a JSON file whose value is an object. Comments, and what else is not of
+// RFC 8259, are refused: the engine would refuse them, too.
+func parseMembers(file string, data []byte) (*document, error) {
+	for _, mark := range byteOrderMarks {
+		if bytes.HasPrefix(data, mark) {
+			return nil, withHint(errorf(ErrDamaged, "%s: begins with a byte order mark", file),
+				"save it as UTF-8 without one")
+		}
+	}
+	d := &document{file: file, unit: "  ", eol: "\n"}
+	if bytes.Contains(data, []byte("\r\n")) {
+		d.eol = "\r\n"
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		d.tree.Value = &hujson.Object{}
+		d.tree.AfterExtra = []byte(d.eol)
+		return d, nil
+	}
+	tree, err := hujson.Parse(data)
+	if err != nil {
+		return nil, withHint(errorf(ErrDamaged, "%s: %s", file, strings.TrimPrefix(err.Error(), "hujson: ")), "mend it, or move it out of the way")
+	}
+	if !tree.IsStandard() {
+		return nil, withHint(errorf(ErrDamaged, "%s: has comments or trailing commas, which JSON has not", file),
+			"take them out: the engine that reads the file refuses them")
+	}
+	top, ok := tree.Value.(*hujson.Object)
+	if !ok {
+		return nil, withHint(errorf(ErrDamaged, "%s: not a JSON object", file), "mend it, or move it out of the way")
+	}
+	d.tree = tree
+	if len(top.Members) > 0 {
+		before := string(top.Members[0].Name.BeforeExtra)
+		if i := strings.LastIndexByte(before, '\n'); i >= 0 {
+			d.unit = before[i+1:]
+		}
+	}
+	return d, d.unique(top)
+}
+
+// unique refuses an object that has a name twice: engines differ in which of them counts.
+func (d *document) unique(o *hujson.Object) error {
+	seen := map[string]bool{}
+	for _, m := range o.Members {
+		name := m.Name.Value.(hujson.Literal).String()
+		if seen[name] {
+			return withHint(errorf(ErrDamaged, "%s: has %q twice", d.file, name), "take one of them out")
+		}
+		seen[name] = true
+		if inner, ok := m.Value.Value.(*hujson.Object); ok {
+			if err := d.unique(inner); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// get returns the value that names lead to, nil for none.
+func (d *document) get(names []string) *hujson.Value {
+	v := &d.tree
+	for _, name := range names {
+		o, ok := v.Value.(*hujson.Object)
+		if !ok {
+			return nil
+		}
+		i := index(o, name)
+		if i < 0 {
+			return nil
+		}
+		v = &o.Members[i].Value
+	}
+	return v
+}
+
+func index(o *hujson.Object, name string) int {
+	return slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool {
+		return m.Name.Value.(hujson.Literal).String() == name
+	})
+}
+
+// set makes a value what v says; the objects on the way are made where they are missing.
+func (d *document) set(v value) error {
+	if len(v.Path) == 0 {
+		return errorf(ErrDamaged, "%s: a value without a name", d.file)
+	}
+	at, inline := &d.tree, false
+	for depth, name := range v.Path {
+		o, ok := at.Value.(*hujson.Object)
+		if !ok {
+			return withHint(errorf(ErrConflict, "%s: %q is no object", d.file, strings.Join(v.Path[:depth], ".")),
+				"mend it, or move it out of the way")
+		}
+		inline = inline || oneLine(o)
+		i := index(o, name)
+		if i < 0 {
+			d.add(o, depth+1, name, inline)
+			i = len(o.Members) - 1
+		}
+		at = &o.Members[i].Value
+	}
+	want, err := hujson.Parse(v.Value)
+	if err != nil {
+		return err
+	}
+	if plain(at) != plain(&want) {
+		at.Value = d.layOut(want, len(v.Path), inline).Value
+	}
+	return nil
+}
+
+// oneLine says whether an object has its members on one line.
+func oneLine(o *hujson.Object) bool {
+	return len(o.Members) > 0 && !strings.Contains(string(o.Members[0].Name.BeforeExtra), "\n")
+}
+
+// add appends a member with an empty object as its value.
+func (d *document) add(o *hujson.Object, depth int, name string, inline bool) {
+	m := hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(name)}, Value: hujson.Value{Value: &hujson.Object{}}}
+	m.Value.BeforeExtra = []byte(" ")
+	switch {
+	case len(o.Members) > 1:
+		m.Name.BeforeExtra = slices.Clone(o.Members[1].Name.BeforeExtra)
+	case inline && len(o.Members) == 0:
+		o.AfterExtra = nil
+	case inline:
+		m.Name.BeforeExtra = []byte(" ")
+	default:
+		m.Name.BeforeExtra = d.line(depth)
+		if len(o.Members) == 0 {
+			o.AfterExtra = d.line(depth - 1)
+		}
+	}
+	o.Members = append(o.Members, m)
+}
+
+// line begins a line at a depth.
+func (d *document) line(depth int) hujson.Extra {
+	return []byte(d.eol + strings.Repeat(d.unit, depth))
+}
+
+// layOut indents a value as the rest of the file is. v is what stands at depth.
+func (d *document) layOut(v hujson.Value, depth int, inline bool) hujson.Value {
+	o, ok := v.Value.(*hujson.Object)
+	if !ok {
+		return v
+	}
+	out := &hujson.Object{}
+	for _, m := range o.Members {
+		d.add(out, depth+1, m.Name.Value.(hujson.Literal).String(), inline)
+		last := &out.Members[len(out.Members)-1].Value
+		last.Value = d.layOut(m.Value, depth+1, inline).Value
+	}
+	v.Value = out
+	return v
+}
+
+// remove takes a member out; the objects on the way go with it where they are empty then and
+// keep does not want them.
+func (d *document) remove(names []string, keep func(names []string) bool) {
+	for ; len(names) > 0; names = names[:len(names)-1] {
+		parent := d.get(names[:len(names)-1])
+		if parent == nil {
+			return
+		}
+		o, ok := parent.Value.(*hujson.Object)
+		if !ok {
+			return
+		}
+		if i := index(o, names[len(names)-1]); i >= 0 {
+			o.Members = slices.Delete(o.Members, i, i+1)
+		}
+		if len(o.Members) > 0 || keep(names[:len(names)-1]) {
+			return
+		}
+	}
+}
+
+// pack is the file with what was set and removed.
+func (d *document) pack() []byte { return d.tree.Pack() }
+
+// plain is a value without spaces, for comparing.
+func plain(v *hujson.Value) string {
+	c := v.Clone()
+	c.Minimize()
+	return string(c.Pack())
+}
+
+// addMembers sets all values in a file.
+func addMembers(file string, data []byte, set []value) ([]byte, error) {
+	d, err := parseMembers(file, data)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range set {
+		if err := d.set(v); err != nil {
+			return nil, err
+		}
+	}
+	return d.pack(), nil
+}
+
+// takeMembers takes out of a file what was set in it: a value that is still the one set gets
+// the value that it had before, or goes. One that was changed since is somebody's own, and
+// its names are returned.
+func takeMembers(file string, data, before []byte, set []value) (out []byte, changed []string, err error) {
+	d, err := parseMembers(file, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	was, err := parseMembers(file, before)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range slices.Backward(set) {
+		now := d.get(v.Path)
+		if now == nil {
+			continue
+		}
+		mine, err := hujson.Parse(v.Value)
+		if err != nil {
+			return nil, nil, err
+		}
+		old := was.get(v.Path)
+		switch {
+		case plain(now) != plain(&mine):
+			changed = append(changed, strings.Join(v.Path, "."))
+		case old != nil:
+			now.Value = old.Clone().Value
+		default:
+			d.remove(v.Path, func(names []string) bool { return was.get(names) != nil })
+		}
+	}
+	return d.pack(), changed, nil
+}

@@ -1,0 +1,113 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// What can go wrong in a way that a caller may want to tell apart.
+var (
+	ErrNoEngine    = errors.New("no such engine here")
+	ErrDamaged     = errors.New("damaged")
+	ErrConflict    = errors.New("in the way")
+	ErrBusy        = errors.New("another vfix is at work")
+	ErrUnsupported = errors.New("not supported")
+)
+
+// Options are the choices of Install and Uninstall.
+type Options struct {
+	Engine  Engine // of Engines, or Auto for Install; for Uninstall "" means all that are installed
+	Root    string // the folder that stands for /
+	Name    string // what the runtime is called
+	Program string // Install: path of the vfix to copy, outside of Root
+	Prefix  string // Install: the program goes to bin in this folder of Root
+	Config  string // Install: the engine's configuration file in Root, "" for the usual one
+	Runtime string // Install: name or path of the real runtime; "" is left to vfix-runtime
+	// Install: a container that vfix cannot patch does not start.
+	FailClosed bool
+	// Install: only containers that ask for it are fixed.
+	OptIn bool
+	// Install: all containers get the preload library.
+	Fallback bool
+	// Install: containers that name no runtime get this one.
+	Default bool
+	// Install: even where the engine is not found, or would not read what is written.
+	Force  bool
+	DryRun bool
+	// Show is told what is going to change before anything does. It may be nil.
+	Show func(*Result)
+}
+
+// Result is what Install or Uninstall did, or would do.
+type Result struct {
+	Engines  []Engine
+	Changes  []Change // empty: nothing to do
+	Commands []string // what to type so that the engines see it
+	Notes    []string // what else there is to know
+	Warnings []string // what may not work
+	// RuntimeClass is the YAML text of the Kubernetes object that names the runtime; "" for
+	// engines that Kubernetes does not use.
+	RuntimeClass string
+}
+
+// Action is what happens to a file.
+type Action string
+
+const (
+	Create  Action = "create"
+	Replace Action = "replace"
+	Remove  Action = "remove"
+	Restore Action = "restore"  // as it was before vfix
+	TakeOut Action = "take-out" // vfix's part goes, what else changed stays
+)
+
+// Change is what happens to one file.
+type Change struct {
+	Path   string // from the root, with a leading slash
+	Action Action
+	Size   int    // bytes, afterwards
+	Diff   string // unified; "" for a program
+	Link   string // the target of a symlink
+}
+
+// hintError is an error that says what to do.
+type hintError struct {
+	error
+	hint string
+}
+
+func (e *hintError) Hint() string  { return e.hint }
+func (e *hintError) Unwrap() error { return e.error }
+
+func withHint(err error, format string, a ...any) error {
+	return &hintError{err, fmt.Sprintf(format, a...)}
+}
+
+// wrapped is an error with a text of its own that is one of the Err values.
+type wrapped struct {
+	kind error
+	text string
+}
+
+func (e *wrapped) Error() string { return e.text }
+func (e *wrapped) Unwrap() error { return e.kind }
+
+func errorf(kind error, format string, a ...any) error {
+	return &wrapped{kind, fmt.Sprintf(format, a...)}
+}
+
+// maxName is the length of a DNS label (RFC 1123): a RuntimeClass's handler must be one.
+const maxName = 63
+
+// CheckName reports whether a runtime can have this name in every engine.
+func CheckName(name string) error {
+	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	switch {
+	case len(name) > maxName || !label.MatchString(name):
+		return errorf(ErrUnsupported, "runtime name %q: want lower-case letters, digits and inner hyphens, at most %d", name, maxName)
+	case name == "runc" || name == "crun":
+		return errorf(ErrUnsupported, "runtime name %s: that is another runtime's", name)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package install
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	ociruntime "vfix.dev/vfix/host/runtime"
+)
+
+const (
+	programName = "vfix"
+	// runtimeLink is the name by which vfix knows that it is called as a runtime.
+	runtimeLink = "vfix-runtime"
+	// labelModel has the SELinux label that programs have.
+	labelModel = "usr/bin/env"
+)
+
+// runtimeConfig is what vfix-runtime reads: engines give it no options.
+var runtimeConfig = rel(ociruntime.ConfigFile)
+
+// fresh is a file of root's that is not there yet.
+func (p *planner) fresh(mode os.FileMode) *content {
+	uid, gid := owner()
+	return &content{meta: meta{Mode: mode, UID: uid, GID: gid}}
+}
+
+// planProgram adds the items that all engines share: the program, the link to it by which it
+// is a runtime, and what that runtime is told.
+func (p *planner) planProgram() error {
+	data, err := readProgram(p.Program)
+	if err != nil {
+		return err
+	}
+	bin := path.Join(rel(p.Prefix), "bin")
+	p.items = append(p.items,
+		item{path: path.Join(bin, programName), kind: program, add: func(*content) (*content, error) {
+			c := p.fresh(0o755)
+			c.data, c.meta.Label = data, p.programLabel()
+			return c, nil
+		}},
+		item{path: path.Join(bin, runtimeLink), kind: program, add: func(base *content) (*content, error) {
+			if base != nil && base.link == "" {
+				return nil, withHint(errorf(ErrConflict, "/%s: not a link of vfix's", path.Join(bin, runtimeLink)), "choose another folder with --prefix")
+			}
+			return &content{link: programName}, nil
+		}})
+	return nil
+}
+
+// planRuntime adds the item for the runtime's own configuration, where there is something to
+// tell it.
+func (p *planner) planRuntime() error {
+	var set []value
+	if p.wraps != "" {
+		set = append(set, jsonValue(p.wraps, "runtime"))
+	}
+	for name, on := range map[string]bool{"fail_closed": p.FailClosed, "opt_in": p.OptIn, "fallback": p.Fallback} {
+		if on {
+			set = append(set, jsonValue(true, name))
+		}
+	}
+	slices.SortFunc(set, func(a, b value) int { return slices.Compare(a.Path, b.Path) })
+	if len(set) == 0 {
+		return nil
+	}
+	if err := p.agreed(set); err != nil {
+		return err
+	}
+	p.text(runtimeConfig, member, set, func(base []byte) ([]byte, error) {
+		next, err := addMembers("/"+runtimeConfig, base, set)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := ociruntime.ParseConfig(next); err != nil {
+			return nil, withHint(errorf(ErrDamaged, "/%s: %v", runtimeConfig, err), "mend it, or move it out of the way")
+		}
+		return next, nil
+	})
+	return nil
+}
+
+// agreed refuses to tell the runtime of another engine something else: there is one file.
+func (p *planner) agreed(set []value) error {
+	r := p.st.find(runtimeConfig)
+	if r == nil || p.Force || !slices.ContainsFunc(r.Engines, func(e Engine) bool { return e != p.Engine }) {
+		return nil
+	}
+	for _, old := range r.Set {
+		for _, v := range set {
+			if slices.Equal(old.Path, v.Path) && string(old.Value) != string(v.Value) {
+				return withHint(errorf(ErrConflict, "/%s: %s is %s for %s, and would become %s for all engines",
+					runtimeConfig, strings.Join(v.Path, "."), old.Value, r.Engines[0], v.Value), "use --force if that is meant")
+			}
+		}
+	}
+	return nil
+}
+
+// checkRuntime warns where the real runtime is not found in the root.
+func (p *planner) checkRuntime() error {
+	names := []string{p.wraps}
+	if p.wraps == "" {
+		names = []string{"runc", "crun"}
+	}
+	for _, name := range names {
+		if path.IsAbs(name) && p.exists(rel(name)) || !strings.Contains(name, "/") && slices.ContainsFunc(bins(name), p.exists) {
+			return nil
+		}
+	}
+	switch {
+	case p.wraps == "" && p.cri:
+		return nil // Kubernetes distributions bring their own, in the PATH of their containerd
+	case p.Runtime != "" && !p.Force:
+		return withHint(errorf(ErrConflict, "runtime %s: not found in %s", p.Runtime, p.Root), "check the name, or use --force")
+	case strings.Contains(p.wraps, "/") && !path.IsAbs(p.wraps):
+		return errorf(ErrUnsupported, "runtime %s: want a name or an absolute path", p.wraps)
+	}
+	p.warn("%s: not found in %s; vfix-runtime looks for it when a container starts", strings.Join(names, " or "), p.Root)
+	return nil
+}
+
+// readProgram reads the vfix that is to be installed.
+func readProgram(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxProgram+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(data) > maxProgram || !strings.HasPrefix(string(data[:min(len(data), 4)]), "\x7fELF") {
+		return nil, withHint(errorf(ErrDamaged, "%s: not a Linux program", name), "name a vfix for linux/amd64 with --program")
+	}
+	return data, nil
+}
+
+// programLabel is the SELinux label that programs have in the root, "" where they have none.
+func (p *planner) programLabel() string {
+	at, err := p.resolve(labelModel)
+	if err != nil {
+		return ""
+	}
+	c, err := p.read(at, maxProgram)
+	if c == nil || err != nil {
+		return ""
+	}
+	return c.meta.Label
+}
+
+// runtimeClass is the Kubernetes object by which pods choose the runtime.
+// https://kubernetes.io/docs/concepts/containers/runtime-class/
+func runtimeClass(name string) string {
+	return fmt.Sprintf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata:\n  name: %s\nhandler: %s\n", name, name)
+}

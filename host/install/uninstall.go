@@ -1,0 +1,82 @@
+package install
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// Uninstall takes back what Install did for an engine, or for all: each file gets back the
+// bytes, the mode and the owner that it had; what was not there goes. Where a file was changed
+// since, only vfix's part of it goes. What another engine still needs stays.
+func Uninstall(o Options) (*Result, error) {
+	t, err := openTree(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	if _, err := t.root.Lstat(stateDir); errors.Is(err, fs.ErrNotExist) {
+		return &Result{}, nil // and nothing is written to find that out
+	}
+	return withTree(o, func(t *tree, st *state) (*Result, error) { return t.uninstall(o, st) })
+}
+
+func (t *tree) uninstall(o Options, st *state) (*Result, error) {
+	r := &Result{Engines: st.engines()}
+	if o.Engine != "" {
+		r.Engines = slices.DeleteFunc(r.Engines, func(e Engine) bool { return e != o.Engine })
+	}
+	for _, e := range r.Engines {
+		r.Commands = append(r.Commands, engines[e].commands...)
+	}
+	next := &state{Schema: stateSchema}
+	var steps []step
+	// In the order opposite to that of install: no engine names what is gone.
+	for _, rec := range slices.Backward(slices.Clone(st.Files)) {
+		left := slices.DeleteFunc(slices.Clone(rec.Engines), func(e Engine) bool { return slices.Contains(r.Engines, e) })
+		if len(left) > 0 {
+			rec.Engines = left
+			next.Files = append([]record{rec}, next.Files...)
+			continue
+		}
+		s, note, err := t.undoStep(rec)
+		if err != nil {
+			return nil, err
+		}
+		if note != "" {
+			r.Warnings = append(r.Warnings, note)
+		}
+		steps = append(steps, s)
+	}
+	dirs := []string{}
+	for _, d := range st.Dirs {
+		needed := slices.ContainsFunc(next.Files, func(f record) bool { return strings.HasPrefix(f.Path, d+"/") })
+		if needed {
+			next.Dirs = append(next.Dirs, d)
+		} else {
+			dirs = append(dirs, d)
+		}
+	}
+	if err := t.carryOut(o, r, st, next, steps, dirs); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// undoStep plans how one file is taken back.
+func (t *tree) undoStep(rec record) (step, string, error) {
+	now, err := t.read(rec.Path, maxProgram)
+	if err != nil {
+		return step{}, "", err
+	}
+	next, note, err := t.undo(&rec, now)
+	s := step{path: rec.Path, now: now, next: next, action: Restore}
+	switch {
+	case next == nil:
+		s.action = Remove
+	case note != "":
+		s.action = TakeOut
+	}
+	return s, note, err
+}
