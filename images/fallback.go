@@ -79,6 +79,8 @@ type extra struct {
 	body []byte
 	link string // target, for a symlink
 	like *meta  // owner, mode and time; nil: root's, of mode, from the epoch
+	// was is the content of the package database that this one replaces; nil for other files.
+	was *StatedBytes
 }
 
 // libraryFiles are the files of the preload library, without ld.so.preload.

@@ -62,6 +62,7 @@ type entry struct {
 	meta   meta
 	elf    *elfInfo           // nil for what is no 64-bit x86-64 ELF file
 	sum    *[sha256.Size]byte // of a regular file's content, where asked for
+	kept   *io.SectionReader  // the content, where it is kept beside that of elf
 }
 
 // layerIndex is what one layer holds, in the order of the archive.

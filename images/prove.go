@@ -1,6 +1,8 @@
 package images
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,10 +52,43 @@ func (r *rebuild) prove(img *derivedImage, t *merged, hits []hit, extras []extra
 		p.doc.Files = append(p.doc.Files, f)
 	}
 	for _, e := range extras {
-		p.doc.Added = append(p.doc.Added, stateExtra(e))
+		if e.was == nil {
+			p.doc.Added = append(p.doc.Added, stateExtra(e))
+			continue
+		}
+		is, _ := hashOf(bytes.NewReader(e.body))
+		p.doc.Databases = append(p.doc.Databases, StatedChange{e.name, *e.was, is})
 	}
 	slices.SortFunc(p.doc.Added, func(a, b StatedContent) int { return strings.Compare(a.Path, b.Path) })
 	return p, nil
+}
+
+// packages finds the records that package databases have of the patched files, and returns
+// the databases that are to be corrected.
+func (r *rebuild) packages(ctx context.Context, t *merged, hits []hit) ([]extra, error) {
+	files, corrected, err := r.s.dpkgRecords(ctx, t, hits)
+	if err != nil {
+		return nil, err
+	}
+	if r.o.UpdateDpkg {
+		for i := range files {
+			files[i].Corrected = !files[i].Stale
+		}
+	} else {
+		corrected = nil
+	}
+	r.out.Packages = files
+	return corrected, nil
+}
+
+// warnMarks tells of xattrs that the patched files lose.
+func (r *rebuild) warnMarks(hits []hit) {
+	for _, h := range hits {
+		if all := marks(h.meta.xattrs); len(all) > 0 {
+			r.out.Warnings = append(r.out.Warnings, fmt.Sprintf(
+				"%s: %s dropped: it vouches for the content before; where the kernel appraises files, sign the patched one", h.names[0], strings.Join(all, ", ")))
+		}
+	}
 }
 
 // tell puts what became of the statement into the result.

@@ -38,6 +38,13 @@ func (r *rebuild) run(ctx context.Context) error {
 		r.out.Unchanged = true
 		return r.unchanged(ctx)
 	}
+	fallback := len(extras) > 0
+	corrected, err := r.packages(ctx, t, hits)
+	if err != nil {
+		return err
+	}
+	extras = append(extras, corrected...)
+	r.warnMarks(hits)
 	added, err := r.s.newLayer(ctx, t, hits, extras)
 	if err != nil {
 		return err
@@ -46,7 +53,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	r.out.LayerSize = added.size
 	img, err := derive(r.src.Image, r.oci(), added, provenance{
 		baseName: r.out.BaseName, baseDigest: r.out.BaseDigest, version: r.o.Version,
-		fallback: len(extras) > 0, traced: f.Fallback.Wrapped,
+		fallback: fallback, traced: f.Fallback.Wrapped,
 	})
 	if err != nil {
 		return err

@@ -23,8 +23,10 @@ type session struct {
 	jobs     int
 	progress Progress
 	// sums says that the SHA-256 of every regular file is wanted, for comparisons.
-	sums  bool
-	spool spool
+	sums bool
+	// keepDatabases says that the contents of package databases are wanted.
+	keepDatabases bool
+	spool         spool
 
 	big       sync.Mutex // of bigBuffer
 	bigBuffer []byte

@@ -206,7 +206,7 @@ func TestStatementReferrer(t *testing.T) {
 		put(t, base, Result{Image: provedBase(t)})
 		dest := "docker://" + f.host + "/new/app:1"
 		r := rebuildProved(t, base, dest, ProvenanceAuto)
-		if len(r.Provenance) != 1 || !strings.HasPrefix(r.Provenance[0], f.host+"/new/app@sha256:") || len(r.Warnings) != 0 {
+		if len(r.Provenance) != 1 || !strings.HasPrefix(r.Provenance[0], f.host+"/new/app@sha256:") || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "bin/c: security.ima dropped") {
 			t.Errorf("api %v: got %q, %q", api, r.Provenance, r.Warnings)
 		}
 		v := verifyProved(t, dest, "", base)
@@ -268,7 +268,7 @@ func TestStatementRefused(t *testing.T) {
 		return true
 	})
 	r := rebuildProved(t, base, "docker://"+f.host+"/b:1", ProvenanceAuto)
-	if len(r.Provenance) != 0 || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "--provenance FILE") {
+	if len(r.Provenance) != 0 || len(r.Warnings) != 2 || !strings.Contains(r.Warnings[1], "--provenance FILE") {
 		t.Errorf("got %q, %q", r.Provenance, r.Warnings)
 	}
 	_, err := Verify(context.Background(), "docker://"+f.host+"/b:1", VerifyOptions{Provenance: true, ScanOptions: ScanOptions{Media: fast}})

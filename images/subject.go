@@ -59,6 +59,10 @@ func (s *session) fetchLayers(t *merged) func(context.Context, []*inode) (map[*i
 				got[i] = i.elf.content
 				continue
 			}
+			if i.kept != nil {
+				got[i] = i.kept
+				continue
+			}
 			id := t.layers[i.layer].diffID
 			missing[id] = append(missing[id], i)
 		}

@@ -45,6 +45,8 @@ type RebuildOptions struct {
 	DryRun   bool
 	Version  string       // of vfix, for the history entry and annotations
 	Fallback FallbackMode // when the fallback is added
+	// UpdateDpkg corrects dpkg's md5sums of patched files, in the added layer.
+	UpdateDpkg bool
 	// Provenance is ProvenanceAuto, ProvenanceNone or "", or the file that gets the statement.
 	Provenance string
 }
@@ -60,7 +62,9 @@ type Rebuilt struct {
 	LayerSize            int64 // compressed bytes of the added layer
 	// Provenance says where the statement is: paths, and names of referrers with their digests.
 	Provenance []string
-	Warnings   []string // one line each, for people
+	// Packages are the patched files of which a package database has a record.
+	Packages []PackageFile
+	Warnings []string // one line each, for people
 }
 
 // Rebuild writes the derived image of a SOURCE.
@@ -78,6 +82,7 @@ func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, er
 	}
 	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
+	s.keepDatabases = true
 	r := &rebuild{src: src, o: o, s: s, out: &Rebuilt{BaseName: baseName(src.Ref)}}
 	if r.out.BaseDigest, err = baseDigest(src); err != nil {
 		return nil, err
@@ -139,6 +144,9 @@ type Verified struct {
 	// Added are the files of the fallback that the base does not have, byte for byte those
 	// of this vfix; sorted.
 	Added []string
+	// Corrected are the package databases that differ only in the records of patched files,
+	// as --update-dpkg makes them; sorted.
+	Corrected []string
 	// Stated is the statement of provenance, where it was asked for: what is not as it says
 	// is among the problems.
 	Stated *Stated

@@ -259,9 +259,15 @@ func (v *verification) contents(ctx context.Context, changed []pair) error {
 	if err != nil {
 		return err
 	}
+	changes := newFileChanges(v.base.t)
+	var databases []pair
 	for _, p := range changed {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if _, ok := isMD5Sums(p.name); ok {
+			databases = append(databases, p)
+			continue
 		}
 		b, a := before[p.base], after[p.after]
 		if _, err := rewriter.Verify(b, b.Size(), a, a.Size(), v.s.options); err != nil {
@@ -269,6 +275,9 @@ func (v *verification) contents(ctx context.Context, changed []pair) error {
 			continue
 		}
 		v.out.Compared++
+		if err := changes.addPair(p, b, a); err != nil {
+			return err
+		}
 	}
-	return nil
+	return v.databases(databases, changes, before, after)
 }

@@ -254,6 +254,10 @@ func (p *Plan) addSectionHeader(place room, off uint64) error {
 	if err != nil {
 		return err
 	}
+	if f.prelinkUndo() != 0 {
+		p.Warnings = append(p.Warnings, "prelinked: prelink's undo data are set aside as "+prelinkAside+
+			": prelink -u, which would take the injected segment away, refuses from now on")
+	}
 	p.tail = append(p.tail, tail...)
 	n := binary.LittleEndian.AppendUint16
 	p.Edits = append(p.Edits,

@@ -230,6 +230,11 @@ func (f *elfFile) sectionTable(r room, at, off uint64) (tail []byte, shoff uint6
 	tail = append(tail, old...)
 	nameOff := len(tail)
 	tail = append(tail, injectedName+"\x00"...)
+	undo := f.prelinkUndo()
+	undoName := uint32(len(tail))
+	if undo != 0 {
+		tail = append(tail, prelinkAside+"\x00"...)
+	}
 	newNames := uint64(len(tail))
 	for (at+uint64(len(tail)))%8 != 0 {
 		tail = append(tail, 0)
@@ -242,6 +247,9 @@ func (f *elfFile) sectionTable(r room, at, off uint64) (tail []byte, shoff uint6
 	le := binary.LittleEndian
 	le.PutUint64(table[f.shstrndx*shdrSize+24:], at)
 	le.PutUint64(table[f.shstrndx*shdrSize+32:], newNames)
+	if undo != 0 {
+		le.PutUint32(table[undo*shdrSize:], undoName)
+	}
 	tail = append(tail, table...)
 	const shfAlloc, shfExecinstr = 2, 4
 	tail = le.AppendUint32(tail, uint32(nameOff))

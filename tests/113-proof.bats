@@ -150,3 +150,104 @@ bytes_at() { dd if="$1" iflag=skip_bytes,count_bytes skip="$2" count=$((${#3} / 
 	api "manifests/${digest/:/-}" -H 'Accept: application/vnd.oci.image.index.v1+json' >again
 	cmp list again
 }
+
+# make_packaged: the image oci:packaged:base. A package of dpkg's that is there for several
+# architectures has a program under /lib, which is a symlink to usr/lib, as on a merged /usr.
+make_packaged() {
+	mkdir -p deb/DEBIAN deb/lib/old root/usr/lib root/var/lib/dpkg
+	ln -s usr/lib root/lib
+	: >root/var/lib/dpkg/status
+	printf '%s\n' 'Package: vfix-old' 'Version: 1' 'Architecture: amd64' 'Multi-Arch: same' \
+		'Maintainer: nobody <nobody@localhost>' 'Description: a program with call sites' >deb/DEBIAN/control
+	cp "$build/fixtures/static-4k" deb/lib/old/program
+	echo text >deb/lib/old/text
+	dpkg-deb --root-owner-group --build deb old.deb
+	dpkg --root="$work/root" --force-script-chrootless --install old.deb
+	[ -e root/var/lib/dpkg/info/vfix-old:amd64.md5sums ]
+	umoci init --layout packaged
+	umoci new --image packaged:base
+	umoci insert --image packaged:base root /
+}
+
+# dpkg_says IMAGE: what dpkg --verify has to say about the packages in an image.
+dpkg_says() {
+	rm -rf unpacked
+	umoci raw unpack --image "$1" unpacked >/dev/null
+	dpkg --root="$work/unpacked" --verify
+}
+
+@test "rebuild: dpkg --verify sees the patched file, and with --update-dpkg nothing" {
+	requires root
+	make_packaged
+	expect 'dpkg about the base' "$(dpkg_says packaged:base)" ''
+	run_vfix rebuild oci:packaged:base -o oci:plain:x
+	expect_match stderr "$stderr" 'dpkg package vfix-old:amd64: usr/lib/old/program no longer has its recorded md5sum'
+	expect_match stderr "$stderr" '--update-dpkg'
+	expect_match 'dpkg about the result' "$(dpkg_says plain:x)" /lib/old/program
+	run_vfix rebuild oci:packaged:base -o oci:updated:x --update-dpkg
+	expect_match stderr "$stderr" 'dpkg package vfix-old:amd64: the md5sum of usr/lib/old/program is corrected'
+	expect 'dpkg about the corrected result' "$(dpkg_says updated:x)" ''
+	run_vfix verify oci:updated:x --against oci:packaged:base --provenance
+	expect_match stderr "$stderr" 'the md5sums of patched files are corrected: var/lib/dpkg/info/vfix-old:amd64.md5sums'
+	run_vfix rebuild oci:packaged:base --dry-run --format json --update-dpkg
+	expect 'records in JSON' "$(jq -c '.packages[] | [.path, .package, .corrected]' <<<"$output")" '["usr/lib/old/program","vfix-old:amd64",true]'
+}
+
+@test "verify: another change of dpkg's md5sums is a difference" {
+	requires root
+	make_packaged
+	run_vfix rebuild oci:packaged:base -o oci:updated:x --update-dpkg
+	umoci raw unpack --image updated:x unpacked
+	sums=var/lib/dpkg/info/vfix-old:amd64.md5sums
+	sed -i '/text$/s/^./g/' "unpacked/$sums"
+	run_vfix 3 verify dir:unpacked --against dir:root
+	expect_match stdout "$output" "$sums: changed, and not in the md5sums of patched files alone"
+	sed -i '/text$/s/^g/0/' "unpacked/$sums"
+	run_vfix 3 verify dir:unpacked --against dir:root
+}
+
+@test "rebuild: xattrs that vouch for the old content are dropped, with a warning" {
+	cat >layer.py <<-'END'
+		import io, sys, tarfile
+		with tarfile.open(sys.argv[1], "w", format=tarfile.PAX_FORMAT) as t:
+		    for name in ("patched", "kept"):
+		        body = open(sys.argv[2] if name == "patched" else sys.argv[0], "rb").read()
+		        i = tarfile.TarInfo(name)
+		        i.size, i.mode = len(body), 0o755
+		        i.pax_headers = {"SCHILY.xattr.security.ima": "\x03\x02x", "SCHILY.xattr.security.evm": "\x05y",
+		                         "SCHILY.xattr.user.fsverity.sig": "z", "SCHILY.xattr.user.other": "1"}
+		        t.addfile(i, io.BytesIO(body))
+	END
+	python3 layer.py layer.tar "$build/fixtures/static-4k"
+	umoci init --layout marked
+	umoci new --image marked:base
+	umoci raw add-layer --image marked:base layer.tar
+	run_vfix rebuild oci:marked:base -o oci:out:x --progress quiet
+	expect_match stderr "$stderr" 'vfix: warning: patched: security.evm, security.ima, user.fsverity.sig dropped'
+	[[ $stderr != *kept* ]] || fail 'a file that is not patched has a warning'
+	blob=$(skopeo inspect --raw oci:out:x | jq -r '.layers[-1].digest | sub(":"; "/")')
+	expect xattrs "$(python3 -c 'import sys, tarfile
+for m in tarfile.open(sys.argv[1]): print(m.name, *sorted(m.pax_headers))' "out/blobs/$blob")" 'patched SCHILY.xattr.user.other'
+	run_vfix verify oci:out:x --against oci:marked:base --provenance
+	expect 'dropped, as stated' "$(jq -c '.predicate.files[0].droppedXattrs' <<<"$output")" '["security.evm","security.ima","user.fsverity.sig"]'
+}
+
+@test "patch: prelink's undo data are set aside, and the file runs" {
+	requires oracle
+	echo 'what prelink keeps' >undo
+	objcopy --add-section .gnu.prelink_undo=undo "$build/fixtures/static-4k" prelinked
+	run_vfix patch -o patched prelinked
+	expect_match stderr "$stderr" 'prelink -u'
+	expect 'sections with the name' "$(readelf -SW patched | grep -c ' \.gnu\.prelink_undo ')" 0
+	objcopy -O binary --only-section=.vfix.prelink_undo --set-section-flags .vfix.prelink_undo=alloc patched aside
+	cmp undo aside
+	run "$novsyscall" ./prelinked
+	expect 'status before' "$status" "$status_sigsys"
+	"$novsyscall" ./patched
+	eu-strip -o stripped patched
+	"$novsyscall" ./stripped
+	run_vfix verify ./patched --against ./prelinked
+	# The control: a file that was not prelinked has no such warning.
+	run_vfix patch -o other "$build/fixtures/static-4k"
+	[[ $stderr != *prelink* ]] || fail 'a warning about a file that is not prelinked'
+}

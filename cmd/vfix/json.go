@@ -107,16 +107,26 @@ type jsonPassed struct {
 
 type jsonRebuilt struct {
 	jsonDocument
-	Reference  string       `json:"reference"`
-	Digest     string       `json:"digest"`
-	Unchanged  bool         `json:"unchanged"`
-	BaseName   string       `json:"base_name"`
-	BaseDigest string       `json:"base_digest"`
-	LayerSize  int64        `json:"layer_size"`
-	Fallback   jsonFallback `json:"fallback"`
-	Provenance []string     `json:"provenance"`
-	Warnings   []string     `json:"warnings"`
-	Result     jsonSource   `json:"result"`
+	Reference  string        `json:"reference"`
+	Digest     string        `json:"digest"`
+	Unchanged  bool          `json:"unchanged"`
+	BaseName   string        `json:"base_name"`
+	BaseDigest string        `json:"base_digest"`
+	LayerSize  int64         `json:"layer_size"`
+	Fallback   jsonFallback  `json:"fallback"`
+	Provenance []string      `json:"provenance"`
+	Packages   []jsonPackage `json:"packages"`
+	Warnings   []string      `json:"warnings"`
+	Result     jsonSource    `json:"result"`
+}
+
+type jsonPackage struct {
+	Path      string `json:"path"`
+	Manager   string `json:"manager"`
+	Package   string `json:"package"`
+	Database  string `json:"database"`
+	Corrected bool   `json:"corrected"`
+	Stale     bool   `json:"stale"`
 }
 
 type jsonFallback struct {
@@ -139,12 +149,13 @@ type jsonConverted struct {
 
 type jsonVerified struct {
 	jsonDocument
-	Against  string      `json:"against"`
-	Compared int         `json:"compared"`
-	Added    []string    `json:"added"`
-	Problems []string    `json:"problems"`
-	Stated   *jsonStated `json:"provenance,omitempty"`
-	Result   jsonSource  `json:"result"`
+	Against   string      `json:"against"`
+	Compared  int         `json:"compared"`
+	Added     []string    `json:"added"`
+	Corrected []string    `json:"corrected"`
+	Problems  []string    `json:"problems"`
+	Stated    *jsonStated `json:"provenance,omitempty"`
+	Result    jsonSource  `json:"result"`
 }
 
 type jsonStated struct {
@@ -237,12 +248,20 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 		jsonDocument: document("rebuild"),
 		Reference:    r.Reference, Digest: r.Digest, Unchanged: r.Unchanged,
 		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
-		Fallback:   fallbackJSON(opts.fallback, &r.Findings.Fallback),
-		Provenance: list(r.Provenance), Warnings: list(r.Warnings),
+		Fallback: fallbackJSON(opts.fallback, &r.Findings.Fallback),
+		Packages: packagesJSON(r.Packages), Provenance: list(r.Provenance), Warnings: list(r.Warnings),
 		Result: sourceJSON(r.Findings, false),
 	}
 	doc.DryRun = opts.dryRun
 	return doc
+}
+
+func packagesJSON(all []images.PackageFile) []jsonPackage {
+	out := []jsonPackage{}
+	for _, f := range all {
+		out = append(out, jsonPackage(f))
+	}
+	return out
 }
 
 func fallbackJSON(mode string, f *images.Fallback) jsonFallback {
@@ -255,7 +274,7 @@ func fallbackJSON(mode string, f *images.Fallback) jsonFallback {
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 	doc := jsonVerified{
 		jsonDocument: document("verify"), Against: opts.against,
-		Compared: v.Compared, Added: list(v.Added), Problems: list(v.Problems), Result: sourceJSON(v.Findings, false),
+		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Problems: list(v.Problems), Result: sourceJSON(v.Findings, false),
 	}
 	if v.Stated != nil {
 		doc.Stated = &jsonStated{v.Stated.From, v.Stated.Raw}

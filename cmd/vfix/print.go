@@ -56,6 +56,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	for _, text := range r.Warnings {
 		o.warn("%s", text)
 	}
+	o.packages(r.Packages)
 	for _, where := range r.Provenance {
 		o.note("statement of provenance: %s", where)
 	}
@@ -72,6 +73,27 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	}
 	o.result(r.Reference)
 	return nil
+}
+
+// packages says for each package and file that the package's record of it is of the old
+// content, and what became of the record.
+func (o *output) packages(all []images.PackageFile) {
+	for _, f := range all {
+		name := f.Manager
+		if f.Package != "" {
+			name += " package " + f.Package
+		}
+		switch {
+		case f.Stale:
+			o.note("%s: %s was not as its record says before, either: left", name, f.Path)
+		case f.Corrected:
+			o.note("%s: the md5sum of %s is corrected", name, f.Path)
+		case f.Manager == "dpkg":
+			o.note("%s: %s no longer has its recorded md5sum, as dpkg --verify will say; --update-dpkg corrects it", name, f.Path)
+		default:
+			o.note("%s: %s no longer has its recorded digest, as %s -V will say; packages are signed: it stays", name, f.Path, f.Manager)
+		}
+	}
 }
 
 // fallback says what of the fallback a rebuild adds, and why the entrypoint is wrapped.
@@ -136,6 +158,9 @@ func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
 			count(v.Compared, "changed file")+", and only call sites and what they need changed")
 		if len(v.Added) > 0 {
 			fmt.Fprintln(w, "the fallback of this vfix is added: "+strings.Join(v.Added, ", "))
+		}
+		if len(v.Corrected) > 0 {
+			fmt.Fprintln(w, "the md5sums of patched files are corrected: "+printable(strings.Join(v.Corrected, ", ")))
 		}
 		return
 	}

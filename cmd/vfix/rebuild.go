@@ -21,6 +21,7 @@ type RebuildOptions struct {
 	dryRun     bool
 	fallback   string
 	provenance string
+	updateDpkg bool
 }
 
 // provenanceModes are the words of --provenance; anything else is a file.
@@ -79,6 +80,8 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 	f.StringVar(&opts.fallback, "fallback", string(images.FallbackAuto),
 		"add what catches call sites at run time, `WHEN`: auto (where some had to be left), always (also for code that comes later: volumes, downloads, JITs), or never")
 	words(cmd, "fallback", fallbackModes)
+	f.BoolVar(&opts.updateDpkg, "update-dpkg", false,
+		"correct dpkg's md5sums of the patched files, in the same layer")
 	f.StringVar(&opts.provenance, "provenance", images.ProvenanceAuto,
 		"state what was done to each file, `WHERE`: auto (attached to what is pushed, beside an archive or layout), none, or a FILE; see docs/provenance.md")
 	words(cmd, "provenance", provenanceModes)
@@ -137,7 +140,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
 		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
-		Fallback: images.FallbackMode(opts.fallback), Provenance: opts.provenance,
+		Fallback: images.FallbackMode(opts.fallback), Provenance: opts.provenance, UpdateDpkg: opts.updateDpkg,
 	})
 	if err != nil {
 		return err
