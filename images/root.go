@@ -27,6 +27,8 @@ type Root struct {
 	Path   string
 	Source string // as resolved, with its transport
 	close  func() error
+	// findings examines FS; nil for a folder.
+	findings func() (*found, error)
 }
 
 // Close gives temporary files back; what FS opened can no longer be read.
@@ -51,8 +53,31 @@ func OpenRoot(ctx context.Context, source string, o MediaOptions) (*Root, error)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", r.Source, err), r.Close())
 	}
+	r.findings = sync.OnceValues(func() (*found, error) { return s.findings(ctx, t) })
 	r.FS = &imageFS{ctx: ctx, t: t, fetch: s.fetchLayers(t), got: map[*inode]*io.SectionReader{}}
 	return r, nil
+}
+
+// Callers returns the files of an image that have live or unknown call sites of a function
+// of the page, sorted; nil for a folder.
+func (r *Root) Callers(function string) ([]string, error) {
+	if r.findings == nil {
+		return nil, nil
+	}
+	f, err := r.findings()
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for i := range f.Files {
+		for _, s := range f.Files[i].Report.Sites {
+			if s.Function.String() == function && (s.Verdict == rewriter.Unknown || s.Verdict.Patchable()) {
+				all = append(all, f.Files[i].Path)
+				break
+			}
+		}
+	}
+	return all, nil
 }
 
 const (

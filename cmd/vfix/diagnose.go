@@ -33,6 +33,12 @@ CRASH is one of
                  debugger nor debug symbols are needed
   a log          the kernel's, from dmesg, journalctl or syslog: a file, - for
                  stdin, or one line of it as an argument in quotes
+  a trace        the same way: strace, sysdig, perf script, ftrace, with the
+                 signal or the page fault in it
+  a number       of a process: stopped at its crash, or gone and in the kernel's
+                 log (pid:N where a file has that name)
+  a container    that ended, by name or ID (container:NAME): its exit status,
+                 its image, and the kernel's log of that time
 
 --root names what the program ran in, a folder or an image: its files tell the
 symbol, the package and the code, which are not in a core. Without it this
@@ -41,6 +47,7 @@ ID or by its first bytes, is not used.`,
 		Example: `  vfix diagnose core.1234
   vfix diagnose --root redis:2.8.22 core.1234     with the image's files
   vfix diagnose /var/log/kern.log                 every crash in it
+  vfix diagnose web-1                             an exited container
   vfix diagnose --format json core.1234.zst`,
 		Annotations: exits(`  0  no crash of the vsyscall page: a crash of another kind, or none
   3  there is one: the page was called where the kernel does not serve it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
@@ -29,7 +30,7 @@ func diagnoseAll(ctx context.Context, args []string, o diagnoseOptions) ([]*diag
 	var all []*diagnose.Result
 	var errs []error
 	for _, arg := range args {
-		r, err := diagnoseOne(arg, d)
+		r, err := diagnoseOne(ctx, arg, d, o.media)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -51,7 +52,7 @@ func diagnoseRoot(ctx context.Context, o diagnoseOptions) (diagnose.Options, fun
 		}
 		done = func() { root.Close() }
 		if root.FS != nil {
-			d.Root, d.IsImage = root.FS, true
+			d.Root, d.IsImage, d.Callers = root.FS, true, root.Callers
 			return d, done, nil
 		}
 		path, d.RootName = root.Path, root.Path
@@ -65,12 +66,59 @@ func diagnoseRoot(ctx context.Context, o diagnoseOptions) (diagnose.Options, fun
 	return d, func() { folder.Close(); done() }, nil
 }
 
-func diagnoseOne(arg string, d diagnose.Options) (*diagnose.Result, error) {
+// diagnoseOne finds out what a CRASH is, and reads it.
+func diagnoseOne(ctx context.Context, arg string, d diagnose.Options, media images.MediaOptions) (*diagnose.Result, error) {
+	pid, isPID := diagnose.ParsePID(arg)
+	name, isContainer := strings.CutPrefix(arg, "container:")
 	switch {
 	case arg == "-":
 		return diagnose.Text("stdin", os.Stdin, d)
+	case isContainer:
+		return diagnoseContainer(ctx, name, d, media)
 	case diagnose.IsFile(arg):
 		return diagnose.File(arg, d)
+	case isPID:
+		return diagnose.PID(pid, d)
+	case strings.ContainsAny(arg, " \t\n"):
+		return diagnose.Line(arg, d)
 	}
-	return diagnose.Line(arg, d)
+	r, err := diagnoseContainer(ctx, arg, d, media)
+	if errors.Is(err, images.ErrNotFound) || errors.Is(err, images.ErrNoDaemon) {
+		err = &crashNotFound{arg, err}
+	}
+	return r, err
+}
+
+// crashNotFound is a word that is no file, and no container either.
+type crashNotFound struct {
+	arg   string
+	cause error
+}
+
+func (e *crashNotFound) Error() string { return e.arg + ": no such file, and " + e.cause.Error() }
+func (e *crashNotFound) Unwrap() error { return e.cause }
+
+func (e *crashNotFound) Hint() string {
+	return "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
+}
+
+// diagnoseContainer looks at a container and, where no root was named, into its image.
+func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, media images.MediaOptions) (*diagnose.Result, error) {
+	c, err := images.FindContainer(ctx, name, media)
+	if err != nil {
+		return nil, err
+	}
+	if c.Running {
+		return diagnose.PID(c.PID, d)
+	}
+	if d.RootName == "" {
+		d.RootName, d.IsImage = c.Image, true
+		if root, err := images.OpenRoot(ctx, string(images.Daemon)+":"+c.ImageID, media); err == nil {
+			defer root.Close()
+			d.Root, d.Callers = root.FS, root.Callers
+		}
+	}
+	return diagnose.Container(diagnose.Exited{
+		Name: c.Name, Image: c.Image, Program: c.Program, Status: c.Status, To: c.Finished,
+	}, d), nil
 }

@@ -48,6 +48,7 @@ var crashTitles = map[diagnose.Kind]string{
 	diagnose.Misaligned: "no vsyscall crash: a jump into the vsyscall page beside its functions",
 	diagnose.BadPointer: "no vsyscall crash: %s() in the vsyscall page was given a bad pointer",
 	diagnose.BadStack:   "no vsyscall crash: %s() in the vsyscall page was called on a bad stack",
+	diagnose.Unknown:    "a crash whose cause is not known",
 	diagnose.Other:      "no vsyscall crash", diagnose.None: "no crash",
 }
 
@@ -191,7 +192,7 @@ func writeCaller(w io.Writer, s stream, c *diagnose.Crash, row func(label, text 
 // siteText says what vfix does about a call site.
 func siteText(p *rewriter.Patch) string {
 	if p.Form == rewriter.Left {
-		return "left as it is: " + why(p)
+		return "vfix leaves it: " + why(p)
 	}
-	return fmt.Sprintf("patched in the %v form (%s)", p.Form, p.Reason)
+	return fmt.Sprintf("vfix patches it in the %v form (%s)", p.Form, p.Reason)
 }

@@ -19,6 +19,11 @@ type Options struct {
 	// machine.
 	RootName string
 	IsImage  bool
+	// Callers returns the files of Root that call a function of the page, for crashes that
+	// leave no trace of the caller; nil: nobody knows.
+	Callers func(function string) ([]string, error)
+
+	elsewhere bool // Root is another container's, whose paths mean nothing here
 }
 
 // tailReach is how far behind the start of a function a tail jump to the page is looked for,

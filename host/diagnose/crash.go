@@ -29,6 +29,8 @@ const (
 	BadStack Kind = "bad-stack"
 	// Other is a crash that has nothing to do with the page.
 	Other Kind = "other"
+	// Unknown is a crash of which nothing at hand says where it was.
+	Unknown Kind = "unknown"
 	// None is no crash: a snapshot of a running process.
 	None Kind = "none"
 )
@@ -48,6 +50,8 @@ const (
 	KernelLog Source = "kernel-log"
 	TraceText Source = "trace"
 	Process   Source = "process"
+	// ContainerEnd is a container's exit status, and the kernel's log of its time.
+	ContainerEnd Source = "container"
 )
 
 // Crash is one crash, or several of a log that are the same but for their process.

@@ -20,10 +20,10 @@ func (c *Crash) fix(o Options, args []string) {
 		c.add("writes the derived image, and "+how, "vfix", "rebuild", o.RootName)
 	case o.RootName != "":
 		c.add("patches every file of that root in place, and "+how, "vfix", "patch", "-i", o.RootName)
-	case c.Source == CoreFile && (c.Caller == nil || c.Caller.File == ""):
+	case o.elsewhere || c.Source == CoreFile && (c.Caller == nil || c.Caller.File == ""):
 		c.add("writes the derived image, where IMAGE is what the program ran in", "vfix", "rebuild", "IMAGE")
 	}
-	if o.RootName != "" {
+	if o.RootName != "" || o.elsewhere {
 		return
 	}
 	here := c.Caller != nil && c.Caller.File != ""

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -21,6 +22,8 @@ type Result struct {
 	Crashes []*Crash
 	// Lines is how many lines a log or trace had, 0 for other inputs.
 	Lines int
+
+	gather *logReader // while lines come in
 }
 
 // xzError: a core in a compression that vfix does not read.
@@ -120,6 +123,12 @@ func Line(text string, o Options) (*Result, error) {
 			"the words wanted are 'vsyscall attempted' or 'segfault at'; a file is named by a path that exists"}
 	}
 	return r, err
+}
+
+// ParsePID reads a process number: digits alone, or behind "pid:".
+func ParsePID(arg string) (int, bool) {
+	n, err := strconv.Atoi(strings.TrimPrefix(arg, "pid:"))
+	return n, err == nil && n > 0
 }
 
 // IsFile reports whether a name is that of something in the file system.

@@ -29,6 +29,9 @@ type logLine struct {
 	fault, ip, sp      uint64
 	known              Known
 	where              string // the file that the kernel names behind "in"
+	// fromTrace says that a tracer wrote the line, noIP that ip is taken from fault, sent that
+	// a process sent the signal.
+	fromTrace, noIP, sent bool
 	// vague says that the line tells of a crash and not of its cause: another may.
 	vague bool
 }
@@ -49,6 +52,9 @@ var messages = []struct {
 // parseLine takes a line of a kernel log apart; ok is false for lines about something else.
 func parseLine(line string) (l logLine, ok bool) {
 	if l, ok := parseAudit(line); ok {
+		return l, ok
+	}
+	if l, ok := parseTrace(line); ok {
 		return l, ok
 	}
 	for _, m := range messages {

@@ -48,6 +48,21 @@ func TestLines(t *testing.T) {
 		{`audit: type=1326 audit(1700000000.123:456): auid=0 uid=0 gid=0 ses=1 subj=unconfined pid=123 comm="bash" exe="/bin/bash" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600400 code=0x80000000`, Filtered, "time", "bash", 123, "1700000000.123"},
 		{`type=SECCOMP msg=audit(1700000000.123:456): pid=123 comm="bash" exe="/bin/bash" sig=31 arch=c000003e syscall=59 compat=0 ip=0x7f1200 code=0x80000000`, Other, "", "bash", 123, "1700000000.123"},
 		{`audit: type=1701 audit(1700000000.123:456): auid=0 uid=0 gid=0 ses=1 pid=123 comm="bash" exe="/bin/bash" sig=11 res=1`, Other, "", "bash", 123, "1700000000.123"},
+		{"--- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---", Call, "time", "", 0, ""},
+		{"[pid  1234] --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600000} ---", Call, "gettimeofday", "", 1234, ""},
+		{"1234  12:13:14 --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600000} ---", Call, "gettimeofday", "", 1234, ""},
+		{"[pid  1234] [ffffffffff600400] --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---", Call, "time", "", 1234, ""},
+		{"[0000000000401000] --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---", Read, "", "", 0, ""},
+		{"--- SIGSEGV (Segmentation fault) @ ffffffffff600400 (ffffffffff600400) ---", Call, "time", "", 0, ""},
+		{"--- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=NULL} ---", Other, "", "", 0, ""},
+		{"--- SIGSEGV {si_signo=SIGSEGV, si_code=SI_USER, si_pid=1, si_uid=0} ---", Other, "", "", 0, ""},
+		{"--- SIGSYS {si_signo=SIGSYS, si_code=SYS_SECCOMP, si_call_addr=0xffffffffff600400, si_syscall=__NR_time, si_arch=AUDIT_ARCH_X86_64} ---", Filtered, "time", "", 0, ""},
+		{"81 12:03:04.567890123 0 bash (7) > page_fault addr=FFFFFFFFFF600400 ip=FFFFFFFFFF600400 error=14", Trap, "time", "bash", 7, "12:03:04.567890123"},
+		{"bash     7 [000]    12.345678: exceptions:page_fault_user: address=0xffffffffff600400 ip=0xffffffffff600400 error_code=0x14", Trap, "time", "bash", 7, "12.345678"},
+		{"my prog 7/9 [000] 12.345678:          1 exceptions:page_fault_user: address=0xffffffffff600400f ip=0xffffffffff600400f error_code=0x14", Trap, "time", "my prog", 7, "12.345678"},
+		{"            bash-7       [000] d..1.    12.345678: page_fault_user: address=0xffffffffff600800 ip=0xffffffffff600800 error_code=0x14", Trap, "getcpu", "bash", 7, "12.345678"},
+		{"            my-prog-7    (     7) [000] d..1    12.345678: page_fault_user: address=0xffffffffff600123 ip=0xffffffffff600123 error_code=0x14", Misaligned, "", "my-prog", 7, "12.345678"},
+		{"bash 7 [000] 12.345678: exceptions:page_fault_user: address=0xffffffffff600400 ip=0x401000 error_code=0x5", Read, "", "bash", 7, "12.345678"},
 	} {
 		crashes, _, err := Log("log", strings.NewReader(c.line+"\n"), Options{})
 		if err != nil || len(crashes) != 1 {
@@ -55,7 +70,7 @@ func TestLines(t *testing.T) {
 			continue
 		}
 		got := crashes[0]
-		if got.Kind != c.kind || got.Function != c.function || got.Program != c.program || len(got.PIDs) != 1 || got.PIDs[0] != c.pid || got.When != c.when {
+		if got.Kind != c.kind || got.Function != c.function || got.Program != c.program || pid(got) != c.pid || got.When != c.when {
 			t.Errorf("%s:\ngot  %s %s %q %v at %q\nwant %s %s %q %d at %q", c.line, got.Kind, got.Function, got.Program, got.PIDs, got.When,
 				c.kind, c.function, c.program, c.pid, c.when)
 		}
@@ -63,6 +78,13 @@ func TestLines(t *testing.T) {
 			t.Errorf("%s: fixes %v", c.line, got.Fixes)
 		}
 	}
+}
+
+func pid(c *Crash) int {
+	if len(c.PIDs) == 1 {
+		return c.PIDs[0]
+	}
+	return 0
 }
 
 // Lines about other things, or that lack what would make them mean something.
@@ -78,6 +100,8 @@ func TestOtherLines(t *testing.T) {
 		"bash[1]: segfault at", "bash[1]: segfault at zz ip 1 sp 2", "bash[1]: segfault at 1 error 4",
 		"audit: type=1326 audit(1.2:3): pid=0 sig=31", "audit: type=1326 audit(1.2:3): pid=5 sig=0 ip=0x1 code=0x7ffc0000",
 		"Command line: vsyscall=none",
+		"bash 7 [000] 12.3: exceptions:page_fault_user: address=0x7f0012 ip=0x401000 error_code=0x4",
+		"page_fault", "page_fault addr= ip=", "--- SIGCHLD {si_signo=SIGCHLD} ---", "--- SIGSEGV", "--- SIGSYS {} ---",
 	} {
 		if l, ok := parseLine(line); ok {
 			t.Errorf("%q is taken for a crash: %+v", line, l)
@@ -121,5 +145,18 @@ func TestLogIsBounded(t *testing.T) {
 	crashes, lines, err := Log("log", strings.NewReader(b.String()), Options{})
 	if err != nil || lines != 3*maxCrashes || len(crashes) != maxCrashes || len(crashes[maxCrashes-1].Notes) != 1 {
 		t.Errorf("got %d crashes in %d lines, %v", len(crashes), lines, err)
+	}
+}
+
+// strace names a process once, where it executes its program.
+func TestStraceNames(t *testing.T) {
+	crashes, _, err := Log("log", strings.NewReader(`129   execve("/usr/bin/sh", ["sh", "-c"], 0x7ffd /* 5 vars */) = 0
+130   execve("/usr/local/bin/bash", ["bash", "-c", "true"], 0x5581 /* 5 vars */) = -1 ENOENT (No such file or directory)
+130   execve("/usr/bin/bash", ["bash", "-c", "true"], 0x5581 /* 5 vars */) = 0
+130   --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600000} ---
+129   --- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_KILLED, si_pid=130, si_uid=0, si_status=SIGSEGV} ---
+`), Options{})
+	if err != nil || len(crashes) != 1 || crashes[0].Program != "bash" || crashes[0].Executable != "/usr/bin/bash" || pid(crashes[0]) != 130 {
+		t.Errorf("got %+v, %v", crashes, err)
 	}
 }

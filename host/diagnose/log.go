@@ -23,6 +23,8 @@ const (
 	// openCrashes is how many processes' lines are waited for: the lines of one crash follow
 	// each other, but for those of other processors between them.
 	openCrashes = 64
+	// maxExecs is how many processes are remembered with what they executed.
+	maxExecs = 10_000
 )
 
 // event is the lines about one process.
@@ -37,13 +39,13 @@ type logReader struct {
 	crashes []*Crash
 	more    int // crashes beyond maxCrashes
 	input   string
-	source  Source
+	execs   map[int]string // by process, what strace saw it execute
 }
 
 // Log diagnoses the crashes that a log tells of, oldest first; lines is how many lines it
 // has. None is no error.
 func Log(input string, r io.Reader, o Options) (crashes []*Crash, lines int, err error) {
-	g := &logReader{input: input, source: KernelLog}
+	g := &logReader{input: input}
 	lines, err = g.read(r)
 	if err != nil {
 		return nil, lines, fmt.Errorf("%s: %w", input, err)
@@ -75,10 +77,24 @@ func (g *logReader) read(r io.Reader) (lines int, err error) {
 }
 
 func (g *logReader) line(text string) {
-	l, ok := parseLine(text)
-	if !ok {
+	if l, ok := parseLine(text); ok {
+		if l.fromTrace && l.program == "" {
+			l.exe = g.execs[l.pid]
+			l.program = commOf(l.exe)
+		}
+		g.take(l, text)
 		return
 	}
+	if pid, file := straceExec(text); file != "" {
+		if len(g.execs) >= maxExecs || g.execs == nil {
+			g.execs = map[int]string{}
+		}
+		g.execs[pid] = file
+	}
+}
+
+// take adds a line that tells of a crash.
+func (g *logReader) take(l logLine, text string) {
 	for i := len(g.open) - 1; i >= 0; i-- {
 		if e := g.open[i]; e.joins(&l) {
 			e.merge(&l, text)
@@ -95,7 +111,7 @@ func (g *logReader) line(text string) {
 // joins reports whether l tells of the same crash: of the same process, and the same place
 // where both say it.
 func (e *event) joins(l *logLine) bool {
-	if e.pid != l.pid || e.program != l.program || len(e.lines) == maxLines {
+	if e.pid != l.pid || e.fromTrace || e.program != l.program || len(e.lines) == maxLines {
 		return false
 	}
 	return l.vague != e.vague || !l.vague && e.ip == l.ip && e.sp == l.sp && (e.kind == "") != (l.kind == "")
@@ -126,11 +142,14 @@ func (e *event) merge(l *logLine, text string) {
 // close makes a crash of an event, or counts it with one that is the same.
 func (g *logReader) close(e *event) {
 	c := e.crash()
-	c.Input, c.Source = g.input, g.source
+	c.Input, c.Source = g.input, KernelLog
+	if e.fromTrace {
+		c.Source = TraceText
+	}
 	for _, old := range g.crashes {
 		if old.alike(c) {
 			old.Count++
-			if len(old.PIDs) < maxPIDs && !slices.Contains(old.PIDs, e.pid) {
+			if len(old.PIDs) < maxPIDs && e.pid > 0 && !slices.Contains(old.PIDs, e.pid) {
 				old.PIDs = append(old.PIDs, e.pid)
 			}
 			return
@@ -149,6 +168,7 @@ func (g *logReader) finish(o Options) []*Crash {
 	}
 	g.open = nil
 	for _, c := range g.crashes {
+		c.possibleCallers(o)
 		c.fix(o, nil)
 	}
 	if g.more > 0 {
@@ -168,10 +188,15 @@ func (c *Crash) alike(d *Crash) bool {
 // crash judges what the lines say.
 func (e *event) crash() *Crash {
 	c := &Crash{
-		Count: 1, PIDs: []int{e.pid}, Program: e.program, Executable: e.exe, When: e.when, Signal: e.signal,
+		Count: 1, Program: e.program, Executable: e.exe, When: e.when, Signal: e.signal,
 		Fault: e.fault, IP: e.ip, SP: e.sp, Known: e.known, Lines: e.lines,
 	}
+	if e.pid > 0 {
+		c.PIDs = []int{e.pid}
+	}
 	switch {
+	case e.sent:
+		c.judge(evidence{signal: e.signal, code: siUser, ip: e.ip})
 	case e.vague:
 		c.Kind = Other
 		c.Meaning = fmt.Sprintf("It ended by %s. This line does not tell where, so nothing is known of the cause.", SignalName(e.signal))
@@ -187,12 +212,15 @@ func (e *event) crash() *Crash {
 			break
 		}
 		c.read(at, e.ip)
-	case e.kind == Call || e.kind == Filtered || e.kind == BadPointer || e.kind == BadStack:
+	case e.kind == Call || e.kind == Trap || e.kind == Filtered || e.kind == BadPointer || e.kind == BadStack:
 		c.byMessage(e.kind)
 	default:
 		code := 1
 		if !e.known.Fault {
 			code = siKernel
+		}
+		if e.noIP && e.kind == "" {
+			c.note("strace does not tell the address of the instruction (its -i does): that it is the faulting address is taken for granted")
 		}
 		c.judge(evidence{signal: e.signal, code: code, fault: e.fault, ip: e.ip, stack: true})
 		if c.Kind == Other && e.where != "" {
@@ -212,5 +240,29 @@ func (c *Crash) byMessage(k Kind) {
 	c.called(k, f)
 	if k == Call {
 		c.Page = "not mapped"
+	}
+}
+
+// maxCallers is how many files are named that may have called.
+const maxCallers = 8
+
+// possibleCallers notes which files of the root call the function: a line of a log has no
+// stack, so it was one of these, or code that is not in the root.
+func (c *Crash) possibleCallers(o Options) {
+	if o.Callers == nil || c.Function == "" || !c.Kind.Mended() {
+		return
+	}
+	files, err := o.Callers(c.Function)
+	switch {
+	case err != nil:
+		c.note("the files of %s: %v", o.RootName, err)
+	case len(files) == 0:
+		c.note("a log does not tell the caller, and no file of %s calls %s(): the program is not of that root, or its code comes later", o.RootName, c.Function)
+	default:
+		more := ""
+		if n := len(files) - maxCallers; n > 0 {
+			files, more = files[:maxCallers], fmt.Sprintf(" and %d more", n)
+		}
+		c.note("a log does not tell the caller; these files of %s call %s(): %s%s", o.RootName, c.Function, strings.Join(files, ", "), more)
 	}
 }

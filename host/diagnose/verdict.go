@@ -36,7 +36,7 @@ func (c *Crash) judge(e evidence) {
 	case e.signal == 0:
 		c.Kind, c.Meaning = None, "No signal is recorded: this is a snapshot of a process that had not crashed."
 	case e.signal == sigsegv && e.code <= siUser:
-		c.Kind, c.Meaning = Other, "The signal was sent by a process, not by the kernel. This is no vsyscall crash."
+		c.Kind, c.Meaning = Other, SignalName(e.signal)+" was sent by a process, not by the kernel. This is no vsyscall crash."
 	case e.signal == sigsys && entry:
 		c.called(Filtered, f)
 	case e.signal != sigsegv:

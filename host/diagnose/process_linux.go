@@ -1,0 +1,256 @@
+package diagnose
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// What /proc tells of a process, and /dev/kmsg of the kernel. Sources: proc(5),
+// Documentation/ABI/testing/dev-kmsg.
+
+const (
+	// maxKmsg is the longest record of /dev/kmsg (printk.c, PRINTK_MESSAGE_MAX is 2 KiB).
+	maxKmsg = 8 << 10
+	// maxRecords bounds the records read: the kernel's buffer holds fewer.
+	maxRecords = 1 << 20
+	// maxMaps is how much of /proc/PID/maps is read, in bytes.
+	maxMaps = 64 << 20
+)
+
+// kernelLog reads the whole of the kernel's log, oldest first.
+func kernelLog() ([]logEntry, error) {
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("/dev/kmsg: %w", err)
+	}
+	defer unix.Close(fd)
+	boot, err := bootTime()
+	if err != nil {
+		return nil, err
+	}
+	var all []logEntry
+	b := make([]byte, maxKmsg)
+	for range maxRecords {
+		n, err := unix.Read(fd, b)
+		switch {
+		case errors.Is(err, unix.EAGAIN) || err == nil && n == 0:
+			return all, nil
+		case errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.EINVAL): // a record was overwritten, or is too long
+			continue
+		case err != nil:
+			return all, fmt.Errorf("/dev/kmsg: %w", err)
+		}
+		if e, ok := parseRecord(b[:n], boot); ok {
+			all = append(all, e)
+		}
+	}
+	return all, nil
+}
+
+// bootTime is when the clock of the kernel's log was 0.
+func bootTime() (time.Time, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return time.Time{}, err
+	}
+	return time.Now().Add(-time.Duration(t.Nano())), nil
+}
+
+// parseRecord takes "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT\n KEY=VALUE…" apart.
+func parseRecord(b []byte, boot time.Time) (logEntry, bool) {
+	head, text, ok := strings.Cut(string(b), ";")
+	fields := strings.Split(head, ",")
+	if !ok || len(fields) < 3 {
+		return logEntry{}, false
+	}
+	us, err := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil {
+		return logEntry{}, false
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return logEntry{boot.Add(time.Duration(us) * time.Microsecond), text}, true
+}
+
+// pageServed reports whether processes of this machine have the page.
+func pageServed() (served, known bool) {
+	b, err := os.ReadFile("/proc/self/maps")
+	return bytes.Contains(b, []byte("[vsyscall]")), err == nil
+}
+
+// liveProcess diagnoses a process that lives, nil where there is none.
+func liveProcess(input string, pid int, o Options) (*Crash, error) {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	status, err := os.ReadFile(dir + "/status")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &Crash{Input: input, Source: Process, Count: 1, PIDs: []int{pid}, TID: pid}
+	c.Program = statusField(status, "Name")
+	state := statusField(status, "State")
+	if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
+		return nil, nil // it has ended, and left what the log says
+	}
+	c.Executable, _ = os.Readlink(dir + "/exe")
+	cmdline, _ := os.ReadFile(dir + "/cmdline")
+	args := strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
+	c.Command = Quote(args)
+	maps, err := os.Open(dir + "/maps")
+	if err != nil {
+		return nil, needsRoot(err)
+	}
+	defer maps.Close()
+	co, f, err := parseMaps(io.LimitReader(maps, maxMaps))
+	if err != nil {
+		return nil, needsRoot(err)
+	}
+	c.Page = "not mapped"
+	if co.segmentAt(rewriter.PageVaddr) != nil {
+		c.Page = "mapped"
+	}
+	stopped := strings.HasPrefix(state, "t") || strings.HasPrefix(state, "T") || strings.HasPrefix(state, "D")
+	f.rsp, f.rip = registers(dir)
+	if !stopped || !inPage(f.rip) {
+		c.Kind = None
+		c.Meaning = fmt.Sprintf("It lives (state %s) and is not stopped in the vsyscall page: it has not crashed.", state)
+		c.callsPage(dir, f)
+		return c, nil
+	}
+	c.IP, c.SP, c.Known = f.rip, f.rsp, Known{IP: true, SP: true}
+	mem, err := os.Open(dir + "/mem")
+	if err != nil {
+		return nil, needsRoot(err)
+	}
+	defer mem.Close()
+	co.r = mem
+	c.Signal = sigsegv
+	c.judge(evidence{signal: sigsegv, code: 1, fault: f.rip, ip: f.rip, stack: true})
+	if c.Kind == Call {
+		c.note("no signal is recorded: the process is stopped at the call, before or after the signal")
+		if c.Page == "mapped" {
+			c.called(Trap, functionAt(f.rip))
+		}
+		if o.RootName == "" {
+			if root, err := OpenFolder(dir + "/root"); err == nil {
+				defer root.Close()
+				o.Root, o.elsewhere = root, !sameFolder(dir+"/root/", "/")
+			}
+		}
+		c.findCaller(co, f, o)
+	}
+	c.fix(o, args)
+	return c, nil
+}
+
+// sameFolder reports whether two paths lead to the same folder: a process in a container has
+// another root, and the paths of its files mean others here.
+func sameFolder(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+func functionAt(vaddr uint64) rewriter.Function {
+	f, _ := rewriter.FunctionAt(vaddr)
+	return f
+}
+
+func needsRoot(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return &refusedError{err.Error(), "run vfix as root, or as the owner of the process"}
+	}
+	return err
+}
+
+// statusField returns a value of /proc/PID/status.
+func statusField(status []byte, key string) string {
+	for line := range strings.Lines(string(status)) {
+		if v, ok := strings.CutPrefix(line, key+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// registers returns the stack pointer and the address of a process that does not run, 0 for
+// others: the last two words of /proc/PID/syscall.
+func registers(dir string) (sp, pc uint64) {
+	b, err := os.ReadFile(dir + "/syscall")
+	words := strings.Fields(string(b))
+	if err != nil || len(words) < 3 {
+		return 0, 0
+	}
+	sp, _ = strconv.ParseUint(words[len(words)-2], 0, 64)
+	pc, _ = strconv.ParseUint(words[len(words)-1], 0, 64)
+	return sp, pc
+}
+
+// parseMaps reads /proc/PID/maps: the memory, whose offsets in /proc/PID/mem are its
+// addresses, and the files in it.
+func parseMaps(r io.Reader) (*core, *facts, error) {
+	co, f := &core{}, &facts{thread: true, mappings: []mapping{}}
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, maxLine)
+	for s.Scan() {
+		words := strings.Fields(s.Text())
+		if len(words) < 5 {
+			continue
+		}
+		from, to, _ := strings.Cut(words[0], "-")
+		start, err1 := strconv.ParseUint(from, 16, 64)
+		end, err2 := strconv.ParseUint(to, 16, 64)
+		offset, err3 := strconv.ParseUint(words[2], 16, 64)
+		if err1 != nil || err2 != nil || err3 != nil || end <= start {
+			continue
+		}
+		co.loads = append(co.loads, segment{typ: ptLoad, off: start, vaddr: start, filesz: end - start, memsz: end - start})
+		if i := strings.IndexByte(s.Text(), '/'); i >= 0 {
+			f.mappings = append(f.mappings, mapping{start, end, offset, s.Text()[i:]})
+		}
+	}
+	return co, f, s.Err()
+}
+
+// callsPage notes which files that the process has mapped call the page.
+func (c *Crash) callsPage(dir string, f *facts) {
+	root, err := OpenFolder(dir + "/root")
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	seen := map[string]bool{}
+	for _, m := range f.mappings {
+		if seen[m.path] {
+			continue
+		}
+		seen[m.path] = true
+		r, size, done, err := openFile(root, m.path)
+		if err != nil {
+			continue
+		}
+		report, err := rewriter.Scan(r, size)
+		if err == nil {
+			if n := report.Count(rewriter.Live) + report.Count(rewriter.Unknown); n > 0 {
+				c.note("%s has %d call sites of the page: 'vfix scan %s' lists them", m.path, n, quoteWord(m.path))
+			}
+		}
+		done()
+	}
+}

@@ -1,0 +1,47 @@
+package diagnose
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseRecord(t *testing.T) {
+	boot := time.Unix(1000, 0)
+	e, ok := parseRecord([]byte("6,1234,2866376,-;bash[106] vsyscall\n SUBSYSTEM=x\n"), boot)
+	if !ok || e.text != "bash[106] vsyscall" || !e.when.Equal(boot.Add(2866376*time.Microsecond)) {
+		t.Errorf("got %+v", e)
+	}
+	for _, bad := range []string{"", ";", "6,1;x", "6,1,x,-;y", "text"} {
+		if _, ok := parseRecord([]byte(bad), boot); ok {
+			t.Errorf("%q is taken for a record", bad)
+		}
+	}
+}
+
+func TestParseMaps(t *testing.T) {
+	co, f, err := parseMaps(strings.NewReader(`00400000-00402000 r-xp 00001000 fe:00 12 /opt/my prog (deleted)
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0 [stack]
+nonsense
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
+`))
+	if err != nil || len(co.loads) != 3 || len(f.mappings) != 1 || f.mappings[0] != (mapping{0x400000, 0x402000, 0x1000, "/opt/my prog (deleted)"}) {
+		t.Errorf("got %+v, %+v, %v", co.loads, f.mappings, err)
+	}
+	if co.segmentAt(0xffffffffff600000) == nil || co.segmentAt(0x402000) != nil {
+		t.Error("the page is not found, or something else is")
+	}
+}
+
+// This process lives, and says so.
+func TestLiveProcess(t *testing.T) {
+	r, err := PID(os.Getpid(), Options{})
+	if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Kind != None || r.Crashes[0].Executable == "" || !strings.Contains(r.Crashes[0].Meaning, "It lives") {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	// The highest number that there can be, and never is one: pid_max is below it.
+	if r, err := PID(1<<31-1, Options{}); err == nil {
+		t.Errorf("a process that does not exist: got %+v", r)
+	}
+}

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package diagnose
+
+import "errors"
+
+var errNotLinux = errors.New("only on Linux")
+
+func kernelLog() ([]logEntry, error) { return nil, errNotLinux }
+
+func pageServed() (served, known bool) { return false, false }
+
+func liveProcess(string, int, Options) (*Crash, error) {
+	return nil, &refusedError{"processes can be looked at on Linux only", "give a core file, or the kernel's log"}
+}

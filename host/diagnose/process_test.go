@@ -1,0 +1,72 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A container is told by its exit status, and by the kernel's lines of when it ended.
+func TestContainerLog(t *testing.T) {
+	end := time.Date(2026, 11, 21, 21, 18, 4, 0, time.UTC)
+	line := func(after time.Duration, text string) logEntry { return logEntry{end.Add(after), text} }
+	const call = " vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ff0 ax:0 si:0 di:0"
+	for name, c := range map[string]struct {
+		entries []logEntry
+		want    string // programs and kinds
+	}{
+		"nothing":            {nil, ""},
+		"its program":        {[]logEntry{line(0, "docker-entrypoi[7]"+call)}, "docker-entrypoi call"},
+		"its child":          {[]logEntry{line(-time.Second, "redis-server[8]"+call)}, "redis-server call"},
+		"another time":       {[]logEntry{line(-time.Minute, "docker-entrypoi[7]"+call), line(time.Minute, "docker-entrypoi[7]"+call)}, ""},
+		"its program first":  {[]logEntry{line(0, "other[9]"+call), line(0, "docker-entrypoi[7]"+call)}, "docker-entrypoi call"},
+		"its own other":      {[]logEntry{line(0, "other[9]"+call), line(0, "docker-entrypoi[7]: segfault at 10 ip 7f0 sp 7ff error 6")}, "docker-entrypoi other"},
+		"somebody's other":   {[]logEntry{line(0, "other[9]: segfault at 10 ip 7f0 sp 7ff error 6")}, ""},
+		"another signal":     {[]logEntry{line(0, `audit: type=1326 audit(1.2:3): pid=7 comm="x" exe="/x" sig=31 ip=0xffffffffff600400`)}, ""},
+		"two lines together": {[]logEntry{line(0, "a[7]"+call), line(0, "a[7]: segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ff0 error 15")}, "a call"},
+	} {
+		e := Exited{Name: "web", Image: "redis:2.8.22", Program: "/usr/local/bin/docker-entrypoint.sh", Status: 139, To: end}
+		r := e.inLog("container web", c.entries, Options{RootName: "redis:2.8.22", IsImage: true})
+		var got []string
+		for _, c := range r.Crashes {
+			got = append(got, c.Program+" "+string(c.Kind))
+			if c.Kind.Mended() && fixes(c) != "vfix rebuild redis:2.8.22" || !strings.HasPrefix(c.When, "2026-11-21T21:18:0") {
+				t.Errorf("%s: got fixes %s at %s", name, fixes(c), c.When)
+			}
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestContainerStatus(t *testing.T) {
+	for status, want := range map[int]struct {
+		kind Kind
+		says string
+	}{
+		0: {None, "no signal"}, 3: {None, "exit status 3"}, 255: {Other, ""}, 137: {Other, "signal 9"}, 134: {Other, "SIGABRT"},
+		139: {Unknown, "SIGSEGV"},
+	} {
+		// No kernel's log has lines of the year 2000.
+		r := Container(Exited{Name: "web", Image: "redis:2.8.22", Status: status, To: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}, Options{})
+		if c := r.Crashes[0]; c.Kind != want.kind || !strings.Contains(c.Meaning, want.says) || len(c.Fixes) > 0 {
+			t.Errorf("status %d: got %+v", status, c)
+		}
+	}
+}
+
+// The possible callers of a crash that only a log tells of.
+func TestPossibleCallers(t *testing.T) {
+	many := strings.Fields("a b c d e f g h i j")
+	for want, files := range map[string][]string{
+		"these files of x call time(): lib/libc.so": {"lib/libc.so"}, "no file of x calls time()": nil, "h and 2 more": many,
+	} {
+		asked := ""
+		crashes, _, _ := Log("log", strings.NewReader("a[7]: segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ff0 error 15"), Options{
+			RootName: "x", IsImage: true, Callers: func(f string) ([]string, error) { asked = f; return files, nil }})
+		if len(crashes) != 1 || asked != "time" || len(crashes[0].Notes) != 1 || !strings.Contains(crashes[0].Notes[0], want) {
+			t.Errorf("got %q, want %q", crashes[0].Notes, want)
+		}
+	}
+}
