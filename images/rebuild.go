@@ -45,6 +45,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	}
 	extras = append(extras, corrected...)
 	r.warnMarks(hits)
+	r.signatures(ctx)
 	added, err := r.s.newLayer(ctx, t, hits, extras)
 	if err != nil {
 		return err

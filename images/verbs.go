@@ -62,6 +62,8 @@ type Rebuilt struct {
 	LayerSize            int64 // compressed bytes of the added layer
 	// Provenance says where the statement is: paths, and names of referrers with their digests.
 	Provenance []string
+	// Signatures are those of the base that its registry has; they do not hold for the result.
+	Signatures []Signature
 	// Packages are the patched files of which a package database has a record.
 	Packages []PackageFile
 	Warnings []string // one line each, for people
@@ -147,6 +149,8 @@ type Verified struct {
 	// Corrected are the package databases that differ only in the records of patched files,
 	// as --update-dpkg makes them; sorted.
 	Corrected []string
+	// Differences are what differs in each changed file, where Rewriter.Explain asks for it.
+	Differences []Difference
 	// Stated is the statement of provenance, where it was asked for: what is not as it says
 	// is among the problems.
 	Stated *Stated

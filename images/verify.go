@@ -270,7 +270,11 @@ func (v *verification) contents(ctx context.Context, changed []pair) error {
 			continue
 		}
 		b, a := before[p.base], after[p.after]
-		if _, err := rewriter.Verify(b, b.Size(), a, a.Size(), v.s.options); err != nil {
+		proved, err := rewriter.Verify(b, b.Size(), a, a.Size(), v.s.options)
+		if err := v.explain(p.name, proved, err, b, a); err != nil {
+			return err
+		}
+		if err != nil {
 			v.problem("%s: %v", p.name, err)
 			continue
 		}

@@ -17,7 +17,7 @@ type Verification struct {
 
 // Verify rereads both files and proves that after is before with nothing but the planned
 // bytes changed, and that no patchable site is left in it. The error names the first byte
-// that differs and should not, or what is missing.
+// that differs and should not (an UnplannedError), or what is missing.
 func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize int64, o Options) (*Verification, error) {
 	r, err := Scan(before, beforeSize)
 	if err != nil {
@@ -57,7 +57,7 @@ func sameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) err
 			for a[i] == b[i] {
 				i++
 			}
-			return fmt.Errorf("offset %#x: got byte %#02x, want %#02x: not a planned change", at+int64(i), b[i], a[i])
+			return &UnplannedError{Offset: at + int64(i), Got: b[i], Want: a[i]}
 		}
 		at += n
 	}

@@ -75,7 +75,7 @@ hanging_vfix() {
 		[scan]='explain format insecure jobs platform progress'
 		[patch]='dry-run explain format in-place jobs one-file-system output progress since'
 		[rebuild]='dry-run fallback format insecure jobs output platform progress provenance push tag tag-suffix update-dpkg'
-		[verify]='against format insecure jobs platform progress provenance statement'
+		[verify]='against explain format insecure jobs platform progress provenance statement'
 		[layer]='format insecure output program progress'
 		[run]='explain way'
 		[doctor]='check flood-dir format limit progress quick seccomp-profile'

@@ -251,3 +251,50 @@ for m in tarfile.open(sys.argv[1]): print(m.name, *sorted(m.pax_headers))' "out/
 	run_vfix patch -o other "$build/fixtures/static-4k"
 	[[ $stderr != *prelink* ]] || fail 'a warning about a file that is not prelinked'
 }
+
+@test "verify: --explain disassembles both sides, as objdump does" {
+	cp "$build/fixtures/static-4k" before
+	run_vfix patch -o after before
+	run_vfix verify ./after --against ./before --explain
+	expect_match stdout "$output" 'what else changes'
+	# Each instruction is one of objdump's.
+	run_vfix verify ./after --against ./before --explain --format json
+	jq -r '.differences[0].sites[] | select(.form != "left") | .listing.before[] |
+		(.vaddr | ltrimstr("0x")) + " " + (.bytes | gsub("(?<b>..)"; "\(.b) ") | rtrimstr(" "))' <<<"$output" | sort -u >said
+	[ "$(wc -l <said)" -gt 10 ]
+	expect 'instructions that objdump does not see so' "$(grep -cvxFf <(disassembled) said)" 0
+	expect 'bytes of after' "$(jq -r '[.differences[0].sites[] | select(.form == "call") | .change][0] | .after' <<<"$output")" \
+		"$(bytes_at after "$(jq -r '[.differences[0].sites[] | select(.form == "call") | .change][0] | .offset' <<<"$output")" 000000000000000000)"
+}
+
+# disassembled: address and bytes of each instruction of the file before.
+disassembled() { objdump -d --insn-width=15 before | sed -n 's/^ *\([0-9a-f]*\):\t\([0-9a-f ]*[0-9a-f]\) *\(\t.*\)*$/\1 \2/p'; }
+
+@test "verify: --explain shows the code where something else differs" {
+	cp "$build/fixtures/static-4k" before
+	run_vfix patch -o after before
+	# The first byte of the entry's code.
+	entry=$(readelf -h before | sed -n 's/.*Entry point address: *0x//p')
+	base=$(readelf -lW before | awk '$1 == "LOAD" && $2 ~ /^0x0*$/ {print $3; exit}')
+	offset=$((16#$entry - base))
+	printf '\xcc' | dd of=after bs=1 seek="$offset" conv=notrunc status=none
+	run_vfix 3 verify ./after --against ./before --explain
+	expect_match stdout "$output" "offset $(printf '%#x' "$offset"): got byte 0xcc"
+	expect_match stdout "$output" int3
+	run_vfix 2 verify ./after --explain
+}
+
+@test "rebuild: a signature of the base is told, with what to type" {
+	requires registry
+	login
+	run_vfix rebuild "docker://$registry/legacy:1" --push
+	[[ $stderr != *cosign* ]] || fail 'a signature where there is none'
+	digest=$(skopeo inspect --tls-verify=false --creds "$registry_user:$registry_password" --format '{{.Digest}}' "docker://$registry/legacy:1")
+	# cosign's signature is an image under a tag; what is in it does not matter here.
+	umoci init --layout sig
+	umoci new --image sig:x
+	skopeo copy --quiet --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" oci:sig:x "docker://$registry/legacy:${digest/:/-}.sig"
+	run_vfix rebuild "docker://$registry/legacy:1" --push
+	expect_match stderr "$stderr" "the base has a cosign signature (${digest/:/-}.sig)"
+	expect_match stderr "$stderr" "cosign sign $output"
+}

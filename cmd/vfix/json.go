@@ -107,17 +107,23 @@ type jsonPassed struct {
 
 type jsonRebuilt struct {
 	jsonDocument
-	Reference  string        `json:"reference"`
-	Digest     string        `json:"digest"`
-	Unchanged  bool          `json:"unchanged"`
-	BaseName   string        `json:"base_name"`
-	BaseDigest string        `json:"base_digest"`
-	LayerSize  int64         `json:"layer_size"`
-	Fallback   jsonFallback  `json:"fallback"`
-	Provenance []string      `json:"provenance"`
-	Packages   []jsonPackage `json:"packages"`
-	Warnings   []string      `json:"warnings"`
-	Result     jsonSource    `json:"result"`
+	Reference  string          `json:"reference"`
+	Digest     string          `json:"digest"`
+	Unchanged  bool            `json:"unchanged"`
+	BaseName   string          `json:"base_name"`
+	BaseDigest string          `json:"base_digest"`
+	LayerSize  int64           `json:"layer_size"`
+	Fallback   jsonFallback    `json:"fallback"`
+	Provenance []string        `json:"provenance"`
+	Packages   []jsonPackage   `json:"packages"`
+	Signatures []jsonSignature `json:"base_signatures"`
+	Warnings   []string        `json:"warnings"`
+	Result     jsonSource      `json:"result"`
+}
+
+type jsonSignature struct {
+	Kind  string `json:"kind"`
+	Where string `json:"where"`
 }
 
 type jsonPackage struct {
@@ -149,13 +155,34 @@ type jsonConverted struct {
 
 type jsonVerified struct {
 	jsonDocument
-	Against   string      `json:"against"`
-	Compared  int         `json:"compared"`
-	Added     []string    `json:"added"`
-	Corrected []string    `json:"corrected"`
-	Problems  []string    `json:"problems"`
-	Stated    *jsonStated `json:"provenance,omitempty"`
-	Result    jsonSource  `json:"result"`
+	Against     string           `json:"against"`
+	Compared    int              `json:"compared"`
+	Added       []string         `json:"added"`
+	Corrected   []string         `json:"corrected"`
+	Problems    []string         `json:"problems"`
+	Differences []jsonDifference `json:"differences,omitempty"`
+	Stated      *jsonStated      `json:"provenance,omitempty"`
+	Result      jsonSource       `json:"result"`
+}
+
+type jsonDifference struct {
+	Path      string         `json:"path"`
+	Sites     []jsonSite     `json:"sites"`
+	Edits     []jsonEdit     `json:"edits"`
+	Appended  int64          `json:"appended"`
+	Unplanned *jsonUnplanned `json:"unplanned,omitempty"`
+}
+
+type jsonEdit struct {
+	What   string `json:"what"`
+	Offset uint64 `json:"offset"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+type jsonUnplanned struct {
+	Offset  int64        `json:"offset"`
+	Listing *jsonListing `json:"listing,omitempty"`
 }
 
 type jsonStated struct {
@@ -249,11 +276,19 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 		Reference:    r.Reference, Digest: r.Digest, Unchanged: r.Unchanged,
 		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
 		Fallback: fallbackJSON(opts.fallback, &r.Findings.Fallback),
-		Packages: packagesJSON(r.Packages), Provenance: list(r.Provenance), Warnings: list(r.Warnings),
+		Packages: packagesJSON(r.Packages), Signatures: signaturesJSON(r.Signatures), Provenance: list(r.Provenance), Warnings: list(r.Warnings),
 		Result: sourceJSON(r.Findings, false),
 	}
 	doc.DryRun = opts.dryRun
 	return doc
+}
+
+func signaturesJSON(all []images.Signature) []jsonSignature {
+	out := []jsonSignature{}
+	for _, s := range all {
+		out = append(out, jsonSignature(s))
+	}
+	return out
 }
 
 func packagesJSON(all []images.PackageFile) []jsonPackage {
@@ -276,6 +311,9 @@ func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 		jsonDocument: document("verify"), Against: opts.against,
 		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Problems: list(v.Problems), Result: sourceJSON(v.Findings, false),
 	}
+	for i := range v.Differences {
+		doc.Differences = append(doc.Differences, differenceJSON(&v.Differences[i]))
+	}
 	if v.Stated != nil {
 		doc.Stated = &jsonStated{v.Stated.From, v.Stated.Raw}
 	}
@@ -287,6 +325,22 @@ func convertJSON(c *images.Converted) jsonConverted {
 		jsonDocument: document("convert"), Source: c.Source, SourceDigest: c.SourceDigest,
 		Reference: c.Reference, Digest: c.Digest, Layers: c.Layers,
 	}
+}
+
+func differenceJSON(d *images.Difference) jsonDifference {
+	out := jsonDifference{Path: d.Path, Sites: []jsonSite{}, Edits: []jsonEdit{}, Appended: d.Appended}
+	for i := range d.Patches {
+		site := siteJSON(&d.Patches[i])
+		site.Listing = listingJSON(d.Patches[i].Listing)
+		out.Sites = append(out.Sites, site)
+	}
+	for _, e := range d.Edits {
+		out.Edits = append(out.Edits, jsonEdit{e.Why, e.Offset, fmt.Sprintf("%x", e.Old), fmt.Sprintf("%x", e.New)})
+	}
+	if d.Unplanned != nil {
+		out.Unplanned = &jsonUnplanned{d.Unplanned.Offset, listingJSON(&d.Listing)}
+	}
+	return out
 }
 
 func layerJSON(l *images.Layered) jsonLayered {

@@ -57,6 +57,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 		o.warn("%s", text)
 	}
 	o.packages(r.Packages)
+	o.signatures(r, opts.dryRun)
 	for _, where := range r.Provenance {
 		o.note("statement of provenance: %s", where)
 	}
@@ -96,6 +97,31 @@ func (o *output) packages(all []images.PackageFile) {
 	}
 }
 
+// signatures says which signatures of the base do not hold for the result, and what to do.
+func (o *output) signatures(r *images.Rebuilt, dry bool) {
+	if len(r.Signatures) == 0 {
+		return
+	}
+	for _, s := range r.Signatures {
+		o.note("the base has a %s (%s), which is of the base alone", s.Kind, s.Where)
+	}
+	switch {
+	case dry:
+	case strings.Contains(r.Reference, "@sha256:"):
+		o.note("sign the result: %s", signCommand(r))
+	default:
+		o.note("sign the result once it is in a registry: cosign sign HOST/NAME@sha256:…")
+	}
+}
+
+// signCommand is what to type to sign the result as its base is.
+func signCommand(r *images.Rebuilt) string {
+	if strings.HasPrefix(r.Signatures[0].Kind, "notation") {
+		return "notation sign " + r.Reference
+	}
+	return "cosign sign " + r.Reference
+}
+
 // fallback says what of the fallback a rebuild adds, and why the entrypoint is wrapped.
 func (o *output) fallback(f *images.Fallback, dry bool) {
 	would := "is "
@@ -127,6 +153,9 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 	}
 	if v.Stated == nil || !o.quiet {
 		writeFindings(w, s, verified, v.Findings)
+	}
+	for i := range v.Differences {
+		writeDifference(w, s, &v.Differences[i])
 	}
 	if opts.against != "" {
 		writeComparison(w, s.paint, printable(opts.against), v)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/rewriter"
 )
 
 // VerifyOptions are the choices of vfix verify.
@@ -28,6 +29,9 @@ page is left in it, or that the fallback in it covers what is left. With
 --against it also compares every file with the base and proves that patched call
 sites, what they need, and this version's fallback are all that differs. It
 changes nothing.
+
+--explain shows each place that differs, on both sides: the disassembly around
+call sites, and the bytes of what changes in headers.
 
 With --provenance it prints the statement of provenance that a rebuild attached
 to the image or wrote beside it, and checks it: every file before and after,
@@ -51,12 +55,16 @@ SOURCE and BASE are written as in 'vfix help sources'.`,
 			if cmd.Flags().Changed("statement") && opts.statement == "" {
 				return usagef("verify", "--statement is empty: name the file, or leave it out")
 			}
+			if opts.explain && opts.against == "" {
+				return usagef("verify", "--explain shows the code on both sides: name the other one with --against")
+			}
 			return runVerify(cmd.Context(), opts, args[0], out, e)
 		},
 	}
 	cmd.Flags().StringVar(&opts.against, "against", "", "compare with `BASE`, the image or file before patching")
 	cmd.Flags().BoolVar(&opts.provenance, "provenance", false, "print the statement of provenance, and check what it says")
 	cmd.Flags().StringVar(&opts.statement, "statement", "", "take the statement of provenance from `FILE`")
+	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	opts.addJobs(cmd)
@@ -72,9 +80,12 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 		return err
 	}
 	v, err := e.verify(ctx, source, images.VerifyOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
-		Against:     opts.against,
-		Provenance:  opts.provenance || opts.statement != "", Statement: opts.statement,
+		ScanOptions: images.ScanOptions{
+			Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(),
+			Rewriter: rewriter.Options{Explain: opts.explain},
+		},
+		Against:    opts.against,
+		Provenance: opts.provenance || opts.statement != "", Statement: opts.statement,
 	})
 	if err != nil {
 		return err

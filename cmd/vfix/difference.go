@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/rewriter"
+)
+
+// What differs in a file that verify compared, on paper: the listing of each call site, then
+// what changes beside them:
+//
+//	lib/libc.so.6: what else changes
+//	  offset 0x18   8 bytes  e_entry          5015020000000000 -> 0020120000000000
+//	  offset 0x40 784 bytes  program headers  112 of them differ
+//	  16408 bytes appended
+
+// shownEdit is how long a run of bytes may be to be shown on a line, in bytes.
+const shownEdit = 8
+
+func writeDifference(w io.Writer, s stream, d *images.Difference) {
+	if d.Unplanned != nil {
+		l := listing{
+			title:   fmt.Sprintf("%s: %v", d.Path, d.Unplanned),
+			reasons: []string{"the code there, before and after:"},
+			before:  d.Listing.Before, after: d.Listing.After,
+		}
+		if len(l.before) == 0 {
+			l.reasons = []string{"no code of the file before is there"}
+		}
+		l.write(w, s)
+		return
+	}
+	file := images.File{Path: d.Path}
+	sites := map[uint64]bool{}
+	for i := range d.Patches {
+		if p := &d.Patches[i]; p.Form != rewriter.Left {
+			sites[p.Offset] = true
+			if l, ok := listingOf(&file, p); ok {
+				l.write(w, s)
+			}
+		}
+	}
+	fmt.Fprintln(w, s.paint.bold(printable(d.Path+": what else changes")))
+	for _, e := range d.Edits {
+		if !sites[e.Offset] {
+			fmt.Fprintf(w, "  offset %#-8x %4d bytes  %-16s %s\n", e.Offset, len(e.Old), e.Why, editText(e))
+		}
+	}
+	fmt.Fprintf(w, "  %d bytes appended\n\n", d.Appended)
+}
+
+// editText is both sides of a short run of bytes, in hex; of a long one, how many differ.
+func editText(e rewriter.Edit) string {
+	if len(e.Old) <= shownEdit {
+		return fmt.Sprintf("%x -> %x", e.Old, e.New)
+	}
+	n := 0
+	for i := range e.Old {
+		if e.Old[i] != e.New[i] {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of them differ", n)
+}

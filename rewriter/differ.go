@@ -1,0 +1,68 @@
+package rewriter
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// UnplannedError is a byte that differs from what the plan makes of the file before.
+type UnplannedError struct {
+	Offset    int64
+	Got, Want byte
+}
+
+func (e *UnplannedError) Error() string {
+	return fmt.Sprintf("offset %#x: got byte %#02x, want %#02x: not a planned change", e.Offset, e.Got, e.Want)
+}
+
+// ListingAt disassembles the code around an offset as it is in both files, from the start of
+// the function where that is near, else from the offset. before says what is where. It is
+// empty where before has no code at that offset; the error is of reading.
+func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize, offset int64) (Explanation, error) {
+	f, err := parseELF(before, beforeSize)
+	var skip *skipError
+	if errors.As(err, &skip) {
+		return Explanation{}, nil
+	}
+	if err != nil {
+		return Explanation{}, err
+	}
+	vaddr, ok := f.codeVaddr(uint64(offset))
+	if !ok {
+		return Explanation{}, nil
+	}
+	start := vaddr
+	fn, err := findFunctions(f, []Site{{Vaddr: vaddr}})
+	if err != nil {
+		return Explanation{}, err
+	}
+	if at, ok := fn.starts.enclosing(vaddr); ok && vaddr-at <= explainBefore {
+		start = at
+	}
+	b, err := f.mem(start, vaddr-start+explainAfter)
+	if err != nil {
+		return Explanation{}, err
+	}
+	off, ok := f.offset(start, uint64(len(b)))
+	if !ok {
+		return Explanation{}, nil
+	}
+	a := make([]byte, max(0, min(int64(len(b)), afterSize-int64(off))))
+	if _, err := after.ReadAt(a, int64(off)); err != nil && err != io.EOF {
+		return Explanation{}, err
+	}
+	was, is := Listing(b[:len(a)], a, start)
+	return Explanation{was, is}, nil
+}
+
+// codeVaddr returns the vaddr of an offset in the content of an executable segment.
+func (f *elfFile) codeVaddr(off uint64) (vaddr uint64, ok bool) {
+	for i := range f.progs {
+		p := &f.progs[i]
+		if p.typ == ptLoad && p.flags&pfX != 0 && off >= p.off && off-p.off < p.filesz {
+			return p.vaddr + (off - p.off), true
+		}
+	}
+	return 0, false
+}
