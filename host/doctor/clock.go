@@ -54,16 +54,18 @@ func checkClock(ctx context.Context, x *examination, c *Check) error {
 
 func judgeClock(c *Check, source, available string, e probe.Entry, counted bool, ns float64, timed bool) {
 	why, slow := slowSources[source]
-	price := ""
+	inVDSO := timed
+	if plain, ok := c.value("syscall_monotonic"); ok && !timed {
+		ns, timed = plain, true // without a vDSO
+	}
+	price := "cannot be timed"
 	if timed {
-		price = fmt.Sprintf(", a read costs %s", nanoseconds(ns))
-	} else if plain, ok := c.value("syscall_monotonic"); ok {
-		price = fmt.Sprintf(", a read is a system call and costs %s", nanoseconds(plain))
+		price = "costs " + nanoseconds(ns)
 	}
 	switch {
 	case e.Entered > 0 || !counted && slow:
-		c.found(Fail, "%s: every read is a system call%s", source, strings.Replace(price, ", a read", ", which", 1))
-		c.Means = "every clock read of every container pays that: databases, tracing and logging read clocks all the time"
+		c.found(Fail, "%s: every read is a system call, which %s", source, price)
+		c.Means = "Every clock read of every container pays that: databases, tracing and logging read clocks all the time"
 		if why != "" {
 			c.Means = fmt.Sprintf("%s is %s. %s", source, why, c.Means)
 		}
@@ -71,12 +73,12 @@ func judgeClock(c *Check, source, available string, e probe.Entry, counted bool,
 		if better := fasterSource(available); better != "" {
 			c.Do = fmt.Sprintf("echo %s > %scurrent_clocksource, and clocksource=%s on the kernel's command line; first find out why the kernel did not choose it ('dmesg | grep -i -e clocksource -e tsc')", better, clockDir, better)
 		}
-	case !counted && !timed:
-		c.found(Warn, "%s%s", source, price)
+	case !counted && !inVDSO:
+		c.found(Warn, "%s: there is no vDSO, a read is a system call and %s", source, price)
 		c.Means = "without a vDSO the clock source makes little difference"
 		c.Do = "see the check vdso"
 	default:
-		c.found(OK, "%s%s", source, price)
+		c.found(OK, "%s: a read %s", source, price)
 		c.Means = "programs read it without entering the kernel"
 	}
 }

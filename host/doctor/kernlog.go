@@ -222,8 +222,8 @@ func judgeLog(x *examination, c *Check, all []event) {
 		c.found(OK, "no program died of the vsyscall page, as far as the log goes back")
 		return
 	}
-	c.found(Fail, "%d processes called the vsyscall page where there is none", len(order))
-	c.Means = "they ended with SIGSEGV, status 139"
+	c.found(Fail, "calls of a vsyscall page that was not there, by so many processes: %d", len(order))
+	c.Means = "each ended with SIGSEGV, status 139"
 	c.Do = "vfix diagnose for one of these lines, vfix scan for its image"
 }
 

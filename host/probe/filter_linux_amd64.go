@@ -38,8 +38,8 @@ var defaultCaps = []string{
 var clockCalls = []string{"clock_gettime", "gettimeofday", "time"}
 
 // Filter returns the instructions of a filter for a profile as docker takes it (JSON); nil is
-// docker's default profile. forbidden are those system calls for reading a clock that it does
-// not allow whatever their arguments are.
+// docker's default profile. forbidden are those system calls for reading a clock that no rule
+// of it allows.
 func Filter(profile []byte) (filter []byte, forbidden []string, err error) {
 	spec := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{Bounding: defaultCaps}}}
 	var rules *specs.LinuxSeccomp
@@ -68,7 +68,7 @@ func forbiddenClocks(rules *specs.LinuxSeccomp) (names []string) {
 	}
 	for _, clock := range clockCalls {
 		if !slices.ContainsFunc(rules.Syscalls, func(s specs.LinuxSyscall) bool {
-			return s.Action == specs.ActAllow && len(s.Args) == 0 && slices.Contains(s.Names, clock)
+			return s.Action == specs.ActAllow && slices.Contains(s.Names, clock)
 		}) {
 			names = append(names, clock)
 		}

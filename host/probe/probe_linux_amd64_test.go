@@ -152,7 +152,7 @@ func TestFilter(t *testing.T) {
 	for profile, want := range map[string]string{
 		`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["reboot"], "action": "SCMP_ACT_ERRNO"}]}`:                                                                                         "",
 		`{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["read", "time"], "action": "SCMP_ACT_ALLOW"}]}`:                                                                                   "clock_gettime gettimeofday",
-		`{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["clock_gettime", "gettimeofday", "time"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 1, "op": "SCMP_CMP_EQ"}]}]}`: "clock_gettime gettimeofday time",
+		`{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["clock_gettime", "gettimeofday", "time"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 1, "op": "SCMP_CMP_EQ"}]}]}`: "",
 	} {
 		filter, forbidden, err := Filter([]byte(profile))
 		if got := strings.Join(forbidden, " "); err != nil || got != want {

@@ -1,0 +1,205 @@
+#!/usr/bin/env bats
+# vfix doctor: each check on this host, and each made to fail for real: other kernels in the
+# VM, seccomp filters, an engine with images that need vfix.
+# Variables come from helpers.bash; jq's are in single quotes.
+# shellcheck disable=SC2154,SC2016
+load helpers
+
+setup_file() {
+	load helpers
+	if (has_docker && has_oracle && has_legacy_image) >/dev/null; then
+		start_dockerd "$novsyscall"
+		docker load --quiet --input "$legacy_image/redis-legacy.tar"
+		tar -c -C /bin busybox | docker import - busybox:plain
+	fi
+}
+
+teardown_file() {
+	load helpers
+	stop_services
+}
+
+# doctor [STATUS] ARGUMENT...: its JSON in $output, whatever engines there are.
+doctor() {
+	local status=0
+	[[ ! $1 =~ ^[0-9]+$ ]] || { status=$1 && shift; }
+	run_vfix "$status" doctor --format json --progress quiet "$@"
+}
+
+# check NAME FILTER: what jq says of a check in $output.
+check() { jq -r --arg name "$1" ".checks[] | select(.name == \$name) | $2" <<<"$output"; }
+
+# figure CHECK NAME, fact CHECK NAME: "" where it is not there.
+figure() { check "$1" ".figures[] | select(.name == \"$2\") | .value"; }
+fact() { check "$1" ".facts[] | select(.name == \"$2\") | .text"; }
+
+# holds CHECK EXPRESSION: of figures, as $f.NAME.
+holds() {
+	check "$1" "(.figures | map({(.name): .value}) | add) as \$f | $2" | grep -qx true || fail "$1: $2 does not hold"
+}
+
+# make_root: a root filesystem in $root for the VM, and for a chroot: no libc, no shell but busybox.
+make_root() {
+	root=$BATS_TEST_TMPDIR/root
+	mkdir -p "$root"/{bin,proc,sys,dev,tmp,var/tmp}
+	chmod 1777 "$root/tmp" "$root/var/tmp"
+	cp "$VFIX" "$callpage" /bin/busybox "$root/bin/"
+	ln -s busybox "$root/bin/sh"
+}
+
+@test "doctor: this host, as a table and as JSON" {
+	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	run "$VFIX" doctor --progress quiet --flood-dir "$BATS_TEST_TMPDIR"
+	[ "$status" -eq 0 ] || [ "$status" -eq 3 ] || fail "status $status: $output"
+	for name in vsyscall vdso clock seccomp dentry kernel-log containers; do
+		grep -Eq "^(ok|warn|fail|skipped) +$name +." <<<"$output" || fail "no verdict of $name: $output"
+	done
+	run "$VFIX" doctor --quick --format json --progress quiet
+	expect 'checks' "$(jq -r '.checks | length' <<<"$output")" 7
+	expect 'failed' "$(jq -c .failed <<<"$output")" "$(jq -c '[.checks[] | select(.verdict == "fail").name]' <<<"$output")"
+	expect 'status' "$status" "$(jq 'if .failed == [] then 0 else 3 end' <<<"$output")"
+	holds seccomp '$f.filter_length > 600 and $f.filtered_time > $f.syscall_time'
+	expect 'the engine' "$(check containers .verdict)" skipped
+}
+
+@test "doctor: the page, the vDSO and the clock of a host that serves them" {
+	requires oracle # a host that serves the page
+	[ "$(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)" = tsc ] || skip "requires tsc: another clock source"
+	doctor --check vsyscall,vdso,clock
+	expect 'the page' "$(check vsyscall .verdict)" warn
+	case $(grep -F '[vsyscall]' /proc/self/maps) in
+	*' --xp '*) expect 'its mode' "$(fact vsyscall mode)" xonly ;;
+	*) expect_match 'its mode' 'emulate native' "$(fact vsyscall mode)" ;;
+	esac
+	holds vsyscall '$f.page_time > $f.syscall_time and $f.syscall_time > $f.vdso_time'
+	expect 'the vDSO' "$(check vdso .verdict)" ok
+	expect_match 'its symbols' "$(fact vdso symbols)" __vdso_clock_gettime
+	expect 'their version' "$(fact vdso versions)" LINUX_2.6
+	holds vdso '$f.vdso_monotonic_kernel_entries == 0 and $f.vdso_monotonic < $f.syscall_monotonic'
+	expect 'the clock' "$(check clock .verdict)" ok
+}
+
+@test "doctor: vsyscall=none, vdso=0, a slow clock source, and crashes in the log [VM]" {
+	requires root vm
+	make_root
+	run_vm --vsyscall none --root "$root" --append 'vdso=0 clocksource=acpi_pm' -- \
+		'vfix doctor --format json --check vsyscall,vdso,clock,kernel-log' \
+		'sh -c "callpage time; vfix doctor --format json --check kernel-log"'
+	expect_vm 1 3
+	output=$(cat "$vm_out/1.stdout")
+	expect 'failed' "$(jq -c .failed <<<"$output")" '["vsyscall","vdso","clock"]'
+	expect 'mode, boot option, maps' "$(fact vsyscall mode) $(fact vsyscall boot_option) $(fact vsyscall maps)" 'none none not mapped'
+	expect_match 'the vDSO' "$(check vdso .do)" vdso=0
+	expect 'the clock source' "$(fact clock current)" acpi_pm
+	expect 'the log without a crash' "$(check kernel-log .verdict)" ok
+	expect_match 'own probes' "$(check kernel-log '.notes[]')" "vfix's own probes"
+	expect_vm 2 3
+	output=$(cat "$vm_out/2.stdout")
+	expect 'the log with a crash' "$(check kernel-log .verdict)" fail
+	check kernel-log '.lines[]' | grep -q '^callpage\[[0-9]*\]  time() at 0xffffffffff600400, ' || fail "$output"
+}
+
+@test "doctor: a clock source that the vDSO cannot read, and a small table of names that is flooded [VM]" {
+	requires root vm
+	make_root
+	run_vm --vsyscall xonly --root "$root" --append 'clocksource=hpet dhash_entries=1024' -- \
+		'vfix doctor --format json --check vsyscall,vdso,clock' \
+		'vfix doctor --format json --check dentry' \
+		'sh -c "busybox ls -A /var/tmp"'
+	expect_vm 1 3
+	output=$(cat "$vm_out/1.stdout")
+	expect 'failed' "$(jq -c .failed <<<"$output")" '["vdso","clock"]'
+	expect 'mode' "$(fact vsyscall mode)" xonly
+	expect 'the clock source' "$(fact clock current)" hpet
+	holds vdso '$f.vdso_monotonic_kernel_entries == 1 and $f.vdso_monotonic_coarse_kernel_entries == 0'
+	expect_vm 2 3
+	output=$(cat "$vm_out/2.stdout")
+	expect 'the names' "$(check dentry .verdict)" fail
+	expect 'where its size is from' "$(fact dentry hash_size_from)" /dev/kmsg
+	holds dentry '$f.hash_buckets == 1024 and $f.chain_during > 5 * $f.chain and $f.dentries_negative_during >= $f.flood and $f.lookup_during > $f.lookup_before'
+	expect 'what the flood leaves' "$(cat "$vm_out/3.stdout")" ''
+}
+
+@test "doctor: vsyscall=emulate, as an ordinary user on a read-only root [VM]" {
+	requires root vm
+	make_root
+	run_vm --vsyscall emulate --root "$root" --user 65534:65534 --read-only -- \
+		'vfix doctor --format json --quick' 'sh -c "echo 1 >/proc/sys/kernel/x"'
+	output=$(cat "$vm_out/1.stdout")
+	expect 'mode, read' "$(fact vsyscall mode) $(fact vsyscall read)" 'emulate ok'
+	expect 'the page' "$(check vsyscall .verdict)" warn
+	expect 'the log' "$(check kernel-log .verdict)" skipped
+	expect_match 'what the log needs' "$(check kernel-log .do)" 'as root'
+	expect_vm 2 1 # no root
+}
+
+@test "doctor: a seccomp filter that kills callers of the page, and one that costs much" {
+	requires oracle
+	run "$novsyscall" "$VFIX" doctor --format json --progress quiet --check vsyscall
+	expect status "$status" 3
+	expect_match 'the page' "$(check vsyscall .found)" SIGSYS
+	# A rule that looks at arguments cannot be remembered by the kernel, and comes last.
+	jq -n '{defaultAction: "SCMP_ACT_ERRNO", syscalls: [
+		{names: [range(512) | "read"], action: "SCMP_ACT_ALLOW"},
+		{names: ["clock_gettime", "gettimeofday", "time"], action: "SCMP_ACT_ALLOW", args: [{index: 2, value: 0, op: "SCMP_CMP_EQ"}]}]}' >"$BATS_TEST_TMPDIR/dear.json"
+	jq '.syscalls[1].args = []' "$BATS_TEST_TMPDIR/dear.json" >"$BATS_TEST_TMPDIR/cheap.json"
+	jq 'del(.syscalls[1])' "$BATS_TEST_TMPDIR/dear.json" >"$BATS_TEST_TMPDIR/blind.json"
+	doctor 3 --check seccomp --seccomp-profile "$BATS_TEST_TMPDIR/dear.json"
+	holds seccomp '$f.tax >= 1'
+	dear=$(figure seccomp filtered_time)
+	doctor 3 --check seccomp --seccomp-profile "$BATS_TEST_TMPDIR/blind.json"
+	expect_match 'the profile' "$(check seccomp .found)" 'forbids clock_gettime, gettimeofday, time'
+	run_vfix 1 doctor --check seccomp --seccomp-profile "$BATS_TEST_TMPDIR/none.json"
+	echo '{}' >"$BATS_TEST_TMPDIR/empty.json"
+	doctor --check seccomp --seccomp-profile "$BATS_TEST_TMPDIR/empty.json"
+	expect 'no rules' "$(check seccomp .verdict)" skipped
+	run "$VFIX" doctor --format json --progress quiet --check seccomp --seccomp-profile "$BATS_TEST_TMPDIR/cheap.json"
+	holds seccomp "\$f.filtered_time < $dear"
+}
+
+@test "doctor: images and running containers that need vfix, one line each" {
+	requires docker oracle legacy_image
+	docker run --detach --network none --name legacy-one --entrypoint /bin/sleep redis:legacy 600
+	docker run --detach --network none --name plain-one busybox:plain /busybox sleep 600
+	doctor --check containers
+	expect 'where the page is served' "$(check containers .verdict)" warn
+	expect lines "$(check containers '.lines[]' | sed 's/: .*//; s/  */ /g' | sort)" $'container legacy-one (redis:legacy) needs vfix\nimage redis:legacy needs vfix'
+	holds containers '$f.images == 2 and $f.containers == 2 and $f.images_that_need_vfix == 1 and $f.containers_that_need_vfix == 1'
+	run "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers
+	expect 'status where it is not' "$status" 3
+	run_vfix rebuild redis:legacy
+	docker rm --force legacy-one
+	docker rmi --force redis:legacy
+	run "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers
+	expect 'status when they are rebuilt' "$status" 0
+	expect 'verdict' "$(check containers .verdict)" ok
+	docker rm --force plain-one
+}
+
+@test "doctor: in a chroot without /proc and without root's rights" {
+	requires root
+	make_root
+	cd "$BATS_TEST_TMPDIR"
+	run --separate-stderr chroot --userspec=65534:65534 "$root" /bin/vfix doctor --quick --format json --progress quiet
+	echo "$output $stderr"
+	expect_match 'the log' "$(check kernel-log .found)" 'not readable'
+	expect_match 'the configuration' "$(check vsyscall '.notes[]')" 'configuration is not readable'
+	expect_match 'the clock' "$(check clock '.notes[]')" '/sys is not mounted'
+	expect 'maps' "$(fact vsyscall maps)" 'unknown: /proc is not mounted'
+	[ "$(check vsyscall .verdict)" != skipped ] || fail "the page was not examined"
+}
+
+@test "doctor: stopped in a flood, it leaves nothing behind" {
+	mkdir "$BATS_TEST_TMPDIR/flood"
+	doctor_folders() { compgen -G "$BATS_TEST_TMPDIR/flood/.vfix-doctor-*/.vfix-doctor-*" >/dev/null; }
+	env --default-signal=INT "$VFIX" doctor --check dentry --flood-dir "$BATS_TEST_TMPDIR/flood" 3>&- >/dev/null 2>"$BATS_TEST_TMPDIR/stderr" &
+	poll doctor_folders || fail "no flood: $(cat "$BATS_TEST_TMPDIR/stderr")"
+	kill -INT $!
+	wait $! && status=0 || status=$?
+	expect status "$status" 130
+	expect 'left behind' "$(ls -A "$BATS_TEST_TMPDIR/flood")" ''
+	run "$VFIX" doctor --check dentry --flood-dir /proc/self --format json --progress quiet
+	expect_match 'no folder' "$(check dentry '.notes[]')" 'latency was not measured'
+	doctor --limit 1ms --check vdso
+	expect 'a check that takes too long' "$(check vdso .verdict)" skipped
+}
