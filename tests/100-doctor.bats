@@ -58,7 +58,7 @@ make_root() {
 	expect 'checks' "$(jq -r '.checks | length' <<<"$output")" 7
 	expect 'failed' "$(jq -c .failed <<<"$output")" "$(jq -c '[.checks[] | select(.verdict == "fail").name]' <<<"$output")"
 	expect 'status' "$status" "$(jq 'if .failed == [] then 0 else 3 end' <<<"$output")"
-	holds seccomp '$f.filter_length > 600 and $f.filtered_time > $f.syscall_time'
+	holds seccomp '$f.filter_length > 300 and $f.filtered_time > $f.syscall_time'
 	expect 'the engine' "$(check containers .verdict)" skipped
 }
 

@@ -29,6 +29,9 @@ func checkClock(ctx context.Context, x *examination, c *Check) error {
 	available := x.line(clockDir + "available_clocksource")
 	c.fact("current", source)
 	c.fact("available", available)
+	if available != "" {
+		c.line("of %s", strings.Join(strings.Fields(available), ", "))
+	}
 	entries, err := x.measure(ctx, nil, "entries", "vdso:monotonic", "vdso:realtime")
 	if err != nil {
 		return err
@@ -38,16 +41,21 @@ func checkClock(ctx context.Context, x *examination, c *Check) error {
 		return err
 	}
 	for _, s := range []string{"vdso:monotonic", "syscall:monotonic", "vdso:monotonic_coarse"} {
-		if ns, ok := t.Median(s); ok {
+		if ns, ok := t.Quiet(s); ok {
 			c.figure(strings.Replace(s, ":", "_", 1), ns, "ns")
 		}
+	}
+	if coarse, ok := c.value("vdso_monotonic_coarse"); ok && len(c.Figures) == 3 {
+		fine, _ := c.value("vdso_monotonic")
+		plain, _ := c.value("syscall_monotonic")
+		c.line("clock_gettime: %s, %s coarse, %s as a system call", nanoseconds(fine), nanoseconds(coarse), nanoseconds(plain))
 	}
 	if source == "" {
 		c.note("%scurrent_clocksource is not readable: /sys is not mounted here", clockDir)
 		source = "unknown clock source"
 	}
 	e, counted := probe.Entries(entries.Stdout)["vdso:monotonic"]
-	ns, timed := t.Median("vdso:monotonic")
+	ns, timed := t.Quiet("vdso:monotonic")
 	judgeClock(c, source, available, e, counted, ns, timed)
 	return nil
 }

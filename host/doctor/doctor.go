@@ -74,6 +74,8 @@ func (c *Check) figure(name string, value float64, unit string) {
 
 func (c *Check) fact(name, value string) { c.Facts = append(c.Facts, Fact{name, value}) }
 
+func (c *Check) line(format string, a ...any) { c.Lines = append(c.Lines, fmt.Sprintf(format, a...)) }
+
 func (c *Check) note(format string, a ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, a...)) }
 
 // found sets the verdict and what decided it.

@@ -18,9 +18,6 @@ const (
 	taxFail = 1.0
 )
 
-// quiet is the quantile of the samples that counts.
-const quiet = 0.1
-
 func checkSeccomp(ctx context.Context, x *examination, c *Check) error {
 	filter, forbidden, err := probe.Filter(x.Profile)
 	if err != nil {
@@ -30,11 +27,12 @@ func checkSeccomp(ctx context.Context, x *examination, c *Check) error {
 	inherited := statusField(x, "Seccomp_filters")
 	c.fact("inherited_filters", inherited)
 	subjects := []string{"syscall:monotonic", "syscall:time", "syscall:gettimeofday", "vdso:monotonic"}
-	if x.Profile == nil {
-		c.fact("profile", "docker's default")
-	} else {
-		c.fact("profile", "given")
+	profile := "docker's default profile"
+	if x.Profile != nil {
+		profile = "the given profile"
 	}
+	c.fact("profile", profile)
+	c.line("%s, %d instructions", profile, len(filter)/probe.InstructionSize)
 	// In turn, so that what else the machine does hits both alike.
 	bare, taxed := probe.Samples{}, probe.Samples{}
 	const turns = 4
@@ -58,9 +56,8 @@ func checkSeccomp(ctx context.Context, x *examination, c *Check) error {
 	}
 	worst := 0.0
 	for _, s := range subjects[:3] {
-		// Not the median: a busy machine makes calls slower and never faster.
-		b, ok1 := bare.Quantile(s, quiet)
-		f, ok2 := taxed.Quantile(s, quiet)
+		b, ok1 := bare.Quiet(s)
+		f, ok2 := taxed.Quiet(s)
 		if !ok1 || !ok2 {
 			continue
 		}
@@ -68,7 +65,7 @@ func checkSeccomp(ctx context.Context, x *examination, c *Check) error {
 		c.figure("syscall_"+name, b, "ns")
 		c.figure("filtered_"+name, f, "ns")
 		worst = max(worst, f/b-1)
-		c.Lines = append(c.Lines, fmt.Sprintf("%-13s %9s bare, %9s filtered", name, nanoseconds(b), nanoseconds(f)))
+		c.line("%-13s %9s bare, %9s filtered", name, nanoseconds(b), nanoseconds(f))
 	}
 	judgeSeccomp(c, worst, inherited, forbidden)
 	return nil

@@ -56,6 +56,9 @@ func listSymbols(c *Check, symbols []probe.Symbol) (missing []string) {
 	}
 	c.fact("symbols", strings.Join(own, " "))
 	c.fact("versions", strings.Join(versions, " "))
+	if len(own) > 0 {
+		c.line("%s (version %s)", strings.ReplaceAll(strings.Join(own, ", "), "__vdso_", ""), strings.Join(versions, ", "))
+	}
 	if len(symbols) == 0 {
 		return nil
 	}
@@ -86,7 +89,7 @@ func costOfVDSO(ctx context.Context, x *examination, c *Check, missing []string)
 	entered := probe.Entries(entries.Stdout)
 	var slow []string
 	for _, f := range clockSubjects {
-		ns, ok := t.Median("vdso:" + f)
+		ns, ok := t.Quiet("vdso:" + f)
 		if !ok {
 			continue
 		}
@@ -98,9 +101,9 @@ func costOfVDSO(ctx context.Context, x *examination, c *Check, missing []string)
 		if e.Entered > 0 {
 			slow = append(slow, f)
 		}
-		c.Lines = append(c.Lines, fmt.Sprintf("%-17s %9s  %s", f, nanoseconds(ns), entering(e, counted)))
+		c.line("%-17s %9s  %s", f, nanoseconds(ns), entering(e, counted))
 	}
-	if ns, ok := t.Median("syscall:monotonic"); ok {
+	if ns, ok := t.Quiet("syscall:monotonic"); ok {
 		c.figure("syscall_monotonic", ns, "ns")
 	}
 	judgeVDSO(c, slow, missing)

@@ -68,11 +68,38 @@ func checkVsyscall(ctx context.Context, x *examination, c *Check) error {
 	if config.source == "" {
 		c.note("the kernel's configuration is not readable: neither /proc/config.gz nor /boot/config-%s", x.line("/proc/sys/kernel/osrelease"))
 	}
+	pageLines(c, perms, call, peek, config, option)
 	judgePage(c, is, config, option, x.line("/proc/sys/kernel/osrelease"), ratio)
 	if lass && is != modeEmulate {
 		c.note("this processor has LASS on: booting with vsyscall=emulate would turn it off; vsyscall=xonly would not (Linux, \"x86/vsyscall: Disable LASS if vsyscall mode is set to EMULATE\")")
 	}
 	return nil
+}
+
+// pageLines says what the witnesses say, for people.
+func pageLines(c *Check, perms string, call, peek probe.Outcome, config kernelConfig, option string) {
+	c.line("/proc/self/maps: %s; a call: %s; a read: %s", perms, call, peek)
+	built := "the kernel's build is not known"
+	switch {
+	case config.source != "" && !config.emulation:
+		built = "the kernel is built without the page (" + config.source + ")"
+	case config.source != "":
+		built = fmt.Sprintf("the kernel is built for %s (%s)", config.byDefault, config.source)
+	}
+	if option == "" {
+		c.line("%s, and booted without vsyscall=", built)
+	} else {
+		c.line("%s, and booted with vsyscall=%s", built, option)
+	}
+	if page, ok := c.value("page_time"); ok {
+		plain, _ := c.value("syscall_time")
+		vdso, _ := c.value("vdso_time")
+		line := fmt.Sprintf("time(): %s by the page, %s by a system call", nanoseconds(page), nanoseconds(plain))
+		if vdso > 0 {
+			line += ", " + nanoseconds(vdso) + " by the vDSO"
+		}
+		c.line("%s", line)
+	}
 }
 
 // pageCost times the page beside its two alternatives. It returns what a call costs in calls of
@@ -85,16 +112,16 @@ func pageCost(ctx context.Context, x *examination, c *Check, call probe.Outcome)
 	if err != nil {
 		return 0, 0, err
 	}
-	page, ok := t.Median("page:time")
+	page, ok := t.Quiet("page:time")
 	if !ok {
 		return 0, 0, nil
 	}
 	c.figure("page_time", page, "ns")
-	if ns, ok := t.Median("syscall:time"); ok {
+	if ns, ok := t.Quiet("syscall:time"); ok {
 		c.figure("syscall_time", ns, "ns")
 		syscalls = page / max(ns, 0.01)
 	}
-	if ns, ok := t.Median("vdso:time"); ok {
+	if ns, ok := t.Quiet("vdso:time"); ok {
 		c.figure("vdso_time", ns, "ns")
 		vdso = page / max(ns, 0.01)
 	}
