@@ -30,7 +30,7 @@ func checkClock(ctx context.Context, x *examination, c *Check) error {
 	c.fact("current", source)
 	c.fact("available", available)
 	if available != "" {
-		c.line("of %s", strings.Join(strings.Fields(available), ", "))
+		c.line("available: %s", strings.Join(strings.Fields(available), ", "))
 	}
 	entries, err := x.measure(ctx, nil, "entries", "vdso:monotonic", "vdso:realtime")
 	if err != nil {

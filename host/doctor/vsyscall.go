@@ -79,17 +79,17 @@ func checkVsyscall(ctx context.Context, x *examination, c *Check) error {
 // pageLines says what the witnesses say, for people.
 func pageLines(c *Check, perms string, call, peek probe.Outcome, config kernelConfig, option string) {
 	c.line("/proc/self/maps: %s; a call: %s; a read: %s", perms, call, peek)
-	built := "the kernel's build is not known"
+	built := "the kernel's configuration is not known"
 	switch {
 	case config.source != "" && !config.emulation:
-		built = "the kernel is built without the page (" + config.source + ")"
+		built = "the kernel is built without the page's emulation (" + config.source + ")"
 	case config.source != "":
 		built = fmt.Sprintf("the kernel is built for %s (%s)", config.byDefault, config.source)
 	}
 	if option == "" {
-		c.line("%s, and booted without vsyscall=", built)
+		c.line("%s; no vsyscall= on its command line", built)
 	} else {
-		c.line("%s, and booted with vsyscall=%s", built, option)
+		c.line("%s; vsyscall=%s on its command line", built, option)
 	}
 	if page, ok := c.value("page_time"); ok {
 		plain, _ := c.value("syscall_time")
