@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,10 +14,21 @@ import (
 // memory and time that a hostile one can take.
 const maxEntries = 8 << 20
 
+// Entry is a name of a regular file that a walk comes by. It is valid while the visitor looks
+// at it, but for what Name returns.
+type Entry struct {
+	Base   []byte // the last part of the name
+	Stat   unix.Stat_t
+	folder string
+}
+
+// Name is the real path.
+func (e *Entry) Name() string { return join(e.folder, string(e.Base)) }
+
 // Visitor gets what a walk finds.
 type Visitor struct {
 	// File is called for each name of a regular file. Errors end the walk.
-	File func(name string, st *unix.Stat_t) error
+	File func(e *Entry) error
 	// Passed is called for each folder that cannot be looked into.
 	Passed func(name string, err error)
 }
@@ -46,6 +58,7 @@ type walker struct {
 	todo []string // folders
 	buf  []byte
 	seen int
+	now  Entry
 }
 
 func (w *walker) folder(name string) error {
@@ -58,7 +71,7 @@ func (w *walker) folder(name string) error {
 	}
 	defer unix.Close(fd)
 	for {
-		n, err := unix.Getdents(fd, w.buf)
+		n, err := getdents(fd, w.buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -99,48 +112,79 @@ func (w *walker) entries(fd int, folder string, b []byte) error {
 		}
 		typ, raw := b[direntType], b[direntName:n]
 		b = b[n:]
-		if i := bytes.IndexByte(raw, 0); i >= 0 {
-			raw = raw[:i]
+		end := bytes.IndexByte(raw, 0)
+		if end < 0 {
+			return fmt.Errorf("%s: folder entry without an end", folder)
 		}
+		base := raw[:end]
 		if typ != unix.DT_REG && typ != unix.DT_DIR && typ != unix.DT_UNKNOWN ||
-			string(raw) == "." || string(raw) == ".." {
+			string(base) == "." || string(base) == ".." {
 			continue
 		}
 		if w.seen++; w.seen > maxEntries {
 			return fmt.Errorf("%s: more than %d files and folders", w.r.Path, maxEntries)
 		}
-		if err := w.entry(fd, folder, string(raw), typ); err != nil {
+		if err := w.entry(fd, folder, raw[:end+1], typ); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *walker) entry(fd int, folder, base string, typ byte) error {
-	name := base
-	if folder != "" {
-		name = folder + "/" + base
-	}
-	if len(w.r.Path)+1+len(name) > maxPath {
-		w.v.Passed(name[:min(len(name), 60)]+"…", unix.ENAMETOOLONG)
+// entry looks at one name, which ends in a NUL.
+func (w *walker) entry(fd int, folder string, raw []byte, typ byte) error {
+	e := &w.now
+	e.folder, e.Base = folder, raw[:len(raw)-1]
+	if len(w.r.Path)+len(folder)+len(raw)+1 > maxPath {
+		const shown = 60 // bytes of a name that nobody can read whole
+		name := e.Name()
+		w.v.Passed(name[:min(len(name), shown)]+"…", unix.ENAMETOOLONG)
 		return nil
 	}
 	if typ == unix.DT_DIR {
-		w.todo = append(w.todo, name)
+		w.todo = append(w.todo, e.Name())
 		return nil
 	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := lstatat(fd, raw, &e.Stat); err != nil {
 		if !errors.Is(err, unix.ENOENT) { // gone since
-			w.v.Passed(name, err)
+			w.v.Passed(e.Name(), err)
 		}
 		return nil
 	}
-	switch st.Mode & unix.S_IFMT {
+	switch e.Stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		w.todo = append(w.todo, name)
+		w.todo = append(w.todo, e.Name())
 	case unix.S_IFREG:
-		return w.v.File(name, &st)
+		return w.v.File(e)
 	}
 	return nil
+}
+
+func join(folder, base string) string {
+	if folder == "" {
+		return base
+	}
+	return folder + "/" + base
+}
+
+// Two system calls without Go's ceremony around what may block: a walk makes thousands, most
+// are answered from memory, and the program has nothing else to do meanwhile.
+
+// lstatat is fstatat(2) of a NUL-terminated name, symlinks not followed.
+func lstatat(fd int, name []byte, st *unix.Stat_t) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT, uintptr(fd), uintptr(unsafe.Pointer(&name[0])),
+		uintptr(unsafe.Pointer(st)), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// getdents is getdents64(2).
+func getdents(fd int, buf []byte) (int, error) {
+	n, _, errno := unix.RawSyscall(unix.SYS_GETDENTS64, uintptr(fd), uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }

@@ -44,7 +44,7 @@ func (l *logger) line(level, text string) {
 
 // format is one line as logrus has it.
 func (l *logger) format(level, text string) string {
-	now := l.now().Format(time.RFC3339)
+	now := l.now().UTC().Format(time.RFC3339) // UTC: no file to read for it
 	if !l.json {
 		return fmt.Sprintf("time=%q level=%s msg=%q\n", now, level, text)
 	}

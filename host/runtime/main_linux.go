@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,9 @@ func Main(args []string, o Options) error {
 		return fail(log, err)
 	}
 	if c.starts() {
+		// What a start needs is small, and nothing of it is worth collecting.
+		debug.SetGCPercent(-1)
+		debug.SetMemoryLimit(memoryLimit)
 		if bad == nil || !config.FailClosed {
 			bad = start(&c, config, o, log)
 		}
@@ -38,6 +42,9 @@ func Main(args []string, o Options) error {
 	err = unix.Exec(real, append([]string{real}, c.argv...), env)
 	return fail(log, fmt.Errorf("runtime %s: %w", real, err))
 }
+
+// memoryLimit is where memory is collected after all, in bytes.
+const memoryLimit = 256 << 20
 
 func withoutGuard(env []string) []string {
 	var out []string

@@ -126,7 +126,9 @@ func (k *container) work(fallback bool) (err error) {
 		k.patch(&found.Hits[i])
 	}
 	if fallback {
-		return k.addFallback()
+		if err := k.addFallback(); err != nil {
+			k.problems = append(k.problems, err.Error())
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -110,9 +110,10 @@ func tempName() string {
 }
 
 // isTemp reports whether a name is one of tempName's.
-func isTemp(name string) bool {
-	mid, ok := strings.CutPrefix(name, tempPrefix)
-	mid, ok2 := strings.CutSuffix(mid, tempSuffix)
-	b, err := hex.DecodeString(mid)
-	return ok && ok2 && err == nil && len(b) == tempRandom
+func isTemp(name []byte) bool {
+	if !bytes.HasPrefix(name, []byte(tempPrefix)) || !bytes.HasSuffix(name, []byte(tempSuffix)) {
+		return false
+	}
+	b, err := hex.DecodeString(string(name[len(tempPrefix) : len(name)-len(tempSuffix)]))
+	return err == nil && len(b) == tempRandom
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +32,9 @@ const (
 // one look the same.
 const settled = 100 * time.Millisecond
 
-func unsettled(id rootfs.Identity) bool { return time.Since(time.Unix(0, id.Ctime)) < settled }
+func unsettled(id rootfs.Identity, now time.Time) bool {
+	return now.Sub(time.Unix(0, id.Ctime)) < settled
+}
 
 // tree looks for files that call the page in one folder.
 type tree struct {
@@ -46,14 +47,15 @@ type tree struct {
 	oldHit map[rootfs.Identity]*hit
 	oldBad map[rootfs.Identity]*unread
 	linked map[rootfs.Identity]bool // clean, of several names
-	fresh  int                      // files that the old index did not know
+	now    time.Time
+	fresh  int // files that the old index did not know
 }
 
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
 // says whether the index that it returns differs from the old one.
 func scanTree(root *rootfs.Root, old *index) (x *index, changed bool, err error) {
 	t := &tree{
-		root: root, old: old,
+		root: root, old: old, now: time.Now(),
 		hits: map[rootfs.Identity]int{}, oldHit: map[rootfs.Identity]*hit{},
 		oldBad: map[rootfs.Identity]*unread{}, linked: map[rootfs.Identity]bool{},
 	}
@@ -95,36 +97,42 @@ func sameNames(a, b []hit) bool {
 }
 
 // file is called for each name in the folder.
-func (t *tree) file(name string, st *unix.Stat_t) error {
-	if isTemp(path.Base(name)) {
-		t.new.temps = append(t.new.temps, name)
+func (t *tree) file(e *rootfs.Entry) error {
+	if isTemp(e.Base) {
+		t.new.temps = append(t.new.temps, e.Name())
 		return nil
 	}
-	if st.Size < minELF {
+	if e.Stat.Size < minELF {
 		return nil
 	}
-	id := rootfs.IdentityOf(st)
+	id := rootfs.IdentityOf(&e.Stat)
 	if n, ok := t.hits[id]; ok {
-		t.new.Hits[n].Names = append(t.new.Hits[n].Names, []byte(name))
+		t.new.Hits[n].Names = append(t.new.Hits[n].Names, []byte(e.Name()))
 		return nil
 	}
 	if t.linked[id] {
 		return nil
 	}
 	if h := t.oldHit[id]; h != nil {
-		t.hit(hit{ID: id, SHA256: h.SHA256, Size: h.Size}, name)
+		t.hit(hit{ID: id, SHA256: h.SHA256, Size: h.Size}, e.Name())
 		return nil
 	}
 	if u := t.oldBad[id]; u != nil {
-		t.new.Unread = append(t.new.Unread, unread{[]byte(name), id, u.Reason})
+		t.new.Unread = append(t.new.Unread, unread{[]byte(e.Name()), id, u.Reason})
 		return nil
 	}
 	if t.known.has(id) {
-		t.clean(id, st)
+		t.clean(id, &e.Stat)
 		return nil
 	}
+	return t.read(id, e)
+}
+
+// read examines a file that no index knows.
+func (t *tree) read(id rootfs.Identity, e *rootfs.Entry) error {
+	name := e.Name()
 	t.fresh++
-	h, err := examine(t.root, name, st)
+	h, err := examine(t.root, name, id)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, rootfs.ErrNotRegular):
 		// Gone, or replaced by what is no regular file.
@@ -133,7 +141,7 @@ func (t *tree) file(name string, st *unix.Stat_t) error {
 	case h != nil:
 		t.hit(*h, name)
 	default:
-		t.clean(id, st)
+		t.clean(id, &e.Stat)
 	}
 	return nil
 }
@@ -147,7 +155,7 @@ func (t *tree) hit(h hit, name string) {
 // clean notes a file without call sites, unless it changed so lately that it might change
 // again without a trace.
 func (t *tree) clean(id rootfs.Identity, st *unix.Stat_t) {
-	if !unsettled(id) {
+	if !unsettled(id, t.now) {
 		t.new.clean = appendIdentity(t.new.clean, id)
 	}
 	if st.Nlink > 1 {
@@ -157,7 +165,7 @@ func (t *tree) clean(id rootfs.Identity, st *unix.Stat_t) {
 
 // examine reads one file. A nil hit says that there is nothing to patch in it; an error,
 // that it is an ELF file and nobody knows.
-func examine(root *rootfs.Root, name string, st *unix.Stat_t) (*hit, error) {
+func examine(root *rootfs.Root, name string, id rootfs.Identity) (*hit, error) {
 	f, err := root.OpenFile(name)
 	if err != nil {
 		return nil, err
@@ -177,7 +185,7 @@ func examine(root *rootfs.Root, name string, st *unix.Stat_t) (*hit, error) {
 	if h.SHA256, err = sum(f); err != nil {
 		return nil, err
 	}
-	if f.ID() != rootfs.IdentityOf(st) {
+	if f.ID() != id {
 		return nil, rootfs.ErrChanged
 	}
 	return h, f.Unchanged()
@@ -290,6 +298,7 @@ func (k *keeper) folder(root *rootfs.Root) (*findings, error) {
 		defer unlock()
 		old = k.read(key)
 	}
+	now := time.Now()
 	x, changed, err := scanTree(root, old)
 	if err != nil {
 		return nil, err
@@ -298,7 +307,7 @@ func (k *keeper) folder(root *rootfs.Root) (*findings, error) {
 		return &x.findings, nil
 	}
 	keep := *x
-	keep.Hits = slices.DeleteFunc(slices.Clone(x.Hits), func(h hit) bool { return unsettled(h.ID) })
+	keep.Hits = slices.DeleteFunc(slices.Clone(x.Hits), func(h hit) bool { return unsettled(h.ID, now) })
 	return &x.findings, k.write(key, &keep)
 }
 

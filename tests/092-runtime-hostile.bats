@@ -1,0 +1,409 @@
+#!/usr/bin/env bats
+# vfix-runtime and what an image can do to it: whatever lies in a root filesystem, nothing
+# outside of it is opened, mounted or changed, nothing is waited for, and the container starts.
+# Most tests have a stand-in for the real runtime, which records what it is called with, and
+# strace tells which files were opened.
+# shellcheck disable=SC2154
+load helpers
+load bundles
+
+has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
+has_strace() { has_commands strace jq && strace -qq -o /dev/null true; }
+
+setup() {
+	requires root fixtures strace
+	setup_runtime
+}
+
+@test "runtime: what calls the page is mounted over, under each name, and nothing else is [control]" {
+	bundle b
+	plant usr/lib/libc.so.6
+	ln "$root/usr/lib/libc.so.6" "$root/usr/lib/libc-2.13.so"
+	ln -s libc.so.6 "$root/usr/lib/libc.so"
+	plant usr/lib/lookalikes lookalikes
+	echo text >"$root/etc/passwd"
+	traced_start
+	expect mounts "$(mounted "$b/config.json" | sort)" $'/usr/lib/libc-2.13.so\n/usr/lib/libc.so.6'
+	expect log "$log" ''
+	# What is mounted is the patched file, with the original's owner, mode and time.
+	chown 1234:5678 "$root/usr/lib/libc.so.6"
+	chmod 4751 "$root/usr/lib/libc.so.6"
+	start
+	copy=$(jq -r '.mounts[-1].source' "$b/config.json")
+	expect 'owner, mode and time' "$(stat -c '%u:%g %a %Y' "$copy")" "$(stat -c '%u:%g %a %Y' "$root/usr/lib/libc.so.6")"
+	cp -a "$copy" "$work/copy"
+	run_vfix verify "$work/copy" --against "$root/usr/lib/libc.so.6"
+	# And the oracle sees a file that is opened outside.
+	echo '1 openat(AT_FDCWD</>, "x", O_RDONLY) = 5</etc/shadow>' >"$work/forged"
+	run nothing_outside "$work/forged"
+	expect 'the oracle of a forged trace' "$status" 1
+}
+
+@test "runtime: symlinked folders and files lead nowhere outside" {
+	local n=0 target
+	for target in "$work/outside" "../../../../../../../../../..$work/outside" /proc/self/root"$work/outside" /; do
+		n=$((n + 1))
+		bundle "b$n"
+		ln -s "$target" "$root/lib"
+		ln -s "$target/libc.so.6" "$root/usr/lib/libc.so.6"
+		ln -s "$target" "$root/usr/lib64"
+		plant usr/bin/tool
+		traced_start
+		expect "mounts where lib leads to $target" "$(mounted "$b/config.json")" /usr/bin/tool
+		expect log "$log" ''
+	done
+}
+
+@test "runtime: loops, chains and depths of links and folders end" {
+	local i at
+	bundle b
+	ln -s b "$root/a" && ln -s a "$root/b" && ln -s . "$root/usr/self" && ln -s .. "$root/usr/lib/up"
+	for ((i = 0; i < 60; i++)); do ln -s "chain$((i + 1))" "$root/chain$i"; done
+	# Deeper than a path can be long.
+	(
+		cd "$root"
+		for ((i = 0; i < 50; i++)); do
+			at=$(printf 'd%.0s' {1..200})
+			mkdir "$at" && cd "$at"
+		done
+		cp "$build/fixtures/libstubs.so" .
+	)
+	plant usr/lib/libc.so.6
+	# A mount of the engine's whose place leads through a loop.
+	traced_start
+	expect mounts "$(mounted "$b/config.json")" /usr/lib/libc.so.6
+	expect_match log "$log" 'file name too long'
+	jq '.mounts += [{destination: "/a/x", type: "tmpfs"}]' "$b/config.json" >"$work/c" && cp "$work/c" "$b/config.json"
+	start
+	expect_match log "$log" 'mount at /a/x'
+}
+
+@test "runtime: fifos, devices, sockets and folders named as a library are not opened" {
+	bundle b
+	mkfifo "$root/usr/lib/libc.so.6"
+	mknod "$root/usr/lib/libpthread.so.0" c 5 0
+	mknod "$root/usr/lib/libz.so" b 7 0
+	mkdir "$root/usr/lib/libdl.so.2"
+	python3 -c 'import socket,sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$root/usr/lib/libs.so"
+	plant usr/lib/libm.so.6
+	traced_start
+	expect mounts "$(mounted "$b/config.json")" /usr/lib/libm.so.6
+	run grep -E 'libc.so.6>|libpthread|libz|libs.so>' "$work/trace"
+	expect 'opened' "$output" ''
+	start --fail-closed
+}
+
+@test "runtime: 10 GB of holes are not read, and fail-closed says which file" {
+	bundle b
+	plant usr/lib/libc.so.6
+	truncate -s 10G "$root/usr/lib/libc.so.6"
+	plant usr/lib/libholes.so
+	truncate -s 1G "$root/usr/lib/libholes.so"
+	truncate -s 10G "$root/usr/lib/data"
+	traced_start
+	expect mounts "$(mounted "$b/config.json")" ''
+	expect_match log "$log" '/usr/lib/libc.so.6: 10737418240 bytes, more than'
+	expect_match log "$log" '/usr/lib/libholes.so: 1073741824 bytes, and most of them are holes'
+	rm -rf "$RECORD"
+	run runtime --fail-closed create --bundle "$b" c1
+	expect 'status, fail-closed' "$status" 1
+	expect_match 'stderr' "$output" '/usr/lib/libc.so.6'
+	[ ! -e "$RECORD" ] || fail 'it was started'
+	# The control: without these two it starts. A large file that is no program is no matter.
+	rm "$root/usr/lib/libc.so.6" "$root/usr/lib/libholes.so"
+	start --fail-closed
+}
+
+@test "runtime: a file that is swapped while it is read is patched as it is, or not at all" {
+	bundle b
+	plant usr/lib/libc.so.6
+	ln -s "$work/outside/libc.so.6" "$root/usr/lib/link"
+	plant usr/lib/other static-2m
+	mkfifo "$root/usr/lib/fifo"
+	cat >"$work/swap.py" <<-'END'
+		import ctypes, os, sys
+		libc = ctypes.CDLL(None)
+		root = os.open(sys.argv[1], os.O_RDONLY)
+		while os.getppid() != 1:
+		    for name in (b"link", b"other", b"fifo"):
+		        libc.renameat2(root, b"libc.so.6", root, name, 2)
+	END
+	python3 "$work/swap.py" "$root/usr/lib" 3>&- &
+	swapper=$!
+	local n i path source
+	for ((i = 0; i < 12; i++)); do
+		rm -rf "$cache"
+		traced_start
+		jq -r --arg dir "$cache" '.mounts[] | select((.source // "") | startswith($dir)) | [.destination, .source] | @tsv' "$b/config.json" >"$work/list"
+		while IFS=$'\t' read -r path source; do
+			expect_match 'what is mounted over' "$path" /usr/lib/
+			n=$(cmp "$source" "$work/outside/libc.so.6" | wc -l)
+			cp "$source" "$work/copy"
+			run_vfix scan "$work/copy"
+			expect 'differs from the original' "$n" 1
+		done <"$work/list"
+	done
+	kill "$swapper"
+	wait "$swapper" || true
+}
+
+@test "runtime: names with blanks, quotes and line breaks are mounted over; those that are not UTF-8 are told of" {
+	bundle b
+	local name names=('with blank' $'line\nbreak' 'quote"s\' 'é' ',:=' '-rf' '..so' '$(x)')
+	for name in "${names[@]}"; do plant "usr/lib/$name"; done
+	plant $'usr/lib/bad\xff'
+	traced_start
+	for name in "${names[@]}"; do
+		jq -e --arg d "/usr/lib/$name" 'any(.mounts[]; .destination == $d)' "$b/config.json" >/dev/null || fail "not mounted over: $name"
+	done
+	expect 'mounts' "$(jq '.mounts | length' "$b/config.json")" $((${#names[@]} + 1))
+	expect_match log "$log" 'not UTF-8'
+	run runtime --fail-closed create --bundle "$b" c1
+	expect 'status, fail-closed' "$status" 1
+}
+
+@test "runtime: what the engine's mounts cover is left alone, through symlinks too" {
+	bundle b '.mounts += [{destination: "/data", type: "bind", source: "/srv", options: ["rbind"]},
+		{destination: "/opt/../var//run/", type: "tmpfs"}, {destination: "/etc/one.so", type: "bind", source: "/srv/x"}]'
+	plant usr/lib/covered.so
+	ln -s usr/lib "$root/data"
+	plant run/b.so
+	mkdir "$root/var"
+	ln -s ../run "$root/var/run"
+	plant etc/one.so
+	plant etc/two.so
+	traced_start
+	expect mounts "$(mounted "$b/config.json")" /etc/two.so
+}
+
+@test "runtime: damaged ELF files are none of its business" {
+	bundle b
+	local i file=$build/fixtures/libstubs.so
+	for ((i = 1; i < 20; i++)); do head -c $((i * i * 37)) "$file" >"$root/usr/lib/cut$i"; done
+	for i in 16 18 20 32 40 54 56 58 60; do
+		cp "$file" "$root/usr/lib/poked$i"
+		printf '\xff\xff\xff\xff' | dd of="$root/usr/lib/poked$i" bs=1 seek="$i" conv=notrunc status=none
+	done
+	plant usr/lib/libc.so.6
+	traced_start
+	mounted "$b/config.json" | grep -qx /usr/lib/libc.so.6 || fail 'the sound file is not patched'
+	run grep -c cut <(mounted "$b/config.json")
+	expect 'cut files mounted over' "$output" 0
+}
+
+@test "runtime: config.json: what is no bundle starts as it is, byte for byte, with a line in the log" {
+	local text good n=0
+	bundle b
+	plant usr/lib/libc.so.6
+	good=$(cat "$b/config.json")
+	for text in '' '{' '[]' 'null' '{"root":{}}' '{"root":{"path":"nowhere"}}' '{"root":{"path":"rootfs"},"root":{"path":"/etc"}}' \
+		'{"Root":{"path":"rootfs"}}' '{"root":{"path":"rootfs"},"mounts":{}}' '{"root":{"path":"config.json"}}' \
+		$'{"root":{"path":"roo\xfftfs"}}' '{"root":{"path":"rootfs\u0000x"}}' \
+		'{"root":{"path":"rootfs"},"annotations":{"dev.vfix.enable":"maybe"}}'; do
+		n=$((n + 1))
+		printf %s "$text" >"$b/config.json"
+		start
+		expect "config.json $n" "$(cat "$b/config.json" | base64)" "$(printf %s "$text" | base64)"
+		expect 'lines in the log' "$(wc -l <"$work/log")" 1
+		rm -rf "$RECORD"
+		run runtime --fail-closed --log "$work/log" create --bundle "$b" c1
+		expect "status of $text, fail-closed" "$status" 1
+		[ ! -e "$RECORD" ] || fail 'it was started'
+	done
+	rm "$b/config.json"
+	mkfifo "$b/config.json"
+	start
+	expect_match log "$log" 'no regular file'
+	rm "$b/config.json"
+	start
+	expect_match log "$log" 'no such file'
+	# The controls: the good one, and a large one with all that is unknown kept.
+	head -c 2000000 /dev/zero | tr '\0' x >"$work/x"
+	echo "$good" | jq --rawfile x "$work/x" '.unknown = {big: $x, n: 1e300} | .Mounts2 = 1' >"$b/config.json"
+	cp "$b/config.json" "$work/before"
+	start --fail-closed
+	expect mounts "$(mounted)" /usr/lib/libc.so.6
+	expect 'all else' "$(jq -S 'del(.mounts)' "$b/config.json" | sha256sum)" "$(jq -S 'del(.mounts)' "$work/before" | sha256sum)"
+}
+
+@test "runtime: a root that is the container's own gets the files in itself, and not through links" {
+	local id
+	id=$(printf 'c%.0s' {1..64})
+	bundle b ".root.readonly = false | .root.path = \"$work/vfs/dir/$id\""
+	mkdir -p "$work/vfs/dir"
+	mv "$root" "$work/vfs/dir/$id"
+	root=$work/vfs/dir/$id
+	plant usr/lib/libc.so.6
+	chmod 4755 "$root/usr/lib/libc.so.6"
+	cp -a "$root/usr/lib/libc.so.6" "$work/original"
+	ln "$root/usr/lib/libc.so.6" "$root/etc/second"
+	ln -s "$work/outside" "$root/lib"
+	ln -s "$work/outside/libc.so.6" "$root/usr/lib/libm.so.6"
+	echo left >"$root/usr/lib/.vfix-0123456789abcdef.tmp"
+	cp "$b/config.json" "$work/before"
+	start --fail-closed
+	cmp "$b/config.json" "$work/before"
+	cp -a "$root/usr/lib/libc.so.6" "$work/copy"
+	run_vfix verify "$work/copy" --against "$work/original"
+	expect_match verify "$output" '1 changed file'
+	expect 'mode and names' "$(stat -c '%a %h' "$root/usr/lib/libc.so.6")" '4755 2'
+	expect 'one file' "$(stat -c %i "$root/etc/second")" "$(stat -c %i "$root/usr/lib/libc.so.6")"
+	expect 'what is outside' "$(sha256sum "$work/outside/libc.so.6")" "$outside_sum"
+	expect 'left over' "$(find "$root" -name '.vfix-*')" ''
+	# A second start finds it done.
+	sum=$(sha256sum "$root/usr/lib/libc.so.6" && stat -c '%i %Z' "$root/usr/lib/libc.so.6")
+	start --fail-closed
+	expect 'after a second start' "$(sha256sum "$root/usr/lib/libc.so.6" && stat -c '%i %Z' "$root/usr/lib/libc.so.6")" "$sum"
+	# The control: a folder that no engine made is not written to.
+	bundle plain '.root.readonly = false'
+	plant usr/lib/libc.so.6
+	start
+	cmp "$root/usr/lib/libc.so.6" "$work/outside/libc.so.6"
+	expect mounts "$(mounted)" /usr/lib/libc.so.6
+}
+
+@test "runtime: an image's own ld.so.preload is kept, and leads nowhere outside" {
+	local n=0 preload
+	printf 'secret' >"$work/outside/preload"
+	for preload in none file link fifo huge; do
+		n=$((n + 1))
+		bundle "b$n" '.annotations = {"dev.vfix.fallback": "always"}'
+		case $preload in
+		file) printf '# own\n/lib/own.so' >"$root/etc/ld.so.preload" ;;
+		link) ln -s "$work/outside/preload" "$root/etc/ld.so.preload" ;;
+		fifo) mkfifo "$root/etc/ld.so.preload" ;;
+		huge) truncate -s 1G "$root/etc/ld.so.preload" ;;
+		esac
+		traced_start
+		case $preload in
+		none | file | link)
+			expect "log for $preload" "$log" ''
+			source=$(jq -r '.mounts[] | select(.destination | endswith("preload")) | .source' "$b/config.json")
+			expect_match 'ld.so.preload' "$(cat "$source")" /vfix/x86_64/libvfix.so
+			expect 'of outside' "$(grep -c secret "$source")" 0
+			;;
+		*) expect_match "log for $preload" "$log" fallback ;;
+		esac
+		[ $preload != file ] || expect 'ld.so.preload' "$(cat "$source")" $'# own\n/lib/own.so\n/vfix/x86_64/libvfix.so'
+	done
+}
+
+@test "runtime: what the cache's folder must not be" {
+	bundle b
+	plant usr/lib/libc.so.6
+	mkdir "$cache"
+	chmod 777 "$cache"
+	start
+	expect_match log "$log" 'alone can write to'
+	expect mounts "$(mounted)" ''
+	chmod 700 "$cache"
+	ln -s /etc "$cache/files"
+	start
+	expect_match log "$log" 'own'
+	rm -rf "$cache"
+	echo text >"$cache"
+	start
+	rm "$cache"
+	# Damage in the cache is mended: a copy that is cut off, an index that is not one.
+	start
+	expect mounts "$(mounted)" /usr/lib/libc.so.6
+	truncate -s 100 "$cache"/files/*
+	for i in "$cache"/index/*; do echo damage >"$i"; done
+	start
+	expect mounts "$(mounted)" /usr/lib/libc.so.6
+	cp -a "$cache"/files/* "$work/copy"
+	run_vfix verify "$work/copy" --against "$root/usr/lib/libc.so.6"
+}
+
+@test "runtime: every other command goes through byte for byte" {
+	local args
+	bundle b
+	plant usr/lib/libc.so.6
+	cp "$b/config.json" "$work/before"
+	for args in 'state c1' '--root /x --systemd-cgroup delete --force c1' 'exec -t c1 create --bundle b' \
+		'--version' 'kill c1 KILL' '--log-format json list -q' $'exec c1 sh -c echo\xff"$x"' 'features' ''; do
+		rm -rf "$RECORD"
+		IFS=' ' read -r -a words <<<"$args"
+		runtime "${words[@]}"
+		printf '%s\0' "${words[@]}" >"$work/want"
+		cmp "$work/want" "$RECORD/argv" || [ -z "$args" ]
+	done
+	cmp "$b/config.json" "$work/before"
+	[ ! -e "$cache" ] || fail 'the cache was made'
+	# The control: create's arguments go through, too, and ours do not.
+	start
+	tr '\0' ' ' <"$RECORD/argv" >"$work/argv"
+	expect argv "$(cat "$work/argv")" "--log $work/log create --bundle $b c1 "
+}
+
+@test "runtime: a runtime that leads back to vfix is an error, no loop" {
+	bundle b
+	ln -s "$work/vfix-runtime" "$work/runc"
+	printf '#!/bin/sh\nexec %s --vfix-config %s --runtime %s "$@"\n' "$work/vfix-runtime" "$work/runtime.json" "$work/script" >"$work/script"
+	chmod 755 "$work/script"
+	for r in "$work/runc" "$work/script" "$work/nowhere" "$work"; do
+		run timeout "$patience" "$work/vfix-runtime" --vfix-config "$work/runtime.json" --cache-dir "$cache" --runtime "$r" create --bundle "$b" c1
+		expect "status with $r" "$status" 1
+		expect_match stderr "$output" "$r"
+	done
+	run env PATH="$work" "$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime runc --version
+	expect 'a name that is found further on' "$status" "$(command -v /usr/sbin/runc >/dev/null && echo 0 || echo 1)"
+}
+
+@test "runtime: annotations and the configuration decide about a container" {
+	local c
+	while IFS='|' read -r config annotations want; do
+		rm -rf "$work/b"
+		echo "$config" >"$work/runtime.json"
+		bundle b ".annotations = $annotations"
+		plant usr/lib/libc.so.6
+		start
+		expect "mounts with $config, $annotations" "$(mounted | tr '\n' ' ')" "$want"
+	done <<-'END'
+		{}|{}|/usr/lib/libc.so.6 
+		{}|{"dev.vfix.enable": "true"}|/usr/lib/libc.so.6 
+		{}|{"dev.vfix.enable": "false"}|
+		{}|{"dev.vfix.enable": "false", "dev.vfix.fallback": "always"}|
+		{"opt_in": true}|{}|
+		{"opt_in": true}|{"dev.vfix.enable": "true"}|/usr/lib/libc.so.6 
+		{"fallback": true}|{}|/usr/lib/libc.so.6 /vfix /etc/ld.so.preload 
+		{"fallback": true}|{"dev.vfix.fallback": "never"}|/usr/lib/libc.so.6 
+		{}|{"dev.vfix.fallback": "always"}|/usr/lib/libc.so.6 /vfix /etc/ld.so.preload 
+	END
+	# Opting out takes away what an earlier start has added.
+	echo '{}' >"$work/runtime.json"
+	start
+	jq '.annotations["dev.vfix.enable"] = "false"' "$b/config.json" >"$work/c" && cp "$work/c" "$b/config.json"
+	start
+	expect 'mounts' "$(jq -c '[.mounts[].destination]' "$b/config.json")" '["/proc"]'
+}
+
+@test "runtime: 50 creates at once read and patch each file once" {
+	local i
+	bundle b0
+	plant usr/lib/libc.so.6
+	plant usr/bin/tool static-2m
+	for ((i = 0; i < 50; i++)); do
+		mkdir "$work/c$i"
+		jq --arg r "$root" '.root.path = $r' "$b/config.json" >"$work/c$i/config.json"
+	done
+	pids=()
+	for ((i = 0; i < 50; i++)); do
+		strace -f --seccomp-bpf -y -qq -s 300 -e trace=pread64,renameat,rename,renameat2 -e signal=none -o "$work/trace$i" \
+			"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" --log "$work/log$i" \
+			create --bundle "$work/c$i" "c$i" 3>&- &
+		pids+=($!)
+	done
+	for i in "${pids[@]}"; do wait "$i"; done
+	for ((i = 0; i < 50; i++)); do
+		expect "mounts of $i" "$(mounted "$work/c$i/config.json" | tr '\n' ' ')" '/usr/bin/tool /usr/lib/libc.so.6 '
+		[ ! -s "$work/log$i" ] || fail "$(cat "$work/log$i")"
+	done
+	# One has scanned, and one (another one, maybe) has written each copy.
+	for file in usr/bin/tool usr/lib/libc.so.6; do
+		expect "starts that read $file" "$(($(grep -l "pread64.*<$root/$file>" "$work"/trace* | wc -l) <= 2))" 1
+		grep -q "pread64.*<$root/$file>" "$work"/trace* || fail 'the trace shows nothing'
+	done
+	expect 'copies written' "$(grep -h 'rename.*= 0$' "$work"/trace* | grep -c "\"$cache/files/")" "$(find "$cache/files" -type f | wc -l)"
+	expect 'left in tmp' "$(ls "$cache/tmp")" ''
+}

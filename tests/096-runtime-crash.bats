@@ -1,0 +1,150 @@
+#!/usr/bin/env bats
+# vfix-runtime, killed before any system call that changes something: the cache stays sound, the
+# bundle and the root filesystem are as they were or as they are to be, and the next start does
+# its work and cleans up. strace kills it (SIGKILL as the call is entered).
+# shellcheck disable=SC2154
+load helpers
+load bundles
+
+has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
+has_strace() { has_commands strace jq && strace -qq -o /dev/null true; }
+
+# The calls that change files; strace leaves out those that a machine has not (?).
+changing=(openat write pwrite64 copy_file_range sendfile splice fsync fchmod fchmodat fchown fchownat fsetxattr
+	utimensat mkdirat linkat symlinkat renameat renameat2 unlinkat ftruncate flock execve)
+
+setup() {
+	requires root fixtures strace
+	setup_runtime
+}
+
+# state: what counts of the bundle, the root and the cache.
+state() {
+	(cd "$work/x" && find . -type f -exec sha256sum {} + | sort)
+	(cd "$cache" && find files -type f -exec sha256sum {} + | sort)
+}
+
+# fresh: the bundle as it was made, and an empty cache.
+fresh() {
+	rm -rf "$work/x" "$cache"
+	cp -a "$work/template" "$work/x"
+}
+
+# sound: the cache can be listed and holds nothing but whole copies.
+sound() {
+	local file
+	[ -e "$cache" ] || return 0
+	"$VFIX" cache list --cache-dir "$cache" >/dev/null || fail 'the cache cannot be listed'
+	for file in "$cache"/files/*; do
+		if [ -f "$file" ]; then
+			grep -q "^$(sha256sum <"$file" | cut -d ' ' -f 1) " "$work/copies" || fail "$file is none of the copies"
+		fi
+	done
+}
+
+# whole: each file of the bundle is as it was, or as it is to be.
+whole() {
+	local sum name
+	while read -r sum name; do
+		case $name in
+		*.vfix*) continue ;; # removed by the next start
+		esac
+		grep -q "^$sum  *$name\$" "$work/before" "$work/after" || fail "$name is neither as it was nor as it is to be"
+	done < <(cd "$work/x" && find . -type f -exec sha256sum {} +)
+}
+
+# kill_everywhere: kills a start of the bundle x at each changing call, the first, the second, ….
+kill_everywhere() {
+	local call n step killed=0
+	cp -a "$work/x" "$work/template"
+	b=$work/x
+	(cd "$work/x" && find . -type f -exec sha256sum {} +) >"$work/before"
+	start --fail-closed
+	(cd "$work/x" && find . -type f -exec sha256sum {} +) >"$work/after"
+	(cd "$cache/files" && find . -type f -exec sha256sum {} +) >"$work/copies"
+	state >"$work/want"
+	for call in "${changing[@]}"; do
+		step=1
+		[ "$call" != openat ] || step=3 # most open what is only read
+		for ((n = 1; n < 60; n += step)); do
+			fresh
+			run strace -f -qq -o /dev/null -e "trace=$call" -e "inject=$call:signal=KILL:when=$n" \
+				"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" --fail-closed \
+				create --bundle "$b" c1
+			[ "$status" != 0 ] || break # it got through with fewer of these
+			expect "status, killed at $call $n" "$status" 137
+			killed=$((killed + 1))
+			sound
+			whole
+			start --fail-closed
+			state >"$work/got"
+			diff "$work/want" "$work/got" || fail "after a kill at $call $n the next start does something else"
+			expect "left in tmp after a kill at $call $n" "$(ls "$cache/tmp")" ''
+		done
+	done
+	echo "# killed $killed times" >&3
+	[ "$killed" -ge "$1" ] || fail "killed $killed times only"
+}
+
+@test "runtime: killed anywhere while it mounts copies, and started again" {
+	bundle x '.annotations = {"dev.vfix.fallback": "always"}'
+	plant usr/lib/libc.so.6
+	kill_everywhere 30
+}
+
+@test "runtime: killed anywhere while it puts files into a container's own root, and started again" {
+	local id
+	id=$(printf 'c%.0s' {1..64})
+	bundle x ".root.readonly = false | .root.path = \"vfs/dir/$id\""
+	mkdir -p "$b/vfs/dir"
+	mv "$root" "$b/vfs/dir/$id"
+	root=$b/vfs/dir/$id
+	plant usr/lib/libc.so.6
+	ln "$root/usr/lib/libc.so.6" "$root/etc/second"
+	kill_everywhere 30
+	# The control: the files are there, and patched.
+	cp -a "$work/template/vfs/dir/$id/usr/lib/libc.so.6" "$work/original"
+	cp -a "$root/usr/lib/libc.so.6" "$work/copy"
+	run_vfix verify "$work/copy" --against "$work/original"
+	expect_match verify "$output" '1 changed file'
+}
+
+@test "cache: list, size, prune and clear, and what is in use stays" {
+	bundle b
+	plant usr/lib/libc.so.6
+	plant usr/bin/tool static-2m
+	run_vfix 1 cache list --cache-dir "$cache"
+	expect_match stderr "$stderr" 'hint: vfix-runtime makes it'
+	start
+	run_vfix cache list --cache-dir "$cache" --format json
+	expect entries "$(jq -c '[.entries[].kind] | sort' <<<"$output")" '["copy","copy","index"]'
+	run_vfix cache clear --cache-dir "$cache"
+	expect 'removed while in use' "$output" '0 entries removed, 0 bytes'
+	# An hour later.
+	find "$cache/files" "$cache/index" -type f -exec touch -a -d '1 hour ago' {} +
+	touch "$cache/tmp/new-left"
+	first=$(ls "$cache/files" | head -n 1)
+	touch -a -d '2 hours ago' "$cache/files/$first"
+	run_vfix cache prune --size 30K --cache-dir "$cache" --format json
+	expect 'pruned first' "$(jq -r '.entries[0].name' <<<"$output")" "$first"
+	expect 'left in tmp' "$(ls "$cache/tmp")" ''
+	run_vfix cache clear --cache-dir "$cache"
+	run_vfix cache size --cache-dir "$cache"
+	expect_match size "$output" '0 entries, 0 bytes'
+	start
+	expect mounts "$(mounted | wc -l)" 2
+	# A cache with a bound of its own keeps it.
+	echo '{"cache_size": 60000}' >"$work/runtime.json"
+	local i
+	for i in 1 2 3 4; do
+		bundle "b$i"
+		plant "usr/lib/libc.so.6"
+		echo "$i" >>"$root/usr/lib/libc.so.6"
+		start
+		find "$cache/files" "$cache/index" -type f -exec touch -a -d '1 hour ago' {} +
+	done
+	expect 'within the bound' "$(($(du -B1 -s "$cache/files" | cut -f 1) <= 60000 + 40000))" 1
+	run_vfix 2 cache prune --size many
+	run_vfix 2 cache
+	run_vfix 2 cache rinse
+}

@@ -1,0 +1,100 @@
+# bundles.bash: OCI bundles, and a stand-in for runc, for the tests of vfix-runtime. A test
+# file loads it behind helpers.
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154,SC2317
+
+# What a stand-in for a real runtime leaves of its call in $RECORD, a folder: its arguments,
+# each ended by a NUL, and the config.json that it would have read.
+stand_in() {
+	cat >"$1" <<-'END'
+		#!/bin/sh
+		mkdir -p "$RECORD"
+		printf '%s\0' "$@" >"$RECORD/argv"
+		bundle=.
+		while [ $# -gt 0 ]; do
+			[ "$1" != --bundle ] || bundle=$2
+			shift
+		done
+		[ ! -f "$bundle/config.json" ] || cp "$bundle/config.json" "$RECORD/config.json"
+		echo started >>"$RECORD/starts"
+	END
+	chmod 755 "$1"
+}
+
+# setup_runtime: $work with the stand-in and a link named vfix-runtime; an empty cache.
+setup_runtime() {
+	work=$BATS_TEST_TMPDIR
+	cache=$work/cache
+	RECORD=$work/record
+	export RECORD
+	stand_in "$work/stand-in"
+	ln -s "$VFIX" "$work/vfix-runtime"
+	echo '{}' >"$work/runtime.json"
+	mkdir "$work/outside"
+	cp "$build/fixtures/libstubs.so" "$work/outside/libc.so.6"
+	outside_sum=$(sha256sum "$work/outside/libc.so.6")
+}
+
+# bundle NAME [JQ-FILTER]: $b and $root, an empty root filesystem with usr/lib, and a config.json
+# to which the filter is applied.
+bundle() {
+	b=$work/$1
+	root=$b/rootfs
+	mkdir -p "$root/usr/lib" "$root/etc"
+	jq -n '{ociVersion: "1.0.2", root: {path: "rootfs", readonly: true}, process: {args: ["true"]},
+		mounts: [{destination: "/proc", type: "proc", source: "proc"}]}' | jq "${2:-.}" >"$b/config.json"
+}
+
+# runtime ARGUMENT...: vfix-runtime before the stand-in.
+runtime() {
+	"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime "$work/stand-in" --cache-dir "$cache" "$@"
+}
+
+# start [OPTION...]: creates a container of the bundle, wants that the stand-in was started, and
+# leaves the log in $log.
+start() {
+	: >"$work/log"
+	rm -rf "$RECORD"
+	run runtime "$@" --log "$work/log" create --bundle "$b" c1
+	log=$(cat "$work/log")
+	echo "vfix-runtime: status $status: $output: $log"
+	expect 'exit status' "$status" 0
+	expect 'what is printed' "$output" ''
+	[ -e "$RECORD/starts" ] || fail 'the runtime was not started'
+}
+
+# mounted [CONFIG]: the files that vfix has mounted over, a line each.
+mounted() { jq -r --arg dir "$cache/files/" '.mounts[]? | select((.source // "") | startswith($dir)) | .destination' "${1:-$RECORD/config.json}"; }
+
+# nothing_outside LOG: fails where a log of strace -y shows that something was opened that is
+# neither the root's, the bundle's, vfix's own, nor the kernel's. Paths opened are those that
+# the kernel gave back (= 5</path>).
+nothing_outside() {
+	local opened
+	opened=$(grep -E 'open(at|at2)?\(' "$1" | sed -n 's/.* = [0-9]*<\(.*\)>$/\1/p' | sort -u)
+	[ -n "$opened" ] || fail 'the trace shows nothing'
+	opened=$(grep -v -x -e "$b\(/.*\)\?" -e "$cache\(/.*\)\?" -e "$work/\(log\|runtime.json\|record\(/.*\)\?\)" \
+		-e '/proc/.*' -e '/sys/.*' -e '/dev/null' <<<"$opened" || true)
+	expect 'opened outside of the root' "$opened" ''
+}
+
+# traced_start [OPTION...]: start, with the oracle.
+traced_start() {
+	: >"$work/log"
+	rm -rf "$RECORD"
+	run strace -f -y -qq -s 0 -e trace=open,openat,openat2 -e signal=none -o "$work/trace" \
+		"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" "$@" \
+		--log "$work/log" create --bundle "$b" c1
+	log=$(cat "$work/log")
+	echo "vfix-runtime: status $status: $output: $log"
+	# Behind the last execve it is the stand-in's.
+	sed -i '/\/etc\/ld.so.cache\|\/lib.*\/libc.so.6>$/d' "$work/trace"
+	nothing_outside "$work/trace"
+	expect 'what is outside' "$(sha256sum "$work/outside/libc.so.6")" "$outside_sum"
+}
+
+# plant NAME [FIXTURE]: a file with call sites in the root.
+plant() {
+	mkdir -p "$(dirname "$root/$1")"
+	cp "$build/fixtures/${2:-libstubs.so}" "$root/$1"
+}
