@@ -45,13 +45,9 @@ func (s *session) judge(out *found, v visible, layer string) error {
 	if v.elf.report == nil {
 		return nil
 	}
-	plan := v.elf.plan
-	if plan == nil {
-		var err error
-		if plan, err = rewriter.NewPlan(v.elf.report, s.options); err != nil {
-			return err
-		}
-		v.elf.plan = plan
+	plan, err := s.plan(v.elf)
+	if err != nil {
+		return err
 	}
 	out.Files = append(out.Files, File{
 		Path: v.names[0], Links: v.names[1:], Size: v.size, Layer: layer, Index: v.layer,
@@ -59,6 +55,20 @@ func (s *session) judge(out *found, v visible, layer string) error {
 	})
 	out.hits = append(out.hits, hit{visible: v, plan: plan})
 	return nil
+}
+
+// plan makes the plan for a file once, however many images have it.
+func (s *session) plan(e *elfInfo) (*rewriter.Plan, error) {
+	s.planning.Lock()
+	defer s.planning.Unlock()
+	if e.plan == nil {
+		p, err := rewriter.NewPlan(e.report, s.options)
+		if err != nil {
+			return nil, err
+		}
+		e.plan = p
+	}
+	return e.plan, nil
 }
 
 // affected are the hits whose plan changes something.

@@ -31,10 +31,8 @@ type session struct {
 	big       sync.Mutex // of bigBuffer
 	bigBuffer []byte
 
-	mu     sync.Mutex
-	layers map[v1.Hash]*layerIndex
-	// again opens a layer whose contents are needed once more.
-	again map[v1.Hash]v1.Layer
+	planning sync.Mutex // of the plans in what layers hold
+	layers   *layerCache
 }
 
 func newSession(jobs int, p Progress, o rewriter.Options) *session {
@@ -44,7 +42,7 @@ func newSession(jobs int, p Progress, o rewriter.Options) *session {
 	if p == nil {
 		p = silent{}
 	}
-	return &session{options: o, jobs: jobs, progress: p, layers: map[v1.Hash]*layerIndex{}, again: map[v1.Hash]v1.Layer{}}
+	return &session{options: o, jobs: jobs, progress: p, layers: newLayerCache(min(jobs, maxLayersAtOnce))}
 }
 
 func (s *session) Close() { s.spool.Close() }
@@ -61,54 +59,45 @@ func (s *session) image(ctx context.Context, img v1.Image) (*merged, error) {
 			return nil, fmt.Errorf("layer %d: diff ID: %w", i, err)
 		}
 	}
-	if err := s.readLayers(ctx, layers, ids); err != nil {
+	known, err := s.readLayers(ctx, layers, ids)
+	if err != nil {
 		return nil, err
 	}
 	t := newMerged()
 	for i, id := range ids {
-		if err := t.apply(s.layers[id], i); err != nil {
+		t.again[id] = layers[i]
+		if err := t.apply(known[id], i); err != nil {
 			return nil, err
 		}
 	}
 	return t, nil
 }
 
-// readLayers fills s.layers with what is not in it yet. The first error ends the others.
-func (s *session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Hash) error {
+// readLayers reads what nobody has read yet, and waits for what somebody else reads. The
+// first error ends the others.
+func (s *session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Hash) (map[v1.Hash]*layerIndex, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	slots := make(chan struct{}, min(s.jobs, maxLayersAtOnce))
+	known := make(map[v1.Hash]*layerIndex, len(ids))
+	var mu sync.Mutex // of known
 	var wg sync.WaitGroup
 	started := map[v1.Hash]bool{}
 	for i, id := range ids {
-		if started[id] || s.index(id) != nil {
+		if started[id] {
 			continue
 		}
 		started[id] = true
-		s.again[id] = layers[i]
-		slots <- struct{}{}
-		if ctx.Err() != nil {
-			break
-		}
 		wg.Go(func() {
-			defer func() { <-slots }()
-			idx, err := s.readLayer(ctx, layers[i])
+			idx, err := s.layers.get(ctx, id, func() (*layerIndex, error) { return s.readLayer(ctx, layers[i]) })
 			if err != nil {
 				cancel(err)
 				return
 			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.layers[id] = idx
+			mu.Lock()
+			defer mu.Unlock()
+			known[id] = idx
 		})
 	}
 	wg.Wait()
-	return context.Cause(ctx)
-}
-
-// index returns what is known of a layer, nil for nothing yet.
-func (s *session) index(id v1.Hash) *layerIndex {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.layers[id]
+	return known, context.Cause(ctx)
 }

@@ -42,6 +42,7 @@ func (s *session) checkStatement(ctx context.Context, st *Statement, after *subj
 		return c.problems, nil
 	}
 	c.base = newMerged()
+	c.base.again = after.t.again
 	for i, l := range after.t.layers[:c.added] {
 		if err := c.base.apply(l, i); err != nil {
 			return nil, err

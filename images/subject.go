@@ -70,7 +70,7 @@ func (s *session) fetchLayers(t *merged) func(context.Context, []*inode) (map[*i
 			if len(missing[l.diffID]) == 0 {
 				continue
 			}
-			ls, err := openLayer(ctx, s.again[l.diffID], s.progress)
+			ls, err := openLayer(ctx, t.again[l.diffID], s.progress)
 			if err != nil {
 				return nil, err
 			}

@@ -77,15 +77,27 @@ func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, er
 		return nil, err
 	}
 	defer src.Close()
+	s := rebuildSession(o)
+	defer s.Close()
+	return s.rebuild(ctx, src, o)
+}
+
+// rebuildSession is the session of one rebuild, or of many.
+func rebuildSession(o RebuildOptions) *session {
+	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	s.keepDatabases = true
+	return s
+}
+
+// rebuild writes the derived image of an open source.
+func (s *session) rebuild(ctx context.Context, src *Source, o RebuildOptions) (*Rebuilt, error) {
 	if src.Image == nil {
 		if err := src.withRootImage(ctx, RunConfig{}, o.Media); err != nil {
 			return nil, err
 		}
 	}
-	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
-	defer s.Close()
-	s.keepDatabases = true
 	r := &rebuild{src: src, o: o, s: s, out: &Rebuilt{BaseName: baseName(src.Ref)}}
+	var err error
 	if r.out.BaseDigest, err = baseDigest(src); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // The merged file system: layers applied in order as an overlay engine applies them, by
@@ -32,6 +34,8 @@ type node struct {
 type merged struct {
 	root   *node
 	layers []*layerIndex // as applied
+	// again opens a layer whose contents are needed once more, by diff ID.
+	again map[v1.Hash]v1.Layer
 }
 
 // implicitDir is a folder that no layer has a member for: engines make it for root with
@@ -43,7 +47,7 @@ func newDir(layer int) *node {
 	return &node{inode: &inode{implicitDir, layer}, layer: layer, kids: map[string]*node{}}
 }
 
-func newMerged() *merged { return &merged{root: newDir(0)} }
+func newMerged() *merged { return &merged{root: newDir(0), again: map[v1.Hash]v1.Layer{}} }
 
 // apply puts layer number n on top. Whiteouts hide what the layers below have and nothing
 // of this layer, wherever in the archive they stand (image-spec layer.md, "Whiteouts").

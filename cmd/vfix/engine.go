@@ -17,9 +17,12 @@ type engine struct {
 	scan    func(ctx context.Context, source string, o images.ScanOptions) (*images.Findings, error)
 	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*images.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
-	verify  func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
-	convert func(ctx context.Context, source string, o images.ConvertOptions) (*images.Converted, error)
-	layer   func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
+	// rebuildAll rebuilds a list of images, which readList reads.
+	readList   func(name string) ([]images.Item, error)
+	rebuildAll func(ctx context.Context, items []images.Item, o images.BatchOptions) (*images.Batch, error)
+	verify     func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
+	convert    func(ctx context.Context, source string, o images.ConvertOptions) (*images.Converted, error)
+	layer      func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
 	// diagnose returns what it could read beside the errors of what it could not.
 	diagnose func(ctx context.Context, crashes []string, o diagnoseOptions) ([]*diagnose.Result, error)
 	hotfix   func(ctx context.Context, source string, o images.HotfixOptions) (*images.Hotfixed, error)
@@ -38,20 +41,22 @@ type engine struct {
 }
 
 var theEngine = engine{
-	scan:      images.Scan,
-	patch:     images.Patch,
-	rebuild:   images.Rebuild,
-	verify:    images.Verify,
-	convert:   images.Convert,
-	layer:     images.Layer,
-	diagnose:  diagnoseAll,
-	hotfix:    images.Hotfix,
-	run:       host.Run,
-	runtime:   runRuntime,
-	cache:     runtime.Cache,
-	doctor:    doctor.Run,
-	inventory: images.TakeInventory,
-	install:   install.Install,
-	uninstall: install.Uninstall,
-	stay:      func(ctx context.Context) { <-ctx.Done() },
+	scan:       images.Scan,
+	patch:      images.Patch,
+	rebuild:    images.Rebuild,
+	rebuildAll: images.RebuildAll,
+	readList:   readList,
+	verify:     images.Verify,
+	convert:    images.Convert,
+	layer:      images.Layer,
+	diagnose:   diagnoseAll,
+	hotfix:     images.Hotfix,
+	run:        host.Run,
+	runtime:    runRuntime,
+	cache:      runtime.Cache,
+	doctor:     doctor.Run,
+	inventory:  images.TakeInventory,
+	install:    install.Install,
+	uninstall:  install.Uninstall,
+	stay:       func(ctx context.Context) { <-ctx.Done() },
 }

@@ -72,7 +72,7 @@ const defaultStall = 2 * time.Minute
 
 func (w *workOptions) addJobs(cmd *cobra.Command) {
 	cmd.Flags().IntVarP(&w.jobs, "jobs", "j", 0,
-		"examine `N` files at once; 0 is one per processor")
+		"examine `N` files at once, of a list N images; 0 is one per processor")
 }
 
 // addMedia declares what reading an image needs.

@@ -25,6 +25,7 @@ type topic struct {
 
 var topics = []topic{
 	{"sources", "how SOURCE and DEST are written", file("sources")},
+	{"lists", "how many images are rebuilt in one run", file("lists")},
 	{"exit-status", "what each exit status means", file("exit-status")},
 	{"environment", "the variables and files that vfix looks at", file("environment")},
 	{"how-it-works", "what is patched, and why that is safe", file("how-it-works")},

@@ -68,6 +68,10 @@ func fake(f *images.Findings, err error) engine {
 			}
 			return rebuiltOf(f, o), nil
 		},
+		readList: func(string) ([]images.Item, error) { return []images.Item{{Line: 1, Source: "app:1"}}, err },
+		rebuildAll: func(_ context.Context, items []images.Item, o images.BatchOptions) (*images.Batch, error) {
+			return &images.Batch{Outcomes: []images.Outcome{{Item: items[0], Status: images.StatusDone, Reference: "app:1-vfix", LeftOver: f.Uncovered()}}}, err
+		},
 		verify: func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {
 			if err != nil {
 				return nil, err

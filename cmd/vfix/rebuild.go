@@ -13,6 +13,7 @@ import (
 type RebuildOptions struct {
 	printOptions
 	workOptions
+	batchOptions
 	dest       string
 	tag        string
 	suffix     string
@@ -33,7 +34,7 @@ var fallbackModes = []string{string(images.FallbackAuto), string(images.Fallback
 func newRebuildCommand(out *output, e engine) *cobra.Command {
 	var opts RebuildOptions
 	cmd := &cobra.Command{
-		Use:   "rebuild [options] SOURCE",
+		Use:   "rebuild [options] SOURCE | --from-file LIST",
 		Short: "Build the derived image: the base and a layer of patched files",
 		Long: `Builds the derived image of SOURCE: the same image plus one layer with the
 patched files, their owner, mode, time, extended attributes and hard links kept.
@@ -52,6 +53,10 @@ Where call sites had to be left, the fallback goes into the layer too:
 libvfix.so by way of /etc/ld.so.preload and, where a preload does not
 reach, vfix-trace before the entrypoint. 'vfix help fallback' tells of it.
 
+With --from-file many images are rebuilt in one run: layers that they share are
+read once and sent once, one that fails does not stop the others, and stdout has
+a table of what became of each. 'vfix help lists' tells of it.
+
 SOURCE and DEST are written as in 'vfix help sources'.`,
 		Example: `  docker run $(vfix rebuild redis:2.8.22)       the repaired image, at once
   vfix rebuild redis:2.8.22 -t redis:fixed      under another name
@@ -59,16 +64,26 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
   vfix rebuild old.tar -o oci:fixed             no daemon, no registry
   vfix rebuild app:1 --fallback always          for code that comes later, too
   vfix rebuild app:1 --provenance app.json      keep the proof of what was done
-  vfix rebuild redis:2.8.22 --dry-run           what would be patched`,
+  vfix rebuild redis:2.8.22 --dry-run           what would be patched
+  vfix rebuild --from-file list --push          many images: 'vfix help lists'`,
 		Annotations: exits(`  0  done, or nothing to do: the reference is on stdout
   3  done, and live or unknown call sites remain that the fallback does not
      cover (--fallback never): the reference is on stdout
-  1  an error: nothing is under the final name, stdout is empty
+  1  an error: nothing is under the final name, stdout is empty; of a list,
+     one image or more failed: the table on stdout says which
   2  usage`),
-		Args: sources("rebuild", "SOURCE", 1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if opts.fromFile != "" {
+				return nil // checkBatch has a better word for it
+			}
+			return sources("rebuild", "SOURCE", 1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.suffixSet = cmd.Flags().Changed("tag-suffix")
-			return runRebuild(cmd.Context(), opts, args[0], out, e)
+			if err := opts.checkBatch(cmd, args); err != nil {
+				return err
+			}
+			return runRebuild(cmd.Context(), opts, append(args, "")[0], out, e)
 		},
 	}
 	f := cmd.Flags()
@@ -85,6 +100,7 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 	f.StringVar(&opts.provenance, "provenance", images.ProvenanceAuto,
 		"state what was done to each file, `WHERE`: auto (attached to what is pushed, beside an archive or layout), none, or a FILE; see docs/provenance.md")
 	words(cmd, "provenance", provenanceModes)
+	opts.batchOptions.add(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	opts.addJobs(cmd)
@@ -136,12 +152,16 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err := oneOf("rebuild", "--fallback", opts.fallback, fallbackModes); err != nil {
 		return err
 	}
-	done, err := e.rebuild(ctx, source, images.RebuildOptions{
+	o := images.RebuildOptions{
 		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
 		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
 		Fallback: images.FallbackMode(opts.fallback), Provenance: opts.provenance, UpdateDpkg: opts.updateDpkg,
-	})
+	}
+	if opts.fromFile != "" {
+		return runBatch(ctx, opts, o, out, e)
+	}
+	done, err := e.rebuild(ctx, source, o)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images"
+)
+
+// rebuild --from-file: the options for a list of images, and what becomes of them.
+
+// batchOptions are the choices that only a list has.
+type batchOptions struct {
+	fromFile string
+	template string
+	state    string
+	shard    string
+	failFast bool
+}
+
+// listOnly are the options that mean nothing without a list.
+var listOnly = []string{"dest-template", "state", "shard", "fail-fast"}
+
+// shardVariable says which part of an Indexed Job a pod is (Kubernetes, "Job", completion mode).
+const shardVariable = "JOB_COMPLETION_INDEX"
+
+func (b *batchOptions) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&b.fromFile, "from-file", "", "rebuild all images of a `LIST`, a line each: SOURCE or SOURCE DEST; - is stdin")
+	f.StringVar(&b.template, "dest-template", "",
+		"with --from-file: send each image to the DEST that this `TEMPLATE` makes of {registry}, {repository}, {name} and {tag}")
+	f.StringVar(&b.state, "state", "", "with --from-file: remember in this `FILE` what is done, and go on there the next time")
+	f.StringVar(&b.shard, "shard", "",
+		"with --from-file: do part `I/N` of the list, from 0/N to N-1/N; N alone takes I from "+shardVariable)
+	f.BoolVar(&b.failFast, "fail-fast", false, "with --from-file: end at the first image that fails")
+}
+
+// checkBatch says what is wrong with the options of a list.
+func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
+	if o.fromFile == "" {
+		for _, name := range listOnly {
+			if cmd.Flags().Changed(name) {
+				return usagef("rebuild", "--%s is for a list of images: give --from-file LIST", name)
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(args) > 0:
+		return usagef("rebuild", "--from-file and a SOURCE: put %s into the list", args[0])
+	case o.dest != "":
+		return usagef("rebuild", "-o is for one image: with --from-file give --dest-template, or a DEST in each line")
+	case o.tag != "":
+		return usagef("rebuild", "-t names one image: with --from-file give --tag-suffix, --dest-template, or a DEST in each line")
+	case o.template != "" && o.suffixSet:
+		return usagef("rebuild", "--dest-template makes the whole name and --tag-suffix the end of one: give one of them")
+	case o.provenance != images.ProvenanceAuto && o.provenance != images.ProvenanceNone:
+		return usagef("rebuild", "--provenance %s: one file for many images: want auto or none", o.provenance)
+	}
+	if o.template != "" {
+		if err := images.CheckTemplate(o.template); err != nil {
+			return usagef("rebuild", "--dest-template: %v", err)
+		}
+	}
+	return nil
+}
+
+// parseShard reads I/N, or N with I from the environment.
+func parseShard(text string, getenv func(string) string) (n, all int, err error) {
+	if text == "" {
+		return 0, 1, nil
+	}
+	first, second, both := strings.Cut(text, "/")
+	if !both {
+		first, second = getenv(shardVariable), text
+		if first == "" {
+			return 0, 0, usagef("rebuild", "--shard %s: %s is not set: want I/N, as in 0/%s", text, shardVariable, text)
+		}
+	}
+	n, err1 := strconv.Atoi(first)
+	all, err2 := strconv.Atoi(second)
+	if err1 != nil || err2 != nil || n < 0 || n >= all {
+		return 0, 0, usagef("rebuild", "--shard %s/%s: want I/N with I from 0 to N-1", first, second)
+	}
+	return n, all, nil
+}
+
+// readList reads the list that --from-file names.
+func readList(name string) ([]images.Item, error) {
+	in := os.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	items, err := images.ReadList(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return items, nil
+}
+
+// runBatch rebuilds a list of images.
+func runBatch(ctx context.Context, opts RebuildOptions, o images.RebuildOptions, out *output, e engine) error {
+	n, all, err := parseShard(opts.shard, os.Getenv)
+	if err != nil {
+		return err
+	}
+	items, err := e.readList(opts.fromFile)
+	if err != nil {
+		return err
+	}
+	if len(items) == 0 {
+		return usagef("rebuild", "%s: no image in the list", opts.fromFile)
+	}
+	items = images.Shard(items, n, all)
+	o.Jobs = 0 // of the files; --jobs counts images here
+	finished := 0
+	done, err := e.rebuildAll(ctx, items, images.BatchOptions{
+		RebuildOptions: o, Template: opts.template, AtOnce: opts.jobs, State: opts.state, FailFast: opts.failFast,
+		Each: func(each images.Outcome) {
+			finished++
+			out.outcome(finished, len(items), each)
+		},
+	})
+	if err != nil {
+		if done != nil {
+			out.note("%d of %s finished%s", finished, count(len(items), "image"), goesOn(opts.state))
+		}
+		return err
+	}
+	out.endProgress()
+	if err := out.batch(opts, done); err != nil {
+		return err
+	}
+	return batchError(done)
+}
+
+// goesOn says what becomes of a run that was ended.
+func goesOn(state string) string {
+	if state == "" {
+		return "; with --state the next run would go on from here"
+	}
+	return "; the same command goes on from here"
+}
+
+// batchError is the exit status of a list: failures are an error, open sites findings.
+func batchError(b *images.Batch) error {
+	if failed := b.Count(images.StatusFailed); failed > 0 {
+		return &batchFailure{failed, len(b.Outcomes)}
+	}
+	open, where := 0, 0
+	for _, o := range b.Outcomes {
+		if o.LeftOver > 0 {
+			open += o.LeftOver
+			where++
+		}
+	}
+	if open == 0 {
+		return nil
+	}
+	return &findingsError{
+		msg:  fmt.Sprintf("%s: %s had to be left", count(where, "image"), count(open, openSite)),
+		hint: "'vfix scan IMAGE' lists them with the reasons",
+	}
+}
+
+// batchFailure is the error of a list of which not all images could be done.
+type batchFailure struct{ failed, all int }
+
+func (b *batchFailure) Error() string {
+	return fmt.Sprintf("%d of %s failed", b.failed, count(b.all, "image"))
+}
+
+func (b *batchFailure) Hint() string {
+	return "the table says why; the same command tries them again, with --state them alone"
+}
+
+// whyFailed is an outcome's error and what to do about it, as text.
+func whyFailed(o images.Outcome) (why, hint string) {
+	if o.Err == nil {
+		return "", ""
+	}
+	var hinted interface{ Hint() string }
+	if errors.As(o.Err, &hinted) {
+		hint = hinted.Hint()
+	} else {
+		hint = hintOf(o.Err)
+	}
+	return safe(o.Err.Error()), safe(hint)
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images"
+)
+
+// fakeBatch is an engine whose list ends as told, and what it was asked for.
+func fakeBatch(outcomes []images.Outcome, err error) (engine, *images.BatchOptions, *[]images.Item) {
+	asked, list := &images.BatchOptions{}, &[]images.Item{}
+	return engine{readList: readList, rebuildAll: func(_ context.Context, items []images.Item, o images.BatchOptions) (*images.Batch, error) {
+		*asked, *list = o, items
+		for _, each := range outcomes {
+			if each.Status != images.StatusNotRun {
+				o.Each(each)
+			}
+		}
+		return &images.Batch{Outcomes: outcomes}, err
+	}}, asked, list
+}
+
+func outcomes() []images.Outcome {
+	item := func(n int, source string) images.Item { return images.Item{Line: n, Source: source} }
+	return []images.Outcome{
+		{Item: item(1, "app:1"), Status: images.StatusDone, Reference: "app:1-vfix", Digest: digest, BaseDigest: digest, Files: 2, Patched: 5, LayerSize: 99},
+		{Item: item(2, "app:2"), Status: images.StatusDone, Before: true, Reference: "app:2-vfix", Files: 2, Patched: 5},
+		{Item: item(3, "new:1"), Status: images.StatusUnaffected, Reference: "new:1"},
+		{Item: item(4, "odd:1"), Status: images.StatusDone, Reference: "odd:1-vfix", Files: 1, LeftOver: 2, Warnings: []string{"a word of warning"}},
+		{Item: item(5, "bad:1"), Status: images.StatusFailed, Err: errors.New("GET https://u:secretpw@reg.example/?sig=abc: 500")},
+		{Item: item(6, "rest:1"), Status: images.StatusNotRun},
+	}
+}
+
+func TestBatch(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(list, []byte("# a list\napp:1\napp:2 docker://x/y:2\n\nnew:1\nodd:1\nbad:1\nrest:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line := func(e engine, args ...string) told {
+		return runLine(e, append([]string{"rebuild", "--from-file", list}, args...)...)
+	}
+	e, asked, items := fakeBatch(outcomes(), nil)
+	got := line(e, "--jobs", "3", "--state", "s", "--fail-fast", "--push", "--shard", "0/2")
+	if got.status != statusError || asked.AtOnce != 3 || asked.State != "s" || !asked.FailFast || !asked.Push || len(*items) != 3 {
+		t.Errorf("got %+v, asked %+v, %v", got, asked, *items)
+	}
+	for _, want := range []string{"app:1 ", "done before", "odd:1-vfix (2 ", "bad:1", "not run", "6 images: 3 done, 1 unaffected, 1 failed, 1 not run; 1 of them by an earlier run"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("stdout has no %q:\n%s", want, got.stdout)
+		}
+	}
+	for _, want := range []string{"1 of 6 images failed", "warning: odd:1: a word of warning", "app:2: done, by an earlier run: skipped", "2/3 "} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("stderr has no %q:\n%s", want, got.stderr)
+		}
+	}
+	s := schema(t)
+	json := line(e, "--format", "json")
+	if err := validate(t, s, json.stdout); err != nil {
+		t.Errorf("%#v\n%s", err, json.stdout)
+	}
+	for _, text := range []string{got.stdout, got.stderr, json.stdout} {
+		if strings.Contains(text, "secretpw") || strings.Contains(text, "abc") {
+			t.Errorf("a secret is in %s", text)
+		}
+	}
+	if err := validate(t, s, strings.Replace(json.stdout, `"not run"`, `"forgotten"`, 1)); err == nil {
+		t.Error("the schema takes any status")
+	}
+	e, _, _ = fakeBatch(outcomes()[:4], nil)
+	if got := line(e); got.status != statusFindings {
+		t.Errorf("with open sites: got %+v", got)
+	}
+	e, _, _ = fakeBatch(outcomes()[:3], nil)
+	if got := line(e); got.status != statusDone {
+		t.Errorf("all done: got %+v", got)
+	}
+	e, _, _ = fakeBatch(outcomes(), errors.New("the state file is gone"))
+	if got := line(e); got.status != statusError || got.stdout != "" {
+		t.Errorf("a run that cannot be: got %+v", got)
+	}
+}
+
+func TestBatchUsage(t *testing.T) {
+	dir := t.TempDir()
+	list, bad := filepath.Join(dir, "list"), filepath.Join(dir, "bad")
+	for name, text := range map[string]string{list: "app:1\n", bad: "app:1 x y\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, _, _ := fakeBatch(nil, nil)
+	for args, want := range map[string]string{
+		"--state s x":                                                        "--state is for a list",
+		"--fail-fast x":                                                      "--fail-fast is for a list",
+		"--from-file " + list + " x":                                         "put x into the list",
+		"--from-file " + list + " -o oci:x":                                  "-o is for one image",
+		"--from-file " + list + " -t x":                                      "-t names one image",
+		"--from-file " + list + " --shard 2/2":                               "want I/N",
+		"--from-file " + list + " --shard x/2":                               "want I/N",
+		"--from-file " + list + " --shard 3":                                 "JOB_COMPLETION_INDEX is not set",
+		"--from-file " + list + " --dest-template oci:x":                     "nothing in braces",
+		"--from-file " + list + " --dest-template oci:{x}":                   "{x}: want {registry}",
+		"--from-file " + list + " --dest-template a:{tag} --tag-suffix -new": "give one of them",
+		"--from-file " + list + " --provenance p.json":                       "one file for many",
+		"--from-file /dev/null":                                              "no image in the list",
+	} {
+		got := runLine(e, append([]string{"rebuild"}, strings.Fields(args)...)...)
+		if got.status != statusUsage || !strings.Contains(got.stderr, want) {
+			t.Errorf("rebuild %s: got %+v, want %q", args, got, want)
+		}
+	}
+	if got := runLine(e, "rebuild", "--from-file", bad); got.status != statusError || !strings.Contains(got.stderr, "line 1: 3 words") {
+		t.Errorf("a bad list: got %+v", got)
+	}
+}
