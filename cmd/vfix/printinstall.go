@@ -53,9 +53,7 @@ func (o *output) installed(verb string, opts InstallOptions, r *install.Result) 
 	for _, c := range r.Commands {
 		o.result(c)
 	}
-	if verb == "install" {
-		o.usage(r)
-	}
+	o.usage(r)
 	return nil
 }
 

@@ -35,7 +35,10 @@ var criPlugin = map[int]string{
 type handler struct {
 	version int
 	like    map[string]any // the runtime that it is modelled on; nil is none
-	cgroup  string         // TOML for SystemdCgroup instead of what like has, "" for that
+	// runc: the default runtime must be given beside it. Up to 1.7 a file's runtimes replace
+	// the one that is built in (containerd issue 7982).
+	runc   bool
+	cgroup string // TOML for SystemdCgroup instead of what like has, "" for that
 }
 
 // path leads to the path of the runtime's program.
@@ -77,7 +80,12 @@ func (h handler) text(name, program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := "[" + table + "]\n" + string(a) + "[" + table + ".options]\n" + string(b)
+	text := ""
+	if h.runc {
+		text = fmt.Sprintf("# Without this, containerd 1 has no runtime but those that follow.\n[plugins.%q.containerd.runtimes.runc]\nruntime_type = %q\n",
+			criPlugin[h.version], runtimeType)
+	}
+	text += "[" + table + "]\n" + string(a) + "[" + table + ".options]\n" + string(b)
 	if h.cgroup != "" {
 		text += "SystemdCgroup = " + h.cgroup + "\n"
 	}
@@ -211,6 +219,7 @@ func (p *planner) containerd1(files []configFile, h handler) error {
 		}
 	}
 	h.like = p.model(at.tree, h.version)
+	h.runc = h.like == nil
 	return p.addHandler(at.name, h)
 }
 
@@ -234,9 +243,9 @@ func (p *planner) containerd2(files []configFile, h handler) error {
 // newContainerd makes the configuration file where there is none: containerd takes its
 // defaults for what is not in it.
 func (p *planner) newContainerd(name string, two bool) error {
-	h := handler{version: 2}
+	h := handler{version: 2, runc: true}
 	if two {
-		h.version = 3
+		h = handler{version: 3}
 	}
 	return p.addFile(name, h)
 }

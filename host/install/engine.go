@@ -34,8 +34,9 @@ type engine struct {
 	signs []string
 	// config is the file that is written where the user names none.
 	config string
-	// commands make the engine see the new configuration, and another one see it gone.
-	commands []string
+	// commands make the engine see the new configuration; undo has it see that it is gone,
+	// where that takes something else.
+	commands, undo []string
 	// plan lists what to write.
 	plan func(*planner) error
 	// cri: Kubernetes uses it, by way of a RuntimeClass.
@@ -44,11 +45,12 @@ type engine struct {
 
 var engines = map[Engine]engine{
 	// https://docs.docker.com/reference/cli/dockerd/: a reload takes over runtimes and
-	// default-runtime.
+	// default-runtime. It forgets none that is no longer there (seen with 20.10).
 	Docker: {
 		signs:    bins("dockerd"),
 		config:   "etc/docker/daemon.json",
 		commands: []string{"systemctl reload docker"},
+		undo:     []string{"systemctl restart docker"},
 		plan:     planDocker,
 	},
 	Containerd: {

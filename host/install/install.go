@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"runtime"
 	"slices"
@@ -131,10 +132,35 @@ func (t *tree) install(o Options, st *state) (*Result, error) {
 			next.Files = append(next.Files, *s.rec)
 		}
 	}
+	if s, err := p.dropRuntime(next); err != nil {
+		return nil, err
+	} else if s != nil {
+		steps = append(steps, *s)
+	}
 	if err := t.carryOut(o, p.result, st, next, steps, nil); err != nil {
 		return nil, err
 	}
 	return p.result, nil
+}
+
+// dropRuntime takes back what an earlier installation told vfix-runtime for this engine, where
+// this one tells it nothing.
+func (p *planner) dropRuntime(next *state) (*step, error) {
+	i := slices.IndexFunc(next.Files, func(r record) bool { return r.Path == runtimeConfig })
+	if i < 0 || slices.ContainsFunc(p.items, func(it item) bool { return it.path == runtimeConfig }) {
+		return nil, nil
+	}
+	rec := &next.Files[i]
+	rec.Engines = slices.DeleteFunc(slices.Clone(rec.Engines), func(e Engine) bool { return e == p.Engine })
+	if len(rec.Engines) > 0 {
+		return nil, nil
+	}
+	s, note, err := p.undoStep(*rec)
+	if note != "" {
+		p.warn("%s", note)
+	}
+	next.Files = slices.Delete(next.Files, i, i+1)
+	return &s, err
 }
 
 func rank(it item) int {
@@ -305,30 +331,35 @@ func (t *tree) carryOut(o Options, r *Result, old, next *state, steps []step, di
 			return err
 		}
 	}
-	// During an uninstall the old record stays until all is taken back.
-	during := next
-	if dirs != nil {
-		during = old
+	// Until all is done the record also tells of what is being taken back.
+	during := &state{Schema: stateSchema, Files: slices.Clone(next.Files), Dirs: append(slices.Clone(next.Dirs), dirs...)}
+	for _, s := range steps {
+		if r := old.find(s.path); s.rec == nil && r != nil {
+			during.Files = append(during.Files, *r)
+		}
 	}
 	if err := t.saveState(during); err != nil {
 		return err
 	}
-	if err := t.apply(next, todo); err != nil {
+	if err := t.apply(todo); err != nil {
 		return errors.Join(err, t.rollBack(old, next, todo))
 	}
-	if dirs != nil {
-		for _, d := range slices.Backward(dirs) {
-			t.removeDir(d)
-		}
-		if err := t.saveState(next); err != nil {
+	for _, s := range steps { // of a run that was killed
+		if err := t.root.Remove(tempName(s.path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	for _, d := range slices.Backward(dirs) {
+		t.removeDir(d)
+	}
+	if err := t.saveState(next); err != nil {
+		return err
 	}
 	return t.tidy(next)
 }
 
 // apply writes the steps in their order.
-func (t *tree) apply(next *state, todo []step) error {
+func (t *tree) apply(todo []step) error {
 	for _, s := range todo {
 		if s.next != nil {
 			if err := t.makeDirs(t.missing(s.path), 0o755); err != nil {

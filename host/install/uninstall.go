@@ -2,6 +2,7 @@ package install
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -28,7 +29,12 @@ func (t *tree) uninstall(o Options, st *state) (*Result, error) {
 		r.Engines = slices.DeleteFunc(r.Engines, func(e Engine) bool { return e != o.Engine })
 	}
 	for _, e := range r.Engines {
-		r.Commands = append(r.Commands, engines[e].commands...)
+		if undo := engines[e].undo; undo != nil {
+			r.Commands = append(r.Commands, undo...)
+			r.Notes = append(r.Notes, fmt.Sprintf("%s forgets a runtime only when it is restarted, not on a reload", e))
+		} else {
+			r.Commands = append(r.Commands, engines[e].commands...)
+		}
 	}
 	next := &state{Schema: stateSchema}
 	var steps []step
@@ -51,7 +57,9 @@ func (t *tree) uninstall(o Options, st *state) (*Result, error) {
 	}
 	dirs := []string{}
 	for _, d := range st.Dirs {
-		needed := slices.ContainsFunc(next.Files, func(f record) bool { return strings.HasPrefix(f.Path, d+"/") })
+		needed := slices.ContainsFunc(next.Files, func(f record) bool {
+			return strings.HasPrefix(f.Path, d+"/") || strings.HasPrefix(stateFile, d+"/")
+		})
 		if needed {
 			next.Dirs = append(next.Dirs, d)
 		} else {
