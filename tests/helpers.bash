@@ -174,15 +174,16 @@ stop_services() {
 
 # start_dockerd [WRAPPER...]: a docker engine of its own on a unix socket, run by the
 # wrapper ("$novsyscall" makes it and all its containers ones that may not call the page).
-# Exports DOCKER_HOST and DOCKER_CONFIG.
+# Exports DOCKER_HOST and DOCKER_CONFIG. $dockerd_config may hold its daemon.json, and
+# $dockerd_storage its storage driver, for which the folder of its data is there already.
 start_dockerd() {
 	local dir=$BATS_FILE_TMPDIR/dockerd # not longer: a socket's name has 107 bytes at most
 	mkdir -p "$dir/client" "$dir/root"
-	echo '{}' >"$dir/daemon.json"
+	echo "${dockerd_config:-{\}}" >"$dir/daemon.json"
 	start_service dockerd "$tree/tests/own-mounts" "$dir/root" "$@" \
 		dockerd --config-file "$dir/daemon.json" --host "unix://$dir/s" \
 		--data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" \
-		--iptables=false --ip6tables=false --bridge=none --storage-driver=vfs
+		--iptables=false --ip6tables=false --bridge=none --storage-driver="${dockerd_storage:-vfs}"
 	export DOCKER_HOST=unix://$dir/s DOCKER_CONFIG=$dir/client
 	await_service dockerd docker version
 }

@@ -1,6 +1,6 @@
 /* enter: chroot ROOT as user UID and group GID and execute a program there.
  *
- * usage: enter ROOT UID GID PROGRAM [ARGUMENT...]
+ * usage: enter [--own-root] ROOT UID GID PROGRAM [ARGUMENT...]
  *
  * busybox's own chroot will not do: it runs its applets in place of the root's programs.
  * Exit status as env(1): 125 the root cannot be entered, 126 the program cannot be
@@ -8,10 +8,21 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <grp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
+
+/* own_root makes ROOT the root of a mount namespace of this process: in a chroot alone what
+ * enters a container's namespace (runc exec) comes out in the initramfs. */
+static int own_root(const char *root)
+{
+	if (unshare(CLONE_NEWNS) || chdir(root) || mount(".", "/", NULL, MS_MOVE, NULL))
+		return -1;
+	return chroot(".");
+}
 
 static void check(int status, const char *what)
 {
@@ -23,12 +34,15 @@ static void check(int status, const char *what)
 
 int main(int argc, char **argv)
 {
+	int own = argc > 1 && strcmp(argv[1], "--own-root") == 0;
+	argv += own;
+	argc -= own;
 	if (argc < 5) {
-		fprintf(stderr, "usage: enter ROOT UID GID PROGRAM [ARGUMENT...]\n");
+		fprintf(stderr, "usage: enter [--own-root] ROOT UID GID PROGRAM [ARGUMENT...]\n");
 		return 125;
 	}
 	gid_t gid = (gid_t)atol(argv[3]);
-	check(chroot(argv[1]), argv[1]);
+	check(own ? own_root(argv[1]) : chroot(argv[1]), argv[1]);
 	check(chdir("/"), "/");
 	check(setgroups(1, &gid), "setgroups");
 	check(setgid(gid), "setgid");

@@ -1,0 +1,129 @@
+#!/usr/bin/env bats
+# vfix-runtime under container engines, which run under the seccomp oracle: each process of a
+# container that calls the vsyscall page is killed. The image is the legacy one, unmodified.
+load helpers
+
+setup_file() {
+	load helpers
+	export bin=$BATS_FILE_TMPDIR/bin cache=$BATS_FILE_TMPDIR/cache
+	mkdir "$bin"
+	ln -s "$VFIX" "$bin/vfix-runtime"
+	# For engines that give a runtime no arguments of its own.
+	printf '#!/bin/sh\nexec %q --cache-dir %q --fail-closed "$@"\n' "$bin/vfix-runtime" "$cache" >"$bin/wrapped"
+	chmod 755 "$bin/wrapped"
+	if (has_docker && has_oracle && has_legacy_image) >/dev/null; then
+		dockerd_config=$(runtime_config) start_dockerd "$novsyscall"
+		docker load --quiet --input "$legacy_image/redis-legacy.tar"
+	fi
+}
+
+teardown_file() {
+	load helpers
+	stop_services
+}
+
+setup() {
+	requires docker oracle legacy_image
+}
+
+# runtime_config: a daemon.json with the runtime in it.
+runtime_config() {
+	jq -n --arg path "$bin/vfix-runtime" --arg cache "$cache" \
+		'{runtimes: {vfix: {path: $path, runtimeArgs: ["--cache-dir", $cache, "--fail-closed"]}}}'
+}
+
+plain() { run docker run --rm --network none "$@"; }
+fixed() { run docker run --rm --network none --runtime vfix "$@"; }
+
+@test "vfix-runtime: docker run dies without it and runs with it; nothing calls the page" {
+	plain redis:legacy bash -c 'echo up'
+	expect 'status without' "$status" "$status_sigsys"
+	fixed redis:legacy bash -c 'echo up; redis-server --version; callrate 20'
+	expect 'status with' "$status" 0
+	expect_match output "$output" 'Redis server v='
+}
+
+@test "vfix-runtime: docker exec and docker restart" {
+	requires own_root
+	docker run --detach --name again --network none --runtime vfix redis:legacy redis-server --save ''
+	poll docker exec again redis-cli PING
+	expect exec "$(docker exec again bash -c 'redis-cli PING')" PONG
+	docker restart --time 5 again
+	poll docker exec again redis-cli PING
+	expect 'exec after a restart' "$(docker exec again bash -c 'redis-cli PING')" PONG
+	docker rm --force again
+}
+
+@test "vfix-runtime: --read-only, --user and a setuid program" {
+	fixed --read-only redis:legacy bash -c 'echo up; ! echo >/file'
+	expect 'status of --read-only' "$status" 0
+	expect_match output "$output" 'Read-only file system'
+	fixed --user 1234:5678 redis:legacy bash -c 'id -u; stat -c %a:%u:%g /usr/local/bin/clock && clock'
+	expect 'status of --user' "$status" 0
+	expect_match output "$output" $'1234\n4755:0:0'
+	fixed --read-only --user 1234:5678 redis:legacy bash -c 'stat -c %a:%u:%g /usr/local/bin/clock && clock'
+	expect 'status of both' "$status" 0
+	expect_match output "$output" 4755:0:0
+}
+
+# make_package FILE: a package, for dpkg, that brings the image's own old libc.
+make_package() {
+	local root=$BATS_TEST_TMPDIR/package
+	mkdir -p "$root/DEBIAN" "$root/usr/lib/x86_64-linux-gnu"
+	cp "$legacy_image/rootfs/usr/lib/x86_64-linux-gnu/libc.so.6" "$root/usr/lib/x86_64-linux-gnu/"
+	printf 'Package: old-libc\nVersion: 1\nArchitecture: amd64\nMaintainer: nobody <nobody@localhost>\nDescription: a test\n' >"$root/DEBIAN/control"
+	dpkg-deb --root-owner-group --build "$root" "$1"
+}
+
+@test "vfix-runtime: dpkg replaces libc inside, and the next start patches it again" {
+	make_package "$BATS_TEST_TMPDIR/old.deb"
+	# From then on nothing that asks for the time runs, in this life of the container.
+	docker create --name upgrade --network none --runtime vfix --entrypoint sh redis:legacy -c '
+		[ -e /upgraded ] && exec bash -c "echo up again"
+		dpkg --force-all -i /old.deb && touch /upgraded'
+	docker cp "$BATS_TEST_TMPDIR/old.deb" upgrade:/old.deb
+	run docker start --attach upgrade
+	echo "$output"
+	expect_match 'what dpkg says' "$output" 'Setting up old-libc'
+	[[ $output != *'busy'* ]] || fail 'the file is busy'
+	expect status "$status" 0
+	run docker start --attach upgrade
+	expect 'status of the next start' "$status" 0
+	expect output "$output" 'up again'
+	docker rm upgrade
+}
+
+@test "vfix-runtime: a volume is left alone" {
+	mkdir "$BATS_TEST_TMPDIR/volume"
+	gcc -O1 -o "$BATS_TEST_TMPDIR/volume/callpage" "$tree/tests/oracle/callpage.c"
+	before=$(sha256sum "$BATS_TEST_TMPDIR"/volume/*)
+	fixed --volume "$BATS_TEST_TMPDIR/volume:/mnt" redis:legacy /mnt/callpage none
+	expect 'status without a call' "$status" 0
+	fixed --volume "$BATS_TEST_TMPDIR/volume:/mnt" redis:legacy /mnt/callpage time
+	expect status "$status" "$status_sigsys"
+	expect 'the volume' "$(sha256sum "$BATS_TEST_TMPDIR"/volume/*)" "$before"
+	id=$(docker create --runtime vfix --network none redis:legacy /callpage time)
+	docker cp "$BATS_TEST_TMPDIR/volume/callpage" "$id:/callpage"
+	run docker start --attach "$id"
+	expect 'status of the same file in the container itself' "$status" 0
+	docker rm "$id"
+}
+
+@test "vfix-runtime: ten containers at once" {
+	for n in $(seq 10); do
+		docker run --rm --network none --runtime vfix redis:legacy bash -c "echo up $n" >"$BATS_TEST_TMPDIR/$n" &
+	done
+	wait
+	for n in $(seq 10); do
+		expect_match "container $n" "$(cat "$BATS_TEST_TMPDIR/$n")" "up $n"
+	done
+}
+
+@test "vfix-runtime: the image is as it was" {
+	id=$(docker create redis:legacy)
+	docker export "$id" | tar -x -C "$BATS_TEST_TMPDIR" usr/lib/x86_64-linux-gnu/libc.so.6 usr/local/bin/clock opt/legacy/libc.so.6
+	docker rm "$id"
+	for file in usr/lib/x86_64-linux-gnu/libc.so.6 usr/local/bin/clock; do
+		cmp "$BATS_TEST_TMPDIR/$file" "$legacy_image/rootfs/$file"
+	done
+}
