@@ -179,7 +179,8 @@ func (c *treeCopy) file(name string) error {
 	}
 	defer to.Close()
 	var in io.Reader = from
-	if h, ok := c.hits[name]; ok {
+	h, patched := c.hits[name]
+	if patched = patched && !h.plan.Empty(); patched {
 		if fi.Size() != h.disk.info.Size() || !fi.ModTime().Equal(h.disk.info.ModTime()) {
 			return fmt.Errorf("changed while it was read")
 		}
@@ -192,7 +193,13 @@ func (c *treeCopy) file(name string) error {
 	if err := to.Truncate(w.n); err != nil {
 		return err
 	}
-	if err := copyMeta(from, to); err != nil {
+	if patched {
+		dropped, err := copyPatchedMeta(from, to)
+		if err != nil {
+			return err
+		}
+		h.warnDropped(dropped)
+	} else if err := copyMeta(from, to); err != nil {
 		return err
 	}
 	return keepTimes(c.to, name, from)

@@ -26,4 +26,7 @@ type mountFilter struct{ root *os.Root }
 
 func (mountFilter) special(string) bool { return false }
 
+// hasVerity: this system has no fs-verity.
+func hasVerity(*os.File) bool { return false }
+
 func mknodat(int, string, uint32, uint64) error { return unix.ENOTSUP }

@@ -22,6 +22,14 @@ func changeTime(fi fs.FileInfo) time.Time {
 	return fi.ModTime()
 }
 
+// hasVerity reports whether fs-verity holds a file's content: a file that was written anew
+// does not have it (Linux, Documentation/filesystems/fsverity.rst, statx).
+func hasVerity(f *os.File) bool {
+	var st unix.Statx_t
+	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st)
+	return err == nil && st.Attributes&unix.STATX_ATTR_VERITY != 0
+}
+
 // specialFS are the file systems whose files are the kernel's own. Source:
 // linux/magic.h; devtmpfs counts as tmpfs there, and holds no regular files.
 var specialFS = map[int64]bool{

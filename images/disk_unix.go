@@ -34,7 +34,28 @@ func sameFS(a, b fileID) bool { return a.dev == b.dev }
 // copyMeta gives to what from has beside name, content and times: owner, mode, xattrs. The
 // owner comes first: chown clears the setuid bit and security.capability
 // (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv).
-func copyMeta(from, to *os.File) error {
+func copyMeta(from, to *os.File) error { return copyMetaBut(from, to, nil) }
+
+// copyPatchedMeta is copyMeta for a file with another content, and returns the marks of the
+// old content that were left out.
+func copyPatchedMeta(from, to *os.File) (dropped []string, err error) {
+	names, err := xattrs(int(from.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("list xattrs: %w", err)
+	}
+	for _, name := range names {
+		if isMark(name) {
+			dropped = append(dropped, name)
+		}
+	}
+	if hasVerity(from) {
+		dropped = append(dropped, "fs-verity")
+	}
+	return dropped, copyMetaBut(from, to, isMark)
+}
+
+// copyMetaBut leaves out the xattrs that but, which may be nil, accepts.
+func copyMetaBut(from, to *os.File, but func(xattr string) bool) error {
 	var want, is unix.Stat_t
 	if err := unix.Fstat(int(from.Fd()), &want); err != nil {
 		return err
@@ -51,17 +72,20 @@ func copyMeta(from, to *os.File) error {
 	if err := unix.Fchmod(int(to.Fd()), uint32(want.Mode)&permissions); err != nil {
 		return fmt.Errorf("keep mode %#o: %w", want.Mode&permissions, err)
 	}
-	return copyXattrs(int(from.Fd()), int(to.Fd()))
+	return copyXattrs(int(from.Fd()), int(to.Fd()), but)
 }
 
 // copyXattrs makes all xattrs that the caller can see those of from: POSIX ACLs,
 // security.capability and security.selinux are xattrs too.
-func copyXattrs(from, to int) error {
+func copyXattrs(from, to int, but func(string) bool) error {
 	names, err := xattrs(from)
 	if err != nil {
 		return fmt.Errorf("list xattrs: %w", err)
 	}
 	for _, name := range names {
+		if but != nil && but(name) {
+			continue
+		}
 		value, err := xattr(from, name)
 		if errors.Is(err, errNoXattr) {
 			continue // removed since

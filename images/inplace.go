@@ -21,6 +21,7 @@ type replacement struct {
 	temp, final string   // relative to root
 	id          fileID   // of the file it replaces, where that has several names
 	done        bool
+	dropped     []string // the marks that it does not carry on
 }
 
 // replace writes the patched copy of a file of the tree, and a further name of the copy
@@ -41,6 +42,7 @@ func (p *patchRun) replace(ctx context.Context, d *diskTree, h hit) error {
 		if err != nil || first == nil {
 			return err
 		}
+		h.warnDropped(first.dropped)
 		names = names[1:]
 		if h.disk.links > 1 {
 			p.written[h.disk.id] = first
@@ -85,9 +87,11 @@ func (p *patchRun) prepare(root *os.Root, name string, seen fs.FileInfo, write f
 	if err := write(f, old); err != nil {
 		return nil, err
 	}
-	if err := copyMeta(old, f); err != nil {
+	dropped, err := copyPatchedMeta(old, f)
+	if err != nil {
 		return nil, err
 	}
+	r.dropped = dropped
 	if err := keepTimes(r.root, r.temp, old); err != nil {
 		return nil, err
 	}

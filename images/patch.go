@@ -150,7 +150,7 @@ func (p *patchRun) tarball(ctx context.Context, name string) error {
 		_, err = p.prepare(d.root, d.only, fi, write)
 		return wrapPath(name, err)
 	}
-	return wrapPath(name, p.writeOutput(d, write))
+	return wrapPath(name, p.writeOutput(d, nil, write))
 }
 
 // wrapPath names the file that an error is about.
@@ -163,10 +163,14 @@ func wrapPath(name string, err error) error {
 
 // copyFile writes the patched copy of a single file to the output.
 func (p *patchRun) copyFile(ctx context.Context, d *diskTree, hits []hit) error {
-	return wrapPath(d.path, p.writeOutput(d, func(w io.Writer, r *os.File) error {
+	var h *hit
+	if len(hits) > 0 && !hits[0].plan.Empty() {
+		h = &hits[0]
+	}
+	return wrapPath(d.path, p.writeOutput(d, h, func(w io.Writer, r *os.File) error {
 		var in io.Reader = r
-		if len(hits) > 0 {
-			in = hits[0].plan.Apply(r)
+		if h != nil {
+			in = h.plan.Apply(r)
 		}
 		_, err := copyTo(ctx, w, in, nil)
 		return err
@@ -174,8 +178,9 @@ func (p *patchRun) copyFile(ctx context.Context, d *diskTree, hits []hit) error 
 }
 
 // writeOutput makes the output file from the single file that d is about: write makes the
-// content, and owner, mode, times and xattrs are kept.
-func (p *patchRun) writeOutput(d *diskTree, write func(io.Writer, *os.File) error) error {
+// content, and owner, mode, times and xattrs are kept, but of a patched file the marks of
+// its old content.
+func (p *patchRun) writeOutput(d *diskTree, patched *hit, write func(io.Writer, *os.File) error) error {
 	r, err := d.root.OpenFile(d.only, os.O_RDONLY|openNoBlock, 0)
 	if err != nil {
 		return err
@@ -198,7 +203,13 @@ func (p *patchRun) writeOutput(d *diskTree, write func(io.Writer, *os.File) erro
 	if err := write(out, r); err != nil {
 		return err
 	}
-	if err := copyMeta(r, out.File); err != nil {
+	if patched != nil {
+		dropped, err := copyPatchedMeta(r, out.File)
+		if err != nil {
+			return err
+		}
+		patched.warnDropped(dropped)
+	} else if err := copyMeta(r, out.File); err != nil {
 		return err
 	}
 	fi, err := r.Stat()

@@ -85,8 +85,7 @@ func (r *rebuild) packages(ctx context.Context, t *merged, hits []hit) ([]extra,
 func (r *rebuild) warnMarks(hits []hit) {
 	for _, h := range hits {
 		if all := marks(h.meta.xattrs); len(all) > 0 {
-			r.out.Warnings = append(r.out.Warnings, fmt.Sprintf(
-				"%s: %s dropped: it vouches for the content before; where the kernel appraises files, sign the patched one", h.names[0], strings.Join(all, ", ")))
+			r.out.Warnings = append(r.out.Warnings, h.names[0]+": "+markWarning(all))
 		}
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -142,6 +144,14 @@ func (s *session) rewriteMember(ctx context.Context, tw *tar.Writer, tr io.Reade
 	h, patched := hits[m.number]
 	if patched {
 		hdr.Size = h.plan.Size
+		hdr.PAXRecords = maps.Clone(hdr.PAXRecords)
+		maps.DeleteFunc(hdr.PAXRecords, func(k, _ string) bool {
+			name, ok := strings.CutPrefix(k, xattrPrefix)
+			return ok && isMark(name)
+		})
+		//lint:ignore SA1019 tar.Reader fills it in and tar.Writer writes it, beside PAXRecords
+		hdr.Xattrs = nil
+		h.warnDropped(marks(h.meta.xattrs))
 		tr = h.plan.Apply(h.elf.content)
 	}
 	if err := tw.WriteHeader(&hdr); err != nil {
