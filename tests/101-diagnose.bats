@@ -140,6 +140,47 @@ core() { echo "$crashes/$1.stdout"; }
 	expect 'status of the control' "$status" 3
 }
 
+@test "diagnose: the package, from rpm's databases" {
+	has_commands rpm rpmbuild db5.3_load python3 || fail 'they are in tests/install-deps'
+	cat >glibc.spec <<-'END'
+		Name: glibc
+		Version: 2.12
+		Release: 1.el6
+		Summary: for a test
+		License: none
+		BuildArch: noarch
+		%description
+		%install
+		mkdir -p %{buildroot}/lib/x86_64-linux-gnu %{buildroot}/usr/share/locale
+		touch %{buildroot}/lib/x86_64-linux-gnu/libc.so.6
+		# Enough names that the header does not fit on one page.
+		for i in $(seq 2000); do touch %{buildroot}/usr/share/locale/some-language-$i; done
+		%files
+		/lib/x86_64-linux-gnu/libc.so.6
+		/usr/share/locale
+	END
+	rpmbuild -bb --define "_topdir $PWD/top" glibc.spec
+	mkdir sqlite
+	rpm --dbpath "$PWD/sqlite" --install --justdb --nodeps --ignorearch --nosignature top/RPMS/noarch/*.rpm
+	# The same headers as rpm of CentOS 6 keeps them: a Berkeley DB hash, by number.
+	python3 - <<-'END' | db5.3_load Packages
+		import sqlite3
+		print("VERSION=3\nformat=bytevalue\ntype=hash\nHEADER=END")
+		for number, header in sqlite3.connect("sqlite/rpmdb.sqlite").execute("select hnum, blob from Packages"):
+		    print("", number.to_bytes(4, "little").hex() + "\n", header.hex())
+		print("DATA=END")
+	END
+	for db in Packages sqlite/rpmdb.sqlite; do
+		rm -rf root && mkdir -p root/usr/lib/x86_64-linux-gnu root/var/lib/rpm
+		cp "$legacy_image/rootfs/usr/lib/x86_64-linux-gnu/libc.so.6" root/usr/lib/x86_64-linux-gnu/
+		run_vfix 3 diagnose --root root "$(core $in_bash)"
+		[[ $output != *glibc-2.12* ]] || fail 'a package without a database'
+		cp "$db" root/var/lib/rpm/
+		run_vfix 3 diagnose --root root "$(core $in_bash)"
+		expect_match "package by $db" "$output" 'glibc-2.12-1.el6.noarch'
+	done
+}
+
 @test "diagnose: processes, and what strace and ftrace saw, on a kernel with vsyscall=none" {
 	has_commands strace || fail 'strace is in tests/install-deps'
 	cp -a "$legacy_image/rootfs" root

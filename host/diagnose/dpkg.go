@@ -25,7 +25,11 @@ const (
 // packageOf returns the name and version of the package that a file of root is of, "" where
 // no database knows it.
 func packageOf(root fs.FS, file string) (string, error) {
-	return dpkgPackage(root, file)
+	name, err := dpkgPackage(root, file)
+	if name != "" || err != nil {
+		return name, err
+	}
+	return rpmPackage(root, file)
 }
 
 // spellings are the paths that a database may have a file under: before or after /lib and

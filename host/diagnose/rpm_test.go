@@ -1,0 +1,158 @@
+package diagnose
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// testHeader is the header of a package with files of two folders.
+func testHeader(name string, epoch uint32, files ...string) []byte {
+	var index, store []byte
+	add := func(tag, typ, count uint32, value []byte) {
+		for typ == rpmInt32 && len(store)%4 != 0 {
+			store = append(store, 0)
+		}
+		for _, v := range []uint32{tag, typ, uint32(len(store)), count} {
+			index = be.AppendUint32(index, v)
+		}
+		store = append(store, value...)
+	}
+	texts := func(s ...string) []byte { return []byte(strings.Join(s, "\x00") + "\x00") }
+	add(rpmtagName, rpmString, 1, texts(name))
+	add(rpmtagVersion, rpmString, 1, texts("2.12"))
+	add(rpmtagRelease, rpmString, 1, texts("1.el6"))
+	add(rpmtagEpoch, rpmInt32, 1, be.AppendUint32(nil, epoch))
+	add(rpmtagArch, rpmString, 1, texts("x86_64"))
+	var bases []string
+	var dirs []byte
+	for _, f := range files {
+		i := strings.LastIndexByte(f, '/')
+		n := uint32(0)
+		if f[:i+1] == "/lib64/" {
+			n = 1
+		}
+		dirs = be.AppendUint32(dirs, n)
+		bases = append(bases, f[i+1:])
+	}
+	add(rpmtagDirIndexes, rpmInt32, uint32(len(files)), dirs)
+	add(rpmtagBasenames, rpmStringArray, uint32(len(files)), texts(bases...))
+	add(rpmtagDirnames, rpmStringArray, 2, texts("/usr/share/", "/lib64/"))
+	h := be.AppendUint32(nil, uint32(len(index)/16))
+	return append(append(be.AppendUint32(h, uint32(len(store))), index...), store...)
+}
+
+func TestRPMHeader(t *testing.T) {
+	h := rpmHeader(testHeader("libold", 2, "/usr/share/libold.so", "/lib64/libother.so", "/lib64/libold.so"))
+	for file, want := range map[string]bool{
+		"/lib64/libold.so": true, "/usr/lib64/libold.so": true, "lib64/libold.so": true, "/usr/share/libold.so": true,
+		"/usr/share/libother.so": false, "/lib64/libol": false, "/lib64/": false, "/": false,
+	} {
+		if got := h.owns(file); got != want {
+			t.Errorf("%s: got %v, want %v", file, got, want)
+		}
+	}
+	if got := h.label(); got != "libold-2:2.12-1.el6.x86_64" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// testBDB makes a hash file of one page of items, the values on overflow pages.
+func testBDB(values ...[]byte) []byte {
+	const size = 512
+	newPage := func(typ byte) []byte {
+		p := make([]byte, size)
+		p[bdbTypeAt] = typ
+		return p
+	}
+	meta, items := newPage(8), newPage(bdbHash)
+	le.PutUint32(meta[bdbMagicAt:], bdbMagic)
+	le.PutUint32(meta[bdbPageSizeAt:], size)
+	pages := [][]byte{meta, items}
+	at := size
+	put := func(i int, item []byte) {
+		at -= len(item)
+		copy(items[at:], item)
+		le.PutUint16(items[bdbPageHead+2*i:], uint16(at))
+	}
+	for i, v := range values {
+		put(2*i, []byte{bdbKeyData, byte(i), 0, 0, 0})
+		item := make([]byte, bdbOffPageSize)
+		item[0] = bdbOffPage
+		le.PutUint32(item[4:], uint32(len(pages)))
+		le.PutUint32(item[8:], uint32(len(v)))
+		put(2*i+1, item)
+		for len(v) > 0 {
+			p := newPage(bdbOverflow)
+			n := copy(p[bdbPageHead:], v)
+			le.PutUint16(p[bdbLenAt:], uint16(n))
+			if v = v[n:]; len(v) > 0 {
+				le.PutUint32(p[bdbNextAt:], uint32(len(pages)+1))
+			}
+			pages = append(pages, p)
+		}
+	}
+	le.PutUint16(items[bdbEntriesAt:], uint16(2*len(values)))
+	le.PutUint32(meta[bdbLastAt:], uint32(len(pages)-1))
+	return bytes.Join(pages, nil)
+}
+
+func TestRPMPackage(t *testing.T) {
+	db := testBDB(testHeader("other", 0, "/usr/share/x"), testHeader("libold", 0, "/usr/share/y", "/lib64/libold.so"))
+	root := fstest.MapFS{"var/lib/rpm/Packages": {Data: db, Mode: 0o644}}
+	for file, want := range map[string]string{"/lib64/libold.so": "libold-2.12-1.el6.x86_64", "/usr/share/x": "other-2.12-1.el6.x86_64", "/lib64/none": ""} {
+		if got, err := packageOf(root, file); err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", file, got, err, want)
+		}
+	}
+	for name, c := range map[string]struct {
+		poke func(b []byte) []byte
+		says string
+	}{
+		"magic":     {func(b []byte) []byte { b[bdbMagicAt]++; return b }, "no Berkeley DB"},
+		"page size": {func(b []byte) []byte { b[bdbPageSizeAt]++; return b }, "pages of 513"},
+		"cut off":   {func(b []byte) []byte { return b[:len(b)-1] }, "cut off"},
+		"entries":   {func(b []byte) []byte { b[512+bdbEntriesAt+1] = 0xff; return b }, "a page with"},
+		"item":      {func(b []byte) []byte { b[512+bdbPageHead+3] = 0xff; return b }, "an item at"},
+		"chain":     {func(b []byte) []byte { b[2*512+bdbTypeAt] = 1; return b }, "no part of a value"},
+		"ring": {func(b []byte) []byte {
+			le.PutUint32(b[2*512+bdbNextAt:], 2)
+			le.PutUint32(b[512+512-5-12+8:], 1<<20)
+			return b
+		}, "overlap"},
+		"a page too short": {func(b []byte) []byte { return b[:100] }, ""},
+	} {
+		root["var/lib/rpm/Packages"].Data = c.poke(bytes.Clone(db))
+		got, err := packageOf(root, "/lib64/libold.so")
+		if got != "" || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %q, %v, want an error about %q", name, got, err, c.says)
+		}
+	}
+	root = fstest.MapFS{"usr/lib/sysimage/rpm/Packages.db": {Data: []byte("RpmP")}}
+	if got, err := packageOf(root, "/lib64/libold.so"); got != "" || err == nil || !strings.Contains(err.Error(), "ndb") {
+		t.Errorf("ndb: got %q, %v", got, err)
+	}
+}
+
+func FuzzRPM(f *testing.F) {
+	f.Add(testBDB(testHeader("other", 0, "/usr/share/x"), testHeader("libold", 1, "/lib64/libold.so")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, read := range []func() error{
+			func() error { return readBDB(bytes.NewReader(b), int64(len(b)), visitAll) },
+			func() error { return readSQLite(bytes.NewReader(b), int64(len(b)), visitAll) },
+		} {
+			if err := read(); err != nil && err.Error() == "" {
+				t.Fatal("an error without words")
+			}
+		}
+		visitAll(b)
+	})
+}
+
+func visitAll(b []byte) bool {
+	h := rpmHeader(b)
+	h.owns("/lib64/libold.so")
+	h.label()
+	return true
+}
