@@ -52,6 +52,10 @@ $(BUILD)/%: tests/oracle/%.c
 validate: need-go ## build the program that recomputes every digest of an OCI layout
 	$(BUILDGO) -o $(BUILD)/validate ./tests/validate
 
+.PHONY: siftool
+siftool: need-go ## build the tool that makes and lists Apptainer's files, for the tests
+	$(BUILDGO) -o $(BUILD)/siftool github.com/sylabs/sif/v2/cmd/siftool
+
 .PHONY: test
 test: ## run all tests (as root) and print how many passed, failed and were skipped
 	@rm -rf $(RESULTS)
@@ -67,7 +71,7 @@ test-unit: need-go shim fixtures oracles ## run the Go tests; one scans all of /
 	tests/run-unit $(RESULTS) ./...
 
 .PHONY: test-e2e
-test-e2e: all fixtures oracles validate legacy-image ## run the end-to-end tests (as root): bin/vfix with engines, registries, kernels
+test-e2e: all fixtures oracles validate siftool legacy-image ## run the end-to-end tests (as root): bin/vfix with engines, registries, kernels
 	tests/run-e2e $(RESULTS) tests/*.bats
 
 .PHONY: bench

@@ -15,13 +15,15 @@ require (
 	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
-	google.golang.org/protobuf v1.36.11
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
 	github.com/aymanbagabas/go-udiff v0.4.1
+	github.com/google/uuid v1.6.0
 	github.com/in-toto/attestation v1.2.0
 	github.com/pelletier/go-toml/v2 v2.4.3
+	github.com/sylabs/sif/v2 v2.24.2
 	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
 )
 

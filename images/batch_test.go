@@ -23,7 +23,7 @@ func TestReadList(t *testing.T) {
 	for text, want := range map[string]string{
 		"a b c":                  "line 1: 3 words",
 		"a\nb docker://":         "line 2: ",
-		"sif:x y":                "line 1: ",
+		"ostree:x y":             "line 1: ",
 		strings.Repeat("x", 1e5): "line 1: ",
 	} {
 		if _, err := ReadList(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {

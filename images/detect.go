@@ -108,6 +108,11 @@ func maybeTar(name string) (bool, error) {
 
 // openOther opens a file that is no archive.
 func openOther(ctx context.Context, name string, o MediaOptions) (*Source, error) {
+	if sifAtAll, err := startsAsSIF(name); err != nil {
+		return nil, err
+	} else if sifAtAll {
+		return openSIF(ctx, Ref{Transport: SIF, Name: name}, o)
+	}
 	if fi, err := os.Stat(name); err == nil && fi.Size() <= maxManifest {
 		src, err := openManifest(ctx, Ref{Transport: Plain, Name: name}, name, o)
 		if src != nil || err != nil {
@@ -115,6 +120,20 @@ func openOther(ctx context.Context, name string, o MediaOptions) (*Source, error
 		}
 	}
 	return plainFile(name), nil
+}
+
+func startsAsSIF(name string) (bool, error) {
+	f, _, err := openRegular(name)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, sifHeaderLen)
+	n, err := io.ReadFull(f, head)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return isSIF(head[:n]), err
 }
 
 func plainFile(name string) *Source {

@@ -18,6 +18,7 @@ const (
 	OCILayout     Transport = "oci"
 	OCIArchive    Transport = "oci-archive"
 	Dir           Transport = "dir"
+	SIF           Transport = "sif"
 	Plain         Transport = ""
 )
 
@@ -140,6 +141,8 @@ func Open(ctx context.Context, source string, o MediaOptions) (*Source, error) {
 		return openLayout(ctx, ref, o)
 	case OCIArchive:
 		return openOCIArchive(ctx, ref, o)
+	case SIF:
+		return openSIF(ctx, ref, o)
 	}
 	return openFolder(ctx, ref, o)
 }
@@ -170,6 +173,8 @@ func Put(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored, error
 		return putDockerArchive(ctx, dest, r, o)
 	case OCILayout:
 		return putLayout(ctx, dest, r, o)
+	case SIF:
+		return putSIF(ctx, dest, r, o)
 	}
 	return putOCIArchive(ctx, dest, r, o)
 }

@@ -34,9 +34,9 @@ func ParseRef(s string) (Ref, error) {
 	case DockerArchive, OCILayout, OCIArchive:
 		path, tag := splitPath(rest)
 		r = Ref{Transport: Transport(prefix), Name: path, Tag: tag}
-	case Dir:
-		r = Ref{Transport: Dir, Name: rest}
-	case "containers-storage", "ostree", "sif", "tarball", "docker-storage", "containerd":
+	case Dir, SIF:
+		r = Ref{Transport: Transport(prefix), Name: rest}
+	case "containers-storage", "ostree", "tarball", "docker-storage", "containerd":
 		return Ref{}, withHint(errorf(ErrUnsupported, "%s: the transport %s: is not supported", s, prefix),
 			"copy it first: skopeo copy %s oci:DIR", s)
 	default:

@@ -87,7 +87,7 @@ const openSite = "live or unknown call site"
 // scanFindings says that a source has call sites, and which verb helps.
 func scanFindings(f *images.Findings, n int) error {
 	hint := "run 'vfix rebuild " + f.Source + "'"
-	if f.Digest == "" {
+	if f.Digest == "" && !strings.HasPrefix(f.Source, string(images.SIF)+":") {
 		path := strings.TrimPrefix(f.Source, string(images.Dir)+":")
 		hint = fmt.Sprintf("run 'vfix patch -i %[1]s', or 'vfix patch -o COPY %[1]s'", path)
 	}

@@ -1,0 +1,162 @@
+#!/usr/bin/env bats
+# Apptainer's SIF files and sandbox folders: read, and written out of another one. siftool is
+# that of the module that singularity writes these files with.
+load helpers
+
+has_squashfs() { has_commands mksquashfs unsquashfs sqfs2tar tar2sqfs; }
+has_siftool() { [ -x "$build/siftool" ] || { echo "make siftool has not been run" && return 1; }; }
+
+setup() {
+	requires root squashfs siftool image_tools legacy_image
+	work=$BATS_TEST_TMPDIR/work
+	mkdir "$work"
+	cd "$work" || return
+	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+}
+
+# sandbox: a root filesystem as apptainer builds one, with a legacy program in it.
+sandbox() {
+	mkdir -p box/.singularity.d/env box/bin box/usr/bin box/etc box/home/u
+	cp "$legacy_image/rootfs/usr/local/bin/clock" box/bin/clock
+	ln box/bin/clock box/usr/bin/time-of-day
+	cp /bin/busybox box/bin/busybox
+	printf '#!/bin/sh\nexec /bin/clock "$@"\n' >box/.singularity.d/runscript
+	chmod 755 box/.singularity.d/runscript
+	ln -s .singularity.d/runscript box/singularity
+	echo data >box/home/u/data
+	chown -h 1000:1000 box/home/u box/home/u/data
+	chmod 4711 box/bin/clock
+	chmod 750 box
+	find box -exec touch -h -d @1400000000 {} +
+}
+
+# sif [COMPRESSION]: x.sif with a definition file, a squashfs, labels and a signature.
+sif() {
+	local tool=$build/siftool
+	[ -d box ] || sandbox
+	mksquashfs box root.squashfs -noappend -quiet -no-progress -comp "${1:-gzip}" -b 65536 -mkfs-time 1400000000
+	echo 'bootstrap: docker' >deffile
+	echo '{"labels": "kept"}' >labels.json
+	echo signed >signature
+	rm -f x.sif
+	"$tool" new x.sif
+	"$tool" add --datatype 1 --groupid 1 x.sif deffile
+	"$tool" add --datatype 4 --partfs 1 --parttype 2 --partarch 2 --groupid 1 --filename rootfs x.sif root.squashfs
+	"$tool" add --datatype 5 --signentity 433FE984155206BD962725E20E8713472A879943 --signhash 1 --link 1 x.sif signature
+	"$tool" add --datatype 6 --groupid 1 --link 2 x.sif labels.json
+	chmod 755 x.sif
+}
+
+# types FILE: the data objects, one word each.
+types() { "$build/siftool" list "$1" | sed -n 's/^[0-9].*|//p' | tr '\n' ';'; }
+
+# unpacked FILE FOLDER: the root filesystem of a SIF file.
+unpacked() {
+	local id
+	id=$("$build/siftool" list "$1" | sed -n 's/^\([0-9]*\) .*Squashfs.*/\1/p')
+	"$build/siftool" dump "$id" "$1" >"$2.squashfs"
+	unsquashfs -quiet -no-progress -dest "$2" "$2.squashfs"
+}
+
+# listing FOLDER: everything but the content of what is patched.
+listing() {
+	(cd "$1" && find . -printf '%p %y %m %U:%G %n %Ts %l\n' | sort && find . -type f ! -name clock ! -name time-of-day -exec sha256sum {} + | sort)
+}
+
+@test "rebuild: a SIF file to a SIF file, which runs where the first is killed" {
+	requires oracle
+	sif
+	run_vfix 3 scan x.sif
+	expect_match stdout "$output" bin/clock
+	run_vfix rebuild x.sif -o sif:y.sif
+	expect reference "$output" sif:y.sif
+	expect_match 'word about the signature' "$stderr" 'left out; sign it again'
+	unpacked x.sif before
+	unpacked y.sif after
+	diff <(listing before) <(listing after)
+	[ after/bin/clock -ef after/usr/bin/time-of-day ] || fail 'the hard link is broken'
+	run "$novsyscall" chroot before /bin/clock
+	expect 'status of the base' "$status" "$status_sigsys"
+	run "$novsyscall" chroot after /bin/clock
+	expect 'status of the result' "$status" 0
+	run_vfix scan y.sif
+	run_vfix verify y.sif --against x.sif
+	expect 'mode of the file' "$(stat -c %a y.sif)" 755
+}
+
+@test "rebuild: a SIF file keeps its other objects, compression, times; twice gives the same bytes" {
+	sif zstd
+	expect 'objects before' "$(types x.sif)" 'Def.FILE;FS (Squashfs/*System/amd64);Signature (SHA-256);JSON.Generic;'
+	run_vfix rebuild sif:x.sif -o sif:y.sif
+	expect 'objects after' "$(types y.sif)" 'Def.FILE;FS (Squashfs/*System/amd64);JSON.Generic;'
+	expect labels "$("$build/siftool" dump 3 y.sif)" '{"labels": "kept"}'
+	expect 'link of the labels' "$("$build/siftool" info 3 y.sif | sed -n 's/ *Linked ID: *//p')" 2
+	"$build/siftool" dump 2 y.sif >new.squashfs
+	expect_match squashfs "$(unsquashfs -s new.squashfs)" 'Compression zstd'
+	expect_match squashfs "$(unsquashfs -s new.squashfs)" 'Block size 65536'
+	expect 'time of the squashfs' "$(unsquashfs -mkfs-time new.squashfs)" 1400000000
+	run env TZ=Asia/Tokyo SOURCE_DATE_EPOCH=5 TMPDIR="$BATS_TEST_TMPDIR" "$VFIX" rebuild x.sif -o sif:z.sif
+	expect status "$status" 0
+	cmp y.sif z.sif
+	# The result has nothing to patch, and is copied.
+	run_vfix rebuild y.sif -o sif:again.sif
+	cmp y.sif again.sif
+}
+
+@test "rebuild, convert: a SIF file to an OCI image" {
+	sif xz
+	run_vfix convert x.sif -o oci:plain:x
+	"$build/validate" plain
+	expect entrypoint "$(skopeo inspect --config oci:plain:x | jq -c .config.Entrypoint)" '["/.singularity.d/runscript"]'
+	umoci raw unpack --image plain:x rootfs
+	diff <(listing box | grep -v '^\. ') <(listing rootfs | grep -v '^\. ')
+	run_vfix rebuild x.sif -o oci:fixed:x
+	run_vfix scan oci:fixed:x
+	run_vfix verify oci:fixed:x --against oci:plain:x
+}
+
+@test "patch: a sandbox folder, in place and elsewhere" {
+	requires oracle
+	sandbox
+	listing box >before
+	run_vfix patch box -o fixed
+	diff before <(listing fixed)
+	run "$novsyscall" chroot fixed /bin/clock
+	expect 'status of the copy' "$status" 0
+	run "$novsyscall" chroot box /bin/clock
+	expect 'status of the sandbox' "$status" "$status_sigsys"
+	run_vfix patch -i box
+	run "$novsyscall" chroot box /bin/clock
+	expect 'status after -i' "$status" 0
+	run_vfix rebuild fixed -o oci:image:x
+	"$build/validate" image
+}
+
+@test "rebuild: no SIF file is made of an image, and the hint says how" {
+	sandbox
+	run_vfix 1 rebuild box -o sif:y.sif
+	expect_match hint "$stderr" 'apptainer build y.sif oci-archive:'
+	[ ! -e y.sif ] || fail 'something was written'
+}
+
+@test "rebuild: a damaged SIF file is an error, and leaves nothing" {
+	sif
+	size=$(stat -c %s root.squashfs)
+	head -c 40000 x.sif >short.sif
+	run_vfix 1 scan short.sif
+	"$build/siftool" new none.sif
+	run_vfix 1 scan none.sif
+	expect_match stderr "$stderr" '0 root filesystems'
+	cp x.sif broken.sif
+	offset=$("$build/siftool" list x.sif | sed -n 's/.*|\([0-9]*\)-[0-9]* .*Squashfs.*/\1/p')
+	# The tables of a squashfs are at its end.
+	head -c 3000 /dev/zero | dd of=broken.sif bs=1 seek=$((offset + size - 3500)) conv=notrunc status=none
+	before=$(ls -A)
+	run_vfix 1 rebuild broken.sif -o sif:out.sif
+	expect stdout "$output" ''
+	expect files "$(ls -A)" "$before"
+	mkdir nothing
+	run env PATH="$work/nothing" "$VFIX" rebuild x.sif -o sif:out.sif
+	expect 'status without the programs' "$status" 1
+	expect_match 'hint without the programs' "$output" 'install squashfs-tools'
+}
