@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,56 +36,40 @@ type held struct {
 	done bool
 }
 
+// stock is what engines list.
+type stock struct {
+	engines []string
+	images  []*held
+	byID    map[string]*held
+	running []runner
+}
+
+// runner is a running container and the ID of its image.
+type runner struct {
+	Held
+	image string
+}
+
 // TakeInventory examines every image of every engine that answers, the images of running
 // containers first, until all is done or enough ends; ctx ends it with an error. It errs with
 // ErrNoDaemon where no engine answers. Of an image with several platforms the one that
 // o.Media names counts.
 func TakeInventory(ctx, enough context.Context, o ScanOptions) (*Inventory, error) {
-	inv := &Inventory{}
-	var all []*held
-	var containers []Held
-	byID := map[string]*held{}
-	running := map[string]bool{}
-	imageOf := map[int]string{}
+	if o.Media.Progress == nil {
+		o.Media.Progress = silent{}
+	}
+	all := &stock{byID: map[string]*held{}}
 	err := eachDaemon(ctx, "", o.Media, func(c *client.Client, host string) (bool, error) {
-		inv.Engines = append(inv.Engines, host)
-		images, err := c.ImageList(ctx, client.ImageListOptions{})
-		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: images: %w", host, err)
-		}
-		for _, i := range images.Items {
-			if byID[i.ID] == nil {
-				byID[i.ID] = &held{id: i.ID, engine: host, name: imageName(i.RepoTags, i.ID)}
-				all = append(all, byID[i.ID])
-			}
-		}
-		list, err := c.ContainerList(ctx, client.ContainerListOptions{})
-		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: containers: %w", host, err)
-		}
-		for _, r := range list.Items {
-			imageOf[len(containers)] = r.ImageID
-			containers = append(containers, Held{Container: imageName(r.Names, r.ID), Name: r.Image})
-			running[r.ImageID] = true
-		}
-		return false, nil
+		return false, all.list(ctx, c, host)
 	})
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(all, func(a, b *held) int {
-		if running[a.id] != running[b.id] {
-			if running[a.id] {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.name, b.name)
-	})
-	if err := examineAll(ctx, enough, o, all); err != nil {
+	if err := examineAll(ctx, enough, o, all.inOrder()); err != nil {
 		return nil, err
 	}
-	for _, h := range all {
+	inv := &Inventory{Engines: all.engines}
+	for _, h := range all.images {
 		if !h.done {
 			inv.LeftOut = append(inv.LeftOut, h.name)
 			continue
@@ -92,15 +77,52 @@ func TakeInventory(ctx, enough context.Context, o ScanOptions) (*Inventory, erro
 		h.Name = h.name
 		inv.Held = append(inv.Held, h.Held)
 	}
-	for n, c := range containers {
-		if h := byID[imageOf[n]]; h == nil || !h.done {
-			inv.LeftOut = append(inv.LeftOut, c.Container)
+	for _, r := range all.running {
+		if h := all.byID[r.image]; h == nil || !h.done {
+			inv.LeftOut = append(inv.LeftOut, r.Container)
 		} else {
-			c.Sites, c.Files, c.Err = h.Sites, h.Files, h.Err
-			inv.Held = append(inv.Held, c)
+			r.Sites, r.Files, r.Err = h.Sites, h.Files, h.Err
+			inv.Held = append(inv.Held, r.Held)
 		}
 	}
 	return inv, nil
+}
+
+// list adds what one engine has.
+func (s *stock) list(ctx context.Context, c *client.Client, host string) error {
+	s.engines = append(s.engines, host)
+	images, err := c.ImageList(ctx, client.ImageListOptions{})
+	if err != nil {
+		return fmt.Errorf("docker daemon %s: images: %w", host, err)
+	}
+	for _, i := range images.Items {
+		if s.byID[i.ID] == nil {
+			s.byID[i.ID] = &held{id: i.ID, engine: host, name: imageName(i.RepoTags, i.ID)}
+			s.images = append(s.images, s.byID[i.ID])
+		}
+	}
+	containers, err := c.ContainerList(ctx, client.ContainerListOptions{})
+	if err != nil {
+		return fmt.Errorf("docker daemon %s: containers: %w", host, err)
+	}
+	for _, r := range containers.Items {
+		s.running = append(s.running, runner{Held{Container: imageName(r.Names, r.ID), Name: r.Image}, r.ImageID})
+	}
+	return nil
+}
+
+// inOrder sorts the images: those of running containers first, then by name.
+func (s *stock) inOrder() []*held {
+	rank := func(h *held) int {
+		if slices.ContainsFunc(s.running, func(r runner) bool { return r.image == h.id }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(s.images, func(a, b *held) int {
+		return cmp.Or(rank(a)-rank(b), strings.Compare(a.name, b.name))
+	})
+	return s.images
 }
 
 // examineAll scans images in turn until enough ends. They share a session, so that a layer

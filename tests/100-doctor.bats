@@ -49,12 +49,12 @@ make_root() {
 
 @test "doctor: this host, as a table and as JSON" {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
-	run "$VFIX" doctor --progress quiet --flood-dir "$BATS_TEST_TMPDIR"
+	run --separate-stderr "$VFIX" doctor --progress quiet --flood-dir "$BATS_TEST_TMPDIR"
 	[ "$status" -eq 0 ] || [ "$status" -eq 3 ] || fail "status $status: $output"
 	for name in vsyscall vdso clock seccomp dentry kernel-log containers; do
 		grep -Eq "^(ok|warn|fail|skipped) +$name +." <<<"$output" || fail "no verdict of $name: $output"
 	done
-	run "$VFIX" doctor --quick --format json --progress quiet
+	run --separate-stderr "$VFIX" doctor --quick --format json --progress quiet
 	expect 'checks' "$(jq -r '.checks | length' <<<"$output")" 7
 	expect 'failed' "$(jq -c .failed <<<"$output")" "$(jq -c '[.checks[] | select(.verdict == "fail").name]' <<<"$output")"
 	expect 'status' "$status" "$(jq 'if .failed == [] then 0 else 3 end' <<<"$output")"
@@ -135,7 +135,7 @@ make_root() {
 
 @test "doctor: a seccomp filter that kills callers of the page, and one that costs much" {
 	requires oracle
-	run "$novsyscall" "$VFIX" doctor --format json --progress quiet --check vsyscall
+	run --separate-stderr "$novsyscall" "$VFIX" doctor --format json --progress quiet --check vsyscall
 	expect status "$status" 3
 	expect_match 'the page' "$(check vsyscall .found)" SIGSYS
 	# A rule that looks at arguments cannot be remembered by the kernel, and comes last.
@@ -153,7 +153,7 @@ make_root() {
 	echo '{}' >"$BATS_TEST_TMPDIR/empty.json"
 	doctor --check seccomp --seccomp-profile "$BATS_TEST_TMPDIR/empty.json"
 	expect 'no rules' "$(check seccomp .verdict)" skipped
-	run "$VFIX" doctor --format json --progress quiet --check seccomp --seccomp-profile "$BATS_TEST_TMPDIR/cheap.json"
+	run --separate-stderr "$VFIX" doctor --format json --progress quiet --check seccomp --seccomp-profile "$BATS_TEST_TMPDIR/cheap.json"
 	holds seccomp "\$f.filtered_time < $dear"
 }
 
@@ -165,12 +165,17 @@ make_root() {
 	expect 'where the page is served' "$(check containers .verdict)" warn
 	expect lines "$(check containers '.lines[]' | sed 's/: .*//; s/  */ /g' | sort)" $'container legacy-one (redis:legacy) needs vfix\nimage redis:legacy needs vfix'
 	holds containers '$f.images == 2 and $f.containers == 2 and $f.images_that_need_vfix == 1 and $f.containers_that_need_vfix == 1'
-	run "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers
+	run --separate-stderr "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers
 	expect 'status where it is not' "$status" 3
+	run --separate-stderr docker run --rm --network none --volume "$VFIX:/vfix:ro" busybox:plain /vfix doctor --quick --format json --progress quiet
+	expect 'status in a container' "$status" 3
+	expect 'mode in a container' "$(fact vsyscall mode)" blocked
+	expect 'filters in a container' "$(fact seccomp inherited_filters)" 2 # the oracle's and docker's
+	expect_match 'the bare figure' "$(check seccomp '.notes[]')" 'runs under 2 seccomp filter(s)'
 	run_vfix rebuild redis:legacy
 	docker rm --force legacy-one
 	docker rmi --force redis:legacy
-	run "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers
+	run --separate-stderr "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers
 	expect 'status when they are rebuilt' "$status" 0
 	expect 'verdict' "$(check containers .verdict)" ok
 	docker rm --force plain-one
@@ -198,7 +203,7 @@ make_root() {
 	wait $! && status=0 || status=$?
 	expect status "$status" 130
 	expect 'left behind' "$(ls -A "$BATS_TEST_TMPDIR/flood")" ''
-	run "$VFIX" doctor --check dentry --flood-dir /proc/self --format json --progress quiet
+	run --separate-stderr "$VFIX" doctor --check dentry --flood-dir /proc/self --format json --progress quiet
 	expect_match 'no folder' "$(check dentry '.notes[]')" 'latency was not measured'
 	doctor --limit 1ms --check vdso
 	expect 'a check that takes too long' "$(check vdso .verdict)" skipped

@@ -116,6 +116,17 @@ func TestVDSO(t *testing.T) {
 			t.Errorf("%s: not found, or of another version: %v", name, symbols)
 		}
 	}
+	// Each section header with an offset, a size or a link that leads out of the image.
+	at, count := int(le.Uint64(image[40:])), int(le.Uint16(image[60:]))
+	for n := range count {
+		for field, value := range map[int]uint64{24: uint64(len(image)) - 1, 32: 1 << 40, 40: 1<<32 - 1} {
+			bad := slices.Clone(image)
+			le.PutUint64(bad[at+n*sectionLen+field:], value)
+			if symbols, err := VDSO(bad); err == nil && len(symbols) > maxSymbols {
+				t.Errorf("section %d, field %d: %d symbols", n, field, len(symbols))
+			}
+		}
+	}
 	for cut := range len(image) {
 		if _, err := VDSO(image[:cut]); err == nil && cut < elfHeader {
 			t.Errorf("cut to %d bytes: no error", cut)
