@@ -123,7 +123,7 @@ kill_everywhere() {
 	# An hour later.
 	find "$cache/files" "$cache/index" -type f -exec touch -a -d '1 hour ago' {} +
 	touch "$cache/tmp/new-left"
-	first=$(ls "$cache/files" | head -n 1)
+	first=$(find "$cache/files" -type f -printf '%f\n' -quit)
 	touch -a -d '2 hours ago' "$cache/files/$first"
 	run_vfix cache prune --size 30K --cache-dir "$cache" --format json
 	expect 'pruned first' "$(jq -r '.entries[0].name' <<<"$output")" "$first"

@@ -47,6 +47,8 @@ type unread struct {
 	Name   []byte          `json:"name"`
 	ID     rootfs.Identity `json:"id"`
 	Reason string          `json:"reason"`
+	// passing says that another look may succeed: never remembered.
+	passing bool
 }
 
 // identitySize is the bytes of an identity in an index.

@@ -56,17 +56,21 @@ func prepare(bundle string, c Config, o Options) (problems []string, err error) 
 	if k.spec, err = parseSpec(raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(bundle, specName), err)
 	}
-	if k.store, err = store.Open(c.cacheDir(), c.cacheSize()); err != nil {
-		return nil, fmt.Errorf("cache: %w", err)
-	}
 	enabled, fallback, err := k.wanted()
 	if err != nil {
 		return nil, err
 	}
-	if enabled {
-		if err := k.work(fallback); err != nil {
-			return nil, err
+	if !enabled { // but what an earlier start added, goes
+		if k.store, err = store.Existing(c.cacheDir(), c.cacheSize()); err != nil {
+			return nil, nil
 		}
+		return nil, k.writeSpec()
+	}
+	if k.store, err = store.Open(c.cacheDir(), c.cacheSize()); err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	if err := k.work(fallback); err != nil {
+		return nil, err
 	}
 	return k.problems, k.writeSpec()
 }

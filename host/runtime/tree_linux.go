@@ -27,6 +27,10 @@ const (
 	maxSparse = 256 << 20
 )
 
+// fewFiles are read again faster than an index of them is written: the upper layer of most
+// containers holds less.
+const fewFiles = 32
+
 // settled is how long ago a file must have changed for its identity to stand for its
 // content: the clock of a file system goes by ticks of up to 10 ms, and two changes within
 // one look the same.
@@ -69,7 +73,9 @@ func scanTree(root *rootfs.Root, old *index) (x *index, changed bool, err error)
 		}
 	}
 	err = root.Walk(rootfs.Visitor{File: t.file, Passed: func(name string, err error) {
-		t.new.Unread = append(t.new.Unread, unread{Name: []byte(name), Reason: err.Error()})
+		t.new.Unread = append(t.new.Unread, unread{
+			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG),
+		})
 	}})
 	if err != nil {
 		return nil, false, err
@@ -118,7 +124,7 @@ func (t *tree) file(e *rootfs.Entry) error {
 		return nil
 	}
 	if u := t.oldBad[id]; u != nil {
-		t.new.Unread = append(t.new.Unread, unread{[]byte(e.Name()), id, u.Reason})
+		t.new.Unread = append(t.new.Unread, unread{Name: []byte(e.Name()), ID: id, Reason: u.Reason})
 		return nil
 	}
 	if t.known.has(id) {
@@ -137,7 +143,9 @@ func (t *tree) read(id rootfs.Identity, e *rootfs.Entry) error {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, rootfs.ErrNotRegular):
 		// Gone, or replaced by what is no regular file.
 	case err != nil:
-		t.new.Unread = append(t.new.Unread, unread{[]byte(name), id, err.Error()})
+		t.new.Unread = append(t.new.Unread, unread{
+			Name: []byte(name), ID: id, Reason: err.Error(), passing: !errors.Is(err, errTooMuch),
+		})
 	case h != nil:
 		t.hit(*h, name)
 	default:
@@ -203,13 +211,16 @@ func isELF(f *rootfs.File) (bool, error) {
 	return string(b[:]) == "\x7fELF\x02\x01", nil
 }
 
+// errTooMuch: a file costs more to read than any program is large.
+var errTooMuch = errors.New("not examined")
+
 // readable refuses files that cost more to read than any program is large.
 func readable(f *rootfs.File) error {
 	switch {
 	case f.Stat.Size > maxFile:
-		return fmt.Errorf("%d bytes, more than %d", f.Stat.Size, int64(maxFile))
+		return fmt.Errorf("%d bytes, %w: at most %d", f.Stat.Size, errTooMuch, int64(maxFile))
 	case f.Stat.Size > maxSparse && f.Sparse():
-		return fmt.Errorf("%d bytes, and most of them are holes", f.Stat.Size)
+		return fmt.Errorf("%d bytes, %w: most of them are holes", f.Stat.Size, errTooMuch)
 	}
 	return nil
 }
@@ -221,7 +232,7 @@ func planOf(f *rootfs.File) (*rewriter.Plan, *rewriter.Report, error) {
 		return nil, nil, err
 	}
 	if strings.HasPrefix(r.Skipped, "executable segments") {
-		return nil, r, errors.New(r.Skipped)
+		return nil, r, fmt.Errorf("%w: %s", errTooMuch, r.Skipped)
 	}
 	patchable := false
 	for i := range r.Sites {
@@ -279,8 +290,13 @@ func (k *keeper) layer(dir string) (*findings, error) {
 		return nil, err
 	}
 	x.clean = nil
-	return &x.findings, k.write(key, x)
+	if !slices.ContainsFunc(x.Unread, passing) {
+		k.write(key, x)
+	}
+	return &x.findings, nil
 }
+
+func passing(u unread) bool { return u.passing }
 
 // folder returns the findings of a folder that may have changed since: every file of it is
 // looked at, and what is not known yet is read.
@@ -303,12 +319,15 @@ func (k *keeper) folder(root *rootfs.Root) (*findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !changed {
+	few := old == nil && len(x.Hits)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
+	if !changed || few {
 		return &x.findings, nil
 	}
 	keep := *x
 	keep.Hits = slices.DeleteFunc(slices.Clone(x.Hits), func(h hit) bool { return unsettled(h.ID, now) })
-	return &x.findings, k.write(key, &keep)
+	keep.Unread = slices.DeleteFunc(slices.Clone(x.Unread), passing)
+	k.write(key, &keep)
+	return &x.findings, nil
 }
 
 func (k *keeper) read(key string) *index {
@@ -323,12 +342,12 @@ func (k *keeper) read(key string) *index {
 	return x
 }
 
-func (k *keeper) write(key string, x *index) error {
-	b, err := x.bytes()
-	if err != nil {
-		return err
+// write remembers an index. Where that does not work (a full disk), the next start looks for
+// itself: no reason not to go on.
+func (k *keeper) write(key string, x *index) {
+	if b, err := x.bytes(); err == nil {
+		_ = k.store.WriteIndex(key, b)
 	}
-	return k.store.WriteIndex(key, b)
 }
 
 // key names the index of a folder: by its place, its inode and when that was made; times

@@ -113,7 +113,9 @@ func (s *Store) WriteIndex(key string, data []byte) error {
 	if _, err := p.Write(data); err != nil {
 		return err
 	}
-	return p.commit(filepath.Join(s.Dir, indexDir, key))
+	// Not waited for until it is on the disk: one that a power failure cuts off is seen to be
+	// damaged, and made again.
+	return p.rename(filepath.Join(s.Dir, indexDir, key))
 }
 
 // makeRoom cleans tmp and makes size bytes of room within the store's bound.
@@ -159,6 +161,10 @@ func (p *pending) commit(path string) error {
 	if err := p.Sync(); err != nil {
 		return err
 	}
+	return p.rename(path)
+}
+
+func (p *pending) rename(path string) error {
 	if err := os.Rename(p.Name(), path); err != nil {
 		return err
 	}

@@ -1,0 +1,178 @@
+package rootfs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// tree makes a root with a secret beside it, and returns it opened: with openat2, and by
+// steps.
+func tree(t *testing.T) (dir string, both map[string]*Root) {
+	t.Helper()
+	top := t.TempDir()
+	dir = filepath.Join(top, "root")
+	for _, d := range []string{"usr/lib", "etc", "deep/er"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name string) {
+		if err := os.WriteFile(name, []byte(filepath.Base(name)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(top, "secret"))
+	write(filepath.Join(dir, "usr/lib/libc.so.6"))
+	for name, target := range map[string]string{
+		"lib": "usr/lib", "abs": "/usr/lib", "up": "../../../../..", "out": filepath.Join(top, "secret"),
+		"usr/out": "../../secret", "loop": "loop", "a": "b", "b": "a", "etc/libc": "../usr/lib/libc.so.6",
+		"gone": "nowhere/x", "top": "/", "magic": "/proc/self/root",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	both = map[string]*Root{}
+	for _, kind := range []string{"openat2", "steps"} {
+		r, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.Close)
+		r.walk = kind == "steps"
+		both[kind] = r
+	}
+	return dir, both
+}
+
+// What leads out of the root, or over a symlink, is not opened; a file by its real path is.
+func TestOpenFile(t *testing.T) {
+	_, both := tree(t)
+	for kind, r := range both {
+		f, err := r.OpenFile("usr/lib/libc.so.6")
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		var b [4]byte
+		if _, err := f.ReadAt(b[:], 0); err != nil || string(b[:]) != "libc" {
+			t.Errorf("%s: got %q, %v", kind, b, err)
+		}
+		if err := f.Unchanged(); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		f.Close()
+		for _, name := range []string{
+			"../secret", "usr/../../secret", "/etc/passwd", "out", "usr/out", "lib/libc.so.6", "abs/libc.so.6", "etc/libc",
+			"up/etc/passwd", "loop", "a", "top/usr/lib/libc.so.6", "magic/etc/passwd", "fifo", "usr", "", ".", "none",
+			"usr/lib/libc.so.6/x", "usr/lib/libc.so.6/..",
+		} {
+			if f, err := r.OpenFile(name); err == nil {
+				t.Errorf("%s: %q was opened: %d bytes", kind, name, f.Stat.Size)
+				f.Close()
+			}
+		}
+		if _, err := r.OpenFile("fifo"); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%s: fifo: got %v", kind, err)
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	_, both := tree(t)
+	for kind, r := range both {
+		for name, want := range map[string]string{
+			"usr/lib/libc.so.6": "usr/lib/libc.so.6", "lib/libc.so.6": "usr/lib/libc.so.6", "/abs//libc.so.6": "usr/lib/libc.so.6",
+			"etc/libc": "usr/lib/libc.so.6", "up": "", "up/etc": "etc", "../../etc": "etc", "top/lib": "usr/lib",
+			"gone": "nowhere/x", "nowhere/../etc": "etc", "out": strings.TrimPrefix(filepath.Join(filepath.Dir(r.Path), "secret"), "/"),
+			"usr/out": "secret", "usr/lib/libc.so.6/x": "usr/lib/libc.so.6/x", "": "", "magic/x": "proc/self/root/x",
+		} {
+			got, err := r.Resolve(name)
+			if err != nil || got != want {
+				t.Errorf("%s: %q: got %q, %v, want %q", kind, name, got, err, want)
+			}
+		}
+		for _, name := range []string{"loop", "a/x"} {
+			if got, err := r.Resolve(name); !errors.Is(err, unix.ELOOP) {
+				t.Errorf("%s: %q: got %q, %v", kind, name, got, err)
+			}
+		}
+	}
+}
+
+func TestWalk(t *testing.T) {
+	_, both := tree(t)
+	for kind, r := range both {
+		var names []string
+		err := r.Walk(Visitor{
+			File:   func(e *Entry) error { names = append(names, e.Name()); return nil },
+			Passed: func(name string, err error) { t.Errorf("%s: %s: %v", kind, name, err) },
+		})
+		if want := []string{"usr/lib/libc.so.6"}; err != nil || !slices.Equal(names, want) {
+			t.Errorf("%s: got %q, %v, want %q", kind, names, err, want)
+		}
+	}
+}
+
+func TestUnchanged(t *testing.T) {
+	dir, both := tree(t)
+	f, err := both["openat2"].OpenFile("usr/lib/libc.so.6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.WriteFile(filepath.Join(dir, "usr/lib/libc.so.6"), []byte("other content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Unchanged(); !errors.Is(err, ErrChanged) {
+		t.Errorf("got %v, want %v", err, ErrChanged)
+	}
+}
+
+// FuzzResolve: whatever an image's names and links are, the result is a real path inside.
+func FuzzResolve(f *testing.F) {
+	f.Add("a/b", "../x", "/c/../..")
+	f.Add("loop", "loop", "//")
+	f.Fuzz(func(t *testing.T, name, target, link string) {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, "d"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsRune(target, 0) || target == "" || os.Symlink(target, filepath.Join(dir, "d", "l")) != nil {
+			return
+		}
+		if strings.ContainsRune(link, 0) || link == "" || os.Symlink(link, filepath.Join(dir, "m")) != nil {
+			return
+		}
+		r, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for _, walk := range []bool{false, true} {
+			r.walk = walk
+			for _, path := range []string{name, "m/" + name, "d/l/" + name} {
+				real, err := r.Resolve(path)
+				if err != nil {
+					continue
+				}
+				for _, part := range strings.Split(real, "/") {
+					if part == ".." || part == "." || part == "" && real != "" {
+						t.Fatalf("%q became %q", path, real)
+					}
+				}
+				if st, err := r.Lstat(real); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+					t.Fatalf("%q became %q, a symlink", path, real)
+				}
+			}
+		}
+	})
+}

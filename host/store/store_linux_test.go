@@ -1,0 +1,249 @@
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func open(t *testing.T, limit int64) *Store {
+	t.Helper()
+	s, err := Open(filepath.Join(t.TempDir(), "cache"), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func put(t *testing.T, s *Store, key, content string) string {
+	t.Helper()
+	path, err := s.Put(key, int64(len(content)), func(f *os.File) error {
+		_, err := f.WriteString(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func old(t *testing.T, path string, age time.Duration) {
+	t.Helper()
+	fi, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Now().Add(-age), fi.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPutAndGet(t *testing.T) {
+	s := open(t, 0)
+	if _, ok := s.Get("k", 3); ok {
+		t.Error("an entry that nobody put")
+	}
+	path := put(t, s, "k", "abc")
+	if got, ok := s.Get("k", 3); !ok || got != path || !s.Holds(got) {
+		t.Errorf("got %q, %v, want %q", got, ok, path)
+	}
+	if _, ok := s.Get("k", 4); ok {
+		t.Error("an entry of another size was taken")
+	}
+	if s.Holds(s.Dir+"/index/x") || s.Holds("/etc/passwd") {
+		t.Error("what is no copy was taken for one")
+	}
+	failed := errors.New("no")
+	if _, err := s.Put("l", 1, func(*os.File) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("got %v, want %v", err, failed)
+	}
+	if _, err := os.Stat(s.Path("l")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what could not be written is there: %v", err)
+	}
+}
+
+// Of many who want one entry, one writes it.
+func TestPutTogether(t *testing.T) {
+	s := open(t, 0)
+	var writes atomic.Int32
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			_, err := s.Put("k", 3, func(f *os.File) error {
+				writes.Add(1)
+				_, err := f.WriteString("abc")
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := writes.Load(); n != 1 {
+		t.Errorf("written %d times", n)
+	}
+}
+
+// What was used last stays; what is in use stays in any case.
+func TestPrune(t *testing.T) {
+	s := open(t, 0)
+	const block = 4096
+	for i, age := range []time.Duration{time.Hour, 3 * time.Hour, 0, 2 * time.Hour} {
+		old(t, put(t, s, fmt.Sprint(i), string(make([]byte, block))), age)
+	}
+	gone, err := s.Prune(3 * block)
+	if err != nil || len(gone) != 1 || gone[0].Key != "1" {
+		t.Errorf("got %v, %v, want 1 gone", gone, err)
+	}
+	if gone, err = s.Prune(-1); err != nil || len(gone) != 2 || gone[0].Key != "3" || gone[1].Key != "0" {
+		t.Errorf("got %v, %v, want 3 and 0 gone", gone, err)
+	}
+	if n, err := s.Size(); err != nil || n != block {
+		t.Errorf("got %d bytes left, %v, want %d", n, err, block)
+	}
+}
+
+func TestBound(t *testing.T) {
+	const block = 4096
+	s := open(t, 3*block)
+	for i := range 6 {
+		old(t, put(t, s, fmt.Sprint(i), string(make([]byte, block))), time.Duration(10-i)*time.Hour)
+	}
+	if n, err := s.Size(); err != nil || n != 3*block {
+		t.Errorf("got %d bytes, %v, want %d", n, err, 3*block)
+	}
+	if _, ok := s.Get("5", block); !ok {
+		t.Error("the newest is gone")
+	}
+}
+
+// What was left half-written goes; what somebody writes stays.
+func TestClean(t *testing.T) {
+	s := open(t, 0)
+	left := filepath.Join(s.Dir, tempDir, "new-left")
+	if err := os.MkdirAll(filepath.Join(s.Dir, tempDir, "new-folder", "in"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.discard()
+	if _, err := s.Prune(0); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(s.Dir, tempDir))
+	if err != nil || len(entries) != 1 || entries[0].Name() != filepath.Base(p.Name()) {
+		t.Errorf("got %v, %v, want only %s", entries, err, p.Name())
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, 0); !errors.Is(err, ErrUnsound) {
+		t.Errorf("anybody may write: got %v", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, 0); err != nil {
+		t.Errorf("the control: got %v", err)
+	}
+	if _, err := Existing(filepath.Join(dir, "none"), 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMeta(t *testing.T) {
+	dir := t.TempDir()
+	a, err := os.Create(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if err := os.Chmod(a.Name(), 0o4751|os.ModeSetuid); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(a.Name(), time.Unix(1, 2), time.Unix(3, 4)); err != nil {
+		t.Fatal(err)
+	}
+	xattrs := unix.Fsetxattr(int(a.Fd()), "user.vfix", []byte("v"), 0) == nil
+	m, err := ReadMeta(int(a.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.Create(filepath.Join(dir, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := m.Give(int(b.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadMeta(int(b.Fd()))
+	if err != nil || got.Mode != m.Mode || got.UID != m.UID || got.Mtime != m.Mtime || got.Mtime.Nsec != 4 {
+		t.Errorf("got %+v, %v, want %+v", got, err, m)
+	}
+	if xattrs && got.Xattrs["user.vfix"] != "v" {
+		t.Errorf("xattrs: got %v", got.Xattrs)
+	}
+	// Each part of the key makes it another one.
+	base := m
+	keys := map[string]string{}
+	add := func(what, key string) {
+		if same, ok := keys[key]; ok {
+			t.Errorf("%s has the key of %s", what, same)
+		}
+		keys[key] = what
+	}
+	sum := sha256.Sum256([]byte("x"))
+	add("base", base.Key(sum, "1", ""))
+	add("content", base.Key(sha256.Sum256([]byte("y")), "1", ""))
+	add("version", base.Key(sum, "2", ""))
+	add("id mapping", base.Key(sum, "1", "0 1000 1"))
+	for what, change := range map[string]func(*Meta){
+		"uid": func(m *Meta) { m.UID++ }, "gid": func(m *Meta) { m.GID++ }, "mode": func(m *Meta) { m.Mode ^= 1 },
+		"label": func(m *Meta) { m.Xattrs = nil; m.SetLabel("l") },
+	} {
+		other := m
+		change(&other)
+		add(what, other.Key(sum, "1", ""))
+	}
+	later := m
+	later.Mtime.Sec++
+	if later.Key(sum, "1", "") != base.Key(sum, "1", "") {
+		t.Error("another time makes another key")
+	}
+}
+
+func TestIndex(t *testing.T) {
+	s := open(t, 0)
+	if _, err := s.ReadIndex("k"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	for _, text := range []string{"one", "two"} {
+		if err := s.WriteIndex("k", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.ReadIndex("k"); err != nil || !bytes.Equal(got, []byte(text)) {
+			t.Errorf("got %q, %v, want %q", got, err, text)
+		}
+	}
+}
