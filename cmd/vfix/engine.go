@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"vfix.dev/vfix/host"
+	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/install"
@@ -35,6 +36,12 @@ type engine struct {
 	doctor    func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*images.Inventory, error)
 
+	benchHost  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
+	benchImage func(ctx context.Context, original, rebuilt string, o bench.Options) ([]bench.Figure, error)
+	benchRedis func(ctx context.Context, o bench.RedisOptions) ([]bench.Redis, error)
+	draw       func(path string, b benched) error
+	unpack     func(ctx context.Context, source, dir string, o images.MediaOptions) error
+
 	install, uninstall func(install.Options) (*install.Result, error)
 	// stay returns when the context ends.
 	stay func(context.Context)
@@ -56,6 +63,11 @@ var theEngine = engine{
 	cache:      runtime.Cache,
 	doctor:     doctor.Run,
 	inventory:  images.TakeInventory,
+	benchHost:  bench.Host,
+	benchImage: bench.Image,
+	benchRedis: bench.MeasureRedis,
+	draw:       drawFigures,
+	unpack:     images.Unpack,
 	install:    install.Install,
 	uninstall:  install.Uninstall,
 	stay:       func(ctx context.Context) { <-ctx.Done() },

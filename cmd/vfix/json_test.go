@@ -66,6 +66,12 @@ func TestJSONMatchesSchema(t *testing.T) {
 			t.Errorf("vfix doctor (%s): %#v", name, err)
 		}
 	}
+	for _, line := range []string{"bench", "bench x", "bench --redis x"} {
+		got := runLine(benchEngine(), append(strings.Fields(line), "--format", "json")...)
+		if err := validate(t, s, got.stdout); err != nil {
+			t.Errorf("vfix %s: %#v", line, err)
+		}
+	}
 	golden(t, "scan.json", runLine(fake(mixed(), nil), "scan", "--format", "json", "x").stdout)
 }
 

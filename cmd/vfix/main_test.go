@@ -109,6 +109,9 @@ func fake(f *images.Findings, err error) engine {
 			}
 			return healthy(), nil
 		},
+		benchHost: benchEngine().benchHost, benchImage: benchEngine().benchImage,
+		benchRedis: benchEngine().benchRedis, unpack: benchEngine().unpack,
+		draw: func(string, benched) error { return err },
 	}
 }
 

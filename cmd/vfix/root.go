@@ -30,7 +30,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newLayerCommand(out, e),
 		newHotfixCommand(out, e),
 		newRunCommand(out, e),
-		newDoctorCommand(out, e),
+		newDoctorCommand(out, e), newBenchCommand(out, e),
 		newDiagnoseCommand(out, e),
 		newRuntimeCommand(out, e),
 		newCacheCommand(out, e),

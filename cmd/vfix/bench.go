@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/host/bench"
+	"vfix.dev/vfix/host/bench/figure"
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/shim"
+)
+
+// BenchOptions are the choices of vfix bench.
+type BenchOptions struct {
+	printOptions
+	workOptions
+	rounds   int
+	sample   int // milliseconds
+	plot     string
+	redis    bool
+	requests int
+	pipeline int
+}
+
+// What a measurement is made of unless the user says otherwise.
+const (
+	benchRounds   = 9
+	benchSample   = 10 // milliseconds
+	mostSample    = 1000
+	redisRounds   = 3
+	redisRequests = 100000
+	redisPipeline = 16
+)
+
+func newBenchCommand(out *output, e engine) *cobra.Command {
+	var opts BenchOptions
+	cmd := &cobra.Command{
+		Use:   "bench [options] [IMAGE]",
+		Short: "Measure the price of the vsyscall page, and what vfix returns",
+		Long: `Measures what time, gettimeofday and getcpu cost here by every way: the vDSO,
+the libc of this system, patched call sites in each form, libvfix.so's fallback,
+the plain system call and the vsyscall page. What this host cannot run is named
+with the reason.
+
+With IMAGE the libc of that image is measured, as it is and rebuilt; IMAGE is
+any SOURCE of 'vfix help sources'. Programs of the image then run here: in a
+root of their own, as nobody, without a network. That takes root, or a kernel
+that allows users their own namespaces.
+
+With --redis as well, redis-benchmark of the rebuilt image drives redis-server
+of the image as it is and rebuilt, over a socket file.
+
+A figure is the median of rounds in which every way has its turn; the spread is
+the least and the most of them. Other work on the machine moves single figures;
+it moves ratios less.`,
+		Example: `  vfix bench                                this host
+  vfix bench --plot page.svg                and as a drawing
+  vfix bench redis:2.8.22                   the image's libc, before and after
+  vfix bench --redis redis:2.8.22           requests a second, before and after`,
+		Annotations: exits(`  0  measured   1  an error   2  usage`),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("bench", "%d images given, want one at most", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runBench(cmd.Context(), opts, strings.Join(args, ""), out, e)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&opts.rounds, "rounds", 0, "measure each way `N` times; 0 is 9, with --redis 3")
+	f.IntVar(&opts.sample, "sample", benchSample, "let one measurement take `MS` milliseconds")
+	f.StringVar(&opts.plot, "plot", "", "draw the figures into `FILE`, an .svg or a .png")
+	f.BoolVar(&opts.redis, "redis", false, "measure redis-server of IMAGE")
+	f.IntVar(&opts.requests, "requests", redisRequests, "with --redis: make `N` requests of each kind a round")
+	f.IntVar(&opts.pipeline, "pipeline", redisPipeline, "with --redis: send `N` requests at once")
+	opts.printOptions.add(cmd)
+	opts.addMedia(cmd)
+	return cmd
+}
+
+func (o *BenchOptions) check(image string) error {
+	const verb = "bench"
+	switch {
+	case o.rounds < 0:
+		return usagef(verb, "--rounds %d: want 0 or more", o.rounds)
+	case o.sample < 1 || o.sample > mostSample:
+		return usagef(verb, "--sample %d: want 1 to %d", o.sample, mostSample)
+	case o.requests < 1 || o.pipeline < 1:
+		return usagef(verb, "--requests %d --pipeline %d: want 1 or more of each", o.requests, o.pipeline)
+	case o.redis && image == "":
+		return usagef(verb, "--redis: no IMAGE given: name one with redis-server in it, as in 'vfix bench --redis redis:2.8.22'")
+	case o.redis && o.plot != "":
+		return usagef(verb, "--plot draws nanoseconds a call: it does not go with --redis")
+	}
+	if o.plot != "" {
+		if _, err := figure.Format(o.plot); err != nil {
+			return usagef(verb, "--plot %v", err)
+		}
+	}
+	if o.rounds == 0 {
+		o.rounds = benchRounds
+		if o.redis {
+			o.rounds = redisRounds
+		}
+	}
+	return o.printOptions.check(verb)
+}
+
+func runBench(ctx context.Context, opts BenchOptions, image string, out *output, e engine) (err error) {
+	if err := opts.check(image); err != nil {
+		return err
+	}
+	platform, err := opts.workOptions.check("bench")
+	if err != nil {
+		return err
+	}
+	progress := out.startProgress(ctx, opts.progress)
+	const milli = 1000 // microseconds
+	o := bench.Options{
+		Programs: bench.Programs{
+			Measure: shim.Measure(), MeasureLibc: shim.MeasureLibc(), Stubs: shim.Stubs(),
+			TwinStubs: shim.TwinStubs(), TwinLibrary: shim.TwinLibrary(),
+		},
+		Rounds: opts.rounds, Sample: opts.sample * milli,
+		Step: benchSteps(progress, opts.rounds),
+	}
+	if image == "" {
+		figures, err := e.benchHost(ctx, o)
+		if err != nil {
+			return &benchError{err}
+		}
+		return finishBench(opts, benched{modes: bench.Modes, figures: figures, title: "This host"}, out, e)
+	}
+	roots, err := unpackBoth(ctx, e, image, opts.media(platform, progress))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, roots.remove()) }()
+	if !roots.affected {
+		out.note("bench: vfix has nothing to patch in %s: both sides are the same", image)
+	}
+	if opts.redis {
+		all, err := e.benchRedis(ctx, bench.RedisOptions{
+			Original: roots.original, Rebuilt: roots.rebuilt, Rounds: opts.rounds,
+			Requests: opts.requests, Pipeline: opts.pipeline, Step: o.Step,
+		})
+		if err != nil {
+			return &benchError{err}
+		}
+		return out.redis(opts, image, all)
+	}
+	figures, err := e.benchImage(ctx, roots.original, roots.rebuilt, o)
+	if err != nil {
+		return &benchError{err}
+	}
+	return finishBench(opts, benched{image: image, modes: bench.ImageModes, figures: figures, title: image}, out, e)
+}
+
+// finishBench draws and prints.
+func finishBench(opts BenchOptions, b benched, out *output, e engine) error {
+	if opts.plot != "" {
+		if err := e.draw(opts.plot, b); err != nil {
+			return err
+		}
+		out.note("bench: drawn into %s", opts.plot)
+	}
+	return out.bench(opts, b)
+}
+
+// benchSteps tells of each round as it begins: the ways take milliseconds each.
+func benchSteps(progress images.Progress, rounds int) func(int, string) {
+	said := 0
+	return func(round int, _ string) {
+		if round != said {
+			said = round
+			progress.Note("bench: round %d of %d", round, rounds)
+		}
+	}
+}
+
+// roots are the root filesystems of an image as it is and rebuilt.
+type roots struct {
+	dir, original, rebuilt string
+	affected               bool
+}
+
+// unpackBoth unpacks an image into a temporary folder, and a patched copy beside it.
+func unpackBoth(ctx context.Context, e engine, image string, media images.MediaOptions) (_ *roots, err error) {
+	dir, err := os.MkdirTemp("", "vfix-bench-")
+	if err != nil {
+		return nil, err
+	}
+	r := &roots{dir: dir, original: filepath.Join(dir, "original"), rebuilt: filepath.Join(dir, "rebuilt")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.remove())
+		}
+	}()
+	const entered = 0o755 // by nobody, whose root it will be
+	if err := os.Mkdir(r.original, entered); err != nil {
+		return nil, err
+	}
+	if err := e.unpack(ctx, image, r.original, media); err != nil {
+		return nil, err
+	}
+	f, err := e.patch(ctx, []string{r.original}, images.PatchOptions{Output: r.rebuilt, Progress: media.Progress})
+	if err != nil {
+		return nil, err
+	}
+	r.affected = f.Affected()
+	return r, nil
+}
+
+func (r *roots) remove() error { return os.RemoveAll(r.dir) }
+
+// benchError is why nothing could be measured.
+type benchError struct{ error }
+
+func (e *benchError) Unwrap() error { return e.error }
+
+func (e *benchError) Hint() string {
+	if errors.Is(e.error, bench.ErrUnsupported) {
+		return "run it on x86-64 Linux"
+	}
+	if errors.Is(e.error, os.ErrPermission) {
+		return "run it as root: programs of an image get a root of their own"
+	}
+	return "'vfix doctor' says how this kernel serves the vsyscall page; 'vfix bench --help' what is needed"
+}

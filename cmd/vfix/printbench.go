@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"vfix.dev/vfix/host/bench"
+	"vfix.dev/vfix/host/bench/figure"
+)
+
+// What vfix bench prints.
+
+// benched is one measurement.
+type benched struct {
+	image   string // "" for this host
+	title   string
+	modes   []bench.Mode
+	figures []bench.Figure
+}
+
+// barWidth is how many columns the longest bar takes.
+const barWidth = 24
+
+// bench prints the figures to stdout.
+func (o *output) bench(opts BenchOptions, b benched) error {
+	if opts.json() {
+		return o.json(benchJSON(opts, b))
+	}
+	for i, function := range bench.Functions {
+		if i > 0 {
+			fmt.Fprintln(o.stdout)
+		}
+		o.benchTable(function, b)
+	}
+	return nil
+}
+
+// benchTable prints one function: a row a way, and below what could not be measured.
+func (o *output) benchTable(function string, b benched) {
+	g := &grid{head: []string{strings.ToUpper(function), "NS", "SPREAD", "CALLS/S", "TO VDSO", ""}, right: 1}
+	longest := 0.0
+	for _, f := range b.figures {
+		longest = max(longest, f.Nanoseconds)
+	}
+	var absent []bench.Figure
+	for _, f := range b.figures {
+		switch {
+		case f.Function != function:
+		case f.Absent != "":
+			absent = append(absent, f)
+		default:
+			g.add([]string{
+				f.Mode, figure.Number(f.Nanoseconds), figure.Number(f.Least) + " to " + figure.Number(f.Most),
+				perSecond(f.PerSecond()), ratio(f.Ratio), bars(f.Nanoseconds, longest),
+			})
+		}
+	}
+	g.write(o.stdout, o.out)
+	for _, f := range absent {
+		o.hanging(o.out.paint.dim(pad(f.Mode, len("fallback-unhealed"), false))+gap, len("fallback-unhealed")+len(gap), "not here: "+f.Absent)
+	}
+}
+
+// bars is a bar whose length is the logarithm of ns: a bar twice as long is far more.
+func bars(ns, longest float64) string {
+	// A nanosecond and less still gets a column.
+	const least = 1
+	n := math.Log10(max(ns, least)) / math.Log10(max(longest, 10*least))
+	return strings.Repeat("#", 1+int(math.Round(n*(barWidth-1))))
+}
+
+// perSecond writes calls a second for people.
+func perSecond(n float64) string {
+	const mega, kilo = 1e6, 1e3
+	switch {
+	case n >= 10*mega:
+		return fmt.Sprintf("%.0f M", n/mega)
+	case n >= mega:
+		return fmt.Sprintf("%.1f M", n/mega)
+	}
+	return fmt.Sprintf("%.0f k", n/kilo)
+}
+
+func ratio(r float64) string {
+	switch {
+	case r == 0:
+		return "-"
+	case r < 10:
+		return fmt.Sprintf("%.2f", r)
+	}
+	return fmt.Sprintf("%.0f", r)
+}
+
+// drawFigures writes the drawing, whole or not at all.
+func drawFigures(path string, b benched) (err error) {
+	format, err := figure.Format(path)
+	if err != nil {
+		return err
+	}
+	data, err := figure.Draw(format, b.title, b.modes, b.figures)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	const readable = 0o644
+	_, err = f.Write(data)
+	for _, step := range []func() error{func() error { return f.Chmod(readable) }, f.Close} {
+		if stepErr := step(); err == nil {
+			err = stepErr
+		}
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}
+
+// redisLatencies are the points of the histogram that the table shows, in percent.
+var redisLatencies = []float64{50, 95, 99, 99.9, 100}
+
+// redis prints what redis-benchmark measured, both servers side by side.
+func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error {
+	if opts.json() {
+		return o.json(redisJSON(opts, image, all))
+	}
+	g := &grid{head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL", ""}, right: 2}
+	fastest, original := 0.0, map[string]float64{}
+	for _, r := range all {
+		fastest = max(fastest, r.PerSecond)
+		if r.Mode == bench.Original {
+			original[r.Test] = r.PerSecond
+		}
+	}
+	h := &grid{head: []string{"ANSWERED WITHIN MS", "SERVER"}, right: -1}
+	for _, p := range redisLatencies {
+		h.head = append(h.head, fmt.Sprintf("%g%%", p))
+	}
+	for _, r := range all {
+		if r.Absent != "" {
+			g.add([]string{r.Test, r.Mode, "-", "-", "-", "not here: " + r.Absent})
+			continue
+		}
+		to := 0.0
+		if original[r.Test] > 0 {
+			to = r.PerSecond / original[r.Test]
+		}
+		bar := strings.Repeat("#", max(1, int(math.Round(barWidth*r.PerSecond/fastest))))
+		g.add([]string{r.Test, r.Mode, fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f to %.0f", r.Least, r.Most), ratio(to), bar})
+		row := []string{r.Test, r.Mode}
+		for _, p := range redisLatencies {
+			row = append(row, within(r.Latencies, p))
+		}
+		h.add(row)
+	}
+	g.write(o.stdout, o.out)
+	if len(h.rows) > 0 {
+		fmt.Fprintln(o.stdout)
+		h.write(o.stdout, o.out)
+	}
+	return nil
+}
+
+// within returns in how many milliseconds so many percent were answered: the first point of
+// the histogram that has them.
+func within(all []bench.Latency, percent float64) string {
+	for _, l := range all {
+		if l.Percent >= percent {
+			return fmt.Sprintf("%g", l.Milliseconds)
+		}
+	}
+	return "-"
+}

@@ -1,0 +1,207 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// ErrUnsupported: this system runs no x86-64 Linux programs.
+var ErrUnsupported = errors.New("not supported")
+
+// Names of the programs in their folder.
+const (
+	measureProgram = "vfix-measure"
+	libcProgram    = "vfix-measure-libc"
+	twinStubs      = "vfix-stubs-twin.so"
+	twinLibrary    = "libvfix-twin.so"
+)
+
+// Programs are what is run; package shim has them.
+type Programs struct {
+	Measure     []byte // vfix-measure, static
+	MeasureLibc []byte // vfix-measure-libc, dynamic
+	Stubs       []byte // old functions that call the page
+	TwinStubs   []byte // the same for the twin of the page
+	TwinLibrary []byte // libvfix.so for the twin
+}
+
+// Options are the choices of a measurement.
+type Options struct {
+	Programs Programs
+	Rounds   int // samples of each figure
+	Sample   int // microseconds that a sample takes
+	// Step is told what is measured next: the round, from 1, and the mode. It may be nil.
+	Step func(round int, mode string)
+}
+
+// candidate is one process a round.
+type candidate struct {
+	mode    string
+	args    []string // the program's name in the folder, or a path, and its arguments
+	env     []string // beside an empty environment
+	root    string   // where it is confined to, "" for nowhere
+	only    []string // the functions that count; nil means all
+	explain func(error) string
+}
+
+// Host measures every way on this host. The error is that nothing could be run at all.
+func Host(ctx context.Context, o Options) ([]Figure, error) {
+	p, err := newPlace(o)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	s := newSamples()
+	candidates := p.kernel()
+	candidates = append(candidates, candidate{mode: Libc, args: []string{libcProgram, p.sample}, explain: noLibc})
+	for _, f := range []rewriter.Form{rewriter.Entry, rewriter.Call, rewriter.Lea, rewriter.Syscall} {
+		mode := formStart + f.String()
+		only, err := p.patched(f, mode)
+		if err != nil {
+			return nil, fmt.Errorf("%v form: %w", f, err)
+		}
+		for _, function := range Functions {
+			if !slices.Contains(only, function) {
+				s.miss(mode, "an old libc's function is more than a call there: the call form is its best", function)
+			}
+		}
+		candidates = append(candidates, candidate{
+			mode: mode, args: []string{libcProgram, p.sample}, env: []string{"LD_PRELOAD=" + p.path(mode)}, only: only, explain: noLibc,
+		})
+	}
+	twin := "LD_PRELOAD=" + p.path(twinStubs) + ":" + p.path(twinLibrary)
+	candidates = append(candidates,
+		candidate{mode: Healed, args: []string{libcProgram, p.sample}, env: []string{twin}, explain: noLibc},
+		candidate{mode: Unhealed, args: []string{libcProgram, p.sample}, env: []string{twin, "VFIX_HEAL=0"}, explain: noLibc})
+	if err := p.measure(ctx, s, candidates); err != nil {
+		return nil, err
+	}
+	return s.figures(Modes), nil
+}
+
+// Image measures the libc of two root filesystems: one as it is, one rebuilt. Both are folders
+// of the caller's, into which a program is put.
+func Image(ctx context.Context, original, rebuilt string, o Options) ([]Figure, error) {
+	p, err := newPlace(o)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	s := newSamples()
+	candidates := p.kernel()
+	for _, side := range []struct{ mode, root string }{{Original, original}, {Rebuilt, rebuilt}} {
+		if err := putInto(side.root, libcProgram, o.Programs.MeasureLibc); err != nil {
+			return nil, err
+		}
+		candidates = append(candidates, candidate{mode: side.mode, args: []string{"/" + libcProgram, p.sample}, root: side.root, explain: noImageLibc})
+	}
+	if err := p.measure(ctx, s, candidates); err != nil {
+		return nil, err
+	}
+	return s.figures(ImageModes), nil
+}
+
+// kernel are the ways that need no libc.
+func (p *place) kernel() []candidate {
+	words := func(way string) []string {
+		args := []string{measureProgram, "time", "1", p.sample}
+		for _, f := range Functions {
+			args = append(args, way+":"+f)
+		}
+		return args
+	}
+	return []candidate{
+		{mode: VDSO, args: words("vdso"), explain: died},
+		{mode: Syscall, args: words("syscall"), explain: died},
+		{mode: Page, args: words("page"), explain: died},
+	}
+}
+
+// measure runs all rounds. What fails once is left out of the rounds that follow.
+func (p *place) measure(ctx context.Context, s *samples, candidates []candidate) error {
+	failed := map[string]bool{}
+	for round := range p.o.Rounds {
+		for _, c := range candidates {
+			if failed[c.mode] {
+				continue
+			}
+			if p.o.Step != nil {
+				p.o.Step(round+1, c.mode)
+			}
+			out, err := p.run(ctx, c)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err == nil {
+				err = s.read(c, out)
+			}
+			if err != nil {
+				failed[c.mode] = true
+				s.miss(c.mode, c.explain(err), c.only...)
+			}
+		}
+	}
+	if len(s.ns) == 0 {
+		return fmt.Errorf("nothing can be measured here: %s", s.absent[[2]string{Functions[0], Syscall}])
+	}
+	return nil
+}
+
+// read takes what a program printed: "FUNCTION PICOSECONDS", or "WAY:FUNCTION NANOSECONDS".
+func (s *samples) read(c candidate, out []byte) error {
+	for line := range bytes.Lines(out) {
+		var name, figure string
+		if _, err := fmt.Sscan(string(line), &name, &figure); err != nil {
+			return fmt.Errorf("%s: a line that means nothing: %q", c.args[0], line)
+		}
+		const picoseconds = 1e-3
+		unit := picoseconds
+		if i := bytes.IndexByte([]byte(name), ':'); i >= 0 {
+			name, unit = name[i+1:], 1
+		}
+		if c.only != nil && !slices.Contains(c.only, name) {
+			continue
+		}
+		if figure == "absent" {
+			s.miss(c.mode, "it has no such function", name)
+			continue
+		}
+		var n float64
+		if _, err := fmt.Sscan(figure, &n); err != nil || n <= 0 {
+			return fmt.Errorf("%s: a figure that is none: %q", c.args[0], line)
+		}
+		s.add(name, c.mode, n*unit)
+	}
+	return nil
+}
+
+// patched writes the library of old functions, patched in a form, and returns the functions
+// that have a call site which takes it.
+func (p *place) patched(form rewriter.Form, name string) ([]string, error) {
+	data := p.o.Programs.Stubs
+	r, err := rewriter.Scan(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, err
+	}
+	plan, err := rewriter.NewPlan(r, rewriter.Options{Forms: []rewriter.Form{form}})
+	if err != nil {
+		return nil, err
+	}
+	var only []string
+	for _, q := range plan.Patches {
+		if q.Form == form {
+			only = append(only, q.Site.Function.String())
+		}
+	}
+	out, err := io.ReadAll(plan.Apply(bytes.NewReader(data)))
+	if err != nil {
+		return nil, err
+	}
+	return only, p.put(name, out)
+}

@@ -1,0 +1,135 @@
+// Package bench measures what the vsyscall page costs, and what vfix gives back: each way to
+// time, gettimeofday and getcpu, on this host and within an image; and redis before and after.
+//
+// What is measured runs in processes of its own, one a way and round, the ways in turn, so
+// that what disturbs the machine disturbs all alike. A figure is the median of the rounds.
+package bench
+
+import "slices"
+
+// Functions are the three of the page, as figures name them. getcpu is sched_getcpu where a
+// libc is asked.
+var Functions = []string{"time", "gettimeofday", "getcpu"}
+
+// Mode is a way to reach a function.
+type Mode struct {
+	Name  string // in JSON and tables
+	About string // for people
+}
+
+// Names of modes that others refer to.
+const (
+	VDSO      = "vdso"
+	Libc      = "libc"
+	Syscall   = "syscall"
+	Page      = "page"
+	Healed    = "fallback-healed"
+	Unhealed  = "fallback-unhealed"
+	Original  = "image"
+	Rebuilt   = "image-rebuilt"
+	formStart = "patched-" // before a form's name
+)
+
+// Modes are those of a host, the fastest as it is expected first.
+var Modes = []Mode{
+	{VDSO, "the vDSO's function, called directly"},
+	{Libc, "this system's libc, by name"},
+	{formStart + "entry", "patched, entry form: the function's head jumps to the trampoline"},
+	{formStart + "call", "patched, call form: mov and call became a call of the trampoline"},
+	{formStart + "lea", "patched, lea form: the register gets the trampoline's address"},
+	{Healed, "libvfix.so, after the first call of a call site"},
+	{Syscall, "the plain system call"},
+	{formStart + "syscall", "patched, syscall form: no room for a trampoline"},
+	{Page, "the vsyscall page, where the kernel traps and emulates the call"},
+	{Unhealed, "libvfix.so, each call by a SIGSEGV (VFIX_HEAL=0)"},
+}
+
+// ImageModes are those of vfix bench IMAGE.
+var ImageModes = []Mode{
+	{VDSO, "the vDSO's function, called directly"},
+	{Rebuilt, "the image's libc, patched"},
+	{Original, "the image's libc as it is"},
+	{Syscall, "the plain system call"},
+	{Page, "the vsyscall page, where the kernel traps and emulates the call"},
+}
+
+// Figure is what one way to one function costs.
+type Figure struct {
+	Function, Mode string
+	// Nanoseconds a call: the median of the rounds, the least and the most of them; 0 where
+	// it could not be measured.
+	Nanoseconds, Least, Most float64
+	// Ratio is Nanoseconds to those of the vDSO, 0 where there is none.
+	Ratio float64
+	// Absent says why it could not be measured, "" where it was.
+	Absent string
+}
+
+// PerSecond returns the calls a second of one thread.
+func (f Figure) PerSecond() float64 {
+	const second = 1e9
+	if f.Nanoseconds == 0 {
+		return 0
+	}
+	return second / f.Nanoseconds
+}
+
+// samples are nanoseconds a call, one a round, by function and mode; absent the reasons why
+// there are none.
+type samples struct {
+	ns     map[[2]string][]float64
+	absent map[[2]string]string
+}
+
+func newSamples() *samples {
+	return &samples{map[[2]string][]float64{}, map[[2]string]string{}}
+}
+
+func (s *samples) add(function, mode string, ns float64) {
+	key := [2]string{function, mode}
+	s.ns[key] = append(s.ns[key], ns)
+}
+
+// miss notes why a mode cannot be measured, for all functions or for one.
+func (s *samples) miss(mode, why string, functions ...string) {
+	if len(functions) == 0 {
+		functions = Functions
+	}
+	for _, f := range functions {
+		s.absent[[2]string{f, mode}] = why
+	}
+}
+
+// figures returns one figure for each function and mode, in their order.
+func (s *samples) figures(modes []Mode) []Figure {
+	var all []Figure
+	for _, function := range Functions {
+		base := median(s.ns[[2]string{function, VDSO}])
+		for _, m := range modes {
+			key := [2]string{function, m.Name}
+			f := Figure{Function: function, Mode: m.Name}
+			switch ns := s.ns[key]; {
+			case len(ns) > 0:
+				f.Nanoseconds, f.Least, f.Most = median(ns), slices.Min(ns), slices.Max(ns)
+				if base > 0 {
+					f.Ratio = f.Nanoseconds / base
+				}
+			case s.absent[key] != "":
+				f.Absent = s.absent[key]
+			default:
+				f.Absent = "not measured"
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// median returns the middle value, 0 of none.
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
+}

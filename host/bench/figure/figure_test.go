@@ -1,0 +1,77 @@
+package figure
+
+import (
+	"bytes"
+	"image/color"
+	"image/png"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/host/bench"
+)
+
+var some = []bench.Figure{
+	{Function: "time", Mode: bench.VDSO, Nanoseconds: 1.25, Ratio: 1},
+	{Function: "getcpu", Mode: bench.VDSO, Nanoseconds: 12.5},
+	{Function: "time", Mode: bench.Page, Nanoseconds: 431},
+	{Function: "time", Mode: bench.Healed, Absent: "no reason"},
+}
+
+func TestDrawSVG(t *testing.T) {
+	b, err := Draw(".svg", "A title", bench.Modes, some)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<svg", "A title", "nanoseconds a call", ">vdso<", ">page<", ">1.25<", ">12.5<", ">431<", ">gettimeofday<"} {
+		if !bytes.Contains(b, []byte(want)) {
+			t.Errorf("no %q in the drawing", want)
+		}
+	}
+	if bytes.Contains(b, []byte(bench.Healed)) {
+		t.Errorf("%s was not measured, and is drawn", bench.Healed)
+	}
+	again, err := Draw(".svg", "A title", bench.Modes, some)
+	if err != nil || !bytes.Equal(b, again) {
+		t.Errorf("drawn again it differs: %v", err)
+	}
+}
+
+func TestDrawPNG(t *testing.T) {
+	b, err := Draw(".png", "A title", bench.Modes, some)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := png.Decode(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[color.Color]bool{}
+	for x := range img.Bounds().Dx() {
+		for y := range img.Bounds().Dy() {
+			seen[color.RGBAModel.Convert(img.At(x, y))] = true
+		}
+	}
+	for i, function := range bench.Functions {
+		if !seen[colours[i]] {
+			t.Errorf("nothing in the colour of %s", function)
+		}
+	}
+}
+
+func TestDrawNothing(t *testing.T) {
+	if _, err := Draw(".svg", "", bench.Modes, some[3:]); err == nil {
+		t.Error("nothing was measured: want an error")
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for name, want := range map[string]string{"a.svg": ".svg", "b/C.PNG": ".png", "x.pdf": "", "svg": "", "": ""} {
+		got, err := Format(name)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: got %q, %v", name, got, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), ".svg, .png") {
+			t.Errorf("%q: %v does not say what there is", name, err)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"vfix.dev/vfix/host/jail"
+)
+
+const (
+	executable = 0o755
+	// A sample takes milliseconds; what takes this long hangs.
+	patience = time.Minute
+	// maxOutput bounds what is kept of a program's output, in bytes.
+	maxOutput = 1 << 16
+)
+
+// place is a folder with the programs.
+type place struct {
+	o      Options
+	dir    string
+	sample string // microseconds, as the programs take it
+}
+
+// newPlace writes the programs into a temporary folder from which programs may be executed.
+func newPlace(o Options) (*place, error) {
+	var errs []error
+	for _, under := range []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} {
+		p, err := placeUnder(under, o)
+		if err == nil {
+			return p, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("no folder from which programs may be executed: %w", errors.Join(errs...))
+}
+
+func placeUnder(under string, o Options) (*place, error) {
+	under, err := filepath.Abs(under)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(under, "vfix-bench-")
+	if err != nil {
+		return nil, err
+	}
+	p := &place{o: o, dir: dir, sample: strconv.Itoa(o.Sample)}
+	if strings.ContainsAny(dir, " :") { // ld.so takes LD_PRELOAD apart at these
+		err = fmt.Errorf("%s: has a space or colon in its name", dir)
+	}
+	for name, program := range map[string][]byte{
+		measureProgram: o.Programs.Measure, libcProgram: o.Programs.MeasureLibc,
+		twinStubs: o.Programs.TwinStubs, twinLibrary: o.Programs.TwinLibrary,
+	} {
+		if err == nil {
+			err = p.put(name, program)
+		}
+	}
+	if err == nil {
+		_, err = p.run(context.Background(), candidate{args: []string{measureProgram, "probe", "syscall:time"}})
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *place) close() { os.RemoveAll(p.dir) }
+
+func (p *place) path(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *place) put(name string, data []byte) error {
+	return os.WriteFile(p.path(name), data, executable)
+}
+
+// putInto writes a program into a root filesystem, whatever symlinks there are in it.
+func putInto(dir, name string, data []byte) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return root.WriteFile(name, data, executable)
+}
+
+// run runs a candidate once and returns what it printed.
+func (p *place) run(ctx context.Context, c candidate) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var cmd *exec.Cmd
+	if c.root != "" {
+		cmd = jail.Command(ctx, c.root, c.args[0], c.args[1:]...)
+	} else {
+		cmd = exec.CommandContext(ctx, p.path(c.args[0]), c.args[1:]...)
+	}
+	cmd.Env = append([]string{}, c.env...)
+	var out, errout bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &limited{&out}, &limited{&errout}
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, fmt.Errorf("did not end within %v", patience)
+	}
+	if said := strings.TrimSpace(errout.String()); err != nil && said != "" {
+		return nil, fmt.Errorf("%w: %s", err, said)
+	}
+	return out.Bytes(), err
+}
+
+// limited keeps the first maxOutput bytes.
+type limited struct{ *bytes.Buffer }
+
+func (l *limited) Write(b []byte) (int, error) {
+	if room := maxOutput - l.Len(); room > 0 {
+		l.Buffer.Write(b[:min(len(b), room)])
+	}
+	return len(b), nil
+}
+
+// signalOf returns the signal that ended a process, 0 where it was none.
+func signalOf(err error) syscall.Signal {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return 0
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return status.Signal()
+	}
+	return 0
+}
+
+// died explains why a program of ours ended.
+func died(err error) string {
+	switch signalOf(err) {
+	case syscall.SIGSEGV:
+		return "this kernel does not serve the vsyscall page: a call is SIGSEGV"
+	case syscall.SIGSYS:
+		return "a seccomp filter kills what calls it"
+	}
+	return err.Error()
+}
+
+// noLibc explains it for programs that are linked with this system's libc.
+func noLibc(err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "this system has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)"
+	}
+	return died(err)
+}
+
+// noImageLibc is the same for an image.
+func noImageLibc(err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "the image has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)"
+	}
+	return died(err)
+}

@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// RedisOptions are the choices of a redis measurement.
+type RedisOptions struct {
+	// Original and Rebuilt are root filesystems, folders of the caller's.
+	Original, Rebuilt string
+	Server, Benchmark string // paths in them; "" means where redis images have them
+	Requests          int    // a test and round
+	Rounds            int
+	Pipeline          int
+	Step              func(round int, mode string)
+}
+
+// Redis is what one server did under redis-benchmark.
+type Redis struct {
+	Mode      string  // Original or Rebuilt
+	Test      string  // "SET", "GET", …
+	PerSecond float64 // requests: the median of the rounds
+	// Least and Most requests a second of the rounds.
+	Least, Most float64
+	// Latencies are the parts of the requests that were answered within so many
+	// milliseconds, as redis-benchmark prints them in the median round.
+	Latencies []Latency
+	Absent    string // why it could not be measured
+}
+
+// Latency is a point of a cumulative latency histogram.
+type Latency struct {
+	Percent      float64
+	Milliseconds float64
+}
+
+// redisRun is what redis-benchmark printed of one test.
+type redisRun struct {
+	test      string
+	perSecond float64
+	latencies []Latency
+}
+
+// parseRedis reads redis-benchmark's output, of 2.x to 7.x:
+//
+//	====== SET ======
+//	  200000 requests completed in 1.02 seconds
+//	98.03% <= 1 milliseconds                     (2.x to 6.0)
+//	50.000% <= 0.263 milliseconds (cumulative …)  (6.2 and later)
+//	196078.44 requests per second                (2.x to 6.0)
+//	  throughput summary: 196078.44 requests per second
+func parseRedis(out []byte) ([]redisRun, error) {
+	var all []redisRun
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() {
+		// Progress is written over itself.
+		line := lines.Text()
+		line = strings.TrimSpace(line[strings.LastIndexByte(line, '\r')+1:])
+		fields := strings.Fields(line)
+		switch {
+		case strings.HasPrefix(line, "====== "):
+			all = append(all, redisRun{test: strings.TrimSpace(strings.Trim(line, "= "))})
+		case len(all) == 0:
+		case strings.HasSuffix(line, "requests per second"):
+			n, err := strconv.ParseFloat(fields[len(fields)-4], 64)
+			if err != nil {
+				return nil, fmt.Errorf("redis-benchmark: %q: %w", line, err)
+			}
+			all[len(all)-1].perSecond = n
+		case len(fields) >= 4 && fields[1] == "<=" && strings.HasSuffix(fields[0], "%"):
+			percent, err1 := strconv.ParseFloat(strings.TrimSuffix(fields[0], "%"), 64)
+			ms, err2 := strconv.ParseFloat(fields[2], 64)
+			if err1 == nil && err2 == nil {
+				all[len(all)-1].latencies = append(all[len(all)-1].latencies, Latency{percent, ms})
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("redis-benchmark: %w", err)
+	}
+	for _, r := range all {
+		if r.perSecond <= 0 {
+			return nil, fmt.Errorf("redis-benchmark: no figure for %s", r.test)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("redis-benchmark printed no test")
+	}
+	return all, nil
+}
+
+// redisTests are what is measured: the two commands that everyone knows.
+var redisTests = []string{"SET", "GET"}
+
+// MeasureRedis runs redis-benchmark against redis-server of both root filesystems in turn,
+// over a unix socket. The same redis-benchmark drives both: the rebuilt image's, for the
+// original one would wait for the vsyscall page itself.
+func MeasureRedis(ctx context.Context, o RedisOptions) ([]Redis, error) {
+	sides := []*redisSide{{mode: Original, root: o.Original}, {mode: Rebuilt, root: o.Rebuilt}}
+	for round := range o.Rounds {
+		for _, s := range sides {
+			if s.absent != "" {
+				continue
+			}
+			if o.Step != nil {
+				o.Step(round+1, s.mode)
+			}
+			if err := s.round(ctx, o); err != nil {
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
+				s.absent = err.Error()
+			}
+		}
+	}
+	if len(sides[1].runs) == 0 {
+		return nil, fmt.Errorf("redis-server of the rebuilt image: %s", sides[1].absent)
+	}
+	var all []Redis
+	for _, test := range redisTests {
+		for _, s := range sides {
+			all = append(all, s.result(test))
+		}
+	}
+	return all, nil
+}
+
+// redisSide is one of the two servers.
+type redisSide struct {
+	mode, root string
+	runs       [][]redisRun // one a round
+	absent     string
+}
+
+// result summarises the rounds of a test.
+func (s *redisSide) result(test string) Redis {
+	out := Redis{Mode: s.mode, Test: test, Absent: s.absent}
+	var rates []float64
+	for _, round := range s.runs {
+		for _, r := range round {
+			if r.test == test {
+				rates = append(rates, r.perSecond)
+			}
+		}
+	}
+	if len(rates) == 0 {
+		return out
+	}
+	out.Absent = ""
+	out.PerSecond, out.Least, out.Most = median(rates), slices.Min(rates), slices.Max(rates)
+	// The round nearest to the median stands for the latencies.
+	best := -1.0
+	for _, round := range s.runs {
+		for _, r := range round {
+			d := r.perSecond - out.PerSecond
+			if d < 0 {
+				d = -d
+			}
+			if r.test == test && (best < 0 || d < best) {
+				best, out.Latencies = d, r.latencies
+			}
+		}
+	}
+	return out
+}

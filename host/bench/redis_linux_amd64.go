@@ -1,0 +1,180 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"vfix.dev/vfix/host/jail"
+)
+
+const (
+	redisSocket = "/vfix-bench/redis.sock" // in the root filesystem
+	// comeUp is how long a server may take until its socket is there.
+	comeUp = time.Minute
+	// ended is how long it may take to end.
+	ended = 10 * time.Second
+)
+
+// Where redis images and Debian have the programs.
+var (
+	redisServers    = []string{"/usr/local/bin/redis-server", "/usr/bin/redis-server"}
+	redisBenchmarks = []string{"/usr/local/bin/redis-benchmark", "/usr/bin/redis-benchmark"}
+)
+
+// round starts the server of a side, lets the benchmark loose on it, and ends it.
+func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
+	server, err := program(s.root, o.Server, redisServers)
+	if err != nil {
+		return err
+	}
+	benchmark, err := program(o.Rebuilt, o.Benchmark, redisBenchmarks)
+	if err != nil {
+		return err
+	}
+	// The benchmark is in another root than the original server: the socket gets a hard link there.
+	if err := socketFolder(s.root); err != nil {
+		return err
+	}
+	if err := socketFolder(o.Rebuilt); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := jail.Command(ctx, s.root, server, "--port", "0", "--unixsocket", redisSocket, "--unixsocketperm", "777",
+		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/vfix-bench")
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &limited{&said}, &limited{&said}
+	cmd.WaitDelay = ended
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%s: %w", server, err)
+	}
+	gone := make(chan struct{})
+	var how error // once gone is closed, as said is then
+	go func() {
+		how = cmd.Wait()
+		close(gone)
+	}()
+	defer func() {
+		cancel()
+		<-gone
+	}()
+	if err := awaitSocket(ctx, s.root, gone); errors.Is(err, errGone) {
+		return fmt.Errorf("%w: %s %s", err, died(how), lastLine(said.String()))
+	} else if err != nil {
+		return err
+	}
+	if err := shareSocket(s.root, o.Rebuilt); err != nil {
+		return err
+	}
+	run := jail.Command(ctx, o.Rebuilt, benchmark, "-s", redisSocket, "-t", strings.ToLower(strings.Join(redisTests, ",")),
+		"-n", strconv.Itoa(o.Requests), "-P", strconv.Itoa(o.Pipeline))
+	run.Env = cmd.Env
+	var errout bytes.Buffer
+	run.Stderr = &limited{&errout}
+	out, err := run.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %s %s", benchmark, died(err), strings.TrimSpace(errout.String()))
+	}
+	runs, err := parseRedis(out)
+	if err == nil {
+		s.runs = append(s.runs, runs)
+	}
+	return err
+}
+
+// program returns where a program is in a root filesystem.
+func program(dir, given string, usual []string) (string, error) {
+	if given != "" {
+		usual = []string{given}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	for _, name := range usual {
+		if _, err := root.Lstat(strings.TrimPrefix(name, "/")); err == nil {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("the image has no %s", strings.Join(usual, " and no "))
+}
+
+// socketFolder makes the empty folder of the socket, in which nobody may make one.
+func socketFolder(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	name := socketName()
+	folder := name[:strings.LastIndexByte(name, '/')]
+	if err := root.RemoveAll(folder); err != nil {
+		return err
+	}
+	const anyone = 0o777
+	return errors.Join(root.Mkdir(folder, anyone), root.Chmod(folder, anyone))
+}
+
+func socketName() string { return strings.TrimPrefix(redisSocket, "/") }
+
+var errGone = errors.New("redis-server ended")
+
+// awaitSocket waits until the server listens, or errors: errGone where it has ended.
+func awaitSocket(ctx context.Context, dir string, gone <-chan struct{}) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	end := time.Now().Add(comeUp)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-gone:
+			return errGone
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		if fi, err := root.Lstat(socketName()); err == nil && fi.Mode().Type() == fs.ModeSocket && fi.Mode().Perm()&0o007 != 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("redis-server does not listen after %v", comeUp)
+		}
+	}
+}
+
+// shareSocket gives the socket of one root a second name in the other.
+func shareSocket(from, to string) error {
+	if from == to {
+		return nil
+	}
+	a, err := os.OpenRoot(from)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	b, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	// Both folders were made by socketFolder, so no symlink is on the way.
+	return os.Link(from+redisSocket, to+redisSocket)
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}

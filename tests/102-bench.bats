@@ -1,0 +1,108 @@
+#!/usr/bin/env bats
+# vfix bench: every way is measured or named with the reason, on hosts that have the page and
+# such that have not; within an image; and redis before and after. Speed itself is not judged
+# here but for what is a hundred times apart.
+# Variables come from helpers.bash.
+# shellcheck disable=SC2154
+load helpers
+
+image=oci:$legacy_image/oci
+
+# figure FUNCTION MODE FIELD: of the JSON in $output.
+figure() { jq -r --arg f "$1" --arg m "$2" ".figures[] | select(.function == \$f and .mode == \$m) | .$3" <<<"$output"; }
+
+# faster MODE OTHER: of all functions, at least ten times.
+faster() {
+	local function
+	for function in time gettimeofday getcpu; do
+		jq -e -n "$(figure $function "$1" ns) * 10 < $(figure $function "$2" ns)" >/dev/null ||
+			fail "$function: $1 takes $(figure $function "$1" ns) ns, $2 $(figure $function "$2" ns)"
+	done
+}
+
+@test "bench: all ways of a host that serves the page, the page many times the vDSO" {
+	requires oracle
+	run_vfix bench --rounds 3 --sample 2 --format json
+	expect 'what is not here' "$(jq -r '.figures[] | select(.absent != "") | .mode + " " + .function' <<<"$output")" \
+		$'patched-entry gettimeofday\npatched-entry getcpu'
+	faster vdso page
+	faster patched-call page
+	faster fallback-healed fallback-unhealed
+}
+
+@test "bench: a table with bars, and a drawing" {
+	run_vfix bench --rounds 1 --sample 1 --plot "$BATS_TEST_TMPDIR/x.svg"
+	[[ $output =~ vdso\ +[0-9.]+\ .*\#\# ]]
+	grep -q '>gettimeofday<' "$BATS_TEST_TMPDIR/x.svg"
+	expect 'files beside it' "$(find "$BATS_TEST_TMPDIR" -name '*x.svg*' | wc -l)" 1
+}
+
+@test "bench: by an ordinary user" {
+	requires root
+	TMPDIR='' run -0 --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups \
+		"$VFIX" bench --rounds 1 --sample 1 --format json
+	[ "$(figure time vdso ns)" != 0 ]
+}
+
+@test "bench: under a filter that kills callers of the page, that is said" {
+	requires oracle
+	run -0 --separate-stderr "$novsyscall" "$VFIX" bench --rounds 1 --sample 1 --format json
+	expect reason "$(figure time page absent)" 'a seccomp filter kills what calls it'
+	expect 'patched call' "$(figure time patched-call absent)" ''
+}
+
+@test "bench: in an image, before and after" {
+	requires root oracle legacy_image
+	run_vfix bench --rounds 3 --sample 2 --format json "$image"
+	faster image-rebuilt image
+	expect 'temporary folders' "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'vfix-bench-*' | wc -l)" 0
+}
+
+@test "bench: the image itself is the control: under the filter only the rebuilt one runs" {
+	requires root oracle legacy_image
+	run -0 --separate-stderr "$novsyscall" "$VFIX" bench --rounds 1 --sample 1 --format json "$image"
+	expect original "$(figure time image absent)" 'a seccomp filter kills what calls it'
+	expect rebuilt "$(figure time image-rebuilt absent)" ''
+}
+
+@test "bench: an image without a glibc, or without redis, is told" {
+	requires root
+	mkdir -p "$BATS_TEST_TMPDIR/root/etc"
+	run_vfix bench --rounds 1 --sample 1 --format json "dir:$BATS_TEST_TMPDIR/root"
+	expect_match reason "$(figure time image absent)" 'the image has no glibc'
+	run_vfix 1 bench --redis "dir:$BATS_TEST_TMPDIR/root"
+	expect_match stderr "$stderr" 'the image has no /usr/local/bin/redis-server'
+}
+
+@test "bench: redis of the legacy image, original and rebuilt side by side" {
+	requires root oracle legacy_image
+	run_vfix bench --redis --rounds 1 --requests 20000 "$image"
+	for line in 'SET +image ' 'SET +image-rebuilt ' 'GET +image ' 'GET +image-rebuilt '; do
+		[[ $output =~ $line ]] || fail "no line '$line'"
+	done
+	expect_match latencies "$output" 'ANSWERED WITHIN MS'
+	run -0 --separate-stderr "$novsyscall" "$VFIX" bench --redis --rounds 1 --requests 20000 --format json "$image"
+	jq -e '[.redis[] | select(.mode == "image") | .absent | test("redis-server ended: a seccomp filter")] == [true, true]' <<<"$output"
+	jq -e '[.redis[] | select(.mode == "image-rebuilt") | .requests_per_second > 0] == [true, true]' <<<"$output"
+	expect 'processes left' "$(pgrep -c -f 'redis-server.*vfix-bench')" 0
+}
+
+@test "bench: kernels without the page, or without a vDSO" {
+	requires root vm
+	local root=$BATS_TEST_TMPDIR/root
+	mkdir -p "$root/bin"
+	cp "$VFIX" "$root/bin/vfix"
+	copy_libraries "$build/matrix" "$root" # glibc, among others
+	run_vm --vsyscall none --root "$root" -- '/bin/vfix bench --rounds 1 --sample 1 --format json'
+	expect_vm 1 0
+	output=$(cat "$vm_out/1.stdout")
+	expect page "$(figure time page absent)" 'this kernel does not serve the vsyscall page: a call is SIGSEGV'
+	expect 'patched call' "$(figure time patched-call absent)" ''
+	expect 'fallback' "$(figure time fallback-unhealed absent)" ''
+	run_vm --vsyscall emulate --append vdso=0 --root "$root" -- '/bin/vfix bench --rounds 1 --sample 1 --format json'
+	expect_vm 1 0
+	output=$(cat "$vm_out/1.stdout")
+	expect vdso "$(figure time vdso absent)" 'it has no such function'
+	expect page "$(figure time page absent)" ''
+	expect ratio "$(figure time syscall ratio_to_vdso)" 0
+}
