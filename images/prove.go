@@ -77,7 +77,14 @@ func (r *rebuild) packages(ctx context.Context, t *merged, hits []hit) ([]extra,
 	} else {
 		corrected = nil
 	}
-	r.out.Packages = files
+	rpm, err := r.s.rpmRecords(ctx, t, hits)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("whether rpm has digests of the patched files could not be found out: %v", err))
+	}
+	r.out.Packages = append(files, rpm...)
 	return corrected, nil
 }
 

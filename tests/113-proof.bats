@@ -298,3 +298,58 @@ disassembled() { objdump -d --insn-width=15 before | sed -n 's/^ *\([0-9a-f]*\):
 	expect_match stderr "$stderr" "the base has a cosign signature (${digest/:/-}.sig)"
 	expect_match stderr "$stderr" "cosign sign $output"
 }
+
+# make_rpm_databases PATH: sqlite/rpmdb.sqlite and Packages, rpm's databases of today and of
+# CentOS 6, with one package that has the file.
+make_rpm_databases() {
+	mkdir -p top
+	cat >old.spec <<-END
+		Name: old-libs
+		Version: 2.12
+		Release: 1.el6
+		Summary: a program with call sites
+		License: none
+		BuildArch: noarch
+		%description
+		%install
+		mkdir -p %{buildroot}${1%/*}
+		echo x >%{buildroot}$1
+		%files
+		$1
+	END
+	rpmbuild -bb --define "_topdir $PWD/top" old.spec
+	mkdir sqlite
+	rpm --dbpath "$PWD/sqlite" --install --justdb --nodeps --ignorearch --nosignature top/RPMS/noarch/*.rpm
+	python3 -c '
+import sqlite3, struct
+print("VERSION=3\nformat=bytevalue\ntype=hash\nHEADER=END")
+for number, header in sqlite3.connect("sqlite/rpmdb.sqlite").execute("select hnum, blob from Packages"):
+    print("", struct.pack("<I", number).hex(), sep=" ")
+    print("", header.hex(), sep=" ")
+print("DATA=END")' | db5.3_load Packages
+}
+
+@test "rebuild: the rpm package of a patched file is told, from both kinds of database" {
+	has_commands rpm rpmbuild db5.3_load python3 || fail 'they are in tests/install-deps'
+	# Under /lib64, as before it was a symlink.
+	make_rpm_databases /lib64/old/program
+	for db in sqlite/rpmdb.sqlite Packages; do
+		rm -rf root layout
+		mkdir -p root/usr/lib64/old root/var/lib/rpm
+		cp "$build/fixtures/static-4k" root/usr/lib64/old/program
+		cp "$db" root/var/lib/rpm/
+		umoci init --layout layout
+		umoci new --image layout:base
+		umoci insert --rootless --image layout:base root /
+		run_vfix rebuild oci:layout:base -o "oci:layout:x"
+		expect_match stderr "$stderr" 'rpm package old-libs-2.12-1.el6.noarch: usr/lib64/old/program no longer has its recorded digest'
+		expect_match stderr "$stderr" 'packages are signed: it stays'
+	done
+	# A database that is damaged is no reason to fail, and is told.
+	printf '\1' | dd of=root/var/lib/rpm/Packages bs=1 seek=12 conv=notrunc status=none # its magic number
+	umoci init --layout damaged
+	umoci new --image damaged:base
+	umoci insert --rootless --image damaged:base root /
+	run_vfix rebuild oci:damaged:base -o oci:damaged:x
+	expect_match stderr "$stderr" 'vfix: warning: whether rpm has digests'
+}

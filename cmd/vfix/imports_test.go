@@ -28,6 +28,7 @@ var forbidden = map[string][]string{
 	"host/bench/figure": {module + "cmd", module + "images", module + "docs", module + "shim", module + "rewriter", "golang.org/x/arch", "debug/elf", "github.com", "net", "syscall"},
 	// It reads compressed cores.
 	"host/diagnose": {module + "cmd", module + "images", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "net"},
+	"rpmdb":         {module, "os", "net", "github.com"},
 	"docs":          {module},
 	"cmd":           {"golang.org/x/arch", "debug/elf"},
 }

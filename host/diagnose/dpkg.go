@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"vfix.dev/vfix/rpmdb"
 )
 
 // Which Debian package a file is of. dpkg keeps the files of each package in
@@ -29,7 +31,8 @@ func packageOf(root fs.FS, file string) (string, error) {
 	if name != "" || err != nil {
 		return name, err
 	}
-	return rpmPackage(root, file)
+	owners, err := rpmdb.Owners(root, []string{file})
+	return owners[file], err
 }
 
 // spellings are the paths that a database may have a file under: before or after /lib and

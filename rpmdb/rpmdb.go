@@ -1,4 +1,11 @@
-package diagnose
+// Package rpmdb tells which rpm package a file is of. rpm keeps a header for each package in
+// a database of one of three kinds: a Berkeley DB hash (to rpm 4.15: CentOS 5 to 8), SQLite
+// (from 4.16), or "ndb" (SUSE), which is not read here. Only the headers are read, one after the
+// other: a reader of that is smaller than any database engine. Source of the header's format:
+// rpm's docs/manual/format_header.md.
+//
+// A database is untrusted: what it makes a reader read is bounded by its own size.
+package rpmdb
 
 import (
 	"encoding/binary"
@@ -7,14 +14,13 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strings"
 )
 
-// Which rpm package a file is of. rpm keeps a header for each package in a database of one of
-// three kinds: a Berkeley DB hash (to rpm 4.15: CentOS 5 to 8), SQLite (from 4.16), or "ndb"
-// (SUSE), which is not read here. Only the headers are read, one after the other: a reader of that is smaller
-// than any database engine. Source of the header's format: rpm's docs/manual/format_header.md.
-
-var be = binary.BigEndian
+var (
+	be = binary.BigEndian
+	le = binary.LittleEndian
+)
 
 const (
 	// maxHeader is the longest package header read, in bytes; a kernel's has some 2 MiB.
@@ -51,13 +57,25 @@ func notNDB(io.ReaderAt, int64, headerVisitor) error {
 	return errors.New("a database of the kind ndb, which vfix does not read")
 }
 
-// rpmFolders are where rpm keeps its database (macros _dbpath), newest first.
-var rpmFolders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
+// folders are where rpm keeps its database (macros _dbpath), newest first.
+var folders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
 
-// rpmPackage returns NAME-VERSION-RELEASE.ARCH, "" where there is no database or it does not
-// know the file.
-func rpmPackage(root fs.FS, file string) (string, error) {
-	for _, dir := range rpmFolders {
+// Names are the files that may be a database, relative to the root of a file system.
+func Names() []string {
+	var all []string
+	for _, dir := range folders {
+		for _, db := range rpmDatabases {
+			all = append(all, dir+"/"+db.name)
+		}
+	}
+	return all
+}
+
+// Owners returns the package of each file, as NAME-[EPOCH:]VERSION-RELEASE.ARCH; files that no
+// database knows are left out. root need not have more than the files of Names that there are.
+func Owners(root fs.FS, files []string) (map[string]string, error) {
+	owners := map[string]string{}
+	for _, dir := range folders {
 		for _, db := range rpmDatabases {
 			name := dir + "/" + db.name
 			r, size, done, err := openFile(root, name)
@@ -65,26 +83,99 @@ func rpmPackage(root fs.FS, file string) (string, error) {
 				continue
 			}
 			if err != nil {
-				return "", err
+				return owners, err
 			}
-			found := ""
 			err = db.read(r, size, func(header []byte) bool {
 				h := rpmHeader(header)
-				if found == "" && h.owns(file) {
-					found = h.label()
+				for _, file := range files {
+					if owners[file] == "" && h.owns(file) {
+						owners[file] = h.label()
+					}
 				}
-				return found == ""
+				return len(owners) < len(files)
 			})
 			done()
 			if err != nil {
-				return "", fmt.Errorf("%s: %w", name, err)
+				return owners, fmt.Errorf("%s: %w", name, err)
 			}
-			if found != "" {
-				return found, nil
+			if len(owners) == len(files) {
+				return owners, nil
 			}
 		}
 	}
-	return "", nil
+	return owners, nil
+}
+
+// openFile opens a file of a root for reading at any offset, and tells its size.
+func openFile(root fs.FS, name string) (io.ReaderAt, int64, func() error, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s: not a regular file", name)
+	}
+	r, ok := f.(io.ReaderAt)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s: cannot be read at an offset", name)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, nil, err
+	}
+	return r, fi.Size(), f.Close, nil
+}
+
+// damagedError is a database that contradicts itself, or ends too early.
+type damagedError struct{ text string }
+
+func (e *damagedError) Error() string { return e.text }
+func (e *damagedError) Hint() string {
+	return "rpm --rebuilddb, in the system that it is of, makes it anew"
+}
+
+func damaged(format string, a ...any) error { return &damagedError{fmt.Sprintf(format, a...)} }
+
+// readFull reads len(b) bytes at off; what says what they are.
+func readFull(r io.ReaderAt, b []byte, off uint64, what string) error {
+	if off > 1<<62 {
+		return damaged("%s at offset %#x: beyond any file", what, off)
+	}
+	n, err := r.ReadAt(b, int64(off))
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF {
+		return damaged("cut off: %s needs %d bytes at offset %d, the file ends at %d", what, len(b), off, off+uint64(n))
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// cString returns what stands before the first NUL of b, all of it where there is none.
+func cString(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
+
+// spellings are the paths that a database may have a file under: before or after /lib and
+// the like became symlinks to /usr/lib.
+func spellings(file string) []string {
+	file = path.Clean("/" + file)
+	all := []string{file}
+	for _, dir := range []string{"/lib", "/lib64", "/bin", "/sbin"} {
+		if strings.HasPrefix(file, dir+"/") {
+			all = append(all, "/usr"+file)
+		}
+		if strings.HasPrefix(file, "/usr"+dir+"/") {
+			all = append(all, strings.TrimPrefix(file, "/usr"))
+		}
+	}
+	return all
 }
 
 // rpmHeader is a package header as the database has it: the number of entries, the size of

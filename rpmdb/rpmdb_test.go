@@ -1,7 +1,8 @@
-package diagnose
+package rpmdb
 
 import (
 	"bytes"
+	"io/fs"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -98,11 +99,17 @@ func testBDB(values ...[]byte) []byte {
 	return bytes.Join(pages, nil)
 }
 
+// owner is Owners of one file.
+func owner(root fs.FS, file string) (string, error) {
+	all, err := Owners(root, []string{file})
+	return all[file], err
+}
+
 func TestRPMPackage(t *testing.T) {
 	db := testBDB(testHeader("other", 0, "/usr/share/x"), testHeader("libold", 0, "/usr/share/y", "/lib64/libold.so"))
 	root := fstest.MapFS{"var/lib/rpm/Packages": {Data: db, Mode: 0o644}}
 	for file, want := range map[string]string{"/lib64/libold.so": "libold-2.12-1.el6.x86_64", "/usr/share/x": "other-2.12-1.el6.x86_64", "/lib64/none": ""} {
-		if got, err := packageOf(root, file); err != nil || got != want {
+		if got, err := owner(root, file); err != nil || got != want {
 			t.Errorf("%s: got %q, %v, want %q", file, got, err, want)
 		}
 	}
@@ -124,13 +131,13 @@ func TestRPMPackage(t *testing.T) {
 		"a page too short": {func(b []byte) []byte { return b[:100] }, ""},
 	} {
 		root["var/lib/rpm/Packages"].Data = c.poke(bytes.Clone(db))
-		got, err := packageOf(root, "/lib64/libold.so")
+		got, err := owner(root, "/lib64/libold.so")
 		if got != "" || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %q, %v, want an error about %q", name, got, err, c.says)
 		}
 	}
 	root = fstest.MapFS{"usr/lib/sysimage/rpm/Packages.db": {Data: []byte("RpmP")}}
-	if got, err := packageOf(root, "/lib64/libold.so"); got != "" || err == nil || !strings.Contains(err.Error(), "ndb") {
+	if got, err := owner(root, "/lib64/libold.so"); got != "" || err == nil || !strings.Contains(err.Error(), "ndb") {
 		t.Errorf("ndb: got %q, %v", got, err)
 	}
 }
