@@ -1,0 +1,66 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/host/install"
+)
+
+// What a user typed reaches the engine, stdout carries what to type next, and what comes out
+// of files writes nothing to the terminal.
+func TestInstallOutput(t *testing.T) {
+	var told install.Options
+	e := fake(clean(), nil)
+	e.install = func(o install.Options) (*install.Result, error) {
+		told = o
+		return installedBy(o), nil
+	}
+	got := runLine(e, strings.Fields("install k3s --root /host --name v --runtime crun --prefix /opt --config /c --fail-closed --opt-in --fallback --force --default-runtime --program /p")...)
+	want := install.Options{
+		Engine: install.K3s, Root: "/host", Name: "v", Runtime: "crun", Prefix: "/opt", Config: "/c", Program: "/p",
+		FailClosed: true, OptIn: true, Fallback: true, Force: true, Default: true,
+	}
+	if !sameOptions(told, want) {
+		t.Errorf("the engine was told %+v, want %+v", told, want)
+	}
+	if got.status != 0 || got.stdout != "systemctl restart containerd\n" {
+		t.Errorf("got %+v", got)
+	}
+	for _, text := range []string{"+        x\\x1b[2J = 1", "create /usr/local/bin/vfix, 20.0 MiB", "warning: a warning", "kind: RuntimeClass"} {
+		if !strings.Contains(got.stderr, text) {
+			t.Errorf("%q is not in %q", text, got.stderr)
+		}
+	}
+	got = runLine(e, "install", "docker", "--dry-run")
+	if !strings.Contains(got.stdout, "replace /etc/containerd/config.toml\n--- ") || strings.Contains(got.stdout, "systemctl") || strings.Contains(got.stdout, "\x1b") {
+		t.Errorf("dry run: got %+v", got)
+	}
+}
+
+func sameOptions(a, b install.Options) bool {
+	return a.Engine == b.Engine && a.Root == b.Root && a.Name == b.Name && a.Runtime == b.Runtime && a.Prefix == b.Prefix &&
+		a.Config == b.Config && a.Program == b.Program && a.FailClosed == b.FailClosed && a.OptIn == b.OptIn &&
+		a.Fallback == b.Fallback && a.Force == b.Force && a.Default == b.Default
+}
+
+func TestInstallUsage(t *testing.T) {
+	for line, want := range map[string]string{
+		"install":                         "no ENGINE given",
+		"install docker podman":           "2 ENGINEs given",
+		"install lxc":                     "ENGINE lxc",
+		"install docker --name Docker":    "--name: ",
+		"install docker --prefix=":        "--prefix is empty",
+		"install docker --root=":          "--root is empty",
+		"install docker --wait --dry-run": "--wait stays",
+		"install docker --format xml":     "--format xml",
+		"uninstall a b":                   "2 ENGINEs given",
+		"uninstall auto":                  "ENGINE auto",
+		"uninstall --runtime runc":        "unknown flag",
+	} {
+		got := runLine(fake(clean(), nil), strings.Fields(line)...)
+		if got.status != 2 || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "\nvfix: hint: ") {
+			t.Errorf("vfix %s: got %+v, want status 2 and %q", line, got, want)
+		}
+	}
+}
