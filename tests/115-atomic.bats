@@ -1,0 +1,115 @@
+#!/usr/bin/env bats
+# Whatever happens there is the old result or the whole new one.
+load helpers
+
+setup() {
+	requires image_tools legacy_image
+	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	cd "$BATS_TEST_TMPDIR" || return
+	layout=oci:$legacy_image/oci:legacy
+}
+
+blobs() { find "$1" -path '*/blobs/*' -type f 2>/dev/null | wc -l; }
+
+# interrupted N DEST: starts a rebuild and kills it as soon as N blobs of it are there, in a
+# folder that is going to be the layout or is it. Prints how it ended.
+interrupted() {
+	local pid
+	"$VFIX" rebuild --progress quiet --provenance none "$layout" -o "$2" >/dev/null 2>&1 3>&- &
+	pid=$!
+	until has_ended "$pid" || [ "$(blobs .)" -ge "$1" ]; do :; done
+	kill -KILL "$pid" 2>/dev/null
+	wait "$pid"
+	echo "$?"
+}
+
+@test "rebuild: killed while it writes a layout, there is none or all of it" {
+	for n in 1 3 5; do
+		rm -rf out .vfix-* .out*
+		run interrupted "$n" oci:out:x
+		echo "at $n blobs: $output"
+		if [ -e out ]; then
+			"$build/validate" out
+		fi
+		# The next run is not in the way of what is left.
+		run_vfix rebuild "$layout" -o oci:out:x
+		"$build/validate" out
+	done
+}
+
+@test "rebuild: killed while it adds to a layout, the old image is whole" {
+	run_vfix rebuild "$layout" -o oci:first:old --provenance none
+	for n in 1 3; do
+		rm -rf out
+		cp -r first out
+		# Only what is new is written: the patched layer and the manifest of another fallback mode.
+		"$VFIX" rebuild --progress quiet --provenance none --fallback always "$layout" -o oci:out:new >/dev/null 2>&1 3>&- &
+		pid=$!
+		until has_ended "$pid" || [ "$(blobs out)" -ge "$(($(blobs first) + n))" ]; do :; done
+		kill -KILL "$pid" 2>/dev/null || true
+		wait "$pid" || true
+		"$build/validate" out
+		run_vfix scan oci:out:old
+	done
+}
+
+@test "rebuild: killed while it writes an archive, the old one is there" {
+	run_vfix rebuild "$layout" -o oci-archive:out.tar --provenance none
+	cp out.tar old.tar
+	"$VFIX" rebuild --progress quiet --provenance none --fallback always "$layout" -o oci-archive:out.tar >/dev/null 2>&1 3>&- &
+	pid=$!
+	begun() { has_ended "$pid" || compgen -G '.vfix-*' >/dev/null; }
+	poll begun
+	kill -KILL "$pid"
+	wait "$pid" || true
+	cmp out.tar old.tar
+}
+
+@test "rebuild: a full disk is an error, and leaves nothing on it" {
+	requires root
+	mkdir small
+	full() { # DEST MEGABYTES
+		# shellcheck disable=SC2016 # for the other shell
+		unshare -m sh -c 'mount -t tmpfs -o size="$4m" none small && "$1" rebuild --progress quiet "$2" -o "$3" 2>err; echo "status $?"; ls -A small' \
+			sh "$VFIX" "$layout" "$1" "$2"
+	}
+	for dest in oci:small/out:x oci-archive:small/out.tar docker-archive:small/out.tar:x:1; do
+		run full "$dest" 4
+		expect "$dest" "$output" 'status 1'
+		expect_match stderr "$(cat err)" 'no space left'
+		expect_match stderr "$(cat err)" 'make room on that disk'
+		run full "$dest" 400
+		expect_match "$dest with room" "$output" 'status 0'
+	done
+	# The place for what is needed for a while is full.
+	# shellcheck disable=SC2016 # for the other shell
+	run unshare -m sh -c 'mount -t tmpfs -o size=16k none small && TMPDIR=small "$1" rebuild --progress quiet "$2" -o oci:out:x 2>err; echo "status $?"; ls -A small' \
+		sh "$VFIX" "$layout"
+	expect 'full TMPDIR' "$output" 'status 1'
+	expect_match stderr "$(cat err)" 'TMPDIR'
+	[ ! -e out ] || fail 'there is a result'
+}
+
+@test "rebuild: two at once into one layout, and both images are in it" {
+	for tag in a b c; do
+		"$VFIX" rebuild --progress quiet "$layout" -o "oci:out:$tag" >"$tag.out" 2>&1 3>&- &
+		pids[${#pids[@]}]=$!
+	done
+	for pid in "${pids[@]}"; do
+		wait "$pid" || fail "$(cat ./*.out)"
+	done
+	expect tags "$(jq -r '.manifests[].annotations["org.opencontainers.image.ref.name"] // empty' out/index.json | sort | tr '\n' ' ')" 'a b c '
+	"$build/validate" out
+	expect 'left behind' "$(find . -maxdepth 1 -name '.*' ! -name . | tr '\n' ' ')" ''
+}
+
+@test "rebuild: two at once into one archive, and it is whole" {
+	for n in 1 2; do
+		"$VFIX" rebuild --progress quiet "$layout" -o oci-archive:out.tar >"$n.out" 2>&1 3>&- &
+		pids[${#pids[@]}]=$!
+	done
+	for pid in "${pids[@]}"; do
+		wait "$pid" || fail "$(cat ./*.out)"
+	done
+	run_vfix verify oci-archive:out.tar --against "$layout"
+}

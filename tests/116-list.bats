@@ -1,0 +1,126 @@
+#!/usr/bin/env bats
+# rebuild --from-file: many images in one run.
+load helpers
+
+setup_file() {
+	load helpers
+	if (has_registry && has_image_tools && has_legacy_image) >/dev/null; then
+		start_registry
+		local dir=$BATS_FILE_TMPDIR/images name
+		cp -r "$legacy_image/oci" "$dir"
+		for name in a b c d e f; do # six images over one base
+			umoci config --image "$dir:legacy" --tag "$name" --config.label "name=$name"
+		done
+		umoci new --image "$dir:clean"
+		umoci config --image "$dir:clean" --os linux --architecture amd64
+		for name in a b c d e f clean; do
+			skopeo copy --quiet --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" \
+				"oci:$dir:$name" "docker://$registry/team/$name:1"
+		done
+	fi
+}
+
+teardown_file() {
+	load helpers
+	stop_services
+}
+
+setup() {
+	requires registry image_tools legacy_image
+	login
+	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	cd "$BATS_TEST_TMPDIR" || return
+}
+
+# list NAME...: the file list, a line for each image of the registry.
+list() { printf "docker://$registry/team/%s:1\n" "$@" >list; }
+
+# requests FROM: what the registry answered since its log had FROM lines.
+requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'response completed'; }
+
+@test "rebuild: a list, whose shared layers are read once and sent once" {
+	list a b c nothing clean
+	before=$(wc -l <"$BATS_FILE_TMPDIR/registry.log")
+	run_vfix 1 rebuild --from-file list --dest-template "docker://$registry/once/{name}:{tag}-x" --provenance none
+	expect_match table "$output" '5 images: 3 done, 1 unaffected, 1 failed'
+	expect_match table "$output" 'no such image'
+	expect_match stderr "$stderr" '1 of 5 images failed'
+	for name in a b c clean; do
+		run_vfix verify "docker://$registry/once/$name:1-x" --against "docker://$registry/team/$name:1"
+	done
+	requests "$before" >seen
+	for layer in $(skopeo inspect --tls-verify=false --creds "$registry_user:$registry_password" --raw "docker://$registry/team/a:1" | jq -r '.layers[].digest'); do
+		[ "$(grep -c "method=GET.*team/[abc]/blobs/$layer" seen)" -le 4 ] || fail "layer $layer was read more than once" # once, and by each verify
+	done
+	# Three configs, three manifests, one patched layer that the two others mount.
+	expect 'uploads' "$(grep -c 'method=PATCH.*once/[abc]/' seen)" 4
+}
+
+@test "rebuild: a list in JSON, and its statuses" {
+	list a nothing
+	run_vfix 1 rebuild --from-file list --dest-template 'oci:out:{name}' --format json
+	expect statuses "$(jq -r '[.images[].status] | join(" ")' <<<"$output")" 'done failed'
+	expect summary "$(jq -c .summary <<<"$output")" '{"done":1,"unaffected":0,"failed":1,"not_run":0}'
+	"$build/validate" out
+}
+
+@test "rebuild: a list goes on where a killed run was" {
+	list a b c d e f
+	command=(rebuild --from-file list --state done.jsonl --jobs 1 --dest-template "docker://$registry/killed/{name}:{tag}")
+	"$VFIX" "${command[@]}" >/dev/null 2>&1 3>&- &
+	pid=$!
+	# shellcheck disable=SC2317 # poll calls it
+	some() { [ -s done.jsonl ] && [ "$(wc -l <done.jsonl)" -ge 2 ]; }
+	poll some
+	kill -KILL "$pid"
+	wait "$pid" && fail 'it was not killed'
+	finished=$(wc -l <done.jsonl)
+	[ "$finished" -lt 6 ] || fail 'it was done before it was killed'
+	run_vfix "${command[@]}"
+	expect 'skipped' "$(grep -c 'done before' <<<"$output")" "$finished"
+	expect_match table "$output" "6 images: 6 done, 0 unaffected, 0 failed; $finished of them by an earlier run"
+	run_vfix "${command[@]}"
+	expect 'skipped at last' "$(grep -c 'done before' <<<"$output")" 6
+}
+
+@test "rebuild: a list that is interrupted ends cleanly, and says how to go on" {
+	list a b c d e f
+	"$VFIX" rebuild --from-file list --state done.jsonl --jobs 1 --dest-template 'oci:out:{name}' >out.txt 2>err.txt 3>&- &
+	pid=$!
+	# shellcheck disable=SC2317 # poll calls it
+	some() { [ -s done.jsonl ]; }
+	poll some
+	kill -TERM "$pid"
+	wait "$pid" && status=0 || status=$?
+	expect 'exit status' "$status" 143
+	expect stdout "$(cat out.txt)" ''
+	expect_match stderr "$(cat err.txt)" 'the same command goes on from here'
+	"$build/validate" out
+	expect 'left behind' "$(find . -maxdepth 1 -name '.*' ! -name . | tr '\n' ' ')" ''
+}
+
+@test "rebuild: a list in parts, as the pods of an Indexed Job have it" {
+	list a b c d
+	JOB_COMPLETION_INDEX=1 run_vfix rebuild --from-file list --shard 2 --dry-run
+	expect 'images of part 1 of 2' "$(grep -o 'team/[a-f]:1 ' <<<"$output" | tr -d '\n')" 'team/c:1 team/d:1 '
+	run_vfix rebuild --from-file - --shard 0/4 --dry-run <list
+	expect 'images of part 0 of 4' "$(grep -o 'team/[a-f]:1 ' <<<"$output" | tr -d '\n')" 'team/a:1 '
+}
+
+@test "rebuild: the Kubernetes job is valid, and its command is one" {
+	local job=$tree/images/kubernetes/rebuild-job.yaml validator=$build/kubernetes-validate
+	if [ ! -x "$validator/bin/kubernetes-validate" ]; then
+		/usr/bin/python3 -m venv "$validator"
+		"$validator/bin/pip" -q install kubernetes-validate==1.37.0
+	fi
+	"$validator/bin/kubernetes-validate" --strict "$job"
+	sed 's/completionMode: Indexed/completionMode: [Indexed]/' "$job" >bad.yaml
+	run "$validator/bin/kubernetes-validate" --strict bad.yaml
+	expect 'status for a wrong one' "$status" 1
+	# Its options are those of this vfix: all that is missing is the list.
+	# shellcheck disable=SC2016 # Kubernetes expands it
+	mapfile -t command < <(sed -n 's/^ *- \(--.*\)$/\1/p' "$job" | sed 's/\$(JOB_COMPLETION_INDEX)/0/')
+	expect 'number of options' "${#command[@]}" 5
+	JOB_COMPLETION_INDEX=0 run_vfix 1 rebuild "${command[@]}"
+	expect_match stderr "$stderr" '/list/list: no such file'
+}
