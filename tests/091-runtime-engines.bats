@@ -26,6 +26,29 @@ setup() {
 	requires docker oracle legacy_image
 }
 
+# An engine that a test starts for itself keeps its things in that test's folder.
+teardown() {
+	BATS_FILE_TMPDIR=$BATS_TEST_TMPDIR stop_services
+}
+
+# own_dockerd CONFIG STORAGE [WRAPPER...]: an engine for one test, with the image.
+own_dockerd() {
+	# shellcheck disable=SC2034 # start_dockerd looks at them
+	local dockerd_config=$1 dockerd_storage=$2 BATS_FILE_TMPDIR=$BATS_TEST_TMPDIR
+	shift 2
+	mkdir -p "$BATS_FILE_TMPDIR/dockerd/data"
+	start_dockerd "$novsyscall" "$@"
+	docker load --quiet --input "$legacy_image/redis-legacy.tar"
+}
+
+# Whether overlays can be mounted here at all.
+has_overlay() {
+	# shellcheck disable=SC2016 # for the shell in there
+	unshare --mount sh -c 'mount -t tmpfs none "$1" && mkdir "$1/l" "$1/u" "$1/w" "$1/m" && mount -t overlay -o "lowerdir=$1/l,upperdir=$1/u,workdir=$1/w" none "$1/m"' - "$BATS_TEST_TMPDIR" ||
+		{ echo 'overlays cannot be mounted here' && return 1; }
+}
+has_podman() { has_commands podman; }
+
 # runtime_config: a daemon.json with the runtime in it.
 runtime_config() {
 	jq -n --arg path "$bin/vfix-runtime" --arg cache "$cache" \
@@ -126,4 +149,101 @@ make_package() {
 	for file in usr/lib/x86_64-linux-gnu/libc.so.6 usr/local/bin/clock; do
 		cmp "$BATS_TEST_TMPDIR/$file" "$legacy_image/rootfs/$file"
 	done
+}
+
+@test "vfix-runtime: docker's overlay2; the patched files are in the container's own layer" {
+	requires overlay
+	# shellcheck disable=SC2016 # for the shell in there
+	own_dockerd "$(runtime_config)" overlay2 sh -c 'mount -t tmpfs none "$0" && exec "$@"' "$BATS_TEST_TMPDIR/dockerd/data"
+	expect driver "$(docker info --format '{{.Driver}}')" overlay2
+	plain redis:legacy bash -c 'echo up'
+	expect 'status without' "$status" "$status_sigsys"
+	make_package "$BATS_TEST_TMPDIR/old.deb"
+	docker create --name upgrade --network none --runtime vfix --entrypoint sh redis:legacy -c '
+		[ -e /upgraded ] && exec bash -c "echo up again"
+		bash -c true && dpkg --force-all -i /old.deb && touch /upgraded'
+	docker cp "$BATS_TEST_TMPDIR/old.deb" upgrade:/old.deb
+	run docker start --attach upgrade
+	echo "$output"
+	expect 'status of the first start' "$status" 0
+	docker diff upgrade | grep -q '^[AC] /usr/lib/x86_64-linux-gnu/libc.so.6$' || fail 'libc is not in its layer'
+	run docker start --attach upgrade
+	expect 'status of the next start' "$status" 0
+	fixed --read-only redis:legacy bash -c 'echo up'
+	expect 'status of --read-only' "$status" 0
+	for n in 1 2 3 4 5; do
+		docker run --rm --network none --runtime vfix redis:legacy bash -c "echo up $n" >"$BATS_TEST_TMPDIR/$n" &
+		pids[n]=$!
+	done
+	wait "${pids[@]}"
+	for n in 1 2 3 4 5; do
+		expect_match "container $n" "$(cat "$BATS_TEST_TMPDIR/$n")" "up $n"
+	done
+}
+
+@test "vfix-runtime: docker's userns-remap: owners are shown as they are in the image" {
+	# The root of the containers must get to the image's files, and tests' folders are root's alone.
+	for dir in "$BATS_RUN_TMPDIR" "$(dirname "$BATS_TEST_TMPDIR")" "$BATS_TEST_TMPDIR" "$(dirname "$BATS_FILE_TMPDIR")" "$BATS_FILE_TMPDIR"; do
+		chmod o+x "$dir"
+	done
+	echo nobody:200000:65536 >"$BATS_TEST_TMPDIR/subids"
+	# shellcheck disable=SC2016 # for the shell in there
+	own_dockerd "$(runtime_config | jq '."userns-remap" = "nobody:nogroup"')" vfs \
+		sh -c 'for f in /etc/subuid /etc/subgid; do [ -e $f ] || : >$f; mount --bind "$0" $f; done; exec "$@"' "$BATS_TEST_TMPDIR/subids"
+	plain redis:legacy bash -c 'echo up'
+	expect 'status without' "$status" "$status_sigsys"
+	for option in --read-only --read-only=false; do
+		fixed "$option" --user 1234 redis:legacy bash -c 'cat /proc/self/uid_map; stat -c %a:%u:%g /usr/local/bin/clock /opt/legacy/libc.so.6 && clock'
+		echo "$output"
+		expect "status with $option" "$status" 0
+		expect_match output "$output" 200000
+		expect_match output "$output" $'4755:0:0\n755:0:0'
+	done
+}
+
+@test "vfix-runtime: containerd, with ctr --runc-binary" {
+	local BATS_FILE_TMPDIR=$BATS_TEST_TMPDIR
+	cat >"$BATS_TEST_TMPDIR/config.toml" <<-END
+		version = 2
+		root = "$BATS_TEST_TMPDIR/containerd"
+		state = "$BATS_TEST_TMPDIR/state"
+		disabled_plugins = ["io.containerd.grpc.v1.cri"]
+		[grpc]
+		address = "$BATS_TEST_TMPDIR/c.sock"
+	END
+	mkdir "$BATS_TEST_TMPDIR/root"
+	start_service containerd "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/root" "$novsyscall" containerd --config "$BATS_TEST_TMPDIR/config.toml"
+	ctr() { command ctr --address "$BATS_TEST_TMPDIR/c.sock" "$@"; }
+	await_service containerd ctr version
+	ctr images import --snapshotter native "$legacy_image/redis-legacy.tar"
+	run ctr run --rm --snapshotter native docker.io/library/redis:legacy without bash -c 'echo up'
+	expect 'status without' "$status" "$status_sigsys"
+	run ctr run --rm --snapshotter native --runc-binary "$bin/wrapped" docker.io/library/redis:legacy with bash -c 'echo up'
+	expect 'status with' "$status" 0
+	expect output "$output" up
+	run ctr run --rm --snapshotter native --read-only --runc-binary "$bin/wrapped" docker.io/library/redis:legacy ro bash -c 'echo up'
+	expect 'status with a read-only root' "$status" 0
+}
+
+@test "vfix-runtime, hotfix: podman, with its runc" {
+	requires podman
+	mkdir "$BATS_TEST_TMPDIR/root"
+	# The machine may allow fewer open files than podman asks for.
+	podman() {
+		env -u DOCKER_CONFIG "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/root" "$novsyscall" /usr/bin/podman --root "$BATS_TEST_TMPDIR/store" \
+			--runroot "$BATS_TEST_TMPDIR/runroot" --storage-driver vfs --cgroup-manager cgroupfs --events-backend file "$@"
+	}
+	limits=(--ulimit nofile=1024:1024 --ulimit nproc=1024:1024)
+	podman load --quiet --input "$legacy_image/redis-legacy.tar"
+	run podman --runtime runc run --rm --network none --pull never "${limits[@]}" docker.io/library/redis:legacy bash -c 'echo up'
+	echo "$output"
+	expect 'status without' "$status" "$status_sigsys"
+	run podman --runtime "$bin/wrapped" run --rm --network none --pull never "${limits[@]}" docker.io/library/redis:legacy bash -c 'echo up; clock'
+	expect 'status with vfix-runtime' "$status" 0
+	expect_match output "$output" up
+	run_vfix hotfix --for podman -o "$BATS_TEST_TMPDIR/copies" redis:legacy
+	printed=${output/podman run/podman --runtime runc run --rm --network none --pull never ${limits[*]}}
+	run eval "${printed/redis:legacy/docker.io/library/redis:legacy} bash -c 'echo up; clock'"
+	expect 'status with what hotfix prints' "$status" 0
+	expect_match output "$output" up
 }
