@@ -105,6 +105,99 @@ func owner(root fs.FS, file string) (string, error) {
 	return all[file], err
 }
 
+// testSQLite makes a database of the table Packages alone: page 1 names its root, page 2 is an
+// interior page, page 3 the leaf, and each header goes on on overflow pages.
+func testSQLite(headers ...[]byte) []byte {
+	const size = 1024
+	newPage := func() []byte { return make([]byte, size) }
+	number := func(n int) []byte { return []byte{0x80 | byte(n>>14), 0x80 | byte(n>>7), byte(n & 0x7f)} } // a varint of 21 bits
+	record := func(types []byte, values ...[]byte) []byte {
+		return append(append([]byte{byte(1 + len(types))}, types...), bytes.Join(values, nil)...)
+	}
+	leaf := func(p []byte, head int, cells ...[]byte) {
+		p[head] = sqliteLeaf
+		be.PutUint16(p[head+3:], uint16(len(cells)))
+		at := size
+		for i, c := range cells {
+			at -= len(c)
+			copy(p[at:], c)
+			be.PutUint16(p[head+8+2*i:], uint16(at))
+		}
+	}
+	cell := func(row []byte, id int, local int, overflow uint32) []byte {
+		c := append(append(number(len(row)), byte(id)), row[:local]...)
+		if local < len(row) {
+			c = be.AppendUint32(c, overflow)
+		}
+		return c
+	}
+	first, tree, table := newPage(), newPage(), newPage()
+	copy(first, sqliteMagic)
+	be.PutUint16(first[16:], size)
+	schema := record([]byte{13 + 2*5, 13 + 2*8, 13 + 2*8, 1, 13}, []byte("table"), []byte(sqliteTable), []byte(sqliteTable), []byte{2})
+	leaf(first, sqliteHeader, cell(schema, 1, len(schema), 0))
+	tree[0] = sqliteInterior // no cells, and the leaf at the right
+	be.PutUint32(tree[8:], 3)
+	pages := [][]byte{first, tree, table}
+	var cells [][]byte
+	for i, h := range headers {
+		row := record(append([]byte{0}, number(12+2*len(h))...), h)
+		local := len(row)
+		if least := (size-12)*32/255 - 23; local > size-35 {
+			if local = least + (local-least)%(size-4); local > size-35 {
+				local = least
+			}
+		}
+		cells = append(cells, cell(row, i+1, local, uint32(len(pages)+1)))
+		for rest := row[local:]; len(rest) > 0; {
+			p := newPage()
+			rest = rest[copy(p[4:], rest):]
+			pages = append(pages, p)
+			if len(rest) > 0 {
+				be.PutUint32(p, uint32(len(pages)+1))
+			}
+		}
+	}
+	leaf(table, 0, cells...)
+	return bytes.Join(pages, nil)
+}
+
+func longHeader() []byte {
+	files := []string{"/lib64/libold.so"}
+	for i := range 300 {
+		files = append(files, "/usr/share/file-"+string(rune('a'+i%26)))
+	}
+	return testHeader("libold", 0, files...)
+}
+
+func TestSQLite(t *testing.T) {
+	db := testSQLite(testHeader("other", 0, "/usr/share/x"), longHeader())
+	for name, c := range map[string]struct {
+		poke func(b []byte) []byte
+		want string
+		says string
+	}{
+		"good":            {func(b []byte) []byte { return b }, "libold-2.12-1.el6.x86_64", ""},
+		"magic":           {func(b []byte) []byte { b[0]++; return b }, "", "no SQLite"},
+		"page size":       {func(b []byte) []byte { b[17]++; return b }, "", "pages of 1025"},
+		"reserved":        {func(b []byte) []byte { b[16], b[20] = 2, 0xff; return b }, "", "pages of 512"},
+		"cut off":         {func(b []byte) []byte { return b[:len(b)-1024] }, "", "ends after"},
+		"ring of pages":   {func(b []byte) []byte { be.PutUint32(b[1024+8:], 2); return b }, "", "astray"},
+		"no such page":    {func(b []byte) []byte { be.PutUint32(b[1024+8:], 99); return b }, "", "astray"},
+		"kind of page":    {func(b []byte) []byte { b[2*1024] = 0x0a; return b }, "", "no part of a table"},
+		"cells":           {func(b []byte) []byte { b[2*1024+3] = 0xff; return b }, "", "cells"},
+		"cell":            {func(b []byte) []byte { b[2*1024+8] = 0xff; return b }, "", "a cell at"},
+		"another table":   {func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("Packages"), []byte("Packagez")) }, "", ""},
+		"headers no more": {func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("libold.so"), []byte("libnew.so")) }, "", ""},
+	} {
+		root := fstest.MapFS{"usr/lib/sysimage/rpm/rpmdb.sqlite": {Data: c.poke(bytes.Clone(db))}}
+		got, err := owner(root, "/lib64/libold.so")
+		if got != c.want || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %q, %v, want %q, an error about %q", name, got, err, c.want, c.says)
+		}
+	}
+}
+
 func TestRPMPackage(t *testing.T) {
 	db := testBDB(testHeader("other", 0, "/usr/share/x"), testHeader("libold", 0, "/usr/share/y", "/lib64/libold.so"))
 	root := fstest.MapFS{"var/lib/rpm/Packages": {Data: db, Mode: 0o644}}
@@ -144,6 +237,8 @@ func TestRPMPackage(t *testing.T) {
 
 func FuzzRPM(f *testing.F) {
 	f.Add(testBDB(testHeader("other", 0, "/usr/share/x"), testHeader("libold", 1, "/lib64/libold.so")))
+	f.Add(testSQLite(testHeader("other", 0, "/usr/share/x"), longHeader()))
+	f.Add(longHeader())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, read := range []func() error{
 			func() error { return readBDB(bytes.NewReader(b), int64(len(b)), visitAll) },

@@ -185,6 +185,14 @@ core() { echo "$crashes/$1.stdout"; }
 	has_commands strace || fail 'strace is in tests/install-deps'
 	cp -a "$legacy_image/rootfs" root
 	cp "$VFIX" "$build/atcrash" root/usr/local/bin/
+	# fixit runs a program, and the command that diagnose names when it crashes.
+	cat >root/usr/local/bin/fixit <<-'END'
+		#!/bin/sh
+		fix=$(atcrash vfix diagnose -- "$@" | sed -n 's/^  fix  *//p' | head -n 1)
+		echo "fix: $fix"
+		eval "$fix"
+	END
+	chmod 755 root/usr/local/bin/fixit
 	# strace with the libraries of this machine.
 	mkdir -p root/opt/host/bin
 	cp "$(command -v strace)" root/opt/host/bin/
@@ -198,7 +206,8 @@ core() { echo "$crashes/$1.stdout"; }
 		'sh -c "vfix diagnose \$\$"' \
 		'vfix diagnose 99999' \
 		"sh -c '$strace -f -o /tmp/s bash -c true; vfix diagnose /tmp/s'" \
-		"sh -c 'mount -t tracefs t /sys/kernel/tracing; echo 1 >$event; bash -c true; echo 0 >$event; cat /sys/kernel/tracing/trace >/tmp/t; vfix diagnose /tmp/t'"
+		"sh -c 'mount -t tracefs t /sys/kernel/tracing; echo 1 >$event; bash -c true; echo 0 >$event; cat /sys/kernel/tracing/trace >/tmp/t; vfix diagnose /tmp/t'" \
+		"fixit bash -c 'echo it is \"up\"'"
 	expect_vm 1 3
 	expect_match 'a process that is stopped' "$(cat "$vm_out/1.stdout")" 'in gettimeofday+0x'
 	expect_match 'its fix' "$(cat "$vm_out/1.stdout")" "vfix run bash -c 'echo up'"
@@ -213,6 +222,9 @@ core() { echo "$crashes/$1.stdout"; }
 	expect_match strace "$(cat "$vm_out/5.stdout")" 'a call of gettimeofday()'
 	expect_vm 6 3
 	expect_match ftrace "$(cat "$vm_out/6.stdout")" ': a call of gettimeofday() in the vsyscall page'
+	expect_vm 7 0
+	expect 'what the fix runs' "$(cat "$vm_out/7.stdout")" "fix: vfix run bash -c 'echo it is \"up\"'
+it is up"
 }
 
 @test "diagnose: containers that ended, by name" {
