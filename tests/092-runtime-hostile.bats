@@ -10,9 +10,25 @@ load bundles
 has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_strace() { has_commands strace jq && strace -qq -o /dev/null true; }
 
+# An overlay whose upper layer is on a tmpfs of its own.
+has_overlay() {
+	local dir=$BATS_TEST_TMPDIR/try status=0
+	mkdir -p "$dir"
+	mount -t tmpfs tmpfs "$dir" || { echo 'no tmpfs can be mounted' && return 1; }
+	mkdir "$dir/lower" "$dir/upper" "$dir/work" "$dir/root"
+	mount -t overlay -o "lowerdir=$dir/lower,upperdir=$dir/upper,workdir=$dir/work" overlay "$dir/root" 2>/dev/null || status=1
+	[ $status != 0 ] || umount "$dir/root"
+	umount "$dir"
+	[ $status = 0 ] || { echo 'no overlay can be mounted' && return 1; }
+}
+
 setup() {
 	requires root fixtures strace
 	setup_runtime
+}
+
+teardown() {
+	[ ! -e "$BATS_TEST_TMPDIR/overlays" ] || tac "$BATS_TEST_TMPDIR/overlays" | while read -r dir; do umount --lazy "$dir"; done
 }
 
 @test "runtime: what calls the page is mounted over, under each name, and nothing else is [control]" {
@@ -261,6 +277,69 @@ setup() {
 	start
 	cmp "$root/usr/lib/libc.so.6" "$work/outside/libc.so.6"
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
+}
+
+# on_layers N: a writable bundle on the two layers of $work/layers, as docker's overlay2 has
+# them; its upper layer is $upper.
+on_layers() {
+	local store=$work/layers/overlay2
+	bundle "$1" '.root.readonly = false'
+	upper=$work/layers/$1
+	mkdir "$upper" "$upper.work"
+	mount -t overlay -o "lowerdir=$store/$(printf 'b%.0s' {1..64})/diff:$store/$(printf 'a%.0s' {1..64})/diff,upperdir=$upper,workdir=$upper.work" overlay "$root"
+	echo "$root" >>"$work/overlays"
+}
+
+@test "runtime: an overlay's layers are read once, and what its upper layer hides or was cut off is seen" {
+	requires overlay
+	local store=$work/layers/overlay2 a b_ one
+	mkdir "$work/layers"
+	mount -t tmpfs tmpfs "$work/layers"
+	echo "$work/layers" >>"$work/overlays"
+	a=$store/$(printf 'a%.0s' {1..64})/diff
+	b_=$store/$(printf 'b%.0s' {1..64})/diff
+	root=$a
+	plant usr/lib/libc.so.6
+	plant usr/lib/hidden.so
+	plant usr/lib/replaced.so
+	ln "$a/usr/lib/libc.so.6" "$a/usr/lib/second"
+	root=$b_
+	plant usr/bin/tool static-2m
+	plant usr/lib/replaced.so lookalikes
+	mknod "$b_/usr/lib/hidden.so" c 0 0
+	on_layers one
+	cp "$b/config.json" "$work/before"
+	start --fail-closed
+	cmp "$b/config.json" "$work/before"
+	expect 'in the upper layer' "$(cd "$upper" && find . -type f | sort | tr '\n' ' ')" './usr/bin/tool ./usr/lib/libc.so.6 ./usr/lib/second '
+	expect 'names of one file' "$(stat -c %h "$upper/usr/lib/second")" 2
+	one=$(cat "$upper/usr/lib/libc.so.6" "$upper/usr/bin/tool" | sha256sum)
+	# Another container on the same layers: nothing is scanned any more.
+	on_layers two
+	reads=''
+	for dir in "$cache" "$work/another-cache"; do # the second is the control
+		run strace -f -qq -y -s 0 -e trace=pread64 -e signal=none -o "$work/trace" "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+			--runtime /bin/true --cache-dir "$dir" --fail-closed create --bundle "$b" c1
+		expect status "$status" 0
+		reads+=" $(($(grep -c -e "<$root/" -e "<$work/layers/" "$work/trace" || true) > 0))"
+	done
+	expect 'whether the layers are read' "$reads" ' 0 1'
+	expect 'the same files' "$(cat "$upper/usr/lib/libc.so.6" "$upper/usr/bin/tool" | sha256sum)" "$one"
+	# A power failure may cut a copy off: of its original's time, and shorter.
+	umount "$root"
+	truncate -s 0 "$upper/usr/lib/libc.so.6"
+	touch -r "$a/usr/lib/libc.so.6" "$upper/usr/lib/libc.so.6"
+	echo 'changed by the container' >"$upper/usr/bin/tool"
+	mount -t overlay -o "lowerdir=$b_:$a,upperdir=$upper,workdir=$upper.work" overlay "$root"
+	start --fail-closed
+	expect 'mended' "$(sha256sum <"$upper/usr/lib/libc.so.6")" "$(sha256sum <"$work/layers/one/usr/lib/libc.so.6")"
+	expect 'left alone' "$(cat "$root/usr/bin/tool")" 'changed by the container'
+	# Read-only, it is mounted over; the layer stays empty.
+	on_layers three
+	jq '.root.readonly = true' "$b/config.json" >"$work/c" && cp "$work/c" "$b/config.json"
+	start --fail-closed
+	expect mounts "$(mounted | sort | tr '\n' ' ')" '/usr/bin/tool /usr/lib/libc.so.6 /usr/lib/second '
+	expect 'in the upper layer' "$(find "$upper" -type f)" ''
 }
 
 @test "runtime: an image's own ld.so.preload is kept, and leads nowhere outside" {

@@ -40,6 +40,7 @@ type hit struct {
 	ID     rootfs.Identity `json:"id"`
 	SHA256 []byte          `json:"sha256"` // of the original
 	Size   int64           `json:"size"`   // of the patched copy, in bytes
+	layer  string          // the lower layer that it was found in, "" for the root; not in the file
 }
 
 // unread is an ELF file that could not be examined.

@@ -30,11 +30,11 @@ type container struct {
 	// writable says that the root belongs to this container alone and is written to: patched
 	// files take their originals' places in it, so that they can be replaced again.
 	writable bool
+	upper    string   // the root's upper layer, "" where it is no overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
 	add      []specMount
 	// problems are what could not be done, a line each; each names a file.
 	problems []string
-	done     int // files patched
 }
 
 // maxSpec bounds a config.json, in bytes: with a large seccomp profile one has 100 KB.
@@ -190,9 +190,13 @@ func (k *container) lookAtLayers(keep keeper, m mount) (*findings, error) {
 		if err != nil {
 			return nil, err
 		}
-		all.Hits = append(all.Hits, f.Hits...)
+		for _, h := range f.Hits {
+			h.layer = dir
+			all.Hits = append(all.Hits, h)
+		}
 		all.Unread = append(all.Unread, f.Unread...)
 	}
+	k.upper = layers.upper
 	if layers.upper != "" {
 		upper, err := rootfs.Open(layers.upper)
 		if err != nil {
@@ -260,30 +264,32 @@ func (k *container) shows(name string, id rootfs.Identity) bool {
 func (k *container) patch(h *hit) {
 	var names []string
 	for _, n := range h.Names {
-		if name := string(n); !k.isHidden(name) && k.shows(name, h.ID) {
+		name := string(n)
+		switch {
+		case k.isHidden(name):
+		case k.shows(name, h.ID):
 			names = append(names, name)
+		case k.torn(name, h):
+			k.mend(name, h)
 		}
 	}
 	if len(names) == 0 {
 		return
 	}
-	copied, err := k.copyOf(names[0], h)
+	copied, err := k.copyOf(k.root, names[0], h)
 	if err != nil {
 		k.problem(names[0], err)
 		return
 	}
 	if k.writable {
-		if err = k.replace(names, copied, h); err == nil {
-			k.done++
+		if err = k.replace(names, copied, h.ID); err == nil {
 			return
 		}
 	}
 	for _, name := range names {
 		if merr := k.mount(name, copied); merr != nil {
 			k.problem(name, errors.Join(merr, err))
-			continue
 		}
-		k.done++
 	}
 }
 
@@ -295,8 +301,8 @@ type copied struct {
 }
 
 // copyOf returns the patched copy of a file, from the store or made now.
-func (k *container) copyOf(name string, h *hit) (*copied, error) {
-	f, err := k.root.OpenFile(name)
+func (k *container) copyOf(root *rootfs.Root, name string, h *hit) (*copied, error) {
+	f, err := root.OpenFile(name)
 	if err != nil {
 		return nil, err
 	}
