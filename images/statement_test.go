@@ -331,3 +331,11 @@ func FuzzParseStatement(f *testing.F) {
 		}
 	})
 }
+
+// TestStatementNames: names that are not UTF-8 are found again.
+func TestStatementNames(t *testing.T) {
+	source := storeOCI(t, stack(t, []testMember{legacyM("a\xff\xfeb", "1"), linkM("c\xffd", "a\xff\xfeb"), legacyM("\u00fc", "2")}))
+	dest := "oci:" + t.TempDir() + "/out:x"
+	rebuildProved(t, source, dest, ProvenanceAuto)
+	wantProblems(t, verifyProved(t, dest, "", source))
+}

@@ -1,16 +1,12 @@
 package images
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"unicode/utf8"
 )
 
 // A statement is checked against the bytes of the image that it is about. That takes no
@@ -58,62 +54,6 @@ func (s *session) checkStatement(ctx context.Context, st *Statement, after *subj
 	return c.problems, nil
 }
 
-// verifyStated finds the statement about an image and checks it. base may be nil.
-func (s *session) verifyStated(ctx context.Context, src, base *Source, o VerifyOptions) (*Verified, error) {
-	if src.Image == nil {
-		return nil, withHint(errorf(ErrUnsupported, "%v: not an image: no statement is made about folders and files", src.Ref),
-			"compare it with what it was: vfix verify --against")
-	}
-	stated, err := findStatement(ctx, src, o.Statement, o.Media)
-	if err != nil {
-		return nil, err
-	}
-	after, err := s.openSubject(ctx, src)
-	if err != nil {
-		return nil, err
-	}
-	defer after.close()
-	if err := o.Shim.findFallback(ctx, src.Image, after.t, after.f.Findings, after.fetch); err != nil {
-		return nil, err
-	}
-	v := &Verified{Findings: after.f.Findings, Stated: stated}
-	if v.Problems, err = s.checkStatement(ctx, stated.Statement, after); err != nil {
-		return nil, err
-	}
-	if base == nil || base.Image == nil {
-		return v, nil
-	}
-	digests, err := digestsOf(base)
-	if err != nil {
-		return nil, err
-	}
-	if a := stated.Statement.Predicate.Base.Artifact; !(&Statement{Subject: []Artifact{a}}).hasSubject(digests) {
-		v.Problems = append(v.Problems, fmt.Sprintf("statement: its base is %s with the digest %v, and not %v", a.Name, a.Digest, base.Ref))
-	}
-	return v, nil
-}
-
-// digestsOf are all digests that an image is known by where it was read. One that comes
-// uncompressed has no manifest of its own.
-func digestsOf(src *Source) ([]v1.Hash, error) {
-	config, err := src.Image.ConfigName()
-	if err != nil {
-		return nil, err
-	}
-	all := []v1.Hash{config}
-	if h, err := v1.NewHash(src.Digest); err == nil {
-		all = append(all, h)
-	}
-	if src.Ref.Transport != Daemon && src.Ref.Transport != DockerArchive {
-		h, err := src.Image.Digest()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, h)
-	}
-	return all, nil
-}
-
 // identity compares what the image is.
 func (c *claims) identity() error {
 	src := c.after.src
@@ -150,8 +90,22 @@ func (c *claims) layers() bool {
 	return true
 }
 
+// real is the name that a stated one is of: JSON has U+FFFD for each byte that is not UTF-8,
+// and so has a Go string that was a list of runes.
+func (c *claims) real(stated string) string {
+	if strings.ContainsRune(stated, utf8.RuneError) {
+		for _, e := range c.after.t.layers[c.added].entries {
+			if string([]rune(e.name)) == stated {
+				return e.name
+			}
+		}
+	}
+	return stated
+}
+
 // both returns a stated file on both sides. It must be a file of the added layer.
-func (c *claims) both(name string) (before, after *node) {
+func (c *claims) both(stated string) (before, after *node) {
+	name := c.real(stated)
 	before, after = c.base.at(name), c.after.t.at(name)
 	switch {
 	case after == nil || after.kind != kindFile || after.layer != c.added:
@@ -247,7 +201,8 @@ func (c *claims) patched(f *StatedFile, b, a *node, before, after *io.SectionRea
 	if got := c.after.t.layers[b.inode.layer].diffID.String(); got != f.Layer {
 		c.problem("%s: got a file of layer %s, stated %s", f.Path, got, f.Layer)
 	}
-	for _, name := range f.Links {
+	for _, stated := range f.Links {
+		name := c.real(stated)
 		k := c.after.t.at(name)
 		if k == nil || k.inode != a.inode {
 			c.problem("%s: no hard link of %s", name, f.Path)
@@ -289,58 +244,6 @@ func (c *claims) patched(f *StatedFile, b, a *node, before, after *io.SectionRea
 		c.problem("%s: offset %#x: changed, and not as stated", f.Path, at)
 	}
 	return nil
-}
-
-// applyRuns returns the content with the runs of bytes replaced; why says what is wrong
-// with them.
-func applyRuns(runs []StatedRun, before *io.SectionReader) (r io.Reader, why string, err error) {
-	slices.SortFunc(runs, func(a, b StatedRun) int { return cmp.Compare(a.Offset, b.Offset) })
-	var parts []io.Reader
-	at, size := uint64(0), uint64(before.Size())
-	for _, run := range runs {
-		old, err1 := hex.DecodeString(run.Before)
-		new, err2 := hex.DecodeString(run.After)
-		n := uint64(len(old))
-		switch {
-		case err1 != nil || err2 != nil || len(old) != len(new):
-			return nil, fmt.Sprintf("offset %#x: not two runs of as many bytes in hex", run.Offset), nil
-		case run.Offset < at || run.Offset > size || n > size-run.Offset:
-			return nil, fmt.Sprintf("offset %#x: %d bytes there overlap others or the end of the file", run.Offset, n), nil
-		}
-		is := make([]byte, n)
-		if _, err := before.ReadAt(is, int64(run.Offset)); err != nil && err != io.EOF {
-			return nil, "", err
-		}
-		if !bytes.Equal(is, old) {
-			return nil, fmt.Sprintf("offset %#x: got %x in the base, stated %x", run.Offset, is, old), nil
-		}
-		parts = append(parts, io.NewSectionReader(before, int64(at), int64(run.Offset-at)), bytes.NewReader(new))
-		at = run.Offset + n
-	}
-	parts = append(parts, io.NewSectionReader(before, int64(at), int64(size-at)))
-	return io.MultiReader(parts...), "", nil
-}
-
-// firstDifference compares two streams of one length; -1 says that they are equal.
-func firstDifference(a, b io.Reader) (int64, error) {
-	x, y := make([]byte, copyBuffer), make([]byte, copyBuffer)
-	for at := int64(0); ; {
-		n, err := fill(b, y)
-		if err != nil && err != io.EOF {
-			return 0, err
-		}
-		if _, err := io.ReadFull(a, x[:n]); err != nil {
-			return 0, err
-		}
-		for i := range n {
-			if x[i] != y[i] {
-				return at + int64(i), nil
-			}
-		}
-		if at += int64(n); err == io.EOF {
-			return -1, nil
-		}
-	}
 }
 
 // contents checks the files that only the result has.
