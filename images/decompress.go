@@ -77,7 +77,8 @@ func decompress(ctx context.Context, r io.Reader) (io.ReadCloser, compression, e
 		if err != nil {
 			return nil, kind, fmt.Errorf("gzip header: %w", err)
 		}
-		return &goDecompressor{r: zr, kind: kind, close: func() { zr.Close() }}, kind, nil
+		zr.Multistream(false)
+		return &goDecompressor{r: &gzipMembers{zr, br}, kind: kind, close: func() { zr.Close() }}, kind, nil
 	case zstdStream:
 		zr, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(maxZstdWindow))
@@ -87,6 +88,51 @@ func decompress(ctx context.Context, r io.Reader) (io.ReadCloser, compression, e
 		return &goDecompressor{r: zr, kind: kind, close: zr.Close}, kind, nil
 	}
 	return io.NopCloser(br), kind, nil
+}
+
+// gzipMembers reads a stream of several gzip members, which are one content (RFC 1952,
+// section 2.2). Zeros behind the last one, which archives on tapes had, are no content, as
+// for gzip, igzip and pigz; compress/gzip would call them a bad header.
+type gzipMembers struct {
+	z  *gzip.Reader
+	in *bufio.Reader
+}
+
+func (g *gzipMembers) Read(p []byte) (int, error) {
+	for {
+		n, err := g.z.Read(p)
+		if err != io.EOF || n > 0 {
+			if err == io.EOF {
+				err = nil
+			}
+			return n, err
+		}
+		if err := g.next(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// next begins the next member; io.EOF says that there is none.
+func (g *gzipMembers) next() error {
+	for {
+		b, err := g.in.Peek(1)
+		if err != nil {
+			return err
+		}
+		if b[0] != 0 {
+			break
+		}
+		g.in.Discard(1)
+		if b, err := g.in.Peek(1); err == nil && b[0] != 0 {
+			return errors.New("zeros, and something else behind them")
+		}
+	}
+	if err := g.z.Reset(g.in); err != nil {
+		return err
+	}
+	g.z.Multistream(false)
+	return nil
 }
 
 // goDecompressor is a decompressor of klauspost/compress.

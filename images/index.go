@@ -74,7 +74,13 @@ type layerIndex struct {
 
 // readLayer reads one layer from start to end and examines its files.
 func (s *session) readLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
+	if !atHand(l) {
+		return foreignLayer(l, s.progress)
+	}
 	ls, err := openLayer(ctx, l, s.progress)
+	if errors.Is(err, ErrNotFound) && isForeign(l) {
+		return foreignLayer(l, s.progress)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -100,6 +100,9 @@ func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written m
 	if err != nil {
 		return "", err
 	}
+	if !atHand(l) {
+		return "", errorf(ErrUnsupported, "%v is a foreign layer, which is not with the image", digest)
+	}
 	rc, err := openUnverified(l)
 	if err != nil {
 		return "", err

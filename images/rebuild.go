@@ -52,6 +52,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	}
 	defer added.Close()
 	r.out.LayerSize = added.size
+	noteDepth(len(t.layers)+1, r.s.progress)
 	img, err := derive(r.src.Image, r.oci(), added, provenance{
 		baseName: r.out.BaseName, baseDigest: r.out.BaseDigest, version: r.o.Version,
 		fallback: fallback, traced: f.Fallback.Wrapped,

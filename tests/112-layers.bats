@@ -1,0 +1,177 @@
+#!/usr/bin/env bats
+# Layers of every kind that engines wrote: whiteouts of aufs, gzip of several members, zstd,
+# estargz, foreign layers, very many of them; and attestations beside images.
+load helpers
+
+setup() {
+	requires image_tools legacy_image
+	work=$BATS_TEST_TMPDIR/work
+	mkdir "$work"
+	cd "$work" || return
+	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	clock=$legacy_image/rootfs/usr/local/bin/clock
+	mkdir -p files/bin out/blobs/sha256
+	cp "$clock" files/bin/clock
+	tar --sort=name -cf plain.tar -C files bin
+	layers=() diff_ids=()
+}
+
+# blob FILE: puts a file into the layout out and says its digest.
+blob() {
+	local sum
+	sum=$(sha256sum "$1" | cut -d' ' -f1)
+	cp "$1" "out/blobs/sha256/$sum"
+	echo "sha256:$sum"
+}
+
+# add TAR FILE TYPE [MEMBERS]: a layer that is FILE, and TAR uncompressed; MEMBERS are more of
+# its descriptor.
+add() {
+	local digest
+	digest=$(blob "$2")
+	layers+=("{\"mediaType\": \"$3\", \"digest\": \"$digest\", \"size\": $(stat -c %s "$2")${4-}}")
+	diff_ids+=("\"sha256:$(sha256sum "$1" | cut -d' ' -f1)\"")
+}
+
+join() { local IFS=,; echo "[$*]"; }
+
+# finish: the layout out with an image, tagged x, of the layers that were added.
+finish() {
+	local config manifest
+	jq -nc --argjson ids "$(join "${diff_ids[@]}")" '{architecture: "amd64", os: "linux", config: {}, rootfs: {type: "layers", diff_ids: $ids}}' >config
+	config=$(blob config)
+	jq -nc --argjson layers "$(join "${layers[@]}")" --arg config "$config" --argjson size "$(stat -c %s config)" '{schemaVersion: 2,
+		mediaType: "application/vnd.oci.image.manifest.v1+json",
+		config: {mediaType: "application/vnd.oci.image.config.v1+json", digest: $config, size: $size}, layers: $layers}' >manifest
+	manifest=$(blob manifest)
+	jq -nc --arg digest "$manifest" --argjson size "$(stat -c %s manifest)" '{schemaVersion: 2, manifests: [{
+		mediaType: "application/vnd.oci.image.manifest.v1+json", digest: $digest, size: $size,
+		annotations: {"org.opencontainers.image.ref.name": "x"}}]}' >out/index.json
+	echo '{"imageLayoutVersion":"1.0.0"}' >out/oci-layout
+}
+
+oci=application/vnd.oci.image.layer.v1.tar
+
+below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
+
+@test "layers: gzip of several members, and with zeros behind, by each decompressor" {
+	head -c 5000 plain.tar | gzip -n >members.gz
+	tail -c +5001 plain.tar | gzip -n >>members.gz
+	{ cat members.gz && head -c 3000 /dev/zero; } >zeros.gz
+	add plain.tar members.gz $oci+gzip
+	add plain.tar zeros.gz $oci+gzip
+	finish
+	for off in none VFIX_DISABLE_IGZIP=1 'VFIX_DISABLE_IGZIP=1 VFIX_DISABLE_PIGZ=1'; do
+		# shellcheck disable=SC2086 # several words are meant
+		run env ${off/none/A=1} "$VFIX" scan oci:out:x --format json --progress quiet
+		expect "status with $off" "$status" 3
+	done
+	run_vfix rebuild oci:out:x -o oci:fixed:x
+	expect 'layers below' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -cS .layers)"
+	run_vfix scan oci:fixed:x
+	# The control: something else behind the member is an error.
+	{ cat members.gz && head -c 100 /dev/zero && echo x; } >bad.gz
+	layers=() diff_ids=()
+	add plain.tar bad.gz $oci+gzip
+	finish
+	VFIX_DISABLE_IGZIP=1 VFIX_DISABLE_PIGZ=1 run_vfix 1 scan oci:out:x
+}
+
+@test "layers: zstd of several frames and estargz keep every byte" {
+	{ head -c 5000 plain.tar | zstd -q && tail -c +5001 plain.tar | zstd -q; } >frames.zst
+	add plain.tar frames.zst $oci+zstd
+	# The form of estargz: each file a member of its own, an index as the last file, and a
+	# footer that is an empty member with the index's offset in its header.
+	echo '{"version": 1, "entries": []}' >stargz.index.json
+	tar -cf index.tar stargz.index.json
+	tar --concatenate -f both.tar plain.tar index.tar 2>/dev/null || { cp plain.tar both.tar && tar -rf both.tar stargz.index.json; }
+	head -c 2048 both.tar | gzip -n >stargz.gz
+	offset=$(stat -c %s stargz.gz)
+	tail -c +2049 both.tar | gzip -n >>stargz.gz
+	printf '\x1f\x8b\x08\x04\0\0\0\0\0\xff\x1a\0SG\x16\0%016xSTARGZ\x01\0\0\xff\xff\0\0\0\0\0\0\0\0' "$offset" >>stargz.gz
+	add both.tar stargz.gz $oci+gzip ", \"annotations\": {\"containerd.io/snapshot/stargz/toc.digest\": \"$(blob stargz.index.json)\"}"
+	finish
+	gzip -t stargz.gz
+	run_vfix rebuild oci:out:x -o oci:fixed:x
+	skopeo copy --quiet oci:fixed:x dir:checked
+	expect 'layers below, with their annotations' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -cS .layers)"
+	run_vfix scan oci:fixed:x
+}
+
+@test "layers: aufs's own files are no files of the image" {
+	mkdir -p aufs/bin aufs/.wh..wh.plnk aufs/.wh..wh.orph aufs/etc
+	touch aufs/.wh..wh.aufs
+	cp "$clock" aufs/.wh..wh.plnk/77.88
+	ln aufs/.wh..wh.plnk/77.88 aufs/bin/clock
+	cp "$clock" aufs/.wh..wh.orph/lost
+	tar -cf aufs.tar -C aufs .wh..wh.aufs .wh..wh.orph .wh..wh.plnk bin etc
+	gzip -nk aufs.tar
+	add aufs.tar aufs.tar.gz $oci+gzip
+	finish
+	run_vfix 3 scan oci:out:x --format json
+	expect files "$(jq -c '[.results[0].files[].path]' <<<"$output")" '["bin/clock"]'
+	run_vfix rebuild oci:out:x -o oci:fixed:x
+	added=$(skopeo inspect --raw oci:fixed:x | jq -r '.layers[-1].digest | sub(":"; "/")')
+	expect 'files of the added layer' "$(tar -tzf "fixed/blobs/$added" | tr '\n' ' ')" 'bin/ bin/clock '
+	run_vfix scan oci:fixed:x
+}
+
+@test "layers: a foreign layer that is not there is passed over, and stays as it is" {
+	gzip -nk plain.tar
+	cp plain.tar foreign.tar
+	tar -rf foreign.tar config 2>/dev/null || { echo more >config && tar -rf foreign.tar config; }
+	gzip -nk foreign.tar
+	add foreign.tar foreign.tar.gz application/vnd.oci.image.layer.nondistributable.v1.tar+gzip ', "urls": ["http://127.0.0.1:9/never-asked"]'
+	add plain.tar plain.tar.gz $oci+gzip
+	finish
+	rm "out/blobs/sha256/$(sha256sum foreign.tar.gz | cut -d' ' -f1)"
+	run_vfix rebuild oci:out:x -o oci:fixed:x
+	expect_match stderr "$stderr" 'foreign, and not with the image'
+	expect 'layers below' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -cS .layers)"
+	# The control: another layer that is not there is an error.
+	rm "out/blobs/sha256/$(sha256sum plain.tar.gz | cut -d' ' -f1)"
+	run_vfix 1 rebuild oci:out:x -o oci:none:x
+}
+
+@test "layers: 127 of them, and what docker says to one more" {
+	gzip -nk plain.tar
+	add plain.tar plain.tar.gz $oci+gzip
+	for n in $(seq 126); do
+		echo "$n" >"files/n$n"
+		tar -cf "$n.tar" -C files "n$n"
+		gzip -nk "$n.tar"
+		add "$n.tar" "$n.tar.gz" $oci+gzip
+	done
+	finish
+	expect layers "$(skopeo inspect --raw oci:out:x | jq '.layers | length')" 127
+	run_vfix rebuild oci:out:x -o oci:fixed:x
+	expect_match stderr "$stderr" 'the result has 128 layers'
+	"$build/validate" fixed
+	run_vfix scan oci:fixed:x
+	run_vfix verify oci:fixed:x --against oci:out:x
+	run_vfix convert oci:out:x -o docker-archive:many.tar:many:1
+	run_vfix 3 scan many.tar
+}
+
+@test "layers: an attestation about the image is dropped, with a word" {
+	gzip -nk plain.tar
+	add plain.tar plain.tar.gz $oci+gzip
+	finish
+	digest=$(jq -r '.manifests[0].digest' out/index.json)
+	# The attestation may be any manifest: what it is about is said in the index.
+	jq -c '. + {annotations: {kind: "attestation"}}' manifest >attestation
+	about=$(blob attestation)
+	jq -nc --arg image "$digest" --argjson size "$(stat -c %s manifest)" --arg about "$about" --argjson length "$(stat -c %s attestation)" '{schemaVersion: 2,
+		mediaType: "application/vnd.oci.image.index.v1+json", manifests: [
+		{mediaType: "application/vnd.oci.image.manifest.v1+json", digest: $image, size: $size, platform: {os: "linux", architecture: "amd64"}},
+		{mediaType: "application/vnd.oci.image.manifest.v1+json", digest: $about, size: $length, platform: {os: "unknown", architecture: "unknown"},
+		annotations: {"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": $image}}]}' >index
+	index=$(blob index)
+	jq -nc --arg digest "$index" --argjson size "$(stat -c %s index)" '{schemaVersion: 2, manifests: [{
+		mediaType: "application/vnd.oci.image.index.v1+json", digest: $digest, size: $size, annotations: {"org.opencontainers.image.ref.name": "x"}}]}' >out/index.json
+	run_vfix rebuild oci:out:x -o oci:fixed:x
+	expect_match stderr "$stderr" 'is about the image that was replaced: left out'
+	expect 'entries of the index' "$(skopeo inspect --raw oci:fixed:x | jq '.manifests | length')" 1
+	run_vfix convert oci:out:x -o oci:same:x
+	expect 'entries after convert, which replaces nothing' "$(skopeo inspect --raw oci:same:x | jq '.manifests | length')" 2
+}
