@@ -24,15 +24,11 @@ func openRegistry(ctx context.Context, ref Ref, o MediaOptions) (*Source, error)
 	if err != nil {
 		return nil, badName(ref.Name, err)
 	}
-	opts, err := o.net.options(ctx, n.Context(), false)
+	desc, from, err := getManifest(ctx, n, o)
 	if err != nil {
-		return nil, registryError(ctx, n, err)
+		return nil, registryError(ctx, from, err)
 	}
-	desc, err := remote.Get(n, opts...)
-	if err != nil {
-		return nil, registryError(ctx, n, err)
-	}
-	at := site{ctx: ctx, net: o.net, repo: n.Context(), origin: n.Context()}
+	at := site{ctx: ctx, net: o.net, repo: from.Context(), origin: n.Context()}
 	src := &Source{Ref: ref, Digest: desc.Digest.String(), Close: func() error { return nil }}
 	switch {
 	case desc.MediaType.IsIndex():
@@ -54,6 +50,25 @@ func openRegistry(ctx context.Context, ref Ref, o MediaOptions) (*Source, error)
 		return nil, registryError(ctx, n, err)
 	}
 	return src, nil
+}
+
+// getManifest fetches a manifest from the first place that has it, and says which that is;
+// the error is of the last one.
+func getManifest(ctx context.Context, n name.Reference, o MediaOptions) (*remote.Descriptor, name.Reference, error) {
+	var err error
+	for _, from := range o.net.places(n) {
+		var opts []remote.Option
+		var desc *remote.Descriptor
+		if opts, err = o.net.options(ctx, from.Context(), false); err == nil {
+			if desc, err = remote.Get(from, opts...); err == nil {
+				return desc, from, nil
+			}
+		}
+		if from != n {
+			note(o.Progress, "mirror %s: %s", from.Context().RegistryStr(), Redact(registryError(ctx, from, err).Error()))
+		}
+	}
+	return nil, n, err
 }
 
 // registryError words what talking to a registry ended in: which registry and repository,

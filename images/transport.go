@@ -31,6 +31,9 @@ type registries struct {
 	base http.RoundTripper
 	keys authn.Keychain
 
+	// mirrors are hosts that have what Docker Hub has.
+	mirrors func() []string
+
 	mu sync.Mutex
 	// logins are the clients of a repository, by its name and the scopes asked for.
 	logins map[string]*login
@@ -61,7 +64,7 @@ const (
 
 func newRegistries(o MediaOptions) *registries {
 	r := &registries{
-		o: o, keys: authn.DefaultKeychain,
+		o: o, keys: authn.DefaultKeychain, mirrors: mirrorsOnce(),
 		logins: map[string]*login{}, homes: map[string][]name.Repository{}, busy: map[string]*sync.Mutex{},
 	}
 	var t http.RoundTripper = newHosts(o.Insecure)
