@@ -19,17 +19,27 @@ type candidate struct {
 	env  []string
 }
 
+func gcc(args ...string) error {
+	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("gcc: %w: %s", err, out)
+	}
+	return nil
+}
+
+// compileStubs makes a library with old glibc's calls in it.
+func (b *bench) compileStubs(path string) error {
+	return gcc("-shared", "-nostdlib", "-Wl,--build-id", "-o", path, "tests/bench/src/stubs.S")
+}
+
 // calls measures time, gettimeofday and getcpu: the trap, the plain system call, each patch
 // form, and modern glibc. Every round runs every candidate once.
 func (b *bench) calls() error {
 	program, stubs := filepath.Join(b.dir, "calls"), filepath.Join(b.dir, "stubs.so")
-	for _, args := range [][]string{
-		{"-O2", "-Wall", "-Wextra", "-Werror", "-o", program, "tests/bench/src/calls.c"},
-		{"-shared", "-nostdlib", "-Wl,--build-id", "-o", stubs, "tests/bench/src/stubs.S"},
-	} {
-		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("gcc: %w: %s", err, out)
-		}
+	if err := gcc("-O2", "-Wall", "-Wextra", "-Werror", "-o", program, "tests/bench/src/calls.c"); err != nil {
+		return err
+	}
+	if err := b.compileStubs(stubs); err != nil {
+		return err
 	}
 	// glibc from 2.35 reads sched_getcpu from its rseq area and calls nothing; without rseq
 	// it calls the vDSO, which is what the patched sites are to be held against.

@@ -22,11 +22,12 @@ func main() {
 	vfix := flag.String("vfix", "bin/vfix", "the vfix `program` to measure")
 	rounds := flag.Int("rounds", 9, "how many `rounds` of calls; medians are printed")
 	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
+	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, scan or startup")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "vfix-bench")
 	if err == nil {
 		b := &bench{dir: dir, vfix: *vfix, rounds: *rounds}
-		err = b.run(*megabytes)
+		err = b.run(*only, *megabytes)
 		os.RemoveAll(dir)
 	}
 	if err != nil {
@@ -35,22 +36,31 @@ func main() {
 	}
 }
 
-func (b *bench) run(megabytes int) error {
-	if err := b.calls(); err != nil {
-		return fmt.Errorf("calls: %w", err)
+// run measures all parts, or the one that is named.
+func (b *bench) run(only string, megabytes int) error {
+	known := false
+	for _, part := range []struct {
+		name    string
+		measure func() error
+	}{
+		{"calls", b.calls},
+		{"trace", b.trace},
+		{"fallback", b.fallback},
+		// Before the scan: the kernel counts what a parent holds as memory of its child.
+		{"rebuild", func() error { return b.rebuild(int64(megabytes) * 1e6) }},
+		{"scan", b.scan},
+		{"startup", b.startup},
+	} {
+		if only != "" && only != part.name {
+			continue
+		}
+		known = true
+		if err := part.measure(); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
 	}
-	if err := b.trace(); err != nil {
-		return fmt.Errorf("vfix-trace: %w", err)
-	}
-	if err := b.fallback(); err != nil {
-		return fmt.Errorf("fallback: %w", err)
-	}
-	// Before the scan: the kernel counts what a parent holds as memory of its child.
-	if err := b.rebuild(int64(megabytes) * 1e6); err != nil {
-		return fmt.Errorf("rebuild: %w", err)
-	}
-	if err := b.scan(); err != nil {
-		return fmt.Errorf("scan: %w", err)
+	if !known {
+		return fmt.Errorf("-only %s: no such part", only)
 	}
 	return nil
 }
