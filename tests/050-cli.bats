@@ -11,7 +11,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker
 	affected=$build/fixtures/static-2m
 	unknown=$build/fixtures/finding-escape
-	verbs='scan patch rebuild verify layer run doctor version completion'
+	verbs='scan patch rebuild verify convert layer hotfix run install uninstall runtime cache doctor diagnose bench version completion'
 }
 
 teardown() { stop_services; }
@@ -72,13 +72,21 @@ hanging_vfix() {
 
 @test "help: each option of each verb is explained" {
 	declare -A options=(
-		[scan]='explain format insecure jobs platform progress'
+		[scan]='explain format insecure jobs platform progress stall-timeout'
 		[patch]='dry-run explain format in-place jobs one-file-system output progress since'
-		[rebuild]='dry-run fallback format insecure jobs output platform progress provenance push tag tag-suffix update-dpkg'
-		[verify]='against explain format insecure jobs platform progress provenance statement'
+		[rebuild]='dest-template dry-run fail-fast fallback format from-file insecure jobs output platform progress provenance push shard stall-timeout state tag tag-suffix update-dpkg'
+		[verify]='against explain format insecure jobs platform progress provenance stall-timeout statement'
+		[convert]='cmd entrypoint env format insecure output platform progress stall-timeout user workdir'
 		[layer]='format insecure output program progress'
+		[hotfix]='apply for format insecure jobs output platform progress stall-timeout'
 		[run]='explain way'
+		[install]='config default-runtime dry-run fail-closed fallback force format name opt-in prefix program root runtime wait'
+		[uninstall]='dry-run format root wait'
+		[runtime]=''
+		[cache]='cache-dir format size'
 		[doctor]='check flood-dir format limit progress quick seccomp-profile'
+		[diagnose]='format insecure platform progress root stall-timeout'
+		[bench]='format insecure pipeline platform plot progress redis requests rounds sample stall-timeout'
 		[version]=format
 		[completion]=''
 	)
@@ -91,10 +99,10 @@ hanging_vfix() {
 
 @test "help: lists the verbs and the topics, and each topic has a text" {
 	run_vfix help
-	for word in $verbs sources exit-status environment how-it-works fallback json json-schema; do
+	for word in $verbs sources lists exit-status environment how-it-works fallback json json-schema; do
 		expect_match 'vfix help' "$output" "  $word "
 	done
-	for topic in sources exit-status environment how-it-works fallback json; do
+	for topic in sources lists exit-status environment how-it-works fallback json; do
 		run_vfix help $topic
 		[ "${#lines[@]}" -gt 10 ] || fail "vfix help $topic: ${#lines[@]} lines"
 	done
