@@ -24,7 +24,8 @@ type Converted struct {
 // Convert writes an image in another format or place, and changes nothing in it: layers and
 // config keep their bytes wherever the format that is written has room for them. What has
 // no config gets one: a schema 1 manifest and an old archive that of their history, a root
-// filesystem that of o.Run. The same input gives the same digest.
+// filesystem that of o.Run. The same input gives the same digest. A DEST dir:FOLDER is written
+// as a root filesystem, as clusters start it with apptainer; it has no digest, and no config.
 func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, error) {
 	dest, err := ParseRef(o.Dest)
 	if err != nil {
@@ -51,6 +52,10 @@ func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, 
 		return nil, err
 	}
 	out.Layers = len(layers)
+	if dest.Transport == Dir {
+		out.Reference = dest.String()
+		return out, writeRoot(ctx, src.Image, dest.Name, o.Media)
+	}
 	st, err := Put(ctx, dest, Result{Image: src.Image, Index: src.Index}, o.Media)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func resolveDest(d Ref) (Ref, error) {
 	switch {
 	case d.Transport == Dir:
 		return d, withHint(errorf(ErrUnsupported, "%v: an image is not written as a root filesystem", d),
-			"write an OCI layout: -o oci:%s", d.Name)
+			"write an OCI layout: -o oci:%s; or 'vfix convert SOURCE -o %v', and 'vfix patch -i %s'", d.Name, d, d.Name)
 	case d.Transport != Plain:
 		return d, nil
 	}

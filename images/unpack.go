@@ -37,9 +37,37 @@ func Unpack(ctx context.Context, source, dir string, o MediaOptions) (err error)
 		}
 		return os.CopyFS(dir, os.DirFS(src.Path))
 	}
+	return unpackImage(ctx, src.Image, dir, false, o)
+}
+
+// writeRoot writes the merged file system of an image as the folder dir, which must not exist:
+// whole or not at all. Root writes owners, setuid and setgid bits too; nobody else could.
+func writeRoot(ctx context.Context, img v1.Image, dir string, o MediaOptions) (err error) {
+	if _, err := os.Lstat(dir); err == nil {
+		return withHint(fmt.Errorf("%s: exists", dir), "name a folder that does not exist yet")
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	temp := tempName(dir)
+	if err := os.Mkdir(temp, ownerMode); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			removeTree(temp)
+		}
+	}()
+	if err := unpackImage(ctx, img, temp, os.Geteuid() == 0, o.withDefaults()); err != nil {
+		return err
+	}
+	return os.Rename(temp, dir)
+}
+
+// unpackImage writes the merged file system into an empty folder.
+func unpackImage(ctx context.Context, img v1.Image, dir string, owners bool, o MediaOptions) error {
 	s := newSession(0, o.Progress, rewriter.Options{})
 	defer s.Close()
-	t, err := s.image(ctx, src.Image)
+	t, err := s.image(ctx, img)
 	if err != nil {
 		return err
 	}
@@ -48,12 +76,12 @@ func Unpack(ctx context.Context, source, dir string, o MediaOptions) (err error)
 		return err
 	}
 	defer root.Close()
-	u := &unpacking{root: root, files: map[place][]string{}}
+	u := &unpacking{root: root, owners: owners, files: map[place]*unpackedFile{}}
 	t.walk(u.note)
 	if u.err != nil {
 		return u.err
 	}
-	layers, err := src.Image.Layers()
+	layers, err := img.Layers()
 	if err != nil {
 		return err
 	}
@@ -62,18 +90,25 @@ func Unpack(ctx context.Context, source, dir string, o MediaOptions) (err error)
 			return err
 		}
 	}
-	return u.closeFolders()
+	return u.closeFolders(t.root)
 }
 
 // place is where a member stands: the number of its layer, and its own in there.
 type place struct{ layer, number int }
 
+// unpackedFile is a regular file that is to come: its visible names, and what it has beside.
+type unpackedFile struct {
+	names []string
+	meta  *meta
+}
+
 // unpacking is one merged file system on its way into a folder.
 type unpacking struct {
 	root    *os.Root
-	files   map[place][]string // the visible names of regular files
+	owners  bool // as in the image; else all is the caller's
+	files   map[place]*unpackedFile
 	folders []string
-	modes   []fs.FileMode
+	metas   []*meta // of the folders
 	err     error
 }
 
@@ -84,13 +119,18 @@ func (u *unpacking) note(name string, k *node) {
 	}
 	switch k.kind {
 	case kindDir:
-		u.folders, u.modes = append(u.folders, name), append(u.modes, fs.FileMode(k.meta.mode)&fs.ModePerm|ownerMode)
+		u.folders, u.metas = append(u.folders, name), append(u.metas, &k.meta)
 		u.err = u.root.Mkdir(name, ownerMode)
 	case kindSymlink:
-		u.err = u.root.Symlink(k.inode.link, name)
+		if u.err = u.root.Symlink(k.inode.link, name); u.err == nil && u.owners {
+			u.err = u.root.Lchown(name, k.meta.uid, k.meta.gid)
+		}
 	case kindFile, kindPool:
 		at := place{k.inode.layer, k.number}
-		u.files[at] = append(u.files[at], name)
+		if u.files[at] == nil {
+			u.files[at] = &unpackedFile{meta: &k.meta}
+		}
+		u.files[at].names = append(u.files[at].names, name)
 	}
 }
 
@@ -116,8 +156,8 @@ func (u *unpacking) layer(ctx context.Context, n int, l v1.Layer, p Progress) er
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if names := u.files[place{n, h.number}]; len(names) > 0 {
-			if err := u.file(names, h, tr); err != nil {
+		if f := u.files[place{n, h.number}]; f != nil {
+			if err := u.file(f, tr); err != nil {
 				return ls.wrap(err)
 			}
 		}
@@ -135,27 +175,54 @@ func (u *unpacking) needs(n int) bool {
 }
 
 // file writes one file under its first name, and links the others to it.
-func (u *unpacking) file(names []string, h *tarMember, r io.Reader) error {
-	f, err := u.root.OpenFile(names[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(h.Mode)&fs.ModePerm)
+func (u *unpacking) file(file *unpackedFile, r io.Reader) error {
+	name := file.names[0]
+	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(f, r)
-	err = errors.Join(err, f.Chmod(fs.FileMode(h.Mode)&fs.ModePerm), f.Close())
-	for _, name := range names[1:] {
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = u.adorn(name, file.meta, 0)
+	}
+	for _, other := range file.names[1:] {
 		if err == nil {
-			err = u.root.Link(names[0], name)
+			err = u.root.Link(name, other)
 		}
 	}
 	return err
 }
 
-// closeFolders gives folders their modes, the inner ones first.
-func (u *unpacking) closeFolders() error {
-	for i, name := range slices.Backward(u.folders) {
-		if err := u.root.Chmod(name, u.modes[i]); err != nil {
+// specialModes are the mode bits above the permissions, as tar and as Go have them.
+var specialModes = map[int64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
+
+// adorn gives a file or folder its owner, mode and time; least is what the caller, as owner,
+// needs of the mode. Changing the owner clears setuid, so the mode comes behind it.
+func (u *unpacking) adorn(name string, m *meta, least fs.FileMode) error {
+	mode := fs.FileMode(m.mode)&fs.ModePerm | least
+	if u.owners {
+		mode = fs.FileMode(m.mode) & fs.ModePerm
+		for bit, flag := range specialModes {
+			if m.mode&bit != 0 {
+				mode |= flag
+			}
+		}
+		if err := u.root.Lchown(name, m.uid, m.gid); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := u.root.Chmod(name, mode); err != nil {
+		return err
+	}
+	return u.root.Chtimes(name, m.mtime, m.mtime)
+}
+
+// closeFolders gives folders what they have beside their names, the inner ones first.
+func (u *unpacking) closeFolders(top *node) error {
+	for i, name := range slices.Backward(u.folders) {
+		if err := u.adorn(name, u.metas[i], ownerMode); err != nil {
+			return err
+		}
+	}
+	return u.adorn(".", &top.meta, ownerMode)
 }

@@ -160,3 +160,40 @@ listing() {
 	expect 'status without the programs' "$status" 1
 	expect_match 'hint without the programs' "$output" 'install squashfs-tools'
 }
+
+@test "convert: a SIF file to a sandbox folder, as it is, which vfix patch then makes run" {
+	requires oracle
+	sif
+	run_vfix convert x.sif -o dir:sandbox
+	expect reference "$output" dir:sandbox
+	unpacked x.sif before
+	# But for the times of symlinks, which nobody sees.
+	diff <(listing before | sed 's/^\(.* l .*\) [0-9]* \([^ ]*\)$/\1 \2/') <(listing sandbox | sed 's/^\(.* l .*\) [0-9]* \([^ ]*\)$/\1 \2/')
+	[ sandbox/bin/clock -ef sandbox/usr/bin/time-of-day ] || fail 'the hard link is broken'
+	run "$novsyscall" chroot sandbox /bin/clock
+	expect 'status as it is' "$status" "$status_sigsys"
+	run_vfix patch -i sandbox
+	run "$novsyscall" chroot sandbox /bin/clock
+	expect 'status patched' "$status" 0
+	run_vfix 1 convert x.sif -o dir:sandbox
+	expect_match stderr "$stderr" 'sandbox: exists'
+	run_vfix 1 rebuild x.sif -o dir:other
+	expect_match hint "$stderr" "'vfix patch -i other'"
+	expect 'what is there' "$(find . -maxdepth 1 -name '*other*' -o -maxdepth 1 -name '.*' ! -name .)" ''
+}
+
+@test "convert: an image to a sandbox folder" {
+	run_vfix convert "oci:$legacy_image/oci" -o dir:root
+	run chroot root /usr/local/bin/clock
+	expect status "$status" 0
+	# By an ordinary user, all is his. bats' own folders are root's.
+	local open
+	open=$(mktemp -d)
+	cp -r "$legacy_image/oci" "$open/oci"
+	chown -R 65534:65534 "$open"
+	run -0 --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups env TMPDIR="$open" \
+		"$VFIX" convert "oci:$open/oci" -o "dir:$open/root"
+	expect owners "$(find "$open/root" -printf '%U\n' | sort -u)" 65534
+	cmp root/usr/local/bin/clock "$open/root/usr/local/bin/clock"
+	rm -r "$open"
+}

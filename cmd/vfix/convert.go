@@ -38,14 +38,17 @@ manifests, and the tarballs of 'docker save' before 1.10. Their history becomes
 the config, as docker itself made one of it.
 
 A root filesystem (a folder, the tarball of 'docker export') becomes an image of
-one layer. Its command is what you say: --entrypoint and --cmd.
+one layer. Its command is what you say: --entrypoint and --cmd. The other way,
+-o dir:FOLDER writes an image's root filesystem, for apptainer or chroot: no
+config, no devices, no extended attributes; root writes owners and setuid bits.
 
 On stdout stands one line, the reference of the result. The same input gives the
 same digest. SOURCE and DEST are written as in 'vfix help sources'.`,
 		Example: `  vfix convert docker://old.example/app:1 -o oci:app    a schema 1 manifest, too
   vfix convert old.tar -o oci-archive:new.tar           'docker save' of any age
   vfix convert oci:app -o docker-archive:app.tar:app:1  for docker load
-  vfix convert rootfs.tar -o app:1 --cmd /bin/sh        into the local daemon`,
+  vfix convert rootfs.tar -o app:1 --cmd /bin/sh        into the local daemon
+  vfix convert x.sif -o dir:sandbox                     a folder for apptainer`,
 		Annotations: exits(`  0  done: the reference is on stdout
   1  an error: nothing is under the final name, stdout is empty
   2  usage`),
