@@ -384,6 +384,15 @@ on_layers() {
 	echo text >"$cache"
 	start
 	rm "$cache"
+	# What an earlier start has added goes where nothing can be added: it may be gone.
+	start
+	expect 'mounts of an earlier start' "$(mounted)" /usr/lib/libc.so.6
+	rm -rf "$cache"
+	mkdir -m 777 "$cache"
+	start
+	expect_match log "$log" 'alone can write to'
+	expect 'mounts without a cache' "$(mounted)" ''
+	rm -rf "$cache"
 	# Damage in the cache is mended: a copy that is cut off, an index that is not one.
 	start
 	expect mounts "$(mounted)" /usr/lib/libc.so.6

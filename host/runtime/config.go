@@ -58,24 +58,29 @@ func ReadConfig(path string) (Config, error) {
 	}
 	c, err := ParseConfig(b)
 	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
+		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
 }
 
 // ParseConfig reads the content of a configuration file. A field that it does not know is
-// an error: a word misspelt must not turn fail_closed off.
+// an error. What is right beside it comes with the error: a word misspelt elsewhere must not
+// turn fail_closed off, or name another runtime.
 func ParseConfig(b []byte) (Config, error) {
 	var c Config
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return Config{}, err
+	err := d.Decode(&c)
+	if err == nil {
+		if _, end := d.Token(); end != io.EOF {
+			err = errors.New("something stands behind the end of the object")
+		}
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return Config{}, errors.New("something stands behind the end of the object")
+	if wrong := c.check(); wrong != nil {
+		c.CacheDir, c.CacheSize = "", 0
+		err = errors.Join(err, wrong)
 	}
-	return c, c.check()
+	return c, err
 }
 
 func (c Config) check() error {

@@ -40,3 +40,16 @@ func TestConfigRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestConfigKeepsWhatIsRight(t *testing.T) {
+	want := Config{Runtime: "crun", FailClosed: true}
+	for _, text := range []string{
+		`{"fail_closed":true,"cach_dir":"/x","runtime":"crun"}`, `{"cach_dir":"/x","fail_closed":true,"runtime":"crun"}`,
+		`{"fail_closed":true,"runtime":"crun","cache_dir":"x"}`, `{"fail_closed":true,"runtime":"crun","cache_size":-1}`,
+		`{"fail_closed":true,"runtime":"crun"} {}`, `{"opt_in":1,"fail_closed":true,"runtime":"crun"}`,
+	} {
+		if c, err := ParseConfig([]byte(text)); err == nil || c != want {
+			t.Errorf("%s: got %+v, %v, want %+v and an error", text, c, err, want)
+		}
+	}
+}

@@ -56,23 +56,33 @@ func prepare(bundle string, c Config, o Options) (problems []string, err error) 
 	if k.spec, err = parseSpec(raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(bundle, specName), err)
 	}
+	k.store = &store.Store{Dir: c.cacheDir()} // not open: its mounts are known by it
 	enabled, fallback, err := k.wanted()
 	if err != nil {
-		return nil, err
+		return nil, k.bare(err)
 	}
-	if !enabled { // but what an earlier start added, goes
-		if k.store, err = store.Existing(c.cacheDir(), c.cacheSize()); err != nil {
-			return nil, nil
+	if !enabled {
+		if s, err := store.Existing(c.cacheDir(), c.cacheSize()); err == nil {
+			k.store = s
 		}
-		return nil, k.writeSpec()
+		return nil, k.bare(nil)
 	}
-	if k.store, err = store.Open(c.cacheDir(), c.cacheSize()); err != nil {
-		return nil, fmt.Errorf("cache: %w", err)
+	s, err := store.Open(c.cacheDir(), c.cacheSize())
+	if err != nil {
+		return nil, k.bare(fmt.Errorf("cache: %w", err))
 	}
+	k.store = s
 	if err := k.work(fallback); err != nil {
-		return nil, err
+		return nil, k.bare(err)
 	}
 	return k.problems, k.writeSpec()
+}
+
+// bare takes out of config.json what an earlier start from the bundle has added: it may not
+// be in the cache any more, and then the container would not start.
+func (k *container) bare(err error) error {
+	k.add = nil
+	return errors.Join(err, k.writeSpec())
 }
 
 // wanted reads the annotations.
@@ -233,7 +243,7 @@ func (k *keeper) lower(dir string) (*findings, error) {
 // ownRoot reports whether the root is one that an engine made for this container alone.
 func (k *container) ownRoot(m mount, mounted bool) bool {
 	switch {
-	case mounted && m.readOnly:
+	case mounted && m.readOnly, k.root.Path == "/": // the machine's own, an overlay on live systems
 		return false
 	case mounted && m.fstype == "overlay":
 		return hasName(m.options, "upperdir")
@@ -322,7 +332,12 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *hit) (*copied, err
 		return c, nil
 	}
 	c.path, err = k.store.Put(key, h.Size, func(w *os.File) error {
-		if err := writePatched(w, f, h); err != nil {
+		original, err := k.snapshot(f, h)
+		if err != nil {
+			return err
+		}
+		defer original.Close()
+		if err := writePatched(w, original, f.Stat.Size, h); err != nil {
 			return err
 		}
 		return meta.Give(int(w.Fd()))
@@ -330,29 +345,41 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *hit) (*copied, err
 	return c, err
 }
 
-// writePatched writes the patched copy of f to w, and proves that it is one.
-func writePatched(w *os.File, f *rootfs.File, h *hit) error {
-	plan, _, err := planOf(f)
+// snapshot copies a file to one that has no name, and sees to it that it has the content that
+// it is known by. Whoever still has the original mapped can write to it without any trace in
+// its times, between two readings as well; a copy made of that would be given to every
+// container that has the file it was taken for.
+func (k *container) snapshot(f *rootfs.File, h *hit) (*os.File, error) {
+	s, err := k.store.Scratch()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(s, sum), io.NewSectionReader(f, 0, f.Stat.Size))
+	if err == nil && string(sum.Sum(nil)) != string(h.SHA256) {
+		err = rootfs.ErrChanged
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// writePatched writes the patched copy of a file of size bytes to w, and proves that it is one.
+func writePatched(w *os.File, original io.ReaderAt, size int64, h *hit) error {
+	plan, _, err := planOf(original, size)
 	if err != nil {
 		return err
 	}
 	if plan == nil || plan.Size != h.Size {
 		return rootfs.ErrChanged
 	}
-	if _, err := io.Copy(w, plan.Apply(f)); err != nil {
+	if _, err := io.Copy(w, plan.Apply(original)); err != nil {
 		return err
 	}
-	got, err := sum(f)
-	if err != nil {
-		return err
-	}
-	if string(got) != string(h.SHA256) {
-		return rootfs.ErrChanged
-	}
-	if _, err := rewriter.Verify(f, f.Stat.Size, w, h.Size, rewriter.Options{}); err != nil {
-		return err
-	}
-	return f.Unchanged()
+	_, err = rewriter.Verify(original, size, w, h.Size, rewriter.Options{})
+	return err
 }
 
 // mount has the copy mounted over a name.

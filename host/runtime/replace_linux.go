@@ -106,7 +106,7 @@ func (k *container) torn(name string, h *hit) bool {
 		return false
 	}
 	defer f.Close()
-	_, r, err := planOf(f)
+	_, r, err := planOf(f, f.Stat.Size)
 	return err == nil && r.Skipped != ""
 }
 

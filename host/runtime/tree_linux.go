@@ -185,7 +185,7 @@ func examine(root *rootfs.Root, name string, id rootfs.Identity) (*hit, error) {
 	if err := readable(f); err != nil {
 		return nil, err
 	}
-	plan, _, err := planOf(f)
+	plan, _, err := planOf(f, f.Stat.Size)
 	if err != nil || plan == nil {
 		return nil, errors.Join(err, f.Unchanged())
 	}
@@ -225,9 +225,9 @@ func readable(f *rootfs.File) error {
 	return nil
 }
 
-// planOf scans a file; a nil plan says that there is nothing to patch.
-func planOf(f *rootfs.File) (*rewriter.Plan, *rewriter.Report, error) {
-	r, err := rewriter.ScanCode(f, f.Stat.Size, maxExec)
+// planOf scans a file of size bytes; a nil plan says that there is nothing to patch.
+func planOf(f io.ReaderAt, size int64) (*rewriter.Plan, *rewriter.Report, error) {
+	r, err := rewriter.ScanCode(f, size, maxExec)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -156,6 +156,19 @@ func (s *Store) begin() (*pending, error) {
 	}
 }
 
+// Scratch opens an empty file for what nobody else needs to see. Its name is gone at once.
+func (s *Store) Scratch() (*os.File, error) {
+	p, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(p.Name()); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p.File, nil
+}
+
 // commit gives the file its name once its content is on the disk.
 func (p *pending) commit(path string) error {
 	if err := p.Sync(); err != nil {
@@ -216,4 +229,36 @@ func hold(path string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// remove takes an entry out of its place first: nobody sees half of it. A copy that was used
+// since it was listed goes back: whoever used it has told a container to mount it. removed is
+// false for such a one.
+func (s *Store) remove(e Entry) (removed bool, err error) {
+	dir := filesDir
+	if e.Index {
+		dir = indexDir
+	}
+	path := filepath.Join(s.Dir, dir, e.Key)
+	gone := filepath.Join(s.Dir, tempDir, "gone-"+e.Key)
+	held, err := hold(path, unix.O_RDONLY) // so that nobody cleans it up meanwhile
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return false, nil // somebody else removes it
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	defer held.Close()
+	if err := os.Rename(path, gone); err != nil {
+		return errors.Is(err, fs.ErrNotExist), ignoreMissing(err)
+	}
+	// Not of a folder: to list it is to use it, as its times tell.
+	if fi, err := held.Stat(); err == nil && fi.Mode().IsRegular() && accessTime(fi).After(e.Used) {
+		if os.Rename(gone, path) == nil {
+			return false, nil
+		}
+	}
+	return true, os.RemoveAll(gone)
 }

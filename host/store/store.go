@@ -126,30 +126,16 @@ func (s *Store) Prune(limit int64) ([]Entry, error) {
 		if now.Sub(e.Used) < InUse {
 			break // those before it were used later
 		}
-		if err := s.remove(e); err != nil {
+		removed, err := s.remove(e)
+		if err != nil {
 			return gone, err
 		}
-		left -= e.Size
-		gone = append(gone, e)
+		if removed {
+			left -= e.Size
+			gone = append(gone, e)
+		}
 	}
 	return gone, nil
-}
-
-// remove takes an entry out of its place first: nobody sees half of it.
-func (s *Store) remove(e Entry) error {
-	dir := filesDir
-	if e.Index {
-		dir = indexDir
-	}
-	path := filepath.Join(s.Dir, dir, e.Key)
-	if fi, err := os.Lstat(path); err != nil || !fi.IsDir() {
-		return ignoreMissing(errors.Join(err, os.Remove(path)))
-	}
-	temp, err := os.MkdirTemp(filepath.Join(s.Dir, tempDir), "gone-")
-	if err != nil {
-		return err
-	}
-	return errors.Join(ignoreMissing(os.Rename(path, filepath.Join(temp, e.Key))), os.RemoveAll(temp))
 }
 
 func ignoreMissing(err error) error {

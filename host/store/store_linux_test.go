@@ -114,6 +114,34 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+// What was used after it was listed is not removed: its user was told that it is there.
+func TestRemoveSeesLateUse(t *testing.T) {
+	s := open(t, 0)
+	path := put(t, s, "k", "abc")
+	old(t, path, time.Hour)
+	all, err := s.List()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("got %v, %v, want one entry", all, err)
+	}
+	if _, ok := s.Get("k", 3); !ok {
+		t.Fatal("not there")
+	}
+	if removed, err := s.remove(all[0]); removed || err != nil {
+		t.Errorf("used since: got %v, %v, want it to stay", removed, err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	old(t, path, time.Hour)
+	all, _ = s.List()
+	if removed, err := s.remove(all[0]); !removed || err != nil {
+		t.Errorf("not used since: got %v, %v, want it gone", removed, err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(s.Dir, tempDir)); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 func TestBound(t *testing.T) {
 	const block = 4096
 	s := open(t, 3*block)
@@ -149,6 +177,21 @@ func TestClean(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(s.Dir, tempDir))
 	if err != nil || len(entries) != 1 || entries[0].Name() != filepath.Base(p.Name()) {
 		t.Errorf("got %v, %v, want only %s", entries, err, p.Name())
+	}
+}
+
+func TestScratch(t *testing.T) {
+	s := open(t, 0)
+	f, err := s.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("abc"); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(s.Dir, tempDir)); len(left) != 0 {
+		t.Errorf("it has a name: %v", left)
 	}
 }
 
