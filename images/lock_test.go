@@ -43,20 +43,25 @@ func TestLockOutput(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
+// ender ends the command a while after it is told that one waits.
+type ender struct {
+	notes
+	cancel func()
+}
+
+func (e *ender) Note(format string, args ...any) {
+	e.notes.Note(format, args...)
+	time.AfterFunc(2*lockPoll, e.cancel)
+}
+
 // Who waits says so, and stops waiting when the command is ended.
 func TestLockWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	unlock := must[func()](t)(lockOutput(context.Background(), path, nil))
 	why := errors.New("stopped by hand")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	n := &notes{}
-	done := make(chan error)
-	go func() {
-		_, err := lockOutput(ctx, path, n)
-		done <- err
-	}()
-	time.AfterFunc(2*lockPoll, func() { cancel(why) })
-	if err := <-done; !errors.Is(err, why) || len(n.text) != 1 {
+	n := &ender{cancel: func() { cancel(why) }}
+	if _, err := lockOutput(ctx, path, n); !errors.Is(err, why) || len(n.text) != 1 {
 		t.Errorf("%v, notes %q", err, n.text)
 	}
 	unlock()

@@ -176,17 +176,17 @@ func TestRegistrySlow(t *testing.T) {
 	digest := must[v1.Hash](t)(l.Digest())
 	content := must[[]byte](t)(io.ReadAll(must[io.ReadCloser](t)(l.Compressed())))
 	o := fast
-	o.Stall = 400 * time.Millisecond
+	o.Stall = 2 * time.Second // far more than a pause, for a machine that is busy
 	f.reset(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != "GET" || !strings.HasSuffix(r.URL.Path, digest.String()) {
 			return false
 		}
 		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
-		const parts = 8 // together twice the time that one may take
+		const parts, pause = 15, 150 * time.Millisecond // together longer than one may take
 		for i := range parts {
 			w.Write(content[i*len(content)/parts : (i+1)*len(content)/parts])
 			w.(http.Flusher).Flush()
-			time.Sleep(o.Stall / 4)
+			time.Sleep(pause)
 		}
 		return true
 	})
