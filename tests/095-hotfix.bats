@@ -13,6 +13,8 @@ setup_file() {
 
 teardown_file() {
 	load helpers
+	# Else their bridges stay on this machine.
+	[ -z "${DOCKER_HOST:-}" ] || docker network prune --force || true
 	stop_services
 }
 

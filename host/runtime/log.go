@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // logger writes where the runtime's own messages go: the file of --log in the format of
@@ -29,7 +30,7 @@ const logMode = 0o644
 // line writes one line of a level, "warning" or "error". What cannot be written to the file
 // goes to stderr.
 func (l *logger) line(level, text string) {
-	text = "vfix: " + strings.ReplaceAll(text, "\n", "; ")
+	text = "vfix: " + oneLine(text)
 	if l.file != "" {
 		f, err := os.OpenFile(l.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND|openNoBlock, logMode)
 		if err == nil {
@@ -40,6 +41,17 @@ func (l *logger) line(level, text string) {
 		}
 	}
 	fmt.Fprintln(l.stderr, text)
+}
+
+// oneLine is a text without line breaks, and without what a terminal would obey: the names in
+// it are an image's.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, strings.ReplaceAll(text, "\n", "; "))
 }
 
 // format is one line as logrus has it.

@@ -382,10 +382,17 @@ func writePatched(w *os.File, original io.ReaderAt, size int64, h *hit) error {
 	return err
 }
 
+// maxMounts is how many names of one root are mounted over: the kernel has a bound of 100,000
+// for a mount namespace (fs.mount-max), and a container beyond it would not start.
+const maxMounts = 10000
+
 // mount has the copy mounted over a name.
 func (k *container) mount(name string, c *copied) error {
 	if !utf8.ValidString(name) {
 		return errors.New("its name is not UTF-8, so config.json cannot name it")
+	}
+	if len(k.add) >= maxMounts {
+		return fmt.Errorf("more than %d names to be mounted over", maxMounts)
 	}
 	var over unix.Statfs_t
 	if fd, err := k.root.Folder(parent(name)); err == nil {
