@@ -75,7 +75,7 @@ test-e2e: all fixtures oracles validate siftool legacy-image ## run the end-to-e
 	tests/run-e2e $(RESULTS) tests/*.bats
 
 .PHONY: bench
-bench: need-go all oracles fallback ## measure calls per second, rebuild and scan speed, start-up
+bench: need-go all oracles fallback ## measure calls per second, rebuild (one, many, memory) and scan speed, start-up
 	$(GO) run ./tests/bench -vfix bin/vfix
 
 .PHONY: fuzz

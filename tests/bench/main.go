@@ -22,7 +22,7 @@ func main() {
 	vfix := flag.String("vfix", "bin/vfix", "the vfix `program` to measure")
 	rounds := flag.Int("rounds", 9, "how many `rounds` of calls; medians are printed")
 	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
-	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, scan or startup")
+	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, batch, memory, scan or startup")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "vfix-bench")
 	if err == nil {
@@ -46,8 +46,10 @@ func (b *bench) run(only string, megabytes int) error {
 		{"calls", b.calls},
 		{"trace", b.trace},
 		{"fallback", b.fallback},
-		// Before the scan: the kernel counts what a parent holds as memory of its child.
+		// These before the scan: the kernel counts what a parent holds as memory of its child.
 		{"rebuild", func() error { return b.rebuild(int64(megabytes) * 1e6) }},
+		{"batch", b.batch},
+		{"memory", b.memory},
 		{"scan", b.scan},
 		{"startup", b.startup},
 	} {

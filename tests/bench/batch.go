@@ -1,0 +1,237 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// The list of the benchmark: each image is a base, which five have, and a layer of its own.
+const (
+	batchImages = 50
+	batchBases  = 10
+	baseBytes   = 40e6 // in imageLayers layers
+	ownBytes    = 2e6
+)
+
+// legacyLibc is the size in bytes of Debian 7's libc-2.13.so, the file that is patched in
+// most images: the library with call sites is made as long, so that the layer that is sent
+// has the size of a real one.
+const legacyLibc = 1_595_408
+
+// batch measures one `vfix rebuild --from-file` of images that share bases against one run
+// for each of them: in the registry that they are in, and to another one.
+func (b *bench) batch() error {
+	old, err := startRegistry(filepath.Join(b.dir, "registry"))
+	if errors.Is(err, errNoRegistry) {
+		fmt.Printf("Many images: not measured: %v\n\n", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer old.stop()
+	if err := b.fillRegistry(old); err != nil {
+		return err
+	}
+	other, err := startRegistry(filepath.Join(b.dir, "other"))
+	if err != nil {
+		return err
+	}
+	defer other.stop()
+	fmt.Printf("Many images: %d over %d shared bases of %.0f MB, each with %.0f MB of its own; one list against %d single runs.\n",
+		batchImages, batchBases, baseBytes/1e6, ownBytes/1e6, batchImages)
+	fmt.Printf("%-28s %12s %12s %8s\n", "", "one list", "single runs", "ratio")
+	for _, to := range []struct {
+		name string
+		r    *registry
+	}{{"within the registry", old}, {"to another registry", other}} {
+		listed, err := b.rebuildListed(old, to.r)
+		if err != nil {
+			return err
+		}
+		alone, err := b.rebuildAlone(old, to.r)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(listed.digests, alone.digests) {
+			return errors.New("the list's images are not those of the single runs")
+		}
+		fmt.Println(to.name)
+		row := func(name, format string, a, b float64) {
+			fmt.Printf("  %-26s "+format+" "+format+" %8.2f\n", name, a, b, a/b)
+		}
+		row("time/s", "%12.1f", listed.seconds, alone.seconds)
+		row("read/MB", "%12.1f", float64(listed.read)/1e6, float64(alone.read)/1e6)
+		row("pushed/MB", "%12.1f", float64(listed.pushed)/1e6, float64(alone.pushed)/1e6)
+		row("requests", "%12.0f", float64(listed.requests), float64(alone.requests))
+		row("peak memory of a run/KiB", "%12.0f", float64(listed.memory), float64(alone.memory))
+	}
+	fmt.Println()
+	return nil
+}
+
+// cost is what rebuilding all images took.
+type cost struct {
+	traffic
+	seconds float64
+	memory  int64    // KiB, of the run that took most
+	digests []string // of the results, in the order of the images
+}
+
+func batchSource(from *registry, i int) string {
+	return fmt.Sprintf("docker://%s/old/image%d:1", from.host, i)
+}
+
+// rebuildListed rebuilds all images in one run.
+func (b *bench) rebuildListed(from, to *registry) (*cost, error) {
+	var lines strings.Builder
+	for i := range batchImages {
+		fmt.Fprintf(&lines, "%s docker://%s/listed/image%d:1\n", batchSource(from, i), to.host, i)
+	}
+	list := filepath.Join(b.dir, "list")
+	if err := os.WriteFile(list, []byte(lines.String()), 0o600); err != nil {
+		return nil, err
+	}
+	return measureTraffic(from, to, func(c *cost) error {
+		run, err := b.timed("rebuild", "--format", "json", "--from-file", list)
+		if err != nil {
+			return err
+		}
+		var out struct {
+			Images []struct{ Status, Digest string }
+		}
+		if err := json.Unmarshal(run.stdout, &out); err != nil {
+			return err
+		}
+		for _, i := range out.Images {
+			if i.Status != "done" {
+				return fmt.Errorf("an image of the list is %s, not done", i.Status)
+			}
+			c.digests = append(c.digests, i.Digest)
+		}
+		c.seconds, c.memory = run.seconds, run.memory
+		return nil
+	})
+}
+
+// rebuildAlone rebuilds all images, each in a run of its own, one after the other.
+func (b *bench) rebuildAlone(from, to *registry) (*cost, error) {
+	return measureTraffic(from, to, func(c *cost) error {
+		for i := range batchImages {
+			run, err := b.timed("rebuild", batchSource(from, i), "-o", fmt.Sprintf("docker://%s/alone/image%d:1", to.host, i))
+			if err != nil {
+				return err
+			}
+			_, digest, _ := strings.Cut(strings.TrimSpace(string(run.stdout)), "@")
+			c.digests = append(c.digests, digest)
+			c.seconds, c.memory = c.seconds+run.seconds, max(c.memory, run.memory)
+		}
+		return nil
+	})
+}
+
+// measureTraffic adds what went through both registries, which may be the same one.
+func measureTraffic(from, to *registry, do func(*cost) error) (*cost, error) {
+	c := &cost{}
+	before, there := from.now(), to.now()
+	if err := do(c); err != nil {
+		return nil, err
+	}
+	c.traffic = from.since(before)
+	if to != from {
+		t := to.since(there)
+		c.requests, c.pushed, c.read = c.requests+t.requests, c.pushed+t.pushed, c.read+t.read
+	}
+	return c, nil
+}
+
+// fillRegistry makes the images and pushes each to a repository of its own.
+func (b *bench) fillRegistry(r *registry) error {
+	dir := filepath.Join(b.dir, "many")
+	defer os.RemoveAll(dir)
+	for n := range batchBases {
+		// By way of a layout: its layers are compressed once and not at every push.
+		path, err := layout.Write(filepath.Join(dir, fmt.Sprint(n)), empty.Index)
+		if err != nil {
+			return err
+		}
+		library, err := b.baseLibrary(n)
+		if err != nil {
+			return err
+		}
+		base, err := makeLayers(filepath.Join(dir, "base"), content{int64(n) * baseBytes, baseBytes, library}, imageLayers)
+		if err != nil {
+			return err
+		}
+		for i := n; i < batchImages; i += batchBases {
+			own, err := makeLayers(filepath.Join(dir, "own"), content{skip: int64(i) * ownBytes, size: ownBytes}, 1)
+			if err != nil {
+				return err
+			}
+			img, err := assemble(fmt.Sprint(i), slices.Concat(base.layers, own.layers)...)
+			if err != nil {
+				return err
+			}
+			if err := addImage(path, fmt.Sprint(i), img); err != nil {
+				return err
+			}
+			if err := pushFrom(path, img, fmt.Sprintf("%s/old/image%d:1", r.host, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pushFrom pushes an image of a layout.
+func pushFrom(path layout.Path, img v1.Image, to string) error {
+	ref, err := name.ParseReference(to)
+	if err != nil {
+		return err
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return err
+	}
+	if img, err = path.Image(digest); err != nil {
+		return err
+	}
+	return remote.Write(ref, img)
+}
+
+// baseLibrary writes the library with call sites as base n has it: another one in each, and
+// as long as a libc. What makes it longer is program text, that of vfix.
+func (b *bench) baseLibrary(n int) (string, error) {
+	stubs, err := b.stubs()
+	if err != nil {
+		return "", err
+	}
+	library, err := os.ReadFile(stubs)
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(b.vfix)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	more := make([]byte, legacyLibc-len(library))
+	if _, err := f.ReadAt(more, int64(n)*legacyLibc); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	path := filepath.Join(b.dir, "libold.so")
+	return path, os.WriteFile(path, append(library, more...), 0o755)
+}
