@@ -28,8 +28,10 @@ validate() { "$venv/bin/kubernetes-validate" --strict --no-warn -k "$@"; }
 
 @test "kubernetes: the manifests are valid for 1.25 and for 1.37" {
 	local version file
-	for version in 1.25.0 1.37.0; do
+	for version in 1.25.0 1.29.0 1.37.0; do
 		for file in "$manifests"/*.yaml; do
+			# What it asks for came with 1.29: backoffLimitPerIndex, and the action FailIndex.
+			case $version:${file##*/} in 1.25.0:rebuild-job.yaml) continue ;; esac
 			run validate "$version" "$file"
 			echo "$output"
 			expect "$version, ${file##*/}" "$status" 0

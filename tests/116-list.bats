@@ -117,6 +117,8 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	sed 's/completionMode: Indexed/completionMode: [Indexed]/' "$job" >bad.yaml
 	run "$validator/bin/kubernetes-validate" --strict bad.yaml
 	expect 'status for a wrong one' "$status" 1
+	# A part for each pod, and no part without one.
+	expect 'parts' "$(sed -n 's/^ *- --shard=//p' "$job")" "$(sed -n 's/^  completions: \([0-9]*\).*/\1/p' "$job")"
 	# Its options are those of this vfix: all that is missing is the list.
 	# shellcheck disable=SC2016 # Kubernetes expands it
 	mapfile -t command < <(sed -n 's/^ *- \(--.*\)$/\1/p' "$job" | sed 's/\$(JOB_COMPLETION_INDEX)/0/')
