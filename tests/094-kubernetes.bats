@@ -7,13 +7,8 @@ load helpers
 
 setup_file() {
 	load helpers
-	export manifests=$tree/images/kubernetes venv=$build/kubernetes-venv
-	# The validator carries the schemas of many releases. It is fetched once.
-	if [ ! -x "$venv/bin/kubernetes-validate" ]; then
-		rm -rf "$venv"
-		/usr/bin/python3 -m venv "$venv"
-		"$venv/bin/pip" -q --disable-pip-version-check install kubernetes-validate==1.37.0 >&2
-	fi
+	export manifests=$tree/images/kubernetes
+	get_kubernetes_validate
 	if (has_docker) >/dev/null; then
 		start_dockerd
 	fi

@@ -11,11 +11,12 @@ image=oci:$legacy_image/oci
 # figure FUNCTION MODE FIELD: of the JSON in $output.
 figure() { jq -r --arg f "$1" --arg m "$2" ".figures[] | select(.function == \$f and .mode == \$m) | .$3" <<<"$output"; }
 
-# faster MODE OTHER: of all functions, at least ten times.
+# faster MODE OTHER: of all functions, at least four times: a processor that traps quickly
+# serves gettimeofday() of the page in some ten times the vDSO's time.
 faster() {
 	local function
 	for function in time gettimeofday getcpu; do
-		jq -e -n "$(figure $function "$1" ns) * 10 < $(figure $function "$2" ns)" >/dev/null ||
+		jq -e -n "$(figure $function "$1" ns) * 4 < $(figure $function "$2" ns)" >/dev/null ||
 			fail "$function: $1 takes $(figure $function "$1" ns) ns, $2 $(figure $function "$2" ns)"
 	done
 }
@@ -53,9 +54,11 @@ faster() {
 
 @test "bench: in an image, before and after" {
 	requires root oracle legacy_image
+	export TMPDIR=$BATS_TEST_TMPDIR/tmp
+	mkdir "$TMPDIR"
 	run_vfix bench --rounds 3 --sample 2 --format json "$image"
 	faster image-rebuilt image
-	expect 'temporary folders' "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'vfix-bench-*' | wc -l)" 0
+	expect 'temporary folders' "$(ls -A "$TMPDIR")" ''
 }
 
 @test "bench: the image itself is the control: under the filter only the rebuilt one runs" {
@@ -76,6 +79,16 @@ faster() {
 
 @test "bench: redis of the legacy image, original and rebuilt side by side" {
 	requires root oracle legacy_image
+	export TMPDIR=$BATS_TEST_TMPDIR/tmp
+	mkdir -p "$TMPDIR/control"
+	# inside: the processes whose root is in $TMPDIR.
+	inside() { find /proc/[0-9]* -maxdepth 1 -name root -lname "$TMPDIR/*" 2>/dev/null | wc -l; }
+	cp /bin/busybox "$TMPDIR/control"
+	chroot "$TMPDIR/control" /busybox sleep 600 3>&- &
+	seen() { [ "$(inside)" = 1 ]; }
+	poll seen
+	kill $!
+	wait $! || true
 	run_vfix bench --redis --rounds 1 --requests 20000 "$image"
 	for line in 'SET +image ' 'SET +image-rebuilt ' 'GET +image ' 'GET +image-rebuilt '; do
 		[[ $output =~ $line ]] || fail "no line '$line'"
@@ -84,7 +97,7 @@ faster() {
 	run -0 --separate-stderr "$novsyscall" "$VFIX" bench --redis --rounds 1 --requests 20000 --format json "$image"
 	jq -e '[.redis[] | select(.mode == "image") | .absent | test("redis-server ended: a seccomp filter")] == [true, true]' <<<"$output"
 	jq -e '[.redis[] | select(.mode == "image-rebuilt") | .requests_per_second > 0] == [true, true]' <<<"$output"
-	expect 'processes left' "$(pgrep -c -f 'redis-server.*vfix-bench')" 0
+	expect 'processes left' "$(inside)" 0
 }
 
 @test "bench: kernels without the page, or without a vDSO" {

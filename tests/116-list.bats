@@ -35,6 +35,23 @@ setup() {
 # list NAME...: the file list, a line for each image of the registry.
 list() { printf "docker://$registry/team/%s:1\n" "$@" >list; }
 
+# hold_image NAME: who asks the registry for this image waits, until let_go. Reading the file
+# that says which manifest a tag is of does not return while that is a pipe without a writer.
+hold_image() {
+	held=$BATS_FILE_TMPDIR/registry/data/docker/registry/v2/repositories/team/$1/_manifests/tags/1/current/link
+	mv "$held" "$BATS_TEST_TMPDIR/held"
+	mkfifo "$held"
+}
+
+let_go() {
+	exec {pipe}<>"$held" # who waits goes on
+	rm "$held"
+	mv "$BATS_TEST_TMPDIR/held" "$held"
+	exec {pipe}<&-
+}
+
+teardown() { [ ! -p "${held:-}" ] || let_go; }
+
 # requests FROM: what the registry answered since its log had FROM lines.
 requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'response completed'; }
 
@@ -66,6 +83,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 
 @test "rebuild: a list goes on where a killed run was" {
 	list a b c d e f
+	hold_image e # so that it is not through before it is killed
 	command=(rebuild --from-file list --state done.jsonl --jobs 1 --dest-template "docker://$registry/killed/{name}:{tag}")
 	"$VFIX" "${command[@]}" >/dev/null 2>&1 3>&- &
 	pid=$!
@@ -76,6 +94,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	wait "$pid" && fail 'it was not killed'
 	finished=$(wc -l <done.jsonl)
 	[ "$finished" -lt 6 ] || fail 'it was done before it was killed'
+	let_go
 	run_vfix "${command[@]}"
 	expect 'skipped' "$(grep -c 'done before' <<<"$output")" "$finished"
 	expect_match table "$output" "6 images: 6 done, 0 unaffected, 0 failed; $finished of them by an earlier run"
@@ -85,6 +104,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 
 @test "rebuild: a list that is interrupted ends cleanly, and says how to go on" {
 	list a b c d e f
+	hold_image e
 	"$VFIX" rebuild --from-file list --state done.jsonl --jobs 1 --dest-template 'oci:out:{name}' >out.txt 2>err.txt 3>&- &
 	pid=$!
 	# shellcheck disable=SC2317 # poll calls it
@@ -108,14 +128,11 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 }
 
 @test "rebuild: the Kubernetes job is valid, and its command is one" {
-	local job=$tree/images/kubernetes/rebuild-job.yaml validator=$build/kubernetes-validate
-	if [ ! -x "$validator/bin/kubernetes-validate" ]; then
-		/usr/bin/python3 -m venv "$validator"
-		"$validator/bin/pip" -q install kubernetes-validate==1.37.0
-	fi
-	"$validator/bin/kubernetes-validate" --strict "$job"
+	local job=$tree/images/kubernetes/rebuild-job.yaml
+	get_kubernetes_validate
+	"$venv/bin/kubernetes-validate" --strict "$job"
 	sed 's/completionMode: Indexed/completionMode: [Indexed]/' "$job" >bad.yaml
-	run "$validator/bin/kubernetes-validate" --strict bad.yaml
+	run "$venv/bin/kubernetes-validate" --strict bad.yaml
 	expect 'status for a wrong one' "$status" 1
 	# A part for each pod, and no part without one.
 	expect 'parts' "$(sed -n 's/^ *- --shard=//p' "$job")" "$(sed -n 's/^  completions: \([0-9]*\).*/\1/p' "$job")"

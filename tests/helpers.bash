@@ -125,6 +125,22 @@ expect_vm() {
 	expect "status of command $1" "$(cat "$vm_out/$1.status")" "$2"
 }
 
+# get_kubernetes_validate: kubernetes-validate in $venv. It carries the schemas of many releases
+# of Kubernetes, and is fetched once.
+get_kubernetes_validate() {
+	export venv=$build/kubernetes-venv
+	[ ! -e "$venv/whole" ] || return 0
+	for _ in 1 2 3; do
+		rm -rf "$venv"
+		/usr/bin/python3 -m venv "$venv"
+		if "$venv/bin/pip" -q --disable-pip-version-check install kubernetes-validate==1.37.0 >&2; then
+			: >"$venv/whole"
+			return
+		fi
+	done
+	fail 'kubernetes-validate could not be fetched'
+}
+
 # A service is one process, started by start_service in setup_file and ended by
 # stop_services in teardown_file.
 
