@@ -59,10 +59,12 @@ func TestRegistryRetries(t *testing.T) {
 		{"404 upload", times(1, "PATCH", "/blobs/uploads/", 404)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			hit := false
+			var hit atomic.Bool
 			f.reset(func(w http.ResponseWriter, r *http.Request) bool {
 				done := c.spoil(w, r)
-				hit = hit || done
+				if done {
+					hit.Store(true)
+				}
 				return done
 			})
 			src, err := Open(context.Background(), "docker://"+f.host+"/a/tiny:1", fast)
@@ -76,7 +78,7 @@ func TestRegistryRetries(t *testing.T) {
 				t.Fatal(err)
 			}
 			sameImage(t, src.Image, img)
-			if !hit {
+			if !hit.Load() {
 				t.Error("no request was spoiled")
 			}
 			f.reset(nil)

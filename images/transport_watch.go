@@ -87,7 +87,8 @@ func (w *watch) cause(err error) error {
 func (t watcher) RoundTrip(req *http.Request) (*http.Response, error) {
 	w := &watch{time: t.time}
 	w.ctx, w.cancel = context.WithCancelCause(req.Context())
-	w.timer = time.AfterFunc(t.time, func() { w.cancel(&stalled{req.URL.Host, t.time}) })
+	host := req.URL.Host
+	w.timer = time.AfterFunc(t.time, func() { w.cancel(&stalled{host, t.time}) })
 	req = req.Clone(w.ctx)
 	if req.Body != nil && req.Body != http.NoBody {
 		req.Body = &watchedSend{req.Body, w}
@@ -99,7 +100,7 @@ func (t watcher) RoundTrip(req *http.Request) (*http.Response, error) {
 		w.cancel(nil)
 		return nil, err
 	}
-	resp.Body = &watchedBody{resp.Body, w, req.URL.Host}
+	resp.Body = &watchedBody{resp.Body, w, host}
 	return resp, nil
 }
 
