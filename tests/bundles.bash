@@ -71,7 +71,7 @@ mounted() { jq -r --arg dir "$cache/files/" '.mounts[]? | select((.source // "")
 # the kernel gave back (= 5</path>).
 nothing_outside() {
 	local opened
-	opened=$(grep -E 'open(at|at2)?\(' "$1" | sed -n 's/.* = [0-9]*<\(.*\)>$/\1/p' | sort -u)
+	opened=$(grep -E 'open(at|at2)?(\(| resumed>)' "$1" | sed -n 's/.* = [0-9]*<\(.*\)>$/\1/p' | sort -u)
 	[ -n "$opened" ] || fail 'the trace shows nothing'
 	opened=$(grep -v -x -e "$b\(/.*\)\?" -e "$cache\(/.*\)\?" -e "$work/\(log\|runtime.json\|record\(/.*\)\?\)" \
 		-e '/proc/.*' -e '/sys/.*' -e '/dev/null' <<<"$opened" || true)
