@@ -40,8 +40,15 @@ faster() {
 
 @test "bench: by an ordinary user" {
 	requires root
-	TMPDIR='' run -0 --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups \
-		"$VFIX" bench --rounds 1 --sample 1 --format json
+	# Where others may enter: bats's own folders, and maybe that of this tree, are for one user.
+	local place
+	place=$(mktemp -d /tmp/vfix-user.XXXXXX)
+	chmod 755 "$place"
+	cp "$VFIX" "$place/vfix"
+	TMPDIR='' run --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups \
+		"$place/vfix" bench --rounds 1 --sample 1 --format json
+	rm -r "$place"
+	expect "status; stderr: $stderr" "$status" 0
 	[ "$(figure time vdso ns)" != 0 ]
 }
 
