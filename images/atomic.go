@@ -31,6 +31,17 @@ type pendingFile struct {
 // with the mode the umask gives. What path names must be missing or a regular file; a
 // symlink is followed, so that what it names is replaced and not the link.
 func createPending(path string) (*pendingFile, error) {
+	return createNamed(path, tempName)
+}
+
+// createHeld is createPending for one who has the lock on path: what is left of the file, if
+// this run is killed, is removed by the next one that gets it.
+func createHeld(path string) (*pendingFile, error) {
+	return createNamed(path, heldName)
+}
+
+// createNamed is createPending with the name that temp makes of the file's own, beside it.
+func createNamed(path string, temp func(string) string) (*pendingFile, error) {
 	final := path
 	switch fi, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -43,7 +54,7 @@ func createPending(path string) (*pendingFile, error) {
 			return nil, err
 		}
 	}
-	f, err := os.OpenFile(tempName(final), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := os.OpenFile(temp(final), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,10 @@ func (r Result) beside(dest Ref, st Stored) (pendingProof, error) {
 	if err != nil {
 		return pendingProof{}, err
 	}
-	return r.proof.begin(statementPath(dest), raw)
+	// The caller has the lock on dest, which covers the statement beside it.
+	return r.proof.begin(statementPath(dest), raw, func(final string) string {
+		return filepath.Join(filepath.Dir(final), filepath.Base(heldName(dest.Name)))
+	})
 }
 
 func (p *proof) addSubjects(more []v1.Hash) {
@@ -108,9 +111,9 @@ func (p *proof) addSubjects(more []v1.Hash) {
 	}
 }
 
-// begin writes a statement to a file without a name yet.
-func (p *proof) begin(path string, raw []byte) (pendingProof, error) {
-	f, err := createPending(path)
+// begin writes a statement to a file without a name yet; temp makes the one it has until then.
+func (p *proof) begin(path string, raw []byte, temp func(string) string) (pendingProof, error) {
+	f, err := createNamed(path, temp)
 	if err != nil {
 		return pendingProof{}, fmt.Errorf("statement of provenance: %w", err)
 	}
@@ -253,7 +256,7 @@ func (p *proof) canWrite() error {
 	if p == nil || p.file == "" {
 		return nil
 	}
-	f, err := p.begin(p.file, nil)
+	f, err := p.begin(p.file, nil, tempName)
 	f.discard()
 	return err
 }
@@ -267,7 +270,7 @@ func (p *proof) writeFile(last Ref) error {
 	if err != nil {
 		return err
 	}
-	f, err := p.begin(p.file, raw)
+	f, err := p.begin(p.file, raw, tempName)
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,9 @@ var errTaken = errors.New("locked")
 // be interrupted.
 const lockPoll = 100 * time.Millisecond
 
-// lockOutput waits until nobody else writes path, and keeps others out until unlock. On a
-// file system without locks it does nothing but say so.
+// lockOutput waits until nobody else writes path, and keeps others out until unlock. What
+// runs that were killed left of path is removed. On a file system without locks it does
+// nothing but say so.
 func lockOutput(ctx context.Context, path string, p Progress) (unlock func(), err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -37,6 +38,7 @@ func lockOutput(ctx context.Context, path string, p Progress) (unlock func(), er
 		unlock, err := tryLock(name)
 		switch {
 		case err == nil:
+			removeStale(path)
 			return unlock, nil
 		case errors.Is(err, errors.ErrUnsupported):
 			note(p, "%s: the file system has no locks: nobody else may write it meanwhile", path)

@@ -23,7 +23,7 @@ func putDockerArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (
 		return fail(err)
 	}
 	defer unlock()
-	f, err := createPending(dest.Name)
+	f, err := createHeld(dest.Name)
 	if err != nil {
 		return fail(err)
 	}

@@ -83,7 +83,7 @@ func putLayout(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored,
 		return fail(err)
 	}
 	dir := filepath.Clean(dest.Name)
-	temp := tempName(dir)
+	temp := heldName(dir)
 	if err := os.Mkdir(temp, 0o777); err != nil {
 		return fail(err)
 	}
@@ -237,7 +237,7 @@ func putOCIArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (Sto
 		return fail(err)
 	}
 	defer unlock()
-	f, err := createPending(dest.Name)
+	f, err := createHeld(dest.Name)
 	if err != nil {
 		return fail(err)
 	}

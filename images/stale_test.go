@@ -1,0 +1,69 @@
+package images
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// Who gets the lock on an output removes what was left of it, and nothing else.
+func TestLockRemovesStale(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	blobs := filepath.Join(path, "blobs", "sha256")
+	if err := os.MkdirAll(blobs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(names ...string) {
+		for _, n := range names {
+			if err := os.WriteFile(n, []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	folder := heldName(path)
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stale := []string{heldName(path), filepath.Join(folder, "packed"), tempName(filepath.Join(blobs, "x"))}
+	others := []string{ // another output's, one that needs no lock, and names that are alike
+		heldName(filepath.Join(dir, "out2")), tempName(path), filepath.Join(dir, heldPrefix(path)+"mine"),
+		filepath.Join(path, tempPrefix+"0123456789abcdef"), filepath.Join(blobs, "0123456789abcdef"),
+	}
+	write(slices.Concat(stale, others)...)
+	unlock := must[func()](t)(lockOutput(context.Background(), path, nil))
+	defer unlock()
+	for _, n := range append(stale, folder) {
+		if _, err := os.Lstat(n); err == nil {
+			t.Errorf("%s is left", n)
+		}
+	}
+	for _, n := range others {
+		if _, err := os.Lstat(n); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What is made under a lock stays while somebody else waits for it.
+func TestStaleStaysWhileLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	unlock := must[func()](t)(lockOutput(context.Background(), path, nil))
+	defer unlock()
+	f, err := createHeld(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.discard()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	waiting := &ender{cancel: cancel}
+	if _, err := lockOutput(ctx, path, waiting); err == nil {
+		t.Fatal("the lock was got twice")
+	}
+	if _, err := os.Stat(f.Name()); err != nil {
+		t.Error(err)
+	}
+}
