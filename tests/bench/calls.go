@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/shim"
 )
 
 // candidate is one way to reach the three functions.
@@ -26,9 +27,10 @@ func gcc(args ...string) error {
 	return nil
 }
 
-// compileStubs makes a library with old glibc's calls in it.
-func (b *bench) compileStubs(path string) error {
-	return gcc("-shared", "-nostdlib", "-Wl,--build-id", "-o", path, "tests/bench/src/stubs.S")
+// writeStubs writes the library with old glibc's calls in it, which vfix bench measures too.
+func writeStubs(path string) error {
+	const executable = 0o755
+	return os.WriteFile(path, shim.Stubs(), executable)
 }
 
 // calls measures time, gettimeofday and getcpu: the trap, the plain system call, each patch
@@ -38,7 +40,7 @@ func (b *bench) calls() error {
 	if err := gcc("-O2", "-Wall", "-Wextra", "-Werror", "-o", program, "tests/bench/src/calls.c"); err != nil {
 		return err
 	}
-	if err := b.compileStubs(stubs); err != nil {
+	if err := writeStubs(stubs); err != nil {
 		return err
 	}
 	// glibc from 2.35 reads sched_getcpu from its rseq area and calls nothing; without rseq

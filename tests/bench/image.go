@@ -35,7 +35,7 @@ func (b *bench) stubs() (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	return path, b.compileStubs(path)
+	return path, writeStubs(path)
 }
 
 // madeLayers are layers and what is in them.

@@ -49,7 +49,7 @@ func (b *bench) startup() error {
 	if err != nil {
 		return err
 	}
-	if err := b.compileStubs(filepath.Join(root, "stubs.so")); err != nil {
+	if err := writeStubs(filepath.Join(root, "stubs.so")); err != nil {
 		return err
 	}
 	fmt.Printf("Start-up: `create` through vfix-runtime less that of runc alone, in turn; a root of %.0f MB, %d files\n\n", float64(size)/1e6, files)
