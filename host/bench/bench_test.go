@@ -110,7 +110,7 @@ func TestParseRedis(t *testing.T) {
 	if got[1].test != "GET" || got[1].perSecond != 498756.22 || got[1].latencies[1] != (Latency{100, 1.4}) {
 		t.Errorf("7.0: got %+v", got[1])
 	}
-	for _, bad := range []string{"", "Could not connect to Redis\n", "====== SET ======\n", "====== SET ======\nmany requests per second\n"} {
+	for _, bad := range []string{"", "Could not connect to Redis\n", "====== SET ======\n", "====== SET ======\nmany requests per second\n", "====== SET ======\nrequests per second\n"} {
 		if got, err := parseRedis([]byte(bad)); err == nil {
 			t.Errorf("%q: got %+v, want an error", bad, got)
 		}

@@ -67,7 +67,7 @@ func parseRedis(out []byte) ([]redisRun, error) {
 		case strings.HasPrefix(line, "====== "):
 			all = append(all, redisRun{test: strings.TrimSpace(strings.Trim(line, "= "))})
 		case len(all) == 0:
-		case strings.HasSuffix(line, "requests per second"):
+		case len(fields) >= 4 && strings.HasSuffix(line, " requests per second"):
 			n, err := strconv.ParseFloat(fields[len(fields)-4], 64)
 			if err != nil {
 				return nil, fmt.Errorf("redis-benchmark: %q: %w", line, err)
