@@ -78,7 +78,7 @@ func Owners(root fs.FS, files []string) (map[string]string, error) {
 	for _, dir := range folders {
 		for _, db := range rpmDatabases {
 			name := dir + "/" + db.name
-			r, size, done, err := openFile(root, name)
+			r, size, done, err := OpenFile(root, name)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -106,8 +106,9 @@ func Owners(root fs.FS, files []string) (map[string]string, error) {
 	return owners, nil
 }
 
-// openFile opens a file of a root for reading at any offset, and tells its size.
-func openFile(root fs.FS, name string) (io.ReaderAt, int64, func() error, error) {
+// OpenFile opens a regular file of a root filesystem for reading at any offset, and returns its
+// size in bytes and what closes it. It errors where root cannot read at an offset.
+func OpenFile(root fs.FS, name string) (io.ReaderAt, int64, func() error, error) {
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, 0, nil, err

@@ -2,12 +2,13 @@ package diagnose
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"strings"
+
+	"vfix.dev/vfix/rpmdb"
 )
 
 // The files of the system that the program ran in. A root is an fs.FS whose files can be
@@ -98,23 +99,7 @@ func rootName(name string) string {
 	return name
 }
 
-// openFile opens a file of a root for reading at any offset, and tells its size.
+// openFile is rpmdb.OpenFile for a name as a crash has it: absolute, or relative to the root.
 func openFile(root fs.FS, name string) (io.ReaderAt, int64, func() error, error) {
-	f, err := root.Open(rootName(name))
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", name)
-	}
-	r, ok := f.(io.ReaderAt)
-	if err == nil && !ok {
-		err = fmt.Errorf("%s: cannot be read at an offset", name)
-	}
-	if err != nil {
-		f.Close()
-		return nil, 0, nil, err
-	}
-	return r, fi.Size(), f.Close, nil
+	return rpmdb.OpenFile(root, rootName(name))
 }
