@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -120,7 +121,7 @@ func measureEntry(ctx context.Context, t *tarFile, l *oldLayer, b entryBlobs, o 
 
 // findV1 picks the topmost layer of the image with a tag, and says a tag of it.
 func findV1(t *tarFile, tags map[string]string, tag string) (id, name string, err error) {
-	names := sortedKeys(tags)
+	names := slices.Sorted(maps.Keys(tags))
 	if tag != "" {
 		for _, have := range names {
 			if sameImageName(have, tag) {
@@ -146,7 +147,7 @@ func findV1(t *tarFile, tags map[string]string, tag string) (id, name string, er
 		if tops, err = v1Tops(t); err != nil {
 			return "", "", err
 		}
-		names = sortedKeys(tops)
+		names = slices.Sorted(maps.Keys(tops))
 	}
 	if len(tops) == 0 {
 		return "", "", errorf(ErrNotFound, "%s lists no image", archiveV1)
@@ -157,7 +158,7 @@ func findV1(t *tarFile, tags map[string]string, tag string) (id, name string, er
 	if len(tags) > 0 {
 		name = names[0]
 	}
-	return sortedKeys(tops)[0], name, nil
+	return slices.Sorted(maps.Keys(tops))[0], name, nil
 }
 
 // v1Tops are the layers that no other has for its parent.

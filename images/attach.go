@@ -79,26 +79,22 @@ type pendingProof struct {
 	file *pendingFile
 }
 
-// beside begins the file beside an archive or layout that is about to get its name: once
-// that has it, all that can fail is a rename.
-func (r Result) beside(dest Ref, st Stored) (pendingProof, error) {
-	if r.proof == nil {
-		return pendingProof{}, nil
-	}
+// Beside begins the file beside an archive or layout.
+func (p *proof) Beside(dest Ref, r Result, st Stored) (PendingFile, error) {
 	subjects, err := subjectsOf(r, st)
 	if err != nil {
-		return pendingProof{}, err
+		return nil, err
 	}
-	r.proof.addSubjects(subjects)
-	if r.proof.file != "" {
+	p.addSubjects(subjects)
+	if p.file != "" {
 		return pendingProof{}, nil // written when all places are known
 	}
-	raw, err := r.proof.state(dest, subjects)
+	raw, err := p.state(dest, subjects)
 	if err != nil {
-		return pendingProof{}, err
+		return nil, err
 	}
 	// The caller has the lock on dest, which covers the statement beside it.
-	return r.proof.begin(statementPath(dest), raw, func(final string) string {
+	return p.begin(statementPath(dest), raw, func(final string) string {
 		return filepath.Join(filepath.Dir(final), filepath.Base(heldName(dest.Name)))
 	})
 }
@@ -124,31 +120,15 @@ func (p *proof) begin(path string, raw []byte, temp func(string) string) (pendin
 	return pendingProof{p, f}, nil
 }
 
-// commitProved gives an archive its name, and then the statement beside it its own.
-func commitProved(f *pendingFile, dest Ref, r Result, st Stored, fail func(error) (Stored, error)) (Stored, error) {
-	statement, err := r.beside(dest, st)
-	if err != nil {
-		return fail(err)
-	}
-	defer statement.discard()
-	if err := f.commit(); err != nil {
-		return fail(err)
-	}
-	if err := statement.commit(); err != nil {
-		return fail(err)
-	}
-	return st, nil
-}
-
-// note remembers the digest of a result that has no statement beside it.
-func (p *proof) note(st Stored) error {
+// Note remembers the digest of a result that has no statement beside it.
+func (p *proof) Note(st Stored) error {
 	h, err := v1.NewHash(st.Digest)
 	p.addSubjects([]v1.Hash{h})
 	return err
 }
 
-// commit gives the file its name.
-func (p pendingProof) commit() error {
+// Commit gives the file its name.
+func (p pendingProof) Commit() error {
 	if p.file == nil {
 		return nil
 	}
@@ -159,8 +139,8 @@ func (p pendingProof) commit() error {
 	return nil
 }
 
-// discard is for defer.
-func (p pendingProof) discard() {
+// Discard is for defer.
+func (p pendingProof) Discard() {
 	if p.file != nil {
 		p.file.discard()
 	}
@@ -257,7 +237,7 @@ func (p *proof) canWrite() error {
 		return nil
 	}
 	f, err := p.begin(p.file, nil, tempName)
-	f.discard()
+	f.Discard()
 	return err
 }
 
@@ -274,8 +254,8 @@ func (p *proof) writeFile(last Ref) error {
 	if err != nil {
 		return err
 	}
-	defer f.discard()
-	return f.commit()
+	defer f.Discard()
+	return f.Commit()
 }
 
 // provenAs are the descriptors of what a registry gets: the index, if there is one, and the
@@ -292,12 +272,9 @@ func provenAs(r Result) ([]v1.Descriptor, error) {
 	return []v1.Descriptor{*idx, *img}, nil
 }
 
-// pushTo pushes a result, which write does, under a tag. One with a proof goes there by its
-// digest, then its statement, and then it gets its tag: that never names a result without one.
-func pushTo(ctx context.Context, dest Ref, tag name.Tag, r Result, write func(name.Reference) error, o MediaOptions) error {
-	if r.proof == nil {
-		return write(tag)
-	}
+// Push pushes a result, which write does, under a tag: by its digest, then its statement, and
+// then it gets its tag: that never names a result without one.
+func (p *proof) Push(ctx context.Context, dest Ref, tag name.Tag, r Result, write func(name.Reference) error, o MediaOptions) error {
 	subjects, err := provenAs(r)
 	if err != nil {
 		return err
@@ -305,16 +282,16 @@ func pushTo(ctx context.Context, dest Ref, tag name.Tag, r Result, write func(na
 	if err := write(tag.Context().Digest(subjects[0].Digest.String())); err != nil {
 		return err
 	}
-	opts, err := o.net.options(ctx, tag.Context(), true)
+	opts, err := o.remoteOptions(ctx, tag.Context(), true)
 	if err != nil {
 		return err
 	}
-	if err := r.proof.attach(dest, tag.Context(), subjects, opts); err != nil {
+	if err := p.attach(dest, tag.Context(), subjects, opts); err != nil {
 		why, refused := refusal(err)
 		if !refused {
 			return fmt.Errorf("statement of provenance: %w", err)
 		}
-		r.proof.warnings = append(r.proof.warnings, fmt.Sprintf(
+		p.warnings = append(p.warnings, fmt.Sprintf(
 			"registry %s takes no statement of provenance (%s): --provenance FILE keeps it in a file, --provenance none does without", tag.RegistryStr(), why))
 	}
 	if r.Index != nil {

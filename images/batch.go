@@ -192,7 +192,7 @@ func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
 		*out = before
 		return nil
 	}
-	r, err := b.s.rebuild(ctx, src, o)
+	r, err := rebuildSource(ctx, b.s, src, o)
 	if err != nil {
 		return err
 	}

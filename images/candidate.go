@@ -70,14 +70,12 @@ func (x *examiner) content(e *entry, h *tarMember, r io.Reader) error {
 		e.elf = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(maxELF))}
 		return nil
 	}
-	if x.s.keepDatabases && e.kind == kindFile && h.Size <= maxMD5Sums {
-		if _, ok := isMD5Sums(e.name); ok {
-			kept, err := x.s.spool.keepStream(r, h.Size)
-			if err != nil {
-				return err
-			}
-			e.kept, r = kept, io.NewSectionReader(kept, 0, h.Size)
+	if e.kind == kindFile && x.s.keep != nil && x.s.keep(e.name, h.Size) {
+		kept, err := x.s.spool.keepStream(r, h.Size)
+		if err != nil {
+			return err
 		}
+		e.kept, r = kept, io.NewSectionReader(kept, 0, h.Size)
 	}
 	if !x.s.sums {
 		info, err := x.examine(r, h.Size)

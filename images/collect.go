@@ -123,11 +123,3 @@ func (c collection) addEntry(idx v1.ImageIndex, e v1.Descriptor, p Progress, dep
 	}
 	return errorf(ErrUnsupported, "index: entry %v has the media type %s, which is no image", e.Digest, e.MediaType)
 }
-
-// add collects a result and returns the descriptor of its index or image.
-func (c collection) add(r Result, p Progress) (v1.Descriptor, error) {
-	if r.Index != nil {
-		return c.addIndex(r.Index, p, maxNesting)
-	}
-	return c.addImage(r.Image)
-}

@@ -128,28 +128,32 @@ type retyped struct {
 
 func (r retyped) MediaType() (types.MediaType, error) { return r.mediaType, nil }
 
+// Unwrap gives the layer under its own media type.
+func (r retyped) Unwrap() v1.Layer { return r.Layer }
+
 // bare takes the wrappers off a layer that only give it another media type.
 func bare(l v1.Layer) v1.Layer {
 	for {
-		switch t := l.(type) {
-		case retyped:
-			l = t.Layer
-		case retypedLayer:
-			l = t.Layer
-		default:
+		w, ok := l.(interface{ Unwrap() v1.Layer })
+		if !ok {
 			return l
 		}
+		l = w.Unwrap()
 	}
+}
+
+// unverifiedLayer is a layer that checks what it gives out, and can leave that to its reader.
+type unverifiedLayer interface {
+	// Unverified opens the blob for a caller that verifies it.
+	Unverified() (io.ReadCloser, error)
 }
 
 // openUnverified opens a layer's blob for a caller that verifies it, so that it is not
 // hashed twice.
 func openUnverified(l v1.Layer) (io.ReadCloser, error) {
 	l = bare(l)
-	if u, ok := l.(interface {
-		unverified() (io.ReadCloser, error)
-	}); ok {
-		return u.unverified()
+	if u, ok := l.(unverifiedLayer); ok {
+		return u.Unverified()
 	}
 	return l.Compressed()
 }

@@ -39,7 +39,7 @@ func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, 
 	out := &Converted{Source: src.Ref.String(), SourceDigest: src.Digest}
 	switch {
 	case src.Image == nil:
-		err = src.withRootImage(ctx, o.Run, o.Media)
+		err = withRootImage(ctx, src, o.Run, o.Media)
 	case !o.Run.isZero():
 		err = withHint(errorf(ErrUnsupported, "%v: an image with a config of its own, which vfix does not change", src.Ref),
 			"--entrypoint, --cmd, --env, --workdir and --user are for root filesystems")

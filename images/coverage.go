@@ -214,7 +214,7 @@ func entrypointIsTraced(config []byte) bool {
 }
 
 // cover notes for each file with sites that stay whether the fallback covers them.
-func (f *Findings) cover(fb *Fallback, hasLoader bool) {
+func cover(f *Findings, fb *Fallback, hasLoader bool) {
 	f.Fallback = *fb
 	for i := range f.Files {
 		file := &f.Files[i]
@@ -229,8 +229,8 @@ func (f *Findings) cover(fb *Fallback, hasLoader bool) {
 	}
 }
 
-// unreached are the files with sites that stay where no preload reaches, and why.
-func (f *Findings) unreached(hasLoader bool) []string {
+// unreachedFiles are the files with sites that stay where no preload reaches, and why.
+func unreachedFiles(f *Findings, hasLoader bool) []string {
 	var all []string
 	for i := range f.Files {
 		file := &f.Files[i]
@@ -270,7 +270,7 @@ func (r *rebuild) planFallback(ctx context.Context, t *merged, f *found) ([]extr
 		return nil, err
 	}
 	fb := &Fallback{Library: in.library(), Trace: in.trace()}
-	unreached := f.unreached(in.hasLoader)
+	unreached := unreachedFiles(f.Findings, in.hasLoader)
 	var library, trace bool
 	switch r.o.Fallback {
 	case FallbackAlways:
@@ -292,7 +292,7 @@ func (r *rebuild) planFallback(ctx context.Context, t *merged, f *found) ([]extr
 		fb.Added = append(fb.Added, e.name)
 	}
 	slices.SortFunc(fb.Added, strings.Compare)
-	f.cover(fb, in.hasLoader)
+	cover(f.Findings, fb, in.hasLoader)
 	return extras, nil
 }
 
@@ -309,6 +309,6 @@ func (s *Shim) findFallback(ctx context.Context, img v1.Image, t *merged, f *Fin
 	if err != nil {
 		return err
 	}
-	f.cover(&Fallback{Library: in.library(), Trace: in.trace()}, in.hasLoader)
+	cover(f, &Fallback{Library: in.library(), Trace: in.trace()}, in.hasLoader)
 	return nil
 }

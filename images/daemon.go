@@ -128,8 +128,8 @@ func putDaemon(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored,
 		out = Stored{Reference: tag, Digest: id}
 		return true, nil
 	})
-	if err == nil && r.proof != nil {
-		err = r.proof.note(out)
+	if err == nil && r.Statement != nil {
+		err = r.Statement.Note(out)
 	}
 	return out, err
 }

@@ -21,20 +21,20 @@ const (
 	keyVersion    = "dev.vfix.version"
 )
 
-// provenance is what the derived image says of where it comes from.
-type provenance struct {
+// derivation is what the derived image says of where it comes from.
+type derivation struct {
 	baseName, baseDigest, version string
 	fallback                      bool // files of the fallback are in the layer
 	traced                        bool // vfix-trace is put before the entrypoint
 }
 
 // keys are all labels and annotations that vfix writes, with their values.
-func (p provenance) keys() map[string]string {
+func (p derivation) keys() map[string]string {
 	return map[string]string{keyBaseName: p.baseName, keyBaseDigest: p.baseDigest, keyVersion: p.version}
 }
 
 // labels are those that have a value.
-func (p provenance) labels() map[string]string {
+func (p derivation) labels() map[string]string {
 	all := p.keys()
 	for k, v := range all {
 		if v == "" {
@@ -52,14 +52,14 @@ type derivedImage struct {
 	base     v1.Image
 	oci      bool
 	added    *addedLayer
-	from     provenance
+	from     derivation
 	config   []byte
 	manifest func() ([]byte, error)
 }
 
 // derive makes the derived image. The base's manifest is not asked for until somebody
 // wants the new one: for an image that comes uncompressed that means compressing it.
-func derive(base v1.Image, oci bool, added *addedLayer, from provenance) (*derivedImage, error) {
+func derive(base v1.Image, oci bool, added *addedLayer, from derivation) (*derivedImage, error) {
 	raw, err := base.RawConfigFile()
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func encode(v any) ([]byte, error) {
 // history entry with the base's own date, labels. Everything else is kept.
 //
 // The config must have a diff ID for each of the base's layers: what is added stands behind.
-func editConfig(raw []byte, layers int, diffID v1.Hash, from provenance) ([]byte, error) {
+func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte, error) {
 	var c members
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, err
@@ -330,6 +330,15 @@ func (d *derivedImage) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	return d.layer(l), nil
 }
 
+// Base is the image that this one was made of.
+func (d *derivedImage) Base() v1.Image { return d.base }
+
+// Added is the layer more that it has.
+func (d *derivedImage) Added() *addedLayer { return d.added }
+
+// Traced reports whether it runs under vfix-trace, other than its base.
+func (d *derivedImage) Traced() bool { return d.from.traced }
+
 // retypedLayer is a layer under the media type that the derived image gives it.
 type retypedLayer struct {
 	v1.Layer
@@ -343,6 +352,9 @@ func (l retypedLayer) MediaType() (types.MediaType, error) {
 	t, err := l.Layer.MediaType()
 	return l.in.typeName(t), err
 }
+
+// Unwrap gives the base's layer.
+func (l retypedLayer) Unwrap() v1.Layer { return l.Layer }
 
 // Plain says what isPlain says of the base's layer.
 func (l retypedLayer) Plain() bool { return isPlain(l.Layer) }

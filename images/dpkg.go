@@ -41,6 +41,12 @@ func isMD5Sums(name string) (pkg string, ok bool) {
 	return "", false
 }
 
+// isDpkgRecord reports whether a file is one of md5sums that is read.
+func isDpkgRecord(name string, size int64) bool {
+	_, ok := isMD5Sums(name)
+	return ok && size <= maxMD5Sums
+}
+
 // md5Change is what becomes of one file: its MD5 before and after, in hex.
 type md5Change struct {
 	path          string // as the findings have it
@@ -149,7 +155,7 @@ type PackageFile struct {
 }
 
 // dpkgRecords finds dpkg's records of the patched files, and the corrected databases.
-func (s *session) dpkgRecords(ctx context.Context, t *merged, hits []hit) (files []PackageFile, corrected []extra, err error) {
+func dpkgRecords(ctx context.Context, s *session, t *merged, hits []hit) (files []PackageFile, corrected []extra, err error) {
 	databases := map[string]*inode{}
 	var wanted []*inode
 	for _, dir := range md5Folders {
@@ -159,7 +165,7 @@ func (s *session) dpkgRecords(ctx context.Context, t *merged, hits []hit) (files
 		}
 		for _, base := range sortedKeys(d.kids) {
 			k := d.kids[base]
-			if _, ok := isMD5Sums(dir + base); ok && k.kind == kindFile && k.size <= maxMD5Sums {
+			if k.kind == kindFile && isDpkgRecord(dir+base, k.size) {
 				databases[dir+base] = k.inode
 				wanted = append(wanted, k.inode)
 			}
@@ -204,7 +210,7 @@ func (s *session) dpkgRecords(ctx context.Context, t *merged, hits []hit) (files
 }
 
 // addPair notes a file that was proved to differ in call sites only.
-func (f *fileChanges) addPair(p pair, before, after *io.SectionReader) error {
+func addPair(f *fileChanges, p pair, before, after *io.SectionReader) error {
 	was, err := md5Of(io.NewSectionReader(before, 0, before.Size()))
 	if err != nil {
 		return err

@@ -260,7 +260,7 @@ func TestEntrypoint(t *testing.T) {
 	} {
 		full := `{"config":` + raw + `,"rootfs":{"type":"layers","diff_ids":[]}}`
 		for _, traced := range []bool{true, false} {
-			got, err := editConfig([]byte(full), 0, v1.Hash{Algorithm: "sha256", Hex: "bb"}, provenance{traced: traced})
+			got, err := editConfig([]byte(full), 0, v1.Hash{Algorithm: "sha256", Hex: "bb"}, derivation{traced: traced})
 			if err != nil {
 				t.Fatalf("%s: %v", raw, err)
 			}
@@ -279,7 +279,7 @@ func TestEntrypoint(t *testing.T) {
 			}
 		}
 	}
-	if _, err := editConfig([]byte(`{"config":{"Entrypoint":"text"},"rootfs":{"diff_ids":[]}}`), 0, v1.Hash{}, provenance{traced: true}); err == nil {
+	if _, err := editConfig([]byte(`{"config":{"Entrypoint":"text"},"rootfs":{"diff_ids":[]}}`), 0, v1.Hash{}, derivation{traced: true}); err == nil {
 		t.Error("an entrypoint that is no list: no error")
 	}
 }

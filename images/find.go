@@ -84,7 +84,7 @@ func (f *found) affected() []hit {
 
 // covered examines an image, a root filesystem folder, a tarball of one or a single file,
 // and finds out what the fallback in an image covers.
-func (s *session) covered(ctx context.Context, src *Source, shim *Shim) (*found, error) {
+func covered(ctx context.Context, s *session, src *Source, shim *Shim) (*found, error) {
 	if src.Image == nil {
 		f, err := s.path(ctx, src.Path)
 		if err != nil {

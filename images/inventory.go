@@ -143,7 +143,7 @@ func examineAll(ctx, enough context.Context, o ScanOptions, all []*held) error {
 		}
 		h.done, h.Err = true, err
 		if err == nil {
-			h.Sites, h.Files = f.open()
+			h.Sites, h.Files = openSites(f)
 		}
 	}
 	return nil
@@ -155,16 +155,16 @@ func examineHeld(ctx context.Context, s *session, o ScanOptions, h *held) (*Find
 		return nil, err
 	}
 	defer src.Close()
-	f, err := s.covered(ctx, src, &o.Shim)
+	f, err := covered(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}
 	return f.Findings, nil
 }
 
-// open counts the sites that a rebuild would patch, and those that stay uncovered, and the
+// openSites counts the sites that a rebuild would patch, and those that stay uncovered, and the
 // files that have any.
-func (f *Findings) open() (sites, files int) {
+func openSites(f *Findings) (sites, files int) {
 	for i := range f.Files {
 		file := &f.Files[i]
 		n := 0

@@ -50,8 +50,10 @@ func lockOutput(ctx context.Context, path string, p Progress) (unlock func(), er
 			note(p, "%s: waiting for another vfix that writes it", path)
 			told = true
 		}
-		if err := sleep(ctx, lockPoll); err != nil {
-			return nil, err
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(lockPoll):
 		}
 	}
 }

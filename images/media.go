@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 // Transport is the word before the colon of a SOURCE or DEST, as skopeo names them.
@@ -67,9 +69,16 @@ func (o MediaOptions) withDefaults() MediaOptions {
 		o.retry = defaultRetry
 	}
 	if o.net == nil {
-		o.net = newRegistries(o)
+		o.net = newRegistries(registryOptions{
+			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.retry,
+		})
 	}
 	return o
+}
+
+// remoteOptions are those of go-containerregistry for a repository, to pull or to push.
+func (o MediaOptions) remoteOptions(ctx context.Context, repo name.Repository, push bool) ([]remote.Option, error) {
+	return o.net.options(ctx, repo, push)
 }
 
 // Source is an opened SOURCE: exactly one of Image and Path is set.
@@ -98,7 +107,63 @@ type Result struct {
 	Image v1.Image
 	Index v1.ImageIndex // nil: a single image
 
-	proof *proof // what is to be stated about it; nil: nothing
+	// Statement is what is to be stated about it; nil: nothing.
+	Statement ResultStatement
+}
+
+// ResultStatement is what is to be stated about a result, and learns where the result was put.
+type ResultStatement interface {
+	// Beside begins the file beside an archive or layout that is about to get its name:
+	// once that has it, all that can fail is a rename.
+	Beside(dest Ref, r Result, st Stored) (PendingFile, error)
+	// Note remembers the digest of a result that has no statement beside it.
+	Note(st Stored) error
+	// Push pushes a result, which write does, under a tag, and what is stated about it first.
+	Push(ctx context.Context, dest Ref, tag name.Tag, r Result, write func(name.Reference) error, o MediaOptions) error
+}
+
+// PendingFile is a file that has its content and gets its name last.
+type PendingFile interface {
+	Commit() error
+	Discard() // for defer; nothing after Commit
+}
+
+// beside begins the file of what is to be stated about r.
+func (r Result) beside(dest Ref, st Stored) (PendingFile, error) {
+	if r.Statement == nil {
+		return noFile{}, nil
+	}
+	return r.Statement.Beside(dest, r, st)
+}
+
+// noFile is a PendingFile that nobody wants.
+type noFile struct{}
+
+func (noFile) Commit() error { return nil }
+func (noFile) Discard()      {}
+
+// pushStated pushes a result, which write does, under a tag, with what is stated about it.
+func (r Result) pushStated(ctx context.Context, dest Ref, tag name.Tag, write func(name.Reference) error, o MediaOptions) error {
+	if r.Statement == nil {
+		return write(tag)
+	}
+	return r.Statement.Push(ctx, dest, tag, r, write, o)
+}
+
+// commitStated gives an archive its name, and then the statement beside it its own.
+func commitStated(f *pendingFile, dest Ref, r Result, st Stored, fail func(error) (Stored, error)) (Stored, error) {
+	statement, err := r.beside(dest, st)
+	if err != nil {
+		return fail(err)
+	}
+	defer statement.Discard()
+	if err := f.commit(); err != nil {
+		return fail(err)
+	}
+	if err := statement.Commit(); err != nil {
+		return fail(err)
+	}
+	return st, nil
 }
 
 // Stored is what Put wrote.

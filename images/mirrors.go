@@ -60,7 +60,7 @@ func (r *registries) places(n name.Reference) []name.Reference {
 			} else {
 				text += ":" + n.Identifier()
 			}
-			if m, err := name.ParseReference(text, nameOptions(r.o)...); err == nil {
+			if m, err := name.ParseReference(text, nameOptions(r.o.Insecure)...); err == nil {
 				all = append(all, m)
 			}
 		}

@@ -66,7 +66,7 @@ func (r *rebuild) prove(img *derivedImage, t *merged, hits []hit, extras []extra
 // packages finds the records that package databases have of the patched files, and returns
 // the databases that are to be corrected.
 func (r *rebuild) packages(ctx context.Context, t *merged, hits []hit) ([]extra, error) {
-	files, corrected, err := r.s.dpkgRecords(ctx, t, hits)
+	files, corrected, err := dpkgRecords(ctx, r.s, t, hits)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (r *rebuild) packages(ctx context.Context, t *merged, hits []hit) ([]extra,
 	} else {
 		corrected = nil
 	}
-	rpm, err := r.s.rpmRecords(ctx, t, hits)
+	rpm, err := rpmRecords(ctx, r.s, t, hits)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -19,12 +19,10 @@ const blobsAtOnce = 4
 // push brings a result under a tag: first all blobs, then the manifests from the inside out,
 // so that whatever happens the tag names the whole of the old image or of the new one.
 func push(ctx context.Context, dest Ref, tag name.Tag, r Result, temp string, o MediaOptions) (v1.Hash, error) {
-	u := &uploads{net: o.net, repo: tag.Context()}
-	task := &pushTask{p: o.Progress, name: strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/"), size: -1}
-	u.task = task
-	defer task.Done()
+	u := newUploads(o.net, tag, o.Progress)
+	defer u.task.Done()
 	if r.Index != nil {
-		err := pushTo(ctx, dest, tag, r, func(to name.Reference) error { return u.index(ctx, to, r.Index, maxNesting) }, o)
+		err := r.pushStated(ctx, dest, tag, func(to name.Reference) error { return u.index(ctx, to, r.Index, maxNesting) }, o)
 		if err != nil {
 			return v1.Hash{}, err
 		}
@@ -38,15 +36,27 @@ func push(ctx context.Context, dest Ref, tag name.Tag, r Result, temp string, o 
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	task.size = m.Config.Size
-	for _, l := range m.Layers {
-		task.size += l.Size
-	}
+	u.expect(m)
 	r.Image = img
-	if err := pushTo(ctx, dest, tag, r, func(to name.Reference) error { return u.image(ctx, to, img) }, o); err != nil {
+	if err := r.pushStated(ctx, dest, tag, func(to name.Reference) error { return u.image(ctx, to, img) }, o); err != nil {
 		return v1.Hash{}, err
 	}
 	return img.Digest()
+}
+
+// newUploads begins what goes to the repository of a tag.
+func newUploads(net *registries, tag name.Tag, p Progress) *uploads {
+	return &uploads{net: net, repo: tag.Context(), task: &pushTask{
+		p: p, name: strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/"), size: -1,
+	}}
+}
+
+// expect says how many bytes an image has, for the progress.
+func (u *uploads) expect(m *v1.Manifest) {
+	u.task.size = m.Config.Size
+	for _, l := range m.Layers {
+		u.task.size += l.Size
+	}
 }
 
 // image pushes an image under a tag or digest.

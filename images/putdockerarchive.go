@@ -35,7 +35,7 @@ func putDockerArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (
 	if err != nil {
 		return fail(err)
 	}
-	return commitProved(f, dest, r, Stored{Reference: dest.String(), Digest: id.String()}, fail)
+	return commitStated(f, dest, r, Stored{Reference: dest.String(), Digest: id.String()}, fail)
 }
 
 // writeDockerTar writes an image as docker save does and returns its ID. Layers go as they

@@ -30,7 +30,7 @@ func prepare(ctx context.Context, r Result, tag, temp string, o MediaOptions) (c
 		r.Image = img
 	}
 	c := collection{}
-	d, err := c.add(r, o.Progress)
+	d, err := collect(c, r, o.Progress)
 	if err != nil {
 		return nil, d, err
 	}
@@ -45,6 +45,14 @@ func prepare(ctx context.Context, r Result, tag, temp string, o MediaOptions) (c
 // newLayoutIndex is the index.json of a layout with one entry.
 func newLayoutIndex(d v1.Descriptor) ([]byte, error) {
 	return json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{d}})
+}
+
+// collect collects a result and returns the descriptor of its index or image.
+func collect(c collection, r Result, p Progress) (v1.Descriptor, error) {
+	if r.Index != nil {
+		return c.addIndex(r.Index, p, maxNesting)
+	}
+	return c.addImage(r.Image)
 }
 
 // copyBlob writes a blob, verified.
@@ -101,14 +109,14 @@ func putLayout(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored,
 	if err != nil {
 		return fail(err)
 	}
-	defer statement.discard()
+	defer statement.Discard()
 	if old != nil {
 		err = extendLayout(ctx, dir, old, c, d, o)
 	} else {
 		err = newLayout(ctx, dir, temp, packed, c, d, o)
 	}
 	if err == nil {
-		err = statement.commit()
+		err = statement.Commit()
 	}
 	if err != nil {
 		return fail(err)
@@ -249,7 +257,7 @@ func putOCIArchive(ctx context.Context, dest Ref, r Result, o MediaOptions) (Sto
 	if err := writeOCITar(ctx, f, c, d, o); err != nil {
 		return fail(err)
 	}
-	return commitProved(f, dest, r, Stored{Reference: dest.String(), Digest: d.Digest.String()}, fail)
+	return commitStated(f, dest, r, Stored{Reference: dest.String(), Digest: d.Digest.String()}, fail)
 }
 
 func writeOCITar(ctx context.Context, w io.Writer, c collection, d v1.Descriptor, o MediaOptions) error {

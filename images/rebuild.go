@@ -53,7 +53,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	defer added.Close()
 	r.out.LayerSize = added.size
 	noteDepth(len(t.layers)+1, r.s.progress)
-	img, err := derive(r.src.Image, r.oci(), added, provenance{
+	img, err := derive(r.src.Image, r.oci(), added, derivation{
 		baseName: r.out.BaseName, baseDigest: r.out.BaseDigest, version: r.o.Version,
 		fallback: fallback, traced: f.Fallback.Wrapped,
 	})
@@ -65,14 +65,18 @@ func (r *rebuild) run(ctx context.Context) error {
 		return nil
 	}
 	res := Result{Image: img}
-	if res.proof, err = r.prove(img, t, hits, extras); err != nil {
+	proof, err := r.prove(img, t, hits, extras)
+	if err != nil {
 		return err
 	}
-	defer r.tell(res.proof)
+	if proof != nil {
+		res.Statement = proof
+	}
+	defer r.tell(proof)
 	if r.src.Index != nil {
 		res.Index = ReplaceInIndex(r.src.Index, r.src.Entry, img)
 	}
-	return r.store(ctx, res)
+	return r.store(ctx, res, proof)
 }
 
 // oci reports whether the derived image is to be an OCI image: it is, but for one that
@@ -91,7 +95,7 @@ func (r *rebuild) oci() bool {
 func (r *rebuild) unchanged(ctx context.Context) error {
 	if r.o.Dest != "" && !r.o.DryRun {
 		note(r.s.progress, "nothing to do: %s gets the base as it is", r.o.Dest)
-		if err := r.store(ctx, Result{Image: r.src.Image, Index: r.src.Index}); err != nil {
+		if err := r.store(ctx, Result{Image: r.src.Image, Index: r.src.Index}, nil); err != nil {
 			return err
 		}
 	}
@@ -101,12 +105,12 @@ func (r *rebuild) unchanged(ctx context.Context) error {
 
 // store writes the result to where the user wants it, and to the registry of its name
 // where that was asked for.
-func (r *rebuild) store(ctx context.Context, res Result) error {
+func (r *rebuild) store(ctx context.Context, res Result, proof *proof) error {
 	dests, err := r.dests(ctx)
 	if err != nil {
 		return err
 	}
-	if err := res.proof.canWrite(); err != nil {
+	if err := proof.canWrite(); err != nil {
 		return err
 	}
 	for _, dest := range dests {
@@ -116,7 +120,7 @@ func (r *rebuild) store(ctx context.Context, res Result) error {
 		}
 		r.out.Reference, r.out.Digest = st.Reference, st.Digest
 	}
-	return res.proof.writeFile(dests[len(dests)-1])
+	return proof.writeFile(dests[len(dests)-1])
 }
 
 // dests lists where the result goes; the last one names it.

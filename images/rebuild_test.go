@@ -148,7 +148,7 @@ func TestRebuildKeepsUnknown(t *testing.T) {
 	raw := []byte(`{"architecture":"amd64","x-vendor":{"b":[1,2.50],"a":"<&>"},"os":"linux","created":"2011-03-13T07:06:40.123456789Z",` +
 		`"config":{"Healthcheck":{"Test":["CMD"],"StartInterval":5},"Labels":{"own":"1"},"x":null},` +
 		`"history":[{"created_by":"a","x":1}],"rootfs":{"type":"layers","diff_ids":["sha256:aa"],"x":2}}`)
-	got, err := editConfig(raw, 1, v1.Hash{Algorithm: "sha256", Hex: "bb"}, provenance{baseName: "n", baseDigest: "d", version: "v"})
+	got, err := editConfig(raw, 1, v1.Hash{Algorithm: "sha256", Hex: "bb"}, derivation{baseName: "n", baseDigest: "d", version: "v"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestRebuildKeepsUnknown(t *testing.T) {
 	}
 	for _, bad := range []string{``, `[]`, `{"rootfs":1}`, `{"history":{}}`, `{"config":[]}`, `{"config":{"Labels":[]}}`, `null`,
 		`{"rootfs":{"diff_ids":["sha256:aa","sha256:bb"]}}`, `{"rootfs":{"diff_ids":["sha256:aa"]},"config":{"Labels":[]}}`, `{"rootfs":{"diff_ids":["sha256:aa"]},"history":[1]}`} {
-		if got, err := editConfig([]byte(bad), 1, v1.Hash{}, provenance{}); err == nil {
+		if got, err := editConfig([]byte(bad), 1, v1.Hash{}, derivation{}); err == nil {
 			t.Errorf("%s: got %s, want an error", bad, got)
 		}
 	}
@@ -179,7 +179,7 @@ func TestRebuildDocker(t *testing.T) {
 		{true, types.OCIManifestSchema1, types.OCIConfigJSON, types.OCILayer},
 		{false, types.DockerManifestSchema2, types.DockerConfigJSON, types.DockerLayer},
 	} {
-		img, err := derive(base, tc.oci, added, provenance{baseName: "n", baseDigest: "d", version: "v"})
+		img, err := derive(base, tc.oci, added, derivation{baseName: "n", baseDigest: "d", version: "v"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 
 // openRegistry opens an image in a registry. No layer is fetched yet.
 func openRegistry(ctx context.Context, ref Ref, o MediaOptions) (*Source, error) {
-	n, err := name.ParseReference(ref.Name, nameOptions(o)...)
+	n, err := name.ParseReference(ref.Name, nameOptions(o.Insecure)...)
 	if err != nil {
 		return nil, badName(ref.Name, err)
 	}
@@ -145,7 +145,7 @@ func statusError(where string, n name.Reference, e *transport.Error) error {
 // putRegistry pushes a result. Layers that are in another repository of the same registry
 // are mounted there and not sent; the manifest comes last.
 func putRegistry(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored, error) {
-	tag, err := name.NewTag(dest.Name, nameOptions(o)...)
+	tag, err := name.NewTag(dest.Name, nameOptions(o.Insecure)...)
 	if err != nil {
 		return Stored{}, badName(dest.Name, err)
 	}

@@ -113,8 +113,8 @@ func (l *remoteLayer) Compressed() (io.ReadCloser, error) {
 	return verified(r, r.digest, r.size)
 }
 
-// unverified opens the blob for a caller that verifies it.
-func (l *remoteLayer) unverified() (io.ReadCloser, error) { return l.open() }
+// Unverified opens the blob for a caller that verifies it.
+func (l *remoteLayer) Unverified() (io.ReadCloser, error) { return l.open() }
 
 func (l *remoteLayer) open() (*resuming, error) {
 	digest, err := l.Digest()
@@ -184,7 +184,7 @@ func (r *resuming) again(broken error) error {
 	r.since = r.pos
 	for {
 		r.tries++
-		wait, ok := r.at.net.o.retry.pause(r.tries, nil)
+		wait, ok := r.at.net.o.Retry.pause(r.tries, nil)
 		if !ok {
 			return broken
 		}

@@ -55,7 +55,7 @@ func (r RunConfig) isZero() bool {
 
 // withRootImage makes a source that is a bare root filesystem one with an image. The caller
 // closes it as before. What is neither a folder nor a tarball is an error.
-func (s *Source) withRootImage(ctx context.Context, run RunConfig, o MediaOptions) error {
+func withRootImage(ctx context.Context, s *Source, run RunConfig, o MediaOptions) error {
 	o = o.withDefaults()
 	fi, err := os.Stat(s.Path)
 	if err != nil {

@@ -17,7 +17,7 @@ const maxRPM = 1 << 30
 
 // rpmRecords finds rpm's records of the patched files. Their digests are in the headers of
 // packages, which are signed: they stay as they are.
-func (s *session) rpmRecords(ctx context.Context, t *merged, hits []hit) ([]PackageFile, error) {
+func rpmRecords(ctx context.Context, s *session, t *merged, hits []hit) ([]PackageFile, error) {
 	var wanted []*inode
 	databases := fewFiles{}
 	names := map[*inode]string{}

@@ -102,7 +102,7 @@ func (m *schema1) chain() ([]oldLayer, error) {
 }
 
 // schema1Image makes an image of a manifest. b must have its layers; each is read once.
-func schema1Image(ctx context.Context, raw []byte, b blobs, o MediaOptions) (*storedImage, *schema1, error) {
+func schema1Image(ctx context.Context, raw []byte, b blobs, p Progress) (*storedImage, *schema1, error) {
 	m, err := parseSchema1(raw)
 	if err != nil {
 		return nil, nil, err
@@ -121,7 +121,7 @@ func schema1Image(ctx context.Context, raw []byte, b blobs, o MediaOptions) (*st
 			l.diffID, l.size, l.packed, l.empty = chain[k].diffID, chain[k].size, chain[k].packed, chain[k].empty
 			continue
 		}
-		if err := measureBlob(ctx, l, b, o); err != nil {
+		if err := measureBlob(ctx, l, b, p); err != nil {
 			return nil, nil, fmt.Errorf("layer %s: %w", shortHash(l.digest), err)
 		}
 	}
@@ -133,17 +133,17 @@ func schema1Image(ctx context.Context, raw []byte, b blobs, o MediaOptions) (*st
 	if m.signatures > 0 {
 		word = "its signature is sound"
 	}
-	note(o.Progress, "%s is a docker schema 1 manifest, %s: an OCI config is made of its history", shortHash(m.digest), word)
+	note(p, "%s is a docker schema 1 manifest, %s: an OCI config is made of its history", shortHash(m.digest), word)
 	return img, m, nil
 }
 
 // measureBlob reads a layer from b and checks it.
-func measureBlob(ctx context.Context, l *oldLayer, b blobs, o MediaOptions) error {
+func measureBlob(ctx context.Context, l *oldLayer, b blobs, p Progress) error {
 	rc, size, err := b.open(l.digest)
 	if err != nil {
 		return err
 	}
-	task := o.Progress.Start("read", shortHash(l.digest), size)
+	task := p.Start("read", shortHash(l.digest), size)
 	defer task.Done()
 	checked, err := verified(rc, l.digest, size)
 	if err != nil {

@@ -397,7 +397,7 @@ func FuzzSchema1(f *testing.F) {
 				t.Errorf("got %d layers of %d", len(chain), len(m.History))
 			}
 		}
-		img, _, err := schema1Image(context.Background(), data, b, MediaOptions{}.withDefaults())
+		img, _, err := schema1Image(context.Background(), data, b, silent{})
 		if err != nil {
 			return
 		}

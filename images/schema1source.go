@@ -21,7 +21,7 @@ import (
 
 // takeSchema1 makes the image of a schema 1 manifest, whose layers b has, the source's.
 func (s *Source) takeSchema1(ctx context.Context, raw []byte, b blobs, o MediaOptions) error {
-	img, m, err := schema1Image(ctx, raw, b, o)
+	img, m, err := schema1Image(ctx, raw, b, o.Progress)
 	if err != nil {
 		return err
 	}

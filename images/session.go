@@ -24,8 +24,9 @@ type session struct {
 	progress Progress
 	// sums says that the SHA-256 of every regular file is wanted, for comparisons.
 	sums bool
-	// keepDatabases says that the contents of package databases are wanted.
-	keepDatabases bool
+	// keep says of which files the contents are wanted beside ELF files', by name and size in
+	// bytes; nil: of none.
+	keep func(name string, size int64) bool
 	spool         spool
 
 	big       sync.Mutex // of bigBuffer

@@ -18,6 +18,14 @@ import (
 // files in it. Its other data objects are kept, but for signatures: they are about the
 // bytes that were replaced.
 
+// withAddedLayer is an image that was made of another one by adding a layer.
+type withAddedLayer interface {
+	Base() v1.Image
+	Added() *addedLayer
+	// Traced says that the entrypoint of the base was put under vfix-trace.
+	Traced() bool
+}
+
 // putSIF writes a derived image whose base is a SIF file as a SIF file.
 func putSIF(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored, error) {
 	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("%s: %w", dest.Name, err) }
@@ -32,20 +40,20 @@ func putSIF(ctx context.Context, dest Ref, r Result, o MediaOptions) (Stored, er
 		}
 		return finishSIF(out, same, dest)
 	}
-	derived, _ := r.Image.(*derivedImage)
+	derived, _ := r.Image.(withAddedLayer)
 	var base *sifFile
 	if derived != nil {
-		base = sifOf(derived.base)
+		base = sifOf(derived.Base())
 	}
 	switch {
 	case base == nil:
 		return fail(withHint(errorf(ErrUnsupported, "a SIF file is only made of another one"),
 			"write -o oci-archive:FILE.tar, and then: apptainer build %s oci-archive:FILE.tar", dest.Name))
-	case derived.from.traced:
+	case derived.Traced():
 		return fail(withHint(errorf(ErrUnsupported, "a SIF file's runscript cannot be run under vfix-trace"),
 			"leave the fallback out: --fallback never"))
 	}
-	if err := base.rewrite(ctx, out, derived.added, o); err != nil {
+	if err := base.rewrite(ctx, out, derived.Added(), o); err != nil {
 		return fail(err)
 	}
 	return finishSIF(out, base, dest)

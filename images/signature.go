@@ -45,7 +45,7 @@ func findSignatures(ctx context.Context, src *Source, o MediaOptions) ([]Signatu
 	if src.Ref.Transport != Registry {
 		return nil, nil
 	}
-	n, err := name.ParseReference(src.Ref.Name, nameOptions(o)...)
+	n, err := name.ParseReference(src.Ref.Name, nameOptions(o.Insecure)...)
 	if err != nil {
 		return nil, badName(src.Ref.Name, err)
 	}
@@ -53,7 +53,7 @@ func findSignatures(ctx context.Context, src *Source, o MediaOptions) ([]Signatu
 	if err != nil {
 		return nil, err
 	}
-	opts, err := o.net.options(ctx, n.Context(), false)
+	opts, err := o.remoteOptions(ctx, n.Context(), false)
 	if err != nil {
 		return nil, registryError(ctx, n, err)
 	}

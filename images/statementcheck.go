@@ -29,7 +29,7 @@ func (c *claims) problem(format string, args ...any) {
 
 // checkStatement returns one line for each thing in which the image is not as stated; an
 // error is of reading the image.
-func (s *session) checkStatement(ctx context.Context, st *Statement, after *subject) ([]string, error) {
+func checkStatement(ctx context.Context, s *session, st *Statement, after *subject) ([]string, error) {
 	c := &claims{st: st, after: after, named: map[string]bool{}}
 	if err := c.identity(); err != nil {
 		return nil, err

@@ -87,11 +87,11 @@ func globQuote(path string) string {
 
 // referredStatement asks a registry for what refers to the image.
 func referredStatement(ctx context.Context, src *Source, digests []v1.Hash, o MediaOptions) (*Stated, error) {
-	n, err := name.ParseReference(src.Ref.Name, nameOptions(o)...)
+	n, err := name.ParseReference(src.Ref.Name, nameOptions(o.Insecure)...)
 	if err != nil {
 		return nil, badName(src.Ref.Name, err)
 	}
-	opts, err := o.net.options(ctx, n.Context(), false)
+	opts, err := o.remoteOptions(ctx, n.Context(), false)
 	if err != nil {
 		return nil, registryError(ctx, n, err)
 	}

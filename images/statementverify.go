@@ -8,7 +8,7 @@ import (
 )
 
 // verifyStated finds the statement about an image and checks it. base may be nil.
-func (s *session) verifyStated(ctx context.Context, src, base *Source, o VerifyOptions) (*Verified, error) {
+func verifyStated(ctx context.Context, s *session, src, base *Source, o VerifyOptions) (*Verified, error) {
 	if src.Image == nil {
 		return nil, withHint(errorf(ErrUnsupported, "%v: not an image: no statement is made about folders and files", src.Ref),
 			"compare it with what it was: vfix verify --against")
@@ -26,7 +26,7 @@ func (s *session) verifyStated(ctx context.Context, src, base *Source, o VerifyO
 		return nil, err
 	}
 	v := &Verified{Findings: after.f.Findings, Stated: stated}
-	if v.Problems, err = s.checkStatement(ctx, stated.Statement, after); err != nil {
+	if v.Problems, err = checkStatement(ctx, s, stated.Statement, after); err != nil {
 		return nil, err
 	}
 	if base == nil || base.Image == nil {

@@ -140,8 +140,8 @@ func (l *storedLayer) Uncompressed() (io.ReadCloser, error) {
 	return verified(stacked{out, rc}, diffID, -1)
 }
 
-// unverified opens the blob for a caller that verifies it.
-func (l *storedLayer) unverified() (io.ReadCloser, error) {
+// Unverified opens the blob for a caller that verifies it.
+func (l *storedLayer) Unverified() (io.ReadCloser, error) {
 	rc, _, err := l.image.blobs.open(l.desc().Digest)
 	return rc, err
 }

@@ -52,6 +52,7 @@ func openLayer(ctx context.Context, l v1.Layer, p Progress) (*layerStream, error
 		return nil, fmt.Errorf("layer: diff ID: %w", err)
 	}
 	s := &layerStream{name: shortHash(diffID), diffID: diffID, size: -1}
+	_, verifies := l.(*storedLayer)
 	if isPlain(l) {
 		s.src, err = l.Uncompressed()
 	} else {
@@ -61,8 +62,8 @@ func openLayer(ctx context.Context, l v1.Layer, p Progress) (*layerStream, error
 		if s.size, err = l.Size(); err != nil {
 			return nil, s.wrap(err)
 		}
-		if rl, ok := l.(*remoteLayer); ok { // hashed here, and once is enough
-			s.src, err = rl.unverified()
+		if u, ok := l.(unverifiedLayer); ok && !verifies { // hashed here, and once is enough
+			s.src, err = u.Unverified()
 		} else {
 			s.src, err = l.Compressed()
 		}
@@ -73,7 +74,7 @@ func openLayer(ctx context.Context, l v1.Layer, p Progress) (*layerStream, error
 	s.task = startTask(p, "read", s.name, s.size)
 	ctx, s.cancel = context.WithCancel(ctx)
 	var in io.Reader = reading{ctx, s.src, s.task}
-	if _, verified := l.(*storedLayer); !verified && s.digest != (v1.Hash{}) && s.digest != diffID {
+	if !verifies && s.digest != (v1.Hash{}) && s.digest != diffID {
 		s.packed = newHashRing(in)
 		in = s.packed
 	}

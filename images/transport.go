@@ -27,7 +27,7 @@ import (
 //	watcher   ends a request that makes no progress
 //	hosts     TLS as the folders of certificates want it for a host
 type registries struct {
-	o    MediaOptions
+	o    registryOptions
 	base http.RoundTripper
 	keys authn.Keychain
 
@@ -41,6 +41,16 @@ type registries struct {
 	homes map[string][]name.Repository
 	// busy is held while a blob is brought to a registry, by registry and digest.
 	busy map[string]*sync.Mutex
+}
+
+// registryOptions are what a user may say of talking to registries.
+type registryOptions struct {
+	Insecure  bool // plain HTTP and unverified TLS allowed
+	Progress  Progress
+	UserAgent string
+	// Stall is how long a registry may make no progress.
+	Stall time.Duration
+	Retry retryPolicy
 }
 
 // login is made once; who comes meanwhile waits for it.
@@ -62,7 +72,7 @@ const (
 	maxIdlePerHost   = 16
 )
 
-func newRegistries(o MediaOptions) *registries {
+func newRegistries(o registryOptions) *registries {
 	r := &registries{
 		o: o, keys: authn.DefaultKeychain, mirrors: mirrorsOnce(),
 		logins: map[string]*login{}, homes: map[string][]name.Repository{}, busy: map[string]*sync.Mutex{},
@@ -174,8 +184,8 @@ func (r *registries) hold(reg name.Registry, h v1.Hash) (release func()) {
 	return m.Unlock
 }
 
-func nameOptions(o MediaOptions) []name.Option {
-	if o.Insecure {
+func nameOptions(insecure bool) []name.Option {
+	if insecure {
 		return []name.Option{name.Insecure}
 	}
 	return nil

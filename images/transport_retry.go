@@ -67,7 +67,7 @@ func isTemporary(err error) bool {
 // body cannot be had again is sent once.
 type retrier struct {
 	next http.RoundTripper
-	o    MediaOptions
+	o    registryOptions
 }
 
 func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -82,7 +82,7 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		if errors.Is(err, syscall.ECONNREFUSED) && isLoopback(req.URL.Hostname()) {
 			again = false
 		}
-		wait, ok := t.o.retry.pause(try, resp)
+		wait, ok := t.o.Retry.pause(try, resp)
 		if !again || !ok || req.Context().Err() != nil {
 			return resp, err
 		}

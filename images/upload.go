@@ -23,7 +23,7 @@ import (
 type uploads struct {
 	net  *registries
 	repo name.Repository
-	task Task
+	task *pushTask
 }
 
 // blob brings a blob into the repository. from is a repository that is known to have it.
@@ -159,7 +159,7 @@ func (s *sending) run(ctx context.Context) error {
 			best, try = s.offset, 0
 		}
 		try++
-		wait, ok := s.u.net.o.retry.pause(try, resp)
+		wait, ok := s.u.net.o.Retry.pause(try, resp)
 		if !ok {
 			return err
 		}

@@ -28,7 +28,7 @@ func Scan(ctx context.Context, source string, o ScanOptions) (*Findings, error) 
 	defer src.Close()
 	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
-	f, err := s.covered(ctx, src, &o.Shim)
+	f, err := covered(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}
@@ -79,20 +79,20 @@ func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, er
 	defer src.Close()
 	s := rebuildSession(o)
 	defer s.Close()
-	return s.rebuild(ctx, src, o)
+	return rebuildSource(ctx, s, src, o)
 }
 
 // rebuildSession is the session of one rebuild, or of many.
 func rebuildSession(o RebuildOptions) *session {
 	s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
-	s.keepDatabases = true
+	s.keep = isDpkgRecord
 	return s
 }
 
-// rebuild writes the derived image of an open source.
-func (s *session) rebuild(ctx context.Context, src *Source, o RebuildOptions) (*Rebuilt, error) {
+// rebuildSource writes the derived image of an open source.
+func rebuildSource(ctx context.Context, s *session, src *Source, o RebuildOptions) (*Rebuilt, error) {
 	if src.Image == nil {
-		if err := src.withRootImage(ctx, RunConfig{}, o.Media); err != nil {
+		if err := withRootImage(ctx, src, RunConfig{}, o.Media); err != nil {
 			return nil, err
 		}
 	}
@@ -181,9 +181,9 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 	defer s.Close()
 	if o.Against == "" {
 		if o.Provenance {
-			return s.verifyStated(ctx, src, nil, o)
+			return verifyStated(ctx, s, src, nil, o)
 		}
-		f, err := s.covered(ctx, src, &o.Shim)
+		f, err := covered(ctx, s, src, &o.Shim)
 		if err != nil {
 			return nil, err
 		}
@@ -208,7 +208,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 	if err := v.run(ctx); err != nil || !o.Provenance {
 		return v.out, err
 	}
-	stated, err := s.verifyStated(ctx, src, baseSrc, o)
+	stated, err := verifyStated(ctx, s, src, baseSrc, o)
 	if err != nil {
 		return nil, err
 	}

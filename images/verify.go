@@ -118,7 +118,7 @@ func comparableConfig(img v1.Image) (map[string]any, error) {
 	delete(c, "rootfs") // layers compares it
 	if o, ok := c["config"].(map[string]any); ok {
 		if l, ok := o["Labels"].(map[string]any); ok {
-			for k := range (provenance{}).keys() {
+			for k := range (derivation{}).keys() {
 				delete(l, k)
 			}
 		}
@@ -283,7 +283,7 @@ func (v *verification) contents(ctx context.Context, changed []pair) error {
 			continue
 		}
 		v.out.Compared++
-		if err := changes.addPair(p, b, a); err != nil {
+		if err := addPair(changes, p, b, a); err != nil {
 			return err
 		}
 	}
