@@ -111,6 +111,7 @@ install: all ## install to DESTDIR and PREFIX (/usr/local)
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf bin dist shim/build $(BUILD)
+	rm -f $(filter-out %/README.md,$(wildcard shim/embedded/*))
 
 .PHONY: help
 help: ## list the targets

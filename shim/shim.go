@@ -6,14 +6,14 @@
 //	+0x0000  code: what Code returns, then zeros
 //	+0x1000  state: zeros in the file; the hook stores three pointers and seals it R--
 //
-// No offset is typed here: they come from nm, through build/injected.sym.
+// No offset is typed here: they come from nm, through embedded/injected.sym.
 package shim
 
 import (
 	"bytes"
-	_ "embed"
 	"fmt"
 	"strconv"
+	"sync"
 )
 
 // PageSize is the page size of x86-64 in bytes; SegmentSize is the size of the injected
@@ -22,12 +22,6 @@ const (
 	PageSize    = 0x1000
 	SegmentSize = 2 * PageSize
 )
-
-//go:embed build/injected.bin
-var code []byte
-
-//go:embed build/injected.sym
-var symbols []byte
 
 // magicSize is the length in bytes of vfix_magic (src/trampolines.S).
 const magicSize = 16
@@ -48,17 +42,23 @@ type Layout struct {
 	State                      uint32
 }
 
-var layout = parse(symbols)
+var layout = sync.OnceValue(func() Layout { return parse(built("injected.sym")) })
 
 // Injected returns the layout of the segment.
-func Injected() Layout { return layout }
+func Injected() Layout { return layout() }
 
 // Code returns a copy of the injected code, at most PageSize bytes.
-func Code() []byte { return bytes.Clone(code) }
+func Code() []byte {
+	code := built("injected.bin")
+	if len(code) > PageSize || len(code) < magicSize {
+		panic(fmt.Sprintf("shim: injected.bin: %d bytes", len(code)))
+	}
+	return code
+}
 
 // Magic returns the bytes at the head of the code by which a patched file is known:
 // a fixed text that ends with the version of the layout.
-func Magic() []byte { return bytes.Clone(code[:magicSize]) }
+func Magic() []byte { return Code()[:magicSize] }
 
 // parse reads "name offset" lines. It panics on anything else: make built the file, and a
 // binary without it must not start.
@@ -67,26 +67,23 @@ func parse(text []byte) Layout {
 	for line := range bytes.Lines(text) {
 		var name, offset string
 		if _, err := fmt.Sscan(string(line), &name, &offset); err != nil {
-			panic(fmt.Sprintf("shim: build/injected.sym: %q: %v", line, err))
+			panic(fmt.Sprintf("shim: injected.sym: %q: %v", line, err))
 		}
 		n, err := strconv.ParseUint(offset, 16, 32)
 		if err != nil || n >= SegmentSize {
-			panic(fmt.Sprintf("shim: build/injected.sym: offset of %s: %q", name, offset))
+			panic(fmt.Sprintf("shim: injected.sym: offset of %s: %q", name, offset))
 		}
 		at[name] = uint32(n)
 	}
 	get := func(name string) uint32 {
 		n, ok := at[name]
 		if !ok {
-			panic("shim: build/injected.sym: no " + name)
+			panic("shim: injected.sym: no " + name)
 		}
 		return n
 	}
 	pair := func(name string) Trampoline {
 		return Trampoline{Plain: get("vfix_" + name), Keep: get("vfix_keep_" + name)}
-	}
-	if len(code) > PageSize || len(code) < magicSize {
-		panic(fmt.Sprintf("shim: build/injected.bin: %d bytes", len(code)))
 	}
 	return Layout{
 		Gettimeofday: pair("gettimeofday"), Time: pair("time"), Getcpu: pair("getcpu"),

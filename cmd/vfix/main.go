@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"vfix.dev/vfix/host"
+	"vfix.dev/vfix/shim"
 )
 
 // The exit statuses. `vfix help exit-status` explains them to people.
@@ -59,6 +60,10 @@ func main() {
 
 // run executes one command line and returns its exit status.
 func run(args []string, stdout, stderr io.Writer, e engine) int {
+	if err := shim.Check(); err != nil {
+		newOutput(stdout, stderr).fail(err)
+		return statusError
+	}
 	ctx, stop := withSignals(context.Background())
 	defer stop()
 	out := newOutput(stdout, stderr)

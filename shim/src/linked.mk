@@ -4,9 +4,6 @@
 # kernel does not serve that.
 VSYSCALL_PAGE = 0xffffffffff600000
 TWIN_PAGE     = 0xffffffffff5ff000
-LINKED        = $(BUILD)/vfix-measure-libc $(BUILD)/vfix-stubs.so $(BUILD)/vfix-stubs-twin.so $(BUILD)/libvfix-twin.so
-
-all: $(LINKED)
 
 $(BUILD)/linked/calls.o: linked/calls.c syscall.h linked.mk Makefile
 	@mkdir -p $(@D)

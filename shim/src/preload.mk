@@ -3,7 +3,7 @@
 # kernel's is for tests: make preload BUILD=DIR PAGE=ADDRESS.
 PAGE =
 
-PRELOAD_C       = signal action signals masks waits next symbols start time sandbox heal site neighbour code maps log
+PRELOAD_C       = signal action sigaction signals fail masks waits next symbols start time sandbox heal site neighbour code maps log
 PRELOAD_S       = entry stubs
 PRELOAD_OBJECTS = $(PRELOAD_C:%=$(BUILD)/preload/%.o) $(PRELOAD_S:%=$(BUILD)/preload/%.o) \
 	$(BUILD)/preload/vdso.o $(BUILD)/preload/auxv.o
@@ -12,7 +12,6 @@ PRELOAD_FLAGS   = $(filter-out -fpie -fno-asynchronous-unwind-tables -fno-unwind
 	-fpic -fvisibility=hidden -fasynchronous-unwind-tables -fno-strict-aliasing -fstack-usage \
 	$(PAGE:%=-DVFIX_PAGE=%)
 
-all: preload
 preload: $(BUILD)/libvfix.so $(BUILD)/libvfix32.so
 
 $(BUILD)/preload/%.o: preload/%.c $(wildcard preload/*.h) vdso.h auxv.h syscall.h Makefile preload.mk

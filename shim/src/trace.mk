@@ -8,8 +8,6 @@ TRACE_NEEDS   = $(TRACE_SOURCES) $(wildcard trace/*.h) vdso.h auxv.h $(BUILD)/in
 TRACE_TWIN    = ../../tests/build/vfix-trace-twin
 TRACE_MOST    = 65536	# bytes: an entrypoint's wrapper is to be small
 
-all: $(BUILD)/vfix-trace
-
 $(BUILD)/vfix-trace: $(TRACE_NEEDS) trace/prove
 	$(CC) $(TRACE_FLAGS) -o $@.tmp $(TRACE_SOURCES)
 	trace/prove $@.tmp $(TRACE_MOST)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include "vdso.h"
 
-/* The tables of a vDSO that a look-up needs. */
+/* The tables of a vDSO that a look-up needs; either hash table may be missing. */
 struct tables {
 	const Elf64_Sym *symbols;
 	const char *strings;
@@ -98,26 +98,37 @@ static uintptr_t find_tables(uintptr_t base, struct tables *t)
 	return bias;
 }
 
-int vfix_vdso_lookup(uintptr_t base, uintptr_t found[VFIX_FUNCTIONS])
+int vfix_vdso_each(uintptr_t base, int (*visit)(const char *name, uintptr_t address, void *argument), void *argument)
 {
 	struct tables t = { 0 };
 	uintptr_t bias = find_tables(base, &t);
 	int count = 0;
 
-	for (int i = 0; i < VFIX_FUNCTIONS; i++)
-		found[i] = 0;
 	if (!t.strings || !t.symbols)
 		return 0;
 	for (uint32_t i = 0, n = count_symbols(&t); i < n; i++) {
 		const Elf64_Sym *symbol = &t.symbols[i];
-		int function = -1;
 
 		if (symbol->st_shndx != SHN_UNDEF)
-			function = function_of(t.strings + symbol->st_name);
-		if (function < 0 || found[function])
-			continue;
-		found[function] = bias + symbol->st_value;
-		count++;
+			count += visit(t.strings + symbol->st_name, bias + symbol->st_value, argument);
 	}
 	return count;
+}
+
+static int take(const char *name, uintptr_t address, void *argument)
+{
+	uintptr_t *found = argument;
+	int function = function_of(name);
+
+	if (function < 0 || found[function])
+		return 0;
+	found[function] = address;
+	return 1;
+}
+
+int vfix_vdso_lookup(uintptr_t base, uintptr_t found[VFIX_FUNCTIONS])
+{
+	for (int i = 0; i < VFIX_FUNCTIONS; i++)
+		found[i] = 0;
+	return vfix_vdso_each(base, take, found);
 }

@@ -22,4 +22,10 @@ uintptr_t vfix_vdso_base(const struct vfix_auxv *auxv);
  */
 int vfix_vdso_lookup(uintptr_t base, uintptr_t found[VFIX_FUNCTIONS]);
 
+/*
+ * Calls visit for each symbol that the ELF image at base defines, with its name and address.
+ * Returns the sum of what visit returned.
+ */
+int vfix_vdso_each(uintptr_t base, int (*visit)(const char *name, uintptr_t address, void *argument), void *argument);
+
 #endif

@@ -22,8 +22,8 @@ const lives = 20
 func (b *bench) fallback() error {
 	program, shim := filepath.Join(b.dir, "fallback"), filepath.Join(b.dir, "shim")
 	for _, args := range [][]string{
-		{"gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-DTWIN_PAGE=" + twinPage, "-o", program,
-			"tests/bench/src/fallback.c", "tests/bench/src/fallback.S"},
+		{"gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-DPAGE=" + twinPage, "-DPREFIX=site_", "-o", program,
+			"tests/bench/src/fallback.c", "shim/src/linked/stubs.S"},
 		{"make", "-s", "-C", "shim/src", "preload", "BUILD=" + shim, "PAGE=" + twinPage},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {

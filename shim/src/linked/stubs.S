@@ -4,24 +4,40 @@
  * call, and sched_getcpu the whole of 2.13's code, without the part that stores errno.
  *
  * PAGE is the page that they call: the kernel's, or the twin that the fallback is measured at.
+ * PREFIX is put before the names, for a program that has the libc's own functions beside them;
+ * each ends at its name and _end.
  */
+#ifndef PREFIX
+#define PREFIX
+#endif
+#define JOIN(a, b) a##b
+#define EXPAND(a, b) JOIN(a, b)
+#define NAME(name) EXPAND(PREFIX, name)
+
+	.macro	FUNCTION name
+	.balign	16
+	.globl	\name
+	.type	\name, @function
+\name:
+	.endm
+	.macro	END name
+	.size	\name, . - \name
+	.hidden	\name\()_end
+	.globl	\name\()_end
+\name\()_end:
+	.endm
+
 	.text
 
-	.balign	16
-	.globl	time
-	.type	time, @function
-time:
+	FUNCTION NAME(time)
 	sub	$8, %rsp
 	mov	$PAGE + 0x400, %rax
 	call	*%rax
 	add	$8, %rsp
 	ret
-	.size	time, . - time
+	END NAME(time)
 
-	.balign	16
-	.globl	gettimeofday
-	.type	gettimeofday, @function
-gettimeofday:
+	FUNCTION NAME(gettimeofday)
 	sub	$8, %rsp
 	mov	$PAGE, %rax
 	call	*%rax
@@ -32,12 +48,9 @@ gettimeofday:
 1:	or	$-1, %rax
 	add	$8, %rsp
 	ret
-	.size	gettimeofday, . - gettimeofday
+	END NAME(gettimeofday)
 
-	.balign	16
-	.globl	sched_getcpu
-	.type	sched_getcpu, @function
-sched_getcpu:
+	FUNCTION NAME(sched_getcpu)
 	sub	$8, %rsp
 	mov	%rsp, %rdi
 	xor	%esi, %esi
@@ -53,6 +66,6 @@ sched_getcpu:
 1:	or	$-1, %rax
 	add	$8, %rsp
 	ret
-	.size	sched_getcpu, . - sched_getcpu
+	END NAME(sched_getcpu)
 
 	.section .note.GNU-stack, "", @progbits

@@ -62,6 +62,7 @@ int measure_time(char **words);
 int lookup(char **words);
 int flood(char **words);
 
+/* words.c */
 _Noreturn void die(const char *what, const char *object);
 _Noreturn void bad_usage(const char *what, const char *word);
 long number(const char *word, long least, long most);

@@ -16,38 +16,40 @@ static uintptr_t *place_of(uintptr_t ra)
 	return &tried[(ra ^ ra >> 12) % TRIED];
 }
 
-/* 1 where the site is healed now, HEALED where it was already, LATER where it may be. */
-static int try(uintptr_t ra, int function)
+static enum healing heal_found(long memory, uintptr_t ra, int function)
 {
 	struct site site;
+	enum healing found = vfix_find_site(memory, ra, function, &site);
+
+	if (found != FOUND)
+		return found;
+	int top = vfix_neighbour(site.plain);
+
+	if (top <= 0)
+		return top == 0 ? NEVER_HEALED : LATER;
+	vfix_aim(&site, top);
+	return vfix_write_code(memory, &site) ? NEVER_HEALED : HEALED_NOW;
+}
+
+static enum healing heal_site(uintptr_t ra, int function)
+{
 	long memory = syscall3(SYS_open, (long)"/proc/self/mem", O_RDWR | O_CLOEXEC, 0);
-	int found, done = 0;
 
 	if (memory < 0)
-		return 0;
-	found = vfix_find_site(memory, ra, function, &site);
-	if (found == 1) {
-		int top = vfix_neighbour(site.plain);
-
-		if (top == LATER)
-			found = LATER;
-		if (top > 0) {
-			vfix_aim(&site, top);
-			done = !vfix_write_code(memory, &site);
-		}
-	}
+		return NEVER_HEALED;
+	enum healing outcome = heal_found(memory, ra, function);
 	syscall1(SYS_close, memory);
-	return found == HEALED || found == LATER ? found : done;
+	return outcome;
 }
 
 void vfix_heal(uintptr_t ra, int function)
 {
 	if (!(vfix_heal_wanted | vfix_log_wanted) || __atomic_exchange_n(place_of(ra), ra, __ATOMIC_RELAXED) == ra)
 		return;
-	int healed = vfix_heal_wanted && vfix_found[function] ? try(ra, function) : 0;
+	enum healing outcome = vfix_heal_wanted && vfix_found[function] ? heal_site(ra, function) : NEVER_HEALED;
 
-	if (healed == LATER)
+	if (outcome == LATER)
 		__atomic_store_n(place_of(ra), 0, __ATOMIC_RELAXED);
-	else if (vfix_log_wanted && healed != HEALED)
-		vfix_log_site(ra, function, healed ? "healed" : "served at each call");
+	else if (vfix_log_wanted && outcome != HEALED_BEFORE)
+		vfix_log_site(ra, function, outcome == HEALED_NOW ? "healed" : "served at each call");
 }

@@ -14,16 +14,22 @@ struct site {
 	int plain;		/* the code behind the call follows the C convention */
 };
 
+enum healing {
+	NEVER_HEALED,	/* of no form that is known, or its code cannot be written to */
+	FOUND,		/* it can be healed */
+	HEALED_NOW,
+	HEALED_BEFORE,	/* another thread was faster, or an older value was still in a register */
+	LATER,		/* another thread prepares what it takes */
+};
+
 /* site.c: finds the call site that returns to ra and called the function's entry; top is the
- * high byte of the entry's replacement below 2 GiB (neighbour.c). 0 where it is none of the
- * forms known; HEALED where another thread was faster, or an older value was still in a
- * register. memory is /proc/self/mem, open. */
-enum { HEALED = 2, LATER = -1 };
-VFIX_HIDDEN int vfix_find_site(int memory, uintptr_t ra, int function, struct site *site);
+ * high byte of the entry's replacement below 2 GiB (neighbour.c). NEVER_HEALED, FOUND or
+ * HEALED_BEFORE. memory is /proc/self/mem, open. */
+VFIX_HIDDEN enum healing vfix_find_site(int memory, uintptr_t ra, int function, struct site *site);
 VFIX_HIDDEN void vfix_aim(struct site *site, unsigned char top);
 
 /* neighbour.c: the top byte of a page below 2 GiB that serves the three functions, 0 where
- * there can be none, LATER where another thread is making it. */
+ * there can be none, -1 where another thread is making it. */
 VFIX_HIDDEN int vfix_neighbour(int plain);
 
 /* stubs.S: what stands at the entries of such a page, and where the vDSO's address goes. */

@@ -72,5 +72,5 @@ int vfix_neighbour(int plain)
 		top = make(plain);
 		__atomic_store_n(&pages[plain], top, __ATOMIC_RELEASE);
 	}
-	return top == BUSY ? LATER : top == NEVER ? 0 : top;
+	return top == BUSY ? -1 : top == NEVER ? 0 : top;
 }

@@ -79,7 +79,7 @@ VFIX_HIDDEN void *vfix_next(const char *name, void **cache);
 
 /* mask.h has the translation of masks. */
 
-/* Stores an error number where the libc wants it; returns -1. */
+/* fail.c: stores an error number where the libc wants it; returns -1. */
 VFIX_HIDDEN long vfix_fail(long error);
 
 #endif

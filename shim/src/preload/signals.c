@@ -14,7 +14,7 @@ int sighold(int), sigrelse(int), sigignore(int), siginterrupt(int, int);
 /* SIG_HOLD of X/Open. */
 #define HOLD ((handler)2)
 
-static handler set(handler new, int flags, uint64_t mask)
+static handler set_action(handler new, int flags, uint64_t mask)
 {
 	struct sigaction action = { .sa_handler = new, .sa_flags = flags }, old;
 
@@ -29,14 +29,14 @@ static handler set(handler new, int flags, uint64_t mask)
 #define BSD(name)								\
 VFIX_PUBLIC handler name(int sig, handler new)					\
 {										\
-	return sig == SIGSEGV ? set(new, SA_RESTART, BIT(SIGSEGV)) : NEXT(name)(sig, new);	\
+	return sig == SIGSEGV ? set_action(new, SA_RESTART, BIT(SIGSEGV)) : NEXT(name)(sig, new);	\
 }
 
 /* And for once, as System V's. */
 #define SYSV(name)								\
 VFIX_PUBLIC handler name(int sig, handler new)					\
 {										\
-	return sig == SIGSEGV ? set(new, (int)SA_RESETHAND | SA_NODEFER, 0) : NEXT(name)(sig, new);	\
+	return sig == SIGSEGV ? set_action(new, (int)SA_RESETHAND | SA_NODEFER, 0) : NEXT(name)(sig, new);	\
 }
 
 BSD(signal)
@@ -66,7 +66,7 @@ VFIX_PUBLIC handler sigset(int sig, handler new)
 			return HOLD;
 		return vfix_segv_action(0, &now) ? SIG_ERR : now.sa_handler;
 	}
-	handler old = set(new, 0, 0);
+	handler old = set_action(new, 0, 0);
 	return block(SIG_UNBLOCK) ? HOLD : old;
 }
 
@@ -90,7 +90,7 @@ VFIX_PUBLIC int sigignore(int sig)
 {
 	if (sig != SIGSEGV)
 		return NEXT(sigignore)(sig);
-	return set(SIG_IGN, 0, 0) == SIG_ERR ? -1 : 0;
+	return set_action(SIG_IGN, 0, 0) == SIG_ERR ? -1 : 0;
 }
 
 VFIX_PUBLIC int siginterrupt(int sig, int interrupt)

@@ -36,7 +36,7 @@ static int32_t imm32(const unsigned char *p)
  * The nearest mov of the entry's address to the register, before end. The last byte of an
  * imm32 is its high byte; an imm64 can be changed where it is one aligned word.
  */
-static int find_mov(const struct code *code, const unsigned char *end, uintptr_t end_address, int reg, uintptr_t entry, struct site *site)
+static enum healing find_mov(const struct code *code, const unsigned char *end, uintptr_t end_address, int reg, uintptr_t entry, struct site *site)
 {
 	unsigned char rex = reg < 8 ? 0x48 : 0x49, low = reg & 7;
 
@@ -45,14 +45,14 @@ static int find_mov(const struct code *code, const unsigned char *end, uintptr_t
 
 		if (p[0] == rex && p[1] == 0xc7 && p[2] == (0xc0 | low) && !((imm32(p + 3) ^ entry) & LOW_BYTES)) {
 			*site = (struct site){ .address = at + 6, .length = 1 };
-			return imm32(p + 3) == (int32_t)entry ? 1 : HEALED;
+			return imm32(p + 3) == (int32_t)entry ? FOUND : HEALED_BEFORE;
 		}
 		if (p[0] == rex && p[1] == (0xb8 | low) && end - p >= 10 && imm32(p + 2) == (int32_t)entry && imm32(p + 6) == -1) {
 			*site = (struct site){ .address = at + 2, .length = 8, .bytes = entry & LOW_BYTES };
-			return (at + 2) % 8 == 0;
+			return (at + 2) % 8 == 0 ? FOUND : NEVER_HEALED;
 		}
 	}
-	return 0;
+	return NEVER_HEALED;
 }
 
 /* The register of a `call *%reg` (ff /2) or `jmp *%reg` (ff /4) that ends there, or -1; its
@@ -77,7 +77,7 @@ static int is_stub(int memory, const unsigned char *mov, int room, uintptr_t ra)
 }
 
 /* A function that is `mov $entry,%reg; jmp *%reg`, called with a direct call. */
-static int find_tail(int memory, uintptr_t start, uintptr_t entry, struct site *site)
+static enum healing find_tail(int memory, uintptr_t start, uintptr_t entry, struct site *site)
 {
 	struct code code = { .n = 10 };
 	unsigned char *p = code.bytes + BEHIND - 10;
@@ -87,44 +87,46 @@ static int find_tail(int memory, uintptr_t start, uintptr_t entry, struct site *
 		p = code.bytes + BEHIND - size;
 		code.n = size;
 		if (syscall4(SYS_pread64, memory, (long)p, size, start) != size)
-			return 0;
+			return NEVER_HEALED;
 		reg = register_of(code.bytes + BEHIND, 0xe0, &length);
 		if (reg >= 0 && length == size - 7 &&
-		    find_mov(&code, code.bytes + BEHIND - length, start + 7, reg, entry, site) == 1) {
+		    find_mov(&code, code.bytes + BEHIND - length, start + 7, reg, entry, site) == FOUND) {
 			site->plain = 1;
-			return 1;
+			return FOUND;
 		}
 	}
-	return 0;
+	return NEVER_HEALED;
 }
 
-int vfix_find_site(int memory, uintptr_t ra, int function, struct site *site)
+enum healing vfix_find_site(int memory, uintptr_t ra, int function, struct site *site)
 {
 	uintptr_t entry = VFIX_PAGE + function * ENTRY_SIZE;
 	struct code code;
 	const unsigned char *end = code.bytes + BEHIND;
-	int length, reg, found;
+	enum healing found = NEVER_HEALED;
+	int length, reg;
 
 	if (!read_before(memory, ra, &code) || code.n < 5)
-		return 0;
+		return NEVER_HEALED;
 	reg = register_of(end, 0xd0, &length);
-	found = reg >= 0 ? find_mov(&code, end - length, ra - length, reg, entry, site) : 0;
-	if (found == HEALED)
-		return HEALED;
-	if (found) {
+	if (reg >= 0)
+		found = find_mov(&code, end - length, ra - length, reg, entry, site);
+	if (found == HEALED_BEFORE)
+		return HEALED_BEFORE;
+	if (found == FOUND) {
 		const unsigned char *mov = end - (ra - site->address) - 6;
 
 		site->plain = site->address + 1 + length == ra &&
 			is_stub(memory, mov, mov - (end - code.n), ra);
-		return 1;
+		return FOUND;
 	}
 	if (end[-5] != 0xe8)	/* call rel32 */
-		return 0;
+		return NEVER_HEALED;
 	uintptr_t target = ra + imm32(end - 4);
 	if (target != entry)
 		return find_tail(memory, target, entry, site);
 	*site = (struct site){ .address = ra - 1, .length = 1, .bytes = end[-1] - (entry >> 24 & 0xff) };
-	return ra >> 31 == 0;
+	return ra >> 31 == 0 ? FOUND : NEVER_HEALED;
 }
 
 /* A byte of a displacement moves by as much as the target's does. */

@@ -60,7 +60,7 @@ void vfix_start_late(void)
 }
 
 /* Whether the variable is NAME=VALUE, both in one. */
-static int is(const char *variable, const char *wanted)
+static int equals(const char *variable, const char *wanted)
 {
 	while (*wanted && *variable == *wanted)
 		variable++, wanted++;
@@ -70,9 +70,9 @@ static int is(const char *variable, const char *wanted)
 static void read_options(char **envp)
 {
 	for (; envp && *envp; envp++) {
-		if (is(*envp, "VFIX_HEAL=0"))
+		if (equals(*envp, "VFIX_HEAL=0"))
 			vfix_heal_wanted = 0;
-		else if (is(*envp, "VFIX_LOG=1"))
+		else if (equals(*envp, "VFIX_LOG=1"))
 			vfix_log_wanted = 1;
 	}
 }

@@ -8,17 +8,6 @@
 #include <time.h>
 #include "preload.h"
 
-extern int *__errno_location(void) __attribute__((weak));
-
-long vfix_fail(long result)
-{
-	if (result >= 0)
-		return result;
-	if (__errno_location)
-		*__errno_location() = -result;
-	return -1;
-}
-
 /* The page writes through a bad pointer and dies of it; the system call says EFAULT. */
 static void touch(uintptr_t address)
 {

@@ -13,12 +13,6 @@ static pid_t supervisor;
 static int report;
 static volatile pid_t command;	/* 0 once it has ended */
 
-void resume(struct task *t, int signal)
-{
-	t->state = RUNNING;
-	ptrace(PTRACE_CONT, t->tid, 0L, (long)signal); /* fails if it was killed meanwhile */
-}
-
 static int is_stopping(int signal)
 {
 	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;

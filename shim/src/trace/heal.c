@@ -47,7 +47,7 @@ static void postpone(struct space *space, uintptr_t back)
 }
 
 /* Returns what was done, for the log. */
-static const char *try(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
+static const char *heal_site(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
 {
 	struct site s, again;
 	struct mapping m;
@@ -88,7 +88,7 @@ void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t
 	if (is_seen(t->space, back))
 		return;
 	if (heal_enabled)
-		done = try(t, regs, function, back);
+		done = heal_site(t, regs, function, back);
 	log_site(t->tid, back, function, done);
 	if (done == healed)
 		sweep(t, back);

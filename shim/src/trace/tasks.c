@@ -1,5 +1,6 @@
-/* The tasks that are traced, by tid, and the spaces that they share. */
+/* The tasks that are traced, by tid, and the spaces that they share; letting one run. */
 #include <stdlib.h>
+#include <sys/ptrace.h>
 #include <unistd.h>
 #include "trace.h"
 
@@ -77,6 +78,12 @@ void task_remove(struct task *t)
 	*p = t->next;
 	task_set_space(t, NULL);
 	free(t);
+}
+
+void resume(struct task *t, int signal)
+{
+	t->state = RUNNING;
+	ptrace(PTRACE_CONT, t->tid, 0L, (long)signal); /* fails if it was killed meanwhile */
 }
 
 /* visit must not remove a task. */

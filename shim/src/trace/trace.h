@@ -66,6 +66,7 @@ struct task *task_find(pid_t tid);
 struct task *task_add(pid_t tid, struct space *space);
 void task_remove(struct task *t);
 void task_set_space(struct task *t, struct space *space);
+void resume(struct task *t, int signal);
 void task_each(void (*visit)(struct task *t, void *argument), void *argument);
 struct space *space_new(void);
 struct space *space_copy(const struct space *of);
@@ -73,7 +74,6 @@ struct space *space_copy(const struct space *of);
 /* follow.c: follows until nothing is left to follow. When the command ends and something is
  * left, it writes a byte to report. */
 void follow(pid_t command, pid_t supervisor, int report);
-void resume(struct task *t, int signal);
 
 /* family.c: t has made a child; t has become another program; and children whose parents
  * were killed before they could say so are let go. */

@@ -1,6 +1,6 @@
 /*
  * fallback WAY: how long a call of each function takes at a site of the twin of the vsyscall
- * page (TWIN_PAGE), with the preload library that LD_PRELOAD names.
+ * page (PAGE), with the preload library that LD_PRELOAD names.
  *
  *	vdso      the vDSO's function, through a pointer: what the others are held against
  *	name      by name, through the PLT: the library's own functions
@@ -28,9 +28,9 @@ static const double sample_ns = 20e6; /* the length of one measurement */
 
 typedef long call(void *, void *);
 
-/* stubs of old glibcs, in fallback.S */
-extern call site_time, site_gettimeofday, site_getcpu;
-extern const char site_time_end[], site_gettimeofday_end[], site_getcpu_end[];
+/* stubs of old glibcs: shim/src/linked/stubs.S */
+extern call site_time, site_gettimeofday, site_sched_getcpu;
+extern const char site_time_end[], site_gettimeofday_end[], site_sched_getcpu_end[];
 
 static double now_ns(void)
 {
@@ -97,11 +97,11 @@ int main(int argc, char **argv)
 	} else if (strcmp(kind, "site") == 0) {
 		report("time", way, site_time, 0);
 		report("gettimeofday", way, site_gettimeofday, &result);
-		report("getcpu", way, site_getcpu, &result);
+		report("getcpu", way, site_sched_getcpu, &result);
 	} else {
 		report_first("time", way, site_time, site_time_end, 0);
 		report_first("gettimeofday", way, site_gettimeofday, site_gettimeofday_end, &result);
-		report_first("getcpu", way, site_getcpu, site_getcpu_end, &result);
+		report_first("getcpu", way, site_sched_getcpu, site_sched_getcpu_end, &result);
 	}
 	return 0;
 }
