@@ -10,7 +10,9 @@
 //	find       which program is the real runtime
 //	spec       the bundle's config.json: what is read of it, and the splice that adds mounts
 //	mountinfo  what the root filesystem is: an overlay, an engine's folder, any other folder
-//	tree       which files of a folder call the page, remembered from start to start
-//	prepare    joins these, and decides between a mount and a file in the root itself
+//	look       which files of the root are to be patched
+//	tree       which files of a folder call the page: examine looks at one, indexes remember
+//	patch      the patched copy of a file, and its mount; replace puts it into the root itself
+//	prepare    the order of a start: joins these
 //	log        the one line that tells why something was not done
 package ociruntime

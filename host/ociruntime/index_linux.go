@@ -15,27 +15,27 @@ import (
 //	8 bytes   magic
 //	4 bytes   CRC-32 (IEEE) of all that follows, little-endian like all numbers here
 //	4 bytes   length of the JSON
-//	          JSON: findings
+//	          JSON: what was found
 //	          identities of 40 bytes each, in the order of the walk
 //
 // A file that is not so, is as good as none.
 type index struct {
-	findings
+	scanned
 	clean []byte // identities
 }
 
 const indexMagic = "vfixidx1"
 
-// findings are the files of a folder that matter.
-type findings struct {
-	Hits   []hit    `json:"hits"`
-	Unread []unread `json:"unread"`
+// scanned is what the scan of a folder found that matters.
+type scanned struct {
+	Legacy []legacyFile `json:"hits"`
+	Unread []unread     `json:"unread"`
 	// temps are files that an earlier start left half-done; never remembered.
 	temps []string
 }
 
-// hit is a file that is to be patched.
-type hit struct {
+// legacyFile is a file that is to be patched.
+type legacyFile struct {
 	Names  [][]byte        `json:"names"` // real paths; bytes, for they need not be UTF-8
 	ID     rootfs.Identity `json:"id"`
 	SHA256 []byte          `json:"sha256"` // of the original
@@ -66,7 +66,7 @@ func appendIdentity(b []byte, id rootfs.Identity) []byte {
 
 // bytes is the index as a file.
 func (x *index) bytes() ([]byte, error) {
-	text, err := json.Marshal(x.findings)
+	text, err := json.Marshal(x.scanned)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func parseIndex(b []byte) (*index, error) {
 		return nil, errIndex
 	}
 	x := &index{clean: b[header+n:]}
-	if err := json.Unmarshal(b[header:header+n], &x.findings); err != nil {
+	if err := json.Unmarshal(b[header:header+n], &x.scanned); err != nil {
 		return nil, errIndex
 	}
 	return x, nil

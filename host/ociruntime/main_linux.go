@@ -77,37 +77,6 @@ func configOf(c *command) (Config, error) {
 	return config, err
 }
 
-// start does the work of a create or run. Its error is why that could not be done, wholly or
-// in part; it has been logged where the container starts all the same.
-func start(c *command, config Config, o Options, log *logger) (err error) {
-	bundle, err := c.bundleDir()
-	var problems []string
-	if err == nil {
-		problems, err = prepareSafely(bundle, config, o)
-	}
-	if err == nil && len(problems) > 0 {
-		err = fmt.Errorf("not patched: %s", summary(problems))
-		if !config.FailClosed {
-			log.line("warning", err.Error())
-		}
-		return err
-	}
-	if err != nil && !config.FailClosed {
-		log.line("warning", "nothing patched, the container starts as it is: "+err.Error())
-	}
-	return err
-}
-
-// prepareSafely is prepare; a fault of vfix's own must not keep a container from starting.
-func prepareSafely(bundle string, config Config, o Options) (problems []string, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("a fault in vfix: %v", r)
-		}
-	}()
-	return prepare(bundle, config, o)
-}
-
 // fail tells of an error in the runtime's log, where engines look, and returns it for stderr.
 func fail(log *logger, err error) error {
 	if log.file != "" {

@@ -68,7 +68,7 @@ func (k *container) replace(names []string, c *copied, old rootfs.Identity) erro
 // write sees to it that the content of a new file is on the disk before its name is. In a
 // folder that means to wait for it. In an overlay the original is still there, in a lower
 // layer, so it is enough to have the writing begin (file systems that order data before
-// metadata then need no more): a file that a power failure cuts off is known by torn.
+// metadata then need no more): a file that a power failure cuts off is known by cutOff.
 func (k *container) write(f *os.File, name string) error {
 	if k.upper == "" {
 		return f.Sync()
@@ -90,10 +90,10 @@ func (k *container) write(f *os.File, name string) error {
 	return nil
 }
 
-// torn reports whether the root shows, in place of a file of a lower layer, a copy that an
+// cutOff reports whether the root shows, in place of a file of a lower layer, a copy that an
 // earlier start has put there and that a power failure has cut off: it has the original's
 // time, is smaller than the copy should be, and no whole ELF file.
-func (k *container) torn(name string, h *hit) bool {
+func (k *container) cutOff(name string, h *legacyFile) bool {
 	if !k.writable || h.layer == "" {
 		return false
 	}
@@ -110,8 +110,8 @@ func (k *container) torn(name string, h *hit) bool {
 	return err == nil && r.Skipped != ""
 }
 
-// mend puts the copy in the place of a torn one, made from the file of the lower layer.
-func (k *container) mend(name string, h *hit) {
+// repair puts the copy in the place of one that is cut off, made from the file of the lower layer.
+func (k *container) repair(name string, h *legacyFile) {
 	layer, err := rootfs.Open(h.layer)
 	if err != nil {
 		k.problem(name, err)

@@ -36,11 +36,11 @@ func TestSnapshot(t *testing.T) {
 	defer f.Close()
 	k := &container{store: s}
 	other := sha256.Sum256([]byte("abd"))
-	if _, err := k.snapshot(f, &hit{ID: f.ID(), SHA256: other[:]}); !errors.Is(err, rootfs.ErrChanged) {
+	if _, err := k.snapshot(f, &legacyFile{ID: f.ID(), SHA256: other[:]}); !errors.Is(err, rootfs.ErrChanged) {
 		t.Errorf("another content: got %v, want %v", err, rootfs.ErrChanged)
 	}
 	is := sha256.Sum256([]byte("abc"))
-	got, err := k.snapshot(f, &hit{ID: f.ID(), SHA256: is[:]})
+	got, err := k.snapshot(f, &legacyFile{ID: f.ID(), SHA256: is[:]})
 	if err != nil {
 		t.Fatal(err)
 	}

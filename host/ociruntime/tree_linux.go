@@ -1,35 +1,13 @@
 package ociruntime
 
 import (
-	"crypto/sha256"
 	"errors"
-	"fmt"
-	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/rootfs"
-	"vfix.dev/vfix/host/store"
-	"vfix.dev/vfix/rewriter"
 )
-
-// What a file must be to be looked at.
-const (
-	// minELF is an ELF header and one program header, in bytes (gABI, chapters 4 and 5).
-	minELF = 64 + 56
-	// maxFile is the largest file that is examined, maxExec the most executable bytes of it.
-	maxFile = 4 << 30
-	maxExec = 1 << 30
-	// maxSparse is the largest file that may consist of holes for the most part.
-	maxSparse = 256 << 20
-)
-
-// fewFiles are read again faster than an index of them is written: the upper layer of most
-// containers holds less.
-const fewFiles = 32
 
 // settled is how long ago a file must have changed for its identity to stand for its
 // content: the clock of a file system goes by ticks of up to 10 ms, and two changes within
@@ -47,12 +25,12 @@ type tree struct {
 	known lookup
 	new   index
 	// By identity: files with several names, and those that the old index knows.
-	hits   map[rootfs.Identity]int // in new.Hits
-	oldHit map[rootfs.Identity]*hit
-	oldBad map[rootfs.Identity]*unread
-	linked map[rootfs.Identity]bool // clean, of several names
-	now    time.Time
-	fresh  int // files that the old index did not know
+	legacy    map[rootfs.Identity]int // in new.Legacy
+	oldLegacy map[rootfs.Identity]*legacyFile
+	oldBad    map[rootfs.Identity]*unread
+	linked    map[rootfs.Identity]bool // clean, of several names
+	now       time.Time
+	fresh     int // files that the old index did not know
 }
 
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
@@ -60,13 +38,13 @@ type tree struct {
 func scanTree(root *rootfs.Root, old *index) (x *index, changed bool, err error) {
 	t := &tree{
 		root: root, old: old, now: time.Now(),
-		hits: map[rootfs.Identity]int{}, oldHit: map[rootfs.Identity]*hit{},
+		legacy: map[rootfs.Identity]int{}, oldLegacy: map[rootfs.Identity]*legacyFile{},
 		oldBad: map[rootfs.Identity]*unread{}, linked: map[rootfs.Identity]bool{},
 	}
 	if old != nil {
 		t.known.clean = old.clean
-		for i := range old.Hits {
-			t.oldHit[old.Hits[i].ID] = &old.Hits[i]
+		for i := range old.Legacy {
+			t.oldLegacy[old.Legacy[i].ID] = &old.Legacy[i]
 		}
 		for i := range old.Unread {
 			t.oldBad[old.Unread[i].ID] = &old.Unread[i]
@@ -81,11 +59,11 @@ func scanTree(root *rootfs.Root, old *index) (x *index, changed bool, err error)
 		return nil, false, err
 	}
 	same := old != nil && t.fresh == 0 && len(old.clean) == len(t.new.clean) &&
-		sameNames(old.Hits, t.new.Hits) && len(old.Unread) == len(t.new.Unread)
+		sameNames(old.Legacy, t.new.Legacy) && len(old.Unread) == len(t.new.Unread)
 	return &t.new, !same, nil
 }
 
-func sameNames(a, b []hit) bool {
+func sameNames(a, b []legacyFile) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -112,15 +90,15 @@ func (t *tree) file(e *rootfs.Entry) error {
 		return nil
 	}
 	id := rootfs.IdentityOf(&e.Stat)
-	if n, ok := t.hits[id]; ok {
-		t.new.Hits[n].Names = append(t.new.Hits[n].Names, []byte(e.Name()))
+	if n, ok := t.legacy[id]; ok {
+		t.new.Legacy[n].Names = append(t.new.Legacy[n].Names, []byte(e.Name()))
 		return nil
 	}
 	if t.linked[id] {
 		return nil
 	}
-	if h := t.oldHit[id]; h != nil {
-		t.hit(hit{ID: id, SHA256: h.SHA256, Size: h.Size}, e.Name())
+	if h := t.oldLegacy[id]; h != nil {
+		t.add(legacyFile{ID: id, SHA256: h.SHA256, Size: h.Size}, e.Name())
 		return nil
 	}
 	if u := t.oldBad[id]; u != nil {
@@ -147,17 +125,17 @@ func (t *tree) read(id rootfs.Identity, e *rootfs.Entry) error {
 			Name: []byte(name), ID: id, Reason: err.Error(), passing: !errors.Is(err, errTooMuch),
 		})
 	case h != nil:
-		t.hit(*h, name)
+		t.add(*h, name)
 	default:
 		t.clean(id, &e.Stat)
 	}
 	return nil
 }
 
-func (t *tree) hit(h hit, name string) {
+func (t *tree) add(h legacyFile, name string) {
 	h.Names = [][]byte{[]byte(name)}
-	t.hits[h.ID] = len(t.new.Hits)
-	t.new.Hits = append(t.new.Hits, h)
+	t.legacy[h.ID] = len(t.new.Legacy)
+	t.new.Legacy = append(t.new.Legacy, h)
 }
 
 // clean notes a file without call sites, unless it changed so lately that it might change
@@ -169,199 +147,4 @@ func (t *tree) clean(id rootfs.Identity, st *unix.Stat_t) {
 	if st.Nlink > 1 {
 		t.linked[id] = true
 	}
-}
-
-// examine reads one file. A nil hit says that there is nothing to patch in it; an error,
-// that it is an ELF file and nobody knows.
-func examine(root *rootfs.Root, name string, id rootfs.Identity) (*hit, error) {
-	f, err := root.OpenFile(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if elf, err := isELF(f); err != nil || !elf {
-		return nil, err
-	}
-	if err := readable(f); err != nil {
-		return nil, err
-	}
-	plan, _, err := planOf(f, f.Stat.Size)
-	if err != nil || plan == nil {
-		return nil, errors.Join(err, f.Unchanged())
-	}
-	h := &hit{ID: f.ID(), Size: plan.Size}
-	if h.SHA256, err = sum(f); err != nil {
-		return nil, err
-	}
-	if f.ID() != id {
-		return nil, rootfs.ErrChanged
-	}
-	return h, f.Unchanged()
-}
-
-// isELF looks at the head: a 64-bit little-endian ELF file (gABI, e_ident).
-func isELF(f *rootfs.File) (bool, error) {
-	var b [6]byte
-	if _, err := f.ReadAt(b[:], 0); err != nil {
-		if err == io.EOF {
-			return false, nil
-		}
-		return false, err
-	}
-	return string(b[:]) == "\x7fELF\x02\x01", nil
-}
-
-// errTooMuch: a file costs more to read than any program is large.
-var errTooMuch = errors.New("not examined")
-
-// readable refuses files that cost more to read than any program is large.
-func readable(f *rootfs.File) error {
-	switch {
-	case f.Stat.Size > maxFile:
-		return fmt.Errorf("%d bytes, %w: at most %d", f.Stat.Size, errTooMuch, int64(maxFile))
-	case f.Stat.Size > maxSparse && f.Sparse():
-		return fmt.Errorf("%d bytes, %w: most of them are holes", f.Stat.Size, errTooMuch)
-	}
-	return nil
-}
-
-// planOf scans a file of size bytes; a nil plan says that there is nothing to patch.
-func planOf(f io.ReaderAt, size int64) (*rewriter.Plan, *rewriter.Report, error) {
-	r, err := rewriter.ScanCode(f, size, maxExec)
-	if err != nil {
-		return nil, nil, err
-	}
-	if strings.HasPrefix(r.Skipped, "executable segments") {
-		return nil, r, fmt.Errorf("%w: %s", errTooMuch, r.Skipped)
-	}
-	patchable := false
-	for i := range r.Sites {
-		patchable = patchable || r.Sites[i].Verdict.Patchable()
-	}
-	if !patchable {
-		return nil, r, nil
-	}
-	p, err := rewriter.NewPlan(r, rewriter.Options{})
-	if err != nil || p.Empty() {
-		return nil, r, err
-	}
-	return p, r, nil
-}
-
-func sum(f *rootfs.File) ([]byte, error) {
-	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(f, 0, f.Stat.Size)); err != nil {
-		return nil, err
-	}
-	return h.Sum(nil), nil
-}
-
-// A keeper remembers the findings of folders in a store.
-type keeper struct {
-	store *store.Store
-	maker string
-}
-
-// layer returns the findings of a folder that nobody changes: it is walked once. Whoever
-// else wants it at that time, waits.
-func (k *keeper) layer(dir string) (*findings, error) {
-	root, err := rootfs.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	key, err := k.key("layer", root, true)
-	if err != nil {
-		return nil, err
-	}
-	if x := k.read(key); x != nil {
-		return &x.findings, nil
-	}
-	unlock, err := k.store.Lock("index", key)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if x := k.read(key); x != nil {
-		return &x.findings, nil
-	}
-	x, _, err := scanTree(root, nil)
-	if err != nil {
-		return nil, err
-	}
-	x.clean = nil
-	if !slices.ContainsFunc(x.Unread, passing) {
-		k.write(key, x)
-	}
-	return &x.findings, nil
-}
-
-func passing(u unread) bool { return u.passing }
-
-// folder returns the findings of a folder that may have changed since: every file of it is
-// looked at, and what is not known yet is read.
-func (k *keeper) folder(root *rootfs.Root) (*findings, error) {
-	key, err := k.key("tree", root, false)
-	if err != nil {
-		return nil, err
-	}
-	old := k.read(key)
-	if old == nil { // one reads it all, and whoever else wants to, waits
-		unlock, err := k.store.Lock("index", key)
-		if err != nil {
-			return nil, err
-		}
-		defer unlock()
-		old = k.read(key)
-	}
-	now := time.Now()
-	x, changed, err := scanTree(root, old)
-	if err != nil {
-		return nil, err
-	}
-	few := old == nil && len(x.Hits)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
-	if !changed || few {
-		return &x.findings, nil
-	}
-	keep := *x
-	keep.Hits = slices.DeleteFunc(slices.Clone(x.Hits), func(h hit) bool { return unsettled(h.ID, now) })
-	keep.Unread = slices.DeleteFunc(slices.Clone(x.Unread), passing)
-	k.write(key, &keep)
-	return &x.findings, nil
-}
-
-func (k *keeper) read(key string) *index {
-	b, err := k.store.ReadIndex(key)
-	if err != nil {
-		return nil
-	}
-	x, err := parseIndex(b)
-	if err != nil {
-		return nil
-	}
-	return x
-}
-
-// write remembers an index. Where that does not work (a full disk), the next start looks for
-// itself: no reason not to go on.
-func (k *keeper) write(key string, x *index) {
-	if b, err := x.bytes(); err == nil {
-		_ = k.store.WriteIndex(key, b)
-	}
-}
-
-// key names the index of a folder: by its place, its inode and when that was made; times
-// says whether any change in the folder itself makes it another one.
-func (k *keeper) key(kind string, root *rootfs.Root, times bool) (string, error) {
-	st, err := root.Stat()
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%d:%s\n%d:%d %d %d.%d\n", kind, k.maker, len(root.Path), root.Path,
-		st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec)
-	if times {
-		fmt.Fprintf(h, "%d.%d %d.%d\n", st.Mtime.Sec, st.Mtime.Nsec, st.Ctime.Sec, st.Ctime.Nsec)
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)), nil
 }

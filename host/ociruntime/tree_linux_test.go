@@ -14,7 +14,7 @@ import (
 
 func TestIndexRoundTrip(t *testing.T) {
 	x := &index{}
-	x.Hits = []hit{{Names: [][]byte{[]byte("a\xff"), []byte("b")}, ID: rootfs.Identity{Ino: 1, Ctime: -5}, SHA256: []byte{1}, Size: 9}}
+	x.Legacy = []legacyFile{{Names: [][]byte{[]byte("a\xff"), []byte("b")}, ID: rootfs.Identity{Ino: 1, Ctime: -5}, SHA256: []byte{1}, Size: 9}}
 	x.Unread = []unread{{Name: []byte("c"), Reason: "r"}}
 	var ids []rootfs.Identity
 	for i := range 100 {
@@ -157,7 +157,7 @@ func TestScanTree(t *testing.T) {
 	}
 	defer root.Close()
 	x, changed, err := scanTree(root, nil)
-	if err != nil || !changed || len(x.Hits) != 0 || len(x.Unread) != 0 {
+	if err != nil || !changed || len(x.Legacy) != 0 || len(x.Unread) != 0 {
 		t.Fatalf("got %+v, %v, %v", x, changed, err)
 	}
 	// A file that has just changed is not taken for known.
