@@ -28,9 +28,12 @@ var forbidden = map[string][]string{
 	"host/bench/figure": {module, "golang.org/x/arch", "debug/elf", "github.com", "net", "syscall"},
 	// It reads compressed cores.
 	"host/diagnose": {module + "cmd", module + "images", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "net"},
-	"rpmdb":         {module, "os", "net", "github.com"},
-	"docs":          {module},
-	"cmd":           {"golang.org/x/arch", "debug/elf"},
+	// What several packages know alike.
+	"internal":           {module + "cmd", module + "images", module + "host", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "net"},
+	"internal/filemarks": {module, "os", "net", "io/fs", "syscall", "github.com"},
+	"rpmdb":              {module, "os", "net", "github.com"},
+	"docs":               {module},
+	"cmd":                {"golang.org/x/arch", "debug/elf"},
 }
 
 // excepted are libraries that one package may use in spite of the table: docker's seccomp
