@@ -106,7 +106,7 @@ func (c *convertedImage) RawManifest() ([]byte, error)        { return bytes.Clo
 func (c *convertedImage) Layers() ([]v1.Layer, error) {
 	ls := make([]v1.Layer, len(c.layers))
 	for n, l := range c.layers {
-		ls[n] = retyped{l, c.parsed.Layers[n].MediaType}
+		ls[n] = asType(l, c.parsed.Layers[n].MediaType)
 	}
 	return ls, nil
 }
@@ -114,7 +114,7 @@ func (c *convertedImage) Layers() ([]v1.Layer, error) {
 func (c *convertedImage) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	for n, d := range c.parsed.Layers {
 		if d.Digest == h {
-			return retyped{c.layers[n], d.MediaType}, nil
+			return asType(c.layers[n], d.MediaType), nil
 		}
 	}
 	return c.Image.LayerByDigest(h)
@@ -125,6 +125,9 @@ type retyped struct {
 	v1.Layer
 	mediaType types.MediaType
 }
+
+// asType is a layer under another media type.
+func asType(l v1.Layer, t types.MediaType) v1.Layer { return retyped{l, t} }
 
 func (r retyped) MediaType() (types.MediaType, error) { return r.mediaType, nil }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/filemarks"
 )
 
 // openNoBlock keeps the opening of what has become a fifo from waiting for a writer.
@@ -44,14 +46,14 @@ func copyPatchedMeta(from, to *os.File) (dropped []string, err error) {
 		return nil, fmt.Errorf("list xattrs: %w", err)
 	}
 	for _, name := range names {
-		if isMark(name) {
+		if filemarks.Is(name) {
 			dropped = append(dropped, name)
 		}
 	}
 	if hasVerity(from) {
 		dropped = append(dropped, "fs-verity")
 	}
-	return dropped, copyMetaBut(from, to, isMark)
+	return dropped, copyMetaBut(from, to, filemarks.Is)
 }
 
 // copyMetaBut leaves out the xattrs that but, which may be nil, accepts.

@@ -91,6 +91,24 @@ func TestHotfixImage(t *testing.T) {
 	wantEmpty(t, dir, filepath.Base(su), filepath.Base(h.Mounts[1].Source), filepath.Base(h.Mounts[3].Source), filepath.Base(h.Mounts[4].Source))
 }
 
+// A copy has no xattr that vouches for the content before: a kernel that appraises would refuse it.
+func TestHotfixDropsMarks(t *testing.T) {
+	noDaemon(t)
+	c := legacyM("bin/c", "1")
+	c.PAXRecords = map[string]string{
+		xattrPrefix + "security.ima": "\x03x", xattrPrefix + "security.evm": "\x05x",
+		xattrPrefix + "user.fsverity.sig": "x", xattrPrefix + "user.note": "kept",
+	}
+	h := must[*Hotfixed](t)(hotfixOf(t, storeOCI(t, stack(t, []testMember{dirM("bin"), c})), HotfixOptions{Dir: filepath.Join(t.TempDir(), "d")}))
+	f := must[*os.File](t)(os.Open(h.Mounts[0].Source))
+	defer f.Close()
+	all := must[map[string]string](t)(fileXattrs(f))
+	delete(all, selinuxXattr)
+	if len(all) != 1 || all["user.note"] != "kept" {
+		t.Errorf("got %v, want user.note alone", all)
+	}
+}
+
 func TestHotfixRefuses(t *testing.T) {
 	noDaemon(t)
 	open := t.TempDir()

@@ -85,7 +85,7 @@ func (k *keeper) check() error {
 // put writes the patched copy of one file and returns its absolute path. One that is there
 // already and sound is left alone.
 func (k *keeper) put(ctx context.Context, h hit) (string, error) {
-	want := h.meta
+	want := *h.meta.unmarked()
 	if err := k.mapOwner(&want); err != nil {
 		return "", err
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/filemarks"
 )
 
 // setMarks gives a file xattrs that vouch for its content, and one that does not; it returns
@@ -22,7 +24,7 @@ func setMarks(t *testing.T, file string) (marked []string) {
 			t.Logf("%s: not taken here: %v", name, err)
 		case err != nil:
 			t.Fatal(err)
-		case isMark(name):
+		case filemarks.Is(name):
 			marked = append(marked, name)
 		}
 	}
@@ -79,7 +81,7 @@ func TestPatchDropsMarks(t *testing.T) {
 // TestTarballDropsMarks: the same of a member of a tarball.
 func TestTarballDropsMarks(t *testing.T) {
 	old, kept := legacyM("bin/c", "1"), fileM("text", []byte("x"))
-	old.PAXRecords = map[string]string{"SCHILY.xattr.security.ima": "1", "SCHILY.xattr.user.x": "2"}
+	old.PAXRecords = map[string]string{"SCHILY.xattr.security.ima": "1", "SCHILY.xattr.user.x": "2", "SCHILY.xattr.trusted.overlay.origin": "3"}
 	kept.PAXRecords = map[string]string{"SCHILY.xattr.security.ima": "1"}
 	dir := t.TempDir()
 	in := write(t, dir+"/in.tar", tarMembers(t, old, kept))
@@ -92,6 +94,9 @@ func TestTarballDropsMarks(t *testing.T) {
 	for _, m := range readTar(t, io.Reader(f)) {
 		if _, has := m.PAXRecords["SCHILY.xattr.security.ima"]; has != (m.Name == "text") {
 			t.Errorf("%s: got %v", m.Name, m.PAXRecords)
+		}
+		if _, has := m.PAXRecords["SCHILY.xattr.trusted.overlay.origin"]; has {
+			t.Errorf("%s: names the file that it was copied from: got %v", m.Name, m.PAXRecords)
 		}
 		if _, has := m.PAXRecords["SCHILY.xattr.user.x"]; has != (m.Name == "bin/c") {
 			t.Errorf("%s: got %v", m.Name, m.PAXRecords)

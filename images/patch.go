@@ -9,12 +9,49 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
+
+	"vfix.dev/vfix/rewriter"
 )
+
+// patchOptions are the choices of vfix patch.
+type patchOptions struct {
+	Jobs    int
+	InPlace bool   // -i
+	Output  string // -o: where the patched copy goes
+	DryRun  bool
+	// Since names a stamp: a file whose mtime says since when files must have changed to be
+	// looked at. Where it is missing all are. When all is done it is set to when the run
+	// began; "" is no stamp.
+	Since string
+	// OneFS leaves out what is mounted in a folder.
+	OneFS    bool
+	Progress Progress
+	Rewriter rewriter.Options
+}
+
+// patchAll patches ELF files, folders (recursively) and tarballs. Exactly one of InPlace and
+// Output is set, or DryRun.
+func patchAll(ctx context.Context, paths []string, o patchOptions) (*Findings, error) {
+	if o.Output != "" && len(paths) != 1 {
+		return nil, fmt.Errorf("%s: one output, and %d paths to patch", o.Output, len(paths))
+	}
+	s := newSession(o.Jobs, o.Progress, o.Rewriter)
+	defer s.Close()
+	p := &patchRun{
+		s: s, o: o, out: &Findings{Source: strings.Join(paths, " ")},
+		finals: map[string]bool{}, roots: map[string]*os.Root{}, written: map[fileID]*replacement{},
+	}
+	if err := p.run(ctx, paths); err != nil {
+		return nil, err
+	}
+	return p.out, nil
+}
 
 // patchRun is one run of Patch.
 type patchRun struct {
 	s   *session
-	o   PatchOptions
+	o   patchOptions
 	out *Findings
 	// What is to be renamed once all of it is written, and which inode was already written
 	// anew where: two paths may name hard links of one file, or the same folder.

@@ -10,10 +10,10 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -107,35 +107,11 @@ func (f *imageFS) lookup(op, name string) (k, dir *node, err error) {
 	if !fs.ValidPath(name) {
 		return fail(fs.ErrInvalid)
 	}
-	for range maxSymlinks {
-		parent, base := path.Split(name)
-		if dir, err = f.t.dir(parent, 0, false); err != nil {
-			return fail(err)
-		}
-		if dir == nil {
-			return fail(fs.ErrNotExist)
-		}
-		switch base {
-		case "", ".", "..":
-			if dir, err = f.t.dir(name, 0, false); err != nil || dir == nil {
-				return fail(fs.ErrNotExist)
-			}
-			return dir, dir, nil
-		}
-		if k = dir.kids[base]; k == nil {
-			return fail(fs.ErrNotExist)
-		}
-		if k.kind != kindSymlink {
-			return k, dir, nil
-		}
-		// t.dir takes a name apart itself: ".." behind a symlink means what it leads to.
-		if strings.HasPrefix(k.link, "/") {
-			name = k.link
-		} else {
-			name = parent + k.link
-		}
+	w := &way{t: f.t, file: true}
+	if err := rootpath.Follow(w, name); err != nil {
+		return fail(err)
 	}
-	return fail(errLoop)
+	return w.at[len(w.at)-1], w.at[max(len(w.at)-2, 0)], nil
 }
 
 // Open implements fs.FS.

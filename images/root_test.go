@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"testing/fstest"
+
+	"vfix.dev/vfix/internal/rootpath"
 )
 
 // The files of an image, read by name as a process in it would.
@@ -36,7 +38,7 @@ func TestRoot(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]error{
-		"etc/b": fs.ErrNotExist, "lost": fs.ErrNotExist, "loop": errLoop, "nothing/at/all": fs.ErrNotExist, "/etc/a": fs.ErrInvalid, "etc/a/x": nil,
+		"etc/b": fs.ErrNotExist, "lost": fs.ErrNotExist, "loop": rootpath.ErrLoop, "nothing/at/all": fs.ErrNotExist, "/etc/a": fs.ErrInvalid, "etc/a/x": nil,
 	} {
 		if _, err := fs.ReadFile(root.FS, name); err == nil || want != nil && !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", name, err, want)

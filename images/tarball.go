@@ -13,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"vfix.dev/vfix/internal/filemarks"
 )
 
 // Tarballs of root filesystems: read like one layer, but names that begin with .wh. are
@@ -147,7 +149,7 @@ func (s *session) rewriteMember(ctx context.Context, tw *tar.Writer, tr io.Reade
 		hdr.PAXRecords = maps.Clone(hdr.PAXRecords)
 		maps.DeleteFunc(hdr.PAXRecords, func(k, _ string) bool {
 			name, ok := strings.CutPrefix(k, xattrPrefix)
-			return ok && isMark(name)
+			return ok && filemarks.Is(name)
 		})
 		//lint:ignore SA1019 tar.Reader fills it in and tar.Writer writes it, beside PAXRecords
 		hdr.Xattrs = nil

@@ -2,9 +2,6 @@ package images
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"strings"
 
 	"vfix.dev/vfix/rewriter"
 )
@@ -105,37 +102,12 @@ func rebuildSource(ctx context.Context, s *session, src *Source, o RebuildOption
 }
 
 // PatchOptions are the choices of vfix patch.
-type PatchOptions struct {
-	Jobs    int
-	InPlace bool   // -i
-	Output  string // -o: where the patched copy goes
-	DryRun  bool
-	// Since names a stamp: a file whose mtime says since when files must have changed to be
-	// looked at. Where it is missing all are. When all is done it is set to when the run
-	// began; "" is no stamp.
-	Since string
-	// OneFS leaves out what is mounted in a folder.
-	OneFS    bool
-	Progress Progress
-	Rewriter rewriter.Options
-}
+type PatchOptions = patchOptions
 
 // Patch patches ELF files, folders (recursively) and tarballs. Exactly one of InPlace and
 // Output is set, or DryRun.
 func Patch(ctx context.Context, paths []string, o PatchOptions) (*Findings, error) {
-	if o.Output != "" && len(paths) != 1 {
-		return nil, fmt.Errorf("%s: one output, and %d paths to patch", o.Output, len(paths))
-	}
-	s := newSession(o.Jobs, o.Progress, o.Rewriter)
-	defer s.Close()
-	p := &patchRun{
-		s: s, o: o, out: &Findings{Source: strings.Join(paths, " ")},
-		finals: map[string]bool{}, roots: map[string]*os.Root{}, written: map[fileID]*replacement{},
-	}
-	if err := p.run(ctx, paths); err != nil {
-		return nil, err
-	}
-	return p.out, nil
+	return patchAll(ctx, paths, o)
 }
 
 // VerifyOptions are the choices of vfix verify.

@@ -3,19 +3,19 @@ package images
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/internal/rootpath"
 )
 
 // The merged file system: layers applied in order as an overlay engine applies them, by
 // names and kinds alone.
-
-// maxSymlinks is how many symlinks a name may pass through, as in Linux (MAXSYMLINKS, 40).
-const maxSymlinks = 40
 
 // inode is a file of the merged file system: what all its hard links share.
 type inode struct {
@@ -144,46 +144,52 @@ func (t *merged) target(e *entry, n int, pool map[string]*inode) (*inode, error)
 	return d.kids[base].inode, nil
 }
 
-var errLoop = errors.New("too many levels of symbolic links")
-
 // dir finds the folder with a name as an engine does: every component may be a symlink,
 // and none leaves the root. What is missing is made, for layer n, where create says so;
 // else the folder comes back nil. A file of a layer below gives way to a folder.
 func (t *merged) dir(name string, n int, create bool) (*node, error) {
-	todo := components(name)
-	at := []*node{t.root} // the way from the root, for ".."
-	links := 0
-	for len(todo) > 0 {
-		c := todo[0]
-		todo = todo[1:]
-		if c == ".." {
-			at = at[:max(1, len(at)-1)]
-			continue
-		}
-		cur := at[len(at)-1]
-		k := cur.kids[c]
-		switch {
-		case k != nil && k.kids != nil:
-		case k != nil && k.kind == kindSymlink:
-			if links++; links > maxSymlinks {
-				return nil, errLoop
-			}
-			if strings.HasPrefix(k.link, "/") {
-				at = at[:1]
-			}
-			todo = append(components(k.link), todo...)
-			continue
-		case !create:
-			return nil, nil
-		case k != nil && k.layer == n:
-			return nil, damaged("%s is not a folder", c)
-		default:
-			k = newDir(n)
-			cur.kids[c] = k
-		}
-		at = append(at, k)
+	w := &way{t: t, layer: n, create: create}
+	err := rootpath.Follow(w, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	return at[len(at)-1], nil
+	if err != nil {
+		return nil, err
+	}
+	return w.at[len(w.at)-1], nil
+}
+
+// way is a rootpath.Place in the merged file system.
+type way struct {
+	t  *merged
+	at []*node // from the root to the place, for ".."
+	// create says that folders that are missing are made, for a layer; file that the way may
+	// end at what is no folder.
+	create, file bool
+	layer        int
+}
+
+func (w *way) Top() { w.at = append(w.at[:0], w.t.root) }
+func (w *way) Up()  { w.at = w.at[:max(1, len(w.at)-1)] }
+
+func (w *way) Down(name string) (string, error) {
+	cur := w.at[len(w.at)-1]
+	k := cur.kids[name]
+	switch {
+	case k != nil && k.kids != nil:
+	case k != nil && k.kind == kindSymlink:
+		return k.link, nil
+	case w.file && k != nil:
+	case !w.create:
+		return "", fs.ErrNotExist
+	case k != nil && k.layer == w.layer:
+		return "", damaged("%s is not a folder", name)
+	default:
+		k = newDir(w.layer)
+		cur.kids[name] = k
+	}
+	w.at = append(w.at, k)
+	return "", nil
 }
 
 // components splits a name; empty and "." components mean nothing.

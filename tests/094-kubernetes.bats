@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The manifests of images/kubernetes: valid, and the installer image does on a root folder
+# The manifests of deploy/kubernetes: valid, and the installer image does on a root folder
 # what the DaemonSet has it do on a node.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
@@ -7,7 +7,7 @@ load helpers
 
 setup_file() {
 	load helpers
-	export manifests=$tree/images/kubernetes
+	export manifests=$tree/deploy/kubernetes
 	get_kubernetes_validate
 	if (has_docker) >/dev/null; then
 		start_dockerd

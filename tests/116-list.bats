@@ -128,7 +128,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 }
 
 @test "rebuild: the Kubernetes job is valid, and its command is one" {
-	local job=$tree/images/kubernetes/rebuild-job.yaml
+	local job=$tree/deploy/kubernetes/rebuild-job.yaml
 	get_kubernetes_validate
 	"$venv/bin/kubernetes-validate" --strict "$job"
 	sed 's/completionMode: Indexed/completionMode: [Indexed]/' "$job" >bad.yaml

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/host/runtime"
+	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/store"
 )
 
@@ -44,15 +44,15 @@ mount it. Containers that run keep what they have mounted, whatever is removed.`
 		Annotations: exits("  0  done   1  an error   2  usage"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("cache", "want one of %s", strings.Join(runtime.CacheActions, ", "))
+				return usagef("cache", "want one of %s", strings.Join(ociruntime.CacheActions, ", "))
 			}
-			return oneOf("cache", "action", args[0], runtime.CacheActions)
+			return oneOf("cache", "action", args[0], ociruntime.CacheActions)
 		},
-		ValidArgs: runtime.CacheActions,
+		ValidArgs: ociruntime.CacheActions,
 		RunE:      func(_ *cobra.Command, args []string) error { return runCache(args[0], opts, out, e) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.dir, "cache-dir", "", "the `DIR` of the cache (default: that of "+runtime.ConfigFile+", else "+runtime.DefaultCacheDir+")")
+	f.StringVar(&opts.dir, "cache-dir", "", "the `DIR` of the cache (default: that of "+ociruntime.ConfigFile+", else "+ociruntime.DefaultCacheDir+")")
 	f.StringVar(&opts.size, "size", "", "prune: leave so many `BYTES`, with K, M or G for more (default: the cache's own bound)")
 	opts.addFormat(cmd)
 	return cmd

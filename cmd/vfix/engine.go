@@ -4,12 +4,12 @@ import (
 	"context"
 	"io"
 
-	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/install"
-	"vfix.dev/vfix/host/runtime"
+	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/images"
 )
 
@@ -28,11 +28,11 @@ type engine struct {
 	diagnose func(ctx context.Context, crashes []string, o diagnoseOptions) ([]*diagnose.Result, error)
 	hotfix   func(ctx context.Context, source string, o images.HotfixOptions) (*images.Hotfixed, error)
 	// run returns only where the command could not be started.
-	run func(args []string, o host.RunOptions) error
+	run func(args []string, o run.Options) error
 	// runtime returns only where the real runtime was not executed, with the exit status.
 	runtime func(args []string, stderr io.Writer) int
 	// cache lists or removes what vfix-runtime keeps.
-	cache     func(action, dir string, limit int64) (*runtime.Cached, error)
+	cache     func(action, dir string, limit int64) (*ociruntime.Cached, error)
 	doctor    func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*images.Inventory, error)
 
@@ -58,9 +58,9 @@ var theEngine = engine{
 	layer:      images.Layer,
 	diagnose:   diagnoseAll,
 	hotfix:     images.Hotfix,
-	run:        host.Run,
+	run:        run.Run,
 	runtime:    runRuntime,
-	cache:      runtime.Cache,
+	cache:      ociruntime.Cache,
 	doctor:     doctor.Run,
 	inventory:  images.TakeInventory,
 	benchHost:  bench.Host,

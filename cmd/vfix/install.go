@@ -40,7 +40,7 @@ vfix-runtime, which wraps the engine's own runtime. Copies this program to
 
 The last five are for Kubernetes: pods choose the runtime by a RuntimeClass,
 which vfix prints. The new runtime is like the default one in all but its
-program, its cgroup driver too. images/kubernetes has a DaemonSet that runs this
+program, its cgroup driver too. deploy/kubernetes has a DaemonSet that runs this
 verb on every node.
 
 The difference is shown on stderr before anything is written; --dry-run shows it

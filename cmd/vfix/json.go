@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/doctor"
-	"vfix.dev/vfix/host/runtime"
+	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/shim"
@@ -331,7 +331,7 @@ func layerJSON(l *images.Layered) jsonLayered {
 	}
 }
 
-func cacheJSON(action string, c *runtime.Cached) jsonCache {
+func cacheJSON(action string, c *ociruntime.Cached) jsonCache {
 	doc := jsonCache{jsonDocument: document("cache"), Action: action, Dir: c.Dir, Bytes: c.Bytes(), Entries: []jsonCacheEntry{}}
 	for _, e := range c.Entries {
 		doc.Entries = append(doc.Entries, jsonCacheEntry{e.Key, kindOf(e), e.Size, e.Used.UTC().Format(time.RFC3339)})

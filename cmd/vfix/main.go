@@ -14,7 +14,7 @@ import (
 	"slices"
 	"syscall"
 
-	"vfix.dev/vfix/host"
+	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/shim"
 )
 
@@ -44,8 +44,8 @@ var exitTable = []struct {
 	{isSignal(syscall.SIGHUP), statusHangup},
 	{isSignal(syscall.SIGTERM), statusTerminated},
 	{isA[*usageError], statusUsage},
-	{isStart(host.ErrNoCommand), statusNoCommand},
-	{isStart(host.ErrNotExecutable), statusNotExec},
+	{isStart(run.ErrNoCommand), statusNoCommand},
+	{isStart(run.ErrNotExecutable), statusNotExec},
 	{isStart(nil), statusNotStarted},
 	{func(err error) bool { return errors.Is(err, errBrokenPipe) }, statusBrokenPipe},
 	{isOnly[*findingsError], statusFindings},
@@ -55,11 +55,11 @@ func main() {
 	if args, ok := runtimeArgs(os.Args); ok {
 		os.Exit(runRuntime(args, os.Stderr))
 	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, theEngine))
+	os.Exit(vfix(os.Args[1:], os.Stdout, os.Stderr, theEngine))
 }
 
-// run executes one command line and returns its exit status.
-func run(args []string, stdout, stderr io.Writer, e engine) int {
+// vfix executes one command line and returns its exit status.
+func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	if err := shim.Check(); err != nil {
 		newOutput(stdout, stderr).fail(err)
 		return statusError

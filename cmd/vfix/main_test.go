@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"vfix.dev/vfix/host"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/install"
-	"vfix.dev/vfix/host/runtime"
+	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
 )
@@ -33,7 +33,7 @@ type told struct {
 
 func runLine(e engine, args ...string) told {
 	var stdout, stderr bytes.Buffer
-	status := run(args, &stdout, &stderr, e)
+	status := vfix(args, &stdout, &stderr, e)
 	return told{stdout.String(), stderr.String(), status}
 }
 
@@ -96,10 +96,10 @@ func fake(f *images.Findings, err error) engine {
 		install:   func(o install.Options) (*install.Result, error) { return installedBy(o), err },
 		uninstall: func(o install.Options) (*install.Result, error) { return installedBy(o), err },
 		stay:      func(context.Context) {},
-		run:       func([]string, host.RunOptions) error { return err },
+		run:       func([]string, run.Options) error { return err },
 		runtime:   func([]string, io.Writer) int { return 0 },
-		cache: func(string, string, int64) (*runtime.Cached, error) {
-			return &runtime.Cached{Dir: "/var/lib/vfix", Entries: []store.Entry{
+		cache: func(string, string, int64) (*ociruntime.Cached, error) {
+			return &ociruntime.Cached{Dir: "/var/lib/vfix", Entries: []store.Entry{
 				{Key: "0f1e", Size: 4096, Used: time.Unix(1700000000, 0)}, {Key: "a3ed", Index: true, Size: 512},
 			}}, err
 		},
@@ -236,7 +236,7 @@ func TestBrokenPipe(t *testing.T) {
 			"vfix: error: stdout: write /dev/stdout: no space left on device\n"},
 	} {
 		var stderr bytes.Buffer
-		status := run([]string{"scan", "--progress=quiet", "x"}, failingWriter{c.err}, &stderr, fake(patchable(), nil))
+		status := vfix([]string{"scan", "--progress=quiet", "x"}, failingWriter{c.err}, &stderr, fake(patchable(), nil))
 		if status != c.status || !strings.HasPrefix(stderr.String(), c.stderr) || c.stderr == "" && stderr.Len() > 0 {
 			t.Errorf("%v: got status %d, stderr %q", c.err, status, stderr.String())
 		}

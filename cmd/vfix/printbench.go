@@ -100,7 +100,14 @@ func drawFigures(path string, b benched) (err error) {
 	if err != nil {
 		return err
 	}
-	data, err := figure.Draw(format, b.title, b.modes, b.figures)
+	ways, all := make([]string, len(b.modes)), make([]figure.Measured, len(b.figures))
+	for i, m := range b.modes {
+		ways[i] = m.Name
+	}
+	for i, f := range b.figures {
+		all[i] = figure.Measured{Way: f.Mode, Function: f.Function, Nanoseconds: f.Nanoseconds}
+	}
+	data, err := figure.Draw(format, b.title, ways, bench.Functions, all)
 	if err != nil {
 		return err
 	}

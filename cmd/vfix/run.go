@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/host"
+	"vfix.dev/vfix/host/run"
 )
 
 // StartOptions are the choices of vfix run.
@@ -56,18 +56,18 @@ of job control.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows CMD is CMD's
 	f.BoolVar(&opts.explain, "explain", false, "say on stderr which way is taken, and why")
-	f.StringVar(&opts.way, "way", string(host.Auto), "start it this `WAY`: auto, memfd (patched, in memory), preload, or trace")
-	words(cmd, "way", host.Ways)
+	f.StringVar(&opts.way, "way", string(run.Auto), "start it this `WAY`: auto, memfd (patched, in memory), preload, or trace")
+	words(cmd, "way", run.Ways)
 	return cmd
 }
 
 func runRun(opts StartOptions, args []string, out *output, e engine) error {
-	if err := oneOf("run", "--way", opts.way, host.Ways); err != nil {
+	if err := oneOf("run", "--way", opts.way, run.Ways); err != nil {
 		return err
 	}
 	shim := fallbackShim()
-	o := host.RunOptions{
-		Way: host.Way(opts.way), Warn: out.warn,
+	o := run.Options{
+		Way: run.Way(opts.way), Warn: out.warn,
 		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
 	}
 	if opts.explain {
@@ -89,11 +89,11 @@ func (e *startError) Hint() string {
 	switch {
 	case errors.As(e.error, &own):
 		return own.Hint()
-	case errors.Is(e.error, host.ErrNoCommand):
+	case errors.Is(e.error, run.ErrNoCommand):
 		return "check the name, and PATH"
-	case errors.Is(e.error, host.ErrNotExecutable):
+	case errors.Is(e.error, run.ErrNotExecutable):
 		return "check its mode with 'ls -l', and what it is with 'file'"
-	case errors.Is(e.error, host.ErrUnsupported):
+	case errors.Is(e.error, run.ErrUnsupported):
 		return "run it on the machine, or in the container, that the program is for"
 	}
 	return "'vfix run --help' tells of other ways: --way trace works for most programs"

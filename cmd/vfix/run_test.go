@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"vfix.dev/vfix/host"
+	"vfix.dev/vfix/host/run"
 )
 
 // What follows CMD is CMD's, options and all, and what vfix was told stays with it.
 func TestRunArguments(t *testing.T) {
 	var args []string
-	var told host.RunOptions
-	e := engine{run: func(a []string, o host.RunOptions) error {
+	var told run.Options
+	e := engine{run: func(a []string, o run.Options) error {
 		args, told = a, o
 		return nil
 	}}
@@ -25,7 +25,7 @@ func TestRunArguments(t *testing.T) {
 		if got := runLine(e, strings.Fields(line)...); got.status != 0 || strings.Join(args, " ") != want {
 			t.Errorf("vfix %s: got %q, %+v, want %q", line, args, got, want)
 		}
-		if (told.Way == host.Trace) != strings.Contains(line, "trace") || (told.Explain != nil) != strings.Contains(line, "run --explain") {
+		if (told.Way == run.Trace) != strings.Contains(line, "trace") || (told.Explain != nil) != strings.Contains(line, "run --explain") {
 			t.Errorf("vfix %s: host was told %+v", line, told)
 		}
 	}
@@ -39,12 +39,12 @@ func TestRunStatus(t *testing.T) {
 		err  error
 		want int
 	}{
-		{host.ErrNoCommand, 127},
-		{fmt.Errorf("x: %w", host.ErrNotExecutable), 126},
-		{host.ErrUnsupported, 125},
+		{run.ErrNoCommand, 127},
+		{fmt.Errorf("x: %w", run.ErrNotExecutable), 126},
+		{run.ErrUnsupported, 125},
 		{fmt.Errorf("memfd_create"), 125},
 	} {
-		got := runLine(engine{run: func([]string, host.RunOptions) error { return c.err }}, "run", "x")
+		got := runLine(engine{run: func([]string, run.Options) error { return c.err }}, "run", "x")
 		if got.status != c.want || got.stdout != "" || !strings.Contains(got.stderr, "\nvfix: hint: ") {
 			t.Errorf("%v: got %+v, want status %d and a hint", c.err, got, c.want)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/host/runtime"
+	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/shim"
 )
 
@@ -37,7 +37,7 @@ func runtimeArgs(args []string) ([]string, bool) {
 
 // runRuntime returns only where the real runtime was not executed.
 func runRuntime(args []string, stderr io.Writer) int {
-	err := runtime.Main(args, runtime.Options{
+	err := ociruntime.Main(args, ociruntime.Options{
 		Maker:   func() string { return buildVersion().Version + " " + string(shim.Magic()) },
 		Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace(),
 		Stderr: stderr,
@@ -56,9 +56,9 @@ func (e *runtimeError) Unwrap() error { return e.error }
 
 func (e *runtimeError) Hint() string {
 	if strings.Contains(e.Error(), "fail-closed") {
-		return "mend that, or start it with the annotation " + runtime.AnnotationEnable + "=false, or without fail-closed"
+		return "mend that, or start it with the annotation " + ociruntime.AnnotationEnable + "=false, or without fail-closed"
 	}
-	return "name the real runtime with --runtime, or in " + runtime.ConfigFile
+	return "name the real runtime with --runtime, or in " + ociruntime.ConfigFile
 }
 
 func newRuntimeCommand(out *output, e engine) *cobra.Command {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		<-make(chan struct{})
 		return nil, nil
 	}}
-	os.Exit(run([]string{"scan", "x"}, os.Stdout, os.Stderr, e))
+	os.Exit(vfix([]string{"scan", "x"}, os.Stdout, os.Stderr, e))
 }
 
 // The second ^C ends vfix at once, whatever it is doing.

@@ -6,16 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 
+	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/rpmdb"
 )
 
 // The files of the system that the program ran in. A root is an fs.FS whose files can be
 // read at any offset, and that follows symlinks inside itself.
-
-// maxSymlinks is how many symlinks a name may pass through, as in Linux (MAXSYMLINKS).
-const maxSymlinks = 40
 
 // Folder is a root filesystem in a folder. No symlink in it leads out of it.
 type Folder struct{ root *os.Root }
@@ -34,7 +31,7 @@ func (f *Folder) Close() error { return f.root.Close() }
 
 // Open opens a regular file or a folder by its path from the root, without a leading slash.
 func (f *Folder) Open(name string) (fs.File, error) {
-	real, err := f.resolve(name)
+	real, err := rootpath.In(f.root, name)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -46,48 +43,6 @@ func (f *Folder) Open(name string) (fs.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
 	}
 	return f.root.Open(real)
-}
-
-// resolve follows the symlinks in a name as a process whose root this is would.
-func (f *Folder) resolve(name string) (string, error) {
-	todo := strings.Split(name, "/")
-	var at []string
-	links := 0
-	for len(todo) > 0 {
-		c := todo[0]
-		todo = todo[1:]
-		switch c {
-		case "", ".":
-			continue
-		case "..":
-			at = at[:max(0, len(at)-1)]
-			continue
-		}
-		full := path.Join(path.Join(at...), c)
-		fi, err := f.root.Lstat(full)
-		if err != nil {
-			return "", err
-		}
-		if fi.Mode()&fs.ModeSymlink == 0 {
-			at = append(at, c)
-			continue
-		}
-		if links++; links > maxSymlinks {
-			return "", errors.New("too many levels of symbolic links")
-		}
-		target, err := f.root.Readlink(full)
-		if err != nil {
-			return "", err
-		}
-		if strings.HasPrefix(target, "/") {
-			at = nil
-		}
-		todo = append(strings.Split(target, "/"), todo...)
-	}
-	if len(at) == 0 {
-		return ".", nil
-	}
-	return path.Join(at...), nil
 }
 
 // rootName is the path of a file for fs.FS: without leading slashes, cleaned.

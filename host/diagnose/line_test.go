@@ -25,7 +25,8 @@ func TestLines(t *testing.T) {
 		{"kernel: [  281.151742] docker-entrypoi[5982] " + none, Call, "time", "docker-entrypoi", 5982, "281.151742"},
 		{"Dec 10 14:49:41 root6 kernel: [  135.380512] update-locale[1071] " + none, Call, "time", "update-locale", 1071, "Dec 10 14:49:41"},
 		{"2026-11-21T21:18:04.5+00:00 host kernel: bash[1] " + none, Call, "time", "bash", 1, "2026-11-21T21:18:04.5+00:00"},
-		{"6,1234,2866376,-;bash[106] " + none, Call, "time", "bash", 106, ""},
+		{"6,1234,2866376,-;bash[106] " + none, Call, "time", "bash", 106, "2.866 s after boot"},
+		{`6,1234,2866376,-;ba\x09sh[106] ` + none, Call, "time", "ba\tsh", 106, "2.866 s after boot"},
 		{"<6>[    2.866376] bash[106] " + none, Call, "time", "bash", 106, "2.866376"},
 		{"kern  :info  : [    2.866376] bash[106] " + none, Call, "time", "bash", 106, "2.866376"},
 		{"kern:    info: [2026-01-02T03:04:05.6Z]: bash[7] " + none, Call, "time", "bash", 7, "2026-01-02T03:04:05.6Z"},
@@ -100,6 +101,9 @@ func TestOtherLines(t *testing.T) {
 		"bash[1]: segfault at", "bash[1]: segfault at zz ip 1 sp 2", "bash[1]: segfault at 1 error 4",
 		"audit: type=1326 audit(1.2:3): pid=0 sig=31", "audit: type=1326 audit(1.2:3): pid=5 sig=0 ip=0x1 code=0x7ffc0000",
 		"Command line: vsyscall=none",
+		"12,1234,2866376,-;bash[106] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ff0 ax:0 si:0 di:0", // a program wrote it
+		"<14>bash[106] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ff0 ax:0 si:0 di:0",
+		"user  :info  : [    2.866376] bash[106] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ff0 ax:0 si:0 di:0",
 		"bash 7 [000] 12.3: exceptions:page_fault_user: address=0x7f0012 ip=0x401000 error_code=0x4",
 		"page_fault", "page_fault addr= ip=", "--- SIGCHLD {si_signo=SIGCHLD} ---", "--- SIGSEGV", "--- SIGSYS {} ---",
 	} {

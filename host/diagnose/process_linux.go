@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -21,40 +22,23 @@ import (
 // Documentation/ABI/testing/dev-kmsg.
 
 const (
-	// maxKmsg is the longest record of /dev/kmsg (printk.c, PRINTK_MESSAGE_MAX is 2 KiB).
-	maxKmsg = 8 << 10
-	// maxRecords bounds the records read: the kernel's buffer holds fewer.
-	maxRecords = 1 << 20
 	// maxMaps is how much of /proc/PID/maps is read, in bytes.
 	maxMaps = 64 << 20
 )
 
 // kernelLog reads the whole of the kernel's log, oldest first.
 func kernelLog() ([]logEntry, error) {
-	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	records, err := kernellog.Read("/dev/kmsg")
 	if err != nil {
-		return nil, fmt.Errorf("/dev/kmsg: %w", err)
+		return nil, err
 	}
-	defer unix.Close(fd)
 	boot, err := bootTime()
 	if err != nil {
 		return nil, err
 	}
-	var all []logEntry
-	b := make([]byte, maxKmsg)
-	for range maxRecords {
-		n, err := unix.Read(fd, b)
-		switch {
-		case errors.Is(err, unix.EAGAIN) || err == nil && n == 0:
-			return all, nil
-		case errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.EINVAL): // a record was overwritten, or is too long
-			continue
-		case err != nil:
-			return all, fmt.Errorf("/dev/kmsg: %w", err)
-		}
-		if e, ok := parseRecord(b[:n], boot); ok {
-			all = append(all, e)
-		}
+	all := make([]logEntry, len(records))
+	for i, r := range records {
+		all[i] = logEntry{boot.Add(r.At), r.Text}
 	}
 	return all, nil
 }
@@ -66,21 +50,6 @@ func bootTime() (time.Time, error) {
 		return time.Time{}, err
 	}
 	return time.Now().Add(-time.Duration(t.Nano())), nil
-}
-
-// parseRecord takes "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT\n KEY=VALUE…" apart.
-func parseRecord(b []byte, boot time.Time) (logEntry, bool) {
-	head, text, ok := strings.Cut(string(b), ";")
-	fields := strings.Split(head, ",")
-	if !ok || len(fields) < 3 {
-		return logEntry{}, false
-	}
-	us, err := strconv.ParseInt(fields[2], 10, 64)
-	if err != nil {
-		return logEntry{}, false
-	}
-	text, _, _ = strings.Cut(text, "\n")
-	return logEntry{boot.Add(time.Duration(us) * time.Microsecond), text}, true
 }
 
 // pageServed reports whether processes of this machine have the page.

@@ -4,21 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
-
-func TestParseRecord(t *testing.T) {
-	boot := time.Unix(1000, 0)
-	e, ok := parseRecord([]byte("6,1234,2866376,-;bash[106] vsyscall\n SUBSYSTEM=x\n"), boot)
-	if !ok || e.text != "bash[106] vsyscall" || !e.when.Equal(boot.Add(2866376*time.Microsecond)) {
-		t.Errorf("got %+v", e)
-	}
-	for _, bad := range []string{"", ";", "6,1;x", "6,1,x,-;y", "text"} {
-		if _, ok := parseRecord([]byte(bad), boot); ok {
-			t.Errorf("%q is taken for a record", bad)
-		}
-	}
-}
 
 func TestParseMaps(t *testing.T) {
 	co, f, err := parseMaps(strings.NewReader(`00400000-00402000 r-xp 00001000 fe:00 12 /opt/my prog (deleted)

@@ -189,7 +189,7 @@ func (x *examination) meminfo(field string) float64 {
 func (x *examination) hashBuckets(ctx context.Context) (buckets float64, source string) {
 	lines, from, _ := x.kernelLog(ctx)
 	for _, l := range lines {
-		if _, rest, ok := strings.Cut(l.text, hashTableLine); ok {
+		if _, rest, ok := strings.Cut(l.Text, hashTableLine); ok {
 			digits, _, _ := strings.Cut(rest, " ")
 			if n, err := strconv.ParseFloat(digits, 64); err == nil && n >= 1 {
 				return n, from

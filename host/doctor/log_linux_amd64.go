@@ -7,24 +7,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/kernellog"
 )
 
 // Where the kernel's log is read from: the kernel itself, the journal, syslog's files.
-
-// maxLines bounds what is kept of a log.
-const maxLines = 1 << 20
 
 // logFiles are where syslog daemons write the kernel's messages: Debian's, and Red Hat's.
 var logFiles = []string{"/var/log/kern.log", "/var/log/messages"}
 
 // kernelLog returns the lines of the first place that can be read.
-func (h *here) kernelLog(ctx context.Context) (lines []logLine, source string, err error) {
-	lines, err = readKmsg(filepath.Join(h.root, "/dev/kmsg"))
+func (h *here) kernelLog(ctx context.Context) (lines []kernellog.Line, source string, err error) {
+	records, err := kernellog.Read(filepath.Join(h.root, "/dev/kmsg"))
 	if err == nil {
+		for _, r := range records {
+			lines = append(lines, kernellog.Line{Text: r.Text, When: r.When()})
+		}
 		return lines, "/dev/kmsg", nil
 	}
 	errs := []error{err}
@@ -37,45 +38,13 @@ func (h *here) kernelLog(ctx context.Context) (lines []logLine, source string, e
 			errs = append(errs, err)
 			continue
 		}
-		for line := range strings.Lines(string(b)) {
-			if len(lines) < maxLines {
-				lines = append(lines, parseLog(line))
-			}
-		}
-		return lines, path, nil
+		return stripLines(string(b)), path, nil
 	}
 	return nil, "", errors.Join(errs...)
 }
 
-// readKmsg reads all records that the kernel still has.
-func readKmsg(path string) ([]logLine, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	defer unix.Close(fd)
-	const maxRecord = 8192 // a record is at most this long: CONSOLE_EXT_LOG_MAX
-	buf := make([]byte, maxRecord)
-	var lines []logLine
-	for range maxLines {
-		n, err := unix.Read(fd, buf)
-		switch {
-		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR):
-			continue // records were overwritten: the next read is at the oldest
-		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
-			return lines, nil
-		case err != nil:
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if l, ok := parseKmsg(string(buf[:n])); ok {
-			lines = append(lines, l)
-		}
-	}
-	return lines, nil
-}
-
 // readJournal asks systemd's journal for the kernel's messages of this boot.
-func readJournal(ctx context.Context) ([]logLine, error) {
+func readJournal(ctx context.Context) ([]kernellog.Line, error) {
 	const limit = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -85,13 +54,7 @@ func readJournal(ctx context.Context) ([]logLine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lines []logLine
-	for line := range strings.Lines(string(out)) {
-		if len(lines) < maxLines {
-			lines = append(lines, parseLog(line))
-		}
-	}
-	return lines, nil
+	return stripLines(string(out)), nil
 }
 
 // scratch makes a folder in dir, or, for "", in the first of the usual places that is on a

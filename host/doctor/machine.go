@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/host/probe"
+	"vfix.dev/vfix/internal/kernellog"
 )
 
 // machine is what the checks see of a host: the real one, or a recorded one.
@@ -16,7 +17,7 @@ type machine interface {
 	// start runs vfix-measure in the background: see probe.Runner.Start.
 	start(ctx context.Context, args ...string) (said func() (string, error), stop func() (probe.Outcome, error), err error)
 	// kernelLog returns the kernel's messages, and where they are from.
-	kernelLog(ctx context.Context) (lines []logLine, source string, err error)
+	kernelLog(ctx context.Context) (lines []kernellog.Line, source string, err error)
 	// scratch makes a folder in dir, "" for a temporary one, whose missing names the kernel
 	// keeps in its cache.
 	scratch(dir string) (path string, remove func() error, err error)

@@ -3,10 +3,13 @@ package doctor
 import (
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/internal/kernellog"
+	"vfix.dev/vfix/rewriter"
 )
 
-// TestParseEvent: the kernel's lines, as different logs have them.
-func TestParseEvent(t *testing.T) {
+// TestDied: the kernel's lines that tell of a call of the page, as different logs have them.
+func TestDied(t *testing.T) {
 	const (
 		call    = "vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffd4a0b2e98 ax:ffffffffff600400 si:7ffd4a0b3f5c di:0"
 		segv    = "segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ffd4a0b2e98 error 15 likely on CPU 2 (core 1, socket 0)"
@@ -27,6 +30,13 @@ func TestParseEvent(t *testing.T) {
 		{"my [odd] name[7] " + call, "my [odd] name", 7, 0xffffffffff600400, ""},
 		{"traps: old[9] general protection fault ip:ffffffffff600000 sp:7ffd4a0b2e98 error:0", "old", 9, 0xffffffffff600000, ""},
 		{"old[9] general protection ip:ffffffffff600800 sp:7ffd4a0b2e98 error:0", "old", 9, 0xffffffffff600800, ""},
+		{"old[9]: segfault at ffffffffff600000 rip ffffffffff600000 rsp 00007ffedaca68d8 error 14", "old", 9, 0xffffffffff600000, ""}, // 2.6
+		{"old[9] misaligned vsyscall (exploit attempt or buggy program) -- look up the vsyscall kernel parameter if you need a workaround ip:ffffffffff600123 cs:33 sp:7ff0 ax:0 si:0 di:0", "old", 9, 0xffffffffff600123, ""},
+		{`audit: type=1326 audit(1700000000.123:456): auid=0 pid=12 comm="sh" exe="/bin/sh" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600400 code=0x80000000`, "sh", 12, 0xffffffffff600400, "1700000000.123"},
+		{"12,1234,61120441,-;bash[123] " + call, "", 0, 0, ""}, // a program wrote it
+		{`4,1234,61120441,-;ba\x09sh[123] ` + call, "ba\tsh", 123, 0xffffffffff600400, "61.120 s after boot"},
+		{"bash[1] vsyscall fault (exploit attempt?) ip:ffffffffff600800 cs:33 sp:7ff0 ax:0 si:0 di:1", "", 0, 0, ""},
+		{`audit: type=1326 audit(1.2:3): pid=12 comm="sh" exe="/bin/sh" sig=31 ip=0x401000 code=0x80000000`, "", 0, 0, ""},
 		{"a[1]: " + another, "", 0, 0, ""},
 		{"bash[x] " + call, "", 0, 0, ""},
 		{"bash[-1] " + call, "", 0, 0, ""},
@@ -34,22 +44,9 @@ func TestParseEvent(t *testing.T) {
 		{"bash[1] vsyscall attempted with vsyscall=none ip:zz", "", 0, 0, ""},
 		{"", "", 0, 0, ""},
 	} {
-		e, ok := parseEvent(parseLog(c.line + "\n"))
-		if ok != (c.pid > 0) || ok && e != (event{c.program, c.pid, c.ip, c.when}) {
+		e, ok := kernellog.Parse(c.line + "\n")
+		if ok = ok && died(e); ok != (c.pid > 0) || ok && (e.Program != c.program || e.PID != c.pid || e.IP != c.ip || e.When != c.when) {
 			t.Errorf("%s: got %+v, %v", c.line, e, ok)
-		}
-	}
-}
-
-func TestParseKmsg(t *testing.T) {
-	l, ok := parseKmsg("4,1234,61120441,-;ba\\x09sh[123] vsyscall attempted\n SUBSYSTEM=x\n")
-	if !ok || l.text != "ba\tsh[123] vsyscall attempted" || l.when != "61.120 s after boot" {
-		t.Errorf("got %+v, %v", l, ok)
-	}
-	// Facility 1: a program wrote it, and may say what it likes.
-	for _, bad := range []string{"12,1234,61120441,-;bash[123] vsyscall", "4,1234;x", "x,1,2;x", "4,1,x;x", "", ";"} {
-		if l, ok := parseKmsg(bad); ok {
-			t.Errorf("%q: got %+v", bad, l)
 		}
 	}
 }
@@ -100,7 +97,10 @@ func TestOwnProbes(t *testing.T) {
 	expect(t, c, OK, "no program died", "1 lines are of vfix's own")
 	log = strings.ReplaceAll(log, "vfix-measure", "other")
 	c = examineRecorded(t, &recorded{root: "bare", files: map[string]string{"/kernel.log": log}}, KernelLog)[KernelLog]
-	expect(t, c, Fail, "other[9]", "!own probes")
+	expect(t, c, Fail, "1 process crashed", "other[9]", "!own probes", "!seccomp filter, ")
+	log += `audit: type=1326 audit(1.2:3): pid=12 comm="sh" exe="/bin/sh" sig=31 ip=0xffffffffff600400 code=0x80000000`
+	c = examineRecorded(t, &recorded{root: "bare", files: map[string]string{"/kernel.log": log}}, KernelLog)[KernelLog]
+	expect(t, c, Fail, "2 processes crashed", "other[9]", "sh[12]  time() at 0xffffffffff600400, 1.2, refused by a seccomp filter")
 }
 
 func TestBootOption(t *testing.T) {
@@ -134,14 +134,8 @@ func FuzzKernelLog(f *testing.F) {
 	f.Add("4,1234,61120441,-;bash[123]: segfault at ffffffffff600400 ip ffffffffff600400 sp 0 error 15")
 	f.Add("traps: a[1] general protection fault ip:ffffffffff600000 sp:0 error:0")
 	f.Fuzz(func(t *testing.T, line string) {
-		lines := []logLine{parseLog(line)}
-		if l, ok := parseKmsg(line); ok {
-			lines = append(lines, l)
-		}
-		for _, l := range lines {
-			if e, ok := parseEvent(l); ok && (e.pid <= 0 || e.ip < pageStart || e.ip >= pageEnd) {
-				t.Errorf("got %+v", e)
-			}
+		if e, ok := kernellog.Parse(line); ok && died(e) && (e.PID <= 0 || e.IP < rewriter.PageVaddr || e.IP-rewriter.PageVaddr >= rewriter.PageSize) {
+			t.Errorf("got %+v", e)
 		}
 		if id := containerOf(line); id != "" && !strings.Contains(line, id) {
 			t.Errorf("container %s", id)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/probe"
+	"vfix.dev/vfix/internal/kernellog"
 )
 
 // Machines that no test machine can be: their files lie in testdata, written after the
@@ -85,16 +86,12 @@ func (r *recorded) start(context.Context, ...string) (func() (string, error), fu
 	return func() (string, error) { return "flooded 1", nil }, func() (probe.Outcome, error) { return probe.Outcome{}, nil }, nil
 }
 
-func (r *recorded) kernelLog(context.Context) ([]logLine, string, error) {
+func (r *recorded) kernelLog(context.Context) ([]kernellog.Line, string, error) {
 	b, err := r.read("/kernel.log")
 	if err != nil {
 		return nil, "", fmt.Errorf("/dev/kmsg: %w", fs.ErrPermission)
 	}
-	var lines []logLine
-	for line := range strings.Lines(string(b)) {
-		lines = append(lines, parseLog(line))
-	}
-	return lines, "/dev/kmsg", nil
+	return stripLines(string(b)), "/dev/kmsg", nil
 }
 
 func (r *recorded) scratch(string) (string, func() error, error) {
@@ -183,7 +180,7 @@ func TestWSL2(t *testing.T) {
 	}
 	expect(t, all[Vsyscall], Fail, "none", "kernelCommandLine", ".wslconfig")
 	expect(t, all[Clock], OK, "hyperv_clocksource_tsc_page")
-	expect(t, all[KernelLog], Fail, "so many processes: 1", "sh[512]  time() at 0xffffffffff600400")
+	expect(t, all[KernelLog], Fail, "1 process crashed", "sh[512]  time() at 0xffffffffff600400")
 }
 
 // TestNative: a kernel before 4.17 with the page as it once was.

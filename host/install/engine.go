@@ -107,16 +107,7 @@ func bins(name string) []string {
 	return all
 }
 
-// Detect lists the engines that a root folder has.
-func Detect(root string) ([]Engine, error) {
-	t, err := openTree(root)
-	if err != nil {
-		return nil, err
-	}
-	defer t.Close()
-	return t.detect(), nil
-}
-
+// detect lists the engines that a root folder has.
 func (t *tree) detect() []Engine {
 	var found []Engine
 	for _, e := range Engines {

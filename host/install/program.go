@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	ociruntime "vfix.dev/vfix/host/runtime"
+	"vfix.dev/vfix/host/ociruntime"
 )
 
 const (

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"vfix.dev/vfix/internal/rootpath"
 )
 
 // tempPrefix begins the names of files that are not finished. One that a killed run left is
@@ -19,7 +21,6 @@ const tempPrefix = ".vfix-install."
 const (
 	maxConfig  = 16 << 20  // bytes; a configuration file that is larger is none
 	maxProgram = 512 << 20 // bytes
-	maxLinks   = 40        // symlinks on the way to a file (Linux, MAXSYMLINKS)
 )
 
 // tree is the root folder that everything happens in. Paths are relative to it, with slashes;
@@ -41,47 +42,8 @@ func openTree(dir string) (*tree, error) {
 
 func (t *tree) Close() error { return t.root.Close() }
 
-// resolve returns the path, free of symlinks, that a path means inside the root: what is
-// absolute begins at the root, and .. does not leave it. The last parts may be missing.
-func (t *tree) resolve(name string) (string, error) {
-	var done []string
-	rest, links := strings.Split(name, "/"), 0
-	for len(rest) > 0 {
-		part := rest[0]
-		rest = rest[1:]
-		switch part {
-		case "", ".":
-			continue
-		case "..":
-			done = done[:max(len(done)-1, 0)]
-			continue
-		}
-		at := strings.Join(append(done[:len(done):len(done)], part), "/")
-		fi, err := t.root.Lstat(at)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode()&fs.ModeSymlink == 0 {
-			done = append(done[:len(done):len(done)], part)
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		if links++; links > maxLinks {
-			return "", fmt.Errorf("/%s: more than %d symlinks", name, maxLinks)
-		}
-		target, err := t.root.Readlink(at)
-		if err != nil {
-			return "", err
-		}
-		if path.IsAbs(target) {
-			done = nil
-		}
-		rest = append(strings.Split(target, "/"), rest...)
-	}
-	if len(done) == 0 {
-		return ".", nil
-	}
-	return strings.Join(done, "/"), nil
-}
+// resolve returns the path, free of symlinks, that a path means inside the root.
+func (t *tree) resolve(name string) (string, error) { return rootpath.In(t.root, name) }
 
 // exists reports whether there is something with this name, symlinks resolved in the root.
 func (t *tree) exists(name string) bool {

@@ -3,12 +3,13 @@ package rootfs
 import (
 	"errors"
 	"fmt"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/rootpath"
 )
 
 // Root is a root filesystem. Paths in it are slash-separated, relative to it and begin with
@@ -126,53 +127,10 @@ func retry(open func() (int, error)) (int, error) {
 	}
 }
 
-// maxLinks is how many symlinks one path may lead through: MAXSYMLINKS of linux/namei.h.
-const maxLinks = 40
+// Resolve is rootpath.Resolve in the root: where something is, or would be made.
+func (r *Root) Resolve(name string) (string, error) { return rootpath.Resolve(name, r.readlink) }
 
-// Resolve returns the real path of name, symlinks followed as a process inside would follow
-// them: an absolute target begins at the root, and ".." at the root stays there. What does
-// not exist is taken as it is written, so that the result is where it would be made.
-func (r *Root) Resolve(name string) (string, error) {
-	todo := strings.Split(name, "/")
-	var done []string
-	links, missing := 0, false
-	for len(todo) > 0 {
-		part := todo[0]
-		todo = todo[1:]
-		switch part {
-		case "", ".":
-			continue
-		case "..":
-			done = done[:max(len(done)-1, 0)]
-			missing = false
-			continue
-		}
-		done = append(done, part)
-		if missing {
-			continue
-		}
-		target, err := r.readlink(strings.Join(done, "/"))
-		switch {
-		case errors.Is(err, unix.EINVAL): // no symlink
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-			missing = true
-		case err != nil:
-			return "", fmt.Errorf("%s: %w", name, err)
-		default:
-			if links++; links > maxLinks {
-				return "", fmt.Errorf("%s: %w", name, unix.ELOOP)
-			}
-			done = done[:len(done)-1]
-			if path.IsAbs(target) {
-				done = nil
-			}
-			todo = append(strings.Split(target, "/"), todo...)
-		}
-	}
-	return strings.Join(done, "/"), nil
-}
-
-// readlink reads the symlink at a path whose folder is real; EINVAL where it is none.
+// readlink reads the symlink at a path whose folder is real.
 func (r *Root) readlink(name string) (string, error) {
 	fd, err := r.openReal(name, unix.O_PATH, false)
 	if err != nil {
@@ -184,7 +142,7 @@ func (r *Root) readlink(name string) (string, error) {
 		return "", err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		return "", unix.EINVAL
+		return "", rootpath.ErrNoLink
 	}
 	buf := make([]byte, maxPath+1)
 	n, err := unix.Readlinkat(fd, "", buf)

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/filemarks"
 )
 
 // Meta is what a copy has of its original beside the content.
@@ -24,15 +26,7 @@ type Meta struct {
 // labelXattr is SELinux's.
 const labelXattr = "security.selinux"
 
-// ownContent are xattrs that vouch for the content they are on, or that file systems keep
-// for themselves: no copy with another content has them. Sources: linux/xattr.h (IMA, EVM),
-// Documentation/filesystems/overlayfs.rst.
-func ownContent(name string) bool {
-	return name == "security.ima" || name == "security.evm" ||
-		strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.")
-}
-
-// ReadMeta reads the metadata of an open file.
+// ReadMeta reads the metadata of an open file, without its marks: a copy has another content.
 func ReadMeta(fd int) (Meta, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -49,7 +43,7 @@ func ReadMeta(fd int) (Meta, error) {
 	}
 	m.Xattrs = map[string]string{}
 	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
-		if ownContent(name) {
+		if filemarks.Is(name) {
 			continue
 		}
 		value, err := sized(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })

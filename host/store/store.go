@@ -93,12 +93,6 @@ func (s *Store) entry(dir, name string) (Entry, error) {
 	return e, err
 }
 
-// Size is how many bytes the entries take on the disk.
-func (s *Store) Size() (int64, error) {
-	all, err := s.List()
-	return sum(all), err
-}
-
 func sum(all []Entry) int64 {
 	var n int64
 	for _, e := range all {

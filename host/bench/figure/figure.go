@@ -1,5 +1,5 @@
-// Package figure draws what package bench measured: one group of bars a way, one bar a
-// function, nanoseconds a call on a logarithmic scale.
+// Package figure draws what vfix bench measured: one group of bars a way, one bar a function,
+// nanoseconds a call on a logarithmic scale. It measures nothing and knows no ways.
 package figure
 
 import (
@@ -17,8 +17,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
-
-	"vfix.dev/vfix/host/bench"
 )
 
 // Formats are the ends of file names that Format knows.
@@ -47,39 +45,41 @@ var colours = []color.Color{
 	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
 }
 
-// Draw returns the drawing of figures, in a format of Formats. Modes give the order, from the
-// top, and title stands above.
-func Draw(format, title string, modes []bench.Mode, figures []bench.Figure) ([]byte, error) {
+// Measured is one length to draw: what a function costs one way. One of 0 is left out.
+type Measured struct {
+	Way, Function string
+	Nanoseconds   float64
+}
+
+// Draw returns the drawing, in a format of Formats: the ways from the top, in each of them the
+// functions, and the title above.
+func Draw(format, title string, ways, functions []string, all []Measured) ([]byte, error) {
 	p := plot.New()
 	p.Title.Text = title
 	p.X.Label.Text = "nanoseconds a call (logarithmic)"
 	p.X.Scale = plot.LogScale{}
 	p.X.Tick.Marker = plot.LogTicks{Prec: -1}
 	p.Y.Tick.Length = 0
-	var names []string
-	modes = slices.DeleteFunc(slices.Clone(modes), func(m bench.Mode) bool { return !measured(figures, m.Name) })
-	if len(modes) == 0 {
+	ways = slices.DeleteFunc(slices.Clone(ways), func(way string) bool { return !measured(all, way) })
+	if len(ways) == 0 {
 		return nil, fmt.Errorf("nothing was measured, so there is nothing to draw")
 	}
-	slices.Reverse(modes) // the axis goes upwards
-	for _, m := range modes {
-		names = append(names, m.Name)
-	}
-	p.NominalY(names...)
-	p.Y.Min, p.Y.Max = -0.5, float64(len(modes))-0.5
-	p.X.Min, p.X.Max = span(figures)
+	slices.Reverse(ways) // the axis goes upwards
+	p.NominalY(ways...)
+	p.Y.Min, p.Y.Max = -0.5, float64(len(ways))-0.5
+	p.X.Min, p.X.Max = span(all)
 	grid := plotter.NewGrid()
 	grid.Horizontal.Width = 0
 	p.Add(grid)
 	p.Legend.Top = true
 	p.Legend.YPosition = draw.PosCenter
 	p.Legend.Padding = vg.Millimeter
-	for i, function := range bench.Functions {
+	for i, function := range functions {
 		b := &bars{colour: colours[i%len(colours)]}
-		for row, m := range modes {
-			for _, f := range figures {
-				if f.Mode == m.Name && f.Function == function && f.Nanoseconds > 0 {
-					size := barPart / float64(len(bench.Functions))
+		for row, way := range ways {
+			for _, f := range all {
+				if f.Way == way && f.Function == function && f.Nanoseconds > 0 {
+					size := barPart / float64(len(functions))
 					b.rows = append(b.rows, bar{float64(row) + barPart/2 - size*(float64(i)+0.5), size, f.Nanoseconds})
 				}
 			}
@@ -87,17 +87,17 @@ func Draw(format, title string, modes []bench.Mode, figures []bench.Figure) ([]b
 		p.Add(b)
 		p.Legend.Add(function, b)
 	}
-	return render(p, format, vg.Length(len(modes))*groupSize+margin)
+	return render(p, format, vg.Length(len(ways))*groupSize+margin)
 }
 
-func measured(figures []bench.Figure, mode string) bool {
-	return slices.ContainsFunc(figures, func(f bench.Figure) bool { return f.Mode == mode && f.Nanoseconds > 0 })
+func measured(all []Measured, way string) bool {
+	return slices.ContainsFunc(all, func(f Measured) bool { return f.Way == way && f.Nanoseconds > 0 })
 }
 
-// span returns whole powers of ten around all figures, with room for the numbers.
-func span(figures []bench.Figure) (low, high float64) {
+// span returns whole powers of ten around all lengths, with room for the numbers.
+func span(all []Measured) (low, high float64) {
 	low, high = math.Inf(1), 0
-	for _, f := range figures {
+	for _, f := range all {
 		if f.Nanoseconds > 0 {
 			low, high = min(low, f.Nanoseconds), max(high, f.Nanoseconds)
 		}

@@ -1,0 +1,118 @@
+package ociruntime
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// ConfigFile is where vfix-runtime looks for its configuration. Engines that start a
+// runtime without arguments (containerd's BinaryName, podman) leave no other way to
+// tell it anything.
+const ConfigFile = "/etc/vfix/runtime.json"
+
+// Defaults of a Config.
+const (
+	DefaultCacheDir  = "/var/lib/vfix"
+	DefaultCacheSize = 2 << 30 // bytes
+)
+
+// Config is the content of ConfigFile. The zero value is the default.
+type Config struct {
+	// Runtime is the real runtime: a path, or a name that is looked up in PATH. "" is runc,
+	// and crun where there is no runc.
+	Runtime string `json:"runtime,omitempty"`
+	// FailClosed has a container not start where vfix could not do its work.
+	FailClosed bool `json:"fail_closed,omitempty"`
+	// CacheDir is where patched copies are kept; "" is DefaultCacheDir.
+	CacheDir string `json:"cache_dir,omitempty"`
+	// CacheSize bounds them, in bytes; 0 is DefaultCacheSize.
+	CacheSize int64 `json:"cache_size,omitempty"`
+	// OptIn has only containers with the annotation dev.vfix.enable=true patched.
+	OptIn bool `json:"opt_in,omitempty"`
+	// Fallback gives containers the preload library unless an annotation says otherwise.
+	Fallback bool `json:"fallback,omitempty"`
+}
+
+// maxConfig bounds what is read of a configuration, in bytes.
+const maxConfig = 1 << 20
+
+// ReadConfig reads a configuration file. One that does not exist is an empty one.
+func ReadConfig(path string) (Config, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Config{}, nil
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	if err != nil {
+		return Config{}, err
+	}
+	c, err := ParseConfig(b)
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseConfig reads the content of a configuration file. A field that it does not know is
+// an error. What is right beside it comes with the error: a word misspelt elsewhere must not
+// turn fail_closed off, or name another runtime.
+func ParseConfig(b []byte) (Config, error) {
+	var c Config
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(&c)
+	if err == nil {
+		if _, end := d.Token(); end != io.EOF {
+			err = errors.New("something stands behind the end of the object")
+		}
+	}
+	if wrong := c.check(); wrong != nil {
+		c.CacheDir, c.CacheSize = "", 0
+		err = errors.Join(err, wrong)
+	}
+	return c, err
+}
+
+func (c Config) check() error {
+	if c.CacheSize < 0 {
+		return fmt.Errorf("cache_size: got %d bytes, want 0 or more", c.CacheSize)
+	}
+	if c.CacheDir != "" && !filepath.IsAbs(c.CacheDir) {
+		return fmt.Errorf("cache_dir: %q is no absolute path", c.CacheDir)
+	}
+	return nil
+}
+
+// Bytes is the content of a file that ReadConfig reads as c.
+func (c Config) Bytes() ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	b, err := json.MarshalIndent(c, "", "  ")
+	return append(b, '\n'), err
+}
+
+// cacheDir and cacheSize fill in the defaults.
+func (c Config) cacheDir() string {
+	if c.CacheDir == "" {
+		return DefaultCacheDir
+	}
+	return c.CacheDir
+}
+
+func (c Config) cacheSize() int64 {
+	if c.CacheSize == 0 {
+		return DefaultCacheSize
+	}
+	return c.CacheSize
+}

@@ -1,0 +1,55 @@
+package ociruntime
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestConfigRoundTrip(t *testing.T) {
+	for _, c := range []Config{
+		{}, {Runtime: "crun", FailClosed: true, CacheDir: "/x", CacheSize: 5, OptIn: true, Fallback: true},
+	} {
+		b, err := c.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "runtime.json")
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadConfig(path)
+		if err != nil || !reflect.DeepEqual(got, c) {
+			t.Errorf("%s: got %+v, %v", b, got, err)
+		}
+	}
+	if c, err := ReadConfig(filepath.Join(t.TempDir(), "none")); err != nil || c != (Config{}) {
+		t.Errorf("no file: got %+v, %v", c, err)
+	}
+}
+
+func TestConfigRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		``: "EOF", `[]`: "cannot unmarshal", `{"failclosed":true}`: "unknown field", `{} {}`: "behind the end",
+		`{"cache_size":-1}`: "cache_size", `{"cache_dir":"var"}`: "absolute", `{"runtime":1}`: "runtime",
+	} {
+		if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestConfigKeepsWhatIsRight(t *testing.T) {
+	want := Config{Runtime: "crun", FailClosed: true}
+	for _, text := range []string{
+		`{"fail_closed":true,"cach_dir":"/x","runtime":"crun"}`, `{"cach_dir":"/x","fail_closed":true,"runtime":"crun"}`,
+		`{"fail_closed":true,"runtime":"crun","cache_dir":"x"}`, `{"fail_closed":true,"runtime":"crun","cache_size":-1}`,
+		`{"fail_closed":true,"runtime":"crun"} {}`, `{"opt_in":1,"fail_closed":true,"runtime":"crun"}`,
+	} {
+		if c, err := ParseConfig([]byte(text)); err == nil || c != want {
+			t.Errorf("%s: got %+v, %v, want %+v and an error", text, c, err, want)
+		}
+	}
+}

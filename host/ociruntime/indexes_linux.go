@@ -1,0 +1,127 @@
+package ociruntime
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/host/store"
+)
+
+// What is known of a folder from earlier starts.
+
+// fewFiles are read again faster than an index of them is written: the upper layer of most
+// containers holds less.
+const fewFiles = 32
+
+// indexes are what is remembered of folders, in a store.
+type indexes struct {
+	store *store.Store
+	maker string
+}
+
+// layer returns what is found in a folder that nobody changes: it is walked once. Whoever
+// else wants it at that time, waits.
+func (k *indexes) layer(dir string) (*scanned, error) {
+	root, err := rootfs.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	key, err := k.key("layer", root, true)
+	if err != nil {
+		return nil, err
+	}
+	if x := k.read(key); x != nil {
+		return &x.scanned, nil
+	}
+	unlock, err := k.store.Lock("index", key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if x := k.read(key); x != nil {
+		return &x.scanned, nil
+	}
+	x, _, err := scanTree(root, nil)
+	if err != nil {
+		return nil, err
+	}
+	x.clean = nil
+	if !slices.ContainsFunc(x.Unread, passing) {
+		k.write(key, x)
+	}
+	return &x.scanned, nil
+}
+
+func passing(u unread) bool { return u.passing }
+
+// folder returns what is found in a folder that may have changed since: every file of it is
+// looked at, and what is not known yet is read.
+func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
+	key, err := k.key("tree", root, false)
+	if err != nil {
+		return nil, err
+	}
+	old := k.read(key)
+	if old == nil { // one reads it all, and whoever else wants to, waits
+		unlock, err := k.store.Lock("index", key)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		old = k.read(key)
+	}
+	now := time.Now()
+	x, changed, err := scanTree(root, old)
+	if err != nil {
+		return nil, err
+	}
+	few := old == nil && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
+	if !changed || few {
+		return &x.scanned, nil
+	}
+	keep := *x
+	keep.Legacy = slices.DeleteFunc(slices.Clone(x.Legacy), func(h legacyFile) bool { return unsettled(h.ID, now) })
+	keep.Unread = slices.DeleteFunc(slices.Clone(x.Unread), passing)
+	k.write(key, &keep)
+	return &x.scanned, nil
+}
+
+func (k *indexes) read(key string) *index {
+	b, err := k.store.ReadIndex(key)
+	if err != nil {
+		return nil
+	}
+	x, err := parseIndex(b)
+	if err != nil {
+		return nil
+	}
+	return x
+}
+
+// write remembers an index. Where that does not work (a full disk), the next start looks for
+// itself: no reason not to go on.
+func (k *indexes) write(key string, x *index) {
+	if b, err := x.bytes(); err == nil {
+		_ = k.store.WriteIndex(key, b)
+	}
+}
+
+// key names the index of a folder: by its place, its inode and when that was made; times
+// says whether any change in the folder itself makes it another one.
+func (k *indexes) key(kind string, root *rootfs.Root, times bool) (string, error) {
+	st, err := root.Stat()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n%d:%s\n%d:%d %d %d.%d\n", kind, k.maker, len(root.Path), root.Path,
+		st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec)
+	if times {
+		fmt.Fprintf(h, "%d.%d %d.%d\n", st.Mtime.Sec, st.Mtime.Nsec, st.Ctime.Sec, st.Ctime.Nsec)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
+}

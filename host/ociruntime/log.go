@@ -1,0 +1,84 @@
+package ociruntime
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// logger writes where the runtime's own messages go: the file of --log in the format of
+// --log-format, else stderr. Engines read that file for what to tell their users, by lines
+// as logrus writes them (level, msg, time).
+type logger struct {
+	file   string // "" for stderr
+	json   bool
+	stderr io.Writer
+	now    func() time.Time
+}
+
+func newLogger(c *command, stderr io.Writer) *logger {
+	return &logger{file: c.log, json: c.logFormat == "json", stderr: stderr, now: time.Now}
+}
+
+// logMode is what runc gives its log file (main.go, setupLogrus… os.OpenFile).
+const logMode = 0o644
+
+// line writes one line of a level, "warning" or "error". What cannot be written to the file
+// goes to stderr.
+func (l *logger) line(level, text string) {
+	text = "vfix: " + oneLine(text)
+	if l.file != "" {
+		f, err := os.OpenFile(l.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND|openNoBlock, logMode)
+		if err == nil {
+			defer f.Close()
+			if _, err = f.WriteString(l.format(level, text)); err == nil {
+				return
+			}
+		}
+	}
+	fmt.Fprintln(l.stderr, text)
+}
+
+// oneLine is a text without line breaks, and without what a terminal would obey: the names in
+// it are an image's.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, strings.ReplaceAll(text, "\n", "; "))
+}
+
+// format is one line as logrus has it.
+func (l *logger) format(level, text string) string {
+	now := l.now().UTC().Format(time.RFC3339) // UTC: no file to read for it
+	if !l.json {
+		return fmt.Sprintf("time=%q level=%s msg=%q\n", now, level, text)
+	}
+	b, err := json.Marshal(struct {
+		Level string `json:"level"`
+		Msg   string `json:"msg"`
+		Time  string `json:"time"`
+	}{level, text, now})
+	if err != nil {
+		return ""
+	}
+	return string(b) + "\n"
+}
+
+// maxListed is how many problems one line lists.
+const maxListed = 3
+
+// summary is one line of all problems.
+func summary(problems []string) string {
+	text := strings.Join(problems[:min(len(problems), maxListed)], "; ")
+	if n := len(problems) - maxListed; n > 0 {
+		text += fmt.Sprintf("; and %d more", n)
+	}
+	return text
+}

@@ -1,0 +1,209 @@
+package ociruntime
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// mount is what is mounted at a folder. Source: proc_pid_mountinfo(5).
+type mount struct {
+	root     string // of the file system that is mounted
+	fstype   string
+	readOnly bool
+	options  string // of the file system
+}
+
+// mountAt returns what is mounted exactly at path; false where nothing is.
+func mountAt(path string) (mount, bool, error) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return mount{}, false, err
+	}
+	m, ok := findMount(b, path)
+	return m, ok, nil
+}
+
+// findMount looks for the mount point in the text of a mountinfo file. Of several mounts on
+// one point the last covers the others.
+func findMount(text []byte, path string) (mount, bool) {
+	var got mount
+	found := false
+	want := []byte(" " + escape(path) + " ")
+	for line := range bytes.Lines(text) {
+		if !bytes.Contains(line, want) {
+			continue
+		}
+		// 36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue
+		front, back, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), " - ")
+		f, g := strings.Split(front, " "), strings.Split(back, " ")
+		if !ok || len(f) < 6 || len(g) < 3 || unescape(f[4]) != path {
+			continue
+		}
+		got = mount{root: unescape(f[3]), fstype: g[0], options: g[2]}
+		got.readOnly = hasOption(f[5], "ro") || hasOption(g[2], "ro")
+		found = true
+	}
+	return got, found
+}
+
+func hasOption(list, option string) bool {
+	for o := range strings.SplitSeq(list, ",") {
+		if o == option {
+			return true
+		}
+	}
+	return false
+}
+
+// escape writes a path as the kernel does (fs/seq_file.c, mangle_path): blanks, line breaks
+// and backslashes in octal.
+func escape(path string) string {
+	return strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(path)
+}
+
+// unescape reads octal escapes.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		const digits = 3
+		if s[i] == '\\' && i+digits < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+1+digits], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += digits
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// overlay is the layers of an overlay file system.
+type overlay struct {
+	lower []string // the uppermost first
+	upper string   // "" for none
+}
+
+var errLayers = errors.New("the layers of the overlay are not known by their paths")
+
+// layersOf reads the options of an overlay. Source: fs/overlayfs/params.c,
+// ovl_show_options; a colon in a layer's path has a backslash before it. It errs where the
+// layers do not show every file under the path that it has in the whole: relative paths
+// (which an engine gave from another folder), folders renamed by redirect_dir, metadata
+// apart from data (metacopy, data-only layers).
+func layersOf(m mount) (overlay, error) {
+	var o overlay
+	for opt := range strings.SplitSeq(m.options, ",") {
+		name, value, _ := strings.Cut(opt, "=")
+		switch name {
+		case "lowerdir", "lowerdir+":
+			o.lower = append(o.lower, splitLayers(unescape(value))...)
+		case "upperdir":
+			o.upper = unescape(value)
+		case "datadir+":
+			return o, errLayers
+		case "redirect_dir", "metacopy":
+			if value != "off" && value != "nofollow" {
+				return o, errLayers
+			}
+		}
+	}
+	if parameterOn("redirect_dir") || parameterOn("metacopy") || len(o.lower) == 0 {
+		return o, errLayers
+	}
+	for _, dir := range o.lower {
+		if !filepath.IsAbs(dir) {
+			return o, errLayers
+		}
+	}
+	return o, nil
+}
+
+// splitLayers splits at the colons that have no backslash before them.
+func splitLayers(s string) []string {
+	var all []string
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+			b.WriteByte(s[i])
+		case s[i] == ':':
+			all = append(all, b.String())
+			b.Reset()
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return append(all, b.String())
+}
+
+// parameterOn reads a default of the overlay module.
+func parameterOn(name string) bool {
+	b, err := os.ReadFile("/sys/module/overlay/parameters/" + name)
+	return err == nil && len(b) > 0 && b[0] == 'Y'
+}
+
+// immutable reports whether a lower layer is one of an image in the store of an engine,
+// which nobody changes once it is there: docker's overlay2, containers/storage's overlay,
+// containerd's overlayfs snapshots.
+func immutable(layer string) bool {
+	parts := strings.Split(layer, "/")
+	n := len(parts)
+	if n < 4 {
+		return false
+	}
+	switch {
+	case parts[n-1] == "diff": // …/overlay2/ID/diff
+		return (parts[n-3] == "overlay2" || parts[n-3] == "overlay") && isID(parts[n-2])
+	case parts[n-2] == "l": // …/overlay2/l/SHORT, a symlink to the former
+		return parts[n-3] == "overlay2" || parts[n-3] == "overlay"
+	case parts[n-1] == "fs" && parts[n-3] == "snapshots": // …/NAME.overlayfs/snapshots/N/fs
+		return strings.HasSuffix(parts[n-4], ".overlayfs")
+	}
+	return false
+}
+
+// engineRoot reports whether a folder is what an engine made for one container: the folder
+// of docker's and containers/storage's vfs, btrfs, zfs and devicemapper drivers.
+func engineRoot(path string) bool {
+	path = strings.TrimSuffix(path, "/rootfs")
+	id := filepath.Base(path)
+	kind := filepath.Dir(path)
+	for _, suffix := range []string{"/vfs/dir", "/btrfs/subvolumes", "/zfs/graph", "/devicemapper/mnt"} {
+		if strings.HasSuffix(kind, suffix) && isID(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// snapshotRoot reports whether what is mounted at a root is a snapshot of containerd that
+// is no overlay: "native" ones are bind mounts of a folder.
+func snapshotRoot(m mount) bool {
+	dir, _ := filepath.Split(m.root)
+	return strings.HasSuffix(dir, ".native/snapshots/")
+}
+
+// isID reports whether a name is an engine's: 64 hex digits; docker's first layers of a
+// container end in -init.
+func isID(s string) bool {
+	s = strings.TrimSuffix(s, "-init")
+	const digits = 64
+	if len(s) != digits {
+		return false
+	}
+	for _, c := range s {
+		if !strings.ContainsRune("0123456789abcdef", c) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,171 @@
+package ociruntime
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/host/store"
+	"vfix.dev/vfix/rewriter"
+)
+
+// The patched copy of a file, and the mount that puts it over its original.
+
+// patch has a patched copy take the place of a file, under all names that the container
+// will see.
+func (k *container) patch(h *legacyFile) {
+	var names []string
+	for _, n := range h.Names {
+		name := string(n)
+		switch {
+		case k.isHidden(name):
+		case k.shows(name, h.ID):
+			names = append(names, name)
+		case k.cutOff(name, h):
+			k.repair(name, h)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	copied, err := k.copyOf(k.root, names[0], h)
+	if err != nil {
+		k.problem(names[0], err)
+		return
+	}
+	if k.writable {
+		if err = k.replace(names, copied, h.ID); err == nil {
+			return
+		}
+	}
+	for _, name := range names {
+		if merr := k.mount(name, copied); merr != nil {
+			k.problem(name, errors.Join(merr, err))
+		}
+	}
+}
+
+// copied is a patched copy in the store.
+type copied struct {
+	path string
+	size int64
+	meta store.Meta // of the original
+}
+
+// copyOf returns the patched copy of a file, from the store or made now.
+func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copied, error) {
+	f, err := root.OpenFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if !f.ID().SameContent(h.ID) {
+		return nil, rootfs.ErrChanged
+	}
+	c := &copied{size: h.Size}
+	if c.meta, err = store.ReadMeta(f.FD()); err != nil {
+		return nil, err
+	}
+	meta := c.meta
+	k.relabel(&meta)
+	key := meta.Key([sha256.Size]byte(h.SHA256), k.own.maker(), k.spec.idMap)
+	var ok bool
+	if c.path, ok = k.store.Get(key, h.Size); ok {
+		return c, nil
+	}
+	c.path, err = k.store.Put(key, h.Size, func(w *os.File) error {
+		original, err := k.snapshot(f, h)
+		if err != nil {
+			return err
+		}
+		defer original.Close()
+		if err := writePatched(w, original, f.Stat.Size, h); err != nil {
+			return err
+		}
+		return meta.Give(int(w.Fd()))
+	})
+	return c, err
+}
+
+// snapshot copies a file to one that has no name, and sees to it that it has the content that
+// it is known by. Whoever still has the original mapped can write to it without any trace in
+// its times, between two readings as well; a copy made of that would be given to every
+// container that has the file it was taken for.
+func (k *container) snapshot(f *rootfs.File, h *legacyFile) (*os.File, error) {
+	s, err := k.store.Scratch()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(s, sum), io.NewSectionReader(f, 0, f.Stat.Size))
+	if err == nil && string(sum.Sum(nil)) != string(h.SHA256) {
+		err = rootfs.ErrChanged
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// writePatched writes the patched copy of a file of size bytes to w, and proves that it is one.
+func writePatched(w *os.File, original io.ReaderAt, size int64, h *legacyFile) error {
+	plan, _, err := planOf(original, size)
+	if err != nil {
+		return err
+	}
+	if plan == nil || plan.Size != h.Size {
+		return rootfs.ErrChanged
+	}
+	if _, err := io.Copy(w, plan.Apply(original)); err != nil {
+		return err
+	}
+	_, err = rewriter.Verify(original, size, w, h.Size, rewriter.Options{})
+	return err
+}
+
+// maxMounts is how many names of one root are mounted over: the kernel has a bound of 100,000
+// for a mount namespace (fs.mount-max), and a container beyond it would not start.
+const maxMounts = 10000
+
+// mount has the copy mounted over a name.
+func (k *container) mount(name string, c *copied) error {
+	if !utf8.ValidString(name) {
+		return errors.New("its name is not UTF-8, so config.json cannot name it")
+	}
+	if len(k.add) >= maxMounts {
+		return fmt.Errorf("more than %d names to be mounted over", maxMounts)
+	}
+	var over unix.Statfs_t
+	if fd, err := k.root.Folder(parent(name)); err == nil {
+		err = unix.Fstatfs(fd, &over)
+		unix.Close(fd)
+		if err != nil {
+			return err
+		}
+	}
+	options := []string{"bind", "ro", "nodev", "rprivate"}
+	const privileged = unix.S_ISUID | unix.S_ISGID
+	switch {
+	case over.Flags&unix.ST_NOSUID != 0:
+		options = append(options, "nosuid")
+	case k.flags&unix.ST_NOSUID != 0 && (c.meta.Mode&privileged != 0 || c.meta.Xattrs["security.capability"] != ""):
+		return fmt.Errorf("cache: %s is on a file system without setuid (nosuid), and the file needs it", k.store.Dir)
+	}
+	k.add = append(k.add, specMount{Destination: "/" + name, Type: "bind", Source: c.path, Options: options})
+	return nil
+}
+
+func parent(name string) string {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[:i]
+	}
+	return ""
+}

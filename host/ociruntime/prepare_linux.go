@@ -1,0 +1,179 @@
+package ociruntime
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/host/store"
+)
+
+// A start: the bundle is read, its root looked through, its files patched, its config.json
+// written. An error before that leaves config.json without any mounts of vfix.
+
+// container is one that is about to be made.
+type container struct {
+	Config
+	own    Options
+	bundle string
+	spec   *spec
+	store  *store.Store
+	flags  int64 // of the store's file system
+	root   *rootfs.Root
+	// writable says that the root belongs to this container alone and is written to: patched
+	// files take their originals' places in it, so that they can be replaced again.
+	writable bool
+	upper    string   // the root's upper layer, "" where it is no overlay
+	hidden   []string // real paths in the root that mounts of the engine cover
+	add      []specMount
+	// problems are what could not be done, a line each; each names a file.
+	problems []string
+}
+
+// maxSpec bounds a config.json, in bytes: with a large seccomp profile one has 100 KB.
+const maxSpec = 32 << 20
+
+// prepare reads the bundle and does all that is to be done about it. An error says that
+// nothing could be done, problems what else could not.
+func prepare(bundle string, c Config, o Options) (problems []string, err error) {
+	k := &container{Config: c, own: o, bundle: bundle}
+	unlock, err := lockFolder(bundle)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	raw, err := readSpec(filepath.Join(bundle, specName))
+	if err != nil {
+		return nil, err
+	}
+	if k.spec, err = parseSpec(raw); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(bundle, specName), err)
+	}
+	k.store = &store.Store{Dir: c.cacheDir()} // not open: its mounts are known by it
+	enabled, fallback, err := k.wanted()
+	if err != nil {
+		return nil, k.withoutMounts(err)
+	}
+	if !enabled {
+		if s, err := store.Existing(c.cacheDir(), c.cacheSize()); err == nil {
+			k.store = s
+		}
+		return nil, k.withoutMounts(nil)
+	}
+	s, err := store.Open(c.cacheDir(), c.cacheSize())
+	if err != nil {
+		return nil, k.withoutMounts(fmt.Errorf("cache: %w", err))
+	}
+	k.store = s
+	if err := k.work(fallback); err != nil {
+		return nil, k.withoutMounts(err)
+	}
+	return k.problems, k.writeSpec()
+}
+
+// withoutMounts takes out of config.json what an earlier start from the bundle has added: it may not
+// be in the cache any more, and then the container would not start.
+func (k *container) withoutMounts(err error) error {
+	k.add = nil
+	return errors.Join(err, k.writeSpec())
+}
+
+// wanted reads the annotations.
+func (k *container) wanted() (enabled, fallback bool, err error) {
+	enabled, fallback = !k.OptIn, k.Fallback
+	switch v := k.spec.Annotations[AnnotationEnable]; v {
+	case "":
+	case "true", "false":
+		enabled = v == "true"
+	default:
+		return false, false, fmt.Errorf("annotation %s: got %q, want true or false", AnnotationEnable, v)
+	}
+	switch v := k.spec.Annotations[AnnotationFallback]; v {
+	case "":
+	case "always", "never":
+		fallback = v == "always"
+	default:
+		return false, false, fmt.Errorf("annotation %s: got %q, want always or never", AnnotationFallback, v)
+	}
+	return enabled, fallback, nil
+}
+
+// work patches the files of the root.
+func (k *container) work(fallback bool) (err error) {
+	path := k.spec.Root.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(k.bundle, path)
+	}
+	if k.root, err = rootfs.Open(path); err != nil {
+		return fmt.Errorf("root: %w", err)
+	}
+	defer k.root.Close()
+	if k.flags, err = k.store.Flags(); err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	if k.flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("cache: %s is on a file system that allows no programs (noexec)", k.store.Dir)
+	}
+	if err := k.cover(); err != nil {
+		return err
+	}
+	found, err := k.look()
+	if err != nil {
+		return err
+	}
+	if k.writable {
+		k.sweep(found.temps)
+	}
+	for _, u := range found.Unread {
+		if !k.isHidden(string(u.Name)) {
+			k.problem(string(u.Name), errors.New(u.Reason))
+		}
+	}
+	for i := range found.Legacy {
+		k.patch(&found.Legacy[i])
+	}
+	if fallback {
+		if err := k.addFallback(); err != nil {
+			k.problems = append(k.problems, err.Error())
+		}
+	}
+	return nil
+}
+
+func (k *container) problem(name string, err error) {
+	k.problems = append(k.problems, fmt.Sprintf("/%s: %v", name, err))
+}
+
+// start does the work of a create or run. Its error is why that could not be done, wholly or
+// in part; it has been logged where the container starts all the same.
+func start(c *command, config Config, o Options, log *logger) (err error) {
+	bundle, err := c.bundleDir()
+	var problems []string
+	if err == nil {
+		problems, err = prepareSafely(bundle, config, o)
+	}
+	if err == nil && len(problems) > 0 {
+		err = fmt.Errorf("not patched: %s", summary(problems))
+		if !config.FailClosed {
+			log.line("warning", err.Error())
+		}
+		return err
+	}
+	if err != nil && !config.FailClosed {
+		log.line("warning", "nothing patched, the container starts as it is: "+err.Error())
+	}
+	return err
+}
+
+// prepareSafely is prepare; a fault of vfix's own must not keep a container from starting.
+func prepareSafely(bundle string, config Config, o Options) (problems []string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("a fault in vfix: %v", r)
+		}
+	}()
+	return prepare(bundle, config, o)
+}

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package ociruntime
+
+import (
+	"errors"
+)
+
+const openNoBlock = 0
+
+var errSystem = errors.New("vfix-runtime is for Linux machines only")
+
+// Main errs: there are no containers on this system.
+func Main([]string, Options) error { return errSystem }

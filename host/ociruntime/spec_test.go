@@ -1,0 +1,117 @@
+package ociruntime
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const ours = "/cache/files/1"
+
+func isOurs(m specMount) bool { return strings.HasPrefix(m.Source, "/cache/files/") }
+
+func TestSplice(t *testing.T) {
+	add := []specMount{{Destination: "/lib/libc.so.6", Type: "bind", Source: ours, Options: []string{"bind", "ro"}}}
+	const text = `{"destination":"/lib/libc.so.6","type":"bind","source":"/cache/files/1","options":["bind","ro"]}`
+	for _, c := range []struct{ before, after string }{
+		{`{"root":{"path":"r"}}`, `{"mounts":[` + text + `],"root":{"path":"r"}}`},
+		{`{ "root":{"path":"r"} }`, `{"mounts":[` + text + `], "root":{"path":"r"} }`},
+		{`{"root":{"path":"r"},"mounts":null}`, `{"root":{"path":"r"},"mounts":[` + text + `]}`},
+		{`{"root":{"path":"r"},"mounts":[]}`, `{"root":{"path":"r"},"mounts":[` + text + `]}`},
+		{`{"root":{"path":"r"},"mounts":[ ]}`, `{"root":{"path":"r"},"mounts":[` + text + `]}`},
+		{`{"root":{"path":"r"},"mounts" : [ {"destination":"/a","x":[1,"]"]} ] , "z":1e3}` + "\n",
+			`{"root":{"path":"r"},"mounts" : [ {"destination":"/a","x":[1,"]"]},` + text + ` ] , "z":1e3}` + "\n"},
+		// What an earlier start added, goes: before, between and behind the others.
+		{`{"root":{"path":"r"},"mounts":[{"source":"/cache/files/0"}]}`, `{"root":{"path":"r"},"mounts":[` + text + `]}`},
+		{`{"root":{"path":"r"},"mounts":[{"source":"/cache/files/0"}, {"source":"/b"}]}`, `{"root":{"path":"r"},"mounts":[{"source":"/b"},` + text + `]}`},
+		{`{"root":{"path":"r"},"mounts":[{"source":"/a"}, {"source":"/cache/files/0"}, {"source":"/b"} ]}`,
+			`{"root":{"path":"r"},"mounts":[{"source":"/a"}, {"source":"/b"},` + text + ` ]}`},
+		{`{"root":{"path":"r"},"mounts":[{"source":"/a"},{"source":"/cache/files/0"}]}`, `{"root":{"path":"r"},"mounts":[{"source":"/a"},` + text + `]}`},
+	} {
+		s, err := parseSpec([]byte(c.before))
+		if err != nil {
+			t.Fatalf("%s: %v", c.before, err)
+		}
+		got, err := s.withMounts(add, isOurs)
+		if err != nil || string(got) != c.after {
+			t.Errorf("%s:\n got %s, %v\nwant %s", c.before, got, err, c.after)
+		}
+		again, err := parseSpec(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if twice, _ := again.withMounts(add, isOurs); !bytes.Equal(twice, got) {
+			t.Errorf("%s: a second time: got %s, want %s", c.before, twice, got)
+		}
+	}
+}
+
+func TestSpecIsRead(t *testing.T) {
+	s, err := parseSpec([]byte(`{"ociVersion":"1.0.2","root":{"path":"r","readonly":true},
+		"annotations":{"dev.vfix.enable":"false","A":"1","a":"2"},
+		"linux":{"uidMappings":[{"containerID":0,"hostID":1000,"size":10}],"mountLabel":"l"},
+		"mounts":[{"destination":"/proc","source":"p\u0072oc"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, gid := s.containerRoot()
+	got := []any{s.Root, s.Annotations["dev.vfix.enable"], uid, gid, s.MountLabel, s.Mounts[0].Source, s.idMap != ""}
+	if want := []any{specRoot{"r", true}, "false", uint32(1000), uint32(0), "l", "proc", true}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestSpecRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		``: "not JSON", `{`: "not JSON", `[]`: "no object", `{}`: "no root.path", `{"root":{}}`: "no root.path",
+		`{"root":{"path":"a"},"root":{"path":"b"}}`:           "twice",
+		`{"root":{"path":"a"},"Root":{"path":"b"}}`:           "twice",
+		`{"Root":{"path":"b"}}`:                               "another case",
+		`{"root":{"path":"a","path":"b"}}`:                    "twice",
+		`{"root":{"path":"a"},"mounts":[],"Mounts":[]}`:       "twice",
+		`{"root":{"path":"a"},"mounts":{}}`:                   "mounts",
+		`{"root":{"path":"a"},"mounts":[1]}`:                  "mounts",
+		`{"root":{"path":1}}`:                                 "root",
+		`{"root":{"path":"a"},"linux":{"uidMappings":"x"}}`:   "uidMappings",
+		`{"root":{"path":"a"},"annotations":{"a":{"b":"c"}}}`: "annotations",
+	} {
+		if _, err := parseSpec([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzSpec: what comes out is what went in but for the mounts.
+func FuzzSpec(f *testing.F) {
+	f.Add(`{"root":{"path":"r"},"mounts":[{"source":"/a","x":"\"]"},{"source":"/cache/files/0"}],"z":[1, 2.50]}`)
+	f.Add(`{"root":{"path":"r"},"mounts":null}`)
+	f.Add(` {"mounts" :[ ] ,"root": {"path":"\u0041"}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := parseSpec([]byte(text))
+		if err != nil {
+			return
+		}
+		got, err := s.withMounts([]specMount{{Destination: "/x", Source: ours}}, isOurs)
+		if err != nil {
+			return
+		}
+		var before, after map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &before); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(got, &after); err != nil {
+			t.Fatalf("%s became %s: %v", text, got, err)
+		}
+		delete(before, "mounts")
+		var mounts []specMount
+		if err := json.Unmarshal(after["mounts"], &mounts); err != nil || len(mounts) == 0 || mounts[len(mounts)-1].Source != ours {
+			t.Fatalf("%s became %s: %v", text, got, err)
+		}
+		delete(after, "mounts")
+		if !reflect.DeepEqual(before, after) {
+			t.Errorf("%s became %s", text, got)
+		}
+	})
+}

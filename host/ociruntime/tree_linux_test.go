@@ -1,0 +1,178 @@
+package ociruntime
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/host/rootfs"
+)
+
+func TestIndexRoundTrip(t *testing.T) {
+	x := &index{}
+	x.Legacy = []legacyFile{{Names: [][]byte{[]byte("a\xff"), []byte("b")}, ID: rootfs.Identity{Ino: 1, Ctime: -5}, SHA256: []byte{1}, Size: 9}}
+	x.Unread = []unread{{Name: []byte("c"), Reason: "r"}}
+	var ids []rootfs.Identity
+	for i := range 100 {
+		id := rootfs.Identity{Dev: 1, Ino: uint64(i), Size: int64(i), Mtime: -1, Ctime: 1 << 60}
+		ids = append(ids, id)
+		x.clean = appendIdentity(x.clean, id)
+	}
+	b, err := x.bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parseIndex(b)
+	if err != nil || !reflect.DeepEqual(got, x) {
+		t.Fatalf("got %+v, %v, want %+v", got, err, x)
+	}
+	// In any order, and again; and what is not in it is not found.
+	l := lookup{clean: got.clean}
+	for range 3 {
+		for _, id := range ids {
+			if !l.has(id) {
+				t.Fatalf("%+v is not found", id)
+			}
+			id.Ctime++
+			if l.has(id) {
+				t.Fatalf("%+v is found", id)
+			}
+		}
+		rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	}
+	// A byte that is wrong anywhere makes it none.
+	for i := range b {
+		bad := append([]byte(nil), b...)
+		bad[i] ^= 1
+		if _, err := parseIndex(bad); err == nil {
+			t.Fatalf("with byte %d changed it is taken", i)
+		}
+		if _, err := parseIndex(b[:i]); err == nil {
+			t.Fatalf("cut off after %d bytes it is taken", i)
+		}
+	}
+}
+
+func FuzzIndex(f *testing.F) {
+	x := &index{clean: make([]byte, 2*identitySize)}
+	b, _ := x.bytes()
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if x, err := parseIndex(b); err == nil {
+			l := lookup{clean: x.clean}
+			l.has(rootfs.Identity{})
+		}
+	})
+}
+
+func TestFindMount(t *testing.T) {
+	const text = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+40 22 0:35 / /b/root\040fs rw,relatime - overlay overlay rw,lowerdir=/l/a\134:b:/l/c\054d,upperdir=/u,workdir=/w
+41 22 8:1 /x/y /b/ro ro,relatime - ext4 /dev/sda1 rw
+42 22 0:36 / /b/twice rw - tmpfs tmpfs rw
+43 22 8:1 /var/lib/containerd/io.containerd.snapshotter.v1.native/snapshots/7 /b/twice rw - ext4 /dev/sda1 rw
+damaged /b/line
+`
+	m, ok := findMount([]byte(text), "/b/root fs")
+	if !ok || m.fstype != "overlay" || m.readOnly {
+		t.Fatalf("got %+v, %v", m, ok)
+	}
+	o, err := layersOf(m)
+	if want := (overlay{[]string{"/l/a:b", "/l/c,d"}, "/u"}); err != nil || !reflect.DeepEqual(o, want) {
+		t.Errorf("got %+v, %v, want %+v", o, err, want)
+	}
+	if m, ok := findMount([]byte(text), "/b/ro"); !ok || !m.readOnly || m.root != "/x/y" {
+		t.Errorf("got %+v, %v", m, ok)
+	}
+	if m, ok := findMount([]byte(text), "/b/twice"); !ok || !snapshotRoot(m) {
+		t.Errorf("got %+v, %v", m, ok)
+	}
+	for _, path := range []string{"/b", "/b/line", "/b/root"} {
+		if m, ok := findMount([]byte(text), path); ok {
+			t.Errorf("%s: got %+v", path, m)
+		}
+	}
+	for _, options := range []string{"rw", "rw,lowerdir=l/A:l/B,upperdir=/u", "rw,lowerdir=/l,metacopy=on", "rw,lowerdir=/l,redirect_dir=on", "rw,lowerdir=/l::/d"} {
+		if o, err := layersOf(mount{options: options}); err == nil {
+			t.Errorf("%s: got %+v", options, o)
+		}
+	}
+}
+
+func FuzzMountinfo(f *testing.F) {
+	f.Add("40 22 0:35 / /x rw - overlay o rw,lowerdir=/a\\134:b:/c,upperdir=/u\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if m, ok := findMount([]byte(text), "/x"); ok {
+			layersOf(m)
+			snapshotRoot(m)
+		}
+	})
+}
+
+func TestKindsOfRoots(t *testing.T) {
+	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for path, want := range map[string]bool{
+		"/var/lib/docker/vfs/dir/" + id: true, "/var/lib/docker/btrfs/subvolumes/" + id: true,
+		"/var/lib/docker/devicemapper/mnt/" + id + "/rootfs": true, "/var/lib/docker/vfs/dir/x": false,
+		"/home/me/" + id: false, "/b/rootfs": false, "/vfs/dir/" + id[1:] + "G": false,
+	} {
+		if got := engineRoot(path); got != want {
+			t.Errorf("engineRoot(%s): got %v", path, got)
+		}
+	}
+	for path, want := range map[string]bool{
+		"/var/lib/docker/overlay2/" + id + "/diff": true, "/var/lib/docker/overlay2/" + id + "-init/diff": true,
+		"/var/lib/docker/overlay2/l/ABC": true, "/var/lib/containers/storage/overlay/" + id + "/diff": true,
+		"/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/12/fs": true,
+		"/home/me/diff": false, "/a/overlay2/x/diff": false, "/snapshots/1/fs": false,
+	} {
+		if got := immutable(path); got != want {
+			t.Errorf("immutable(%s): got %v", path, got)
+		}
+	}
+}
+
+// What is known of a folder stays known; what changes in it is looked at again.
+func TestScanTree(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, b []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("text", make([]byte, 4096))
+	write("broken", append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 500)...))
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root, err := rootfs.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	x, changed, err := scanTree(root, nil)
+	if err != nil || !changed || len(x.Legacy) != 0 || len(x.Unread) != 0 {
+		t.Fatalf("got %+v, %v, %v", x, changed, err)
+	}
+	// A file that has just changed is not taken for known.
+	if len(x.clean) > 2*identitySize {
+		t.Errorf("got %d files, want at most 2", len(x.clean)/identitySize)
+	}
+	big := filepath.Join(dir, "big")
+	if err := os.WriteFile(big, append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 500)...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(big, maxFile+1); err != nil {
+		t.Skipf("no sparse files here: %v", err)
+	}
+	y, changed, err := scanTree(root, x)
+	if err != nil || !changed || len(y.Unread) != 1 || string(y.Unread[0].Name) != "big" {
+		t.Errorf("got %+v, %v, %v", y, changed, err)
+	}
+}

@@ -1,0 +1,186 @@
+package run
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where LD_PRELOAD finds libvfix.so. A file, and not one in memory: a program that closes
+// all descriptors it does not know would take it from those that it starts. It lies in a
+// folder that is named after its content, so that each version has one of its own, and that
+// only its owner writes to; others may read it, for programs that change their user.
+
+// loaders32 are where 32-bit glibc's loader is (ABI i386, Debian's multiarch folder).
+var loaders32 = []string{"/lib/ld-linux.so.2", "/lib/i386-linux-gnu/ld-linux.so.2"}
+
+// platforms are the values of $PLATFORM in a preload's path, and the folder that is meant;
+// package images tells of them.
+var platforms = map[string]string{
+	"haswell": "x86_64", "xeon_phi": "x86_64",
+	"i386": "i686", "i486": "i686", "i586": "i686",
+}
+
+const (
+	preloadFile = "/etc/ld.so.preload"
+	libraryFile = "libvfix.so"
+	traceFile   = "vfix-trace"
+)
+
+// preload puts libvfix.so into LD_PRELOAD and says in words how it is loaded.
+func (s *starter) preload() (string, error) {
+	if preloadedByHost() {
+		return preloadFile + " names " + libraryFile, nil
+	}
+	dir, err := s.materialise()
+	if err != nil {
+		return "", err
+	}
+	library := filepath.Join(dir, "x86_64", libraryFile)
+	if has32() && !s.musl { // musl does not know $PLATFORM
+		library = filepath.Join(dir, "$PLATFORM", libraryFile)
+	}
+	value := library
+	if old := os.Getenv("LD_PRELOAD"); old != "" {
+		value = old + ":" + library // an earlier library's sigaction goes on to ours
+	}
+	s.env = setenv(s.env, "LD_PRELOAD", value)
+	return "LD_PRELOAD=" + library, nil
+}
+
+// preloadedByHost reports whether every dynamic program here gets libvfix.so anyway.
+func preloadedByHost() bool {
+	b, err := os.ReadFile(preloadFile)
+	return err == nil && bytes.Contains(b, []byte("/"+libraryFile))
+}
+
+func has32() bool {
+	for _, name := range loaders32 {
+		if _, err := os.Stat(name); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// materialise returns the folder with the library, which it makes where it is not there.
+func (s *starter) materialise() (string, error) {
+	sum := sha256.New()
+	sum.Write(s.Library)
+	sum.Write(s.Library32)
+	sum.Write(s.Trace)
+	const digits = 8 // bytes of the sum in the name
+	name := fmt.Sprintf("vfix-%d-%x", os.Geteuid(), sum.Sum(nil)[:digits])
+	var last error
+	for _, base := range []string{
+		os.Getenv("TMPDIR"), "/tmp", os.Getenv("XDG_RUNTIME_DIR"), "/var/tmp", "/dev/shm",
+		filepath.Join(os.Getenv("HOME"), ".cache"),
+	} {
+		if !filepath.IsAbs(base) || strings.ContainsAny(base, ": \t\n$") {
+			continue // not a path that LD_PRELOAD can hold
+		}
+		dir := filepath.Join(base, name)
+		if last = s.inFolder(base, dir); last == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("no place for libvfix.so: %w", last)
+}
+
+// inFolder makes dir in base, or proves that what is there is what it would make.
+func (s *starter) inFolder(base, dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(base, &st); err != nil {
+		return fmt.Errorf("%s: %w", base, err)
+	}
+	if st.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("%s: mounted noexec", base)
+	}
+	if _, err := os.Lstat(dir); err == nil {
+		return s.sound(dir)
+	}
+	temp, err := os.MkdirTemp(base, ".vfix-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	if err := s.fill(temp); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, dir); err != nil {
+		return s.sound(dir) // another one was faster
+	}
+	return nil
+}
+
+// fill writes the files into a folder of ours. Whatever the umask is, others may read them.
+func (s *starter) fill(dir string) error {
+	const folder, file = 0o755, 0o555
+	for name, body := range s.files() {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), folder); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, body, file); err != nil {
+			return err
+		}
+		if err := errors.Join(os.Chmod(filepath.Dir(path), folder), os.Chmod(path, file)); err != nil {
+			return err
+		}
+	}
+	for name, target := range platforms {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(dir, folder)
+}
+
+// files are what the folder holds, beside the links of platforms.
+func (s *starter) files() map[string][]byte {
+	return map[string][]byte{"x86_64/" + libraryFile: s.Library, "i686/" + libraryFile: s.Library32, traceFile: s.Trace}
+}
+
+// sound reports whether a folder, and all in it that is used, is ours alone to write and
+// has the content wanted: anybody can make a folder of that name in /tmp.
+func (s *starter) sound(dir string) error {
+	paths := []string{dir}
+	for name := range s.files() {
+		path := filepath.Join(dir, name)
+		paths = append(paths, filepath.Dir(path), path)
+	}
+	for _, path := range paths {
+		fi, err := os.Lstat(path)
+		if err != nil {
+			return err
+		}
+		const othersWrite = 0o022
+		st, ok := fi.Sys().(*syscall.Stat_t)
+		if !ok || int(st.Uid) != os.Geteuid() || fi.Mode().Perm()&othersWrite != 0 || fi.Mode()&os.ModeSymlink != 0 {
+			return fmt.Errorf("%s: not this user's alone", path)
+		}
+	}
+	for name, body := range s.files() {
+		path := filepath.Join(dir, name)
+		if got, err := os.ReadFile(path); err != nil {
+			return err
+		} else if !bytes.Equal(got, body) {
+			return fmt.Errorf("%s: not what vfix wrote", path)
+		}
+	}
+	for name, target := range platforms {
+		if got, err := os.Readlink(filepath.Join(dir, name)); err != nil {
+			return err
+		} else if got != target {
+			return fmt.Errorf("%s: not what vfix wrote", filepath.Join(dir, name))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func testStarter() *starter {
+	return &starter{Options: Options{Library: []byte("library"), Library32: []byte("twin")}, choice: &choice{}}
+}
+
+// TestMaterialise: the same folder each time, readable by all, writable by its owner.
+func TestMaterialise(t *testing.T) {
+	base := t.TempDir()
+	t.Setenv("TMPDIR", base)
+	s := testStarter()
+	first, err := s.materialise()
+	if err != nil || filepath.Dir(first) != base {
+		t.Fatalf("got %s, %v", first, err)
+	}
+	if second, err := s.materialise(); second != first || err != nil {
+		t.Errorf("again: got %s, %v, want %s", second, err, first)
+	}
+	for name, want := range map[string]os.FileMode{"": 0o755, "x86_64": 0o755, "x86_64/libvfix.so": 0o555, "i686/libvfix.so": 0o555} {
+		if fi, err := os.Stat(filepath.Join(first, name)); err != nil || fi.Mode().Perm() != want {
+			t.Errorf("%s: got %v, %v, want mode %v", name, fi, err, want)
+		}
+	}
+	for name, want := range map[string]string{"x86_64": "library", "haswell": "library", "i686": "twin", "i386": "twin"} {
+		if b, err := os.ReadFile(filepath.Join(first, name, libraryFile)); err != nil || string(b) != want {
+			t.Errorf("%s: got %q, %v", name, b, err)
+		}
+	}
+	if left, _ := filepath.Glob(base + "/.vfix-*"); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	other := testStarter()
+	other.Library = []byte("another version")
+	if dir, err := other.materialise(); err != nil || dir == first {
+		t.Errorf("another version: got %s, %v", dir, err)
+	}
+}
+
+// TestMaterialiseRefuses: a folder that somebody else may have made, or changed, is not used.
+func TestMaterialiseRefuses(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"content":  func(dir string) error { return replace(dir+"/x86_64/libvfix.so", "evil") },
+		"writable": func(dir string) error { return os.Chmod(dir, 0o777) },
+		"file":     func(dir string) error { return os.Chmod(dir+"/x86_64/libvfix.so", 0o777) },
+		"link": func(dir string) error {
+			return os.Rename(dir+"/x86_64", dir+"/elsewhere")
+		},
+		"symlink": func(dir string) error {
+			if err := os.Rename(dir, dir+"-moved"); err != nil {
+				return err
+			}
+			return os.Symlink(dir+"-moved", dir)
+		},
+		"platform": func(dir string) error {
+			if err := os.Remove(dir + "/haswell"); err != nil {
+				return err
+			}
+			return os.Symlink("/tmp", dir+"/haswell")
+		},
+	} {
+		base := t.TempDir()
+		t.Setenv("TMPDIR", base)
+		s := testStarter()
+		dir, err := s.materialise()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.sound(dir); err != nil {
+			t.Errorf("%s: before: %v", name, err)
+		}
+		if err := spoil(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.sound(dir); err == nil {
+			t.Errorf("%s: the folder is used", name)
+		}
+	}
+}
+
+func replace(path, text string) error {
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o555)
+}
+
+// TestPreload: what LD_PRELOAD has stays, before ours.
+func TestPreload(t *testing.T) {
+	base := t.TempDir()
+	t.Setenv("TMPDIR", base)
+	t.Setenv("LD_PRELOAD", "/a.so /b.so")
+	s := testStarter()
+	s.env = []string{"A=1", "LD_PRELOAD=/a.so /b.so", "B=2"}
+	how, err := s.preload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(s.env, "|")
+	if !strings.HasPrefix(got, "A=1|B=2|LD_PRELOAD=/a.so /b.so:"+base+"/vfix-") || !strings.HasSuffix(got, "/libvfix.so") || !strings.Contains(how, base) {
+		t.Errorf("got %s; %s", got, how)
+	}
+	// A path that LD_PRELOAD cannot hold is passed over.
+	t.Setenv("TMPDIR", base+"/with a:colon")
+	if err := os.Mkdir(base+"/with a:colon", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if dir, err := s.materialise(); err != nil || strings.Contains(dir, "colon") {
+		t.Errorf("got %s, %v", dir, err)
+	} else {
+		os.RemoveAll(dir)
+	}
+}

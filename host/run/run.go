@@ -1,0 +1,58 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Way is how a program is started.
+type Way string
+
+const (
+	// Auto chooses one of the others.
+	Auto Way = "auto"
+	// Memfd executes a patched copy in memory: for static programs, at full speed.
+	Memfd Way = "memfd"
+	// Preload has the loader load libvfix.so: for dynamic programs.
+	Preload Way = "preload"
+	// Trace runs the program under vfix-trace: for all else.
+	Trace Way = "trace"
+	// AsIs executes the file: it has nothing to patch, or nothing can be done for it.
+	AsIs Way = "as it is"
+)
+
+// Ways are those that a user can ask for.
+var Ways = []string{string(Auto), string(Memfd), string(Preload), string(Trace)}
+
+// Errors that callers branch on, to be found with errors.Is.
+var (
+	// ErrNoCommand: there is no such program.
+	ErrNoCommand = errors.New("no such program")
+	// ErrNotExecutable: it is there, and cannot be executed.
+	ErrNotExecutable = errors.New("cannot be executed")
+	// ErrUnsupported: not on this system.
+	ErrUnsupported = errors.New("not supported")
+)
+
+// Options are the choices of vfix run.
+type Options struct {
+	Way Way // "" is Auto
+	// Explain is told which way was taken and why; Warn what the user must know. nil is
+	// silence.
+	Explain, Warn func(format string, args ...any)
+	// The programs of the fallback: libvfix.so, its empty 32-bit twin, vfix-trace.
+	Library, Library32, Trace []byte
+}
+
+// commandError is an error about a command, of one of the kinds above.
+type commandError struct {
+	kind error
+	text string
+}
+
+func (e *commandError) Error() string        { return e.text }
+func (e *commandError) Is(target error) bool { return target == e.kind }
+
+func errorf(kind error, format string, args ...any) error {
+	return &commandError{kind, fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,10 @@
+//go:build !linux || !amd64
+
+package run
+
+import "runtime"
+
+// Run starts programs on Linux on x86-64 alone.
+func Run([]string, Options) error {
+	return errorf(ErrUnsupported, "this is %s/%s, and only linux/amd64 has programs that call the vsyscall page", runtime.GOOS, runtime.GOARCH)
+}

@@ -1,0 +1,153 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// starter executes a program the way that was chosen.
+type starter struct {
+	Options
+	p *program
+	*choice
+	env []string
+}
+
+// start executes the program and returns only where that fails.
+func (s *starter) start() error {
+	if s.way == Trace {
+		return s.trace()
+	}
+	// What the program starts in turn is preloaded, whatever it is itself.
+	how, err := s.preload()
+	if err != nil {
+		if s.way == Preload {
+			s.why = err.Error() + "; " + s.why
+			return s.trace()
+		}
+		how = err.Error() + ", so what it starts is not preloaded"
+	}
+	if s.way == Memfd {
+		return s.memfd(how)
+	}
+	s.Explain("%s: %s: %s; %s", s.p.file, s.way, s.why, how)
+	return execve(s.p.path, s.p.typed, s.env)
+}
+
+// trace runs the program under vfix-trace, which comes from memory, or where the system has
+// no executable memory files from the folder of libvfix.so.
+func (s *starter) trace() error {
+	s.Explain("%s: %s: %s", s.p.file, Trace, s.why)
+	args := append([]string{"vfix-trace", "--"}, s.p.typed...)
+	fd, err := inMemory("vfix-trace", bytes.NewReader(s.Trace))
+	if err == nil {
+		if err = execve(fdPath(fd), args, s.env); !forbidden(err) {
+			return err
+		}
+	}
+	dir, noDir := s.materialise()
+	if noDir != nil {
+		return fmt.Errorf("vfix-trace: %w; %w", err, noDir)
+	}
+	return execve(filepath.Join(dir, traceFile), args, s.env)
+}
+
+// memfd executes the patched copy. Where the system has no executable memory files, the
+// program is traced.
+func (s *starter) memfd(how string) error {
+	fd, err := inMemory("vfix-run", s.plan.Apply(s.content))
+	if err != nil {
+		s.why = err.Error() + "; " + s.why
+		return s.trace()
+	}
+	s.Explain("%s: %s: %s; %s", s.p.file, Memfd, s.why, how)
+	err = execve(fdPath(fd), s.p.args, s.env)
+	if !forbidden(err) {
+		return err
+	}
+	s.why = fmt.Sprintf("a patched copy in memory: %v; %s", err, s.why)
+	return s.trace()
+}
+
+// forbidden reports whether a file in memory was not executed because a policy forbids it
+// (vm.memfd_noexec, SELinux), or because there is no /proc to name it by.
+func forbidden(err error) bool {
+	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOENT)
+}
+
+func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+
+// inMemory makes an executable file in memory, sealed, that is closed on exec: the kernel
+// has opened it by then.
+func inMemory(name string, content io.Reader) (int, error) {
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // Linux before 6.3 does not know MFD_EXEC
+		fd, err = unix.MemfdCreate(name, flags)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("memfd_create: %w", err)
+	}
+	// No os.File: it would set O_NONBLOCK and close the file when it is collected.
+	if _, err := io.Copy(fdWriter(fd), content); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("file in memory: %w", err)
+	}
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("file in memory: seal: %w", err)
+	}
+	return fd, nil
+}
+
+type fdWriter int
+
+func (w fdWriter) Write(b []byte) (int, error) {
+	for n := 0; n < len(b); {
+		k, err := unix.Write(int(w), b[n:])
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+		n += max(k, 0)
+	}
+	return len(b), nil
+}
+
+// execve returns only where it fails. syscall.Exec and not the bare call: it puts back the
+// limit of open files that Go raised when vfix started.
+func execve(path string, args, env []string) error {
+	err := syscall.Exec(path, args, env)
+	switch {
+	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
+		// The file was there: what is missing is its loader.
+		return execError{ErrNoCommand, fmt.Errorf("%s, or its loader: %w", path, err)}
+	case errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.ELIBBAD):
+		return execError{ErrNotExecutable, fmt.Errorf("%s: %w", path, err)}
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// execError is the kernel's refusal; errors.Is finds it under a kind of this package and
+// under its own error number.
+type execError struct {
+	kind error
+	error
+}
+
+func (e execError) Is(target error) bool { return target == e.kind }
+func (e execError) Unwrap() error        { return errors.Unwrap(e.error) }
+
+// setenv replaces a variable, or adds it.
+func setenv(env []string, name, value string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	return append(env, name+"="+value)
+}

@@ -1,0 +1,139 @@
+// Package kernellog reads the log of a Linux kernel, 2.6.32 to 6.x: what loggers put around
+// its messages, and the messages that tell of a crash.
+package kernellog
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Line is a message of the kernel.
+type Line struct {
+	Text string // without level, time and host
+	When string // as the log has it; "" where it has none
+}
+
+// Strip takes a line apart as syslog, journalctl, dmesg, Talos or /dev/kmsg have it:
+//
+//	Nov 21 21:14:17 host kernel: [  12.34] text
+//	[  12.34][  T106] text
+//	kern  :info  : [  12.34] text
+//	<6>[  12.34] text
+//	6,1234,12340000,-;text
+//
+// ok is false for what a program wrote to the kernel's log, as far as the line says so: it may
+// say what it likes.
+func Strip(line string) (l Line, ok bool) {
+	s := strings.TrimRight(line, "\r\n")
+	if r, ours, is := parseRecord(s); is {
+		return Line{r.Text, r.When()}, ours
+	}
+	if before, after, is := strings.Cut(s, "kernel: "); is && !strings.Contains(before, "[") {
+		l.When, s = syslogTime(before), after
+	}
+	if level, after, is := strings.Cut(s, ">"); is && strings.HasPrefix(level, "<") {
+		if n, err := strconv.Atoi(level[1:]); err == nil {
+			if n >= levels {
+				return l, false
+			}
+			s = after
+		}
+	}
+	if facility, after, is := strings.Cut(s, ":"); is && (strings.TrimSpace(facility) == "kern" || strings.TrimSpace(facility) == "user") {
+		if strings.TrimSpace(facility) == "user" {
+			return l, false
+		}
+		s = after // dmesg -x, Talos
+		if level, after, is := strings.Cut(s, ": "); is && !strings.ContainsAny(level, "[]") {
+			s = after
+		}
+	}
+	s = strings.TrimSpace(s)
+	for strings.HasPrefix(s, "[") {
+		end := strings.IndexByte(s, ']')
+		if end < 0 || !isStamp(s[1:end]) {
+			break
+		}
+		if l.When == "" {
+			l.When = strings.TrimSpace(s[1:end])
+		}
+		s = strings.TrimLeft(strings.TrimPrefix(s[end+1:], ":"), " ")
+	}
+	l.Text = s
+	return l, true
+}
+
+// isStamp says whether a text in brackets is a time (12.3; Sat Nov 21 21:18:04 2026) or the
+// caller that CONFIG_PRINTK_CALLER adds (T106, C0). Anything else is part of a name.
+func isStamp(s string) bool {
+	s = strings.TrimSpace(s)
+	if len(s) > 1 && (s[0] == 'T' || s[0] == 'C') {
+		_, err := strconv.Atoi(s[1:])
+		return err == nil
+	}
+	return strings.ContainsAny(s, ".:") && strings.ContainsAny(s, "0123456789")
+}
+
+// syslogTime is what stands before the host's name; "" where there is no more than one word.
+func syslogTime(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.TrimSpace(s[:max(strings.LastIndexByte(s, ' '), 0)])
+}
+
+// Record is a message as the kernel itself gives it out.
+type Record struct {
+	Text string
+	At   time.Duration // since the machine was started
+}
+
+// When is the time in words.
+func (r Record) When() string { return fmt.Sprintf("%.3f s after boot", r.At.Seconds()) }
+
+// levels is how many levels a facility has; a priority is facility × levels + level (syslog(2)).
+// Facility 0 is the kernel; what programs write has another.
+const levels = 8
+
+// ParseRecord reads a record of /dev/kmsg (Documentation/ABI/testing/dev-kmsg):
+// "priority,sequence,microseconds,flags;text\n" and further lines, in the text \xHH for bytes
+// that cannot be printed. ok is false where it is none, or none of the kernel's own.
+func ParseRecord(record string) (r Record, ok bool) {
+	r, ours, ok := parseRecord(record)
+	return r, ok && ours
+}
+
+func parseRecord(record string) (r Record, ours, ok bool) {
+	head, text, ok := strings.Cut(record, ";")
+	f := strings.Split(head, ",")
+	if !ok || len(f) < 3 {
+		return r, false, false
+	}
+	priority, err1 := strconv.Atoi(f[0])
+	us, err2 := strconv.ParseInt(f[2], 10, 63)
+	const most = int64(1<<63-1) / int64(time.Microsecond)
+	if err1 != nil || err2 != nil || priority < 0 || us < 0 || us > most {
+		return r, false, false
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return Record{unescape(text), time.Duration(us) * time.Microsecond}, priority < levels, true
+}
+
+// unescape undoes /dev/kmsg's \xHH.
+func unescape(s string) string {
+	if !strings.Contains(s, `\x`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if strings.HasPrefix(s[i:], `\x`) && len(s)-i >= 4 {
+			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,130 @@
+// Package rootpath follows a path inside a root filesystem as a process whose root it is
+// would: an absolute link begins at the root, and .. does not leave it. Source: Linux,
+// path_resolution(7). It opens nothing, and knows no file system: whoever asks says what a name
+// is in a folder on this machine, or in the layers of an image.
+package rootpath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+)
+
+// MaxLinks is how many symlinks one path may pass through (linux/namei.h, MAXSYMLINKS).
+const MaxLinks = 40
+
+// ErrLoop: a path passes through more symlinks than that.
+var ErrLoop = errors.New("too many levels of symbolic links")
+
+// Place is where somebody stands who follows a path.
+type Place interface {
+	// Top goes to the root.
+	Top()
+	// Up goes to the parent; the root's is the root itself.
+	Up()
+	// Down goes to what a name stands for. Where that is a symlink it stays, and returns the
+	// target. An error ends the way.
+	Down(name string) (link string, err error)
+}
+
+// Follow leads p from the root along a path; neither is changed by empty and "." components.
+func Follow(p Place, name string) error {
+	p.Top()
+	links := 0
+	for rest := name; rest != ""; {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			p.Up()
+			continue
+		}
+		link, err := p.Down(part)
+		if err != nil {
+			return err
+		}
+		if link == "" {
+			continue
+		}
+		if links++; links > MaxLinks {
+			return ErrLoop
+		}
+		if path.IsAbs(link) {
+			p.Top()
+		}
+		rest = link + "/" + rest
+	}
+	return nil
+}
+
+// ErrNoLink is what a function for Resolve returns for what is no symlink.
+var ErrNoLink = errors.New("no symlink")
+
+// Resolve returns the path without symlinks that a path stands for, with slashes and without
+// one in front; "" is the root. What does not exist is taken as it is written, so that the
+// result is where it would be made. readlink returns the target of the symlink at a path whose
+// folder has no symlinks in it, or ErrNoLink.
+func Resolve(name string, readlink func(real string) (string, error)) (string, error) {
+	p := &resolved{readlink: readlink}
+	if err := Follow(p, name); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return p.at, nil
+}
+
+// In is Resolve in a folder on this machine; the folder itself is ".".
+func In(root *os.Root, name string) (string, error) {
+	real, err := Resolve(name, func(real string) (string, error) {
+		fi, err := root.Lstat(real)
+		if err == nil && fi.Mode()&fs.ModeSymlink == 0 {
+			err = ErrNoLink
+		}
+		if err != nil {
+			return "", err
+		}
+		return root.Readlink(real)
+	})
+	if real == "" && err == nil {
+		real = "."
+	}
+	return real, err
+}
+
+// resolved is a Place that is a path.
+type resolved struct {
+	readlink func(string) (string, error)
+	at       string
+	missing  bool // at does not exist
+}
+
+func (p *resolved) Top() { p.at, p.missing = "", false }
+
+func (p *resolved) Up() {
+	p.at = p.at[:max(strings.LastIndexByte(p.at, '/'), 0)]
+	p.missing = false // perhaps; then the next name does not exist either
+}
+
+func (p *resolved) Down(name string) (string, error) {
+	below := name
+	if p.at != "" {
+		below = p.at + "/" + name
+	}
+	if !p.missing {
+		link, err := p.readlink(below)
+		switch {
+		case errors.Is(err, ErrNoLink):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			p.missing = true
+		case err != nil || link != "": // Linux makes no symlink to ""
+			return link, err
+		}
+	}
+	p.at = below
+	return "", nil
+}
