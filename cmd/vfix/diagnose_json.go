@@ -1,8 +1,6 @@
 package main
 
-import (
-	"vfix.dev/vfix/host/diagnose"
-)
+import "vfix.dev/vfix/host/diagnose"
 
 // The JSON of vfix diagnose; see json.go for the rules.
 
@@ -97,12 +95,4 @@ func crashJSON(c *diagnose.Crash) jsonCrash {
 		}
 	}
 	return j
-}
-
-// hexIf is an address, "" for one that is not known.
-func hexIf(vaddr uint64, known bool) string {
-	if !known {
-		return ""
-	}
-	return hex(vaddr)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -13,14 +12,6 @@ import (
 
 // help prints a text that was asked for.
 func (o *output) help(text string) { fmt.Fprintln(o.stdout, strings.TrimRight(text, "\n")) }
-
-// json prints one value.
-func (o *output) json(v any) error {
-	enc := json.NewEncoder(o.stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
 
 // findings prints what scan or patch found.
 func (o *output) findings(d deed, opts printOptions, all ...*images.Findings) error {

@@ -89,3 +89,6 @@ func runVersion(_ context.Context, opts VersionOptions, out *output) error {
 		b.Version, from, b.Go, b.Platform, b.Shim, len(shim.Library()), len(shim.Trace()))
 	return nil
 }
+
+// shimSize is the size in bytes of the code that is injected.
+func shimSize() int { return len(shim.Code()) }
