@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -104,16 +103,4 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 		return err
 	}
 	return leftOver(found)
-}
-
-// leftOver is the findings of a verb that patches: what it had to leave.
-func leftOver(f *images.Findings) error {
-	n := f.Uncovered()
-	if n == 0 {
-		return nil
-	}
-	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s had to be left", f.Source, count(n, openSite)),
-		hint: "the table has the reasons; 'vfix scan --explain' shows the code around each",
-	}
 }

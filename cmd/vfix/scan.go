@@ -81,9 +81,6 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	return errors.Join(append(errs, err)...)
 }
 
-// openSite is a call site that is a finding, in the words of 'vfix help exit-status'.
-const openSite = "live or unknown call site"
-
 // scanFindings says that a source has call sites, and which verb helps.
 func scanFindings(f *images.Findings, n int) error {
 	hint := "run 'vfix rebuild " + f.Source + "'"
