@@ -1,3 +1,6 @@
+// What vfix diagnose is made of: package diagnose reads crashes, package images the files
+// of an image; neither knows the other.
+
 package main
 
 import (
@@ -9,9 +12,6 @@ import (
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
 )
-
-// What vfix diagnose is made of: package diagnose reads crashes, package images the files
-// of an image; neither knows the other.
 
 // diagnoseOptions are what the engine is told.
 type diagnoseOptions struct {
@@ -96,6 +96,7 @@ type crashNotFound struct {
 }
 
 func (e *crashNotFound) Error() string { return e.arg + ": no such file, and " + e.cause.Error() }
+
 func (e *crashNotFound) Unwrap() error { return e.cause }
 
 func (e *crashNotFound) Hint() string {

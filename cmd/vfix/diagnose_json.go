@@ -1,8 +1,8 @@
+// The JSON of vfix diagnose; see json.go for the rules.
+
 package main
 
 import "vfix.dev/vfix/host/diagnose"
-
-// The JSON of vfix diagnose; see json.go for the rules.
 
 type jsonDiagnosis struct {
 	jsonDocument

@@ -1,3 +1,5 @@
+// What vfix diagnose prints, and how it ends.
+
 package main
 
 import (

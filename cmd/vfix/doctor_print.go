@@ -1,3 +1,5 @@
+// What vfix doctor prints.
+
 package main
 
 import (
@@ -6,8 +8,6 @@ import (
 
 	"vfix.dev/vfix/host/doctor"
 )
-
-// What vfix doctor prints.
 
 // doctor prints a report to stdout.
 func (o *output) doctor(opts printOptions, r *doctor.Report) error {

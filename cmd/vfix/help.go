@@ -1,3 +1,5 @@
+// The verb help and its topics, and the text that --help prints.
+
 package main
 
 import (

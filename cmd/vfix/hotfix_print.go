@@ -1,3 +1,5 @@
+// What hotfix prints.
+
 package main
 
 import (
@@ -7,8 +9,6 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/mountopts"
 )
-
-// What hotfix prints.
 
 // engineComments stand above the options where there are several engines'; a # begins a
 // comment in a shell and in YAML.

@@ -1,3 +1,5 @@
+// What install and uninstall print. See the rules in output.go.
+
 package main
 
 import (
@@ -7,8 +9,6 @@ import (
 
 	"vfix.dev/vfix/host/install"
 )
-
-// What install and uninstall print. See the rules in output.go.
 
 // showInstall returns what shows the changes before they are made: on stderr, for stdout
 // carries what to type next.

@@ -1,3 +1,20 @@
+// The output rules. Everything that vfix prints goes through an output.
+//
+//  1. stdout carries results and nothing else: the tables of scan, patch and verify, the
+//     one reference of rebuild, JSON, help that was asked for. It is written when the work
+//     is done, so that it stays empty where the work failed.
+//  2. stderr carries the rest: progress, messages, warnings, the table of rebuild, errors.
+//     --progress quiet leaves warnings and errors.
+//  3. An error is two lines: "vfix: error: WHAT" and "vfix: hint: WHAT TO DO". main prints
+//     it; nothing else does.
+//  4. A message is one line and starts with "vfix: ".
+//  5. Names come out of untrusted files: whatever is no printable character is escaped, so
+//     that no file name can write to the terminal (printable).
+//  6. No password, token or signed query leaves through an error or a message (images.Redact).
+//  7. Colour and bars are for terminals, decided for stdout and stderr apart. A NO_COLOR
+//     that is not empty, or TERM=dumb, means none. Colour never carries a meaning alone.
+//  8. A reader of stdout that goes away ends vfix quietly; one of stderr is ignored.
+
 package main
 
 import (
@@ -16,23 +33,6 @@ import (
 
 	"vfix.dev/vfix/images"
 )
-
-// The output rules. Everything that vfix prints goes through an output.
-//
-//  1. stdout carries results and nothing else: the tables of scan, patch and verify, the
-//     one reference of rebuild, JSON, help that was asked for. It is written when the work
-//     is done, so that it stays empty where the work failed.
-//  2. stderr carries the rest: progress, messages, warnings, the table of rebuild, errors.
-//     --progress quiet leaves warnings and errors.
-//  3. An error is two lines: "vfix: error: WHAT" and "vfix: hint: WHAT TO DO". main prints
-//     it; nothing else does.
-//  4. A message is one line and starts with "vfix: ".
-//  5. Names come out of untrusted files: whatever is no printable character is escaped, so
-//     that no file name can write to the terminal (printable).
-//  6. No password, token or signed query leaves through an error or a message (images.Redact).
-//  7. Colour and bars are for terminals, decided for stdout and stderr apart. A NO_COLOR
-//     that is not empty, or TERM=dumb, means none. Colour never carries a meaning alone.
-//  8. A reader of stdout that goes away ends vfix quietly; one of stderr is ignored.
 
 // output is where the command prints.
 type output struct {
@@ -172,10 +172,14 @@ func printable(s string) string {
 // palette colours text, or leaves it alone. The numbers are of ECMA-48, SGR.
 type palette struct{ on bool }
 
-func (p palette) bold(s string) string   { return p.sgr("1", s) }
-func (p palette) dim(s string) string    { return p.sgr("2", s) }
-func (p palette) red(s string) string    { return p.sgr("1;31", s) }
-func (p palette) green(s string) string  { return p.sgr("32", s) }
+func (p palette) bold(s string) string { return p.sgr("1", s) }
+
+func (p palette) dim(s string) string { return p.sgr("2", s) }
+
+func (p palette) red(s string) string { return p.sgr("1;31", s) }
+
+func (p palette) green(s string) string { return p.sgr("32", s) }
+
 func (p palette) yellow(s string) string { return p.sgr("33", s) }
 
 func (p palette) sgr(code, s string) string {

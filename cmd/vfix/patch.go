@@ -1,3 +1,5 @@
+// The verb patch: its options.
+
 package main
 
 import (

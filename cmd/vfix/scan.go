@@ -1,3 +1,5 @@
+// The verb scan: its options, and the finding that call sites are.
+
 package main
 
 import (

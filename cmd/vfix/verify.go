@@ -1,3 +1,5 @@
+// The verb verify: its options, and what its proof may lack.
+
 package main
 
 import (
