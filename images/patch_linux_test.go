@@ -139,3 +139,69 @@ func TestScanSkipsProc(t *testing.T) {
 		t.Errorf("got %v, error %v", f, err)
 	}
 }
+
+// TestUnread: what may not be read may have call sites; what has another content has none.
+func TestUnread(t *testing.T) {
+	dir := legacyFolder(t)
+	damaged := legacyELF("d")
+	damaged[32+8-1] = 0xff // e_phoff beyond the file
+	write(t, dir+"/damaged", damaged)
+	if err := os.Mkdir(dir+"/closed", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir+"/closed/file", legacyELF("x"))
+	if err := os.Chmod(dir+"/bin/c", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir+"/closed", 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(dir+"/closed", 0o700) })
+	asNobody(t, dir, func() {
+		f, err := Scan(context.Background(), "dir:"+dir, ScanOptions{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got := map[string]Passed{}
+		for _, p := range f.Passed {
+			got[p.Path] = p
+		}
+		for path, want := range map[string]bool{"bin/c": true, "closed": true, "damaged": false} {
+			if p, ok := got[path]; !ok || p.Unread != want || want && p.Reason != "permission denied" {
+				t.Errorf("%s: got %+v, want unread %v", path, p, want)
+			}
+		}
+		if f.Unread() != 2 {
+			t.Errorf("got %d unread, want 2: %+v", f.Unread(), f.Passed)
+		}
+		if f, err := Scan(context.Background(), dir+"/text", ScanOptions{}); err != nil || f.Unread() != 0 || len(f.Passed) != 1 {
+			t.Errorf("a text file: got %+v, error %v", f, err)
+		}
+	})
+}
+
+// asNobody calls do as a user who owns nothing here, in all threads. Whoever is not root is
+// such a user for files without any permission.
+func asNobody(t testing.TB, dir string, do func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		do()
+		return
+	}
+	for d := dir; d != filepath.Clean(os.TempDir()) && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const nobody, same = 65534, -1
+	if err := syscall.Setresuid(same, nobody, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setresuid(same, 0, 0); err != nil {
+			panic(err)
+		}
+	}()
+	do()
+}

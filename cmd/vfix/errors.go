@@ -38,6 +38,8 @@ func usagef(verb, format string, a ...any) error {
 type findingsError struct {
 	msg  string
 	hint string
+	// told says that both are on stdout already, in the words of the verb's own.
+	told bool
 }
 
 func (e *findingsError) Error() string { return e.msg }

@@ -18,7 +18,7 @@ func openSites(f *images.Findings) int {
 	n := 0
 	for i := range f.Files {
 		for _, s := range f.Files[i].Report.Sites {
-			if s.Verdict == rewriter.Unknown || s.Verdict.Patchable() {
+			if isOpen(s) {
 				n++
 			}
 		}
@@ -26,8 +26,13 @@ func openSites(f *images.Findings) int {
 	return n
 }
 
+func isOpen(s rewriter.Site) bool { return s.Verdict == rewriter.Unknown || s.Verdict.Patchable() }
+
 // coveredSites counts the sites that stay and that the fallback in the image covers.
 func coveredSites(f *images.Findings) int { return f.LeftOver() - f.Uncovered() }
+
+// uncoveredSites counts the call sites that are findings of a scan.
+func uncoveredSites(f *images.Findings) int { return openSites(f) - coveredSites(f) }
 
 // coverers are the parts of the fallback that cover sites, each once.
 func coverers(f *images.Findings) []string {
@@ -40,6 +45,30 @@ func coverers(f *images.Findings) []string {
 	slices.Sort(all)
 	return all
 }
+
+// incomplete is the error of a verb that could not read all of a source: it may have call
+// sites that nobody has seen.
+func incomplete(f *images.Findings) error {
+	switch n := f.Unread(); {
+	case n > 0:
+		return &incompleteError{
+			msg:  fmt.Sprintf("%s: incomplete: %s could not be read", f.Source, count(n, "path")),
+			hint: "run vfix as root, or as a user who can read them",
+		}
+	case f.ELFFiles == 0 && len(f.Passed) > 0:
+		return &incompleteError{
+			msg:  fmt.Sprintf("%s: nothing examined: %s", f.Source, f.Passed[0].Reason),
+			hint: "name an ELF file, a directory, an archive or an image: see 'vfix help sources'",
+		}
+	}
+	return nil
+}
+
+// incompleteError is the error of a result that is printed, and not of the whole source.
+type incompleteError struct{ msg, hint string }
+
+func (e *incompleteError) Error() string { return e.msg }
+func (e *incompleteError) Hint() string  { return e.hint }
 
 // leftOver is the findings of a verb that patches: what it had to leave.
 func leftOver(f *images.Findings) error {

@@ -86,6 +86,7 @@ type jsonPassed struct {
 	Path   string `json:"path"`
 	Layer  string `json:"layer"`
 	Reason string `json:"reason"`
+	Unread bool   `json:"unread"`
 }
 
 func findingsJSON(d deed, opts printOptions, all []*images.Findings) jsonFindings {

@@ -189,7 +189,14 @@ func sums(c palette, d deed, f *images.Findings) []string {
 		lines = append(lines, count(n, "benign reference")+" left: compared with, never called")
 	}
 	if total == 0 && f.LeftOver() == 0 {
-		lines = append([]string{c.green("no call site of the vsyscall page")}, lines...)
+		clean := c.green("no call site of the vsyscall page")
+		switch {
+		case f.ELFFiles == 0 && f.Unread() == 0:
+			clean = "no 64-bit x86-64 ELF file in it"
+		case f.Unread() > 0:
+			clean = "no call site in what could be read"
+		}
+		lines = append([]string{clean}, lines...)
 	}
 	return append(lines, c.dim(fmt.Sprintf("%s with %s of code examined", count(f.ELFFiles, "ELF file"), humanSize(f.ExecBytes))))
 }

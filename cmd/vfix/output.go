@@ -19,6 +19,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -115,11 +116,12 @@ func (o *output) warn(format string, a ...any) {
 
 // fail prints an error and what to do about it. Findings are told, not an error.
 func (o *output) fail(err error) {
-	if err == errBrokenPipe {
+	var found *findingsError
+	if err == errBrokenPipe || errors.As(err, &found) && found.told {
 		return
 	}
 	label := o.err.paint.red("error:") + " "
-	if isA[*findingsError](err) {
+	if found != nil {
 		label = ""
 	}
 	o.say("vfix: " + label + safe(err.Error()))

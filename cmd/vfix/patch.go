@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -104,5 +105,5 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	if err := out.findings(deed, opts.printOptions, found); err != nil {
 		return err
 	}
-	return leftOver(found)
+	return errors.Join(incomplete(found), leftOver(found))
 }

@@ -62,16 +62,20 @@ func wrap(s string, width int) []string {
 	return lines
 }
 
-// doctorWidth is how wide texts are where stdout is no terminal.
-const doctorWidth = 100
+// plainWidth is how wide texts are where they do not go to a terminal.
+const plainWidth = 100
+
+// textWidth is how many columns a text may take.
+func (s stream) textWidth() int {
+	if s.width == 0 {
+		return plainWidth
+	}
+	return s.width
+}
 
 // hanging prints text behind a head of some columns, its further lines under the first.
 func (o *output) hanging(head string, columns int, text string) {
-	width := o.out.width
-	if width == 0 {
-		width = doctorWidth
-	}
-	for n, line := range wrap(printable(text), max(width-columns, minLast)) {
+	for n, line := range wrap(printable(text), max(o.out.textWidth()-columns, minLast)) {
 		if n == 1 {
 			head = strings.Repeat(" ", columns)
 		}
