@@ -50,8 +50,31 @@ func (p *patchRun) run(ctx context.Context, paths []string) error {
 	return p.stamp.set()
 }
 
+// notAnImage refuses a path that holds an image, whose files are in layers: nothing in it
+// would be found to patch.
+func notAnImage(ctx context.Context, name string) error {
+	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		if ref, err := ParseRef(name); err == nil && !ref.Guessed {
+			return withHint(fmt.Errorf("%s: patch takes paths of files and directories", name), "use 'vfix rebuild %s', which takes images", name)
+		}
+		return nil // whoever opens it says so
+	}
+	src, err := openPath(ctx, name, MediaOptions{}.withDefaults())
+	if err != nil || src == nil {
+		return err
+	}
+	defer src.Close()
+	if src.Image == nil {
+		return nil
+	}
+	return withHint(fmt.Errorf("%s: this is an image, and patch works on the files of a root filesystem", name), "use 'vfix rebuild %s'", src.Ref)
+}
+
 // one patches what one path names.
 func (p *patchRun) one(ctx context.Context, name string) error {
+	if err := notAnImage(ctx, name); err != nil {
+		return err
+	}
 	tarball, err := isTarball(name)
 	if err != nil {
 		return err
