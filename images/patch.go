@@ -226,14 +226,20 @@ func (p *patchRun) writeOutput(d *diskTree, patched *hit, write func(io.Writer, 
 	if err := write(out, r); err != nil {
 		return err
 	}
+	var dropped, lost []string
 	if patched != nil {
-		dropped, err := copyPatchedMeta(r, out.File)
-		if err != nil {
-			return err
-		}
+		dropped, lost, err = copyOwnPatchedMeta(r, out.File)
 		patched.warnDropped(dropped)
-	} else if err := copyMeta(r, out.File); err != nil {
+	} else {
+		lost, err = copyOwnMeta(r, out.File)
+	}
+	if err != nil {
 		return err
+	}
+	var all lostMeta
+	all.add(d.path, lost)
+	if text := all.warning(); text != "" {
+		p.out.Warnings = append(p.out.Warnings, text)
 	}
 	fi, err := r.Stat()
 	if err != nil {

@@ -181,6 +181,55 @@ func TestUnread(t *testing.T) {
 	})
 }
 
+// TestPatchCopyOfOthersFile: -o makes the caller's own copy of a file that is root's, without
+// the rights that the original gives.
+func TestPatchCopyOfOthersFile(t *testing.T) {
+	asRoot(t, "files of another owner")
+	dir := legacyFolder(t)
+	if err := unix.Chmod(dir+"/bin/c", 0o6755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setxattr(dir+"/lib/a", "security.capability", []byte(capNetRaw), 0); err != nil {
+		t.Logf("no capabilities here: %v", err)
+	}
+	// One's own file in a group that one is not in.
+	if err := os.Chown(dir+"/text", 65534, 5678); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	if err := os.Chmod(out, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	asNobody(t, dir, func() {
+		for _, path := range []string{dir + "/bin/c", dir + "/bin/modern", dir + "/text", dir} {
+			f, err := Patch(context.Background(), []string{path}, PatchOptions{Output: filepath.Join(out, filepath.Base(path))})
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			if len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], "yours") || !strings.Contains(f.Warnings[0], "owner ") {
+				t.Errorf("%s: got warnings %q", path, f.Warnings)
+			}
+		}
+	})
+	for name, mode := range map[string]uint32{"/c": 0o755, "/modern": 0o644, "/text": 0o644, "/root/bin/c": 0o755, "/root/lib/a": 0o644} {
+		var st unix.Stat_t
+		if err := unix.Stat(out+name, &st); err != nil {
+			t.Error(err)
+		} else if st.Uid != 65534 || st.Mode&0o7777 != mode {
+			t.Errorf("%s: got owner %d, mode %#o, want nobody's with %#o", name, st.Uid, st.Mode, mode)
+		}
+	}
+	wantContent(t, out+"/c", fixedELF("c"))
+	wantContent(t, out+"/root/lib/a", fixedELF("a"))
+	// In place the owner is not given up.
+	asNobody(t, dir, func() {
+		if _, err := Patch(context.Background(), []string{dir + "/bin/c"}, PatchOptions{InPlace: true}); err == nil {
+			t.Error("-i of a file of root's: no error")
+		}
+	})
+}
+
 // asNobody calls do as a user who owns nothing here, in all threads. Whoever is not root is
 // such a user for files without any permission.
 func asNobody(t testing.TB, dir string, do func()) {

@@ -55,6 +55,8 @@ type Findings struct {
 	// Fallback is what the image has of the fallback, once the work is done; empty where
 	// nobody asked.
 	Fallback Fallback
+	// Warnings are about the work on the source as a whole, one line each.
+	Warnings []string
 }
 
 // LeftOver counts the sites that are live or unknown and stay.

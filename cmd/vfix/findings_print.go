@@ -35,6 +35,9 @@ func (o *output) findings(d deed, opts printOptions, all ...*images.Findings) er
 
 // warnings prints what the rewriter has to say about files.
 func (o *output) warnings(f *images.Findings) {
+	for _, text := range f.Warnings {
+		o.warn("%s", text)
+	}
 	for i := range f.Files {
 		for _, text := range f.Files[i].Plan.Warnings {
 			o.warn("%s: %s", f.Files[i].Path, text)
