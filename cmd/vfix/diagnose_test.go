@@ -95,3 +95,12 @@ func TestDiagnoseError(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// An image is not a crash: the hint names the verb for it.
+func TestDiagnoseImage(t *testing.T) {
+	for arg, want := range map[string]string{"redis:2.8.22": "vfix scan redis:2.8.22", "library/redis": "vfix scan library/redis", "web": "docker ps -a", "./core": "docker ps -a"} {
+		if got := (&crashNotFound{arg, errors.New("x")}).Hint(); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", arg, got, want)
+		}
+	}
+}
