@@ -27,6 +27,7 @@ const (
 type elfInfo struct {
 	execBytes int64
 	passed    string            // why it was not examined, "" where it was
+	unread    bool              // because it could not be read
 	report    *rewriter.Report  // nil where it has no reference to the page
 	content   *io.SectionReader // kept where report is not nil
 	plan      *rewriter.Plan    // once made
@@ -67,7 +68,7 @@ func (x *examiner) release() {
 func (x *examiner) content(e *entry, h *tarMember, r io.Reader) error {
 	if h.sparse && h.Size > maxELF {
 		// Reading it would take as long as its size claims, whatever the archive holds.
-		e.elf = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(maxELF))}
+		e.elf = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(maxELF)), unread: true}
 		return nil
 	}
 	if e.kind == kindFile && x.s.keep != nil && x.s.keep(e.name, h.Size) {
@@ -111,7 +112,7 @@ func (x *examiner) examine(r io.Reader, size int64) (*elfInfo, error) {
 		return nil, nil
 	}
 	if size > maxELF {
-		return &elfInfo{passed: fmt.Sprintf("file of %d bytes, at most %d are examined", size, int64(maxELF))}, nil
+		return &elfInfo{passed: fmt.Sprintf("file of %d bytes, at most %d are examined", size, int64(maxELF)), unread: true}, nil
 	}
 	defer x.release()
 	content, err := x.hold(r, size)

@@ -20,6 +20,7 @@ type Container struct {
 	PID      int       // of its first process, 0 where it does not run
 	Status   int       // exit status
 	Finished time.Time // zero where it has not ended
+	Error    string    // the engine's, of a start that failed
 }
 
 // FindContainer looks for a container, by name or ID, in the daemons that answer. It errs
@@ -55,6 +56,7 @@ func describeContainer(got client.ContainerInspectResult) (*Container, error) {
 	if i.State == nil {
 		return nil, damaged("container %s: the engine tells no state", c.Name)
 	}
+	c.Error = i.State.Error
 	c.Running, c.PID, c.Status = i.State.Running, i.State.Pid, i.State.ExitCode
 	// A time that is not there, or the year 1, is one that has not come.
 	c.Finished, _ = time.Parse(time.RFC3339Nano, i.State.FinishedAt)

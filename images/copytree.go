@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // treeCopy copies a folder with everything in it to a new place, patching on the way.
@@ -18,6 +19,36 @@ type treeCopy struct {
 	hits     map[string]hit    // by each of their names
 	first    map[fileID]string // the name under which a hard-linked file was copied
 	progress Progress
+	lost     lostMeta
+}
+
+// lostMeta collects what of files' owners and attributes their copies do not have, because
+// the caller is not root.
+type lostMeta struct {
+	files int
+	name  string // of the first one
+	what  []string
+}
+
+func (l *lostMeta) add(name string, what []string) {
+	if len(what) == 0 {
+		return
+	}
+	if l.files++; l.files == 1 {
+		l.name, l.what = name, what
+	}
+}
+
+// warning is a line for people, "" where nothing was lost.
+func (l *lostMeta) warning() string {
+	text := strings.Join(l.what, ", ")
+	switch l.files {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("%s: the copy is yours: not kept: %s (needs root)", l.name, text)
+	}
+	return fmt.Sprintf("the copies are yours: %d files lost their owner or attributes (needs root), for example %s: %s", l.files, l.name, text)
 }
 
 // copyTree writes a patched copy of the folder to the output, which must not exist. The copy
@@ -55,6 +86,9 @@ func (p *patchRun) copyTree(ctx context.Context, d *diskTree, hits []hit) (err e
 	}
 	if err := c.folder("."); err != nil {
 		return err
+	}
+	if text := c.lost.warning(); text != "" {
+		p.out.Warnings = append(p.out.Warnings, text)
 	}
 	return os.Rename(temp, out)
 }
@@ -113,9 +147,11 @@ func (c *treeCopy) folder(name string) error {
 		return err
 	}
 	defer to.Close()
-	if err := copyMeta(from, to); err != nil {
+	lost, err := copyOwnMeta(from, to)
+	if err != nil {
 		return wrapPath(name, err)
 	}
+	c.lost.add(name, lost)
 	return keepTimes(c.to, name, from)
 }
 
@@ -144,7 +180,12 @@ func (c *treeCopy) entry(name string, t fs.FileMode) error {
 		c.first[id] = name
 	}
 	if t&fs.ModeSymlink == 0 {
-		return wrapPath(name, copyNode(c.to, name, fi))
+		err := copyNode(c.to, name, fi)
+		if errors.Is(err, fs.ErrPermission) {
+			c.lost.add(name, []string{"the device itself"})
+			return nil
+		}
+		return wrapPath(name, err)
 	}
 	target, err := c.from.Readlink(name)
 	if err != nil {
@@ -153,7 +194,12 @@ func (c *treeCopy) entry(name string, t fs.FileMode) error {
 	if err := c.to.Symlink(target, name); err != nil {
 		return err
 	}
-	return wrapPath(name, copyLinkMeta(c.from, c.to, name, fi))
+	err = copyLinkMeta(c.from, c.to, name, fi)
+	if errors.Is(err, fs.ErrPermission) {
+		c.lost.add(name, []string{"its owner"})
+		return nil
+	}
+	return wrapPath(name, err)
 }
 
 func (c *treeCopy) file(name string) error {
@@ -193,14 +239,16 @@ func (c *treeCopy) file(name string) error {
 	if err := to.Truncate(w.n); err != nil {
 		return err
 	}
+	var dropped, lost []string
 	if patched {
-		dropped, err := copyPatchedMeta(from, to)
-		if err != nil {
-			return err
-		}
+		dropped, lost, err = copyOwnPatchedMeta(from, to)
 		h.warnDropped(dropped)
-	} else if err := copyMeta(from, to); err != nil {
+	} else {
+		lost, err = copyOwnMeta(from, to)
+	}
+	if err != nil {
 		return err
 	}
+	c.lost.add(name, lost)
 	return keepTimes(c.to, name, from)
 }

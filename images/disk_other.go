@@ -23,6 +23,13 @@ func changeTime(fi fs.FileInfo) time.Time { return fi.ModTime() }
 // copyPatchedMeta is copyMeta: no xattrs are known here.
 func copyPatchedMeta(from, to *os.File) ([]string, error) { return nil, copyMeta(from, to) }
 
+// copyOwnMeta and copyOwnPatchedMeta lose nothing that this system knows.
+func copyOwnMeta(from, to *os.File) ([]string, error) { return nil, copyMeta(from, to) }
+
+func copyOwnPatchedMeta(from, to *os.File) (dropped, lost []string, err error) {
+	return nil, nil, copyMeta(from, to)
+}
+
 // copyMeta keeps what this system has of a file's mode.
 func copyMeta(from, to *os.File) error {
 	fi, err := from.Stat()

@@ -33,14 +33,34 @@ func identify(fi fs.FileInfo) (fileID, uint64) {
 // sameFS reports whether two inodes are on one file system.
 func sameFS(a, b fileID) bool { return a.dev == b.dev }
 
-// copyMeta gives to what from has beside name, content and times: owner, mode, xattrs. The
-// owner comes first: chown clears the setuid bit and security.capability
-// (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv).
-func copyMeta(from, to *os.File) error { return copyMetaBut(from, to, nil) }
+// copyOwnMeta gives to, a copy that may become the caller's, what from has beside name,
+// content and times. What only root may give it is left out and returned. A copy with another owner has no setuid, setgid and sticky
+// bits, as cp -p has it.
+func copyOwnMeta(from, to *os.File) (lost []string, err error) {
+	err = copyMetaBut(from, to, nil, &lost)
+	return lost, err
+}
 
-// copyPatchedMeta is copyMeta for a file with another content, and returns the marks of the
-// old content that were left out.
+// copyOwnPatchedMeta is copyPatchedMeta for such a copy.
+func copyOwnPatchedMeta(from, to *os.File) (dropped, lost []string, err error) {
+	if dropped, err = fileMarks(from); err != nil {
+		return nil, nil, err
+	}
+	err = copyMetaBut(from, to, filemarks.Is, &lost)
+	return dropped, lost, err
+}
+
+// copyPatchedMeta gives to, a file with another content, what from has beside name, content
+// and times, and returns the marks of the old content that were left out.
 func copyPatchedMeta(from, to *os.File) (dropped []string, err error) {
+	if dropped, err = fileMarks(from); err != nil {
+		return nil, err
+	}
+	return dropped, copyMetaBut(from, to, filemarks.Is, nil)
+}
+
+// fileMarks lists the marks of a file.
+func fileMarks(from *os.File) (dropped []string, err error) {
 	names, err := xattrs(int(from.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("list xattrs: %w", err)
@@ -53,11 +73,20 @@ func copyPatchedMeta(from, to *os.File) (dropped []string, err error) {
 	if hasVerity(from) {
 		dropped = append(dropped, "fs-verity")
 	}
-	return dropped, copyMetaBut(from, to, filemarks.Is)
+	return dropped, nil
 }
 
-// copyMetaBut leaves out the xattrs that but, which may be nil, accepts.
-func copyMetaBut(from, to *os.File, but func(xattr string) bool) error {
+// onlyRoot reports whether an error says that the caller has no right to give a file
+// something; EINVAL is an ID that the caller's user namespace does not map (chown(2)).
+func onlyRoot(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL)
+}
+
+// copyMetaBut gives to the owner, mode and xattrs of from, but not the xattrs that but, which
+// may be nil, accepts. The owner comes first: chown clears the setuid bit and
+// security.capability (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). What only root may
+// do is an error where lost is nil, and else added to it.
+func copyMetaBut(from, to *os.File, but func(xattr string) bool, lost *[]string) error {
 	var want, is unix.Stat_t
 	if err := unix.Fstat(int(from.Fd()), &want); err != nil {
 		return err
@@ -65,21 +94,30 @@ func copyMetaBut(from, to *os.File, but func(xattr string) bool) error {
 	if err := unix.Fstat(int(to.Fd()), &is); err != nil {
 		return err
 	}
+	const permissions, noPrivileges = 0o7777, 0o777
+	mode := uint32(want.Mode) & permissions
 	if want.Uid != is.Uid || want.Gid != is.Gid {
-		if err := unix.Fchown(int(to.Fd()), int(want.Uid), int(want.Gid)); err != nil {
+		err := unix.Fchown(int(to.Fd()), int(want.Uid), int(want.Gid))
+		switch {
+		case err != nil && lost != nil && onlyRoot(err):
+			*lost = append(*lost, fmt.Sprintf("owner %d:%d", want.Uid, want.Gid))
+			if want.Gid != is.Gid {
+				_ = unix.Fchown(int(to.Fd()), -1, int(want.Gid)) // a group of the caller's
+			}
+			mode &= noPrivileges
+		case err != nil:
 			return fmt.Errorf("keep owner %d:%d: %w", want.Uid, want.Gid, err)
 		}
 	}
-	const permissions = 0o7777
-	if err := unix.Fchmod(int(to.Fd()), uint32(want.Mode)&permissions); err != nil {
-		return fmt.Errorf("keep mode %#o: %w", want.Mode&permissions, err)
+	if err := unix.Fchmod(int(to.Fd()), mode); err != nil {
+		return fmt.Errorf("keep mode %#o: %w", mode, err)
 	}
-	return copyXattrs(int(from.Fd()), int(to.Fd()), but)
+	return copyXattrs(int(from.Fd()), int(to.Fd()), but, lost)
 }
 
 // copyXattrs makes all xattrs that the caller can see those of from: POSIX ACLs,
 // security.capability and security.selinux are xattrs too.
-func copyXattrs(from, to int, but func(string) bool) error {
+func copyXattrs(from, to int, but func(string) bool, lost *[]string) error {
 	names, err := xattrs(from)
 	if err != nil {
 		return fmt.Errorf("list xattrs: %w", err)
@@ -98,7 +136,9 @@ func copyXattrs(from, to int, but func(string) bool) error {
 		if is, err := xattr(to, name); err == nil && string(is) == string(value) {
 			continue
 		}
-		if err := unix.Fsetxattr(to, name, value, 0); err != nil {
+		if err := unix.Fsetxattr(to, name, value, 0); lost != nil && onlyRoot(err) {
+			*lost = append(*lost, name)
+		} else if err != nil {
 			return fmt.Errorf("keep xattr %s: %w", name, err)
 		}
 	}
@@ -208,10 +248,10 @@ func copyLinkMeta(_, to *os.Root, name string, fi fs.FileInfo) error {
 		return err
 	}
 	defer at.Close()
-	if err := keepOwner(int(at.Fd()), base, int(st.Uid), int(st.Gid)); err != nil {
+	if err := setTimes(int(at.Fd()), base, fi); err != nil {
 		return err
 	}
-	return setTimes(int(at.Fd()), base, fi)
+	return keepOwner(int(at.Fd()), base, int(st.Uid), int(st.Gid))
 }
 
 // openParent opens the folder that name is in: what follows works on its descriptor, so

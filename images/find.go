@@ -37,7 +37,7 @@ func (s *session) findings(ctx context.Context, t *merged) (*found, error) {
 // judge adds one visible ELF file to the findings; layer is its layer's diff ID.
 func (s *session) judge(out *found, v visible, layer string) error {
 	if v.elf.passed != "" {
-		out.Passed = append(out.Passed, Passed{Path: v.names[0], Layer: layer, Reason: v.elf.passed})
+		out.Passed = append(out.Passed, Passed{Path: v.names[0], Layer: layer, Reason: v.elf.passed, Unread: v.elf.unread})
 		return nil
 	}
 	out.ELFFiles++

@@ -214,7 +214,7 @@ func (k *keeper) sound(name string, content []byte, want *meta) bool {
 }
 
 // setMeta gives a new file owner, mode and xattrs, in the order in which the kernel
-// leaves each of them alone (see copyMeta).
+// leaves each of them alone (see copyMetaBut).
 func setMeta(f *os.File, m *meta) error {
 	if err := f.Chown(m.uid, m.gid); err != nil {
 		return fmt.Errorf("owner %d:%d: %w", m.uid, m.gid, err)

@@ -87,8 +87,31 @@ func (p *patchRun) run(ctx context.Context, paths []string) error {
 	return p.stamp.set()
 }
 
+// notAnImage refuses a path that holds an image, whose files are in layers: nothing in it
+// would be found to patch.
+func notAnImage(ctx context.Context, name string) error {
+	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		if ref, err := ParseRef(name); err == nil && !ref.Guessed {
+			return withHint(fmt.Errorf("%s: patch takes paths of files and directories", name), "use 'vfix rebuild %s', which takes images", name)
+		}
+		return nil // whoever opens it says so
+	}
+	src, err := openPath(ctx, name, MediaOptions{}.withDefaults())
+	if err != nil || src == nil {
+		return err
+	}
+	defer src.Close()
+	if src.Image == nil {
+		return nil
+	}
+	return withHint(fmt.Errorf("%s: this is an image, and patch works on the files of a root filesystem", name), "use 'vfix rebuild %s'", src.Ref)
+}
+
 // one patches what one path names.
 func (p *patchRun) one(ctx context.Context, name string) error {
+	if err := notAnImage(ctx, name); err != nil {
+		return err
+	}
 	tarball, err := isTarball(name)
 	if err != nil {
 		return err
@@ -240,14 +263,20 @@ func (p *patchRun) writeOutput(d *diskTree, patched *hit, write func(io.Writer, 
 	if err := write(out, r); err != nil {
 		return err
 	}
+	var dropped, lost []string
 	if patched != nil {
-		dropped, err := copyPatchedMeta(r, out.File)
-		if err != nil {
-			return err
-		}
+		dropped, lost, err = copyOwnPatchedMeta(r, out.File)
 		patched.warnDropped(dropped)
-	} else if err := copyMeta(r, out.File); err != nil {
+	} else {
+		lost, err = copyOwnMeta(r, out.File)
+	}
+	if err != nil {
 		return err
+	}
+	var all lostMeta
+	all.add(d.path, lost)
+	if text := all.warning(); text != "" {
+		p.out.Warnings = append(p.out.Warnings, text)
 	}
 	fi, err := r.Stat()
 	if err != nil {

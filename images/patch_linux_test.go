@@ -139,3 +139,118 @@ func TestScanSkipsProc(t *testing.T) {
 		t.Errorf("got %v, error %v", f, err)
 	}
 }
+
+// TestUnread: what may not be read may have call sites; what has another content has none.
+func TestUnread(t *testing.T) {
+	dir := legacyFolder(t)
+	damaged := legacyELF("d")
+	damaged[32+8-1] = 0xff // e_phoff beyond the file
+	write(t, dir+"/damaged", damaged)
+	if err := os.Mkdir(dir+"/closed", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir+"/closed/file", legacyELF("x"))
+	if err := os.Chmod(dir+"/bin/c", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir+"/closed", 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(dir+"/closed", 0o700) })
+	asNobody(t, dir, func() {
+		f, err := Scan(context.Background(), "dir:"+dir, ScanOptions{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got := map[string]Passed{}
+		for _, p := range f.Passed {
+			got[p.Path] = p
+		}
+		for path, want := range map[string]bool{"bin/c": true, "closed": true, "damaged": false} {
+			if p, ok := got[path]; !ok || p.Unread != want || want && p.Reason != "permission denied" {
+				t.Errorf("%s: got %+v, want unread %v", path, p, want)
+			}
+		}
+		if f.Unread() != 2 {
+			t.Errorf("got %d unread, want 2: %+v", f.Unread(), f.Passed)
+		}
+		if f, err := Scan(context.Background(), dir+"/text", ScanOptions{}); err != nil || f.Unread() != 0 || len(f.Passed) != 1 {
+			t.Errorf("a text file: got %+v, error %v", f, err)
+		}
+	})
+}
+
+// TestPatchCopyOfOthersFile: -o makes the caller's own copy of a file that is root's, without
+// the rights that the original gives.
+func TestPatchCopyOfOthersFile(t *testing.T) {
+	asRoot(t, "files of another owner")
+	dir := legacyFolder(t)
+	if err := unix.Chmod(dir+"/bin/c", 0o6755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setxattr(dir+"/lib/a", "security.capability", []byte(capNetRaw), 0); err != nil {
+		t.Logf("no capabilities here: %v", err)
+	}
+	// One's own file in a group that one is not in.
+	if err := os.Chown(dir+"/text", 65534, 5678); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	if err := os.Chmod(out, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	asNobody(t, dir, func() {
+		for _, path := range []string{dir + "/bin/c", dir + "/bin/modern", dir + "/text", dir} {
+			f, err := Patch(context.Background(), []string{path}, PatchOptions{Output: filepath.Join(out, filepath.Base(path))})
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			if len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], "yours") || !strings.Contains(f.Warnings[0], "owner ") {
+				t.Errorf("%s: got warnings %q", path, f.Warnings)
+			}
+		}
+	})
+	for name, mode := range map[string]uint32{"/c": 0o755, "/modern": 0o644, "/text": 0o644, "/root/bin/c": 0o755, "/root/lib/a": 0o644} {
+		var st unix.Stat_t
+		if err := unix.Stat(out+name, &st); err != nil {
+			t.Error(err)
+		} else if st.Uid != 65534 || st.Mode&0o7777 != mode {
+			t.Errorf("%s: got owner %d, mode %#o, want nobody's with %#o", name, st.Uid, st.Mode, mode)
+		}
+	}
+	wantContent(t, out+"/c", fixedELF("c"))
+	wantContent(t, out+"/root/lib/a", fixedELF("a"))
+	// In place the owner is not given up.
+	asNobody(t, dir, func() {
+		if _, err := Patch(context.Background(), []string{dir + "/bin/c"}, PatchOptions{InPlace: true}); err == nil {
+			t.Error("-i of a file of root's: no error")
+		}
+	})
+}
+
+// asNobody calls do as a user who owns nothing here, in all threads. Whoever is not root is
+// such a user for files without any permission.
+func asNobody(t testing.TB, dir string, do func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		do()
+		return
+	}
+	for d := dir; d != filepath.Clean(os.TempDir()) && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const nobody, same = 65534, -1
+	if err := syscall.Setresuid(same, nobody, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setresuid(same, 0, 0); err != nil {
+			panic(err)
+		}
+	}()
+	do()
+}

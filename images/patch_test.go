@@ -340,3 +340,30 @@ func TestScanFolder(t *testing.T) {
 		t.Errorf("a symlink that the user named: got %v, error %v", f, err)
 	}
 }
+
+// An image has its files in layers: patch would find nothing in it, so it refuses.
+func TestPatchRefusesImages(t *testing.T) {
+	dir := t.TempDir()
+	img := stack(t, []testMember{dirM("lib"), legacyM("lib/a", "a")})
+	var all []string
+	for _, dest := range []string{"docker-archive:" + dir + "/d.tar:x:1", "oci:" + dir + "/layout:x", "oci-archive:" + dir + "/o.tar:x"} {
+		put(t, dest, Result{Image: img})
+		ref := must[Ref](t)(ParseRef(dest))
+		all = append(all, ref.Name)
+	}
+	all = append(all, "docker-archive:"+dir+"/d.tar", "docker://registry.example/x:1")
+	for _, path := range all {
+		for _, o := range []PatchOptions{{DryRun: true}, {InPlace: true}, {Output: filepath.Join(t.TempDir(), "out")}} {
+			_, err := Patch(context.Background(), []string{path}, o)
+			var h Hinted
+			if !errors.As(err, &h) || !strings.Contains(h.Hint(), "vfix rebuild ") {
+				t.Errorf("%s: got error %v, want one that names vfix rebuild", path, err)
+			}
+		}
+	}
+	// The control: a tarball of a root filesystem is patched.
+	write(t, dir+"/root.tar", tarMembers(t, dirM("lib"), legacyM("lib/a", "a")))
+	if f := patch(t, PatchOptions{DryRun: true}, dir+"/root.tar"); len(f.Files) != 1 {
+		t.Errorf("a root filesystem: got %+v", f)
+	}
+}

@@ -26,6 +26,20 @@ type Passed struct {
 	Path   string
 	Layer  string
 	Reason string
+	// Unread says that its content is not known: it may have call sites. Otherwise it was
+	// read and is damaged, or another kind of file.
+	Unread bool
+}
+
+// Unread counts the files and folders that could not be read.
+func (f *Findings) Unread() int {
+	n := 0
+	for _, p := range f.Passed {
+		if p.Unread {
+			n++
+		}
+	}
+	return n
 }
 
 // Findings is what a scan of one source found.
@@ -41,6 +55,8 @@ type Findings struct {
 	// Fallback is what the image has of the fallback, once the work is done; empty where
 	// nobody asked.
 	Fallback Fallback
+	// Warnings are about the work on the source as a whole, one line each.
+	Warnings []string
 }
 
 // LeftOver counts the sites that are live or unknown and stay.

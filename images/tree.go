@@ -78,17 +78,28 @@ func (f *diskTree) show(name string) string {
 	return name
 }
 
-// pass notes a file that was not examined.
+// pass notes a file or folder that was not examined. What has gone since its folder was read
+// is no such thing.
 func (f *diskTree) pass(name string, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.passed = append(f.passed, Passed{Path: f.show(name), Reason: plainReason(err)})
+	var other *notExamined
+	f.passed = append(f.passed, Passed{Path: f.show(name), Reason: plainReason(err), Unread: !errors.As(err, &other)})
 }
 
-// plainReason is an error without the path that Passed has already.
+// notExamined is why a file that was read is not one to examine.
+type notExamined struct{ reason string }
+
+func (n *notExamined) Error() string { return n.reason }
+
+// plainReason is an error without the path that Passed has already, and without the name of
+// the system call.
 func plainReason(err error) string {
 	if pe, ok := err.(*fs.PathError); ok {
-		return pe.Op + ": " + pe.Err.Error()
+		return pe.Err.Error()
 	}
 	return err.Error()
 }
@@ -225,7 +236,11 @@ func (f *diskTree) examineOpen(s *session, d *diskFile) error {
 		// The one file that the user named: it matters why it is passed over.
 		report, err := rewriter.Scan(r, fi.Size())
 		if err == nil {
-			err = errors.New(report.Skipped)
+			err = &notExamined{report.Skipped}
+			if string(head[:4]) == "\x7fELF" && !report.Damaged {
+				note(s.progress, "%s: %s: it cannot call the vsyscall page", f.path, report.Skipped)
+				err = nil
+			}
 		}
 		return err
 	}

@@ -1,3 +1,5 @@
+// The verb bench: its options, and what is measured for them.
+
 package main
 
 import (

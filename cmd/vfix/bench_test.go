@@ -1,3 +1,5 @@
+// What vfix bench prints and refuses, and that its temporary folder goes.
+
 package main
 
 import (

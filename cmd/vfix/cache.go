@@ -1,12 +1,12 @@
+// The verb cache: its options and actions.
+
 package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,27 +76,7 @@ func runCache(action string, opts CacheOptions, out *output, e engine) error {
 	if err != nil {
 		return &cacheError{err}
 	}
-	if opts.json() {
-		return out.json(cacheJSON(action, done))
-	}
-	switch action {
-	case "list":
-		for _, entry := range done.Entries {
-			out.result(fmt.Sprintf("%12d  %s  %-5s  %s", entry.Size, entry.Used.Format(time.DateTime), kindOf(entry), entry.Key))
-		}
-	case "size":
-		out.result(fmt.Sprintf("%d entries, %d bytes in %s", len(done.Entries), done.Bytes(), done.Dir))
-	default:
-		out.result(fmt.Sprintf("%d entries removed, %d bytes", len(done.Entries), done.Bytes()))
-	}
-	return nil
-}
-
-func kindOf(e store.Entry) string {
-	if e.Index {
-		return "index"
-	}
-	return "copy"
+	return out.cached(action, opts, done)
 }
 
 // bytesOf reads a number of bytes with a unit.

@@ -1,3 +1,5 @@
+// The verb completion.
+
 package main
 
 import (

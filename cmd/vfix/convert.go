@@ -1,3 +1,5 @@
+// The verb convert: its options, and how they are read.
+
 package main
 
 import (
@@ -124,9 +126,5 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 		return err
 	}
 	out.endProgress()
-	if opts.json() {
-		return out.json(convertJSON(done))
-	}
-	out.result(done.Reference)
-	return nil
+	return out.converted(opts, done)
 }

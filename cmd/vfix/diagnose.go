@@ -1,3 +1,5 @@
+// The verb diagnose: its options, and the finding that a crash is.
+
 package main
 
 import (

@@ -1,3 +1,6 @@
+// What vfix diagnose is made of: package diagnose reads crashes, package images the files
+// of an image; neither knows the other.
+
 package main
 
 import (
@@ -9,9 +12,6 @@ import (
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
 )
-
-// What vfix diagnose is made of: package diagnose reads crashes, package images the files
-// of an image; neither knows the other.
 
 // diagnoseOptions are what the engine is told.
 type diagnoseOptions struct {
@@ -96,9 +96,13 @@ type crashNotFound struct {
 }
 
 func (e *crashNotFound) Error() string { return e.arg + ": no such file, and " + e.cause.Error() }
+
 func (e *crashNotFound) Unwrap() error { return e.cause }
 
 func (e *crashNotFound) Hint() string {
+	if strings.ContainsAny(e.arg, ":/") && !strings.HasPrefix(e.arg, ".") && !strings.HasPrefix(e.arg, "/") {
+		return "for an image: 'vfix scan " + e.arg + "'; for a crash in one: 'vfix diagnose --root " + e.arg + " CORE'"
+	}
 	return "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
 }
 
@@ -109,6 +113,9 @@ func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, med
 		return nil, err
 	}
 	if c.Running {
+		if d.RootName == "" { // its files are those of the process, not this machine's
+			d.RootName, d.IsImage, d.Root = c.Image, true, nil
+		}
 		return diagnose.PID(c.PID, d)
 	}
 	if d.RootName == "" {
@@ -119,6 +126,6 @@ func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, med
 		}
 	}
 	return diagnose.Container(diagnose.Exited{
-		Name: c.Name, Image: c.Image, Program: c.Program, Status: c.Status, To: c.Finished,
+		Name: c.Name, Image: c.Image, Program: c.Program, Status: c.Status, To: c.Finished, Error: c.Error,
 	}, d), nil
 }

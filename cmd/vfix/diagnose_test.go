@@ -1,3 +1,5 @@
+// What vfix diagnose prints, and how it ends.
+
 package main
 
 import (
@@ -91,5 +93,14 @@ func TestDiagnoseError(t *testing.T) {
 	got := runLine(e, "diagnose", "core.9", "core.106")
 	if got.status != 1 || !strings.Contains(got.stdout, "time()") || !strings.Contains(got.stderr, "vfix: error: core.9: cut off\n") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// An image is not a crash: the hint names the verb for it.
+func TestDiagnoseImage(t *testing.T) {
+	for arg, want := range map[string]string{"redis:2.8.22": "vfix scan redis:2.8.22", "library/redis": "vfix scan library/redis", "web": "docker ps -a", "./core": "docker ps -a"} {
+		if got := (&crashNotFound{arg, errors.New("x")}).Hint(); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", arg, got, want)
+		}
 	}
 }

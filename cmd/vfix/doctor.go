@@ -1,3 +1,5 @@
+// The verb doctor: its options, and what package images finds out for its check of containers.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// What vfix doctor prints and refuses.
+
 package main
 
 import (

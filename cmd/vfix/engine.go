@@ -1,3 +1,5 @@
+// What the verbs call, as one value, so that a test can put its own in the place of each.
+
 package main
 
 import (

@@ -1,3 +1,6 @@
+// The errors that the command makes itself. What a user can do about one is its hint;
+// errors.go and hints.go are all that main needs to know of errors.
+
 package main
 
 import (
@@ -7,9 +10,6 @@ import (
 	"reflect"
 	"syscall"
 )
-
-// The errors that the command makes itself. What a user can do about one is its hint;
-// errors.go and hints.go are all that main needs to know of errors.
 
 // usageError is a command line that cannot be meant: status 2.
 type usageError struct {
@@ -38,10 +38,13 @@ func usagef(verb, format string, a ...any) error {
 type findingsError struct {
 	msg  string
 	hint string
+	// told says that both are on stdout already, in the words of the verb's own.
+	told bool
 }
 
 func (e *findingsError) Error() string { return e.msg }
-func (e *findingsError) Hint() string  { return e.hint }
+
+func (e *findingsError) Hint() string { return e.hint }
 
 // signalError is the cause of a context that a signal cancelled.
 type signalError struct{ signal os.Signal }

@@ -1,3 +1,5 @@
+// Findings, rebuilds and installations made up for the tests.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// What the fallback is made of.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Call sites that the fallback covers are no findings.
+
 package main
 
 import (

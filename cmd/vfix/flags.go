@@ -1,3 +1,6 @@
+// The options that several verbs share. Each verb adds those that it has, so that one
+// that it has not is a usage error there.
+
 package main
 
 import (
@@ -11,9 +14,6 @@ import (
 
 	"vfix.dev/vfix/images"
 )
-
-// The options that several verbs share. Each verb adds those that it has, so that one
-// that it has not is a usage error there.
 
 // printOptions are how results and progress are shown.
 type printOptions struct {

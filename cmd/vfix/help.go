@@ -1,3 +1,5 @@
+// The verb help and its topics, and the text that --help prints.
+
 package main
 
 import (
@@ -144,3 +146,6 @@ static program ends with exit status 139 and an empty log.
   vfix scan redis:2.8.22                  is it affected, and where
   docker run $(vfix rebuild redis:2.8.22) build the repaired image, run it
 `
+
+// help prints a text that was asked for.
+func (o *output) help(text string) { fmt.Fprintln(o.stdout, strings.TrimRight(text, "\n")) }

@@ -1,3 +1,5 @@
+// Each verb and option has its help, each example of it parses, and no line is too long.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// The table from errors to hints: what a user can do about an error.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// The verb hotfix: its options, and which mounts an engine cannot be given.
+
 package main
 
 import (

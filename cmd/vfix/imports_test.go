@@ -1,3 +1,5 @@
+// Packages import only downward.
+
 package main
 
 import (

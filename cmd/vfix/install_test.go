@@ -1,3 +1,5 @@
+// What vfix install and uninstall print and refuse.
+
 package main
 
 import (

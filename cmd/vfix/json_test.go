@@ -1,3 +1,5 @@
+// The JSON of each verb against docs/schema.json, and the schema against docs/json.md.
+
 package main
 
 import (

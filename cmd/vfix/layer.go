@@ -1,10 +1,11 @@
+// The verb layer: its options.
+
 package main
 
 import (
 	"context"
 	"os"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -83,12 +84,7 @@ func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) err
 		return err
 	}
 	out.endProgress()
-	out.note("%s with %s", humanSize(done.Size), strings.Join(done.Files, ", "))
-	if opts.json() {
-		return out.json(layerJSON(done))
-	}
-	out.result(done.Reference)
-	return nil
+	return out.layered(opts, done)
 }
 
 // ownProgram is the path of the vfix that goes into the layer.

@@ -1,8 +1,10 @@
 // Command vfix patches the calls to the x86-64 vsyscall page in legacy programs, images
 // and root filesystems, so that they reach the vDSO.
 //
-// It parses, calls package images and prints; one file a verb. Nothing but main prints an
-// error or ends the process.
+// It parses, calls packages images and host, and prints. A verb is <verb>.go (its options and
+// its work), <verb>_print.go (what it prints for people) and <verb>_json.go (its JSON); what
+// several verbs share is in files named after what it is. Nothing but main prints an error
+// or ends the process.
 package main
 
 import (

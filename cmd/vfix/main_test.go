@@ -1,3 +1,5 @@
+// From errors and signals to exit statuses; the fake engine and what the other tests share.
+
 package main
 
 import (

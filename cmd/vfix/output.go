@@ -1,22 +1,3 @@
-package main
-
-import (
-	"bufio"
-	"fmt"
-	"io"
-	"os"
-	"runtime"
-	"strconv"
-	"strings"
-	"sync"
-	"unicode"
-	"unicode/utf8"
-
-	"golang.org/x/term"
-
-	"vfix.dev/vfix/images"
-)
-
 // The output rules. Everything that vfix prints goes through an output.
 //
 //  1. stdout carries results and nothing else: the tables of scan, patch and verify, the
@@ -33,6 +14,26 @@ import (
 //  7. Colour and bars are for terminals, decided for stdout and stderr apart. A NO_COLOR
 //     that is not empty, or TERM=dumb, means none. Colour never carries a meaning alone.
 //  8. A reader of stdout that goes away ends vfix quietly; one of stderr is ignored.
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"vfix.dev/vfix/images"
+)
 
 // output is where the command prints.
 type output struct {
@@ -115,11 +116,12 @@ func (o *output) warn(format string, a ...any) {
 
 // fail prints an error and what to do about it. Findings are told, not an error.
 func (o *output) fail(err error) {
-	if err == errBrokenPipe {
+	var found *findingsError
+	if err == errBrokenPipe || errors.As(err, &found) && found.told {
 		return
 	}
 	label := o.err.paint.red("error:") + " "
-	if isA[*findingsError](err) {
+	if found != nil {
 		label = ""
 	}
 	o.say("vfix: " + label + safe(err.Error()))
@@ -172,10 +174,14 @@ func printable(s string) string {
 // palette colours text, or leaves it alone. The numbers are of ECMA-48, SGR.
 type palette struct{ on bool }
 
-func (p palette) bold(s string) string   { return p.sgr("1", s) }
-func (p palette) dim(s string) string    { return p.sgr("2", s) }
-func (p palette) red(s string) string    { return p.sgr("1;31", s) }
-func (p palette) green(s string) string  { return p.sgr("32", s) }
+func (p palette) bold(s string) string { return p.sgr("1", s) }
+
+func (p palette) dim(s string) string { return p.sgr("2", s) }
+
+func (p palette) red(s string) string { return p.sgr("1;31", s) }
+
+func (p palette) green(s string) string { return p.sgr("32", s) }
+
 func (p palette) yellow(s string) string { return p.sgr("33", s) }
 
 func (p palette) sgr(code, s string) string {

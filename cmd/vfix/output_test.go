@@ -1,3 +1,5 @@
+// Names from untrusted files cannot write to a terminal; when there is colour.
+
 package main
 
 import (

@@ -1,8 +1,10 @@
+// The verb patch: its options.
+
 package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -103,17 +105,5 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	if err := out.findings(deed, opts.printOptions, found); err != nil {
 		return err
 	}
-	return leftOver(found)
-}
-
-// leftOver is the findings of a verb that patches: what it had to leave.
-func leftOver(f *images.Findings) error {
-	n := f.Uncovered()
-	if n == 0 {
-		return nil
-	}
-	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s had to be left", f.Source, count(n, openSite)),
-		hint: "the table has the reasons; 'vfix scan --explain' shows the code around each",
-	}
+	return errors.Join(incomplete(found), leftOver(found))
 }

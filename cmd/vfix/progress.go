@@ -1,3 +1,5 @@
+// Progress on stderr: bars, or lines.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Progress as lines, as bars, and not at all.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// The JSON of the real engine, over files made here, against docs/schema.json.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// The verb rebuild: its options.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// vfix itself: the list of the verbs, and what is said to a command line without one.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// The verb run: its options, and why a program could not be started.
+
 package main
 
 import (

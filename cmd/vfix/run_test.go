@@ -1,3 +1,5 @@
+// What vfix run hands on, and its exit statuses.
+
 package main
 
 import (

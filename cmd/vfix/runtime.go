@@ -1,3 +1,5 @@
+// vfix as an OCI runtime: the verb runtime, and the link vfix-runtime.
+
 package main
 
 import (

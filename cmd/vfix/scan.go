@@ -1,3 +1,5 @@
+// The verb scan: its options, and the finding that call sites are.
+
 package main
 
 import (
@@ -33,7 +35,8 @@ SOURCE is an image name, a file or a folder: see 'vfix help sources'.`,
   vfix scan --format json app.tar     for a program to read`,
 		Annotations: exits(`  0  no live and no unknown call site: SOURCE needs no vfix
   3  there are some, and no fallback in SOURCE covers them
-  1  a SOURCE could not be read (the others were)   2  usage`),
+  1  a SOURCE could not be read, or not all of it (the others were)
+  2  usage`),
 		Args: sources("scan", "SOURCE", -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runScan(cmd.Context(), opts, args, out, e)
@@ -71,28 +74,30 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	}
 	out.endProgress()
 	if len(all) > 0 {
-		err = out.findings(scanned, opts.printOptions, all...)
+		err = out.scanned(opts, all)
 	}
 	for _, f := range all {
-		if n := openSites(f) - coveredSites(f); n > 0 {
-			errs = append(errs, scanFindings(f, n))
+		errs = append(errs, incomplete(f))
+		if n := uncoveredSites(f); n > 0 {
+			errs = append(errs, &findingsError{
+				msg:  fmt.Sprintf("%s: %s", f.Source, count(n, openSite)),
+				hint: "run '" + strings.Join(fixes(f), "' or '") + "'",
+				told: !opts.json(),
+			})
 		}
 	}
 	return errors.Join(append(errs, err)...)
 }
 
-// openSite is a call site that is a finding, in the words of 'vfix help exit-status'.
-const openSite = "live or unknown call site"
-
-// scanFindings says that a source has call sites, and which verb helps.
-func scanFindings(f *images.Findings, n int) error {
-	hint := "run 'vfix rebuild " + f.Source + "'"
-	if f.Digest == "" && !strings.HasPrefix(f.Source, string(images.SIF)+":") {
-		path := strings.TrimPrefix(f.Source, string(images.Dir)+":")
-		hint = fmt.Sprintf("run 'vfix patch -i %[1]s', or 'vfix patch -o COPY %[1]s'", path)
+// fixes are the commands that fix what a scan found; where nothing can be fixed, the one that
+// shows why.
+func fixes(f *images.Findings) []string {
+	switch {
+	case !f.Affected():
+		return []string{"vfix scan --explain " + f.Source}
+	case f.Digest != "", strings.HasPrefix(f.Source, string(images.SIF)+":"):
+		return []string{"vfix rebuild " + f.Source}
 	}
-	if !f.Affected() {
-		hint = "vfix can patch none of them: see the reasons, and --explain"
-	}
-	return &findingsError{msg: fmt.Sprintf("%s: %s", f.Source, count(n, openSite)), hint: hint}
+	path := strings.TrimPrefix(f.Source, string(images.Dir)+":")
+	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
 }

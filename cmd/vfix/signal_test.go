@@ -1,3 +1,5 @@
+// A second signal ends vfix at once.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// What rebuild and verify print, which options reach the engine, and which are refused.
+
 package main
 
 import (

@@ -1,7 +1,10 @@
+// The verb verify: its options, and what its proof may lack.
+
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -94,12 +97,12 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 	if err := out.verified(opts, v); err != nil {
 		return err
 	}
-	return verifyFindings(opts, v)
+	return errors.Join(incomplete(v.Findings), verifyFindings(opts, v))
 }
 
 // verifyFindings says what the proof lacks.
 func verifyFindings(opts VerifyOptions, v *images.Verified) error {
-	open := openSites(v.Findings) - coveredSites(v.Findings)
+	open := uncoveredSites(v.Findings)
 	switch {
 	case len(v.Problems) > 0 && opts.against == "":
 		return &findingsError{

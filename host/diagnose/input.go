@@ -96,10 +96,17 @@ func packed(name string, f *os.File, kind format, o Options) (*Result, error) {
 	return Text(name, r, o)
 }
 
+// emptyHint is what to do about an empty file, or a pipe through which nothing came.
+const emptyHint = "an empty core file: check 'ulimit -c', the disk and /proc/sys/kernel/core_pattern; " +
+	"an empty log: dmesg and journalctl -k may need root"
+
 // Text diagnoses the text of a log.
 func Text(name string, r io.Reader, o Options) (*Result, error) {
 	br := bufio.NewReader(r)
-	head, _ := br.Peek(sniffLen)
+	head, err := br.Peek(sniffLen)
+	if len(head) == 0 && err == io.EOF {
+		return nil, &refusedError{name + ": empty: nothing to diagnose", emptyHint}
+	}
 	switch kind := sniff(head); {
 	case kind == isCore:
 		return nil, &refusedError{name + ": a core file that cannot be read at any offset", "save it to a file, and name that"}
@@ -111,6 +118,9 @@ func Text(name string, r io.Reader, o Options) (*Result, error) {
 	crashes, lines, err := Log(name, br, o)
 	if err != nil {
 		return nil, err
+	}
+	if len(crashes) == 0 && lines == 1 && bytes.HasPrefix(head, []byte("dmesg: ")) { // 2>&1
+		return nil, &refusedError{name + ": no log but an error of dmesg: " + strings.TrimSpace(string(head)), "run dmesg as root"}
 	}
 	return &Result{Input: name, Crashes: crashes, Lines: lines}, nil
 }

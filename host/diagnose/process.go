@@ -30,6 +30,9 @@ func PID(pid int, o Options) (*Result, error) {
 	switch {
 	case c != nil:
 		r.Crashes = []*Crash{c}
+	case len(r.Crashes) == 0 && (pid == died+sigsegv || pid == died+sigsys):
+		return nil, &refusedError{fmt.Sprintf("%s: no such process; as an exit status it means %s", input, SignalName(pid-died)),
+			"diagnose the container that ended with it: 'docker ps -a' lists them, then 'vfix diagnose CONTAINER'"}
 	case len(r.Crashes) == 0 && logErr != nil:
 		return nil, &refusedError{fmt.Sprintf("%s: no such process, and the kernel's log cannot be read: %v", input, logErr),
 			"run vfix as root, or give the log as a file: journalctl -k > LOG"}
@@ -85,7 +88,8 @@ type Exited struct {
 	Image   string    // as its owner named it
 	Program string    // path of what was started
 	Status  int       // exit status
-	To      time.Time // when it ended
+	To      time.Time // when it ended; zero: it was never started
+	Error   string    // the engine's, of a start that failed
 }
 
 // died: exit statuses above are signals, as a shell shows them.
@@ -100,6 +104,14 @@ const slack = 2 * time.Second
 func Container(e Exited, o Options) *Result {
 	input := "container " + e.Name
 	base := &Crash{Input: input, Source: ContainerEnd, Count: 1, Executable: e.Program, When: e.To.Format(time.RFC3339)}
+	if e.To.IsZero() {
+		base.Kind, base.When = None, ""
+		base.Meaning = "The container has not been started: there is no crash to diagnose."
+		if e.Error != "" {
+			base.Meaning = "The container could not be started: there is no crash to diagnose. The engine's error: " + e.Error
+		}
+		return &Result{Input: input, Crashes: []*Crash{base}}
+	}
 	if e.Status > died && e.Status < 256 {
 		base.Signal = e.Status - died
 	}

@@ -96,7 +96,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	if !stopped || !inPage(f.rip) {
 		c.Kind = None
 		c.Meaning = fmt.Sprintf("It lives (state %s) and is not stopped in the vsyscall page: it has not crashed.", state)
-		c.callsPage(dir, f)
+		c.callsPage(dir, f, o)
 		return c, nil
 	}
 	c.IP, c.SP, c.Known = f.rip, f.rsp, Known{IP: true, SP: true}
@@ -113,7 +113,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 		if c.Page == "mapped" {
 			c.called(Trap, functionAt(f.rip))
 		}
-		if o.RootName == "" {
+		if o.RootName == "" || o.Root == nil {
 			if root, err := OpenFolder(dir + "/root"); err == nil {
 				defer root.Close()
 				o.Root, o.elsewhere = root, !sameFolder(dir+"/root/", "/")
@@ -197,8 +197,20 @@ func parseMaps(r io.Reader) (*core, *facts, error) {
 	return co, f, s.Err()
 }
 
+// scanned is what to scan for a file that the process of a folder of /proc has mapped. In a
+// container this machine has another file at that path, or none.
+func scanned(dir, path string, o Options) string {
+	switch {
+	case o.IsImage:
+		return o.RootName
+	case !sameFolder(dir+"/root/", "/"):
+		return dir + "/root" + path
+	}
+	return path
+}
+
 // callsPage notes which files that the process has mapped call the page.
-func (c *Crash) callsPage(dir string, f *facts) {
+func (c *Crash) callsPage(dir string, f *facts, o Options) {
 	root, err := OpenFolder(dir + "/root")
 	if err != nil {
 		return
@@ -217,7 +229,7 @@ func (c *Crash) callsPage(dir string, f *facts) {
 		report, err := rewriter.Scan(r, size)
 		if err == nil {
 			if n := report.Count(rewriter.Live) + report.Count(rewriter.Unknown); n > 0 {
-				c.note("%s has %d call sites of the page: 'vfix scan %s' lists them", m.path, n, quoteWord(m.path))
+				c.note("%s has %d call sites of the page: 'vfix scan %s' lists them", m.path, n, quoteWord(scanned(dir, m.path, o)))
 			}
 		}
 		done()

@@ -31,3 +31,24 @@ func TestLiveProcess(t *testing.T) {
 		t.Errorf("a process that does not exist: got %+v", r)
 	}
 }
+
+// A file of a container's process is not suggested by the path that it has there.
+func TestScannedPath(t *testing.T) {
+	other := t.TempDir()
+	if err := os.Mkdir(other+"/root", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		dir  string
+		o    Options
+		want string
+	}{
+		{"/proc/self", Options{}, "/lib/libc.so"},
+		{other, Options{}, other + "/root/lib/libc.so"},
+		{other, Options{RootName: "redis:2.8.22", IsImage: true}, "redis:2.8.22"},
+	} {
+		if got := scanned(c.dir, "/lib/libc.so", c.o); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.dir, got, c.want)
+		}
+	}
+}

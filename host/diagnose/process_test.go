@@ -1,6 +1,8 @@
 package diagnose
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -68,5 +70,48 @@ func TestPossibleCallers(t *testing.T) {
 		if len(crashes) != 1 || asked != "time" || len(crashes[0].Notes) != 1 || !strings.Contains(crashes[0].Notes[0], want) {
 			t.Errorf("got %q, want %q", crashes[0].Notes, want)
 		}
+	}
+}
+
+// A container that was never started has no exit status and no time.
+func TestContainerNotStarted(t *testing.T) {
+	for engine, want := range map[string]string{"": "has not been started", "exec: no such file": "The engine's error: exec: no such file"} {
+		r := Container(Exited{Name: "web", Image: "x", Error: engine}, Options{})
+		if c := r.Crashes[0]; c.Kind != None || c.When != "" || !strings.Contains(c.Meaning, want) || strings.Contains(c.Meaning, "exit status") {
+			t.Errorf("got %+v", c)
+		}
+	}
+}
+
+// What is empty is not a log without a crash.
+func TestEmptyInput(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "core")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]func() (*Result, error){
+		"a file": func() (*Result, error) { return File(empty, Options{}) },
+		"a pipe": func() (*Result, error) { return Text("stdin", strings.NewReader(""), Options{}) },
+		"no dmesg": func() (*Result, error) {
+			return Text("stdin", strings.NewReader("dmesg: read kernel buffer failed: Operation not permitted\n"), Options{})
+		},
+	} {
+		if r, err := f(); err == nil {
+			t.Errorf("%s: no error, and %+v", name, r)
+		}
+	}
+	if _, err := Text("stdin", strings.NewReader("a line of a quiet machine\n"), Options{}); err != nil {
+		t.Errorf("a log without a crash: %v", err)
+	}
+}
+
+// 139 is rather an exit status than a process.
+func TestPIDIsExitStatus(t *testing.T) {
+	if IsFile("/proc/139") {
+		t.Skip("there is a process 139")
+	}
+	_, err := PID(139, Options{})
+	if err == nil || !strings.Contains(err.Error(), "exit status") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -1,46 +1,12 @@
+// What vfix rebuild prints: the table and the rest on stderr, the reference on stdout.
+
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
 	"strings"
 
 	"vfix.dev/vfix/images"
 )
-
-// What each verb prints when its work is done. See the rules in output.go.
-
-// help prints a text that was asked for.
-func (o *output) help(text string) { fmt.Fprintln(o.stdout, strings.TrimRight(text, "\n")) }
-
-// json prints one value.
-func (o *output) json(v any) error {
-	enc := json.NewEncoder(o.stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// findings prints what scan or patch found.
-func (o *output) findings(d deed, opts printOptions, all ...*images.Findings) error {
-	for _, f := range all {
-		o.warnings(f)
-	}
-	if opts.json() {
-		return o.json(findingsJSON(d, opts, all))
-	}
-	for i, f := range all {
-		if i > 0 {
-			fmt.Fprintln(o.stdout)
-		}
-		if opts.explain {
-			writeExplanations(o.stdout, o.out, f)
-		}
-		writeFindings(o.stdout, o.out, d, f)
-	}
-	return nil
-}
 
 // rebuilt prints what rebuild did: the table on stderr, the reference on stdout.
 func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
@@ -137,73 +103,5 @@ func (o *output) fallback(f *images.Fallback, dry bool) {
 	o.note("the entrypoint %srun under %s; what 'docker exec' or a health check starts is not", would, images.TracePath)
 	for _, why := range f.Reasons {
 		o.note("no preload reaches %s", why)
-	}
-}
-
-// verified prints what verify proved, and what it could not.
-func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
-	o.warnings(v.Findings)
-	if opts.json() {
-		return o.json(verifiedJSON(opts, v))
-	}
-	w, s := io.Writer(o.stdout), o.out
-	if v.Stated != nil {
-		o.result(string(v.Stated.Raw))
-		w, s = o.stderr, o.err
-	}
-	if v.Stated == nil || !o.quiet {
-		writeFindings(w, s, verified, v.Findings)
-	}
-	for i := range v.Differences {
-		writeDifference(w, s, &v.Differences[i])
-	}
-	if opts.against != "" {
-		writeComparison(w, s.paint, printable(opts.against), v)
-	}
-	if v.Stated != nil {
-		o.stated(opts, v)
-	}
-	return nil
-}
-
-// stated says what became of the check of a statement.
-func (o *output) stated(opts VerifyOptions, v *images.Verified) {
-	if len(v.Problems) == 0 {
-		p := &v.Stated.Statement.Predicate
-		o.note("%s: the image is as stated: %s, %s, and nothing else of %s differs", v.Stated.From,
-			count(len(p.Files), "patched file"), count(len(p.Added), "added file"), p.Base.Name)
-		return
-	}
-	if opts.against == "" {
-		for _, p := range v.Problems {
-			o.warn("%s", p)
-		}
-	}
-}
-
-func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
-	if len(v.Problems) == 0 {
-		fmt.Fprintln(w, c.green("against "+base+": ")+
-			count(v.Compared, "changed file")+", and only call sites and what they need changed")
-		if len(v.Added) > 0 {
-			fmt.Fprintln(w, "the fallback of this vfix is added: "+strings.Join(v.Added, ", "))
-		}
-		if len(v.Corrected) > 0 {
-			fmt.Fprintln(w, "the md5sums of patched files are corrected: "+printable(strings.Join(v.Corrected, ", ")))
-		}
-		return
-	}
-	fmt.Fprintln(w, c.red("against "+base+": ")+count(len(v.Problems), "difference")+" that vfix does not make:")
-	for _, p := range v.Problems {
-		fmt.Fprintln(w, "  "+printable(p))
-	}
-}
-
-// warnings prints what the rewriter has to say about files.
-func (o *output) warnings(f *images.Findings) {
-	for i := range f.Files {
-		for _, text := range f.Files[i].Plan.Warnings {
-			o.warn("%s: %s", f.Files[i].Path, text)
-		}
 	}
 }

@@ -1,14 +1,3 @@
-package main
-
-import (
-	"fmt"
-	"io"
-	"strings"
-
-	"vfix.dev/vfix/host/diagnose"
-	"vfix.dev/vfix/rewriter"
-)
-
 // A diagnosis on paper:
 //
 //	core.1234: bash, pid 1234: a call of time() in the vsyscall page
@@ -19,6 +8,17 @@ import (
 //	  …
 //	            the machine code, before and after
 //	  fix       vfix rebuild IMAGE
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/rewriter"
+)
 
 // diagnosis prints what diagnose found.
 func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {

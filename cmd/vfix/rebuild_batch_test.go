@@ -1,3 +1,5 @@
+// What rebuild --from-file prints and refuses.
+
 package main
 
 import (

@@ -1,3 +1,14 @@
+// The disassembly around a call site, before and after, on paper:
+//
+//	lib/libc.so.6: time at 0x9f8b4 in time
+//	  live: the register is called, and used for nothing else
+//	  entry: the whole function is a stub
+//	         before                          after
+//	  9f8b0  48 83 ec 08     sub $0x8,%rsp | e9 4b 07 16 00 jmp 0x200000 <vfix_time>
+//
+// The widest of three layouts that fits is used: bytes apart; bytes packed four a line and
+// operands of the right side wrapped; one listing below the other.
+
 package main
 
 import (
@@ -10,17 +21,6 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/rewriter"
 )
-
-// The disassembly around a call site, before and after, on paper:
-//
-//	lib/libc.so.6: time at 0x9f8b4 in time
-//	  live: the register is called, and used for nothing else
-//	  entry: the whole function is a stub
-//	         before                          after
-//	  9f8b0  48 83 ec 08     sub $0x8,%rsp | e9 4b 07 16 00 jmp 0x200000 <vfix_time>
-//
-// The widest of three layouts that fits is used: bytes apart; bytes packed four a line and
-// operands of the right side wrapped; one listing below the other.
 
 // listing is the code around one site. Both sides cover the same addresses.
 type listing struct {

@@ -1,3 +1,11 @@
+// What differs in a file that verify compared, on paper: the listing of each call site, then
+// what changes beside them:
+//
+//	lib/libc.so.6: what else changes
+//	  offset 0x18   8 bytes  e_entry          5015020000000000 -> 0020120000000000
+//	  offset 0x40 784 bytes  program headers  112 of them differ
+//	  16408 bytes appended
+
 package main
 
 import (
@@ -7,14 +15,6 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/rewriter"
 )
-
-// What differs in a file that verify compared, on paper: the listing of each call site, then
-// what changes beside them:
-//
-//	lib/libc.so.6: what else changes
-//	  offset 0x18   8 bytes  e_entry          5015020000000000 -> 0020120000000000
-//	  offset 0x40 784 bytes  program headers  112 of them differ
-//	  16408 bytes appended
 
 // shownEdit is how long a run of bytes may be to be shown on a line, in bytes.
 const shownEdit = 8

@@ -1,17 +1,15 @@
+// What vfix bench prints.
+
 package main
 
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/bench/figure"
 )
-
-// What vfix bench prints.
 
 // benched is one measurement.
 type benched struct {
@@ -92,45 +90,6 @@ func ratio(r float64) string {
 		return fmt.Sprintf("%.2f", r)
 	}
 	return fmt.Sprintf("%.0f", r)
-}
-
-// drawFigures writes the drawing, whole or not at all.
-func drawFigures(path string, b benched) (err error) {
-	format, err := figure.Format(path)
-	if err != nil {
-		return err
-	}
-	ways, all := make([]string, len(b.modes)), make([]figure.Measured, len(b.figures))
-	for i, m := range b.modes {
-		ways[i] = m.Name
-	}
-	for i, f := range b.figures {
-		all[i] = figure.Measured{Way: f.Mode, Function: f.Function, Nanoseconds: f.Nanoseconds}
-	}
-	data, err := figure.Draw(format, b.title, ways, bench.Functions, all)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	const readable = 0o644
-	_, err = f.Write(data)
-	for _, step := range []func() error{func() error { return f.Chmod(readable) }, f.Close} {
-		if stepErr := step(); err == nil {
-			err = stepErr
-		}
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
 }
 
 // redisLatencies are the points of the histogram that the table shows, in percent.

@@ -1,3 +1,5 @@
+// What vfix doctor prints.
+
 package main
 
 import (
@@ -6,11 +8,6 @@ import (
 
 	"vfix.dev/vfix/host/doctor"
 )
-
-// What vfix doctor prints.
-
-// doctorWidth is how wide texts are where stdout is no terminal.
-const doctorWidth = 100
 
 // doctor prints a report to stdout.
 func (o *output) doctor(opts printOptions, r *doctor.Report) error {
@@ -45,19 +42,5 @@ func (o *output) check(c *doctor.Check) {
 	}
 	for _, n := range c.Notes {
 		o.hanging(strings.Repeat(" ", label+len(gap))+pad("note", names, false)+gap, label+names+2*len(gap), n)
-	}
-}
-
-// hanging prints text behind a head of some columns, its further lines under the first.
-func (o *output) hanging(head string, columns int, text string) {
-	width := o.out.width
-	if width == 0 {
-		width = doctorWidth
-	}
-	for n, line := range wrap(printable(text), max(width-columns, minLast)) {
-		if n == 1 {
-			head = strings.Repeat(" ", columns)
-		}
-		fmt.Fprintln(o.stdout, strings.TrimRight(head+line, " "))
 	}
 }

@@ -1,3 +1,6 @@
+// What rebuild --from-file prints: a line on stderr when an image is finished, and in the
+// end a table of all of them on stdout.
+
 package main
 
 import (
@@ -6,9 +9,6 @@ import (
 
 	"vfix.dev/vfix/images"
 )
-
-// What rebuild --from-file prints: a line on stderr when an image is finished, and in the
-// end a table of all of them on stdout.
 
 // outcome tells of one image, the n-th of all to be finished.
 func (o *output) outcome(n, all int, each images.Outcome) {

@@ -1,8 +1,8 @@
+// What vfix bench prints with --format json. docs/json.md describes the fields.
+
 package main
 
 import "vfix.dev/vfix/host/bench"
-
-// What vfix bench prints with --format json. docs/json.md describes the fields.
 
 type jsonBench struct {
 	jsonDocument

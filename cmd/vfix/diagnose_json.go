@@ -1,10 +1,8 @@
+// The JSON of vfix diagnose; see json.go for the rules.
+
 package main
 
-import (
-	"vfix.dev/vfix/host/diagnose"
-)
-
-// The JSON of vfix diagnose; see json.go for the rules.
+import "vfix.dev/vfix/host/diagnose"
 
 type jsonDiagnosis struct {
 	jsonDocument
@@ -97,12 +95,4 @@ func crashJSON(c *diagnose.Crash) jsonCrash {
 		}
 	}
 	return j
-}
-
-// hexIf is an address, "" for one that is not known.
-func hexIf(vaddr uint64, known bool) string {
-	if !known {
-		return ""
-	}
-	return hex(vaddr)
 }

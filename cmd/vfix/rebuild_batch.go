@@ -1,3 +1,5 @@
+// rebuild --from-file: the options for a list of images, and what becomes of them.
+
 package main
 
 import (
@@ -12,8 +14,6 @@ import (
 
 	"vfix.dev/vfix/images"
 )
-
-// rebuild --from-file: the options for a list of images, and what becomes of them.
 
 // batchOptions are the choices that only a list has.
 type batchOptions struct {

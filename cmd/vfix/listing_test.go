@@ -1,3 +1,5 @@
+// The disassembly in each width, against testdata.
+
 package main
 
 import (

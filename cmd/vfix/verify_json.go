@@ -1,3 +1,5 @@
+// What vfix verify --format json prints; the rules are in json.go.
+
 package main
 
 import (
@@ -6,8 +8,6 @@ import (
 
 	"vfix.dev/vfix/images"
 )
-
-// What vfix verify --format json prints; the rules are in json.go.
 
 type jsonVerified struct {
 	jsonDocument

@@ -1,0 +1,32 @@
+// The JSON of vfix cache.
+
+package main
+
+import (
+	"time"
+
+	"vfix.dev/vfix/host/ociruntime"
+)
+
+type jsonCache struct {
+	jsonDocument
+	Action  string           `json:"action"`
+	Dir     string           `json:"dir"`
+	Bytes   int64            `json:"bytes"`
+	Entries []jsonCacheEntry `json:"entries"`
+}
+
+type jsonCacheEntry struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	Size int64  `json:"size"`
+	Used string `json:"used"`
+}
+
+func cacheJSON(action string, c *ociruntime.Cached) jsonCache {
+	doc := jsonCache{jsonDocument: document("cache"), Action: action, Dir: c.Dir, Bytes: c.Bytes(), Entries: []jsonCacheEntry{}}
+	for _, e := range c.Entries {
+		doc.Entries = append(doc.Entries, jsonCacheEntry{e.Key, kindOf(e), e.Size, e.Used.UTC().Format(time.RFC3339)})
+	}
+	return doc
+}

@@ -1,0 +1,83 @@
+// The call sites that are findings: how many, what covers them, and the error that says so.
+
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/rewriter"
+)
+
+// openSite is a call site that is a finding, in the words of 'vfix help exit-status'.
+const openSite = "live or unknown call site"
+
+// openSites counts the call sites that are live or unknown in the files as they were read.
+func openSites(f *images.Findings) int {
+	n := 0
+	for i := range f.Files {
+		for _, s := range f.Files[i].Report.Sites {
+			if isOpen(s) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func isOpen(s rewriter.Site) bool { return s.Verdict == rewriter.Unknown || s.Verdict.Patchable() }
+
+// coveredSites counts the sites that stay and that the fallback in the image covers.
+func coveredSites(f *images.Findings) int { return f.LeftOver() - f.Uncovered() }
+
+// uncoveredSites counts the call sites that are findings of a scan.
+func uncoveredSites(f *images.Findings) int { return openSites(f) - coveredSites(f) }
+
+// coverers are the parts of the fallback that cover sites, each once.
+func coverers(f *images.Findings) []string {
+	var all []string
+	for i := range f.Files {
+		if by := f.Files[i].Covered; by != "" && !slices.Contains(all, by) {
+			all = append(all, by)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// incomplete is the error of a verb that could not read all of a source: it may have call
+// sites that nobody has seen.
+func incomplete(f *images.Findings) error {
+	switch n := f.Unread(); {
+	case n > 0:
+		return &incompleteError{
+			msg:  fmt.Sprintf("%s: incomplete: %s could not be read", f.Source, count(n, "path")),
+			hint: "run vfix as root, or as a user who can read them",
+		}
+	case f.ELFFiles == 0 && len(f.Passed) > 0:
+		return &incompleteError{
+			msg:  fmt.Sprintf("%s: nothing examined: %s", f.Source, f.Passed[0].Reason),
+			hint: "name an ELF file, a directory, an archive or an image: see 'vfix help sources'",
+		}
+	}
+	return nil
+}
+
+// incompleteError is the error of a result that is printed, and not of the whole source.
+type incompleteError struct{ msg, hint string }
+
+func (e *incompleteError) Error() string { return e.msg }
+func (e *incompleteError) Hint() string  { return e.hint }
+
+// leftOver is the findings of a verb that patches: what it had to leave.
+func leftOver(f *images.Findings) error {
+	n := f.Uncovered()
+	if n == 0 {
+		return nil
+	}
+	return &findingsError{
+		msg:  fmt.Sprintf("%s: %s had to be left", f.Source, count(n, openSite)),
+		hint: "the table has the reasons; 'vfix scan --explain' shows the code around each",
+	}
+}

@@ -1,0 +1,183 @@
+// The JSON of findings: what scan and patch print, and what rebuild, verify and hotfix have in
+// it.
+
+package main
+
+import (
+	"fmt"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/rewriter"
+)
+
+type jsonFindings struct {
+	jsonDocument
+	Results []jsonSource `json:"results"`
+}
+
+type jsonSource struct {
+	Source   string       `json:"source"`
+	Digest   string       `json:"digest"`
+	Summary  jsonSummary  `json:"summary"`
+	Files    []jsonFile   `json:"files"`
+	Unopened []jsonPassed `json:"not_examined"`
+}
+
+type jsonSummary struct {
+	ELFFiles  int   `json:"elf_files"`
+	ExecBytes int64 `json:"exec_bytes"`
+	Sites     int   `json:"sites"`
+	Patched   int   `json:"patched"`
+	LeftOver  int   `json:"left_over"`
+	Covered   int   `json:"covered"`
+	Dormant   int   `json:"dormant"`
+	Benign    int   `json:"benign"`
+}
+
+type jsonFile struct {
+	Path       string     `json:"path"`
+	Links      []string   `json:"links"`
+	Size       int64      `json:"size"`
+	Layer      string     `json:"layer"`
+	LayerIndex int        `json:"layer_index"`
+	Libc       string     `json:"libc"`
+	Static     bool       `json:"static"`
+	Injected   string     `json:"injected"`
+	NewSize    int64      `json:"new_size"`
+	Covered    string     `json:"covered"`
+	Warnings   []string   `json:"warnings"`
+	Sites      []jsonSite `json:"sites"`
+}
+
+type jsonSite struct {
+	Vaddr    string       `json:"vaddr"`
+	Offset   uint64       `json:"offset"`
+	Kind     string       `json:"kind"`
+	Function string       `json:"function"`
+	Symbol   string       `json:"symbol"`
+	Verdict  string       `json:"verdict"`
+	Evidence string       `json:"evidence"`
+	Form     string       `json:"form"`
+	Reason   string       `json:"reason"`
+	Change   *jsonChange  `json:"change,omitempty"`
+	Listing  *jsonListing `json:"listing,omitempty"`
+}
+
+type jsonChange struct {
+	Vaddr  string `json:"vaddr"`
+	Offset uint64 `json:"offset"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+type jsonListing struct {
+	Before []jsonInstruction `json:"before"`
+	After  []jsonInstruction `json:"after"`
+}
+
+type jsonInstruction struct {
+	Vaddr   string `json:"vaddr"`
+	Bytes   string `json:"bytes"`
+	Text    string `json:"text"`
+	Changed bool   `json:"changed"`
+}
+
+type jsonPassed struct {
+	Path   string `json:"path"`
+	Layer  string `json:"layer"`
+	Reason string `json:"reason"`
+	Unread bool   `json:"unread"`
+}
+
+func findingsJSON(d deed, opts printOptions, all []*images.Findings) jsonFindings {
+	doc := jsonFindings{jsonDocument: document("patch"), Results: []jsonSource{}}
+	switch d {
+	case scanned:
+		doc.Verb = "scan"
+	case planned:
+		doc.DryRun = true
+	}
+	for _, f := range all {
+		doc.Results = append(doc.Results, sourceJSON(f, opts.explain))
+	}
+	return doc
+}
+
+func sourceJSON(f *images.Findings, explain bool) jsonSource {
+	s := jsonSource{
+		Source: f.Source, Digest: f.Digest, Files: []jsonFile{}, Unopened: []jsonPassed{},
+		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: coveredSites(f)},
+	}
+	for i := range f.Files {
+		file := fileJSON(&f.Files[i], explain)
+		for _, site := range file.Sites {
+			s.Summary.count(site)
+		}
+		s.Files = append(s.Files, file)
+	}
+	for _, p := range f.Passed {
+		s.Unopened = append(s.Unopened, jsonPassed(p))
+	}
+	return s
+}
+
+func (s *jsonSummary) count(site jsonSite) {
+	s.Sites++
+	switch {
+	case site.Form != rewriter.Left.String():
+		s.Patched++
+	case site.Verdict == rewriter.Dormant.String():
+		s.Dormant++
+	case site.Verdict == rewriter.Benign.String():
+		s.Benign++
+	}
+}
+
+func fileJSON(f *images.File, explain bool) jsonFile {
+	out := jsonFile{
+		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
+		Libc: f.Report.Libc, Static: f.Report.Static, Injected: f.Report.Injected,
+		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(f.Plan.Warnings), Sites: []jsonSite{},
+	}
+	for i := range f.Plan.Patches {
+		p := &f.Plan.Patches[i]
+		site := siteJSON(p)
+		if explain {
+			site.Listing = listingJSON(p.Listing)
+		}
+		out.Sites = append(out.Sites, site)
+	}
+	return out
+}
+
+func siteJSON(p *rewriter.Patch) jsonSite {
+	s := jsonSite{
+		Vaddr: hex(p.Site.Vaddr), Offset: p.Site.Offset,
+		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol,
+		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason,
+		Form: p.Form.String(), Reason: p.Reason,
+	}
+	if p.Form != rewriter.Left {
+		s.Change = &jsonChange{
+			Vaddr: hex(p.Vaddr), Offset: p.Offset,
+			Before: fmt.Sprintf("%x", p.Before), After: fmt.Sprintf("%x", p.After),
+		}
+	}
+	return s
+}
+
+// listingJSON is nil where there was nothing to disassemble.
+func listingJSON(e *rewriter.Explanation) *jsonListing {
+	if e == nil || len(e.Before) == 0 {
+		return nil
+	}
+	return &jsonListing{Before: instructionsJSON(e.Before), After: instructionsJSON(e.After)}
+}
+
+func instructionsJSON(lines []rewriter.Line) []jsonInstruction {
+	all := []jsonInstruction{}
+	for _, l := range lines {
+		all = append(all, jsonInstruction{hex(l.Vaddr), fmt.Sprintf("%x", l.Bytes), l.Text, l.Changed})
+	}
+	return all
+}

@@ -1,0 +1,19 @@
+// What vfix layer prints.
+
+package main
+
+import (
+	"strings"
+
+	"vfix.dev/vfix/images"
+)
+
+// layered prints what is in the layer to stderr, its name to stdout.
+func (o *output) layered(opts LayerOptions, done *images.Layered) error {
+	o.note("%s with %s", humanSize(done.Size), strings.Join(done.Files, ", "))
+	if opts.json() {
+		return o.json(layerJSON(done))
+	}
+	o.result(done.Reference)
+	return nil
+}

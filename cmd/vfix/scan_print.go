@@ -1,0 +1,101 @@
+// What vfix scan prints: the tables, and behind them a verdict and the command to type.
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/rewriter"
+)
+
+// legend explains the words of the tables.
+const legend = "A call site is code that calls the vsyscall page. live: it is proved to; unknown: vfix cannot " +
+	"tell; dormant: only where the kernel provides no vDSO. entry, call, lea and syscall are the forms " +
+	"in which vfix patches it, fastest first: see 'vfix help how-it-works'."
+
+// scanned prints what a scan of each source found.
+func (o *output) scanned(opts ScanOptions, all []*images.Findings) error {
+	if opts.json() {
+		return o.findings(scanned, opts.printOptions, all...)
+	}
+	explained := false
+	for i, f := range all {
+		if i > 0 {
+			fmt.Fprintln(o.stdout)
+		}
+		if err := o.findings(scanned, opts.printOptions, f); err != nil {
+			return err
+		}
+		if len(f.Files) > 0 && !explained {
+			explained = true
+			fmt.Fprintln(o.stdout)
+			for _, line := range wrap(legend, o.out.textWidth()) {
+				fmt.Fprintln(o.stdout, o.out.paint.dim(line))
+			}
+		}
+		fmt.Fprintln(o.stdout)
+		writeVerdict(o.stdout, o.out.paint, f)
+	}
+	return nil
+}
+
+// writeVerdict says in a line whether a source is affected, and below it what to type.
+func writeVerdict(w io.Writer, c palette, f *images.Findings) {
+	sites := uncoveredSites(f)
+	if sites > 0 {
+		fmt.Fprintln(w, c.yellow("AFFECTED:")+fmt.Sprintf(" %s in %s; vfix can fix %s", count(sites, "call site"), count(openFiles(f), "file"), fixable(f, sites)))
+	}
+	if n := f.Unread(); n > 0 {
+		fmt.Fprintln(w, c.red("INCOMPLETE:")+" "+count(n, "path")+" could not be read")
+	}
+	if sites > 0 {
+		for _, command := range fixes(f) {
+			fmt.Fprintln(w, "  "+c.bold(printable(command)))
+		}
+		return
+	}
+	switch {
+	case f.Unread() > 0:
+	case f.ELFFiles == 0 && len(f.Passed) > 0:
+		fmt.Fprintln(w, c.red("INCOMPLETE:")+" nothing was examined")
+	case coveredSites(f) > 0:
+		fmt.Fprintln(w, c.green("NOT AFFECTED:")+" "+count(coveredSites(f), "call site")+", all caught at run time by the fallback")
+	default:
+		fmt.Fprintln(w, c.green("NOT AFFECTED"))
+	}
+}
+
+// fixable says how many of the call sites vfix can patch.
+func fixable(f *images.Findings, sites int) string {
+	n := 0
+	for i := range f.Files {
+		for _, p := range f.Files[i].Plan.Patches {
+			if p.Form != rewriter.Left {
+				n++
+			}
+		}
+	}
+	switch {
+	case n == 0:
+		return "none of them"
+	case n < sites:
+		return fmt.Sprintf("%d of them", n)
+	case sites == 1:
+		return "it"
+	}
+	return "all of them"
+}
+
+// openFiles counts the files with call sites that nothing covers.
+func openFiles(f *images.Findings) int {
+	n := 0
+	for i := range f.Files {
+		if f.Files[i].Covered == "" && slices.ContainsFunc(f.Files[i].Report.Sites, isOpen) {
+			n++
+		}
+	}
+	return n
+}

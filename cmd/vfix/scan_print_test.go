@@ -1,0 +1,74 @@
+// The verdict of a scan, and that what could not be read is never called clean.
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images"
+)
+
+// unread is clean but for what could not be read.
+func unread() *images.Findings {
+	f := clean()
+	f.Passed = []images.Passed{{Path: "root", Reason: "permission denied", Unread: true}, {Path: "usr/bin/x", Reason: "permission denied", Unread: true}}
+	return f
+}
+
+func TestScanVerdict(t *testing.T) {
+	text := clean()
+	text.Source, text.Digest, text.ELFFiles, text.ExecBytes = "/etc/passwd", "", 0, 0
+	none := *text
+	text.Passed = []images.Passed{{Path: "/etc/passwd", Reason: "not an ELF file"}}
+	half := mixed()
+	half.Passed = unread().Passed
+	folder := patchable()
+	folder.Source, folder.Digest = "dir:/srv/root", ""
+	for _, c := range []struct {
+		name   string
+		f      *images.Findings
+		status int
+		end    string // of stdout
+		err    string // in stderr
+	}{
+		{"clean", clean(), 0, "\n\nNOT AFFECTED\n", ""},
+		{"harmless", harmless(), 0, "\n\nNOT AFFECTED\n", ""},
+		{"all patchable", patchable(), 3, "\n\nAFFECTED: 5 call sites in 2 files; vfix can fix all of them\n  vfix rebuild docker-daemon:redis:2.8.22\n", ""},
+		{"a folder", folder, 3, "vfix can fix all of them\n  vfix patch -i /srv/root\n  vfix patch -o COPY /srv/root\n", ""},
+		{"some patchable", mixed(), 3, "\nAFFECTED: 7 call sites in 3 files; vfix can fix 6 of them\n  vfix rebuild docker-daemon:redis:2.8.22\n", ""},
+		{"unread", unread(), 1, "\nno call site in what could be read\n812 ELF files with 220.0 MiB of code examined\n\nINCOMPLETE: 2 paths could not be read\n", "vfix: error: docker-daemon:debian:12: incomplete: 2 paths could not be read\n"},
+		{"affected and unread", half, 1, "fix 6 of them\nINCOMPLETE: 2 paths could not be read\n  vfix rebuild docker-daemon:redis:2.8.22\n", "incomplete: 2 paths"},
+		{"a text file", text, 1, "\nno 64-bit x86-64 ELF file in it\n0 ELF files with 0 B of code examined\n\nINCOMPLETE: nothing was examined\n", "vfix: error: /etc/passwd: nothing examined: not an ELF file\n"},
+		{"nothing to examine", &none, 0, "no 64-bit x86-64 ELF file in it\n0 ELF files with 0 B of code examined\n\nNOT AFFECTED\n", ""},
+	} {
+		got := runLine(fake(c.f, nil), "scan", "x")
+		if got.status != c.status || !strings.HasSuffix(got.stdout, c.end) || !strings.Contains(got.stderr, c.err) {
+			t.Errorf("%s: got status %d, stdout\n%s\nstderr %s\nwant status %d and the end %q", c.name, got.status, got.stdout, got.stderr, c.status, c.end)
+		}
+		if n := strings.Count(got.stdout+got.stderr, "vfix rebuild"); n > 1 {
+			t.Errorf("%s: the command is printed %d times", c.name, n)
+		}
+		// With JSON on stdout the finding is told on stderr.
+		got = runLine(fake(c.f, nil), "scan", "--format", "json", "x")
+		if got.status != c.status || c.status == 3 && !strings.Contains(got.stderr, "vfix: hint: run 'vfix ") {
+			t.Errorf("%s: JSON: got status %d, stderr %s", c.name, got.status, got.stderr)
+		}
+	}
+	// The words are explained once.
+	if got := runLine(fake(patchable(), nil), "scan", "x", "y").stdout; strings.Count(got, "A call site is") != 1 || strings.Count(got, "AFFECTED: 5") != 2 {
+		t.Errorf("two sources: got\n%s", got)
+	}
+}
+
+func TestIncompleteIsAnError(t *testing.T) {
+	for _, line := range []string{"scan x", "patch -i x", "patch -o y x", "patch --dry-run x", "verify x"} {
+		got := runLine(fake(unread(), nil), strings.Fields(line)...)
+		if got.status != 1 || !strings.Contains(got.stderr, "2 paths could not be read") || !strings.Contains(got.stdout, "usr/bin/x     permission denied") {
+			t.Errorf("vfix %s: got %+v", line, got)
+		}
+		if strings.Contains(got.stdout, "no call site of the vsyscall page") {
+			t.Errorf("vfix %s: what was not read is called clean:\n%s", line, got.stdout)
+		}
+	}
+}

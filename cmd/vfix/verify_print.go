@@ -1,0 +1,70 @@
+// What vfix verify prints: what it proved, and what it could not.
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"vfix.dev/vfix/images"
+)
+
+// verified prints what verify proved, and what it could not.
+func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
+	o.warnings(v.Findings)
+	if opts.json() {
+		return o.json(verifiedJSON(opts, v))
+	}
+	w, s := io.Writer(o.stdout), o.out
+	if v.Stated != nil {
+		o.result(string(v.Stated.Raw))
+		w, s = o.stderr, o.err
+	}
+	if v.Stated == nil || !o.quiet {
+		writeFindings(w, s, verified, v.Findings)
+	}
+	for i := range v.Differences {
+		writeDifference(w, s, &v.Differences[i])
+	}
+	if opts.against != "" {
+		writeComparison(w, s.paint, printable(opts.against), v)
+	}
+	if v.Stated != nil {
+		o.stated(opts, v)
+	}
+	return nil
+}
+
+// stated says what became of the check of a statement.
+func (o *output) stated(opts VerifyOptions, v *images.Verified) {
+	if len(v.Problems) == 0 {
+		p := &v.Stated.Statement.Predicate
+		o.note("%s: the image is as stated: %s, %s, and nothing else of %s differs", v.Stated.From,
+			count(len(p.Files), "patched file"), count(len(p.Added), "added file"), p.Base.Name)
+		return
+	}
+	if opts.against == "" {
+		for _, p := range v.Problems {
+			o.warn("%s", p)
+		}
+	}
+}
+
+func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
+	if len(v.Problems) == 0 {
+		fmt.Fprintln(w, c.green("against "+base+": ")+
+			count(v.Compared, "changed file")+", and only call sites and what they need changed")
+		if len(v.Added) > 0 {
+			fmt.Fprintln(w, "the fallback of this vfix is added: "+strings.Join(v.Added, ", "))
+		}
+		if len(v.Corrected) > 0 {
+			fmt.Fprintln(w, "the md5sums of patched files are corrected: "+printable(strings.Join(v.Corrected, ", ")))
+		}
+		return
+	}
+	fmt.Fprintln(w, c.red("against "+base+": ")+count(len(v.Problems), "difference")+" that vfix does not make:")
+	for _, p := range v.Problems {
+		fmt.Fprintln(w, "  "+printable(p))
+	}
+}

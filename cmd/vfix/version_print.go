@@ -1,0 +1,24 @@
+// What vfix version prints.
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+
+	"vfix.dev/vfix/shim"
+)
+
+// build prints which vfix this is.
+func (o *output) build(opts VersionOptions, b buildInfo) error {
+	if opts.json() {
+		return o.json(versionJSON(b))
+	}
+	from := cmp.Or(b.Commit, "not known")
+	if b.Modified {
+		from += " with changes"
+	}
+	fmt.Fprintf(o.stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\nfallback  libvfix.so %d bytes, vfix-trace %d bytes\n",
+		b.Version, from, b.Go, b.Platform, b.Shim, len(shim.Library()), len(shim.Trace()))
+	return nil
+}
