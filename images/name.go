@@ -23,9 +23,9 @@ func openName(ctx context.Context, n string, o MediaOptions) (*Source, error) {
 		return nil, err
 	}
 	// The daemon's hint was for somebody who meant the daemon.
-	var h hinted
+	var h Hinted
 	if errors.Is(daemonErr, ErrNotFound) && errors.As(daemonErr, &h) {
-		daemonErr = h.error
+		daemonErr = errors.Unwrap(h)
 	}
 	return nil, fmt.Errorf("%s: neither a file nor an image: no file of that name; %w; %w", n, daemonErr, err)
 }

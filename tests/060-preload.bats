@@ -118,19 +118,6 @@ every_scenario() {
 	expect_match trace "$(cat "$BATS_TEST_TMPDIR/trace")" 'SIGSEGV'
 }
 
-@test "preload: the default seccomp profile of a container lets it heal" {
-	requires root docker legacy_image
-	start_dockerd
-	docker load -q -i "$legacy_image/redis-legacy.tar"
-	run docker run --rm --network none --read-only -v "$fallback:/fallback:ro" -e VFIX_LOG=1 --entrypoint sh redis:legacy \
-		-c 'LD_PRELOAD=/fallback/libvfix-twin.so exec /fallback/survive-twin process-plain'
-	stop_services
-	echo "$output"
-	expect status "$status" 0
-	expect_match log "$output" 'survive-twin+0x'
-	expect_match log "$output" 'time: healed'
-}
-
 @test "preload: 32-bit programs get one of their own, with nothing in it" {
 	run --separate-stderr env LD_PRELOAD="$library32" "$fallback/i386"
 	expect 'status and stderr' "$status $stderr" '0 '

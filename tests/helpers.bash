@@ -50,6 +50,16 @@ fail() {
 	return 1
 }
 
+# open_folder FILE...: copies the files into $open, a folder of this test that every user may
+# enter: bats' own are for one user, and so may be the folder that this tree lies in.
+open_folder() {
+	open=$(mktemp -d "$BATS_RUN_TMPDIR/open.XXXXXX")
+	chmod 755 "$open"
+	chmod o+x "$BATS_RUN_TMPDIR"
+	cp -r "$@" "$open/"
+	chmod -R go+rX "$open"
+}
+
 # new_words BEFORE AFTER COMMAND...: lines that the command says of AFTER and not of BEFORE.
 new_words() {
 	local before=$1 after=$2
@@ -108,7 +118,19 @@ has_registry() { has_commands docker-registry htpasswd; }
 has_image_tools() { has_commands skopeo umoci jq; }
 has_elf_tools() { has_commands eu-elflint eu-strip strip readelf ldconfig gdb; }
 has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
+has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no folder" && return 1; }; }
+
+# same_files LAYOUT: the merged files of its image x are those of the legacy image, but for the two
+# that are patched. It works in the folder rootfs.
+same_files() {
+	"$build/validate" "$1"
+	umoci raw unpack --image "$1:x" rootfs
+	diff <(cd "$legacy_image/rootfs" && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort) \
+		<(cd rootfs && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort)
+	[ ! -e rootfs/opt/attic/clock ] || fail 'a deleted file came back: the layers are in the wrong order'
+	rm -rf rootfs
+}
 
 # run_vm ARGUMENT...: tests/vm/run with its results in $vm_out.
 run_vm() {
@@ -128,17 +150,25 @@ expect_vm() {
 # get_kubernetes_validate: kubernetes-validate in $venv. It carries the schemas of many releases
 # of Kubernetes, and is fetched once.
 get_kubernetes_validate() {
-	export venv=$build/kubernetes-venv
+	local version=1.37.0
+	export venv=$build/kubernetes-validate-$version
+	exec 8>"$venv.lock"
+	flock 8
+	fetch_kubernetes_validate $version
+	exec 8>&-
+	[ -e "$venv/whole" ] || fail 'kubernetes-validate could not be fetched'
+}
+
+fetch_kubernetes_validate() {
 	[ ! -e "$venv/whole" ] || return 0
 	for _ in 1 2 3; do
 		rm -rf "$venv"
 		/usr/bin/python3 -m venv "$venv"
-		if "$venv/bin/pip" -q --disable-pip-version-check install kubernetes-validate==1.37.0 >&2; then
+		if "$venv/bin/pip" -q --disable-pip-version-check install "kubernetes-validate==$1" >&2; then
 			: >"$venv/whole"
 			return
 		fi
 	done
-	fail 'kubernetes-validate could not be fetched'
 }
 
 # A service is one process, started by start_service in setup_file and ended by

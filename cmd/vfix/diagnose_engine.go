@@ -107,8 +107,8 @@ func (e *crashNotFound) Hint() string {
 }
 
 // diagnoseContainer looks at a container and, where no root was named, into its image.
-func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, media images.MediaOptions) (*diagnose.Result, error) {
-	c, err := images.FindContainer(ctx, name, media)
+func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, o images.MediaOptions) (*diagnose.Result, error) {
+	c, err := images.FindContainer(ctx, name, o)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, med
 	}
 	if d.RootName == "" {
 		d.RootName, d.IsImage = c.Image, true
-		if root, err := images.OpenRoot(ctx, string(images.Daemon)+":"+c.ImageID, media); err == nil {
+		if root, err := images.OpenRoot(ctx, string(images.Daemon)+":"+c.ImageID, o); err == nil {
 			defer root.Close()
 			d.Root, d.Callers = root.FS, root.Callers
 		}

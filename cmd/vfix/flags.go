@@ -131,8 +131,8 @@ func words(cmd *cobra.Command, flag string, allowed []string) {
 	}
 }
 
-// sources checks that a verb got from 1 to most SOURCEs or PATHs; most < 0 is any number.
-func sources(verb, what string, most int) cobra.PositionalArgs {
+// sourceArgs checks that a verb got from 1 to most SOURCEs or PATHs; most < 0 is any number.
+func sourceArgs(verb, what string, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:

@@ -50,7 +50,7 @@ There is no undo: keep a copy, or use -o.`,
   3  done, and some remain (with --dry-run: would remain)
   1  an error; files already replaced stay replaced, none is half-written
   2  usage`),
-		Args: sources("patch", "PATH", -1),
+		Args: sourceArgs("patch", "PATH", -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runPatch(cmd.Context(), opts, args, out, e)
 		},

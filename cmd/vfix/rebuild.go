@@ -78,7 +78,7 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 			if opts.fromFile != "" {
 				return nil // checkBatch has a better word for it
 			}
-			return sources("rebuild", "SOURCE", 1)(cmd, args)
+			return sourceArgs("rebuild", "SOURCE", 1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.suffixSet = cmd.Flags().Changed("tag-suffix")

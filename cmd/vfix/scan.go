@@ -37,7 +37,7 @@ SOURCE is an image name, a file or a folder: see 'vfix help sources'.`,
   3  there are some, and no fallback in SOURCE covers them
   1  a SOURCE could not be read, or not all of it (the others were)
   2  usage`),
-		Args: sources("scan", "SOURCE", -1),
+		Args: sourceArgs("scan", "SOURCE", -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runScan(cmd.Context(), opts, args, out, e)
 		},
