@@ -1,257 +1,201 @@
 package images
 
 import (
-	"archive/tar"
+	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"embed"
 	"fmt"
-	"hash"
 	"io"
-	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/klauspost/compress/gzip"
 
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter"
 )
 
-// layerGzipLevel is the compression of the added layer. Together with the pinned version of
-// klauspost/compress it fixes the layer's digest.
-const layerGzipLevel = gzip.DefaultCompression
+// The drop-in layer: an image with the fallback, vfix itself, and what makes dpkg and yum
+// run vfix on what they unpack. COPY --from puts it on a base, whatever that is.
 
-// hit is a visible file with references to the vsyscall page, and what is done about them.
-type hit struct {
-	visible
-	plan *rewriter.Plan
+// programName is vfix itself in the drop-in layer; the hooks call it.
+const programName = fallback.FallbackDir + "/vfix"
+
+// dropInTag names the drop-in layer where the user names it not.
+const dropInTag = "vfix:latest"
+
+// tarPrefix begins a DEST that is a plain tar archive.
+const tarPrefix = "tar:"
+
+//go:embed base/dpkg.cfg base/vfix.py base/vfix.conf
+var hookFiles embed.FS
+
+// hooks says where the files of base go.
+var hooks = map[string]string{
+	"base/dpkg.cfg":  "etc/dpkg/dpkg.cfg.d/vfix",
+	"base/vfix.py":   "usr/lib/yum-plugins/vfix.py",
+	"base/vfix.conf": "etc/yum/pluginconf.d/vfix.conf",
 }
 
-// addedLayer is the layer of patched files: a gzip stream in a temporary file. It
-// implements v1.Layer, and can be read until Close.
-type addedLayer struct {
-	f              *os.File
-	size           int64 // compressed bytes
-	digest, diffID v1.Hash
+// LayerOptions are the choices of vfix layer.
+type LayerOptions struct {
+	Media   media.Options
+	Dest    string // DEST as typed, or tar:FILE; "" means the daemon, as vfix:latest
+	Program string // path of the static linux/amd64 vfix that goes in
+	Version string
+	Shim    fallback.Shim
 }
 
-func (l *addedLayer) Digest() (v1.Hash, error)             { return l.digest, nil }
-func (l *addedLayer) DiffID() (v1.Hash, error)             { return l.diffID, nil }
-func (l *addedLayer) Size() (int64, error)                 { return l.size, nil }
-func (l *addedLayer) MediaType() (types.MediaType, error)  { return types.OCILayer, nil }
-func (l *addedLayer) Compressed() (io.ReadCloser, error)   { return io.NopCloser(l.reader()), nil }
-func (l *addedLayer) Uncompressed() (io.ReadCloser, error) { return gzip.NewReader(l.reader()) }
-func (l *addedLayer) Close()                               { removeTemp(l.f) }
-func (l *addedLayer) reader() io.Reader                    { return io.NewSectionReader(l.f, 0, l.size) }
-
-// newLayer writes the layer that puts the patched files over what t has: each with all its
-// names, under the folders that lead to it; and the extras. The folders are there because an engine that
-// unpacks the layer alone makes missing ones as it likes (docker's overlay2 with mode 0600
-// at one time); they are as t has them, so nothing else changes.
-func (s *session) newLayer(ctx context.Context, t *merged, hits []hit, extras []extra) (*addedLayer, error) {
-	return packLayer(func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
+// Layered is what Layer wrote.
+type Layered struct {
+	Reference string   // what a Dockerfile's COPY --from names, or the path of the tar
+	Digest    string   // of the image's manifest; "" for a tar
+	Files     []string // in it, sorted
+	Size      int64    // bytes: of the compressed layer, or of the tar
 }
 
-// packLayer makes a layer of the tar stream that write writes.
-func packLayer(write func(io.Writer) error) (_ *addedLayer, err error) {
-	l := &addedLayer{}
-	if l.f, err = tempFile(); err != nil {
-		return nil, err
+// Layer writes the drop-in layer.
+func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
+	if !o.Shim.Present() {
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "this vfix was built without the fallback")
 	}
-	defer func() {
-		if err != nil {
-			l.Close()
-		}
-	}()
-	packed := &countWriter{w: l.f, h: sha256.New()}
-	zw, err := gzip.NewWriterLevel(packed, layerGzipLevel)
+	extras, err := dropIn(&o.Shim, o.Program)
 	if err != nil {
 		return nil, err
 	}
-	raw := sha256.New()
-	if err := write(io.MultiWriter(zw, raw)); err != nil {
-		return nil, fmt.Errorf("added layer: %w", err)
-	}
-	if err := zw.Close(); err != nil {
-		return nil, fmt.Errorf("added layer: %w", err)
-	}
-	l.size = packed.n
-	l.digest = sha256Hash(packed.h)
-	l.diffID = sha256Hash(raw)
-	return l, nil
-}
-
-func sha256Hash(h hash.Hash) v1.Hash {
-	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))}
-}
-
-// countWriter counts and hashes what is written.
-type countWriter struct {
-	w io.Writer
-	h hash.Hash
-	n int64
-}
-
-func (c *countWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.h.Write(p[:n])
-	c.n += int64(n)
-	return n, err
-}
-
-// memberWriters are those of a tar stream that is to be written, by name.
-type memberWriters map[string]func(*tar.Writer) error
-
-// addFolders adds the folders that lead to a name: as t has them, else as implicitDir.
-func (m memberWriters) addFolders(name string, t *merged) {
-	for d := path.Dir(name); d != "."; d = path.Dir(d) {
-		if m[d] != nil {
-			return
-		}
-		e := implicitDir
-		if k := t.at(d); k != nil {
-			e = k.entry
-		}
-		m[d] = func(tw *tar.Writer) error { return tw.WriteHeader(dirHeader(d, e)) }
-	}
-}
-
-// addExtras adds files that are no files of the base.
-func (m memberWriters) addExtras(extras []extra, t *merged) {
+	out := &Layered{}
 	for _, e := range extras {
-		m.addFolders(e.name, t)
-		m[e.name] = e.write
+		out.Files = append(out.Files, e.Name)
 	}
+	slices.Sort(out.Files)
+	m := contents.MemberWriters{}
+	m.AddExtras(extras, contents.NewTree())
+	if path, ok := strings.CutPrefix(o.Dest, tarPrefix); ok {
+		out.Reference = path
+		out.Size, err = writeTar(path, m)
+		return out, err
+	}
+	dest, err := dropInDest(o.Dest)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := contents.PackLayer(m.Write)
+	if err != nil {
+		return nil, err
+	}
+	defer layer.Close()
+	img, err := dropInImage(layer, o.Version)
+	if err != nil {
+		return nil, err
+	}
+	st, err := sources.Put(ctx, dest, media.Result{Image: img}, o.Media)
+	out.Reference, out.Digest, out.Size = st.Reference, st.Digest, layer.PackedSize
+	return out, err
 }
 
-// write writes the members sorted by name.
-func (m memberWriters) write(w io.Writer) error {
-	tw := tar.NewWriter(w)
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if err := m[name](tw); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+// dropInDest takes a DEST apart and gives it a name where it has none.
+func dropInDest(typed string) (media.Ref, error) {
+	if typed == "" {
+		return media.Ref{Transport: media.Daemon, Name: dropInTag}, nil
+	}
+	dest, err := media.ParseRef(typed)
+	if err != nil {
+		return dest, err
+	}
+	switch dest.Transport {
+	case media.Plain:
+		if strings.HasSuffix(dest.Name, ".tar") || media.LooksLikePath(dest.Name) {
+			return dest, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: a file, and nothing says in which format", dest.Name),
+				"-o tar:%s for a plain tarball, -o oci-archive:%s or -o docker-archive:%s for an image", dest.Name, dest.Name, dest.Name)
+		}
+	case media.OCILayout, media.OCIArchive, media.DockerArchive:
+		if dest.Tag == "" {
+			dest.Tag = dropInTag
 		}
 	}
-	return tw.Close()
+	return dest, nil
 }
 
-// writeMembers writes the tar stream of the added layer.
-func (s *session) writeMembers(ctx context.Context, w io.Writer, t *merged, hits []hit, extras []extra) error {
-	m := memberWriters{}
-	for _, h := range hits {
-		for i, name := range h.names {
-			m.addFolders(name, t)
-			if i == 0 {
-				m[name] = func(tw *tar.Writer) error { return s.writeFile(ctx, tw, h) }
-				continue
-			}
-			m[name] = func(tw *tar.Writer) error {
-				return tw.WriteHeader(linkHeader(name, h.names[0], h.entry))
-			}
+// dropIn lists the files of the drop-in layer.
+func dropIn(s *fallback.Shim, program string) ([]contents.Extra, error) {
+	body, err := readProgram(program)
+	if err != nil {
+		return nil, err
+	}
+	all := append(s.LibraryFiles(true), s.TraceFile(),
+		contents.Extra{Name: programName, Mode: 0o755, Body: body},
+		contents.Extra{Name: fallback.PreloadName, Mode: 0o644, Body: fallback.WithPreload(nil, true)})
+	for _, from := range contents.SortedKeys(hooks) {
+		text, err := hookFiles.ReadFile(from)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, contents.Extra{Name: hooks[from], Mode: 0o644, Body: text})
 	}
-	m.addExtras(extras, t)
-	return m.write(w)
+	return all, nil
 }
 
-// write writes one file that is no file of the base.
-func (e extra) write(tw *tar.Writer) error {
-	like := e.like
-	if like == nil {
-		like = &meta{mode: e.mode, mtime: implicitDir.meta.mtime}
+// readProgram reads the vfix that goes into the layer. It must run in any image: a static
+// program for linux/amd64.
+func readProgram(path string) ([]byte, error) {
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
-	hdr := like.header(e.name)
-	if e.link != "" {
-		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.link
-		return tw.WriteHeader(hdr)
+	r, err := rewriter.Scan(bytes.NewReader(body), int64(len(body)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	hdr.Typeflag, hdr.Size = tar.TypeReg, int64(len(e.body))
-	if err := tw.WriteHeader(hdr); err != nil {
-		return err
+	if r.Skipped != "" || !r.Static {
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a static program for linux/amd64", path),
+			"name one: --program FILE")
 	}
-	_, err := tw.Write(e.body)
-	return err
+	return body, nil
 }
 
-// at returns the node with a name of the tree, nil where there is none. The name is one
-// that walk gave: it has no symlinks in it.
-func (t *merged) at(name string) *node {
-	k := t.root
-	for _, c := range components(name) {
-		if k = k.kids[c]; k == nil {
-			return nil
-		}
+// writeTar writes the files as a plain tar archive and returns its size.
+func writeTar(path string, m contents.MemberWriters) (int64, error) {
+	p, err := atomicfile.Create(path)
+	if err != nil {
+		return 0, err
 	}
-	return k
+	defer p.Discard()
+	if err := m.Write(p); err != nil {
+		return 0, err
+	}
+	size, err := p.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0, err
+	}
+	return size, p.Commit()
 }
 
-func (s *session) writeFile(ctx context.Context, tw *tar.Writer, h hit) error {
-	hdr := h.meta.unmarked().header(h.names[0])
-	hdr.Typeflag, hdr.Size = tar.TypeReg, h.plan.Size
-	if err := tw.WriteHeader(hdr); err != nil {
-		return err
+// dropInImage makes an image of the layer. Its entrypoint is vfix, so that it can be run
+// for that, too. The same files make the same image: its date is the epoch.
+func dropInImage(layer v1.Layer, version string) (v1.Image, error) {
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
+	epoch := v1.Time{Time: time.Unix(0, 0).UTC()}
+	img, err := mutate.ConfigFile(img, &v1.ConfigFile{
+		Architecture: "amd64", OS: "linux", Created: epoch,
+		RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{Entrypoint: []string{"/" + programName}, Labels: map[string]string{keyVersion: version}},
+	})
+	if err != nil {
+		return nil, err
 	}
-	n, err := copyTo(ctx, tw, h.plan.Apply(h.elf.content), nil)
-	if err == nil && n != h.plan.Size {
-		err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.plan.Size)
-	}
-	return err
+	return mutate.Append(img, mutate.Addendum{
+		Layer: layer, MediaType: types.OCILayer,
+		History: v1.History{Created: epoch, CreatedBy: "vfix " + version + " layer"},
+	})
 }
-
-func dirHeader(name string, e *entry) *tar.Header {
-	hdr := e.meta.header(name + "/")
-	hdr.Typeflag = tar.TypeDir
-	return hdr
-}
-
-func linkHeader(name, target string, e *entry) *tar.Header {
-	hdr := e.meta.header(name)
-	hdr.Typeflag, hdr.Linkname = tar.TypeLink, target
-	// The file has them already.
-	hdr.PAXRecords = nil
-	return hdr
-}
-
-// header is the tar header with this metadata. PAX keeps xattrs, long names and fractions
-// of a second; archive/tar adds records only where there is something to keep.
-func (m *meta) header(name string) *tar.Header {
-	h := &tar.Header{
-		Name: name, Mode: m.mode, Uid: m.uid, Gid: m.gid, Uname: m.uname, Gname: m.gname,
-		ModTime: m.mtime, Format: tar.FormatPAX,
-	}
-	for k, v := range m.xattrs {
-		if h.PAXRecords == nil {
-			h.PAXRecords = map[string]string{}
-		}
-		h.PAXRecords[xattrPrefix+k] = v
-	}
-	return h
-}
-
-// differs names what two files' metadata differs in, "" for nothing.
-func (m *meta) differs(o *meta) string {
-	var d []string
-	add := func(what string, got, want any) { d = append(d, fmt.Sprintf("%s: got %v, want %v", what, got, want)) }
-	if m.mode != o.mode {
-		add("mode", fmt.Sprintf("%#o", m.mode), fmt.Sprintf("%#o", o.mode))
-	}
-	if m.uid != o.uid || m.gid != o.gid {
-		add("owner", fmt.Sprintf("%d:%d", m.uid, m.gid), fmt.Sprintf("%d:%d", o.uid, o.gid))
-	}
-	if !m.mtime.Equal(o.mtime) {
-		add("mtime", m.mtime.UTC(), o.mtime.UTC())
-	}
-	if m.major != o.major || m.minor != o.minor {
-		add("device", fmt.Sprintf("%d:%d", m.major, m.minor), fmt.Sprintf("%d:%d", o.major, o.minor))
-	}
-	if !maps.Equal(m.xattrs, o.xattrs) {
-		add("xattrs", xattrNames(m.xattrs), xattrNames(o.xattrs))
-	}
-	return strings.Join(d, ", ")
-}
-
-func xattrNames(x map[string]string) []string { return slices.Sorted(maps.Keys(x)) }

@@ -1,4 +1,4 @@
-package images
+package images_test
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/internal/filemarks"
 )
 
@@ -16,7 +18,7 @@ import (
 // those that the file system took.
 func setMarks(t *testing.T, file string) (marked []string) {
 	t.Helper()
-	asRoot(t, "security xattrs")
+	imagetest.AsRoot(t, "security xattrs")
 	for _, name := range []string{"security.evm", "security.ima", "user.fsverity.sig", "user.kept"} {
 		err := unix.Setxattr(file, name, []byte("\x03x"), 0)
 		switch {
@@ -41,16 +43,16 @@ func hasXattr(t *testing.T, file, name string) bool {
 // and elsewhere; a file that is not patched keeps its own.
 func TestPatchDropsMarks(t *testing.T) {
 	for _, inPlace := range []bool{false, true} {
-		dir := legacyFolder(t)
+		dir := imagetest.LegacyFolder(t)
 		marked := setMarks(t, dir+"/bin/c")
 		setMarks(t, dir+"/text")
 		out := dir
-		o := PatchOptions{InPlace: inPlace}
+		o := images.PatchOptions{InPlace: inPlace}
 		if !inPlace {
 			out = t.TempDir() + "/out"
 			o.Output = out
 		}
-		f := patch(t, o, dir)
+		f := imagetest.Patch(t, o, dir)
 		for _, name := range marked {
 			if hasXattr(t, out+"/bin/c", name) {
 				t.Errorf("in place %v: %s is still there", inPlace, name)
@@ -68,9 +70,9 @@ func TestPatchDropsMarks(t *testing.T) {
 		}
 	}
 	file := t.TempDir() + "/c"
-	write(t, file, legacyELF("1"))
+	imagetest.Write(t, file, imagetest.LegacyELF("1"))
 	marked := setMarks(t, file)
-	patch(t, PatchOptions{Output: file + "2"}, file)
+	imagetest.Patch(t, images.PatchOptions{Output: file + "2"}, file)
 	for _, name := range marked {
 		if hasXattr(t, file+"2", name) {
 			t.Errorf("%s is still there", name)
@@ -80,18 +82,18 @@ func TestPatchDropsMarks(t *testing.T) {
 
 // TestTarballDropsMarks: the same of a member of a tarball.
 func TestTarballDropsMarks(t *testing.T) {
-	old, kept := legacyM("bin/c", "1"), fileM("text", []byte("x"))
+	old, kept := imagetest.LegacyM("bin/c", "1"), imagetest.FileM("text", []byte("x"))
 	old.PAXRecords = map[string]string{"SCHILY.xattr.security.ima": "1", "SCHILY.xattr.user.x": "2", "SCHILY.xattr.trusted.overlay.origin": "3"}
 	kept.PAXRecords = map[string]string{"SCHILY.xattr.security.ima": "1"}
 	dir := t.TempDir()
-	in := write(t, dir+"/in.tar", tarMembers(t, old, kept))
-	patch(t, PatchOptions{Output: dir + "/out.tar"}, in)
+	in := imagetest.Write(t, dir+"/in.tar", imagetest.TarMembers(t, old, kept))
+	imagetest.Patch(t, images.PatchOptions{Output: dir + "/out.tar"}, in)
 	f, err := os.Open(dir + "/out.tar")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, m := range readTar(t, io.Reader(f)) {
+	for _, m := range imagetest.ReadTar(t, io.Reader(f)) {
 		if _, has := m.PAXRecords["SCHILY.xattr.security.ima"]; has != (m.Name == "text") {
 			t.Errorf("%s: got %v", m.Name, m.PAXRecords)
 		}

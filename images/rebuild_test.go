@@ -1,4 +1,4 @@
-package images
+package images_test
 
 import (
 	"archive/tar"
@@ -7,63 +7,40 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/internal/jsonobject"
 )
-
-// storeOCI writes an image to a layout in a folder of its own and returns the SOURCE.
-func storeOCI(t testing.TB, img v1.Image) string {
-	t.Helper()
-	source := "oci:" + filepath.Join(t.TempDir(), "img") + ":base"
-	put(t, source, Result{Image: img})
-	return source
-}
-
-func rebuildTo(t testing.TB, source, dest string) *Rebuilt {
-	t.Helper()
-	r, err := Rebuild(context.Background(), source, RebuildOptions{Dest: dest, Version: "1.2"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// addedMembers reads the last layer of a stored image.
-func addedMembers(t testing.TB, source string) []testMember {
-	t.Helper()
-	src := open(t, source)
-	ls := must[[]v1.Layer](t)(src.Image.Layers())
-	r := must[io.ReadCloser](t)(ls[len(ls)-1].Uncompressed())
-	defer r.Close()
-	return readTar(t, r)
-}
 
 // TestAddedLayer: owner, mode, time, xattrs, all hard links and the folders above.
 func TestAddedLayer(t *testing.T) {
-	su := legacyM("usr/bin/su", "1")
+	su := imagetest.LegacyM("usr/bin/su", "1")
 	su.Mode, su.Uid, su.Gid, su.Uname, su.Gname = 0o4755, 0, 1234, "root", "wheel"
 	su.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": "\x01\x00\x00\x02\x00 \x00\x00", "SCHILY.xattr.user.x": "a=b\n"}
-	bin := dirM("usr/bin")
+	bin := imagetest.DirM("usr/bin")
 	bin.Mode, bin.Uid = 0o2711, 77
 	bin.PAXRecords = map[string]string{"SCHILY.xattr.user.dir": "1"}
-	source := storeOCI(t, stack(t,
-		[]testMember{dirM("usr"), bin, su, linkM("usr/bin/sudo", "usr/bin/su"), linkM("a/b/su", "usr/bin/su"), legacyM("gone", "2"), fileM("etc", nil)},
-		[]testMember{fileM(".wh.gone", nil)},
+	source := imagetest.StoreOCI(t, imagetest.Stack(t,
+		[]imagetest.TestMember{imagetest.DirM("usr"), bin, su, imagetest.LinkM("usr/bin/sudo", "usr/bin/su"), imagetest.LinkM("a/b/su", "usr/bin/su"), imagetest.LegacyM("gone", "2"), imagetest.FileM("etc", nil)},
+		[]imagetest.TestMember{imagetest.FileM(".wh.gone", nil)},
 	))
 	dest := "oci:" + t.TempDir() + "/out:fixed"
-	r := rebuildTo(t, source, dest)
+	r := imagetest.RebuildTo(t, source, dest)
 	if r.Unchanged || r.LayerSize <= 0 || !strings.HasPrefix(r.Digest, "sha256:") {
 		t.Errorf("got %+v", r)
 	}
 	var names []string
-	byName := map[string]testMember{}
-	for _, m := range addedMembers(t, dest) {
+	byName := map[string]imagetest.TestMember{}
+	for _, m := range imagetest.AddedMembers(t, dest) {
 		names = append(names, m.Name)
 		byName[m.Name] = m
 	}
@@ -71,11 +48,11 @@ func TestAddedLayer(t *testing.T) {
 		t.Fatalf("got members %s, want %s", got, want)
 	}
 	first := byName["a/b/su"]
-	if string(first.body) != string(fixedELF("1")) {
-		t.Errorf("got content %q", first.body)
+	if string(first.Body) != string(imagetest.FixedELF("1")) {
+		t.Errorf("got content %q", first.Body)
 	}
 	if first.Mode != su.Mode || first.Uid != su.Uid || first.Gid != su.Gid || first.Uname != su.Uname ||
-		first.Gname != su.Gname || !first.ModTime.Equal(testTime) {
+		first.Gname != su.Gname || !first.ModTime.Equal(imagetest.TestTime) {
 		t.Errorf("got %+v, want the metadata of %+v", first.Header, su.Header)
 	}
 	for k, v := range su.PAXRecords {
@@ -89,42 +66,42 @@ func TestAddedLayer(t *testing.T) {
 		}
 	}
 	d := byName["usr/bin/"]
-	if d.Typeflag != tar.TypeDir || d.Mode != bin.Mode || d.Uid != bin.Uid || !d.ModTime.Equal(testTime) || d.PAXRecords["SCHILY.xattr.user.dir"] != "1" {
+	if d.Typeflag != tar.TypeDir || d.Mode != bin.Mode || d.Uid != bin.Uid || !d.ModTime.Equal(imagetest.TestTime) || d.PAXRecords["SCHILY.xattr.user.dir"] != "1" {
 		t.Errorf("usr/bin: got %+v, want the metadata of %+v", d.Header, bin.Header)
 	}
 }
 
 func TestRebuild(t *testing.T) {
-	cleanTemp(t)
-	base := stack(t, []testMember{legacyM("lib/a", "1")}, []testMember{fileM("etc/x", []byte("x"))})
-	source := storeOCI(t, base)
+	imagetest.CleanTemp(t)
+	base := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}, []imagetest.TestMember{imagetest.FileM("etc/x", []byte("x"))})
+	source := imagetest.StoreOCI(t, base)
 	out := t.TempDir()
-	first := rebuildTo(t, source, "oci:"+out+"/1:fixed")
-	second := rebuildTo(t, source, "oci:"+out+"/2:fixed")
+	first := imagetest.RebuildTo(t, source, "oci:"+out+"/1:fixed")
+	second := imagetest.RebuildTo(t, source, "oci:"+out+"/2:fixed")
 	if first.Digest != second.Digest {
 		t.Errorf("twice the same gives %s and %s", first.Digest, second.Digest)
 	}
-	src := open(t, "oci:"+out+"/1:fixed")
+	src := imagetest.Open(t, "oci:"+out+"/1:fixed")
 	if err := validate.Image(src.Image); err != nil {
 		t.Error(err)
 	}
-	baseLayers, layers := must[[]v1.Layer](t)(base.Layers()), must[[]v1.Layer](t)(src.Image.Layers())
+	baseLayers, layers := imagetest.Must[[]v1.Layer](t)(base.Layers()), imagetest.Must[[]v1.Layer](t)(src.Image.Layers())
 	if len(layers) != len(baseLayers)+1 {
 		t.Fatalf("got %d layers, want %d", len(layers), len(baseLayers)+1)
 	}
 	for i, l := range baseLayers {
-		if got, want := must[v1.Hash](t)(layers[i].Digest()), must[v1.Hash](t)(l.Digest()); got != want {
+		if got, want := imagetest.Must[v1.Hash](t)(layers[i].Digest()), imagetest.Must[v1.Hash](t)(l.Digest()); got != want {
 			t.Errorf("layer %d: got %v, want the base's %v", i, got, want)
 		}
 	}
-	cf := must[*v1.ConfigFile](t)(src.Image.ConfigFile())
+	cf := imagetest.Must[*v1.ConfigFile](t)(src.Image.ConfigFile())
 	if got := fmt.Sprint(cf.Config.Env, cf.Config.Entrypoint); got != "[A=<&>] [/bin/sh]" {
 		t.Errorf("got environment and entrypoint %s", got)
 	}
-	baseDigest := must[v1.Hash](t)(base.Digest()).String()
-	m := must[*v1.Manifest](t)(src.Image.Manifest())
+	baseDigest := imagetest.Must[v1.Hash](t)(base.Digest()).String()
+	m := imagetest.Must[*v1.Manifest](t)(src.Image.Manifest())
 	for where, l := range map[string]map[string]string{"labels": cf.Config.Labels, "annotations": m.Annotations} {
-		if l[keyBaseName] != "base" || l[keyBaseDigest] != baseDigest || l[keyVersion] != "1.2" {
+		if l[images.KeyBaseName] != "base" || l[images.KeyBaseDigest] != baseDigest || l[images.KeyVersion] != "1.2" {
 			t.Errorf("%s: got %v", where, l)
 		}
 	}
@@ -133,11 +110,11 @@ func TestRebuild(t *testing.T) {
 		t.Errorf("got history %+v", cf.History)
 	}
 
-	again := rebuildTo(t, "oci:"+out+"/1:fixed", "oci:"+out+"/3:fixed")
+	again := imagetest.RebuildTo(t, "oci:"+out+"/1:fixed", "oci:"+out+"/3:fixed")
 	if !again.Unchanged || again.Digest != first.Digest {
 		t.Errorf("rebuilding the result: got %+v, want it unchanged", again)
 	}
-	if got := must[v1.Hash](t)(open(t, "oci:"+out+"/3:fixed").Image.Digest()); got.String() != first.Digest {
+	if got := imagetest.Must[v1.Hash](t)(imagetest.Open(t, "oci:"+out+"/3:fixed").Image.Digest()); got.String() != first.Digest {
 		t.Errorf("the base that is copied: got %v, want %s", got, first.Digest)
 	}
 }
@@ -148,7 +125,7 @@ func TestRebuildKeepsUnknown(t *testing.T) {
 	raw := []byte(`{"architecture":"amd64","x-vendor":{"b":[1,2.50],"a":"<&>"},"os":"linux","created":"2011-03-13T07:06:40.123456789Z",` +
 		`"config":{"Healthcheck":{"Test":["CMD"],"StartInterval":5},"Labels":{"own":"1"},"x":null},` +
 		`"history":[{"created_by":"a","x":1}],"rootfs":{"type":"layers","diff_ids":["sha256:aa"],"x":2}}`)
-	got, err := editConfig(raw, 1, v1.Hash{Algorithm: "sha256", Hex: "bb"}, derivation{baseName: "n", baseDigest: "d", version: "v"})
+	got, err := images.EditConfig(raw, 1, v1.Hash{Algorithm: "sha256", Hex: "bb"}, images.Derivation{BaseName: "n", BaseDigest: "d", Version: "v"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,16 +139,16 @@ func TestRebuildKeepsUnknown(t *testing.T) {
 	}
 	for _, bad := range []string{``, `[]`, `{"rootfs":1}`, `{"history":{}}`, `{"config":[]}`, `{"config":{"Labels":[]}}`, `null`,
 		`{"rootfs":{"diff_ids":["sha256:aa","sha256:bb"]}}`, `{"rootfs":{"diff_ids":["sha256:aa"]},"config":{"Labels":[]}}`, `{"rootfs":{"diff_ids":["sha256:aa"]},"history":[1]}`} {
-		if got, err := editConfig([]byte(bad), 1, v1.Hash{}, derivation{}); err == nil {
+		if got, err := images.EditConfig([]byte(bad), 1, v1.Hash{}, images.Derivation{}); err == nil {
 			t.Errorf("%s: got %s, want an error", bad, got)
 		}
 	}
 }
 
 func TestRebuildDocker(t *testing.T) {
-	base := tinyImage(t)
-	ls := must[[]v1.Layer](t)(base.Layers())
-	added := &addedLayer{size: 5, digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("aa", 32)}, diffID: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("bb", 32)}}
+	base := imagetest.TinyImage(t)
+	ls := imagetest.Must[[]v1.Layer](t)(base.Layers())
+	added := &contents.AddedLayer{PackedSize: 5, PackedDigest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("aa", 32)}, PlainDigest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("bb", 32)}}
 	for _, tc := range []struct {
 		oci                     bool
 		manifest, config, layer types.MediaType
@@ -179,22 +156,22 @@ func TestRebuildDocker(t *testing.T) {
 		{true, types.OCIManifestSchema1, types.OCIConfigJSON, types.OCILayer},
 		{false, types.DockerManifestSchema2, types.DockerConfigJSON, types.DockerLayer},
 	} {
-		img, err := derive(base, tc.oci, added, derivation{baseName: "n", baseDigest: "d", version: "v"})
+		img, err := images.Derive(base, tc.oci, added, images.Derivation{BaseName: "n", BaseDigest: "d", Version: "v"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var m v1.Manifest
-		if err := json.Unmarshal(must[[]byte](t)(img.RawManifest()), &m); err != nil {
+		if err := json.Unmarshal(imagetest.Must[[]byte](t)(img.RawManifest()), &m); err != nil {
 			t.Fatal(err)
 		}
-		if mt := must[types.MediaType](t)(img.MediaType()); m.MediaType != tc.manifest || mt != tc.manifest || m.Config.MediaType != tc.config {
+		if mt := imagetest.Must[types.MediaType](t)(img.MediaType()); m.MediaType != tc.manifest || mt != tc.manifest || m.Config.MediaType != tc.config {
 			t.Errorf("got manifest %s (%s), config %s, want %s and %s", m.MediaType, mt, m.Config.MediaType, tc.manifest, tc.config)
 		}
 		if len(m.Layers) != len(ls)+1 || len(m.Annotations) > 0 != tc.oci {
 			t.Errorf("got %d layers, annotations %v", len(m.Layers), m.Annotations)
 		}
-		for i, l := range must[[]v1.Layer](t)(img.Layers()) {
-			if mt := must[types.MediaType](t)(l.MediaType()); mt != tc.layer || m.Layers[i].MediaType != tc.layer {
+		for i, l := range imagetest.Must[[]v1.Layer](t)(img.Layers()) {
+			if mt := imagetest.Must[types.MediaType](t)(l.MediaType()); mt != tc.layer || m.Layers[i].MediaType != tc.layer {
 				t.Errorf("layer %d: got %s, and %s in the manifest, want %s", i, mt, m.Layers[i].MediaType, tc.layer)
 			}
 		}
@@ -204,21 +181,21 @@ func TestRebuildDocker(t *testing.T) {
 // TestRebuildFails: whatever goes wrong, nothing is under the final name and no temporary
 // file stays.
 func TestRebuildFails(t *testing.T) {
-	good := []testMember{legacyM("lib/a", "1")}
+	good := []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}
 	for _, tc := range []struct {
 		name string
 		img  v1.Image
 		want string
 	}{
-		{"control", stack(t, good), ""},
-		{"damaged layer", imageOf(t, bytesLayer(t, tarMembers(t, good...)), bytesLayer(t, noise(5000))), "not a tar archive"},
-		{"layer leaves the root", stack(t, good, []testMember{legacyM("../a", "1")}), "leaves the root"},
+		{"control", imagetest.Stack(t, good), ""},
+		{"damaged layer", imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t, good...)), imagetest.BytesLayer(t, imagetest.Noise(5000))), "not a tar archive"},
+		{"layer leaves the root", imagetest.Stack(t, good, []imagetest.TestMember{imagetest.LegacyM("../a", "1")}), "leaves the root"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			source := storeOCI(t, tc.img)
-			cleanTemp(t)
+			source := imagetest.StoreOCI(t, tc.img)
+			imagetest.CleanTemp(t)
 			out := t.TempDir()
-			_, err := Rebuild(context.Background(), source, RebuildOptions{Dest: "oci:" + out + "/img:x"})
+			_, err := images.Rebuild(context.Background(), source, images.RebuildOptions{Dest: "oci:" + out + "/img:x"})
 			if tc.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -228,25 +205,25 @@ func TestRebuildFails(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want one with %q", err, tc.want)
 			}
-			wantEmpty(t, out)
+			imagetest.WantEmpty(t, out)
 		})
 	}
 }
 
 // TestRebuildCancelled cancels at every note and piece of progress in turn.
 func TestRebuildCancelled(t *testing.T) {
-	source := storeOCI(t, stack(t, []testMember{legacyM("lib/a", "1"), fileM("x", noise(1<<20))}, []testMember{legacyM("lib/b", "2")}))
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1"), imagetest.FileM("x", imagetest.Noise(1<<20))}, []imagetest.TestMember{imagetest.LegacyM("lib/b", "2")}))
 	for n := 0; ; n++ {
 		out := t.TempDir()
 		ctx, cancel := context.WithCancel(context.Background())
-		p := &countdown{cancel: cancel}
-		p.left.Store(int64(n))
-		o := RebuildOptions{Dest: "oci:" + out + "/img:x"}
+		p := &imagetest.Countdown{Cancel: cancel}
+		p.Left.Store(int64(n))
+		o := images.RebuildOptions{Dest: "oci:" + out + "/img:x"}
 		o.Media.Progress, o.Jobs = p, 1
-		_, err := Rebuild(ctx, source, o)
+		_, err := images.Rebuild(ctx, source, o)
 		cancel()
 		if err == nil {
-			if p.left.Load() < 0 {
+			if p.Left.Load() < 0 {
 				continue // cancelled behind the last look at the context
 			}
 			if n < 5 {
@@ -257,34 +234,17 @@ func TestRebuildCancelled(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("cancelled at %d: got error %v", n, err)
 		}
-		wantEmpty(t, out)
+		imagetest.WantEmpty(t, out)
 	}
 }
-
-// countdown is a Progress that cancels when it has been called left times.
-type countdown struct {
-	left   atomic.Int64
-	cancel context.CancelFunc
-}
-
-func (c *countdown) tick() {
-	if c.left.Add(-1) == -1 {
-		c.cancel()
-	}
-}
-
-func (c *countdown) Start(string, string, int64) Task { c.tick(); return c }
-func (c *countdown) Note(string, ...any)              {}
-func (c *countdown) Add(int64)                        { c.tick() }
-func (c *countdown) Done()                            {}
 
 // TestSharedLayerIsReadOnce: a layer that an image has twice, or two images have.
 func TestSharedLayerIsReadOnce(t *testing.T) {
-	shared := &countedLayer{Layer: bytesLayer(t, tarMembers(t, legacyM("a", "1")))}
-	other := &countedLayer{Layer: bytesLayer(t, tarMembers(t, legacyM("b", "2")))}
-	s := testSession(t)
+	shared := &countedLayer{Layer: imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("a", "1")))}
+	other := &countedLayer{Layer: imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("b", "2")))}
+	s := imagetest.TestSession(t)
 	for _, layers := range [][]v1.Layer{{shared, other, shared}, {shared, shared}} {
-		if _, err := s.image(context.Background(), fixedLayers{layers: layers}); err != nil {
+		if _, err := s.Image(context.Background(), fixedLayers{layers: layers}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -311,3 +271,39 @@ type fixedLayers struct {
 }
 
 func (f fixedLayers) Layers() ([]v1.Layer, error) { return f.layers, nil }
+
+// TestEntrypoint: vfix-trace goes before what there is; the command stays, and so does what
+// vfix does not know.
+func TestEntrypoint(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"Entrypoint":["/a","b"],"Cmd":["c"],"x":1}`: `{"Cmd":["c"],"Entrypoint":["/vfix/vfix-trace","/a","b"],"x":1}`,
+		`{"Entrypoint":null,"Cmd":["c"]}`:             `{"Cmd":["c"],"Entrypoint":["/vfix/vfix-trace"]}`,
+		`{"Cmd":["<c>"]}`:                             `{"Cmd":["<c>"],"Entrypoint":["/vfix/vfix-trace"]}`,
+		`{}`:                                          `{"Entrypoint":["/vfix/vfix-trace"]}`,
+		`null`:                                        `{"Entrypoint":["/vfix/vfix-trace"]}`,
+	} {
+		full := `{"config":` + raw + `,"rootfs":{"type":"layers","diff_ids":[]}}`
+		for _, traced := range []bool{true, false} {
+			got, err := images.EditConfig([]byte(full), 0, v1.Hash{Algorithm: "sha256", Hex: "bb"}, images.Derivation{Traced: traced})
+			if err != nil {
+				t.Fatalf("%s: %v", raw, err)
+			}
+			var c struct {
+				Config map[string]json.RawMessage `json:"config"`
+			}
+			if err := json.Unmarshal(got, &c); err != nil {
+				t.Fatal(err)
+			}
+			delete(c.Config, "Labels")
+			if text := string(imagetest.Must[[]byte](t)(jsonobject.Encode(c.Config))); traced != (text == want) {
+				t.Errorf("%s, traced %v: got %s", raw, traced, text)
+			}
+			if traced != fallback.EntrypointIsTraced(got) {
+				t.Errorf("%s, traced %v: entrypointIsTraced says otherwise", raw, traced)
+			}
+		}
+	}
+	if _, err := images.EditConfig([]byte(`{"config":{"Entrypoint":"text"},"rootfs":{"diff_ids":[]}}`), 0, v1.Hash{}, images.Derivation{Traced: true}); err == nil {
+		t.Error("an entrypoint that is no list: no error")
+	}
+}

@@ -11,6 +11,14 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -23,8 +31,8 @@ const ownerMode = 0o700
 // files, symlinks and hard links with their modes, owned by the caller; devices and fifos are
 // left out, setuid and setgid bits too. A SOURCE that is a folder is copied as it is. Nothing
 // is written outside of dir, whatever the names in the layers are.
-func Unpack(ctx context.Context, source, dir string, o MediaOptions) (err error) {
-	src, err := Open(ctx, source, o)
+func Unpack(ctx context.Context, source, dir string, o media.Options) (err error) {
+	src, err := sources.Open(ctx, source, o)
 	if err != nil {
 		return err
 	}
@@ -33,7 +41,7 @@ func Unpack(ctx context.Context, source, dir string, o MediaOptions) (err error)
 		if fi, err := os.Stat(src.Path); err != nil {
 			return err
 		} else if !fi.IsDir() {
-			return fmt.Errorf("%s: %w: neither an image nor a root file system", source, ErrUnsupported)
+			return fmt.Errorf("%s: %w: neither an image nor a root file system", source, hinterr.ErrUnsupported)
 		}
 		return os.CopyFS(dir, os.DirFS(src.Path))
 	}
@@ -42,32 +50,32 @@ func Unpack(ctx context.Context, source, dir string, o MediaOptions) (err error)
 
 // writeRoot writes the merged file system of an image as the folder dir, which must not exist:
 // whole or not at all. Root writes owners, setuid and setgid bits too; nobody else could.
-func writeRoot(ctx context.Context, img v1.Image, dir string, o MediaOptions) (err error) {
+func writeRoot(ctx context.Context, img v1.Image, dir string, o media.Options) (err error) {
 	if _, err := os.Lstat(dir); err == nil {
-		return withHint(fmt.Errorf("%s: exists", dir), "name a folder that does not exist yet")
+		return hinterr.With(fmt.Errorf("%s: exists", dir), "name a folder that does not exist yet")
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	temp := tempName(dir)
+	temp := atomicfile.TempName(dir)
 	if err := os.Mkdir(temp, ownerMode); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			removeTree(temp)
+			patch.RemoveTree(temp)
 		}
 	}()
-	if err := unpackImage(ctx, img, temp, os.Geteuid() == 0, o.withDefaults()); err != nil {
+	if err := unpackImage(ctx, img, temp, os.Geteuid() == 0, o.WithDefaults()); err != nil {
 		return err
 	}
 	return os.Rename(temp, dir)
 }
 
 // unpackImage writes the merged file system into an empty folder.
-func unpackImage(ctx context.Context, img v1.Image, dir string, owners bool, o MediaOptions) error {
-	s := newSession(0, o.Progress, rewriter.Options{})
+func unpackImage(ctx context.Context, img v1.Image, dir string, owners bool, o media.Options) error {
+	s := contents.NewSession(0, o.Progress, rewriter.Options{})
 	defer s.Close()
-	t, err := s.image(ctx, img)
+	t, err := s.Image(ctx, img)
 	if err != nil {
 		return err
 	}
@@ -77,7 +85,7 @@ func unpackImage(ctx context.Context, img v1.Image, dir string, owners bool, o M
 	}
 	defer root.Close()
 	u := &unpacking{root: root, owners: owners, files: map[place]*unpackedFile{}}
-	t.walk(u.note)
+	t.Walk(u.note)
 	if u.err != nil {
 		return u.err
 	}
@@ -86,11 +94,11 @@ func unpackImage(ctx context.Context, img v1.Image, dir string, owners bool, o M
 		return err
 	}
 	for n, l := range layers {
-		if err := u.layer(ctx, n, l, s.progress); err != nil {
+		if err := u.layer(ctx, n, l, s.Progress); err != nil {
 			return err
 		}
 	}
-	return u.closeFolders(t.root)
+	return u.closeFolders(t.Root)
 }
 
 // place is where a member stands: the number of its layer, and its own in there.
@@ -99,7 +107,7 @@ type place struct{ layer, number int }
 // unpackedFile is a regular file that is to come: its visible names, and what it has beside.
 type unpackedFile struct {
 	names []string
-	meta  *meta
+	meta  *contents.Meta
 }
 
 // unpacking is one merged file system on its way into a folder.
@@ -108,57 +116,57 @@ type unpacking struct {
 	owners  bool // as in the image; else all is the caller's
 	files   map[place]*unpackedFile
 	folders []string
-	metas   []*meta // of the folders
+	metas   []*contents.Meta // of the folders
 	err     error
 }
 
 // note makes folders and symlinks, and notes regular files: their contents come by layers.
-func (u *unpacking) note(name string, k *node) {
+func (u *unpacking) note(name string, k *contents.Node) {
 	if u.err != nil {
 		return
 	}
-	switch k.kind {
-	case kindDir:
-		u.folders, u.metas = append(u.folders, name), append(u.metas, &k.meta)
+	switch k.Kind {
+	case contents.KindDir:
+		u.folders, u.metas = append(u.folders, name), append(u.metas, &k.Meta)
 		u.err = u.root.Mkdir(name, ownerMode)
-	case kindSymlink:
-		if u.err = u.root.Symlink(k.inode.link, name); u.err == nil && u.owners {
-			u.err = u.root.Lchown(name, k.meta.uid, k.meta.gid)
+	case contents.KindSymlink:
+		if u.err = u.root.Symlink(k.Inode.Link, name); u.err == nil && u.owners {
+			u.err = u.root.Lchown(name, k.Meta.UID, k.Meta.GID)
 		}
-	case kindFile, kindPool:
-		at := place{k.inode.layer, k.number}
+	case contents.KindFile, contents.KindPool:
+		at := place{k.Inode.Layer, k.Number}
 		if u.files[at] == nil {
-			u.files[at] = &unpackedFile{meta: &k.meta}
+			u.files[at] = &unpackedFile{meta: &k.Meta}
 		}
 		u.files[at].names = append(u.files[at].names, name)
 	}
 }
 
 // layer writes the visible files of layer number n.
-func (u *unpacking) layer(ctx context.Context, n int, l v1.Layer, p Progress) error {
+func (u *unpacking) layer(ctx context.Context, n int, l v1.Layer, p progress.Reporter) error {
 	if !u.needs(n) {
 		return nil
 	}
-	ls, err := openLayer(ctx, l, p)
+	ls, err := blob.OpenLayer(ctx, l, p)
 	if err != nil {
 		return err
 	}
 	defer ls.Close()
-	tr := newMemberReader(ls)
+	tr := blob.NewMemberReader(ls)
 	for {
-		h, err := tr.next()
+		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return ls.finish()
+			return ls.Finish()
 		}
 		if err != nil {
-			return ls.wrap(err)
+			return ls.Wrap(err)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if f := u.files[place{n, h.number}]; f != nil {
+		if f := u.files[place{n, h.Number}]; f != nil {
 			if err := u.file(f, tr); err != nil {
-				return ls.wrap(err)
+				return ls.Wrap(err)
 			}
 		}
 	}
@@ -198,31 +206,31 @@ var specialModes = map[int64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeS
 
 // adorn gives a file or folder its owner, mode and time; least is what the caller, as owner,
 // needs of the mode. Changing the owner clears setuid, so the mode comes behind it.
-func (u *unpacking) adorn(name string, m *meta, least fs.FileMode) error {
-	mode := fs.FileMode(m.mode)&fs.ModePerm | least
+func (u *unpacking) adorn(name string, m *contents.Meta, least fs.FileMode) error {
+	mode := fs.FileMode(m.Mode)&fs.ModePerm | least
 	if u.owners {
-		mode = fs.FileMode(m.mode) & fs.ModePerm
+		mode = fs.FileMode(m.Mode) & fs.ModePerm
 		for bit, flag := range specialModes {
-			if m.mode&bit != 0 {
+			if m.Mode&bit != 0 {
 				mode |= flag
 			}
 		}
-		if err := u.root.Lchown(name, m.uid, m.gid); err != nil {
+		if err := u.root.Lchown(name, m.UID, m.GID); err != nil {
 			return err
 		}
 	}
 	if err := u.root.Chmod(name, mode); err != nil {
 		return err
 	}
-	return u.root.Chtimes(name, m.mtime, m.mtime)
+	return u.root.Chtimes(name, m.Mtime, m.Mtime)
 }
 
 // closeFolders gives folders what they have beside their names, the inner ones first.
-func (u *unpacking) closeFolders(top *node) error {
+func (u *unpacking) closeFolders(top *contents.Node) error {
 	for i, name := range slices.Backward(u.folders) {
 		if err := u.adorn(name, u.metas[i], ownerMode); err != nil {
 			return err
 		}
 	}
-	return u.adorn(".", &top.meta, ownerMode)
+	return u.adorn(".", &top.Meta, ownerMode)
 }

@@ -1,4 +1,4 @@
-package images
+package images_test
 
 import (
 	"os"
@@ -6,30 +6,35 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
 )
 
 // unpackedLayers writes an image of these layers as a layout, unpacks it, and returns the folder.
-func unpackedLayers(t *testing.T, layers ...[]testMember) (string, error) {
+func unpackedLayers(t *testing.T, layers ...[]imagetest.TestMember) (string, error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "layout")
-	if _, err := Put(t.Context(), Ref{Transport: OCILayout, Name: dir}, Result{Image: stack(t, layers...)}, MediaOptions{}); err != nil {
+	if _, err := sources.Put(t.Context(), media.Ref{Transport: media.OCILayout, Name: dir}, media.Result{Image: imagetest.Stack(t, layers...)}, media.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	to := t.TempDir()
-	return to, Unpack(t.Context(), "oci:"+dir, to, MediaOptions{})
+	return to, images.Unpack(t.Context(), "oci:"+dir, to, media.Options{})
 }
 
 func TestUnpack(t *testing.T) {
-	exec := fileM("bin/tool", []byte("tool"))
+	exec := imagetest.FileM("bin/tool", []byte("tool"))
 	exec.Mode = 0o4755
 	dir, err := unpackedLayers(t,
-		[]testMember{
-			dirM("bin"), exec, linkM("bin/also", "bin/tool"), symM("lib64", "/usr/lib"), dirM("usr/lib"),
-			fileM("etc/gone", []byte("x")), fileM("etc/stays", []byte("old")), fileM("opt/a/deep", []byte("x")),
+		[]imagetest.TestMember{
+			imagetest.DirM("bin"), exec, imagetest.LinkM("bin/also", "bin/tool"), imagetest.SymM("lib64", "/usr/lib"), imagetest.DirM("usr/lib"),
+			imagetest.FileM("etc/gone", []byte("x")), imagetest.FileM("etc/stays", []byte("old")), imagetest.FileM("opt/a/deep", []byte("x")),
 		},
-		[]testMember{
-			fileM("etc/.wh.gone", nil), fileM("etc/stays", []byte("new")), fileM("opt/a/.wh..wh..opq", nil),
-			fileM("lib64/libx", []byte("through the link")),
+		[]imagetest.TestMember{
+			imagetest.FileM("etc/.wh.gone", nil), imagetest.FileM("etc/stays", []byte("new")), imagetest.FileM("opt/a/.wh..wh..opq", nil),
+			imagetest.FileM("lib64/libx", []byte("through the link")),
 		})
 	if err != nil {
 		t.Fatal(err)
@@ -59,11 +64,11 @@ func TestUnpack(t *testing.T) {
 // TestUnpackStaysInside has names that lead out of the folder.
 func TestUnpackStaysInside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
-	for _, members := range [][]testMember{
-		{fileM("../outside", []byte("x"))},
-		{symM("a", outside), fileM("a/x", []byte("x"))},
-		{symM("a", ".."), fileM("a/x", []byte("x"))},
-		{symM("a", outside), fileM("a", []byte("x"))},
+	for _, members := range [][]imagetest.TestMember{
+		{imagetest.FileM("../outside", []byte("x"))},
+		{imagetest.SymM("a", outside), imagetest.FileM("a/x", []byte("x"))},
+		{imagetest.SymM("a", ".."), imagetest.FileM("a/x", []byte("x"))},
+		{imagetest.SymM("a", outside), imagetest.FileM("a", []byte("x"))},
 	} {
 		dir, err := unpackedLayers(t, members)
 		if _, statErr := os.Lstat(outside); statErr == nil {
@@ -86,13 +91,13 @@ func TestUnpackFolder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(from, "x"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := Unpack(t.Context(), "dir:"+from, to, MediaOptions{}); err != nil {
+	if err := images.Unpack(t.Context(), "dir:"+from, to, media.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(to, "x")); err != nil {
 		t.Error(err)
 	}
-	if err := Unpack(t.Context(), filepath.Join(from, "x"), t.TempDir(), MediaOptions{}); err == nil {
+	if err := images.Unpack(t.Context(), filepath.Join(from, "x"), t.TempDir(), media.Options{}); err == nil {
 		t.Error("a file is no root filesystem: want an error")
 	}
 }

@@ -5,32 +5,26 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/packages"
+	"vfix.dev/vfix/images/provenance"
+	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/rewriter"
 )
 
-// subject is a source whose file system is compared.
-type subject struct {
-	src *Source
-	t   *merged
-	f   *found
-	// fetch makes the contents of files readable; what it returns lasts as long as the
-	// session.
-	fetch func(context.Context, []*inode) (map[*inode]*io.SectionReader, error)
-	close func()
-}
-
 // verification is one run of Verify against a base.
 type verification struct {
-	s           *session
-	shim        *Shim
-	base, after *subject
+	s           *contents.Session
+	shim        *fallback.Shim
+	base, after *contents.Subject
 	out         *Verified
 	added       []added // what only the source has
 }
@@ -41,14 +35,14 @@ func (v *verification) problem(format string, args ...any) {
 
 // run compares everything. What differs is a problem; an error is of reading alone.
 func (v *verification) run(ctx context.Context) error {
-	if v.base.src.Image != nil && v.after.src.Image != nil {
+	if v.base.Src.Image != nil && v.after.Src.Image != nil {
 		if err := v.configs(); err != nil {
 			return err
 		}
 		v.layers()
 	}
-	if v.after.src.Image != nil {
-		if err := v.shim.findFallback(ctx, v.after.src.Image, v.after.t, v.after.f.Findings, v.after.fetch); err != nil {
+	if v.after.Src.Image != nil {
+		if err := v.shim.Find(ctx, v.after.Src.Image, v.after.T, v.after.F.Findings, v.after.Fetch); err != nil {
 			return err
 		}
 	}
@@ -62,17 +56,17 @@ func (v *verification) run(ctx context.Context) error {
 // layers compares which layers there are: the base's come first. A SIF file has one
 // squashfs, which is made anew: what is in it is compared, as it is for every image.
 func (v *verification) layers() {
-	if v.base.src.Ref.Transport == SIF && v.after.src.Ref.Transport == SIF {
+	if v.base.Src.Ref.Transport == media.SIF && v.after.Src.Ref.Transport == media.SIF {
 		return
 	}
-	base, after := v.base.t.layers, v.after.t.layers
+	base, after := v.base.T.Layers, v.after.T.Layers
 	for i, l := range base {
 		if i >= len(after) {
-			v.problem("layer %d: missing, want %v", i, l.diffID)
+			v.problem("layer %d: missing, want %v", i, l.DiffID)
 			return
 		}
-		if after[i].diffID != l.diffID {
-			v.problem("layer %d: got %v, want the base's %v", i, after[i].diffID, l.diffID)
+		if after[i].DiffID != l.DiffID {
+			v.problem("layer %d: got %v, want the base's %v", i, after[i].DiffID, l.DiffID)
 			return
 		}
 	}
@@ -81,15 +75,15 @@ func (v *verification) layers() {
 // configs compares the image configs. The derived one has more history, more diff IDs and
 // vfix's own labels, and nothing else that is new.
 func (v *verification) configs() error {
-	base, err := comparableConfig(v.base.src.Image)
+	base, err := comparableConfig(v.base.Src.Image)
 	if err != nil {
-		return fmt.Errorf("%v: image config: %w", v.base.src.Ref, err)
+		return fmt.Errorf("%v: image config: %w", v.base.Src.Ref, err)
 	}
-	after, err := comparableConfig(v.after.src.Image)
+	after, err := comparableConfig(v.after.Src.Image)
 	if err != nil {
-		return fmt.Errorf("%v: image config: %w", v.after.src.Ref, err)
+		return fmt.Errorf("%v: image config: %w", v.after.Src.Ref, err)
 	}
-	if v.shim.present() {
+	if v.shim.Present() {
 		unwrap(base, after)
 	}
 	v.object("image config", base, after)
@@ -150,7 +144,7 @@ func (v *verification) object(where string, base, after map[string]any) {
 	for k := range after {
 		keys[k] = true
 	}
-	for _, k := range sortedKeys(keys) {
+	for _, k := range contents.SortedKeys(keys) {
 		b, a := base[k], after[k]
 		bm, _ := b.(map[string]any)
 		am, _ := a.(map[string]any)
@@ -166,16 +160,16 @@ func (v *verification) object(where string, base, after map[string]any) {
 // pair is a file whose content differs, in both file systems.
 type pair struct {
 	name        string
-	base, after *inode
+	base, after *contents.Inode
 }
 
 // names compares which names there are, what they are and their metadata. It returns the
 // files whose contents differ, each inode once.
 func (v *verification) names() []pair {
-	base, after := byName(v.base.t), byName(v.after.t)
+	base, after := byName(v.base.T), byName(v.after.T)
 	firstBase, firstAfter := firstNames(base), firstNames(after)
 	var changed []pair
-	seen := map[*inode]bool{}
+	seen := map[*contents.Inode]bool{}
 	all := map[string]bool{}
 	for n := range base {
 		all[n] = true
@@ -183,7 +177,7 @@ func (v *verification) names() []pair {
 	for n := range after {
 		all[n] = true
 	}
-	for _, name := range sortedKeys(all) {
+	for _, name := range contents.SortedKeys(all) {
 		b, a := base[name], after[name]
 		switch {
 		case a == nil:
@@ -192,54 +186,54 @@ func (v *verification) names() []pair {
 		case b == nil:
 			v.added = append(v.added, added{name, a})
 			continue
-		case a.entry == b.entry:
+		case a.Entry == b.Entry:
 			continue // of a layer that both have
-		case a.kind != b.kind || a.flag != b.flag:
+		case a.Kind != b.Kind || a.Flag != b.Flag:
 			v.problem("%s: another kind of file", name)
 			continue
-		case a.link != b.link:
-			v.problem("%s: symlink: got %q, want %q", name, a.link, b.link)
+		case a.Link != b.Link:
+			v.problem("%s: symlink: got %q, want %q", name, a.Link, b.Link)
 		}
-		want := &b.meta
-		if a.kind == kindFile && a.sum != nil && b.sum != nil && *a.sum != *b.sum {
-			want = want.unmarked()
+		want := &b.Meta
+		if a.Kind == contents.KindFile && a.Sum != nil && b.Sum != nil && *a.Sum != *b.Sum {
+			want = want.Unmarked()
 		}
-		if d := a.meta.differs(want); d != "" {
+		if d := a.Meta.Differs(want); d != "" {
 			v.problem("%s: %s", name, d)
 		}
-		if a.kind == kindDir {
+		if a.Kind == contents.KindDir {
 			continue
 		}
-		if ga, gb := firstAfter[a.inode], firstBase[b.inode]; ga != gb {
+		if ga, gb := firstAfter[a.Inode], firstBase[b.Inode]; ga != gb {
 			v.problem("%s: hard links: got those of %s, want those of %s", name, ga, gb)
 		}
-		if a.kind != kindFile || seen[a.inode] {
+		if a.Kind != contents.KindFile || seen[a.Inode] {
 			continue
 		}
-		seen[a.inode] = true
+		seen[a.Inode] = true
 		switch {
-		case a.sum == nil || b.sum == nil:
-			v.problem("%s: not compared: larger than %d bytes", name, int64(maxELF))
-		case *a.sum != *b.sum:
-			changed = append(changed, pair{name, b.inode, a.inode})
+		case a.Sum == nil || b.Sum == nil:
+			v.problem("%s: not compared: larger than %d bytes", name, int64(contents.MaxELF))
+		case *a.Sum != *b.Sum:
+			changed = append(changed, pair{name, b.Inode, a.Inode})
 		}
 	}
 	return changed
 }
 
-func byName(t *merged) map[string]*node {
-	all := map[string]*node{}
-	t.walk(func(name string, k *node) { all[name] = k })
+func byName(t *contents.Tree) map[string]*contents.Node {
+	all := map[string]*contents.Node{}
+	t.Walk(func(name string, k *contents.Node) { all[name] = k })
 	return all
 }
 
 // firstNames tells the first name of each inode: two names are hard links of each other
 // where it is the same.
-func firstNames(names map[string]*node) map[*inode]string {
-	first := map[*inode]string{}
+func firstNames(names map[string]*contents.Node) map[*contents.Inode]string {
+	first := map[*contents.Inode]string{}
 	for name, k := range names {
-		if f, ok := first[k.inode]; !ok || name < f {
-			first[k.inode] = name
+		if f, ok := first[k.Inode]; !ok || name < f {
+			first[k.Inode] = name
 		}
 	}
 	return first
@@ -250,31 +244,31 @@ func (v *verification) contents(ctx context.Context, changed []pair) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	bases := make([]*inode, len(changed))
-	afters := make([]*inode, len(changed))
+	bases := make([]*contents.Inode, len(changed))
+	afters := make([]*contents.Inode, len(changed))
 	for i, p := range changed {
 		bases[i], afters[i] = p.base, p.after
 	}
-	before, err := v.base.fetch(ctx, bases)
+	before, err := v.base.Fetch(ctx, bases)
 	if err != nil {
 		return err
 	}
-	after, err := v.after.fetch(ctx, afters)
+	after, err := v.after.Fetch(ctx, afters)
 	if err != nil {
 		return err
 	}
-	changes := newFileChanges(v.base.t)
+	changes := packages.NewFileChanges(v.base.T)
 	var databases []pair
 	for _, p := range changed {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if _, ok := isMD5Sums(p.name); ok {
+		if _, ok := packages.IsMD5Sums(p.name); ok {
 			databases = append(databases, p)
 			continue
 		}
 		b, a := before[p.base], after[p.after]
-		proved, err := rewriter.Verify(b, b.Size(), a, a.Size(), v.s.options)
+		proved, err := rewriter.Verify(b, b.Size(), a, a.Size(), v.s.Options)
 		if err := v.explain(p.name, proved, err, b, a); err != nil {
 			return err
 		}
@@ -288,4 +282,83 @@ func (v *verification) contents(ctx context.Context, changed []pair) error {
 		}
 	}
 	return v.databases(databases, changes, before, after)
+}
+
+// VerifyOptions are the choices of vfix verify.
+type VerifyOptions struct {
+	ScanOptions
+	Against string // SOURCE of the base; "" checks the source alone
+	// Provenance has the statement about the source found and checked; Statement is the file
+	// that it is in, "" for where a rebuild leaves it.
+	Provenance bool
+	Statement  string
+}
+
+// Verified is what verify proved.
+type Verified struct {
+	Findings *contents.Findings
+	// Compared is how many files differ from the base and were proved to differ in call
+	// sites only. Problems is one line each for what differs otherwise.
+	Compared int
+	Problems []string
+	// Added are the files of the fallback that the base does not have, byte for byte those
+	// of this vfix; sorted.
+	Added []string
+	// Corrected are the package databases that differ only in the records of patched files,
+	// as --update-dpkg makes them; sorted.
+	Corrected []string
+	// Differences are what differs in each changed file, where Rewriter.Explain asks for it.
+	Differences []Difference
+	// Stated is the statement of provenance, where it was asked for: what is not as it says
+	// is among the problems.
+	Stated *provenance.Stated
+}
+
+// Verify checks that no live call site is left in a SOURCE and, with Against, that it
+// differs from that base in patched call sites only.
+func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, error) {
+	o.Media = o.Media.WithDefaults()
+	src, err := sources.Open(ctx, source, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	defer s.Close()
+	if o.Against == "" {
+		if o.Provenance {
+			return verifyStated(ctx, s, src, nil, o)
+		}
+		f, err := fallback.Covered(ctx, s, src, &o.Shim)
+		if err != nil {
+			return nil, err
+		}
+		return &Verified{Findings: f.Findings}, nil
+	}
+	s.Sums = true
+	baseSrc, err := sources.Open(ctx, o.Against, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	defer baseSrc.Close()
+	v := &verification{s: s, shim: &o.Shim}
+	if v.base, err = s.OpenSubject(ctx, baseSrc); err != nil {
+		return nil, err
+	}
+	defer v.base.Close()
+	if v.after, err = s.OpenSubject(ctx, src); err != nil {
+		return nil, err
+	}
+	defer v.after.Close()
+	v.out = &Verified{Findings: v.after.F.Findings}
+	if err := v.run(ctx); err != nil || !o.Provenance {
+		return v.out, err
+	}
+	stated, err := verifyStated(ctx, s, src, baseSrc, o)
+	if err != nil {
+		return nil, err
+	}
+	v.out.Stated = stated.Stated
+	v.out.Problems = append(v.out.Problems, stated.Problems...)
+	return v.out, nil
 }

@@ -14,6 +14,8 @@ import (
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/bench/figure"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/shim"
 )
 
@@ -177,7 +179,7 @@ func finishBench(opts BenchOptions, b benched, out *output, e engine) error {
 }
 
 // benchSteps tells of each round as it begins: the ways take milliseconds each.
-func benchSteps(progress images.Progress, rounds int) func(int, string) {
+func benchSteps(progress progress.Reporter, rounds int) func(int, string) {
 	said := 0
 	return func(round int, _ string) {
 		if round != said {
@@ -194,7 +196,7 @@ type roots struct {
 }
 
 // unpackBoth unpacks an image into a temporary folder, and a patched copy beside it.
-func unpackBoth(ctx context.Context, e engine, image string, media images.MediaOptions) (_ *roots, err error) {
+func unpackBoth(ctx context.Context, e engine, image string, media media.Options) (_ *roots, err error) {
 	dir, err := os.MkdirTemp("", "vfix-bench-")
 	if err != nil {
 		return nil, err

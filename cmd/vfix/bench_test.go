@@ -12,6 +12,9 @@ import (
 
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // benchEngine has figures and folders made up.
@@ -46,10 +49,10 @@ func benchEngine() engine {
 				{Mode: bench.Rebuilt, Test: "GET", PerSecond: 2200, Least: 2200, Most: 2200, Latencies: l},
 			}, nil
 		},
-		unpack: func(_ context.Context, _, dir string, _ images.MediaOptions) error {
+		unpack: func(_ context.Context, _, dir string, _ media.Options) error {
 			return os.WriteFile(filepath.Join(dir, "file"), nil, 0o644)
 		},
-		patch: func(context.Context, []string, images.PatchOptions) (*images.Findings, error) {
+		patch: func(context.Context, []string, images.PatchOptions) (*contents.Findings, error) {
 			return patchable(), nil
 		},
 	}
@@ -120,7 +123,7 @@ func TestBenchCleansUp(t *testing.T) {
 	if got := runLine(e, "bench", "x"); got.status != statusError || !strings.Contains(got.stderr, "hint") {
 		t.Errorf("status %d: %s", got.status, got.stderr)
 	}
-	e.unpack = func(context.Context, string, string, images.MediaOptions) error { return images.ErrNotFound }
+	e.unpack = func(context.Context, string, string, media.Options) error { return hinterr.ErrNotFound }
 	if got := runLine(e, "bench", "x"); got.status != statusError {
 		t.Errorf("status %d: %s", got.status, got.stderr)
 	}

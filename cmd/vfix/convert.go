@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
 )
 
 // ConvertOptions are the choices of vfix convert.
@@ -70,7 +72,7 @@ same digest. SOURCE and DEST are written as in 'vfix help sources'.`,
 }
 
 // run is what the options say of how to run the image.
-func (o *ConvertOptions) run() (r images.RunConfig, err error) {
+func (o *ConvertOptions) run() (r sources.RunConfig, err error) {
 	if r.Entrypoint, err = commandWords("--entrypoint", o.entrypoint); err != nil {
 		return r, err
 	}
@@ -116,7 +118,7 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 	if err != nil {
 		return err
 	}
-	if _, err := images.ParseRef(opts.dest); err != nil {
+	if _, err := media.ParseRef(opts.dest); err != nil {
 		return fmt.Errorf("-o: %w", err) // now, and not when the image has been read for minutes
 	}
 	done, err := e.convert(ctx, source, images.ConvertOptions{

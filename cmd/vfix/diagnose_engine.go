@@ -10,13 +10,15 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/host/diagnose"
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // diagnoseOptions are what the engine is told.
 type diagnoseOptions struct {
 	root  string // SOURCE of the files, "" for this machine
-	media images.MediaOptions
+	media media.Options
 }
 
 // diagnoseAll diagnoses each CRASH; what can be read is returned beside the errors of what
@@ -46,7 +48,7 @@ func diagnoseRoot(ctx context.Context, o diagnoseOptions) (diagnose.Options, fun
 	path := "/"
 	done := func() {}
 	if o.root != "" {
-		root, err := images.OpenRoot(ctx, o.root, o.media)
+		root, err := sources.OpenRoot(ctx, o.root, o.media)
 		if err != nil {
 			return d, nil, err
 		}
@@ -67,7 +69,7 @@ func diagnoseRoot(ctx context.Context, o diagnoseOptions) (diagnose.Options, fun
 }
 
 // diagnoseOne finds out what a CRASH is, and reads it.
-func diagnoseOne(ctx context.Context, arg string, d diagnose.Options, media images.MediaOptions) (*diagnose.Result, error) {
+func diagnoseOne(ctx context.Context, arg string, d diagnose.Options, media media.Options) (*diagnose.Result, error) {
 	pid, isPID := diagnose.ParsePID(arg)
 	name, isContainer := strings.CutPrefix(arg, "container:")
 	switch {
@@ -83,7 +85,7 @@ func diagnoseOne(ctx context.Context, arg string, d diagnose.Options, media imag
 		return diagnose.Line(arg, d)
 	}
 	r, err := diagnoseContainer(ctx, arg, d, media)
-	if errors.Is(err, images.ErrNotFound) || errors.Is(err, images.ErrNoDaemon) {
+	if errors.Is(err, hinterr.ErrNotFound) || errors.Is(err, hinterr.ErrNoDaemon) {
 		err = &crashNotFound{arg, err}
 	}
 	return r, err
@@ -107,8 +109,8 @@ func (e *crashNotFound) Hint() string {
 }
 
 // diagnoseContainer looks at a container and, where no root was named, into its image.
-func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, o images.MediaOptions) (*diagnose.Result, error) {
-	c, err := images.FindContainer(ctx, name, o)
+func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, o media.Options) (*diagnose.Result, error) {
+	c, err := media.FindContainer(ctx, name, o)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, o i
 	}
 	if d.RootName == "" {
 		d.RootName, d.IsImage = c.Image, true
-		if root, err := images.OpenRoot(ctx, string(images.Daemon)+":"+c.ImageID, o); err == nil {
+		if root, err := sources.OpenRoot(ctx, string(media.Daemon)+":"+c.ImageID, o); err == nil {
 			defer root.Close()
 			d.Root, d.Callers = root.FS, root.Callers
 		}

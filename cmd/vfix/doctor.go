@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
@@ -127,7 +131,7 @@ func (e *doctorError) Hint() string {
 
 // containersOf has package images look into the engines, for half of the time that the check
 // has, so that it can say what it left out.
-func containersOf(e engine, progress images.Progress) func(context.Context) (*doctor.Inventory, error) {
+func containersOf(e engine, progress progress.Reporter) func(context.Context) (*doctor.Inventory, error) {
 	return func(ctx context.Context) (*doctor.Inventory, error) {
 		enough, cancel := ctx, func() {}
 		if end, ok := ctx.Deadline(); ok {
@@ -137,7 +141,7 @@ func containersOf(e engine, progress images.Progress) func(context.Context) (*do
 		var w workOptions
 		platform := v1.Platform{OS: "linux", Architecture: "amd64"}
 		inv, err := e.inventory(ctx, enough, images.ScanOptions{Media: w.media(platform, progress), Shim: fallbackShim()})
-		if errors.Is(err, images.ErrNoDaemon) {
+		if errors.Is(err, hinterr.ErrNoDaemon) {
 			return nil, &doctor.ErrNoEngine{Why: err.Error()}
 		}
 		if err != nil {
@@ -147,7 +151,7 @@ func containersOf(e engine, progress images.Progress) func(context.Context) (*do
 	}
 }
 
-func inventoryOf(inv *images.Inventory) *doctor.Inventory {
+func inventoryOf(inv *inventory.Inventory) *doctor.Inventory {
 	out := &doctor.Inventory{Engine: strings.Join(inv.Engines, " "), LeftOut: inv.LeftOut}
 	for _, h := range inv.Held {
 		s := doctor.Subject{Kind: "image", Name: h.Name, Sites: h.Sites, Files: h.Files, Needs: h.Sites > 0}

@@ -14,6 +14,7 @@ import (
 
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/inventory"
 )
 
 // healthy and ill are reports as the engine might return them.
@@ -80,11 +81,11 @@ func TestDoctorOptions(t *testing.T) {
 			got = o
 			return healthy(), nil
 		},
-		inventory: func(_, enough context.Context, _ images.ScanOptions) (*images.Inventory, error) {
+		inventory: func(_, enough context.Context, _ images.ScanOptions) (*inventory.Inventory, error) {
 			if _, ok := enough.Deadline(); !ok {
 				t.Error("the look into images has no end")
 			}
-			return &images.Inventory{Engines: []string{"unix:///s"}, LeftOut: []string{"big"}, Held: []images.Held{
+			return &inventory.Inventory{Engines: []string{"unix:///s"}, LeftOut: []string{"big"}, Held: []inventory.Held{
 				{Name: "redis:2.8.22", Sites: 3, Files: 2}, {Container: "web", Name: "debian:12"}, {Name: "odd", Err: errors.New("damaged")},
 			}}, nil
 		},

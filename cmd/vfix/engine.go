@@ -13,22 +13,27 @@ import (
 	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/hotfix"
+	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/images/media"
 )
 
 // engine is what the verbs call: package images, or values made up by a test.
 type engine struct {
-	scan    func(ctx context.Context, source string, o images.ScanOptions) (*images.Findings, error)
-	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*images.Findings, error)
+	scan    func(ctx context.Context, source string, o images.ScanOptions) (*contents.Findings, error)
+	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*contents.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	// rebuildAll rebuilds a list of images, which readList reads.
-	readList   func(name string) ([]images.Item, error)
-	rebuildAll func(ctx context.Context, items []images.Item, o images.BatchOptions) (*images.Batch, error)
+	readList   func(name string) ([]batch.Item, error)
+	rebuildAll func(ctx context.Context, items []batch.Item, o batch.Options) (*batch.Batch, error)
 	verify     func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
 	convert    func(ctx context.Context, source string, o images.ConvertOptions) (*images.Converted, error)
 	layer      func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
 	// diagnose returns what it could read beside the errors of what it could not.
 	diagnose func(ctx context.Context, crashes []string, o diagnoseOptions) ([]*diagnose.Result, error)
-	hotfix   func(ctx context.Context, source string, o images.HotfixOptions) (*images.Hotfixed, error)
+	hotfix   func(ctx context.Context, source string, o hotfix.Options) (*hotfix.Hotfixed, error)
 	// run returns only where the command could not be started.
 	run func(args []string, o run.Options) error
 	// runtime returns only where the real runtime was not executed, with the exit status.
@@ -36,13 +41,13 @@ type engine struct {
 	// cache lists or removes what vfix-runtime keeps.
 	cache     func(action, dir string, limit int64) (*ociruntime.Cached, error)
 	doctor    func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
-	inventory func(ctx, enough context.Context, o images.ScanOptions) (*images.Inventory, error)
+	inventory func(ctx, enough context.Context, o images.ScanOptions) (*inventory.Inventory, error)
 
 	benchHost  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
 	benchImage func(ctx context.Context, original, rebuilt string, o bench.Options) ([]bench.Figure, error)
 	benchRedis func(ctx context.Context, o bench.RedisOptions) ([]bench.Redis, error)
 	draw       func(path string, b benched) error
-	unpack     func(ctx context.Context, source, dir string, o images.MediaOptions) error
+	unpack     func(ctx context.Context, source, dir string, o media.Options) error
 
 	install, uninstall func(install.Options) (*install.Result, error)
 	// stay returns when the context ends.
@@ -53,18 +58,18 @@ var theEngine = engine{
 	scan:       images.Scan,
 	patch:      images.Patch,
 	rebuild:    images.Rebuild,
-	rebuildAll: images.RebuildAll,
+	rebuildAll: batch.Rebuild,
 	readList:   readList,
 	verify:     images.Verify,
 	convert:    images.Convert,
 	layer:      images.Layer,
 	diagnose:   diagnoseAll,
-	hotfix:     images.Hotfix,
+	hotfix:     hotfix.Hotfix,
 	run:        run.Run,
 	runtime:    runRuntime,
 	cache:      ociruntime.Cache,
 	doctor:     doctor.Run,
-	inventory:  images.TakeInventory,
+	inventory:  inventory.Take,
 	benchHost:  bench.Host,
 	benchImage: bench.Image,
 	benchRedis: bench.MeasureRedis,

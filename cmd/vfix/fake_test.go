@@ -7,6 +7,8 @@ import (
 
 	"vfix.dev/vfix/host/install"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -32,8 +34,8 @@ func patch(s rewriter.Site, form rewriter.Form, reason string) rewriter.Patch {
 	return p
 }
 
-func fileOf(path, libc string, patches ...rewriter.Patch) images.File {
-	f := images.File{
+func fileOf(path, libc string, patches ...rewriter.Patch) contents.File {
+	f := contents.File{
 		Path: path, Size: 1 << 20, Layer: layer0,
 		Report: &rewriter.Report{Libc: libc}, Plan: &rewriter.Plan{Patches: patches, Size: 1<<20 + 8192},
 	}
@@ -46,11 +48,11 @@ func fileOf(path, libc string, patches ...rewriter.Patch) images.File {
 	return f
 }
 
-func clean() *images.Findings {
-	return &images.Findings{Source: "docker-daemon:debian:12", Digest: digest, ELFFiles: 812, ExecBytes: 220 << 20}
+func clean() *contents.Findings {
+	return &contents.Findings{Source: "docker-daemon:debian:12", Digest: digest, ELFFiles: 812, ExecBytes: 220 << 20}
 }
 
-func patchable() *images.Findings {
+func patchable() *contents.Findings {
 	f := clean()
 	f.Source = "docker-daemon:redis:2.8.22"
 	libc := fileOf("lib/x86_64-linux-gnu/libc-2.13.so", "glibc 2.13",
@@ -60,11 +62,11 @@ func patchable() *images.Findings {
 	pthread := fileOf("lib/x86_64-linux-gnu/libpthread-2.13.so", "glibc 2.13",
 		patch(site(0x40c000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40c007"), rewriter.Call, "mov and call are adjacent"),
 		patch(site(0x40d000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40d007"), rewriter.Call, "mov and call are adjacent"))
-	f.Files = []images.File{libc, pthread}
+	f.Files = []contents.File{libc, pthread}
 	return f
 }
 
-func mixed() *images.Findings {
+func mixed() *contents.Findings {
 	f := patchable()
 	odd := fileOf("usr/local/bin/odd", "",
 		patch(site(0x4012ab, rewriter.Time, rewriter.Unknown, "the register is stored in memory at 0x4012b5"), rewriter.Left, ""),
@@ -73,15 +75,15 @@ func mixed() *images.Findings {
 	odd.Links = []string{"usr/local/bin/even"}
 	odd.Plan.Warnings = []string{"the build id note was spent on the segment"}
 	f.Files = append(f.Files, harmless().Files[0], odd)
-	f.Passed = []images.Passed{{Path: "usr/lib/broken\x1b[31m.so", Layer: layer3, Reason: "damaged ELF: no program headers"}}
+	f.Passed = []contents.Passed{{Path: "usr/lib/broken\x1b[31m.so", Layer: layer3, Reason: "damaged ELF: no program headers"}}
 	return f
 }
 
 // covered is mixed with a fallback that takes care of what is left.
-func covered() *images.Findings {
+func covered() *contents.Findings {
 	f := mixed()
 	f.Files[len(f.Files)-1].Covered = "vfix-trace"
-	f.Fallback = images.Fallback{
+	f.Fallback = contents.Fallback{
 		Library: true, Trace: true, Wrapped: true,
 		Added:   []string{"etc/ld.so.preload", "vfix/vfix-trace", "vfix/x86_64/libvfix.so"},
 		Reasons: []string{"usr/local/bin/odd: a static program: nothing loads libvfix.so into it"},
@@ -89,17 +91,17 @@ func covered() *images.Findings {
 	return f
 }
 
-func harmless() *images.Findings {
+func harmless() *contents.Findings {
 	f := clean()
 	goProgram := fileOf("usr/bin/gosu", "",
 		patch(site(0x5012a0, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
 		patch(site(0x5012a8, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
 		patch(site(0x5022a8, rewriter.Time, rewriter.Benign, "compared with"), rewriter.Left, ""))
-	f.Files = []images.File{goProgram}
+	f.Files = []contents.File{goProgram}
 	return f
 }
 
-func rebuiltOf(f *images.Findings, o images.RebuildOptions) *images.Rebuilt {
+func rebuiltOf(f *contents.Findings, o images.RebuildOptions) *images.Rebuilt {
 	r := &images.Rebuilt{
 		Findings: f, BaseName: strings.TrimPrefix(f.Source, "docker-daemon:"), BaseDigest: digest, Reference: "redis:2.8.22-vfix@" + layer3,
 		Digest: layer3, LayerSize: 1234567,
@@ -113,18 +115,18 @@ func rebuiltOf(f *images.Findings, o images.RebuildOptions) *images.Rebuilt {
 	return r
 }
 
-func hotfixOf(f *images.Findings, o images.HotfixOptions) *images.Hotfixed {
-	h := &images.Hotfixed{Findings: f, Name: "redis:2.8.22", Image: "redis:2.8.22", Service: "redis"}
+func hotfixOf(f *contents.Findings, o hotfix.Options) *hotfix.Hotfixed {
+	h := &hotfix.Hotfixed{Findings: f, Name: "redis:2.8.22", Image: "redis:2.8.22", Service: "redis"}
 	for i := range f.Files {
 		if file := &f.Files[i]; !file.Plan.Empty() {
-			h.Mounts = append(h.Mounts, images.HotfixMount{
+			h.Mounts = append(h.Mounts, hotfix.Mount{
 				Source: o.Dir + "/" + strings.Repeat("0123456789abcdef", 4), Target: "/" + file.Path, Size: file.Plan.Size,
 			})
 		}
 	}
 	if o.Apply {
 		h.Container, h.Name, h.Covered = true, "db", []string{"/data"}
-		h.Recreated = &images.Recreated{
+		h.Recreated = &hotfix.Recreated{
 			ID: digest[7:], Old: "db-vfix-old", OldID: layer3[7:], Image: "vfix-hotfix:db-01234567",
 			Back: []string{"docker rm db", "docker rename db-vfix-old db"}, Clean: []string{"docker rm db-vfix-old"},
 		}

@@ -3,12 +3,12 @@
 package main
 
 import (
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/shim"
 )
 
 // fallbackShim is what the fallback is made of. Package images is told it: it knows images,
 // and not what runs in them.
-func fallbackShim() images.Shim {
-	return images.Shim{Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace()}
+func fallbackShim() fallback.Shim {
+	return fallback.Shim{Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace()}
 }

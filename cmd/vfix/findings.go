@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -14,7 +14,7 @@ import (
 const openSite = "live or unknown call site"
 
 // openSites counts the call sites that are live or unknown in the files as they were read.
-func openSites(f *images.Findings) int {
+func openSites(f *contents.Findings) int {
 	n := 0
 	for i := range f.Files {
 		for _, s := range f.Files[i].Report.Sites {
@@ -29,13 +29,13 @@ func openSites(f *images.Findings) int {
 func isOpen(s rewriter.Site) bool { return s.Verdict == rewriter.Unknown || s.Verdict.Patchable() }
 
 // coveredSites counts the sites that stay and that the fallback in the image covers.
-func coveredSites(f *images.Findings) int { return f.LeftOver() - f.Uncovered() }
+func coveredSites(f *contents.Findings) int { return f.LeftOver() - f.Uncovered() }
 
 // uncoveredSites counts the call sites that are findings of a scan.
-func uncoveredSites(f *images.Findings) int { return openSites(f) - coveredSites(f) }
+func uncoveredSites(f *contents.Findings) int { return openSites(f) - coveredSites(f) }
 
 // coverers are the parts of the fallback that cover sites, each once.
-func coverers(f *images.Findings) []string {
+func coverers(f *contents.Findings) []string {
 	var all []string
 	for i := range f.Files {
 		if by := f.Files[i].Covered; by != "" && !slices.Contains(all, by) {
@@ -48,7 +48,7 @@ func coverers(f *images.Findings) []string {
 
 // incomplete is the error of a verb that could not read all of a source: it may have call
 // sites that nobody has seen.
-func incomplete(f *images.Findings) error {
+func incomplete(f *contents.Findings) error {
 	switch n := f.Unread(); {
 	case n > 0:
 		return &incompleteError{
@@ -71,7 +71,7 @@ func (e *incompleteError) Error() string { return e.msg }
 func (e *incompleteError) Hint() string  { return e.hint }
 
 // leftOver is the findings of a verb that patches: what it had to leave.
-func leftOver(f *images.Findings) error {
+func leftOver(f *contents.Findings) error {
 	n := f.Uncovered()
 	if n == 0 {
 		return nil

@@ -6,7 +6,7 @@ package main
 import (
 	"fmt"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -89,7 +89,7 @@ type jsonPassed struct {
 	Unread bool   `json:"unread"`
 }
 
-func findingsJSON(d deed, opts printOptions, all []*images.Findings) jsonFindings {
+func findingsJSON(d deed, opts printOptions, all []*contents.Findings) jsonFindings {
 	doc := jsonFindings{jsonDocument: document("patch"), Results: []jsonSource{}}
 	switch d {
 	case scanned:
@@ -103,7 +103,7 @@ func findingsJSON(d deed, opts printOptions, all []*images.Findings) jsonFinding
 	return doc
 }
 
-func sourceJSON(f *images.Findings, explain bool) jsonSource {
+func sourceJSON(f *contents.Findings, explain bool) jsonSource {
 	s := jsonSource{
 		Source: f.Source, Digest: f.Digest, Files: []jsonFile{}, Unopened: []jsonPassed{},
 		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: coveredSites(f)},
@@ -133,7 +133,7 @@ func (s *jsonSummary) count(site jsonSite) {
 	}
 }
 
-func fileJSON(f *images.File, explain bool) jsonFile {
+func fileJSON(f *contents.File, explain bool) jsonFile {
 	out := jsonFile{
 		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
 		Libc: f.Report.Libc, Static: f.Report.Static, Injected: f.Report.Injected,

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
 
 // findings prints what scan or patch found.
-func (o *output) findings(d deed, opts printOptions, all ...*images.Findings) error {
+func (o *output) findings(d deed, opts printOptions, all ...*contents.Findings) error {
 	for _, f := range all {
 		o.warnings(f)
 	}
@@ -34,7 +34,7 @@ func (o *output) findings(d deed, opts printOptions, all ...*images.Findings) er
 }
 
 // warnings prints what the rewriter has to say about files.
-func (o *output) warnings(f *images.Findings) {
+func (o *output) warnings(f *contents.Findings) {
 	for _, text := range f.Warnings {
 		o.warn("%s", text)
 	}
@@ -57,7 +57,7 @@ var (
 
 // writeFindings writes the tables of one source: what is patched and how, what is left
 // and why, what could not be examined, and the sums.
-func writeFindings(w io.Writer, s stream, d deed, f *images.Findings) {
+func writeFindings(w io.Writer, s stream, d deed, f *contents.Findings) {
 	fmt.Fprintln(w, s.paint.bold(printable(f.Source)))
 	if f.Digest != "" {
 		fmt.Fprintln(w, s.paint.dim(printable(f.Digest)))
@@ -75,7 +75,7 @@ func writeFindings(w io.Writer, s stream, d deed, f *images.Findings) {
 }
 
 // patchGrid is one row for each file, function and form.
-func patchGrid(f *images.Findings) *grid {
+func patchGrid(f *contents.Findings) *grid {
 	t := &grid{head: []string{"FILE", "LAYER", "LIBC", "FUNCTION", "SITES", "PATCH"}, right: 4}
 	if !hasLayers(f) {
 		t.drop = 1
@@ -97,7 +97,7 @@ func patchGrid(f *images.Findings) *grid {
 
 // leftGrid is one row for each file, function, verdict and reason. Benign references are
 // counted in the sums only.
-func leftGrid(f *images.Findings) *grid {
+func leftGrid(f *contents.Findings) *grid {
 	t := &grid{head: []string{"LEFT AS IT IS", "FIRST AT", "FUNCTION", "SITES", "VERDICT", "WHY"}, right: 3}
 	for i := range f.Files {
 		file := &f.Files[i]
@@ -113,7 +113,7 @@ func leftGrid(f *images.Findings) *grid {
 	return t
 }
 
-func passedGrid(f *images.Findings) *grid {
+func passedGrid(f *contents.Findings) *grid {
 	t := &grid{head: []string{"NOT EXAMINED", "WHY"}, right: -1}
 	for _, p := range f.Passed {
 		t.add([]string{p.Path, p.Reason})
@@ -128,7 +128,7 @@ type group struct {
 }
 
 // groups puts together the patches of a file that keep, in the order of their first site.
-func groups(file *images.File, keep func(*rewriter.Patch) bool) []group {
+func groups(file *contents.File, keep func(*rewriter.Patch) bool) []group {
 	var all []group
 	for _, p := range file.Plan.Patches {
 		if !keep(&p) {
@@ -157,7 +157,7 @@ func why(p *rewriter.Patch) string {
 }
 
 // sums says in words what the tables say in rows.
-func sums(c palette, d deed, f *images.Findings) []string {
+func sums(c palette, d deed, f *contents.Findings) []string {
 	var forms [rewriter.Syscall + 1]int
 	var left [rewriter.Benign + 1]int
 	for i := range f.Files {
@@ -204,11 +204,11 @@ func sums(c palette, d deed, f *images.Findings) []string {
 	return append(lines, c.dim(fmt.Sprintf("%s with %s of code examined", count(f.ELFFiles, "ELF file"), humanSize(f.ExecBytes))))
 }
 
-func hasLayers(f *images.Findings) bool {
-	return slices.ContainsFunc(f.Files, func(file images.File) bool { return file.Layer != "" })
+func hasLayers(f *contents.Findings) bool {
+	return slices.ContainsFunc(f.Files, func(file contents.File) bool { return file.Layer != "" })
 }
 
-func fileName(f *images.File) string {
+func fileName(f *contents.File) string {
 	if len(f.Links) == 0 {
 		return f.Path
 	}
@@ -216,7 +216,7 @@ func fileName(f *images.File) string {
 }
 
 // layerName is the number of a layer and the head of its diff ID, as docker shortens it.
-func layerName(f *images.File) string {
+func layerName(f *contents.File) string {
 	if f.Layer == "" {
 		return ""
 	}

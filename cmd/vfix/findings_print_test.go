@@ -9,7 +9,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 )
 
 func TestTables(t *testing.T) {
@@ -22,7 +22,7 @@ func TestTables(t *testing.T) {
 		golden string
 		s      stream
 		d      deed
-		f      *images.Findings
+		f      *contents.Findings
 	}{
 		{"table-clean.txt", stream{}, scanned, clean()},
 		{"table-mixed.txt", stream{}, patched, mixed()},

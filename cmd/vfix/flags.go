@@ -9,10 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/progress"
+
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
-
-	"vfix.dev/vfix/images"
 )
 
 // printOptions are how results and progress are shown.
@@ -66,7 +67,7 @@ type workOptions struct {
 	stall    time.Duration
 }
 
-// defaultStall is how long a registry may make no progress: it has to store a blob of some
+// DefaultStall is how long a registry may make no progress: it has to store a blob of some
 // GB, and hash it, before it answers.
 const defaultStall = 2 * time.Minute
 
@@ -109,8 +110,8 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 }
 
 // media is what package images is told about reading and writing.
-func (w *workOptions) media(p v1.Platform, progress images.Progress) images.MediaOptions {
-	return images.MediaOptions{
+func (w *workOptions) media(p v1.Platform, progress progress.Reporter) media.Options {
+	return media.Options{
 		Platform: p, Insecure: w.insecure, Progress: progress, Stall: w.stall,
 		UserAgent: "vfix/" + buildVersion().Version,
 	}

@@ -11,7 +11,7 @@ import (
 	"os"
 	"syscall"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // hintTable says what to do about an error that carries no hint of its own. The first
@@ -20,12 +20,12 @@ var hintTable = []struct {
 	is   error
 	hint string
 }{
-	{images.ErrNoDaemon, "check the name, start the daemon, or say with a prefix what it is: see 'vfix help sources'"},
-	{images.ErrUnauthorized, "run 'docker login' for that registry; vfix uses the same credentials"},
-	{images.ErrPlatform, "vfix patches linux/amd64; name an image that has it, or a variant with --platform"},
-	{images.ErrDamaged, "fetch or build it again; what it says of itself is not what it contains"},
-	{images.ErrUnsupported, "'vfix help sources' lists what vfix reads and writes"},
-	{images.ErrNotFound, "check the name; 'vfix help sources' says how sources are written"},
+	{hinterr.ErrNoDaemon, "check the name, start the daemon, or say with a prefix what it is: see 'vfix help sources'"},
+	{hinterr.ErrUnauthorized, "run 'docker login' for that registry; vfix uses the same credentials"},
+	{hinterr.ErrPlatform, "vfix patches linux/amd64; name an image that has it, or a variant with --platform"},
+	{hinterr.ErrDamaged, "fetch or build it again; what it says of itself is not what it contains"},
+	{hinterr.ErrUnsupported, "'vfix help sources' lists what vfix reads and writes"},
+	{hinterr.ErrNotFound, "check the name; 'vfix help sources' says how sources are written"},
 	{syscall.ENOSPC, "make room on that disk, or name another place with -o; temporary files follow TMPDIR"},
 	{syscall.EROFS, "the place is read-only: name another one with -o"},
 	{fs.ErrPermission, "run vfix as the owner of the file, or as root"},
@@ -38,7 +38,7 @@ var hintTable = []struct {
 	{io.ErrUnexpectedEOF, "it ended too early: a cut-off file must be fetched again, a broken connection tried again"},
 }
 
-// hintOf returns what a user can do about err: the error's own word, else the table's.
+// HintOf returns what a user can do about err: the error's own word, else the table's.
 func hintOf(err error) string {
 	var own interface{ Hint() string }
 	if errors.As(err, &own) && own.Hint() != "" {

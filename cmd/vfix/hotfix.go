@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/mountopts"
 )
 
@@ -90,7 +91,7 @@ such limit: see 'vfix install --help'.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.engine, "for", everyEngine, "print options for this `ENGINE`: docker, podman, compose, kubernetes, or all")
 	words(cmd, "for", engineWords())
-	f.StringVarP(&opts.dir, "output", "o", images.HotfixDir, "keep the patched copies in this `FOLDER`")
+	f.StringVarP(&opts.dir, "output", "o", hotfix.HotfixDir, "keep the patched copies in this `FOLDER`")
 	f.BoolVar(&opts.apply, "apply", false, "recreate a stopped docker container with the mounts")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
@@ -116,7 +117,7 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 	if err != nil {
 		return err
 	}
-	done, err := e.hotfix(ctx, source, images.HotfixOptions{
+	done, err := e.hotfix(ctx, source, hotfix.Options{
 		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Dir:         opts.dir, Apply: opts.apply,
 	})
@@ -140,7 +141,7 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 }
 
 // mountsOf are the mounts in the form that mountopts takes.
-func mountsOf(h *images.Hotfixed) []mountopts.Mount {
+func mountsOf(h *hotfix.Hotfixed) []mountopts.Mount {
 	var all []mountopts.Mount
 	for _, m := range h.Mounts {
 		all = append(all, mountopts.Mount{Source: m.Source, Target: m.Target})
@@ -149,7 +150,7 @@ func mountsOf(h *images.Hotfixed) []mountopts.Mount {
 }
 
 // unsayable are lines that say which mount an engine cannot be given, and why.
-func unsayable(opts HotfixOptions, h *images.Hotfixed) []string {
+func unsayable(opts HotfixOptions, h *hotfix.Hotfixed) []string {
 	if opts.apply {
 		return nil
 	}

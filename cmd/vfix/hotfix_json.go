@@ -3,7 +3,7 @@
 package main
 
 import (
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/mountopts"
 )
 
@@ -37,7 +37,7 @@ type jsonRecreated struct {
 	Clean []string `json:"clean"`
 }
 
-func hotfixedJSON(opts HotfixOptions, h *images.Hotfixed) jsonHotfixed {
+func hotfixedJSON(opts HotfixOptions, h *hotfix.Hotfixed) jsonHotfixed {
 	out := jsonHotfixed{
 		jsonDocument: document("hotfix"),
 		Container:    h.Container, Name: h.Name, Image: h.Image, Service: h.Service, Running: h.Running,

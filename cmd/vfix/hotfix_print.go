@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/mountopts"
 )
 
@@ -21,7 +21,7 @@ var engineComments = map[mountopts.Engine]string{
 
 // hotfixed prints what hotfix did: the table on stderr, the options or the name of the
 // container that was recreated on stdout.
-func (o *output) hotfixed(opts HotfixOptions, h *images.Hotfixed) error {
+func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
 	o.warnings(h.Findings)
 	if !o.quiet && !opts.json() && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || openSites(h.Findings) > 0) {
 		writeFindings(o.stderr, o.err, patched, h.Findings)
@@ -46,7 +46,7 @@ func (o *output) hotfixed(opts HotfixOptions, h *images.Hotfixed) error {
 }
 
 // hotfixNotes says what became of it, and what can be typed next.
-func (o *output) hotfixNotes(opts HotfixOptions, h *images.Hotfixed) {
+func (o *output) hotfixNotes(opts HotfixOptions, h *hotfix.Hotfixed) {
 	switch r := h.Recreated; {
 	case r != nil:
 		o.note("recreated: start it with 'docker start %s'", h.Name)
@@ -68,7 +68,7 @@ func (o *output) hotfixNotes(opts HotfixOptions, h *images.Hotfixed) {
 
 // mountOptions prints the options for each engine. They are quoted so that no name in them
 // can write to the terminal.
-func (o *output) mountOptions(opts HotfixOptions, h *images.Hotfixed) {
+func (o *output) mountOptions(opts HotfixOptions, h *hotfix.Hotfixed) {
 	image := h.Image
 	if image == "" {
 		image = "IMAGE"

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/media"
 )
 
 // LayerOptions are the choices of vfix layer.
@@ -75,7 +76,7 @@ func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) err
 	}
 	version := buildVersion().Version
 	done, err := e.layer(ctx, images.LayerOptions{
-		Media: images.MediaOptions{
+		Media: media.Options{
 			Insecure: opts.insecure, Progress: out.startProgress(ctx, opts.progress), UserAgent: "vfix/" + version,
 		},
 		Dest: opts.dest, Program: program, Version: version, Shim: fallbackShim(),

@@ -18,7 +18,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -224,7 +224,7 @@ func widths(side [][]cell) columns {
 }
 
 // listingOf is what is shown about one patch of a file; false where there is nothing.
-func listingOf(f *images.File, p *rewriter.Patch) (listing, bool) {
+func listingOf(f *contents.File, p *rewriter.Patch) (listing, bool) {
 	if p.Listing == nil || p.Site.Verdict == rewriter.Benign {
 		return listing{}, false
 	}
@@ -243,7 +243,7 @@ func listingOf(f *images.File, p *rewriter.Patch) (listing, bool) {
 }
 
 // writeExplanations writes the listings of all sites but the benign ones.
-func writeExplanations(w io.Writer, s stream, f *images.Findings) {
+func writeExplanations(w io.Writer, s stream, f *contents.Findings) {
 	for i := range f.Files {
 		for n := range f.Files[i].Plan.Patches {
 			if l, ok := listingOf(&f.Files[i], &f.Files[i].Plan.Patches[n]); ok {

@@ -24,6 +24,9 @@ import (
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/hotfix"
 )
 
 var update = flag.Bool("update", false, "write the golden files in testdata anew")
@@ -59,10 +62,10 @@ func golden(t *testing.T, name, got string) {
 }
 
 // fake is an engine that finds f everywhere and fails with err.
-func fake(f *images.Findings, err error) engine {
+func fake(f *contents.Findings, err error) engine {
 	return engine{
-		scan: func(context.Context, string, images.ScanOptions) (*images.Findings, error) { return f, err },
-		patch: func(context.Context, []string, images.PatchOptions) (*images.Findings, error) {
+		scan: func(context.Context, string, images.ScanOptions) (*contents.Findings, error) { return f, err },
+		patch: func(context.Context, []string, images.PatchOptions) (*contents.Findings, error) {
 			return f, err
 		},
 		rebuild: func(_ context.Context, _ string, o images.RebuildOptions) (*images.Rebuilt, error) {
@@ -71,9 +74,9 @@ func fake(f *images.Findings, err error) engine {
 			}
 			return rebuiltOf(f, o), nil
 		},
-		readList: func(string) ([]images.Item, error) { return []images.Item{{Line: 1, Source: "app:1"}}, err },
-		rebuildAll: func(_ context.Context, items []images.Item, o images.BatchOptions) (*images.Batch, error) {
-			return &images.Batch{Outcomes: []images.Outcome{{Item: items[0], Status: images.StatusDone, Reference: "app:1-vfix", LeftOver: f.Uncovered()}}}, err
+		readList: func(string) ([]batch.Item, error) { return []batch.Item{{Line: 1, Source: "app:1"}}, err },
+		rebuildAll: func(_ context.Context, items []batch.Item, o batch.Options) (*batch.Batch, error) {
+			return &batch.Batch{Outcomes: []batch.Outcome{{Item: items[0], Status: batch.StatusDone, Reference: "app:1-vfix", LeftOver: f.Uncovered()}}}, err
 		},
 		verify: func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {
 			if err != nil {
@@ -93,7 +96,7 @@ func fake(f *images.Findings, err error) engine {
 		diagnose: func(context.Context, []string, diagnoseOptions) ([]*diagnose.Result, error) {
 			return []*diagnose.Result{{Input: "log", Lines: 9}}, err
 		},
-		hotfix: func(_ context.Context, _ string, o images.HotfixOptions) (*images.Hotfixed, error) {
+		hotfix: func(_ context.Context, _ string, o hotfix.Options) (*hotfix.Hotfixed, error) {
 			return hotfixOf(f, o), err
 		},
 		install:   func(o install.Options) (*install.Result, error) { return installedBy(o), err },
@@ -186,7 +189,7 @@ func TestErrorForm(t *testing.T) {
 // scan goes on behind a source that cannot be read, and ends with 1.
 func TestScanSeveral(t *testing.T) {
 	e := fake(clean(), nil)
-	e.scan = func(_ context.Context, source string, _ images.ScanOptions) (*images.Findings, error) {
+	e.scan = func(_ context.Context, source string, _ images.ScanOptions) (*contents.Findings, error) {
 		if source == "bad" {
 			return nil, errors.New("bad: not found")
 		}
@@ -220,7 +223,7 @@ func TestSignal(t *testing.T) {
 		signal.Notify(asked, sig)
 		defer signal.Stop(asked)
 		cleaned := false
-		e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*images.Findings, error) {
+		e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*contents.Findings, error) {
 			signalSelf(t, sig)
 			<-ctx.Done()
 			cleaned = true
@@ -237,7 +240,7 @@ func TestSignal(t *testing.T) {
 func TestSignalIgnored(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
 	defer signal.Reset(syscall.SIGHUP)
-	e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*images.Findings, error) {
+	e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*contents.Findings, error) {
 		signalSelf(t, syscall.SIGHUP)
 		signalSelf(t, syscall.SIGTERM)
 		<-ctx.Done()

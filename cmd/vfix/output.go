@@ -32,7 +32,7 @@ import (
 
 	"golang.org/x/term"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/internal/redact"
 )
 
 // output is where the command prints.
@@ -153,7 +153,7 @@ func (o *output) endProgress() {
 // safe is text for stderr: one line, without secrets, without control characters.
 func safe(s string) string {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
-	return printable(images.Redact(s))
+	return printable(redact.Redact(s))
 }
 
 // printable escapes what is no printable character, as Go's %q does, and leaves the rest.

@@ -15,7 +15,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/internal/progress"
 )
 
 // reporter shows on stderr what package images is doing: bars on a terminal, plain lines
@@ -29,7 +29,7 @@ type reporter struct {
 }
 
 // startProgress makes the reporter of a verb. mode is the word behind --progress.
-func (o *output) startProgress(ctx context.Context, mode string) images.Progress {
+func (o *output) startProgress(ctx context.Context, mode string) progress.Reporter {
 	if mode == "auto" {
 		mode = "plain"
 		if o.err.bars {
@@ -75,7 +75,7 @@ func (r *reporter) above(text string) bool {
 func (r *reporter) Note(format string, args ...any) { r.out.note(format, args...) }
 
 // Start implements images.Progress.
-func (r *reporter) Start(kind, name string, size int64) images.Task {
+func (r *reporter) Start(kind, name string, size int64) progress.Task {
 	name = shorten(printable(name), 40)
 	switch r.mode {
 	case "quiet":
@@ -102,7 +102,7 @@ const (
 )
 
 // startBar adds a bar; nil where the bars have ended already.
-func (r *reporter) startBar(kind, name string, size int64) images.Task {
+func (r *reporter) startBar(kind, name string, size int64) progress.Task {
 	label := fmt.Sprintf("%-*s ", kindWidth, kind)
 	label += shorten(name, nameWidth-len(label))
 	label = pad(label, nameWidth, false) + " "
@@ -151,7 +151,7 @@ type lineTask struct {
 	next time.Time
 }
 
-func (r *reporter) startLine(kind, name string, size int64) images.Task {
+func (r *reporter) startLine(kind, name string, size int64) progress.Task {
 	if size >= 0 {
 		r.out.note("%s %s (%s)", kind, name, humanSize(size))
 	} else {

@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/progress"
 )
 
 // busy reads two layers at once and says something.
-func busy(p images.Progress) {
+func busy(p progress.Reporter) {
 	var wg sync.WaitGroup
 	for _, name := range []string{"sha256:5f70bf18a086", "sha256:a3ed95caeb02"} {
 		wg.Add(1)
@@ -34,7 +36,7 @@ func busy(p images.Progress) {
 
 func progressOf(t *testing.T, mode string) string {
 	t.Helper()
-	e := engine{scan: func(_ context.Context, _ string, o images.ScanOptions) (*images.Findings, error) {
+	e := engine{scan: func(_ context.Context, _ string, o images.ScanOptions) (*contents.Findings, error) {
 		busy(o.Media.Progress)
 		return clean(), nil
 	}}

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/media"
 )
 
 // RebuildOptions are the choices of vfix rebuild.
@@ -31,7 +33,7 @@ type RebuildOptions struct {
 var provenanceModes = []string{images.ProvenanceAuto, images.ProvenanceNone}
 
 // fallbackModes are the words of --fallback.
-var fallbackModes = []string{string(images.FallbackAuto), string(images.FallbackAlways), string(images.FallbackNever)}
+var fallbackModes = []string{string(fallback.FallbackAuto), string(fallback.FallbackAlways), string(fallback.FallbackNever)}
 
 func newRebuildCommand(out *output, e engine) *cobra.Command {
 	var opts RebuildOptions
@@ -94,7 +96,7 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 	f.StringVar(&opts.suffix, "tag-suffix", "-vfix", "name the result NAME:TAG and this `SUFFIX`")
 	f.BoolVar(&opts.push, "push", false, "push the result to the registry of its name")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done, write nothing")
-	f.StringVar(&opts.fallback, "fallback", string(images.FallbackAuto),
+	f.StringVar(&opts.fallback, "fallback", string(fallback.FallbackAuto),
 		"add what catches call sites at run time, `WHEN`: auto (where some had to be left), always (also for code that comes later: volumes, downloads, JITs), or never")
 	words(cmd, "fallback", fallbackModes)
 	f.BoolVar(&opts.updateDpkg, "update-dpkg", false,
@@ -128,13 +130,13 @@ func (o *RebuildOptions) check() error {
 		return nil
 	}
 	// Now, and not when the image has been read for minutes.
-	dest, err := images.ParseRef(o.dest)
-	switch named := dest.Tag != "" || dest.Transport == images.Daemon || dest.Transport == images.Registry || dest.Guessed; {
+	dest, err := media.ParseRef(o.dest)
+	switch named := dest.Tag != "" || dest.Transport == media.Daemon || dest.Transport == media.Registry || dest.Guessed; {
 	case err != nil:
 		return fmt.Errorf("-o: %w", err)
 	case o.tag != "" && named:
 		return usagef("rebuild", "-o %s names the result already and -t gives it another name: give one of them", o.dest)
-	case o.push && dest.Transport == images.Registry:
+	case o.push && dest.Transport == media.Registry:
 		return usagef("rebuild", "-o %s pushes already: leave --push away", o.dest)
 	}
 	return nil
@@ -158,7 +160,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
 		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
-		Fallback: images.FallbackMode(opts.fallback), Provenance: opts.provenance, UpdateDpkg: opts.updateDpkg,
+		Fallback: fallback.Mode(opts.fallback), Provenance: opts.provenance, UpdateDpkg: opts.updateDpkg,
 	}
 	if opts.fromFile != "" {
 		return runBatch(ctx, opts, o, out, e)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/batch"
 )
 
 // batchOptions are the choices that only a list has.
@@ -64,7 +65,7 @@ func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
 		return usagef("rebuild", "--provenance %s: one file for many images: want auto or none", o.provenance)
 	}
 	if o.template != "" {
-		if err := images.CheckTemplate(o.template); err != nil {
+		if err := batch.CheckTemplate(o.template); err != nil {
 			return usagef("rebuild", "--dest-template: %v", err)
 		}
 	}
@@ -92,7 +93,7 @@ func parseShard(text string, getenv func(string) string) (n, all int, err error)
 }
 
 // readList reads the list that --from-file names.
-func readList(name string) ([]images.Item, error) {
+func readList(name string) ([]batch.Item, error) {
 	in := os.Stdin
 	if name != "-" {
 		f, err := os.Open(name)
@@ -102,7 +103,7 @@ func readList(name string) ([]images.Item, error) {
 		defer f.Close()
 		in = f
 	}
-	items, err := images.ReadList(in)
+	items, err := batch.ReadList(in)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -122,12 +123,12 @@ func runBatch(ctx context.Context, opts RebuildOptions, o images.RebuildOptions,
 	if len(items) == 0 {
 		return usagef("rebuild", "%s: no image in the list", opts.fromFile)
 	}
-	items = images.Shard(items, n, all)
+	items = batch.Shard(items, n, all)
 	o.Jobs = 0 // of the files; --jobs counts images here
 	finished := 0
-	done, err := e.rebuildAll(ctx, items, images.BatchOptions{
+	done, err := e.rebuildAll(ctx, items, batch.Options{
 		RebuildOptions: o, Template: opts.template, AtOnce: opts.jobs, State: opts.state, FailFast: opts.failFast,
-		Each: func(each images.Outcome) {
+		Each: func(each batch.Outcome) {
 			finished++
 			out.outcome(finished, len(items), each)
 		},
@@ -154,8 +155,8 @@ func goesOn(state string) string {
 }
 
 // batchError is the exit status of a list: failures are an error, open sites findings.
-func batchError(b *images.Batch) error {
-	if failed := b.Count(images.StatusFailed); failed > 0 {
+func batchError(b *batch.Batch) error {
+	if failed := b.Count(batch.StatusFailed); failed > 0 {
 		return &batchFailure{failed, len(b.Outcomes)}
 	}
 	open, where := 0, 0
@@ -186,7 +187,7 @@ func (b *batchFailure) Hint() string {
 }
 
 // whyFailed is an outcome's error and what to do about it, as text.
-func whyFailed(o images.Outcome) (why, hint string) {
+func whyFailed(o batch.Outcome) (why, hint string) {
 	if o.Err == nil {
 		return "", ""
 	}

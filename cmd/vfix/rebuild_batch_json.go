@@ -2,7 +2,7 @@
 
 package main
 
-import "vfix.dev/vfix/images"
+import "vfix.dev/vfix/images/batch"
 
 type jsonBatch struct {
 	jsonDocument
@@ -35,10 +35,10 @@ type jsonBatchCounts struct {
 	NotRun     int `json:"not_run"`
 }
 
-func batchJSON(opts RebuildOptions, b *images.Batch) jsonBatch {
+func batchJSON(opts RebuildOptions, b *batch.Batch) jsonBatch {
 	doc := jsonBatch{jsonDocument: document("rebuild"), Images: []jsonOutcome{}, Summary: jsonBatchCounts{
-		Done: b.Count(images.StatusDone), Unaffected: b.Count(images.StatusUnaffected),
-		Failed: b.Count(images.StatusFailed), NotRun: b.Count(images.StatusNotRun),
+		Done: b.Count(batch.StatusDone), Unaffected: b.Count(batch.StatusUnaffected),
+		Failed: b.Count(batch.StatusFailed), NotRun: b.Count(batch.StatusNotRun),
 	}}
 	doc.DryRun = opts.dryRun
 	for _, o := range b.Outcomes {

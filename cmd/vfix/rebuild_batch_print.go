@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"strings"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/batch"
 )
 
 // outcome tells of one image, the n-th of all to be finished.
-func (o *output) outcome(n, all int, each images.Outcome) {
+func (o *output) outcome(n, all int, each batch.Outcome) {
 	for _, text := range each.Warnings {
 		o.warn("%s: %s", each.Source, text)
 	}
@@ -19,9 +19,9 @@ func (o *output) outcome(n, all int, each images.Outcome) {
 	switch {
 	case each.Before:
 		what += ", by an earlier run: skipped"
-	case each.Status == images.StatusDone:
+	case each.Status == batch.StatusDone:
 		what += ": " + each.Reference
-	case each.Status == images.StatusFailed:
+	case each.Status == batch.StatusFailed:
 		why, _ := whyFailed(each)
 		what += ": " + why
 	}
@@ -29,7 +29,7 @@ func (o *output) outcome(n, all int, each images.Outcome) {
 }
 
 // batch prints the table, or JSON.
-func (o *output) batch(opts RebuildOptions, b *images.Batch) error {
+func (o *output) batch(opts RebuildOptions, b *batch.Batch) error {
 	if opts.json() {
 		return o.json(batchJSON(opts, b))
 	}
@@ -41,9 +41,9 @@ func (o *output) batch(opts RebuildOptions, b *images.Batch) error {
 		}
 		result := each.Reference
 		switch each.Status {
-		case images.StatusFailed:
+		case batch.StatusFailed:
 			result, _ = whyFailed(each)
-		case images.StatusNotRun:
+		case batch.StatusNotRun:
 			result = "-"
 		}
 		if each.LeftOver > 0 {
@@ -62,7 +62,7 @@ func (o *output) batch(opts RebuildOptions, b *images.Batch) error {
 }
 
 // batchSums says in words how many images became what.
-func batchSums(opts RebuildOptions, b *images.Batch) string {
+func batchSums(opts RebuildOptions, b *batch.Batch) string {
 	before := 0
 	for _, each := range b.Outcomes {
 		if each.Before {
@@ -73,9 +73,9 @@ func batchSums(opts RebuildOptions, b *images.Batch) string {
 	if opts.dryRun {
 		done = "would be done"
 	}
-	parts := []string{fmt.Sprintf("%d %s", b.Count(images.StatusDone), done)}
-	for _, s := range []images.Status{images.StatusUnaffected, images.StatusFailed, images.StatusNotRun} {
-		if n := b.Count(s); n > 0 || s != images.StatusNotRun {
+	parts := []string{fmt.Sprintf("%d %s", b.Count(batch.StatusDone), done)}
+	for _, s := range []batch.Status{batch.StatusUnaffected, batch.StatusFailed, batch.StatusNotRun} {
+		if n := b.Count(s); n > 0 || s != batch.StatusNotRun {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}

@@ -10,32 +10,32 @@ import (
 	"strings"
 	"testing"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/batch"
 )
 
 // fakeBatch is an engine whose list ends as told, and what it was asked for.
-func fakeBatch(outcomes []images.Outcome, err error) (engine, *images.BatchOptions, *[]images.Item) {
-	asked, list := &images.BatchOptions{}, &[]images.Item{}
-	return engine{readList: readList, rebuildAll: func(_ context.Context, items []images.Item, o images.BatchOptions) (*images.Batch, error) {
+func fakeBatch(outcomes []batch.Outcome, err error) (engine, *batch.Options, *[]batch.Item) {
+	asked, list := &batch.Options{}, &[]batch.Item{}
+	return engine{readList: readList, rebuildAll: func(_ context.Context, items []batch.Item, o batch.Options) (*batch.Batch, error) {
 		*asked, *list = o, items
 		for _, each := range outcomes {
-			if each.Status != images.StatusNotRun {
+			if each.Status != batch.StatusNotRun {
 				o.Each(each)
 			}
 		}
-		return &images.Batch{Outcomes: outcomes}, err
+		return &batch.Batch{Outcomes: outcomes}, err
 	}}, asked, list
 }
 
-func outcomes() []images.Outcome {
-	item := func(n int, source string) images.Item { return images.Item{Line: n, Source: source} }
-	return []images.Outcome{
-		{Item: item(1, "app:1"), Status: images.StatusDone, Reference: "app:1-vfix", Digest: digest, BaseDigest: digest, Files: 2, Patched: 5, LayerSize: 99},
-		{Item: item(2, "app:2"), Status: images.StatusDone, Before: true, Reference: "app:2-vfix", Files: 2, Patched: 5},
-		{Item: item(3, "new:1"), Status: images.StatusUnaffected, Reference: "new:1"},
-		{Item: item(4, "odd:1"), Status: images.StatusDone, Reference: "odd:1-vfix", Files: 1, LeftOver: 2, Warnings: []string{"a word of warning"}},
-		{Item: item(5, "bad:1"), Status: images.StatusFailed, Err: errors.New("GET https://u:secretpw@reg.example/?sig=abc: 500")},
-		{Item: item(6, "rest:1"), Status: images.StatusNotRun},
+func outcomes() []batch.Outcome {
+	item := func(n int, source string) batch.Item { return batch.Item{Line: n, Source: source} }
+	return []batch.Outcome{
+		{Item: item(1, "app:1"), Status: batch.StatusDone, Reference: "app:1-vfix", Digest: digest, BaseDigest: digest, Files: 2, Patched: 5, LayerSize: 99},
+		{Item: item(2, "app:2"), Status: batch.StatusDone, Before: true, Reference: "app:2-vfix", Files: 2, Patched: 5},
+		{Item: item(3, "new:1"), Status: batch.StatusUnaffected, Reference: "new:1"},
+		{Item: item(4, "odd:1"), Status: batch.StatusDone, Reference: "odd:1-vfix", Files: 1, LeftOver: 2, Warnings: []string{"a word of warning"}},
+		{Item: item(5, "bad:1"), Status: batch.StatusFailed, Err: errors.New("GET https://u:secretpw@reg.example/?sig=abc: 500")},
+		{Item: item(6, "rest:1"), Status: batch.StatusNotRun},
 	}
 }
 

@@ -2,7 +2,11 @@
 
 package main
 
-import "vfix.dev/vfix/images"
+import (
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/packages"
+)
 
 type jsonRebuilt struct {
 	jsonDocument
@@ -56,14 +60,14 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 	return doc
 }
 
-func fallbackJSON(mode string, f *images.Fallback) jsonFallback {
+func fallbackJSON(mode string, f *contents.Fallback) jsonFallback {
 	return jsonFallback{
 		Mode: mode, Library: f.Library, Trace: f.Trace,
 		Added: list(f.Added), Wrapped: f.Wrapped, Reasons: list(f.Reasons),
 	}
 }
 
-func packagesJSON(all []images.PackageFile) []jsonPackage {
+func packagesJSON(all []packages.Record) []jsonPackage {
 	out := []jsonPackage{}
 	for _, f := range all {
 		out = append(out, jsonPackage(f))

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/packages"
 )
 
 // rebuilt prints what rebuild did: the table on stderr, the reference on stdout.
@@ -44,7 +47,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 
 // packages says for each package and file that the package's record of it is of the old
 // content, and what became of the record.
-func (o *output) packages(all []images.PackageFile) {
+func (o *output) packages(all []packages.Record) {
 	for _, f := range all {
 		name := f.Manager
 		if f.Package != "" {
@@ -89,7 +92,7 @@ func signCommand(r *images.Rebuilt) string {
 }
 
 // fallback says what of the fallback a rebuild adds, and why the entrypoint is wrapped.
-func (o *output) fallback(f *images.Fallback, dry bool) {
+func (o *output) fallback(f *contents.Fallback, dry bool) {
 	would := "is "
 	if dry {
 		would = "would be "
@@ -100,7 +103,7 @@ func (o *output) fallback(f *images.Fallback, dry bool) {
 	if !f.Wrapped {
 		return
 	}
-	o.note("the entrypoint %srun under %s; what 'docker exec' or a health check starts is not", would, images.TracePath)
+	o.note("the entrypoint %srun under %s; what 'docker exec' or a health check starts is not", would, fallback.TracePath)
 	for _, why := range f.Reasons {
 		o.note("no preload reaches %s", why)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
 )
 
 // ScanOptions are the choices of vfix scan.
@@ -59,7 +61,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	}
 	o := images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()}
 	o.Rewriter.Explain = opts.explain
-	var all []*images.Findings
+	var all []*contents.Findings
 	var errs []error
 	for _, source := range args {
 		f, err := e.scan(ctx, source, o)
@@ -91,13 +93,13 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 
 // fixes are the commands that fix what a scan found; where nothing can be fixed, the one that
 // shows why.
-func fixes(f *images.Findings) []string {
+func fixes(f *contents.Findings) []string {
 	switch {
 	case !f.Affected():
 		return []string{"vfix scan --explain " + f.Source}
-	case f.Digest != "", strings.HasPrefix(f.Source, string(images.SIF)+":"):
+	case f.Digest != "", strings.HasPrefix(f.Source, string(media.SIF)+":"):
 		return []string{"vfix rebuild " + f.Source}
 	}
-	path := strings.TrimPrefix(f.Source, string(images.Dir)+":")
+	path := strings.TrimPrefix(f.Source, string(media.Dir)+":")
 	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -17,7 +17,7 @@ const legend = "A call site is code that calls the vsyscall page. live: it is pr
 	"in which vfix patches it, fastest first: see 'vfix help how-it-works'."
 
 // scanned prints what a scan of each source found.
-func (o *output) scanned(opts ScanOptions, all []*images.Findings) error {
+func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 	if opts.json() {
 		return o.findings(scanned, opts.printOptions, all...)
 	}
@@ -43,7 +43,7 @@ func (o *output) scanned(opts ScanOptions, all []*images.Findings) error {
 }
 
 // writeVerdict says in a line whether a source is affected, and below it what to type.
-func writeVerdict(w io.Writer, c palette, f *images.Findings) {
+func writeVerdict(w io.Writer, c palette, f *contents.Findings) {
 	sites := uncoveredSites(f)
 	if sites > 0 {
 		fmt.Fprintln(w, c.yellow("AFFECTED:")+fmt.Sprintf(" %s in %s; vfix can fix %s", count(sites, "call site"), count(openFiles(f), "file"), fixable(f, sites)))
@@ -69,7 +69,7 @@ func writeVerdict(w io.Writer, c palette, f *images.Findings) {
 }
 
 // fixable says how many of the call sites vfix can patch.
-func fixable(f *images.Findings, sites int) string {
+func fixable(f *contents.Findings, sites int) string {
 	n := 0
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
@@ -90,7 +90,7 @@ func fixable(f *images.Findings, sites int) string {
 }
 
 // openFiles counts the files with call sites that nothing covers.
-func openFiles(f *images.Findings) int {
+func openFiles(f *contents.Findings) int {
 	n := 0
 	for i := range f.Files {
 		if f.Files[i].Covered == "" && slices.ContainsFunc(f.Files[i].Report.Sites, isOpen) {

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 )
 
 // unread is clean but for what could not be read.
-func unread() *images.Findings {
+func unread() *contents.Findings {
 	f := clean()
-	f.Passed = []images.Passed{{Path: "root", Reason: "permission denied", Unread: true}, {Path: "usr/bin/x", Reason: "permission denied", Unread: true}}
+	f.Passed = []contents.Passed{{Path: "root", Reason: "permission denied", Unread: true}, {Path: "usr/bin/x", Reason: "permission denied", Unread: true}}
 	return f
 }
 
@@ -20,14 +20,14 @@ func TestScanVerdict(t *testing.T) {
 	text := clean()
 	text.Source, text.Digest, text.ELFFiles, text.ExecBytes = "/etc/passwd", "", 0, 0
 	none := *text
-	text.Passed = []images.Passed{{Path: "/etc/passwd", Reason: "not an ELF file"}}
+	text.Passed = []contents.Passed{{Path: "/etc/passwd", Reason: "not an ELF file"}}
 	half := mixed()
 	half.Passed = unread().Passed
 	folder := patchable()
 	folder.Source, folder.Digest = "dir:/srv/root", ""
 	for _, c := range []struct {
 		name   string
-		f      *images.Findings
+		f      *contents.Findings
 		status int
 		end    string // of stdout
 		err    string // in stderr

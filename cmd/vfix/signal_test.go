@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 )
 
 // childVariable makes the test binary a vfix whose scan does not end when it is cancelled.
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) == "" {
 		os.Exit(m.Run())
 	}
-	e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*images.Findings, error) {
+	e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*contents.Findings, error) {
 		fmt.Println("began")
 		<-ctx.Done()
 		fmt.Println("cancelled")

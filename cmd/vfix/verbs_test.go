@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
 )
 
 // What stands on stdout is the contract of each verb.
@@ -56,11 +58,11 @@ func TestOptionsReachEngine(t *testing.T) {
 	var rebuild images.RebuildOptions
 	var verify images.VerifyOptions
 	e := engine{
-		scan: func(_ context.Context, _ string, o images.ScanOptions) (*images.Findings, error) {
+		scan: func(_ context.Context, _ string, o images.ScanOptions) (*contents.Findings, error) {
 			scan = o
 			return clean(), nil
 		},
-		patch: func(_ context.Context, _ []string, o images.PatchOptions) (*images.Findings, error) {
+		patch: func(_ context.Context, _ []string, o images.PatchOptions) (*contents.Findings, error) {
 			patch = o
 			return clean(), nil
 		},
@@ -93,7 +95,7 @@ func TestOptionsReachEngine(t *testing.T) {
 		t.Errorf("patch: the engine was told %+v", patch)
 	}
 	if rebuild.Tag != "a:b" || rebuild.Dest != "oci:x" || rebuild.Suffix != "-vfix" ||
-		rebuild.Fallback != images.FallbackAlways || len(rebuild.Shim.Library) == 0 || len(verify.Shim.Trace) == 0 || rebuild.Version == "" ||
+		rebuild.Fallback != fallback.FallbackAlways || len(rebuild.Shim.Library) == 0 || len(verify.Shim.Trace) == 0 || rebuild.Version == "" ||
 		rebuild.Media.UserAgent == "" || rebuild.Media.Platform.String() != "linux/amd64" {
 		t.Errorf("rebuild: the engine was told %+v", rebuild)
 	}

@@ -13,6 +13,7 @@ import (
 	"io"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -32,7 +33,7 @@ func writeDifference(w io.Writer, s stream, d *images.Difference) {
 		l.write(w, s)
 		return
 	}
-	file := images.File{Path: d.Path}
+	file := contents.File{Path: d.Path}
 	sites := map[uint64]bool{}
 	for i := range d.Patches {
 		if p := &d.Patches[i]; p.Form != rewriter.Left {

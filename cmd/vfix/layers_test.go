@@ -1,0 +1,99 @@
+package main
+
+import (
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers are the packages below internal, images and host, lowest first: each may import those
+// above it in this list alone. A package that is not listed fails the test.
+var layers = []string{
+	"internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/progress",
+	"internal/redact", "internal/rootpath", "internal/jsonobject",
+	"images/mountopts",
+	"images/atomicfile",
+	"images/blob",
+	"images/registry",
+	"images/schema1",
+	"images/media",
+	"images/contents",
+	"images/sources",
+	"images/fallback",
+	"images/packages",
+	"images/provenance",
+	"images/patch",
+	"images",
+	"images/hotfix", "images/batch", "images/inventory",
+	"images/internal/imagetest",
+	"host/jail", "host/probe", "host/run", "host/store", "host/rootfs",
+	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/ociruntime", "host/install",
+}
+
+// ends are the packages that no other one of images or host imports: what a verb needs alone.
+var ends = []string{"images/hotfix", "images/batch", "images/inventory", "host/install", "host/doctor", "host/diagnose", "host/bench", "host/run"}
+
+func TestImportsPointDownward(t *testing.T) {
+	root := filepath.Join("..", "..")
+	seen := map[string]bool{}
+	for _, top := range []string{"internal", "images", "host"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			rel, err := filepath.Rel(root, filepath.Dir(path))
+			if err != nil {
+				return err
+			}
+			at := filepath.ToSlash(rel)
+			seen[at] = true
+			imports, err := importsOf(path, nil)
+			for _, i := range imports {
+				if to, ok := strings.CutPrefix(i, module); ok && !mayImport(at, to) {
+					t.Errorf("%s imports %s, which does not stand below %s", path, to, at)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for at := range seen {
+		if !slices.Contains(layers, at) {
+			t.Errorf("%s: not in the list of layers", at)
+		}
+	}
+	for _, at := range layers {
+		if !seen[at] {
+			t.Errorf("%s: listed as a layer, and has no Go files", at)
+		}
+	}
+}
+
+// mayImport reports whether the list lets one package import another; packages outside it
+// (rewriter, rpmdb) are TestImports' business.
+func mayImport(at, to string) bool {
+	from, below := slices.Index(layers, at), slices.Index(layers, to)
+	return below < 0 || below < from && !slices.Contains(ends, to)
+}
+
+// The control: upward, and into the end of a branch.
+func TestUpwardImportsAreSeen(t *testing.T) {
+	for _, tc := range []struct {
+		at, to string
+		want   bool
+	}{
+		{"images/media", "images/blob", true},
+		{"images/blob", "images/media", false},
+		{"images/registry", "images", false},
+		{"images/batch", "images/hotfix", false},
+		{"images", "rewriter", true},
+	} {
+		if got := mayImport(tc.at, tc.to); got != tc.want {
+			t.Errorf("%s imports %s: got %v, want %v", tc.at, tc.to, got, tc.want)
+		}
+	}
+}

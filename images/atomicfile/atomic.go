@@ -1,0 +1,98 @@
+package atomicfile
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// TempPrefix begins the name of every temporary file and folder.
+const TempPrefix = ".vfix-"
+
+// TempName gives a name beside path that is not in use.
+func TempName(path string) string {
+	var b [8]byte
+	rand.Read(b[:]) // never errs (crypto/rand, since Go 1.24)
+	return filepath.Join(filepath.Dir(path), TempPrefix+hex.EncodeToString(b[:]))
+}
+
+// File is a file that gets its name when it is whole.
+type File struct {
+	*os.File
+	Final string
+	done  bool
+}
+
+// Create begins a file that is to be called path: a temporary one in the same folder,
+// with the mode the umask gives. What path names must be missing or a regular file; a
+// symlink is followed, so that what it names is replaced and not the link.
+func Create(path string) (*File, error) {
+	return CreateNamed(path, TempName)
+}
+
+// CreateHeld is Create for one who has the lock on path: what is left of the file, if
+// this run is killed, is removed by the next one that gets it.
+func CreateHeld(path string) (*File, error) {
+	return CreateNamed(path, HeldName)
+}
+
+// CreateNamed is Create with the name that temp makes of the file's own, beside it.
+func CreateNamed(path string, temp func(string) string) (*File, error) {
+	final := path
+	switch fi, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case !fi.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	default:
+		if final, err = filepath.EvalSymlinks(path); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(temp(final), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	return &File{File: f, Final: final}, nil
+}
+
+// commit gives the file its name. Its content is on the disk before its name is.
+func (p *File) Commit() error {
+	if err := p.Sync(); err != nil {
+		return err
+	}
+	if err := p.File.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(p.Name(), p.Final); err != nil {
+		return err
+	}
+	p.done = true
+	return nil
+}
+
+// discard removes the file if it was not committed. It is for defer.
+func (p *File) Discard() {
+	if !p.done {
+		p.File.Close()
+		os.Remove(p.Name())
+	}
+}
+
+// Write writes a small file whole or not at all.
+func Write(path string, data []byte) error {
+	p, err := Create(path)
+	if err != nil {
+		return err
+	}
+	defer p.Discard()
+	if _, err := p.Write(data); err != nil {
+		return err
+	}
+	return p.Commit()
+}

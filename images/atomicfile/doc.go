@@ -1,0 +1,3 @@
+// Package atomicfile writes files that exist whole or not at all, one writer at a time, and
+// removes what killed runs left.
+package atomicfile

@@ -1,0 +1,96 @@
+package atomicfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// Two runs of vfix that write the same layout or archive at once take turns: the second sees
+// what the first has written, and adds to a layout what it has to add.
+
+// lockSuffix ends the name of the empty file that says that somebody writes PATH: .NAME and
+// this, beside PATH. It is gone when nobody does; where vfix was killed it stays and does
+// no harm, as the lock on it is the kernel's and not its existence.
+const lockSuffix = ".vfix-lock"
+
+// errTaken: somebody else has the lock.
+var errTaken = errors.New("locked")
+
+// lockPoll is how often a lock that is taken is asked for: waiting in the kernel could not
+// be interrupted.
+const lockPoll = 100 * time.Millisecond
+
+// Lock waits until nobody else writes path, and keeps others out until unlock. What
+// runs that were killed left of path is removed. On a file system without locks it does
+// nothing but say so.
+func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(), err error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	path = filepath.Clean(path)
+	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+lockSuffix)
+	told := false
+	for {
+		unlock, err := tryLock(name)
+		switch {
+		case err == nil:
+			removeStale(path)
+			return unlock, nil
+		case errors.Is(err, errors.ErrUnsupported):
+			progress.Note(p, "%s: the file system has no locks: nobody else may write it meanwhile", path)
+			return func() {}, nil
+		case !errors.Is(err, errTaken):
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+		if !told {
+			progress.Note(p, "%s: waiting for another vfix that writes it", path)
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// tryLock makes the file, locks it, and makes sure that it is still the one that others
+// see: whoever unlocks removes it.
+func tryLock(name string) (unlock func(), err error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, os.ErrPermission) {
+		if _, serr := os.Stat(name); serr == nil {
+			// Another user's: it can be waited for and not taken.
+			return nil, hinterr.With(fmt.Errorf("%w; another user's vfix writes there, or was killed", err), "remove %s if nobody does", name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	mine, err := f.Stat()
+	if err == nil {
+		var seen os.FileInfo
+		if seen, err = os.Stat(name); err == nil && !os.SameFile(mine, seen) || errors.Is(err, os.ErrNotExist) {
+			err = errTaken
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() {
+		os.Remove(name) // while it is locked: who waits for it looks again
+		f.Close()
+	}, nil
+}

@@ -1,0 +1,26 @@
+//go:build unix
+
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFile locks f with flock(2), which ends with the process.
+func lockFile(f *os.File) error {
+	for {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+		case unix.EINTR:
+		case unix.EWOULDBLOCK:
+			return errTaken
+		case unix.ENOLCK, unix.ENOTSUP, unix.ENOSYS:
+			return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+		default:
+			return os.NewSyscallError("flock", err)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package atomicfile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+)
+
+// What a run that was killed leaves behind is removed by the next one that writes the same
+// output. Nothing but the lock on that output (lock.go) tells that its owner is gone: whoever
+// writes under it has it as long as the temporary file is there. So only such files are
+// removed, and their names say which output they belong to.
+
+// heldPrefix begins the names of temporary files and folders that are made under the lock on
+// path: TempPrefix, 16 hex digits of the sha256 of path's last part, and a dash.
+func heldPrefix(path string) string {
+	sum := sha256.Sum256([]byte(filepath.Base(path)))
+	return TempPrefix + hex.EncodeToString(sum[:8]) + "-"
+}
+
+// HeldName gives a name beside path that is not in use, for one who has the lock on path.
+func HeldName(path string) string {
+	name := TempName(path)
+	return filepath.Join(filepath.Dir(name), heldPrefix(path)+filepath.Base(name)[len(TempPrefix):])
+}
+
+// randomPart is what ends each temporary name (TempName).
+var randomPart = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{16}$`) })
+
+// removeStale removes what killed runs left of path, beside it and, if it is a layout, among
+// its blobs. The caller has just got the lock on path. What cannot be removed stays: it is in
+// nobody's way.
+func removeStale(path string) {
+	removeTemps(filepath.Dir(path), heldPrefix(path))
+	// A layout's blobs are written under the lock on the layout alone.
+	removeTemps(filepath.Join(path, "blobs", "sha256"), TempPrefix)
+}
+
+func removeTemps(dir, prefix string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // it is no folder, or not there
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if len(name) > len(prefix) && name[:len(prefix)] == prefix && randomPart().MatchString(name[len(prefix):]) {
+			_ = os.RemoveAll(filepath.Join(dir, name))
+		}
+	}
+}

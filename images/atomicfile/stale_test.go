@@ -1,0 +1,72 @@
+package atomicfile_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/internal/imagetest"
+)
+
+// Who gets the lock on an output removes what was left of it, and nothing else.
+func TestLockRemovesStale(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	blobs := filepath.Join(path, "blobs", "sha256")
+	if err := os.MkdirAll(blobs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(names ...string) {
+		for _, n := range names {
+			if err := os.WriteFile(n, []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	folder := atomicfile.HeldName(path)
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stale := []string{atomicfile.HeldName(path), filepath.Join(folder, "packed"), atomicfile.TempName(filepath.Join(blobs, "x"))}
+	others := []string{ // another output's, one that needs no lock, and names that are alike
+		atomicfile.HeldName(filepath.Join(dir, "out2")), atomicfile.TempName(path), filepath.Join(dir, atomicfile.HeldPrefix(path)+"mine"),
+		filepath.Join(path, atomicfile.TempPrefix+"0123456789abcdef"), filepath.Join(blobs, "0123456789abcdef"),
+	}
+	write(slices.Concat(stale, others)...)
+	unlock := imagetest.Must[func()](t)(atomicfile.Lock(context.Background(), path, nil))
+	defer unlock()
+	for _, n := range append(stale, folder) {
+		if _, err := os.Lstat(n); err == nil {
+			t.Errorf("%s is left", n)
+		}
+	}
+	for _, n := range others {
+		if _, err := os.Lstat(n); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What is made under a lock stays while somebody else waits for it.
+func TestStaleStaysWhileLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	unlock := imagetest.Must[func()](t)(atomicfile.Lock(context.Background(), path, nil))
+	defer unlock()
+	f, err := atomicfile.CreateHeld(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Discard()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	waiting := &ender{cancel: cancel}
+	if _, err := atomicfile.Lock(ctx, path, waiting); err == nil {
+		t.Fatal("the lock was got twice")
+	}
+	if _, err := os.Stat(f.Name()); err != nil {
+		t.Error(err)
+	}
+}

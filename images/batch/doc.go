@@ -1,0 +1,2 @@
+// Package batch rebuilds lists of images, and remembers what is done.
+package batch

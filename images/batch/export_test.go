@@ -1,0 +1,7 @@
+package batch
+
+// What only the tests of this package see.
+
+var (
+	FillTemplate = fillTemplate
+)

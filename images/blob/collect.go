@@ -1,0 +1,128 @@
+package blob
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sort"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// BlobToWrite is one blob of a layout to be.
+type BlobToWrite struct {
+	Digest v1.Hash
+	Size   int64
+	Layer  bool // worth a progress bar
+	Open   func() (io.ReadCloser, error)
+}
+
+// collection is every blob that an image or index needs, by digest: nothing is read but
+// manifests and configs.
+type Collection map[v1.Hash]BlobToWrite
+
+// sorted gives the blobs in the order of their digests.
+func (c Collection) Sorted() []BlobToWrite {
+	all := make([]BlobToWrite, 0, len(c))
+	for _, b := range c {
+		all = append(all, b)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Digest.String() < all[j].Digest.String() })
+	return all
+}
+
+func (c Collection) AddBytes(h v1.Hash, data []byte) {
+	c[h] = BlobToWrite{Digest: h, Size: int64(len(data)), Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	}}
+}
+
+// addImage collects an image and returns its descriptor.
+func (c Collection) AddImage(img v1.Image) (v1.Descriptor, error) {
+	d, err := partial.Descriptor(img)
+	if err != nil {
+		return v1.Descriptor{}, err
+	}
+	raw, err := img.RawManifest()
+	if err != nil {
+		return *d, err
+	}
+	m, err := img.Manifest()
+	if err != nil {
+		return *d, err
+	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return *d, err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return *d, err
+	}
+	if len(layers) != len(m.Layers) {
+		return *d, hinterr.Damaged("manifest %v: got %d layers, want %d", d.Digest, len(layers), len(m.Layers))
+	}
+	c.AddBytes(d.Digest, raw)
+	c.AddBytes(m.Config.Digest, config)
+	for n, ld := range m.Layers {
+		if !ld.MediaType.IsDistributable() && len(ld.URLs) > 0 {
+			continue // to be had from its own place only (image-spec, layer.md)
+		}
+		l := layers[n]
+		c[ld.Digest] = BlobToWrite{ld.Digest, ld.Size, true, func() (io.ReadCloser, error) { return OpenUnverified(l) }}
+	}
+	return *d, nil
+}
+
+// addIndex collects an index with all that is in it and returns its descriptor. A manifest
+// that a layout's index lists and the layout does not have stays listed and is noted.
+func (c Collection) AddIndex(idx v1.ImageIndex, p progress.Reporter, depth int) (v1.Descriptor, error) {
+	d, err := partial.Descriptor(idx)
+	if err != nil {
+		return v1.Descriptor{}, err
+	}
+	if depth < 0 {
+		return *d, hinterr.Damaged("index %v: more than %d indexes in one another", d.Digest, MaxNesting)
+	}
+	raw, err := idx.RawManifest()
+	if err != nil {
+		return *d, err
+	}
+	m, err := idx.IndexManifest()
+	if err != nil {
+		return *d, err
+	}
+	c.AddBytes(d.Digest, raw)
+	for _, e := range m.Manifests {
+		if err := c.addEntry(idx, e, p, depth); errors.Is(err, hinterr.ErrNotFound) {
+			p.Note("%v: listed in the index and not in the source: left listed", e.Digest)
+		} else if err != nil {
+			return *d, err
+		}
+	}
+	return *d, nil
+}
+
+func (c Collection) addEntry(idx v1.ImageIndex, e v1.Descriptor, p progress.Reporter, depth int) error {
+	switch {
+	case e.MediaType.IsIndex():
+		sub, err := idx.ImageIndex(e.Digest)
+		if err != nil {
+			return err
+		}
+		_, err = c.AddIndex(sub, p, depth-1)
+		return err
+	case e.MediaType.IsImage():
+		img, err := idx.Image(e.Digest)
+		if err != nil {
+			return err
+		}
+		_, err = c.AddImage(img)
+		return err
+	}
+	return hinterr.Errorf(hinterr.ErrUnsupported, "index: entry %v has the media type %s, which is no image", e.Digest, e.MediaType)
+}

@@ -1,0 +1,284 @@
+package blob
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Decompression, as containerd does it (pkg/archive/compression): an external igzip or
+// unpigz where one is installed, github.com/klauspost/compress otherwise. What a stream is
+// compressed with is told from its first bytes, never from its media type.
+
+// compression is how a stream is compressed.
+type Compression string
+
+const (
+	PlainStream Compression = "plain"
+	GzipStream  Compression = "gzip"
+	ZstdStream  Compression = "zstd"
+)
+
+const (
+	// maxZstdWindow is the largest window accepted, in bytes: what zstd itself accepts
+	// without --long (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27). It bounds memory.
+	maxZstdWindow = 128 << 20
+	// ChildDelay is how long a killed decompressor's input may go on being read.
+	ChildDelay = 5 * time.Second
+	// MagicLen is how many bytes DetectCompression wants to see.
+	MagicLen = 4
+)
+
+// DetectCompression tells the compression from the first bytes of a stream.
+// Sources: RFC 1952 section 2.3.1 (gzip), RFC 8878 sections 3.1.1 and 3.1.2 (zstd frames
+// and skippable frames).
+func DetectCompression(head []byte) Compression {
+	switch {
+	case len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b:
+		return GzipStream
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return ZstdStream
+	case len(head) >= 4 && head[0]&0xf0 == 0x50 && head[1] == 0x2a && head[2] == 0x4d && head[3] == 0x18:
+		return ZstdStream
+	}
+	return PlainStream
+}
+
+// decompress returns the content of r and how it was compressed. Closing the result ends
+// an external decompressor and everything that reads r; it does not close r. The reader's
+// error after the last byte is io.EOF only where the whole of r was sound.
+func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, error) {
+	br := bufio.NewReaderSize(r, CopyBuffer)
+	head, err := br.Peek(MagicLen)
+	if err != nil && err != io.EOF {
+		return nil, "", err
+	}
+	kind := DetectCompression(head)
+	switch kind {
+	case GzipStream:
+		if argv := gunzipCommand(); argv != nil {
+			c, err := startChild(ctx, argv, br)
+			if err != nil {
+				return nil, kind, err
+			}
+			return c, kind, nil
+		}
+		zr, err := gzip.NewReader(br)
+		if err != nil {
+			return nil, kind, fmt.Errorf("gzip header: %w", err)
+		}
+		zr.Multistream(false)
+		return &goDecompressor{r: &gzipMembers{zr, br}, kind: kind, close: func() { zr.Close() }}, kind, nil
+	case ZstdStream:
+		zr, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err != nil {
+			return nil, kind, fmt.Errorf("zstd header: %w", err)
+		}
+		return &goDecompressor{r: zr, kind: kind, close: zr.Close}, kind, nil
+	}
+	return io.NopCloser(br), kind, nil
+}
+
+// gzipMembers reads a stream of several gzip members, which are one content (RFC 1952,
+// section 2.2). Zeros behind the last one, which archives on tapes had, are no content, as
+// for gzip, igzip and pigz; compress/gzip would call them a bad header.
+type gzipMembers struct {
+	z  *gzip.Reader
+	in *bufio.Reader
+}
+
+func (g *gzipMembers) Read(p []byte) (int, error) {
+	for {
+		n, err := g.z.Read(p)
+		if err != io.EOF || n > 0 {
+			if err == io.EOF {
+				err = nil
+			}
+			return n, err
+		}
+		if err := g.next(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// next begins the next member; io.EOF says that there is none.
+func (g *gzipMembers) next() error {
+	for {
+		b, err := g.in.Peek(1)
+		if err != nil {
+			return err
+		}
+		if b[0] != 0 {
+			break
+		}
+		g.in.Discard(1)
+		if b, err := g.in.Peek(1); err == nil && b[0] != 0 {
+			return errors.New("zeros, and something else behind them")
+		}
+	}
+	if err := g.z.Reset(g.in); err != nil {
+		return err
+	}
+	g.z.Multistream(false)
+	return nil
+}
+
+// goDecompressor is a decompressor of klauspost/compress.
+type goDecompressor struct {
+	r     io.Reader
+	kind  Compression
+	close func()
+}
+
+func (d *goDecompressor) Read(p []byte) (int, error) {
+	n, err := d.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%s: %w", d.kind, err)
+	}
+	return n, err
+}
+
+func (d *goDecompressor) Close() error {
+	d.close()
+	return nil
+}
+
+// gunzipCommand returns the external decompressor to run, nil for none. The variables that
+// switch one off are containerd's, and the same under vfix's own name.
+func gunzipCommand() []string {
+	for _, c := range []struct{ name, disable string }{{"igzip", "DISABLE_IGZIP"}, {"unpigz", "DISABLE_PIGZ"}} {
+		if os.Getenv("VFIX_"+c.disable) != "" || os.Getenv("CONTAINERD_"+c.disable) != "" {
+			continue
+		}
+		if path, err := exec.LookPath(c.name); err == nil {
+			return []string{path, "-d", "-c"}
+		}
+	}
+	return nil
+}
+
+// childReader is the output of an external decompressor.
+type childReader struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	Cmd    *exec.Cmd
+	out    io.ReadCloser
+	stderr HeadBuffer
+	source *keptError
+	done   bool
+	err    error // of the child, once done
+}
+
+// feedReader hands the compressed bytes to the child.
+type feedReader struct{ *bufio.Reader }
+
+// WriteTo is what the io.Copy in exec.Cmd calls: large pieces and a large pipe make for few
+// switches between the processes.
+func (f feedReader) WriteTo(w io.Writer) (int64, error) {
+	widenPipe(w)
+	return f.Reader.WriteTo(struct{ io.Writer }{w})
+}
+
+// keptError remembers how reading ended: exec.Cmd reports that only where the child itself
+// ended well.
+type keptError struct {
+	r   io.Reader
+	err error
+}
+
+func (k *keptError) Read(p []byte) (int, error) {
+	n, err := k.r.Read(p)
+	if err != nil && err != io.EOF {
+		k.err = err
+	}
+	return n, err
+}
+
+func startChild(ctx context.Context, argv []string, r io.Reader) (*childReader, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &childReader{ctx: ctx, cancel: cancel, source: &keptError{r: r}}
+	c.Cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
+	c.Cmd.Stdin = feedReader{bufio.NewReaderSize(c.source, CopyBuffer)}
+	c.Cmd.Stderr = &c.stderr
+	c.Cmd.WaitDelay = ChildDelay
+	out, err := c.Cmd.StdoutPipe()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	c.out = out
+	widenPipe(out)
+	Apart(c.Cmd)
+	if err := c.Cmd.Start(); err != nil {
+		cancel()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *childReader) Read(p []byte) (int, error) {
+	if c.done {
+		return 0, c.err
+	}
+	n, err := c.out.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	c.done = true
+	c.err = c.wait()
+	return n, c.err
+}
+
+// wait gives io.EOF for a child that ended well, and otherwise the first cause.
+func (c *childReader) wait() error {
+	err := c.Cmd.Wait()
+	switch {
+	case c.ctx.Err() != nil:
+		return context.Cause(c.ctx)
+	case c.source.err != nil:
+		return c.source.err
+	case err == nil:
+		return io.EOF
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if text := strings.TrimSpace(c.stderr.String()); text != "" {
+			return fmt.Errorf("%s: %s", c.Cmd.Path, strings.ReplaceAll(text, "\n", "; "))
+		}
+	}
+	return fmt.Errorf("%s: %w", c.Cmd.Path, err)
+}
+
+func (c *childReader) Close() error {
+	c.cancel()
+	if !c.done {
+		c.done, c.err = true, errClosed
+		c.Cmd.Wait()
+	}
+	return nil
+}
+
+var errClosed = errors.New("read of a closed stream")
+
+// HeadBuffer keeps the first bytes written to it, enough for an error message.
+type HeadBuffer struct{ b []byte }
+
+func (t *HeadBuffer) Write(p []byte) (int, error) {
+	const limit = 512
+	t.b = append(t.b, p[:min(len(p), limit-len(t.b))]...)
+	return len(p), nil
+}
+
+func (t *HeadBuffer) String() string { return string(t.b) }

@@ -1,0 +1,21 @@
+package blob
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipeSize is the size in bytes asked for between a decompressor and vfix: the most that
+// an unprivileged process may have (/proc/sys/fs/pipe-max-size), 16 times the default.
+const pipeSize = 1 << 20
+
+// widenPipe makes the pipe larger where it may: fewer switches between two processes that
+// share the work. A refusal costs speed alone.
+func widenPipe(pipe any) {
+	if f, ok := pipe.(*os.File); ok {
+		if c, err := f.SyscallConn(); err == nil {
+			c.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) })
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package blob
+
+import (
+	"crypto/sha256"
+	"hash"
+	"io"
+	"sync/atomic"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// ringChunks is how many buffers a ring has: one being filled, one being hashed, one being
+// read, one between them.
+const ringChunks = 4
+
+// hashRing reads a stream ahead, in a goroutine, and hands each buffer to a hasher, in another
+// goroutine, and to its reader at once: nothing is copied for the hash, and decompressing,
+// hashing and examining share the processors. What it skips (Seek) costs nothing more.
+type hashRing struct {
+	free   chan *chunk
+	chunks chan *chunk // for the reader
+	work   chan *chunk // for the hasher
+	quit   chan struct{}
+	hashed chan struct{} // closed when all is hashed
+
+	h   hash.Hash
+	n   int64 // bytes of the stream; valid once chunks is closed
+	err error // why the stream ended, io.EOF for its end; likewise
+
+	cur     *chunk // being read
+	at      int    // in cur
+	pos     int64  // in the stream
+	stopped bool
+}
+
+// chunk is a buffer on its way. Whoever is the last to leave it puts it back.
+type chunk struct {
+	buf   []byte
+	n     int
+	users atomic.Int32
+}
+
+func newHashRing(src io.Reader) *hashRing {
+	r := &hashRing{
+		free: make(chan *chunk, ringChunks), chunks: make(chan *chunk, ringChunks), work: make(chan *chunk, ringChunks),
+		quit: make(chan struct{}), hashed: make(chan struct{}), h: sha256.New(),
+	}
+	for range ringChunks {
+		r.free <- &chunk{buf: make([]byte, CopyBuffer)}
+	}
+	go r.fill(src)
+	go r.hash()
+	return r
+}
+
+func (r *hashRing) fill(src io.Reader) {
+	defer close(r.work)
+	defer close(r.chunks)
+	for r.err == nil {
+		var c *chunk
+		select {
+		case c = <-r.free:
+		case <-r.quit:
+			r.err = errClosed
+			return
+		}
+		c.n, r.err = Fill(src, c.buf)
+		r.n += int64(c.n)
+		c.users.Store(2)
+		r.work <- c
+		r.chunks <- c
+	}
+}
+
+func (r *hashRing) hash() {
+	defer close(r.hashed)
+	for c := range r.work {
+		r.h.Write(c.buf[:c.n])
+		r.release(c)
+	}
+}
+
+func (r *hashRing) release(c *chunk) {
+	if c.users.Add(-1) == 0 {
+		r.free <- c
+	}
+}
+
+// more makes sure that there is something left in cur.
+func (r *hashRing) more() error {
+	for r.cur == nil || r.at == r.cur.n {
+		if r.cur != nil {
+			r.release(r.cur)
+		}
+		var ok bool
+		if r.cur, ok = <-r.chunks; !ok {
+			return r.err
+		}
+		r.at = 0
+	}
+	return nil
+}
+
+func (r *hashRing) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if err := r.more(); err != nil {
+		return 0, err
+	}
+	n := copy(p, r.cur.buf[r.at:r.cur.n])
+	r.at += n
+	r.pos += int64(n)
+	return n, nil
+}
+
+// Seek skips forward; that is all it can do. archive/tar asks for nothing else. It stops at
+// the end of the stream without an error: the next Read has it.
+func (r *hashRing) Seek(off int64, whence int) (int64, error) {
+	if whence != io.SeekCurrent || off < 0 {
+		return 0, hinterr.Errorf(hinterr.ErrUnsupported, "a stream cannot be read backwards")
+	}
+	for off > 0 {
+		if err := r.more(); err == io.EOF {
+			break
+		} else if err != nil {
+			return 0, err
+		}
+		n := int(min(off, int64(r.cur.n-r.at)))
+		r.at += n
+		r.pos += int64(n)
+		off -= int64(n)
+	}
+	return r.pos, nil
+}
+
+// drain reads what is left; nil says that the stream came to its end.
+func (r *hashRing) drain() error {
+	for {
+		if err := r.more(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		r.pos += int64(r.cur.n - r.at)
+		r.at = r.cur.n
+	}
+}
+
+// sum returns the SHA-256 of the stream. It may be called once drain returned nil.
+func (r *hashRing) sum() v1.Hash {
+	<-r.hashed
+	return Sha256Hash(r.h)
+}
+
+// stop ends both goroutines. The source must have ended or been closed: a Read of it that
+// is under way is waited for.
+func (r *hashRing) stop() {
+	if r.stopped {
+		return
+	}
+	r.stopped = true
+	close(r.quit)
+	for c := range r.chunks {
+		r.release(c)
+	}
+	<-r.hashed
+}

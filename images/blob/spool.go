@@ -1,0 +1,117 @@
+package blob
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// TempFile makes a temporary file that is gone as soon as the process is: it loses its
+// name at once where the system allows that, and else when RemoveTemp is called.
+func TempFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "vfix-")
+	if err != nil {
+		return nil, fmt.Errorf("temporary file: %w", err)
+	}
+	os.Remove(f.Name())
+	return f, nil
+}
+
+// RemoveTemp closes what TempFile made and removes what may be left of it.
+func RemoveTemp(f *os.File) {
+	if f != nil {
+		f.Close()
+		os.Remove(f.Name())
+	}
+}
+
+// spool keeps contents that are needed again, one behind the other in one temporary file.
+// Its methods may be called from several goroutines at once.
+type Spool struct {
+	mu  sync.Mutex
+	f   *os.File
+	end int64
+}
+
+// keep copies size bytes of r and returns where they can be read from now on.
+func (s *Spool) Keep(r io.ReaderAt, size int64) (*io.SectionReader, error) {
+	return s.KeepStream(io.NewSectionReader(r, 0, size), size)
+}
+
+// keepStream is keep for a stream of size bytes.
+func (s *Spool) KeepStream(r io.Reader, size int64) (*io.SectionReader, error) {
+	off, err := s.reserve(size)
+	if err != nil {
+		return nil, err
+	}
+	w := &HoleWriter{W: io.NewOffsetWriter(s.f, off)}
+	if err := w.Copy(r); err != nil {
+		return nil, err
+	}
+	if w.N != size {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return io.NewSectionReader(s.f, off, size), nil
+}
+
+// reserve makes the file size bytes longer, as a hole, and returns where that begins.
+func (s *Spool) reserve(size int64) (off int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.f == nil {
+		if s.f, err = TempFile(); err != nil {
+			return 0, err
+		}
+	}
+	off = s.end
+	s.end += size
+	return off, s.f.Truncate(s.end)
+}
+
+// Close gives the room back; what keep returned can no longer be read.
+func (s *Spool) Close() {
+	RemoveTemp(s.f)
+	s.f = nil
+}
+
+// HoleWriter writes a stream at ascending offsets and leaves out blocks of zeros: a file
+// of nothing but zeros, which costs an archive next to nothing, shall not fill the disk.
+type HoleWriter struct {
+	W io.WriterAt
+	N int64 // bytes so far, holes included
+}
+
+var zeroBlock [CopyBuffer]byte
+
+// copy writes all of r.
+func (h *HoleWriter) Copy(r io.Reader) error {
+	buf := make([]byte, CopyBuffer)
+	for {
+		k, err := Fill(r, buf)
+		if k > 0 && !bytes.Equal(buf[:k], zeroBlock[:k]) {
+			if _, werr := h.W.WriteAt(buf[:k], h.N); werr != nil {
+				return werr
+			}
+		}
+		h.N += int64(k)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// fill reads until buf is full or r has no more. Unlike io.ReadFull it tells an archive
+// that ends early (io.ErrUnexpectedEOF from r) from the end of r (io.EOF).
+func Fill(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var k int
+		k, err = r.Read(buf[n:])
+		n += k
+	}
+	return n, err
+}

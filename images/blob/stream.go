@@ -1,0 +1,141 @@
+package blob
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"reflect"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// layerStream is the tar stream of one layer. While it is read, the compressed bytes are
+// checked against the digest and the decompressed ones against the diff ID.
+type layerStream struct {
+	*hashRing        // what came out of the decompressor
+	Name      string // for messages: the short diff ID
+	src       io.ReadCloser
+	body      io.ReadCloser
+	Packed    *hashRing // what was fetched, where nobody else verifies it
+	DiffID    v1.Hash
+	digest    v1.Hash // zero for a layer that came uncompressed
+	Size      int64   // claimed, of what was fetched; -1 where not known
+	task      progress.Task
+	cancel    context.CancelFunc
+}
+
+// ShortHash is a hash as messages write it: the algorithm and twelve digits, as docker does.
+func ShortHash(h v1.Hash) string {
+	const digits = 12
+	if len(h.Hex) > digits {
+		h.Hex = h.Hex[:digits]
+	}
+	return h.String()
+}
+
+// IsPlain reports whether the layer's own bytes are the uncompressed ones, and Digest,
+// Size and Compressed would each compress the whole layer first. ggcr does not say so:
+// partial.UncompressedToLayer wraps the layer in a struct that embeds the interface.
+func IsPlain(l v1.Layer) bool {
+	if p, ok := l.(interface{ Plain() bool }); ok {
+		return p.Plain()
+	}
+	v := reflect.Indirect(reflect.ValueOf(l))
+	return v.Kind() == reflect.Struct && v.FieldByName("UncompressedLayer").IsValid()
+}
+
+// OpenLayer starts to read a layer. The caller must Close it, and reads the whole of it
+// only where finish returned nil.
+func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStream, error) {
+	diffID, err := l.DiffID()
+	if err != nil {
+		return nil, fmt.Errorf("layer: diff ID: %w", err)
+	}
+	s := &layerStream{Name: ShortHash(diffID), DiffID: diffID, Size: -1}
+	_, verifies := l.(*StoredLayer)
+	if IsPlain(l) {
+		s.src, err = l.Uncompressed()
+	} else {
+		if s.digest, err = l.Digest(); err != nil {
+			return nil, s.Wrap(err)
+		}
+		if s.Size, err = l.Size(); err != nil {
+			return nil, s.Wrap(err)
+		}
+		if u, ok := l.(unverifiedLayer); ok && !verifies { // hashed here, and once is enough
+			s.src, err = u.Unverified()
+		} else {
+			s.src, err = l.Compressed()
+		}
+	}
+	if err != nil {
+		return nil, s.Wrap(err)
+	}
+	s.task = progress.Start(p, "read", s.Name, s.Size)
+	ctx, s.cancel = context.WithCancel(ctx)
+	var in io.Reader = Reading{ctx, s.src, s.task}
+	if !verifies && s.digest != (v1.Hash{}) && s.digest != diffID {
+		s.Packed = newHashRing(in)
+		in = s.Packed
+	}
+	if s.body, _, err = Decompress(ctx, in); err != nil {
+		s.Close()
+		return nil, s.Wrap(err)
+	}
+	s.hashRing = newHashRing(s.body)
+	return s, nil
+}
+
+// finish reads what is left and compares both hashes and the size with what was claimed.
+func (s *layerStream) Finish() error {
+	if err := s.hashRing.drain(); err != nil {
+		return s.Wrap(err)
+	}
+	if got := s.hashRing.sum(); got != s.DiffID {
+		return s.Wrap(hinterr.Damaged("content does not match its diff ID: got %v, want %v", got, s.DiffID))
+	}
+	if s.Packed == nil {
+		return nil
+	}
+	// A decompressor may stop at the end of its last frame, before padding.
+	if err := s.Packed.drain(); err != nil {
+		return s.Wrap(err)
+	}
+	if s.Size >= 0 && s.Packed.n != s.Size {
+		return s.Wrap(hinterr.Damaged("compressed size: got %d bytes, want %d", s.Packed.n, s.Size))
+	}
+	if got := s.Packed.sum(); got != s.digest {
+		return s.Wrap(hinterr.Damaged("content does not match its digest: got %v, want %v", got, s.digest))
+	}
+	return nil
+}
+
+// Close ends everything that reads the layer. It may follow finish or replace it.
+func (s *layerStream) Close() error {
+	// Whoever waits for input sees the end of it: a child is killed, a Read returns. Only
+	// then are the goroutines waited for.
+	s.cancel()
+	err := s.src.Close()
+	if s.hashRing != nil {
+		s.hashRing.stop()
+	}
+	if s.body != nil {
+		s.body.Close()
+	}
+	if s.Packed != nil {
+		s.Packed.stop()
+	}
+	s.task.Done()
+	return err
+}
+
+// wrap names the layer in an error.
+func (s *layerStream) Wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("layer %s: %w", s.Name, err)
+}

@@ -1,0 +1,171 @@
+package blob_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/internal/imagetest"
+)
+
+func TestDecompress(t *testing.T) {
+	a, b := imagetest.Noise(700_000), bytes.Repeat([]byte("b"), 5_000_000)
+	flipped := imagetest.GzipOf(t, a)
+	flipped[300_000] ^= 0x40
+	for _, tc := range []struct {
+		name string
+		in   []byte
+		want []byte // nil: an error
+		kind blob.Compression
+	}{
+		{"gzip", imagetest.GzipOf(t, a), a, blob.GzipStream},
+		{"gzip, two members", append(imagetest.GzipOf(t, a), imagetest.GzipOf(t, b)...), append(bytes.Clone(a), b...), blob.GzipStream},
+		{"gzip, cut off", imagetest.GzipOf(t, a)[:400_000], nil, blob.GzipStream},
+		{"gzip, cut off before its checksum", imagetest.GzipOf(t, b)[:len(imagetest.GzipOf(t, b))-8], nil, blob.GzipStream},
+		{"gzip, a bit flipped", flipped, nil, blob.GzipStream},
+		{"gzip, header alone", imagetest.GzipOf(t, a)[:10], nil, blob.GzipStream},
+		{"zstd", imagetest.ZstdOf(t, a), a, blob.ZstdStream},
+		{"zstd, two frames", append(imagetest.ZstdOf(t, a), imagetest.ZstdOf(t, b)...), append(bytes.Clone(a), b...), blob.ZstdStream},
+		{"zstd, skippable frame first", append([]byte{0x5a, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 9, 9}, imagetest.ZstdOf(t, a)...), a, blob.ZstdStream},
+		{"zstd, cut off", imagetest.ZstdOf(t, a)[:400_000], nil, blob.ZstdStream},
+		{"plain", a, a, blob.PlainStream},
+		{"plain, 1 byte", []byte("x"), []byte("x"), blob.PlainStream},
+		{"empty", []byte{}, []byte{}, blob.PlainStream},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			imagetest.Decompressors(t, func(t *testing.T) {
+				r, kind, err := blob.Decompress(context.Background(), bytes.NewReader(tc.in))
+				var got []byte
+				if err == nil {
+					got, err = io.ReadAll(r)
+					r.Close()
+				}
+				switch {
+				case tc.want == nil && err == nil:
+					t.Errorf("got %d bytes, want an error", len(got))
+				case tc.want != nil && (err != nil || !bytes.Equal(got, tc.want)):
+					t.Errorf("got %d bytes and error %v, want %d bytes", len(got), err, len(tc.want))
+				}
+				if kind != tc.kind {
+					t.Errorf("got compression %s, want %s", kind, tc.kind)
+				}
+			})
+		})
+	}
+}
+
+// endless gives the start of a gzip stream and then nothing until it is cancelled.
+type endless struct {
+	io.Reader
+	ctx context.Context
+}
+
+func (e endless) Read(p []byte) (int, error) {
+	if n, err := e.Reader.Read(p); err != io.EOF {
+		return n, err
+	}
+	<-e.ctx.Done()
+	return 0, e.ctx.Err()
+}
+
+func TestDecompressCancelled(t *testing.T) {
+	imagetest.Decompressors(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		in := endless{bytes.NewReader(imagetest.GzipOf(t, imagetest.Noise(16<<20))[:8<<20]), ctx}
+		r, _, err := blob.Decompress(ctx, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if _, err := io.ReadFull(r, make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if _, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v, want %v", err, context.Canceled)
+		}
+		if c, ok := r.(*blob.ChildReader); ok && c.Cmd.ProcessState == nil {
+			t.Error("the child was not waited for")
+		}
+	})
+}
+
+// plainLayer is a layer that is stored uncompressed, as ggcr knows it.
+type plainLayer struct{ data []byte }
+
+func (l plainLayer) DiffID() (v1.Hash, error) {
+	h, _, err := v1.SHA256(bytes.NewReader(l.data))
+	return h, err
+}
+func (l plainLayer) Uncompressed() (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(l.data)), nil
+}
+func (l plainLayer) MediaType() (types.MediaType, error) { return types.DockerLayer, nil }
+
+// TestPlainLayer: what ggcr would compress to know its digest is read as it is.
+func TestPlainLayer(t *testing.T) {
+	l := imagetest.Must[v1.Layer](t)(partial.UncompressedToLayer(plainLayer{imagetest.TarMembers(t, imagetest.LegacyM("a", "1"))}))
+	if !blob.IsPlain(l) {
+		t.Error("an uncompressed layer of ggcr is not recognised")
+	}
+	if blob.IsPlain(imagetest.BytesLayer(t, nil)) {
+		t.Error("a compressed layer is taken for an uncompressed one")
+	}
+	ls := imagetest.Must[*blob.LayerStream](t)(blob.OpenLayer(context.Background(), l, nil))
+	defer ls.Close()
+	if ls.Packed != nil || ls.Size != -1 {
+		t.Error("the layer was compressed to be read")
+	}
+	if err := ls.Finish(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSparse: GNU tar's three sparse formats, as GNU tar writes them.
+func TestSparse(t *testing.T) {
+	gnutar, err := exec.LookPath("tar")
+	if err != nil {
+		t.Skip("tar is not installed")
+	}
+	dir := t.TempDir()
+	imagetest.Write(t, dir+"/lib.so", imagetest.LegacyELF("1"))
+	if err := os.Truncate(dir+"/lib.so", 20<<20); err != nil {
+		t.Fatal(err)
+	}
+	imagetest.Write(t, dir+"/huge", imagetest.LegacyELF("2"))
+	if err := os.Truncate(dir+"/huge", contents.MaxELF+1); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range [][]string{{"--format=gnu"}, {"--format=pax", "--sparse-version=0.0"}, {"--format=pax", "--sparse-version=0.1"}, {"--format=pax", "--sparse-version=1.0"}} {
+		t.Run(strings.Join(format, " "), func(t *testing.T) {
+			out, err := exec.Command(gnutar, append(format, "-S", "-C", dir, "-c", "lib.so", "huge")...).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(out) > 1<<20 {
+				t.Fatalf("got an archive of %d bytes: not sparse", len(out))
+			}
+			f, _, err := imagetest.ScanImage(t, imagetest.ImageOf(t, imagetest.BytesLayer(t, out)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(f.Targets) != 1 || f.Files[0].Path != "lib.so" || f.Files[0].Size != 20<<20 {
+				t.Errorf("got %+v, want lib.so of 20 MiB", f.Files)
+			}
+			if len(f.Passed) != 1 || f.Passed[0].Path != "huge" || !strings.Contains(f.Passed[0].Reason, "sparse file of 4294967297 bytes") {
+				t.Errorf("got passed %+v, want huge", f.Passed)
+			}
+		})
+	}
+}

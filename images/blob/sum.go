@@ -1,0 +1,45 @@
+package blob
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// sum counts and hashes what is written to it.
+type sum struct {
+	h hash.Hash
+	n int64
+}
+
+func NewSum() *sum { return &sum{h: sha256.New()} }
+
+func (s *sum) Write(p []byte) (int, error) {
+	s.n += int64(len(p))
+	return s.h.Write(p)
+}
+
+// stated is what was written, as a statement says it.
+func (s *sum) Stated() StatedBytes {
+	return StatedBytes{Size: s.n, SHA256: hex.EncodeToString(s.h.Sum(nil))}
+}
+
+// HashOf reads r to its end.
+func HashOf(r io.Reader) (StatedBytes, error) {
+	s := NewSum()
+	_, err := io.Copy(s, r)
+	return s.Stated(), err
+}
+
+func Sha256Hash(h hash.Hash) v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))}
+}
+
+// StatedBytes is one content: its size in bytes and its SHA-256 in hex.
+type StatedBytes struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}

@@ -1,0 +1,200 @@
+package contents
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/rewriter"
+)
+
+const (
+	// smallLimit is the largest file that each job examines in memory of its own, in bytes.
+	smallLimit = 4 << 20
+	// bigLimit is the largest file that is examined in memory at all: there is one such
+	// buffer, and who finds it taken uses a temporary file, as for larger files.
+	bigLimit = 16 << 20
+	// MaxELF is the largest file examined, in bytes. The largest known, GPU libraries, are
+	// below 3 GiB; call rel32 reaches no further than 2.
+	MaxELF = 4 << 30
+	// elfHead is how much of a file says whether it is one to examine: up to e_machine.
+	elfHead = 20
+)
+
+// elfInfo is what is known of one 64-bit x86-64 ELF file.
+type elfInfo struct {
+	execBytes int64
+	passed    string            // why it was not examined, "" where it was
+	unread    bool              // because it could not be read
+	report    *rewriter.Report  // nil where it has no reference to the page
+	Content   *io.SectionReader // kept where report is not nil
+	plan      *rewriter.Plan    // once made
+}
+
+// isELF reports whether the first bytes of a file are those of a 64-bit x86-64 ELF file:
+// EI_CLASS 2, EI_DATA 1, e_machine 62. Source: System V gABI, chapter 4.
+func isELF(head []byte) bool {
+	return len(head) >= elfHead && string(head[:6]) == "\x7fELF\x02\x01" && head[18] == 62 && head[19] == 0
+}
+
+// examiner examines the files of one archive, one after the other, in the same memory.
+type Examiner struct {
+	S *Session
+	// big says that this examiner has the session's big buffer.
+	big bool
+	// whiteouts says that the archive is a layer, whose .wh. names are whiteouts.
+	Whiteouts bool
+	head      [elfHead]byte
+	buf       []byte
+	tmp       *os.File
+}
+
+func (x *Examiner) Close() {
+	x.release()
+	blob.RemoveTemp(x.tmp)
+}
+
+// release gives the big buffer back.
+func (x *Examiner) release() {
+	if x.big {
+		x.big = false
+		x.S.big.Unlock()
+	}
+}
+
+// content reads the content of a regular file and fills in what e knows of it.
+func (x *Examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
+	if h.Sparse && h.Size > MaxELF {
+		// Reading it would take as long as its size claims, whatever the archive holds.
+		e.ELF = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(MaxELF)), unread: true}
+		return nil
+	}
+	if e.Kind == KindFile && x.S.Keep != nil && x.S.Keep(e.Name, h.Size) {
+		kept, err := x.S.spool.KeepStream(r, h.Size)
+		if err != nil {
+			return err
+		}
+		e.kept, r = kept, io.NewSectionReader(kept, 0, h.Size)
+	}
+	if !x.S.Sums {
+		info, err := x.examine(r, h.Size)
+		e.ELF = info
+		return err
+	}
+	hash := sha256.New()
+	tee := io.TeeReader(r, hash)
+	info, err := x.examine(tee, h.Size)
+	if err == nil {
+		_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, tee, x.buffer(blob.CopyBuffer))
+	}
+	e.ELF, e.Sum = info, (*[sha256.Size]byte)(hash.Sum(nil))
+	return err
+}
+
+// buffer returns n bytes of memory that is used again for the next file.
+func (x *Examiner) buffer(n int64) []byte {
+	if int64(cap(x.buf)) < n {
+		x.buf = make([]byte, max(n, blob.CopyBuffer))
+	}
+	return x.buf[:n]
+}
+
+// examine looks at one file of size bytes; nil says that it is no 64-bit x86-64 ELF file.
+// The content of a file with references to the page is kept.
+func (x *Examiner) examine(r io.Reader, size int64) (*elfInfo, error) {
+	n, err := blob.Fill(r, x.head[:min(size, elfHead)])
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if !isELF(x.head[:n]) {
+		return nil, nil
+	}
+	if size > MaxELF {
+		return &elfInfo{passed: fmt.Sprintf("file of %d bytes, at most %d are examined", size, int64(MaxELF)), unread: true}, nil
+	}
+	defer x.release()
+	content, err := x.hold(r, size)
+	if err != nil {
+		return nil, err
+	}
+	return x.S.examineAt(content, size, true)
+}
+
+// memory returns size bytes of memory, nil where there are none for so large a file.
+func (x *Examiner) memory(size int64) []byte {
+	if size <= smallLimit {
+		return x.buffer(size)
+	}
+	if size > bigLimit || !x.S.big.TryLock() {
+		return nil
+	}
+	x.big = true
+	if x.S.bigBuffer == nil {
+		x.S.bigBuffer = make([]byte, bigLimit)
+	}
+	return x.S.bigBuffer[:size]
+}
+
+// hold brings the file whose head has been read where it can be read at any offset. It
+// stays there until the next file.
+func (x *Examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
+	r = io.MultiReader(bytes.NewReader(x.head[:]), r)
+	if b := x.memory(size); b != nil {
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		return bytes.NewReader(b), nil
+	}
+	if x.tmp == nil {
+		f, err := blob.TempFile()
+		if err != nil {
+			return nil, err
+		}
+		x.tmp = f
+	}
+	if err := x.tmp.Truncate(0); err != nil {
+		return nil, err
+	}
+	w := &blob.HoleWriter{W: x.tmp}
+	if err := w.Copy(io.LimitReader(r, size)); err != nil {
+		return nil, err
+	}
+	if w.N != size {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return x.tmp, x.tmp.Truncate(size)
+}
+
+// examineAt has the rewriter look at a file. keep says that r will not last: a file with
+// references to the page is copied first.
+func (s *Session) examineAt(r io.ReaderAt, size int64, keep bool) (*elfInfo, error) {
+	report, err := rewriter.Scan(r, size)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case report.Damaged:
+		return &elfInfo{passed: report.Skipped}, nil
+	case report.Skipped != "":
+		return nil, nil
+	}
+	info := &elfInfo{execBytes: report.ExecBytes}
+	if len(report.Sites) == 0 {
+		return info, nil
+	}
+	info.Content = io.NewSectionReader(r, 0, size)
+	if keep {
+		if info.Content, err = s.spool.Keep(r, size); err != nil {
+			return nil, err
+		}
+		// A report reads its file again when a plan is made: it must know the copy.
+		if report, err = rewriter.Scan(info.Content, size); err != nil {
+			return nil, err
+		}
+	}
+	info.report = report
+	return info, nil
+}

@@ -1,0 +1,32 @@
+package contents
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const errNoXattr = unix.ENOATTR
+
+func timespec(t unix.Timespec) time.Time { return time.Unix(t.Unix()) }
+
+// changeTime is when a file's content or metadata last changed.
+func changeTime(fi fs.FileInfo) time.Time {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(st.Ctimespec.Unix())
+	}
+	return fi.ModTime()
+}
+
+// MountFilter knows which folders of a walk are special file systems: none here.
+type MountFilter struct{ Root *os.Root }
+
+func (MountFilter) Special(string) bool { return false }
+
+// hasVerity: this system has no fs-verity.
+func hasVerity(*os.File) bool { return false }
+
+func mknodat(int, string, uint32, uint64) error { return unix.ENOTSUP }

@@ -1,0 +1,59 @@
+package contents
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const errNoXattr = unix.ENODATA
+
+func timespec(t unix.Timespec) time.Time { return time.Unix(t.Unix()) }
+
+// changeTime is when a file's content or metadata last changed; a package manager that
+// sets the mtime of what it unpacks leaves this alone.
+func changeTime(fi fs.FileInfo) time.Time {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(st.Ctim.Unix())
+	}
+	return fi.ModTime()
+}
+
+// hasVerity reports whether fs-verity holds a file's content: a file that was written anew
+// does not have it (Linux, Documentation/filesystems/fsverity.rst, statx).
+func hasVerity(f *os.File) bool {
+	var st unix.Statx_t
+	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st)
+	return err == nil && st.Attributes&unix.STATX_ATTR_VERITY != 0
+}
+
+// specialFS are the file systems whose files are the kernel's own. Source:
+// linux/magic.h; devtmpfs counts as tmpfs there, and holds no regular files.
+var specialFS = map[int64]bool{
+	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.DEVPTS_SUPER_MAGIC: true,
+	unix.CGROUP_SUPER_MAGIC: true, unix.CGROUP2_SUPER_MAGIC: true, unix.DEBUGFS_MAGIC: true,
+	unix.TRACEFS_MAGIC: true, unix.SECURITYFS_MAGIC: true, unix.BPF_FS_MAGIC: true,
+	unix.PSTOREFS_MAGIC: true, unix.EFIVARFS_MAGIC: true, unix.SELINUX_MAGIC: true,
+	unix.NSFS_MAGIC: true, unix.BINFMTFS_MAGIC: true, unix.HUGETLBFS_MAGIC: true,
+}
+
+// MountFilter knows which folders of a walk are special file systems.
+type MountFilter struct{ Root *os.Root }
+
+// special reports whether name is on a special file system.
+func (m MountFilter) Special(name string) bool {
+	d, err := m.Root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(d.Fd()), &st) == nil && specialFS[int64(st.Type)]
+}
+
+func mknodat(at int, base string, mode uint32, dev uint64) error {
+	return unix.Mknodat(at, base, mode, int(dev))
+}

@@ -1,0 +1,70 @@
+//go:build !linux && !darwin
+
+package contents
+
+import (
+	"io/fs"
+	"os"
+	"time"
+
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+const OpenNoBlock = 0
+
+// FileID names an inode: nothing here says which names share one.
+type FileID struct{}
+
+func Identify(fs.FileInfo) (FileID, uint64) { return FileID{}, 1 }
+
+func sameFS(_, _ FileID) bool { return true }
+
+// changeTime is the nearest that this system has to when a file last changed.
+func changeTime(fi fs.FileInfo) time.Time { return fi.ModTime() }
+
+// CopyPatchedMeta is copyMeta: no xattrs are known here.
+func CopyPatchedMeta(from, to *os.File) ([]string, error) { return nil, copyMeta(from, to) }
+
+// CopyOwnMeta and CopyOwnPatchedMeta lose nothing that this system knows.
+func CopyOwnMeta(from, to *os.File) ([]string, error) { return nil, copyMeta(from, to) }
+
+func CopyOwnPatchedMeta(from, to *os.File) (dropped, lost []string, err error) {
+	return nil, nil, copyMeta(from, to)
+}
+
+// copyMeta keeps what this system has of a file's mode.
+func copyMeta(from, to *os.File) error {
+	fi, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	return to.Chmod(fi.Mode().Perm())
+}
+
+func KeepTimes(root *os.Root, name string, from *os.File) error {
+	fi, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	return root.Chtimes(name, fi.ModTime(), fi.ModTime())
+}
+
+func SyncFolder(*os.Root, string) error { return nil }
+
+// MountFilter knows which folders of a walk are special file systems: none here.
+type MountFilter struct{ Root *os.Root }
+
+func (MountFilter) Special(string) bool { return false }
+
+func CopyNode(_ *os.Root, name string, fi fs.FileInfo) error {
+	return hinterr.Errorf(hinterr.ErrUnsupported, "neither a file nor a folder but %s", fi.Mode().Type())
+}
+
+func CopyLinkMeta(_, _ *os.Root, _ string, _ fs.FileInfo) error { return nil }
+
+// DiskMeta is the metadata of a file.
+func DiskMeta(fi fs.FileInfo) Meta {
+	return Meta{Mode: int64(fi.Mode().Perm()), Mtime: fi.ModTime()}
+}
+
+func FileXattrs(*os.File) (map[string]string, error) { return nil, nil }

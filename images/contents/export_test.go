@@ -1,0 +1,7 @@
+package contents
+
+// What only the tests of this package see.
+
+var (
+	NewLayerCache = newLayerCache
+)

@@ -1,0 +1,107 @@
+package contents
+
+import (
+	"context"
+	"fmt"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// found is Findings with what is needed to act on them.
+type Scanned struct {
+	*Findings
+	Targets []Target // as Findings.Files, in the same order
+}
+
+// findings examines what the merged file system shows.
+func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
+	out := &Scanned{Findings: &Findings{}}
+	for _, v := range t.files(func(i *Inode) bool { return i.ELF != nil }) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		idx := t.Layers[v.Layer]
+		layer := ""
+		if idx.DiffID != (v1.Hash{}) {
+			layer = idx.DiffID.String()
+		}
+		if err := s.judge(out, v, layer); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", idx.Title, v.Names[0], err)
+		}
+	}
+	return out, nil
+}
+
+// judge adds one visible ELF file to the findings; layer is its layer's diff ID.
+func (s *Session) judge(out *Scanned, v visible, layer string) error {
+	if v.ELF.passed != "" {
+		out.Passed = append(out.Passed, Passed{Path: v.Names[0], Layer: layer, Reason: v.ELF.passed, Unread: v.ELF.unread})
+		return nil
+	}
+	out.ELFFiles++
+	out.ExecBytes += v.ELF.execBytes
+	if v.ELF.report == nil {
+		return nil
+	}
+	plan, err := s.plan(v.ELF)
+	if err != nil {
+		return err
+	}
+	out.Files = append(out.Files, File{
+		Path: v.Names[0], Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer,
+		Report: v.ELF.report, Plan: plan,
+	})
+	out.Targets = append(out.Targets, Target{visible: v, Plan: plan})
+	return nil
+}
+
+// plan makes the plan for a file once, however many images have it.
+func (s *Session) plan(e *elfInfo) (*rewriter.Plan, error) {
+	s.planning.Lock()
+	defer s.planning.Unlock()
+	if e.plan == nil {
+		p, err := rewriter.NewPlan(e.report, s.Options)
+		if err != nil {
+			return nil, err
+		}
+		e.plan = p
+	}
+	return e.plan, nil
+}
+
+// affected are the hits whose plan changes something.
+func (f *Scanned) ToPatch() []Target {
+	var all []Target
+	for _, h := range f.Targets {
+		if !h.Plan.Empty() {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// path examines a folder or file.
+func (s *Session) Path(ctx context.Context, name string) (*Scanned, error) {
+	if tarball, err := IsTarball(name); err != nil {
+		return nil, err
+	} else if tarball {
+		f, _, err := s.Tarball(ctx, name)
+		return f, err
+	}
+	d, err := OpenDiskTree(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if err := d.Scan(ctx, s); err != nil {
+		return nil, err
+	}
+	f, err := d.Findings(s)
+	if err != nil {
+		return nil, err
+	}
+	f.Source = name
+	return f, nil
+}

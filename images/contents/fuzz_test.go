@@ -1,0 +1,92 @@
+package contents_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"path"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/internal/imagetest"
+)
+
+// FuzzTar puts two layers of any bytes together and writes the added layer. Whatever they
+// hold: no panic, no name outside the root, and what is written can be read again and shows
+// nothing left to patch.
+func FuzzTar(f *testing.F) {
+	for _, tc := range visibleCases {
+		two := [2][]byte{}
+		for i, l := range tc.layers {
+			two[min(i, 1)] = imagetest.TarMembers(f, l...)
+		}
+		f.Add(two[0], two[1])
+	}
+	f.Add([]byte("not tar"), []byte{})
+	f.Fuzz(func(t *testing.T, lower, upper []byte) {
+		ctx := context.Background()
+		s := imagetest.TestSession(t)
+		tr := contents.NewTree()
+		for n, data := range [][]byte{lower, upper} {
+			x := &contents.Examiner{S: s, Whiteouts: true}
+			entries, err := x.ReadEntries(ctx, bytes.NewReader(data))
+			x.Close()
+			if err != nil {
+				return
+			}
+			if err := tr.Apply(&contents.LayerIndex{Title: "layer", Entries: entries}, n); err != nil {
+				return
+			}
+		}
+		found, err := s.Findings(ctx, tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range found.Targets {
+			for _, name := range h.Names {
+				if name != path.Clean(name) || strings.HasPrefix(name, "/") || strings.HasPrefix(name+"/", "../") {
+					t.Fatalf("name %q", name)
+				}
+			}
+		}
+		hits := found.ToPatch()
+		if len(hits) == 0 {
+			return
+		}
+		added, err := s.NewLayer(ctx, tr, hits, nil)
+		if err != nil {
+			return // a header that archive/tar reads and does not write
+		}
+		defer added.Close()
+		plain, err := added.Uncompressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, _, _ := v1.SHA256(bytes.NewReader(data)); h != added.PlainDigest {
+			t.Fatalf("got diff ID %v, want %v", added.PlainDigest, h)
+		}
+		x := &contents.Examiner{S: s, Whiteouts: true}
+		defer x.Close()
+		entries, err := x.ReadEntries(ctx, bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Apply(&contents.LayerIndex{Title: "added", Entries: entries}, 2); err != nil {
+			t.Fatal(err)
+		}
+		again, err := s.Findings(ctx, tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := again.ToPatch(); len(left) > 0 {
+			t.Fatalf("still to patch: %q", left[0].Names)
+		}
+	})
+}

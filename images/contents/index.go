@@ -1,0 +1,238 @@
+package contents
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// What one layer holds, as short as it can be kept: the layer itself is read once, and
+// which of its files are visible is known only when all layers have been.
+
+// kind is what a member of a layer is to the merged file system.
+type kind uint8
+
+const (
+	KindFile kind = iota
+	KindDir
+	KindSymlink
+	kindHardLink
+	kindOther    // device or fifo
+	KindWhiteout // .wh.NAME hides NAME of the layers below
+	KindOpaque   // .wh..wh..opq hides all that the layers below have in its folder
+	KindPool     // .wh..wh.plnk/NAME: a name for hard links alone, of images made on aufs
+)
+
+// Whiteout names. Source: image-spec layer.md, "Whiteouts"; the aufs names are docker's
+// pkg/archive/whiteouts.go.
+const (
+	WhiteoutPrefix = ".wh."
+	whiteoutMeta   = ".wh..wh."
+	whiteoutOpaque = ".wh..wh..opq"
+	whiteoutPool   = ".wh..wh.plnk"
+)
+
+// meta is what a file has beside its name and content.
+type Meta struct {
+	Mode         int64 // the permission bits with setuid, setgid and sticky: 07777
+	UID, GID     int
+	uname, gname string
+	Mtime        time.Time
+	Xattrs       map[string]string
+	major, minor int64
+}
+
+// entry is one member of a layer.
+type Entry struct {
+	Kind kind
+	Flag byte   // the tar type flag of kindOther
+	Name string // cleaned; of a whiteout, the name that it hides
+	// number is that of the member in the archive, the first being 1.
+	Number int
+	Link   string // target of a symlink as written, of a hard link cleaned
+	Size   int64
+	Meta   Meta
+	ELF    *elfInfo           // nil for what is no 64-bit x86-64 ELF file
+	Sum    *[sha256.Size]byte // of a regular file's content, where asked for
+	kept   *io.SectionReader  // the content, where it is kept beside that of elf
+}
+
+// LayerIndex is what one layer holds, in the order of the archive.
+type LayerIndex struct {
+	Title   string // for messages: "layer sha256:…", or the path of a tarball
+	DiffID  v1.Hash
+	Entries []Entry
+}
+
+// readLayer reads one layer from start to end and examines its files.
+func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *LayerIndex, err error) {
+	if !media.AtHand(l) {
+		return foreignLayer(l, s.Progress)
+	}
+	ls, err := blob.OpenLayer(ctx, l, s.Progress)
+	if errors.Is(err, hinterr.ErrNotFound) && media.IsForeign(l) {
+		return foreignLayer(l, s.Progress)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer ls.Close()
+	idx := &LayerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID}
+	x := &Examiner{S: s, Whiteouts: true}
+	defer x.Close()
+	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
+		return nil, ls.Wrap(err)
+	}
+	return idx, ls.Finish()
+}
+
+// readEntries reads the members of a tar stream.
+func (x *Examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error) {
+	tr := blob.NewMemberReader(r)
+	names := Interner{}
+	var all []Entry
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		e, ok, err := newEntry(h, names, x.Whiteouts)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		if e.Kind == KindFile || e.Kind == KindPool {
+			err := x.content(&e, h, tr)
+			if errors.Is(err, io.ErrUnexpectedEOF) {
+				err = hinterr.Damaged("ends early")
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", e.Name, err)
+			}
+		}
+		all = append(all, e)
+	}
+}
+
+// interner makes equal strings one: owner names repeat in every member.
+type Interner map[string]string
+
+func (i Interner) of(s string) string {
+	if t, ok := i[s]; ok {
+		return t
+	}
+	s = strings.Clone(s)
+	i[s] = s
+	return s
+}
+
+// newEntry makes the entry of a member; ok is false for members that mean nothing here
+// (global PAX headers, aufs's own files).
+func newEntry(h *blob.TarMember, names Interner, whiteouts bool) (e Entry, ok bool, err error) {
+	e = Entry{Name: h.Path, Number: h.Number, Size: h.Size, Meta: NewMeta(h.Header, names)}
+	dir, base := path.Split(h.Path)
+	switch {
+	case !whiteouts:
+	case inPool(h.Path) != "":
+		e.Kind, e.Name = KindPool, inPool(h.Path)
+		return e, h.IsRegular(), nil
+	case base == whiteoutOpaque:
+		e.Kind, e.Name = KindOpaque, strings.TrimSuffix(dir, "/")
+		return e, true, nil
+	case strings.HasPrefix(base, whiteoutMeta), strings.Contains("/"+dir, "/"+whiteoutMeta):
+		return e, false, nil
+	case strings.HasPrefix(base, WhiteoutPrefix):
+		hidden := strings.TrimPrefix(base, WhiteoutPrefix)
+		if hidden == "" || hidden == "." || hidden == ".." {
+			return e, false, hinterr.Damaged("%s: whiteout of nothing", h.Path)
+		}
+		e.Kind, e.Name = KindWhiteout, dir+hidden
+		return e, true, nil
+	}
+	switch {
+	case h.IsRegular():
+		e.Kind = KindFile
+	case h.Typeflag == tar.TypeDir: // or a file whose name ends in a slash (V7): archive/tar
+		e.Kind = KindDir
+	case h.Typeflag == tar.TypeSymlink:
+		e.Kind, e.Link = KindSymlink, h.Linkname
+		if len(e.Link) > blob.MaxName {
+			return e, false, hinterr.Damaged("%s: symlink target of %d bytes, at most %d", h.Path, len(e.Link), blob.MaxName)
+		}
+	case h.Typeflag == tar.TypeLink:
+		e.Kind = kindHardLink
+		if e.Link, err = blob.CleanName(h.Linkname); err != nil {
+			return e, false, fmt.Errorf("%s: hard link: %w", h.Path, err)
+		}
+	case h.Typeflag == tar.TypeChar, h.Typeflag == tar.TypeBlock, h.Typeflag == tar.TypeFifo:
+		e.Kind, e.Flag = kindOther, h.Typeflag
+	default:
+		return e, false, nil
+	}
+	if e.Name == "" && e.Kind != KindDir {
+		return e, false, hinterr.Damaged("%q: the root file system is not a folder", h.Name)
+	}
+	return e, true, nil
+}
+
+// inPool returns the name in aufs's pool of hard links, "" for what is not in it.
+func inPool(name string) string {
+	rest, ok := strings.CutPrefix(name, whiteoutPool+"/")
+	if !ok {
+		return ""
+	}
+	return rest
+}
+
+func NewMeta(h *tar.Header, names Interner) Meta {
+	const permissions = 0o7777
+	m := Meta{
+		Mode: h.Mode & permissions, UID: h.Uid, GID: h.Gid, uname: names.of(h.Uname), gname: names.of(h.Gname),
+		Mtime: h.ModTime, major: h.Devmajor, minor: h.Devminor,
+	}
+	for k, v := range h.PAXRecords {
+		if name, ok := strings.CutPrefix(k, blob.XattrPrefix); ok {
+			if m.Xattrs == nil {
+				m.Xattrs = map[string]string{}
+			}
+			m.Xattrs[names.of(name)] = v
+		}
+	}
+	return m
+}
+
+// foreignLayer stands for a layer that is not at hand: nothing is known to be in it.
+func foreignLayer(l v1.Layer, p progress.Reporter) (*LayerIndex, error) {
+	diffID, err := l.DiffID()
+	if err != nil {
+		return nil, err
+	}
+	progress.Note(p, "layer %s: foreign, and not with the image: kept as it is and not examined", blob.ShortHash(diffID))
+	return &LayerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID}, nil
+}
+
+// plain reports whether metadata is that of a file which a rebuild adds: root's.
+func (m *Meta) Plain(mode int64) bool {
+	return m.Mode == mode && m.UID == 0 && m.GID == 0 && len(m.Xattrs) == 0 && m.Mtime.Equal(time.Unix(0, 0))
+}

@@ -1,0 +1,264 @@
+package contents
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/gzip"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/rewriter"
+)
+
+// layerGzipLevel is the compression of the added layer. Together with the pinned version of
+// klauspost/compress it fixes the layer's digest.
+const layerGzipLevel = gzip.DefaultCompression
+
+// hit is a visible file with references to the vsyscall page, and what is done about them.
+type Target struct {
+	visible
+	Plan *rewriter.Plan
+}
+
+// AddedLayer is the layer of patched files: a gzip stream in a temporary file. It
+// implements v1.Layer, and can be read until Close.
+type AddedLayer struct {
+	f                         *os.File
+	PackedSize                int64 // compressed bytes
+	PackedDigest, PlainDigest v1.Hash
+}
+
+func (l *AddedLayer) Digest() (v1.Hash, error)             { return l.PackedDigest, nil }
+func (l *AddedLayer) DiffID() (v1.Hash, error)             { return l.PlainDigest, nil }
+func (l *AddedLayer) Size() (int64, error)                 { return l.PackedSize, nil }
+func (l *AddedLayer) MediaType() (types.MediaType, error)  { return types.OCILayer, nil }
+func (l *AddedLayer) Compressed() (io.ReadCloser, error)   { return io.NopCloser(l.Reader()), nil }
+func (l *AddedLayer) Uncompressed() (io.ReadCloser, error) { return gzip.NewReader(l.Reader()) }
+func (l *AddedLayer) Close()                               { blob.RemoveTemp(l.f) }
+func (l *AddedLayer) Reader() io.Reader                    { return io.NewSectionReader(l.f, 0, l.PackedSize) }
+
+// newLayer writes the layer that puts the patched files over what t has: each with all its
+// names, under the folders that lead to it; and the extras. The folders are there because an engine that
+// unpacks the layer alone makes missing ones as it likes (docker's overlay2 with mode 0600
+// at one time); they are as t has them, so nothing else changes.
+func (s *Session) NewLayer(ctx context.Context, t *Tree, hits []Target, extras []Extra) (*AddedLayer, error) {
+	return PackLayer(func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
+}
+
+// PackLayer makes a layer of the tar stream that write writes.
+func PackLayer(write func(io.Writer) error) (_ *AddedLayer, err error) {
+	l := &AddedLayer{}
+	if l.f, err = blob.TempFile(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			l.Close()
+		}
+	}()
+	packed := &countWriter{w: l.f, h: sha256.New()}
+	zw, err := gzip.NewWriterLevel(packed, layerGzipLevel)
+	if err != nil {
+		return nil, err
+	}
+	raw := sha256.New()
+	if err := write(io.MultiWriter(zw, raw)); err != nil {
+		return nil, fmt.Errorf("added layer: %w", err)
+	}
+	if err := zw.Close(); err != nil {
+		return nil, fmt.Errorf("added layer: %w", err)
+	}
+	l.PackedSize = packed.n
+	l.PackedDigest = blob.Sha256Hash(packed.h)
+	l.PlainDigest = blob.Sha256Hash(raw)
+	return l, nil
+}
+
+// countWriter counts and hashes what is written.
+type countWriter struct {
+	w io.Writer
+	h hash.Hash
+	n int64
+}
+
+func (c *countWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.h.Write(p[:n])
+	c.n += int64(n)
+	return n, err
+}
+
+// MemberWriters are those of a tar stream that is to be written, by name.
+type MemberWriters map[string]func(*tar.Writer) error
+
+// addFolders adds the folders that lead to a name: as t has them, else as ImplicitDir.
+func (m MemberWriters) addFolders(name string, t *Tree) {
+	for d := path.Dir(name); d != "."; d = path.Dir(d) {
+		if m[d] != nil {
+			return
+		}
+		e := ImplicitDir
+		if k := t.At(d); k != nil {
+			e = k.Entry
+		}
+		m[d] = func(tw *tar.Writer) error { return tw.WriteHeader(dirHeader(d, e)) }
+	}
+}
+
+// addExtras adds files that are no files of the base.
+func (m MemberWriters) AddExtras(extras []Extra, t *Tree) {
+	for _, e := range extras {
+		m.addFolders(e.Name, t)
+		m[e.Name] = e.Write
+	}
+}
+
+// write writes the members sorted by name.
+func (m MemberWriters) Write(w io.Writer) error {
+	tw := tar.NewWriter(w)
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if err := m[name](tw); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return tw.Close()
+}
+
+// writeMembers writes the tar stream of the added layer.
+func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits []Target, extras []Extra) error {
+	m := MemberWriters{}
+	for _, h := range hits {
+		for i, name := range h.Names {
+			m.addFolders(name, t)
+			if i == 0 {
+				m[name] = func(tw *tar.Writer) error { return s.writeFile(ctx, tw, h) }
+				continue
+			}
+			m[name] = func(tw *tar.Writer) error {
+				return tw.WriteHeader(linkHeader(name, h.Names[0], h.Entry))
+			}
+		}
+	}
+	m.AddExtras(extras, t)
+	return m.Write(w)
+}
+
+// write writes one file that is no file of the base.
+func (e Extra) Write(tw *tar.Writer) error {
+	like := e.Like
+	if like == nil {
+		like = &Meta{Mode: e.Mode, Mtime: ImplicitDir.Meta.Mtime}
+	}
+	hdr := like.header(e.Name)
+	if e.Link != "" {
+		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
+		return tw.WriteHeader(hdr)
+	}
+	hdr.Typeflag, hdr.Size = tar.TypeReg, int64(len(e.Body))
+	if err := tw.WriteHeader(hdr); err != nil {
+		return err
+	}
+	_, err := tw.Write(e.Body)
+	return err
+}
+
+// at returns the node with a name of the tree, nil where there is none. The name is one
+// that walk gave: it has no symlinks in it.
+func (t *Tree) At(name string) *Node {
+	k := t.Root
+	for _, c := range Components(name) {
+		if k = k.Kids[c]; k == nil {
+			return nil
+		}
+	}
+	return k
+}
+
+func (s *Session) writeFile(ctx context.Context, tw *tar.Writer, h Target) error {
+	hdr := h.Meta.Unmarked().header(h.Names[0])
+	hdr.Typeflag, hdr.Size = tar.TypeReg, h.Plan.Size
+	if err := tw.WriteHeader(hdr); err != nil {
+		return err
+	}
+	n, err := blob.CopyTo(ctx, tw, h.Plan.Apply(h.ELF.Content), nil)
+	if err == nil && n != h.Plan.Size {
+		err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.Plan.Size)
+	}
+	return err
+}
+
+func dirHeader(name string, e *Entry) *tar.Header {
+	hdr := e.Meta.header(name + "/")
+	hdr.Typeflag = tar.TypeDir
+	return hdr
+}
+
+func linkHeader(name, target string, e *Entry) *tar.Header {
+	hdr := e.Meta.header(name)
+	hdr.Typeflag, hdr.Linkname = tar.TypeLink, target
+	// The file has them already.
+	hdr.PAXRecords = nil
+	return hdr
+}
+
+// header is the tar header with this metadata. PAX keeps xattrs, long names and fractions
+// of a second; archive/tar adds records only where there is something to keep.
+func (m *Meta) header(name string) *tar.Header {
+	h := &tar.Header{
+		Name: name, Mode: m.Mode, Uid: m.UID, Gid: m.GID, Uname: m.uname, Gname: m.gname,
+		ModTime: m.Mtime, Format: tar.FormatPAX,
+	}
+	for k, v := range m.Xattrs {
+		if h.PAXRecords == nil {
+			h.PAXRecords = map[string]string{}
+		}
+		h.PAXRecords[blob.XattrPrefix+k] = v
+	}
+	return h
+}
+
+// differs names what two files' metadata differs in, "" for nothing.
+func (m *Meta) Differs(o *Meta) string {
+	var d []string
+	add := func(what string, got, want any) { d = append(d, fmt.Sprintf("%s: got %v, want %v", what, got, want)) }
+	if m.Mode != o.Mode {
+		add("mode", fmt.Sprintf("%#o", m.Mode), fmt.Sprintf("%#o", o.Mode))
+	}
+	if m.UID != o.UID || m.GID != o.GID {
+		add("owner", fmt.Sprintf("%d:%d", m.UID, m.GID), fmt.Sprintf("%d:%d", o.UID, o.GID))
+	}
+	if !m.Mtime.Equal(o.Mtime) {
+		add("mtime", m.Mtime.UTC(), o.Mtime.UTC())
+	}
+	if m.major != o.major || m.minor != o.minor {
+		add("device", fmt.Sprintf("%d:%d", m.major, m.minor), fmt.Sprintf("%d:%d", o.major, o.minor))
+	}
+	if !maps.Equal(m.Xattrs, o.Xattrs) {
+		add("xattrs", xattrNames(m.Xattrs), xattrNames(o.Xattrs))
+	}
+	return strings.Join(d, ", ")
+}
+
+func xattrNames(x map[string]string) []string { return slices.Sorted(maps.Keys(x)) }
+
+// extra is a file that is no file of the base.
+type Extra struct {
+	Name string
+	Mode int64
+	Body []byte
+	Link string // target, for a symlink
+	Like *Meta  // owner, mode and time; nil: root's, of mode, from the epoch
+	// was is the content of the package database that this one replaces; nil for other files.
+	Was *blob.StatedBytes
+}

@@ -1,0 +1,55 @@
+package contents_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/contents"
+)
+
+// The cache reads a layer once for all who want it, again where that failed, and forgets.
+func TestLayerCache(t *testing.T) {
+	c := contents.NewLayerCache(2)
+	c.Most = 10
+	id := func(n int) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprint(n)} }
+	var mu sync.Mutex
+	reads := map[int]int{}
+	get := func(n int, err error) (*contents.LayerIndex, error) {
+		return c.Get(context.Background(), id(n), func() (*contents.LayerIndex, error) {
+			mu.Lock()
+			reads[n]++
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			return &contents.LayerIndex{Entries: make([]contents.Entry, 4)}, err
+		})
+	}
+	var wg sync.WaitGroup
+	for n := range 20 {
+		wg.Go(func() {
+			if _, err := get(n%2, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if reads[0] != 1 || reads[1] != 1 {
+		t.Errorf("read %v", reads)
+	}
+	bad := errors.New("damaged")
+	if _, err := get(2, bad); err != bad {
+		t.Errorf("got %v", err)
+	}
+	get(0, nil)
+	get(2, nil) // 12 entries: 1 was not asked for the longest time
+	get(0, nil)
+	get(1, nil)
+	if reads[0] != 1 || reads[1] != 2 || reads[2] != 2 || c.Entries > c.Most {
+		t.Errorf("read %v, %d entries", reads, c.Entries)
+	}
+}

@@ -1,0 +1,104 @@
+package contents
+
+import (
+	"vfix.dev/vfix/rewriter"
+)
+
+// File is one file with references to the vsyscall page, as it is visible in the merged
+// file system.
+type File struct {
+	Path  string   // relative to the root, slashes, no leading slash: "lib/libc.so.6"
+	Links []string // further names of the same inode, sorted
+	Size  int64    // bytes
+	Layer string   // diff ID of the layer it comes from; "" outside images
+	// Index is the number of that layer, the base layer being 0.
+	Index  int
+	Report *rewriter.Report
+	Plan   *rewriter.Plan
+	// Covered is what of the fallback takes care of the sites that stay: "libvfix.so",
+	// "vfix-trace", or "" for nothing.
+	Covered string
+}
+
+// Passed is a file that was not examined although it looked like one to examine
+// (an ELF file with damaged headers, an unreadable file), and why.
+type Passed struct {
+	Path   string
+	Layer  string
+	Reason string
+	// Unread says that its content is not known: it may have call sites. Otherwise it was
+	// read and is damaged, or another kind of file.
+	Unread bool
+}
+
+// Unread counts the files and folders that could not be read.
+func (f *Findings) Unread() int {
+	n := 0
+	for _, p := range f.Passed {
+		if p.Unread {
+			n++
+		}
+	}
+	return n
+}
+
+// Findings is what a scan of one source found.
+type Findings struct {
+	Source string // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
+	Digest string // of the image's manifest, "" for folders and files
+	Files  []File // only those with at least one reference to the page, sorted by path
+	Passed []Passed
+	// ELFFiles is how many 64-bit x86-64 ELF files were examined, ExecBytes how many
+	// bytes of executable segments they had.
+	ELFFiles  int
+	ExecBytes int64
+	// Fallback is what the image has of the fallback, once the work is done; empty where
+	// nobody asked.
+	Fallback Fallback
+	// Warnings are about the work on the source as a whole, one line each.
+	Warnings []string
+}
+
+// LeftOver counts the sites that are live or unknown and stay.
+func (f *Findings) LeftOver() int {
+	n := 0
+	for i := range f.Files {
+		n += len(f.Files[i].Plan.LeftOver())
+	}
+	return n
+}
+
+// Affected reports whether any file would be changed.
+func (f *Findings) Affected() bool {
+	for i := range f.Files {
+		if !f.Files[i].Plan.Empty() {
+			return true
+		}
+	}
+	return false
+}
+
+// Fallback is what an image has of the fallback.
+type Fallback struct {
+	// Library says that libvfix.so is loaded into every dynamic program of the image, Trace
+	// that the image's entrypoint runs under vfix-trace; both in the version of this vfix.
+	Library, Trace bool
+	// Added is what a rebuild adds of it: paths without a leading slash, sorted.
+	Added []string
+	// Wrapped says that the rebuild puts vfix-trace before the entrypoint. Reasons is why:
+	// one line for each file with call sites that no preload reaches.
+	Wrapped bool
+	Reasons []string
+}
+
+// Uncovered counts the sites that are live or unknown and stay, and that no fallback in the
+// image covers.
+func (f *Findings) Uncovered() int {
+	n := 0
+	for i := range f.Files {
+		if f.Files[i].Covered == "" {
+			n += len(f.Files[i].Plan.LeftOver())
+		}
+	}
+	return n
+}

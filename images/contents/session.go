@@ -1,0 +1,106 @@
+package contents
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/rewriter"
+)
+
+// MaxLayersAtOnce bounds memory on machines with many processors: each layer that is read
+// has its own buffers, below 10 MiB, and a zstd window.
+const MaxLayersAtOnce = 4
+
+// session is one command's work: what was learned about layers, and the contents that are
+// needed again. Two sources of a command share a session, so that a layer they have in
+// common is read once.
+type Session struct {
+	Options  rewriter.Options
+	jobs     int
+	Progress progress.Reporter
+	// sums says that the SHA-256 of every regular file is wanted, for comparisons.
+	Sums bool
+	// keep says of which files the contents are wanted beside ELF files', by name and size in
+	// bytes; nil: of none.
+	Keep  func(name string, size int64) bool
+	spool blob.Spool
+
+	big       sync.Mutex // of bigBuffer
+	bigBuffer []byte
+
+	planning sync.Mutex // of the plans in what layers hold
+	layers   *layerCache
+}
+
+func NewSession(jobs int, p progress.Reporter, o rewriter.Options) *Session {
+	if jobs <= 0 {
+		jobs = runtime.NumCPU()
+	}
+	if p == nil {
+		p = progress.Silent{}
+	}
+	return &Session{Options: o, jobs: jobs, Progress: p, layers: newLayerCache(min(jobs, MaxLayersAtOnce))}
+}
+
+func (s *Session) Close() { s.spool.Close() }
+
+// image reads all layers of an image, several at once, and returns its merged file system.
+func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]v1.Hash, len(layers))
+	for i, l := range layers {
+		if ids[i], err = l.DiffID(); err != nil {
+			return nil, fmt.Errorf("layer %d: diff ID: %w", i, err)
+		}
+	}
+	known, err := s.readLayers(ctx, layers, ids)
+	if err != nil {
+		return nil, err
+	}
+	t := NewTree()
+	for i, id := range ids {
+		t.Again[id] = layers[i]
+		if err := t.Apply(known[id], i); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// readLayers reads what nobody has read yet, and waits for what somebody else reads. The
+// first error ends the others.
+func (s *Session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Hash) (map[v1.Hash]*LayerIndex, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	known := make(map[v1.Hash]*LayerIndex, len(ids))
+	var mu sync.Mutex // of known
+	var wg sync.WaitGroup
+	started := map[v1.Hash]bool{}
+	for i, id := range ids {
+		if started[id] {
+			continue
+		}
+		started[id] = true
+		wg.Go(func() {
+			idx, err := s.layers.Get(ctx, id, func() (*LayerIndex, error) { return s.ReadLayer(ctx, layers[i]) })
+			if err != nil {
+				cancel(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			known[id] = idx
+		})
+	}
+	wg.Wait()
+	return known, context.Cause(ctx)
+}

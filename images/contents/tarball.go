@@ -1,0 +1,198 @@
+package contents
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/filemarks"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// Tarballs of root filesystems: read like one layer, but names that begin with .wh. are
+// names like others.
+
+// IsTarball reports whether a path is a regular file that holds a tar archive: compressed,
+// or with the magic of one. Other compressed files are told apart when they are read.
+func IsTarball(name string) (bool, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return false, err
+	}
+	if !fi.Mode().IsRegular() {
+		return false, nil
+	}
+	return MaybeTar(name)
+}
+
+// tarball examines a tarball. The layer that comes back holds its members.
+func (s *Session) Tarball(ctx context.Context, name string) (*Scanned, *LayerIndex, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	task := progress.Start(s.Progress, "read", name, fi.Size())
+	defer task.Done()
+	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	defer body.Close()
+	x := &Examiner{S: s}
+	defer x.Close()
+	r := bufio.NewReaderSize(body, blob.CopyBuffer)
+	idx := &LayerIndex{Title: name}
+	if idx.Entries, err = x.ReadEntries(ctx, r); err == nil {
+		// What follows the archive's end says whether the compressed stream is sound.
+		_, err = blob.CopyTo(ctx, io.Discard, r, nil)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	t := NewTree()
+	if err := t.Apply(idx, 0); err != nil {
+		return nil, nil, err
+	}
+	out, err := s.Findings(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	out.Source = name
+	return out, idx, nil
+}
+
+// compressTo returns a writer that compresses as kind says.
+func compressTo(w io.Writer, kind blob.Compression) (io.WriteCloser, error) {
+	switch kind {
+	case blob.GzipStream:
+		return gzip.NewWriterLevel(w, layerGzipLevel)
+	case blob.ZstdStream:
+		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+	}
+	return nopWriteCloser{w}, nil
+}
+
+type nopWriteCloser struct{ io.Writer }
+
+func (nopWriteCloser) Close() error { return nil }
+
+// rewriteTarball writes the tarball behind r to w with the hits patched, compressed as
+// it was. All other members keep their headers and contents.
+func (s *Session) RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target) error {
+	body, kind, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: r, T: nil})
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	out, err := compressTo(w, kind)
+	if err != nil {
+		return err
+	}
+	byNumber := map[int]Target{}
+	for _, h := range hits {
+		byNumber[h.Number] = h
+	}
+	in := bufio.NewReaderSize(body, blob.CopyBuffer)
+	tw := tar.NewWriter(out)
+	if err := s.rewriteMembers(ctx, tw, blob.NewMemberReader(in), byNumber); err != nil {
+		return err
+	}
+	if _, err := blob.CopyTo(ctx, io.Discard, in, nil); err != nil {
+		return err
+	}
+	if err := tw.Close(); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+func (s *Session) rewriteMembers(ctx context.Context, tw *tar.Writer, tr *blob.MemberReader, hits map[int]Target) error {
+	for {
+		m, err := tr.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.rewriteMember(ctx, tw, tr, m, hits); err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}
+}
+
+func (s *Session) rewriteMember(ctx context.Context, tw *tar.Writer, tr io.Reader, m *blob.TarMember, hits map[int]Target) error {
+	hdr := *m.Header
+	if m.Sparse {
+		// archive/tar writes no holes: the file is written out.
+		if m.Size > MaxELF {
+			return hinterr.Errorf(hinterr.ErrUnsupported, "sparse file of %d bytes, at most %d are written out", m.Size, int64(MaxELF))
+		}
+		hdr.Typeflag = tar.TypeReg
+	}
+	h, patched := hits[m.Number]
+	if patched {
+		hdr.Size = h.Plan.Size
+		hdr.PAXRecords = maps.Clone(hdr.PAXRecords)
+		maps.DeleteFunc(hdr.PAXRecords, func(k, _ string) bool {
+			name, ok := strings.CutPrefix(k, blob.XattrPrefix)
+			return ok && filemarks.Is(name)
+		})
+		//lint:ignore SA1019 tar.Reader fills it in and tar.Writer writes it, beside PAXRecords
+		hdr.Xattrs = nil
+		h.WarnDropped(Marks(h.Meta.Xattrs))
+		tr = h.Plan.Apply(h.ELF.Content)
+	}
+	if err := tw.WriteHeader(&hdr); err != nil {
+		return err
+	}
+	if !m.IsRegular() {
+		return nil
+	}
+	n, err := blob.CopyTo(ctx, tw, tr, nil)
+	if errors.Is(err, io.ErrUnexpectedEOF) || err == nil && n != hdr.Size {
+		return hinterr.Damaged("ends early: got %d bytes, want %d", n, hdr.Size)
+	}
+	return err
+}
+
+// ustarMagic stands at offset 257 of a tar header, in every format since 1988 (POSIX pax).
+const (
+	ustarMagic  = "ustar"
+	ustarOffset = 257
+)
+
+// MaybeTar tells from the first block whether a file may be a tar archive, compressed or not.
+func MaybeTar(name string) (bool, error) {
+	f, _, err := blob.OpenRegular(name)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, media.TarBlock)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return false, err
+	}
+	if blob.DetectCompression(head[:n]) != blob.PlainStream {
+		return true, nil
+	}
+	return n == media.TarBlock && string(head[ustarOffset:ustarOffset+len(ustarMagic)]) == ustarMagic, nil
+}

@@ -1,0 +1,188 @@
+package contents_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/internal/imagetest"
+)
+
+type layers [][]imagetest.TestMember
+
+// visibleCases are one rule each of how layers are put together; engine says that umoci
+// puts the layers together in the same way, and is asked.
+var visibleCases = []struct {
+	name   string
+	layers layers
+	want   string
+	engine bool
+}{
+	{"one file", layers{{imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "1")}}, "lib/a:1", true},
+	{"without folders", layers{{imagetest.LegacyM("lib/x/a", "1")}}, "lib/x/a:1", true},
+	{"./ and / before names", layers{{imagetest.LegacyM("./a", "1"), imagetest.LegacyM("/b", "2")}}, "a:1 b:2", true},
+	{"replaced", layers{{imagetest.LegacyM("a", "1")}, {imagetest.LegacyM("a", "2")}}, "a:2", true},
+	{"replaced by a modern one", layers{{imagetest.LegacyM("a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.FileM("a", imagetest.ModernELF(""))}}, "b:1", true},
+	{"twice in one layer", layers{{imagetest.LegacyM("a", "1"), imagetest.LegacyM("a", "2")}}, "a:2", true},
+	{"whiteout", layers{{imagetest.LegacyM("a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.FileM(".wh.a", nil)}}, "b:1", true},
+	{"whiteout of a folder", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.FileM(".wh.d", nil)}}, "b:1", true},
+	{"whiteout in a folder", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("d/b", "1")}, {imagetest.DirM("d"), imagetest.FileM("d/.wh.a", nil)}}, "d/b:1", true},
+	{"whiteout, then back", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh.a", nil)}, {imagetest.LegacyM("a", "3")}}, "a:3", true},
+	{"whiteout of nothing there", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh.b", nil), imagetest.FileM("c/.wh.d", nil)}}, "a:1", false},
+	{"whiteout and the same name, in one layer", layers{{imagetest.LegacyM("a", "1")}, {imagetest.LegacyM("a", "2"), imagetest.FileM(".wh.a", nil)}}, "a:2", true},
+	{"whiteout before the same name, in one layer", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh.a", nil), imagetest.LegacyM("a", "2")}}, "a:2", true},
+	{"whiteout of a folder with new files, in one layer", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("d/b", "1")}, {imagetest.LegacyM("d/a", "2"), imagetest.FileM(".wh.d", nil)}}, "d/a:2", true},
+	{"opaque", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.DirM("d"), imagetest.FileM("d/.wh..wh..opq", nil)}}, "b:1", true},
+	{"opaque, with files of the layer before and behind", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("d/b", "1"), imagetest.LegacyM("d/c", "1")}, {imagetest.DirM("d"), imagetest.LegacyM("d/a", "2"), imagetest.FileM("d/.wh..wh..opq", nil), imagetest.LegacyM("d/c", "2")}}, "d/a:2 d/c:2", true},
+	{"opaque, folders below", layers{{imagetest.LegacyM("d/e/a", "1")}, {imagetest.DirM("d"), imagetest.DirM("d/e"), imagetest.LegacyM("d/e/b", "2"), imagetest.FileM("d/.wh..wh..opq", nil)}}, "d/e/b:2", true},
+	{"opaque root", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh..wh..opq", nil), imagetest.LegacyM("b", "2")}}, "b:2", false},
+	{"folder becomes a file", layers{{imagetest.LegacyM("d/a", "1")}, {imagetest.LegacyM("d", "2")}}, "d:2", true},
+	{"file becomes a folder", layers{{imagetest.LegacyM("d", "1")}, {imagetest.DirM("d"), imagetest.LegacyM("d/a", "2")}}, "d/a:2", true},
+	{"file becomes a folder that is not named", layers{{imagetest.LegacyM("d", "1")}, {imagetest.LegacyM("d/a", "2")}}, "d/a:2", false},
+	{"folder becomes a symlink", layers{{imagetest.LegacyM("d/a", "1"), imagetest.DirM("e")}, {imagetest.SymM("d", "e")}}, "", true},
+	{"folder stays where a layer names it again", layers{{imagetest.LegacyM("d/a", "1")}, {imagetest.DirM("d"), imagetest.LegacyM("d/b", "2")}}, "d/a:1 d/b:2", true},
+	{"hard links", layers{{imagetest.LegacyM("b", "1"), imagetest.LinkM("c", "b"), imagetest.LinkM("a", "./b")}}, "a=b=c:1", true},
+	{"hard link to a lower layer", layers{{imagetest.LegacyM("a", "1")}, {imagetest.LinkM("b", "a")}}, "a=b:1", true},
+	{"hard link whose first name is gone", layers{{imagetest.LegacyM("a", "1"), imagetest.LinkM("b", "a")}, {imagetest.FileM(".wh.a", nil)}}, "b:1", true},
+	{"hard link whose other name is replaced", layers{{imagetest.LegacyM("a", "1"), imagetest.LinkM("b", "a")}, {imagetest.LegacyM("b", "2")}}, "a:1 b:2", true},
+	{"hard link through a symlinked folder", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("usr/lib/a", "1"), imagetest.LinkM("b", "lib/a")}}, "b=usr/lib/a:1", true},
+	{"hard link in aufs's pool", layers{{imagetest.DirM(".wh..wh.plnk"), imagetest.LegacyM(".wh..wh.plnk/12.34", "1"), imagetest.LinkM("a", ".wh..wh.plnk/12.34"), imagetest.LinkM("b", "/.wh..wh.plnk/12.34")}}, "a=b:1", false},
+	{"other files of aufs", layers{{imagetest.FileM(".wh..wh.aufs", nil), imagetest.DirM(".wh..wh.orph"), imagetest.LegacyM(".wh..wh.orph/x", "1"), imagetest.LegacyM("a", "1")}}, "a:1", false},
+	{"through a symlink of the same layer", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("lib/a", "1")}}, "usr/lib/a:1", true},
+	{"through a symlink of a lower layer", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("usr/lib/a", "1")}, {imagetest.LegacyM("lib/a", "2")}}, "usr/lib/a:2", true},
+	{"through an absolute symlink", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "/usr/lib")}, {imagetest.LegacyM("lib/a", "2")}}, "usr/lib/a:2", true},
+	{"through a symlink that would leave the root", layers{{imagetest.SymM("lib", "../../../usr")}, {imagetest.LegacyM("lib/a", "2")}}, "usr/a:2", true},
+	{"through a chain of symlinks", layers{{imagetest.DirM("x/y"), imagetest.SymM("l1", "x"), imagetest.SymM("x/l2", "../x/y")}, {imagetest.LegacyM("l1/l2/a", "2")}}, "x/y/a:2", true},
+	{"through a dangling symlink", layers{{imagetest.SymM("lib", "usr/lib")}, {imagetest.LegacyM("lib/a", "2")}}, "usr/lib/a:2", true},
+	{"whiteout through a symlink", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("usr/lib/a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.FileM("lib/.wh.a", nil)}}, "b:1", true},
+	{"a symlink is replaced, not followed", layers{{imagetest.LegacyM("a", "1"), imagetest.SymM("b", "a")}, {imagetest.LegacyM("b", "2")}}, "a:1 b:2", true},
+	{"a name with .. inside the root", layers{{imagetest.DirM("d"), imagetest.LegacyM("d/../a", "1")}}, "a:1", true},
+	{"not followed into files of other kinds", layers{{{Header: tar.Header{Typeflag: tar.TypeFifo, Name: "p", Mode: 0o600}, Body: nil}, imagetest.LegacyM("a", "1")}}, "a:1", true},
+}
+
+func TestVisible(t *testing.T) {
+	for _, tc := range visibleCases {
+		t.Run(tc.name, func(t *testing.T) {
+			f, _, err := imagetest.ScanImage(t, imagetest.Stack(t, tc.layers...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := imagetest.Summary(t, f); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestVisibleAsUnpacked asks another implementation: umoci unpacks the same layers, and the
+// legacy files in the folder must be the ones that the scan found.
+func TestVisibleAsUnpacked(t *testing.T) {
+	imagetest.AsRoot(t, "umoci unpacks with owners")
+	umoci, err := exec.LookPath("umoci")
+	if err != nil {
+		t.Skip("umoci is not installed")
+	}
+	for _, tc := range visibleCases {
+		if !tc.engine {
+			continue
+		}
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := imagetest.Must[layout.Path](t)(layout.Write(filepath.Join(dir, "img"), empty.Index))
+			if err := p.AppendImage(imagetest.Stack(t, tc.layers...), layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "x"})); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(umoci, "unpack", "--image", filepath.Join(dir, "img:x"), filepath.Join(dir, "bundle"))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if got := unpacked(t, filepath.Join(dir, "bundle", "rootfs")); got != tc.want {
+				t.Errorf("umoci: got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// unpacked is summary for a folder.
+func unpacked(t *testing.T, root string) string {
+	byID := map[contents.FileID]int{}
+	var all []string
+	var texts []string
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(name)
+		if err != nil || !bytes.Contains(b, imagetest.CallTime) {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, name)
+		id, _ := contents.Identify(fi)
+		if n, ok := byID[id]; ok {
+			all[n] += "=" + rel
+			return nil
+		}
+		byID[id] = len(all)
+		all = append(all, rel)
+		texts = append(texts, string(b[imagetest.LegacyCode+len(imagetest.CallTime):]))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		all[i] += ":" + texts[i]
+	}
+	return strings.Join(all, " ")
+}
+
+// TestBadLayers: each is an error that names the layer, and the member where there is one.
+func TestBadLayers(t *testing.T) {
+	long := strings.Repeat("x/", 3000) + "x"
+	for _, tc := range []struct {
+		name   string
+		layers layers
+		want   string
+	}{
+		{"leaves the root", layers{{imagetest.LegacyM("../a", "1")}}, "../a: name leaves the root file system"},
+		{"leaves the root later", layers{{imagetest.LegacyM("a/../../b", "1")}}, "a/../../b: name leaves the root"},
+		{"hard link leaves the root", layers{{imagetest.LinkM("a", "../../etc/passwd")}}, "a: hard link: ../../etc/passwd: name leaves the root"},
+		{"hard link to nothing", layers{{imagetest.LinkM("a", "b")}}, "a: hard link to b, which does not exist"},
+		{"hard link to a folder", layers{{imagetest.DirM("d"), imagetest.LinkM("a", "d")}}, "a: hard link to d, which is a folder"},
+		{"symlink to itself", layers{{imagetest.SymM("l", "l")}, {imagetest.LegacyM("l/a", "1")}}, "l/a: too many levels of symbolic links"},
+		{"symlinks in a ring", layers{{imagetest.SymM("l", "m"), imagetest.SymM("m", "l")}, {imagetest.FileM("l/.wh.a", nil)}}, "too many levels of symbolic links"},
+		{"file below a file of its layer", layers{{imagetest.FileM("f", nil), imagetest.LegacyM("f/a", "1")}}, "f/a: f is not a folder"},
+		{"long name", layers{{imagetest.LegacyM(long, "1")}}, "name of 6001 bytes, at most 4096"},
+		{"whiteout of nothing", layers{{imagetest.FileM("d/.wh.", nil)}}, "d/.wh.: whiteout of nothing"},
+		{"whiteout of ..", layers{{imagetest.FileM("d/.wh...", nil)}}, "d/.wh...: whiteout of nothing"},
+		{"root is a file", layers{{{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: ".", Linkname: "/etc"}, Body: nil}}}, "the root file system is not a folder"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			img := imagetest.Stack(t, tc.layers...)
+			_, _, err := imagetest.ScanImage(t, img)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("got error %v, want one with %q", err, tc.want)
+			}
+			ls := imagetest.Must[[]v1.Layer](t)(img.Layers())
+			id := imagetest.Must[v1.Hash](t)(ls[len(ls)-1].DiffID())
+			if prefix := "layer " + blob.ShortHash(id) + ": "; !strings.HasPrefix(err.Error(), prefix) {
+				t.Errorf("got error %v, want it to begin with %q", err, prefix)
+			}
+		})
+	}
+}

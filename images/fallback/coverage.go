@@ -1,0 +1,258 @@
+package fallback
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// What an image has of the fallback, what it needs, and what that covers.
+
+// The words of File.Covered.
+const (
+	coveredByLibrary = "libvfix.so"
+	coveredByTrace   = "vfix-trace"
+)
+
+// MaxPreload is the largest /etc/ld.so.preload that is read, in bytes; it holds a few paths.
+const MaxPreload = 1 << 16
+
+// fetcher makes the contents of files readable.
+type Fetcher func(context.Context, []*contents.Inode) (map[*contents.Inode]*io.SectionReader, error)
+
+// installed is what was found of the fallback in a file system.
+type installed struct {
+	shim      *Shim
+	t         *contents.Tree
+	has32     bool // there are 32-bit dynamic programs to think of
+	HasLoader bool
+	content   map[string][]byte // of the fallback's files that are there
+	Wrapped   bool              // the entrypoint runs under vfix-trace
+}
+
+// installed looks for the fallback in a file system. config is an image's, nil for none.
+func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte, fetch Fetcher) (*installed, error) {
+	in := &installed{shim: s, t: t, content: map[string][]byte{}, HasLoader: t.Find(loader64) != nil}
+	in.has32 = slices.ContainsFunc(loaders32, func(name string) bool { return t.Find(name) != nil })
+	var want []*contents.Inode
+	names := []string{libraryName, twinName, traceName, PreloadName}
+	for _, name := range names {
+		if k := t.Find(name); k != nil && k.Kind == contents.KindFile && k.Size <= in.most(name) {
+			want = append(want, k.Inode)
+		}
+	}
+	if len(want) > 0 {
+		got, err := fetch(ctx, want)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			k := t.Find(name)
+			if k == nil || got[k.Inode] == nil {
+				continue
+			}
+			if in.content[name], err = io.ReadAll(got[k.Inode]); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	in.Wrapped = config != nil && EntrypointIsTraced(config)
+	return in, nil
+}
+
+// most is the size of the largest content that is of interest under a name.
+func (in *installed) most(name string) int64 {
+	switch name {
+	case libraryName:
+		return int64(len(in.shim.Library))
+	case twinName:
+		return int64(len(in.shim.Library32))
+	case traceName:
+		return int64(len(in.shim.Trace))
+	}
+	return MaxPreload
+}
+
+// has reports whether a file of the fallback is there as it is to be.
+func (in *installed) has(e *contents.Extra) bool {
+	k := in.t.Find(e.Name)
+	switch {
+	case k == nil:
+		return false
+	case e.Link != "":
+		return k.Kind == contents.KindSymlink && k.Link == e.Link
+	}
+	content, ok := in.content[e.Name]
+	return ok && k.Kind == contents.KindFile && k.Meta.Mode == e.Mode && bytes.Equal(content, e.Body)
+}
+
+// library reports whether every dynamic program gets libvfix.so.
+func (in *installed) Library() bool {
+	for _, e := range in.shim.LibraryFiles(in.wide()) {
+		if !in.has(&e) {
+			return false
+		}
+	}
+	return in.HasLoader && hasPreload(in.content[PreloadName], preloadLine(in.wide()))
+}
+
+// wide reports whether the line of ld.so.preload is, or is to be, the one for programs of
+// both kinds. The drop-in layer has that one always: it does not know what it is put on.
+func (in *installed) wide() bool {
+	return in.has32 || hasPreload(in.content[PreloadName], platformLine)
+}
+
+func (in *installed) Trace() bool {
+	e := in.shim.TraceFile()
+	return in.Wrapped && in.has(&e)
+}
+
+// missing are the files that the library, and the supervisor, still need.
+func (in *installed) Missing(library, trace bool) ([]contents.Extra, error) {
+	var all []contents.Extra
+	if library {
+		all = in.shim.LibraryFiles(in.wide())
+		e, err := in.preloadFile()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	if trace {
+		all = append(all, in.shim.TraceFile())
+	}
+	all = slices.DeleteFunc(all, func(e contents.Extra) bool { return in.has(&e) })
+	for _, e := range all {
+		if err := in.writable(e.Name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// preloadFile is /etc/ld.so.preload as it is to be: a line more, all else as it is.
+func (in *installed) preloadFile() (contents.Extra, error) {
+	e := contents.Extra{Name: PreloadName, Mode: 0o644, Body: WithPreload(in.content[PreloadName], in.wide())}
+	k := in.t.Find(PreloadName)
+	switch {
+	case k == nil:
+		return e, nil
+	case k.Kind != contents.KindFile:
+		return e, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a regular file, so no line is added to it", PreloadName),
+			"add %s to it yourself, or leave the fallback away: --fallback never", preloadLine(in.wide()))
+	case k.Size > MaxPreload:
+		return e, hinterr.Damaged("%s: %d bytes, want at most %d", PreloadName, k.Size, MaxPreload)
+	}
+	e.Mode, e.Like = k.Meta.Mode, &k.Meta
+	return e, nil
+}
+
+// writable reports whether a file can stand under a name: all folders on the way are
+// folders, or missing, and what it replaces is no folder.
+func (in *installed) writable(name string) error {
+	var at string
+	k := in.t.Root
+	parts := contents.Components(name)
+	for i, c := range parts {
+		at = path.Join(at, c)
+		if k = k.Kids[c]; k == nil {
+			return nil
+		}
+		if last := i == len(parts)-1; last == (k.Kids != nil) {
+			what := "not a folder"
+			if last {
+				what = "a folder"
+			}
+			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: %s, so there is no place for the fallback", at, what),
+				"leave the fallback away: --fallback never")
+		}
+	}
+	return nil
+}
+
+// imageConfig is what is read of an image config (image-spec config.md).
+type imageConfig struct {
+	Config struct {
+		Entrypoint []string
+	} `json:"config"`
+}
+
+// EntrypointIsTraced reports whether an image config's entrypoint begins with vfix-trace.
+func EntrypointIsTraced(config []byte) bool {
+	var c imageConfig
+	return json.Unmarshal(config, &c) == nil && len(c.Config.Entrypoint) > 0 && c.Config.Entrypoint[0] == TracePath
+}
+
+// cover notes for each file with sites that stay whether the fallback covers them.
+func Cover(f *contents.Findings, fb *contents.Fallback, hasLoader bool) {
+	f.Fallback = *fb
+	for i := range f.Files {
+		file := &f.Files[i]
+		file.Covered = ""
+		switch {
+		case len(file.Plan.LeftOver()) == 0:
+		case fb.Library && noPreload(file.Report, hasLoader) == "":
+			file.Covered = coveredByLibrary
+		case fb.Trace:
+			file.Covered = coveredByTrace
+		}
+	}
+}
+
+// UnreachedFiles are the files with sites that stay where no preload reaches, and why.
+func UnreachedFiles(f *contents.Findings, hasLoader bool) []string {
+	var all []string
+	for i := range f.Files {
+		file := &f.Files[i]
+		if why := noPreload(file.Report, hasLoader); why != "" && len(file.Plan.LeftOver()) > 0 {
+			all = append(all, file.Path+": "+why)
+		}
+	}
+	return all
+}
+
+// findFallback notes what an image has of the fallback and what that covers.
+func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *contents.Findings, fetch Fetcher) error {
+	if !s.Present() {
+		return nil
+	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return err
+	}
+	in, err := s.Installed(ctx, t, config, fetch)
+	if err != nil {
+		return err
+	}
+	Cover(f, &contents.Fallback{Library: in.Library(), Trace: in.Trace()}, in.HasLoader)
+	return nil
+}
+
+// covered examines an image, a root filesystem folder, a tarball of one or a single file,
+// and finds out what the fallback in an image covers.
+func Covered(ctx context.Context, s *contents.Session, src *media.Source, shim *Shim) (*contents.Scanned, error) {
+	if src.Image == nil {
+		f, err := s.Path(ctx, src.Path)
+		if err != nil {
+			return nil, err
+		}
+		f.Source = src.Ref.String()
+		return f, nil
+	}
+	sub, err := s.OpenSubject(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Close()
+	return sub.F, shim.Find(ctx, src.Image, sub.T, sub.F.Findings, sub.Fetch)
+}

@@ -1,0 +1,8 @@
+package fallback
+
+// What only the tests of this package see.
+
+const (
+	PlainLine    = plainLine
+	PlatformLine = platformLine
+)

@@ -1,0 +1,211 @@
+package fallback_test
+
+import (
+	"archive/tar"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+func TestFallback(t *testing.T) {
+	library := imagetest.FindingM("lib/odd.so", true)
+	program := imagetest.FindingM("bin/odd", false)
+	loader32 := imagetest.SymM("lib/ld-linux.so.2", "ld-2.13.so")
+	for name, c := range map[string]struct {
+		base       []imagetest.TestMember
+		mode       fallback.Mode
+		added      string // of the fallback
+		entrypoint string
+		uncovered  int
+	}{
+		"never":            {[]imagetest.TestMember{imagetest.LoaderM(), library}, fallback.FallbackNever, "", "/bin/sh", 1},
+		"nothing left":     {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.LegacyM("lib/a", "1")}, fallback.FallbackAuto, "", "/bin/sh", 0},
+		"a library":        {[]imagetest.TestMember{imagetest.LoaderM(), library}, fallback.FallbackAuto, "etc/ld.so.preload vfix/x86_64/libvfix.so", "/bin/sh", 0},
+		"a static program": {[]imagetest.TestMember{imagetest.LoaderM(), program}, fallback.FallbackAuto, "etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
+		"no loader":        {[]imagetest.TestMember{library}, fallback.FallbackAuto, "vfix/vfix-trace", "/vfix/vfix-trace /bin/sh", 0},
+		"32-bit programs": {[]imagetest.TestMember{imagetest.LoaderM(), loader32, library}, fallback.FallbackAuto,
+			"etc/ld.so.preload vfix/haswell vfix/i386 vfix/i486 vfix/i586 vfix/i686/libvfix.so vfix/x86_64/libvfix.so vfix/xeon_phi", "/bin/sh", 0},
+		"always": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.ModernM("bin/new")}, fallback.FallbackAlways,
+			"etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := imagetest.StoreOCI(t, imagetest.Stack(t, c.base))
+			out := "oci:" + t.TempDir()
+			r := imagetest.RebuildWith(t, source, out+"/1:x", c.mode)
+			if got := strings.Join(r.Findings.Fallback.Added, " "); got != c.added {
+				t.Errorf("added: got %q, want %q", got, c.added)
+			}
+			if got := r.Findings.Uncovered(); got != c.uncovered {
+				t.Errorf("uncovered sites: got %d, want %d", got, c.uncovered)
+			}
+			if got := imagetest.Entrypoint(t, out+"/1:x"); got != c.entrypoint {
+				t.Errorf("entrypoint: got %q, want %q", got, c.entrypoint)
+			}
+			v := imagetest.VerifyWith(t, out+"/1:x", source, imagetest.TestShim)
+			imagetest.WantProblems(t, v)
+			if got := strings.Join(v.Added, " "); got != c.added {
+				t.Errorf("verify: added: got %q, want %q", got, c.added)
+			}
+			if got := v.Findings.Uncovered(); got != c.uncovered {
+				t.Errorf("verify: uncovered sites: got %d, want %d", got, c.uncovered)
+			}
+			if r.Unchanged {
+				return
+			}
+			again := imagetest.RebuildWith(t, out+"/1:x", out+"/2:x", c.mode)
+			if !again.Unchanged || again.Digest != r.Digest || again.Findings.Uncovered() != c.uncovered {
+				t.Errorf("rebuilt again: got %+v, want it unchanged", again)
+			}
+			if same := imagetest.RebuildWith(t, source, out+"/3:x", c.mode); same.Digest != r.Digest {
+				t.Errorf("twice the same gives %s and %s", r.Digest, same.Digest)
+			}
+		})
+	}
+}
+
+// TestFallbackMembers: what the added layer holds, and what becomes of an ld.so.preload.
+func TestFallbackMembers(t *testing.T) {
+	preload := imagetest.FileM("etc/ld.so.preload", []byte("# ours\n/lib/other.so /lib/more.so"))
+	preload.Mode, preload.Uid, preload.Gid = 0o640, 7, 8
+	etc := imagetest.DirM("etc")
+	etc.Mode = 0o711
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), etc, preload, imagetest.FindingM("lib/odd.so", true)}))
+	dest := "oci:" + t.TempDir() + "/out:x"
+	imagetest.RebuildWith(t, source, dest, fallback.FallbackAlways)
+	byName := map[string]imagetest.TestMember{}
+	for _, m := range imagetest.AddedMembers(t, dest) {
+		byName[m.Name] = m
+	}
+	p := byName["etc/ld.so.preload"]
+	if got, want := string(p.Body), "# ours\n/lib/other.so /lib/more.so\n/vfix/x86_64/libvfix.so\n"; got != want {
+		t.Errorf("ld.so.preload: got %q, want %q", got, want)
+	}
+	if p.Mode != 0o640 || p.Uid != 7 || p.Gid != 8 || !p.ModTime.Equal(imagetest.TestTime) {
+		t.Errorf("ld.so.preload: got %+v, want the base's metadata", p.Header)
+	}
+	if d := byName["etc/"]; d.Mode != 0o711 || d.Typeflag != tar.TypeDir {
+		t.Errorf("etc: got %+v, want the base's", d.Header)
+	}
+	for name, body := range map[string][]byte{"vfix/x86_64/libvfix.so": imagetest.TestShim.Library, "vfix/vfix-trace": imagetest.TestShim.Trace} {
+		m := byName[name]
+		if string(m.Body) != string(body) || m.Mode != 0o755 || m.Uid != 0 || m.Gid != 0 || m.ModTime.Unix() != 0 {
+			t.Errorf("%s: got %+v, %q", name, m.Header, m.Body)
+		}
+	}
+	imagetest.WantProblems(t, imagetest.VerifyWith(t, dest, source, imagetest.TestShim))
+	// The control: nobody who does not know the fallback takes it for one.
+	if v := imagetest.VerifyWith(t, dest, source, fallback.Shim{}); len(v.Problems) < 3 {
+		t.Errorf("without a fallback of its own: got problems %q, want one for each file", v.Problems)
+	}
+}
+
+// TestFallbackForged: verify takes nothing but this version's own bytes.
+func TestFallbackForged(t *testing.T) {
+	base := []imagetest.TestMember{imagetest.LoaderM(), imagetest.FindingM("lib/odd.so", true)}
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, base))
+	good := []imagetest.TestMember{
+		imagetest.FileM("etc/ld.so.preload", []byte("/vfix/x86_64/libvfix.so\n")),
+		imagetest.FileM("vfix/x86_64/libvfix.so", imagetest.TestShim.Library), imagetest.FileM("vfix/vfix-trace", imagetest.TestShim.Trace),
+		imagetest.DirM("etc"), imagetest.DirM("vfix"), imagetest.DirM("vfix/x86_64"),
+	}
+	for i := range good {
+		good[i].ModTime = contents.ImplicitDir.Meta.Mtime
+		if i == 1 || i == 2 {
+			good[i].Mode = 0o755
+		}
+	}
+	result := func(change func([]imagetest.TestMember)) *images.Verified {
+		layer := slices.Clone(good)
+		change(layer)
+		img := imagetest.Stack(t, base, layer)
+		cf := imagetest.Must[*v1.ConfigFile](t)(img.ConfigFile()).DeepCopy()
+		cf.History = nil
+		cf.Config.Entrypoint = []string{fallback.TracePath, "/bin/sh"}
+		dest := "oci:" + t.TempDir() + "/out:x"
+		imagetest.Put(t, dest, media.Result{Image: imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, cf))})
+		return imagetest.VerifyWith(t, dest, source, imagetest.TestShim)
+	}
+	onlyHistory := func(v *images.Verified) []string {
+		return slices.DeleteFunc(v.Problems, func(p string) bool { return strings.Contains(p, "history") })
+	}
+	if v := result(func([]imagetest.TestMember) {}); len(onlyHistory(v)) != 0 || v.Findings.Uncovered() != 0 {
+		t.Fatalf("the control: got problems %q, %d uncovered", v.Problems, v.Findings.Uncovered())
+	}
+	for name, c := range map[string]struct {
+		change    func([]imagetest.TestMember)
+		uncovered int
+	}{
+		"another library": {func(l []imagetest.TestMember) { l[1].Body = []byte("the LIBRARY") }, 0}, // vfix-trace is there
+		"setuid":          {func(l []imagetest.TestMember) { l[2].Mode = 0o4755 }, 0},
+		"another owner":   {func(l []imagetest.TestMember) { l[1].Uid = 1 }, 0},
+		"one more line":   {func(l []imagetest.TestMember) { l[0].Body = append(slices.Clone(l[0].Body), "/evil.so\n"...) }, 0},
+		"another file":    {func(l []imagetest.TestMember) { l[2].Name = "vfix/vfix-trice" }, 0},
+		"both":            {func(l []imagetest.TestMember) { l[1].Body, l[2].Body = []byte("x"), []byte("y") }, 1},
+	} {
+		v := result(c.change)
+		if got := onlyHistory(v); len(got) == 0 {
+			t.Errorf("%s: no problem found", name)
+		}
+		if got := v.Findings.Uncovered(); got != c.uncovered {
+			t.Errorf("%s: got %d uncovered, want %d", name, got, c.uncovered)
+		}
+	}
+}
+
+// TestFallbackNoPlace: a base that has no place for it is an error with a hint, and nothing
+// is written.
+func TestFallbackNoPlace(t *testing.T) {
+	for name, m := range map[string]imagetest.TestMember{
+		"vfix: not a folder": imagetest.FileM("vfix", nil), "not a regular file": imagetest.SymM("etc/ld.so.preload", "elsewhere"),
+		"a folder": imagetest.DirM("vfix/x86_64/libvfix.so"), "etc: not a folder": imagetest.SymM("etc", "config"),
+	} {
+		source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), m, imagetest.FindingM("lib/odd.so", true)}))
+		dest := "oci:" + t.TempDir() + "/out"
+		_, err := images.Rebuild(context.Background(), source, images.RebuildOptions{Dest: dest + ":x", Fallback: fallback.FallbackAuto, ScanOptions: images.ScanOptions{Shim: imagetest.TestShim}})
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want one with %q", err, name)
+			continue
+		}
+		if h, ok := err.(hinterr.Hinted); !ok || !strings.Contains(h.Hint(), "--fallback never") {
+			t.Errorf("%v: no hint", err)
+		}
+		if r := imagetest.RebuildWith(t, source, dest+":y", fallback.FallbackNever); r.Findings.Uncovered() != 1 {
+			t.Errorf("without the fallback: got %+v", r)
+		}
+	}
+}
+
+func TestPreloadLines(t *testing.T) {
+	for _, c := range []struct {
+		content string
+		has32   bool
+		want    string
+	}{
+		{"", false, fallback.PlainLine + "\n"},
+		{"", true, fallback.PlatformLine + "\n"},
+		{"/a.so", false, "/a.so\n" + fallback.PlainLine + "\n"},
+		{"/a.so:" + fallback.PlainLine + " /b.so\n", false, "/a.so:" + fallback.PlainLine + " /b.so\n"},
+		{"# " + fallback.PlainLine + "\n", false, "# " + fallback.PlainLine + "\n" + fallback.PlainLine + "\n"},
+		{fallback.PlainLine + ".old\n", false, fallback.PlainLine + ".old\n" + fallback.PlainLine + "\n"},
+		{"/a.so\n" + fallback.PlainLine + "\n", true, "/a.so\n" + fallback.PlatformLine + "\n"},
+	} {
+		got := string(fallback.WithPreload([]byte(c.content), c.has32))
+		if got != c.want {
+			t.Errorf("%q: got %q, want %q", c.content, got, c.want)
+		}
+		if again := string(fallback.WithPreload([]byte(got), c.has32)); again != got {
+			t.Errorf("%q: twice gives %q", c.content, again)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package hotfix
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// Recreated is a container that was made anew.
+type Recreated struct {
+	ID string // of the new container, which has the old one's name and is not started
+	// Old is what the old container is called now, OldID its ID.
+	Old, OldID string
+	// Image is the image that was made of the old container's own changes, "" where it had
+	// none.
+	Image string
+	// Back are the commands that undo it all, Clean those that remove what is no longer
+	// needed once the new container has proved itself.
+	Back, Clean []string
+}
+
+// recreation makes a container anew with mounts. The old one keeps its name until the new
+// one is whole; whatever fails, what was done is undone in the reverse order.
+type recreation struct {
+	c      *media.EngineClient
+	old    *container.InspectResponse
+	raw    json.RawMessage // what the engine says of the old one
+	mounts []Mount
+	dir    string
+	P      progress.Reporter
+	Undo   []undoing
+	newID  string
+}
+
+// undoing is how one step is undone. It must do no harm where the step was never done: an
+// answer may get lost.
+type undoing struct {
+	Do func(context.Context) error
+	By string // the same as a command
+}
+
+// undoTime is how long undoing may take all together.
+const undoTime = time.Minute
+
+func (r *recreation) run(ctx context.Context) (_ *Recreated, err error) {
+	defer func() {
+		if err != nil {
+			err = r.RollBack(ctx, err)
+		}
+	}()
+	name := strings.TrimPrefix(r.old.Name, "/")
+	for _, m := range r.mounts {
+		if !utf8.ValidString(m.Target) {
+			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%q: an engine takes no name that is not UTF-8", m.Target)
+		}
+	}
+	kept, err := r.freeName(ctx, name+"-vfix-old")
+	if err != nil {
+		return nil, err
+	}
+	out := &Recreated{Old: kept, OldID: r.old.ID}
+	image, err := r.image(ctx, name, out)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.create(ctx, name, image); err != nil {
+		return nil, err
+	}
+	out.ID = r.newID
+	if err := r.swap(ctx, name, kept); err != nil {
+		return nil, err
+	}
+	out.Back = []string{"docker rm " + name, "docker rename " + kept + " " + name}
+	out.Clean = []string{"docker rm " + kept}
+	if out.Image != "" {
+		out.Back = append(out.Back, "docker rmi "+out.Image)
+	}
+	return out, nil
+}
+
+// rollBack undoes what was done and returns err, with what is left to do where that fails.
+func (r *recreation) RollBack(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	var failed []error
+	var left []string
+	for _, u := range slices.Backward(r.Undo) {
+		if uerr := u.Do(ctx); uerr != nil {
+			failed = append(failed, uerr)
+			left = append(left, u.By)
+		}
+	}
+	if failed != nil {
+		return hinterr.With(fmt.Errorf("%w (and undoing it: %w)", err, errors.Join(failed...)),
+			"what is left to undo: %s", strings.Join(left, " && "))
+	}
+	return err
+}
+
+// freeName gives a container name that is not in use: the one wished, else with a number.
+func (r *recreation) freeName(ctx context.Context, wish string) (string, error) {
+	const most = 100
+	for n := 1; n < most; n++ {
+		name := wish
+		if n > 1 {
+			name = fmt.Sprintf("%s-%d", wish, n)
+		}
+		_, err := r.c.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+		if errdefs.IsNotFound(err) {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", hinterr.With(fmt.Errorf("%s and %d more names are in use", wish, most-1), "remove old ones: docker rm %s", wish)
+}
+
+// image is what the new container is made of: the old one's image by name, or by ID where
+// that name means another image now. What the container changed in its own layer goes
+// into an image first, or it would be missing.
+func (r *recreation) image(ctx context.Context, name string, out *Recreated) (string, error) {
+	diff, err := r.c.ContainerDiff(ctx, r.old.ID, client.ContainerDiffOptions{})
+	if err != nil {
+		return "", err
+	}
+	if len(diff.Changes) == 0 {
+		found, err := r.c.ImageInspect(ctx, r.old.Config.Image)
+		switch {
+		case errdefs.IsNotFound(err), err == nil && found.ID != r.old.Image:
+			r.P.Note("%s is another image now: the container keeps its own, %s", r.old.Config.Image, r.old.Image)
+			return r.old.Image, nil
+		case err != nil:
+			return "", err
+		}
+		return r.old.Config.Image, nil
+	}
+	// A tag has the letters that a container's name has (distribution/reference, tag), and
+	// at most 128 of them.
+	const longest = 100
+	out.Image = "vfix-hotfix:" + name[:min(len(name), longest)] + "-" + randomHex()
+	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
+		_, err := r.c.ImageRemove(ctx, out.Image, client.ImageRemoveOptions{})
+		return unlessGone(err)
+	}, "docker rmi " + out.Image})
+	r.P.Note("what the container changed in its own layer (%d files and folders) is kept in the image %s", len(diff.Changes), out.Image)
+	_, err = r.c.ContainerCommit(ctx, r.old.ID, client.ContainerCommitOptions{
+		Reference: out.Image, NoPause: true, Comment: "what container " + name + " changed, for vfix hotfix",
+	})
+	return out.Image, err
+}
+
+func randomHex() string {
+	var b [4]byte
+	rand.Read(b[:]) // never errs (crypto/rand, since Go 1.24)
+	return hex.EncodeToString(b[:])
+}
+
+// unlessGone is err but for what is not there.
+func unlessGone(err error) error {
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// create makes the new container, under a name of its own, and connects its networks.
+func (r *recreation) create(ctx context.Context, name, image string) error {
+	req, err := newCreateRequest(r.raw, image, r.mounts, r.dir)
+	if err != nil {
+		return err
+	}
+	temp := name + "-vfix-" + randomHex()
+	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
+		id := r.newID
+		if id == "" {
+			id = temp // the answer may have been lost
+		}
+		_, err := r.c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{})
+		return unlessGone(err)
+	}, "docker rm " + temp})
+	answer, err := r.c.Post(ctx, "/containers/create", url.Values{"name": {temp}}, req.body)
+	if err != nil {
+		return fmt.Errorf("the new container: %w", err)
+	}
+	var made container.CreateResponse
+	if err := json.Unmarshal(answer, &made); err != nil || made.ID == "" {
+		return hinterr.Damaged("the engine's answer to create: %q", answer)
+	}
+	r.newID = made.ID
+	for _, w := range made.Warnings {
+		r.P.Note("docker: %s", w)
+	}
+	for _, n := range req.more {
+		body, err := jsonobject.Encode(map[string]any{"Container": made.ID, "EndpointConfig": n.config})
+		if err != nil {
+			return err
+		}
+		if _, err := r.c.Post(ctx, "/networks/"+n.name+"/connect", nil, body); err != nil {
+			return fmt.Errorf("network %s: %w", n.name, err)
+		}
+	}
+	return nil
+}
+
+// swap gives the old container the name kept, and the new one the old one's.
+func (r *recreation) swap(ctx context.Context, name, kept string) error {
+	now, err := r.c.ContainerInspect(ctx, r.old.ID, client.ContainerInspectOptions{})
+	if err != nil {
+		return err
+	}
+	if isRunning(now.Container.State) || now.Container.Name != r.old.Name {
+		return hinterr.With(errors.New("it was started or renamed meanwhile"), "docker stop %s, and try again", name)
+	}
+	// The new container is removed first: it may have the name already.
+	remove := r.Undo[len(r.Undo)-1]
+	r.Undo = append(r.Undo[:len(r.Undo)-1], undoing{func(ctx context.Context) error {
+		now, err := r.c.ContainerInspect(ctx, r.old.ID, client.ContainerInspectOptions{})
+		if err != nil || now.Container.Name == r.old.Name {
+			return err
+		}
+		_, err = r.c.ContainerRename(ctx, r.old.ID, client.ContainerRenameOptions{NewName: name})
+		return err
+	}, "docker rename " + kept + " " + name}, remove)
+	if _, err := r.c.ContainerRename(ctx, r.old.ID, client.ContainerRenameOptions{NewName: kept}); err != nil {
+		return fmt.Errorf("renamed to %s: %w", kept, err)
+	}
+	if _, err := r.c.ContainerRename(ctx, r.newID, client.ContainerRenameOptions{NewName: name}); err != nil {
+		return fmt.Errorf("the new container: renamed to %s: %w", name, err)
+	}
+	return nil
+}

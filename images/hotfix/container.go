@@ -1,0 +1,168 @@
+package hotfix
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// managers are labels of containers that something else starts and replaces.
+var managers = []struct{ label, who, hint string }{
+	{"io.kubernetes.pod.name", "Kubernetes", "add what 'vfix hotfix --for kubernetes' prints to the pod's specification"},
+	{"com.docker.swarm.task.id", "a swarm", "add the mounts to the service: docker service update --mount-add"},
+}
+
+// container does the work for a container of a daemon.
+func (h *hotfix) container(ctx context.Context, c *media.EngineClient, got client.ContainerInspectResult) error {
+	old := got.Container
+	h.out.Container, h.out.Name = true, strings.TrimPrefix(old.Name, "/")
+	h.out.Running = isRunning(old.State)
+	if old.Config == nil || old.HostConfig == nil {
+		return hinterr.Damaged("the engine's answer has no configuration")
+	}
+	h.out.Image = old.Config.Image
+	h.out.Service = old.Config.Labels["com.docker.compose.service"]
+	if h.out.Service == "" {
+		h.out.Service = serviceName(old.Config.Image)
+	}
+	e, err := c.Traits(ctx)
+	if err != nil {
+		return err
+	}
+	if old.HostConfig.UsernsMode.IsHost() {
+		e.ShiftUID, e.ShiftGID = 0, 0
+	}
+	if h.o.Apply {
+		if err := mayRecreate(h.out, &old, e); err != nil {
+			return err
+		}
+	}
+	f, err := h.exported(ctx, c, old.ID)
+	if err != nil {
+		return err
+	}
+	h.out.Findings = f.Findings
+	h.out.Covered = coveredBy(&old, h.o.Dir)
+	if err := h.keep(ctx, f.ToPatch(), h.out.Covered, e); err != nil {
+		return err
+	}
+	if !h.o.Apply || sameMounts(&old, h.out.Mounts) {
+		return nil
+	}
+	r := &recreation{c: c, old: &old, raw: got.Raw, mounts: h.out.Mounts, dir: h.o.Dir, P: h.s.Progress}
+	h.out.Recreated, err = r.run(ctx)
+	return err
+}
+
+// isRunning says that a container has processes or is about to have some again.
+func isRunning(s *container.State) bool {
+	return s != nil && (s.Running || s.Paused || s.Restarting)
+}
+
+// mayRecreate says why a container cannot be recreated.
+func mayRecreate(out *Hotfixed, old *container.InspectResponse, e media.EngineTraits) error {
+	for _, m := range managers {
+		if old.Config.Labels[m.label] != "" {
+			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s made it and would replace it", m.who), "%s", m.hint)
+		}
+	}
+	switch {
+	case e.Name != "docker":
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "it is %s's: vfix recreates docker's containers only", e.Name),
+			"vfix hotfix --for %s %s prints the options to create it anew with", e.Name, out.Name)
+	case e.Remote != "":
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "its engine is at %s, and the patched copies would be here", e.Remote),
+			"run vfix hotfix there")
+	case out.Running && old.HostConfig.AutoRemove:
+		return hinterr.With(fmt.Errorf("it is running, and goes away when it is stopped (--rm)"),
+			"start a new one with what 'vfix hotfix %s' prints", out.Name)
+	case out.Running:
+		return hinterr.With(fmt.Errorf("it is running"), "docker stop %s && vfix hotfix --apply %s && docker start %s", out.Name, out.Name, out.Name)
+	}
+	return nil
+}
+
+// exported examines the file system of a container: the image's layers with its own on top,
+// without what is mounted into it.
+func (h *hotfix) exported(ctx context.Context, c *media.EngineClient, id string) (*contents.Scanned, error) {
+	stream, err := c.ContainerExport(ctx, id, client.ContainerExportOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	title := containerPrefix + h.out.Name
+	task := progress.Start(h.s.Progress, "read", title, -1)
+	defer task.Done()
+	x := &contents.Examiner{S: h.s}
+	defer x.Close()
+	in := blob.Reading{Ctx: ctx, Reader: stream, T: task}
+	idx := &contents.LayerIndex{Title: title}
+	if idx.Entries, err = x.ReadEntries(ctx, in); err == nil {
+		_, err = blob.CopyTo(ctx, io.Discard, in, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("its file system: %w", err)
+	}
+	t := contents.NewTree()
+	if err := t.Apply(idx, 0); err != nil {
+		return nil, err
+	}
+	f, err := h.s.Findings(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	f.Source = title
+	return f, nil
+}
+
+// coveredBy lists where a container has mounts of its own, sorted: all but those of an
+// earlier hotfix.
+func coveredBy(old *container.InspectResponse, dir string) []string {
+	var all []string
+	for _, m := range old.Mounts {
+		if m.Type != mount.TypeBind || !isKept(m.Source, dir) {
+			all = append(all, filepath.ToSlash(filepath.Clean(m.Destination)))
+		}
+	}
+	for target := range old.HostConfig.Tmpfs {
+		all = append(all, filepath.ToSlash(filepath.Clean(target)))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// isKept reports whether a path is that of a patched copy in the folder dir, or in the one
+// where they are by default.
+func isKept(path, dir string) bool {
+	in := filepath.Dir(path)
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	return (in == dir || in == HotfixDir) && regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(filepath.Base(path))
+}
+
+// sameMounts reports whether a container has the mounts already, or none are needed.
+func sameMounts(old *container.InspectResponse, want []Mount) bool {
+	for _, w := range want {
+		if !slices.ContainsFunc(old.Mounts, func(m container.MountPoint) bool {
+			return m.Type == mount.TypeBind && m.Source == w.Source && m.Destination == w.Target
+		}) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,18 @@
+package hotfix
+
+// What only the tests of this package see.
+
+const (
+	KeeperMode   = keeperMode
+	SelinuxXattr = selinuxXattr
+)
+
+type (
+	Recreation = recreation
+	Undoing    = undoing
+)
+
+var (
+	NamespacedCapability = namespacedCapability
+	ServiceName          = serviceName
+)

@@ -1,0 +1,220 @@
+package hotfix
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// Hotfix: one container fixed now, with nothing installed and no image changed. Patched
+// copies of the files are kept in a folder of this machine, and mounted over the originals.
+
+// HotfixDir is where the patched copies are kept.
+const HotfixDir = "/var/lib/vfix/hotfix"
+
+// HotfixOptions are the choices of vfix hotfix.
+type Options struct {
+	images.ScanOptions
+	Dir string // where the patched copies are kept; "" is HotfixDir
+	// Apply recreates the container, which must be docker's and stopped.
+	Apply bool
+}
+
+// Hotfixed is what a hotfix made.
+type Hotfixed struct {
+	Findings *contents.Findings
+	// Container says that it is about a container, Name is what it is called there; else
+	// Name is the image's, as an engine may be told to run it, "" where it has none.
+	Container bool
+	Name      string
+	// Image is what the container was made of; for an image the same as Name.
+	Image string
+	// Service is a short name that compose and Kubernetes take: of the container's service,
+	// else the last part of the image's name.
+	Service string
+	Mounts  []Mount // sorted by target
+	// Covered are the container's own mounts (volumes, folders of the host): what is in
+	// them was not looked at, and files of the image below them are not seen there.
+	Covered []string
+	// Running says that the container runs: it cannot be recreated before it is stopped.
+	Running bool
+	// Recreated is set where Apply was given and there was something to do.
+	Recreated *Recreated
+}
+
+// HotfixMount is one name of one patched file.
+type Mount struct {
+	Source string // absolute path of the patched copy on this machine
+	Target string // absolute path in the container
+	Size   int64  // bytes
+}
+
+// containerPrefix says that a SOURCE is a container.
+const containerPrefix = "container:"
+
+// containerName is what docker lets containers be called, and IDs (daemon/names).
+const containerName = `^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`
+
+// Hotfix writes patched copies of an image's or container's files, to be mounted over the
+// originals, and with Apply recreates a stopped docker container so. A name without a prefix
+// is a container where an engine has one of that name, else an image.
+func Hotfix(ctx context.Context, source string, o Options) (*Hotfixed, error) {
+	if o.Dir == "" {
+		o.Dir = HotfixDir
+	}
+	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	defer s.Close()
+	h := &hotfix{s: s, o: o, out: &Hotfixed{}}
+	name, isContainer := strings.CutPrefix(source, containerPrefix)
+	if isContainer || regexp.MustCompile(containerName).MatchString(name) {
+		found, err := h.findContainer(ctx, name)
+		switch {
+		case err != nil && (isContainer || o.Apply || !media.IsNoDaemon(err)):
+			return nil, err
+		case found:
+			return h.out, nil
+		case isContainer || o.Apply:
+			return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "docker ps --all lists them")
+		}
+	} else if o.Apply {
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: no container", source), "--apply recreates a container: name it as 'docker ps --all' does")
+	}
+	return h.out, h.image(ctx, source)
+}
+
+// hotfix is one run of Hotfix.
+type hotfix struct {
+	s   *contents.Session
+	o   Options
+	out *Hotfixed
+}
+
+// findContainer does the work for a container, where one of the daemons has it.
+func (h *hotfix) findContainer(ctx context.Context, name string) (found bool, err error) {
+	err = media.EachDaemon(ctx, "", h.o.Media, func(c *client.Client, host string) (bool, error) {
+		got, err := c.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+		if errdefs.IsNotFound(err) {
+			return false, nil
+		}
+		found = true
+		if err == nil {
+			err = h.container(ctx, &media.EngineClient{Client: c, Host: host}, got)
+		}
+		if err != nil {
+			err = fmt.Errorf("container %s: %w", name, err)
+		}
+		return true, err
+	})
+	return found, err
+}
+
+// image does the work for an image.
+func (h *hotfix) image(ctx context.Context, source string) error {
+	src, err := sources.Open(ctx, source, h.o.Media)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if src.Image == nil {
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image or container", src.Ref),
+			"patch files, folders and tarballs with: vfix patch -o OUTPUT %s", src.Path)
+	}
+	var e media.EngineTraits
+	if src.Ref.Transport == media.Daemon {
+		h.out.Name = src.Ref.Name
+		err := media.EachDaemon(ctx, src.Ref.Host, h.o.Media, func(c *client.Client, host string) (bool, error) {
+			e, err = (&media.EngineClient{Client: c, Host: host}).Traits(ctx)
+			return true, err
+		})
+		if err != nil {
+			return err
+		}
+	} else if src.Ref.Transport == media.Registry {
+		h.out.Name = src.Ref.Name
+	}
+	h.out.Image, h.out.Service = h.out.Name, serviceName(h.out.Name)
+	sub, err := h.s.OpenSubject(ctx, src)
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	h.out.Findings = sub.F.Findings
+	return h.keep(ctx, sub.F.ToPatch(), nil, e)
+}
+
+// serviceName is the last part of an image's name, as far as it can be the name of a
+// container of Kubernetes (RFC 1123, DNS label).
+func serviceName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	base := path.Base(image)
+	base, _, _ = strings.Cut(base, ":")
+	base = strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, base), "-")
+	const longest = 63
+	if len(base) > longest {
+		base = strings.TrimRight(base[:longest], "-")
+	}
+	if base == "" {
+		return "app"
+	}
+	return base
+}
+
+// keep writes the patched copies of hits and fills in the mounts. Names below one of the
+// folders or files covered are left out: the container does not see these files.
+func (h *hotfix) keep(ctx context.Context, hits []contents.Target, covered []string, e media.EngineTraits) error {
+	var k *keeper
+	for _, one := range hits {
+		targets := visibleNames(one.Names, covered)
+		if len(targets) == 0 {
+			continue
+		}
+		if k == nil {
+			var err error
+			if k, err = openKeeper(h.o.Dir, e, h.s.Progress); err != nil {
+				return err
+			}
+			defer k.close()
+		}
+		source, err := k.put(ctx, one)
+		if err != nil {
+			return fmt.Errorf("patched copy of %s: %w", targets[0], err)
+		}
+		for _, t := range targets {
+			h.out.Mounts = append(h.out.Mounts, Mount{Source: source, Target: t, Size: one.Plan.Size})
+		}
+	}
+	slices.SortFunc(h.out.Mounts, func(a, b Mount) int { return strings.Compare(a.Target, b.Target) })
+	return nil
+}
+
+// visibleNames are the absolute names that no mount covers.
+func visibleNames(names, covered []string) []string {
+	var all []string
+	for _, n := range names {
+		n = "/" + n
+		if !slices.ContainsFunc(covered, func(c string) bool { return n == c || c == "/" || strings.HasPrefix(n, c+"/") }) {
+			all = append(all, n)
+		}
+	}
+	return all
+}

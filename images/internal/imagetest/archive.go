@@ -1,0 +1,100 @@
+package imagetest
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/klauspost/compress/zstd"
+
+	"vfix.dev/vfix/images/media"
+)
+
+// DockerSave makes an archive as docker save wrote them from 1.10 to 24: a folder a layer,
+// plain layers, and a symlink for a layer that is there twice.
+func DockerSave(t testing.TB, img v1.Image, tags ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	tw := tar.NewWriter(&b)
+	m := media.ArchiveImage{RepoTags: tags}
+	for n, l := range Must[[]v1.Layer](t)(img.Layers()) {
+		rc, err := l.Uncompressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plain bytes.Buffer
+		plain.ReadFrom(rc)
+		id := strings.Repeat(string(rune('a'+n)), 64)
+		for _, d := range []string{id + "/", ""} {
+			if d != "" {
+				tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: d, Mode: 0o755})
+			}
+		}
+		media.TarBytes(tw, id+"/VERSION", []byte("1.0"))
+		media.TarBytes(tw, id+"/real", plain.Bytes())
+		tw.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: id + "/layer.tar", Linkname: "../" + id + "/real"})
+		m.Layers = append(m.Layers, id+"/layer.tar")
+	}
+	m.Config = Must[v1.Hash](t)(img.ConfigName()).Hex + ".json"
+	media.TarBytes(tw, m.Config, Must[[]byte](t)(img.RawConfigFile()))
+	media.TarBytes(tw, media.ArchiveManifest, Must[[]byte](t)(json.Marshal([]media.ArchiveImage{m})))
+	media.TarBytes(tw, media.ArchiveV1, []byte("{}"))
+	if err := tw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func ZstdOf(t testing.TB, data []byte) []byte {
+	t.Helper()
+	z := Must[*zstd.Encoder](t)(zstd.NewWriter(nil))
+	return z.EncodeAll(data, nil)
+}
+
+func Must2[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// OneBlob has the same content under every digest.
+type OneBlob []byte
+
+func (b OneBlob) Open(v1.Hash) (io.ReadCloser, int64, error) {
+	return io.NopCloser(bytes.NewReader(b)), int64(len(b)), nil
+}
+
+// decompressors runs a test with each decompressor that is installed.
+func Decompressors(t *testing.T, f func(t *testing.T)) {
+	for _, d := range []struct{ name, noIgzip, noPigz string }{
+		{"igzip", "", "1"}, {"unpigz", "1", ""}, {"go", "1", "1"},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			if _, err := exec.LookPath(d.name); err != nil && d.name != "go" {
+				t.Skipf("%s is not installed", d.name)
+			}
+			t.Setenv("VFIX_DISABLE_IGZIP", d.noIgzip)
+			t.Setenv("VFIX_DISABLE_PIGZ", d.noPigz)
+			f(t)
+		})
+	}
+}
+
+// noise does not compress, so that a bit of it that is changed is not lost.
+func Noise(n int) []byte {
+	b := make([]byte, n)
+	x := uint64(88172645463325252) // xorshift64 (Marsaglia 2003)
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		b[i] = byte(x)
+	}
+	return b
+}

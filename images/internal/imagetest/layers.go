@@ -1,0 +1,183 @@
+package imagetest
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/rewriter"
+)
+
+// TestTime is the mtime of all members made here, with a fraction that only PAX keeps.
+var TestTime = time.Unix(1300000000, 500_000_000).UTC()
+
+// member is one member of a test archive.
+type TestMember struct {
+	tar.Header
+	Body []byte
+}
+
+func DirM(name string) TestMember {
+	return TestMember{tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755}, nil}
+}
+
+func FileM(name string, body []byte) TestMember {
+	return TestMember{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, body}
+}
+
+// LegacyM is a file that the rewriter patches; its content tells it from others.
+func LegacyM(name, text string) TestMember {
+	m := FileM(name, LegacyELF(text))
+	m.Mode = 0o755
+	return m
+}
+
+func LinkM(name, target string) TestMember {
+	return TestMember{tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target, Mode: 0o755}, nil}
+}
+
+func SymM(name, target string) TestMember {
+	return TestMember{tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil}
+}
+
+// members makes the tar archive of members.
+func TarMembers(t testing.TB, all ...TestMember) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	tw := tar.NewWriter(&b)
+	for _, m := range all {
+		h := m.Header
+		h.Size, h.Format = int64(len(m.Body)), tar.FormatPAX
+		if h.ModTime.IsZero() {
+			h.ModTime = TestTime
+		}
+		if err := tw.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tw.Write(m.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// BytesLayer is a layer of these bytes, gzip'ed.
+func BytesLayer(t testing.TB, plain []byte) v1.Layer {
+	t.Helper()
+	diffID, _, err := v1.SHA256(bytes.NewReader(plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return BlobLayer{static.NewLayer(GzipOf(t, plain), types.OCILayer), diffID}
+}
+
+// stack is an image of layers, the base layer first.
+func Stack(t testing.TB, layers ...[]TestMember) v1.Image {
+	t.Helper()
+	var ls []v1.Layer
+	for _, l := range layers {
+		ls = append(ls, BytesLayer(t, TarMembers(t, l...)))
+	}
+	return ImageOf(t, ls...)
+}
+
+func ImageOf(t testing.TB, layers ...v1.Layer) v1.Image {
+	t.Helper()
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
+	img = Must[v1.Image](t)(mutate.AppendLayers(img, layers...))
+	cf := Must[*v1.ConfigFile](t)(img.ConfigFile()).DeepCopy()
+	cf.OS, cf.Architecture = "linux", "amd64"
+	cf.Config.Env = []string{"A=<&>"}
+	cf.Config.Entrypoint = []string{"/bin/sh"}
+	return Must[v1.Image](t)(mutate.ConfigFile(img, cf))
+}
+
+func TestSession(t testing.TB) *contents.Session {
+	s := contents.NewSession(2, nil, rewriter.Options{})
+	t.Cleanup(s.Close)
+	return s
+}
+
+// ScanImage examines an image.
+func ScanImage(t testing.TB, img v1.Image) (*contents.Scanned, *contents.Tree, error) {
+	t.Helper()
+	s := TestSession(t)
+	tr, err := s.Image(context.Background(), img)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := s.Findings(context.Background(), tr)
+	return f, tr, err
+}
+
+// summary is what a scan found, one word a file: its names and the text that LegacyELF
+// was made with.
+func Summary(t testing.TB, f *contents.Scanned) string {
+	t.Helper()
+	var all []string
+	for _, h := range f.Targets {
+		b := make([]byte, h.Size)
+		if _, err := h.ELF.Content.ReadAt(b, 0); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, strings.Join(h.Names, "=")+":"+string(b[LegacyCode+len(CallTime):]))
+	}
+	return strings.Join(all, " ")
+}
+
+// ReadTar lists the members of an archive with their contents.
+func ReadTar(t testing.TB, r io.Reader) []TestMember {
+	t.Helper()
+	var all []TestMember
+	tr := tar.NewReader(r)
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, TestMember{*h, body})
+	}
+}
+
+// WantContent fails unless the file holds exactly this.
+func WantContent(t testing.TB, path string, want []byte) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: got %d bytes %.200q, want %d bytes %.200q", path, len(got), got, len(want), want)
+	}
+}
+
+// AsRoot skips what only root may do.
+func AsRoot(t testing.TB, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skipf("not root: %s", why)
+	}
+}

@@ -1,0 +1,287 @@
+package imagetest
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/klauspost/compress/gzip"
+
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// must stops the test at an error.
+func Must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// TarOf makes a tar archive of names and contents, in that order.
+func TarOf(t testing.TB, files ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	tw := tar.NewWriter(&b)
+	for n := 0; n < len(files); n += 2 {
+		if err := media.TarBytes(tw, files[n], []byte(files[n+1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func GzipOf(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	z.Write(data)
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// BlobLayer is a layer given as its bytes.
+type BlobLayer struct {
+	v1.Layer
+	ID v1.Hash
+}
+
+func (l BlobLayer) DiffID() (v1.Hash, error) { return l.ID, nil }
+
+func (l BlobLayer) Uncompressed() (io.ReadCloser, error) {
+	rc, err := l.Compressed()
+	if err != nil {
+		return nil, err
+	}
+	return gzip.NewReader(rc)
+}
+
+// PlatformImage makes a docker image with two gzip'ed layers that differ with seed.
+func PlatformImage(t testing.TB, arch, seed string) v1.Image {
+	t.Helper()
+	var layers []v1.Layer
+	for _, f := range []string{"etc/base", "etc/top"} {
+		plain := TarOf(t, f, seed+strings.Repeat("0123456789", 500))
+		diffID, _, err := v1.SHA256(bytes.NewReader(plain))
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers = append(layers, BlobLayer{static.NewLayer(GzipOf(t, plain), types.DockerLayer), diffID})
+	}
+	img := Must[v1.Image](t)(mutate.AppendLayers(empty.Image, layers...))
+	cf := Must[*v1.ConfigFile](t)(img.ConfigFile())
+	cf = cf.DeepCopy()
+	cf.OS, cf.Architecture = "linux", arch
+	switch arch {
+	case "arm64":
+		cf.Variant = "v8"
+	case "unknown":
+		cf.OS = arch
+	}
+	cf.Config.Cmd = []string{"/bin/sh"}
+	return Must[v1.Image](t)(mutate.ConfigFile(img, cf))
+}
+
+func TinyImage(t testing.TB) v1.Image { return PlatformImage(t, "amd64", "tiny") }
+
+// TinyIndex is an index with an attestation about its amd64 image, entries that have
+// annotations, and text that no encoder of this package would write.
+func TinyIndex(t testing.TB) v1.ImageIndex {
+	t.Helper()
+	amd, arm := PlatformImage(t, "amd64", "one"), PlatformImage(t, "arm64", "two")
+	att := PlatformImage(t, "unknown", "attestation")
+	digest := Must[v1.Hash](t)(amd.Digest())
+	var idx v1.ImageIndex = mutate.AppendManifests(empty.Index,
+		mutate.IndexAddendum{Add: arm, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}}},
+		mutate.IndexAddendum{Add: amd, Descriptor: v1.Descriptor{
+			Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}, Annotations: map[string]string{"kept": "yes"}}},
+		mutate.IndexAddendum{Add: att, Descriptor: v1.Descriptor{
+			Platform:    &v1.Platform{OS: "unknown", Architecture: "unknown"},
+			Annotations: map[string]string{media.AttestationKey: "attestation-manifest", media.AttestationSubject: digest.String()}}},
+	)
+	raw := Must[[]byte](t)(idx.RawManifest())
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, raw, "", "\t"); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(pretty.String(), `"variant": "v8"`, `"variant":   "v8", "x-unknown":[1, 2]`, 1)
+	return &textIndex{idx, []byte(text)}
+}
+
+// textIndex is an index in other words.
+type textIndex struct {
+	registry.BaseIndex
+	raw []byte
+}
+
+func (i *textIndex) RawManifest() ([]byte, error) { return i.raw, nil }
+func (i *textIndex) Size() (int64, error)         { return int64(len(i.raw)), nil }
+func (i *textIndex) Digest() (v1.Hash, error) {
+	h, _, err := v1.SHA256(bytes.NewReader(i.raw))
+	return h, err
+}
+
+// put stores an image under a DEST as a user types it.
+func Put(t testing.TB, dest string, r media.Result) media.Stored {
+	t.Helper()
+	ref := Must[media.Ref](t)(media.ParseRef(dest))
+	return Must[media.Stored](t)(sources.Put(context.Background(), ref, r, media.Options{}))
+}
+
+// open opens a SOURCE for the length of a test.
+func Open(t testing.TB, source string) *media.Source {
+	t.Helper()
+	src := Must[*media.Source](t)(sources.Open(context.Background(), source, media.Options{}))
+	t.Cleanup(func() {
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return src
+}
+
+// OpenErr opens a SOURCE that cannot be opened.
+func OpenErr(t testing.TB, source string) error {
+	t.Helper()
+	src, err := sources.Open(context.Background(), source, media.Options{})
+	if err == nil {
+		src.Close()
+		t.Fatalf("Open(%q): no error", source)
+	}
+	return err
+}
+
+// WantErr checks an error's kind and that its text has all of parts.
+func WantErr(t testing.TB, err, kind error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if kind != nil && !errors.Is(err, kind) {
+		t.Errorf("error %q: is not %q", err, kind)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q: does not say %q", err, p)
+		}
+	}
+}
+
+// HintOf is the hint that an error carries, "" for none.
+func HintOf(err error) string {
+	var h hinterr.Hinted
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}
+
+// SameImage checks that got is sound in itself and has want's config and layer contents.
+func SameImage(t testing.TB, got, want v1.Image) {
+	t.Helper()
+	gzips := true // go-containerregistry's validate takes every layer for gzip'ed
+	for _, l := range Must[[]v1.Layer](t)(got.Layers()) {
+		mt := Must[types.MediaType](t)(l.MediaType())
+		gzips = gzips && (mt == types.OCILayer || mt == types.DockerLayer)
+	}
+	if gzips {
+		if err := validate.Image(got); err != nil {
+			t.Errorf("validate: %v", err)
+		}
+	}
+	g, w := Must[v1.Hash](t)(got.ConfigName()), Must[v1.Hash](t)(want.ConfigName())
+	if g != w {
+		t.Errorf("config: got %v, want %v", g, w)
+	}
+	for _, img := range []v1.Image{got, want} {
+		for _, l := range Must[[]v1.Layer](t)(img.Layers()) {
+			rc := Must[io.ReadCloser](t)(l.Uncompressed())
+			sum, _, err := v1.SHA256(rc)
+			if err != nil {
+				t.Error(err)
+			}
+			rc.Close()
+			if id := Must[v1.Hash](t)(l.DiffID()); sum != id {
+				t.Errorf("layer content: got %v, want %v", sum, id)
+			}
+		}
+	}
+}
+
+// CleanTemp makes a folder for temporary files of its own and checks at the end of the test
+// that nothing is left there.
+func CleanTemp(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("TMP", dir)
+	t.Cleanup(func() { WantEmpty(t, dir) })
+}
+
+// WantEmpty checks that a folder has nothing in it but the names allowed.
+func WantEmpty(t testing.TB, dir string, allowed ...string) {
+	t.Helper()
+	for _, e := range Must[[]os.DirEntry](t)(os.ReadDir(dir)) {
+		ok := false
+		for _, a := range allowed {
+			ok = ok || e.Name() == a
+		}
+		if !ok {
+			t.Errorf("left over: %s", filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// NoDaemon makes every search for a daemon come to nothing.
+func NoDaemon(t *testing.T) {
+	t.Helper()
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none.sock"))
+}
+
+// notes is a Progress that remembers its notes.
+type Notes struct {
+	progress.Silent
+	mu   sync.Mutex
+	Text []string
+}
+
+func (n *Notes) Note(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.Text = append(n.Text, fmt.Sprintf(format, args...))
+}
+
+func Write(t testing.TB, path string, data []byte) string {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

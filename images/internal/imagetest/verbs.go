@@ -1,0 +1,182 @@
+package imagetest
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// TestShim stands for the fallback's programs: this package does not know what they are.
+var TestShim = fallback.Shim{Library: []byte("the library"), Library32: []byte("its twin"), Trace: []byte("the supervisor")}
+
+// storeTime is mov $0xffffffffff600400,%rax; mov %rax,(%rdi); ret: unknown, it stays.
+var storeTime = []byte{0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, 0x48, 0x89, 0x07, 0xc3}
+
+// FindingM is a file with a call site that stays: a static program, or a library.
+func FindingM(name string, library bool) TestMember {
+	m := FileM(name, testELF(storeTime, name))
+	m.Mode = 0o755
+	if library {
+		m.Body[16] = 3 // e_type ET_DYN
+	}
+	return m
+}
+
+// LoaderM is where a 64-bit glibc has its loader.
+func LoaderM() TestMember { return SymM("lib64/ld-linux-x86-64.so.2", "/lib/ld-2.13.so") }
+
+func RebuildWith(t testing.TB, source, dest string, mode fallback.Mode) *images.Rebuilt {
+	t.Helper()
+	r, err := images.Rebuild(context.Background(), source, images.RebuildOptions{Dest: dest, Version: "1.2", Fallback: mode, ScanOptions: images.ScanOptions{Shim: TestShim}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func VerifyWith(t testing.TB, source, against string, s fallback.Shim) *images.Verified {
+	t.Helper()
+	v, err := images.Verify(context.Background(), source, images.VerifyOptions{Against: against, ScanOptions: images.ScanOptions{Shim: s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// entrypoint is that of a stored image, in one line.
+func Entrypoint(t testing.TB, source string) string {
+	return strings.Join(Must[*v1.ConfigFile](t)(Open(t, source).Image.ConfigFile()).Config.Entrypoint, " ")
+}
+
+func ModernM(name string) TestMember { return FileM(name, ModernELF(name)) }
+
+func Patch(t testing.TB, o images.PatchOptions, paths ...string) *contents.Findings {
+	t.Helper()
+	f, err := images.Patch(context.Background(), paths, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func Paths(f *contents.Findings) string {
+	var all []string
+	for _, file := range f.Files {
+		all = append(all, strings.Join(append([]string{file.Path}, file.Links...), "="))
+	}
+	return strings.Join(all, " ")
+}
+
+// StoreOCI writes an image to a layout in a folder of its own and returns the SOURCE.
+func StoreOCI(t testing.TB, img v1.Image) string {
+	t.Helper()
+	source := "oci:" + filepath.Join(t.TempDir(), "img") + ":base"
+	Put(t, source, media.Result{Image: img})
+	return source
+}
+
+func RebuildTo(t testing.TB, source, dest string) *images.Rebuilt {
+	t.Helper()
+	r, err := images.Rebuild(context.Background(), source, images.RebuildOptions{Dest: dest, Version: "1.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// AddedMembers reads the last layer of a stored image.
+func AddedMembers(t testing.TB, source string) []TestMember {
+	t.Helper()
+	src := Open(t, source)
+	ls := Must[[]v1.Layer](t)(src.Image.Layers())
+	r := Must[io.ReadCloser](t)(ls[len(ls)-1].Uncompressed())
+	defer r.Close()
+	return ReadTar(t, r)
+}
+
+// countdown is a Progress that cancels when it has been called left times.
+type Countdown struct {
+	Left   atomic.Int64
+	Cancel context.CancelFunc
+}
+
+func (c *Countdown) tick() {
+	if c.Left.Add(-1) == -1 {
+		c.Cancel()
+	}
+}
+
+func (c *Countdown) Start(string, string, int64) progress.Task { c.tick(); return c }
+
+func (c *Countdown) Note(string, ...any) {}
+
+func (c *Countdown) Add(int64) { c.tick() }
+
+func (c *Countdown) Done() {}
+
+func RebuildProved(t testing.TB, source, dest, where string) *images.Rebuilt {
+	t.Helper()
+	r, err := images.Rebuild(context.Background(), source, images.RebuildOptions{
+		Dest: dest, Version: "1.2", Provenance: where, ScanOptions: images.ScanOptions{Media: Fast},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func VerifyProved(t testing.TB, source, statement, against string) *images.Verified {
+	t.Helper()
+	v, err := images.Verify(context.Background(), source, images.VerifyOptions{Provenance: true, Statement: statement, Against: against, ScanOptions: images.ScanOptions{Media: Fast}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// ProvedBase has hard links, xattrs that vouch for content, and a file over two layers.
+func ProvedBase(t testing.TB) v1.Image {
+	marked := LegacyM("bin/c", "2")
+	marked.PAXRecords = map[string]string{"SCHILY.xattr.security.ima": "\x03\x02sig", "SCHILY.xattr.user.kept": "1"}
+	return Stack(t,
+		[]TestMember{DirM("lib"), LegacyM("lib/a", "1"), LinkM("lib/b", "lib/a"), FileM("etc/x", []byte("x"))},
+		[]TestMember{marked})
+}
+
+// CapNetRaw is the xattr security.capability for cap_net_raw+ep: revision 2, effective,
+// permitted bit 13 (linux/capability.h, struct vfs_cap_data).
+const CapNetRaw = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+
+func Verify(t testing.TB, source, against string) *images.Verified {
+	t.Helper()
+	v, err := images.Verify(context.Background(), source, images.VerifyOptions{Against: against})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// WantProblems fails unless there is one problem for each of want, which it contains.
+func WantProblems(t testing.TB, v *images.Verified, want ...string) {
+	t.Helper()
+	if len(v.Problems) != len(want) {
+		t.Errorf("got problems\n%s\nwant %d with %q", strings.Join(v.Problems, "\n"), len(want), want)
+		return
+	}
+	for i, w := range want {
+		if !strings.Contains(v.Problems[i], w) {
+			t.Errorf("got problem %q, want one with %q", v.Problems[i], w)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+func TestDockerArchiveRead(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	img := imagetest.TinyImage(t)
+	var ggcr bytes.Buffer
+	if err := tarball.Write(name.MustParseReference("redis:2.8"), img, &ggcr); err != nil {
+		t.Fatal(err)
+	}
+	save := imagetest.DockerSave(t, img, "redis:2.8")
+	for file, data := range map[string][]byte{
+		"plain.tar":   save,
+		"gzip.tar.gz": imagetest.GzipOf(t, save),
+		"zstd":        imagetest.ZstdOf(t, save),
+		"ggcr.tar":    ggcr.Bytes(),
+	} {
+		path := imagetest.Write(t, dir+"/"+file, data)
+		for _, source := range []string{path, "docker-archive:" + path, "docker-archive:" + path + ":docker.io/library/redis:2.8"} {
+			src := imagetest.Open(t, source)
+			if src.Ref.Transport != media.DockerArchive || !media.SameImageName(src.Ref.Tag, "redis:2.8") {
+				t.Errorf("%s: got %+v", source, src.Ref)
+			}
+			if src.Digest != imagetest.Must[v1.Hash](t)(img.ConfigName()).String() {
+				t.Errorf("%s: digest: got %s", source, src.Digest)
+			}
+			imagetest.SameImage(t, src.Image, img)
+		}
+		err := imagetest.OpenErr(t, "docker-archive:"+path+":redis:3")
+		imagetest.WantErr(t, err, hinterr.ErrNotFound, `"redis:3"`)
+		if h := imagetest.HintOf(err); !strings.HasSuffix(h, "redis:2.8") {
+			t.Errorf("hint: %q", h)
+		}
+	}
+}
+
+// docker save from 25 on writes one archive that is both kinds.
+func TestArchiveOfBothKinds(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	img := imagetest.TinyImage(t)
+	imagetest.Put(t, "oci-archive:"+dir+"/oci.tar:2.8", media.Result{Image: img})
+	tf := imagetest.Must[*media.TarFile](t)(media.OpenTar(context.Background(), dir+"/oci.tar", media.Options{}.WithDefaults(), nil))
+	defer tf.Close()
+	m := media.ArchiveImage{RepoTags: []string{"redis:2.8"}, Config: media.BlobEntry(imagetest.Must[v1.Hash](t)(img.ConfigName()))}
+	for _, l := range imagetest.Must[[]v1.Layer](t)(img.Layers()) {
+		m.Layers = append(m.Layers, media.BlobEntry(imagetest.Must[v1.Hash](t)(l.Digest())))
+	}
+	both := bytes.TrimRight(imagetest.Must[[]byte](t)(os.ReadFile(dir+"/oci.tar")), "\x00")
+	both = append(both, make([]byte, -len(both)&(media.TarBlock-1))...)
+	more := imagetest.TarOf(t, media.ArchiveManifest, string(imagetest.Must[[]byte](t)(json.Marshal([]media.ArchiveImage{m}))))
+	path := imagetest.Write(t, dir+"/both.tar", append(both, more...))
+
+	src := imagetest.Open(t, path)
+	if src.Ref.Transport != media.DockerArchive {
+		t.Errorf("guessed: got %+v", src.Ref)
+	}
+	imagetest.SameImage(t, src.Image, img)
+	imagetest.SameImage(t, imagetest.Open(t, "oci-archive:"+path+":2.8").Image, img)
+}
+
+func TestArchiveWrite(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	img := imagetest.TinyImage(t)
+	id := imagetest.Must[v1.Hash](t)(img.ConfigName()).String()
+	for _, dest := range []string{"docker-archive:" + dir + "/d%.tar:redis:2.8-vfix", "oci-archive:" + dir + "/o%.tar:2.8"} {
+		var same []byte
+		for _, n := range []string{"1", "2"} {
+			to := strings.Replace(dest, "%", n, 1)
+			s := imagetest.Put(t, to, media.Result{Image: img})
+			src := imagetest.Open(t, to)
+			imagetest.SameImage(t, src.Image, img)
+			if src.Digest != s.Digest || s.Reference != to {
+				t.Errorf("%s: got %+v, source has digest %s", to, s, src.Digest)
+			}
+			data := imagetest.Must[[]byte](t)(os.ReadFile(src.Ref.Name))
+			if same != nil && !bytes.Equal(data, same) {
+				t.Errorf("%s: the same image gave other bytes", to)
+			}
+			same = data
+		}
+	}
+	got := imagetest.Must[v1.Image](t)(tarball.ImageFromPath(dir+"/d1.tar", nil))
+	if h := imagetest.Must[v1.Hash](t)(got.ConfigName()); h.String() != id {
+		t.Errorf("as go-containerregistry reads it: got %v, want %v", h, id)
+	}
+	imagetest.WantEmpty(t, dir, "d1.tar", "d2.tar", "o1.tar", "o2.tar")
+}
+
+// Plain layers of a docker archive stay plain in another one and are compressed for OCI, to
+// the same bytes each time.
+func TestArchiveConvert(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	img := imagetest.TinyImage(t)
+	src := imagetest.Open(t, imagetest.Write(t, dir+"/save.tar", imagetest.DockerSave(t, img, "redis:2.8")))
+	if l := imagetest.Must[[]v1.Layer](t)(src.Image.Layers())[0]; !l.(*blob.StoredLayer).Plain() {
+		t.Error("the layer is not plain")
+	}
+	imagetest.Put(t, "docker-archive:"+dir+"/again.tar", media.Result{Image: src.Image})
+	a := imagetest.Put(t, "oci:"+dir+"/a", media.Result{Image: src.Image})
+	b := imagetest.Put(t, "oci-archive:"+dir+"/b.tar", media.Result{Image: src.Image})
+	if a.Digest != b.Digest {
+		t.Errorf("got digests %s and %s", a.Digest, b.Digest)
+	}
+	for source, want := range map[string]types.MediaType{
+		dir + "/again.tar": types.DockerUncompressedLayer, dir + "/a": types.OCILayer, dir + "/b.tar": types.OCILayer,
+	} {
+		got := imagetest.Open(t, source)
+		imagetest.SameImage(t, got.Image, img)
+		for _, l := range imagetest.Must[[]v1.Layer](t)(got.Image.Layers()) {
+			if mt := imagetest.Must[types.MediaType](t)(l.MediaType()); mt != want {
+				t.Errorf("%s: got %s, want %s", source, mt, want)
+			}
+		}
+	}
+}
+
+// A zstd layer is unpacked for docker load, which reads it only since docker 23.
+func TestArchiveZstdLayer(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	img := imagetest.TinyImage(t)
+	d, c := dir+"/zstd", blob.Collection{}
+	root, err := c.AddImage(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := imagetest.Must[*v1.Manifest](t)(img.Manifest()).DeepCopy()
+	for n, l := range imagetest.Must[[]v1.Layer](t)(img.Layers()) {
+		var plain bytes.Buffer
+		plain.ReadFrom(imagetest.Must2(l.Uncompressed()))
+		packed := imagetest.ZstdOf(t, plain.Bytes())
+		h, size, _ := v1.SHA256(bytes.NewReader(packed))
+		m.Layers[n] = v1.Descriptor{MediaType: types.OCILayerZStd, Digest: h, Size: size}
+		c.AddBytes(h, packed)
+	}
+	m.MediaType, m.Config.MediaType = types.OCIManifestSchema1, types.OCIConfigJSON
+	raw := imagetest.Must[[]byte](t)(json.Marshal(m))
+	root.Digest, root.Size, _ = v1.SHA256(bytes.NewReader(raw))
+	root.MediaType = m.MediaType
+	c.AddBytes(root.Digest, raw)
+	if err := os.MkdirAll(d+"/packed", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := media.NewLayout(context.Background(), d+"2", d, d+"/packed", c, root, media.Options{}.WithDefaults()); err != nil {
+		t.Fatal(err)
+	}
+	src := imagetest.Open(t, d+"2")
+	imagetest.SameImage(t, src.Image, img)
+	imagetest.Put(t, "docker-archive:"+dir+"/out.tar", media.Result{Image: src.Image})
+	out := imagetest.Open(t, dir+"/out.tar")
+	imagetest.SameImage(t, out.Image, img)
+	if mt := imagetest.Must[types.MediaType](t)(imagetest.Must[[]v1.Layer](t)(out.Image.Layers())[0].MediaType()); mt != types.DockerUncompressedLayer {
+		t.Errorf("media type: got %s", mt)
+	}
+}
+
+func TestRecognise(t *testing.T) {
+	imagetest.CleanTemp(t)
+	imagetest.NoDaemon(t)
+	dir := t.TempDir()
+	if err := os.MkdirAll(dir+"/root/etc", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rootfs := imagetest.TarOf(t, "./bin/sh", "x", "manifest.json", "[]")
+	for path, want := range map[string]media.Transport{
+		dir + "/root": media.Dir,
+		imagetest.Write(t, dir+"/rootfs.tar", rootfs):                                                 media.Plain,
+		imagetest.Write(t, dir+"/rootfs.tar.gz", imagetest.GzipOf(t, rootfs)):                         media.Plain,
+		imagetest.Write(t, dir+"/elf", []byte("\x7fELF\x02\x01\x01")):                                 media.Plain,
+		imagetest.Write(t, dir+"/empty", nil):                                                         media.Plain,
+		imagetest.Write(t, dir+"/text.gz", imagetest.GzipOf(t, []byte("text"))):                       media.Plain,
+		imagetest.Write(t, dir+"/cut.tar", rootfs[:700]):                                              media.Plain,
+		imagetest.Write(t, dir+"/broken.gz", []byte("\x1f\x8b\x08rest")):                              media.Plain,
+		imagetest.Write(t, dir+"/save", imagetest.DockerSave(t, imagetest.TinyImage(t), "redis:2.8")): media.DockerArchive,
+		imagetest.Write(t, dir+"/app.tar", imagetest.TarOf(t, "app/main", "x", "app/lib", "")):        media.Plain,
+	} {
+		src := imagetest.Open(t, path)
+		if src.Ref.Transport != want || src.Ref.Guessed || (want == media.Dir || want == media.Plain) != (src.Path == path) || (src.Image != nil) == (src.Path != "") {
+			t.Errorf("%s: got %+v, path %q, image %v", path, src.Ref, src.Path, src.Image)
+		}
+	}
+	if src := imagetest.Open(t, "dir:"+dir+"/root"); src.Path != dir+"/root" {
+		t.Errorf("dir: got %+v", src)
+	}
+	imagetest.WantErr(t, imagetest.OpenErr(t, dir+"/missing"), hinterr.ErrNotFound, "no such file")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "dir:"+dir+"/missing"), hinterr.ErrNotFound, "no such folder")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "dir:"+dir+"/elf"), nil, "not a folder")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "oci:"+dir+"/missing"), hinterr.ErrNotFound, "no such folder")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "oci-archive:"+dir+"/elf"), nil, "not a tar archive")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "docker-archive:"+dir+"/missing"), hinterr.ErrNotFound, "no such file")
+}

@@ -1,0 +1,219 @@
+package media
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/schema1"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// The archives of docker save before docker 1.10 (docker-image-spec, v1.md, "Combined Image
+// JSON + Filesystem Changeset Format"): a file "repositories", and a folder for each layer
+// of each image.
+//
+//	repositories          {"redis": {"2.8.22": ID of the topmost layer}}
+//	ID/VERSION            "1.0"
+//	ID/json               the image JSON, with the parent's ID
+//	ID/layer.tar          what the layer adds
+//
+// Saved by its ID, an image has no name, and the archive no "repositories".
+
+const (
+	v1JSON  = "/json"
+	v1Layer = "/layer.tar"
+)
+
+// maxChain is how many layers an image of such an archive may have. Engines refused the
+// 128th (moby, layer/layer_store.go, maxLayerDepth); empty ones were layers there, too.
+const maxChain = 1024
+
+// IsV1Archive reports whether an archive is one of these, and of no later form as well.
+func IsV1Archive(t *tarFile) bool {
+	if t.Has(ArchiveManifest) || t.Has(LayoutIndex) {
+		return false
+	}
+	return t.Has(ArchiveV1) || len(v1IDs(t)) > 0
+}
+
+// v1IDs are the layers of an archive, sorted.
+func v1IDs(t *tarFile) []string {
+	var ids []string
+	for name := range t.entries {
+		id, ok := strings.CutSuffix(name, v1JSON)
+		if ok && schema1.OldID().MatchString(id) && t.Has(id+v1Layer) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// v1Tags reads the file "repositories": the ID of each name, NAME:TAG.
+func v1Tags(t *tarFile) (map[string]string, error) {
+	tags := map[string]string{}
+	if !t.Has(ArchiveV1) {
+		return tags, nil
+	}
+	raw, err := t.read(ArchiveV1, blob.MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	var repositories map[string]map[string]string
+	if err := json.Unmarshal(raw, &repositories); err != nil {
+		return nil, hinterr.Damaged("%s: %v", ArchiveV1, err)
+	}
+	for name, of := range repositories {
+		for tag, id := range of {
+			tags[name+":"+tag] = id
+		}
+	}
+	return tags, nil
+}
+
+// v1Image makes an image of the one that a tag or ID names, or of the only one, and says
+// its tag, "" where it has none. Every layer is read once for its diff ID.
+func v1Image(ctx context.Context, t *tarFile, tag string, o Options) (*blob.StoredImage, string, error) {
+	tags, err := v1Tags(t)
+	if err != nil {
+		return nil, "", err
+	}
+	id, tag, err := findV1(t, tags, tag)
+	if err != nil {
+		return nil, "", err
+	}
+	chain, err := v1Chain(t, id)
+	if err != nil {
+		return nil, "", err
+	}
+	b := entryBlobs{t, map[v1.Hash]tarEntry{}}
+	for i := range chain {
+		if err := measureEntry(ctx, t, &chain[i], b, o); err != nil {
+			return nil, "", fmt.Errorf("layer %.12s: %w", chain[i].ID, err)
+		}
+	}
+	img, err := schema1.OldImage(chain, "", b)
+	return img, tag, err
+}
+
+// measureEntry reads the content of one layer. It is a link where it is that of another.
+func measureEntry(ctx context.Context, t *tarFile, l *schema1.OldLayer, b entryBlobs, o Options) error {
+	e, err := t.find(l.ID + v1Layer)
+	if err != nil {
+		return err
+	}
+	task := o.Progress.Start("read", l.ID[:12], e.size)
+	defer task.Done()
+	if err := l.Measure(ctx, blob.Reading{Ctx: ctx, Reader: t.section(e), T: task}); err != nil {
+		return err
+	}
+	if l.Digest = l.DiffID; l.Packed != blob.PlainStream {
+		if l.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: t.section(e), T: nil}); err != nil {
+			return err
+		}
+	}
+	b.at[l.Digest] = e
+	return nil
+}
+
+// findV1 picks the topmost layer of the image with a tag, and says a tag of it.
+func findV1(t *tarFile, tags map[string]string, tag string) (id, name string, err error) {
+	names := slices.Sorted(maps.Keys(tags))
+	if tag != "" {
+		for _, have := range names {
+			if sameImageName(have, tag) {
+				return tags[have], have, nil
+			}
+		}
+		var fit []string
+		for _, id := range v1IDs(t) {
+			if len(tag) >= 12 && strings.HasPrefix(id, strings.TrimPrefix(tag, "sha256:")) {
+				fit = append(fit, id)
+			}
+		}
+		if len(fit) == 1 {
+			return fit[0], "", nil
+		}
+		return "", "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listTags(names))
+	}
+	tops := map[string]bool{}
+	for _, id := range tags {
+		tops[id] = true
+	}
+	if len(tags) == 0 {
+		if tops, err = v1Tops(t); err != nil {
+			return "", "", err
+		}
+		names = slices.Sorted(maps.Keys(tops))
+	}
+	if len(tops) == 0 {
+		return "", "", hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", ArchiveV1)
+	}
+	if len(tops) > 1 {
+		return "", "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images, and nothing says which", len(tops)), "%s", listTags(names))
+	}
+	if len(tags) > 0 {
+		name = names[0]
+	}
+	return slices.Sorted(maps.Keys(tops))[0], name, nil
+}
+
+// v1Tops are the layers that no other has for its parent.
+func v1Tops(t *tarFile) (map[string]bool, error) {
+	tops := map[string]bool{}
+	ids := v1IDs(t)
+	for _, id := range ids {
+		tops[id] = true
+	}
+	for _, id := range ids {
+		l, err := v1LayerOf(t, id)
+		if err != nil {
+			return nil, err
+		}
+		delete(tops, l.Parent)
+	}
+	return tops, nil
+}
+
+func v1LayerOf(t *tarFile, id string) (schema1.OldLayer, error) {
+	if !schema1.OldID().MatchString(id) {
+		return schema1.OldLayer{}, hinterr.Damaged("the ID %.80q is none", id)
+	}
+	raw, err := t.read(id+v1JSON, blob.MaxConfig)
+	if err != nil {
+		return schema1.OldLayer{}, fmt.Errorf("layer %.12s: %w", id, err)
+	}
+	l, err := schema1.NewOldLayer(raw)
+	if err == nil && l.ID != id {
+		err = hinterr.Damaged("image JSON says the ID %.12s", l.ID)
+	}
+	if err != nil {
+		return l, fmt.Errorf("layer %.12s: %w", id, err)
+	}
+	return l, nil
+}
+
+// v1Chain follows the parents of a layer and returns all, the base layer first.
+func v1Chain(t *tarFile, id string) ([]schema1.OldLayer, error) {
+	var chain []schema1.OldLayer
+	for id != "" {
+		if len(chain) == maxChain {
+			return nil, hinterr.Damaged("more than %d layers on one another, or a circle of them", maxChain)
+		}
+		l, err := v1LayerOf(t, id)
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, l)
+		id = l.Parent
+	}
+	slices.Reverse(chain)
+	return chain, nil
+}

@@ -1,0 +1,66 @@
+package media
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// Container is what an engine tells of a container.
+type Container struct {
+	Name     string
+	Image    string // as its owner named it
+	ImageID  string // of the image it was made of, whatever has that name now
+	Program  string // path of what it started
+	Running  bool
+	PID      int       // of its first process, 0 where it does not run
+	Status   int       // exit status
+	Finished time.Time // zero where it has not ended
+	Error    string    // the engine's, of a start that failed
+}
+
+// FindContainer looks for a container, by name or ID, in the daemons that answer. It errs
+// with ErrNotFound where none of them has it, and with ErrNoDaemon where none answers.
+func FindContainer(ctx context.Context, name string, o Options) (*Container, error) {
+	var found *Container
+	err := EachDaemon(ctx, "", o, func(c *client.Client, host string) (bool, error) {
+		got, err := c.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+		if errdefs.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return true, fmt.Errorf("docker daemon %s: container %s: %w", host, name, err)
+		}
+		found, err = describeContainer(got)
+		return true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
+	}
+	return found, nil
+}
+
+func describeContainer(got client.ContainerInspectResult) (*Container, error) {
+	i := &got.Container
+	c := &Container{Name: strings.TrimPrefix(i.Name, "/"), ImageID: i.Image, Program: i.Path}
+	if i.Config != nil {
+		c.Image = i.Config.Image
+	}
+	if i.State == nil {
+		return nil, hinterr.Damaged("container %s: the engine tells no state", c.Name)
+	}
+	c.Error = i.State.Error
+	c.Running, c.PID, c.Status = i.State.Running, i.State.Pid, i.State.ExitCode
+	// A time that is not there, or the year 1, is one that has not come.
+	c.Finished, _ = time.Parse(time.RFC3339Nano, i.State.FinishedAt)
+	return c, nil
+}

@@ -1,0 +1,199 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/gzip"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// ociType is the OCI media type for what a docker media type names (image-spec, media-types.md,
+// "Compatibility Matrix").
+var ociType = map[types.MediaType]types.MediaType{
+	types.DockerManifestSchema2:   types.OCIManifestSchema1,
+	types.DockerConfigJSON:        types.OCIConfigJSON,
+	types.DockerLayer:             types.OCILayer,
+	types.DockerUncompressedLayer: types.OCIUncompressedLayer,
+	types.DockerForeignLayer:      types.OCIRestrictedLayer,
+}
+
+// portable makes an image fit to leave the machine. Layers that a daemon or docker archive
+// held uncompressed are compressed, into files in temp, a folder that must outlive the
+// result; with oci the docker media types become OCI's: umoci reads no others in a layout.
+// An image that needs neither is returned as it is.
+func portable(ctx context.Context, img v1.Image, oci bool, temp string, p progress.Reporter) (v1.Image, error) {
+	m, err := img.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	if len(layers) != len(m.Layers) {
+		return nil, hinterr.Damaged("manifest: got %d layers, want %d", len(layers), len(m.Layers))
+	}
+	m = m.DeepCopy()
+	changed := false
+	for n := range m.Layers {
+		d := &m.Layers[n]
+		if d.MediaType == types.DockerUncompressedLayer {
+			packed, err := pack(ctx, layers[n], temp, p)
+			if err != nil {
+				return nil, fmt.Errorf("layer %v: %w", d.Digest, err)
+			}
+			layers[n], changed = packed, true
+			d.MediaType, d.Digest, d.Size = types.DockerLayer, packed.digest, packed.size
+			if m.MediaType == types.OCIManifestSchema1 {
+				d.MediaType = types.OCILayer
+			}
+		}
+	}
+	if oci {
+		if mt, err := img.MediaType(); err != nil {
+			return nil, err
+		} else if to := ociType[mt]; to != "" {
+			m.MediaType, changed = to, true
+		}
+		for _, d := range append([]*v1.Descriptor{&m.Config}, pointers(m.Layers)...) {
+			if to := ociType[d.MediaType]; to != "" {
+				d.MediaType, changed = to, true
+			}
+		}
+	}
+	if !changed {
+		return img, nil
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return &convertedImage{Image: img, Raw: raw, Parsed: m, Replaced: layers}, nil
+}
+
+func pointers(ds []v1.Descriptor) []*v1.Descriptor {
+	ps := make([]*v1.Descriptor, len(ds))
+	for n := range ds {
+		ps[n] = &ds[n]
+	}
+	return ps
+}
+
+// convertedImage is an image under a new manifest, with the same config.
+type convertedImage struct {
+	v1.Image
+	Raw      []byte
+	Parsed   *v1.Manifest
+	Replaced []v1.Layer
+}
+
+func (c *convertedImage) MediaType() (types.MediaType, error) { return c.Parsed.MediaType, nil }
+func (c *convertedImage) Size() (int64, error)                { return int64(len(c.Raw)), nil }
+func (c *convertedImage) Digest() (v1.Hash, error)            { return partial.Digest(c) }
+func (c *convertedImage) Manifest() (*v1.Manifest, error)     { return c.Parsed.DeepCopy(), nil }
+func (c *convertedImage) RawManifest() ([]byte, error)        { return bytes.Clone(c.Raw), nil }
+
+func (c *convertedImage) Layers() ([]v1.Layer, error) {
+	ls := make([]v1.Layer, len(c.Replaced))
+	for n, l := range c.Replaced {
+		ls[n] = blob.AsType(l, c.Parsed.Layers[n].MediaType)
+	}
+	return ls, nil
+}
+
+func (c *convertedImage) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+	for n, d := range c.Parsed.Layers {
+		if d.Digest == h {
+			return blob.AsType(c.Replaced[n], d.MediaType), nil
+		}
+	}
+	return c.Image.LayerByDigest(h)
+}
+
+// packedLayer is a layer compressed into a file.
+type packedLayer struct {
+	path           string
+	digest, diffID v1.Hash
+	size           int64 // bytes, compressed
+}
+
+func (l *packedLayer) Digest() (v1.Hash, error)            { return l.digest, nil }
+func (l *packedLayer) DiffID() (v1.Hash, error)            { return l.diffID, nil }
+func (l *packedLayer) Size() (int64, error)                { return l.size, nil }
+func (l *packedLayer) MediaType() (types.MediaType, error) { return types.DockerLayer, nil }
+func (l *packedLayer) Compressed() (io.ReadCloser, error)  { return os.Open(l.path) }
+
+func (l *packedLayer) Uncompressed() (io.ReadCloser, error) {
+	f, err := os.Open(l.path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return blob.Stacked{ReadCloser: r, Under: f}, nil
+}
+
+// pack compresses a layer into a file in the folder temp. The same layer gives the same
+// bytes: the gzip header has neither a name nor a time.
+func pack(ctx context.Context, l v1.Layer, temp string, p progress.Reporter) (*packedLayer, error) {
+	diffID, err := l.DiffID()
+	if err != nil {
+		return nil, err
+	}
+	size, err := l.Size()
+	if err != nil {
+		return nil, err
+	}
+	in, err := l.Uncompressed()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	f, err := os.CreateTemp(temp, "layer-")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	task := p.Start("write", blob.ShortHash(diffID), size)
+	defer task.Done()
+	sum := sha256.New()
+	z, err := gzip.NewWriterLevel(io.MultiWriter(f, sum), packLevel)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := blob.CopyTo(ctx, z, in, task); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(z.Close(), f.Sync()); err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return &packedLayer{
+		path: f.Name(), diffID: diffID, size: fi.Size(),
+		digest: v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))},
+	}, nil
+}
+
+// packLevel is half the work of gzip's default level, 6, for 2 % more bytes, measured on an
+// old userland.
+const packLevel = 3

@@ -1,0 +1,211 @@
+package media
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/moby/moby/client"
+	"github.com/moby/moby/client/pkg/versions"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// savePlatformAPI is the first API version whose save takes a platform (docker 28.0, API
+// version history).
+const savePlatformAPI = "1.48"
+
+// OpenDaemon opens an image in the first daemon that has it.
+func OpenDaemon(ctx context.Context, ref Ref, o Options) (*Source, error) {
+	var src *Source
+	err := EachDaemon(ctx, "", o, func(c *client.Client, host string) (bool, error) {
+		found, err := c.ImageInspect(ctx, ref.Name)
+		if errdefs.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return true, fmt.Errorf("docker daemon %s: %s: %w", host, ref.Name, err)
+		}
+		ref.Host = host
+		src, err = saved(ctx, c, ref, found, o)
+		if err != nil {
+			return true, fmt.Errorf("docker daemon %s: %s: %w", host, ref.Name, err)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if src == nil {
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "docker daemon: no image %s", ref.Name),
+			"docker pull %s, or take it from its registry: docker://%s", ref.Name, ref.Name)
+	}
+	return src, nil
+}
+
+// saved has the daemon save an image, once, to a temporary file that is read as the docker
+// archive it is: memory does not grow with the image. The engine keeps layers uncompressed,
+// and so they stay; one with containerd's store keeps them as they were pulled.
+func saved(ctx context.Context, c *client.Client, ref Ref, found client.ImageInspectResult, o Options) (*Source, error) {
+	var opts []client.ImageSaveOption
+	if versions.GreaterThanOrEqualTo(c.ClientVersion(), savePlatformAPI) {
+		opts = append(opts, client.ImageSaveWithPlatforms(ocispec.Platform{
+			OS: o.Platform.OS, Architecture: o.Platform.Architecture, Variant: o.Platform.Variant,
+		}))
+	}
+	stream, err := c.ImageSave(ctx, []string{found.ID}, opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	f, err := os.CreateTemp("", atomicfile.TempPrefix+"*.tar")
+	if err != nil {
+		return nil, err
+	}
+	task := o.Progress.Start("read", ref.Name, found.Size)
+	_, err = blob.CopyTo(ctx, f, stream, task)
+	task.Done()
+	err = errors.Join(err, f.Close())
+	var t *tarFile
+	if err == nil {
+		t, err = OpenTar(ctx, f.Name(), o, nil)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return nil, err
+	}
+	t.name, t.temp = ref.String(), f.Name()
+	img, _, err := archivedImage(ctx, t, "", o)
+	src := &Source{Ref: ref, Digest: daemonDigest(ref.Name, found), Close: t.Close}
+	if err == nil {
+		err = src.Take(img, o)
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return src, nil
+}
+
+// daemonDigest is the digest under which the image was pulled from the repository that it
+// is named after, else the image ID.
+func daemonDigest(typed string, found client.ImageInspectResult) string {
+	n, err := name.ParseReference(typed)
+	if err != nil {
+		return found.ID
+	}
+	for _, rd := range found.RepoDigests {
+		if d, err := name.NewDigest(rd); err == nil && d.Context().Name() == n.Context().Name() {
+			return d.DigestStr()
+		}
+	}
+	return found.ID
+}
+
+// PutDaemon loads a result's image into a daemon under the name dest. The reference it
+// returns is NAME:TAG: an image that was loaded has no digest to be run by.
+func PutDaemon(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
+	tag, err := fullTag(dest.Name)
+	if err != nil {
+		return Stored{}, err
+	}
+	if r.Index != nil {
+		o.Progress.Note("a daemon is given one platform: the others are left out")
+	}
+	var out Stored
+	err = EachDaemon(ctx, dest.Host, o, func(c *client.Client, host string) (bool, error) {
+		id, err := load(ctx, c, tag, r.Image, o)
+		if err != nil {
+			return true, fmt.Errorf("docker daemon %s: %s: %w", host, tag, err)
+		}
+		out = Stored{Reference: tag, Digest: id}
+		return true, nil
+	})
+	if err == nil && r.Statement != nil {
+		err = r.Statement.Note(out)
+	}
+	return out, err
+}
+
+// load streams an image into a daemon and returns the ID it has there.
+func load(ctx context.Context, c *client.Client, tag string, img v1.Image, o Options) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pr, pw := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		_, err := writeDockerTar(ctx, pw, tag, img, o)
+		pw.CloseWithError(err)
+		written <- err
+	}()
+	err := func() error {
+		resp, err := c.ImageLoad(ctx, pr, client.ImageLoadWithQuiet(true))
+		if err != nil {
+			return err
+		}
+		defer resp.Close()
+		return loadAnswer(resp)
+	}()
+	// Whatever the writer still waits for, nobody reads it any more.
+	pr.CloseWithError(errLoadEnded)
+	if werr := <-written; werr != nil && !errors.Is(werr, errLoadEnded) {
+		return "", werr // the cause, where the daemon only saw a broken stream
+	}
+	if err != nil {
+		return "", err
+	}
+	return checkLoaded(ctx, c, tag, img)
+}
+
+var errLoadEnded = errors.New("the daemon ended the load")
+
+// loadAnswer reads the daemon's stream of messages: a load that fails does so in there,
+// after the status 200.
+func loadAnswer(r io.Reader) error {
+	dec := json.NewDecoder(r)
+	for {
+		var m struct {
+			Error string `json:"error"`
+		}
+		switch err := dec.Decode(&m); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("answer to the load: %w", err)
+		case m.Error != "":
+			return errors.New(strings.TrimSpace(m.Error))
+		}
+	}
+}
+
+// checkLoaded looks the image up under its new name and compares its layers with those
+// that were sent.
+func checkLoaded(ctx context.Context, c *client.Client, tag string, img v1.Image) (string, error) {
+	found, err := c.ImageInspect(ctx, tag)
+	if err != nil {
+		return "", err
+	}
+	cf, err := img.ConfigFile()
+	if err != nil {
+		return "", err
+	}
+	want := make([]string, len(cf.RootFS.DiffIDs))
+	for n, h := range cf.RootFS.DiffIDs {
+		want[n] = h.String()
+	}
+	if !slices.Equal(found.RootFS.Layers, want) {
+		return "", hinterr.Damaged("loaded image: got layers %v, want %v", found.RootFS.Layers, want)
+	}
+	return found.ID, nil
+}

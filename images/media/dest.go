@@ -1,0 +1,123 @@
+package media
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/moby/moby/client"
+
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// ResolveDest makes a DEST without a prefix one with a transport, and refuses what no image
+// can be written to. A folder that is an OCI layout is one; what looks like a file must say
+// which of the two archives it is to be; anything else is the name of an image in the daemon.
+func ResolveDest(d Ref) (Ref, error) {
+	switch {
+	case d.Transport == Dir:
+		return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: an image is not written as a root filesystem", d),
+			"write an OCI layout: -o oci:%s; or 'vfix convert SOURCE -o %v', and 'vfix patch -i %s'", d.Name, d, d.Name)
+	case d.Transport != Plain:
+		return d, nil
+	}
+	if _, err := os.Stat(filepath.Join(d.Name, LayoutFile)); err == nil {
+		return Ref{Transport: OCILayout, Name: d.Name}, nil
+	}
+	_, err := os.Stat(d.Name)
+	if err == nil || LooksLikePath(d.Name) || strings.HasSuffix(d.Name, ".tar") {
+		return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: a file, and nothing says in which format", d.Name),
+			"-o oci-archive:%s, or -o docker-archive:%s for docker load", d.Name, d.Name)
+	}
+	return Ref{Transport: Daemon, Name: d.Name}, nil
+}
+
+// DefaultDest says where the derived image of src goes where the user named no place: the
+// daemon that answers (the one that src is from, if it is from one), under tag, or where
+// that is "" under the source's own name with the suffix after its tag: redis:2.8.22
+// becomes redis:2.8.22-vfix. A name with a digest alone gets the suffix as its tag, without
+// the hyphen: redis@sha256:… becomes redis:vfix. An image from a layout or an archive is
+// called as its tag there says, or by the name of the file or folder. Without a daemon the
+// error is an ErrNoDaemon and its hint says which -o to type.
+func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options) (Ref, error) {
+	o = o.WithDefaults()
+	if tag == "" {
+		var err error
+		if tag, err = DefaultName(src.Ref, suffix); err != nil {
+			return Ref{}, err
+		}
+	}
+	tag, err := fullTag(tag)
+	if err != nil {
+		return Ref{}, err
+	}
+	dest := Ref{Transport: Daemon, Name: tag}
+	err = EachDaemon(ctx, src.Ref.Host, o, func(_ *client.Client, host string) (bool, error) {
+		dest.Host = host
+		return true, nil
+	})
+	if err != nil {
+		file := fileName(tag)
+		return Ref{}, hinterr.With(err, "write a file: -o oci-archive:%s.tar, or -o docker-archive:%s.tar:%s for docker load", file, file, tag)
+	}
+	return dest, nil
+}
+
+// DefaultName makes a name for what is derived from a source.
+func DefaultName(r Ref, suffix string) (string, error) {
+	typed := r.Name
+	if r.Transport != Daemon && r.Transport != Registry {
+		if typed = r.Tag; typed == "" || !strings.ContainsAny(typed, ":/") {
+			typed = nameOfFile(r.Name)
+			if r.Tag != "" {
+				typed += ":" + r.Tag
+			}
+		}
+	}
+	if id := strings.TrimPrefix(typed, "sha256:"); imageID.MatchString(id) {
+		return "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: an image ID gives no name for the result", typed), "-t NAME:TAG")
+	}
+	base, digest, _ := strings.Cut(typed, "@")
+	if digest != "" && !HasTag(base) {
+		return base + ":" + strings.TrimLeft(suffix, "-._"), nil
+	}
+	t, err := name.NewTag(base)
+	if err != nil {
+		return "", hinterr.With(BadName(typed, err), "-t NAME:TAG")
+	}
+	if !HasTag(base) {
+		base += ":" + t.TagStr()
+	}
+	return base + suffix, nil
+}
+
+// imageID matches an image ID as docker shows it, short or whole.
+var imageID = regexp.MustCompile(`^(?:[0-9a-f]{12}|[0-9a-f]{64})$`)
+
+// HasTag reports whether a name without a digest has a tag: a colon after the last slash.
+func HasTag(s string) bool { return strings.Contains(s[strings.LastIndex(s, "/")+1:], ":") }
+
+// nameOfFile makes the name of an image from that of a file or folder: lower case, without
+// the extensions, and without what the name of an image cannot have (distribution,
+// reference/regexp.go).
+func nameOfFile(path string) string {
+	base := strings.ToLower(filepath.Base(path))
+	for _, ext := range []string{".gz", ".tgz", ".zst", ".tar", ".oci"} {
+		base = strings.TrimSuffix(base, ext)
+	}
+	base = strings.Trim(notInName.ReplaceAllString(base, "-"), "-")
+	if base == "" {
+		return "image"
+	}
+	return base
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// fileName makes the name of a file from that of an image: redis:2.8-vfix is redis-2.8-vfix.
+func fileName(tag string) string {
+	return strings.ReplaceAll(tag[strings.LastIndex(tag, "/")+1:], ":", "-")
+}

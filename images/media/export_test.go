@@ -1,0 +1,28 @@
+package media
+
+// What only the tests of this package see.
+
+const (
+	LayoutMarker  = layoutMarker
+	MaxAMD64Level = maxAMD64Level
+)
+
+type (
+	ConvertedImage = convertedImage
+	DockerHost     = dockerHost
+	IndexText      = indexText
+	LayoutBlobs    = layoutBlobs
+	TarFile        = tarFile
+)
+
+var (
+	BlobEntry      = blobEntry
+	CheckImage     = checkImage
+	DockerHosts    = dockerHosts
+	FromLayout     = fromLayout
+	NewLayout      = newLayout
+	ParseIndexText = parseIndexText
+	Pick           = pick
+	PlatformRank   = platformRank
+	SameImageName  = sameImageName
+)

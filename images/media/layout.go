@@ -1,0 +1,184 @@
+package media
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/schema1"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// Names inside an OCI image layout (image-spec, image-layout.md), and the annotation on an
+// entry of its index.json that is its tag (annotations.md). containerd and buildkit write
+// the whole reference under a key of their own.
+const (
+	LayoutFile     = "oci-layout"
+	LayoutIndex    = "index.json"
+	layoutVersion  = "1.0.0"
+	refNameKey     = "org.opencontainers.image.ref.name"
+	fullRefNameKey = "io.containerd.image.name"
+)
+
+// layoutBlobs are the blobs of an OCI layout folder.
+type layoutBlobs struct{ Dir string }
+
+func (l layoutBlobs) Path(h v1.Hash) string {
+	return filepath.Join(l.Dir, "blobs", h.Algorithm, h.Hex)
+}
+
+func (l layoutBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
+	f, size, err := blob.OpenRegular(l.Path(h))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "oci layout %s: no blob %v", l.Dir, h)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("oci layout %s: blob %v: %w", l.Dir, h, err)
+	}
+	return f, size, nil
+}
+
+// OpenLayout opens the image of an OCI layout folder.
+func OpenLayout(ctx context.Context, ref Ref, o Options) (*Source, error) {
+	if fi, err := os.Stat(ref.Name); errors.Is(err, fs.ErrNotExist) {
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "oci layout %s: no such folder", ref.Name)
+	} else if err == nil && !fi.IsDir() {
+		return nil, hinterr.With(hinterr.Damaged("oci layout %s: not a folder", ref.Name), "an OCI layout in a tar file is oci-archive:%s", ref.Name)
+	}
+	marker, err := blob.ReadSmall(filepath.Join(ref.Name, LayoutFile), blob.MaxManifest)
+	if err != nil {
+		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
+	}
+	raw, err := blob.ReadSmall(filepath.Join(ref.Name, LayoutIndex), blob.MaxManifest)
+	if err != nil {
+		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
+	}
+	src, err := fromLayout(ctx, ref, layoutBlobs{ref.Name}, marker, raw, o)
+	if err != nil {
+		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
+	}
+	return src, nil
+}
+
+// fromLayout makes a source of a layout's blobs and its two files oci-layout and index.json.
+func fromLayout(ctx context.Context, ref Ref, b blob.Blobs, marker, rawIndex []byte, o Options) (*Source, error) {
+	var version struct {
+		V string `json:"imageLayoutVersion"`
+	}
+	if err := json.Unmarshal(marker, &version); err != nil {
+		return nil, hinterr.Damaged("%s: %v", LayoutFile, err)
+	}
+	if version.V != layoutVersion {
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: got version %q, want %q", LayoutFile, version.V, layoutVersion)
+	}
+	var index v1.IndexManifest
+	if err := json.Unmarshal(rawIndex, &index); err != nil {
+		return nil, hinterr.Damaged("%s: %v", LayoutIndex, err)
+	}
+	d, err := entryOf(index.Manifests, ref.Tag, b, o)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Tag == "" {
+		ref.Tag = tagOf(d)
+	}
+	src := &Source{Ref: ref, Digest: d.Digest.String(), Close: func() error { return nil }}
+	if err := src.Choose(ctx, b, d, o); err != nil {
+		return nil, err
+	}
+	return src, nil
+}
+
+// tagOf is the tag of an entry of index.json, "" where it has none.
+func tagOf(d v1.Descriptor) string {
+	if full := d.Annotations[fullRefNameKey]; full != "" {
+		return full
+	}
+	return d.Annotations[refNameKey]
+}
+
+// entryOf finds the entry of index.json that a tag names; without a tag the only one, or
+// the only one for the platform.
+func entryOf(entries []v1.Descriptor, tag string, b blob.Blobs, o Options) (v1.Descriptor, error) {
+	var fit []v1.Descriptor
+	var tags []string
+	for _, d := range entries {
+		if isAttestation(d) {
+			continue
+		}
+		if t := tagOf(d); t != "" {
+			tags = append(tags, t)
+		}
+		if tag == "" || tag == d.Annotations[refNameKey] || tag == d.Annotations[fullRefNameKey] || tag == d.Digest.String() {
+			fit = append(fit, d)
+		}
+	}
+	switch {
+	case len(fit) == 1:
+		return fit[0], nil
+	case len(fit) == 0 && tag != "":
+		return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listTags(tags))
+	case len(fit) == 0:
+		return v1.Descriptor{}, hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", LayoutIndex)
+	}
+	matching, err := matchingEntries(fit, b, o.Platform)
+	if err != nil {
+		return v1.Descriptor{}, err
+	}
+	if len(matching) == 1 {
+		return matching[0], nil
+	}
+	return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images, and nothing says which", len(fit)), "%s", listTags(tags))
+}
+
+// listTags is the hint after a tag that was not found or not given.
+func listTags(tags []string) string {
+	if len(tags) == 0 {
+		return "its images have no tags: give a digest behind a colon"
+	}
+	s := "tags there are, to be given behind a colon:"
+	for n, t := range tags {
+		if n == maxListed {
+			return s + " …"
+		}
+		s += " " + t
+	}
+	return s
+}
+
+// maxListed is how many names an error or a hint lists.
+const maxListed = 20
+
+// choose sets the source's image from what d names: an image, or an index to take the
+// platform's image from.
+func (s *Source) Choose(ctx context.Context, b blob.Blobs, d v1.Descriptor, o Options) error {
+	switch {
+	case d.MediaType.IsIndex():
+		idx, err := blob.NewStoredIndex(b, d)
+		if err != nil {
+			return err
+		}
+		return s.chooseFrom(idx, o)
+	case d.MediaType.IsImage():
+		img, err := blob.NewStoredImage(b, d)
+		if err != nil {
+			return err
+		}
+		return s.Take(img, o)
+	case schema1.IsSchema1(d.MediaType):
+		raw, err := blob.ReadBlob(b, d, "manifest", blob.MaxManifest)
+		if err != nil {
+			return err
+		}
+		return s.takeSchema1(ctx, raw, b, o)
+	}
+	return hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v: media type %q is not an image", d.Digest, d.MediaType)
+}

@@ -1,0 +1,209 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+func TestLayoutNew(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	img := imagetest.TinyImage(t)
+	got := imagetest.Put(t, "oci:"+dir+"/out:v1", media.Result{Image: img})
+	imagetest.WantEmpty(t, dir, "out")
+	imagetest.WantEmpty(t, dir+"/out", "blobs", "index.json", "oci-layout")
+
+	src := imagetest.Open(t, dir+"/out")
+	if want := (media.Ref{Transport: media.OCILayout, Name: dir + "/out", Tag: "v1"}); src.Ref != want {
+		t.Errorf("Ref: got %+v, want %+v", src.Ref, want)
+	}
+	if src.Digest != got.Digest || got.Reference != "oci:"+dir+"/out:v1" {
+		t.Errorf("got %+v, source has digest %s", got, src.Digest)
+	}
+	imagetest.SameImage(t, src.Image, img)
+	// Docker's media types became OCI's, or umoci would not read the layout.
+	if mt := imagetest.Must[types.MediaType](t)(src.Image.MediaType()); mt != types.OCIManifestSchema1 {
+		t.Errorf("media type: got %s", mt)
+	}
+	idx := imagetest.Must[v1.ImageIndex](t)(layout.ImageIndexFromPath(dir + "/out"))
+	if err := validate.Index(idx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLayoutExtend(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir() + "/out"
+	one, two, three := imagetest.PlatformImage(t, "amd64", "1"), imagetest.PlatformImage(t, "amd64", "2"), imagetest.PlatformImage(t, "amd64", "3")
+	imagetest.Put(t, "oci:"+dir+":one", media.Result{Image: one})
+	// Text that others wrote stays as it is.
+	index := imagetest.Must[[]byte](t)(os.ReadFile(dir + "/index.json"))
+	imagetest.Write(t, dir+"/index.json", bytes.Replace(index, []byte(`"annotations":{`), []byte(`"x":  [ 1 ], "annotations": {`), 1))
+	imagetest.Put(t, "oci:"+dir+":two", media.Result{Image: two})
+	imagetest.Put(t, "oci:"+dir+":two", media.Result{Image: three})
+
+	imagetest.SameImage(t, imagetest.Open(t, "oci:"+dir+":one").Image, one)
+	imagetest.SameImage(t, imagetest.Open(t, "oci:"+dir+":two").Image, three)
+	index = imagetest.Must[[]byte](t)(os.ReadFile(dir + "/index.json"))
+	if !bytes.Contains(index, []byte(`"x":  [ 1 ], "annotations": {`)) {
+		t.Errorf("index.json: the entry of another tag was rewritten: %s", index)
+	}
+	var m v1.IndexManifest
+	if err := json.Unmarshal(index, &m); err != nil || len(m.Manifests) != 2 {
+		t.Errorf("index.json: got %d entries, %v, want 2: %s", len(m.Manifests), err, index)
+	}
+	err := imagetest.OpenErr(t, dir)
+	imagetest.WantErr(t, err, hinterr.ErrNotFound, "2 images")
+	if h := imagetest.HintOf(err); !strings.Contains(h, "one two") {
+		t.Errorf("hint: got %q", h)
+	}
+	imagetest.WantErr(t, imagetest.OpenErr(t, "oci:"+dir+":four"), hinterr.ErrNotFound, `"four"`)
+}
+
+// An index goes into a layout byte for byte, with all that is in it.
+func TestLayoutIndex(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir() + "/out"
+	idx := imagetest.TinyIndex(t)
+	got := imagetest.Put(t, "oci:"+dir, media.Result{Index: idx})
+	if want := imagetest.Must[v1.Hash](t)(idx.Digest()).String(); got.Digest != want {
+		t.Errorf("digest: got %s, want %s", got.Digest, want)
+	}
+	src := imagetest.Open(t, dir)
+	if src.Index == nil || src.Entry.Platform.Architecture != "amd64" || src.Entry.Annotations["kept"] != "yes" {
+		t.Fatalf("got index %v, entry %+v", src.Index, src.Entry)
+	}
+	if err := validate.Index(src.Index); err != nil {
+		t.Error(err)
+	}
+	arm := imagetest.Must[*media.Source](t)(sources.Open(context.Background(), dir, media.Options{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}}))
+	if arm.Entry.Platform.Variant != "v8" {
+		t.Errorf("entry for arm64: got %+v", arm.Entry)
+	}
+	_, err := sources.Open(context.Background(), dir, media.Options{Platform: v1.Platform{OS: "linux", Architecture: "s390x"}})
+	imagetest.WantErr(t, err, hinterr.ErrPlatform, "linux/s390x", "linux/amd64, linux/arm64/v8")
+}
+
+// What a layout lists and does not have stays listed, and is noted.
+func TestLayoutSparse(t *testing.T) {
+	dir := t.TempDir()
+	imagetest.Put(t, "oci:"+dir+"/a", media.Result{Index: imagetest.TinyIndex(t)})
+	src := imagetest.Open(t, dir+"/a")
+	m := imagetest.Must[*v1.IndexManifest](t)(src.Index.IndexManifest())
+	arm := m.Manifests[0].Digest
+	if err := os.Remove(media.LayoutBlobs{Dir: dir + "/a"}.Path(arm)); err != nil {
+		t.Fatal(err)
+	}
+	n := &imagetest.Notes{}
+	dest := media.Ref{Transport: media.OCIArchive, Name: dir + "/b.tar"}
+	s := imagetest.Must[media.Stored](t)(sources.Put(context.Background(), dest, media.Result{Image: src.Image, Index: src.Index}, media.Options{Progress: n}))
+	if s.Digest != src.Digest || len(n.Text) != 1 || !strings.Contains(n.Text[0], arm.String()) {
+		t.Errorf("got %+v, notes %q", s, n.Text)
+	}
+	imagetest.SameImage(t, imagetest.Open(t, dir+"/b.tar").Image, src.Image)
+}
+
+// A write that fails leaves a layout that was there as it was, and no new one.
+func TestLayoutWriteFails(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	good, bad := imagetest.PlatformImage(t, "amd64", "good"), imagetest.PlatformImage(t, "amd64", "bad")
+	imagetest.Put(t, "oci:"+dir+"/old:good", media.Result{Image: good})
+	imagetest.Put(t, "oci:"+dir+"/src", media.Result{Image: bad})
+	src := imagetest.Open(t, dir+"/src")
+	ls := imagetest.Must[[]v1.Layer](t)(src.Image.Layers())
+	top := media.LayoutBlobs{Dir: dir + "/src"}.Path(imagetest.Must[v1.Hash](t)(ls[1].Digest()))
+	data := imagetest.Must[[]byte](t)(os.ReadFile(top))
+	data[len(data)/2] ^= 1
+	imagetest.Write(t, top, data)
+
+	before := tree(t, dir+"/old")
+	for _, dest := range []string{"oci:" + dir + "/old:bad", "oci:" + dir + "/new", "oci-archive:" + dir + "/new.tar", "docker-archive:" + dir + "/new.tar"} {
+		_, err := sources.Put(context.Background(), imagetest.Must[media.Ref](t)(media.ParseRef(dest)), media.Result{Image: src.Image}, media.Options{})
+		imagetest.WantErr(t, err, hinterr.ErrDamaged, filepath.Base(top))
+	}
+	if after := tree(t, dir+"/old"); after != before {
+		t.Errorf("the old layout changed:\n%s\nwas\n%s", after, before)
+	}
+	imagetest.WantEmpty(t, dir, "old", "src")
+}
+
+// A context that ends while blobs are written leaves nothing either.
+func TestWriteCancelled(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	img := imagetest.TinyImage(t)
+	for _, dest := range []string{"oci:" + dir + "/new", "oci-archive:" + dir + "/new.tar", "docker-archive:" + dir + "/new.tar"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		o := media.Options{Progress: cancelAtStart{cancel: cancel}}
+		if _, err := sources.Put(ctx, imagetest.Must[media.Ref](t)(media.ParseRef(dest)), media.Result{Image: img}, o); err == nil || ctx.Err() == nil {
+			t.Errorf("%s: got %v, context %v", dest, err, ctx.Err())
+		}
+	}
+	imagetest.WantEmpty(t, dir)
+}
+
+// cancelAtStart is a Progress that cancels a context when the first blob begins.
+type cancelAtStart struct {
+	progress.Silent
+	cancel func()
+}
+
+func (c cancelAtStart) Start(string, string, int64) progress.Task {
+	c.cancel()
+	return progress.Silent{}
+}
+
+func TestLayoutDestErrors(t *testing.T) {
+	dir := t.TempDir()
+	imagetest.Write(t, dir+"/x", []byte("x"))
+	r := media.Result{Image: imagetest.TinyImage(t)}
+	for dest, says := range map[string]string{
+		"oci:" + dir:               "not empty",
+		"oci:" + dir + "/x":        "not a directory",
+		"oci:" + dir + "/no/where": "no such file",
+		"dir:" + dir:               "not written as a root filesystem",
+		dir + "/out.tar":           "nothing says in which format",
+		"oci-archive:" + dir:       "not a regular file",
+		"docker-archive:/dev/null": "not a regular file",
+	} {
+		_, err := sources.Put(context.Background(), imagetest.Must[media.Ref](t)(media.ParseRef(dest)), r, media.Options{})
+		imagetest.WantErr(t, err, nil, says)
+	}
+	imagetest.WantEmpty(t, dir, "x")
+}
+
+// tree lists a folder's files with their sizes and contents' hashes.
+func tree(t testing.TB, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.Walk(dir, func(p string, fi os.FileInfo, err error) error {
+		if err != nil || fi.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(p)
+		h, _, _ := v1.SHA256(bytes.NewReader(data))
+		b.WriteString(p + " " + h.String() + "\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

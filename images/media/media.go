@@ -1,0 +1,181 @@
+package media
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// Transport is the word before the colon of a SOURCE or DEST, as skopeo names them.
+type Transport string
+
+// The transports. File is a single ELF file or a tarball of one; it has no prefix.
+const (
+	Daemon        Transport = "docker-daemon"
+	Registry      Transport = "docker"
+	DockerArchive Transport = "docker-archive"
+	OCILayout     Transport = "oci"
+	OCIArchive    Transport = "oci-archive"
+	Dir           Transport = "dir"
+	SIF           Transport = "sif"
+	Plain         Transport = ""
+)
+
+// Ref is a SOURCE or DEST as a user types it, taken apart.
+type Ref struct {
+	Transport Transport
+	Name      string // image name with its tag or digest for Daemon and Registry; else a path
+	Tag       string // the part behind a path: docker-archive:FILE:REF, oci:DIR:TAG
+	// Guessed says that no prefix was given.
+	Guessed bool
+
+	Host string // of a daemon that was found by asking around, "" for the usual one
+}
+
+// MediaOptions are what reading and writing images needs to know.
+type Options struct {
+	Platform  v1.Platform // default linux/amd64
+	Insecure  bool        // plain HTTP and unverified TLS allowed
+	Progress  progress.Reporter
+	UserAgent string
+	// Stall is how long a registry may make no progress; 0 is two minutes.
+	Stall time.Duration
+
+	Retry registry.RetryPolicy
+	Net   *registry.Network // what one command shares; nil until withDefaults
+}
+
+// withDefaults fills in what a caller may leave out.
+func (o Options) WithDefaults() Options {
+	if o.Platform.OS == "" {
+		o.Platform.OS = "linux"
+	}
+	if o.Platform.Architecture == "" {
+		o.Platform.Architecture = "amd64"
+	}
+	if o.Progress == nil {
+		o.Progress = progress.Silent{}
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "vfix"
+	}
+	if o.Stall <= 0 {
+		o.Stall = registry.DefaultStall
+	}
+	if o.Retry.Tries == 0 {
+		o.Retry = registry.DefaultRetry
+	}
+	if o.Net == nil {
+		o.Net = registry.NewNetwork(registry.Options{
+			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry,
+		})
+	}
+	return o
+}
+
+// remoteOptions are those of go-containerregistry for a repository, to pull or to push.
+func (o Options) RemoteOptions(ctx context.Context, repo name.Repository, push bool) ([]remote.Option, error) {
+	return o.Net.Options(ctx, repo, push)
+}
+
+// Source is an opened SOURCE: exactly one of Image and Path is set.
+type Source struct {
+	Ref   Ref      // resolved: never Guessed
+	Image v1.Image // the platform's image, nil for folders and files
+	// Index is what Image was chosen from, nil where the source is a single image.
+	Index v1.ImageIndex
+	// Entry is Image's descriptor in Index, or in an index in Index.
+	Entry v1.Descriptor
+	// Digest is what the source itself calls the image: the digest of its manifest or
+	// index in a registry or layout, the image ID in a daemon or docker archive (whose
+	// manifest vfix makes up); "" for folders and files.
+	Digest string
+	Path   string // of a root filesystem folder or a file
+	// made says that vfix made the image's manifest: the source has another one, which
+	// Digest names, or none.
+	Made bool
+	// Close ends all access to Image and removes temporary files. It is never nil.
+	Close func() error
+}
+
+// Result is what is to be written: an image, or an index with one image replaced.
+type Result struct {
+	// Image is always set: a daemon and a docker archive hold no index and take it alone.
+	Image v1.Image
+	Index v1.ImageIndex // nil: a single image
+
+	// Statement is what is to be stated about it; nil: nothing.
+	Statement ResultStatement
+}
+
+// ResultStatement is what is to be stated about a result, and learns where the result was put.
+type ResultStatement interface {
+	// Beside begins the file beside an archive or layout that is about to get its name:
+	// once that has it, all that can fail is a rename.
+	Beside(dest Ref, r Result, st Stored) (PendingFile, error)
+	// Note remembers the digest of a result that has no statement beside it.
+	Note(st Stored) error
+	// Push pushes a result, which write does, under a tag, and what is stated about it first.
+	Push(ctx context.Context, dest Ref, tag name.Tag, r Result, write func(name.Reference) error, o Options) error
+}
+
+// PendingFile is a file that has its content and gets its name last.
+type PendingFile interface {
+	Commit() error
+	Discard() // for defer; nothing after Commit
+}
+
+// beside begins the file of what is to be stated about r.
+func (r Result) beside(dest Ref, st Stored) (PendingFile, error) {
+	if r.Statement == nil {
+		return noFile{}, nil
+	}
+	return r.Statement.Beside(dest, r, st)
+}
+
+// noFile is a PendingFile that nobody wants.
+type noFile struct{}
+
+func (noFile) Commit() error { return nil }
+func (noFile) Discard()      {}
+
+// pushStated pushes a result, which write does, under a tag, with what is stated about it.
+func (r Result) pushStated(ctx context.Context, dest Ref, tag name.Tag, write func(name.Reference) error, o Options) error {
+	if r.Statement == nil {
+		return write(tag)
+	}
+	return r.Statement.Push(ctx, dest, tag, r, write, o)
+}
+
+// commitStated gives an archive its name, and then the statement beside it its own.
+func commitStated(f *atomicfile.File, dest Ref, r Result, st Stored, fail func(error) (Stored, error)) (Stored, error) {
+	statement, err := r.beside(dest, st)
+	if err != nil {
+		return fail(err)
+	}
+	defer statement.Discard()
+	if err := f.Commit(); err != nil {
+		return fail(err)
+	}
+	if err := statement.Commit(); err != nil {
+		return fail(err)
+	}
+	return st, nil
+}
+
+// Stored is what Put wrote.
+type Stored struct {
+	// Reference names the result in a form that is good to run, pull or open: with its
+	// digest in a registry (HOST/NAME:TAG@sha256:…), without one elsewhere.
+	Reference string
+	// Digest is that of the manifest, or index, as it was written. In a daemon or docker
+	// archive it is the image ID.
+	Digest string
+}

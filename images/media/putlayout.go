@@ -1,0 +1,311 @@
+package media
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// layoutMarker is the content of the file oci-layout (image-spec, image-layout.md).
+const layoutMarker = `{"imageLayoutVersion":"` + layoutVersion + `"}`
+
+// prepare collects what a layout or OCI archive of r needs, and the entry for its
+// index.json. An index goes as it is; a single image gets OCI media types. temp is a folder
+// that must stay until the blobs are written.
+func prepare(ctx context.Context, r Result, tag, temp string, o Options) (blob.Collection, v1.Descriptor, error) {
+	if r.Index == nil {
+		img, err := portable(ctx, r.Image, true, temp, o.Progress)
+		if err != nil {
+			return nil, v1.Descriptor{}, err
+		}
+		r.Image = img
+	}
+	c := blob.Collection{}
+	d, err := collect(c, r, o.Progress)
+	if err != nil {
+		return nil, d, err
+	}
+	// Platform and annotations, if any, are those of the place that the image came from.
+	d = v1.Descriptor{MediaType: d.MediaType, Size: d.Size, Digest: d.Digest}
+	if tag != "" {
+		d.Annotations = map[string]string{refNameKey: tag}
+	}
+	return c, d, nil
+}
+
+// newLayoutIndex is the index.json of a layout with one entry.
+func newLayoutIndex(d v1.Descriptor) ([]byte, error) {
+	return json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{d}})
+}
+
+// collect collects a result and returns the descriptor of its index or image.
+func collect(c blob.Collection, r Result, p progress.Reporter) (v1.Descriptor, error) {
+	if r.Index != nil {
+		return c.AddIndex(r.Index, p, blob.MaxNesting)
+	}
+	return c.AddImage(r.Image)
+}
+
+// copyBlob writes a blob, verified.
+func copyBlob(ctx context.Context, w io.Writer, b blob.BlobToWrite, o Options) error {
+	rc, err := b.Open()
+	if err != nil {
+		return err
+	}
+	defer rc.Close()
+	checked, err := blob.Verified(rc, b.Digest, b.Size)
+	if err != nil {
+		return err
+	}
+	var task progress.Task
+	if b.Layer {
+		task = o.Progress.Start("write", blob.ShortHash(b.Digest), b.Size)
+		defer task.Done()
+	}
+	_, err = blob.CopyTo(ctx, w, checked, task)
+	return err
+}
+
+// PutLayout writes a result into an OCI layout folder: a new one, or one that is there, in
+// which an image of the same tag is replaced. A new layout gets its name when it is whole;
+// in an old one the index comes last, and what was written before it goes again if the
+// index does not come.
+func PutLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
+	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("oci layout %s: %w", dest.Name, err) }
+	unlock, err := atomicfile.Lock(ctx, dest.Name, o.Progress)
+	if err != nil {
+		return fail(err)
+	}
+	defer unlock()
+	old, err := existingLayout(dest.Name)
+	if err != nil {
+		return fail(err)
+	}
+	dir := filepath.Clean(dest.Name)
+	temp := atomicfile.HeldName(dir)
+	if err := os.Mkdir(temp, 0o777); err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(temp)
+	packed := filepath.Join(temp, "packed")
+	if err := os.Mkdir(packed, 0o700); err != nil {
+		return fail(err)
+	}
+	c, d, err := prepare(ctx, r, dest.Tag, packed, o)
+	if err != nil {
+		return fail(err)
+	}
+	st := Stored{Reference: dest.String(), Digest: d.Digest.String()}
+	statement, err := r.beside(dest, st)
+	if err != nil {
+		return fail(err)
+	}
+	defer statement.Discard()
+	if old != nil {
+		err = extendLayout(ctx, dir, old, c, d, o)
+	} else {
+		err = newLayout(ctx, dir, temp, packed, c, d, o)
+	}
+	if err == nil {
+		err = statement.Commit()
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return st, nil
+}
+
+// existingLayout returns the index.json of a layout, nil where there is nothing or an empty
+// folder at dir.
+func existingLayout(dir string) ([]byte, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, LayoutFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("the folder is not empty and not an OCI layout")
+	}
+	return blob.ReadSmall(filepath.Join(dir, LayoutIndex), blob.MaxManifest)
+}
+
+// newLayout fills the folder temp and gives it the name dir.
+func newLayout(ctx context.Context, dir, temp, packed string, c blob.Collection, d v1.Descriptor, o Options) error {
+	if _, err := writeBlobs(ctx, temp, c, o); err != nil {
+		return err
+	}
+	index, err := newLayoutIndex(d)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(temp, LayoutIndex), index); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(temp, LayoutFile), []byte(layoutMarker)); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(packed); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// An empty folder gives way; one that is not makes this fail, and so does the rename.
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Rename(temp, dir)
+}
+
+// extendLayout adds blobs to a layout and then the entry d to its index, in the place of the
+// entry with the same tag, or with the same content and no tag. Other entries keep their bytes.
+func extendLayout(ctx context.Context, dir string, index []byte, c blob.Collection, d v1.Descriptor, o Options) (err error) {
+	text, err := parseIndexText(index)
+	if err != nil {
+		return err
+	}
+	for n, e := range text.Entries {
+		if tag := e.Annotations[refNameKey]; tag == d.Annotations[refNameKey] && (tag != "" || e.Digest == d.Digest) {
+			text.Drop(n)
+		}
+	}
+	if err := text.Add(d); err != nil {
+		return err
+	}
+	written, err := writeBlobs(ctx, dir, c, o)
+	defer func() {
+		if err != nil {
+			for _, p := range written {
+				os.Remove(p)
+			}
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(dir, LayoutIndex), text.Bytes())
+}
+
+// writeBlobs writes the blobs that a layout folder does not have yet, each under its final
+// name only when it is whole and verified, and returns the paths of those it wrote.
+func writeBlobs(ctx context.Context, dir string, c blob.Collection, o Options) (written []string, err error) {
+	for _, b := range c.Sorted() {
+		path := layoutBlobs{dir}.Path(b.Digest)
+		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Size() == b.Size {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return written, err
+		}
+		if err := writeBlob(ctx, path, b, o); err != nil {
+			return written, err
+		}
+		written = append(written, path)
+	}
+	return written, nil
+}
+
+func writeBlob(ctx context.Context, path string, b blob.BlobToWrite, o Options) error {
+	f, err := atomicfile.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	if err := copyBlob(ctx, f, b, o); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+// PutOCIArchive writes a result as an OCI layout in a tar file, in one pass: entries sorted
+// by name, no times, no owners, so that the same result gives the same bytes.
+func PutOCIArchive(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
+	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("oci archive %s: %w", dest.Name, err) }
+	temp, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(temp)
+	unlock, err := atomicfile.Lock(ctx, dest.Name, o.Progress)
+	if err != nil {
+		return fail(err)
+	}
+	defer unlock()
+	f, err := atomicfile.CreateHeld(dest.Name)
+	if err != nil {
+		return fail(err)
+	}
+	defer f.Discard()
+	c, d, err := prepare(ctx, r, dest.Tag, temp, o)
+	if err != nil {
+		return fail(err)
+	}
+	if err := writeOCITar(ctx, f, c, d, o); err != nil {
+		return fail(err)
+	}
+	return commitStated(f, dest, r, Stored{Reference: dest.String(), Digest: d.Digest.String()}, fail)
+}
+
+func writeOCITar(ctx context.Context, w io.Writer, c blob.Collection, d v1.Descriptor, o Options) error {
+	tw := tar.NewWriter(w)
+	folders := map[string]bool{}
+	for _, b := range c.Sorted() {
+		for _, dir := range []string{"blobs/", "blobs/" + b.Digest.Algorithm + "/"} {
+			if folders[dir] {
+				continue
+			}
+			folders[dir] = true
+			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}); err != nil {
+				return err
+			}
+		}
+		if err := tarHeader(tw, blobEntry(b.Digest), b.Size); err != nil {
+			return err
+		}
+		if err := copyBlob(ctx, tw, b, o); err != nil {
+			return err
+		}
+	}
+	index, err := newLayoutIndex(d)
+	if err != nil {
+		return err
+	}
+	if err := TarBytes(tw, LayoutIndex, index); err != nil {
+		return err
+	}
+	if err := TarBytes(tw, LayoutFile, []byte(layoutMarker)); err != nil {
+		return err
+	}
+	return tw.Close()
+}
+
+// tarHeader begins a file of size bytes, with no owner and no time.
+func tarHeader(tw *tar.Writer, name string, size int64) error {
+	return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
+}
+
+func TarBytes(tw *tar.Writer, name string, data []byte) error {
+	if err := tarHeader(tw, name, int64(len(data))); err != nil {
+		return err
+	}
+	_, err := tw.Write(data)
+	return err
+}

@@ -1,0 +1,202 @@
+package media
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/images/schema1"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/redact"
+)
+
+// OpenRegistry opens an image in a registry. No layer is fetched yet.
+func OpenRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
+	n, err := name.ParseReference(ref.Name, registry.NameOptions(o.Insecure)...)
+	if err != nil {
+		return nil, BadName(ref.Name, err)
+	}
+	desc, from, err := getManifest(ctx, n, o)
+	if err != nil {
+		return nil, RegistryError(ctx, from, err)
+	}
+	at := registry.Site{Ctx: ctx, Net: o.Net, Repo: from.Context(), Origin: n.Context()}
+	src := &Source{Ref: ref, Digest: desc.Digest.String(), Close: func() error { return nil }}
+	switch {
+	case desc.MediaType.IsIndex():
+		var idx v1.ImageIndex
+		if idx, err = desc.ImageIndex(); err == nil {
+			err = src.chooseFrom(registry.RemoteIndex{BaseIndex: idx, At: at}, o)
+		}
+	case desc.MediaType.IsImage():
+		var img v1.Image
+		if img, err = desc.Image(); err == nil {
+			err = src.Take(registry.RemoteImage{Image: img, At: at}, o)
+		}
+	case schema1.IsSchema1(desc.MediaType), schema1.LooksSchema1(desc.Manifest):
+		err = src.takeRemoteSchema1(ctx, n, desc.Manifest, o)
+	default:
+		err = hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v: media type %q is not an image", desc.Digest, desc.MediaType)
+	}
+	if err != nil {
+		return nil, RegistryError(ctx, n, err)
+	}
+	return src, nil
+}
+
+// getManifest fetches a manifest from the first place that has it, and says which that is;
+// the error is of the last one.
+func getManifest(ctx context.Context, n name.Reference, o Options) (*remote.Descriptor, name.Reference, error) {
+	var err error
+	for _, from := range o.Net.Places(n) {
+		var opts []remote.Option
+		var desc *remote.Descriptor
+		if opts, err = o.Net.Options(ctx, from.Context(), false); err == nil {
+			if desc, err = remote.Get(from, opts...); err == nil {
+				return desc, from, nil
+			}
+		}
+		if from != n {
+			progress.Note(o.Progress, "mirror %s: %s", from.Context().RegistryStr(), redact.Redact(RegistryError(ctx, from, err).Error()))
+		}
+	}
+	return nil, n, err
+}
+
+// RegistryError words what talking to a registry ended in: which registry and repository,
+// what it answered, what to do. It never has a URL in it: some carry signatures.
+func RegistryError(ctx context.Context, n name.Reference, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	where := fmt.Sprintf("registry %s: repository %s: %s", n.Context().RegistryStr(), n.Context().RepositoryStr(), n.Identifier())
+	if bad := tlsError(err); bad != nil {
+		return hinterr.With(fmt.Errorf("%s: %w", where, bad),
+			"certificates for it belong in /etc/docker/certs.d/%s: an authority as ca.crt, one to show as client.cert and client.key", n.Context().RegistryStr())
+	}
+	var status *transport.Error
+	if errors.As(err, &status) {
+		return statusError(where, n, status)
+	}
+	var dns *net.DNSError
+	var op *net.OpError
+	var u *url.Error
+	switch {
+	case errors.As(err, &dns):
+		return hinterr.With(fmt.Errorf("%s: no such host %s", where, dns.Name),
+			"check the name, and that this machine can look names up; a file or folder is written ./NAME")
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("%s: no answer: %w", where, op.Err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%s: the connection broke: %w", where, io.ErrUnexpectedEOF)
+	case errors.As(err, &u):
+		err = u.Err
+	}
+	if strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+		return hinterr.With(fmt.Errorf("%s: %w", where, err), "a registry without TLS needs --insecure")
+	}
+	return fmt.Errorf("%s: %w", where, err)
+}
+
+// tlsError finds what either side has against the other's certificate. With a registry on
+// this machine it stands beside the answer to plain HTTP, which says less.
+func tlsError(err error) error {
+	var cert *tls.CertificateVerificationError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &cert):
+		return cert
+	case errors.As(err, &op) && op.Op == "remote error": // crypto/tls: an alert
+		return op.Err
+	}
+	return nil
+}
+
+// statusError words an HTTP status that is not a success.
+func statusError(where string, n name.Reference, e *transport.Error) error {
+	text := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
+	for _, d := range e.Errors {
+		if d.Message != "" {
+			text += ": " + d.Message
+		}
+	}
+	switch e.StatusCode {
+	case http.StatusNotFound:
+		return hinterr.Errorf(hinterr.ErrNotFound, "%s: no such image (%s)", where, text)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		// Docker Hub and others answer so where the repository does not exist, too.
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnauthorized, "%s: no access, or no such repository (%s)", where, text),
+			"docker login %s", n.Context().RegistryStr())
+	case http.StatusTooManyRequests:
+		return hinterr.With(fmt.Errorf("%s: too many requests (%s)", where, text),
+			"wait, or log in for a higher limit: docker login %s", n.Context().RegistryStr())
+	}
+	return hinterr.With(fmt.Errorf("%s: the registry answers %s", where, text), "try again; the registry's own log says more")
+}
+
+// PutRegistry pushes a result. Layers that are in another repository of the same registry
+// are mounted there and not sent; the manifest comes last.
+func PutRegistry(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
+	tag, err := name.NewTag(dest.Name, registry.NameOptions(o.Insecure)...)
+	if err != nil {
+		return Stored{}, BadName(dest.Name, err)
+	}
+	shown, err := fullTag(dest.Name)
+	if err != nil {
+		return Stored{}, err
+	}
+	temp, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	if err != nil {
+		return Stored{}, err
+	}
+	defer os.RemoveAll(temp)
+	digest, err := push(ctx, dest, tag, r, temp, o)
+	if err != nil {
+		return Stored{}, RegistryError(ctx, tag, err)
+	}
+	return Stored{Reference: shown + "@" + digest.String(), Digest: digest.String()}, nil
+}
+
+// push brings a result under a tag: first all blobs, then the manifests from the inside out,
+// so that whatever happens the tag names the whole of the old image or of the new one.
+func push(ctx context.Context, dest Ref, tag name.Tag, r Result, temp string, o Options) (v1.Hash, error) {
+	u := registry.NewUploads(o.Net, tag, o.Progress)
+	defer u.Task.Done()
+	if r.Index != nil {
+		err := r.pushStated(ctx, dest, tag, func(to name.Reference) error { return u.Index(ctx, to, r.Index, blob.MaxNesting) }, o)
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		return r.Index.Digest()
+	}
+	img, err := portable(ctx, r.Image, false, temp, o.Progress)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	m, err := img.Manifest()
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	u.Expect(m)
+	r.Image = img
+	if err := r.pushStated(ctx, dest, tag, func(to name.Reference) error { return u.Image(ctx, to, img) }, o); err != nil {
+		return v1.Hash{}, err
+	}
+	return img.Digest()
+}

@@ -1,0 +1,243 @@
+package media_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+func TestRegistryImage(t *testing.T) {
+	imagetest.CleanTemp(t)
+	imagetest.NoDaemon(t)
+	f := imagetest.NewRegistry(t)
+	img := imagetest.TinyImage(t)
+	digest := imagetest.Must[v1.Hash](t)(img.Digest()).String()
+	got := imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: img})
+	if want := f.Host + "/a/tiny:1@" + digest; got.Reference != want || got.Digest != digest {
+		t.Errorf("got %+v, want %s", got, want)
+	}
+	for _, source := range []string{"docker://" + f.Host + "/a/tiny:1", "docker://" + got.Reference, f.Host + "/a/tiny:1"} {
+		src := imagetest.Open(t, source)
+		if src.Digest != digest || src.Ref.Transport != media.Registry || src.Ref.Guessed {
+			t.Errorf("%s: got %+v, digest %s", source, src.Ref, src.Digest)
+		}
+		imagetest.SameImage(t, src.Image, img)
+	}
+	if s := imagetest.Put(t, "docker://"+f.Host+"/a/tiny", media.Result{Image: img}); s.Reference != f.Host+"/a/tiny:latest@"+digest {
+		t.Errorf("without a tag: got %s", s.Reference)
+	}
+	_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: got.Reference}, media.Result{Image: img}, imagetest.Fast)
+	imagetest.WantErr(t, err, nil, "is not the name of an image")
+}
+
+// Between repositories of one registry the base layers are mounted and not sent.
+func TestRegistryMount(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: imagetest.TinyImage(t)})
+	src := imagetest.Open(t, "docker://"+f.Host+"/a/tiny:1")
+	// go-containerregistry's registry has one set of blobs for all repositories; this one
+	// has none in b, and mounts.
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Method == "HEAD" && strings.HasPrefix(r.URL.Path, "/v2/b/tiny/blobs/"):
+			w.WriteHeader(http.StatusNotFound)
+		case r.Method == "POST" && r.URL.Query().Has("mount"):
+			w.WriteHeader(http.StatusCreated)
+		default:
+			return false
+		}
+		return true
+	})
+	wrapped := &media.ConvertedImage{Image: src.Image, Raw: imagetest.Must[[]byte](t)(src.Image.RawManifest()),
+		Parsed: imagetest.Must[*v1.Manifest](t)(src.Image.Manifest()), Replaced: imagetest.Must[[]v1.Layer](t)(src.Image.Layers())}
+	imagetest.Put(t, "docker://"+f.Host+"/b/tiny:1", media.Result{Image: wrapped})
+	if f.Count("mount=") != 2 || f.Count("from=a%2Ftiny") != 2 || f.Count("PATCH ") > 1 || f.Count("GET /v2/a/tiny/blobs") > 1 {
+		t.Errorf("requests: %q", f.Seen)
+	}
+}
+
+func TestRegistryIndex(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	idx := imagetest.TinyIndex(t)
+	want := imagetest.Must[v1.Hash](t)(idx.Digest()).String()
+	if s := imagetest.Put(t, "docker://"+f.Host+"/a/multi:1", media.Result{Index: idx}); s.Digest != want {
+		t.Errorf("got %s, want %s", s.Digest, want)
+	}
+	src := imagetest.Open(t, "docker://"+f.Host+"/a/multi:1")
+	if src.Digest != want || src.Entry.Annotations["kept"] != "yes" {
+		t.Errorf("got %s, entry %+v", src.Digest, src.Entry)
+	}
+	fresh := imagetest.PlatformImage(t, "amd64", "derived")
+	ridx := media.ReplaceInIndex(src.Index, src.Entry, fresh)
+	n := &imagetest.Notes{}
+	o := imagetest.Fast
+	o.Progress = n
+	if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/b/multi:2"}, media.Result{Image: fresh, Index: ridx}, o); err != nil {
+		t.Fatal(err)
+	}
+	if len(n.Text) != 1 || !strings.Contains(n.Text[0], "attestation manifest sha256:") {
+		t.Errorf("notes: %q", n.Text)
+	}
+	out := imagetest.Open(t, "docker://"+f.Host+"/b/multi:2")
+	imagetest.SameImage(t, out.Image, fresh)
+	if err := validate.Index(out.Index); err != nil {
+		t.Error(err)
+	}
+	raw := string(imagetest.Must[[]byte](t)(out.Index.RawManifest()))
+	if !strings.Contains(raw, `"variant":   "v8", "x-unknown":[1, 2]`) {
+		t.Errorf("the other platform's entry was rewritten: %s", raw)
+	}
+}
+
+// What a registry answers ends in an error that names it and the repository.
+func TestRegistryAnswers(t *testing.T) {
+	imagetest.CleanTemp(t)
+	f := imagetest.NewRegistry(t)
+	img := imagetest.TinyImage(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: img})
+	status := func(code int) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(code); return true }
+	}
+	drop := func(w http.ResponseWriter, r *http.Request) bool {
+		panic(http.ErrAbortHandler)
+	}
+	for name, c := range map[string]struct {
+		spoil func(http.ResponseWriter, *http.Request) bool
+		kind  error
+		says  string
+		tries int // at least
+	}{
+		"401":  {status(401), hinterr.ErrUnauthorized, "401 Unauthorized", 1},
+		"403":  {status(403), hinterr.ErrUnauthorized, "403 Forbidden", 1},
+		"404":  {status(404), hinterr.ErrNotFound, "404 Not Found", 1},
+		"429":  {status(429), nil, "too many requests (429", 3},
+		"500":  {status(500), nil, "500 Internal Server Error", 3},
+		"drop": {drop, nil, "the connection broke", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.Reset(c.spoil)
+			_, err := sources.Open(context.Background(), "docker://"+f.Host+"/a/tiny:1", imagetest.Fast)
+			imagetest.WantErr(t, err, c.kind, "registry "+f.Host, "repository a/tiny", c.says)
+			if strings.Contains(fmt.Sprint(err), "http://") {
+				t.Errorf("a URL in %q", err)
+			}
+			if n := f.Count(" /v2/"); n < c.tries {
+				t.Errorf("got %d tries, want %d", n, c.tries)
+			}
+			_, err = sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/b/tiny:1"}, media.Result{Image: img}, imagetest.Fast)
+			imagetest.WantErr(t, err, nil, "registry "+f.Host, "repository b/tiny")
+		})
+	}
+	f.Reset(nil)
+	imagetest.SameImage(t, imagetest.Open(t, "docker://"+f.Host+"/a/tiny:1").Image, img) // nothing was wrong with it
+	imagetest.WantErr(t, imagetest.OpenErr(t, "docker://"+f.Host+"/a/tiny:2"), hinterr.ErrNotFound, "no such image")
+}
+
+// A layer whose connection breaks, or whose content is another one, is an error that names
+// the host or the digest, and no output exists afterwards.
+func TestRegistryLayer(t *testing.T) {
+	imagetest.CleanTemp(t)
+	f := imagetest.NewRegistry(t)
+	img := imagetest.TinyImage(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: img})
+	l := imagetest.Must[[]v1.Layer](t)(img.Layers())[0]
+	digest := imagetest.Must[v1.Hash](t)(l.Digest())
+	size := imagetest.Must[int64](t)(l.Size())
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name, says string
+		body       func(w http.ResponseWriter)
+	}{
+		{"cut", "registry " + f.Host, func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			w.Write([]byte{0x1f, 0x8b, 0x08})
+		}},
+		{"other", digest.Hex, func(w http.ResponseWriter) { w.Write(make([]byte, size)) }},
+		{"long", "layer", func(w http.ResponseWriter) { w.Write(make([]byte, size+1)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != "GET" || !strings.HasSuffix(r.URL.Path, digest.String()) {
+					return false
+				}
+				c.body(w)
+				return true
+			})
+			src := imagetest.Must[*media.Source](t)(sources.Open(context.Background(), "docker://"+f.Host+"/a/tiny:1", imagetest.Fast))
+			for _, dest := range []string{"oci:" + dir + "/x", "docker-archive:" + dir + "/x.tar"} {
+				_, err := sources.Put(context.Background(), imagetest.Must[media.Ref](t)(media.ParseRef(dest)), media.Result{Image: src.Image}, imagetest.Fast)
+				if c.name != "long" {
+					imagetest.WantErr(t, err, nil, c.says)
+				} else if err == nil {
+					t.Error("no error")
+				}
+			}
+			imagetest.WantEmpty(t, dir)
+		})
+	}
+}
+
+// Credentials come from docker's config, and no message has them in it.
+func TestRegistryLogin(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	const secret = "s3cretpw"
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if _, pw, _ := r.BasicAuth(); pw == secret && !strings.Contains(r.URL.Path, "/closed/") {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	r, to := media.Result{Image: imagetest.TinyImage(t)}, media.Ref{Transport: media.Registry, Name: f.Host + "/open/tiny:1"}
+	_, err := sources.Put(context.Background(), to, r, imagetest.Fast)
+	imagetest.WantErr(t, err, hinterr.ErrUnauthorized, f.Host)
+	if h := imagetest.HintOf(err); h != "docker login "+f.Host {
+		t.Errorf("hint: %q", h)
+	}
+	auth := base64.StdEncoding.EncodeToString([]byte("u:" + secret))
+	imagetest.Write(t, os.Getenv("DOCKER_CONFIG")+"/config.json", []byte(`{"auths":{"`+f.Host+`":{"auth":"`+auth+`"}}}`))
+	if _, err := sources.Put(context.Background(), to, r, imagetest.Fast); err != nil {
+		t.Error(err)
+	}
+	to.Name = f.Host + "/closed/tiny:1"
+	_, err = sources.Put(context.Background(), to, r, imagetest.Fast)
+	imagetest.WantErr(t, err, hinterr.ErrUnauthorized, "repository closed/tiny")
+	if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), auth) {
+		t.Errorf("the password is in %q", err)
+	}
+}
+
+func TestRegistryCancelled(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		cancel()
+		<-r.Context().Done()
+		return true
+	})
+	_, err := sources.Open(ctx, "docker://"+f.Host+"/a/tiny:1", imagetest.Fast)
+	imagetest.WantErr(t, err, context.Canceled)
+}
+
+// A name that is nothing anywhere says all that was tried.
+func TestOpenNameErrors(t *testing.T) {
+	imagetest.NoDaemon(t)
+	f := imagetest.NewRegistry(t)
+	err := imagetest.OpenErr(t, f.Host+"/no/such:1")
+	imagetest.WantErr(t, err, hinterr.ErrNotFound, "neither a file nor an image", "none.sock", "registry "+f.Host, "no such image")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "docker-daemon:redis"), hinterr.ErrNoDaemon, "none.sock")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "docker://UPPER"), nil, "is not the name of an image")
+}

@@ -1,0 +1,166 @@
+package media_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+func TestReplaceInIndex(t *testing.T) {
+	idx := imagetest.TinyIndex(t)
+	d, _, err := media.Pick(idx, v1.Platform{OS: "linux", Architecture: "amd64"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := imagetest.PlatformImage(t, "amd64", "derived")
+	out := media.ReplaceInIndex(idx, d, fresh)
+	raw := imagetest.Must[[]byte](t)(out.RawManifest())
+	if !json.Valid(raw) {
+		t.Fatalf("not JSON: %s", raw)
+	}
+	m := imagetest.Must[*v1.IndexManifest](t)(out.IndexManifest())
+	if len(m.Manifests) != 2 {
+		t.Fatalf("got %d entries, want 2 without the attestation", len(m.Manifests))
+	}
+	e := m.Manifests[1]
+	if e.Digest != imagetest.Must[v1.Hash](t)(fresh.Digest()) || e.Size != imagetest.Must[int64](t)(fresh.Size()) ||
+		e.Platform.Architecture != "amd64" || e.Annotations["kept"] != "yes" {
+		t.Errorf("replaced entry: %+v", e)
+	}
+	before := imagetest.Must[*media.IndexText](t)(media.ParseIndexText(imagetest.Must[[]byte](t)(idx.RawManifest())))
+	after := imagetest.Must[*media.IndexText](t)(media.ParseIndexText(raw))
+	if !bytes.Equal(before.Texts[0], after.Texts[0]) || !bytes.Contains(after.Texts[0], []byte(`"variant":   "v8"`)) {
+		t.Errorf("the other entry changed:\n%s\nwas\n%s", after.Texts[0], before.Texts[0])
+	}
+	if err := validate.Index(out); err != nil {
+		t.Error(err)
+	}
+	again := media.ReplaceInIndex(idx, d, fresh)
+	if !bytes.Equal(raw, imagetest.Must[[]byte](t)(again.RawManifest())) {
+		t.Error("the same replacement gave other bytes")
+	}
+}
+
+func TestReplaceInNestedIndex(t *testing.T) {
+	inner := imagetest.TinyIndex(t)
+	outer := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: imagetest.PlatformImage(t, "s390x", "other")},
+		mutate.IndexAddendum{Add: inner, Descriptor: v1.Descriptor{Annotations: map[string]string{"in": "yes"}}})
+	want := v1.Platform{OS: "linux", Architecture: "amd64"}
+	d, _, err := media.Pick(outer, want, blob.MaxNesting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := imagetest.PlatformImage(t, "amd64", "derived")
+	out := media.ReplaceInIndex(outer, d, fresh)
+	if err := validate.Index(out); err != nil {
+		t.Error(err)
+	}
+	_, img, err := media.Pick(out, want, blob.MaxNesting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	imagetest.SameImage(t, img, fresh)
+	m := imagetest.Must[*v1.IndexManifest](t)(out.IndexManifest())
+	if m.Manifests[1].Annotations["in"] != "yes" {
+		t.Errorf("entry of the inner index: %+v", m.Manifests[1])
+	}
+	n := &imagetest.Notes{}
+	media.NoteDropped(out, n)
+	if len(n.Text) != 1 {
+		t.Errorf("notes: %q", n.Text)
+	}
+}
+
+func TestReplaceMissing(t *testing.T) {
+	_, err := media.ReplaceInIndex(imagetest.TinyIndex(t), v1.Descriptor{Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}}, imagetest.TinyImage(t)).RawManifest()
+	imagetest.WantErr(t, err, hinterr.ErrNotFound, "sha256:0000")
+}
+
+func TestIndexText(t *testing.T) {
+	h := func(c string) string { return "sha256:" + strings.Repeat(c, 64) }
+	entry := func(c string) string { return `{"digest":"` + h(c) + `","size":1,"mediaType":"m"}` }
+	for _, c := range []struct {
+		name, in, want string
+		drop           []int
+	}{
+		{"none", `{"manifests": [ ` + entry("a") + ` , ` + entry("b") + ` ] }`, `{"manifests": [ ` + entry("a") + ` , ` + entry("b") + ` ] }`, nil},
+		{"first", `{"manifests":[ ` + entry("a") + ` , ` + entry("b") + ` ],"z":1}`, `{"manifests":[  ` + entry("b") + ` ],"z":1}`, []int{0}},
+		{"last", `{"manifests":[` + entry("a") + `,` + entry("b") + `]}`, `{"manifests":[` + entry("a") + `]}`, []int{1}},
+		{"middle", `{"manifests":[` + entry("a") + `,` + entry("b") + `,` + entry("c") + `]}`, `{"manifests":[` + entry("a") + `,` + entry("c") + `]}`, []int{1}},
+		{"all", `{"manifests":[` + entry("a") + `]}`, `{"manifests":[]}`, []int{0}},
+	} {
+		x, err := media.ParseIndexText([]byte(c.in))
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		for _, n := range c.drop {
+			x.Drop(n)
+		}
+		if got := string(x.Bytes()); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+	for _, bad := range []string{``, `[]`, `{}`, `{"manifests":{}}`, `{"manifests":[],"Manifests":[]}`, `{"manifests":[1]}`, `{"manifests":[]`, `{"manifests":[{"digest":"x"}]}`} {
+		if _, err := media.ParseIndexText([]byte(bad)); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+func TestIndexTextReplace(t *testing.T) {
+	old := `{"manifests":[{"size": 7, "data":"b2xk", "digest":"sha256:` + strings.Repeat("a", 64) + `","mediaType":"m","x":{"y": 1}}]}`
+	x := imagetest.Must[*media.IndexText](t)(media.ParseIndexText([]byte(old)))
+	d := v1.Descriptor{Size: 9, Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("b", 64)}, MediaType: types.OCIManifestSchema1}
+	if err := x.Replace(0, d); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Add(d); err != nil {
+		t.Fatal(err)
+	}
+	e := `{"size":9,"digest":"sha256:` + strings.Repeat("b", 64) + `","mediaType":"` + string(types.OCIManifestSchema1) + `","x":{"y": 1}}`
+	a := `{"mediaType":"` + string(types.OCIManifestSchema1) + `","size":9,"digest":"sha256:` + strings.Repeat("b", 64) + `"}`
+	if got, want := string(x.Bytes()), `{"manifests":[`+e+`,`+a+`]}`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+func TestPlatformRank(t *testing.T) {
+	amd := func(v string) v1.Platform { return v1.Platform{OS: "linux", Architecture: "amd64", Variant: v} }
+	for _, c := range []struct {
+		name  string
+		want  v1.Platform
+		order []v1.Platform // best first, all acceptable
+		never []v1.Platform
+	}{
+		{"amd64", amd(""), []v1.Platform{amd(""), amd("v2"), amd("v3"), amd("v4")},
+			[]v1.Platform{{OS: "linux", Architecture: "arm64"}, {OS: "windows", Architecture: "amd64"}, {OS: "unknown", Architecture: "unknown"}, amd("v9")}},
+		{"amd64/v3", amd("v3"), []v1.Platform{amd("v3"), amd("v2"), amd("v1")}, []v1.Platform{amd("v4")}},
+		{"x86_64", v1.Platform{OS: "linux", Architecture: "x86_64"}, []v1.Platform{amd("")}, nil},
+	} {
+		last := media.MaxAMD64Level + 2
+		for _, p := range c.order {
+			r := media.PlatformRank(p, c.want)
+			if r <= 0 || r >= last {
+				t.Errorf("%s: %s: got rank %d after %d", c.name, p.String(), r, last)
+			}
+			last = r
+		}
+		for _, p := range c.never {
+			if r := media.PlatformRank(p, c.want); r != 0 {
+				t.Errorf("%s: %s: got rank %d, want 0", c.name, p.String(), r)
+			}
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/images/schema1"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// Where schema 1 manifests come from: a registry, or a folder or file beside the layers.
+
+// takeSchema1 makes the image of a schema 1 manifest, whose layers b has, the source's.
+func (s *Source) takeSchema1(ctx context.Context, raw []byte, b blob.Blobs, o Options) error {
+	img, m, err := schema1.Image(ctx, raw, b, o.Progress)
+	if err != nil {
+		return err
+	}
+	s.Digest, s.Made = m.Digest.String(), true
+	return s.Take(img, o)
+}
+
+// takeRemoteSchema1 is takeSchema1 for a registry. The layers must be read to know what
+// they are, and so they are kept until the source is closed.
+func (s *Source) takeRemoteSchema1(ctx context.Context, n name.Reference, raw []byte, o Options) error {
+	dir, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	if err != nil {
+		return err
+	}
+	s.Close = func() error { return os.RemoveAll(dir) }
+	if err := s.takeSchema1(ctx, raw, fetchedBlobs{ctx, n.Context(), dir, o}, o); err != nil {
+		s.Close()
+		return err
+	}
+	// A registry's word for the digest of a signed manifest is no proof.
+	if d, ok := n.(name.Digest); ok && d.DigestStr() != s.Digest {
+		s.Close()
+		return hinterr.Damaged("manifest %s: got %s of what the registry sent", d.DigestStr(), s.Digest)
+	}
+	s.Image = mountedImage{s.Image, n}
+	return nil
+}
+
+// fetchedBlobs are blobs of a repository, each fetched once into a folder.
+type fetchedBlobs struct {
+	ctx  context.Context
+	repo name.Repository
+	dir  string
+	o    Options
+}
+
+func (f fetchedBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
+	path := filepath.Join(f.dir, h.Hex)
+	file, size, err := blob.OpenRegular(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = f.fetch(h, path); err == nil {
+			file, size, err = blob.OpenRegular(path)
+		}
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return file, size, nil
+}
+
+// fetch downloads a blob, verified.
+func (f fetchedBlobs) fetch(h v1.Hash, path string) error {
+	body, err := registry.Site{Ctx: f.ctx, Net: f.o.Net, Repo: f.repo, Origin: f.repo}.Blob(h, -1)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	rc, err := blob.Verified(body, h, -1)
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	task := f.o.Progress.Start("read", blob.ShortHash(h), -1)
+	defer task.Done()
+	if _, err := blob.CopyTo(f.ctx, out, rc, task); err != nil {
+		os.Remove(path)
+		return err
+	}
+	return out.Close()
+}
+
+// mountedImage is an image whose layers a registry has, though they are read elsewhere: a
+// push to the same registry mounts them.
+type mountedImage struct {
+	v1.Image
+	from name.Reference
+}
+
+func (m mountedImage) Layers() ([]v1.Layer, error) {
+	layers, err := m.Image.Layers()
+	for n, l := range layers {
+		layers[n] = &remote.MountableLayer{Layer: l, Reference: m.from}
+	}
+	return layers, err
+}
+
+// Names in the folders of skopeo's transport dir: (containers/image, directory/explanation):
+// blobs are there under the digits of their digests, the manifests of an index as well.
+const (
+	DirManifest       = "manifest.json"
+	dirManifestSuffix = ".manifest.json"
+)
+
+// dirBlobs are the blobs beside a manifest: as skopeo's dir: has them, as a layout has
+// them, or under the whole digest.
+type dirBlobs struct{ dir string }
+
+func (d dirBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
+	for _, path := range []string{
+		h.Hex, h.Hex + dirManifestSuffix, h.String(), h.Hex + ".tar", h.Hex + ".tar.gz", blobEntry(h),
+	} {
+		f, size, err := blob.OpenRegular(filepath.Join(d.dir, filepath.FromSlash(path)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		return f, size, nil
+	}
+	return nil, 0, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: no file with the blob %v", d.dir, h),
+		"the layers must be beside the manifest, as 'skopeo copy docker://IMAGE dir:FOLDER' puts them")
+}
+
+// manifestIn describes the manifest or index in a text; the zero value says that it is none.
+func manifestIn(raw []byte) v1.Descriptor {
+	var m struct {
+		SchemaVersion int             `json:"schemaVersion"`
+		MediaType     types.MediaType `json:"mediaType"`
+		Config        json.RawMessage `json:"config"`
+		Layers        json.RawMessage `json:"layers"`
+		Manifests     json.RawMessage `json:"manifests"`
+	}
+	if json.Unmarshal(raw, &m) != nil || m.SchemaVersion != 2 {
+		return v1.Descriptor{}
+	}
+	d := v1.Descriptor{MediaType: m.MediaType}
+	switch { // OCI does not demand the member mediaType
+	case d.MediaType != "":
+	case m.Manifests != nil:
+		d.MediaType = types.OCIImageIndex
+	case m.Config != nil && m.Layers != nil:
+		d.MediaType = types.OCIManifestSchema1
+	}
+	if !d.MediaType.IsImage() && !d.MediaType.IsIndex() {
+		return v1.Descriptor{}
+	}
+	d.Digest, d.Size, _ = v1.SHA256(bytes.NewReader(raw)) // of memory: never errs
+	return d
+}
+
+// OpenManifest opens the image of a manifest in a file, whose blobs are beside it; nil
+// without an error where the file holds none.
+func OpenManifest(ctx context.Context, ref Ref, file string, o Options) (*Source, error) {
+	raw, err := blob.ReadSmall(file, blob.MaxManifest)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	src := &Source{Ref: ref, Close: func() error { return nil }}
+	b := dirBlobs{filepath.Dir(file)}
+	if schema1.LooksSchema1(raw) {
+		err = src.takeSchema1(ctx, raw, b, o)
+	} else {
+		d := manifestIn(raw)
+		if d.MediaType == "" {
+			return nil, nil
+		}
+		src.Digest = d.Digest.String()
+		err = src.Choose(ctx, blob.MemBlobs{Data: map[v1.Hash][]byte{d.Digest: raw}, Next: b}, d, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return src, nil
+}

@@ -1,0 +1,225 @@
+package media
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// maxEntries is how many entries an archive of images may have. docker save writes five a
+// layer and an image has at most 127 layers; several images fit.
+const maxEntries = 100_000
+
+// maxLinks is how many links are followed from one entry of an archive to the next.
+const maxLinks = 8
+
+// tarEntry is where the content of one entry lies in an archive, in bytes.
+type tarEntry struct {
+	offset, size int64
+	link         string // the name it is a link to; then it has no content
+	sparse       bool
+}
+
+// tarFile is a tar archive with random access: one pass over its headers, no pass over its
+// content. An archive that is compressed is unpacked once to a temporary file.
+type tarFile struct {
+	name    string // as the user gave it, for messages
+	f       *os.File
+	temp    string // the temporary file, "" for none
+	entries map[string]tarEntry
+}
+
+// ErrNotTar: the file is not a tar archive, whatever else it may be.
+var ErrNotTar = errors.New("not a tar archive")
+
+// OpenTar reads the headers of an archive. stop, which may be nil, is asked after each
+// entry; when it says so OpenTar gives up with ErrStopped, early and cheaply.
+func OpenTar(ctx context.Context, name string, o Options, stop func(entry string) bool) (*tarFile, error) {
+	f, size, err := blob.OpenRegular(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such file", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &tarFile{name: name, f: f, entries: map[string]tarEntry{}}
+	head := make([]byte, TarBlock)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		t.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if blob.DetectCompression(head[:n]) != blob.PlainStream {
+		err = t.unpack(ctx, size, o, stop)
+	} else {
+		err = t.list(ctx, f, stop)
+	}
+	if err != nil {
+		t.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return t, nil
+}
+
+// TarBlock is the block size of tar, in bytes (POSIX pax, "ustar Interchange Format").
+const TarBlock = 512
+
+// ErrStopped: the question OpenTar was asked is answered.
+var ErrStopped = errors.New("stopped")
+
+// list reads the headers of r, which is at offset 0 of what t reads content from.
+func (t *tarFile) list(ctx context.Context, r io.ReadSeeker, stop func(string) bool) error {
+	return t.listFrom(ctx, r, func() (int64, error) { return r.Seek(0, io.SeekCurrent) }, stop)
+}
+
+func (t *tarFile) listFrom(ctx context.Context, r io.Reader, at func() (int64, error), stop func(string) bool) error {
+	tr := tar.NewReader(r)
+	for n := 0; ; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		h, err := tr.Next()
+		if err == io.EOF {
+			if n == 0 {
+				return ErrNotTar
+			}
+			return nil
+		}
+		if err != nil {
+			if n == 0 && ctx.Err() == nil {
+				return fmt.Errorf("%w: %w", ErrNotTar, err)
+			}
+			return hinterr.Damaged("tar entry %d: %v", n, err)
+		}
+		name := cleanEntry(h.Name)
+		if stop != nil && stop(name) {
+			return ErrStopped
+		}
+		if n >= maxEntries {
+			return hinterr.Damaged("more than %d entries", maxEntries)
+		}
+		off, err := at()
+		if err != nil {
+			return err
+		}
+		e := tarEntry{offset: off, size: h.Size, sparse: isSparse(h)}
+		switch h.Typeflag {
+		case tar.TypeReg, tar.TypeGNUSparse:
+		case tar.TypeSymlink:
+			e = tarEntry{link: cleanEntry(path.Join(path.Dir(name), h.Linkname))}
+		case tar.TypeLink:
+			e = tarEntry{link: cleanEntry(h.Linkname)}
+		default:
+			continue
+		}
+		if _, twice := t.entries[name]; twice {
+			return hinterr.Damaged("two entries are named %s", name)
+		}
+		t.entries[name] = e
+	}
+}
+
+// isSparse: the content of such an entry is not one piece of the archive. Nothing that
+// writes images writes them.
+func isSparse(h *tar.Header) bool {
+	if h.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for k := range h.PAXRecords {
+		if strings.HasPrefix(k, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
+// cleanEntry gives the name of an entry without "./", "/" and "..".
+func cleanEntry(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
+
+// unpack decompresses t.f to a temporary file, which takes its place, and lists it on the
+// way, so that a stop comes before the whole of it is unpacked.
+func (t *tarFile) unpack(ctx context.Context, size int64, o Options, stop func(string) bool) error {
+	task := o.Progress.Start("read", t.name, size)
+	defer task.Done()
+	plain, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: t.f, T: task})
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	temp, err := os.CreateTemp("", atomicfile.TempPrefix+"*.tar")
+	if err != nil {
+		return err
+	}
+	packed := t.f
+	defer packed.Close()
+	t.f, t.temp = temp, temp.Name()
+	count := &blob.CountingReader{R: io.TeeReader(plain, temp)}
+	if err := t.listFrom(ctx, count, count.At, stop); err != nil {
+		return err
+	}
+	// What follows the end marker is read too, or damage there would go unseen.
+	_, err = blob.CopyTo(ctx, io.Discard, count, nil)
+	return err
+}
+
+// Close closes the archive and removes the temporary file.
+func (t *tarFile) Close() error {
+	err := t.f.Close()
+	if t.temp != "" {
+		err = errors.Join(err, os.Remove(t.temp))
+		t.temp = ""
+	}
+	return err
+}
+
+// has reports whether the archive has an entry of that name.
+func (t *tarFile) Has(name string) bool { _, ok := t.entries[cleanEntry(name)]; return ok }
+
+// find follows links to an entry with content.
+func (t *tarFile) find(name string) (tarEntry, error) {
+	at := cleanEntry(name)
+	for range maxLinks {
+		e, ok := t.entries[at]
+		switch {
+		case !ok:
+			return e, hinterr.Errorf(hinterr.ErrNotFound, "no entry %s", name)
+		case e.sparse:
+			return e, hinterr.Damaged("entry %s is sparse", name)
+		case e.link == "":
+			return e, nil
+		}
+		at = e.link
+	}
+	return tarEntry{}, hinterr.Damaged("entry %s: more than %d links", name, maxLinks)
+}
+
+// section gives the content of an entry.
+func (t *tarFile) section(e tarEntry) io.ReadCloser {
+	return io.NopCloser(io.NewSectionReader(t.f, e.offset, e.size))
+}
+
+// read reads a small entry whole.
+func (t *tarFile) read(name string, limit int64) ([]byte, error) {
+	e, err := t.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if e.size > limit {
+		return nil, hinterr.Damaged("%s: %d bytes, want at most %d", name, e.size, limit)
+	}
+	data, err := io.ReadAll(t.section(e))
+	if err == nil && int64(len(data)) != e.size {
+		err = hinterr.Damaged("%s: got %d bytes, want %d", name, len(data), e.size)
+	}
+	return data, err
+}

@@ -1,0 +1,7 @@
+package packages
+
+// What only the tests of this package see.
+
+type (
+	MD5Change = md5Change
+)

@@ -1,0 +1,260 @@
+package patch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// treeCopy copies a folder with everything in it to a new place, patching on the way.
+type treeCopy struct {
+	ctx      context.Context
+	s        *contents.Session
+	from, to *os.Root
+	hits     map[string]contents.Target // by each of their names
+	first    map[contents.FileID]string // the name under which a hard-linked file was copied
+	progress progress.Reporter
+	lost     lostMeta
+}
+
+// lostMeta collects what of files' owners and attributes their copies do not have, because
+// the caller is not root.
+type lostMeta struct {
+	files int
+	name  string // of the first one
+	what  []string
+}
+
+func (l *lostMeta) add(name string, what []string) {
+	if len(what) == 0 {
+		return
+	}
+	if l.files++; l.files == 1 {
+		l.name, l.what = name, what
+	}
+}
+
+// warning is a line for people, "" where nothing was lost.
+func (l *lostMeta) warning() string {
+	text := strings.Join(l.what, ", ")
+	switch l.files {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("%s: the copy is yours: not kept: %s (needs root)", l.name, text)
+	}
+	return fmt.Sprintf("the copies are yours: %d files lost their owner or attributes (needs root), for example %s: %s", l.files, l.name, text)
+}
+
+// copyTree writes a patched copy of the folder to the output, which must not exist. The copy
+// gets its name when it is whole.
+func (p *patchRun) copyTree(ctx context.Context, d *contents.DiskTree, hits []contents.Target) (err error) {
+	out := p.o.Output
+	if _, err := os.Lstat(out); err == nil {
+		return hinterr.With(fmt.Errorf("%s: exists", out), "name a folder that does not exist yet")
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if inside(d.Root.Name(), out) {
+		return fmt.Errorf("%s: inside of %s, which is copied there", out, d.Path)
+	}
+	temp := atomicfile.TempName(out)
+	const private = 0o700 // until it has its owner
+	if err := os.Mkdir(temp, private); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			RemoveTree(temp)
+		}
+	}()
+	to, err := os.OpenRoot(temp)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	c := &treeCopy{ctx: ctx, s: p.s, from: d.Root, to: to, hits: map[string]contents.Target{}, first: map[contents.FileID]string{}, progress: p.o.Progress}
+	for _, h := range hits {
+		for _, name := range h.Names {
+			c.hits[name] = h
+		}
+	}
+	if err := c.folder("."); err != nil {
+		return err
+	}
+	if text := c.lost.warning(); text != "" {
+		p.out.Warnings = append(p.out.Warnings, text)
+	}
+	return os.Rename(temp, out)
+}
+
+// inside reports whether name, which need not exist, is in the folder dir.
+func inside(dir, name string) bool {
+	parent, err := filepath.EvalSymlinks(filepath.Dir(name))
+	if err != nil {
+		return false
+	}
+	parent, err = filepath.Abs(parent)
+	if err != nil {
+		return false
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(dir, parent)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// RemoveTree removes a copy that did not become whole; its folders may be read-only.
+func RemoveTree(dir string) {
+	filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			os.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	os.RemoveAll(dir)
+}
+
+// folder copies a folder that exists at the target; its metadata comes last.
+func (c *treeCopy) folder(name string) error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	from, err := c.from.Open(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if !(contents.MountFilter{Root: c.from}).Special(name) {
+		entries, err := from.ReadDir(-1)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := c.entry(filepath.ToSlash(filepath.Join(name, e.Name())), e.Type()); err != nil {
+				return err
+			}
+		}
+	}
+	to, err := c.to.Open(name)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	lost, err := contents.CopyOwnMeta(from, to)
+	if err != nil {
+		return contents.WrapPath(name, err)
+	}
+	c.lost.add(name, lost)
+	return contents.KeepTimes(c.to, name, from)
+}
+
+func (c *treeCopy) entry(name string, t fs.FileMode) error {
+	const private = 0o700
+	switch {
+	case t.IsDir():
+		if err := c.to.Mkdir(name, private); err != nil {
+			return err
+		}
+		return c.folder(name)
+	case t.IsRegular():
+		return contents.WrapPath(name, c.file(name))
+	case t&fs.ModeSocket != 0:
+		progress.Note(c.progress, "%s: a socket is not copied", name)
+		return nil
+	}
+	fi, err := c.from.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if id, links := contents.Identify(fi); links > 1 {
+		if first, ok := c.first[id]; ok {
+			return c.to.Link(first, name)
+		}
+		c.first[id] = name
+	}
+	if t&fs.ModeSymlink == 0 {
+		err := contents.CopyNode(c.to, name, fi)
+		if errors.Is(err, fs.ErrPermission) {
+			c.lost.add(name, []string{"the device itself"})
+			return nil
+		}
+		return contents.WrapPath(name, err)
+	}
+	target, err := c.from.Readlink(name)
+	if err != nil {
+		return err
+	}
+	if err := c.to.Symlink(target, name); err != nil {
+		return err
+	}
+	err = contents.CopyLinkMeta(c.from, c.to, name, fi)
+	if errors.Is(err, fs.ErrPermission) {
+		c.lost.add(name, []string{"its owner"})
+		return nil
+	}
+	return contents.WrapPath(name, err)
+}
+
+func (c *treeCopy) file(name string) error {
+	from, err := c.from.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	fi, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	if id, links := contents.Identify(fi); links > 1 {
+		if first, ok := c.first[id]; ok {
+			return c.to.Link(first, name)
+		}
+		c.first[id] = name
+	}
+	const private = 0o600
+	to, err := c.to.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	var in io.Reader = from
+	h, patched := c.hits[name]
+	if patched = patched && !h.Plan.Empty(); patched {
+		if fi.Size() != h.Disk.Info.Size() || !fi.ModTime().Equal(h.Disk.Info.ModTime()) {
+			return fmt.Errorf("changed while it was read")
+		}
+		in = h.Plan.Apply(from)
+	}
+	w := &blob.HoleWriter{W: to}
+	if err := w.Copy(blob.Reading{Ctx: c.ctx, Reader: in, T: nil}); err != nil {
+		return err
+	}
+	if err := to.Truncate(w.N); err != nil {
+		return err
+	}
+	var dropped, lost []string
+	if patched {
+		dropped, lost, err = contents.CopyOwnPatchedMeta(from, to)
+		h.WarnDropped(dropped)
+	} else {
+		lost, err = contents.CopyOwnMeta(from, to)
+	}
+	if err != nil {
+		return err
+	}
+	c.lost.add(name, lost)
+	return contents.KeepTimes(c.to, name, from)
+}

@@ -1,0 +1,183 @@
+package patch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// Patching in place: every new file is written beside the old one first. Only when all of
+// them are on the disk do they take the old ones' names, so that an error or ^C before
+// that leaves nothing changed and nothing behind. A running program or a mapped library
+// keeps its old inode.
+
+// replacement is a file written under a temporary name that waits for its final one.
+type replacement struct {
+	root        *os.Root        // the folder it is in, one of patchRun.roots
+	temp, final string          // relative to root
+	id          contents.FileID // of the file it replaces, where that has several names
+	done        bool
+	dropped     []string // the marks that it does not carry on
+}
+
+// replace writes the patched copy of a file of the tree, and a further name of the copy
+// for each further name that the file has in the tree.
+func (p *patchRun) replace(ctx context.Context, d *contents.DiskTree, h contents.Target) error {
+	first, ok := p.written[h.Disk.ID]
+	ok = ok && h.Disk.Links > 1
+	names := h.Names
+	if !ok {
+		var err error
+		first, err = p.prepare(d.Root, names[0], h.Disk.Info, func(w io.Writer, r *os.File) error {
+			n, err := blob.CopyTo(ctx, w, h.Plan.Apply(r), nil)
+			if err == nil && n != h.Plan.Size {
+				err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.Plan.Size)
+			}
+			return err
+		})
+		if err != nil || first == nil {
+			return err
+		}
+		h.WarnDropped(first.dropped)
+		names = names[1:]
+		if h.Disk.Links > 1 {
+			p.written[h.Disk.ID] = first
+			p.outsides = append(p.outsides, outside{h.Disk.ID, d.Full(h.Names[0]), h.Disk.Links})
+		}
+	}
+	for _, name := range names {
+		if err := p.link(d.Root, name, first); err != nil {
+			return fmt.Errorf("%s: %w", d.Full(name), err)
+		}
+	}
+	return nil
+}
+
+// prepare writes the file that is to replace name, whose content write makes from the old
+// one, with the old one's owner, mode, times and xattrs. It is nil for a name that has its
+// replacement already.
+func (p *patchRun) prepare(root *os.Root, name string, seen fs.FileInfo, write func(io.Writer, *os.File) error) (_ *replacement, err error) {
+	id, _ := contents.Identify(seen)
+	r, err := p.begin(root, name, id)
+	if r == nil || err != nil {
+		return nil, err
+	}
+	old, err := r.root.OpenFile(r.final, os.O_RDONLY|contents.OpenNoBlock, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer old.Close()
+	fi, err := old.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !os.SameFile(fi, seen) || fi.Size() != seen.Size() || !fi.ModTime().Equal(seen.ModTime()) {
+		return nil, fmt.Errorf("changed while it was read")
+	}
+	const private = 0o600 // until it has its owner
+	f, err := r.root.OpenFile(r.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := write(f, old); err != nil {
+		return nil, err
+	}
+	dropped, err := contents.CopyPatchedMeta(old, f)
+	if err != nil {
+		return nil, err
+	}
+	r.dropped = dropped
+	if err := contents.KeepTimes(r.root, r.temp, old); err != nil {
+		return nil, err
+	}
+	return r, f.Sync()
+}
+
+// link gives a written file one more name.
+func (p *patchRun) link(root *os.Root, name string, first *replacement) error {
+	r, err := p.begin(root, name, first.id)
+	if r == nil || err != nil {
+		return err
+	}
+	if first.root.Name() == r.root.Name() {
+		return r.root.Link(first.temp, r.temp)
+	}
+	return os.Link(filepath.Join(first.root.Name(), first.temp), filepath.Join(r.root.Name(), r.temp))
+}
+
+// begin notes that name gets a replacement; nil says that it has one already. Its root is
+// the folder that name is in: a rename stays there.
+func (p *patchRun) begin(root *os.Root, name string, id contents.FileID) (*replacement, error) {
+	key := filepath.Join(root.Name(), filepath.FromSlash(name))
+	if p.finals[key] {
+		return nil, nil
+	}
+	p.finals[key] = true
+	dir, base := path.Split(name)
+	at := p.roots[filepath.Dir(key)]
+	if at == nil {
+		var err error
+		if at, err = root.OpenRoot(path.Clean("./" + dir)); err != nil {
+			return nil, err
+		}
+		p.roots[filepath.Dir(key)] = at
+	}
+	r := &replacement{root: at, temp: filepath.Base(atomicfile.TempName(key)), final: base, id: id}
+	p.pending = append(p.pending, r)
+	return r, nil
+}
+
+// commit renames what was written.
+func (p *patchRun) commit() error {
+	for _, r := range p.pending {
+		if err := r.root.Rename(r.temp, r.final); err != nil {
+			return err
+		}
+		r.done = true
+	}
+	for _, root := range p.roots {
+		if err := contents.SyncFolder(root, "."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard removes what was written and not renamed. It is for defer.
+func (p *patchRun) discard() {
+	for _, r := range p.pending {
+		if !r.done {
+			r.root.Remove(r.temp)
+		}
+	}
+	for _, root := range p.roots {
+		root.Close()
+	}
+}
+
+// noteOutside tells of files that have names outside of the paths given: those keep the
+// old content. Writing through them would change what nobody asked to change (package
+// caches are hard-linked into many places).
+func (p *patchRun) noteOutside() {
+	for _, o := range p.outsides {
+		inside := uint64(0)
+		for _, r := range p.pending {
+			if r.id == o.id {
+				inside++
+			}
+		}
+		if inside < o.links {
+			progress.Note(p.o.Progress, "%s: %d more hard links outside of what was given keep the old content", o.name, o.links-inside)
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package patch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/rewriter"
+)
+
+// Options are the choices of vfix patch.
+type Options struct {
+	Jobs    int
+	InPlace bool   // -i
+	Output  string // -o: where the patched copy goes
+	DryRun  bool
+	// Since names a stamp: a file whose mtime says since when files must have changed to be
+	// looked at. Where it is missing all are. When all is done it is set to when the run
+	// began; "" is no stamp.
+	Since string
+	// OneFS leaves out what is mounted in a folder.
+	OneFS    bool
+	Progress progress.Reporter
+	Rewriter rewriter.Options
+}
+
+// All patches ELF files, folders (recursively) and tarballs. Exactly one of InPlace and
+// Output is set, or DryRun.
+func All(ctx context.Context, paths []string, o Options) (*contents.Findings, error) {
+	if o.Output != "" && len(paths) != 1 {
+		return nil, fmt.Errorf("%s: one output, and %d paths to patch", o.Output, len(paths))
+	}
+	s := contents.NewSession(o.Jobs, o.Progress, o.Rewriter)
+	defer s.Close()
+	p := &patchRun{
+		s: s, o: o, out: &contents.Findings{Source: strings.Join(paths, " ")},
+		finals: map[string]bool{}, roots: map[string]*os.Root{}, written: map[contents.FileID]*replacement{},
+	}
+	if err := p.run(ctx, paths); err != nil {
+		return nil, err
+	}
+	return p.out, nil
+}
+
+// patchRun is one run of Patch.
+type patchRun struct {
+	s   *contents.Session
+	o   Options
+	out *contents.Findings
+	// What is to be renamed once all of it is written, and which inode was already written
+	// anew where: two paths may name hard links of one file, or the same folder.
+	pending  []*replacement
+	finals   map[string]bool
+	roots    map[string]*os.Root // the folders of those, by path
+	written  map[contents.FileID]*replacement
+	outsides []outside
+	stamp    stamp
+}
+
+// outside is a file of which not all names were in the paths given.
+type outside struct {
+	id    contents.FileID
+	name  string
+	links uint64 // names the file system knows
+}
+
+func (p *patchRun) run(ctx context.Context, paths []string) error {
+	defer p.discard()
+	if err := p.stamp.read(p.o.Since); err != nil {
+		return err
+	}
+	for _, name := range paths {
+		if err := p.one(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := p.commit(); err != nil {
+		return err
+	}
+	p.noteOutside()
+	return p.stamp.set()
+}
+
+// notAnImage refuses a path that holds an image, whose files are in layers: nothing in it
+// would be found to patch.
+func notAnImage(ctx context.Context, name string) error {
+	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		if ref, err := media.ParseRef(name); err == nil && !ref.Guessed {
+			return hinterr.With(fmt.Errorf("%s: patch takes paths of files and directories", name), "use 'vfix rebuild %s', which takes images", name)
+		}
+		return nil // whoever opens it says so
+	}
+	src, err := sources.OpenPath(ctx, name, media.Options{}.WithDefaults())
+	if err != nil || src == nil {
+		return err
+	}
+	defer src.Close()
+	if src.Image == nil {
+		return nil
+	}
+	return hinterr.With(fmt.Errorf("%s: this is an image, and patch works on the files of a root filesystem", name), "use 'vfix rebuild %s'", src.Ref)
+}
+
+// one patches what one path names.
+func (p *patchRun) one(ctx context.Context, name string) error {
+	if err := notAnImage(ctx, name); err != nil {
+		return err
+	}
+	tarball, err := contents.IsTarball(name)
+	if err != nil {
+		return err
+	}
+	if tarball {
+		return p.tarball(ctx, name)
+	}
+	d, err := contents.OpenDiskTree(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	d.Since, d.OneFS = p.stamp.Since, p.o.OneFS
+	if err := d.Scan(ctx, p.s); err != nil {
+		return err
+	}
+	f, err := d.Findings(p.s)
+	if err != nil {
+		return err
+	}
+	p.add(name, f, d.Only == "")
+	switch {
+	case p.o.DryRun:
+		return nil
+	case p.o.InPlace:
+		for _, h := range f.ToPatch() {
+			if err := p.replace(ctx, d, h); err != nil {
+				return fmt.Errorf("%s: %w", d.Full(h.Names[0]), err)
+			}
+		}
+		return nil
+	case d.Only != "":
+		return p.copyFile(ctx, d, f.Targets)
+	}
+	return p.copyTree(ctx, d, f.Targets)
+}
+
+// add puts one path's findings into those of the run, whose paths begin with that path.
+func (p *patchRun) add(name string, f *contents.Scanned, isFolder bool) {
+	prefix := func(s string) string {
+		if isFolder {
+			return path.Join(filepath.ToSlash(name), s)
+		}
+		return s
+	}
+	for _, file := range f.Files {
+		file.Path = prefix(file.Path)
+		links := make([]string, len(file.Links))
+		for i, l := range file.Links {
+			links[i] = prefix(l)
+		}
+		file.Links = links
+		p.out.Files = append(p.out.Files, file)
+	}
+	for _, q := range f.Passed {
+		q.Path = prefix(q.Path)
+		p.out.Passed = append(p.out.Passed, q)
+	}
+	p.out.ELFFiles += f.ELFFiles
+	p.out.ExecBytes += f.ExecBytes
+}
+
+// tarball patches a tarball of a root filesystem.
+func (p *patchRun) tarball(ctx context.Context, name string) error {
+	f, _, err := p.s.Tarball(ctx, name)
+	if err != nil {
+		return err
+	}
+	for i := range f.Files {
+		f.Files[i].Path = name + ":" + f.Files[i].Path
+	}
+	p.add(name, f, false)
+	hits := f.ToPatch()
+	if p.o.DryRun || p.o.InPlace && len(hits) == 0 {
+		return nil
+	}
+	d, err := contents.OpenDiskTree(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	write := func(w io.Writer, r *os.File) error { return p.s.RewriteTarball(ctx, w, r, hits) }
+	if p.o.InPlace {
+		fi, err := d.Root.Lstat(d.Only)
+		if err != nil {
+			return err
+		}
+		_, err = p.prepare(d.Root, d.Only, fi, write)
+		return contents.WrapPath(name, err)
+	}
+	return contents.WrapPath(name, p.writeOutput(d, nil, write))
+}
+
+// copyFile writes the patched copy of a single file to the output.
+func (p *patchRun) copyFile(ctx context.Context, d *contents.DiskTree, hits []contents.Target) error {
+	var h *contents.Target
+	if len(hits) > 0 && !hits[0].Plan.Empty() {
+		h = &hits[0]
+	}
+	return contents.WrapPath(d.Path, p.writeOutput(d, h, func(w io.Writer, r *os.File) error {
+		var in io.Reader = r
+		if h != nil {
+			in = h.Plan.Apply(r)
+		}
+		_, err := blob.CopyTo(ctx, w, in, nil)
+		return err
+	}))
+}
+
+// writeOutput makes the output file from the single file that d is about: write makes the
+// content, and owner, mode, times and xattrs are kept, but of a patched file the marks of
+// its old content.
+func (p *patchRun) writeOutput(d *contents.DiskTree, patched *contents.Target, write func(io.Writer, *os.File) error) error {
+	r, err := d.Root.OpenFile(d.Only, os.O_RDONLY|contents.OpenNoBlock, 0)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if same, err := sameFile(r, p.o.Output); err != nil {
+		return err
+	} else if same {
+		return hinterr.With(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
+	}
+	if fi, err := os.Stat(p.o.Output); err == nil && fi.IsDir() {
+		return hinterr.With(fmt.Errorf("%s: a folder, and the output of a file is a file", p.o.Output),
+			"name the file too: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
+	}
+	out, err := atomicfile.Create(p.o.Output)
+	if err != nil {
+		return err
+	}
+	defer out.Discard()
+	if err := write(out, r); err != nil {
+		return err
+	}
+	var dropped, lost []string
+	if patched != nil {
+		dropped, lost, err = contents.CopyOwnPatchedMeta(r, out.File)
+		patched.WarnDropped(dropped)
+	} else {
+		lost, err = contents.CopyOwnMeta(r, out.File)
+	}
+	if err != nil {
+		return err
+	}
+	var all lostMeta
+	all.add(d.Path, lost)
+	if text := all.warning(); text != "" {
+		p.out.Warnings = append(p.out.Warnings, text)
+	}
+	fi, err := r.Stat()
+	if err != nil {
+		return err
+	}
+	if err := os.Chtimes(out.Name(), fi.ModTime(), fi.ModTime()); err != nil {
+		return err
+	}
+	return out.Commit()
+}
+
+// sameFile reports whether name is the open file.
+func sameFile(r *os.File, name string) (bool, error) {
+	a, err := r.Stat()
+	if err != nil {
+		return false, err
+	}
+	b, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(a, b), err
+}

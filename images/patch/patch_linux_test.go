@@ -1,0 +1,260 @@
+package patch_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/internal/imagetest"
+)
+
+// TestPatchKeepsPrivileges: owner, setuid, capabilities, ACLs and user xattrs.
+func TestPatchKeepsPrivileges(t *testing.T) {
+	imagetest.AsRoot(t, "owners and capabilities")
+	dir := imagetest.LegacyFolder(t)
+	file := dir + "/bin/c"
+	// A POSIX ACL of version 2 that gives user 1234 r-x: linux/posix_acl_xattr.h.
+	acl := "\x02\x00\x00\x00" + "\x01\x00\x07\x00\xff\xff\xff\xff" + "\x02\x00\x05\x00\xd2\x04\x00\x00" +
+		"\x04\x00\x05\x00\xff\xff\xff\xff" + "\x10\x00\x05\x00\xff\xff\xff\xff" + "\x20\x00\x01\x00\xff\xff\xff\xff"
+	xattrs := map[string]string{"security.capability": imagetest.CapNetRaw, "user.note": "kept", "system.posix_acl_access": acl}
+	if err := os.Chown(file, 1234, 5678); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Chmod(file, 0o6751); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range xattrs {
+		if err := unix.Setxattr(file, k, []byte(v), 0); errors.Is(err, unix.ENOTSUP) {
+			delete(xattrs, k)
+			t.Logf("%s: the file system has none", k)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.Chtimes(file, imagetest.TestTime, imagetest.TestTime)
+	var want, got unix.Stat_t
+	if err := unix.Stat(file, &want); err != nil {
+		t.Fatal(err)
+	}
+	check := func(name string) {
+		t.Helper()
+		if err := unix.Stat(name, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Uid != want.Uid || got.Gid != want.Gid || got.Mode != want.Mode || got.Mtim != want.Mtim {
+			t.Errorf("got owner %d:%d mode %#o time %v, want %d:%d %#o %v", got.Uid, got.Gid, got.Mode, got.Mtim, want.Uid, want.Gid, want.Mode, want.Mtim)
+		}
+		for k, v := range xattrs {
+			b := make([]byte, 100)
+			n, err := unix.Getxattr(name, k, b)
+			if err != nil || string(b[:n]) != v {
+				t.Errorf("%s: got %q (error %v), want %q", k, b[:max(n, 0)], err, v)
+			}
+		}
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	imagetest.Patch(t, images.PatchOptions{Output: out}, dir)
+	check(out + "/bin/c")
+	imagetest.Patch(t, images.PatchOptions{InPlace: true}, dir)
+	check(file)
+	imagetest.WantContent(t, file, imagetest.FixedELF("c"))
+}
+
+// TestPatchDiskFull: nothing is changed and nothing is left.
+func TestPatchDiskFull(t *testing.T) {
+	imagetest.AsRoot(t, "mounts a small tmpfs")
+	mnt := t.TempDir()
+	if err := unix.Mount("tmpfs", mnt, "tmpfs", 0, "size=3m"); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(mnt, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	// Two files of which one copy fits beside them, and not the second.
+	one, two := imagetest.LegacyELF(string(imagetest.Noise(900<<10))), imagetest.LegacyELF("2"+string(imagetest.Noise(900<<10)))
+	imagetest.Write(t, mnt+"/1", one)
+	imagetest.Write(t, mnt+"/2", two)
+	before := imagetest.FileListing(t, mnt)
+	_, err := images.Patch(context.Background(), []string{mnt}, images.PatchOptions{InPlace: true})
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), mnt+"/") {
+		t.Errorf("got error %v, want %v with the file's name", err, syscall.ENOSPC)
+	}
+	if imagetest.FileListing(t, mnt) != before {
+		t.Error("the input was changed, or something is left")
+	}
+	_, err = images.Patch(context.Background(), []string{mnt + "/1"}, images.PatchOptions{Output: mnt + "/3"})
+	if err != nil {
+		t.Errorf("control: one copy fits: got error %v", err)
+	}
+	_, err = images.Patch(context.Background(), []string{mnt + "/2"}, images.PatchOptions{Output: mnt + "/4"})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got error %v, want %v", err, syscall.ENOSPC)
+	}
+	imagetest.WantEmpty(t, mnt, "1", "2", "3")
+}
+
+// TestPatchRunning: a program that runs is replaced; the running one keeps its old file.
+func TestPatchRunning(t *testing.T) {
+	dir := imagetest.LegacyFolder(t)
+	file := dir + "/bin/c"
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := unix.Mmap(int(f.Fd()), 0, len(imagetest.LegacyELF("c")), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	imagetest.Patch(t, images.PatchOptions{InPlace: true}, file)
+	imagetest.WantContent(t, file, imagetest.FixedELF("c"))
+	if string(b) != string(imagetest.LegacyELF("c")) {
+		t.Error("what is mapped was written to")
+	}
+}
+
+// TestScanSkipsProc: a mounted proc is not walked into, and a fifo is not waited for.
+func TestScanSkipsProc(t *testing.T) {
+	dir := imagetest.LegacyFolder(t)
+	if err := unix.Mkfifo(dir+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !(contents.MountFilter{Root: imagetest.Must[*os.Root](t)(os.OpenRoot("/"))}).Special("proc") {
+		t.Error("/proc is not recognised as a special file system")
+	}
+	root := imagetest.Must[*os.Root](t)(os.OpenRoot(dir))
+	defer root.Close()
+	if (contents.MountFilter{Root: root}).Special("lib") {
+		t.Error("an ordinary folder is taken for a special file system")
+	}
+	f, err := images.Scan(context.Background(), "dir:"+dir, images.ScanOptions{})
+	if err != nil || len(f.Files) != 2 {
+		t.Errorf("got %v, error %v", f, err)
+	}
+}
+
+// TestUnread: what may not be read may have call sites; what has another content has none.
+func TestUnread(t *testing.T) {
+	dir := imagetest.LegacyFolder(t)
+	damaged := imagetest.LegacyELF("d")
+	damaged[32+8-1] = 0xff // e_phoff beyond the file
+	imagetest.Write(t, dir+"/damaged", damaged)
+	if err := os.Mkdir(dir+"/closed", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	imagetest.Write(t, dir+"/closed/file", imagetest.LegacyELF("x"))
+	if err := os.Chmod(dir+"/bin/c", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir+"/closed", 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(dir+"/closed", 0o700) })
+	asNobody(t, dir, func() {
+		f, err := images.Scan(context.Background(), "dir:"+dir, images.ScanOptions{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got := map[string]contents.Passed{}
+		for _, p := range f.Passed {
+			got[p.Path] = p
+		}
+		for path, want := range map[string]bool{"bin/c": true, "closed": true, "damaged": false} {
+			if p, ok := got[path]; !ok || p.Unread != want || want && p.Reason != "permission denied" {
+				t.Errorf("%s: got %+v, want unread %v", path, p, want)
+			}
+		}
+		if f.Unread() != 2 {
+			t.Errorf("got %d unread, want 2: %+v", f.Unread(), f.Passed)
+		}
+		if f, err := images.Scan(context.Background(), dir+"/text", images.ScanOptions{}); err != nil || f.Unread() != 0 || len(f.Passed) != 1 {
+			t.Errorf("a text file: got %+v, error %v", f, err)
+		}
+	})
+}
+
+// TestPatchCopyOfOthersFile: -o makes the caller's own copy of a file that is root's, without
+// the rights that the original gives.
+func TestPatchCopyOfOthersFile(t *testing.T) {
+	imagetest.AsRoot(t, "files of another owner")
+	dir := imagetest.LegacyFolder(t)
+	if err := unix.Chmod(dir+"/bin/c", 0o6755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setxattr(dir+"/lib/a", "security.capability", []byte(imagetest.CapNetRaw), 0); err != nil {
+		t.Logf("no capabilities here: %v", err)
+	}
+	// One's own file in a group that one is not in.
+	if err := os.Chown(dir+"/text", 65534, 5678); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	if err := os.Chmod(out, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	asNobody(t, dir, func() {
+		for _, path := range []string{dir + "/bin/c", dir + "/bin/modern", dir + "/text", dir} {
+			f, err := images.Patch(context.Background(), []string{path}, images.PatchOptions{Output: filepath.Join(out, filepath.Base(path))})
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			if len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], "yours") || !strings.Contains(f.Warnings[0], "owner ") {
+				t.Errorf("%s: got warnings %q", path, f.Warnings)
+			}
+		}
+	})
+	for name, mode := range map[string]uint32{"/c": 0o755, "/modern": 0o644, "/text": 0o644, "/root/bin/c": 0o755, "/root/lib/a": 0o644} {
+		var st unix.Stat_t
+		if err := unix.Stat(out+name, &st); err != nil {
+			t.Error(err)
+		} else if st.Uid != 65534 || st.Mode&0o7777 != mode {
+			t.Errorf("%s: got owner %d, mode %#o, want nobody's with %#o", name, st.Uid, st.Mode, mode)
+		}
+	}
+	imagetest.WantContent(t, out+"/c", imagetest.FixedELF("c"))
+	imagetest.WantContent(t, out+"/root/lib/a", imagetest.FixedELF("a"))
+	// In place the owner is not given up.
+	asNobody(t, dir, func() {
+		if _, err := images.Patch(context.Background(), []string{dir + "/bin/c"}, images.PatchOptions{InPlace: true}); err == nil {
+			t.Error("-i of a file of root's: no error")
+		}
+	})
+}
+
+// asNobody calls do as a user who owns nothing here, in all threads. Whoever is not root is
+// such a user for files without any permission.
+func asNobody(t testing.TB, dir string, do func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		do()
+		return
+	}
+	for d := dir; d != filepath.Clean(os.TempDir()) && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const nobody, same = 65534, -1
+	if err := syscall.Setresuid(same, nobody, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setresuid(same, 0, 0); err != nil {
+			panic(err)
+		}
+	}()
+	do()
+}

@@ -1,0 +1,90 @@
+package patch_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/patch"
+)
+
+// TestSince: with a stamp only what has changed is looked at, by ctime and not by mtime.
+func TestSince(t *testing.T) {
+	dir := t.TempDir()
+	stampFile := filepath.Join(dir, "stamp")
+	root := filepath.Join(dir, "root")
+	write := func(name string) string {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(root, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, imagetest.LegacyELF(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		// As a package manager does: the time is that of the package.
+		if err := os.Chtimes(path, imagetest.TestTime, imagetest.TestTime); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	patched := func() int {
+		t.Helper()
+		f, err := images.Patch(context.Background(), []string{root}, images.PatchOptions{InPlace: true, Since: stampFile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(f.Files)
+	}
+	write("old")
+	before := time.Now()
+	if got := patched(); got != 1 {
+		t.Errorf("without a stamp: got %d files, want 1", got)
+	}
+	fi, err := os.Stat(stampFile)
+	if err != nil || fi.ModTime().After(time.Now()) || fi.ModTime().Before(before.Add(-patch.StampMargin-time.Second)) {
+		t.Fatalf("the stamp: got %v, %v", fi, err)
+	}
+	write("new")
+	if got := patched(); got != 1 {
+		t.Errorf("a new file: got %d files, want 1", got)
+	}
+	// A stamp that is later than all changes hides a file; the control of what --since does.
+	write("hidden")
+	future := time.Now().Add(time.Minute)
+	s := patch.Stamp{Since: future}
+	d, err := contents.OpenDiskTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.Since = s.Since
+	if err := d.Scan(context.Background(), imagetest.TestSession(t)); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Files) != 0 {
+		t.Errorf("files from before the stamp: got %d looked at, want none", len(d.Files))
+	}
+	// A stamp from the future is no stamp.
+	if err := os.Chtimes(stampFile, future, future); err != nil {
+		t.Fatal(err)
+	}
+	if got := patched(); got != 1 {
+		t.Errorf("a stamp from the future: got %d files, want the hidden one", got)
+	}
+	// After an error the stamp stays.
+	fi, _ = os.Stat(stampFile)
+	if _, err := images.Patch(context.Background(), []string{root, filepath.Join(dir, "missing")}, images.PatchOptions{InPlace: true, Since: stampFile}); err == nil {
+		t.Fatal("a missing path: no error")
+	}
+	if now, _ := os.Stat(stampFile); !now.ModTime().Equal(fi.ModTime()) {
+		t.Errorf("after an error: the stamp moved from %v to %v", fi.ModTime(), now.ModTime())
+	}
+	if _, err := images.Patch(context.Background(), []string{root}, images.PatchOptions{InPlace: true, Since: dir}); err == nil {
+		t.Error("a folder for a stamp: no error")
+	}
+}

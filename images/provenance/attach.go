@@ -1,0 +1,319 @@
+package provenance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/jsonobject"
+)
+
+// Where a statement goes. A registry gets it as a referrer of what was pushed (distribution
+// spec, "Listing Referrers"; without that API the referrers tag sha256-HEX, which go-
+// containerregistry keeps). An archive or layout gets a file beside it; a daemon has no
+// place for one.
+
+const (
+	// inTotoMediaType is that of a statement without an envelope (in-toto attestation,
+	// spec/v1/envelope.md; buildkit's attestations use it so, too).
+	inTotoMediaType = "application/vnd.in-toto+json"
+	// predicateKey is the annotation by which buildkit, docker scout and others tell what a
+	// statement states without reading it (moby/buildkit, docs/attestations/attestation-storage.md).
+	predicateKey = "in-toto.io/predicate-type"
+	// statementSuffix ends the name of a file with a statement (in-toto attestation, spec/v1/bundle.md
+	// has .intoto.jsonl for several a file).
+	statementSuffix = ".intoto.json"
+	// emptyConfig is the config of a manifest that has none (image-spec manifest.md,
+	// "Guidance for an Empty Descriptor").
+	emptyConfig     = "{}"
+	EmptyConfigType = types.MediaType("application/vnd.oci.empty.v1+json")
+)
+
+// proof is what is to be stated about a result, and what became of it.
+type Proof struct {
+	Doc Predicate
+	// file is where the user wants the statement; "" is beside an archive or layout.
+	File string
+	// subjects are the digests that the result has in the places where it was put so far.
+	subjects []v1.Hash
+	// stored says where the statement is, warnings where it could not be put.
+	Stored, Warnings []string
+}
+
+// subjectsOf are the digests by which a stored result may be asked for: that of its index,
+// and of the image's own manifest.
+func subjectsOf(r media.Result, st media.Stored) ([]v1.Hash, error) {
+	h, err := v1.NewHash(st.Digest)
+	if err != nil || r.Index == nil {
+		return []v1.Hash{h}, err
+	}
+	img, err := r.Image.Digest()
+	if h == img {
+		return []v1.Hash{h}, err
+	}
+	return []v1.Hash{h, img}, err
+}
+
+// state makes the statement about a result under a name.
+func (p *Proof) state(dest media.Ref, subjects []v1.Hash) ([]byte, error) {
+	s := Statement{Type: statementType, PredicateType: PredicateType, Predicate: p.Doc}.about(media.BaseName(dest), subjects)
+	return s.Encode()
+}
+
+// pendingProof is a statement in a file that gets its name after what it is about got its
+// own. The zero value is none.
+type pendingProof struct {
+	p    *Proof
+	file *atomicfile.File
+}
+
+// Beside begins the file beside an archive or layout.
+func (p *Proof) Beside(dest media.Ref, r media.Result, st media.Stored) (media.PendingFile, error) {
+	subjects, err := subjectsOf(r, st)
+	if err != nil {
+		return nil, err
+	}
+	p.addSubjects(subjects)
+	if p.File != "" {
+		return pendingProof{}, nil // written when all places are known
+	}
+	raw, err := p.state(dest, subjects)
+	if err != nil {
+		return nil, err
+	}
+	// The caller has the lock on dest, which covers the statement beside it.
+	return p.begin(statementPath(dest), raw, func(final string) string {
+		return filepath.Join(filepath.Dir(final), filepath.Base(atomicfile.HeldName(dest.Name)))
+	})
+}
+
+func (p *Proof) addSubjects(more []v1.Hash) {
+	for _, h := range more {
+		if !slices.Contains(p.subjects, h) {
+			p.subjects = append(p.subjects, h)
+		}
+	}
+}
+
+// begin writes a statement to a file without a name yet; temp makes the one it has until then.
+func (p *Proof) begin(path string, raw []byte, temp func(string) string) (pendingProof, error) {
+	f, err := atomicfile.CreateNamed(path, temp)
+	if err != nil {
+		return pendingProof{}, fmt.Errorf("statement of provenance: %w", err)
+	}
+	if _, err := f.Write(raw); err != nil {
+		f.Discard()
+		return pendingProof{}, fmt.Errorf("statement of provenance %s: %w", path, err)
+	}
+	return pendingProof{p, f}, nil
+}
+
+// Note remembers the digest of a result that has no statement beside it.
+func (p *Proof) Note(st media.Stored) error {
+	h, err := v1.NewHash(st.Digest)
+	p.addSubjects([]v1.Hash{h})
+	return err
+}
+
+// Commit gives the file its name.
+func (p pendingProof) Commit() error {
+	if p.file == nil {
+		return nil
+	}
+	if err := p.file.Commit(); err != nil {
+		return fmt.Errorf("statement of provenance: %w", err)
+	}
+	p.p.Stored = append(p.p.Stored, p.file.Final)
+	return nil
+}
+
+// Discard is for defer.
+func (p pendingProof) Discard() {
+	if p.file != nil {
+		p.file.Discard()
+	}
+}
+
+// statementPath is the file beside an archive or layout: its name and, as a layout holds
+// several images, the tag. What a file name should not have becomes a hyphen.
+func statementPath(r media.Ref) string {
+	path := filepath.Clean(r.Name)
+	if r.Transport == media.OCILayout && r.Tag != "" {
+		path += "." + regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(r.Tag, "-")
+	}
+	return path + statementSuffix
+}
+
+// referrer is the manifest that ties a statement to its subject (image-spec manifest.md,
+// "Guidelines for Artifact Usage"). It has no date: the same statement has the same digest.
+type referrer struct {
+	statement []byte
+	subject   v1.Descriptor
+}
+
+func (r referrer) layer() v1.Layer { return static.NewLayer(r.statement, inTotoMediaType) }
+
+func (r referrer) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
+
+// RawManifest is encoded from a struct, as v1.Manifest has no artifactType.
+func (r referrer) RawManifest() ([]byte, error) {
+	notes := map[string]string{predicateKey: PredicateType}
+	config, _, err := v1.SHA256(strings.NewReader(emptyConfig))
+	if err != nil {
+		return nil, err
+	}
+	layer, err := partial.Descriptor(r.layer())
+	if err != nil {
+		return nil, err
+	}
+	layer.Annotations = notes
+	return jsonobject.Encode(struct {
+		SchemaVersion int               `json:"schemaVersion"`
+		MediaType     types.MediaType   `json:"mediaType"`
+		ArtifactType  string            `json:"artifactType"`
+		Config        v1.Descriptor     `json:"config"`
+		Layers        []v1.Descriptor   `json:"layers"`
+		Subject       v1.Descriptor     `json:"subject"`
+		Annotations   map[string]string `json:"annotations"`
+	}{
+		2, types.OCIManifestSchema1, inTotoMediaType,
+		v1.Descriptor{MediaType: EmptyConfigType, Digest: config, Size: int64(len(emptyConfig)), Data: []byte(emptyConfig)},
+		[]v1.Descriptor{*layer}, r.subject, notes,
+	})
+}
+
+// attach pushes a statement to a repository as a referrer of each subject.
+func (p *Proof) attach(dest media.Ref, repo name.Repository, subjects []v1.Descriptor, opts []remote.Option) error {
+	digests := make([]v1.Hash, len(subjects))
+	for i, s := range subjects {
+		digests[i] = s.Digest
+	}
+	p.addSubjects(digests)
+	raw, err := p.state(dest, digests)
+	if err != nil {
+		return err
+	}
+	empty := static.NewLayer([]byte(emptyConfig), EmptyConfigType)
+	if err := remote.WriteLayer(repo, empty, opts...); err != nil {
+		return err
+	}
+	for _, s := range subjects {
+		r := referrer{raw, v1.Descriptor{MediaType: s.MediaType, Digest: s.Digest, Size: s.Size}}
+		if err := remote.WriteLayer(repo, r.layer(), opts...); err != nil {
+			return err
+		}
+		m, err := r.RawManifest()
+		if err != nil {
+			return err
+		}
+		h, _, err := v1.SHA256(bytes.NewReader(m))
+		if err != nil {
+			return err
+		}
+		at := repo.Digest(h.String())
+		if err := remote.Put(at, r, opts...); err != nil {
+			return err
+		}
+		p.Stored = append(p.Stored, strings.TrimPrefix(repo.Name(), name.DefaultRegistry+"/")+"@"+h.String())
+	}
+	return nil
+}
+
+// canWrite finds out whether the file can be written, before anything else is.
+func (p *Proof) CanWrite() error {
+	if p == nil || p.File == "" {
+		return nil
+	}
+	f, err := p.begin(p.File, nil, atomicfile.TempName)
+	f.Discard()
+	return err
+}
+
+// writeFile writes the statement where the user wants it, about all places of the result.
+func (p *Proof) WriteFile(last media.Ref) error {
+	if p == nil || p.File == "" {
+		return nil
+	}
+	raw, err := p.state(last, p.subjects)
+	if err != nil {
+		return err
+	}
+	f, err := p.begin(p.File, raw, atomicfile.TempName)
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	return f.Commit()
+}
+
+// provenAs are the descriptors of what a registry gets: the index, if there is one, and the
+// image's manifest.
+func provenAs(r media.Result) ([]v1.Descriptor, error) {
+	img, err := partial.Descriptor(r.Image)
+	if err != nil || r.Index == nil {
+		return []v1.Descriptor{*img}, err
+	}
+	idx, err := partial.Descriptor(r.Index)
+	if err != nil {
+		return nil, err
+	}
+	return []v1.Descriptor{*idx, *img}, nil
+}
+
+// Push pushes a result, which write does, under a tag: by its digest, then its statement, and
+// then it gets its tag: that never names a result without one.
+func (p *Proof) Push(ctx context.Context, dest media.Ref, tag name.Tag, r media.Result, write func(name.Reference) error, o media.Options) error {
+	subjects, err := provenAs(r)
+	if err != nil {
+		return err
+	}
+	if err := write(tag.Context().Digest(subjects[0].Digest.String())); err != nil {
+		return err
+	}
+	opts, err := o.RemoteOptions(ctx, tag.Context(), true)
+	if err != nil {
+		return err
+	}
+	if err := p.attach(dest, tag.Context(), subjects, opts); err != nil {
+		why, refused := refusal(err)
+		if !refused {
+			return fmt.Errorf("statement of provenance: %w", err)
+		}
+		p.Warnings = append(p.Warnings, fmt.Sprintf(
+			"registry %s takes no statement of provenance (%s): --provenance FILE keeps it in a file, --provenance none does without", tag.RegistryStr(), why))
+	}
+	if r.Index != nil {
+		return remote.Tag(tag, r.Index, opts...)
+	}
+	return remote.Tag(tag, r.Image, opts...)
+}
+
+// refusal reports whether a registry refuses a manifest of this kind, as some of before
+// image-spec 1.1 do, and what it said: an answer that another try would not change.
+func refusal(err error) (string, bool) {
+	var e *transport.Error
+	if !errors.As(err, &e) {
+		return "", false
+	}
+	switch e.StatusCode {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
+		return fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode)), true
+	}
+	return "", false
+}

@@ -1,0 +1,228 @@
+package provenance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// Stated is a statement as it was found.
+type Stated struct {
+	Statement *Statement
+	Raw       []byte // its bytes
+	From      string // the file, or the referrer with its digest
+}
+
+// Find finds the statement about an image where a rebuild leaves it; file, where it
+// is not "", is where the user says it is.
+func Find(ctx context.Context, src *media.Source, file string, o media.Options) (*Stated, error) {
+	digests, err := DigestsOf(src)
+	if err != nil {
+		return nil, err
+	}
+	if file != "" {
+		return readStatement(file)
+	}
+	switch src.Ref.Transport {
+	case media.Registry:
+		return referredStatement(ctx, src, digests, o)
+	case media.OCILayout, media.OCIArchive, media.DockerArchive:
+		return besideStatement(src.Ref, digests)
+	}
+	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%v: no statement of provenance: a daemon keeps none", src.Ref),
+		"keep it when rebuilding: vfix rebuild --provenance FILE; then: vfix verify --statement FILE")
+}
+
+// readStatement reads a file.
+func readStatement(file string) (*Stated, error) {
+	raw, err := blob.ReadSmall(file, maxStatement)
+	if err != nil {
+		return nil, err
+	}
+	st, err := parseStatement(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return &Stated{st, raw, file}, nil
+}
+
+// besideStatement finds the file beside an archive or layout. A layout that was named
+// without a tag may have one with it.
+func besideStatement(ref media.Ref, digests []v1.Hash) (*Stated, error) {
+	path := statementPath(ref)
+	st, err := readStatement(path)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) || ref.Transport != media.OCILayout {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%v: no statement of provenance: %s is not there", ref, path), "name its file: --statement FILE")
+		}
+		return st, err
+	}
+	others, _ := filepath.Glob(globQuote(filepath.Clean(ref.Name)) + ".*" + statementSuffix)
+	for _, p := range others {
+		if st, err := readStatement(p); err == nil && st.Statement.HasSubject(digests) {
+			return st, nil
+		}
+	}
+	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%v: no statement of provenance: %s is not there", ref, path), "name its file: --statement FILE")
+}
+
+// globQuote makes a pattern that matches a path alone.
+func globQuote(path string) string {
+	if filepath.Separator == '\\' {
+		return path // where no character can be quoted
+	}
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// referredStatement asks a registry for what refers to the image.
+func referredStatement(ctx context.Context, src *media.Source, digests []v1.Hash, o media.Options) (*Stated, error) {
+	n, err := name.ParseReference(src.Ref.Name, registry.NameOptions(o.Insecure)...)
+	if err != nil {
+		return nil, media.BadName(src.Ref.Name, err)
+	}
+	opts, err := o.RemoteOptions(ctx, n.Context(), false)
+	if err != nil {
+		return nil, media.RegistryError(ctx, n, err)
+	}
+	var last error
+	for _, d := range UniqueHashes(digests[1:]) { // [0] is the config, to which nothing refers
+		found, err := ReferrersOf(n.Context(), d, opts)
+		if err != nil {
+			return nil, media.RegistryError(ctx, n, err)
+		}
+		for _, r := range found {
+			if !mayState(r) {
+				continue
+			}
+			st, err := fetchStatement(n.Context(), r, opts)
+			if err == nil && st.Statement.HasSubject(digests) {
+				return st, nil
+			}
+			if err != nil && !errors.Is(err, hinterr.ErrUnsupported) {
+				last = media.RegistryError(ctx, n, err)
+			}
+		}
+	}
+	if last != nil {
+		return nil, last
+	}
+	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%v: no statement of provenance refers to it", src.Ref),
+		"vfix attaches one when it pushes; one in a file is named by --statement FILE")
+}
+
+// mayState reports whether a referrer may be a statement of vfix's: by its annotation, or,
+// where a registry leaves annotations out of its list, by its type.
+func mayState(r v1.Descriptor) bool {
+	if p := r.Annotations[predicateKey]; p != "" {
+		return p == PredicateType
+	}
+	return r.ArtifactType == inTotoMediaType
+}
+
+func UniqueHashes(all []v1.Hash) []v1.Hash {
+	var out []v1.Hash
+	for _, h := range all {
+		if !slices.Contains(out, h) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// ReferrersOf lists what refers to a manifest.
+func ReferrersOf(repo name.Repository, d v1.Hash, opts []remote.Option) ([]v1.Descriptor, error) {
+	idx, err := remote.Referrers(repo.Digest(d.String()), opts...)
+	if err != nil {
+		return nil, err
+	}
+	m, err := idx.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	return m.Manifests, nil
+}
+
+// fetchStatement fetches the statement that a referrer's manifest holds.
+func fetchStatement(repo name.Repository, r v1.Descriptor, opts []remote.Option) (*Stated, error) {
+	at := repo.Digest(r.Digest.String())
+	desc, err := remote.Get(at, opts...)
+	if err != nil {
+		return nil, err
+	}
+	var m struct {
+		Layers []v1.Descriptor `json:"layers"`
+	}
+	if err := json.Unmarshal(desc.Manifest, &m); err != nil {
+		return nil, hinterr.Damaged("referrer %v: %v", r.Digest, err)
+	}
+	for _, l := range m.Layers {
+		if l.MediaType != types.MediaType(inTotoMediaType) {
+			continue
+		}
+		raw, err := fetchSmall(repo.Digest(l.Digest.String()), opts)
+		if err != nil {
+			return nil, fmt.Errorf("referrer %v: %w", r.Digest, err)
+		}
+		st, err := parseStatement(raw)
+		if err != nil {
+			return nil, fmt.Errorf("referrer %v: %w", r.Digest, err)
+		}
+		return &Stated{st, raw, at.Name()}, nil
+	}
+	return nil, hinterr.Errorf(hinterr.ErrUnsupported, "referrer %v: no statement in it", r.Digest)
+}
+
+// fetchSmall fetches a blob of at most maxStatement bytes, verified.
+func fetchSmall(at name.Digest, opts []remote.Option) ([]byte, error) {
+	l, err := remote.Layer(at, opts...)
+	if err != nil {
+		return nil, err
+	}
+	rc, err := l.Compressed()
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close()
+	raw, err := io.ReadAll(io.LimitReader(rc, maxStatement+1))
+	if err == nil && len(raw) > maxStatement {
+		err = hinterr.Damaged("blob %v: more than %d bytes", at.DigestStr(), maxStatement)
+	}
+	return raw, err
+}
+
+// DigestsOf are all digests that an image is known by where it was read. One that comes
+// uncompressed has no manifest of its own.
+func DigestsOf(src *media.Source) ([]v1.Hash, error) {
+	config, err := src.Image.ConfigName()
+	if err != nil {
+		return nil, err
+	}
+	all := []v1.Hash{config}
+	if h, err := v1.NewHash(src.Digest); err == nil {
+		all = append(all, h)
+	}
+	if src.Ref.Transport != media.Daemon && src.Ref.Transport != media.DockerArchive {
+		h, err := src.Image.Digest()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}

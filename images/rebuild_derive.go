@@ -1,0 +1,327 @@
+package images
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
+)
+
+// The derived image: the base's config and manifest with one layer more. Both are edited as
+// JSON, member by member, so that what vfix does not know of stays.
+
+// The keys under which labels and annotations name the base.
+const (
+	keyBaseName   = "dev.vfix.base.name"
+	keyBaseDigest = "dev.vfix.base.digest"
+	keyVersion    = "dev.vfix.version"
+)
+
+// derivation is what the derived image says of where it comes from.
+type derivation struct {
+	BaseName, BaseDigest, Version string
+	fallback                      bool // files of the fallback are in the layer
+	Traced                        bool // vfix-trace is put before the entrypoint
+}
+
+// keys are all labels and annotations that vfix writes, with their values.
+func (p derivation) keys() map[string]string {
+	return map[string]string{keyBaseName: p.BaseName, keyBaseDigest: p.BaseDigest, keyVersion: p.Version}
+}
+
+// labels are those that have a value.
+func (p derivation) labels() map[string]string {
+	all := p.keys()
+	for k, v := range all {
+		if v == "" {
+			delete(all, k)
+		}
+	}
+	return all
+}
+
+// derivedImage is a base image with one layer more. It implements v1.Image. Layers of the
+// base keep their bytes and digests. It is an OCI image whatever the base is, so that only
+// the names of media types change; docker's names stay where oci is false, for an image in
+// a docker manifest list, which registries may not let hold another kind.
+type derivedImage struct {
+	base     v1.Image
+	oci      bool
+	added    *contents.AddedLayer
+	from     derivation
+	config   []byte
+	manifest func() ([]byte, error)
+}
+
+// derive makes the derived image. The base's manifest is not asked for until somebody
+// wants the new one: for an image that comes uncompressed that means compressing it.
+func derive(base v1.Image, oci bool, added *contents.AddedLayer, from derivation) (*derivedImage, error) {
+	raw, err := base.RawConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	layers, err := base.Layers()
+	if err != nil {
+		return nil, err
+	}
+	d := &derivedImage{base: base, oci: oci, added: added, from: from}
+	if d.config, err = editConfig(raw, len(layers), added.PlainDigest, from); err != nil {
+		return nil, fmt.Errorf("image config: %w", err)
+	}
+	d.manifest = sync.OnceValues(d.makeManifest)
+	return d, nil
+}
+
+// editConfig adds a layer to an image config (image-spec config.md): its diff ID, one
+// history entry with the base's own date, labels. Everything else is kept.
+//
+// The config must have a diff ID for each of the base's layers: what is added stands behind.
+func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte, error) {
+	var c jsonobject.Object
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, err
+	}
+	entry := jsonobject.Object{}
+	if created, ok := c["created"]; ok && string(created) != "null" {
+		entry["created"] = created
+	}
+	entry["created_by"], _ = jsonobject.Encode("vfix " + from.Version + " rebuild")
+	comment := "calls to the vsyscall page rewritten to reach the vDSO"
+	if from.fallback {
+		comment += "; fallback added"
+	}
+	entry["comment"], _ = jsonobject.Encode(comment)
+	if err := jsonobject.Edit(c, "history", func(h *[]jsonobject.Object) error {
+		*h = append(*h, entry)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if err := jsonobject.Edit(c, "rootfs", func(r *jsonobject.Object) error {
+		return jsonobject.Edit(*r, "diff_ids", func(ids *[]string) error {
+			if len(*ids) != layers {
+				return hinterr.Damaged("got %d of them, want %d, one for each layer", len(*ids), layers)
+			}
+			*ids = append(*ids, diffID.String())
+			return nil
+		})
+	}); err != nil {
+		return nil, err
+	}
+	if err := jsonobject.Edit(c, "config", func(o *jsonobject.Object) error {
+		if *o == nil {
+			*o = jsonobject.Object{}
+		}
+		if from.Traced {
+			if err := addEntrypoint(*o); err != nil {
+				return err
+			}
+		}
+		return jsonobject.AddStrings(*o, "Labels", from.labels())
+	}); err != nil {
+		return nil, err
+	}
+	return jsonobject.Encode(c)
+}
+
+// addEntrypoint puts vfix-trace before the entrypoint. Without one it becomes the
+// entrypoint, and the command its arguments (image-spec config.md, Entrypoint and Cmd).
+func addEntrypoint(config jsonobject.Object) error {
+	return jsonobject.Edit(config, "Entrypoint", func(e *[]string) error {
+		*e = append([]string{fallback.TracePath}, *e...)
+		return nil
+	})
+}
+
+// ociTypes is what docker's media types are called in OCI: the formats are the same
+// (image-spec media-types.md, "Compatibility Matrix"). An uncompressed layer of docker's
+// keeps its name: by it portable knows what to compress.
+var ociTypes = map[types.MediaType]types.MediaType{
+	types.DockerManifestSchema2: types.OCIManifestSchema1,
+	types.DockerConfigJSON:      types.OCIConfigJSON,
+	types.DockerLayer:           types.OCILayer,
+	types.DockerForeignLayer:    types.OCIRestrictedLayer,
+}
+
+// typeName is what the derived image calls the media type t of its base.
+func (d *derivedImage) typeName(t types.MediaType) types.MediaType {
+	if oci, ok := ociTypes[t]; ok && d.oci {
+		return oci
+	}
+	return t
+}
+
+// retype gives a descriptor its media type in the derived image.
+func (d *derivedImage) retype(desc jsonobject.Object) error {
+	return jsonobject.Edit(desc, "mediaType", func(t *types.MediaType) error {
+		*t = d.typeName(*t)
+		return nil
+	})
+}
+
+// makeManifest edits the base's manifest (image-spec manifest.md).
+func (d *derivedImage) makeManifest() ([]byte, error) {
+	raw, err := d.base.RawManifest()
+	if err != nil {
+		return nil, err
+	}
+	var m jsonobject.Object
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	mediaType, err := d.MediaType()
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return nil, hinterr.Damaged("manifest: null")
+	}
+	m["mediaType"], _ = jsonobject.Encode(mediaType)
+	configName, err := partial.ConfigName(d)
+	if err != nil {
+		return nil, err
+	}
+	if err := jsonobject.Edit(m, "config", func(c *jsonobject.Object) error {
+		if *c == nil {
+			return hinterr.Damaged("missing")
+		}
+		delete(*c, "data")
+		(*c)["digest"], _ = jsonobject.Encode(configName.String())
+		(*c)["size"], _ = jsonobject.Encode(len(d.config))
+		return d.retype(*c)
+	}); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	if err := jsonobject.Edit(m, "layers", func(l *[]jsonobject.Object) error {
+		for _, desc := range *l {
+			if err := d.retype(desc); err != nil {
+				return err
+			}
+		}
+		added := jsonobject.Object{}
+		added["mediaType"], _ = jsonobject.Encode(d.addedType())
+		added["digest"], _ = jsonobject.Encode(d.added.PackedDigest.String())
+		added["size"], _ = jsonobject.Encode(d.added.PackedSize)
+		*l = append(*l, added)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	if d.oci { // docker's manifests have no annotations
+		if err := jsonobject.AddStrings(m, "annotations", d.from.labels()); err != nil {
+			return nil, fmt.Errorf("manifest: %w", err)
+		}
+	}
+	return jsonobject.Encode(m)
+}
+
+func (d *derivedImage) RawConfigFile() ([]byte, error)      { return bytes.Clone(d.config), nil }
+func (d *derivedImage) ConfigFile() (*v1.ConfigFile, error) { return partial.ConfigFile(d) }
+func (d *derivedImage) ConfigName() (v1.Hash, error)        { return partial.ConfigName(d) }
+func (d *derivedImage) ConfigLayer() (v1.Layer, error) {
+	return partial.ConfigLayer(struct{ partial.WithRawConfigFile }{d})
+}
+func (d *derivedImage) RawManifest() ([]byte, error)    { return d.manifest() }
+func (d *derivedImage) Manifest() (*v1.Manifest, error) { return partial.Manifest(d) }
+func (d *derivedImage) Size() (int64, error)            { return partial.Size(d) }
+func (d *derivedImage) Digest() (v1.Hash, error)        { return partial.Digest(d) }
+
+func (d *derivedImage) MediaType() (types.MediaType, error) {
+	t, err := d.base.MediaType()
+	return d.typeName(t), err
+}
+
+// addedType is the media type of the added layer.
+func (d *derivedImage) addedType() types.MediaType {
+	if d.oci {
+		return types.OCILayer
+	}
+	return types.DockerLayer
+}
+
+// layer is a layer of the base as the derived image shows it.
+func (d *derivedImage) layer(l v1.Layer) v1.Layer {
+	return retypedLayer{l, d}
+}
+
+// Layers are the base's and the added one.
+func (d *derivedImage) Layers() ([]v1.Layer, error) {
+	layers, err := d.base.Layers()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]v1.Layer, 0, len(layers)+1)
+	for _, l := range layers {
+		all = append(all, d.layer(l))
+	}
+	return append(all, d.layer(d.added)), nil
+}
+
+func (d *derivedImage) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+	if h == d.added.PackedDigest {
+		return d.layer(d.added), nil
+	}
+	if name, err := d.ConfigName(); err == nil && h == name {
+		return d.ConfigLayer()
+	}
+	l, err := d.base.LayerByDigest(h)
+	if err != nil {
+		return nil, err
+	}
+	return d.layer(l), nil
+}
+
+func (d *derivedImage) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
+	if h == d.added.PlainDigest {
+		return d.layer(d.added), nil
+	}
+	l, err := d.base.LayerByDiffID(h)
+	if err != nil {
+		return nil, err
+	}
+	return d.layer(l), nil
+}
+
+// Base is the image that this one was made of.
+func (d *derivedImage) Base() v1.Image { return d.base }
+
+// Added is the layer more that it has.
+func (d *derivedImage) Added() *contents.AddedLayer { return d.added }
+
+// Traced reports whether it runs under vfix-trace, other than its base.
+func (d *derivedImage) Traced() bool { return d.from.Traced }
+
+// retypedLayer is a layer under the media type that the derived image gives it.
+type retypedLayer struct {
+	v1.Layer
+	in *derivedImage
+}
+
+func (l retypedLayer) MediaType() (types.MediaType, error) {
+	if l.Layer == v1.Layer(l.in.added) {
+		return l.in.addedType(), nil
+	}
+	t, err := l.Layer.MediaType()
+	return l.in.typeName(t), err
+}
+
+// Unwrap gives the base's layer.
+func (l retypedLayer) Unwrap() v1.Layer { return l.Layer }
+
+// Plain says what IsPlain says of the base's layer.
+func (l retypedLayer) Plain() bool { return blob.IsPlain(l.Layer) }
+
+var (
+	_ v1.Image = (*derivedImage)(nil)
+	_ v1.Layer = (*contents.AddedLayer)(nil)
+)

@@ -1,0 +1,43 @@
+package images
+
+import (
+	"context"
+	"fmt"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/packages"
+)
+
+// packages finds the records that package databases have of the patched files, and returns
+// the databases that are to be corrected.
+func (r *rebuild) packages(ctx context.Context, t *contents.Tree, hits []contents.Target) ([]contents.Extra, error) {
+	files, corrected, err := packages.DpkgRecords(ctx, r.s, t, hits)
+	if err != nil {
+		return nil, err
+	}
+	if r.o.UpdateDpkg {
+		for i := range files {
+			files[i].Corrected = !files[i].Stale
+		}
+	} else {
+		corrected = nil
+	}
+	rpm, err := packages.RpmRecords(ctx, r.s, t, hits)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("whether rpm has digests of the patched files could not be found out: %v", err))
+	}
+	r.out.Packages = append(files, rpm...)
+	return corrected, nil
+}
+
+// warnMarks tells of xattrs that the patched files lose.
+func (r *rebuild) warnMarks(hits []contents.Target) {
+	for _, h := range hits {
+		if all := contents.Marks(h.Meta.Xattrs); len(all) > 0 {
+			r.out.Warnings = append(r.out.Warnings, h.Names[0]+": "+contents.MarkWarning(all))
+		}
+	}
+}

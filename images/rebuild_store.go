@@ -1,0 +1,112 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/provenance"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// unchanged finishes a run that found nothing to do: the result is the base. Where the user
+// named a DEST, the base is written there as it is: what is typed next expects something
+// under that name.
+func (r *rebuild) unchanged(ctx context.Context) error {
+	if r.o.Dest != "" && !r.o.DryRun {
+		progress.Note(r.s.Progress, "nothing to do: %s gets the base as it is", r.o.Dest)
+		if err := r.store(ctx, media.Result{Image: r.src.Image, Index: r.src.Index}, nil); err != nil {
+			return err
+		}
+	}
+	r.out.Reference, r.out.Digest = r.baseReference(), r.src.Digest
+	return nil
+}
+
+// store writes the result to where the user wants it, and to the registry of its name
+// where that was asked for.
+func (r *rebuild) store(ctx context.Context, res media.Result, proof *provenance.Proof) error {
+	dests, err := r.dests(ctx)
+	if err != nil {
+		return err
+	}
+	if err := proof.CanWrite(); err != nil {
+		return err
+	}
+	for _, dest := range dests {
+		st, err := sources.Put(ctx, dest, res, r.o.Media)
+		if err != nil {
+			return err
+		}
+		r.out.Reference, r.out.Digest = st.Reference, st.Digest
+	}
+	return proof.WriteFile(dests[len(dests)-1])
+}
+
+// dests lists where the result goes; the last one names it.
+func (r *rebuild) dests(ctx context.Context) ([]media.Ref, error) {
+	var dest media.Ref
+	var err error
+	if r.o.Dest != "" {
+		dest, err = media.ParseRef(r.o.Dest)
+	} else {
+		dest, err = media.DefaultDest(ctx, r.src, r.o.Tag, r.o.Suffix, r.o.Media)
+		if r.o.Push && errors.Is(err, hinterr.ErrNoDaemon) {
+			// Nothing but the registry was needed.
+			if name, ok := r.pushName(); ok {
+				return []media.Ref{{Transport: media.Registry, Name: name}}, nil
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if dest.Tag == "" && r.o.Dest != "" && r.o.Tag != "" {
+		switch dest.Transport {
+		case media.OCILayout, media.OCIArchive, media.DockerArchive:
+			dest.Tag = r.o.Tag
+		}
+	}
+	dests := []media.Ref{dest}
+	if r.o.Push && dest.Transport != media.Registry {
+		name := dest.Name
+		switch dest.Transport {
+		case media.OCILayout, media.OCIArchive, media.DockerArchive, media.Plain:
+			if name = r.o.Tag; name == "" {
+				return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: no name to push under", dest), "name the result: -t REF")
+			}
+		}
+		dests = append(dests, media.Ref{Transport: media.Registry, Name: name})
+	}
+	return dests, nil
+}
+
+// pushName is the name in a registry of a result that no daemon gets: the one that the user
+// gave, else one beside the base, if that is in a registry.
+func (r *rebuild) pushName() (name string, ok bool) {
+	if r.o.Tag != "" {
+		return r.o.Tag, true
+	}
+	if r.src.Ref.Transport != media.Registry {
+		return "", false
+	}
+	name, err := media.DefaultName(r.src.Ref, r.o.Suffix)
+	return name, err == nil
+}
+
+// baseReference names the base so that a user can run or pull it.
+func (r *rebuild) baseReference() string {
+	switch r.src.Ref.Transport {
+	case media.Daemon:
+		return r.src.Ref.Name
+	case media.Registry:
+		if strings.Contains(r.src.Ref.Name, "@") || r.src.Digest == "" {
+			return r.src.Ref.Name
+		}
+		return r.src.Ref.Name + "@" + r.src.Digest
+	}
+	return r.src.Ref.String()
+}

@@ -1,0 +1,192 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// blobsAtOnce is how many blobs of an image are sent at once, as docker does.
+const blobsAtOnce = 4
+
+// NewUploads begins what goes to the repository of a tag.
+func NewUploads(net *Network, tag name.Tag, p progress.Reporter) *uploads {
+	return &uploads{net: net, repo: tag.Context(), Task: &pushTask{
+		p: p, name: strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/"), size: -1,
+	}}
+}
+
+// expect says how many bytes an image has, for the progress.
+func (u *uploads) Expect(m *v1.Manifest) {
+	u.Task.size = m.Config.Size
+	for _, l := range m.Layers {
+		u.Task.size += l.Size
+	}
+}
+
+// image pushes an image under a tag or digest.
+func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) error {
+	c := blob.Collection{}
+	d, err := c.AddImage(img)
+	if err != nil {
+		return err
+	}
+	delete(c, d.Digest) // the manifest is no blob in a registry
+	layers, err := img.Layers()
+	if err != nil {
+		return err
+	}
+	from := map[v1.Hash]*name.Repository{}
+	for _, l := range layers {
+		h, err := l.Digest()
+		if err != nil {
+			return err
+		}
+		switch l := blob.Bare(l).(type) {
+		case *remoteLayer:
+			from[h] = &l.at.Origin
+		case *remote.MountableLayer:
+			repo := l.Reference.Context()
+			from[h] = &repo
+		}
+	}
+	if err := u.blobs(ctx, c, from); err != nil {
+		return err
+	}
+	return u.manifest(ctx, ref, img)
+}
+
+// blobs brings all of a collection into the repository, several at once. The first error
+// ends the others.
+func (u *uploads) blobs(ctx context.Context, c blob.Collection, from map[v1.Hash]*name.Repository) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	slots := make(chan struct{}, blobsAtOnce)
+	var wg sync.WaitGroup
+	for _, b := range c.Sorted() {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := u.blob(ctx, b, from[b.Digest]); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (u *uploads) manifest(ctx context.Context, ref name.Reference, t remote.Taggable) error {
+	opts, err := u.net.Options(ctx, u.repo, true)
+	if err != nil {
+		return err
+	}
+	return remote.Put(ref, t, opts...)
+}
+
+// index pushes an index with all that is in it.
+func (u *uploads) Index(ctx context.Context, ref name.Reference, idx v1.ImageIndex, depth int) error {
+	if depth < 0 {
+		return hinterr.Damaged("more than %d indexes in one another", blob.MaxNesting)
+	}
+	m, err := idx.IndexManifest()
+	if err != nil {
+		return err
+	}
+	for _, e := range m.Manifests {
+		if err := u.entry(ctx, idx, e, depth); err != nil {
+			return fmt.Errorf("entry %s of the index: %w", blob.ShortHash(e.Digest), err)
+		}
+	}
+	return u.manifest(ctx, ref, idx)
+}
+
+// entry pushes what an index lists, unless the repository has its manifest: then it has all
+// that is named there.
+func (u *uploads) entry(ctx context.Context, idx v1.ImageIndex, e v1.Descriptor, depth int) error {
+	ref := u.repo.Digest(e.Digest.String())
+	if e.MediaType.IsIndex() || e.MediaType.IsImage() {
+		if there, err := u.hasManifest(ctx, e); err != nil || there {
+			return err
+		}
+	}
+	switch {
+	case e.MediaType.IsIndex():
+		sub, err := idx.ImageIndex(e.Digest)
+		if err != nil {
+			return err
+		}
+		return u.Index(ctx, ref, sub, depth-1)
+	case e.MediaType.IsImage():
+		img, err := idx.Image(e.Digest)
+		if err != nil {
+			return err
+		}
+		return u.Image(ctx, ref, img)
+	}
+	l, err := blob.BlobOf(idx, e.Digest)
+	if err != nil {
+		return err
+	}
+	return u.blob(ctx, blob.BlobToWrite{Digest: e.Digest, Size: e.Size, Open: l.Compressed}, nil)
+}
+
+func (u *uploads) hasManifest(ctx context.Context, e v1.Descriptor) (bool, error) {
+	c, err := u.net.client(ctx, u.repo, true)
+	if err != nil {
+		return false, err
+	}
+	resp, err := request(ctx, c, http.MethodHead, blobURL(u.repo, "manifests/"+e.Digest.String()),
+		http.Header{"Accept": {string(e.MediaType)}})
+	if err != nil {
+		return false, err
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK, nil
+}
+
+// pushTask is the progress of a push. It begins when the first byte is done: until the
+// registry has answered there is nothing to tell.
+type pushTask struct {
+	p    progress.Reporter
+	name string
+	size int64
+	once sync.Once
+	task progress.Task
+}
+
+func (t *pushTask) Add(n int64) {
+	t.once.Do(func() { t.task = progress.Start(t.p, "push", t.name, t.size) })
+	t.task.Add(n)
+}
+
+func (t *pushTask) Done() {
+	t.once.Do(func() { t.task = progress.Silent{} })
+	t.task.Done()
+}
+
+// atomicError keeps the first error that it is given.
+type atomicError struct{ p atomic.Pointer[error] }
+
+func (e *atomicError) set(err error) { e.p.CompareAndSwap(nil, &err) }
+
+func (e *atomicError) get() error {
+	if p := e.p.Load(); p != nil {
+		return *p
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/redact"
+)
+
+// The layers of an image in a registry, fetched so that a connection that breaks costs what
+// was not there yet and no more: go-containerregistry begins anew, or not at all once the
+// first byte has been read.
+
+// site is where an image of a registry was found.
+type Site struct {
+	Ctx context.Context
+	Net *Network
+	// repo is what is asked for blobs, origin the repository that the image is named
+	// after: they differ where repo is a mirror's.
+	Repo, Origin name.Repository
+}
+
+// RemoteImage is an image of a registry with layers that vfix fetches.
+type RemoteImage struct {
+	v1.Image
+	At Site
+}
+
+func (i RemoteImage) Layers() ([]v1.Layer, error) {
+	ls, err := i.Image.Layers()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]v1.Layer, len(ls))
+	for n, l := range ls {
+		out[n] = i.At.layer(l)
+	}
+	return out, nil
+}
+
+func (i RemoteImage) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+	l, err := i.Image.LayerByDigest(h)
+	if err != nil {
+		return nil, err
+	}
+	return i.At.layer(l), nil
+}
+
+func (i RemoteImage) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
+	l, err := i.Image.LayerByDiffID(h)
+	if err != nil {
+		return nil, err
+	}
+	return i.At.layer(l), nil
+}
+
+// BaseIndex is v1.ImageIndex under a name that is not one of its methods.
+type BaseIndex = v1.ImageIndex
+
+// RemoteIndex is an index of such images.
+type RemoteIndex struct {
+	BaseIndex
+	At Site
+}
+
+func (i RemoteIndex) Image(h v1.Hash) (v1.Image, error) {
+	img, err := i.BaseIndex.Image(h)
+	if err != nil {
+		return nil, err
+	}
+	return RemoteImage{img, i.At}, nil
+}
+
+func (i RemoteIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
+	idx, err := i.BaseIndex.ImageIndex(h)
+	if err != nil {
+		return nil, err
+	}
+	return RemoteIndex{idx, i.At}, nil
+}
+
+// Layer gives what is neither image nor index.
+func (i RemoteIndex) Layer(h v1.Hash) (v1.Layer, error) { return blob.BlobOf(i.BaseIndex, h) }
+
+// layer makes a layer one that vfix fetches. What is to be had from its own place only
+// (image-spec, layer.md, "Non-Distributable Layers") is left to go-containerregistry.
+func (s Site) layer(l v1.Layer) v1.Layer {
+	t, err := l.MediaType()
+	if err != nil || !t.IsDistributable() {
+		return l
+	}
+	return &remoteLayer{l, s}
+}
+
+// remoteLayer is a layer of an image in a registry.
+type remoteLayer struct {
+	v1.Layer
+	at Site
+}
+
+// Compressed ends in an error where the content has not the layer's digest.
+func (l *remoteLayer) Compressed() (io.ReadCloser, error) {
+	r, err := l.open()
+	if err != nil {
+		return nil, err
+	}
+	return blob.Verified(r, r.digest, r.size)
+}
+
+// Unverified opens the blob for a caller that verifies it.
+func (l *remoteLayer) Unverified() (io.ReadCloser, error) { return l.open() }
+
+func (l *remoteLayer) open() (*resuming, error) {
+	digest, err := l.Digest()
+	if err != nil {
+		return nil, err
+	}
+	size, err := l.Size()
+	if err != nil {
+		return nil, err
+	}
+	return l.at.Blob(digest, size)
+}
+
+// blob opens a blob, not verified; size is its length in bytes, -1 where it is not known.
+func (s Site) Blob(digest v1.Hash, size int64) (*resuming, error) {
+	r := &resuming{at: s, digest: digest, size: size}
+	var err error
+	if r.body, err = r.open(); err != nil {
+		return nil, err
+	}
+	s.Net.knows(s.Repo, digest)
+	return r, nil
+}
+
+// resuming reads a blob, and goes on where it was when a connection breaks.
+type resuming struct {
+	at     Site
+	digest v1.Hash
+	size   int64 // bytes, as the manifest or the first answer has it; -1: not known
+	body   io.ReadCloser
+	pos    int64 // bytes read
+	// tries without progress, and where the last one began.
+	tries int
+	since int64
+}
+
+// worthwhile is how many bytes more are progress, so that the patience begins anew.
+const worthwhile = 1 << 20
+
+func (r *resuming) Read(p []byte) (int, error) {
+	for {
+		n, err := r.body.Read(p)
+		r.pos += int64(n)
+		if err == io.EOF && r.pos < r.size {
+			err = io.ErrUnexpectedEOF
+		}
+		if err == nil || err == io.EOF {
+			return n, err
+		}
+		if !isTemporary(err) || r.at.Ctx.Err() != nil {
+			return n, err
+		}
+		if err := r.again(err); err != nil {
+			return n, err
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// again opens the rest of the blob after a broken connection.
+func (r *resuming) again(broken error) error {
+	if r.pos-r.since >= worthwhile {
+		r.tries = 0
+	}
+	r.since = r.pos
+	for {
+		r.tries++
+		wait, ok := r.at.Net.o.Retry.Pause(r.tries, nil)
+		if !ok {
+			return broken
+		}
+		if wait >= noteworthy {
+			progress.Note(r.at.Net.o.Progress, "layer %s: %s: next try in %v, from byte %d", blob.ShortHash(r.digest), redact.Redact(broken.Error()), wait, r.pos)
+		}
+		if err := sleep(r.at.Ctx, wait); err != nil {
+			return err
+		}
+		body, err := r.open()
+		if err == nil {
+			r.body.Close()
+			r.body = body
+			return nil
+		}
+		if !isTemporary(err) {
+			return err
+		}
+		broken = err
+	}
+}
+
+// open asks for the blob from byte pos on. A registry that does not know ranges sends all
+// of it, of which the beginning is thrown away: whoever reads compares the digest.
+func (r *resuming) open() (io.ReadCloser, error) {
+	c, err := r.at.Net.client(r.at.Ctx, r.at.Repo, false)
+	if err != nil {
+		return nil, err
+	}
+	u := blobURL(r.at.Repo, "blobs/"+r.digest.String())
+	req, err := http.NewRequestWithContext(r.at.Ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept-Encoding", "identity") // the bytes that have the digest
+	if r.pos > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", r.pos))
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.check(resp); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// check judges the answer and brings its body to byte pos.
+func (r *resuming) check(resp *http.Response) error {
+	if err := transport.CheckError(resp, http.StatusOK, http.StatusPartialContent); err != nil {
+		return err
+	}
+	if resp.StatusCode == http.StatusPartialContent {
+		var from, to, size int64
+		got := resp.Header.Get("Content-Range")
+		if _, err := fmt.Sscanf(got, "bytes %d-%d/%d", &from, &to, &size); err != nil || from != r.pos || size != r.size {
+			return hinterr.Damaged("blob %v: got the range %q, want bytes %d-%d/%d", r.digest, got, r.pos, r.size-1, r.size)
+		}
+		return nil
+	}
+	if r.size < 0 {
+		r.size = resp.ContentLength
+	}
+	if resp.ContentLength >= 0 && resp.ContentLength != r.size {
+		return hinterr.Damaged("blob %v: got %d bytes, want %d", r.digest, resp.ContentLength, r.size)
+	}
+	_, err := io.CopyN(io.Discard, resp.Body, r.pos)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (r *resuming) Close() error { return r.body.Close() }
+
+// blobURL is the address of a part of a repository (distribution-spec, "Endpoints").
+func blobURL(repo name.Repository, what string) *url.URL {
+	return &url.URL{Scheme: repo.Scheme(), Host: repo.RegistryStr(), Path: "/v2/" + repo.RepositoryStr() + "/" + what}
+}

@@ -1,0 +1,167 @@
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/redact"
+)
+
+// RetryPolicy is how long and how often a registry is asked again.
+type RetryPolicy struct {
+	Tries int           // in all, the first included
+	First time.Duration // the pause after the first; each is twice the one before
+	// most is the longest time to wait because the registry asks for it (Retry-After).
+	Most time.Duration
+}
+
+// DefaultRetry has pauses of 1, 2, 4 and 8 s: an instance of a registry is replaced in that
+// time. Registries that count requests count them by the minute, or by hours: then waiting
+// for it is for whoever runs vfix.
+var DefaultRetry = RetryPolicy{Tries: 5, First: time.Second, Most: 5 * time.Minute}
+
+// temporaryStatus are the answers that may be others the next time: those of
+// go-containerregistry (remote/options.go, defaultRetryStatusCodes).
+var temporaryStatus = map[int]bool{
+	http.StatusRequestTimeout: true, http.StatusTooManyRequests: true,
+	http.StatusInternalServerError: true, http.StatusBadGateway: true,
+	http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
+	499: true, // nginx: the client closed the request
+	522: true, // Cloudflare: connection timed out
+}
+
+// isTemporary reports whether an error of the network may not be there the next time.
+func isTemporary(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var header tls.RecordHeaderError
+	var dns *net.DNSError
+	var stall *stalled
+	var op *net.OpError
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, errPlainHTTP),
+		errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &header):
+		return false
+	case errors.As(err, &dns):
+		return dns.IsTimeout || dns.IsTemporary
+	case errors.As(err, &stall), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed),
+		errors.Is(err, syscall.ECONNREFUSED):
+		return true
+	case errors.As(err, &op):
+		return op.Timeout()
+	}
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// retrier sends a request again where the answer or the error looks temporary. One whose
+// body cannot be had again is sent once.
+type retrier struct {
+	next http.RoundTripper
+	o    Options
+}
+
+func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, err := t.next.RoundTrip(req)
+		if err == nil && !temporaryStatus[resp.StatusCode] || err != nil && !isTemporary(err) {
+			return resp, err
+		}
+		again := req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
+		// https is tried before http with a registry on this machine; go-containerregistry
+		// gives up the one of the two that loses, and refusal is no news there.
+		if errors.Is(err, syscall.ECONNREFUSED) && isLoopback(req.URL.Hostname()) {
+			again = false
+		}
+		wait, ok := t.o.Retry.Pause(try, resp)
+		if !again || !ok || req.Context().Err() != nil {
+			return resp, err
+		}
+		why := fmt.Sprint(err)
+		if resp != nil {
+			why = fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+			drain(resp)
+		}
+		if wait >= noteworthy {
+			progress.Note(t.o.Progress, "registry %s: %s: next try in %v", req.URL.Host, redact.Redact(why), wait.Round(time.Second))
+		}
+		if err := sleep(req.Context(), wait); err != nil {
+			return nil, err
+		}
+		if req.GetBody != nil {
+			body, err := req.GetBody()
+			if err != nil {
+				return nil, err
+			}
+			req = req.Clone(req.Context())
+			req.Body = body
+		}
+	}
+}
+
+// noteworthy is the shortest pause that is told of.
+const noteworthy = 2 * time.Second
+
+// pause says how long to wait after a try, the first being 1; ok is false where there is to
+// be no other. The registry's Retry-After counts, whatever the number of seconds or the
+// date in it, as long as it is below the policy's bound.
+func (p RetryPolicy) Pause(try int, resp *http.Response) (wait time.Duration, ok bool) {
+	if try >= p.Tries {
+		return 0, false
+	}
+	wait = p.First << (try - 1)
+	wait += time.Duration(rand.Int64N(int64(wait)/4 + 1)) // so that many who wait do not come back together
+	if resp == nil {
+		return wait, true
+	}
+	asked, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	if !ok {
+		return wait, true
+	}
+	return max(asked, p.First), asked <= p.Most
+}
+
+// retryAfter reads the header: seconds, or an HTTP date (RFC 9110, 10.2.3).
+func retryAfter(text string, now time.Time) (time.Duration, bool) {
+	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return max(0, time.Duration(n)*time.Second), true
+	}
+	t, err := http.ParseTime(text)
+	if err != nil {
+		return 0, false
+	}
+	return max(0, t.Sub(now)), true
+}
+
+// sleep waits, and ends early with the context's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// maxDrained is how much of an answer that nobody wants is read, so that its connection can
+// be used again, in bytes.
+const maxDrained = 64 << 10
+
+func drain(resp *http.Response) {
+	io.CopyN(io.Discard, resp.Body, maxDrained)
+	resp.Body.Close()
+}

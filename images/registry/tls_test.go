@@ -1,0 +1,110 @@
+package registry_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// authority is one that signs certificates for a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{key: imagetest.Must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
+	a.cert = &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der := imagetest.Must[[]byte](t)(x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key))
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return a
+}
+
+// sign gives a certificate and its key in PEM form.
+func (a *authority) sign(t *testing.T, usage x509.ExtKeyUsage) (cert, key []byte) {
+	t.Helper()
+	k := imagetest.Must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "somebody"}, NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{usage}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der := imagetest.Must[[]byte](t)(x509.CreateCertificate(rand.Reader, c, a.cert, k.Public(), a.key))
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: imagetest.Must[[]byte](t)(x509.MarshalPKCS8PrivateKey(k))})
+}
+
+// A registry with a private authority that wants a certificate: both are found in the
+// folder of its name, and without either nothing is sent.
+func TestRegistryTLS(t *testing.T) {
+	imagetest.NewRegistry(t) // for the credentials' environment
+	config := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", config)
+	t.Setenv("HOME", config)
+	a := newAuthority(t)
+	cert, key := a.sign(t, x509.ExtKeyUsageServerAuth)
+	pair := imagetest.Must[tls.Certificate](t)(tls.X509KeyPair(cert, key))
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(a.pem)
+	s := httptest.NewUnstartedServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	host := strings.TrimPrefix(s.URL, "https://")
+	dir := filepath.Join(config, "docker", "certs.d", host)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	img := imagetest.TinyImage(t)
+	try := func(o media.Options) error {
+		_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: host + "/a/tiny:1"}, media.Result{Image: img}, o)
+		return err
+	}
+	imagetest.WantErr(t, try(imagetest.Fast), nil, "registry "+host, "certificate")
+	imagetest.Write(t, filepath.Join(dir, "ca.crt"), a.pem)
+	imagetest.WantErr(t, try(imagetest.Fast), nil, "registry "+host, "certificate required")
+	mine, myKey := a.sign(t, x509.ExtKeyUsageClientAuth)
+	imagetest.Write(t, filepath.Join(dir, "client.cert"), mine)
+	imagetest.WantErr(t, try(imagetest.Fast), nil, filepath.Join(dir, "client.cert"), "client.key")
+	imagetest.Write(t, filepath.Join(dir, "client.key"), myKey)
+	if err := try(imagetest.Fast); err != nil {
+		t.Error(err)
+	}
+	imagetest.SameImage(t, imagetest.Open(t, "docker://"+host+"/a/tiny:1").Image, img)
+	imagetest.Write(t, filepath.Join(dir, "ca.crt"), []byte("no certificate"))
+	imagetest.WantErr(t, try(imagetest.Fast), hinterr.ErrDamaged, "ca.crt")
+	o := imagetest.Fast
+	o.Insecure = true
+	imagetest.Write(t, filepath.Join(dir, "ca.crt"), newAuthority(t).pem) // another one
+	imagetest.WantErr(t, try(imagetest.Fast), nil, "certificate")
+	if err := try(o); err != nil {
+		t.Errorf("--insecure: %v", err)
+	}
+}

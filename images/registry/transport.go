@@ -1,0 +1,261 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"vfix.dev/vfix/internal/progress"
+)
+
+// registries is how one command talks to registries: one set of connections, one login for
+// a repository, and what was learned of where blobs are. go-containerregistry knows the
+// protocol and the credentials; what stands between it and the network is, from the top:
+//
+//	retrier   tries again what looks temporary, as long as the registry asks to wait
+//	guard     no plain HTTP but to this machine, unless it was allowed
+//	watcher   ends a request that makes no progress
+//	hosts     TLS as the folders of certificates want it for a host
+type Network struct {
+	o    Options
+	Base http.RoundTripper
+	keys authn.Keychain
+
+	// mirrors are hosts that have what Docker Hub has.
+	mirrors func() []string
+
+	mu sync.Mutex
+	// logins are the clients of a repository, by its name and the scopes asked for.
+	logins map[string]*login
+	// homes are the repositories that are known to have a blob, by registry and digest.
+	homes map[string][]name.Repository
+	// busy is held while a blob is brought to a registry, by registry and digest.
+	busy map[string]*sync.Mutex
+}
+
+// Options are what a user may say of talking to registries.
+type Options struct {
+	Insecure  bool // plain HTTP and unverified TLS allowed
+	Progress  progress.Reporter
+	UserAgent string
+	// Stall is how long a registry may make no progress.
+	Stall time.Duration
+	Retry RetryPolicy
+}
+
+// login is made once; who comes meanwhile waits for it.
+type login struct {
+	once   sync.Once
+	client *http.Client
+	err    error
+}
+
+// Times that a registry gets, where the user does not say otherwise.
+const (
+	// DefaultStall is how long a registry may do nothing: it has to bring a blob of some
+	// GB to its storage, and hash it, before it answers a PUT.
+	DefaultStall = 2 * time.Minute
+	dialTimeout  = 30 * time.Second
+	// handshakeTimeout and idleTimeout are those of go-containerregistry's transport.
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 90 * time.Second
+	maxIdlePerHost   = 16
+)
+
+func NewNetwork(o Options) *Network {
+	r := &Network{
+		o: o, keys: authn.DefaultKeychain, mirrors: mirrorsOnce(),
+		logins: map[string]*login{}, homes: map[string][]name.Repository{}, busy: map[string]*sync.Mutex{},
+	}
+	var t http.RoundTripper = newHosts(o.Insecure)
+	t = watcher{t, o.Stall}
+	t = guard{t, o.Insecure}
+	t = &retrier{next: t, o: o}
+	r.Base = transport.NewUserAgent(t, o.UserAgent)
+	return r
+}
+
+// client gives the client for a repository, logged in to pull or, with push, to push; from
+// are further repositories of the same registry to pull from.
+func (r *Network) client(ctx context.Context, repo name.Repository, push bool, from ...name.Repository) (*http.Client, error) {
+	scopes := []string{repo.Scope(transport.PullScope)}
+	if push {
+		scopes[0] = repo.Scope(transport.PushScope)
+	}
+	for _, f := range from {
+		scopes = append(scopes, f.Scope(transport.PullScope))
+	}
+	key := repo.RegistryStr() + " " + strings.Join(scopes, " ")
+	r.mu.Lock()
+	l := r.logins[key]
+	if l == nil {
+		l = &login{}
+		r.logins[key] = l
+	}
+	r.mu.Unlock()
+	l.once.Do(func() { l.client, l.err = r.login(ctx, repo, scopes) })
+	if l.err != nil {
+		r.mu.Lock()
+		if r.logins[key] == l { // the next one tries again
+			delete(r.logins, key)
+		}
+		r.mu.Unlock()
+	}
+	return l.client, l.err
+}
+
+func (r *Network) login(ctx context.Context, repo name.Repository, scopes []string) (*http.Client, error) {
+	auth, err := authn.Resolve(ctx, r.keys, repo)
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	t, err := transport.NewWithContext(ctx, repo.Registry, auth, r.Base, scopes)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: t, CheckRedirect: checkRedirect}, nil
+}
+
+// options are for the calls of go-containerregistry about a repository. It does not retry:
+// the client's transport does.
+func (r *Network) Options(ctx context.Context, repo name.Repository, push bool) ([]remote.Option, error) {
+	c, err := r.client(ctx, repo, push)
+	if err != nil {
+		return nil, err
+	}
+	return []remote.Option{
+		remote.WithContext(ctx), remote.WithTransport(c.Transport),
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}),
+	}, nil
+}
+
+func blobKey(reg name.Registry, h v1.Hash) string { return reg.RegistryStr() + " " + h.String() }
+
+// knows notes that a repository has a blob.
+func (r *Network) knows(repo name.Repository, h v1.Hash) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := blobKey(repo.Registry, h)
+	for _, have := range r.homes[key] {
+		if have == repo {
+			return
+		}
+	}
+	r.homes[key] = append(r.homes[key], repo)
+}
+
+// home gives a repository of the registry that has a blob: repo itself where it is known to.
+func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.homes[blobKey(repo.Registry, h)]
+	for _, have := range all {
+		if have == repo {
+			return repo, true
+		}
+	}
+	if len(all) == 0 {
+		return name.Repository{}, false
+	}
+	return all[0], true
+}
+
+// hold waits until nobody else brings the blob to the registry, and gives the way to end
+// one's own turn: a blob that several images have is sent once and mounted then.
+func (r *Network) hold(reg name.Registry, h v1.Hash) (release func()) {
+	r.mu.Lock()
+	m := r.busy[blobKey(reg, h)]
+	if m == nil {
+		m = &sync.Mutex{}
+		r.busy[blobKey(reg, h)] = m
+	}
+	r.mu.Unlock()
+	m.Lock()
+	return m.Unlock
+}
+
+func NameOptions(insecure bool) []name.Option {
+	if insecure {
+		return []name.Option{name.Insecure}
+	}
+	return nil
+}
+
+// maxRedirects is that of net/http.
+const maxRedirects = 10
+
+// checkRedirect follows a registry to its storage, but not into this machine or its link:
+// metadata services of clouds are there (169.254.169.254).
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+	from, to := via[0].URL.Hostname(), req.URL.Hostname()
+	if from != to && inward(to) && !inward(from) {
+		return fmt.Errorf("redirected to %s, an address of this machine or its link: not followed", to)
+	}
+	return nil
+}
+
+// inward reports whether a host is an address that every machine has to itself.
+func inward(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return isLoopback(host)
+	}
+	ip = ip.Unmap()
+	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
+}
+
+// isLoopback reports whether a host name or address is this machine.
+func isLoopback(host string) bool {
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// errPlainHTTP: go-containerregistry tries plain HTTP with every private address.
+var errPlainHTTP = errors.New("plain HTTP, which anybody on the way can read and change, and nobody allowed it")
+
+// guard refuses plain HTTP but to this machine.
+type guard struct {
+	Next     http.RoundTripper
+	Insecure bool
+}
+
+func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" && !g.Insecure && !isLoopback(req.URL.Hostname()) {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, errPlainHTTP
+	}
+	return g.Next.RoundTrip(req)
+}
+
+// newTransport is go-containerregistry's, with time-outs for a connection's beginning.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext,
+		ForceAttemptHTTP2:     true,
+		IdleConnTimeout:       idleTimeout,
+		TLSHandshakeTimeout:   handshakeTimeout,
+		ExpectContinueTimeout: time.Second,
+		MaxIdleConnsPerHost:   maxIdlePerHost,
+	}
+}

@@ -1,0 +1,323 @@
+package registry_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/images/sources"
+)
+
+// sluggish is fast with a registry that may do nothing for a tenth of a second.
+func sluggish() media.Options {
+	o := imagetest.Fast
+	o.Stall = 100 * time.Millisecond
+	return o
+}
+
+// times answers a request that matches with status the first n times.
+func times(n int64, method, path string, status int, header ...string) func(http.ResponseWriter, *http.Request) bool {
+	var seen atomic.Int64
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != method || !strings.Contains(r.URL.Path, path) || seen.Add(1) > n {
+			return false
+		}
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		return true
+	}
+}
+
+// What is temporary is tried again, reading and writing, and ends well.
+func TestRegistryRetries(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	img := imagetest.TinyImage(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: img})
+	now := time.Now().UTC().Format(http.TimeFormat)
+	for _, c := range []struct {
+		name  string
+		spoil func(http.ResponseWriter, *http.Request) bool
+	}{
+		{"429 manifest", times(2, "GET", "/manifests/", 429, "Retry-After", "0")},
+		{"429 with a date", times(2, "GET", "/manifests/", 429, "Retry-After", now)},
+		{"429 with nonsense", times(2, "GET", "/manifests/", 429, "Retry-After", "soon")},
+		{"503 blob", times(2, "GET", "/blobs/", 503)},
+		{"500 ping", times(2, "GET", "/v2/", 500)},
+		{"502 start of an upload", times(2, "POST", "/blobs/uploads/", 502)},
+		{"500 upload", times(2, "PATCH", "/blobs/uploads/", 500)},
+		{"504 end of an upload", times(2, "PUT", "/blobs/uploads/", 504)},
+		{"503 manifest put", times(2, "PUT", "/manifests/", 503)},
+		{"404 upload", times(1, "PATCH", "/blobs/uploads/", 404)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var hit atomic.Bool
+			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+				done := c.spoil(w, r)
+				if done {
+					hit.Store(true)
+				}
+				return done
+			})
+			src, err := sources.Open(context.Background(), "docker://"+f.Host+"/a/tiny:1", imagetest.Fast)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Another image each time: blobs that are there are not sent.
+			fresh := imagetest.PlatformImage(t, "amd64", c.name)
+			to := media.Ref{Transport: media.Registry, Name: f.Host + "/b/tiny:" + strings.ReplaceAll(c.name, " ", "-")}
+			if _, err := sources.Put(context.Background(), to, media.Result{Image: fresh}, imagetest.Fast); err != nil {
+				t.Fatal(err)
+			}
+			imagetest.SameImage(t, src.Image, img)
+			if !hit.Load() {
+				t.Error("no request was spoiled")
+			}
+			f.Reset(nil)
+			imagetest.SameImage(t, imagetest.Open(t, "docker://"+to.Name).Image, fresh)
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"120": 2 * time.Minute, "0": 0, "-5": 0,
+		"Sun, 01 Mar 2026 12:00:30 GMT": 30 * time.Second, "Sun, 01 Mar 2026 11:00:00 GMT": 0,
+		"": -1, "soon": -1, "1e3": -1, "99999999999999999999": -1,
+	} {
+		got, ok := registry.RetryAfter(text, now)
+		if ok != (want >= 0) || ok && got != want {
+			t.Errorf("%q: got %v, %v, want %v", text, got, ok, want)
+		}
+	}
+	p := registry.RetryPolicy{Tries: 4, First: time.Second, Most: time.Minute}
+	answer := func(after string) *http.Response { return &http.Response{Header: http.Header{"Retry-After": {after}}} }
+	if wait, ok := p.Pause(1, answer("59")); !ok || wait != 59*time.Second {
+		t.Errorf("got %v, %v", wait, ok)
+	}
+	if _, ok := p.Pause(1, answer("61")); ok {
+		t.Error("waits longer than the bound")
+	}
+	if _, ok := p.Pause(4, nil); ok {
+		t.Error("tries more often than it may")
+	}
+	if wait, ok := p.Pause(3, nil); !ok || wait < 4*time.Second || wait > 5*time.Second {
+		t.Errorf("third pause: %v", wait)
+	}
+}
+
+// A registry that asks for a longer time than vfix waits is an error at once.
+func TestRegistryAsksTooMuch(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	f.Reset(times(9, "GET", "/v2/", 429, "Retry-After", "86400"))
+	_, err := sources.Open(context.Background(), "docker://"+f.Host+"/a/tiny:1", imagetest.Fast)
+	imagetest.WantErr(t, err, nil, "too many requests (429")
+	if n := f.Count("GET /v2/"); n != 1 {
+		t.Errorf("got %d tries, want 1", n)
+	}
+}
+
+// hanging gives a function that does not return before the test has ended.
+func hanging(t *testing.T) func() {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	return func() { <-over }
+}
+
+// A registry that does nothing is tried again and then an error that says so: where it does
+// not answer, stops in an answer, takes no more of what is sent, does not answer a PUT.
+func TestRegistryStalls(t *testing.T) {
+	imagetest.CleanTemp(t)
+	f := imagetest.NewRegistry(t)
+	small := imagetest.TinyImage(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: small})
+	big := noiseImage(t, 16<<20) // more than the buffers of a connection hold
+	for name, method := range map[string]string{"answer": "GET", "body": "GET", "upload": "PATCH", "end": "PUT"} {
+		t.Run(name, func(t *testing.T) {
+			hang := hanging(t)
+			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != method || !strings.Contains(r.URL.Path, "/blobs/") {
+					return false
+				}
+				if name == "body" {
+					w.WriteHeader(200)
+					w.(http.Flusher).Flush()
+				}
+				hang()
+				return true
+			})
+			var err error
+			if method == "GET" {
+				_, err = sources.Open(context.Background(), "docker://"+f.Host+"/a/tiny:1", sluggish())
+			} else {
+				_, err = sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/b/tiny:1"}, media.Result{Image: big}, sluggish())
+			}
+			imagetest.WantErr(t, err, nil, "registry "+f.Host, "no progress for 100ms")
+			if !strings.Contains(imagetest.HintOf(err), "--stall-timeout") {
+				t.Errorf("hint %q", imagetest.HintOf(err))
+			}
+		})
+	}
+}
+
+// What is slow but does get on is left alone: the clock runs only while nothing comes.
+func TestRegistrySlow(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	img := imagetest.TinyImage(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: img})
+	l := imagetest.Must[[]v1.Layer](t)(img.Layers())[0]
+	digest := imagetest.Must[v1.Hash](t)(l.Digest())
+	content := imagetest.Must[[]byte](t)(io.ReadAll(imagetest.Must[io.ReadCloser](t)(l.Compressed())))
+	o := imagetest.Fast
+	o.Stall = 2 * time.Second // far more than a pause, for a machine that is busy
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != "GET" || !strings.HasSuffix(r.URL.Path, digest.String()) {
+			return false
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		const parts, pause = 15, 150 * time.Millisecond // together longer than one may take
+		for i := range parts {
+			w.Write(content[i*len(content)/parts : (i+1)*len(content)/parts])
+			w.(http.Flusher).Flush()
+			time.Sleep(pause)
+		}
+		return true
+	})
+	src := imagetest.Must[*media.Source](t)(sources.Open(context.Background(), "docker://"+f.Host+"/a/tiny:1", o))
+	rc := imagetest.Must[io.ReadCloser](t)(imagetest.Must[[]v1.Layer](t)(src.Image.Layers())[0].Compressed())
+	defer rc.Close()
+	if _, err := io.Copy(io.Discard, rc); err != nil {
+		t.Error(err)
+	}
+	if f.Count(digest.String()) != 1 {
+		t.Errorf("requests: %q", f.Seen)
+	}
+}
+
+// A download whose connection breaks goes on where it was, or begins anew where the registry
+// knows no ranges; it never ends in another content.
+func TestDownloadResumes(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	img := noiseImage(t, 1<<20)
+	imagetest.Put(t, "docker://"+f.Host+"/a/noise:1", media.Result{Image: img})
+	l := imagetest.Must[[]v1.Layer](t)(img.Layers())[0]
+	digest := imagetest.Must[v1.Hash](t)(l.Digest())
+	content := imagetest.Must[[]byte](t)(io.ReadAll(imagetest.Must[io.ReadCloser](t)(l.Compressed())))
+	const part = 300_000
+	for _, c := range []struct {
+		name   string
+		ranges bool
+		other  bool // other bytes behind the break
+		bad    string
+		cuts   int
+		want   string
+	}{
+		{name: "ranges", ranges: true, cuts: 2},
+		{name: "no ranges", cuts: 1},
+		{name: "other bytes", ranges: true, other: true, cuts: 1, want: "got sha256:"},
+		{name: "wrong range", ranges: true, bad: "bytes 0-9/10", cuts: 1, want: `got the range "bytes 0-9/10"`},
+		{name: "always", ranges: true, cuts: 1000, want: "the connection broke"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sent, asked := 0, ""
+			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != "GET" || !strings.HasSuffix(r.URL.Path, digest.String()) {
+					return false
+				}
+				var from int
+				if asked = r.Header.Get("Range"); c.ranges && asked != "" {
+					fmt.Sscanf(asked, "bytes=%d-", &from)
+				}
+				body := bytes.Clone(content[from:])
+				if c.other && from > 0 {
+					body[10] ^= 1
+				}
+				w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+				if from > 0 {
+					w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(content)-1, len(content)))
+					if c.bad != "" {
+						w.Header().Set("Content-Range", c.bad)
+					}
+					w.WriteHeader(http.StatusPartialContent)
+				}
+				if sent++; sent <= c.cuts {
+					if c.cuts == 1000 {
+						body = body[:min(len(body), 10)]
+					}
+					w.Write(body[:min(len(body), part)])
+					w.(http.Flusher).Flush()
+					panic(http.ErrAbortHandler)
+				}
+				w.Write(body)
+				return true
+			})
+			src := imagetest.Must[*media.Source](t)(sources.Open(context.Background(), "docker://"+f.Host+"/a/noise:1", imagetest.Fast))
+			rc := imagetest.Must[io.ReadCloser](t)(imagetest.Must[[]v1.Layer](t)(src.Image.Layers())[0].Compressed())
+			defer rc.Close()
+			got, err := io.ReadAll(rc)
+			if c.want != "" {
+				imagetest.WantErr(t, err, nil, c.want)
+				return
+			}
+			if err != nil || !bytes.Equal(got, content) {
+				t.Fatalf("%d of %d bytes, %v", len(got), len(content), err)
+			}
+			if sent != c.cuts+1 || !strings.HasPrefix(asked, "bytes=") || asked == "bytes=0-" {
+				t.Errorf("%d requests, the last for %q", sent, asked)
+			}
+		})
+	}
+}
+
+// Plain HTTP goes nowhere but to this machine, whatever go-containerregistry thinks of a name.
+func TestPlainHTTP(t *testing.T) {
+	sent := 0
+	next := imagetest.RoundTrip(func(*http.Request) (*http.Response, error) { sent++; return nil, errors.New("sent") })
+	for url, want := range map[string]bool{
+		"http://127.0.0.1:5000/": true, "http://localhost:5000/": true, "http://[::1]:5000/": true, "https://reg.example/": true,
+		"http://10.0.0.1:5000/": false, "http://192.168.1.1/": false, "http://reg.local/": false, "http://reg.example/": false,
+		"http://127.0.0.1.nip.example/": false, "ftp://reg.example/": false,
+	} {
+		for _, insecure := range []bool{false, true} {
+			sent = 0
+			_, err := registry.Guard{Next: next, Insecure: insecure}.RoundTrip(imagetest.Must[*http.Request](t)(http.NewRequest("GET", url, nil)))
+			if got := sent == 1; got != (want || insecure) || err == nil || !got && !errors.Is(err, registry.ErrPlainHTTP) {
+				t.Errorf("%s, insecure %v: sent %v, %v", url, insecure, got, err)
+			}
+		}
+	}
+}
+
+// A registry does not send vfix to what only this machine reaches.
+func TestRedirects(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		ok       bool
+	}{
+		{"https://reg.example/", "https://storage.example/x", true},
+		{"https://reg.example/", "https://10.0.0.1/x", true},
+		{"https://reg.example/", "https://169.254.169.254/latest", false},
+		{"https://reg.example/", "https://localhost/x", false},
+		{"https://reg.example/", "https://[::ffff:127.0.0.1]/x", false},
+		{"http://127.0.0.1:5000/", "http://127.0.0.1:5001/", true},
+	} {
+		via := []*http.Request{imagetest.Must[*http.Request](t)(http.NewRequest("GET", c.from, nil))}
+		if err := registry.CheckRedirect(imagetest.Must[*http.Request](t)(http.NewRequest("GET", c.to, nil)), via); (err == nil) != c.ok {
+			t.Errorf("%s to %s: %v", c.from, c.to, err)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+)
+
+// noiseImage is an image with one layer of about size bytes that no gzip makes smaller.
+func noiseImage(t testing.TB, size int) v1.Image {
+	t.Helper()
+	noise := make([]byte, size)
+	r := rand.NewChaCha8([32]byte{byte(size >> 16)})
+	r.Read(noise)
+	plain := imagetest.TarOf(t, "noise", string(noise))
+	diffID, _, err := v1.SHA256(strings.NewReader(string(plain)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := imagetest.Must[v1.Image](t)(mutate.AppendLayers(empty.Image, imagetest.BlobLayer{Layer: static.NewLayer(imagetest.GzipOf(t, plain), types.DockerLayer), ID: diffID}))
+	cf := imagetest.Must[*v1.ConfigFile](t)(img.ConfigFile()).DeepCopy()
+	cf.OS, cf.Architecture = "linux", "amd64"
+	return imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, cf))
+}
+
+// uploader is a registry's uploads in a form whose faults a test chooses: it keeps what
+// came before a connection broke, or not.
+type uploader struct {
+	keeps, tells bool
+	cuts         int // this many PATCHes are cut off in the middle
+	mute         int // this many PUTs are done and not answered
+
+	mu     sync.Mutex
+	begun  int
+	data   map[string][]byte // by the number of the upload
+	blobs  map[string][]byte
+	ranges []string // Content-Range of the PATCHes
+}
+
+func (u *uploader) serve(w http.ResponseWriter, r *http.Request) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at, isUpload := strings.CutPrefix(r.URL.Path, "/v2/b/noise/blobs/uploads/")
+	if digest, ok := strings.CutPrefix(r.URL.Path, "/v2/b/noise/blobs/"); !isUpload && ok && r.Method == "HEAD" {
+		if u.blobs[digest] == nil {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		return true
+	}
+	if !isUpload {
+		if r.Method == "PUT" { // the manifest, which is all that this registry is asked for
+			io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusCreated)
+			return true
+		}
+		return false
+	}
+	if r.Method != "POST" && u.data[at] == nil {
+		w.WriteHeader(http.StatusNotFound)
+		return true
+	}
+	w.Header().Set("Location", r.URL.Path)
+	switch r.Method {
+	case "POST":
+		u.begun++
+		name := fmt.Sprint(u.begun)
+		u.data[name] = []byte{}
+		w.Header().Set("Location", "/v2/b/noise/blobs/uploads/"+name)
+		w.WriteHeader(http.StatusAccepted)
+	case "PATCH":
+		u.patch(w, r, at)
+	case "GET":
+		if u.tells {
+			w.Header().Set("Range", fmt.Sprintf("0-%d", max(0, len(u.data[at])-1)))
+		}
+		w.WriteHeader(http.StatusNoContent)
+	case "PUT":
+		digest, _, _ := v1.SHA256(strings.NewReader(string(u.data[at])))
+		if digest.String() != r.URL.Query().Get("digest") {
+			w.WriteHeader(http.StatusBadRequest)
+			return true
+		}
+		u.blobs[digest.String()] = u.data[at]
+		delete(u.data, at)
+		if u.mute--; u.mute >= 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(http.StatusCreated)
+	}
+	return true
+}
+
+func (u *uploader) patch(w http.ResponseWriter, r *http.Request, at string) {
+	want := r.Header.Get("Content-Range")
+	u.ranges = append(u.ranges, want)
+	if from, _, _ := strings.Cut(want, "-"); want != "" && from != fmt.Sprint(len(u.data[at])) {
+		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+		return
+	}
+	if r.ContentLength < 100_000 { // a config
+		data, _ := io.ReadAll(r.Body)
+		u.data[at] = append(u.data[at], data...)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if u.cuts--; u.cuts >= 0 {
+		half, _ := io.ReadAll(io.LimitReader(r.Body, r.ContentLength/2))
+		if u.keeps {
+			u.data[at] = append(u.data[at], half...)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	data, _ := io.ReadAll(r.Body)
+	u.data[at] = append(u.data[at], data...)
+	w.WriteHeader(http.StatusAccepted)
+}
+
+func TestUploadResumes(t *testing.T) {
+	imagetest.CleanTemp(t)
+	f := imagetest.NewRegistry(t)
+	img := noiseImage(t, 2<<20)
+	digest := imagetest.Must[v1.Hash](t)(imagetest.Must[[]v1.Layer](t)(img.Layers())[0].Digest()).String()
+	for _, c := range []struct {
+		name    string
+		u       *uploader
+		begun   int // uploads, that of the config included
+		resumed int // PATCHes that began in the middle
+		want    string
+	}{
+		{name: "nothing breaks", u: &uploader{}, begun: 2},
+		{name: "goes on", u: &uploader{keeps: true, tells: true, cuts: 3}, begun: 2, resumed: 3},
+		{name: "kept and not told of", u: &uploader{keeps: true, cuts: 2}, begun: 4},
+		{name: "begun anew", u: &uploader{tells: true, cuts: 2}, begun: 4},
+		{name: "done and not told of", u: &uploader{mute: 1}, begun: 2},
+		{name: "never", u: &uploader{cuts: 1000}, begun: 4, want: "registry " + f.Host},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u := c.u
+			u.data, u.blobs = map[string][]byte{}, map[string][]byte{}
+			f.Reset(u.serve)
+			_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/b/noise:1"}, media.Result{Image: img}, imagetest.Fast)
+			if c.want != "" {
+				imagetest.WantErr(t, err, nil, c.want)
+			} else if err != nil {
+				t.Fatal(err)
+			} else if u.blobs[digest] == nil {
+				t.Error("the layer is not there")
+			}
+			resumed := 0
+			for _, r := range u.ranges {
+				if r != "" {
+					resumed++
+				}
+			}
+			if u.begun != c.begun || resumed != c.resumed {
+				t.Errorf("%d uploads, %d resumed, want %d and %d: %q", u.begun, resumed, c.begun, c.resumed, u.ranges)
+			}
+		})
+	}
+}
+
+// A layer that cannot be read, or is not what its digest says, is no reason to try again.
+func TestUploadOfDamage(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	img := noiseImage(t, 1<<20)
+	// Each has a repository of its own: a request that Put has given up may come in later.
+	for name, open := range map[string]func() (io.ReadCloser, error){
+		"unreadable": func() (io.ReadCloser, error) { return nil, errors.New("the disk is gone") },
+		"cut-off":    func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil },
+		"other": func() (io.ReadCloser, error) {
+			return io.NopCloser(io.LimitReader(rand.NewChaCha8([32]byte{}), imagetest.Must[int64](t)(imagetest.Must[[]v1.Layer](t)(img.Layers())[0].Size()))), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.Reset(nil)
+			bad := &damagedImage{img, open}
+			_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/bad/" + name + ":1"}, media.Result{Image: bad}, imagetest.Fast)
+			imagetest.WantErr(t, err, nil, "registry "+f.Host)
+			if n := f.Count("PATCH /v2/bad/" + name + "/"); n > 2 {
+				t.Errorf("%d requests", n)
+			}
+			if f.Count("PUT /v2/bad/"+name+"/manifests/") != 0 {
+				t.Error("the manifest was pushed")
+			}
+		})
+	}
+}
+
+// damagedImage is an image whose layers have other bytes.
+type damagedImage struct {
+	v1.Image
+	open func() (io.ReadCloser, error)
+}
+
+func (d *damagedImage) Layers() ([]v1.Layer, error) {
+	ls, err := d.Image.Layers()
+	for n := range ls {
+		ls[n] = damagedLayer{ls[n], d.open}
+	}
+	return ls, err
+}
+
+type damagedLayer struct {
+	v1.Layer
+	open func() (io.ReadCloser, error)
+}
+
+func (d damagedLayer) Compressed() (io.ReadCloser, error) { return d.open() }
+
+// A blob that is in one repository of a registry is mounted into the next, whatever place it
+// came from; two pushes at once send it once.
+func TestPushOnce(t *testing.T) {
+	imagetest.CleanTemp(t)
+	f := imagetest.NewRegistry(t)
+	img := noiseImage(t, 1<<20)
+	digest := imagetest.Must[v1.Hash](t)(imagetest.Must[[]v1.Layer](t)(img.Layers())[0].Digest()).String()
+	var mu sync.Mutex
+	has := map[string]bool{} // repositories with the layer
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		repo := strings.Split(strings.TrimPrefix(r.URL.Path, "/v2/"), "/")[0]
+		switch q := r.URL.Query(); {
+		case r.Method == "HEAD" && strings.HasSuffix(r.URL.Path, digest):
+			if !has[repo] {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			return true
+		case r.Method == "POST" && q.Get("mount") == digest && has[q.Get("from")]:
+			has[repo] = true
+			w.WriteHeader(http.StatusCreated)
+			return true
+		case r.Method == "PUT" && q.Get("digest") == digest:
+			has[repo] = true
+		}
+		return false
+	})
+	o := imagetest.Fast.WithDefaults()
+	var wg sync.WaitGroup
+	for n := range 6 {
+		wg.Go(func() {
+			if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: fmt.Sprintf("%s/r%d:1", f.Host, n)}, media.Result{Image: img}, o); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	sent := 0
+	for _, s := range f.Seen {
+		if strings.HasPrefix(s, "PUT ") && strings.Contains(s, "digest="+strings.ReplaceAll(digest, ":", "%3A")) {
+			sent++
+		}
+	}
+	if len(has) != 6 || sent != 1 {
+		t.Errorf("in %d repositories, sent %d times", len(has), sent)
+	}
+	f.Reset(nil)
+	if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/r0:2"}, media.Result{Image: img}, o); err != nil {
+		t.Error(err)
+	}
+	if n := f.Count("/blobs/"); n != 0 {
+		t.Errorf("%d requests about blobs that are known to be there: %q", n, f.Seen)
+	}
+}
+
+// Ending the command ends an upload at once, with the command's own reason.
+func TestUploadCancelled(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	hang := hanging(t)
+	why := errors.New("stopped by hand")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != "PATCH" {
+			return false
+		}
+		cancel(why)
+		hang()
+		return true
+	})
+	o := imagetest.Fast
+	o.Stall = time.Hour
+	_, err := sources.Put(ctx, media.Ref{Transport: media.Registry, Name: f.Host + "/b/noise:1"}, media.Result{Image: noiseImage(t, 1<<20)}, o)
+	imagetest.WantErr(t, err, why)
+}

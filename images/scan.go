@@ -1,0 +1,37 @@
+package images
+
+import (
+	"context"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/rewriter"
+)
+
+// ScanOptions are the choices of vfix scan.
+type ScanOptions struct {
+	Media    media.Options
+	Jobs     int // files examined at once; 0 means one per processor
+	Rewriter rewriter.Options
+	// Shim is what the fallback is made of. An image that has it is searched for it.
+	Shim fallback.Shim
+}
+
+// Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
+func Scan(ctx context.Context, source string, o ScanOptions) (*contents.Findings, error) {
+	o.Media = o.Media.WithDefaults()
+	src, err := sources.Open(ctx, source, o.Media)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	defer s.Close()
+	f, err := fallback.Covered(ctx, s, src, &o.Shim)
+	if err != nil {
+		return nil, err
+	}
+	return f.Findings, nil
+}

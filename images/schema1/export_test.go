@@ -1,0 +1,7 @@
+package schema1
+
+// What only the tests of this package see.
+
+const (
+	MaxSignatures = maxSignatures
+)

@@ -1,0 +1,225 @@
+package sources
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/rootpath"
+	"vfix.dev/vfix/rewriter"
+)
+
+// The files of an image, to be read by name, as a process in a container of it would.
+
+// Root is the merged file system of an image as an fs.FS: names without a leading slash,
+// symlinks followed inside it. Its files can be read at any offset. Where the source is a
+// folder, Path names it and FS is nil: the caller reads it as it is.
+type Root struct {
+	FS     fs.FS
+	Path   string
+	Source string // as resolved, with its transport
+	close  func() error
+	// findings examines FS; nil for a folder.
+	findings func() (*contents.Scanned, error)
+}
+
+// Close gives temporary files back; what FS opened can no longer be read.
+func (r *Root) Close() error { return r.close() }
+
+// OpenRoot opens the files of a SOURCE. The caller must Close it.
+func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error) {
+	src, err := Open(ctx, source, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &Root{Path: src.Path, Source: src.Ref.String(), close: src.Close}
+	if src.Image == nil {
+		return r, nil
+	}
+	s := contents.NewSession(0, o.Progress, rewriter.Options{})
+	r.close = func() error {
+		s.Close()
+		return src.Close()
+	}
+	t, err := s.Image(ctx, src.Image)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", r.Source, err), r.Close())
+	}
+	r.findings = sync.OnceValues(func() (*contents.Scanned, error) { return s.Findings(ctx, t) })
+	r.FS = &imageFS{ctx: ctx, t: t, fetch: s.FetchLayers(t), got: map[*contents.Inode]*io.SectionReader{}}
+	return r, nil
+}
+
+// Callers returns the files of an image that have live or unknown call sites of a function
+// of the page, sorted; nil for a folder.
+func (r *Root) Callers(function string) ([]string, error) {
+	if r.findings == nil {
+		return nil, nil
+	}
+	f, err := r.findings()
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for i := range f.Files {
+		for _, s := range f.Files[i].Report.Sites {
+			if s.Function.String() == function && (s.Verdict == rewriter.Unknown || s.Verdict.Patchable()) {
+				all = append(all, f.Files[i].Path)
+				break
+			}
+		}
+	}
+	return all, nil
+}
+
+const (
+	// siblingLimit is the largest file, in bytes, that is fetched with another of its folder:
+	// a package database is hundreds of small files, and a layer is read from its start for
+	// each fetch.
+	siblingLimit = 1 << 20
+	// siblings is how many files at most are fetched so.
+	siblings = 10_000
+)
+
+// imageFS implements fs.FS and fs.ReadDirFS.
+type imageFS struct {
+	ctx   context.Context
+	t     *contents.Tree
+	fetch func(context.Context, []*contents.Inode) (map[*contents.Inode]*io.SectionReader, error)
+
+	mu  sync.Mutex
+	got map[*contents.Inode]*io.SectionReader
+}
+
+// lookup finds what a name stands for, and the folder it is in.
+func (f *imageFS) lookup(op, name string) (k, dir *contents.Node, err error) {
+	fail := func(err error) (*contents.Node, *contents.Node, error) {
+		return nil, nil, &fs.PathError{Op: op, Path: name, Err: err}
+	}
+	if !fs.ValidPath(name) {
+		return fail(fs.ErrInvalid)
+	}
+	w := &contents.Way{T: f.t, File: true}
+	if err := rootpath.Follow(w, name); err != nil {
+		return fail(err)
+	}
+	return w.At[len(w.At)-1], w.At[max(len(w.At)-2, 0)], nil
+}
+
+// Open implements fs.FS.
+func (f *imageFS) Open(name string) (fs.File, error) {
+	k, dir, err := f.lookup("open", name)
+	if err != nil {
+		return nil, err
+	}
+	info := imageInfo{path.Base(name), k}
+	if k.Kids != nil {
+		return &imageFile{info: info, fs: f}, nil
+	}
+	if k.Kind != contents.KindFile {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
+	r, err := f.content(k.Inode, dir)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return &imageFile{info: info, fs: f, SectionReader: io.NewSectionReader(r, 0, r.Size())}, nil
+}
+
+// content reads a file, and the small files of its folder with it.
+func (f *imageFS) content(i *contents.Inode, dir *contents.Node) (*io.SectionReader, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.got[i]; r != nil {
+		return r, nil
+	}
+	if i.Size == 0 {
+		return io.NewSectionReader(bytes.NewReader(nil), 0, 0), nil
+	}
+	want := map[*contents.Inode]bool{i: true}
+	for _, k := range dir.Kids {
+		small := k.Kids == nil && k.Kind == contents.KindFile && k.Size > 0 && k.Size <= siblingLimit && i.Size <= siblingLimit
+		if small && len(want) < siblings && f.got[k.Inode] == nil {
+			want[k.Inode] = true
+		}
+	}
+	got, err := f.fetch(f.ctx, slices.Collect(maps.Keys(want)))
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range got {
+		f.got[i] = r
+	}
+	if f.got[i] == nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return f.got[i], nil
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (f *imageFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	k, _, err := f.lookup("readdir", name)
+	if err != nil {
+		return nil, err
+	}
+	if k.Kids == nil {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a directory")}
+	}
+	var all []fs.DirEntry
+	for _, name := range contents.SortedKeys(k.Kids) {
+		all = append(all, fs.FileInfoToDirEntry(imageInfo{name, k.Kids[name]}))
+	}
+	return all, nil
+}
+
+// imageFile is an open file or folder.
+type imageFile struct {
+	*io.SectionReader // nil for a folder
+	info              imageInfo
+	fs                *imageFS
+}
+
+func (f *imageFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *imageFile) Close() error               { return nil }
+
+func (f *imageFile) Read(b []byte) (int, error) {
+	if f.SectionReader == nil {
+		return 0, errors.New("is a directory")
+	}
+	return f.SectionReader.Read(b)
+}
+
+// imageInfo implements fs.FileInfo.
+type imageInfo struct {
+	name string
+	k    *contents.Node
+}
+
+func (i imageInfo) Name() string       { return i.name }
+func (i imageInfo) Size() int64        { return i.k.Size }
+func (i imageInfo) ModTime() time.Time { return i.k.Meta.Mtime }
+func (i imageInfo) IsDir() bool        { return i.k.Kids != nil }
+func (i imageInfo) Sys() any           { return nil }
+
+func (i imageInfo) Mode() fs.FileMode {
+	m := fs.FileMode(i.k.Meta.Mode & 0o777)
+	switch {
+	case i.k.Kids != nil:
+		m |= fs.ModeDir
+	case i.k.Kind == contents.KindSymlink:
+		m |= fs.ModeSymlink
+	case i.k.Kind != contents.KindFile:
+		m |= fs.ModeIrregular
+	}
+	return m
+}

@@ -1,0 +1,192 @@
+package sources
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/schema1"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// Bare root filesystems as images of one layer: what docker export writes, a folder, what is
+// inside a SIF file. Of such an image nothing but its files is known, so that it has no
+// command but one that the user gives (RunConfig).
+
+// RunConfig is how an image is run, where its source does not say.
+type RunConfig struct {
+	Entrypoint, Cmd []string
+	Env             []string // NAME=VALUE
+	WorkingDir      string
+	User            string
+}
+
+// config makes the image config; the same files and choices give the same bytes.
+func (r RunConfig) config(diffID v1.Hash, of string) ([]byte, error) {
+	run := jsonobject.Object{}
+	for key, list := range map[string][]string{"Entrypoint": r.Entrypoint, "Cmd": r.Cmd, "Env": r.Env} {
+		if len(list) > 0 {
+			run[key], _ = jsonobject.Encode(list)
+		}
+	}
+	for key, value := range map[string]string{"WorkingDir": r.WorkingDir, "User": r.User} {
+		if value != "" {
+			run[key], _ = jsonobject.Encode(value)
+		}
+	}
+	return jsonobject.Encode(map[string]any{
+		"architecture": "amd64", "os": "linux", "config": run,
+		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{diffID.String()}},
+		"history": []map[string]string{{"created_by": "vfix: the files of " + of}},
+	})
+}
+
+func (r RunConfig) IsZero() bool {
+	return len(r.Entrypoint) == 0 && len(r.Cmd) == 0 && len(r.Env) == 0 && r.WorkingDir == "" && r.User == ""
+}
+
+// WithRootImage makes a source that is a bare root filesystem one with an image. The caller
+// closes it as before. What is neither a folder nor a tarball is an error.
+func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.Options) error {
+	o = o.WithDefaults()
+	fi, err := os.Stat(s.Path)
+	if err != nil {
+		return err
+	}
+	write, of := writeFolder, "a folder"
+	if !fi.IsDir() {
+		tarball, err := contents.IsTarball(s.Path)
+		if err != nil {
+			return err
+		}
+		if !tarball {
+			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
+				"patch files, folders and tarballs with: vfix patch -o OUTPUT %s", s.Path)
+		}
+		write, of = copyTarball, "a tarball"
+	}
+	progress.Note(o.Progress, "%s is a root filesystem: an image of one layer is made of it", s.Path)
+	layer, err := contents.PackLayer(func(w io.Writer) error { return contents.WrapPath(s.Path, write(ctx, w, s.Path, o)) })
+	if err != nil {
+		return err
+	}
+	img, err := layerImage(layer, run, of)
+	if err == nil {
+		err = s.Take(img, o)
+	}
+	if err != nil {
+		layer.Close()
+		return err
+	}
+	closeSource := s.Close
+	s.Close = func() error {
+		layer.Close()
+		return closeSource()
+	}
+	s.Path = ""
+	return nil
+}
+
+// layerImage makes an OCI image of one layer.
+func layerImage(l *contents.AddedLayer, run RunConfig, of string) (*blob.StoredImage, error) {
+	config, err := run.config(l.PlainDigest, of)
+	if err != nil {
+		return nil, err
+	}
+	m := v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
+		Layers: []v1.Descriptor{{MediaType: types.OCILayer, Size: l.PackedSize, Digest: l.PackedDigest}},
+	}
+	return schema1.MadeImage(m, config, oneLayer{l})
+}
+
+// oneLayer are the blobs of such an image.
+type oneLayer struct{ l *contents.AddedLayer }
+
+func (o oneLayer) Open(h v1.Hash) (io.ReadCloser, int64, error) {
+	if h != o.l.PackedDigest {
+		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", h)
+	}
+	return io.NopCloser(o.l.Reader()), o.l.PackedSize, nil
+}
+
+// errHidden: a file whose name hides another one, once it is in a layer.
+func errHidden(name string) error {
+	return hinterr.Errorf(hinterr.ErrUnsupported, "%s: in a layer a name with %s in front hides files", name, contents.WhiteoutPrefix)
+}
+
+// copyTarball copies the tar stream of a tarball, byte for byte, and looks at each member:
+// what cannot be in a layer is an error.
+func copyTarball(ctx context.Context, w io.Writer, name string, o media.Options) error {
+	f, size, err := blob.OpenRegular(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	task := o.Progress.Start("read", name, size)
+	defer task.Done()
+	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	in := bufio.NewReaderSize(io.TeeReader(body, w), blob.CopyBuffer)
+	for tr := blob.NewMemberReader(in); ; {
+		m, err := tr.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(path.Base(m.Path), contents.WhiteoutPrefix) {
+			return errHidden(m.Path)
+		}
+	}
+	_, err = blob.CopyTo(ctx, io.Discard, in, nil)
+	return err
+}
+
+// writeFolder writes a folder as a tar stream: sorted by name, with owners, modes, times,
+// extended attributes and hard links. Sockets are left out, and what is mounted in it.
+func writeFolder(ctx context.Context, w io.Writer, name string, o media.Options) error {
+	d, err := contents.OpenDiskTree(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	task := o.Progress.Start("read", name, -1)
+	defer task.Done()
+	d.NoSums = true
+	entries, err := d.Entries(ctx)
+	if err != nil {
+		return err
+	}
+	tw := tar.NewWriter(w)
+	for i := range entries {
+		e := &entries[i]
+		if e.Name == "" {
+			continue // the root itself: engines make it
+		}
+		if strings.HasPrefix(path.Base(e.Name), contents.WhiteoutPrefix) {
+			return errHidden(e.Name)
+		}
+		if err := d.WriteEntry(ctx, tw, e, task); err != nil {
+			return fmt.Errorf("%s: %w", e.Name, err)
+		}
+	}
+	return tw.Close()
+}

@@ -1,0 +1,238 @@
+package sources
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/sylabs/sif/v2/pkg/sif"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/schema1"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// Apptainer's and Singularity's SIF files: a header, up to some dozens of data objects, and
+// among these one partition with the root filesystem, a squashfs. As a SOURCE a SIF file is
+// an image of one layer with those files. The container is read and written by the module
+// that singularity itself uses, after this file has bounded what it would allocate.
+
+// Layout of the header (sylabs/sif, pkg/sif/sif.go, struct header): launch script, magic,
+// version, architecture, ID, two times, and then the numbers of descriptors.
+const (
+	sifMagicAt       = 32
+	sifMagic         = "SIF_MAGIC"
+	sifTotalAt       = 32 + 10 + 3 + 3 + 16 + 8 + 8 + 8
+	sifHeaderLen     = sifTotalAt + 5*8
+	sifDescriptorLen = 585 // struct rawDescriptor, as it stands in the file
+	// maxSIFObjects is how many data objects a file may have; apptainer makes room for 48.
+	maxSIFObjects = 4096
+)
+
+// isSIF reports whether the first bytes of a file are those of a SIF file.
+func isSIF(head []byte) bool {
+	return len(head) > sifMagicAt && bytes.HasPrefix(head[sifMagicAt:], []byte(sifMagic))
+}
+
+// sifFile is an open SIF file with a squashfs as its root filesystem.
+type sifFile struct {
+	f       *os.File
+	path    string
+	img     *sif.FileImage
+	root    sif.Descriptor
+	Super   squashSuper
+	content *plainTar // the files of the squashfs
+	others  int       // partitions beside it: overlays
+}
+
+func (s *sifFile) Close() error {
+	if s.content != nil {
+		s.content.Close()
+	}
+	return s.f.Close()
+}
+
+// squashfs gives the root partition.
+func (s *sifFile) Squashfs() *io.SectionReader {
+	return io.NewSectionReader(s.f, s.root.Offset(), s.root.Size())
+}
+
+// loadSIF opens a SIF file and checks every offset in it.
+func loadSIF(name string) (_ *sifFile, err error) {
+	f, size, err := blob.OpenRegular(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such file", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &sifFile{f: f, path: name}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	head := make([]byte, sifHeaderLen)
+	if _, err := f.ReadAt(head, 0); err != nil || !isSIF(head) {
+		return nil, hinterr.Damaged("%s: not a SIF file", name)
+	}
+	total := binary.LittleEndian.Uint64(head[sifTotalAt:])
+	offset := binary.LittleEndian.Uint64(head[sifTotalAt+8:])
+	length := binary.LittleEndian.Uint64(head[sifTotalAt+16:])
+	if total > maxSIFObjects || length < total*sifDescriptorLen || offset > uint64(size) || length > uint64(size)-offset {
+		return nil, hinterr.Damaged("%s: %d descriptors in %d bytes at %#x of a file of %d bytes", name, total, length, offset, size)
+	}
+	if s.img, err = sif.LoadContainer(f, sif.OptLoadWithCloseOnUnload(false)); err != nil {
+		return nil, hinterr.Damaged("%s: %v", name, err)
+	}
+	if err := s.findRoot(size); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return s, nil
+}
+
+// findRoot finds the partition with the root filesystem.
+func (s *sifFile) findRoot(size int64) error {
+	var err error
+	roots := 0
+	s.img.WithDescriptors(func(d sif.Descriptor) bool {
+		switch {
+		case d.Offset() < 0 || d.Size() < 0 || d.Offset() > size || d.Size() > size-d.Offset():
+			err = hinterr.Damaged("data object %d: %d bytes at %#x of a file of %d bytes", d.ID(), d.Size(), d.Offset(), size)
+		case d.DataType() == sif.DataOCIRootIndex:
+			err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "an OCI-SIF file, which holds an OCI image and no root filesystem"),
+				"unpack it: singularity push, or oras, to a registry, and take it from there")
+		case d.DataType() == sif.DataPartition:
+			if _, part, _, perr := d.PartitionMetadata(); perr == nil && part == sif.PartPrimSys {
+				s.root = d
+				roots++
+			} else {
+				s.others++
+			}
+		}
+		return err != nil
+	})
+	if err != nil {
+		return err
+	}
+	if roots != 1 {
+		return hinterr.Damaged("%d root filesystems, want one", roots)
+	}
+	fsType, _, arch, err := s.root.PartitionMetadata()
+	if err != nil {
+		return hinterr.Damaged("%v", err)
+	}
+	switch {
+	case fsType == sif.FsEncryptedSquashfs:
+		return hinterr.Errorf(hinterr.ErrUnsupported, "the root filesystem is encrypted")
+	case fsType != sif.FsSquash:
+		return hinterr.Errorf(hinterr.ErrUnsupported, "the root filesystem is %v and no squashfs", fsType)
+	case arch != "amd64" && arch != "unknown":
+		return hinterr.Errorf(hinterr.ErrPlatform, "the root filesystem is for %s, want amd64", arch)
+	}
+	s.Super, err = readSquashSuper(s.Squashfs())
+	return err
+}
+
+// openSIF makes a source of a SIF file.
+func openSIF(ctx context.Context, ref media.Ref, o media.Options) (*media.Source, error) {
+	s, err := loadSIF(ref.Name)
+	if err != nil {
+		return nil, err
+	}
+	if s.others > 0 {
+		progress.Note(o.Progress, "%s: partitions beside the root filesystem, such as overlays, are not examined: %d", ref.Name, s.others)
+	}
+	src := &media.Source{Ref: ref, Close: s.Close}
+	err = s.unpack(ctx, o)
+	if err == nil {
+		var img *blob.StoredImage
+		if img, err = s.image(); err == nil {
+			err = src.Take(img, o)
+		}
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("%s: %w", ref.Name, err)
+	}
+	return src, nil
+}
+
+// unpack reads the squashfs. The programs for it want it in a file of its own.
+func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
+	task := o.Progress.Start("read", s.path, s.root.Size())
+	defer task.Done()
+	temp, err := os.CreateTemp("", atomicfile.TempPrefix+"*.squashfs")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	defer temp.Close()
+	if _, err := blob.CopyTo(ctx, temp, s.Squashfs(), task); err != nil {
+		return err
+	}
+	s.content, err = keepTar(func(w io.Writer) error { return unsquash(ctx, w, temp.Name(), o) })
+	return err
+}
+
+// sifRunscript is what apptainer run starts in a container.
+const sifRunscript = ".singularity.d/runscript"
+
+// image makes an image of one layer. Its entrypoint is the runscript, if there is one.
+func (s *sifFile) image() (*blob.StoredImage, error) {
+	tr := blob.NewMemberReader(s.content.reader())
+	run := RunConfig{}
+	for {
+		m, err := tr.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m.Path == sifRunscript {
+			run.Entrypoint = []string{"/" + sifRunscript}
+		}
+	}
+	config, err := run.config(s.content.diffID, "a SIF file")
+	if err != nil {
+		return nil, err
+	}
+	m := v1.Manifest{
+		SchemaVersion: 2, MediaType: types.DockerManifestSchema2,
+		Layers: []v1.Descriptor{{MediaType: types.DockerUncompressedLayer, Size: s.content.size, Digest: s.content.diffID}},
+	}
+	return schema1.MadeImage(m, config, sifBlobs{s})
+}
+
+// sifBlobs are the blobs of such an image.
+type sifBlobs struct{ s *sifFile }
+
+func (b sifBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
+	if h != b.s.content.diffID {
+		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", h)
+	}
+	return io.NopCloser(b.s.content.reader()), b.s.content.size, nil
+}
+
+// sifOf finds the SIF file that an image was made of, nil for none.
+func sifOf(img v1.Image) *sifFile {
+	if stored, ok := img.(*blob.StoredImage); ok {
+		if m, ok := stored.Blobs.(blob.MemBlobs); ok {
+			if b, ok := m.Next.(sifBlobs); ok {
+				return b.s
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package sources_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sylabs/sif/v2/pkg/sif"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// tinySIF makes a SIF file whose squashfs is a super block and nothing else.
+func tinySIF(t testing.TB, fsType sif.FSType, arch string, more ...sif.DescriptorInput) []byte {
+	t.Helper()
+	super := make([]byte, sources.SquashSuperLen)
+	copy(super, sources.SquashMagic)
+	binary.LittleEndian.PutUint32(super[sources.SquashBlockAt:], 1<<17)
+	binary.LittleEndian.PutUint16(super[sources.SquashCompressAt:], 1)
+	root := imagetest.Must[sif.DescriptorInput](t)(sif.NewDescriptorInput(sif.DataPartition, bytes.NewReader(super),
+		sif.OptPartitionMetadata(fsType, sif.PartPrimSys, arch)))
+	path := filepath.Join(t.TempDir(), "x.sif")
+	c := imagetest.Must[*sif.FileImage](t)(sif.CreateContainerAtPath(path, sif.OptCreateDeterministic(),
+		sif.OptCreateWithDescriptors(append([]sif.DescriptorInput{root}, more...)...)))
+	if err := c.UnloadContainer(); err != nil {
+		t.Fatal(err)
+	}
+	return imagetest.Must[[]byte](t)(os.ReadFile(path))
+}
+
+// descriptor is where the descriptor number n begins; then DataType 4 bytes, Used 1, ID 4,
+// GroupID 4, LinkedID 4, Offset 8, Size 8 (sylabs/sif, struct rawDescriptor).
+func sifDescriptor(n int) int { return 4096 + n*sources.SIFDescriptorLen }
+
+func TestHostileSIF(t *testing.T) {
+	imagetest.CleanTemp(t)
+	good := tinySIF(t, sif.FsSquash, "amd64")
+	poke := func(at int, v uint64, size int) []byte {
+		b := bytes.Clone(good)
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], v)
+		copy(b[at:at+size], word[:])
+		return b
+	}
+	blob := imagetest.Must[sif.DescriptorInput](t)(sif.NewDescriptorInput(sif.DataOCIRootIndex, bytes.NewReader([]byte("{}"))))
+	squash := len(good) - sources.SquashSuperLen
+	for name, c := range map[string]struct {
+		data []byte
+		kind error
+		says string
+	}{
+		"no magic":                  {poke(sources.SIFMagicAt, 'x', 1), hinterr.ErrDamaged, "not a SIF file"},
+		"cut header":                {good[:100], hinterr.ErrDamaged, "not a SIF file"},
+		"cut descriptors":           {good[:5000], hinterr.ErrDamaged, "descriptors in"},
+		"2^40 descriptors":          {poke(sources.SIFTotalAt, 1<<40, 8), hinterr.ErrDamaged, "descriptors in"},
+		"-1 descriptors":            {poke(sources.SIFTotalAt, 1<<64-1, 8), hinterr.ErrDamaged, "descriptors in"},
+		"descriptors at -1":         {poke(sources.SIFTotalAt+8, 1<<64-1, 8), hinterr.ErrDamaged, "descriptors in"},
+		"descriptors of 2^60 bytes": {poke(sources.SIFTotalAt+16, 1<<60, 8), hinterr.ErrDamaged, "descriptors in"},
+		"no partition":              {poke(sifDescriptor(0), uint64(sif.DataGeneric), 4), hinterr.ErrDamaged, "0 root filesystems"},
+		"partition beyond the end":  {poke(sifDescriptor(0)+17, uint64(len(good)), 8), hinterr.ErrDamaged, "data object 1"},
+		"partition at -1":           {poke(sifDescriptor(0)+17, 1<<64-1, 8), hinterr.ErrDamaged, "data object 1"},
+		"partition of 2^62 bytes":   {poke(sifDescriptor(0)+25, 1<<62, 8), hinterr.ErrDamaged, "data object 1"},
+		"no squashfs":               {poke(squash, 'x', 1), hinterr.ErrDamaged, "no squashfs"},
+		"compression 99":            {poke(squash+sources.SquashCompressAt, 99, 2), hinterr.ErrUnsupported, "compression 99"},
+		"blocks of 5 bytes":         {poke(squash+sources.SquashBlockAt, 5, 4), hinterr.ErrDamaged, "blocks of 5 bytes"},
+		"ext3":                      {tinySIF(t, sif.FsExt3, "amd64"), hinterr.ErrUnsupported, "no squashfs"},
+		"encrypted":                 {tinySIF(t, sif.FsEncryptedSquashfs, "amd64"), hinterr.ErrUnsupported, "encrypted"},
+		"arm64":                     {tinySIF(t, sif.FsSquash, "arm64"), hinterr.ErrPlatform, "arm64"},
+		"OCI-SIF":                   {tinySIF(t, sif.FsSquash, "amd64", blob), hinterr.ErrUnsupported, "OCI-SIF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := imagetest.Write(t, filepath.Join(t.TempDir(), "x.sif"), c.data)
+			imagetest.WantErr(t, imagetest.OpenErr(t, "sif:"+path), c.kind, path, c.says)
+		})
+	}
+	// The control: the file itself is one.
+	s := imagetest.Must[*sources.SIFFile](t)(sources.LoadSIF(imagetest.Write(t, filepath.Join(t.TempDir(), "x.sif"), good)))
+	s.Close()
+	if s.Super.BlockSize != 1<<17 || s.Super.Compression != "gzip" {
+		t.Errorf("got %+v", s.Super)
+	}
+}
+
+// FuzzSIF reads bytes as a SIF file, up to where other programs read the squashfs.
+func FuzzSIF(f *testing.F) {
+	f.Add(tinySIF(f, sif.FsSquash, "amd64"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := sources.LoadSIF(imagetest.Write(t, filepath.Join(t.TempDir(), "x.sif"), data))
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		if r := s.Squashfs(); r.Size() < sources.SquashSuperLen || r.Size() > int64(len(data)) {
+			t.Errorf("squashfs of %d bytes in a file of %d", r.Size(), len(data))
+		}
+	})
+}
+
+// What replaces a file of the base takes all its names, and folders are there once.
+func TestMergeTars(t *testing.T) {
+	base := imagetest.TarOf(t, "a", "1", "b", "2", "c", "3")
+	l := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(contents.MemberWriters{
+		"b": (contents.Extra{Name: "b", Body: []byte("new")}).Write,
+		"d": (contents.Extra{Name: "d", Body: []byte("more")}).Write,
+	}.Write))
+	defer l.Close()
+	var out bytes.Buffer
+	if err := sources.MergeTars(context.Background(), &out, bytes.NewReader(base), l); err != nil {
+		t.Fatal(err)
+	}
+	var names string
+	for tr := blob.NewMemberReader(&out); ; {
+		m, err := tr.Next()
+		if err != nil {
+			break
+		}
+		names += m.Path + " "
+	}
+	if names != "a c b d " {
+		t.Errorf("got %q", names)
+	}
+}

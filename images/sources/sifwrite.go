@@ -1,0 +1,326 @@
+package sources
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/uuid"
+	"github.com/sylabs/sif/v2/pkg/sif"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// Writing SIF files: only out of another one, whose squashfs is made anew with the patched
+// files in it. Its other data objects are kept, but for signatures: they are about the
+// bytes that were replaced.
+
+// withAddedLayer is an image that was made of another one by adding a layer.
+type withAddedLayer interface {
+	Base() v1.Image
+	Added() *contents.AddedLayer
+	// Traced says that the entrypoint of the base was put under vfix-trace.
+	Traced() bool
+}
+
+// putSIF writes a derived image whose base is a SIF file as a SIF file.
+func putSIF(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (media.Stored, error) {
+	fail := func(err error) (media.Stored, error) { return media.Stored{}, fmt.Errorf("%s: %w", dest.Name, err) }
+	out, err := atomicfile.Create(dest.Name)
+	if err != nil {
+		return fail(err)
+	}
+	defer out.Discard()
+	if same := sifOf(r.Image); same != nil { // nothing to do: the base as it is
+		if _, err := blob.CopyTo(ctx, out, io.NewSectionReader(same.f, 0, 1<<62), nil); err != nil {
+			return fail(err)
+		}
+		return finishSIF(out, same, dest)
+	}
+	derived, _ := r.Image.(withAddedLayer)
+	var base *sifFile
+	if derived != nil {
+		base = sifOf(derived.Base())
+	}
+	switch {
+	case base == nil:
+		return fail(hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a SIF file is only made of another one"),
+			"write -o oci-archive:FILE.tar, and then: apptainer build %s oci-archive:FILE.tar", dest.Name))
+	case derived.Traced():
+		return fail(hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a SIF file's runscript cannot be run under vfix-trace"),
+			"leave the fallback out: --fallback never"))
+	}
+	if err := base.rewrite(ctx, out, derived.Added(), o); err != nil {
+		return fail(err)
+	}
+	return finishSIF(out, base, dest)
+}
+
+// finishSIF gives a SIF file its name, and the mode of the one that it was made of: such
+// files are programs.
+func finishSIF(out *atomicfile.File, base *sifFile, dest media.Ref) (media.Stored, error) {
+	fi, err := base.f.Stat()
+	if err == nil {
+		err = out.Chmod(fi.Mode().Perm())
+	}
+	if err == nil {
+		err = out.Commit()
+	}
+	if err != nil {
+		return media.Stored{}, fmt.Errorf("%s: %w", dest.Name, err)
+	}
+	return media.Stored{Reference: dest.String()}, nil
+}
+
+// rewrite writes the SIF file anew, with the members of a layer in its root filesystem.
+func (s *sifFile) rewrite(ctx context.Context, out *atomicfile.File, added *contents.AddedLayer, o media.Options) error {
+	dir, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file := dir + "/squashfs"
+	if err := s.squash(ctx, file, added, o); err != nil {
+		return err
+	}
+	root, size, err := blob.OpenRegular(file)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	task := o.Progress.Start("write", out.Final, size)
+	defer task.Done()
+	sum, _, err := v1.SHA256(blob.Reading{Ctx: ctx, Reader: root, T: nil})
+	if err != nil {
+		return err
+	}
+	return s.assemble(out.File, blob.Reading{Ctx: ctx, Reader: io.NewSectionReader(root, 0, size), T: task}, sum, o)
+}
+
+// squash makes the new squashfs.
+func (s *sifFile) squash(ctx context.Context, file string, added *contents.AddedLayer, o media.Options) error {
+	rootEntry, err := rootOf(s.content.reader())
+	if err != nil {
+		return err
+	}
+	pr, pw := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := mergeTars(ctx, pw, s.content.reader(), added)
+		pw.CloseWithError(err)
+		wrote <- err
+	}()
+	err = squash(ctx, pr, file, s.Super, rootEntry, o)
+	pr.CloseWithError(errToolEnded)
+	if werr := <-wrote; werr != nil && !errors.Is(werr, errToolEnded) {
+		return werr // the cause, where the program only saw a broken stream
+	}
+	return err
+}
+
+var errToolEnded = errors.New("the program ended")
+
+// rootOf finds the root folder itself in a tar stream, nil where it is not there.
+func rootOf(r io.Reader) (*contents.Entry, error) {
+	tr := blob.NewMemberReader(r)
+	for {
+		m, err := tr.Next()
+		if err == io.EOF {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m.Path == "" && m.Typeflag == tar.TypeDir {
+			return &contents.Entry{Kind: contents.KindDir, Meta: contents.NewMeta(m.Header, contents.Interner{})}, nil
+		}
+	}
+}
+
+// mergeTars writes the members of base, those that the layer has again left out, and then
+// the layer's. The layer has all names of a file that it has one of, and no whiteouts.
+func mergeTars(ctx context.Context, w io.Writer, base io.Reader, added *contents.AddedLayer) error {
+	replaced, err := namesIn(added)
+	if err != nil {
+		return err
+	}
+	tw := tar.NewWriter(w)
+	there := map[string]bool{} // folders of the base
+	err = copyMembers(ctx, tw, base, func(m *blob.TarMember) bool {
+		if m.Typeflag == tar.TypeDir {
+			there[m.Path] = true
+			return true
+		}
+		return !replaced[m.Path]
+	})
+	if err != nil {
+		return err
+	}
+	layer, err := added.Uncompressed()
+	if err != nil {
+		return err
+	}
+	defer layer.Close()
+	if err := copyMembers(ctx, tw, layer, func(m *blob.TarMember) bool {
+		return m.Typeflag != tar.TypeDir || !there[m.Path]
+	}); err != nil {
+		return err
+	}
+	return tw.Close()
+}
+
+// namesIn are the names of what a layer has beside folders.
+func namesIn(l *contents.AddedLayer) (map[string]bool, error) {
+	r, err := l.Uncompressed()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	names := map[string]bool{}
+	for tr := blob.NewMemberReader(r); ; {
+		m, err := tr.Next()
+		if err == io.EOF {
+			return names, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m.Typeflag != tar.TypeDir {
+			names[m.Path] = true
+		}
+	}
+}
+
+// copyMembers copies the members that keep accepts.
+func copyMembers(ctx context.Context, tw *tar.Writer, r io.Reader, keep func(*blob.TarMember) bool) error {
+	for tr := blob.NewMemberReader(r); ; {
+		m, err := tr.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !keep(m) {
+			continue
+		}
+		if err := tw.WriteHeader(m.Header); err != nil {
+			return fmt.Errorf("%s: %w", m.Path, err)
+		}
+		if m.IsRegular() {
+			if _, err := blob.CopyTo(ctx, tw, tr, nil); err != nil {
+				return fmt.Errorf("%s: %w", m.Path, err)
+			}
+		}
+	}
+}
+
+// assemble writes the container. Its ID is made of the old one and of the new content, its
+// times are the old ones: the same input gives the same file.
+func (s *sifFile) assemble(out *os.File, root io.Reader, sum v1.Hash, o media.Options) error {
+	var all []sif.DescriptorInput
+	var failed error
+	dropped := 0
+	number := s.numbers()
+	s.img.WithDescriptors(func(d sif.Descriptor) bool {
+		if d.DataType() == sif.DataSignature {
+			dropped++
+			return false
+		}
+		in, err := s.object(d, root, number)
+		if err != nil {
+			failed = fmt.Errorf("data object %d: %w", d.ID(), err)
+		}
+		all = append(all, in)
+		return failed != nil
+	})
+	if failed != nil {
+		return failed
+	}
+	if dropped > 0 {
+		progress.Note(o.Progress, "%s: signed, and the signature is about the old bytes: left out; sign it again: apptainer sign", s.path)
+	}
+	old, err := uuid.Parse(s.img.ID())
+	if err != nil {
+		return hinterr.Damaged("%v", err)
+	}
+	digest, err := hex.DecodeString(sum.Hex)
+	if err != nil {
+		return err
+	}
+	c, err := sif.CreateContainer(out,
+		sif.OptCreateWithLaunchScript(s.img.LaunchScript()),
+		sif.OptCreateWithID(uuid.NewSHA1(old, digest).String()),
+		sif.OptCreateWithTime(s.img.CreatedAt()),
+		sif.OptCreateWithDescriptorCapacity(max(s.img.DescriptorsTotal(), int64(len(all)))),
+		sif.OptCreateWithDescriptors(all...),
+		sif.OptCreateWithCloseOnUnload(false))
+	if err != nil {
+		return err
+	}
+	return c.UnloadContainer()
+}
+
+// numbers says which ID each data object that is kept will have: they count from 1.
+func (s *sifFile) numbers() map[uint32]uint32 {
+	number := map[uint32]uint32{}
+	s.img.WithDescriptors(func(d sif.Descriptor) bool {
+		if d.DataType() != sif.DataSignature {
+			number[d.ID()] = uint32(len(number) + 1)
+		}
+		return false
+	})
+	return number
+}
+
+// object describes one data object of the new file.
+func (s *sifFile) object(d sif.Descriptor, root io.Reader, number map[uint32]uint32) (sif.DescriptorInput, error) {
+	opts := []sif.DescriptorInputOpt{sif.OptNoGroup(), sif.OptObjectName(d.Name()), sif.OptObjectTime(d.CreatedAt())}
+	if g := d.GroupID(); g != 0 {
+		opts = append(opts, sif.OptGroupID(g))
+	}
+	if id, isGroup := d.LinkedID(); id != 0 && isGroup {
+		opts = append(opts, sif.OptLinkedGroupID(id))
+	} else if id != 0 && number[id] != 0 {
+		opts = append(opts, sif.OptLinkedID(number[id]))
+	}
+	content := d.GetReader()
+	if d.DataType() == sif.DataPartition {
+		fsType, part, arch, err := d.PartitionMetadata()
+		if err != nil {
+			return sif.DescriptorInput{}, err
+		}
+		if part == sif.PartPrimSys {
+			content = root
+		}
+		opts = append(opts, sif.OptPartitionMetadata(fsType, part, arch))
+	} else {
+		var extra rawExtra
+		if err := d.GetMetadata(&extra); err != nil {
+			return sif.DescriptorInput{}, err
+		}
+		opts = append(opts, sif.OptMetadata(extra))
+	}
+	return sif.NewDescriptorInput(d.DataType(), content, opts...)
+}
+
+// rawExtra is a descriptor's private data as it is.
+type rawExtra []byte
+
+// MarshalBinary and UnmarshalBinary implement encoding.BinaryMarshaler and its counterpart.
+func (e rawExtra) MarshalBinary() ([]byte, error) { return e, nil }
+
+func (e *rawExtra) UnmarshalBinary(b []byte) error {
+	*e = append(rawExtra(nil), b...)
+	return nil
+}

@@ -1,0 +1,241 @@
+package sources
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// squashfs, by the programs that everybody makes and reads it with: those of squashfs-tools,
+// which apptainer itself needs, or of squashfs-tools-ng. Between them and vfix there is a tar
+// stream, so that owners and modes are kept whoever runs vfix.
+
+// squashSuper is what is told of a squashfs (kernel, Documentation/filesystems/squashfs.rst
+// and fs/squashfs/squashfs_fs.h, struct squashfs_super_block).
+type squashSuper struct {
+	mkfsTime    uint32 // seconds since 1970
+	BlockSize   uint32 // bytes
+	Compression string // as mksquashfs -comp names it
+}
+
+// squashCompressions are the names of the super block's compression IDs.
+var squashCompressions = map[uint16]string{1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
+
+// Offsets in the super block, in bytes, all little endian.
+const (
+	squashMagic       = "hsqs"
+	squashTimeAt      = 8
+	squashBlockAt     = 12
+	squashCompressAt  = 20
+	squashSuperLen    = 96
+	squashMaxBlock    = 1 << 20 // SQUASHFS_FILE_MAX_SIZE
+	squashMinBlock    = 4096
+	squashUnsquashDir = "root"
+)
+
+// readSquashSuper reads the super block of a squashfs.
+func readSquashSuper(r io.ReaderAt) (squashSuper, error) {
+	var b [squashSuperLen]byte
+	if _, err := r.ReadAt(b[:], 0); err != nil || string(b[:len(squashMagic)]) != squashMagic {
+		return squashSuper{}, hinterr.Damaged("no squashfs where one should be")
+	}
+	s := squashSuper{
+		mkfsTime:  binary.LittleEndian.Uint32(b[squashTimeAt:]),
+		BlockSize: binary.LittleEndian.Uint32(b[squashBlockAt:]),
+	}
+	id := binary.LittleEndian.Uint16(b[squashCompressAt:])
+	s.Compression = squashCompressions[id]
+	switch {
+	case s.Compression == "":
+		return s, hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: compression %d is not known", id)
+	case s.BlockSize < squashMinBlock || s.BlockSize > squashMaxBlock || s.BlockSize&(s.BlockSize-1) != 0:
+		return s, hinterr.Damaged("squashfs: blocks of %d bytes", s.BlockSize)
+	}
+	return s, nil
+}
+
+// maxUnpacked is how large the files of a squashfs may be together, in bytes. What is zeros
+// takes no room on the disk meanwhile.
+const maxUnpacked = 1 << 40
+
+// errNoSquashTools says what is missing.
+func errNoSquashTools(names string) error {
+	return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: %s: not installed", names), "apt-get install squashfs-tools, or dnf install squashfs-tools")
+}
+
+// unsquash writes the files of the squashfs in a file, as a tar stream. sqfs2tar keeps
+// owners without being root; unsquashfs only with.
+func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) error {
+	if tool, err := exec.LookPath("sqfs2tar"); err == nil {
+		return runTool(ctx, nil, w, tool, "--root-becomes", ".", file)
+	}
+	tool, err := exec.LookPath("unsquashfs")
+	if err != nil {
+		return errNoSquashTools("sqfs2tar and unsquashfs")
+	}
+	dir, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	if err != nil {
+		return err
+	}
+	defer removeAll(dir)
+	if os.Geteuid() != 0 {
+		progress.Note(o.Progress, "without root unsquashfs gives every file to the user: install sqfs2tar (squashfs-tools-ng) to keep owners")
+	}
+	root := filepath.Join(dir, squashUnsquashDir)
+	if err := runTool(ctx, nil, io.Discard, tool, "-no-progress", "-dest", root, file); err != nil {
+		return err
+	}
+	return writeFolder(ctx, w, root, o)
+}
+
+// removeAll removes a folder whose own folders may be ones that nobody may write to.
+func removeAll(dir string) {
+	filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	os.RemoveAll(dir)
+}
+
+// squash makes a squashfs of a tar stream, in the form of like. With tar2sqfs the same stream
+// gives the same bytes. mksquashfs reads such streams since 4.5, takes the root folder's mode
+// alone from options and its time from the clock (seen in 4.5.1), and serves where nothing
+// else is installed. root is the root folder itself, nil where nothing is known of it.
+func squash(ctx context.Context, r io.Reader, file string, like squashSuper, root *contents.Entry, o media.Options) error {
+	block := strconv.FormatUint(uint64(like.BlockSize), 10)
+	if tool, err := exec.LookPath("tar2sqfs"); err == nil {
+		err := runTool(ctx, r, io.Discard, tool, "--quiet", "--force", "--no-skip", "--compressor", like.Compression, "--block-size", block, file)
+		if err != nil {
+			return err
+		}
+		return like.keepTime(file)
+	}
+	tool, err := exec.LookPath("mksquashfs")
+	if err != nil {
+		return errNoSquashTools("tar2sqfs and mksquashfs")
+	}
+	progress.Note(o.Progress, "mksquashfs gives the root folder the time of now: install tar2sqfs (squashfs-tools-ng) for the same bytes every time")
+	args := []string{"-", file, "-tar", "-noappend", "-no-progress", "-quiet", "-comp", like.Compression, "-b", block}
+	if root != nil {
+		args = append(args, "-root-mode", strconv.FormatInt(root.Meta.Mode, 8))
+	}
+	if err := runTool(ctx, r, io.Discard, tool, args...); err != nil {
+		return err
+	}
+	return like.keepTime(file)
+}
+
+// keepTime gives a squashfs the time that the old one was made: both programs have others.
+func (s squashSuper) keepTime(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], s.mkfsTime)
+	_, err = f.WriteAt(b[:], squashTimeAt)
+	return errors.Join(err, f.Close())
+}
+
+// runTool runs a program to its end. What it says on stderr is its error.
+func runTool(ctx context.Context, in io.Reader, out io.Writer, tool string, args ...string) error {
+	cmd := exec.CommandContext(ctx, tool, args...)
+	var said blob.HeadBuffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &said
+	cmd.WaitDelay = blob.ChildDelay
+	// What is made shall not depend on where.
+	cmd.Env = append(dropVariable(os.Environ(), "SOURCE_DATE_EPOCH"), "TZ=UTC", "LC_ALL=C")
+	blob.Apart(cmd)
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	var exit *exec.ExitError
+	if text := strings.TrimSpace(said.String()); errors.As(err, &exit) && text != "" {
+		return hinterr.Damaged("%s: %s", filepath.Base(tool), strings.ReplaceAll(text, "\n", "; "))
+	}
+	return fmt.Errorf("%s: %w", filepath.Base(tool), err)
+}
+
+// dropVariable takes a variable out of an environment.
+func dropVariable(env []string, name string) []string {
+	var kept []string
+	for _, v := range env {
+		if !strings.HasPrefix(v, name+"=") {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// plainTar is a tar stream in a temporary file, as the blob of an uncompressed layer.
+type plainTar struct {
+	f      *os.File
+	size   int64
+	diffID v1.Hash
+}
+
+func (p *plainTar) Close() { blob.RemoveTemp(p.f) }
+
+func (p *plainTar) reader() *io.SectionReader { return io.NewSectionReader(p.f, 0, p.size) }
+
+// keepTar keeps what write writes. Blocks of zeros take no room.
+func keepTar(write func(io.Writer) error) (_ *plainTar, err error) {
+	p := &plainTar{}
+	if p.f, err = blob.TempFile(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	pr, pw := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := write(pw)
+		pw.CloseWithError(err)
+		wrote <- err
+	}()
+	hole := &blob.HoleWriter{W: p.f}
+	h, n, err := v1.SHA256(io.TeeReader(io.LimitReader(pr, maxUnpacked+1), holeStream{hole}))
+	pr.CloseWithError(err)
+	if werr := <-wrote; werr != nil && err == nil {
+		err = werr
+	}
+	if err == nil && n > maxUnpacked {
+		err = hinterr.Damaged("more than %d bytes of files", int64(maxUnpacked))
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.size, p.diffID = n, h
+	return p, p.f.Truncate(n)
+}
+
+// holeStream is a HoleWriter as an io.Writer.
+type holeStream struct{ h *blob.HoleWriter }
+
+func (s holeStream) Write(p []byte) (int, error) { return len(p), s.h.Copy(bytes.NewReader(p)) }

@@ -1,0 +1,62 @@
+package hinterr
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers branch on, to be found with errors.Is.
+var (
+	// ErrNotFound: the file, image, tag or blob is not where it was looked for.
+	ErrNotFound = errors.New("not found")
+	// ErrNoDaemon: no docker or podman answers.
+	ErrNoDaemon = errors.New("no docker or podman daemon answers")
+	// ErrUnauthorized: the registry wants credentials, or others than it was given.
+	ErrUnauthorized = errors.New("not authorized")
+	// ErrPlatform: the image is there, but not for the platform asked for.
+	ErrPlatform = errors.New("no image for the platform")
+	// ErrDamaged: content that contradicts its own digest, size or manifest.
+	ErrDamaged = errors.New("damaged")
+	// ErrUnsupported: a format or place that vfix knows and does not handle.
+	ErrUnsupported = errors.New("not supported")
+)
+
+// Hinted is an error that knows what to type next. The command prints Hint on a line of
+// its own below the error.
+type Hinted interface {
+	error
+	Hint() string
+}
+
+type Hint struct {
+	error
+	hint string
+}
+
+func (h Hint) Hint() string  { return h.hint }
+func (h Hint) Unwrap() error { return h.error }
+
+// With gives err a hint; nil stays nil.
+func With(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return Hint{err, fmt.Sprintf(format, args...)}
+}
+
+// typed is an error with a text of its own that errors.Is finds under kind.
+type typed struct {
+	kind error
+	text string
+}
+
+func (t typed) Error() string        { return t.text }
+func (t typed) Is(target error) bool { return target == t.kind }
+
+// errorf makes an error of a kind above whose text is the format alone.
+func Errorf(kind error, format string, args ...any) error {
+	return typed{kind, fmt.Sprintf(format, args...)}
+}
+
+// damaged is errorf(ErrDamaged, …).
+func Damaged(format string, args ...any) error { return Errorf(ErrDamaged, format, args...) }

@@ -1,0 +1,53 @@
+package jsonobject
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// members is a JSON object whose members keep their bytes.
+type Object map[string]json.RawMessage
+
+// edit decodes member key into v, has f change v, and encodes it again.
+func Edit[T any](m Object, key string, f func(*T) error) error {
+	if m == nil {
+		return hinterr.Damaged("%s: null where an object should be", key)
+	}
+	var v T
+	if raw, ok := m[key]; ok {
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	if err := f(&v); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	raw, err := Encode(v)
+	m[key] = raw
+	return err
+}
+
+// encode is json.Marshal without its escapes for HTML: what is kept shall stay as it is.
+func Encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// AddStrings adds to a member that is an object of strings.
+func AddStrings(m Object, key string, more map[string]string) error {
+	return Edit(m, key, func(o *map[string]string) error {
+		if *o == nil {
+			*o = map[string]string{}
+		}
+		for k, v := range more {
+			(*o)[k] = v
+		}
+		return nil
+	})
+}

@@ -1,0 +1,2 @@
+// Package progress is how long work tells what it is doing.
+package progress

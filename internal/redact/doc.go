@@ -1,0 +1,2 @@
+// Package redact takes credentials out of what is printed.
+package redact

@@ -1,0 +1,40 @@
+package redact
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// secrets are made when they are first needed: few commands need them.
+var secrets = sync.OnceValue(func() (s struct{ userInfo, bareInfo, queryValues, authHeader, openQuery *regexp.Regexp }) {
+	s.userInfo = regexp.MustCompile(`(://)[^/\s"'@]*@`)
+	// USER:PASSWORD@HOST without a scheme; NAME:TAG@DIGEST looks alike and stays.
+	s.bareInfo = regexp.MustCompile(`[^\s/"'@:]+:[^\s/"'@]+@([a-z0-9]+:[0-9a-f]{32})?`)
+	s.queryValues = regexp.MustCompile(`([?&][A-Za-z0-9_.~%-]+=)[^&\s"'#]+`)
+	s.authHeader = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}`)
+	s.openQuery = regexp.MustCompile(`^[?&](scope|service|platform|tag|n|last|repo|mount|from)=$`)
+	return s
+})
+
+// Redact takes credentials out of a text that leaves vfix, in a message, a file or JSON: the
+// user part of a URL, the values of its query but for those that registries are asked with
+// in the open (a signed blob URL is as good as a password), and what follows Basic or Bearer.
+func Redact(s string) string {
+	r := secrets()
+	s = r.userInfo.ReplaceAllString(s, "${1}")
+	s = r.bareInfo.ReplaceAllStringFunc(s, func(m string) string {
+		if strings.HasSuffix(m, "@") {
+			return "REDACTED@"
+		}
+		return m
+	})
+	s = r.queryValues.ReplaceAllStringFunc(s, func(m string) string {
+		key := m[:strings.IndexByte(m, '=')+1]
+		if r.openQuery.MatchString(key) {
+			return m
+		}
+		return key + "REDACTED"
+	})
+	return r.authHeader.ReplaceAllString(s, "${1} REDACTED")
+}
