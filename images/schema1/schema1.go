@@ -46,7 +46,7 @@ type Manifest struct {
 		V1Compatibility string `json:"v1Compatibility"`
 	} `json:"history"`
 
-	Digest     v1.Hash // of the manifest without its signatures
+	Digest     v1.Hash `json:"-"` // of the manifest without its signatures
 	signatures int     // how many there are, all checked
 }
 
