@@ -179,14 +179,12 @@ fake_e2e() {
 	requires oracle root
 	run "$novsyscall" sh -c "sh -c '$callpage time'; exit \$?"
 	expect "status of a grandchild" "$status" "$status_sigsys"
-	open=$(mktemp -d) # bats' own folders are root's
-	cp "$novsyscall" "$callpage" "$open/"
-	chmod -R go+rX "$open"
+	local open
+	open_folder "$novsyscall" "$callpage"
 	run chroot --userspec=65534:65534 / "$open/callpage" time
 	expect "status of nobody's call without the filter" "$status" 0
 	run chroot --userspec=65534:65534 / "$open/novsyscall" "$open/callpage" time
 	expect "status of nobody's call" "$status" "$status_sigsys"
-	rm -r "$open"
 }
 
 @test "novsyscall: leaves new privileges to root, and its exit status is as env's" {

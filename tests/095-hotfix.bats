@@ -197,9 +197,11 @@ described() {
 	fixture_image refuse static-4k
 	docker create --name refuse --network none refuse /static-4k
 	before=$(docker ps --all --no-trunc --format '{{.ID}} {{.Names}}')
+	mkdir "$BATS_TEST_TMPDIR/root" "$BATS_TEST_TMPDIR/hidden"
 	# A folder that is there for vfix and not for the engine.
 	# shellcheck disable=SC2016 # for the shell in there
-	run unshare --mount bash -c 'mount -t tmpfs none "$1" && "$2" hotfix --apply -o "$1/copies" refuse' - "$BATS_TEST_TMPDIR" "$VFIX"
+	run "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/root" bash -c 'mount -t tmpfs none "$1" && "$2" hotfix --apply -o "$1/copies" refuse' - \
+		"$BATS_TEST_TMPDIR/hidden" "$VFIX"
 	echo "$output"
 	expect status "$status" 1
 	expect_match output "$output" 'bind source path does not exist'

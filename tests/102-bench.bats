@@ -40,14 +40,10 @@ faster() {
 
 @test "bench: by an ordinary user" {
 	requires root
-	# Where others may enter: bats's own folders, and maybe that of this tree, are for one user.
-	local place
-	place=$(mktemp -d /tmp/vfix-user.XXXXXX)
-	chmod 755 "$place"
-	cp "$VFIX" "$place/vfix"
+	local open
+	open_folder "$VFIX"
 	TMPDIR='' run --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups \
-		"$place/vfix" bench --rounds 1 --sample 1 --format json
-	rm -r "$place"
+		"$open/vfix" bench --rounds 1 --sample 1 --format json
 	expect "status; stderr: $stderr" "$status" 0
 	[ "$(figure time vdso ns)" != 0 ]
 }

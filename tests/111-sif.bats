@@ -186,14 +186,12 @@ listing() {
 	run_vfix convert "oci:$legacy_image/oci" -o dir:root
 	run chroot root /usr/local/bin/clock
 	expect status "$status" 0
-	# By an ordinary user, all is his. bats' own folders are root's.
+	# By an ordinary user, all is his.
 	local open
-	open=$(mktemp -d)
-	cp -r "$legacy_image/oci" "$open/oci"
+	open_folder "$VFIX" "$legacy_image/oci"
 	chown -R 65534:65534 "$open"
 	run -0 --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups env TMPDIR="$open" \
-		"$VFIX" convert "oci:$open/oci" -o "dir:$open/root"
+		"$open/vfix" convert "oci:$open/oci" -o "dir:$open/root"
 	expect owners "$(find "$open/root" -printf '%U\n' | sort -u)" 65534
 	cmp root/usr/local/bin/clock "$open/root/usr/local/bin/clock"
-	rm -r "$open"
 }

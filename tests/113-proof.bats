@@ -37,22 +37,19 @@ api() {
 @test "rebuild: the same bytes for another user, folder, umask, time zone, locale and number of jobs" {
 	requires root
 	run_vfix rebuild "$layout" -o oci-archive:one.tar:x -j 1
-	# A folder that others may enter: bats's own are for root alone.
-	place=$(mktemp -d /tmp/vfix-proof.XXXXXX)
-	cp -r "$legacy_image/oci" "$VFIX" "$place"
-	mkdir "$place/tmp" "$place/deeper"
-	chown -R nobody "$place"
+	open_folder "$legacy_image/oci" "$VFIX"
+	mkdir "$open/tmp" "$open/deeper"
+	chown -R nobody "$open"
 	(
-		cd "$place/deeper"
+		cd "$open/deeper"
 		umask 077
-		export TMPDIR=$place/tmp TZ=Asia/Kathmandu LC_ALL=C HOME=/nonexistent SOURCE_DATE_EPOCH=1
+		export TMPDIR=$open/tmp TZ=Asia/Kathmandu LC_ALL=C HOME=/nonexistent SOURCE_DATE_EPOCH=1
 		setpriv --reuid nobody --regid nogroup --clear-groups \
-			"$place/vfix" rebuild oci:../oci:legacy -o oci-archive:one.tar:x -j 7 --progress quiet
+			"$open/vfix" rebuild oci:../oci:legacy -o oci-archive:one.tar:x -j 7 --progress quiet
 	)
-	expect 'image' "$(sha256sum <"$place/deeper/one.tar")" "$(sha256sum <one.tar)"
-	expect 'statement' "$(sha256sum <"$place/deeper/one.tar.intoto.json")" "$(sha256sum <one.tar.intoto.json)"
-	expect 'what is left in the temporary folder' "$(ls -A "$place/tmp")" ''
-	rm -r "$place"
+	expect 'image' "$(sha256sum <"$open/deeper/one.tar")" "$(sha256sum <one.tar)"
+	expect 'statement' "$(sha256sum <"$open/deeper/one.tar.intoto.json")" "$(sha256sum <one.tar.intoto.json)"
+	expect 'what is left in the temporary folder' "$(ls -A "$open/tmp")" ''
 	# The control: another base gives other bytes.
 	run_vfix rebuild "$layout" -o oci-archive:two.tar:x --fallback always
 	[ "$(sha256sum <two.tar)" != "$(sha256sum <one.tar)" ] || fail 'two images are one'

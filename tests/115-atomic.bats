@@ -78,10 +78,10 @@ interrupted() {
 
 @test "rebuild: a full disk is an error, and leaves nothing on it" {
 	requires root
-	mkdir small
+	mkdir small root
 	full() { # DEST MEGABYTES
 		# shellcheck disable=SC2016 # for the other shell
-		unshare -m sh -c 'mount -t tmpfs -o size="$4m" none small && "$1" rebuild --progress quiet "$2" -o "$3" 2>err; echo "status $?"; ls -A small' \
+		"$tree/tests/own-mounts" "$PWD/root" sh -c 'mount -t tmpfs -o size="$4m" none small && "$1" rebuild --progress quiet "$2" -o "$3" 2>err; echo "status $?"; ls -A small' \
 			sh "$VFIX" "$layout" "$1" "$2"
 	}
 	for dest in oci:small/out:x oci-archive:small/out.tar docker-archive:small/out.tar:x:1; do
@@ -94,7 +94,7 @@ interrupted() {
 	done
 	# The place for what is needed for a while is full.
 	# shellcheck disable=SC2016 # for the other shell
-	run unshare -m sh -c 'mount -t tmpfs -o size=16k none small && TMPDIR=small "$1" rebuild --progress quiet "$2" -o oci:out:x 2>err; echo "status $?"; ls -A small' \
+	run "$tree/tests/own-mounts" "$PWD/root" sh -c 'mount -t tmpfs -o size=16k none small && TMPDIR=small "$1" rebuild --progress quiet "$2" -o oci:out:x 2>err; echo "status $?"; ls -A small' \
 		sh "$VFIX" "$layout"
 	expect 'full TMPDIR' "$output" 'status 1'
 	expect_match stderr "$(cat err)" 'TMPDIR'

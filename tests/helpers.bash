@@ -50,6 +50,16 @@ fail() {
 	return 1
 }
 
+# open_folder FILE...: copies the files into $open, a folder of this test that every user may
+# enter: bats' own are for one user, and so may be the folder that this tree lies in.
+open_folder() {
+	open=$(mktemp -d "$BATS_RUN_TMPDIR/open.XXXXXX")
+	chmod 755 "$open"
+	chmod o+x "$BATS_RUN_TMPDIR"
+	cp -r "$@" "$open/"
+	chmod -R go+rX "$open"
+}
+
 # new_words BEFORE AFTER COMMAND...: lines that the command says of AFTER and not of BEFORE.
 new_words() {
 	local before=$1 after=$2
