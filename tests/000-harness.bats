@@ -114,6 +114,24 @@ summary() {
 	expect status "$status" 0
 }
 
+@test "summary: the ten slowest tests, of Go and of bats, the slowest first" {
+	write_results
+	for n in 1 2 3 4 5 6 7 8 9; do echo "ok $((n + 2)) number $n in $((n * 1000))ms"; done >>"$results/e2e.txt"
+	echo '--- PASS: TestSlow (4.50s)' >>"$results/unit.txt"
+	summary ''
+	expect 'the list' "$(sed -n '/^the slowest/,$p' <<<"$output" | sed '1d;$d')" \
+		'     9.0  number 9
+     8.0  number 8
+     7.0  number 7
+     6.0  number 6
+     5.0  number 5
+     4.5  TestSlow
+     4.0  number 4
+     3.0  number 3
+     3.0  b
+     2.0  number 2'
+}
+
 # fake_e2e: bats files on which run-e2e is tried, in $fakes.
 fake_e2e() {
 	fakes=$BATS_TEST_TMPDIR/fakes results=$BATS_TEST_TMPDIR/results
@@ -146,14 +164,61 @@ fake_e2e() {
 	expect 'verdicts of four bad ones' "$(grep -c '^not ok' <<<"$output")" 4
 }
 
-@test "run-e2e: a test that leaves a mount behind fails" {
+@test "run-e2e: a test that leaves a mount behind fails, in each lane; it reaches the others from a machine's one only" {
 	requires own_root root
 	fake_e2e
-	mkdir "$fakes/m"
-	printf '@%s\n' "test \"mounts\" { mount -t tmpfs tmpfs $fakes/m; }" >"$fakes/mounts.bats"
-	run unshare --mount "$tree/tests/run-e2e" "$results" "$fakes/mounts.bats"
-	expect_match output "$output" 'not ok 1 mounts.bats: leaves the machine as it was'
+	mkdir "$fakes/m" "$fakes/n"
+	printf '@%s\n' "test \"mounts\" { mount -t tmpfs tmpfs $fakes/m; }" >"$fakes/apart.bats"
+	{ echo '# bats file_tags=machine' && sed "s|$fakes/m|$fakes/n|" "$fakes/apart.bats"; } >"$fakes/machine.bats"
+	# shellcheck disable=SC2016 # for the shell in there
+	run unshare --mount bash -c '"$@"; cat /proc/self/mountinfo >"$0"' "$BATS_TEST_TMPDIR/mounts" \
+		"$tree/tests/run-e2e" "$results" "$fakes/apart.bats" "$fakes/machine.bats"
+	echo "$output"
+	expect 'verdicts' "$(grep -o '^not ok .*' <<<"$output" | sort -u)" \
+		$'not ok 1 apart.bats: leaves the machine as it was\nnot ok 1 machine.bats: leaves the machine as it was\nnot ok 1 run-e2e: leaves the machine as it was'
 	expect_match output "$output" "mounted: $fakes/m"
+	expect_match output "$output" "mounted: $fakes/n"
+	expect 'what is left' "$(grep -o "$fakes/[mn] " "$BATS_TEST_TMPDIR/mounts" | sort -u)" "$fakes/n "
+}
+
+# noting NAME TAGS: a file whose test notes when it begins and ends, and in between waits until
+# $meet tests have begun.
+noting() {
+	{
+		printf '# bats file_tags=%s\n@%s {\n' "$2" "test \"$1\""
+		sed "s|NOTES|$fakes/notes|; s|NAME|$1|" <<-'END'
+			echo begin NAME >>NOTES
+			for i in $(seq 300); do [ "$(grep -c begin NOTES)" -lt "$meet" ] || break; sleep 0.1; done
+			echo end NAME >>NOTES
+			}
+		END
+	} >"$fakes/$1.bats"
+}
+
+@test "run-e2e: lanes: side by side, those of the machine one after the other, and alone is alone" {
+	fake_e2e
+	noting m1 machine
+	noting m2 machine,x
+	noting a1 alone
+	noting f1 none
+	noting f2 none
+	for lanes in 1 3; do
+		: >"$fakes/notes"
+		meet=$lanes LANES=$lanes run "$tree/tests/run-e2e" "$results" "$fakes"/{a1,m1,m2,f1,f2}.bats
+		expect 'what ran' "$(sort "$fakes/notes")" "$(printf '%s\n' {begin,end}' '{a1,f1,f2,m1,m2})"
+		expect 'order of the results' "$(grep -o 'ok 1 ..' "$results/e2e.txt" | tr '\n' ' ')" 'ok 1 a1 ok 1 m1 ok 1 m2 ok 1 f1 ok 1 f2 '
+		expect 'the last' "$(tail -n 2 "$fakes/notes" | tr '\n' ' ')" 'begin a1 end a1 '
+		expect 'those of the machine' "$(grep ' m' "$fakes/notes" | tr '\n' ' ')" 'begin m1 end m1 begin m2 end m2 '
+		side_by_side=$(awk '/^begin/ { if (++now > most) most = now } /^end/ { now-- } END { print most }' "$fakes/notes")
+		expect 'at once' "$side_by_side" $lanes
+	done
+}
+
+@test "run-e2e: what starts an engine is tagged" {
+	local engines='start_dockerd|start_service (dockerd|containerd)|/usr/bin/podman|^[^#]*\bdmesg\b' file
+	for file in "$tree"/tests/[!0]*.bats "$tree"/tests/0[!0]*.bats "$tree/tests/001-services.bats"; do
+		! grep -qE "$engines" "$file" || grep -q '^# bats file_tags=.*machine' "$file" || fail "$file"
+	done
 }
 
 @test "install-deps: with everything there it does nothing" {

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=machine
 # The engine and the registry that other tests run: they do what those tests rely on.
 load helpers
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=machine
 # rebuild with a docker engine. The engine runs under the seccomp oracle, so that each of its
 # containers is killed where it calls the vsyscall page.
 load helpers

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=machine
 # vfix doctor: each check on this host, and each made to fail for real: other kernels in the
 # VM, seccomp filters, an engine with images that need vfix.
 # Variables come from helpers.bash; jq's are in single quotes.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=machine
 # diagnose: core files and kernel lines of real crashes, made by a kernel with vsyscall=none,
 # and what it must refuse.
 load helpers

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=machine
 # Formats of old engines and registries: docker schema 1 manifests, the archives of docker
 # save before 1.10.
 load helpers

@@ -138,17 +138,25 @@ expect_vm() {
 # get_kubernetes_validate: kubernetes-validate in $venv. It carries the schemas of many releases
 # of Kubernetes, and is fetched once.
 get_kubernetes_validate() {
-	export venv=$build/kubernetes-venv
+	local version=1.37.0
+	export venv=$build/kubernetes-validate-$version
+	exec 8>"$venv.lock"
+	flock 8
+	fetch_kubernetes_validate $version
+	exec 8>&-
+	[ -e "$venv/whole" ] || fail 'kubernetes-validate could not be fetched'
+}
+
+fetch_kubernetes_validate() {
 	[ ! -e "$venv/whole" ] || return 0
 	for _ in 1 2 3; do
 		rm -rf "$venv"
 		/usr/bin/python3 -m venv "$venv"
-		if "$venv/bin/pip" -q --disable-pip-version-check install kubernetes-validate==1.37.0 >&2; then
+		if "$venv/bin/pip" -q --disable-pip-version-check install "kubernetes-validate==$1" >&2; then
 			: >"$venv/whole"
 			return
 		fi
 	done
-	fail 'kubernetes-validate could not be fetched'
 }
 
 # A service is one process, started by start_service in setup_file and ended by
