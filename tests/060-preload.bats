@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # libvfix.so, the preload library: every program is run with it and, as the control, without
 # it, where the first call to the page is death by SIGSEGV. On a kernel booted with
 # vsyscall=none, and on this machine for a twin of the page that nothing maps.
@@ -117,19 +116,6 @@ every_scenario() {
 	run strace -f -o "$BATS_TEST_TMPDIR/trace" -E LD_PRELOAD="$twin" "$fallback/survive-twin" process-threads
 	expect "status under strace" "$status" 0
 	expect_match trace "$(cat "$BATS_TEST_TMPDIR/trace")" 'SIGSEGV'
-}
-
-@test "preload: the default seccomp profile of a container lets it heal" {
-	requires root docker legacy_image
-	start_dockerd
-	docker load -q -i "$legacy_image/redis-legacy.tar"
-	run docker run --rm --network none --read-only -v "$fallback:/fallback:ro" -e VFIX_LOG=1 --entrypoint sh redis:legacy \
-		-c 'LD_PRELOAD=/fallback/libvfix-twin.so exec /fallback/survive-twin process-plain'
-	stop_services
-	echo "$output"
-	expect status "$status" 0
-	expect_match log "$output" 'survive-twin+0x'
-	expect_match log "$output" 'time: healed'
 }
 
 @test "preload: 32-bit programs get one of their own, with nothing in it" {

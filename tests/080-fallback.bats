@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # rebuild --fallback: what vfix had to leave, and what comes later, runs in the derived image
 # on a kernel with vsyscall=none. The legacy image gets a layer with programs whose call sites
 # stay (late) or do not exist before they run (jit), each dynamic and static.
@@ -7,7 +6,6 @@
 # shellcheck disable=SC2154
 load helpers
 
-has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_loader32() {
 	if [ ! -e /lib/ld-linux.so.2 ] || [ ! -e "$build/fallback/i386" ]; then
 		echo "libc6-i386 is not installed, or make fixtures has not been run" && return 1
@@ -39,11 +37,6 @@ setup_file() {
 	base late late late-static rawsignals jit
 	base dynamic late
 	base jit jit jit-static
-}
-
-teardown_file() {
-	load helpers
-	stop_services
 }
 
 setup() { requires root vm image_tools legacy_image fallback; }
@@ -149,25 +142,6 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 	umoci raw add-layer --image "$oci:late-auto" --tag forged "$BATS_TEST_TMPDIR/forged.tar"
 	run_vfix 3 verify "oci:$oci:forged" --against "oci:$oci:late"
 	expect_match stdout "$output" 'vfix/x86_64/libvfix.so: not in the base, and not the fallback of this vfix'
-}
-
-@test "fallback: in an engine, by docker run, docker exec and docker stop" {
-	requires docker own_root
-	start_dockerd
-	rebuild 0 late auto
-	skopeo copy --quiet "oci:$oci:late-auto" "docker-archive:$BATS_TEST_TMPDIR/late.tar:late:auto"
-	docker load -q -i "$BATS_TEST_TMPDIR/late.tar"
-	run docker run --rm --network none late:auto late-static
-	expect 'docker run' "$status ${lines[-1]}" '0 late: ok'
-	# Under ptrace, with the engine's own seccomp profile, as process 1.
-	run docker run --rm --network none --entrypoint /vfix/vfix-trace late:auto --always bash -c 'late && late-static && exit 42'
-	expect 'under ptrace' "$status $output" $'42 late: ok\nlate: ok'
-	run docker run -d --network none --name redis --entrypoint /vfix/vfix-trace late:auto --always redis-server --save ''
-	poll docker exec redis redis-cli PING
-	run docker exec redis late
-	expect 'docker exec' "$status $output" '0 late: ok'
-	docker stop --time "$patience" redis
-	expect 'status of what was stopped' "$(docker inspect --format '{{.State.ExitCode}}' redis)" 0
 }
 
 @test "fallback: a 32-bit program starts without a word from its loader" {

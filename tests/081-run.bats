@@ -5,7 +5,6 @@
 # shellcheck disable=SC2154,SC2016
 load helpers
 
-has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 
 # make_root: the legacy image's root with vfix and the programs, in $root. Not the layer: a
 # host has nothing but vfix.

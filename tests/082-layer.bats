@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # The drop-in layer, put over the legacy image as COPY --from does it: the steps of a
 # Dockerfile, one after the other, on a kernel with vsyscall=none. One of them installs a
 # package that brings the legacy libc and a static helper back.
@@ -16,11 +15,6 @@ setup_file() {
 	make_package "$plain/legacy.deb"
 	cp -a "$plain" "$with"
 	tar -x -f "$layer_tar" -C "$with"
-}
-
-teardown_file() {
-	load helpers
-	stop_services
 }
 
 has_python() { has_commands python3; }
@@ -113,23 +107,6 @@ scan='/vfix/vfix scan --progress quiet /usr/lib/x86_64-linux-gnu/libc.so.6 /usr/
 	diff -r "$BATS_TEST_TMPDIR/image" "$BATS_TEST_TMPDIR/tar"
 	cmp "$BATS_TEST_TMPDIR/tar/vfix/vfix" "$VFIX"
 	"$BATS_TEST_TMPDIR/tar/vfix/vfix-trace" true
-}
-
-@test "layer: docker build with FROM, COPY --from and RUN" {
-	requires docker legacy_image
-	start_dockerd
-	docker load -q -i "$legacy_image/redis-legacy.tar"
-	run_vfix layer
-	expect stdout "$output" vfix:latest
-	# The example as it is, without the step that asks the network for upgrades.
-	grep -v '^RUN if command' "$tree/images/base/Dockerfile" >"$BATS_TEST_TMPDIR/Dockerfile"
-	echo "RUN clock && bash -c 'cat /etc/ld.so.preload && ls /vfix/x86_64'" >>"$BATS_TEST_TMPDIR/Dockerfile"
-	DOCKER_BUILDKIT=0 docker build --network none --build-arg BASE=redis:legacy -t result "$BATS_TEST_TMPDIR"
-	run docker run --rm --network none --entrypoint bash result -c 'grep -o "/vfix.*libvfix.so" /proc/self/maps | sort -u'
-	expect 'loaded into bash' "$output" /vfix/x86_64/libvfix.so
-	run docker run --rm --network none vfix version
-	expect 'status of the image itself' "$status" 0
-	run_vfix verify docker-daemon:result
 }
 
 # A yum of nothing but what the plugin touches; the plugin is for Python 2.4 to 3.

@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # Formats of old engines and registries: docker schema 1 manifests, the archives of docker
 # save before 1.10.
 load helpers
@@ -32,16 +31,6 @@ remote() { # ARGUMENT...: skopeo inspect of an image of the registry
 }
 
 diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
-
-# same_files LAYOUT: the merged files are those of the legacy image, but for the two patched.
-same_files() {
-	"$build/validate" "$1"
-	umoci raw unpack --image "$1:x" rootfs
-	diff <(cd "$legacy_image/rootfs" && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort) \
-		<(cd rootfs && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort)
-	[ ! -e rootfs/opt/attic/clock ] || fail 'a deleted file came back: the layers are in the wrong order'
-	rm -rf rootfs
-}
 
 @test "schema 1: from a registry, signed, and back into it" {
 	requires registry
@@ -123,33 +112,6 @@ old_archive() {
 	expect digest "$(skopeo inspect --format '{{.Digest}}' oci:again:x)" "$(skopeo inspect --format '{{.Digest}}' oci:out:x)"
 	run_vfix 1 rebuild docker-archive:old.tar:legacy/redis:3 -o oci:none:x
 	expect_match hint "$stderr" 'legacy/redis:2.8'
-}
-
-@test "docker save of old engines: an engine's own tarballs, save in both forms and export" {
-	requires docker
-	start_dockerd
-	docker load -q -i "$legacy_image/redis-legacy.tar"
-	name=$(docker images --format '{{.Repository}}:{{.Tag}}' | head -n 1)
-	docker save -o mixed.tar "$name"
-	container=$(docker create "$name")
-	docker export -o export.tar "$container"
-	stop_services
-	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
-	mkdir parts
-	tar -xf mixed.tar -C parts
-	[ -e parts/repositories ] || fail 'this engine writes no repositories'
-	run_vfix rebuild mixed.tar -o oci:mixed:x
-	same_files mixed
-	# What the engines of before 1.10 did not write:
-	rm parts/*.json
-	tar -cf old.tar -C parts .
-	run_vfix rebuild old.tar -o oci:out:x
-	same_files out
-	expect 'diff IDs' "$(diff_ids oci:out:x)" "$(diff_ids oci:mixed:x)"
-	expect config "$(skopeo inspect --config oci:out:x | jq -cS '.config | del(.Labels)')" "$(skopeo inspect --config oci:mixed:x | jq -cS '.config | del(.Labels)')"
-	# And what it exported, which has the files and nothing else.
-	run_vfix rebuild export.tar -o oci:exported:x
-	expect 'call sites left' "$(run_vfix scan oci:exported:x --format json >/dev/null && jq .results[0].summary.patched <<<"$output")" 0
 }
 
 digest_of() { skopeo inspect --format '{{.Digest}}' "$1"; }

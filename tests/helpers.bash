@@ -118,7 +118,19 @@ has_registry() { has_commands docker-registry htpasswd; }
 has_image_tools() { has_commands skopeo umoci jq; }
 has_elf_tools() { has_commands eu-elflint eu-strip strip readelf ldconfig gdb; }
 has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
+has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no folder" && return 1; }; }
+
+# same_files LAYOUT: the merged files of its image x are those of the legacy image, but for the two
+# that are patched. It works in the folder rootfs.
+same_files() {
+	"$build/validate" "$1"
+	umoci raw unpack --image "$1:x" rootfs
+	diff <(cd "$legacy_image/rootfs" && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort) \
+		<(cd rootfs && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort)
+	[ ! -e rootfs/opt/attic/clock ] || fail 'a deleted file came back: the layers are in the wrong order'
+	rm -rf rootfs
+}
 
 # run_vm ARGUMENT...: tests/vm/run with its results in $vm_out.
 run_vm() {
