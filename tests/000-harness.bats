@@ -143,6 +143,7 @@ fake_e2e() {
 @test "run-e2e: what fails gets a second run that counts, and is named" {
 	fake_e2e
 	run "$tree/tests/run-e2e" "$results" "$fakes/good.bats" "$fakes/second.bats"
+	expect status "$status" 0
 	expect_match output "$output" "# run again: $fakes/second.bats"
 	expect 'first verdict, second verdict' "$(grep -o '^.*ok 1 second time' <<<"$output")" $'not ok 1 second time\nok 1 second time'
 	printf -- '--- PASS: TestOne (0.00s)\nok  \tx\t0.1s\n' >"$results/unit.txt"
@@ -155,8 +156,9 @@ fake_e2e() {
 @test "run-e2e: what fails twice has failed, and many failures get no second run" {
 	fake_e2e
 	for n in 1 2 3 4; do printf '@%s\n' "test \"bad $n\" { false; }" >"$fakes/bad$n.bats"; done
-	"$tree/tests/run-e2e" "$results" "$fakes/good.bats" "$fakes/bad1.bats" >"$BATS_TEST_TMPDIR/out"
-	expect 'verdicts of the bad one' "$(grep -c '^not ok 1 bad 1' "$BATS_TEST_TMPDIR/out")" 2
+	run "$tree/tests/run-e2e" "$results" "$fakes/good.bats" "$fakes/bad1.bats"
+	expect status "$status" 1
+	expect 'verdicts of the bad one' "$(grep -c '^not ok 1 bad 1' <<<"$output")" 2
 	printf -- '--- PASS: TestOne (0.00s)\nok  \tx\t0.1s\n' >"$results/unit.txt"
 	summary true
 	expect 'last line' "${lines[-1]}" '2 passed, 1 failed, 0 skipped'
@@ -226,6 +228,18 @@ noting() {
 	run "$tree/tests/install-deps"
 	expect status "$status" 0
 	expect lines "${#lines[@]}" 1
+}
+
+@test "install-deps --check: names what is missing and what to run, and installs nothing" {
+	mkdir "$BATS_TEST_TMPDIR/bin"
+	# shellcheck disable=SC2016 # for the stand-in
+	printf '#!/bin/sh\ncase $* in *libc6-i386) exit 1 ;; esac\nprintf "install ok installed"\n' >"$BATS_TEST_TMPDIR/bin/dpkg-query"
+	chmod 755 "$BATS_TEST_TMPDIR/bin/dpkg-query"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH run make -C "$tree" --no-print-directory bench
+	expect status "$status" 2
+	expect_match output "$output" 'not installed: libc6-i386; run tests/install-deps as root'
+	run make -C "$tree" --no-print-directory need-deps
+	expect 'with everything there' "$status $output" '0 '
 }
 
 @test "novsyscall: kills what calls the page, and nothing else" {
