@@ -223,6 +223,11 @@ noting() {
 	done
 }
 
+@test "README.md: names each file, and no other" {
+	# shellcheck disable=SC2016 # these are marks of Markdown
+	expect 'files' "$(grep -oE '`[0-9]{3}-[a-z-]+`' "$tree/tests/README.md" | tr -d '`' | sort)" "$(basename -as .bats "$tree"/tests/*.bats)"
+}
+
 @test "install-deps: with everything there it does nothing" {
 	requires root
 	run "$tree/tests/install-deps"

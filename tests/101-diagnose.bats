@@ -11,10 +11,6 @@ in_bash=1 in_static=2 killed=3 aborted=4
 setup_file() {
 	load helpers
 	export crashes=$BATS_FILE_TMPDIR/crashes
-	if (has_docker && has_oracle && has_legacy_image) >/dev/null; then
-		start_dockerd "$novsyscall"
-		docker load --quiet --input "$legacy_image/redis-legacy.tar"
-	fi
 	(has_root && has_vm && has_legacy_image) >/dev/null || return 0
 	# shellcheck disable=SC2016 # the shell of the root expands it
 	local prepare='echo /tmp/core >/proc/sys/kernel/core_pattern; ulimit -c unlimited;'
@@ -24,11 +20,6 @@ setup_file() {
 		"sh -c '$prepare clock; cat /tmp/core'" \
 		"sh -c '$prepare sleep 60 & kill -SEGV \$!; wait; cat /tmp/core'" \
 		"sh -c '$prepare sh -c \"kill -ABRT \\\$\\\$\"; cat /tmp/core'"
-}
-
-teardown_file() {
-	load helpers
-	stop_services
 }
 
 setup() {
@@ -226,33 +217,6 @@ core() { echo "$crashes/$1.stdout"; }
 	expect_vm 7 0
 	expect 'what the fix runs' "$(cat "$vm_out/7.stdout")" "fix: vfix run bash -c 'echo it is \"up\"'
 it is up"
-}
-
-@test "diagnose: containers that ended, by name" {
-	requires docker oracle
-	local title='a crash whose cause is not known'
-	dmesg >before
-	docker run --name old --network none redis:legacy || true
-	# The kernel writes the line of a killed system call only where auditing is on, and not
-	# each time: the lines of earlier ones do not count.
-	if dmesg | grep -vxFf before | grep -q 'type=1326.* ip=0xffffffffff600'; then
-		title='in the vsyscall page, refused by a seccomp filter'
-	fi
-	run_vfix "$([[ $title == *refused* ]] && echo 3 || echo 0)" diagnose old
-	expect_match title "$output" "$title"
-	expect_match image "$output" redis:legacy
-	# The first process of a container ignores signals of its own.
-	# shellcheck disable=SC2016 # for the shell in the container
-	docker run --name other --network none --entrypoint sh redis:legacy -c 'sh -c "kill -SEGV \$\$"; exit $?' || true
-	run_vfix 0 diagnose other
-	expect_match title "$output" 'a crash whose cause is not known'
-	expect_match status "$output" 'exit status 139'
-	docker run --name plain --network none --entrypoint sh redis:legacy -c 'exit 3' || true
-	run_vfix 0 diagnose container:plain
-	expect_match title "$output" ': no crash'
-	run_vfix 1 diagnose nothing-of-that-name
-	expect_match error "$stderr" 'no such file, and no container nothing-of-that-name'
-	docker rm old other plain
 }
 
 @test "diagnose: bash of Debian 7" {

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=alone
 # vfix bench: every way is measured or named with the reason, on hosts that have the page and
 # such that have not; within an image; and redis before and after. Speed itself is not judged
 # here but for what is a hundred times apart.

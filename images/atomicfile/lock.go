@@ -35,6 +35,9 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 		path = real
 	}
 	path = filepath.Clean(path)
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() && !fi.IsDir() {
+		return nil, fmt.Errorf("%s: not a regular file", path) // before a lock is tried beside a device
+	}
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+lockSuffix)
 	told := false
 	for {

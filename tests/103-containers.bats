@@ -1,0 +1,49 @@
+#!/usr/bin/env bats
+# bats file_tags=machine,alone
+# diagnose of containers. The kernel's log does not name containers, so that a line of the same
+# second counts for one: nothing else may call the page meanwhile.
+load helpers
+
+setup_file() {
+	load helpers
+	if (has_docker && has_oracle && has_legacy_image) >/dev/null; then
+		start_dockerd "$novsyscall"
+		docker load --quiet --input "$legacy_image/redis-legacy.tar"
+	fi
+}
+
+teardown_file() {
+	load helpers
+	stop_services
+}
+
+setup() {
+	requires docker oracle legacy_image
+	cd "$BATS_TEST_TMPDIR" || return
+}
+
+@test "diagnose: containers that ended, by name" {
+	local title='a crash whose cause is not known'
+	dmesg >before
+	docker run --name old --network none redis:legacy || true
+	# The kernel writes the line of a killed system call only where auditing is on, and not
+	# each time: the lines of earlier ones do not count.
+	if dmesg | grep -vxFf before | grep -q 'type=1326.* ip=0xffffffffff600'; then
+		title='in the vsyscall page, refused by a seccomp filter'
+	fi
+	run_vfix "$([[ $title == *refused* ]] && echo 3 || echo 0)" diagnose old
+	expect_match title "$output" "$title"
+	expect_match image "$output" redis:legacy
+	# The first process of a container ignores signals of its own.
+	# shellcheck disable=SC2016 # for the shell in the container
+	docker run --name other --network none --entrypoint sh redis:legacy -c 'sh -c "kill -SEGV \$\$"; exit $?' || true
+	run_vfix 0 diagnose other
+	expect_match title "$output" 'a crash whose cause is not known'
+	expect_match status "$output" 'exit status 139'
+	docker run --name plain --network none --entrypoint sh redis:legacy -c 'exit 3' || true
+	run_vfix 0 diagnose container:plain
+	expect_match title "$output" ': no crash'
+	run_vfix 1 diagnose nothing-of-that-name
+	expect_match error "$stderr" 'no such file, and no container nothing-of-that-name'
+	docker rm old other plain
+}
