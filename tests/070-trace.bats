@@ -79,6 +79,10 @@ trace-filter mmap-kill
 trace-setuid is-root
 trace-filter nobody /bin/trace-setuid is-root
 trace-i386 /bin/callpage time
+trace-waits
+trace-place
+trace-rights setuid
+trace-rights seteuid before
 sh -c "callpage time && callpage getcpu | cat && (callpage time)"
 sh -c "trap : USR1; callpage time; kill -USR1 \$\$; callpage time"
 busybox unshare -p -f /bin/callpage time'
@@ -107,7 +111,7 @@ busybox unshare -p -f /bin/callpage time'
 		status = $2 == "wrong" ? 1 : $2 == "deep" ? 139 : 0
 		print status " /bin/vfix-trace /fixtures/" $1 }' "$fixtures/programs.txt")
 	for name in static-2m golike direct libc-static-pie use-stubs; do
-		grep -qE "^vfix-trace: /fixtures/[^ ]*\+0x[0-9a-f]+: (time|gettimeofday|getcpu): healed$" <<<"$(stderr_of "$name")" ||
+		grep -qE "^vfix-trace: /fixtures/[^ ]*\+0x[0-9a-f]+: (time|gettimeofday|getcpu): healed( before it was called)?$" <<<"$(stderr_of "$name")" ||
 			fail "$name: no site was healed: $(stderr_of "$name")"
 	done
 	healed=$(stderr_of /static-2m | grep -c healed)
@@ -188,6 +192,7 @@ busybox unshare -p -f /bin/callpage time'
 			1 sh -c 'echo $$ >/tmp/pid; exec vfix-trace --always sh -c "read pid </tmp/pid; [ \$\$ = \$pid ]"'
 			0 vfix-trace busybox grep TracerPid:.0 /proc/self/status
 			0 vfix-trace --always busybox grep TracerPid:.[1-9] /proc/self/status
+			0 trace-filter no-children /bin/vfix-trace busybox grep TracerPid:.0 /proc/self/status
 			0 vfix-trace callpage time
 			0 vfix-trace --always callpage time
 			0 vfix-trace --always /fixtures/static-2m
@@ -215,9 +220,10 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 	local before after
 	before=$(VFIX_HEAL=0 VFIX_LOG=1 "$twin" "$programs/trace-children" leaf 2>&1 | grep -c emulated)
 	after=$(VFIX_LOG=1 "$twin" "$programs/trace-children" leaf 2>&1)
-	expect "sites that faulted, not healed" "$before" 2
-	expect "sites that faulted" "$(grep -c ': healed$' <<<"$after")" 1
-	expect_match "the other one" "$after" ': healed before it was called'
+	expect "sites that faulted" "$(grep -c ': healed$' <<<"$after")" 0
+	expect "sites that did not" "$(grep -c ': healed before it was called' <<<"$after")" "$(grep -c . <<<"$after")"
+	after=$(VFIX_LOG=1 "$twin" "$programs/trace-rights" leaf 2>&1)
+	expect "sites that faulted once, each called three times" "$(grep -c ': healed$' <<<"$after")" 4
 	after=$(VFIX_LOG=1 "$twin" "$programs/trace-children" leaderless 2>&1 | grep -c ': healed$')
 	expect "sites healed where the first thread has ended" "$after" 1
 }
@@ -229,6 +235,64 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 		under $programs/${words#/bin/}
 		expect "status of $words: $output $stderr" "$status" 0
 	done < <(grep -E '^(/bin/)?trace-c' <<<"$working")
+}
+
+@test "trace: without CAP_SYS_PTRACE, a program that gives up rights is served all the same" {
+	requires root
+	local without=(setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace) rights=$BATS_TEST_TMPDIR/rights name before sites
+	chmod 755 "$BATS_RUN_TMPDIR" "${BATS_TEST_TMPDIR%/*/*}" "${BATS_TEST_TMPDIR%/*}" "$BATS_TEST_TMPDIR"
+	install -m 755 "$programs/trace-rights" "$rights"
+	for name in setuid seteuid dumpable exec; do
+		for before in '' before; do
+			# shellcheck disable=SC2086 # no word, or one
+			run "${without[@]}" timeout "$patience" "$twin" "$rights" $name $before
+			expect "status of $name $before: $output" "$status" 0
+		done
+		run "$rights" $name
+		expect "status of $name without vfix-trace" "$status" "$status_sigsegv"
+	done
+	# Another program of another user, as under gosu and su-exec, is healed.
+	sites=$(VFIX_LOG=1 "${without[@]}" "$twin" "$rights" exec 2>&1 | grep -c ': healed$')
+	expect "sites healed" "$sites" 4
+}
+
+@test "trace: a signal to all of them comes to the command once, as it was sent" {
+	requires root
+	local dir=$BATS_TEST_TMPDIR supervisor command tracing order
+	for order in 'supervisor command tracing' 'tracing command supervisor' 'command tracing supervisor' supervisor command; do
+		rm -f "$dir/up"
+		"$twin" "$programs/trace-jobs" count $$ >"$dir/up" 3>&- &
+		supervisor=$!
+		poll grep -q up "$dir/up"
+		command=$(pgrep -P "$supervisor" trace-jobs)
+		tracing=$(sed -n 's/^TracerPid:[[:space:]]*//p' "/proc/$command/status")
+		# The shell's own kill: one sender, as a service manager is.
+		for name in $order; do kill -TERM "${!name}"; done
+		status=0
+		wait "$supervisor" || status=$?
+		expect "signals, sent to $order" "$status" 1
+	done
+	# To each of them one that is not meant for it.
+	"$twin" "$programs/trace-jobs" wait >"$dir/up2" 3>&- &
+	supervisor=$!
+	poll grep -q up "$dir/up2"
+	command=$(pgrep -P "$supervisor" trace-jobs)
+	tracing=$(sed -n 's/^TracerPid:[[:space:]]*//p' "/proc/$command/status")
+	for name in HUP INT QUIT USR1 USR2 PIPE ALRM TERM CHLD; do kill -s "$name" "$tracing"; done
+	is_running "$command" && is_running "$tracing" || fail "a signal to the tracer ended it, or the command"
+	kill -INT "$supervisor"
+	status=0
+	wait "$supervisor" || status=$?
+	expect "status" "$status" 2
+}
+
+@test "trace: addresses that programs count on stay free, and sleeping threads asleep" {
+	under "$programs/trace-place"
+	expect "status ($output)" "$status" 0
+	under "$programs/trace-waits"
+	expect "status ($stderr)" "$status" 0
+	VFIX_LOG=1 under "$programs/trace-waits"
+	expect_match "sites healed meanwhile" "$stderr" ': healed'
 }
 
 @test "trace: what runs on in the background is served, and nothing waits for it" {

@@ -4,40 +4,28 @@
 
 #include "preload.h"
 
-#define LOW_BYTES 0xffffff	/* of an entry's address: what a call site keeps */
-
-/* How a call site is changed: length bytes at address, 1 or 8 that are aligned to 8. */
-struct site {
-	uintptr_t address;
-	unsigned length;
-	uint64_t bytes;
-	int plain;		/* the code behind the call follows the C convention */
-};
+#define LONGEST 10	/* bytes of the longest instruction that names an entry */
+#define DIRECT_CALL (-1)
 
 enum healing {
 	NEVER_HEALED,	/* of no form that is known, or its code cannot be written to */
 	FOUND,		/* it can be healed */
 	HEALED_NOW,
 	HEALED_BEFORE,	/* another thread was faster, or an older value was still in a register */
-	LATER,		/* another thread prepares what it takes */
+	LATER,		/* another thread is healing */
 };
 
-/* site.c: finds the call site that returns to ra and called the function's entry; top is the
- * high byte of the entry's replacement below 2 GiB (neighbour.c). NEVER_HEALED, FOUND or
- * HEALED_BEFORE. memory is /proc/self/mem, open. */
-VFIX_HIDDEN enum healing vfix_find_site(int memory, uintptr_t ra, int function, struct site *site);
-VFIX_HIDDEN void vfix_aim(struct site *site, unsigned char top);
-
-/* neighbour.c: the top byte of a page below 2 GiB that serves the three functions, 0 where
- * there can be none, -1 where another thread is making it. */
-VFIX_HIDDEN int vfix_neighbour(int plain);
-
-/* stubs.S: what stands at the entries of such a page, and where the vDSO's address goes. */
-VFIX_HIDDEN extern const char vfix_stub_keep[], vfix_stub_keep_hole[], vfix_stub_keep_end[];
-VFIX_HIDDEN extern const char vfix_stub_plain[], vfix_stub_plain_hole[], vfix_stub_plain_end[];
-
-/* code.c: writes into code that others may be running; 0 or a negative error number. */
-VFIX_HIDDEN long vfix_write_code(int memory, const struct site *site);
+/* The instruction that names an entry of the page, and what becomes of it: as many bytes that
+ * name a stub instead (near.c). */
+struct site {
+	uintptr_t start;
+	int length;
+	int reg;		/* that the entry is loaded into, or DIRECT_CALL */
+	int function;
+	int plain;		/* the code behind the call follows the C convention */
+	uintptr_t ra;		/* where the call returns to, for the log */
+	unsigned char code[LONGEST];
+};
 
 /* maps.c: what is mapped at an address. */
 struct mapping {
@@ -48,7 +36,43 @@ struct mapping {
 
 VFIX_HIDDEN int vfix_find_mapping(uintptr_t address, struct mapping *mapping);
 
-/* log.c: one line on stderr. */
-VFIX_HIDDEN void vfix_log_site(uintptr_t ra, int function, const char *what);
+/* site.c: finds the call site that returns to ra and called the function's entry. NEVER_HEALED,
+ * FOUND or HEALED_BEFORE. memory is /proc/self/mem, open. */
+VFIX_HIDDEN enum healing vfix_find_site(long memory, uintptr_t ra, int function, struct site *site);
+
+/* sweep.c: adds the sites near one that look like nothing else. */
+VFIX_HIDDEN void vfix_sweep(long memory, const struct mapping *map, uintptr_t around);
+/* Whether the mov at that address is in a function that is nothing but the call. */
+VFIX_HIDDEN int vfix_is_stub(long memory, uintptr_t mov);
+
+/* near.c: the stub that stands for the site's entry, within reach of it; 0 where there can be
+ * none. Whether an address is such a stub's. */
+VFIX_HIDDEN uintptr_t vfix_near(const struct site *site, const struct mapping *map);
+VFIX_HIDDEN int vfix_is_near(uintptr_t address);
+
+/* stubs.S: the stubs, and where in them the vDSO's address goes. */
+VFIX_HIDDEN extern const char vfix_stub_keep[], vfix_stub_keep_hole[], vfix_stub_keep_end[];
+VFIX_HIDDEN extern const char vfix_stub_plain[], vfix_stub_plain_hole[], vfix_stub_plain_end[];
+
+/* code.c: the sites that are being changed, or were the last to be; only who holds the lock
+ * changes the table. vfix_write_sites changes the code: 1 if that was done. */
+#define SITES 64
+VFIX_HIDDEN extern struct site vfix_sites[SITES];
+VFIX_HIDDEN extern int vfix_site_count;
+VFIX_HIDDEN int vfix_write_sites(long memory, const struct mapping *map);
+/* The same in a child that was forked meanwhile, where nobody else goes on with it. */
+VFIX_HIDDEN void vfix_finish_sites(long memory);
+/* encodes the instruction that names the stub, and adds the site to the table. */
+VFIX_HIDDEN void vfix_add_site(struct site *site, uintptr_t stub);
+/* 1 and as if the instruction had run, if it is being changed; -1 if it was and is to be tried
+ * again; 0 if the fault is none of a change. */
+VFIX_HIDDEN int vfix_stand_in(greg_t *regs);
+
+/* apart.S: runs f in a thread of its own, which has its own table of open files and may not be
+ * forked with them; returns when that has ended. A negative error number, or a tid. */
+VFIX_HIDDEN long vfix_apart(void (*f)(void *), void *argument);
+
+/* log.c: one line on stderr; map is where the site is, or NULL. */
+VFIX_HIDDEN void vfix_log_site(const struct mapping *map, uintptr_t ra, int function, const char *what);
 
 #endif

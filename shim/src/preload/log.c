@@ -26,18 +26,17 @@ static void add_hex(struct line *l, uintptr_t value)
 		add(l, (char[]){ "0123456789abcdef"[value >> digits * 4 & 15], 0 });
 }
 
-void vfix_log_site(uintptr_t ra, int function, const char *what)
+void vfix_log_site(const struct mapping *map, uintptr_t ra, int function, const char *what)
 {
 	static const char names[VFIX_FUNCTIONS][sizeof "gettimeofday"] = { "gettimeofday", "time", "getcpu" };
-	struct mapping map;
 	struct line l;
 
 	l.length = 0;
 	add(&l, "vfix: ");
-	if (vfix_find_mapping(ra, &map) && map.path[0]) {
-		add(&l, map.path);
+	if (map && map->path[0]) {
+		add(&l, map->path);
 		add(&l, "+");
-		add_hex(&l, ra - map.base);
+		add_hex(&l, ra - map->base);
 	} else {
 		add(&l, "code at ");
 		add_hex(&l, ra);

@@ -66,6 +66,16 @@ VFIX_HIDDEN extern uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)];
 
 /* heal.c: makes the call site that returns to ra call the vDSO, where it can; at most once. */
 VFIX_HIDDEN void vfix_heal(uintptr_t ra, int function);
+VFIX_HIDDEN void vfix_heal_start(void);
+/* 1 if the fault comes from code that is being changed; regs are those to go on with. */
+VFIX_HIDDEN int vfix_on_change(greg_t *regs);
+/* Heals no more; the second heals again as it did before. */
+VFIX_HIDDEN int vfix_heal_stop(void);
+VFIX_HIDDEN void vfix_heal_again(int before);
+
+/* linux/membarrier.h, Linux 4.16 */
+#define MEMBARRIER_SYNC_CORE (1 << 5)
+#define MEMBARRIER_REGISTER_SYNC_CORE (1 << 6)
 
 /* action.c */
 VFIX_HIDDEN long vfix_raw_action(int sig, const struct kernel_action *new, struct kernel_action *old);

@@ -101,6 +101,8 @@ VFIX_HIDDEN uintptr_t vfix_on_signal(int sig, siginfo_t *info, ucontext_t *conte
 		return unwait(info, blocked);
 	int function = vfix_function_at(regs[REG_RIP]);
 
+	if (function < 0 && info->si_code == SI_KERNEL && vfix_on_change(regs))
+		return 0;
 	if (function < 0 || info->si_code <= 0)
 		return deliver(info, blocked, word);
 	uintptr_t ra = *(uintptr_t *)regs[REG_RSP];

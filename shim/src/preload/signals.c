@@ -45,6 +45,32 @@ BSD(ssignal)
 SYSV(sysv_signal)
 SYSV(__sysv_signal)
 
+/* 4.3BSD's, gone from glibc 2.21: bits/sigaction.h of those before. */
+struct sigvec { handler sv_handler; int sv_mask, sv_flags; };
+enum { SV_ONSTACK = 1, SV_INTERRUPT = 2, SV_RESETHAND = 4 };
+int sigvec(int, const struct sigvec *, struct sigvec *);
+
+VFIX_PUBLIC int sigvec(int sig, const struct sigvec *new, struct sigvec *old)
+{
+	struct sigaction action = { 0 }, before;
+
+	if (new) {
+		action.sa_handler = new->sv_handler;
+		*(uint64_t *)&action.sa_mask = (unsigned)new->sv_mask;
+		action.sa_flags = (new->sv_flags & SV_ONSTACK ? SA_ONSTACK : 0) | (new->sv_flags & SV_INTERRUPT ? 0 : SA_RESTART) |
+			(new->sv_flags & SV_RESETHAND ? (int)SA_RESETHAND : 0);
+	}
+	if (sigaction(sig, new ? &action : 0, &before))
+		return -1;
+	if (old) {
+		old->sv_handler = before.sa_handler;
+		old->sv_mask = (int)bits_of(&before.sa_mask);
+		old->sv_flags = (before.sa_flags & SA_ONSTACK ? SV_ONSTACK : 0) | (before.sa_flags & SA_RESTART ? 0 : SV_INTERRUPT) |
+			(before.sa_flags & (int)SA_RESETHAND ? SV_RESETHAND : 0);
+	}
+	return 0;
+}
+
 /* Blocks or unblocks SIGSEGV; says whether it was blocked. */
 static int block(int how)
 {

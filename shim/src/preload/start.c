@@ -51,6 +51,7 @@ void vfix_start(uintptr_t vdso)
 	started = 1;
 	find(vdso);
 	take_over();
+	vfix_heal_start();
 }
 
 void vfix_start_late(void)

@@ -62,7 +62,8 @@ VFIX_PUBLIC int gettimeofday(struct timeval *restrict now, void *restrict zone)
 	return ret ? vfix_fail(ret) : 0;
 }
 
-VFIX_PUBLIC int getcpu(unsigned *cpu, unsigned *node)
+/* Not under glibc's name, which came with 2.29: an older program may have a getcpu of its own. */
+static int get_cpu(unsigned *cpu, unsigned *node)
 {
 	int (*f)(unsigned *, unsigned *, void *) = (void *)vfix_found[VFIX_GETCPU];
 	int ret = f ? f(cpu, node, 0) : slow(VFIX_GETCPU, (uintptr_t)cpu, (uintptr_t)node);
@@ -73,7 +74,7 @@ VFIX_PUBLIC int getcpu(unsigned *cpu, unsigned *node)
 VFIX_PUBLIC int sched_getcpu(void)
 {
 	unsigned cpu;
-	int ret = getcpu(&cpu, 0);
+	int ret = get_cpu(&cpu, 0);
 
 	return ret ? ret : (int)cpu;
 }

@@ -1,5 +1,6 @@
 /* Which task shares which memory: what fork, clone and exec make of the spaces. */
 #include <sched.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include "trace.h"
@@ -26,9 +27,23 @@ static int child_shares_memory(const struct task *t)
 	return 0;
 }
 
-/* The child may have been seen before. If t's stop was kept while its space was changed, the
- * child has its memory from before. */
-void adopt(struct task *t, int was_kept)
+/* Other threads may have had the space changed after the fork and before it was told of: then
+ * the child has its memory from before. */
+static struct space *copy_of(const struct task *t, pid_t child)
+{
+	struct space *s = space_copy(t->space);
+
+	if (t->space->users == 1)
+		return s;
+	if (s->state == MAPPED && !has_trampolines(child, s))
+		s->state = UNTRIED;
+	memset(s->seen, 0, sizeof s->seen);
+	s->swept = 0;
+	return s;
+}
+
+/* The child may have been seen before. */
+void adopt(struct task *t)
 {
 	unsigned long tid = 0;
 
@@ -42,7 +57,7 @@ void adopt(struct task *t, int was_kept)
 	if (child_shares_memory(t))
 		task_set_space(child, t->space);
 	else
-		task_set_space(child, was_kept ? space_new() : space_copy(t->space));
+		task_set_space(child, copy_of(t, child->tid));
 	if (waiting)
 		resume(child, 0);
 }
@@ -55,6 +70,7 @@ static void release(struct task *t, void *unused)
 		return;
 	task_set_space(t, space_new());
 	t->space->provisional = 1;
+	t->space->vdso = proc_start_values(t->tid).vdso;
 	resume(t, 0);
 }
 
@@ -74,4 +90,9 @@ void renew(struct task *t)
 			task_remove(old);
 	}
 	task_set_space(t, space_new());
+	struct start_values start = proc_start_values(t->tid);
+	t->space->vdso = start.vdso;
+	/* One program and no library: its sites are found before any of them faults. */
+	if (heal_enabled && start.vdso && !start.interpreter && finish_syscall(t))
+		sweep(t, start.entry + 1);
 }

@@ -100,6 +100,32 @@ static uintptr_t perform(pid_t tid, int function, const struct user_regs_struct 
 	return do_getcpu(tid, regs);
 }
 
+/*
+ * The same where the kernel lets the tracer see none of the task's memory: the task gave up
+ * rights or may not be dumped, and the tracer has no CAP_SYS_PTRACE. The return address is on
+ * its stack already: it goes on in the trampoline as if that had been called; or it makes the
+ * system call and then returns, both by instructions of its vDSO.
+ */
+static int fix_unseen(struct task *t, struct user_regs_struct *regs, int function)
+{
+	static const int number[VFIX_FUNCTIONS] = { SYS_gettimeofday, SYS_time, SYS_getcpu };
+
+	if (t->space->state == MAPPED) {
+		regs->rip = trampoline(t->space, function);
+	} else {
+		if (!vdso_syscall(t->space) || !vdso_return(t->space))
+			return 0;
+		long result = inject(t, vdso_syscall(t->space), (const long[7]){
+			number[function], (long)regs->rdi, function == VFIX_TIME ? 0 : (long)regs->rsi });
+		if (result < 0)
+			return 0;
+		regs->rax = (unsigned long)result;
+		regs->rip = vdso_return(t->space);
+	}
+	regs->orig_rax = ~0ul;
+	return !ptrace(PTRACE_SETREGS, t->tid, 0L, regs);
+}
+
 int fix_fault(struct task *t)
 {
 	struct user_regs_struct regs;
@@ -111,10 +137,12 @@ int fix_fault(struct task *t)
 		return 0;
 	int function = function_at(regs.rip);
 	/* A signal that was sent, while the task is about to fault, is not the fault. */
-	if (function < 0 || ptrace(PTRACE_GETSIGINFO, t->tid, 0L, &info) || info.si_code <= 0)
+	if (ptrace(PTRACE_GETSIGINFO, t->tid, 0L, &info) || info.si_code <= 0)
 		return 0;
+	if (function < 0)
+		return info.si_code == SI_KERNEL && patch_was_met(t, regs.rip);
 	if (!memory_read(t->tid, regs.rsp, &back, sizeof back))
-		return 0;
+		return fix_unseen(t, &regs, function);
 	bad = perform(t->tid, function, &regs, &result);
 	if (bad) {
 		info.si_addr = (void *)bad;

@@ -45,7 +45,7 @@ static void report_end(void)
 	close(report);
 }
 
-static void handle(struct task *t, int status, int was_kept)
+static void handle(struct task *t, int status)
 {
 	enum task_state before = t->state;
 	int signal = WSTOPSIG(status);
@@ -60,18 +60,18 @@ static void handle(struct task *t, int status, int was_kept)
 	t->state = STOPPED;
 	switch (status >> 16) {
 	case 0:
-		resume(t, signal == SIGSEGV && fix_fault(t) ? 0 : signal);
+		resume(t, signal == SIGSEGV && fix_fault(t) ? 0 : pass_signal(t, command, signal));
 		break;
 	case PTRACE_EVENT_STOP:
 		handle_stop(t, before, signal);
 		break;
 	case PTRACE_EVENT_FORK:
 	case PTRACE_EVENT_CLONE:
-		adopt(t, was_kept);
+		adopt(t);
 		resume(t, 0);
 		break;
 	case PTRACE_EVENT_VFORK:
-		adopt(t, was_kept);
+		adopt(t);
 		resume(t, 0);
 		t->state = VFORKING;
 		break;
@@ -83,33 +83,37 @@ static void handle(struct task *t, int status, int was_kept)
 	}
 }
 
-/* The supervisor ends after the command: else it was killed, and so is the command. */
+/* The supervisor ends after the command: else it was killed, and so is the command. Others may
+ * send this signal, too. */
 static void on_supervisor_death(int signal)
 {
 	(void)signal;
-	if (command)
+	if (command && getppid() != supervisor)
 		kill(command, SIGKILL);
 }
 
 void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 {
 	struct sigaction action = { .sa_handler = on_supervisor_death };
-	sigset_t none;
+	sigset_t used;
 
 	command = command_pid;
 	supervisor = supervisor_pid;
 	report = report_fd;
 	signal(SIGPIPE, SIG_IGN);
 	sigaction(SIGUSR1, &action, NULL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* What is sent to a whole group of processes, or to all, is not meant for this one. */
+	sigemptyset(&used);
+	sigaddset(&used, SIGUSR1);
+	sigprocmask(SIG_UNBLOCK, &used, NULL);
+	watch(supervisor);
 	task_add(command, space_new());
 	for (;;) {
 		int status;
 
 		struct task *kept = unqueue(&status);
 		if (kept) {
-			handle(kept, status, 1);
+			handle(kept, status);
 			continue;
 		}
 		pid_t tid = waitpid(-1, &status, __WALL);
@@ -117,7 +121,7 @@ void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 			return;
 		if (tid > 0) {
 			struct task *t = task_find(tid);
-			handle(t ? t : task_add(tid, NULL), status, 0);
+			handle(t ? t : task_add(tid, NULL), status);
 		}
 	}
 }

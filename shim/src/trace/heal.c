@@ -24,16 +24,18 @@ static int is_seen(struct space *space, uintptr_t back)
 	return 0;
 }
 
-/* The 8 bytes at s->word with the new operand in them. */
-static int new_word(pid_t tid, const struct site *s, uint64_t target, uint64_t *word)
+/* The instruction with the new operand in it. */
+static int make_patch(pid_t tid, const struct site *s, uint64_t target, struct patch *p)
 {
 	uint64_t operand = target - s->next;
 
-	if (!memory_read(tid, s->word, word, sizeof *word))
+	p->start = s->start;
+	p->length = s->length;
+	if (!memory_read(tid, s->start, p->code, (size_t)s->length))
 		return 0;
 	if (s->size == 4 && (int64_t)operand != (int32_t)operand)
 		return 0;
-	memcpy((char *)word + s->shift, &operand, (size_t)s->size);
+	memcpy(p->code + s->shift, &operand, (size_t)s->size);
 	return 1;
 }
 
@@ -49,27 +51,29 @@ static void postpone(struct space *space, uintptr_t back)
 /* Returns what was done, for the log. */
 static const char *heal_site(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
 {
-	struct site s, again;
+	struct site s;
 	struct mapping m;
-	uint64_t word;
+	struct patch p;
 
 	if (t->space->provisional)
 		return "emulated: who shares its memory is not known";
 	if (!find_site(t->tid, regs, back, &s))
 		return "emulated: the call site is none that can be changed";
-	if (!proc_mapping(t->tid, s.word, &m) || !m.is_private)
+	if (!proc_mapping(t->tid, s.start, &m) || !m.is_private)
 		return "emulated: the code may belong to other processes too";
-	if (t->space->state != REFUSED && !gather(t)) {
-		postpone(t->space, back);
-		return "emulated: the other threads did not stop, this time";
-	}
 	if (!map_trampolines(t))
 		return "emulated: the trampolines cannot be mapped";
 	uintptr_t target = trampoline(t->space, function);
-	/* Only now does nothing else run: look again. */
-	if (!find_site(t->tid, regs, back, &again) || memcmp(&s, &again, sizeof s) ||
-	    !new_word(t->tid, &s, target, &word) || !memory_poke(t->tid, s.word, &word, sizeof word))
+	if (!make_patch(t->tid, &s, target, &p))
+		return "emulated: the code cannot be changed";
+	switch (patch_code(t, &p, 1)) {
+	case PATCH_LATER:
+		postpone(t->space, back);
+		return "emulated: the other threads did not stop, this time";
+	case PATCH_REFUSED:
 		return "emulated: the code cannot be written to";
+	default:
+	}
 	if (s.reg >= 0)
 		*register_of(regs, s.reg) = target; /* a loop may call through it again */
 	return healed;

@@ -43,6 +43,23 @@ static int advance(struct task *t, struct missed *missed)
 	}
 }
 
+static void make_up(struct task *t, const struct missed *missed)
+{
+	if (missed->stop_signal)
+		kill(t->tid, SIGSTOP);
+	if (missed->group_stop)
+		ptrace(PTRACE_INTERRUPT, t->tid, 0L, 0L); /* tells the group-stop again */
+}
+
+int finish_syscall(struct task *t)
+{
+	struct missed missed = { 0 };
+	int done = advance(t, &missed);
+
+	make_up(t, &missed);
+	return done;
+}
+
 static void set_arguments(struct user_regs_struct *r, uintptr_t instruction, const long a[7])
 {
 	r->rip = instruction;
@@ -76,9 +93,6 @@ long inject(struct task *t, uintptr_t instruction, const long arguments[7])
 	before.orig_rax = ~0ull;
 	ptrace(PTRACE_SETREGS, t->tid, 0L, &before);
 	ptrace(PTRACE_SETSIGMASK, t->tid, (long)MASK_SIZE, &mask);
-	if (missed.stop_signal)
-		kill(t->tid, SIGSTOP);
-	if (missed.group_stop)
-		ptrace(PTRACE_INTERRUPT, t->tid, 0L, 0L); /* tells the group-stop again */
+	make_up(t, &missed);
 	return result;
 }

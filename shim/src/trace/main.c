@@ -10,18 +10,23 @@
 /* Calls the page in a child. A kernel that does not serve it notes that in its log, once. */
 static int page_is_served(void)
 {
+	struct sigaction on_child;
 	int status = 1;
 	/* The complement, so that vfix does not take this for a call to be patched. */
 	volatile uintptr_t entry = ~(VFIX_PAGE + VFIX_TIME * VFIX_SLOT);
-	pid_t child = fork();
 
+	/* Where it is ignored the child's status is not kept. */
+	sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = SIG_DFL }, &on_child);
+	pid_t child = fork();
 	if (child == 0) {
 		no_core();
 		signal(SIGSEGV, SIG_DFL);
 		((long (*)(long *))~entry)(NULL);
 		_exit(0);
 	}
-	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status);
+	int served = child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status);
+	sigaction(SIGCHLD, &on_child, NULL);
+	return served;
 }
 
 static _Noreturn void bad_usage(const char *what, const char *argument)

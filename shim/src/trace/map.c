@@ -12,13 +12,15 @@
 #include "injected.h"	/* made from injected.elf: where its parts are */
 
 #define PAGE 4096
-#define AUXV_ENTRIES 64	/* more than the kernel's own vector has (AT_VECTOR_SIZE) */
 #define VDSO_MAX (8 * PAGE)
 
-/* Addresses are tried from the end of the low 2 GiB down, out of the way of brk. */
+/* An operand of 32 bits reaches the low 2 GiB. What is below all programs (they are linked at
+ * 4 MiB) is in nobody's way; the end of the 2 GiB may be in that of brk and shared memory. */
+#define BELOW_PROGRAMS 0x3f0000L
+#define BELOW_STEP 0x10000L
 #define HIGHEST 0x7fff0000L
 #define STEP 0x100000L
-#define TRIES 16
+#define TRIES 16	/* of each */
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000	/* Linux 4.17; before it, the address is a mere wish */
@@ -44,6 +46,7 @@ struct image {
 	size_t size;
 	uintptr_t function[VFIX_FUNCTIONS];
 	uintptr_t syscall;	/* a syscall instruction in it, or 0 */
+	uintptr_t ret;		/* and a byte that returns */
 };
 
 static const struct image *own_vdso(void)
@@ -61,25 +64,34 @@ static const struct image *own_vdso(void)
 	for (size_t at = 0; at + 2 <= i.size && !i.syscall; at++)
 		if (!memcmp((const char *)i.base + at, "\x0f\x05", 2))
 			i.syscall = i.base + at;
+	const void *ret = memchr((const void *)i.base, 0xc3, i.size);
+	i.ret = (uintptr_t)ret;
 	vfix_vdso_lookup(i.base, i.function);
 	return &i;
 }
 
-/* Where the task has the same image, or 0. Its memory is compared, never parsed. */
-static uintptr_t find_vdso(pid_t tid)
+/* Whether the task has the same image there. Its memory is compared, never parsed. */
+static int has_same_vdso(pid_t tid, uintptr_t base)
 {
 	static char theirs[VDSO_MAX];
-	struct vfix_auxv auxv[AUXV_ENTRIES + 1];
 	const struct image *own = own_vdso();
-	size_t n = proc_read(tid, "auxv", auxv, sizeof auxv - sizeof *auxv);
 
-	auxv[n / sizeof *auxv].type = AT_NULL;
-	uintptr_t base = vfix_vdso_base(auxv);
-	if (!base || !own->syscall || own->size > sizeof theirs ||
-	    !memory_read(tid, base, theirs, own->size) ||
-	    memcmp(theirs, (const void *)own->base, own->size))
-		return 0;
-	return base;
+	return base && own->syscall && own->size <= sizeof theirs && memory_read(tid, base, theirs, own->size) &&
+		!memcmp(theirs, (const void *)own->base, own->size);
+}
+
+uintptr_t vdso_syscall(const struct space *space)
+{
+	const struct image *own = own_vdso();
+
+	return space->vdso && own->syscall ? own->syscall - own->base + space->vdso : 0;
+}
+
+uintptr_t vdso_return(const struct space *space)
+{
+	const struct image *own = own_vdso();
+
+	return space->vdso && own->ret ? own->ret - own->base + space->vdso : 0;
 }
 
 /* Two pages in the task's low 2 GiB, or 0. */
@@ -87,8 +99,8 @@ static uintptr_t map_low(struct task *t, uintptr_t instruction)
 {
 	const long flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
 
-	for (int i = 0; i < TRIES; i++) {
-		long wish = HIGHEST - i * STEP;
+	for (int i = 0; i < 2 * TRIES; i++) {
+		long wish = i < TRIES ? BELOW_PROGRAMS - i * BELOW_STEP : HIGHEST - (i - TRIES) * STEP;
 		long got = inject(t, instruction, (const long[7]){
 			SYS_mmap, wish, 2 * PAGE, PROT_READ | PROT_EXEC, flags, -1, 0 });
 
@@ -112,16 +124,23 @@ static int fill(pid_t tid, uintptr_t code, uintptr_t vdso)
 	       memory_poke(tid, code + VFIX_STATE, state, sizeof state);
 }
 
+int has_trampolines(pid_t tid, const struct space *space)
+{
+	char there[VFIX_HOOK_ENTRY];
+
+	return memory_read(tid, space->code, there, sizeof there) && !memcmp(there, injected, sizeof there);
+}
+
 int map_trampolines(struct task *t)
 {
 	struct space *space = t->space;
 
 	if (space->state == UNTRIED) {
 		/* A filter that is the program's own may kill for mmap. */
-		uintptr_t vdso = proc_is_sandboxed(t->tid) ? 0 : find_vdso(t->tid);
-		uintptr_t code = vdso ? map_low(t, own_vdso()->syscall - own_vdso()->base + vdso) : 0;
+		int may_map = !proc_is_sandboxed(t->tid) && has_same_vdso(t->tid, space->vdso);
+		uintptr_t code = may_map ? map_low(t, vdso_syscall(space)) : 0;
 
-		space->state = code && fill(t->tid, code, vdso) ? MAPPED : REFUSED;
+		space->state = code && fill(t->tid, code, space->vdso) ? MAPPED : REFUSED;
 		space->code = code;
 		space->is_go = proc_is_go(t->tid);
 	}

@@ -2,6 +2,8 @@
  * What /proc knows of a task: its folder is kept open, for the tracer may come to live in
  * another root than the task. Without /proc calls are performed all the same, not healed.
  */
+#include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,14 +25,38 @@ void proc_open(void)
 	}
 }
 
+/* The one user and group that the task has, real, effective and saved; 0 if it has more. */
+static int ids_of(pid_t tid, uint32_t ids[2])
+{
+	static const char *const names[] = { "\nUid:", "\nGid:" };
+	char text[4096];
+
+	text[proc_read(tid, "status", text, sizeof text - 1)] = 0;
+	for (int i = 0; i < 2; i++) {
+		char *at = strstr(text, names[i]);
+
+		if (!at)
+			return 0;
+		at += strlen(names[i]);
+		ids[i] = (uint32_t)strtoul(at, &at, 10);
+		if (strtoul(at, &at, 10) != ids[i] || strtoul(at, &at, 10) != ids[i])
+			return 0;
+	}
+	return 1;
+}
+
 int proc_fd(pid_t tid, const char *name)
 {
+	uint32_t ids[2];
 	char path[64];
 
 	if (proc < 0)
 		return -1;
 	snprintf(path, sizeof path, "%d/%s", (int)tid, name);
-	return openat(proc, path, O_RDONLY | O_CLOEXEC);
+	int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && (errno == EACCES || errno == EPERM) && ids_of(tid, ids))
+		fd = open_as_user(proc, path, O_RDONLY, ids);
+	return fd;
 }
 
 size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size)
@@ -44,6 +70,22 @@ size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size)
 		done += (size_t)n;
 	close(fd);
 	return done;
+}
+
+struct start_values proc_start_values(pid_t tid)
+{
+	struct vfix_auxv auxv[64];	/* more than the kernel's own vector has (AT_VECTOR_SIZE) */
+	struct start_values values = { 0 };
+	size_t n = proc_read(tid, "auxv", auxv, sizeof auxv) / sizeof *auxv;
+
+	for (size_t i = 0; i < n; i++)
+		if (auxv[i].type == AT_SYSINFO_EHDR)
+			values.vdso = auxv[i].value;
+		else if (auxv[i].type == AT_BASE)
+			values.interpreter = auxv[i].value;
+		else if (auxv[i].type == AT_ENTRY)
+			values.entry = auxv[i].value;
+	return values;
 }
 
 /* The text from a field of proc(5)'s stat on, "" without it. Counted from behind the second

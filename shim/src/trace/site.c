@@ -16,7 +16,6 @@
 #define WINDOW 512	/* bytes before the call in which the mov is looked for */
 #define STUB 32		/* bytes after the start of a function that ends in a tail call */
 #define SHORTEST 7	/* bytes of the shortest mov */
-#define LONGEST 10	/* and of the longest, which is_mov may look at */
 #define MODRM_CALL 0xd0	/* ff /2 and ff /4 with a register operand */
 #define MODRM_JUMP 0xe0
 
@@ -50,14 +49,16 @@ static int is_mov(const uint8_t *code, uintptr_t at, int reg, uint64_t value, st
 	if (code[0] != (reg < 8 ? 0x48 : 0x49))	/* REX.W, REX.B */
 		return 0;
 	if (code[1] == 0xc7 && code[2] == (0xc0 | (reg & 7)) && !memcmp(code + 3, &low, 4)) {
-		s->word = at;		/* 7 bytes, and one of what follows it */
+		s->start = at;
+		s->length = 7;
 		s->shift = 3;
 		s->size = 4;
 		return 1;
 	}
 	if (code[1] == (0xb8 | (reg & 7)) && !memcmp(code + 2, &value, 8)) {
-		s->word = at + 2;
-		s->shift = 0;
+		s->start = at;
+		s->length = 10;
+		s->shift = 2;
 		s->size = 8;
 		return 1;
 	}
@@ -94,7 +95,7 @@ static int find_tail(pid_t tid, uintptr_t function, uint64_t entry,
 		for (int reg = 0; reg < 16; reg++)
 			if (*register_of((void *)regs, reg) == entry &&
 			    is_mov(code + i, function + i, reg, entry, s) &&
-			    indirect(code + i + (s->size == 4 ? 7 : 10), MODRM_JUMP, &length) == reg)
+			    indirect(code + i + s->length, MODRM_JUMP, &length) == reg)
 				return 1;
 	return 0;
 }
@@ -105,7 +106,7 @@ int find_site(pid_t tid, const struct user_regs_struct *regs, uintptr_t back, st
 	size_t n = WINDOW;
 	int32_t relative;
 
-	memset(s, 0, sizeof *s); /* sites are compared, padding and all */
+	memset(s, 0, sizeof *s);
 	if (!memory_read(tid, back - n, code, n)) {
 		n = back % 4096; /* nothing is mapped before this page */
 		if (n < 5 || n > WINDOW || !memory_read(tid, back - n, code, n))
@@ -114,8 +115,10 @@ int find_site(pid_t tid, const struct user_regs_struct *regs, uintptr_t back, st
 	if (code[n - 5] == 0xe8) {
 		memcpy(&relative, code + n - 4, 4);
 		if (back + relative == regs->rip) {
-			s->word = back - sizeof(uint64_t);
-			s->shift = s->size = 4;
+			s->start = back - 5;
+			s->length = 5;
+			s->shift = 1;
+			s->size = 4;
 			s->next = back;
 			s->reg = -1;
 			return 1;

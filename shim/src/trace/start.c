@@ -71,7 +71,6 @@ _Noreturn void start_tracer(struct start *s)
 	pid_t command = 0;
 	int result = 0;
 
-	prctl(PR_SET_PDEATHSIG, SIGUSR1);
 	close(s->pid[1]);
 	if (getppid() != s->supervisor || read(s->pid[0], &command, sizeof command) != sizeof command)
 		_exit(1);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,9 +27,12 @@ static void forward(const siginfo_t *info)
 		return;
 	if (from_terminal && !(getsid(0) == getpid() && (info->si_signo == SIGHUP || info->si_signo == SIGCONT)))
 		return;
-	if (info->si_code == SI_QUEUE)
-		sigqueue(command, info->si_signo, info->si_value);
-	else
+	/* The tracer lets the command have it once where it was sent to both, and as it was sent. */
+	siginfo_t marked = *info;
+
+	marked.si_errno = info->si_code == SI_QUEUE ? FORWARDED_VALUE : FORWARDED;
+	marked.si_code = SI_QUEUE;
+	if (from_terminal || syscall(SYS_rt_sigqueueinfo, command, info->si_signo, &marked))
 		kill(command, info->si_signo);
 }
 

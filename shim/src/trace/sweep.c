@@ -10,6 +10,7 @@
 #include "trace.h"
 
 #define SITE 9			/* bytes of the two instructions */
+#define MOV 7			/* and of the first */
 #define RARE 5			/* where in them the byte is that is searched for */
 #define RARE_BYTE (VFIX_PAGE >> 16 & 0xff)
 #define CHUNK 65536		/* bytes that are read at a time */
@@ -31,21 +32,45 @@ static int site_at(const uint8_t *code)
 	return -1;
 }
 
-/* A word of the task's memory begins with the mov; the operand is 3 bytes into it. */
-static void change(const struct task *t, uintptr_t at, const uint8_t *code, int function)
-{
-	uint32_t operand = (uint32_t)trampoline(t->space, function);
-	uint8_t word[8];
+/* The sites of one piece of code that was read. */
+struct found {
+	struct patch patches[64];
+	int function[64];
+	int n;
+};
 
-	memcpy(word, code, sizeof word);
-	memcpy(word + 3, &operand, sizeof operand);
-	if (memory_poke(t->tid, at, word, sizeof word))
-		log_site(t->tid, at + SITE, function, "healed before it was called");
+/* Only what was changed is told of. */
+static void change(struct task *t, struct found *f)
+{
+	if (f->n == 0 || !map_trampolines(t))
+		return;
+	for (int i = 0; i < f->n; i++) {
+		uint32_t operand = (uint32_t)trampoline(t->space, f->function[i]);
+
+		memcpy(f->patches[i].code + 3, &operand, sizeof operand);
+	}
+	if (patch_code(t, f->patches, f->n) == PATCHED)
+		for (int i = 0; i < f->n; i++)
+			log_site(t->tid, f->patches[i].start + SITE, f->function[i], "healed before it was called");
+	f->n = 0;
+}
+
+static void add(struct task *t, struct found *f, uintptr_t at, const uint8_t *code, int function)
+{
+	struct patch *p = &f->patches[f->n];
+
+	p->start = at;
+	p->length = MOV;
+	memcpy(p->code, code, MOV);
+	f->function[f->n++] = function;
+	if (f->n == sizeof f->patches / sizeof *f->patches)
+		change(t, f);
 }
 
 void sweep(struct task *t, uintptr_t around)
 {
 	static uint8_t code[CHUNK];
+	static struct found found;
 	struct mapping m;
 
 	if (!proc_mapping(t->tid, around - 1, &m) || !m.is_private || m.end - m.start > MOST ||
@@ -53,18 +78,20 @@ void sweep(struct task *t, uintptr_t around)
 		return;
 	t->space->swept = m.start;
 	const uintptr_t end = m.end;
+	found.n = 0;
 	for (uintptr_t at = m.start; at + SITE <= end; at += CHUNK - SITE + 1) {
 		size_t n = end - at < CHUNK ? end - at : CHUNK;
 
 		if (!memory_read(t->tid, at, code, n))
-			return;
+			break;
 		/* The third byte of the operand is the rarest. */
 		const uint8_t *mark = code + RARE, *last = code + n - SITE + RARE;
 		for (; mark <= last && (mark = memchr(mark, RARE_BYTE, last - mark + 1)); mark++) {
 			const uint8_t *site = mark - RARE;
 			int function = site_at(site);
 			if (function >= 0)
-				change(t, at + (site - code), site, function);
+				add(t, &found, at + (site - code), site, function);
 		}
 	}
+	change(t, &found);
 }

@@ -25,13 +25,17 @@ static void *allocate(size_t size)
 
 struct space *space_new(void)
 {
-	return allocate(sizeof(struct space));
+	static unsigned families;
+	struct space *s = allocate(sizeof *s);
+
+	s->family = ++families;
+	return s;
 }
 
 /* After a fork: the same bytes at the same addresses, but two of each. */
 struct space *space_copy(const struct space *of)
 {
-	struct space *s = space_new();
+	struct space *s = allocate(sizeof *s);
 
 	*s = *of;
 	s->users = 0;

@@ -32,8 +32,11 @@ enum { STATUS_USAGE = 2, STATUS_FORBIDDEN = 126, STATUS_CANNOT_EXEC = 126, STATU
 /* The memory of a process, shared by its threads and by a child of vfork. */
 struct space {
 	int users;
+	unsigned family;		/* the same in the copies that forks make */
 	enum { UNTRIED, MAPPED, REFUSED } state;
+	uintptr_t vdso;			/* of the program, as its start told; 0: not known */
 	uintptr_t code;			/* where the trampolines are, if MAPPED */
+	int no_sync;			/* the processors cannot be told of new code: stop the tasks */
 	uintptr_t swept;		/* start of the mapping whose sites were healed last */
 	int is_go;			/* its goroutines have no stack for the vDSO */
 	int provisional;		/* of a child whose parent is not known: never healed */
@@ -77,7 +80,7 @@ void follow(pid_t command, pid_t supervisor, int report);
 
 /* family.c: t has made a child; t has become another program; and children whose parents
  * were killed before they could say so are let go. */
-void adopt(struct task *t, int was_kept);
+void adopt(struct task *t);
 void renew(struct task *t);
 void release_unknown(void);
 
@@ -88,6 +91,11 @@ struct task *unqueue(int *status);
 /* gather.c: 1 if no other task of t's space can run code before follow() goes on. */
 int gather(struct task *t);
 
+/* signals.c: the signal that t is to have instead of this one that came; 0: none. FORWARDED
+ * stands in si_errno of what the supervisor forwards, whose sender is then another process. */
+int pass_signal(struct task *t, pid_t command, int signal);
+enum { FORWARDED = 0x76666978, FORWARDED_VALUE };
+
 /* fix.c: 1 if t's SIGSEGV was a call of the page, and has been performed. */
 int fix_fault(struct task *t);
 
@@ -96,9 +104,11 @@ void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t
 extern int heal_enabled;
 
 /* site.c */
+#define LONGEST 10	/* bytes of the longest instruction that names the page */
 struct site {
-	uintptr_t word;		/* address of 8 bytes of code that hold the operand */
-	int shift;		/* of the operand in them, in bytes */
+	uintptr_t start;	/* of the instruction that holds the operand */
+	int length;		/* of it, in bytes */
+	int shift;		/* of the operand in it, in bytes */
 	int size;		/* of the operand: 4 or 8 bytes */
 	uintptr_t next;		/* what a relative operand counts from; 0 if it is absolute */
 	int reg;		/* the register that holds the page's address, or -1 */
@@ -106,17 +116,41 @@ struct site {
 int find_site(pid_t tid, const struct user_regs_struct *regs, uintptr_t back, struct site *s);
 unsigned long *register_of(struct user_regs_struct *regs, int number);
 
+/* patch.c: replaces instructions, which other tasks may be running, by others as long. */
+enum patched { PATCHED, PATCH_REFUSED, PATCH_LATER };
+struct patch {
+	uintptr_t start;
+	int length;
+	uint8_t code[LONGEST];
+};
+enum patched patch_code(struct task *t, const struct patch *patches, int n);
+/* 1 if the fault at rip comes from an instruction that was just being replaced, and is now. */
+int patch_was_met(struct task *t, uintptr_t rip);
+
 /* map.c: 1 if the trampolines are in t's space, which may be done now. */
 int map_trampolines(struct task *t);
+int has_trampolines(pid_t tid, const struct space *space);
 uintptr_t trampoline(const struct space *space, int function);
+/* In the task's vDSO: a syscall instruction, and a return; 0 if they are not known. */
+uintptr_t vdso_syscall(const struct space *space);
+uintptr_t vdso_return(const struct space *space);
 
 /* inject.c: makes the task perform a system call, all registers kept; returns its result. */
 long inject(struct task *t, uintptr_t instruction, const long arguments[7]);
+/* Goes on to the end of the system call that the task is in; 0 if the task is gone. */
+int finish_syscall(struct task *t);
+
+/* rights.c: opens with the rights of the task's user what the kernel shows to that one alone.
+ * The tracer hears of the supervisor's end by SIGUSR1. */
+int open_as_user(int folder, const char *path, int flags, const uint32_t ids[2]);
+void watch(pid_t supervisor);
 
 /* proc.c, go.c */
 void proc_open(void);
 size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size);
 int proc_fd(pid_t tid, const char *name);
+struct start_values { uintptr_t vdso, interpreter, entry; };
+struct start_values proc_start_values(pid_t tid);
 int proc_cpu(pid_t tid);		/* -1: not known */
 int proc_is_stopped(pid_t tid);
 int proc_is_dead(pid_t tid);
@@ -135,7 +169,7 @@ struct mapping {
 };
 int proc_mapping(pid_t tid, uintptr_t addr, struct mapping *m);
 
-/* sweep.c: heals the other sites around one, too. Nothing of the space may run. */
+/* sweep.c: heals the other sites around one, too. */
 void sweep(struct task *t, uintptr_t around);
 
 /* memory.c: 1 if all of it was read or written, as the task itself may. */

@@ -1,0 +1,45 @@
+/* A thread for what no child that is forked meanwhile may share. */
+#include <sys/syscall.h>
+
+	/* linux/sched.h: VM, FS, SIGHAND, VFORK, THREAD, SYSVSEM; not FILES */
+#define FLAGS 0x100 + 0x200 + 0x800 + 0x4000 + 0x10000 + 0x40000
+
+	.text
+
+	/*
+	 * in: rdi function, rsi its argument; out: rax tid or error; clobbers what a call may
+	 * stack: none; the thread has one of its own, and one caller at a time may be here. The
+	 * caller goes on when the thread has ended.
+	 */
+	.balign	16
+	.globl	vfix_apart
+	.hidden	vfix_apart
+	.type	vfix_apart, @function
+vfix_apart:
+	.cfi_startproc
+	mov	%rdi, %r9
+	mov	%rsi, %rdx		# for a tid, which is not asked for
+	mov	$FLAGS, %edi
+	lea	stack_end(%rip), %rsi	# aligned: the call below leaves it as C wants it
+	xor	%r10d, %r10d
+	xor	%r8d, %r8d
+	mov	$SYS_clone, %eax
+	syscall
+	test	%eax, %eax
+	jz	1f
+	ret
+1:	mov	%rdx, %rdi
+	call	*%r9
+	xor	%edi, %edi
+	mov	$SYS_exit, %eax
+	syscall
+	hlt
+	.cfi_endproc
+	.size	vfix_apart, . - vfix_apart
+
+	.bss
+	.balign	16
+	.skip	8192
+stack_end:
+
+	.section .note.GNU-stack, "", @progbits
