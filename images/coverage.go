@@ -204,7 +204,26 @@ func (in *installed) writable(name string) error {
 type imageConfig struct {
 	Config struct {
 		Entrypoint []string
+		Cmd        []string
 	} `json:"config"`
+}
+
+// leakedTrace is what of an image's command vfix-trace runs because a Dockerfile's SHELL line
+// was still in force at its shell form: "CMD", "ENTRYPOINT", or "". Rebuild puts vfix-trace
+// before an entrypoint, and no shell behind it but the entrypoint's own.
+func leakedTrace(config []byte) string {
+	var c imageConfig
+	shellForm := func(words []string) bool {
+		return len(words) == 4 && words[0] == TracePath && words[1] == "/bin/sh" && words[2] == "-c"
+	}
+	switch {
+	case json.Unmarshal(config, &c) != nil:
+	case shellForm(c.Config.Cmd):
+		return "CMD"
+	case shellForm(c.Config.Entrypoint):
+		return "ENTRYPOINT"
+	}
+	return ""
 }
 
 // entrypointIsTraced reports whether an image config's entrypoint begins with vfix-trace.
@@ -213,14 +232,15 @@ func entrypointIsTraced(config []byte) bool {
 	return json.Unmarshal(config, &c) == nil && len(c.Config.Entrypoint) > 0 && c.Config.Entrypoint[0] == TracePath
 }
 
-// cover notes for each file with sites that stay whether the fallback covers them.
-func (f *Findings) cover(fb *Fallback, hasLoader bool) {
+// cover notes for each file with sites that stay whether the fallback covers them; asItIs says
+// that all stay, those that can be patched too.
+func (f *Findings) cover(fb *Fallback, hasLoader, asItIs bool) {
 	f.Fallback = *fb
 	for i := range f.Files {
 		file := &f.Files[i]
 		file.Covered = ""
 		switch {
-		case len(file.Plan.LeftOver()) == 0:
+		case len(file.Plan.LeftOver()) == 0 && (!asItIs || file.Plan.Empty()):
 		case fb.Library && noPreload(file.Report, hasLoader) == "":
 			file.Covered = coveredByLibrary
 		case fb.Trace:
@@ -292,7 +312,7 @@ func (r *rebuild) planFallback(ctx context.Context, t *merged, f *found) ([]extr
 		fb.Added = append(fb.Added, e.name)
 	}
 	slices.SortFunc(fb.Added, strings.Compare)
-	f.cover(fb, in.hasLoader)
+	f.cover(fb, in.hasLoader, false)
 	return extras, nil
 }
 
@@ -309,6 +329,10 @@ func (s *Shim) findFallback(ctx context.Context, img v1.Image, t *merged, f *Fin
 	if err != nil {
 		return err
 	}
-	f.cover(&Fallback{Library: in.library(), Trace: in.trace()}, in.hasLoader)
+	f.cover(&Fallback{Library: in.library(), Trace: in.trace()}, in.hasLoader, true)
+	if what := leakedTrace(config); what != "" {
+		f.Warnings = append(f.Warnings, "the image's "+what+" runs under vfix-trace, left from the SHELL line of its Dockerfile: "+
+			`put SHELL ["/bin/sh", "-c"] before it`)
+	}
 	return nil
 }

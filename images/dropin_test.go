@@ -91,6 +91,44 @@ func TestDropInRebuild(t *testing.T) {
 	}
 }
 
+// TestDropInScan: libvfix.so of the drop-in layer covers what could be patched and is not; a
+// CMD that the SHELL line got into is told.
+func TestDropInScan(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Layer(context.Background(), LayerOptions{Dest: "oci:" + dir + "/l", Program: testProgram(t), Shim: testShim}); err != nil {
+		t.Fatal(err)
+	}
+	layers := must[[]v1.Layer](t)(open(t, "oci:"+dir+"/l:"+dropInTag).Image.Layers())
+	library := legacyM("lib/a", "1")
+	library.body[16] = 3 // e_type ET_DYN
+	base := []testMember{loaderM(), library}
+	img := must[v1.Image](t)(mutate.AppendLayers(stack(t, base), layers...))
+	for name, c := range map[string]struct {
+		cmd, entrypoint []string
+		leak            string
+	}{
+		"none":       {[]string{"redis-server"}, nil, ""},
+		"rebuilt":    {[]string{"redis-server"}, []string{TracePath, "/entrypoint.sh"}, ""},
+		"CMD":        {[]string{TracePath, "/bin/sh", "-c", "redis-server"}, nil, "the image's CMD "},
+		"ENTRYPOINT": {nil, []string{TracePath, "/bin/sh", "-c", "redis-server"}, "the image's ENTRYPOINT "},
+	} {
+		config := must[*v1.ConfigFile](t)(img.ConfigFile()).DeepCopy()
+		config.Config.Cmd, config.Config.Entrypoint = c.cmd, c.entrypoint
+		f, err := Scan(context.Background(), storeOCI(t, must[v1.Image](t)(mutate.ConfigFile(img, config))), ScanOptions{Shim: testShim})
+		if err != nil || len(f.Files) != 1 || f.Files[0].Covered != coveredByLibrary || f.Files[0].Plan.Empty() {
+			t.Fatalf("%s: got %+v, error %v", name, f, err)
+		}
+		if got := strings.Join(f.Warnings, "\n"); !strings.HasPrefix(got, c.leak) || (got == "") != (c.leak == "") {
+			t.Errorf("%s: got warnings %q", name, got)
+		}
+	}
+	// The control: without the layer nothing covers it.
+	f, err := Scan(context.Background(), storeOCI(t, stack(t, base)), ScanOptions{Shim: testShim})
+	if err != nil || f.Files[0].Covered != "" {
+		t.Errorf("without: got %+v, error %v", f, err)
+	}
+}
+
 func TestDropInErrors(t *testing.T) {
 	dir, program := t.TempDir(), testProgram(t)
 	text := filepath.Join(dir, "text")
