@@ -47,6 +47,31 @@ func FindContainer(ctx context.Context, name string, o MediaOptions) (*Container
 	return found, nil
 }
 
+// scanContainer examines the file system of a container, by name or ID.
+func (s *session) scanContainer(ctx context.Context, name string, o MediaOptions) (*Findings, error) {
+	var f *found
+	err := eachDaemon(ctx, "", o, func(c *client.Client, host string) (bool, error) {
+		got, err := c.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+		if errdefs.IsNotFound(err) {
+			return false, nil
+		}
+		if err == nil {
+			f, err = s.exported(ctx, c, got.Container.ID, containerPrefix+strings.TrimPrefix(got.Container.Name, "/"))
+		}
+		if err != nil {
+			err = fmt.Errorf("docker daemon %s: container %s: %w", host, name, err)
+		}
+		return true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f == nil {
+		return nil, withHint(errorf(ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
+	}
+	return f.Findings, nil
+}
+
 func describeContainer(got client.ContainerInspectResult) (*Container, error) {
 	i := &got.Container
 	c := &Container{Name: strings.TrimPrefix(i.Name, "/"), ImageID: i.Image, Program: i.Path}

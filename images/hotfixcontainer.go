@@ -93,15 +93,18 @@ func mayRecreate(out *Hotfixed, old *container.InspectResponse, e engineTraits) 
 // exported examines the file system of a container: the image's layers with its own on top,
 // without what is mounted into it.
 func (h *hotfix) exported(ctx context.Context, c *engineClient, id string) (*found, error) {
+	return h.s.exported(ctx, c.Client, id, containerPrefix+h.out.Name)
+}
+
+func (s *session) exported(ctx context.Context, c *client.Client, id, title string) (*found, error) {
 	stream, err := c.ContainerExport(ctx, id, client.ContainerExportOptions{})
 	if err != nil {
 		return nil, err
 	}
 	defer stream.Close()
-	title := containerPrefix + h.out.Name
-	task := startTask(h.s.progress, "read", title, -1)
+	task := startTask(s.progress, "read", title, -1)
 	defer task.Done()
-	x := &examiner{s: h.s}
+	x := &examiner{s: s}
 	defer x.Close()
 	in := reading{ctx, stream, task}
 	idx := &layerIndex{title: title}
@@ -115,7 +118,7 @@ func (h *hotfix) exported(ctx context.Context, c *engineClient, id string) (*fou
 	if err := t.apply(idx, 0); err != nil {
 		return nil, err
 	}
-	f, err := h.s.findings(ctx, t)
+	f, err := s.findings(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,11 @@ type ScanOptions struct {
 // Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
 func Scan(ctx context.Context, source string, o ScanOptions) (*Findings, error) {
 	o.Media = o.Media.withDefaults()
+	if name, ok := strings.CutPrefix(source, containerPrefix); ok {
+		s := newSession(o.Jobs, o.Media.Progress, o.Rewriter)
+		defer s.Close()
+		return s.scanContainer(ctx, name, o.Media)
+	}
 	src, err := Open(ctx, source, o.Media)
 	if err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -116,8 +115,8 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 	if err != nil {
 		return err
 	}
-	if _, err := images.ParseRef(opts.dest); err != nil {
-		return fmt.Errorf("-o: %w", err) // now, and not when the image has been read for minutes
+	if _, err := parseDest("convert", opts.dest); err != nil {
+		return err
 	}
 	done, err := e.convert(ctx, source, images.ConvertOptions{
 		Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Dest: opts.dest, Run: run,

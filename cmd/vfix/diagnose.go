@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -112,9 +111,4 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	return &findingsError{msg: r.Input + ": " + crashes(n), hint: hint}
 }
 
-func crashes(n int) string {
-	if n == 1 {
-		return "1 vsyscall crash"
-	}
-	return fmt.Sprintf("%d vsyscall crashes", n)
-}
+func crashes(n int) string { return count(n, "vsyscall crash") }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -127,11 +126,10 @@ func (o *RebuildOptions) check() error {
 	case o.dest == "":
 		return nil
 	}
-	// Now, and not when the image has been read for minutes.
-	dest, err := images.ParseRef(o.dest)
+	dest, err := parseDest("rebuild", o.dest)
 	switch named := dest.Tag != "" || dest.Transport == images.Daemon || dest.Transport == images.Registry || dest.Guessed; {
 	case err != nil:
-		return fmt.Errorf("-o: %w", err)
+		return err
 	case o.tag != "" && named:
 		return usagef("rebuild", "-o %s names the result already and -t gives it another name: give one of them", o.dest)
 	case o.push && dest.Transport == images.Registry:

@@ -95,6 +95,8 @@ func fixes(f *images.Findings) []string {
 	switch {
 	case !f.Affected():
 		return []string{"vfix scan --explain " + f.Source}
+	case strings.HasPrefix(f.Source, "container:"):
+		return []string{"vfix hotfix " + f.Source}
 	case f.Digest != "", strings.HasPrefix(f.Source, string(images.SIF)+":"):
 		return []string{"vfix rebuild " + f.Source}
 	}
