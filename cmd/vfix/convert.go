@@ -53,8 +53,9 @@ same digest. SOURCE and DEST are written as in 'vfix help sources'.`,
 		Annotations: exits(`  0  done: the reference is on stdout
   1  an error: nothing is under the final name, stdout is empty
   2  usage`),
-		Args: sources("convert", "SOURCE", 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runConvert(cmd.Context(), opts, args[0], out, e) },
+		Args:              sources("convert", "SOURCE", 1),
+		ValidArgsFunction: completeNames(e, noContainers),
+		RunE:              func(cmd *cobra.Command, args []string) error { return runConvert(cmd.Context(), opts, args[0], out, e) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&opts.dest, "output", "o", "", "write the image to `DEST`")

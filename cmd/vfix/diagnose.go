@@ -53,7 +53,8 @@ ID or by its first bytes, is not used.`,
 		Annotations: exits(`  0  no crash of the vsyscall page: a crash of another kind, or none
   3  there is one: the page was called where the kernel does not serve it
   1  a CRASH could not be read (the others were)   2  usage`),
-		Args: sources("diagnose", "CRASH", -1),
+		Args:              sources("diagnose", "CRASH", -1),
+		ValidArgsFunction: completeNames(e, allContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDiagnose(cmd.Context(), opts, args, out, e)
 		},

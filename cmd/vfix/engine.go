@@ -34,8 +34,10 @@ type engine struct {
 	// runtime returns only where the real runtime was not executed, with the exit status.
 	runtime func(args []string, stderr io.Writer) int
 	// cache lists or removes what vfix-runtime keeps.
-	cache     func(action, dir string, limit int64) (*runtime.Cached, error)
-	doctor    func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
+	cache  func(action, dir string, limit int64) (*runtime.Cached, error)
+	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
+	// names lists the local images and containers.
+	names     func(ctx context.Context, o images.MediaOptions) (images, containers []string, err error)
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*images.Inventory, error)
 
 	benchHost  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
@@ -65,6 +67,7 @@ var theEngine = engine{
 	cache:      runtime.Cache,
 	doctor:     doctor.Run,
 	inventory:  images.TakeInventory,
+	names:      images.LocalNames,
 	benchHost:  bench.Host,
 	benchImage: bench.Image,
 	benchRedis: bench.MeasureRedis,

@@ -158,6 +158,9 @@ func sources(verb, what string, most int) cobra.PositionalArgs {
 	}
 }
 
+// containerPrefix says that a SOURCE is a container.
+const containerPrefix = "container:"
+
 // destPrefixes are the transports that a DEST may begin with.
 var destPrefixes = []string{
 	string(images.Daemon), string(images.DockerArchive), string(images.OCILayout), string(images.OCIArchive), string(images.Dir), string(images.SIF),

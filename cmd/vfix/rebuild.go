@@ -79,6 +79,7 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 			}
 			return sources("rebuild", "SOURCE", 1)(cmd, args)
 		},
+		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.suffixSet = cmd.Flags().Changed("tag-suffix")
 			if err := opts.checkBatch(cmd, args); err != nil {
