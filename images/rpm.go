@@ -8,7 +8,7 @@ import (
 	"path"
 	"time"
 
-	"vfix.dev/vfix/rpmdb"
+	"vfix.dev/vfix/internal/packages"
 )
 
 // maxRPM is the largest rpm database that is read, in bytes. CentOS's with everything
@@ -21,7 +21,7 @@ func (s *session) rpmRecords(ctx context.Context, t *merged, hits []hit) ([]Pack
 	var wanted []*inode
 	databases := fewFiles{}
 	names := map[*inode]string{}
-	for _, name := range rpmdb.Names() {
+	for _, name := range packages.RPMDatabases() {
 		if k := t.at(name); k != nil && k.kind == kindFile && k.size <= maxRPM {
 			wanted = append(wanted, k.inode)
 			names[k.inode] = name
@@ -41,7 +41,7 @@ func (s *session) rpmRecords(ctx context.Context, t *merged, hits []hit) ([]Pack
 	for _, h := range hits {
 		files = append(files, h.names...)
 	}
-	owners, err := rpmdb.Owners(databases, files)
+	owners, err := packages.RPMOwners(databases, files)
 	var all []PackageFile
 	for _, h := range hits {
 		for _, name := range h.names {

@@ -32,8 +32,8 @@ var forbidden = map[string][]string{
 	"internal":           {module + "cmd", module + "images", module + "host", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "net"},
 	"internal/filemarks": {module, "os", "net", "io/fs", "syscall", "github.com"},
 	"internal/kernellog": {module, "net", "os", "github.com"},
+	"internal/packages":  {module, "os", "net", "github.com"},
 	"internal/rootpath":  {module, "net", "golang.org/x/sys", "github.com"},
-	"rpmdb":              {module, "os", "net", "github.com"},
 	"docs":               {module},
 	"cmd":                {"golang.org/x/arch", "debug/elf"},
 }
