@@ -325,10 +325,11 @@ on_layers() {
 	done
 	expect 'whether the layers are read' "$reads" ' 0 1'
 	expect 'the same files' "$(cat "$upper/usr/lib/libc.so.6" "$upper/usr/bin/tool" | sha256sum)" "$one"
-	# A power failure may cut a copy off: of its original's time, and shorter.
+	# A power failure may cut a copy off: it has vfix's mark, of another boot.
 	umount "$root"
 	truncate -s 0 "$upper/usr/lib/libc.so.6"
 	touch -r "$a/usr/lib/libc.so.6" "$upper/usr/lib/libc.so.6"
+	another_boot "$upper/usr/lib/libc.so.6"
 	echo 'changed by the container' >"$upper/usr/bin/tool"
 	mount -t overlay -o "lowerdir=$b_:$a,upperdir=$upper,workdir=$upper.work" overlay "$root"
 	start --fail-closed
@@ -340,6 +341,54 @@ on_layers() {
 	start --fail-closed
 	expect mounts "$(mounted | sort | tr '\n' ' ')" '/usr/bin/tool /usr/lib/libc.so.6 /usr/lib/second '
 	expect 'in the upper layer' "$(find "$upper" -type f)" ''
+}
+
+# another_boot FILE: its mark says that it was written before the machine was started again.
+another_boot() {
+	python3 -c 'import os, sys
+mark = os.getxattr(sys.argv[1], "trusted.vfix.copy").split()
+os.setxattr(sys.argv[1], "trusted.vfix.copy", b"00000000-0000-0000-0000-000000000000 " + mark[1])' "$1"
+}
+
+@test "runtime: a file that a layer or the container replaced does not come back, whatever its time and size are" {
+	requires overlay
+	local store=$work/layers/overlay2 a b_ f
+	mkdir "$work/layers"
+	mount -t tmpfs tmpfs "$work/layers"
+	echo "$work/layers" >>"$work/overlays"
+	a=$store/$(printf 'a%.0s' {1..64})/diff
+	b_=$store/$(printf 'b%.0s' {1..64})/diff
+	root=$a
+	for f in layer upper written control; do
+		plant "usr/bin/$f" static-2m
+	done
+	chmod 4755 "$a"/usr/bin/*
+	find "$a" -exec touch -d @0 {} +
+	# The image's next layer, with clamped times.
+	mkdir -p "$b_/usr/bin"
+	printf '#!/bin/sh\necho disabled\n' >"$b_/usr/bin/layer"
+	find "$b_" -exec touch -d @0 {} +
+	on_layers one
+	printf '#!/bin/sh\necho disabled\n' >"$root/usr/bin/upper"
+	touch -d @0 "$root/usr/bin/upper"
+	start
+	expect 'replaced by a layer' "$(tail -1 "$root/usr/bin/layer")" 'echo disabled'
+	expect 'replaced in the container' "$(tail -1 "$root/usr/bin/upper")" 'echo disabled'
+	# What vfix put there, and the container then wrote to; the control was cut off.
+	for f in written control; do
+		another_boot "$upper/usr/bin/$f"
+	done
+	printf '#!/bin/sh\necho disabled\n' >"$root/usr/bin/written"
+	truncate -s 4096 "$root/usr/bin/control"
+	touch -d @0 "$root/usr/bin/written" "$root/usr/bin/control"
+	start
+	expect 'written to by the container' "$(tail -1 "$root/usr/bin/written")" 'echo disabled'
+	[ "$(stat -c %s "$root/usr/bin/control")" -gt 4096 ] || fail 'what a power failure cut off was not mended'
+	# In the same boot no power failed.
+	truncate -s 4096 "$root/usr/bin/control"
+	touch -d @0 "$root/usr/bin/control"
+	start
+	expect 'cut off in this boot' "$(stat -c %s "$root/usr/bin/control")" 4096
 }
 
 @test "runtime: an image's own ld.so.preload is kept, and leads nowhere outside" {

@@ -28,8 +28,10 @@ func (k *container) patch(h *legacyFile) {
 		case k.isHidden(name):
 		case k.shows(name, h.ID):
 			names = append(names, name)
-		case k.cutOff(name, h):
-			k.repair(name, h)
+		default:
+			if err := k.repair(name, h); err != nil {
+				k.problem(name, err)
+			}
 		}
 	}
 	if len(names) == 0 {
@@ -54,9 +56,10 @@ func (k *container) patch(h *legacyFile) {
 
 // copied is a patched copy in the store.
 type copied struct {
-	path string
-	size int64
-	meta store.Meta // of the original
+	path     string
+	size     int64
+	meta     store.Meta // of the original
+	original []byte     // the original's SHA-256
 }
 
 // copyOf returns the patched copy of a file, from the store or made now.
@@ -69,7 +72,7 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 	if !f.ID().SameContent(h.ID) {
 		return nil, rootfs.ErrChanged
 	}
-	c := &copied{size: h.Size}
+	c := &copied{size: h.Size, original: h.SHA256}
 	if c.meta, err = store.ReadMeta(f.FD()); err != nil {
 		return nil, err
 	}
