@@ -391,6 +391,91 @@ os.setxattr(sys.argv[1], "trusted.vfix.copy", b"00000000-0000-0000-0000-00000000
 	expect 'cut off in this boot' "$(stat -c %s "$root/usr/bin/control")" 4096
 }
 
+# add_word FILE: an address of the page in its data, of which nobody knows what it is for.
+add_word() {
+	python3 - "$1" <<-'END'
+		import struct, sys
+		b = bytearray(open(sys.argv[1], "rb").read())
+		phoff, phentsize, phnum = struct.unpack_from("<Q14xHH", b, 32)
+		for i in range(phnum):
+		    kind, flags, off, vaddr, _, size = struct.unpack_from("<IIQQQQ", b, phoff + i * phentsize)
+		    if kind != 1 or not flags & 2:
+		        continue
+		    at = next((at for at in range(off, off + size - 7) if (vaddr + at - off) % 8 == 0 and not any(b[at:at + 8])), None)
+		    if at is not None:
+		        struct.pack_into("<Q", b, at, 0xffffffffff600400)
+		        open(sys.argv[1], "wb").write(b)
+		        sys.exit(0)
+		sys.exit("no place for a word")
+	END
+}
+
+# refuses WHAT [OPTION...]: fail-closed keeps the container from starting, and says what.
+refuses() {
+	local what=$1
+	shift
+	: >"$work/log"
+	rm -rf "$RECORD"
+	run runtime --fail-closed "$@" --log "$work/log" create --bundle "$b" c1
+	expect 'exit status' "$status" 1
+	expect_match 'what is said' "$output" "$what"
+	[ ! -e "$RECORD/starts" ] || fail 'the runtime was started'
+}
+
+@test "runtime: call sites that are left are told of, and fail-closed keeps the container from starting" {
+	bundle none
+	plant usr/bin/word finding-word
+	start
+	expect_match 'none of its sites can be patched' "$log" 'not patched: /usr/bin/word: 1 call site left'
+	start
+	expect_match 'known by the index' "$log" 'not patched: /usr/bin/word: 1 call site left'
+	refuses 'not patched: /usr/bin/word: 1 call site left, at vaddr 0x4050e0: the address is in data'
+	bundle some
+	plant usr/bin/tool static-2m
+	start --fail-closed
+	add_word "$root/usr/bin/tool"
+	start
+	expect mounts "$(mounted)" /usr/bin/tool
+	expect_match 'one of its sites cannot be patched' "$log" '/usr/bin/tool: 1 call site left'
+	refuses '/usr/bin/tool: 1 call site left'
+	# What the engine mounts over it does not count.
+	jq '.mounts += [{destination: "/usr/bin/tool", type: "bind", source: "/bin/true"}]' "$b/config.json" >"$work/c"
+	cp "$work/c" "$b/config.json"
+	start --fail-closed
+	expect log "$log" ''
+}
+
+@test "runtime: a layer whose files' metadata changed is examined again" {
+	requires overlay
+	local store=$work/layers/overlay2 a b_ how f
+	mkdir "$work/layers"
+	mount -t tmpfs tmpfs "$work/layers"
+	echo "$work/layers" >>"$work/overlays"
+	a=$store/$(printf 'a%.0s' {1..64})/diff
+	b_=$store/$(printf 'b%.0s' {1..64})/diff
+	mkdir -p "$b_"
+	root=$a
+	plant usr/lib/libc.so.6
+	plant usr/bin/word finding-word
+	on_layers one
+	start
+	expect 'at first' "$(find "$upper" -name 'libc*')" "$upper/usr/lib/libc.so.6"
+	for how in chmod link chown; do
+		for f in "$a/usr/lib/libc.so.6" "$a/usr/bin/word"; do
+			case $how in
+			chmod) chmod 700 "$f" && chmod 755 "$f" ;;
+			link) ln "$f" "$a/backup" && rm "$a/backup" ;;
+			chown) chown 1:1 "$f" && chown 0:0 "$f" ;;
+			esac
+		done
+		on_layers "$how"
+		start
+		expect "$how" "$(find "$upper" -name 'libc*')" "$upper/usr/lib/libc.so.6"
+		expect_match "$how" "$log" 'usr/bin/word: 1 call site left'
+		refuses 'usr/bin/word: 1 call site left'
+	done
+}
+
 @test "runtime: an image's own ld.so.preload is kept, and leads nowhere outside" {
 	local n=0 preload
 	printf 'secret' >"$work/outside/preload"

@@ -37,6 +37,12 @@ func (k *container) patch(h *legacyFile) {
 	if len(names) == 0 {
 		return
 	}
+	if h.Left != "" {
+		k.problem(names[0], errors.New(h.Left))
+	}
+	if h.Size == 0 {
+		return
+	}
 	copied, err := k.copyOf(k.root, names[0], h)
 	if err != nil {
 		k.problem(names[0], err)
@@ -120,7 +126,7 @@ func (k *container) snapshot(f *rootfs.File, h *legacyFile) (*os.File, error) {
 
 // writePatched writes the patched copy of a file of size bytes to w, and proves that it is one.
 func writePatched(w *os.File, original io.ReaderAt, size int64, h *legacyFile) error {
-	plan, _, err := planOf(original, size)
+	plan, err := planOf(original, size)
 	if err != nil {
 		return err
 	}
