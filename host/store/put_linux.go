@@ -36,6 +36,9 @@ func (s *Store) Put(key string, size int64, write func(f *os.File) error) (strin
 	if err := touch(p.Name()); err != nil {
 		return "", err
 	}
+	if err := s.keep(key); err != nil {
+		return "", err
+	}
 	return s.Path(key), p.commit(s.Path(key))
 }
 
@@ -70,6 +73,9 @@ func (s *Store) PutFolder(key string, fill func(dir string) error) (string, erro
 		return "", err
 	}
 	if err := errors.Join(touch(dir), syncAll(dir)); err != nil {
+		return "", err
+	}
+	if err := s.keep(key); err != nil {
 		return "", err
 	}
 	return s.Path(key), os.Rename(dir, s.Path(key))
@@ -254,11 +260,18 @@ func (s *Store) remove(e Entry) (removed bool, err error) {
 	if err := os.Rename(path, gone); err != nil {
 		return errors.Is(err, fs.ErrNotExist), ignoreMissing(err)
 	}
-	// Not of a folder: to list it is to use it, as its times tell.
-	if fi, err := held.Stat(); err == nil && fi.Mode().IsRegular() && accessTime(fi).After(e.Used) {
-		if os.Rename(gone, path) == nil {
-			return false, nil
-		}
+	if s.usedSince(e, held) && os.Rename(gone, path) == nil {
+		return false, nil
 	}
 	return true, os.RemoveAll(gone)
+}
+
+// usedSince reports whether an entry, open as f, was used after it was listed.
+func (s *Store) usedSince(e Entry, f *os.File) bool {
+	if leased, err := s.leased(); err != nil || leased[e.Key] && !e.Index {
+		return true
+	}
+	// Not of a folder: to list it is to use it, as its times tell.
+	fi, err := f.Stat()
+	return err == nil && fi.Mode().IsRegular() && accessTime(fi).After(e.Used)
 }

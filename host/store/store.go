@@ -23,12 +23,14 @@ const (
 	indexDir = "index"
 	locksDir = "locks"
 	tempDir  = "tmp"
+	leaseDir = "leases"
 )
 
 // Store is an open store.
 type Store struct {
 	Dir   string
 	Limit int64 // bytes of all copies together; 0: no bound
+	lease *lease
 }
 
 // Entry is one thing in a store.
@@ -102,13 +104,17 @@ func sum(all []Entry) int64 {
 }
 
 // Prune removes what was used longest ago until no more than limit bytes are left, and
-// whatever was left half-written. It returns what it removed. Entries in use (InUse) stay.
+// whatever was left half-written. It returns what it removed. Entries in use (InUse, Lease) stay.
 // A negative limit removes every entry that is not in use.
 func (s *Store) Prune(limit int64) ([]Entry, error) {
 	if err := s.clean(); err != nil {
 		return nil, err
 	}
 	all, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	held, err := s.leased()
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +125,9 @@ func (s *Store) Prune(limit int64) ([]Entry, error) {
 		e := all[i]
 		if now.Sub(e.Used) < InUse {
 			break // those before it were used later
+		}
+		if held[e.Key] && !e.Index {
+			continue
 		}
 		removed, err := s.remove(e)
 		if err != nil {

@@ -36,7 +36,7 @@ func Open(dir string, limit int64) (*Store, error) {
 	if err := ours(real); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{filesDir, indexDir, locksDir, tempDir} {
+	for _, name := range []string{filesDir, indexDir, locksDir, tempDir, leaseDir} {
 		path := filepath.Join(real, name)
 		fi, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +86,7 @@ func (s *Store) Flags() (int64, error) {
 func (s *Store) Get(key string, size int64) (path string, ok bool) {
 	path = s.Path(key)
 	// Used first: from here on nobody removes it.
-	if touch(path) != nil {
+	if touch(path) != nil || s.keep(key) != nil {
 		return path, false
 	}
 	var st unix.Stat_t
