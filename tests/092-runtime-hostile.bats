@@ -391,6 +391,51 @@ os.setxattr(sys.argv[1], "trusted.vfix.copy", b"00000000-0000-0000-0000-00000000
 	expect 'cut off in this boot' "$(stat -c %s "$root/usr/bin/control")" 4096
 }
 
+# mounts_of NAME: mounts what config.json has for libc and /vfix in $work/NAME, as a runtime does,
+# but for the read-only flag: a process with CAP_SYS_ADMIN in a user namespace of its own can
+# take that off the mounts of its container.
+mounts_of() {
+	local name
+	mkdir -p "$work/$1"
+	for name in usr/lib/libc.so.6 vfix/x86_64/libvfix.so; do
+		: >"$work/$1/$(basename "$name")"
+		mount --bind "$(jq -r --arg at "/$name" '.mounts[] | select(.destination == $at) | .source' "$b/config.json")" "$work/$1/$(basename "$name")"
+		echo "$work/$1/$(basename "$name")" >>"$work/overlays"
+	done
+}
+
+@test "runtime: what one container writes to a copy, no other one sees" {
+	local n f
+	for n in one two; do
+		bundle "bundle-$n" '.annotations["dev.vfix.fallback"] = "always"'
+		plant usr/lib/libc.so.6
+		start --fail-closed
+		mounts_of "$n"
+	done
+	cp -a "$work/two/libc.so.6" "$work/sound"
+	cp -a "$work/two/libvfix.so" "$work/libvfix.so"
+	printf evil | dd of="$work/one/libc.so.6" conv=notrunc status=none
+	printf evil | dd of="$work/one/libvfix.so" conv=notrunc status=none
+	expect 'the attack works on its own copy [control]' "$(head -c 4 "$work/one/libc.so.6") $(head -c 4 "$work/one/libvfix.so")" 'evil evil'
+	cmp "$work/two/libc.so.6" "$work/sound"
+	cmp "$work/two/libvfix.so" "$work/libvfix.so"
+	# Nor one that starts later.
+	start --fail-closed
+	mounts_of three
+	cmp "$work/three/libc.so.6" "$work/sound"
+	cmp "$work/three/libvfix.so" "$work/libvfix.so"
+	expect 'left of starts that ended' "$(find "$cache/private" -mindepth 1 -maxdepth 1 | wc -l)" 1
+	# A copy in the cache that is not what was put there is made again, whatever its size is.
+	for f in "$cache"/files/*; do
+		printf evil | dd of="$f" conv=notrunc status=none
+	done
+	start --fail-closed
+	mounts_of four
+	cmp "$work/four/libc.so.6" "$work/sound"
+	cmp "$work/four/libvfix.so" "$work/libvfix.so"
+	expect 'owner, mode and time' "$(stat -c '%u:%g %a %Y' "$work/four/libc.so.6")" "$(stat -c '%u:%g %a %Y' "$root/usr/lib/libc.so.6")"
+}
+
 # add_word FILE: an address of the page in its data, of which nobody knows what it is for.
 add_word() {
 	python3 - "$1" <<-'END'
@@ -588,9 +633,9 @@ refuses() {
 		{}|{"dev.vfix.enable": "false", "dev.vfix.fallback": "always"}|
 		{"opt_in": true}|{}|
 		{"opt_in": true}|{"dev.vfix.enable": "true"}|/usr/lib/libc.so.6 
-		{"fallback": true}|{}|/usr/lib/libc.so.6 /vfix /etc/ld.so.preload 
+		{"fallback": true}|{}|/usr/lib/libc.so.6 /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload 
 		{"fallback": true}|{"dev.vfix.fallback": "never"}|/usr/lib/libc.so.6 
-		{}|{"dev.vfix.fallback": "always"}|/usr/lib/libc.so.6 /vfix /etc/ld.so.preload 
+		{}|{"dev.vfix.fallback": "always"}|/usr/lib/libc.so.6 /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload 
 	END
 	# Opting out takes away what an earlier start has added.
 	echo '{}' >"$work/runtime.json"

@@ -66,6 +66,8 @@ type copied struct {
 	size     int64
 	meta     store.Meta // of the original
 	original []byte     // the original's SHA-256
+	key      string     // in the store
+	private  string     // path of this start's own copy, "" where it has none yet
 }
 
 // copyOf returns the patched copy of a file, from the store or made now.
@@ -85,6 +87,7 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 	meta := c.meta
 	k.relabel(&meta)
 	key := meta.Key([sha256.Size]byte(h.SHA256), k.own.maker(), k.spec.idMap)
+	c.key = key
 	var ok bool
 	if c.path, ok = k.store.Get(key, h.Size); ok {
 		return c, nil
@@ -168,7 +171,13 @@ func (k *container) mount(name string, c *copied) error {
 	case k.flags&unix.ST_NOSUID != 0 && (c.meta.Mode&privileged != 0 || c.meta.Xattrs["security.capability"] != ""):
 		return fmt.Errorf("cache: %s is on a file system without setuid (nosuid), and the file needs it", k.store.Dir)
 	}
-	k.add = append(k.add, specMount{Destination: "/" + name, Type: "bind", Source: c.path, Options: options})
+	if c.private == "" {
+		var err error
+		if c.private, err = k.store.Private(c.key); err != nil {
+			return fmt.Errorf("cache: %w", err)
+		}
+	}
+	k.add = append(k.add, specMount{Destination: "/" + name, Type: "bind", Source: c.private, Options: options})
 	return nil
 }
 

@@ -75,6 +75,9 @@ func prepare(bundle string, c Config, o Options) (problems []string, err error) 
 		s.Release()
 		return nil, k.withoutMounts(err)
 	}
+	if err := s.Trim(); err != nil {
+		k.problems = append(k.problems, "cache: "+err.Error())
+	}
 	if len(k.add) == 0 {
 		s.Release() // nothing of the cache is needed after this
 	}

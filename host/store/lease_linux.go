@@ -22,11 +22,16 @@ type lease struct {
 	path string
 	fd   int // locked, and inherited
 	keys *os.File
+	// copies is how many there are in its folder (Private).
+	copies int
 }
 
 // Lease begins a lease: what Get and Put return from here on stays until Release, or until
 // the process ends and whatever it has executed.
 func (s *Store) Lease() error {
+	if _, err := s.leased(); err != nil { // what others have left
+		return err
+	}
 	const tries = 10
 	for n := 0; ; n++ {
 		l, err := s.newLease()
@@ -61,11 +66,17 @@ func (s *Store) newLease() (*lease, error) {
 // Release ends a lease, where there is one.
 func (s *Store) Release() {
 	if s.lease != nil {
+		os.RemoveAll(s.privateOf(s.lease.path))
 		os.Remove(s.lease.path)
 		s.lease.keys.Close()
 		unix.Close(s.lease.fd)
 		s.lease = nil
 	}
+}
+
+// privateOf is the folder with the copies of a lease's start.
+func (s *Store) privateOf(lease string) string {
+	return filepath.Join(s.Dir, privateCopies, filepath.Base(lease))
 }
 
 // keep notes that a key is used, before anybody can look whether it is.
@@ -77,7 +88,8 @@ func (s *Store) keep(key string) error {
 	return err
 }
 
-// leased returns the keys that leases hold, and removes leases that nobody has any more.
+// leased returns the keys that leases hold, and removes leases that nobody has any more with
+// the copies of their starts.
 func (s *Store) leased() (map[string]bool, error) {
 	dir := filepath.Join(s.Dir, leaseDir)
 	entries, err := os.ReadDir(dir)
@@ -90,7 +102,7 @@ func (s *Store) leased() (map[string]bool, error) {
 		f, err := hold(path, unix.O_RDONLY)
 		switch {
 		case err == nil:
-			err = os.Remove(path)
+			err = errors.Join(os.RemoveAll(s.privateOf(path)), ignoreMissing(os.Remove(path)))
 			f.Close()
 		case errors.Is(err, fs.ErrNotExist):
 			continue

@@ -24,6 +24,9 @@ const (
 	locksDir = "locks"
 	tempDir  = "tmp"
 	leaseDir = "leases"
+	// sumsDir has the SHA-256 of each copy's content, privateCopies what single starts have.
+	sumsDir       = "sums"
+	privateCopies = "private"
 )
 
 // Store is an open store.
@@ -31,6 +34,7 @@ type Store struct {
 	Dir   string
 	Limit int64 // bytes of all copies together; 0: no bound
 	lease *lease
+	added bool // by Put or WriteIndex: there may be too much
 }
 
 // Entry is one thing in a store.
@@ -46,7 +50,18 @@ func (s *Store) Path(key string) string { return filepath.Join(s.Dir, filesDir, 
 
 // Holds reports whether a path is, or once was, a copy of this store.
 func (s *Store) Holds(path string) bool {
-	return strings.HasPrefix(path, filepath.Join(s.Dir, filesDir)+string(filepath.Separator))
+	return strings.HasPrefix(path, filepath.Join(s.Dir, filesDir)+string(filepath.Separator)) ||
+		strings.HasPrefix(path, filepath.Join(s.Dir, privateCopies)+string(filepath.Separator))
+}
+
+// Trim brings the store within its bound again, where something was added to it.
+func (s *Store) Trim() error {
+	if !s.added || s.Limit <= 0 {
+		return nil
+	}
+	s.added = false
+	_, err := s.Prune(s.Limit)
+	return err
 }
 
 // List returns the entries, what was used last first.
