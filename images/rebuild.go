@@ -9,7 +9,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/packages"
+	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/images/sources"
 )
 
@@ -139,7 +139,7 @@ type Rebuilt struct {
 	// Signatures are those of the base that its registry has; they do not hold for the result.
 	Signatures []Signature
 	// Packages are the patched files of which a package database has a record.
-	Packages []packages.Record
+	Packages []records.Record
 	Warnings []string // one line each, for people
 }
 
@@ -159,7 +159,7 @@ func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, er
 // RebuildSession is the session of one rebuild, or of many.
 func RebuildSession(o RebuildOptions) *contents.Session {
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
-	s.Keep = packages.IsDpkgRecord
+	s.Keep = records.IsDpkgRecord
 	return s
 }
 

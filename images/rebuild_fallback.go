@@ -49,6 +49,6 @@ func (r *rebuild) planFallback(ctx context.Context, t *contents.Tree, f *content
 		fb.Added = append(fb.Added, e.Name)
 	}
 	slices.SortFunc(fb.Added, strings.Compare)
-	fallback.Cover(f.Findings, fb, in.HasLoader)
+	fallback.Cover(f.Findings, fb, in.HasLoader, false)
 	return extras, nil
 }

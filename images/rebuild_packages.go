@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/packages"
+	"vfix.dev/vfix/images/records"
 )
 
 // packages finds the records that package databases have of the patched files, and returns
 // the databases that are to be corrected.
 func (r *rebuild) packages(ctx context.Context, t *contents.Tree, hits []contents.Target) ([]contents.Extra, error) {
-	files, corrected, err := packages.DpkgRecords(ctx, r.s, t, hits)
+	files, corrected, err := records.DpkgRecords(ctx, r.s, t, hits)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (r *rebuild) packages(ctx context.Context, t *contents.Tree, hits []content
 	} else {
 		corrected = nil
 	}
-	rpm, err := packages.RpmRecords(ctx, r.s, t, hits)
+	rpm, err := records.RpmRecords(ctx, r.s, t, hits)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

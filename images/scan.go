@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"strings"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
@@ -22,6 +23,11 @@ type ScanOptions struct {
 // Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
 func Scan(ctx context.Context, source string, o ScanOptions) (*contents.Findings, error) {
 	o.Media = o.Media.WithDefaults()
+	if name, ok := strings.CutPrefix(source, ContainerPrefix); ok {
+		s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
+		defer s.Close()
+		return scanContainer(ctx, s, name, o.Media)
+	}
 	src, err := sources.Open(ctx, source, o.Media)
 	if err != nil {
 		return nil, err

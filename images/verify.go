@@ -14,8 +14,8 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/packages"
 	"vfix.dev/vfix/images/provenance"
+	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/rewriter"
 )
@@ -257,13 +257,13 @@ func (v *verification) contents(ctx context.Context, changed []pair) error {
 	if err != nil {
 		return err
 	}
-	changes := packages.NewFileChanges(v.base.T)
+	changes := records.NewFileChanges(v.base.T)
 	var databases []pair
 	for _, p := range changed {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if _, ok := packages.IsMD5Sums(p.name); ok {
+		if _, ok := records.IsMD5Sums(p.name); ok {
 			databases = append(databases, p)
 			continue
 		}

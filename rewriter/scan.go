@@ -64,7 +64,7 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 		return &Report{Skipped: err.Error()}, nil
 	}
 	c := newCode(f)
-	s := &search{f: f, code: c, codeOnly: what.codeOnly}
+	s := &search{f: f, code: c}
 	if err := s.run(); err != nil {
 		return nil, err
 	}

@@ -37,8 +37,6 @@ type search struct {
 	code  *code
 	buf   []byte
 	sites []Site
-	// codeOnly leaves out segments that are not executable.
-	codeOnly bool
 	// bytes is how many bytes of executable segments were searched.
 	bytes uint64
 }
@@ -52,7 +50,7 @@ func (s *search) run() error {
 	s.buf = buf[:min(searchChunk, s.f.size)]
 	for i := range s.f.progs {
 		p := &s.f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 || s.codeOnly && p.flags&pfX == 0 {
+		if p.typ != ptLoad || p.filesz == 0 {
 			continue
 		}
 		exec, needle := p.flags&pfX != 0, dataNeedle

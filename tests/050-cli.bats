@@ -72,21 +72,21 @@ hanging_vfix() {
 
 @test "help: each option of each verb is explained" {
 	declare -A options=(
-		[scan]='explain format insecure jobs platform progress stall-timeout'
-		[patch]='dry-run explain format in-place jobs one-file-system output progress since'
-		[rebuild]='dest-template dry-run fail-fast fallback format from-file insecure jobs output platform progress provenance push shard stall-timeout state tag tag-suffix update-dpkg'
-		[verify]='against explain format insecure jobs platform progress provenance stall-timeout statement'
-		[convert]='cmd entrypoint env format insecure output platform progress stall-timeout user workdir'
-		[layer]='format insecure output program progress'
-		[hotfix]='apply for format insecure jobs output platform progress stall-timeout'
+		[scan]='explain format insecure jobs platform progress quiet stall-timeout'
+		[patch]='dry-run explain format in-place jobs one-file-system output progress quiet since'
+		[rebuild]='dest-template dry-run fail-fast fallback format from-file insecure jobs output platform progress provenance push quiet shard stall-timeout state tag tag-suffix update-dpkg'
+		[verify]='against explain format insecure jobs platform progress provenance quiet stall-timeout statement'
+		[convert]='cmd entrypoint env format insecure output platform progress quiet stall-timeout user workdir'
+		[layer]='format insecure output program progress quiet'
+		[hotfix]='apply for format insecure jobs output platform progress quiet stall-timeout'
 		[run]='explain way'
 		[install]='config default-runtime dry-run fail-closed fallback force format name opt-in prefix program root runtime wait'
 		[uninstall]='dry-run format root wait'
 		[runtime]=''
 		[cache]='cache-dir format size'
-		[doctor]='check flood-dir format limit progress quick seccomp-profile'
-		[diagnose]='format insecure platform progress root stall-timeout'
-		[bench]='format insecure pipeline platform plot progress redis requests rounds sample stall-timeout'
+		[doctor]='check flood-dir format limit progress quick quiet seccomp-profile'
+		[diagnose]='format insecure platform progress quiet root stall-timeout'
+		[bench]='format insecure pipeline platform plot progress quiet redis requests rounds sample stall-timeout'
 		[version]=format
 		[completion]=''
 	)
@@ -124,7 +124,7 @@ hanging_vfix() {
 		scan --format yaml x
 		scan --progress loud x
 		scan --platform linux/arm64 x
-		scan --platform amd64 x
+		scan --platform armv7 x
 		scan -j -1 x
 		patch x
 		patch -i

@@ -325,10 +325,11 @@ on_layers() {
 	done
 	expect 'whether the layers are read' "$reads" ' 0 1'
 	expect 'the same files' "$(cat "$upper/usr/lib/libc.so.6" "$upper/usr/bin/tool" | sha256sum)" "$one"
-	# A power failure may cut a copy off: of its original's time, and shorter.
+	# A power failure may cut a copy off: it has vfix's mark, of another boot.
 	umount "$root"
 	truncate -s 0 "$upper/usr/lib/libc.so.6"
 	touch -r "$a/usr/lib/libc.so.6" "$upper/usr/lib/libc.so.6"
+	another_boot "$upper/usr/lib/libc.so.6"
 	echo 'changed by the container' >"$upper/usr/bin/tool"
 	mount -t overlay -o "lowerdir=$b_:$a,upperdir=$upper,workdir=$upper.work" overlay "$root"
 	start --fail-closed
@@ -340,6 +341,184 @@ on_layers() {
 	start --fail-closed
 	expect mounts "$(mounted | sort | tr '\n' ' ')" '/usr/bin/tool /usr/lib/libc.so.6 /usr/lib/second '
 	expect 'in the upper layer' "$(find "$upper" -type f)" ''
+}
+
+# another_boot FILE: its mark says that it was written before the machine was started again.
+another_boot() {
+	python3 -c 'import os, sys
+mark = os.getxattr(sys.argv[1], "trusted.vfix.copy").split()
+os.setxattr(sys.argv[1], "trusted.vfix.copy", b"00000000-0000-0000-0000-000000000000 " + mark[1])' "$1"
+}
+
+@test "runtime: a file that a layer or the container replaced does not come back, whatever its time and size are" {
+	requires overlay
+	local store=$work/layers/overlay2 a b_ f
+	mkdir "$work/layers"
+	mount -t tmpfs tmpfs "$work/layers"
+	echo "$work/layers" >>"$work/overlays"
+	a=$store/$(printf 'a%.0s' {1..64})/diff
+	b_=$store/$(printf 'b%.0s' {1..64})/diff
+	root=$a
+	for f in layer upper written control; do
+		plant "usr/bin/$f" static-2m
+	done
+	chmod 4755 "$a"/usr/bin/*
+	find "$a" -exec touch -d @0 {} +
+	# The image's next layer, with clamped times.
+	mkdir -p "$b_/usr/bin"
+	printf '#!/bin/sh\necho disabled\n' >"$b_/usr/bin/layer"
+	find "$b_" -exec touch -d @0 {} +
+	on_layers one
+	printf '#!/bin/sh\necho disabled\n' >"$root/usr/bin/upper"
+	touch -d @0 "$root/usr/bin/upper"
+	start
+	expect 'replaced by a layer' "$(tail -1 "$root/usr/bin/layer")" 'echo disabled'
+	expect 'replaced in the container' "$(tail -1 "$root/usr/bin/upper")" 'echo disabled'
+	# What vfix put there, and the container then wrote to; the control was cut off.
+	for f in written control; do
+		another_boot "$upper/usr/bin/$f"
+	done
+	printf '#!/bin/sh\necho disabled\n' >"$root/usr/bin/written"
+	truncate -s 4096 "$root/usr/bin/control"
+	touch -d @0 "$root/usr/bin/written" "$root/usr/bin/control"
+	start
+	expect 'written to by the container' "$(tail -1 "$root/usr/bin/written")" 'echo disabled'
+	[ "$(stat -c %s "$root/usr/bin/control")" -gt 4096 ] || fail 'what a power failure cut off was not mended'
+	# In the same boot no power failed.
+	truncate -s 4096 "$root/usr/bin/control"
+	touch -d @0 "$root/usr/bin/control"
+	start
+	expect 'cut off in this boot' "$(stat -c %s "$root/usr/bin/control")" 4096
+}
+
+# mounts_of NAME: mounts what config.json has for libc and /vfix in $work/NAME, as a runtime does,
+# but for the read-only flag: a process with CAP_SYS_ADMIN in a user namespace of its own can
+# take that off the mounts of its container.
+mounts_of() {
+	local name
+	mkdir -p "$work/$1"
+	for name in usr/lib/libc.so.6 vfix/x86_64/libvfix.so; do
+		: >"$work/$1/$(basename "$name")"
+		mount --bind "$(jq -r --arg at "/$name" '.mounts[] | select(.destination == $at) | .source' "$b/config.json")" "$work/$1/$(basename "$name")"
+		echo "$work/$1/$(basename "$name")" >>"$work/overlays"
+	done
+}
+
+@test "runtime: what one container writes to a copy, no other one sees" {
+	local n f
+	for n in one two; do
+		bundle "bundle-$n" '.annotations["dev.vfix.fallback"] = "always"'
+		plant usr/lib/libc.so.6
+		start --fail-closed
+		mounts_of "$n"
+	done
+	cp -a "$work/two/libc.so.6" "$work/sound"
+	cp -a "$work/two/libvfix.so" "$work/libvfix.so"
+	printf evil | dd of="$work/one/libc.so.6" conv=notrunc status=none
+	printf evil | dd of="$work/one/libvfix.so" conv=notrunc status=none
+	expect 'the attack works on its own copy [control]' "$(head -c 4 "$work/one/libc.so.6") $(head -c 4 "$work/one/libvfix.so")" 'evil evil'
+	cmp "$work/two/libc.so.6" "$work/sound"
+	cmp "$work/two/libvfix.so" "$work/libvfix.so"
+	# Nor one that starts later.
+	start --fail-closed
+	mounts_of three
+	cmp "$work/three/libc.so.6" "$work/sound"
+	cmp "$work/three/libvfix.so" "$work/libvfix.so"
+	expect 'left of starts that ended' "$(find "$cache/private" -mindepth 1 -maxdepth 1 | wc -l)" 1
+	# A copy in the cache that is not what was put there is made again, whatever its size is.
+	for f in "$cache"/files/*; do
+		printf evil | dd of="$f" conv=notrunc status=none
+	done
+	start --fail-closed
+	mounts_of four
+	cmp "$work/four/libc.so.6" "$work/sound"
+	cmp "$work/four/libvfix.so" "$work/libvfix.so"
+	expect 'owner, mode and time' "$(stat -c '%u:%g %a %Y' "$work/four/libc.so.6")" "$(stat -c '%u:%g %a %Y' "$root/usr/lib/libc.so.6")"
+}
+
+# add_word FILE: an address of the page in its data, of which nobody knows what it is for.
+add_word() {
+	python3 - "$1" <<-'END'
+		import struct, sys
+		b = bytearray(open(sys.argv[1], "rb").read())
+		phoff, phentsize, phnum = struct.unpack_from("<Q14xHH", b, 32)
+		for i in range(phnum):
+		    kind, flags, off, vaddr, _, size = struct.unpack_from("<IIQQQQ", b, phoff + i * phentsize)
+		    if kind != 1 or not flags & 2:
+		        continue
+		    at = next((at for at in range(off, off + size - 7) if (vaddr + at - off) % 8 == 0 and not any(b[at:at + 8])), None)
+		    if at is not None:
+		        struct.pack_into("<Q", b, at, 0xffffffffff600400)
+		        open(sys.argv[1], "wb").write(b)
+		        sys.exit(0)
+		sys.exit("no place for a word")
+	END
+}
+
+# refuses WHAT [OPTION...]: fail-closed keeps the container from starting, and says what.
+refuses() {
+	local what=$1
+	shift
+	: >"$work/log"
+	rm -rf "$RECORD"
+	run runtime --fail-closed "$@" --log "$work/log" create --bundle "$b" c1
+	expect 'exit status' "$status" 1
+	expect_match 'what is said' "$output" "$what"
+	[ ! -e "$RECORD/starts" ] || fail 'the runtime was started'
+}
+
+@test "runtime: call sites that are left are told of, and fail-closed keeps the container from starting" {
+	bundle none
+	plant usr/bin/word finding-word
+	start
+	expect_match 'none of its sites can be patched' "$log" 'not patched: /usr/bin/word: 1 call site left'
+	start
+	expect_match 'known by the index' "$log" 'not patched: /usr/bin/word: 1 call site left'
+	refuses 'not patched: /usr/bin/word: 1 call site left, at vaddr 0x4050e0: the address is in data'
+	bundle some
+	plant usr/bin/tool static-2m
+	start --fail-closed
+	add_word "$root/usr/bin/tool"
+	start
+	expect mounts "$(mounted)" /usr/bin/tool
+	expect_match 'one of its sites cannot be patched' "$log" '/usr/bin/tool: 1 call site left'
+	refuses '/usr/bin/tool: 1 call site left'
+	# What the engine mounts over it does not count.
+	jq '.mounts += [{destination: "/usr/bin/tool", type: "bind", source: "/bin/true"}]' "$b/config.json" >"$work/c"
+	cp "$work/c" "$b/config.json"
+	start --fail-closed
+	expect log "$log" ''
+}
+
+@test "runtime: a layer whose files' metadata changed is examined again" {
+	requires overlay
+	local store=$work/layers/overlay2 a b_ how f
+	mkdir "$work/layers"
+	mount -t tmpfs tmpfs "$work/layers"
+	echo "$work/layers" >>"$work/overlays"
+	a=$store/$(printf 'a%.0s' {1..64})/diff
+	b_=$store/$(printf 'b%.0s' {1..64})/diff
+	mkdir -p "$b_"
+	root=$a
+	plant usr/lib/libc.so.6
+	plant usr/bin/word finding-word
+	on_layers one
+	start
+	expect 'at first' "$(find "$upper" -name 'libc*')" "$upper/usr/lib/libc.so.6"
+	for how in chmod link chown; do
+		for f in "$a/usr/lib/libc.so.6" "$a/usr/bin/word"; do
+			case $how in
+			chmod) chmod 700 "$f" && chmod 755 "$f" ;;
+			link) ln "$f" "$a/backup" && rm "$a/backup" ;;
+			chown) chown 1:1 "$f" && chown 0:0 "$f" ;;
+			esac
+		done
+		on_layers "$how"
+		start
+		expect "$how" "$(find "$upper" -name 'libc*')" "$upper/usr/lib/libc.so.6"
+		expect_match "$how" "$log" 'usr/bin/word: 1 call site left'
+		refuses 'usr/bin/word: 1 call site left'
+	done
 }
 
 @test "runtime: an image's own ld.so.preload is kept, and leads nowhere outside" {
@@ -454,9 +633,9 @@ on_layers() {
 		{}|{"dev.vfix.enable": "false", "dev.vfix.fallback": "always"}|
 		{"opt_in": true}|{}|
 		{"opt_in": true}|{"dev.vfix.enable": "true"}|/usr/lib/libc.so.6 
-		{"fallback": true}|{}|/usr/lib/libc.so.6 /vfix /etc/ld.so.preload 
+		{"fallback": true}|{}|/usr/lib/libc.so.6 /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload 
 		{"fallback": true}|{"dev.vfix.fallback": "never"}|/usr/lib/libc.so.6 
-		{}|{"dev.vfix.fallback": "always"}|/usr/lib/libc.so.6 /vfix /etc/ld.so.preload 
+		{}|{"dev.vfix.fallback": "always"}|/usr/lib/libc.so.6 /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload 
 	END
 	# Opting out takes away what an earlier start has added.
 	echo '{}' >"$work/runtime.json"

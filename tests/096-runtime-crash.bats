@@ -18,9 +18,13 @@ setup() {
 	setup_runtime
 }
 
+# named CONFIG: a config.json without the names of the folders that hold one start's own copies.
+named() { sed -E 's,/private/[^/"]+/,/private/START/,g' "$1"; }
+
 # state: what counts of the bundle, the root and the cache.
 state() {
-	(cd "$work/x" && find . -type f -exec sha256sum {} + | sort)
+	(cd "$work/x" && find . -type f ! -name config.json -exec sha256sum {} + | sort)
+	named "$work/x/config.json"
 	(cd "$cache" && find files -type f -exec sha256sum {} + | sort)
 }
 
@@ -107,6 +111,36 @@ kill_everywhere() {
 	cp -a "$root/usr/lib/libc.so.6" "$work/copy"
 	run_vfix verify "$work/copy" --against "$work/original"
 	expect_match verify "$output" '1 changed file'
+}
+
+@test "cache: what a start is about to mount stays, however long it takes" {
+	bundle b '.annotations["dev.vfix.fallback"] = "always"'
+	plant usr/lib/libc.so.6
+	plant usr/bin/tool static-2m
+	# A runtime that takes two hours, while somebody clears the cache.
+	cat >"$work/slow" <<-'END'
+		#!/bin/sh
+		find "$CACHE/files" "$CACHE/index" -exec touch -a -d '2 hours ago' {} +
+		"$VFIX" cache clear --cache-dir "$CACHE" >"$RECORD/cleared"
+		for f in $(jq -r '.mounts[].source' "$BUNDLE/config.json"); do
+			[ "$f" = proc ] || [ "${f##*/}" = tmpfs ] || [ -e "$f" ] || echo "$f" >>"$RECORD/missing"
+		done
+		# What it has inherited can be read only, and is no folder.
+		ls -l /proc/self/fd >"$RECORD/descriptors"
+	END
+	chmod 755 "$work/slow"
+	mkdir -p "$RECORD"
+	CACHE=$cache VFIX=$VFIX BUNDLE=$b run "$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime "$work/slow" \
+		--cache-dir "$cache" --fail-closed create --bundle "$b" c1
+	expect 'exit status' "$status" 0
+	expect 'mounts' "$(mounted "$b/config.json" | sort | tr '\n' ' ')" '/etc/ld.so.preload /usr/bin/tool /usr/lib/libc.so.6 /vfix /vfix/vfix-trace /vfix/x86_64/libvfix.so '
+	expect 'gone before they were mounted' "$(cat "$RECORD/missing" 2>/dev/null)" ''
+	expect_match 'only the index was cleared' "$(cat "$RECORD/cleared")" '1 entr'
+	# When it has ended, they can go, and nothing of it is left.
+	find "$cache/files" -exec touch -a -d '2 hours ago' {} +
+	run_vfix cache clear --cache-dir "$cache"
+	expect 'copies afterwards' "$(ls "$cache/files")" ''
+	expect 'leases afterwards' "$(ls "$cache/leases")" ''
 }
 
 @test "cache: list, size, prune and clear, and what is in use stays" {

@@ -64,7 +64,7 @@ start() {
 }
 
 # mounted [CONFIG]: the files that vfix has mounted over, a line each.
-mounted() { jq -r --arg dir "$cache/files/" '.mounts[]? | select((.source // "") | startswith($dir)) | .destination' "${1:-$RECORD/config.json}"; }
+mounted() { jq -r --arg dir "$cache/" '.mounts[]? | select((.source // "") | startswith($dir)) | .destination' "${1:-$RECORD/config.json}"; }
 
 # nothing_outside LOG: fails where a log of strace -y shows that something was opened that is
 # neither the root's, the bundle's, vfix's own, nor the kernel's. Paths opened are those that

@@ -73,6 +73,7 @@ it moves ratios less.`,
 			}
 			return nil
 		},
+		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runBench(cmd.Context(), opts, strings.Join(args, ""), out, e)
 		},

@@ -14,6 +14,9 @@ import (
 // main.commit=0123abcd".
 var version, commit string
 
+// issues is where a bug is reported; set at build time like version, -X main.issues=URL.
+var issues = "https://vfix.dev/vfix/issues"
+
 // buildInfo is what vfix version prints.
 type buildInfo struct {
 	Version  string

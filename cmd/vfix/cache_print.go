@@ -17,15 +17,24 @@ func (o *output) cached(action string, opts CacheOptions, done *ociruntime.Cache
 	}
 	switch action {
 	case "list":
+		t := &grid{head: []string{"SIZE", "LAST USED", "KIND", "NAME"}, right: 0}
 		for _, entry := range done.Entries {
-			o.result(fmt.Sprintf("%12d  %s  %-5s  %s", entry.Size, entry.Used.Format(time.DateTime), kindOf(entry), entry.Key))
+			t.add([]string{humanSize(entry.Size), entry.Used.Format(time.DateTime), kindOf(entry), entry.Key})
 		}
+		t.write(o.stdout, o.out)
 	case "size":
-		o.result(fmt.Sprintf("%d entries, %d bytes in %s", len(done.Entries), done.Bytes(), done.Dir))
+		o.result(fmt.Sprintf("%s, %s in %s", entries(done), humanSize(done.Bytes()), done.Dir))
 	default:
-		o.result(fmt.Sprintf("%d entries removed, %d bytes", len(done.Entries), done.Bytes()))
+		o.result(fmt.Sprintf("%s removed, %s", entries(done), humanSize(done.Bytes())))
 	}
 	return nil
+}
+
+func entries(done *ociruntime.Cached) string {
+	if len(done.Entries) == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", len(done.Entries))
 }
 
 func kindOf(e store.Entry) string {

@@ -3,10 +3,15 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images/media"
 )
 
 var shells = []string{"bash", "fish", "powershell", "zsh"}
@@ -16,7 +21,9 @@ func newCompletionCommand(out *output) *cobra.Command {
 		Use:   "completion bash|fish|powershell|zsh",
 		Short: "Print the script that completes vfix's words in a shell",
 		Long: `Prints a script that makes the shell complete vfix's verbs and options. It is
-read by the shell when it starts.`,
+read by the shell when it starts. Names of local images and containers are
+completed too, where a docker or podman daemon answers. For bash it needs the
+package bash-completion.`,
 		Example: `  vfix completion bash > /etc/bash_completion.d/vfix
   vfix completion fish > ~/.config/fish/completions/vfix.fish
   vfix completion zsh  > "${fpath[1]}/_vfix"
@@ -33,6 +40,7 @@ read by the shell when it starts.`,
 			root := cmd.Root()
 			switch args[0] {
 			case "bash":
+				fmt.Fprint(out.stdout, bashNeeds)
 				return root.GenBashCompletionV2(out.stdout, true)
 			case "fish":
 				return root.GenFishCompletion(out.stdout, true)
@@ -41,5 +49,59 @@ read by the shell when it starts.`,
 			}
 			return root.GenZshCompletion(out.stdout)
 		},
+	}
+}
+
+// bashNeeds stands before cobra's script, which calls functions of the package
+// bash-completion: it loads them where the shell has not.
+const bashNeeds = `# vfix completion for bash; needs the package bash-completion.
+if ! declare -F _get_comp_words_by_ref >/dev/null; then
+	if [ -r /usr/share/bash-completion/bash_completion ]; then
+		. /usr/share/bash-completion/bash_completion
+	else
+		echo 'vfix: completion for bash needs the package bash-completion' >&2
+		return 0 2>/dev/null || exit 0
+	fi
+fi
+
+`
+
+// namesWait is how long a completion waits for the daemons.
+const namesWait = 2 * time.Second
+
+// What completeNames offers beside images.
+const (
+	noContainers    = iota
+	namedContainers // behind container:
+	allContainers   // also without the prefix
+)
+
+// completeNames completes the names of local images and containers. The shell completes
+// files where none fits.
+func completeNames(e engine, which int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if e.names == nil {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		parent := cmd.Context()
+		if parent == nil {
+			parent = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(parent, namesWait)
+		defer cancel()
+		all, containers, _ := e.names(ctx, media.Options{}) // what is not to be had is not offered
+		if which == allContainers {
+			all = append(all, containers...)
+		}
+		for _, name := range containers {
+			if which != noContainers {
+				all = append(all, containerPrefix+name)
+			}
+		}
+		all = slices.DeleteFunc(all, func(name string) bool {
+			return !strings.HasPrefix(name, typed) || typed == "" && strings.HasPrefix(name, containerPrefix)
+		})
+		slices.Sort(all)
+		return slices.Compact(all), cobra.ShellCompDirectiveDefault
 	}
 }

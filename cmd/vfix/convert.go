@@ -5,13 +5,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 )
 
@@ -56,8 +54,9 @@ same digest. SOURCE and DEST are written as in 'vfix help sources'.`,
 		Annotations: exits(`  0  done: the reference is on stdout
   1  an error: nothing is under the final name, stdout is empty
   2  usage`),
-		Args: sourceArgs("convert", "SOURCE", 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runConvert(cmd.Context(), opts, args[0], out, e) },
+		Args:              sourceArgs("convert", "SOURCE", 1),
+		ValidArgsFunction: completeNames(e, noContainers),
+		RunE:              func(cmd *cobra.Command, args []string) error { return runConvert(cmd.Context(), opts, args[0], out, e) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&opts.dest, "output", "o", "", "write the image to `DEST`")
@@ -118,8 +117,8 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 	if err != nil {
 		return err
 	}
-	if _, err := media.ParseRef(opts.dest); err != nil {
-		return fmt.Errorf("-o: %w", err) // now, and not when the image has been read for minutes
+	if _, err := parseDest("convert", opts.dest); err != nil {
+		return err
 	}
 	done, err := e.convert(ctx, source, images.ConvertOptions{
 		Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Dest: opts.dest, Run: run,

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +53,8 @@ ID or by its first bytes, is not used.`,
 		Annotations: exits(`  0  no crash of the vsyscall page: a crash of another kind, or none
   3  there is one: the page was called where the kernel does not serve it
   1  a CRASH could not be read (the others were)   2  usage`),
-		Args: sourceArgs("diagnose", "CRASH", -1),
+		Args:              sourceArgs("diagnose", "CRASH", -1),
+		ValidArgsFunction: completeNames(e, allContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDiagnose(cmd.Context(), opts, args, out, e)
 		},
@@ -112,9 +112,4 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	return &findingsError{msg: r.Input + ": " + crashes(n), hint: hint}
 }
 
-func crashes(n int) string {
-	if n == 1 {
-		return "1 vsyscall crash"
-	}
-	return fmt.Sprintf("%d vsyscall crashes", n)
-}
+func crashes(n int) string { return count(n, "vsyscall crash") }

@@ -71,7 +71,7 @@ func diagnoseRoot(ctx context.Context, o diagnoseOptions) (diagnose.Options, fun
 // diagnoseOne finds out what a CRASH is, and reads it.
 func diagnoseOne(ctx context.Context, arg string, d diagnose.Options, media media.Options) (*diagnose.Result, error) {
 	pid, isPID := diagnose.ParsePID(arg)
-	name, isContainer := strings.CutPrefix(arg, "container:")
+	name, isContainer := strings.CutPrefix(arg, containerPrefix)
 	switch {
 	case arg == "-":
 		return diagnose.Text("stdin", os.Stdin, d)

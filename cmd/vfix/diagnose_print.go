@@ -12,8 +12,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/host/diagnose"
@@ -30,15 +33,61 @@ func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 		if len(r.Crashes) == 0 {
 			fmt.Fprintf(o.stdout, "%s: no crash in %s\n", printable(r.Input), count(r.Lines, "line"))
 		}
-		for _, c := range r.Crashes {
+		shown := r.Crashes
+		if len(shown) > fewCrashes {
+			shown = o.crashSummary(r)
+		}
+		for _, c := range shown {
 			if !first {
 				fmt.Fprintln(o.stdout)
 			}
 			first = false
 			writeCrash(o.stdout, o.out, c)
 		}
+		if n := len(r.Crashes) - len(shown); n > 0 {
+			fmt.Fprintf(o.stdout, "\n%d more are not shown: --format json lists them all\n", n)
+		}
 	}
 	return nil
+}
+
+// fewCrashes are as many as are shown one by one; of more, examples are.
+const (
+	fewCrashes = 5
+	examples   = 3
+)
+
+// crashSummary prints how many crashes of what kind a log has, and returns examples, those of
+// the vsyscall page first.
+func (o *output) crashSummary(r *diagnose.Result) []*diagnose.Crash {
+	var page, other []*diagnose.Crash
+	inPage, all := 0, 0
+	programs := map[string]int{}
+	for _, c := range r.Crashes {
+		all += c.Count
+		if c.Kind.Vsyscall() {
+			page, inPage = append(page, c), inPage+c.Count
+			programs[c.Program] += c.Count
+		} else {
+			other = append(other, c)
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(programs), func(a, b string) int {
+		return cmp.Or(cmp.Compare(programs[b], programs[a]), cmp.Compare(a, b))
+	})
+	var most []string
+	for _, name := range names[:min(len(names), fewCrashes)] {
+		most = append(most, fmt.Sprintf("%s %d", cmp.Or(name, "unnamed"), programs[name]))
+	}
+	if n := len(names) - len(most); n > 0 {
+		most = append(most, fmt.Sprintf("%d more programs", n))
+	}
+	text := fmt.Sprintf("%s: %s in %s: %s", r.Input, count(all, "crash"), count(r.Lines, "line"), crashes(inPage))
+	if len(most) > 0 {
+		text += " (" + strings.Join(most, ", ") + ")"
+	}
+	fmt.Fprintf(o.stdout, "%s, %d of other causes. Examples:\n\n", printable(text), all-inPage)
+	return append(page, other...)[:examples]
 }
 
 // crashTitles are the kinds of crash in a few words.

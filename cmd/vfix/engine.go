@@ -39,8 +39,10 @@ type engine struct {
 	// runtime returns only where the real runtime was not executed, with the exit status.
 	runtime func(args []string, stderr io.Writer) int
 	// cache lists or removes what vfix-runtime keeps.
-	cache     func(action, dir string, limit int64) (*ociruntime.Cached, error)
-	doctor    func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
+	cache  func(action, dir string, limit int64) (*ociruntime.Cached, error)
+	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
+	// names lists the local images and containers.
+	names     func(ctx context.Context, o media.Options) (images, containers []string, err error)
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*inventory.Inventory, error)
 
 	benchHost  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
@@ -70,6 +72,7 @@ var theEngine = engine{
 	cache:      ociruntime.Cache,
 	doctor:     doctor.Run,
 	inventory:  inventory.Take,
+	names:      inventory.LocalNames,
 	benchHost:  bench.Host,
 	benchImage: bench.Image,
 	benchRedis: bench.MeasureRedis,

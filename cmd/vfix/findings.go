@@ -17,22 +17,39 @@ const openSite = "live or unknown call site"
 func openSites(f *contents.Findings) int {
 	n := 0
 	for i := range f.Files {
-		for _, s := range f.Files[i].Report.Sites {
-			if isOpen(s) {
-				n++
-			}
+		n += openIn(&f.Files[i])
+	}
+	return n
+}
+
+// openIn counts those of one file.
+func openIn(f *contents.File) int {
+	n := 0
+	for _, s := range f.Report.Sites {
+		if s.Verdict == rewriter.Unknown || s.Verdict.Patchable() {
+			n++
 		}
 	}
 	return n
 }
 
-func isOpen(s rewriter.Site) bool { return s.Verdict == rewriter.Unknown || s.Verdict.Patchable() }
-
 // coveredSites counts the sites that stay and that the fallback in the image covers.
 func coveredSites(f *contents.Findings) int { return f.LeftOver() - f.Uncovered() }
 
 // uncoveredSites counts the call sites that are findings of a scan.
-func uncoveredSites(f *contents.Findings) int { return openSites(f) - coveredSites(f) }
+func uncoveredSites(f *contents.Findings) int { return openSites(f) - caughtSites(f) }
+
+// caughtSites counts the call sites, as they were read, that the fallback in the image
+// catches; those that can be patched too.
+func caughtSites(f *contents.Findings) int {
+	n := 0
+	for i := range f.Files {
+		if f.Files[i].Covered != "" {
+			n += openIn(&f.Files[i])
+		}
+	}
+	return n
+}
 
 // coverers are the parts of the fallback that cover sites, each once.
 func coverers(f *contents.Findings) []string {

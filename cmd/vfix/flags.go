@@ -5,6 +5,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +22,7 @@ import (
 type printOptions struct {
 	format   string
 	progress string
+	quiet    bool
 	explain  bool
 }
 
@@ -34,6 +37,7 @@ func (p *printOptions) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.progress, "progress", "auto",
 		"show progress on stderr in this `MODE`: tty (bars), plain (lines), quiet (warnings and errors only), or auto: tty on a terminal, else plain")
 	words(cmd, "progress", progressModes)
+	cmd.Flags().BoolVarP(&p.quiet, "quiet", "q", false, "same as --progress quiet")
 }
 
 func (p *printOptions) addFormat(cmd *cobra.Command) {
@@ -53,6 +57,9 @@ func (p *printOptions) check(verb string) error {
 	}
 	if p.progress == "" { // the verb has no --progress
 		return nil
+	}
+	if p.quiet {
+		p.progress = "quiet"
 	}
 	return oneOf(verb, "--progress", p.progress, progressModes)
 }
@@ -99,7 +106,11 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	if w.stall <= 0 {
 		return none, usagef(verb, "--stall-timeout %v: the time is more than 0", w.stall)
 	}
-	p, err := v1.ParsePlatform(w.platform)
+	platform := strings.Replace(w.platform, "x86_64", "amd64", 1) // as uname -m has it
+	if platform != "linux" && !strings.Contains(platform, "/") {
+		platform = "linux/" + platform
+	}
+	p, err := v1.ParsePlatform(platform)
 	if err != nil || p.OS == "" || p.Architecture == "" || p.OSVersion != "" {
 		return none, usagef(verb, "--platform %s: want OS/ARCH or OS/ARCH/VARIANT, as in linux/amd64", w.platform)
 	}
@@ -146,4 +157,50 @@ func sourceArgs(verb, what string, most int) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// ContainerPrefix says that a SOURCE is a container.
+const containerPrefix = "container:"
+
+// destPrefixes are the transports that a DEST may begin with.
+var destPrefixes = []string{
+	string(media.Daemon), string(media.DockerArchive), string(media.OCILayout), string(media.OCIArchive), string(media.Dir), string(media.SIF),
+}
+
+// parseDest takes a DEST apart, now and not when the image has been read for minutes. A
+// misspelt prefix would otherwise be the name of an image, and a missing directory be found
+// out at the end.
+func parseDest(verb, typed string) (media.Ref, error) {
+	dest, err := media.ParseRef(typed)
+	if err != nil {
+		return dest, fmt.Errorf("-o: %w", err)
+	}
+	prefix, rest, found := strings.Cut(typed, ":")
+	if dest.Guessed && found && !strings.ContainsAny(prefix, "./") {
+		if like := nearest(prefix, destPrefixes); len(like) > 0 {
+			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: unknown prefix %s:", typed, prefix),
+				hint: fmt.Sprintf("did you mean %s:%s? An image of that name is written %s:%s", like[0], rest, media.Daemon, typed)}
+		}
+	}
+	switch dest.Transport {
+	case media.DockerArchive, media.OCILayout, media.OCIArchive, media.Dir, media.SIF:
+		parent := filepath.Dir(filepath.Clean(dest.Name))
+		if fi, err := os.Stat(parent); err != nil || !fi.IsDir() {
+			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: no directory %s", typed, parent), hint: "create it first: mkdir -p " + parent}
+		}
+	}
+	return dest, nil
+}
+
+// nearest are the words that differ from a mistyped one in a letter or two, or begin with it.
+func nearest(typed string, words []string) []string {
+	const letters = 2
+	all := &cobra.Command{SuggestionsMinimumDistance: min(letters, len(typed)/2)}
+	for _, w := range words {
+		if w == typed {
+			return nil
+		}
+		all.AddCommand(&cobra.Command{Use: w, Run: func(*cobra.Command, []string) {}})
+	}
+	return all.SuggestionsFor(typed)
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"vfix.dev/vfix/internal/hinterr"
@@ -44,6 +45,11 @@ func hintOf(err error) string {
 	if errors.As(err, &own) && own.Hint() != "" {
 		return own.Hint()
 	}
+	if dir := os.TempDir(); errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), dir+string(os.PathSeparator)) {
+		if _, statErr := os.Stat(dir); errors.Is(statErr, fs.ErrNotExist) {
+			return "temporary files go to " + dir + ", which does not exist: set TMPDIR to a directory that does"
+		}
+	}
 	for _, row := range hintTable {
 		if errors.Is(err, row.is) {
 			return row.hint
@@ -57,5 +63,5 @@ func hintOf(err error) string {
 	case errors.As(err, &op):
 		return "check the address, and that the daemon or registry is reached from here"
 	}
-	return "if vfix is in the wrong, please report this with what 'vfix version' prints"
+	return "if this is a bug in vfix, report it at " + issues + " with the output of 'vfix version'"
 }

@@ -80,7 +80,8 @@ such limit: see 'vfix install --help'.`,
      patched, or a file whose name the engine asked for cannot be told
   1  an error: a container that was to be recreated is as it was
   2  usage`),
-		Args: sourceArgs("hotfix", "IMAGE or CONTAINER", 1),
+		Args:              sourceArgs("hotfix", "IMAGE or CONTAINER", 1),
+		ValidArgsFunction: completeNames(e, allContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opts.apply && cmd.Flags().Changed("for") {
 				return usagef("hotfix", "--apply recreates the container and --for prints options: give one of them")

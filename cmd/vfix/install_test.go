@@ -58,7 +58,7 @@ func TestInstallUsage(t *testing.T) {
 		"install docker --format xml":     "--format xml",
 		"uninstall a b":                   "2 ENGINEs given",
 		"uninstall auto":                  "ENGINE auto",
-		"uninstall --runtime runc":        "unknown flag",
+		"uninstall --runtime runc":        "unknown option",
 	} {
 		got := runLine(fake(clean(), nil), strings.Fields(line)...)
 		if got.status != 2 || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "\nvfix: hint: ") {

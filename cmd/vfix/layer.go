@@ -31,17 +31,21 @@ builder without the vsyscall page:
 
   FROM centos:6
   COPY --from=vfix / /
+  SHELL ["/vfix/vfix-trace", "/bin/sh", "-c"]
+  RUN /vfix/vfix patch -i -x / || [ $? -eq 3 ]
   RUN yum -y install httpd
+  SHELL ["/bin/sh", "-c"]
 
 It holds libvfix.so and the /etc/ld.so.preload that loads it into every dynamic
 program, vfix-trace for those that it does not reach, vfix itself, and hooks by
 which dpkg and yum run 'vfix patch -i' on what they have just unpacked: an
 upgrade that brings an old libc back is patched before its scripts run.
 
-A static program in a RUN step (ldconfig, the helpers of glibc's own package)
-needs vfix-trace. This Dockerfile line has it run every step that follows:
-
-  SHELL ["/vfix/vfix-trace", "/bin/sh", "-c"]
+Static programs in a RUN step (ldconfig, the helpers of glibc's own package)
+need vfix-trace: the first SHELL line runs every step that follows under it.
+The first RUN line patches the base; 3 means that some call sites could not be
+patched, which libvfix.so catches at run time. The last SHELL line keeps
+vfix-trace out of the shell form of CMD and ENTRYPOINT.
 
 The layer goes to the local daemon as vfix:latest. -o sends it elsewhere, in the
 forms of 'vfix help sources', or as a plain tarball: -o tar:FILE. The base's own

@@ -11,7 +11,7 @@ import (
 // layers are the packages below internal, images and host, lowest first: each may import those
 // above it in this list alone. A package that is not listed fails the test.
 var layers = []string{
-	"internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/progress",
+	"internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/packages", "internal/progress",
 	"internal/redact", "internal/rootpath", "internal/jsonobject",
 	"images/mountopts",
 	"images/atomicfile",
@@ -22,7 +22,7 @@ var layers = []string{
 	"images/contents",
 	"images/sources",
 	"images/fallback",
-	"images/packages",
+	"images/records",
 	"images/provenance",
 	"images/patch",
 	"images",

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/shim"
@@ -93,9 +94,13 @@ func exitStatus(err error) int {
 	return statusError
 }
 
+// oneSignal is how long after a signal another one counts as the same: timeout(1) sends its
+// signal to the process and then to the process group, of which the process is one.
+const oneSignal = 200 * time.Millisecond
+
 // withSignals returns a context that the first of the signals that end a program cancels,
-// with a *signalError as its cause. The second one ends the process at once. A signal that
-// vfix was started to ignore (nohup, a shell's background job) stays ignored.
+// with a *signalError as its cause. A second one, after oneSignal, ends the process at once.
+// A signal that vfix was started to ignore (nohup, a shell's background job) stays ignored.
 func withSignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -107,15 +112,22 @@ func withSignals(parent context.Context) (context.Context, func()) {
 	// stderr, where it would end the process before it has cleaned up (os/signal, SIGPIPE).
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
+	done := make(chan struct{})
 	go func() {
 		select {
 		case s := <-signals:
-			signal.Reset(ending...)
 			cancel(&signalError{s})
-		case <-ctx.Done():
+		case <-done:
+			return
+		}
+		select {
+		case <-time.After(oneSignal):
+			signal.Reset(ending...)
+		case <-done:
 		}
 	}()
 	return ctx, func() {
+		close(done)
 		signal.Stop(signals)
 		signal.Stop(pipe)
 		cancel(nil)

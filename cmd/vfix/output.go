@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -150,9 +151,14 @@ func (o *output) endProgress() {
 	}
 }
 
-// safe is text for stderr: one line, without secrets, without control characters.
+// systemCalls are names that Go's errors have of calls relative to a directory: "statat x: …".
+var systemCalls = regexp.MustCompile(`\b(open|f?stat|lstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at2?( [^ ]+)?: `)
+
+// safe is text for stderr: one line, without secrets, without control characters, without
+// the words of Go.
 func safe(s string) string {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
+	s = systemCalls.ReplaceAllString(s, "$1$2: ")
 	return printable(redact.Redact(s))
 }
 

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -82,6 +81,7 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 			}
 			return sourceArgs("rebuild", "SOURCE", 1)(cmd, args)
 		},
+		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.suffixSet = cmd.Flags().Changed("tag-suffix")
 			if err := opts.checkBatch(cmd, args); err != nil {
@@ -129,11 +129,10 @@ func (o *RebuildOptions) check() error {
 	case o.dest == "":
 		return nil
 	}
-	// Now, and not when the image has been read for minutes.
-	dest, err := media.ParseRef(o.dest)
+	dest, err := parseDest("rebuild", o.dest)
 	switch named := dest.Tag != "" || dest.Transport == media.Daemon || dest.Transport == media.Registry || dest.Guessed; {
 	case err != nil:
-		return fmt.Errorf("-o: %w", err)
+		return err
 	case o.tag != "" && named:
 		return usagef("rebuild", "-o %s names the result already and -t gives it another name: give one of them", o.dest)
 	case o.push && dest.Transport == media.Registry:

@@ -5,7 +5,7 @@ package main
 import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/packages"
+	"vfix.dev/vfix/images/records"
 )
 
 type jsonRebuilt struct {
@@ -67,7 +67,7 @@ func fallbackJSON(mode string, f *contents.Fallback) jsonFallback {
 	}
 }
 
-func packagesJSON(all []packages.Record) []jsonPackage {
+func packagesJSON(all []records.Record) []jsonPackage {
 	out := []jsonPackage{}
 	for _, f := range all {
 		out = append(out, jsonPackage(f))

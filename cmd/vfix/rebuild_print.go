@@ -8,7 +8,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/packages"
+	"vfix.dev/vfix/images/records"
 )
 
 // rebuilt prints what rebuild did: the table on stderr, the reference on stdout.
@@ -47,7 +47,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 
 // packages says for each package and file that the package's record of it is of the old
 // content, and what became of the record.
-func (o *output) packages(all []packages.Record) {
+func (o *output) packages(all []records.Record) {
 	for _, f := range all {
 		name := f.Manager
 		if f.Package != "" {

@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // newRootCommand puts the verbs together.
@@ -43,10 +46,42 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 	)
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{verb: verbOf(cmd), msg: err.Error()}
-	})
+	root.SetFlagErrorFunc(flagError)
+	root.Flags().BoolVarP(new(bool), versionFlag, "v", false, "print the version")
 	return root
+}
+
+// versionFlag is an option of vfix itself, for those who try it before the verb.
+const versionFlag = "version"
+
+// goError is what the flag library adds of Go's own errors.
+var goError = regexp.MustCompile(`^invalid argument ("(?:[^"\\]|\\.)*") for "([^"]*)" flag: .*`)
+
+var unknownLetter = regexp.MustCompile(`^unknown shorthand flag: '(.)' in -.*`)
+
+// flagError is a usage error in plain words, with the option that was meant where one is near.
+func flagError(cmd *cobra.Command, err error) error {
+	e := &usageError{verb: verbOf(cmd), msg: err.Error()}
+	if m := goError.FindStringSubmatch(e.msg); m != nil {
+		e.msg = fmt.Sprintf("%s: invalid value %s", m[2], m[1])
+		if flag := cmd.Flags().Lookup(m[2][strings.LastIndex(m[2], "--")+len("--"):]); flag != nil {
+			e.msg += ": want " + map[string]string{"int": "a whole number", "duration": "a time such as 30s or 5m", "bool": "true or false"}[flag.Value.Type()]
+		}
+	}
+	if m := unknownLetter.FindStringSubmatch(e.msg); m != nil {
+		e.msg = "unknown option -" + m[1]
+	}
+	name, unknown := strings.CutPrefix(e.msg, "unknown flag: --")
+	if !unknown {
+		return e
+	}
+	e.msg = "unknown option --" + name
+	var options []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { options = append(options, f.Name) })
+	if like := nearest(name, options); len(like) > 0 {
+		e.hint = "did you mean --" + strings.Join(like, " or --") + "?"
+	}
+	return e
 }
 
 // execute runs one command line.
@@ -57,6 +92,9 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 
 // runRoot is vfix without a verb, or with one that there is not.
 func runRoot(cmd *cobra.Command, args []string, out *output) error {
+	if cmd.Flags().Changed(versionFlag) {
+		return out.build(VersionOptions{}, buildVersion())
+	}
 	if len(args) == 0 {
 		out.say(helpText(cmd))
 		return &usageError{msg: "no verb given", hint: "run 'vfix help', or 'vfix scan IMAGE' to begin with"}

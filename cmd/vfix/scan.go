@@ -39,7 +39,8 @@ SOURCE is an image name, a file or a folder: see 'vfix help sources'.`,
   3  there are some, and no fallback in SOURCE covers them
   1  a SOURCE could not be read, or not all of it (the others were)
   2  usage`),
-		Args: sourceArgs("scan", "SOURCE", -1),
+		Args:              sourceArgs("scan", "SOURCE", -1),
+		ValidArgsFunction: completeNames(e, namedContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runScan(cmd.Context(), opts, args, out, e)
 		},
@@ -97,6 +98,8 @@ func fixes(f *contents.Findings) []string {
 	switch {
 	case !f.Affected():
 		return []string{"vfix scan --explain " + f.Source}
+	case strings.HasPrefix(f.Source, containerPrefix):
+		return []string{"vfix hotfix " + f.Source}
 	case f.Digest != "", strings.HasPrefix(f.Source, string(media.SIF)+":"):
 		return []string{"vfix rebuild " + f.Source}
 	}

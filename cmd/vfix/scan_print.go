@@ -5,7 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
+	"strings"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
@@ -61,8 +61,11 @@ func writeVerdict(w io.Writer, c palette, f *contents.Findings) {
 	case f.Unread() > 0:
 	case f.ELFFiles == 0 && len(f.Passed) > 0:
 		fmt.Fprintln(w, c.red("INCOMPLETE:")+" nothing was examined")
-	case coveredSites(f) > 0:
-		fmt.Fprintln(w, c.green("NOT AFFECTED:")+" "+count(coveredSites(f), "call site")+", all caught at run time by the fallback")
+	case caughtSites(f) > 0:
+		fmt.Fprintln(w, c.green("NOT AFFECTED:")+" "+count(caughtSites(f), "call site")+", caught at run time by "+strings.Join(coverers(f), " and "))
+		if f.Affected() {
+			fmt.Fprintln(w, "  for full speed: "+c.bold(printable(fixes(f)[0])))
+		}
 	default:
 		fmt.Fprintln(w, c.green("NOT AFFECTED"))
 	}
@@ -73,7 +76,7 @@ func fixable(f *contents.Findings, sites int) string {
 	n := 0
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
-			if p.Form != rewriter.Left {
+			if p.Form != rewriter.Left && f.Files[i].Covered == "" {
 				n++
 			}
 		}
@@ -93,7 +96,7 @@ func fixable(f *contents.Findings, sites int) string {
 func openFiles(f *contents.Findings) int {
 	n := 0
 	for i := range f.Files {
-		if f.Files[i].Covered == "" && slices.ContainsFunc(f.Files[i].Report.Sites, isOpen) {
+		if f.Files[i].Covered == "" && openIn(&f.Files[i]) > 0 {
 			n++
 		}
 	}

@@ -16,6 +16,15 @@ func unread() *contents.Findings {
 	return f
 }
 
+// caught is patchable with a fallback that catches all of it.
+func caught() *contents.Findings {
+	f := patchable()
+	for i := range f.Files {
+		f.Files[i].Covered = "libvfix.so"
+	}
+	return f
+}
+
 func TestScanVerdict(t *testing.T) {
 	text := clean()
 	text.Source, text.Digest, text.ELFFiles, text.ExecBytes = "/etc/passwd", "", 0, 0
@@ -35,6 +44,8 @@ func TestScanVerdict(t *testing.T) {
 		{"clean", clean(), 0, "\n\nNOT AFFECTED\n", ""},
 		{"harmless", harmless(), 0, "\n\nNOT AFFECTED\n", ""},
 		{"all patchable", patchable(), 3, "\n\nAFFECTED: 5 call sites in 2 files; vfix can fix all of them\n  vfix rebuild docker-daemon:redis:2.8.22\n", ""},
+		{"some caught", covered(), 3, "\nAFFECTED: 5 call sites in 2 files; vfix can fix all of them\n  vfix rebuild docker-daemon:redis:2.8.22\n", ""},
+		{"all caught", caught(), 0, "\n\nNOT AFFECTED: 5 call sites, caught at run time by libvfix.so\n  for full speed: vfix rebuild docker-daemon:redis:2.8.22\n", ""},
 		{"a folder", folder, 3, "vfix can fix all of them\n  vfix patch -i /srv/root\n  vfix patch -o COPY /srv/root\n", ""},
 		{"some patchable", mixed(), 3, "\nAFFECTED: 7 call sites in 3 files; vfix can fix 6 of them\n  vfix rebuild docker-daemon:redis:2.8.22\n", ""},
 		{"unread", unread(), 1, "\nno call site in what could be read\n812 ELF files with 220.0 MiB of code examined\n\nINCOMPLETE: 2 paths could not be read\n", "vfix: error: docker-daemon:debian:12: incomplete: 2 paths could not be read\n"},

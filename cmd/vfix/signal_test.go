@@ -1,4 +1,4 @@
-// A second signal ends vfix at once.
+// Signals: two at once are one, a second one later ends vfix at once.
 
 package main
 
@@ -9,38 +9,46 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 )
 
-// childVariable makes the test binary a vfix whose scan does not end when it is cancelled.
-const childVariable = "VFIX_TEST_STUBBORN"
+// childVariable makes the test binary a vfix whose scan does this when it is cancelled.
+const childVariable = "VFIX_TEST_CANCELLED"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) == "" {
+	what := os.Getenv(childVariable)
+	if what == "" {
 		os.Exit(m.Run())
 	}
 	e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*contents.Findings, error) {
 		fmt.Println("began")
 		<-ctx.Done()
 		fmt.Println("cancelled")
-		<-make(chan struct{})
-		return nil, nil
+		if what == "hang" {
+			<-make(chan struct{})
+		}
+		time.Sleep(oneSignal / 2) // a clean-up takes time
+		fmt.Println("cleaned")
+		return nil, ctx.Err()
 	}}
 	os.Exit(vfix([]string{"scan", "x"}, os.Stdout, os.Stderr, e))
 }
 
-// The second ^C ends vfix at once, whatever it is doing.
-func TestSecondSignal(t *testing.T) {
+// startChild starts such a vfix and waits until its scan has begun.
+func startChild(t *testing.T, what string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(os.Environ(), childVariable+"=1")
+	cmd.Env = append(os.Environ(), childVariable+"="+what)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -49,19 +57,51 @@ func TestSecondSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(stdout)
-	for _, want := range []string{"began", "cancelled"} {
-		if !lines.Scan() || lines.Text() != want {
-			t.Fatalf("got %q, want %q", lines.Text(), want)
+	if !lines.Scan() || lines.Text() != "began" {
+		t.Fatalf("got %q, want began", lines.Text())
+	}
+	return cmd, lines
+}
+
+// A second ^C ends vfix at once, whatever it is doing.
+func TestSecondSignal(t *testing.T) {
+	cmd, _ := startChild(t, "hang")
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		_ = cmd.Process.Signal(os.Interrupt) // an error says that it has ended
+		select {
+		case err := <-ended:
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) {
+				t.Fatalf("got %v, want an end by SIGINT", err)
+			}
+			if s := exit.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGINT {
+				t.Errorf("got %v, want an end by SIGINT", exit)
+			}
+			return
+		case <-time.After(oneSignal / 4):
 		}
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+	}
+}
+
+// Two signals at once are one: vfix cleans up, as it does for timeout(1). Where the second one
+// comes late, vfix has cleaned up and is gone.
+func TestSignalTwice(t *testing.T) {
+	cmd, lines := startChild(t, "clean")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for lines.Scan() {
+		got = append(got, lines.Text())
+		_ = cmd.Process.Signal(syscall.SIGTERM)
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) {
-		t.Fatalf("got %v, want an end by SIGINT", err)
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != statusTerminated {
+		t.Errorf("got %v, want an exit after the first signal", err)
 	}
-	if s := exit.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGINT {
-		t.Errorf("got %v, want an end by SIGINT", exit)
+	if !slices.Equal(got, []string{"cancelled", "cleaned"}) {
+		t.Errorf("got %q, want it to clean up", got)
 	}
 }

@@ -13,6 +13,9 @@ func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
+	if strings.HasSuffix(what, "sh") {
+		what += "e" // crash
+	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 

@@ -50,7 +50,8 @@ SOURCE and BASE are written as in 'vfix help sources'.`,
   3  live or unknown call sites are left, or something else differs from BASE,
      or the image is not as its statement says
   1  an error   2  usage`),
-		Args: sourceArgs("verify", "SOURCE", 1),
+		Args:              sourceArgs("verify", "SOURCE", 1),
+		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("against") && opts.against == "" {
 				return usagef("verify", "--against is empty: name the base, or leave it out")

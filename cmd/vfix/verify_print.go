@@ -21,13 +21,18 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 		o.result(string(v.Stated.Raw))
 		w, s = o.stderr, o.err
 	}
+	tampered := opts.against != "" && len(v.Problems) > 0
+	if tampered { // what matters most comes first
+		writeComparison(w, s.paint, printable(opts.against), v)
+		fmt.Fprintln(w)
+	}
 	if v.Stated == nil || !o.quiet {
 		writeFindings(w, s, verified, v.Findings)
 	}
 	for i := range v.Differences {
 		writeDifference(w, s, &v.Differences[i])
 	}
-	if opts.against != "" {
+	if opts.against != "" && !tampered {
 		writeComparison(w, s.paint, printable(opts.against), v)
 	}
 	if v.Stated != nil {

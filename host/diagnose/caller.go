@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 
+	"vfix.dev/vfix/internal/packages"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -107,7 +108,7 @@ func (c *Crash) readModule(m *module, o Options) {
 	}
 	k.Lines = place.Lines
 	c.findSite(r, size, place)
-	if k.Package, err = packageOf(o.Root, m.path); err != nil {
+	if k.Package, err = packages.Owner(o.Root, m.path); err != nil {
 		c.note("the package of %s: %v", m.path, err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path"
 
+	"vfix.dev/vfix/internal/packages"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rpmdb"
 )
 
 // The files of the system that the program ran in. A root is an fs.FS whose files can be
@@ -54,7 +54,7 @@ func rootName(name string) string {
 	return name
 }
 
-// openFile is rpmdb.OpenFile for a name as a crash has it: absolute, or relative to the root.
+// openFile is packages.OpenFile for a name as a crash has it: absolute, or relative to the root.
 func openFile(root fs.FS, name string) (io.ReaderAt, int64, func() error, error) {
-	return rpmdb.OpenFile(root, rootName(name))
+	return packages.OpenFile(root, rootName(name))
 }

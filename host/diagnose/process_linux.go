@@ -22,6 +22,8 @@ import (
 // Documentation/ABI/testing/dev-kmsg.
 
 const (
+	// maxLine is the longest line of /proc/PID/maps, in bytes: a path has at most 4 KiB.
+	maxLine = 64 << 10
 	// maxMaps is how much of /proc/PID/maps is read, in bytes.
 	maxMaps = 64 << 20
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/host/rootfs"
@@ -38,11 +39,14 @@ func examine(root *rootfs.Root, name string, id rootfs.Identity) (*legacyFile, e
 	if err := readable(f); err != nil {
 		return nil, err
 	}
-	plan, _, err := planOf(f, f.Stat.Size)
+	plan, err := planOf(f, f.Stat.Size)
 	if err != nil || plan == nil {
 		return nil, errors.Join(err, f.Unchanged())
 	}
-	h := &legacyFile{ID: f.ID(), Size: plan.Size}
+	h := &legacyFile{ID: f.ID(), Left: leftOver(plan)}
+	if !plan.Empty() {
+		h.Size = plan.Size
+	}
 	if h.SHA256, err = sum(f); err != nil {
 		return nil, err
 	}
@@ -78,27 +82,37 @@ func readable(f *rootfs.File) error {
 	return nil
 }
 
-// planOf scans a file of size bytes; a nil plan says that there is nothing to patch.
-func planOf(f io.ReaderAt, size int64) (*rewriter.Plan, *rewriter.Report, error) {
-	r, err := rewriter.ScanCode(f, size, maxExec)
+// planOf scans a file of size bytes; a nil plan says that it has no call site that can be
+// patched, and none that would have to be.
+func planOf(f io.ReaderAt, size int64) (*rewriter.Plan, error) {
+	r, err := rewriter.ScanWithin(f, size, maxExec)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if strings.HasPrefix(r.Skipped, "executable segments") {
-		return nil, r, fmt.Errorf("%w: %s", errTooMuch, r.Skipped)
+		return nil, fmt.Errorf("%w: %s", errTooMuch, r.Skipped)
 	}
-	patchable := false
-	for i := range r.Sites {
-		patchable = patchable || r.Sites[i].Verdict.Patchable()
-	}
-	if !patchable {
-		return nil, r, nil
+	if !slices.ContainsFunc(r.Sites, func(s rewriter.Site) bool { return s.Verdict.Patchable() || s.Verdict == rewriter.Unknown }) {
+		return nil, nil
 	}
 	p, err := rewriter.NewPlan(r, rewriter.Options{})
-	if err != nil || p.Empty() {
-		return nil, r, err
+	if err != nil || p.Empty() && len(p.LeftOver()) == 0 {
+		return nil, err
 	}
-	return p, r, nil
+	return p, nil
+}
+
+// leftOver says how many live and unknown call sites a plan leaves, and why the first; "" for
+// none.
+func leftOver(p *rewriter.Plan) string {
+	left := p.LeftOver()
+	switch len(left) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("1 call site left, at vaddr %#x: %s", left[0].Site.Vaddr, left[0].Reason)
+	}
+	return fmt.Sprintf("%d call sites left, the first at vaddr %#x: %s", len(left), left[0].Site.Vaddr, left[0].Reason)
 }
 
 func sum(f *rootfs.File) ([]byte, error) {

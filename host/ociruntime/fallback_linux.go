@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +17,8 @@ import (
 	"vfix.dev/vfix/host/store"
 )
 
-// The fallback: libvfix.so under /vfix, and an /etc/ld.so.preload that names it, both mounted.
-// Package images writes the same files into derived images, and tells why they look so.
+// The fallback: libvfix.so under /vfix, a file system in memory, and an /etc/ld.so.preload that
+// names it. Package images writes the same files into derived images, and tells why they look so.
 
 const (
 	fallbackDir  = "vfix"
@@ -29,7 +31,7 @@ const (
 	maxPreload = 64 << 10
 )
 
-// platformLinks are values of $PLATFORM beside x86_64 and i686, and the folder meant.
+// platformLinks are values of $PLATFORM beside x86_64 and i686, and the one meant.
 var platformLinks = map[string]string{
 	"haswell": "x86_64", "xeon_phi": "x86_64", "i386": "i686", "i486": "i686", "i586": "i686",
 }
@@ -62,22 +64,26 @@ func (k *container) addFallback() error {
 		}
 		content = append(content, line+"\n"...)
 	}
-	dir, err := k.fallbackFolder()
+	path, err := k.privateFile("ld.so.preload", content, meta)
 	if err != nil {
 		return fmt.Errorf("fallback: %w", err)
 	}
-	path, err := k.preloadFile(content, meta)
-	if err != nil {
-		return fmt.Errorf("fallback: %w", err)
-	}
-	for _, m := range []specMount{{Destination: "/" + fallbackDir, Source: dir}, {Destination: "/" + name, Source: path}} {
-		if err := k.mountable(m.Destination[1:]); err != nil {
-			return fmt.Errorf("fallback: %s: %w", m.Destination, err)
+	for _, at := range []string{fallbackDir, name} {
+		if err := k.mountable(at); err != nil {
+			return fmt.Errorf("fallback: /%s: %w", at, err)
 		}
-		m.Type, m.Options = "bind", []string{"bind", "ro", "nodev", "nosuid", "rprivate"}
-		k.add = append(k.add, m)
 	}
+	files, err := k.fallbackFiles(line == platformLine)
+	if err != nil {
+		return fmt.Errorf("fallback: %w", err)
+	}
+	k.add = append(append(k.add, files...), bound("/"+name, path))
 	return nil
+}
+
+// bound is a file mounted read-only.
+func bound(at, source string) specMount {
+	return specMount{Destination: at, Type: "bind", Source: source, Options: []string{"bind", "ro", "nodev", "nosuid", "rprivate"}}
 }
 
 // preload reads the image's own ld.so.preload; where it has none, meta is root's.
@@ -120,73 +126,62 @@ func names(content []byte, line string) bool {
 	return false
 }
 
-// preloadFile puts the new ld.so.preload into the store.
-func (k *container) preloadFile(content []byte, meta store.Meta) (string, error) {
+// privateFile is this start's own copy of a file, by way of the store.
+func (k *container) privateFile(name string, content []byte, meta store.Meta) (string, error) {
 	k.relabel(&meta)
-	key := meta.Key(sha256.Sum256(content), "ld.so.preload", k.spec.idMap)
-	if path, ok := k.store.Get(key, int64(len(content))); ok {
-		return path, nil
-	}
-	return k.store.Put(key, int64(len(content)), func(w *os.File) error {
-		if _, err := w.Write(content); err != nil {
-			return err
+	key := meta.Key(sha256.Sum256(content), name, k.spec.idMap)
+	if _, ok := k.store.Get(key, int64(len(content))); !ok {
+		_, err := k.store.Put(key, int64(len(content)), func(w *os.File) error {
+			if _, err := w.Write(content); err != nil {
+				return err
+			}
+			return meta.Give(int(w.Fd()))
+		})
+		if err != nil {
+			return "", err
 		}
-		return meta.Give(int(w.Fd()))
-	})
+	}
+	return k.store.Private(key)
 }
 
-// fallbackFolder puts what is mounted at /vfix into the store.
-func (k *container) fallbackFolder() (string, error) {
-	files := map[string][]byte{libraryName: k.own.Library, library32: k.own.Library32, "vfix-trace": k.own.Trace}
-	h := sha256.New()
-	for _, name := range []string{libraryName, library32, "vfix-trace"} {
-		fmt.Fprintf(h, "%s %d\n", name, len(files[name]))
-		h.Write(files[name])
+// fallbackFiles are the mounts at /vfix: no folder, for what is in a folder that is mounted goes
+// with the start that it was made for, and a file that is mounted stays. wide has the library
+// under all values of $PLATFORM.
+func (k *container) fallbackFiles(wide bool) ([]specMount, error) {
+	files := []struct {
+		name string
+		body []byte
+	}{{libraryName, k.own.Library}, {"vfix-trace", k.own.Trace}, {library32, k.own.Library32}}
+	if !wide {
+		files = files[:2]
 	}
-	var meta store.Meta
+	// Its source says, as that of the others does, that vfix added it.
+	all := []specMount{{
+		Destination: "/" + fallbackDir, Type: "tmpfs", Source: k.store.Path("tmpfs"),
+		Options: []string{"ro", "nosuid", "nodev", "mode=755", "size=64k"},
+	}}
+	for _, f := range files {
+		path, err := k.ownFile(f.name, f.body)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, bound("/"+fallbackDir+"/"+f.name, path))
+		folder, base := filepath.Split(f.name)
+		for _, platform := range slices.Sorted(maps.Keys(platformLinks)) {
+			if wide && platformLinks[platform]+"/" == folder {
+				all = append(all, bound("/"+fallbackDir+"/"+platform+"/"+base, path))
+			}
+		}
+	}
+	return all, nil
+}
+
+// ownFile is this start's own copy of a program of the fallback.
+func (k *container) ownFile(name string, body []byte) (string, error) {
 	const program = 0o755
-	meta.Mode = program
+	meta := store.Meta{Mode: program}
 	meta.UID, meta.GID = k.spec.containerRoot()
-	k.relabel(&meta)
-	key := meta.Key([sha256.Size]byte(h.Sum(nil)), "fallback", k.spec.idMap)
-	if path, ok := k.store.Get(key, -1); ok {
-		return path, nil
-	}
-	return k.store.PutFolder(key, func(dir string) error {
-		for name, body := range files {
-			path := filepath.Join(dir, name)
-			if err := os.MkdirAll(filepath.Dir(path), program); err != nil {
-				return err
-			}
-			if err := os.WriteFile(path, body, program); err != nil {
-				return err
-			}
-		}
-		for name, target := range platformLinks {
-			if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-				return err
-			}
-		}
-		return giveAll(dir, meta)
-	})
-}
-
-// giveAll gives the metadata to a folder and to the files and folders in it.
-func giveAll(dir string, meta store.Meta) error {
-	for _, name := range []string{libraryName, library32, "x86_64", "i686", "vfix-trace", "."} {
-		f, err := os.Open(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		now := unix.NsecToTimespec(0)
-		meta.Atime, meta.Mtime = now, now
-		err = meta.Give(int(f.Fd()))
-		f.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return k.privateFile(name, body, meta)
 }
 
 // mountable is nil where something can be mounted at a real path: it is there, or the runtime

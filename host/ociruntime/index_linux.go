@@ -24,7 +24,7 @@ type index struct {
 	clean []byte // identities
 }
 
-const indexMagic = "vfixidx1"
+const indexMagic = "vfixidx2"
 
 // scanned is what the scan of a folder found that matters.
 type scanned struct {
@@ -34,12 +34,13 @@ type scanned struct {
 	temps []string
 }
 
-// legacyFile is a file that is to be patched.
+// legacyFile is a file with call sites that are to be patched, or cannot be.
 type legacyFile struct {
 	Names  [][]byte        `json:"names"` // real paths; bytes, for they need not be UTF-8
 	ID     rootfs.Identity `json:"id"`
 	SHA256 []byte          `json:"sha256"` // of the original
-	Size   int64           `json:"size"`   // of the patched copy, in bytes
+	Size   int64           `json:"size"`   // of the patched copy, in bytes; 0 where none can be patched
+	Left   string          `json:"left"`   // the call sites that stay, in words; "" for none
 	layer  string          // the lower layer that it was found in, "" for the root; not in the file
 }
 

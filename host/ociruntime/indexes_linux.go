@@ -22,8 +22,9 @@ type indexes struct {
 	maker string
 }
 
-// layer returns what is found in a folder that nobody changes: it is walked once. Whoever
-// else wants it at that time, waits.
+// layer returns what is found in a folder that nobody changes: it is walked once, and again
+// where a file that matters is not what it was, if only in its metadata. Whoever else wants it
+// at that time, waits.
 func (k *indexes) layer(dir string) (*scanned, error) {
 	root, err := rootfs.Open(dir)
 	if err != nil {
@@ -34,7 +35,7 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x := k.read(key); x != nil {
+	if x := k.read(key); x != nil && x.holds(root) {
 		return &x.scanned, nil
 	}
 	unlock, err := k.store.Lock("index", key)
@@ -42,7 +43,7 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 		return nil, err
 	}
 	defer unlock()
-	if x := k.read(key); x != nil {
+	if x := k.read(key); x != nil && x.holds(root) {
 		return &x.scanned, nil
 	}
 	x, _, err := scanTree(root, nil)
@@ -54,6 +55,25 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 		k.write(key, x)
 	}
 	return &x.scanned, nil
+}
+
+// holds reports whether the files that matter are still what they were in the folder. Their
+// ctime changes with any of their metadata: by restorecon, chmod, or a backup that links them.
+func (x *scanned) holds(root *rootfs.Root) bool {
+	is := func(name []byte, id rootfs.Identity) bool {
+		st, err := root.Lstat(string(name))
+		return err == nil && rootfs.IdentityOf(&st).SameContent(id)
+	}
+	for _, h := range x.Legacy {
+		for _, name := range h.Names {
+			if !is(name, h.ID) {
+				return false
+			}
+		}
+	}
+	return !slices.ContainsFunc(x.Unread, func(u unread) bool {
+		return u.ID != (rootfs.Identity{}) && !is(u.Name, u.ID)
+	})
 }
 
 func passing(u unread) bool { return u.passing }

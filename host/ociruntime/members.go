@@ -1,56 +1,47 @@
 package ociruntime
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/tidwall/gjson"
 )
 
-// A few functions over JSON text that is known to be valid: they tell where in it things
-// are, so that the rest can stay as it is, byte for byte.
+// Where things are in JSON text that is known to be valid, so that the rest can stay as it is,
+// byte for byte.
 
-// member is one member of an object: [start, end) is its value.
+// member is one member of an object, or one element of an array: [start, end) is its value.
 type member struct {
 	name       string
 	start, end int
 }
 
-// members lists the members of the object that begins at b[at].
-func members(b []byte, at int) ([]member, error) {
-	if at >= len(b) || b[at] != '{' {
-		return nil, fmt.Errorf("no object at offset %d", at)
+// members lists the members of an object.
+func members(v gjson.Result) (all []member, err error) {
+	if !v.IsObject() {
+		return nil, fmt.Errorf("no object at offset %d", v.Index)
 	}
-	var all []member
-	i := space(b, at+1)
-	for b[i] != '}' {
-		end := skipValue(b, i)
-		var m member
-		if err := json.Unmarshal(b[i:end], &m.name); err != nil {
-			return nil, err
-		}
-		m.start = space(b, space(b, end)+1) // behind the colon
-		m.end = skipValue(b, m.start)
+	v.ForEach(func(key, value gjson.Result) bool {
+		m := at(value)
+		// The name as the runtime decodes it: gjson differs in what is not UTF-8.
+		err = json.Unmarshal([]byte(key.Raw), &m.name)
 		all = append(all, m)
-		if i = space(b, m.end); b[i] == ',' {
-			i = space(b, i+1)
-		}
-	}
-	return all, nil
+		return err == nil
+	})
+	return all, err
 }
 
-// elements lists the values of the array that begins at b[at], and where its ] is.
-func elements(b []byte, at int) (all []member, closing int) {
-	i := space(b, at+1)
-	for b[i] != ']' {
-		m := member{start: i, end: skipValue(b, i)}
-		all = append(all, m)
-		if i = space(b, m.end); b[i] == ',' {
-			i = space(b, i+1)
-		}
-	}
-	return all, i
+// elements lists the values of an array.
+func elements(v gjson.Result) (all []member) {
+	v.ForEach(func(_, value gjson.Result) bool {
+		all = append(all, at(value))
+		return true
+	})
+	return all
 }
+
+func at(v gjson.Result) member { return member{start: v.Index, end: v.Index + len(v.Raw)} }
 
 // find returns the member of one name. Two of a name, or of names that differ in case, are
 // an error: runtimes do not agree on which one counts.
@@ -67,56 +58,4 @@ func find(all []member, name string) (member, bool, error) {
 		return got, false, fmt.Errorf("%q: written twice, or in another case: runtimes do not agree on what that means", name)
 	}
 	return got, n == 1, nil
-}
-
-// space returns the index of the first byte from i that is no white space (RFC 8259, ws).
-func space(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// skipValue returns the index behind the value that begins at b[i].
-func skipValue(b []byte, i int) int {
-	depth := 0
-	for ; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			i = skipString(b, i) - 1
-			if depth == 0 {
-				return i + 1
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth <= 0 {
-				if depth < 0 {
-					return i // a number or word that ended here
-				}
-				return i + 1
-			}
-		case ',', ' ', '\t', '\n', '\r':
-			if depth == 0 {
-				return i
-			}
-		case ':':
-		}
-	}
-	return i
-}
-
-// skipString returns the index behind the string that begins at b[i].
-func skipString(b []byte, i int) int {
-	for i++; i < len(b); i++ {
-		n := bytes.IndexAny(b[i:], `"\`)
-		if n < 0 {
-			return len(b)
-		}
-		if i += n; b[i] == '"' {
-			return i + 1
-		}
-		i++ // what a backslash stands before
-	}
-	return i
 }

@@ -28,11 +28,19 @@ func (k *container) patch(h *legacyFile) {
 		case k.isHidden(name):
 		case k.shows(name, h.ID):
 			names = append(names, name)
-		case k.cutOff(name, h):
-			k.repair(name, h)
+		default:
+			if err := k.repair(name, h); err != nil {
+				k.problem(name, err)
+			}
 		}
 	}
 	if len(names) == 0 {
+		return
+	}
+	if h.Left != "" {
+		k.problem(names[0], errors.New(h.Left))
+	}
+	if h.Size == 0 {
 		return
 	}
 	copied, err := k.copyOf(k.root, names[0], h)
@@ -54,9 +62,12 @@ func (k *container) patch(h *legacyFile) {
 
 // copied is a patched copy in the store.
 type copied struct {
-	path string
-	size int64
-	meta store.Meta // of the original
+	path     string
+	size     int64
+	meta     store.Meta // of the original
+	original []byte     // the original's SHA-256
+	key      string     // in the store
+	private  string     // path of this start's own copy, "" where it has none yet
 }
 
 // copyOf returns the patched copy of a file, from the store or made now.
@@ -69,13 +80,14 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 	if !f.ID().SameContent(h.ID) {
 		return nil, rootfs.ErrChanged
 	}
-	c := &copied{size: h.Size}
+	c := &copied{size: h.Size, original: h.SHA256}
 	if c.meta, err = store.ReadMeta(f.FD()); err != nil {
 		return nil, err
 	}
 	meta := c.meta
 	k.relabel(&meta)
 	key := meta.Key([sha256.Size]byte(h.SHA256), k.own.maker(), k.spec.idMap)
+	c.key = key
 	var ok bool
 	if c.path, ok = k.store.Get(key, h.Size); ok {
 		return c, nil
@@ -117,7 +129,7 @@ func (k *container) snapshot(f *rootfs.File, h *legacyFile) (*os.File, error) {
 
 // writePatched writes the patched copy of a file of size bytes to w, and proves that it is one.
 func writePatched(w *os.File, original io.ReaderAt, size int64, h *legacyFile) error {
-	plan, _, err := planOf(original, size)
+	plan, err := planOf(original, size)
 	if err != nil {
 		return err
 	}
@@ -159,7 +171,13 @@ func (k *container) mount(name string, c *copied) error {
 	case k.flags&unix.ST_NOSUID != 0 && (c.meta.Mode&privileged != 0 || c.meta.Xattrs["security.capability"] != ""):
 		return fmt.Errorf("cache: %s is on a file system without setuid (nosuid), and the file needs it", k.store.Dir)
 	}
-	k.add = append(k.add, specMount{Destination: "/" + name, Type: "bind", Source: c.path, Options: options})
+	if c.private == "" {
+		var err error
+		if c.private, err = k.store.Private(c.key); err != nil {
+			return fmt.Errorf("cache: %w", err)
+		}
+	}
+	k.add = append(k.add, specMount{Destination: "/" + name, Type: "bind", Source: c.private, Options: options})
 	return nil
 }
 

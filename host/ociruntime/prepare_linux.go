@@ -68,8 +68,18 @@ func prepare(bundle string, c Config, o Options) (problems []string, err error) 
 		return nil, k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
 	k.store = s
+	if err := s.Lease(); err != nil {
+		return nil, k.withoutMounts(fmt.Errorf("cache: %w", err))
+	}
 	if err := k.work(fallback); err != nil {
+		s.Release()
 		return nil, k.withoutMounts(err)
+	}
+	if err := s.Trim(); err != nil {
+		k.problems = append(k.problems, "cache: "+err.Error())
+	}
+	if len(k.add) == 0 {
+		s.Release() // nothing of the cache is needed after this
 	}
 	return k.problems, k.writeSpec()
 }

@@ -54,7 +54,7 @@ func (k *container) replace(names []string, c *copied, old rootfs.Identity) erro
 	if err := c.meta.Give(fd); err != nil {
 		return err
 	}
-	if err := k.write(f, filepath.Join(parent(names[0]), temp)); err != nil {
+	if err := k.write(f, filepath.Join(parent(names[0]), temp), c); err != nil {
 		return err
 	}
 	for _, name := range names[1:] {
@@ -66,20 +66,14 @@ func (k *container) replace(names []string, c *copied, old rootfs.Identity) erro
 }
 
 // write sees to it that the content of a new file is on the disk before its name is. In a
-// folder that means to wait for it. In an overlay the original is still there, in a lower
-// layer, so it is enough to have the writing begin (file systems that order data before
-// metadata then need no more): a file that a power failure cuts off is known by cutOff.
-func (k *container) write(f *os.File, name string) error {
-	if k.upper == "" {
+// folder that means to wait for it. In an overlay the file gets a mark instead, and it is
+// enough to have the writing begin: see markXattr.
+func (k *container) write(f *os.File, name string, c *copied) error {
+	if k.upper == "" || !setMark(int(f.Fd()), c) {
 		return f.Sync()
 	}
 	// The overlay's own file has no pages; the one in the upper layer has.
-	upper, err := rootfs.Open(k.upper)
-	if err != nil {
-		return f.Sync()
-	}
-	defer upper.Close()
-	u, err := upper.OpenFile(name)
+	u, err := k.inUpper(name)
 	if err != nil {
 		return f.Sync()
 	}
@@ -90,44 +84,53 @@ func (k *container) write(f *os.File, name string) error {
 	return nil
 }
 
-// cutOff reports whether the root shows, in place of a file of a lower layer, a copy that an
-// earlier start has put there and that a power failure has cut off: it has the original's
-// time, is smaller than the copy should be, and no whole ELF file.
-func (k *container) cutOff(name string, h *legacyFile) bool {
-	if !k.writable || h.layer == "" {
-		return false
-	}
-	st, err := k.root.Lstat(name)
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mtim.Nano() != h.ID.Mtime || st.Size >= h.Size {
-		return false
-	}
-	f, err := k.root.OpenFile(name)
+// inUpper opens a file of the upper layer.
+func (k *container) inUpper(name string) (*rootfs.File, error) {
+	upper, err := rootfs.Open(k.upper)
 	if err != nil {
-		return false
+		return nil, err
 	}
-	defer f.Close()
-	_, r, err := planOf(f, f.Stat.Size)
-	return err == nil && r.Skipped != ""
+	defer upper.Close()
+	return upper.OpenFile(name)
 }
 
-// repair puts the copy in the place of one that is cut off, made from the file of the lower layer.
-func (k *container) repair(name string, h *legacyFile) {
+// repair makes a copy again that an earlier start has put into the upper layer, in place of
+// a file of a lower one, and that a power failure has cut off. Everything else that stands in
+// that place is the container's own.
+func (k *container) repair(name string, h *legacyFile) error {
+	if !k.writable || k.upper == "" || h.layer == "" {
+		return nil
+	}
+	is, err := k.inUpper(name)
+	if err != nil {
+		return nil // nothing there, or no file
+	}
+	defer is.Close()
+	if !markedBefore(is.FD(), h.SHA256) || is.Stat.Mtim.Nano() != h.ID.Mtime {
+		return nil
+	}
 	layer, err := rootfs.Open(h.layer)
 	if err != nil {
-		k.problem(name, err)
-		return
+		return err
 	}
 	defer layer.Close()
 	c, err := k.copyOf(layer, name, h)
-	if err == nil {
-		var st unix.Stat_t
-		if st, err = k.root.Lstat(name); err == nil {
-			err = k.replace([]string{name}, c, rootfs.IdentityOf(&st))
-		}
-	}
 	if err != nil {
-		k.problem(name, err)
+		return err
 	}
+	f, err := os.Open(c.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if part, err := partOf(is, f, c.size); err != nil || !part {
+		return err
+	}
+	st, err := k.root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	return k.replace([]string{name}, c, rootfs.IdentityOf(&st))
 }
 
 // link gives the file at another name of the original.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/tidwall/gjson"
 )
 
 // Annotations that decide about one container.
@@ -17,6 +19,7 @@ const (
 // config.md and config-linux.md. Everything else of the file is not looked at.
 type spec struct {
 	raw         []byte
+	json        gjson.Result // of raw
 	top         []member
 	mountsAt    member
 	hasMounts   bool
@@ -52,10 +55,9 @@ func parseSpec(raw []byte) (*spec, error) {
 	if !json.Valid(raw) {
 		return nil, errors.New("not JSON")
 	}
-	s := &spec{raw: raw}
-	at := space(raw, 0)
+	s := &spec{raw: raw, json: gjson.ParseBytes(raw)}
 	var err error
-	if s.top, err = members(raw, at); err != nil {
+	if s.top, err = members(s.json); err != nil {
 		return nil, err
 	}
 	if _, err := s.decode(s.top, "root", &s.Root); err != nil {
@@ -83,7 +85,7 @@ func (s *spec) linux() error {
 	if err != nil || !ok || s.raw[m.start] != '{' {
 		return err
 	}
-	all, err := members(s.raw, m.start)
+	all, err := members(s.value(m))
 	if err != nil {
 		return err
 	}
@@ -98,6 +100,13 @@ func (s *spec) linux() error {
 	return nil
 }
 
+// value is the value of a member, which knows where it is.
+func (s *spec) value(m member) gjson.Result {
+	v := gjson.ParseBytes(s.raw[m.start:m.end])
+	v.Index = m.start
+	return v
+}
+
 // decode reads one member, and reports whether it is there.
 func (s *spec) decode(all []member, name string, to any) (bool, error) {
 	m, ok, err := find(all, name)
@@ -105,7 +114,7 @@ func (s *spec) decode(all []member, name string, to any) (bool, error) {
 		return false, err
 	}
 	if s.raw[m.start] == '{' { // of those inside, each name once, too
-		inner, err := members(s.raw, m.start)
+		inner, err := members(s.value(m))
 		if err != nil {
 			return false, err
 		}
@@ -135,7 +144,7 @@ func (s *spec) withMounts(add []specMount, stale func(specMount) bool) ([]byte, 
 	if !s.hasMounts || s.raw[s.mountsAt.start] != '[' {
 		return s.withNewMounts(texts), nil
 	}
-	olds, closing := elements(s.raw, s.mountsAt.start)
+	olds := elements(s.value(s.mountsAt))
 	if len(olds) != len(s.Mounts) {
 		return nil, fmt.Errorf("mounts: %d elements, or %d", len(olds), len(s.Mounts))
 	}
@@ -162,7 +171,7 @@ func (s *spec) withMounts(add []specMount, stale func(specMount) bool) ([]byte, 
 		kept++
 	}
 	if len(olds) == 0 {
-		end = closing
+		end = s.mountsAt.end - 1 // the ]
 	}
 	return append(out, s.raw[end:]...), nil
 }
@@ -176,7 +185,7 @@ func (s *spec) withNewMounts(texts [][]byte) []byte {
 	if s.hasMounts { // null
 		return bytes.Join([][]byte{s.raw[:s.mountsAt.start], array, s.raw[s.mountsAt.end:]}, nil)
 	}
-	open := space(s.raw, 0) + 1
+	open := s.json.Index + 1
 	head := append(bytes.Clone(s.raw[:open]), `"mounts":`...)
 	head = append(head, array...)
 	return append(append(head, ','), s.raw[open:]...) // root is there, so something follows

@@ -98,7 +98,7 @@ func (t *tree) file(e *rootfs.Entry) error {
 		return nil
 	}
 	if h := t.oldLegacy[id]; h != nil {
-		t.add(legacyFile{ID: id, SHA256: h.SHA256, Size: h.Size}, e.Name())
+		t.add(legacyFile{ID: id, SHA256: h.SHA256, Size: h.Size, Left: h.Left}, e.Name())
 		return nil
 	}
 	if u := t.oldBad[id]; u != nil {

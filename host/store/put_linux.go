@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Put makes the copy with a key and returns its path. Of several processes that want the
+// Put makes the copy with a key and returns its path. The store may be larger than its bound
+// then: see Trim. Of several processes that want the
 // same one, one writes it and the others wait. size is as for Get. write gets an empty file
 // of a name that does not last, to fill and to give its metadata.
 func (s *Store) Put(key string, size int64, write func(f *os.File) error) (string, error) {
@@ -22,9 +23,7 @@ func (s *Store) Put(key string, size int64, write func(f *os.File) error) (strin
 	if path, ok := s.Get(key, size); ok {
 		return path, nil
 	}
-	if err := s.makeRoom(size); err != nil {
-		return "", err
-	}
+	s.added = true
 	p, err := s.begin()
 	if err != nil {
 		return "", err
@@ -36,58 +35,10 @@ func (s *Store) Put(key string, size int64, write func(f *os.File) error) (strin
 	if err := touch(p.Name()); err != nil {
 		return "", err
 	}
+	if err := errors.Join(s.keep(key), s.writeSum(key, p.Name())); err != nil {
+		return "", err
+	}
 	return s.Path(key), p.commit(s.Path(key))
-}
-
-// PutFolder is Put for a folder of files, which others may read.
-func (s *Store) PutFolder(key string, fill func(dir string) error) (string, error) {
-	unlock, err := s.Lock("file", key)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if path, ok := s.Get(key, -1); ok {
-		return path, nil
-	}
-	if err := s.makeRoom(0); err != nil {
-		return "", err
-	}
-	temp, err := os.MkdirTemp(filepath.Join(s.Dir, tempDir), "new-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(temp)
-	held, err := hold(temp, unix.O_DIRECTORY|unix.O_RDONLY)
-	if err != nil {
-		return "", err
-	}
-	defer held.Close()
-	dir := filepath.Join(temp, key)
-	if err := os.Mkdir(dir, privateDir); err != nil {
-		return "", err
-	}
-	if err := fill(dir); err != nil {
-		return "", err
-	}
-	if err := errors.Join(touch(dir), syncAll(dir)); err != nil {
-		return "", err
-	}
-	return s.Path(key), os.Rename(dir, s.Path(key))
-}
-
-// syncAll has a folder and all in it written to the disk.
-func syncAll(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() && !d.Type().IsRegular() {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		return f.Sync()
-	})
 }
 
 // ReadIndex returns what WriteIndex kept under a key; fs.ErrNotExist where there is none.
@@ -102,9 +53,7 @@ func (s *Store) ReadIndex(key string) ([]byte, error) {
 
 // WriteIndex keeps what a scan found. Who writes it holds the lock of its key.
 func (s *Store) WriteIndex(key string, data []byte) error {
-	if err := s.makeRoom(int64(len(data))); err != nil {
-		return err
-	}
+	s.added = true
 	p, err := s.begin()
 	if err != nil {
 		return err
@@ -116,16 +65,6 @@ func (s *Store) WriteIndex(key string, data []byte) error {
 	// Not waited for until it is on the disk: one that a power failure cuts off is seen to be
 	// damaged, and made again.
 	return p.rename(filepath.Join(s.Dir, indexDir, key))
-}
-
-// makeRoom cleans tmp and makes size bytes of room within the store's bound.
-func (s *Store) makeRoom(size int64) error {
-	limit := int64(1<<63 - 1)
-	if s.Limit > 0 {
-		limit = max(s.Limit-max(size, 0), 0)
-	}
-	_, err := s.Prune(limit)
-	return err
 }
 
 // pending is a file that is being written. It is locked while its writer lives.
@@ -254,11 +193,21 @@ func (s *Store) remove(e Entry) (removed bool, err error) {
 	if err := os.Rename(path, gone); err != nil {
 		return errors.Is(err, fs.ErrNotExist), ignoreMissing(err)
 	}
-	// Not of a folder: to list it is to use it, as its times tell.
-	if fi, err := held.Stat(); err == nil && fi.Mode().IsRegular() && accessTime(fi).After(e.Used) {
-		if os.Rename(gone, path) == nil {
-			return false, nil
-		}
+	if s.usedSince(e, held) && os.Rename(gone, path) == nil {
+		return false, nil
+	}
+	if !e.Index {
+		os.Remove(filepath.Join(s.Dir, sumsDir, e.Key))
 	}
 	return true, os.RemoveAll(gone)
+}
+
+// usedSince reports whether an entry, open as f, was used after it was listed.
+func (s *Store) usedSince(e Entry, f *os.File) bool {
+	if leased, err := s.leased(); err != nil || leased[e.Key] && !e.Index {
+		return true
+	}
+	// Not of a folder: to list it is to use it, as its times tell.
+	fi, err := f.Stat()
+	return err == nil && fi.Mode().IsRegular() && accessTime(fi).After(e.Used)
 }

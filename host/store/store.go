@@ -23,12 +23,18 @@ const (
 	indexDir = "index"
 	locksDir = "locks"
 	tempDir  = "tmp"
+	leaseDir = "leases"
+	// sumsDir has the SHA-256 of each copy's content, privateCopies what single starts have.
+	sumsDir       = "sums"
+	privateCopies = "private"
 )
 
 // Store is an open store.
 type Store struct {
 	Dir   string
 	Limit int64 // bytes of all copies together; 0: no bound
+	lease *lease
+	added bool // by Put or WriteIndex: there may be too much
 }
 
 // Entry is one thing in a store.
@@ -44,7 +50,18 @@ func (s *Store) Path(key string) string { return filepath.Join(s.Dir, filesDir, 
 
 // Holds reports whether a path is, or once was, a copy of this store.
 func (s *Store) Holds(path string) bool {
-	return strings.HasPrefix(path, filepath.Join(s.Dir, filesDir)+string(filepath.Separator))
+	return strings.HasPrefix(path, filepath.Join(s.Dir, filesDir)+string(filepath.Separator)) ||
+		strings.HasPrefix(path, filepath.Join(s.Dir, privateCopies)+string(filepath.Separator))
+}
+
+// Trim brings the store within its bound again, where something was added to it.
+func (s *Store) Trim() error {
+	if !s.added || s.Limit <= 0 {
+		return nil
+	}
+	s.added = false
+	_, err := s.Prune(s.Limit)
+	return err
 }
 
 // List returns the entries, what was used last first.
@@ -102,13 +119,17 @@ func sum(all []Entry) int64 {
 }
 
 // Prune removes what was used longest ago until no more than limit bytes are left, and
-// whatever was left half-written. It returns what it removed. Entries in use (InUse) stay.
+// whatever was left half-written. It returns what it removed. Entries in use (InUse, Lease) stay.
 // A negative limit removes every entry that is not in use.
 func (s *Store) Prune(limit int64) ([]Entry, error) {
 	if err := s.clean(); err != nil {
 		return nil, err
 	}
 	all, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	held, err := s.leased()
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +140,9 @@ func (s *Store) Prune(limit int64) ([]Entry, error) {
 		e := all[i]
 		if now.Sub(e.Used) < InUse {
 			break // those before it were used later
+		}
+		if held[e.Key] && !e.Index {
+			continue
 		}
 		removed, err := s.remove(e)
 		if err != nil {

@@ -36,7 +36,7 @@ func Open(dir string, limit int64) (*Store, error) {
 	if err := ours(real); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{filesDir, indexDir, locksDir, tempDir} {
+	for _, name := range []string{filesDir, indexDir, locksDir, tempDir, leaseDir, sumsDir, privateCopies} {
 		path := filepath.Join(real, name)
 		fi, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -81,25 +81,19 @@ func (s *Store) Flags() (int64, error) {
 	return int64(st.Flags), err
 }
 
-// Get returns the path of a copy and notes that it is used. ok is false where there is none,
-// or where what is there has not the size wanted (bytes; -1 for a folder).
+// Get returns the path of a copy and notes that it is used. ok is false where there is none, or
+// where what is there has not the size wanted, in bytes, or is not what was put there.
 func (s *Store) Get(key string, size int64) (path string, ok bool) {
 	path = s.Path(key)
 	// Used first: from here on nobody removes it.
-	if touch(path) != nil {
+	if touch(path) != nil || s.keep(key) != nil {
 		return path, false
 	}
 	var st unix.Stat_t
-	if unix.Lstat(path, &st) != nil {
+	if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return path, false
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return path, st.Size == size
-	case unix.S_IFDIR:
-		return path, size < 0
-	}
-	return path, false
+	return path, st.Size == size && s.whole(key, path)
 }
 
 // touch sets the time of the last use.

@@ -152,6 +152,9 @@ func TestBound(t *testing.T) {
 	s := open(t, 3*block)
 	for i := range 6 {
 		old(t, put(t, s, fmt.Sprint(i), string(make([]byte, block))), time.Duration(10-i)*time.Hour)
+		if err := s.Trim(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if n, err := size(s); err != nil || n != 3*block {
 		t.Errorf("got %d bytes, %v, want %d", n, err, 3*block)

@@ -16,7 +16,10 @@ func Open(string, int64) (*Store, error) { return nil, errSystem }
 // Existing errs: there is no store on this system.
 func Existing(string, int64) (*Store, error) { return nil, errSystem }
 
-func (s *Store) clean() error               { return errSystem }
-func (s *Store) remove(Entry) (bool, error) { return false, errSystem }
-func accessTime(fi fs.FileInfo) time.Time   { return fi.ModTime() }
-func diskSize(fi fs.FileInfo) int64         { return fi.Size() }
+type lease struct{}
+
+func (s *Store) leased() (map[string]bool, error) { return nil, errSystem }
+func (s *Store) clean() error                     { return errSystem }
+func (s *Store) remove(Entry) (bool, error)       { return false, errSystem }
+func accessTime(fi fs.FileInfo) time.Time         { return fi.ModTime() }
+func diskSize(fi fs.FileInfo) int64               { return fi.Size() }

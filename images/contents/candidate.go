@@ -41,7 +41,7 @@ func isELF(head []byte) bool {
 }
 
 // examiner examines the files of one archive, one after the other, in the same memory.
-type Examiner struct {
+type examiner struct {
 	S *Session
 	// big says that this examiner has the session's big buffer.
 	big bool
@@ -52,13 +52,13 @@ type Examiner struct {
 	tmp       *os.File
 }
 
-func (x *Examiner) Close() {
+func (x *examiner) Close() {
 	x.release()
 	blob.RemoveTemp(x.tmp)
 }
 
 // release gives the big buffer back.
-func (x *Examiner) release() {
+func (x *examiner) release() {
 	if x.big {
 		x.big = false
 		x.S.big.Unlock()
@@ -66,7 +66,7 @@ func (x *Examiner) release() {
 }
 
 // content reads the content of a regular file and fills in what e knows of it.
-func (x *Examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
+func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 	if h.Sparse && h.Size > MaxELF {
 		// Reading it would take as long as its size claims, whatever the archive holds.
 		e.ELF = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(MaxELF)), unread: true}
@@ -95,7 +95,7 @@ func (x *Examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 }
 
 // buffer returns n bytes of memory that is used again for the next file.
-func (x *Examiner) buffer(n int64) []byte {
+func (x *examiner) buffer(n int64) []byte {
 	if int64(cap(x.buf)) < n {
 		x.buf = make([]byte, max(n, blob.CopyBuffer))
 	}
@@ -104,7 +104,7 @@ func (x *Examiner) buffer(n int64) []byte {
 
 // examine looks at one file of size bytes; nil says that it is no 64-bit x86-64 ELF file.
 // The content of a file with references to the page is kept.
-func (x *Examiner) examine(r io.Reader, size int64) (*elfInfo, error) {
+func (x *examiner) examine(r io.Reader, size int64) (*elfInfo, error) {
 	n, err := blob.Fill(r, x.head[:min(size, elfHead)])
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -124,7 +124,7 @@ func (x *Examiner) examine(r io.Reader, size int64) (*elfInfo, error) {
 }
 
 // memory returns size bytes of memory, nil where there are none for so large a file.
-func (x *Examiner) memory(size int64) []byte {
+func (x *examiner) memory(size int64) []byte {
 	if size <= smallLimit {
 		return x.buffer(size)
 	}
@@ -140,7 +140,7 @@ func (x *Examiner) memory(size int64) []byte {
 
 // hold brings the file whose head has been read where it can be read at any offset. It
 // stays there until the next file.
-func (x *Examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
+func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	r = io.MultiReader(bytes.NewReader(x.head[:]), r)
 	if b := x.memory(size); b != nil {
 		if _, err := io.ReadFull(r, b); err != nil {

@@ -2,6 +2,11 @@ package contents
 
 // What only the tests of this package see.
 
+type (
+	Examiner   = examiner
+	LayerIndex = layerIndex
+)
+
 var (
 	NewLayerCache = newLayerCache
 )

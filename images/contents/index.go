@@ -70,15 +70,15 @@ type Entry struct {
 	kept   *io.SectionReader  // the content, where it is kept beside that of elf
 }
 
-// LayerIndex is what one layer holds, in the order of the archive.
-type LayerIndex struct {
+// layerIndex is what one layer holds, in the order of the archive.
+type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  v1.Hash
 	Entries []Entry
 }
 
 // readLayer reads one layer from start to end and examines its files.
-func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *LayerIndex, err error) {
+func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
 	if !media.AtHand(l) {
 		return foreignLayer(l, s.Progress)
 	}
@@ -90,8 +90,8 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *LayerIndex, err
 		return nil, err
 	}
 	defer ls.Close()
-	idx := &LayerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID}
-	x := &Examiner{S: s, Whiteouts: true}
+	idx := &layerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID}
+	x := &examiner{S: s, Whiteouts: true}
 	defer x.Close()
 	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
 		return nil, ls.Wrap(err)
@@ -100,7 +100,7 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *LayerIndex, err
 }
 
 // readEntries reads the members of a tar stream.
-func (x *Examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error) {
+func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error) {
 	tr := blob.NewMemberReader(r)
 	names := Interner{}
 	var all []Entry
@@ -223,13 +223,13 @@ func NewMeta(h *tar.Header, names Interner) Meta {
 }
 
 // foreignLayer stands for a layer that is not at hand: nothing is known to be in it.
-func foreignLayer(l v1.Layer, p progress.Reporter) (*LayerIndex, error) {
+func foreignLayer(l v1.Layer, p progress.Reporter) (*layerIndex, error) {
 	diffID, err := l.DiffID()
 	if err != nil {
 		return nil, err
 	}
 	progress.Note(p, "layer %s: foreign, and not with the image: kept as it is and not examined", blob.ShortHash(diffID))
-	return &LayerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID}, nil
+	return &layerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID}, nil
 }
 
 // plain reports whether metadata is that of a file which a rebuild adds: root's.

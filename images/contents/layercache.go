@@ -28,7 +28,7 @@ const maxRemembered = 400_000
 // knownLayer is a layer that was read, or is being read until ready is closed.
 type knownLayer struct {
 	ready chan struct{}
-	idx   *LayerIndex
+	idx   *layerIndex
 	err   error
 	used  int64 // when it was asked for last, by the cache's clock
 }
@@ -39,7 +39,7 @@ func newLayerCache(atOnce int) *layerCache {
 
 // get gives a layer, which read reads if nobody has. Where somebody else does and fails, it
 // is read again: the other image may have been the one that is damaged or was cancelled.
-func (c *layerCache) Get(ctx context.Context, id v1.Hash, read func() (*LayerIndex, error)) (*LayerIndex, error) {
+func (c *layerCache) Get(ctx context.Context, id v1.Hash, read func() (*layerIndex, error)) (*layerIndex, error) {
 	for {
 		k, mine := c.claim(id)
 		if mine {
@@ -71,8 +71,8 @@ func (c *layerCache) claim(id v1.Hash) (k *knownLayer, mine bool) {
 }
 
 // fill reads a layer and lets those know who wait for it.
-func (c *layerCache) fill(ctx context.Context, id v1.Hash, k *knownLayer, read func() (*LayerIndex, error)) (*LayerIndex, error) {
-	var idx *LayerIndex
+func (c *layerCache) fill(ctx context.Context, id v1.Hash, k *knownLayer, read func() (*layerIndex, error)) (*layerIndex, error) {
+	var idx *layerIndex
 	var err error
 	select {
 	case c.slots <- struct{}{}:

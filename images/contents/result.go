@@ -16,7 +16,7 @@ type File struct {
 	Report *rewriter.Report
 	Plan   *rewriter.Plan
 	// Covered is what of the fallback takes care of the sites that stay: "libvfix.so",
-	// "vfix-trace", or "" for nothing.
+	// "vfix-trace", or "" for nothing. Of a scan all stay, of a rebuild those not patched.
 	Covered string
 }
 

@@ -78,10 +78,10 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 
 // readLayers reads what nobody has read yet, and waits for what somebody else reads. The
 // first error ends the others.
-func (s *Session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Hash) (map[v1.Hash]*LayerIndex, error) {
+func (s *Session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Hash) (map[v1.Hash]*layerIndex, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	known := make(map[v1.Hash]*LayerIndex, len(ids))
+	known := make(map[v1.Hash]*layerIndex, len(ids))
 	var mu sync.Mutex // of known
 	var wg sync.WaitGroup
 	started := map[v1.Hash]bool{}
@@ -91,7 +91,7 @@ func (s *Session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Ha
 		}
 		started[id] = true
 		wg.Go(func() {
-			idx, err := s.layers.Get(ctx, id, func() (*LayerIndex, error) { return s.ReadLayer(ctx, layers[i]) })
+			idx, err := s.layers.Get(ctx, id, func() (*layerIndex, error) { return s.ReadLayer(ctx, layers[i]) })
 			if err != nil {
 				cancel(err)
 				return

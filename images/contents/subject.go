@@ -40,7 +40,7 @@ func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (_ *Subjec
 		return nil, err
 	}
 	if tarball {
-		var idx *LayerIndex
+		var idx *layerIndex
 		if sub.F, idx, err = s.Tarball(ctx, src.Path); err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func (s *Session) diskSubject(ctx context.Context, sub *Subject) error {
 		return err
 	}
 	sub.F.Source = sub.Src.Ref.String()
-	idx := &LayerIndex{Title: sub.Src.Path}
+	idx := &layerIndex{Title: sub.Src.Path}
 	if idx.Entries, err = d.Entries(ctx); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func IsTarball(name string) (bool, error) {
 }
 
 // tarball examines a tarball. The layer that comes back holds its members.
-func (s *Session) Tarball(ctx context.Context, name string) (*Scanned, *LayerIndex, error) {
+func (s *Session) Tarball(ctx context.Context, name string) (*Scanned, *layerIndex, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err
@@ -55,10 +55,10 @@ func (s *Session) Tarball(ctx context.Context, name string) (*Scanned, *LayerInd
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer body.Close()
-	x := &Examiner{S: s}
+	x := &examiner{S: s}
 	defer x.Close()
 	r := bufio.NewReaderSize(body, blob.CopyBuffer)
-	idx := &LayerIndex{Title: name}
+	idx := &layerIndex{Title: name}
 	if idx.Entries, err = x.ReadEntries(ctx, r); err == nil {
 		// What follows the archive's end says whether the compressed stream is sound.
 		_, err = blob.CopyTo(ctx, io.Discard, r, nil)

@@ -34,7 +34,7 @@ type Node struct {
 // merged is a merged file system.
 type Tree struct {
 	Root   *Node
-	Layers []*LayerIndex // as applied
+	Layers []*layerIndex // as applied
 	// again opens a layer whose contents are needed once more, by diff ID.
 	Again map[v1.Hash]v1.Layer
 }
@@ -52,7 +52,7 @@ func NewTree() *Tree { return &Tree{Root: newDir(0), Again: map[v1.Hash]v1.Layer
 
 // apply puts layer number n on top. Whiteouts hide what the layers below have and nothing
 // of this layer, wherever in the archive they stand (image-spec layer.md, "Whiteouts").
-func (t *Tree) Apply(idx *LayerIndex, n int) error {
+func (t *Tree) Apply(idx *layerIndex, n int) error {
 	t.Layers = append(t.Layers, idx)
 	pool := map[string]*Inode{}
 	for i := range idx.Entries {

@@ -20,7 +20,7 @@ import (
 
 // The words of File.Covered.
 const (
-	coveredByLibrary = "libvfix.so"
+	CoveredByLibrary = "libvfix.so"
 	coveredByTrace   = "vfix-trace"
 )
 
@@ -184,7 +184,26 @@ func (in *installed) writable(name string) error {
 type imageConfig struct {
 	Config struct {
 		Entrypoint []string
+		Cmd        []string
 	} `json:"config"`
+}
+
+// leakedTrace is what of an image's command vfix-trace runs because a Dockerfile's SHELL line
+// was still in force at its shell form: "CMD", "ENTRYPOINT", or "". Rebuild puts vfix-trace
+// before an entrypoint, and no shell behind it but the entrypoint's own.
+func leakedTrace(config []byte) string {
+	var c imageConfig
+	shellForm := func(words []string) bool {
+		return len(words) == 4 && words[0] == TracePath && words[1] == "/bin/sh" && words[2] == "-c"
+	}
+	switch {
+	case json.Unmarshal(config, &c) != nil:
+	case shellForm(c.Config.Cmd):
+		return "CMD"
+	case shellForm(c.Config.Entrypoint):
+		return "ENTRYPOINT"
+	}
+	return ""
 }
 
 // EntrypointIsTraced reports whether an image config's entrypoint begins with vfix-trace.
@@ -193,16 +212,17 @@ func EntrypointIsTraced(config []byte) bool {
 	return json.Unmarshal(config, &c) == nil && len(c.Config.Entrypoint) > 0 && c.Config.Entrypoint[0] == TracePath
 }
 
-// cover notes for each file with sites that stay whether the fallback covers them.
-func Cover(f *contents.Findings, fb *contents.Fallback, hasLoader bool) {
+// cover notes for each file with sites that stay whether the fallback covers them; asItIs says
+// that all stay, those that can be patched too.
+func Cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) {
 	f.Fallback = *fb
 	for i := range f.Files {
 		file := &f.Files[i]
 		file.Covered = ""
 		switch {
-		case len(file.Plan.LeftOver()) == 0:
+		case len(file.Plan.LeftOver()) == 0 && (!asItIs || file.Plan.Empty()):
 		case fb.Library && noPreload(file.Report, hasLoader) == "":
-			file.Covered = coveredByLibrary
+			file.Covered = CoveredByLibrary
 		case fb.Trace:
 			file.Covered = coveredByTrace
 		}
@@ -234,7 +254,11 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 	if err != nil {
 		return err
 	}
-	Cover(f, &contents.Fallback{Library: in.Library(), Trace: in.Trace()}, in.HasLoader)
+	Cover(f, &contents.Fallback{Library: in.Library(), Trace: in.Trace()}, in.HasLoader, true)
+	if what := leakedTrace(config); what != "" {
+		f.Warnings = append(f.Warnings, "the image's "+what+" runs under vfix-trace, left from the SHELL line of its Dockerfile: "+
+			`put SHELL ["/bin/sh", "-c"] before it`)
+	}
 	return nil
 }
 

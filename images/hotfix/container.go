@@ -3,7 +3,6 @@ package hotfix
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,11 +12,10 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
-	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // managers are labels of containers that something else starts and replaces.
@@ -99,34 +97,7 @@ func mayRecreate(out *Hotfixed, old *container.InspectResponse, e media.EngineTr
 // exported examines the file system of a container: the image's layers with its own on top,
 // without what is mounted into it.
 func (h *hotfix) exported(ctx context.Context, c *media.EngineClient, id string) (*contents.Scanned, error) {
-	stream, err := c.ContainerExport(ctx, id, client.ContainerExportOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defer stream.Close()
-	title := containerPrefix + h.out.Name
-	task := progress.Start(h.s.Progress, "read", title, -1)
-	defer task.Done()
-	x := &contents.Examiner{S: h.s}
-	defer x.Close()
-	in := blob.Reading{Ctx: ctx, Reader: stream, T: task}
-	idx := &contents.LayerIndex{Title: title}
-	if idx.Entries, err = x.ReadEntries(ctx, in); err == nil {
-		_, err = blob.CopyTo(ctx, io.Discard, in, nil)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("its file system: %w", err)
-	}
-	t := contents.NewTree()
-	if err := t.Apply(idx, 0); err != nil {
-		return nil, err
-	}
-	f, err := h.s.Findings(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	f.Source = title
-	return f, nil
+	return images.ExamineContainer(ctx, h.s, c.Client, id, images.ContainerPrefix+h.out.Name)
 }
 
 // coveredBy lists where a container has mounts of its own, sorted: all but those of an

@@ -61,9 +61,6 @@ type Mount struct {
 	Size   int64  // bytes
 }
 
-// containerPrefix says that a SOURCE is a container.
-const containerPrefix = "container:"
-
 // containerName is what docker lets containers be called, and IDs (daemon/names).
 const containerName = `^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`
 
@@ -77,7 +74,7 @@ func Hotfix(ctx context.Context, source string, o Options) (*Hotfixed, error) {
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
 	h := &hotfix{s: s, o: o, out: &Hotfixed{}}
-	name, isContainer := strings.CutPrefix(source, containerPrefix)
+	name, isContainer := strings.CutPrefix(source, images.ContainerPrefix)
 	if isContainer || regexp.MustCompile(containerName).MatchString(name) {
 		found, err := h.findContainer(ctx, name)
 		switch {

@@ -117,6 +117,28 @@ func (s *stock) list(ctx context.Context, c *client.Client, host string) error {
 	return nil
 }
 
+// LocalNames lists the images and containers of the engines that answer, for completion.
+func LocalNames(ctx context.Context, o media.Options) (images, containers []string, err error) {
+	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *client.Client, _ string) (bool, error) {
+		all, err := c.ImageList(ctx, client.ImageListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, i := range all.Items {
+			images = append(images, slices.DeleteFunc(slices.Clone(i.RepoTags), func(tag string) bool { return tag == "<none>:<none>" })...)
+		}
+		ran, err := c.ContainerList(ctx, client.ContainerListOptions{All: true})
+		if err != nil {
+			return false, err
+		}
+		for _, r := range ran.Items {
+			containers = append(containers, imageName(r.Names, r.ID))
+		}
+		return false, nil
+	})
+	return images, containers, err
+}
+
 // inOrder sorts the images: those of running containers first, then by name.
 func (s *stock) inOrder() []*held {
 	rank := func(h *held) int {

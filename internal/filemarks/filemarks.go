@@ -13,13 +13,14 @@ import "strings"
 //   - trusted.overlay.*, and user.overlay.* of mounts with userxattr: overlayfs keeps there the
 //     fs-verity digest of a file (metacopy) and the file that it was copied up from (origin);
 //     none of it is true of another file (Linux, Documentation/filesystems/overlayfs.rst).
+//   - trusted.vfix.*: that vfix wrote this very file.
 //   - fs-verity itself is a flag of the inode, which no copy and no archive carries; tools keep
 //     its signatures in extended attributes with the word verity in their names.
 func Is(xattr string) bool {
 	switch {
 	case xattr == "security.ima", xattr == "security.evm":
 		return true
-	case strings.HasPrefix(xattr, "trusted.overlay."), strings.HasPrefix(xattr, "user.overlay."):
+	case strings.HasPrefix(xattr, "trusted.vfix."), strings.HasPrefix(xattr, "trusted.overlay."), strings.HasPrefix(xattr, "user.overlay."):
 		return true
 	}
 	return strings.Contains(xattr, "verity")

@@ -3,6 +3,7 @@
 package figure
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"math"
@@ -11,12 +12,12 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // Formats are the ends of file names that Format knows.
@@ -54,6 +55,7 @@ type Measured struct {
 // Draw returns the drawing, in a format of Formats: the ways from the top, in each of them the
 // functions, and the title above.
 func Draw(format, title string, ways, functions []string, all []Measured) ([]byte, error) {
+	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	p := plot.New()
 	p.Title.Text = title
 	p.X.Label.Text = "nanoseconds a call (logarithmic)"
@@ -87,7 +89,17 @@ func Draw(format, title string, ways, functions []string, all []Measured) ([]byt
 		p.Add(b)
 		p.Legend.Add(function, b)
 	}
-	return render(p, format, vg.Length(len(ways))*groupSize+margin)
+	height := vg.Length(len(ways))*groupSize + margin
+	if format == ".png" {
+		return drawPNG(p, height)
+	}
+	anchors := map[string]anchor{title: atMiddle, p.X.Label.Text: atMiddle}
+	for _, words := range [][]string{ways, functions} { // beside the axis, and beside the colours
+		for _, word := range words {
+			anchors[word] = atEnd
+		}
+	}
+	return drawSVG(p, height, anchors)
 }
 
 func measured(all []Measured, way string) bool {
@@ -106,28 +118,19 @@ func span(all []Measured) (low, high float64) {
 	return math.Pow(10, math.Floor(math.Log10(low/room))), math.Pow(10, math.Ceil(math.Log10(high*room)))
 }
 
-// render writes the plot as a file of that format.
-func render(p *plot.Plot, format string, height vg.Length) ([]byte, error) {
-	var out strings.Builder
-	switch format {
-	case ".svg":
-		c := vgsvg.New(width, height)
-		p.Draw(framed(draw.New(c)))
-		_, err := c.WriteTo(&out)
-		return []byte(out.String()), err
-	case ".png":
-		c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(resolution))
-		p.Draw(framed(draw.New(c)))
-		_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(&out)
-		return []byte(out.String()), err
-	}
-	return nil, fmt.Errorf("%s: no such format", format)
+// drawPNG draws a plot as a PNG.
+func drawPNG(p *plot.Plot, height vg.Length) ([]byte, error) {
+	c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(resolution))
+	p.Draw(framed(draw.New(c)))
+	var out bytes.Buffer
+	_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(&out)
+	return out.Bytes(), err
 }
 
-// framed leaves a margin on all sides.
+// framed leaves a margin on all sides: the words at the left may be wider than measured.
 func framed(c draw.Canvas) draw.Canvas {
-	const frame = 4 * vg.Millimeter
-	return draw.Crop(c, frame, -frame, frame, -frame)
+	const frame, left = 4 * vg.Millimeter, 12 * vg.Millimeter
+	return draw.Crop(c, left, -frame, frame, -frame)
 }
 
 // bar is one bar: where its middle is on the axis of ways, how thick it is, how long.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"image/color"
 	"image/png"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -75,5 +76,30 @@ func TestFormat(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), ".svg, .png") {
 			t.Errorf("%q: %v does not say what there is", name, err)
 		}
+	}
+}
+
+// Words stay where they belong in a font that is wider than the one measured with: those
+// that end beside something are anchored at their end.
+func TestSVGAnchors(t *testing.T) {
+	b, err := Draw(".svg", "A title", ways, functions, some)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"vdso": "end", "page": "end", "time": "end", "gettimeofday": "end", "getcpu": "end",
+		"A title": "middle", "nanoseconds a call (logarithmic)": "middle", "1.25": "", "431": "",
+	}
+	for _, m := range regexp.MustCompile(`(?s)<text (text-anchor="(\w+)" )?x="[^"]*"[^>]*font-family:([^;]*);[^>]*>([^<]*)<`).FindAllStringSubmatch(string(b), -1) {
+		if !strings.HasSuffix(m[3], "sans-serif") {
+			t.Errorf("%s: got the fonts %s, want a generic one at the end", m[4], m[3])
+		}
+		if a, ok := want[m[4]]; ok && a != m[2] {
+			t.Errorf("%s: got the anchor %q, want %q", m[4], m[2], a)
+		}
+		delete(want, m[4])
+	}
+	if len(want) > 0 {
+		t.Errorf("not in the drawing: %v", want)
 	}
 }

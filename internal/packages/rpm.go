@@ -1,11 +1,4 @@
-// Package rpmdb tells which rpm package a file is of. rpm keeps a header for each package in
-// a database of one of three kinds: a Berkeley DB hash (to rpm 4.15: CentOS 5 to 8), SQLite
-// (from 4.16), or "ndb" (SUSE), which is not read here. Only the headers are read, one after the
-// other: a reader of that is smaller than any database engine. Source of the header's format:
-// rpm's docs/manual/format_header.md.
-//
-// A database is untrusted: what it makes a reader read is bounded by its own size.
-package rpmdb
+package packages
 
 import (
 	"encoding/binary"
@@ -14,8 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"strings"
 )
+
+// rpm keeps a header for each package in a database of one of three kinds: a Berkeley DB hash
+// (to rpm 4.15: CentOS 5 to 8), SQLite (from 4.16), or "ndb" (SUSE), which is not read here.
+// Only the headers are read, one after the other: a reader of that is smaller than any database
+// engine. Source of the header's format: rpm's docs/manual/format_header.md.
 
 var (
 	be = binary.BigEndian
@@ -44,8 +41,8 @@ const (
 // headerVisitor is told each package header; it returns false when it has seen enough.
 type headerVisitor func(header []byte) bool
 
-// rpmDatabases are where the kinds of database are, and what reads each.
-var rpmDatabases = []struct {
+// rpmKinds are the kinds of database, by the names of their files, and what reads each.
+var rpmKinds = []struct {
 	name string
 	read func(r io.ReaderAt, size int64, visit headerVisitor) error
 }{
@@ -57,26 +54,26 @@ func notNDB(io.ReaderAt, int64, headerVisitor) error {
 	return errors.New("a database of the kind ndb, which vfix does not read")
 }
 
-// folders are where rpm keeps its database (macros _dbpath), newest first.
-var folders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
+// rpmFolders are where rpm keeps its database (macros _dbpath), newest first.
+var rpmFolders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
 
-// Names are the files that may be a database, relative to the root of a file system.
-func Names() []string {
+// RPMDatabases are the files that may be a database of rpm's, relative to the root of a file system.
+func RPMDatabases() []string {
 	var all []string
-	for _, dir := range folders {
-		for _, db := range rpmDatabases {
+	for _, dir := range rpmFolders {
+		for _, db := range rpmKinds {
 			all = append(all, dir+"/"+db.name)
 		}
 	}
 	return all
 }
 
-// Owners returns the package of each file, as NAME-[EPOCH:]VERSION-RELEASE.ARCH; files that no
-// database knows are left out. root need not have more than the files of Names that there are.
-func Owners(root fs.FS, files []string) (map[string]string, error) {
+// RPMOwners returns the rpm package of each file, as NAME-[EPOCH:]VERSION-RELEASE.ARCH; files that no
+// database knows are left out. root need not have more than the files of RPMDatabases that there are.
+func RPMOwners(root fs.FS, files []string) (map[string]string, error) {
 	owners := map[string]string{}
-	for _, dir := range folders {
-		for _, db := range rpmDatabases {
+	for _, dir := range rpmFolders {
+		for _, db := range rpmKinds {
 			name := dir + "/" + db.name
 			r, size, done, err := OpenFile(root, name)
 			if errors.Is(err, fs.ErrNotExist) {
@@ -104,28 +101,6 @@ func Owners(root fs.FS, files []string) (map[string]string, error) {
 		}
 	}
 	return owners, nil
-}
-
-// OpenFile opens a regular file of a root filesystem for reading at any offset, and returns its
-// size in bytes and what closes it. It errors where root cannot read at an offset.
-func OpenFile(root fs.FS, name string) (io.ReaderAt, int64, func() error, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", name)
-	}
-	r, ok := f.(io.ReaderAt)
-	if err == nil && !ok {
-		err = fmt.Errorf("%s: cannot be read at an offset", name)
-	}
-	if err != nil {
-		f.Close()
-		return nil, 0, nil, err
-	}
-	return r, fi.Size(), f.Close, nil
 }
 
 // damagedError is a database that contradicts itself, or ends too early.
@@ -161,22 +136,6 @@ func cString(b []byte) string {
 		}
 	}
 	return string(b)
-}
-
-// spellings are the paths that a database may have a file under: before or after /lib and
-// the like became symlinks to /usr/lib.
-func spellings(file string) []string {
-	file = path.Clean("/" + file)
-	all := []string{file}
-	for _, dir := range []string{"/lib", "/lib64", "/bin", "/sbin"} {
-		if strings.HasPrefix(file, dir+"/") {
-			all = append(all, "/usr"+file)
-		}
-		if strings.HasPrefix(file, "/usr"+dir+"/") {
-			all = append(all, strings.TrimPrefix(file, "/usr"))
-		}
-	}
-	return all
 }
 
 // rpmHeader is a package header as the database has it: the number of entries, the size of

@@ -1,14 +1,11 @@
-package diagnose
+package packages
 
 import (
 	"bufio"
 	"errors"
 	"io"
 	"io/fs"
-	"path"
 	"strings"
-
-	"vfix.dev/vfix/rpmdb"
 )
 
 // Which Debian package a file is of. dpkg keeps the files of each package in
@@ -24,33 +21,7 @@ const (
 	maxLine     = 1 << 20
 )
 
-// packageOf returns the name and version of the package that a file of root is of, "" where
-// no database knows it.
-func packageOf(root fs.FS, file string) (string, error) {
-	name, err := dpkgPackage(root, file)
-	if name != "" || err != nil {
-		return name, err
-	}
-	owners, err := rpmdb.Owners(root, []string{file})
-	return owners[file], err
-}
-
-// spellings are the paths that a database may have a file under: before or after /lib and
-// the like became symlinks to /usr/lib.
-func spellings(file string) []string {
-	file = path.Clean("/" + file)
-	all := []string{file}
-	for _, dir := range []string{"/lib", "/lib64", "/bin", "/sbin"} {
-		if strings.HasPrefix(file, dir+"/") {
-			all = append(all, "/usr"+file)
-		}
-		if strings.HasPrefix(file, "/usr"+dir+"/") {
-			all = append(all, strings.TrimPrefix(file, "/usr"))
-		}
-	}
-	return all
-}
-
+// dpkgPackage returns the name and version of the package that a file of root is of.
 func dpkgPackage(root fs.FS, file string) (string, error) {
 	entries, err := fs.ReadDir(root, dpkgInfo)
 	if errors.Is(err, fs.ErrNotExist) {

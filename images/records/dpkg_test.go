@@ -1,4 +1,4 @@
-package packages_test
+package records_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/internal/imagetest"
-	"vfix.dev/vfix/images/packages"
+	"vfix.dev/vfix/images/records"
 )
 
 func TestIsMD5Sums(t *testing.T) {
@@ -22,7 +22,7 @@ func TestIsMD5Sums(t *testing.T) {
 		"var/lib/dpkg/status.d/libc6.md5sums": "libc6",
 		"var/lib/dpkg/info/bash.list":         "", "var/lib/dpkg/info/a/b.md5sums": "", "x/var/lib/dpkg/info/bash.md5sums": "",
 	} {
-		if got, ok := packages.IsMD5Sums(name); ok != (want != "") || ok && got != want {
+		if got, ok := records.IsMD5Sums(name); ok != (want != "") || ok && got != want {
 			t.Errorf("%s: got %q, %v", name, got, ok)
 		}
 	}
@@ -30,8 +30,8 @@ func TestIsMD5Sums(t *testing.T) {
 
 func TestCorrectMD5Sums(t *testing.T) {
 	a, b, c := strings.Repeat("a", 32), strings.Repeat("b", 32), strings.Repeat("c", 32)
-	changes := map[string]*packages.MD5Change{"lib/x": {Path: "lib/x", Before: a, After: b}}
-	lookup := func(name string) *packages.MD5Change { return changes[name] }
+	changes := map[string]*records.MD5Change{"lib/x": {Path: "lib/x", Before: a, After: b}}
+	lookup := func(name string) *records.MD5Change { return changes[name] }
 	for _, tc := range []struct{ name, in, out, lines string }{
 		{"one", a + "  lib/x\n" + a + "  lib/y\n", b + "  lib/x\n" + a + "  lib/y\n", "true"},
 		{"no newline at the end", a + "  lib/x", b + "  lib/x", "true"},
@@ -45,7 +45,7 @@ func TestCorrectMD5Sums(t *testing.T) {
 		{"empty", "", "", ""},
 		{"short", a + "  \n\n \n", a + "  \n\n \n", ""},
 	} {
-		got, lines := packages.CorrectMD5Sums([]byte(tc.in), lookup)
+		got, lines := records.CorrectMD5Sums([]byte(tc.in), lookup)
 		var agree []string
 		for _, l := range lines {
 			agree = append(agree, fmt.Sprint(l.Agrees))
@@ -151,8 +151,8 @@ func FuzzCorrectMD5Sums(f *testing.F) {
 	f.Add([]byte(a + " *./lib/x\r\n\n" + a))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		before := bytes.Clone(in)
-		c := &packages.MD5Change{Path: "lib/x", Before: a, After: strings.Repeat("b", 32)}
-		out, lines := packages.CorrectMD5Sums(in, func(string) *packages.MD5Change { return c })
+		c := &records.MD5Change{Path: "lib/x", Before: a, After: strings.Repeat("b", 32)}
+		out, lines := records.CorrectMD5Sums(in, func(string) *records.MD5Change { return c })
 		if len(out) != len(in) || !bytes.Equal(in, before) {
 			t.Errorf("got %d bytes from %d, or the input changed", len(out), len(before))
 		}

@@ -1,4 +1,4 @@
-package packages
+package records
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rpmdb"
+	"vfix.dev/vfix/internal/packages"
 )
 
 // maxRPM is the largest rpm database that is read, in bytes. CentOS's with everything
@@ -22,7 +22,7 @@ func RpmRecords(ctx context.Context, s *contents.Session, t *contents.Tree, hits
 	var wanted []*contents.Inode
 	databases := fewFiles{}
 	names := map[*contents.Inode]string{}
-	for _, name := range rpmdb.Names() {
+	for _, name := range packages.RPMDatabases() {
 		if k := t.At(name); k != nil && k.Kind == contents.KindFile && k.Size <= maxRPM {
 			wanted = append(wanted, k.Inode)
 			names[k.Inode] = name
@@ -42,7 +42,7 @@ func RpmRecords(ctx context.Context, s *contents.Session, t *contents.Tree, hits
 	for _, h := range hits {
 		files = append(files, h.Names...)
 	}
-	owners, err := rpmdb.Owners(databases, files)
+	owners, err := packages.RPMOwners(databases, files)
 	var all []Record
 	for _, h := range hits {
 		for _, name := range h.Names {

@@ -1,4 +1,4 @@
-package rpmdb
+package packages
 
 import (
 	"bytes"
@@ -101,7 +101,7 @@ func testBDB(values ...[]byte) []byte {
 
 // owner is Owners of one file.
 func owner(root fs.FS, file string) (string, error) {
-	all, err := Owners(root, []string{file})
+	all, err := RPMOwners(root, []string{file})
 	return all[file], err
 }
 

@@ -1,4 +1,4 @@
-package packages
+package records
 
 // What only the tests of this package see.
 

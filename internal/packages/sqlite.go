@@ -1,4 +1,4 @@
-package rpmdb
+package packages
 
 import (
 	"io"

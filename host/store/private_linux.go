@@ -1,0 +1,101 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// No container gets the inode of a copy that another one has: a process with CAP_SYS_ADMIN in a
+// user namespace takes the read-only flag off its mount and writes. Each start gets copies of
+// its own, in a folder named as its lease, cloned where the file system can (FICLONE), and
+// removed when the lease ends: what is mounted by then stays until it is unmounted.
+//
+// The immutable flag would need the owner of the machine to clear it before he removes the
+// cache; fs-verity protects the content and not the mode, and few file systems have it on.
+
+// Private makes a copy of an entry for this start alone and returns its path. There must be a
+// lease.
+func (s *Store) Private(key string) (string, error) {
+	dir := s.privateOf(s.lease.path)
+	if s.lease.copies == 0 {
+		if err := os.Mkdir(dir, privateDir); err != nil {
+			return "", err
+		}
+	}
+	s.lease.copies++
+	path := filepath.Join(dir, strconv.Itoa(s.lease.copies))
+	if err := clone(s.Path(key), path); err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// clone copies a file with all metadata.
+func clone(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, privateFile)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	if unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) != nil {
+		if _, err := io.Copy(dst, src); err != nil { // copy_file_range(2)
+			return err
+		}
+	}
+	m, err := ReadMeta(int(src.Fd()))
+	if err != nil {
+		return err
+	}
+	return m.Give(int(dst.Fd()))
+}
+
+// writeSum remembers what is in a new entry, which is at path for now. It is not waited for
+// until it is on the disk: one that a power failure cuts off makes the entry none.
+func (s *Store) writeSum(key, path string) error {
+	sum, err := sumOf(path)
+	if err != nil {
+		return err
+	}
+	p, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer p.discard()
+	if _, err := p.WriteString(sum); err != nil {
+		return err
+	}
+	return p.rename(filepath.Join(s.Dir, sumsDir, key))
+}
+
+// whole reports whether an entry has the content that was put there.
+func (s *Store) whole(key, path string) bool {
+	want, err := os.ReadFile(filepath.Join(s.Dir, sumsDir, key))
+	if err != nil {
+		return false
+	}
+	got, err := sumOf(path)
+	return err == nil && got == string(want)
+}
+
+// sumOf is the SHA-256 of a file, in hex.
+func sumOf(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
