@@ -36,20 +36,20 @@ func (r *rebuild) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hits := f.ToPatch()
-	if len(hits) == 0 && len(extras) == 0 && !f.Fallback.Wrapped {
+	targets := f.ToPatch()
+	if len(targets) == 0 && len(extras) == 0 && !f.Fallback.Wrapped {
 		r.out.Unchanged = true
 		return r.unchanged(ctx)
 	}
 	fallback := len(extras) > 0
-	corrected, err := r.packages(ctx, t, hits)
+	corrected, err := r.packages(ctx, t, targets)
 	if err != nil {
 		return err
 	}
 	extras = append(extras, corrected...)
-	r.warnMarks(hits)
+	r.warnMarks(targets)
 	r.signatures(ctx)
-	added, err := r.s.NewLayer(ctx, t, hits, extras)
+	added, err := r.s.NewLayer(ctx, t, targets, extras)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (r *rebuild) run(ctx context.Context) error {
 		return nil
 	}
 	res := media.Result{Image: img}
-	proof, err := r.prove(img, t, hits, extras)
+	proof, err := r.prove(img, t, targets, extras)
 	if err != nil {
 		return err
 	}

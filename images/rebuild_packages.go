@@ -10,8 +10,8 @@ import (
 
 // packages finds the records that package databases have of the patched files, and returns
 // the databases that are to be corrected.
-func (r *rebuild) packages(ctx context.Context, t *contents.Tree, hits []contents.Target) ([]contents.Extra, error) {
-	files, corrected, err := records.DpkgRecords(ctx, r.s, t, hits)
+func (r *rebuild) packages(ctx context.Context, t *contents.Tree, targets []contents.Target) ([]contents.Extra, error) {
+	files, corrected, err := records.DpkgRecords(ctx, r.s, t, targets)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (r *rebuild) packages(ctx context.Context, t *contents.Tree, hits []content
 	} else {
 		corrected = nil
 	}
-	rpm, err := records.RpmRecords(ctx, r.s, t, hits)
+	rpm, err := records.RpmRecords(ctx, r.s, t, targets)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -34,8 +34,8 @@ func (r *rebuild) packages(ctx context.Context, t *contents.Tree, hits []content
 }
 
 // warnMarks tells of xattrs that the patched files lose.
-func (r *rebuild) warnMarks(hits []contents.Target) {
-	for _, h := range hits {
+func (r *rebuild) warnMarks(targets []contents.Target) {
+	for _, h := range targets {
 		if all := contents.Marks(h.Meta.Xattrs); len(all) > 0 {
 			r.out.Warnings = append(r.out.Warnings, h.Names[0]+": "+contents.MarkWarning(all))
 		}

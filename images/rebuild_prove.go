@@ -23,7 +23,7 @@ const (
 )
 
 // prove states what the derived image is: nil where nobody wants to know.
-func (r *rebuild) prove(img *derivedImage, t *contents.Tree, hits []contents.Target, extras []contents.Extra) (*provenance.Proof, error) {
+func (r *rebuild) prove(img *derivedImage, t *contents.Tree, targets []contents.Target, extras []contents.Extra) (*provenance.Proof, error) {
 	if r.o.Provenance == "" || r.o.Provenance == ProvenanceNone || r.o.DryRun {
 		return nil, nil
 	}
@@ -46,8 +46,8 @@ func (r *rebuild) prove(img *derivedImage, t *contents.Tree, hits []contents.Tar
 		return nil, err
 	}
 	p.Doc.Derived = provenance.StatedDerived{Config: provenance.DigestSet(config), AddedLayer: img.added.PlainDigest.String(), Traced: img.from.Traced}
-	for i := range hits {
-		h := &hits[i]
+	for i := range targets {
+		h := &targets[i]
 		f, err := provenance.StateFile(h, t.Layers[h.Layer].DiffID.String(), h.ELF.Content)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", h.Names[0], err)

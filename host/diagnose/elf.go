@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"sort"
+
+	"vfix.dev/vfix/internal/binread"
 )
 
 // Core files: the ELF headers and the memory behind them. Sources: gABI chapters 4 and 5;
@@ -63,25 +65,10 @@ type core struct {
 	notes []segment
 }
 
-// readFull reads len(b) bytes at off; what says what they are.
-func readFull(r io.ReaderAt, b []byte, off uint64, what string) error {
-	if off > 1<<62 {
-		return damaged("%s at offset %#x: beyond any file", what, off)
-	}
-	n, err := r.ReadAt(b, int64(off))
-	if n == len(b) {
-		return nil
-	}
-	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF {
-		return damaged("cut off: %s needs %d bytes at offset %d, the file ends at %d", what, len(b), off, off+uint64(n))
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}
-
 // openCore reads the headers of a core file.
 func openCore(r io.ReaderAt) (*core, error) {
 	var h [ehdrSize]byte
-	if err := readFull(r, h[:], 0, "the ELF header"); err != nil {
+	if err := binread.Full(r, h[:], 0, "the ELF header", damaged); err != nil {
 		return nil, err
 	}
 	if err := checkHeader(h[:]); err != nil {
@@ -94,7 +81,7 @@ func openCore(r io.ReaderAt) (*core, error) {
 	n := uint64(le.Uint16(h[56:]))
 	if n == pnXnum {
 		var s [shdrSize]byte
-		if err := readFull(r, s[:], shoff, "the section header with the number of segments"); err != nil {
+		if err := binread.Full(r, s[:], shoff, "the section header with the number of segments", damaged); err != nil {
 			return nil, err
 		}
 		n = uint64(le.Uint32(s[44:]))
@@ -140,7 +127,7 @@ func (c *core) readSegments(phoff, n uint64) error {
 		if phoff+i*phdrSize < phoff {
 			return damaged("program headers at offset %#x", phoff)
 		}
-		if err := readFull(c.r, b, phoff+i*phdrSize, "the program headers"); err != nil {
+		if err := binread.Full(c.r, b, phoff+i*phdrSize, "the program headers", damaged); err != nil {
 			return err
 		}
 		for ; len(b) > 0; b = b[phdrSize:] {
@@ -185,7 +172,7 @@ func (c *core) mem(b []byte, vaddr uint64) (int, error) {
 	if s.off+d < d {
 		return 0, damaged("the memory at %#x is at offset %#x", vaddr, s.off)
 	}
-	return len(b), readFull(c.r, b, s.off+d, fmt.Sprintf("the memory at %#x", vaddr))
+	return len(b), binread.Full(c.r, b, s.off+d, fmt.Sprintf("the memory at %#x", vaddr), damaged)
 }
 
 // word reads 8 bytes at vaddr; ok is false where the core does not have them.
@@ -205,15 +192,5 @@ func (c *core) text(vaddr uint64, most int) string {
 	if err != nil {
 		return ""
 	}
-	return cString(b[:n])
-}
-
-// cString returns what stands before the first NUL of b, all of it where there is none.
-func cString(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
+	return binread.CString(b[:n])
 }

@@ -2,6 +2,8 @@ package diagnose
 
 import (
 	"bytes"
+
+	"vfix.dev/vfix/internal/binread"
 )
 
 // The notes of a core file. Sources: the kernel's fs/binfmt_elf.c and
@@ -78,7 +80,7 @@ func (c *core) readNotes() (*facts, error) {
 				return nil, damaged("more than %d notes", maxNotes)
 			}
 			var h [noteHead]byte
-			if err := readFull(c.r, h[:], s.off+at, "a note"); err != nil {
+			if err := binread.Full(c.r, h[:], s.off+at, "a note", damaged); err != nil {
 				if f.thread { // what is known is enough to go on
 					f.filesErr = err
 					return f, nil
@@ -108,7 +110,7 @@ func up4(n uint64) uint64 { return (n + 3) &^ 3 }
 func (f *facts) note(c *core, typ uint32, off, size uint64) error {
 	read := func(most uint64, what string) ([]byte, error) {
 		b := make([]byte, min(size, most))
-		return b, readFull(c.r, b, off, what)
+		return b, binread.Full(c.r, b, off, what, damaged)
 	}
 	switch {
 	case typ == ntPrstatus && !f.thread:
@@ -127,8 +129,8 @@ func (f *facts) note(c *core, typ uint32, off, size uint64) error {
 			return err
 		}
 		f.pid = int(int32(le.Uint32(b[psPid:])))
-		f.name = cString(b[psFname : psFname+psFnameLen])
-		f.args = string(bytes.TrimRight([]byte(cString(b[psPsargs:psPsargs+psPsargsLen])), " "))
+		f.name = binread.CString(b[psFname : psFname+psFnameLen])
+		f.args = string(bytes.TrimRight([]byte(binread.CString(b[psPsargs:psPsargs+psPsargsLen])), " "))
 	case typ == ntSiginfo && !f.siginfo && size >= siginfoMin:
 		b, err := read(siginfoMin, "NT_SIGINFO")
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/filemarks"
+	"vfix.dev/vfix/internal/xattrs"
 )
 
 // Meta is what a copy has of its original beside the content.
@@ -34,7 +35,7 @@ func ReadMeta(fd int) (Meta, error) {
 	}
 	const permissions = 0o7777
 	m := Meta{UID: st.Uid, GID: st.Gid, Mode: st.Mode & permissions, Atime: st.Atim, Mtime: st.Mtim}
-	names, err := sized(func(b []byte) (int, error) { return unix.Flistxattr(fd, b) })
+	names, err := xattrs.List(fd)
 	if errors.Is(err, unix.ENOTSUP) || len(names) == 0 && err == nil {
 		return m, nil
 	}
@@ -42,11 +43,11 @@ func ReadMeta(fd int) (Meta, error) {
 		return m, fmt.Errorf("list xattrs: %w", err)
 	}
 	m.Xattrs = map[string]string{}
-	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
+	for _, name := range names {
 		if filemarks.Is(name) {
 			continue
 		}
-		value, err := sized(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
+		value, err := xattrs.Get(fd, name)
 		if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
 			continue
 		}
@@ -56,22 +57,6 @@ func ReadMeta(fd int) (Meta, error) {
 		m.Xattrs[name] = string(value)
 	}
 	return m, nil
-}
-
-// sized calls get until its result fits: it may grow between two calls.
-func sized(get func([]byte) (int, error)) ([]byte, error) {
-	for {
-		n, err := get(nil)
-		if n <= 0 || err != nil {
-			return nil, err
-		}
-		b := make([]byte, n)
-		n, err = get(b)
-		if errors.Is(err, unix.ERANGE) {
-			continue
-		}
-		return b[:max(n, 0)], err
-	}
 }
 
 // Label is the SELinux label, "" for none.
@@ -97,7 +82,7 @@ func (m *Meta) Give(fd int) error {
 	}
 	for name, value := range m.Xattrs {
 		if err := unix.Fsetxattr(fd, name, []byte(value), 0); err != nil {
-			is, ierr := sized(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
+			is, ierr := xattrs.Get(fd, name)
 			if ierr == nil && string(is) == value {
 				continue // a label that the mount gives to all files cannot be set (context=)
 			}

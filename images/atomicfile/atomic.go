@@ -61,7 +61,7 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 	return &File{File: f, Final: final}, nil
 }
 
-// commit gives the file its name. Its content is on the disk before its name is.
+// Commit gives the file its name. Its content is on the disk before its name is.
 func (p *File) Commit() error {
 	if err := p.Sync(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (p *File) Commit() error {
 	return nil
 }
 
-// discard removes the file if it was not committed. It is for defer.
+// Discard removes the file if it was not committed. It is for defer.
 func (p *File) Discard() {
 	if !p.done {
 		p.File.Close()

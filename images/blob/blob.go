@@ -23,9 +23,9 @@ const (
 	MaxConfig   = 16 << 20
 )
 
-// blobs is where content is found by its digest.
+// Blobs is where content is found by its digest.
 type Blobs interface {
-	// open gives the content of h and its length in bytes, not verified. The error is an
+	// Open gives the content of h and its length in bytes, not verified. The error is an
 	// ErrNotFound where h is missing.
 	Open(h v1.Hash) (io.ReadCloser, int64, error)
 }
@@ -62,7 +62,7 @@ func ReadBlob(b Blobs, d v1.Descriptor, what string, limit int64) ([]byte, error
 	return data, nil
 }
 
-// verified wraps rc so that reading to its end proves digest and, where size >= 0, length.
+// Verified wraps rc so that reading to its end proves digest and, where size >= 0, length.
 // Not one byte beyond size is handed on.
 func Verified(rc io.ReadCloser, h v1.Hash, size int64) (io.ReadCloser, error) {
 	sum, err := v1.Hasher(h.Algorithm)
@@ -126,7 +126,7 @@ func (m MemBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
 	return m.Next.Open(h)
 }
 
-// reading is an io.Reader that ends with the context's error and tells a Task how far it
+// Reading is an io.Reader that ends with the context's error and tells a Task how far it
 // got; t may be nil.
 type Reading struct {
 	Ctx context.Context

@@ -6,5 +6,5 @@ import (
 	"os/exec"
 )
 
-// apart does nothing where no decompressor is run that a terminal could end.
+// Apart does nothing where no decompressor is run that a terminal could end.
 func Apart(*exec.Cmd) {}

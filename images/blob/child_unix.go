@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// apart puts a child into a process group of its own: a terminal sends ^C to all of the
+// Apart puts a child into a process group of its own: a terminal sends ^C to all of the
 // group in front, and a decompressor that dies of it looks like damage. vfix ends its
 // children itself.
 func Apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

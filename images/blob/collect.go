@@ -21,11 +21,11 @@ type BlobToWrite struct {
 	Open   func() (io.ReadCloser, error)
 }
 
-// collection is every blob that an image or index needs, by digest: nothing is read but
+// Collection is every blob that an image or index needs, by digest: nothing is read but
 // manifests and configs.
 type Collection map[v1.Hash]BlobToWrite
 
-// sorted gives the blobs in the order of their digests.
+// Sorted gives the blobs in the order of their digests.
 func (c Collection) Sorted() []BlobToWrite {
 	all := make([]BlobToWrite, 0, len(c))
 	for _, b := range c {
@@ -41,7 +41,7 @@ func (c Collection) AddBytes(h v1.Hash, data []byte) {
 	}}
 }
 
-// addImage collects an image and returns its descriptor.
+// AddImage collects an image and returns its descriptor.
 func (c Collection) AddImage(img v1.Image) (v1.Descriptor, error) {
 	d, err := partial.Descriptor(img)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c Collection) AddImage(img v1.Image) (v1.Descriptor, error) {
 	return *d, nil
 }
 
-// addIndex collects an index with all that is in it and returns its descriptor. A manifest
+// AddIndex collects an index with all that is in it and returns its descriptor. A manifest
 // that a layout's index lists and the layout does not have stays listed and is noted.
 func (c Collection) AddIndex(idx v1.ImageIndex, p progress.Reporter, depth int) (v1.Descriptor, error) {
 	d, err := partial.Descriptor(idx)

@@ -20,7 +20,7 @@ import (
 // unpigz where one is installed, github.com/klauspost/compress otherwise. What a stream is
 // compressed with is told from its first bytes, never from its media type.
 
-// compression is how a stream is compressed.
+// Compression is how a stream is compressed.
 type Compression string
 
 const (
@@ -54,7 +54,7 @@ func DetectCompression(head []byte) Compression {
 	return PlainStream
 }
 
-// decompress returns the content of r and how it was compressed. Closing the result ends
+// Decompress returns the content of r and how it was compressed. Closing the result ends
 // an external decompressor and everything that reads r; it does not close r. The reader's
 // error after the last byte is io.EOF only where the whole of r was sound.
 func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, error) {

@@ -27,7 +27,7 @@ func RemoveTemp(f *os.File) {
 	}
 }
 
-// spool keeps contents that are needed again, one behind the other in one temporary file.
+// Spool keeps contents that are needed again, one behind the other in one temporary file.
 // Its methods may be called from several goroutines at once.
 type Spool struct {
 	mu  sync.Mutex
@@ -35,12 +35,12 @@ type Spool struct {
 	end int64
 }
 
-// keep copies size bytes of r and returns where they can be read from now on.
+// Keep copies size bytes of r and returns where they can be read from now on.
 func (s *Spool) Keep(r io.ReaderAt, size int64) (*io.SectionReader, error) {
 	return s.KeepStream(io.NewSectionReader(r, 0, size), size)
 }
 
-// keepStream is keep for a stream of size bytes.
+// KeepStream is keep for a stream of size bytes.
 func (s *Spool) KeepStream(r io.Reader, size int64) (*io.SectionReader, error) {
 	off, err := s.reserve(size)
 	if err != nil {
@@ -85,7 +85,7 @@ type HoleWriter struct {
 
 var zeroBlock [CopyBuffer]byte
 
-// copy writes all of r.
+// Copy writes all of r.
 func (h *HoleWriter) Copy(r io.Reader) error {
 	buf := make([]byte, CopyBuffer)
 	for {
@@ -105,7 +105,7 @@ func (h *HoleWriter) Copy(r io.Reader) error {
 	}
 }
 
-// fill reads until buf is full or r has no more. Unlike io.ReadFull it tells an archive
+// Fill reads until buf is full or r has no more. Unlike io.ReadFull it tells an archive
 // that ends early (io.ErrUnexpectedEOF from r) from the end of r (io.EOF).
 func Fill(r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {

@@ -154,7 +154,7 @@ func (l *StoredLayer) Plain() bool {
 	return err == nil && diffID == l.desc().Digest
 }
 
-// stacked is a stream made from another one; closing it closes both.
+// Stacked is a stream made from another one; closing it closes both.
 type Stacked struct {
 	io.ReadCloser
 	Under io.Closer

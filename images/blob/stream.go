@@ -89,7 +89,7 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 	return s, nil
 }
 
-// finish reads what is left and compares both hashes and the size with what was claimed.
+// Finish reads what is left and compares both hashes and the size with what was claimed.
 func (s *layerStream) Finish() error {
 	if err := s.hashRing.drain(); err != nil {
 		return s.Wrap(err)
@@ -132,7 +132,7 @@ func (s *layerStream) Close() error {
 	return err
 }
 
-// wrap names the layer in an error.
+// Wrap names the layer in an error.
 func (s *layerStream) Wrap(err error) error {
 	if err == nil {
 		return nil

@@ -22,7 +22,7 @@ func (s *sum) Write(p []byte) (int, error) {
 	return s.h.Write(p)
 }
 
-// stated is what was written, as a statement says it.
+// Stated is what was written, as a statement says it.
 func (s *sum) Stated() StatedBytes {
 	return StatedBytes{Size: s.n, SHA256: hex.EncodeToString(s.h.Sum(nil))}
 }

@@ -36,7 +36,7 @@ type TarMember struct {
 	*tar.Header
 	// name is cleaned: relative to the root, without "." or ".." in it; "" is the root.
 	Path string
-	// sparse says that Size is what the holes count for, not what the archive holds.
+	// Sparse says that Size is what the holes count for, not what the archive holds.
 	Sparse bool
 	Number int // in the archive, the first being 1
 }
@@ -59,7 +59,7 @@ func NewMemberReader(r io.Reader) *MemberReader {
 // Read reads the content of the member that next returned.
 func (t *MemberReader) Read(p []byte) (int, error) { return t.tr.Read(p) }
 
-// next returns the next member, and io.EOF after the last. An error names the member
+// Next returns the next member, and io.EOF after the last. An error names the member
 // where its name is known.
 func (t *MemberReader) Next() (*TarMember, error) {
 	h, err := t.tr.Next()
@@ -110,7 +110,7 @@ func CleanName(name string) (string, error) {
 	return clean, nil
 }
 
-// isRegular reports whether the member has the content of a file.
+// IsRegular reports whether the member has the content of a file.
 func (e *TarMember) IsRegular() bool {
 	switch e.Typeflag {
 	case tar.TypeReg, '\x00', tar.TypeGNUSparse, tar.TypeCont:

@@ -21,8 +21,8 @@ func (r retyped) MediaType() (types.MediaType, error) { return r.mediaType, nil 
 // Unwrap gives the layer under its own media type.
 func (r retyped) Unwrap() v1.Layer { return r.Layer }
 
-// bare takes the wrappers off a layer that only give it another media type.
-func Bare(l v1.Layer) v1.Layer {
+// Underlying takes the wrappers off a layer that only give it another media type.
+func Underlying(l v1.Layer) v1.Layer {
 	for {
 		w, ok := l.(interface{ Unwrap() v1.Layer })
 		if !ok {
@@ -41,7 +41,7 @@ type unverifiedLayer interface {
 // OpenUnverified opens a layer's blob for a caller that verifies it, so that it is not
 // hashed twice.
 func OpenUnverified(l v1.Layer) (io.ReadCloser, error) {
-	l = Bare(l)
+	l = Underlying(l)
 	if u, ok := l.(unverifiedLayer); ok {
 		return u.Unverified()
 	}

@@ -45,7 +45,7 @@ type examiner struct {
 	S *Session
 	// big says that this examiner has the session's big buffer.
 	big bool
-	// whiteouts says that the archive is a layer, whose .wh. names are whiteouts.
+	// Whiteouts says that the archive is a layer, whose .wh. names are whiteouts.
 	Whiteouts bool
 	head      [elfHead]byte
 	buf       []byte

@@ -43,7 +43,7 @@ var specialFS = map[int64]bool{
 // MountFilter knows which folders of a walk are special file systems.
 type MountFilter struct{ Root *os.Root }
 
-// special reports whether name is on a special file system.
+// Special reports whether name is on a special file system.
 func (m MountFilter) Special(name string) bool {
 	d, err := m.Root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"vfix.dev/vfix/internal/filemarks"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/xattrs"
 )
 
 // OpenNoBlock keeps the opening of what has become a fifo from waiting for a writer.
@@ -22,7 +23,7 @@ const OpenNoBlock = unix.O_NONBLOCK | unix.O_NOFOLLOW
 // FileID names an inode.
 type FileID struct{ dev, ino uint64 }
 
-// identify returns the inode behind fi and how many names it has.
+// Identify returns the inode behind fi and how many names it has.
 func Identify(fi fs.FileInfo) (FileID, uint64) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -62,7 +63,7 @@ func CopyPatchedMeta(from, to *os.File) (dropped []string, err error) {
 
 // fileMarks lists the marks of a file.
 func fileMarks(from *os.File) (dropped []string, err error) {
-	names, err := xattrs(int(from.Fd()))
+	names, err := listXattrs(int(from.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("list xattrs: %w", err)
 	}
@@ -119,7 +120,7 @@ func copyMetaBut(from, to *os.File, but func(xattr string) bool, lost *[]string)
 // copyXattrs makes all xattrs that the caller can see those of from: POSIX ACLs,
 // security.capability and security.selinux are xattrs too.
 func copyXattrs(from, to int, but func(string) bool, lost *[]string) error {
-	names, err := xattrs(from)
+	names, err := listXattrs(from)
 	if err != nil {
 		return fmt.Errorf("list xattrs: %w", err)
 	}
@@ -127,14 +128,14 @@ func copyXattrs(from, to int, but func(string) bool, lost *[]string) error {
 		if but != nil && but(name) {
 			continue
 		}
-		value, err := Xattr(from, name)
+		value, err := xattrs.Get(from, name)
 		if errors.Is(err, errNoXattr) {
 			continue // removed since
 		}
 		if err != nil {
 			return fmt.Errorf("xattr %s: %w", name, err)
 		}
-		if is, err := Xattr(to, name); err == nil && string(is) == string(value) {
+		if is, err := xattrs.Get(to, name); err == nil && string(is) == string(value) {
 			continue
 		}
 		if err := unix.Fsetxattr(to, name, value, 0); lost != nil && onlyRoot(err) {
@@ -146,49 +147,13 @@ func copyXattrs(from, to int, but func(string) bool, lost *[]string) error {
 	return nil
 }
 
-// xattrs lists the names of a file's xattrs; none where the file system has no xattrs.
-func xattrs(fd int) ([]string, error) {
-	b, err := sized(func(b []byte) (int, error) { return unix.Flistxattr(fd, b) })
+// listXattrs lists the names of a file's xattrs; none where the file system has no xattrs.
+func listXattrs(fd int) ([]string, error) {
+	names, err := xattrs.List(fd)
 	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return splitNames(b), nil
-}
-
-func Xattr(fd int, name string) ([]byte, error) {
-	return sized(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
-}
-
-// splitNames splits a list of NUL-terminated names.
-func splitNames(b []byte) []string {
-	var names []string
-	for start, i := 0, 0; i < len(b); i++ {
-		if b[i] == 0 {
-			names = append(names, string(b[start:i]))
-			start = i + 1
-		}
-	}
-	return names
-}
-
-// sized calls get until its result fits: a first call tells the size, and it may grow
-// before the second.
-func sized(get func([]byte) (int, error)) ([]byte, error) {
-	for {
-		n, err := get(nil)
-		if n == 0 || err != nil {
-			return nil, err
-		}
-		b := make([]byte, n)
-		n, err = get(b)
-		if errors.Is(err, unix.ERANGE) {
-			continue
-		}
-		return b[:max(n, 0)], err
-	}
+	return names, err
 }
 
 // KeepTimes gives name in root the times of from, to the nanosecond.
@@ -296,13 +261,13 @@ func DiskMeta(fi fs.FileInfo) Meta {
 
 // FileXattrs reads all xattrs that the caller can see.
 func FileXattrs(f *os.File) (map[string]string, error) {
-	names, err := xattrs(int(f.Fd()))
+	names, err := listXattrs(int(f.Fd()))
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
 	all := map[string]string{}
 	for _, name := range names {
-		v, err := Xattr(int(f.Fd()), name)
+		v, err := xattrs.Get(int(f.Fd()), name)
 		if errors.Is(err, errNoXattr) {
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// exported examines a tar stream of a whole file system.
+// Exported examines a tar stream of a whole file system.
 func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) (_ *Scanned, err error) {
 	task := progress.Start(s.Progress, "read", title, -1)
 	defer task.Done()

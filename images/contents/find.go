@@ -15,7 +15,7 @@ type Scanned struct {
 	Targets []Target // as Findings.Files, in the same order
 }
 
-// findings examines what the merged file system shows.
+// Findings examines what the merged file system shows.
 func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 	out := &Scanned{Findings: &Findings{}}
 	for _, v := range t.files(func(i *Inode) bool { return i.ELF != nil }) {
@@ -82,7 +82,7 @@ func (f *Scanned) ToPatch() []Target {
 	return all
 }
 
-// path examines a folder or file.
+// Path examines a folder or file.
 func (s *Session) Path(ctx context.Context, name string) (*Scanned, error) {
 	if tarball, err := IsTarball(name); err != nil {
 		return nil, err

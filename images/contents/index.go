@@ -45,7 +45,7 @@ const (
 	whiteoutPool   = ".wh..wh.plnk"
 )
 
-// meta is what a file has beside its name and content.
+// Meta is what a file has beside its name and content.
 type Meta struct {
 	Mode         int64 // the permission bits with setuid, setgid and sticky: 07777
 	UID, GID     int
@@ -55,12 +55,12 @@ type Meta struct {
 	major, minor int64
 }
 
-// entry is one member of a layer.
+// Entry is one member of a layer.
 type Entry struct {
 	Kind kind
 	Flag byte   // the tar type flag of kindOther
 	Name string // cleaned; of a whiteout, the name that it hides
-	// number is that of the member in the archive, the first being 1.
+	// Number is that of the member in the archive, the first being 1.
 	Number int
 	Link   string // target of a symlink as written, of a hard link cleaned
 	Size   int64
@@ -77,7 +77,7 @@ type layerIndex struct {
 	Entries []Entry
 }
 
-// readLayer reads one layer from start to end and examines its files.
+// ReadLayer reads one layer from start to end and examines its files.
 func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
 	if !media.AtHand(l) {
 		return foreignLayer(l, s.Progress)
@@ -99,7 +99,7 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	return idx, ls.Finish()
 }
 
-// readEntries reads the members of a tar stream.
+// ReadEntries reads the members of a tar stream.
 func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error) {
 	tr := blob.NewMemberReader(r)
 	names := Interner{}
@@ -135,7 +135,7 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error
 	}
 }
 
-// interner makes equal strings one: owner names repeat in every member.
+// Interner makes equal strings one: owner names repeat in every member.
 type Interner map[string]string
 
 func (i Interner) of(s string) string {
@@ -232,7 +232,7 @@ func foreignLayer(l v1.Layer, p progress.Reporter) (*layerIndex, error) {
 	return &layerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID}, nil
 }
 
-// plain reports whether metadata is that of a file which a rebuild adds: root's.
+// Plain reports whether metadata is that of a file which a rebuild adds: root's.
 func (m *Meta) Plain(mode int64) bool {
 	return m.Mode == mode && m.UID == 0 && m.GID == 0 && len(m.Xattrs) == 0 && m.Mtime.Equal(time.Unix(0, 0))
 }

@@ -48,7 +48,7 @@ func (l *AddedLayer) Uncompressed() (io.ReadCloser, error) { return gzip.NewRead
 func (l *AddedLayer) Close()                               { blob.RemoveTemp(l.f) }
 func (l *AddedLayer) Reader() io.Reader                    { return io.NewSectionReader(l.f, 0, l.PackedSize) }
 
-// newLayer writes the layer that puts the patched files over what t has: each with all its
+// NewLayer writes the layer that puts the patched files over what t has: each with all its
 // names, under the folders that lead to it; and the extras. The folders are there because an engine that
 // unpacks the layer alone makes missing ones as it likes (docker's overlay2 with mode 0600
 // at one time); they are as t has them, so nothing else changes.
@@ -116,7 +116,7 @@ func (m MemberWriters) addFolders(name string, t *Tree) {
 	}
 }
 
-// addExtras adds files that are no files of the base.
+// AddExtras adds files that are no files of the base.
 func (m MemberWriters) AddExtras(extras []Extra, t *Tree) {
 	for _, e := range extras {
 		m.addFolders(e.Name, t)
@@ -124,7 +124,7 @@ func (m MemberWriters) AddExtras(extras []Extra, t *Tree) {
 	}
 }
 
-// write writes the members sorted by name.
+// Write writes the members sorted by name.
 func (m MemberWriters) Write(w io.Writer) error {
 	tw := tar.NewWriter(w)
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -154,7 +154,7 @@ func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits [
 	return m.Write(w)
 }
 
-// write writes one file that is no file of the base.
+// Write writes one file that is no file of the base.
 func (e Extra) Write(tw *tar.Writer) error {
 	like := e.Like
 	if like == nil {
@@ -173,7 +173,7 @@ func (e Extra) Write(tw *tar.Writer) error {
 	return err
 }
 
-// at returns the node with a name of the tree, nil where there is none. The name is one
+// At returns the node with a name of the tree, nil where there is none. The name is one
 // that walk gave: it has no symlinks in it.
 func (t *Tree) At(name string) *Node {
 	k := t.Root
@@ -228,7 +228,7 @@ func (m *Meta) header(name string) *tar.Header {
 	return h
 }
 
-// differs names what two files' metadata differs in, "" for nothing.
+// Differs names what two files' metadata differs in, "" for nothing.
 func (m *Meta) Differs(o *Meta) string {
 	var d []string
 	add := func(what string, got, want any) { d = append(d, fmt.Sprintf("%s: got %v, want %v", what, got, want)) }
@@ -252,13 +252,13 @@ func (m *Meta) Differs(o *Meta) string {
 
 func xattrNames(x map[string]string) []string { return slices.Sorted(maps.Keys(x)) }
 
-// extra is a file that is no file of the base.
+// Extra is a file that is no file of the base.
 type Extra struct {
 	Name string
 	Mode int64
 	Body []byte
 	Link string // target, for a symlink
 	Like *Meta  // owner, mode and time; nil: root's, of mode, from the epoch
-	// was is the content of the package database that this one replaces; nil for other files.
+	// Was is the content of the package database that this one replaces; nil for other files.
 	Was *blob.StatedBytes
 }

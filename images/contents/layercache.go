@@ -37,7 +37,7 @@ func newLayerCache(atOnce int) *layerCache {
 	return &layerCache{slots: make(chan struct{}, atOnce), Most: maxRemembered, known: map[v1.Hash]*knownLayer{}}
 }
 
-// get gives a layer, which read reads if nobody has. Where somebody else does and fails, it
+// Get gives a layer, which read reads if nobody has. Where somebody else does and fails, it
 // is read again: the other image may have been the one that is damaged or was cancelled.
 func (c *layerCache) Get(ctx context.Context, id v1.Hash, read func() (*layerIndex, error)) (*layerIndex, error) {
 	for {

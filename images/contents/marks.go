@@ -8,7 +8,7 @@ import (
 	"vfix.dev/vfix/internal/filemarks"
 )
 
-// marks lists those among a file's xattrs, sorted.
+// Marks lists those among a file's xattrs, sorted.
 func Marks(xattrs map[string]string) []string {
 	var all []string
 	for name := range xattrs {
@@ -20,7 +20,7 @@ func Marks(xattrs map[string]string) []string {
 	return all
 }
 
-// warnDropped tells of marks that a patched file on disk does not carry on.
+// WarnDropped tells of marks that a patched file on disk does not carry on.
 func (h *Target) WarnDropped(dropped []string) {
 	if len(dropped) > 0 {
 		h.Plan.Warnings = append(h.Plan.Warnings, MarkWarning(dropped))
@@ -31,7 +31,7 @@ func MarkWarning(dropped []string) string {
 	return strings.Join(dropped, ", ") + " dropped: it vouches for the content before; where the kernel appraises files, sign the patched one"
 }
 
-// unmarked is the metadata of a file whose content changed.
+// Unmarked is the metadata of a file whose content changed.
 func (m *Meta) Unmarked() *Meta {
 	if len(Marks(m.Xattrs)) == 0 {
 		return m

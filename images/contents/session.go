@@ -17,16 +17,16 @@ import (
 // has its own buffers, below 10 MiB, and a zstd window.
 const MaxLayersAtOnce = 4
 
-// session is one command's work: what was learned about layers, and the contents that are
+// Session is one command's work: what was learned about layers, and the contents that are
 // needed again. Two sources of a command share a session, so that a layer they have in
 // common is read once.
 type Session struct {
 	Options  rewriter.Options
 	jobs     int
 	Progress progress.Reporter
-	// sums says that the SHA-256 of every regular file is wanted, for comparisons.
+	// Sums says that the SHA-256 of every regular file is wanted, for comparisons.
 	Sums bool
-	// keep says of which files the contents are wanted beside ELF files', by name and size in
+	// Keep says of which files the contents are wanted beside ELF files', by name and size in
 	// bytes; nil: of none.
 	Keep  func(name string, size int64) bool
 	spool blob.Spool
@@ -50,7 +50,7 @@ func NewSession(jobs int, p progress.Reporter, o rewriter.Options) *Session {
 
 func (s *Session) Close() { s.spool.Close() }
 
-// image reads all layers of an image, several at once, and returns its merged file system.
+// Image reads all layers of an image, several at once, and returns its merged file system.
 func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	layers, err := img.Layers()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// openSubject reads a source whole, with the SHA-256 of every file.
+// OpenSubject reads a source whole, with the SHA-256 of every file.
 func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (_ *Subject, err error) {
 	sub := &Subject{Src: src, Close: func() {}}
 	switch {
@@ -55,7 +55,7 @@ func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (_ *Subjec
 
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// fetchLayers reads the layers again that have the files wanted.
+// FetchLayers reads the layers again that have the files wanted.
 func (s *Session) FetchLayers(t *Tree) func(context.Context, []*Inode) (map[*Inode]*io.SectionReader, error) {
 	return func(ctx context.Context, want []*Inode) (map[*Inode]*io.SectionReader, error) {
 		got := map[*Inode]*io.SectionReader{}
@@ -180,7 +180,7 @@ func (f *DiskTree) diskName(name string) string {
 	return name
 }
 
-// entries lists what the folder holds as the members of a layer.
+// Entries lists what the folder holds as the members of a layer.
 func (f *DiskTree) Entries(ctx context.Context) ([]Entry, error) {
 	if f.Only != "" {
 		fi, err := f.Root.Lstat(f.Only)
@@ -265,7 +265,7 @@ func (f *DiskTree) entry(ctx context.Context, name string, fi fs.FileInfo) (e En
 	return e, nil
 }
 
-// writeEntry writes one file of a folder.
+// WriteEntry writes one file of a folder.
 func (f *DiskTree) WriteEntry(ctx context.Context, tw *tar.Writer, e *Entry, task progress.Task) error {
 	hdr := e.Meta.header(e.Name)
 	switch e.Kind {
@@ -308,12 +308,12 @@ func deviceFlag(t fs.FileMode) byte {
 	return tar.TypeBlock
 }
 
-// subject is a source whose file system is compared.
+// Subject is a source whose file system is compared.
 type Subject struct {
 	Src *media.Source
 	T   *Tree
 	F   *Scanned
-	// fetch makes the contents of files readable; what it returns lasts as long as the
+	// Fetch makes the contents of files readable; what it returns lasts as long as the
 	// session.
 	Fetch func(context.Context, []*Inode) (map[*Inode]*io.SectionReader, error)
 	Close func()

@@ -37,7 +37,7 @@ func IsTarball(name string) (bool, error) {
 	return MaybeTar(name)
 }
 
-// tarball examines a tarball. The layer that comes back holds its members.
+// Tarball examines a tarball. The layer that comes back holds its members.
 func (s *Session) Tarball(ctx context.Context, name string) (*Scanned, *layerIndex, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -93,7 +93,7 @@ type nopWriteCloser struct{ io.Writer }
 
 func (nopWriteCloser) Close() error { return nil }
 
-// rewriteTarball writes the tarball behind r to w with the hits patched, compressed as
+// RewriteTarball writes the tarball behind r to w with the hits patched, compressed as
 // it was. All other members keep their headers and contents.
 func (s *Session) RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target) error {
 	body, kind, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: r, T: nil})

@@ -34,11 +34,11 @@ type DiskTree struct {
 	Path string // as the user named it
 	Root *os.Root
 	Only string // the one file that is meant; "" for all
-	// since leaves out of a folder what has not changed from then on; zero: nothing.
+	// Since leaves out of a folder what has not changed from then on; zero: nothing.
 	Since time.Time
-	// oneFS leaves out folders on other file systems than the root's.
+	// OneFS leaves out folders on other file systems than the root's.
 	OneFS bool
-	// noSums leaves the contents' sums out of entries.
+	// NoSums leaves the contents' sums out of entries.
 	NoSums bool
 
 	mu     sync.Mutex
@@ -106,7 +106,7 @@ func plainReason(err error) string {
 	return err.Error()
 }
 
-// scan examines all files, several at once.
+// Scan examines all files, several at once.
 func (f *DiskTree) Scan(ctx context.Context, s *Session) error {
 	task := progress.Start(s.Progress, "read", f.Path, -1)
 	defer task.Done()
@@ -263,7 +263,7 @@ func (f *DiskTree) examineOpen(s *Session, d *diskFile) error {
 	return nil
 }
 
-// findings sums up what scan saw.
+// Findings sums up what scan saw.
 func (f *DiskTree) Findings(s *Session) (*Scanned, error) {
 	out := &Scanned{Findings: &Findings{Passed: f.passed}}
 	for _, d := range f.Files {
@@ -288,7 +288,7 @@ func (f *DiskTree) Findings(s *Session) (*Scanned, error) {
 	return out, nil
 }
 
-// full is the path of a file of the tree, as the user would type it.
+// Full is the path of a file of the tree, as the user would type it.
 func (f *DiskTree) Full(name string) string {
 	if f.Only != "" {
 		return f.Path

@@ -18,13 +18,13 @@ import (
 // The merged file system: layers applied in order as an overlay engine applies them, by
 // names and kinds alone.
 
-// inode is a file of the merged file system: what all its hard links share.
+// Inode is a file of the merged file system: what all its hard links share.
 type Inode struct {
 	*Entry
 	Layer int // number of the layer it comes from
 }
 
-// node is a name of the merged file system.
+// Node is a name of the merged file system.
 type Node struct {
 	*Inode
 	Layer int              // number of the layer the name comes from
@@ -35,7 +35,7 @@ type Node struct {
 type Tree struct {
 	Root   *Node
 	Layers []*layerIndex // as applied
-	// again opens a layer whose contents are needed once more, by diff ID.
+	// Again opens a layer whose contents are needed once more, by diff ID.
 	Again map[v1.Hash]v1.Layer
 }
 
@@ -50,7 +50,7 @@ func newDir(layer int) *Node {
 
 func NewTree() *Tree { return &Tree{Root: newDir(0), Again: map[v1.Hash]v1.Layer{}} }
 
-// apply puts layer number n on top. Whiteouts hide what the layers below have and nothing
+// Apply puts layer number n on top. Whiteouts hide what the layers below have and nothing
 // of this layer, wherever in the archive they stand (image-spec layer.md, "Whiteouts").
 func (t *Tree) Apply(idx *layerIndex, n int) error {
 	t.Layers = append(t.Layers, idx)
@@ -145,7 +145,7 @@ func (t *Tree) target(e *Entry, n int, pool map[string]*Inode) (*Inode, error) {
 	return d.Kids[base].Inode, nil
 }
 
-// dir finds the folder with a name as an engine does: every component may be a symlink,
+// Dir finds the folder with a name as an engine does: every component may be a symlink,
 // and none leaves the root. What is missing is made, for layer n, where create says so;
 // else the folder comes back nil. A file of a layer below gives way to a folder.
 func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
@@ -160,7 +160,7 @@ func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
 	return w.At[len(w.At)-1], nil
 }
 
-// way is a rootpath.Place in the merged file system.
+// Way is a rootpath.Place in the merged file system.
 type Way struct {
 	T  *Tree
 	At []*Node // from the root to the place, for ".."
@@ -193,12 +193,12 @@ func (w *Way) Down(name string) (string, error) {
 	return "", nil
 }
 
-// components splits a name; empty and "." components mean nothing.
+// Components splits a name; empty and "." components mean nothing.
 func Components(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(c string) bool { return c == "" || c == "." })
 }
 
-// walk calls f for every name, in order, folders before what is in them.
+// Walk calls f for every name, in order, folders before what is in them.
 func (t *Tree) Walk(f func(name string, k *Node)) {
 	var down func(prefix string, d *Node)
 	down = func(prefix string, d *Node) {
@@ -249,7 +249,7 @@ func (t *Tree) files(choose func(*Inode) bool) []visible {
 	return all
 }
 
-// find returns the node with a name, every component but the last followed through
+// Find returns the node with a name, every component but the last followed through
 // symlinks; nil where there is none.
 func (t *Tree) Find(name string) *Node {
 	d, err := t.Dir(path.Dir(name), 0, false)

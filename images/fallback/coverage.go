@@ -27,7 +27,7 @@ const (
 // MaxPreload is the largest /etc/ld.so.preload that is read, in bytes; it holds a few paths.
 const MaxPreload = 1 << 16
 
-// fetcher makes the contents of files readable.
+// Fetcher makes the contents of files readable.
 type Fetcher func(context.Context, []*contents.Inode) (map[*contents.Inode]*io.SectionReader, error)
 
 // installed is what was found of the fallback in a file system.
@@ -40,7 +40,7 @@ type installed struct {
 	Wrapped   bool              // the entrypoint runs under vfix-trace
 }
 
-// installed looks for the fallback in a file system. config is an image's, nil for none.
+// Installed looks for the fallback in a file system. config is an image's, nil for none.
 func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte, fetch Fetcher) (*installed, error) {
 	in := &installed{shim: s, t: t, content: map[string][]byte{}, HasLoader: t.Find(loader64) != nil}
 	in.has32 = slices.ContainsFunc(loaders32, func(name string) bool { return t.Find(name) != nil })
@@ -96,7 +96,7 @@ func (in *installed) has(e *contents.Extra) bool {
 	return ok && k.Kind == contents.KindFile && k.Meta.Mode == e.Mode && bytes.Equal(content, e.Body)
 }
 
-// library reports whether every dynamic program gets libvfix.so.
+// Library reports whether every dynamic program gets libvfix.so.
 func (in *installed) Library() bool {
 	for _, e := range in.shim.LibraryFiles(in.wide()) {
 		if !in.has(&e) {
@@ -117,7 +117,7 @@ func (in *installed) Trace() bool {
 	return in.Wrapped && in.has(&e)
 }
 
-// missing are the files that the library, and the supervisor, still need.
+// Missing are the files that the library, and the supervisor, still need.
 func (in *installed) Missing(library, trace bool) ([]contents.Extra, error) {
 	var all []contents.Extra
 	if library {
@@ -212,7 +212,7 @@ func EntrypointIsTraced(config []byte) bool {
 	return json.Unmarshal(config, &c) == nil && len(c.Config.Entrypoint) > 0 && c.Config.Entrypoint[0] == TracePath
 }
 
-// cover notes for each file with sites that stay whether the fallback covers them; asItIs says
+// Cover notes for each file with sites that stay whether the fallback covers them; asItIs says
 // that all stay, those that can be patched too.
 func Cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) {
 	f.Fallback = *fb
@@ -262,7 +262,7 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 	return nil
 }
 
-// covered examines an image, a root filesystem folder, a tarball of one or a single file,
+// Covered examines an image, a root filesystem folder, a tarball of one or a single file,
 // and finds out what the fallback in an image covers.
 func Covered(ctx context.Context, s *contents.Session, src *media.Source, shim *Shim) (*contents.Scanned, error) {
 	if src.Image == nil {

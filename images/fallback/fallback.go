@@ -40,7 +40,7 @@ type Shim struct {
 	Trace     []byte // vfix-trace, static
 }
 
-// present reports whether this vfix has a fallback.
+// Present reports whether this vfix has a fallback.
 func (s *Shim) Present() bool { return len(s.Library) > 0 && len(s.Trace) > 0 }
 
 // Where the fallback is in an image.
@@ -73,7 +73,7 @@ var loaders32 = []string{"lib/ld-linux.so.2", "lib/i386-linux-gnu/ld-linux.so.2"
 // loader64 is where the x86-64 psABI puts glibc's loader, the one that reads ld.so.preload.
 const loader64 = "lib64/ld-linux-x86-64.so.2"
 
-// libraryFiles are the files of the preload library, without ld.so.preload.
+// LibraryFiles are the files of the preload library, without ld.so.preload.
 func (s *Shim) LibraryFiles(has32 bool) []contents.Extra {
 	all := []contents.Extra{{Name: libraryName, Mode: 0o755, Body: s.Library}}
 	if !has32 {

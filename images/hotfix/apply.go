@@ -95,7 +95,7 @@ func (r *recreation) run(ctx context.Context) (_ *Recreated, err error) {
 	return out, nil
 }
 
-// rollBack undoes what was done and returns err, with what is left to do where that fails.
+// RollBack undoes what was done and returns err, with what is left to do where that fails.
 func (r *recreation) RollBack(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()

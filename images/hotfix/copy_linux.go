@@ -22,12 +22,13 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/xattrs"
 )
 
-// keeper writes patched copies into a folder, each under the SHA-256 of its content, owner,
+// copyFolder writes patched copies into a folder, each under the SHA-256 of its content, owner,
 // mode, time and xattrs: the same file of two images is kept once, and what a container has
 // mounted is never changed.
-type keeper struct {
+type copyFolder struct {
 	path string // absolute
 	root *os.Root
 	e    media.EngineTraits
@@ -36,13 +37,13 @@ type keeper struct {
 
 const (
 	// A copy may be setuid, and is not in a container's folder that others cannot enter.
-	keeperMode = 0o700
+	copyFolderMode = 0o700
 	notOthers  = 0o022 // write permission of group and others
 	noteOthers = 0o011 // search permission of them
 	setID      = unix.S_ISUID | unix.S_ISGID
 )
 
-func openKeeper(dir string, e media.EngineTraits, p progress.Reporter) (*keeper, error) {
+func openCopyFolder(dir string, e media.EngineTraits, p progress.Reporter) (*copyFolder, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func openKeeper(dir string, e media.EngineTraits, p progress.Reporter) (*keeper,
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(dir, keeperMode); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, copyFolderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	// Where the path has symlinks in it, an engine is told what they name today.
@@ -61,7 +62,7 @@ func openKeeper(dir string, e media.EngineTraits, p progress.Reporter) (*keeper,
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{path: dir, root: root, e: e, p: p}
+	k := &copyFolder{path: dir, root: root, e: e, p: p}
 	if err := k.check(); err != nil {
 		root.Close()
 		return nil, err
@@ -69,10 +70,10 @@ func openKeeper(dir string, e media.EngineTraits, p progress.Reporter) (*keeper,
 	return k, nil
 }
 
-func (k *keeper) close() { k.root.Close() }
+func (k *copyFolder) close() { k.root.Close() }
 
 // check refuses a folder in which others can change what a container runs.
-func (k *keeper) check() error {
+func (k *copyFolder) check() error {
 	d, err := k.root.Open(".")
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (k *keeper) check() error {
 
 // put writes the patched copy of one file and returns its absolute path. One that is there
 // already and sound is left alone.
-func (k *keeper) put(ctx context.Context, h contents.Target) (string, error) {
+func (k *copyFolder) put(ctx context.Context, h contents.Target) (string, error) {
 	want := *h.Meta.Unmarked()
 	if err := k.mapOwner(&want); err != nil {
 		return "", err
@@ -137,7 +138,7 @@ func (k *keeper) put(ctx context.Context, h contents.Target) (string, error) {
 }
 
 // mapOwner makes owner and xattrs what those in the container are outside of it.
-func (k *keeper) mapOwner(m *contents.Meta) error {
+func (k *copyFolder) mapOwner(m *contents.Meta) error {
 	euid, egid := os.Geteuid(), os.Getegid()
 	switch {
 	case k.e.Rootless:
@@ -195,7 +196,7 @@ func keptName(content []byte, m *contents.Meta) string {
 }
 
 // sound reports whether a copy is there and is what its name says.
-func (k *keeper) sound(name string, content []byte, want *contents.Meta) bool {
+func (k *copyFolder) sound(name string, content []byte, want *contents.Meta) bool {
 	f, err := k.root.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
 	if err != nil {
 		return false
@@ -211,7 +212,7 @@ func (k *keeper) sound(name string, content []byte, want *contents.Meta) bool {
 		return false
 	}
 	if slices.ContainsFunc(contents.SortedKeys(want.Xattrs), func(key string) bool {
-		v, err := contents.Xattr(int(f.Fd()), key)
+		v, err := xattrs.Get(int(f.Fd()), key)
 		return err != nil || string(v) != want.Xattrs[key]
 	}) {
 		return false
@@ -245,7 +246,7 @@ const (
 	containerLabel = "system_u:object_r:container_ro_file_t:s0"
 )
 
-func (k *keeper) label(f *os.File, path string) {
+func (k *copyFolder) label(f *os.File, path string) {
 	if _, err := os.Stat(selinuxFolder); err != nil {
 		return
 	}

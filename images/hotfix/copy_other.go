@@ -11,16 +11,16 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// keeper is for Linux: engines elsewhere have their files in a virtual machine.
-type keeper struct{}
+// copyFolder is for Linux: engines elsewhere have their files in a virtual machine.
+type copyFolder struct{}
 
-func openKeeper(string, media.EngineTraits, progress.Reporter) (*keeper, error) {
+func openCopyFolder(string, media.EngineTraits, progress.Reporter) (*copyFolder, error) {
 	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "patched copies are kept on the Linux machine that runs the container"),
 		"run vfix hotfix there, or build an image: vfix rebuild")
 }
 
-func (*keeper) close() {}
+func (*copyFolder) close() {}
 
-func (*keeper) put(context.Context, contents.Target) (string, error) {
+func (*copyFolder) put(context.Context, contents.Target) (string, error) {
 	return "", hinterr.ErrUnsupported
 }

@@ -3,7 +3,7 @@ package hotfix
 // What only the tests of this package see.
 
 const (
-	KeeperMode   = keeperMode
+	CopyFolderMode   = copyFolderMode
 	SelinuxXattr = selinuxXattr
 )
 

@@ -176,18 +176,18 @@ func serviceName(image string) string {
 	return base
 }
 
-// keep writes the patched copies of hits and fills in the mounts. Names below one of the
+// keep writes the patched copies of targets and fills in the mounts. Names below one of the
 // folders or files covered are left out: the container does not see these files.
-func (h *hotfix) keep(ctx context.Context, hits []contents.Target, covered []string, e media.EngineTraits) error {
-	var k *keeper
-	for _, one := range hits {
+func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []string, e media.EngineTraits) error {
+	var k *copyFolder
+	for _, one := range targets {
 		targets := visibleNames(one.Names, covered)
 		if len(targets) == 0 {
 			continue
 		}
 		if k == nil {
 			var err error
-			if k, err = openKeeper(h.o.Dir, e, h.s.Progress); err != nil {
+			if k, err = openCopyFolder(h.o.Dir, e, h.s.Progress); err != nil {
 				return err
 			}
 			defer k.close()

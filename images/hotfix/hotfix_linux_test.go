@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/xattrs"
 )
 
 func hotfixOf(t *testing.T, source string, o hotfix.Options) (*hotfix.Hotfixed, error) {
@@ -68,10 +69,10 @@ func TestHotfixImage(t *testing.T) {
 	}
 	f := imagetest.Must[*os.File](t)(os.Open(su))
 	defer f.Close()
-	if v, err := contents.Xattr(int(f.Fd()), "user.note"); string(v) != "kept" {
+	if v, err := xattrs.Get(int(f.Fd()), "user.note"); string(v) != "kept" {
 		t.Errorf("xattr: got %q, %v", v, err)
 	}
-	if mode := imagetest.Must[os.FileInfo](t)(os.Stat(dir)).Mode().Perm(); mode != hotfix.KeeperMode {
+	if mode := imagetest.Must[os.FileInfo](t)(os.Stat(dir)).Mode().Perm(); mode != hotfix.CopyFolderMode {
 		t.Errorf("folder: got mode %#o", mode)
 	}
 	// A second run changes nothing; one that finds a damaged copy makes it anew.

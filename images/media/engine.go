@@ -30,14 +30,14 @@ type EngineClient struct {
 type EngineTraits struct {
 	Name     string // "docker", or "podman"
 	Rootless bool   // uid 0 of its containers is the user that runs it
-	// shiftUID and shiftGID are what the IDs of a container are shown as outside, less
+	// ShiftUID and shiftGID are what the IDs of a container are shown as outside, less
 	// what they are inside (docker's userns-remap).
 	ShiftUID, ShiftGID int
-	// remote is where the engine is, "" for this machine.
+	// Remote is where the engine is, "" for this machine.
 	Remote string
 }
 
-// traits asks an engine what it is.
+// Traits asks an engine what it is.
 func (c *EngineClient) Traits(ctx context.Context) (EngineTraits, error) {
 	t := EngineTraits{Name: "docker"}
 	version, err := c.ServerVersion(ctx, client.ServerVersionOptions{})
@@ -80,7 +80,7 @@ func remapped(dir string) (uid, gid int) {
 	return uid, gid
 }
 
-// post sends a JSON body as it is to the engine's API and returns the answer. The client's
+// Post sends a JSON body as it is to the engine's API and returns the answer. The client's
 // own calls take it apart first and lose what this version of the client does not know.
 func (c *EngineClient) Post(ctx context.Context, path string, query url.Values, body []byte) ([]byte, error) {
 	dial := c.Dialer()

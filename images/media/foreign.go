@@ -13,7 +13,7 @@ import (
 // image for anything: what is not at hand is passed over.
 
 func IsForeign(l v1.Layer) bool {
-	t, err := blob.Bare(l).MediaType()
+	t, err := blob.Underlying(l).MediaType()
 	return err == nil && !t.IsDistributable()
 }
 
@@ -23,7 +23,7 @@ func AtHand(l v1.Layer) bool {
 	if !IsForeign(l) {
 		return true
 	}
-	_, stored := blob.Bare(l).(*blob.StoredLayer)
+	_, stored := blob.Underlying(l).(*blob.StoredLayer)
 	return stored
 }
 

@@ -157,7 +157,7 @@ func listTags(tags []string) string {
 // maxListed is how many names an error or a hint lists.
 const maxListed = 20
 
-// choose sets the source's image from what d names: an image, or an index to take the
+// Choose sets the source's image from what d names: an image, or an index to take the
 // platform's image from.
 func (s *Source) Choose(ctx context.Context, b blob.Blobs, d v1.Descriptor, o Options) error {
 	switch {

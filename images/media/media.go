@@ -52,7 +52,7 @@ type Options struct {
 	Net   *registry.Network // what one command shares; nil until withDefaults
 }
 
-// withDefaults fills in what a caller may leave out.
+// WithDefaults fills in what a caller may leave out.
 func (o Options) WithDefaults() Options {
 	if o.Platform.OS == "" {
 		o.Platform.OS = "linux"
@@ -80,7 +80,7 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// remoteOptions are those of go-containerregistry for a repository, to pull or to push.
+// RemoteOptions are those of go-containerregistry for a repository, to pull or to push.
 func (o Options) RemoteOptions(ctx context.Context, repo name.Repository, push bool) ([]remote.Option, error) {
 	return o.Net.Options(ctx, repo, push)
 }
@@ -98,7 +98,7 @@ type Source struct {
 	// manifest vfix makes up); "" for folders and files.
 	Digest string
 	Path   string // of a root filesystem folder or a file
-	// made says that vfix made the image's manifest: the source has another one, which
+	// Made says that vfix made the image's manifest: the source has another one, which
 	// Digest names, or none.
 	Made bool
 	// Close ends all access to Image and removes temporary files. It is never nil.

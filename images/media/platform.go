@@ -20,7 +20,7 @@ const (
 
 func isAttestation(d v1.Descriptor) bool { return d.Annotations[AttestationKey] != "" }
 
-// take makes img the source's image after checking that it is a whole image for the
+// Take makes img the source's image after checking that it is a whole image for the
 // platform.
 func (s *Source) Take(img v1.Image, o Options) error {
 	if err := checkImage(img, o.Platform); err != nil {

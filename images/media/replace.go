@@ -233,7 +233,7 @@ func (t *indexText) list(v []byte, at int) error {
 
 func (t *indexText) Drop(n int) { t.Texts[n] = nil }
 
-// replace makes entry n describe other content: of d only digest, size and media type are
+// Replace makes entry n describe other content: of d only digest, size and media type are
 // used, and data goes, being the old content itself.
 func (t *indexText) Replace(n int, d v1.Descriptor) error {
 	dec := json.NewDecoder(bytes.NewReader(t.Texts[n]))
@@ -275,7 +275,7 @@ func (t *indexText) Replace(n int, d v1.Descriptor) error {
 	return nil
 }
 
-// add puts an entry at the end of the list.
+// Add puts an entry at the end of the list.
 func (t *indexText) Add(d v1.Descriptor) error {
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -286,7 +286,7 @@ func (t *indexText) Add(d v1.Descriptor) error {
 	return nil
 }
 
-// bytes puts the text together again. A dropped entry takes the text before it with it,
+// Bytes puts the text together again. A dropped entry takes the text before it with it,
 // the first one the text behind it; an entry that was added follows a plain comma.
 func (t *indexText) Bytes() []byte {
 	out := bytes.NewBuffer(nil)

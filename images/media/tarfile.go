@@ -182,7 +182,7 @@ func (t *tarFile) Close() error {
 	return err
 }
 
-// has reports whether the archive has an entry of that name.
+// Has reports whether the archive has an entry of that name.
 func (t *tarFile) Has(name string) bool { _, ok := t.entries[cleanEntry(name)]; return ok }
 
 // find follows links to an entry with content.

@@ -45,14 +45,14 @@ const (
 	EmptyConfigType = types.MediaType("application/vnd.oci.empty.v1+json")
 )
 
-// proof is what is to be stated about a result, and what became of it.
+// Proof is what is to be stated about a result, and what became of it.
 type Proof struct {
 	Doc Predicate
-	// file is where the user wants the statement; "" is beside an archive or layout.
+	// File is where the user wants the statement; "" is beside an archive or layout.
 	File string
 	// subjects are the digests that the result has in the places where it was put so far.
 	subjects []v1.Hash
-	// stored says where the statement is, warnings where it could not be put.
+	// Stored says where the statement is, warnings where it could not be put.
 	Stored, Warnings []string
 }
 
@@ -235,7 +235,7 @@ func (p *Proof) attach(dest media.Ref, repo name.Repository, subjects []v1.Descr
 	return nil
 }
 
-// canWrite finds out whether the file can be written, before anything else is.
+// CanWrite finds out whether the file can be written, before anything else is.
 func (p *Proof) CanWrite() error {
 	if p == nil || p.File == "" {
 		return nil
@@ -245,7 +245,7 @@ func (p *Proof) CanWrite() error {
 	return err
 }
 
-// writeFile writes the statement where the user wants it, about all places of the result.
+// WriteFile writes the statement where the user wants it, about all places of the result.
 func (p *Proof) WriteFile(last media.Ref) error {
 	if p == nil || p.File == "" {
 		return nil

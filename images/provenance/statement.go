@@ -126,7 +126,7 @@ type StatedRun struct {
 	After  string `json:"after"`
 }
 
-// encode gives the statement's bytes.
+// Encode gives the statement's bytes.
 func (s *Statement) Encode() ([]byte, error) { return jsonobject.Encode(s) }
 
 // parseStatement reads a statement of vfix's. The error says what else it is.
@@ -156,7 +156,7 @@ func (s Statement) about(name string, digests []v1.Hash) Statement {
 // DigestSet is in-toto's way to write a digest.
 func DigestSet(h v1.Hash) map[string]string { return map[string]string{h.Algorithm: h.Hex} }
 
-// hasSubject reports whether the statement is about one of these digests.
+// HasSubject reports whether the statement is about one of these digests.
 func (s *Statement) HasSubject(digests []v1.Hash) bool {
 	for _, a := range s.Subject {
 		for _, d := range digests {

@@ -105,7 +105,7 @@ func parseMD5Line(line []byte) (sum, name string, ok bool) {
 type FileChanges struct {
 	t       *contents.Tree
 	byInode map[*contents.Inode]*md5Change
-	// bases are the last components of the changed files' names, which alone are looked up;
+	// Bases are the last components of the changed files' names, which alone are looked up;
 	// nil: all are.
 	Bases map[string]bool
 }
@@ -114,7 +114,7 @@ func NewFileChanges(t *contents.Tree) *FileChanges {
 	return &FileChanges{t: t, byInode: map[*contents.Inode]*md5Change{}, Bases: map[string]bool{}}
 }
 
-// add notes that a file with these names changed.
+// Add notes that a file with these names changed.
 func (f *FileChanges) Add(i *contents.Inode, names []string, before, after string) {
 	f.byInode[i] = &md5Change{names[0], before, after}
 	for _, n := range names {
@@ -124,7 +124,7 @@ func (f *FileChanges) Add(i *contents.Inode, names []string, before, after strin
 	}
 }
 
-// lookup follows the symlinks of a path's folders, not one that the path itself is:
+// Lookup follows the symlinks of a path's folders, not one that the path itself is:
 // packages list a symlink's target under its own name.
 func (f *FileChanges) Lookup(name string) *md5Change {
 	dir, base := path.Split(name)
@@ -158,7 +158,7 @@ type Record struct {
 }
 
 // DpkgRecords finds dpkg's records of the patched files, and the corrected databases.
-func DpkgRecords(ctx context.Context, s *contents.Session, t *contents.Tree, hits []contents.Target) (files []Record, corrected []contents.Extra, err error) {
+func DpkgRecords(ctx context.Context, s *contents.Session, t *contents.Tree, targets []contents.Target) (files []Record, corrected []contents.Extra, err error) {
 	databases := map[string]*contents.Inode{}
 	var wanted []*contents.Inode
 	for _, dir := range md5Folders {
@@ -174,11 +174,11 @@ func DpkgRecords(ctx context.Context, s *contents.Session, t *contents.Tree, hit
 			}
 		}
 	}
-	if len(wanted) == 0 || len(hits) == 0 {
+	if len(wanted) == 0 || len(targets) == 0 {
 		return nil, nil, nil
 	}
 	changes := NewFileChanges(t)
-	for _, h := range hits {
+	for _, h := range targets {
 		before, err := MD5Of(io.NewSectionReader(h.ELF.Content, 0, h.Size))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", h.Names[0], err)

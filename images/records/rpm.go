@@ -18,7 +18,7 @@ const maxRPM = 1 << 30
 
 // RpmRecords finds rpm's records of the patched files. Their digests are in the headers of
 // packages, which are signed: they stay as they are.
-func RpmRecords(ctx context.Context, s *contents.Session, t *contents.Tree, hits []contents.Target) ([]Record, error) {
+func RpmRecords(ctx context.Context, s *contents.Session, t *contents.Tree, targets []contents.Target) ([]Record, error) {
 	var wanted []*contents.Inode
 	databases := fewFiles{}
 	names := map[*contents.Inode]string{}
@@ -28,7 +28,7 @@ func RpmRecords(ctx context.Context, s *contents.Session, t *contents.Tree, hits
 			names[k.Inode] = name
 		}
 	}
-	if len(wanted) == 0 || len(hits) == 0 {
+	if len(wanted) == 0 || len(targets) == 0 {
 		return nil, nil
 	}
 	got, err := s.FetchLayers(t)(ctx, wanted)
@@ -39,12 +39,12 @@ func RpmRecords(ctx context.Context, s *contents.Session, t *contents.Tree, hits
 		databases[name] = got[i]
 	}
 	var files []string
-	for _, h := range hits {
+	for _, h := range targets {
 		files = append(files, h.Names...)
 	}
 	owners, err := packages.RPMOwners(databases, files)
 	var all []Record
-	for _, h := range hits {
+	for _, h := range targets {
 		for _, name := range h.Names {
 			if owners[name] != "" {
 				all = append(all, Record{Path: name, Manager: "rpm", Package: owners[name], Database: names[wanted[0]]})

@@ -51,7 +51,7 @@ func HubMirrors(files []string) []string {
 	return nil
 }
 
-// places are where an image is looked for: the mirrors of its registry, and then itself.
+// Places are where an image is looked for: the mirrors of its registry, and then itself.
 func (r *Network) Places(n name.Reference) []name.Reference {
 	var all []name.Reference
 	if n.Context().RegistryStr() == name.DefaultRegistry {

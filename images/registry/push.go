@@ -27,7 +27,7 @@ func NewUploads(net *Network, tag name.Tag, p progress.Reporter) *uploads {
 	}}
 }
 
-// expect says how many bytes an image has, for the progress.
+// Expect says how many bytes an image has, for the progress.
 func (u *uploads) Expect(m *v1.Manifest) {
 	u.Task.size = m.Config.Size
 	for _, l := range m.Layers {
@@ -35,7 +35,7 @@ func (u *uploads) Expect(m *v1.Manifest) {
 	}
 }
 
-// image pushes an image under a tag or digest.
+// Image pushes an image under a tag or digest.
 func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) error {
 	c := blob.Collection{}
 	d, err := c.AddImage(img)
@@ -53,7 +53,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 		if err != nil {
 			return err
 		}
-		switch l := blob.Bare(l).(type) {
+		switch l := blob.Underlying(l).(type) {
 		case *remoteLayer:
 			from[h] = &l.at.Origin
 		case *remote.MountableLayer:
@@ -98,7 +98,7 @@ func (u *uploads) manifest(ctx context.Context, ref name.Reference, t remote.Tag
 	return remote.Put(ref, t, opts...)
 }
 
-// index pushes an index with all that is in it.
+// Index pushes an index with all that is in it.
 func (u *uploads) Index(ctx context.Context, ref name.Reference, idx v1.ImageIndex, depth int) error {
 	if depth < 0 {
 		return hinterr.Damaged("more than %d indexes in one another", blob.MaxNesting)

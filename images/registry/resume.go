@@ -22,11 +22,11 @@ import (
 // was not there yet and no more: go-containerregistry begins anew, or not at all once the
 // first byte has been read.
 
-// site is where an image of a registry was found.
+// Site is where an image of a registry was found.
 type Site struct {
 	Ctx context.Context
 	Net *Network
-	// repo is what is asked for blobs, origin the repository that the image is named
+	// Repo is what is asked for blobs, origin the repository that the image is named
 	// after: they differ where repo is a mirror's.
 	Repo, Origin name.Repository
 }
@@ -133,7 +133,7 @@ func (l *remoteLayer) open() (*resuming, error) {
 	return l.at.Blob(digest, size)
 }
 
-// blob opens a blob, not verified; size is its length in bytes, -1 where it is not known.
+// Blob opens a blob, not verified; size is its length in bytes, -1 where it is not known.
 func (s Site) Blob(digest v1.Hash, size int64) (*resuming, error) {
 	r := &resuming{at: s, digest: digest, size: size}
 	var err error

@@ -22,7 +22,7 @@ import (
 type RetryPolicy struct {
 	Tries int           // in all, the first included
 	First time.Duration // the pause after the first; each is twice the one before
-	// most is the longest time to wait because the registry asks for it (Retry-After).
+	// Most is the longest time to wait because the registry asks for it (Retry-After).
 	Most time.Duration
 }
 
@@ -114,7 +114,7 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 // noteworthy is the shortest pause that is told of.
 const noteworthy = 2 * time.Second
 
-// pause says how long to wait after a try, the first being 1; ok is false where there is to
+// Pause says how long to wait after a try, the first being 1; ok is false where there is to
 // be no other. The registry's Retry-After counts, whatever the number of seconds or the
 // date in it, as long as it is below the policy's bound.
 func (p RetryPolicy) Pause(try int, resp *http.Response) (wait time.Duration, ok bool) {

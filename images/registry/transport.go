@@ -128,7 +128,7 @@ func (r *Network) login(ctx context.Context, repo name.Repository, scopes []stri
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}, nil
 }
 
-// options are for the calls of go-containerregistry about a repository. It does not retry:
+// Options are for the calls of go-containerregistry about a repository. It does not retry:
 // the client's transport does.
 func (r *Network) Options(ctx context.Context, repo name.Repository, push bool) ([]remote.Option, error) {
 	c, err := r.client(ctx, repo, push)

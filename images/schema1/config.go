@@ -84,7 +84,7 @@ func NewOldLayer(raw []byte) (OldLayer, error) {
 // tar stream is an empty one. Such a layer becomes an entry of the history alone.
 func (l *OldLayer) hasNone() bool { return l.json.Throwaway || l.empty }
 
-// measure reads a layer's content once for its diff ID. r must end in an error where it
+// Measure reads a layer's content once for its diff ID. r must end in an error where it
 // does not have the digest.
 func (l *OldLayer) Measure(ctx context.Context, r io.Reader) error {
 	in := &blob.CountingReader{R: blob.Reading{Ctx: ctx, Reader: r, T: nil}}

@@ -73,7 +73,7 @@ func Parse(raw []byte) (*Manifest, error) {
 	return m, err
 }
 
-// chain gives the layers of a manifest, the base layer first. The chain must be one: each
+// Chain gives the layers of a manifest, the base layer first. The chain must be one: each
 // layer names the one below as its parent. A layer that stands there twice in a row, as
 // some old registries have it, is one (moby, distribution/pull_v2.go, fixManifestLayers).
 func (m *Manifest) Chain() ([]OldLayer, error) {

@@ -62,7 +62,7 @@ func (s *sifFile) Close() error {
 	return s.f.Close()
 }
 
-// squashfs gives the root partition.
+// Squashfs gives the root partition.
 func (s *sifFile) Squashfs() *io.SectionReader {
 	return io.NewSectionReader(s.f, s.root.Offset(), s.root.Size())
 }

@@ -53,10 +53,10 @@ type typed struct {
 func (t typed) Error() string        { return t.text }
 func (t typed) Is(target error) bool { return target == t.kind }
 
-// errorf makes an error of a kind above whose text is the format alone.
+// Errorf makes an error of a kind above whose text is the format alone.
 func Errorf(kind error, format string, args ...any) error {
 	return typed{kind, fmt.Sprintf(format, args...)}
 }
 
-// damaged is errorf(ErrDamaged, …).
+// Damaged is errorf(ErrDamaged, …).
 func Damaged(format string, args ...any) error { return Errorf(ErrDamaged, format, args...) }

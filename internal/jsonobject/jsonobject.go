@@ -11,7 +11,7 @@ import (
 // members is a JSON object whose members keep their bytes.
 type Object map[string]json.RawMessage
 
-// edit decodes member key into v, has f change v, and encodes it again.
+// Edit decodes member key into v, has f change v, and encodes it again.
 func Edit[T any](m Object, key string, f func(*T) error) error {
 	if m == nil {
 		return hinterr.Damaged("%s: null where an object should be", key)
@@ -30,7 +30,7 @@ func Edit[T any](m Object, key string, f func(*T) error) error {
 	return err
 }
 
-// encode is json.Marshal without its escapes for HTML: what is kept shall stay as it is.
+// Encode is json.Marshal without its escapes for HTML: what is kept shall stay as it is.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -2,6 +2,8 @@ package packages
 
 import (
 	"io"
+
+	"vfix.dev/vfix/internal/binread"
 )
 
 // Berkeley DB hash files, as far as rpm's Packages needs it: every value of every page.
@@ -27,7 +29,7 @@ const (
 // readBDB reads the values of a Berkeley DB hash file in the byte order of x86.
 func readBDB(r io.ReaderAt, size int64, visit headerVisitor) error {
 	var meta [bdbMetaSize]byte
-	if err := readFull(r, meta[:], 0, "the first page"); err != nil {
+	if err := binread.Full(r, meta[:], 0, "the first page", damaged); err != nil {
 		return err
 	}
 	if le.Uint32(meta[bdbMagicAt:]) != bdbMagic {
@@ -62,7 +64,7 @@ type bdb struct {
 }
 
 func (d *bdb) page(b []byte, n int64) error {
-	return readFull(d.r, b, uint64(n*d.pageSize), "a page")
+	return binread.Full(d.r, b, uint64(n*d.pageSize), "a page", damaged)
 }
 
 // values visits the values of a page: items come in pairs, a key and a value.

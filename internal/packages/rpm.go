@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"path"
+
+	"vfix.dev/vfix/internal/binread"
 )
 
 // rpm keeps a header for each package in a database of one of three kinds: a Berkeley DB hash
@@ -113,31 +115,6 @@ func (e *damagedError) Hint() string {
 
 func damaged(format string, a ...any) error { return &damagedError{fmt.Sprintf(format, a...)} }
 
-// readFull reads len(b) bytes at off; what says what they are.
-func readFull(r io.ReaderAt, b []byte, off uint64, what string) error {
-	if off > 1<<62 {
-		return damaged("%s at offset %#x: beyond any file", what, off)
-	}
-	n, err := r.ReadAt(b, int64(off))
-	if n == len(b) {
-		return nil
-	}
-	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF {
-		return damaged("cut off: %s needs %d bytes at offset %d, the file ends at %d", what, len(b), off, off+uint64(n))
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}
-
-// cString returns what stands before the first NUL of b, all of it where there is none.
-func cString(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
-}
-
 // rpmHeader is a package header as the database has it: the number of entries, the size of
 // the store, the entries (tag, type, offset, count), the store; big-endian.
 type rpmHeader []byte
@@ -168,7 +145,7 @@ func (h rpmHeader) entry(tag, typ uint32) (store []byte, count uint32) {
 
 func (h rpmHeader) text(tag uint32) string {
 	b, _ := h.entry(tag, rpmString)
-	return cString(b)
+	return binread.CString(b)
 }
 
 func (h rpmHeader) number(tag uint32) uint32 {
@@ -183,7 +160,7 @@ func (h rpmHeader) number(tag uint32) uint32 {
 func (h rpmHeader) each(tag uint32, visit func(i uint32, s string) bool) {
 	b, count := h.entry(tag, rpmStringArray)
 	for i := uint32(0); i < count && len(b) > 0; i++ {
-		s := cString(b)
+		s := binread.CString(b)
 		if !visit(i, s) {
 			return
 		}

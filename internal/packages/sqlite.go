@@ -2,6 +2,8 @@ package packages
 
 import (
 	"io"
+
+	"vfix.dev/vfix/internal/binread"
 )
 
 // SQLite files, as far as rpmdb.sqlite needs it: every blob of the table Packages. What is
@@ -27,7 +29,7 @@ type sqlite struct {
 // readSQLite reads the blobs of rpm's table Packages.
 func readSQLite(r io.ReaderAt, size int64, visit headerVisitor) error {
 	var h [sqliteHeader]byte
-	if err := readFull(r, h[:], 0, "the header"); err != nil {
+	if err := binread.Full(r, h[:], 0, "the header", damaged); err != nil {
 		return err
 	}
 	if string(h[:16]) != sqliteMagic {
@@ -68,7 +70,7 @@ func (s *sqlite) walk(page int64, depth int, visit func(row []byte) bool) (more 
 		return false, damaged("its tree of pages leads astray at page %d", page)
 	}
 	b := make([]byte, s.pageSize)
-	if err := readFull(s.r, b, uint64((page-1)*s.pageSize), "a page"); err != nil {
+	if err := binread.Full(s.r, b, uint64((page-1)*s.pageSize), "a page", damaged); err != nil {
 		return false, err
 	}
 	head := 0
@@ -139,7 +141,7 @@ func (s *sqlite) payload(cell []byte) ([]byte, error) {
 		if page < 1 || page > s.pages {
 			return nil, damaged("a row of %d bytes ends after %d", size, len(row))
 		}
-		if err := readFull(s.r, b, uint64((page-1)*s.pageSize), "a page"); err != nil {
+		if err := binread.Full(s.r, b, uint64((page-1)*s.pageSize), "a page", damaged); err != nil {
 			return nil, err
 		}
 		row = append(row, b[4:min(s.usable, 4+int64(size)-int64(len(row)))]...)

@@ -8,14 +8,14 @@ func Start(p Reporter, kind, name string, size int64) Task {
 	return p.Start(kind, name, size)
 }
 
-// note passes a message on; a nil Progress is silence.
+// Note passes a message on; a nil Progress is silence.
 func Note(p Reporter, format string, args ...any) {
 	if p != nil {
 		p.Note(format, args...)
 	}
 }
 
-// silent is what a nil Progress is replaced with.
+// Silent is what a nil Progress is replaced with.
 type Silent struct{}
 
 func (Silent) Start(string, string, int64) Task { return Silent{} }

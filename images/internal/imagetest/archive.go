@@ -70,7 +70,7 @@ func (b OneBlob) Open(v1.Hash) (io.ReadCloser, int64, error) {
 	return io.NopCloser(bytes.NewReader(b)), int64(len(b)), nil
 }
 
-// decompressors runs a test with each decompressor that is installed.
+// Decompressors runs a test with each decompressor that is installed.
 func Decompressors(t *testing.T, f func(t *testing.T)) {
 	for _, d := range []struct{ name, noIgzip, noPigz string }{
 		{"igzip", "", "1"}, {"unpigz", "1", ""}, {"go", "1", "1"},
@@ -86,7 +86,7 @@ func Decompressors(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
-// noise does not compress, so that a bit of it that is changed is not lost.
+// Noise does not compress, so that a bit of it that is changed is not lost.
 func Noise(n int) []byte {
 	b := make([]byte, n)
 	x := uint64(88172645463325252) // xorshift64 (Marsaglia 2003)

@@ -23,7 +23,7 @@ type fakeDaemon struct {
 	Has  map[string][]byte // archives by name
 	ID   v1.Hash
 	Rest []string // diff IDs
-	// cutSave ends the answer to a save early; loadSays is the answer to a load; loadReads
+	// CutSave ends the answer to a save early; loadSays is the answer to a load; loadReads
 	// is how much of it is read first, < 0 all.
 	CutSave   bool
 	LoadSays  string
@@ -50,7 +50,7 @@ func NewDaemon(t *testing.T, img v1.Image, names ...string) *fakeDaemon {
 	return d
 }
 
-// set changes how the daemon answers.
+// Set changes how the daemon answers.
 func (d *fakeDaemon) Set(change func()) {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()

@@ -39,7 +39,7 @@ func LegacyFolder(t testing.TB) string {
 	return dir
 }
 
-// listing is every name of a folder with its kind, mode, size, mtime and link target.
+// Listing is every name of a folder with its kind, mode, size, mtime and link target.
 func Listing(t testing.TB, dir string) string { return list(t, dir, true) }
 
 // FileListing is listing without the folders, whose times change with every temporary file.

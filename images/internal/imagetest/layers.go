@@ -86,7 +86,7 @@ func BytesLayer(t testing.TB, plain []byte) v1.Layer {
 	return BlobLayer{static.NewLayer(GzipOf(t, plain), types.OCILayer), diffID}
 }
 
-// stack is an image of layers, the base layer first.
+// Stack is an image of layers, the base layer first.
 func Stack(t testing.TB, layers ...[]TestMember) v1.Image {
 	t.Helper()
 	var ls []v1.Layer
@@ -126,7 +126,7 @@ func ScanImage(t testing.TB, img v1.Image) (*contents.Scanned, *contents.Tree, e
 	return f, tr, err
 }
 
-// summary is what a scan found, one word a file: its names and the text that LegacyELF
+// Summary is what a scan found, one word a file: its names and the text that LegacyELF
 // was made with.
 func Summary(t testing.TB, f *contents.Scanned) string {
 	t.Helper()

@@ -29,7 +29,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// must stops the test at an error.
+// Must stops the test at an error.
 func Must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -148,14 +148,14 @@ func (i *textIndex) Digest() (v1.Hash, error) {
 	return h, err
 }
 
-// put stores an image under a DEST as a user types it.
+// Put stores an image under a DEST as a user types it.
 func Put(t testing.TB, dest string, r media.Result) media.Stored {
 	t.Helper()
 	ref := Must[media.Ref](t)(media.ParseRef(dest))
 	return Must[media.Stored](t)(sources.Put(context.Background(), ref, r, media.Options{}))
 }
 
-// open opens a SOURCE for the length of a test.
+// Open opens a SOURCE for the length of a test.
 func Open(t testing.TB, source string) *media.Source {
 	t.Helper()
 	src := Must[*media.Source](t)(sources.Open(context.Background(), source, media.Options{}))
@@ -265,7 +265,7 @@ func NoDaemon(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none.sock"))
 }
 
-// notes is a Progress that remembers its notes.
+// Notes is a Progress that remembers its notes.
 type Notes struct {
 	progress.Silent
 	mu   sync.Mutex

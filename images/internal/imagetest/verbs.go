@@ -54,7 +54,7 @@ func VerifyWith(t testing.TB, source, against string, s fallback.Shim) *images.V
 	return v
 }
 
-// entrypoint is that of a stored image, in one line.
+// Entrypoint is that of a stored image, in one line.
 func Entrypoint(t testing.TB, source string) string {
 	return strings.Join(Must[*v1.ConfigFile](t)(Open(t, source).Image.ConfigFile()).Config.Entrypoint, " ")
 }
@@ -105,7 +105,7 @@ func AddedMembers(t testing.TB, source string) []TestMember {
 	return ReadTar(t, r)
 }
 
-// countdown is a Progress that cancels when it has been called left times.
+// Countdown is a Progress that cancels when it has been called left times.
 type Countdown struct {
 	Left   atomic.Int64
 	Cancel context.CancelFunc

@@ -1,0 +1,33 @@
+// Package binread reads binary formats that nobody vouches for.
+package binread
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+)
+
+// maxOffset is beyond every file, in bytes: io.ReaderAt takes signed offsets.
+const maxOffset = 1 << 62
+
+// Full reads len(b) bytes at off, an offset in bytes. What says what they are. Where the input
+// does not have them the error is one that damaged makes; an error of reading is wrapped.
+func Full(r io.ReaderAt, b []byte, off uint64, what string, damaged func(format string, args ...any) error) error {
+	if off > maxOffset {
+		return damaged("%s at offset %#x: beyond any file", what, off)
+	}
+	n, err := r.ReadAt(b, int64(off))
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF {
+		return damaged("cut off: %s needs %d bytes at offset %d, the file ends at %d", what, len(b), off, off+uint64(n))
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// CString returns what stands before the first NUL of b, all of it where there is none.
+func CString(b []byte) string {
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return string(text)
+}

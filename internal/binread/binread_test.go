@@ -1,0 +1,52 @@
+package binread
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+var errDamaged = errors.New("damaged")
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errDamaged}, args...)...)
+}
+
+type failing struct{}
+
+func (failing) ReadAt([]byte, int64) (int, error) { return 0, iotest.ErrTimeout }
+
+func TestFull(t *testing.T) {
+	r := strings.NewReader("0123456789")
+	b := make([]byte, 4)
+	if err := Full(r, b, 6, "the end", damaged); err != nil || string(b) != "6789" {
+		t.Errorf("got %q, %v", b, err)
+	}
+	for _, tc := range []struct {
+		off  uint64
+		want string
+	}{
+		{7, "cut off: a header needs 4 bytes at offset 7, the file ends at 10"},
+		{11, "the file ends at 11"},
+		{1<<62 + 1, "beyond any file"},
+		{1<<64 - 1, "beyond any file"},
+	} {
+		err := Full(r, b, tc.off, "a header", damaged)
+		if !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("offset %#x: got %v, want %q", tc.off, err, tc.want)
+		}
+	}
+	if err := Full(failing{}, b, 0, "a header", damaged); !errors.Is(err, iotest.ErrTimeout) || errors.Is(err, errDamaged) {
+		t.Errorf("an error of reading: got %v", err)
+	}
+}
+
+func TestCString(t *testing.T) {
+	for in, want := range map[string]string{"": "", "\x00": "", "a": "a", "ab\x00c\x00": "ab"} {
+		if got := CString([]byte(in)); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
