@@ -99,10 +99,10 @@ install_test() { run_vfix install "$@" --root "$root"; }
 	expect 'what to type' "$output" ''
 	# podman of 4.3 has no option for its configuration, and reads one file where this names it.
 	podman_info() {
-		CONTAINERS_CONF=$root/etc/containers/containers.conf.d/99-vfix.conf podman --root "$BATS_TEST_TMPDIR/p" \
-			--runroot "$BATS_TEST_TMPDIR/r" --storage-driver vfs --cgroup-manager cgroupfs --runtime "$1" info --format '{{.Host.OCIRuntime.Path}}'
+		CONTAINERS_CONF=$root/etc/containers/containers.conf.d/99-vfix.conf "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/mounts" \
+			podman --root "$BATS_TEST_TMPDIR/p" --runroot "$BATS_TEST_TMPDIR/r" --storage-driver vfs --cgroup-manager cgroupfs --runtime "$1" info --format '{{.Host.OCIRuntime.Path}}'
 	}
-	mkdir -p "$BATS_TEST_TMPDIR/bin"
+	mkdir "$BATS_TEST_TMPDIR/mounts"
 	sed -i "s|/usr/local/bin|$root/usr/local/bin|" "$root/etc/containers/containers.conf.d/99-vfix.conf"
 	run --separate-stderr podman_info vfix
 	echo "$output $stderr"
