@@ -37,6 +37,8 @@ type Config struct {
 	OptIn bool `json:"opt_in,omitempty"`
 	// Fallback gives containers the preload library unless an annotation says otherwise.
 	Fallback bool `json:"fallback,omitempty"`
+	// Limits bound what one start may take.
+	Limits Limits `json:"limits,omitzero"`
 }
 
 // maxConfig bounds what is read of a configuration, in bytes.
@@ -77,7 +79,7 @@ func ParseConfig(b []byte) (Config, error) {
 		}
 	}
 	if wrong := c.check(); wrong != nil {
-		c.CacheDir, c.CacheSize = "", 0
+		c.CacheDir, c.CacheSize, c.Limits = "", 0, Limits{}
 		err = errors.Join(err, wrong)
 	}
 	return c, err
@@ -90,7 +92,7 @@ func (c Config) check() error {
 	if c.CacheDir != "" && !filepath.IsAbs(c.CacheDir) {
 		return fmt.Errorf("cache_dir: %q is no absolute path", c.CacheDir)
 	}
-	return nil
+	return c.Limits.check()
 }
 
 // Bytes is the content of a file that ReadConfig reads as c.
