@@ -703,7 +703,17 @@ refuses() {
 		{"fallback": true}|{"dev.vfix.fallback": "never"}|/usr/lib/libc.so.6 
 		{}|{"dev.vfix.fallback": "always"}|/usr/lib/libc.so.6 /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload 
 	END
+	# The node's policy wins: fail-closed is not for the pod's author to turn off.
+	bundle b '.annotations = {"dev.vfix.enable": "false"}'
+	plant usr/lib/libc.so.6
+	echo '{"fail_closed": true}' >"$work/runtime.json"
+	refuses 'annotation dev.vfix.enable=false: not allowed with fail-closed'
+	echo '{"fail_closed": true, "allow_disable": true}' >"$work/runtime.json"
+	start
+	expect mounts "$(mounted)" ''
 	# Opting out takes away what an earlier start has added.
+	bundle optout
+	plant usr/lib/libc.so.6
 	echo '{}' >"$work/runtime.json"
 	start
 	jq '.annotations["dev.vfix.enable"] = "false"' "$b/config.json" >"$work/c" && cp "$work/c" "$b/config.json"
@@ -729,7 +739,7 @@ refuses() {
 	done
 	for i in "${pids[@]}"; do wait "$i"; done
 	for ((i = 0; i < 50; i++)); do
-		expect "mounts of $i" "$(mounted "$work/c$i/config.json" | tr '\n' ' ')" '/usr/bin/tool /usr/lib/libc.so.6 '
+		expect "mounts of $i" "$(mounted "$work/c$i/config.json" | sort | tr '\n' ' ')" '/usr/bin/tool /usr/lib/libc.so.6 '
 		[ ! -s "$work/log$i" ] || fail "$(cat "$work/log$i")"
 	done
 	# One has scanned, and one (another one, maybe) has written each copy.

@@ -21,6 +21,12 @@ setup() {
 # named CONFIG: a config.json without the names of the folders that hold one start's own copies.
 named() { sed -E 's,/private/[^/"]+/,/private/START/,g' "$1"; }
 
+# sums: those of the bundle's files.
+sums() {
+	(cd "$work/x" && find . -type f ! -name config.json -exec sha256sum {} +)
+	echo "$(named "$work/x/config.json" | sha256sum | cut -d ' ' -f 1)  ./config.json"
+}
+
 # state: what counts of the bundle, the root and the cache.
 state() {
 	(cd "$work/x" && find . -type f ! -name config.json -exec sha256sum {} + | sort)
@@ -54,7 +60,7 @@ whole() {
 		*.vfix*) continue ;; # removed by the next start
 		esac
 		grep -q "^$sum  *$name\$" "$work/before" "$work/after" || fail "$name is neither as it was nor as it is to be"
-	done < <(cd "$work/x" && find . -type f -exec sha256sum {} +)
+	done < <(sums)
 }
 
 # kill_everywhere: kills a start of the bundle x at each changing call, the first, the second, ….
@@ -62,9 +68,9 @@ kill_everywhere() {
 	local call n step killed=0
 	cp -a "$work/x" "$work/template"
 	b=$work/x
-	(cd "$work/x" && find . -type f -exec sha256sum {} +) >"$work/before"
+	sums >"$work/before"
 	start --fail-closed
-	(cd "$work/x" && find . -type f -exec sha256sum {} +) >"$work/after"
+	sums >"$work/after"
 	(cd "$cache/files" && find . -type f -exec sha256sum {} +) >"$work/copies"
 	state >"$work/want"
 	for call in "${changing[@]}"; do

@@ -29,6 +29,9 @@ type Config struct {
 	Runtime string `json:"runtime,omitempty"`
 	// FailClosed has a container not start where vfix could not do its work.
 	FailClosed bool `json:"fail_closed,omitempty"`
+	// AllowDisable lets the annotation dev.vfix.enable=false overrule FailClosed: the node's policy
+	// is not the pod author's to turn off.
+	AllowDisable bool `json:"allow_disable,omitempty"`
 	// CacheDir is where patched copies are kept; "" is DefaultCacheDir.
 	CacheDir string `json:"cache_dir,omitempty"`
 	// CacheSize bounds them, in bytes; 0 is DefaultCacheSize.

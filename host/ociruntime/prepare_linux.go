@@ -98,7 +98,9 @@ func (k *container) wanted() (enabled, fallback bool, err error) {
 	switch v := k.spec.Annotations[AnnotationEnable]; v {
 	case "":
 	case "true", "false":
-		enabled = v == "true"
+		if enabled = v == "true"; !enabled && k.FailClosed && !k.AllowDisable {
+			return false, false, fmt.Errorf("annotation %s=false: not allowed with fail-closed", AnnotationEnable)
+		}
 	default:
 		return false, false, fmt.Errorf("annotation %s: got %q, want true or false", AnnotationEnable, v)
 	}
