@@ -502,6 +502,19 @@ mounts_of() {
 	expect_match 'a limit below 0' "$log" 'limits.names: got -1'
 }
 
+@test "runtime: each rootless user has a cache of his own" {
+	bundle b
+	plant usr/lib/libc.so.6
+	mkdir -m 700 "$work/home"
+	echo '{}' >"$work/runtime.json"
+	chmod -R a+rX "$work"
+	run env -u XDG_DATA_HOME HOME="$work/home" unshare --user --map-root-user "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+		--runtime /bin/true --fail-closed create --bundle "$b" c1
+	expect "status: $output" "$status" 0
+	cache=$work/home/.local/share/vfix
+	expect mounts "$(mounted "$b/config.json")" /usr/lib/libc.so.6
+}
+
 # add_word FILE: an address of the page in its data, of which nobody knows what it is for.
 add_word() {
 	python3 - "$1" <<-'END'

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // ConfigFile is where vfix-runtime looks for its configuration. Engines that start a
@@ -32,7 +33,8 @@ type Config struct {
 	// AllowDisable lets the annotation dev.vfix.enable=false overrule FailClosed: the node's policy
 	// is not the pod author's to turn off.
 	AllowDisable bool `json:"allow_disable,omitempty"`
-	// CacheDir is where patched copies are kept; "" is DefaultCacheDir.
+	// CacheDir is where patched copies are kept; "" is DefaultCacheDir, and for who is not root on
+	// this machine vfix in the folder of his data (XDG_DATA_HOME).
 	CacheDir string `json:"cache_dir,omitempty"`
 	// CacheSize bounds them, in bytes; 0 is DefaultCacheSize.
 	CacheSize int64 `json:"cache_size,omitempty"`
@@ -109,10 +111,28 @@ func (c Config) Bytes() ([]byte, error) {
 
 // cacheDir and cacheSize fill in the defaults.
 func (c Config) cacheDir() string {
-	if c.CacheDir == "" {
+	switch {
+	case c.CacheDir != "":
+		return c.CacheDir
+	case !rootless():
 		return DefaultCacheDir
 	}
-	return c.CacheDir
+	data := os.Getenv("XDG_DATA_HOME") // basedir-spec
+	if home := os.Getenv("HOME"); !filepath.IsAbs(data) && filepath.IsAbs(home) {
+		data = filepath.Join(home, ".local", "share")
+	}
+	if !filepath.IsAbs(data) {
+		return DefaultCacheDir
+	}
+	return filepath.Join(data, "vfix")
+}
+
+// rootless reports whether this process is not root on this machine, whatever it is in a user
+// namespace (user_namespaces(7): the first one maps all ids to themselves).
+func rootless() bool {
+	const all = "0 0 4294967295"
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return os.Geteuid() != 0 || err == nil && strings.Join(strings.Fields(string(b)), " ") != all
 }
 
 func (c Config) cacheSize() int64 {
