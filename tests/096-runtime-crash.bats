@@ -159,7 +159,7 @@ kill_everywhere() {
 	run_vfix cache list --cache-dir "$cache" --format json
 	expect entries "$(jq -c '[.entries[].kind] | sort' <<<"$output")" '["copy","copy","index"]'
 	run_vfix cache clear --cache-dir "$cache"
-	expect 'removed while in use' "$output" '0 entries removed, 0 bytes'
+	expect 'removed while in use' "$output" '0 entries removed, 0 B'
 	# An hour later.
 	find "$cache/files" "$cache/index" -type f -exec touch -a -d '1 hour ago' {} +
 	touch "$cache/tmp/new-left"
@@ -170,7 +170,7 @@ kill_everywhere() {
 	expect 'left in tmp' "$(ls "$cache/tmp")" ''
 	run_vfix cache clear --cache-dir "$cache"
 	run_vfix cache size --cache-dir "$cache"
-	expect_match size "$output" '0 entries, 0 bytes'
+	expect_match size "$output" '0 entries, 0 B'
 	start
 	expect mounts "$(mounted | wc -l)" 2
 	# A cache with a bound of its own keeps it.
