@@ -436,6 +436,85 @@ mounts_of() {
 	expect 'owner, mode and time' "$(stat -c '%u:%g %a %Y' "$work/four/libc.so.6")" "$(stat -c '%u:%g %a %Y' "$root/usr/lib/libc.so.6")"
 }
 
+@test "runtime: files of holes become copies of holes" {
+	local n
+	bundle b
+	for n in 1 2 3; do
+		plant "usr/lib/lib$n.so"
+		chown "$n" "$root/usr/lib/lib$n.so"
+		truncate -s 100M "$root/usr/lib/lib$n.so"
+	done
+	expect 'an image of holes [control]' "$(($(du -B1 -s "$root" | cut -f 1) < 1 << 20))" 1
+	start
+	expect mounts "$(mounted | wc -l)" 3
+	expect 'bytes of the copies' "$(du -B1M -s "$cache" | cut -f 1)" 1
+	# In the root itself, too.
+	n=$(printf 'e%.0s' {1..64})
+	bundle own ".root.readonly = false | .root.path = \"$work/vfs/dir/$n\""
+	mkdir -p "$work/vfs/dir/$n/usr/lib"
+	root=$work/vfs/dir/$n
+	plant usr/lib/lib.so
+	truncate -s 100M "$root/usr/lib/lib.so"
+	cp "$root/usr/lib/lib.so" "$work/original.so"
+	start
+	! cmp -s "$root/usr/lib/lib.so" "$work/original.so" || fail 'it was not patched'
+	expect 'bytes of the root' "$(du -B1M -s "$root" | cut -f 1)" 1
+}
+
+@test "runtime: the cache is listed once a start, however many copies there are" {
+	local n
+	bundle b
+	for n in {1..30}; do
+		plant "usr/lib/lib$n.so"
+		chown "$n" "$root/usr/lib/lib$n.so"
+	done
+	run strace -f -qq -s 200 -e trace=openat -e signal=none -o "$work/trace" "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+		--runtime /bin/true --cache-dir "$cache" --fail-closed create --bundle "$b" c1
+	expect "status: $output" "$status" 0
+	expect mounts "$(mounted "$b/config.json" | wc -l)" 30
+	expect 'how often it is listed' "$(grep -c "\"$cache/files\".* = [0-9]" "$work/trace")" 1
+}
+
+@test "runtime: what a start may take is bounded: names, bytes, time, memory, each with a line" {
+	local limit line
+	bundle b
+	plant usr/lib/libc.so.6
+	plant usr/bin/tool static-2m
+	while IFS='|' read -r limit line; do
+		rm -rf "$cache"
+		echo "{\"limits\": $limit}" >"$work/runtime.json"
+		start
+		expect_match "$limit" "$log" "$line"
+		refuses "$line"
+	done <<-'END'
+		{"names": 3}|more than 3 files and folders
+		{"copy_bytes": 1000}|more than 1000 bytes of copies
+		{"seconds": 0.000001}|longer than
+		{"memory_bytes": 1000}|more than 1000 bytes of memory
+	END
+	# What is above is enough; what is wrong is said.
+	echo '{"limits": {"names": 1000, "copy_bytes": 10000000, "seconds": 100, "memory_bytes": 1000000000}}' >"$work/runtime.json"
+	start --fail-closed
+	expect log "$log" ''
+	expect mounts "$(mounted | wc -l)" 2
+	echo '{"limits": {"names": -1}}' >"$work/runtime.json"
+	start
+	expect_match 'a limit below 0' "$log" 'limits.names: got -1'
+}
+
+@test "runtime: each rootless user has a cache of his own" {
+	bundle b
+	plant usr/lib/libc.so.6
+	mkdir -m 700 "$work/home"
+	echo '{}' >"$work/runtime.json"
+	chmod -R a+rX "$work"
+	run env -u XDG_DATA_HOME HOME="$work/home" unshare --user --map-root-user "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+		--runtime /bin/true --fail-closed create --bundle "$b" c1
+	expect "status: $output" "$status" 0
+	cache=$work/home/.local/share/vfix
+	expect mounts "$(mounted "$b/config.json")" /usr/lib/libc.so.6
+}
+
 # add_word FILE: an address of the page in its data, of which nobody knows what it is for.
 add_word() {
 	python3 - "$1" <<-'END'
@@ -637,7 +716,17 @@ refuses() {
 		{"fallback": true}|{"dev.vfix.fallback": "never"}|/usr/lib/libc.so.6 
 		{}|{"dev.vfix.fallback": "always"}|/usr/lib/libc.so.6 /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload 
 	END
+	# The node's policy wins: fail-closed is not for the pod's author to turn off.
+	bundle b '.annotations = {"dev.vfix.enable": "false"}'
+	plant usr/lib/libc.so.6
+	echo '{"fail_closed": true}' >"$work/runtime.json"
+	refuses 'annotation dev.vfix.enable=false: not allowed with fail-closed'
+	echo '{"fail_closed": true, "allow_disable": true}' >"$work/runtime.json"
+	start
+	expect mounts "$(mounted)" ''
 	# Opting out takes away what an earlier start has added.
+	bundle optout
+	plant usr/lib/libc.so.6
 	echo '{}' >"$work/runtime.json"
 	start
 	jq '.annotations["dev.vfix.enable"] = "false"' "$b/config.json" >"$work/c" && cp "$work/c" "$b/config.json"
@@ -663,7 +752,7 @@ refuses() {
 	done
 	for i in "${pids[@]}"; do wait "$i"; done
 	for ((i = 0; i < 50; i++)); do
-		expect "mounts of $i" "$(mounted "$work/c$i/config.json" | tr '\n' ' ')" '/usr/bin/tool /usr/lib/libc.so.6 '
+		expect "mounts of $i" "$(mounted "$work/c$i/config.json" | sort | tr '\n' ' ')" '/usr/bin/tool /usr/lib/libc.so.6 '
 		[ ! -s "$work/log$i" ] || fail "$(cat "$work/log$i")"
 	done
 	# One has scanned, and one (another one, maybe) has written each copy.

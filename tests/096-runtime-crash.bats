@@ -21,6 +21,12 @@ setup() {
 # named CONFIG: a config.json without the names of the folders that hold one start's own copies.
 named() { sed -E 's,/private/[^/"]+/,/private/START/,g' "$1"; }
 
+# sums: those of the bundle's files.
+sums() {
+	(cd "$work/x" && find . -type f ! -name config.json -exec sha256sum {} +)
+	echo "$(named "$work/x/config.json" | sha256sum | cut -d ' ' -f 1)  ./config.json"
+}
+
 # state: what counts of the bundle, the root and the cache.
 state() {
 	(cd "$work/x" && find . -type f ! -name config.json -exec sha256sum {} + | sort)
@@ -54,7 +60,7 @@ whole() {
 		*.vfix*) continue ;; # removed by the next start
 		esac
 		grep -q "^$sum  *$name\$" "$work/before" "$work/after" || fail "$name is neither as it was nor as it is to be"
-	done < <(cd "$work/x" && find . -type f -exec sha256sum {} +)
+	done < <(sums)
 }
 
 # kill_everywhere: kills a start of the bundle x at each changing call, the first, the second, ….
@@ -62,9 +68,9 @@ kill_everywhere() {
 	local call n step killed=0
 	cp -a "$work/x" "$work/template"
 	b=$work/x
-	(cd "$work/x" && find . -type f -exec sha256sum {} +) >"$work/before"
+	sums >"$work/before"
 	start --fail-closed
-	(cd "$work/x" && find . -type f -exec sha256sum {} +) >"$work/after"
+	sums >"$work/after"
 	(cd "$cache/files" && find . -type f -exec sha256sum {} +) >"$work/copies"
 	state >"$work/want"
 	for call in "${changing[@]}"; do
@@ -153,7 +159,7 @@ kill_everywhere() {
 	run_vfix cache list --cache-dir "$cache" --format json
 	expect entries "$(jq -c '[.entries[].kind] | sort' <<<"$output")" '["copy","copy","index"]'
 	run_vfix cache clear --cache-dir "$cache"
-	expect 'removed while in use' "$output" '0 entries removed, 0 bytes'
+	expect 'removed while in use' "$output" '0 entries removed, 0 B'
 	# An hour later.
 	find "$cache/files" "$cache/index" -type f -exec touch -a -d '1 hour ago' {} +
 	touch "$cache/tmp/new-left"
@@ -164,7 +170,7 @@ kill_everywhere() {
 	expect 'left in tmp' "$(ls "$cache/tmp")" ''
 	run_vfix cache clear --cache-dir "$cache"
 	run_vfix cache size --cache-dir "$cache"
-	expect_match size "$output" '0 entries, 0 bytes'
+	expect_match size "$output" '0 entries, 0 B'
 	start
 	expect mounts "$(mounted | wc -l)" 2
 	# A cache with a bound of its own keeps it.

@@ -12,7 +12,7 @@ import (
 // above it in this list alone. A package that is not listed fails the test.
 var layers = []string{
 	"internal/binread", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/packages", "internal/progress",
-	"internal/redact", "internal/rootpath", "internal/xattrs", "internal/jsonobject",
+	"internal/redact", "internal/rootpath", "internal/sparse", "internal/xattrs", "internal/jsonobject",
 	"images/mountopts",
 	"images/atomicfile",
 	"images/blob",

@@ -58,7 +58,7 @@ func (e *runtimeError) Unwrap() error { return e.error }
 
 func (e *runtimeError) Hint() string {
 	if strings.Contains(e.Error(), "fail-closed") {
-		return "mend that, or start it with the annotation " + ociruntime.AnnotationEnable + "=false, or without fail-closed"
+		return "fix the cause, or turn fail_closed off in " + ociruntime.ConfigFile + "; allow_disable there lets containers opt out with " + ociruntime.AnnotationEnable + "=false"
 	}
 	return "name the real runtime with --runtime, or in " + ociruntime.ConfigFile
 }
@@ -84,16 +84,20 @@ times of a copy are its original's.
 Options of its own, before the runtime's, which it never sees:
   --runtime NAME       the real runtime: a path, or a name in PATH
                        (default: runc, else crun)
-  --fail-closed        do not start a container that could not be patched
-                       wholly; else it starts, with a line in the runtime's log
+  --fail-closed        do not start a container with a file that could not be
+                       examined, or a live or unknown call site that stays;
+                       else it starts, with a line in the runtime's log
   --cache-dir DIR      the cache (default /var/lib/vfix)
   --vfix-config FILE   the configuration (default /etc/vfix/runtime.json), in
                        JSON: runtime, fail_closed, cache_dir, cache_size in
                        bytes, opt_in (dev.vfix.enable=true is then needed),
-                       fallback (for containers that do not say)
+                       fallback (for containers that do not say), allow_disable
+                       (dev.vfix.enable=false, even with fail_closed), limits
+                       of one start: names, copy_bytes, seconds, memory_bytes
 
 Annotations of a container:
-  dev.vfix.enable=false      leave it as it is; =true where opt_in is set
+  dev.vfix.enable=false      leave it as it is, unless fail-closed holds;
+                             =true where opt_in is set
   dev.vfix.fallback=always   mount libvfix.so and an ld.so.preload for it: it
                              serves call sites that come later; =never
 

@@ -20,8 +20,9 @@ func newUninstallCommand(out *output, e engine) *cobra.Command {
 it made: for one ENGINE, or for all. Of a file that somebody changed since, only
 vfix's part is taken out, with a warning. What another engine still needs stays.
 
-Containers that were started through vfix-runtime go on running, but the engine
-needs it to stop and remove them: stop them first, or start them again without.
+While containers run that were started through vfix-runtime, nothing is changed:
+the engine needs it to stop and remove them, and they are named. With --force, a
+link to the real runtime takes its place.
 
 No daemon is touched. On stdout stands what to type so that it sees the change.`,
 		Example: `  vfix uninstall --dry-run      what would change
@@ -42,6 +43,7 @@ No daemon is touched. On stdout stands what to type so that it sees the change.`
 			return runUninstall(cmd.Context(), opts, strings.Join(args, ""), out, e)
 		},
 	}
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "even while containers run that were started through vfix-runtime: it leads to the real runtime then")
 	opts.addShared(cmd)
 	return cmd
 }

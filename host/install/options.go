@@ -33,6 +33,7 @@ type Options struct {
 	// Install: containers that name no runtime get this one.
 	Default bool
 	// Install: even where the engine is not found, or would not read what is written.
+	// Uninstall: even while containers run that were started through vfix-runtime.
 	Force  bool
 	DryRun bool
 	// Show is told what is going to change before anything does. It may be nil.

@@ -158,3 +158,9 @@ func (p *planner) programLabel() string {
 func runtimeClass(name string) string {
 	return fmt.Sprintf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata:\n  name: %s\nhandler: %s\n", name, name)
 }
+
+// namedRuntime is the real runtime that a configuration of vfix-runtime names, "" for none.
+func namedRuntime(text []byte) string {
+	c, _ := ociruntime.ParseConfig(text) // what is right in it comes with the error
+	return c.Runtime
+}

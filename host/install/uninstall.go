@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 )
 
 // Uninstall takes back what Install did for an engine, or for all: each file gets back the
 // bytes, the mode and the owner that it had; what was not there goes. Where a file was changed
-// since, only vfix's part of it goes. What another engine still needs stays.
+// since, only vfix's part of it goes. What another engine still needs stays. While containers
+// run that were started through vfix it refuses, or leaves them a way to the real runtime.
 func Uninstall(o Options) (*Result, error) {
 	t, err := openTree(o.Root)
 	if err != nil {
@@ -52,6 +54,11 @@ func (t *tree) uninstall(o Options, st *state) (*Result, error) {
 		}
 		if note != "" {
 			r.Warnings = append(r.Warnings, note)
+		}
+		if path.Base(rec.Path) == runtimeLink && s.action == Remove {
+			if err := t.spare(o, &s, r); err != nil {
+				return nil, err
+			}
 		}
 		steps = append(steps, s)
 	}

@@ -18,14 +18,15 @@ type command struct {
 	failClosed *bool
 
 	name      string // create, run, exec, …; "" for none
-	bundle    string // of create and run
+	bundle    string // of create, run and restore
 	log       string // --log
 	logFormat string // --log-format
 	debug     bool
 }
 
-// starts reports whether the command makes a container of a bundle.
-func (c *command) starts() bool { return c.name == "create" || c.name == "run" }
+// starts reports whether the command makes a container of a bundle; restore does of a
+// checkpoint, whose mounts are those of config.json.
+func (c *command) starts() bool { return c.name == "create" || c.name == "run" || c.name == "restore" }
 
 // Options with a value that stand before the command, for both runtimes; an option that is
 // in no list takes none, or has it behind a "=".
@@ -34,10 +35,12 @@ var globalValues = map[string]bool{
 	"cgroup-manager": true, "handler": true,
 }
 
-// Options with a value of create and run.
+// Options with a value of create, run and restore (runc's restore.go, crun's restore.c).
 var startValues = map[string]bool{
 	"bundle": true, "b": true, "console-socket": true, "pid-file": true, "pidfd-socket": true,
 	"preserve-fds": true, "config": true, "f": true,
+	"image-path": true, "work-path": true, "parent-path": true, "manage-cgroups-mode": true, "network-lock": true,
+	"empty-ns": true, "status-fd": true, "lsm-profile": true, "lsm-mount-context": true,
 }
 
 // parseArgs reads what stands behind the name of the program. What it does not know, it
@@ -112,7 +115,7 @@ func (c *command) global(name, value string) {
 	}
 }
 
-// startOptions reads the options of create and run. They end at the container's name.
+// startOptions reads the options of what starts a container. They end at the container's name.
 func (c *command) startOptions(args []string) {
 	for i := 0; i < len(args); i++ {
 		name, value, hasValue, isOption := option(args[i])

@@ -13,6 +13,7 @@ func TestParseArgs(t *testing.T) {
 		log, format  string
 		runtime      string
 		closed       bool
+		starts       bool // beside create and run
 	}{
 		{line: "create --bundle /b c1", argv: "create --bundle /b c1", name: "create", bundle: "/b"},
 		{line: "create -b /b --pid-file p c1", argv: "create -b /b --pid-file p c1", name: "create", bundle: "/b"},
@@ -28,6 +29,8 @@ func TestParseArgs(t *testing.T) {
 		{line: "--runtime crun --fail-closed --root /r create c", argv: "--root /r create c", name: "create", runtime: "crun", closed: true},
 		{line: "--runtime=/x/crun create c --runtime y", argv: "create c --runtime y", name: "create", runtime: "/x/crun"},
 		{line: "--fail-closed=false run c", argv: "run c", name: "run"},
+		{line: "restore --image-path /i --work-path /w --manage-cgroups-mode soft --bundle /b c1",
+			argv: "restore --image-path /i --work-path /w --manage-cgroups-mode soft --bundle /b c1", name: "restore", bundle: "/b", starts: true},
 		{line: "--version", argv: "--version"},
 		{line: "", argv: ""},
 		{line: "-", argv: "-", name: "-"},
@@ -41,6 +44,9 @@ func TestParseArgs(t *testing.T) {
 		want := []any{c.name, c.bundle, c.log, c.format, c.runtime, c.closed}
 		if !reflect.DeepEqual(have, want) {
 			t.Errorf("%s: got %v, want %v", c.line, have, want)
+		}
+		if want := c.starts || c.name == "create" || c.name == "run"; got.starts() != want {
+			t.Errorf("%s: starts a container: got %v, want %v", c.line, got.starts(), want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // ConfigFile is where vfix-runtime looks for its configuration. Engines that start a
@@ -29,7 +30,11 @@ type Config struct {
 	Runtime string `json:"runtime,omitempty"`
 	// FailClosed has a container not start where vfix could not do its work.
 	FailClosed bool `json:"fail_closed,omitempty"`
-	// CacheDir is where patched copies are kept; "" is DefaultCacheDir.
+	// AllowDisable lets the annotation dev.vfix.enable=false overrule FailClosed: the node's policy
+	// is not the pod author's to turn off.
+	AllowDisable bool `json:"allow_disable,omitempty"`
+	// CacheDir is where patched copies are kept; "" is DefaultCacheDir, and for who is not root on
+	// this machine vfix in the folder of his data (XDG_DATA_HOME).
 	CacheDir string `json:"cache_dir,omitempty"`
 	// CacheSize bounds them, in bytes; 0 is DefaultCacheSize.
 	CacheSize int64 `json:"cache_size,omitempty"`
@@ -37,6 +42,8 @@ type Config struct {
 	OptIn bool `json:"opt_in,omitempty"`
 	// Fallback gives containers the preload library unless an annotation says otherwise.
 	Fallback bool `json:"fallback,omitempty"`
+	// Limits bound what one start may take.
+	Limits Limits `json:"limits,omitzero"`
 }
 
 // maxConfig bounds what is read of a configuration, in bytes.
@@ -77,7 +84,7 @@ func ParseConfig(b []byte) (Config, error) {
 		}
 	}
 	if wrong := c.check(); wrong != nil {
-		c.CacheDir, c.CacheSize = "", 0
+		c.CacheDir, c.CacheSize, c.Limits = "", 0, Limits{}
 		err = errors.Join(err, wrong)
 	}
 	return c, err
@@ -90,7 +97,7 @@ func (c Config) check() error {
 	if c.CacheDir != "" && !filepath.IsAbs(c.CacheDir) {
 		return fmt.Errorf("cache_dir: %q is no absolute path", c.CacheDir)
 	}
-	return nil
+	return c.Limits.check()
 }
 
 // Bytes is the content of a file that ReadConfig reads as c.
@@ -104,10 +111,28 @@ func (c Config) Bytes() ([]byte, error) {
 
 // cacheDir and cacheSize fill in the defaults.
 func (c Config) cacheDir() string {
-	if c.CacheDir == "" {
+	switch {
+	case c.CacheDir != "":
+		return c.CacheDir
+	case !rootless():
 		return DefaultCacheDir
 	}
-	return c.CacheDir
+	data := os.Getenv("XDG_DATA_HOME") // basedir-spec
+	if home := os.Getenv("HOME"); !filepath.IsAbs(data) && filepath.IsAbs(home) {
+		data = filepath.Join(home, ".local", "share")
+	}
+	if !filepath.IsAbs(data) {
+		return DefaultCacheDir
+	}
+	return filepath.Join(data, "vfix")
+}
+
+// rootless reports whether this process is not root on this machine, whatever it is in a user
+// namespace (user_namespaces(7): the first one maps all ids to themselves).
+func rootless() bool {
+	const all = "0 0 4294967295"
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return os.Geteuid() != 0 || err == nil && strings.Join(strings.Fields(string(b)), " ") != all
 }
 
 func (c Config) cacheSize() int64 {

@@ -20,6 +20,7 @@ const fewFiles = 32
 type indexes struct {
 	store *store.Store
 	maker string
+	spend *budget
 }
 
 // layer returns what is found in a folder that nobody changes: it is walked once, and again
@@ -46,7 +47,7 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 	if x := k.read(key); x != nil && x.holds(root) {
 		return &x.scanned, nil
 	}
-	x, _, err := scanTree(root, nil)
+	x, _, err := scanTree(root, nil, k.spend)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		old = k.read(key)
 	}
 	now := time.Now()
-	x, changed, err := scanTree(root, old)
+	x, changed, err := scanTree(root, old, k.spend)
 	if err != nil {
 		return nil, err
 	}

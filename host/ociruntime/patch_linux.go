@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"
+	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -41,6 +42,10 @@ func (k *container) patch(h *legacyFile) {
 		k.problem(names[0], errors.New(h.Left))
 	}
 	if h.Size == 0 {
+		return
+	}
+	if err := k.budget.copied(h.Size); err != nil {
+		k.problem(names[0], err)
 		return
 	}
 	copied, err := k.copyOf(k.root, names[0], h)
@@ -116,7 +121,7 @@ func (k *container) snapshot(f *rootfs.File, h *legacyFile) (*os.File, error) {
 		return nil, err
 	}
 	sum := sha256.New()
-	_, err = io.Copy(io.MultiWriter(s, sum), io.NewSectionReader(f, 0, f.Stat.Size))
+	_, err = sparse.Copy(s, io.TeeReader(io.NewSectionReader(f, 0, f.Stat.Size), sum))
 	if err == nil && string(sum.Sum(nil)) != string(h.SHA256) {
 		err = rootfs.ErrChanged
 	}
@@ -136,7 +141,7 @@ func writePatched(w *os.File, original io.ReaderAt, size int64, h *legacyFile) e
 	if plan == nil || plan.Size != h.Size {
 		return rootfs.ErrChanged
 	}
-	if _, err := io.Copy(w, plan.Apply(original)); err != nil {
+	if _, err := sparse.Copy(w, plan.Apply(original)); err != nil {
 		return err
 	}
 	_, err = rewriter.Verify(original, size, w, h.Size, rewriter.Options{})

@@ -23,6 +23,7 @@ type container struct {
 	store  *store.Store
 	flags  int64 // of the store's file system
 	root   *rootfs.Root
+	budget *budget
 	// writable says that the root belongs to this container alone and is written to: patched
 	// files take their originals' places in it, so that they can be replaced again.
 	writable bool
@@ -39,7 +40,7 @@ const maxSpec = 32 << 20
 // prepare reads the bundle and does all that is to be done about it. An error says that
 // nothing could be done, problems what else could not.
 func prepare(bundle string, c Config, o Options) (problems []string, err error) {
-	k := &container{Config: c, own: o, bundle: bundle}
+	k := &container{Config: c, own: o, bundle: bundle, budget: newBudget(c.Limits)}
 	unlock, err := lockFolder(bundle)
 	if err != nil {
 		return nil, err
@@ -97,7 +98,9 @@ func (k *container) wanted() (enabled, fallback bool, err error) {
 	switch v := k.spec.Annotations[AnnotationEnable]; v {
 	case "":
 	case "true", "false":
-		enabled = v == "true"
+		if enabled = v == "true"; !enabled && k.FailClosed && !k.AllowDisable {
+			return false, false, fmt.Errorf("annotation %s=false: not allowed with fail-closed", AnnotationEnable)
+		}
 	default:
 		return false, false, fmt.Errorf("annotation %s: got %q, want true or false", AnnotationEnable, v)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/internal/sparse"
 )
 
 // Files in the container's own root. A patched file is written beside its original and takes
@@ -48,7 +48,7 @@ func (k *container) replace(names []string, c *copied, old rootfs.Identity) erro
 	f := os.NewFile(uintptr(fd), temp)
 	defer f.Close()
 	defer unix.Unlinkat(at, temp, 0) // not there any more, where all went well
-	if n, err := io.Copy(f, src); err != nil || n != c.size {
+	if n, err := sparse.Copy(f, src); err != nil || n != c.size {
 		return errors.Join(err, fmt.Errorf("got %d bytes of the copy, want %d", n, c.size))
 	}
 	if err := c.meta.Give(fd); err != nil {

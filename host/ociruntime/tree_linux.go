@@ -22,6 +22,7 @@ func unsettled(id rootfs.Identity, now time.Time) bool {
 type tree struct {
 	root  *rootfs.Root
 	old   *index
+	spend *budget
 	known lookup
 	new   index
 	// By identity: files with several names, and those that the old index knows.
@@ -35,9 +36,9 @@ type tree struct {
 
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
 // says whether the index that it returns differs from the old one.
-func scanTree(root *rootfs.Root, old *index) (x *index, changed bool, err error) {
+func scanTree(root *rootfs.Root, old *index, spend *budget) (x *index, changed bool, err error) {
 	t := &tree{
-		root: root, old: old, now: time.Now(),
+		root: root, old: old, spend: spend, now: time.Now(),
 		legacy: map[rootfs.Identity]int{}, oldLegacy: map[rootfs.Identity]*legacyFile{},
 		oldBad: map[rootfs.Identity]*unread{}, linked: map[rootfs.Identity]bool{},
 	}
@@ -50,7 +51,7 @@ func scanTree(root *rootfs.Root, old *index) (x *index, changed bool, err error)
 			t.oldBad[old.Unread[i].ID] = &old.Unread[i]
 		}
 	}
-	err = root.Walk(rootfs.Visitor{File: t.file, Passed: func(name string, err error) {
+	err = root.Walk(rootfs.Visitor{File: t.file, Seen: spend.seen, Passed: func(name string, err error) {
 		t.new.Unread = append(t.new.Unread, unread{
 			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG),
 		})
@@ -116,6 +117,9 @@ func (t *tree) file(e *rootfs.Entry) error {
 func (t *tree) read(id rootfs.Identity, e *rootfs.Entry) error {
 	name := e.Name()
 	t.fresh++
+	if err := t.spend.used(); err != nil {
+		return err
+	}
 	h, err := examine(t.root, name, id)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, rootfs.ErrNotRegular):

@@ -156,7 +156,7 @@ func TestScanTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	x, changed, err := scanTree(root, nil)
+	x, changed, err := scanTree(root, nil, newBudget(Limits{}))
 	if err != nil || !changed || len(x.Legacy) != 0 || len(x.Unread) != 0 {
 		t.Fatalf("got %+v, %v, %v", x, changed, err)
 	}
@@ -171,7 +171,7 @@ func TestScanTree(t *testing.T) {
 	if err := os.Truncate(big, maxFile+1); err != nil {
 		t.Skipf("no sparse files here: %v", err)
 	}
-	y, changed, err := scanTree(root, x)
+	y, changed, err := scanTree(root, x, newBudget(Limits{}))
 	if err != nil || !changed || len(y.Unread) != 1 || string(y.Unread[0].Name) != "big" {
 		t.Errorf("got %+v, %v, %v", y, changed, err)
 	}

@@ -61,6 +61,11 @@ func (r *Root) Stat() (unix.Statx_t, error) {
 // openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed.
 // oneFS refuses, with EXDEV, what another mount covers.
 func (r *Root) openReal(name string, flags int, oneFS bool) (int, error) {
+	return r.openAt(r.fd, name, flags, oneFS)
+}
+
+// openAt is openReal from the folder at a descriptor.
+func (r *Root) openAt(dir int, name string, flags int, oneFS bool) (int, error) {
 	flags |= unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if name == "" {
 		name = "."
@@ -73,21 +78,21 @@ func (r *Root) openReal(name string, flags int, oneFS bool) (int, error) {
 		if oneFS {
 			how.Resolve |= unix.RESOLVE_NO_XDEV
 		}
-		fd, err := retry(func() (int, error) { return unix.Openat2(r.fd, name, &how) })
+		fd, err := retry(func() (int, error) { return unix.Openat2(dir, name, &how) })
 		// EPERM: seccomp filters of before Linux 5.6 answer so.
 		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 			return fd, err
 		}
 		r.walk = true
 	}
-	return r.openStepwise(name, flags, oneFS)
+	return r.openStepwise(dir, name, flags, oneFS)
 }
 
-// openStepwise is openReal for kernels before 5.6: one component at a time, each from the
+// openStepwise is openAt for kernels before 5.6: one component at a time, each from the
 // descriptor of the last.
-func (r *Root) openStepwise(name string, flags int, oneFS bool) (int, error) {
+func (r *Root) openStepwise(dir int, name string, flags int, oneFS bool) (int, error) {
 	parts := strings.Split(name, "/")
-	at := r.fd
+	at := dir
 	for i, part := range parts {
 		if part == ".." || part == "" || strings.HasPrefix(name, "/") {
 			return -1, unix.EXDEV
@@ -97,7 +102,7 @@ func (r *Root) openStepwise(name string, flags int, oneFS bool) (int, error) {
 			how = flags
 		}
 		fd, err := retry(func() (int, error) { return unix.Openat(at, part, how, 0) })
-		if at != r.fd {
+		if at != dir {
 			unix.Close(at)
 		}
 		if err != nil {

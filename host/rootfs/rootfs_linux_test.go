@@ -2,8 +2,10 @@ package rootfs
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +122,48 @@ func TestWalk(t *testing.T) {
 		})
 		if want := []string{"usr/lib/libc.so.6"}; err != nil || !slices.Equal(names, want) {
 			t.Errorf("%s: got %q, %v, want %q", kind, names, err, want)
+		}
+	}
+}
+
+// A walk keeps the names of one folder's part at a time, not the paths of all that are to come:
+// many empty folders far down would take gigabytes.
+func TestWalkIsSmall(t *testing.T) {
+	const folders, depth = 2000, 12
+	dir := t.TempDir()
+	deep := dir
+	for range depth {
+		deep = filepath.Join(deep, strings.Repeat("d", 240))
+	}
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range folders {
+		if err := os.Mkdir(filepath.Join(deep, fmt.Sprint(i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, r.walk = range []bool{false, true} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		seen := 0
+		err = r.Walk(Visitor{
+			File:   func(*Entry) error { return nil },
+			Seen:   func() error { seen++; return nil },
+			Passed: func(name string, err error) { t.Errorf("%.20s: %v", name, err) },
+		})
+		runtime.ReadMemStats(&after)
+		if err != nil || seen != folders+depth {
+			t.Errorf("got %d names, %v, want %d", seen, err, folders+depth)
+		}
+		const most = 1 << 20 // bytes; the paths are 5.5 MiB
+		if got := after.TotalAlloc - before.TotalAlloc; got > most {
+			t.Errorf("step by step %v: %d bytes allocated, want at most %d", r.walk, got, most)
 		}
 	}
 }

@@ -10,20 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxEntries is how many names a root may have: far above any image, and a bound for the
-// memory and time that a hostile one can take.
-const maxEntries = 8 << 20
-
 // Entry is a name of a regular file that a walk comes by. It is valid while the visitor looks
 // at it, but for what Name returns.
 type Entry struct {
 	Base   []byte // the last part of the name
 	Stat   unix.Stat_t
-	folder string
+	folder []byte
 }
 
 // Name is the real path.
-func (e *Entry) Name() string { return join(e.folder, string(e.Base)) }
+func (e *Entry) Name() string { return join(e.folder, e.Base) }
 
 // Visitor gets what a walk finds.
 type Visitor struct {
@@ -31,68 +27,85 @@ type Visitor struct {
 	File func(e *Entry) error
 	// Passed is called for each folder that cannot be looked into.
 	Passed func(name string, err error)
+	// Seen, if not nil, is called for each name of a file or folder first. Errors end the walk.
+	Seen func() error
 }
 
 // Walk visits the regular files of the root, each by its real path, in an order that is the
 // same while no folder changes. Symlinks are not followed: what they lead to is visited
 // where it is. Other mounts below the root are not entered.
+//
+// It goes down by descriptors, one a level, and keeps one part of each folder's names: what it
+// takes grows with the depth and not with the number of folders.
 func (r *Root) Walk(v Visitor) error {
 	w := walker{r: r, v: v, buf: make([]byte, direntBuffer)}
-	w.todo = append(w.todo, "")
-	for len(w.todo) > 0 {
-		name := w.todo[len(w.todo)-1]
-		w.todo = w.todo[:len(w.todo)-1]
-		if err := w.folder(name); err != nil {
-			return err
-		}
+	fd, err := r.openReal("", unix.O_RDONLY|unix.O_DIRECTORY, true)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Path, err)
 	}
-	return nil
+	return w.folder(fd)
 }
 
 // direntBuffer is how much of a folder getdents64 returns at once, in bytes.
-const direntBuffer = 64 << 10
+const direntBuffer = 32 << 10
 
 type walker struct {
 	r    *Root
 	v    Visitor
-	todo []string // folders
+	path []byte // of the folder that is being visited
 	buf  []byte
-	seen int
 	now  Entry
 }
 
-func (w *walker) folder(name string) error {
-	fd, err := w.r.openReal(name, unix.O_RDONLY|unix.O_DIRECTORY, true)
-	if errors.Is(err, unix.EXDEV) && name != "" {
-		return nil // another mount
-	}
-	if err != nil {
-		return w.passed(name, err)
-	}
+// folder visits what is in the folder at fd, and closes it.
+func (w *walker) folder(fd int) error {
 	defer unix.Close(fd)
+	var below []byte // names of folders, each ended by a NUL
 	for {
 		n, err := getdents(fd, w.buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			return w.passed(name, err)
+			if len(w.path) == 0 {
+				return fmt.Errorf("%s: %w", w.r.Path, err)
+			}
+			w.v.Passed(string(w.path), err)
+			return nil
 		}
 		if n <= 0 {
 			return nil
 		}
-		if err := w.entries(fd, name, w.buf[:n]); err != nil {
+		if below, err = w.entries(fd, w.buf[:n], below[:0]); err != nil {
 			return err
+		}
+		for rest := below; len(rest) > 0; {
+			end := bytes.IndexByte(rest, 0)
+			if err := w.enter(fd, rest[:end]); err != nil {
+				return err
+			}
+			rest = rest[end+1:]
 		}
 	}
 }
 
-func (w *walker) passed(name string, err error) error {
-	if name == "" {
-		return fmt.Errorf("%s: %w", w.r.Path, err)
+// enter visits a folder of the folder at fd.
+func (w *walker) enter(fd int, name []byte) error {
+	above := len(w.path)
+	defer func() { w.path = w.path[:above] }()
+	if above > 0 {
+		w.path = append(w.path, '/')
 	}
-	w.v.Passed(name, err)
-	return nil
+	w.path = append(w.path, name...)
+	below, err := w.r.openAt(fd, string(name), unix.O_RDONLY|unix.O_DIRECTORY, true)
+	switch {
+	case errors.Is(err, unix.EXDEV): // another mount
+		return nil
+	case err != nil:
+		w.v.Passed(string(w.path), err)
+		return nil
+	}
+	return w.folder(below)
 }
 
 // The layout of struct linux_dirent64 (include/linux/dirent.h): d_ino, d_off, d_reclen,
@@ -103,68 +116,71 @@ const (
 	direntName   = 19
 )
 
-// entries goes through what getdents64 returned for the folder at fd.
-func (w *walker) entries(fd int, folder string, b []byte) error {
+// entries goes through what getdents64 returned for the folder at fd, and appends the names of
+// its folders to below.
+func (w *walker) entries(fd int, b, below []byte) ([]byte, error) {
 	for len(b) > direntName {
 		n := int(binary.NativeEndian.Uint16(b[direntReclen:]))
 		if n <= direntName || n > len(b) {
-			return fmt.Errorf("%s: folder entry of %d bytes", folder, n)
+			return below, fmt.Errorf("%s: folder entry of %d bytes", w.path, n)
 		}
 		typ, raw := b[direntType], b[direntName:n]
 		b = b[n:]
 		end := bytes.IndexByte(raw, 0)
 		if end < 0 {
-			return fmt.Errorf("%s: folder entry without an end", folder)
+			return below, fmt.Errorf("%s: folder entry without an end", w.path)
 		}
 		base := raw[:end]
 		if typ != unix.DT_REG && typ != unix.DT_DIR && typ != unix.DT_UNKNOWN ||
 			string(base) == "." || string(base) == ".." {
 			continue
 		}
-		if w.seen++; w.seen > maxEntries {
-			return fmt.Errorf("%s: more than %d files and folders", w.r.Path, maxEntries)
+		if w.v.Seen != nil {
+			if err := w.v.Seen(); err != nil {
+				return below, err
+			}
 		}
-		if err := w.entry(fd, folder, raw[:end+1], typ); err != nil {
-			return err
+		var err error
+		if below, err = w.entry(fd, raw[:end+1], typ, below); err != nil {
+			return below, err
 		}
 	}
-	return nil
+	return below, nil
 }
 
 // entry looks at one name, which ends in a NUL.
-func (w *walker) entry(fd int, folder string, raw []byte, typ byte) error {
+func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, error) {
 	e := &w.now
-	e.folder, e.Base = folder, raw[:len(raw)-1]
-	if len(w.r.Path)+len(folder)+len(raw)+1 > maxPath {
+	e.folder, e.Base = w.path, raw[:len(raw)-1]
+	if len(w.r.Path)+len(w.path)+len(raw)+1 > maxPath {
 		const shown = 60 // bytes of a name that nobody can read whole
 		name := e.Name()
 		w.v.Passed(name[:min(len(name), shown)]+"…", unix.ENAMETOOLONG)
-		return nil
+		return below, nil
 	}
 	if typ == unix.DT_DIR {
-		w.todo = append(w.todo, e.Name())
-		return nil
+		return append(below, raw...), nil
 	}
 	if err := lstatat(fd, raw, &e.Stat); err != nil {
 		if !errors.Is(err, unix.ENOENT) { // gone since
 			w.v.Passed(e.Name(), err)
 		}
-		return nil
+		return below, nil
 	}
 	switch e.Stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		w.todo = append(w.todo, e.Name())
+		return append(below, raw...), nil
 	case unix.S_IFREG:
-		return w.v.File(e)
+		return below, w.v.File(e)
 	}
-	return nil
+	return below, nil
 }
 
-func join(folder, base string) string {
-	if folder == "" {
-		return base
+func join(folder, base []byte) string {
+	if len(folder) == 0 {
+		return string(base)
 	}
-	return folder + "/" + base
+	return string(folder) + "/" + string(base)
 }
 
 // Two system calls without Go's ceremony around what may block: a walk makes thousands, most

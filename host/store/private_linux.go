@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/sparse"
 )
 
 // No container gets the inode of a copy that another one has: a process with CAP_SYS_ADMIN in a
@@ -49,7 +51,7 @@ func clone(from, to string) error {
 	}
 	defer dst.Close()
 	if unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) != nil {
-		if _, err := io.Copy(dst, src); err != nil { // copy_file_range(2)
+		if _, err := sparse.Copy(dst, src); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,8 @@ func (s *Store) Put(key string, size int64, write func(f *os.File) error) (strin
 	if err := errors.Join(s.keep(key), s.writeSum(key, p.Name())); err != nil {
 		return "", err
 	}
-	return s.Path(key), p.commit(s.Path(key))
+	// Not waited for until it is on the disk: one that a power failure cuts off has another sum.
+	return s.Path(key), p.rename(s.Path(key))
 }
 
 // ReadIndex returns what WriteIndex kept under a key; fs.ErrNotExist where there is none.
@@ -106,14 +107,6 @@ func (s *Store) Scratch() (*os.File, error) {
 		return nil, err
 	}
 	return p.File, nil
-}
-
-// commit gives the file its name once its content is on the disk.
-func (p *pending) commit(path string) error {
-	if err := p.Sync(); err != nil {
-		return err
-	}
-	return p.rename(path)
 }
 
 func (p *pending) rename(path string) error {

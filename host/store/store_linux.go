@@ -102,25 +102,29 @@ func touch(path string) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// Lock waits until no other process holds the lock that a key belongs to. There are 256, so
-// two keys may share one: a process that holds one of a kind must not ask for another of
-// that kind. It is let go by the function returned, and by the end of the process.
+// Lock waits until no other process holds the lock of a key. It is let go by the function
+// returned, and by the end of the process; its file goes with it.
 func (s *Store) Lock(kind, key string) (func(), error) {
-	const shards = 256
-	var n uint32
-	for _, c := range []byte(key) {
-		n = n*31 + uint32(c)
-	}
-	path := filepath.Join(s.Dir, locksDir, fmt.Sprintf("%s-%02x", kind, n%shards))
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, privateFile)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if err := await(fd); err != nil {
+	path := filepath.Join(s.Dir, locksDir, kind+"-"+key)
+	for {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, privateFile)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if err := await(fd); err != nil {
+			unix.Close(fd)
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		// Whoever had it before has removed its name.
+		var held, named unix.Stat_t
+		if unix.Fstat(fd, &held) == nil && unix.Lstat(path, &named) == nil && held.Ino == named.Ino && held.Dev == named.Dev {
+			return func() {
+				unix.Unlink(path)
+				unix.Close(fd)
+			}, nil
+		}
 		unix.Close(fd)
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return func() { unix.Close(fd) }, nil
 }
 
 // Waiting for a lock: one who holds it scans a root filesystem, or writes a copy.

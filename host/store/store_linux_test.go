@@ -301,3 +301,39 @@ func TestIndex(t *testing.T) {
 		}
 	}
 }
+
+// A lock is of its key alone: whoever scans one image slowly keeps nobody from another. None is
+// left when it is let go, and of many who want one, one has it at a time.
+func TestLock(t *testing.T) {
+	s := open(t, 0)
+	for i := range 1000 { // more than there were locks
+		unlock, err := s.Lock("index", fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
+	}
+	var inside, most atomic.Int32
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for range 20 {
+				unlock, err := s.Lock("file", "one")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				most.Store(max(most.Load(), inside.Add(1)))
+				inside.Add(-1)
+				unlock()
+			}
+		})
+	}
+	all.Wait()
+	if n := most.Load(); n != 1 {
+		t.Errorf("%d at a time", n)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.Dir, locksDir, "file-*")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}

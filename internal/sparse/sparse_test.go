@@ -1,0 +1,48 @@
+package sparse
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/iotest"
+)
+
+func TestCopy(t *testing.T) {
+	data := bytes.Repeat([]byte("x"), block+1)
+	for name, want := range map[string][]byte{
+		"empty": nil, "short": []byte("x"), "data": data, "zeros": make([]byte, 20*block+5),
+		"hole inside": append(append(bytes.Clone(data), make([]byte, 20*block)...), data...),
+		"hole behind": append(bytes.Clone(data), make([]byte, 20*block)...),
+	} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		n, err := Copy(f, iotest.HalfReader(bytes.NewReader(want)))
+		got, rerr := os.ReadFile(f.Name())
+		if err != nil || rerr != nil || n != int64(len(want)) || !bytes.Equal(got, want) {
+			t.Errorf("%s: got %d bytes, %v, %v, want %d", name, n, err, rerr, len(want))
+		}
+		fi, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const most = 6 * block
+		if used := fi.Sys().(*syscall.Stat_t).Blocks * 512; used > most {
+			t.Errorf("%s: takes %d bytes on the disk, want at most %d", name, used, most)
+		}
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := Copy(f, iotest.ErrReader(io.ErrClosedPipe)); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("got %v, want %v", err, io.ErrClosedPipe)
+	}
+}
