@@ -72,6 +72,9 @@ VFIX_HIDDEN int vfix_stand_in(greg_t *regs);
  * forked with them; returns when that has ended. A negative error number, or a tid. */
 VFIX_HIDDEN long vfix_apart(void (*f)(void *), void *argument);
 
+/* The same in this thread, on the stack of that one. */
+VFIX_HIDDEN void vfix_beside(void (*f)(void *), void *argument);
+
 /* log.c: one line on stderr; map is where the site is, or NULL. */
 VFIX_HIDDEN void vfix_log_site(const struct mapping *map, uintptr_t ra, int function, const char *what);
 
