@@ -15,6 +15,8 @@ GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null)
+# Where vfix starts: it records the signals that it inherits, for vfix run (host/run).
+ENTRY     = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),-E vfix.dev/vfix/host/run.entry)
 BUILDGO   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
@@ -36,7 +38,7 @@ need-deps:
 
 .PHONY: all
 all: need-go shim ## build bin/vfix (the default)
-	$(BUILDGO) -ldflags '$(LDFLAGS)' -o bin/vfix ./cmd/vfix
+	$(BUILDGO) -ldflags '$(LDFLAGS) $(ENTRY)' -o bin/vfix ./cmd/vfix
 
 .PHONY: shim
 shim: ## build the code that is injected into legacy programs

@@ -293,6 +293,12 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 	expect "status ($stderr)" "$status" 0
 	VFIX_LOG=1 under "$programs/trace-waits"
 	expect_match "sites healed meanwhile" "$stderr" ': healed'
+	# Where the threads have to stop, their calls are made again.
+	VFIX_LOG=1 run --separate-stderr -- timeout "$patience" "$programs/trace-filter" no-membarrier "$twin" "$programs/trace-waits"
+	expect "status without membarrier ($stderr)" "$status" 0
+	expect_match "sites healed without membarrier" "$stderr" ': healed'
+	run timeout "$patience" "$programs/trace-filter" no-membarrier "$twin" "$programs/trace-threads" 8 1000
+	expect "threads without membarrier" "$output" ok
 }
 
 @test "trace: what runs on in the background is served, and nothing waits for it" {

@@ -119,6 +119,10 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 	(exec -a name "$VFIX" run ./odd)
 	state='grep -E "^(SigBlk|SigCgt)" /proc/self/status; ulimit -Sn; umask; ls /proc/self/fd | wc -l'
 	expect 'state' "$("$VFIX" run sh -c "$state")" "$(sh -c "$state")"
+	# Static, so that no library stands between: blocked and ignored signals, and Go's own ones.
+	state=(env '--block-signal=SEGV,BUS,PROF,TERM' '--ignore-signal=QUIT,PIPE,CHLD,USR1,SEGV')
+	expect 'signals' "$("${state[@]}" "$VFIX" run busybox grep "Sig[BIC]" /proc/self/status)" "$("${state[@]}" busybox grep "Sig[BIC]" /proc/self/status)"
+	expect_match 'signals that are blocked' "$("${state[@]}" busybox grep SigBlk /proc/self/status)" 0000000004004440
 	expect 'SIGHUP ignored, as by nohup' "$(trap '' HUP && "$VFIX" run sh -c 'kill -HUP $$; echo lives')" lives
 	run_vfix 137 run sh -c 'kill -KILL $$'
 	run env LD_PRELOAD=/nothing.so "$VFIX" run sh -c 'echo $LD_PRELOAD'

@@ -120,7 +120,9 @@ func (s *starter) inFolder(base, dir string) error {
 	return nil
 }
 
-// fill writes the files into a folder of ours. Whatever the umask is, others may read them.
+// fill writes the files into a folder of ours. Whatever the umask is, others may read them. The
+// sticky bit keeps them from systemd-tmpfiles, which removes what is old from /tmp, while programs
+// that run still hand LD_PRELOAD on (dir_cleanup in its source).
 func (s *starter) fill(dir string) error {
 	const folder, file = 0o755, 0o555
 	for name, body := range s.files() {
@@ -131,7 +133,7 @@ func (s *starter) fill(dir string) error {
 		if err := os.WriteFile(path, body, file); err != nil {
 			return err
 		}
-		if err := errors.Join(os.Chmod(filepath.Dir(path), folder), os.Chmod(path, file)); err != nil {
+		if err := errors.Join(os.Chmod(filepath.Dir(path), folder), os.Chmod(path, file|os.ModeSticky)); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,10 @@ func TestMaterialise(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want mode %v", name, fi, err, want)
 		}
 	}
+	// systemd-tmpfiles removes no file that has it.
+	if fi, err := os.Stat(filepath.Join(first, "x86_64/libvfix.so")); err != nil || fi.Mode()&os.ModeSticky == 0 {
+		t.Errorf("libvfix.so: got %v, %v, want the sticky bit", fi.Mode(), err)
+	}
 	for name, want := range map[string]string{"x86_64": "library", "haswell": "library", "i686": "twin", "i386": "twin"} {
 		if b, err := os.ReadFile(filepath.Join(first, name, libraryFile)); err != nil || string(b) != want {
 			t.Errorf("%s: got %q, %v", name, b, err)

@@ -125,6 +125,7 @@ func (w fdWriter) Write(b []byte) (int, error) {
 // execve returns only where it fails. syscall.Exec and not the bare call: it puts back the
 // limit of open files that Go raised when vfix started.
 func execve(path string, args, env []string) error {
+	restoreSignals()
 	err := syscall.Exec(path, args, env)
 	switch {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):

@@ -37,6 +37,29 @@ vfix_apart:
 	.cfi_endproc
 	.size	vfix_apart, . - vfix_apart
 
+	/* in: rdi function, rsi its argument; calls it on that stack. One caller at a time. */
+	.balign	16
+	.globl	vfix_beside
+	.hidden	vfix_beside
+	.type	vfix_beside, @function
+vfix_beside:
+	.cfi_startproc
+	push	%rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	mov	%rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	lea	stack_end(%rip), %rsp
+	mov	%rdi, %rax
+	mov	%rsi, %rdi
+	call	*%rax
+	mov	%rbp, %rsp
+	pop	%rbp
+	.cfi_def_cfa %rsp, 8
+	ret
+	.cfi_endproc
+	.size	vfix_beside, . - vfix_beside
+
 	.bss
 	.balign	16
 	.skip	8192

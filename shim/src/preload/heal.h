@@ -27,6 +27,14 @@ struct site {
 	unsigned char code[LONGEST];
 };
 
+/* job.c: heals the site that returns to ra, or finishes what a fork left half done. */
+struct job {
+	uintptr_t ra;
+	int function;
+	int finishes;
+};
+VFIX_HIDDEN void vfix_do_job(void *job);
+
 /* maps.c: what is mapped at an address. */
 struct mapping {
 	uintptr_t start, end, base;	/* base: where the file's first byte is mapped, or start */
@@ -59,18 +67,23 @@ VFIX_HIDDEN extern const char vfix_stub_plain[], vfix_stub_plain_hole[], vfix_st
 #define SITES 64
 VFIX_HIDDEN extern struct site vfix_sites[SITES];
 VFIX_HIDDEN extern int vfix_site_count;
+#define HLT 0xf4	/* SDM: privileged, #GP, which Linux tells as SIGSEGV with SI_KERNEL */
+#define MOV32 7		/* bytes of lea and of the mov that it replaces */
 VFIX_HIDDEN int vfix_write_sites(long memory, const struct mapping *map);
 /* The same in a child that was forked meanwhile, where nobody else goes on with it. */
 VFIX_HIDDEN void vfix_finish_sites(long memory);
 /* encodes the instruction that names the stub, and adds the site to the table. */
 VFIX_HIDDEN void vfix_add_site(struct site *site, uintptr_t stub);
-/* 1 and as if the instruction had run, if it is being changed; -1 if it was and is to be tried
+/* meet.c: 1 and as if the instruction had run, if it is being changed; -1 if it was and is to be tried
  * again; 0 if the fault is none of a change. */
 VFIX_HIDDEN int vfix_stand_in(greg_t *regs);
 
 /* apart.S: runs f in a thread of its own, which has its own table of open files and may not be
  * forked with them; returns when that has ended. A negative error number, or a tid. */
 VFIX_HIDDEN long vfix_apart(void (*f)(void *), void *argument);
+
+/* The same in this thread, on the stack of that one. */
+VFIX_HIDDEN void vfix_beside(void (*f)(void *), void *argument);
 
 /* log.c: one line on stderr; map is where the site is, or NULL. */
 VFIX_HIDDEN void vfix_log_site(const struct mapping *map, uintptr_t ra, int function, const char *what);

@@ -1,17 +1,17 @@
 /*
  * What is mapped at an address, out of /proc/self/maps (proc(5)):
- * "START-END rwxp OFFSET DEV INODE   PATH". Read in small pieces, for stacks may be small.
+ * "START-END rwxp OFFSET DEV INODE   PATH". Only who holds the lock of healing is here.
  */
 #include <fcntl.h>
 #include "heal.h"
 
-#define PIECE 256
+#define PIECE 4096
 #define FIELD_PATH 5
 
 struct reader {
 	long fd;
 	int at, n;
-	char piece[PIECE];
+	char *piece;
 };
 
 static int next_char(struct reader *r)
@@ -90,7 +90,8 @@ static int read_line(struct reader *r, struct mapping *m)
 
 int vfix_find_mapping(uintptr_t address, struct mapping *mapping)
 {
-	struct reader r = { .fd = syscall3(SYS_open, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0) };
+	static char piece[PIECE];
+	struct reader r = { .piece = piece, .fd = syscall3(SYS_open, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0) };
 	int found = 0;
 
 	if (r.fd < 0)

@@ -57,11 +57,12 @@ VFIX_HIDDEN void vfix_restorer(void);
 VFIX_HIDDEN void vfix_start(uintptr_t vdso);
 VFIX_HIDDEN void vfix_start_late(void);
 
-/* What VFIX_HEAL and VFIX_LOG say. */
+/* state.c: what VFIX_HEAL and VFIX_LOG say. */
 VFIX_HIDDEN extern int vfix_heal_wanted, vfix_log_wanted;
 
 /* time.c: calls the function in the vDSO, or the kernel; the result as the page returns it. */
 VFIX_HIDDEN long vfix_serve(int function, uintptr_t a, uintptr_t b);
+/* state.c */
 VFIX_HIDDEN extern uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)];
 
 /* heal.c: makes the call site that returns to ra call the vDSO, where it can; at most once. */

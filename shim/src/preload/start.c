@@ -10,9 +10,6 @@
 #include "mask.h"
 #include "../auxv.h"
 
-/* A page of its own: sealed once the vDSO has been found. */
-uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)] __attribute__((aligned(PAGE_SIZE)));
-int vfix_heal_wanted = 1, vfix_log_wanted;
 static int started;
 
 extern char **__environ __attribute__((weak));

@@ -41,9 +41,14 @@ static int function_at(const unsigned char *code)
 void vfix_sweep(long memory, const struct mapping *map, uintptr_t around)
 {
 	static unsigned char chunk[CHUNK];	/* only who holds the lock is here */
+	static uintptr_t swept, swept_end;	/* what was searched last, and need not be again */
 	uintptr_t end = map->end - around > AROUND ? around + AROUND : map->end;
 	uintptr_t at = around - map->start > AROUND ? around - AROUND : map->start;
 
+	if (around >= swept && around < swept_end)
+		return;
+	swept = at;
+	swept_end = end;
 	for (; at + BYTES <= end; at += CHUNK - BYTES + 1) {
 		long n = end - at < CHUNK ? end - at : CHUNK;
 
@@ -54,8 +59,10 @@ void vfix_sweep(long memory, const struct mapping *map, uintptr_t around)
 
 			if (function < 0 || at + i == around)
 				continue;
-			if (vfix_site_count == SITES)
+			if (vfix_site_count == SITES) {
+				swept_end = at + i;
 				return;
+			}
 			struct site site = { .start = at + i, .length = MOV, .reg = chunk[i + 2] & 7, .function = function, .ra = at + i + BYTES };
 			site.plain = vfix_is_stub(memory, site.start);
 			uintptr_t stub = vfix_near(&site, map);

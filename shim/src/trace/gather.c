@@ -2,6 +2,7 @@
  * Stopping every other task that could run the code that is about to change. A task that is
  * already stopped, or that will stop before it runs, needs nothing.
  */
+#include <errno.h>
 #include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -12,6 +13,8 @@
  * site is then emulated once more, and the next call of it tries again. */
 static const long patience_ns = 20000000;
 static const long pause_ns = 20000;
+
+#define SYSCALL_BYTES 2	/* of the instruction */
 
 struct gathering {
 	const struct task *self;
@@ -31,6 +34,19 @@ static void interrupt(struct task *t, void *argument)
 		g->running++;
 }
 
+/* epoll_wait and its like end with EINTR where a stop was asked for: the task makes the call again,
+ * unless a signal waits, whose handler may count on it. */
+static void restart(pid_t tid)
+{
+	struct user_regs_struct regs;
+
+	if (ptrace(PTRACE_GETREGS, tid, 0L, &regs) || (long)regs.orig_rax < 0 || (long)regs.rax != -EINTR || proc_has_signal(tid))
+		return;
+	regs.rax = regs.orig_rax;
+	regs.rip -= SYSCALL_BYTES;
+	ptrace(PTRACE_SETREGS, tid, 0L, &regs);
+}
+
 /* Any stop will do: the one that was asked for comes later, and is continued then. */
 static void collect(struct task *t, void *argument)
 {
@@ -41,6 +57,8 @@ static void collect(struct task *t, void *argument)
 		return;
 	if (waitpid(t->tid, &status, __WALL | WNOHANG) == t->tid) {
 		t->state = STOPPED;
+		if (status >> 16 == PTRACE_EVENT_STOP)
+			restart(t->tid);
 		queue_status(t, status);
 		g->running--;
 	} else if (proc_is_dead(t->tid)) {

@@ -133,6 +133,20 @@ static long status_field(pid_t tid, const char *name)
 	return line ? atol(line + strlen(name)) : 0;
 }
 
+int proc_has_signal(pid_t tid)
+{
+	static const char *const names[] = { "\nSigPnd:", "\nShdPnd:", "\nSigBlk:" };
+	unsigned long sets[3] = { 0 };
+	char text[4096];
+
+	text[proc_read(tid, "status", text, sizeof text - 1)] = 0;
+	for (int i = 0; i < 3; i++) {
+		const char *line = strstr(text, names[i]);
+		sets[i] = line ? strtoul(line + strlen(names[i]), NULL, 16) : 0;
+	}
+	return ((sets[0] | sets[1]) & ~sets[2]) != 0;
+}
+
 int proc_is_traced(void)
 {
 	proc_open();

@@ -154,6 +154,7 @@ struct start_values proc_start_values(pid_t tid);
 int proc_cpu(pid_t tid);		/* -1: not known */
 int proc_is_stopped(pid_t tid);
 int proc_is_dead(pid_t tid);
+int proc_has_signal(pid_t tid);		/* 1 if one is pending and not blocked */
 /* 1 if the task has a seccomp filter that the tracer has not. */
 int proc_is_sandboxed(pid_t tid);
 int proc_is_go(pid_t tid);

@@ -1,0 +1,6 @@
+/* What is known after the start, and what the environment asked for. */
+#include "preload.h"
+
+/* A page of its own: sealed once the vDSO has been found. */
+uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)] __attribute__((aligned(PAGE_SIZE)));
+int vfix_heal_wanted = 1, vfix_log_wanted;
