@@ -24,9 +24,11 @@ const (
 	Lea
 	// Syscall is mov $nr,%rax; syscall over an adjacent mov and call.
 	Syscall
+	// Imm is the trampoline's own address in place of the page's, in a push or a store.
+	Imm
 )
 
-var formNames = [...]string{"left", "entry", "call", "lea", "syscall"}
+var formNames = [...]string{"left", "entry", "call", "lea", "syscall", "imm"}
 
 func (f Form) String() string {
 	if int(f) >= len(formNames) {
@@ -168,13 +170,17 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 		if q.Form == Left {
 			continue
 		}
-		vaddr, code, err := encode(&q.Site, q.Form, place.vaddr)
+		old, err := p.file.bytes(q.Site.Offset, uint64(q.Site.Len))
+		if err != nil {
+			return err
+		}
+		vaddr, code, err := encode(&q.Site, q.Form, place.vaddr, old)
 		if err != nil {
 			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, allowed, err.Error())
 			if q.Form == Left {
 				continue
 			}
-			if vaddr, code, err = encode(&q.Site, q.Form, place.vaddr); err != nil {
+			if vaddr, code, err = encode(&q.Site, q.Form, place.vaddr, old); err != nil {
 				return err
 			}
 		}

@@ -108,10 +108,13 @@ func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
 	return nil
 }
 
-// branchTarget returns where the last rel32 of a patch leads.
+// branchTarget returns where the last rel32 of a patch leads, or its imm32.
 func branchTarget(q *Patch) uint64 {
 	n := len(q.After)
 	rel := int32(uint32(q.After[n-4]) | uint32(q.After[n-3])<<8 | uint32(q.After[n-2])<<16 | uint32(q.After[n-1])<<24)
+	if q.Form == Imm {
+		return uint64(int64(rel))
+	}
 	return q.Vaddr + uint64(n) + uint64(int64(rel))
 }
 
