@@ -75,12 +75,13 @@ type flow struct {
 	left     []use    // in another register that C code may change, at a ret
 	escapes  []use    // everything else
 
-	frame   frame             // of the function; nil: words of the stack are not followed
-	words   []int64           // the words of the stack that held the value, by their places in the frame
-	onStack bool              // one of them held it
-	copied  bool              // a vector register copies it on, with what stands beside it
-	stores  bool              // the instruction at origin stores it in the first of them
-	page    map[uint64]*instr // calls of the page, to which an address may be passed
+	frame   frame           // of the function; nil: words of the stack are not followed
+	words   []int64         // the words of the stack that held the value, by their places in the frame
+	onStack bool            // one of them held it
+	copied  bool            // a vector register copies it on, with what stands beside it
+	stores  bool            // the instruction at origin stores it in the first of them
+	mixed   map[uint64]bool // of calls: those through what may hold something else, too
+	page    map[uint64]bool // calls of the page alone, to which an address may be passed
 }
 
 // maxFlow bounds the instructions that one value is followed through.
@@ -89,7 +90,7 @@ const maxFlow = 20000
 // newFlow returns a flow of the value that the instruction at origin loads. fn is the function
 // of the page whose address it is.
 func newFlow(c *code, origin uint64, fn Function, fr frame) *flow {
-	return &flow{c: c, fn: fn, origin: origin, frame: fr, state: make(map[uint64]value), calls: make(map[uint64]*instr)}
+	return &flow{c: c, fn: fn, origin: origin, frame: fr, state: make(map[uint64]value), calls: make(map[uint64]*instr), mixed: make(map[uint64]bool)}
 }
 
 // follow follows what reg holds from the instruction at vaddr on.
@@ -243,6 +244,9 @@ func (f *flow) record(i *instr, v *value, l label, r int) {
 		return
 	}
 	f.calls[i.addr] = i
+	if l&other != 0 {
+		f.mixed[i.addr] = true
+	}
 	f.exact = f.exact || l&exact != 0
 	// Only the function's own arguments are passed on; the register called through is none
 	// beyond them.
@@ -272,7 +276,7 @@ func (f Function) args() int {
 
 // call moves the state over a call.
 func (f *flow) call(i *instr, v *value) {
-	if f.page[i.addr] != nil || f.called(i, v) {
+	if f.page[i.addr] || f.called(i, v) {
 		f.afterPage(i, v)
 		return
 	}
@@ -315,7 +319,7 @@ func (f *flow) operands(i *instr, v *value) {
 
 // indirect ends a path at a jump through a register or memory.
 func (f *flow) indirect(i *instr, v *value) {
-	if f.page[i.addr] != nil || f.called(i, v) {
+	if f.page[i.addr] || f.called(i, v) {
 		return
 	}
 	f.operands(i, v)

@@ -379,7 +379,11 @@ func (f *flow) harmless(i *instr) bool {
 	if _, isReg := i.Args[0].(x86asm.Reg); !ok || !isReg || width != 64 || i.Op != x86asm.LEA && i.Op != x86asm.MOV {
 		return false
 	}
-	g := &flow{c: f.c, fn: f.fn, origin: i.addr, state: make(map[uint64]value), calls: make(map[uint64]*instr), page: f.calls}
+	g := newFlow(f.c, i.addr, f.fn, nil)
+	g.page = make(map[uint64]bool)
+	for at := range f.calls {
+		g.page[at] = !f.mixed[at]
+	}
 	v := unknownValue()
 	v.reg[dst] = exact
 	g.run(i.next(), v)

@@ -91,6 +91,11 @@ var flagReaders = func() map[x86asm.Op]bool {
 	return t
 }()
 
+// carryReaders are those that read the carry flag and jump or set by it.
+var carryReaders = map[x86asm.Op]bool{x86asm.JB: true, x86asm.JAE: true, x86asm.JA: true, x86asm.JBE: true,
+	x86asm.SETB: true, x86asm.SETAE: true, x86asm.SETA: true, x86asm.SETBE: true, x86asm.ADC: true, x86asm.SBB: true,
+	x86asm.CMOVB: true, x86asm.CMOVAE: true, x86asm.CMOVA: true, x86asm.CMOVBE: true, x86asm.RCL: true, x86asm.RCR: true}
+
 var flagSetters = map[x86asm.Op]bool{x86asm.ADD: true, x86asm.SUB: true, x86asm.AND: true, x86asm.OR: true, x86asm.XOR: true,
 	x86asm.CMP: true, x86asm.TEST: true, x86asm.NEG: true, x86asm.IMUL: true, x86asm.MUL: true, x86asm.POPFQ: true, x86asm.XADD: true,
 	x86asm.UCOMISD: true, x86asm.UCOMISS: true, x86asm.COMISD: true, x86asm.COMISS: true}
@@ -114,6 +119,10 @@ func (c *code) flagsRead(vaddr uint64) bool {
 			return true
 		case i.flow == flowCond && i.reads&regsOf(rcx) == 0:
 			return true
+		case i.Op == x86asm.INC || i.Op == x86asm.DEC: // all flags but the carry
+			if next, ok := c.at(i.next()); ok && carryReaders[next.Op] {
+				return true
+			}
 		case flagSetters[i.Op]:
 		case i.flow == flowNext || i.flow == flowCond:
 			work = append(work, i.next())
