@@ -99,7 +99,7 @@ func TestHookOutOfReach(t *testing.T) {
 		f := scanFile(t, e.build()).file
 		const farthest = 1<<31 - testPage // from a hole in the first page of code to the entry
 		for vaddr, want := range map[uint64]uint64{4 * testPage: fn, farthest: fn, farthest + 3*testPage: 0, 1 << 40: 0} {
-			h, err := f.planHooks(vaddr)
+			h, err := f.planHooks(vaddr, shim.Injected())
 			if err != nil {
 				t.Fatal(err)
 			}

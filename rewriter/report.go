@@ -153,6 +153,9 @@ type Report struct {
 	RawSignals bool
 	// Injected is the version of the vfix segment that the file already has, "" for none.
 	Injected string
+	// Refresh says that an older vfix patched the file, and that this one would patch it
+	// otherwise. The sites are then those that the file had before.
+	Refresh bool
 
 	file *elfFile // what was scanned, for NewPlan; nil where the file was skipped
 }

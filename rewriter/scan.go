@@ -24,8 +24,11 @@ func scanWith(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rep.file != nil {
-		rep.file.r = r
+	if f := rep.file; f != nil && f.was != nil {
+		f.was.r = r
+		f.r = overlay{r, f.was.sites}
+	} else if f != nil {
+		f.r = r
 	}
 	return rep, nil
 }
@@ -62,6 +65,28 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	if err := what.within(f); err != nil {
 		return &Report{Skipped: err.Error()}, nil
 	}
+	rep, err := scanELF(f, what)
+	if err != nil || rep.Skipped != "" || rep.Injected == "" {
+		return rep, err
+	}
+	// What this vfix patched stays as it is: strip may have taken away what proved a form.
+	was, err := f.patched()
+	if err != nil || was == nil || was.sha256 == currentRelease().sha256 {
+		return rep, err
+	}
+	fresh, err := scanELF(was.original(f), what)
+	if err != nil || fresh.file == nil {
+		return rep, err
+	}
+	p, err := newPlan(fresh, Options{})
+	if err != nil || p.Empty() {
+		return rep, err
+	}
+	fresh.Injected, fresh.Refresh = rep.Injected, true
+	return fresh, nil
+}
+
+func scanELF(f *elfFile, what scope) (*Report, error) {
 	c := newCode(f)
 	s := &search{f: f, code: c}
 	if err := s.run(); err != nil {

@@ -260,6 +260,9 @@ func (f *elfFile) entries() []uint64 {
 		}
 	}
 	add(f.entry)
+	if f.was != nil {
+		add(f.was.hole(f.was.layout.InitHole))
+	}
 	for _, tag := range [...]int64{dtInit, dtFini} {
 		if d := f.dyn(tag); d != nil {
 			add(d.val)
