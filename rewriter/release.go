@@ -220,11 +220,9 @@ func original(b []byte, i int, next uint64, fn Function) (before int, old []byte
 		return append(append([]byte{0x48 | byte(reg>>3), 0xb8 | byte(reg&7)}, imm...), 0xff, 0xff, 0xff, 0xff)
 	}
 	if i >= 3 && b[i-3]&0xfb == 0x48 && b[i-2] == 0x8d && b[i-1]&0xc7 == 5 { // lea
-		reg := int(b[i-3]&4)<<1 | int(b[i-1]>>3&7)
-		if i >= 6 && bytes.Equal(b[i-6:i-3], nops[3]) {
-			return 6, load(reg, 10)
-		}
-		return 3, load(reg, 7)
+		// A nop of 3 bytes before it was part of a load of 10 bytes, or padding that something
+		// may land behind: the load of 7 does the same.
+		return 3, load(int(b[i-3]&4)<<1|int(b[i-1]>>3&7), 7)
 	}
 	if i < 1 || b[i-1] != 0xe8 && b[i-1] != 0xe9 {
 		return 0, nil

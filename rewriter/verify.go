@@ -158,7 +158,7 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 	}
 	was, err := f.patched()
 	if err != nil || was == nil {
-		return nil, err
+		return systemCalls(r, f), err
 	}
 	sites, err := was.invert(f)
 	if err != nil {
@@ -175,6 +175,12 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 		})
 		if i < 0 {
 			return nil, nil
+		}
+		if s := &r.Sites[i]; u.lea && s.Kind == MovImm64 && u.vaddr == s.Vaddr+3 {
+			u.vaddr, u.off = s.Vaddr, s.Offset
+			if u.old, err = r.file.bytes(s.Offset, uint64(s.Len)); err != nil {
+				return nil, err
+			}
 		}
 		q := Patch{Site: r.Sites[i], Form: u.form(), Reason: "by an older vfix", Vaddr: u.vaddr, Offset: u.off}
 		if q.Before, err = r.file.bytes(u.off, uint64(len(u.old))); err != nil {
@@ -198,6 +204,33 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 	}
 	slices.SortFunc(p.Edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
 	return p, nil
+}
+
+// systemCalls is the plan of a vfix that found no room for a segment: it did not ask whether rcx
+// and r11 are dead. nil: none made f.
+func systemCalls(r *Report, f *elfFile) *Plan {
+	if s, _ := f.injected(); s != nil {
+		return nil
+	}
+	p := &Plan{file: r.file, Size: int64(r.file.size)}
+	for _, s := range r.Sites {
+		if !s.Loads() || !s.Adjacent() || s.Calls != 1 || s.Shared {
+			continue
+		}
+		q := Patch{Site: s, Form: Syscall, Reason: "by an older vfix", Vaddr: s.Vaddr, Offset: s.Offset, After: encodeSyscall(&s)}
+		var err1, err2 error
+		q.Before, err1 = r.file.bytes(s.Offset, uint64(len(q.After)))
+		got, err2 := f.bytes(s.Offset, uint64(len(q.After)))
+		if err1 != nil || err2 != nil || !bytes.Equal(got, q.After) {
+			continue
+		}
+		p.Patches = append(p.Patches, q)
+		p.Edits = append(p.Edits, Edit{Offset: s.Offset, Old: q.Before, New: q.After, Why: "call site"})
+	}
+	if p.Empty() {
+		return nil
+	}
+	return p
 }
 
 // sameLoad reports whether two originals are the same but for the register that holds the
