@@ -15,7 +15,7 @@ func (p *Plan) prove() error {
 	if p.Empty() {
 		return nil
 	}
-	r, err := scanELF(p.file, scope{codeOnly: true})
+	r, err := scanELF(p.file, scope{})
 	if err != nil {
 		return err
 	}

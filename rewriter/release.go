@@ -328,6 +328,7 @@ func (p *Plan) refresh() error {
 		})
 		edits = append(edits, e)
 	}
+	p.Warnings = append(p.Warnings, "patched by an older vfix (format "+was.version+"): patched anew in place")
 	h := hooks{entry: was.hole(was.layout.EntryHole), init: was.hole(was.layout.InitHole)}
 	page, err := segmentPage(was.segment.vaddr, h, was.note(), p.Patches)
 	if err != nil {
