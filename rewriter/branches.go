@@ -1,16 +1,15 @@
 package rewriter
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"sort"
-	"strings"
-
-	"golang.org/x/arch/x86/x86asm"
 )
 
-// Which addresses around the sites other code branches to. A site whose inside is such an
-// address may not be overwritten as a whole.
+// Which addresses around the sites something refers to: branches, words in data, addresses in
+// instructions, symbols. A site whose inside is such an address may not be overwritten as a
+// whole. Where it is not known whether bytes are an instruction, they count as one.
 
 const (
 	// siteMargin is how far around a site targets are kept, in bytes: a stub begins at
@@ -18,20 +17,25 @@ const (
 	siteMargin = 16
 	// rel8Reach is how far a short branch reaches, with its own length, in bytes.
 	rel8Reach = 130
-	// streams is how many linear decodes vote on where instructions begin, where no
-	// function start is known before a site.
-	streams = 16
 	// maxSpan is the longest stretch from a mov to its call, in bytes, that is searched
 	// for targets.
 	maxSpan = 64
+	// maxJumps bounds the jumps that are kept.
+	maxJumps = 1 << 16
 )
+
+// jump is a jump with a displacement of 4 bytes, or bytes that look like one.
+type jump struct{ from, to uint64 }
 
 // targets are the addresses near sites that something refers to.
 type targets struct {
 	windows []Extent // in ascending order, without overlap
 	lo, hi  uint64   // of all windows
-	branch  []uint64 // sorted: targets of branches, and of words in data
-	called  map[uint64]bool
+	branch  []uint64 // sorted
+	jumps   []jump
+	called  map[uint64][]uint64 // the calls of an address
+	taken   []uint64            // addresses that are named, not branched to
+	fixed   bool                // addresses have 4 bytes, too: ET_EXEC
 }
 
 // siteSpan returns the bytes from the mov to the end of its first call, where they are one
@@ -44,59 +48,81 @@ func siteSpan(s *Site) (Extent, bool) {
 	return Extent{s.Vaddr, end - s.Vaddr}, true
 }
 
-// findTargets looks through the file once.
-func findTargets(c *code, sites []Site) (*targets, error) {
-	t := &targets{called: make(map[uint64]bool)}
+// findTargets looks through the file once, for what refers to the sites and to the functions
+// around them.
+func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
+	t := &targets{called: make(map[uint64][]uint64), fixed: c.f.typ == etExec}
+	var near []Extent // the sites' own windows
 	for i := range sites {
-		if e, ok := siteSpan(&sites[i]); ok {
-			t.addWindow(Extent{e.Vaddr - siteMargin, e.Len + 2*siteMargin})
+		e, ok := siteSpan(&sites[i])
+		if !ok {
+			continue
+		}
+		near = append(near, Extent{e.Vaddr - siteMargin, e.Len + 2*siteMargin})
+		b := c.holder(fn, sites[i].Vaddr)
+		if b == nil {
+			continue
+		}
+		t.windows = append(t.windows, Extent{b.start, max(b.end, b.start+1) - b.start})
+		for _, to := range b.away {
+			t.windows = append(t.windows, Extent{to, 1})
 		}
 	}
-	if len(t.windows) == 0 {
+	if len(near) == 0 {
 		return t, nil
 	}
-	t.lo, t.hi = t.windows[0].Vaddr, t.windows[len(t.windows)-1].end()
-	s := &search{f: c.f, buf: make([]byte, min(searchChunk, c.f.size))}
-	for i := range c.f.progs {
-		p := &c.f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 {
-			continue
-		}
-		if err := s.chunks(p, t.words); err != nil {
-			return nil, err
-		}
-		if p.flags&pfX == 0 {
-			continue
-		}
-		if err := s.chunks(p, t.rel32); err != nil {
-			return nil, err
-		}
-	}
-	if err := eachRela(c.f, func(typ uint32, addend uint64) {
-		if typ == rRelative {
-			t.add(addend)
-		}
-	}); err != nil {
+	t.windows = append(t.windows, near...)
+	if err := t.read(c.f); err != nil {
 		return nil, err
 	}
-	for _, w := range t.windows {
-		t.rel8(c, w)
+	for _, v := range fn.labels {
+		t.add(v)
+	}
+	for _, w := range joined(near) {
+		t.rel8(c, fn, w)
 	}
 	slices.Sort(t.branch)
 	t.branch = slices.Compact(t.branch)
 	return t, nil
 }
 
+// read looks through the whole file for what refers to the windows.
+func (t *targets) read(f *elfFile) error {
+	t.windows = joined(t.windows)
+	t.lo, t.hi = t.windows[0].Vaddr, t.windows[len(t.windows)-1].end()
+	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
+	for i := range f.progs {
+		p := &f.progs[i]
+		if p.typ != ptLoad || p.filesz == 0 {
+			continue
+		}
+		if err := s.chunks(p, t.words); err != nil {
+			return err
+		}
+		if p.flags&pfX == 0 {
+			continue
+		}
+		if err := s.chunks(p, t.rel32); err != nil {
+			return err
+		}
+	}
+	return relaWords(f, func(_, addend uint64) { t.take(addend) })
+}
+
 func (e Extent) end() uint64 { return e.Vaddr + e.Len }
 
-// addWindow joins e, which is not before the windows so far, to them.
-func (t *targets) addWindow(e Extent) {
-	if n := len(t.windows); n > 0 && t.windows[n-1].end() >= e.Vaddr {
-		last := &t.windows[n-1]
-		last.Len = max(last.end(), e.end()) - last.Vaddr
-		return
+// joined returns the extents in ascending order, those that touch each other as one.
+func joined(all []Extent) []Extent {
+	slices.SortFunc(all, func(a, b Extent) int { return cmp.Compare(a.Vaddr, b.Vaddr) })
+	var out []Extent
+	for _, e := range all {
+		if n := len(out); n > 0 && out[n-1].end() >= e.Vaddr {
+			out[n-1].Len = max(out[n-1].end(), e.end()) - out[n-1].Vaddr
+			continue
+		}
+		out = append(out, e)
 	}
-	t.windows = append(t.windows, e)
+	return out
 }
 
 // inWindow reports whether vaddr is near a site.
@@ -125,60 +151,81 @@ func (t *targets) inside(lo, hi uint64) bool {
 	return i < len(t.branch) && t.branch[i] < hi
 }
 
-// words finds aligned 8-byte words that are addresses near sites: jump tables of programs
-// at fixed addresses, and what RELR relocates.
+// words finds 8-byte words that are addresses near sites: jump tables and immediates of programs
+// at fixed addresses, wherever they stand, and what RELR relocates.
 func (t *targets) words(b []byte, vaddr uint64, lo, hi int) {
-	for i := lo + int(-(vaddr+uint64(lo))&7); i < hi && i+8 <= len(b); i += 8 {
-		t.add(binary.LittleEndian.Uint64(b[i:]))
+	step := 8
+	if t.fixed {
+		step = 1
+	}
+	for i := lo + int(-(vaddr+uint64(lo))&uint64(step-1)); i < hi && i+8 <= len(b); i += step {
+		t.take(binary.LittleEndian.Uint64(b[i:]))
 	}
 }
 
-// rel32 finds the bytes of call, jmp and jcc with a 4-byte displacement, wherever they
-// stand: that bytes which are none of these point into a window by chance is rare.
+// take keeps an address near a site that is named somewhere.
+func (t *targets) take(vaddr uint64) {
+	if t.inWindow(vaddr) {
+		t.taken = append(t.taken, vaddr)
+		t.add(vaddr)
+	}
+}
+
+// rel32 finds the bytes of call, jmp and jcc with a 4-byte displacement, of lea, and addresses
+// of 4 bytes, wherever they stand: that bytes which are none of these point into a window by
+// chance is rare.
 func (t *targets) rel32(b []byte, vaddr uint64, lo, hi int) {
+	le := binary.LittleEndian
 	for i := lo; i < hi && i+5 <= len(b); i++ {
+		if t.fixed {
+			t.take(uint64(le.Uint32(b[i:])))
+		}
 		op := b[i]
+		if op == 0x8d && i+6 <= len(b) && b[i+1]&0xc7 == 5 {
+			t.take(vaddr + uint64(i) + 6 + uint64(int64(int32(le.Uint32(b[i+2:])))))
+		}
 		if op != 0xe8 && op != 0xe9 && (op&0xf0 != 0x80 || i == 0 || b[i-1] != 0x0f) {
 			continue
 		}
-		target := vaddr + uint64(i) + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+1:]))))
+		from := vaddr + uint64(i)
+		target := from + 5 + uint64(int64(int32(le.Uint32(b[i+1:]))))
 		if !t.inWindow(target) {
 			continue
 		}
 		t.add(target)
-		if op == 0xe8 {
-			t.called[target] = true
+		switch {
+		case op == 0xe8:
+			t.called[target] = append(t.called[target], from)
+			continue
+		case op != 0xe9:
+			from-- // 0f
+		}
+		if len(t.jumps) < maxJumps {
+			t.jumps = append(t.jumps, jump{from, target})
 		}
 	}
 }
 
-// rel8 finds short branches into the window. Their opcodes are common bytes, so only what
-// a linear decode finds to be an instruction counts: from the start of the function up to
-// the first site, where that is known and arrives there, and else where most of several
-// decodes from different places agree; and from the first site on, which is an instruction.
-func (t *targets) rel8(c *code, w Extent) {
-	from, site, to := w.Vaddr-rel8Reach, w.Vaddr+siteMargin, w.end()+rel8Reach
-	note := func(i *instr) {
-		if i.flow == flowJump || i.flow == flowCond {
-			t.add(i.target)
+// rel8 finds short branches into the window. Their opcodes are common bytes: those that are
+// known to lie within another instruction do not count.
+func (t *targets) rel8(c *code, fn *functions, w Extent) {
+	var near []*body
+	for at := w.Vaddr - rel8Reach; at < w.end()+rel8Reach; at++ {
+		if b := c.holder(fn, at); b != nil && !slices.Contains(near, b) {
+			near = append(near, b)
 		}
 	}
-	c.sweep(site, to, note)
-	known := site
-	if start, ok := c.starts.enclosing(site); ok && c.arrives(start, site) {
-		c.sweep(start, site, note)
-		known = start
-	}
-	if known <= from {
-		return
-	}
-	votes := map[uint64]int{}
-	for n := range uint64(streams) {
-		c.sweep(from-3*streams+n, known, func(i *instr) { votes[i.addr]++ })
-	}
-	for at, n := range votes {
-		if i, ok := c.at(at); ok && 2*n >= streams {
-			note(&i)
+	for at := w.Vaddr - rel8Reach; at < w.end()+rel8Reach; at++ {
+		b := c.bytes(at)
+		if len(b) < 2 || b[0]&0xf0 != 0x70 && b[0] != 0xeb && b[0]&0xfc != 0xe0 {
+			continue
+		}
+		within := false
+		for _, k := range near {
+			within = within || k.lens[at] == 0 && k.runsOver(at)
+		}
+		if !within {
+			t.add(at + 2 + uint64(int64(int8(b[1]))))
 		}
 	}
 }
@@ -186,10 +233,7 @@ func (t *targets) rel8(c *code, w Extent) {
 // shared reports whether the call of s must stay as it is.
 func (t *targets) shared(c *code, s *Site) bool {
 	span, ok := siteSpan(s)
-	if !ok || s.Calls > 1 {
-		return true
-	}
-	if t.inside(span.Vaddr+1, span.end()) {
+	if !ok || s.Calls > 1 || t.inside(span.Vaddr+1, span.end()) {
 		return true
 	}
 	for at := s.Vaddr; at != s.Call; { // straight on, without a branch
@@ -231,39 +275,8 @@ func (t *targets) stub(c *code, s *Site) Extent {
 	if t.inside(start+1, end) {
 		return Extent{}
 	}
-	if !c.starts.has(start) && !t.called[start] && !c.padded(start) {
+	if !c.starts.has(start) && len(t.called[start]) == 0 {
 		return Extent{}
 	}
 	return Extent{start, end - start}
-}
-
-// padded reports whether vaddr is aligned as functions are and what stands before it is
-// padding, a ret or a jmp.
-func (c *code) padded(vaddr uint64) bool {
-	const (
-		align = 16
-		// An immediate of zero has 8 bytes at most.
-		zeros = "\x00\x00\x00\x00\x00\x00\x00\x00\x00"
-	)
-	if vaddr%align != 0 {
-		return false
-	}
-	before := c.bytes(vaddr - maxInstLen)
-	if len(before) < maxInstLen {
-		return false
-	}
-	before = before[:maxInstLen]
-	switch before[maxInstLen-1] {
-	case 0x90, 0xcc, opRet: // nop, int3
-		return true
-	}
-	if strings.HasSuffix(string(before), zeros) || before[maxInstLen-2] == 0xeb || before[maxInstLen-5] == 0xe9 {
-		return true
-	}
-	for n := 2; n <= maxInstLen; n++ { // a long nop that ends here
-		if i, ok := decode(before[maxInstLen-n:], 0); ok && i.Op == x86asm.NOP && i.Len == n {
-			return true
-		}
-	}
-	return false
 }

@@ -1,6 +1,9 @@
 package rewriter
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // Reading instructions out of a file: a bounded cache of its executable segments.
 
@@ -11,8 +14,8 @@ const (
 	codeBlocks = 64
 	// shfExecinstr is SHF_EXECINSTR of the gABI.
 	shfExecinstr = 4
-	// maxSweep is how far a linear decode goes to prove an instruction boundary, in bytes.
-	maxSweep = 64 << 10
+	// maxFunction is how far before a site a function that holds it may begin, in bytes.
+	maxFunction = 64 << 10
 )
 
 // code reads and decodes the instructions of a file.
@@ -20,6 +23,9 @@ type code struct {
 	f      *elfFile
 	blocks map[uint64][]byte
 	starts starts // of functions
+	bodies map[uint64]*body
+	// relative are the words that relocations fill with addresses in code, nil until asked for.
+	relative map[uint64]uint64
 	// sections are the ranges that the section headers call code, nil where they say nothing.
 	sections []Extent
 	// steps is how many more instructions may be decoded in this file.
@@ -31,7 +37,7 @@ type code struct {
 const maxSteps = 1 << 20
 
 func newCode(f *elfFile) *code {
-	c := &code{f: f, blocks: make(map[uint64][]byte), steps: maxSteps}
+	c := &code{f: f, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body), steps: maxSteps}
 	for i := range f.sections {
 		s := &f.sections[i]
 		if s.flags&shfExecinstr == 0 || s.typ == shtNobits || s.addr == 0 || s.size == 0 {
@@ -103,54 +109,6 @@ func (c *code) has(vaddr uint64, want ...byte) bool {
 	return len(b) >= len(want) && string(b[:len(want)]) == string(want)
 }
 
-// sweep decodes linearly from vaddr up to end, at most maxSweep bytes, and calls visit for
-// each instruction. A byte that begins no instruction is passed over: there may be data
-// between functions.
-func (c *code) sweep(vaddr, end uint64, visit func(*instr)) {
-	for end = min(end, vaddr+maxSweep); vaddr < end; {
-		i, ok := c.at(vaddr)
-		if !ok {
-			vaddr++
-			if len(c.bytes(vaddr)) == 0 || c.exhausted() {
-				return
-			}
-			continue
-		}
-		visit(&i)
-		vaddr = i.next()
-	}
-}
-
-// boundary reports whether an instruction is known to begin at vaddr: a linear decode from
-// the start of the enclosing function arrives there.
-func (c *code) boundary(vaddr uint64) bool {
-	start, ok := c.starts.enclosing(vaddr)
-	if !ok {
-		return false
-	}
-	return c.arrives(start, vaddr)
-}
-
-// inside reports whether vaddr is known to lie in the middle of an instruction: a linear
-// decode from the start of the enclosing function runs over it.
-func (c *code) inside(vaddr uint64) bool {
-	start, ok := c.starts.enclosing(vaddr)
-	if !ok {
-		return false
-	}
-	over := false
-	c.sweep(start, vaddr, func(i *instr) { over = over || i.addr < vaddr && vaddr < i.next() })
-	return over
-}
-
-// arrives reports whether a linear decode of the first address comes to an instruction
-// that begins at the second.
-func (c *code) arrives(start, vaddr uint64) bool {
-	hit := false
-	c.sweep(start, vaddr+1, func(i *instr) { hit = hit || i.addr == vaddr })
-	return hit
-}
-
 // starts is a sorted set of addresses at which functions begin.
 type starts []uint64
 
@@ -167,4 +125,10 @@ func (s starts) enclosing(vaddr uint64) (uint64, bool) {
 func (s starts) has(vaddr uint64) bool {
 	at, ok := s.enclosing(vaddr)
 	return ok && at == vaddr
+}
+
+// normalize sorts the set.
+func (s *starts) normalize() {
+	slices.Sort(*s)
+	*s = slices.Compact(*s)
 }

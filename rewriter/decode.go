@@ -185,7 +185,7 @@ func (i *instr) memVaddr() (vaddr uint64, ok bool) {
 	}
 	switch m.Base {
 	case x86asm.RIP:
-		return i.next() + uint64(m.Disp), true
+		return i.next() + uint64(int64(int32(m.Disp))), true // x86asm v0.32 does not extend its sign
 	case 0:
 		return uint64(m.Disp), true
 	}

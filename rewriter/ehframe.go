@@ -1,6 +1,9 @@
 package rewriter
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // Function starts from .eh_frame. Sources: the Linux Standard Base, "Exception Frames" and
 // ".eh_frame_hdr", and DWARF 4, 7.24, for the DW_EH_PE encodings.
@@ -22,25 +25,38 @@ const (
 	cieRead = 64
 )
 
-// eachFDE calls visit with the first address of each function that .eh_frame describes:
-// through the search table of PT_GNU_EH_FRAME, or by reading the section where there is no
-// table. Damage ends the search without an error.
-func eachFDE(f *elfFile, visit func(start uint64)) error {
+// eachFDE calls visit with each function that .eh_frame describes and that begins where near
+// says so: through the search table of PT_GNU_EH_FRAME, or by reading the section where there
+// is no table, or by its content where no header names it. Damage ends the search without an
+// error.
+func eachFDE(f *elfFile, near func(start uint64) bool, visit func(function)) error {
+	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
 	if p := f.prog(ptGNUEhFrame); p != nil {
-		if done, err := ehFrameTable(f, p.vaddr, visit); done || err != nil {
+		if done, err := u.table(p.vaddr); done || err != nil {
 			return err
 		}
 	}
 	if s := f.section(".eh_frame"); s != nil && s.typ != shtNobits {
-		return ehFrameSection(f, s, visit)
+		return u.section(s.off, s.addr, s.size)
+	}
+	if f.sections == nil {
+		return u.search()
 	}
 	return nil
 }
 
-// ehFrameTable reads the search table of .eh_frame_hdr; done is false where there is none
-// of the one form that linkers write: pairs of 4 bytes relative to the header.
-func ehFrameTable(f *elfFile, hdr uint64, visit func(uint64)) (done bool, err error) {
-	b, err := f.mem(hdr, 12)
+// unwind reads unwind tables.
+type unwind struct {
+	f     *elfFile
+	near  func(start uint64) bool
+	visit func(function)
+	cies  map[uint64]cie // by offset
+}
+
+// table reads the search table of .eh_frame_hdr; done is false where there is none of the one
+// form that linkers write: pairs of 4 bytes relative to the header.
+func (u *unwind) table(hdr uint64) (done bool, err error) {
+	b, err := u.f.mem(hdr, 12)
 	if err != nil || len(b) < 12 {
 		return false, err
 	}
@@ -51,7 +67,7 @@ func ehFrameTable(f *elfFile, hdr uint64, visit func(uint64)) (done bool, err er
 	count := min(uint64(binary.LittleEndian.Uint32(b[8:])), maxFDEs)
 	const entry = 8
 	for i := uint64(0); i < count; i += symChunk {
-		b, err := f.mem(hdr+12+i*entry, entry*min(symChunk, count-i))
+		b, err := u.f.mem(hdr+12+i*entry, entry*min(symChunk, count-i))
 		if err != nil {
 			return true, err
 		}
@@ -59,17 +75,27 @@ func ehFrameTable(f *elfFile, hdr uint64, visit func(uint64)) (done bool, err er
 			break
 		}
 		for ; len(b) >= entry; b = b[entry:] {
-			visit(hdr + uint64(int64(int32(binary.LittleEndian.Uint32(b)))))
+			rel := func(b []byte) uint64 { return hdr + uint64(int64(int32(binary.LittleEndian.Uint32(b)))) }
+			start := rel(b)
+			if !u.near(start) {
+				continue
+			}
+			fn := function{start: start}
+			if off, ok := u.f.offset(rel(b[4:]), 8); ok {
+				if full, ok := u.entry(off, rel(b[4:])); ok && full.start == start {
+					fn = full
+				}
+			}
+			u.visit(fn)
 		}
 	}
 	return true, nil
 }
 
-// ehFrameSection reads the entries of .eh_frame one after the other.
-func ehFrameSection(f *elfFile, s *section, visit func(uint64)) error {
-	w := &window{f: f}
-	encodings := make(map[uint64]byte) // of the CIE at an offset
-	for off, n := s.off, 0; n < maxFDEs && off+8 <= s.off+s.size; n++ {
+// section reads the entries of .eh_frame, size bytes at an offset, one after the other.
+func (u *unwind) section(start, vaddr, size uint64) error {
+	w := &window{f: u.f}
+	for off, n := start, 0; n < maxFDEs && off+8 <= start+size; n++ {
 		b, err := w.at(off, 24)
 		if err != nil || len(b) < 24 {
 			return err
@@ -82,95 +108,196 @@ func ehFrameSection(f *elfFile, s *section, visit func(uint64)) error {
 			off += 4 // a terminator; the linker may put more behind it
 			continue
 		}
-		next := off + 4 + length
-		if id := uint64(binary.LittleEndian.Uint32(b[4:])); id != 0 && id <= off+4-s.off {
-			cie := off + 4 - id
-			enc, ok := encodings[cie]
-			if !ok && len(encodings) < symChunk {
-				if enc, err = cieEncoding(f, cie); err != nil {
-					return err
+		if id := uint64(binary.LittleEndian.Uint32(b[4:])); id != 0 && id <= off+4-start {
+			at := vaddr + (off - start)
+			if c := u.cie(off + 4 - id); c.known {
+				if pc, _, ok := pointer(b[8:], at+8, c.enc); ok && u.near(pc) {
+					if fn, ok := u.entry(off, at); ok {
+						u.visit(fn)
+					}
 				}
-				encodings[cie] = enc
-			}
-			if start, ok := pointer(b[8:], s.addr+(off+8-s.off), enc); ok {
-				visit(start)
 			}
 		}
-		off = next
+		off += 4 + length
 	}
 	return nil
 }
 
-// cieEncoding returns how the FDEs of the CIE at offset off write their addresses.
-func cieEncoding(f *elfFile, off uint64) (byte, error) {
-	if !f.inFile(off, 9) {
-		return peOmit, nil
-	}
-	b, err := f.bytes(off, min(cieRead, f.size-off))
-	if err != nil {
-		return peOmit, err
-	}
-	aug := cString(b, 9)
-	if aug == "" {
-		return pePtr, nil
-	}
-	if aug[0] != 'z' {
-		return peOmit, nil
-	}
-	// After the string: code and data alignment, the return register, the length.
-	i := 9 + len(aug) + 1
-	for range 4 {
-		for i < len(b) && b[i]&0x80 != 0 {
-			i++
+// cieHead is how the CIE begins that gcc and clang write for C code, behind its length: the ID
+// 0, version 1, the augmentation zR, code alignment 1, data alignment -8, return register 16,
+// one byte of augmentation data: addresses are relative and of 4 bytes.
+var cieHead = []byte("\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b")
+
+// search looks for .eh_frame in a file without section headers. Each entry that is read names
+// its CIE by its distance.
+func (u *unwind) search() error {
+	s := &search{f: u.f, buf: make([]byte, min(searchChunk, u.f.size))}
+	for i := range u.f.progs {
+		p := &u.f.progs[i]
+		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfW != 0 {
+			continue
 		}
-		i++
-	}
-	for _, c := range aug[1:] {
-		if i >= len(b) {
-			return peOmit, nil
-		}
-		switch c {
-		case 'R':
-			return b[i], nil
-		case 'L':
-			i++
-		case 'P':
-			size := 4
-			if enc := b[i] & 0x0f; enc == pePtr || enc == peSdata8 {
-				size = 8
+		var at []uint64
+		if err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+			for i := lo; i < hi && len(at) < symChunk; i++ {
+				n := bytes.Index(b[i:min(hi+len(cieHead), len(b))], cieHead)
+				if n < 0 {
+					return
+				}
+				if i += n; i >= 4 {
+					at = append(at, vaddr+uint64(i)-4)
+				}
 			}
-			i += 1 + size
-		case 'S', 'B':
-		default:
-			return peOmit, nil
+		}); err != nil {
+			return err
+		}
+		done := uint64(0)
+		for _, v := range at {
+			if v < done {
+				continue // of the same table
+			}
+			done = p.vaddr + p.filesz
+			if err := u.section(p.off+(v-p.vaddr), v, p.filesz-(v-p.vaddr)); err != nil {
+				return err
+			}
 		}
 	}
-	return pePtr, nil
+	return nil
 }
 
-// pointer decodes an address that stands at vaddr.
-func pointer(b []byte, vaddr uint64, enc byte) (uint64, bool) {
-	if enc == peOmit || len(b) < 8 {
-		return 0, false
+// entry reads the FDE at an offset and vaddr.
+func (u *unwind) entry(off, vaddr uint64) (fn function, ok bool) {
+	if !u.f.inFile(off, 8) {
+		return fn, false
 	}
-	var v uint64
+	b, err := u.f.bytes(off, min(48, u.f.size-off))
+	if err != nil || len(b) < 24 {
+		return fn, false
+	}
+	id := uint64(binary.LittleEndian.Uint32(b[4:]))
+	if id == 0 || id > off+4 {
+		return fn, false
+	}
+	c := u.cie(off + 4 - id)
+	if !c.known {
+		return fn, false
+	}
+	start, n, ok := pointer(b[8:], vaddr+8, c.enc)
+	if !ok || len(b) < 8+2*n+1 {
+		return fn, false
+	}
+	length, _, ok := pointer(b[8+n:], 0, c.enc&0x0f)
+	if !ok || length > maxVaddr {
+		return fn, false
+	}
+	fn = function{start: start, end: start + length}
+	if length == 0 {
+		fn.end = 0
+	}
+	if c.lsda == peOmit {
+		return fn, true
+	}
+	r := leb{b: b, at: 8 + 2*n}
+	r.uleb()
+	if r.bad || r.at > len(b) {
+		return fn, false
+	}
+	raw, _, ok := pointer(b[r.at:], 0, c.lsda&0x0f)
+	if !ok || c.lsda&^(0x0f|pePcrel) != 0 {
+		fn.lsda = 1 // nothing is there: not understood
+		return fn, true
+	}
+	if raw != 0 && c.lsda&pePcrel != 0 {
+		raw += vaddr + uint64(r.at)
+	}
+	fn.lsda = raw
+	return fn, true
+}
+
+// cie is how the FDEs of a CIE write their addresses, and that of their table of landing pads.
+type cie struct {
+	enc, lsda byte
+	known     bool
+}
+
+// cie reads the CIE at offset off.
+func (u *unwind) cie(off uint64) cie {
+	if c, ok := u.cies[off]; ok {
+		return c
+	}
+	c := readCIE(u.f, off)
+	if len(u.cies) < symChunk {
+		u.cies[off] = c
+	}
+	return c
+}
+
+func readCIE(f *elfFile, off uint64) cie {
+	if !f.inFile(off, 9) {
+		return cie{}
+	}
+	b, err := f.bytes(off, min(cieRead, f.size-off)) // Scan reports what cannot be read
+	if err != nil {
+		return cie{}
+	}
+	c := cie{enc: pePtr, lsda: peOmit, known: true}
+	aug := cString(b, 9)
+	if aug == "" {
+		return c
+	}
+	if aug[0] != 'z' {
+		return cie{}
+	}
+	// After the string: code and data alignment, the return register, the length.
+	r := leb{b: b, at: 9 + len(aug) + 1}
+	for range 4 {
+		r.uleb()
+	}
+	for _, a := range aug[1:] {
+		switch a {
+		case 'R':
+			c.enc = r.byte()
+		case 'L':
+			c.lsda = r.byte()
+		case 'P':
+			if enc := r.byte(); enc&0x0f == pePtr || enc&0x0f == peSdata8 {
+				r.at += 8
+			} else {
+				r.at += 4
+			}
+		case 'S', 'B':
+		default:
+			return cie{}
+		}
+	}
+	if r.bad {
+		return cie{}
+	}
+	return c
+}
+
+// pointer decodes an address that stands at vaddr, and says how many bytes it has.
+func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
+	if enc == peOmit || len(b) < 8 {
+		return 0, 0, false
+	}
 	switch enc & 0x0f {
 	case pePtr, peSdata8:
-		v = binary.LittleEndian.Uint64(b)
+		v, n = binary.LittleEndian.Uint64(b), 8
 	case peSdata4:
-		v = uint64(int64(int32(binary.LittleEndian.Uint32(b))))
+		v, n = uint64(int64(int32(binary.LittleEndian.Uint32(b)))), 4
 	case peUdata4:
-		v = uint64(binary.LittleEndian.Uint32(b))
+		v, n = uint64(binary.LittleEndian.Uint32(b)), 4
 	default:
-		return 0, false
+		return 0, 0, false
 	}
 	switch enc & 0x70 {
 	case 0:
-		return v, true
+		return v, n, true
 	case pePcrel:
-		return v + vaddr, true
+		return v + vaddr, n, true
 	}
-	return 0, false
+	return 0, 0, false
 }
 
 // window reads a file front to back in blocks.
@@ -199,9 +326,18 @@ func (w *window) at(off, n uint64) ([]byte, error) {
 // eachIrelative calls visit with the resolver of each R_X86_64_IRELATIVE relocation: those
 // of the dynamic segment, and in a static program those of its SHT_RELA sections.
 func eachIrelative(f *elfFile, visit func(resolver uint64)) error {
-	return eachRela(f, func(typ uint32, addend uint64) {
+	return eachRela(f, func(_ uint64, typ uint32, addend uint64) {
 		if typ == rIrelative {
 			visit(addend)
+		}
+	})
+}
+
+// relaWords calls visit with each word that a RELATIVE relocation fills, and its value.
+func relaWords(f *elfFile, visit func(at, addend uint64)) error {
+	return eachRela(f, func(at uint64, typ uint32, addend uint64) {
+		if typ == rRelative {
+			visit(at, addend)
 		}
 	})
 }
@@ -214,7 +350,7 @@ const (
 )
 
 // eachRela calls visit for each relocation with an addend that is applied at load time.
-func eachRela(f *elfFile, visit func(typ uint32, addend uint64)) error {
+func eachRela(f *elfFile, visit func(at uint64, typ uint32, addend uint64)) error {
 	for _, tags := range [...][2]int64{{dtRela, dtRelasz}, {dtJmprel, dtPltrelsz}} {
 		at, size := f.dyn(tags[0]), f.dyn(tags[1])
 		if at == nil || size == nil {
@@ -242,7 +378,7 @@ func eachRela(f *elfFile, visit func(typ uint32, addend uint64)) error {
 	return nil
 }
 
-func relaRange(f *elfFile, off, size uint64, visit func(typ uint32, addend uint64)) error {
+func relaRange(f *elfFile, off, size uint64, visit func(at uint64, typ uint32, addend uint64)) error {
 	const chunk = symChunk * relaSize
 	for ; size >= relaSize; off, size = off+chunk, size-min(chunk, size) {
 		b, err := f.bytes(off, min(chunk, size))
@@ -250,7 +386,7 @@ func relaRange(f *elfFile, off, size uint64, visit func(typ uint32, addend uint6
 			return err
 		}
 		for ; len(b) >= relaSize; b = b[relaSize:] {
-			visit(binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint64(b[16:]))
+			visit(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint64(b[16:]))
 		}
 	}
 	return nil

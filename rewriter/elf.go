@@ -105,6 +105,9 @@ type elfFile struct {
 	sections        []section // nil where there are none, or they are damaged
 	dynamic         []dyn     // up to and without DT_NULL
 	dynSpare        []uint64  // offsets of unused DT_NULL entries after the first
+
+	// was is set where this is the view of a patched file as it was before.
+	was *patchedFile
 }
 
 // skipError is why a file is passed over.

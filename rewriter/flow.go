@@ -14,6 +14,7 @@ const (
 	chosen                    // the address, picked by a conditional move
 	xored                     // the address, xor %fs:0x30: the first half of PTR_MANGLE
 	mangled                   // the address after PTR_MANGLE: xor %fs:0x30, rol $0x11
+	spent                     // the address, left in a register that C code may change by a call of the page
 )
 
 // The two constants of PTR_MANGLE, glibc's sysdeps/unix/sysv/linux/x86_64/pointer_guard.h.
@@ -25,14 +26,26 @@ const (
 // plain are the labels of a value that may be used as an address.
 const plain = exact | chosen
 
-// value is the state of all registers at one instruction.
-type value [numRegs]label
+// value is the state of all registers, and of the tracked words of the stack, at one
+// instruction. A word of the stack without a label holds something else.
+type value struct {
+	reg   [numRegs]label
+	stack [maxSlots]label
+}
+
+// unknownValue is a state that holds the address nowhere.
+func unknownValue() (v value) {
+	for r := range v.reg {
+		v.reg[r] = other
+	}
+	return v
+}
 
 // held returns the registers that may hold one of the labels.
 func (v *value) held(l label) regs {
 	var s regs
-	for r := range v {
-		if v[r]&l != 0 {
+	for r := range v.reg {
+		if v.reg[r]&l != 0 {
 			s |= 1 << r
 		}
 	}
@@ -59,32 +72,58 @@ type flow struct {
 	slots    []uint64 // variables it was stored to, unmangled and after a conditional move
 	stored   []use    // after PTR_MANGLE
 	returns  []use    // in rax, at a ret
+	left     []use    // in another register that C code may change, at a ret
 	escapes  []use    // everything else
+
+	frame   frame           // of the function; nil: words of the stack are not followed
+	words   []int64         // the words of the stack that held the value, by their places in the frame
+	onStack bool            // one of them held it
+	copied  bool            // a vector register copies it on, with what stands beside it
+	stores  bool            // the instruction at origin stores it in the first of them
+	mixed   map[uint64]bool // of calls: those through what may hold something else, too
+	page    map[uint64]bool // calls of the page alone, to which an address may be passed
 }
 
 // maxFlow bounds the instructions that one value is followed through.
 const maxFlow = 20000
 
-// follow follows what reg holds from the instruction at vaddr on. origin is where it was
-// loaded, and fn the function of the page whose address it is.
-func follow(c *code, origin, vaddr uint64, reg int, fn Function) *flow {
-	f := &flow{c: c, fn: fn, origin: origin, state: make(map[uint64]value), calls: make(map[uint64]*instr)}
-	var v value
-	for r := range v {
-		v[r] = other
-	}
-	v[reg] = exact
+// newFlow returns a flow of the value that the instruction at origin loads. fn is the function
+// of the page whose address it is.
+func newFlow(c *code, origin uint64, fn Function, fr frame) *flow {
+	return &flow{c: c, fn: fn, origin: origin, frame: fr, state: make(map[uint64]value), calls: make(map[uint64]*instr), mixed: make(map[uint64]bool)}
+}
+
+// follow follows what reg holds from the instruction at vaddr on.
+func follow(c *code, origin, vaddr uint64, reg int, fn Function, fr frame) *flow {
+	f := newFlow(c, origin, fn, fr)
+	v := unknownValue()
+	v.reg[reg] = exact
+	f.run(vaddr, v)
+	return f
+}
+
+// followWord follows the word of the stack at off, which the instruction at origin stores.
+func followWord(c *code, i *instr, off int64, fn Function, fr frame) *flow {
+	f := newFlow(c, i.addr, fn, fr)
+	f.words, f.onStack, f.stores = []int64{off}, true, true
+	v := unknownValue()
+	v.stack[0] = exact
+	f.run(i.next(), v)
+	return f
+}
+
+// run follows the state v from the instruction at vaddr on.
+func (f *flow) run(vaddr uint64, v value) {
 	f.to(vaddr, v)
 	for n := 0; len(f.work) > 0; n++ {
 		if n >= maxFlow {
-			f.escape(origin, "too much code to follow")
+			f.escape(f.origin, "too much code to follow")
 			break
 		}
 		at := f.work[len(f.work)-1]
 		f.work = f.work[:len(f.work)-1]
 		f.step(at, f.state[at])
 	}
-	return f
 }
 
 func (f *flow) escape(addr uint64, format string, a ...any) {
@@ -93,13 +132,19 @@ func (f *flow) escape(addr uint64, format string, a ...any) {
 
 // to joins v into the state at vaddr and queues it where that is news.
 func (f *flow) to(vaddr uint64, v value) {
-	if v.held(^other) == 0 {
+	if v.held(^other) == 0 && !v.anyStack() {
 		return // nothing left to follow
 	}
 	old, seen := f.state[vaddr]
 	joined := v
-	for r := range joined {
-		joined[r] |= old[r]
+	for r := range joined.reg {
+		joined.reg[r] |= old.reg[r]
+	}
+	for n := range joined.stack {
+		if joined.stack[n] == 0 || seen && old.stack[n] == 0 {
+			joined.stack[n] |= other // nothing known of it on one path
+		}
+		joined.stack[n] |= old.stack[n]
 	}
 	if seen && joined == old {
 		return
@@ -111,9 +156,12 @@ func (f *flow) to(vaddr uint64, v value) {
 // step moves the state v over the instruction at vaddr.
 func (f *flow) step(vaddr uint64, v value) {
 	if vaddr == f.origin {
-		// Back at the load: its register gets the same value again.
+		// Back at the load: what it loads gets the same value again.
 		if i, ok := f.c.at(vaddr); ok {
 			f.kill(&v, i.writes)
+			if f.stores {
+				v.stack[0] = exact
+			}
 			f.to(i.next(), v)
 		}
 		return
@@ -136,6 +184,9 @@ func (f *flow) step(vaddr uint64, v value) {
 		f.to(i.target, v)
 		f.to(i.next(), v)
 	case flowJump:
+		if _, ok := f.frame[i.target]; !ok {
+			f.afterCall(&i, &v) // a tail call
+		}
 		f.to(i.target, v)
 	case flowCall, flowCallInd:
 		f.call(&i, &v)
@@ -151,16 +202,16 @@ func (f *flow) step(vaddr uint64, v value) {
 }
 
 func (f *flow) kill(v *value, s regs) {
-	for r := range v {
+	for r := range v.reg {
 		if s.has(r) {
-			v[r] = other
+			v.reg[r] = other
 		}
 	}
 }
 
 // conditionReads catches jrcxz and loop, which read rcx.
 func (f *flow) conditionReads(i *instr, v *value) {
-	if i.reads.has(rcx) && v[rcx]&plain != 0 {
+	if i.reads.has(rcx) && v.reg[rcx]&plain != 0 {
 		f.escape(i.addr, "read by %s", i.Op)
 	}
 	f.kill(v, i.partial)
@@ -172,27 +223,50 @@ func (i *instr) through() (r int, ok bool) {
 	return r, ok && width == 64
 }
 
-// called records a call or jmp through a register that may hold the value; it reports
-// whether this is one.
+// called records a call or jmp through a register or a word of the stack that may hold the
+// value; it reports whether this is one.
 func (f *flow) called(i *instr, v *value) bool {
 	r, ok := i.through()
-	if !ok || v[r]&^other == 0 {
+	if !ok {
+		return f.calledSlot(i, v)
+	}
+	if v.reg[r]&^other == 0 {
 		return false
 	}
-	if v[r]&(xored|mangled) != 0 {
+	f.record(i, v, v.reg[r], r)
+	return true
+}
+
+// record records a call or jmp to what has the label l, which register r holds.
+func (f *flow) record(i *instr, v *value, l label, r int) {
+	if l&(xored|mangled) != 0 {
 		f.escape(i.addr, "called while mangled")
-		return true
+		return
 	}
 	f.calls[i.addr] = i
-	f.exact = f.exact || v[r]&exact != 0
+	if l&other != 0 {
+		f.mixed[i.addr] = true
+	}
+	f.exact = f.exact || l&exact != 0
 	// Only the function's own arguments are passed on; the register called through is none
 	// beyond them.
 	for n, arg := range [...]int{rdi, rsi, rdx} {
-		if n < f.fn.args() && arg != r && v[arg]&plain != 0 {
+		if n < f.fn.args() && arg != r && v.reg[arg]&plain != 0 {
 			f.escape(i.addr, "passed as an argument")
 		}
 	}
-	return true
+}
+
+// afterPage moves the state over a call of the page, which changes rax alone. What C code may
+// change is followed on, but a caller does not count on it.
+func (f *flow) afterPage(i *instr, v *value) {
+	v.reg[rax] = other
+	for r := range v.reg {
+		if l := v.reg[r]; callerSaved.has(r) && l&^other != 0 {
+			v.reg[r] = l&other | spent
+		}
+	}
+	f.afterCall(i, v)
 }
 
 // args is how many arguments the function has.
@@ -202,28 +276,29 @@ func (f Function) args() int {
 
 // call moves the state over a call.
 func (f *flow) call(i *instr, v *value) {
-	if f.called(i, v) {
-		f.kill(v, callerSaved)
+	if f.page[i.addr] || f.called(i, v) {
+		f.afterPage(i, v)
 		return
 	}
 	f.operands(i, v)
+	f.afterCall(i, v)
 	if i.flow == flowCallInd {
 		f.arguments(i, v)
 		f.kill(v, callerSaved)
 		return
 	}
-	for r := range v {
-		if v[r]&^other == 0 {
+	for r := range v.reg {
+		if v.reg[r]&^other == 0 {
 			continue
 		}
 		// gcc's -fipa-ra keeps values in registers that a callee in the same unit is known
 		// to leave alone: look into the callee rather than trust the convention.
 		reads, survives := f.c.callee(i.target, r, calleeDepth)
-		if reads && v[r]&(plain|xored) != 0 {
+		if reads && v.reg[r]&(plain|xored) != 0 {
 			f.escape(i.addr, "passed as an argument")
 		}
 		if callerSaved.has(r) && !survives {
-			v[r] = other
+			v.reg[r] = other
 		}
 	}
 }
@@ -244,7 +319,7 @@ func (f *flow) operands(i *instr, v *value) {
 
 // indirect ends a path at a jump through a register or memory.
 func (f *flow) indirect(i *instr, v *value) {
-	if f.called(i, v) {
+	if f.page[i.addr] || f.called(i, v) {
 		return
 	}
 	f.operands(i, v)
@@ -265,11 +340,27 @@ func (f *flow) kept(i *instr, v *value) {
 
 // ret ends a path at the return.
 func (f *flow) ret(i *instr, v *value) {
+	if f.returnsTo(i, v) {
+		return
+	}
 	f.kept(i, v)
 	switch {
-	case v[rax]&(plain|xored) != 0:
+	case v.reg[rax]&(plain|xored) != 0:
 		f.returns = append(f.returns, use{i.addr, "returned"})
-	case v[rdx]&plain != 0:
+	case v.reg[rdx]&plain != 0:
 		f.escape(i.addr, "left in rdx, the second half of a return value")
+	case v.held(plain)&callerSaved != 0:
+		f.left = append(f.left, use{i.addr, "left in a register at the return"})
 	}
+}
+
+// frame returns the frame of b's function, computed once; nil where it has none that is known.
+func (c *code) frame(b *body) frame {
+	if b == nil || b.damaged != "" {
+		return nil
+	}
+	if !b.framed {
+		b.framed, b.frame = true, c.frameOf(b)
+	}
+	return b.frame
 }

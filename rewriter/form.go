@@ -3,6 +3,7 @@ package rewriter
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"vfix.dev/vfix/shim"
@@ -17,19 +18,23 @@ func choose(s *Site, r *Report, allowed []Form) (Form, string) {
 		return Left, s.Reason
 	}
 	may := func(f Form) bool { return len(allowed) == 0 || slices.Contains(allowed, f) }
-	if s.Kind == CallRel32 {
+	if s.direct() {
 		if r.Go || !may(Call) {
 			return Left, "a direct call into the page"
 		}
 		return Call, "a direct call into the page"
 	}
-	if s.Kind != MovImm32 && s.Kind != MovImm64 {
+	if !s.Loads() {
+		if r.file.typ == etExec && !r.Go && may(Imm) {
+			return Imm, "the trampoline's address fits where the page's is"
+		}
 		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)
 	}
-	single := s.Verdict == Live && s.Adjacent() && s.Calls == 1 && !s.Shared
+	single := s.single()
 	switch {
 	case r.Go:
 		// time.now of Go 1.0 runs NOSPLIT: 128 bytes of stack, of which the vDSO wants some.
+		// No register is kept over a call there.
 		if single && may(Syscall) {
 			return Syscall, "Go's stack is too small for the vDSO"
 		}
@@ -40,11 +45,19 @@ func choose(s *Site, r *Report, allowed []Form) (Form, string) {
 		return Call, "mov and call are adjacent"
 	case may(Lea):
 		return Lea, leaReason(s)
-	case single && may(Syscall):
+	case s.bySyscall() && may(Syscall):
 		return Syscall, "no other form is allowed"
 	}
 	return Left, "no form is allowed that fits"
 }
+
+// single reports whether the mov and its call may be overwritten as one.
+func (s *Site) single() bool {
+	return s.Verdict == Live && s.Loads() && s.Adjacent() && s.Calls == 1 && !s.Shared && s.Open == ""
+}
+
+// bySyscall reports whether a system call may take their place: it changes rcx and r11.
+func (s *Site) bySyscall() bool { return s.single() && clobbered&^regs(s.Dead) == 0 }
 
 func leaReason(s *Site) string {
 	switch {
@@ -54,6 +67,8 @@ func leaReason(s *Site) string {
 		return fmt.Sprintf("the register is called %d times", s.Calls)
 	case s.Adjacent() && s.Shared:
 		return "the call is reached from elsewhere too"
+	case s.Adjacent() && s.Open != "":
+		return s.Open
 	}
 	return "the call does not follow the mov"
 }
@@ -63,9 +78,11 @@ func withoutRoom(s *Site, f Form, allowed []Form, why string) (Form, string) {
 	if f == Left || f == Syscall {
 		return f, why
 	}
-	single := s.Verdict == Live && s.Adjacent() && s.Calls == 1 && !s.Shared && s.Kind != CallRel32
-	if single && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
+	if s.bySyscall() && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
 		return Syscall, "no room for a trampoline: " + why
+	}
+	if s.single() {
+		why += "; a system call would change rcx and r11"
 	}
 	return Left, "no room for a trampoline: " + why
 }
@@ -87,13 +104,19 @@ var nops = [...][]byte{
 }
 
 // encode returns the bytes that replace the site in the form, and the vaddr of the first.
-// segment is the vaddr of the injected segment. An error says that the trampoline is out of
+// segment is the vaddr of the injected segment, old the bytes of the reference. An error says that the trampoline is out of
 // reach of a rel32.
-func encode(s *Site, form Form, segment uint64) (vaddr uint64, code []byte, err error) {
+func encode(s *Site, form Form, segment uint64, old []byte) (vaddr uint64, code []byte, err error) {
 	if form == Syscall {
 		return s.Vaddr, encodeSyscall(s), nil
 	}
 	target := segment + trampoline(s, form)
+	if form == Imm {
+		if target > math.MaxInt32 {
+			return 0, nil, fmt.Errorf("the trampoline at vaddr %#x does not fit into 31 bits", target)
+		}
+		return s.Vaddr, binary.LittleEndian.AppendUint32(old[:s.Len-4:s.Len-4], uint32(target)), nil
+	}
 	rel := func(next uint64) ([]byte, error) {
 		if !inReach(next, target) {
 			return nil, fmt.Errorf("the trampoline at vaddr %#x is out of reach", target)
@@ -111,7 +134,7 @@ func encode(s *Site, form Form, segment uint64) (vaddr uint64, code []byte, err 
 		if s.Tail {
 			op[0] = 0xe9
 		}
-		if s.Kind != CallRel32 {
+		if !s.direct() {
 			pad = int(s.Len) + int(s.CallLen) - jumpLen
 		}
 	case Lea:
@@ -121,6 +144,9 @@ func encode(s *Site, form Form, segment uint64) (vaddr uint64, code []byte, err 
 	}
 	// The nop stands first, so that the call's return address stays what unwind tables know.
 	code = append(code, nops[pad]...)
+	if s.Kind == JccRel32 {
+		op = old[:2]
+	}
 	code = append(code, op...)
 	d, err := rel(vaddr + uint64(len(code)) + 4)
 	return vaddr, append(code, d...), err

@@ -20,9 +20,8 @@ type hooks struct {
 // initialiser, in this order: DT_INIT; the RELATIVE relocation of init_array[0]; an unused
 // dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook goes
 // on by a jmp rel32: what is out of its reach is not hooked.
-func (f *elfFile) planHooks(vaddr uint64) (hooks, error) {
+func (f *elfFile) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 	var h hooks
-	layout := shim.Injected()
 	entryHook, initHook := vaddr+uint64(layout.EntryHook), vaddr+uint64(layout.InitHook)
 	reach := func(target uint64) bool {
 		p := f.load(target)

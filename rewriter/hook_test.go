@@ -41,7 +41,7 @@ func TestHooks(t *testing.T) {
 			}
 			r := scanFile(t, out)
 			segment, version := r.file.injected()
-			if version != "1" || r.Injected != version {
+			if version != "2" || r.Injected != version {
 				t.Errorf("injected version %q, reported as %q", version, r.Injected)
 			}
 			layout := shim.Injected()
@@ -99,7 +99,7 @@ func TestHookOutOfReach(t *testing.T) {
 		f := scanFile(t, e.build()).file
 		const farthest = 1<<31 - testPage // from a hole in the first page of code to the entry
 		for vaddr, want := range map[uint64]uint64{4 * testPage: fn, farthest: fn, farthest + 3*testPage: 0, 1 << 40: 0} {
-			h, err := f.planHooks(vaddr)
+			h, err := f.planHooks(vaddr, shim.Injected())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestHookOutOfReach(t *testing.T) {
 
 // TestNoHook is a library that nothing can be hooked in: the plan says so.
 func TestNoHook(t *testing.T) {
-	e := testELF{dyn: true, soname: "l", text: asm(t, timeStubText)}
+	e := testELF{dyn: true, soname: "l", text: asm(t, timeStubText), symbols: []testSym{{"time", testTextOff, 18, sttFunc, 1}}}
 	file := e.build()
 	// The two DT_NULLs at the end: the second becomes something else, so none is to spare.
 	f := scanFile(t, file).file

@@ -197,12 +197,14 @@ func TestExhausted(t *testing.T) {
 	}{{10, Live}, {100, Unknown}} {
 		const each, long = 12, maxFlow - 100
 		text := asm(t, movRaxTime+callRax+"c3 9090")
+		symbols := []testSym{}
 		for i := range c.n { // each goes to the same long code
+			symbols = append(symbols, testSym{"f", testBase + testTextOff + uint64(len(text)), each, sttFunc, 0})
 			text = append(text, asm(t, movR13Time)...)
 			text = le(append(text, 0xe9), uint32((c.n-i-1)*each))
 		}
 		text = append(text, bytes.Repeat([]byte{0x90}, long)...)
-		e := testELF{text: append(text, asm(t, "41ffd5 4d31ed c3")...)}
+		e := testELF{text: append(text, asm(t, "41ffd5 4d31ed c3")...), symbols: symbols}
 		r := scanFile(t, e.build())
 		if len(r.Sites) != c.n+1 {
 			t.Fatalf("got %d sites", len(r.Sites))

@@ -1,5 +1,7 @@
 package rewriter
 
+import "golang.org/x/arch/x86/x86asm"
+
 // Which registers still matter: after a call site, so that a trampoline need not preserve
 // the others; and at the entry of a callee.
 
@@ -11,31 +13,40 @@ const (
 )
 
 // deadCandidates are the registers that Site.Dead may name: those that a C function may
-// change, but for rax, rcx and r11, which the kernel's own entry changes.
-var deadCandidates = regsOf(rdx, rsi, rdi, r8, r9, r10)
+// change, but for rax, which has the result.
+var deadCandidates = callerSaved &^ regsOf(rax)
+
+// clobbered are the registers that the syscall instruction changes beside rax.
+var clobbered = regsOf(rcx, r11)
 
 // dead returns those of deadCandidates that no path from vaddr on reads before it
-// overwrites them. At a return they count as dead only where abi says that the function
-// is a C function. rdx counts then too: of the functions that reach the page none returns
-// 128 bits. Whatever is not known counts as read.
+// overwrites them. At a return they count as dead only where abi says that all callers
+// follow the C convention. rdx counts then too: of the functions that reach the page none
+// returns 128 bits. Whatever is not known counts as read.
 func (c *code) dead(vaddr uint64, abi bool) uint16 {
-	live := regs(0)
+	read, unsure := c.liveness(vaddr, abi)
+	return uint16(deadCandidates &^ (read | unsure))
+}
+
+// liveness returns which of deadCandidates some path from vaddr on is seen to read before it
+// overwrites them, and of which nothing is known.
+func (c *code) liveness(vaddr uint64, abi bool) (live, unsure regs) {
 	pending := map[uint64]regs{}
 	work := []uint64{}
 	push := func(at uint64, s regs) {
-		if s &^= live; s&^pending[at] != 0 {
+		if s &^= live | unsure; s&^pending[at] != 0 {
 			pending[at] |= s
 			work = append(work, at)
 		}
 	}
 	push(vaddr, deadCandidates)
-	for n := 0; len(work) > 0 && live != deadCandidates; n++ {
+	for n := 0; len(work) > 0 && live|unsure != deadCandidates; n++ {
 		at := work[len(work)-1]
 		work = work[:len(work)-1]
-		s := pending[at] &^ live
+		s := pending[at] &^ (live | unsure)
 		i, ok := c.at(at)
 		if !ok || !i.known || n >= maxLiveness {
-			live |= s
+			unsure |= s
 			continue
 		}
 		live |= i.reads & s
@@ -50,21 +61,79 @@ func (c *code) dead(vaddr uint64, abi bool) uint16 {
 			push(i.target, s)
 		case flowCall:
 			read, gone := c.calleeSet(i.target, s)
-			live |= read
+			unsure |= read
 			push(i.next(), s&^(read|gone))
 		case flowCallInd:
-			live |= s & argRegs
+			unsure |= s & argRegs
 			push(i.next(), s&^argRegs)
 		case flowRet:
 			if !abi {
-				live |= s
+				unsure |= s
 			}
 		case flowIndirect:
-			live |= s
+			unsure |= s
 		case flowStop:
 		}
 	}
-	return uint16(deadCandidates &^ live)
+	return live, unsure
+}
+
+// readers and setters of the flags, as far as they may stand behind a call. Source: SDM
+// vol. 1, appendix A.
+var flagReaders = func() map[x86asm.Op]bool {
+	t := map[x86asm.Op]bool{x86asm.ADC: true, x86asm.SBB: true, x86asm.RCL: true, x86asm.RCR: true, x86asm.CMC: true,
+		x86asm.PUSHF: true, x86asm.PUSHFQ: true, x86asm.LAHF: true, x86asm.SETA: true, x86asm.SETAE: true, x86asm.SETB: true,
+		x86asm.SETBE: true, x86asm.SETE: true, x86asm.SETG: true, x86asm.SETGE: true, x86asm.SETL: true, x86asm.SETLE: true,
+		x86asm.SETNE: true, x86asm.SETNO: true, x86asm.SETNP: true, x86asm.SETNS: true, x86asm.SETO: true, x86asm.SETP: true, x86asm.SETS: true}
+	for _, op := range conditionalMoves {
+		t[op] = true
+	}
+	return t
+}()
+
+// carryReaders are those that read the carry flag and jump or set by it.
+var carryReaders = map[x86asm.Op]bool{x86asm.JB: true, x86asm.JAE: true, x86asm.JA: true, x86asm.JBE: true,
+	x86asm.SETB: true, x86asm.SETAE: true, x86asm.SETA: true, x86asm.SETBE: true, x86asm.ADC: true, x86asm.SBB: true,
+	x86asm.CMOVB: true, x86asm.CMOVAE: true, x86asm.CMOVA: true, x86asm.CMOVBE: true, x86asm.RCL: true, x86asm.RCR: true}
+
+var flagSetters = map[x86asm.Op]bool{x86asm.ADD: true, x86asm.SUB: true, x86asm.AND: true, x86asm.OR: true, x86asm.XOR: true,
+	x86asm.CMP: true, x86asm.TEST: true, x86asm.NEG: true, x86asm.IMUL: true, x86asm.MUL: true, x86asm.POPFQ: true, x86asm.XADD: true,
+	x86asm.UCOMISD: true, x86asm.UCOMISS: true, x86asm.COMISD: true, x86asm.COMISS: true}
+
+// flagsRead reports whether the code from vaddr on reads flags that it did not set: the
+// kernel's emulation of the page keeps them, code of C does not. A call or a return ends them.
+func (c *code) flagsRead(vaddr uint64) bool {
+	const most = 64
+	seen := map[uint64]bool{}
+	work := []uint64{vaddr}
+	for n := 0; len(work) > 0 && n < most; n++ {
+		at := work[len(work)-1]
+		work = work[:len(work)-1]
+		i, ok := c.at(at)
+		if seen[at] || !ok {
+			continue
+		}
+		seen[at] = true
+		switch {
+		case flagReaders[i.Op]:
+			return true
+		case i.flow == flowCond && i.reads&regsOf(rcx) == 0:
+			return true
+		case i.Op == x86asm.INC || i.Op == x86asm.DEC: // all flags but the carry
+			if next, ok := c.at(i.next()); ok && carryReaders[next.Op] {
+				return true
+			}
+		case flagSetters[i.Op]:
+		case i.flow == flowNext || i.flow == flowCond:
+			work = append(work, i.next())
+			if i.flow == flowCond {
+				work = append(work, i.target)
+			}
+		case i.flow == flowJump:
+			work = append(work, i.target)
+		}
+	}
+	return false
 }
 
 // calleeSet asks callee about each register of s.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"vfix.dev/vfix/shim"
@@ -24,9 +25,11 @@ const (
 	Lea
 	// Syscall is mov $nr,%rax; syscall over an adjacent mov and call.
 	Syscall
+	// Imm is the trampoline's own address in place of the page's, in a push or a store.
+	Imm
 )
 
-var formNames = [...]string{"left", "entry", "call", "lea", "syscall"}
+var formNames = [...]string{"left", "entry", "call", "lea", "syscall", "imm"}
 
 func (f Form) String() string {
 	if int(f) >= len(formNames) {
@@ -120,7 +123,10 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 	}
 	var place room
 	var why roomError
-	if needRoom {
+	switch {
+	case f.was != nil:
+		place.vaddr = f.was.segment.vaddr
+	case needRoom:
 		var err error
 		if place, err = f.findRoom(); err != nil && !errors.As(err, &why) {
 			return nil, err
@@ -135,7 +141,12 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 	if err := p.encodeAll(place, o.Forms); err != nil {
 		return nil, err
 	}
-	if p.usesSegment() {
+	switch {
+	case f.was != nil:
+		if err := p.refresh(); err != nil {
+			return nil, err
+		}
+	case p.usesSegment():
 		if err := p.addSegment(place); err != nil {
 			return nil, err
 		}
@@ -168,13 +179,17 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 		if q.Form == Left {
 			continue
 		}
-		vaddr, code, err := encode(&q.Site, q.Form, place.vaddr)
+		old, err := p.file.bytes(q.Site.Offset, uint64(q.Site.Len))
+		if err != nil {
+			return err
+		}
+		vaddr, code, err := encode(&q.Site, q.Form, place.vaddr, old)
 		if err != nil {
 			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, allowed, err.Error())
 			if q.Form == Left {
 				continue
 			}
-			if vaddr, code, err = encode(&q.Site, q.Form, place.vaddr); err != nil {
+			if vaddr, code, err = encode(&q.Site, q.Form, place.vaddr, old); err != nil {
 				return err
 			}
 		}
@@ -199,9 +214,20 @@ func (p *Plan) usesSegment() bool {
 
 // addSegment adds the injected segment, its program header, its hooks and its section header.
 func (p *Plan) addSegment(place room) error {
+	return p.addSegmentOf(place, shim.Injected(), func(h hooks, note []byte) []byte {
+		page, err := segmentPage(place.vaddr, h, note, p.Patches)
+		if err != nil {
+			p.Warnings = append(p.Warnings, err.Error())
+		}
+		return page
+	})
+}
+
+// addSegmentOf is addSegment with the first page and its layout given.
+func (p *Plan) addSegmentOf(place room, layout shim.Layout, page func(h hooks, note []byte) []byte) error {
 	f := p.file
 	off := pageUp(f.size)
-	h, err := f.planHooks(place.vaddr)
+	h, err := f.planHooks(place.vaddr, layout)
 	if err != nil {
 		return err
 	}
@@ -214,7 +240,8 @@ func (p *Plan) addSegment(place room) error {
 		return err
 	}
 	p.Edits = append(p.Edits, Edit{Offset: f.phoff, Old: old, New: f.progTable(place, off), Why: "program headers"})
-	p.tail = append(make([]byte, off-f.size), segmentBytes(place.vaddr, h)...)
+	p.tail = append(make([]byte, off-f.size), page(h, old[place.note*phdrSize:][:phdrSize])...)
+	p.tail = append(p.tail, make([]byte, shim.SegmentSize-pageSize)...)
 	if err := p.addSectionHeader(place, off); err != nil {
 		return err
 	}
@@ -222,10 +249,12 @@ func (p *Plan) addSegment(place room) error {
 	return nil
 }
 
-// segmentBytes returns the two pages for a segment at vaddr, its holes filled.
-func segmentBytes(vaddr uint64, h hooks) []byte {
-	b := make([]byte, shim.SegmentSize)
-	copy(b, shim.Code())
+// segmentPage returns the first page of a segment at vaddr: the code, its holes filled, and the
+// record. The error says that the record does not fit, so that no later vfix can take the
+// patches back.
+func segmentPage(vaddr uint64, h hooks, note []byte, patches []Patch) ([]byte, error) {
+	b := make([]byte, pageSize)
+	at := (copy(b, shim.Code()) + recordAlign - 1) &^ (recordAlign - 1)
 	layout := shim.Injected()
 	fill := func(hole uint32, target uint64) {
 		if target != 0 {
@@ -234,7 +263,13 @@ func segmentBytes(vaddr uint64, h hooks) []byte {
 	}
 	fill(layout.EntryHole, h.entry)
 	fill(layout.InitHole, h.init)
-	return b
+	r, ok := record(note, vaddr, patches, pageSize-at)
+	if !ok {
+		binary.LittleEndian.PutUint16(b[at+phdrSize:], math.MaxUint16) // no record that can be read
+		return b, fmt.Errorf("%d call sites are more than the record of the injected segment holds: a later vfix cannot patch the file anew", len(patches))
+	}
+	copy(b[at:], r)
+	return b, nil
 }
 
 // addSectionHeader covers the segment at off with a section. A file without section headers,

@@ -12,6 +12,12 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
+// setsAll overwrites every register that C code may change but rax.
+const setsAll = "31c9 31d2 31f6 31ff 4531c0 4531c9 4531d2 4531db"
+
+// leaRaxTime is the address as a displacement.
+const leaRaxTime = "488d0425 000460ff"
+
 const timeStubText = subRsp + movRaxTime + callRax + addRsp + "c3"
 
 // planFile scans a file and plans it.
@@ -40,7 +46,7 @@ func applyPlan(t testing.TB, p *Plan, file []byte) []byte {
 // TestForms is about which form a site gets, and its bytes.
 func TestForms(t *testing.T) {
 	const at = testBase + testTextOff
-	fn := []testSym{{"f", at, 8, sttFunc, 0}}
+	fn := []testSym{{"f", at, 100, sttFunc, 0}}
 	public := []testSym{{"time", at, 18, sttFunc, 1}}
 	overlay := func(b []byte) []byte { return append(b, "PK\x05\x06 an archive"...) }
 	// The rel32 is computed here from the place of the segment: behind the text, where the
@@ -58,10 +64,15 @@ func TestForms(t *testing.T) {
 		after  string
 		reason string // part of it
 	}{
-		{"a stub of a public function", testELF{symbols: public}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Plain), "stub"},
+		{"a stub by an old compiler", testELF{symbols: public, comment: gcc4}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Plain), "stub"},
+		{"a stub by a compiler that knows -fipa-ra", testELF{symbols: public, comment: gcc5}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
+		{"a stub by nobody knows what", testELF{symbols: public}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
 		{"a stub of a local function", testELF{symbols: fn}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
 		{"mov, call", testELF{symbols: fn}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Call, "0f1f4000 e8" + rel(at+6, layout.Time.Keep), "adjacent"},
-		{"mov, call, nobody misses a register", testELF{symbols: public}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Call, "0f1f4000 e8" + rel(at+6, layout.Time.Plain), "adjacent"},
+		{"mov, call, nobody misses a register", testELF{symbols: fn}, "53" + movRaxTime + callRax + "5b" + setsAll + "c3", nil, nil, Call, "0f1f4000 e8" + rel(at+6, layout.Time.Plain), "adjacent"},
+		{"mov, call of a public function", testELF{symbols: public}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Call, "0f1f4000 e8" + rel(at+6, layout.Time.Keep), "adjacent"},
+		{"lea, call", testELF{symbols: fn}, "53" + leaRaxTime + callRax + "5b c3", nil, nil, Call, "660f1f440000"[2:] + "e8" + rel(at+7, layout.Time.Keep), "adjacent"},
+		{"lea, apart", testELF{symbols: fn}, leaRaxTime + "31ff" + callRax + "c3", nil, nil, Lea, "90 488d05" + rel(at+4, layout.Time.Keep), "does not follow"},
 		{"mov, jmp behind other code", testELF{symbols: fn}, "31c9" + movRaxTime + "ffe0", nil, nil, Call, "0f1f4000 e9" + rel(at+7, layout.Time.Keep), "adjacent"},
 		{"movabs r11, call", testELF{symbols: fn}, "53 49bb 000460ffffffffff 41ffd3 5b c3", nil, nil, Call, "0f1f840000000000 e8" + rel(at+10, layout.Time.Keep), "adjacent"},
 		{"apart", testELF{symbols: fn}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Lea, "488d05" + rel(at+3, layout.Time.Keep), "does not follow"},
@@ -69,13 +80,14 @@ func TestForms(t *testing.T) {
 		{"a call reached from elsewhere", testELF{symbols: fn}, "4885ff 7407" + movRaxTime + callRax + "c3", nil, nil, Lea, "488d05" + rel(at+8, layout.Time.Keep), "elsewhere"},
 		{"Go", testELF{symbols: fn, noteSection: ".note.go.buildid"}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Syscall, "48c7c0c9000000 0f05", "Go"},
 		{"Go, apart", testELF{symbols: fn, noteSection: ".note.go.buildid"}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Left, "", "not adjacent"},
-		{"no PT_NOTE", testELF{symbols: fn, notes: -1}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Syscall, "48c7c0c9000000 0f05", "PT_NOTE"},
-		{"no PT_NOTE, a tail jump", testELF{symbols: fn, notes: -1}, "31c9" + movRaxTime + "ffe0", nil, nil, Syscall, "b8c9000000 0f05 c3 90", "PT_NOTE"},
+		{"no PT_NOTE, rcx and r11 may be needed", testELF{symbols: fn, notes: -1}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Left, "", "rcx and r11"},
+		{"no PT_NOTE", testELF{symbols: fn, notes: -1}, "53" + movRaxTime + callRax + "5b" + setsAll + "c3", nil, nil, Syscall, "48c7c0c9000000 0f05", "PT_NOTE"},
+		{"no PT_NOTE, a tail jump", testELF{symbols: fn, notes: -1, comment: gcc4}, movRaxTime + "ffe0", nil, nil, Syscall, "b8c9000000 0f05 c3 90", "PT_NOTE"},
 		{"no PT_NOTE, apart", testELF{symbols: fn, notes: -1}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Left, "", "PT_NOTE"},
-		{"something appended", testELF{symbols: fn}, timeStubText, overlay, nil, Syscall, "48c7c0c9000000 0f05", "15 bytes"},
+		{"something appended", testELF{symbols: fn, comment: gcc4}, timeStubText, overlay, nil, Syscall, "48c7c0c9000000 0f05", "15 bytes"},
 		{"only lea allowed", testELF{symbols: public}, timeStubText, nil, []Form{Lea}, Lea, "488d05" + rel(at+7, layout.Time.Keep), ""},
-		{"only call allowed", testELF{symbols: public}, timeStubText, nil, []Form{Call}, Call, "0f1f4000 e8" + rel(at+9, layout.Time.Plain), ""},
-		{"only syscall allowed", testELF{symbols: public}, timeStubText, nil, []Form{Syscall}, Syscall, "48c7c0c9000000 0f05", ""},
+		{"only call allowed", testELF{symbols: public, comment: gcc4}, timeStubText, nil, []Form{Call}, Call, "0f1f4000 e8" + rel(at+9, layout.Time.Plain), ""},
+		{"only syscall allowed", testELF{symbols: public, comment: gcc4}, timeStubText, nil, []Form{Syscall}, Syscall, "48c7c0c9000000 0f05", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.text = asm(t, c.text)
@@ -204,7 +216,7 @@ func TestInterpreter(t *testing.T) {
 		e    testELF
 		form Form
 	}{
-		{"interpreter", testELF{tight: true, soname: "ld.so"}, Syscall},
+		{"interpreter", testELF{tight: true, soname: "ld.so", comment: gcc4}, Syscall},
 		{"interpreter with a hole", testELF{soname: "ld.so"}, Entry},
 		{"library that needs another", testELF{tight: true, extra: []dyn{{tag: dtNeeded, val: 1}}}, Entry},
 		{"library that cannot be entered", testELF{tight: true, soname: "l", entry: 1 << 40}, Entry},
@@ -213,6 +225,7 @@ func TestInterpreter(t *testing.T) {
 		{"PIE", testELF{tight: true, soname: "p", interp: "/ld.so"}, Entry},
 	} {
 		c.e.dyn, c.e.text = true, text
+		c.e.symbols = []testSym{{"time", testTextOff, 18, sttFunc, 1}}
 		file := c.e.build()
 		if c.e.entry == none {
 			binary.LittleEndian.PutUint64(file[24:], 0) // e_entry

@@ -53,9 +53,13 @@ const (
 	CmpImm32
 	// StoreImm32 is REX.W C7 /0 id with a memory operand.
 	StoreImm32
+	// LeaDisp32 is REX.W 8D with the address as its displacement and no register, 8 bytes.
+	LeaDisp32
+	// JccRel32 is 0F 8x rel32 into the page, 6 bytes; found in ET_EXEC only.
+	JccRel32
 )
 
-var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "call-rel32", "data-word", "cmp-imm32", "store-imm32"}
+var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "call-rel32", "data-word", "cmp-imm32", "store-imm32", "lea-disp32", "jcc-rel32"}
 
 func (k Kind) String() string {
 	if int(k) >= len(kindNames) {
@@ -74,7 +78,7 @@ type Site struct {
 	Len      uint8    // bytes of the instruction (8 for a DataWord)
 	Kind     Kind     //
 	Function Function // which entry of the page
-	Reg      uint8    // the register loaded, 0 to 15 in x86 encoding order (rax = 0); MovImm32 and MovImm64 only
+	Reg      uint8    // the register loaded, 0 to 15 in x86 encoding order (rax = 0); only where Loads
 
 	Verdict Verdict
 	Reason  string // one clause: the evidence for the verdict
@@ -95,15 +99,26 @@ type Site struct {
 	// Stub is the extent of the whole function where it is nothing but a stub
 	// ([sub] mov call [add] ret, or mov jmp) and no branch lands inside it; else Len is 0.
 	Stub Extent
-	// ABI says that the enclosing function is called by the C convention only (it is
-	// exported, or has a public name of the C library in a static program, or is a whole
-	// stub at the start of a function that has no name), and so the registers a C function
-	// may change are dead when it returns.
+	// Open is why something may land inside [Vaddr+1, Call+CallLen), or inside Stub, that
+	// Shared does not know of; "" where it is proved that nothing does.
+	Open string
+	// ABI says that all callers of the enclosing function are known to follow the C
+	// convention, so that the registers a C function may change are dead when it returns.
 	ABI bool
-	// Dead is the set of registers, one bit each in encoding order, out of rdx, rsi, rdi,
-	// r8, r9 and r10, that are proved dead after the call at Call.
+	// Dead is the set of registers, one bit each in encoding order, out of those that a C
+	// function may change but for rax, that are proved dead after the call at Call.
 	Dead uint16
+
+	entry bool // it is copied on with what stands beside it
 }
+
+// Loads reports whether the reference loads its address into Reg.
+func (s *Site) Loads() bool {
+	return s.Kind == MovImm32 || s.Kind == MovImm64 || s.Kind == LeaDisp32
+}
+
+// direct reports whether the reference is itself a call or jump.
+func (s *Site) direct() bool { return s.Kind == CallRel32 || s.Kind == JccRel32 }
 
 // Adjacent reports whether the call follows the reference without a gap.
 func (s *Site) Adjacent() bool { return s.Call != 0 && s.Call == s.Vaddr+uint64(s.Len) }
@@ -138,6 +153,9 @@ type Report struct {
 	RawSignals bool
 	// Injected is the version of the vfix segment that the file already has, "" for none.
 	Injected string
+	// Refresh says that an older vfix patched the file, and that this one would patch it
+	// otherwise. The sites are then those that the file had before.
+	Refresh bool
 
 	file *elfFile // what was scanned, for NewPlan; nil where the file was skipped
 }

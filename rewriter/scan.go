@@ -1,7 +1,6 @@
 package rewriter
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,8 +24,11 @@ func scanWith(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rep.file != nil {
-		rep.file.r = r
+	if f := rep.file; f != nil && f.was != nil {
+		f.was.r = r
+		f.r = overlay{r, f.was.sites}
+	} else if f != nil {
+		f.r = r
 	}
 	return rep, nil
 }
@@ -63,6 +65,28 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	if err := what.within(f); err != nil {
 		return &Report{Skipped: err.Error()}, nil
 	}
+	rep, err := scanELF(f, what)
+	if err != nil || rep.Skipped != "" || rep.Injected == "" {
+		return rep, err
+	}
+	// What this vfix patched stays as it is: strip may have taken away what proved a form.
+	was, err := f.patched()
+	if err != nil || was == nil || was.sha256 == currentRelease().sha256 {
+		return rep, err
+	}
+	fresh, err := scanELF(was.original(f), what)
+	if err != nil || fresh.file == nil {
+		return rep, err
+	}
+	p, err := newPlan(fresh, Options{})
+	if err != nil || p.Empty() {
+		return rep, err
+	}
+	fresh.Injected, fresh.Refresh = rep.Injected, true
+	return fresh, nil
+}
+
+func scanELF(f *elfFile, what scope) (*Report, error) {
 	c := newCode(f)
 	s := &search{f: f, code: c}
 	if err := s.run(); err != nil {
@@ -97,17 +121,24 @@ func (f *elfFile) checkLoads() error {
 
 // examine decides what the references found are.
 func (r *Report) examine(c *code, sites []Site) error {
-	slices.SortFunc(sites, func(a, b Site) int { return cmp.Compare(a.Vaddr, b.Vaddr) })
+	sortSites(sites)
 	sites = slices.CompactFunc(sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
-	fn, err := findFunctions(c.f, sites)
+	fn, err := c.locate(sites)
 	if err != nil {
 		return err
 	}
-	c.starts = fn.starts
-	// One byte of opcode proves nothing: a push must begin where instructions do.
-	sites = slices.DeleteFunc(sites, func(s Site) bool {
-		return s.Kind == PushImm32 && !c.boundary(s.Vaddr)
-	})
+	holders := make([]*body, len(sites))
+	kept := sites[:0]
+	for _, s := range sites {
+		b := c.holder(fn, s.Vaddr)
+		// One byte of opcode proves nothing: a push within another instruction is none.
+		if s.Kind == PushImm32 && b == nil && c.within(fn, s.Vaddr) {
+			continue
+		}
+		holders[len(kept)] = b
+		kept = append(kept, s)
+	}
+	sites = kept
 	if r.Go, err = c.f.isGo(); err != nil {
 		return err
 	}
@@ -118,17 +149,24 @@ func (r *Report) examine(c *code, sites []Site) error {
 		return err
 	}
 	for i := range sites {
-		judge(c, fn, r.Go, &sites[i])
+		judge(c, fn, r.Go, holders[i], &sites[i])
 		if sites[i].Kind == MovImm32 && sites[i].Verdict == Dormant && r.Libc == "" {
 			r.Libc = "dietlibc" // an image base: see slot.go
 		}
 	}
-	t, err := findTargets(c, sites)
+	tables(sites)
+	t, err := findTargets(c, fn, sites)
 	if err != nil {
 		return err
 	}
+	p := &prover{code: c, fn: fn, t: t, conv: r.convention(c.f), allowed: make(map[uint64]bool)}
 	for i := range sites {
-		r.finish(c, fn, t, &sites[i])
+		if s := &sites[i]; s.Tail && s.Adjacent() && !t.inside(s.Vaddr+1, s.Call+uint64(s.CallLen)) {
+			p.allowed[s.Call] = true
+		}
+	}
+	for i := range sites {
+		p.finish(holders[i], &sites[i], r.Go)
 	}
 	if c.exhausted() {
 		for i, s := range sites {
@@ -140,34 +178,38 @@ func (r *Report) examine(c *code, sites []Site) error {
 	return nil
 }
 
+// within reports whether the bytes at vaddr are known to lie inside an instruction, or in no
+// function although its function is known whole.
+func (c *code) within(fn *functions, vaddr uint64) bool {
+	for n := uint64(1); n < maxInstLen; n++ {
+		if b := c.holder(fn, vaddr-n); b != nil && uint64(b.lens[vaddr-n]) > n {
+			return true
+		}
+	}
+	return false
+}
+
 // finish fills in what the patch forms depend on.
-func (r *Report) finish(c *code, fn *functions, t *targets, s *Site) {
-	n, named := fn.names[s.Vaddr]
+func (p *prover) finish(b *body, s *Site, isGo bool) {
+	n := p.fn.names[s.Vaddr]
 	s.Symbol = n.text
-	if s.Calls == 0 || s.Kind == CallRel32 {
+	if s.Calls == 0 || s.direct() || b == nil {
 		return
 	}
-	s.Shared = t.shared(c, s)
-	s.Stub = t.stub(c, s)
-	s.ABI = !r.Go && fn.cFunction(n, named, s)
+	s.Shared = p.t.shared(p.code, s)
+	s.Stub = p.t.stub(p.code, s)
+	if span, ok := siteSpan(s); ok && !s.Shared {
+		s.Open = p.open(b, span.Vaddr, span.end())
+	}
+	if s.Stub.Len != 0 && (s.Open != "" || p.open(b, s.Stub.Vaddr, s.Stub.Vaddr+s.Stub.Len) != "") {
+		s.Stub = Extent{}
+	}
 	after := s.Call + uint64(s.CallLen)
+	s.ABI = !isGo && p.cFunction(b, s)
 	switch {
 	case s.Tail && s.ABI:
 		s.Dead = uint16(deadCandidates)
 	case !s.Tail:
-		s.Dead = c.dead(after, s.ABI)
+		s.Dead = p.dead(after, s.ABI)
 	}
-}
-
-// cFunction reports whether the function around s is called by the C convention only. That
-// holds for what other objects may call, for the C library's public functions in static
-// programs, and for a whole stub at the start of a function without a name, since a stub
-// passes its caller's arguments on to a C function as they are. It is not assumed of any
-// other local function: libpthread's lock functions are called from inline assembly that
-// expects rdx, r8 and r9 unchanged.
-func (fn *functions) cFunction(n name, named bool, s *Site) bool {
-	if named {
-		return fn.exported[n.start] || fn.public[n.start]
-	}
-	return s.Stub.Len != 0
 }

@@ -146,18 +146,22 @@ func (s *search) reference(b []byte, vaddr uint64, imm int, f Function) bool {
 	return true
 }
 
-// movAt recognises a mov of the immediate at b[imm] into a register. The Vaddr of the site
+// movAt recognises a mov of the immediate at b[imm] into a register, or a lea. The Vaddr of the site
 // is the distance from its first byte to the immediate.
 func movAt(b []byte, imm int) (Site, bool) {
 	if imm >= 3 {
 		rex, op, modrm := b[imm-3], b[imm-2], b[imm-1]
-		if (rex == 0x48 || rex == 0x49) && op == 0xc7 && modrm&0xf8 == 0xc0 {
+		if rex&0xf8 == 0x48 && op == 0xc7 && modrm&0xf8 == 0xc0 {
 			return Site{Vaddr: 3, Len: 7, Kind: MovImm32, Reg: modrm&7 | rex&1<<3}, true
 		}
 	}
+	// lea 0xffffffffff600400,%reg: ModRM with a SIB byte that names no register.
+	if imm >= 4 && b[imm-4]&0xf8 == 0x48 && b[imm-3] == 0x8d && b[imm-2]&0xc7 == 0x04 && b[imm-1] == 0x25 {
+		return Site{Vaddr: 4, Len: 8, Kind: LeaDisp32, Reg: b[imm-2]>>3&7 | b[imm-4]&4<<1}, true
+	}
 	if imm >= 2 && isWord(b, imm) {
 		rex, op := b[imm-2], b[imm-1]
-		if (rex == 0x48 || rex == 0x49) && op&0xf8 == 0xb8 {
+		if rex&0xf8 == 0x48 && op&0xf8 == 0xb8 {
 			return Site{Vaddr: 2, Len: 10, Kind: MovImm64, Reg: op&7 | rex&1<<3}, true
 		}
 	}
@@ -234,12 +238,18 @@ func (s *search) relativeSpan(b []byte, vaddr uint64, i, span int, half uint16) 
 		}
 		at += n
 		op := at - 3
-		if op >= i+span || (b[op] != 0xe8 && b[op] != 0xe9) {
+		jcc := op > 0 && b[op-1] == 0x0f && b[op]&0xf0 == 0x80
+		if op >= i+span || b[op] != 0xe8 && b[op] != 0xe9 && !jcc {
 			continue
 		}
 		v := vaddr + uint64(op)
 		target := v + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[op+1:]))))
-		if f, ok := FunctionAt(target); ok && s.code.holds(v) {
+		f, ok := FunctionAt(target)
+		switch {
+		case !ok || !s.code.holds(v):
+		case jcc:
+			s.add(Site{Vaddr: v - 1, Len: 6, Kind: JccRel32, Function: f})
+		default:
 			s.add(Site{Vaddr: v, Len: 5, Kind: CallRel32, Function: f})
 		}
 	}

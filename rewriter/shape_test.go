@@ -16,7 +16,7 @@ const (
 func TestStub(t *testing.T) {
 	const at = testBase + testTextOff
 	timeStub := subRsp + movRaxTime + callRax + addRsp + "c3"
-	fn := func(off uint64) []testSym { return []testSym{{"f", at + off, 8, sttFunc, 0}} }
+	fn := func(off uint64) []testSym { return []testSym{{"f", at + off, 300, sttFunc, 0}} }
 	for _, c := range []struct {
 		name   string
 		e      testELF
@@ -26,14 +26,9 @@ func TestStub(t *testing.T) {
 		shared bool
 	}{
 		{"sub, mov, call, add, ret: a symbol", testELF{symbols: fn(1)}, "c3" + timeStub, 1, 18, false},
-		{"an unwind entry", testELF{fdes: []uint64{at + 1}}, "c3" + timeStub, 1, 18, false},
-		{"a direct call", testELF{}, "c3" + timeStub + "e8 e9ffffff c3", 1, 18, false},
-		{"nothing says it is a function", testELF{}, "c3" + timeStub, 0, 0, false},
-		{"aligned behind nops", testELF{}, nops16 + timeStub, 16, 18, false},
-		{"aligned behind a long nop", testELF{}, "90909090909090 660f1f840000000000" + timeStub, 16, 18, false},
-		{"aligned behind zeros", testELF{}, "c3000000000000000000000000000000" + timeStub, 16, 18, false},
-		{"aligned behind int3", testELF{}, "cccccccccccccccccccccccccccccccc" + timeStub, 16, 18, false},
-		{"aligned behind a jmp", testELF{}, "9090909090909090909090 e900010000" + timeStub, 16, 18, false},
+		{"an unwind entry that does not say where it ends", testELF{fdes: []uint64{at + 1}}, "c3" + timeStub, 0, 0, false},
+		{"a direct call: where it ends is not known", testELF{entry: at + 19}, "c3" + timeStub + "e8 e9ffffff c3", 0, 0, false},
+		{"aligned behind nops: where it ends is not known", testELF{}, nops16 + timeStub, 0, 0, false},
 		{"aligned behind code", testELF{}, "9090909090909090909090 b800010000" + timeStub, 0, 0, false},
 		{"mov, call, ret", testELF{symbols: fn(0)}, movRaxTime + callRax + "c3", 0, 10, false},
 		{"mov, jmp", testELF{symbols: fn(0)}, movRaxTime + "ffe0", 0, 9, false},
@@ -52,8 +47,7 @@ func TestStub(t *testing.T) {
 		{"a jump table to the call", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at+11)}, timeStub, 0, 0, true},
 		{"a jump table to the start", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at)}, timeStub, 0, 18, false},
 		{"a relocation to the call", testELF{symbols: fn(0), rela: []testRela{{at, rRelative, at + 11}}}, timeStub, 0, 0, true},
-		{"bytes that only look like a branch", testELF{symbols: fn(0)}, timeStub + "48b8 ebf7ebf7ebf7ebf7 c3", 0, 18, false},
-		{"the same where no start is known", testELF{}, nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + timeStub + "48b8 ebf7ebf7ebf7ebf7 c3", 192, 18, false},
+		{"bytes that only look like a branch", testELF{symbols: []testSym{{"f", at, 18, sttFunc, 0}, {"g", at + 18, 11, sttFunc, 0}}}, timeStub + "48b8 ebf7ebf7ebf7ebf7 c3", 0, 18, false},
 		{"a branch where no start is known", testELF{}, nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + timeStub + "ebf7", 0, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -115,11 +109,11 @@ func TestDead(t *testing.T) {
 		{"overwritten on one path", "85c0 7402 31d2 c3", all, 0},
 		{"a loop", "31d2 85c0 75fa c3", all, set(rdx)},
 		{"a multiplication", "bfe8030000 48f7e7 c3", all, set(rdx, rdi)},
-		{"a system call", "b8ca000000 0f05 c3", 0, 0},
+		{"a system call", "b8ca000000 0f05 c3", set(rcx, r11), set(rcx, r11)},
 		{"a system call with its arguments set", "31ff 31f6 31d2 4d31d2 4d31c0 4d31c9 0f05 c3", all, all},
 		{"a call that reads its arguments", "e801000000 c3 4889f8 c3", all &^ set(rdi), 0},
 		{"a call that overwrites them", "e801000000 c3 31d2 31f6 c3", all, set(rdx, rsi)},
-		{"a call through a pointer", "ff15 00000000 c3", set(r10), 0},
+		{"a call through a pointer", "ff15 00000000 c3", set(r10, r11), 0},
 		{"an indirect jump", "ffe1", 0, 0},
 		{"a jump to the end", "eb01 90 c3", all, 0},
 		{"ud2", "0f0b", all, all},
@@ -128,7 +122,7 @@ func TestDead(t *testing.T) {
 		{"saved", "52 c3", all &^ set(rdx), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := testELF{dyn: true, dynamic: true, text: asm(t, "90"+movRaxTime+callRax+c.after)}
+			e := testELF{dyn: true, dynamic: true, comment: gcc4, text: asm(t, "90"+movRaxTime+callRax+c.after)}
 			for _, abi := range []bool{true, false} {
 				want := c.not
 				e.symbols = nil
@@ -149,6 +143,7 @@ func TestDead(t *testing.T) {
 func TestABI(t *testing.T) {
 	plain := "90" + movRaxTime + callRax + "31d2 c3"
 	stub := movRaxTime + callRax + "c3"
+	banner := func(version string) string { return fmt.Sprintf("%x", "\x00stable release version "+version+"\x00") }
 	for _, c := range []struct {
 		name string
 		e    testELF
@@ -156,21 +151,28 @@ func TestABI(t *testing.T) {
 		sym  testSym
 		want bool
 	}{
-		{"exported", testELF{dyn: true, dynamic: true}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, true},
-		{"exported, weak", testELF{dyn: true, dynamic: true}, plain, testSym{"x", 0, 50, sttFunc, 2}, true},
-		{"local", testELF{dyn: true, dynamic: true}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 0}, false},
-		{"a lock function, were it exported", testELF{dyn: true, dynamic: true}, plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
+		{"exported, by a newer compiler", testELF{dyn: true, dynamic: true, comment: gcc5}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
+		{"exported, by nobody knows what", testELF{dyn: true, dynamic: true}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
+		{"exported, by one of each", testELF{dyn: true, dynamic: true, comment: gcc4 + "\x00" + gcc5}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
+		{"exported", testELF{dyn: true, dynamic: true, comment: gcc4}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, true},
+		{"exported, weak", testELF{dyn: true, dynamic: true, comment: gcc4}, plain, testSym{"x", 0, 50, sttFunc, 2}, true},
+		{"local", testELF{dyn: true, dynamic: true, comment: gcc4}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 0}, false},
+		{"a lock function, were it exported", testELF{dyn: true, dynamic: true, comment: gcc4}, plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
 		{"exported, but it ends before", testELF{dyn: true, dynamic: true}, plain, testSym{"time", 0, 1, sttFunc, 1}, false},
-		{"global in a static program, a public name", testELF{}, plain, testSym{"__gettimeofday", 0, 50, sttFunc, 1}, true},
+		{"global in a static program, a public name", testELF{comment: gcc4}, plain, testSym{"__gettimeofday", 0, 50, sttFunc, 1}, false},
 		{"global in a static program, another name", testELF{}, plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
-		{"a stub without a name", testELF{fdes: []uint64{0}}, stub, testSym{}, true},
+		{"a stub without a name", testELF{comment: gcc4}, stub, testSym{"", 0, 50, sttFunc, 0}, true},
+		{"glibc's time, known by its bytes", testELF{}, timeStubText + banner("2.13"), testSym{"", 0, 18, sttFunc, 0}, true},
+		{"the same in a newer glibc", testELF{}, timeStubText + banner("2.36"), testSym{"", 0, 18, sttFunc, 0}, false},
+		{"the same with objects of a newer compiler", testELF{comment: gcc5}, timeStubText + banner("2.13"), testSym{"", 0, 18, sttFunc, 0}, false},
+		{"a caller that reads a register", testELF{comment: gcc4, entry: testBase + testTextOff + 18}, timeStubText + "e8 e9ffffff 4889d0 c3", testSym{"", 0, 18, sttFunc, 0}, false},
 		{"no stub, without a name", testELF{fdes: []uint64{0}}, plain, testSym{}, false},
-		{"a stub under a private name", testELF{}, stub, testSym{"helper", 0, 50, sttFunc, 0}, false},
+		{"a stub under a private name: strip takes it away", testELF{comment: gcc4}, stub, testSym{"helper", 0, 50, sttFunc, 0}, true},
 		{"Go", testELF{noteSection: ".gosymtab"}, stub, testSym{"time", 0, 50, sttFunc, 1}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.text = asm(t, c.text)
-			if c.sym.name != "" {
+			if c.sym.size != 0 {
 				c.sym.value = c.e.textVaddr()
 				c.e.symbols = []testSym{c.sym}
 			}

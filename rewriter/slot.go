@@ -77,7 +77,7 @@ func (c *code) loadEscapes(disp, slot uint64, fn Function) bool {
 		case i.Op != x86asm.MOV || width != 64:
 			return true
 		}
-		f := follow(c, i.addr, i.next(), dst, fn)
+		f := follow(c, i.addr, i.next(), dst, fn, nil)
 		return len(f.calls)+len(f.escapes)+len(f.returns)+len(f.stored)+len(f.slots) > 0
 	}
 	return true

@@ -2,7 +2,6 @@ package rewriter
 
 import (
 	"encoding/binary"
-	"slices"
 	"sort"
 	"strings"
 )
@@ -11,6 +10,7 @@ import (
 // kept, so that memory does not grow with the symbol table.
 
 const (
+	sttNotype   = 0
 	sttFunc     = 2
 	sttGNUIfunc = 10
 	stbLocal    = 0
@@ -23,7 +23,7 @@ const (
 	// symChunk is how many symbols are read at once.
 	symChunk = 4096
 	// nearSite is how far from a site function starts are collected, in bytes.
-	nearSite = maxSweep
+	nearSite = maxFunction
 	// maxStarts bounds the function starts of one file.
 	maxStarts = 1 << 18
 	// maxName is the longest symbol name that is shown, in bytes.
@@ -145,8 +145,8 @@ func (f *elfFile) gnuHashSymbols(vaddr uint64) uint64 {
 	}
 }
 
-// eachFunction calls visit for each function that the table defines.
-func (f *elfFile) eachFunction(t symtab, visit func(symbol)) error {
+// eachSymbol calls visit for each function and each label that the table defines.
+func (f *elfFile) eachSymbol(t symtab, visit func(symbol)) error {
 	buf := make([]byte, symChunk*symSize)
 	for i := uint64(0); i < t.count; i += symChunk {
 		n := min(symChunk, t.count-i)
@@ -163,7 +163,7 @@ func (f *elfFile) eachFunction(t symtab, visit func(symbol)) error {
 				name: le.Uint32(b), typ: b[4] & 15, bind: b[4] >> 4, visibility: b[5] & 3,
 				value: le.Uint64(b[8:]), size: le.Uint64(b[16:]),
 			}
-			if shndx := le.Uint16(b[6:]); shndx != 0 && (s.typ == sttFunc || s.typ == sttGNUIfunc) {
+			if shndx := le.Uint16(b[6:]); shndx != 0 && (s.typ == sttFunc || s.typ == sttGNUIfunc || s.typ == sttNotype) {
 				visit(s)
 			}
 		}
@@ -189,13 +189,17 @@ func (f *elfFile) symbolName(t symtab, s symbol) string {
 	}, name)
 }
 
-// functions is what the symbols and the unwind tables say about the functions near sites.
+// functions is what the symbols, the unwind tables and the headers say about the functions
+// near sites.
 type functions struct {
 	starts   starts
-	ifuncs   map[uint64]bool // starts of STT_GNU_IFUNC resolvers, and of IRELATIVE ones
-	exported map[uint64]bool // starts that other objects may call
-	public   map[uint64]bool // starts of global functions with a name of publicNames
-	names    map[uint64]name // of sites
+	extents  map[uint64]function // of those starts whose end is known
+	entered  map[uint64]bool     // starts that are a function's, not a split part's
+	ifuncs   map[uint64]bool     // starts of STT_GNU_IFUNC resolvers, and of IRELATIVE ones
+	exported map[uint64]bool     // starts that other objects may call
+	names    map[uint64]name     // of sites
+	labels   []uint64            // values of all symbols
+	roots    []uint64            // what the loader enters, near a site or not
 }
 
 // name is the best name found for one site.
@@ -205,40 +209,103 @@ type name struct {
 	rank  int
 }
 
-// publicNames are functions of the C library and of libpthread that reach the vsyscall
-// page and are called by the C convention only, under the names that static programs have.
-var publicNames = map[string]bool{
-	"time": true, "gettimeofday": true, "__gettimeofday": true, "sched_getcpu": true, "getcpu": true,
-	"pthread_cond_timedwait": true, "__pthread_cond_timedwait": true, "sem_timedwait": true,
-	"pthread_rwlock_timedrdlock": true, "pthread_rwlock_timedwrlock": true, "pthread_mutex_timedlock": true,
-}
-
 // findFunctions collects what is known about the functions around sites, which are in
 // vaddr order.
 func findFunctions(f *elfFile, sites []Site) (*functions, error) {
 	fn := &functions{
-		ifuncs: make(map[uint64]bool), exported: make(map[uint64]bool),
-		public: make(map[uint64]bool), names: make(map[uint64]name),
+		extents: make(map[uint64]function), entered: make(map[uint64]bool),
+		ifuncs: make(map[uint64]bool), exported: make(map[uint64]bool), names: make(map[uint64]name),
 	}
 	for _, t := range f.symtabs() {
-		err := f.eachFunction(t, func(s symbol) { fn.symbol(f, t, s, sites) })
+		err := f.eachSymbol(t, func(s symbol) { fn.symbol(f, t, s, sites) })
 		if err != nil {
 			return nil, err
 		}
 	}
-	if err := eachFDE(f, func(start uint64) { fn.start(start, sites) }); err != nil {
+	nearby := func(start uint64) bool { return near(sites, start) }
+	if err := eachFDE(f, nearby, func(d function) {
+		if fn.start(d.start, sites) && d.end != 0 {
+			d.end = max(d.end, fn.extents[d.start].end)
+			fn.extents[d.start] = d
+		}
+	}); err != nil {
 		return nil, err
 	}
 	if err := eachIrelative(f, func(resolver uint64) {
 		if fn.start(resolver, sites) {
 			fn.ifuncs[resolver] = true
+			fn.entered[resolver] = true
 		}
 	}); err != nil {
 		return nil, err
 	}
-	slices.Sort(fn.starts)
-	fn.starts = slices.Compact(fn.starts)
+	fn.roots = f.entries()
+	for _, v := range fn.roots {
+		if fn.start(v, sites) {
+			fn.entered[v] = true
+		}
+	}
+	fn.starts.normalize()
 	return fn, nil
+}
+
+// entries are the addresses in code that a loader enters: e_entry, the initialisers and the
+// finalisers.
+func (f *elfFile) entries() []uint64 {
+	const dtFini, dtFiniArray, dtFiniArraysz = 13, 26, 28
+	var all []uint64
+	add := func(v uint64) {
+		if f.execLoad(v) {
+			all = append(all, v)
+		}
+	}
+	add(f.entry)
+	if f.was != nil {
+		add(f.was.hole(f.was.layout.InitHole))
+	}
+	for _, tag := range [...]int64{dtInit, dtFini} {
+		if d := f.dyn(tag); d != nil {
+			add(d.val)
+		}
+	}
+	arrays := []Extent{}
+	for _, tags := range [...][2]int64{{dtInitArray, dtInitArraysz}, {dtFiniArray, dtFiniArraysz}} {
+		if at, size := f.dyn(tags[0]), f.dyn(tags[1]); at != nil && size != nil && size.val <= maxStarts {
+			arrays = append(arrays, Extent{at.val, size.val})
+		}
+	}
+	for i := range f.sections { // of static programs
+		const shtInitArray, shtFiniArray = 14, 15
+		if s := &f.sections[i]; (s.typ == shtInitArray || s.typ == shtFiniArray) && s.size <= maxStarts {
+			arrays = append(arrays, Extent{s.addr, s.size})
+		}
+		if s := &f.sections[i]; (s.name == ".init" || s.name == ".fini") && s.flags&shfExecinstr != 0 {
+			add(s.addr)
+		}
+	}
+	for _, a := range arrays {
+		for v := a.Vaddr; v+8 <= a.end(); v += 8 {
+			if w, ok := f.word(v); ok {
+				add(w)
+			}
+		}
+	}
+	_ = relaWords(f, func(at, addend uint64) { // Scan reports what cannot be read
+		for _, a := range arrays {
+			if at >= a.Vaddr && at < a.end() {
+				add(addend)
+			}
+		}
+	})
+	return all
+}
+
+// at returns the function that begins at start.
+func (fn *functions) at(start uint64) function {
+	if d, ok := fn.extents[start]; ok {
+		return d
+	}
+	return function{start: start}
 }
 
 // near reports whether vaddr is within nearSite of a site.
@@ -258,22 +325,28 @@ func (fn *functions) start(vaddr uint64, sites []Site) bool {
 
 // symbol takes in one symbol.
 func (fn *functions) symbol(f *elfFile, t symtab, s symbol, sites []Site) {
-	if !fn.start(s.value, sites) {
+	if near(sites, s.value) && len(fn.labels) < maxStarts {
+		fn.labels = append(fn.labels, s.value)
+	}
+	if s.typ == sttNotype || !fn.start(s.value, sites) {
 		return
 	}
 	if s.typ == sttGNUIfunc {
 		fn.ifuncs[s.value] = true
 	}
+	if end := s.value + s.size; s.size != 0 && end > s.value && end <= maxVaddr {
+		fn.extents[s.value] = function{start: s.value, end: max(end, fn.extents[s.value].end)}
+	}
 	global := s.bind != stbLocal
+	if global || f.execLoad(s.value) && !strings.Contains(f.symbolName(t, s), ".") { // no f.cold, no f.part.0
+		fn.entered[s.value] = true
+	}
 	i := sort.Search(len(sites), func(i int) bool { return sites[i].Vaddr >= s.value })
 	covers := i < len(sites) && sites[i].Vaddr-s.value < s.size
 	if !covers {
 		return
 	}
 	text := f.symbolName(t, s)
-	if global && publicNames[text] {
-		fn.public[s.value] = true
-	}
 	// libpthread's lock functions are written in assembly and called with registers kept
 	// that C may change; should one be exported, it is still no C function.
 	if t.dynamic && global && (s.visibility == stvDefault || s.visibility == stvProt) && !strings.Contains(text, "lll_") {

@@ -22,6 +22,12 @@ const (
 	testBSS     = 0x100
 )
 
+// What gcc leaves in .comment.
+const (
+	gcc4 = "GCC: (GNU) 4.1.2 20080704 (Red Hat 4.1.2-55)"
+	gcc5 = "GCC: (Debian 12.2.0-14) 12.2.0"
+)
+
 // testSym is one symbol.
 type testSym struct {
 	name        string
@@ -53,6 +59,7 @@ type testELF struct {
 	dynamic     bool     // a dynamic segment with a symbol table
 	extra       []dyn    // more dynamic entries
 	rodataFirst uint64   // bytes at the head of the text that are .rodata
+	comment     string   // the content of .comment
 	noteSection string   // the name of the first note's section; "" means ".note.a"
 }
 
@@ -308,6 +315,10 @@ func (e *testELF) sections(file []byte, all []testSection) (out []byte, shoff ui
 		all = append(all, testSection{name: ".symtab", typ: shtSymtab, off: off, size: size, link: uint32(len(all) + 1), info: 1, entsize: symSize})
 		all = append(all, testSection{name: ".strtab", typ: shtStrtab, off: uint64(len(file)), size: uint64(len(strs.b))})
 		file = append(file, strs.b...)
+	}
+	if e.comment != "" {
+		all = append(all, testSection{name: ".comment", typ: shtProgbits, off: uint64(len(file)), size: uint64(len(e.comment) + 1)})
+		file = append(append(file, e.comment...), 0)
 	}
 	var names testStrings
 	all = append(all, testSection{name: ".shstrtab", typ: shtStrtab})

@@ -8,6 +8,9 @@ import "golang.org/x/arch/x86/x86asm"
 func (f *flow) transfer(i *instr, v *value) {
 	tracked := v.held(^other)
 	f.operandsOf(i, v)
+	if f.onFrame(i, v) {
+		return
+	}
 	dst, width, isReg := i.argGPR(0)
 	src, srcWidth, fromReg := i.argGPR(1)
 	whole := isReg && fromReg && width == 64 && srcWidth == 64
@@ -18,19 +21,19 @@ func (f *flow) transfer(i *instr, v *value) {
 		}
 		return
 	case i.Op == x86asm.MOV && whole:
-		v[dst] = v[src]
+		v.reg[dst] = v.reg[src]
 		return
 	case i.Op == x86asm.XCHG && whole:
-		v[dst], v[src] = v[src], v[dst]
+		v.reg[dst], v.reg[src] = v.reg[src], v.reg[dst]
 		return
 	case isConditionalMove[i.Op] && isReg && width == 64:
 		l := other // what memory holds
 		if fromReg {
-			l = v[src]
+			l = v.reg[src]
 		}
-		v[dst] |= l
-		if v[dst]&exact != 0 {
-			v[dst] = v[dst]&^exact | chosen
+		v.reg[dst] |= l
+		if v.reg[dst]&exact != 0 {
+			v.reg[dst] = v.reg[dst]&^exact | chosen
 		}
 		return
 	case i.Op == x86asm.MOV && fromReg && tracked.has(src):
@@ -54,8 +57,8 @@ func (f *flow) operandsOf(i *instr, v *value) {
 // other records every use that has no rule of its own; a register that is overwritten in
 // part counts as used.
 func (f *flow) other(i *instr, v *value, read regs) {
-	for r := range v {
-		if read.has(r) && v[r]&(plain|xored) != 0 {
+	for r := range v.reg {
+		if read.has(r) && v.reg[r]&(plain|xored|spent) != 0 {
 			switch i.Op {
 			case x86asm.PUSH:
 				f.escape(i.addr, "pushed on the stack")
@@ -71,8 +74,10 @@ func (f *flow) other(i *instr, v *value, read regs) {
 
 // store records a mov of a register that may hold the value: to memory, or in part.
 func (f *flow) store(i *instr, v *value, src, width int) {
-	l := v[src]
+	l := v.reg[src]
 	switch _, toMem := i.Args[0].(x86asm.Mem); {
+	case l&spent != 0:
+		f.escape(i.addr, "stored after a call")
 	case l&(plain|xored) == 0:
 		f.stored = append(f.stored, use{i.addr, "stored after PTR_MANGLE"})
 	case !toMem || width < 64:
@@ -89,21 +94,21 @@ func (f *flow) store(i *instr, v *value, src, width int) {
 
 // mangles knows the two instructions of glibc's PTR_MANGLE on register dst.
 func (f *flow) mangles(i *instr, v *value, dst int) bool {
-	if _, width, _ := i.argGPR(0); width != 64 || v[dst]&^other == 0 {
+	if _, width, _ := i.argGPR(0); width != 64 || v.reg[dst]&^other == 0 {
 		return false
 	}
 	if m, ok := i.mem(); ok {
 		guard := m.Segment == x86asm.FS && m.Base == 0 && m.Index == 0 && m.Disp == guardOffset
-		if i.Op != x86asm.XOR || !guard || v[dst]&plain == 0 || v[dst]&(xored|mangled) != 0 {
+		if i.Op != x86asm.XOR || !guard || v.reg[dst]&plain == 0 || v.reg[dst]&(xored|mangled) != 0 {
 			return false
 		}
-		v[dst] = v[dst]&other | xored
+		v.reg[dst] = v.reg[dst]&other | xored
 		return true
 	}
 	n, ok := i.Args[1].(x86asm.Imm)
-	if i.Op != x86asm.ROL || !ok || n != guardRotate || v[dst]&xored == 0 || v[dst]&plain != 0 {
+	if i.Op != x86asm.ROL || !ok || n != guardRotate || v.reg[dst]&xored == 0 || v.reg[dst]&plain != 0 {
 		return false
 	}
-	v[dst] = v[dst]&other | mangled
+	v.reg[dst] = v.reg[dst]&other | mangled
 	return true
 }

@@ -2,31 +2,26 @@ package rewriter
 
 import (
 	"fmt"
+	"slices"
 	"sort"
+	"strings"
 )
 
 // From what a reference is used for to a verdict on it.
 
-// judge fills in the verdict of a site, and the calls it reaches.
-func judge(c *code, fn *functions, isGo bool, s *Site) {
+// judge fills in the verdict of a site, and the calls it reaches. b is the code that reaches
+// it, nil where none is known to.
+func judge(c *code, fn *functions, isGo bool, b *body, s *Site) {
 	switch s.Kind {
-	case MovImm32, MovImm64:
-		judgeMov(c, fn, s)
-	case PushImm32:
-		s.Verdict, s.Reason = Unknown, "pushed on the stack"
-		if c.has(s.Vaddr+uint64(s.Len), 0xc3) {
-			s.Reason = "pushed on the stack and returned to: no register to load"
-		}
-	case CallRel32:
-		// Five bytes hit one of the three entries by chance once in 2^37: where no function
-		// is known to begin before them they are believed.
-		if c.inside(s.Vaddr) {
-			s.Verdict, s.Reason = Unknown, "looks like a direct call, in the middle of another instruction"
-			return
-		}
+	case MovImm32, MovImm64, LeaDisp32:
+		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, c.frame(b))
+		f.conclude(fn, b, s)
+	case PushImm32, StoreImm32:
+		judgeStore(c, fn, b, s)
+	case CallRel32, JccRel32:
 		s.Verdict, s.Reason = Live, "a direct call into the page"
 		s.Call, s.CallLen, s.Calls = s.Vaddr, s.Len, 1
-		if s.Tail = c.has(s.Vaddr, 0xe9); s.Tail {
+		if s.Tail = s.Kind == JccRel32 || c.has(s.Vaddr, 0xe9); s.Tail {
 			s.Reason = "a direct jump into the page"
 		}
 	case DataWord:
@@ -36,22 +31,76 @@ func judge(c *code, fn *functions, isGo bool, s *Site) {
 		}
 	case CmpImm32:
 		s.Verdict, s.Reason = Benign, "compared with"
-	case StoreImm32:
-		s.Verdict, s.Reason = Benign, "an entry of a table that is being filled in"
-		if i, ok := c.at(s.Vaddr); ok {
-			if _, fixed := i.memVaddr(); fixed {
-				s.Verdict, s.Reason = Unknown, "stored in a variable"
-			}
+	}
+	if s.Verdict.Patchable() {
+		s.certain(c, b)
+	}
+}
+
+// certain turns the verdict to unknown where it is not proved that the bytes are an
+// instruction, or where something but a register tells the page from a function of C.
+func (s *Site) certain(c *code, b *body) {
+	switch {
+	case b == nil:
+		s.Verdict, s.Reason = Unknown, "no known code reaches it: it may be data"
+	case !b.begins(s.Vaddr, uint64(s.Len)):
+		s.Verdict, s.Reason = Unknown, "another instruction lies over it"
+	case s.Calls > 0 && !s.Tail && c.flagsRead(s.Call+uint64(s.CallLen)):
+		s.Verdict, s.Reason = Unknown, fmt.Sprintf("the flags are read after the call at %#x", s.Call)
+	}
+}
+
+// judgeStore follows the word of the stack that the address is stored in.
+func judgeStore(c *code, fn *functions, b *body, s *Site) {
+	s.Verdict, s.Reason = Unknown, "stored in memory"
+	i, ok := c.at(s.Vaddr)
+	if s.Kind == PushImm32 {
+		s.Reason = "pushed on the stack"
+	} else if _, fixed := i.memVaddr(); ok && fixed {
+		s.Reason = "stored in a variable"
+	}
+	fr := c.frame(b)
+	d, known := fr[s.Vaddr]
+	if !ok || !known || !d.hasSP {
+		return
+	}
+	off := d.sp - slotSize
+	if s.Kind == StoreImm32 {
+		p := d.place(&i)
+		if !p.stack || !p.exact {
+			return
+		}
+		off = p.off
+	}
+	if off >= 0 {
+		s.Reason = "stored in the frame of a caller"
+		return
+	}
+	f := followWord(c, &i, off, s.Function, fr)
+	f.conclude(fn, b, s)
+	s.entry = f.copied && !slices.ContainsFunc(f.escapes, func(u use) bool { return !strings.HasSuffix(u.what, " in memory") })
+}
+
+// tables finds entries of tables that tell addresses apart, as valgrind's redirections do: a
+// pair with the address is copied into memory, in a file that compares with the page as well.
+func tables(sites []Site) {
+	compares := slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 })
+	for i := range sites {
+		if s := &sites[i]; compares && s.entry && s.Verdict == Unknown {
+			s.Verdict, s.Reason = Benign, "an entry of a table, in a program that compares with it"
 		}
 	}
 }
 
-// judgeMov follows the register that a mov loads.
-func judgeMov(c *code, fn *functions, s *Site) {
-	next := s.Vaddr + uint64(s.Len)
-	f := follow(c, s.Vaddr, next, int(s.Reg), s.Function)
+// conclude fills in what the flow found.
+func (f *flow) conclude(fn *functions, b *body, s *Site) {
 	f.fillCalls(s)
-	s.Verdict, s.Reason = f.verdict(fn.isIfunc(c, s.Vaddr))
+	s.Verdict, s.Reason = f.verdict(fn.isIfunc(f.c, s.Vaddr))
+	if f.onStack && s.Verdict != Unknown {
+		if why := f.exposed(b); why != "" {
+			s.Verdict, s.Reason = Unknown, "stored on the stack, and "+why
+		}
+	}
 }
 
 // fillCalls sets the fields of s that name the calls the value reaches.
@@ -65,7 +114,7 @@ func (f *flow) fillCalls(s *Site) {
 	}
 	sort.Slice(addrs, func(i, j int) bool { return addrs[i] < addrs[j] })
 	first := f.calls[addrs[0]]
-	s.Call, s.CallLen, s.Tail = first.addr, uint8(first.Len), first.flow == flowIndirect
+	s.Call, s.CallLen, s.Tail = first.addr, uint8(first.Len), first.flow != flowCallInd
 }
 
 // verdict weighs the uses. ifunc says that the enclosing function is the resolver of an
@@ -88,6 +137,8 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		return Unknown, at(f.compares[0], ", and called or stored as well")
 	case len(f.compares) > 0:
 		return Benign, at(f.compares[0], ", and nothing else")
+	case len(f.calls) > 0 && f.exact && f.onStack:
+		return Live, "stored on the stack, and only called from there"
 	case len(f.calls) > 0 && f.exact:
 		return Live, "the register is called, and used for nothing else"
 	case len(f.calls) > 0:
@@ -96,6 +147,9 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		return DormantCall, at(f.stored[0], ": a pointer that is only called")
 	case len(f.returns) > 0:
 		return DormantCall, at(f.returns[0], " by the resolver of an IFUNC symbol")
+	}
+	if len(f.left) > 0 {
+		return Unknown, at(f.left[0], "")
 	}
 	return Benign, "overwritten before any use"
 }

@@ -2,8 +2,11 @@ package rewriter
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"vfix.dev/vfix/shim"
 )
@@ -30,7 +33,17 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 	if r.file == nil {
 		p.Size = beforeSize
 	}
-	if err := sameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize); err != nil {
+	same := func(p *Plan) error {
+		return sameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
+	}
+	if err := same(p); err != nil {
+		older, e := olderPlan(r, after, afterSize)
+		if e != nil || older == nil || same(older) != nil {
+			return nil, err
+		}
+		return &Verification{Changed: older.Edits, Patches: older.Patches, Added: older.Size - beforeSize}, nil
+	}
+	if err := p.prove(); err != nil {
 		return nil, err
 	}
 	v := &Verification{Changed: p.Edits, Patches: p.Patches, Added: p.Size - beforeSize}
@@ -108,10 +121,13 @@ func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
 	return nil
 }
 
-// branchTarget returns where the last rel32 of a patch leads.
+// branchTarget returns where the last rel32 of a patch leads, or its imm32.
 func branchTarget(q *Patch) uint64 {
 	n := len(q.After)
 	rel := int32(uint32(q.After[n-4]) | uint32(q.After[n-3])<<8 | uint32(q.After[n-2])<<16 | uint32(q.After[n-1])<<24)
+	if q.Form == Imm {
+		return uint64(int64(rel))
+	}
 	return q.Vaddr + uint64(n) + uint64(int64(rel))
 }
 
@@ -130,4 +146,113 @@ func (f *elfFile) injected() (segment *prog, version string) {
 		}
 	}
 	return nil, ""
+}
+
+// olderPlan is the plan of the vfix that made the file after, or that patched anew what an
+// older one had made: its code is known, and each site in it leads to the trampoline of the
+// function that the site in the file before calls. nil: no such vfix made it.
+func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
+	f, err := parseELF(after, size)
+	if err != nil || r.file == nil {
+		return nil, err
+	}
+	was, err := f.patched()
+	if err != nil || was == nil {
+		return systemCalls(r, f), err
+	}
+	sites, err := was.invert(f)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{file: r.file, Size: int64(r.file.size)}
+	for _, u := range sites {
+		i := slices.IndexFunc(r.Sites, func(s Site) bool {
+			end := s.Vaddr + uint64(s.Len)
+			if s.Adjacent() {
+				end += uint64(s.CallLen)
+			}
+			return u.vaddr+uint64(len(u.old)) <= end && (u.vaddr >= s.Vaddr || s.Vaddr-u.vaddr <= uint64(len(subRsp8)))
+		})
+		if i < 0 {
+			return nil, nil
+		}
+		if s := &r.Sites[i]; u.lea && s.Kind == MovImm64 && u.vaddr == s.Vaddr+3 {
+			u.vaddr, u.off = s.Vaddr, s.Offset
+			if u.old, err = r.file.bytes(s.Offset, uint64(s.Len)); err != nil {
+				return nil, err
+			}
+		}
+		q := Patch{Site: r.Sites[i], Form: u.form(), Reason: "by an older vfix", Vaddr: u.vaddr, Offset: u.off}
+		if q.Before, err = r.file.bytes(u.off, uint64(len(u.old))); err != nil {
+			return nil, err
+		}
+		if q.After, err = f.bytes(u.off, uint64(len(u.old))); err != nil {
+			return nil, err
+		}
+		if u.fn != q.Site.Function || !sameLoad(q.Before, u.old) {
+			return nil, nil
+		}
+		p.Patches = append(p.Patches, q)
+		p.Edits = append(p.Edits, Edit{Offset: u.off, Old: q.Before, New: q.After, Why: "call site"})
+	}
+	place, err := r.file.findRoom()
+	if err != nil || place.vaddr != was.segment.vaddr {
+		return nil, nil
+	}
+	if err := p.addSegmentOf(place, was.layout, func(hooks, []byte) []byte { return was.page }); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(p.Edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
+	return p, nil
+}
+
+// systemCalls is the plan of a vfix that found no room for a segment: it did not ask whether rcx
+// and r11 are dead. nil: none made f.
+func systemCalls(r *Report, f *elfFile) *Plan {
+	if s, _ := f.injected(); s != nil {
+		return nil
+	}
+	p := &Plan{file: r.file, Size: int64(r.file.size)}
+	for _, s := range r.Sites {
+		if !s.Loads() || !s.Adjacent() || s.Calls != 1 || s.Shared {
+			continue
+		}
+		q := Patch{Site: s, Form: Syscall, Reason: "by an older vfix", Vaddr: s.Vaddr, Offset: s.Offset, After: encodeSyscall(&s)}
+		var err1, err2 error
+		q.Before, err1 = r.file.bytes(s.Offset, uint64(len(q.After)))
+		got, err2 := f.bytes(s.Offset, uint64(len(q.After)))
+		if err1 != nil || err2 != nil || !bytes.Equal(got, q.After) {
+			continue
+		}
+		p.Patches = append(p.Patches, q)
+		p.Edits = append(p.Edits, Edit{Offset: s.Offset, Old: q.Before, New: q.After, Why: "call site"})
+	}
+	if p.Empty() {
+		return nil
+	}
+	return p
+}
+
+// sameLoad reports whether two originals are the same but for the register that holds the
+// address, which not every form tells.
+func sameLoad(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	x, y := strings.Builder{}, strings.Builder{}
+	for _, side := range [...]struct {
+		b []byte
+		w *strings.Builder
+	}{{a, &x}, {b, &y}} {
+		for i := 0; i < len(side.b); {
+			in, ok := decode(side.b[i:], 0)
+			if !ok {
+				side.w.Write(side.b[i:])
+				break
+			}
+			fmt.Fprint(side.w, in.Op, in.Len, in.Args[1], ";")
+			i += in.Len
+		}
+	}
+	return x.String() == y.String()
 }

@@ -43,6 +43,7 @@ type jsonFile struct {
 	Libc       string     `json:"libc"`
 	Static     bool       `json:"static"`
 	Injected   string     `json:"injected"`
+	Refresh    bool       `json:"refresh"`
 	NewSize    int64      `json:"new_size"`
 	Covered    string     `json:"covered"`
 	Warnings   []string   `json:"warnings"`
@@ -136,7 +137,7 @@ func (s *jsonSummary) count(site jsonSite) {
 func fileJSON(f *contents.File, explain bool) jsonFile {
 	out := jsonFile{
 		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
-		Libc: f.Report.Libc, Static: f.Report.Static, Injected: f.Report.Injected,
+		Libc: f.Report.Libc, Static: f.Report.Static, Injected: f.Report.Injected, Refresh: f.Report.Refresh,
 		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(f.Plan.Warnings), Sites: []jsonSite{},
 	}
 	for i := range f.Plan.Patches {

@@ -71,6 +71,9 @@ func Host(ctx context.Context, o Options) ([]Figure, error) {
 				s.miss(mode, "an old libc's function is more than a call there: the call form is its best", function)
 			}
 		}
+		if len(only) == 0 {
+			continue // the system call changes rcx and r11, which a caller of theirs may need
+		}
 		candidates = append(candidates, candidate{
 			mode: mode, args: []string{libcProgram, p.sample}, env: []string{"LD_PRELOAD=" + p.path(mode)}, only: only, explain: noLibc,
 		})

@@ -10,9 +10,7 @@
  * Two trampolines a function:
  *
  *	vfix_NAME       for callers that follow the C convention
- *	vfix_keep_NAME  changes rax, rcx and r11 only, as the page did on every kernel
- *	                (the kernel's emulation changes rax only, its old code and the
- *	                syscall instruction rcx and r11 too)
+ *	vfix_keep_NAME  changes rax only, as the kernel's emulation of the page does
  *
  * Where the state holds no pointer they make the system call instead: no lazy resolver, no
  * race, and nothing that a seccomp filter would not see from any other program.
@@ -29,7 +27,7 @@
 	.section .text.0, "ax", @progbits
 	.globl	vfix_magic
 vfix_magic:
-	.ascii	"\177vfix injected 1"	/* 16 bytes; the digit is the layout's version */
+	.ascii	"\177vfix injected 2"	/* 16 bytes; the digit is the layout's version */
 
 	/*
 	 * in: the arguments of the function, in rdi and rsi; rax may hold anything
@@ -56,15 +54,17 @@ vfix_syscall_\name:
 	ret
 	.size	vfix_syscall_\name, . - vfix_syscall_\name
 
-	/* out: rax; clobbers: rcx, r11; stack: 64 bytes below the call, with both returns */
+	/* out: rax; clobbers: nothing; stack: 80 bytes below the call, with both returns */
 	.balign	16
 	.globl	vfix_keep_\name
 	.type	vfix_keep_\name, @function
 vfix_keep_\name:
 	mov	\state(%rip), %rax
+	push	%rcx			# the registers that C code and syscall may change
+	push	%r11
 	test	%rax, %rax
-	jz	vfix_syscall_\name	# keeps them all by itself
-	push	%rdi			# the registers that C code may change
+	jz	1f
+	push	%rdi
 	push	%rsi
 	push	%rdx
 	push	%r8
@@ -77,6 +77,13 @@ vfix_keep_\name:
 	pop	%rdx
 	pop	%rsi
 	pop	%rdi
+	pop	%r11
+	pop	%rcx
+	ret
+1:	mov	$\number, %eax
+	syscall				# changes rax, rcx and r11 alone
+	pop	%r11
+	pop	%rcx
 	ret
 	.size	vfix_keep_\name, . - vfix_keep_\name
 	.endm

@@ -25,10 +25,6 @@ var oldLayout = []string{"-Wl,-z,max-page-size=0x200000", "-Wl,-z,common-page-si
 
 // build writes, assembles and links the program, and returns its line of programs.txt.
 func (p *program) build() (string, error) {
-	kinds, err := p.write()
-	if err != nil {
-		return "", err
-	}
 	ways := []struct {
 		name string
 		link func(options []string) error
@@ -44,6 +40,11 @@ func (p *program) build() (string, error) {
 		{"library of musl's", p.muslLibrary},
 	}
 	way := oneOf(p.rand, ways)
+	library := strings.HasPrefix(way.name, "library")
+	kinds, err := p.write(library, strings.HasPrefix(way.name, "bare") || strings.HasSuffix(way.name, "no-pie") || strings.HasSuffix(way.name, " static"))
+	if err != nil {
+		return "", err
+	}
 	linker, options := p.options(way.name)
 	if err := way.link(options); err != nil {
 		return "", fmt.Errorf("%s, %s, %s: %w", p.name, way.name, linker, err)
@@ -51,8 +52,8 @@ func (p *program) build() (string, error) {
 	return fmt.Sprintf("%s\t%s, %s, %s: %s", p.name, way.name, linker, strings.Join(options[1:], " "), strings.Join(kinds, " ")), nil
 }
 
-// write writes and assembles the program's functions.
-func (p *program) write() (kinds []string, err error) {
+// write writes and compiles the program's functions, for a library or for fixed addresses.
+func (p *program) write(library, fixed bool) (kinds []string, err error) {
 	var text strings.Builder
 	fmt.Fprintln(&text, "#include \"site.h\"")
 	for i := range 2 + p.rand.IntN(5) {
@@ -67,7 +68,16 @@ func (p *program) write() (kinds []string, err error) {
 	if err := os.WriteFile(p.source(".S"), []byte(text.String()), 0o644); err != nil {
 		return nil, err
 	}
-	return kinds, command("gcc", "-Itests/fixtures/check", "-Wa,-mx86-used-note=no", "-fcf-protection=none", "-c", "-o", p.source(".o"), p.source(".S"))
+	if err := command("gcc", "-Itests/fixtures/check", "-Wa,-mx86-used-note=no", "-fcf-protection=none", "-c", "-o", p.source(".o"), p.source(".S")); err != nil {
+		return nil, err
+	}
+	text2, more := writeC(p.rand, p.name)
+	if err := os.WriteFile(p.source(".c"), []byte(text2), 0o644); err != nil {
+		return nil, err
+	}
+	options := cOptions(p.rand, library, fixed)
+	kinds = append(append(kinds, options[:2]...), more...)
+	return kinds, command("gcc", slices.Concat(options, []string{"-c", "-o", p.source(".c.o"), p.source(".c")})...)
 }
 
 func (p *program) source(suffix string) string { return filepath.Join(p.out, "src", p.name+suffix) }
@@ -113,7 +123,7 @@ func (p *program) check() []string {
 func (p *program) object(name string) string { return filepath.Join(p.objects, name+".o") }
 
 func (p *program) bareAs(file string, options []string) error {
-	return command("gcc", slices.Concat(options, []string{"-nostdlib", "-static", "-no-pie", "-o", file, p.object("check/start"), p.source(".o")}, p.check())...)
+	return command("gcc", slices.Concat(options, []string{"-nostdlib", "-static", "-no-pie", "-o", file, p.object("check/start"), p.source(".o"), p.source(".c.o")}, p.check())...)
 }
 
 func (p *program) bare(options []string) error { return p.bareAs(p.binary(""), options) }
@@ -128,12 +138,12 @@ func (p *program) headless(options []string) error {
 
 func (p *program) withLibc(kind string) func([]string) error {
 	return func(options []string) error {
-		return command("gcc", slices.Concat(options, []string{kind, "-o", p.binary(""), p.object("programs/main"), p.source(".o")}, p.check())...)
+		return command("gcc", slices.Concat(options, []string{kind, "-o", p.binary(""), p.object("programs/main"), p.source(".o"), p.source(".c.o")}, p.check())...)
 	}
 }
 
 func (p *program) musl(options []string) error {
-	return command("musl-gcc", slices.Concat(options[1:], []string{"-static", "-o", p.binary(""), p.object("programs/main"), p.source(".o")}, p.check())...)
+	return command("musl-gcc", slices.Concat(options[1:], []string{"-static", "-o", p.binary(""), p.object("programs/main"), p.source(".o"), p.source(".c.o")}, p.check())...)
 }
 
 // library puts the functions into a library, and makes a program that has none of its own.
@@ -143,7 +153,7 @@ func (p *program) muslLibrary(options []string) error { return p.shared("musl-gc
 
 func (p *program) shared(compiler string, options []string) error {
 	lib := p.binary(".so")
-	parts := []string{"-shared", "-nodefaultlibs", "-Wl,-soname," + filepath.Base(lib), "-o", lib, p.source(".o"), p.object("programs/noifunc")}
+	parts := []string{"-shared", "-nodefaultlibs", "-Wl,-soname," + filepath.Base(lib), "-o", lib, p.source(".o"), p.source(".c.o"), p.object("programs/noifunc")}
 	if p.rand.IntN(2) == 0 {
 		parts = append(parts, "-nostartfiles") // no DT_INIT
 	}

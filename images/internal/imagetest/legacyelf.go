@@ -6,18 +6,30 @@ import (
 )
 
 // The smallest file that the rewriter patches: ELF header, one PT_LOAD R-X that maps the
-// whole file, and a function that calls time() in the vsyscall page. There is no PT_NOTE
+// whole file, and a function that calls time() in the vsyscall page, with its entry in an
+// unwind table. There is no PT_NOTE
 // and so no room for a trampoline: the syscall form is used.
 const (
 	legacyVaddr = 0x400000
-	LegacyCode  = 64 + 56 // file offset of the function
+	LegacyCode  = 64 + 56 + 44 // file offset of the function
 )
 
-// CallTime is mov $0xffffffffff600400,%rax; call *%rax; ret.
-var CallTime = []byte{0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, 0xff, 0xd0, 0xc3}
+// CallTime is mov $0xffffffffff600400,%rax; call *%rax; xor %ecx,%ecx; xor %r11d,%r11d; ret: what
+// a system call changes beside rax is not needed behind it.
+var CallTime = []byte{0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, 0xff, 0xd0, 0x31, 0xc9, 0x45, 0x31, 0xdb, 0xc3}
 
-// callTimeFixed is what vfix makes of it: mov $201,%rax; syscall; ret.
-var callTimeFixed = []byte{0x48, 0xc7, 0xc0, 0xc9, 0x00, 0x00, 0x00, 0x0f, 0x05, 0xc3}
+// callTimeFixed is what vfix makes of it: mov $201,%rax; syscall; and the rest.
+var callTimeFixed = []byte{0x48, 0xc7, 0xc0, 0xc9, 0x00, 0x00, 0x00, 0x0f, 0x05, 0x31, 0xc9, 0x45, 0x31, 0xdb, 0xc3}
+
+// unwindTable says where the function ends, which is n bytes long and stands right behind it.
+func unwindTable(n int) []byte {
+	const cie = "\x14\x00\x00\x00\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01\x00\x00"
+	var b bytes.Buffer
+	b.WriteString(cie)
+	// Its length, the way back to the CIE, the distance to the function, its length, no more data.
+	binary.Write(&b, binary.LittleEndian, []uint32{16, uint32(len(cie)) + 4, 12, uint32(n), 0})
+	return b.Bytes()
+}
 
 // LegacyELF is such a file; text makes files differ.
 func LegacyELF(text string) []byte { return testELF(CallTime, text) }
@@ -40,6 +52,7 @@ func testELF(code []byte, text string) []byte {
 	put([]uint32{1, 5})                              // PT_LOAD, R-X
 	put([]uint64{0, legacyVaddr, legacyVaddr, size}) // p_offset, p_vaddr, p_paddr, p_filesz
 	put([]uint64{size, 0x1000})                      // p_memsz, p_align
+	b.Write(unwindTable(len(code)))
 	b.Write(code)
 	b.WriteString(text)
 	return b.Bytes()

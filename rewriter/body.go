@@ -1,0 +1,246 @@
+package rewriter
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// The instructions of one function: what is reached from its start, along every path whose
+// target the file tells. Bytes that no path reaches are not known to be code: data in
+// executable segments exists, and may look like a call.
+
+const (
+	// maxBody bounds the instructions of one function.
+	maxBody = 1 << 16
+	// maxTable bounds the entries read of one jump table, and maxBases the addresses in a
+	// function that may be a table's.
+	maxTable = 1 << 12
+	maxBases = 64
+)
+
+// function is where a function, or a part of one that a compiler split off, is in memory.
+type function struct {
+	start uint64
+	end   uint64 // behind its last byte; 0: nothing says where it ends
+	lsda  uint64 // vaddr of its table of landing pads, 0 for none
+}
+
+func (fn *function) holds(vaddr uint64) bool {
+	return vaddr >= fn.start && (fn.end == 0 || vaddr < fn.end)
+}
+
+// body is the code of a function.
+type body struct {
+	function
+	lens map[uint64]uint8 // of each instruction reached, by its address
+	// away are the addresses outside of the function that it jumps to, calls its callees.
+	away, calls []uint64
+	// jumps are the indirect jumps through a register or a table.
+	jumps []uint64
+	pads  []uint64 // landing pads of exceptions
+	// damaged is why the code is not known whole: "" where it is.
+	damaged string
+
+	frame  frame
+	framed bool // frame was computed
+
+	bases, labels []uint64 // addresses that its instructions name: of data, of its own code
+}
+
+// bodyOf follows the code of fn from its start.
+func (c *code) bodyOf(fn function) *body {
+	if b, ok := c.bodies[fn.start]; ok {
+		return b
+	}
+	b := &body{function: fn, lens: make(map[uint64]uint8)}
+	c.bodies[fn.start] = b
+	var ok bool
+	if b.pads, ok = c.landingPads(fn); !ok {
+		b.damaged = "its table of landing pads is not understood"
+	}
+	work := append([]uint64{fn.start}, b.pads...)
+	b.walk(c, work)
+	tried := make(map[uint64]bool)
+	for len(b.jumps) > 0 {
+		if work = b.tables(c, tried); len(work) == 0 {
+			break
+		}
+		b.walk(c, work)
+	}
+	return b
+}
+
+func (b *body) fail(why string) {
+	if b.damaged == "" {
+		b.damaged = why
+	}
+}
+
+// walk follows the code from the addresses of work.
+func (b *body) walk(c *code, work []uint64) {
+	for len(work) > 0 {
+		at := work[len(work)-1]
+		work = work[:len(work)-1]
+		if b.lens[at] != 0 {
+			continue
+		}
+		if !b.holds(at) {
+			b.away = append(b.away, at)
+			continue
+		}
+		i, ok := c.at(at)
+		if !ok || !c.holds(at) || len(b.lens) >= maxBody {
+			b.fail("it reaches bytes that are no known instruction")
+			continue
+		}
+		b.lens[at] = uint8(i.Len)
+		b.names(c, &i)
+		switch i.flow {
+		case flowNext:
+			work = append(work, i.next())
+		case flowCond:
+			work = append(work, i.target, i.next())
+		case flowJump:
+			work = append(work, i.target)
+		case flowCall, flowCallInd:
+			if i.flow == flowCall {
+				b.calls = append(b.calls, i.target)
+			}
+			// A callee that does not return stands last in its caller.
+			if b.holds(i.next()) && (b.end != 0 || !c.starts.has(i.next())) {
+				work = append(work, i.next())
+			}
+		case flowIndirect:
+			if _, fixed := i.memVaddr(); !fixed {
+				b.jumps = append(b.jumps, at)
+			}
+		}
+	}
+}
+
+// names notes the addresses that an instruction has in it.
+func (b *body) names(c *code, i *instr) {
+	if len(b.bases)+len(b.labels) >= maxBases {
+		return
+	}
+	note := func(v uint64) {
+		switch p := c.f.load(v); {
+		case p == nil:
+		case b.end != 0 && b.holds(v):
+			b.labels = append(b.labels, v)
+		default:
+			b.bases = append(b.bases, v)
+		}
+	}
+	if m, ok := i.mem(); ok {
+		switch v, fixed := i.memVaddr(); {
+		case fixed && i.Op == x86asm.LEA:
+			note(v)
+		case m.Base == 0 || m.Index != 0: // table(,%reg,8)
+			note(uint64(m.Disp))
+		}
+	}
+	if n, ok := i.Args[1].(x86asm.Imm); ok && i.Op == x86asm.MOV && c.f.typ == etExec {
+		note(uint64(n))
+	}
+}
+
+// tables returns the addresses in the function, not reached so far, that its indirect jumps
+// may go to: the entries of tables whose address the function names, which are addresses of 8
+// bytes or offsets of 4, from the table itself or from a label. A table ends where an entry
+// leaves the function. Where no table is found, the labels are what a computed goto uses.
+func (b *body) tables(c *code, tried map[uint64]bool) []uint64 {
+	if b.end == 0 {
+		return nil
+	}
+	var found []uint64
+	inside := func(v uint64) bool { return v >= b.start && v < b.end }
+	entry := func(v uint64) {
+		if b.lens[v] == 0 && !tried[v] {
+			tried[v] = true
+			found = append(found, v)
+		}
+	}
+	regular := false
+	for _, t := range append(b.bases[:len(b.bases):len(b.bases)], b.labels...) {
+		for n := range uint64(maxTable) {
+			w, ok := c.pointer(t + 8*n)
+			if !ok || !inside(w) {
+				break
+			}
+			regular = true
+			entry(w)
+		}
+		for _, base := range append([]uint64{t}, b.labels...) {
+			for n := range uint64(maxTable) {
+				w, err := c.f.mem(t+4*n, 4)
+				if err != nil || len(w) < 4 {
+					break
+				}
+				v := base + uint64(int64(int32(binary.LittleEndian.Uint32(w))))
+				if !inside(v) || v == base && base == t {
+					break
+				}
+				regular = regular || base == t
+				entry(v)
+			}
+		}
+	}
+	if !regular {
+		for _, l := range b.labels {
+			entry(l)
+		}
+	}
+	return found
+}
+
+// pointer returns the address in the word at vaddr, as it is once the file is relocated.
+func (c *code) pointer(vaddr uint64) (uint64, bool) {
+	if c.relative == nil {
+		c.relative = make(map[uint64]uint64)
+		n := 0
+		_ = relaWords(c.f, func(at, addend uint64) { // Scan reports what cannot be read
+			if n++; n <= maxRelative && c.f.execLoad(addend) {
+				c.relative[at] = addend
+			}
+		})
+	}
+	if v, ok := c.relative[vaddr]; ok {
+		return v, true
+	}
+	return c.f.word(vaddr)
+}
+
+// maxRelative bounds the relocations that are looked at.
+const maxRelative = 1 << 20
+
+// execLoad reports whether vaddr is in an executable segment.
+func (f *elfFile) execLoad(vaddr uint64) bool {
+	p := f.load(vaddr)
+	return p != nil && p.flags&pfX != 0
+}
+
+// runsOver reports whether vaddr is in the middle of an instruction that is reached.
+func (b *body) runsOver(vaddr uint64) bool {
+	for n := uint64(1); n < maxInstLen; n++ {
+		if l := b.lens[vaddr-n]; uint64(l) > n {
+			return true
+		}
+	}
+	return false
+}
+
+// begins reports whether an instruction is known to begin at vaddr, and no other known one
+// lies over its n bytes.
+func (b *body) begins(vaddr, n uint64) bool {
+	if uint64(b.lens[vaddr]) == 0 || b.runsOver(vaddr) {
+		return false
+	}
+	for at := vaddr + 1; at < vaddr+n; at++ {
+		if b.lens[at] != 0 && b.runsOver(at) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,391 @@
+package rewriter
+
+import "golang.org/x/arch/x86/x86asm"
+
+// The stack frame of a function: where rsp and a frame pointer in rbp stand at each
+// instruction, so that a word of the stack is the same word however it is named.
+
+// depth is where rsp and rbp point, in bytes from rsp at the function's start.
+type depth struct {
+	sp, bp       int64
+	hasSP, hasBP bool
+}
+
+// frame is the depth at each instruction of a body; nil where paths disagree about rsp.
+type frame map[uint64]depth
+
+// frameOf returns the frame of b.
+func (c *code) frameOf(b *body) frame {
+	f := frame{}
+	work := []uint64{}
+	sound := true
+	to := func(at uint64, d depth) {
+		if b.lens[at] == 0 {
+			return
+		}
+		old, seen := f[at]
+		if !seen {
+			f[at] = d
+			work = append(work, at)
+			return
+		}
+		if old.hasSP != d.hasSP || old.sp != d.sp {
+			sound = false
+		}
+		if old.hasBP && (!d.hasBP || d.bp != old.bp) {
+			if d.hasBP {
+				sound = false
+			}
+			old.hasBP = false
+			f[at] = old
+			work = append(work, at)
+		}
+	}
+	to(b.start, depth{hasSP: true})
+	for len(work) > 0 && sound {
+		at := work[len(work)-1]
+		work = work[:len(work)-1]
+		i, ok := c.at(at)
+		if !ok {
+			return nil
+		}
+		d := f[at]
+		d.over(&i)
+		switch i.flow {
+		case flowNext, flowCall, flowCallInd:
+			to(i.next(), d)
+		case flowCond:
+			to(i.target, d)
+			to(i.next(), d)
+		case flowJump:
+			to(i.target, d)
+		}
+	}
+	if !sound {
+		return nil
+	}
+	return f
+}
+
+// over moves d over an instruction.
+func (d *depth) over(i *instr) {
+	dst, width, isReg := i.argGPR(0)
+	n, isImm := i.Args[1].(x86asm.Imm)
+	wide := isReg && width == 64
+	src, srcWidth, fromReg := i.argGPR(1)
+	m, isMem := i.mem()
+	switch {
+	case !i.known:
+		d.hasSP, d.hasBP = false, false
+	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
+		d.sp -= 8
+		d.hasSP = d.hasSP && i.DataSize != 16
+	case i.Op == x86asm.POP || i.Op == x86asm.POPFQ:
+		d.sp += 8
+		d.hasSP = d.hasSP && i.DataSize != 16 && !(isReg && dst == rsp)
+		d.hasBP = d.hasBP && !(isReg && dst == rbp)
+	case i.Op == x86asm.LEAVE:
+		d.sp, d.hasSP, d.hasBP = d.bp+8, d.hasBP, false
+	case wide && dst == rsp && i.Op == x86asm.SUB && isImm:
+		d.sp -= int64(n)
+	case wide && dst == rsp && i.Op == x86asm.ADD && isImm:
+		d.sp += int64(n)
+	case wide && (dst == rsp || dst == rbp) && (i.Op == x86asm.MOV && fromReg && srcWidth == 64 && (src == rsp || src == rbp) ||
+		i.Op == x86asm.LEA && isMem && m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP)):
+		v, ok := d.sp, d.hasSP
+		if i.Op == x86asm.LEA && m.Base == x86asm.RBP || i.Op == x86asm.MOV && src == rbp {
+			v, ok = d.bp, d.hasBP
+		}
+		if i.Op == x86asm.LEA {
+			v += m.Disp
+		}
+		if dst == rsp {
+			d.sp, d.hasSP = v, ok
+		} else {
+			d.bp, d.hasBP = v, ok
+		}
+	default:
+		changed := i.writes | i.partial
+		d.hasSP = d.hasSP && !changed.has(rsp)
+		d.hasBP = d.hasBP && !changed.has(rbp)
+	}
+}
+
+// place is where in the frame a memory operand is.
+type place struct {
+	off   int64
+	stack bool // it is in the frame
+	exact bool // off is known
+}
+
+// place returns where the memory operand of i is.
+func (d depth) place(i *instr) place {
+	m, ok := i.mem()
+	if !ok {
+		return place{}
+	}
+	switch {
+	case m.Base == x86asm.RSP:
+		return place{d.sp + m.Disp, true, d.hasSP && m.Index == 0}
+	case m.Base == x86asm.RBP && d.hasBP:
+		return place{d.bp + m.Disp, true, m.Index == 0}
+	case (m.Index == x86asm.RBP && d.hasBP || m.Index == x86asm.RSP) && m.Scale != 0:
+		return place{0, true, false}
+	}
+	return place{}
+}
+
+// slotSize is the length of a tracked word of the stack, in bytes.
+const slotSize = 8
+
+// maxSlots bounds the words of the stack that one value is followed through.
+const maxSlots = 6
+
+// slot returns the index of the word at off, a new one where make is set; -1 for none.
+func (f *flow) slot(off int64, make bool) int {
+	for n, at := range f.words {
+		if at == off {
+			return n
+		}
+	}
+	if !make {
+		return -1
+	}
+	if len(f.words) == maxSlots {
+		f.escape(f.origin, "stored in too many places")
+		return -1
+	}
+	f.words = append(f.words, off)
+	return len(f.words) - 1
+}
+
+// touches reports whether one of the tracked words that may hold the value overlaps the n
+// bytes at p.
+func (f *flow) touches(v *value, p place, n int64) bool {
+	for s, at := range f.words {
+		if v.stack[s]&^other != 0 && (!p.exact || at < p.off+n && p.off < at+slotSize) {
+			return true
+		}
+	}
+	return false
+}
+
+// put stores the label l into the word at off.
+func (f *flow) put(v *value, off int64, l label) {
+	if off >= 0 && l&^other != 0 {
+		f.escape(f.origin, "stored in the frame of a caller")
+		return
+	}
+	if n := f.slot(off, l&^other != 0); n >= 0 {
+		v.stack[n] = l
+		f.onStack = f.onStack || l&^other != 0
+	}
+}
+
+// onFrame moves the state over an instruction that reads or writes the stack; it reports
+// whether that is all that the instruction does.
+func (f *flow) onFrame(i *instr, v *value) bool {
+	d, ok := f.frame[i.addr]
+	if !ok || !d.hasSP {
+		if v.anyStack() {
+			f.escape(i.addr, "on the stack where its frame is not known")
+			v.stack = [maxSlots]label{}
+		}
+		return false
+	}
+	dst, width, isReg := i.argGPR(0)
+	src, srcWidth, fromReg := i.argGPR(1)
+	p := d.place(i)
+	switch {
+	case i.Op == x86asm.PUSH && isReg:
+		f.put(v, d.sp-slotSize, v.reg[dst])
+		return true
+	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
+		if p.stack && f.touches(v, p, slotSize) {
+			f.escape(i.addr, "pushed on the stack")
+		}
+		f.put(v, d.sp-slotSize, other)
+		return !p.stack && i.Op == x86asm.PUSH && i.addressRegs() == 0
+	case i.Op == x86asm.POP && isReg:
+		v.reg[dst] = f.take(v, d.sp)
+		return true
+	case i.Op == x86asm.LEAVE && f.touches(v, place{d.bp, true, d.hasBP}, slotSize):
+		f.escape(i.addr, "used by %s", i.Op)
+		return false
+	case !p.stack || i.Op == x86asm.LEA:
+		return false
+	}
+	if p.exact && i.Op == x86asm.MOV && isReg && width == 64 {
+		if n := f.slot(p.off, false); n >= 0 {
+			v.reg[dst] = max(v.stack[n], other)
+			return true
+		}
+	}
+	if p.exact && i.Op == x86asm.MOV && !isReg && i.MemBytes == slotSize {
+		if fromReg && srcWidth == 64 {
+			l := v.reg[src]
+			if f.overlaps(v, p.off) {
+				f.escape(i.addr, "overwritten in part")
+			}
+			f.put(v, p.off, l)
+			return true
+		}
+		if !fromReg && !f.overlaps(v, p.off) {
+			f.put(v, p.off, other)
+			return true
+		}
+	}
+	if _, toMem := i.Args[0].(x86asm.Mem); toMem && p.exact && i.hasVector() {
+		for n, at := range f.words { // overwritten whole
+			if at >= p.off && at+slotSize <= p.off+int64(i.MemBytes) {
+				v.stack[n] = other
+			}
+		}
+	}
+	if f.touches(v, p, int64(max(i.MemBytes, 1))) {
+		if i.Op == x86asm.CMP || i.Op == x86asm.TEST {
+			f.compares = append(f.compares, use{i.addr, "compared"})
+		} else {
+			f.copied = f.copied || i.hasVector() && len(f.escapes) == 0
+			f.escape(i.addr, "used by %s in memory", i.Op)
+		}
+	}
+	return false
+}
+
+// overlaps reports whether a tracked word that may hold the value lies across the word at off.
+func (f *flow) overlaps(v *value, off int64) bool {
+	for s, at := range f.words {
+		if v.stack[s]&^other != 0 && at != off && at < off+slotSize && off < at+slotSize {
+			return true
+		}
+	}
+	return false
+}
+
+// take returns what the word at off holds, which is then below the stack.
+func (f *flow) take(v *value, off int64) label {
+	n := f.slot(off, false)
+	if n < 0 || v.stack[n] == 0 {
+		return other
+	}
+	l := v.stack[n]
+	v.stack[n] = other
+	return l
+}
+
+func (v *value) anyStack() bool {
+	for _, l := range v.stack {
+		if l&^other != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// through memory: calledSlot records a call or jmp through a tracked word of the stack.
+func (f *flow) calledSlot(i *instr, v *value) bool {
+	d, ok := f.frame[i.addr]
+	if !ok || !d.hasSP {
+		return false
+	}
+	p := d.place(i)
+	if !p.stack || !f.touches(v, p, slotSize) {
+		return false
+	}
+	n := f.slot(p.off, false)
+	if !p.exact || n < 0 {
+		f.escape(i.addr, "called through an array on the stack")
+		return true
+	}
+	f.record(i, v, v.stack[n], numRegs)
+	return true
+}
+
+// returnsTo records a ret to a tracked word: push and ret, which is a jump.
+func (f *flow) returnsTo(i *instr, v *value) bool {
+	d, ok := f.frame[i.addr]
+	if !ok || !d.hasSP {
+		return false
+	}
+	n := f.slot(d.sp, false)
+	if n < 0 || v.stack[n]&^other == 0 {
+		return false
+	}
+	f.record(i, v, v.stack[n], numRegs)
+	return true
+}
+
+// afterCall drops the words below the stack pointer, which are the callee's.
+func (f *flow) afterCall(i *instr, v *value) {
+	d, ok := f.frame[i.addr]
+	for n, at := range f.words {
+		if !ok || !d.hasSP || at < d.sp {
+			v.stack[n] &= other
+		}
+	}
+}
+
+// exposed says where the address of one of the words that held the value may be known to
+// others, "" where nowhere: what a pointer reads there is not seen. An address is exposed by
+// everything but passing it to the page itself, which reads no argument's memory.
+func (f *flow) exposed(b *body) string {
+	top := f.words[0]
+	for _, at := range f.words {
+		top = max(top, at)
+	}
+	for at := range b.lens {
+		i, ok := f.c.at(at)
+		d := f.frame[at]
+		if !ok || !d.hasSP {
+			return "the stack's depth is not known everywhere"
+		}
+		if p := d.place(&i); p.stack && !p.exact && i.Op != x86asm.NOP {
+			if i.Op != x86asm.LEA || !f.harmless(&i) {
+				return "an array may lie over it"
+			}
+			continue
+		}
+		v, taken := d.address(&i)
+		if taken && v <= top && !f.harmless(&i) {
+			return "the address of the stack is taken"
+		}
+	}
+	return ""
+}
+
+// address returns the address of the frame that i puts into a register or passes on.
+func (d depth) address(i *instr) (off int64, taken bool) {
+	dst, _, isReg := i.argGPR(0)
+	switch p := d.place(i); {
+	case i.Op == x86asm.LEA && p.stack:
+		return p.off, dst != rsp && dst != rbp
+	case i.Op == x86asm.LEAVE || i.Op == x86asm.CMP || i.Op == x86asm.TEST || i.Op == x86asm.NOP:
+		return 0, false
+	}
+	frameRegs := regsOf(rsp)
+	if d.hasBP {
+		frameRegs |= regsOf(rbp)
+	}
+	if i.operands&frameRegs == 0 || isReg && (dst == rsp || dst == rbp) && i.Op != x86asm.PUSH && i.Op != x86asm.XCHG {
+		return 0, false
+	}
+	return min(d.sp, d.bp), true
+}
+
+// harmless reports whether the address that i computes goes to the page alone.
+func (f *flow) harmless(i *instr) bool {
+	dst, width, ok := i.argGPR(0)
+	if _, isReg := i.Args[0].(x86asm.Reg); !ok || !isReg || width != 64 || i.Op != x86asm.LEA && i.Op != x86asm.MOV {
+		return false
+	}
+	g := newFlow(f.c, i.addr, f.fn, nil)
+	g.page = make(map[uint64]bool)
+	for at := range f.calls {
+		g.page[at] = !f.mixed[at]
+	}
+	v := unknownValue()
+	v.reg[dst] = exact
+	g.run(i.next(), v)
+	return len(g.escapes)+len(g.derefs)+len(g.slots)+len(g.stored)+len(g.returns)+len(g.calls) == 0
+}

@@ -1,0 +1,86 @@
+package rewriter
+
+// Landing pads: where an exception enters a function. Source: the Itanium C++ ABI, "Exception
+// Handling Tables"; gcc's unwind-pe.h and libsupc++'s eh_personality.cc.
+
+// maxLSDA bounds the bytes read of one function's table.
+const maxLSDA = 1 << 16
+
+// landingPads returns the landing pads of fn; ok is false where its table is not understood.
+func (c *code) landingPads(fn function) (pads []uint64, ok bool) {
+	if fn.lsda == 0 {
+		return nil, true
+	}
+	b, err := c.f.mem(fn.lsda, maxLSDA)
+	if err != nil || len(b) < 4 {
+		return nil, false
+	}
+	r := leb{b: b}
+	if r.byte() != peOmit { // @LPStart: another base than the function
+		return nil, false
+	}
+	if r.byte() != peOmit { // @TType encoding, and where its table is
+		r.uleb()
+	}
+	enc := r.byte()
+	end := r.uleb()
+	if end += uint64(r.at); r.bad || end > uint64(len(b)) {
+		return nil, false
+	}
+	field := r.uleb
+	switch enc {
+	case peUleb128:
+	case peUdata4:
+		field = r.u32
+	default:
+		return nil, false
+	}
+	for uint64(r.at) < end {
+		field() // start and length of the range
+		field()
+		pad := field()
+		r.uleb() // the action
+		if pad != 0 {
+			pads = append(pads, fn.start+pad)
+		}
+	}
+	return pads, !r.bad
+}
+
+const peUleb128 = 0x01
+
+// leb reads the fields of an exception table one after the other; bad: it ended too soon.
+type leb struct {
+	b   []byte
+	at  int
+	bad bool
+}
+
+func (r *leb) byte() byte {
+	if r.at >= len(r.b) {
+		r.bad = true
+		r.at++
+		return 0
+	}
+	r.at++
+	return r.b[r.at-1]
+}
+
+func (r *leb) uleb() (v uint64) {
+	for shift := 0; shift < 64; shift += 7 {
+		c := r.byte()
+		v |= uint64(c&0x7f) << shift
+		if c&0x80 == 0 {
+			return v
+		}
+	}
+	r.bad = true
+	return v
+}
+
+func (r *leb) u32() (v uint64) {
+	for shift := 0; shift < 32; shift += 8 {
+		v |= uint64(r.byte()) << shift
+	}
+	return v
+}

@@ -1,0 +1,53 @@
+package rewriter
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestProve: patches made wrongly on purpose do not pass.
+func TestProve(t *testing.T) {
+	const at = testBase + testTextOff
+	fn := []testSym{{"f", at, 100, sttFunc, 0}}
+	for _, c := range []struct {
+		name, text string
+		form       Form
+		plain      bool
+		want       string // part of the error
+	}{
+		{"call over a branch target", "4885ff 7407" + movRaxTime + callRax + "c3", Call, false, "reached from elsewhere"},
+		{"call beside an indirect jump", "4885ff 7402 ffe6" + movRaxTime + callRax + "c3", Call, false, "indirect jump"},
+		{"plain under live registers", "53" + movRaxTime + callRax + "4889d0 5b c3", Call, true, "register"},
+		{"call, as it should be", "53" + movRaxTime + callRax + "5b c3", Call, false, ""},
+		{"plain, as it should be", "53" + movRaxTime + callRax + "5b" + setsAll + "c3", Call, true, ""},
+		{"entry over what is no stub", "53" + movRaxTime + callRax + "5b c3", Entry, false, "start of a stub"},
+		{"syscall where rcx may be read", "53" + movRaxTime + callRax + "5b c3", Syscall, false, "rcx or r11"},
+		{"data", "c3" + movRaxTime + callRax + "c3", Lea, false, "nothing calls the page"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := testELF{text: asm(t, c.text), symbols: fn}
+			p := planFile(t, e.build(), Options{})
+			q := &p.Patches[0]
+			q.Form, q.Site.Stub, q.Site.Dead = c.form, Extent{}, 0
+			if c.plain {
+				q.Site.Dead = uint16(deadCandidates)
+			}
+			if c.form == Entry {
+				q.Site.Stub = Extent{at, 12}
+			}
+			place, err := p.file.findRoom()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if q.Vaddr, q.After, err = encode(&q.Site, c.form, place.vaddr, nil); err != nil {
+				t.Fatal(err)
+			}
+			q.Before = make([]byte, len(q.After))
+			p.Edits = append(p.Edits, Edit{})
+			err = p.prove()
+			if got := err == nil; got != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}

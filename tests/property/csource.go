@@ -1,0 +1,237 @@
+// The functions of a random program that are written in C, for a compiler to make of them what
+// it likes: each returns 0 if it finds everything in order, as the fixtures' SELF_C.
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// cHead is what the C functions share. What they are called with is what the page returns:
+// seconds since 1970, a status, a CPU.
+const cHead = `typedef long (*page_t)(long *);
+#define PAGE_TIME ((page_t)0xffffffffff600400)
+#define PAGE_GTOD ((long (*)(long *, long *))0xffffffffff600000)
+#define SELF_C 5
+#define SHAPE(f) \
+	int f(void); \
+	__attribute__((section("vfix_shapes"), used)) static struct { int (*function)(void); const char *name; long class, frame; } \
+	shape_##f = { f, #f, SELF_C, 1024 }; \
+	int f(void)
+#define NOINLINE __attribute__((noinline, noclone))
+#define HIDE(x) __asm__ volatile ("" : "+r"(x))
+static NOINLINE __attribute__((unused)) long one(long *p) { if (p) *p = 1; return 1; }
+static NOINLINE __attribute__((unused)) long two(long *p) { if (p) *p = 2; return 2; }
+static NOINLINE __attribute__((unused)) long three(long *p) { if (p) *p = 3; return 3; }
+static __attribute__((unused)) int recent(long t) { return t > 1000000000; }
+`
+
+// cKinds are the functions; @ stands for the function's name, and $N for random small numbers.
+var cKinds = []struct{ name, text string }{ // from openKinds on, vfix may have to leave it
+	{"switch", `
+SHAPE(@) {
+	for (long k = 0; k < 9; k++) {
+		long n = k; HIDE(n);
+		page_t f = one;
+		switch (n) {
+		case 0: f = two; break;
+		case 1: f = PAGE_TIME; break;
+		case 2: f = three; break;
+		case 3: f = one; break;
+		case 4: f = PAGE_TIME; break;
+		case 5: f = two; break;
+		case 6: f = three; break;
+		}
+		long out = 0, r = f(&out);
+		if (out != r) return 1;
+		if (recent(r) != (k == 1 || k == 4)) return 2;
+	}
+	return 0;
+}`},
+	{"switch that calls", `
+SHAPE(@) {
+	long sum = 0;
+	for (long k = 0; k < 8; k++) {
+		long n = k; HIDE(n);
+		switch (n) {
+		case 0: sum += one(0); break;
+		case 1: sum += recent(PAGE_TIME(0)); break;
+		case 2: sum += two(0); break;
+		case 3: sum += three(0); break;
+		case 4: sum += recent(PAGE_TIME(0)) + 4; break;
+		case 5: sum *= 2; break;
+		case 6: sum += $1; break;
+		}
+	}
+	return sum != (one(0) + 1 + 2 + 3 + 5) * 2 + $1;
+}`},
+	{"computed goto", `
+SHAPE(@) {
+	static const void *const to[] = { &&a, &&b, &&c, &&d };
+	page_t f = one;
+	for (long k = 0; k < 4; k++) {
+		long n = k; HIDE(n);
+		goto *to[n];
+a:		f = two; goto go;
+b:		f = PAGE_TIME; goto go;
+c:		f = three; goto go;
+d:		f = PAGE_TIME;
+go:		;
+		if (recent(f(0)) != (k & 1)) return 1;
+	}
+	return 0;
+}`},
+	{"computed goto by offsets", `
+SHAPE(@) {
+	static const int to[] = { &&a - &&a, &&b - &&a, &&c - &&a, &&go - &&a };
+	page_t f = one;
+	for (long k = 0; k < 4; k++) {
+		long n = k; HIDE(n);
+		goto *(&&a + to[n]);
+a:		f = two; goto go;
+b:		f = PAGE_TIME; goto go;
+c:		f = three; goto go;
+go:		;
+		if (recent(f(0)) != (k == 1)) return 1;
+	}
+	return 0;
+}`},
+	{"ipa-ra", `
+static NOINLINE long @_now(long *p) {
+	long r;
+	__asm__ volatile ("mov $0xffffffffff600400, %%rax\n\tcall *%%rax" : "=&a"(r) : "D"(p) : "memory", "cc");
+	return r;
+}
+SHAPE(@) {
+	long a = $1, b = $2, c = $3, d = 5, e = 7, g = 11, sum = 0;
+	HIDE(a); HIDE(b); HIDE(c); HIDE(d); HIDE(e); HIDE(g);
+	for (long i = 0; i < 6; i++) {
+		long out = 0, r = @_now(&out);
+		if (!recent(r) || r != out) return 1;
+		sum += a + b * 2 + c * 3 + d * 4 + e * 5 + g * 6 + i;
+	}
+	return sum != 6 * (a + b * 2 + c * 3 + d * 4 + e * 5 + g * 6) + 15;
+}`},
+	{"ipa-ra by a tail jump", `
+static NOINLINE long @_now(long *p);
+__asm__ (".text\n.type @_now, %function\n@_now:\n\tmov $0xffffffffff600400, %rax\n\tjmp *%rax\n.size @_now, . - @_now\n");
+SHAPE(@) {
+	long r, a = $1;
+	__asm__ volatile ("mov $77, %%rcx\n\tmov $78, %%r11\n\tmov $79, %%r8\n\tmov $80, %%rdx\n\tcall @_now\n\t"
+		"sub $77, %%rcx\n\tsub $78, %%r11\n\tsub $79, %%r8\n\tsub $80, %%rdx\n\tor %%r11, %%rcx\n\tor %%r8, %%rcx\n\tor %%rdx, %%rcx\n\tmov %%rcx, %0"
+		: "=&r"(a), "=&a"(r) : "D"(0) : "rcx", "rdx", "r8", "r11", "memory", "cc");
+	return a != 0 || !recent(r);
+}`},
+	{"local pointer", `
+SHAPE(@) {
+	page_t f = PAGE_TIME;
+	long out = 0;
+	long r = f(&out);
+	return !recent(r) || out != r;
+}`},
+	{"local pointer, volatile", `
+SHAPE(@) {
+	page_t volatile f = PAGE_TIME;
+	return !recent(f(0)) || !recent(f(0));
+}`},
+	{"compared", `
+static NOINLINE int @_is(unsigned long a) { return a == 0xffffffffff600400ul; }
+SHAPE(@) { return !@_is(0xffffffffff600400ul) || @_is($1) || !recent(PAGE_TIME(0)); }`},
+	{"base of the page", `
+SHAPE(@) {
+	unsigned long base = 0xffffffffff600000ul; HIDE(base);
+	unsigned long volatile kept = 0xffffffffff600000ul;
+	long tv[2] = { 0, 0 };
+	return kept + 0x400 != base + 0x400 || PAGE_GTOD(tv, 0) != 0 || !recent(tv[0]) || base != 0xffffffffff600000ul;
+}`},
+	{"loop", `
+SHAPE(@) {
+	long last = PAGE_TIME(0);
+	for (long i = 0; i < $1 + 2; i++) {
+		long t = PAGE_TIME(0);
+		if (t < last) return 1;
+		last = t;
+	}
+	return 0;
+}`},
+	{"pointer in a struct", `
+struct @_s { long a; page_t f; long b; };
+static NOINLINE int @_go(struct @_s *s) { return !recent(s->f(0)) || s->a + s->b != $1 + $2; }
+SHAPE(@) { struct @_s s = { $1, PAGE_TIME, $2 }; return @_go(&s); }`},
+	{"pointer in a variable", `
+static page_t @_f;
+static NOINLINE void @_set(int on) { @_f = on ? PAGE_TIME : one; }
+SHAPE(@) { int on = 1; HIDE(on); @_set(on); return !recent(@_f(0)); }`},
+	{"pointer in data", `
+static page_t @_f = PAGE_TIME;
+SHAPE(@) { page_t *p = &@_f; HIDE(p); return !recent((*p)(0)); }`},
+	{"table of pointers", `
+SHAPE(@) {
+	page_t f[4] = { one, PAGE_TIME, two, PAGE_TIME };
+	for (long k = 0; k < 4; k++) {
+		long n = k; HIDE(n);
+		if (recent(f[n](0)) != (k & 1)) return 1;
+	}
+	return 0;
+}`},
+	{"argument", `
+static NOINLINE long @_call(page_t f, long *p) { return f(p); }
+SHAPE(@) { page_t f = PAGE_TIME; HIDE(f); long out = 0, r = @_call(PAGE_TIME, &out); return r != out || !recent(f(0)); }`},
+	{"result", `
+static NOINLINE page_t @_get(int n) { return n == $1 ? PAGE_TIME : n ? one : two; }
+SHAPE(@) { int n = $1; HIDE(n); return !recent(@_get(n)(0)); }`},
+	{"data in text", `
+extern const unsigned char @_data[];
+__asm__ (".text\n\tjmp 1f\n@_data: .byte 0x48,0xc7,0xc0,0x00,0x04,0x60,0xff,0xff,0xd0,0xc3\n1:\tnop\n");
+SHAPE(@) {
+	static const unsigned char want[] = { 0x48, 0xc7, 0xc0, 0, 4, 0x60, 0xff, 0xff, 0xd0, 0xc3 };
+	for (int i = 0; i < 10; i++) {
+		int n = i; HIDE(n);
+		if (@_data[n] != want[n]) return 1;
+	}
+	return 0;
+}`},
+}
+
+// openKinds is the index in cKinds of the first whose calls cannot be proved: they are findings.
+const openKinds = 11
+
+// cFlags are the ways of compiling them.
+var cFlags = [][]string{{"-O0"}, {"-O1"}, {"-O2"}, {"-O3"}, {"-Os"}, {"-O2", "-fomit-frame-pointer"}, {"-O1", "-fno-omit-frame-pointer"}, {"-Og"},
+	{"-O2", "-fno-jump-tables"}, {"-O2", "-fno-asynchronous-unwind-tables"}, {"-O2", "-freorder-blocks-and-partition"}}
+
+// writeC returns a C source with one to three functions, and their kinds.
+func writeC(r *rand.Rand, name string) (text string, kinds []string) {
+	var b strings.Builder
+	b.WriteString(cHead)
+	from := cKinds
+	if r.IntN(3) > 0 {
+		from = cKinds[:openKinds]
+	}
+	for i := range 1 + r.IntN(3) {
+		k := oneOf(r, from)
+		body := strings.ReplaceAll(k.text, "@", fmt.Sprintf("%s_c%d", name, i))
+		for n := range 3 {
+			body = strings.ReplaceAll(body, fmt.Sprintf("$%d", n+1), fmt.Sprint(10+r.IntN(90)))
+		}
+		b.WriteString(body + "\n")
+		kinds = append(kinds, "c:"+strings.ReplaceAll(k.name, " ", "-"))
+	}
+	return b.String(), kinds
+}
+
+// cOptions picks how the C source is compiled: for a library, or for a program at any or at a
+// fixed address.
+func cOptions(r *rand.Rand, library, fixed bool) []string {
+	pic := []string{"-fPIC"}
+	if !library {
+		pic = append(pic, "-fpie")
+	}
+	if fixed {
+		pic = append(pic, "-fno-pic")
+	}
+	return slices.Concat(oneOf(r, cFlags), []string{oneOf(r, pic), "-w", "-ffreestanding", "-fno-stack-protector", "-mno-red-zone", "-mgeneral-regs-only",
+		"-fcf-protection=none", "-fvisibility=hidden", "-Wa,-mx86-used-note=no"})
+}
