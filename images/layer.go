@@ -115,7 +115,7 @@ func dropInDest(typed string) (media.Ref, error) {
 	switch dest.Transport {
 	case media.Plain:
 		if strings.HasSuffix(dest.Name, ".tar") || media.LooksLikePath(dest.Name) {
-			return dest, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: a file, and nothing says in which format", dest.Name),
+			return dest, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot tell the output format", dest.Name),
 				"-o tar:%s for a plain tarball, -o oci-archive:%s or -o docker-archive:%s for an image", dest.Name, dest.Name, dest.Name)
 		}
 	case media.OCILayout, media.OCIArchive, media.DockerArchive:

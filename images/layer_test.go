@@ -147,7 +147,7 @@ func TestDropInErrors(t *testing.T) {
 		{"oci:" + dir + "/a", text, "not a static program"},
 		{"oci:" + dir + "/a", library, "not a static program"},
 		{"oci:" + dir + "/a", dir + "/missing", "no such file"},
-		{dir + "/x.tar", program, "nothing says in which format"},
+		{dir + "/x.tar", program, "cannot tell the output format"},
 		{"tar:" + dir, program, "not a regular file"},
 		{"tar:" + dir + "/missing/x", program, "no such file"},
 		{"dir:" + dir, program, "not written as a root filesystem"},

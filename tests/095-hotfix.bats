@@ -173,7 +173,7 @@ described() {
 
 	run_vfix hotfix --apply -o "$copies" db
 	expect_match 'a second time' "$stderr" 'nothing to do'
-	back=$(sed -n 's/^vfix: the way back: //p' <<<"$said")
+	back=$(sed -n 's/^vfix: to restore the old container: //p' <<<"$said")
 	bash -c "docker() { /usr/bin/docker \"\$@\"; }; $back"
 	expect 'the old one, back' "$(docker inspect --format '{{.Id}}' db)" "$id"
 	described db | diff -u "$BATS_TEST_TMPDIR/before" -

@@ -154,7 +154,7 @@ kill_everywhere() {
 	plant usr/lib/libc.so.6
 	plant usr/bin/tool static-2m
 	run_vfix 1 cache list --cache-dir "$cache"
-	expect_match stderr "$stderr" 'hint: vfix-runtime makes it'
+	expect_match stderr "$stderr" 'hint: vfix-runtime creates it'
 	start
 	run_vfix cache list --cache-dir "$cache" --format json
 	expect entries "$(jq -c '[.entries[].kind] | sort' <<<"$output")" '["copy","copy","index"]'

@@ -31,7 +31,7 @@ core() { echo "$crashes/$1.stdout"; }
 
 @test "diagnose: a core of bash from the legacy image, with the image's files" {
 	run_vfix 3 diagnose --root "oci:$legacy_image/oci:legacy" "$(core $in_bash)"
-	expect_match title "$output" 'a call of gettimeofday() in the vsyscall page, which is not there'
+	expect_match title "$output" 'a call to gettimeofday() in the vsyscall page, which is not mapped'
 	expect_match 'command line' "$output" "bash -c 'echo it is up'"
 	expect_match page "$output" 'not mapped in the process'
 	expect_match caller "$output" 'libc.so.6+0x'
@@ -59,7 +59,7 @@ core() { echo "$crashes/$1.stdout"; }
 
 @test "diagnose: a core of a static program" {
 	run_vfix 3 diagnose --root "$legacy_image/rootfs" "$(core $in_static)"
-	expect_match title "$output" 'a call of time() in the vsyscall page, which is not there'
+	expect_match title "$output" 'a call to time() in the vsyscall page, which is not mapped'
 	expect_match caller "$output" '/usr/local/bin/clock+0x'
 	expect_match site "$output" 'vfix patches it in the entry form'
 }
@@ -67,7 +67,7 @@ core() { echo "$crashes/$1.stdout"; }
 @test "diagnose: without the files the core alone tells what was called, and from where" {
 	mkdir empty
 	run_vfix 3 diagnose --root empty "$(core $in_bash)"
-	expect_match title "$output" 'a call of gettimeofday()'
+	expect_match title "$output" 'a call to gettimeofday()'
 	expect_match caller "$output" 'libc.so.6+0x'
 	expect_match 'build ID' "$output" 'build ID '
 	expect_match note "$output" 'no symbol, no disassembly'
@@ -99,9 +99,9 @@ core() { echo "$crashes/$1.stdout"; }
 	run_vfix 3 diagnose "$crashes/kernel.log"
 	expect_match bash "$output" 'bash, pid'
 	expect_match clock "$output" 'clock, pid'
-	expect 'crashes found' "$(grep -c ': a call of ' <<<"$output")" 2
+	expect 'crashes found' "$(grep -c ': a call to ' <<<"$output")" 2
 	run_vfix 3 diagnose "$(grep "$kernel_line" "$crashes/$in_static.kernel")"
-	expect_match title "$output" 'a call of time()'
+	expect_match title "$output" 'a call to time()'
 	run --separate-stderr "$VFIX" diagnose - <"$crashes/$in_static.kernel"
 	expect status "$status" 3
 	run_vfix 1 diagnose "$crashes/$killed.kernel" # the kernel says nothing of a signal that was sent
@@ -208,16 +208,16 @@ core() { echo "$crashes/$1.stdout"; }
 	expect_match 'a process that is stopped' "$(cat "$vm_out/1.stdout")" 'in gettimeofday+0x'
 	expect_match 'its fix' "$(cat "$vm_out/1.stdout")" "vfix run bash -c 'echo up'"
 	expect_vm 2 3
-	expect_match 'a process that is gone' "$(cat "$vm_out/2.stdout")" 'a call of gettimeofday() in the vsyscall page, which is not there'
+	expect_match 'a process that is gone' "$(cat "$vm_out/2.stdout")" 'a call to gettimeofday() in the vsyscall page, which is not mapped'
 	expect_vm 3 0
 	expect_match 'a process that lives' "$(cat "$vm_out/3.stdout")" 'it has not crashed'
 	expect_vm 4 1
 	expect_match 'no such process' "$(cat "$vm_out/4.stderr")" 'no such process'
 	expect_vm 5 3
 	expect_match strace "$(cat "$vm_out/5.stdout")" 'bash, pid'
-	expect_match strace "$(cat "$vm_out/5.stdout")" 'a call of gettimeofday()'
+	expect_match strace "$(cat "$vm_out/5.stdout")" 'a call to gettimeofday()'
 	expect_vm 6 3
-	expect_match ftrace "$(cat "$vm_out/6.stdout")" ': a call of gettimeofday() in the vsyscall page'
+	expect_match ftrace "$(cat "$vm_out/6.stdout")" ': a call to gettimeofday() in the vsyscall page'
 	expect_vm 7 0
 	expect 'what the fix runs' "$(cat "$vm_out/7.stdout")" "fix: vfix run bash -c 'echo it is \"up\"'
 it is up"

@@ -90,7 +90,7 @@ bytes_at() { dd if="$1" iflag=skip_bytes,count_bytes skip="$2" count=$((${#3} / 
 	run_vfix rebuild "$layout" -o oci-archive:out.tar:x --fallback always
 	run_vfix verify out.tar --provenance
 	expect statement "$output" "$(cat out.tar.intoto.json)"
-	expect_match stderr "$stderr" 'the image is as stated: 2 patched files, 3 added files'
+	expect_match stderr "$stderr" 'the image matches its statement: 2 patched files, 3 added files'
 	run_vfix verify out.tar --provenance --against "$layout"
 	run_vfix verify out.tar --provenance --format json
 	expect 'statement in JSON' "$(jq -cS .provenance.statement <<<"$output")" "$(jq -cS . out.tar.intoto.json)"
@@ -178,14 +178,14 @@ dpkg_says() {
 	make_packaged
 	expect 'dpkg about the base' "$(dpkg_says packaged:base)" ''
 	run_vfix rebuild oci:packaged:base -o oci:plain:x
-	expect_match stderr "$stderr" 'dpkg package vfix-old:amd64: usr/lib/old/program no longer has its recorded md5sum'
+	expect_match stderr "$stderr" 'dpkg package vfix-old:amd64: usr/lib/old/program no longer matches its md5sum'
 	expect_match stderr "$stderr" '--update-dpkg'
 	expect_match 'dpkg about the result' "$(dpkg_says plain:x)" /lib/old/program
 	run_vfix rebuild oci:packaged:base -o oci:updated:x --update-dpkg
-	expect_match stderr "$stderr" 'dpkg package vfix-old:amd64: the md5sum of usr/lib/old/program is corrected'
+	expect_match stderr "$stderr" 'dpkg package vfix-old:amd64: updated the md5sum of usr/lib/old/program'
 	expect 'dpkg about the corrected result' "$(dpkg_says updated:x)" ''
 	run_vfix verify oci:updated:x --against oci:packaged:base --provenance
-	expect_match stderr "$stderr" 'the md5sums of patched files are corrected: var/lib/dpkg/info/vfix-old:amd64.md5sums'
+	expect_match stderr "$stderr" 'updated: the md5sums of patched files: var/lib/dpkg/info/vfix-old:amd64.md5sums'
 	run_vfix rebuild oci:packaged:base --dry-run --format json --update-dpkg
 	expect 'records in JSON' "$(jq -c '.packages[] | [.path, .package, .corrected]' <<<"$output")" '["usr/lib/old/program","vfix-old:amd64",true]'
 }
@@ -339,8 +339,8 @@ print("DATA=END")' | db5.3_load Packages
 		umoci new --image layout:base
 		umoci insert --rootless --image layout:base root /
 		run_vfix rebuild oci:layout:base -o "oci:layout:x"
-		expect_match stderr "$stderr" 'rpm package old-libs-2.12-1.el6.noarch: usr/lib64/old/program no longer has its recorded digest'
-		expect_match stderr "$stderr" 'packages are signed: it stays'
+		expect_match stderr "$stderr" 'rpm package old-libs-2.12-1.el6.noarch: usr/lib64/old/program no longer matches its recorded digest'
+		expect_match stderr "$stderr" 'the record is signed and cannot be updated'
 	done
 	# A database that is damaged is no reason to fail, and is told.
 	printf '\1' | dd of=root/var/lib/rpm/Packages bs=1 seek=12 conv=notrunc status=none # its magic number

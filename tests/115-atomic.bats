@@ -88,7 +88,7 @@ interrupted() {
 		run full "$dest" 4
 		expect "$dest" "$output" 'status 1'
 		expect_match stderr "$(cat err)" 'no space left'
-		expect_match stderr "$(cat err)" 'make room on that disk'
+		expect_match stderr "$(cat err)" 'free some space'
 		run full "$dest" 400
 		expect_match "$dest with room" "$output" 'status 0'
 	done

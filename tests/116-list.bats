@@ -114,7 +114,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	wait "$pid" && status=0 || status=$?
 	expect 'exit status' "$status" 143
 	expect stdout "$(cat out.txt)" ''
-	expect_match stderr "$(cat err.txt)" 'the same command goes on from here'
+	expect_match stderr "$(cat err.txt)" 'run the command again to resume'
 	"$build/validate" out
 	expect 'left behind' "$(find . -maxdepth 1 -name '.*' ! -name . | tr '\n' ' ')" ''
 }

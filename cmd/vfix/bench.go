@@ -45,28 +45,28 @@ func newBenchCommand(out *output, e engine) *cobra.Command {
 	var opts BenchOptions
 	cmd := &cobra.Command{
 		Use:   "bench [options] [IMAGE]",
-		Short: "Measure the price of the vsyscall page, and what vfix returns",
-		Long: `Measures what time, gettimeofday and getcpu cost here by every way: the vDSO,
-the libc of this system, patched call sites in each form, libvfix.so's fallback,
-the plain system call and the vsyscall page. What this host cannot run is named
-with the reason.
+		Short: "Measure the cost of the vsyscall page and the gain of vfix",
+		Long: `Measure the cost of time, gettimeofday and getcpu on this host by every method:
+the vDSO, the libc of this system, patched call sites in each form, the fallback
+of libvfix.so, the plain system call and the vsyscall page. Methods that this
+host cannot run are listed with the reason.
 
-With IMAGE the libc of that image is measured, as it is and rebuilt; IMAGE is
-any SOURCE of 'vfix help sources'. Programs of the image then run here: in a
-root of their own, as nobody, without a network. That takes root, or a kernel
-that allows users their own namespaces.
+With IMAGE, measure the libc of that image, original and rebuilt; IMAGE is any
+SOURCE of 'vfix help sources'. Programs of the image run on this host, in a
+root filesystem of their own, as nobody, without a network. This needs root, or
+a kernel that allows unprivileged user namespaces.
 
-With --redis as well, redis-benchmark of the rebuilt image drives redis-server
-of the image as it is and rebuilt, over a socket file.
+With --redis, the redis-benchmark of the rebuilt image drives redis-server of
+the original and of the rebuilt image over a socket file.
 
-A figure is the median of rounds in which every way has its turn; the spread is
-the least and the most of them. Other work on the machine moves single figures;
-it moves ratios less.`,
+A figure is the median of several rounds, in each of which every method has its
+turn; the spread is the minimum and maximum. Other load on the machine changes
+single figures more than ratios.`,
 		Example: `  vfix bench                                this host
-  vfix bench --plot page.svg                and as a drawing
-  vfix bench redis:2.8.22                   the image's libc, before and after
-  vfix bench --redis redis:2.8.22           requests a second, before and after`,
-		Annotations: exits(`  0  measured   1  an error   2  usage`),
+  vfix bench --plot page.svg                draw the figures, too
+  vfix bench redis:2.8.22                   the libc of an image
+  vfix bench --redis redis:2.8.22           requests per second`,
+		Annotations: exits(`  0  success   1  error   2  usage error`),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("bench", "%d images given, want one at most", len(args))
@@ -79,12 +79,12 @@ it moves ratios less.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&opts.rounds, "rounds", 0, "measure each way `N` times; 0 is 9, with --redis 3")
-	f.IntVar(&opts.sample, "sample", benchSample, "let one measurement take `MS` milliseconds")
-	f.StringVar(&opts.plot, "plot", "", "draw the figures into `FILE`, an .svg or a .png")
+	f.IntVar(&opts.rounds, "rounds", 0, "measure each method `N` times; 0 means 9, with --redis 3")
+	f.IntVar(&opts.sample, "sample", benchSample, "duration of one measurement, in milliseconds (`MS`)")
+	f.StringVar(&opts.plot, "plot", "", "draw the figures to `FILE`, an .svg or .png")
 	f.BoolVar(&opts.redis, "redis", false, "measure redis-server of IMAGE")
-	f.IntVar(&opts.requests, "requests", redisRequests, "with --redis: make `N` requests of each kind a round")
-	f.IntVar(&opts.pipeline, "pipeline", redisPipeline, "with --redis: send `N` requests at once")
+	f.IntVar(&opts.requests, "requests", redisRequests, "with --redis: `N` requests of each kind per round")
+	f.IntVar(&opts.pipeline, "pipeline", redisPipeline, "with --redis: send `N` requests at a time")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	return cmd
@@ -100,9 +100,9 @@ func (o *BenchOptions) check(image string) error {
 	case o.requests < 1 || o.pipeline < 1:
 		return usagef(verb, "--requests %d --pipeline %d: want 1 or more of each", o.requests, o.pipeline)
 	case o.redis && image == "":
-		return usagef(verb, "--redis: no IMAGE given: name one with redis-server in it, as in 'vfix bench --redis redis:2.8.22'")
+		return usagef(verb, "--redis needs an IMAGE that contains redis-server, as in 'vfix bench --redis redis:2.8.22'")
 	case o.redis && o.plot != "":
-		return usagef(verb, "--plot draws nanoseconds a call: it does not go with --redis")
+		return usagef(verb, "--plot draws nanoseconds per call and does not work with --redis")
 	}
 	if o.plot != "" {
 		if _, err := figure.Format(o.plot); err != nil {
@@ -149,7 +149,7 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 	}
 	defer func() { err = errors.Join(err, roots.remove()) }()
 	if !roots.affected {
-		out.note("bench: vfix has nothing to patch in %s: both sides are the same", image)
+		out.note("bench: nothing to patch in %s: both sides are the same", image)
 	}
 	if opts.redis {
 		all, err := e.benchRedis(ctx, bench.RedisOptions{
@@ -174,7 +174,7 @@ func finishBench(opts BenchOptions, b benched, out *output, e engine) error {
 		if err := e.draw(opts.plot, b); err != nil {
 			return err
 		}
-		out.note("bench: drawn into %s", opts.plot)
+		out.note("bench: figure written to %s", opts.plot)
 	}
 	return out.bench(opts, b)
 }
@@ -235,7 +235,7 @@ func (e *benchError) Hint() string {
 		return "run it on x86-64 Linux"
 	}
 	if errors.Is(e.error, os.ErrPermission) {
-		return "run it as root: programs of an image get a root of their own"
+		return "run it as root: programs of an image get a root filesystem of their own"
 	}
-	return "'vfix doctor' says how this kernel serves the vsyscall page; 'vfix bench --help' what is needed"
+	return "run 'vfix doctor' to see how this kernel serves the vsyscall page; 'vfix bench --help' lists what is needed"
 }

@@ -98,9 +98,9 @@ func TestBenchPlot(t *testing.T) {
 func TestBenchUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"bench x y":                    "2 images",
-		"bench --redis":                "no IMAGE",
+		"bench --redis":                "needs an IMAGE",
 		"bench --plot x.pdf":           ".svg, .png",
-		"bench --redis x --plot x.png": "does not go with --redis",
+		"bench --redis x --plot x.png": "does not work with --redis",
 		"bench --rounds -1":            "--rounds",
 		"bench --sample 0":             "--sample",
 		"bench --redis x --requests 0": "--requests",

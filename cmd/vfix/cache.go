@@ -26,22 +26,22 @@ func newCacheCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache list|size|prune|clear [options]",
 		Short: "List or remove the patched copies that vfix-runtime keeps",
-		Long: `vfix-runtime keeps patched copies of files, and what it found in each layer, in
-a cache. They are made again when needed: removing them costs time only.
+		Long: `vfix-runtime caches patched copies of files and the results for each layer. They
+are recreated when needed: removing them only costs time.
 
-  list    each entry, what was used last first: its bytes on the disk, when a
-          container used it, whether it is a copy or an index, its name
-  size    how many entries, and their bytes together
-  prune   remove what was used longest ago, down to --size, and what was left
-          half-written
-  clear   remove all
+  list    show each entry, most recently used first: its size on disk, when a
+          container last used it, whether it is a copy or an index, its name
+  size    show the number of entries and their total size
+  prune   remove the least recently used entries until the cache fits --size,
+          and incomplete ones
+  clear   remove all entries
 
-An entry that was used within the last minute stays: a container may be about to
-mount it. Containers that run keep what they have mounted, whatever is removed.`,
+An entry that was used within the last minute is kept, because a container may
+be about to mount it. Running containers keep the files they have mounted.`,
 		Example: `  vfix cache list
   vfix cache prune --size 500M
   vfix cache clear`,
-		Annotations: exits("  0  done   1  an error   2  usage"),
+		Annotations: exits(`  0  success   1  error   2  usage error`),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("cache", "want one of %s", strings.Join(ociruntime.CacheActions, ", "))
@@ -52,8 +52,8 @@ mount it. Containers that run keep what they have mounted, whatever is removed.`
 		RunE:      func(_ *cobra.Command, args []string) error { return runCache(args[0], opts, out, e) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.dir, "cache-dir", "", "the `DIR` of the cache (default: that of "+ociruntime.ConfigFile+", else "+ociruntime.DefaultCacheDir+")")
-	f.StringVar(&opts.size, "size", "", "prune: leave so many `BYTES`, with K, M or G for more (default: the cache's own bound)")
+	f.StringVar(&opts.dir, "cache-dir", "", "the `DIR` of the cache (default: as in "+ociruntime.ConfigFile+", or "+ociruntime.DefaultCacheDir+")")
+	f.StringVar(&opts.size, "size", "", "prune: keep at most this many `BYTES`; K, M and G are accepted (default: the limit of the cache)")
 	opts.addFormat(cmd)
 	return cmd
 }
@@ -65,7 +65,7 @@ func runCache(action string, opts CacheOptions, out *output, e engine) error {
 	limit := int64(-1)
 	if opts.size != "" {
 		if action != "prune" {
-			return usagef("cache", "--size goes with prune, not with %s", action)
+			return usagef("cache", "--size works only with prune, not with %s", action)
 		}
 		var err error
 		if limit, err = bytesOf(opts.size); err != nil {
@@ -88,7 +88,7 @@ func bytesOf(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 || n > (1<<63-1)>>shift[unit] {
-		return 0, usagef("cache", "--size %s: want a number of bytes, with K, M or G behind it for 1024 times as much each", text)
+		return 0, usagef("cache", "--size %s: want a number of bytes, such as 500M; K, M and G are powers of 1024", text)
 	}
 	return n << shift[unit], nil
 }
@@ -101,11 +101,11 @@ func (e *cacheError) Unwrap() error { return e.error }
 func (e *cacheError) Hint() string {
 	switch {
 	case errors.Is(e.error, fs.ErrNotExist):
-		return "vfix-runtime makes it when it first starts a container; name another with --cache-dir"
+		return "vfix-runtime creates it when it first starts a container; name another one with --cache-dir"
 	case errors.Is(e.error, store.ErrUnsound):
-		return "run vfix as its owner, or name another folder with --cache-dir"
+		return "run vfix as its owner, or name another directory with --cache-dir"
 	case errors.Is(e.error, fs.ErrPermission):
-		return "the cache is root's: run vfix as root"
+		return "the cache belongs to root: run vfix as root"
 	}
-	return "remove the folder when no container starts: it is made again"
+	return "remove the directory while no container is being started: it is created again"
 }

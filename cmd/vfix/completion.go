@@ -19,20 +19,19 @@ var shells = []string{"bash", "fish", "powershell", "zsh"}
 func newCompletionCommand(out *output) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|fish|powershell|zsh",
-		Short: "Print the script that completes vfix's words in a shell",
-		Long: `Prints a script that makes the shell complete vfix's verbs and options. It is
-read by the shell when it starts. Names of local images and containers are
-completed too, where a docker or podman daemon answers. For bash it needs the
-package bash-completion.`,
+		Short: "Print a shell completion script",
+		Long: `Print a script that makes the shell complete the verbs and options of vfix, and
+names of local images and containers if a docker or podman daemon answers. The
+shell reads it when it starts. bash needs the package bash-completion.`,
 		Example: `  vfix completion bash > /etc/bash_completion.d/vfix
   vfix completion fish > ~/.config/fish/completions/vfix.fish
   vfix completion zsh  > "${fpath[1]}/_vfix"
   vfix completion powershell | Out-String | Invoke-Expression`,
-		Annotations: exits("  0  done   2  usage"),
+		Annotations: exits(`  0  success   2  usage error`),
 		ValidArgs:   shells,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
-				return usagef("completion", "completion for which shell: want one of %s", strings.Join(shells, ", "))
+				return usagef("completion", "which shell: want one of %s", strings.Join(shells, ", "))
 			}
 			return nil
 		},

@@ -30,41 +30,41 @@ func newConvertCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert [options] SOURCE -o DEST",
 		Short: "Write an image in another format, unpatched",
-		Long: `Does the format step of 'vfix rebuild' alone: reads SOURCE in whatever format it
-is in and writes it to DEST. No file of the image is changed; layers and config
-keep their bytes, and with them their digests and the image ID, wherever the
-format of DEST can have them.
+		Long: `Read SOURCE in any supported format and write it to DEST, without patching it.
+No file of the image is changed. Layers and config keep their bytes, and thus
+their digests and the image ID, if the format of DEST allows it.
 
-What current engines refuse to read is made an OCI image: Docker schema 1
-manifests, and the tarballs of 'docker save' before 1.10. Their history becomes
-the config, as docker itself made one of it.
+Formats that current engines refuse become OCI images: Docker schema 1
+manifests, and tarballs of 'docker save' before version 1.10. Their history
+becomes the config, as docker itself converts it.
 
-A root filesystem (a folder, the tarball of 'docker export') becomes an image of
-one layer. Its command is what you say: --entrypoint and --cmd. The other way,
--o dir:FOLDER writes an image's root filesystem, for apptainer or chroot: no
-config, no devices, no extended attributes; root writes owners and setuid bits.
+A root filesystem (a directory, or the tarball of 'docker export') becomes an
+image with one layer; set its command with --entrypoint and --cmd. Conversely,
+-o dir:DIR writes the root filesystem of an image, for apptainer or chroot:
+without config, devices and extended attributes; root also gets owners and
+setuid bits.
 
-On stdout stands one line, the reference of the result. The same input gives the
-same digest. SOURCE and DEST are written as in 'vfix help sources'.`,
-		Example: `  vfix convert docker://old.example/app:1 -o oci:app    a schema 1 manifest, too
+Prints one line on stdout: the reference of the result. The same input gives the
+same digest. For SOURCE and DEST see 'vfix help sources'.`,
+		Example: `  vfix convert docker://old.example/app:1 -o oci:app    even a schema 1 manifest
   vfix convert old.tar -o oci-archive:new.tar           'docker save' of any age
   vfix convert oci:app -o docker-archive:app.tar:app:1  for docker load
-  vfix convert rootfs.tar -o app:1 --cmd /bin/sh        into the local daemon
-  vfix convert x.sif -o dir:sandbox                     a folder for apptainer`,
-		Annotations: exits(`  0  done: the reference is on stdout
-  1  an error: nothing is under the final name, stdout is empty
-  2  usage`),
+  vfix convert rootfs.tar -o app:1 --cmd /bin/sh        to the local daemon
+  vfix convert x.sif -o dir:sandbox                     for apptainer or chroot`,
+		Annotations: exits(`  0  success: the reference is on stdout
+  1  error: nothing exists under the final name, and stdout is empty
+  2  usage error`),
 		Args:              sourceArgs("convert", "SOURCE", 1),
 		ValidArgsFunction: completeNames(e, noContainers),
 		RunE:              func(cmd *cobra.Command, args []string) error { return runConvert(cmd.Context(), opts, args[0], out, e) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&opts.dest, "output", "o", "", "write the image to `DEST`")
-	f.StringVar(&opts.entrypoint, "entrypoint", "", "give a root filesystem this entrypoint: a `COMMAND`, or a JSON list of its words")
-	f.StringVar(&opts.command, "cmd", "", "give a root filesystem this command: a `COMMAND`, or a JSON list of its words")
-	f.StringArrayVar(&opts.env, "env", nil, "set a variable in a root filesystem's config, `NAME=VALUE`; may be given again")
-	f.StringVar(&opts.workdir, "workdir", "", "start in this `FOLDER` of a root filesystem")
-	f.StringVar(&opts.user, "user", "", "run a root filesystem's command as this `USER`")
+	f.StringVar(&opts.entrypoint, "entrypoint", "", "set the entrypoint of a root filesystem: a `COMMAND`, or a JSON list of its words")
+	f.StringVar(&opts.command, "cmd", "", "set the command of a root filesystem: a `COMMAND`, or a JSON list of its words")
+	f.StringArrayVar(&opts.env, "env", nil, "set an environment variable of a root filesystem, `NAME=VALUE`; can be repeated")
+	f.StringVar(&opts.workdir, "workdir", "", "set the working `DIR` of a root filesystem")
+	f.StringVar(&opts.user, "user", "", "set the `USER` that runs the command of a root filesystem")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	return cmd
@@ -102,9 +102,9 @@ func commandWords(flag, s string) ([]string, error) {
 func runConvert(ctx context.Context, opts ConvertOptions, source string, out *output, e engine) error {
 	switch opts.dest {
 	case "":
-		return usagef("convert", "no -o given: say where the image goes")
+		return usagef("convert", "no destination: use -o DEST")
 	case "-":
-		return usagef("convert", "-o -: the image cannot go to stdout, which carries its reference")
+		return usagef("convert", "-o -: cannot write the image to stdout, which is used for its reference")
 	}
 	platform, err := opts.workOptions.check("convert")
 	if err != nil {

@@ -22,44 +22,44 @@ func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 	var opts DiagnoseOptions
 	cmd := &cobra.Command{
 		Use:   "diagnose [options] CRASH...",
-		Short: "Explain a crash: was it the vsyscall page, and what mends it",
-		Long: `Reads what a crash left behind and says what happened: the address and its
+		Short: "Explain a crash: was it the vsyscall page, and what fixes it",
+		Long: `Read the traces of a crash and report what happened: the address and its
 meaning, the function of the vsyscall page, the caller (file, symbol, build ID,
-package), the machine code of the call, and the command that mends it. Where a
-crash has another cause it says so, and no more. It changes nothing.
+package), the machine code of the call, and the command that fixes it. A crash
+with another cause is identified as such, but not analysed. Nothing is changed.
 
 CRASH is one of
 
   a core file    of any 64-bit x86-64 program, plain, .gz or .zst; neither a
                  debugger nor debug symbols are needed
-  a log          the kernel's, from dmesg, journalctl or syslog: a file, - for
-                 stdin, or one line of it as an argument in quotes
-  a trace        the same way: strace, sysdig, perf script, ftrace, with the
-                 signal or the page fault in it
-  a number       of a process: stopped at its crash, or gone and in the kernel's
-                 log (pid:N where a file has that name)
-  a container    that ended, by name or ID (container:NAME): its exit status,
-                 its image, and the kernel's log of that time
+  a log          of the kernel, from dmesg, journalctl or syslog: a file, - for
+                 stdin, or one line of it as a quoted argument
+  a trace        of strace, sysdig, perf script or ftrace that contains the
+                 signal or the page fault: given like a log
+  a number       of a process: stopped at its crash, or in the kernel's log
+                 (use pid:N if a file has that name)
+  a container    that has ended, by name or ID (or container:NAME): its exit
+                 status, its image, and the kernel's log of that time
 
---root names what the program ran in, a folder or an image: its files tell the
-symbol, the package and the code, which are not in a core. Without it this
-machine's files are looked at. A file that is not the one that crashed, by build
-ID or by its first bytes, is not used.`,
+--root names the filesystem that the program ran in, a directory or an image.
+Symbol, package and code come from its files, because a core does not contain
+them. Without --root, the files of this machine are used. A file is not used if
+its build ID or its first bytes show that it is not the one that crashed.`,
 		Example: `  vfix diagnose core.1234
-  vfix diagnose --root redis:2.8.22 core.1234     with the image's files
+  vfix diagnose --root redis:2.8.22 core.1234     with the files of the image
   vfix diagnose /var/log/kern.log                 every crash in it
-  vfix diagnose web-1                             an exited container
+  vfix diagnose web-1                             a container that has ended
   vfix diagnose --format json core.1234.zst`,
-		Annotations: exits(`  0  no crash of the vsyscall page: a crash of another kind, or none
-  3  there is one: the page was called where the kernel does not serve it
-  1  a CRASH could not be read (the others were)   2  usage`),
+		Annotations: exits(`  0  no vsyscall crash: a crash with another cause, or none
+  3  vsyscall crash: the page was called and the kernel does not serve it
+  1  a CRASH could not be read (the others were)   2  usage error`),
 		Args:              sourceArgs("diagnose", "CRASH", -1),
 		ValidArgsFunction: completeNames(e, allContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDiagnose(cmd.Context(), opts, args, out, e)
 		},
 	}
-	cmd.Flags().StringVar(&opts.root, "root", "", "take the files of the program from this folder or image, `SOURCE`: see 'vfix help sources'")
+	cmd.Flags().StringVar(&opts.root, "root", "", "`SOURCE` of the program's files, a directory or an image: see 'vfix help sources'")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	return cmd
@@ -105,7 +105,7 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	if n == 0 {
 		return nil
 	}
-	hint := "vfix does not mend a read of the page; a kernel with vsyscall=emulate serves it"
+	hint := "vfix cannot fix reads of the page; boot a kernel with vsyscall=emulate"
 	if fix != "" {
 		hint = "run: " + fix
 	}

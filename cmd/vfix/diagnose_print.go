@@ -92,12 +92,12 @@ func (o *output) crashSummary(r *diagnose.Result) []*diagnose.Crash {
 
 // crashTitles are the kinds of crash in a few words.
 var crashTitles = map[diagnose.Kind]string{
-	diagnose.Call: "a call of %s() in the vsyscall page, which is not there", diagnose.Filtered: "a call of %s() in the vsyscall page, refused by a seccomp filter",
-	diagnose.Trap: "a call of %s() in the vsyscall page", diagnose.Read: "a read of the vsyscall page",
-	diagnose.Misaligned: "no vsyscall crash: a jump into the vsyscall page beside its functions",
+	diagnose.Call: "a call to %s() in the vsyscall page, which is not mapped", diagnose.Filtered: "a call to %s() in the vsyscall page, refused by a seccomp filter",
+	diagnose.Trap: "a call to %s() in the vsyscall page", diagnose.Read: "a read of the vsyscall page",
+	diagnose.Misaligned: "no vsyscall crash: a jump into the vsyscall page, but not to one of its functions",
 	diagnose.BadPointer: "no vsyscall crash: %s() in the vsyscall page was given a bad pointer",
 	diagnose.BadStack:   "no vsyscall crash: %s() in the vsyscall page was called on a bad stack",
-	diagnose.Unknown:    "a crash whose cause is not known",
+	diagnose.Unknown:    "a crash with an unknown cause",
 	diagnose.Other:      "no vsyscall crash", diagnose.None: "no crash",
 }
 
@@ -241,7 +241,7 @@ func writeCaller(w io.Writer, s stream, c *diagnose.Crash, row func(label, text 
 // siteText says what vfix does about a call site.
 func siteText(p *rewriter.Patch) string {
 	if p.Form == rewriter.Left {
-		return "vfix leaves it: " + why(p)
+		return "vfix does not patch it: " + why(p)
 	}
 	return fmt.Sprintf("vfix patches it in the %v form (%s)", p.Form, p.Reason)
 }

@@ -39,38 +39,38 @@ func newDoctorCommand(out *output, e engine) *cobra.Command {
 	var opts DoctorOptions
 	cmd := &cobra.Command{
 		Use:   "doctor [options]",
-		Short: "Measure what this host does to containers with legacy programs",
-		Long: `Measures what this host does to containers, and says what it means and what to
-do about it. Nothing is changed, and no root is needed; what only root could see
-is named.
+		Short: "Check how this host runs containers with legacy programs",
+		Long: `Measure how this host treats legacy programs, and report what it means and what
+to do about it. Nothing is changed and no root is needed; checks that need root
+say so.
 
-  vsyscall    how the kernel serves the vsyscall page, and what a call costs
-  vdso        is there a vDSO, what is in it, and what does each function cost
+  vsyscall    how the kernel serves the vsyscall page, and the cost of a call
+  vdso        whether there is a vDSO, its functions and their cost
   clock       the clock source, and whether reading it enters the kernel
-  seccomp     what a filter like docker's adds to a clock's system call
-  dentry      the kernel's one cache of file names, before and while a neighbour
+  seccomp     what a filter like docker's adds to the system call of a clock
+  dentry      the kernel's cache of file names, before and while a neighbor
               floods it (bounded, and cleaned up)
-  kernel-log  programs that have already died of the vsyscall page
-  containers  the images and running containers that need vfix
+  kernel-log  programs that have crashed on the vsyscall page
+  containers  images and running containers that need vfix
 
-Each check is ok, warn (legacy programs run, at a price), fail, or skipped with
-the reason.`,
+The result of each check is ok, warn (legacy programs run, at a cost), fail, or
+skipped with the reason.`,
 		Example: `  vfix doctor                             all checks
   vfix doctor --check vsyscall,vdso       two of them
-  vfix doctor --quick                     seconds: no flood, no images
-  vfix doctor --format json               for a program to read`,
-		Annotations: exits(`  0  no check failed   3  one did
-  1  the host could not be examined   2  usage`),
+  vfix doctor --quick                     fast: no flood, no images
+  vfix doctor --format json               output for programs`,
+		Annotations: exits(`  0  no check failed   3  at least one check failed
+  1  the host could not be examined   2  usage error`),
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd.Context(), opts, out, e) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.checks, "check", nil, "make only these `CHECKS`: "+strings.Join(doctor.Names, ", "))
+	f.StringSliceVar(&opts.checks, "check", nil, "run only these `CHECKS`: "+strings.Join(doctor.Names, ", "))
 	words(cmd, "check", doctor.Names)
-	f.BoolVar(&opts.quick, "quick", false, "shorter measurements, no flood, no look into images")
-	f.DurationVar(&opts.limit, "limit", doctorLimit, "give up a check after this `TIME`")
-	f.StringVar(&opts.flood, "flood-dir", "", "make the dentry check's folder in this `DIR`, on a disk; default TMPDIR, /var/tmp, /tmp or the current one")
-	f.StringVar(&opts.profile, "seccomp-profile", "", "measure this `FILE`, a profile as docker takes it, in place of docker's default one")
+	f.BoolVar(&opts.quick, "quick", false, "shorter measurements; do not flood, do not examine images")
+	f.DurationVar(&opts.limit, "limit", doctorLimit, "`TIMEOUT` for each check")
+	f.StringVar(&opts.flood, "flood-dir", "", "create the directory of the dentry check in `DIR`, on a disk (default: TMPDIR, /var/tmp, /tmp or the current directory)")
+	f.StringVar(&opts.profile, "seccomp-profile", "", "use the seccomp profile in `FILE`, in docker's format, instead of docker's default")
 	opts.printOptions.add(cmd)
 	return cmd
 }
@@ -85,7 +85,7 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 		}
 	}
 	if opts.limit <= 0 {
-		return usagef("doctor", "--limit %s: want more than nothing, as in 30s", opts.limit)
+		return usagef("doctor", "--limit %s: must be positive, such as 30s", opts.limit)
 	}
 	progress := out.startProgress(ctx, opts.progress)
 	o := doctor.Options{
@@ -111,7 +111,7 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 	if failed := report.Failed(); len(failed) > 0 {
 		return &findingsError{
 			msg:  fmt.Sprintf("%s failed: %s", count(len(failed), "check"), strings.Join(failed, ", ")),
-			hint: "each says what to do; 'vfix doctor --check NAME' repeats one",
+			hint: "see 'do' below each of them; run 'vfix doctor --check NAME' to repeat one",
 		}
 	}
 	return nil
@@ -124,9 +124,9 @@ func (e *doctorError) Unwrap() error { return e.error }
 
 func (e *doctorError) Hint() string {
 	if errors.Is(e.error, doctor.ErrUnsupported) {
-		return "run it on the machine, or in the virtual machine, whose kernel the containers use"
+		return "run it on the machine or virtual machine whose kernel the containers use"
 	}
-	return "vfix starts a small program to measure with: it needs /proc, or a temporary folder (TMPDIR) that allows programs"
+	return "vfix starts a small program to measure: it needs /proc, or a temporary directory (TMPDIR) that allows programs"
 }
 
 // containersOf has package images look into the engines, for half of the time that the check

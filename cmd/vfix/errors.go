@@ -52,7 +52,7 @@ type signalError struct{ signal os.Signal }
 func (e *signalError) Error() string { return fmt.Sprintf("stopped by a signal (%s)", e.signal) }
 
 func (e *signalError) Hint() string {
-	return "nothing half-written is left behind; the same command may be run again"
+	return "no partial result is left behind; you can run the command again"
 }
 
 // errBrokenPipe: the reader of stdout went away. Nothing is printed about it.

@@ -94,7 +94,7 @@ func leftOver(f *contents.Findings) error {
 		return nil
 	}
 	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s had to be left", f.Source, count(n, openSite)),
-		hint: "the table has the reasons; 'vfix scan --explain' shows the code around each",
+		msg:  fmt.Sprintf("%s: %s could not be patched", f.Source, count(n, openSite)),
+		hint: "the table gives the reasons; 'vfix scan --explain' shows the code around each of them",
 	}
 }

@@ -98,7 +98,7 @@ func patchGrid(f *contents.Findings) *grid {
 // leftGrid is one row for each file, function, verdict and reason. Benign references are
 // counted in the sums only.
 func leftGrid(f *contents.Findings) *grid {
-	t := &grid{head: []string{"LEFT AS IT IS", "FIRST AT", "FUNCTION", "SITES", "VERDICT", "WHY"}, right: 3}
+	t := &grid{head: []string{"NOT PATCHED", "FIRST AT", "FUNCTION", "SITES", "VERDICT", "WHY"}, right: 3}
 	for i := range f.Files {
 		file := &f.Files[i]
 		name := fileName(file)
@@ -186,7 +186,7 @@ func sums(c palette, d deed, f *contents.Findings) []string {
 		lines = append(lines, count(n, openSite)+" left, covered by the fallback ("+strings.Join(coverers(f), ", ")+")")
 	}
 	if n := left[rewriter.Dormant]; n > 0 {
-		lines = append(lines, count(n, "dormant reference")+" left: used only where the kernel gives no vDSO")
+		lines = append(lines, count(n, "dormant reference")+" left: used only if the kernel provides no vDSO")
 	}
 	if n := left[rewriter.Benign]; n > 0 {
 		lines = append(lines, count(n, "benign reference")+" left: compared with, never called")

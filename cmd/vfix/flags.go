@@ -35,14 +35,14 @@ var (
 func (p *printOptions) add(cmd *cobra.Command) {
 	p.addFormat(cmd)
 	cmd.Flags().StringVar(&p.progress, "progress", "auto",
-		"show progress on stderr in this `MODE`: tty (bars), plain (lines), quiet (warnings and errors only), or auto: tty on a terminal, else plain")
+		"show progress on stderr in this `MODE`: tty (bars), plain (lines), quiet (only warnings and errors), or auto: tty on a terminal, otherwise plain")
 	words(cmd, "progress", progressModes)
 	cmd.Flags().BoolVarP(&p.quiet, "quiet", "q", false, "same as --progress quiet")
 }
 
 func (p *printOptions) addFormat(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.format, "format", "table",
-		"print results in this `FORM`: table, or json (see 'vfix help json')")
+		"print results in this `FORMAT`: table, or json (see 'vfix help json')")
 	words(cmd, "format", formats)
 }
 
@@ -80,31 +80,31 @@ const defaultStall = 2 * time.Minute
 
 func (w *workOptions) addJobs(cmd *cobra.Command) {
 	cmd.Flags().IntVarP(&w.jobs, "jobs", "j", 0,
-		"examine `N` files at once, of a list N images; 0 is one per processor")
+		"`N` files (with --from-file: images) to process in parallel; 0: one per processor")
 }
 
 // addMedia declares what reading an image needs.
 func (w *workOptions) addMedia(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.platform, "platform", "linux/amd64",
-		"take this `PLATFORM` of an image that has several; vfix patches linux/amd64")
+		"select this `PLATFORM` of a multi-platform image; vfix patches linux/amd64")
 	words(cmd, "platform", []string{"linux/amd64"})
 	cmd.Flags().BoolVar(&w.insecure, "insecure", false,
-		"talk to registries over plain HTTP or unverified TLS")
+		"allow plain HTTP and unverified TLS for registries")
 	cmd.Flags().DurationVar(&w.stall, "stall-timeout", defaultStall,
-		"try again when a registry makes no progress for this `TIME`, as in 30s or 5m")
+		"retry when a registry makes no progress for this `TIME`, such as 30s or 5m")
 }
 
 // check returns the platform, which is the zero value for a verb without --platform.
 func (w *workOptions) check(verb string) (v1.Platform, error) {
 	var none v1.Platform
 	if w.jobs < 0 {
-		return none, usagef(verb, "--jobs %d: the number of jobs is 0 or more", w.jobs)
+		return none, usagef(verb, "--jobs %d: must not be negative", w.jobs)
 	}
 	if w.platform == "" {
 		return none, nil
 	}
 	if w.stall <= 0 {
-		return none, usagef(verb, "--stall-timeout %v: the time is more than 0", w.stall)
+		return none, usagef(verb, "--stall-timeout %v: must be positive", w.stall)
 	}
 	platform := strings.Replace(w.platform, "x86_64", "amd64", 1) // as uname -m has it
 	if platform != "linux" && !strings.Contains(platform, "/") {
@@ -115,7 +115,7 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 		return none, usagef(verb, "--platform %s: want OS/ARCH or OS/ARCH/VARIANT, as in linux/amd64", w.platform)
 	}
 	if p.OS != "linux" || p.Architecture != "amd64" {
-		return none, usagef(verb, "--platform %s: only linux/amd64 programs have a vsyscall page to call", w.platform)
+		return none, usagef(verb, "--platform %s: only linux/amd64 programs can call the vsyscall page", w.platform)
 	}
 	return *p, nil
 }

@@ -26,11 +26,11 @@ type topic struct {
 }
 
 var topics = []topic{
-	{"sources", "how SOURCE and DEST are written", file("sources")},
-	{"lists", "how many images are rebuilt in one run", file("lists")},
-	{"exit-status", "what each exit status means", file("exit-status")},
-	{"environment", "the variables and files that vfix looks at", file("environment")},
-	{"how-it-works", "what is patched, and why that is safe", file("how-it-works")},
+	{"sources", "how to write SOURCE and DEST", file("sources")},
+	{"lists", "rebuild many images in one run", file("lists")},
+	{"exit-status", "the meaning of each exit status", file("exit-status")},
+	{"environment", "variables and files that vfix uses", file("environment")},
+	{"how-it-works", "what is patched, and why it is safe", file("how-it-works")},
 	{"fallback", "what catches call sites at run time", file("fallback")},
 	{"json", "what --format json prints", func() string { return docs.JSON }},
 	{"json-schema", "the same as a JSON Schema", func() string { return docs.Schema }},
@@ -58,7 +58,7 @@ func newHelpCommand(out *output) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB|TOPIC]",
 		Short: "Explain a verb or a topic",
-		Long:  "Explains a verb or a topic; without either, lists them.",
+		Long:  "Explain a verb or a topic; without either, list them.",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -134,17 +134,17 @@ func rootHelp(root *cobra.Command) string {
 	for _, t := range topics {
 		fmt.Fprintf(&b, "  %-13s %s\n", t.name, t.short)
 	}
-	b.WriteString("\nvfix VERB --help and vfix help TOPIC say more.\n")
+	b.WriteString("\nFor details run vfix VERB --help or vfix help TOPIC.\n")
 	return b.String()
 }
 
 const docOpening = `
-vfix makes legacy x86-64 programs run, at full speed, on kernels without the
-vsyscall page. There, a container of redis:2.8.22, CentOS 6, Debian 7 or an old
-static program ends with exit status 139 and an empty log.
+vfix makes legacy x86-64 programs run at full speed on kernels without the
+vsyscall page. On such a kernel, containers of redis:2.8.22, CentOS 6 or Debian
+7 and old static programs exit with status 139 and an empty log.
 
-  vfix scan redis:2.8.22                  is it affected, and where
-  docker run $(vfix rebuild redis:2.8.22) build the repaired image, run it
+  vfix scan redis:2.8.22                  check whether it is affected
+  docker run $(vfix rebuild redis:2.8.22) build the fixed image and run it
 `
 
 // help prints a text that was asked for.

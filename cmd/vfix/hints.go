@@ -21,22 +21,22 @@ var hintTable = []struct {
 	is   error
 	hint string
 }{
-	{hinterr.ErrNoDaemon, "check the name, start the daemon, or say with a prefix what it is: see 'vfix help sources'"},
+	{hinterr.ErrNoDaemon, "start the daemon, check the spelling, or add a prefix: see 'vfix help sources'"},
 	{hinterr.ErrUnauthorized, "run 'docker login' for that registry; vfix uses the same credentials"},
-	{hinterr.ErrPlatform, "vfix patches linux/amd64; name an image that has it, or a variant with --platform"},
-	{hinterr.ErrDamaged, "fetch or build it again; what it says of itself is not what it contains"},
-	{hinterr.ErrUnsupported, "'vfix help sources' lists what vfix reads and writes"},
-	{hinterr.ErrNotFound, "check the name; 'vfix help sources' says how sources are written"},
-	{syscall.ENOSPC, "make room on that disk, or name another place with -o; temporary files follow TMPDIR"},
-	{syscall.EROFS, "the place is read-only: name another one with -o"},
+	{hinterr.ErrPlatform, "vfix patches linux/amd64; choose an image that has it, or a variant with --platform"},
+	{hinterr.ErrDamaged, "the file is corrupt or not what it claims to be; download or rebuild it"},
+	{hinterr.ErrUnsupported, "see 'vfix help sources' for the supported formats"},
+	{hinterr.ErrNotFound, "check the spelling; see 'vfix help sources'"},
+	{syscall.ENOSPC, "free some space, or choose another place with -o; temporary files go to TMPDIR"},
+	{syscall.EROFS, "the filesystem is read-only: choose another place with -o"},
 	{fs.ErrPermission, "run vfix as the owner of the file, or as root"},
-	{fs.ErrExist, "remove it first, or name another place"},
-	{fs.ErrNotExist, "check the name; 'vfix help sources' says how sources are written"},
-	{context.DeadlineExceeded, "the other side did not answer in time: try again"},
-	{os.ErrDeadlineExceeded, "the other side did not answer in time: try again"},
-	{syscall.ECONNREFUSED, "nothing listens there: check the address, and that the daemon or registry runs"},
-	{syscall.ECONNRESET, "the other side hung up: try again"},
-	{io.ErrUnexpectedEOF, "it ended too early: a cut-off file must be fetched again, a broken connection tried again"},
+	{fs.ErrExist, "remove it first, or choose another place"},
+	{fs.ErrNotExist, "check the spelling; see 'vfix help sources'"},
+	{context.DeadlineExceeded, "no answer in time: try again"},
+	{os.ErrDeadlineExceeded, "no answer in time: try again"},
+	{syscall.ECONNREFUSED, "check the address, and that the daemon or registry is running"},
+	{syscall.ECONNRESET, "the connection was closed: try again"},
+	{io.ErrUnexpectedEOF, "the file or the connection ended too early: download it again, or try again"},
 }
 
 // HintOf returns what a user can do about err: the error's own word, else the table's.
@@ -59,9 +59,9 @@ func hintOf(err error) string {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &dns):
-		return "check the name of the registry, and that this machine reaches it"
+		return "check the name of the registry and this machine's DNS"
 	case errors.As(err, &op):
-		return "check the address, and that the daemon or registry is reached from here"
+		return "check the address, and that this machine can reach the daemon or registry"
 	}
 	return "if this is a bug in vfix, report it at " + issues + " with the output of 'vfix version'"
 }

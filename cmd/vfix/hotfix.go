@@ -45,46 +45,47 @@ func newHotfixCommand(out *output, e engine) *cobra.Command {
 	var opts HotfixOptions
 	cmd := &cobra.Command{
 		Use:   "hotfix [options] IMAGE|CONTAINER",
-		Short: "Fix one container now: options that mount patched files over it",
-		Long: `Writes patched copies of the files that call the vsyscall page to a folder of
-this machine, and prints the options that mount them, read-only, over the
-originals: for docker, podman, compose and a pod of Kubernetes. The image stays
-as it is, and nothing is installed.
+		Short: "Fix one container now with patched files mounted over it",
+		Long: `Write patched copies of the files that call the vsyscall page to a directory on
+this machine, and print the options that mount them, read-only, over the
+originals: for docker, podman, compose and a Kubernetes pod. The image is not
+changed, and nothing is installed.
 
-A name is a container where the engine has one of that name, else an image;
-container:NAME and the prefixes of 'vfix help sources' say which is meant. A
-container's own changes are looked at too, and what its volumes cover is left
-alone. Each copy is named by its content and has the owner, mode, time and
-extended attributes of the original; what is there already is used again.
+A name is a container if the engine has one of that name, otherwise an image; to
+be explicit use container:NAME or the prefixes of 'vfix help sources'. The
+container's own changes are examined too, and files covered by its volumes are
+not touched. Each copy is named by its content and has the owner, mode, time and
+extended attributes of the original; existing copies are reused.
 
-What is printed holds on a machine with the copies. For Kubernetes that is every
-node the pod may run on: run the same command there. A libc is larger than the
-1 MiB that a ConfigMap holds. compose and Kubernetes are given a part to be
-merged into the whole: docker compose -f compose.yaml -f THIS up, kubectl patch.
+The printed options work on a machine that has the copies. For Kubernetes that
+is every node the pod may run on: run the same command there. (A libc is larger
+than the 1 MiB that a ConfigMap holds.) For compose and Kubernetes, a fragment
+is printed to be merged: docker compose -f compose.yaml -f FRAGMENT up, kubectl
+patch.
 
---apply recreates a container of docker that is stopped: the same image,
-configuration, volumes (those without a name too), networks, labels and name.
-What it changed in its own layer is kept by way of an image. The old container
-is kept under another name, and the commands that lead back are printed. On any
-failure it is left as it was. Other containers' links go on naming the old one.
+--apply recreates a stopped docker container with the same image, configuration,
+volumes (also unnamed ones), networks, labels and name. Changes in its own layer
+are kept through an image. The old container is kept under another name, and the
+commands to restore it are printed. If anything fails, it is left unchanged.
+Links of other containers keep pointing to the old one.
 
 A mounted file cannot be replaced from inside: a package manager that upgrades
-libc in the container fails with "device or resource busy". vfix-runtime has no
-such limit: see 'vfix install --help'.`,
-		Example: `  vfix hotfix redis:2.8.22                      all four forms
-  vfix hotfix --for docker redis:2.8.22         a docker run to be completed
+libc in the container fails with "device or resource busy". vfix-runtime does
+not have this limitation: see 'vfix install --help'.`,
+		Example: `  vfix hotfix redis:2.8.22                      for all four
+  vfix hotfix --for docker redis:2.8.22         a docker run command to complete
   vfix hotfix --for compose db > vfix.yaml      for a container named db
-  vfix hotfix --apply db                        recreate it, once it is stopped`,
-		Annotations: exits(`  0  done, or nothing to do: then stdout is empty
-  3  done, and something remains: live or unknown call sites that cannot be
-     patched, or a file whose name the engine asked for cannot be told
-  1  an error: a container that was to be recreated is as it was
-  2  usage`),
+  vfix hotfix --apply db                        recreate it after stopping it`,
+		Annotations: exits(`  0  success, or nothing to do: then stdout is empty
+  3  success, but live or unknown call sites cannot be patched, or the options
+     of the chosen engine cannot express a file's name
+  1  error: a container that was to be recreated is unchanged
+  2  usage error`),
 		Args:              sourceArgs("hotfix", "IMAGE or CONTAINER", 1),
 		ValidArgsFunction: completeNames(e, allContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opts.apply && cmd.Flags().Changed("for") {
-				return usagef("hotfix", "--apply recreates the container and --for prints options: give one of them")
+				return usagef("hotfix", "--apply recreates the container and --for prints options: use one of them")
 			}
 			return runHotfix(cmd.Context(), opts, args[0], out, e)
 		},
@@ -92,7 +93,7 @@ such limit: see 'vfix install --help'.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.engine, "for", everyEngine, "print options for this `ENGINE`: docker, podman, compose, kubernetes, or all")
 	words(cmd, "for", engineWords())
-	f.StringVarP(&opts.dir, "output", "o", hotfix.HotfixDir, "keep the patched copies in this `FOLDER`")
+	f.StringVarP(&opts.dir, "output", "o", hotfix.HotfixDir, "keep the patched copies in this `DIR`")
 	f.BoolVar(&opts.apply, "apply", false, "recreate a stopped docker container with the mounts")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
@@ -105,7 +106,7 @@ func (o *HotfixOptions) check() error {
 		return err
 	}
 	if o.dir == "" {
-		return usagef("hotfix", "-o is empty: name the folder for the patched copies")
+		return usagef("hotfix", "-o is empty: name the directory for the patched copies")
 	}
 	return o.printOptions.check("hotfix")
 }
@@ -134,8 +135,8 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 	}
 	if n := len(unsayable(opts, done)); n > 0 && opts.engine != everyEngine {
 		return &findingsError{
-			msg:  count(n, "file") + " cannot be mounted in this way",
-			hint: "build an image: vfix rebuild; or fix the node: vfix install",
+			msg:  count(n, "file") + " cannot be mounted with these options",
+			hint: "build an image with 'vfix rebuild', or fix the node with 'vfix install'",
 		}
 	}
 	return nil
@@ -159,7 +160,7 @@ func unsayable(opts HotfixOptions, h *hotfix.Hotfixed) []string {
 	for _, e := range opts.engines() {
 		for _, m := range mountsOf(h) {
 			if why := mountopts.Unsayable(e, m); why != "" {
-				all = append(all, string(e)+": "+m.Target+": left out: "+why)
+				all = append(all, string(e)+": "+m.Target+": omitted: "+why)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ var engineComments = map[mountopts.Engine]string{
 	mountopts.Docker:     "docker: add your own options before the image",
 	mountopts.Podman:     "podman: add your own options before the image",
 	mountopts.Compose:    "compose: docker compose -f compose.yaml -f THIS up -d",
-	mountopts.Kubernetes: "Kubernetes: part of the pod's specification; each node needs the files, so run this there",
+	mountopts.Kubernetes: "Kubernetes: a fragment of the pod specification; run this command on each node, which needs the files",
 }
 
 // hotfixed prints what hotfix did: the table on stderr, the options or the name of the
@@ -30,7 +30,7 @@ func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
 		o.warn("%s", line)
 	}
 	if len(h.Covered) > 0 {
-		o.note("not looked at, as they are mounted into the container: %s", strings.Join(h.Covered, ", "))
+		o.note("not examined, because they are mounted into the container: %s", strings.Join(h.Covered, ", "))
 	}
 	o.hotfixNotes(opts, h)
 	switch {
@@ -49,20 +49,20 @@ func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
 func (o *output) hotfixNotes(opts HotfixOptions, h *hotfix.Hotfixed) {
 	switch r := h.Recreated; {
 	case r != nil:
-		o.note("recreated: start it with 'docker start %s'", h.Name)
+		o.note("recreated; start it with 'docker start %s'", h.Name)
 		if r.Image != "" {
-			o.note("the old container's own changes are in the image %s", r.Image)
+			o.note("the changes of the old container are in the image %s", r.Image)
 		}
-		o.note("the way back: %s", strings.Join(r.Back, " && "))
-		o.note("once it has proved itself: %s", strings.Join(r.Clean, " && "))
+		o.note("to restore the old container: %s", strings.Join(r.Back, " && "))
+		o.note("when it works, remove the old container: %s", strings.Join(r.Clean, " && "))
 	case len(h.Mounts) == 0:
-		o.note("%s: nothing to do: vfix has nothing to patch in it", h.Findings.Source)
+		o.note("%s: nothing to do: no call site to patch", h.Findings.Source)
 	case opts.apply:
-		o.note("%s: nothing to do: it has these mounts already", h.Findings.Source)
+		o.note("%s: nothing to do: it already has these mounts", h.Findings.Source)
 	case h.Container && h.Running:
-		o.note("it is running; once it is stopped, 'vfix hotfix --apply %s' recreates it", h.Name)
+		o.note("it is running: stop it, then run 'vfix hotfix --apply %s' to recreate it", h.Name)
 	case h.Container:
-		o.note("'vfix hotfix --apply %s' recreates it so, if it is docker's", h.Name)
+		o.note("to recreate it with these mounts (docker only): vfix hotfix --apply %s", h.Name)
 	}
 }
 

@@ -25,40 +25,40 @@ func newInstallCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install [options] ENGINE",
 		Short: "Make vfix a runtime of this machine's container engine",
-		Long: `Fixes a machine instead of its images: legacy images start unmodified, by way of
+		Long: `Fix a machine instead of its images: unmodified legacy images start through
 vfix-runtime, which wraps the engine's own runtime. Copies this program to
-/usr/local/bin and writes the configuration of the ENGINE:
+/usr/local/bin and writes the configuration of ENGINE:
 
-  docker      "runtimes" in /etc/docker/daemon.json; nothing else in it changes.
+  docker      "runtimes" in /etc/docker/daemon.json; the rest is not changed.
               Then: docker run --runtime=vfix IMAGE
   podman      /etc/containers/containers.conf.d/99-vfix.conf.
               Then: podman run --runtime=vfix IMAGE
   containerd  /etc/containerd/config.toml, versions 1 to 4. With containerd 2 a
-              file of its own, where the configuration imports a folder.
+              separate file, if the configuration imports a directory.
   crio        /etc/crio/crio.conf.d/99-vfix.conf
   k3s, rke2   config-v3.toml.d, or a template, below /var/lib/rancher
   k0s         /etc/k0s/containerd.d/vfix.toml
-  auto        that of the last five which is here: for a Kubernetes node
+  auto        whichever of the last five is installed: for a Kubernetes node
 
-The last five are for Kubernetes: pods choose the runtime by a RuntimeClass,
-which vfix prints. The new runtime is like the default one in all but its
-program, its cgroup driver too. deploy/kubernetes has a DaemonSet that runs this
-verb on every node.
+The last five are for Kubernetes: pods select the runtime by a RuntimeClass,
+which vfix prints. The new runtime is like the default one except for its
+program; the cgroup driver is the same. deploy/kubernetes has a DaemonSet that
+runs this command on every node.
 
-The difference is shown on stderr before anything is written; --dry-run shows it
-on stdout and leaves it at that. What was there is kept in
-/var/lib/vfix-install, and 'vfix uninstall' puts it back. Installing again
-changes only what is not as it should be. A run that was killed is taken up by
-the next.
+The changes are shown on stderr before anything is written; with --dry-run, they
+are only shown, on stdout. The original files are kept in /var/lib/vfix-install,
+and 'vfix uninstall' restores them. Running install again changes only what is
+not up to date. If a run was killed, the next one completes it.
 
-No daemon is touched. On stdout stands what to type so that it sees the change.`,
-		Example: `  vfix install docker --dry-run                what would change
-  vfix install docker                          then type what it prints
-  vfix install podman --runtime crun           wrap crun, not runc
-  vfix install containerd --fail-closed        rather none than an unfixed one
+No daemon is restarted. The command that makes the engine see the change is
+printed on stdout.`,
+		Example: `  vfix install docker --dry-run                show what would change
+  vfix install docker                          then run the printed command
+  vfix install podman --runtime crun           wrap crun instead of runc
+  vfix install containerd --fail-closed        refuse unpatched containers
   vfix install auto --root /host --wait        in a DaemonSet`,
-		Annotations: exits(`  0  done, or nothing to do
-  1  an error: what was written before it is put back   2  usage`),
+		Annotations: exits(`  0  success, or nothing to do
+  1  error: everything written before it is restored   2  usage error`),
 		ValidArgs: append(installEngines(), install.Auto),
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -74,16 +74,16 @@ No daemon is touched. On stdout stands what to type so that it sees the change.`
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.Name, "name", install.DefaultName, "call the runtime `NAME`")
-	f.StringVar(&opts.Runtime, "runtime", "", "wrap this `RUNTIME`, a name or a path (default: that of the engine's default runtime, else runc, else crun)")
-	f.StringVar(&opts.Config, "config", "", "write this `FILE` of the engine's; for k3s and rke2 it is a folder (default: see above)")
-	f.StringVar(&opts.Prefix, "prefix", install.DefaultPrefix, "put the program into bin in this `DIR`")
-	f.StringVar(&opts.Program, "program", "", "install this `FILE`, a static vfix for linux/amd64 (default: the one that runs)")
-	f.BoolVar(&opts.Default, "default-runtime", false, "have containers use it that name no runtime")
-	f.BoolVar(&opts.FailClosed, "fail-closed", false, "do not start a container that vfix could not work on; otherwise it starts unfixed")
-	f.BoolVar(&opts.OptIn, "opt-in", false, "fix only containers with the annotation dev.vfix.enable=true")
-	f.BoolVar(&opts.Fallback, "fallback", false, "give each container libvfix.so too: see 'vfix help fallback'")
-	f.BoolVar(&opts.Force, "force", false, "go on where the engine is not found here, or another runtime of that name is replaced")
+	f.StringVar(&opts.Name, "name", install.DefaultName, "`NAME` of the runtime in the engine")
+	f.StringVar(&opts.Runtime, "runtime", "", "wrap this `RUNTIME`, a name or a path (default: the engine's default runtime, then runc, then crun)")
+	f.StringVar(&opts.Config, "config", "", "configuration `FILE` of the engine; for k3s and rke2 a directory (default: see above)")
+	f.StringVar(&opts.Prefix, "prefix", install.DefaultPrefix, "install the program in `DIR`/bin")
+	f.StringVar(&opts.Program, "program", "", "install this `FILE`, a static vfix for linux/amd64 (default: the running one)")
+	f.BoolVar(&opts.Default, "default-runtime", false, "make it the default for containers that name no runtime")
+	f.BoolVar(&opts.FailClosed, "fail-closed", false, "refuse to start unpatched containers; otherwise they start unpatched")
+	f.BoolVar(&opts.OptIn, "opt-in", false, "patch only containers with the annotation dev.vfix.enable=true")
+	f.BoolVar(&opts.Fallback, "fallback", false, "also give each container libvfix.so: see 'vfix help fallback'")
+	f.BoolVar(&opts.Force, "force", false, "continue if the engine is not found, or if another runtime of that name is replaced")
 	opts.addShared(cmd)
 	words(cmd, "runtime", []string{"runc", "crun"})
 	return cmd
@@ -92,18 +92,18 @@ No daemon is touched. On stdout stands what to type so that it sees the change.`
 // addShared declares what install and uninstall have in common.
 func (o *InstallOptions) addShared(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Root, "root", "/", "work on the machine whose root folder is `DIR`")
-	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be done, write nothing")
-	f.BoolVar(&o.wait, "wait", false, "when done, stay until a signal comes: for a DaemonSet")
+	f.StringVar(&o.Root, "root", "/", "install on the machine whose root directory is `DIR`")
+	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be done without writing anything")
+	f.BoolVar(&o.wait, "wait", false, "when done, wait for a signal: for a DaemonSet")
 	o.addFormat(cmd)
 }
 
 func (o *InstallOptions) check(verb string) error {
 	switch {
 	case o.Root == "":
-		return usagef(verb, "--root is empty: give the root folder of the machine")
+		return usagef(verb, "--root is empty: name the root directory of the machine")
 	case o.wait && o.DryRun:
-		return usagef(verb, "--wait stays when the work is done, and --dry-run does none: give one of them")
+		return usagef(verb, "--wait does not work with --dry-run")
 	}
 	return o.printOptions.check(verb)
 }
@@ -116,7 +116,7 @@ func runInstall(ctx context.Context, opts InstallOptions, name string, out *outp
 		return usagef("install", "--name: %v", err)
 	}
 	if opts.Prefix == "" {
-		return usagef("install", "--prefix is empty: give the folder whose bin the program goes to")
+		return usagef("install", "--prefix is empty: name the directory that contains bin")
 	}
 	var err error
 	if opts.Program, err = installedProgram(opts.Program); err != nil {
@@ -139,7 +139,7 @@ func finishInstall(ctx context.Context, verb string, opts InstallOptions, done *
 	if err := out.flush(); err != nil {
 		return err
 	}
-	out.note("done; waiting for a signal to end")
+	out.note("done; waiting for a signal")
 	e.stay(ctx)
 	return nil
 }
@@ -150,7 +150,7 @@ func installedProgram(named string) (string, error) {
 	case named != "":
 		return named, nil
 	case runtime.GOOS != "linux" || runtime.GOARCH != "amd64":
-		return "", usagef("install", "this vfix is for %s/%s, and engines need one for linux/amd64: name it with --program", runtime.GOOS, runtime.GOARCH)
+		return "", usagef("install", "this vfix is for %s/%s and engines need one for linux/amd64: name it with --program", runtime.GOOS, runtime.GOARCH)
 	}
 	return os.Executable()
 }

@@ -37,7 +37,7 @@ func (o *output) installed(verb string, opts InstallOptions, r *install.Result) 
 	case len(r.Changes) == 0 && verb == "uninstall" && len(r.Engines) == 0:
 		o.note("nothing to do: vfix is not installed in %s", opts.Root)
 	case len(r.Changes) == 0:
-		o.note("nothing to do: everything is as it should be")
+		o.note("nothing to do: everything is up to date")
 	case opts.DryRun:
 		writeChanges(o.stdout, o.out.paint, r.Changes)
 		o.note("dry run: nothing was written")
@@ -48,7 +48,7 @@ func (o *output) installed(verb string, opts InstallOptions, r *install.Result) 
 		return nil
 	}
 	if len(r.Commands) > 0 {
-		o.note("for the change to count, type what stands on stdout")
+		o.note("to apply the change, run the command printed on stdout")
 	}
 	for _, c := range r.Commands {
 		o.result(c)
@@ -65,7 +65,7 @@ func (o *output) usage(r *install.Result) {
 	if r.RuntimeClass == "" {
 		return
 	}
-	o.note("pods use it that name this RuntimeClass, once 'kubectl apply -f' has made it:")
+	o.note("pods select it with this RuntimeClass; create it with 'kubectl apply -f':")
 	for line := range strings.Lines(r.RuntimeClass) {
 		o.say("  " + printable(strings.TrimRight(line, "\n")))
 	}

@@ -54,7 +54,7 @@ func TestInstallUsage(t *testing.T) {
 		"install docker --name Docker":    "--name: ",
 		"install docker --prefix=":        "--prefix is empty",
 		"install docker --root=":          "--root is empty",
-		"install docker --wait --dry-run": "--wait stays",
+		"install docker --wait --dry-run": "--wait does not work",
 		"install docker --format xml":     "--format xml",
 		"uninstall a b":                   "2 ENGINEs given",
 		"uninstall auto":                  "ENGINE auto",

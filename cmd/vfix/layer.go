@@ -26,7 +26,7 @@ func newLayerCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "layer [options]",
 		Short: "Write the drop-in layer that makes a legacy base build and run",
-		Long: `Writes an image to be copied over a legacy base, whose RUN steps then work on a
+		Long: `Write an image to be copied over a legacy base, whose RUN steps then work on a
 builder without the vsyscall page:
 
   FROM centos:6
@@ -36,40 +36,40 @@ builder without the vsyscall page:
   RUN yum -y install httpd
   SHELL ["/bin/sh", "-c"]
 
-It holds libvfix.so and the /etc/ld.so.preload that loads it into every dynamic
-program, vfix-trace for those that it does not reach, vfix itself, and hooks by
-which dpkg and yum run 'vfix patch -i' on what they have just unpacked: an
-upgrade that brings an old libc back is patched before its scripts run.
+It contains libvfix.so and an /etc/ld.so.preload that loads it into every
+dynamic program, vfix-trace for other programs, vfix itself, and hooks that make
+dpkg and yum run 'vfix patch -i' on unpacked files: an upgrade that brings back
+an old libc is patched before its scripts run.
 
 Static programs in a RUN step (ldconfig, the helpers of glibc's own package)
-need vfix-trace: the first SHELL line runs every step that follows under it.
-The first RUN line patches the base; 3 means that some call sites could not be
-patched, which libvfix.so catches at run time. The last SHELL line keeps
+need vfix-trace: the first SHELL line runs every following step under it. The
+first RUN line patches the base; status 3 means that some call sites could not
+be patched, which libvfix.so catches at run time. The last SHELL line keeps
 vfix-trace out of the shell form of CMD and ENTRYPOINT.
 
-The layer goes to the local daemon as vfix:latest. -o sends it elsewhere, in the
-forms of 'vfix help sources', or as a plain tarball: -o tar:FILE. The base's own
-/etc/ld.so.preload, should it have one, is replaced.
+The layer goes to the local daemon as vfix:latest. Use -o to write it elsewhere
+(see 'vfix help sources'), or as a plain tarball: -o tar:FILE. If the base has
+an /etc/ld.so.preload, it is replaced.
 
-On stdout stands one line: what COPY --from names, or the tarball's path.`,
+Prints one line on stdout: the name for COPY --from, or the path of the tarball.`,
 		Example: `  vfix layer                                    to the local daemon
   vfix layer -o docker://registry.example/vfix  for a cluster's builders
   vfix layer -o tar:vfix.tar                    for ADD, or tar -C / -x`,
-		Annotations: exits(`  0  done   1  an error: nothing is under the final name   2  usage`),
+		Annotations: exits(`  0  success   1  error: nothing exists under the final name   2  usage error`),
 		Args:        noArguments,
 		RunE:        func(cmd *cobra.Command, _ []string) error { return runLayer(cmd.Context(), opts, out, e) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&opts.dest, "output", "o", "", "write the layer to `DEST` (default: the local daemon)")
-	f.StringVar(&opts.program, "program", "", "put this `FILE` in as vfix, a static linux/amd64 program (default: the one that runs)")
-	f.BoolVar(&opts.insecure, "insecure", false, "talk to registries over plain HTTP or unverified TLS")
+	f.StringVar(&opts.program, "program", "", "include this `FILE` as vfix, a static linux/amd64 program (default: the running one)")
+	f.BoolVar(&opts.insecure, "insecure", false, "allow plain HTTP and unverified TLS for registries")
 	opts.printOptions.add(cmd)
 	return cmd
 }
 
 func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) error {
 	if opts.dest == "-" {
-		return usagef("layer", "-o -: the layer cannot go to stdout, which carries its name")
+		return usagef("layer", "-o -: cannot write the layer to stdout, which is used for its name")
 	}
 	if err := opts.printOptions.check("layer"); err != nil {
 		return err
@@ -98,7 +98,7 @@ func ownProgram(named string) (string, error) {
 	case named != "":
 		return named, nil
 	case runtime.GOOS != "linux" || runtime.GOARCH != "amd64":
-		return "", usagef("layer", "this vfix is for %s/%s, and the layer needs one for linux/amd64: name it with --program", runtime.GOOS, runtime.GOARCH)
+		return "", usagef("layer", "this vfix is for %s/%s and the layer needs one for linux/amd64: name it with --program", runtime.GOOS, runtime.GOARCH)
 	}
 	return os.Executable()
 }

@@ -237,7 +237,7 @@ func listingOf(f *contents.File, p *rewriter.Patch) (listing, bool) {
 		l.reasons = append(l.reasons, fmt.Sprintf("%v: %s", p.Form, p.Reason))
 	}
 	if p.Form == rewriter.Entry {
-		l.reasons[len(l.reasons)-1] += "; what stands behind the jmp is never run"
+		l.reasons[len(l.reasons)-1] += "; the code after the jmp never runs"
 	}
 	return l, true
 }

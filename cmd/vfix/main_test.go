@@ -179,7 +179,7 @@ func TestErrorForm(t *testing.T) {
 	} {
 		got := runLine(e, args...)
 		want := "vfix: error: layer sha256:ab: usr/lib/x.so: no space left on device\n" +
-			"vfix: hint: make room on that disk, or name another place with -o; temporary files follow TMPDIR\n"
+			"vfix: hint: free some space, or choose another place with -o; temporary files go to TMPDIR\n"
 		if got.stdout != "" || got.stderr != want || got.status != 1 {
 			t.Errorf("vfix %s: got %+v", strings.Join(args, " "), got)
 		}

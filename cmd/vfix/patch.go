@@ -27,40 +27,45 @@ func newPatchCommand(out *output, e engine) *cobra.Command {
 	var opts PatchOptions
 	cmd := &cobra.Command{
 		Use:   "patch [options] (-i | -o DEST | --dry-run) PATH...",
-		Short: "Patch ELF files, folders and tarballs",
-		Long: `Patches ELF files, folders with all that is in them, and tarballs, so that no
-call site in them reaches the vsyscall page any more.
+		Short: "Patch ELF files, directories and tarballs",
+		Long: `Patch ELF files, directories with everything in them, and tarballs, so that no
+call site in them reaches the vsyscall page. Images are patched by 'vfix
+rebuild'.
 
-With -i each affected file is replaced by its patched copy in one step (rename):
-programs that run keep the file they have; owner, mode, times and extended
-attributes stay. A hard link is broken rather than written through, so that a
-package cache that shares the file keeps the original. Files without call sites
-are not touched. It may be run on / of a living system, again after each package
-upgrade; with --since it then looks only at what has changed. With -o nothing in
-PATH changes and the patched copy goes to DEST.
+With -i, each affected file is replaced by its patched copy in one step
+(rename). Running programs keep the file they have open; owner, mode, times and
+extended attributes are preserved. A hard link is broken rather than written
+through, so a package cache that shares the file keeps the original. Files
+without call sites are not touched. You can run it on / of a live system, and
+again after each package upgrade; with --since it then examines only files that
+have changed.
+
+With -o, PATH is not changed and the patched copy is written to DEST. A user who
+is not root becomes the owner of the copy.
 
 There is no undo: keep a copy, or use -o.`,
-		Example: `  vfix patch --dry-run ./libc.so.6            what would change
-  vfix patch --explain -o fixed ./libc.so.6   a patched copy, with the proof
-  vfix patch -i ~/miniconda3/envs/old         a folder, in place
+		Example: `  vfix patch --dry-run ./libc.so.6            show what would change
+  vfix patch --explain -o fixed ./libc.so.6   a patched copy, with the code
+  vfix patch -i ~/miniconda3/envs/old         a directory, in place
   vfix patch -i /                             the running system (as root)
-  vfix patch -i -x --since /var/lib/vfix /    what is new in it since last time
+  vfix patch -i -x --since /var/lib/vfix /    what changed since the last run
   vfix patch -o fixed.tar rootfs.tar          a tarball`,
-		Annotations: exits(`  0  done; no live and no unknown call site remains
-  3  done, and some remain (with --dry-run: would remain)
-  1  an error; files already replaced stay replaced, none is half-written
-  2  usage`),
+		Annotations: exits(`  0  success; no live and no unknown call site remains
+  3  success, but some remain (with --dry-run: would remain)
+  1  error, or part of PATH could not be read; files that were already replaced
+     stay replaced, and none is half-written
+  2  usage error`),
 		Args: sourceArgs("patch", "PATH", -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runPatch(cmd.Context(), opts, args, out, e)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&opts.inPlace, "in-place", "i", false, "replace each affected file by its patched copy")
-	f.StringVarP(&opts.output, "output", "o", "", "write the patched copy to `DEST`, leave PATH alone")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done, write nothing")
-	f.StringVar(&opts.since, "since", "", "with -i: look only at files that changed after `FILE` did, and touch FILE when done; where it is missing, at all of them")
-	f.BoolVarP(&opts.oneFS, "one-file-system", "x", false, "leave out what is mounted in a folder")
+	f.BoolVarP(&opts.inPlace, "in-place", "i", false, "replace each affected file with its patched copy")
+	f.StringVarP(&opts.output, "output", "o", "", "write the patched copy to `DEST` and do not change PATH")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done without writing anything")
+	f.StringVar(&opts.since, "since", "", "with -i: examine only files that changed after `FILE`, then update its time; if it does not exist, examine all files")
+	f.BoolVarP(&opts.oneFS, "one-file-system", "x", false, "do not cross into other mounted filesystems")
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addJobs(cmd)
@@ -71,14 +76,14 @@ There is no undo: keep a copy, or use -o.`,
 func (o *PatchOptions) check() error {
 	switch {
 	case o.inPlace && o.output != "":
-		return usagef("patch", "-i replaces the files and -o leaves them alone: give one of them")
+		return usagef("patch", "-i replaces the files and -o does not change them: use one of them")
 	case !o.inPlace && o.output == "" && !o.dryRun:
-		return usagef("patch", "where should the result go: give -i to replace the files, -o DEST for a copy, or --dry-run")
+		return usagef("patch", "no destination: use -i to replace the files, -o DEST to write a copy, or --dry-run")
 	case o.output == "-":
-		return usagef("patch", "-o -: the patched copy cannot go to stdout, which carries the table")
+		return usagef("patch", "-o -: cannot write the patched copy to stdout, which is used for the table")
 	}
 	if o.since != "" && (!o.inPlace || o.dryRun) {
-		return usagef("patch", "--since remembers what -i has seen: give it with -i, and without --dry-run")
+		return usagef("patch", "--since works only with -i and without --dry-run")
 	}
 	if _, err := o.workOptions.check("patch"); err != nil {
 		return err

@@ -38,43 +38,43 @@ func newRebuildCommand(out *output, e engine) *cobra.Command {
 	var opts RebuildOptions
 	cmd := &cobra.Command{
 		Use:   "rebuild [options] SOURCE | --from-file LIST",
-		Short: "Build the derived image: the base and a layer of patched files",
-		Long: `Builds the derived image of SOURCE: the same image plus one layer with the
-patched files, their owner, mode, time, extended attributes and hard links kept.
-Environment, entrypoint and other platforms stay as they are. SOURCE itself is
-never changed. The same input gives the same digest.
+		Short: "Build a fixed image: the base plus a layer of patched files",
+		Long: `Build the derived image of SOURCE: the same image plus one layer with the
+patched files. Owner, mode, time, extended attributes and hard links of the
+files are preserved; environment, entrypoint and other platforms do not change.
+SOURCE itself is never modified. The same input gives the same digest.
 
-The result goes to the local daemon as NAME:TAG-vfix. -t names it otherwise, -o
-sends it elsewhere, --push sends it to its registry.
+The result goes to the local daemon as NAME:TAG-vfix. Use -t to give it another
+name, -o to write it elsewhere, --push to push it to its registry.
 
-On stdout stands one line, the reference of the result, in a registry with its
-digest; so 'docker run $(vfix rebuild IMAGE)' works. Where there is nothing to
-do, and with --dry-run, stdout names SOURCE and works as well. The table of what
-was patched is on stderr.
+Prints one line on stdout: the reference of the result, with its digest if it is
+in a registry, so that 'docker run $(vfix rebuild IMAGE)' works. If there is
+nothing to do, and with --dry-run, stdout names SOURCE. The table of patched
+files is printed on stderr.
 
-Where call sites had to be left, the fallback goes into the layer too:
-libvfix.so by way of /etc/ld.so.preload and, where a preload does not
-reach, vfix-trace before the entrypoint. 'vfix help fallback' tells of it.
+If some call sites cannot be patched, the layer also contains the fallback:
+libvfix.so, loaded through /etc/ld.so.preload, and, for programs that a preload
+does not reach, vfix-trace before the entrypoint. See 'vfix help fallback'.
 
-With --from-file many images are rebuilt in one run: layers that they share are
-read once and sent once, one that fails does not stop the others, and stdout has
-a table of what became of each. 'vfix help lists' tells of it.
+With --from-file, many images are rebuilt in one run: layers that they share are
+read and sent once, a failed image does not stop the others, and a table of the
+results is printed on stdout. See 'vfix help lists'.
 
-SOURCE and DEST are written as in 'vfix help sources'.`,
-		Example: `  docker run $(vfix rebuild redis:2.8.22)       the repaired image, at once
-  vfix rebuild redis:2.8.22 -t redis:fixed      under another name
+For SOURCE and DEST see 'vfix help sources'.`,
+		Example: `  docker run $(vfix rebuild redis:2.8.22)       build the fixed image and run it
+  vfix rebuild redis:2.8.22 -t redis:fixed      choose its name
   vfix rebuild docker://old/app:1 --push        from registry to registry
-  vfix rebuild old.tar -o oci:fixed             no daemon, no registry
-  vfix rebuild app:1 --fallback always          for code that comes later, too
-  vfix rebuild app:1 --provenance app.json      keep the proof of what was done
-  vfix rebuild redis:2.8.22 --dry-run           what would be patched
+  vfix rebuild old.tar -o oci:fixed             without a daemon or registry
+  vfix rebuild app:1 --fallback always          also for code that comes later
+  vfix rebuild app:1 --provenance app.json      keep a statement of the changes
+  vfix rebuild redis:2.8.22 --dry-run           show what would be patched
   vfix rebuild --from-file list --push          many images: 'vfix help lists'`,
-		Annotations: exits(`  0  done, or nothing to do: the reference is on stdout
-  3  done, and live or unknown call sites remain that the fallback does not
+		Annotations: exits(`  0  success, or nothing to do: the reference is on stdout
+  3  success, but live or unknown call sites remain that the fallback does not
      cover (--fallback never): the reference is on stdout
-  1  an error: nothing is under the final name, stdout is empty; of a list,
-     one image or more failed: the table on stdout says which
-  2  usage`),
+  1  error: nothing exists under the final name, and stdout is empty; for a
+     list, at least one image failed: the table on stdout says which
+  2  usage error`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if opts.fromFile != "" {
 				return nil // checkBatch has a better word for it
@@ -93,16 +93,16 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 	f := cmd.Flags()
 	f.StringVarP(&opts.tag, "tag", "t", "", "name the result `REF`")
 	f.StringVarP(&opts.dest, "output", "o", "", "write the result to `DEST` (default: the local daemon)")
-	f.StringVar(&opts.suffix, "tag-suffix", "-vfix", "name the result NAME:TAG and this `SUFFIX`")
+	f.StringVar(&opts.suffix, "tag-suffix", "-vfix", "name the result NAME:TAG plus this `SUFFIX`")
 	f.BoolVar(&opts.push, "push", false, "push the result to the registry of its name")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done, write nothing")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done without writing anything")
 	f.StringVar(&opts.fallback, "fallback", string(fallback.FallbackAuto),
-		"add what catches call sites at run time, `WHEN`: auto (where some had to be left), always (also for code that comes later: volumes, downloads, JITs), or never")
+		"`WHEN` to add what catches call sites at run time: auto (if some cannot be patched), always (also for code that comes later: volumes, downloads, JITs), or never")
 	words(cmd, "fallback", fallbackModes)
 	f.BoolVar(&opts.updateDpkg, "update-dpkg", false,
-		"correct dpkg's md5sums of the patched files, in the same layer")
+		"update dpkg's md5sums of the patched files in the same layer")
 	f.StringVar(&opts.provenance, "provenance", images.ProvenanceAuto,
-		"state what was done to each file, `WHERE`: auto (attached to what is pushed, beside an archive or layout), none, or a FILE; see docs/provenance.md")
+		"`WHERE` to write the statement of what was done to each file: auto (attached to a pushed image, next to an archive or layout), none, or a FILE; see docs/provenance.md")
 	words(cmd, "provenance", provenanceModes)
 	opts.batchOptions.add(cmd)
 	opts.printOptions.add(cmd)
@@ -115,17 +115,17 @@ SOURCE and DEST are written as in 'vfix help sources'.`,
 func (o *RebuildOptions) check() error {
 	switch {
 	case o.push && o.dryRun:
-		return usagef("rebuild", "--push writes to a registry and --dry-run writes nothing: give one of them")
+		return usagef("rebuild", "--push writes to a registry and --dry-run writes nothing: use one of them")
 	case o.tag != "" && o.suffixSet:
-		return usagef("rebuild", "-t gives the whole name and --tag-suffix the end of one: give one of them")
+		return usagef("rebuild", "-t gives the whole name and --tag-suffix its ending: use one of them")
 	case o.dest == "-":
-		return usagef("rebuild", "-o -: the image cannot go to stdout, which carries its reference")
+		return usagef("rebuild", "-o -: cannot write the image to stdout, which is used for its reference")
 	case o.suffixSet && o.suffix == "":
-		return usagef("rebuild", "--tag-suffix is empty: the result would take the place of its base")
+		return usagef("rebuild", "--tag-suffix is empty: the result would replace its base")
 	case o.suffixSet && o.dest != "":
-		return usagef("rebuild", "-o says where the result goes and --tag-suffix ends a name that vfix makes up: give one of them")
+		return usagef("rebuild", "-o names the result and --tag-suffix ends a generated name: use one of them")
 	case o.provenance == "":
-		return usagef("rebuild", "--provenance is empty: want auto, none, or the name of a file")
+		return usagef("rebuild", "--provenance is empty: want auto, none, or a file name")
 	case o.dest == "":
 		return nil
 	}
@@ -134,9 +134,9 @@ func (o *RebuildOptions) check() error {
 	case err != nil:
 		return err
 	case o.tag != "" && named:
-		return usagef("rebuild", "-o %s names the result already and -t gives it another name: give one of them", o.dest)
+		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.dest)
 	case o.push && dest.Transport == media.Registry:
-		return usagef("rebuild", "-o %s pushes already: leave --push away", o.dest)
+		return usagef("rebuild", "-o %s already pushes: omit --push", o.dest)
 	}
 	return nil
 }

@@ -33,13 +33,13 @@ const shardVariable = "JOB_COMPLETION_INDEX"
 
 func (b *batchOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&b.fromFile, "from-file", "", "rebuild all images of a `LIST`, a line each: SOURCE or SOURCE DEST; - is stdin")
+	f.StringVar(&b.fromFile, "from-file", "", "rebuild all images in the file `LIST`, one per line: SOURCE or SOURCE DEST; - reads stdin")
 	f.StringVar(&b.template, "dest-template", "",
-		"with --from-file: send each image to the DEST that this `TEMPLATE` makes of {registry}, {repository}, {name} and {tag}")
-	f.StringVar(&b.state, "state", "", "with --from-file: remember in this `FILE` what is done, and go on there the next time")
+		"with --from-file: write each image to the DEST that this `TEMPLATE` gives, with {registry}, {repository}, {name} and {tag} filled in")
+	f.StringVar(&b.state, "state", "", "with --from-file: record finished images in this `FILE` and skip them in the next run")
 	f.StringVar(&b.shard, "shard", "",
-		"with --from-file: do part `I/N` of the list, from 0/N to N-1/N; N alone takes I from "+shardVariable)
-	f.BoolVar(&b.failFast, "fail-fast", false, "with --from-file: end at the first image that fails")
+		"with --from-file: process part `I/N` of the list, from 0/N to N-1/N; N alone takes I from "+shardVariable)
+	f.BoolVar(&b.failFast, "fail-fast", false, "with --from-file: stop at the first image that fails")
 }
 
 // checkBatch says what is wrong with the options of a list.
@@ -47,22 +47,22 @@ func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
 	if o.fromFile == "" {
 		for _, name := range listOnly {
 			if cmd.Flags().Changed(name) {
-				return usagef("rebuild", "--%s is for a list of images: give --from-file LIST", name)
+				return usagef("rebuild", "--%s works only with --from-file LIST", name)
 			}
 		}
 		return nil
 	}
 	switch {
 	case len(args) > 0:
-		return usagef("rebuild", "--from-file and a SOURCE: put %s into the list", args[0])
+		return usagef("rebuild", "--from-file takes no SOURCE: put %s into the list", args[0])
 	case o.dest != "":
-		return usagef("rebuild", "-o is for one image: with --from-file give --dest-template, or a DEST in each line")
+		return usagef("rebuild", "-o is for one image: with --from-file use --dest-template, or a DEST in each line")
 	case o.tag != "":
-		return usagef("rebuild", "-t names one image: with --from-file give --tag-suffix, --dest-template, or a DEST in each line")
+		return usagef("rebuild", "-t names one image: with --from-file use --tag-suffix, --dest-template, or a DEST in each line")
 	case o.template != "" && o.suffixSet:
-		return usagef("rebuild", "--dest-template makes the whole name and --tag-suffix the end of one: give one of them")
+		return usagef("rebuild", "--dest-template gives the whole name and --tag-suffix its ending: use one of them")
 	case o.provenance != images.ProvenanceAuto && o.provenance != images.ProvenanceNone:
-		return usagef("rebuild", "--provenance %s: one file for many images: want auto or none", o.provenance)
+		return usagef("rebuild", "--provenance %s: cannot write one file for many images: want auto or none", o.provenance)
 	}
 	if o.template != "" {
 		if err := batch.CheckTemplate(o.template); err != nil {
@@ -149,9 +149,9 @@ func runBatch(ctx context.Context, opts RebuildOptions, o images.RebuildOptions,
 // goesOn says what becomes of a run that was ended.
 func goesOn(state string) string {
 	if state == "" {
-		return "; with --state the next run would go on from here"
+		return "; with --state the next run would resume here"
 	}
-	return "; the same command goes on from here"
+	return "; run the command again to resume"
 }
 
 // batchError is the exit status of a list: failures are an error, open sites findings.
@@ -170,8 +170,8 @@ func batchError(b *batch.Batch) error {
 		return nil
 	}
 	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s had to be left", count(where, "image"), count(open, openSite)),
-		hint: "'vfix scan IMAGE' lists them with the reasons",
+		msg:  fmt.Sprintf("%s: %s could not be patched", count(where, "image"), count(open, openSite)),
+		hint: "run 'vfix scan IMAGE' to see them and the reasons",
 	}
 }
 
@@ -183,7 +183,7 @@ func (b *batchFailure) Error() string {
 }
 
 func (b *batchFailure) Hint() string {
-	return "the table says why; the same command tries them again, with --state them alone"
+	return "the table gives the reasons; run the command again to retry; with --state only the failed images are retried"
 }
 
 // whyFailed is an outcome's error and what to do about it, as text.

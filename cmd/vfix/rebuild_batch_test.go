@@ -99,8 +99,8 @@ func TestBatchUsage(t *testing.T) {
 	}
 	e, _, _ := fakeBatch(nil, nil)
 	for args, want := range map[string]string{
-		"--state s x":                                                        "--state is for a list",
-		"--fail-fast x":                                                      "--fail-fast is for a list",
+		"--state s x":                                                        "--state works only with",
+		"--fail-fast x":                                                      "--fail-fast works only with",
 		"--from-file " + list + " x":                                         "put x into the list",
 		"--from-file " + list + " -o oci:x":                                  "-o is for one image",
 		"--from-file " + list + " -t x":                                      "-t names one image",
@@ -109,7 +109,7 @@ func TestBatchUsage(t *testing.T) {
 		"--from-file " + list + " --shard 3":                                 "JOB_COMPLETION_INDEX is not set",
 		"--from-file " + list + " --dest-template oci:x":                     "nothing in braces",
 		"--from-file " + list + " --dest-template oci:{x}":                   "{x}: want {registry}",
-		"--from-file " + list + " --dest-template a:{tag} --tag-suffix -new": "give one of them",
+		"--from-file " + list + " --dest-template a:{tag} --tag-suffix -new": "use one of them",
 		"--from-file " + list + " --provenance p.json":                       "one file for many",
 		"--from-file /dev/null":                                              "no image in the list",
 	} {

@@ -32,11 +32,11 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	}
 	switch {
 	case r.Unchanged:
-		o.note("%s: nothing to do: vfix has nothing to patch in it", r.Findings.Source)
+		o.note("%s: nothing to do: no call site to patch", r.Findings.Source)
 	case opts.dryRun:
 		o.note("dry run: nothing was written; stdout names the base")
 	default:
-		o.note("one layer of %s on top of %s", humanSize(r.LayerSize), r.Findings.Source)
+		o.note("added one layer of %s to %s", humanSize(r.LayerSize), r.Findings.Source)
 	}
 	if opts.json() {
 		return o.json(rebuiltJSON(opts, r))
@@ -55,13 +55,13 @@ func (o *output) packages(all []records.Record) {
 		}
 		switch {
 		case f.Stale:
-			o.note("%s: %s was not as its record says before, either: left", name, f.Path)
+			o.note("%s: %s did not match its record before, either: not changed", name, f.Path)
 		case f.Corrected:
-			o.note("%s: the md5sum of %s is corrected", name, f.Path)
+			o.note("%s: updated the md5sum of %s", name, f.Path)
 		case f.Manager == "dpkg":
-			o.note("%s: %s no longer has its recorded md5sum, as dpkg --verify will say; --update-dpkg corrects it", name, f.Path)
+			o.note("%s: %s no longer matches its md5sum, so dpkg --verify will report it; --update-dpkg updates it", name, f.Path)
 		default:
-			o.note("%s: %s no longer has its recorded digest, as %s -V will say; packages are signed: it stays", name, f.Path, f.Manager)
+			o.note("%s: %s no longer matches its recorded digest, so %s -V will report it; the record is signed and cannot be updated", name, f.Path, f.Manager)
 		}
 	}
 }
@@ -72,14 +72,14 @@ func (o *output) signatures(r *images.Rebuilt, dry bool) {
 		return
 	}
 	for _, s := range r.Signatures {
-		o.note("the base has a %s (%s), which is of the base alone", s.Kind, s.Where)
+		o.note("the base has a %s (%s), which does not cover the result", s.Kind, s.Where)
 	}
 	switch {
 	case dry:
 	case strings.Contains(r.Reference, "@sha256:"):
 		o.note("sign the result: %s", signCommand(r))
 	default:
-		o.note("sign the result once it is in a registry: cosign sign HOST/NAME@sha256:…")
+		o.note("push the result, then sign it: cosign sign HOST/NAME@sha256:…")
 	}
 }
 
@@ -103,8 +103,8 @@ func (o *output) fallback(f *contents.Fallback, dry bool) {
 	if !f.Wrapped {
 		return
 	}
-	o.note("the entrypoint %srun under %s; what 'docker exec' or a health check starts is not", would, fallback.TracePath)
+	o.note("the entrypoint %srun under %s; programs started by 'docker exec' or a health check are not", would, fallback.TracePath)
 	for _, why := range f.Reasons {
-		o.note("no preload reaches %s", why)
+		o.note("a preload does not reach %s", why)
 	}
 }

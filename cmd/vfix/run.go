@@ -21,32 +21,36 @@ func newRunCommand(out *output, e engine) *cobra.Command {
 	var opts StartOptions
 	cmd := &cobra.Command{
 		Use:   "run [options] CMD [ARG...]",
-		Short: "Run a program here, on a kernel without the vsyscall page",
-		Long: `Runs CMD in place of vfix, so that it does without the vsyscall page: for a host
-or a cluster node, no container needed, no file changed. CMD is looked for in
-PATH; its arguments are its own. Of a script the interpreter decides.
+		Short: "Run a program on a kernel without the vsyscall page",
+		Long: `Run CMD in place of vfix so that it does not need the vsyscall page. This is for
+a host or a cluster node: no container is needed and no file is changed. CMD is
+searched in PATH; all arguments after it belong to it. For a script, its
+interpreter counts.
 
-  a static program     is patched, and the copy in memory executed: full speed
-  a dynamic one        gets libvfix.so by LD_PRELOAD, and so does what it starts
-  what neither reaches runs under vfix-trace: static with call sites that cannot
-                       be patched; dynamic ones that set up signals by system
-                       calls of their own, as Go's do
+  static programs      are patched, and the copy in memory is executed: full
+                       speed
+  dynamic programs     get libvfix.so through LD_PRELOAD, and so do the programs
+                       they start
+  all others           run under vfix-trace: static programs with call sites
+                       that cannot be patched, and dynamic ones that set up
+                       signals by system calls of their own, such as Go programs
 
 A program in memory has another /proc/self/exe, and 'ps -o comm' shows a number.
-libvfix.so lies in a folder vfix-UID-... of TMPDIR, /tmp or $XDG_RUNTIME_DIR,
-the first that allows programs; it may be deleted when nothing uses it.
+libvfix.so is written to a directory vfix-UID-... in TMPDIR, /tmp or
+$XDG_RUNTIME_DIR, the first that allows programs; you can delete it when nothing
+uses it.
 
-A program that is setuid, setgid or has file capabilities runs as it is, with a
-warning: it would lose these as a copy, preloaded or traced. A signal that was
-ignored has its default action for CMD, but for SIGHUP (nohup), SIGINT and those
-of job control.`,
+A program that is setuid, setgid or has file capabilities runs unchanged, with a
+warning: it would lose these privileges as a copy, preloaded or traced. Ignored
+signals are reset to their default action for CMD, except SIGHUP (nohup), SIGINT
+and the job control signals.`,
 		Example: `  vfix run ./signalp -t euk proteins.fasta      a static scientific program
-  vfix run --explain tmhmm x.fa                 which way is taken, and why
-  vfix run bash                                 all that this shell starts, too
-  vfix run --way trace ./old-server -d          by force under vfix-trace`,
-		Annotations: exits(`  That of CMD, signals too: vfix is gone by then. Else
+  vfix run --explain tmhmm x.fa                 show the method and the reason
+  vfix run bash                                 and all that this shell starts
+  vfix run --way trace ./old-server -d          force vfix-trace`,
+		Annotations: exits(`  that of CMD, including signals, because CMD replaces vfix; otherwise
   125  vfix could not start it   126  CMD cannot be executed
-  127  there is no such CMD        2  usage`),
+  127  CMD was not found           2  usage error`),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("run", "no CMD given")
@@ -57,8 +61,8 @@ of job control.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows CMD is CMD's
-	f.BoolVar(&opts.explain, "explain", false, "say on stderr which way is taken, and why")
-	f.StringVar(&opts.way, "way", string(run.Auto), "start it this `WAY`: auto, memfd (patched, in memory), preload, or trace")
+	f.BoolVar(&opts.explain, "explain", false, "report on stderr which method is used and why")
+	f.StringVar(&opts.way, "way", string(run.Auto), "start it with this `METHOD`: auto, memfd (patched, in memory), preload, or trace")
 	words(cmd, "way", run.Ways)
 	return cmd
 }
@@ -92,13 +96,13 @@ func (e *startError) Hint() string {
 	case errors.As(e.error, &own):
 		return own.Hint()
 	case errors.Is(e.error, run.ErrNoCommand):
-		return "check the name, and PATH"
+		return "check the spelling and PATH"
 	case errors.Is(e.error, run.ErrNotExecutable):
-		return "check its mode with 'ls -l', and what it is with 'file'"
+		return "check its mode with 'ls -l' and its type with 'file'"
 	case errors.Is(e.error, run.ErrUnsupported):
-		return "run it on the machine, or in the container, that the program is for"
+		return "run it on the machine or in the container that the program is for"
 	}
-	return "'vfix run --help' tells of other ways: --way trace works for most programs"
+	return "try another method: --way trace works for most programs; see 'vfix run --help'"
 }
 
 // isStart reports whether a program could not be started, for a reason of one kind.

@@ -66,22 +66,23 @@ func (e *runtimeError) Hint() string {
 func newRuntimeCommand(out *output, e engine) *cobra.Command {
 	return &cobra.Command{
 		Use:   "runtime [options] RUNTIME-COMMAND...",
-		Short: "Be an OCI runtime: start containers patched, images untouched",
-		Long: `Takes the command line of runc, for an engine to use in its place; a link named
-vfix-runtime does the same. On create and run it finds the files of the bundle's
-root filesystem that call the vsyscall page and has patched copies take their
-places. Then, and for every other command, it executes the real runtime.
+		Short: "Run as an OCI runtime that patches containers at start",
+		Long: `Accept the command line of runc, so that an engine can use vfix instead of runc;
+a link named vfix-runtime does the same. On create and run it finds the files in
+the bundle's root filesystem that call the vsyscall page and puts patched copies
+in their places. Then, and for every other command, it executes the real
+runtime. Images are not changed.
 
-  a writable root of the container's own   gets the patched files in itself (for
-      an overlay in its upper layer): so a package manager can replace them
-  any other root   gets them mounted over the originals, read-only, by
+  a writable root of the container's own   the files in it are replaced (for an
+      overlay in its upper layer), so a package manager can replace them again
+  any other root   the copies are mounted read-only over the originals through
       config.json
 
-Copies and what is known of each layer are kept in a cache: see 'vfix cache'.
-Files under the container's volumes are left alone. Owner, mode, xattrs and
-times of a copy are its original's.
+Copies and the results for each layer are kept in a cache: see 'vfix cache'.
+Files in the container's volumes are not touched. Owner, mode, extended
+attributes and times of a copy are those of the original.
 
-Options of its own, before the runtime's, which it never sees:
+Options of vfix, before those of the runtime, which does not see them:
   --runtime NAME       the real runtime: a path, or a name in PATH
                        (default: runc, else crun)
   --fail-closed        do not start a container with a file that could not be
@@ -101,10 +102,10 @@ Annotations of a container:
   dev.vfix.fallback=always   mount libvfix.so and an ld.so.preload for it: it
                              serves call sites that come later; =never
 
-The log is that of the runtime's --log and --log-format, else stderr.`,
+Messages go to the file of the runtime's --log and --log-format, or to stderr.`,
 		Example: `  vfix runtime --runtime crun run -b /tmp/bundle c1    by hand
-  vfix runtime --fail-closed run -b /tmp/bundle c1     patched, or not at all`,
-		Annotations: exits(`  that of the real runtime, which is in the place of vfix by then; else
+  vfix runtime --fail-closed run -b /tmp/bundle c1     refuse if not patched`,
+		Annotations: exits(`  that of the real runtime, which replaces vfix; otherwise
   1  it could not be executed, or --fail-closed and something was not patched`),
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

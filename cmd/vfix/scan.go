@@ -25,20 +25,24 @@ func newScanCommand(out *output, e engine) *cobra.Command {
 	var opts ScanOptions
 	cmd := &cobra.Command{
 		Use:   "scan [options] SOURCE...",
-		Short: "Show which files call the vsyscall page, and what vfix would do",
-		Long: `Looks through every 64-bit ELF file of an image, a root filesystem, an archive
-or a folder for calls of the vsyscall page, and says what vfix would do about
-each. It changes nothing.
+		Short: "Show which files call the vsyscall page and what vfix would do",
+		Long: `Examine every 64-bit ELF file of an image, a container, a root filesystem or an
+archive for calls to the vsyscall page, and report what vfix would do about
+each. Nothing is changed.
 
-SOURCE is an image name, a file or a folder: see 'vfix help sources'.`,
+The last lines give the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
+command that fixes the source.
+
+SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 		Example: `  vfix scan redis:2.8.22              an image
+  vfix scan container:web-1           a container, with its own changes
   vfix scan dir:/                     the running system
   vfix scan --explain ./libc.so.6     the machine code, before and after
-  vfix scan --format json app.tar     for a program to read`,
-		Annotations: exits(`  0  no live and no unknown call site: SOURCE needs no vfix
-  3  there are some, and no fallback in SOURCE covers them
-  1  a SOURCE could not be read, or not all of it (the others were)
-  2  usage`),
+  vfix scan --format json app.tar     output for programs`,
+		Annotations: exits(`  0  no live and no unknown call site: SOURCE does not need vfix
+  3  such call sites exist, and no fallback in SOURCE covers them
+  1  a SOURCE or part of it could not be read (the others were examined)
+  2  usage error`),
 		Args:              sourceArgs("scan", "SOURCE", -1),
 		ValidArgsFunction: completeNames(e, namedContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {

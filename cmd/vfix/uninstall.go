@@ -15,20 +15,22 @@ func newUninstallCommand(out *output, e engine) *cobra.Command {
 	var opts InstallOptions
 	cmd := &cobra.Command{
 		Use:   "uninstall [options] [ENGINE]",
-		Short: "Take back what vfix install did",
-		Long: `Puts back, to the byte, each file that 'vfix install' changed, and removes what
-it made: for one ENGINE, or for all. Of a file that somebody changed since, only
-vfix's part is taken out, with a warning. What another engine still needs stays.
+		Short: "Undo vfix install",
+		Long: `Restore, byte for byte, each file that 'vfix install' changed, and remove the
+files it created: for one ENGINE, or for all. If a file was changed by others
+since, only vfix's part is removed, with a warning. Files that another engine
+still needs are kept.
 
-While containers run that were started through vfix-runtime, nothing is changed:
-the engine needs it to stop and remove them, and they are named. With --force, a
-link to the real runtime takes its place.
+If containers that were started through vfix-runtime are running, they are named
+and nothing is changed: the engine needs vfix-runtime to stop and remove them.
+With --force, a link to the real runtime replaces it.
 
-No daemon is touched. On stdout stands what to type so that it sees the change.`,
-		Example: `  vfix uninstall --dry-run      what would change
-  vfix uninstall docker         then type what it prints`,
-		Annotations: exits(`  0  done, or nothing to do
-  1  an error: what was written before it is put back   2  usage`),
+No daemon is restarted. The command that makes the engine see the change is
+printed on stdout.`,
+		Example: `  vfix uninstall --dry-run      show what would change
+  vfix uninstall docker         then run the printed command`,
+		Annotations: exits(`  0  success, or nothing to do
+  1  error: everything written before it is restored   2  usage error`),
 		ValidArgs: installEngines(),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {

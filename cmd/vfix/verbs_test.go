@@ -121,20 +121,20 @@ func TestUsageErrors(t *testing.T) {
 		"scan --platform linux x":           "want OS/ARCH",
 		"scan --platform a/b/c/d x":         "--platform a/b/c/d",
 		"scan --platform linux/arm64 x":     "only linux/amd64",
-		"patch x":                           "where should the result go",
+		"patch x":                           "no destination",
 		"patch -i":                          "no PATH given",
 		"patch -i -o y x":                   "-i replaces the files",
-		"patch -o - x":                      "-o -: the patched copy",
-		"patch --since s -o y x":            "--since remembers",
+		"patch -o - x":                      "-o -: cannot write the patched copy",
+		"patch --since s -o y x":            "--since works only",
 		"patch --insecure -i x":             "unknown option",
 		"rebuild x y":                       "2 SOURCEs given",
-		"rebuild --push -o docker://y x":    "pushes already",
-		"rebuild -t a -o docker://b x":      "names the result already",
-		"rebuild -t a -o oci:b:c x":         "names the result already",
-		"rebuild --tag-suffix a -o oci:b x": "--tag-suffix ends a name",
+		"rebuild --push -o docker://y x":    "already pushes",
+		"rebuild -t a -o docker://b x":      "already names the result",
+		"rebuild -t a -o oci:b:c x":         "already names the result",
+		"rebuild --tag-suffix a -o oci:b x": "--tag-suffix ends a generated",
 		"rebuild --push --dry-run x":        "--push writes to a registry",
 		"rebuild -t a --tag-suffix b x":     "-t gives the whole name",
-		"rebuild -o - x":                    "-o -: the image",
+		"rebuild -o - x":                    "-o -: cannot write the image",
 		"rebuild --tag-suffix= x":           "--tag-suffix is empty",
 		"rebuild --explain x":               "unknown option",
 		"rebuild --fallback maybe x":        "--fallback maybe",
@@ -144,7 +144,7 @@ func TestUsageErrors(t *testing.T) {
 		"run --way any x":                   "--way any",
 		"run --nothing x":                   "unknown option",
 		"layer x":                           "layer takes no argument",
-		"layer -o -":                        "-o -: the layer",
+		"layer -o -":                        "-o -: cannot write the layer",
 		"layer --format xml":                "--format xml",
 		"version now":                       "takes no argument",
 		"version --format xml":              "--format xml",
@@ -164,7 +164,7 @@ func TestUsageErrors(t *testing.T) {
 		if got.status != 2 || got.stdout != "" || !strings.Contains(last, want) || !strings.Contains(last, "\nvfix: hint: ") {
 			t.Errorf("vfix %s: got %+v, want status 2 and %q", line, got, want)
 		}
-		if strings.HasPrefix(want, "-") || strings.HasPrefix(want, "where") {
+		if strings.HasPrefix(want, "-") || strings.HasPrefix(want, "no destination") {
 			if other, twice := seen[last]; twice {
 				t.Errorf("vfix %s and vfix %s: the same sentence", line, other)
 			}

@@ -26,48 +26,49 @@ func newVerifyCommand(out *output, e engine) *cobra.Command {
 	var opts VerifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify [options] SOURCE",
-		Short: "Prove that no call site is left, and that nothing else changed",
-		Long: `Looks through SOURCE again and proves that no live call site of the vsyscall
-page is left in it, or that the fallback in it covers what is left. With
---against it also compares every file with the base and proves that patched call
-sites, what they need, and this version's fallback are all that differs. It
-changes nothing.
+		Short: "Prove that no call site is left and that nothing else changed",
+		Long: `Examine SOURCE again and prove that it contains no live call site of the
+vsyscall page, or that the fallback in it covers the remaining ones. With
+--against, also compare every file with the base and prove that only patched
+call sites, what they need, and this version's fallback differ. Nothing is
+changed.
 
---explain shows each place that differs, on both sides: the disassembly around
-call sites, and the bytes of what changes in headers.
+--explain shows each difference on both sides: the disassembly around call
+sites, and the bytes of changed headers.
 
-With --provenance it prints the statement of provenance that a rebuild attached
-to the image or wrote beside it, and checks it: every file before and after,
-every byte that is said to differ, and that no other does. That needs the image
-alone, as the layers of its base are in it. The table goes to stderr then.
+With --provenance, print the statement of provenance that a rebuild attached to
+the image or wrote next to it, and check it: every file before and after, every
+byte that is stated to differ, and that no other byte does. This needs only the
+image, because it contains the layers of its base. The table is printed on
+stderr in this case.
 
-SOURCE and BASE are written as in 'vfix help sources'.`,
+For SOURCE and BASE see 'vfix help sources'.`,
 		Example: `  vfix verify redis:2.8.22-vfix
   vfix verify redis:2.8.22-vfix --against redis:2.8.22
   vfix verify ./fixed/libc.so.6 --against ./libc.so.6
   vfix verify docker://old/app:1-vfix --provenance | jq .predicate.files`,
 		Annotations: exits(`  0  proved
   3  live or unknown call sites are left, or something else differs from BASE,
-     or the image is not as its statement says
-  1  an error   2  usage`),
+     or the image does not match its statement
+  1  error, or part of SOURCE could not be read   2  usage error`),
 		Args:              sourceArgs("verify", "SOURCE", 1),
 		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("against") && opts.against == "" {
-				return usagef("verify", "--against is empty: name the base, or leave it out")
+				return usagef("verify", "--against is empty: name the base, or omit the option")
 			}
 			if cmd.Flags().Changed("statement") && opts.statement == "" {
-				return usagef("verify", "--statement is empty: name the file, or leave it out")
+				return usagef("verify", "--statement is empty: name the file, or omit the option")
 			}
 			if opts.explain && opts.against == "" {
-				return usagef("verify", "--explain shows the code on both sides: name the other one with --against")
+				return usagef("verify", "--explain compares with a base: name it with --against")
 			}
 			return runVerify(cmd.Context(), opts, args[0], out, e)
 		},
 	}
 	cmd.Flags().StringVar(&opts.against, "against", "", "compare with `BASE`, the image or file before patching")
-	cmd.Flags().BoolVar(&opts.provenance, "provenance", false, "print the statement of provenance, and check what it says")
-	cmd.Flags().StringVar(&opts.statement, "statement", "", "take the statement of provenance from `FILE`")
+	cmd.Flags().BoolVar(&opts.provenance, "provenance", false, "print the statement of provenance and check it")
+	cmd.Flags().StringVar(&opts.statement, "statement", "", "read the statement of provenance from `FILE`")
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
@@ -107,8 +108,8 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 	switch {
 	case len(v.Problems) > 0 && opts.against == "":
 		return &findingsError{
-			msg:  fmt.Sprintf("%s: not as its statement says: %s", v.Findings.Source, count(len(v.Problems), "difference")),
-			hint: "the statement is of another image, or one of the two was changed: build it again with vfix rebuild",
+			msg:  fmt.Sprintf("%s: does not match its statement: %s", v.Findings.Source, count(len(v.Problems), "difference")),
+			hint: "the statement belongs to another image, or one of the two was changed: rebuild the image with vfix rebuild",
 		}
 	case len(v.Problems) > 0:
 		verb := "rebuild"
@@ -116,8 +117,8 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 			verb = "patch"
 		}
 		return &findingsError{
-			msg:  fmt.Sprintf("%s: not what vfix makes of %s: %s", v.Findings.Source, opts.against, count(len(v.Problems), "difference")),
-			hint: fmt.Sprintf("compare with the base it was built from, or build it again with vfix %s", verb),
+			msg:  fmt.Sprintf("%s: not what vfix makes from %s: %s", v.Findings.Source, opts.against, count(len(v.Problems), "difference")),
+			hint: fmt.Sprintf("compare with the base it was built from, or create it again with vfix %s", verb),
 		}
 	case open > 0:
 		return &findingsError{

@@ -45,7 +45,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 func (o *output) stated(opts VerifyOptions, v *images.Verified) {
 	if len(v.Problems) == 0 {
 		p := &v.Stated.Statement.Predicate
-		o.note("%s: the image is as stated: %s, %s, and nothing else of %s differs", v.Stated.From,
+		o.note("%s: the image matches its statement: %s, %s, and nothing else of %s differs", v.Stated.From,
 			count(len(p.Files), "patched file"), count(len(p.Added), "added file"), p.Base.Name)
 		return
 	}
@@ -59,12 +59,12 @@ func (o *output) stated(opts VerifyOptions, v *images.Verified) {
 func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
 	if len(v.Problems) == 0 {
 		fmt.Fprintln(w, c.green("against "+base+": ")+
-			count(v.Compared, "changed file")+", and only call sites and what they need changed")
+			count(v.Compared, "changed file")+": only call sites and what they need differ")
 		if len(v.Added) > 0 {
-			fmt.Fprintln(w, "the fallback of this vfix is added: "+strings.Join(v.Added, ", "))
+			fmt.Fprintln(w, "added: the fallback of this vfix: "+strings.Join(v.Added, ", "))
 		}
 		if len(v.Corrected) > 0 {
-			fmt.Fprintln(w, "the md5sums of patched files are corrected: "+printable(strings.Join(v.Corrected, ", ")))
+			fmt.Fprintln(w, "updated: the md5sums of patched files: "+printable(strings.Join(v.Corrected, ", ")))
 		}
 		return
 	}

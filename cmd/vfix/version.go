@@ -15,13 +15,13 @@ func newVersionCommand(out *output) *cobra.Command {
 	var opts VersionOptions
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print what this vfix is",
-		Long: `Prints the version, the commit it was built from, the Go it was built with and
-the sizes of the code that vfix injects into patched files, of libvfix.so and of
-vfix-trace.`,
+		Short: "Print version and build information",
+		Long: `Print the version, the commit it was built from, the Go version it was built
+with, and the sizes of the code that vfix injects into patched files, of
+libvfix.so and of vfix-trace.`,
 		Example: `  vfix version
   vfix version --format json`,
-		Annotations: exits("  0  done   2  usage"),
+		Annotations: exits(`  0  success   2  usage error`),
 		Args:        noArguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runVersion(cmd.Context(), opts, out)

@@ -129,7 +129,7 @@ func Text(name string, r io.Reader, o Options) (*Result, error) {
 func Line(text string, o Options) (*Result, error) {
 	r, err := Text("line", strings.NewReader(text), o)
 	if err == nil && len(r.Crashes) == 0 {
-		return nil, &refusedError{"no line of a kernel's log that tells of a crash: " + text,
+		return nil, &refusedError{"no crash in this line: " + text,
 			"the words wanted are 'vsyscall attempted' or 'segfault at'; a file is named by a path that exists"}
 	}
 	return r, err

@@ -208,7 +208,7 @@ func (e *event) crash() *Crash {
 		if !e.known.Fault {
 			c.Kind = Read
 			c.Meaning = fmt.Sprintf("The instruction at %#x reads the vsyscall page as data, which this kernel does not allow. "+
-				"vfix mends calls of the page, not reads of it; a kernel with vsyscall=emulate serves both.", e.ip)
+				"vfix fixes calls to the page, not reads of it; a kernel with vsyscall=emulate serves both.", e.ip)
 			break
 		}
 		c.read(at, e.ip)

@@ -97,7 +97,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	f.rsp, f.rip = registers(dir)
 	if !stopped || !inPage(f.rip) {
 		c.Kind = None
-		c.Meaning = fmt.Sprintf("It lives (state %s) and is not stopped in the vsyscall page: it has not crashed.", state)
+		c.Meaning = fmt.Sprintf("Still running (state %s) and not stopped in the vsyscall page: it has not crashed.", state)
 		c.callsPage(dir, f, o)
 		return c, nil
 	}

@@ -23,7 +23,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 // This process lives, and says so.
 func TestLiveProcess(t *testing.T) {
 	r, err := PID(os.Getpid(), Options{})
-	if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Kind != None || r.Crashes[0].Executable == "" || !strings.Contains(r.Crashes[0].Meaning, "It lives") {
+	if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Kind != None || r.Crashes[0].Executable == "" || !strings.Contains(r.Crashes[0].Meaning, "Still running") {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	// The highest number that there can be, and never is one: pid_max is below it.

@@ -73,9 +73,9 @@ func (c *Crash) called(k Kind, f rewriter.Function) {
 	case Filtered:
 		c.Meaning = at + fmt.Sprintf(" The kernel served it, and the seccomp filter of the process refused system call %d there: a SIGSYS.", f.Syscall())
 	case BadStack:
-		c.Meaning = at + " The stack pointer pointed to no memory, so that the kernel could not return from it. This is a crash of another kind: vfix does not mend it."
+		c.Meaning = at + " The stack pointer pointed to no memory, so that the kernel could not return from it. This crash has another cause, which vfix does not fix."
 	case BadPointer:
-		c.Meaning = at + " The kernel served it, and the argument points to no writable memory. This is a crash of another kind: vfix does not mend it."
+		c.Meaning = at + " The kernel served it, and the argument points to no writable memory. This crash has another cause, which vfix does not fix."
 	case Trap:
 		c.Meaning = at + " The kernel trapped the call. Where it serves the page this costs time; where it does not (vsyscall=none), the program dies of it."
 	}
@@ -84,12 +84,12 @@ func (c *Crash) called(k Kind, f rewriter.Function) {
 func (c *Crash) misaligned(ip uint64) {
 	c.Kind = Misaligned
 	c.Meaning = fmt.Sprintf("%#x is in the vsyscall page and none of its functions, which are at %#x, %#x and %#x. "+
-		"No program calls it on purpose: this is a crash of another kind (a bad jump), and vfix does not mend it.",
+		"No program calls it on purpose: this crash has another cause (a bad jump), which vfix does not fix.",
 		ip, rewriter.Gettimeofday.Vaddr(), rewriter.Time.Vaddr(), rewriter.Getcpu.Vaddr())
 }
 
 func (c *Crash) read(fault, ip uint64) {
 	c.Kind = Read
 	c.Meaning = fmt.Sprintf("The instruction at %#x reads or writes %#x in the vsyscall page as data, which kernels without vsyscall=emulate do not allow. "+
-		"vfix mends calls of the page, not reads of it; a kernel with vsyscall=emulate serves both.", ip, fault)
+		"vfix fixes calls to the page, not reads of it; a kernel with vsyscall=emulate serves both.", ip, fault)
 }

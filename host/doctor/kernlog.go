@@ -137,13 +137,13 @@ func (x *examination) whereabouts(program string, pid int) string {
 	}
 	cgroup, err := x.read(proc + "cgroup")
 	if err != nil {
-		return "; it lives"
+		return "; still running"
 	}
 	if id := containerOf(string(cgroup)); id != "" {
 		const head = 12
-		return "; it lives in container " + id[:head]
+		return "; still running in container " + id[:head]
 	}
-	return "; it lives, in no container"
+	return "; still running, in no container"
 }
 
 // pageFunction names the function of an address in the page.

@@ -82,7 +82,7 @@ func TestWhereabouts(t *testing.T) {
 		pid     int
 		want    string
 	}{
-		{"bash", 5, "; it lives in container abababababab"}, {"bash", 6, ""}, {"bash", 8, ""}, {"sh", 7, "; it lives, in no container"},
+		{"bash", 5, "; still running in container abababababab"}, {"bash", 6, ""}, {"bash", 8, ""}, {"sh", 7, "; still running, in no container"},
 	} {
 		if got := x.whereabouts(c.program, c.pid); got != c.want {
 			t.Errorf("%s[%d]: got %q, want %q", c.program, c.pid, got, c.want)

@@ -196,7 +196,7 @@ func planContainerd(p *planner) error {
 		p.criDisabled(f)
 		if p.Default && lookup(f.tree, []string{"plugins", criPlugin[h.version], "containerd", "default_runtime_name"}) != nil {
 			return withHint(errorf(ErrConflict, "/%s: names a default_runtime_name already", f.name),
-				"set it to %q there by hand, and leave --default-runtime away", p.Name)
+				"set it to %q there by hand, and omit --default-runtime", p.Name)
 		}
 	}
 	if two {

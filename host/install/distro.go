@@ -80,7 +80,7 @@ func (p *planner) template(name string, h handler) error {
 	}
 	if p.Default {
 		return withHint(errorf(ErrUnsupported, "/%s: a template; vfix cannot change the default runtime in it", name),
-			"start %s with --default-runtime=%s, and leave --default-runtime away here", p.Engine, p.Name)
+			"start %s with --default-runtime=%s, and omit --default-runtime here", p.Engine, p.Name)
 	}
 	p.text(name, block, nil, func(base []byte) ([]byte, error) {
 		if bytes.Contains(base, []byte(".runtimes."+p.Name+"]")) {

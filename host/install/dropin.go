@@ -67,7 +67,7 @@ func parseTOML(file string, data []byte) (map[string]any, error) {
 			row, column := d.Position()
 			at = fmt.Sprintf(" in line %d, column %d", row, column)
 		}
-		return nil, withHint(errorf(ErrDamaged, "%s: %v%s", file, err, at), "mend it, or move it out of the way")
+		return nil, withHint(errorf(ErrDamaged, "%s: %v%s", file, err, at), "correct it, or move it away")
 	}
 	return v, nil
 }

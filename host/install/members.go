@@ -48,7 +48,7 @@ func parseMembers(file string, data []byte) (*document, error) {
 	}
 	tree, err := hujson.Parse(data)
 	if err != nil {
-		return nil, withHint(errorf(ErrDamaged, "%s: %s", file, strings.TrimPrefix(err.Error(), "hujson: ")), "mend it, or move it out of the way")
+		return nil, withHint(errorf(ErrDamaged, "%s: %s", file, strings.TrimPrefix(err.Error(), "hujson: ")), "correct it, or move it away")
 	}
 	if !tree.IsStandard() {
 		return nil, withHint(errorf(ErrDamaged, "%s: has comments or trailing commas, which JSON has not", file),
@@ -56,7 +56,7 @@ func parseMembers(file string, data []byte) (*document, error) {
 	}
 	top, ok := tree.Value.(*hujson.Object)
 	if !ok {
-		return nil, withHint(errorf(ErrDamaged, "%s: not a JSON object", file), "mend it, or move it out of the way")
+		return nil, withHint(errorf(ErrDamaged, "%s: not a JSON object", file), "correct it, or move it away")
 	}
 	d.tree = tree
 	if len(top.Members) > 0 {
@@ -119,7 +119,7 @@ func (d *document) set(v value) error {
 		o, ok := at.Value.(*hujson.Object)
 		if !ok {
 			return withHint(errorf(ErrConflict, "%s: %q is no object", d.file, strings.Join(v.Path[:depth], ".")),
-				"mend it, or move it out of the way")
+				"correct it, or move it away")
 		}
 		inline = inline || oneLine(o)
 		i := index(o, name)

@@ -76,7 +76,7 @@ func (p *planner) planRuntime() error {
 			return nil, err
 		}
 		if _, err := ociruntime.ParseConfig(next); err != nil {
-			return nil, withHint(errorf(ErrDamaged, "/%s: %v", runtimeConfig, err), "mend it, or move it out of the way")
+			return nil, withHint(errorf(ErrDamaged, "/%s: %v", runtimeConfig, err), "correct it, or move it away")
 		}
 		return next, nil
 	})

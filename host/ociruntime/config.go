@@ -80,7 +80,7 @@ func ParseConfig(b []byte) (Config, error) {
 	err := d.Decode(&c)
 	if err == nil {
 		if _, end := d.Token(); end != io.EOF {
-			err = errors.New("something stands behind the end of the object")
+			err = errors.New("unexpected content after the end of the object")
 		}
 	}
 	if wrong := c.check(); wrong != nil {

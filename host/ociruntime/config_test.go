@@ -32,7 +32,7 @@ func TestConfigRoundTrip(t *testing.T) {
 
 func TestConfigRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		``: "EOF", `[]`: "cannot unmarshal", `{"failclosed":true}`: "unknown field", `{} {}`: "behind the end",
+		``: "EOF", `[]`: "cannot unmarshal", `{"failclosed":true}`: "unknown field", `{} {}`: "after the end",
 		`{"cache_size":-1}`: "cache_size", `{"cache_dir":"var"}`: "absolute", `{"runtime":1}`: "runtime",
 	} {
 		if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -21,7 +21,7 @@ func Main(args []string, o Options) error {
 	log := newLogger(&c, o.Stderr)
 	config, bad := configOf(&c)
 	if bad != nil && c.starts() && !config.FailClosed {
-		log.line("warning", bad.Error()+": it is not obeyed")
+		log.line("warning", bad.Error()+": ignored")
 	}
 	real, err := findRuntime(config.Runtime)
 	if err != nil {

@@ -185,7 +185,7 @@ func start(c *command, config Config, o Options, log *logger) (err error) {
 func prepareSafely(bundle string, config Config, o Options) (problems []string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("a fault in vfix: %v", r)
+			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
 	return prepare(bundle, config, o)

@@ -149,7 +149,7 @@ func (in *installed) preloadFile() (contents.Extra, error) {
 		return e, nil
 	case k.Kind != contents.KindFile:
 		return e, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a regular file, so no line is added to it", PreloadName),
-			"add %s to it yourself, or leave the fallback away: --fallback never", preloadLine(in.wide()))
+			"add %s to it yourself, or omit the fallback: --fallback never", preloadLine(in.wide()))
 	case k.Size > MaxPreload:
 		return e, hinterr.Damaged("%s: %d bytes, want at most %d", PreloadName, k.Size, MaxPreload)
 	}
@@ -174,7 +174,7 @@ func (in *installed) writable(name string) error {
 				what = "a folder"
 			}
 			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: %s, so there is no place for the fallback", at, what),
-				"leave the fallback away: --fallback never")
+				"omit the fallback: --fallback never")
 		}
 	}
 	return nil

@@ -157,7 +157,7 @@ func findV1(t *tarFile, tags map[string]string, tag string) (id, name string, er
 		return "", "", hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", ArchiveV1)
 	}
 	if len(tops) > 1 {
-		return "", "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images, and nothing says which", len(tops)), "%s", listTags(names))
+		return "", "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: name one of them", len(tops)), "%s", listTags(names))
 	}
 	if len(tags) > 0 {
 		name = names[0]

@@ -29,7 +29,7 @@ func ResolveDest(d Ref) (Ref, error) {
 	}
 	_, err := os.Stat(d.Name)
 	if err == nil || LooksLikePath(d.Name) || strings.HasSuffix(d.Name, ".tar") {
-		return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: a file, and nothing says in which format", d.Name),
+		return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot tell the output format", d.Name),
 			"-o oci-archive:%s, or -o docker-archive:%s for docker load", d.Name, d.Name)
 	}
 	return Ref{Transport: Daemon, Name: d.Name}, nil

@@ -127,7 +127,7 @@ func findArchived(all []ArchiveImage, tag string) (ArchiveImage, error) {
 	case tag != "":
 		return ArchiveImage{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listTags(tags))
 	case len(all) > 1:
-		return ArchiveImage{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images, and nothing says which", len(all)), "%s", listTags(tags))
+		return ArchiveImage{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: name one of them", len(all)), "%s", listTags(tags))
 	}
 	return all[0], nil
 }

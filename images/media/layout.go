@@ -136,7 +136,7 @@ func entryOf(entries []v1.Descriptor, tag string, b blob.Blobs, o Options) (v1.D
 	if len(matching) == 1 {
 		return matching[0], nil
 	}
-	return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images, and nothing says which", len(fit)), "%s", listTags(tags))
+	return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: name one of them", len(fit)), "%s", listTags(tags))
 }
 
 // listTags is the hint after a tag that was not found or not given.

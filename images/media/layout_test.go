@@ -179,7 +179,7 @@ func TestLayoutDestErrors(t *testing.T) {
 		"oci:" + dir + "/x":        "not a directory",
 		"oci:" + dir + "/no/where": "no such file",
 		"dir:" + dir:               "not written as a root filesystem",
-		dir + "/out.tar":           "nothing says in which format",
+		dir + "/out.tar":           "cannot tell the output format",
 		"oci-archive:" + dir:       "not a regular file",
 		"docker-archive:/dev/null": "not a regular file",
 	} {

@@ -100,7 +100,7 @@ func RegistryError(ctx context.Context, n name.Reference, err error) error {
 	switch {
 	case errors.As(err, &dns):
 		return hinterr.With(fmt.Errorf("%s: no such host %s", where, dns.Name),
-			"check the name, and that this machine can look names up; a file or folder is written ./NAME")
+			"check the spelling and this machine's DNS; write ./NAME for a file or directory")
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%s: no answer: %w", where, op.Err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

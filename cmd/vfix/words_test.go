@@ -1,0 +1,141 @@
+// The words that users read: none of those that were found stilted, and none of Go's own.
+
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// stilted are wordings that readers stopped at; better ones are the active voice, the present
+// tense and the reader's own words: directory, fix, report, follow, print, resume.
+var stilted = []string{
+	`What you can type`, `\bmend(s|ed|ing)?\b`, `\b(tell|told|tells) of\b`, `whole of it`, `than (it|they) need be`,
+	`need not believe`, `ha(s|ve) nothing to say`, `no more is said`, `[Rr]ead they are`, `does not do yet`,
+	`\bgo(es)? on (where|from|here)\b`, `[Nn]othing to do is done`, `cannot be meant`, `\ble(ave|ft) (\S+ ){1,3}away\b`, `more than nothing`,
+	`time is more than`, `\bso many (processes|BYTES|bytes)\b`, `\bit lives\b`, `\b[Ii]t lives\b`, `not obeyed`, `in the wrong\b`,
+	`fault in vfix`, `rather none`, `\bapart by\b`, `which is here`, `tries them again`, `change to count`, `\b[Ss]tands? (on|behind)\b`,
+	`stdout stands`, `says of itself`, `and nothing says`, `proved itself`, `look names up`, `to nobody`, `seen from its`, `best neighbours`,
+	`give up a check`, `let one measurement`, `\bthe way back\b`, `is called one\b`, `is made of another kind`, `says? what to type`,
+}
+
+// ofGo are words of Go's errors and formats.
+var ofGo = []string{
+	`strconv\.`, `\b(stat|open|mkdir|unlink|rename)at:? `, `<nil>`, `%!`, `invalid syntax`, `value out of range`, `invalid memory address`,
+}
+
+func wordTest(words []string) *regexp.Regexp { return regexp.MustCompile(strings.Join(words, "|")) }
+
+// checkWords reports the stilted words in a text.
+func checkWords(t *testing.T, where, text string, bad *regexp.Regexp) {
+	t.Helper()
+	for n, line := range strings.Split(text, "\n") {
+		if m := bad.FindString(line); m != "" {
+			t.Errorf("%s, line %d: %q in: %s", where, n+1, m, strings.TrimSpace(line))
+		}
+	}
+}
+
+// eachFile calls f with the files below the top that have an ending.
+func eachFile(t *testing.T, folder, ending string, f func(path string, content []byte)) {
+	t.Helper()
+	n := 0
+	err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ending) || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		n++
+		content, err := os.ReadFile(path)
+		if err == nil {
+			f(path, content)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n == 0 {
+		t.Errorf("%s: no %s files", folder, ending)
+	}
+}
+
+func TestPlainWords(t *testing.T) {
+	bad := wordTest(append(append([]string{}, stilted...), ofGo...))
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkWords(t, "README.md", string(readme), bad)
+	eachFile(t, "docs", ".md", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
+	eachFile(t, "cmd/vfix/help", ".txt", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
+	eachFile(t, "deploy/kubernetes", ".md", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
+	for _, folder := range []string{"cmd", "images", "host", "rewriter", "rpmdb"} {
+		eachFile(t, folder, ".go", func(path string, content []byte) {
+			for at, text := range literals(t, path, content) {
+				checkWords(t, path+":"+at, text, bad)
+			}
+		})
+	}
+}
+
+// literals are the strings of a Go file by their line; those of imports, struct tags and
+// regular expressions are nothing that a user reads.
+func literals(t *testing.T, path string, src []byte) map[string]string {
+	t.Helper()
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, path, src, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec, *ast.Field:
+			_, isImport := n.(*ast.ImportSpec)
+			return !isImport
+		case *ast.CallExpr:
+			if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "MustCompile" {
+				return false
+			}
+		case *ast.BasicLit:
+			if n.Kind == token.STRING {
+				if text, err := strconv.Unquote(n.Value); err == nil {
+					all[strconv.Itoa(files.Position(n.Pos()).Line)] += text + "\n"
+				}
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// The control: each word is found in a sentence with it, and good sentences have none.
+func TestWordsAreSeen(t *testing.T) {
+	for _, bad := range []string{
+		"What you can type", "which command mends it", "'vfix help lists' tells of it", "slower than it need be", "You need not believe us",
+		"their loader has nothing to say", "is called one, and no more is said", "Read they are at the first start", "What it does not do yet",
+		"A run goes on where it was", "Nothing to do is done.", "the command line cannot be meant", "leave --push away", "want more than nothing",
+		"by so many processes: 1", "; it lives in no container", "it is not obeyed", "a fault in vfix", "rather none than an unfixed one",
+		"apart by spaces", "that of the last five which is here", "the same command tries them again", "for the change to count",
+		"type what stands on stdout", "what it says of itself", "a file, and cannot tell the output format", "once it has proved itself",
+		"that this machine can look names up", "talks to nobody but", "is seen from its content", "best neighbours", "give up a check after",
+		"let one measurement take", "the way back: x", `strconv.Atoi: parsing "x": invalid syntax`, "statat x: no", "error: <nil>", "%!d(string=x)",
+	} {
+		if !wordTest(stilted).MatchString(bad) && !wordTest(ofGo).MatchString(bad) {
+			t.Errorf("not seen: %s", bad)
+		}
+	}
+	for _, good := range []string{"vfix resumes", "separated by spaces", "a recommended way", "the process lives on", "commend", "the state of the file"} {
+		if m := wordTest(stilted).FindString(good) + wordTest(ofGo).FindString(good); m != "" {
+			t.Errorf("%q is taken for bad in: %s", m, good)
+		}
+	}
+}
