@@ -78,7 +78,7 @@ hanging_vfix() {
 		[verify]='against explain format insecure jobs platform progress provenance quiet stall-timeout statement'
 		[convert]='cmd entrypoint env format insecure output platform progress quiet stall-timeout user workdir'
 		[layer]='format insecure output program progress quiet'
-		[hotfix]='apply for format insecure jobs output platform progress quiet stall-timeout'
+		[hotfix]='apply for format insecure jobs list output platform progress prune quiet stall-timeout'
 		[run]='explain way'
 		[install]='config default-runtime dry-run fail-closed fallback force format name opt-in prefix program root runtime wait'
 		[uninstall]='dry-run format root wait'

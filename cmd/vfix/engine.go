@@ -34,6 +34,8 @@ type engine struct {
 	// diagnose returns what it could read beside the errors of what it could not.
 	diagnose func(ctx context.Context, crashes []string, o diagnoseOptions) ([]*diagnose.Result, error)
 	hotfix   func(ctx context.Context, source string, o hotfix.Options) (*hotfix.Hotfixed, error)
+	// hotfixCopies lists what hotfixes left in a directory, or removes what nothing uses.
+	hotfixCopies, pruneHotfixCopies func(ctx context.Context, dir string, o media.Options) (all []hotfix.Copy, asked bool, err error)
 	// run returns only where the command could not be started.
 	run func(args []string, o run.Options) error
 	// runtime returns only where the real runtime was not executed, with the exit status.
@@ -67,6 +69,13 @@ var theEngine = engine{
 	layer:      images.Layer,
 	diagnose:   diagnoseAll,
 	hotfix:     hotfix.Hotfix,
+
+	hotfixCopies: hotfix.Copies,
+	pruneHotfixCopies: func(ctx context.Context, dir string, o media.Options) ([]hotfix.Copy, bool, error) {
+		removed, err := hotfix.Prune(ctx, dir, o)
+		return removed, true, err
+	},
+
 	run:        run.Run,
 	runtime:    runRuntime,
 	cache:      ociruntime.Cache,

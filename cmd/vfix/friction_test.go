@@ -11,9 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/hotfix"
+	"vfix.dev/vfix/images/media"
 )
 
 func TestMistypedOptions(t *testing.T) {
@@ -149,5 +152,36 @@ func TestCacheList(t *testing.T) {
 	lines := strings.Split(got.stdout, "\n")
 	if len(lines) != 4 || strings.Join(strings.Fields(lines[0]), " ") != "SIZE LAST USED KIND NAME" || !strings.HasPrefix(strings.TrimSpace(lines[1]), "4.0 KiB  2023-11-14") {
 		t.Errorf("got\n%s", got.stdout)
+	}
+}
+
+func TestHotfixCopies(t *testing.T) {
+	copies := []hotfix.Copy{
+		{Path: "/var/lib/vfix/hotfix/aa", Size: 2 << 20, Time: time.Unix(1700000000, 0), Used: []string{"db", "process 7"}},
+		{Path: "/var/lib/vfix/hotfix/bb", Size: 1 << 20, Time: time.Unix(1700000000, 0)},
+	}
+	e := fake(clean(), nil)
+	e.hotfixCopies = func(context.Context, string, media.Options) ([]hotfix.Copy, bool, error) {
+		return copies, false, nil
+	}
+	e.pruneHotfixCopies = func(context.Context, string, media.Options) ([]hotfix.Copy, bool, error) {
+		return copies[1:], true, nil
+	}
+	got := runLine(e, "hotfix", "--list")
+	if got.status != 0 || !strings.Contains(got.stdout, "/var/lib/vfix/hotfix/aa  db, process 7\n") || !strings.Contains(got.stdout, "hotfix/bb  -\n") ||
+		!strings.Contains(got.stderr, "warning: no docker or podman daemon") || !strings.Contains(got.stderr, "2 files, 3.0 MiB, in /var/lib/vfix/hotfix\n") {
+		t.Errorf("--list: got %+v", got)
+	}
+	got = runLine(e, "hotfix", "--prune")
+	if got.status != 0 || strings.Contains(got.stdout, "hotfix/aa") || !strings.Contains(got.stderr, "removed 1 file, 1.0 MiB, from /var/lib/vfix/hotfix\n") {
+		t.Errorf("--prune: got %+v", got)
+	}
+	for line, want := range map[string]string{
+		"hotfix --list --prune": "use one of them", "hotfix --list x": "takes no argument", "hotfix --prune --apply": "--apply does not work",
+		"hotfix --list --format json": "a table only", "hotfix": "no IMAGE or CONTAINER given",
+	} {
+		if got := runLine(e, strings.Fields(line)...); got.status != 2 || !strings.Contains(got.stderr, want) {
+			t.Errorf("vfix %s: got %+v, want status 2 and %q", line, got, want)
+		}
 	}
 }

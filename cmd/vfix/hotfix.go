@@ -20,6 +20,8 @@ type HotfixOptions struct {
 	engine string
 	dir    string
 	apply  bool
+	list   bool
+	prune  bool
 }
 
 // everyEngine is the word of --for for all of them.
@@ -71,21 +73,33 @@ Links of other containers keep pointing to the old one.
 
 A mounted file cannot be replaced from inside: a package manager that upgrades
 libc in the container fails with "device or resource busy". vfix-runtime does
-not have this limitation: see 'vfix install --help'.`,
+not have this limitation: see 'vfix install --help'.
+
+--list shows the copies and the containers and processes that use them; --prune
+removes the unused ones.`,
 		Example: `  vfix hotfix redis:2.8.22                      for all four
   vfix hotfix --for docker redis:2.8.22         a docker run command to complete
   vfix hotfix --for compose db > vfix.yaml      for a container named db
-  vfix hotfix --apply db                        recreate it after stopping it`,
+  vfix hotfix --apply db                        recreate it after stopping it
+  vfix hotfix --prune                           remove unused copies`,
 		Annotations: exits(`  0  success, or nothing to do: then stdout is empty
   3  success, but live or unknown call sites cannot be patched, or the options
      of the chosen engine cannot express a file's name
   1  error: a container that was to be recreated is unchanged
   2  usage error`),
-		Args:              sourceArgs("hotfix", "IMAGE or CONTAINER", 1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if opts.list || opts.prune {
+				return noArguments(cmd, args)
+			}
+			return sourceArgs("hotfix", "IMAGE or CONTAINER", 1)(cmd, args)
+		},
 		ValidArgsFunction: completeNames(e, allContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opts.apply && cmd.Flags().Changed("for") {
 				return usagef("hotfix", "--apply recreates the container and --for prints options: use one of them")
+			}
+			if opts.list || opts.prune {
+				return runHotfixCopies(cmd.Context(), opts, out, e)
 			}
 			return runHotfix(cmd.Context(), opts, args[0], out, e)
 		},
@@ -95,6 +109,8 @@ not have this limitation: see 'vfix install --help'.`,
 	words(cmd, "for", engineWords())
 	f.StringVarP(&opts.dir, "output", "o", hotfix.HotfixDir, "keep the patched copies in this `DIR`")
 	f.BoolVar(&opts.apply, "apply", false, "recreate a stopped docker container with the mounts")
+	f.BoolVar(&opts.list, "list", false, "list the patched copies and what uses them")
+	f.BoolVar(&opts.prune, "prune", false, "remove the patched copies that nothing uses")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	opts.addJobs(cmd)
@@ -139,6 +155,40 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 			hint: "build an image with 'vfix rebuild', or fix the node with 'vfix install'",
 		}
 	}
+	return nil
+}
+
+// runHotfixCopies lists or removes what earlier hotfixes left.
+func runHotfixCopies(ctx context.Context, opts HotfixOptions, out *output, e engine) error {
+	switch {
+	case opts.list && opts.prune:
+		return usagef("hotfix", "--list and --prune: use one of them")
+	case opts.apply:
+		return usagef("hotfix", "--apply does not work with --list or --prune")
+	case opts.json():
+		return usagef("hotfix", "--list and --prune print a table only")
+	}
+	if err := opts.check(); err != nil {
+		return err
+	}
+	platform, err := opts.workOptions.check("hotfix")
+	if err != nil {
+		return err
+	}
+	media := opts.media(platform, out.startProgress(ctx, opts.progress))
+	act := e.hotfixCopies
+	if opts.prune {
+		act = e.pruneHotfixCopies
+	}
+	all, asked, err := act(ctx, opts.dir, media)
+	out.endProgress()
+	if err != nil {
+		return err
+	}
+	if opts.list && !asked && len(all) > 0 {
+		out.warn("no docker or podman daemon answers: stopped containers may use copies that are listed as unused")
+	}
+	out.hotfixCopies(opts, all)
 	return nil
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/mountopts"
@@ -82,4 +83,22 @@ func (o *output) mountOptions(opts HotfixOptions, h *hotfix.Hotfixed) {
 		}
 		fmt.Fprint(o.stdout, mountopts.Say(e, image, h.Service, mountsOf(h)))
 	}
+}
+
+// hotfixCopies prints copies that there are, or that were removed.
+func (o *output) hotfixCopies(opts HotfixOptions, all []hotfix.Copy) {
+	t := &grid{head: []string{"SIZE", "DATE", "FILE", "USED BY"}, right: 0}
+	var sum int64
+	for _, c := range all {
+		sum += c.Size
+		t.add([]string{humanSize(c.Size), c.Time.Format(time.DateTime), c.Path, orDash(strings.Join(c.Used, ", "))})
+	}
+	if len(all) > 0 {
+		t.write(o.stdout, o.out)
+	}
+	what := "%s, %s, in %s"
+	if opts.prune {
+		what = "removed %s, %s, from %s"
+	}
+	o.note(what, count(len(all), "file"), humanSize(sum), opts.dir)
 }

@@ -27,6 +27,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hotfix"
+	"vfix.dev/vfix/images/media"
 )
 
 var update = flag.Bool("update", false, "write the golden files in testdata anew")
@@ -98,6 +99,9 @@ func fake(f *contents.Findings, err error) engine {
 		},
 		hotfix: func(_ context.Context, _ string, o hotfix.Options) (*hotfix.Hotfixed, error) {
 			return hotfixOf(f, o), err
+		},
+		pruneHotfixCopies: func(context.Context, string, media.Options) ([]hotfix.Copy, bool, error) {
+			return nil, true, err
 		},
 		install:   func(o install.Options) (*install.Result, error) { return installedBy(o), err },
 		uninstall: func(o install.Options) (*install.Result, error) { return installedBy(o), err },

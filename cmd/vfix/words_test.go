@@ -125,7 +125,7 @@ func TestWordsAreSeen(t *testing.T) {
 		"A run goes on where it was", "Nothing to do is done.", "the command line cannot be meant", "leave --push away", "want more than nothing",
 		"by so many processes: 1", "; it lives in no container", "it is not obeyed", "a fault in vfix", "rather none than an unfixed one",
 		"apart by spaces", "that of the last five which is here", "the same command tries them again", "for the change to count",
-		"type what stands on stdout", "what it says of itself", "a file, and cannot tell the output format", "once it has proved itself",
+		"type what stands on stdout", "what it says of itself", "a file, and nothing says in which format", "once it has proved itself",
 		"that this machine can look names up", "talks to nobody but", "is seen from its content", "best neighbours", "give up a check after",
 		"let one measurement take", "the way back: x", `strconv.Atoi: parsing "x": invalid syntax`, "statat x: no", "error: <nil>", "%!d(string=x)",
 	} {

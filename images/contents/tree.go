@@ -303,3 +303,6 @@ func WrapPath(name string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
+
+// ChangeTime is when a file's content or metadata last changed, as far as the system says.
+func ChangeTime(fi fs.FileInfo) time.Time { return changeTime(fi) }

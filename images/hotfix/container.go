@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -123,7 +122,7 @@ func isKept(path, dir string) bool {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	return (in == dir || in == HotfixDir) && regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(filepath.Base(path))
+	return (in == dir || in == HotfixDir) && copyName.MatchString(filepath.Base(path))
 }
 
 // sameMounts reports whether a container has the mounts already, or none are needed.

@@ -1,0 +1,127 @@
+package hotfix
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// The copies that hotfixes left in a folder: which there are, who mounts them, and the
+// removal of those that nobody does.
+
+// Copy is one patched copy.
+type Copy struct {
+	Path string
+	Size int64     // bytes
+	Time time.Time // when it was written, or used again
+	Used []string  // by containers, running or not, and processes of this machine; sorted
+}
+
+// copyName is what copies are called: the SHA-256 of their content.
+var copyName = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// justMade is how old a copy is at least before it is removed: what has made it may be about
+// to mount it.
+const justMade = time.Minute
+
+// Copies lists the copies in a folder, the newest first. asked says that an engine was
+// there to ask: otherwise containers that do not run may use copies that seem unused.
+func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, false, err
+	}
+	used := mountedCopies("/proc")
+	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *client.Client, _ string) (bool, error) {
+		list, err := c.ContainerList(ctx, client.ContainerListOptions{All: true})
+		if err != nil {
+			return false, err
+		}
+		asked = true
+		for _, r := range list.Items {
+			for _, m := range r.Mounts {
+				name := filepath.Base(m.Source)
+				used[name] = append(used[name], containerOf(r.Names, r.ID))
+			}
+		}
+		return false, nil
+	})
+	if err != nil && !media.IsNoDaemon(err) {
+		return nil, asked, err
+	}
+	for _, e := range entries {
+		fi, err := e.Info()
+		if err != nil || !e.Type().IsRegular() || !copyName.MatchString(e.Name()) {
+			continue
+		}
+		by := used[e.Name()]
+		slices.Sort(by)
+		all = append(all, Copy{Path: filepath.Join(dir, e.Name()), Size: fi.Size(), Time: contents.ChangeTime(fi), Used: slices.Compact(by)})
+	}
+	slices.SortStableFunc(all, func(a, b Copy) int { return b.Time.Compare(a.Time) })
+	return all, asked, nil
+}
+
+// Prune removes the copies that nobody uses, and returns them.
+func Prune(ctx context.Context, dir string, o media.Options) ([]Copy, error) {
+	all, asked, err := Copies(ctx, dir, o)
+	if err != nil {
+		return nil, err
+	}
+	if !asked {
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "%s: cannot tell which copies stopped containers use: no docker or podman daemon answers", dir),
+			"start the daemon, or remove the files in %s yourself", dir)
+	}
+	var removed []Copy
+	for _, c := range all {
+		if len(c.Used) > 0 || time.Since(c.Time) < justMade {
+			continue
+		}
+		if err := os.Remove(c.Path); err != nil {
+			return removed, err
+		}
+		removed = append(removed, c)
+	}
+	return removed, nil
+}
+
+// mountedCopies are the copies that processes have mounted, by name, from the mountinfo of
+// each (proc(5)): a pod's, and those of engines without a socket.
+func mountedCopies(proc string) map[string][]string {
+	used := map[string][]string{}
+	processes, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "mountinfo"))
+	for _, file := range processes {
+		text, err := fs.ReadFile(os.DirFS(filepath.Dir(file)), filepath.Base(file))
+		if err != nil {
+			continue // it has ended
+		}
+		for line := range strings.Lines(string(text)) {
+			const root = 3 // the field that names the mounted file in its file system
+			if fields := strings.Fields(line); len(fields) > root {
+				if name := filepath.Base(fields[root]); copyName.MatchString(name) {
+					used[name] = append(used[name], "process "+filepath.Base(filepath.Dir(file)))
+				}
+			}
+		}
+	}
+	return used
+}
+
+// containerOf is the name of a container, without docker's leading slash, else its ID.
+func containerOf(names []string, id string) string {
+	if len(names) > 0 {
+		return strings.TrimPrefix(names[0], "/")
+	}
+	return id
+}
