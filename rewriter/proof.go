@@ -86,7 +86,7 @@ func (p *prover) reachable(b *body) string {
 		}
 		part := p.holder(p.fn, to)
 		if part == nil {
-			return "its function goes on where none is known"
+			return "its function continues outside any known function"
 		}
 		if why := p.reachable(part); why != "" {
 			return why

@@ -77,7 +77,7 @@ func TestPlainWords(t *testing.T) {
 	eachFile(t, "docs", ".md", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
 	eachFile(t, "cmd/vfix/help", ".txt", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
 	eachFile(t, "deploy/kubernetes", ".md", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
-	for _, folder := range []string{"cmd", "images", "host", "rewriter", "rpmdb"} {
+	for _, folder := range []string{"cmd", "images", "host", "rewriter", "internal"} {
 		eachFile(t, folder, ".go", func(path string, content []byte) {
 			for at, text := range literals(t, path, content) {
 				checkWords(t, path+":"+at, text, bad)

@@ -78,8 +78,18 @@ func library() []byte {
 	h = append(h, programHeader(ptNote, 4, noteOff, noteOff, uint64(len(id)), uint64(len(id)))...)
 	copy(b, h)
 	copy(b[noteOff:], id)
+	table := unwindTable(uint32(len(timeStub)))
+	copy(b[testCode-len(table):], table)
 	copy(b[testCode:], timeStub)
 	return b
+}
+
+// unwindTable is an .eh_frame with one entry, for a function of n bytes right behind it: by it
+// the rewriter knows where the code begins and ends.
+func unwindTable(n uint32) []byte {
+	cie := []byte("\x14\x00\x00\x00\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01\x00\x00")
+	// Its length, the way back to the CIE, the distance to the function, its length, no more data.
+	return append(cie, put32(16, uint32(len(cie))+4, 12, n, 0)...)
 }
 
 // testCore describes a core file; the zero value of each field is left out of it.
