@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // The instructions of one function: what is reached from its start, along every path whose
@@ -96,23 +98,23 @@ func (b *body) walk(c *code, work []uint64) {
 		}
 		b.lens[at] = uint8(i.Len)
 		b.names(c, &i)
-		switch i.flow {
-		case flowNext:
-			work = append(work, i.next())
-		case flowCond:
-			work = append(work, i.target, i.next())
-		case flowJump:
-			work = append(work, i.target)
-		case flowCall, flowCallInd:
-			if i.flow == flowCall {
-				b.calls = append(b.calls, i.target)
+		switch i.Flow {
+		case x86.FlowNext:
+			work = append(work, i.Next())
+		case x86.FlowCond:
+			work = append(work, i.Target, i.Next())
+		case x86.FlowJump:
+			work = append(work, i.Target)
+		case x86.FlowCall, x86.FlowCallInd:
+			if i.Flow == x86.FlowCall {
+				b.calls = append(b.calls, i.Target)
 			}
 			// A callee that does not return stands last in its caller.
-			if b.holds(i.next()) && (b.end != 0 || !c.starts.has(i.next())) {
-				work = append(work, i.next())
+			if b.holds(i.Next()) && (b.end != 0 || !c.starts.has(i.Next())) {
+				work = append(work, i.Next())
 			}
-		case flowIndirect:
-			if _, fixed := i.memVaddr(); !fixed {
+		case x86.FlowIndirect:
+			if _, fixed := i.MemVaddr(); !fixed {
 				b.jumps = append(b.jumps, at)
 			}
 		}
@@ -120,7 +122,7 @@ func (b *body) walk(c *code, work []uint64) {
 }
 
 // names notes the addresses that an instruction has in it.
-func (b *body) names(c *code, i *instr) {
+func (b *body) names(c *code, i *x86.Instr) {
 	if len(b.bases)+len(b.labels) >= maxBases {
 		return
 	}
@@ -133,8 +135,8 @@ func (b *body) names(c *code, i *instr) {
 			b.bases = append(b.bases, v)
 		}
 	}
-	if m, ok := i.mem(); ok {
-		switch v, fixed := i.memVaddr(); {
+	if m, ok := i.Mem(); ok {
+		switch v, fixed := i.MemVaddr(); {
 		case fixed && i.Op == x86asm.LEA:
 			note(v)
 		case m.Base == 0 || m.Index != 0: // table(,%reg,8)
@@ -223,7 +225,7 @@ func (f *elfFile) execLoad(vaddr uint64) bool {
 
 // runsOver reports whether vaddr is in the middle of an instruction that is reached.
 func (b *body) runsOver(vaddr uint64) bool {
-	for n := uint64(1); n < maxInstLen; n++ {
+	for n := uint64(1); n < x86.MaxLen; n++ {
 		if l := b.lens[vaddr-n]; uint64(l) > n {
 			return true
 		}

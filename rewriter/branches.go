@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"sort"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // Which addresses around the sites something refers to: branches, words in data, addresses in
@@ -238,10 +240,10 @@ func (t *targets) shared(c *code, s *Site) bool {
 	}
 	for at := s.Vaddr; at != s.Call; { // straight on, without a branch
 		i, ok := c.at(at)
-		if !ok || i.flow != flowNext || at > s.Call {
+		if !ok || i.Flow != x86.FlowNext || at > s.Call {
 			return true
 		}
-		at = i.next()
+		at = i.Next()
 	}
 	return false
 }

@@ -3,6 +3,8 @@ package rewriter
 import (
 	"slices"
 	"sort"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // Reading instructions out of a file: a bounded cache of its executable segments.
@@ -77,7 +79,7 @@ func (c *code) bytes(vaddr uint64) []byte {
 	base := max(key, p.vaddr)
 	b, ok := c.blocks[base]
 	if !ok {
-		end := min(key+codeBlock+maxInstLen, p.vaddr+p.filesz)
+		end := min(key+codeBlock+x86.MaxLen, p.vaddr+p.filesz)
 		var err error
 		if b, err = c.f.bytes(p.off+(base-p.vaddr), end-base); err != nil {
 			return nil // Scan reports it
@@ -91,13 +93,13 @@ func (c *code) bytes(vaddr uint64) []byte {
 }
 
 // at decodes the instruction at vaddr.
-func (c *code) at(vaddr uint64) (instr, bool) {
+func (c *code) at(vaddr uint64) (x86.Instr, bool) {
 	b := c.bytes(vaddr)
 	if len(b) == 0 || c.exhausted() {
-		return instr{}, false
+		return x86.Instr{}, false
 	}
 	c.steps--
-	return decode(b, vaddr)
+	return x86.Decode(b, vaddr)
 }
 
 // exhausted reports whether so much was decoded that nothing found about the file counts.

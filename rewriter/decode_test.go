@@ -1,90 +1,94 @@
 package rewriter
 
-import "testing"
+import (
+	"testing"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
 
 // TestEffects holds what the table says of instructions against the SDM.
 func TestEffects(t *testing.T) {
-	set := func(r ...int) regs { return regsOf(r...) }
+	set := func(r ...int) x86.Regs { return x86.RegsOf(r...) }
 	for _, c := range []struct {
 		name, code             string
-		reads, writes, partial regs
-		flow                   flowKind
+		reads, writes, partial x86.Regs
+		flow                   x86.FlowKind
 	}{
-		{"mov %rcx,%rdx", "4889ca", set(rcx), set(rdx), 0, flowNext},
-		{"mov %ecx,%edx", "89ca", set(rcx), set(rdx), 0, flowNext},
-		{"mov %cx,%dx", "6689ca", set(rcx), 0, set(rdx), flowNext},
-		{"mov $1,%dh", "b601", 0, 0, set(rdx), flowNext},
-		{"mov %r8,(%rax,%r9,2)", "4e890448", set(r8, rax, r9), 0, 0, flowNext},
-		{"mov 8(%rsp),%r12", "4c8b642408", set(rsp), set(r12), 0, flowNext},
-		{"movzbl (%rcx),%edx", "0fb611", set(rcx), set(rdx), 0, flowNext},
-		{"lea 8(%rax),%rdx", "488d5008", set(rax), set(rdx), 0, flowNext},
-		{"add %rsi,%rdi", "4801f7", set(rsi, rdi), set(rdi), 0, flowNext},
-		{"xor %eax,%eax", "31c0", 0, set(rax), 0, flowNext},
-		{"xor %ax,%ax", "6631c0", set(rax), 0, set(rax), flowNext},
-		{"xor %ecx,%eax", "31c8", set(rax, rcx), set(rax), 0, flowNext},
-		{"sbb %eax,%eax", "19c0", set(rax), set(rax), 0, flowNext},
-		{"cmp %rax,%rdi", "4839c7", set(rax, rdi), 0, 0, flowNext},
-		{"test %al,%al", "84c0", set(rax), 0, 0, flowNext},
-		{"cmove %rdx,%rax", "480f44c2", set(rdx, rax), set(rax), 0, flowNext},
-		{"sete %dl", "0f94c2", 0, 0, set(rdx), flowNext},
-		{"push %rbx", "53", set(rbx), 0, 0, flowNext},
-		{"pop %r15", "415f", 0, set(r15), 0, flowNext},
-		{"leave", "c9", set(rbp), set(rbp, rsp), 0, flowNext},
-		{"shl %cl,%rdx", "48d3e2", set(rcx, rdx), set(rdx), 0, flowNext},
-		{"mul %rdi", "48f7e7", set(rax, rdi), set(rax, rdx), 0, flowNext},
-		{"mul %dil", "40f6e7", set(rax, rdi), 0, set(rax, rdx), flowNext},
-		{"div (%rcx)", "48f731", set(rax, rdx, rcx), set(rax, rdx), 0, flowNext},
-		{"imul %rsi,%rdi", "480faffe", set(rsi, rdi), set(rdi), 0, flowNext},
-		{"imul $8,%rsi,%rdi", "486bfe08", set(rsi), set(rdi), 0, flowNext},
-		{"cqo", "4899", set(rax), set(rdx), 0, flowNext},
-		{"cdqe", "4898", set(rax), set(rax), 0, flowNext},
-		{"xchg %rax,%rbx", "4893", set(rax, rbx), set(rax, rbx), 0, flowNext},
-		{"xchg %eax,(%rdi)", "8707", set(rax, rdi), set(rax), 0, flowNext},
-		{"lock cmpxchg %edx,(%rdi)", "f00fb117", set(rax, rdx, rdi), 0, set(rax), flowNext},
-		{"lock xadd %eax,(%rdi)", "f00fc107", set(rax, rdi), set(rax), 0, flowNext},
-		{"bsf %rcx,%rdx", "480fbcd1", set(rcx, rdx), set(rdx), 0, flowNext},
-		{"rep movsb", "f3a4", set(rcx, rsi, rdi, rax), 0, set(rcx, rsi, rdi, rax), flowNext},
-		{"syscall", "0f05", set(rax, rdi, rsi, rdx, r10, r8, r9), set(rax, rcx, r11), 0, flowNext},
-		{"cpuid", "0fa2", set(rax, rcx), set(rax, rbx, rcx, rdx), 0, flowNext},
-		{"rdtsc", "0f31", 0, set(rax, rdx), 0, flowNext},
-		{"cvtsi2sd %rdi,%xmm0", "f2480f2ac7", set(rdi), 0, 0, flowNext},
-		{"cvttsd2si %xmm0,%rdx", "f2480f2cd0", 0, set(rdx), 0, flowNext},
-		{"movq %xmm0,%rdx", "66480f7ec2", 0, set(rdx), 0, flowNext},
-		{"movdqa (%rsi),%xmm1", "660f6f0e", set(rsi), 0, 0, flowNext},
-		{"pcmpistri $8,(%rsi),%xmm0", "660f3a630608", set(rsi), set(rcx), 0, flowNext},
-		{"pmovmskb %xmm0,%edx", "660fd7d0", 0, set(rdx), 0, flowNext},
-		{"vpcmpeqb (%rdi),%ymm0,%ymm1", "c5fd740f", set(rdi), 0, 0, flowNext},
-		{"fildll (%rdi)", "df2f", set(rdi), 0, 0, flowNext},
-		{"fnstsw %ax", "dfe0", 0, 0, set(rax), flowNext},
-		{"nopw (%rax,%rax)", "660f1f840000000000", 0, 0, 0, flowNext},
-		{"endbr64", "f30f1efa", 0, 0, 0, flowNext},
-		{"jmp", "eb10", 0, 0, 0, flowJump},
-		{"je", "0f8410000000", 0, 0, 0, flowCond},
-		{"jrcxz", "e310", set(rcx), 0, 0, flowCond},
-		{"loop", "e210", set(rcx), 0, set(rcx), flowCond},
-		{"call", "e810000000", 0, 0, 0, flowCall},
-		{"data16 data16 rex.W call, as before __tls_get_addr", "666648e810000000", 0, 0, 0, flowCall},
-		{"call *%rdx", "ffd2", set(rdx), 0, 0, flowCallInd},
-		{"call *8(%rdx)", "ff5208", set(rdx), 0, 0, flowCallInd},
-		{"jmp *(%rax,%rcx,8)", "ff24c8", set(rax, rcx), 0, 0, flowIndirect},
-		{"notrack jmp *%rax", "3effe0", set(rax), 0, 0, flowIndirect},
-		{"repz ret", "f3c3", 0, 0, 0, flowRet},
-		{"ret $8", "c20800", 0, 0, 0, flowRet},
-		{"int3", "cc", 0, 0, 0, flowStop},
-		{"ud2", "0f0b", 0, 0, 0, flowStop},
-		{"hlt", "f4", 0, 0, 0, flowStop},
+		{"mov %rcx,%rdx", "4889ca", set(x86.Rcx), set(x86.Rdx), 0, x86.FlowNext},
+		{"mov %ecx,%edx", "89ca", set(x86.Rcx), set(x86.Rdx), 0, x86.FlowNext},
+		{"mov %cx,%dx", "6689ca", set(x86.Rcx), 0, set(x86.Rdx), x86.FlowNext},
+		{"mov $1,%dh", "b601", 0, 0, set(x86.Rdx), x86.FlowNext},
+		{"mov %r8,(%rax,%r9,2)", "4e890448", set(x86.R8, x86.Rax, x86.R9), 0, 0, x86.FlowNext},
+		{"mov 8(%rsp),%r12", "4c8b642408", set(x86.Rsp), set(x86.R12), 0, x86.FlowNext},
+		{"movzbl (%rcx),%edx", "0fb611", set(x86.Rcx), set(x86.Rdx), 0, x86.FlowNext},
+		{"lea 8(%rax),%rdx", "488d5008", set(x86.Rax), set(x86.Rdx), 0, x86.FlowNext},
+		{"add %rsi,%rdi", "4801f7", set(x86.Rsi, x86.Rdi), set(x86.Rdi), 0, x86.FlowNext},
+		{"xor %eax,%eax", "31c0", 0, set(x86.Rax), 0, x86.FlowNext},
+		{"xor %ax,%ax", "6631c0", set(x86.Rax), 0, set(x86.Rax), x86.FlowNext},
+		{"xor %ecx,%eax", "31c8", set(x86.Rax, x86.Rcx), set(x86.Rax), 0, x86.FlowNext},
+		{"sbb %eax,%eax", "19c0", set(x86.Rax), set(x86.Rax), 0, x86.FlowNext},
+		{"cmp %rax,%rdi", "4839c7", set(x86.Rax, x86.Rdi), 0, 0, x86.FlowNext},
+		{"test %al,%al", "84c0", set(x86.Rax), 0, 0, x86.FlowNext},
+		{"cmove %rdx,%rax", "480f44c2", set(x86.Rdx, x86.Rax), set(x86.Rax), 0, x86.FlowNext},
+		{"sete %dl", "0f94c2", 0, 0, set(x86.Rdx), x86.FlowNext},
+		{"push %rbx", "53", set(x86.Rbx), 0, 0, x86.FlowNext},
+		{"pop %r15", "415f", 0, set(x86.R15), 0, x86.FlowNext},
+		{"leave", "c9", set(x86.Rbp), set(x86.Rbp, x86.Rsp), 0, x86.FlowNext},
+		{"shl %cl,%rdx", "48d3e2", set(x86.Rcx, x86.Rdx), set(x86.Rdx), 0, x86.FlowNext},
+		{"mul %rdi", "48f7e7", set(x86.Rax, x86.Rdi), set(x86.Rax, x86.Rdx), 0, x86.FlowNext},
+		{"mul %dil", "40f6e7", set(x86.Rax, x86.Rdi), 0, set(x86.Rax, x86.Rdx), x86.FlowNext},
+		{"div (%rcx)", "48f731", set(x86.Rax, x86.Rdx, x86.Rcx), set(x86.Rax, x86.Rdx), 0, x86.FlowNext},
+		{"imul %rsi,%rdi", "480faffe", set(x86.Rsi, x86.Rdi), set(x86.Rdi), 0, x86.FlowNext},
+		{"imul $8,%rsi,%rdi", "486bfe08", set(x86.Rsi), set(x86.Rdi), 0, x86.FlowNext},
+		{"cqo", "4899", set(x86.Rax), set(x86.Rdx), 0, x86.FlowNext},
+		{"cdqe", "4898", set(x86.Rax), set(x86.Rax), 0, x86.FlowNext},
+		{"xchg %rax,%rbx", "4893", set(x86.Rax, x86.Rbx), set(x86.Rax, x86.Rbx), 0, x86.FlowNext},
+		{"xchg %eax,(%rdi)", "8707", set(x86.Rax, x86.Rdi), set(x86.Rax), 0, x86.FlowNext},
+		{"lock cmpxchg %edx,(%rdi)", "f00fb117", set(x86.Rax, x86.Rdx, x86.Rdi), 0, set(x86.Rax), x86.FlowNext},
+		{"lock xadd %eax,(%rdi)", "f00fc107", set(x86.Rax, x86.Rdi), set(x86.Rax), 0, x86.FlowNext},
+		{"bsf %rcx,%rdx", "480fbcd1", set(x86.Rcx, x86.Rdx), set(x86.Rdx), 0, x86.FlowNext},
+		{"rep movsb", "f3a4", set(x86.Rcx, x86.Rsi, x86.Rdi, x86.Rax), 0, set(x86.Rcx, x86.Rsi, x86.Rdi, x86.Rax), x86.FlowNext},
+		{"syscall", "0f05", set(x86.Rax, x86.Rdi, x86.Rsi, x86.Rdx, x86.R10, x86.R8, x86.R9), set(x86.Rax, x86.Rcx, x86.R11), 0, x86.FlowNext},
+		{"cpuid", "0fa2", set(x86.Rax, x86.Rcx), set(x86.Rax, x86.Rbx, x86.Rcx, x86.Rdx), 0, x86.FlowNext},
+		{"rdtsc", "0f31", 0, set(x86.Rax, x86.Rdx), 0, x86.FlowNext},
+		{"cvtsi2sd %rdi,%xmm0", "f2480f2ac7", set(x86.Rdi), 0, 0, x86.FlowNext},
+		{"cvttsd2si %xmm0,%rdx", "f2480f2cd0", 0, set(x86.Rdx), 0, x86.FlowNext},
+		{"movq %xmm0,%rdx", "66480f7ec2", 0, set(x86.Rdx), 0, x86.FlowNext},
+		{"movdqa (%rsi),%xmm1", "660f6f0e", set(x86.Rsi), 0, 0, x86.FlowNext},
+		{"pcmpistri $8,(%rsi),%xmm0", "660f3a630608", set(x86.Rsi), set(x86.Rcx), 0, x86.FlowNext},
+		{"pmovmskb %xmm0,%edx", "660fd7d0", 0, set(x86.Rdx), 0, x86.FlowNext},
+		{"vpcmpeqb (%rdi),%ymm0,%ymm1", "c5fd740f", set(x86.Rdi), 0, 0, x86.FlowNext},
+		{"fildll (%rdi)", "df2f", set(x86.Rdi), 0, 0, x86.FlowNext},
+		{"fnstsw %ax", "dfe0", 0, 0, set(x86.Rax), x86.FlowNext},
+		{"nopw (%rax,%rax)", "660f1f840000000000", 0, 0, 0, x86.FlowNext},
+		{"endbr64", "f30f1efa", 0, 0, 0, x86.FlowNext},
+		{"jmp", "eb10", 0, 0, 0, x86.FlowJump},
+		{"je", "0f8410000000", 0, 0, 0, x86.FlowCond},
+		{"jrcxz", "e310", set(x86.Rcx), 0, 0, x86.FlowCond},
+		{"loop", "e210", set(x86.Rcx), 0, set(x86.Rcx), x86.FlowCond},
+		{"call", "e810000000", 0, 0, 0, x86.FlowCall},
+		{"data16 data16 rex.W call, as before __tls_get_addr", "666648e810000000", 0, 0, 0, x86.FlowCall},
+		{"call *%rdx", "ffd2", set(x86.Rdx), 0, 0, x86.FlowCallInd},
+		{"call *8(%rdx)", "ff5208", set(x86.Rdx), 0, 0, x86.FlowCallInd},
+		{"jmp *(%rax,%rcx,8)", "ff24c8", set(x86.Rax, x86.Rcx), 0, 0, x86.FlowIndirect},
+		{"notrack jmp *%rax", "3effe0", set(x86.Rax), 0, 0, x86.FlowIndirect},
+		{"repz ret", "f3c3", 0, 0, 0, x86.FlowRet},
+		{"ret $8", "c20800", 0, 0, 0, x86.FlowRet},
+		{"int3", "cc", 0, 0, 0, x86.FlowStop},
+		{"ud2", "0f0b", 0, 0, 0, x86.FlowStop},
+		{"hlt", "f4", 0, 0, 0, x86.FlowStop},
 	} {
 		b := asm(t, c.code)
-		i, ok := decode(b, 0x1000)
-		if !ok || i.Len != len(b) || i.flow != c.flow {
-			t.Errorf("%s: decoded %v, %d bytes, flow %d", c.name, ok, i.Len, i.flow)
+		i, ok := x86.Decode(b, 0x1000)
+		if !ok || i.Len != len(b) || i.Flow != c.flow {
+			t.Errorf("%s: decoded %v, %d bytes, flow %d", c.name, ok, i.Len, i.Flow)
 			continue
 		}
-		if i.flow == flowStop {
+		if i.Flow == x86.FlowStop {
 			continue // what it does does not matter
 		}
-		if !i.known || i.reads != c.reads || i.writes != c.writes || i.partial != c.partial {
-			t.Errorf("%s: known %v, reads %#x, writes %#x, partial %#x; want %#x, %#x, %#x", c.name, i.known, uint16(i.reads), uint16(i.writes), uint16(i.partial), uint16(c.reads), uint16(c.writes), uint16(c.partial))
+		if !i.Known || i.Reads != c.reads || i.Writes != c.writes || i.Partial != c.partial {
+			t.Errorf("%s: known %v, reads %#x, writes %#x, partial %#x; want %#x, %#x, %#x", c.name, i.Known, uint16(i.Reads), uint16(i.Writes), uint16(i.Partial), uint16(c.reads), uint16(c.writes), uint16(c.partial))
 		}
 	}
 }
@@ -98,11 +102,11 @@ func TestUndecodable(t *testing.T) {
 		{"not in 64-bit mode", "06"},
 		{"rdsspq, of which x86asm knows the prefix", "f3480f1ec8"},
 	} {
-		if i, ok := decode(asm(t, c.code), 0); ok {
+		if i, ok := x86.Decode(asm(t, c.code), 0); ok {
 			t.Errorf("%s: got %v", c.name, i.Inst)
 		}
 	}
-	if i, ok := decode(asm(t, "d7"), 0); !ok || i.known {
-		t.Errorf("xlat: decoded %v, known %v; want a decoded instruction without a rule", ok, i.known)
+	if i, ok := x86.Decode(asm(t, "d7"), 0); !ok || i.Known {
+		t.Errorf("xlat: decoded %v, known %v; want a decoded instruction without a rule", ok, i.Known)
 	}
 }

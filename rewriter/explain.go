@@ -2,12 +2,10 @@ package rewriter
 
 import (
 	"bytes"
-	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // The disassembly around a site, before and after, for people who want to see what is done.
@@ -109,30 +107,30 @@ func (p *Plan) patched(b []byte, off uint64) []byte {
 func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
 	ends := map[uint64]bool{0: true} // of the instructions before
 	for i := 0; i < len(before); {
-		in, ok := decode(before[i:], vaddr+uint64(i))
+		in, ok := x86.Decode(before[i:], vaddr+uint64(i))
 		if !ok {
-			if len(before)-i < maxInstLen {
+			if len(before)-i < x86.MaxLen {
 				before, after = before[:i], after[:i]
 				break
 			}
-			in = instr{addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
+			in = x86.Instr{Addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
 		}
 		b = append(b, line(before, after, i, &in))
 		i += in.Len
 		ends[uint64(i)] = true
 	}
 	for i := 0; i < len(after); {
-		in, ok := decode(after[i:], vaddr+uint64(i))
+		in, ok := x86.Decode(after[i:], vaddr+uint64(i))
 		if ok && after[i] == before[i] && !ends[uint64(i+in.Len)] {
 			// A remnant: only up to where the old code goes on.
 			n := i + 1
 			for !ends[uint64(n)] {
 				n++
 			}
-			in, ok = decode(after[i:n], vaddr+uint64(i))
+			in, ok = x86.Decode(after[i:n], vaddr+uint64(i))
 		}
 		if !ok {
-			in = instr{addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
+			in = x86.Instr{Addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
 		}
 		l := line(after, before, i, &in)
 		l.Changed = l.Changed || !ends[uint64(i)]
@@ -143,73 +141,23 @@ func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
 }
 
 // line makes a line of the instruction in, which is at b[i]; other is the other version.
-func line(b, other []byte, i int, in *instr) Line {
+func line(b, other []byte, i int, in *x86.Instr) Line {
 	raw := b[i : i+in.Len]
-	return Line{Vaddr: in.addr, Bytes: bytes.Clone(raw), Text: in.text(raw), Changed: !bytes.Equal(raw, other[i:i+in.Len])}
+	return Line{Vaddr: in.Addr, Bytes: bytes.Clone(raw), Text: in.Text(raw), Changed: !bytes.Equal(raw, other[i:i+in.Len])}
 }
 
 // name adds the trampoline's name to a changed line that goes to it. The file before did not
 // have it.
 func (l *Line) name(f *elfFile, trampoline string) {
-	in, ok := decode(l.Bytes, l.Vaddr)
+	in, ok := x86.Decode(l.Bytes, l.Vaddr)
 	if !ok || !l.Changed {
 		return
 	}
-	target := in.target
+	target := in.Target
 	if in.Op == x86asm.LEA {
-		target, _ = in.memVaddr()
+		target, _ = in.MemVaddr()
 	}
 	if target != 0 && f.load(target) == nil {
 		l.Text += " <" + trampoline + ">"
 	}
-}
-
-// bareOperand matches a memory operand of which x86asm writes the segment at most.
-var bareOperand = regexp.MustCompile(`( |%[fg]s:)(,|$)`)
-
-var negative = regexp.MustCompile(`\$-0x[0-9a-f]+`)
-
-// text writes the instruction as objdump of today does, where x86asm v0.32 differs: no
-// suffix on call, jmp, ret and leave, immediates without a sign, addresses without a
-// register, and the target of what is relative to rip.
-func (i *instr) text(raw []byte) string {
-	if i.Op == 0 {
-		return fmt.Sprintf(".byte 0x%02x", raw[0])
-	}
-	if isEndbr64(raw) {
-		return "endbr64"
-	}
-	t := x86asm.GNUSyntax(i.Inst, i.addr, nil)
-	words := strings.Fields(t)
-	for n, w := range words {
-		switch w {
-		case "callq", "jmpq", "retq", "leaveq", "pushq", "popq":
-			if _, mem := i.mem(); !mem || i.flow != flowNext {
-				words[n] = strings.TrimSuffix(w, "q")
-			}
-		}
-	}
-	t = strings.Join(words, " ")
-	t = negative.ReplaceAllStringFunc(t, func(s string) string {
-		v, err := strconv.ParseInt(strings.Replace(s, "$", "", 1), 0, 64)
-		if err != nil {
-			return s
-		}
-		if i.DataSize == 32 {
-			return fmt.Sprintf("$%#x", uint32(v))
-		}
-		return fmt.Sprintf("$%#x", uint64(v))
-	})
-	m, ok := i.mem()
-	if !ok {
-		return t
-	}
-	switch target, fixed := i.memVaddr(); {
-	case fixed && m.Base == x86asm.RIP:
-		t += fmt.Sprintf("  # %#x", target)
-	case m.Base == 0 && m.Index == 0 && m.Disp == 0:
-		// x86asm leaves out a displacement of 0 even where nothing else is.
-		t = bareOperand.ReplaceAllString(t, "${1}0x0${2}")
-	}
-	return t
 }

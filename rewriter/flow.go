@@ -1,6 +1,10 @@
 package rewriter
 
-import "fmt"
+import (
+	"fmt"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
 
 // Where a value goes: from the instruction that loads the address of a vsyscall function,
 // forward along all paths, until every copy of it is called, stored, compared or dead.
@@ -29,7 +33,7 @@ const plain = exact | chosen
 // value is the state of all registers, and of the tracked words of the stack, at one
 // instruction. A word of the stack without a label holds something else.
 type value struct {
-	reg   [numRegs]label
+	reg   [x86.NumRegs]label
 	stack [maxSlots]label
 }
 
@@ -42,8 +46,8 @@ func unknownValue() (v value) {
 }
 
 // held returns the registers that may hold one of the labels.
-func (v *value) held(l label) regs {
-	var s regs
+func (v *value) held(l label) x86.Regs {
+	var s x86.Regs
 	for r := range v.reg {
 		if v.reg[r]&l != 0 {
 			s |= 1 << r
@@ -65,8 +69,8 @@ type flow struct {
 	origin   uint64 // of the instruction that loads it
 	state    map[uint64]value
 	work     []uint64
-	calls    map[uint64]*instr // calls and jumps through a register
-	exact    bool              // one of them without a conditional move on the way
+	calls    map[uint64]*x86.Instr // calls and jumps through a register
+	exact    bool                  // one of them without a conditional move on the way
 	compares []use
 	derefs   []use    // used as the base of a memory operand
 	slots    []uint64 // variables it was stored to, unmangled and after a conditional move
@@ -90,7 +94,7 @@ const maxFlow = 20000
 // newFlow returns a flow of the value that the instruction at origin loads. fn is the function
 // of the page whose address it is.
 func newFlow(c *code, origin uint64, fn Function, fr frame) *flow {
-	return &flow{c: c, fn: fn, origin: origin, frame: fr, state: make(map[uint64]value), calls: make(map[uint64]*instr), mixed: make(map[uint64]bool)}
+	return &flow{c: c, fn: fn, origin: origin, frame: fr, state: make(map[uint64]value), calls: make(map[uint64]*x86.Instr), mixed: make(map[uint64]bool)}
 }
 
 // follow follows what reg holds from the instruction at vaddr on.
@@ -103,12 +107,12 @@ func follow(c *code, origin, vaddr uint64, reg int, fn Function, fr frame) *flow
 }
 
 // followWord follows the word of the stack at off, which the instruction at origin stores.
-func followWord(c *code, i *instr, off int64, fn Function, fr frame) *flow {
-	f := newFlow(c, i.addr, fn, fr)
+func followWord(c *code, i *x86.Instr, off int64, fn Function, fr frame) *flow {
+	f := newFlow(c, i.Addr, fn, fr)
 	f.words, f.onStack, f.stores = []int64{off}, true, true
 	v := unknownValue()
 	v.stack[0] = exact
-	f.run(i.next(), v)
+	f.run(i.Next(), v)
 	return f
 }
 
@@ -158,11 +162,11 @@ func (f *flow) step(vaddr uint64, v value) {
 	if vaddr == f.origin {
 		// Back at the load: what it loads gets the same value again.
 		if i, ok := f.c.at(vaddr); ok {
-			f.kill(&v, i.writes)
+			f.kill(&v, i.Writes)
 			if f.stores {
 				v.stack[0] = exact
 			}
-			f.to(i.next(), v)
+			f.to(i.Next(), v)
 		}
 		return
 	}
@@ -171,62 +175,56 @@ func (f *flow) step(vaddr uint64, v value) {
 	case !ok:
 		f.escape(vaddr, "reaches bytes that are no known instruction")
 		return
-	case !i.known:
+	case !i.Known:
 		f.escape(vaddr, "reaches the instruction %s, whose effects are not known", i.Op)
 		return
 	}
-	switch i.flow {
-	case flowNext:
+	switch i.Flow {
+	case x86.FlowNext:
 		f.transfer(&i, &v)
-		f.to(i.next(), v)
-	case flowCond:
+		f.to(i.Next(), v)
+	case x86.FlowCond:
 		f.conditionReads(&i, &v)
-		f.to(i.target, v)
-		f.to(i.next(), v)
-	case flowJump:
-		if _, ok := f.frame[i.target]; !ok {
+		f.to(i.Target, v)
+		f.to(i.Next(), v)
+	case x86.FlowJump:
+		if _, ok := f.frame[i.Target]; !ok {
 			f.afterCall(&i, &v) // a tail call
 		}
-		f.to(i.target, v)
-	case flowCall, flowCallInd:
+		f.to(i.Target, v)
+	case x86.FlowCall, x86.FlowCallInd:
 		f.call(&i, &v)
-		if !f.c.starts.has(i.next()) { // else the callee does not return
-			f.to(i.next(), v)
+		if !f.c.starts.has(i.Next()) { // else the callee does not return
+			f.to(i.Next(), v)
 		}
-	case flowIndirect:
+	case x86.FlowIndirect:
 		f.indirect(&i, &v)
-	case flowRet:
+	case x86.FlowRet:
 		f.ret(&i, &v)
-	case flowStop:
+	case x86.FlowStop:
 	}
 }
 
-func (f *flow) kill(v *value, s regs) {
+func (f *flow) kill(v *value, s x86.Regs) {
 	for r := range v.reg {
-		if s.has(r) {
+		if s.Has(r) {
 			v.reg[r] = other
 		}
 	}
 }
 
 // conditionReads catches jrcxz and loop, which read rcx.
-func (f *flow) conditionReads(i *instr, v *value) {
-	if i.reads.has(rcx) && v.reg[rcx]&plain != 0 {
-		f.escape(i.addr, "read by %s", i.Op)
+func (f *flow) conditionReads(i *x86.Instr, v *value) {
+	if i.Reads.Has(x86.Rcx) && v.reg[x86.Rcx]&plain != 0 {
+		f.escape(i.Addr, "read by %s", i.Op)
 	}
-	f.kill(v, i.partial)
-}
-
-// through returns the register that a call or jmp goes through.
-func (i *instr) through() (r int, ok bool) {
-	r, width, ok := i.argGPR(0)
-	return r, ok && width == 64
+	f.kill(v, i.Partial)
 }
 
 // called records a call or jmp through a register or a word of the stack that may hold the
 // value; it reports whether this is one.
-func (f *flow) called(i *instr, v *value) bool {
-	r, ok := i.through()
+func (f *flow) called(i *x86.Instr, v *value) bool {
+	r, ok := i.Through()
 	if !ok {
 		return f.calledSlot(i, v)
 	}
@@ -238,31 +236,31 @@ func (f *flow) called(i *instr, v *value) bool {
 }
 
 // record records a call or jmp to what has the label l, which register r holds.
-func (f *flow) record(i *instr, v *value, l label, r int) {
+func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 	if l&(xored|mangled) != 0 {
-		f.escape(i.addr, "called while mangled")
+		f.escape(i.Addr, "called while mangled")
 		return
 	}
-	f.calls[i.addr] = i
+	f.calls[i.Addr] = i
 	if l&other != 0 {
-		f.mixed[i.addr] = true
+		f.mixed[i.Addr] = true
 	}
 	f.exact = f.exact || l&exact != 0
 	// Only the function's own arguments are passed on; the register called through is none
 	// beyond them.
-	for n, arg := range [...]int{rdi, rsi, rdx} {
+	for n, arg := range [...]int{x86.Rdi, x86.Rsi, x86.Rdx} {
 		if n < f.fn.args() && arg != r && v.reg[arg]&plain != 0 {
-			f.escape(i.addr, "passed as an argument")
+			f.escape(i.Addr, "passed as an argument")
 		}
 	}
 }
 
 // afterPage moves the state over a call of the page, which changes rax alone. What C code may
 // change is followed on, but a caller does not count on it.
-func (f *flow) afterPage(i *instr, v *value) {
-	v.reg[rax] = other
+func (f *flow) afterPage(i *x86.Instr, v *value) {
+	v.reg[x86.Rax] = other
 	for r := range v.reg {
-		if l := v.reg[r]; callerSaved.has(r) && l&^other != 0 {
+		if l := v.reg[r]; x86.CallerSaved.Has(r) && l&^other != 0 {
 			v.reg[r] = l&other | spent
 		}
 	}
@@ -275,16 +273,16 @@ func (f Function) args() int {
 }
 
 // call moves the state over a call.
-func (f *flow) call(i *instr, v *value) {
-	if f.page[i.addr] || f.called(i, v) {
+func (f *flow) call(i *x86.Instr, v *value) {
+	if f.page[i.Addr] || f.called(i, v) {
 		f.afterPage(i, v)
 		return
 	}
 	f.operands(i, v)
 	f.afterCall(i, v)
-	if i.flow == flowCallInd {
+	if i.Flow == x86.FlowCallInd {
 		f.arguments(i, v)
-		f.kill(v, callerSaved)
+		f.kill(v, x86.CallerSaved)
 		return
 	}
 	for r := range v.reg {
@@ -293,64 +291,64 @@ func (f *flow) call(i *instr, v *value) {
 		}
 		// gcc's -fipa-ra keeps values in registers that a callee in the same unit is known
 		// to leave alone: look into the callee rather than trust the convention.
-		reads, survives := f.c.callee(i.target, r, calleeDepth)
+		reads, survives := f.c.callee(i.Target, r, calleeDepth)
 		if reads && v.reg[r]&(plain|xored) != 0 {
-			f.escape(i.addr, "passed as an argument")
+			f.escape(i.Addr, "passed as an argument")
 		}
-		if callerSaved.has(r) && !survives {
+		if x86.CallerSaved.Has(r) && !survives {
 			v.reg[r] = other
 		}
 	}
 }
 
 // arguments records the value in a register that may be an argument of a callee.
-func (f *flow) arguments(i *instr, v *value) {
-	if v.held(plain|xored)&argRegs != 0 {
-		f.escape(i.addr, "passed as an argument")
+func (f *flow) arguments(i *x86.Instr, v *value) {
+	if v.held(plain|xored)&x86.ArgRegs != 0 {
+		f.escape(i.Addr, "passed as an argument")
 	}
 }
 
 // operands records the value in the address of a memory operand.
-func (f *flow) operands(i *instr, v *value) {
-	if i.addressRegs()&v.held(^other) != 0 {
-		f.derefs = append(f.derefs, use{i.addr, "used as a memory address"})
+func (f *flow) operands(i *x86.Instr, v *value) {
+	if i.AddressRegs()&v.held(^other) != 0 {
+		f.derefs = append(f.derefs, use{i.Addr, "used as a memory address"})
 	}
 }
 
 // indirect ends a path at a jump through a register or memory.
-func (f *flow) indirect(i *instr, v *value) {
-	if f.page[i.addr] || f.called(i, v) {
+func (f *flow) indirect(i *x86.Instr, v *value) {
+	if f.page[i.Addr] || f.called(i, v) {
 		return
 	}
 	f.operands(i, v)
-	if _, fixed := i.memVaddr(); fixed { // a PLT entry, or a tail call through a pointer
+	if _, fixed := i.MemVaddr(); fixed { // a PLT entry, or a tail call through a pointer
 		f.arguments(i, v)
 		f.kept(i, v)
 		return
 	}
-	f.escape(i.addr, "reaches an indirect jump")
+	f.escape(i.Addr, "reaches an indirect jump")
 }
 
 // kept records the value in a register that a function must restore.
-func (f *flow) kept(i *instr, v *value) {
-	if v.held(plain)&^callerSaved != 0 {
-		f.escape(i.addr, "left in a callee-saved register")
+func (f *flow) kept(i *x86.Instr, v *value) {
+	if v.held(plain)&^x86.CallerSaved != 0 {
+		f.escape(i.Addr, "left in a callee-saved register")
 	}
 }
 
 // ret ends a path at the return.
-func (f *flow) ret(i *instr, v *value) {
+func (f *flow) ret(i *x86.Instr, v *value) {
 	if f.returnsTo(i, v) {
 		return
 	}
 	f.kept(i, v)
 	switch {
-	case v.reg[rax]&(plain|xored) != 0:
-		f.returns = append(f.returns, use{i.addr, "returned"})
-	case v.reg[rdx]&plain != 0:
-		f.escape(i.addr, "left in rdx, the second half of a return value")
-	case v.held(plain)&callerSaved != 0:
-		f.left = append(f.left, use{i.addr, "left in a register at the return"})
+	case v.reg[x86.Rax]&(plain|xored) != 0:
+		f.returns = append(f.returns, use{i.Addr, "returned"})
+	case v.reg[x86.Rdx]&plain != 0:
+		f.escape(i.Addr, "left in rdx, the second half of a return value")
+	case v.held(plain)&x86.CallerSaved != 0:
+		f.left = append(f.left, use{i.Addr, "left in a register at the return"})
 	}
 }
 

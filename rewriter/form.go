@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
 
@@ -57,7 +58,7 @@ func (s *Site) single() bool {
 }
 
 // bySyscall reports whether a system call may take their place: it changes rcx and r11.
-func (s *Site) bySyscall() bool { return s.single() && clobbered&^regs(s.Dead) == 0 }
+func (s *Site) bySyscall() bool { return s.single() && clobbered&^x86.Regs(s.Dead) == 0 }
 
 func leaReason(s *Site) string {
 	switch {
@@ -177,7 +178,7 @@ func trampolineName(s *Site, form Form) string {
 
 // keeps reports whether somebody may miss the registers that C code changes.
 func keeps(s *Site, form Form) bool {
-	return !(form == Entry && s.ABI || form == Call && regs(s.Dead) == deadCandidates)
+	return !(form == Entry && s.ABI || form == Call && x86.Regs(s.Dead) == deadCandidates)
 }
 
 // trampoline returns the offset in the segment of the trampoline for the site: the plain one

@@ -1,6 +1,10 @@
 package rewriter
 
-import "golang.org/x/arch/x86/x86asm"
+import (
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
 
 // The stack frame of a function: where rsp and a frame pointer in rbp stand at each
 // instruction, so that a word of the stack is the same word however it is named.
@@ -51,14 +55,14 @@ func (c *code) frameOf(b *body) frame {
 		}
 		d := f[at]
 		d.over(&i)
-		switch i.flow {
-		case flowNext, flowCall, flowCallInd:
-			to(i.next(), d)
-		case flowCond:
-			to(i.target, d)
-			to(i.next(), d)
-		case flowJump:
-			to(i.target, d)
+		switch i.Flow {
+		case x86.FlowNext, x86.FlowCall, x86.FlowCallInd:
+			to(i.Next(), d)
+		case x86.FlowCond:
+			to(i.Target, d)
+			to(i.Next(), d)
+		case x86.FlowJump:
+			to(i.Target, d)
 		}
 	}
 	if !sound {
@@ -68,46 +72,46 @@ func (c *code) frameOf(b *body) frame {
 }
 
 // over moves d over an instruction.
-func (d *depth) over(i *instr) {
-	dst, width, isReg := i.argGPR(0)
+func (d *depth) over(i *x86.Instr) {
+	dst, width, isReg := i.ArgGPR(0)
 	n, isImm := i.Args[1].(x86asm.Imm)
 	wide := isReg && width == 64
-	src, srcWidth, fromReg := i.argGPR(1)
-	m, isMem := i.mem()
+	src, srcWidth, fromReg := i.ArgGPR(1)
+	m, isMem := i.Mem()
 	switch {
-	case !i.known:
+	case !i.Known:
 		d.hasSP, d.hasBP = false, false
 	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
 		d.sp -= 8
 		d.hasSP = d.hasSP && i.DataSize != 16
 	case i.Op == x86asm.POP || i.Op == x86asm.POPFQ:
 		d.sp += 8
-		d.hasSP = d.hasSP && i.DataSize != 16 && !(isReg && dst == rsp)
-		d.hasBP = d.hasBP && !(isReg && dst == rbp)
+		d.hasSP = d.hasSP && i.DataSize != 16 && !(isReg && dst == x86.Rsp)
+		d.hasBP = d.hasBP && !(isReg && dst == x86.Rbp)
 	case i.Op == x86asm.LEAVE:
 		d.sp, d.hasSP, d.hasBP = d.bp+8, d.hasBP, false
-	case wide && dst == rsp && i.Op == x86asm.SUB && isImm:
+	case wide && dst == x86.Rsp && i.Op == x86asm.SUB && isImm:
 		d.sp -= int64(n)
-	case wide && dst == rsp && i.Op == x86asm.ADD && isImm:
+	case wide && dst == x86.Rsp && i.Op == x86asm.ADD && isImm:
 		d.sp += int64(n)
-	case wide && (dst == rsp || dst == rbp) && (i.Op == x86asm.MOV && fromReg && srcWidth == 64 && (src == rsp || src == rbp) ||
+	case wide && (dst == x86.Rsp || dst == x86.Rbp) && (i.Op == x86asm.MOV && fromReg && srcWidth == 64 && (src == x86.Rsp || src == x86.Rbp) ||
 		i.Op == x86asm.LEA && isMem && m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP)):
 		v, ok := d.sp, d.hasSP
-		if i.Op == x86asm.LEA && m.Base == x86asm.RBP || i.Op == x86asm.MOV && src == rbp {
+		if i.Op == x86asm.LEA && m.Base == x86asm.RBP || i.Op == x86asm.MOV && src == x86.Rbp {
 			v, ok = d.bp, d.hasBP
 		}
 		if i.Op == x86asm.LEA {
 			v += m.Disp
 		}
-		if dst == rsp {
+		if dst == x86.Rsp {
 			d.sp, d.hasSP = v, ok
 		} else {
 			d.bp, d.hasBP = v, ok
 		}
 	default:
-		changed := i.writes | i.partial
-		d.hasSP = d.hasSP && !changed.has(rsp)
-		d.hasBP = d.hasBP && !changed.has(rbp)
+		changed := i.Writes | i.Partial
+		d.hasSP = d.hasSP && !changed.Has(x86.Rsp)
+		d.hasBP = d.hasBP && !changed.Has(x86.Rbp)
 	}
 }
 
@@ -119,8 +123,8 @@ type place struct {
 }
 
 // place returns where the memory operand of i is.
-func (d depth) place(i *instr) place {
-	m, ok := i.mem()
+func (d depth) place(i *x86.Instr) place {
+	m, ok := i.Mem()
 	if !ok {
 		return place{}
 	}
@@ -184,17 +188,17 @@ func (f *flow) put(v *value, off int64, l label) {
 
 // onFrame moves the state over an instruction that reads or writes the stack; it reports
 // whether that is all that the instruction does.
-func (f *flow) onFrame(i *instr, v *value) bool {
-	d, ok := f.frame[i.addr]
+func (f *flow) onFrame(i *x86.Instr, v *value) bool {
+	d, ok := f.frame[i.Addr]
 	if !ok || !d.hasSP {
 		if v.anyStack() {
-			f.escape(i.addr, "on the stack where its frame is not known")
+			f.escape(i.Addr, "on the stack where its frame is not known")
 			v.stack = [maxSlots]label{}
 		}
 		return false
 	}
-	dst, width, isReg := i.argGPR(0)
-	src, srcWidth, fromReg := i.argGPR(1)
+	dst, width, isReg := i.ArgGPR(0)
+	src, srcWidth, fromReg := i.ArgGPR(1)
 	p := d.place(i)
 	switch {
 	case i.Op == x86asm.PUSH && isReg:
@@ -202,15 +206,15 @@ func (f *flow) onFrame(i *instr, v *value) bool {
 		return true
 	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
 		if p.stack && f.touches(v, p, slotSize) {
-			f.escape(i.addr, "pushed on the stack")
+			f.escape(i.Addr, "pushed on the stack")
 		}
 		f.put(v, d.sp-slotSize, other)
-		return !p.stack && i.Op == x86asm.PUSH && i.addressRegs() == 0
+		return !p.stack && i.Op == x86asm.PUSH && i.AddressRegs() == 0
 	case i.Op == x86asm.POP && isReg:
 		v.reg[dst] = f.take(v, d.sp)
 		return true
 	case i.Op == x86asm.LEAVE && f.touches(v, place{d.bp, true, d.hasBP}, slotSize):
-		f.escape(i.addr, "used by %s", i.Op)
+		f.escape(i.Addr, "used by %s", i.Op)
 		return false
 	case !p.stack || i.Op == x86asm.LEA:
 		return false
@@ -225,7 +229,7 @@ func (f *flow) onFrame(i *instr, v *value) bool {
 		if fromReg && srcWidth == 64 {
 			l := v.reg[src]
 			if f.overlaps(v, p.off) {
-				f.escape(i.addr, "overwritten in part")
+				f.escape(i.Addr, "overwritten in part")
 			}
 			f.put(v, p.off, l)
 			return true
@@ -235,7 +239,7 @@ func (f *flow) onFrame(i *instr, v *value) bool {
 			return true
 		}
 	}
-	if _, toMem := i.Args[0].(x86asm.Mem); toMem && p.exact && i.hasVector() {
+	if _, toMem := i.Args[0].(x86asm.Mem); toMem && p.exact && i.HasVector() {
 		for n, at := range f.words { // overwritten whole
 			if at >= p.off && at+slotSize <= p.off+int64(i.MemBytes) {
 				v.stack[n] = other
@@ -244,10 +248,10 @@ func (f *flow) onFrame(i *instr, v *value) bool {
 	}
 	if f.touches(v, p, int64(max(i.MemBytes, 1))) {
 		if i.Op == x86asm.CMP || i.Op == x86asm.TEST {
-			f.compares = append(f.compares, use{i.addr, "compared"})
+			f.compares = append(f.compares, use{i.Addr, "compared"})
 		} else {
-			f.copied = f.copied || i.hasVector() && len(f.escapes) == 0
-			f.escape(i.addr, "used by %s in memory", i.Op)
+			f.copied = f.copied || i.HasVector() && len(f.escapes) == 0
+			f.escape(i.Addr, "used by %s in memory", i.Op)
 		}
 	}
 	return false
@@ -284,8 +288,8 @@ func (v *value) anyStack() bool {
 }
 
 // through memory: calledSlot records a call or jmp through a tracked word of the stack.
-func (f *flow) calledSlot(i *instr, v *value) bool {
-	d, ok := f.frame[i.addr]
+func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
+	d, ok := f.frame[i.Addr]
 	if !ok || !d.hasSP {
 		return false
 	}
@@ -295,16 +299,16 @@ func (f *flow) calledSlot(i *instr, v *value) bool {
 	}
 	n := f.slot(p.off, false)
 	if !p.exact || n < 0 {
-		f.escape(i.addr, "called through an array on the stack")
+		f.escape(i.Addr, "called through an array on the stack")
 		return true
 	}
-	f.record(i, v, v.stack[n], numRegs)
+	f.record(i, v, v.stack[n], x86.NumRegs)
 	return true
 }
 
 // returnsTo records a ret to a tracked word: push and ret, which is a jump.
-func (f *flow) returnsTo(i *instr, v *value) bool {
-	d, ok := f.frame[i.addr]
+func (f *flow) returnsTo(i *x86.Instr, v *value) bool {
+	d, ok := f.frame[i.Addr]
 	if !ok || !d.hasSP {
 		return false
 	}
@@ -312,13 +316,13 @@ func (f *flow) returnsTo(i *instr, v *value) bool {
 	if n < 0 || v.stack[n]&^other == 0 {
 		return false
 	}
-	f.record(i, v, v.stack[n], numRegs)
+	f.record(i, v, v.stack[n], x86.NumRegs)
 	return true
 }
 
 // afterCall drops the words below the stack pointer, which are the callee's.
-func (f *flow) afterCall(i *instr, v *value) {
-	d, ok := f.frame[i.addr]
+func (f *flow) afterCall(i *x86.Instr, v *value) {
+	d, ok := f.frame[i.Addr]
 	for n, at := range f.words {
 		if !ok || !d.hasSP || at < d.sp {
 			v.stack[n] &= other
@@ -355,37 +359,37 @@ func (f *flow) exposed(b *body) string {
 }
 
 // address returns the address of the frame that i puts into a register or passes on.
-func (d depth) address(i *instr) (off int64, taken bool) {
-	dst, _, isReg := i.argGPR(0)
+func (d depth) address(i *x86.Instr) (off int64, taken bool) {
+	dst, _, isReg := i.ArgGPR(0)
 	switch p := d.place(i); {
 	case i.Op == x86asm.LEA && p.stack:
-		return p.off, dst != rsp && dst != rbp
+		return p.off, dst != x86.Rsp && dst != x86.Rbp
 	case i.Op == x86asm.LEAVE || i.Op == x86asm.CMP || i.Op == x86asm.TEST || i.Op == x86asm.NOP:
 		return 0, false
 	}
-	frameRegs := regsOf(rsp)
+	frameRegs := x86.RegsOf(x86.Rsp)
 	if d.hasBP {
-		frameRegs |= regsOf(rbp)
+		frameRegs |= x86.RegsOf(x86.Rbp)
 	}
-	if i.operands&frameRegs == 0 || isReg && (dst == rsp || dst == rbp) && i.Op != x86asm.PUSH && i.Op != x86asm.XCHG {
+	if i.Operands&frameRegs == 0 || isReg && (dst == x86.Rsp || dst == x86.Rbp) && i.Op != x86asm.PUSH && i.Op != x86asm.XCHG {
 		return 0, false
 	}
 	return min(d.sp, d.bp), true
 }
 
 // harmless reports whether the address that i computes goes to the page alone.
-func (f *flow) harmless(i *instr) bool {
-	dst, width, ok := i.argGPR(0)
+func (f *flow) harmless(i *x86.Instr) bool {
+	dst, width, ok := i.ArgGPR(0)
 	if _, isReg := i.Args[0].(x86asm.Reg); !ok || !isReg || width != 64 || i.Op != x86asm.LEA && i.Op != x86asm.MOV {
 		return false
 	}
-	g := newFlow(f.c, i.addr, f.fn, nil)
+	g := newFlow(f.c, i.Addr, f.fn, nil)
 	g.page = make(map[uint64]bool)
 	for at := range f.calls {
 		g.page[at] = !f.mixed[at]
 	}
 	v := unknownValue()
 	v.reg[dst] = exact
-	g.run(i.next(), v)
+	g.run(i.Next(), v)
 	return len(g.escapes)+len(g.derefs)+len(g.slots)+len(g.stored)+len(g.returns)+len(g.calls) == 0
 }

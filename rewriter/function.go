@@ -1,6 +1,8 @@
 package rewriter
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // PageVaddr is where the kernel maps the vsyscall page, PageSize its length in bytes.
 // Source: VSYSCALL_ADDR in the kernel's arch/x86/include/uapi/asm/vsyscall.h.

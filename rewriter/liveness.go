@@ -1,6 +1,10 @@
 package rewriter
 
-import "golang.org/x/arch/x86/x86asm"
+import (
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
 
 // Which registers still matter: after a call site, so that a trampoline need not preserve
 // the others; and at the entry of a callee.
@@ -14,10 +18,10 @@ const (
 
 // deadCandidates are the registers that Site.Dead may name: those that a C function may
 // change, but for rax, which has the result.
-var deadCandidates = callerSaved &^ regsOf(rax)
+var deadCandidates = x86.CallerSaved &^ x86.RegsOf(x86.Rax)
 
 // clobbered are the registers that the syscall instruction changes beside rax.
-var clobbered = regsOf(rcx, r11)
+var clobbered = x86.RegsOf(x86.Rcx, x86.R11)
 
 // dead returns those of deadCandidates that no path from vaddr on reads before it
 // overwrites them. At a return they count as dead only where abi says that all callers
@@ -30,10 +34,10 @@ func (c *code) dead(vaddr uint64, abi bool) uint16 {
 
 // liveness returns which of deadCandidates some path from vaddr on is seen to read before it
 // overwrites them, and of which nothing is known.
-func (c *code) liveness(vaddr uint64, abi bool) (live, unsure regs) {
-	pending := map[uint64]regs{}
+func (c *code) liveness(vaddr uint64, abi bool) (live, unsure x86.Regs) {
+	pending := map[uint64]x86.Regs{}
 	work := []uint64{}
-	push := func(at uint64, s regs) {
+	push := func(at uint64, s x86.Regs) {
 		if s &^= live | unsure; s&^pending[at] != 0 {
 			pending[at] |= s
 			work = append(work, at)
@@ -45,34 +49,34 @@ func (c *code) liveness(vaddr uint64, abi bool) (live, unsure regs) {
 		work = work[:len(work)-1]
 		s := pending[at] &^ (live | unsure)
 		i, ok := c.at(at)
-		if !ok || !i.known || n >= maxLiveness {
+		if !ok || !i.Known || n >= maxLiveness {
 			unsure |= s
 			continue
 		}
-		live |= i.reads & s
-		s &^= i.reads | i.writes
-		switch i.flow {
-		case flowNext:
-			push(i.next(), s)
-		case flowCond:
-			push(i.target, s)
-			push(i.next(), s)
-		case flowJump:
-			push(i.target, s)
-		case flowCall:
-			read, gone := c.calleeSet(i.target, s)
+		live |= i.Reads & s
+		s &^= i.Reads | i.Writes
+		switch i.Flow {
+		case x86.FlowNext:
+			push(i.Next(), s)
+		case x86.FlowCond:
+			push(i.Target, s)
+			push(i.Next(), s)
+		case x86.FlowJump:
+			push(i.Target, s)
+		case x86.FlowCall:
+			read, gone := c.calleeSet(i.Target, s)
 			unsure |= read
-			push(i.next(), s&^(read|gone))
-		case flowCallInd:
-			unsure |= s & argRegs
-			push(i.next(), s&^argRegs)
-		case flowRet:
+			push(i.Next(), s&^(read|gone))
+		case x86.FlowCallInd:
+			unsure |= s & x86.ArgRegs
+			push(i.Next(), s&^x86.ArgRegs)
+		case x86.FlowRet:
 			if !abi {
 				unsure |= s
 			}
-		case flowIndirect:
+		case x86.FlowIndirect:
 			unsure |= s
-		case flowStop:
+		case x86.FlowStop:
 		}
 	}
 	return live, unsure
@@ -85,7 +89,7 @@ var flagReaders = func() map[x86asm.Op]bool {
 		x86asm.PUSHF: true, x86asm.PUSHFQ: true, x86asm.LAHF: true, x86asm.SETA: true, x86asm.SETAE: true, x86asm.SETB: true,
 		x86asm.SETBE: true, x86asm.SETE: true, x86asm.SETG: true, x86asm.SETGE: true, x86asm.SETL: true, x86asm.SETLE: true,
 		x86asm.SETNE: true, x86asm.SETNO: true, x86asm.SETNP: true, x86asm.SETNS: true, x86asm.SETO: true, x86asm.SETP: true, x86asm.SETS: true}
-	for _, op := range conditionalMoves {
+	for _, op := range x86.ConditionalMoves {
 		t[op] = true
 	}
 	return t
@@ -117,29 +121,29 @@ func (c *code) flagsRead(vaddr uint64) bool {
 		switch {
 		case flagReaders[i.Op]:
 			return true
-		case i.flow == flowCond && i.reads&regsOf(rcx) == 0:
+		case i.Flow == x86.FlowCond && i.Reads&x86.RegsOf(x86.Rcx) == 0:
 			return true
 		case i.Op == x86asm.INC || i.Op == x86asm.DEC: // all flags but the carry
-			if next, ok := c.at(i.next()); ok && carryReaders[next.Op] {
+			if next, ok := c.at(i.Next()); ok && carryReaders[next.Op] {
 				return true
 			}
 		case flagSetters[i.Op]:
-		case i.flow == flowNext || i.flow == flowCond:
-			work = append(work, i.next())
-			if i.flow == flowCond {
-				work = append(work, i.target)
+		case i.Flow == x86.FlowNext || i.Flow == x86.FlowCond:
+			work = append(work, i.Next())
+			if i.Flow == x86.FlowCond {
+				work = append(work, i.Target)
 			}
-		case i.flow == flowJump:
-			work = append(work, i.target)
+		case i.Flow == x86.FlowJump:
+			work = append(work, i.Target)
 		}
 	}
 	return false
 }
 
 // calleeSet asks callee about each register of s.
-func (c *code) calleeSet(target uint64, s regs) (read, gone regs) {
-	for r := range numRegs {
-		if !s.has(r) {
+func (c *code) calleeSet(target uint64, s x86.Regs) (read, gone x86.Regs) {
+	for r := range x86.NumRegs {
+		if !s.Has(r) {
 			continue
 		}
 		reads, survives := c.callee(target, r, calleeDepth)
@@ -157,7 +161,7 @@ func (c *code) calleeSet(target uint64, s regs) (read, gone regs) {
 // its entry, and whether that may still be in r when it returns. Registers that a callee
 // must preserve are no arguments; of them only that they survive is said.
 func (c *code) callee(target uint64, r, depth int) (reads, survives bool) {
-	if !callerSaved.has(r) {
+	if !x86.CallerSaved.Has(r) {
 		return false, true
 	}
 	if depth == 0 {
@@ -173,41 +177,41 @@ func (c *code) callee(target uint64, r, depth int) (reads, survives bool) {
 		}
 		seen[at] = true
 		i, ok := c.at(at)
-		if !ok || !i.known || n >= maxLiveness {
+		if !ok || !i.Known || n >= maxLiveness {
 			return true, true
 		}
-		if i.reads.has(r) || i.partial.has(r) {
+		if i.Reads.Has(r) || i.Partial.Has(r) {
 			reads = true
-			if i.flow == flowNext && i.operands.has(r) && !i.writes.has(r) {
+			if i.Flow == x86.FlowNext && i.Operands.Has(r) && !i.Writes.Has(r) {
 				survives = true // perhaps saved, to be restored later
 			}
 		}
-		if i.writes.has(r) {
+		if i.Writes.Has(r) {
 			continue
 		}
-		switch i.flow {
-		case flowNext:
-			work = append(work, i.next())
-		case flowCond:
-			work = append(work, i.target, i.next())
-		case flowJump:
-			work = append(work, i.target)
-		case flowCall:
-			in, out := c.callee(i.target, r, depth-1)
+		switch i.Flow {
+		case x86.FlowNext:
+			work = append(work, i.Next())
+		case x86.FlowCond:
+			work = append(work, i.Target, i.Next())
+		case x86.FlowJump:
+			work = append(work, i.Target)
+		case x86.FlowCall:
+			in, out := c.callee(i.Target, r, depth-1)
 			reads = reads || in
-			if out && !c.starts.has(i.next()) {
-				work = append(work, i.next())
+			if out && !c.starts.has(i.Next()) {
+				work = append(work, i.Next())
 			}
-		case flowCallInd:
-			reads = reads || argRegs.has(r)
-		case flowIndirect:
-			if _, fixed := i.memVaddr(); !fixed {
+		case x86.FlowCallInd:
+			reads = reads || x86.ArgRegs.Has(r)
+		case x86.FlowIndirect:
+			if _, fixed := i.MemVaddr(); !fixed {
 				return true, true
 			}
-			reads = reads || argRegs.has(r)
-		case flowRet:
+			reads = reads || x86.ArgRegs.Has(r)
+		case x86.FlowRet:
 			survives = true
-		case flowStop:
+		case x86.FlowStop:
 		}
 	}
 	return reads, survives

@@ -7,6 +7,8 @@ import (
 	"sort"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // Where functions begin that neither a symbol nor an unwind table names.
@@ -204,8 +206,8 @@ func (c *code) padding(vaddr, end uint64) uint64 {
 	for vaddr < end && vaddr%align != 0 {
 		i, ok := c.at(vaddr)
 		switch {
-		case ok && (i.Op == x86asm.NOP || i.isInt3()):
-			vaddr = i.next()
+		case ok && (i.Op == x86asm.NOP || i.IsInt3()):
+			vaddr = i.Next()
 		case c.has(vaddr, 0):
 			vaddr++
 		default:
@@ -225,7 +227,7 @@ func (b *body) whole(c *code, fn *functions) (end uint64, ok bool) {
 	for n := 0; n < len(b.lens); n++ {
 		l := b.lens[end]
 		i, known := c.at(end)
-		if l == 0 || !known || i.flow == flowRet && (!fr[end].hasSP || fr[end].sp != 0) {
+		if l == 0 || !known || i.Flow == x86.FlowRet && (!fr[end].hasSP || fr[end].sp != 0) {
 			return 0, false
 		}
 		end += uint64(l)

@@ -3,6 +3,8 @@ package rewriter
 import (
 	"errors"
 	"io"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // What a file says about one address in it: for crashes, where all that is known is the
@@ -97,56 +99,53 @@ func (p *Place) disassemble(f *elfFile, code *prog) error {
 		return err
 	}
 	from := start // of the listing
-	var call instr
+	var call x86.Instr
 	if known {
 		from = p.Vaddr
 		for at := start; at < p.Vaddr; {
-			in, ok := decode(b[at-start:], at)
+			in, ok := x86.Decode(b[at-start:], at)
 			if !ok {
 				break
 			}
-			if in.next() == p.Vaddr {
+			if in.Next() == p.Vaddr {
 				call = in
 			}
 			if p.Vaddr-at <= placeBefore && from == p.Vaddr {
 				from = at
 			}
-			at = in.next()
+			at = in.Next()
 		}
 		if p.Vaddr-p.Start <= explainBefore {
 			from = p.Start
 		}
 	}
-	if !call.calls() {
-		if call = callBefore(b[:p.Vaddr-start], start); !call.calls() {
+	if !call.Calls() {
+		if call = callBefore(b[:p.Vaddr-start], start); !call.Calls() {
 			return nil
 		}
-		from = call.addr
+		from = call.Addr
 	}
-	raw := b[call.addr-start : p.Vaddr-start]
-	l := line(raw, raw, 0, &instr{Inst: call.Inst, addr: call.addr, flow: call.flow, target: call.target})
-	p.Call, p.Target = &l, call.target
+	raw := b[call.Addr-start : p.Vaddr-start]
+	l := line(raw, raw, 0, &x86.Instr{Inst: call.Inst, Addr: call.Addr, Flow: call.Flow, Target: call.Target})
+	p.Call, p.Target = &l, call.Target
 	p.Lines, _ = Listing(b[from-start:], b[from-start:], from)
 	return nil
 }
 
-// calls reports whether i is a call.
-func (i *instr) calls() bool { return i.flow == flowCall || i.flow == flowCallInd }
-
 // callBefore finds a call that ends where b does, the shortest that is one: the opcode of
 // the register forms is the least likely to be found by chance.
-func callBefore(b []byte, vaddr uint64) instr {
+func callBefore(b []byte, vaddr uint64) x86.Instr {
 	for n := 2; n <= min(maxCallLen, len(b)); n++ {
 		at := len(b) - n
 		if n == 2 && at > 0 && b[at-1]&0xf8 == 0x40 { // a REX prefix: call *%r8 and above
 			continue
 		}
-		in, ok := decode(b[at:], vaddr+uint64(at))
-		if ok && in.Len == n && in.calls() {
+		in, ok := x86.Decode(b[at:], vaddr+uint64(at))
+		if ok && in.Len == n && in.Calls() {
 			return in
 		}
 	}
-	return instr{}
+	return x86.Instr{}
 }
 
 // buildID returns the GNU build ID in hex, "" for none. Source of the note's layout: gABI,

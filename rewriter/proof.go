@@ -1,6 +1,8 @@
 package rewriter
 
-import "sort"
+import (
+	"sort"
+)
 
 // What must be known before bytes of a file are changed: that an instruction begins there, and
 // for forms that change more than one, that nothing goes to the second.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
 
@@ -58,7 +59,7 @@ func (p *Plan) proveOne(q *Patch, s *Site) error {
 		}
 	}
 	if q.Form == Syscall {
-		if clobbered&^regs(s.Dead) != 0 {
+		if clobbered&^x86.Regs(s.Dead) != 0 {
 			return fail("rcx or r11 may be read after it")
 		}
 		return nil
@@ -69,7 +70,7 @@ func (p *Plan) proveOne(q *Patch, s *Site) error {
 	switch at {
 	case uint64(t.Keep):
 	case uint64(t.Plain):
-		if regs(s.Dead) != deadCandidates && !(s.ABI && q.Form == Entry) {
+		if x86.Regs(s.Dead) != deadCandidates && !(s.ABI && q.Form == Entry) {
 			return fail("a register that C code may change may be read after it")
 		}
 	default:

@@ -1,6 +1,8 @@
 package rewriter
 
-import "bytes"
+import (
+	"bytes"
+)
 
 // Programs that set up signals by system calls of their own: a preload library cannot stand
 // between them and the kernel, and so cannot keep its SIGSEGV handler.

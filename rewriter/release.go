@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
 
@@ -243,9 +244,9 @@ func original(b []byte, i int, next uint64, fn Function) (before int, old []byte
 		if i-1 < pad || !bytes.Equal(b[i-1-pad:i-1], nops[pad]) {
 			continue
 		}
-		call, reg, n := []byte{0xff, op}, rax, pad+jumpLen-2
+		call, reg, n := []byte{0xff, op}, x86.Rax, pad+jumpLen-2
 		if n != 7 && n != 10 { // through r8 to r15: the call is longer
-			call, reg, n = []byte{0x41, 0xff, op | 3}, r11, n-1
+			call, reg, n = []byte{0x41, 0xff, op | 3}, x86.R11, n-1
 		}
 		return 1 + pad, append(load(reg, n), call...)
 	}
@@ -258,10 +259,10 @@ func original(b []byte, i int, next uint64, fn Function) (before int, old []byte
 // stubs are the functions that the entry form begins with, for every register.
 func stubs(load func(reg, n int) []byte) [][]byte {
 	var all [][]byte
-	for reg := range numRegs {
+	for reg := range x86.NumRegs {
 		for _, n := range [...]int{7, 10} {
 			prefix := []byte{}
-			if reg >= r8 {
+			if reg >= x86.R8 {
 				prefix = []byte{0x41}
 			}
 			mov := load(reg, n)

@@ -1,6 +1,8 @@
 package rewriter
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Verdict says what a reference to the vsyscall page is.
 type Verdict uint8

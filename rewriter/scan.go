@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // Scan finds every reference to the vsyscall page in the size bytes behind r and decides
@@ -181,7 +183,7 @@ func (r *Report) examine(c *code, sites []Site) error {
 // within reports whether the bytes at vaddr are known to lie inside an instruction, or in no
 // function although its function is known whole.
 func (c *code) within(fn *functions, vaddr uint64) bool {
-	for n := uint64(1); n < maxInstLen; n++ {
+	for n := uint64(1); n < x86.MaxLen; n++ {
 		if b := c.holder(fn, vaddr-n); b != nil && uint64(b.lens[vaddr-n]) > n {
 			return true
 		}

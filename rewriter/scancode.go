@@ -1,6 +1,8 @@
 package rewriter
 
-import "io"
+import (
+	"io"
+)
 
 // ScanWithin is Scan with a bound: of a file with more than maxExec bytes in executable
 // segments nothing is searched, and its report has Skipped and not Damaged.

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // The search for references: every encoding ends with, or is, one of the three addresses,
@@ -186,7 +188,7 @@ func operandAt(b []byte, imm int) (Site, bool) {
 		default:
 			continue
 		}
-		i, ok := decode(b[imm-n:min(imm+4, len(b))], 0)
+		i, ok := x86.Decode(b[imm-n:min(imm+4, len(b))], 0)
 		if ok && i.Op == want && i.Len == n+4 {
 			return Site{Vaddr: uint64(n), Len: uint8(n + 4), Kind: kind}, true
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 const (
@@ -93,33 +95,33 @@ func TestShared(t *testing.T) {
 // TestDead walks from the call to where the caller would see the registers.
 func TestDead(t *testing.T) {
 	all := deadCandidates
-	set := func(r ...int) regs { return regsOf(r...) }
+	set := func(r ...int) x86.Regs { return x86.RegsOf(r...) }
 	for _, c := range []struct {
 		name, after string
-		abi, not    regs // dead in a C function, and in another
+		abi, not    x86.Regs // dead in a C function, and in another
 	}{
 		{"ret", "c3", all, 0},
-		{"overwritten", "31d2 be01000000 488d7c2408 c3", all, set(rdx, rsi, rdi)},
-		{"read", "4889d0 4d89c8 c3", all &^ set(rdx, r9), set(r8)},
-		{"read as an address", "488b06 c3", all &^ set(rsi), 0},
+		{"overwritten", "31d2 be01000000 488d7c2408 c3", all, set(x86.Rdx, x86.Rsi, x86.Rdi)},
+		{"read", "4889d0 4d89c8 c3", all &^ set(x86.Rdx, x86.R9), set(x86.R8)},
+		{"read as an address", "488b06 c3", all &^ set(x86.Rsi), 0},
 		{"overwritten in part", "b201 c3", all, 0},
-		{"compared", "4c39c7 c3", all &^ set(rdi, r8), 0},
-		{"read on one path", "85c0 7403 4889d0 31d2 c3", all &^ set(rdx), 0},
-		{"overwritten on both paths", "85c0 7404 31d2 eb02 89c2 c3", all, set(rdx)},
+		{"compared", "4c39c7 c3", all &^ set(x86.Rdi, x86.R8), 0},
+		{"read on one path", "85c0 7403 4889d0 31d2 c3", all &^ set(x86.Rdx), 0},
+		{"overwritten on both paths", "85c0 7404 31d2 eb02 89c2 c3", all, set(x86.Rdx)},
 		{"overwritten on one path", "85c0 7402 31d2 c3", all, 0},
-		{"a loop", "31d2 85c0 75fa c3", all, set(rdx)},
-		{"a multiplication", "bfe8030000 48f7e7 c3", all, set(rdx, rdi)},
-		{"a system call", "b8ca000000 0f05 c3", set(rcx, r11), set(rcx, r11)},
+		{"a loop", "31d2 85c0 75fa c3", all, set(x86.Rdx)},
+		{"a multiplication", "bfe8030000 48f7e7 c3", all, set(x86.Rdx, x86.Rdi)},
+		{"a system call", "b8ca000000 0f05 c3", set(x86.Rcx, x86.R11), set(x86.Rcx, x86.R11)},
 		{"a system call with its arguments set", "31ff 31f6 31d2 4d31d2 4d31c0 4d31c9 0f05 c3", all, all},
-		{"a call that reads its arguments", "e801000000 c3 4889f8 c3", all &^ set(rdi), 0},
-		{"a call that overwrites them", "e801000000 c3 31d2 31f6 c3", all, set(rdx, rsi)},
-		{"a call through a pointer", "ff15 00000000 c3", set(r10, r11), 0},
+		{"a call that reads its arguments", "e801000000 c3 4889f8 c3", all &^ set(x86.Rdi), 0},
+		{"a call that overwrites them", "e801000000 c3 31d2 31f6 c3", all, set(x86.Rdx, x86.Rsi)},
+		{"a call through a pointer", "ff15 00000000 c3", set(x86.R10, x86.R11), 0},
 		{"an indirect jump", "ffe1", 0, 0},
 		{"a jump to the end", "eb01 90 c3", all, 0},
 		{"ud2", "0f0b", all, all},
 		{"no instruction", "06", 0, 0},
 		{"an instruction without a rule", "d7 c3", 0, 0},
-		{"saved", "52 c3", all &^ set(rdx), 0},
+		{"saved", "52 c3", all &^ set(x86.Rdx), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := testELF{dyn: true, dynamic: true, comment: gcc4, text: asm(t, "90"+movRaxTime+callRax+c.after)}
@@ -131,7 +133,7 @@ func TestDead(t *testing.T) {
 					e.symbols = []testSym{{"time", e.textVaddr(), 100, sttFunc, 1}}
 				}
 				r := scanFile(t, e.build())
-				if len(r.Sites) != 1 || r.Sites[0].ABI != abi || regs(r.Sites[0].Dead) != want {
+				if len(r.Sites) != 1 || r.Sites[0].ABI != abi || x86.Regs(r.Sites[0].Dead) != want {
 					t.Errorf("C function %v: got %+v, want dead %#x", abi, r.Sites, uint16(want))
 				}
 			}

@@ -63,21 +63,21 @@ func (c *code) loadEscapes(disp, slot uint64, fn Function) bool {
 	// REX, opcode, ModRM and perhaps SIB come before the displacement.
 	for _, back := range [...]uint64{3, 4} {
 		i, ok := c.at(disp - back)
-		if !ok || !i.known || i.next() < disp+4 {
+		if !ok || !i.Known || i.Next() < disp+4 {
 			continue
 		}
-		v, fixed := i.memVaddr()
+		v, fixed := i.MemVaddr()
 		if !fixed || v != slot {
 			continue
 		}
-		dst, width, isReg := i.argGPR(0)
+		dst, width, isReg := i.ArgGPR(0)
 		switch {
 		case i.Op == x86asm.CMP || i.Op == x86asm.MOV && !isReg:
 			return false // a test for 0, or the store itself
 		case i.Op != x86asm.MOV || width != 64:
 			return true
 		}
-		f := follow(c, i.addr, i.next(), dst, fn, nil)
+		f := follow(c, i.Addr, i.Next(), dst, fn, nil)
 		return len(f.calls)+len(f.escapes)+len(f.returns)+len(f.stored)+len(f.slots) > 0
 	}
 	return true

@@ -1,23 +1,27 @@
 package rewriter
 
-import "golang.org/x/arch/x86/x86asm"
+import (
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
 
 // What one instruction that goes on to the next does to a followed value.
 
 // transfer moves the state v over i and records how i uses the value.
-func (f *flow) transfer(i *instr, v *value) {
+func (f *flow) transfer(i *x86.Instr, v *value) {
 	tracked := v.held(^other)
 	f.operandsOf(i, v)
 	if f.onFrame(i, v) {
 		return
 	}
-	dst, width, isReg := i.argGPR(0)
-	src, srcWidth, fromReg := i.argGPR(1)
+	dst, width, isReg := i.ArgGPR(0)
+	src, srcWidth, fromReg := i.ArgGPR(1)
 	whole := isReg && fromReg && width == 64 && srcWidth == 64
 	switch {
 	case i.Op == x86asm.CMP || i.Op == x86asm.TEST:
-		if i.operands&tracked != 0 {
-			f.compares = append(f.compares, use{i.addr, "compared"})
+		if i.Operands&tracked != 0 {
+			f.compares = append(f.compares, use{i.Addr, "compared"})
 		}
 		return
 	case i.Op == x86asm.MOV && whole:
@@ -26,7 +30,7 @@ func (f *flow) transfer(i *instr, v *value) {
 	case i.Op == x86asm.XCHG && whole:
 		v.reg[dst], v.reg[src] = v.reg[src], v.reg[dst]
 		return
-	case isConditionalMove[i.Op] && isReg && width == 64:
+	case x86.IsConditionalMove[i.Op] && isReg && width == 64:
 		l := other // what memory holds
 		if fromReg {
 			l = v.reg[src]
@@ -36,19 +40,19 @@ func (f *flow) transfer(i *instr, v *value) {
 			v.reg[dst] = v.reg[dst]&^exact | chosen
 		}
 		return
-	case i.Op == x86asm.MOV && fromReg && tracked.has(src):
+	case i.Op == x86asm.MOV && fromReg && tracked.Has(src):
 		f.store(i, v, src, srcWidth)
-		f.kill(v, i.writes|i.partial)
+		f.kill(v, i.Writes|i.Partial)
 		return
 	case isReg && f.mangles(i, v, dst):
 		return
 	}
-	f.other(i, v, (i.operands|i.partial)&tracked)
-	f.kill(v, i.writes|i.partial)
+	f.other(i, v, (i.Operands|i.Partial)&tracked)
+	f.kill(v, i.Writes|i.Partial)
 }
 
 // operandsOf records the value as an address of memory.
-func (f *flow) operandsOf(i *instr, v *value) {
+func (f *flow) operandsOf(i *x86.Instr, v *value) {
 	if i.Op != x86asm.LEA && i.Op != x86asm.NOP {
 		f.operands(i, v)
 	}
@@ -56,16 +60,16 @@ func (f *flow) operandsOf(i *instr, v *value) {
 
 // other records every use that has no rule of its own; a register that is overwritten in
 // part counts as used.
-func (f *flow) other(i *instr, v *value, read regs) {
+func (f *flow) other(i *x86.Instr, v *value, read x86.Regs) {
 	for r := range v.reg {
-		if read.has(r) && v.reg[r]&(plain|xored|spent) != 0 {
+		if read.Has(r) && v.reg[r]&(plain|xored|spent) != 0 {
 			switch i.Op {
 			case x86asm.PUSH:
-				f.escape(i.addr, "pushed on the stack")
+				f.escape(i.Addr, "pushed on the stack")
 			case x86asm.SYSCALL:
-				f.escape(i.addr, "passed to a system call")
+				f.escape(i.Addr, "passed to a system call")
 			default:
-				f.escape(i.addr, "used by %s", i.Op)
+				f.escape(i.Addr, "used by %s", i.Op)
 			}
 			return
 		}
@@ -73,31 +77,31 @@ func (f *flow) other(i *instr, v *value, read regs) {
 }
 
 // store records a mov of a register that may hold the value: to memory, or in part.
-func (f *flow) store(i *instr, v *value, src, width int) {
+func (f *flow) store(i *x86.Instr, v *value, src, width int) {
 	l := v.reg[src]
 	switch _, toMem := i.Args[0].(x86asm.Mem); {
 	case l&spent != 0:
-		f.escape(i.addr, "stored after a call")
+		f.escape(i.Addr, "stored after a call")
 	case l&(plain|xored) == 0:
-		f.stored = append(f.stored, use{i.addr, "stored after PTR_MANGLE"})
+		f.stored = append(f.stored, use{i.Addr, "stored after PTR_MANGLE"})
 	case !toMem || width < 64:
-		f.escape(i.addr, "truncated")
+		f.escape(i.Addr, "truncated")
 	default:
-		slot, fixed := i.memVaddr()
+		slot, fixed := i.MemVaddr()
 		if fixed && l&(exact|xored) == 0 {
 			f.slots = append(f.slots, slot)
 			return
 		}
-		f.escape(i.addr, "stored in memory")
+		f.escape(i.Addr, "stored in memory")
 	}
 }
 
 // mangles knows the two instructions of glibc's PTR_MANGLE on register dst.
-func (f *flow) mangles(i *instr, v *value, dst int) bool {
-	if _, width, _ := i.argGPR(0); width != 64 || v.reg[dst]&^other == 0 {
+func (f *flow) mangles(i *x86.Instr, v *value, dst int) bool {
+	if _, width, _ := i.ArgGPR(0); width != 64 || v.reg[dst]&^other == 0 {
 		return false
 	}
-	if m, ok := i.mem(); ok {
+	if m, ok := i.Mem(); ok {
 		guard := m.Segment == x86asm.FS && m.Base == 0 && m.Index == 0 && m.Disp == guardOffset
 		if i.Op != x86asm.XOR || !guard || v.reg[dst]&plain == 0 || v.reg[dst]&(xored|mangled) != 0 {
 			return false

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // From what a reference is used for to a verdict on it.
@@ -56,7 +58,7 @@ func judgeStore(c *code, fn *functions, b *body, s *Site) {
 	i, ok := c.at(s.Vaddr)
 	if s.Kind == PushImm32 {
 		s.Reason = "pushed on the stack"
-	} else if _, fixed := i.memVaddr(); ok && fixed {
+	} else if _, fixed := i.MemVaddr(); ok && fixed {
 		s.Reason = "stored in a variable"
 	}
 	fr := c.frame(b)
@@ -114,7 +116,7 @@ func (f *flow) fillCalls(s *Site) {
 	}
 	sort.Slice(addrs, func(i, j int) bool { return addrs[i] < addrs[j] })
 	first := f.calls[addrs[0]]
-	s.Call, s.CallLen, s.Tail = first.addr, uint8(first.Len), first.flow != flowCallInd
+	s.Call, s.CallLen, s.Tail = first.Addr, uint8(first.Len), first.Flow != x86.FlowCallInd
 }
 
 // verdict weighs the uses. ifunc says that the enclosing function is the resolver of an
@@ -178,13 +180,13 @@ func (c *code) reaches(from, to uint64) bool {
 			continue
 		}
 		seen[at] = true
-		switch i.flow {
-		case flowNext, flowCall, flowCallInd:
-			work = append(work, i.next())
-		case flowCond:
-			work = append(work, i.target, i.next())
-		case flowJump:
-			work = append(work, i.target)
+		switch i.Flow {
+		case x86.FlowNext, x86.FlowCall, x86.FlowCallInd:
+			work = append(work, i.Next())
+		case x86.FlowCond:
+			work = append(work, i.Target, i.Next())
+		case x86.FlowJump:
+			work = append(work, i.Target)
 		}
 	}
 	return false

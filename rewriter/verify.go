@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
 
@@ -245,7 +246,7 @@ func sameLoad(a, b []byte) bool {
 		w *strings.Builder
 	}{{a, &x}, {b, &y}} {
 		for i := 0; i < len(side.b); {
-			in, ok := decode(side.b[i:], 0)
+			in, ok := x86.Decode(side.b[i:], 0)
 			if !ok {
 				side.w.Write(side.b[i:])
 				break

@@ -1,4 +1,4 @@
-package rewriter
+package x86
 
 import (
 	"strings"
@@ -23,8 +23,8 @@ const (
 // effect is what an instruction does beside reading the registers of an address.
 type effect struct {
 	first         operand
-	reads, writes regs // implicit
-	partial       regs // implicit, and possibly not written at all
+	reads, writes Regs // implicit
+	partial       Regs // implicit, and possibly not written at all
 }
 
 var effects = buildEffects()
@@ -43,83 +43,83 @@ func buildEffects() map[x86asm.Op]effect {
 	add(effect{first: opUpdate}, x86asm.ADD, x86asm.SUB, x86asm.ADC, x86asm.SBB, x86asm.AND, x86asm.OR, x86asm.XOR, x86asm.INC,
 		x86asm.DEC, x86asm.NEG, x86asm.NOT, x86asm.SHL, x86asm.SHR, x86asm.SAR, x86asm.ROL, x86asm.ROR, x86asm.RCL, x86asm.RCR,
 		x86asm.SHLD, x86asm.SHRD, x86asm.BSWAP, x86asm.BTS, x86asm.BTR, x86asm.BTC, x86asm.BSF, x86asm.BSR, x86asm.CRC32)
-	add(effect{first: opUpdate}, conditionalMoves...)
+	add(effect{first: opUpdate}, ConditionalMoves...)
 	add(effect{first: opRead}, x86asm.CMP, x86asm.TEST, x86asm.BT, x86asm.PUSH, x86asm.JMP, x86asm.CALL, x86asm.LJMP, x86asm.LCALL,
 		x86asm.RET, x86asm.LRET, x86asm.LDMXCSR, x86asm.FLDCW, x86asm.CLFLUSH)
 	add(effect{first: opNone}, x86asm.NOP, x86asm.PAUSE, x86asm.MFENCE, x86asm.LFENCE, x86asm.SFENCE, x86asm.CLD, x86asm.STD,
 		x86asm.CLC, x86asm.STC, x86asm.CMC, x86asm.UD1, x86asm.UD2, x86asm.HLT, x86asm.EMMS, x86asm.FWAIT, x86asm.PUSHFQ, x86asm.POPFQ,
 		x86asm.PREFETCHNTA, x86asm.PREFETCHT0, x86asm.PREFETCHT1, x86asm.PREFETCHT2, x86asm.PREFETCHW, x86asm.VZEROUPPER, x86asm.VZEROALL)
 	add(effect{first: opSwap}, x86asm.XCHG, x86asm.XADD)
-	add(effect{first: opUpdate, reads: regsOf(rax), partial: regsOf(rax)}, x86asm.CMPXCHG)
-	add(effect{first: opUpdate, reads: regsOf(rax, rbx, rcx, rdx), partial: regsOf(rax, rdx)}, x86asm.CMPXCHG8B, x86asm.CMPXCHG16B)
-	add(effect{first: opNone, reads: regsOf(rbp), writes: regsOf(rbp, rsp)}, x86asm.LEAVE)
-	add(effect{reads: regsOf(rax), writes: regsOf(rdx)}, x86asm.CDQ, x86asm.CQO)
-	add(effect{reads: regsOf(rax), partial: regsOf(rdx)}, x86asm.CWD)
-	add(effect{reads: regsOf(rax), writes: regsOf(rax)}, x86asm.CDQE, x86asm.CWDE)
-	add(effect{reads: regsOf(rax), partial: regsOf(rax)}, x86asm.CBW, x86asm.LAHF)
-	add(effect{reads: regsOf(rax)}, x86asm.SAHF)
-	add(effect{writes: regsOf(rax, rdx)}, x86asm.RDTSC)
-	add(effect{writes: regsOf(rax, rdx, rcx)}, x86asm.RDTSCP)
-	add(effect{reads: regsOf(rcx), writes: regsOf(rax, rdx)}, x86asm.XGETBV)
-	add(effect{reads: regsOf(rax, rcx), writes: regsOf(rax, rbx, rcx, rdx)}, x86asm.CPUID)
+	add(effect{first: opUpdate, reads: RegsOf(Rax), partial: RegsOf(Rax)}, x86asm.CMPXCHG)
+	add(effect{first: opUpdate, reads: RegsOf(Rax, Rbx, Rcx, Rdx), partial: RegsOf(Rax, Rdx)}, x86asm.CMPXCHG8B, x86asm.CMPXCHG16B)
+	add(effect{first: opNone, reads: RegsOf(Rbp), writes: RegsOf(Rbp, Rsp)}, x86asm.LEAVE)
+	add(effect{reads: RegsOf(Rax), writes: RegsOf(Rdx)}, x86asm.CDQ, x86asm.CQO)
+	add(effect{reads: RegsOf(Rax), partial: RegsOf(Rdx)}, x86asm.CWD)
+	add(effect{reads: RegsOf(Rax), writes: RegsOf(Rax)}, x86asm.CDQE, x86asm.CWDE)
+	add(effect{reads: RegsOf(Rax), partial: RegsOf(Rax)}, x86asm.CBW, x86asm.LAHF)
+	add(effect{reads: RegsOf(Rax)}, x86asm.SAHF)
+	add(effect{writes: RegsOf(Rax, Rdx)}, x86asm.RDTSC)
+	add(effect{writes: RegsOf(Rax, Rdx, Rcx)}, x86asm.RDTSCP)
+	add(effect{reads: RegsOf(Rcx), writes: RegsOf(Rax, Rdx)}, x86asm.XGETBV)
+	add(effect{reads: RegsOf(Rax, Rcx), writes: RegsOf(Rax, Rbx, Rcx, Rdx)}, x86asm.CPUID)
 	// The kernel keeps every register but rax, rcx and r11 (psABI A.2.1).
-	add(effect{first: opNone, reads: syscallArgs, writes: regsOf(rax, rcx, r11)}, x86asm.SYSCALL)
-	add(effect{first: opNone, reads: regsOf(rcx), partial: regsOf(rcx)}, x86asm.LOOP, x86asm.LOOPE, x86asm.LOOPNE)
-	add(effect{first: opNone, writes: regsOf(rcx)}, x86asm.PCMPISTRI, x86asm.VPCMPISTRI)
-	add(effect{first: opNone, reads: regsOf(rax, rdx), writes: regsOf(rcx)}, x86asm.PCMPESTRI, x86asm.VPCMPESTRI)
-	add(effect{first: opNone, reads: regsOf(rax, rdx)}, x86asm.PCMPESTRM, x86asm.VPCMPESTRM)
-	add(effect{first: opNone, reads: regsOf(rdi)}, x86asm.MASKMOVQ, x86asm.MASKMOVDQU, x86asm.VMASKMOVDQU)
-	add(effect{first: opNone, reads: regsOf(rcx)}, x86asm.JCXZ, x86asm.JECXZ, x86asm.JRCXZ)
+	add(effect{first: opNone, reads: syscallArgs, writes: RegsOf(Rax, Rcx, R11)}, x86asm.SYSCALL)
+	add(effect{first: opNone, reads: RegsOf(Rcx), partial: RegsOf(Rcx)}, x86asm.LOOP, x86asm.LOOPE, x86asm.LOOPNE)
+	add(effect{first: opNone, writes: RegsOf(Rcx)}, x86asm.PCMPISTRI, x86asm.VPCMPISTRI)
+	add(effect{first: opNone, reads: RegsOf(Rax, Rdx), writes: RegsOf(Rcx)}, x86asm.PCMPESTRI, x86asm.VPCMPESTRI)
+	add(effect{first: opNone, reads: RegsOf(Rax, Rdx)}, x86asm.PCMPESTRM, x86asm.VPCMPESTRM)
+	add(effect{first: opNone, reads: RegsOf(Rdi)}, x86asm.MASKMOVQ, x86asm.MASKMOVDQU, x86asm.VMASKMOVDQU)
+	add(effect{first: opNone, reads: RegsOf(Rcx)}, x86asm.JCXZ, x86asm.JECXZ, x86asm.JRCXZ)
 	add(effect{first: opNone}, x86asm.JA, x86asm.JAE, x86asm.JB, x86asm.JBE, x86asm.JE, x86asm.JG, x86asm.JGE, x86asm.JL, x86asm.JLE,
 		x86asm.JNE, x86asm.JNO, x86asm.JNP, x86asm.JNS, x86asm.JO, x86asm.JP, x86asm.JS)
-	str := regsOf(rax, rcx, rsi, rdi)
+	str := RegsOf(Rax, Rcx, Rsi, Rdi)
 	add(effect{first: opNone, reads: str, partial: str}, x86asm.MOVSB, x86asm.MOVSW, x86asm.MOVSD, x86asm.MOVSQ, x86asm.STOSB,
 		x86asm.STOSW, x86asm.STOSD, x86asm.STOSQ, x86asm.LODSB, x86asm.LODSW, x86asm.LODSD, x86asm.LODSQ, x86asm.SCASB, x86asm.SCASW,
 		x86asm.SCASD, x86asm.SCASQ, x86asm.CMPSB, x86asm.CMPSW, x86asm.CMPSD, x86asm.CMPSQ)
 	return t
 }
 
-var conditionalMoves = []x86asm.Op{x86asm.CMOVA, x86asm.CMOVAE, x86asm.CMOVB, x86asm.CMOVBE, x86asm.CMOVE, x86asm.CMOVG, x86asm.CMOVGE,
+var ConditionalMoves = []x86asm.Op{x86asm.CMOVA, x86asm.CMOVAE, x86asm.CMOVB, x86asm.CMOVBE, x86asm.CMOVE, x86asm.CMOVG, x86asm.CMOVGE,
 	x86asm.CMOVL, x86asm.CMOVLE, x86asm.CMOVNE, x86asm.CMOVNO, x86asm.CMOVNP, x86asm.CMOVNS, x86asm.CMOVO, x86asm.CMOVP, x86asm.CMOVS}
 
-var isConditionalMove = func() map[x86asm.Op]bool {
+var IsConditionalMove = func() map[x86asm.Op]bool {
 	t := make(map[x86asm.Op]bool)
-	for _, op := range conditionalMoves {
+	for _, op := range ConditionalMoves {
 		t[op] = true
 	}
 	return t
 }()
 
 // effects fills in reads, operands, writes, partial and known.
-func (i *instr) effects() {
+func (i *Instr) effects() {
 	i.operandEffects()
-	i.operands = i.reads
+	i.Operands = i.Reads
 	switch {
 	case i.Op == x86asm.LEA:
-		i.operands |= i.addressRegs()
-		i.reads |= i.operands
+		i.Operands |= i.AddressRegs()
+		i.Reads |= i.Operands
 	case i.Op != x86asm.NOP:
-		i.reads |= i.addressRegs()
+		i.Reads |= i.AddressRegs()
 	}
 }
 
 // operandEffects is effects without the registers of addresses.
-func (i *instr) operandEffects() {
+func (i *Instr) operandEffects() {
 	switch i.Op {
 	case x86asm.IMUL, x86asm.MUL, x86asm.DIV, x86asm.IDIV:
 		i.multiply()
 		return
 	}
 	e, ok := effects[i.Op]
-	if i.Op == x86asm.MOVSD && i.hasVector() {
+	if i.Op == x86asm.MOVSD && i.HasVector() {
 		ok = false // the SSE instruction of the same name
 	}
 	if !ok {
 		i.vectorEffects()
 		return
 	}
-	i.known = true
-	i.reads, i.writes, i.partial = e.reads, e.writes, e.partial
+	i.Known = true
+	i.Reads, i.Writes, i.Partial = e.reads, e.writes, e.partial
 	if e.first == opNone {
 		return
 	}
@@ -138,33 +138,33 @@ func (i *instr) operandEffects() {
 }
 
 // touch records what is done to argument n where it is a general register.
-func (i *instr) touch(n int, how operand) {
-	r, width, ok := i.argGPR(n)
+func (i *Instr) touch(n int, how operand) {
+	r, width, ok := i.ArgGPR(n)
 	if !ok {
 		return
 	}
 	if how != opWrite {
-		i.reads |= 1 << r
+		i.Reads |= 1 << r
 	}
 	switch {
 	case how == opRead:
 	case width >= 32: // a 32-bit write clears the upper half (SDM vol. 1, 3.4.1.1)
-		i.writes |= 1 << r
+		i.Writes |= 1 << r
 	default:
-		i.partial |= 1 << r
+		i.Partial |= 1 << r
 	}
 }
 
 // clearsItself knows xor %r,%r and sub %r,%r, which read nothing in effect.
-func (i *instr) clearsItself() bool {
-	a, wa, oka := i.argGPR(0)
-	b, wb, okb := i.argGPR(1)
+func (i *Instr) clearsItself() bool {
+	a, wa, oka := i.ArgGPR(0)
+	b, wb, okb := i.ArgGPR(1)
 	return (i.Op == x86asm.XOR || i.Op == x86asm.SUB) && oka && okb && a == b && wa >= 32 && wa == wb
 }
 
 // multiply does mul, imul, div and idiv, whose implicit registers depend on their form.
-func (i *instr) multiply() {
-	i.known = true
+func (i *Instr) multiply() {
+	i.Known = true
 	if i.Op == x86asm.IMUL && i.Args[1] != nil {
 		how := opUpdate
 		if i.Args[2] != nil {
@@ -175,30 +175,30 @@ func (i *instr) multiply() {
 		return
 	}
 	i.touch(0, opRead)
-	_, width, isReg := i.argGPR(0)
+	_, width, isReg := i.ArgGPR(0)
 	if !isReg {
 		width = i.MemBytes * 8
 	}
-	i.reads |= regsOf(rax)
+	i.Reads |= RegsOf(Rax)
 	if i.Op == x86asm.DIV || i.Op == x86asm.IDIV {
-		i.reads |= regsOf(rdx)
+		i.Reads |= RegsOf(Rdx)
 	}
 	if width >= 32 {
-		i.writes |= regsOf(rax, rdx)
+		i.Writes |= RegsOf(Rax, Rdx)
 	} else {
-		i.partial |= regsOf(rax, rdx)
+		i.Partial |= RegsOf(Rax, Rdx)
 	}
 }
 
 // vectorEffects does x87, MMX, SSE and AVX, which touch general registers as explicit
 // operands only; those few with implicit ones are in the table.
-func (i *instr) vectorEffects() {
+func (i *Instr) vectorEffects() {
 	name := i.Op.String()
 	x87 := strings.HasPrefix(name, "F") && i.Op != x86asm.FXSAVE64 && i.Op != x86asm.FXRSTOR64
-	if !x87 && !i.hasVector() {
+	if !x87 && !i.HasVector() {
 		return
 	}
-	i.known = true
+	i.Known = true
 	i.touch(0, opWrite)
 	for n := 1; n < len(i.Args); n++ {
 		i.touch(n, opRead)

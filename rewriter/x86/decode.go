@@ -1,0 +1,230 @@
+package x86
+
+import (
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// Decoding of single instructions, and what each does to the general registers. What is
+// not known exactly is marked so, and every reader of it then assumes the worst.
+
+// Regs is a set of general registers, one bit each in encoding order (rax = bit 0).
+type Regs uint16
+
+// The general registers in encoding order (Intel SDM vol. 2, table 2-2).
+const (
+	Rax = iota
+	Rcx
+	Rdx
+	Rbx
+	Rsp
+	Rbp
+	Rsi
+	Rdi
+	R8
+	R9
+	R10
+	R11
+	R12
+	r13
+	r14
+	R15
+	NumRegs
+)
+
+// MaxLen is the longest instruction in bytes (SDM vol. 2, 2.3.11).
+const MaxLen = 15
+
+func RegsOf(list ...int) Regs {
+	var s Regs
+	for _, r := range list {
+		s |= 1 << r
+	}
+	return s
+}
+
+func (s Regs) Has(r int) bool { return s>>r&1 != 0 }
+
+// The roles of registers in the System V x86-64 calling convention (psABI 3.2.3) and in
+// system calls (psABI A.2.1).
+var (
+	ArgRegs     = RegsOf(Rdi, Rsi, Rdx, Rcx, R8, R9)
+	CallerSaved = RegsOf(Rax, Rcx, Rdx, Rsi, Rdi, R8, R9, R10, R11)
+	syscallArgs = RegsOf(Rax, Rdi, Rsi, Rdx, R10, R8, R9)
+)
+
+// FlowKind is where control goes after an instruction.
+type FlowKind uint8
+
+const (
+	FlowNext     FlowKind = iota // the next instruction
+	FlowJump                     // target
+	FlowCond                     // target or the next one
+	FlowCall                     // target, then the next one
+	FlowIndirect                 // a jump through a register or memory
+	FlowCallInd                  // a call through a register or memory, then the next one
+	FlowRet                      // the caller
+	FlowStop                     // nowhere: ud2, hlt, int3
+)
+
+// Instr is one decoded instruction.
+type Instr struct {
+	x86asm.Inst
+	Addr uint64
+	// Reads, writes and partial are the general registers that are read, overwritten in
+	// all 64 bits, and overwritten in part. They mean nothing unless known is set.
+	Reads, Writes, Partial Regs
+	// Operands are those of reads that are read for more than the address of memory.
+	Operands Regs
+	Known    bool
+	Flow     FlowKind
+	Target   uint64 // for FlowJump, FlowCond, FlowCall
+}
+
+func (i *Instr) Next() uint64 { return i.Addr + uint64(i.Len) }
+
+// Decode decodes the instruction at the start of b, which lies at addr. ok is false where
+// the bytes are none that the decoder knows.
+func Decode(b []byte, addr uint64) (i Instr, ok bool) {
+	defer func() {
+		if recover() != nil { // the decoder promises not to; it is not ours
+			i, ok = Instr{}, false
+		}
+	}()
+	if len(b) > MaxLen {
+		b = b[:MaxLen]
+	}
+	if isEndbr64(b) {
+		return Instr{Inst: x86asm.Inst{Op: x86asm.NOP, Len: 4, Mode: 64}, Addr: addr, Known: true}, true
+	}
+	inst, err := x86asm.Decode(b, 64)
+	if err != nil || inst.Op == 0 || inst.Len <= 0 || inst.Len > len(b) {
+		return Instr{}, false
+	}
+	i = Instr{Inst: inst, Addr: addr}
+	i.classify()
+	i.effects()
+	return i, true
+}
+
+// isEndbr64 knows endbr64 (f3 0f 1e fa), which x86asm v0.32 takes for a lone prefix.
+func isEndbr64(b []byte) bool {
+	return len(b) >= 4 && b[0] == 0xf3 && b[1] == 0x0f && b[2] == 0x1e && b[3] == 0xfa
+}
+
+// classify fills in flow and target.
+func (i *Instr) classify() {
+	rel, isRel := i.Args[0].(x86asm.Rel)
+	if isRel {
+		i.Target = i.Next() + uint64(int64(rel))
+	}
+	switch {
+	case i.Op == x86asm.JMP && isRel:
+		i.Flow = FlowJump
+	case i.Op == x86asm.JMP || i.Op == x86asm.LJMP:
+		i.Flow = FlowIndirect
+	case i.Op == x86asm.CALL && isRel:
+		i.Flow = FlowCall
+	case i.Op == x86asm.CALL || i.Op == x86asm.LCALL:
+		i.Flow = FlowCallInd
+	case i.Op == x86asm.RET || i.Op == x86asm.LRET || i.Op == x86asm.IRET || i.Op == x86asm.IRETD || i.Op == x86asm.IRETQ:
+		i.Flow = FlowRet
+	case i.Op == x86asm.UD2 || i.Op == x86asm.UD1 || i.Op == x86asm.HLT || i.IsInt3():
+		i.Flow = FlowStop
+	case isRel:
+		i.Flow = FlowCond
+	}
+}
+
+func (i *Instr) IsInt3() bool {
+	n, ok := i.Args[0].(x86asm.Imm)
+	return i.Op == x86asm.INT && ok && n == 3
+}
+
+// gpr returns the number and width in bits of a general register; ok is false for others.
+func gpr(r x86asm.Reg) (n, width int, ok bool) {
+	switch {
+	case r >= x86asm.AL && r <= x86asm.BL:
+		return int(r - x86asm.AL), 8, true
+	case r >= x86asm.AH && r <= x86asm.BH:
+		return int(r - x86asm.AH), 8, true
+	case r >= x86asm.SPB && r <= x86asm.R15B:
+		return int(r-x86asm.SPB) + Rsp, 8, true
+	case r >= x86asm.AX && r <= x86asm.R15W:
+		return int(r - x86asm.AX), 16, true
+	case r >= x86asm.EAX && r <= x86asm.R15L:
+		return int(r - x86asm.EAX), 32, true
+	case r >= x86asm.RAX && r <= x86asm.R15:
+		return int(r - x86asm.RAX), 64, true
+	}
+	return 0, 0, false
+}
+
+// ArgGPR returns the general register that argument n of i is.
+func (i *Instr) ArgGPR(n int) (r, width int, ok bool) {
+	if reg, is := i.Args[n].(x86asm.Reg); is {
+		return gpr(reg)
+	}
+	return 0, 0, false
+}
+
+// Mem returns the memory operand of i.
+func (i *Instr) Mem() (m x86asm.Mem, ok bool) {
+	for _, a := range i.Args {
+		if m, ok = a.(x86asm.Mem); ok {
+			return m, true
+		}
+	}
+	return m, false
+}
+
+// MemVaddr returns the address of a memory operand that has no register in it but rip.
+func (i *Instr) MemVaddr() (vaddr uint64, ok bool) {
+	m, is := i.Mem()
+	if !is || m.Index != 0 || m.Segment == x86asm.FS || m.Segment == x86asm.GS {
+		return 0, false
+	}
+	switch m.Base {
+	case x86asm.RIP:
+		return i.Next() + uint64(int64(int32(m.Disp))), true // x86asm v0.32 does not extend its sign
+	case 0:
+		return uint64(m.Disp), true
+	}
+	return 0, false
+}
+
+// AddressRegs returns the registers that make up the address of a memory operand.
+func (i *Instr) AddressRegs() Regs {
+	var s Regs
+	for _, a := range i.Args {
+		m, ok := a.(x86asm.Mem)
+		if !ok {
+			continue
+		}
+		if r, _, ok := gpr(m.Base); ok {
+			s |= 1 << r
+		}
+		if r, _, ok := gpr(m.Index); ok && m.Scale != 0 {
+			s |= 1 << r
+		}
+	}
+	return s
+}
+
+// HasVector reports whether an operand is an x87, MMX, SSE, AVX or mask register.
+func (i *Instr) HasVector() bool {
+	for _, a := range i.Args {
+		if r, ok := a.(x86asm.Reg); ok && r >= x86asm.F0 && r <= x86asm.K7 {
+			return true
+		}
+	}
+	return false
+}
+
+// Through returns the register that a call or jmp goes through.
+func (i *Instr) Through() (r int, ok bool) {
+	r, width, ok := i.ArgGPR(0)
+	return r, ok && width == 64
+}
+
+// Calls reports whether i is a call.
+func (i *Instr) Calls() bool { return i.Flow == FlowCall || i.Flow == FlowCallInd }

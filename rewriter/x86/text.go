@@ -1,0 +1,60 @@
+package x86
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// bareOperand matches a memory operand of which x86asm writes the segment at most.
+var bareOperand = regexp.MustCompile(`( |%[fg]s:)(,|$)`)
+
+var negative = regexp.MustCompile(`\$-0x[0-9a-f]+`)
+
+// Text writes the instruction as objdump of today does, where x86asm v0.32 differs: no
+// suffix on call, jmp, ret and leave, immediates without a sign, addresses without a
+// register, and the target of what is relative to rip.
+func (i *Instr) Text(raw []byte) string {
+	if i.Op == 0 {
+		return fmt.Sprintf(".byte 0x%02x", raw[0])
+	}
+	if isEndbr64(raw) {
+		return "endbr64"
+	}
+	t := x86asm.GNUSyntax(i.Inst, i.Addr, nil)
+	words := strings.Fields(t)
+	for n, w := range words {
+		switch w {
+		case "callq", "jmpq", "retq", "leaveq", "pushq", "popq":
+			if _, mem := i.Mem(); !mem || i.Flow != FlowNext {
+				words[n] = strings.TrimSuffix(w, "q")
+			}
+		}
+	}
+	t = strings.Join(words, " ")
+	t = negative.ReplaceAllStringFunc(t, func(s string) string {
+		v, err := strconv.ParseInt(strings.Replace(s, "$", "", 1), 0, 64)
+		if err != nil {
+			return s
+		}
+		if i.DataSize == 32 {
+			return fmt.Sprintf("$%#x", uint32(v))
+		}
+		return fmt.Sprintf("$%#x", uint64(v))
+	})
+	m, ok := i.Mem()
+	if !ok {
+		return t
+	}
+	switch target, fixed := i.MemVaddr(); {
+	case fixed && m.Base == x86asm.RIP:
+		t += fmt.Sprintf("  # %#x", target)
+	case m.Base == 0 && m.Index == 0 && m.Disp == 0:
+		// x86asm leaves out a displacement of 0 even where nothing else is.
+		t = bareOperand.ReplaceAllString(t, "${1}0x0${2}")
+	}
+	return t
+}
