@@ -104,13 +104,17 @@ func TestTopicsArePages(t *testing.T) {
 			}
 		}
 		code := map[string]bool{}
-		inCode := false
+		inCode, output := false, false // output: what a command printed, as wide as it was
 		for line := range strings.Lines(source) {
 			switch {
 			case strings.HasPrefix(line, "```"):
-				inCode = !inCode
+				inCode, output = !inCode, false
 			case inCode && line != "\n":
+				output = output || strings.HasPrefix(line, "$ ")
 				line = strings.Repeat(" ", codeIndent) + line
+				if !output {
+					checkWidth(t, topic.name, line)
+				}
 				code[line] = true
 				if !strings.Contains(got, line) {
 					t.Errorf("%s: code is missing: %s", topic.name, line)

@@ -193,7 +193,7 @@ func inline(text string, bare bool) string {
 		target, _, _ := strings.Cut(m[2], "#")
 		topic, isPage := strings.CutSuffix(target, ".md")
 		switch {
-		case target == "" || strings.Trim(m[1], "`") == m[2]:
+		case target == "" || strings.Trim(m[1], "`") == strings.TrimPrefix(target, "../"):
 			return m[1]
 		case isPage && !strings.Contains(topic, "/"):
 			return m[1] + " ('vfix help " + topic + "')"
