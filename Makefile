@@ -119,7 +119,7 @@ fmt: need-go ## format the Go files
 	$(GOFMT) -w $$(git ls-files -co --exclude-standard '*.go')
 
 .PHONY: demo
-demo: ## show the whole of it on a fresh Debian 12 (as root): dies before, runs after, how fast
+demo: ## demonstrate vfix on a fresh Debian 12 (as root): crash before, run after, speed
 	@tests/demo
 
 .PHONY: install

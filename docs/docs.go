@@ -1,7 +1,13 @@
-// Package docs holds the texts about vfix that the command prints too.
+// Package docs holds the pages about vfix, which the command prints too.
 package docs
 
-import _ "embed"
+import "embed"
+
+// Pages are the pages, in Markdown; README.md is their index. The file name without .md is the
+// topic by which `vfix help` prints a page.
+//
+//go:embed *.md
+var Pages embed.FS
 
 // JSON describes what --format json prints, in Markdown.
 //

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,11 +13,6 @@ import (
 	"vfix.dev/vfix/docs"
 )
 
-// The topics of vfix help, as text of at most 80 columns.
-//
-//go:embed help/*.txt
-var topicFiles embed.FS
-
 // topic is one text of vfix help that is no verb.
 type topic struct {
 	name  string
@@ -25,25 +20,27 @@ type topic struct {
 	text  func() string
 }
 
-var topics = []topic{
-	{"sources", "how to write SOURCE and DEST", file("sources")},
-	{"lists", "rebuild many images in one run", file("lists")},
-	{"exit-status", "the meaning of each exit status", file("exit-status")},
-	{"environment", "variables and files that vfix uses", file("environment")},
-	{"how-it-works", "what is patched, and why it is safe", file("how-it-works")},
-	{"fallback", "what catches call sites at run time", file("fallback")},
-	{"json", "what --format json prints", func() string { return docs.JSON }},
-	{"json-schema", "the same as a JSON Schema", func() string { return docs.Schema }},
+// topics are the pages of docs/, in the order of its index.
+var topics = append(pages(), topic{"json-schema", "the same as a JSON Schema", func() string { return docs.Schema }})
+
+// indexRow is a page in the index: its file and what it is about.
+var indexRow = regexp.MustCompile(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\) \| (.+) \|$`)
+
+func pages() []topic {
+	var list []topic
+	for _, row := range indexRow.FindAllStringSubmatch(page("README"), -1) {
+		list = append(list, topic{row[1], row[2], func() string { return plainText(page(row[1])) }})
+	}
+	return list
 }
 
-func file(name string) func() string {
-	return func() string {
-		b, err := topicFiles.ReadFile("help/" + name + ".txt")
-		if err != nil {
-			panic(err) // a topic in the table without its text
-		}
-		return string(b)
+// page is the Markdown of a page.
+func page(name string) string {
+	b, err := docs.Pages.ReadFile(name + ".md")
+	if err != nil {
+		panic(err) // the index names a page that does not exist
 	}
+	return string(b)
 }
 
 // helpWidth is how many columns help texts use at most.
@@ -126,13 +123,13 @@ func rootHelp(root *cobra.Command) string {
 	for _, name := range []string{"scan", "rebuild", "patch", "verify", "convert", "layer", "hotfix", "run", "runtime", "cache", "doctor", "diagnose", "bench", "install", "uninstall", "version", "completion", "help"} {
 		for _, c := range root.Commands() {
 			if c.Name() == name {
-				fmt.Fprintf(&b, "  %-13s %s\n", name, c.Short)
+				fmt.Fprintf(&b, "  %-14s %s\n", name, c.Short)
 			}
 		}
 	}
 	b.WriteString("\nTopics:\n")
 	for _, t := range topics {
-		fmt.Fprintf(&b, "  %-13s %s\n", t.name, t.short)
+		fmt.Fprintf(&b, "  %-14s %s\n", t.name, t.short)
 	}
 	b.WriteString("\nFor details run vfix VERB --help or vfix help TOPIC.\n")
 	return b.String()

@@ -4,12 +4,21 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"vfix.dev/vfix/docs"
 )
 
 func TestHelpIsComplete(t *testing.T) {
@@ -46,16 +55,139 @@ func TestHelpIsComplete(t *testing.T) {
 
 func TestTopics(t *testing.T) {
 	list := runLine(engine{}, "help").stdout
+	root := newRootCommand(newOutput(io.Discard, io.Discard), engine{})
 	for _, topic := range topics {
 		got := runLine(engine{}, "help", topic.name)
 		if got.status != 0 || got.stderr != "" || len(got.stdout) < 200 {
 			t.Errorf("vfix help %s: got %+v", topic.name, got)
 		}
-		if !strings.Contains(list, topic.name) {
+		if !strings.Contains(list, "\n  "+topic.name+" ") {
 			t.Errorf("vfix help does not list %s", topic.name)
 		}
-		if !strings.HasPrefix(topic.name, "json") {
-			checkWidth(t, topic.name, got.stdout)
+		if slices.Contains(verbs(root), topic.name) {
+			t.Errorf("topic %s hides the help of the verb", topic.name)
+		}
+	}
+	for _, name := range []string{"sources", "lists", "exit-status", "environment", "how-it-works", "fallback", "json", "json-schema"} {
+		if !slices.Contains(topicNames(), name) {
+			t.Errorf("no topic %s, which messages and helps name", name)
+		}
+	}
+}
+
+// The index names each page, and so each page is a topic.
+func TestIndexIsComplete(t *testing.T) {
+	files, err := fs.Glob(docs.Pages, "*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(file, ".md")
+		if name != "README" && !slices.Contains(topicNames(), name) {
+			t.Errorf("docs/README.md does not list %s", file)
+		}
+	}
+}
+
+// What vfix help prints is the page: each word of it; code to the letter; prose and tables
+// within the width.
+func TestTopicsArePages(t *testing.T) {
+	for _, topic := range pages() {
+		source, got := page(topic.name), topic.text()
+		printed := map[string]int{}
+		for _, word := range pageWords(got) {
+			printed[word]++
+		}
+		for _, word := range pageWords(link.ReplaceAllString(notPrinted.ReplaceAllString(source, ""), "$1")) {
+			if printed[word]--; printed[word] < 0 {
+				t.Errorf("%s: %q is in the page more often than in the text", topic.name, word)
+			}
+		}
+		code := map[string]bool{}
+		inCode, output := false, false // output: what a command printed, as wide as it was
+		for line := range strings.Lines(source) {
+			switch {
+			case strings.HasPrefix(line, "```"):
+				inCode, output = !inCode, false
+			case inCode && line != "\n":
+				output = output || strings.HasPrefix(line, "$ ")
+				line = strings.Repeat(" ", codeIndent) + line
+				if !output {
+					checkWidth(t, topic.name, line)
+				}
+				code[line] = true
+				if !strings.Contains(got, line) {
+					t.Errorf("%s: code is missing: %s", topic.name, line)
+				}
+			}
+		}
+		if inCode {
+			t.Errorf("%s: a code block has no end", topic.name)
+		}
+		for line := range strings.Lines(got) {
+			if !code[line] {
+				checkWidth(t, topic.name, line)
+				if strings.Contains(line, "`") || strings.HasPrefix(strings.TrimSpace(line), "|") {
+					t.Errorf("%s: Markdown in the text: %s", topic.name, line)
+				}
+			}
+		}
+	}
+}
+
+// notPrinted are the lines of Markdown that are marks alone, and images.
+var notPrinted = regexp.MustCompile(`(?m)^(\|[-|]+\||!\[.*)$`)
+
+// pageWords are the words of a text: letters and digits, nothing else.
+func pageWords(text string) []string {
+	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
+// Links in the pages and in the README files lead somewhere.
+func TestLinks(t *testing.T) {
+	root := filepath.Join("..", "..")
+	for _, pattern := range []string{"README.md", "docs/*.md", "tests/*.md", "deploy/*/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no files: %v", pattern, err)
+		}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range link.FindAllStringSubmatch(string(b), -1) {
+				target, _, _ := strings.Cut(m[2], "#")
+				if target == "" || strings.Contains(target, "://") {
+					continue
+				}
+				if _, err := os.Stat(filepath.Join(filepath.Dir(file), target)); err != nil {
+					t.Errorf("%s: the link to %s leads nowhere", file, m[2])
+				}
+			}
+		}
+	}
+}
+
+func TestPlainText(t *testing.T) {
+	long := strings.Repeat("word ", 20)
+	for _, tc := range []struct{ name, in, want string }{
+		{"headings", "# A\n\ntext\n\n## B `c d`\n\nmore\n", "A\n\n  text\n\nB c d\n\n  more\n"},
+		{"paragraph", long + "\nend\n", "  " + strings.TrimSpace(strings.Repeat("word ", 15)) + "\n  word word word word word end\n"},
+		{"marks", "a **b** `c` `d e` [F](f.md) [g](../h) [i](#j) [`k`](k)\n", "  a b c 'd e' F ('vfix help f') g (h) i k\n"},
+		{"list", "- one\n  two\n- three\n1. four\n", "  - one two\n  - three\n  1. four\n"},
+		{"code", "a:\n\n```\n$ `x` | **y**\n\n  z\n```\n\nb\n", "  a:\n\n    $ `x` | **y**\n\n      z\n\n  b\n"},
+		{"image", "a\n\n![b](c.svg)\n\nd\n", "  a\n\n  d\n"},
+		{"table", "| a | b |\n|---|---|\n| `c d` | e \\| f |\n| gg | " + long + " |\n",
+			"  A    B\n  c d  e | f\n  gg   " + strings.TrimSpace(strings.Repeat("word ", 14)) + "\n       word word word word word word\n"},
+		{"wide table", "| a | b |\n|---|---|\n| " + strings.Repeat("ab ", 15) + " | " + long + " |\n",
+			"  A                                       B\n" +
+				"  ab ab ab ab ab ab ab ab ab ab ab ab ab  word word word word word word word\n" +
+				"  ab ab                                   word word word word word word word\n" +
+				"                                          word word word word word word\n"},
+	} {
+		if got := plainText(tc.in); got != tc.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", tc.name, got, tc.want)
 		}
 	}
 }

@@ -75,7 +75,6 @@ func TestPlainWords(t *testing.T) {
 	}
 	checkWords(t, "README.md", string(readme), bad)
 	eachFile(t, "docs", ".md", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
-	eachFile(t, "cmd/vfix/help", ".txt", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
 	eachFile(t, "deploy/kubernetes", ".md", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
 	for _, folder := range []string{"cmd", "images", "host", "rewriter", "internal"} {
 		eachFile(t, folder, ".go", func(path string, content []byte) {

@@ -1,0 +1,210 @@
+// Prints the pages of docs/ as plain text of at most helpWidth columns. It knows the part of
+// Markdown that they use: headings, paragraphs, lists, tables, fenced code, links, images.
+
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+)
+
+const (
+	bodyIndent = 2
+	codeIndent = 4
+	columnGap  = 2
+)
+
+var (
+	image     = regexp.MustCompile(`^!\[[^]]*\]\([^)]*\)$`)
+	link      = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
+	codeSpan  = regexp.MustCompile("`([^`]+)`")
+	bold      = regexp.MustCompile(`\*\*([^*]+)\*\*`)
+	listHead  = regexp.MustCompile(`^(?:-|[0-9]+\.) `)
+	separator = regexp.MustCompile(`^\|[-| :]+\|$`)
+)
+
+// plainText is a page of Markdown as it is printed.
+func plainText(page string) string {
+	var p plainPrinter
+	for line := range strings.Lines(page) {
+		p.line(strings.TrimRight(line, "\n"))
+	}
+	p.flush()
+	return strings.TrimRight(p.b.String(), "\n") + "\n"
+}
+
+// plainPrinter collects the lines of one block, and prints the block when it ends.
+type plainPrinter struct {
+	b     strings.Builder
+	text  []string // of a paragraph or a list item
+	table []string
+	code  bool
+}
+
+func (p *plainPrinter) line(line string) {
+	switch {
+	case strings.HasPrefix(line, "```"):
+		p.flush()
+		if p.code {
+			p.blank()
+		}
+		p.code = !p.code
+	case p.code:
+		p.put(codeIndent, line)
+	case line == "" || image.MatchString(line):
+		p.flush()
+		p.blank()
+	case strings.HasPrefix(line, "#"):
+		p.flush()
+		p.blank()
+		p.put(0, inline(strings.TrimLeft(line, "# "), true))
+		p.blank()
+	case strings.HasPrefix(line, "|"):
+		p.table = append(p.table, line)
+	case listHead.MatchString(line):
+		p.flush()
+		p.text = []string{line}
+	default:
+		p.text = append(p.text, line)
+	}
+}
+
+func (p *plainPrinter) put(indent int, line string) {
+	fmt.Fprintln(&p.b, strings.TrimRight(strings.Repeat(" ", indent)+line, " "))
+}
+
+// blank separates two blocks by one empty line.
+func (p *plainPrinter) blank() {
+	if s := p.b.String(); s != "" && !strings.HasSuffix(s, "\n\n") {
+		p.b.WriteByte('\n')
+	}
+}
+
+// hang prints text with its further lines below its first, behind a head.
+func (p *plainPrinter) hang(indent int, head, text string) {
+	indent2 := indent + runewidth.StringWidth(head)
+	for i, line := range wrap(text, helpWidth-indent2) {
+		if i > 0 {
+			head, indent = "", indent2
+		}
+		p.put(indent, head+line)
+	}
+}
+
+func (p *plainPrinter) flush() {
+	if len(p.table) > 0 {
+		p.rows()
+		p.table = nil
+	}
+	if len(p.text) > 0 {
+		text := strings.Join(p.text, "\n")
+		head := listHead.FindString(text)
+		p.hang(bodyIndent, head, inline(text[len(head):], false))
+		p.text = nil
+	}
+}
+
+// rows prints a table, its heading in capitals as in vfix's other tables. Where it is too
+// wide, the widest columns are wrapped.
+func (p *plainPrinter) rows() {
+	var rows [][]string
+	for _, line := range p.table {
+		if !separator.MatchString(line) {
+			rows = append(rows, tableCells(line))
+		}
+	}
+	for i, cell := range rows[0] {
+		rows[0][i] = strings.ToUpper(cell)
+	}
+	width := columnWidths(rows)
+	for _, cells := range rows {
+		lines := make([]string, 1)
+		start := 0
+		for i, cell := range cells {
+			for n, text := range wrap(cell, width[i]) {
+				if n == len(lines) {
+					lines = append(lines, "")
+				}
+				lines[n] = pad(lines[n], start, false) + text
+			}
+			start += width[i] + columnGap
+		}
+		for _, line := range lines {
+			p.put(bodyIndent, line)
+		}
+	}
+}
+
+// columnWidths gives each column what it needs. While that is too much, the widest column
+// that has a space to be wrapped at gets less.
+func columnWidths(rows [][]string) []int {
+	width, least := make([]int, len(rows[0])), make([]int, len(rows[0]))
+	for _, cells := range rows {
+		for i, cell := range cells {
+			width[i] = max(width[i], runewidth.StringWidth(cell))
+			for _, word := range strings.Fields(cell) {
+				least[i] = max(least[i], runewidth.StringWidth(word))
+			}
+		}
+	}
+	for total := bodyIndent + columnGap*(len(width)-1) + sum(width); total > helpWidth; total-- {
+		widest := -1
+		for i := range width {
+			if width[i] > least[i] && (widest < 0 || width[i] > width[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		width[widest]--
+	}
+	return width
+}
+
+func sum(list []int) (n int) {
+	for _, i := range list {
+		n += i
+	}
+	return n
+}
+
+// tableCells are the cells of a row; \| in one is a bar.
+func tableCells(line string) []string {
+	const bar = "\x00"
+	line = strings.Trim(strings.ReplaceAll(line, `\|`, bar), "|")
+	var cells []string
+	for _, cell := range strings.Split(line, "|") {
+		cell = strings.TrimSpace(strings.ReplaceAll(cell, bar, "|"))
+		whole := codeSpan.FindString(cell) == cell
+		cells = append(cells, inline(cell, whole))
+	}
+	return cells
+}
+
+// inline takes the marks out of text. Code with a space in it gets quotation marks, unless
+// it is bare; a link to another page names the topic.
+func inline(text string, bare bool) string {
+	text = link.ReplaceAllStringFunc(text, func(s string) string {
+		m := link.FindStringSubmatch(s)
+		target, _, _ := strings.Cut(m[2], "#")
+		topic, isPage := strings.CutSuffix(target, ".md")
+		switch {
+		case target == "" || strings.Trim(m[1], "`") == strings.TrimPrefix(target, "../"):
+			return m[1]
+		case isPage && !strings.Contains(topic, "/"):
+			return m[1] + " ('vfix help " + topic + "')"
+		}
+		return m[1] + " (" + strings.TrimPrefix(m[2], "../") + ")"
+	})
+	text = codeSpan.ReplaceAllStringFunc(text, func(s string) string {
+		if s = strings.Trim(s, "`"); strings.Contains(s, " ") && !bare {
+			return "'" + s + "'"
+		}
+		return s
+	})
+	return bold.ReplaceAllString(text, "$1")
+}
