@@ -22,7 +22,7 @@ type ScanOptions struct {
 }
 
 func newScanCommand(out *output, e engine) *cobra.Command {
-	var opts ScanOptions
+	opts := ScanOptions{printOptions: printOptions{special: []string{sarifFormat}}}
 	cmd := &cobra.Command{
 		Use:   "scan [options] SOURCE...",
 		Short: "Show which files call the vsyscall page, and what vfix would do",
@@ -34,7 +34,8 @@ SOURCE is an image name, a file or a folder: see 'vfix help sources'.`,
 		Example: `  vfix scan redis:2.8.22              an image
   vfix scan dir:/                     the running system
   vfix scan --explain ./libc.so.6     the machine code, before and after
-  vfix scan --format json app.tar     for a program to read`,
+  vfix scan --format json app.tar     for a program to read
+  vfix scan --format sarif app.tar    for a code host to show`,
 		Annotations: exits(`  0  no live and no unknown call site: SOURCE needs no vfix
   3  there are some, and no fallback in SOURCE covers them
   1  a SOURCE could not be read, or not all of it (the others were)
@@ -85,7 +86,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 			errs = append(errs, &findingsError{
 				msg:  fmt.Sprintf("%s: %s", f.Source, count(n, openSite)),
 				hint: "run '" + strings.Join(fixes(f), "' or '") + "'",
-				told: !opts.json(),
+				told: opts.format == "table",
 			})
 		}
 	}
