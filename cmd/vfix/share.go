@@ -1,13 +1,15 @@
-//go:build man
+//go:build share
 
-// The man pages, from the commands and the topics of help. Releases are built without this file
-// and what it needs; make runs it, `go run -tags man ./cmd/vfix DIR VERSION`, to write DIR/man1
-// and DIR/man7. Their date is SOURCE_DATE_EPOCH.
+// What make install puts into share/ beside the program: man pages, made from the commands and
+// the topics of help, and completions. Releases are built without this file and what it needs;
+// deploy/release/share runs it, `go run -tags share ./cmd/vfix DIR VERSION`. The date of the pages
+// is SOURCE_DATE_EPOCH.
 
 package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,16 +25,39 @@ import (
 
 const manual = "vfix manual"
 
+// completions are where the shells look for them, below share/.
+var completions = map[string]string{
+	"bash": "bash-completion/completions/vfix",
+	"fish": "fish/vendor_completions.d/vfix.fish",
+	"zsh":  "zsh/site-functions/_vfix",
+}
+
 func init() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: go run -tags man ./cmd/vfix DIR VERSION")
+		fmt.Fprintln(os.Stderr, "usage: go run -tags share ./cmd/vfix DIR VERSION")
 		os.Exit(statusUsage)
 	}
-	if err := writeManual(os.Args[1], os.Args[2]); err != nil {
+	err := writeManual(filepath.Join(os.Args[1], "man"), os.Args[2])
+	for shell, path := range completions {
+		err = errors.Join(err, writeCompletion(shell, filepath.Join(os.Args[1], path)))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(statusError)
 	}
 	os.Exit(statusDone)
+}
+
+// writeCompletion writes what `vfix completion SHELL` prints.
+func writeCompletion(shell, path string) error {
+	var script bytes.Buffer
+	if status := vfix([]string{"completion", shell}, &script, os.Stderr, theEngine); status != statusDone {
+		return fmt.Errorf("vfix completion %s: exit status %d", shell, status)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, script.Bytes(), 0o644)
 }
 
 // writeManual writes a page for vfix, for each verb and for each topic.
