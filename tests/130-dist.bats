@@ -204,6 +204,14 @@ deb_root() {
 	expect_match stderr "$output" 'not a git checkout'
 }
 
+# zsh_tab is a zsh on a terminal that gets a Tab: `zsh -c "$zsh_tab" zsh FOLDER`.
+zsh_tab='zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z "PS1=; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; echo ready"
+zpty -r -m z all "*ready*ready*"
+zpty -w -n z "vfix rebui"$'"'\\t'"'
+zpty -r -m z got "*rebuild*" && echo "completed: rebuild"'
+
 # zsh and fish complete what bash does; see 050-cli.bats for bash.
 @test "dist: completions work in bash, zsh and fish, from where the package puts them" {
 	requires dist_tools shells
@@ -215,8 +223,10 @@ deb_root() {
 	expect_match bash "$output" rebuild
 	run env HOME="$work" XDG_DATA_DIRS="$root/share:/usr/share" fish -c 'complete -C "vfix rebui"'
 	expect_match fish "$output" rebuild
-	run env HOME="$work" zsh -f -c "fpath=($root/share/zsh/site-functions \$fpath); autoload -Uz compinit; compinit -u -d $work/zcompdump; echo \$_comps[vfix]"
-	expect_match zsh "$output" _vfix
+	run timeout "$patience" zsh -f -c "$zsh_tab" zsh "$root/share/zsh/site-functions"
+	expect_match zsh "$output" 'completed: rebuild'
+	run timeout 5 zsh -f -c "$zsh_tab" zsh /nonexistent
+	expect 'status without the completion' "$status" 124
 }
 
 has_shells() { has_commands bash zsh fish && { [ -r /usr/share/bash-completion/bash_completion ] || { echo 'not installed: bash-completion' && return 1; }; }; }
