@@ -2,7 +2,7 @@
 # What a release has: built twice, in two directories, and used as its users do. The tree is
 # copied and committed there, so that a tree with changes is tested as it is.
 # Variables come from helpers.bash.
-# shellcheck disable=SC2154
+# shellcheck disable=SC2154,SC2016
 load helpers
 
 setup_file() {
