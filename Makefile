@@ -5,6 +5,8 @@ FUZZTIME ?= 20s
 FILES    ?= $(wildcard tests/*.bats)
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+NFPM        = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
+PROGRAM    ?= bin/vfix
 
 # A go on PATH that is new enough for go.mod, else the one that tests/install-deps fetched.
 ifeq ($(origin GO),undefined)
@@ -38,7 +40,7 @@ need-deps:
 
 .PHONY: all
 all: need-go shim ## build bin/vfix (the default)
-	$(BUILDGO) -ldflags '$(LDFLAGS) $(ENTRY)' -o bin/vfix ./cmd/vfix
+	$(BUILDGO) -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
 
 .PHONY: shim
 shim: ## build the code that is injected into legacy programs
@@ -105,6 +107,7 @@ format: need-go
 .PHONY: lint
 lint: need-go shim format cross ## check format, vet, staticcheck, shellcheck, C warnings, other platforms
 	$(GO) vet ./...
+	$(GO) vet -tags share ./cmd/vfix
 	$(GO) run $(STATICCHECK) ./...
 	tests/lint-shell
 	$(foreach file,$(C_TESTS),gcc -fsyntax-only -Wall -Wextra -Werror $(file) &&) true
@@ -123,8 +126,13 @@ demo: ## demonstrate vfix on a fresh Debian 12 (as root): crash before, run afte
 	@tests/demo
 
 .PHONY: install
-install: all ## install to DESTDIR and PREFIX (/usr/local)
-	install -D -m 755 bin/vfix $(DESTDIR)$(PREFIX)/bin/vfix
+install: all ## install to DESTDIR and PREFIX (/usr/local): vfix, man pages, completions, docs, licences
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/$(notdir $(PROGRAM))
+	VERSION='$(VERSION)' deploy/release/share $(PROGRAM) $(DESTDIR)$(PREFIX)/share
+
+.PHONY: dist
+dist: need-go shim ## build a release into dist/: tarballs, packages, an OCI image, SBOMs, provenance
+	NFPM='$(NFPM)' PLATFORMS='$(PLATFORMS)' deploy/release/dist dist
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -24,7 +24,10 @@ type printOptions struct {
 	progress string
 	quiet    bool
 	explain  bool
+	special  []string // forms that this verb has beside formats
 }
+
+const sarifFormat = "sarif"
 
 var (
 	formats       = []string{"table", "json"}
@@ -41,9 +44,12 @@ func (p *printOptions) add(cmd *cobra.Command) {
 }
 
 func (p *printOptions) addFormat(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.format, "format", "table",
-		"print results in this `FORMAT`: table, or json (see 'vfix help json')")
-	words(cmd, "format", formats)
+	usage := "print results in this `FORMAT`: table, or json (see 'vfix help json')"
+	if slices.Contains(p.special, sarifFormat) {
+		usage = "print results in this `FORMAT`: table, json (see 'vfix help json'), or sarif (SARIF 2.1.0)"
+	}
+	cmd.Flags().StringVar(&p.format, "format", "table", usage)
+	words(cmd, "format", p.formats())
 }
 
 func (p *printOptions) addExplain(cmd *cobra.Command) {
@@ -52,7 +58,7 @@ func (p *printOptions) addExplain(cmd *cobra.Command) {
 }
 
 func (p *printOptions) check(verb string) error {
-	if err := oneOf(verb, "--format", p.format, formats); err != nil {
+	if err := oneOf(verb, "--format", p.format, p.formats()); err != nil {
 		return err
 	}
 	if p.progress == "" { // the verb has no --progress
@@ -63,6 +69,8 @@ func (p *printOptions) check(verb string) error {
 	}
 	return oneOf(verb, "--progress", p.progress, progressModes)
 }
+
+func (p *printOptions) formats() []string { return slices.Concat(formats, p.special) }
 
 func (p *printOptions) json() bool { return p.format == "json" }
 

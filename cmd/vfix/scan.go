@@ -22,7 +22,7 @@ type ScanOptions struct {
 }
 
 func newScanCommand(out *output, e engine) *cobra.Command {
-	var opts ScanOptions
+	opts := ScanOptions{printOptions: printOptions{special: []string{sarifFormat}}}
 	cmd := &cobra.Command{
 		Use:   "scan [options] SOURCE...",
 		Short: "Show which files call the vsyscall page and what vfix would do",
@@ -38,7 +38,8 @@ SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
   vfix scan container:web-1           a container, with its own changes
   vfix scan dir:/                     the running system
   vfix scan --explain ./libc.so.6     the machine code, before and after
-  vfix scan --format json app.tar     output for programs`,
+  vfix scan --format json app.tar     output for programs
+  vfix scan --format sarif app.tar    output for code hosts`,
 		Annotations: exits(`  0  no live and no unknown call site: SOURCE does not need vfix
   3  such call sites exist, and no fallback in SOURCE covers them
   1  a SOURCE or part of it could not be read (the others were examined)
@@ -89,7 +90,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 			errs = append(errs, &findingsError{
 				msg:  fmt.Sprintf("%s: %s", f.Source, count(n, openSite)),
 				hint: "run '" + strings.Join(fixes(f), "' or '") + "'",
-				told: !opts.json(),
+				told: opts.format == "table",
 			})
 		}
 	}

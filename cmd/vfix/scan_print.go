@@ -18,8 +18,14 @@ const legend = "A call site is code that calls the vsyscall page. live: it is pr
 
 // scanned prints what a scan of each source found.
 func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
-	if opts.json() {
+	switch {
+	case opts.json():
 		return o.findings(scanned, opts.printOptions, all...)
+	case opts.format == sarifFormat:
+		for _, f := range all {
+			o.warnings(f)
+		}
+		return o.json(findingsSARIF(all))
 	}
 	explained := false
 	for i, f := range all {

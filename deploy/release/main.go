@@ -1,0 +1,93 @@
+// Command release writes what a release says about a vfix program: the licences of what is
+// linked in, a software bill of materials, and the provenance of the files. deploy/release/dist
+// and deploy/release/share call it. The same input gives the same bytes.
+package main
+
+import (
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const usage = `usage: release licences PROGRAM DIR
+       release sbom PROGRAM VERSION EMBEDDED-FILE...
+       release provenance PROGRAM,... VERSION COMMIT SUBJECT-FILE...
+sbom and provenance write to stdout; SOURCE_DATE_EPOCH is the date.`
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, stdout io.Writer) error {
+	switch {
+	case len(args) == 3 && args[0] == "licences":
+		return writeLicences(args[1], args[2])
+	case len(args) > 3 && args[0] == "sbom":
+		return writeSBOM(stdout, args[1], args[2], args[3:])
+	case len(args) > 4 && args[0] == "provenance":
+		return writeProvenance(stdout, strings.Split(args[1], ","), args[2], args[3], args[4:])
+	}
+	return errors.New(usage)
+}
+
+// linked returns the modules that a Go program is built from, as `go version -m` lists them,
+// with replacements in place of what they replace.
+func linked(program string) (*buildinfo.BuildInfo, []*debug.Module, error) {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", program, err)
+	}
+	var all []*debug.Module
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		all = append(all, m)
+	}
+	if len(all) == 0 {
+		return nil, nil, fmt.Errorf("%s: no modules in its build info", program)
+	}
+	return info, all, nil
+}
+
+// epoch is SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/source-date-epoch/).
+func epoch() (time.Time, error) {
+	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+// goCommand runs the go command that make names and returns its stdout.
+func goCommand(args ...string) ([]byte, error) {
+	name := os.Getenv("GO")
+	if name == "" {
+		name = "go"
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w", args[0], err)
+	}
+	return out, nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

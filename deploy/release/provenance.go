@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// The provenance of a release: an in-toto Statement v1 with the predicate SLSA Provenance v1
+// (https://slsa.dev/spec/v1.0/provenance). Encoded by encoding/json from the types below, since
+// in-toto's own Go types promise no stable bytes; a test reads with them what is written here.
+// It has no times and no id of an invocation: they would differ from build to build.
+const (
+	statementType = "https://in-toto.io/Statement/v1"
+	predicateType = "https://slsa.dev/provenance/v1"
+	// docs/releasing.md describes both.
+	buildType      = "https://vfix.dev/vfix/make-dist/v1"
+	defaultBuilder = "https://vfix.dev/vfix/builder/by-hand"
+	repository     = "git+https://vfix.dev/vfix"
+)
+
+type statement struct {
+	Type          string     `json:"_type"`
+	Subject       []resource `json:"subject"`
+	PredicateType string     `json:"predicateType"`
+	Predicate     predicate  `json:"predicate"`
+}
+
+// resource is in-toto's ResourceDescriptor, as far as it is used. The digests are in hex.
+type resource struct {
+	Name   string            `json:"name,omitempty"`
+	URI    string            `json:"uri,omitempty"`
+	Digest map[string]string `json:"digest,omitempty"`
+}
+
+type predicate struct {
+	Definition buildDefinition `json:"buildDefinition"`
+	Run        runDetails      `json:"runDetails"`
+}
+
+type buildDefinition struct {
+	Type         string            `json:"buildType"`
+	External     map[string]string `json:"externalParameters"`
+	Internal     map[string]string `json:"internalParameters"`
+	Dependencies []resource        `json:"resolvedDependencies"`
+}
+
+type runDetails struct {
+	Builder struct {
+		ID string `json:"id"`
+	} `json:"builder"`
+}
+
+// writeProvenance states which files were built, from which commit and modules, by which tools:
+// those of TOOLS, lines of "name: version". BUILDER_ID says who built.
+func writeProvenance(w io.Writer, programs []string, version, commit string, subjects []string) error {
+	dependencies := []resource{{URI: repository, Digest: map[string]string{"gitCommit": commit}}}
+	tools := map[string]string{}
+	for _, program := range programs {
+		info, modules, err := linked(program)
+		if err != nil {
+			return err
+		}
+		tools["go"] = info.GoVersion
+		for _, m := range modules {
+			d, err := moduleResource(m)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(dependencies, func(r resource) bool { return r.URI == d.URI }) {
+				dependencies = append(dependencies, d)
+			}
+		}
+	}
+	s := statement{Type: statementType, PredicateType: predicateType}
+	for _, path := range subjects {
+		sum, err := sha256Of(path)
+		if err != nil {
+			return err
+		}
+		s.Subject = append(s.Subject, resource{Name: filepath.Base(path), Digest: map[string]string{"sha256": sum}})
+	}
+	slices.SortFunc(s.Subject, func(a, b resource) int { return strings.Compare(a.Name, b.Name) })
+	for line := range strings.Lines(os.Getenv("TOOLS")) {
+		name, version, found := strings.Cut(strings.TrimSpace(line), ": ")
+		if !found {
+			return fmt.Errorf("TOOLS: %q: want name: version", line)
+		}
+		tools[name] = version
+	}
+	s.Predicate.Definition = buildDefinition{
+		Type:         buildType,
+		External:     map[string]string{"repository": repository, "version": version, "platforms": os.Getenv("PLATFORMS")},
+		Internal:     tools,
+		Dependencies: dependencies,
+	}
+	s.Predicate.Run.Builder.ID = defaultBuilder
+	if id := os.Getenv("BUILDER_ID"); id != "" {
+		s.Predicate.Run.Builder.ID = id
+	}
+	return writeJSON(w, s)
+}
+
+// moduleResource is a Go module with the hash that go.sum has of it, which in-toto calls dirHash
+// (spec/v1/digest_set.md).
+func moduleResource(m *debug.Module) (resource, error) {
+	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:"))
+	if err != nil || len(sum) == 0 {
+		return resource{}, fmt.Errorf("module %s: sum %q: not a hash of go.sum", m.Path, m.Sum)
+	}
+	return resource{URI: "pkg:golang/" + m.Path + "@" + m.Version, Digest: map[string]string{"dirHash": hex.EncodeToString(sum)}}, nil
+}

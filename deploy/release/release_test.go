@@ -1,0 +1,204 @@
+// The bill of materials against the schema of CycloneDX, the provenance against in-toto's types,
+// and that no module that is linked in is left out.
+
+package main
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"encoding/json"
+	"go/build"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	provenance "github.com/in-toto/attestation/go/predicates/provenance/v1"
+	intoto "github.com/in-toto/attestation/go/v1"
+	"github.com/santhosh-tekuri/jsonschema/v5"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// program builds this command, a program with modules, as the releases are.
+func program(t *testing.T) string {
+	t.Helper()
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	t.Setenv("MUSL_VERSION", "1.2.3")
+	path := filepath.Join(t.TempDir(), "release")
+	if _, err := goCommand("build", "-trimpath", "-buildvcs=false", "-o", path, "."); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func output(t *testing.T, args ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := run(args, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestSBOM(t *testing.T) {
+	p := program(t)
+	text := output(t, "sbom", p, "1.2.3", "main.go", "sbom.go")
+	if again := output(t, "sbom", p, "1.2.3", "main.go", "sbom.go"); !bytes.Equal(text, again) {
+		t.Error("a second run gives other bytes")
+	}
+	if err := cycloneDX(t).Validate(decode(t, text)); err != nil {
+		t.Errorf("%#v", err)
+	}
+	if bad := bytes.Replace(text, []byte(`"type": "library"`), []byte(`"type": "librarie"`), 1); cycloneDX(t).Validate(decode(t, bad)) == nil {
+		t.Error("the schema takes a type that there is not")
+	}
+	var bom cdx.BOM
+	if err := json.Unmarshal(text, &bom); err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, c := range *bom.Components {
+		named[c.Name+"@"+c.Version] = true
+		if c.Name == "vfix-shim" && len(*c.Components) != 2 {
+			t.Errorf("the shim has %d files, want 2", len(*c.Components))
+		}
+	}
+	info, err := buildinfo.ReadFile(p)
+	if err != nil || len(info.Deps) < 2 {
+		t.Fatalf("%v, %d modules", err, len(info.Deps))
+	}
+	want := []string{"vfix-shim@1.2.3", "musl@1.2.3", "std@" + info.GoVersion}
+	for _, m := range info.Deps {
+		want = append(want, m.Path+"@"+m.Version)
+	}
+	for _, name := range want {
+		if !named[name] {
+			t.Errorf("%s is not in the bill of materials", name)
+		}
+	}
+	if len(named) != len(want) {
+		t.Errorf("got %d components, want %d", len(named), len(want))
+	}
+	t.Setenv("MUSL_VERSION", "")
+	if err := run([]string{"sbom", p, "1.2.3", "main.go"}, &bytes.Buffer{}); err == nil {
+		t.Error("a bill of materials without the version of musl")
+	}
+}
+
+// cycloneDX compiles the schema that the library is tested with.
+func cycloneDX(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	pkg, err := build.Import("github.com/CycloneDX/cyclonedx-go", ".", build.FindOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	for url, name := range map[string]string{
+		"http://cyclonedx.org/schema/bom-1.6.schema.json":  "bom-1.6.schema.json",
+		"http://cyclonedx.org/schema/spdx.schema.json":     "spdx.schema.json",
+		"http://cyclonedx.org/schema/jsf-0.82.schema.json": "jsf-0.82.schemax.json",
+	} {
+		f, err := os.Open(filepath.Join(pkg.Dir, "schema", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := c.AddResource(url, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := c.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func decode(t *testing.T, text []byte) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestProvenance(t *testing.T) {
+	p := program(t)
+	t.Setenv("TOOLS", "gcc: gcc (Debian) 12.2.0\nmusl: 1.2.3")
+	commit := strings.Repeat("0123456789", 4)
+	text := output(t, "provenance", p+","+p, "1.2.3", commit, "sbom.go", "main.go")
+	var s intoto.Statement
+	if err := protojson.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
+	raw, err := protojson.Marshal(s.Predicate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pred provenance.Provenance
+	if err := protojson.Unmarshal(raw, &pred); err != nil {
+		t.Fatal(err)
+	}
+	if err := pred.Validate(); err != nil {
+		t.Error(err)
+	}
+	if s.PredicateType != predicateType || len(s.Subject) != 2 || s.Subject[0].Name != "main.go" {
+		t.Errorf("got %s about %v", s.PredicateType, s.Subject)
+	}
+	if sum, _ := sha256Of("main.go"); s.Subject[0].Digest["sha256"] != sum {
+		t.Errorf("main.go: got %s, want %s", s.Subject[0].Digest["sha256"], sum)
+	}
+	info, err := buildinfo.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := pred.BuildDefinition.ResolvedDependencies
+	if len(deps) != 1+len(info.Deps) || deps[0].Digest["gitCommit"] != commit {
+		t.Errorf("got %d dependencies, the first %v; want the commit and %d modules", len(deps), deps[0], len(info.Deps))
+	}
+	t.Setenv("TOOLS", "gcc")
+	if err := run([]string{"provenance", p, "1.2.3", commit, "main.go"}, &bytes.Buffer{}); err == nil {
+		t.Error("a tool without a version")
+	}
+}
+
+// A module without a licence file is an error; a licence in a folder of it is copied too.
+func TestLicences(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	write := func(name string) {
+		t.Helper()
+		path := filepath.Join(from, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("main.go")
+	write("license.go")
+	write("testdata/LICENSE")
+	if err := copyLicences(from, to); err == nil {
+		t.Fatal("a module without a licence is taken")
+	}
+	for _, name := range []string{"UNLICENSE", "LICENSE-MIT", "third/party/COPYING.txt", "NOTICE"} {
+		write(name)
+	}
+	if err := copyLicences(from, to); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, name := range []string{"UNLICENSE", "LICENSE-MIT", "third/party/COPYING.txt", "NOTICE", "license.go", "testdata/LICENSE"} {
+		if text, err := os.ReadFile(filepath.Join(to, name)); err == nil && string(text) == name {
+			got = append(got, name)
+		}
+	}
+	if want := "UNLICENSE LICENSE-MIT third/party/COPYING.txt NOTICE"; strings.Join(got, " ") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}

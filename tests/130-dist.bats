@@ -1,0 +1,269 @@
+#!/usr/bin/env bats
+# What a release has: built twice, in two directories, and used as its users do. The tree is
+# copied and committed there, so that a tree with changes is tested as it is.
+# Variables come from helpers.bash.
+# shellcheck disable=SC2154,SC2016
+load helpers
+
+setup_file() {
+	load helpers
+	export one=$BATS_FILE_TMPDIR/one two="$BATS_FILE_TMPDIR/a longer name/two"
+	export work=$BATS_FILE_TMPDIR/work
+	mkdir -p "$work"
+	(has_dist_tools) >/dev/null || return 0
+	copy_tree "$one"
+	copy_tree "$two"
+	make_dist "$one"
+	(umask 077 && export TZ=Asia/Tokyo LC_ALL=C.UTF-8 GOFLAGS=-tags=nothing TMPDIR=$work && make_dist "$two")
+	# The version after, for an upgrade: the programs differ in their version alone.
+	mv "$one/dist" "$work/v1"
+	in_tree "$one" commit -q --allow-empty -m 'one more'
+	make_dist "$one"
+	mv "$one/dist" "$work/v2"
+}
+
+has_dist_tools() { has_commands git make musl-gcc dpkg-deb dpkg rpm jq man; }
+
+in_tree() {
+	local dir=$1
+	shift
+	GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_DATE='1700000000 +0000' GIT_COMMITTER_DATE='1700000000 +0000' \
+		git -C "$dir" -c user.name=test -c user.email=test@example.com -c safe.directory='*' "$@"
+}
+
+# copy_tree DIRECTORY: what git has of this tree, or would have, as a commit with the tag v1.2.3.
+copy_tree() {
+	mkdir -p "$1"
+	git -c safe.directory='*' -C "$tree" ls-files -z -co --exclude-standard |
+		tar -C "$tree" --null --no-recursion --ignore-failed-read --warning=no-failed-read -T - -c | tar -C "$1" -x
+	mkdir -p "$1/.cache" # a Go that install-deps fetched
+	[ ! -d "$tree/.cache/go" ] || ln -s "$tree/.cache/go" "$1/.cache/go"
+	in_tree "$1" init -q -b main
+	in_tree "$1" add -A
+	in_tree "$1" commit -q -m 'a release'
+	in_tree "$1" tag v1.2.3
+}
+
+make_dist() {
+	local status=0
+	make -C "$1" dist PLATFORMS=linux/amd64 MAKEFLAGS= >"$work/make.log" 2>&1 || status=$?
+	[ "$status" = 0 ] || {
+		tail -n 30 "$work/make.log" >&2
+		fail "make dist in $1: status $status"
+	}
+}
+
+@test "dist: two directories, umasks, time zones and locales give the same bytes" {
+	requires dist_tools
+	diff -r "$work/v1" "$two/dist"
+	expect 'files' "$(cd "$work/v1" && echo *)" "SHA256SUMS vfix-1.2.3-1.x86_64.rpm vfix-1.2.3-linux-amd64.cdx.json \
+vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.json vfix_1.2.3_amd64.deb"
+	# The control: another commit is another version, and other bytes.
+	run ! cmp -s "$work/v1/SHA256SUMS" "$work/v2/SHA256SUMS"
+}
+
+@test "dist: the checksums and the provenance are those of the files, and name the commit and all modules" {
+	requires dist_tools
+	cd "$work/v1"
+	sha256sum --quiet --strict -c SHA256SUMS
+	expect 'files in SHA256SUMS' "$(wc -l <SHA256SUMS)" "$(find . -type f ! -name SHA256SUMS | wc -l)"
+	jq -r '.subject[] | .digest.sha256 + "  " + .name' ./*.intoto.json >"$work/subjects"
+	sha256sum --quiet --strict -c "$work/subjects"
+	expect 'subjects' "$(wc -l <"$work/subjects")" 5
+	expect 'commit' "$(jq -r '.predicate.buildDefinition.resolvedDependencies[0].digest.gitCommit' ./*.intoto.json)" "$(in_tree "$two" rev-parse HEAD)"
+	tar -x -f vfix-1.2.3-linux-amd64.tar.gz -C "$work"
+	"$("$tree/tests/install-deps" --print-go)" version -m "$work/vfix-1.2.3-linux-amd64/bin/vfix" | awk '$1 == "dep" { print $2 "@" $3 }' | sort >"$work/modules"
+	[ -s "$work/modules" ]
+	diff "$work/modules" <(jq -r '.components[] | select(.purl // "" | startswith("pkg:golang/")) | .name + "@" + .version' ./*.cdx.json | grep -v ^std@ | sort)
+	diff "$work/modules" <(jq -r '.predicate.buildDefinition.resolvedDependencies[1:][].uri' ./*.intoto.json | sed 's|^pkg:golang/||' | sort)
+	# The C code, file by file.
+	jq -r '.components[] | select(.name == "vfix-shim") | .components[] | .hashes[0].content + "  " + .name' ./*.cdx.json >"$work/shim"
+	[ "$(wc -l <"$work/shim")" -ge 10 ]
+	(cd "$two/shim/embedded" && sha256sum --quiet --strict -c "$work/shim")
+}
+
+@test "dist: the tarball's vfix is static, knows its version, and has the licence of each module" {
+	requires dist_tools
+	local root=$work/vfix-1.2.3-linux-amd64 module
+	tar -x -f "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" -C "$work"
+	VFIX=$root/bin/vfix run_vfix version
+	expect_match version "$output" 'vfix v1.2.3'
+	run readelf -l "$root/bin/vfix"
+	[[ $output != *INTERP* ]]
+	while IFS=@ read -r module _; do
+		find "$root/share/doc/vfix/licenses/$module" -type f -size +0 | grep -q . || fail "no licence of $module"
+	done < <("$("$tree/tests/install-deps" --print-go)" version -m "$root/bin/vfix" | awk '$1 == "dep" { print $2 "@" $3 }')
+	[ -s "$root/share/doc/vfix/licenses/go/LICENSE" ]
+	grep -q 'Rich Felker' "$root/share/doc/vfix/licenses/musl/COPYRIGHT"
+	tar -t -v -f "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" | grep -v '^[-d]r.xr.xr.x 0/0\|^-rw-r--r-- 0/0' | grep . && fail 'odd owners or modes'
+	true
+}
+
+@test "dist: every page of the manual renders without a complaint, and each verb and topic has one" {
+	requires dist_tools
+	local root=$work/manual page verb said
+	mkdir -p "$root"
+	tar -x -f "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" -C "$root" --strip-components=1
+	for page in "$root"/share/man/man?/*; do
+		said=$(MANWIDTH=100 man --warnings=w -l "$page" 2>&1 >"$work/page")
+		expect "complaints of $page" "$said" ''
+		grep -q '^DESCRIPTION' "$work/page" || fail "$page: no description"
+	done
+	"$VFIX" help | sed -n '/^Verbs:/,/^Topics:/s/^  \([a-z]*\) .*/\1/p' >"$work/verbs"
+	[ "$(wc -l <"$work/verbs")" -gt 15 ]
+	while read -r verb; do
+		[ "$verb" = help ] || [ -s "$root/share/man/man1/vfix-$verb.1.gz" ] || fail "no page for vfix $verb"
+	done <"$work/verbs"
+	man -M "$root/share/man" vfix-rebuild | grep -q 'EXIT STATUS'
+	man -M "$root/share/man" 7 vfix-sources | grep -q 'docker-archive:'
+}
+
+# deb_root: a root that dpkg can install a static program into: it has no scripts to run.
+deb_root() {
+	local root=$1
+	mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
+	: >"$root/var/lib/dpkg/status"
+	: >"$root/var/lib/dpkg/available"
+}
+
+@test "dist: the deb installs, upgrades and purges; nothing is left, and what vfix install set up stays" {
+	requires root dist_tools
+	local root=$work/deb dpkg=(dpkg --root="$work/deb" --force-not-root --log=/dev/null)
+	deb_root "$root"
+	mkdir -p "$root/usr/local/bin"
+	echo mine >"$root/usr/local/bin/vfix-runtime"
+	find "$root" -path "$root/var" -prune -o -print | sort >"$work/before"
+	"${dpkg[@]}" -i "$work/v1/vfix_1.2.3_amd64.deb"
+	VFIX=$root/usr/bin/vfix run_vfix version
+	expect_match version "$output" 'vfix v1.2.3'
+	for file in man/man1/vfix.1.gz man/man1/vfix-rebuild.1.gz bash-completion/completions/vfix \
+		zsh/vendor-completions/_vfix fish/vendor_completions.d/vfix.fish doc/vfix/copyright; do
+		[ -s "$root/usr/share/$file" ] || fail "$file is not installed"
+	done
+	"${dpkg[@]}" -i "$work"/v2/*.deb
+	expect 'version' "$(dpkg-query --root="$root" -W -f '${Version}' vfix)" "1.2.3+1.g$(in_tree "$one" rev-parse --short=12 HEAD)"
+	"$root/usr/bin/vfix" version | grep -q '^vfix v1.2.3-1-g'
+	"${dpkg[@]}" --purge vfix
+	find "$root" -path "$root/var" -prune -o -print | sort >"$work/after"
+	diff "$work/before" "$work/after"
+}
+
+@test "dist: the rpm installs, upgrades and is removed; nothing is left" {
+	requires root dist_tools
+	local root=$work/rpm
+	mkdir -p "$root/usr/local/bin"
+	rpm --root "$root" --initdb
+	rpm --root "$root" --nodeps -U "$work/v1/vfix-1.2.3-1.x86_64.rpm"
+	rpm --root "$root" -V vfix
+	"$root/usr/bin/vfix" version | grep -q '^vfix v1.2.3$'
+	[ -s "$root/usr/share/zsh/site-functions/_vfix" ]
+	rpm --root "$root" --nodeps -U "$work"/v2/*.rpm
+	"$root/usr/bin/vfix" version | grep -q '^vfix v1.2.3-1-g'
+	# The control: a changed file is seen.
+	echo changed >>"$root/usr/share/doc/vfix/copyright"
+	run ! rpm --root "$root" -V vfix
+	rpm --root "$root" -e vfix
+	expect 'what is left' "$(find "$root" -name '*vfix*')" ''
+}
+
+@test "dist: packages need nothing and run no script" {
+	requires dist_tools
+	expect depends "$(dpkg-deb -f "$work/v1/vfix_1.2.3_amd64.deb" Depends)" ''
+	expect control "$(dpkg-deb -I "$work/v1/vfix_1.2.3_amd64.deb" | grep -cE '(pre|post)(inst|rm)')" 0
+	expect scripts "$(rpm -qp --scripts "$work/v1/vfix-1.2.3-1.x86_64.rpm")" ''
+	rpm -K --nosignature "$work/v1/vfix-1.2.3-1.x86_64.rpm"
+	expect host "$(rpm -qp --qf '%{BUILDHOST}' "$work/v1/vfix-1.2.3-1.x86_64.rpm")" reproducible
+}
+
+@test "dist: the image has that vfix as its entrypoint" {
+	requires dist_tools image_tools
+	skopeo inspect --config "oci-archive:$work/v1/vfix-1.2.3-linux-amd64.oci.tar" >"$work/config"
+	expect entrypoint "$(jq -r '.config.Entrypoint[0]' "$work/config")" /vfix/vfix
+	skopeo copy -q "oci-archive:$work/v1/vfix-1.2.3-linux-amd64.oci.tar" "oci:$work/image:x"
+	"$build/validate" "$work/image"
+	umoci raw unpack --image "$work/image:x" "$work/unpacked"
+	tar -x -O -f "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" vfix-1.2.3-linux-amd64/bin/vfix | cmp - "$work/unpacked/vfix/vfix"
+}
+
+@test "dist: a tree with changes is refused, and one without git too" {
+	requires dist_tools
+	echo >>"$two/README.md"
+	run make -C "$two" dist PLATFORMS=linux/amd64 MAKEFLAGS=
+	[ "$status" -ne 0 ]
+	expect_match stderr "$output" 'the tree has changes that are not committed'
+	[ -e "$two/dist/SHA256SUMS" ] || fail 'a failed run removed the last release'
+	in_tree "$two" checkout -q README.md
+	in_tree "$two" tag -f v1.2_3 >/dev/null
+	in_tree "$two" tag -d v1.2.3 >/dev/null
+	run make -C "$two" dist PLATFORMS=linux/amd64 MAKEFLAGS=
+	[ "$status" -ne 0 ]
+	expect_match stderr "$output" 'want vMAJOR.MINOR.PATCH'
+	mv "$two/.git" "$two/.gone"
+	run make -C "$two" dist PLATFORMS=linux/amd64 MAKEFLAGS=
+	[ "$status" -ne 0 ]
+	expect_match stderr "$output" 'not a git checkout'
+}
+
+# zsh_tab is a zsh on a terminal that gets a Tab: `zsh -c "$zsh_tab" zsh FOLDER`.
+zsh_tab='zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z "PS1=; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; echo ready"
+zpty -r -m z all "*ready*ready*"
+zpty -w -n z "vfix rebui"$'"'\\t'"'
+zpty -r -m z got "*rebuild*" && echo "completed: rebuild"'
+
+# zsh and fish complete what bash does; see 050-cli.bats for bash.
+@test "dist: completions work in bash, zsh and fish, from where the package puts them" {
+	requires dist_tools shells
+	local root=$work/shells
+	mkdir -p "$root"
+	tar -x -f "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" -C "$root" --strip-components=1
+	export PATH=$root/bin:$PATH DOCKER_HOST=unix:///nonexistent
+	run bash -c '. /usr/share/bash-completion/bash_completion; . "$1"; COMP_WORDS=(vfix rebui) COMP_CWORD=1 COMP_LINE="vfix rebui" COMP_POINT=10; __start_vfix; echo "${COMPREPLY[*]}"' sh "$root/share/bash-completion/completions/vfix"
+	expect_match bash "$output" rebuild
+	run env HOME="$work" XDG_DATA_DIRS="$root/share:/usr/share" fish -c 'complete -C "vfix rebui"'
+	expect_match fish "$output" rebuild
+	run timeout "$patience" zsh -f -c "$zsh_tab" zsh "$root/share/zsh/site-functions"
+	expect_match zsh "$output" 'completed: rebuild'
+	run timeout 5 zsh -f -c "$zsh_tab" zsh /nonexistent
+	expect 'status without the completion' "$status" 124
+}
+
+has_shells() { has_commands bash zsh fish && { [ -r /usr/share/bash-completion/bash_completion ] || { echo 'not installed: bash-completion' && return 1; }; }; }
+
+# ci_script FILE EXPRESSION: the shell script of a CI file, in $work/ci.sh.
+ci_script() {
+	/usr/bin/python3 -c 'import sys, yaml; f = yaml.safe_load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" >"$work/ci.sh"
+}
+
+# run_ci SOURCE SHA256: the script as the CI runs it, without a vfix on PATH, in $work/ci.
+run_ci() {
+	rm -rf "$work/ci"
+	mkdir "$work/ci"
+	run env -C "$work/ci" -u CI_REGISTRY_USER PATH=/usr/bin:/bin VFIX_SOURCE="$1" VFIX_SARIF=out.sarif \
+		VFIX_URL="file://$work/v1/vfix-1.2.3-linux-amd64.tar.gz" VFIX_SHA256="$2" bash -e -o pipefail "$work/ci.sh"
+}
+
+@test "dist: the GitHub Action and the GitLab job fail on the legacy image, pass a clean one, and trust no other tarball" {
+	requires dist_tools legacy_image ci_tools
+	local sum
+	sum=$(sha256sum "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" | cut -d ' ' -f 1)
+	"$VFIX" rebuild --progress quiet -o "oci:$work/clean:x" "oci:$legacy_image/oci"
+	for ci in "contrib/github-action/action.yml=f['runs']['steps'][0]['run']" \
+		"contrib/gitlab/vfix-scan.yml='\n'.join(f['vfix-scan']['before_script'] + f['vfix-scan']['script'])"; do
+		ci_script "$tree/${ci%%=*}" "${ci#*=}"
+		run_ci "oci:$legacy_image/oci" "$sum"
+		expect "${ci%%=*}: status on the legacy image" "$status" 3
+		[ "$(jq '.runs[0].results | length' "$work/ci/out.sarif")" -gt 0 ]
+		run_ci "oci:$work/clean:x" "$sum"
+		expect "${ci%%=*}: status on a clean image: $output" "$status" 0
+		expect 'results' "$(jq '[.runs[0].results[] | select(.suppressions | not)] | length' "$work/ci/out.sarif")" 0
+		run_ci "oci:$work/clean:x" "${sum//[0-8]/9}"
+		expect "${ci%%=*}: status with another tarball" "$status" 1
+		run_ci "oci:$work/nothing:x" "$sum"
+		expect "${ci%%=*}: status where there is no image" "$status" 1
+		[ ! -e "$work/ci/out.sarif" ]
+	done
+}
+
+has_ci_tools() { has_commands curl jq && { /usr/bin/python3 -c 'import yaml' 2>/dev/null || { echo 'not installed: python3-yaml' && return 1; }; }; }
