@@ -29,9 +29,11 @@ func newVerifyCommand(out *output, e engine) *cobra.Command {
 		Short: "Prove that no call site is left, and that nothing else changed",
 		Long: `Looks through SOURCE again and proves that no live call site of the vsyscall
 page is left in it, or that the fallback in it covers what is left. With
---against it also compares every file with the base and proves that patched call
-sites, what they need, and this version's fallback are all that differs. It
-changes nothing.
+--against it also compares every file with the base, and the image config, the
+manifest, the index and each tar header of the added layer with what a rebuild
+of the base writes. It proves that patched call sites, what they need, and this
+version's fallback are all that differs, and lists what it cannot compare, as
+where a docker daemon has no manifest. It changes nothing.
 
 --explain shows each place that differs, on both sides: the disassembly around
 call sites, and the bytes of what changes in headers.
