@@ -76,9 +76,9 @@ func TestVerifyFinds(t *testing.T) {
 		{"same content again", more(imagetest.FileM("etc/x", []byte("x"))), []string{"added layer: etc: missing"}},
 		{"another order", []imagetest.TestMember{lib, good[3], good[4], bin, good[1]}, []string{"another order of members"}},
 		{"a folder left out", good[1:], []string{"added layer: bin: missing"}},
-		{"other mode", but(3, with(good[3], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"lib/a: mode: got 04755, want 0755", "lib/b: mode"}},
-		{"a link's mode", but(4, with(good[4], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"added layer: lib/b: tar header: Mode: got 04755, want 0755"}},
-		{"a link's owner", but(4, with(good[4], func(m *imagetest.TestMember) { m.Uid = 1 })), []string{"added layer: lib/b: tar header: Uid: got 1, want 0"}},
+		{"other mode", but(3, with(good[3], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"added layer: lib/a: tar header: Mode: got 04755, want 0755"}},
+		{"a link's mode", but(4, with(good[4], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"lib/a: mode: got 04755, want 0755", "lib/b: mode"}},
+		{"a link's owner", but(4, with(good[4], func(m *imagetest.TestMember) { m.Uid = 1 })), []string{"lib/a: owner: got 1:0, want 0:0", "lib/b: owner"}},
 		{"other owner", but(1, with(good[1], func(m *imagetest.TestMember) { m.Gid = 7 })), []string{"bin/c: owner: got 0:7, want 0:0"}},
 		{"other time", but(1, with(good[1], func(m *imagetest.TestMember) { m.ModTime = imagetest.TestTime.Add(1) })), []string{"bin/c: mtime"}},
 		{"other xattrs", but(1, with(good[1], func(m *imagetest.TestMember) {

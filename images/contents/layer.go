@@ -209,8 +209,11 @@ func dirHeader(name string, e *Entry) *tar.Header {
 func linkHeader(name, target string, e *Entry) *tar.Header {
 	hdr := e.Meta.header(name)
 	hdr.Typeflag, hdr.Linkname = tar.TypeLink, target
-	// The file has them already.
+	// The file has them already, but loses this one when the link's owner is set.
 	hdr.PAXRecords = nil
+	if c, ok := e.Meta.Xattrs[capability]; ok {
+		hdr.PAXRecords = map[string]string{blob.XattrPrefix + capability: c}
+	}
 	return hdr
 }
 
