@@ -82,6 +82,11 @@ func pickFrom(idx v1.ImageIndex, want v1.Platform, depth int, offered *[]string)
 			if err != nil {
 				return none, nil, err
 			}
+			if m, err := img.Manifest(); err != nil {
+				return none, nil, err
+			} else if !m.Config.MediaType.IsConfig() {
+				continue // an artifact, in the form of an image
+			}
 			if p, err = configPlatform(img); err != nil {
 				return none, nil, err
 			}
@@ -180,7 +185,9 @@ func matchingEntries(entries []v1.Descriptor, b blob.Blobs, want v1.Platform) ([
 	var fit []v1.Descriptor
 	for _, d := range entries {
 		if !d.MediaType.IsImage() {
-			fit = append(fit, d)
+			if d.MediaType.IsIndex() || d.MediaType.IsSchema1() || d.MediaType == "" {
+				fit = append(fit, d)
+			}
 			continue
 		}
 		p := d.Platform
