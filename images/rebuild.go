@@ -58,7 +58,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	media.NoteDepth(len(t.Layers)+1, r.s.Progress)
 	img, err := derive(r.src.Image, r.oci(), added, derivation{
 		BaseName: r.out.BaseName, BaseDigest: r.out.BaseDigest, Version: r.o.Version,
-		fallback: fallback, Traced: f.Fallback.Wrapped,
+		fallback: fallback, Traced: f.Fallback.Wrapped, made: !hasManifest(r.src),
 	})
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 )
@@ -32,6 +33,7 @@ type derivation struct {
 	BaseName, BaseDigest, Version string
 	fallback                      bool // files of the fallback are in the layer
 	Traced                        bool // vfix-trace is put before the entrypoint
+	made                          bool // the base has no manifest of its own
 }
 
 // keys are all labels and annotations that vfix writes, with their values.
@@ -143,22 +145,13 @@ func addEntrypoint(config jsonobject.Object) error {
 	})
 }
 
-// ociTypes is what docker's media types are called in OCI: the formats are the same
-// (image-spec media-types.md, "Compatibility Matrix"). An uncompressed layer of docker's
-// keeps its name: by it portable knows what to compress.
-var ociTypes = map[types.MediaType]types.MediaType{
-	types.DockerManifestSchema2: types.OCIManifestSchema1,
-	types.DockerConfigJSON:      types.OCIConfigJSON,
-	types.DockerLayer:           types.OCILayer,
-	types.DockerForeignLayer:    types.OCIRestrictedLayer,
-}
-
-// typeName is what the derived image calls the media type t of its base.
+// typeName is what the derived image calls the media type t of its base. An uncompressed
+// layer that no manifest names keeps docker's name: by it a writer knows what to compress.
 func (d *derivedImage) typeName(t types.MediaType) types.MediaType {
-	if oci, ok := ociTypes[t]; ok && d.oci {
-		return oci
+	if !d.oci || d.from.made && t == types.DockerUncompressedLayer {
+		return t
 	}
-	return t
+	return media.OCIName(t)
 }
 
 // retype gives a descriptor its media type in the derived image.

@@ -26,11 +26,16 @@ func TestAddedLayer(t *testing.T) {
 	su := imagetest.LegacyM("usr/bin/su", "1")
 	su.Mode, su.Uid, su.Gid, su.Uname, su.Gname = 0o4755, 0, 1234, "root", "wheel"
 	su.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": "\x01\x00\x00\x02\x00 \x00\x00", "SCHILY.xattr.user.x": "a=b\n"}
+	like := func(name string) imagetest.TestMember { // as docker's and GNU tar's archives have a link
+		m := imagetest.TestMember{Header: su.Header}
+		m.Typeflag, m.Name, m.Linkname = tar.TypeLink, name, "usr/bin/su"
+		return m
+	}
 	bin := imagetest.DirM("usr/bin")
 	bin.Mode, bin.Uid = 0o2711, 77
 	bin.PAXRecords = map[string]string{"SCHILY.xattr.user.dir": "1"}
 	source := imagetest.StoreOCI(t, imagetest.Stack(t,
-		[]imagetest.TestMember{imagetest.DirM("usr"), bin, su, imagetest.LinkM("usr/bin/sudo", "usr/bin/su"), imagetest.LinkM("a/b/su", "usr/bin/su"), imagetest.LegacyM("gone", "2"), imagetest.FileM("etc", nil)},
+		[]imagetest.TestMember{imagetest.DirM("usr"), bin, su, like("usr/bin/sudo"), like("a/b/su"), imagetest.LegacyM("gone", "2"), imagetest.FileM("etc", nil)},
 		[]imagetest.TestMember{imagetest.FileM(".wh.gone", nil)},
 	))
 	dest := "oci:" + t.TempDir() + "/out:fixed"
@@ -63,6 +68,9 @@ func TestAddedLayer(t *testing.T) {
 	for _, n := range []string{"usr/bin/su", "usr/bin/sudo"} {
 		if m := byName[n]; m.Typeflag != tar.TypeLink || m.Linkname != "a/b/su" {
 			t.Errorf("%s: got type %q to %q, want a hard link to a/b/su", n, m.Typeflag, m.Linkname)
+		}
+		if m := byName[n]; m.Mode != su.Mode || m.Gid != su.Gid || m.PAXRecords["SCHILY.xattr.security.capability"] == "" {
+			t.Errorf("%s: got %+v: engines apply it to the file", n, m.Header)
 		}
 	}
 	d := byName["usr/bin/"]

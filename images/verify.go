@@ -1,15 +1,8 @@
 package images
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"reflect"
-	"slices"
-	"strings"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
@@ -35,12 +28,8 @@ func (v *verification) problem(format string, args ...any) {
 
 // run compares everything. What differs is a problem; an error is of reading alone.
 func (v *verification) run(ctx context.Context) error {
-	if v.base.Src.Image != nil && v.after.Src.Image != nil {
-		if err := v.configs(); err != nil {
-			return err
-		}
-		v.layers()
-	}
+	images := v.base.Src.Image != nil && v.after.Src.Image != nil
+	same := images && v.layers()
 	if v.after.Src.Image != nil {
 		if err := v.shim.Find(ctx, v.after.Src.Image, v.after.T, v.after.F.Findings, v.after.Fetch); err != nil {
 			return err
@@ -50,111 +39,65 @@ func (v *verification) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return v.contents(ctx, changed)
+	if err := v.contents(ctx, changed); err != nil {
+		return err
+	}
+	if !images {
+		v.skip("image config and manifest: %v and %v are not both images", v.after.Src.Ref, v.base.Src.Ref)
+		return nil
+	}
+	return v.image(ctx, same)
 }
 
-// layers compares which layers there are: the base's come first. A SIF file has one
-// squashfs, which is made anew: what is in it is compared, as it is for every image.
-func (v *verification) layers() {
-	if v.base.Src.Ref.Transport == media.SIF && v.after.Src.Ref.Transport == media.SIF {
-		return
+// image compares what an image is beside its file system. sameLayers says that the base's
+// layers are the source's first ones.
+func (v *verification) image(ctx context.Context, sameLayers bool) error {
+	from, config, err := v.config(ctx)
+	if err != nil || !sameLayers || v.squashed() {
+		return err
+	}
+	if v.derived() {
+		if err := v.layer(ctx); err != nil {
+			return err
+		}
+	}
+	if err := v.manifest(ctx, from, config); err != nil {
+		return err
+	}
+	patched := map[string]string{}
+	if v.base.Src.Index != nil && v.after.Src.Index != nil {
+		patched[v.base.Src.Entry.Digest.String()] = v.after.Src.Entry.Digest.String()
+	}
+	return v.index(patched)
+}
+
+// squashed reports whether both are SIF files: one has one squashfs, which is made anew.
+func (v *verification) squashed() bool {
+	return v.base.Src.Ref.Transport == media.SIF && v.after.Src.Ref.Transport == media.SIF
+}
+
+// layers compares which layers there are: the base's, and one more at most. It reports
+// whether that is so.
+func (v *verification) layers() bool {
+	if v.squashed() {
+		return true
 	}
 	base, after := v.base.T.Layers, v.after.T.Layers
 	for i, l := range base {
 		if i >= len(after) {
 			v.problem("layer %d: missing, want %v", i, l.DiffID)
-			return
+			return false
 		}
 		if after[i].DiffID != l.DiffID {
 			v.problem("layer %d: got %v, want the base's %v", i, after[i].DiffID, l.DiffID)
-			return
+			return false
 		}
 	}
-}
-
-// configs compares the image configs. The derived one has more history, more diff IDs and
-// vfix's own labels, and nothing else that is new.
-func (v *verification) configs() error {
-	base, err := comparableConfig(v.base.Src.Image)
-	if err != nil {
-		return fmt.Errorf("%v: image config: %w", v.base.Src.Ref, err)
+	if len(after) > len(base)+1 {
+		v.problem("got %d layers, want the %d of the base and one more", len(after), len(base))
+		return false
 	}
-	after, err := comparableConfig(v.after.Src.Image)
-	if err != nil {
-		return fmt.Errorf("%v: image config: %w", v.after.Src.Ref, err)
-	}
-	if v.shim.Present() {
-		unwrap(base, after)
-	}
-	v.object("image config", base, after)
-	return nil
-}
-
-// comparableConfig is an image config without what a rebuild adds.
-func comparableConfig(img v1.Image) (map[string]any, error) {
-	raw, err := img.RawConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	var c map[string]any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&c); err != nil {
-		return nil, err
-	}
-	if h, ok := c["history"].([]any); ok {
-		c["history"] = slices.DeleteFunc(h, func(e any) bool {
-			m, _ := e.(map[string]any)
-			by, _ := m["created_by"].(string)
-			return strings.HasPrefix(by, "vfix ")
-		})
-	}
-	delete(c, "rootfs") // layers compares it
-	if o, ok := c["config"].(map[string]any); ok {
-		if l, ok := o["Labels"].(map[string]any); ok {
-			for k := range (derivation{}).keys() {
-				delete(l, k)
-			}
-		}
-	}
-	return prune(c).(map[string]any), nil
-}
-
-// prune drops members that are null or empty: they mean the same as missing ones.
-func prune(v any) any {
-	m, ok := v.(map[string]any)
-	if !ok {
-		return v
-	}
-	for k, e := range m {
-		e = prune(e)
-		m[k] = e
-		if r := reflect.ValueOf(e); e == nil || (r.Kind() == reflect.Map || r.Kind() == reflect.Slice) && r.Len() == 0 {
-			delete(m, k)
-		}
-	}
-	return m
-}
-
-func (v *verification) object(where string, base, after map[string]any) {
-	keys := map[string]bool{}
-	for k := range base {
-		keys[k] = true
-	}
-	for k := range after {
-		keys[k] = true
-	}
-	for _, k := range contents.SortedKeys(keys) {
-		b, a := base[k], after[k]
-		bm, _ := b.(map[string]any)
-		am, _ := a.(map[string]any)
-		switch {
-		case bm != nil && am != nil:
-			v.object(where+": "+k, bm, am)
-		case !reflect.DeepEqual(a, b):
-			v.problem("%s: %s: got %v, want %v", where, k, a, b)
-		}
-	}
+	return true
 }
 
 // pair is a file whose content differs, in both file systems.
@@ -169,6 +112,9 @@ func (v *verification) names() []pair {
 	base, after := byName(v.base.T), byName(v.after.T)
 	firstBase, firstAfter := firstNames(base), firstNames(after)
 	var changed []pair
+	if d := v.after.T.Root.Meta.Differs(&v.base.T.Root.Meta); d != "" {
+		v.problem("the root folder: %s", d)
+	}
 	seen := map[*contents.Inode]bool{}
 	all := map[string]bool{}
 	for n := range base {
@@ -301,6 +247,8 @@ type Verified struct {
 	// sites only. Problems is one line each for what differs otherwise.
 	Compared int
 	Problems []string
+	// NotCompared is one line each for what was not compared, and why.
+	NotCompared []string
 	// Added are the files of the fallback that the base does not have, byte for byte those
 	// of this vfix; sorted.
 	Added []string

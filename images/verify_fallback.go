@@ -111,25 +111,3 @@ func (v *verification) read(ctx context.Context, s *contents.Subject, i *content
 	}
 	return io.ReadAll(got[i])
 }
-
-// unwrap takes vfix-trace from the entrypoint of the source where the base has it not.
-func unwrap(base, after map[string]any) {
-	entrypoint := func(c map[string]any) (map[string]any, []any) {
-		o, _ := c["config"].(map[string]any)
-		e, _ := o["Entrypoint"].([]any)
-		return o, e
-	}
-	_, b := entrypoint(base)
-	o, a := entrypoint(after)
-	if len(a) == 0 || a[0] != fallback.TracePath || len(b) > 0 && b[0] == fallback.TracePath {
-		return
-	}
-	if a = a[1:]; len(a) > 0 {
-		o["Entrypoint"] = a
-		return
-	}
-	delete(o, "Entrypoint")
-	if len(o) == 0 {
-		delete(after, "config")
-	}
-}

@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/internal/imagetest"
 )
 
@@ -53,45 +55,71 @@ func TestVerifyFinds(t *testing.T) {
 		change(&m)
 		return m
 	}
-	good := []imagetest.TestMember{fixed("bin/c", "2"), fixed("lib/a", "1"), imagetest.LinkM("lib/b", "lib/a")}
+	bin, lib := imagetest.DirM("bin"), imagetest.DirM("lib")
+	bin.ModTime = contents.ImplicitDir.Meta.Mtime
+	good := []imagetest.TestMember{bin, fixed("bin/c", "2"), lib, fixed("lib/a", "1"), imagetest.LinkM("lib/b", "lib/a")}
+	but := func(n int, m imagetest.TestMember) []imagetest.TestMember { // m in the place of the nth
+		return append(append(append([]imagetest.TestMember{}, good[:n]...), m), good[n+1:]...)
+	}
+	more := func(m ...imagetest.TestMember) []imagetest.TestMember {
+		return append(append([]imagetest.TestMember{}, good...), m...)
+	}
 	for _, tc := range []struct {
 		name  string
 		layer []imagetest.TestMember
 		want  []string
 	}{
 		{"control", good, nil},
-		{"new file", append(good, imagetest.FileM("zz", nil)), []string{"zz: not in the base"}},
-		{"missing file", append(good, imagetest.FileM("etc/.wh.x", nil)), []string{"etc/x: missing"}},
-		{"other content", append(good, imagetest.FileM("etc/x", []byte("y"))), []string{"etc/x: "}},
-		{"same content again", append(good, imagetest.FileM("etc/x", []byte("x"))), nil},
-		{"other mode", []imagetest.TestMember{good[0], with(good[1], func(m *imagetest.TestMember) { m.Mode = 0o4755 }), good[2]}, []string{"lib/a: mode: got 04755, want 0755", "lib/b: mode"}},
-		{"other owner", append(good[1:], with(good[0], func(m *imagetest.TestMember) { m.Gid = 7 })), []string{"bin/c: owner: got 0:7, want 0:0"}},
-		{"other time", append(good[1:], with(good[0], func(m *imagetest.TestMember) { m.ModTime = imagetest.TestTime.Add(1) })), []string{"bin/c: mtime"}},
-		{"other xattrs", append(good[1:], with(good[0], func(m *imagetest.TestMember) {
+		{"new file", more(imagetest.FileM("zz", nil)), []string{"zz: not in the base"}},
+		{"missing file", more(imagetest.FileM("etc/.wh.x", nil)), []string{"etc/x: missing", "added layer: etc/.wh.x: a rebuild adds no such member"}},
+		{"other content", more(imagetest.FileM("etc/x", []byte("y"))), []string{"etc/x: ", "added layer: etc: missing"}},
+		{"same content again", more(imagetest.FileM("etc/x", []byte("x"))), []string{"added layer: etc: missing"}},
+		{"another order", []imagetest.TestMember{lib, good[3], good[4], bin, good[1]}, []string{"another order of members"}},
+		{"a folder left out", good[1:], []string{"added layer: bin: missing"}},
+		{"other mode", but(3, with(good[3], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"added layer: lib/a: tar header: Mode: got 04755, want 0755"}},
+		{"a link's mode", but(4, with(good[4], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"lib/a: mode: got 04755, want 0755", "lib/b: mode"}},
+		{"a link's owner", but(4, with(good[4], func(m *imagetest.TestMember) { m.Uid = 1 })), []string{"lib/a: owner: got 1:0, want 0:0", "lib/b: owner"}},
+		{"other owner", but(1, with(good[1], func(m *imagetest.TestMember) { m.Gid = 7 })), []string{"bin/c: owner: got 0:7, want 0:0"}},
+		{"other time", but(1, with(good[1], func(m *imagetest.TestMember) { m.ModTime = imagetest.TestTime.Add(1) })), []string{"bin/c: mtime"}},
+		{"other xattrs", but(1, with(good[1], func(m *imagetest.TestMember) {
 			m.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": imagetest.CapNetRaw}
 		})), []string{"bin/c: xattrs: got [security.capability], want []"}},
-		{"hard link torn", []imagetest.TestMember{good[0], good[1], fixed("lib/b", "1")}, []string{"lib/b: hard links: got those of lib/b, want those of lib/a"}},
-		{"other symlink", append(good, imagetest.SymM("l", "lib/b")), []string{`l: symlink: got "lib/b", want "lib/a"`}},
-		{"other kind", append(good, imagetest.FileM(".wh.etc", nil), imagetest.FileM("etc", nil)), []string{"etc: another kind of file", "etc/x: missing"}},
-		{"folder's mode", append(good, with(imagetest.DirM("lib"), func(m *imagetest.TestMember) { m.Mode = 0o700 })), []string{"lib: mode: got 0700, want 0755"}},
-		{"one more byte changed", append(good[1:], fixed("bin/c", "3")), []string{"bin/c: "}},
+		{"hard link torn", but(4, fixed("lib/b", "1")), []string{"lib/b: hard links: got those of lib/b, want those of lib/a"}},
+		{"other symlink", more(imagetest.SymM("l", "lib/b")), []string{`l: symlink: got "lib/b", want "lib/a"`}},
+		{"other kind", more(imagetest.FileM(".wh.etc", nil), imagetest.FileM("etc", nil)), []string{"etc: another kind of file", "etc/x: missing", "added layer: .wh.etc: a rebuild adds no such member"}},
+		{"folder's mode", but(2, with(lib, func(m *imagetest.TestMember) { m.Mode = 0o700 })), []string{"lib: mode: got 0700, want 0755"}},
+		{"the root folder", append([]imagetest.TestMember{with(imagetest.DirM("."), func(m *imagetest.TestMember) { m.Uid = 5 })}, good...), []string{"the root folder: owner: got 5:0, want 0:0", "added layer: .: a rebuild adds no such member"}},
+		{"one more byte changed", but(1, fixed("bin/c", "3")), []string{"bin/c: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			img := imagetest.Must[v1.Image](t)(mutate.Append(base, mutate.Addendum{
-				Layer: imagetest.BytesLayer(t, imagetest.TarMembers(t, tc.layer...)), History: v1.History{CreatedBy: "vfix 1.2 rebuild"},
+			added := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {
+				_, err := w.Write(imagetest.TarMembers(t, tc.layer...))
+				return err
 			}))
+			defer added.Close()
+			img, err := images.Derive(base, true, added, images.Derivation{BaseName: "n", BaseDigest: imagetest.Must[v1.Hash](t)(base.Digest()).String(), Version: "1.2"})
+			if err != nil {
+				t.Fatal(err)
+			}
 			imagetest.WantProblems(t, imagetest.Verify(t, imagetest.StoreOCI(t, img), source), tc.want...)
 		})
 	}
 	t.Run("environment", func(t *testing.T) {
 		cf := imagetest.Must[*v1.ConfigFile](t)(base.ConfigFile()).DeepCopy()
 		cf.Config.Env = []string{"A=1"}
-		imagetest.WantProblems(t, imagetest.Verify(t, imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.ConfigFile(base, cf))), source), "image config: config: Env: got [A=1], want [A=<&>]")
+		imagetest.WantProblems(t, imagetest.Verify(t, imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.ConfigFile(base, cf))), source), `image config: config: Env: got ["A=1"], want ["A=\u003c\u0026\u003e"]`)
 	})
 	t.Run("another base layer", func(t *testing.T) {
 		other := imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("x", nil)})
 		v := imagetest.Verify(t, imagetest.StoreOCI(t, other), source)
-		if len(v.Problems) == 0 || !strings.HasPrefix(v.Problems[0], "image config: history") || !strings.Contains(strings.Join(v.Problems, "\n"), "layer 0: got sha256:") {
+		all := strings.Join(v.Problems, "\n")
+		if !strings.Contains(all, "image config: history") || !strings.HasPrefix(all, "layer 0: got sha256:") {
+			t.Errorf("got problems %q", v.Problems)
+		}
+	})
+	t.Run("two layers more", func(t *testing.T) {
+		img := imagetest.Must[v1.Image](t)(mutate.AppendLayers(base, imagetest.BytesLayer(t, imagetest.TarMembers(t, good...)), imagetest.BytesLayer(t, imagetest.TarMembers(t))))
+		if v := imagetest.Verify(t, imagetest.StoreOCI(t, img), source); len(v.Problems) == 0 || v.Problems[0] != "got 4 layers, want the 2 of the base and one more" {
 			t.Errorf("got problems %q", v.Problems)
 		}
 	})

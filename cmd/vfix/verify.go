@@ -29,9 +29,11 @@ func newVerifyCommand(out *output, e engine) *cobra.Command {
 		Short: "Prove that no call site is left and that nothing else changed",
 		Long: `Examine SOURCE again and prove that it contains no live call site of the
 vsyscall page, or that the fallback in it covers the remaining ones. With
---against, also compare every file with the base and prove that only patched
-call sites, what they need, and this version's fallback differ. Nothing is
-changed.
+--against, also compare every file with the base, and the image config, the
+manifest, the index and each tar header of the added layer with what a rebuild
+of the base writes: only patched call sites, what they need, and this version's
+fallback may differ. What cannot be compared is listed, for example when a
+docker daemon has no manifest. Nothing is changed.
 
 --explain shows each difference on both sides: the disassembly around call
 sites, and the bytes of changed headers.

@@ -16,6 +16,7 @@ type jsonVerified struct {
 	Added       []string         `json:"added"`
 	Corrected   []string         `json:"corrected"`
 	Problems    []string         `json:"problems"`
+	NotCompared []string         `json:"not_compared"`
 	Differences []jsonDifference `json:"differences,omitempty"`
 	Stated      *jsonStated      `json:"provenance,omitempty"`
 	Result      jsonSource       `json:"result"`
@@ -49,7 +50,7 @@ type jsonStated struct {
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 	doc := jsonVerified{
 		jsonDocument: document("verify"), Against: opts.against,
-		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Problems: list(v.Problems), Result: sourceJSON(v.Findings, false),
+		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Problems: list(v.Problems), NotCompared: list(v.NotCompared), Result: sourceJSON(v.Findings, false),
 	}
 	for i := range v.Differences {
 		doc.Differences = append(doc.Differences, differenceJSON(&v.Differences[i]))

@@ -57,6 +57,11 @@ func (o *output) stated(opts VerifyOptions, v *images.Verified) {
 }
 
 func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
+	defer func() {
+		for _, n := range v.NotCompared {
+			fmt.Fprintln(w, "not compared: "+printable(n))
+		}
+	}()
 	if len(v.Problems) == 0 {
 		fmt.Fprintln(w, c.green("against "+base+": ")+
 			count(v.Compared, "changed file")+": only call sites and what they need differ")

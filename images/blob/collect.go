@@ -124,5 +124,10 @@ func (c Collection) addEntry(idx v1.ImageIndex, e v1.Descriptor, p progress.Repo
 		_, err = c.AddImage(img)
 		return err
 	}
-	return hinterr.Errorf(hinterr.ErrUnsupported, "index: entry %v has the media type %s, which is no image", e.Digest, e.MediaType)
+	l, err := BlobOf(idx, e.Digest)
+	if err != nil {
+		return err
+	}
+	c[e.Digest] = BlobToWrite{Digest: e.Digest, Size: e.Size, Open: l.Compressed}
+	return nil
 }

@@ -230,3 +230,12 @@ func (i *storedIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
 	}
 	return NewStoredIndex(i.blobs, d)
 }
+
+// Layer gives what is neither image nor index, as a blob.
+func (i *storedIndex) Layer(h v1.Hash) (v1.Layer, error) {
+	d, err := i.child(h)
+	if err != nil {
+		return nil, err
+	}
+	return &StoredLayer{&StoredImage{Blobs: i.blobs, Parsed: v1.Manifest{Layers: []v1.Descriptor{d}}}, 0}, nil
+}

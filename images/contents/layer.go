@@ -139,19 +139,34 @@ func (m MemberWriters) Write(w io.Writer) error {
 func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits []Target, extras []Extra) error {
 	m := MemberWriters{}
 	for _, h := range hits {
-		for i, name := range h.Names {
-			m.addFolders(name, t)
-			if i == 0 {
-				m[name] = func(tw *tar.Writer) error { return s.writeFile(ctx, tw, h) }
-				continue
-			}
-			m[name] = func(tw *tar.Writer) error {
-				return tw.WriteHeader(linkHeader(name, h.Names[0], h.Entry))
-			}
-		}
+		m.AddFile(ctx, t, h.Names, h.Inode, h.Plan.Size, func() io.Reader { return h.Plan.Apply(h.ELF.Content) })
 	}
 	m.AddExtras(extras, t)
 	return m.Write(w)
+}
+
+// AddFile adds a file of t whose content changed, with all its names: the first has the
+// content, the others are hard links of it.
+func (m MemberWriters) AddFile(ctx context.Context, t *Tree, names []string, i *Inode, size int64, content func() io.Reader) {
+	for n, name := range names {
+		m.addFolders(name, t)
+		if n > 0 {
+			m[name] = func(tw *tar.Writer) error { return tw.WriteHeader(linkHeader(name, names[0], i.Entry)) }
+			continue
+		}
+		m[name] = func(tw *tar.Writer) error {
+			hdr := i.Meta.Unmarked().header(name)
+			hdr.Typeflag, hdr.Size = tar.TypeReg, size
+			if err := tw.WriteHeader(hdr); err != nil {
+				return err
+			}
+			n, err := blob.CopyTo(ctx, tw, content(), nil)
+			if err == nil && n != size {
+				err = fmt.Errorf("patched file: got %d bytes, want %d", n, size)
+			}
+			return err
+		}
+	}
 }
 
 // Write writes one file that is no file of the base.
@@ -185,19 +200,6 @@ func (t *Tree) At(name string) *Node {
 	return k
 }
 
-func (s *Session) writeFile(ctx context.Context, tw *tar.Writer, h Target) error {
-	hdr := h.Meta.Unmarked().header(h.Names[0])
-	hdr.Typeflag, hdr.Size = tar.TypeReg, h.Plan.Size
-	if err := tw.WriteHeader(hdr); err != nil {
-		return err
-	}
-	n, err := blob.CopyTo(ctx, tw, h.Plan.Apply(h.ELF.Content), nil)
-	if err == nil && n != h.Plan.Size {
-		err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.Plan.Size)
-	}
-	return err
-}
-
 func dirHeader(name string, e *Entry) *tar.Header {
 	hdr := e.Meta.header(name + "/")
 	hdr.Typeflag = tar.TypeDir
@@ -207,8 +209,11 @@ func dirHeader(name string, e *Entry) *tar.Header {
 func linkHeader(name, target string, e *Entry) *tar.Header {
 	hdr := e.Meta.header(name)
 	hdr.Typeflag, hdr.Linkname = tar.TypeLink, target
-	// The file has them already.
+	// The file has them already, but loses this one when the link's owner is set.
 	hdr.PAXRecords = nil
+	if c, ok := e.Meta.Xattrs[capability]; ok {
+		hdr.PAXRecords = map[string]string{blob.XattrPrefix + capability: c}
+	}
 	return hdr
 }
 

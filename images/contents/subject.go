@@ -192,7 +192,7 @@ func (f *DiskTree) Entries(ctx context.Context) ([]Entry, error) {
 		return []Entry{e}, err
 	}
 	var all []Entry
-	first := map[FileID]string{}
+	first := map[FileID]*Entry{}
 	mounts := MountFilter{Root: f.Root}
 	err := fs.WalkDir(f.Root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -209,15 +209,18 @@ func (f *DiskTree) Entries(ctx context.Context) ([]Entry, error) {
 			return nil
 		}
 		if id, links := Identify(fi); !fi.IsDir() && links > 1 {
-			if first[id] != "" {
-				all = append(all, Entry{Kind: kindHardLink, Name: name, Link: first[id], Meta: DiskMeta(fi)})
+			if e := first[id]; e != nil {
+				all = append(all, Entry{Kind: kindHardLink, Name: filepath.ToSlash(name), Link: e.Name, Meta: e.Meta})
 				return nil
 			}
-			first[id] = name
+			first[id] = &Entry{}
 		}
 		e, err := f.entry(ctx, name, fi)
 		if err != nil {
 			return err
+		}
+		if id, _ := Identify(fi); first[id] != nil {
+			*first[id] = e
 		}
 		if name == "." {
 			e.Name = ""
@@ -275,8 +278,7 @@ func (f *DiskTree) WriteEntry(ctx context.Context, tw *tar.Writer, e *Entry, tas
 		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
 		return tw.WriteHeader(hdr)
 	case kindHardLink:
-		hdr.Typeflag, hdr.Linkname = tar.TypeLink, e.Link
-		return tw.WriteHeader(hdr)
+		return tw.WriteHeader(linkHeader(e.Name, e.Link, e))
 	case kindOther:
 		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, e.Meta.major, e.Meta.minor
 		return tw.WriteHeader(hdr)

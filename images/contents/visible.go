@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -101,6 +102,7 @@ func (t *Tree) add(e *Entry, n int, pool map[string]*Inode) error {
 		if k.Inode, err = t.target(e, n, pool); err != nil {
 			return err
 		}
+		k.relink(e)
 	case KindDir:
 		k.Kids = map[string]*Node{}
 		if old := d.Kids[base]; old != nil && old.Kids != nil {
@@ -110,6 +112,32 @@ func (t *Tree) add(e *Entry, n int, pool map[string]*Inode) error {
 	d.Kids[base] = k
 	return nil
 }
+
+// relink gives an inode the metadata that the header of one more hard link says: docker and
+// containerd apply each header to the file itself (containerd, archive.createTarFile). The
+// kernel takes the capabilities away where the owner is set, whichever it was, so a header
+// has them or they are gone. umoci passes over such headers.
+func (i *Inode) relink(link *Entry) {
+	m := link.Meta
+	m.major, m.minor = i.Meta.major, i.Meta.minor
+	if i.Kind == KindSymlink {
+		m.Mode = i.Meta.Mode
+	}
+	m.Xattrs = maps.Clone(i.Meta.Xattrs)
+	delete(m.Xattrs, capability)
+	for name, value := range link.Meta.Xattrs {
+		if m.Xattrs == nil {
+			m.Xattrs = map[string]string{}
+		}
+		m.Xattrs[name] = value
+	}
+	e := *i.Entry
+	e.Meta = m
+	i.Entry = &e
+}
+
+// capability is the xattr that a change of the owner removes (Linux, notify_change).
+const capability = "security.capability"
 
 // hide removes what the layers below n have of the subtree, and reports whether nothing
 // of it is left.

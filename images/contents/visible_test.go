@@ -4,11 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -184,5 +186,34 @@ func TestBadLayers(t *testing.T) {
 				t.Errorf("got error %v, want it to begin with %q", err, prefix)
 			}
 		})
+	}
+}
+
+// TestHardLinkMetadata: a link's own header counts for the file, as docker and containerd
+// have it; TestMergedAsUnpacked asks containerd.
+func TestHardLinkMetadata(t *testing.T) {
+	a := imagetest.LegacyM("a.so", "1")
+	a.Mode, a.Uid = 0o6755, 1
+	a.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": imagetest.CapNetRaw, "SCHILY.xattr.user.a": "1"}
+	b := imagetest.LinkM("b.so", "a.so")
+	b.Mode, b.ModTime = 0o644, imagetest.TestTime.Add(time.Hour)
+	b.PAXRecords = map[string]string{"SCHILY.xattr.user.b": "2"}
+	for _, layers := range []layers{{{a, b}}, {{a}, {b}}} {
+		f, tree, err := imagetest.ScanImage(t, imagetest.Stack(t, layers...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := imagetest.Summary(t, f); got != "a.so=b.so:1" {
+			t.Fatalf("got %q", got)
+		}
+		for _, name := range []string{"a.so", "b.so"} {
+			m := tree.At(name).Meta
+			if m.Mode != 0o644 || m.UID != 0 || !m.Mtime.Equal(b.ModTime) || !maps.Equal(m.Xattrs, map[string]string{"user.a": "1", "user.b": "2"}) {
+				t.Errorf("%s: got %+v, want what the link's header says", name, m)
+			}
+		}
+		if m := f.Targets[0].Meta; m.Mode != 0o644 {
+			t.Errorf("the file to patch: got mode %#o", m.Mode)
+		}
 	}
 }

@@ -38,9 +38,9 @@ type copyFolder struct {
 const (
 	// A copy may be setuid, and is not in a container's folder that others cannot enter.
 	copyFolderMode = 0o700
-	notOthers  = 0o022 // write permission of group and others
-	noteOthers = 0o011 // search permission of them
-	setID      = unix.S_ISUID | unix.S_ISGID
+	notOthers      = 0o022 // write permission of group and others
+	noteOthers     = 0o011 // search permission of them
+	setID          = unix.S_ISUID | unix.S_ISGID
 )
 
 func openCopyFolder(dir string, e media.EngineTraits, p progress.Reporter) (*copyFolder, error) {

@@ -3,8 +3,8 @@ package hotfix
 // What only the tests of this package see.
 
 const (
-	CopyFolderMode   = copyFolderMode
-	SelinuxXattr = selinuxXattr
+	CopyFolderMode = copyFolderMode
+	SelinuxXattr   = selinuxXattr
 )
 
 type (

@@ -21,16 +21,6 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// ociType is the OCI media type for what a docker media type names (image-spec, media-types.md,
-// "Compatibility Matrix").
-var ociType = map[types.MediaType]types.MediaType{
-	types.DockerManifestSchema2:   types.OCIManifestSchema1,
-	types.DockerConfigJSON:        types.OCIConfigJSON,
-	types.DockerLayer:             types.OCILayer,
-	types.DockerUncompressedLayer: types.OCIUncompressedLayer,
-	types.DockerForeignLayer:      types.OCIRestrictedLayer,
-}
-
 // portable makes an image fit to leave the machine. Layers that a daemon or docker archive
 // held uncompressed are compressed, into files in temp, a folder that must outlive the
 // result; with oci the docker media types become OCI's: umoci reads no others in a layout.
@@ -66,11 +56,11 @@ func portable(ctx context.Context, img v1.Image, oci bool, temp string, p progre
 	if oci {
 		if mt, err := img.MediaType(); err != nil {
 			return nil, err
-		} else if to := ociType[mt]; to != "" {
+		} else if to := OCIName(mt); to != mt {
 			m.MediaType, changed = to, true
 		}
 		for _, d := range append([]*v1.Descriptor{&m.Config}, pointers(m.Layers)...) {
-			if to := ociType[d.MediaType]; to != "" {
+			if to := OCIName(d.MediaType); to != d.MediaType {
 				d.MediaType, changed = to, true
 			}
 		}

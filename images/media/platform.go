@@ -20,6 +20,12 @@ const (
 
 func isAttestation(d v1.Descriptor) bool { return d.Annotations[AttestationKey] != "" }
 
+// AttestationAbout reports whether d is an attestation about one of these images, by digest.
+func AttestationAbout(d v1.Descriptor, images map[string]string) bool {
+	_, ok := images[d.Annotations[AttestationSubject]]
+	return ok && isAttestation(d)
+}
+
 // Take makes img the source's image after checking that it is a whole image for the
 // platform.
 func (s *Source) Take(img v1.Image, o Options) error {
@@ -75,6 +81,11 @@ func pickFrom(idx v1.ImageIndex, want v1.Platform, depth int, offered *[]string)
 			img, err := idx.Image(d.Digest)
 			if err != nil {
 				return none, nil, err
+			}
+			if m, err := img.Manifest(); err != nil {
+				return none, nil, err
+			} else if !m.Config.MediaType.IsConfig() {
+				continue // an artifact, in the form of an image
 			}
 			if p, err = configPlatform(img); err != nil {
 				return none, nil, err
@@ -174,7 +185,9 @@ func matchingEntries(entries []v1.Descriptor, b blob.Blobs, want v1.Platform) ([
 	var fit []v1.Descriptor
 	for _, d := range entries {
 		if !d.MediaType.IsImage() {
-			fit = append(fit, d)
+			if d.MediaType.IsIndex() || d.MediaType.IsSchema1() || d.MediaType == "" {
+				fit = append(fit, d)
+			}
 			continue
 		}
 		p := d.Platform

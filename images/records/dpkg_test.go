@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/internal/imagetest"
@@ -129,9 +128,7 @@ func TestVerifyDpkg(t *testing.T) {
 				fixed.Body = imagetest.FixedELF("1")
 				layer = append(layer, fixed)
 			}
-			img := imagetest.Must[v1.Image](t)(mutate.Append(base, mutate.Addendum{
-				Layer: imagetest.BytesLayer(t, imagetest.TarMembers(t, layer...)), History: v1.History{CreatedBy: "vfix 1.2 rebuild"},
-			}))
+			img := imagetest.Derived(t, base, false, false, layer...)
 			var want []string
 			if tc.want != "" {
 				want = []string{tc.want}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -58,15 +59,7 @@ func TarMembers(t testing.TB, all ...TestMember) []byte {
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
 	for _, m := range all {
-		h := m.Header
-		h.Size, h.Format = int64(len(m.Body)), tar.FormatPAX
-		if h.ModTime.IsZero() {
-			h.ModTime = TestTime
-		}
-		if err := tw.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tw.Write(m.Body); err != nil {
+		if err := m.write(tw); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,6 +67,53 @@ func TarMembers(t testing.TB, all ...TestMember) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+func (m TestMember) write(tw *tar.Writer) error {
+	h := m.Header
+	h.Size, h.Format = int64(len(m.Body)), tar.FormatPAX
+	if h.ModTime.IsZero() {
+		h.ModTime = TestTime
+	}
+	if err := tw.WriteHeader(&h); err != nil {
+		return err
+	}
+	_, err := tw.Write(m.Body)
+	return err
+}
+
+// Derived is base with these members in one layer more, with all that a rebuild adds beside
+// them: the folders that lead to them, the history entry, labels and annotations.
+func Derived(t testing.TB, base v1.Image, fallbackAdded, traced bool, members ...TestMember) v1.Image {
+	t.Helper()
+	_, tree, err := ScanImage(t, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := contents.MemberWriters{}
+	for _, m := range members {
+		name := path.Clean(m.Name)
+		w.AddExtras([]contents.Extra{{Name: name}}, tree)
+		w[name] = m.write
+	}
+	var plain bytes.Buffer
+	if err := w.Write(&plain); err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"dev.vfix.base.name": "base", "dev.vfix.version": "1.2", "dev.vfix.base.digest": Must[v1.Hash](t)(base.Digest()).String()}
+	comment := "calls to the vsyscall page rewritten to reach the vDSO"
+	if fallbackAdded {
+		comment += "; fallback added"
+	}
+	img := Must[v1.Image](t)(mutate.Append(base, mutate.Addendum{
+		Layer: BytesLayer(t, plain.Bytes()), History: v1.History{CreatedBy: "vfix 1.2 rebuild", Comment: comment},
+	}))
+	cf := Must[*v1.ConfigFile](t)(img.ConfigFile()).DeepCopy()
+	cf.Config.Labels = labels
+	if traced {
+		cf.Config.Entrypoint = append([]string{"/vfix/vfix-trace"}, cf.Config.Entrypoint...)
+	}
+	return mutate.Annotations(Must[v1.Image](t)(mutate.ConfigFile(img, cf)), labels).(v1.Image)
 }
 
 // BytesLayer is a layer of these bytes, gzip'ed.
