@@ -104,7 +104,7 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte
 	}
 	entry["comment"], _ = jsonobject.Encode(comment)
 	if err := jsonobject.Edit(c, "history", func(h *[]jsonobject.Object) error {
-		*h = append(*h, entry)
+		*h = append(fillHistory(*h, layers), entry)
 		return nil
 	}); err != nil {
 		return nil, err
@@ -134,6 +134,21 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte
 		return nil, err
 	}
 	return jsonobject.Encode(c)
+}
+
+// fillHistory adds rows until there is one for each layer: docker counts them off against the
+// layers, and would show what a rebuild adds as one of the base's.
+func fillHistory(h []jsonobject.Object, layers int) []jsonobject.Object {
+	for _, row := range h {
+		if string(row["empty_layer"]) != "true" {
+			layers--
+		}
+	}
+	for range max(0, layers) {
+		by, _ := jsonobject.Encode("unknown")
+		h = append(h, jsonobject.Object{"created_by": by})
+	}
+	return h
 }
 
 // addEntrypoint puts vfix-trace before the entrypoint. Without one it becomes the

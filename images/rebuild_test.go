@@ -145,6 +145,12 @@ func TestRebuildKeepsUnknown(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	got, err = images.EditConfig([]byte("{\"config\":{\"Labels\":{\"own\":\"\xff<\"}},\"history\":[{\"empty_layer\":true}],\"rootfs\":{\"diff_ids\":[\"sha256:aa\"]}}"), 1, v1.Hash{Algorithm: "sha256", Hex: "bb"}, images.Derivation{Version: "v"})
+	want = "{\"config\":{\"Labels\":{\"dev.vfix.version\":\"v\",\"own\":\"\xff<\"}},\"history\":[{\"empty_layer\":true},{\"created_by\":\"unknown\"}," +
+		`{"comment":"calls to the vsyscall page rewritten to reach the vDSO","created_by":"vfix v rebuild"}],"rootfs":{"diff_ids":["sha256:aa","sha256:bb"]}}`
+	if err != nil || string(got) != want {
+		t.Errorf("without history, and a label that is not UTF-8: got %q, %v\nwant %q", got, err, want)
+	}
 	for _, bad := range []string{``, `[]`, `{"rootfs":1}`, `{"history":{}}`, `{"config":[]}`, `{"config":{"Labels":[]}}`, `null`,
 		`{"rootfs":{"diff_ids":["sha256:aa","sha256:bb"]}}`, `{"rootfs":{"diff_ids":["sha256:aa"]},"config":{"Labels":[]}}`, `{"rootfs":{"diff_ids":["sha256:aa"]},"history":[1]}`} {
 		if got, err := images.EditConfig([]byte(bad), 1, v1.Hash{}, images.Derivation{}); err == nil {

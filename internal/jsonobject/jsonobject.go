@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -39,8 +40,17 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// AddStrings adds to a member that is an object of strings.
+// AddStrings adds to a member that is an object of strings. Where its text is not UTF-8, the
+// strings that are there keep their bytes.
 func AddStrings(m Object, key string, more map[string]string) error {
+	if !utf8.Valid(m[key]) {
+		return Edit(m, key, func(o *Object) error {
+			for k, v := range more {
+				(*o)[k], _ = Encode(v)
+			}
+			return nil
+		})
+	}
 	return Edit(m, key, func(o *map[string]string) error {
 		if *o == nil {
 			*o = map[string]string{}
