@@ -81,7 +81,7 @@ hanging_vfix() {
 		[hotfix]='apply for format insecure jobs list output platform progress prune quiet stall-timeout'
 		[run]='explain way'
 		[install]='config default-runtime dry-run fail-closed fallback force format name opt-in prefix program root runtime wait'
-		[uninstall]='dry-run format root wait'
+		[uninstall]='dry-run force format root wait'
 		[runtime]=''
 		[cache]='cache-dir format size'
 		[doctor]='check flood-dir format limit progress quick quiet seccomp-profile'
