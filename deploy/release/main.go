@@ -20,7 +20,7 @@ import (
 const usage = `usage: release licences PROGRAM DIR
        release sbom PROGRAM VERSION EMBEDDED-FILE...
        release provenance PROGRAM,... VERSION COMMIT SUBJECT-FILE...
-sbom and provenance write to stdout; SOURCE_DATE_EPOCH is the date.`
+sbom and provenance write to stdout; SOURCE_DATE_EPOCH is the date`
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
