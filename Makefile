@@ -70,6 +70,7 @@ siftool: need-go ## build the tool that makes and lists Apptainer's files, for t
 .PHONY: check
 check: need-go shim format ## check what needs no root, engine or VM: format, vet, shellcheck, Go tests; a few minutes
 	$(GO) vet ./...
+	$(GO) vet -tags share ./cmd/vfix
 	@if command -v shellcheck >/dev/null; then tests/lint-shell; else echo "check: shellcheck is not installed: scripts are not checked"; fi
 	tests/run-unit $(BUILD)/check ./...
 

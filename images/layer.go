@@ -21,6 +21,7 @@ import (
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter"
 )
@@ -29,7 +30,7 @@ import (
 // run vfix on what they unpack. COPY --from puts it on a base, whatever that is.
 
 // programName is vfix itself in the drop-in layer; the hooks call it.
-const programName = fallback.FallbackDir + "/vfix"
+const programName = fallbackfiles.Dir + "/vfix"
 
 // dropInTag names the drop-in layer where the user names it not.
 const dropInTag = "vfix:latest"
@@ -134,7 +135,7 @@ func dropIn(s *fallback.Shim, program string) ([]contents.Extra, error) {
 	}
 	all := append(s.LibraryFiles(true), s.TraceFile(),
 		contents.Extra{Name: programName, Mode: 0o755, Body: body},
-		contents.Extra{Name: fallback.PreloadName, Mode: 0o644, Body: fallback.WithPreload(nil, true)})
+		contents.Extra{Name: fallbackfiles.Preload, Mode: 0o644, Body: fallbackfiles.WithLine(nil, true)})
 	for _, from := range contents.SortedKeys(hooks) {
 		text, err := hookFiles.ReadFile(from)
 		if err != nil {

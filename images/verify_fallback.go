@@ -8,6 +8,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
 // What verify accepts beyond call sites: the fallback of this vfix, to the byte.
@@ -31,7 +32,7 @@ func (v *verification) fallback(ctx context.Context, changed []pair) ([]pair, er
 		e, known := want[a.name]
 		same := false
 		switch {
-		case !known && a.name == fallback.PreloadName && v.shim.Present():
+		case !known && a.name == fallbackfiles.Preload && v.shim.Present():
 			known = true
 			content, err := v.read(ctx, v.after, a.Inode)
 			if err != nil {
@@ -64,7 +65,7 @@ func (v *verification) fallback(ctx context.Context, changed []pair) ([]pair, er
 // changedPreload takes ld.so.preload out of the changed files where a line of ours is all
 // that is new in it.
 func (v *verification) changedPreload(ctx context.Context, changed []pair) ([]pair, error) {
-	i := slices.IndexFunc(changed, func(p pair) bool { return p.name == fallback.PreloadName })
+	i := slices.IndexFunc(changed, func(p pair) bool { return p.name == fallbackfiles.Preload })
 	if i < 0 || !v.shim.Present() {
 		return changed, nil
 	}
@@ -79,19 +80,19 @@ func (v *verification) changedPreload(ctx context.Context, changed []pair) ([]pa
 	if !v.isPreload(base, after) {
 		return changed, nil
 	}
-	v.out.Added = append(v.out.Added, fallback.PreloadName)
+	v.out.Added = append(v.out.Added, fallbackfiles.Preload)
 	slices.Sort(v.out.Added)
 	return slices.Delete(changed, i, i+1), nil
 }
 
 // isPreload reports whether after is what a rebuild makes of an ld.so.preload.
 func (v *verification) isPreload(base, after []byte) bool {
-	return bytes.Equal(after, fallback.WithPreload(base, false)) || bytes.Equal(after, fallback.WithPreload(base, true))
+	return bytes.Equal(after, fallbackfiles.WithLine(base, false)) || bytes.Equal(after, fallbackfiles.WithLine(base, true))
 }
 
 // isFolder reports whether a folder is one that the fallback's files need, and made for it.
 func (v *verification) isFolder(a added) (known, same bool) {
-	for _, e := range append(v.shim.LibraryFiles(true), v.shim.TraceFile(), contents.Extra{Name: fallback.PreloadName}) {
+	for _, e := range append(v.shim.LibraryFiles(true), v.shim.TraceFile(), contents.Extra{Name: fallbackfiles.Preload}) {
 		if len(e.Name) > len(a.name) && e.Name[:len(a.name)+1] == a.name+"/" {
 			known = v.shim.Present()
 		}

@@ -14,8 +14,8 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/records"
+	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
 // The added layer, header by header: verify writes the layer once more, with what the base
@@ -148,7 +148,7 @@ func (v *verification) expected(ctx context.Context, entries []contents.Entry) (
 		if a.Kind != contents.KindFile || b != nil && b.Kind != contents.KindFile {
 			continue
 		}
-		if _, ok := records.IsMD5Sums(name); (ok || name == fallback.PreloadName) && a.Size <= records.MaxMD5Sums {
+		if _, ok := records.IsMD5Sums(name); (ok || name == fallbackfiles.Preload) && a.Size <= records.MaxMD5Sums {
 			e := contents.Extra{Name: name, Mode: 0o644}
 			if e.Body, err = io.ReadAll(io.NewSectionReader(body[a.Inode], 0, a.Size)); err != nil {
 				return nil, err

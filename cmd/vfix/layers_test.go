@@ -11,7 +11,7 @@ import (
 // layers are the packages below internal, images and host, lowest first: each may import those
 // above it in this list alone. A package that is not listed fails the test.
 var layers = []string{
-	"internal/binread", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/packages", "internal/progress",
+	"internal/binread", "internal/fallbackfiles", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/packages", "internal/progress",
 	"internal/redact", "internal/rootpath", "internal/sparse", "internal/xattrs", "internal/jsonobject",
 	"images/mountopts",
 	"images/atomicfile",

@@ -69,7 +69,8 @@ func writeManual(dir, version string) error {
 	}
 	root := newRootCommand(newOutput(os.Stdout, os.Stderr), theEngine)
 	root.Long = docOpening
-	root.Annotations = exits(file("exit-status")()[len("Exit status\n"):])
+	_, statuses, _ := strings.Cut(plainText(page("exit-status")), "\n") // behind its title
+	root.Annotations = exits(statuses)
 	for _, cmd := range append(root.Commands(), root) {
 		page, err := manPage(cmd, version)
 		if err != nil {

@@ -1,7 +1,6 @@
 package ociruntime
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -15,65 +14,44 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/store"
+	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
 // The fallback: libvfix.so under /vfix, a file system in memory, and an /etc/ld.so.preload that
 // names it. Package images writes the same files into derived images, and tells why they look so.
 
-const (
-	fallbackDir  = "vfix"
-	libraryName  = "x86_64/libvfix.so"
-	library32    = "i686/libvfix.so"
-	preloadName  = "etc/ld.so.preload"
-	plainLine    = "/" + fallbackDir + "/" + libraryName
-	platformLine = "/" + fallbackDir + "/$PLATFORM/libvfix.so"
-	// maxPreload bounds an image's own ld.so.preload, in bytes.
-	maxPreload = 64 << 10
-)
-
-// platformLinks are values of $PLATFORM beside x86_64 and i686, and the one meant.
-var platformLinks = map[string]string{
-	"haswell": "x86_64", "xeon_phi": "x86_64", "i386": "i686", "i486": "i686", "i586": "i686",
-}
-
-// loaders32 are where 32-bit glibc's loader is; it reads the same ld.so.preload.
-var loaders32 = []string{"lib/ld-linux.so.2", "lib/i386-linux-gnu/ld-linux.so.2"}
+// maxPreload bounds an image's own ld.so.preload, in bytes.
+const maxPreload = 64 << 10
 
 // addFallback mounts the preload library.
 func (k *container) addFallback() error {
-	line := plainLine
-	for _, name := range loaders32 {
+	wide := false
+	for _, name := range fallbackfiles.Loaders32 {
 		real, err := k.root.Resolve(name)
 		if err != nil {
 			continue
 		}
 		if _, err := k.root.Lstat(real); err == nil {
-			line = platformLine
+			wide = true
 		}
 	}
 	content, meta, name, err := k.preload()
 	if err != nil {
 		return fmt.Errorf("fallback: %w", err)
 	}
-	if k.isHidden(name) || k.isHidden(fallbackDir) {
-		return fmt.Errorf("fallback: the engine mounts something at /%s or /%s", name, fallbackDir)
+	if k.isHidden(name) || k.isHidden(fallbackfiles.Dir) {
+		return fmt.Errorf("fallback: the engine mounts something at /%s or /%s", name, fallbackfiles.Dir)
 	}
-	if !names(content, line) {
-		if len(content) > 0 && content[len(content)-1] != '\n' {
-			content = append(content, '\n')
-		}
-		content = append(content, line+"\n"...)
-	}
-	path, err := k.privateFile("ld.so.preload", content, meta)
+	path, err := k.privateFile("ld.so.preload", fallbackfiles.WithLine(content, wide), meta)
 	if err != nil {
 		return fmt.Errorf("fallback: %w", err)
 	}
-	for _, at := range []string{fallbackDir, name} {
+	for _, at := range []string{fallbackfiles.Dir, name} {
 		if err := k.mountable(at); err != nil {
 			return fmt.Errorf("fallback: /%s: %w", at, err)
 		}
 	}
-	files, err := k.fallbackFiles(line == platformLine)
+	files, err := k.fallbackFiles(wide)
 	if err != nil {
 		return fmt.Errorf("fallback: %w", err)
 	}
@@ -88,7 +66,7 @@ func bound(at, source string) specMount {
 
 // preload reads the image's own ld.so.preload; where it has none, meta is root's.
 func (k *container) preload() (content []byte, meta store.Meta, name string, err error) {
-	if name, err = k.root.Resolve(preloadName); err != nil {
+	if name, err = k.root.Resolve(fallbackfiles.Preload); err != nil {
 		return nil, meta, "", err
 	}
 	f, err := k.root.OpenFile(name)
@@ -110,20 +88,6 @@ func (k *container) preload() (content []byte, meta store.Meta, name string, err
 	}
 	meta, err = store.ReadMeta(f.FD())
 	return content, meta, name, err
-}
-
-// names reports whether a content of ld.so.preload names a library. Names are apart by white
-// space or colons; # begins a comment (glibc, elf/rtld.c).
-func names(content []byte, line string) bool {
-	for l := range bytes.Lines(content) {
-		l, _, _ = bytes.Cut(l, []byte("#"))
-		for _, w := range strings.FieldsFunc(string(l), func(r rune) bool { return strings.ContainsRune(": \t\n", r) }) {
-			if w == line {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // privateFile is this start's own copy of a file, by way of the store.
@@ -151,13 +115,13 @@ func (k *container) fallbackFiles(wide bool) ([]specMount, error) {
 	files := []struct {
 		name string
 		body []byte
-	}{{libraryName, k.own.Library}, {"vfix-trace", k.own.Trace}, {library32, k.own.Library32}}
+	}{{fallbackfiles.Library, k.own.Library}, {fallbackfiles.Trace, k.own.Trace}, {fallbackfiles.Library32, k.own.Library32}}
 	if !wide {
 		files = files[:2]
 	}
 	// Its source says, as that of the others does, that vfix added it.
 	all := []specMount{{
-		Destination: "/" + fallbackDir, Type: "tmpfs", Source: k.store.Path("tmpfs"),
+		Destination: "/" + fallbackfiles.Dir, Type: "tmpfs", Source: k.store.Path("tmpfs"),
 		Options: []string{"ro", "nosuid", "nodev", "mode=755", "size=64k"},
 	}}
 	for _, f := range files {
@@ -165,11 +129,11 @@ func (k *container) fallbackFiles(wide bool) ([]specMount, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, bound("/"+fallbackDir+"/"+f.name, path))
+		all = append(all, bound("/"+fallbackfiles.Dir+"/"+f.name, path))
 		folder, base := filepath.Split(f.name)
-		for _, platform := range slices.Sorted(maps.Keys(platformLinks)) {
-			if wide && platformLinks[platform]+"/" == folder {
-				all = append(all, bound("/"+fallbackDir+"/"+platform+"/"+base, path))
+		for _, platform := range slices.Sorted(maps.Keys(fallbackfiles.PlatformLinks)) {
+			if wide && fallbackfiles.PlatformLinks[platform]+"/" == folder {
+				all = append(all, bound("/"+fallbackfiles.Dir+"/"+platform+"/"+base, path))
 			}
 		}
 	}

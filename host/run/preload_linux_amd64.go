@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
 // Where LD_PRELOAD finds libvfix.so. A file, and not one in memory: a program that closes
@@ -18,34 +20,21 @@ import (
 // folder that is named after its content, so that each version has one of its own, and that
 // only its owner writes to; others may read it, for programs that change their user.
 
-// loaders32 are where 32-bit glibc's loader is (ABI i386, Debian's multiarch folder).
-var loaders32 = []string{"/lib/ld-linux.so.2", "/lib/i386-linux-gnu/ld-linux.so.2"}
-
-// platforms are the values of $PLATFORM in a preload's path, and the folder that is meant;
-// package images tells of them.
-var platforms = map[string]string{
-	"haswell": "x86_64", "xeon_phi": "x86_64",
-	"i386": "i686", "i486": "i686", "i586": "i686",
-}
-
-const (
-	preloadFile = "/etc/ld.so.preload"
-	libraryFile = "libvfix.so"
-	traceFile   = "vfix-trace"
-)
+// preloadFile is that of this host.
+const preloadFile = "/" + fallbackfiles.Preload
 
 // preload puts libvfix.so into LD_PRELOAD and says in words how it is loaded.
 func (s *starter) preload() (string, error) {
 	if preloadedByHost() {
-		return preloadFile + " names " + libraryFile, nil
+		return preloadFile + " names libvfix.so", nil
 	}
 	dir, err := s.materialise()
 	if err != nil {
 		return "", err
 	}
-	library := filepath.Join(dir, "x86_64", libraryFile)
+	library := filepath.Join(dir, fallbackfiles.Library)
 	if has32() && !s.musl { // musl does not know $PLATFORM
-		library = filepath.Join(dir, "$PLATFORM", libraryFile)
+		library = filepath.Join(dir, "$PLATFORM", filepath.Base(fallbackfiles.Library))
 	}
 	value := library
 	if old := os.Getenv("LD_PRELOAD"); old != "" {
@@ -58,12 +47,12 @@ func (s *starter) preload() (string, error) {
 // preloadedByHost reports whether every dynamic program here gets libvfix.so anyway.
 func preloadedByHost() bool {
 	b, err := os.ReadFile(preloadFile)
-	return err == nil && bytes.Contains(b, []byte("/"+libraryFile))
+	return err == nil && bytes.Contains(b, []byte("/libvfix.so"))
 }
 
 func has32() bool {
-	for _, name := range loaders32 {
-		if _, err := os.Stat(name); err == nil {
+	for _, name := range fallbackfiles.Loaders32 {
+		if _, err := os.Stat("/" + name); err == nil {
 			return true
 		}
 	}
@@ -137,7 +126,7 @@ func (s *starter) fill(dir string) error {
 			return err
 		}
 	}
-	for name, target := range platforms {
+	for name, target := range fallbackfiles.PlatformLinks {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			return err
 		}
@@ -145,9 +134,9 @@ func (s *starter) fill(dir string) error {
 	return os.Chmod(dir, folder)
 }
 
-// files are what the folder holds, beside the links of platforms.
+// files are what the folder holds, beside the links of $PLATFORM.
 func (s *starter) files() map[string][]byte {
-	return map[string][]byte{"x86_64/" + libraryFile: s.Library, "i686/" + libraryFile: s.Library32, traceFile: s.Trace}
+	return map[string][]byte{fallbackfiles.Library: s.Library, fallbackfiles.Library32: s.Library32, fallbackfiles.Trace: s.Trace}
 }
 
 // sound reports whether a folder, and all in it that is used, is ours alone to write and
@@ -177,7 +166,7 @@ func (s *starter) sound(dir string) error {
 			return fmt.Errorf("%s: not what vfix wrote", path)
 		}
 	}
-	for name, target := range platforms {
+	for name, target := range fallbackfiles.PlatformLinks {
 		if got, err := os.Readlink(filepath.Join(dir, name)); err != nil {
 			return err
 		} else if got != target {

@@ -33,7 +33,7 @@ func TestMaterialise(t *testing.T) {
 		t.Errorf("libvfix.so: got %v, %v, want the sticky bit", fi.Mode(), err)
 	}
 	for name, want := range map[string]string{"x86_64": "library", "haswell": "library", "i686": "twin", "i386": "twin"} {
-		if b, err := os.ReadFile(filepath.Join(first, name, libraryFile)); err != nil || string(b) != want {
+		if b, err := os.ReadFile(filepath.Join(first, name, "libvfix.so")); err != nil || string(b) != want {
 			t.Errorf("%s: got %q, %v", name, b, err)
 		}
 	}

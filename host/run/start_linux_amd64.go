@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
 // starter executes a program the way that was chosen.
@@ -46,8 +48,8 @@ func (s *starter) start() error {
 // no executable memory files from the folder of libvfix.so.
 func (s *starter) trace() error {
 	s.Explain("%s: %s: %s", s.p.file, Trace, s.why)
-	args := append([]string{"vfix-trace", "--"}, s.p.typed...)
-	fd, err := inMemory("vfix-trace", bytes.NewReader(s.Trace))
+	args := append([]string{fallbackfiles.Trace, "--"}, s.p.typed...)
+	fd, err := inMemory(fallbackfiles.Trace, bytes.NewReader(s.Trace))
 	if err == nil {
 		if err = execve(fdPath(fd), args, s.env); !forbidden(err) {
 			return err
@@ -57,7 +59,7 @@ func (s *starter) trace() error {
 	if noDir != nil {
 		return fmt.Errorf("vfix-trace: %w; %w", err, noDir)
 	}
-	return execve(filepath.Join(dir, traceFile), args, s.env)
+	return execve(filepath.Join(dir, fallbackfiles.Trace), args, s.env)
 }
 
 // memfd executes the patched copy. Where the system has no executable memory files, the

@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -42,10 +43,10 @@ type installed struct {
 
 // Installed looks for the fallback in a file system. config is an image's, nil for none.
 func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte, fetch Fetcher) (*installed, error) {
-	in := &installed{shim: s, t: t, content: map[string][]byte{}, HasLoader: t.Find(loader64) != nil}
-	in.has32 = slices.ContainsFunc(loaders32, func(name string) bool { return t.Find(name) != nil })
+	in := &installed{shim: s, t: t, content: map[string][]byte{}, HasLoader: t.Find(fallbackfiles.Loader64) != nil}
+	in.has32 = slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
 	var want []*contents.Inode
-	names := []string{libraryName, twinName, traceName, PreloadName}
+	names := []string{libraryName, twinName, traceName, fallbackfiles.Preload}
 	for _, name := range names {
 		if k := t.Find(name); k != nil && k.Kind == contents.KindFile && k.Size <= in.most(name) {
 			want = append(want, k.Inode)
@@ -103,13 +104,13 @@ func (in *installed) Library() bool {
 			return false
 		}
 	}
-	return in.HasLoader && hasPreload(in.content[PreloadName], preloadLine(in.wide()))
+	return in.HasLoader && fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.Line(in.wide()))
 }
 
 // wide reports whether the line of ld.so.preload is, or is to be, the one for programs of
 // both kinds. The drop-in layer has that one always: it does not know what it is put on.
 func (in *installed) wide() bool {
-	return in.has32 || hasPreload(in.content[PreloadName], platformLine)
+	return in.has32 || fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.PlatformLine)
 }
 
 func (in *installed) Trace() bool {
@@ -142,16 +143,16 @@ func (in *installed) Missing(library, trace bool) ([]contents.Extra, error) {
 
 // preloadFile is /etc/ld.so.preload as it is to be: a line more, all else as it is.
 func (in *installed) preloadFile() (contents.Extra, error) {
-	e := contents.Extra{Name: PreloadName, Mode: 0o644, Body: WithPreload(in.content[PreloadName], in.wide())}
-	k := in.t.Find(PreloadName)
+	e := contents.Extra{Name: fallbackfiles.Preload, Mode: 0o644, Body: fallbackfiles.WithLine(in.content[fallbackfiles.Preload], in.wide())}
+	k := in.t.Find(fallbackfiles.Preload)
 	switch {
 	case k == nil:
 		return e, nil
 	case k.Kind != contents.KindFile:
-		return e, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a regular file, so no line is added to it", PreloadName),
-			"add %s to it yourself, or omit the fallback: --fallback never", preloadLine(in.wide()))
+		return e, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a regular file, so no line is added to it", fallbackfiles.Preload),
+			"add %s to it yourself, or omit the fallback: --fallback never", fallbackfiles.Line(in.wide()))
 	case k.Size > MaxPreload:
-		return e, hinterr.Damaged("%s: %d bytes, want at most %d", PreloadName, k.Size, MaxPreload)
+		return e, hinterr.Damaged("%s: %d bytes, want at most %d", fallbackfiles.Preload, k.Size, MaxPreload)
 	}
 	e.Mode, e.Like = k.Meta.Mode, &k.Meta
 	return e, nil

@@ -175,27 +175,3 @@ func TestFallbackNoPlace(t *testing.T) {
 		}
 	}
 }
-
-func TestPreloadLines(t *testing.T) {
-	for _, c := range []struct {
-		content string
-		has32   bool
-		want    string
-	}{
-		{"", false, fallback.PlainLine + "\n"},
-		{"", true, fallback.PlatformLine + "\n"},
-		{"/a.so", false, "/a.so\n" + fallback.PlainLine + "\n"},
-		{"/a.so:" + fallback.PlainLine + " /b.so\n", false, "/a.so:" + fallback.PlainLine + " /b.so\n"},
-		{"# " + fallback.PlainLine + "\n", false, "# " + fallback.PlainLine + "\n" + fallback.PlainLine + "\n"},
-		{fallback.PlainLine + ".old\n", false, fallback.PlainLine + ".old\n" + fallback.PlainLine + "\n"},
-		{"/a.so\n" + fallback.PlainLine + "\n", true, "/a.so\n" + fallback.PlatformLine + "\n"},
-	} {
-		got := string(fallback.WithPreload([]byte(c.content), c.has32))
-		if got != c.want {
-			t.Errorf("%q: got %q, want %q", c.content, got, c.want)
-		}
-		if again := string(fallback.WithPreload([]byte(got), c.has32)); again != got {
-			t.Errorf("%q: twice gives %q", c.content, again)
-		}
-	}
-}
