@@ -69,8 +69,8 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 	expect_match stderr "$stderr" '3 live or unknown call sites left, covered by the fallback (libvfix.so, vfix-trace)'
 	expect_match stderr "$stderr" 'the fallback would be added: etc/ld.so.preload, vfix/vfix-trace, vfix/x86_64/libvfix.so'
 	rebuild 0 late auto
-	expect_match stderr "$stderr" 'no preload reaches usr/local/bin/late-static: a static program'
-	expect_match stderr "$stderr" 'no preload reaches usr/local/bin/rawsignals: it sets up signals by system calls'
+	expect_match stderr "$stderr" 'a preload does not reach usr/local/bin/late-static: a static program'
+	expect_match stderr "$stderr" 'a preload does not reach usr/local/bin/rawsignals: it sets up signals by system calls'
 	expect 'covered' "$(jq -c '[.result.files[] | select(.covered != "") | [.path, .covered]]' <<<"$output")" \
 		'[["usr/local/bin/late","libvfix.so"],["usr/local/bin/late-static","vfix-trace"],["usr/local/bin/rawsignals","vfix-trace"]]'
 	expect 'entrypoint' "$(started late-auto)" '/vfix/vfix-trace /usr/local/bin/docker-entrypoint.sh'
