@@ -1,3 +1,5 @@
+// Convert: an image in another format or place, with nothing changed in it.
+
 package images
 
 import (

@@ -1,3 +1,6 @@
+// The drop-in layer: an image with the fallback, vfix itself, and what makes dpkg and yum
+// run vfix on what they unpack. COPY --from puts it on a base, whatever that is.
+
 package images
 
 import (
@@ -25,9 +28,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter"
 )
-
-// The drop-in layer: an image with the fallback, vfix itself, and what makes dpkg and yum
-// run vfix on what they unpack. COPY --from puts it on a base, whatever that is.
 
 // programName is vfix itself in the drop-in layer; the hooks call it.
 const programName = fallbackfiles.Dir + "/vfix"

@@ -1,3 +1,5 @@
+// Patch: ELF files, folders and tarballs. Package patch does the work.
+
 package images
 
 import (

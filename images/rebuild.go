@@ -1,3 +1,5 @@
+// Rebuild: its options and result, and the order of its steps.
+
 package images
 
 import (

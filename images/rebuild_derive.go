@@ -1,3 +1,6 @@
+// The derived image: the base's config and manifest with one layer more. Both are edited as
+// JSON, member by member, so that what vfix does not know of stays.
+
 package images
 
 import (
@@ -17,9 +20,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 )
-
-// The derived image: the base's config and manifest with one layer more. Both are edited as
-// JSON, member by member, so that what vfix does not know of stays.
 
 // The keys under which labels and annotations name the base.
 const (

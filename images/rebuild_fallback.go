@@ -1,3 +1,5 @@
+// What a rebuild adds of the fallback.
+
 package images
 
 import (

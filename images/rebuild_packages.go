@@ -1,3 +1,5 @@
+// Package databases that a rebuild corrects, and xattrs that patched files lose.
+
 package images
 
 import (

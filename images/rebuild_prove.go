@@ -1,3 +1,5 @@
+// The statement of provenance that a rebuild makes.
+
 package images
 
 import (

@@ -1,3 +1,6 @@
+// Signatures of the base: they are of its digest, and so say nothing of the result. Only the
+// registry that the base was read from is asked.
+
 package images
 
 import (
@@ -16,9 +19,6 @@ import (
 	"vfix.dev/vfix/images/provenance"
 	"vfix.dev/vfix/images/registry"
 )
-
-// Signatures of the base: they are of its digest, and so say nothing of the result. Only the
-// registry that the base was read from is asked.
 
 // Signature is a signature, or a signed statement, that a registry has of the base.
 type Signature struct {

@@ -1,3 +1,5 @@
+// Where the result of a rebuild goes, also where nothing had to be changed.
+
 package images
 
 import (

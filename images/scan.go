@@ -1,3 +1,5 @@
+// Scan: its options, and the examination of a SOURCE.
+
 package images
 
 import (

@@ -1,3 +1,5 @@
+// Scanning the file system of a container.
+
 package images
 
 import (

@@ -1,3 +1,5 @@
+// Unpacking: the merged file system of an image as a folder, to run something in it.
+
 package images
 
 import (
@@ -21,8 +23,6 @@ import (
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/rewriter"
 )
-
-// Unpacking: the merged file system of an image as a folder, to run something in it.
 
 // ownerMode is what a folder has at least, so that its owner can fill and remove it.
 const ownerMode = 0o700

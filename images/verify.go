@@ -1,3 +1,5 @@
+// Verify: its options and result, and the comparison of a source with its base.
+
 package images
 
 import (

@@ -1,3 +1,7 @@
+// A statement is checked against the bytes of the image that it is about. That takes no
+// planner and no knowledge of ELF: the base's layers are in the derived image, so each file
+// before and after is at hand, and what the statement says of one must lead to the other.
+
 package images
 
 import (
@@ -13,10 +17,6 @@ import (
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/provenance"
 )
-
-// A statement is checked against the bytes of the image that it is about. That takes no
-// planner and no knowledge of ELF: the base's layers are in the derived image, so each file
-// before and after is at hand, and what the statement says of one must lead to the other.
 
 // claims is one such check.
 type claims struct {

@@ -1,3 +1,7 @@
+// Config and manifest of a derived image, compared with what a rebuild makes of the base's:
+// they are derived once more, with the names that the image itself says of its base and of
+// vfix's version, which must be the same wherever it says them.
+
 package images
 
 import (
@@ -14,10 +18,6 @@ import (
 	"vfix.dev/vfix/images/provenance"
 	"vfix.dev/vfix/internal/jsonobject"
 )
-
-// Config and manifest of a derived image, compared with what a rebuild makes of the base's:
-// they are derived once more, with the names that the image itself says of its base and of
-// vfix's version, which must be the same wherever it says them.
 
 // skip lists what is not compared.
 func (v *verification) skip(format string, args ...any) {

@@ -1,3 +1,5 @@
+// The differences between two versions of a file, for people who want to see them.
+
 package images
 
 import (

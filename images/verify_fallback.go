@@ -1,3 +1,5 @@
+// What verify accepts beyond call sites: the fallback of this vfix, to the byte.
+
 package images
 
 import (
@@ -10,8 +12,6 @@ import (
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/internal/fallbackfiles"
 )
-
-// What verify accepts beyond call sites: the fallback of this vfix, to the byte.
 
 // added is a name that only the source has.
 type added struct {

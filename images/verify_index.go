@@ -1,3 +1,6 @@
+// The index, compared with what a rebuild makes of the base's: entries of patched images are
+// replaced, attestations about them left out, and all else is as it was.
+
 package images
 
 import (
@@ -11,9 +14,6 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/jsonobject"
 )
-
-// The index, compared with what a rebuild makes of the base's: entries of patched images are
-// replaced, attestations about them left out, and all else is as it was.
 
 // index compares the indexes that the images were chosen from. patched maps the digest of an
 // image in the base's to the digest of what was made of it.

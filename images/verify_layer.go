@@ -1,3 +1,7 @@
+// The added layer, header by header: verify writes the layer once more, with what the base
+// says of names, owners, modes and times and the contents that were proved, and it must be
+// the same archive to the byte.
+
 package images
 
 import (
@@ -17,10 +21,6 @@ import (
 	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/internal/fallbackfiles"
 )
-
-// The added layer, header by header: verify writes the layer once more, with what the base
-// says of names, owners, modes and times and the contents that were proved, and it must be
-// the same archive to the byte.
 
 // layer compares the added layer of the source with what a rebuild writes.
 func (v *verification) layer(ctx context.Context) error {

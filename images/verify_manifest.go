@@ -1,3 +1,5 @@
+// The manifest of a derived image, compared with what a rebuild makes of the base's.
+
 package images
 
 import (

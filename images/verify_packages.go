@@ -1,3 +1,5 @@
+// Changed files of md5sums, compared with what --update-dpkg makes of the base's.
+
 package images
 
 import (

@@ -1,3 +1,5 @@
+// Finding the statement about an image, and checking it.
+
 package images
 
 import (

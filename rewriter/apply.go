@@ -1,3 +1,5 @@
+// The patched file as a stream, made of the original and a plan.
+
 package rewriter
 
 import (

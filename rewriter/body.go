@@ -1,3 +1,7 @@
+// The instructions of one function: what is reached from its start, along every path whose
+// target the file tells. Bytes that no path reaches are not known to be code: data in
+// executable segments exists, and may look like a call.
+
 package rewriter
 
 import (
@@ -7,10 +11,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// The instructions of one function: what is reached from its start, along every path whose
-// target the file tells. Bytes that no path reaches are not known to be code: data in
-// executable segments exists, and may look like a call.
 
 const (
 	// maxBody bounds the instructions of one function.

@@ -1,3 +1,7 @@
+// Which addresses around the sites something refers to: branches, words in data, addresses in
+// instructions, symbols. A site whose inside is such an address may not be overwritten as a
+// whole. Where it is not known whether bytes are an instruction, they count as one.
+
 package rewriter
 
 import (
@@ -8,10 +12,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// Which addresses around the sites something refers to: branches, words in data, addresses in
-// instructions, symbols. A site whose inside is such an address may not be overwritten as a
-// whole. Where it is not known whether bytes are an instruction, they count as one.
 
 const (
 	// siteMargin is how far around a site targets are kept, in bytes: a stub begins at

@@ -1,3 +1,5 @@
+// Reading instructions out of a file: a bounded cache of its executable segments.
+
 package rewriter
 
 import (
@@ -6,8 +8,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// Reading instructions out of a file: a bounded cache of its executable segments.
 
 const (
 	// codeBlock is how many bytes are read at once, and codeBlocks how many such blocks

@@ -1,3 +1,7 @@
+// Who may call a function, and what they count on. The C convention is not enough: gcc 5 and later let callers in the same file keep values in
+// registers that a callee is seen to leave alone (-fipa-ra), whatever the calling convention
+// says.
+
 package rewriter
 
 import (
@@ -5,10 +9,6 @@ import (
 	"strconv"
 	"strings"
 )
-
-// Who may call a function, and what they count on. The C convention is not enough: gcc 5 and later let callers in the same file keep values in
-// registers that a callee is seen to leave alone (-fipa-ra), whatever the calling convention
-// says.
 
 // maxComment bounds the bytes read of .comment. More of it than that says nothing.
 const maxComment = 1 << 20

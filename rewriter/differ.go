@@ -1,3 +1,5 @@
+// A byte that differs and should not, and the code around it in both files.
+
 package rewriter
 
 import (

@@ -1,12 +1,12 @@
+// Function starts from .eh_frame. Sources: the Linux Standard Base, "Exception Frames" and
+// ".eh_frame_hdr", and DWARF 4, 7.24, for the DW_EH_PE encodings.
+
 package rewriter
 
 import (
 	"bytes"
 	"encoding/binary"
 )
-
-// Function starts from .eh_frame. Sources: the Linux Standard Base, "Exception Frames" and
-// ".eh_frame_hdr", and DWARF 4, 7.24, for the DW_EH_PE encodings.
 
 const (
 	ptGNUEhFrame = 0x6474e550

@@ -1,3 +1,5 @@
+// Parsing ELF files: headers, sections and the dynamic segment, all checked.
+
 package rewriter
 
 import (

@@ -1,3 +1,5 @@
+// Looking things up in a checked ELF file: what reads outside of it is an error, or nothing.
+
 package rewriter
 
 import (
@@ -5,8 +7,6 @@ import (
 	"fmt"
 	"io"
 )
-
-// Looking things up in a checked ELF file: what reads outside of it is an error, or nothing.
 
 // readAt fills b from offset off; the caller has checked the range.
 func (f *elfFile) readAt(b []byte, off uint64) error {

@@ -1,3 +1,5 @@
+// The disassembly around a site, before and after, for people who want to see what is done.
+
 package rewriter
 
 import (
@@ -7,8 +9,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// The disassembly around a site, before and after, for people who want to see what is done.
 
 const (
 	// explainBefore is how far before a site a function may begin to be shown from its

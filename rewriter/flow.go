@@ -1,3 +1,6 @@
+// Where a value goes: from the instruction that loads the address of a vsyscall function,
+// forward along all paths, until every copy of it is called, stored, compared or dead.
+
 package rewriter
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// Where a value goes: from the instruction that loads the address of a vsyscall function,
-// forward along all paths, until every copy of it is called, stored, compared or dead.
 
 // label says what a register may hold; a register has several where paths meet.
 type label uint8

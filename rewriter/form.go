@@ -1,3 +1,5 @@
+// Choosing the form in which a site is rewritten, and encoding its bytes.
+
 package rewriter
 
 import (

@@ -1,3 +1,6 @@
+// The stack frame of a function: where rsp and a frame pointer in rbp stand at each
+// instruction, so that a word of the stack is the same word however it is named.
+
 package rewriter
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// The stack frame of a function: where rsp and a frame pointer in rbp stand at each
-// instruction, so that a word of the stack is the same word however it is named.
 
 // depth is where rsp and rbp point, in bytes from rsp at the function's start.
 type depth struct {

@@ -1,3 +1,5 @@
+// The vsyscall page and its three functions.
+
 package rewriter
 
 import (

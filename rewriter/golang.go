@@ -1,12 +1,12 @@
+// Recognising what Go's linker made. Go 1.0 calls the vsyscall page on its own small
+// stacks; Go 1.1 to 1.15 keeps the addresses in data, for kernels without a vDSO.
+
 package rewriter
 
 import (
 	"bytes"
 	"encoding/binary"
 )
-
-// Recognising what Go's linker made. Go 1.0 calls the vsyscall page on its own small
-// stacks; Go 1.1 to 1.15 keeps the addresses in data, for kernels without a vDSO.
 
 // goSections are sections that only Go's linker writes (cmd/link/internal/ld/elf.go, and
 // 6l of Go 1.0, which has .gosymtab and .gopclntab).

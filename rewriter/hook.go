@@ -1,3 +1,5 @@
+// How a file enters the load-time hook: by its entry point, and by an initialiser.
+
 package rewriter
 
 import (

@@ -1,11 +1,11 @@
+// Which libc a file contains, and what kind of program it is.
+
 package rewriter
 
 import (
 	"bytes"
 	"strings"
 )
-
-// Which libc a file contains, and what kind of program it is.
 
 const (
 	dtSoname = 14

@@ -1,3 +1,6 @@
+// Which registers still matter: after a call site, so that a trampoline need not preserve
+// the others; and at the entry of a callee.
+
 package rewriter
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// Which registers still matter: after a call site, so that a trampoline need not preserve
-// the others; and at the entry of a callee.
 
 const (
 	// calleeDepth is how many calls deep a callee is looked into.

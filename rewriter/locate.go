@@ -1,3 +1,5 @@
+// Where functions begin that neither a symbol nor an unwind table names.
+
 package rewriter
 
 import (
@@ -10,8 +12,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// Where functions begin that neither a symbol nor an unwind table names.
 
 // locate finds the functions around the sites, by whatever tells where they begin.
 func (c *code) locate(sites []Site) (*functions, error) {

@@ -1,7 +1,7 @@
-package rewriter
-
 // Landing pads: where an exception enters a function. Source: the Itanium C++ ABI, "Exception
 // Handling Tables"; gcc's unwind-pe.h and libsupc++'s eh_personality.cc.
+
+package rewriter
 
 // maxLSDA bounds the bytes read of one function's table.
 const maxLSDA = 1 << 16

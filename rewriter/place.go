@@ -1,3 +1,6 @@
+// What a file says about one address in it: for crashes, where all that is known is the
+// return address that was on the stack.
+
 package rewriter
 
 import (
@@ -6,9 +9,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// What a file says about one address in it: for crashes, where all that is known is the
-// return address that was on the stack.
 
 const (
 	// placeBefore is how far before a return address its listing begins where the function

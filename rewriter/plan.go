@@ -1,3 +1,5 @@
+// The plan: which bytes of a file change, and which sites stay as they are.
+
 package rewriter
 
 import (

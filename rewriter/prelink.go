@@ -1,3 +1,6 @@
+// The undo data that prelink keeps in a library: how the section is found, and the name it
+// gets.
+
 package rewriter
 
 // prelink (of CentOS 5 and 6) gives libraries fixed addresses and keeps what it needs to take

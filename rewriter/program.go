@@ -1,3 +1,5 @@
+// What decides how a program can be started on a kernel without the page.
+
 package rewriter
 
 import (

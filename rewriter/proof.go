@@ -1,11 +1,11 @@
+// What must be known before bytes of a file are changed: that an instruction begins there, and
+// for forms that change more than one, that nothing goes to the second.
+
 package rewriter
 
 import (
 	"sort"
 )
-
-// What must be known before bytes of a file are changed: that an instruction begins there, and
-// for forms that change more than one, that nothing goes to the second.
 
 // prover answers for the sites of one file.
 type prover struct {

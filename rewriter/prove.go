@@ -1,3 +1,6 @@
+// The proof of a plan: what a patch does is read from its bytes, and held against what is known
+// of the file, whatever the plan says of itself.
+
 package rewriter
 
 import (
@@ -7,9 +10,6 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
-
-// The proof of a plan: what a patch does is read from its bytes, and held against what is known
-// of the file, whatever the plan says of itself.
 
 // prove checks every patch. The error names the site.
 func (p *Plan) prove() error {

@@ -1,11 +1,11 @@
+// Programs that set up signals by system calls of their own: a preload library cannot stand
+// between them and the kernel, and so cannot keep its SIGSEGV handler.
+
 package rewriter
 
 import (
 	"bytes"
 )
-
-// Programs that set up signals by system calls of their own: a preload library cannot stand
-// between them and the kernel, and so cannot keep its SIGSEGV handler.
 
 // rawSignalCalls load the number of rt_sigaction (13) or rt_sigprocmask (14) into eax, as
 // compilers and people write it (arch/x86/entry/syscalls/syscall_64.tbl): b8 imm32,

@@ -1,3 +1,6 @@
+// Files that an older vfix has patched: what they were is reconstructed, and they are patched
+// anew in place. The segment, its program header and its section header stay where they are.
+
 package rewriter
 
 import (
@@ -11,9 +14,6 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
-
-// Files that an older vfix has patched: what they were is reconstructed, and they are patched
-// anew in place. The segment, its program header and its section header stay where they are.
 
 // release is the injected code of a vfix that was given to others.
 type release struct {

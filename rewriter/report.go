@@ -1,3 +1,5 @@
+// What a scan reports: sites, their kinds and their verdicts.
+
 package rewriter
 
 import (

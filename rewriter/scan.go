@@ -1,3 +1,5 @@
+// Scan: from the headers of a file to a verdict on each of its sites.
+
 package rewriter
 
 import (

@@ -1,3 +1,5 @@
+// Scans that are bounded by how much of a file is code.
+
 package rewriter
 
 import (

@@ -1,3 +1,7 @@
+// The search for references: every encoding ends with, or is, one of the three addresses,
+// whose third and fourth byte are the rare pair 60 ff. Only that pair is looked for; the
+// bytes around a hit then tell what it is.
+
 package rewriter
 
 import (
@@ -9,10 +13,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// The search for references: every encoding ends with, or is, one of the three addresses,
-// whose third and fourth byte are the rare pair 60 ff. Only that pair is looked for; the
-// bytes around a hit then tell what it is.
 
 const (
 	// searchChunk is how much of a segment is in memory at once, in bytes.

@@ -1,3 +1,5 @@
+// The injected segment: which program header it takes, and where in the file it goes.
+
 package rewriter
 
 import (

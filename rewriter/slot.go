@@ -1,3 +1,7 @@
+// dietlibc keeps the address of the vDSO image in a variable, with the vsyscall page as its
+// fallback (lib/start and x86_64/ of dietlibc 0.34: cmove of the page's address into what
+// AT_SYSINFO_EHDR gave). It is read as an ELF image, not called, and must stay as it is.
+
 package rewriter
 
 import (
@@ -6,10 +10,6 @@ import (
 
 	"golang.org/x/arch/x86/x86asm"
 )
-
-// dietlibc keeps the address of the vDSO image in a variable, with the vsyscall page as its
-// fallback (lib/start and x86_64/ of dietlibc 0.34: cmove of the page's address into what
-// AT_SYSINFO_EHDR gave). It is read as an ELF image, not called, and must stay as it is.
 
 // slotVerdict judges a value that was picked by a conditional move and stored, as it is,
 // in variables: it is an image base where it is the address of the page itself and all

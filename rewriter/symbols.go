@@ -1,3 +1,6 @@
+// Symbols and function starts around the sites of a file. Only what lies near a site is
+// kept, so that memory does not grow with the symbol table.
+
 package rewriter
 
 import (
@@ -5,9 +8,6 @@ import (
 	"sort"
 	"strings"
 )
-
-// Symbols and function starts around the sites of a file. Only what lies near a site is
-// kept, so that memory does not grow with the symbol table.
 
 const (
 	sttNotype   = 0

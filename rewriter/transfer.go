@@ -1,3 +1,5 @@
+// What one instruction that goes on to the next does to a followed value.
+
 package rewriter
 
 import (
@@ -5,8 +7,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// What one instruction that goes on to the next does to a followed value.
 
 // transfer moves the state v over i and records how i uses the value.
 func (f *flow) transfer(i *x86.Instr, v *value) {

@@ -1,3 +1,5 @@
+// From what a reference is used for to a verdict on it.
+
 package rewriter
 
 import (
@@ -8,8 +10,6 @@ import (
 
 	"vfix.dev/vfix/rewriter/x86"
 )
-
-// From what a reference is used for to a verdict on it.
 
 // judge fills in the verdict of a site, and the calls it reaches. b is the code that reaches
 // it, nil where none is known to.

@@ -1,3 +1,5 @@
+// Verify: the proof that only planned bytes differ between two files.
+
 package rewriter
 
 import (

@@ -1,3 +1,6 @@
+// The measurements: every way to call the functions of the page on a host, and the libc of an
+// image before and after its rebuild, in rounds.
+
 package bench
 
 import (

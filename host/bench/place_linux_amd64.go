@@ -1,3 +1,5 @@
+// The temporary folder of the measured programs, how one of them is run, and why one failed.
+
 package bench
 
 import (

@@ -1,5 +1,7 @@
 //go:build !linux || !amd64
 
+// Stubs for systems that cannot run the measured programs.
+
 package bench
 
 import (

@@ -1,3 +1,6 @@
+// The redis benchmark: rounds against redis-server of two root filesystems, and how the output
+// of redis-benchmark is read.
+
 package bench
 
 import (

@@ -1,3 +1,5 @@
+// Starting redis-server in a root filesystem, and running redis-benchmark against it.
+
 package bench
 
 import (

@@ -1,14 +1,14 @@
+// The command line of a crashed process, from its stack: NT_PRPSINFO has the first 80
+// bytes, and no longer says where an argument ends. From low to high addresses the kernel
+// puts argc, argv, NULL, envp, NULL, the auxiliary vector, 16 random bytes (fs/binfmt_elf.c,
+// create_elf_tables).
+
 package diagnose
 
 import (
 	"bytes"
 	"strings"
 )
-
-// The command line of a crashed process, from its stack: NT_PRPSINFO has the first 80
-// bytes, and no longer says where an argument ends. From low to high addresses the kernel
-// puts argc, argv, NULL, envp, NULL, the auxiliary vector, 16 random bytes (fs/binfmt_elf.c,
-// create_elf_tables).
 
 const (
 	atRandom = 25

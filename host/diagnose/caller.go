@@ -1,3 +1,6 @@
+// Who called the page. The page's functions begin with a system call, so at the fault the
+// stack pointer still points to the return address, and the call stands before it.
+
 package diagnose
 
 import (
@@ -8,9 +11,6 @@ import (
 	"vfix.dev/vfix/internal/packages"
 	"vfix.dev/vfix/rewriter"
 )
-
-// Who called the page. The page's functions begin with a system call, so at the fault the
-// stack pointer still points to the return address, and the call stands before it.
 
 // Options say what a diagnosis may look at, and how its fixes are worded.
 type Options struct {

@@ -1,3 +1,5 @@
+// The diagnosis of a core file, from its notes to the caller of the page.
+
 package diagnose
 
 import (

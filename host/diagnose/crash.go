@@ -1,3 +1,5 @@
+// What a crash is: its kind, its source, who called the page, and the commands that fix it.
+
 package diagnose
 
 import (

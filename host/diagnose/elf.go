@@ -1,3 +1,6 @@
+// Core files: the ELF headers and the memory behind them. Sources: gABI chapters 4 and 5;
+// the kernel's fs/binfmt_elf.c (elf_core_dump).
+
 package diagnose
 
 import (
@@ -8,9 +11,6 @@ import (
 
 	"vfix.dev/vfix/internal/binread"
 )
-
-// Core files: the ELF headers and the memory behind them. Sources: gABI chapters 4 and 5;
-// the kernel's fs/binfmt_elf.c (elf_core_dump).
 
 const (
 	ehdrSize = 64

@@ -1,3 +1,6 @@
+// The files of the system that the program ran in. A root is an fs.FS whose files can be
+// read at any offset, and that follows symlinks inside itself.
+
 package diagnose
 
 import (
@@ -10,9 +13,6 @@ import (
 	"vfix.dev/vfix/internal/packages"
 	"vfix.dev/vfix/internal/rootpath"
 )
-
-// The files of the system that the program ran in. A root is an fs.FS whose files can be
-// read at any offset, and that follows symlinks inside itself.
 
 // Folder is a root filesystem in a folder. No symlink in it leads out of it.
 type Folder struct{ root *os.Root }

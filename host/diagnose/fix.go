@@ -1,3 +1,5 @@
+// The command that mends a crash.
+
 package diagnose
 
 import (
@@ -5,8 +7,6 @@ import (
 
 	"vfix.dev/vfix/rewriter"
 )
-
-// The command that mends a crash.
 
 // fix fills in c.Fixes; it needs all else to be filled in. args is the command line of the
 // process, nil where it is not known.

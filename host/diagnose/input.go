@@ -1,3 +1,5 @@
+// What the user gave: a file of one kind or another, told from its first bytes, or text.
+
 package diagnose
 
 import (
@@ -11,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 )
-
-// What the user gave: a file of one kind or another, told from its first bytes, or text.
 
 const sniffLen = 64
 

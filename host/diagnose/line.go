@@ -1,11 +1,11 @@
+// Lines of logs that tell of a crash: the kernel's, and tracers'.
+
 package diagnose
 
 import (
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/rewriter"
 )
-
-// Lines of logs that tell of a crash: the kernel's, and tracers'.
 
 // logLine is what one line says.
 type logLine struct {

@@ -1,3 +1,6 @@
+// A kernel log, or one line of it. Lines about the same process are one crash; crashes that
+// are the same but for their process are counted.
+
 package diagnose
 
 import (
@@ -10,9 +13,6 @@ import (
 
 	"vfix.dev/vfix/rewriter"
 )
-
-// A kernel log, or one line of it. Lines about the same process are one crash; crashes that
-// are the same but for their process are counted.
 
 const (
 	// maxLogLine is the longest line that is looked at, in bytes; what is longer is passed

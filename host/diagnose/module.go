@@ -1,3 +1,7 @@
+// Which file is mapped at an address, and what its headers in memory say. The kernel dumps
+// the first page of each mapped ELF file (coredump_filter bit 4, core(5)), so the build ID is
+// in the core though the code is not.
+
 package diagnose
 
 import (
@@ -6,10 +10,6 @@ import (
 
 	"vfix.dev/vfix/rewriter"
 )
-
-// Which file is mapped at an address, and what its headers in memory say. The kernel dumps
-// the first page of each mapped ELF file (coredump_filter bit 4, core(5)), so the build ID is
-// in the core though the code is not.
 
 // page is how much of a file's start is looked at in memory, in bytes.
 const page = 4096

@@ -1,3 +1,7 @@
+// The notes of a core file. Sources: the kernel's fs/binfmt_elf.c and
+// include/uapi/linux/elf.h for the types; include/linux/elfcore.h for the structures, whose
+// offsets below are those of x86-64.
+
 package diagnose
 
 import (
@@ -5,10 +9,6 @@ import (
 
 	"vfix.dev/vfix/internal/binread"
 )
-
-// The notes of a core file. Sources: the kernel's fs/binfmt_elf.c and
-// include/uapi/linux/elf.h for the types; include/linux/elfcore.h for the structures, whose
-// offsets below are those of x86-64.
 
 const (
 	ntPrstatus = 1

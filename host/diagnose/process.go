@@ -1,3 +1,5 @@
+// A process by its number: one that lives, or one of which the kernel's log tells.
+
 package diagnose
 
 import (
@@ -5,8 +7,6 @@ import (
 	"path"
 	"time"
 )
-
-// A process by its number: one that lives, or one of which the kernel's log tells.
 
 // logEntry is a message of the kernel's log and when it was written.
 type logEntry struct {

@@ -1,3 +1,6 @@
+// What /proc tells of a process, and /dev/kmsg of the kernel. Sources: proc(5),
+// Documentation/ABI/testing/dev-kmsg.
+
 package diagnose
 
 import (
@@ -17,9 +20,6 @@ import (
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/rewriter"
 )
-
-// What /proc tells of a process, and /dev/kmsg of the kernel. Sources: proc(5),
-// Documentation/ABI/testing/dev-kmsg.
 
 const (
 	// maxLine is the longest line of /proc/PID/maps, in bytes: a path has at most 4 KiB.

@@ -1,5 +1,7 @@
 //go:build !linux
 
+// Processes and the kernel's log on systems other than Linux: an error.
+
 package diagnose
 
 import "errors"

@@ -1,14 +1,3 @@
-package diagnose
-
-import (
-	"regexp"
-	"strconv"
-	"strings"
-	"sync"
-
-	"vfix.dev/vfix/rewriter"
-)
-
 // Lines of tracers that saw the page being called:
 //
 //	strace      [pid 7] --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---
@@ -19,6 +8,17 @@ import (
 //
 // A page fault in the page is no crash by itself: a kernel with vsyscall=xonly or emulate
 // faults too, and then serves the call. strace's SIGSEGV is one.
+
+package diagnose
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"vfix.dev/vfix/rewriter"
+)
 
 // parseTrace takes a line of a tracer apart. Page faults elsewhere are every process's daily
 // bread: they are about something else.

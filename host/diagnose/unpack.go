@@ -1,3 +1,7 @@
+// Reading a compressed core at any offset, with little memory and no temporary file: what
+// is wanted of it is a few pages. A read behind the last one goes on from there, one before
+// it starts anew.
+
 package diagnose
 
 import (
@@ -9,10 +13,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 )
-
-// Reading a compressed core at any offset, with little memory and no temporary file: what
-// is wanted of it is a few pages. A read behind the last one goes on from there, one before
-// it starts anew.
 
 const (
 	// maxRestarts bounds the time: an honest core needs a restart where its loader's list

@@ -1,3 +1,6 @@
+// From addresses to what happened. Source: the kernel's
+// arch/x86/entry/vsyscall/vsyscall_64.c (emulate_vsyscall) and arch/x86/mm/fault.c.
+
 package diagnose
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"vfix.dev/vfix/rewriter"
 )
-
-// From addresses to what happened. Source: the kernel's
-// arch/x86/entry/vsyscall/vsyscall_64.c (emulate_vsyscall) and arch/x86/mm/fault.c.
 
 // The codes of a siginfo that matter here (asm-generic/siginfo.h). siKernel is what the
 // kernel sends without an address.

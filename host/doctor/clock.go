@@ -1,3 +1,5 @@
+// The kernel's clock source, and whether the vDSO can read it.
+
 package doctor
 
 import (
@@ -8,8 +10,6 @@ import (
 
 	"vfix.dev/vfix/host/probe"
 )
-
-// The kernel's clock source, and whether the vDSO can read it.
 
 const clockDir = "/sys/devices/system/clocksource/clocksource0/"
 

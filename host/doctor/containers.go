@@ -1,12 +1,12 @@
+// Which images and containers of this host need vfix. Another package looks into them; this
+// one judges what it found.
+
 package doctor
 
 import (
 	"context"
 	"fmt"
 )
-
-// Which images and containers of this host need vfix. Another package looks into them; this
-// one judges what it found.
 
 // Subject is an image or a running container.
 type Subject struct {

@@ -1,3 +1,7 @@
+// The kernel's cache of file names (dentries): one hash table for all containers, sized at
+// boot. A neighbour that asks for names that do not exist fills it with negative dentries;
+// everybody's look-ups then walk longer chains, on memory that is not in the processor's cache.
+
 package doctor
 
 import (
@@ -11,10 +15,6 @@ import (
 
 	"vfix.dev/vfix/host/probe"
 )
-
-// The kernel's cache of file names (dentries): one hash table for all containers, sized at
-// boot. A neighbour that asks for names that do not exist fills it with negative dentries;
-// everybody's look-ups then walk longer chains, on memory that is not in the processor's cache.
 
 const (
 	dentrySize = 192 // bytes, struct dentry on x86-64

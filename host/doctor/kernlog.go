@@ -1,3 +1,5 @@
+// What the kernel's log tells of programs that died of the vsyscall page.
+
 package doctor
 
 import (
@@ -11,8 +13,6 @@ import (
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/rewriter"
 )
-
-// What the kernel's log tells of programs that died of the vsyscall page.
 
 // maxEvents bounds the crashes that are kept of a log.
 const maxEvents = 1000

@@ -1,3 +1,5 @@
+// Where the kernel's log is read from: the kernel itself, the journal, syslog's files.
+
 package doctor
 
 import (
@@ -13,8 +15,6 @@ import (
 
 	"vfix.dev/vfix/internal/kernellog"
 )
-
-// Where the kernel's log is read from: the kernel itself, the journal, syslog's files.
 
 // logFiles are where syslog daemons write the kernel's messages: Debian's, and Red Hat's.
 var logFiles = []string{"/var/log/kern.log", "/var/log/messages"}

@@ -1,3 +1,5 @@
+// What the checks see of a machine, real or recorded, and what one check found for the next.
+
 package doctor
 
 import (

@@ -1,3 +1,5 @@
+// The examination of the machine that vfix runs on.
+
 package doctor
 
 import (

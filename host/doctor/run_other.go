@@ -1,5 +1,7 @@
 //go:build !linux || !amd64
 
+// Run on systems that cannot be examined.
+
 package doctor
 
 import (

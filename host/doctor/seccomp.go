@@ -1,3 +1,5 @@
+// What a seccomp filter like docker's costs a clock read that enters the kernel.
+
 package doctor
 
 import (
@@ -7,8 +9,6 @@ import (
 
 	"vfix.dev/vfix/host/probe"
 )
-
-// What a seccomp filter like docker's costs a clock read that enters the kernel.
 
 // The tax in parts of the bare system call from which the check warns and fails. A kernel from
 // 5.11 on remembers which system calls a filter always allows (kernel/seccomp.c,

@@ -1,3 +1,5 @@
+// Helpers of the checks: figures by name, times as text.
+
 package doctor
 
 import (

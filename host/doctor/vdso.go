@@ -1,3 +1,5 @@
+// Whether this kernel gives processes a vDSO, what is in it, and what its functions cost.
+
 package doctor
 
 import (
@@ -8,8 +10,6 @@ import (
 
 	"vfix.dev/vfix/host/probe"
 )
-
-// Whether this kernel gives processes a vDSO, what is in it, and what its functions cost.
 
 // clockSubjects are the functions that programs read clocks with, as vfix-measure names them.
 var clockSubjects = []string{"time", "gettimeofday", "realtime", "monotonic", "realtime_coarse", "monotonic_coarse", "getcpu"}

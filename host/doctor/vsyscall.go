@@ -1,3 +1,6 @@
+// How the kernel serves the vsyscall page. Four witnesses: /proc/self/maps, a call, a read, and
+// the cost of the call; and what the kernel was built and booted with.
+
 package doctor
 
 import (
@@ -10,9 +13,6 @@ import (
 
 	"vfix.dev/vfix/host/probe"
 )
-
-// How the kernel serves the vsyscall page. Four witnesses: /proc/self/maps, a call, a read, and
-// the cost of the call; and what the kernel was built and booted with.
 
 // mode is how the page is served.
 type mode string

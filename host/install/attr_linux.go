@@ -1,3 +1,5 @@
+// The metadata of files on Linux (owner, mode, SELinux label), and the lock on a folder.
+
 package install
 
 import (

@@ -1,13 +1,13 @@
 //go:build !linux
 
+// The engines run on Linux; elsewhere this package only has to compile.
+
 package install
 
 import (
 	"io/fs"
 	"os"
 )
-
-// The engines run on Linux; elsewhere this package only has to compile.
 
 func metaOf(_ *os.File, fi fs.FileInfo) meta {
 	return meta{Mode: fi.Mode().Perm(), MTime: fi.ModTime()}

@@ -1,11 +1,11 @@
+// Lines of a configuration file that are vfix's, between two comments that say so.
+
 package install
 
 import (
 	"bytes"
 	"strings"
 )
-
-// Lines of a configuration file that are vfix's, between two comments that say so.
 
 func beginLine(name string) string {
 	return "# vfix: begin " + name + ": put here by 'vfix install'; 'vfix uninstall' takes it out"

@@ -1,3 +1,5 @@
+// From a plan to the disk, and back where that fails.
+
 package install
 
 import (
@@ -9,8 +11,6 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 )
-
-// From a plan to the disk, and back where that fails.
 
 // carryOut shows the steps, and writes them between the old record and the next.
 func (t *tree) carryOut(o Options, r *Result, old, next *state, steps []step, dirs []string) error {

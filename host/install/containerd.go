@@ -1,3 +1,6 @@
+// containerd's configuration, its own and what Kubernetes distributions make of it.
+// https://github.com/containerd/containerd/blob/main/docs/cri/config.md
+
 package install
 
 import (
@@ -10,9 +13,6 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 )
-
-// containerd's configuration, its own and what Kubernetes distributions make of it.
-// https://github.com/containerd/containerd/blob/main/docs/cri/config.md
 
 const (
 	containerdConfig = "etc/containerd/config.toml"

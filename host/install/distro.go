@@ -1,3 +1,5 @@
+// The containerd of Kubernetes distributions that write its configuration themselves.
+
 package install
 
 import (
@@ -6,8 +8,6 @@ import (
 	"io/fs"
 	"path"
 )
-
-// The containerd of Kubernetes distributions that write its configuration themselves.
 
 // planK0s adds a file to the folder that k0s merges into its containerd's configuration.
 // https://docs.k0sproject.io/stable/runtime/

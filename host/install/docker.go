@@ -1,3 +1,6 @@
+// dockerd's configuration: the runtime in daemon.json, and options on dockerd's command line
+// that conflict with it.
+
 package install
 
 import (

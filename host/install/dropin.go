@@ -1,3 +1,6 @@
+// CRI-O and podman read folders of files with parts of their configuration: vfix has one of
+// its own there.
+
 package install
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 )
-
-// CRI-O and podman read folders of files with parts of their configuration: vfix has one of
-// its own there.
 
 // planCRIO: https://github.com/cri-o/cri-o/blob/main/docs/crio.conf.5.md. There is no
 // allowed_annotations: CRI-O drops a handler that names an annotation that it does not know

@@ -1,3 +1,6 @@
+// The engines that vfix can be installed for: where each is found, what it reads, and the
+// files that are planned for it.
+
 package install
 
 import (

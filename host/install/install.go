@@ -1,3 +1,6 @@
+// Install: a plan of one step a file, made from what the engine reads and what was recorded
+// before.
+
 package install
 
 import (

@@ -1,3 +1,6 @@
+// Setting members in a JSON file, and taking them out, without a change to anything else of
+// it: not its order, not its spaces.
+
 package install
 
 import (
@@ -8,9 +11,6 @@ import (
 
 	"github.com/tailscale/hujson"
 )
-
-// Setting members in a JSON file, and taking them out, without a change to anything else of
-// it: not its order, not its spaces.
 
 // value is one member that vfix sets: the names that lead to it and what it is.
 type value struct {

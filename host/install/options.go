@@ -1,3 +1,5 @@
+// Options, results and errors of Install and Uninstall.
+
 package install
 
 import (

@@ -1,3 +1,6 @@
+// What all engines share: the vfix program, the link to it by which it is a runtime, and the
+// runtime's own configuration.
+
 package install
 
 import (

@@ -1,3 +1,5 @@
+// The record of what vfix changed on a machine, and the copies of the files that it replaced.
+
 package install
 
 import (

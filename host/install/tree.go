@@ -1,3 +1,5 @@
+// Reading and writing files in the root folder that an installation is made in.
+
 package install
 
 import (

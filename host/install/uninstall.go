@@ -1,3 +1,6 @@
+// Uninstall: each file gets back what it held, or loses vfix's part where it was changed
+// since.
+
 package install
 
 import (

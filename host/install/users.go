@@ -1,3 +1,6 @@
+// Containers that run and were started through vfix-runtime: their shims call it by its path
+// to stop and remove them, and for exec.
+
 package install
 
 import (
@@ -8,9 +11,6 @@ import (
 	"slices"
 	"strings"
 )
-
-// Containers that run and were started through vfix-runtime: their shims call it by its path
-// to stop and remove them, and for exec.
 
 // taskFolders are where containerd keeps its running containers, NAMESPACE/ID: its own, docker's,
 // k3s's and rke2's, k0s's. A file runtime there has the path that the shim calls (containerd,

@@ -1,3 +1,6 @@
+// Command lines of runc and crun, as far as vfix-runtime must understand them, and its own
+// options.
+
 package ociruntime
 
 import (

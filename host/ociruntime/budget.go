@@ -1,3 +1,5 @@
+// The limits of one start: time, memory, names and copied bytes.
+
 package ociruntime
 
 import (

@@ -1,3 +1,5 @@
+// Listing and pruning the cache of vfix-runtime.
+
 package ociruntime
 
 import (

@@ -1,3 +1,5 @@
+// The configuration of vfix-runtime: its file, defaults and checks.
+
 package ociruntime
 
 import (

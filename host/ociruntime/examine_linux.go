@@ -1,3 +1,5 @@
+// One file: whether it calls the page, and how much of it may be read to find out.
+
 package ociruntime
 
 import (
@@ -11,8 +13,6 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/rewriter"
 )
-
-// One file: whether it calls the page, and how much of it may be read to find out.
 
 // What a file must be to be looked at.
 const (

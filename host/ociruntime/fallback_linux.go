@@ -1,3 +1,6 @@
+// The fallback: libvfix.so under /vfix, a file system in memory, and an /etc/ld.so.preload that
+// names it. Package images writes the same files into derived images, and tells why they look so.
+
 package ociruntime
 
 import (
@@ -16,9 +19,6 @@ import (
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/internal/fallbackfiles"
 )
-
-// The fallback: libvfix.so under /vfix, a file system in memory, and an /etc/ld.so.preload that
-// names it. Package images writes the same files into derived images, and tells why they look so.
 
 // maxPreload bounds an image's own ld.so.preload, in bytes.
 const maxPreload = 64 << 10

@@ -1,3 +1,5 @@
+// Finding the real runtime, and never taking vfix-runtime itself for it.
+
 package ociruntime
 
 import (

@@ -1,3 +1,5 @@
+// The index of a folder: what a scan found in it, and the format of its file.
+
 package ociruntime
 
 import (

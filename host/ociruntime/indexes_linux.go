@@ -1,3 +1,5 @@
+// What is known of a folder from earlier starts.
+
 package ociruntime
 
 import (
@@ -9,8 +11,6 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"
 )
-
-// What is known of a folder from earlier starts.
 
 // fewFiles are read again faster than an index of them is written: the upper layer of most
 // containers holds less.

@@ -1,3 +1,5 @@
+// The log of vfix-runtime, in the file and format that the engine chose on the command line.
+
 package ociruntime
 
 import (

@@ -1,3 +1,6 @@
+// Which files of the root are to be patched: from the layers of an overlay, or from the root
+// itself, without what the engine mounts over it.
+
 package ociruntime
 
 import (
@@ -9,9 +12,6 @@ import (
 
 	"vfix.dev/vfix/host/rootfs"
 )
-
-// Which files of the root are to be patched: from the layers of an overlay, or from the root
-// itself, without what the engine mounts over it.
 
 // cover finds out what the engine's mounts hide.
 func (k *container) cover() error {

@@ -1,3 +1,5 @@
+// Main of vfix-runtime: it prepares the container, then executes the real runtime.
+
 package ociruntime
 
 import (

@@ -1,3 +1,6 @@
+// The mark on files that vfix wrote into the upper layer of an overlay, and how a copy that
+// was cut off is recognised.
+
 package ociruntime
 
 import (

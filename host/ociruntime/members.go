@@ -1,3 +1,6 @@
+// Where things are in JSON text that is known to be valid, so that the rest can stay as it is,
+// byte for byte.
+
 package ociruntime
 
 import (
@@ -7,9 +10,6 @@ import (
 
 	"github.com/tidwall/gjson"
 )
-
-// Where things are in JSON text that is known to be valid, so that the rest can stay as it is,
-// byte for byte.
 
 // member is one member of an object, or one element of an array: [start, end) is its value.
 type member struct {

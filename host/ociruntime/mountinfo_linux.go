@@ -1,3 +1,5 @@
+// What is mounted at a folder, and which layers an overlay has, from /proc/self/mountinfo.
+
 package ociruntime
 
 import (

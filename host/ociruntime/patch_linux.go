@@ -1,3 +1,5 @@
+// The patched copy of a file, and the mount that puts it over its original.
+
 package ociruntime
 
 import (
@@ -16,8 +18,6 @@ import (
 	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/rewriter"
 )
-
-// The patched copy of a file, and the mount that puts it over its original.
 
 // patch has a patched copy take the place of a file, under all names that the container
 // will see.

@@ -1,3 +1,6 @@
+// A start: the bundle is read, its root looked through, its files patched, its config.json
+// written. An error before that leaves config.json without any mounts of vfix.
+
 package ociruntime
 
 import (
@@ -10,9 +13,6 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"
 )
-
-// A start: the bundle is read, its root looked through, its files patched, its config.json
-// written. An error before that leaves config.json without any mounts of vfix.
 
 // container is one that is about to be made.
 type container struct {

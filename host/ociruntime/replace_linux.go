@@ -1,3 +1,7 @@
+// Files in the container's own root. A patched file is written beside its original and takes
+// its name in one step: whoever is killed leaves the original, or the patched file, and at
+// most one more name that the next start removes (sweep).
+
 package ociruntime
 
 import (
@@ -15,10 +19,6 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/internal/sparse"
 )
-
-// Files in the container's own root. A patched file is written beside its original and takes
-// its name in one step: whoever is killed leaves the original, or the patched file, and at
-// most one more name that the next start removes (sweep).
 
 const (
 	tempPrefix = ".vfix-"

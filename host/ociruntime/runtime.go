@@ -1,3 +1,5 @@
+// What vfix-runtime must know of the binary that it is part of.
+
 package ociruntime
 
 import "io"

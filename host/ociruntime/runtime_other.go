@@ -1,5 +1,7 @@
 //go:build !linux
 
+// Stubs for systems other than Linux.
+
 package ociruntime
 
 import (

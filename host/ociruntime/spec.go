@@ -1,3 +1,6 @@
+// Reading a bundle's config.json, and adding mounts to its text with all else kept byte for
+// byte.
+
 package ociruntime
 
 import (

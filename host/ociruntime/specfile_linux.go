@@ -1,3 +1,5 @@
+// The file config.json: how it is read, replaced and locked.
+
 package ociruntime
 
 import (

@@ -1,3 +1,5 @@
+// The scan of one folder for files that call the page, with what an earlier index knows.
+
 package ociruntime
 
 import (

@@ -1,3 +1,5 @@
+// What seccomp filters are made of, on every system.
+
 package probe
 
 // InstructionSize is the length of a BPF instruction in bytes (uapi/linux/filter.h, struct

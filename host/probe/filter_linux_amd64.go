@@ -1,3 +1,7 @@
+// A seccomp filter as a container engine would set it: docker's rules, out of docker's own
+// library, as a list of comparisons, one system call after the other, as libseccomp writes it.
+// What it would forbid is allowed all the same: the filter is there to be paid for.
+
 package probe
 
 import (
@@ -11,10 +15,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/net/bpf"
 )
-
-// A seccomp filter as a container engine would set it: docker's rules, out of docker's own
-// library, as a list of comparisons, one system call after the other, as libseccomp writes it.
-// What it would forbid is allowed all the same: the filter is there to be paid for.
 
 // Offsets into struct seccomp_data (uapi/linux/seccomp.h) and values of it.
 const (

@@ -1,5 +1,7 @@
 //go:build !linux || !amd64
 
+// Stub for systems that no seccomp filter is compiled for.
+
 package probe
 
 import "errors"

@@ -1,3 +1,5 @@
+// Running vfix-measure, from memory or from a temporary file.
+
 package probe
 
 import (

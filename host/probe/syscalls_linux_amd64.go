@@ -1,9 +1,9 @@
+// The system calls of x86-64 by name, in the order of the alphabet. Not a map: it would be
+// filled at each start of vfix.
+
 package probe
 
 import "golang.org/x/sys/unix"
-
-// The system calls of x86-64 by name, in the order of the alphabet. Not a map: it would be
-// filled at each start of vfix.
 
 type syscallName struct {
 	name   string

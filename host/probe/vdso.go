@@ -1,3 +1,7 @@
+// The vDSO's symbols and their versions, from its image as vfix-measure writes it. The kernel
+// made it, yet every offset is checked: the image may come from a file. Sources: ELF gABI
+// chapters 4 and 5; the LSB's "Symbol Versioning".
+
 package probe
 
 import (
@@ -7,10 +11,6 @@ import (
 	"fmt"
 	"slices"
 )
-
-// The vDSO's symbols and their versions, from its image as vfix-measure writes it. The kernel
-// made it, yet every offset is checked: the image may come from a file. Sources: ELF gABI
-// chapters 4 and 5; the LSB's "Symbol Versioning".
 
 // Symbol is one function that the vDSO offers.
 type Symbol struct{ Name, Version string }

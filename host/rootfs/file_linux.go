@@ -1,3 +1,5 @@
+// Files of a root filesystem, and the identity that tells whether a file has changed.
+
 package rootfs
 
 import (

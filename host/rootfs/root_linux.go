@@ -1,3 +1,5 @@
+// A root filesystem, whose paths are opened without following a symlink out of it.
+
 package rootfs
 
 import (

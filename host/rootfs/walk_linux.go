@@ -1,3 +1,5 @@
+// The walk over the regular files of a root filesystem.
+
 package rootfs
 
 import (

@@ -1,3 +1,5 @@
+// Finding the file that a command line starts, as execvp(3) and the kernel do.
+
 package run
 
 import (
@@ -10,8 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// Finding the file that a command line starts, as execvp(3) and the kernel do.
 
 const (
 	// defaultPath is where execvp looks without PATH (glibc, _CS_PATH).

@@ -1,3 +1,8 @@
+// Where LD_PRELOAD finds libvfix.so. A file, and not one in memory: a program that closes
+// all descriptors it does not know would take it from those that it starts. It lies in a
+// folder that is named after its content, so that each version has one of its own, and that
+// only its owner writes to; others may read it, for programs that change their user.
+
 package run
 
 import (
@@ -14,11 +19,6 @@ import (
 
 	"vfix.dev/vfix/internal/fallbackfiles"
 )
-
-// Where LD_PRELOAD finds libvfix.so. A file, and not one in memory: a program that closes
-// all descriptors it does not know would take it from those that it starts. It lies in a
-// folder that is named after its content, so that each version has one of its own, and that
-// only its owner writes to; others may read it, for programs that change their user.
 
 // preloadFile is that of this host.
 const preloadFile = "/" + fallbackfiles.Preload

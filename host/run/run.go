@@ -1,3 +1,5 @@
+// The ways to start a program, the options of vfix run, and its errors.
+
 package run
 
 import (

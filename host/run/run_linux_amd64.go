@@ -1,3 +1,5 @@
+// Run, and the choice of how a program is started.
+
 package run
 
 import (

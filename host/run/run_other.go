@@ -1,5 +1,7 @@
 //go:build !linux || !amd64
 
+// Stub for systems that vfix run does not support.
+
 package run
 
 import "runtime"

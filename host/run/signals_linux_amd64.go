@@ -1,3 +1,8 @@
+// The signals that this process was started with blocked or ignored are its program's affair:
+// yum blocks SIGSEGV, a shell's background job ignores SIGINT. Go's runtime unblocks those that
+// it needs and handles nearly all, before any Go code runs; so they are recorded in assembly,
+// where the linker was told to start (make: -ldflags '-E vfix.dev/vfix/host/run.entry').
+
 package run
 
 import (
@@ -6,11 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// The signals that this process was started with blocked or ignored are its program's affair:
-// yum blocks SIGSEGV, a shell's background job ignores SIGINT. Go's runtime unblocks those that
-// it needs and handles nearly all, before any Go code runs; so they are recorded in assembly,
-// where the linker was told to start (make: -ldflags '-E vfix.dev/vfix/host/run.entry').
 
 // inherited is filled by entry; a bit is a signal, from the first on.
 var inherited struct {

@@ -1,3 +1,6 @@
+// Executing a program in the way that was chosen: traced, preloaded, or as a patched copy in
+// memory.
+
 package run
 
 import (

@@ -1,3 +1,8 @@
+// A lease keeps the copies that a start uses until the real runtime has mounted them, however
+// long that takes: a file of their keys, locked by a descriptor that the real runtime inherits
+// when it is executed. The kernel lets go of it when that process ends. The descriptor can only
+// be read, and is of a regular file, so nothing is lost if a runtime hands it on to a container.
+
 package store
 
 import (
@@ -11,11 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// A lease keeps the copies that a start uses until the real runtime has mounted them, however
-// long that takes: a file of their keys, locked by a descriptor that the real runtime inherits
-// when it is executed. The kernel lets go of it when that process ends. The descriptor can only
-// be read, and is of a regular file, so nothing is lost if a runtime hands it on to a container.
 
 // lease is one that is held.
 type lease struct {

@@ -1,3 +1,5 @@
+// The metadata that a copy has of its original, and the key that names a copy.
+
 package store
 
 import (

@@ -1,3 +1,11 @@
+// No container gets the inode of a copy that another one has: a process with CAP_SYS_ADMIN in a
+// user namespace takes the read-only flag off its mount and writes. Each start gets copies of
+// its own, in a folder named as its lease, cloned where the file system can (FICLONE), and
+// removed when the lease ends: what is mounted by then stays until it is unmounted.
+//
+// The immutable flag would need the owner of the machine to clear it before he removes the
+// cache; fs-verity protects the content and not the mode, and few file systems have it on.
+
 package store
 
 import (
@@ -12,14 +20,6 @@ import (
 
 	"vfix.dev/vfix/internal/sparse"
 )
-
-// No container gets the inode of a copy that another one has: a process with CAP_SYS_ADMIN in a
-// user namespace takes the read-only flag off its mount and writes. Each start gets copies of
-// its own, in a folder named as its lease, cloned where the file system can (FICLONE), and
-// removed when the lease ends: what is mounted by then stays until it is unmounted.
-//
-// The immutable flag would need the owner of the machine to clear it before he removes the
-// cache; fs-verity protects the content and not the mode, and few file systems have it on.
 
 // Private makes a copy of an entry for this start alone and returns its path. There must be a
 // lease.

@@ -1,3 +1,5 @@
+// Writing into a store (copies, indexes, scratch files), and removing entries from it.
+
 package store
 
 import (

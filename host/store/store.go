@@ -1,3 +1,6 @@
+// The store: its folders and entries, and which entries are removed when it grows beyond its
+// bound.
+
 package store
 
 import (

@@ -1,3 +1,5 @@
+// Opening a store, looking up a copy, and the locks between processes.
+
 package store
 
 import (

@@ -1,3 +1,5 @@
+// Files that are written under a temporary name and renamed when they are whole.
+
 package atomicfile
 
 import (

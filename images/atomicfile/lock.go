@@ -1,3 +1,6 @@
+// Two runs of vfix that write the same layout or archive at once take turns: the second sees
+// what the first has written, and adds to a layout what it has to add.
+
 package atomicfile
 
 import (
@@ -11,9 +14,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// Two runs of vfix that write the same layout or archive at once take turns: the second sees
-// what the first has written, and adds to a layout what it has to add.
 
 // lockSuffix ends the name of the empty file that says that somebody writes PATH: .NAME and
 // this, beside PATH. It is gone when nobody does; where vfix was killed it stays and does

@@ -1,5 +1,7 @@
 //go:build unix
 
+// Locking a file with flock(2).
+
 package atomicfile
 
 import (

@@ -1,3 +1,5 @@
+// Locking a file with LockFileEx.
+
 package atomicfile
 
 import (

@@ -1,3 +1,8 @@
+// What a run that was killed leaves behind is removed by the next one that writes the same
+// output. Nothing but the lock on that output (lock.go) tells that its owner is gone: whoever
+// writes under it has it as long as the temporary file is there. So only such files are
+// removed, and their names say which output they belong to.
+
 package atomicfile
 
 import (
@@ -8,11 +13,6 @@ import (
 	"regexp"
 	"sync"
 )
-
-// What a run that was killed leaves behind is removed by the next one that writes the same
-// output. Nothing but the lock on that output (lock.go) tells that its owner is gone: whoever
-// writes under it has it as long as the temporary file is there. So only such files are
-// removed, and their names say which output they belong to.
 
 // heldPrefix begins the names of temporary files and folders that are made under the lock on
 // path: TempPrefix, 16 hex digits of the sha256 of path's last part, and a dash.

@@ -1,3 +1,6 @@
+// Many images in one run: what they share is read once and sent once, one that fails does
+// not stop the others, and what was done is remembered.
+
 package batch
 
 import (
@@ -14,9 +17,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter"
 )
-
-// Many images in one run: what they share is read once and sent once, one that fails does
-// not stop the others, and what was done is remembered.
 
 // BatchOptions are the choices of vfix rebuild --from-file. Of RebuildOptions Dest and Tag
 // mean nothing: Template and the list say where each image goes.

@@ -1,3 +1,5 @@
+// Lists of images: how they are read and split, and the template that names each result.
+
 package batch
 
 import (

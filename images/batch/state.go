@@ -1,3 +1,7 @@
+// The state file of a run over a list: one line of JSON for each image that was finished,
+// on the disk before the next one is. A run that was killed has at most one line cut off,
+// which the next run takes away.
+
 package batch
 
 import (
@@ -14,10 +18,6 @@ import (
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/redact"
 )
-
-// The state file of a run over a list: one line of JSON for each image that was finished,
-// on the disk before the next one is. A run that was killed has at most one line cut off,
-// which the next run takes away.
 
 // state is an open state file. A nil one remembers nothing.
 type state struct {

@@ -1,3 +1,5 @@
+// Content found by its digest: opened, read and copied, and verified on the way.
+
 package blob
 
 import (

@@ -1,5 +1,7 @@
 //go:build !unix
 
+// The process group of a decompressor: nothing to do on this system.
+
 package blob
 
 import (

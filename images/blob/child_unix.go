@@ -1,5 +1,7 @@
 //go:build unix
 
+// The process group of a decompressor, so that ^C in a terminal does not reach it.
+
 package blob
 
 import (

@@ -1,3 +1,5 @@
+// Collecting all blobs of an image or index.
+
 package blob
 
 import (
@@ -35,6 +37,7 @@ func (c Collection) Sorted() []BlobToWrite {
 	return all
 }
 
+// AddBytes collects a content that is in memory, under its digest.
 func (c Collection) AddBytes(h v1.Hash, data []byte) {
 	c[h] = BlobToWrite{Digest: h, Size: int64(len(data)), Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(data)), nil

@@ -1,3 +1,7 @@
+// Decompression, as containerd does it (pkg/archive/compression): an external igzip or
+// unpigz where one is installed, github.com/klauspost/compress otherwise. What a stream is
+// compressed with is told from its first bytes, never from its media type.
+
 package blob
 
 import (
@@ -15,10 +19,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 )
-
-// Decompression, as containerd does it (pkg/archive/compression): an external igzip or
-// unpigz where one is installed, github.com/klauspost/compress otherwise. What a stream is
-// compressed with is told from its first bytes, never from its media type.
 
 // Compression is how a stream is compressed.
 type Compression string

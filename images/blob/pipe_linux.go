@@ -1,3 +1,5 @@
+// A larger pipe between a decompressor and vfix.
+
 package blob
 
 import (

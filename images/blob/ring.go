@@ -1,3 +1,5 @@
+// A stream that is read ahead and hashed while its reader uses it.
+
 package blob
 
 import (

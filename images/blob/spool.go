@@ -1,3 +1,5 @@
+// Temporary files, contents that are kept in one, and writing zeros as holes.
+
 package blob
 
 import (

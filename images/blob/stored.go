@@ -1,3 +1,5 @@
+// Images whose parts are blobs of a layout or archive; every byte is verified.
+
 package blob
 
 import (

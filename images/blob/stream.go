@@ -1,3 +1,5 @@
+// The tar stream of one layer, checked against its digest and diff ID while it is read.
+
 package blob
 
 import (

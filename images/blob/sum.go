@@ -1,3 +1,5 @@
+// The size and SHA-256 of a content.
+
 package blob
 
 import (

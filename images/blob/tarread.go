@@ -1,3 +1,6 @@
+// Reading tar streams that nobody vouches for. archive/tar bounds what it allocates
+// (PAX records and GNU long names: 1 MiB); this file bounds and cleans the names.
+
 package blob
 
 import (
@@ -11,9 +14,6 @@ import (
 
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// Reading tar streams that nobody vouches for. archive/tar bounds what it allocates
-// (PAX records and GNU long names: 1 MiB); this file bounds and cleans the names.
 
 const (
 	// MaxName is the longest name accepted, in bytes: PATH_MAX of linux/limits.h. No

@@ -1,3 +1,5 @@
+// Layers under another media type, and the layer inside such a wrapper.
+
 package blob
 
 import (

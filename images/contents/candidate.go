@@ -1,3 +1,6 @@
+// Examining one file: whether it is a 64-bit x86-64 ELF file, and what the rewriter finds in
+// it.
+
 package contents
 
 import (

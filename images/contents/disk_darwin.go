@@ -1,3 +1,5 @@
+// What disk_unix.go needs of macOS.
+
 package contents
 
 import (

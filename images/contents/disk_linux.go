@@ -1,3 +1,5 @@
+// What disk_unix.go needs of Linux, and which file systems are the kernel's own.
+
 package contents
 
 import (

@@ -1,5 +1,7 @@
 //go:build !linux && !darwin
 
+// Files on disk on other systems, which have no inodes, owners or xattrs that vfix knows.
+
 package contents
 
 import (

@@ -1,5 +1,8 @@
 //go:build linux || darwin
 
+// Files on disk on Unix: which names share an inode, and copying owner, mode, xattrs and
+// times.
+
 package contents
 
 import (

@@ -1,3 +1,5 @@
+// Examining the tar stream of a whole file system.
+
 package contents
 
 import (

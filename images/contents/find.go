@@ -1,3 +1,5 @@
+// From a merged file system, a folder or a file to its findings and the files to patch.
+
 package contents
 
 import (

@@ -1,3 +1,6 @@
+// What one layer holds, as short as it can be kept: the layer itself is read once, and
+// which of its files are visible is known only when all layers have been.
+
 package contents
 
 import (
@@ -18,9 +21,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// What one layer holds, as short as it can be kept: the layer itself is read once, and
-// which of its files are visible is known only when all layers have been.
 
 // kind is what a member of a layer is to the merged file system.
 type kind uint8

@@ -1,3 +1,5 @@
+// The added layer: the patched files as a tar stream, compressed into a temporary file.
+
 package contents
 
 import (

@@ -1,3 +1,5 @@
+// A cache of layers, so that each is read once however many images have it.
+
 package contents
 
 import (

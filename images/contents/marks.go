@@ -1,3 +1,6 @@
+// The xattrs of a file that vouch for its content (marks), which a patched copy does not carry
+// on.
+
 package contents
 
 import (
@@ -27,6 +30,7 @@ func (h *Target) WarnDropped(dropped []string) {
 	}
 }
 
+// MarkWarning is the warning about marks that a patched file does not carry on.
 func MarkWarning(dropped []string) string {
 	return strings.Join(dropped, ", ") + " dropped: it vouches for the content before; where the kernel appraises files, sign the patched one"
 }

@@ -1,3 +1,5 @@
+// What a scan returns: findings, files, and what an image has of the fallback.
+
 package contents
 
 import (

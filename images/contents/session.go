@@ -1,3 +1,5 @@
+// A session: what one command learned about layers, and the contents that it keeps.
+
 package contents
 
 import (

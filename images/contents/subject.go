@@ -1,3 +1,6 @@
+// Whole sources for comparison: every file with its SHA-256, and contents that can be read
+// again.
+
 package contents
 
 import (

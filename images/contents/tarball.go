@@ -1,3 +1,6 @@
+// Tarballs of root filesystems: read like one layer, but names that begin with .wh. are
+// names like others.
+
 package contents
 
 import (
@@ -20,9 +23,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// Tarballs of root filesystems: read like one layer, but names that begin with .wh. are
-// names like others.
 
 // IsTarball reports whether a path is a regular file that holds a tar archive: compressed,
 // or with the magic of one. Other compressed files are told apart when they are read.

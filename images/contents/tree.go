@@ -1,3 +1,5 @@
+// A folder or a single file on disk: finding its files and examining them.
+
 package contents
 
 import (

@@ -1,3 +1,6 @@
+// The merged file system: layers applied in order as an overlay engine applies them, by
+// names and kinds alone.
+
 package contents
 
 import (
@@ -15,9 +18,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
 )
-
-// The merged file system: layers applied in order as an overlay engine applies them, by
-// names and kinds alone.
 
 // Inode is a file of the merged file system: what all its hard links share.
 type Inode struct {

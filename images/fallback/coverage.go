@@ -1,3 +1,5 @@
+// What an image has of the fallback, what it needs, and what that covers.
+
 package fallback
 
 import (
@@ -16,8 +18,6 @@ import (
 	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// What an image has of the fallback, what it needs, and what that covers.
 
 // The words of File.Covered.
 const (

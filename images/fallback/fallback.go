@@ -1,11 +1,3 @@
-package fallback
-
-import (
-	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/internal/fallbackfiles"
-	"vfix.dev/vfix/rewriter"
-)
-
 // The fallback in an image: what catches the call sites that stay, and those that come
 // later. Its files are
 //
@@ -19,6 +11,14 @@ import (
 // the kernel's AT_PLATFORM: x86_64 for a 64-bit process and i686 for a 32-bit one on the
 // same kernel (arch/x86/include/asm/elf.h). $LIB would not do: it is "lib" for Debian 6's
 // 64-bit loader and for CentOS's 32-bit one.
+
+package fallback
+
+import (
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/fallbackfiles"
+	"vfix.dev/vfix/rewriter"
+)
 
 // FallbackMode says when a rebuild adds the fallback. The zero value is FallbackNever.
 type Mode string
@@ -64,6 +64,7 @@ func (s *Shim) LibraryFiles(has32 bool) []contents.Extra {
 	return all
 }
 
+// TraceFile is the supervisor, vfix-trace.
 func (s *Shim) TraceFile() contents.Extra {
 	return contents.Extra{Name: traceName, Mode: 0o755, Body: s.Trace}
 }

@@ -1,3 +1,5 @@
+// Recreating a container with mounts over its files, and undoing that where a step fails.
+
 package hotfix
 
 import (

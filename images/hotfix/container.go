@@ -1,3 +1,6 @@
+// The hotfix of a container: its files are examined, and it is recreated where that is
+// possible.
+
 package hotfix
 
 import (

@@ -1,3 +1,6 @@
+// The copies that hotfixes left in a folder: which there are, who mounts them, and the
+// removal of those that nobody does.
+
 package hotfix
 
 import (
@@ -16,9 +19,6 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// The copies that hotfixes left in a folder: which there are, who mounts them, and the
-// removal of those that nobody does.
 
 // Copy is one patched copy.
 type Copy struct {

@@ -1,3 +1,5 @@
+// The folder of patched copies: how one is written, and how one that is there is checked.
+
 package hotfix
 
 import (

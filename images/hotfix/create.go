@@ -1,3 +1,5 @@
+// The request that makes a container like another one, with patched files mounted.
+
 package hotfix
 
 import (

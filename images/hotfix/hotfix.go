@@ -1,3 +1,6 @@
+// Hotfix: one container fixed now, with nothing installed and no image changed. Patched
+// copies of the files are kept in a folder of this machine, and mounted over the originals.
+
 package hotfix
 
 import (
@@ -17,9 +20,6 @@ import (
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// Hotfix: one container fixed now, with nothing installed and no image changed. Patched
-// copies of the files are kept in a folder of this machine, and mounted over the originals.
 
 // HotfixDir is where the patched copies are kept.
 const HotfixDir = "/var/lib/vfix/hotfix"

@@ -1,3 +1,6 @@
+// What local engines have: their images, the containers that run, and which of them call
+// the vsyscall page.
+
 package inventory
 
 import (
@@ -15,9 +18,6 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// What local engines have: their images, the containers that run, and which of them call
-// the vsyscall page.
 
 // Held is an image of an engine, or a container that runs there.
 type Held struct {

@@ -1,3 +1,14 @@
+// The archives of docker save before docker 1.10 (docker-image-spec, v1.md, "Combined Image
+// JSON + Filesystem Changeset Format"): a file "repositories", and a folder for each layer
+// of each image.
+//
+//	repositories          {"redis": {"2.8.22": ID of the topmost layer}}
+//	ID/VERSION            "1.0"
+//	ID/json               the image JSON, with the parent's ID
+//	ID/layer.tar          what the layer adds
+//
+// Saved by its ID, an image has no name, and the archive no "repositories".
+
 package media
 
 import (
@@ -14,17 +25,6 @@ import (
 	"vfix.dev/vfix/images/schema1"
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// The archives of docker save before docker 1.10 (docker-image-spec, v1.md, "Combined Image
-// JSON + Filesystem Changeset Format"): a file "repositories", and a folder for each layer
-// of each image.
-//
-//	repositories          {"redis": {"2.8.22": ID of the topmost layer}}
-//	ID/VERSION            "1.0"
-//	ID/json               the image JSON, with the parent's ID
-//	ID/layer.tar          what the layer adds
-//
-// Saved by its ID, an image has no name, and the archive no "repositories".
 
 const (
 	v1JSON  = "/json"

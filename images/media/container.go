@@ -1,3 +1,5 @@
+// Containers of an engine, found by name or ID.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// Making an image fit for another medium: layers are compressed, media types become OCI's.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// Images in a daemon: opened by having it save them, written by having it load them.
+
 package media
 
 import (

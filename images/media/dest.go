@@ -1,3 +1,5 @@
+// Where an image goes: a DEST without a prefix, and default names for derived images.
+
 package media
 
 import (

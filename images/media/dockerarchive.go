@@ -1,3 +1,5 @@
+// Reading the archives of docker save.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// Where daemons listen, and how to connect to them.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// What is known of an engine, and requests that go to its API as they are.
+
 package media
 
 import (

@@ -1,3 +1,8 @@
+// Foreign layers, which OCI calls non-distributable (image-spec, layer.md,
+// "Non-Distributable Layers"): an image names them, with URLs of somebody else who has them,
+// and need not hold them. vfix keeps their descriptors as they are and asks no URL in an
+// image for anything: what is not at hand is passed over.
+
 package media
 
 import (
@@ -7,11 +12,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// Foreign layers, which OCI calls non-distributable (image-spec, layer.md,
-// "Non-Distributable Layers"): an image names them, with URLs of somebody else who has them,
-// and need not hold them. vfix keeps their descriptors as they are and asks no URL in an
-// image for anything: what is not at hand is passed over.
-
+// IsForeign reports whether the media type of a layer is that of a foreign one.
 func IsForeign(l v1.Layer) bool {
 	t, err := blob.Underlying(l).MediaType()
 	return err == nil && !t.IsDistributable()

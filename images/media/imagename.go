@@ -1,3 +1,5 @@
+// Image names as docker understands them.
+
 package media
 
 import (

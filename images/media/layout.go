@@ -1,3 +1,5 @@
+// Reading OCI image layouts.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// What all media share: transports, references, options, sources and results.
+
 package media
 
 import (

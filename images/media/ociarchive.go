@@ -1,3 +1,5 @@
+// Reading OCI layouts in a tar archive.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// Choosing the platform's image from an index, and checking that it is whole.
+
 package media
 
 import (

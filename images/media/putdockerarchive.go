@@ -1,3 +1,5 @@
+// Writing an image as docker save does.
+
 package media
 
 import (

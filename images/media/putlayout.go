@@ -1,3 +1,5 @@
+// Writing OCI layouts, as a folder or in a tar archive.
+
 package media
 
 import (
@@ -302,6 +304,7 @@ func tarHeader(tw *tar.Writer, name string, size int64) error {
 	return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
 }
 
+// TarBytes writes a file with the content data, with no owner and no time.
 func TarBytes(tw *tar.Writer, name string, data []byte) error {
 	if err := tarHeader(tw, name, int64(len(data))); err != nil {
 		return err

@@ -1,3 +1,5 @@
+// Taking apart a SOURCE or DEST that a user typed.
+
 package media
 
 import (

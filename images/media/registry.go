@@ -1,3 +1,5 @@
+// Images in a registry: opening and pushing them, and what a registry's errors mean.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// Replacing one image in an index, with all other text kept as it is.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// Where schema 1 manifests come from: a registry, or a folder or file beside the layers.
+
 package media
 
 import (
@@ -22,8 +24,6 @@ import (
 	"vfix.dev/vfix/images/schema1"
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// Where schema 1 manifests come from: a registry, or a folder or file beside the layers.
 
 // takeSchema1 makes the image of a schema 1 manifest, whose layers b has, the source's.
 func (s *Source) takeSchema1(ctx context.Context, raw []byte, b blob.Blobs, o Options) error {

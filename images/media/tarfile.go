@@ -1,3 +1,5 @@
+// Random access to the entries of a tar archive.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// Media types that go-containerregistry has no names for, and OCI's names for docker's.
+
 package media
 
 import "github.com/google/go-containerregistry/pkg/v1/types"

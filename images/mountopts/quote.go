@@ -1,3 +1,5 @@
+// Quoting words for a shell and scalars for YAML.
+
 package mountopts
 
 import (

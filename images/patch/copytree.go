@@ -1,3 +1,5 @@
+// The patched copy of a whole folder.
+
 package patch
 
 import (

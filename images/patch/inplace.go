@@ -1,3 +1,8 @@
+// Patching in place: every new file is written beside the old one first. Only when all of
+// them are on the disk do they take the old ones' names, so that an error or ^C before
+// that leaves nothing changed and nothing behind. A running program or a mapped library
+// keeps its old inode.
+
 package patch
 
 import (
@@ -14,11 +19,6 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// Patching in place: every new file is written beside the old one first. Only when all of
-// them are on the disk do they take the old ones' names, so that an error or ^C before
-// that leaves nothing changed and nothing behind. A running program or a mapped library
-// keeps its old inode.
 
 // replacement is a file written under a temporary name that waits for its final one.
 type replacement struct {

@@ -1,3 +1,5 @@
+// A run of patch: its options, and what is done for each path.
+
 package patch
 
 import (

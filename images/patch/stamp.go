@@ -1,3 +1,5 @@
+// The stamp file, by which a run of patch knows what an earlier one has seen.
+
 package patch
 
 import (

@@ -1,3 +1,8 @@
+// Where a statement goes. A registry gets it as a referrer of what was pushed (distribution
+// spec, "Listing Referrers"; without that API the referrers tag sha256-HEX, which go-
+// containerregistry keeps). An archive or layout gets a file beside it; a daemon has no
+// place for one.
+
 package provenance
 
 import (
@@ -23,11 +28,6 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/jsonobject"
 )
-
-// Where a statement goes. A registry gets it as a referrer of what was pushed (distribution
-// spec, "Listing Referrers"; without that API the referrers tag sha256-HEX, which go-
-// containerregistry keeps). An archive or layout gets a file beside it; a daemon has no
-// place for one.
 
 const (
 	// inTotoMediaType is that of a statement without an envelope (in-toto attestation,

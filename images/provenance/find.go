@@ -1,3 +1,6 @@
+// Finding the statement about an image: in a file, beside an archive or layout, or in a
+// registry.
+
 package provenance
 
 import (
@@ -135,6 +138,7 @@ func mayState(r v1.Descriptor) bool {
 	return r.ArtifactType == inTotoMediaType
 }
 
+// UniqueHashes are the hashes in their order, each once.
 func UniqueHashes(all []v1.Hash) []v1.Hash {
 	var out []v1.Hash
 	for _, h := range all {

@@ -1,3 +1,5 @@
+// Applying stated runs of bytes to a content, and comparing two contents.
+
 package provenance
 
 import (

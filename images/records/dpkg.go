@@ -1,3 +1,11 @@
+// dpkg's record of what its packages' files contain: /var/lib/dpkg/info/PACKAGE.md5sums,
+// where PACKAGE is NAME, or NAME:ARCH of one that may be there for several architectures
+// (dpkg, lib/dpkg/db-ctrl-access.c). A line is an MD5 in hex, two spaces and a path without
+// a leading slash (deb-md5sums(5)). The path is the package's: on a system with a merged
+// /usr it goes through a symlink. dpkg --verify and debsums compare with it.
+//
+// conffiles stand in the file status instead; no program is one.
+
 package records
 
 import (
@@ -14,14 +22,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 )
-
-// dpkg's record of what its packages' files contain: /var/lib/dpkg/info/PACKAGE.md5sums,
-// where PACKAGE is NAME, or NAME:ARCH of one that may be there for several architectures
-// (dpkg, lib/dpkg/db-ctrl-access.c). A line is an MD5 in hex, two spaces and a path without
-// a leading slash (deb-md5sums(5)). The path is the package's: on a system with a merged
-// /usr it goes through a symlink. dpkg --verify and debsums compare with it.
-//
-// conffiles stand in the file status instead; no program is one.
 
 // md5Folders are where the files are; the second is distroless images'.
 var md5Folders = []string{"var/lib/dpkg/info/", "var/lib/dpkg/status.d/"}

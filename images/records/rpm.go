@@ -1,3 +1,5 @@
+// rpm's records of patched files. They are signed, and stay as they are.
+
 package records
 
 import (

@@ -1,3 +1,7 @@
+// Mirrors of Docker Hub, as docker knows them: "registry-mirrors" of its daemon.json. They are
+// asked before the Hub itself, in their order, for reading; what one has not, or does not
+// answer, the next one is asked for. Source: docker, "Registry as a pull through cache".
+
 package registry
 
 import (
@@ -12,10 +16,6 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 )
-
-// Mirrors of Docker Hub, as docker knows them: "registry-mirrors" of its daemon.json. They are
-// asked before the Hub itself, in their order, for reading; what one has not, or does not
-// answer, the next one is asked for. Source: docker, "Registry as a pull through cache".
 
 // daemonConfigs are where docker's engine has its configuration: of this user's, and root's.
 func daemonConfigs() []string {

@@ -1,3 +1,5 @@
+// Pushing images and indexes.
+
 package registry
 
 import (

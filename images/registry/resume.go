@@ -1,3 +1,7 @@
+// The layers of an image in a registry, fetched so that a connection that breaks costs what
+// was not there yet and no more: go-containerregistry begins anew, or not at all once the
+// first byte has been read.
+
 package registry
 
 import (
@@ -17,10 +21,6 @@ import (
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/redact"
 )
-
-// The layers of an image in a registry, fetched so that a connection that breaks costs what
-// was not there yet and no more: go-containerregistry begins anew, or not at all once the
-// first byte has been read.
 
 // Site is where an image of a registry was found.
 type Site struct {

@@ -1,3 +1,5 @@
+// Sending a request again: after which errors, how often, and after which pause.
+
 package registry
 
 import (

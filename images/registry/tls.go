@@ -1,3 +1,12 @@
+// Certificates for a registry are where docker and podman look for them: a folder named
+// HOST or HOST:PORT with
+//
+//	*.crt              authorities, beside those of the system
+//	NAME.cert NAME.key a certificate to show, and its key
+//
+// Sources: docker, registry/registry.go, ReadCertsDirectory; containers-certs.d(5). The
+// authorities of the system are Go's: SSL_CERT_FILE and SSL_CERT_DIR replace them.
+
 package registry
 
 import (
@@ -15,15 +24,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// Certificates for a registry are where docker and podman look for them: a folder named
-// HOST or HOST:PORT with
-//
-//	*.crt              authorities, beside those of the system
-//	NAME.cert NAME.key a certificate to show, and its key
-//
-// Sources: docker, registry/registry.go, ReadCertsDirectory; containers-certs.d(5). The
-// authorities of the system are Go's: SSL_CERT_FILE and SSL_CERT_DIR replace them.
 
 // certFolders are the folders that have one for each host, the more particular one first.
 func certFolders() []string {

@@ -1,3 +1,6 @@
+// One command's connections to registries: clients, logins, and which repository has which
+// blob.
+
 package registry
 
 import (
@@ -186,6 +189,7 @@ func (r *Network) hold(reg name.Registry, h v1.Hash) (release func()) {
 	return m.Unlock
 }
 
+// NameOptions are those for reading the name of a repository; insecure allows plain HTTP.
 func NameOptions(insecure bool) []name.Option {
 	if insecure {
 		return []name.Option{name.Insecure}

@@ -1,3 +1,7 @@
+// How a blob gets into a repository (distribution-spec, "Pushing blobs"): it is there, or it
+// is mounted from another repository, or it is sent. go-containerregistry sends it anew when
+// the connection breaks; here the registry is asked first how much it has.
+
 package registry
 
 import (
@@ -18,10 +22,6 @@ import (
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/redact"
 )
-
-// How a blob gets into a repository (distribution-spec, "Pushing blobs"): it is there, or it
-// is mounted from another repository, or it is sent. go-containerregistry sends it anew when
-// the connection breaks; here the registry is asked first how much it has.
 
 // uploads is the way to one repository.
 type uploads struct {

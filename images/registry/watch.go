@@ -1,3 +1,5 @@
+// Ending requests that make no progress.
+
 package registry
 
 import (

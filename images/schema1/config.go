@@ -1,3 +1,9 @@
+// Images from before docker 1.10: each layer carries the whole config of an image of its
+// own (docker-image-spec, v1.md, "Image JSON"), and names its parent. Schema 1 manifests
+// and the archives of old engines both hold such chains. What is made of one here is what
+// docker makes of it (moby, image/v1/imagev1.go): the config of the topmost layer, with a
+// history of one entry a layer.
+
 package schema1
 
 import (
@@ -17,12 +23,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 )
-
-// Images from before docker 1.10: each layer carries the whole config of an image of its
-// own (docker-image-spec, v1.md, "Image JSON"), and names its parent. Schema 1 manifests
-// and the archives of old engines both hold such chains. What is made of one here is what
-// docker makes of it (moby, image/v1/imagev1.go): the config of the topmost layer, with a
-// history of one entry a layer.
 
 // OldLayer is one link of such a chain.
 type OldLayer struct {

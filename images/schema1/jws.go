@@ -1,3 +1,17 @@
+// The signatures of docker schema 1 manifests: JSON Web Signatures (RFC 7515) in docker's
+// own "pretty" form, where the manifest itself stays readable and the signatures stand at
+// the end of it (distribution, docs/spec/manifest-v2-1.md, "Signed Manifests"; libtrust,
+// jsonsign.go). What is signed is the text without them: its first formatLength bytes, and
+// formatTail behind those, both told by the protected header:
+//
+//	{ "name": …, "history": […]           formatLength bytes
+//	  , "signatures": [{"header": {"jwk": …, "alg": "ES256"},
+//	                    "signature": …, "protected": base64({"formatLength": …, "formatTail": base64("\n}")})}]
+//	}
+//
+// The key comes with the signature, and nobody vouches for it: what a signature proves is
+// that the manifest is whole.
+
 package schema1
 
 import (
@@ -12,20 +26,6 @@ import (
 
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// The signatures of docker schema 1 manifests: JSON Web Signatures (RFC 7515) in docker's
-// own "pretty" form, where the manifest itself stays readable and the signatures stand at
-// the end of it (distribution, docs/spec/manifest-v2-1.md, "Signed Manifests"; libtrust,
-// jsonsign.go). What is signed is the text without them: its first formatLength bytes, and
-// formatTail behind those, both told by the protected header:
-//
-//	{ "name": …, "history": […]           formatLength bytes
-//	  , "signatures": [{"header": {"jwk": …, "alg": "ES256"},
-//	                    "signature": …, "protected": base64({"formatLength": …, "formatTail": base64("\n}")})}]
-//	}
-//
-// The key comes with the signature, and nobody vouches for it: what a signature proves is
-// that the manifest is whole.
 
 // jwsAlgorithms are those that libtrust signs with.
 var jwsAlgorithms = []jose.SignatureAlgorithm{

@@ -1,3 +1,8 @@
+// Docker schema 1 manifests (distribution, docs/spec/manifest-v2-1.md), which registries
+// had until 2016 and engines do not read any more: docker 29 and containerd 2.1 dropped
+// them. Such a manifest lists layers, the topmost first, and beside each the image JSON
+// that the engine had for it; it knows no sizes, no diff IDs and no config.
+
 package schema1
 
 import (
@@ -14,11 +19,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// Docker schema 1 manifests (distribution, docs/spec/manifest-v2-1.md), which registries
-// had until 2016 and engines do not read any more: docker 29 and containerd 2.1 dropped
-// them. Such a manifest lists layers, the topmost first, and beside each the image JSON
-// that the engine had for it; it knows no sizes, no diff IDs and no config.
 
 // IsSchema1 reports whether a media type is one of schema 1's.
 func IsSchema1(t types.MediaType) bool {

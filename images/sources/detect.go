@@ -1,3 +1,5 @@
+// Opening a path, whose kind is recognised by its content.
+
 package sources
 
 import (

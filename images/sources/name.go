@@ -1,3 +1,5 @@
+// Opening an image by its name alone.
+
 package sources
 
 import (

@@ -1,3 +1,5 @@
+// Opening any SOURCE and writing any DEST.
+
 package sources
 
 import (

@@ -1,3 +1,5 @@
+// The files of an image, to be read by name, as a process in a container of it would.
+
 package sources
 
 import (
@@ -18,8 +20,6 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/rewriter"
 )
-
-// The files of an image, to be read by name, as a process in a container of it would.
 
 // Root is the merged file system of an image as an fs.FS: names without a leading slash,
 // symlinks followed inside it. Its files can be read at any offset. Where the source is a

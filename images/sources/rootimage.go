@@ -1,3 +1,7 @@
+// Bare root filesystems as images of one layer: what docker export writes, a folder, what is
+// inside a SIF file. Of such an image nothing but its files is known, so that it has no
+// command but one that the user gives (RunConfig).
+
 package sources
 
 import (
@@ -21,10 +25,6 @@ import (
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// Bare root filesystems as images of one layer: what docker export writes, a folder, what is
-// inside a SIF file. Of such an image nothing but its files is known, so that it has no
-// command but one that the user gives (RunConfig).
 
 // RunConfig is how an image is run, where its source does not say.
 type RunConfig struct {

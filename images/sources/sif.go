@@ -1,3 +1,8 @@
+// Apptainer's and Singularity's SIF files: a header, up to some dozens of data objects, and
+// among these one partition with the root filesystem, a squashfs. As a SOURCE a SIF file is
+// an image of one layer with those files. The container is read and written by the module
+// that singularity itself uses, after this file has bounded what it would allocate.
+
 package sources
 
 import (
@@ -21,11 +26,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// Apptainer's and Singularity's SIF files: a header, up to some dozens of data objects, and
-// among these one partition with the root filesystem, a squashfs. As a SOURCE a SIF file is
-// an image of one layer with those files. The container is read and written by the module
-// that singularity itself uses, after this file has bounded what it would allocate.
 
 // Layout of the header (sylabs/sif, pkg/sif/sif.go, struct header): launch script, magic,
 // version, architecture, ID, two times, and then the numbers of descriptors.

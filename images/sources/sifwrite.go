@@ -1,3 +1,7 @@
+// Writing SIF files: only out of another one, whose squashfs is made anew with the patched
+// files in it. Its other data objects are kept, but for signatures: they are about the
+// bytes that were replaced.
+
 package sources
 
 import (
@@ -20,10 +24,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// Writing SIF files: only out of another one, whose squashfs is made anew with the patched
-// files in it. Its other data objects are kept, but for signatures: they are about the
-// bytes that were replaced.
 
 // withAddedLayer is an image that was made of another one by adding a layer.
 type withAddedLayer interface {

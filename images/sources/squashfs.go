@@ -1,3 +1,7 @@
+// squashfs, by the programs that everybody makes and reads it with: those of squashfs-tools,
+// which apptainer itself needs, or of squashfs-tools-ng. Between them and vfix there is a tar
+// stream, so that owners and modes are kept whoever runs vfix.
+
 package sources
 
 import (
@@ -22,10 +26,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// squashfs, by the programs that everybody makes and reads it with: those of squashfs-tools,
-// which apptainer itself needs, or of squashfs-tools-ng. Between them and vfix there is a tar
-// stream, so that owners and modes are kept whoever runs vfix.
 
 // squashSuper is what is told of a squashfs (kernel, Documentation/filesystems/squashfs.rst
 // and fs/squashfs/squashfs_fs.h, struct squashfs_super_block).

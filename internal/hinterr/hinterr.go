@@ -1,3 +1,5 @@
+// Errors that callers branch on, and errors with a hint.
+
 package hinterr
 
 import (

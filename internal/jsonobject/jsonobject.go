@@ -1,3 +1,5 @@
+// JSON objects whose members keep their bytes.
+
 package jsonobject
 
 import (

@@ -1,11 +1,3 @@
-package kernellog
-
-import (
-	"strconv"
-	"strings"
-	"syscall"
-)
-
 // Messages that tell of a crash. Sources: the kernel's arch/x86/entry/vsyscall/vsyscall_64.c
 // (warn_bad_vsyscall), arch/x86/mm/fault.c (show_signal_msg), arch/x86/kernel/traps.c
 // (show_signal), kernel/auditsc.c (audit_seccomp, audit_core_dumps):
@@ -15,6 +7,14 @@ import (
 //	bash[1]: segfault at … rip … rsp … error 14             (2.6)
 //	traps: bash[1] general protection fault ip:… sp:… error:0 in bash[…]
 //	audit: type=1326 audit(…): … pid=1 comm="bash" exe="/bin/bash" sig=31 … ip=0x… code=…
+
+package kernellog
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+)
 
 // Message is what the kernel says.
 type Message int

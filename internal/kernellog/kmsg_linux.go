@@ -1,3 +1,5 @@
+// Reading the kernel's log from /dev/kmsg.
+
 package kernellog
 
 import (

@@ -1,3 +1,6 @@
+// Berkeley DB hash files, as far as rpm's Packages needs it: every value of every page.
+// Source: Berkeley DB's src/dbinc/db_page.h (DBMETA, PAGE, HOFFPAGE).
+
 package packages
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"vfix.dev/vfix/internal/binread"
 )
-
-// Berkeley DB hash files, as far as rpm's Packages needs it: every value of every page.
-// Source: Berkeley DB's src/dbinc/db_page.h (DBMETA, PAGE, HOFFPAGE).
 
 const (
 	bdbMagic    = 0x061561

@@ -1,3 +1,7 @@
+// Which Debian package a file is of. dpkg keeps the files of each package in
+// var/lib/dpkg/info/NAME[:ARCH].list, one absolute path a line, and the versions in
+// var/lib/dpkg/status (dpkg-query(1), deb822(5)).
+
 package packages
 
 import (
@@ -7,10 +11,6 @@ import (
 	"io/fs"
 	"strings"
 )
-
-// Which Debian package a file is of. dpkg keeps the files of each package in
-// var/lib/dpkg/info/NAME[:ARCH].list, one absolute path a line, and the versions in
-// var/lib/dpkg/status (dpkg-query(1), deb822(5)).
 
 const (
 	dpkgInfo   = "var/lib/dpkg/info"

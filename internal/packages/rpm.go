@@ -1,3 +1,8 @@
+// rpm keeps a header for each package in a database of one of three kinds: a Berkeley DB hash
+// (to rpm 4.15: CentOS 5 to 8), SQLite (from 4.16), or "ndb" (SUSE), which is not read here.
+// Only the headers are read, one after the other: a reader of that is smaller than any database
+// engine. Source of the header's format: rpm's docs/manual/format_header.md.
+
 package packages
 
 import (
@@ -10,11 +15,6 @@ import (
 
 	"vfix.dev/vfix/internal/binread"
 )
-
-// rpm keeps a header for each package in a database of one of three kinds: a Berkeley DB hash
-// (to rpm 4.15: CentOS 5 to 8), SQLite (from 4.16), or "ndb" (SUSE), which is not read here.
-// Only the headers are read, one after the other: a reader of that is smaller than any database
-// engine. Source of the header's format: rpm's docs/manual/format_header.md.
 
 var (
 	be = binary.BigEndian

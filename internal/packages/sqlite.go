@@ -1,3 +1,6 @@
+// SQLite files, as far as rpmdb.sqlite needs it: every blob of the table Packages. What is
+// still in a write-ahead log is not seen. Source: https://www.sqlite.org/fileformat2.html.
+
 package packages
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"vfix.dev/vfix/internal/binread"
 )
-
-// SQLite files, as far as rpmdb.sqlite needs it: every blob of the table Packages. What is
-// still in a write-ahead log is not seen. Source: https://www.sqlite.org/fileformat2.html.
 
 const (
 	sqliteMagic  = "SQLite format 3\x00"

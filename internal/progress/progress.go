@@ -1,3 +1,5 @@
+// What is told of progress, and silence where nobody listens.
+
 package progress
 
 // Start begins a piece of progress; a nil Progress is silence.

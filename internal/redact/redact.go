@@ -1,3 +1,5 @@
+// Taking credentials out of texts that leave vfix.
+
 package redact
 
 import (

@@ -1,11 +1,11 @@
+// Decoding of single instructions, and what each does to the general registers. What is
+// not known exactly is marked so, and every reader of it then assumes the worst.
+
 package x86
 
 import (
 	"golang.org/x/arch/x86/x86asm"
 )
-
-// Decoding of single instructions, and what each does to the general registers. What is
-// not known exactly is marked so, and every reader of it then assumes the worst.
 
 // Regs is a set of general registers, one bit each in encoding order (rax = bit 0).
 type Regs uint16

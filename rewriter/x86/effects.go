@@ -1,3 +1,6 @@
+// What instructions do to the general registers. Source: Intel SDM vol. 2, by mnemonic.
+// An instruction that is not in the table, and is not plain vector or x87 code, is unknown.
+
 package x86
 
 import (
@@ -5,9 +8,6 @@ import (
 
 	"golang.org/x/arch/x86/x86asm"
 )
-
-// What instructions do to the general registers. Source: Intel SDM vol. 2, by mnemonic.
-// An instruction that is not in the table, and is not plain vector or x87 code, is unknown.
 
 // operand says what an instruction does with its first operand; it reads the others.
 type operand uint8

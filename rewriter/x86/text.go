@@ -1,3 +1,5 @@
+// Instructions as text, written as objdump does.
+
 package x86
 
 import (

@@ -1,3 +1,5 @@
+// Archives as docker save writes them, and tests with every decompressor.
+
 package imagetest
 
 import (

@@ -1,3 +1,5 @@
+// A fake docker daemon.
+
 package imagetest
 
 import (

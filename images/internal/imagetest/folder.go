@@ -1,3 +1,5 @@
+// Folders with legacy files, and listings to compare folders by.
+
 package imagetest
 
 import (

@@ -1,3 +1,5 @@
+// Members, and the layers and images that are made of them.
+
 package imagetest
 
 import (

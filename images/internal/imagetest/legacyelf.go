@@ -1,3 +1,5 @@
+// The smallest ELF file that vfix patches, and what becomes of it.
+
 package imagetest
 
 import (

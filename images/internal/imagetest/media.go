@@ -1,3 +1,5 @@
+// Small images, indexes and tar archives, and how they are stored.
+
 package imagetest
 
 import (

@@ -1,3 +1,5 @@
+// A registry on loopback whose answers a test may spoil.
+
 package imagetest
 
 import (

@@ -1,3 +1,5 @@
+// The verbs as tests call them, and images and files for them.
+
 package imagetest
 
 import (
