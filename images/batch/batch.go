@@ -18,7 +18,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// BatchOptions are the choices of vfix rebuild --from-file. Of RebuildOptions Dest and Tag
+// Options are the choices of vfix rebuild --from-file. Of RebuildOptions Dest and Tag
 // mean nothing: Template and the list say where each image goes.
 type Options struct {
 	images.RebuildOptions

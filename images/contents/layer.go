@@ -27,7 +27,7 @@ import (
 // klauspost/compress it fixes the layer's digest.
 const layerGzipLevel = gzip.DefaultCompression
 
-// hit is a visible file with references to the vsyscall page, and what is done about them.
+// Target is a visible file with references to the vsyscall page, and what is done about them.
 type Target struct {
 	visible
 	Plan *rewriter.Plan

@@ -32,7 +32,7 @@ type Node struct {
 	Kids  map[string]*Node // of a folder
 }
 
-// merged is a merged file system.
+// Tree is a merged file system.
 type Tree struct {
 	Root   *Node
 	Layers []*layerIndex // as applied

@@ -24,7 +24,7 @@ import (
 // HotfixDir is where the patched copies are kept.
 const HotfixDir = "/var/lib/vfix/hotfix"
 
-// HotfixOptions are the choices of vfix hotfix.
+// Options are the choices of vfix hotfix.
 type Options struct {
 	images.ScanOptions
 	Dir string // where the patched copies are kept; "" is HotfixDir

@@ -41,7 +41,7 @@ type Ref struct {
 	Host string // of a daemon that was found by asking around, "" for the usual one
 }
 
-// MediaOptions are what reading and writing images needs to know.
+// Options are what reading and writing images needs to know.
 type Options struct {
 	Platform  v1.Platform // default linux/amd64
 	Insecure  bool        // plain HTTP and unverified TLS allowed

@@ -49,7 +49,7 @@ type Artifact struct {
 	Digest map[string]string `json:"digest"`
 }
 
-// ProvenanceDoc is the predicate.
+// Predicate is the predicate.
 type Predicate struct {
 	Version string          `json:"vfixVersion"`
 	Base    StatedBase      `json:"base"`

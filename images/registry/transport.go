@@ -23,7 +23,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// registries is how one command talks to registries: one set of connections, one login for
+// Network is how one command talks to registries: one set of connections, one login for
 // a repository, and what was learned of where blobs are. go-containerregistry knows the
 // protocol and the credentials; what stands between it and the network is, from the top:
 //
