@@ -26,7 +26,7 @@ faster() {
 	requires oracle
 	run_vfix bench --rounds 3 --sample 2 --format json
 	expect 'what is not here' "$(jq -r '.figures[] | select(.absent != "") | .mode + " " + .function' <<<"$output")" \
-		$'patched-entry gettimeofday\npatched-entry getcpu'
+		$'patched-syscall time\npatched-entry gettimeofday\npatched-syscall gettimeofday\npatched-entry getcpu\npatched-syscall getcpu'
 	faster vdso page
 	faster patched-call page
 	faster fallback-healed fallback-unhealed

@@ -23,7 +23,7 @@ setup() {
 }
 
 @test "diagnose: containers that ended, by name" {
-	local title='a crash whose cause is not known'
+	local title='a crash with an unknown cause'
 	dmesg >before
 	docker run --name old --network none redis:legacy || true
 	# The kernel writes the line of a killed system call only where auditing is on, and not
@@ -38,7 +38,7 @@ setup() {
 	# shellcheck disable=SC2016 # for the shell in the container
 	docker run --name other --network none --entrypoint sh redis:legacy -c 'sh -c "kill -SEGV \$\$"; exit $?' || true
 	run_vfix 0 diagnose other
-	expect_match title "$output" 'a crash whose cause is not known'
+	expect_match title "$output" 'a crash with an unknown cause'
 	expect_match status "$output" 'exit status 139'
 	docker run --name plain --network none --entrypoint sh redis:legacy -c 'exit 3' || true
 	run_vfix 0 diagnose container:plain

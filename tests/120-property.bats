@@ -55,11 +55,16 @@ ends() {
 	diff -r "$made/after" "$BATS_TEST_TMPDIR/again"
 }
 
+# proved AFTER BEFORE: nothing differs but call sites. Where one stays, the exit status is 3.
+proved() {
+	"$VFIX" verify --format json "$1" --against "$2" 2>/dev/null | jq -e '.problems == []' >/dev/null
+}
+
 @test "property: the patched call sites are all that differs" {
 	one() {
 		local file
 		for file in "$1" "$1.so"; do
-			[ ! -e "$made/bin/$file" ] || "$VFIX" verify "$made/after/$file" --against "$made/bin/$file" >/dev/null || return
+			[ ! -e "$made/bin/$file" ] || proved "$made/after/$file" "$made/bin/$file" || return
 		done
 	}
 	each one
@@ -70,7 +75,7 @@ ends() {
 	one() {
 		local file
 		for file in "$1" "$1.so"; do
-			[ ! -e "$made/bin/$file" ] || expect "$file" "$(new_words "$made/bin/$file" "$made/after/$file" eu-elflint --gnu-ld)" '' || return
+			[ ! -e "$made/bin/$file" ] || expect "$file" "$(new_words "$made/bin/$file" "$made/after/$file" eu-elflint --gnu-ld | grep -vx 'No errors')" '' || return
 		done
 	}
 	each one
