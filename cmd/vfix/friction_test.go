@@ -63,7 +63,7 @@ func TestPlatformWords(t *testing.T) {
 	}
 }
 
-// A DEST that cannot be meant is found out before anything is read.
+// An invalid DEST is an error before anything is read.
 func TestMistypedDest(t *testing.T) {
 	e := fake(patchable(), nil)
 	e.rebuild = func(context.Context, string, images.RebuildOptions) (*images.Rebuilt, error) {
