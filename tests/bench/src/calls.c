@@ -6,21 +6,12 @@
  */
 #define _GNU_SOURCE
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
-static const double sample_ns = 20e6; /* the length of one measurement */
-
-static double now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
+#include "sample.h"
 
 /* Defines NAME_ns, the nanoseconds of n calls. */
 #define LOOP(name, call)			\
@@ -43,17 +34,6 @@ LOOP(syscall_time, syscall(SYS_time, 0))
 LOOP(syscall_gettimeofday, syscall(SYS_gettimeofday, &tv, 0))
 LOOP(syscall_getcpu, syscall(SYS_getcpu, &cpu, 0, 0))
 
-static void report(const char *function, const char *name, double (*loop)(long))
-{
-	long n = 1000;
-	double ns;
-
-	while ((ns = loop(n)) < sample_ns / 10)
-		n *= 4;
-	n = (long)(n * sample_ns / ns) + 1;
-	printf("%s %s %.4f\n", function, name, loop(n) / n);
-}
-
 int main(int argc, char **argv)
 {
 	int plain = argc == 3 && !strcmp(argv[2], "syscall");
@@ -62,8 +42,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: calls NAME [syscall]\n");
 		return 2;
 	}
-	report("time", argv[1], plain ? syscall_time_ns : time_ns);
-	report("gettimeofday", argv[1], plain ? syscall_gettimeofday_ns : gettimeofday_ns);
-	report("getcpu", argv[1], plain ? syscall_getcpu_ns : sched_getcpu_ns);
+	report("time", argv[1], plain ? syscall_time_ns : time_ns, 1000);
+	report("gettimeofday", argv[1], plain ? syscall_gettimeofday_ns : gettimeofday_ns, 1000);
+	report("getcpu", argv[1], plain ? syscall_getcpu_ns : sched_getcpu_ns, 1000);
 	return 0;
 }

@@ -14,14 +14,12 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/time.h>
-#include <time.h>
 
-static const double sample_ns = 20e6; /* the length of one measurement */
+#include "sample.h"
 
 #define FIRST 500 /* sites whose first call is measured */
 #define STRIDE 64
@@ -32,20 +30,16 @@ typedef long call(void *, void *);
 extern call site_time, site_gettimeofday, site_sched_getcpu;
 extern const char site_time_end[], site_gettimeofday_end[], site_sched_getcpu_end[];
 
-static double now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
-
 /* Arguments that each function takes: memory for a result, and nothing. */
 static union { struct timeval tv; unsigned cpu; } result;
 
-/* Through a pointer that the compiler does not see through. */
-static double loop(call *f, void *out, long n)
+/* What is called, through a pointer that the compiler does not see through. */
+static call *volatile pointer;
+static void *argument;
+
+static double loop(long n)
 {
-	call *volatile pointer = f;
+	void *out = argument;
 	double start = now_ns();
 
 	for (long i = 0; i < n; i++)
@@ -53,15 +47,11 @@ static double loop(call *f, void *out, long n)
 	return now_ns() - start;
 }
 
-static void report(const char *function, const char *way, call *f, void *out)
+static void report_calls(const char *function, const char *way, call *f, void *out)
 {
-	long n = 100;
-	double ns;
-
-	while ((ns = loop(f, out, n)) < sample_ns / 10)
-		n *= 4;
-	n = (long)(n * sample_ns / ns) + 1;
-	printf("%s %s %.4f\n", function, way, loop(f, out, n) / n);
+	pointer = f;
+	argument = out;
+	report(function, way, loop, 100);
 }
 
 /* Copies of the site, each called once. */
@@ -87,17 +77,17 @@ int main(int argc, char **argv)
 	if (strcmp(kind, "start") == 0)
 		return 0;
 	if (strcmp(kind, "vdso") == 0) {
-		report("time", way, (call *)dlsym(vdso, "__vdso_time"), 0);
-		report("gettimeofday", way, (call *)dlsym(vdso, "__vdso_gettimeofday"), &result);
-		report("getcpu", way, (call *)dlsym(vdso, "__vdso_getcpu"), &result);
+		report_calls("time", way, (call *)dlsym(vdso, "__vdso_time"), 0);
+		report_calls("gettimeofday", way, (call *)dlsym(vdso, "__vdso_gettimeofday"), &result);
+		report_calls("getcpu", way, (call *)dlsym(vdso, "__vdso_getcpu"), &result);
 	} else if (strcmp(kind, "name") == 0) {
-		report("time", way, (call *)(void *)time, 0);
-		report("gettimeofday", way, (call *)(void *)gettimeofday, &result);
-		report("getcpu", way, (call *)(void *)sched_getcpu, 0);
+		report_calls("time", way, (call *)(void *)time, 0);
+		report_calls("gettimeofday", way, (call *)(void *)gettimeofday, &result);
+		report_calls("getcpu", way, (call *)(void *)sched_getcpu, 0);
 	} else if (strcmp(kind, "site") == 0) {
-		report("time", way, site_time, 0);
-		report("gettimeofday", way, site_gettimeofday, &result);
-		report("getcpu", way, site_sched_getcpu, &result);
+		report_calls("time", way, site_time, 0);
+		report_calls("gettimeofday", way, site_gettimeofday, &result);
+		report_calls("getcpu", way, site_sched_getcpu, &result);
 	} else {
 		report_first("time", way, site_time, site_time_end, 0);
 		report_first("gettimeofday", way, site_gettimeofday, site_gettimeofday_end, &result);

@@ -4,21 +4,12 @@
  * call of the program (NAME-first), the first of its next site, which that healed too (NAME-next),
  * then many calls of one (NAME), beside the C library's own function over the vDSO (vdso).
  */
-#include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
-#include <time.h>
+
+#include "sample.h"
 
 #define TWIN 0xffffffffff5ff000
-
-static const double sample_ns = 20e6; /* the length of one measurement */
-
-static double now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
 
 #define TEXT(x) #x
 #define STRING(x) TEXT(x)
@@ -50,17 +41,6 @@ LOOP(vdso_gettimeofday, gettimeofday(&tv, 0))
 LOOP(page_time, CALL("0x400", 0L))
 LOOP(page_gettimeofday, CALL("0x000", &tv))
 
-static void report(const char *function, const char *name, double (*loop)(long))
-{
-	long n = 16;
-	double ns;
-
-	while ((ns = loop(n)) < sample_ns / 10)
-		n *= 4;
-	n = (long)(n * sample_ns / ns) + 1;
-	printf("%s %s %.4f\n", function, name, loop(n) / n);
-}
-
 int main(int argc, char **argv)
 {
 	if (argc != 2) {
@@ -69,9 +49,9 @@ int main(int argc, char **argv)
 	}
 	printf("time %s-first %.0f\n", argv[1], page_time_ns(1));
 	printf("gettimeofday %s-next %.0f\n", argv[1], page_gettimeofday_ns(1));
-	report("time", "vdso", vdso_time_ns);
-	report("gettimeofday", "vdso", vdso_gettimeofday_ns);
-	report("time", argv[1], page_time_ns);
-	report("gettimeofday", argv[1], page_gettimeofday_ns);
+	report("time", "vdso", vdso_time_ns, 16);
+	report("gettimeofday", "vdso", vdso_gettimeofday_ns, 16);
+	report("time", argv[1], page_time_ns, 16);
+	report("gettimeofday", argv[1], page_gettimeofday_ns, 16);
 	return 0;
 }
