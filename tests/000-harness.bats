@@ -217,7 +217,7 @@ noting() {
 }
 
 @test "run-e2e: what starts an engine is tagged" {
-	local engines='start_dockerd|start_service (dockerd|containerd)|/usr/bin/podman|^[^#]*\bdmesg\b' file
+	local engines='start_(legacy_)?docker|start_service (dockerd|containerd)|/usr/bin/podman|^[^#]*\bdmesg\b' file
 	for file in "$tree"/tests/[!0]*.bats "$tree"/tests/0[!0]*.bats "$tree/tests/001-services.bats"; do
 		! grep -qE "$engines" "$file" || grep -q '^# bats file_tags=.*machine' "$file" || fail "$file"
 	done

@@ -4,11 +4,7 @@ load helpers
 
 setup_file() {
 	load helpers
-	if (has_registry && has_image_tools && has_legacy_image) >/dev/null; then
-		start_registry
-		skopeo copy --quiet --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" \
-			"oci:$legacy_image/oci:legacy" "docker://$registry/legacy:1"
-	fi
+	start_legacy_registry
 }
 
 teardown_file() {

@@ -5,11 +5,7 @@ load helpers
 
 setup() {
 	requires image_tools legacy_image
-	work=$BATS_TEST_TMPDIR/work # bats writes beside it
-	mkdir "$work"
-	cd "$work" || return
-	# No daemon takes part.
-	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	enter_work
 	archive=docker-archive:$legacy_image/redis-legacy.tar
 	layout=oci:$legacy_image/oci:legacy
 }

@@ -12,10 +12,7 @@ setup_file() {
 	# For engines that give a runtime no arguments of its own.
 	printf '#!/bin/sh\nexec %q --cache-dir %q --fail-closed "$@"\n' "$bin/vfix-runtime" "$cache" >"$bin/wrapped"
 	chmod 755 "$bin/wrapped"
-	if (has_docker && has_oracle && has_legacy_image) >/dev/null; then
-		dockerd_config=$(runtime_config) start_dockerd "$novsyscall"
-		docker load --quiet --input "$legacy_image/redis-legacy.tar"
-	fi
+	dockerd_config=$(runtime_config) start_legacy_docker
 }
 
 teardown_file() {

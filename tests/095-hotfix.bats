@@ -6,10 +6,7 @@ load helpers
 
 setup_file() {
 	load helpers
-	if (has_docker && has_oracle && has_legacy_image) >/dev/null; then
-		start_dockerd "$novsyscall"
-		docker load --quiet --input "$legacy_image/redis-legacy.tar"
-	fi
+	start_legacy_docker
 }
 
 teardown_file() {

@@ -8,11 +8,8 @@ load helpers
 
 setup_file() {
 	load helpers
-	if (has_docker && has_oracle && has_legacy_image) >/dev/null; then
-		start_dockerd "$novsyscall"
-		docker load --quiet --input "$legacy_image/redis-legacy.tar"
-		tar -c -C /bin busybox | docker import - busybox:plain
-	fi
+	start_legacy_docker
+	[ -z "${DOCKER_HOST:-}" ] || tar -c -C /bin busybox | docker import - busybox:plain
 }
 
 teardown_file() {

@@ -5,11 +5,7 @@ load helpers
 
 setup_file() {
 	load helpers
-	if (has_registry && has_image_tools && has_legacy_image) >/dev/null; then
-		start_registry
-		skopeo copy --quiet --format v2s1 --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" \
-			"oci:$legacy_image/oci:legacy" "docker://$registry/old:1"
-	fi
+	start_legacy_registry old:1 --format v2s1
 }
 
 teardown_file() {
@@ -19,10 +15,7 @@ teardown_file() {
 
 setup() {
 	requires image_tools legacy_image
-	work=$BATS_TEST_TMPDIR/work
-	mkdir "$work"
-	cd "$work" || return
-	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	enter_work
 	layout=oci:$legacy_image/oci:legacy
 }
 

@@ -5,10 +5,7 @@ load helpers
 
 setup() {
 	requires image_tools legacy_image
-	work=$BATS_TEST_TMPDIR/work
-	mkdir "$work"
-	cd "$work" || return
-	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	enter_work
 	clock=$legacy_image/rootfs/usr/local/bin/clock
 	mkdir -p files/bin out/blobs/sha256
 	cp "$clock" files/bin/clock

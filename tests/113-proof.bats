@@ -5,11 +5,7 @@ load helpers
 
 setup_file() {
 	load helpers
-	if (has_registry && has_image_tools && has_legacy_image) >/dev/null; then
-		start_registry
-		skopeo copy --quiet --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" \
-			"oci:$legacy_image/oci:legacy" "docker://$registry/legacy:1"
-	fi
+	start_legacy_registry
 }
 
 teardown_file() {
@@ -19,11 +15,7 @@ teardown_file() {
 
 setup() {
 	requires image_tools legacy_image
-	work=$BATS_TEST_TMPDIR/work # bats writes beside it
-	mkdir "$work"
-	cd "$work" || return
-	# No daemon takes part.
-	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	enter_work
 	layout=oci:$legacy_image/oci:legacy
 }
 

@@ -4,10 +4,8 @@ load helpers
 
 setup_file() {
 	load helpers
-	if (has_registry && has_image_tools && has_legacy_image) >/dev/null; then
-		start_registry
-		skopeo copy --quiet --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" \
-			"oci:$legacy_image/oci:legacy" "docker://$registry/legacy:1"
+	start_legacy_registry
+	if [ -n "${registry:-}" ]; then
 		start_service proxy "$tree/tests/flaky-proxy" "$registry" "$BATS_FILE_TMPDIR/flaky"
 		await_service proxy grep -q listening "$BATS_FILE_TMPDIR/flaky"
 		export flaky

@@ -121,6 +121,14 @@ has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legac
 has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no folder" && return 1; }; }
 
+# enter_work: an empty folder of the test's own, $work (bats writes beside it), without a daemon.
+enter_work() {
+	work=$BATS_TEST_TMPDIR/work
+	mkdir "$work"
+	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
+	cd "$work" || return
+}
+
 # same_files LAYOUT: the merged files of its image x are those of the legacy image, but for the two
 # that are patched. It works in the folder rootfs.
 same_files() {
@@ -234,6 +242,14 @@ start_dockerd() {
 	await_service dockerd docker version
 }
 
+# start_legacy_docker: in setup_file, an engine whose containers may not call the page, with the
+# legacy image in it; nothing where this machine cannot have one.
+start_legacy_docker() {
+	(has_docker && has_oracle && has_legacy_image) >/dev/null || return 0
+	start_dockerd "$novsyscall"
+	docker load --quiet --input "$legacy_image/redis-legacy.tar"
+}
+
 # docker is Debian's client: the newest clients do not talk to Debian's engine.
 docker() { /usr/bin/docker "$@"; }
 
@@ -255,6 +271,15 @@ start_registry() {
 	start_service registry docker-registry serve "$dir/config.yml"
 	await_service registry grep -q 'listening on 127' "$BATS_FILE_TMPDIR/registry.log"
 	registry=$(sed -n 's/.*listening on \(127[0-9.]*:[0-9]*\).*/\1/p' "$BATS_FILE_TMPDIR/registry.log")
+}
+
+# start_legacy_registry [NAME:TAG [OPTION...]]: in setup_file, a registry that holds the legacy
+# image, legacy:1, copied with skopeo's options; nothing where this machine cannot have one.
+start_legacy_registry() {
+	(has_registry && has_image_tools && has_legacy_image) >/dev/null || return 0
+	start_registry
+	skopeo copy --quiet "${@:2}" --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" \
+		"oci:$legacy_image/oci:legacy" "docker://$registry/${1:-legacy:1}"
 }
 
 # login: puts the registry's credentials where docker keeps them, in $DOCKER_CONFIG.
