@@ -36,12 +36,6 @@ func Create(path string) (*File, error) {
 	return CreateNamed(path, TempName)
 }
 
-// CreateHeld is Create for one who has the lock on path: what is left of the file, if
-// this run is killed, is removed by the next one that gets it.
-func CreateHeld(path string) (*File, error) {
-	return CreateNamed(path, HeldName)
-}
-
 // CreateNamed is Create with the name that temp makes of the file's own, beside it.
 func CreateNamed(path string, temp func(string) string) (*File, error) {
 	final := path

@@ -27,6 +27,20 @@ var errTaken = errors.New("locked")
 // be interrupted.
 const lockPoll = 100 * time.Millisecond
 
+// CreateLocked is Create under path's lock: what is left of the file, if this run is killed, is
+// removed by the next one that gets the lock. Release discards what was not committed.
+func CreateLocked(ctx context.Context, path string, p progress.Reporter) (f *File, release func(), err error) {
+	unlock, err := Lock(ctx, path, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f, err = CreateNamed(path, HeldName); err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return f, func() { f.Discard(); unlock() }, nil
+}
+
 // Lock waits until nobody else writes path, and keeps others out until unlock. What
 // runs that were killed left of path is removed. On a file system without locks it does
 // nothing but say so.

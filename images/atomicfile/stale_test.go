@@ -53,13 +53,11 @@ func TestLockRemovesStale(t *testing.T) {
 // What is made under a lock stays while somebody else waits for it.
 func TestStaleStaysWhileLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
-	unlock := imagetest.Must[func()](t)(atomicfile.Lock(context.Background(), path, nil))
-	defer unlock()
-	f, err := atomicfile.CreateHeld(path)
+	f, release, err := atomicfile.CreateLocked(context.Background(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Discard()
+	defer release()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	waiting := &ender{cancel: cancel}

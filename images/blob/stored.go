@@ -28,6 +28,26 @@ type StoredImage struct {
 	config func() ([]byte, error)
 }
 
+// MadeImage makes an image of a manifest that is complete but for its config, which is a
+// docker one; the other blobs are in b.
+func MadeImage(m v1.Manifest, config []byte, b Blobs) (*StoredImage, error) {
+	id, size, err := v1.SHA256(bytes.NewReader(config))
+	if err != nil {
+		return nil, err
+	}
+	m.Config = v1.Descriptor{MediaType: types.DockerConfigJSON, Size: size, Digest: id}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	digest, size, err := v1.SHA256(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	return NewStoredImage(MemBlobs{Data: map[v1.Hash][]byte{digest: raw, id: config}, Next: b},
+		v1.Descriptor{MediaType: m.MediaType, Size: size, Digest: digest})
+}
+
 // NewStoredImage reads and verifies the manifest that desc names.
 func NewStoredImage(b Blobs, desc v1.Descriptor) (*StoredImage, error) {
 	raw, err := ReadBlob(b, desc, "manifest", MaxManifest)

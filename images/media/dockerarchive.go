@@ -154,7 +154,7 @@ func synthesize(ctx context.Context, t *tarFile, a ArchiveImage) (*blob.StoredIm
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	id, size, err := v1.SHA256(bytes.NewReader(config))
+	id, _, err := v1.SHA256(bytes.NewReader(config))
 	if err != nil {
 		return nil, err
 	}
@@ -169,12 +169,7 @@ func synthesize(ctx context.Context, t *tarFile, a ArchiveImage) (*blob.StoredIm
 		return nil, hinterr.Damaged("config %v: got %d diff IDs, want %d as %s lists layers",
 			id, len(cf.RootFS.DiffIDs), len(a.Layers), ArchiveManifest)
 	}
-	m := v1.Manifest{
-		SchemaVersion: 2,
-		MediaType:     types.DockerManifestSchema2,
-		Config:        v1.Descriptor{MediaType: types.DockerConfigJSON, Size: size, Digest: id},
-		Layers:        []v1.Descriptor{},
-	}
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.DockerManifestSchema2, Layers: []v1.Descriptor{}}
 	b := entryBlobs{t, map[v1.Hash]tarEntry{}}
 	for n, name := range a.Layers {
 		d, e, err := archivedLayer(ctx, t, name, cf.RootFS.DiffIDs[n])
@@ -184,16 +179,7 @@ func synthesize(ctx context.Context, t *tarFile, a ArchiveImage) (*blob.StoredIm
 		m.Layers = append(m.Layers, d)
 		b.at[d.Digest] = e
 	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	digest, size, err := v1.SHA256(bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	return blob.NewStoredImage(blob.MemBlobs{Data: map[v1.Hash][]byte{digest: raw, id: config}, Next: b},
-		v1.Descriptor{MediaType: m.MediaType, Size: size, Digest: digest})
+	return blob.MadeImage(m, config, b)
 }
 
 // archivedLayer describes one layer. One that is compressed and has no digest in its name

@@ -24,16 +24,11 @@ func PutDockerArchive(ctx context.Context, dest Ref, r Result, o Options) (Store
 	fail := func(err error) (Stored, error) {
 		return Stored{}, fmt.Errorf("docker archive %s: %w", dest.Name, err)
 	}
-	unlock, err := atomicfile.Lock(ctx, dest.Name, o.Progress)
+	f, release, err := atomicfile.CreateLocked(ctx, dest.Name, o.Progress)
 	if err != nil {
 		return fail(err)
 	}
-	defer unlock()
-	f, err := atomicfile.CreateHeld(dest.Name)
-	if err != nil {
-		return fail(err)
-	}
-	defer f.Discard()
+	defer release()
 	if r.Index != nil {
 		o.Progress.Note("a docker archive holds one platform: the others are left out")
 	}

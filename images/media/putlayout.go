@@ -246,16 +246,11 @@ func PutOCIArchive(ctx context.Context, dest Ref, r Result, o Options) (Stored, 
 		return fail(err)
 	}
 	defer os.RemoveAll(temp)
-	unlock, err := atomicfile.Lock(ctx, dest.Name, o.Progress)
+	f, release, err := atomicfile.CreateLocked(ctx, dest.Name, o.Progress)
 	if err != nil {
 		return fail(err)
 	}
-	defer unlock()
-	f, err := atomicfile.CreateHeld(dest.Name)
-	if err != nil {
-		return fail(err)
-	}
-	defer f.Discard()
+	defer release()
 	c, d, err := prepare(ctx, r, dest.Tag, temp, o)
 	if err != nil {
 		return fail(err)

@@ -181,11 +181,8 @@ func (c *treeCopy) entry(name string, t fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	if id, links := contents.Identify(fi); links > 1 {
-		if first, ok := c.first[id]; ok {
-			return c.to.Link(first, name)
-		}
-		c.first[id] = name
+	if linked, err := c.link(name, fi); linked {
+		return err
 	}
 	if t&fs.ModeSymlink == 0 {
 		err := contents.CopyNode(c.to, name, fi)
@@ -210,6 +207,19 @@ func (c *treeCopy) entry(name string, t fs.FileMode) error {
 	return contents.WrapPath(name, err)
 }
 
+// link makes name a hard link where another name of that file has been copied.
+func (c *treeCopy) link(name string, fi fs.FileInfo) (linked bool, err error) {
+	id, links := contents.Identify(fi)
+	if links < 2 {
+		return false, nil
+	}
+	if first, ok := c.first[id]; ok {
+		return true, c.to.Link(first, name)
+	}
+	c.first[id] = name
+	return false, nil
+}
+
 func (c *treeCopy) file(name string) error {
 	from, err := c.from.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
 	if err != nil {
@@ -220,11 +230,8 @@ func (c *treeCopy) file(name string) error {
 	if err != nil {
 		return err
 	}
-	if id, links := contents.Identify(fi); links > 1 {
-		if first, ok := c.first[id]; ok {
-			return c.to.Link(first, name)
-		}
-		c.first[id] = name
+	if linked, err := c.link(name, fi); linked {
+		return err
 	}
 	const private = 0o600
 	to, err := c.to.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)

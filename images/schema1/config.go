@@ -136,26 +136,7 @@ func OldImage(chain []OldLayer, architecture string, b blob.Blobs) (*blob.Stored
 			m.Layers = append(m.Layers, v1.Descriptor{MediaType: oldLayerType[l.Packed], Size: l.size, Digest: l.Digest})
 		}
 	}
-	return MadeImage(m, config, b)
-}
-
-// MadeImage makes an image of a manifest that is complete but for its config.
-func MadeImage(m v1.Manifest, config []byte, b blob.Blobs) (*blob.StoredImage, error) {
-	id, size, err := v1.SHA256(bytes.NewReader(config))
-	if err != nil {
-		return nil, err
-	}
-	m.Config = v1.Descriptor{MediaType: types.DockerConfigJSON, Size: size, Digest: id}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	digest, size, err := v1.SHA256(bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	return blob.NewStoredImage(blob.MemBlobs{Data: map[v1.Hash][]byte{digest: raw, id: config}, Next: b},
-		v1.Descriptor{MediaType: m.MediaType, Size: size, Digest: digest})
+	return blob.MadeImage(m, config, b)
 }
 
 // oldConfig makes an image config of a chain: the members of the topmost image JSON, but

@@ -10,11 +10,26 @@ import (
 	"testing"
 	"testing/fstest"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/rootpath"
 )
+
+// openRoot opens the file system of an image.
+func openRoot(t *testing.T, img v1.Image) *sources.Root {
+	t.Helper()
+	source := "oci:" + filepath.Join(t.TempDir(), "oci") + ":x"
+	imagetest.Put(t, source, media.Result{Image: img})
+	root, err := sources.OpenRoot(context.Background(), source, media.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
 
 // The files of an image, read by name as a process in it would.
 func TestRoot(t *testing.T) {
@@ -24,13 +39,7 @@ func TestRoot(t *testing.T) {
 			imagetest.SymM("usr/lib/rel.so", "../lib/./libold.so"), imagetest.SymM("usr/lib/abs.so", "/lib/libold.so"), imagetest.SymM("up", "../../../usr/lib/libold.so"),
 			imagetest.SymM("loop", "loop"), imagetest.SymM("lost", "/nowhere"), imagetest.FileM("etc/a", []byte("below")), imagetest.FileM("etc/b", []byte("b")), imagetest.FileM("etc/empty", nil)},
 		[]imagetest.TestMember{imagetest.FileM("etc/a", []byte("above")), imagetest.FileM("etc/.wh.b", nil), imagetest.FileM("etc/c", []byte("c"))})
-	dir := filepath.Join(t.TempDir(), "oci")
-	imagetest.Put(t, "oci:"+dir+":x", media.Result{Image: img})
-	root, err := sources.OpenRoot(context.Background(), "oci:"+dir+":x", media.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := openRoot(t, img)
 	for name, want := range map[string]string{
 		"etc/a": "above", "etc/c": "c", "etc/empty": "", "usr/lib/libold.so": string(legacy.Body), "lib/libold.so": string(legacy.Body),
 		"usr/lib/same.so": string(legacy.Body), "usr/lib/rel.so": string(legacy.Body), "usr/lib/abs.so": string(legacy.Body), "up": string(legacy.Body),
@@ -75,13 +84,7 @@ func TestRoot(t *testing.T) {
 // symlinks that lead nowhere.
 func TestRootIsFS(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.DirM("etc"), imagetest.FileM("etc/a", []byte("a")), imagetest.FileM("etc/b", nil), imagetest.DirM("usr/lib"), imagetest.FileM("usr/lib/c", []byte("c"))})
-	dir := filepath.Join(t.TempDir(), "oci")
-	imagetest.Put(t, "oci:"+dir+":x", media.Result{Image: img})
-	root, err := sources.OpenRoot(context.Background(), "oci:"+dir+":x", media.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := openRoot(t, img)
 	for _, name := range []string{"etc/a", "usr/lib/c"} {
 		if got, err := fs.ReadFile(root.FS, name); err != nil || len(got) != 1 {
 			t.Errorf("%s: got %q, %v", name, got, err)

@@ -20,7 +20,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/schema1"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
@@ -110,7 +109,7 @@ func layerImage(l *contents.AddedLayer, run RunConfig, of string) (*blob.StoredI
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
 		Layers: []v1.Descriptor{{MediaType: types.OCILayer, Size: l.PackedSize, Digest: l.PackedDigest}},
 	}
-	return schema1.MadeImage(m, config, oneLayer{l})
+	return blob.MadeImage(m, config, oneLayer{l})
 }
 
 // oneLayer are the blobs of such an image.

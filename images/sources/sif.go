@@ -22,7 +22,6 @@ import (
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/schema1"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -212,7 +211,7 @@ func (s *sifFile) image() (*blob.StoredImage, error) {
 		SchemaVersion: 2, MediaType: types.DockerManifestSchema2,
 		Layers: []v1.Descriptor{{MediaType: types.DockerUncompressedLayer, Size: s.content.size, Digest: s.content.diffID}},
 	}
-	return schema1.MadeImage(m, config, sifBlobs{s})
+	return blob.MadeImage(m, config, sifBlobs{s})
 }
 
 // sifBlobs are the blobs of such an image.
