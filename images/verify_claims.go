@@ -257,7 +257,7 @@ func (c *claims) contents(ctx context.Context) error {
 	stated := map[*contents.Inode]provenance.StatedContent{}
 	for _, s := range c.st.Predicate.Added {
 		k := c.after.T.At(s.Path)
-		if k == nil || k.Layer != c.added || k.Kids != nil {
+		if k == nil || k.Named != c.added || k.Kids != nil {
 			c.problem("%s: no file of the added layer", s.Path)
 			continue
 		}

@@ -28,7 +28,7 @@ type Inode struct {
 // Node is a name of the merged file system.
 type Node struct {
 	*Inode
-	Layer int              // number of the layer the name comes from
+	Named int              // number of the layer the name comes from
 	Kids  map[string]*Node // of a folder
 }
 
@@ -46,7 +46,7 @@ type Tree struct {
 var ImplicitDir = &Entry{Kind: KindDir, Meta: Meta{Mode: 0o755, Mtime: time.Unix(0, 0)}}
 
 func newDir(layer int) *Node {
-	return &Node{Inode: &Inode{ImplicitDir, layer}, Layer: layer, Kids: map[string]*Node{}}
+	return &Node{Inode: &Inode{ImplicitDir, layer}, Named: layer, Kids: map[string]*Node{}}
 }
 
 func NewTree() *Tree { return &Tree{Root: newDir(0), Again: map[v1.Hash]v1.Layer{}} }
@@ -96,7 +96,7 @@ func (t *Tree) add(e *Entry, n int, pool map[string]*Inode) error {
 	if err != nil {
 		return err
 	}
-	k := &Node{Inode: &Inode{e, n}, Layer: n}
+	k := &Node{Inode: &Inode{e, n}, Named: n}
 	switch e.Kind {
 	case kindHardLink:
 		if k.Inode, err = t.target(e, n, pool); err != nil {
@@ -143,7 +143,7 @@ const capability = "security.capability"
 // of it is left.
 func (k *Node) hide(n int) bool {
 	k.hideKids(n)
-	return k.Layer < n && len(k.Kids) == 0
+	return k.Named < n && len(k.Kids) == 0
 }
 
 func (k *Node) hideKids(n int) {
@@ -211,7 +211,7 @@ func (w *Way) Down(name string) (string, error) {
 	case w.File && k != nil:
 	case !w.create:
 		return "", fs.ErrNotExist
-	case k != nil && k.Layer == w.layer:
+	case k != nil && k.Named == w.layer:
 		return "", hinterr.Damaged("%s is not a folder", name)
 	default:
 		k = newDir(w.layer)

@@ -190,7 +190,7 @@ func TestBadLayers(t *testing.T) {
 }
 
 // TestHardLinkMetadata: a link's own header counts for the file, as docker and containerd
-// have it; TestMergedAsUnpacked asks containerd.
+// have it (containerd, archive.createTarFile).
 func TestHardLinkMetadata(t *testing.T) {
 	a := imagetest.LegacyM("a.so", "1")
 	a.Mode, a.Uid = 0o6755, 1
