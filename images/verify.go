@@ -32,6 +32,9 @@ func (v *verification) problem(format string, args ...any) {
 func (v *verification) run(ctx context.Context) error {
 	images := v.base.Src.Image != nil && v.after.Src.Image != nil
 	same := images && v.layers()
+	for _, w := range v.after.T.Others {
+		v.skip("what %s show, file by file: it is not what overlay engines show", w.Engines)
+	}
 	if v.after.Src.Image != nil {
 		if err := v.shim.Find(ctx, v.after.Src.Image, v.after.T, v.after.F.Findings, v.after.Fetch); err != nil {
 			return err
@@ -111,7 +114,8 @@ type pair struct {
 // names compares which names there are, what they are and their metadata. It returns the
 // files whose contents differ, each inode once.
 func (v *verification) names() []pair {
-	base, after := byName(v.base.T), byName(v.after.T)
+	after := byName(v.after.T)
+	base := v.baseNames(after)
 	firstBase, firstAfter := firstNames(base), firstNames(after)
 	var changed []pair
 	if d := v.after.T.Root.Meta.Differs(&v.base.T.Root.Meta); d != "" {
@@ -167,6 +171,28 @@ func (v *verification) names() []pair {
 		}
 	}
 	return changed
+}
+
+// baseNames are the names of the base, and those of the source under which a rebuild writes files
+// of the base for other engines than overlay ones.
+func (v *verification) baseNames(after map[string]*contents.Node) map[string]*contents.Node {
+	base := byName(v.base.T)
+	if len(v.base.T.Others) == 0 {
+		return base
+	}
+	for i, names := range v.base.T.Names() {
+		for _, name := range names {
+			if base[name] == nil && after[name] != nil {
+				base[name] = &contents.Node{Inode: i, Named: i.Layer}
+			}
+		}
+	}
+	for name, a := range after {
+		if k := v.base.T.Shown(name); base[name] == nil && k != nil && k.Kids != nil && a.Implied {
+			base[name] = a
+		}
+	}
+	return base
 }
 
 func byName(t *contents.Tree) map[string]*contents.Node {

@@ -42,13 +42,11 @@ func checkStatement(ctx context.Context, s *contents.Session, st *provenance.Sta
 	if !c.layers() {
 		return c.problems, nil
 	}
-	c.base = contents.NewTree()
-	c.base.Again = after.T.Again
-	for i, l := range after.T.Layers[:c.added] {
-		if err := c.base.Apply(l, i); err != nil {
-			return nil, err
-		}
+	var err error
+	if c.base, err = contents.Merge(after.T.Layers[:c.added]); err != nil {
+		return nil, err
 	}
+	c.base.Again = after.T.Again
 	if err := c.files(ctx, s.FetchLayers(c.base)); err != nil {
 		return nil, err
 	}
