@@ -67,6 +67,7 @@ var trickyLayers = []struct {
 	{"a file, then a folder of that name", []members{{folder("d"), legacy("d/a.so")}, {modern("d"), folder("d"), legacy("d/b.so")}}, "d/a.so d/b.so", "d/b.so"},
 	{"a device that is a whiteout", []members{{legacy("a.so"), legacy("b.so")}, {device("a.so", 0, 0)}}, "b.so", ""},
 	{"another device", []members{{legacy("a.so"), legacy("b.so")}, {device("a.so", 1, 3)}}, "b.so", ""},
+	{"an entry of an unknown kind", []members{{legacy("a.so")}, {{Header: tar.Header{Typeflag: 'Z', Name: "b.so"}}}}, "", ""},
 	{"./ before names", []members{{imagetest.DirM("./usr/lib"), symlink("./lib", "usr/lib")}, {legacy("./lib/a.so"), legacy("/b.so")}}, "b.so lib/a.so", "b.so usr/lib/a.so"},
 	{"a folder without an entry", []members{{withMode(folder("d"), 0o750), modern("d/x")}, {legacy("d/a.so")}}, "d/a.so", ""},
 	{"a folder with an entry", []members{{withMode(folder("d"), 0o750), modern("d/x")}, {withMode(folder("d"), 0o711), legacy("d/a.so")}}, "d/a.so", ""},

@@ -173,6 +173,7 @@ func TestBadLayers(t *testing.T) {
 		{"long name", layers{{imagetest.LegacyM(long, "1")}}, "name of 6001 bytes, at most 4096"},
 		{"whiteout of nothing", layers{{imagetest.FileM("d/.wh.", nil)}}, "d/.wh.: whiteout of nothing"},
 		{"whiteout of ..", layers{{imagetest.FileM("d/.wh...", nil)}}, "d/.wh...: whiteout of nothing"},
+		{"entry of an unknown kind", layers{{{Header: tar.Header{Typeflag: 'Z', Name: "lib/a"}, Body: nil}}}, `lib/a: tar entry of type 'Z', which engines refuse`},
 		{"root is a file", layers{{{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: ".", Linkname: "/etc"}, Body: nil}}}, "the root file system is not a folder"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -215,6 +216,38 @@ func TestHardLinkMetadata(t *testing.T) {
 		}
 		if m := f.Targets[0].Meta; m.Mode != 0o644 {
 			t.Errorf("the file to patch: got mode %#o", m.Mode)
+		}
+	}
+}
+
+// TestEnginesDiffer: where engines show different things, all of it is found, written once under
+// each name that some engine has, and told.
+func TestEnginesDiffer(t *testing.T) {
+	usr := []imagetest.TestMember{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib")}
+	for _, tc := range []struct {
+		layers   layers
+		files    string
+		warnings int
+		text     string
+	}{
+		{layers{usr, {imagetest.FileM("lib/x", nil)}}, "", 0, ""},
+		{layers{usr, {imagetest.LegacyM("lib/a", "1")}}, "lib/a:1", 1,
+			"overlay engines show it as lib/a, docker's vfs driver and containerd's native snapshotter, umoci: it as usr/lib/a"},
+		{layers{usr, {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "overlay engines show it nowhere"},
+		{layers{append(usr, imagetest.LegacyM("usr/lib/a", "1")), {imagetest.FileM("lib/.wh.a", nil)}}, "usr/lib/a:1", 1, "umoci: it nowhere"},
+		{layers{append(usr, imagetest.FileM("usr/lib/a", nil)), {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "which stays as it is: overlay engines have something else there"},
+		{layers{{imagetest.LegacyM("a", "1")}, {imagetest.LegacyM("a", "2"), imagetest.FileM(".wh.a", nil)}}, "a:2", 1, "native snapshotter: it nowhere"},
+	} {
+		f, tree, err := imagetest.ScanImage(t, imagetest.Stack(t, tc.layers...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(f.Warnings, "\n")
+		if imagetest.Summary(t, f) != tc.files || len(f.Warnings) != tc.warnings || !strings.Contains(got, tc.text) {
+			t.Errorf("got %q with warnings %q, want %q with %q", imagetest.Summary(t, f), got, tc.files, tc.text)
+		}
+		if tc.warnings > 0 && !strings.Contains(got, blob.ShortHash(tree.Layers[f.Targets[0].Layer].DiffID)) {
+			t.Errorf("got %q, want the layer in it", got)
 		}
 	}
 }
