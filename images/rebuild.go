@@ -4,6 +4,8 @@ package images
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -11,6 +13,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/provenance"
 	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/images/sources"
 )
@@ -24,38 +27,128 @@ type rebuild struct {
 }
 
 func (r *rebuild) run(ctx context.Context) error {
-	t, err := r.s.Image(ctx, r.src.Image)
+	res := media.Result{Image: r.src.Image, Index: r.src.Index}
+	made, err := r.make(ctx)
 	if err != nil {
 		return err
 	}
+	if made != nil {
+		defer made.img.added.Close()
+		res = r.with(res, made)
+	}
+	for _, l := range r.levels(ctx) {
+		other := &rebuild{src: l, o: r.o, s: r.s, out: &Rebuilt{BaseName: r.out.BaseName, BaseDigest: l.Digest}}
+		other.o.Provenance = ProvenanceNone
+		changed, err := other.make(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", platformOf(l), err)
+		}
+		r.out.level(platformOf(r.src), platformOf(l), other.out)
+		if changed != nil {
+			defer changed.img.added.Close()
+			res = media.Result{Image: res.Image, Index: other.with(res, changed).Index, Statement: res.Statement}
+		}
+	}
+	return r.finish(ctx, res, made)
+}
+
+// levels are the other images of the index, where the result can be an index.
+func (r *rebuild) levels(ctx context.Context) []*media.Source {
+	if len(r.src.Levels) == 0 || r.o.DryRun {
+		return r.src.Levels
+	}
+	dests, err := r.dests(ctx)
+	alone := func(d media.Ref) bool {
+		return d.Transport == media.Daemon || d.Transport == media.DockerArchive || d.Transport == media.SIF
+	}
+	if err == nil && !slices.ContainsFunc(dests, func(d media.Ref) bool { return !alone(d) }) {
+		return nil
+	}
+	return r.src.Levels
+}
+
+// level takes what was done to another image of the index.
+func (r *Rebuilt) level(own, platform string, o *Rebuilt) {
+	r.Findings.Platform, o.Findings.Platform = own, platform
+	r.Findings.Levels = append(r.Findings.Levels, o.Findings)
+	r.Levels = append(r.Levels, o)
+	for _, w := range o.Warnings {
+		r.Warnings = append(r.Warnings, platform+": "+w)
+	}
+}
+
+// finish writes the result, where there is something to write.
+func (r *rebuild) finish(ctx context.Context, res media.Result, made *derived) error {
+	r.out.Unchanged = made == nil && !slices.ContainsFunc(r.out.Levels, func(l *Rebuilt) bool { return !l.Unchanged })
+	switch {
+	case r.out.Unchanged:
+		return r.unchanged(ctx)
+	case r.o.DryRun:
+		r.out.Reference = r.baseReference()
+		return nil
+	case made == nil:
+		return r.store(ctx, res, nil)
+	}
+	defer r.tell(made.proof)
+	return r.store(ctx, res, made.proof)
+}
+
+// derived is a derived image and what is stated about it, which may be nil.
+type derived struct {
+	img   *derivedImage
+	proof *provenance.Proof
+}
+
+// with puts a derived image into the result.
+func (r *rebuild) with(res media.Result, made *derived) media.Result {
+	res.Image = made.img
+	if made.proof != nil {
+		res.Statement = made.proof
+	}
+	if r.src.Index != nil {
+		res.Index = media.ReplaceInIndex(res.Index, r.src.Entry, made.img)
+	}
+	return res
+}
+
+// make makes the derived image; nil says that there is nothing to do.
+func (r *rebuild) make(ctx context.Context) (_ *derived, err error) {
+	t, err := r.s.Image(ctx, r.src.Image)
+	if err != nil {
+		return nil, err
+	}
 	f, err := r.s.Findings(ctx, t)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f.Source, f.Digest = r.src.Ref.String(), r.src.Digest
 	r.out.Findings = f.Findings
 	extras, err := r.planFallback(ctx, t, f)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	targets := f.ToPatch()
 	if len(targets) == 0 && len(extras) == 0 && !f.Fallback.Wrapped {
 		r.out.Unchanged = true
-		return r.unchanged(ctx)
+		return nil, nil
 	}
 	fallback := len(extras) > 0
 	corrected, err := r.packages(ctx, t, targets)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	extras = append(extras, corrected...)
 	r.warnMarks(targets)
 	r.signatures(ctx)
 	added, err := r.s.NewLayer(ctx, t, targets, extras)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer added.Close()
+	defer func() {
+		if err != nil {
+			added.Close()
+		}
+	}()
 	r.out.LayerSize = added.PackedSize
 	media.NoteDepth(len(t.Layers)+1, r.s.Progress)
 	img, err := derive(r.src.Image, r.oci(), added, derivation{
@@ -63,25 +156,13 @@ func (r *rebuild) run(ctx context.Context) error {
 		fallback: fallback, Traced: f.Fallback.Wrapped, made: !hasManifest(r.src),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if r.o.DryRun {
-		r.out.Reference = r.baseReference()
-		return nil
+	made := &derived{img: img}
+	if !r.o.DryRun {
+		made.proof, err = r.prove(img, t, targets, extras)
 	}
-	res := media.Result{Image: img}
-	proof, err := r.prove(img, t, targets, extras)
-	if err != nil {
-		return err
-	}
-	if proof != nil {
-		res.Statement = proof
-	}
-	defer r.tell(proof)
-	if r.src.Index != nil {
-		res.Index = media.ReplaceInIndex(r.src.Index, r.src.Entry, img)
-	}
-	return r.store(ctx, res, proof)
+	return made, err
 }
 
 // oci reports whether the derived image is to be an OCI image: it is, but for one that
@@ -131,11 +212,11 @@ type RebuildOptions struct {
 // After an error beyond the scan, Findings is set and Reference is "".
 type Rebuilt struct {
 	Findings             *contents.Findings
-	Unchanged            bool   // nothing to do: Reference names the base
+	Unchanged            bool   // nothing to do, for no level: Reference names the base
 	Reference            string // what a user can run or pull: with its digest where there is one
 	Digest               string // of the derived image's manifest (of the index, where there is one)
 	BaseName, BaseDigest string
-	LayerSize            int64 // compressed bytes of the added layer
+	LayerSize            int64 // compressed bytes of the added layer, 0 where there is none
 	// Provenance says where the statement is: paths, and names of referrers with their digests.
 	Provenance []string
 	// Signatures are those of the base that its registry has; they do not hold for the result.
@@ -143,6 +224,9 @@ type Rebuilt struct {
 	// Packages are the patched files of which a package database has a record.
 	Packages []records.Record
 	Warnings []string // one line each, for people
+	// Levels is what was done to the images of the same index for other levels of x86-64: their
+	// Findings are those in Findings.Levels, Reference is "".
+	Levels []*Rebuilt
 }
 
 // Rebuild writes the derived image of a SOURCE.

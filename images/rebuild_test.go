@@ -49,7 +49,7 @@ func TestAddedLayer(t *testing.T) {
 		names = append(names, m.Name)
 		byName[m.Name] = m
 	}
-	if got, want := strings.Join(names, " "), "a/ a/b/ a/b/su usr/ usr/bin/ usr/bin/su usr/bin/sudo"; got != want {
+	if got, want := strings.Join(names, " "), "a/b/su usr/ usr/bin/ usr/bin/su usr/bin/sudo"; got != want {
 		t.Fatalf("got members %s, want %s", got, want)
 	}
 	first := byName["a/b/su"]

@@ -4,6 +4,7 @@ package images
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
@@ -41,5 +42,26 @@ func Scan(ctx context.Context, source string, o ScanOptions) (*contents.Findings
 	if err != nil {
 		return nil, err
 	}
-	return f.Findings, nil
+	return f.Findings, scanLevels(ctx, s, src, f.Findings, &o.Shim)
+}
+
+// scanLevels examines the other images for the platform that a source has.
+func scanLevels(ctx context.Context, s *contents.Session, src *media.Source, f *contents.Findings, shim *fallback.Shim) error {
+	for _, l := range src.Levels {
+		other, err := fallback.Covered(ctx, s, l, shim)
+		if err != nil {
+			return fmt.Errorf("%s: %w", platformOf(l), err)
+		}
+		other.Platform, f.Platform = platformOf(l), platformOf(src)
+		f.Levels = append(f.Levels, other.Findings)
+	}
+	return nil
+}
+
+// platformOf is what the index says that an image is for.
+func platformOf(src *media.Source) string {
+	if src.Entry.Platform == nil {
+		return "linux/amd64"
+	}
+	return src.Entry.Platform.String()
 }

@@ -22,6 +22,7 @@ type verification struct {
 	base, after *contents.Subject
 	out         *Verified
 	added       []added // what only the source has
+	level       bool    // another image of an index that is compared already
 }
 
 func (v *verification) problem(format string, args ...any) {
@@ -32,6 +33,9 @@ func (v *verification) problem(format string, args ...any) {
 func (v *verification) run(ctx context.Context) error {
 	images := v.base.Src.Image != nil && v.after.Src.Image != nil
 	same := images && v.layers()
+	for _, w := range v.after.T.Others {
+		v.skip("what %s show, file by file: it is not what overlay engines show", w.Engines)
+	}
 	if v.after.Src.Image != nil {
 		if err := v.shim.Find(ctx, v.after.Src.Image, v.after.T, v.after.F.Findings, v.after.Fetch); err != nil {
 			return err
@@ -66,11 +70,63 @@ func (v *verification) image(ctx context.Context, sameLayers bool) error {
 	if err := v.manifest(ctx, from, config); err != nil {
 		return err
 	}
+	if v.level {
+		return nil
+	}
 	patched := map[string]string{}
 	if v.base.Src.Index != nil && v.after.Src.Index != nil {
-		patched[v.base.Src.Entry.Digest.String()] = v.after.Src.Entry.Digest.String()
+		for i, b := range append([]*media.Source{v.base.Src}, v.base.Src.Levels...) {
+			all := append([]*media.Source{v.after.Src}, v.after.Src.Levels...)
+			if i < len(all) && b.Entry.Digest != all[i].Entry.Digest {
+				patched[b.Entry.Digest.String()] = all[i].Entry.Digest.String()
+			}
+		}
 	}
 	return v.index(patched)
+}
+
+// levels compares the images for other levels of x86-64 that both have.
+func (v *verification) levels(ctx context.Context) error {
+	base, after := v.base.Src.Levels, v.after.Src.Levels
+	if len(base) != len(after) {
+		v.skip("images for other levels of x86-64: got %d, the base has %d", len(after), len(base))
+	}
+	for i := range min(len(base), len(after)) {
+		if err := v.oneLevel(ctx, base[i], after[i]); err != nil {
+			return fmt.Errorf("%s: %w", platformOf(after[i]), err)
+		}
+	}
+	return nil
+}
+
+func (v *verification) oneLevel(ctx context.Context, base, after *media.Source) (err error) {
+	l := &verification{s: v.s, shim: v.shim, level: true}
+	if l.base, err = v.s.OpenSubject(ctx, base); err != nil {
+		return err
+	}
+	defer l.base.Close()
+	if l.after, err = v.s.OpenSubject(ctx, after); err != nil {
+		return err
+	}
+	defer l.after.Close()
+	l.out = &Verified{Findings: l.after.F.Findings}
+	if err := l.run(ctx); err != nil {
+		return err
+	}
+	named := func(to *[]string, lines []string) {
+		for _, text := range lines {
+			*to = append(*to, platformOf(after)+": "+text)
+		}
+	}
+	named(&v.out.Problems, l.out.Problems)
+	named(&v.out.NotCompared, l.out.NotCompared)
+	named(&v.out.Added, l.out.Added)
+	named(&v.out.Corrected, l.out.Corrected)
+	v.out.Compared += l.out.Compared
+	v.out.Differences = append(v.out.Differences, l.out.Differences...)
+	v.out.Findings.Platform, l.out.Findings.Platform = platformOf(v.after.Src), platformOf(after)
+	v.out.Findings.Levels = append(v.out.Findings.Levels, l.out.Findings)
+	return nil
 }
 
 // squashed reports whether both are SIF files: one has one squashfs, which is made anew.
@@ -111,7 +167,8 @@ type pair struct {
 // names compares which names there are, what they are and their metadata. It returns the
 // files whose contents differ, each inode once.
 func (v *verification) names() []pair {
-	base, after := byName(v.base.T), byName(v.after.T)
+	after := byName(v.after.T)
+	base := v.baseNames(after)
 	firstBase, firstAfter := firstNames(base), firstNames(after)
 	var changed []pair
 	if d := v.after.T.Root.Meta.Differs(&v.base.T.Root.Meta); d != "" {
@@ -167,6 +224,28 @@ func (v *verification) names() []pair {
 		}
 	}
 	return changed
+}
+
+// baseNames are the names of the base, and those of the source under which a rebuild writes files
+// of the base for other engines than overlay ones.
+func (v *verification) baseNames(after map[string]*contents.Node) map[string]*contents.Node {
+	base := byName(v.base.T)
+	if len(v.base.T.Others) == 0 {
+		return base
+	}
+	for i, names := range v.base.T.Names() {
+		for _, name := range names {
+			if base[name] == nil && after[name] != nil {
+				base[name] = &contents.Node{Inode: i, Named: i.Layer}
+			}
+		}
+	}
+	for name, a := range after {
+		if k := v.base.T.Shown(name); base[name] == nil && k != nil && k.Kids != nil && a.Implied {
+			base[name] = a
+		}
+	}
+	return base
 }
 
 func byName(t *contents.Tree) map[string]*contents.Node {
@@ -283,7 +362,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 		if err != nil {
 			return nil, err
 		}
-		return &Verified{Findings: f.Findings}, nil
+		return &Verified{Findings: f.Findings}, scanLevels(ctx, s, src, f.Findings, &o.Shim)
 	}
 	s.Sums = true
 	baseSrc, err := sources.Open(ctx, o.Against, o.Media)
@@ -301,7 +380,10 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 	}
 	defer v.after.Close()
 	v.out = &Verified{Findings: v.after.F.Findings}
-	if err := v.run(ctx); err != nil || !o.Provenance {
+	if err := v.run(ctx); err != nil {
+		return v.out, err
+	}
+	if err := v.levels(ctx); err != nil || !o.Provenance {
 		return v.out, err
 	}
 	stated, err := verifyStated(ctx, s, src, baseSrc, o)

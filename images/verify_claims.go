@@ -42,13 +42,11 @@ func checkStatement(ctx context.Context, s *contents.Session, st *provenance.Sta
 	if !c.layers() {
 		return c.problems, nil
 	}
-	c.base = contents.NewTree()
-	c.base.Again = after.T.Again
-	for i, l := range after.T.Layers[:c.added] {
-		if err := c.base.Apply(l, i); err != nil {
-			return nil, err
-		}
+	var err error
+	if c.base, err = contents.Merge(after.T.Layers[:c.added]); err != nil {
+		return nil, err
 	}
+	c.base.Again = after.T.Again
 	if err := c.files(ctx, s.FetchLayers(c.base)); err != nil {
 		return nil, err
 	}
@@ -257,7 +255,7 @@ func (c *claims) contents(ctx context.Context) error {
 	stated := map[*contents.Inode]provenance.StatedContent{}
 	for _, s := range c.st.Predicate.Added {
 		k := c.after.T.At(s.Path)
-		if k == nil || k.Layer != c.added || k.Kids != nil {
+		if k == nil || k.Named != c.added || k.Kids != nil {
 			c.problem("%s: no file of the added layer", s.Path)
 			continue
 		}

@@ -59,6 +59,9 @@ func (v *verification) fallback(ctx context.Context, changed []pair) ([]pair, er
 			v.out.Added = append(v.out.Added, a.name)
 		}
 	}
+	if slices.Contains(v.out.Added, fallbackfiles.Dir+"/"+fallbackfiles.Library) && v.after.T.Find(fallbackfiles.Preload) == nil {
+		v.problem("%s: missing, although the library that it loads is there", fallbackfiles.Preload)
+	}
 	return v.changedPreload(ctx, changed)
 }
 

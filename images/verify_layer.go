@@ -32,7 +32,7 @@ func (v *verification) layer(ctx context.Context) error {
 	sum := sha256.New()
 	want := map[string]*tar.Header{}
 	pr, pw := io.Pipe()
-	go func() { pw.CloseWithError(m.Write(io.MultiWriter(sum, pw))) }()
+	go func() { pw.CloseWithError(m.WriteOver(io.MultiWriter(sum, pw), v.base.T)) }()
 	err = eachHeader(pr, func(h *tar.Header) { want[path.Clean(h.Name)] = h })
 	pr.CloseWithError(errors.New("stopped"))
 	if err != nil {
@@ -134,10 +134,16 @@ func (v *verification) expected(ctx context.Context, entries []contents.Entry) (
 		}
 	}
 	m := contents.MemberWriters{}
-	links := hardLinks(v.base.T)
+	links, written := v.base.T.Names(), map[*contents.Inode][]string{}
+	home := map[string]*contents.Inode{}
+	for i, names := range links {
+		for _, name := range names {
+			home[name] = i
+		}
+	}
 	for i := range entries {
 		name := entries[i].Name
-		b, a := v.base.T.At(name), v.after.T.At(name)
+		b, a := v.base.T.Shown(name), v.after.T.At(name)
 		if a == nil || a.Kids != nil || m[name] != nil {
 			continue
 		}
@@ -157,23 +163,14 @@ func (v *verification) expected(ctx context.Context, entries []contents.Entry) (
 				e.Like = &b.Meta
 			}
 			m.AddExtras([]contents.Extra{e}, v.base.T)
-		} else if b != nil {
-			m.AddFile(ctx, v.base.T, links[b.Inode], b.Inode, a.Size, func() io.Reader { return io.NewSectionReader(body[a.Inode], 0, a.Size) })
+		} else if i := home[name]; i != nil {
+			e := i.Entry
+			if a.Sum != nil && i.Sum != nil && *a.Sum != *i.Sum {
+				e = e.Unmarked()
+				written[i] = links[i]
+			}
+			m.AddFile(ctx, v.base.T, links[i], e, a.Size, func() io.Reader { return io.NewSectionReader(body[a.Inode], 0, a.Size) })
 		}
 	}
-	return m, nil
-}
-
-// hardLinks are all names of each file of t, sorted.
-func hardLinks(t *contents.Tree) map[*contents.Inode][]string {
-	all := map[*contents.Inode][]string{}
-	t.Walk(func(name string, k *contents.Node) {
-		if k.Kids == nil {
-			all[k.Inode] = append(all[k.Inode], name)
-		}
-	})
-	for _, names := range all {
-		slices.Sort(names)
-	}
-	return all
+	return m, m.AddAgain(ctx, v.base.T, v.base.T.Kept(written), v.base.Fetch)
 }

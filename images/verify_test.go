@@ -55,9 +55,8 @@ func TestVerifyFinds(t *testing.T) {
 		change(&m)
 		return m
 	}
-	bin, lib := imagetest.DirM("bin"), imagetest.DirM("lib")
-	bin.ModTime = contents.ImplicitDir.Meta.Mtime
-	good := []imagetest.TestMember{bin, fixed("bin/c", "2"), lib, fixed("lib/a", "1"), imagetest.LinkM("lib/b", "lib/a")}
+	lib := imagetest.DirM("lib")
+	good := []imagetest.TestMember{fixed("bin/c", "2"), lib, fixed("lib/a", "1"), imagetest.LinkM("lib/b", "lib/a")}
 	but := func(n int, m imagetest.TestMember) []imagetest.TestMember { // m in the place of the nth
 		return append(append(append([]imagetest.TestMember{}, good[:n]...), m), good[n+1:]...)
 	}
@@ -72,24 +71,24 @@ func TestVerifyFinds(t *testing.T) {
 		{"control", good, nil},
 		{"new file", more(imagetest.FileM("zz", nil)), []string{"zz: not in the base"}},
 		{"missing file", more(imagetest.FileM("etc/.wh.x", nil)), []string{"etc/x: missing", "added layer: etc/.wh.x: a rebuild adds no such member"}},
-		{"other content", more(imagetest.FileM("etc/x", []byte("y"))), []string{"etc/x: ", "added layer: etc: missing"}},
-		{"same content again", more(imagetest.FileM("etc/x", []byte("x"))), []string{"added layer: etc: missing"}},
-		{"another order", []imagetest.TestMember{lib, good[3], good[4], bin, good[1]}, []string{"another order of members"}},
-		{"a folder left out", good[1:], []string{"added layer: bin: missing"}},
-		{"other mode", but(3, with(good[3], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"added layer: lib/a: tar header: Mode: got 04755, want 0755"}},
-		{"a link's mode", but(4, with(good[4], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"lib/a: mode: got 04755, want 0755", "lib/b: mode"}},
-		{"a link's owner", but(4, with(good[4], func(m *imagetest.TestMember) { m.Uid = 1 })), []string{"lib/a: owner: got 1:0, want 0:0", "lib/b: owner"}},
-		{"other owner", but(1, with(good[1], func(m *imagetest.TestMember) { m.Gid = 7 })), []string{"bin/c: owner: got 0:7, want 0:0"}},
-		{"other time", but(1, with(good[1], func(m *imagetest.TestMember) { m.ModTime = imagetest.TestTime.Add(1) })), []string{"bin/c: mtime"}},
-		{"other xattrs", but(1, with(good[1], func(m *imagetest.TestMember) {
+		{"other content", more(imagetest.FileM("etc/x", []byte("y"))), []string{"etc/x: ", "another order of members"}},
+		{"same content again", more(imagetest.FileM("etc/x", []byte("x"))), []string{"another order of members"}},
+		{"another order", []imagetest.TestMember{lib, good[2], good[3], good[0]}, []string{"another order of members"}},
+		{"a folder left out", append([]imagetest.TestMember{good[0]}, good[2:]...), []string{"added layer: lib: missing"}},
+		{"other mode", but(2, with(good[2], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"added layer: lib/a: tar header: Mode: got 04755, want 0755"}},
+		{"a link's mode", but(3, with(good[3], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"lib/a: mode: got 04755, want 0755", "lib/b: mode"}},
+		{"a link's owner", but(3, with(good[3], func(m *imagetest.TestMember) { m.Uid = 1 })), []string{"lib/a: owner: got 1:0, want 0:0", "lib/b: owner"}},
+		{"other owner", but(0, with(good[0], func(m *imagetest.TestMember) { m.Gid = 7 })), []string{"bin/c: owner: got 0:7, want 0:0"}},
+		{"other time", but(0, with(good[0], func(m *imagetest.TestMember) { m.ModTime = imagetest.TestTime.Add(1) })), []string{"bin/c: mtime"}},
+		{"other xattrs", but(0, with(good[0], func(m *imagetest.TestMember) {
 			m.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": imagetest.CapNetRaw}
 		})), []string{"bin/c: xattrs: got [security.capability], want []"}},
-		{"hard link torn", but(4, fixed("lib/b", "1")), []string{"lib/b: hard links: got those of lib/b, want those of lib/a"}},
+		{"hard link torn", but(3, fixed("lib/b", "1")), []string{"lib/b: hard links: got those of lib/b, want those of lib/a"}},
 		{"other symlink", more(imagetest.SymM("l", "lib/b")), []string{`l: symlink: got "lib/b", want "lib/a"`}},
 		{"other kind", more(imagetest.FileM(".wh.etc", nil), imagetest.FileM("etc", nil)), []string{"etc: another kind of file", "etc/x: missing", "added layer: .wh.etc: a rebuild adds no such member"}},
-		{"folder's mode", but(2, with(lib, func(m *imagetest.TestMember) { m.Mode = 0o700 })), []string{"lib: mode: got 0700, want 0755"}},
+		{"folder's mode", but(1, with(lib, func(m *imagetest.TestMember) { m.Mode = 0o700 })), []string{"lib: mode: got 0700, want 0755"}},
 		{"the root folder", append([]imagetest.TestMember{with(imagetest.DirM("."), func(m *imagetest.TestMember) { m.Uid = 5 })}, good...), []string{"the root folder: owner: got 5:0, want 0:0", "added layer: .: a rebuild adds no such member"}},
-		{"one more byte changed", but(1, fixed("bin/c", "3")), []string{"bin/c: "}},
+		{"one more byte changed", but(0, fixed("bin/c", "3")), []string{"bin/c: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			added := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {

@@ -39,6 +39,15 @@ func coveredSites(f *contents.Findings) int { return f.LeftOver() - f.Uncovered(
 // uncoveredSites counts the call sites that are findings of a scan.
 func uncoveredSites(f *contents.Findings) int { return openSites(f) - caughtSites(f) }
 
+// uncoveredInAll counts them in the images for all levels of x86-64 that a source has.
+func uncoveredInAll(f *contents.Findings) int {
+	n := 0
+	for _, l := range f.All() {
+		n += uncoveredSites(l)
+	}
+	return n
+}
+
 // caughtSites counts the call sites, as they were read, that the fallback in the image
 // catches; those that can be patched too.
 func caughtSites(f *contents.Findings) int {
@@ -89,7 +98,10 @@ func (e *incompleteError) Hint() string  { return e.hint }
 
 // leftOver is the findings of a verb that patches: what it had to leave.
 func leftOver(f *contents.Findings) error {
-	n := f.Uncovered()
+	n := 0
+	for _, l := range f.All() {
+		n += l.Uncovered()
+	}
 	if n == 0 {
 		return nil
 	}

@@ -18,6 +18,7 @@ type jsonFindings struct {
 type jsonSource struct {
 	Source   string       `json:"source"`
 	Digest   string       `json:"digest"`
+	Platform string       `json:"platform"`
 	Summary  jsonSummary  `json:"summary"`
 	Files    []jsonFile   `json:"files"`
 	Unopened []jsonPassed `json:"not_examined"`
@@ -106,7 +107,7 @@ func findingsJSON(d deed, opts printOptions, all []*contents.Findings) jsonFindi
 
 func sourceJSON(f *contents.Findings, explain bool) jsonSource {
 	s := jsonSource{
-		Source: f.Source, Digest: f.Digest, Files: []jsonFile{}, Unopened: []jsonPassed{},
+		Source: f.Source, Digest: f.Digest, Platform: f.Platform, Files: []jsonFile{}, Unopened: []jsonPassed{},
 		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: coveredSites(f)},
 	}
 	for i := range f.Files {

@@ -58,7 +58,7 @@ var (
 // writeFindings writes the tables of one source: what is patched and how, what is left
 // and why, what could not be examined, and the sums.
 func writeFindings(w io.Writer, s stream, d deed, f *contents.Findings) {
-	fmt.Fprintln(w, s.paint.bold(printable(f.Source)))
+	fmt.Fprintln(w, s.paint.bold(printable(f.Name())))
 	if f.Digest != "" {
 		fmt.Fprintln(w, s.paint.dim(printable(f.Digest)))
 	}

@@ -76,6 +76,7 @@ func (p *printOptions) json() bool { return p.format == "json" }
 
 // workOptions are how the work is done.
 type workOptions struct {
+	reads    bool // images, so that the options for that count
 	platform string
 	jobs     int
 	insecure bool
@@ -93,9 +94,10 @@ func (w *workOptions) addJobs(cmd *cobra.Command) {
 
 // addMedia declares what reading an image needs.
 func (w *workOptions) addMedia(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&w.platform, "platform", "linux/amd64",
-		"select this `PLATFORM` of a multi-platform image; vfix patches linux/amd64")
-	words(cmd, "platform", []string{"linux/amd64"})
+	w.reads = true
+	cmd.Flags().StringVar(&w.platform, "platform", "",
+		"select this `PLATFORM` of a multi-platform image: linux/amd64, or a variant such as linux/amd64/v3 (default: linux/amd64, which scan, rebuild and verify take with all its variants)")
+	words(cmd, "platform", []string{"linux/amd64", "linux/amd64/v2", "linux/amd64/v3"})
 	cmd.Flags().BoolVar(&w.insecure, "insecure", false,
 		"allow plain HTTP and unverified TLS for registries")
 	cmd.Flags().DurationVar(&w.stall, "stall-timeout", defaultStall,
@@ -108,11 +110,11 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	if w.jobs < 0 {
 		return none, usagef(verb, "--jobs %d: must not be negative", w.jobs)
 	}
+	if w.reads && w.stall <= 0 {
+		return none, usagef(verb, "--stall-timeout %v: must be positive", w.stall)
+	}
 	if w.platform == "" {
 		return none, nil
-	}
-	if w.stall <= 0 {
-		return none, usagef(verb, "--stall-timeout %v: must be positive", w.stall)
 	}
 	platform := strings.Replace(w.platform, "x86_64", "amd64", 1) // as uname -m has it
 	if platform != "linux" && !strings.Contains(platform, "/") {

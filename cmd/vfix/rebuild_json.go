@@ -22,6 +22,17 @@ type jsonRebuilt struct {
 	Signatures []jsonSignature `json:"base_signatures"`
 	Warnings   []string        `json:"warnings"`
 	Result     jsonSource      `json:"result"`
+	Levels     []jsonLevel     `json:"levels"`
+}
+
+// jsonLevel is what was done to the image for another level of x86-64.
+type jsonLevel struct {
+	Unchanged  bool          `json:"unchanged"`
+	BaseDigest string        `json:"base_digest"`
+	LayerSize  int64         `json:"layer_size"`
+	Fallback   jsonFallback  `json:"fallback"`
+	Packages   []jsonPackage `json:"packages"`
+	Result     jsonSource    `json:"result"`
 }
 
 type jsonFallback struct {
@@ -54,7 +65,13 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
 		Fallback: fallbackJSON(opts.fallback, &r.Findings.Fallback),
 		Packages: packagesJSON(r.Packages), Signatures: signaturesJSON(r.Signatures), Provenance: list(r.Provenance), Warnings: list(r.Warnings),
-		Result: sourceJSON(r.Findings, false),
+		Result: sourceJSON(r.Findings, false), Levels: []jsonLevel{},
+	}
+	for _, l := range r.Levels {
+		doc.Levels = append(doc.Levels, jsonLevel{
+			Unchanged: l.Unchanged, BaseDigest: l.BaseDigest, LayerSize: l.LayerSize,
+			Fallback: fallbackJSON(opts.fallback, &l.Findings.Fallback), Packages: packagesJSON(l.Packages), Result: sourceJSON(l.Findings, false),
+		})
 	}
 	doc.DryRun = opts.dryRun
 	return doc

@@ -13,19 +13,12 @@ import (
 
 // rebuilt prints what rebuild did: the table on stderr, the reference on stdout.
 func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
-	o.warnings(r.Findings)
-	if !o.quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || openSites(r.Findings) > 0) {
-		d := patched
-		if opts.dryRun {
-			d = planned
-		}
-		writeFindings(o.stderr, o.err, d, r.Findings)
+	for _, one := range append([]*images.Rebuilt{r}, r.Levels...) {
+		o.rebuiltOne(opts, one)
 	}
-	o.fallback(&r.Findings.Fallback, opts.dryRun)
 	for _, text := range r.Warnings {
 		o.warn("%s", text)
 	}
-	o.packages(r.Packages)
 	o.signatures(r, opts.dryRun)
 	for _, where := range r.Provenance {
 		o.note("statement of provenance: %s", where)
@@ -36,13 +29,31 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	case opts.dryRun:
 		o.note("dry run: nothing was written; stdout names the base")
 	default:
-		o.note("added one layer of %s to %s", humanSize(r.LayerSize), r.Findings.Source)
+		for _, one := range append([]*images.Rebuilt{r}, r.Levels...) {
+			if one.LayerSize > 0 {
+				o.note("added one layer of %s to %s", humanSize(one.LayerSize), one.Findings.Name())
+			}
+		}
 	}
 	if opts.json() {
 		return o.json(rebuiltJSON(opts, r))
 	}
 	o.result(r.Reference)
 	return nil
+}
+
+// rebuiltOne prints what was done to one image.
+func (o *output) rebuiltOne(opts RebuildOptions, r *images.Rebuilt) {
+	o.warnings(r.Findings)
+	if !o.quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || openSites(r.Findings) > 0) {
+		d := patched
+		if opts.dryRun {
+			d = planned
+		}
+		writeFindings(o.stderr, o.err, d, r.Findings)
+	}
+	o.fallback(&r.Findings.Fallback, opts.dryRun)
+	o.packages(r.Packages)
 }
 
 // packages says for each package and file that the package's record of it is of the old

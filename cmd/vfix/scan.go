@@ -78,7 +78,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 			errs = append(errs, err)
 			continue
 		}
-		all = append(all, f)
+		all = append(all, f.All()...)
 	}
 	out.endProgress()
 	if len(all) > 0 {
@@ -88,7 +88,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		errs = append(errs, incomplete(f))
 		if n := uncoveredSites(f); n > 0 {
 			errs = append(errs, &findingsError{
-				msg:  fmt.Sprintf("%s: %s", f.Source, count(n, openSite)),
+				msg:  fmt.Sprintf("%s: %s", f.Name(), count(n, openSite)),
 				hint: "run '" + strings.Join(fixes(f), "' or '") + "'",
 				told: opts.format == "table",
 			})

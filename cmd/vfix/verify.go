@@ -101,12 +101,16 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 	if err := out.verified(opts, v); err != nil {
 		return err
 	}
-	return errors.Join(incomplete(v.Findings), verifyFindings(opts, v))
+	errs := []error{verifyFindings(opts, v)}
+	for _, l := range v.Findings.All() {
+		errs = append(errs, incomplete(l))
+	}
+	return errors.Join(errs...)
 }
 
 // verifyFindings says what the proof lacks.
 func verifyFindings(opts VerifyOptions, v *images.Verified) error {
-	open := uncoveredSites(v.Findings)
+	open := uncoveredInAll(v.Findings)
 	switch {
 	case len(v.Problems) > 0 && opts.against == "":
 		return &findingsError{

@@ -20,6 +20,7 @@ type jsonVerified struct {
 	Differences []jsonDifference `json:"differences,omitempty"`
 	Stated      *jsonStated      `json:"provenance,omitempty"`
 	Result      jsonSource       `json:"result"`
+	Levels      []jsonSource     `json:"levels"`
 }
 
 type jsonDifference struct {
@@ -50,7 +51,10 @@ type jsonStated struct {
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 	doc := jsonVerified{
 		jsonDocument: document("verify"), Against: opts.against,
-		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Problems: list(v.Problems), NotCompared: list(v.NotCompared), Result: sourceJSON(v.Findings, false),
+		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Problems: list(v.Problems), NotCompared: list(v.NotCompared), Result: sourceJSON(v.Findings, false), Levels: []jsonSource{},
+	}
+	for _, l := range v.Findings.Levels {
+		doc.Levels = append(doc.Levels, sourceJSON(l, false))
 	}
 	for i := range v.Differences {
 		doc.Differences = append(doc.Differences, differenceJSON(&v.Differences[i]))

@@ -12,7 +12,9 @@ import (
 
 // verified prints what verify proved, and what it could not.
 func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
-	o.warnings(v.Findings)
+	for _, f := range v.Findings.All() {
+		o.warnings(f)
+	}
 	if opts.json() {
 		return o.json(verifiedJSON(opts, v))
 	}
@@ -27,7 +29,9 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 		fmt.Fprintln(w)
 	}
 	if v.Stated == nil || !o.quiet {
-		writeFindings(w, s, verified, v.Findings)
+		for _, f := range v.Findings.All() {
+			writeFindings(w, s, verified, f)
+		}
 	}
 	for i := range v.Differences {
 		writeDifference(w, s, &v.Differences[i])

@@ -238,11 +238,13 @@ func (o *Outcome) take(r *images.Rebuilt) {
 		o.Status = StatusUnaffected
 	}
 	o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Reference, r.Digest, r.LayerSize, r.Warnings
-	o.Files, o.LeftOver = len(r.Findings.Files), r.Findings.Uncovered()
-	for i := range r.Findings.Files {
-		for _, p := range r.Findings.Files[i].Plan.Patches {
-			if p.Form != rewriter.Left {
-				o.Patched++
+	for _, f := range r.Findings.All() {
+		o.Files, o.LeftOver = o.Files+len(f.Files), o.LeftOver+f.Uncovered()
+		for i := range f.Files {
+			for _, p := range f.Files[i].Plan.Patches {
+				if p.Form != rewriter.Left {
+					o.Patched++
+				}
 			}
 		}
 	}
@@ -250,5 +252,5 @@ func (o *Outcome) take(r *images.Rebuilt) {
 
 // fingerprint tells whether an earlier run would have made the same of the same base.
 func (o *Options) fingerprint() string {
-	return fmt.Sprintf("%s %s %s %v %s %v %s %s", o.Version, o.Fallback, o.Provenance, o.UpdateDpkg, o.Suffix, o.Push, o.Template, o.Media.Platform.String())
+	return fmt.Sprintf("%s %s %s %v %s %v %s %s %v", o.Version, o.Fallback, o.Provenance, o.UpdateDpkg, o.Suffix, o.Push, o.Template, o.Media.Platform.String(), o.Media.EveryLevel)
 }

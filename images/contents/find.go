@@ -5,6 +5,7 @@ package contents
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -20,7 +21,8 @@ type Scanned struct {
 // Findings examines what the merged file system shows.
 func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 	out := &Scanned{Findings: &Findings{}}
-	for _, v := range t.files(func(i *Inode) bool { return i.ELF != nil }) {
+	all := t.files(func(i *Inode) bool { return i.ELF != nil })
+	for _, v := range all {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -32,6 +34,10 @@ func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 		if err := s.judge(out, v, layer); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", idx.Title, v.Names[0], err)
 		}
+	}
+	if len(t.Others) > 0 {
+		all = slices.DeleteFunc(all, func(v visible) bool { return v.ELF.report == nil })
+		out.Warnings = append(out.Warnings, t.differences(all)...)
 	}
 	return out, nil
 }
@@ -77,7 +83,7 @@ func (s *Session) plan(e *elfInfo) (*rewriter.Plan, error) {
 func (f *Scanned) ToPatch() []Target {
 	var all []Target
 	for _, h := range f.Targets {
-		if !h.Plan.Empty() {
+		if !h.Plan.Empty() && !h.stuck {
 			all = append(all, h)
 		}
 	}

@@ -187,6 +187,10 @@ func newEntry(h *blob.TarMember, names Interner, whiteouts bool) (e Entry, ok bo
 		}
 	case h.Typeflag == tar.TypeChar, h.Typeflag == tar.TypeBlock, h.Typeflag == tar.TypeFifo:
 		e.Kind, e.Flag = kindOther, h.Typeflag
+	case whiteouts && h.Typeflag != tar.TypeXGlobalHeader:
+		// POSIX has unknown kinds taken for files, and tar does that; docker, containerd and umoci
+		// refuse the layer (containerd, archive.createTarFile).
+		return e, false, hinterr.Damaged("%s: tar entry of type %q, which engines refuse", h.Path, h.Typeflag)
 	default:
 		return e, false, nil
 	}

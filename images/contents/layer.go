@@ -104,14 +104,19 @@ func (c *countWriter) Write(p []byte) (int, error) {
 // MemberWriters are those of a tar stream that is to be written, by name.
 type MemberWriters map[string]func(*tar.Writer) error
 
-// addFolders adds the folders that lead to a name: as t has them, else as ImplicitDir.
+// addFolders adds the folders that lead to a name: as t has them, else as ImplicitDir. A folder
+// that engines show differently, because layers left out its entry, is left out here, too: each
+// engine then shows what it has shown before.
 func (m MemberWriters) addFolders(name string, t *Tree) {
 	for d := path.Dir(name); d != "."; d = path.Dir(d) {
 		if m[d] != nil {
 			return
 		}
 		e := ImplicitDir
-		if k := t.At(d); k != nil {
+		if k := t.Shown(d); k != nil {
+			if !t.stated(d) {
+				continue
+			}
 			e = k.Entry
 		}
 		m[d] = func(tw *tar.Writer) error { return tw.WriteHeader(dirHeader(d, e)) }
@@ -127,9 +132,17 @@ func (m MemberWriters) AddExtras(extras []Extra, t *Tree) {
 }
 
 // Write writes the members sorted by name.
-func (m MemberWriters) Write(w io.Writer) error {
+func (m MemberWriters) Write(w io.Writer) error { return m.WriteOver(w, NewTree()) }
+
+// WriteOver writes the members of a layer on t: sorted by name, or as t has them where the order
+// makes a difference.
+func (m MemberWriters) WriteOver(w io.Writer, t *Tree) error {
 	tw := tar.NewWriter(w)
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+	names := slices.Sorted(maps.Keys(m))
+	if len(t.Others) > 0 {
+		t.order(names)
+	}
+	for _, name := range names {
 		if err := m[name](tw); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -141,23 +154,51 @@ func (m MemberWriters) Write(w io.Writer) error {
 func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits []Target, extras []Extra) error {
 	m := MemberWriters{}
 	for _, h := range hits {
-		m.AddFile(ctx, t, h.Names, h.Inode, h.Plan.Size, func() io.Reader { return h.Plan.Apply(h.ELF.Content) })
+		m.AddFile(ctx, t, h.Names, h.Entry.Unmarked(), h.Plan.Size, func() io.Reader { return h.Plan.Apply(h.ELF.Content) })
+	}
+	if err := s.addKept(ctx, m, t, hits); err != nil {
+		return err
 	}
 	m.AddExtras(extras, t)
-	return m.Write(w)
+	return m.WriteOver(w, t)
 }
 
-// AddFile adds a file of t whose content changed, with all its names: the first has the
-// content, the others are hard links of it.
-func (m MemberWriters) AddFile(ctx context.Context, t *Tree, names []string, i *Inode, size int64, content func() io.Reader) {
+// addKept adds what stays as it is and has to be written again (Tree.Kept).
+func (s *Session) addKept(ctx context.Context, m MemberWriters, t *Tree, hits []Target) error {
+	written := map[*Inode][]string{}
+	for _, h := range hits {
+		written[h.Inode] = h.Names
+	}
+	return m.AddAgain(ctx, t, t.Kept(written), s.FetchLayers(t))
+}
+
+// AddAgain adds files of t as they are, each with its names.
+func (m MemberWriters) AddAgain(ctx context.Context, t *Tree, files map[*Inode][]string, fetch func(context.Context, []*Inode) (map[*Inode]*io.SectionReader, error)) error {
+	if len(files) == 0 {
+		return nil
+	}
+	got, err := fetch(ctx, slices.Collect(maps.Keys(files)))
+	if err != nil {
+		return err
+	}
+	for i, names := range files {
+		r := got[i]
+		m.AddFile(ctx, t, names, i.Entry, i.Size, func() io.Reader { return io.NewSectionReader(r, 0, r.Size()) })
+	}
+	return nil
+}
+
+// AddFile adds a file of t with all its names: the first has the content, the others are hard
+// links of it. Where the content changed, e is without its marks.
+func (m MemberWriters) AddFile(ctx context.Context, t *Tree, names []string, e *Entry, size int64, content func() io.Reader) {
 	for n, name := range names {
 		m.addFolders(name, t)
 		if n > 0 {
-			m[name] = func(tw *tar.Writer) error { return tw.WriteHeader(linkHeader(name, names[0], i.Entry)) }
+			m[name] = func(tw *tar.Writer) error { return tw.WriteHeader(linkHeader(name, names[0], e)) }
 			continue
 		}
 		m[name] = func(tw *tar.Writer) error {
-			hdr := i.Meta.Unmarked().header(name)
+			hdr := e.Meta.header(name)
 			hdr.Typeflag, hdr.Size = tar.TypeReg, size
 			if err := tw.WriteHeader(hdr); err != nil {
 				return err

@@ -45,3 +45,10 @@ func (m *Meta) Unmarked() *Meta {
 	maps.DeleteFunc(u.Xattrs, func(name, _ string) bool { return filemarks.Is(name) })
 	return &u
 }
+
+// Unmarked is the entry of a file whose content changed.
+func (e *Entry) Unmarked() *Entry {
+	u := *e
+	u.Meta = *e.Meta.Unmarked()
+	return &u
+}

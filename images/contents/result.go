@@ -3,6 +3,8 @@
 package contents
 
 import (
+	"strings"
+
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -48,8 +50,12 @@ func (f *Findings) Unread() int {
 type Findings struct {
 	Source string // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
 	Digest string // of the image's manifest, "" for folders and files
-	Files  []File // only those with at least one reference to the page, sorted by path
-	Passed []Passed
+	// Platform is set where the source has images for several levels of x86-64, Levels where it is
+	// the first of them: the others.
+	Platform string
+	Levels   []*Findings
+	Files    []File // only those with at least one reference to the page, sorted by path
+	Passed   []Passed
 	// ELFFiles is how many 64-bit x86-64 ELF files were examined, ExecBytes how many
 	// bytes of executable segments they had.
 	ELFFiles  int
@@ -60,6 +66,12 @@ type Findings struct {
 	// Warnings are about the work on the source as a whole, one line each.
 	Warnings []string
 }
+
+// Name names the source, and its image's platform where there are several.
+func (f *Findings) Name() string { return strings.TrimSpace(f.Source + " " + f.Platform) }
+
+// All are the findings and those of the other levels.
+func (f *Findings) All() []*Findings { return append([]*Findings{f}, f.Levels...) }
 
 // LeftOver counts the sites that are live or unknown and stay.
 func (f *Findings) LeftOver() int {

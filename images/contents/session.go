@@ -68,12 +68,16 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := NewTree()
+	read := make([]*layerIndex, len(ids))
+	for i, id := range ids {
+		read[i] = known[id]
+	}
+	t, err := Merge(read)
+	if err != nil {
+		return nil, err
+	}
 	for i, id := range ids {
 		t.Again[id] = layers[i]
-		if err := t.Apply(known[id], i); err != nil {
-			return nil, err
-		}
 	}
 	return t, nil
 }

@@ -1,13 +1,10 @@
-// The merged file system: layers applied in order as an overlay engine applies them, by
-// names and kinds alone.
+// The merged file system, by names and kinds alone, and finding things in it.
 
 package contents
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -25,19 +22,34 @@ type Inode struct {
 	Layer int // number of the layer it comes from
 }
 
+// origin names the entry that an inode's content comes from: in what different engines show, it
+// is another inode with the same origin.
+type origin struct{ layer, number int }
+
+func (i *Inode) origin() origin { return origin{i.Layer, i.Number} }
+
 // Node is a name of the merged file system.
 type Node struct {
 	*Inode
-	Layer int              // number of the layer the name comes from
+	Named int              // number of the layer the name comes from
 	Kids  map[string]*Node // of a folder
+	// Implied says of a folder that the last layer with files in it has no entry for it:
+	// docker's overlay2 shows it as ImplicitDir, other engines as the layers below have it.
+	Implied bool
+	// opaque says of a folder of one layer that it hides what the layers below have in it.
+	opaque bool
 }
 
-// Tree is a merged file system.
+// Tree is a merged file system, as overlay engines show it.
 type Tree struct {
 	Root   *Node
 	Layers []*layerIndex // as applied
 	// Again opens a layer whose contents are needed once more, by diff ID.
 	Again map[v1.Hash]v1.Layer
+	// Others are what other engines show of the same layers, where that is not the same.
+	Others []*Tree
+	// Engines says which ones show this tree, of one of Others.
+	Engines string
 }
 
 // ImplicitDir is a folder that no layer has a member for: engines make it for root with
@@ -46,136 +58,14 @@ type Tree struct {
 var ImplicitDir = &Entry{Kind: KindDir, Meta: Meta{Mode: 0o755, Mtime: time.Unix(0, 0)}}
 
 func newDir(layer int) *Node {
-	return &Node{Inode: &Inode{ImplicitDir, layer}, Layer: layer, Kids: map[string]*Node{}}
+	return &Node{Inode: &Inode{ImplicitDir, layer}, Named: layer, Kids: map[string]*Node{}, Implied: true}
 }
 
 func NewTree() *Tree { return &Tree{Root: newDir(0), Again: map[v1.Hash]v1.Layer{}} }
 
-// Apply puts layer number n on top. Whiteouts hide what the layers below have and nothing
-// of this layer, wherever in the archive they stand (image-spec layer.md, "Whiteouts").
-func (t *Tree) Apply(idx *layerIndex, n int) error {
-	t.Layers = append(t.Layers, idx)
-	pool := map[string]*Inode{}
-	for i := range idx.Entries {
-		e := &idx.Entries[i]
-		if err := t.add(e, n, pool); err != nil {
-			return fmt.Errorf("%s: %s: %w", idx.Title, e.Name, err)
-		}
-	}
-	return nil
-}
-
-func (t *Tree) add(e *Entry, n int, pool map[string]*Inode) error {
-	dir, base := path.Split(e.Name)
-	switch e.Kind {
-	case KindPool:
-		pool[e.Name] = &Inode{e, n}
-		return nil
-	case KindOpaque:
-		d, err := t.Dir(e.Name, n, false)
-		if d == nil {
-			return err
-		}
-		d.hideKids(n)
-		return nil
-	case KindWhiteout:
-		d, err := t.Dir(dir, n, false)
-		if d == nil {
-			return err
-		}
-		if k := d.Kids[base]; k != nil && k.hide(n) {
-			delete(d.Kids, base)
-		}
-		return nil
-	}
-	if e.Name == "" {
-		t.Root.Inode = &Inode{e, n}
-		return nil
-	}
-	d, err := t.Dir(dir, n, true)
-	if err != nil {
-		return err
-	}
-	k := &Node{Inode: &Inode{e, n}, Layer: n}
-	switch e.Kind {
-	case kindHardLink:
-		if k.Inode, err = t.target(e, n, pool); err != nil {
-			return err
-		}
-		k.relink(e)
-	case KindDir:
-		k.Kids = map[string]*Node{}
-		if old := d.Kids[base]; old != nil && old.Kids != nil {
-			k.Kids = old.Kids
-		}
-	}
-	d.Kids[base] = k
-	return nil
-}
-
-// relink gives an inode the metadata that the header of one more hard link says: docker and
-// containerd apply each header to the file itself (containerd, archive.createTarFile). The
-// kernel takes the capabilities away where the owner is set, whichever it was, so a header
-// has them or they are gone. umoci passes over such headers.
-func (i *Inode) relink(link *Entry) {
-	m := link.Meta
-	m.major, m.minor = i.Meta.major, i.Meta.minor
-	if i.Kind == KindSymlink {
-		m.Mode = i.Meta.Mode
-	}
-	m.Xattrs = maps.Clone(i.Meta.Xattrs)
-	delete(m.Xattrs, capability)
-	for name, value := range link.Meta.Xattrs {
-		if m.Xattrs == nil {
-			m.Xattrs = map[string]string{}
-		}
-		m.Xattrs[name] = value
-	}
-	e := *i.Entry
-	e.Meta = m
-	i.Entry = &e
-}
-
-// capability is the xattr that a change of the owner removes (Linux, notify_change).
-const capability = "security.capability"
-
-// hide removes what the layers below n have of the subtree, and reports whether nothing
-// of it is left.
-func (k *Node) hide(n int) bool {
-	k.hideKids(n)
-	return k.Layer < n && len(k.Kids) == 0
-}
-
-func (k *Node) hideKids(n int) {
-	for name, kid := range k.Kids {
-		if kid.hide(n) {
-			delete(k.Kids, name)
-		}
-	}
-}
-
-// target finds the file that a hard link is another name of.
-func (t *Tree) target(e *Entry, n int, pool map[string]*Inode) (*Inode, error) {
-	if name := inPool(e.Link); name != "" && pool[name] != nil {
-		return pool[name], nil
-	}
-	dir, base := path.Split(e.Link)
-	d, err := t.Dir(dir, n, false)
-	if err != nil {
-		return nil, err
-	}
-	if d == nil || d.Kids[base] == nil {
-		return nil, hinterr.Damaged("hard link to %s, which does not exist", e.Link)
-	}
-	if d.Kids[base].Kids != nil {
-		return nil, hinterr.Damaged("hard link to %s, which is a folder", e.Link)
-	}
-	return d.Kids[base].Inode, nil
-}
-
 // Dir finds the folder with a name as an engine does: every component may be a symlink,
 // and none leaves the root. What is missing is made, for layer n, where create says so;
-// else the folder comes back nil. A file of a layer below gives way to a folder.
+// else the folder comes back nil.
 func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
 	w := &Way{T: t, layer: n, create: create}
 	err := rootpath.Follow(w, name)
@@ -211,10 +101,12 @@ func (w *Way) Down(name string) (string, error) {
 	case w.File && k != nil:
 	case !w.create:
 		return "", fs.ErrNotExist
-	case k != nil && k.Layer == w.layer:
+	case k != nil && k.Kind != KindWhiteout:
 		return "", hinterr.Damaged("%s is not a folder", name)
 	default:
+		hides := k != nil // a whiteout is of the layers below, and not of what follows it
 		k = newDir(w.layer)
+		k.opaque = hides
 		cur.Kids[name] = k
 	}
 	w.At = append(w.At, k)
@@ -244,37 +136,6 @@ func (t *Tree) Walk(f func(name string, k *Node)) {
 		}
 	}
 	down("", t.Root)
-}
-
-// visible is one file with all its visible names, sorted.
-type visible struct {
-	*Inode
-	Names []string
-	Disk  *diskFile // where it is a file of a folder
-}
-
-// files returns the visible files that choose accepts, sorted by their first name.
-func (t *Tree) files(choose func(*Inode) bool) []visible {
-	at := map[*Inode]int{}
-	var all []visible
-	t.Walk(func(name string, k *Node) {
-		if k.Kids != nil || !choose(k.Inode) {
-			return
-		}
-		i, ok := at[k.Inode]
-		if !ok {
-			i = len(all)
-			at[k.Inode] = i
-			all = append(all, visible{Inode: k.Inode})
-		}
-		all[i].Names = append(all[i].Names, name)
-	})
-	// walk has "lib/x" before "lib-y": sorting by the names themselves is what is promised.
-	for i := range all {
-		slices.Sort(all[i].Names)
-	}
-	slices.SortFunc(all, func(a, b visible) int { return strings.Compare(a.Names[0], b.Names[0]) })
-	return all
 }
 
 // Find returns the node with a name, every component but the last followed through

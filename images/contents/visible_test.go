@@ -24,7 +24,8 @@ import (
 type layers [][]imagetest.TestMember
 
 // visibleCases are one rule each of how layers are put together; engine says that umoci
-// puts the layers together in the same way, and is asked.
+// puts the layers together in the same way, and is asked. Where engines differ, overlay engines
+// count: TestTrickyLayers, one folder up, asks each.
 var visibleCases = []struct {
 	name   string
 	layers layers
@@ -48,7 +49,7 @@ var visibleCases = []struct {
 	{"opaque", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.DirM("d"), imagetest.FileM("d/.wh..wh..opq", nil)}}, "b:1", true},
 	{"opaque, with files of the layer before and behind", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("d/b", "1"), imagetest.LegacyM("d/c", "1")}, {imagetest.DirM("d"), imagetest.LegacyM("d/a", "2"), imagetest.FileM("d/.wh..wh..opq", nil), imagetest.LegacyM("d/c", "2")}}, "d/a:2 d/c:2", true},
 	{"opaque, folders below", layers{{imagetest.LegacyM("d/e/a", "1")}, {imagetest.DirM("d"), imagetest.DirM("d/e"), imagetest.LegacyM("d/e/b", "2"), imagetest.FileM("d/.wh..wh..opq", nil)}}, "d/e/b:2", true},
-	{"opaque root", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh..wh..opq", nil), imagetest.LegacyM("b", "2")}}, "b:2", false},
+	{"opaque root", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh..wh..opq", nil), imagetest.LegacyM("b", "2")}}, "a:1 b:2", false},
 	{"folder becomes a file", layers{{imagetest.LegacyM("d/a", "1")}, {imagetest.LegacyM("d", "2")}}, "d:2", true},
 	{"file becomes a folder", layers{{imagetest.LegacyM("d", "1")}, {imagetest.DirM("d"), imagetest.LegacyM("d/a", "2")}}, "d/a:2", true},
 	{"file becomes a folder that is not named", layers{{imagetest.LegacyM("d", "1")}, {imagetest.LegacyM("d/a", "2")}}, "d/a:2", false},
@@ -62,12 +63,12 @@ var visibleCases = []struct {
 	{"hard link in aufs's pool", layers{{imagetest.DirM(".wh..wh.plnk"), imagetest.LegacyM(".wh..wh.plnk/12.34", "1"), imagetest.LinkM("a", ".wh..wh.plnk/12.34"), imagetest.LinkM("b", "/.wh..wh.plnk/12.34")}}, "a=b:1", false},
 	{"other files of aufs", layers{{imagetest.FileM(".wh..wh.aufs", nil), imagetest.DirM(".wh..wh.orph"), imagetest.LegacyM(".wh..wh.orph/x", "1"), imagetest.LegacyM("a", "1")}}, "a:1", false},
 	{"through a symlink of the same layer", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("lib/a", "1")}}, "usr/lib/a:1", true},
-	{"through a symlink of a lower layer", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("usr/lib/a", "1")}, {imagetest.LegacyM("lib/a", "2")}}, "usr/lib/a:2", true},
-	{"through an absolute symlink", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "/usr/lib")}, {imagetest.LegacyM("lib/a", "2")}}, "usr/lib/a:2", true},
-	{"through a symlink that would leave the root", layers{{imagetest.SymM("lib", "../../../usr")}, {imagetest.LegacyM("lib/a", "2")}}, "usr/a:2", true},
-	{"through a chain of symlinks", layers{{imagetest.DirM("x/y"), imagetest.SymM("l1", "x"), imagetest.SymM("x/l2", "../x/y")}, {imagetest.LegacyM("l1/l2/a", "2")}}, "x/y/a:2", true},
-	{"through a dangling symlink", layers{{imagetest.SymM("lib", "usr/lib")}, {imagetest.LegacyM("lib/a", "2")}}, "usr/lib/a:2", true},
-	{"whiteout through a symlink", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("usr/lib/a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.FileM("lib/.wh.a", nil)}}, "b:1", true},
+	{"through a symlink of a lower layer", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("usr/lib/a", "1")}, {imagetest.LegacyM("lib/a", "2")}}, "lib/a:2 usr/lib/a:1", false},
+	{"through an absolute symlink", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "/usr/lib")}, {imagetest.LegacyM("lib/a", "2")}}, "lib/a:2", false},
+	{"through a symlink that would leave the root", layers{{imagetest.SymM("lib", "../../../usr")}, {imagetest.LegacyM("lib/a", "2")}}, "lib/a:2", false},
+	{"through a chain of symlinks", layers{{imagetest.DirM("x/y"), imagetest.SymM("l1", "x"), imagetest.SymM("x/l2", "../x/y")}, {imagetest.LegacyM("l1/l2/a", "2")}}, "l1/l2/a:2", false},
+	{"through a dangling symlink", layers{{imagetest.SymM("lib", "usr/lib")}, {imagetest.LegacyM("lib/a", "2")}}, "lib/a:2", false},
+	{"whiteout through a symlink", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("usr/lib/a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.FileM("lib/.wh.a", nil)}}, "b:1 usr/lib/a:1", false},
 	{"a symlink is replaced, not followed", layers{{imagetest.LegacyM("a", "1"), imagetest.SymM("b", "a")}, {imagetest.LegacyM("b", "2")}}, "a:1 b:2", true},
 	{"a name with .. inside the root", layers{{imagetest.DirM("d"), imagetest.LegacyM("d/../a", "1")}}, "a:1", true},
 	{"not followed into files of other kinds", layers{{{Header: tar.Header{Typeflag: tar.TypeFifo, Name: "p", Mode: 0o600}, Body: nil}, imagetest.LegacyM("a", "1")}}, "a:1", true},
@@ -166,12 +167,13 @@ func TestBadLayers(t *testing.T) {
 		{"hard link leaves the root", layers{{imagetest.LinkM("a", "../../etc/passwd")}}, "a: hard link: ../../etc/passwd: name leaves the root"},
 		{"hard link to nothing", layers{{imagetest.LinkM("a", "b")}}, "a: hard link to b, which does not exist"},
 		{"hard link to a folder", layers{{imagetest.DirM("d"), imagetest.LinkM("a", "d")}}, "a: hard link to d, which is a folder"},
-		{"symlink to itself", layers{{imagetest.SymM("l", "l")}, {imagetest.LegacyM("l/a", "1")}}, "l/a: too many levels of symbolic links"},
-		{"symlinks in a ring", layers{{imagetest.SymM("l", "m"), imagetest.SymM("m", "l")}, {imagetest.FileM("l/.wh.a", nil)}}, "too many levels of symbolic links"},
+		{"symlink to itself", layers{{imagetest.SymM("l", "l"), imagetest.LegacyM("l/a", "1")}}, "l/a: too many levels of symbolic links"},
+		{"symlinks in a ring", layers{{imagetest.SymM("l", "m"), imagetest.SymM("m", "l"), imagetest.FileM("l/.wh.a", nil)}}, "too many levels of symbolic links"},
 		{"file below a file of its layer", layers{{imagetest.FileM("f", nil), imagetest.LegacyM("f/a", "1")}}, "f/a: f is not a folder"},
 		{"long name", layers{{imagetest.LegacyM(long, "1")}}, "name of 6001 bytes, at most 4096"},
 		{"whiteout of nothing", layers{{imagetest.FileM("d/.wh.", nil)}}, "d/.wh.: whiteout of nothing"},
 		{"whiteout of ..", layers{{imagetest.FileM("d/.wh...", nil)}}, "d/.wh...: whiteout of nothing"},
+		{"entry of an unknown kind", layers{{{Header: tar.Header{Typeflag: 'Z', Name: "lib/a"}, Body: nil}}}, `lib/a: tar entry of type 'Z', which engines refuse`},
 		{"root is a file", layers{{{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: ".", Linkname: "/etc"}, Body: nil}}}, "the root file system is not a folder"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -190,7 +192,7 @@ func TestBadLayers(t *testing.T) {
 }
 
 // TestHardLinkMetadata: a link's own header counts for the file, as docker and containerd
-// have it; TestMergedAsUnpacked asks containerd.
+// have it (containerd, archive.createTarFile).
 func TestHardLinkMetadata(t *testing.T) {
 	a := imagetest.LegacyM("a.so", "1")
 	a.Mode, a.Uid = 0o6755, 1
@@ -214,6 +216,38 @@ func TestHardLinkMetadata(t *testing.T) {
 		}
 		if m := f.Targets[0].Meta; m.Mode != 0o644 {
 			t.Errorf("the file to patch: got mode %#o", m.Mode)
+		}
+	}
+}
+
+// TestEnginesDiffer: where engines show different things, all of it is found, written once under
+// each name that some engine has, and told.
+func TestEnginesDiffer(t *testing.T) {
+	usr := []imagetest.TestMember{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib")}
+	for _, tc := range []struct {
+		layers   layers
+		files    string
+		warnings int
+		text     string
+	}{
+		{layers{usr, {imagetest.FileM("lib/x", nil)}}, "", 0, ""},
+		{layers{usr, {imagetest.LegacyM("lib/a", "1")}}, "lib/a:1", 1,
+			"overlay engines show it as lib/a, docker's vfs driver and containerd's native snapshotter, umoci: it as usr/lib/a"},
+		{layers{usr, {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "overlay engines show it nowhere"},
+		{layers{append(usr, imagetest.LegacyM("usr/lib/a", "1")), {imagetest.FileM("lib/.wh.a", nil)}}, "usr/lib/a:1", 1, "umoci: it nowhere"},
+		{layers{append(usr, imagetest.FileM("usr/lib/a", nil)), {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "which stays as it is: overlay engines have something else there"},
+		{layers{{imagetest.LegacyM("a", "1")}, {imagetest.LegacyM("a", "2"), imagetest.FileM(".wh.a", nil)}}, "a:2", 1, "native snapshotter: it nowhere"},
+	} {
+		f, tree, err := imagetest.ScanImage(t, imagetest.Stack(t, tc.layers...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(f.Warnings, "\n")
+		if imagetest.Summary(t, f) != tc.files || len(f.Warnings) != tc.warnings || !strings.Contains(got, tc.text) {
+			t.Errorf("got %q with warnings %q, want %q with %q", imagetest.Summary(t, f), got, tc.files, tc.text)
+		}
+		if tc.warnings > 0 && !strings.Contains(got, blob.ShortHash(tree.Layers[f.Targets[0].Layer].DiffID)) {
+			t.Errorf("got %q, want the layer in it", got)
 		}
 	}
 }

@@ -43,10 +43,13 @@ type Ref struct {
 
 // Options are what reading and writing images needs to know.
 type Options struct {
-	Platform  v1.Platform // default linux/amd64
-	Insecure  bool        // plain HTTP and unverified TLS allowed
-	Progress  progress.Reporter
-	UserAgent string
+	Platform v1.Platform // default linux/amd64
+	// EveryLevel says that of an index all images for linux/amd64 are meant, whatever level of
+	// x86-64 they are for; so it is where no platform is named.
+	EveryLevel bool
+	Insecure   bool // plain HTTP and unverified TLS allowed
+	Progress   progress.Reporter
+	UserAgent  string
 	// Stall is how long a registry may make no progress; 0 is two minutes.
 	Stall time.Duration
 
@@ -56,6 +59,7 @@ type Options struct {
 
 // WithDefaults fills in what a caller may leave out.
 func (o Options) WithDefaults() Options {
+	o.EveryLevel = o.EveryLevel || o.Platform.OS == "" && o.Platform.Architecture == ""
 	if o.Platform.OS == "" {
 		o.Platform.OS = "linux"
 	}
@@ -95,6 +99,8 @@ type Source struct {
 	Index v1.ImageIndex
 	// Entry is Image's descriptor in Index, or in an index in Index.
 	Entry v1.Descriptor
+	// Levels are the other images for linux/amd64 in Index, where all are meant.
+	Levels []*Source
 	// Digest is what the source itself calls the image: the digest of its manifest or
 	// index in a registry or layout, the image ID in a daemon or docker archive (whose
 	// manifest vfix makes up); "" for folders and files.

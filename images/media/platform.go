@@ -3,6 +3,7 @@
 package media
 
 import (
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -45,7 +46,56 @@ func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
 		return err
 	}
 	s.Index, s.Entry = idx, d
-	return s.Take(img, o)
+	if err := s.Take(img, o); err != nil || !o.EveryLevel {
+		return err
+	}
+	return s.levels(idx, map[v1.Hash]bool{d.Digest: true}, o, blob.MaxNesting)
+}
+
+// levels adds the images for the platform that an index, or an index in it, has beside the one that
+// was chosen. One that a layout does not have is passed over.
+func (s *Source) levels(idx v1.ImageIndex, seen map[v1.Hash]bool, o Options, depth int) error {
+	m, err := idx.IndexManifest()
+	if err != nil {
+		return err
+	}
+	for _, d := range m.Manifests {
+		switch {
+		case seen[d.Digest] || isAttestation(d):
+		case d.MediaType.IsIndex() && depth > 0:
+			sub, err := idx.ImageIndex(d.Digest)
+			if err == nil {
+				err = s.levels(sub, seen, o, depth-1)
+			}
+			if err != nil && !errors.Is(err, hinterr.ErrNotFound) {
+				return err
+			}
+		case d.MediaType.IsImage() && d.Platform != nil && anyLevel(*d.Platform, o.Platform):
+			seen[d.Digest] = true
+			img, err := idx.Image(d.Digest)
+			if errors.Is(err, hinterr.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			level := *s
+			level.Entry, level.Digest, level.Levels, level.Close = d, d.Digest.String(), nil, func() error { return nil }
+			every := o
+			every.Platform = *d.Platform
+			if err := level.Take(img, every); err != nil {
+				return err
+			}
+			s.Levels = append(s.Levels, &level)
+		}
+	}
+	return nil
+}
+
+// anyLevel reports whether have is want at any level of x86-64.
+func anyLevel(have, want v1.Platform) bool {
+	want.Variant = "v4"
+	return platformRank(have, want) > 0
 }
 
 // pick finds the platform's image in an index, or in an index in it. Without one the error

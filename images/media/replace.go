@@ -153,6 +153,7 @@ func NoteDropped(idx v1.ImageIndex, p progress.Reporter) {
 	if !ok || r.compute() != nil {
 		return
 	}
+	NoteDropped(r.base, p)
 	for _, d := range r.dropped {
 		p.Note("%s %v is about the image that was replaced: left out", strings.ReplaceAll(d.Annotations[AttestationKey], "-", " "), d.Digest)
 	}

@@ -1,0 +1,261 @@
+// Applying layers as engines do. An overlay engine unpacks each layer into a folder of its own
+// and lays these over each other; others unpack each layer onto what the layers below made.
+
+package contents
+
+import (
+	"archive/tar"
+	"fmt"
+	"maps"
+	"path"
+
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// manner is how an engine applies a layer.
+type manner uint8
+
+const (
+	// overlaid: to a folder of its own, where whiteouts are files that hide (containerd,
+	// archive.OverlayConvertWhiteout; docker, archive.overlayWhiteoutConverter). Symlinks of the
+	// layers below are not seen.
+	overlaid manner = iota
+	// inPlace: onto the merged file system, where a whiteout removes what is there when its turn
+	// comes (containerd, archive.applyNaive; docker, archive.UnpackLayer).
+	inPlace
+	// sparing: as inPlace, but whiteouts spare what the layer itself has, wherever in the archive
+	// they stand (image-spec layer.md, "Whiteouts"; umoci, TarExtractor.ociWhiteout).
+	sparing
+)
+
+// applying is one layer that is being applied.
+type applying struct {
+	to     *Tree // what it is applied to
+	n      int   // the layer's number
+	manner manner
+	below  *Tree // of overlaid: what the layers below show
+	pool   map[string]*Inode
+}
+
+func (a *applying) all(idx *layerIndex) error {
+	a.pool = map[string]*Inode{}
+	for i := range idx.Entries {
+		e := &idx.Entries[i]
+		if err := a.add(e); err != nil {
+			return fmt.Errorf("%s: %s: %w", idx.Title, e.Name, err)
+		}
+	}
+	return nil
+}
+
+// Apply puts layer number n on top, onto what is there.
+func (t *Tree) Apply(idx *layerIndex, n int) error { return t.apply(idx, n, inPlace) }
+
+func (t *Tree) apply(idx *layerIndex, n int, m manner) error {
+	t.Layers = append(t.Layers, idx)
+	a := &applying{to: t, n: n, manner: m}
+	if m == overlaid {
+		a.to, a.below = NewTree(), t
+	}
+	if err := a.all(idx); err != nil || m != overlaid {
+		return err
+	}
+	t.Root.cover(a.to.Root)
+	return nil
+}
+
+// cover lays a folder of a layer over the same folder of the layers below.
+func (k *Node) cover(up *Node) {
+	if k.Implied = up.Implied; !k.Implied {
+		k.Inode, k.Named = up.Inode, up.Named
+	}
+	for name, u := range up.Kids {
+		old := k.Kids[name]
+		switch {
+		case u.Kind == KindWhiteout:
+			delete(k.Kids, name)
+		case u.Kids != nil && old != nil && old.Kids != nil && !u.opaque:
+			old.cover(u)
+		default:
+			u.settle()
+			k.Kids[name] = u
+		}
+	}
+}
+
+// settle takes the whiteouts out of what has nothing below it any more.
+func (k *Node) settle() {
+	k.opaque = false
+	for name, kid := range k.Kids {
+		if kid.Kind == KindWhiteout {
+			delete(k.Kids, name)
+			continue
+		}
+		kid.settle()
+	}
+}
+
+func (a *applying) add(e *Entry) error {
+	switch e.Kind {
+	case KindPool:
+		a.pool[e.Name] = &Inode{e, a.n}
+		return nil
+	case KindOpaque, KindWhiteout:
+		return a.whiteout(e)
+	}
+	if e.Name == "" {
+		a.to.Root.Inode, a.to.Root.Implied = &Inode{e, a.n}, false
+		return nil
+	}
+	dir, base := path.Split(e.Name)
+	d, err := a.to.Dir(dir, a.n, true)
+	if err != nil {
+		return err
+	}
+	k := &Node{Inode: &Inode{e, a.n}, Named: a.n}
+	switch e.Kind {
+	case kindHardLink:
+		if k.Inode, err = a.target(e); err != nil {
+			return err
+		}
+		k.relink(e)
+	case KindDir:
+		k.Kids = map[string]*Node{}
+		if old := d.Kids[base]; old != nil && old.Kids != nil {
+			k.Kids, k.opaque = old.Kids, old.opaque
+		}
+	case kindOther:
+		if a.manner == overlaid && e.isWhiteout() {
+			k = newWhiteout(a.n)
+		}
+	}
+	d.Kids[base] = k
+	return nil
+}
+
+// isWhiteout reports whether an entry is a device that overlay takes for a whiteout (Linux,
+// Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
+func (e *Entry) isWhiteout() bool {
+	return e.Kind == kindOther && e.Flag == tar.TypeChar && e.Meta.major == 0 && e.Meta.minor == 0
+}
+
+// newWhiteout is a name that hides that of the layers below.
+func newWhiteout(layer int) *Node {
+	return &Node{Inode: &Inode{&Entry{Kind: KindWhiteout}, layer}, Named: layer}
+}
+
+// whiteout applies a whiteout. All but umoci make the folder that it is in, over a symlink of the
+// layers below, too.
+func (a *applying) whiteout(e *Entry) error {
+	dir, base := path.Split(e.Name)
+	if e.Kind == KindOpaque {
+		dir = e.Name
+	}
+	d, err := a.to.Dir(dir, a.n, a.manner != sparing)
+	if d == nil {
+		return err
+	}
+	k := d.Kids[base]
+	switch {
+	case e.Kind == KindOpaque && a.manner == overlaid:
+		d.opaque = true
+	case e.Kind == KindOpaque && a.manner == inPlace:
+		d.removeUnnamed(a.n)
+	case e.Kind == KindOpaque:
+		d.hideKids(a.n)
+	case a.manner == inPlace:
+		delete(d.Kids, base)
+	case a.manner == sparing:
+		if k != nil && k.hide(a.n) {
+			delete(d.Kids, base)
+		}
+	case k == nil:
+		d.Kids[base] = newWhiteout(a.n)
+	case k.Kids != nil:
+		// Engines refuse a whiteout behind what it must not hide.
+		k.opaque = true
+	}
+	return nil
+}
+
+// removeUnnamed removes what layer n has no entry for so far.
+func (k *Node) removeUnnamed(n int) {
+	for name, kid := range k.Kids {
+		if kid.Named != n || kid.Entry == ImplicitDir {
+			delete(k.Kids, name)
+			continue
+		}
+		kid.removeUnnamed(n)
+	}
+}
+
+// hide removes what the layers below n have of the subtree, and reports whether nothing
+// of it is left.
+func (k *Node) hide(n int) bool {
+	k.hideKids(n)
+	return k.Named < n && len(k.Kids) == 0
+}
+
+func (k *Node) hideKids(n int) {
+	for name, kid := range k.Kids {
+		if kid.hide(n) {
+			delete(k.Kids, name)
+		}
+	}
+}
+
+// relink gives an inode the metadata that the header of one more hard link says: docker and
+// containerd apply each header to the file itself (containerd, archive.createTarFile). The
+// kernel takes the capabilities away where the owner is set, whichever it was, so a header
+// has them or they are gone. umoci passes over such headers.
+func (i *Inode) relink(link *Entry) {
+	m := link.Meta
+	m.major, m.minor = i.Meta.major, i.Meta.minor
+	if i.Kind == KindSymlink {
+		m.Mode = i.Meta.Mode
+	}
+	m.Xattrs = maps.Clone(i.Meta.Xattrs)
+	delete(m.Xattrs, capability)
+	for name, value := range link.Meta.Xattrs {
+		if m.Xattrs == nil {
+			m.Xattrs = map[string]string{}
+		}
+		m.Xattrs[name] = value
+	}
+	e := *i.Entry
+	e.Meta = m
+	i.Entry = &e
+}
+
+// capability is the xattr that a change of the owner removes (Linux, notify_change).
+const capability = "security.capability"
+
+// target finds the file that a hard link is another name of: in the layer itself, else, where no
+// overlay engine takes it, in the layers below.
+func (a *applying) target(e *Entry) (*Inode, error) {
+	if name := inPool(e.Link); name != "" && a.pool[name] != nil {
+		return a.pool[name], nil
+	}
+	dir, base := path.Split(e.Link)
+	for _, t := range []*Tree{a.to, a.below} {
+		if t == nil {
+			continue
+		}
+		d, err := t.Dir(dir, a.n, false)
+		if err != nil {
+			return nil, err
+		}
+		if d == nil || d.Kids[base] == nil {
+			continue
+		}
+		k := d.Kids[base]
+		if k.Kids != nil {
+			return nil, hinterr.Damaged("hard link to %s, which is a folder", e.Link)
+		}
+		if k.Kind == KindWhiteout {
+			break
+		}
+		return k.Inode, nil
+	}
+	return nil, hinterr.Damaged("hard link to %s, which does not exist", e.Link)
+}

@@ -1,0 +1,310 @@
+// Where engines show different things of the same layers: what each shows, and under which names
+// a file must be written so that all of them get it.
+
+package contents
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/rootpath"
+)
+
+// otherEngines are those that do not lay folders over each other. podman's vfs driver is docker's.
+var otherEngines = []struct {
+	names string
+	manner
+}{
+	{"docker's vfs driver and containerd's native snapshotter", inPlace},
+	{"umoci", sparing},
+}
+
+// Merge applies layers in order. What an engine shows that would refuse the layers is nothing; an
+// error is of overlay engines.
+func Merge(layers []*layerIndex) (*Tree, error) {
+	t := NewTree()
+	for i, l := range layers {
+		if err := t.apply(l, i, overlaid); err != nil {
+			return nil, err
+		}
+	}
+	for _, o := range otherEngines {
+		w := NewTree()
+		w.Engines, w.Again = o.names, t.Again
+		if w.applyAll(layers, o.manner) != nil || w.same(t) {
+			continue
+		}
+		if n := slices.IndexFunc(t.Others, w.same); n >= 0 {
+			t.Others[n].Engines += ", " + w.Engines
+			continue
+		}
+		t.Others = append(t.Others, w)
+	}
+	return t, nil
+}
+
+func (t *Tree) applyAll(layers []*layerIndex, m manner) error {
+	for i, l := range layers {
+		if err := t.apply(l, i, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// same reports whether two trees show the same but for folders without files.
+func (t *Tree) same(o *Tree) bool { return t.Root.within(o.Root) && o.Root.within(t.Root) }
+
+// within reports whether o has all files that k has, each from the same entry.
+func (k *Node) within(o *Node) bool {
+	for name, kid := range k.Kids {
+		other := o.Kids[name]
+		switch {
+		case kid.Kids != nil:
+			if other == nil || other.Kids == nil {
+				other = &Node{}
+			}
+			if !kid.within(other) {
+				return false
+			}
+		case other == nil || other.Kids != nil || kid.origin() != other.origin():
+			return false
+		}
+	}
+	return true
+}
+
+// Seen is the tree that an engine shows: one of Others, or t itself.
+func (t *Tree) Seen(engines string) *Tree {
+	for _, w := range t.Others {
+		if w.Engines == engines {
+			return w
+		}
+	}
+	return t
+}
+
+// place is the name without symlinks on the way to it that a name of a layer on top stands for;
+// "" where there is none.
+func (t *Tree) place(name string) string {
+	dir, base := path.Split(name)
+	real, err := rootpath.Resolve(dir, func(real string) (string, error) {
+		switch k := t.At(real); {
+		case k == nil:
+			return "", fs.ErrNotExist
+		case k.Kind == KindSymlink:
+			return k.Link, nil
+		}
+		return "", rootpath.ErrNoLink
+	})
+	if err != nil {
+		return ""
+	}
+	return path.Join(real, base)
+}
+
+// Shown returns the node with a name, of an overlay engine or else of another; nil where no
+// engine has it.
+func (t *Tree) Shown(name string) *Node {
+	k := t.At(name)
+	for _, w := range t.Others {
+		if k == nil {
+			k = w.At(name)
+		}
+	}
+	return k
+}
+
+// free reports whether a file can be written under a name without hiding anything of t.
+func (t *Tree) free(name string) bool {
+	k := t.Root
+	for _, c := range Components(name) {
+		switch k = k.Kids[c]; {
+		case k == nil:
+			return true
+		case k.Kids == nil:
+			return false
+		}
+	}
+	return false
+}
+
+// folder reports whether a name of t is a folder with this name, and known as such by an entry of
+// the last layer that has files in it, for every engine.
+func (t *Tree) stated(name string) bool {
+	for _, w := range append([]*Tree{t}, t.Others...) {
+		if k := w.At(w.place(name)); k == nil || k.Kids == nil || k.Implied && w == t {
+			return false
+		}
+	}
+	return true
+}
+
+// visible is one file with its names: those that overlay engines show, sorted, and behind them
+// those that it has for others and must be written under, too.
+type visible struct {
+	*Inode
+	Names []string
+	Disk  *diskFile // where it is a file of a folder
+	// stuck says that other engines show it where overlay engines have something else: it can
+	// not be replaced for them alone.
+	stuck bool
+}
+
+// files returns the files that choose accepts and that any engine shows, sorted by their first
+// name.
+func (t *Tree) files(choose func(*Inode) bool) []visible {
+	all := t.visible(choose)
+	for _, w := range t.Others {
+		at := map[origin]int{}
+		for i, v := range all {
+			at[v.origin()] = i
+		}
+		for _, v := range w.visible(choose) {
+			i, known := at[v.origin()]
+			if !known {
+				i, all = len(all), append(all, visible{Inode: v.Inode})
+			}
+			all[i].reach(t, w, v.Names)
+		}
+	}
+	slices.SortFunc(all, func(a, b visible) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	return all
+}
+
+// reach adds those names that a file has in w and that the others do not lead to.
+func (v *visible) reach(t, w *Tree, names []string) {
+	var blocked []string
+	for _, name := range names {
+		switch {
+		case slices.ContainsFunc(v.Names, func(n string) bool { return w.place(n) == name }):
+		case t.free(name):
+			v.Names = append(v.Names, name)
+		default:
+			blocked = append(blocked, name)
+		}
+	}
+	if len(v.Names) == 0 {
+		v.Names, v.stuck = blocked, true
+	}
+}
+
+// visible is files of one tree.
+func (t *Tree) visible(choose func(*Inode) bool) []visible {
+	at := map[*Inode]int{}
+	var all []visible
+	t.Walk(func(name string, k *Node) {
+		if k.Kids != nil || !choose(k.Inode) {
+			return
+		}
+		i, ok := at[k.Inode]
+		if !ok {
+			i = len(all)
+			at[k.Inode] = i
+			all = append(all, visible{Inode: k.Inode})
+		}
+		all[i].Names = append(all[i].Names, name)
+	})
+	// walk has "lib/x" before "lib-y": sorting by the names themselves is what is promised.
+	for i := range all {
+		slices.Sort(all[i].Names)
+	}
+	slices.SortFunc(all, func(a, b visible) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	return all
+}
+
+// Names are the names under which a rebuild writes each file that any engine shows.
+func (t *Tree) Names() map[*Inode][]string {
+	all := map[*Inode][]string{}
+	for _, v := range t.files(func(*Inode) bool { return true }) {
+		all[v.Inode] = v.Names
+	}
+	return all
+}
+
+// Kept are the files that others than overlay engines show where one of written would be written
+// over them, with the names under which they must be written once more, behind it.
+func (t *Tree) Kept(written map[*Inode][]string) map[*Inode][]string {
+	patched := map[origin]bool{}
+	for i := range written {
+		patched[i.origin()] = true
+	}
+	again := map[origin]bool{}
+	for _, w := range t.Others {
+		for _, names := range written {
+			for _, name := range names {
+				k := w.At(w.place(name))
+				if k != nil && k.Kids == nil && k.Kind == KindFile && !patched[k.origin()] {
+					again[k.origin()] = true
+				}
+			}
+		}
+	}
+	all := map[*Inode][]string{}
+	if len(again) == 0 {
+		return all
+	}
+	for _, v := range t.files(func(i *Inode) bool { return again[i.origin()] }) {
+		if !v.stuck {
+			all[v.Inode] = v.Names
+		}
+	}
+	return all
+}
+
+// order sorts names as the base has what they name: folders first, then files as their entries
+// come. Engines that follow the symlinks of layers below get last what they have got last before.
+func (t *Tree) order(names []string) {
+	at := func(name string) origin {
+		if k := t.Shown(name); k != nil && k.Kids == nil {
+			return k.origin()
+		}
+		return origin{-1, 0}
+	}
+	slices.SortStableFunc(names, func(a, b string) int {
+		x, y := at(a), at(b)
+		return cmp.Or(cmp.Compare(x.layer, y.layer), cmp.Compare(x.number, y.number))
+	})
+}
+
+// differences are a line for each file that engines show at different places.
+func (t *Tree) differences(all []visible) []string {
+	var lines []string
+	for _, v := range all {
+		overlay := t.namesOf(v.Inode)
+		for _, w := range t.Others {
+			names := w.namesOf(v.Inode)
+			if slices.Equal(names, overlay) {
+				continue
+			}
+			text := fmt.Sprintf("%s (%s): overlay engines show %s, %s: %s", v.Names[0], blob.ShortHash(t.Layers[v.Layer].DiffID), place(overlay), w.Engines, place(names))
+			if v.stuck {
+				text += ", which stays as it is: overlay engines have something else there"
+			}
+			lines = append(lines, text)
+		}
+	}
+	return lines
+}
+
+func place(names []string) string {
+	if len(names) == 0 {
+		return "it nowhere"
+	}
+	return "it as " + strings.Join(names, ", ")
+}
+
+// namesOf are the names that a tree has for an inode of this or another tree.
+func (t *Tree) namesOf(i *Inode) []string {
+	var names []string
+	for _, v := range t.visible(func(o *Inode) bool { return o.origin() == i.origin() }) {
+		names = append(names, v.Names...)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,278 @@
+package images_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/internal/imagetest"
+)
+
+// The file system that engines make of an image: umoci's, and containerd's with overlay mounts
+// and without.
+
+// engine unpacks images.
+type engine struct {
+	name string
+	// overlay says that it lays layers over each other.
+	overlay bool
+	// unpack calls look with the folder that an image in an archive becomes; an error is that the
+	// engine refuses the image.
+	unpack func(t testing.TB, archive string, diffIDs []v1.Hash, look func(root string)) error
+}
+
+// enginesAtHand are those that are installed.
+func enginesAtHand(t testing.TB) []engine {
+	imagetest.AsRoot(t, "engines unpack with owners")
+	var all []engine
+	if _, err := exec.LookPath("umoci"); err == nil {
+		all = append(all, engine{"umoci", false, umociUnpack})
+	}
+	if _, err := exec.LookPath("containerd"); err == nil {
+		address := startContainerd(t)
+		for _, s := range []string{"overlayfs", "native"} {
+			all = append(all, engine{"containerd, " + s, s == "overlayfs", func(t testing.TB, archive string, diffIDs []v1.Hash, look func(string)) error {
+				return containerdUnpack(t, address, s, archive, diffIDs, look)
+			}})
+		}
+	}
+	if len(all) == 0 {
+		t.Skip("neither umoci nor containerd is installed")
+	}
+	return all
+}
+
+func command(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func umociUnpack(t testing.TB, archive string, _ []v1.Hash, look func(string)) error {
+	dir := imagetest.Must[string](t)(os.MkdirTemp(t.TempDir(), ""))
+	defer os.RemoveAll(dir)
+	if err := os.Mkdir(dir+"/img", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := command("tar", "-xf", archive, "-C", dir+"/img"); err != nil {
+		t.Fatal(err)
+	}
+	if err := command("umoci", "unpack", "--image", dir+"/img:x", dir+"/bundle"); err != nil {
+		return err
+	}
+	look(dir + "/bundle/rootfs")
+	return nil
+}
+
+// startContainerd starts one for this test.
+func startContainerd(t testing.TB) (address string) {
+	dir := imagetest.Must[string](t)(os.MkdirTemp("", "c")) // short: a socket's path has 108 bytes at most
+	imagetest.Write(t, dir+"/config.toml", fmt.Appendf(nil, `version = 2
+root = "%[1]s/root"
+state = "%[1]s/state"
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]
+[grpc]
+address = "%[1]s/s"
+[plugins."io.containerd.gc.v1.scheduler"]
+schedule_delay = "10h"
+startup_delay = "10h"
+`, dir))
+	cmd := exec.Command("containerd", "--config", dir+"/config.toml", "--log-level", "error")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+		os.RemoveAll(dir)
+	})
+	for range 200 {
+		if command("ctr", "-a", dir+"/s", "version") == nil {
+			return dir + "/s"
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("containerd does not answer")
+	return ""
+}
+
+// chainID names the snapshot of layers (image-spec config.md, "Layer ChainID").
+func chainID(diffIDs []v1.Hash) string {
+	id := diffIDs[0].String()
+	for _, d := range diffIDs[1:] {
+		id = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(id+" "+d.String())))
+	}
+	return id
+}
+
+func containerdUnpack(t testing.TB, address, snapshotter, archive string, diffIDs []v1.Hash, look func(string)) error {
+	ctr := func(args ...string) error { return command("ctr", append([]string{"-a", address}, args...)...) }
+	name := "test/" + filepath.Base(archive)
+	if err := ctr("images", "import", "--snapshotter", snapshotter, "--base-name", name, archive); err != nil {
+		return err
+	}
+	dir := imagetest.Must[string](t)(os.MkdirTemp(t.TempDir(), ""))
+	snapshots := []string{"snapshots", "--snapshotter", snapshotter}
+	if err := ctr(append(snapshots, "view", dir, chainID(diffIDs))...); err != nil {
+		return err
+	}
+	defer ctr(append(snapshots, "rm", dir)...)
+	mount, err := exec.Command("ctr", "-a", address, "snapshots", "--snapshotter", snapshotter, "mounts", dir, dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, mount)
+	}
+	if err := command("sh", "-c", string(mount)); err != nil {
+		t.Fatal(err)
+	}
+	defer command("umount", dir)
+	look(dir)
+	return nil
+}
+
+// fileState is what a file is, with its content; what is patched in it is told apart.
+type fileState struct {
+	meta   string
+	legacy string // the text of a legacy file
+	fixed  string // of a patched one
+	links  string // the first name of the same file
+}
+
+// state lists a file system.
+func state(t testing.TB, root string) map[string]fileState {
+	all := map[string]fileState{}
+	first := map[contents.FileID]string{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // overlay lists whiteouts that hide nothing
+		}
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rel := imagetest.Must[string](t)(filepath.Rel(root, name))
+		st := fi.Sys().(*syscall.Stat_t)
+		s := fileState{meta: fmt.Sprintf("%v %d:%d rdev %d xattrs %s", fi.Mode(), st.Uid, st.Gid, st.Rdev, xattrsOf(t, name))}
+		if !fi.IsDir() {
+			s.meta += " " + fi.ModTime().UTC().Format(time.RFC3339Nano)
+			id, _ := contents.Identify(fi)
+			if first[id] == "" {
+				first[id] = rel
+			}
+			if s.links = first[id]; fi.Mode()&fs.ModeSymlink != 0 {
+				s.links = "" // of symlinks the native snapshotter makes two
+			}
+		}
+		switch {
+		case fi.Mode()&fs.ModeSymlink != 0:
+			s.meta += " " + imagetest.Must[string](t)(os.Readlink(name))
+		case fi.Mode().IsRegular():
+			body := imagetest.Must[[]byte](t)(os.ReadFile(name))
+			s.legacy, s.fixed = legacyText(body)
+			if s.legacy == "" && s.fixed == "" {
+				s.meta += fmt.Sprintf(" %x", sha256.Sum256(body))
+			}
+		}
+		all[rel] = s
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// legacyText is the text of a legacy file, or of what a rebuild makes of it.
+func legacyText(body []byte) (legacy, fixed string) {
+	head := imagetest.LegacyCode + len(imagetest.CallTime)
+	if len(body) <= head {
+		return "", ""
+	}
+	text := string(body[head:])
+	switch {
+	case bytes.Equal(body, imagetest.LegacyELF(text)):
+		return text, ""
+	case bytes.Equal(body, imagetest.FixedELF(text)):
+		return "", text
+	}
+	return "", ""
+}
+
+func xattrsOf(t testing.TB, name string) string {
+	buf := make([]byte, 4096)
+	n, err := syscall.Listxattr(name, buf)
+	if fi, lerr := os.Lstat(name); lerr != nil || fi.Mode()&(fs.ModeSymlink|fs.ModeDevice|fs.ModeNamedPipe) != 0 {
+		return ""
+	}
+	if err != nil && !errors.Is(err, syscall.ENOTSUP) {
+		t.Fatal(name, err)
+	}
+	var all []string
+	for x := range strings.SplitSeq(strings.TrimRight(string(buf[:max(n, 0)]), "\x00"), "\x00") {
+		if x == "" || strings.HasPrefix(x, "trusted.overlay") {
+			continue
+		}
+		value := make([]byte, 4096)
+		n, err := syscall.Getxattr(name, x, value)
+		if err != nil {
+			t.Fatal(name, x, err)
+		}
+		all = append(all, fmt.Sprintf("%s=%x", x, value[:n]))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// sawDifferent compares what an engine makes of a base and of what was derived of it: the same,
+// with each legacy file patched. told reports whether a rebuild's warnings speak of a path.
+// linked says that the metadata of patched files may be that of their links' headers.
+func sawDifferent(base, derived map[string]fileState, linked bool, told func(string) bool) (problems []string, excused int) {
+	add := func(name, format string, args ...any) {
+		if told(name) {
+			excused++
+			return
+		}
+		problems = append(problems, name+": "+fmt.Sprintf(format, args...))
+	}
+	for _, name := range contents.SortedKeys(base) {
+		b, d := base[name], derived[name]
+		switch {
+		case d == fileState{}:
+			add(name, "missing")
+		case d.legacy != "":
+			add(name, "not patched: %s", d.legacy)
+		case d.fixed != b.legacy+b.fixed:
+			add(name, "got the file %q, want %q", d.fixed, b.legacy+b.fixed)
+		case linked && d.fixed != "":
+		case d.meta != b.meta:
+			add(name, "got %s, want %s", d.meta, b.meta)
+		case d.links != b.links:
+			add(name, "a hard link of %s, want %s", d.links, b.links)
+		}
+	}
+	for _, name := range contents.SortedKeys(derived) {
+		if _, ok := base[name]; !ok {
+			add(name, "not in the base: %+v", derived[name])
+		}
+	}
+	return problems, excused
+}
