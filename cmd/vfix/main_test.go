@@ -111,7 +111,7 @@ func fake(f *contents.Findings, err error) engine {
 		cache: func(string, string, int64) (*ociruntime.Cached, error) {
 			return &ociruntime.Cached{Dir: "/var/lib/vfix", Entries: []store.Entry{
 				{Key: "0f1e", Size: 4096, Used: time.Unix(1700000000, 0)}, {Key: "a3ed", Index: true, Size: 512},
-			}}, err
+			}, Others: []store.Layout{{Name: "v9", Dir: "/var/lib/vfix/v9", Bytes: 1 << 20}}}, err
 		},
 		doctor: func(context.Context, doctor.Options) (*doctor.Report, error) {
 			if err != nil {

@@ -16,7 +16,6 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/internal/sparse"
-	"vfix.dev/vfix/rewriter"
 )
 
 // patch has a patched copy take the place of a file, under all names that the container
@@ -144,8 +143,7 @@ func writePatched(w *os.File, original io.ReaderAt, size int64, h *legacyFile) e
 	if _, err := sparse.Copy(w, plan.Apply(original)); err != nil {
 		return err
 	}
-	_, err = rewriter.Verify(original, size, w, h.Size, rewriter.Options{})
-	return err
+	return plan.Verify(original, w, h.Size)
 }
 
 // maxMounts is how many names of one root are mounted over: the kernel has a bound of 100,000

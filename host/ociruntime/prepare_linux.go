@@ -53,7 +53,7 @@ func prepare(bundle string, c Config, o Options) (problems []string, err error) 
 	if k.spec, err = parseSpec(raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(bundle, specName), err)
 	}
-	k.store = &store.Store{Dir: c.cacheDir()} // not open: its mounts are known by it
+	k.store = store.At(c.cacheDir()) // not open: its mounts are known by it
 	enabled, fallback, err := k.wanted()
 	if err != nil {
 		return nil, k.withoutMounts(err)
