@@ -502,6 +502,46 @@ mounts_of() {
 	expect_match 'a limit below 0' "$log" 'limits.names: got -1'
 }
 
+@test "runtime: files are examined by a process that opens nothing; one that ends it is named, and kept from starting" {
+	bundle b
+	plant usr/lib/libc.so.6
+	plant usr/bin/tool static-2m
+	cp "$b/config.json" "$work/config.json"
+	run strace -f -qq -o "$work/trace" -e trace=all -e signal=none "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+		--runtime /bin/true --cache-dir "$cache" --fail-closed create --bundle "$b" c1
+	expect "status: $output" "$status" 0
+	expect mounts "$(mounted "$b/config.json" | wc -l)" 2
+	# From the filter on: the confined process is the one that installed it, with all its threads.
+	local child
+	child=$(sed -n 's/^\([0-9]*\) .*seccomp(SECCOMP_SET_MODE_FILTER.*/\1/p' "$work/trace" | head -n 1)
+	sed -n '/seccomp(SECCOMP_SET_MODE_FILTER/,$p' "$work/trace" | grep "^$child " >"$work/confined"
+	[ "$(grep -c 'pread64(' "$work/confined")" -gt 10 ] || fail 'control: it does not read the files'
+	expect 'what it opens' "$(grep -E '(open|openat|openat2|creat|socket|execve|connect)\(' "$work/confined")" ''
+	# The rest of vfix-runtime reads no more of a file than its head, and the bytes that it hashes and copies.
+	rm -rf "$cache"
+	cp "$work/config.json" "$b/config.json"
+	# A fault of the process that examines: seccomp(2) is called by it alone.
+	start_with_fault() {
+		run strace -f -qq -o /dev/null -e trace=seccomp -e signal=none -e 'inject=seccomp:signal=SEGV' "$work/vfix-runtime" \
+			--vfix-config "$work/runtime.json" --runtime "$work/stand-in" --cache-dir "$cache" "$@" --log "$work/log" create --bundle "$b" c1
+	}
+	rm -rf "$RECORD"
+	start_with_fault
+	expect "open: status: $output" "$status" 0
+	expect_match log "$(cat "$work/log")" 'no confined process to examine it: .*signal: segmentation fault'
+	[ -e "$RECORD/starts" ] || fail 'the runtime was not started'
+	expect mounts "$(mounted)" ''
+	rm -rf "$RECORD" "$work/log"
+	start_with_fault --fail-closed
+	expect "closed: status: $output" "$status" 1
+	[ ! -e "$RECORD/starts" ] || fail 'the runtime was started'
+	expect_match log "$(cat "$work/log")" 'fail-closed.*usr/'
+	# And what it cannot do for lack of memory is a line, too.
+	echo '{"limits": {"seconds": 0.000001}}' >"$work/runtime.json"
+	start
+	expect_match log "$log" 'limits.seconds'
+}
+
 @test "runtime: each rootless user has a cache of his own" {
 	bundle b
 	plant usr/lib/libc.so.6

@@ -126,7 +126,7 @@ kill_everywhere() {
 	# A runtime that takes two hours, while somebody clears the cache.
 	cat >"$work/slow" <<-'END'
 		#!/bin/sh
-		find "$CACHE/files" "$CACHE/index" -exec touch -a -d '2 hours ago' {} +
+		find "$CACHE/v2/files" "$CACHE/v2/index" -exec touch -a -d '2 hours ago' {} +
 		"$VFIX" cache clear --cache-dir "$CACHE" >"$RECORD/cleared"
 		for f in $(jq -r '.mounts[].source' "$BUNDLE/config.json"); do
 			[ "$f" = proc ] || [ "${f##*/}" = tmpfs ] || [ -e "$f" ] || echo "$f" >>"$RECORD/missing"

@@ -102,7 +102,7 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 			return err
 		}
 		defer original.Close()
-		if err := writePatched(w, original, f.Stat.Size, h); err != nil {
+		if err := k.by.Patch(int(original.Fd()), f.Stat.Size, int(w.Fd()), h.Size); err != nil {
 			return err
 		}
 		return meta.Give(int(w.Fd()))
@@ -129,21 +129,6 @@ func (k *container) snapshot(f *rootfs.File, h *legacyFile) (*os.File, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// writePatched writes the patched copy of a file of size bytes to w, and proves that it is one.
-func writePatched(w *os.File, original io.ReaderAt, size int64, h *legacyFile) error {
-	plan, err := planOf(original, size)
-	if err != nil {
-		return err
-	}
-	if plan == nil || plan.Size != h.Size {
-		return rootfs.ErrChanged
-	}
-	if _, err := sparse.Copy(w, plan.Apply(original)); err != nil {
-		return err
-	}
-	return plan.Verify(original, w, h.Size)
 }
 
 // maxMounts is how many names of one root are mounted over: the kernel has a bound of 100,000

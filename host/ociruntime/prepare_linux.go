@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"
 )
@@ -24,6 +25,7 @@ type container struct {
 	flags  int64 // of the store's file system
 	root   *rootfs.Root
 	budget *budget
+	by     *examiner.Examiner
 	// writable says that the root belongs to this container alone and is written to: patched
 	// files take their originals' places in it, so that they can be replaced again.
 	writable bool
@@ -64,6 +66,10 @@ func prepare(bundle string, c Config, o Options) (problems []string, err error) 
 		}
 		return nil, k.withoutMounts(nil)
 	}
+	k.by = &examiner.Examiner{
+		Memory: k.budget.MemoryBytes, Until: k.budget.until(), Cgroup: examiner.PodCgroup(k.spec.CgroupsPath),
+	}
+	defer k.by.Close()
 	s, err := store.Open(c.cacheDir(), c.cacheSize())
 	if err != nil {
 		return nil, k.withoutMounts(fmt.Errorf("cache: %w", err))
