@@ -107,7 +107,7 @@ func (e *Examiner) ended(err error) error {
 		state, werr := e.process.Wait()
 		e.process = nil
 		if werr == nil {
-			err = fmt.Errorf("the confined process that examined it ended: %v", state)
+			err = fmt.Errorf("the confined process ended: %v", state)
 		}
 	}
 	e.Close()
@@ -123,7 +123,7 @@ func (e *Examiner) start() error {
 	e.socket = pair[0]
 	e.buf = make([]byte, maxMessage)
 	other := os.NewFile(uintptr(pair[1]), "socket")
-	defer other.Close()
+	defer other.Close() // twice is harmless
 	// Go would keep a descriptor of its control group open to watch the number of processors.
 	attr := &os.ProcAttr{Env: []string{"GODEBUG=containermaxprocs=0"}, Files: []*os.File{other, nil, nil}, Sys: &syscall.SysProcAttr{}}
 	if e.group = newGroup(e.Cgroup); e.group != nil {
@@ -135,6 +135,7 @@ func (e *Examiner) start() error {
 		e.group, attr.Sys = nil, nil
 		e.process, err = os.StartProcess("/proc/self/exe", []string{Name}, attr)
 	}
+	other.Close() // or its end would not be seen
 	if err != nil {
 		e.process = nil
 		return err
@@ -144,7 +145,7 @@ func (e *Examiner) start() error {
 	}
 	var h hello
 	if err := e.answer(&h); err != nil {
-		return err
+		return e.ended(err)
 	}
 	if h.Error != "" {
 		return errors.New(clip(h.Error))

@@ -70,6 +70,9 @@ type budget struct {
 
 func newBudget(l Limits) *budget { return &budget{Limits: l.withDefaults(), begun: time.Now()} }
 
+// since is how long the start takes by now, in seconds.
+func (b *budget) since() float64 { return time.Since(b.begun).Seconds() }
+
 // until is when the time is up.
 func (b *budget) until() time.Time {
 	return b.begun.Add(time.Duration(b.Seconds * float64(time.Second)))

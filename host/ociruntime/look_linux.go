@@ -68,6 +68,7 @@ func (k *container) lookAtLayers(keep indexes, m mount) (*scanned, error) {
 		}
 		all.Unread = append(all.Unread, f.Unread...)
 	}
+	k.rec.Layers = layers.lower
 	k.upper = layers.upper
 	if layers.upper != "" {
 		upper, err := rootfs.Open(layers.upper)

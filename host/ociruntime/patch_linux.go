@@ -4,6 +4,7 @@ package ociruntime
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/internal/sparse"
 )
@@ -38,6 +40,7 @@ func (k *container) patch(h *legacyFile) {
 		return
 	}
 	if h.Left != "" {
+		k.rec.SitesLeft += h.Stay
 		k.problem(names[0], errors.New(h.Left))
 	}
 	if h.Size == 0 {
@@ -54,13 +57,25 @@ func (k *container) patch(h *legacyFile) {
 	}
 	if k.writable {
 		if err = k.replace(names, copied, h.ID); err == nil {
+			k.patched(names, h, copied)
 			return
 		}
 	}
 	for _, name := range names {
 		if merr := k.mount(name, copied); merr != nil {
 			k.problem(name, errors.Join(merr, err))
+			continue
 		}
+		k.patched([]string{name}, h, copied)
+	}
+}
+
+// patched notes a file that is patched now, by each name.
+func (k *container) patched(names []string, h *legacyFile, c *copied) {
+	for _, name := range names {
+		k.rec.Files = append(k.rec.Files, starts.File{
+			Path: "/" + name, Before: hex.EncodeToString(h.SHA256), After: k.store.SHA256(c.key), Sites: h.Sites,
+		})
 	}
 }
 
