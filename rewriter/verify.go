@@ -36,24 +36,39 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 	if r.file == nil {
 		p.Size = beforeSize
 	}
-	same := func(p *Plan) error {
-		return sameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
-	}
-	if err := same(p); err != nil {
+	if err := p.same(before, after, afterSize); err != nil {
 		older, e := olderPlan(r, after, afterSize)
-		if e != nil || older == nil || same(older) != nil {
+		if e != nil || older == nil || older.same(before, after, afterSize) != nil {
 			return nil, err
 		}
 		return &Verification{Changed: older.Edits, Patches: older.Patches, Added: older.Size - beforeSize}, nil
 	}
-	if err := p.prove(); err != nil {
+	if err := p.verify(after, afterSize); err != nil {
 		return nil, err
 	}
-	v := &Verification{Changed: p.Edits, Patches: p.Patches, Added: p.Size - beforeSize}
-	if p.Empty() {
-		return v, nil
+	return &Verification{Changed: p.Edits, Patches: p.Patches, Added: p.Size - beforeSize}, nil
+}
+
+// Verify is for who has just made after of before by this plan: it checks what the function Verify
+// checks, without making the plan again. The plan's own file must still be open.
+func (p *Plan) Verify(before, after io.ReaderAt, afterSize int64) error {
+	if err := p.same(before, after, afterSize); err != nil {
+		return err
 	}
-	return v, verifyPatched(p, after, afterSize)
+	return p.verify(after, afterSize)
+}
+
+// same reports whether after is what the plan makes of before.
+func (p *Plan) same(before, after io.ReaderAt, afterSize int64) error {
+	return sameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
+}
+
+// verify proves the plan from the bytes anew, and looks at the patched file.
+func (p *Plan) verify(after io.ReaderAt, afterSize int64) error {
+	if err := p.prove(); err != nil || p.Empty() {
+		return err
+	}
+	return verifyPatched(p, after, afterSize)
 }
 
 // sameBytes compares two streams of known sizes.

@@ -424,9 +424,9 @@ mounts_of() {
 	mounts_of three
 	cmp "$work/three/libc.so.6" "$work/sound"
 	cmp "$work/three/libvfix.so" "$work/libvfix.so"
-	expect 'left of starts that ended' "$(find "$cache/private" -mindepth 1 -maxdepth 1 | wc -l)" 1
+	expect 'left of starts that ended' "$(find "$cache/v2/private" -mindepth 1 -maxdepth 1 | wc -l)" 1
 	# A copy in the cache that is not what was put there is made again, whatever its size is.
-	for f in "$cache"/files/*; do
+	for f in "$cache"/v2/files/*; do
 		printf evil | dd of="$f" conv=notrunc status=none
 	done
 	start --fail-closed
@@ -472,7 +472,7 @@ mounts_of() {
 		--runtime /bin/true --cache-dir "$cache" --fail-closed create --bundle "$b" c1
 	expect "status: $output" "$status" 0
 	expect mounts "$(mounted "$b/config.json" | wc -l)" 30
-	expect 'how often it is listed' "$(grep -c "\"$cache/files\".* = [0-9]" "$work/trace")" 1
+	expect 'how often it is listed' "$(grep -c "\"$cache/v2/files\".* = [0-9]" "$work/trace")" 1
 }
 
 @test "runtime: what a start may take is bounded: names, bytes, time, memory, each with a line" {
@@ -500,6 +500,46 @@ mounts_of() {
 	echo '{"limits": {"names": -1}}' >"$work/runtime.json"
 	start
 	expect_match 'a limit below 0' "$log" 'limits.names: got -1'
+}
+
+@test "runtime: files are examined by a process that opens nothing; one that ends it is named, and kept from starting" {
+	bundle b
+	plant usr/lib/libc.so.6
+	plant usr/bin/tool static-2m
+	cp "$b/config.json" "$work/config.json"
+	run strace -f -qq -o "$work/trace" -e trace=all -e signal=none "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+		--runtime /bin/true --cache-dir "$cache" --fail-closed create --bundle "$b" c1
+	expect "status: $output" "$status" 0
+	expect mounts "$(mounted "$b/config.json" | wc -l)" 2
+	# From the filter on: the confined process is the one that installed it, with all its threads.
+	local child
+	child=$(sed -n 's/^\([0-9]*\) .*seccomp(SECCOMP_SET_MODE_FILTER.*/\1/p' "$work/trace" | head -n 1)
+	sed -n '/seccomp(SECCOMP_SET_MODE_FILTER/,$p' "$work/trace" | grep "^$child " >"$work/confined"
+	[ "$(grep -c 'pread64(' "$work/confined")" -gt 10 ] || fail 'control: it does not read the files'
+	expect 'what it opens' "$(grep -E '(open|openat|openat2|creat|socket|execve|connect)\(' "$work/confined")" ''
+	# The rest of vfix-runtime reads no more of a file than its head, and the bytes that it hashes and copies.
+	rm -rf "$cache"
+	cp "$work/config.json" "$b/config.json"
+	# A fault of the process that examines: seccomp(2) is called by it alone.
+	start_with_fault() {
+		run strace -f -qq -o /dev/null -e trace=seccomp -e signal=none -e 'inject=seccomp:signal=SEGV' "$work/vfix-runtime" \
+			--vfix-config "$work/runtime.json" --runtime "$work/stand-in" --cache-dir "$cache" "$@" --log "$work/log" create --bundle "$b" c1
+	}
+	rm -rf "$RECORD"
+	start_with_fault
+	expect "open: status: $output" "$status" 0
+	expect_match log "$(cat "$work/log")" 'no confined process to examine it: the confined process ended: '
+	[ -e "$RECORD/starts" ] || fail 'the runtime was not started'
+	expect mounts "$(mounted)" ''
+	rm -rf "$RECORD" "$work/log"
+	start_with_fault --fail-closed
+	expect "closed: status: $output" "$status" 1
+	[ ! -e "$RECORD/starts" ] || fail 'the runtime was started'
+	expect_match log "$(cat "$work/log")" 'fail-closed.*usr/'
+	# And what it cannot do for lack of memory is a line, too.
+	echo '{"limits": {"seconds": 0.000001}}' >"$work/runtime.json"
+	start
+	expect_match log "$log" 'limits.seconds'
 }
 
 @test "runtime: each rootless user has a cache of his own" {
@@ -635,7 +675,8 @@ refuses() {
 	expect_match log "$log" 'alone can write to'
 	expect mounts "$(mounted)" ''
 	chmod 700 "$cache"
-	ln -s /etc "$cache/files"
+	mkdir -m 700 "$cache/v2"
+	ln -s /etc "$cache/v2/files"
 	start
 	expect_match log "$log" 'own'
 	rm -rf "$cache"
@@ -654,11 +695,11 @@ refuses() {
 	# Damage in the cache is mended: a copy that is cut off, an index that is not one.
 	start
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
-	truncate -s 100 "$cache"/files/*
-	for i in "$cache"/index/*; do echo damage >"$i"; done
+	truncate -s 100 "$cache"/v2/files/*
+	for i in "$cache"/v2/index/*; do echo damage >"$i"; done
 	start
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
-	cp -a "$cache"/files/* "$work/copy"
+	cp -a "$cache"/v2/files/* "$work/copy"
 	run_vfix verify "$work/copy" --against "$root/usr/lib/libc.so.6"
 }
 
@@ -761,6 +802,6 @@ refuses() {
 		grep -q "pread64.*<$root/$file>" "$work"/trace* || fail 'the trace shows nothing'
 	done
 	# strace may write a call and what it gave back in two lines.
-	expect 'copies written' "$(grep -h "rename.*\"$cache/files/" "$work"/trace* | grep -vc ' = -1 ')" "$(find "$cache/files" -type f | wc -l)"
-	expect 'left in tmp' "$(ls "$cache/tmp")" ''
+	expect 'copies written' "$(grep -h "rename.*\"$cache/v2/files/" "$work"/trace* | grep -vc ' = -1 ')" "$(find "$cache/v2/files" -type f | wc -l)"
+	expect 'left in tmp' "$(ls "$cache/v2/tmp")" ''
 }

@@ -45,7 +45,7 @@ sound() {
 	local file
 	[ -e "$cache" ] || return 0
 	"$VFIX" cache list --cache-dir "$cache" >/dev/null || fail 'the cache cannot be listed'
-	for file in "$cache"/files/*; do
+	for file in "$cache"/v2/files/*; do
 		if [ -f "$file" ]; then
 			grep -q "^$(sha256sum <"$file" | cut -d ' ' -f 1) " "$work/copies" || fail "$file is none of the copies"
 		fi
@@ -71,7 +71,7 @@ kill_everywhere() {
 	sums >"$work/before"
 	start --fail-closed
 	sums >"$work/after"
-	(cd "$cache/files" && find . -type f -exec sha256sum {} +) >"$work/copies"
+	(cd "$cache/v2/files" && find . -type f -exec sha256sum {} +) >"$work/copies"
 	state >"$work/want"
 	for call in "${changing[@]}"; do
 		step=1
@@ -89,7 +89,7 @@ kill_everywhere() {
 			start --fail-closed
 			state >"$work/got"
 			diff "$work/want" "$work/got" || fail "after a kill at $call $n the next start does something else"
-			expect "left in tmp after a kill at $call $n" "$(ls "$cache/tmp")" ''
+			expect "left in tmp after a kill at $call $n" "$(ls "$cache/v2/tmp")" ''
 		done
 	done
 	echo "# killed $killed times" >&3
@@ -126,7 +126,7 @@ kill_everywhere() {
 	# A runtime that takes two hours, while somebody clears the cache.
 	cat >"$work/slow" <<-'END'
 		#!/bin/sh
-		find "$CACHE/files" "$CACHE/index" -exec touch -a -d '2 hours ago' {} +
+		find "$CACHE/v2/files" "$CACHE/v2/index" -exec touch -a -d '2 hours ago' {} +
 		"$VFIX" cache clear --cache-dir "$CACHE" >"$RECORD/cleared"
 		for f in $(jq -r '.mounts[].source' "$BUNDLE/config.json"); do
 			[ "$f" = proc ] || [ "${f##*/}" = tmpfs ] || [ -e "$f" ] || echo "$f" >>"$RECORD/missing"
@@ -143,10 +143,10 @@ kill_everywhere() {
 	expect 'gone before they were mounted' "$(cat "$RECORD/missing" 2>/dev/null)" ''
 	expect_match 'only the index was cleared' "$(cat "$RECORD/cleared")" '1 entr'
 	# When it has ended, they can go, and nothing of it is left.
-	find "$cache/files" -exec touch -a -d '2 hours ago' {} +
+	find "$cache/v2/files" -exec touch -a -d '2 hours ago' {} +
 	run_vfix cache clear --cache-dir "$cache"
-	expect 'copies afterwards' "$(ls "$cache/files")" ''
-	expect 'leases afterwards' "$(ls "$cache/leases")" ''
+	expect 'copies afterwards' "$(ls "$cache/v2/files")" ''
+	expect 'leases afterwards' "$(ls "$cache/v2/leases")" ''
 }
 
 @test "cache: list, size, prune and clear, and what is in use stays" {
@@ -161,13 +161,13 @@ kill_everywhere() {
 	run_vfix cache clear --cache-dir "$cache"
 	expect 'removed while in use' "$output" '0 entries removed, 0 B'
 	# An hour later.
-	find "$cache/files" "$cache/index" -type f -exec touch -a -d '1 hour ago' {} +
-	touch "$cache/tmp/new-left"
-	first=$(find "$cache/files" -type f -printf '%f\n' -quit)
-	touch -a -d '2 hours ago' "$cache/files/$first"
+	find "$cache/v2/files" "$cache/v2/index" -type f -exec touch -a -d '1 hour ago' {} +
+	touch "$cache/v2/tmp/new-left"
+	first=$(find "$cache/v2/files" -type f -printf '%f\n' -quit)
+	touch -a -d '2 hours ago' "$cache/v2/files/$first"
 	run_vfix cache prune --size 30K --cache-dir "$cache" --format json
 	expect 'pruned first' "$(jq -r '.entries[0].name' <<<"$output")" "$first"
-	expect 'left in tmp' "$(ls "$cache/tmp")" ''
+	expect 'left in tmp' "$(ls "$cache/v2/tmp")" ''
 	run_vfix cache clear --cache-dir "$cache"
 	run_vfix cache size --cache-dir "$cache"
 	expect_match size "$output" '0 entries, 0 B'
@@ -181,9 +181,9 @@ kill_everywhere() {
 		plant "usr/lib/libc.so.6"
 		echo "$i" >>"$root/usr/lib/libc.so.6"
 		start
-		find "$cache/files" "$cache/index" -type f -exec touch -a -d '1 hour ago' {} +
+		find "$cache/v2/files" "$cache/v2/index" -type f -exec touch -a -d '1 hour ago' {} +
 	done
-	expect 'within the bound' "$(($(du -B1 -s "$cache/files" | cut -f 1) <= 60000 + 40000))" 1
+	expect 'within the bound' "$(($(du -B1 -s "$cache/v2/files" | cut -f 1) <= 60000 + 40000))" 1
 	run_vfix 2 cache prune --size many
 	run_vfix 2 cache
 	run_vfix 2 cache rinse

@@ -37,7 +37,10 @@ are recreated when needed: removing them only costs time.
   clear   remove all entries
 
 An entry that was used within the last minute is kept, because a container may
-be about to mount it. Running containers keep the files they have mounted.`,
+be about to mount it. Running containers keep the files they have mounted.
+
+Versions of vfix whose caches differ in layout have separate subdirectories:
+prune and clear include the layouts that this version knows and name the others.`,
 		Example: `  vfix cache list
   vfix cache prune --size 500M
   vfix cache clear`,

@@ -14,6 +14,13 @@ type jsonCache struct {
 	Dir     string           `json:"dir"`
 	Bytes   int64            `json:"bytes"`
 	Entries []jsonCacheEntry `json:"entries"`
+	Others  []jsonLayout     `json:"other_layouts"`
+}
+
+type jsonLayout struct {
+	Name  string `json:"name"`
+	Dir   string `json:"dir"`
+	Bytes int64  `json:"bytes"`
 }
 
 type jsonCacheEntry struct {
@@ -24,9 +31,12 @@ type jsonCacheEntry struct {
 }
 
 func cacheJSON(action string, c *ociruntime.Cached) jsonCache {
-	doc := jsonCache{jsonDocument: document("cache"), Action: action, Dir: c.Dir, Bytes: c.Bytes(), Entries: []jsonCacheEntry{}}
+	doc := jsonCache{jsonDocument: document("cache"), Action: action, Dir: c.Dir, Bytes: c.Bytes(), Entries: []jsonCacheEntry{}, Others: []jsonLayout{}}
 	for _, e := range c.Entries {
 		doc.Entries = append(doc.Entries, jsonCacheEntry{e.Key, kindOf(e), e.Size, e.Used.UTC().Format(time.RFC3339)})
+	}
+	for _, l := range c.Others {
+		doc.Others = append(doc.Others, jsonLayout{l.Name, l.Dir, l.Bytes})
 	}
 	return doc
 }

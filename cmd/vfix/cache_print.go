@@ -15,6 +15,9 @@ func (o *output) cached(action string, opts CacheOptions, done *ociruntime.Cache
 	if opts.json() {
 		return o.json(cacheJSON(action, done))
 	}
+	for _, l := range done.Others {
+		o.note("%s in %s: the cache of another version of vfix (layout %s)", humanSize(l.Bytes), l.Dir, l.Name)
+	}
 	switch action {
 	case "list":
 		t := &grid{head: []string{"SIZE", "LAST USED", "KIND", "NAME"}, right: 0}

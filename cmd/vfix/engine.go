@@ -40,6 +40,7 @@ type engine struct {
 	run func(args []string, o run.Options) error
 	// runtime returns only where the real runtime was not executed, with the exit status.
 	runtime func(args []string, stderr io.Writer) int
+	status  func(o ociruntime.StatusOptions) (*ociruntime.Status, error)
 	// cache lists or removes what vfix-runtime keeps.
 	cache  func(action, dir string, limit int64) (*ociruntime.Cached, error)
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
@@ -78,6 +79,7 @@ var theEngine = engine{
 
 	run:        run.Run,
 	runtime:    runRuntime,
+	status:     ociruntime.ReadStatus,
 	cache:      ociruntime.Cache,
 	doctor:     doctor.Run,
 	inventory:  inventory.Take,

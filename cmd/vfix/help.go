@@ -102,7 +102,8 @@ func helpText(cmd *cobra.Command) string {
 	}
 	// UseLine adds "[flags]", which is no word of ours.
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: vfix %s\n\n%s\n", cmd.Use, strings.TrimSpace(cmd.Long))
+	use := strings.TrimSpace(verbOf(cmd.Parent()) + " " + cmd.Use)
+	fmt.Fprintf(&b, "Usage: vfix %s\n\n%s\n", use, strings.TrimSpace(cmd.Long))
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
 	}

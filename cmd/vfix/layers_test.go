@@ -12,7 +12,7 @@ import (
 // above it in this list alone. A package that is not listed fails the test.
 var layers = []string{
 	"internal/binread", "internal/fallbackfiles", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/packages", "internal/progress",
-	"internal/redact", "internal/rootpath", "internal/sparse", "internal/xattrs", "internal/jsonobject",
+	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/xattrs", "internal/jsonobject",
 	"images/mountopts",
 	"images/atomicfile",
 	"images/blob",
@@ -28,7 +28,7 @@ var layers = []string{
 	"images",
 	"images/hotfix", "images/batch", "images/inventory",
 	"images/internal/imagetest",
-	"host/jail", "host/probe", "host/run", "host/store", "host/rootfs",
+	"host/jail", "host/probe", "host/run", "host/store", "host/rootfs", "host/examiner", "host/starts",
 	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/ociruntime", "host/install",
 }
 

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/shim"
 )
@@ -55,6 +56,9 @@ var exitTable = []struct {
 }
 
 func main() {
+	if len(os.Args) > 0 && os.Args[0] == examiner.Name { // before all else: this is run at starts of containers
+		os.Exit(examiner.Main())
+	}
 	if args, ok := runtimeArgs(os.Args); ok {
 		os.Exit(runRuntime(args, os.Stderr))
 	}

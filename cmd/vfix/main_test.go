@@ -108,10 +108,11 @@ func fake(f *contents.Findings, err error) engine {
 		stay:      func(context.Context) {},
 		run:       func([]string, run.Options) error { return err },
 		runtime:   func([]string, io.Writer) int { return 0 },
+		status:    func(o ociruntime.StatusOptions) (*ociruntime.Status, error) { return recorded(), err },
 		cache: func(string, string, int64) (*ociruntime.Cached, error) {
 			return &ociruntime.Cached{Dir: "/var/lib/vfix", Entries: []store.Entry{
 				{Key: "0f1e", Size: 4096, Used: time.Unix(1700000000, 0)}, {Key: "a3ed", Index: true, Size: 512},
-			}}, err
+			}, Others: []store.Layout{{Name: "v9", Dir: "/var/lib/vfix/v9", Bytes: 1 << 20}}}, err
 		},
 		doctor: func(context.Context, doctor.Options) (*doctor.Report, error) {
 			if err != nil {

@@ -121,12 +121,12 @@ func verbs(root *cobra.Command) []string {
 	return names
 }
 
-// verbOf returns the word behind vfix, "" for vfix itself.
+// verbOf returns the words behind vfix, "" for vfix itself.
 func verbOf(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return ""
 	}
-	return cmd.Name()
+	return strings.TrimSpace(verbOf(cmd.Parent()) + " " + cmd.Name())
 }
 
 func noArguments(cmd *cobra.Command, args []string) error {

@@ -31,7 +31,7 @@ func runtimeArgs(args []string) ([]string, bool) {
 		return args[1:], true
 	case len(args) < 2 || args[1] != runtimeVerb:
 		return nil, false
-	case len(args) == 3 && (args[2] == "--help" || args[2] == "-h"):
+	case len(args) == 3 && (args[2] == "--help" || args[2] == "-h"), len(args) > 2 && args[2] == statusVerb:
 		return nil, false
 	}
 	return args[2:], true
@@ -41,6 +41,7 @@ func runtimeArgs(args []string) ([]string, bool) {
 func runRuntime(args []string, stderr io.Writer) int {
 	err := ociruntime.Main(args, ociruntime.Options{
 		Maker:   func() string { return buildVersion().Version + " " + string(shim.Magic()) },
+		Version: buildVersion().Version,
 		Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace(),
 		Stderr: stderr,
 	})
@@ -64,7 +65,7 @@ func (e *runtimeError) Hint() string {
 }
 
 func newRuntimeCommand(out *output, e engine) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "runtime [options] RUNTIME-COMMAND...",
 		Short: "Run as an OCI runtime that patches containers at start",
 		Long: `Accept the command line of runc, so that an engine can use vfix instead of runc;
@@ -94,7 +95,10 @@ Options of vfix, before those of the runtime, which does not see them:
                        bytes, opt_in (dev.vfix.enable=true is then needed),
                        fallback (for containers that do not say), allow_disable
                        (dev.vfix.enable=false, even with fail_closed), limits
-                       of one start: names, copy_bytes, seconds, memory_bytes
+                       of one start: names, copy_bytes, seconds, memory_bytes;
+                       record: a file (default /var/log/vfix/starts.jsonl),
+                       journald or none; metrics: a file FILE.prom of counters
+                       for the textfile collector of Prometheus' node_exporter
 
 Annotations of a container:
   dev.vfix.enable=false      leave it as it is, unless fail-closed holds;
@@ -102,9 +106,13 @@ Annotations of a container:
   dev.vfix.fallback=always   mount libvfix.so and an ld.so.preload for it: it
                              serves call sites that come later; =never
 
-Messages go to the file of the runtime's --log and --log-format, or to stderr.`,
+Each start is recorded: 'vfix runtime status' shows the last ones. Files are
+examined by a separate process, which can only read and write the files that it
+is given. Messages go to the file of the runtime's --log and --log-format, or to
+stderr.`,
 		Example: `  vfix runtime --runtime crun run -b /tmp/bundle c1    by hand
-  vfix runtime --fail-closed run -b /tmp/bundle c1     refuse if not patched`,
+  vfix runtime --fail-closed run -b /tmp/bundle c1     refuse if not patched
+  vfix runtime status                                  show the last starts`,
 		Annotations: exits(`  that of the real runtime, which replaces vfix; otherwise
   1  it could not be executed, or --fail-closed and something was not patched`),
 		DisableFlagParsing: true,
@@ -119,4 +127,6 @@ Messages go to the file of the runtime's --log and --log-format, or to stderr.`,
 			return nil
 		},
 	}
+	cmd.AddCommand(newStatusCommand(out, e))
+	return cmd
 }

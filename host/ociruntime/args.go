@@ -22,6 +22,7 @@ type command struct {
 
 	name      string // create, run, exec, …; "" for none
 	bundle    string // of create, run and restore
+	container string // that they make
 	log       string // --log
 	logFormat string // --log-format
 	debug     bool
@@ -123,6 +124,7 @@ func (c *command) startOptions(args []string) {
 	for i := 0; i < len(args); i++ {
 		name, value, hasValue, isOption := option(args[i])
 		if !isOption {
+			c.container = args[i]
 			return
 		}
 		if !hasValue && startValues[name] && i+1 < len(args) {

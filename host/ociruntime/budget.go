@@ -70,6 +70,18 @@ type budget struct {
 
 func newBudget(l Limits) *budget { return &budget{Limits: l.withDefaults(), begun: time.Now()} }
 
+// since is how long the start takes by now, in seconds.
+func (b *budget) since() float64 { return time.Since(b.begun).Seconds() }
+
+// until is when the time is up.
+func (b *budget) until() time.Time {
+	return b.begun.Add(time.Duration(b.Seconds * float64(time.Second)))
+}
+
+func (b *budget) late() error {
+	return fmt.Errorf("longer than %v seconds (limits.seconds)", b.Seconds)
+}
+
 // seen counts a name, and looks at clock and memory now and then.
 func (b *budget) seen() error {
 	if b.names++; b.names > b.Names {
@@ -85,7 +97,7 @@ func (b *budget) seen() error {
 // used errs where time or memory are used up.
 func (b *budget) used() error {
 	if time.Since(b.begun).Seconds() > b.Seconds {
-		return fmt.Errorf("longer than %v seconds (limits.seconds)", b.Seconds)
+		return b.late()
 	}
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)

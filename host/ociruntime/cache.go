@@ -12,6 +12,8 @@ import (
 type Cached struct {
 	Dir     string
 	Entries []store.Entry
+	// Others is what is left there of versions of vfix whose cache has another layout.
+	Others []store.Layout
 }
 
 // Bytes is what the entries take on the disk together.
@@ -40,17 +42,33 @@ func Cache(action, dir string, limit int64) (*Cached, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
+	switch {
+	case action == "clear":
+		limit = -1
+	case limit < 0:
+		limit = s.Limit
+	}
 	done := &Cached{Dir: s.Dir}
-	switch action {
-	case "prune":
-		if limit < 0 {
-			limit = s.Limit
-		}
+	removes := action == "prune" || action == "clear"
+	if removes {
 		done.Entries, err = s.Prune(limit)
-	case "clear":
-		done.Entries, err = s.Prune(-1)
-	default:
+	} else {
 		done.Entries, err = s.List()
 	}
+	if err != nil {
+		return done, err
+	}
+	if done.Others, err = s.Others(); err != nil || !removes {
+		return done, err
+	}
+	for _, l := range done.Others {
+		if older := s.Older(l); older != nil {
+			gone, err := older.Prune(limit)
+			if done.Entries = append(done.Entries, gone...); err != nil {
+				return done, err
+			}
+		}
+	}
+	done.Others, err = s.Others()
 	return done, err
 }

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"vfix.dev/vfix/host/starts"
 )
 
 // ConfigFile is where vfix-runtime looks for its configuration. Engines that start a
@@ -23,6 +25,7 @@ const ConfigFile = "/etc/vfix/runtime.json"
 const (
 	DefaultCacheDir  = "/var/lib/vfix"
 	DefaultCacheSize = 2 << 30 // bytes
+	DefaultRecord    = "/var/log/vfix/starts.jsonl"
 )
 
 // Config is the content of ConfigFile. The zero value is the default.
@@ -44,6 +47,12 @@ type Config struct {
 	OptIn bool `json:"opt_in,omitempty"`
 	// Fallback gives containers the preload library unless an annotation says otherwise.
 	Fallback bool `json:"fallback,omitempty"`
+	// Record is where a line about each start goes: an absolute path, "journald" or "none"; "" is
+	// DefaultRecord, and for who is not root on this machine vfix/starts.jsonl in the folder of his
+	// state (XDG_STATE_HOME).
+	Record string `json:"record,omitempty"`
+	// Metrics is a file of counters for node_exporter's textfile collector; "" for none.
+	Metrics string `json:"metrics,omitempty"`
 	// Limits bound what one start may take.
 	Limits Limits `json:"limits,omitzero"`
 }
@@ -86,7 +95,7 @@ func ParseConfig(b []byte) (Config, error) {
 		}
 	}
 	if wrong := c.check(); wrong != nil {
-		c.CacheDir, c.CacheSize, c.Limits = "", 0, Limits{}
+		c.CacheDir, c.CacheSize, c.Record, c.Metrics, c.Limits = "", 0, "", "", Limits{}
 		err = errors.Join(err, wrong)
 	}
 	return c, err
@@ -98,6 +107,12 @@ func (c Config) check() error {
 	}
 	if c.CacheDir != "" && !filepath.IsAbs(c.CacheDir) {
 		return fmt.Errorf("cache_dir: %q is no absolute path", c.CacheDir)
+	}
+	if c.Record != "" && c.Record != starts.Journal && c.Record != starts.None && !filepath.IsAbs(c.Record) {
+		return fmt.Errorf("record: got %q, want an absolute path, %q or %q", c.Record, starts.Journal, starts.None)
+	}
+	if c.Metrics != "" && (!filepath.IsAbs(c.Metrics) || filepath.Ext(c.Metrics) != ".prom") {
+		return fmt.Errorf("metrics: got %q, want an absolute path that ends in .prom", c.Metrics)
 	}
 	return c.Limits.check()
 }
@@ -119,14 +134,36 @@ func (c Config) cacheDir() string {
 	case !rootless():
 		return DefaultCacheDir
 	}
-	data := os.Getenv("XDG_DATA_HOME") // basedir-spec
-	if home := os.Getenv("HOME"); !filepath.IsAbs(data) && filepath.IsAbs(home) {
-		data = filepath.Join(home, ".local", "share")
+	if data := userDir("XDG_DATA_HOME", ".local/share"); data != "" {
+		return data
 	}
-	if !filepath.IsAbs(data) {
-		return DefaultCacheDir
+	return DefaultCacheDir
+}
+
+// record fills in the default, too; nothing is recorded where a user has no folder.
+func (c Config) record() string {
+	switch {
+	case c.Record != "":
+		return c.Record
+	case !rootless():
+		return DefaultRecord
 	}
-	return filepath.Join(data, "vfix")
+	if state := userDir("XDG_STATE_HOME", ".local/state"); state != "" {
+		return filepath.Join(state, "starts.jsonl")
+	}
+	return starts.None
+}
+
+// userDir is vfix's folder among those of one user (XDG Base Directory Specification); "" for none.
+func userDir(variable, usual string) string {
+	dir := os.Getenv(variable)
+	if home := os.Getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
+		dir = filepath.Join(home, usual)
+	}
+	if !filepath.IsAbs(dir) {
+		return ""
+	}
+	return filepath.Join(dir, "vfix")
 }
 
 // rootless reports whether this process is not root on this machine, whatever it is in a user

@@ -7,27 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
+	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
-	"vfix.dev/vfix/rewriter"
 )
 
 // What a file must be to be looked at.
 const (
 	// minELF is an ELF header and one program header, in bytes (gABI, chapters 4 and 5).
 	minELF = 64 + 56
-	// maxFile is the largest file that is examined, maxExec the most executable bytes of it.
+	// maxFile is the largest file that is examined.
 	maxFile = 4 << 30
-	maxExec = 1 << 30
 	// maxSparse is the largest file that may consist of holes for the most part.
 	maxSparse = 256 << 20
 )
 
-// examine reads one file. A nil file says that there is nothing to patch in it; an error,
+// examine has one file read. A nil file says that there is nothing to patch in it; an error,
 // that it is an ELF file and nobody knows.
-func examine(root *rootfs.Root, name string, id rootfs.Identity) (*legacyFile, error) {
+func examine(by *examiner.Examiner, root *rootfs.Root, name string, id rootfs.Identity) (*legacyFile, error) {
 	f, err := root.OpenFile(name)
 	if err != nil {
 		return nil, err
@@ -39,14 +36,11 @@ func examine(root *rootfs.Root, name string, id rootfs.Identity) (*legacyFile, e
 	if err := readable(f); err != nil {
 		return nil, err
 	}
-	plan, err := planOf(f, f.Stat.Size)
-	if err != nil || plan == nil {
+	found, err := by.Examine(f.FD(), f.Stat.Size)
+	if err != nil || found == (examiner.Finding{}) {
 		return nil, errors.Join(err, f.Unchanged())
 	}
-	h := &legacyFile{ID: f.ID(), Left: leftOver(plan)}
-	if !plan.Empty() {
-		h.Size = plan.Size
-	}
+	h := &legacyFile{ID: f.ID(), Finding: found}
 	if h.SHA256, err = sum(f); err != nil {
 		return nil, err
 	}
@@ -68,51 +62,15 @@ func isELF(f *rootfs.File) (bool, error) {
 	return string(b[:]) == "\x7fELF\x02\x01", nil
 }
 
-// errTooMuch: a file costs more to read than any program is large.
-var errTooMuch = errors.New("not examined")
-
 // readable refuses files that cost more to read than any program is large.
 func readable(f *rootfs.File) error {
 	switch {
 	case f.Stat.Size > maxFile:
-		return fmt.Errorf("%d bytes, %w: at most %d", f.Stat.Size, errTooMuch, int64(maxFile))
+		return fmt.Errorf("%d bytes, %w: at most %d", f.Stat.Size, examiner.ErrTooMuch, int64(maxFile))
 	case f.Stat.Size > maxSparse && f.Sparse():
-		return fmt.Errorf("%d bytes, %w: most of them are holes", f.Stat.Size, errTooMuch)
+		return fmt.Errorf("%d bytes, %w: most of them are holes", f.Stat.Size, examiner.ErrTooMuch)
 	}
 	return nil
-}
-
-// planOf scans a file of size bytes; a nil plan says that it has no call site that can be
-// patched, and none that would have to be.
-func planOf(f io.ReaderAt, size int64) (*rewriter.Plan, error) {
-	r, err := rewriter.ScanWithin(f, size, maxExec)
-	if err != nil {
-		return nil, err
-	}
-	if strings.HasPrefix(r.Skipped, "executable segments") {
-		return nil, fmt.Errorf("%w: %s", errTooMuch, r.Skipped)
-	}
-	if !slices.ContainsFunc(r.Sites, func(s rewriter.Site) bool { return s.Verdict.Patchable() || s.Verdict == rewriter.Unknown }) {
-		return nil, nil
-	}
-	p, err := rewriter.NewPlan(r, rewriter.Options{})
-	if err != nil || p.Empty() && len(p.LeftOver()) == 0 {
-		return nil, err
-	}
-	return p, nil
-}
-
-// leftOver says how many live and unknown call sites a plan leaves, and why the first; "" for
-// none.
-func leftOver(p *rewriter.Plan) string {
-	left := p.LeftOver()
-	switch len(left) {
-	case 0:
-		return ""
-	case 1:
-		return fmt.Sprintf("1 call site left, at vaddr %#x: %s", left[0].Site.Vaddr, left[0].Reason)
-	}
-	return fmt.Sprintf("%d call sites left, the first at vaddr %#x: %s", len(left), left[0].Site.Vaddr, left[0].Reason)
 }
 
 func sum(f *rootfs.File) ([]byte, error) {

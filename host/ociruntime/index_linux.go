@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash/crc32"
 
+	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
 )
 
@@ -26,7 +27,7 @@ type index struct {
 	clean []byte // identities
 }
 
-const indexMagic = "vfixidx2"
+const indexMagic = "vfixidx3"
 
 // scanned is what the scan of a folder found that matters.
 type scanned struct {
@@ -41,9 +42,8 @@ type legacyFile struct {
 	Names  [][]byte        `json:"names"` // real paths; bytes, for they need not be UTF-8
 	ID     rootfs.Identity `json:"id"`
 	SHA256 []byte          `json:"sha256"` // of the original
-	Size   int64           `json:"size"`   // of the patched copy, in bytes; 0 where none can be patched
-	Left   string          `json:"left"`   // the call sites that stay, in words; "" for none
-	layer  string          // the lower layer that it was found in, "" for the root; not in the file
+	examiner.Finding
+	layer string // the lower layer that it was found in, "" for the root; not in the file
 }
 
 // unread is an ELF file that could not be examined.

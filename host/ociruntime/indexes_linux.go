@@ -8,12 +8,13 @@ import (
 	"slices"
 	"time"
 
+	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"
 )
 
-// fewFiles are read again faster than an index of them is written: the upper layer of most
-// containers holds less.
+// fewFiles that are no ELF files are read again faster than an index of them is written: the upper
+// layer of most containers holds less.
 const fewFiles = 32
 
 // indexes are what is remembered of folders, in a store.
@@ -21,6 +22,7 @@ type indexes struct {
 	store *store.Store
 	maker string
 	spend *budget
+	by    *examiner.Examiner
 }
 
 // layer returns what is found in a folder that nobody changes: it is walked once, and again
@@ -47,7 +49,7 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 	if x := k.read(key); x != nil && x.holds(root) {
 		return &x.scanned, nil
 	}
-	x, _, err := scanTree(root, nil, k.spend)
+	x, _, err := scanTree(root, nil, k.spend, k.by)
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +97,12 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		defer unlock()
 		old = k.read(key)
 	}
-	now := time.Now()
-	x, changed, err := scanTree(root, old, k.spend)
+	now, asked := time.Now(), k.by.Asked
+	x, changed, err := scanTree(root, old, k.spend, k.by)
 	if err != nil {
 		return nil, err
 	}
-	few := old == nil && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
+	few := old == nil && asked == k.by.Asked && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
 	if !changed || few {
 		return &x.scanned, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"vfix.dev/vfix/host/starts"
 )
 
 // logger writes where the runtime's own messages go: the file of --log in the format of
@@ -77,8 +79,15 @@ func (l *logger) format(level, text string) string {
 const maxListed = 3
 
 // summary is one line of all problems.
-func summary(problems []string) string {
-	text := strings.Join(problems[:min(len(problems), maxListed)], "; ")
+func summary(problems []starts.Problem) string {
+	var first []string
+	for _, p := range problems[:min(len(problems), maxListed)] {
+		if p.Path != "" {
+			p.Reason = p.Path + ": " + p.Reason
+		}
+		first = append(first, p.Reason)
+	}
+	text := strings.Join(first, "; ")
 	if n := len(problems) - maxListed; n > 0 {
 		text += fmt.Sprintf("; and %d more", n)
 	}

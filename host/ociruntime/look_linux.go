@@ -36,7 +36,7 @@ func (k *container) isHidden(name string) bool {
 
 // look finds the files to be patched, by whatever way needs the least reading.
 func (k *container) look() (*scanned, error) {
-	keep := indexes{k.store, k.own.maker(), k.budget}
+	keep := indexes{k.store, k.own.maker(), k.budget, k.by}
 	m, mounted, err := mountAt(k.root.Path)
 	if err != nil {
 		return nil, err
@@ -68,6 +68,7 @@ func (k *container) lookAtLayers(keep indexes, m mount) (*scanned, error) {
 		}
 		all.Unread = append(all.Unread, f.Unread...)
 	}
+	k.rec.Layers = layers.lower
 	k.upper = layers.upper
 	if layers.upper != "" {
 		upper, err := rootfs.Open(layers.upper)

@@ -33,9 +33,11 @@ func Main(args []string, o Options) error {
 		// What a start needs is small, and nothing of it is worth collecting.
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(memoryLimit)
+		rec := newRecord(&c, config, o, real)
 		if bad == nil || !config.FailClosed {
-			bad = start(&c, config, o, log)
+			bad = start(&c, config, o, log, rec)
 		}
+		remember(rec, bad, config, log)
 		if bad != nil && config.FailClosed {
 			return fail(log, fmt.Errorf("container not started (fail-closed): %w", bad))
 		}

@@ -4,6 +4,7 @@ package ociruntime
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/internal/sparse"
-	"vfix.dev/vfix/rewriter"
 )
 
 // patch has a patched copy take the place of a file, under all names that the container
@@ -39,6 +40,7 @@ func (k *container) patch(h *legacyFile) {
 		return
 	}
 	if h.Left != "" {
+		k.rec.SitesLeft += h.Stay
 		k.problem(names[0], errors.New(h.Left))
 	}
 	if h.Size == 0 {
@@ -55,13 +57,25 @@ func (k *container) patch(h *legacyFile) {
 	}
 	if k.writable {
 		if err = k.replace(names, copied, h.ID); err == nil {
+			k.patched(names, h, copied)
 			return
 		}
 	}
 	for _, name := range names {
 		if merr := k.mount(name, copied); merr != nil {
 			k.problem(name, errors.Join(merr, err))
+			continue
 		}
+		k.patched([]string{name}, h, copied)
+	}
+}
+
+// patched notes a file that is patched now, by each name.
+func (k *container) patched(names []string, h *legacyFile, c *copied) {
+	for _, name := range names {
+		k.rec.Files = append(k.rec.Files, starts.File{
+			Path: "/" + name, Before: hex.EncodeToString(h.SHA256), After: k.store.SHA256(c.key), Sites: h.Sites,
+		})
 	}
 }
 
@@ -103,7 +117,7 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 			return err
 		}
 		defer original.Close()
-		if err := writePatched(w, original, f.Stat.Size, h); err != nil {
+		if err := k.by.Patch(int(original.Fd()), f.Stat.Size, int(w.Fd()), h.Size); err != nil {
 			return err
 		}
 		return meta.Give(int(w.Fd()))
@@ -130,22 +144,6 @@ func (k *container) snapshot(f *rootfs.File, h *legacyFile) (*os.File, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// writePatched writes the patched copy of a file of size bytes to w, and proves that it is one.
-func writePatched(w *os.File, original io.ReaderAt, size int64, h *legacyFile) error {
-	plan, err := planOf(original, size)
-	if err != nil {
-		return err
-	}
-	if plan == nil || plan.Size != h.Size {
-		return rootfs.ErrChanged
-	}
-	if _, err := sparse.Copy(w, plan.Apply(original)); err != nil {
-		return err
-	}
-	_, err = rewriter.Verify(original, size, w, h.Size, rewriter.Options{})
-	return err
 }
 
 // maxMounts is how many names of one root are mounted over: the kernel has a bound of 100,000

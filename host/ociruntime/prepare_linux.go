@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
 )
 
@@ -24,65 +26,75 @@ type container struct {
 	flags  int64 // of the store's file system
 	root   *rootfs.Root
 	budget *budget
+	by     *examiner.Examiner
 	// writable says that the root belongs to this container alone and is written to: patched
 	// files take their originals' places in it, so that they can be replaced again.
 	writable bool
 	upper    string   // the root's upper layer, "" where it is no overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
 	add      []specMount
-	// problems are what could not be done, a line each; each names a file.
-	problems []string
+	// rec is what is done and what is not, for the log and the record.
+	rec *starts.Record
 }
 
 // maxSpec bounds a config.json, in bytes: with a large seccomp profile one has 100 KB.
 const maxSpec = 32 << 20
 
 // prepare reads the bundle and does all that is to be done about it. An error says that
-// nothing could be done, problems what else could not.
-func prepare(bundle string, c Config, o Options) (problems []string, err error) {
-	k := &container{Config: c, own: o, bundle: bundle, budget: newBudget(c.Limits)}
+// nothing could be done, the problems in the record what else could not.
+func prepare(bundle string, c Config, o Options, rec *starts.Record) error {
+	k := &container{Config: c, own: o, bundle: bundle, budget: newBudget(c.Limits), rec: rec}
 	unlock, err := lockFolder(bundle)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer unlock()
 	raw, err := readSpec(filepath.Join(bundle, specName))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if k.spec, err = parseSpec(raw); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(bundle, specName), err)
+		return fmt.Errorf("%s: %w", filepath.Join(bundle, specName), err)
 	}
-	k.store = &store.Store{Dir: c.cacheDir()} // not open: its mounts are known by it
+	k.store = store.At(c.cacheDir()) // not open: its mounts are known by it
+	rec.Image = imageOf(k.spec.Annotations)
 	enabled, fallback, err := k.wanted()
 	if err != nil {
-		return nil, k.withoutMounts(err)
+		return k.withoutMounts(err)
 	}
+	rec.Policy.Fallback = fallback
 	if !enabled {
+		rec.Outcome = starts.Disabled
 		if s, err := store.Existing(c.cacheDir(), c.cacheSize()); err == nil {
 			k.store = s
 		}
-		return nil, k.withoutMounts(nil)
+		return k.withoutMounts(nil)
 	}
+	k.by = &examiner.Examiner{
+		Memory: k.budget.MemoryBytes, Until: k.budget.until(), Cgroup: examiner.PodCgroup(k.spec.CgroupsPath),
+	}
+	defer k.by.Close()
 	s, err := store.Open(c.cacheDir(), c.cacheSize())
 	if err != nil {
-		return nil, k.withoutMounts(fmt.Errorf("cache: %w", err))
+		return k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
 	k.store = s
 	if err := s.Lease(); err != nil {
-		return nil, k.withoutMounts(fmt.Errorf("cache: %w", err))
+		return k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
-	if err := k.work(fallback); err != nil {
+	err = k.work(fallback)
+	rec.Confined = k.by.Holds
+	if err != nil {
 		s.Release()
-		return nil, k.withoutMounts(err)
+		return k.withoutMounts(err)
 	}
 	if err := s.Trim(); err != nil {
-		k.problems = append(k.problems, "cache: "+err.Error())
+		rec.Add("", "cache: "+err.Error())
 	}
 	if len(k.add) == 0 {
 		s.Release() // nothing of the cache is needed after this
 	}
-	return k.problems, k.writeSpec()
+	return k.writeSpec()
 }
 
 // withoutMounts takes out of config.json what an earlier start from the bundle has added: it may not
@@ -133,10 +145,17 @@ func (k *container) work(fallback bool) (err error) {
 	if err := k.cover(); err != nil {
 		return err
 	}
+	k.rec.Root = k.root.Path
 	found, err := k.look()
+	k.rec.Examined = k.by.Asked
+	k.rec.Seconds.Look = k.budget.since()
 	if err != nil {
 		return err
 	}
+	defer func() {
+		k.rec.CacheHit = k.by.Asked == 0
+		k.rec.Seconds.Patch = k.budget.since() - k.rec.Seconds.Look
+	}()
 	if k.writable {
 		k.sweep(found.temps)
 	}
@@ -150,30 +169,32 @@ func (k *container) work(fallback bool) (err error) {
 	}
 	if fallback {
 		if err := k.addFallback(); err != nil {
-			k.problems = append(k.problems, err.Error())
+			k.rec.Add("", err.Error())
 		}
 	}
 	return nil
 }
 
 func (k *container) problem(name string, err error) {
-	k.problems = append(k.problems, fmt.Sprintf("/%s: %v", name, err))
+	k.rec.Add("/"+name, err.Error())
 }
 
 // start does the work of a create or run. Its error is why that could not be done, wholly or
 // in part; it has been logged where the container starts all the same.
-func start(c *command, config Config, o Options, log *logger) (err error) {
-	bundle, err := c.bundleDir()
-	var problems []string
-	if err == nil {
-		problems, err = prepareSafely(bundle, config, o)
+func start(c *command, config Config, o Options, log *logger, rec *starts.Record) (err error) {
+	if rec.Bundle, err = c.bundleDir(); err == nil {
+		err = prepareSafely(config, o, rec)
 	}
-	if err == nil && len(problems) > 0 {
-		err = fmt.Errorf("not patched: %s", summary(problems))
+	if err == nil && len(rec.Problems) > 0 {
+		err = fmt.Errorf("not patched: %s", summary(rec.Problems))
+		rec.Outcome = starts.Partial
 		if !config.FailClosed {
 			log.line("warning", err.Error())
 		}
 		return err
+	}
+	if err != nil {
+		rec.Outcome, rec.Reason = starts.Unpatched, err.Error()
 	}
 	if err != nil && !config.FailClosed {
 		log.line("warning", "nothing patched, the container starts as it is: "+err.Error())
@@ -182,11 +203,11 @@ func start(c *command, config Config, o Options, log *logger) (err error) {
 }
 
 // prepareSafely is prepare; a fault of vfix's own must not keep a container from starting.
-func prepareSafely(bundle string, config Config, o Options) (problems []string, err error) {
+func prepareSafely(config Config, o Options, rec *starts.Record) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
-	return prepare(bundle, config, o)
+	return prepare(rec.Bundle, config, o, rec)
 }

@@ -8,6 +8,8 @@ import "io"
 type Options struct {
 	// Maker is a text that differs where patched copies do: the version of vfix.
 	Maker func() string
+	// Version is that of vfix, for the record.
+	Version string
 	// The programs of the fallback: libvfix.so, its empty 32-bit twin, vfix-trace.
 	Library, Library32, Trace []byte
 	Stderr                    io.Writer

@@ -32,6 +32,7 @@ type spec struct {
 	UIDMappings []idMapping
 	GIDMappings []idMapping
 	MountLabel  string
+	CgroupsPath string
 	idMap       string // both mappings as text, "" for none
 }
 
@@ -92,7 +93,7 @@ func (s *spec) linux() error {
 	if err != nil {
 		return err
 	}
-	for name, to := range map[string]any{"uidMappings": &s.UIDMappings, "gidMappings": &s.GIDMappings, "mountLabel": &s.MountLabel} {
+	for name, to := range map[string]any{"uidMappings": &s.UIDMappings, "gidMappings": &s.GIDMappings, "mountLabel": &s.MountLabel, "cgroupsPath": &s.CgroupsPath} {
 		if _, err := s.decode(all, name, to); err != nil {
 			return fmt.Errorf("linux: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
 )
 
@@ -25,6 +26,7 @@ type tree struct {
 	root  *rootfs.Root
 	old   *index
 	spend *budget
+	by    *examiner.Examiner
 	known lookup
 	new   index
 	// By identity: files with several names, and those that the old index knows.
@@ -38,9 +40,9 @@ type tree struct {
 
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
 // says whether the index that it returns differs from the old one.
-func scanTree(root *rootfs.Root, old *index, spend *budget) (x *index, changed bool, err error) {
+func scanTree(root *rootfs.Root, old *index, spend *budget, by *examiner.Examiner) (x *index, changed bool, err error) {
 	t := &tree{
-		root: root, old: old, spend: spend, now: time.Now(),
+		root: root, old: old, spend: spend, by: by, now: time.Now(),
 		legacy: map[rootfs.Identity]int{}, oldLegacy: map[rootfs.Identity]*legacyFile{},
 		oldBad: map[rootfs.Identity]*unread{}, linked: map[rootfs.Identity]bool{},
 	}
@@ -101,7 +103,7 @@ func (t *tree) file(e *rootfs.Entry) error {
 		return nil
 	}
 	if h := t.oldLegacy[id]; h != nil {
-		t.add(legacyFile{ID: id, SHA256: h.SHA256, Size: h.Size, Left: h.Left}, e.Name())
+		t.add(legacyFile{ID: id, SHA256: h.SHA256, Finding: h.Finding}, e.Name())
 		return nil
 	}
 	if u := t.oldBad[id]; u != nil {
@@ -122,13 +124,15 @@ func (t *tree) read(id rootfs.Identity, e *rootfs.Entry) error {
 	if err := t.spend.used(); err != nil {
 		return err
 	}
-	h, err := examine(t.root, name, id)
+	h, err := examine(t.by, t.root, name, id)
 	switch {
+	case errors.Is(err, examiner.ErrTime):
+		return t.spend.late()
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, rootfs.ErrNotRegular):
 		// Gone, or replaced by what is no regular file.
 	case err != nil:
 		t.new.Unread = append(t.new.Unread, unread{
-			Name: []byte(name), ID: id, Reason: err.Error(), passing: !errors.Is(err, errTooMuch),
+			Name: []byte(name), ID: id, Reason: err.Error(), passing: !errors.Is(err, examiner.ErrTooMuch),
 		})
 	case h != nil:
 		t.add(*h, name)

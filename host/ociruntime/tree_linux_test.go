@@ -9,12 +9,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
 )
 
 func TestIndexRoundTrip(t *testing.T) {
 	x := &index{}
-	x.Legacy = []legacyFile{{Names: [][]byte{[]byte("a\xff"), []byte("b")}, ID: rootfs.Identity{Ino: 1, Ctime: -5}, SHA256: []byte{1}, Size: 9}}
+	x.Legacy = []legacyFile{{Names: [][]byte{[]byte("a\xff"), []byte("b")}, ID: rootfs.Identity{Ino: 1, Ctime: -5}, SHA256: []byte{1}, Finding: examiner.Finding{Size: 9, Sites: 2, Stay: 1, Left: "1 call site left"}}}
 	x.Unread = []unread{{Name: []byte("c"), Reason: "r"}}
 	var ids []rootfs.Identity
 	for i := range 100 {
@@ -156,7 +157,7 @@ func TestScanTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	x, changed, err := scanTree(root, nil, newBudget(Limits{}))
+	x, changed, err := scanTree(root, nil, newBudget(Limits{}), examinerOf(t))
 	if err != nil || !changed || len(x.Legacy) != 0 || len(x.Unread) != 0 {
 		t.Fatalf("got %+v, %v, %v", x, changed, err)
 	}
@@ -171,7 +172,7 @@ func TestScanTree(t *testing.T) {
 	if err := os.Truncate(big, maxFile+1); err != nil {
 		t.Skipf("no sparse files here: %v", err)
 	}
-	y, changed, err := scanTree(root, x, newBudget(Limits{}))
+	y, changed, err := scanTree(root, x, newBudget(Limits{}), examinerOf(t))
 	if err != nil || !changed || len(y.Unread) != 1 || string(y.Unread[0].Name) != "big" {
 		t.Errorf("got %+v, %v, %v", y, changed, err)
 	}

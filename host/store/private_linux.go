@@ -62,32 +62,29 @@ func clone(from, to string) error {
 	return m.Give(int(dst.Fd()))
 }
 
-// writeSum remembers what is in a new entry, which is at path for now. It is not waited for
-// until it is on the disk: one that a power failure cuts off makes the entry none.
+// writeSum remembers what is in a new entry, which is at path for now and not seen by anybody. It is
+// not waited for until it is on the disk: one that is cut off makes the entry none.
 func (s *Store) writeSum(key, path string) error {
 	sum, err := sumOf(path)
 	if err != nil {
 		return err
 	}
-	p, err := s.begin()
+	return os.WriteFile(filepath.Join(s.Dir, sumsDir, key), []byte(sum), privateFile)
+}
+
+// SHA256 returns the hash of the content of a copy that Get or Put returned, in hex; "" for none.
+func (s *Store) SHA256(key string) string {
+	b, err := os.ReadFile(filepath.Join(s.Dir, sumsDir, key))
 	if err != nil {
-		return err
+		return ""
 	}
-	defer p.discard()
-	if _, err := p.WriteString(sum); err != nil {
-		return err
-	}
-	return p.rename(filepath.Join(s.Dir, sumsDir, key))
+	return string(b)
 }
 
 // whole reports whether an entry has the content that was put there.
 func (s *Store) whole(key, path string) bool {
-	want, err := os.ReadFile(filepath.Join(s.Dir, sumsDir, key))
-	if err != nil {
-		return false
-	}
 	got, err := sumOf(path)
-	return err == nil && got == string(want)
+	return err == nil && got == s.SHA256(key)
 }
 
 // sumOf is the SHA-256 of a file, in hex.

@@ -17,20 +17,12 @@ import (
 // same one, one writes it and the others wait. size is as for Get. write gets an empty file
 // of a name that does not last, to fill and to give its metadata.
 func (s *Store) Put(key string, size int64, write func(f *os.File) error) (string, error) {
-	unlock, err := s.Lock("file", key)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if path, ok := s.Get(key, size); ok {
-		return path, nil
-	}
-	s.added = true
-	p, err := s.begin()
-	if err != nil {
-		return "", err
+	p, err := s.turn(key, size)
+	if err != nil || p == nil {
+		return s.Path(key), err
 	}
 	defer p.discard()
+	s.added = true
 	if err := write(p.File); err != nil {
 		return "", err
 	}
@@ -42,6 +34,41 @@ func (s *Store) Put(key string, size int64, write func(f *os.File) error) (strin
 	}
 	// Not waited for until it is on the disk: one that a power failure cuts off has another sum.
 	return s.Path(key), p.rename(s.Path(key))
+}
+
+// turn waits until nobody else makes the copy with a key, and returns an empty file for it; nil
+// where there is one by then. The file is the lock, too.
+func (s *Store) turn(key string, size int64) (*pending, error) {
+	path := filepath.Join(s.Dir, tempDir, "copy-"+key)
+	const flags = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	for {
+		if _, ok := s.Get(key, size); ok {
+			return nil, nil
+		}
+		fd, err := unix.Open(path, flags|unix.O_CREAT|unix.O_EXCL, privateFile)
+		left := errors.Is(err, unix.EEXIST)
+		if left {
+			fd, err = unix.Open(path, flags, 0)
+		}
+		if errors.Is(err, unix.ENOENT) {
+			continue // its writer is done
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		p := &pending{File: os.NewFile(uintptr(fd), path)}
+		if err := await(fd); err != nil {
+			p.Close()
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if named(fd, path) {
+			if _, ok := s.Get(key, size); !left && !ok {
+				return p, nil
+			}
+			os.Remove(path) // its writer died, or another one was done since Get
+		}
+		p.Close()
+	}
 }
 
 // ReadIndex returns what WriteIndex kept under a key; fs.ErrNotExist where there is none.

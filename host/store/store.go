@@ -20,6 +20,10 @@ var ErrUnsound = errors.New("not a folder of vfix's own")
 // that was just told to mount it may not have done so yet.
 const InUse = time.Minute
 
+// layout names the folder of what doc.go describes. A version of vfix that keeps something else, or in
+// another way, has another number: it works beside this one, and neither touches what the other has.
+const layout = "v2"
+
 // The folders of a store.
 const (
 	filesDir = "files"
@@ -34,8 +38,9 @@ const (
 
 // Store is an open store.
 type Store struct {
-	Dir   string
-	Limit int64 // bytes of all copies together; 0: no bound
+	Dir   string // of this layout, in base
+	Limit int64  // bytes of all copies together; 0: no bound
+	base  string
 	lease *lease
 	added bool // by Put or WriteIndex: there may be too much
 }
@@ -51,10 +56,20 @@ type Entry struct {
 // Path is where the copy with a key is, whether there is one or not.
 func (s *Store) Path(key string) string { return filepath.Join(s.Dir, filesDir, key) }
 
-// Holds reports whether a path is, or once was, a copy of this store.
+// At is the store in a folder, not open: its paths are known (Holds).
+func At(base string) *Store { return &Store{Dir: filepath.Join(base, layout), base: base} }
+
+// Holds reports whether a path is, or once was, a copy of this store, in whatever layout: a later
+// version of vfix may have named it in a config.json that this one reads.
 func (s *Store) Holds(path string) bool {
-	return strings.HasPrefix(path, filepath.Join(s.Dir, filesDir)+string(filepath.Separator)) ||
-		strings.HasPrefix(path, filepath.Join(s.Dir, privateCopies)+string(filepath.Separator))
+	rest, ok := strings.CutPrefix(path, s.base+"/")
+	if !ok {
+		return false
+	}
+	if first, below, _ := strings.Cut(rest, "/"); isLayout(first) {
+		rest = below
+	}
+	return strings.HasPrefix(rest, filesDir+"/") || strings.HasPrefix(rest, privateCopies+"/")
 }
 
 // Trim brings the store within its bound again, where something was added to it.
@@ -100,16 +115,7 @@ func (s *Store) entry(dir, name string) (Entry, error) {
 		return Entry{}, err
 	}
 	e := Entry{Key: name, Index: dir == indexDir, Used: accessTime(fi)}
-	err = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		fi, err := d.Info()
-		if err == nil {
-			e.Size += diskSize(fi)
-		}
-		return err
-	})
+	e.Size, err = treeSize(path)
 	return e, err
 }
 

@@ -23,7 +23,6 @@ const (
 // Open opens the store in a folder, which it makes where it is not there. A folder that
 // somebody else owns or may write to is refused: copies of it would run in containers.
 func Open(dir string, limit int64) (*Store, error) {
-	s := &Store{Dir: dir, Limit: limit}
 	real, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(dir, privateDir); err != nil {
@@ -34,12 +33,18 @@ func Open(dir string, limit int64) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Dir = real // a runtime may refuse, or resolve differently, a source with symlinks in it
 	if err := ours(real); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{filesDir, indexDir, locksDir, tempDir, leaseDir, sumsDir, privateCopies} {
-		path := filepath.Join(real, name)
+	s := At(real) // a runtime may refuse, or resolve differently, a source with symlinks in it
+	s.Limit = limit
+	return s, s.folders()
+}
+
+// folders makes what is missing of the store's folders.
+func (s *Store) folders() error {
+	for _, name := range []string{"", filesDir, indexDir, locksDir, tempDir, leaseDir, sumsDir, privateCopies} {
+		path := filepath.Join(s.Dir, name)
 		fi, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			if err = os.Mkdir(path, privateDir); errors.Is(err, fs.ErrExist) {
@@ -49,10 +54,10 @@ func Open(dir string, limit int64) (*Store, error) {
 			err = fmt.Errorf("%s: %w", path, ErrUnsound)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // Existing opens a store that is there already, to be looked at.
@@ -118,8 +123,7 @@ func (s *Store) Lock(kind, key string) (func(), error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		// Whoever had it before has removed its name.
-		var held, named unix.Stat_t
-		if unix.Fstat(fd, &held) == nil && unix.Lstat(path, &named) == nil && held.Ino == named.Ino && held.Dev == named.Dev {
+		if named(fd, path) {
 			return func() {
 				unix.Unlink(path)
 				unix.Close(fd)
@@ -127,6 +131,12 @@ func (s *Store) Lock(kind, key string) (func(), error) {
 		}
 		unix.Close(fd)
 	}
+}
+
+// named reports whether path is still a name of the file at fd.
+func named(fd int, path string) bool {
+	var held, there unix.Stat_t
+	return unix.Fstat(fd, &held) == nil && unix.Lstat(path, &there) == nil && held.Ino == there.Ino && held.Dev == there.Dev
 }
 
 // Waiting for a lock: one who holds it scans a root filesystem, or writes a copy.

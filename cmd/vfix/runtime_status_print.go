@@ -1,0 +1,94 @@
+// What vfix runtime status prints.
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/starts"
+)
+
+// shownID is how many characters of a container's id are shown, as docker does.
+const shownID = 12
+
+func (o *output) status(opts StatusOptions, s *ociruntime.Status) error {
+	if opts.json() {
+		return o.json(statusJSON(s))
+	}
+	if len(s.Last) > 0 {
+		t := &grid{head: []string{"TIME", "CONTAINER", "RESULT", "FILES", "LEFT", "MS", "CACHE"}, right: -1}
+		for _, r := range s.Last {
+			hit := "miss"
+			if r.CacheHit {
+				hit = "hit"
+			}
+			if r.Outcome == starts.Disabled || r.Seconds.Look == 0 {
+				hit = "-"
+			}
+			t.add([]string{
+				r.Time.Local().Format(time.DateTime), r.Container[:min(len(r.Container), shownID)], string(r.Outcome),
+				strconv.Itoa(len(r.Files)), strconv.Itoa(r.SitesLeft), milliseconds(r.Seconds.Total), hit,
+			})
+		}
+		t.write(o.stdout, o.out)
+		o.result("")
+	}
+	for _, line := range summaryLines(s) {
+		o.result(line)
+	}
+	for _, r := range s.Last {
+		if why := whyNot(&r); why != "" {
+			o.note("%s: %s: %s", r.Container[:min(len(r.Container), shownID)], r.Outcome, why)
+		}
+	}
+	return nil
+}
+
+func milliseconds(seconds float64) string { return strconv.FormatFloat(seconds*1e3, 'f', 1, 64) }
+
+// whyNot is the reason of a start at which not everything was done; "" for others.
+func whyNot(r *starts.Record) string {
+	switch {
+	case r.Reason != "":
+		return r.Reason
+	case len(r.Problems) == 0:
+		return ""
+	}
+	p := r.Problems[0]
+	why := strings.TrimPrefix(p.Path+": "+p.Reason, ": ")
+	if n := len(r.Problems) - 1; n > 0 {
+		why += fmt.Sprintf("; and %d more", n)
+	}
+	return why
+}
+
+func summaryLines(s *ociruntime.Status) []string {
+	lines := []string{"record  " + s.From}
+	add := func(name, format string, a ...any) {
+		lines = append(lines, fmt.Sprintf("%-6s  "+format, append([]any{name}, a...)...))
+	}
+	sum := &s.Summary
+	if sum.Starts == 0 {
+		add("starts", "none")
+	} else {
+		var counts []string
+		for _, o := range starts.Outcomes {
+			if n := sum.Outcomes[o]; n > 0 {
+				counts = append(counts, fmt.Sprintf("%d %s", n, o))
+			}
+		}
+		add("starts", "%d since %s: %s", sum.Starts, sum.Since.Local().Format(time.DateTime), strings.Join(counts, ", "))
+		add("files", "%d patched, %s left", sum.Files, count(sum.SitesLeft, "call site"))
+		add("time", "median %s ms, longest %s ms", milliseconds(sum.Median), milliseconds(sum.Longest))
+		add("hits", "%d of %d", sum.CacheHits, sum.Looked)
+	}
+	add("cache", "%s in %d entries, at most %s: %s", humanSize(s.Cache.Bytes), s.Cache.Entries, humanSize(s.Cache.Limit), s.Cache.Dir)
+	if sum.Damaged > 0 {
+		add("notes", "%s cannot be read", count(sum.Damaged, "line"))
+	}
+	return lines
+}

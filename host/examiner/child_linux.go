@@ -1,0 +1,197 @@
+// The confined process.
+
+package examiner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/host/jail"
+	"vfix.dev/vfix/internal/sparse"
+	"vfix.dev/vfix/rewriter"
+)
+
+// socket is where the process that asks is.
+const socket = 0
+
+// Main is the confined process, started as Name: it answers until nobody asks any more. It returns
+// its exit status.
+func Main() int {
+	if closeOthers() != nil {
+		return 1
+	}
+	buf := make([]byte, maxMessage)
+	var b bounds
+	if _, err := receive(socket, buf, &b, 0); err != nil {
+		return 1
+	}
+	holds, err := jail.Confine(jail.Bounds{Memory: b.Memory, Time: b.Time})
+	h := hello{Holds: holds}
+	if err != nil {
+		h.Error = err.Error()
+	}
+	if send(socket, h) != nil || err != nil {
+		return 1
+	}
+	for {
+		var r request
+		files, err := receive(socket, buf, &r, maxFiles)
+		if err != nil {
+			return 0 // nobody asks any more
+		}
+		a := serve(&r, files)
+		for _, f := range files {
+			f.Close()
+		}
+		if send(socket, a) != nil {
+			return 0
+		}
+	}
+}
+
+// closeOthers closes what the process has inherited from the engine beside the socket.
+func closeOthers() error {
+	const first = 3
+	err := unix.CloseRange(first, math.MaxInt32, 0)
+	if !errors.Is(err, unix.ENOSYS) { // Linux 5.9
+		return err
+	}
+	var most unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &most); err != nil {
+		return err
+	}
+	for fd := first; uint64(fd) < min(most.Cur, 1<<20); fd++ {
+		unix.Close(fd)
+	}
+	return nil
+}
+
+// maxFiles is how many files come with a request.
+const maxFiles = 2
+
+// serve does what is asked. A fault of vfix's own is an answer too.
+func serve(r *request, files []*os.File) (a answer) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			a = answer{Error: clip(fmt.Sprintf("internal error: %v", fault))}
+		}
+	}()
+	var err error
+	switch len(files) {
+	case 1:
+		var p *rewriter.Plan
+		p, err = planOf(files[0], r.Size)
+		a.Finding = findingOf(p)
+	case maxFiles:
+		err = patch(files[0], r.Size, files[1], r.Want)
+	default:
+		err = fmt.Errorf("%d files", len(files))
+	}
+	if err != nil {
+		a = answer{Error: clip(err.Error()), TooMuch: errors.Is(err, ErrTooMuch)}
+	}
+	return a
+}
+
+// planOf scans a file of size bytes; a nil plan says that it has no call site that can be
+// patched, and none that would have to be.
+func planOf(f io.ReaderAt, size int64) (*rewriter.Plan, error) {
+	r, err := rewriter.ScanWithin(f, size, maxExec)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(r.Skipped, "executable segments") {
+		return nil, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
+	}
+	if !slices.ContainsFunc(r.Sites, func(s rewriter.Site) bool { return s.Verdict.Patchable() || s.Verdict == rewriter.Unknown }) {
+		return nil, nil
+	}
+	p, err := rewriter.NewPlan(r, rewriter.Options{})
+	if err != nil || p.Empty() && len(p.LeftOver()) == 0 {
+		return nil, err
+	}
+	return p, nil
+}
+
+var errOther = errors.New("not the file that was examined")
+
+// patch writes the patched copy of a file, which is to have want bytes, and proves that it is one.
+func patch(original io.ReaderAt, size int64, to *os.File, want int64) error {
+	p, err := planOf(original, size)
+	if err != nil {
+		return err
+	}
+	if p == nil || p.Size != want {
+		return errOther
+	}
+	if _, err := sparse.Copy(to, p.Apply(original)); err != nil {
+		return err
+	}
+	return p.Verify(original, to, want)
+}
+
+// send sends one message, with files beside it.
+func send(fd int, v any, files ...int) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if len(files) > 0 {
+		rights = unix.UnixRights(files...)
+	}
+	for {
+		err := unix.Sendmsg(fd, b, rights, nil, unix.MSG_NOSIGNAL)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// receive waits for one message, which may have up to most files beside it. The end of the other
+// process is io.EOF.
+func receive(fd int, buf []byte, v any, most int) ([]*os.File, error) {
+	const fdSize = 4
+	rights := make([]byte, unix.CmsgSpace(most*fdSize))
+	var n, k, flags int
+	var err error
+	for {
+		n, k, flags, _, err = unix.Recvmsg(fd, buf, rights, unix.MSG_CMSG_CLOEXEC)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case n == 0:
+		return nil, io.EOF
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		return nil, fmt.Errorf("a message of more than %d bytes", len(buf))
+	}
+	var files []*os.File
+	if k > 0 {
+		messages, err := unix.ParseSocketControlMessage(rights[:k])
+		if err != nil {
+			return nil, err
+		}
+		for i := range messages {
+			fds, err := unix.ParseUnixRights(&messages[i])
+			if err != nil {
+				return nil, err
+			}
+			for _, fd := range fds {
+				files = append(files, os.NewFile(uintptr(fd), "image file"))
+			}
+		}
+	}
+	return files, json.Unmarshal(buf[:n], v)
+}

@@ -1,0 +1,175 @@
+// The side that asks.
+
+package examiner
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Examiner has files examined. The confined process is started when the first file is.
+type Examiner struct {
+	// Memory bounds the process, in bytes of data; Until is when it must be done.
+	Memory int64
+	Until  time.Time
+	// Cgroup is a control group (version 2) below which it runs, "" for the caller's own.
+	Cgroup string
+	// Holds is what confines the process, once it has been started; Asked is how often it was asked.
+	Holds []string
+	Asked int
+
+	process *os.Process
+	group   *group
+	socket  int
+	buf     []byte
+	refused error // why there can be no process
+}
+
+// ErrTime: the time was up.
+var ErrTime = errors.New("time is up")
+
+// Examine has the file at fd examined, of size bytes.
+func (e *Examiner) Examine(fd int, size int64) (Finding, error) {
+	a, err := e.ask(request{Size: size}, fd)
+	f := a.Finding
+	if err == nil && (f.Size < 0 || f.Sites < 0 || f.Stay < 0 || len(f.Left) > maxReason || (f.Stay > 0) != (f.Left != "")) {
+		return Finding{}, errors.New("the confined process gave an answer that cannot be")
+	}
+	return f, err
+}
+
+// Patch has the patched copy of a file of size bytes, at original, written to the empty file at to,
+// where it takes want bytes, as Examine has said.
+func (e *Examiner) Patch(original int, size int64, to int, want int64) error {
+	_, err := e.ask(request{Size: size, Want: want}, original, to)
+	return err
+}
+
+func (e *Examiner) ask(r request, files ...int) (a answer, err error) {
+	e.Asked++
+	if e.process == nil && e.refused == nil {
+		if err := e.start(); err != nil {
+			e.Close()
+			e.refused = fmt.Errorf("no confined process to examine it: %w", err)
+		}
+	}
+	if e.refused != nil {
+		return a, e.refused
+	}
+	err = send(e.socket, r, files...)
+	if err == nil {
+		err = e.answer(&a)
+	}
+	if err != nil {
+		return answer{}, e.ended(err)
+	}
+	if a.Error != "" {
+		err = errors.New(clip(a.Error))
+		if a.TooMuch {
+			err = &tooMuch{err}
+		}
+	}
+	return a, err
+}
+
+// tooMuch is ErrTooMuch in the words of the other process.
+type tooMuch struct{ error }
+
+func (*tooMuch) Is(target error) bool { return target == ErrTooMuch }
+
+// answer waits for an answer until the time is up.
+func (e *Examiner) answer(v any) error {
+	left := time.Until(e.Until)
+	if left <= 0 {
+		return ErrTime
+	}
+	tv := unix.NsecToTimeval(max(left, time.Millisecond).Nanoseconds())
+	if err := unix.SetsockoptTimeval(e.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return err
+	}
+	_, err := receive(e.socket, e.buf, v, 0)
+	if errors.Is(err, unix.EAGAIN) {
+		return ErrTime
+	}
+	return err
+}
+
+// ended says why the process gave no answer, and sees to it that it is gone.
+func (e *Examiner) ended(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		// Its own end, if it has come to one: not the SIGKILL of stop.
+		state, werr := e.process.Wait()
+		e.process = nil
+		if werr == nil {
+			err = fmt.Errorf("the confined process ended: %v", state)
+		}
+	}
+	e.Close()
+	return err
+}
+
+// start starts the process and waits until it is confined.
+func (e *Examiner) start() error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	e.socket = pair[0]
+	e.buf = make([]byte, maxMessage)
+	other := os.NewFile(uintptr(pair[1]), "socket")
+	defer other.Close() // twice is harmless
+	// Go would keep a descriptor of its control group open to watch the number of processors.
+	attr := &os.ProcAttr{Env: []string{"GODEBUG=containermaxprocs=0"}, Files: []*os.File{other, nil, nil}, Sys: &syscall.SysProcAttr{}}
+	if e.group = newGroup(e.Cgroup); e.group != nil {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, e.group.fd
+	}
+	e.process, err = os.StartProcess("/proc/self/exe", []string{Name}, attr)
+	if err != nil && e.group != nil { // a kernel before 5.7, or a rule against it
+		e.group.remove()
+		e.group, attr.Sys = nil, nil
+		e.process, err = os.StartProcess("/proc/self/exe", []string{Name}, attr)
+	}
+	other.Close() // or its end would not be seen
+	if err != nil {
+		e.process = nil
+		return err
+	}
+	if err := send(e.socket, bounds{Memory: e.Memory, Time: time.Until(e.Until)}); err != nil {
+		return err
+	}
+	var h hello
+	if err := e.answer(&h); err != nil {
+		return e.ended(err)
+	}
+	if h.Error != "" {
+		return errors.New(clip(h.Error))
+	}
+	e.Holds = h.Holds
+	if e.group != nil {
+		e.Holds = append(e.Holds, "cgroup")
+	}
+	return nil
+}
+
+// Close ends the process, if there is one.
+func (e *Examiner) Close() {
+	if e.buf != nil {
+		unix.Close(e.socket)
+		e.buf = nil
+	}
+	if e.process != nil {
+		_ = e.process.Kill()
+		_, _ = e.process.Wait()
+		e.process = nil
+	}
+	if e.group != nil {
+		e.group.remove()
+		e.group = nil
+	}
+}

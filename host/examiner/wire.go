@@ -1,0 +1,88 @@
+// What the two processes say to each other: a request and an answer, each one message of a
+// SOCK_SEQPACKET socket, JSON, the files of a request beside it.
+
+package examiner
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// Name is what the confined process is called as (argv[0]).
+const Name = "vfix-examiner"
+
+// maxMessage bounds a message, in bytes.
+const maxMessage = 16 << 10
+
+// Finding is what the examination of a file found. The zero value: nothing of interest.
+type Finding struct {
+	Size  int64 `json:"size"`  // of the patched copy, in bytes; 0 where there is nothing to patch
+	Sites int   `json:"sites"` // call sites that the copy has patched
+	// Stay is how many live and unknown call sites stay, Left says so in words; "" for none.
+	Stay int    `json:"stay"`
+	Left string `json:"left"`
+}
+
+// ErrTooMuch: a file costs more to read than any program is large.
+var ErrTooMuch = errors.New("not examined")
+
+// bounds are the first message, from the caller.
+type bounds struct {
+	Memory int64         `json:"memory"`
+	Time   time.Duration `json:"time"`
+}
+
+// hello is the first answer.
+type hello struct {
+	Holds []string `json:"holds"`
+	Error string   `json:"error"`
+}
+
+// request is about one file, which comes with it: to be examined, or with a second file that the
+// patched copy of want bytes is to be written to.
+type request struct {
+	Size int64 `json:"size"`
+	Want int64 `json:"want"`
+}
+
+type answer struct {
+	Finding
+	Error   string `json:"error"`
+	TooMuch bool   `json:"too_much"`
+}
+
+// maxExec is how many executable bytes of a file are examined.
+const maxExec = 1 << 30
+
+// maxReason bounds what is said about one file, in bytes.
+const maxReason = 1 << 10
+
+func clip(s string) string { return s[:min(len(s), maxReason)] }
+
+// findingOf is what a plan says; nil for none.
+func findingOf(p *rewriter.Plan) (f Finding) {
+	if p == nil {
+		return f
+	}
+	if !p.Empty() {
+		f.Size = p.Size
+	}
+	for _, q := range p.Patches {
+		if q.Form != rewriter.Left {
+			f.Sites++
+		}
+	}
+	left := p.LeftOver()
+	f.Stay = len(left)
+	switch f.Stay {
+	case 0:
+	case 1:
+		f.Left = clip(fmt.Sprintf("1 call site left, at vaddr %#x: %s", left[0].Site.Vaddr, left[0].Reason))
+	default:
+		f.Left = clip(fmt.Sprintf("%d call sites left, the first at vaddr %#x: %s", len(left), left[0].Site.Vaddr, left[0].Reason))
+	}
+	return f
+}

@@ -1,0 +1,209 @@
+package jail
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The tests run this program again, as one that confines itself in some way, does what it should
+// not be able to, and tells the outcome.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[0] == "confined" {
+		os.Exit(confined(os.Args[1], os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// attempts are what a process that is confined must not be able to do.
+var attempts = map[string]func(file string) error{
+	"open":          func(file string) error { return opened(unix.Open(file, unix.O_RDONLY, 0)) },
+	"open to write": func(file string) error { return opened(unix.Open(file, unix.O_WRONLY, 0)) },
+	"create":        func(file string) error { return opened(unix.Open(file+".new", unix.O_WRONLY|unix.O_CREAT, 0o600)) },
+	"openat2": func(file string) error {
+		return opened(unix.Openat2(unix.AT_FDCWD, file, &unix.OpenHow{Flags: unix.O_RDONLY}))
+	},
+	"inet socket": func(string) error { return opened(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)) },
+	"unix socket": func(string) error { return opened(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)) },
+	"chmod":       func(file string) error { return unix.Chmod(file, 0o600) },
+	"mkdir": func(file string) error {
+		err := unix.Mkdir(file+".dir", 0o700)
+		_ = unix.Rmdir(file + ".dir")
+		return err
+	},
+	"signal":    func(string) error { return unix.Kill(os.Getppid(), 0) },
+	"ptrace":    func(string) error { return errno(unix.SYS_PTRACE, unix.PTRACE_TRACEME) },
+	"exec":      func(string) error { return errno(unix.SYS_EXECVE) },
+	"vfork":     func(string) error { return errno(unix.SYS_VFORK) },
+	"namespace": func(string) error { return errno(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) },
+	"io_uring":  func(string) error { return errno(unix.SYS_IO_URING_SETUP) },
+	"x32":       func(string) error { return errno(0x40000000 + unix.SYS_GETPID) },
+	"code": func(string) error {
+		return errno(unix.SYS_MMAP, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON, ^uintptr(0))
+	},
+	"code later": func(string) error {
+		b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err != nil {
+			return fmt.Errorf("control: %w", err)
+		}
+		return unix.Mprotect(b, unix.PROT_READ|unix.PROT_EXEC)
+	},
+	"more memory": func(string) error {
+		var old unix.Rlimit
+		return unix.Prlimit(0, unix.RLIMIT_DATA, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}, &old)
+	},
+}
+
+func opened(fd int, err error) error {
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+func errno(nr uintptr, a ...uintptr) error {
+	a = append(a, make([]uintptr, 6)...)
+	_, _, e := unix.Syscall6(nr, a[0], a[1], a[2], a[3], a[4], a[5])
+	if e == 0 {
+		return nil
+	}
+	return e
+}
+
+// harmless are the attempts whose control would end or change the process that makes them.
+var harmless = []string{"open", "open to write", "create", "openat2", "inet socket", "unix socket", "chmod", "mkdir", "signal", "code", "code later"}
+
+type outcome struct {
+	Before, After map[string]syscall.Errno
+	Holds         []string
+	Error         string
+}
+
+func confined(how, file string) int {
+	o := outcome{Before: map[string]syscall.Errno{}, After: map[string]syscall.Errno{}}
+	for name, try := range attempts {
+		var e syscall.Errno
+		if slices.Contains(harmless, name) && how != "memory" && how != "time" {
+			errors.As(try(file), &e)
+			o.Before[name] = e
+		}
+	}
+	switch how {
+	case "landlock":
+		if _, _, e := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
+			return 1
+		}
+		if err := landlock(); err != nil {
+			o.Error = err.Error()
+		}
+	default:
+		var err error
+		if o.Holds, err = Confine(Bounds{Memory: 64 << 20, Time: time.Second}); err != nil {
+			o.Error = err.Error()
+		}
+	}
+	switch how {
+	case "memory":
+		for all := [][]byte{}; ; {
+			b := make([]byte, 1<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			all = append(all, b)
+		}
+	case "time":
+		for n := 0; ; n++ {
+			_ = n
+		}
+	}
+	for name, try := range attempts {
+		if how == "landlock" && !slices.Contains(harmless, name) {
+			continue
+		}
+		var e syscall.Errno
+		errors.As(try(file), &e)
+		o.After[name] = e
+	}
+	text, _ := json.Marshal(o)
+	_, _ = unix.Write(1, text)
+	return 0
+}
+
+func runConfined(t *testing.T, how string) (*exec.Cmd, []byte) {
+	t.Helper()
+	dir := t.TempDir()
+	file := dir + "/file"
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("text"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("/proc/self/exe", how, file)
+	c.Args[0] = "confined"
+	out, _ := c.Output()
+	return c, out
+}
+
+// What a confined process must not do fails with EPERM, all of it; before, it worked.
+func TestConfine(t *testing.T) {
+	c, out := runConfined(t, "all")
+	var o outcome
+	if err := json.Unmarshal(out, &o); err != nil || o.Error != "" {
+		t.Fatalf("%v: %v %s: %q", c.ProcessState, err, o.Error, out)
+	}
+	for name := range attempts {
+		if slices.Contains(harmless, name) && o.Before[name] != 0 {
+			t.Errorf("%s: control: %v", name, o.Before[name])
+		}
+		if o.After[name] != unix.EPERM {
+			t.Errorf("%s: got %v, want EPERM", name, o.After[name])
+		}
+	}
+	if !slices.Contains(o.Holds, Seccomp) || !slices.Contains(o.Holds, Rlimits) {
+		t.Errorf("got %q", o.Holds)
+	}
+	if os.Geteuid() == 0 && !slices.Contains(o.Holds, User) {
+		t.Errorf("started by root: got %q, want it to be nobody", o.Holds)
+	}
+}
+
+// Landlock alone keeps files closed.
+func TestLandlock(t *testing.T) {
+	if abi, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1); e != 0 || abi == 0 {
+		t.Skipf("this kernel has no Landlock: %v", e)
+	}
+	_, out := runConfined(t, "landlock")
+	var o outcome
+	if err := json.Unmarshal(out, &o); err != nil || o.Error != "" {
+		t.Fatalf("%v %s: %q", err, o.Error, out)
+	}
+	for _, name := range []string{"open", "open to write", "create", "openat2", "mkdir"} {
+		if o.Before[name] != 0 || o.After[name] != unix.EACCES {
+			t.Errorf("%s: got %v before and %v after, want success and EACCES", name, o.Before[name], o.After[name])
+		}
+	}
+	if o.After["code"] != 0 {
+		t.Errorf("control: memory for code: %v", o.After["code"])
+	}
+}
+
+func TestConfinedMemoryAndTime(t *testing.T) {
+	c, _ := runConfined(t, "memory")
+	if used := c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; c.ProcessState.ExitCode() != 2 || used > 300<<10 {
+		t.Errorf("memory: %v with %d KiB, want the Go runtime's exit status 2 with less than 300 MiB", c.ProcessState, used)
+	}
+	begun := time.Now()
+	c, _ = runConfined(t, "time")
+	if status := c.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || c.ProcessState.UserTime() > 5*time.Second {
+		t.Errorf("time: %v after %v", c.ProcessState, time.Since(begun))
+	}
+}

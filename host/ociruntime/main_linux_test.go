@@ -1,0 +1,24 @@
+package ociruntime
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"vfix.dev/vfix/host/examiner"
+)
+
+// The confined process is this program, called by another name.
+func TestMain(m *testing.M) {
+	if os.Args[0] == examiner.Name {
+		os.Exit(examiner.Main())
+	}
+	os.Exit(m.Run())
+}
+
+func examinerOf(t *testing.T) *examiner.Examiner {
+	t.Helper()
+	e := &examiner.Examiner{Memory: DefaultMemoryBytes, Until: time.Now().Add(time.Minute)}
+	t.Cleanup(e.Close)
+	return e
+}

@@ -1,0 +1,66 @@
+// What vfix runtime status shows.
+
+package ociruntime
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"vfix.dev/vfix/host/starts"
+	"vfix.dev/vfix/host/store"
+)
+
+// StatusOptions say what is shown.
+type StatusOptions struct {
+	ConfigFile string
+	Record     string // a file, or journald; "" for the configuration's
+	Last       int    // starts
+}
+
+// Status is what is remembered of starts, and the state of the cache.
+type Status struct {
+	*starts.Status
+	Cache CacheState
+}
+
+// CacheState is how full the cache is.
+type CacheState struct {
+	Dir          string
+	Bytes, Limit int64
+	Entries      int
+}
+
+// ReadStatus reads it.
+func ReadStatus(o StatusOptions) (*Status, error) {
+	config, err := ReadConfig(o.ConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	switch o.Record {
+	case "":
+		o.Record = config.record()
+	case starts.Journal:
+	default:
+		if _, err := os.Stat(o.Record); err != nil {
+			return nil, err
+		}
+	}
+	s := &Status{Cache: CacheState{Dir: config.cacheDir(), Limit: config.cacheSize()}}
+	if s.Status, err = starts.Read(o.Record, o.Last); err != nil {
+		return nil, err
+	}
+	cache, err := store.Existing(config.cacheDir(), config.cacheSize())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := cache.List()
+	for _, e := range all {
+		s.Cache.Bytes += e.Size
+	}
+	s.Cache.Entries = len(all)
+	return s, err
+}

@@ -1,0 +1,167 @@
+// Counters of all starts in Prometheus' text format, for the textfile collector of node_exporter. The
+// file is the state: each start reads it, adds itself, and renames a new one into place, under a lock
+// of the folder. A file that is gone or is no such file starts at 0, as a counter may.
+
+package starts
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// buckets are the upper bounds of the histogram, in seconds: a warm start takes some milliseconds, a
+// cold one of a large image some seconds.
+var buckets = []float64{0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60}
+
+// family is one metric.
+type family struct {
+	name, help, kind string
+	series           []series
+}
+
+// series is one line of a metric: what a start adds to it, or for a gauge what it is from then on.
+type series struct {
+	name  string // with the labels
+	add   func(*Record) float64
+	gauge bool
+}
+
+const prefix = "vfix_runtime_"
+
+func families() []family {
+	results := family{name: prefix + "starts_total", kind: "counter", help: "Starts of containers by result."}
+	for _, o := range Outcomes {
+		results.series = append(results.series, series{name: results.name + `{result="` + string(o) + `"}`, add: when(func(r *Record) bool { return r.Outcome == o })})
+	}
+	looked := func(r *Record) bool { return r.Outcome != Disabled && r.Seconds.Look > 0 }
+	lookups := prefix + "cache_lookups_total"
+	seconds := prefix + "start_seconds"
+	histogram := family{name: seconds, kind: "histogram", help: "Time that vfix-runtime adds to a start."}
+	for _, le := range buckets {
+		histogram.series = append(histogram.series, series{
+			name: fmt.Sprintf(`%s_bucket{le="%v"}`, seconds, le), add: when(func(r *Record) bool { return r.Seconds.Total <= le }),
+		})
+	}
+	always := when(func(*Record) bool { return true })
+	histogram.series = append(histogram.series,
+		series{name: seconds + `_bucket{le="+Inf"}`, add: always},
+		series{name: seconds + "_sum", add: func(r *Record) float64 { return r.Seconds.Total }},
+		series{name: seconds + "_count", add: always})
+	one := func(name, kind, help string, add func(*Record) float64) family {
+		return family{prefix + name, help, kind, []series{{name: prefix + name, add: add, gauge: kind == "gauge"}}}
+	}
+	return []family{
+		results,
+		one("patched_files_total", "counter", "Files that starts have patched.", func(r *Record) float64 { return float64(len(r.Files)) }),
+		one("sites_left_total", "counter", "Call sites that starts have left, live or unknown.", func(r *Record) float64 { return float64(r.SitesLeft) }),
+		one("problems_total", "counter", "Files that starts have left unexamined or unpatched.", func(r *Record) float64 { return float64(len(r.Problems)) }),
+		{lookups, "Starts by whether the cache had everything.", "counter", []series{
+			{name: lookups + `{result="hit"}`, add: when(func(r *Record) bool { return looked(r) && r.CacheHit })},
+			{name: lookups + `{result="miss"}`, add: when(func(r *Record) bool { return looked(r) && !r.CacheHit })},
+		}},
+		histogram,
+		one("last_start_timestamp_seconds", "gauge", "Time of the last start.", func(r *Record) float64 { return float64(r.Time.UnixMilli()) / 1e3 }),
+	}
+}
+
+func when(is func(*Record) bool) func(*Record) float64 {
+	return func(r *Record) float64 {
+		if is(r) {
+			return 1
+		}
+		return 0
+	}
+}
+
+// maxMetrics bounds what is read of the file, in bytes.
+const maxMetrics = 64 << 10
+
+// count adds a start to the counters in a file.
+func count(path string, r *Record) error {
+	unlock, err := lock(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	old, err := readFile(path)
+	if err != nil {
+		return err
+	}
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp") // the collector reads *.prom
+	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	const readable = 0o644
+	if err := os.WriteFile(temp, counted(old, r), readable); err != nil {
+		os.Remove(temp)
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// readFile reads the counters; none where there is no file.
+func readFile(path string) ([]byte, error) {
+	fi, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() || fi.Size() > maxMetrics {
+		return nil, fmt.Errorf("%s: not a file of counters", path)
+	}
+	return os.ReadFile(path)
+}
+
+// counted is the text of the counters after a start.
+func counted(old []byte, r *Record) []byte {
+	was := map[string]float64{}
+	for line := range strings.Lines(string(old)) {
+		line = strings.TrimSpace(line)
+		if at := strings.LastIndexByte(line, ' '); at > 0 && line[0] != '#' {
+			if v, err := strconv.ParseFloat(line[at+1:], 64); err == nil && v >= 0 {
+				was[line[:at]] = v
+			}
+		}
+	}
+	var b bytes.Buffer
+	for _, f := range families() {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
+		for _, s := range f.series {
+			v := s.add(r)
+			if !s.gauge {
+				v += was[s.name]
+			}
+			fmt.Fprintf(&b, "%s %s\n", s.name, strconv.FormatFloat(v, 'f', -1, 64))
+		}
+	}
+	return b.Bytes()
+}
+
+// lock locks a folder, for as long as the others that start containers now need.
+func lock(dir string) (func(), error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	const patience, pause = time.Second, 200 * time.Microsecond
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { unix.Close(fd) }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || time.Now().After(end) {
+			unix.Close(fd)
+			return nil, fmt.Errorf("%s: lock: %w", dir, err)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+// The record of one start, and the line that it is written as.
+
+package starts
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Where records go, beside a file.
+const (
+	Journal = "journald"
+	None    = "none"
+)
+
+// identifier is the SYSLOG_IDENTIFIER of our entries in the journal.
+const identifier = "vfix-runtime"
+
+// Outcome is how a start ended, as far as vfix-runtime has to do with it.
+type Outcome string
+
+// The outcomes. Only Refused keeps the container from starting.
+const (
+	Patched   Outcome = "patched"   // all that had to be
+	Clean     Outcome = "clean"     // nothing had to be patched
+	Partial   Outcome = "partial"   // started, with a file that was not examined or a call site that stays
+	Unpatched Outcome = "unpatched" // an error: started as it is
+	Refused   Outcome = "refused"   // fail-closed: not started
+	Disabled  Outcome = "disabled"  // by an annotation or opt_in
+)
+
+// Outcomes are all, in the order of tables.
+var Outcomes = []Outcome{Patched, Clean, Partial, Unpatched, Refused, Disabled}
+
+// Record is one start.
+type Record struct {
+	Schema    int       `json:"schema"` // 1
+	Time      time.Time `json:"time"`   // of its end
+	Vfix      string    `json:"vfix"`   // version
+	Container string    `json:"container"`
+	// Image is the image's name where the engine says it in an annotation, Caller the program that
+	// called vfix-runtime, Runtime the real runtime.
+	Image   string `json:"image,omitempty"`
+	Caller  string `json:"caller,omitempty"`
+	Runtime string `json:"runtime"`
+	Bundle  string `json:"bundle"`
+	// Root is the root filesystem, Layers the folders of an overlay, the uppermost first.
+	Root    string   `json:"root,omitempty"`
+	Layers  []string `json:"layers,omitempty"`
+	Outcome Outcome  `json:"outcome"`
+	Reason  string   `json:"reason,omitempty"` // of Unpatched and Refused
+	Policy  Policy   `json:"policy"`
+	// CacheHit says that nothing had to be examined or made: all was in the cache.
+	CacheHit bool      `json:"cache_hit"`
+	Examined int       `json:"examined"` // files that no index knew
+	Files    []File    `json:"files"`    // that were patched
+	Problems []Problem `json:"problems"`
+	// SitesLeft is how many live or unknown call sites stay.
+	SitesLeft int `json:"sites_left"`
+	// Omitted is how many entries the lists above lack, for the line would be too long.
+	Omitted  int      `json:"omitted,omitempty"`
+	Seconds  Seconds  `json:"seconds"`
+	Confined []string `json:"confined,omitempty"` // what confined the process that examined files
+}
+
+// Policy is what the node's configuration and the annotations came to.
+type Policy struct {
+	FailClosed bool `json:"fail_closed"`
+	OptIn      bool `json:"opt_in"`
+	Fallback   bool `json:"fallback"`
+}
+
+// File is one that was patched, with the SHA-256 of the original and of the copy, in hex.
+type File struct {
+	Path   string `json:"path"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+	Sites  int    `json:"sites"`
+}
+
+// Problem is what was not done about a file, and why.
+type Problem struct {
+	Path   string `json:"path,omitempty"` // in the container
+	Reason string `json:"reason"`
+}
+
+// Seconds is the time that the stages took.
+type Seconds struct {
+	Look  float64 `json:"look"`  // finding the files that are to be patched
+	Patch float64 `json:"patch"` // making or fetching the copies, and putting them in place
+	Total float64 `json:"total"` // all that vfix-runtime did before the real runtime
+}
+
+// maxLine bounds the line of a record, in bytes; maxText one text of it.
+const (
+	maxLine = 32 << 10
+	maxText = 1 << 10
+)
+
+// line is the record as one line: what does not fit is left out, the longest list first.
+func (r Record) line() ([]byte, error) {
+	r.Schema = 1
+	r.Reason = clip(r.Reason)
+	for {
+		b, err := json.Marshal(r)
+		if err != nil || len(b) < maxLine {
+			return append(b, '\n'), err
+		}
+		switch longest := max(len(r.Files), len(r.Problems), len(r.Layers)); {
+		case longest == 0: // texts that no engine gives
+			return json.Marshal(Record{Schema: r.Schema, Time: r.Time, Outcome: r.Outcome, Policy: r.Policy, Seconds: r.Seconds, Omitted: r.Omitted})
+		case longest == len(r.Files):
+			r.Files, r.Omitted = r.Files[:longest/2], r.Omitted+longest-longest/2
+		case longest == len(r.Problems):
+			r.Problems, r.Omitted = r.Problems[:longest/2], r.Omitted+longest-longest/2
+		default:
+			r.Layers, r.Omitted = r.Layers[:longest/2], r.Omitted+longest-longest/2
+		}
+	}
+}
+
+func clip(s string) string { return s[:min(len(s), maxText)] }
+
+// Add notes what was not done about a file.
+func (r *Record) Add(path, reason string) {
+	r.Problems = append(r.Problems, Problem{Path: path, Reason: clip(reason)})
+}

@@ -1,0 +1,119 @@
+// What an operator asks for: the last starts, and a summary of those that are remembered.
+
+package starts
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Status is what is remembered.
+type Status struct {
+	From    string // the file, or Journal
+	Last    []Record
+	Summary Summary
+}
+
+// Summary is of all starts that are remembered.
+type Summary struct {
+	Starts   int
+	Since    time.Time // the oldest
+	Outcomes map[Outcome]int
+	// CacheHits is how many of Looked starts, those that were not disabled, found all in the cache.
+	CacheHits, Looked int
+	Files, SitesLeft  int
+	// Median and Longest are seconds that vfix-runtime took.
+	Median, Longest float64
+	// Damaged is how many lines are no records.
+	Damaged int
+}
+
+// Read reads the records of a file (and of FILE.1), or of the journal. last is how many are
+// returned whole.
+func Read(from string, last int) (*Status, error) {
+	s := &Status{From: from, Summary: Summary{Outcomes: map[Outcome]int{}}}
+	var all []float64
+	take := func(r io.Reader) error { return s.read(r, last, &all) }
+	switch from {
+	case None:
+		return nil, errors.New("starts are not recorded")
+	case Journal:
+		const most = 10000
+		out, err := exec.Command("journalctl", "--identifier", identifier, "--output", "cat", "--no-pager", "--quiet", "--lines", strconv.Itoa(most)).Output()
+		if err != nil {
+			return nil, fmt.Errorf("journalctl: %w", err)
+		}
+		if err := take(bytes.NewReader(out)); err != nil {
+			return nil, err
+		}
+	default:
+		for _, path := range []string{from + ".1", from} {
+			f, err := os.Open(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			err = take(f)
+			f.Close()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+		}
+	}
+	if slices.Sort(all); len(all) > 0 {
+		s.Summary.Median, s.Summary.Longest = all[len(all)/2], all[len(all)-1]
+	}
+	return s, nil
+}
+
+// read reads the lines of one file. One that is cut off, by a full disk, is counted.
+func (s *Status) read(r io.Reader, last int, seconds *[]float64) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, maxLine), 2*maxLine)
+	for lines.Scan() {
+		var one Record
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		if json.Unmarshal(lines.Bytes(), &one) != nil || one.Outcome == "" {
+			s.Summary.Damaged++
+			continue
+		}
+		s.Summary.add(&one)
+		if one.Outcome != Disabled {
+			*seconds = append(*seconds, one.Seconds.Total)
+		}
+		if s.Last = append(s.Last, one); len(s.Last) > last {
+			s.Last = s.Last[len(s.Last)-last:]
+		}
+	}
+	return lines.Err()
+}
+
+func (s *Summary) add(r *Record) {
+	s.Starts++
+	if s.Since.IsZero() || r.Time.Before(s.Since) {
+		s.Since = r.Time
+	}
+	s.Outcomes[r.Outcome]++
+	s.Files += len(r.Files)
+	s.SitesLeft += r.SitesLeft
+	if r.Outcome != Disabled {
+		s.Looked++
+		if r.CacheHit {
+			s.CacheHits++
+		}
+	}
+}
