@@ -82,12 +82,20 @@ func (s *Store) writeSum(key, path string) error {
 
 // whole reports whether an entry has the content that was put there.
 func (s *Store) whole(key, path string) bool {
+	is := identity(path)
+	if s.seen(key, is) {
+		return true
+	}
 	want, err := os.ReadFile(filepath.Join(s.Dir, sumsDir, key))
 	if err != nil {
 		return false
 	}
 	got, err := sumOf(path)
-	return err == nil && got == string(want)
+	if err != nil || got != string(want) {
+		return false
+	}
+	s.see(key, path, is)
+	return true
 }
 
 // sumOf is the SHA-256 of a file, in hex.
