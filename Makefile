@@ -133,7 +133,7 @@ install: all ## install to DESTDIR and PREFIX (/usr/local): vfix, man pages, com
 
 .PHONY: dist
 dist: need-go shim ## build a release into dist/: tarballs, packages, an OCI image, SBOMs, provenance
-	NFPM='$(NFPM)' PLATFORMS='$(PLATFORMS)' deploy/release/dist dist
+	NFPM='$(NFPM)' PLATFORMS='$(PLATFORMS)' IMAGE='$(IMAGE)' deploy/release/dist dist
 
 .PHONY: clean
 clean: ## remove everything that was built

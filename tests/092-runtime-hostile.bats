@@ -28,6 +28,7 @@ setup() {
 }
 
 teardown() {
+	[ ! -e "$work/running" ] || runc delete --force "vfix-$$-look"
 	[ ! -e "$BATS_TEST_TMPDIR/overlays" ] || tac "$BATS_TEST_TMPDIR/overlays" | while read -r dir; do umount --lazy "$dir"; done
 }
 
@@ -434,6 +435,51 @@ mounts_of() {
 	cmp "$work/four/libc.so.6" "$work/sound"
 	cmp "$work/four/libvfix.so" "$work/libvfix.so"
 	expect 'owner, mode and time' "$(stat -c '%u:%g %a %Y' "$work/four/libc.so.6")" "$(stat -c '%u:%g %a %Y' "$root/usr/lib/libc.so.6")"
+}
+
+has_runc() { has_commands runc busybox && has_own_root; }
+
+# admin look|write [RUNTIME-COMMAND...]: a container of the bundle $b, of the real runtime, whose process
+# has CAP_SYS_ADMIN and prints how its copies of libc and libvfix.so begin. With write it takes
+# the read-only flag off them and writes to them first.
+# shellcheck disable=SC2016 # the shell of the container expands it
+admin() {
+	local what=$1 words='cat="/bin/busybox head -c 4"; $cat /usr/lib/libc.so.6; $cat /vfix/x86_64/libvfix.so'
+	shift
+	[ "$what" = look ] || words='b=/bin/busybox; for f in /usr/lib/libc.so.6 /vfix/x86_64/libvfix.so; do
+			$b mount -o remount,bind,rw $f && $b printf evil | $b dd of=$f conv=notrunc 2>/dev/null || exit
+		done; '$words
+	jq --arg words "$words" '.process.args = ["/bin/busybox", "sh", "-c", $words]' "$work/admin.json" >"$b/config.json"
+	"$work/vfix-runtime" --vfix-config "$work/runtime.json" --cache-dir "$cache" --fail-closed "$@" --bundle "$b" "vfix-$$-$what"
+}
+
+@test "runtime: CAP_SYS_ADMIN remounts a copy and writes to it, and no other container runs that" {
+	requires runc
+	local users='.linux.namespaces += [{type: "user"}] | .linux.uidMappings = [{containerID: 0, hostID: 100000, size: 65536}] | .linux.gidMappings = .linux.uidMappings'
+	local owner filter sound=$'\x7fELF\x7fELF' id=vfix-$$-look
+	chmod go+x "$BATS_RUN_TMPDIR"{,/test} "$work"
+	while read -r owner filter; do
+		rm -rf "$cache"
+		bundle "own-$owner"
+		plant usr/lib/libc.so.6
+		mkdir -p "$root"/{bin,proc,dev,sys}
+		cp "$(command -v busybox)" "$root/bin/"
+		chown -R "$owner:$owner" "$root"
+		(cd "$b" && rm config.json && runc spec)
+		jq '.process.terminal = false | .root.readonly = true | .annotations["dev.vfix.fallback"] = "always"
+			| .process.capabilities[] = ["CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE"] | '"$filter" "$b/config.json" >"$work/admin.json"
+		admin look create >"$work/running" 2>&1 3>&- </dev/null # its mounts are made now
+		expect "the attack works on its own copies [control], as $owner" "$(admin write run)" evilevil
+		runc start "$id"
+		stopped() { [ "$(runc state "$id" | jq -r .status)" = stopped ]; }
+		poll stopped
+		runc delete "$id"
+		expect "a container that was there before, as $owner" "$(cat "$work/running")" "$sound"
+		expect "the next container, as $owner" "$(admin look run)" "$sound"
+	done <<-END
+		0 .
+		100000 $users
+	END
 }
 
 @test "runtime: files of holes become copies of holes" {

@@ -56,7 +56,7 @@ make_dist() {
 @test "dist: two directories, umasks, time zones and locales give the same bytes" {
 	requires dist_tools
 	diff -r "$work/v1" "$two/dist"
-	expect 'files' "$(cd "$work/v1" && echo *)" "SHA256SUMS vfix-1.2.3-1.x86_64.rpm vfix-1.2.3-linux-amd64.cdx.json \
+	expect 'files' "$(cd "$work/v1" && echo *)" "SHA256SUMS vfix-1.2.3-1.x86_64.rpm vfix-1.2.3-kubernetes.tar.gz vfix-1.2.3-linux-amd64.cdx.json \
 vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.json vfix_1.2.3_amd64.deb"
 	# The control: another commit is another version, and other bytes.
 	run ! cmp -s "$work/v1/SHA256SUMS" "$work/v2/SHA256SUMS"
@@ -69,7 +69,7 @@ vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.j
 	expect 'files in SHA256SUMS' "$(wc -l <SHA256SUMS)" "$(find . -type f ! -name SHA256SUMS | wc -l)"
 	jq -r '.subject[] | .digest.sha256 + "  " + .name' ./*.intoto.json >"$work/subjects"
 	sha256sum --quiet --strict -c "$work/subjects"
-	expect 'subjects' "$(wc -l <"$work/subjects")" 5
+	expect 'subjects' "$(wc -l <"$work/subjects")" 6
 	expect 'commit' "$(jq -r '.predicate.buildDefinition.resolvedDependencies[0].digest.gitCommit' ./*.intoto.json)" "$(in_tree "$two" rev-parse HEAD)"
 	tar -x -f vfix-1.2.3-linux-amd64.tar.gz -C "$work"
 	"$("$tree/tests/install-deps" --print-go)" version -m "$work/vfix-1.2.3-linux-amd64/bin/vfix" | awk '$1 == "dep" { print $2 "@" $3 }' | sort >"$work/modules"
@@ -183,6 +183,16 @@ deb_root() {
 	"$build/validate" "$work/image"
 	umoci raw unpack --image "$work/image:x" "$work/unpacked"
 	tar -x -O -f "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" vfix-1.2.3-linux-amd64/bin/vfix | cmp - "$work/unpacked/vfix/vfix"
+}
+
+@test "dist: the Kubernetes manifests name the image by its digest" {
+	requires dist_tools image_tools
+	local digest
+	digest=$(skopeo inspect --format '{{.Digest}}' "oci-archive:$work/v1/vfix-1.2.3-linux-amd64.oci.tar")
+	tar -x -f "$work/v1/vfix-1.2.3-kubernetes.tar.gz" -C "$work"
+	grep -h ' image: registry' "$work"/vfix-1.2.3-kubernetes/*.yaml | sort -u >"$work/images"
+	expect 'images' "$(sed 's/^ *//' "$work/images" | sort -u)" "image: registry.example/vfix@$digest"
+	expect 'files' "$(cd "$work/vfix-1.2.3-kubernetes" && echo *)" "$(cd "$tree/deploy/kubernetes" && echo *)"
 }
 
 @test "dist: a tree with changes is refused, and one without git too" {

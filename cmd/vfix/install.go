@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"runtime"
 	"strings"
@@ -17,7 +16,6 @@ import (
 type InstallOptions struct {
 	printOptions
 	install.Options
-	wait bool
 }
 
 func newInstallCommand(out *output, e engine) *cobra.Command {
@@ -56,7 +54,7 @@ printed on stdout.`,
   vfix install docker                          then run the printed command
   vfix install podman --runtime crun           wrap crun instead of runc
   vfix install containerd --fail-closed        refuse unpatched containers
-  vfix install auto --root /host --wait        in a DaemonSet`,
+  vfix install containerd --root /host         in a DaemonSet`,
 		Annotations: exits(`  0  success, or nothing to do
   1  error: everything written before it is restored   2  usage error`),
 		ValidArgs: append(installEngines(), install.Auto),
@@ -69,8 +67,8 @@ printed on stdout.`,
 			}
 			return oneOf("install", "ENGINE", args[0], append(installEngines(), install.Auto))
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runInstall(cmd.Context(), opts, args[0], out, e)
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runInstall(opts, args[0], out, e)
 		},
 	}
 	f := cmd.Flags()
@@ -94,21 +92,17 @@ func (o *InstallOptions) addShared(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Root, "root", "/", "install on the machine whose root directory is `DIR`")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be done without writing anything")
-	f.BoolVar(&o.wait, "wait", false, "when done, wait for a signal: for a DaemonSet")
 	o.addFormat(cmd)
 }
 
 func (o *InstallOptions) check(verb string) error {
-	switch {
-	case o.Root == "":
+	if o.Root == "" {
 		return usagef(verb, "--root is empty: name the root directory of the machine")
-	case o.wait && o.DryRun:
-		return usagef(verb, "--wait does not work with --dry-run")
 	}
 	return o.printOptions.check(verb)
 }
 
-func runInstall(ctx context.Context, opts InstallOptions, name string, out *output, e engine) error {
+func runInstall(opts InstallOptions, name string, out *output, e engine) error {
 	if err := opts.check("install"); err != nil {
 		return err
 	}
@@ -128,20 +122,7 @@ func runInstall(ctx context.Context, opts InstallOptions, name string, out *outp
 	if err != nil {
 		return err
 	}
-	return finishInstall(ctx, "install", opts, done, out, e)
-}
-
-// finishInstall prints the result, and stays where that is wanted.
-func finishInstall(ctx context.Context, verb string, opts InstallOptions, done *install.Result, out *output, e engine) error {
-	if err := out.installed(verb, opts, done); err != nil || !opts.wait {
-		return err
-	}
-	if err := out.flush(); err != nil {
-		return err
-	}
-	out.note("done; waiting for a signal")
-	e.stay(ctx)
-	return nil
+	return out.installed("install", opts, done)
 }
 
 // installedProgram is the path of the vfix that is to be installed.

@@ -48,17 +48,17 @@ func sameOptions(a, b install.Options) bool {
 
 func TestInstallUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"install":                         "no ENGINE given",
-		"install docker podman":           "2 ENGINEs given",
-		"install lxc":                     "ENGINE lxc",
-		"install docker --name Docker":    "--name: ",
-		"install docker --prefix=":        "--prefix is empty",
-		"install docker --root=":          "--root is empty",
-		"install docker --wait --dry-run": "--wait does not work",
-		"install docker --format xml":     "--format xml",
-		"uninstall a b":                   "2 ENGINEs given",
-		"uninstall auto":                  "ENGINE auto",
-		"uninstall --runtime runc":        "unknown option",
+		"install":                      "no ENGINE given",
+		"install docker podman":        "2 ENGINEs given",
+		"install lxc":                  "ENGINE lxc",
+		"install docker --name Docker": "--name: ",
+		"install docker --prefix=":     "--prefix is empty",
+		"install docker --root=":       "--root is empty",
+		"pause now":                    "1 arguments given",
+		"install docker --format xml":  "--format xml",
+		"uninstall a b":                "2 ENGINEs given",
+		"uninstall auto":               "ENGINE auto",
+		"uninstall --runtime runc":     "unknown option",
 	} {
 		got := runLine(fake(clean(), nil), strings.Fields(line)...)
 		if got.status != 2 || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "\nvfix: hint: ") {

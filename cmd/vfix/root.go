@@ -41,6 +41,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newCacheCommand(out, e),
 		newInstallCommand(out, e),
 		newUninstallCommand(out, e),
+		newPauseCommand(e),
 		newVersionCommand(out),
 		newCompletionCommand(out),
 	)

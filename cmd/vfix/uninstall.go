@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,8 +40,8 @@ printed on stdout.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runUninstall(cmd.Context(), opts, strings.Join(args, ""), out, e)
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runUninstall(opts, strings.Join(args, ""), out, e)
 		},
 	}
 	cmd.Flags().BoolVar(&opts.Force, "force", false, "even while containers run that were started through vfix-runtime: it leads to the real runtime then")
@@ -50,7 +49,7 @@ printed on stdout.`,
 	return cmd
 }
 
-func runUninstall(ctx context.Context, opts InstallOptions, name string, out *output, e engine) error {
+func runUninstall(opts InstallOptions, name string, out *output, e engine) error {
 	if err := opts.check("uninstall"); err != nil {
 		return err
 	}
@@ -60,5 +59,5 @@ func runUninstall(ctx context.Context, opts InstallOptions, name string, out *ou
 	if err != nil {
 		return err
 	}
-	return finishInstall(ctx, "uninstall", opts, done, out, e)
+	return out.installed("uninstall", opts, done)
 }

@@ -36,8 +36,12 @@ func label(f *os.File) string {
 // apply gives a file this metadata. Where the kernel knows no labels, or this process may set
 // none, the file keeps the one that its folder gives.
 func (m meta) apply(f *os.File) error {
-	if err := f.Chown(m.UID, m.GID); err != nil && !(errors.Is(err, fs.ErrPermission) && os.Geteuid() == m.UID) {
-		return err
+	if err := f.Chown(m.UID, m.GID); err != nil {
+		// A user who installs for himself keeps his files. Root without CAP_CHOWN would take them from
+		// somebody.
+		if uid := os.Geteuid(); uid == 0 || uid != m.UID || !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
 	}
 	if err := f.Chmod(m.Mode); err != nil {
 		return err

@@ -337,3 +337,66 @@ func TestLock(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// What was found to be whole is not read again, and what changed since is.
+func TestSeen(t *testing.T) {
+	s := open(t, 0)
+	if err := s.Lease(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	path := put(t, s, "k", "abc")
+	sum := filepath.Join(s.Dir, sumsDir, "k")
+	if _, ok := s.Get("k", 3); !ok || s.seen("k", identity(path)) {
+		t.Error("written just now: it is gone, or taken for settled")
+	}
+	settle := func() {
+		for deadline := time.Now().Add(time.Minute); identity(path) == "" && time.Now().Before(deadline); {
+			time.Sleep(settled / 4)
+		}
+	}
+	settle()
+	if _, ok := s.Get("k", 3); !ok {
+		t.Fatal("not there")
+	}
+	if !s.seen("k", identity(path)) {
+		if err := unix.Setxattr(sum, seenXattr, []byte("x"), 0); err != nil {
+			t.Skip("no extended attributes of users here: ", err)
+		}
+		t.Fatal("not remembered")
+	}
+	// The control: the sum is not looked at any more.
+	right, err := os.ReadFile(sum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.WriteFile(sum, []byte("wrong"), privateFile)
+	if _, ok := s.Get("k", 3); !ok {
+		t.Error("it is read again")
+	}
+	os.WriteFile(sum, right, privateFile)
+	// Another content with the size, mode and times of the old one.
+	fi, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("abd"), privateFile); err != nil {
+		t.Fatal(err)
+	}
+	os.Chtimes(path, accessTime(fi), fi.ModTime())
+	settle()
+	if _, ok := s.Get("k", 3); ok {
+		t.Error("changed: taken for the copy that was put there")
+	}
+	// The same file, and what an earlier boot remembered.
+	path = put(t, s, "other", "abc")
+	settle()
+	sum = filepath.Join(s.Dir, sumsDir, "other")
+	s.Get("other", 3)
+	before := identity(path)
+	unix.Setxattr(sum, seenXattr, []byte("another-boot"+before[len(bootID()):]), 0)
+	os.WriteFile(sum, []byte("wrong"), privateFile)
+	if _, ok := s.Get("other", 3); ok {
+		t.Error("seen before the machine was started again: not read")
+	}
+}

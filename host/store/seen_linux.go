@@ -1,0 +1,58 @@
+// The content of a copy is checked when it is first used after the machine was started, and
+// whenever its file changed since: to read it all at each start would cost as much as the rest of
+// the start does. What is remembered is which file was found to be whole: its identity with the
+// ctime, which every write moves and nobody can set, and the boot, for a power failure takes
+// content away and leaves the times. Nobody but the owner of the store has the file: containers get
+// copies (Private), so there are no old mappings to write through either.
+
+package store
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// seenXattr, of the file that holds the sum of a copy, names the copy that had it. Where the file
+// system takes no such attribute the content is read at each start.
+const seenXattr = "user.vfix.whole"
+
+// settled is how long ago a file must have changed for its ctime to stand for its content: clocks
+// of file systems go by ticks of up to 10 ms, and two changes within one look the same.
+const settled = 100 * time.Millisecond
+
+var bootID = sync.OnceValue(func() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+})
+
+// identity names the content of a file in this boot; "" where that cannot be told.
+func identity(path string) string {
+	var st unix.Stat_t
+	if bootID() == "" || unix.Lstat(path, &st) != nil || time.Since(time.Unix(st.Ctim.Unix())) < settled {
+		return ""
+	}
+	return fmt.Sprint(bootID(), " ", st.Dev, " ", st.Ino, " ", st.Size, " ", st.Mtim.Nano(), " ", st.Ctim.Nano())
+}
+
+// seen reports whether the copy with a key was found to be whole as the file that it is now.
+func (s *Store) seen(key, identity string) bool {
+	b := make([]byte, 256) // bytes; an identity has 110 at most
+	n, err := unix.Lgetxattr(filepath.Join(s.Dir, sumsDir, key), seenXattr, b)
+	return err == nil && identity != "" && string(b[:n]) == identity
+}
+
+// see remembers that the copy at path, which had that identity before it was read, is whole.
+func (s *Store) see(key, path, before string) {
+	if before != "" && identity(path) == before {
+		unix.Lsetxattr(filepath.Join(s.Dir, sumsDir, key), seenXattr, []byte(before), 0) // else it is read again
+	}
+}
