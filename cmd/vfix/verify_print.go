@@ -43,6 +43,11 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 
 // stated says what became of the check of a statement.
 func (o *output) stated(opts VerifyOptions, v *images.Verified) {
+	if opts.against == "" { // else they are in the comparison
+		for _, n := range v.NotCompared {
+			o.note("not checked: %s", n)
+		}
+	}
 	if len(v.Problems) == 0 {
 		p := &v.Stated.Statement.Predicate
 		o.note("%s: the image matches its statement: %s, %s, and nothing else of %s differs", v.Stated.From,
