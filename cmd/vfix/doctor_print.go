@@ -33,7 +33,7 @@ func (o *output) check(c *doctor.Check) {
 	head := paint(pad(string(c.Verdict), label, false)) + gap + p.bold(pad(c.Name, names, false)) + gap
 	o.hanging(head, label+names+2*len(gap), c.Found)
 	for _, l := range c.Lines {
-		fmt.Fprintln(o.stdout, strings.Repeat(" ", label+len(gap))+printable(l))
+		o.hanging(strings.Repeat(" ", label+len(gap)), label+len(gap), l)
 	}
 	for _, part := range [][2]string{{"means", c.Means}, {"do", c.Do}} {
 		if part[1] != "" {

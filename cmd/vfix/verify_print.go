@@ -23,7 +23,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 	}
 	tampered := opts.against != "" && len(v.Problems) > 0
 	if tampered { // what matters most comes first
-		writeComparison(w, s.paint, printable(opts.against), v)
+		writeComparison(w, s, printable(opts.against), v)
 		fmt.Fprintln(w)
 	}
 	if v.Stated == nil || !o.quiet {
@@ -33,7 +33,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 		writeDifference(w, s, &v.Differences[i])
 	}
 	if opts.against != "" && !tampered {
-		writeComparison(w, s.paint, printable(opts.against), v)
+		writeComparison(w, s, printable(opts.against), v)
 	}
 	if v.Stated != nil {
 		o.stated(opts, v)
@@ -61,10 +61,11 @@ func (o *output) stated(opts VerifyOptions, v *images.Verified) {
 	}
 }
 
-func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
+func writeComparison(w io.Writer, s stream, base string, v *images.Verified) {
+	c := s.paint
 	defer func() {
 		for _, n := range v.NotCompared {
-			fmt.Fprintln(w, "not compared: "+printable(n))
+			s.write(w, "not compared: ", len("not compared: "), n)
 		}
 	}()
 	if len(v.Problems) == 0 {
@@ -80,6 +81,6 @@ func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
 	}
 	fmt.Fprintln(w, c.red("against "+base+": ")+count(len(v.Problems), "difference")+" that vfix does not make:")
 	for _, p := range v.Problems {
-		fmt.Fprintln(w, "  "+printable(p))
+		s.write(w, gap, len(gap), p)
 	}
 }
