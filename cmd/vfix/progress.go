@@ -122,7 +122,7 @@ func (r *reporter) startBar(kind, name string, size int64, again bool) progress.
 		return fmt.Sprintf("%10s", humanSize(s.Current))
 	})
 	bar, err := r.bars.Add(size, style.Build(),
-		mpb.BarOptional(mpb.BarRemoveOnComplete(), again),
+		mpb.BarOptional(mpb.BarNoPop(), again), mpb.BarOptional(mpb.BarRemoveOnComplete(), again),
 		mpb.PrependDecorators(decor.Name(label)),
 		mpb.AppendDecorators(counters),
 		mpb.BarFillerOnComplete("done"),

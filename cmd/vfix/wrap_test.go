@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -62,6 +63,22 @@ func TestMessagesWrap(t *testing.T) {
 			if words := strings.Join(strings.Fields(strings.ReplaceAll(got, prefix, "")), " "); !strings.Contains(words, longText+" "+longText) {
 				t.Errorf("width %d: words are lost or broken: got\n%s", width, got)
 			}
+		}
+	}
+}
+
+// Of many crashes in the log, doctor shows examples.
+func TestManyFacts(t *testing.T) {
+	for n, want := range map[int]string{10: "line 9\n", 11: "line 2\n         8 more are not shown: --format json lists them all\n"} {
+		c := &doctor.Check{Name: "kernel-log", Verdict: doctor.Warn, Found: "crashes"}
+		for i := range n {
+			c.Lines = append(c.Lines, fmt.Sprintf("line %d", i))
+		}
+		var stdout bytes.Buffer
+		o := newOutput(&stdout, &bytes.Buffer{})
+		o.check(c)
+		if err := o.flush(); err != nil || !strings.HasSuffix(stdout.String(), want) {
+			t.Errorf("%d lines: got\n%s", n, stdout.String())
 		}
 	}
 }
