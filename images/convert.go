@@ -25,13 +25,14 @@ type Converted struct {
 	Reference    string
 	Digest       string // of the manifest or index as it was written, or the image ID
 	Layers       int
+	Warnings     []string // one line each, for people
 }
 
 // Convert writes an image in another format or place, and changes nothing in it: layers and
 // config keep their bytes wherever the format that is written has room for them. What has
 // no config gets one: a schema 1 manifest and an old archive that of their history, a root
-// filesystem that of o.Run. The same input gives the same digest. A DEST dir:FOLDER is written
-// as a root filesystem, as clusters start it with apptainer; it has no digest, and no config.
+// filesystem that of o.Run. The same input gives the same digest. A DEST dir:DIR gets
+// the root filesystem; it has no digest, and no config.
 func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, error) {
 	dest, err := media.ParseRef(o.Dest)
 	if err != nil {
@@ -42,6 +43,9 @@ func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, 
 		return nil, err
 	}
 	defer func() { src.Close() }()
+	if err := sources.CheckNotInside(src, dest); err != nil {
+		return nil, err
+	}
 	out := &Converted{Source: src.Ref.String(), SourceDigest: src.Digest}
 	switch {
 	case src.Image == nil:
@@ -58,14 +62,10 @@ func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, 
 		return nil, err
 	}
 	out.Layers = len(layers)
-	if dest.Transport == media.Dir {
-		out.Reference = dest.String()
-		return out, writeRoot(ctx, src.Image, dest.Name, o.Media)
-	}
 	st, err := sources.Put(ctx, dest, media.Result{Image: src.Image, Index: src.Index}, o.Media)
 	if err != nil {
 		return nil, err
 	}
-	out.Reference, out.Digest = st.Reference, st.Digest
+	out.Reference, out.Digest, out.Warnings = st.Reference, st.Digest, st.Warnings
 	return out, nil
 }

@@ -119,6 +119,9 @@ func dropInDest(typed string) (media.Ref, error) {
 			return dest, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot tell the output format", dest.Name),
 				"-o tar:%s for a plain tarball, -o oci-archive:%s or -o docker-archive:%s for an image", dest.Name, dest.Name, dest.Name)
 		}
+	case media.Dir:
+		return dest, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a layer is not written as a root filesystem", dest),
+			"-o tar:%s.tar for a plain tarball, to unpack where you want it", strings.TrimSuffix(dest.Name, "/"))
 	case media.OCILayout, media.OCIArchive, media.DockerArchive:
 		if dest.Tag == "" {
 			dest.Tag = dropInTag

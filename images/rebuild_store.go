@@ -44,6 +44,7 @@ func (r *rebuild) store(ctx context.Context, res media.Result, proof *provenance
 			return err
 		}
 		r.out.Reference, r.out.Digest = st.Reference, st.Digest
+		r.out.Warnings = append(r.out.Warnings, st.Warnings...)
 	}
 	return proof.WriteFile(dests[len(dests)-1])
 }
@@ -76,7 +77,7 @@ func (r *rebuild) dests(ctx context.Context) ([]media.Ref, error) {
 	if r.o.Push && dest.Transport != media.Registry {
 		name := dest.Name
 		switch dest.Transport {
-		case media.OCILayout, media.OCIArchive, media.DockerArchive, media.Plain:
+		case media.OCILayout, media.OCIArchive, media.DockerArchive, media.Dir, media.Plain:
 			if name = r.o.Tag; name == "" {
 				return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: no name to push under", dest), "name the result: -t REF")
 			}

@@ -392,5 +392,6 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 	}
 	v.out.Stated = stated.Stated
 	v.out.Problems = append(v.out.Problems, stated.Problems...)
+	v.out.NotCompared = append(v.out.NotCompared, stated.NotCompared...)
 	return v.out, nil
 }

@@ -1,6 +1,7 @@
-// A statement is checked against the bytes of the image that it is about. That takes no
-// planner and no knowledge of ELF: the base's layers are in the derived image, so each file
-// before and after is at hand, and what the statement says of one must lead to the other.
+// A statement is checked against the bytes of the image that it is about. The base's layers are in
+// the derived image, so each file before and after is at hand, and the bytes that the statement
+// names must lead from one to the other. What it calls them is compared with what the rewriter
+// finds out about both.
 
 package images
 
@@ -12,10 +13,13 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/provenance"
+	"vfix.dev/vfix/rewriter"
 )
 
 // claims is one such check.
@@ -26,21 +30,33 @@ type claims struct {
 	added    int            // number of the added layer
 	named    map[string]bool
 	problems []string
+	skipped  []string // what is not checked, and why
+	options  rewriter.Options
+}
+
+// skip notes members of the statement that are not checked, by their names in it.
+func (c *claims) skip(members, format string, args ...any) {
+	c.skipped = append(c.skipped, "statement: "+members+": "+fmt.Sprintf(format, args...))
 }
 
 func (c *claims) problem(format string, args ...any) {
 	c.problems = append(c.problems, "statement: "+fmt.Sprintf(format, args...))
 }
 
-// checkStatement returns one line for each thing in which the image is not as stated; an
-// error is of reading the image.
-func checkStatement(ctx context.Context, s *contents.Session, st *provenance.Statement, after *contents.Subject) ([]string, error) {
-	c := &claims{st: st, after: after, named: map[string]bool{}}
+// checkStatement finds one problem for each thing in which the image is not as stated; an error
+// is of reading the image.
+func checkStatement(ctx context.Context, s *contents.Session, stated *provenance.Stated, after *contents.Subject) (*claims, error) {
+	c := &claims{st: stated.Statement, after: after, named: map[string]bool{}, options: s.Options}
+	if unknown, err := stated.Unknown(); err != nil {
+		return nil, err
+	} else if unknown {
+		c.skip("some members", "this version of vfix does not know them")
+	}
 	if err := c.identity(); err != nil {
 		return nil, err
 	}
 	if !c.layers() {
-		return c.problems, nil
+		return c, nil
 	}
 	var err error
 	if c.base, err = contents.Merge(after.T.Layers[:c.added]); err != nil {
@@ -54,7 +70,7 @@ func checkStatement(ctx context.Context, s *contents.Session, st *provenance.Sta
 		return nil, err
 	}
 	c.nothingElse()
-	return c.problems, nil
+	return c, c.origin()
 }
 
 // identity compares what the image is.
@@ -66,6 +82,12 @@ func (c *claims) identity() error {
 	}
 	if !c.st.HasSubject(digests) {
 		c.problem("it is about another image: none of its %d subjects is %v", len(c.st.Subject), src.Ref)
+	}
+	c.skip("subject[].name", "a result can be renamed")
+	for _, a := range c.st.Subject {
+		if !(&provenance.Statement{Subject: []provenance.Artifact{a}}).HasSubject(digests) {
+			c.skip("subject[].digest", "%v: another place or the index of the image", a.Digest)
+		}
 	}
 	config := digests[0]
 	if got := c.st.Predicate.Derived.Config[config.Algorithm]; got != config.Hex {
@@ -245,6 +267,16 @@ func (c *claims) patched(f *provenance.StatedFile, b, a *contents.Node, before, 
 	}
 	if at >= 0 {
 		c.problem("%s: offset %#x: changed, and not as stated", f.Path, at)
+		return nil
+	}
+	proved, err := rewriter.Verify(before, before.Size(), after, after.Size(), c.options)
+	if err != nil {
+		c.skip("files[].sites[].vaddr, files[].sites[].function, files[].sites[].symbol, files[].sites[].form, files[].edits[].what",
+			"%s: this version of vfix patches the file in another way: %v", f.Path, err)
+		return nil
+	}
+	for _, text := range f.Misnamed(proved) {
+		c.problem("%s: %s", f.Path, text)
 	}
 	return nil
 }
@@ -284,6 +316,36 @@ func (c *claims) contents(ctx context.Context) error {
 		if s := stated[i]; is.SHA256 != s.SHA256 {
 			c.problem("%s: got sha256 %s, stated %s", s.Path, is.SHA256, s.SHA256)
 		}
+	}
+	return nil
+}
+
+// origin compares what is stated of the base and of this run of vfix with what the image says.
+func (c *claims) origin() error {
+	config, err := c.after.Src.Image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	p := &c.st.Predicate
+	for _, l := range []struct{ key, stated string }{{keyVersion, p.Version}, {keyBaseName, p.Base.Name}} {
+		if got := config.Config.Labels[l.key]; got != l.stated {
+			c.problem("label %s: got %q, stated %q", l.key, got, l.stated)
+		}
+	}
+	if h, err := v1.NewHash(config.Config.Labels[keyBaseDigest]); err != nil {
+		c.problem("label %s: %v", keyBaseDigest, err)
+	} else if p.Base.Digest[h.Algorithm] != h.Hex {
+		c.problem("label %s: got %v, stated %v", keyBaseDigest, h, p.Base.Digest)
+	}
+	raw, err := c.after.Src.Image.RawConfigFile()
+	if err != nil {
+		return err
+	}
+	switch traced := fallback.EntrypointIsTraced(raw); {
+	case traced && c.base.At(fallback.TracePath) != nil:
+		c.skip("derived.entrypointWrapped", "the base has vfix-trace, too")
+	case traced != p.Derived.Traced:
+		c.problem("vfix-trace before the entrypoint: got %v, stated %v", traced, p.Derived.Traced)
 	}
 	return nil
 }

@@ -31,9 +31,11 @@ func verifyStated(ctx context.Context, s *contents.Session, src, base *media.Sou
 		return nil, err
 	}
 	v := &Verified{Findings: after.F.Findings, Stated: stated}
-	if v.Problems, err = checkStatement(ctx, s, stated.Statement, after); err != nil {
+	c, err := checkStatement(ctx, s, stated, after)
+	if err != nil {
 		return nil, err
 	}
+	v.Problems, v.NotCompared = c.problems, c.skipped
 	if base == nil || base.Image == nil {
 		return v, nil
 	}

@@ -108,8 +108,9 @@ nothing_left() {
 @test "rebuild: what no engine and no file can be is refused before anything is read" {
 	run_vfix 1 rebuild tiny:1 -o out.tar
 	expect_match stderr "$stderr" 'oci-archive:out.tar'
-	run_vfix 1 rebuild tiny:1 -o dir:out
 	mkdir full && touch full/file
+	run_vfix 1 rebuild tiny:1 -o dir:full
+	expect_match stderr "$stderr" 'not empty'
 	run_vfix 1 rebuild tiny:1 -o oci:full
 	expect_match stderr "$stderr" 'not empty'
 	run_vfix 1 rebuild tiny:1 -o oci-archive:/dev/null

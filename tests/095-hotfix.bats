@@ -206,3 +206,48 @@ described() {
 	expect containers "$(docker ps --all --no-trunc --format '{{.ID}} {{.Names}}')" "$before"
 	docker rm refuse
 }
+
+@test "hotfix: --list shows what uses each copy, and --prune removes the others" {
+	local dir=$BATS_TEST_TMPDIR/copies before
+	run_vfix hotfix --for docker -o "$dir" redis:legacy
+	printed=$output
+	run_vfix hotfix --list -o "$dir"
+	expect_match head "${lines[0]}" 'SIZE'
+	expect 'unused copies' "$(grep -c "$dir/[0-9a-f]*  -\$" <<<"$output")" "$(find "$dir" -type f | wc -l)"
+	# A container that was created and is not running uses its copies, too.
+	bash -c "docker() { /usr/bin/docker \"\$@\"; }; ${printed/docker run/docker create --name holder --network none} true"
+	run_vfix hotfix --list -o "$dir"
+	expect 'copies of the container' "$(grep -c '  holder$' <<<"$output")" "$(find "$dir" -type f | wc -l)"
+	fixture_image other:1 opt/program
+	run_vfix hotfix --for docker -o "$dir" other:1
+	before=$(find "$dir" -type f | wc -l)
+	run_vfix hotfix --prune -o "$dir"
+	expect_match removed "$stderr" 'removed 1 file'
+	expect 'copies that stay' "$(find "$dir" -type f | wc -l)" $((before - 1))
+	run_vfix hotfix --list -o "$dir"
+	expect 'copies in use' "$(grep -c '  holder$' <<<"$output")" $((before - 1))
+	docker start --attach holder || fail 'the container lost its copies'
+	docker rm holder
+	run_vfix hotfix --prune -o "$dir"
+	expect 'copies that stay' "$(find "$dir" -type f)" ''
+}
+
+@test "completion: local images and containers are offered" {
+	docker create --name some-container redis:legacy true
+	run_vfix __complete scan redis
+	expect_match images "$output" redis:legacy
+	run_vfix __complete scan container:some
+	expect_match containers "$output" container:some-container
+	run_vfix __complete hotfix some
+	expect_match containers "$output" some-container
+	run_vfix __complete rebuild container:some
+	[[ $output != *container:some-container* ]] || fail 'rebuild takes no container'
+	# As bash asks for them, where a colon begins a word of its own.
+	expect 'words that bash offers' "$(bash -ic '
+		. /usr/share/bash-completion/bash_completion
+		. <("$1" completion bash)
+		PATH=$(dirname "$1"):$PATH
+		COMP_LINE="vfix scan redis:" COMP_POINT=${#COMP_LINE} COMP_WORDS=(vfix scan redis :) COMP_CWORD=3 COMP_TYPE=9
+		__start_vfix && echo "${COMPREPLY[*]}"' bash "$VFIX" 2>/dev/null)" legacy
+	docker rm some-container
+}

@@ -177,9 +177,8 @@ listing() {
 	expect 'status patched' "$status" 0
 	run_vfix 1 convert x.sif -o dir:sandbox
 	expect_match stderr "$stderr" 'sandbox: exists'
-	run_vfix 1 rebuild x.sif -o dir:other
-	expect_match hint "$stderr" "'vfix patch -i other'"
-	expect 'what is there' "$(find . -maxdepth 1 -name '*other*' -o -maxdepth 1 -name '.*' ! -name .)" ''
+	run_vfix rebuild x.sif -o dir:fixed
+	diff <(listing sandbox) <(listing fixed)
 }
 
 @test "convert: an image to a sandbox folder" {

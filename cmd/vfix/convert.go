@@ -40,9 +40,9 @@ becomes the config, as docker itself converts it.
 
 A root filesystem (a directory, or the tarball of 'docker export') becomes an
 image with one layer; set its command with --entrypoint and --cmd. Conversely,
--o dir:DIR writes the root filesystem of an image, for apptainer or chroot:
-without config, devices and extended attributes; root also gets owners and
-setuid bits.
+-o dir:DIR writes the root filesystem of an image, for apptainer or chroot,
+without config. Run by root, it keeps owners, extended attributes and devices;
+otherwise the files are yours, and a warning names what is not kept.
 
 Prints one line on stdout: the reference of the result. The same input gives the
 same digest. For SOURCE and DEST see 'vfix help sources'.`,

@@ -4,8 +4,11 @@ package main
 
 import "vfix.dev/vfix/images"
 
-// converted prints the reference of the result.
+// converted prints the reference of the result, and what it lacks on stderr.
 func (o *output) converted(opts ConvertOptions, done *images.Converted) error {
+	for _, text := range done.Warnings {
+		o.warn("%s", text)
+	}
 	if opts.json() {
 		return o.json(convertJSON(done))
 	}

@@ -120,16 +120,7 @@ func writeCrash(w io.Writer, s stream, c *diagnose.Crash) {
 		if text == "" {
 			return
 		}
-		width := unlimited
-		if s.width > 0 {
-			width = max(s.width-labelWidth-2, minLast)
-		}
-		for i, line := range wrap(printable(text), width) {
-			if i > 0 {
-				label = ""
-			}
-			fmt.Fprintln(w, "  "+s.paint.dim(pad(label, labelWidth, false))+line)
-		}
+		s.write(w, "  "+s.paint.dim(pad(label, labelWidth, false)), labelWidth+2, text)
 	}
 	row("what", c.Meaning)
 	row("program", programText(c))
@@ -141,7 +132,7 @@ func writeCrash(w io.Writer, s stream, c *diagnose.Crash) {
 		writeCaller(w, s, c, row)
 	}
 	for _, line := range c.Lines {
-		fmt.Fprintln(w, "  "+s.paint.dim(pad("log", labelWidth, false))+printable(line))
+		row("log", line)
 	}
 	for _, n := range c.Notes {
 		row("note", n)

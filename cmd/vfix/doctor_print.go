@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/host/doctor"
@@ -23,6 +24,9 @@ func (o *output) doctor(opts printOptions, r *doctor.Report) error {
 	return nil
 }
 
+// fewLines are as many as are all shown; of more, examples are.
+const fewLines = 10
+
 // check prints one check: its verdict and what decided it, then what it means.
 func (o *output) check(c *doctor.Check) {
 	p := o.out.paint
@@ -32,8 +36,12 @@ func (o *output) check(c *doctor.Check) {
 	const label, names = 7, 10 // columns: the longest verdict, the longest name
 	head := paint(pad(string(c.Verdict), label, false)) + gap + p.bold(pad(c.Name, names, false)) + gap
 	o.hanging(head, label+names+2*len(gap), c.Found)
-	for _, l := range c.Lines {
-		fmt.Fprintln(o.stdout, strings.Repeat(" ", label+len(gap))+printable(l))
+	lines := c.Lines
+	if len(lines) > fewLines {
+		lines = append(slices.Clone(lines[:examples]), fmt.Sprintf("%d more are not shown: --format json lists them all", len(lines)-examples))
+	}
+	for _, l := range lines {
+		o.hanging(strings.Repeat(" ", label+len(gap)), label+len(gap), l)
 	}
 	for _, part := range [][2]string{{"means", c.Means}, {"do", c.Do}} {
 		if part[1] != "" {

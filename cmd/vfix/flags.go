@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/progress"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -197,6 +198,11 @@ func parseDest(verb, typed string) (media.Ref, error) {
 		parent := filepath.Dir(filepath.Clean(dest.Name))
 		if fi, err := os.Stat(parent); err != nil || !fi.IsDir() {
 			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: no directory %s", typed, parent), hint: "create it first: mkdir -p " + parent}
+		}
+	}
+	if dest.Transport == media.Dir {
+		if err := sources.CheckRootDest(dest.Name); err != nil {
+			return dest, fmt.Errorf("-o: %w", err)
 		}
 	}
 	return dest, nil

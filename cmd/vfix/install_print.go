@@ -20,7 +20,7 @@ func (o *output) showInstall(opts InstallOptions) func(*install.Result) {
 		var b strings.Builder
 		writeChanges(&b, o.err.paint, r.Changes)
 		if b.Len() > 0 {
-			o.say(strings.TrimRight(b.String(), "\n"))
+			o.line(strings.TrimRight(b.String(), "\n"))
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (o *output) usage(r *install.Result) {
 	}
 	o.note("pods select it with this RuntimeClass; create it with 'kubectl apply -f':")
 	for line := range strings.Lines(r.RuntimeClass) {
-		o.say("  " + printable(strings.TrimRight(line, "\n")))
+		o.line("  " + printable(strings.TrimRight(line, "\n")))
 	}
 }
 

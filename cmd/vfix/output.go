@@ -7,7 +7,7 @@
 //     --progress quiet leaves warnings and errors.
 //  3. An error is two lines: "vfix: error: WHAT" and "vfix: hint: WHAT TO DO". main prints
 //     it; nothing else does.
-//  4. A message is one line and starts with "vfix: ".
+//  4. A message starts with "vfix: " and is one line; on a terminal it wraps at words.
 //  5. Names come out of untrusted files: whatever is no printable character is escaped, so
 //     that no file name can write to the terminal (printable).
 //  6. No password, token or signed query leaves through an error or a message (images.Redact).
@@ -106,13 +106,13 @@ func (o *output) result(line string) { fmt.Fprintln(o.stdout, printable(line)) }
 // note prints a message for people to stderr.
 func (o *output) note(format string, a ...any) {
 	if !o.quiet {
-		o.say("vfix: " + safe(fmt.Sprintf(format, a...)))
+		o.say("", nil, fmt.Sprintf(format, a...))
 	}
 }
 
 // warn prints a message that --progress quiet does not silence.
 func (o *output) warn(format string, a ...any) {
-	o.say("vfix: " + o.err.paint.yellow("warning:") + " " + safe(fmt.Sprintf(format, a...)))
+	o.say("warning:", o.err.paint.yellow, fmt.Sprintf(format, a...))
 }
 
 // fail prints an error and what to do about it. Findings are told, not an error.
@@ -121,18 +121,39 @@ func (o *output) fail(err error) {
 	if err == errBrokenPipe || errors.As(err, &found) && found.told {
 		return
 	}
-	label := o.err.paint.red("error:") + " "
+	label := "error:"
 	if found != nil {
 		label = ""
 	}
-	o.say("vfix: " + label + safe(err.Error()))
+	o.say(label, o.err.paint.red, err.Error())
 	if hint := hintOf(err); hint != "" {
-		o.say("vfix: " + o.err.paint.bold("hint:") + " " + safe(hint))
+		o.say("hint:", o.err.paint.bold, hint)
 	}
 }
 
-// say prints a line to stderr, above the bars where there are some.
-func (o *output) say(line string) {
+// prefix begins each message.
+const prefix = "vfix: "
+
+// say prints a message to stderr. On a terminal a long one
+// wraps at words, its further lines under the first.
+func (o *output) say(label string, paint func(string) string, text string) {
+	text = safe(text)
+	if label != "" {
+		text = label + " " + text
+	}
+	lines := []string{text}
+	if width := o.err.width - len(prefix); width > 0 {
+		lines = wrapLong(text, max(width, minLast))
+	}
+	line := prefix + strings.Join(lines, "\n"+strings.Repeat(" ", len(prefix)))
+	if label != "" {
+		line = strings.Replace(line, label, paint(label), 1)
+	}
+	o.line(line)
+}
+
+// line prints a line to stderr as it is, above the bars where there are some.
+func (o *output) line(line string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.progress != nil && o.progress.above(line+"\n") {

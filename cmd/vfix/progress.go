@@ -26,6 +26,9 @@ type reporter struct {
 	bars *mpb.Progress // nil but for tty
 	// shown says that there was a bar.
 	shown atomic.Bool
+	// told are the names of what has a line or bar already: a layer is read, compressed, written
+	// and pushed, and has one.
+	told sync.Map
 }
 
 // startProgress makes the reporter of a verb. mode is the word behind --progress.
@@ -77,16 +80,17 @@ func (r *reporter) Note(format string, args ...any) { r.out.note(format, args...
 // Start implements images.Progress.
 func (r *reporter) Start(kind, name string, size int64) progress.Task {
 	name = shorten(printable(name), 40)
-	switch r.mode {
-	case "quiet":
-		return silentTask{}
-	case "tty":
-		if t := r.startBar(kind, name, size); t != nil {
-			return t
-		}
+	if r.mode == "quiet" {
 		return silentTask{}
 	}
-	return r.startLine(kind, name, size)
+	_, again := r.told.LoadOrStore(name, true)
+	if r.mode != "tty" {
+		return r.startLine(kind, name, size, again)
+	}
+	if t := r.startBar(kind, name, size, again); t != nil {
+		return t
+	}
+	return silentTask{}
 }
 
 type silentTask struct{}
@@ -101,8 +105,9 @@ const (
 	nameWidth = 28
 )
 
-// startBar adds a bar; nil where the bars have ended already.
-func (r *reporter) startBar(kind, name string, size int64) progress.Task {
+// startBar adds a bar, which goes when it is full where its name had one before; nil where the
+// bars have ended already.
+func (r *reporter) startBar(kind, name string, size int64, again bool) progress.Task {
 	label := fmt.Sprintf("%-*s ", kindWidth, kind)
 	label += shorten(name, nameWidth-len(label))
 	label = pad(label, nameWidth, false) + " "
@@ -117,6 +122,7 @@ func (r *reporter) startBar(kind, name string, size int64) progress.Task {
 		return fmt.Sprintf("%10s", humanSize(s.Current))
 	})
 	bar, err := r.bars.Add(size, style.Build(),
+		mpb.BarOptional(mpb.BarNoPop(), again), mpb.BarOptional(mpb.BarRemoveOnComplete(), again),
 		mpb.PrependDecorators(decor.Name(label)),
 		mpb.AppendDecorators(counters),
 		mpb.BarFillerOnComplete("done"),
@@ -140,7 +146,8 @@ func (t *barTask) Done() { t.bar.SetTotal(-1, true) }
 // lineInterval is how long a plain line waits for the next one about the same task.
 const lineInterval = 10 * time.Second
 
-// lineTask prints a line when it begins, and one now and then while it lasts.
+// lineTask prints a line when it begins, unless its name had one before, and one now and then
+// while it lasts.
 type lineTask struct {
 	r          *reporter
 	kind, name string
@@ -151,10 +158,12 @@ type lineTask struct {
 	next time.Time
 }
 
-func (r *reporter) startLine(kind, name string, size int64) progress.Task {
-	if size >= 0 {
+func (r *reporter) startLine(kind, name string, size int64, again bool) progress.Task {
+	switch {
+	case again:
+	case size >= 0:
 		r.out.note("%s %s (%s)", kind, name, humanSize(size))
-	} else {
+	default:
 		r.out.note("%s %s", kind, name)
 	}
 	return &lineTask{r: r, kind: kind, name: name, size: size, next: time.Now().Add(lineInterval)}

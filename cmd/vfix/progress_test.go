@@ -29,6 +29,7 @@ func busy(p progress.Reporter) {
 		}()
 	}
 	wg.Wait()
+	p.Start("push", "sha256:5f70bf18a086", 3<<20).Done() // of the layer that was read
 	p.Start("read", "evil\x1b[2J.tar", -1).Done()
 	p.Note("layer %d: %s", 3, "token https://u:secret@reg.example/")
 	p.Start("write", "never done", 10)
@@ -63,6 +64,9 @@ func TestProgressPlain(t *testing.T) {
 			if strings.Count(got, want) != 1 {
 				t.Errorf("%s: %q is not there once: %q", mode, want, got)
 			}
+		}
+		if strings.Contains(got, "push") {
+			t.Errorf("%s: a layer has more than one line: %q", mode, got)
 		}
 	}
 }

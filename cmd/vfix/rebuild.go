@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -43,6 +44,7 @@ func newRebuildCommand(out *output, e engine) *cobra.Command {
 patched files. Owner, mode, time, extended attributes and hard links of the
 files are preserved; environment, entrypoint and other platforms do not change.
 SOURCE itself is never modified. The same input gives the same digest.
+-o dir:DIR writes the result as a root filesystem instead, without config.
 
 The result goes to the local daemon as NAME:TAG-vfix. Use -t to give it another
 name, -o to write it elsewhere, --push to push it to its registry.
@@ -137,6 +139,10 @@ func (o *RebuildOptions) check() error {
 		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.dest)
 	case o.push && dest.Transport == media.Registry:
 		return usagef("rebuild", "-o %s already pushes: omit --push", o.dest)
+	case dest.Transport == media.Dir && !o.push && o.tag != "":
+		return usagef("rebuild", "-o %s writes a root filesystem, which has no name: omit -t", o.dest)
+	case dest.Transport == media.Dir && !o.push && !slices.Contains(provenanceModes, o.provenance):
+		return usagef("rebuild", "-o %s writes a root filesystem, which has no digest that a statement could name: omit --provenance", o.dest)
 	}
 	return nil
 }

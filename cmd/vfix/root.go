@@ -97,7 +97,7 @@ func runRoot(cmd *cobra.Command, args []string, out *output) error {
 		return out.build(VersionOptions{}, buildVersion())
 	}
 	if len(args) == 0 {
-		out.say(helpText(cmd))
+		out.line(helpText(cmd))
 		return &usageError{msg: "no verb given", hint: "run 'vfix help', or start with 'vfix scan IMAGE'"}
 	}
 	err := &usageError{msg: "no verb " + args[0] + ": want one of " + strings.Join(verbs(cmd), ", ")}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -65,6 +66,14 @@ func wrap(s string, width int) []string {
 	return lines
 }
 
+// wrapLong is wrap for what may be columns of its own: what fits stays as it is.
+func wrapLong(s string, width int) []string {
+	if runewidth.StringWidth(s) <= width {
+		return []string{s}
+	}
+	return wrap(s, width)
+}
+
 // plainWidth is how wide texts are where they do not go to a terminal.
 const plainWidth = 100
 
@@ -76,9 +85,24 @@ func (s stream) textWidth() int {
 	return s.width
 }
 
+// write prints text behind a head of some columns; on a terminal it wraps, its further lines under
+// the first.
+func (s stream) write(w io.Writer, head string, columns int, text string) {
+	lines := []string{printable(text)}
+	if s.width > 0 {
+		lines = wrapLong(lines[0], max(s.width-columns, minLast))
+	}
+	for n, line := range lines {
+		if n == 1 {
+			head = strings.Repeat(" ", columns)
+		}
+		fmt.Fprintln(w, head+line)
+	}
+}
+
 // hanging prints text behind a head of some columns, its further lines under the first.
 func (o *output) hanging(head string, columns int, text string) {
-	for n, line := range wrap(printable(text), max(o.out.textWidth()-columns, minLast)) {
+	for n, line := range wrapLong(printable(text), max(o.out.textWidth()-columns, minLast)) {
 		if n == 1 {
 			head = strings.Repeat(" ", columns)
 		}

@@ -25,7 +25,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 	}
 	tampered := opts.against != "" && len(v.Problems) > 0
 	if tampered { // what matters most comes first
-		writeComparison(w, s.paint, printable(opts.against), v)
+		writeComparison(w, s, printable(opts.against), v)
 		fmt.Fprintln(w)
 	}
 	if v.Stated == nil || !o.quiet {
@@ -37,7 +37,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 		writeDifference(w, s, &v.Differences[i])
 	}
 	if opts.against != "" && !tampered {
-		writeComparison(w, s.paint, printable(opts.against), v)
+		writeComparison(w, s, printable(opts.against), v)
 	}
 	if v.Stated != nil {
 		o.stated(opts, v)
@@ -47,6 +47,11 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 
 // stated says what became of the check of a statement.
 func (o *output) stated(opts VerifyOptions, v *images.Verified) {
+	if opts.against == "" { // else they are in the comparison
+		for _, n := range v.NotCompared {
+			o.note("not checked: %s", n)
+		}
+	}
 	if len(v.Problems) == 0 {
 		p := &v.Stated.Statement.Predicate
 		o.note("%s: the image matches its statement: %s, %s, and nothing else of %s differs", v.Stated.From,
@@ -60,10 +65,11 @@ func (o *output) stated(opts VerifyOptions, v *images.Verified) {
 	}
 }
 
-func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
+func writeComparison(w io.Writer, s stream, base string, v *images.Verified) {
+	c := s.paint
 	defer func() {
 		for _, n := range v.NotCompared {
-			fmt.Fprintln(w, "not compared: "+printable(n))
+			s.write(w, "not compared: ", len("not compared: "), n)
 		}
 	}()
 	if len(v.Problems) == 0 {
@@ -79,6 +85,6 @@ func writeComparison(w io.Writer, c palette, base string, v *images.Verified) {
 	}
 	fmt.Fprintln(w, c.red("against "+base+": ")+count(len(v.Problems), "difference")+" that vfix does not make:")
 	for _, p := range v.Problems {
-		fmt.Fprintln(w, "  "+printable(p))
+		s.write(w, gap, len(gap), p)
 	}
 }

@@ -19,7 +19,7 @@ import (
 type BlobToWrite struct {
 	Digest v1.Hash
 	Size   int64
-	Layer  bool // worth a progress bar
+	Layer  string // of a layer, its name in messages, see LayerName; "" for other blobs
 	Open   func() (io.ReadCloser, error)
 }
 
@@ -76,7 +76,7 @@ func (c Collection) AddImage(img v1.Image) (v1.Descriptor, error) {
 			continue // to be had from its own place only (image-spec, layer.md)
 		}
 		l := layers[n]
-		c[ld.Digest] = BlobToWrite{ld.Digest, ld.Size, true, func() (io.ReadCloser, error) { return OpenUnverified(l) }}
+		c[ld.Digest] = BlobToWrite{ld.Digest, ld.Size, LayerName(l, ld.Digest), func() (io.ReadCloser, error) { return OpenUnverified(l) }}
 	}
 	return *d, nil
 }

@@ -29,6 +29,15 @@ type layerStream struct {
 	cancel    context.CancelFunc
 }
 
+// LayerName is the name of a layer in messages, the same while it is read, written and pushed: that
+// of its content or, where that is unknown, of the blob.
+func LayerName(l v1.Layer, digest v1.Hash) string {
+	if h, err := l.DiffID(); err == nil && h.Hex != "" {
+		digest = h
+	}
+	return ShortHash(digest)
+}
+
 // ShortHash is a hash as messages write it: the algorithm and twelve digits, as docker does.
 func ShortHash(h v1.Hash) string {
 	const digits = 12

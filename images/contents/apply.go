@@ -124,7 +124,7 @@ func (a *applying) add(e *Entry) error {
 		if old := d.Kids[base]; old != nil && old.Kids != nil {
 			k.Kids, k.opaque = old.Kids, old.opaque
 		}
-	case kindOther:
+	case KindOther:
 		if a.manner == overlaid && e.isWhiteout() {
 			k = newWhiteout(a.n)
 		}
@@ -136,7 +136,7 @@ func (a *applying) add(e *Entry) error {
 // isWhiteout reports whether an entry is a device that overlay takes for a whiteout (Linux,
 // Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
 func (e *Entry) isWhiteout() bool {
-	return e.Kind == kindOther && e.Flag == tar.TypeChar && e.Meta.major == 0 && e.Meta.minor == 0
+	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.major == 0 && e.Meta.minor == 0
 }
 
 // newWhiteout is a name that hides that of the layers below.

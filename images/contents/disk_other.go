@@ -58,11 +58,22 @@ type MountFilter struct{ Root *os.Root }
 
 func (MountFilter) Special(string) bool { return false }
 
-func CopyNode(_ *os.Root, name string, fi fs.FileInfo) error {
-	return hinterr.Errorf(hinterr.ErrUnsupported, "neither a file nor a folder but %s", fi.Mode().Type())
+func CopyNode(_ *os.Root, _ string, fi fs.FileInfo) ([]string, error) {
+	return nil, hinterr.Errorf(hinterr.ErrUnsupported, "neither a file nor a directory but %s", fi.Mode().Type())
 }
 
-func CopyLinkMeta(_, _ *os.Root, _ string, _ fs.FileInfo) error { return nil }
+func CopyLinkMeta(_, _ *os.Root, _ string, _ fs.FileInfo) ([]string, error) { return nil, nil }
+
+// Give, GiveLink and MakeNode give what this system has: the permissions.
+func (m *Meta) Give(to *os.File) ([]string, error) {
+	return nil, to.Chmod(fs.FileMode(m.Mode).Perm())
+}
+
+func (m *Meta) GiveLink(*os.Root, string) ([]string, error) { return nil, nil }
+
+func (e *Entry) MakeNode(*os.Root, string) ([]string, error) {
+	return []string{"device"}, nil
+}
 
 // DiskMeta is the metadata of a file.
 func DiskMeta(fi fs.FileInfo) Meta {

@@ -6,9 +6,11 @@
 package contents
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"syscall"
@@ -88,67 +90,77 @@ func onlyRoot(err error) bool {
 }
 
 // copyMetaBut gives to the owner, mode and xattrs of from, but not the xattrs that but, which
-// may be nil, accepts. The owner comes first: chown clears the setuid bit and
-// security.capability (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). What only root may
-// do is an error where lost is nil, and else added to it.
+// may be nil, accepts.
 func copyMetaBut(from, to *os.File, but func(xattr string) bool, lost *[]string) error {
-	var want, is unix.Stat_t
-	if err := unix.Fstat(int(from.Fd()), &want); err != nil {
+	m, err := OpenMeta(from)
+	if err != nil {
 		return err
 	}
+	if but != nil {
+		maps.DeleteFunc(m.Xattrs, func(name, _ string) bool { return but(name) })
+	}
+	return m.give(to, lost)
+}
+
+// Give gives an open file or directory all of m but the times. What only root may give it is
+// left out and returned.
+func (m *Meta) Give(to *os.File) (lost []string, err error) {
+	err = m.give(to, &lost)
+	return lost, err
+}
+
+// give makes owner, mode and xattrs of to those of m: POSIX ACLs, security.capability and
+// security.selinux are xattrs too. The owner comes first: chown clears the setuid bit and
+// security.capability (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). What only
+// root may do is an error where lost is nil, and else added to it.
+func (m *Meta) give(to *os.File, lost *[]string) error {
+	var is unix.Stat_t
 	if err := unix.Fstat(int(to.Fd()), &is); err != nil {
 		return err
 	}
-	const permissions, noPrivileges = 0o7777, 0o777
-	mode := uint32(want.Mode) & permissions
-	if want.Uid != is.Uid || want.Gid != is.Gid {
-		err := unix.Fchown(int(to.Fd()), int(want.Uid), int(want.Gid))
+	mode := uint32(m.Mode)
+	if m.UID != int(is.Uid) || m.GID != int(is.Gid) {
+		err := unix.Fchown(int(to.Fd()), m.UID, m.GID)
 		switch {
 		case err != nil && lost != nil && onlyRoot(err):
-			*lost = append(*lost, fmt.Sprintf("owner %d:%d", want.Uid, want.Gid))
-			if want.Gid != is.Gid {
-				_ = unix.Fchown(int(to.Fd()), -1, int(want.Gid)) // a group of the caller's
+			*lost = append(*lost, m.owner())
+			if m.GID != int(is.Gid) {
+				_ = unix.Fchown(int(to.Fd()), -1, m.GID) // a group of the caller's
+			}
+			if mode&setID != 0 {
+				*lost = append(*lost, "setuid/setgid")
 			}
 			mode &= noPrivileges
 		case err != nil:
-			return fmt.Errorf("keep owner %d:%d: %w", want.Uid, want.Gid, err)
+			return fmt.Errorf("keep %s: %w", m.owner(), err)
 		}
 	}
 	if err := unix.Fchmod(int(to.Fd()), mode); err != nil {
 		return fmt.Errorf("keep mode %#o: %w", mode, err)
 	}
-	return copyXattrs(int(from.Fd()), int(to.Fd()), but, lost)
-}
-
-// copyXattrs makes all xattrs that the caller can see those of from: POSIX ACLs,
-// security.capability and security.selinux are xattrs too.
-func copyXattrs(from, to int, but func(string) bool, lost *[]string) error {
-	names, err := listXattrs(from)
-	if err != nil {
-		return fmt.Errorf("list xattrs: %w", err)
-	}
-	for _, name := range names {
-		if but != nil && but(name) {
+	for _, name := range SortedKeys(m.Xattrs) {
+		if is, err := xattrs.Get(int(to.Fd()), name); err == nil && string(is) == m.Xattrs[name] {
 			continue
 		}
-		value, err := xattrs.Get(from, name)
-		if errors.Is(err, errNoXattr) {
-			continue // removed since
-		}
-		if err != nil {
-			return fmt.Errorf("xattr %s: %w", name, err)
-		}
-		if is, err := xattrs.Get(to, name); err == nil && string(is) == string(value) {
-			continue
-		}
-		if err := unix.Fsetxattr(to, name, value, 0); lost != nil && onlyRoot(err) {
+		err := unix.Fsetxattr(int(to.Fd()), name, []byte(m.Xattrs[name]), 0)
+		switch {
+		case err != nil && lost != nil && (onlyRoot(err) || errors.Is(err, unix.ENOTSUP)):
 			*lost = append(*lost, name)
-		} else if err != nil {
+		case err != nil:
 			return fmt.Errorf("keep xattr %s: %w", name, err)
 		}
 	}
 	return nil
 }
+
+// noPrivileges are the mode bits that a file with another owner keeps: without setuid and setgid,
+// which are setID, and sticky.
+const (
+	noPrivileges = 0o777
+	setID        = 0o6000
+)
+
+func (m *Meta) owner() string { return fmt.Sprintf("owner %d:%d", m.UID, m.GID) }
 
 // listXattrs lists the names of a file's xattrs; none where the file system has no xattrs.
 func listXattrs(fd int) ([]string, error) {
@@ -182,45 +194,66 @@ func SyncFolder(root *os.Root, name string) error {
 	return err
 }
 
-// CopyNode makes a device or fifo like the one that fi is of.
-func CopyNode(to *os.Root, name string, fi fs.FileInfo) error {
-	st, ok := fi.Sys().(*syscall.Stat_t)
+// CopyNode makes a device or fifo like the one that fi is of. What only root may give it is
+// left out and returned.
+func CopyNode(to *os.Root, name string, fi fs.FileInfo) (lost []string, err error) {
+	return (&Entry{Flag: deviceFlag(fi.Mode().Type()), Meta: DiskMeta(fi)}).MakeNode(to, name)
+}
+
+// nodeTypes are the types of devices and fifos by their tar type flags.
+var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}
+
+// MakeNode makes the device or fifo that e describes under a name in root. What only root may
+// give it is left out and returned.
+func (e *Entry) MakeNode(root *os.Root, name string) (lost []string, err error) {
+	kind, ok := nodeTypes[e.Flag]
 	if !ok {
-		return hinterr.Errorf(hinterr.ErrUnsupported, "neither a file nor a folder but %s", fi.Mode().Type())
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "neither a file nor a directory but tar type %q", e.Flag)
 	}
-	at, base, err := openParent(to, name)
+	at, base, err := openParent(root, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer at.Close()
-	if err := mknodat(int(at.Fd()), base, uint32(st.Mode), uint64(st.Rdev)); err != nil {
-		return fmt.Errorf("mknod: %w", err)
+	const private = 0o600
+	err = mknodat(int(at.Fd()), base, kind|private, unix.Mkdev(uint32(e.Meta.major), uint32(e.Meta.minor)))
+	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
+		return []string{"device"}, nil
 	}
-	if err := keepOwner(int(at.Fd()), base, int(st.Uid), int(st.Gid)); err != nil {
-		return err
+	if err != nil {
+		return nil, fmt.Errorf("mknod: %w", err)
 	}
-	const permissions = 0o7777
-	if err := unix.Fchmodat(int(at.Fd()), base, uint32(st.Mode)&permissions, 0); err != nil {
-		return err
+	mode := uint32(e.Meta.Mode)
+	if lost, err = e.Meta.giveOwner(int(at.Fd()), base); err != nil {
+		return nil, err
 	}
-	return setTimes(int(at.Fd()), base, fi)
+	if len(lost) > 0 {
+		mode &= noPrivileges
+	}
+	if err := unix.Fchmodat(int(at.Fd()), base, mode, 0); err != nil {
+		return nil, err
+	}
+	return append(lost, SortedKeys(e.Meta.Xattrs)...), e.Meta.giveTimes(int(at.Fd()), base)
 }
 
 // CopyLinkMeta gives a copied symlink the owner and times of the one that fi is of.
-func CopyLinkMeta(_, to *os.Root, name string, fi fs.FileInfo) error {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
-	at, base, err := openParent(to, name)
+func CopyLinkMeta(_, to *os.Root, name string, fi fs.FileInfo) (lost []string, err error) {
+	m := DiskMeta(fi)
+	return m.GiveLink(to, name)
+}
+
+// GiveLink gives a symlink the owner and times of m. What only root may give it, and xattrs, are
+// left out and returned.
+func (m *Meta) GiveLink(root *os.Root, name string) (lost []string, err error) {
+	at, base, err := openParent(root, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer at.Close()
-	if err := setTimes(int(at.Fd()), base, fi); err != nil {
-		return err
+	if lost, err = m.giveOwner(int(at.Fd()), base); err != nil {
+		return nil, err
 	}
-	return keepOwner(int(at.Fd()), base, int(st.Uid), int(st.Gid))
+	return append(lost, SortedKeys(m.Xattrs)...), m.giveTimes(int(at.Fd()), base)
 }
 
 // openParent opens the folder that name is in: what follows works on its descriptor, so
@@ -230,22 +263,28 @@ func openParent(root *os.Root, name string) (*os.File, string, error) {
 	return f, path.Base(name), err
 }
 
-func keepOwner(at int, base string, uid, gid int) error {
+// giveOwner gives a name in an open directory its owner; an owner that only root may give is
+// left out and returned.
+func (m *Meta) giveOwner(at int, base string) (lost []string, err error) {
 	var is unix.Stat_t
 	if err := unix.Fstatat(at, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
+		return nil, err
 	}
-	if int(is.Uid) == uid && int(is.Gid) == gid {
-		return nil
+	if int(is.Uid) == m.UID && int(is.Gid) == m.GID {
+		return nil, nil
 	}
-	if err := unix.Fchownat(at, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fmt.Errorf("keep owner %d:%d: %w", uid, gid, err)
+	err = unix.Fchownat(at, base, m.UID, m.GID, unix.AT_SYMLINK_NOFOLLOW)
+	if onlyRoot(err) {
+		return []string{m.owner()}, nil
 	}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("keep %s: %w", m.owner(), err)
+	}
+	return nil, nil
 }
 
-func setTimes(at int, base string, fi fs.FileInfo) error {
-	t := unix.NsecToTimespec(fi.ModTime().UnixNano())
+func (m *Meta) giveTimes(at int, base string) error {
+	t := unix.NsecToTimespec(m.Mtime.UnixNano())
 	return unix.UtimesNanoAt(at, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
 }
 

@@ -30,7 +30,7 @@ const (
 	KindDir
 	KindSymlink
 	kindHardLink
-	kindOther    // device or fifo
+	KindOther    // device or fifo
 	KindWhiteout // .wh.NAME hides NAME of the layers below
 	KindOpaque   // .wh..wh..opq hides all that the layers below have in its folder
 	KindPool     // .wh..wh.plnk/NAME: a name for hard links alone, of images made on aufs
@@ -58,7 +58,7 @@ type Meta struct {
 // Entry is one member of a layer.
 type Entry struct {
 	Kind kind
-	Flag byte   // the tar type flag of kindOther
+	Flag byte   // the tar type flag of KindOther
 	Name string // cleaned; of a whiteout, the name that it hides
 	// Number is that of the member in the archive, the first being 1.
 	Number int
@@ -186,7 +186,7 @@ func newEntry(h *blob.TarMember, names Interner, whiteouts bool) (e Entry, ok bo
 			return e, false, fmt.Errorf("%s: hard link: %w", h.Path, err)
 		}
 	case h.Typeflag == tar.TypeChar, h.Typeflag == tar.TypeBlock, h.Typeflag == tar.TypeFifo:
-		e.Kind, e.Flag = kindOther, h.Typeflag
+		e.Kind, e.Flag = KindOther, h.Typeflag
 	case whiteouts && h.Typeflag != tar.TypeXGlobalHeader:
 		// POSIX has unknown kinds taken for files, and tar does that; docker, containerd and umoci
 		// refuse the layer (containerd, archive.createTarFile).

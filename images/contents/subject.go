@@ -248,7 +248,7 @@ func (f *DiskTree) entry(ctx context.Context, name string, fi fs.FileInfo) (e En
 		e.Link, err = f.Root.Readlink(name)
 		return e, err
 	case !t.IsRegular():
-		e.Kind, e.Flag = kindOther, deviceFlag(t)
+		e.Kind, e.Flag = KindOther, deviceFlag(t)
 		return e, nil
 	default:
 		e.Kind = KindFile
@@ -282,7 +282,7 @@ func (f *DiskTree) WriteEntry(ctx context.Context, tw *tar.Writer, e *Entry, tas
 		return tw.WriteHeader(hdr)
 	case kindHardLink:
 		return tw.WriteHeader(linkHeader(e.Name, e.Link, e))
-	case kindOther:
+	case KindOther:
 		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, e.Meta.major, e.Meta.minor
 		return tw.WriteHeader(hdr)
 	}
@@ -300,6 +300,17 @@ func (f *DiskTree) WriteEntry(ctx context.Context, tw *tar.Writer, e *Entry, tas
 		err = errors.New("became shorter while it was read")
 	}
 	return err
+}
+
+// OpenMeta is the metadata of an open file or directory.
+func OpenMeta(f *os.File) (m Meta, err error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return m, err
+	}
+	m = DiskMeta(fi)
+	m.Xattrs, err = FileXattrs(f)
+	return m, err
 }
 
 // deviceFlag is the tar type flag of what is no file, folder or symlink.

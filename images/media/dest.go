@@ -15,15 +15,10 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// ResolveDest makes a DEST without a prefix one with a transport, and refuses what no image
-// can be written to. A folder that is an OCI layout is one; what looks like a file must say
+// ResolveDest makes a DEST without a prefix one with a transport. A folder that is an OCI layout is one; what looks like a file must say
 // which of the two archives it is to be; anything else is the name of an image in the daemon.
 func ResolveDest(d Ref) (Ref, error) {
-	switch {
-	case d.Transport == Dir:
-		return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: an image is not written as a root filesystem", d),
-			"write an OCI layout: -o oci:%s; or 'vfix convert SOURCE -o %v', and 'vfix patch -i %s'", d.Name, d, d.Name)
-	case d.Transport != Plain:
+	if d.Transport != Plain {
 		return d, nil
 	}
 	if _, err := os.Stat(filepath.Join(d.Name, LayoutFile)); err == nil {

@@ -184,6 +184,8 @@ type Stored struct {
 	// digest in a registry (HOST/NAME:TAG@sha256:…), without one elsewhere.
 	Reference string
 	// Digest is that of the manifest, or index, as it was written. In a daemon or docker
-	// archive it is the image ID.
+	// archive it is the image ID; "" for a root filesystem.
 	Digest string
+	// Warnings say what the result lacks, one line each, for people.
+	Warnings []string
 }

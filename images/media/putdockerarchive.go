@@ -114,7 +114,7 @@ func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written m
 	if err != nil && err != io.EOF {
 		return "", err
 	}
-	b := blob.BlobToWrite{Digest: digest, Size: size, Layer: true, Open: func() (io.ReadCloser, error) { return io.NopCloser(br), nil }}
+	b := blob.BlobToWrite{Digest: digest, Size: size, Layer: blob.LayerName(l, digest), Open: func() (io.ReadCloser, error) { return io.NopCloser(br), nil }}
 	name := digest.Hex + ".tar"
 	switch blob.DetectCompression(head) {
 	case blob.GzipStream:
@@ -164,7 +164,7 @@ func spoolPlain(ctx context.Context, l v1.Layer, o Options) (b blob.BlobToWrite,
 	if err != nil {
 		return b, nil, err
 	}
-	return blob.BlobToWrite{Digest: diffID, Size: n, Layer: true, Open: func() (io.ReadCloser, error) {
+	return blob.BlobToWrite{Digest: diffID, Size: n, Layer: blob.ShortHash(diffID), Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(io.NewSectionReader(f, 0, n)), nil
 	}}, done, nil
 }

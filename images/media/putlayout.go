@@ -73,8 +73,8 @@ func copyBlob(ctx context.Context, w io.Writer, b blob.BlobToWrite, o Options) e
 		return err
 	}
 	var task progress.Task
-	if b.Layer {
-		task = o.Progress.Start("write", blob.ShortHash(b.Digest), b.Size)
+	if b.Layer != "" {
+		task = o.Progress.Start("write", b.Layer, b.Size)
 		defer task.Done()
 	}
 	_, err = blob.CopyTo(ctx, w, checked, task)

@@ -10,11 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -27,36 +27,7 @@ type treeCopy struct {
 	hits     map[string]contents.Target // by each of their names
 	first    map[contents.FileID]string // the name under which a hard-linked file was copied
 	progress progress.Reporter
-	lost     lostMeta
-}
-
-// lostMeta collects what of files' owners and attributes their copies do not have, because
-// the caller is not root.
-type lostMeta struct {
-	files int
-	name  string // of the first one
-	what  []string
-}
-
-func (l *lostMeta) add(name string, what []string) {
-	if len(what) == 0 {
-		return
-	}
-	if l.files++; l.files == 1 {
-		l.name, l.what = name, what
-	}
-}
-
-// warning is a line for people, "" where nothing was lost.
-func (l *lostMeta) warning() string {
-	text := strings.Join(l.what, ", ")
-	switch l.files {
-	case 0:
-		return ""
-	case 1:
-		return fmt.Sprintf("%s: the copy is yours: not kept: %s (needs root)", l.name, text)
-	}
-	return fmt.Sprintf("the copies are yours: %d files lost their owner or attributes (needs root), for example %s: %s", l.files, l.name, text)
+	lost     contents.Lost
 }
 
 // copyTree writes a patched copy of the folder to the output, which must not exist. The copy
@@ -68,8 +39,8 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.DiskTree, hits []co
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if inside(d.Root.Name(), out) {
-		return fmt.Errorf("%s: inside of %s, which is copied there", out, d.Path)
+	if sources.Inside(d.Root.Name(), out) {
+		return sources.ErrInside(out, d.Path)
 	}
 	temp := atomicfile.TempName(out)
 	const private = 0o700 // until it has its owner
@@ -78,7 +49,7 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.DiskTree, hits []co
 	}
 	defer func() {
 		if err != nil {
-			RemoveTree(temp)
+			atomicfile.RemoveTree(temp)
 		}
 	}()
 	to, err := os.OpenRoot(temp)
@@ -95,38 +66,10 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.DiskTree, hits []co
 	if err := c.folder("."); err != nil {
 		return err
 	}
-	if text := c.lost.warning(); text != "" {
+	if text := c.lost.Warning(); text != "" {
 		p.out.Warnings = append(p.out.Warnings, text)
 	}
 	return os.Rename(temp, out)
-}
-
-// inside reports whether name, which need not exist, is in the folder dir.
-func inside(dir, name string) bool {
-	parent, err := filepath.EvalSymlinks(filepath.Dir(name))
-	if err != nil {
-		return false
-	}
-	parent, err = filepath.Abs(parent)
-	if err != nil {
-		return false
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return false
-	}
-	rel, err := filepath.Rel(dir, parent)
-	return err == nil && filepath.IsLocal(rel)
-}
-
-// RemoveTree removes a copy that did not become whole; its folders may be read-only.
-func RemoveTree(dir string) {
-	filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() {
-			os.Chmod(name, 0o700)
-		}
-		return nil
-	})
-	os.RemoveAll(dir)
 }
 
 // folder copies a folder that exists at the target; its metadata comes last.
@@ -159,7 +102,7 @@ func (c *treeCopy) folder(name string) error {
 	if err != nil {
 		return contents.WrapPath(name, err)
 	}
-	c.lost.add(name, lost)
+	c.lost.Add(name, lost)
 	return contents.KeepTimes(c.to, name, from)
 }
 
@@ -185,11 +128,8 @@ func (c *treeCopy) entry(name string, t fs.FileMode) error {
 		return err
 	}
 	if t&fs.ModeSymlink == 0 {
-		err := contents.CopyNode(c.to, name, fi)
-		if errors.Is(err, fs.ErrPermission) {
-			c.lost.add(name, []string{"the device itself"})
-			return nil
-		}
+		lost, err := contents.CopyNode(c.to, name, fi)
+		c.lost.Add(name, lost)
 		return contents.WrapPath(name, err)
 	}
 	target, err := c.from.Readlink(name)
@@ -199,11 +139,8 @@ func (c *treeCopy) entry(name string, t fs.FileMode) error {
 	if err := c.to.Symlink(target, name); err != nil {
 		return err
 	}
-	err = contents.CopyLinkMeta(c.from, c.to, name, fi)
-	if errors.Is(err, fs.ErrPermission) {
-		c.lost.add(name, []string{"its owner"})
-		return nil
-	}
+	lost, err := contents.CopyLinkMeta(c.from, c.to, name, fi)
+	c.lost.Add(name, lost)
 	return contents.WrapPath(name, err)
 }
 
@@ -264,6 +201,6 @@ func (c *treeCopy) file(name string) error {
 	if err != nil {
 		return err
 	}
-	c.lost.add(name, lost)
+	c.lost.Add(name, lost)
 	return contents.KeepTimes(c.to, name, from)
 }

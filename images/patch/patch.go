@@ -266,9 +266,9 @@ func (p *patchRun) writeOutput(d *contents.DiskTree, patched *contents.Target, w
 	if err != nil {
 		return err
 	}
-	var all lostMeta
-	all.add(d.Path, lost)
-	if text := all.warning(); text != "" {
+	var all contents.Lost
+	all.Add(d.Path, lost)
+	if text := all.Warning(); text != "" {
 		p.out.Warnings = append(p.out.Warnings, text)
 	}
 	fi, err := r.Stat()

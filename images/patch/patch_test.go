@@ -106,7 +106,7 @@ func TestPatchFolderElsewhere(t *testing.T) {
 		t.Errorf("existing output: got error %v", err)
 	}
 	_, err = images.Patch(context.Background(), []string{dir}, images.PatchOptions{Output: dir + "/lib/new"})
-	if err == nil || !strings.Contains(err.Error(), "inside of") {
+	if err == nil || !strings.Contains(err.Error(), "is inside") {
 		t.Errorf("output inside of the input: got error %v", err)
 	}
 	imagetest.WantEmpty(t, filepath.Dir(out), "out")

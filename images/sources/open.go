@@ -73,6 +73,8 @@ func Put(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (
 		return media.PutLayout(ctx, dest, r, o)
 	case media.SIF:
 		return putSIF(ctx, dest, r, o)
+	case media.Dir:
+		return putRoot(ctx, dest, r, o)
 	}
 	return media.PutOCIArchive(ctx, dest, r, o)
 }

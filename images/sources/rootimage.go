@@ -82,7 +82,15 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 	if err != nil {
 		return err
 	}
-	img, err := layerImage(layer, run, of)
+	made := oneLayer{l: layer}
+	if fi.IsDir() {
+		made.top, err = topMeta(s.Path)
+	}
+	if err != nil {
+		layer.Close()
+		return err
+	}
+	img, err := layerImage(made, run, of)
 	if err == nil {
 		err = s.Take(img, o)
 	}
@@ -100,7 +108,8 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 }
 
 // layerImage makes an OCI image of one layer.
-func layerImage(l *contents.AddedLayer, run RunConfig, of string) (*blob.StoredImage, error) {
+func layerImage(made oneLayer, run RunConfig, of string) (*blob.StoredImage, error) {
+	l := made.l
 	config, err := run.config(l.PlainDigest, of)
 	if err != nil {
 		return nil, err
@@ -109,17 +118,36 @@ func layerImage(l *contents.AddedLayer, run RunConfig, of string) (*blob.StoredI
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
 		Layers: []v1.Descriptor{{MediaType: types.OCILayer, Size: l.PackedSize, Digest: l.PackedDigest}},
 	}
-	return blob.MadeImage(m, config, oneLayer{l})
+	return blob.MadeImage(m, config, made)
 }
 
 // oneLayer are the blobs of such an image.
-type oneLayer struct{ l *contents.AddedLayer }
+type oneLayer struct {
+	l   *contents.AddedLayer
+	top *contents.Meta // of the directory that the image is made of, which the layer does not have
+}
 
 func (o oneLayer) Open(h v1.Hash) (io.ReadCloser, int64, error) {
 	if h != o.l.PackedDigest {
 		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", h)
 	}
 	return io.NopCloser(o.l.Reader()), o.l.PackedSize, nil
+}
+
+func topMeta(dir string) (*contents.Meta, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, err := contents.OpenMeta(f)
+	return &m, contents.WrapPath(dir, err)
+}
+
+// folderMeta is what the directory has that an image was made of, nil for other images.
+func folderMeta(img v1.Image) *contents.Meta {
+	made, _ := madeOf(img).(oneLayer)
+	return made.top
 }
 
 // errHidden: a file whose name hides another one, once it is in a layer.

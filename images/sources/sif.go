@@ -226,11 +226,15 @@ func (b sifBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
 
 // sifOf finds the SIF file that an image was made of, nil for none.
 func sifOf(img v1.Image) *sifFile {
+	b, _ := madeOf(img).(sifBlobs)
+	return b.s
+}
+
+// madeOf are the blobs of an image whose manifest vfix made, nil for other images.
+func madeOf(img v1.Image) any {
 	if stored, ok := img.(*blob.StoredImage); ok {
 		if m, ok := stored.Blobs.(blob.MemBlobs); ok {
-			if b, ok := m.Next.(sifBlobs); ok {
-				return b.s
-			}
+			return m.Next
 		}
 	}
 	return nil

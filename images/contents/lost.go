@@ -1,0 +1,52 @@
+// What files lose where the caller is not root.
+
+package contents
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Lost collects what of files' owners and attributes their copies do not have, because the caller
+// is not root.
+type Lost struct {
+	files int
+	name  string         // of the first one
+	what  []string       // of the first one
+	kinds []string       // in the order in which they were met
+	count map[string]int // files, by kind
+}
+
+// Add notes what one file lost, each as a kind and, behind a space, its value; nothing is noted
+// where that is nothing.
+func (l *Lost) Add(name string, what []string) {
+	if len(what) == 0 {
+		return
+	}
+	if l.files++; l.files == 1 {
+		l.name, l.what, l.count = name, what, map[string]int{}
+	}
+	for _, w := range what {
+		kind, _, _ := strings.Cut(w, " ")
+		if l.count[kind]++; l.count[kind] == 1 {
+			l.kinds = append(l.kinds, kind)
+		}
+	}
+}
+
+// Warning is a line for people, "" where nothing was lost.
+func (l *Lost) Warning() string {
+	first := strings.Join(l.what, ", ")
+	switch l.files {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("%s: the copy is yours: not kept: %s (needs root)", l.name, first)
+	}
+	all := make([]string, len(l.kinds))
+	for i, kind := range l.kinds {
+		all[i] = fmt.Sprintf("%s of %d", kind, l.count[kind])
+	}
+	return fmt.Sprintf("the copies are yours: not kept for %d files: %s (needs root); the first is %s: %s",
+		l.files, strings.Join(all, ", "), l.name, first)
+}

@@ -1,0 +1,329 @@
+// Unpacking: the merged file system of an image as a directory.
+
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/sparse"
+	"vfix.dev/vfix/rewriter"
+)
+
+// ownerMode is what a directory has at least where its owner is not root, so that its owner can
+// fill and remove it.
+const ownerMode = 0o700
+
+// CheckRootDest refuses a directory that a root filesystem cannot be written as: it may only be
+// missing or empty.
+func CheckRootDest(dir string) error {
+	fi, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && !fi.IsDir():
+		err = fmt.Errorf("%s: exists and is not a directory", dir)
+	case err == nil:
+		var entries []os.DirEntry
+		if entries, err = os.ReadDir(dir); err == nil && len(entries) == 0 {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s: exists and is not empty", dir)
+		}
+	}
+	return hinterr.With(err, "name a directory that does not exist yet")
+}
+
+// CheckNotInside refuses a DEST that is inside of the directory that a source is read from.
+func CheckNotInside(src *media.Source, dest media.Ref) error {
+	if dest.Transport == media.Dir && src.Image == nil && Inside(src.Path, dest.Name) {
+		return ErrInside(dest.Name, src.Path)
+	}
+	return nil
+}
+
+// ErrInside is what is wrong with an output that is inside of its input.
+func ErrInside(out, in string) error {
+	return hinterr.With(fmt.Errorf("%s is inside %s, which is copied there", out, in), "name a directory outside of it")
+}
+
+// Inside reports whether name, which need not exist, is in the directory dir.
+func Inside(dir, name string) bool {
+	parent, err := filepath.EvalSymlinks(filepath.Dir(filepath.Clean(name)))
+	if err != nil {
+		return false
+	}
+	if parent, err = filepath.Abs(parent); err != nil {
+		return false
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return false
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(dir, parent)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// putRoot writes the merged file system of an image as a directory, whole or not at all: as root
+// with owners, extended attributes and devices; else it is the caller's, and a warning says what
+// is not kept.
+func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (st media.Stored, err error) {
+	if err := CheckRootDest(dest.Name); err != nil {
+		return st, err
+	}
+	img := r.Image
+	if d, ok := img.(withAddedLayer); ok {
+		if d.Traced() {
+			return st, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a root filesystem has no entrypoint to run under vfix-trace", dest),
+				"leave the fallback out: --fallback never")
+		}
+		img = d.Base()
+	}
+	final := filepath.Clean(dest.Name)
+	temp := atomicfile.TempName(final)
+	if err := os.Mkdir(temp, ownerMode); err != nil {
+		return st, err
+	}
+	defer func() {
+		if err != nil {
+			atomicfile.RemoveTree(temp)
+		}
+	}()
+	u := &unpacking{whole: true, top: folderMeta(img)}
+	if err := u.image(ctx, r.Image, temp, o); err != nil {
+		return st, err
+	}
+	if err := os.Remove(final); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return st, err // os.Rename replaces no directory
+	}
+	if err := os.Rename(temp, final); err != nil {
+		return st, err
+	}
+	st = media.Stored{Reference: dest.String()}
+	if text := u.lost.Warning(); text != "" {
+		st.Warnings = []string{text}
+	}
+	return st, nil
+}
+
+// Unpack writes the merged file system of an image into dir, an empty directory, for a program to
+// run in it: all is owned by the caller; devices, fifos, extended attributes, setuid and setgid
+// bits are left out. Nothing is written outside of dir, whatever the names in the layers are.
+func Unpack(ctx context.Context, img v1.Image, dir string, o media.Options) error {
+	return (&unpacking{}).image(ctx, img, dir, o)
+}
+
+// place is where a member stands: the number of its layer, and its own in there.
+type place struct{ layer, number int }
+
+// unpackedFile is a regular file that is to come: its visible names, and what it has beside.
+type unpackedFile struct {
+	names []string
+	meta  *contents.Meta
+}
+
+// unpacking is one merged file system on its way into a directory.
+type unpacking struct {
+	root    *os.Root
+	whole   bool           // with owners, xattrs and devices, as far as the caller may; else all is the caller's
+	top     *contents.Meta // of the root directory; nil: as the image has it
+	files   map[place]*unpackedFile
+	others  map[*contents.Inode]string // symlinks, devices and fifos by the first of their names
+	folders []string
+	metas   []*contents.Meta // of the folders
+	lost    contents.Lost
+	err     error
+}
+
+// image writes the merged file system into an empty directory.
+func (u *unpacking) image(ctx context.Context, img v1.Image, dir string, o media.Options) error {
+	s := contents.NewSession(0, o.Progress, rewriter.Options{})
+	defer s.Close()
+	t, err := s.Image(ctx, img)
+	if err != nil {
+		return err
+	}
+	if u.root, err = os.OpenRoot(dir); err != nil {
+		return err
+	}
+	defer u.root.Close()
+	u.files, u.others = map[place]*unpackedFile{}, map[*contents.Inode]string{}
+	t.Walk(u.note)
+	if u.err != nil {
+		return u.err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return err
+	}
+	for n, l := range layers {
+		if err := u.layer(ctx, n, l, s.Progress); err != nil {
+			return err
+		}
+	}
+	if u.top == nil {
+		u.top = &t.Root.Meta
+	}
+	return u.closeFolders()
+}
+
+// note makes directories, symlinks and devices, and notes regular files: their contents come by
+// layers.
+func (u *unpacking) note(name string, k *contents.Node) {
+	if u.err != nil {
+		return
+	}
+	switch k.Kind {
+	case contents.KindDir:
+		u.folders, u.metas = append(u.folders, name), append(u.metas, &k.Meta)
+		u.err = u.root.Mkdir(name, ownerMode)
+	case contents.KindSymlink, contents.KindOther:
+		if first, ok := u.others[k.Inode]; ok {
+			u.err = u.root.Link(first, name)
+			return
+		}
+		u.err = contents.WrapPath(name, u.other(name, k))
+	case contents.KindFile, contents.KindPool:
+		at := place{k.Inode.Layer, k.Number}
+		if u.files[at] == nil {
+			u.files[at] = &unpackedFile{meta: &k.Meta}
+		}
+		u.files[at].names = append(u.files[at].names, name)
+	}
+}
+
+// other makes a symlink, device or fifo.
+func (u *unpacking) other(name string, k *contents.Node) (err error) {
+	var lost []string
+	switch {
+	case k.Kind == contents.KindSymlink:
+		if err = u.root.Symlink(k.Inode.Link, name); err == nil && u.whole {
+			lost, err = k.Meta.GiveLink(u.root, name)
+		}
+	case u.whole:
+		lost, err = k.Entry.MakeNode(u.root, name)
+	}
+	u.lost.Add(name, lost)
+	if _, there := u.root.Lstat(name); there == nil {
+		u.others[k.Inode] = name
+	}
+	return err
+}
+
+// layer writes the visible files of layer number n.
+func (u *unpacking) layer(ctx context.Context, n int, l v1.Layer, p progress.Reporter) error {
+	if !u.needs(n) {
+		return nil
+	}
+	ls, err := blob.OpenLayer(ctx, l, p)
+	if err != nil {
+		return err
+	}
+	defer ls.Close()
+	tr := blob.NewMemberReader(ls)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return ls.Finish()
+		}
+		if err != nil {
+			return ls.Wrap(err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if f := u.files[place{n, h.Number}]; f != nil {
+			if err := u.file(ctx, f, tr); err != nil {
+				return ls.Wrap(err)
+			}
+		}
+	}
+}
+
+// needs reports whether a file of layer number n is visible.
+func (u *unpacking) needs(n int) bool {
+	for at := range u.files {
+		if at.layer == n {
+			return true
+		}
+	}
+	return false
+}
+
+// file writes one file under its first name, and links the others to it.
+func (u *unpacking) file(ctx context.Context, file *unpackedFile, r io.Reader) error {
+	name := file.names[0]
+	f, err := u.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = sparse.Copy(f, blob.Reading{Ctx: ctx, Reader: r}); err == nil {
+		err = u.adorn(name, f, file.meta, 0)
+	}
+	err = errors.Join(err, f.Close())
+	for _, other := range file.names[1:] {
+		if err == nil {
+			err = u.root.Link(name, other)
+		}
+	}
+	return err
+}
+
+// adorn gives an open file or directory its owner, mode, xattrs and time; least is what the
+// caller, as owner, needs of the mode.
+func (u *unpacking) adorn(name string, f *os.File, m *contents.Meta, least fs.FileMode) error {
+	if !u.whole {
+		if err := f.Chmod(fs.FileMode(m.Mode).Perm() | least); err != nil {
+			return err
+		}
+		return u.root.Chtimes(name, m.Mtime, m.Mtime)
+	}
+	lost, err := m.Give(f)
+	if err != nil {
+		return contents.WrapPath(name, err)
+	}
+	if mode := fs.FileMode(m.Mode).Perm(); mode|least != mode && os.Geteuid() != 0 {
+		lost = append(lost, fmt.Sprintf("mode %#o", mode))
+		if err := f.Chmod(mode | least); err != nil {
+			return err
+		}
+	}
+	u.lost.Add(name, lost)
+	return u.root.Chtimes(name, m.Mtime, m.Mtime)
+}
+
+// closeFolders gives directories what they have beside their names, the inner ones first.
+func (u *unpacking) closeFolders() error {
+	for i, name := range slices.Backward(u.folders) {
+		if err := u.closeFolder(name, u.metas[i]); err != nil {
+			return err
+		}
+	}
+	return u.closeFolder(".", u.top)
+}
+
+func (u *unpacking) closeFolder(name string, m *contents.Meta) error {
+	f, err := u.root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return u.adorn(name, f, m, ownerMode)
+}
