@@ -4,6 +4,7 @@ package rewriter
 
 import (
 	"bytes"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 
@@ -146,6 +147,16 @@ func line(b, other []byte, i int, in *x86.Instr) Line {
 	return Line{Vaddr: in.Addr, Bytes: bytes.Clone(raw), Text: in.Text(raw), Changed: !bytes.Equal(raw, other[i:i+in.Len])}
 }
 
+// lastImm returns the immediate that ends the instruction.
+func lastImm(in *x86.Instr) (x86asm.Imm, bool) {
+	last := slices.Index(in.Args[:], nil) - 1
+	if last < 0 {
+		return 0, false
+	}
+	imm, ok := in.Args[last].(x86asm.Imm)
+	return imm, ok
+}
+
 // name adds the trampoline's name to a changed line that goes to it. The file before did not
 // have it.
 func (l *Line) name(f *elfFile, trampoline string) {
@@ -156,6 +167,9 @@ func (l *Line) name(f *elfFile, trampoline string) {
 	target := in.Target
 	if in.Op == x86asm.LEA {
 		target, _ = in.MemVaddr()
+	}
+	if imm, ok := lastImm(&in); ok && target == 0 {
+		target = uint64(imm) // the imm form
 	}
 	if target != 0 && f.load(target) == nil {
 		l.Text += " <" + trampoline + ">"

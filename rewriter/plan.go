@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// Form is how a call site is rewritten, best first.
+// Form is how a call site is rewritten.
 type Form uint8
 
 const (
@@ -39,6 +39,9 @@ func (f Form) String() string {
 	}
 	return formNames[f]
 }
+
+// Forms are the forms in which a site is patched, fastest first.
+var Forms = [...]Form{Entry, Call, Lea, Imm, Syscall}
 
 // MarshalText gives the word for the form, for JSON.
 func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
