@@ -37,11 +37,14 @@ type Explanation struct {
 // that is near, else from the site, as it is and as it will be. A site in data has no
 // listing. The error is of reading the file.
 func (p *Plan) Explain(patch Patch) (Explanation, error) {
-	s := &patch.Site
-	if p.file == nil || s.Kind == DataWord {
+	s, f := &patch.Site, p.file
+	if s.in != nil {
+		f = s.in
+	}
+	if f == nil || s.Kind == DataWord {
 		return Explanation{}, nil
 	}
-	fn, err := findFunctions(p.file, []Site{*s})
+	fn, err := findFunctions(f, []Site{*s})
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -57,11 +60,11 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 		}
 		end += explainAfter
 	}
-	off, ok := p.file.offset(start, 1)
+	off, ok := f.offset(start, 1)
 	if !ok {
 		return Explanation{}, nil
 	}
-	before, err := p.file.mem(start, end-start)
+	before, err := f.mem(start, end-start)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -72,7 +75,7 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 	}
 	b, a := Listing(before, after, start)
 	for i := range a {
-		a[i].name(p.file, trampolineName(s, patch.Form))
+		a[i].name(f, trampolineName(s, patch.Form))
 	}
 	return Explanation{b, a}, nil
 }
