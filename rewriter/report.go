@@ -109,6 +109,9 @@ type Site struct {
 	// Open is why something may land inside [Vaddr+1, Call+CallLen), or inside Stub, that
 	// Shared does not know of; "" where it is proved that nothing does.
 	Open string
+	// RedZone says that the enclosing function keeps data below its stack pointer, where a
+	// trampoline would overwrite them.
+	RedZone bool
 	// ABI says that all callers of the enclosing function are known to follow the C
 	// convention, so that the registers a C function may change are dead when it returns.
 	ABI bool

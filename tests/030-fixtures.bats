@@ -194,7 +194,7 @@ members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.for
 	# Of the others main.o calls nothing, and lookalikes.o has the addresses, but no call.
 	expect members "$(members)" 'cmov.o direct.o gettimeofday.o nptl.o sched_getcpu.o time.o '
 	run_vfix 3 scan "$dir/libstubs.a"
-	expect_match table "$output" 'live +archive member direct.o: rebuild it, or patch the programs linked from it'
+	expect_match table "$output" 'archive member direct.o: rebuild it, or patch the programs linked from it'
 	# A thin archive has no objects of its own: they are files, found where they are.
 	run_vfix 1 scan "$dir/libthin.a"
 	expect_match stderr "$stderr" 'thin archive'
