@@ -35,7 +35,7 @@ func (r *rebuild) planFallback(ctx context.Context, t *contents.Tree, f *content
 	case fallback.FallbackAlways:
 		library, trace = true, true
 	case fallback.FallbackAuto:
-		library = f.LeftOver() > 0 && in.HasLoader
+		library = in.HasLoader && slices.ContainsFunc(f.Files, func(file contents.File) bool { return file.LeftOver() > 0 })
 		trace = len(unreached) > 0
 	}
 	extras, err := in.Missing(library, trace)

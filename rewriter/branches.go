@@ -58,6 +58,7 @@ func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
 	for i := range sites {
 		e, ok := siteSpan(&sites[i])
 		if !ok {
+			near = append(near, Extent{sites[i].Vaddr, uint64(sites[i].Len)})
 			continue
 		}
 		near = append(near, Extent{e.Vaddr - siteMargin, e.Len + 2*siteMargin})

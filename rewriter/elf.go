@@ -108,6 +108,8 @@ type elfFile struct {
 	dynamic         []dyn     // up to and without DT_NULL
 	dynSpare        []uint64  // offsets of unused DT_NULL entries after the first
 
+	// budget is how many more instructions may be decoded; nil means maxSteps.
+	budget *int
 	// was is set where this is the view of a patched file as it was before.
 	was *patchedFile
 }

@@ -4,6 +4,7 @@ package rewriter
 
 import (
 	"bytes"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 
@@ -36,11 +37,14 @@ type Explanation struct {
 // that is near, else from the site, as it is and as it will be. A site in data has no
 // listing. The error is of reading the file.
 func (p *Plan) Explain(patch Patch) (Explanation, error) {
-	s := &patch.Site
-	if p.file == nil || s.Kind == DataWord {
+	s, f := &patch.Site, p.file
+	if s.in != nil {
+		f = s.in
+	}
+	if f == nil || s.Kind == DataWord {
 		return Explanation{}, nil
 	}
-	fn, err := findFunctions(p.file, []Site{*s})
+	fn, err := findFunctions(f, []Site{*s})
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -56,11 +60,11 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 		}
 		end += explainAfter
 	}
-	off, ok := p.file.offset(start, 1)
+	off, ok := f.offset(start, 1)
 	if !ok {
 		return Explanation{}, nil
 	}
-	before, err := p.file.mem(start, end-start)
+	before, err := f.mem(start, end-start)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -71,7 +75,7 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 	}
 	b, a := Listing(before, after, start)
 	for i := range a {
-		a[i].name(p.file, trampolineName(s, patch.Form))
+		a[i].name(f, trampolineName(s, patch.Form))
 	}
 	return Explanation{b, a}, nil
 }
@@ -146,6 +150,16 @@ func line(b, other []byte, i int, in *x86.Instr) Line {
 	return Line{Vaddr: in.Addr, Bytes: bytes.Clone(raw), Text: in.Text(raw), Changed: !bytes.Equal(raw, other[i:i+in.Len])}
 }
 
+// lastImm returns the immediate that ends the instruction.
+func lastImm(in *x86.Instr) (x86asm.Imm, bool) {
+	last := slices.Index(in.Args[:], nil) - 1
+	if last < 0 {
+		return 0, false
+	}
+	imm, ok := in.Args[last].(x86asm.Imm)
+	return imm, ok
+}
+
 // name adds the trampoline's name to a changed line that goes to it. The file before did not
 // have it.
 func (l *Line) name(f *elfFile, trampoline string) {
@@ -156,6 +170,9 @@ func (l *Line) name(f *elfFile, trampoline string) {
 	target := in.Target
 	if in.Op == x86asm.LEA {
 		target, _ = in.MemVaddr()
+	}
+	if imm, ok := lastImm(&in); ok && target == 0 {
+		target = uint64(imm) // the imm form
 	}
 	if target != 0 && f.load(target) == nil {
 		l.Text += " <" + trampoline + ">"

@@ -125,6 +125,15 @@ func TestExplain(t *testing.T) {
 	if want := fmt.Sprintf("| %x: e800000100 call %#x <keep_time>\n", s.Vaddr+4, s.Vaddr+9+uint64(target)); !strings.Contains(now, want) {
 		t.Errorf("after, without %s:\n%s", want, now)
 	}
+	// The imm form has the trampoline's own address where the page's was.
+	for text, want := range map[string]string{"68 000460ff 8f45f8": "push $0x100000 <keep_time>", "48c745f8 000460ff": "movq $0x100000,-0x8(%rbp) <keep_time>"} {
+		old := asm(t, text)
+		_, lines := Listing(old, bytes.Replace(old, asm(t, "000460ff"), le(nil, uint32(0x100000)), 1), at)
+		lines[0].name(r.file, "keep_time")
+		if lines[0].Text != want {
+			t.Errorf("imm form: got %s, want %s", lines[0].Text, want)
+		}
+	}
 	// A site that stays has one side; a word in data has none.
 	p.Edits = p.Edits[:1]
 	if x, err = p.Explain(Patch{Site: s}); err != nil || len(x.After) != 0 || len(x.Before) == 0 || strings.Contains(show(x.Before), "|") {

@@ -21,6 +21,12 @@ func choose(s *Site, r *Report, allowed []Form) (Form, string) {
 		return Left, s.Reason
 	}
 	may := func(f Form) bool { return len(allowed) == 0 || slices.Contains(allowed, f) }
+	if s.RedZone && !r.Go {
+		if s.bySyscall() && may(Syscall) {
+			return Syscall, belowStack
+		}
+		return Left, belowStack
+	}
 	if s.direct() {
 		if r.Go || !may(Call) {
 			return Left, "a direct call into the page"

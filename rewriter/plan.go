@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// Form is how a call site is rewritten, best first.
+// Form is how a call site is rewritten.
 type Form uint8
 
 const (
@@ -39,6 +39,9 @@ func (f Form) String() string {
 	}
 	return formNames[f]
 }
+
+// Forms are the forms in which a site is patched, fastest first.
+var Forms = [...]Form{Entry, Call, Lea, Imm, Syscall}
 
 // MarshalText gives the word for the form, for JSON.
 func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
@@ -111,6 +114,9 @@ func NewPlan(r *Report, o Options) (*Plan, error) {
 
 func newPlan(r *Report, o Options) (*Plan, error) {
 	p := &Plan{file: r.file}
+	if r.Object {
+		return leaveObject(r), nil
+	}
 	if r.file == nil {
 		return p, nil
 	}
@@ -158,6 +164,24 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 		return leaveAll(r, why), nil
 	}
 	return p, nil
+}
+
+// leaveObject is the plan for a relocatable object or an archive: linking decides what becomes of
+// its call sites.
+func leaveObject(r *Report) *Plan {
+	p := &Plan{Size: r.size, Warnings: r.notes}
+	for _, s := range r.Sites {
+		q := Patch{Site: s, Reason: s.Reason}
+		switch {
+		case s.Verdict != Unknown && !s.Verdict.Patchable():
+		case s.Member != "":
+			q.Reason = "archive member " + s.Member + ": rebuild it, or patch the programs linked from it"
+		default:
+			q.Reason = "relocatable object: rebuild it, or patch the programs linked from it"
+		}
+		p.Patches = append(p.Patches, q)
+	}
+	return p
 }
 
 // leaveAll is the plan that changes nothing.

@@ -47,6 +47,9 @@ func (p *Plan) proveOne(q *Patch, s *Site) error {
 	if len(q.After) != len(q.Before) {
 		return fail("%d bytes take the place of %d", len(q.After), len(q.Before))
 	}
+	if s.RedZone && q.Form != Syscall {
+		return fail(belowStack)
+	}
 	end := q.Vaddr + uint64(len(q.After))
 	if end > s.Vaddr+uint64(s.Len) || q.Vaddr < s.Vaddr { // more than the reference itself
 		switch {

@@ -77,7 +77,7 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Site is one reference to the vsyscall page.
 type Site struct {
-	Vaddr    uint64   // of the first byte of the reference
+	Vaddr    uint64   // of the first byte of the reference; in an object, its offset there
 	Offset   uint64   // of the same byte in the file
 	Len      uint8    // bytes of the instruction (8 for a DataWord)
 	Kind     Kind     //
@@ -87,6 +87,9 @@ type Site struct {
 	Verdict Verdict
 	Reason  string // one clause: the evidence for the verdict
 	Symbol  string // name of the enclosing function, "" where no symbol covers it
+
+	// Member is the name of the member of an archive that it is in, "" outside of archives.
+	Member string
 
 	// Call is the first call or jmp through the register, in vaddr order; 0 if there is none.
 	Call uint64
@@ -106,6 +109,9 @@ type Site struct {
 	// Open is why something may land inside [Vaddr+1, Call+CallLen), or inside Stub, that
 	// Shared does not know of; "" where it is proved that nothing does.
 	Open string
+	// RedZone says that the enclosing function keeps data below its stack pointer, where a
+	// trampoline would overwrite them.
+	RedZone bool
 	// ABI says that all callers of the enclosing function are known to follow the C
 	// convention, so that the registers a C function may change are dead when it returns.
 	ABI bool
@@ -113,7 +119,8 @@ type Site struct {
 	// function may change but for rax, that are proved dead after the call at Call.
 	Dead uint16
 
-	entry bool // it is copied on with what stands beside it
+	entry bool     // it is copied on with what stands beside it
+	in    *elfFile // the object that it is in, nil outside of objects
 }
 
 // Loads reports whether the reference loads its address into Reg.
@@ -148,6 +155,9 @@ type Report struct {
 	// Libc is the libc the file contains or was linked with statically, as a name and a
 	// version ("glibc 2.13"), "" where nothing in the file says so.
 	Libc string
+	// Object says that the file is a relocatable object, or an archive of some: nothing runs
+	// it, and nothing in it is patched.
+	Object bool
 	// Static says that the file is a program without an interpreter.
 	Static bool
 	// Go says that the file was made by Go's own linker.
@@ -161,7 +171,9 @@ type Report struct {
 	// otherwise. The sites are then those that the file had before.
 	Refresh bool
 
-	file *elfFile // what was scanned, for NewPlan; nil where the file was skipped
+	file  *elfFile // what was scanned, for NewPlan; nil where the file was skipped, and of an Object
+	size  int64    // of an Object, in bytes
+	notes []string // warnings about an Object
 }
 
 // Count returns how many sites have the verdict v.

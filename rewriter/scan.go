@@ -56,6 +56,18 @@ func (w *watched) ReadAt(b []byte, off int64) (int, error) {
 }
 
 func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
+	if what.maxExec == 0 { // else it is asked what runs
+		head := make([]byte, max(0, min(size, elfIdent)))
+		if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
+			return nil, err
+		}
+		if IsArchive(head) {
+			return scanArchive(r, size)
+		}
+		if budget := maxSteps; isObject(head) {
+			return scanObject(r, size, &budget)
+		}
+	}
 	f, err := parseELF(r, size)
 	if skip := (*skipError)(nil); errors.As(err, &skip) {
 		return &Report{Skipped: skip.reason, Damaged: skip.damaged}, nil
@@ -92,6 +104,10 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 
 func scanELF(f *elfFile, what scope) (*Report, error) {
 	c := newCode(f)
+	if f.budget != nil {
+		c.steps = *f.budget
+		defer func() { *f.budget = c.steps }()
+	}
 	s := &search{f: f, code: c}
 	if err := s.run(); err != nil {
 		return nil, err
@@ -197,6 +213,10 @@ func (c *code) within(fn *functions, vaddr uint64) bool {
 func (p *prover) finish(b *body, s *Site, isGo bool) {
 	n := p.fn.names[s.Vaddr]
 	s.Symbol = n.text
+	if s.Verdict.Patchable() && p.t.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)) {
+		s.Verdict, s.Reason = Unknown, "something refers to the middle of the instruction"
+	}
+	s.RedZone = b != nil && s.Verdict.Patchable() && p.redZone(p.fn, b, s)
 	if s.Calls == 0 || s.direct() || b == nil {
 		return
 	}

@@ -62,7 +62,11 @@ func TestStub(t *testing.T) {
 			if c.len == 0 {
 				want = Extent{}
 			}
-			if s := r.Sites[0]; s.Stub != want || s.Shared != c.shared || s.Verdict != Live {
+			verdict := Live
+			if c.name == "a call into the middle of the mov" {
+				verdict = Unknown
+			}
+			if s := r.Sites[0]; s.Stub != want || s.Shared != c.shared || s.Verdict != verdict {
 				t.Errorf("got %v, stub %#x, shared %v; want stub %#x, shared %v", s.Verdict, s.Stub, s.Shared, want, c.shared)
 			}
 		})
@@ -78,7 +82,7 @@ func TestShared(t *testing.T) {
 		{"adjacent", subRsp + movRaxTime + callRax + "90" + addRsp + "c3", false},
 		{"straight to the call", movRaxTime + "31ff" + callRax + "31c0 c3", false},
 		{"a branch between", movRaxTime + "85ff 7402 31ff" + callRax + "31c0 c3", true},
-		{"another value joins", "85ff 7407 4889f0 eb07 9090" + movRaxTime + callRax + "31c0 c3", true},
+		{"another value joins", "85ff 7407 4889f0 eb09 9090" + movRaxTime + callRax + "31c0 c3", true},
 		{"two calls", "4155" + movR13Time + "41ffd5 41ffd5 415d c3", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -181,6 +181,11 @@ func (f *elfFile) symbolName(t symtab, s symbol) string {
 		return ""
 	}
 	name, _, _ := strings.Cut(cString(append(b, 0), 0), "@")
+	return printable(name)
+}
+
+// printable returns a name with what is not printable ASCII as "?".
+func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
 			return '?'

@@ -43,6 +43,7 @@ type jsonFile struct {
 	LayerIndex int        `json:"layer_index"`
 	Libc       string     `json:"libc"`
 	Static     bool       `json:"static"`
+	Object     bool       `json:"object"`
 	Injected   string     `json:"injected"`
 	Refresh    bool       `json:"refresh"`
 	NewSize    int64      `json:"new_size"`
@@ -57,6 +58,7 @@ type jsonSite struct {
 	Kind     string       `json:"kind"`
 	Function string       `json:"function"`
 	Symbol   string       `json:"symbol"`
+	Member   string       `json:"member"`
 	Verdict  string       `json:"verdict"`
 	Evidence string       `json:"evidence"`
 	Form     string       `json:"form"`
@@ -138,7 +140,7 @@ func (s *jsonSummary) count(site jsonSite) {
 func fileJSON(f *contents.File, explain bool) jsonFile {
 	out := jsonFile{
 		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
-		Libc: f.Report.Libc, Static: f.Report.Static, Injected: f.Report.Injected, Refresh: f.Report.Refresh,
+		Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected, Refresh: f.Report.Refresh,
 		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(f.Plan.Warnings), Sites: []jsonSite{},
 	}
 	for i := range f.Plan.Patches {
@@ -155,7 +157,7 @@ func fileJSON(f *contents.File, explain bool) jsonFile {
 func siteJSON(p *rewriter.Patch) jsonSite {
 	s := jsonSite{
 		Vaddr: hex(p.Site.Vaddr), Offset: p.Site.Offset,
-		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol,
+		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol, Member: p.Site.Member,
 		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason,
 		Form: p.Form.String(), Reason: p.Reason,
 	}

@@ -158,7 +158,7 @@ func why(p *rewriter.Patch) string {
 
 // sums says in words what the tables say in rows.
 func sums(c palette, d deed, f *contents.Findings) []string {
-	var forms [rewriter.Syscall + 1]int
+	forms := map[rewriter.Form]int{}
 	var left [rewriter.Benign + 1]int
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
@@ -170,7 +170,7 @@ func sums(c palette, d deed, f *contents.Findings) []string {
 	}
 	var lines, byForm []string
 	total := 0
-	for form := rewriter.Entry; form <= rewriter.Syscall; form++ {
+	for _, form := range rewriter.Forms {
 		if n := forms[form]; n > 0 {
 			total += n
 			byForm = append(byForm, fmt.Sprintf("%d %s", n, form))

@@ -13,8 +13,8 @@ import (
 
 // legend explains the words of the tables.
 const legend = "A call site is code that calls the vsyscall page. live: it is proved to; unknown: vfix cannot " +
-	"tell; dormant: only where the kernel provides no vDSO. entry, call, lea and syscall are the forms " +
-	"in which vfix patches it, fastest first: see 'vfix help how-it-works'."
+	"tell; dormant: only where the kernel provides no vDSO. entry, call, lea, imm and syscall are the " +
+	"forms in which vfix patches it, fastest first: see 'vfix help how-it-works'."
 
 // scanned prints what a scan of each source found.
 func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {

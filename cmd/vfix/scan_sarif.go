@@ -176,7 +176,7 @@ func sarifResultOf(f *contents.Findings, file *contents.File, p *rewriter.Patch)
 	r := sarifResult{
 		Rule: sarifRuleID(s.Verdict), Level: sarifLevels[s.Verdict], Message: sarifText{text},
 		Locations:    []sarifLocation{sarifAt(file.Path, &sarifRegion{StartLine: 1, ByteOffset: s.Offset, ByteLength: s.Len})},
-		Fingerprints: map[string]string{"callSite/v1": file.Path + "@" + hex(s.Vaddr)},
+		Fingerprints: map[string]string{"callSite/v1": file.Path + memberName(s) + "@" + hex(s.Vaddr)},
 	}
 	if file.Covered != "" {
 		r.Suppressions = []sarifSuppression{{Kind: "external", Justification: file.Covered + " catches it at run time"}}
@@ -187,4 +187,12 @@ func sarifResultOf(f *contents.Findings, file *contents.File, p *rewriter.Patch)
 // sarifAt is a path as a URI reference (RFC 3986), relative to the root of the source.
 func sarifAt(path string, region *sarifRegion) sarifLocation {
 	return sarifLocation{sarifPhysical{Artifact: sarifArtifact{(&url.URL{Path: path}).String()}, Region: region}}
+}
+
+// memberName is the member of an archive that a site is in, as ld writes it: lib.a(x.o).
+func memberName(s *rewriter.Site) string {
+	if s.Member == "" {
+		return ""
+	}
+	return "(" + s.Member + ")"
 }

@@ -71,11 +71,11 @@ func Host(ctx context.Context, o Options) ([]Figure, error) {
 		}
 		for _, function := range Functions {
 			if !slices.Contains(only, function) {
-				s.miss(mode, "an old libc's function is more than a call there: the call form is its best", function)
+				s.miss(mode, unfit(f), function)
 			}
 		}
 		if len(only) == 0 {
-			continue // the system call changes rcx and r11, which a caller of theirs may need
+			continue
 		}
 		candidates = append(candidates, candidate{
 			mode: mode, args: []string{libcProgram, p.sample}, env: []string{"LD_PRELOAD=" + p.path(mode)}, only: only, explain: noLibc,
@@ -111,6 +111,14 @@ func Image(ctx context.Context, original, rebuilt string, o Options) ([]Figure, 
 		return nil, err
 	}
 	return s.figures(ImageModes), nil
+}
+
+// unfit is why a function of an old libc cannot have the form.
+func unfit(f rewriter.Form) string {
+	if f == rewriter.Syscall {
+		return "a system call changes rcx and r11, and a caller of an old libc's function may need them"
+	}
+	return "an old libc's function is more than a call there: the call form is its best"
 }
 
 // kernel are the ways that need no libc.

@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"strings"
 	"testing"
 
 	"vfix.dev/vfix/host/bench"
@@ -34,6 +35,9 @@ func TestHost(t *testing.T) {
 		}
 		if f.Mode == "patched-entry" && (f.Absent == "") != (f.Function == "time") {
 			t.Errorf("%+v: want the entry form of time alone", f)
+		}
+		if f.Mode == "patched-syscall" && !strings.Contains(f.Absent, "rcx and r11") {
+			t.Errorf("%+v: want the registers as the reason why there is no such form", f)
 		}
 		if f.Mode == bench.Unhealed && f.Absent == "" && f.Ratio > 0 && f.Ratio < 5 {
 			t.Errorf("%+v: a signal a call cannot be that fast", f)

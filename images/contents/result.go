@@ -82,6 +82,15 @@ func (f *Findings) LeftOver() int {
 	return n
 }
 
+// LeftOver counts the sites of the file that are live or unknown, stay, and are in code that can
+// run: an object's only do once they have been linked.
+func (f *File) LeftOver() int {
+	if f.Report.Object {
+		return 0
+	}
+	return len(f.Plan.LeftOver())
+}
+
 // Affected reports whether any file would be changed.
 func (f *Findings) Affected() bool {
 	for i := range f.Files {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -233,27 +234,21 @@ func (f *DiskTree) examineOpen(s *Session, d *diskFile) error {
 	}
 	d.Info = fi
 	var head [elfHead]byte
-	if n, _ := r.ReadAt(head[:], 0); !isELF(head[:n]) {
-		if f.Only == "" {
-			return nil
+	n, _ := r.ReadAt(head[:], 0)
+	var info *elfInfo
+	if isELF(head[:n]) {
+		if fi.Size() > MaxELF {
+			return fmt.Errorf("file of %d bytes, at most %d are examined", fi.Size(), int64(MaxELF))
 		}
-		// The one file that the user named: it matters why it is passed over.
-		report, err := rewriter.Scan(r, fi.Size())
-		if err == nil {
-			err = &notExamined{report.Skipped}
-			if string(head[:4]) == "\x7fELF" && !report.Damaged {
-				progress.Note(s.Progress, "%s: %s: it cannot call the vsyscall page", f.Path, report.Skipped)
-				err = nil
-			}
+		if info, err = s.examineAt(r, fi.Size(), false); err != nil {
+			return err
 		}
-		return err
 	}
-	if fi.Size() > MaxELF {
-		return fmt.Errorf("file of %d bytes, at most %d are examined", fi.Size(), int64(MaxELF))
+	if info == nil && f.Only != "" {
+		return f.passedOver(s, r, fi.Size(), string(head[:4]) == "\x7fELF")
 	}
-	info, err := s.examineAt(r, fi.Size(), false)
-	if err != nil || info == nil {
-		return err
+	if info == nil {
+		return nil
 	}
 	info.Content = nil // it ends with the open file
 	if info.report != nil {
@@ -263,6 +258,19 @@ func (f *DiskTree) examineOpen(s *Session, d *diskFile) error {
 	}
 	d.elf = info
 	return nil
+}
+
+// passedOver is about the one file that the user named: it matters why it is not examined.
+func (f *DiskTree) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error {
+	report, err := rewriter.Scan(r, size)
+	if err != nil {
+		return err
+	}
+	if elf && !report.Damaged {
+		progress.Note(s.Progress, "%s: %s: it cannot call the vsyscall page", f.Path, report.Skipped)
+		return nil
+	}
+	return &notExamined{report.Skipped}
 }
 
 // Findings sums up what scan saw.

@@ -221,7 +221,7 @@ func Cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) 
 		file := &f.Files[i]
 		file.Covered = ""
 		switch {
-		case len(file.Plan.LeftOver()) == 0 && (!asItIs || file.Plan.Empty()):
+		case file.LeftOver() == 0 && (!asItIs || file.Plan.Empty()):
 		case fb.Library && noPreload(file.Report, hasLoader) == "":
 			file.Covered = CoveredByLibrary
 		case fb.Trace:
@@ -235,7 +235,7 @@ func UnreachedFiles(f *contents.Findings, hasLoader bool) []string {
 	var all []string
 	for i := range f.Files {
 		file := &f.Files[i]
-		if why := noPreload(file.Report, hasLoader); why != "" && len(file.Plan.LeftOver()) > 0 {
+		if why := noPreload(file.Report, hasLoader); why != "" && file.LeftOver() > 0 {
 			all = append(all, file.Path+": "+why)
 		}
 	}

@@ -31,6 +31,7 @@ func TestFallback(t *testing.T) {
 		"a library":        {[]imagetest.TestMember{imagetest.LoaderM(), library}, fallback.FallbackAuto, "etc/ld.so.preload vfix/x86_64/libvfix.so", "/bin/sh", 0},
 		"a static program": {[]imagetest.TestMember{imagetest.LoaderM(), program}, fallback.FallbackAuto, "etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
 		"no loader":        {[]imagetest.TestMember{library}, fallback.FallbackAuto, "vfix/vfix-trace", "/vfix/vfix-trace /bin/sh", 0},
+		"an object":        {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.ObjectM("lib/libx.a")}, fallback.FallbackAuto, "", "/bin/sh", 1},
 		"32-bit programs": {[]imagetest.TestMember{imagetest.LoaderM(), loader32, library}, fallback.FallbackAuto,
 			"etc/ld.so.preload vfix/haswell vfix/i386 vfix/i486 vfix/i586 vfix/i686/libvfix.so vfix/x86_64/libvfix.so vfix/xeon_phi", "/bin/sh", 0},
 		"always": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.ModernM("bin/new")}, fallback.FallbackAlways,

@@ -156,6 +156,52 @@ SHAPE(@) {
 	}
 	return 0;
 }`},
+	{"table of bytes", landing(`lea @_tab(%rip), %rcx; movzbl (%rcx,%rsi), %edx; lea @_base(%rip), %rcx; add %rcx, %rdx; jmp *%rdx`,
+		`.section .rodata; @_tab: .byte 0, @_call - @_base; .text`)},
+	{"table of addresses", landing(`lea @_tab(%rip), %rcx; jmp *(%rcx,%rsi,8)`,
+		`.section .data.rel.ro, "aw"; .balign 8; @_tab: .quad @_base, @_call; .text`)},
+	{"address in data", landing(`test %rsi, %rsi; jz @_base; mov @_to(%rip), %rcx; jmp *%rcx`,
+		`.section .data.rel.ro, "aw"; .balign 8; @_to: .quad @_call; .text`)},
+	{"jump from elsewhere", landing(`test %rsi, %rsi; jnz @_far`,
+		`.type @_far, %function; @_far: nop; jmp @_call; .size @_far, . - @_far`)},
+	{"jrcxz", landing(`xor %ecx, %ecx; test %rsi, %rsi; sete %cl; jrcxz @_call`, ``)},
+	{"push and ret to the middle", landing(`test %rsi, %rsi; jz @_base; lea @_call(%rip), %rcx; push %rcx; ret`, ``)},
+	{"another return address", `
+extern long @_now(long *);
+__asm__ (".text; .type @_now, %function; @_now: lea 1f(%rip), %rcx; push %rcx; mov $0xffffffffff600400, %rax; jmp *%rax; 1: inc %rax; ret; .size @_now, . - @_now");
+SHAPE(@) { long out = 0, r = @_now(&out); return !recent(r) || r != out + 1; }`},
+	{"prefixed call", `
+extern long @_now(long *);
+__asm__ (".text; .type @_now, %function; @_now: sub $8, %rsp; mov $0xffffffffff600400, %rax; .byte $P; call *%rax; add $8, %rsp; ret; .size @_now, . - @_now");
+SHAPE(@) { long out = 0, r = @_now(&out); return !recent(r) || r != out; }`},
+	{"one of two functions", `
+extern long @_one_of(long *, long *, long);
+__asm__ (".text; .type @_one_of, %function; @_one_of: sub $8, %rsp; mov $0xffffffffff600400, %rax; mov $0xffffffffff600000, %r8; test %rdx, %rdx; "
+	"cmovne %r8, %rax; call *%rax; add $8, %rsp; ret; .size @_one_of, . - @_one_of");
+SHAPE(@) {
+	long tv[2] = { 0, 0 }, out = 0, r = @_one_of(&out, 0, 0);
+	return !recent(r) || r != out || @_one_of(tv, 0, 1) != 0 || !recent(tv[0]);
+}`},
+	{"vector register", `
+extern long @_kept(long *, long);
+__asm__ (".text; .type @_kept, %function; @_kept: sub $8, %rsp; movq %rsi, %xmm9; mov $0xffffffffff600400, %rax; call *%rax; movq %xmm9, %rax; add $8, %rsp; ret; .size @_kept, . - @_kept");
+SHAPE(@) { long out = 0; return @_kept(&out, $1) != $1 || !recent(out); }`},
+	{"shared epilogue", `
+extern long @_a(long *), @_b(long *);
+__asm__ (".text; .type @_a, %function; @_a: sub $8, %rsp; mov $0xffffffffff600400, %rax; call *%rax; @_tail: add $8, %rsp; ret; .size @_a, . - @_a; "
+	".type @_b, %function; @_b: sub $8, %rsp; call @_a; neg %rax; jmp @_tail; .size @_b, . - @_b");
+SHAPE(@) { long out = 0, r = @_a(&out), q = @_b(&out); return !recent(r) || -q != out; }`},
+	{"cold part", `
+static __attribute__((noinline, cold)) int @_bad(long n) { HIDE(n); return n > 0; }
+static NOINLINE long @_get(long n, long *p) {
+	page_t f = one;
+	if (__builtin_expect(n > 5, 0)) {
+		if (@_bad(n - 100)) return 0;
+		f = PAGE_TIME;
+	}
+	return f(p);
+}
+SHAPE(@) { long n = $1, out = 0; HIDE(n); return @_get(n - n, &out) != 1 || !recent(@_get(n - n + 7, &out)) || !recent(out); }`},
 	{"pointer in a struct", `
 struct @_s { long a; page_t f; long b; };
 static NOINLINE int @_go(struct @_s *s) { return !recent(s->f(0)) || s->a + s->b != $1 + $2; }
@@ -193,10 +239,55 @@ SHAPE(@) {
 	}
 	return 0;
 }`},
+	{"red zone", `
+extern long @_red(long);
+__asm__ (".text; .type @_red, %function; @_red: mov %rdi, -40(%rsp); mov %rdi, -112(%rsp); xor %edi, %edi; mov $0xffffffffff600400, %rax; call *%rax; "
+	"mov -40(%rsp), %rdx; add -112(%rsp), %rdx; cmp $0x3b9aca00, %rax; jb 1f; mov %rdx, %rax; 1: ret; .size @_red, . - @_red");
+SHAPE(@) { return @_red($1) != 2 * $1; }`},
+	{"flags", `
+extern long @_flags(long *);
+__asm__ (".text; .type @_flags, %function; @_flags: sub $8, %rsp; mov $0xffffffffff600400, %rax; stc; call *%rax; setc %cl; movzbl %cl, %eax; add $8, %rsp; ret; .size @_flags, . - @_flags");
+SHAPE(@) { long out = 0; return @_flags(&out) != 1 || !recent(out); }`},
+	{"base and offset", `
+extern long @_now(long *);
+__asm__ (".text; .type @_now, %function; @_now: sub $8, %rsp; mov $0xffffffffff600000, %rax; add $0x400, %rax; call *%rax; add $8, %rsp; ret; .size @_now, . - @_now");
+SHAPE(@) { long out = 0, r = @_now(&out); return !recent(r) || r != out; }`},
+	{"in r11", `
+extern long @_now(long *);
+__asm__ (".text; .type @_get, %function; @_get: mov $0xffffffffff600400, %r11; ret; .size @_get, . - @_get; "
+	".type @_now, %function; @_now: sub $8, %rsp; call @_get; call *%r11; add $8, %rsp; ret; .size @_now, . - @_now");
+SHAPE(@) { long out = 0, r = @_now(&out); return !recent(r) || r != out; }`},
+	{"push and ret", `
+extern long @_now(long *);
+__asm__ (".text; .type @_now, %function; @_now: push $0xffffffffff600400; ret; .size @_now, . - @_now");
+SHAPE(@) { long out = 0, r = @_now(&out); return !recent(r) || r != out; }`},
+	{"push and pop", `
+extern long @_now(long *);
+__asm__ (".text; .type @_now, %function; @_now: sub $8, %rsp; push $0xffffffffff600400; pop %rcx; call *%rcx; add $8, %rsp; ret; .size @_now, . - @_now");
+SHAPE(@) { long out = 0, r = @_now(&out); return !recent(r) || r != out; }`},
+	{"word in rodata", `
+extern long @_now(long *);
+__asm__ (".text; .type @_now, %function; @_now: sub $8, %rsp; call *@_word(%rip); add $8, %rsp; ret; .size @_now, . - @_now; "
+	".section .rodata; .balign 8; @_word: .quad 0xffffffffff600400; .text");
+SHAPE(@) { long out = 0, r = @_now(&out); return !recent(r) || r != out; }`},
 }
 
+// landing is a function that goes on with a call of the page, or in the middle, with the call
+// alone and another function's address; enter is how it gets to either, data what it needs.
+func landing(enter, data string) string {
+	const text = `
+extern long @_go(long *, long);
+__asm__ (".text; .type @_one, %function; @_one: mov $0x1, %eax; ret; .size @_one, . - @_one; "
+	".type @_go, %function; @_go: sub $8, %rsp; lea @_one(%rip), %rax; ENTER; @_base: mov $0xffffffffff600400, %rax; @_call: call *%rax; add $8, %rsp; ret; .size @_go, . - @_go; DATA");
+SHAPE(@) { long out = 0, r = @_go(&out, 0); return !recent(r) || r != out || @_go(&out, 1) != 1; }`
+	return strings.NewReplacer("ENTER", enter, "DATA", strings.ReplaceAll(data, `"`, `\"`)).Replace(text)
+}
+
+// prefixes of a call that change nothing: REX.W, notrack, bnd.
+var prefixes = []string{"0x48", "0x3e", "0xf2"}
+
 // openKinds is the index in cKinds of the first whose calls cannot be proved: they are findings.
-const openKinds = 11
+const openKinds = 23
 
 // cFlags are the ways of compiling them.
 var cFlags = [][]string{{"-O0"}, {"-O1"}, {"-O2"}, {"-O3"}, {"-Os"}, {"-O2", "-fomit-frame-pointer"}, {"-O1", "-fno-omit-frame-pointer"}, {"-Og"},
@@ -213,6 +304,7 @@ func writeC(r *rand.Rand, name string) (text string, kinds []string) {
 	for i := range 1 + r.IntN(3) {
 		k := oneOf(r, from)
 		body := strings.ReplaceAll(k.text, "@", fmt.Sprintf("%s_c%d", name, i))
+		body = strings.ReplaceAll(body, "$P", oneOf(r, prefixes))
 		for n := range 3 {
 			body = strings.ReplaceAll(body, fmt.Sprintf("$%d", n+1), fmt.Sprint(10+r.IntN(90)))
 		}

@@ -3,10 +3,12 @@
 // itself, as the fixtures do whose checks it is linked with.
 //
 //	property -seed N -count N -objects tests/build/fixtures-objects -out DIR
+//	property -seed N -last N -count N -out DIR
 //
 // The same seed gives the same programs, byte for byte, with the same compiler. It leaves
 // DIR/bin with the programs and their libraries, DIR/src with the sources, and DIR/programs.txt,
-// one line a program: its file's name, and in words what it is.
+// one line a program: its file's name, and in words what it is. With -last it compares the
+// programs of many seeds before and after patching, stripped and not, and keeps those that differ.
 package main
 
 import (
@@ -27,10 +29,20 @@ func main() {
 	count := flag.Int("count", 20, "how many programs")
 	objects := flag.String("objects", "tests/build/fixtures-objects", "the fixtures' `FOLDER` of objects")
 	out := flag.String("out", "", "the `FOLDER` that is made")
+	last := flag.Uint64("last", 0, "compare the programs of all seeds from -seed to this one, before and after patching")
+	t := tools{}
+	flag.StringVar(&t.vfix, "vfix", "bin/vfix", "the vfix that patches them")
+	flag.StringVar(&t.novsyscall, "novsyscall", "tests/build/novsyscall", "the oracle")
 	flag.Parse()
 	if *out == "" || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
+	}
+	if *last > 0 {
+		if err := seeds(*seed, *last, *count, *objects, *out, t); err != nil {
+			log.Fatal(err)
+		}
+		return
 	}
 	if err := run(*seed, *count, *objects, *out); err != nil {
 		log.Fatalf("seed %d: %v", *seed, err)

@@ -246,7 +246,7 @@ func (s *shape) filler() {
 		func() { s.line("nop") },
 		func() { s.line("nopw\t0(%%rax,%%rax,1)") },
 		func() { s.line("mov\t$%#x, %%%s", s.Uint32()>>1, reg) },
-		func() { s.line("lea\t-8(%%rsp), %%%s", reg) },
+		func() { s.line("lea\t8(%%rsp), %%%s", reg) },
 		func() { s.line("xor\t%%%s, %%%s", reg, reg) },
 		func() { s.line("test\t%%rdi, %%rdi") },
 		func() { s.line("push\t%%rdi"); s.line("pop\t%%%s", reg) },

@@ -4,6 +4,8 @@ package imagetest
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -33,6 +35,33 @@ func FindingM(name string, library bool) TestMember {
 		m.Body[16] = 3 // e_type ET_DYN
 	}
 	return m
+}
+
+// ObjectM is an archive of one relocatable object with a call site: sections are .text and the
+// table of names.
+func ObjectM(name string) TestMember {
+	const header, names = 64, "\x00.text\x00.shstrtab\x00"
+	callTime := []byte{0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, 0xff, 0xd0, 0xc3}
+	o := append(make([]byte, header), callTime...)
+	namesAt := len(o)
+	o = append(o, names...)
+	sections := len(o)
+	o = append(o, make([]byte, header)...) // section 0; their headers are as long
+	for _, s := range [][]any{
+		{uint32(1), uint32(1), uint64(6), uint64(0), uint64(header), uint64(len(callTime))},
+		{uint32(7), uint32(3), uint64(0), uint64(0), uint64(namesAt), uint64(len(names))},
+	} {
+		start := len(o)
+		for _, v := range s {
+			o, _ = binary.Append(o, binary.LittleEndian, v)
+		}
+		o = append(o, make([]byte, header-(len(o)-start))...)
+	}
+	copy(o, "\x7fELF\x02\x01\x01")
+	for at, v := range map[int]uint16{16: 1, 18: 62, 40: uint16(sections), 58: header, 60: 3, 62: 2} {
+		binary.LittleEndian.PutUint16(o[at:], v)
+	}
+	return FileM(name, fmt.Appendf(nil, "!<arch>\n%-48s%-10d`\n%s", "x.o/", len(o), o))
 }
 
 // LoaderM is where a 64-bit glibc has its loader.

@@ -1,0 +1,171 @@
+// Archives of relocatable objects: what ar makes (lib*.a).
+
+package rewriter
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// The format of archives. Source: ar.h of glibc; GNU binutils' bfd/archive.c for long names, which
+// are in a member of their own ("//"), and for thin archives; ar(5) of FreeBSD for names that
+// begin with #1/ and stand before the member's content.
+const (
+	archiveMagic = "!<arch>\n"
+	thinMagic    = "!<thin>\n"
+	memberHeader = 60 // ar_name 16, ar_date 12, ar_uid 6, ar_gid 6, ar_mode 8, ar_size 10, ar_fmag 2
+	memberMagic  = "`\n"
+
+	// maxMembers bounds the members of one archive; the largest real ones have below 20,000.
+	maxMembers = 1 << 17
+	// maxMemberName is the longest name of a member that is shown, in bytes.
+	maxMemberName = 200
+)
+
+// IsArchive reports whether the first bytes of a file are those of an archive.
+func IsArchive(head []byte) bool {
+	return strings.HasPrefix(string(head), archiveMagic) || strings.HasPrefix(string(head), thinMagic)
+}
+
+func damagedArchive(format string, a ...any) error {
+	return &skipError{reason: "damaged archive: " + fmt.Sprintf(format, a...), damaged: true}
+}
+
+// member is one member of an archive.
+type member struct {
+	name      string
+	off, size uint64 // of its content in the archive
+}
+
+// eachMember calls visit for each member with content, and stops at its first error.
+func eachMember(f *elfFile, visit func(member) error) error {
+	var names Extent // the long names: offset and length
+	at := uint64(len(archiveMagic))
+	for n := 0; at < f.size; n++ {
+		if n == maxMembers {
+			return damagedArchive("more than %d members", maxMembers)
+		}
+		if !f.inFile(at, memberHeader) {
+			return damagedArchive("ends inside the header of a member at offset %#x", at)
+		}
+		h, err := f.bytes(at, memberHeader)
+		if err != nil {
+			return err
+		}
+		size, err := strconv.ParseUint(strings.TrimRight(string(h[48:58]), " "), 10, 64)
+		if err != nil || string(h[58:]) != memberMagic || !f.inFile(at+memberHeader, size) {
+			return damagedArchive("header of a member at offset %#x", at)
+		}
+		m := member{strings.TrimRight(string(h[:16]), " "), at + memberHeader, size}
+		at = m.off + size + size&1
+		switch m.name {
+		case "/", "/SYM64/":
+			continue
+		case "//":
+			names = Extent{m.off, m.size}
+			continue
+		}
+		if err := m.fullName(f, names); err != nil {
+			return err
+		}
+		if err := visit(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fullName replaces what the header has by the whole name, in printable ASCII.
+func (m *member) fullName(f *elfFile, names Extent) error {
+	read := func(off, n uint64) error {
+		b, err := f.bytes(off, min(n, maxMemberName))
+		m.name = string(b)
+		return err
+	}
+	if digits, ok := strings.CutPrefix(m.name, "#1/"); ok {
+		n, err := strconv.ParseUint(digits, 10, 32)
+		if err != nil || n > m.size {
+			return damagedArchive("name of the member at offset %#x", m.off)
+		}
+		if err := read(m.off, n); err != nil {
+			return err
+		}
+		m.off, m.size = m.off+n, m.size-n
+	} else if digits, ok := strings.CutPrefix(m.name, "/"); ok {
+		n, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil || n >= names.Len {
+			return damagedArchive("name of the member at offset %#x", m.off)
+		}
+		if err := read(names.Vaddr+n, names.Len-n); err != nil {
+			return err
+		}
+	}
+	m.name, _, _ = strings.Cut(m.name, "\x00")
+	m.name, _, _ = strings.Cut(m.name, "\n")
+	m.name = printable(strings.TrimSuffix(m.name, "/"))
+	return nil
+}
+
+// scanArchive finds the references in the objects of an archive. What is wrong with a member is a
+// note of the report; the others are examined.
+func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
+	f := &elfFile{r: r, size: uint64(size)}
+	head, err := f.bytes(0, uint64(len(archiveMagic)))
+	if err != nil {
+		return nil, err
+	}
+	if string(head) == thinMagic {
+		return &Report{Skipped: "thin archive: its objects are files of their own"}, nil
+	}
+	rep := &Report{Object: true, size: size}
+	objects, budget := 0, maxSteps
+	err = eachMember(f, func(m member) error {
+		var head [elfIdent]byte
+		n := min(m.size, elfIdent)
+		if err := f.readAt(head[:n], m.off); err != nil {
+			return err
+		}
+		if !isObject(head[:n]) {
+			return nil
+		}
+		one, err := scanObject(io.NewSectionReader(r, int64(m.off), int64(m.size)), int64(m.size), &budget)
+		switch {
+		case err != nil:
+			return err
+		case one.Damaged:
+			rep.notes = append(rep.notes, fmt.Sprintf("archive member %s: %s", m.name, one.Skipped))
+			return nil
+		case one.Skipped != "":
+			return nil // for another machine
+		}
+		objects++
+		rep.ExecBytes += one.ExecBytes
+		if len(rep.Sites)+len(one.Sites) > maxSites {
+			return damaged("%d or more references to the vsyscall page", maxSites)
+		}
+		for _, s := range one.Sites {
+			s.Member = m.name
+			s.Offset += m.off
+			rep.Sites = append(rep.Sites, s)
+		}
+		if rep.Libc == "" {
+			rep.Libc = one.Libc
+		}
+		return nil
+	})
+	switch skip, ok := err.(*skipError); {
+	case ok && len(rep.Sites) == 0:
+		return &Report{Skipped: skip.reason, Damaged: skip.damaged}, nil
+	case ok:
+		rep.notes = append(rep.notes, skip.reason)
+	case err != nil:
+		return nil, err
+	case len(rep.Sites) == 0 && len(rep.notes) > 0:
+		return &Report{Skipped: rep.notes[0], Damaged: true}, nil
+	case objects == 0:
+		return &Report{Skipped: "archive without x86-64 objects"}, nil
+	}
+	return rep, nil
+}
