@@ -105,6 +105,17 @@ every_scenario() {
 	expect 'status without the library' "$status" "$status_sigsegv"
 }
 
+@test "preload: processes and threads that are killed, stop and end at any moment" {
+	local storm
+	for storm in 'kill 100' 'stop 300' 'threads 3000'; do
+		# shellcheck disable=SC2086 # two words
+		twin_run timeout "$patience" "$fallback/storm-twin" $storm
+		expect "status of $storm ($output)" "$status" 0
+	done
+	run "$fallback/storm-twin" kill 1
+	expect 'status without the library' "$status" "$status_sigsegv"
+}
+
 @test "preload: gdb and strace work on a program that has it" {
 	requires root
 	run gdb -nx -batch -ex "set environment LD_PRELOAD $twin" -ex 'handle SIGSEGV nostop noprint pass' \

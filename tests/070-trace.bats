@@ -216,6 +216,21 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 	expect "status without vfix-trace" "$status" "$status_sigsegv"
 }
 
+@test "trace: processes and threads that are killed, stop and end at any moment" {
+	local storm left own=$BATS_TEST_TMPDIR/tracer
+	cp "$twin" "$own"
+	for storm in 'kill 30' 'stop 300' 'threads 3000'; do
+		# shellcheck disable=SC2086 # two words
+		run timeout --kill-after 5 "$patience" "$own" "$programs/trace-storm" $storm
+		left=$(pgrep -f "^$own " || true)
+		[ -z "$left" ] || xargs kill -KILL <<<"$left"
+		expect "status of $storm ($output)" "$status" 0
+		expect "tracers left of $storm" "$left" ''
+	done
+	VFIX_HEAL=0 under "$programs/trace-storm" turns 20
+	expect "status of turns ($stderr)" "$status" 0
+}
+
 @test "trace: a call site costs once, or not at all" {
 	local before after
 	before=$(VFIX_HEAL=0 VFIX_LOG=1 "$twin" "$programs/trace-children" leaf 2>&1 | grep -c emulated)

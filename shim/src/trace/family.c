@@ -3,8 +3,10 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include "trace.h"
 
+#define PATIENCE_US 5000	/* for a parent to tell of its child */
 #define X86_64_CODE 0x33	/* asm/segment.h: __USER_CS, the code segment of 64-bit tasks */
 
 /* Whether the child that t has just made shares its memory. */
@@ -42,7 +44,16 @@ static struct space *copy_of(const struct task *t, pid_t child)
 	return s;
 }
 
-/* The child may have been seen before. */
+/* spaces: from one to another. */
+static void move(struct task *t, void *spaces)
+{
+	struct space **from_to = spaces;
+
+	if (t->space == from_to[0])
+		task_set_space(t, from_to[1]);
+}
+
+/* The child may have been seen before, and let go on its own (release). */
 void adopt(struct task *t)
 {
 	unsigned long tid = 0;
@@ -54,28 +65,49 @@ void adopt(struct task *t)
 
 	if (!child)
 		child = task_add((pid_t)tid, NULL);
-	if (child_shares_memory(t))
-		task_set_space(child, t->space);
+	int was_released = child->was_released;
+	child->was_released = 0;
+	if (was_released && !child->space->provisional)
+		return; /* it has executed a program since */
+	struct space *space = child_shares_memory(t) ? t->space : copy_of(t, child->tid);
+	if (was_released) /* with those that it has made since */
+		task_each(move, (struct space *[]){ child->space, space });
 	else
-		task_set_space(child, copy_of(t, child->tid));
+		task_set_space(child, space);
 	if (waiting)
 		resume(child, 0);
 }
 
-/* A child whose parent was killed before it could say so would wait for ever. */
+/*
+ * A child that is seen first waits until its parent tells of it, who is about to do so, unless it
+ * has been killed: then the child would wait for ever. A thread that makes another is not killed
+ * without it.
+ */
 static void release(struct task *t, void *unused)
 {
 	(void)unused;
-	if (t->space || t->queued)
+	if (t->space || t->queued || proc_is_thread(t->tid))
 		return;
 	task_set_space(t, space_new());
 	t->space->provisional = 1;
+	t->was_released = 1;
 	t->space->vdso = proc_start_values(t->tid).vdso;
 	resume(t, 0);
 }
 
+static void set_alarm(long us)
+{
+	setitimer(ITIMER_REAL, &(struct itimerval){ { 0, us }, { 0, us } }, NULL);
+}
+
+void await_parent(void)
+{
+	set_alarm(PATIENCE_US);
+}
+
 void release_unknown(void)
 {
+	set_alarm(0);
 	task_each(release, NULL);
 }
 

@@ -32,6 +32,8 @@ static void handle_stop(struct task *t, enum task_state before, int signal)
 		kill(supervisor, SIGCONT);
 	if (t->space)
 		resume(t, 0);
+	else
+		await_parent();
 }
 
 /* The command has ended: a byte says that the tracer is needed still, the pipe's end else. */
@@ -54,7 +56,6 @@ static void handle(struct task *t, int status)
 		if (t->tid == command)
 			report_end();
 		task_remove(t);
-		release_unknown();
 		return;
 	}
 	t->state = STOPPED;
@@ -92,6 +93,14 @@ static void on_supervisor_death(int signal)
 		kill(command, SIGKILL);
 }
 
+/* The time of await_parent is over: waitpid ends with EINTR. */
+static void on_alarm(int signal)
+{
+	(void)signal;
+}
+
+#define TURN 16	/* stops that are handled as the kernel tells of them, the newest task's first */
+
 void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 {
 	struct sigaction action = { .sa_handler = on_supervisor_death };
@@ -102,13 +111,16 @@ void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 	report = report_fd;
 	signal(SIGPIPE, SIG_IGN);
 	sigaction(SIGUSR1, &action, NULL);
+	action.sa_handler = on_alarm;
+	sigaction(SIGALRM, &action, NULL);
 	/* What is sent to a whole group of processes, or to all, is not meant for this one. */
 	sigemptyset(&used);
 	sigaddset(&used, SIGUSR1);
+	sigaddset(&used, SIGALRM);
 	sigprocmask(SIG_UNBLOCK, &used, NULL);
 	watch(supervisor);
 	task_add(command, space_new());
-	for (;;) {
+	for (unsigned handled = 0;;) {
 		int status;
 
 		struct task *kept = unqueue(&status);
@@ -119,9 +131,13 @@ void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 		pid_t tid = waitpid(-1, &status, __WALL);
 		if (tid < 0 && errno != EINTR)
 			return;
+		if (tid < 0)
+			release_unknown();
 		if (tid > 0) {
 			struct task *t = task_find(tid);
 			handle(t ? t : task_add(tid, NULL), status);
+			if (++handled % TURN == 0)
+				queue_all();
 		}
 	}
 }

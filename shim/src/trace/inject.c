@@ -13,19 +13,16 @@
 #define SYSCALL_STOP (SIGTRAP | 0x80)	/* PTRACE_O_TRACESYSGOOD */
 #define MASK_SIZE 8			/* bytes of the kernel's signal mask */
 
-/* What came while it was in the system call, to be had again after. */
-struct missed {
-	int stop_signal;	/* SIGSTOP cannot be blocked */
-	int group_stop;
-};
-
-/* Goes on to the next system call stop. 0 if the task is gone. */
-static int advance(struct task *t, struct missed *missed)
+/* Goes on to the next system call stop; group_stop is set where others came on the way. SIGSTOP,
+ * which cannot be blocked, takes effect at once: sent again later it would follow a SIGCONT that
+ * was sent after it. 0 if the task is gone, or has faulted, which it would do for ever. */
+static int advance(struct task *t, int *group_stop)
 {
+	long signal = 0;
 	int status;
 
 	for (;;) {
-		if (ptrace(PTRACE_SYSCALL, t->tid, 0L, 0L))
+		if (ptrace(PTRACE_SYSCALL, t->tid, 0L, signal))
 			return 0;
 		while (waitpid(t->tid, &status, __WALL) < 0)
 			if (errno != EINTR)
@@ -36,27 +33,28 @@ static int advance(struct task *t, struct missed *missed)
 		}
 		if (WSTOPSIG(status) == SYSCALL_STOP && status >> 16 == 0)
 			return 1;
+		signal = 0;
 		if (status >> 16 == PTRACE_EVENT_STOP)
-			missed->group_stop = 1;
+			*group_stop = 1;
 		else if (WSTOPSIG(status) == SIGSTOP)
-			missed->stop_signal = 1;
+			signal = SIGSTOP;
+		else if (WSTOPSIG(status) == SIGSEGV)
+			return 0;
 	}
 }
 
-static void make_up(struct task *t, const struct missed *missed)
+/* A group-stop that came meanwhile is told again. */
+static void make_up(struct task *t, int group_stop)
 {
-	if (missed->stop_signal)
-		kill(t->tid, SIGSTOP);
-	if (missed->group_stop)
-		ptrace(PTRACE_INTERRUPT, t->tid, 0L, 0L); /* tells the group-stop again */
+	if (group_stop)
+		ptrace(PTRACE_INTERRUPT, t->tid, 0L, 0L);
 }
 
 int finish_syscall(struct task *t)
 {
-	struct missed missed = { 0 };
-	int done = advance(t, &missed);
+	int group_stop = 0, done = advance(t, &group_stop);
 
-	make_up(t, &missed);
+	make_up(t, group_stop);
 	return done;
 }
 
@@ -76,7 +74,7 @@ static void set_arguments(struct user_regs_struct *r, uintptr_t instruction, con
 long inject(struct task *t, uintptr_t instruction, const long arguments[7])
 {
 	struct user_regs_struct before, regs;
-	struct missed missed = { 0 };
+	int group_stop = 0;
 	uint64_t mask, all = ~0ull;
 	long result = -ESRCH;
 
@@ -87,12 +85,12 @@ long inject(struct task *t, uintptr_t instruction, const long arguments[7])
 	regs = before;
 	set_arguments(&regs, instruction, arguments);
 	if (!ptrace(PTRACE_SETREGS, t->tid, 0L, &regs) &&
-	    advance(t, &missed) && advance(t, &missed) && /* into it, and out of it */
+	    advance(t, &group_stop) && advance(t, &group_stop) && /* into it, and out of it */
 	    !ptrace(PTRACE_GETREGS, t->tid, 0L, &regs))
 		result = (long)regs.rax;
 	before.orig_rax = ~0ull;
 	ptrace(PTRACE_SETREGS, t->tid, 0L, &before);
 	ptrace(PTRACE_SETSIGMASK, t->tid, (long)MASK_SIZE, &mask);
-	make_up(t, &missed);
+	make_up(t, group_stop);
 	return result;
 }

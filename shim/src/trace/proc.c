@@ -133,6 +133,13 @@ static long status_field(pid_t tid, const char *name)
 	return line ? atol(line + strlen(name)) : 0;
 }
 
+int proc_is_thread(pid_t tid)
+{
+	long process = status_field(tid, "\nTgid:");
+
+	return process && process != tid;
+}
+
 int proc_has_signal(pid_t tid)
 {
 	static const char *const names[] = { "\nSigPnd:", "\nShdPnd:", "\nSigBlk:" };

@@ -60,6 +60,7 @@ struct task {
 	struct space *space;		/* NULL until the parent's event is seen */
 	int status;			/* of a stop that follow() has yet to handle */
 	int queued;
+	int was_released;		/* it runs, and its parent's event is not seen */
 	struct task *next;		/* in the table */
 	struct task *next_queued;
 };
@@ -78,14 +79,17 @@ struct space *space_copy(const struct space *of);
  * left, it writes a byte to report. */
 void follow(pid_t command, pid_t supervisor, int report);
 
-/* family.c: t has made a child; t has become another program; and children whose parents
- * were killed before they could say so are let go. */
+/* family.c: t has made a child; t has become another program. A child was seen before its parent
+ * told of it: SIGALRM comes when that has had its time, and those that wait still are let go. */
 void adopt(struct task *t);
 void renew(struct task *t);
+void await_parent(void);
 void release_unknown(void);
 
-/* queue.c: unqueue returns NULL if nothing was kept. */
+/* queue.c: unqueue returns NULL if nothing was kept. queue_all keeps all that has come by now, so
+ * that each task has a turn while the newest ones stop all the time. */
 void queue_status(struct task *t, int status);
+void queue_all(void);
 struct task *unqueue(int *status);
 
 /* gather.c: 1 if no other task of t's space can run code before follow() goes on. */
@@ -154,6 +158,7 @@ struct start_values proc_start_values(pid_t tid);
 int proc_cpu(pid_t tid);		/* -1: not known */
 int proc_is_stopped(pid_t tid);
 int proc_is_dead(pid_t tid);
+int proc_is_thread(pid_t tid);		/* not a process's first */
 int proc_has_signal(pid_t tid);		/* 1 if one is pending and not blocked */
 /* 1 if the task has a seccomp filter that the tracer has not. */
 int proc_is_sandboxed(pid_t tid);
