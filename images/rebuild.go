@@ -212,7 +212,8 @@ type RebuildOptions struct {
 // After an error beyond the scan, Findings is set and Reference is "".
 type Rebuilt struct {
 	Findings             *contents.Findings
-	Unchanged            bool   // nothing to do, for no level: Reference names the base
+	Unchanged            bool   // nothing to do, for no level: Reference names the base, or the copy of it in Dest
+	Stored               string // the DEST that the result, or the copy, was written to; "" for none
 	Reference            string // what a user can run or pull: with its digest where there is one
 	Digest               string // of the derived image's manifest (of the index, where there is one)
 	BaseName, BaseDigest string

@@ -24,7 +24,9 @@ func (r *rebuild) unchanged(ctx context.Context) error {
 			return err
 		}
 	}
-	r.out.Reference, r.out.Digest = r.baseReference(), r.src.Digest
+	if r.out.Stored == "" {
+		r.out.Reference, r.out.Digest = r.baseReference(), r.src.Digest
+	}
 	return nil
 }
 
@@ -43,7 +45,7 @@ func (r *rebuild) store(ctx context.Context, res media.Result, proof *provenance
 		if err != nil {
 			return err
 		}
-		r.out.Reference, r.out.Digest = st.Reference, st.Digest
+		r.out.Stored, r.out.Reference, r.out.Digest = dest.String(), st.Reference, st.Digest
 		r.out.Warnings = append(r.out.Warnings, st.Warnings...)
 	}
 	return proof.WriteFile(dests[len(dests)-1])

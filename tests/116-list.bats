@@ -113,7 +113,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	kill -TERM "$pid"
 	wait "$pid" && status=0 || status=$?
 	expect 'exit status' "$status" 143
-	expect stdout "$(cat out.txt)" ''
+	expect_match stdout "$(cat out.txt)" '6 images: * not run'
 	expect_match stderr "$(cat err.txt)" 'run the command again to resume'
 	"$build/validate" out
 	expect 'left behind' "$(find . -maxdepth 1 -name '.*' ! -name . | tr '\n' ' ')" ''
@@ -121,10 +121,18 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 
 @test "rebuild: a list in parts, as the pods of an Indexed Job have it" {
 	list a b c d
+	images() { grep -o 'team/[a-f]:1 ' <<<"$output"; }
 	JOB_COMPLETION_INDEX=1 run_vfix rebuild --from-file list --shard 2 --dry-run
-	expect 'images of part 1 of 2' "$(grep -o 'team/[a-f]:1 ' <<<"$output" | tr -d '\n')" 'team/c:1 team/d:1 '
-	run_vfix rebuild --from-file - --shard 0/4 --dry-run <list
-	expect 'images of part 0 of 4' "$(grep -o 'team/[a-f]:1 ' <<<"$output" | tr -d '\n')" 'team/a:1 '
+	images >one
+	run_vfix rebuild --from-file - --shard 1/2 --dry-run <list
+	expect 'part 1 of 2, by its variable' "$(images)" "$(cat one)"
+	run_vfix rebuild --from-file list --shard 0/2 --dry-run
+	images >>one
+	expect 'both parts' "$(sort one | tr -d '\n')" 'team/a:1 team/b:1 team/c:1 team/d:1 '
+	# A line that comes in leaves the others where they are.
+	{ echo "docker://$registry/team/e:1" && cat list; } >longer
+	run_vfix rebuild --from-file longer --shard 0/2 --dry-run
+	expect 'of part 0, longer' "$(images | grep -v team/e)" "$(tail -n "+$(($(JOB_COMPLETION_INDEX=1 "$VFIX" rebuild --from-file list --shard 2 --dry-run 2>/dev/null | grep -c 'team/[a-f]:1 ') + 1))" one)"
 }
 
 @test "rebuild: the Kubernetes job is valid, and its command is one" {

@@ -36,7 +36,7 @@ func (b *batchOptions) add(cmd *cobra.Command) {
 	f.StringVar(&b.fromFile, "from-file", "", "rebuild all images in the file `LIST`, one per line: SOURCE or SOURCE DEST; - reads stdin")
 	f.StringVar(&b.template, "dest-template", "",
 		"with --from-file: write each image to the DEST that this `TEMPLATE` gives, with {registry}, {repository}, {name} and {tag} filled in")
-	f.StringVar(&b.state, "state", "", "with --from-file: record finished images in this `FILE` and skip them in the next run")
+	f.StringVar(&b.state, "state", "", "with --from-file: record finished images in this `FILE`, or in a file per part in this existing directory, and skip them in the next run")
 	f.StringVar(&b.shard, "shard", "",
 		"with --from-file: process part `I/N` of the list, from 0/N to N-1/N; N alone takes I from "+shardVariable)
 	f.BoolVar(&b.failFast, "fail-fast", false, "with --from-file: stop at the first image that fails")
@@ -73,23 +73,23 @@ func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
 }
 
 // parseShard reads I/N, or N with I from the environment.
-func parseShard(text string, getenv func(string) string) (n, all int, err error) {
+func parseShard(text string, getenv func(string) string) (batch.Part, error) {
 	if text == "" {
-		return 0, 1, nil
+		return batch.Part{}, nil
 	}
 	first, second, both := strings.Cut(text, "/")
 	if !both {
 		first, second = getenv(shardVariable), text
 		if first == "" {
-			return 0, 0, usagef("rebuild", "--shard %s: %s is not set: want I/N, as in 0/%s", text, shardVariable, text)
+			return batch.Part{}, usagef("rebuild", "--shard %s: %s is not set: want I/N, as in 0/%s", text, shardVariable, text)
 		}
 	}
 	n, err1 := strconv.Atoi(first)
 	all, err2 := strconv.Atoi(second)
 	if err1 != nil || err2 != nil || n < 0 || n >= all {
-		return 0, 0, usagef("rebuild", "--shard %s/%s: want I/N with I from 0 to N-1", first, second)
+		return batch.Part{}, usagef("rebuild", "--shard %s/%s: want I/N with I from 0 to N-1", first, second)
 	}
-	return n, all, nil
+	return batch.Part{Index: n, Of: all}, nil
 }
 
 // readList reads the list that --from-file names.
@@ -112,7 +112,7 @@ func readList(name string) ([]batch.Item, error) {
 
 // runBatch rebuilds a list of images.
 func runBatch(ctx context.Context, opts RebuildOptions, o images.RebuildOptions, out *output, e engine) error {
-	n, all, err := parseShard(opts.shard, os.Getenv)
+	part, err := parseShard(opts.shard, os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -123,24 +123,26 @@ func runBatch(ctx context.Context, opts RebuildOptions, o images.RebuildOptions,
 	if len(items) == 0 {
 		return usagef("rebuild", "%s: no image in the list", opts.fromFile)
 	}
-	items = batch.Shard(items, n, all)
 	o.Jobs = 0 // of the files; --jobs counts images here
-	finished := 0
+	finished, all := 0, part.Count(items)
 	done, err := e.rebuildAll(ctx, items, batch.Options{
-		RebuildOptions: o, Template: opts.template, AtOnce: opts.jobs, State: opts.state, FailFast: opts.failFast,
+		RebuildOptions: o, Template: opts.template, AtOnce: opts.jobs, Part: part, State: opts.state, FailFast: opts.failFast,
 		Each: func(each batch.Outcome) {
 			finished++
-			out.outcome(finished, len(items), each)
+			out.outcome(finished, all, each)
 		},
 	})
-	if err != nil {
-		if done != nil {
-			out.note("%d of %s finished%s", finished, count(len(items), "image"), goesOn(opts.state))
-		}
+	if done == nil {
 		return err
 	}
 	out.endProgress()
-	if err := out.batch(opts, done); err != nil {
+	if err != nil {
+		out.note("%d of %s finished%s", finished, count(all, "image"), goesOn(opts.state))
+	}
+	if printErr := out.batch(opts, done); err == nil {
+		err = printErr
+	}
+	if err != nil {
 		return err
 	}
 	return batchError(done)

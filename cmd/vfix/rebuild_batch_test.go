@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,7 +50,7 @@ func TestBatch(t *testing.T) {
 	}
 	e, asked, items := fakeBatch(outcomes(), nil)
 	got := line(e, "--jobs", "3", "--state", "s", "--fail-fast", "--push", "--shard", "0/2")
-	if got.status != statusError || asked.AtOnce != 3 || asked.State != "s" || !asked.FailFast || !asked.Push || len(*items) != 3 {
+	if got.status != statusError || asked.AtOnce != 3 || asked.State != "s" || !asked.FailFast || !asked.Push || asked.Part != (batch.Part{Index: 0, Of: 2}) || len(*items) != 6 {
 		t.Errorf("got %+v, asked %+v, %v", got, asked, *items)
 	}
 	for _, want := range []string{"app:1 ", "done before", "odd:1-vfix (2 ", "bad:1", "not run", "6 images: 3 done, 1 unaffected, 1 failed, 1 not run; 1 of them by an earlier run"} {
@@ -57,7 +58,7 @@ func TestBatch(t *testing.T) {
 			t.Errorf("stdout has no %q:\n%s", want, got.stdout)
 		}
 	}
-	for _, want := range []string{"1 of 6 images failed", "warning: odd:1: a word of warning", "app:2: done, by an earlier run: skipped", "2/3 "} {
+	for _, want := range []string{"1 of 6 images failed", "warning: odd:1: a word of warning", "app:2: done, by an earlier run: skipped", fmt.Sprintf("2/%d ", asked.Part.Count(*items))} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("stderr has no %q:\n%s", want, got.stderr)
 		}
@@ -84,8 +85,8 @@ func TestBatch(t *testing.T) {
 		t.Errorf("all done: got %+v", got)
 	}
 	e, _, _ = fakeBatch(outcomes(), errors.New("the state file is gone"))
-	if got := line(e); got.status != statusError || got.stdout != "" {
-		t.Errorf("a run that cannot be: got %+v", got)
+	if got := line(e); got.status != statusError || !strings.Contains(got.stdout, "6 images: 3 done") || !strings.Contains(got.stderr, "the state file is gone") {
+		t.Errorf("a run that could not go on: got %+v", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 
 	"vfix.dev/vfix/images"
@@ -26,7 +27,8 @@ type Options struct {
 	// is what a rebuild of it alone would do.
 	Template string
 	AtOnce   int    // images at once; 0 is one per processor, at most maxImagesAtOnce
-	State    string // file that remembers what was done, "" for none
+	Part     Part   // of the list that is worked at
+	State    string // file that remembers what was done, or a directory of such files; "" for none
 	FailFast bool   // the first failure ends the run
 	// Each is told of every image when it is finished. It is called by one goroutine at a time.
 	Each func(Outcome)
@@ -63,6 +65,8 @@ type Outcome struct {
 	LayerSize  int64
 	Warnings   []string
 	Err        error // of StatusFailed
+
+	stored string // images.Rebuilt.Stored
 }
 
 // Batch is the outcomes in the order of the list.
@@ -88,25 +92,30 @@ type batch struct {
 	mu    sync.Mutex
 	out   []Outcome
 	dests map[string]Item // who goes where
+	taken map[int]Item    // lines, also of other parts, whose DEST the line has, by line
+	shut  map[string]int  // images that a registry refused, one after the other
 }
 
 // errFailFast ends a run after the first failure.
 var errFailFast = errors.New("stopped after the first failure")
 
-// RebuildAll rebuilds many images. The error is of the run itself: a list or state file
-// that cannot be used, or the end of ctx; what became of the images until then is in Batch.
+// Rebuild rebuilds the images of a part of a list, of which items are all. The error is of the run
+// itself: a list or state file that cannot be used, a registry that refuses everything, or the end
+// of ctx; what became of the images until then is in Batch.
 func Rebuild(ctx context.Context, items []Item, o Options) (*Batch, error) {
 	o.Media = o.Media.WithDefaults()
 	if o.AtOnce <= 0 {
 		o.AtOnce = min(runtime.NumCPU(), maxImagesAtOnce)
 	}
-	b := &batch{o: o, out: make([]Outcome, len(items)), dests: map[string]Item{}}
-	for n, i := range items {
-		b.out[n] = Outcome{Item: i, Status: StatusNotRun}
+	b := &batch{o: o, dests: map[string]Item{}, taken: taken(items, o.Template), shut: map[string]int{}}
+	for _, i := range items {
+		if o.Part.has(i) {
+			b.out = append(b.out, Outcome{Item: i, Status: StatusNotRun})
+		}
 	}
 	if o.State != "" {
 		var err error
-		if b.state, err = openState(ctx, o.State, o.Media.Progress); err != nil {
+		if b.state, err = openState(ctx, o.State, o.Part, o.Media.Progress); err != nil {
 			return nil, err
 		}
 		defer b.state.Close()
@@ -165,10 +174,35 @@ func (b *batch) finish(ctx context.Context, n int, out Outcome) error {
 	if b.o.Each != nil {
 		b.o.Each(out)
 	}
+	if err := b.refused(out); err != nil {
+		return err
+	}
 	if out.Status == StatusFailed && b.o.FailFast {
 		return errFailFast
 	}
 	return nil
+}
+
+// maxRefused is how many images of a registry may be refused, one after the other, before it is
+// taken for granted that the next ones would be.
+const maxRefused = 20
+
+// refused counts what a registry refuses; the error ends the run.
+func (b *batch) refused(out Outcome) error {
+	ref, err := media.ParseRef(out.Source)
+	if err != nil || ref.Transport != media.Registry {
+		return nil
+	}
+	host, _, _ := strings.Cut(ref.Name, "/")
+	if !errors.Is(out.Err, hinterr.ErrUnauthorized) {
+		b.shut[host] = 0
+		return nil
+	}
+	if b.shut[host]++; b.shut[host] < maxRefused {
+		return nil
+	}
+	return hinterr.With(fmt.Errorf("registry %s: it refused the last %d images", host, maxRefused),
+		"docker login %s, then run the command again: with --state it goes on with what is not done", host)
 }
 
 // one rebuilds one image. What goes wrong is its outcome.
@@ -182,6 +216,9 @@ func (b *batch) one(ctx context.Context, i Item) Outcome {
 }
 
 func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
+	if held, err := b.held(ctx, out); held || err != nil {
+		return err
+	}
 	src, err := sources.Open(ctx, out.Source, b.o.Media)
 	if err != nil {
 		return err
@@ -193,9 +230,8 @@ func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
 		return err
 	}
 	out.Dest = o.Dest
-	if before, ok := b.state.done(*out, b.o.fingerprint()); ok {
-		*out = before
-		return nil
+	if held, err := b.before(ctx, out); held || err != nil {
+		return err
 	}
 	r, err := images.RebuildSource(ctx, b.s, src, o)
 	if err != nil {
@@ -203,6 +239,46 @@ func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
 	}
 	out.take(r)
 	return nil
+}
+
+// held is before for an image of a registry, which is not opened for it: an image that did not
+// change since costs one HEAD there and one where its result is.
+func (b *batch) held(ctx context.Context, out *Outcome) (bool, error) {
+	ref, err := media.ParseRef(out.Source)
+	if err != nil || b.state == nil || ref.Transport != media.Registry {
+		return false, err
+	}
+	try := *out
+	if try.Dest, err = b.dest(try, ref); err != nil {
+		return false, err
+	}
+	if !b.state.knows(try, b.o.fingerprint()) {
+		return false, nil
+	}
+	if try.BaseDigest, err = media.RegistryDigest(ctx, ref, b.o.Media); err != nil {
+		return false, err
+	}
+	ok, err := b.before(ctx, &try)
+	if ok {
+		*out = try
+	}
+	return ok, err
+}
+
+// before reports whether an earlier run did an image, of the same base with the same options, and
+// its result is still there; out becomes what it was then.
+func (b *batch) before(ctx context.Context, out *Outcome) (bool, error) {
+	l, ok := b.state.done(*out, b.o.fingerprint())
+	if !ok {
+		return false, nil
+	}
+	if l.stored != "" {
+		if ok, err := sources.Holds(ctx, l.stored, l.Digest, b.o.Media); !ok || err != nil {
+			return false, err
+		}
+	}
+	*out = l
+	return true, nil
 }
 
 // dest says where an image goes, and that no other one goes there.
@@ -217,17 +293,23 @@ func (b *batch) dest(out Outcome, ref media.Ref) (string, error) {
 	if dest == "" {
 		return "", nil
 	}
-	r, err := media.ParseRef(dest)
+	key, err := destKey(dest)
 	if err != nil {
 		return "", err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if other, taken := b.dests[r.String()]; taken && other.Line != out.Line {
+	other, taken := b.taken[out.Line]
+	if !taken {
+		if other, taken = b.dests[key]; other.Line == out.Line {
+			taken = false
+		}
+	}
+	if taken {
 		return "", hinterr.With(fmt.Errorf("%s: line %d, %s, goes there, too", dest, other.Line, other.Source),
 			"name another DEST behind one of the two in the list")
 	}
-	b.dests[r.String()] = out.Item
+	b.dests[key] = out.Item
 	return dest, nil
 }
 
@@ -237,7 +319,7 @@ func (o *Outcome) take(r *images.Rebuilt) {
 	if r.Unchanged {
 		o.Status = StatusUnaffected
 	}
-	o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Reference, r.Digest, r.LayerSize, r.Warnings
+	o.stored, o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Stored, r.Reference, r.Digest, r.LayerSize, r.Warnings
 	for _, f := range r.Findings.All() {
 		o.Files, o.LeftOver = o.Files+len(f.Files), o.LeftOver+f.Uncovered()
 		for i := range f.Files {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,26 +38,42 @@ func TestReadList(t *testing.T) {
 	}
 }
 
-// Parts of a list are all of it, in order, and differ by one at most.
-func TestShard(t *testing.T) {
-	for size := range 12 {
-		items := make([]batch.Item, size)
-		for n := range items {
-			items[n].Line = n
-		}
-		for all := 1; all < 9; all++ {
-			var got []batch.Item
-			for n := range all {
-				part := batch.Shard(items, n, all)
-				if len(part) < size/all || len(part) > size/all+1 {
-					t.Errorf("part %d/%d of %d has %d", n, all, size, len(part))
+// Each line is in one part, and a line that is put in moves no other one.
+func TestParts(t *testing.T) {
+	parts := func(items []batch.Item, of int) map[string]int {
+		in := map[string]int{}
+		for n := range of {
+			part := batch.Part{Index: n, Of: of}
+			for _, i := range items {
+				if part.Has(i) {
+					if other, twice := in[i.Source]; twice {
+						t.Errorf("%s: in part %d and %d of %d", i.Source, other, n, of)
+					}
+					in[i.Source] = n
 				}
-				got = append(got, part...)
 			}
-			if fmt.Sprint(got) != fmt.Sprint(items) {
-				t.Errorf("%d in %d parts: %v", size, all, got)
+			if got := part.Count(items); got < len(items)/of/2 {
+				t.Errorf("part %d of %d has %d of %d", n, of, got, len(items))
 			}
 		}
+		if len(in) != len(items) {
+			t.Errorf("%d of %d are in a part", len(in), len(items))
+		}
+		return in
+	}
+	var items []batch.Item
+	for n := range 1000 {
+		items = append(items, batch.Item{Line: n, Source: fmt.Sprintf("docker://r.example/team/app%d:1", n)})
+	}
+	before := parts(items, 8)
+	after := parts(append([]batch.Item{{Source: "docker://r.example/new:1"}}, items...), 8)
+	for source, n := range before {
+		if after[source] != n {
+			t.Errorf("%s went from part %d to %d", source, n, after[source])
+		}
+	}
+	if all := (batch.Part{}).Count(items); all != len(items) {
+		t.Errorf("the whole list has %d of %d", all, len(items))
 	}
 }
 
@@ -220,5 +238,127 @@ func TestRebuildAllStops(t *testing.T) {
 	}
 	if text := string(imagetest.Must[[]byte](t)(os.ReadFile(o.State))); strings.Count(text, "\n") != 2 {
 		t.Errorf("state:\n%s", text)
+	}
+}
+
+// listOptions are those of a list of a registry's images that go back there.
+func listOptions(f *imagetest.FakeRegistry, state string) batch.Options {
+	return batch.Options{
+		RebuildOptions: images.RebuildOptions{ScanOptions: images.ScanOptions{Media: imagetest.Fast}, Version: "1.2", Suffix: "-vfix"},
+		Template:       "docker://" + f.Host + "/new/{name}:{tag}", State: state,
+	}
+}
+
+// What an earlier run wrote is looked for: a result that is gone or another is made again. An
+// image that did not change costs two requests.
+func TestResultIsGone(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	items, _ := batchOf(t, f)
+	items = []batch.Item{items[0], items[2], items[3]}
+	o := listOptions(f, filepath.Join(t.TempDir(), "state"))
+	run := func(want string) *batch.Batch {
+		t.Helper()
+		f.Reset(nil)
+		b, err := batch.Rebuild(context.Background(), items, o)
+		if err != nil || statuses(b) != want {
+			t.Fatalf("got %s, %v, want %s", statuses(b), err, want)
+		}
+		return b
+	}
+	first := run("done, done, unaffected")
+	if got := first.Outcomes[2].Reference; !strings.HasPrefix(got, f.Host+"/new/odd:1@") {
+		t.Errorf("the copy of the unaffected image: got reference %s", got)
+	}
+	run("done before, done before, unaffected before")
+	asked := slices.DeleteFunc(slices.Clone(f.Seen), func(s string) bool { return s == "GET /v2/" }) // once a registry
+	if len(asked) != 2*len(items) || f.Count("HEAD ") != len(asked) {
+		t.Errorf("%d requests for %d images: %q", len(asked), len(items), asked)
+	}
+
+	delete := func(name string) {
+		digest := imagetest.Must[v1.Hash](t)(imagetest.Open(t, "docker://"+f.Host+name).Image.Digest())
+		repo, _, _ := strings.Cut(name, ":")
+		for _, path := range []string{digest.String(), "1"} {
+			req := imagetest.Must[*http.Request](t)(http.NewRequest(http.MethodDelete, "http://"+f.Host+"/v2"+repo+"/manifests/"+path, nil))
+			imagetest.Must[*http.Response](t)(http.DefaultClient.Do(req)).Body.Close()
+		}
+	}
+	delete("/new/app0:1")
+	delete("/new/odd:1")
+	run("done, done before, unaffected")
+	imagetest.Open(t, "docker://"+f.Host+"/new/odd:1")
+	imagetest.Put(t, "docker://"+f.Host+"/new/app1:1", media.Result{Image: imagetest.Open(t, "docker://"+f.Host+"/odd:1").Image})
+	run("done before, done, unaffected before")
+}
+
+// Two lines with one DEST are found whichever parts they are in; a state directory serves
+// whatever parts the list is in.
+func TestPartsShare(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	items, _ := batchOf(t, f)
+	items = []batch.Item{items[0], items[2], items[3], {Line: 9, Source: items[3].Source, Dest: "docker://" + f.Host + "/new/app0:1"}}
+	o := listOptions(f, t.TempDir())
+	for _, run := range []struct {
+		parts int
+		want  map[batch.Status]int
+		done  bool
+	}{
+		{3, map[batch.Status]int{batch.StatusDone: 2, batch.StatusUnaffected: 1, batch.StatusFailed: 1}, false},
+		{7, map[batch.Status]int{batch.StatusDone: 2, batch.StatusUnaffected: 1, batch.StatusFailed: 1}, true},
+		{1, map[batch.Status]int{batch.StatusDone: 2, batch.StatusUnaffected: 1, batch.StatusFailed: 1}, true},
+	} {
+		got := map[batch.Status]int{}
+		for n := range run.parts {
+			o.Part = batch.Part{Index: n, Of: run.parts}
+			b, err := batch.Rebuild(context.Background(), items, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, out := range b.Outcomes {
+				got[out.Status]++
+				if out.Status == batch.StatusFailed {
+					if out.Line != 9 {
+						t.Errorf("line %d failed: %v", out.Line, out.Err)
+					}
+					imagetest.WantErr(t, out.Err, nil, "line 1", "goes there, too")
+				} else if out.Before != run.done {
+					t.Errorf("%d parts: %s: before is %v", run.parts, out.Source, out.Before)
+				}
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(run.want) {
+			t.Errorf("%d parts: got %v, want %v", run.parts, got, run.want)
+		}
+	}
+}
+
+// A registry that refuses everything ends the run, and one that refuses something does not.
+func TestRefused(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	items, _ := batchOf(t, f)
+	good := items[0]
+	items = nil
+	for n := range 100 {
+		i := good
+		i.Line = n
+		if n != 15 && n != 30 {
+			i.Source = fmt.Sprintf("docker://%s/secret%d:1", f.Host, n)
+		}
+		items = append(items, i)
+	}
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/secret") {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		return false
+	})
+	o := listOptions(f, "")
+	o.AtOnce, o.Template = 1, ""
+	o.DryRun = true
+	b, err := batch.Rebuild(context.Background(), items, o)
+	imagetest.WantErr(t, err, nil, f.Host, "refused the last 20 images")
+	if got := b.Count(batch.StatusFailed); got != 15+14+20 || b.Count(batch.StatusNotRun) != 100-15-14-20-2 {
+		t.Errorf("%d failed: %s", got, statuses(b))
 	}
 }

@@ -2,6 +2,9 @@ package batch
 
 // What only the tests of this package see.
 
+// Has is has.
+func (p Part) Has(i Item) bool { return p.has(i) }
+
 var (
 	FillTemplate = fillTemplate
 )

@@ -5,7 +5,9 @@ package batch
 import (
 	"bufio"
 	"fmt"
+	"hash/fnv"
 	"io"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -75,10 +77,73 @@ func ReadList(r io.Reader) ([]Item, error) {
 	return items, nil
 }
 
-// Shard is part n of a list, of all parts, the first being 0: neighbours stay together, as
-// they often share a base.
-func Shard(items []Item, n, all int) []Item {
-	return items[len(items)*n/all : len(items)*(n+1)/all]
+// Part is one of the parts of a list, the first being 0; the zero value is all of it.
+type Part struct{ Index, Of int }
+
+// has reports whether a line is in the part. A hash of the line says so, so that a line that is
+// put in or taken out moves no other one.
+func (p Part) has(i Item) bool {
+	if p.Of < 2 {
+		return true
+	}
+	h := fnv.New64a()
+	io.WriteString(h, i.Source+" "+i.Dest)
+	return h.Sum64()%uint64(p.Of) == uint64(p.Index)
+}
+
+// Count is how many lines of a list are in the part.
+func (p Part) Count(items []Item) int {
+	n := 0
+	for _, i := range items {
+		if p.has(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// taken finds the lines whose DEST an earlier line has, and that earlier line. What a line without
+// a DEST is called is known only when it is open, where it is a file.
+func taken(items []Item, template string) map[int]Item {
+	first, again := map[string]Item{}, map[int]Item{}
+	for _, i := range items {
+		dest := i.Dest
+		if dest == "" && template != "" {
+			if ref, err := media.ParseRef(i.Source); err == nil && (ref.Transport == media.Registry || ref.Transport == media.Daemon) {
+				dest, _ = fillTemplate(template, ref)
+			}
+		}
+		key, err := destKey(dest)
+		if err != nil || key == "" {
+			continue
+		}
+		if other, ok := first[key]; ok {
+			again[i.Line] = other
+		} else {
+			first[key] = i
+		}
+	}
+	return again
+}
+
+// destKey is the same for all ways to write a DEST, "" for none.
+func destKey(dest string) (string, error) {
+	if dest == "" {
+		return "", nil
+	}
+	r, err := media.ParseRef(dest)
+	if err != nil {
+		return "", err
+	}
+	switch r.Transport {
+	case media.Registry, media.Daemon:
+		if n, err := name.ParseReference(r.Name); err == nil {
+			r.Name = n.Name()
+		}
+	default:
+		r.Name = filepath.Clean(r.Name)
+	}
+	return r.String(), nil
 }
 
 // holes finds what is to be filled in in a template.

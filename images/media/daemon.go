@@ -56,6 +56,22 @@ func OpenDaemon(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	return src, nil
 }
 
+// DaemonID is the ID of the image that a daemon has under a name, "" where none has it.
+func DaemonID(ctx context.Context, name string, o Options) (id string, err error) {
+	err = EachDaemon(ctx, "", o, func(c *client.Client, host string) (bool, error) {
+		found, err := c.ImageInspect(ctx, name)
+		if errdefs.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return true, fmt.Errorf("docker daemon %s: %s: %w", host, name, err)
+		}
+		id = found.ID
+		return true, nil
+	})
+	return id, err
+}
+
 // saved has the daemon save an image, once, to a temporary file that is read as the docker
 // archive it is: memory does not grow with the image. The engine keeps layers uncompressed,
 // and so they stay; one with containerd's store keeps them as they were pulled.

@@ -81,6 +81,25 @@ func getManifest(ctx context.Context, n name.Reference, o Options) (*remote.Desc
 	return nil, n, err
 }
 
+// RegistryDigest asks a registry, with one HEAD, for the digest of the manifest or index that a
+// name has there now. The error is ErrNotFound where it has none.
+func RegistryDigest(ctx context.Context, ref Ref, o Options) (string, error) {
+	n, err := name.ParseReference(ref.Name, registry.NameOptions(o.Insecure)...)
+	if err != nil {
+		return "", BadName(ref.Name, err)
+	}
+	for _, from := range o.Net.Places(n) {
+		var opts []remote.Option
+		var desc *v1.Descriptor
+		if opts, err = o.Net.Options(ctx, from.Context(), false); err == nil {
+			if desc, err = remote.Head(from, opts...); err == nil {
+				return desc.Digest.String(), nil
+			}
+		}
+	}
+	return "", RegistryError(ctx, n, err)
+}
+
 // RegistryError words what talking to a registry ended in: which registry and repository,
 // what it answered, what to do. It never has a URL in it: some carry signatures.
 func RegistryError(ctx context.Context, n name.Reference, err error) error {

@@ -86,7 +86,7 @@ func NewNetwork(o Options) *Network {
 	t = watcher{t, o.Stall}
 	t = guard{t, o.Insecure}
 	t = &retrier{next: t, o: o}
-	r.Base = transport.NewUserAgent(t, o.UserAgent)
+	r.Base = transport.NewUserAgent(&pings{next: t}, o.UserAgent)
 	return r
 }
 
