@@ -1,3 +1,5 @@
+//go:build engines
+
 package images_test
 
 import (
@@ -34,8 +36,8 @@ type engine struct {
 	unpack func(t testing.TB, archive string, diffIDs []v1.Hash, look func(root string)) error
 }
 
-// enginesAtHand are those that are installed.
-func enginesAtHand(t testing.TB) []engine {
+// enginesAtHand are those that are installed; docker, which takes longest, where it is asked for.
+func enginesAtHand(t testing.TB, docker bool) []engine {
 	imagetest.AsRoot(t, "engines unpack with owners")
 	var all []engine
 	if _, err := exec.LookPath("umoci"); err == nil {
@@ -47,6 +49,12 @@ func enginesAtHand(t testing.TB) []engine {
 			all = append(all, engine{"containerd, " + s, s == "overlayfs", func(t testing.TB, archive string, diffIDs []v1.Hash, look func(string)) error {
 				return containerdUnpack(t, address, s, archive, diffIDs, look)
 			}})
+		}
+	}
+	if _, err := exec.LookPath("dockerd"); err == nil && docker {
+		for _, s := range []string{"overlay2", "vfs"} {
+			d := startDocker(t, s)
+			all = append(all, engine{"docker, " + s, s == "overlay2", d.unpack})
 		}
 	}
 	if len(all) == 0 {
@@ -108,6 +116,73 @@ startup_delay = "10h"
 	}
 	t.Fatal("containerd does not answer")
 	return ""
+}
+
+// dockerEngine is a docker engine for this test, with a storage driver.
+type dockerEngine struct{ dir, driver string }
+
+func startDocker(t testing.TB, driver string) *dockerEngine {
+	d := &dockerEngine{imagetest.Must[string](t)(os.MkdirTemp("", "d")), driver}
+	cmd := exec.Command("unshare", "--mount", "dockerd", "--host", "unix://"+d.dir+"/s", "--data-root", d.dir+"/data", "--exec-root", d.dir+"/exec",
+		"--pidfile", d.dir+"/pid", "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver", driver)
+	log := imagetest.Must[*os.File](t)(os.Create(d.dir + "/log"))
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+		os.RemoveAll(d.dir)
+	})
+	for range 400 {
+		if d.docker("version") == nil {
+			return d
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	text, _ := os.ReadFile(d.dir + "/log")
+	t.Fatalf("docker with %s does not answer: %s", driver, text)
+	return nil
+}
+
+func (d *dockerEngine) docker(args ...string) error {
+	return command("/usr/bin/docker", append([]string{"--host", "unix://" + d.dir + "/s"}, args...)...)
+}
+
+// unpack reads what the driver stores: it is laid over each other here where an overlay has it so.
+func (d *dockerEngine) unpack(t testing.TB, archive string, diffIDs []v1.Hash, look func(string)) error {
+	saved := archive + ".docker"
+	defer os.Remove(saved)
+	if err := command("skopeo", "copy", "--insecure-policy", "--quiet", "oci-archive:"+archive+":x", "docker-archive:"+saved+":x:1"); err != nil {
+		t.Fatal(err)
+	}
+	defer d.docker("rmi", "--force", "x:1")
+	if err := d.docker("load", "--quiet", "--input", saved); err != nil {
+		return err
+	}
+	var roots []string
+	for n := len(diffIDs); n > 0; n-- {
+		chain := strings.Replace(chainID(diffIDs[:n]), ":", "/", 1)
+		id := imagetest.Must[[]byte](t)(os.ReadFile(d.dir + "/data/image/" + d.driver + "/layerdb/" + chain + "/cache-id"))
+		if d.driver == "vfs" {
+			look(d.dir + "/data/vfs/dir/" + string(id))
+			return nil
+		}
+		roots = append(roots, d.dir+"/data/overlay2/"+string(id)+"/diff")
+	}
+	if len(roots) == 1 {
+		look(roots[0])
+		return nil
+	}
+	dir := imagetest.Must[string](t)(os.MkdirTemp(t.TempDir(), ""))
+	if err := command("mount", "-t", "overlay", "overlay", "-o", "lowerdir="+strings.Join(roots, ":"), dir); err != nil {
+		t.Fatal(err)
+	}
+	defer command("umount", dir)
+	look(dir)
+	return nil
 }
 
 // chainID names the snapshot of layers (image-spec config.md, "Layer ChainID").

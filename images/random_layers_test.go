@@ -1,3 +1,5 @@
+//go:build engines
+
 package images_test
 
 import (
@@ -152,7 +154,7 @@ func seeds(t testing.TB) (first, n uint64) {
 
 // TestRandomLayers rebuilds random images, and has engines unpack base and result.
 func TestRandomLayers(t *testing.T) {
-	engines := enginesAtHand(t)
+	engines := enginesAtHand(t, os.Getenv("VFIX_DOCKER") != "")
 	first, n := seeds(t)
 	tally := map[string]int{}
 	for seed := first; seed < first+n; seed++ {

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/provenance"
 	"vfix.dev/vfix/internal/jsonobject"
 )
@@ -94,9 +95,13 @@ func (v *verification) config(ctx context.Context) (from derivation, after []byt
 	return from, after, v.texts("image config", want, after)
 }
 
-// baseDigest notes where the digest that the source names is not the base's: that of
-// another manifest with the same layers and config.
+// baseDigest notes where the name and the digest that the source gives its base are not those that
+// the base has here. They may be those of another copy of it: the same layers and config under
+// another manifest.
 func (v *verification) baseDigest(from derivation) error {
+	if name := media.BaseName(v.base.Src.Ref); from.BaseName != name {
+		v.skip("label %s: %q is not the name of %v as it was given here", keyBaseName, from.BaseName, v.base.Src.Ref)
+	}
 	digests, err := provenance.DigestsOf(v.base.Src)
 	if err != nil {
 		return err

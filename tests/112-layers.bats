@@ -172,3 +172,36 @@ below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
 	run_vfix convert oci:out:x -o oci:same:x
 	expect 'entries after convert, which replaces nothing' "$(skopeo inspect --raw oci:same:x | jq '.manifests | length')" 2
 }
+
+@test "layers: docker's types in an OCI manifest become OCI's, which other tools take" {
+	zstd -q plain.tar -o plain.tar.zst
+	mkdir more
+	cp "$clock" more/clock2
+	tar -cf more.tar -C more .
+	add plain.tar plain.tar.zst application/vnd.docker.image.rootfs.diff.tar.zstd
+	add more.tar more.tar application/vnd.docker.image.rootfs.diff.tar
+	finish
+	# The control: the base is refused.
+	run umoci unpack --image out:x refused
+	expect_match 'umoci of the base' "$status" '[1-9]'
+	run_vfix rebuild oci:out:x -o oci:fixed:x
+	expect 'types of the layers' "$(skopeo inspect --raw oci:fixed:x | jq -c '[.layers[].mediaType]')" \
+		"[\"$oci+zstd\",\"$oci\",\"$oci+gzip\"]"
+	expect 'digests of the layers below' "$(skopeo inspect --raw oci:fixed:x | jq -c '[.layers[:-1][].digest]')" \
+		"$(skopeo inspect --raw oci:out:x | jq -c '[.layers[].digest]')"
+	"$build/validate" fixed
+	skopeo copy --quiet oci:fixed:x dir:copied
+	run_vfix scan oci:fixed:x
+	run_vfix verify oci:fixed:x --against oci:out:x
+	# This umoci knows no zstd: the other of the two types alone.
+	rm -r out && mkdir -p out/blobs/sha256
+	layers=() diff_ids=()
+	add plain.tar plain.tar application/vnd.docker.image.rootfs.diff.tar
+	finish
+	run umoci unpack --image out:x refused
+	expect_match 'umoci of the base' "$status" '[1-9]'
+	run_vfix rebuild oci:out:x -o oci:plain:x
+	umoci unpack --image plain:x taken
+	cmp -s taken/rootfs/bin/clock "$clock" && fail 'clock is not patched'
+	[ -x taken/rootfs/bin/clock ]
+}

@@ -18,7 +18,7 @@ type jsonFindings struct {
 type jsonSource struct {
 	Source   string       `json:"source"`
 	Digest   string       `json:"digest"`
-	Platform string       `json:"platform"`
+	Platform string       `json:"platform,omitempty"`
 	Summary  jsonSummary  `json:"summary"`
 	Files    []jsonFile   `json:"files"`
 	Unopened []jsonPassed `json:"not_examined"`

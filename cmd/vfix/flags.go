@@ -114,8 +114,11 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	if w.reads && w.stall <= 0 {
 		return none, usagef(verb, "--stall-timeout %v: must be positive", w.stall)
 	}
-	if w.platform == "" {
+	if !w.reads {
 		return none, nil
+	}
+	if w.platform == "" {
+		return v1.Platform{OS: "linux", Architecture: "amd64"}, nil
 	}
 	platform := strings.Replace(w.platform, "x86_64", "amd64", 1) // as uname -m has it
 	if platform != "linux" && !strings.Contains(platform, "/") {
@@ -134,7 +137,7 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 // media is what package images is told about reading and writing.
 func (w *workOptions) media(p v1.Platform, progress progress.Reporter) media.Options {
 	return media.Options{
-		Platform: p, Insecure: w.insecure, Progress: progress, Stall: w.stall,
+		Platform: p, EveryLevel: w.platform == "", Insecure: w.insecure, Progress: progress, Stall: w.stall,
 		UserAgent: "vfix/" + buildVersion().Version,
 	}
 }

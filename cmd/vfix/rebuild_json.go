@@ -22,7 +22,7 @@ type jsonRebuilt struct {
 	Signatures []jsonSignature `json:"base_signatures"`
 	Warnings   []string        `json:"warnings"`
 	Result     jsonSource      `json:"result"`
-	Levels     []jsonLevel     `json:"levels"`
+	Levels     []jsonLevel     `json:"levels,omitempty"`
 }
 
 // jsonLevel is what was done to the image for another level of x86-64.
@@ -65,7 +65,7 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
 		Fallback: fallbackJSON(opts.fallback, &r.Findings.Fallback),
 		Packages: packagesJSON(r.Packages), Signatures: signaturesJSON(r.Signatures), Provenance: list(r.Provenance), Warnings: list(r.Warnings),
-		Result: sourceJSON(r.Findings, false), Levels: []jsonLevel{},
+		Result: sourceJSON(r.Findings, false),
 	}
 	for _, l := range r.Levels {
 		doc.Levels = append(doc.Levels, jsonLevel{

@@ -20,7 +20,7 @@ type jsonVerified struct {
 	Differences []jsonDifference `json:"differences,omitempty"`
 	Stated      *jsonStated      `json:"provenance,omitempty"`
 	Result      jsonSource       `json:"result"`
-	Levels      []jsonSource     `json:"levels"`
+	Levels      []jsonSource     `json:"levels,omitempty"`
 }
 
 type jsonDifference struct {
@@ -51,7 +51,7 @@ type jsonStated struct {
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 	doc := jsonVerified{
 		jsonDocument: document("verify"), Against: opts.against,
-		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Problems: list(v.Problems), NotCompared: list(v.NotCompared), Result: sourceJSON(v.Findings, false), Levels: []jsonSource{},
+		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Problems: list(v.Problems), NotCompared: list(v.NotCompared), Result: sourceJSON(v.Findings, false),
 	}
 	for _, l := range v.Findings.Levels {
 		doc.Levels = append(doc.Levels, sourceJSON(l, false))

@@ -1,0 +1,29 @@
+#!/usr/bin/env bats
+# bats file_tags=machine
+# What engines make of layers that they treat differently, and of what vfix makes of them: umoci,
+# containerd with overlay mounts and without, docker with overlay2 and vfs.
+load helpers
+
+setup() {
+	requires root image_tools overlay docker
+	cd "$tree" || return
+}
+
+# asked TEST: runs a Go test that asks the engines.
+asked() {
+	run "${GO:-go}" test -count=1 -timeout 30m -v -tags engines ./images -run "^$1\$"
+	echo "$output"
+	expect "status of $1" "$status" 0
+	expect_match "what $1 says" "$output" "--- PASS: $1 "
+}
+
+@test "rebuild: every engine takes what is made of tricky layers, and shows it patched" {
+	asked TestTrickyLayers
+	for engine in umoci 'containerd, overlayfs' 'containerd, native' 'docker, overlay2' 'docker, vfs'; do
+		expect_match engines "$output" "$engine:lib/a.so"
+	done
+}
+
+@test "rebuild: 50 images of random layers" {
+	asked TestRandomLayers
+}
