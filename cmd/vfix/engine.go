@@ -55,6 +55,7 @@ type engine struct {
 	unpack     func(ctx context.Context, source, dir string, o media.Options) error
 
 	install, uninstall func(install.Options) (*install.Result, error)
+	check              func(context.Context, install.Options) (*install.Checked, error)
 	// stay returns when the context ends.
 	stay func(context.Context)
 }
@@ -90,6 +91,7 @@ var theEngine = engine{
 	draw:       drawFigures,
 	unpack:     images.Unpack,
 	install:    install.Install,
+	check:      install.Check,
 	uninstall:  install.Uninstall,
 	stay:       func(ctx context.Context) { <-ctx.Done() },
 }

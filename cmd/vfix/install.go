@@ -48,15 +48,21 @@ are only shown, on stdout. The original files are kept in /var/lib/vfix-install,
 and 'vfix uninstall' restores them. Running install again changes only what is
 not up to date. If a run was killed, the next one completes it.
 
+With --check, nothing is installed. It lists what is installed, checks that the
+engine's configuration names it, and runs a container with a tiny legacy program
+through the installed runtime, without network; nothing is left of it.
+
 No daemon is restarted. The command that makes the engine see the change is
 printed on stdout.`,
 		Example: `  vfix install docker --dry-run                show what would change
   vfix install docker                          then run the printed command
   vfix install podman --runtime crun           wrap crun instead of runc
   vfix install containerd --fail-closed        refuse unpatched containers
+  vfix install --check                         does a start work end to end?
   vfix install containerd --root /host         in a DaemonSet`,
 		Annotations: exits(`  0  success, or nothing to do
-  1  error: everything written before it is restored   2  usage error`),
+  1  error: everything written before it is restored   2  usage error
+  3  --check found a problem`),
 		ValidArgs: append(installEngines(), install.Auto),
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -82,6 +88,7 @@ printed on stdout.`,
 	f.BoolVar(&opts.OptIn, "opt-in", false, "patch only containers with the annotation dev.vfix.enable=true")
 	f.BoolVar(&opts.Fallback, "fallback", false, "also give each container libvfix.so: see 'vfix help fallback'")
 	f.BoolVar(&opts.Force, "force", false, "continue if the engine is not found, or if another runtime of that name is replaced")
+	addCheck(cmd, &opts, out, e)
 	opts.addShared(cmd)
 	words(cmd, "runtime", []string{"runc", "crun"})
 	return cmd

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -63,6 +64,33 @@ func TestInstallUsage(t *testing.T) {
 		got := runLine(fake(clean(), nil), strings.Fields(line)...)
 		if got.status != 2 || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "\nvfix: hint: ") {
 			t.Errorf("vfix %s: got %+v, want status 2 and %q", line, got, want)
+		}
+	}
+}
+
+func TestInstallCheck(t *testing.T) {
+	golden(t, "install-check.txt", runLine(fake(clean(), nil), "install", "--check").stdout)
+	bad := checked()
+	bad.Start.OK, bad.Problems = false, []string{"start of a container: the program ran, but it is not patched\x1b"}
+	var told install.Options
+	e := fake(clean(), nil)
+	e.check = func(_ context.Context, o install.Options) (*install.Checked, error) {
+		told = o
+		return bad, nil
+	}
+	got := runLine(e, "install", "--check", "docker", "--root", "/host")
+	if got.status != 3 || !strings.Contains(got.stdout, "FAILED") || !strings.Contains(got.stderr, `not patched\x1b`) || !strings.Contains(got.stderr, "1 problem with") {
+		t.Errorf("got %+v", got)
+	}
+	if told.Engine != install.Docker || told.Root != "/host" {
+		t.Errorf("the engine was told %+v", told)
+	}
+	if got := runLine(e, "install", "--check", "--format", "json"); got.status != 3 || validate(t, schema(t), got.stdout) != nil {
+		t.Errorf("got %+v", got)
+	}
+	for _, line := range []string{"install --check --name v", "install --check lxc", "install --check docker podman", "install --check --dry-run", "install --check --force"} {
+		if got := runLine(e, strings.Fields(line)...); got.status != 2 {
+			t.Errorf("vfix %s: got %+v, want status 2", line, got)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestJSONMatchesSchema(t *testing.T) {
 	for _, line := range []string{
 		"scan x", "scan x y", "scan --explain x", "patch -i x", "patch --dry-run x", "patch --explain -o y x",
 		"rebuild x", "rebuild --dry-run x", "verify x", "verify x --against y", "layer", "convert x -o oci:y",
-		"install docker", "install auto --dry-run", "uninstall", "uninstall docker",
+		"install docker", "install auto --dry-run", "install --check", "uninstall", "uninstall docker",
 		"runtime status", "cache list", "cache size", "cache prune", "cache clear",
 		"hotfix x", "hotfix --for docker x", "hotfix --apply x",
 	} {

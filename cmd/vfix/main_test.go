@@ -104,6 +104,7 @@ func fake(f *contents.Findings, err error) engine {
 			return nil, true, err
 		},
 		install:   func(o install.Options) (*install.Result, error) { return installedBy(o), err },
+		check:     func(context.Context, install.Options) (*install.Checked, error) { return checked(), err },
 		uninstall: func(o install.Options) (*install.Result, error) { return installedBy(o), err },
 		stay:      func(context.Context) {},
 		run:       func([]string, run.Options) error { return err },

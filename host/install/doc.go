@@ -8,5 +8,6 @@
 // there, so that a run that is killed between any two steps can be taken up, or taken back, by
 // the next. Every path is one inside a root folder and is not left by way of a symlink.
 //
-// No program is run and no daemon is touched: the result says what to restart.
+// No program is run and no daemon is touched: the result says what to restart. Check alone runs the
+// program that is installed.
 package install

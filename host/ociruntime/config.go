@@ -126,6 +126,9 @@ func (c Config) Bytes() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
+// Cache is the folder of the cache.
+func (c Config) Cache() string { return c.cacheDir() }
+
 // cacheDir and cacheSize fill in the defaults.
 func (c Config) cacheDir() string {
 	switch {

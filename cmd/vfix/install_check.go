@@ -1,0 +1,140 @@
+// vfix install --check: what is installed, and whether a start works.
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/host/install"
+)
+
+// addCheck adds --check to the verb install.
+func addCheck(cmd *cobra.Command, opts *InstallOptions, out *output, e engine) {
+	var check bool
+	cmd.Flags().BoolVar(&check, "check", false, "install nothing: check what is installed, for ENGINE or for all")
+	args, run := cmd.Args, cmd.RunE
+	cmd.Args = func(cmd *cobra.Command, a []string) error {
+		if check && len(a) == 0 {
+			return nil
+		}
+		return args(cmd, a)
+	}
+	cmd.RunE = func(cmd *cobra.Command, a []string) error {
+		if !check {
+			return run(cmd, a)
+		}
+		return runCheck(cmd, *opts, a, out, e)
+	}
+}
+
+func runCheck(cmd *cobra.Command, opts InstallOptions, args []string, out *output, e engine) error {
+	if err := opts.check("install"); err != nil {
+		return err
+	}
+	for _, name := range []string{"name", "runtime", "config", "prefix", "program", "default-runtime", "fail-closed", "opt-in", "fallback", "force", "dry-run"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("install", "--check installs nothing: it does not work with --%s", name)
+		}
+	}
+	if len(args) > 0 && args[0] != install.Auto {
+		opts.Engine = install.Engine(args[0])
+	}
+	c, err := e.check(cmd.Context(), opts.Options)
+	if err != nil {
+		return err
+	}
+	return out.checked(opts, c)
+}
+
+// checked prints what was found.
+func (o *output) checked(opts InstallOptions, c *install.Checked) error {
+	if opts.json() {
+		if err := o.json(checkedJSON(c)); err != nil {
+			return err
+		}
+	} else {
+		o.checkedTable(c)
+	}
+	if len(c.Problems) == 0 {
+		return nil
+	}
+	return &findingsError{msg: count(len(c.Problems), "problem") + " with the installation", hint: "see 'vfix help node-install'"}
+}
+
+func (o *output) checkedTable(c *install.Checked) {
+	t := &grid{head: []string{"CHECK", "RESULT", "DETAILS"}, right: -1}
+	ok := func(good bool) string {
+		if good {
+			return "ok"
+		}
+		return "FAILED"
+	}
+	if c.Installed {
+		t.add([]string{"program", ok(c.Program != ""), c.Program + " " + c.Version})
+	}
+	for _, f := range c.Files {
+		t.add([]string{"file", ok(f.State != install.Gone), f.Path + ": " + string(f.State)})
+	}
+	for _, e := range c.Engines {
+		t.add([]string{string(e.Engine), ok(e.Names), e.Config})
+	}
+	switch {
+	case c.Start != nil:
+		t.add([]string{"start", ok(c.Start.OK), fmt.Sprintf("a container with a legacy program, %.2f s", c.Start.Seconds)})
+	case c.Installed:
+		t.add([]string{"start", "-", "not tried"})
+	}
+	if len(t.rows) > 0 {
+		t.write(o.stdout, o.out)
+	}
+	for _, p := range c.Problems {
+		o.warn("%s", p)
+	}
+}
+
+type jsonChecked struct {
+	jsonDocument
+	Installed bool            `json:"installed"`
+	Program   string          `json:"program"`
+	Version   string          `json:"version"`
+	Files     []jsonFileState `json:"files"`
+	Engines   []jsonEngine    `json:"engines"`
+	Start     *jsonCheckedTry `json:"start"`
+	Problems  []string        `json:"problems"`
+}
+
+type jsonFileState struct {
+	Path  string `json:"path"`
+	State string `json:"state"`
+}
+
+type jsonEngine struct {
+	Engine string `json:"engine"`
+	Config string `json:"config"`
+	Names  bool   `json:"names_runtime"`
+}
+
+type jsonCheckedTry struct {
+	OK      bool    `json:"ok"`
+	Runtime string  `json:"runtime"`
+	Seconds float64 `json:"seconds"`
+}
+
+func checkedJSON(c *install.Checked) jsonChecked {
+	doc := jsonChecked{
+		jsonDocument: document("install"), Installed: c.Installed, Program: c.Program, Version: c.Version,
+		Files: []jsonFileState{}, Engines: []jsonEngine{}, Problems: list(c.Problems),
+	}
+	for _, f := range c.Files {
+		doc.Files = append(doc.Files, jsonFileState{f.Path, string(f.State)})
+	}
+	for _, e := range c.Engines {
+		doc.Engines = append(doc.Engines, jsonEngine{string(e.Engine), e.Config, e.Names})
+	}
+	if c.Start != nil {
+		doc.Start = &jsonCheckedTry{c.Start.OK, c.Start.Runtime, c.Start.Seconds}
+	}
+	return doc
+}

@@ -1,0 +1,153 @@
+// What of vfix is installed, whether it is as it was installed, and whether a container starts
+// through it. This is the one thing here that runs programs: the installed one, and a container of a
+// few hundred bytes.
+
+package install
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Checked is what Check found.
+type Checked struct {
+	Installed bool
+	Program   string // path of the runtime that engines are told of
+	Version   string // what the program says; "" where it was not run
+	Files     []CheckedFile
+	Engines   []CheckedEngine
+	Start     *CheckedStart // nil where none was tried
+	// Problems are what is wrong; empty where all is well.
+	Problems []string
+}
+
+// CheckedFile is one that vfix wrote.
+type CheckedFile struct {
+	Path  string
+	State FileState
+}
+
+// FileState is what became of a file.
+type FileState string
+
+// The states of a file.
+const (
+	AsInstalled FileState = "as installed"
+	Changed     FileState = "changed since"
+	Gone        FileState = "missing"
+)
+
+// CheckedEngine says whether an engine's configuration names the runtime.
+type CheckedEngine struct {
+	Engine Engine
+	Config string
+	Names  bool
+}
+
+// CheckedStart is a container that was started.
+type CheckedStart struct {
+	OK      bool
+	Runtime string  // the real one
+	Seconds float64 // until it had ended
+}
+
+// Check looks at what is installed, for one engine or for all (""), and starts a container unless the
+// root folder is that of another machine.
+func Check(ctx context.Context, o Options) (*Checked, error) {
+	t, err := openTree(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	st, err := t.loadState()
+	if err != nil {
+		return nil, err
+	}
+	c := &Checked{}
+	if len(st.Files) == 0 {
+		c.Problems = []string{"vfix is not installed: there is no /" + stateFile}
+		return c, nil
+	}
+	c.Installed = true
+	for i := range st.Files {
+		if err := c.file(t, &st.Files[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.engines(t, st, o.Engine); err != nil {
+		return nil, err
+	}
+	if path.Clean(o.Root) != "/" || c.Program == "" {
+		return c, nil
+	}
+	c.run(ctx)
+	return c, nil
+}
+
+func (c *Checked) problem(format string, a ...any) {
+	c.Problems = append(c.Problems, fmt.Sprintf(format, a...))
+}
+
+// file compares a file with what was written.
+func (c *Checked) file(t *tree, r *record) error {
+	now, err := t.read(r.Path, maxProgram)
+	if err != nil {
+		return err
+	}
+	f := CheckedFile{Path: "/" + r.Path, State: AsInstalled}
+	switch {
+	case now == nil:
+		f.State = Gone
+	case hashOf(now) != r.After:
+		f.State = Changed
+	}
+	c.Files = append(c.Files, f)
+	if r.Kind == program && path.Base(r.Path) == runtimeLink {
+		c.Program = f.Path
+	}
+	// Others may write to a configuration; the programs are vfix's own.
+	if f.State == Gone || f.State == Changed && r.Kind == program {
+		c.problem("%s: %s", f.Path, f.State)
+	}
+	return nil
+}
+
+// engines looks for the program in what engines read.
+func (c *Checked) engines(t *tree, st *state, only Engine) error {
+	for _, e := range st.engines() {
+		if only != "" && e != only {
+			continue
+		}
+		checked := CheckedEngine{Engine: e}
+		for _, r := range st.Files {
+			if r.Kind == program || r.Path == runtimeConfig || !slices.Contains(r.Engines, e) {
+				continue
+			}
+			text, err := t.readText(r.Path)
+			if err != nil {
+				return err
+			}
+			checked.Config = "/" + r.Path
+			checked.Names = checked.Names || bytes.Contains(text, []byte(c.Program))
+		}
+		if !checked.Names {
+			c.problem("%s: %s does not name %s: run 'vfix install %s' again", e, checked.Config, c.Program, e)
+		}
+		c.Engines = append(c.Engines, checked)
+	}
+	if only != "" && len(c.Engines) == 0 {
+		c.problem("%s: vfix is not installed for it", only)
+	}
+	return nil
+}
+
+// lastLines is the end of what a program printed, on one line.
+func lastLines(text []byte) string {
+	const most = 400
+	s := strings.Join(strings.FieldsFunc(strings.TrimSpace(string(text)), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return s[max(len(s)-most, 0):]
+}

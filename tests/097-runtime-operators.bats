@@ -1,0 +1,183 @@
+#!/usr/bin/env bats
+# bats file_tags=machine
+# What an operator of nodes gets from vfix-runtime: the record of starts, their summary, counters,
+# a check of the installation, and versions side by side.
+# Variables come from helpers.bash and bundles.bash.
+# shellcheck disable=SC2154
+load helpers
+load bundles
+
+has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
+has_podman() { has_root && has_commands podman; }
+
+setup() {
+	requires root fixtures
+	setup_runtime
+	starts=$work/log.d/starts.jsonl
+	configure '{}'
+}
+
+# configure JQ-OBJECT: the configuration, with the record in a file of the test's own.
+configure() { jq -n --arg record "$starts" "{record: \$record} + $1" >"$work/runtime.json"; }
+
+last() { tail -n 1 "$starts"; }
+
+# expect_last FILTER VALUE: a part of the last record.
+expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
+
+@test "record: one line a start: files with their hashes, what is left and why, the cache, the policy" {
+	bundle b
+	plant usr/lib/libc.so.6
+	start
+	expect lines "$(wc -l <"$starts")" 1
+	expect mode "$(stat -c %a "$starts")" 640
+	expect_last '[.schema, .container, .outcome, .cache_hit, .examined, .sites_left, (.files | length)] | map(tostring) | join(" ")' '1 c1 patched false 1 0 1'
+	expect_last '.files[0].path' /usr/lib/libc.so.6
+	expect_last '.files[0].before' "$(sha256sum <"$root/usr/lib/libc.so.6" | cut -d ' ' -f 1)"
+	expect_last '.files[0].after' "$(sha256sum <"$(jq -r '.mounts[-1].source' "$RECORD/config.json")" | cut -d ' ' -f 1)"
+	expect_last '.root' "$root"
+	expect_last '.bundle' "$b"
+	expect_last '.runtime' "$work/stand-in"
+	expect_last '(.confined | index("seccomp")) != null' true
+	expect_last '.seconds.total >= .seconds.look + .seconds.patch' true
+	start
+	expect_last '[.outcome, .cache_hit, .examined] | map(tostring) | join(" ")' 'patched true 0'
+	expect_last .confined null
+	# Nothing to do, and left alone.
+	bundle clean
+	start
+	expect_last '.outcome' clean
+	bundle off '.annotations = {"dev.vfix.enable": "false", "io.kubernetes.cri.image-name": "redis:2.8.22"}'
+	start
+	expect_last '[.outcome, .image] | join(" ")' 'disabled redis:2.8.22'
+	# What is left is named, whether the container starts or not.
+	bundle left
+	plant usr/bin/no-note no-note-left
+	start
+	expect_last '.outcome' partial
+	expect_last '.problems[0].path' /usr/bin/no-note
+	expect_match reason "$(last | jq -r '.problems[0].reason')" 'call site.* left'
+	[ "$(last | jq .sites_left)" -gt 0 ] || fail 'no call site is counted'
+	run runtime --fail-closed create --bundle "$b" c9
+	expect status "$status" 1
+	expect_last '[.outcome, .container, .policy.fail_closed] | map(tostring) | join(" ")' 'refused c9 true'
+	expect_match reason "$(last | jq -r .reason)" 'not patched: /usr/bin/no-note'
+	run_vfix runtime status --record "$starts" --format json --last 2 --vfix-config "$work/runtime.json"
+	expect summary "$(jq -c '[.summary.starts, .summary.results.patched, .summary.results.refused, .summary.cache_hits, (.starts | length)]' <<<"$output")" '[6,2,1,2,2]'
+	run_vfix runtime status --vfix-config "$work/runtime.json"
+	expect_match 'the table' "$output" 'c9 .*refused'
+	expect_match 'the summary' "$output" '6 since .*: 2 patched, 1 clean, 1 partial, 1 refused, 1 disabled'
+	run_vfix 1 runtime status --record "$work/nothing"
+}
+
+@test "record: what cannot be written is a line in the log, and a wrong value is an error with what to write" {
+	bundle b
+	plant usr/lib/libc.so.6
+	mkdir -p "$work/log.d"
+	mkfifo "$starts"
+	start
+	expect_match log "$log" 'record: .*starts.jsonl'
+	expect mounts "$(mounted)" /usr/lib/libc.so.6
+	rm "$starts"
+	echo '{"record": "somewhere"}' >"$work/runtime.json"
+	start
+	expect_match log "$log" 'record: got \\"somewhere\\", want an absolute path, \\"journald\\" or \\"none\\"'
+	echo "{\"record\": \"none\", \"metrics\": \"$work/vfix.txt\"}" >"$work/runtime.json"
+	start
+	expect_match log "$log" 'metrics: got .*, want an absolute path that ends in .prom'
+	echo '{"record": "none", "fail_closed": true, "metrics": 1}' >"$work/runtime.json"
+	run runtime create --bundle "$b" c1
+	expect 'status with fail-closed' "$status" 1
+	echo '{"record": "none"}' >"$work/runtime.json"
+	start
+	expect log "$log" ''
+	[ ! -e "$starts" ] || fail 'it was recorded'
+}
+
+@test "metrics: 40 starts at once are 40 in the counters and in the record" {
+	local n
+	configure "{metrics: \"$work/vfix.prom\"}"
+	for n in {1..40}; do
+		bundle "b$n"
+		plant usr/lib/libc.so.6
+		runtime --log "$work/log$n" create --bundle "$b" "c$n" &
+	done
+	wait
+	expect record "$(jq -r .container "$starts" | sort -u | wc -l)" 40
+	expect counter "$(grep -x 'vfix_runtime_starts_total{result="patched"} .*' "$work/vfix.prom")" 'vfix_runtime_starts_total{result="patched"} 40'
+	expect files "$(grep -x 'vfix_runtime_patched_files_total .*' "$work/vfix.prom")" 'vfix_runtime_patched_files_total 40'
+	expect histogram "$(grep -x 'vfix_runtime_start_seconds_count .*' "$work/vfix.prom")" 'vfix_runtime_start_seconds_count 40'
+	expect 'what is left' "$(find "$work" -maxdepth 1 -name '.vfix*')" ''
+	expect logs "$(cat "$work"/log[0-9]* 2>/dev/null)" ''
+}
+
+@test "upgrade: two versions side by side, with one layout of the cache or with two, and back again" {
+	local other=$work/vfix-other source
+	(cd "$tree" && CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -ldflags '-X main.version=9.9.9' -o "$other" ./cmd/vfix)
+	bundle b
+	plant usr/lib/libc.so.6
+	start
+	source=$(jq -r '.mounts[-1].source' "$RECORD/config.json")
+	expect_match 'layout' "$source" "^$cache/v2/private/"
+	# Another version makes copies of its own, beside ours.
+	ln -sf "$other" "$work/vfix-runtime"
+	start --fail-closed
+	expect_last '[.vfix, .cache_hit] | map(tostring) | join(" ")' '9.9.9 false'
+	ln -sf "$VFIX" "$work/vfix-runtime"
+	start --fail-closed
+	expect_last '.cache_hit' true
+	expect copies "$(find "$cache/v2/files" -type f | wc -l)" 2
+	# One with a later layout has mounted copies of its own: they go, and nothing else of it does.
+	mkdir -p -m 700 "$cache/v9/private/x"
+	echo later >"$cache/v9/private/x/1"
+	jq --arg s "$cache/v9/private/x/1" '.mounts += [{destination: "/usr/lib/libc.so.6", type: "bind", source: $s, options: ["bind", "ro"]}]' "$b/config.json" >"$work/new"
+	cp "$work/new" "$b/config.json"
+	start --fail-closed
+	expect mounts "$(mounted)" /usr/lib/libc.so.6
+	expect_match 'whose' "$(jq -r '.mounts[-1].source' "$RECORD/config.json")" "^$cache/v2/"
+	# The first layout had no folder of its own.
+	mkdir -m 700 "$cache/files"
+	echo first >"$cache/files/0f"
+	touch -a -d '2 hours ago' "$cache/files/0f"
+	run_vfix cache size --cache-dir "$cache"
+	expect_match 'other layouts' "$stderr" 'layout v1'
+	expect_match 'other layouts' "$stderr" 'layout v9'
+	run_vfix cache clear --cache-dir "$cache" --format json
+	expect 'layouts left' "$(jq -r '.other_layouts[].name' <<<"$output")" v9
+	[ -e "$cache/v9/private/x/1" ] || fail 'what a later version keeps was removed'
+	[ ! -e "$cache/files/0f" ] || fail 'what an earlier version left is there'
+}
+
+@test "install --check: a container starts through what is installed, without a network, and nothing is left" {
+	requires podman
+	# The machine's own folders, with changes that are this test's alone.
+	cat >"$work/in-overlays" <<-'END'
+		set -e
+		mount --make-rprivate /
+		for dir in /etc /usr/local/bin /var/lib /var/log; do
+			mkdir -p "$WORK/over$dir/upper" "$WORK/over$dir/work"
+			mount -t overlay overlay -o "lowerdir=$dir,upperdir=$WORK/over$dir/upper,workdir=$WORK/over$dir/work" "$dir"
+		done
+		rm -rf /var/lib/vfix /var/lib/vfix-install /etc/vfix
+		"$VFIX" install podman --runtime runc >/dev/null 2>&1
+		"$@"
+	END
+	check_in() { WORK=$work VFIX=$VFIX run --separate-stderr unshare --mount --net bash "$work/in-overlays" "$@"; }
+	check_in sh -c 'find /var /etc /run /tmp -xdev | grep -v "^/tmp/bats" | sort >"$WORK/before"; vfix install --check --format json; status=$?
+		find /var /etc /run /tmp -xdev | grep -v "^/tmp/bats" | sort >"$WORK/after"; exit $status'
+	expect "status: $output$stderr" "$status" 0
+	expect 'the check' "$(jq -c '[.installed, .program, .engines[0].engine, .engines[0].names_runtime, .start.ok, .problems]' <<<"$output")" \
+		'[true,"/usr/local/bin/vfix-runtime","podman",true,true,[]]'
+	expect version "$(jq -r .version <<<"$output")" "$("$VFIX" version --format json | jq -r .version)"
+	expect 'what is left' "$(comm -13 "$work/before" "$work/after" | grep -i vfix || true)" ''
+	# The control: a runtime that does not patch. The program says so, or the page is not there.
+	check_in sh -c 'ln -sf /usr/sbin/runc /usr/local/bin/vfix-runtime; vfix install --check'
+	expect "status: $output$stderr" "$status" 3
+	expect_match 'what is wrong' "$stderr" 'vfix-runtime: changed since'
+	check_in sh -c 'mkdir -p /etc/vfix; echo "{\"runtime\": \"/bin/false\"}" >/etc/vfix/runtime.json; vfix install --check'
+	expect "status: $output$stderr" "$status" 3
+	expect_match 'what is wrong' "$stderr" 'start of a container: '
+	check_in sh -c 'rm -rf /var/lib/vfix-install; vfix install --check'
+	expect 'status where nothing is installed' "$status" 3
+	expect_match 'what is wrong' "$stderr" 'not installed'
+}
