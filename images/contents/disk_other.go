@@ -7,6 +7,7 @@ package contents
 import (
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"vfix.dev/vfix/internal/hinterr"
@@ -49,6 +50,11 @@ func KeepTimes(root *os.Root, name string, from *os.File) error {
 		return err
 	}
 	return root.Chtimes(name, fi.ModTime(), fi.ModTime())
+}
+
+// Link gives the file called from in one folder the name to in another.
+func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
+	return os.Link(filepath.Join(fromRoot.Name(), from), filepath.Join(toRoot.Name(), to))
 }
 
 func SyncFolder(*os.Root, string) error { return nil }

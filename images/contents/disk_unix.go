@@ -180,6 +180,25 @@ func KeepTimes(root *os.Root, name string, from *os.File) error {
 	return root.Chtimes(name, timespec(st.Atim), timespec(st.Mtim))
 }
 
+// Link gives the file called from in one folder the name to in another. Paths lead nowhere else
+// meanwhile: the folders are those that are open. Neither name has a slash in it.
+func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
+	dir, err := fromRoot.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	at, err := toRoot.Open(".")
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	if err := unix.Linkat(int(dir.Fd()), from, int(at.Fd()), to, 0); err != nil {
+		return &os.LinkError{Op: "linkat", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
 // SyncFolder has the names in a folder written to the disk.
 func SyncFolder(root *os.Root, name string) error {
 	d, err := root.Open(name)

@@ -109,10 +109,7 @@ func (p *patchRun) link(root *os.Root, name string, first *replacement) error {
 	if r == nil || err != nil {
 		return err
 	}
-	if first.root.Name() == r.root.Name() {
-		return r.root.Link(first.temp, r.temp)
-	}
-	return os.Link(filepath.Join(first.root.Name(), first.temp), filepath.Join(r.root.Name(), r.temp))
+	return contents.Link(first.root, first.temp, r.root, r.temp)
 }
 
 // begin notes that name gets a replacement; nil says that it has one already. Its root is

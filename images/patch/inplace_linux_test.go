@@ -1,0 +1,56 @@
+package patch
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"vfix.dev/vfix/images/contents"
+)
+
+// TestLinkStaysInFolder: a folder of somebody else's, replaced by a symlink while names are given,
+// leads nowhere.
+func TestLinkStaysInFolder(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"a", "b", "outside"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := os.OpenRoot(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := os.OpenRoot(filepath.Join(dir, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := a.WriteFile("new", []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Both folders move, and what has their names is somebody's choice.
+	for _, d := range []string{"a", "b"} {
+		if err := os.Rename(filepath.Join(dir, d), filepath.Join(dir, d+"-moved")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("outside", filepath.Join(dir, d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.WriteFile(filepath.Join(dir, "outside", "new"), []byte("secret"), 0o600)
+	if err := contents.Link(a, "new", b, "linked"); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "b-moved", "linked")); string(got) != "x" {
+		t.Errorf("in the folder: got %q, %v, want the file", got, err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "outside", "linked")); err == nil {
+		t.Error("a name outside of the folder")
+	}
+	// The same folder is no other case.
+	if err := contents.Link(b, "linked", b, "again"); err != nil {
+		t.Error(err)
+	}
+}
