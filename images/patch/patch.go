@@ -70,6 +70,7 @@ type patchRun struct {
 	written  map[contents.FileID]*replacement
 	outsides []outside
 	stamp    stamp
+	lost     contents.Lost // of files replaced in place
 }
 
 // outside is a file of which not all names were in the paths given.
@@ -93,6 +94,9 @@ func (p *patchRun) run(ctx context.Context, paths []string) error {
 		return err
 	}
 	p.noteOutside()
+	if text := p.lost.Warning(); text != "" {
+		p.out.Warnings = append(p.out.Warnings, text)
+	}
 	return p.stamp.set()
 }
 
