@@ -178,7 +178,8 @@ listing() {
 	run_vfix 1 convert x.sif -o dir:sandbox
 	expect_match stderr "$stderr" 'sandbox: exists'
 	run_vfix rebuild x.sif -o dir:fixed
-	diff <(listing sandbox) <(listing fixed)
+	# But for the times of the folders that patch wrote into.
+	diff <(listing sandbox | sed 's/^\(.* d .*\) [0-9]*$/\1/') <(listing fixed | sed 's/^\(.* d .*\) [0-9]*$/\1/')
 }
 
 @test "convert: an image to a sandbox folder" {

@@ -168,7 +168,7 @@ func (t *Tree) target(e *Entry, n int, pool map[string]*Inode) (*Inode, error) {
 		return nil, hinterr.Damaged("hard link to %s, which does not exist", e.Link)
 	}
 	if d.Kids[base].Kids != nil {
-		return nil, hinterr.Damaged("hard link to %s, which is a folder", e.Link)
+		return nil, hinterr.Damaged("hard link to %s, which is a directory", e.Link)
 	}
 	return d.Kids[base].Inode, nil
 }
@@ -212,7 +212,7 @@ func (w *Way) Down(name string) (string, error) {
 	case !w.create:
 		return "", fs.ErrNotExist
 	case k != nil && k.Layer == w.layer:
-		return "", hinterr.Damaged("%s is not a folder", name)
+		return "", hinterr.Damaged("%s is not a directory", name)
 	default:
 		k = newDir(w.layer)
 		cur.Kids[name] = k

@@ -249,7 +249,7 @@ func (p *patchRun) writeOutput(d *contents.DiskTree, patched *contents.Target, w
 		return hinterr.With(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
 	}
 	if fi, err := os.Stat(p.o.Output); err == nil && fi.IsDir() {
-		return hinterr.With(fmt.Errorf("%s: a folder, and the output of a file is a file", p.o.Output),
+		return hinterr.With(fmt.Errorf("%s: a directory, and the output of a file is a file", p.o.Output),
 			"name the file too: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
 	}
 	out, err := atomicfile.Create(p.o.Output)
