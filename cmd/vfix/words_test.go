@@ -33,7 +33,7 @@ var stilted = []string{
 var british = []string{
 	`\b[Ff]olders?\b`, `[Cc]olour`, `[Bb]ehaviour`, `[Nn]eighbour`, `[Ff]avour`, `[Hh]onour`, `\b[Ll]icence`, `\b[Aa]rtefact`, `\b[Cc]entre`, `\b[Cc]atalogue\b`,
 	`[Aa]nalys(e[ds]?|ing)\b`, `\b([Rr]ecogn|[Oo]rgan|[Oo]ptim|[Mm]inim|[Mm]axim|[Ii]nitial|[Nn]ormal|[Ss]ummar|[Aa]uthor|[Ss]erial|[Ss]ynchron)is(e|ing|ation)`,
-	`[Cc]ancell(ed|ing)\b`, `[Ll]abell(ed|ing)\b`,
+	`[Cc]ancell(ed|ing)\b`, `[a-z]isations?\b`, `[Ll]abell(ed|ing)\b`,
 }
 
 // ofGo are words of Go's errors and formats.
