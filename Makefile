@@ -16,7 +16,7 @@ export GO
 GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null) $(if $(ISSUES),-X main.issues=$(ISSUES))
 # Where vfix starts: it records the signals that it inherits, for vfix run (host/run).
 ENTRY     = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),-E vfix.dev/vfix/host/run.entry)
 BUILDGO   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false

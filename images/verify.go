@@ -172,7 +172,7 @@ func (v *verification) names() []pair {
 	firstBase, firstAfter := firstNames(base), firstNames(after)
 	var changed []pair
 	if d := v.after.T.Root.Meta.Differs(&v.base.T.Root.Meta); d != "" {
-		v.problem("the root folder: %s", d)
+		v.problem("the root directory: %s", d)
 	}
 	seen := map[*contents.Inode]bool{}
 	all := map[string]bool{}

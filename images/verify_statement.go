@@ -15,7 +15,7 @@ import (
 // verifyStated finds the statement about an image and checks it. base may be nil.
 func verifyStated(ctx context.Context, s *contents.Session, src, base *media.Source, o VerifyOptions) (*Verified, error) {
 	if src.Image == nil {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image: no statement is made about folders and files", src.Ref),
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image: no statement is made about directories and files", src.Ref),
 			"compare it with what it was: vfix verify --against")
 	}
 	stated, err := provenance.Find(ctx, src, o.Statement, o.Media)

@@ -56,7 +56,7 @@ teardown() {
 	expect 'the oracle of a forged trace' "$status" 1
 }
 
-@test "runtime: symlinked folders and files lead nowhere outside" {
+@test "runtime: symlinked directories and files lead nowhere outside" {
 	local n=0 target
 	for target in "$work/outside" "../../../../../../../../../..$work/outside" /proc/self/root"$work/outside" /; do
 		n=$((n + 1))
@@ -533,7 +533,7 @@ admin() {
 		expect_match "$limit" "$log" "$line"
 		refuses "$line"
 	done <<-'END'
-		{"names": 3}|more than 3 files and folders
+		{"names": 3}|more than 3 files and directories
 		{"copy_bytes": 1000}|more than 1000 bytes of copies
 		{"seconds": 0.000001}|longer than
 		{"memory_bytes": 1000}|more than 1000 bytes of memory

@@ -243,7 +243,7 @@ described() {
 	run_vfix __complete rebuild container:some
 	[[ $output != *container:some-container* ]] || fail 'rebuild takes no container'
 	# As bash asks for them, where a colon begins a word of its own.
-	expect 'words that bash offers' "$(bash -ic '
+	expect 'words that bash offers' "$(bash -c '
 		. /usr/share/bash-completion/bash_completion
 		. <("$1" completion bash)
 		PATH=$(dirname "$1"):$PATH

@@ -208,7 +208,7 @@ make_root() {
 	expect status "$status" 130
 	expect 'left behind' "$(ls -A "$BATS_TEST_TMPDIR/flood")" ''
 	run --separate-stderr "$VFIX" doctor --check dentry --flood-dir /proc/self --format json --progress quiet
-	expect_match 'no folder' "$(check dentry '.notes[]')" 'latency was not measured'
+	expect_match 'no directory' "$(check dentry '.notes[]')" 'latency was not measured'
 	doctor --limit 1ms --check vdso
 	expect 'a check that takes too long' "$(check vdso .verdict)" skipped
 }

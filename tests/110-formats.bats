@@ -181,3 +181,27 @@ listing() {
 	rm root/etc/.wh.passwd
 	run_vfix convert root -o oci:out:x
 }
+
+@test "patch: an image is no root filesystem, and the hint says how to rebuild it" {
+	skopeo copy --quiet "$layout" dir:folder
+	skopeo copy --quiet "$layout" oci-archive:archive.tar:x
+	cp -r "$legacy_image/oci" layout
+	cp "$legacy_image/redis-legacy.tar" docker.tar
+	local before
+	before=$(find . -type f -exec sha256sum {} + | sort)
+	for path in folder folder/ layout archive.tar docker.tar folder/manifest.json; do
+		for how in -i --dry-run '-o copy'; do
+			# shellcheck disable=SC2086 # -o and its value
+			run_vfix 1 patch $how "$path"
+			expect_match error "$stderr" 'this is an image'
+			expect_match hint "$stderr" 'hint: use '\''vfix rebuild '
+		done
+	done
+	# What the hint names is one.
+	for source in dir:folder oci:layout oci-archive:archive.tar docker-archive:docker.tar; do
+		run_vfix 1 patch -i "$source"
+		expect_match hint "$stderr" "'vfix rebuild $source'"
+		run_vfix rebuild --dry-run "$source"
+	done
+	expect files "$(find . -type f -exec sha256sum {} + | sort)" "$before"
+}

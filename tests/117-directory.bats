@@ -102,7 +102,7 @@ listing() {
 		"$open/vfix" rebuild "dir:$open/root" -o "dir:$open/to/fixed"
 	expect status "$status" 0
 	echo "$stderr"
-	for what in 'warning: the copies are yours' 'owner of ' 'device of 2' 'setuid/setgid of 2' 'security.capability of 1'; do
+	for what in 'warning: the copies are yours: not kept for ' 'owner of ' 'device of 2' 'setuid/setgid of 2' 'security.capability of 1'; do
 		expect_match warning "$stderr" "$what"
 	done
 	expect owners "$(find "$open/to/fixed" -printf '%U:%G\n' | sort -u)" 65534:65534

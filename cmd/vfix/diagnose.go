@@ -26,7 +26,7 @@ func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 		Long: `Read the traces of a crash and report what happened: the address and its
 meaning, the function of the vsyscall page, the caller (file, symbol, build ID,
 package), the machine code of the call, and the command that fixes it. A crash
-with another cause is identified as such, but not analysed. Nothing is changed.
+with another cause is identified as such, but not analyzed. Nothing is changed.
 
 CRASH is one of
 

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mattn/go-runewidth"
+
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/rewriter"
 )
@@ -86,7 +88,8 @@ func (o *output) crashSummary(r *diagnose.Result) []*diagnose.Crash {
 	if len(most) > 0 {
 		text += " (" + strings.Join(most, ", ") + ")"
 	}
-	fmt.Fprintf(o.stdout, "%s, %d of other causes. Examples:\n\n", printable(text), all-inPage)
+	o.out.write(o.stdout, "", 0, fmt.Sprintf("%s, %d of other causes. Examples:", text, all-inPage))
+	fmt.Fprintln(o.stdout)
 	return append(page, other...)[:examples]
 }
 
@@ -115,7 +118,15 @@ func writeCrash(w io.Writer, s stream, c *diagnose.Crash) {
 	if c.Kind.Vsyscall() {
 		paint = s.paint.red
 	}
-	fmt.Fprintln(w, s.paint.bold(printable(who))+": "+paint(title))
+	who = printable(who)
+	if s.width > 0 && runewidth.StringWidth(who+": "+title) > s.width {
+		fmt.Fprintln(w, s.paint.bold(who)+":")
+		for _, line := range wrap(title, s.width-len(gap)) {
+			fmt.Fprintln(w, gap+paint(line))
+		}
+	} else {
+		fmt.Fprintln(w, s.paint.bold(who)+": "+paint(title))
+	}
 	row := func(label, text string) {
 		if text == "" {
 			return

@@ -111,6 +111,16 @@ func TestHintOfTMPDIR(t *testing.T) {
 	}
 }
 
+// A build without an address for reports asks for a report and invents none.
+func TestHintWithoutAddress(t *testing.T) {
+	was := issues
+	defer func() { issues = was }()
+	issues = ""
+	if got := hintOf(errors.New("x")); got != "if this is a bug in vfix, report it with the output of 'vfix version'" {
+		t.Errorf("got hint %q", got)
+	}
+}
+
 func TestNoSystemCallNames(t *testing.T) {
 	for in, want := range map[string]string{
 		"lib/x: statat lib/x: permission denied": "lib/x: stat lib/x: permission denied",

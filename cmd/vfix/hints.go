@@ -63,5 +63,9 @@ func hintOf(err error) string {
 	case errors.As(err, &op):
 		return "check the address, and that this machine can reach the daemon or registry"
 	}
-	return "if this is a bug in vfix, report it at " + issues + " with the output of 'vfix version'"
+	where := ""
+	if issues != "" {
+		where = " at " + issues
+	}
+	return "if this is a bug in vfix, report it" + where + " with the output of 'vfix version'"
 }

@@ -44,7 +44,7 @@ func newPlace(o Options) (*place, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("no folder from which programs may be executed: %w", errors.Join(errs...))
+	return nil, fmt.Errorf("no directory from which programs may be executed: %w", errors.Join(errs...))
 }
 
 func placeUnder(under string, o Options) (*place, error) {

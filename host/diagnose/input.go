@@ -39,7 +39,7 @@ func File(name string, o Options) (*Result, error) {
 		return nil, err
 	}
 	if fi.IsDir() {
-		return nil, &refusedError{name + ": a folder", "name one core file or log in it; 'vfix scan " + name + "' looks for programs that call the page"}
+		return nil, &refusedError{name + ": a directory", "name one core file or log in it; 'vfix scan " + name + "' looks for programs that call the page"}
 	}
 	f, err := os.Open(name)
 	if err != nil {

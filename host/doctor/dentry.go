@@ -1,5 +1,5 @@
 // The kernel's cache of file names (dentries): one hash table for all containers, sized at
-// boot. A neighbour that asks for names that do not exist fills it with negative dentries;
+// boot. A neighbor that asks for names that do not exist fills it with negative dentries;
 // everybody's look-ups then walk longer chains, on memory that is not in the processor's cache.
 
 package doctor
@@ -81,7 +81,7 @@ func checkDentry(ctx context.Context, x *examination, c *Check) error {
 	}
 	err = x.lookups(ctx, c, dir, buckets)
 	if rerr := remove(); err == nil && rerr != nil {
-		c.note("the flood's folder stays: %v", rerr)
+		c.note("the flood's directory stays: %v", rerr)
 	}
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func checkDentry(ctx context.Context, x *examination, c *Check) error {
 	return nil
 }
 
-// lookups measures a quiet neighbourhood, one with a flood, and the time after.
+// lookups measures a quiet neighborhood, one with a flood, and the time after.
 func (x *examination) lookups(ctx context.Context, c *Check, dir string, buckets float64) error {
 	if err := x.lookup(ctx, c, dir, "before"); err != nil || x.Quick {
 		if x.Quick {
@@ -99,11 +99,11 @@ func (x *examination) lookups(ctx context.Context, c *Check, dir string, buckets
 		return err
 	}
 	names := x.floodNames()
-	neighbour, remove, err := x.scratch(dir)
+	neighbor, remove, err := x.scratch(dir)
 	if err != nil {
 		return err
 	}
-	said, stop, err := x.start(ctx, "flood", neighbour, strconv.Itoa(names))
+	said, stop, err := x.start(ctx, "flood", neighbor, strconv.Itoa(names))
 	if err != nil {
 		return errors.Join(err, remove())
 	}
@@ -239,7 +239,7 @@ func judgeDentry(c *Check) {
 	if ok1 && ok2 {
 		slowdown = during / before
 		c.figure("slowdown", slowdown, "ratio")
-		found += fmt.Sprintf(", and %s while a neighbour floods it with %.0f names (%.1f in a bucket), %s after it", nanoseconds(during), names, long, nanoseconds(after))
+		found += fmt.Sprintf(", and %s while a neighbor floods it with %.0f names (%.1f in a bucket), %s after it", nanoseconds(during), names, long, nanoseconds(after))
 	}
 	switch {
 	case !known && !ok1:
@@ -256,4 +256,4 @@ func judgeDentry(c *Check) {
 }
 
 // errNoScratch: there is no folder whose missing names the kernel keeps.
-var errNoScratch = fmt.Errorf("no folder on a disk to write to: %w", fs.ErrNotExist)
+var errNoScratch = fmt.Errorf("no directory on a disk to write to: %w", fs.ErrNotExist)

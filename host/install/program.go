@@ -47,7 +47,7 @@ func (p *planner) planProgram() error {
 		}},
 		item{path: path.Join(bin, runtimeLink), kind: program, add: func(base *content) (*content, error) {
 			if base != nil && base.link == "" {
-				return nil, withHint(errorf(ErrConflict, "/%s: not a link of vfix's", path.Join(bin, runtimeLink)), "choose another folder with --prefix")
+				return nil, withHint(errorf(ErrConflict, "/%s: not a link of vfix's", path.Join(bin, runtimeLink)), "choose another directory with --prefix")
 			}
 			return &content{link: programName}, nil
 		}})

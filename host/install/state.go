@@ -73,7 +73,7 @@ func (t *tree) loadState() (*state, error) {
 	}
 	for _, d := range s.Dirs {
 		if !fs.ValidPath(d) {
-			return nil, errorf(ErrDamaged, "/%s: folder %q", stateFile, d)
+			return nil, errorf(ErrDamaged, "/%s: directory %q", stateFile, d)
 		}
 	}
 	return s, nil

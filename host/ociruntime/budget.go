@@ -85,7 +85,7 @@ func (b *budget) late() error {
 // seen counts a name, and looks at clock and memory now and then.
 func (b *budget) seen() error {
 	if b.names++; b.names > b.Names {
-		return fmt.Errorf("more than %d files and folders (limits.names)", b.Names)
+		return fmt.Errorf("more than %d files and directories (limits.names)", b.Names)
 	}
 	const often = 1 << 10
 	if b.names%often != 1 {

@@ -124,13 +124,13 @@ func (w *walker) entries(fd int, b, below []byte) ([]byte, error) {
 	for len(b) > direntName {
 		n := int(binary.NativeEndian.Uint16(b[direntReclen:]))
 		if n <= direntName || n > len(b) {
-			return below, fmt.Errorf("%s: folder entry of %d bytes", w.path, n)
+			return below, fmt.Errorf("%s: directory entry of %d bytes", w.path, n)
 		}
 		typ, raw := b[direntType], b[direntName:n]
 		b = b[n:]
 		end := bytes.IndexByte(raw, 0)
 		if end < 0 {
-			return below, fmt.Errorf("%s: folder entry without an end", w.path)
+			return below, fmt.Errorf("%s: directory entry without an end", w.path)
 		}
 		base := raw[:end]
 		if typ != unix.DT_REG && typ != unix.DT_DIR && typ != unix.DT_UNKNOWN ||

@@ -90,7 +90,7 @@ func search(name, path string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
-	return "", errorf(ErrNoCommand, "%s: %v in any folder of PATH", name, ErrNoCommand)
+	return "", errorf(ErrNoCommand, "%s: %v in any directory of PATH", name, ErrNoCommand)
 }
 
 // executable reports whether the kernel would execute a file for this user.

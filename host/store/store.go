@@ -14,7 +14,7 @@ import (
 )
 
 // ErrUnsound: the folder, or something in it, is not as this package left it.
-var ErrUnsound = errors.New("not a folder of vfix's own")
+var ErrUnsound = errors.New("not a directory of vfix's own")
 
 // InUse is how recently an entry must have been used to be kept in any case: a container
 // that was just told to mount it may not have done so yet.

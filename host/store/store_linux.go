@@ -75,7 +75,7 @@ func ours(dir string) error {
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok || !fi.IsDir() || int(st.Uid) != os.Geteuid() || fi.Mode().Perm()&othersWrite != 0 {
-		return fmt.Errorf("%s: %w: it must be a folder that its user %d alone can write to", dir, ErrUnsound, os.Geteuid())
+		return fmt.Errorf("%s: %w: it must be a directory that its user %d alone can write to", dir, ErrUnsound, os.Geteuid())
 	}
 	return nil
 }

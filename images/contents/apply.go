@@ -250,7 +250,7 @@ func (a *applying) target(e *Entry) (*Inode, error) {
 		}
 		k := d.Kids[base]
 		if k.Kids != nil {
-			return nil, hinterr.Damaged("hard link to %s, which is a folder", e.Link)
+			return nil, hinterr.Damaged("hard link to %s, which is a directory", e.Link)
 		}
 		if k.Kind == KindWhiteout {
 			break

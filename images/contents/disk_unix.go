@@ -123,7 +123,11 @@ func (m *Meta) give(to *os.File, lost *[]string) error {
 		err := unix.Fchown(int(to.Fd()), m.UID, m.GID)
 		switch {
 		case err != nil && lost != nil && onlyRoot(err):
-			*lost = append(*lost, m.owner())
+			if m.UID == int(is.Uid) {
+				*lost = append(*lost, fmt.Sprintf("%s%d", LostGroup, m.GID))
+			} else {
+				*lost = append(*lost, m.owner())
+			}
 			if m.GID != int(is.Gid) {
 				_ = unix.Fchown(int(to.Fd()), -1, m.GID) // a group of the caller's
 			}

@@ -195,7 +195,7 @@ func newEntry(h *blob.TarMember, names Interner, whiteouts bool) (e Entry, ok bo
 		return e, false, nil
 	}
 	if e.Name == "" && e.Kind != KindDir {
-		return e, false, hinterr.Damaged("%q: the root file system is not a folder", h.Name)
+		return e, false, hinterr.Damaged("%q: the root file system is not a directory", h.Name)
 	}
 	return e, true, nil
 }

@@ -17,6 +17,9 @@ type Lost struct {
 	count map[string]int // files, by kind
 }
 
+// LostGroup begins what is noted of a file that lost its group and not its user.
+const LostGroup = "group "
+
 // Add notes what one file lost, each as a kind and, behind a space, its value; nothing is noted
 // where that is nothing.
 func (l *Lost) Add(name string, what []string) {
@@ -41,12 +44,20 @@ func (l *Lost) Warning() string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("%s: the copy is yours: not kept: %s (needs root)", l.name, first)
+		whose := ""
+		if l.count["owner"] > 0 {
+			whose = "the copy is yours: "
+		}
+		return fmt.Sprintf("%s: %snot kept: %s (needs root)", l.name, whose, first)
 	}
 	all := make([]string, len(l.kinds))
 	for i, kind := range l.kinds {
 		all[i] = fmt.Sprintf("%s of %d", kind, l.count[kind])
 	}
-	return fmt.Sprintf("the copies are yours: not kept for %d files: %s (needs root); the first is %s: %s",
-		l.files, strings.Join(all, ", "), l.name, first)
+	whose := ""
+	if l.count["owner"] > 0 {
+		whose = "the copies are yours: "
+	}
+	return fmt.Sprintf("%snot kept for %d files: %s (needs root); the first is %s: %s",
+		whose, l.files, strings.Join(all, ", "), l.name, first)
 }

@@ -64,7 +64,7 @@ func OpenDiskTree(name string) (*DiskTree, error) {
 	f := &DiskTree{Path: name, byID: map[FileID]*diskFile{}}
 	if !fi.IsDir() {
 		if !fi.Mode().IsRegular() {
-			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: neither a file nor a folder but %s", name, fi.Mode().Type())
+			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: neither a file nor a directory but %s", name, fi.Mode().Type())
 		}
 		f.Only = filepath.Base(real)
 		real = filepath.Dir(real)

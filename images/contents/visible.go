@@ -102,7 +102,7 @@ func (w *Way) Down(name string) (string, error) {
 	case !w.create:
 		return "", fs.ErrNotExist
 	case k != nil && k.Kind != KindWhiteout:
-		return "", hinterr.Damaged("%s is not a folder", name)
+		return "", hinterr.Damaged("%s is not a directory", name)
 	default:
 		hides := k != nil // a whiteout is of the layers below, and not of what follows it
 		k = newDir(w.layer)

@@ -170,9 +170,9 @@ func (in *installed) writable(name string) error {
 			return nil
 		}
 		if last := i == len(parts)-1; last == (k.Kids != nil) {
-			what := "not a folder"
+			what := "not a directory"
 			if last {
-				what = "a folder"
+				what = "a directory"
 			}
 			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: %s, so there is no place for the fallback", at, what),
 				"omit the fallback: --fallback never")

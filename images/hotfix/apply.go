@@ -162,7 +162,7 @@ func (r *recreation) image(ctx context.Context, name string, out *Recreated) (st
 		_, err := r.c.ImageRemove(ctx, out.Image, client.ImageRemoveOptions{})
 		return unlessGone(err)
 	}, "docker rmi " + out.Image})
-	r.P.Note("what the container changed in its own layer (%d files and folders) is kept in the image %s", len(diff.Changes), out.Image)
+	r.P.Note("what the container changed in its own layer (%d files and directories) is kept in the image %s", len(diff.Changes), out.Image)
 	_, err = r.c.ContainerCommit(ctx, r.old.ID, client.ContainerCommitOptions{
 		Reference: out.Image, NoPause: true, Comment: "what container " + name + " changed, for vfix hotfix",
 	})

@@ -5,6 +5,7 @@ package hotfix
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,6 +40,9 @@ const justMade = time.Minute
 // there to ask: otherwise containers that do not run may use copies that seem unused.
 func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked bool, err error) {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil // none was ever made
+	}
 	if err != nil {
 		return nil, false, err
 	}

@@ -55,3 +55,10 @@ func TestCopiesWithoutEngine(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Where no copy was ever made there are none.
+func TestCopiesOfNoFolder(t *testing.T) {
+	if all, _, err := Copies(t.Context(), t.TempDir()+"/none", media.Options{}); err != nil || len(all) != 0 {
+		t.Errorf("got %v, %v", all, err)
+	}
+}

@@ -87,7 +87,7 @@ func (k *copyFolder) check() error {
 	}
 	if euid := os.Geteuid(); int(st.Uid) != euid && st.Uid != 0 || st.Mode&notOthers != 0 {
 		return hinterr.With(fmt.Errorf("%s: others may write to it (owner %d, mode %#o), and so change what the container runs", k.path, st.Uid, st.Mode&0o7777),
-			"name a folder of your own: -o DIR")
+			"name a directory of your own: -o DIR")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (k *copyFolder) put(ctx context.Context, h contents.Target) (string, error)
 		return "", err
 	}
 	if fi, err := k.root.Stat("."); err == nil && fi.Mode()&noteOthers != 0 && want.Mode&setID != 0 {
-		k.p.Note("%s: set-user-ID or set-group-ID, in a folder that others may enter", path)
+		k.p.Note("%s: set-user-ID or set-group-ID, in a directory that others may enter", path)
 	}
 	return path, contents.SyncFolder(k.root, ".")
 }
@@ -234,7 +234,7 @@ func setMeta(f *os.File, m *contents.Meta) error {
 	}
 	for _, key := range contents.SortedKeys(m.Xattrs) {
 		if err := unix.Fsetxattr(int(f.Fd()), key, []byte(m.Xattrs[key]), 0); err != nil {
-			return hinterr.With(fmt.Errorf("xattr %s: %w", key, err), "name a folder on a file system with extended attributes: -o DIR")
+			return hinterr.With(fmt.Errorf("xattr %s: %w", key, err), "name a directory on a file system with extended attributes: -o DIR")
 		}
 	}
 	return nil

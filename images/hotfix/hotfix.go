@@ -126,7 +126,7 @@ func (h *hotfix) image(ctx context.Context, source string) error {
 	defer src.Close()
 	if src.Image == nil {
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image or container", src.Ref),
-			"patch files, folders and tarballs with: vfix patch -o OUTPUT %s", src.Path)
+			"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", src.Path)
 	}
 	var e media.EngineTraits
 	if src.Ref.Transport == media.Daemon {

@@ -51,9 +51,9 @@ func (l layoutBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
 // OpenLayout opens the image of an OCI layout folder.
 func OpenLayout(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if fi, err := os.Stat(ref.Name); errors.Is(err, fs.ErrNotExist) {
-		return nil, hinterr.Errorf(hinterr.ErrNotFound, "oci layout %s: no such folder", ref.Name)
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "oci layout %s: no such directory", ref.Name)
 	} else if err == nil && !fi.IsDir() {
-		return nil, hinterr.With(hinterr.Damaged("oci layout %s: not a folder", ref.Name), "an OCI layout in a tar file is oci-archive:%s", ref.Name)
+		return nil, hinterr.With(hinterr.Damaged("oci layout %s: not a directory", ref.Name), "an OCI layout in a tar file is oci-archive:%s", ref.Name)
 	}
 	marker, err := blob.ReadSmall(filepath.Join(ref.Name, LayoutFile), blob.MaxManifest)
 	if err != nil {

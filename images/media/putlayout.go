@@ -141,7 +141,7 @@ func existingLayout(dir string) ([]byte, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, LayoutFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("the folder is not empty and not an OCI layout")
+		return nil, errors.New("the directory is not empty and not an OCI layout")
 	}
 	return blob.ReadSmall(filepath.Join(dir, LayoutIndex), blob.MaxManifest)
 }

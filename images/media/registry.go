@@ -106,7 +106,11 @@ func RegistryError(ctx context.Context, n name.Reference, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	where := fmt.Sprintf("registry %s: repository %s: %s", n.Context().RegistryStr(), n.Context().RepositoryStr(), n.Identifier())
+	kind := "tag"
+	if strings.Contains(n.Identifier(), ":") {
+		kind = "digest"
+	}
+	where := fmt.Sprintf("registry %s: repository %s, %s %s", n.Context().RegistryStr(), n.Context().RepositoryStr(), kind, n.Identifier())
 	if bad := tlsError(err); bad != nil {
 		return hinterr.With(fmt.Errorf("%s: %w", where, bad),
 			"certificates for it belong in /etc/docker/certs.d/%s: an authority as ca.crt, one to show as client.cert and client.key", n.Context().RegistryStr())

@@ -35,7 +35,7 @@ type treeCopy struct {
 func (p *patchRun) copyTree(ctx context.Context, d *contents.DiskTree, hits []contents.Target) (err error) {
 	out := p.o.Output
 	if _, err := os.Lstat(out); err == nil {
-		return hinterr.With(fmt.Errorf("%s: exists", out), "name a folder that does not exist yet")
+		return hinterr.With(fmt.Errorf("%s: exists", out), "name a directory that does not exist yet")
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
@@ -92,15 +94,29 @@ func (p *patchRun) prepare(root *os.Root, name string, seen fs.FileInfo, write f
 	if err := write(f, old); err != nil {
 		return nil, err
 	}
-	dropped, err := contents.CopyPatchedMeta(old, f)
-	if err != nil {
+	if r.dropped, err = p.keepMeta(r.final, fi, old, f); err != nil {
 		return nil, err
 	}
-	r.dropped = dropped
 	if err := contents.KeepTimes(r.root, r.temp, old); err != nil {
 		return nil, err
 	}
 	return r, f.Sync()
+}
+
+// keepMeta gives the file that replaces old what that has beside its content, and returns the
+// marks that it does not carry on. A group that only root may give is left out, with a warning,
+// where the file is the caller's and has no setuid or setgid bit.
+func (p *patchRun) keepMeta(name string, fi fs.FileInfo, old, f *os.File) (dropped []string, err error) {
+	const setID = fs.ModeSetuid | fs.ModeSetgid
+	if contents.DiskMeta(fi).UID != os.Geteuid() || fi.Mode()&setID != 0 {
+		return contents.CopyPatchedMeta(old, f)
+	}
+	dropped, lost, err := contents.CopyOwnPatchedMeta(old, f)
+	if i := slices.IndexFunc(lost, func(what string) bool { return !strings.HasPrefix(what, contents.LostGroup) }); i >= 0 {
+		return nil, fmt.Errorf("keep %s: %w", lost[i], fs.ErrPermission)
+	}
+	p.lost.Add(name, lost)
+	return dropped, err
 }
 
 // link gives a written file one more name.

@@ -70,6 +70,7 @@ type patchRun struct {
 	written  map[contents.FileID]*replacement
 	outsides []outside
 	stamp    stamp
+	lost     contents.Lost // of files replaced in place
 }
 
 // outside is a file of which not all names were in the paths given.
@@ -93,6 +94,9 @@ func (p *patchRun) run(ctx context.Context, paths []string) error {
 		return err
 	}
 	p.noteOutside()
+	if text := p.lost.Warning(); text != "" {
+		p.out.Warnings = append(p.out.Warnings, text)
+	}
 	return p.stamp.set()
 }
 
@@ -245,7 +249,7 @@ func (p *patchRun) writeOutput(d *contents.DiskTree, patched *contents.Target, w
 		return hinterr.With(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
 	}
 	if fi, err := os.Stat(p.o.Output); err == nil && fi.IsDir() {
-		return hinterr.With(fmt.Errorf("%s: a folder, and the output of a file is a file", p.o.Output),
+		return hinterr.With(fmt.Errorf("%s: a directory, and the output of a file is a file", p.o.Output),
 			"name the file too: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
 	}
 	out, err := atomicfile.Create(p.o.Output)

@@ -63,7 +63,7 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 		}
 		return openFolder(ctx, media.Ref{Transport: media.Dir, Name: name}, o)
 	case !fi.Mode().IsRegular():
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: neither a file nor a folder but %s", name, fi.Mode().Type())
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: neither a file nor a directory but %s", name, fi.Mode().Type())
 	}
 	if tarAtAll, err := contents.MaybeTar(name); err != nil {
 		return nil, err
@@ -140,13 +140,13 @@ func openFolder(ctx context.Context, ref media.Ref, o media.Options) (*media.Sou
 func folder(ref media.Ref) (*media.Source, error) {
 	fi, err := os.Stat(ref.Name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such folder", ref.Name)
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such directory", ref.Name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !fi.IsDir() {
-		return nil, fmt.Errorf("%s: not a folder", ref.Name)
+		return nil, fmt.Errorf("%s: not a directory", ref.Name)
 	}
 	return &media.Source{Ref: ref, Path: ref.Name, Close: func() error { return nil }}, nil
 }

@@ -24,7 +24,7 @@ func Open(ctx context.Context, source string, o media.Options) (*media.Source, e
 			return src, err
 		}
 		if media.LooksLikePath(ref.Name) {
-			return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such file or folder", ref.Name)
+			return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such file or directory", ref.Name)
 		}
 		return openName(ctx, ref.Name, o)
 	}

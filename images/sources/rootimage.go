@@ -65,7 +65,7 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 	if err != nil {
 		return err
 	}
-	write, of := writeFolder, "a folder"
+	write, of := writeFolder, "a directory"
 	if !fi.IsDir() {
 		tarball, err := contents.IsTarball(s.Path)
 		if err != nil {
@@ -73,7 +73,7 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 		}
 		if !tarball {
 			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
-				"patch files, folders and tarballs with: vfix patch -o OUTPUT %s", s.Path)
+				"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", s.Path)
 		}
 		write, of = copyTarball, "a tarball"
 	}

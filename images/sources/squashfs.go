@@ -133,7 +133,7 @@ func squash(ctx context.Context, r io.Reader, file string, like squashSuper, roo
 	if err != nil {
 		return errNoSquashTools("tar2sqfs and mksquashfs")
 	}
-	progress.Note(o.Progress, "mksquashfs gives the root folder the time of now: install tar2sqfs (squashfs-tools-ng) for the same bytes every time")
+	progress.Note(o.Progress, "mksquashfs gives the root directory the time of now: install tar2sqfs (squashfs-tools-ng) for the same bytes every time")
 	args := []string{"-", file, "-tar", "-noappend", "-no-progress", "-quiet", "-comp", like.Compression, "-b", block}
 	if root != nil {
 		args = append(args, "-root-mode", strconv.FormatInt(root.Meta.Mode, 8))

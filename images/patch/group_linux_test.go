@@ -1,0 +1,41 @@
+package patch_test
+
+import (
+	"os"
+	"testing"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/internal/imagetest"
+)
+
+// A file of one's own with a group of others is patched in place, and the group is lost with a
+// warning; but for one that runs with that group's rights.
+func TestForeignGroup(t *testing.T) {
+	imagetest.AsRoot(t, "only root can make such files")
+	const nobody, group = 65534, 5678
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"own": 0o755, "setgid": os.ModeSetgid | 0o755} {
+		path := imagetest.Write(t, dir+"/"+name, imagetest.LegacyELF("x"))
+		if err := os.Chown(path, nobody, group); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	asNobody(t, dir, func() {
+		f := imagetest.Patch(t, images.PatchOptions{InPlace: true}, dir+"/own")
+		if len(f.Warnings) != 1 || f.Warnings[0] != "own: not kept: group 5678 (needs root)" {
+			t.Errorf("got warnings %q", f.Warnings)
+		}
+		if _, err := images.Patch(t.Context(), []string{dir + "/setgid"}, images.PatchOptions{InPlace: true}); err == nil {
+			t.Error("a setgid file: no error")
+		}
+	})
+	imagetest.WantContent(t, dir+"/own", imagetest.FixedELF("x"))
+	imagetest.WantContent(t, dir+"/setgid", imagetest.LegacyELF("x"))
+	imagetest.WantEmpty(t, dir, "own", "setgid")
+}
