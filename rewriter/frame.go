@@ -139,6 +139,18 @@ func (d depth) place(i *x86.Instr) place {
 	return place{}
 }
 
+// returnsElsewhere reports whether i writes over the return address, or is a return with another
+// one: that of the caller's caller.
+func (d depth) returnsElsewhere(i *x86.Instr) bool {
+	if !d.hasSP {
+		return false
+	}
+	_, toMem := i.Args[0].(x86asm.Mem)
+	p := d.place(i)
+	replaced := toMem && p.exact && p.off > -slotSize && p.off < slotSize && i.Op != x86asm.CMP && i.Op != x86asm.TEST && i.Op != x86asm.NOP && i.Op != x86asm.PUSH && i.Flow == x86.FlowNext
+	return replaced || i.Flow == x86.FlowRet && d.sp > 0
+}
+
 // slotSize is the length of a tracked word of the stack, in bytes.
 const slotSize = 8
 

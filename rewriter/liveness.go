@@ -159,27 +159,35 @@ func (c *code) calleeSet(target uint64, s x86.Regs) (read, gone x86.Regs) {
 
 // callee looks into the function at target: whether it may read what register r holds at
 // its entry, and whether that may still be in r when it returns. Registers that a callee
-// must preserve are no arguments; of them only that they survive is said.
-func (c *code) callee(target uint64, r, depth int) (reads, survives bool) {
+// must preserve are no arguments; of them only that they survive is said. One that drops or
+// replaces its return address is none: it goes on elsewhere, with all registers.
+func (c *code) callee(target uint64, r, deep int) (reads, survives bool) {
 	if !x86.CallerSaved.Has(r) {
 		return false, true
 	}
-	if depth == 0 {
+	if deep == 0 {
 		return true, true
 	}
-	seen := map[uint64]bool{}
+	depths := map[uint64]depth{target: {hasSP: true}}
 	work := []uint64{target}
+	var d depth // behind the instruction
+	to := func(at uint64) {
+		if _, seen := depths[at]; !seen {
+			depths[at] = d
+			work = append(work, at)
+		}
+	}
 	for n := 0; len(work) > 0 && !(reads && survives); n++ {
 		at := work[len(work)-1]
 		work = work[:len(work)-1]
-		if seen[at] {
-			continue
-		}
-		seen[at] = true
 		i, ok := c.at(at)
 		if !ok || !i.Known || n >= maxLiveness {
 			return true, true
 		}
+		if d = depths[at]; d.returnsElsewhere(&i) {
+			return true, true
+		}
+		d.over(&i)
 		if i.Reads.Has(r) || i.Partial.Has(r) {
 			reads = true
 			if i.Flow == x86.FlowNext && i.Operands.Has(r) && !i.Writes.Has(r) {
@@ -191,16 +199,17 @@ func (c *code) callee(target uint64, r, depth int) (reads, survives bool) {
 		}
 		switch i.Flow {
 		case x86.FlowNext:
-			work = append(work, i.Next())
+			to(i.Next())
 		case x86.FlowCond:
-			work = append(work, i.Target, i.Next())
+			to(i.Target)
+			to(i.Next())
 		case x86.FlowJump:
-			work = append(work, i.Target)
+			to(i.Target)
 		case x86.FlowCall:
-			in, out := c.callee(i.Target, r, depth-1)
+			in, out := c.callee(i.Target, r, deep-1)
 			reads = reads || in
 			if out && !c.starts.has(i.Next()) {
-				work = append(work, i.Next())
+				to(i.Next())
 			}
 		case x86.FlowCallInd:
 			reads = reads || x86.ArgRegs.Has(r)

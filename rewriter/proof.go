@@ -4,6 +4,7 @@
 package rewriter
 
 import (
+	"slices"
 	"sort"
 )
 
@@ -139,4 +140,17 @@ func (p *prover) jumper(vaddr uint64) *body {
 // enters reports whether vaddr is known to be where a function begins, and not a part of one.
 func (p *prover) enters(vaddr uint64) bool {
 	return p.fn.entered[vaddr] || len(p.t.called[vaddr]) > 0
+}
+
+// entersMiddle reports whether code that is known as such calls or jumps to the middle of the n
+// bytes at vaddr: they are more than one instruction. Words of data are no proof of that.
+func (p *prover) entersMiddle(vaddr, n uint64) bool {
+	for at := vaddr + 1; at < vaddr+n; at++ {
+		if p.calledFrom(p.t.called[at]) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.t.jumps, func(j jump) bool {
+		return j.to > vaddr && j.to < vaddr+n && p.calledFrom([]uint64{j.from})
+	})
 }

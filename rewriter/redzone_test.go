@@ -73,13 +73,18 @@ func TestInside(t *testing.T) {
 		"a jump from elsewhere":              "53" + movRaxTime + "31ff" + callRax + "5b c3" + strings.Repeat("90", 100) + "e9 8dffffff",
 		"a jump to the immediate":            "53" + movRaxTime + "31ff" + callRax + "5b c3" + strings.Repeat("90", 100) + "e9 8cffffff",
 		"a call far behind":                  "53" + movRaxTime + far + callRax + "5b c3" + strings.Repeat("90", 100) + "e9 4effffff",
+		"what is no code that is known":      "53" + movRaxTime + "31ff" + callRax + "5b c3" + strings.Repeat("90", 100) + "e9 8dffffff",
 		"the same, and nothing refers to it": "53" + movRaxTime + far + callRax + "5b c3" + strings.Repeat("90", 100) + "e9 47ffffff",
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := testELF{text: asm(t, text), symbols: fn}
+			code := asm(t, text)
+			e := testELF{text: code, symbols: append(fn, testSym{"g", at + uint64(len(code)) - 5, 5, sttFunc, 0})}
+			if strings.Contains(name, "known") {
+				e.symbols = fn
+			}
 			p := planFile(t, e.build(), Options{})
 			want := Left
-			if strings.Contains(name, "nothing") {
+			if strings.Contains(name, "is no ") || strings.Contains(name, "nothing") {
 				want = Lea
 			}
 			if q := p.Patches[0]; q.Form != want {

@@ -213,8 +213,8 @@ func (c *code) within(fn *functions, vaddr uint64) bool {
 func (p *prover) finish(b *body, s *Site, isGo bool) {
 	n := p.fn.names[s.Vaddr]
 	s.Symbol = n.text
-	if s.Verdict.Patchable() && p.t.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)) {
-		s.Verdict, s.Reason = Unknown, "something refers to the middle of the instruction"
+	if s.Verdict.Patchable() && p.entersMiddle(s.Vaddr, uint64(s.Len)) {
+		s.Verdict, s.Reason = Unknown, "code jumps to the middle of the instruction"
 	}
 	s.RedZone = b != nil && s.Verdict.Patchable() && p.redZone(p.fn, b, s)
 	if s.Calls == 0 || s.direct() || b == nil {

@@ -175,3 +175,28 @@ func TestSlot(t *testing.T) {
 		})
 	}
 }
+
+// TestReturnThunk: a callee that drops or replaces its return address comes back elsewhere, with
+// what was in registers, as gcc's -mfunction-return=thunk has it.
+func TestReturnThunk(t *testing.T) {
+	const thunk = "e807000000 f390 0faee8 ebf9 "
+	for name, c := range map[string]struct {
+		text string
+		want Verdict
+	}{
+		"drops it by lea":  {movRaxTime + thunk + "488d642408 c3", Unknown},
+		"drops it by add":  {movRaxTime + thunk + "4883c408 c3", Unknown},
+		"drops it by pop":  {movRaxTime + thunk + "59 c3", Unknown},
+		"replaces it":      {movRaxTime + thunk + "48893c24 c3", Unknown},
+		"keeps it":         {movRaxTime + thunk + "57 5f 31c0 c3", Benign},
+		"keeps it, by add": {movRaxTime + thunk + "57 4883c408 31c0 c3", Benign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := testELF{text: asm(t, c.text)}
+			e.symbols = []testSym{{"f", e.textVaddr(), 19, sttFunc, 0}, {"thunk", e.textVaddr() + 19, 20, sttFunc, 0}}
+			if s := scanFile(t, e.build()).Sites[0]; s.Verdict != c.want {
+				t.Errorf("got %v (%s), want %v", s.Verdict, s.Reason, c.want)
+			}
+		})
+	}
+}
