@@ -76,6 +76,7 @@ trace-go
 trace-jobs signals /bin/trace-jobs wait
 trace-jobs stops /bin/trace-jobs wait
 trace-filter mmap-kill
+trace-filter other-kill
 trace-setuid is-root
 trace-filter nobody /bin/trace-setuid is-root
 trace-i386 /bin/callpage time
@@ -249,7 +250,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 		# shellcheck disable=SC2086 # words of a command line
 		under $programs/${words#/bin/}
 		expect "status of $words: $output $stderr" "$status" 0
-	done < <(grep -E '^(/bin/)?trace-c' <<<"$working")
+	done < <(grep -E '^(/bin/)?trace-c|-kill$' <<<"$working")
 }
 
 @test "trace: without CAP_SYS_PTRACE, a program that gives up rights is served all the same" {

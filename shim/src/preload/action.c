@@ -6,11 +6,6 @@
 /* Flags that act on vfix_entry as they would on the program's handler. */
 #define SHARED_FLAGS (SA_ONSTACK | SA_RESTART)
 
-long vfix_raw_action(int sig, const struct kernel_action *new, struct kernel_action *old)
-{
-	return syscall4(SYS_rt_sigaction, sig, (long)new, (long)old, sizeof old->mask);
-}
-
 /* vfix_entry is what a program gets that asks the kernel by itself; it is no handler of its own. */
 static uintptr_t word_of(const struct sigaction *action)
 {
@@ -67,14 +62,13 @@ static void decode(const struct kernel_action *kernel, struct sigaction *action)
 	*(uint64_t *)&action->sa_mask = mask_out(kernel->mask | (word & WORD_MASKED ? BIT(VFIX_STAND_IN) : 0));
 }
 
-/* sigaction for SIGSEGV; returns 0 or a negative error number. */
 int vfix_segv_action(const struct sigaction *new, struct sigaction *old)
 {
 	struct kernel_action kernel, before;
 
 	if (new)
 		encode(new, &kernel);
-	long error = vfix_raw_action(SIGSEGV, new ? &kernel : 0, &before);
+	long error = raw_action(SIGSEGV, new ? &kernel : 0, &before);
 	if (!error && old)
 		decode(&before, old);
 	return error;

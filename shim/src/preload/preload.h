@@ -60,7 +60,7 @@ VFIX_HIDDEN void vfix_start_late(void);
 /* state.c: what VFIX_HEAL and VFIX_LOG say. */
 VFIX_HIDDEN extern int vfix_heal_wanted, vfix_log_wanted;
 
-/* time.c: calls the function in the vDSO, or the kernel; the result as the page returns it. */
+/* serve.c: calls the function in the vDSO, or the kernel; the result as the page returns it. */
 VFIX_HIDDEN long vfix_serve(int function, uintptr_t a, uintptr_t b);
 /* state.c */
 VFIX_HIDDEN extern uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)];
@@ -78,8 +78,12 @@ VFIX_HIDDEN void vfix_heal_again(int before);
 #define MEMBARRIER_SYNC_CORE (1 << 5)
 #define MEMBARRIER_REGISTER_SYNC_CORE (1 << 6)
 
-/* action.c */
-VFIX_HIDDEN long vfix_raw_action(int sig, const struct kernel_action *new, struct kernel_action *old);
+static inline long raw_action(int sig, const struct kernel_action *new, struct kernel_action *old)
+{
+	return syscall4(SYS_rt_sigaction, sig, (long)new, (long)old, sizeof old->mask);
+}
+
+/* action.c: sigaction for SIGSEGV; returns 0 or a negative error number. */
 VFIX_HIDDEN int vfix_segv_action(const struct sigaction *new, struct sigaction *old);
 
 /* next.c: the function of that name in the libraries behind this one, kept in *cache; vfix_none,

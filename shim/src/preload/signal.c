@@ -27,9 +27,9 @@ static void block(int sig)
  */
 static void die(int sig, siginfo_t *info)
 {
-	struct kernel_action action = { .flags = SA_RESTORER, .restorer = (uintptr_t)vfix_restorer };
+	struct kernel_action action = { 0 };	/* SIG_DFL */
 
-	vfix_raw_action(sig, &action, 0);
+	raw_action(sig, &action, 0);
 	if (info->si_code > 0 && info->si_code != SI_KERNEL)
 		return;
 	block(sig);
@@ -41,10 +41,20 @@ static void set_aside(siginfo_t *info)
 {
 	struct kernel_action action;
 
-	vfix_raw_action(SIGSEGV, 0, &action);
-	vfix_raw_action(VFIX_STAND_IN, &action, 0);
+	raw_action(SIGSEGV, 0, &action);
+	raw_action(VFIX_STAND_IN, &action, 0);
 	info->si_errno = WAITING;
 	send(VFIX_STAND_IN, info);
+}
+
+/* SA_RESETHAND: only the handler is another then (kernel/signal.c, get_signal). */
+static void reset(void)
+{
+	struct kernel_action action;
+
+	raw_action(SIGSEGV, 0, &action);
+	action.restorer &= ~WORD_HANDLER;	/* SIG_DFL is 0 */
+	raw_action(SIGSEGV, &action, 0);
 }
 
 /* What to do about a SIGSEGV with this action of the program; returns the handler to run. */
@@ -66,10 +76,8 @@ static uintptr_t deliver(siginfo_t *info, int blocked, uintptr_t word)
 	}
 	if (!(word & WORD_NODEFER) || word & WORD_MASKED)
 		block(VFIX_STAND_IN);
-	if (word & WORD_RESETHAND) {
-		struct sigaction initial = { .sa_handler = SIG_DFL };
-		vfix_segv_action(&initial, 0);
-	}
+	if (word & WORD_RESETHAND)
+		reset();
 	return handler;
 }
 
@@ -84,7 +92,7 @@ static uintptr_t unwait(siginfo_t *info, int blocked)
 	}
 	info->si_errno = 0;
 	info->si_signo = SIGSEGV;
-	vfix_raw_action(SIGSEGV, 0, &action);
+	raw_action(SIGSEGV, 0, &action);
 	return deliver(info, blocked, action.restorer);
 }
 

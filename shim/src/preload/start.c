@@ -32,7 +32,7 @@ static void take_over(void)
 	struct sigaction inherited = { 0 };
 	uint64_t mask = BIT(SIGSEGV), old, stand_in = BIT(VFIX_STAND_IN);
 
-	if (vfix_raw_action(SIGSEGV, 0, &before) || before.handler == (uintptr_t)vfix_entry)
+	if (raw_action(SIGSEGV, 0, &before) || before.handler == (uintptr_t)vfix_entry)
 		return;
 	inherited.sa_handler = (void (*)(int))before.handler;
 	vfix_segv_action(&inherited, 0);
