@@ -166,15 +166,15 @@ func TestBadLayers(t *testing.T) {
 		{"leaves the root later", layers{{imagetest.LegacyM("a/../../b", "1")}}, "a/../../b: name leaves the root"},
 		{"hard link leaves the root", layers{{imagetest.LinkM("a", "../../etc/passwd")}}, "a: hard link: ../../etc/passwd: name leaves the root"},
 		{"hard link to nothing", layers{{imagetest.LinkM("a", "b")}}, "a: hard link to b, which does not exist"},
-		{"hard link to a folder", layers{{imagetest.DirM("d"), imagetest.LinkM("a", "d")}}, "a: hard link to d, which is a folder"},
+		{"hard link to a folder", layers{{imagetest.DirM("d"), imagetest.LinkM("a", "d")}}, "a: hard link to d, which is a directory"},
 		{"symlink to itself", layers{{imagetest.SymM("l", "l"), imagetest.LegacyM("l/a", "1")}}, "l/a: too many levels of symbolic links"},
 		{"symlinks in a ring", layers{{imagetest.SymM("l", "m"), imagetest.SymM("m", "l"), imagetest.FileM("l/.wh.a", nil)}}, "too many levels of symbolic links"},
-		{"file below a file of its layer", layers{{imagetest.FileM("f", nil), imagetest.LegacyM("f/a", "1")}}, "f/a: f is not a folder"},
+		{"file below a file of its layer", layers{{imagetest.FileM("f", nil), imagetest.LegacyM("f/a", "1")}}, "f/a: f is not a directory"},
 		{"long name", layers{{imagetest.LegacyM(long, "1")}}, "name of 6001 bytes, at most 4096"},
 		{"whiteout of nothing", layers{{imagetest.FileM("d/.wh.", nil)}}, "d/.wh.: whiteout of nothing"},
 		{"whiteout of ..", layers{{imagetest.FileM("d/.wh...", nil)}}, "d/.wh...: whiteout of nothing"},
 		{"entry of an unknown kind", layers{{{Header: tar.Header{Typeflag: 'Z', Name: "lib/a"}, Body: nil}}}, `lib/a: tar entry of type 'Z', which engines refuse`},
-		{"root is a file", layers{{{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: ".", Linkname: "/etc"}, Body: nil}}}, "the root file system is not a folder"},
+		{"root is a file", layers{{{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: ".", Linkname: "/etc"}, Body: nil}}}, "the root file system is not a directory"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			img := imagetest.Stack(t, tc.layers...)
