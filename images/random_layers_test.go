@@ -173,7 +173,7 @@ func compareEngines(t testing.TB, engines []engine, img v1.Image, tally map[stri
 	defer os.RemoveAll(dir)
 	base, derived := dir+"/base.tar", dir+"/derived.tar"
 	imagetest.Put(t, "oci-archive:"+base+":x", media.Result{Image: img})
-	result, err := images.Rebuild(context.Background(), "oci-archive:"+base, images.RebuildOptions{Dest: "oci-archive:" + derived + ":x", Version: "1"})
+	result, err := images.Rebuild(context.Background(), "oci-archive:"+base, images.RebuildOptions{Dest: "oci-archive:" + derived + ":x", Version: "1", Provenance: images.ProvenanceAuto})
 	diffIDs := func(source string) []v1.Hash {
 		return imagetest.Must[*v1.ConfigFile](t)(imagetest.Open(t, source).Image.ConfigFile()).RootFS.DiffIDs
 	}
@@ -221,7 +221,7 @@ func compareEngines(t testing.TB, engines []engine, img v1.Image, tally map[stri
 	if len(result.Findings.Warnings) > 0 {
 		tally["with warnings"]++
 	}
-	v, err := images.Verify(context.Background(), "oci-archive:"+derived, images.VerifyOptions{Against: "oci-archive:" + base})
+	v, err := images.Verify(context.Background(), "oci-archive:"+derived, images.VerifyOptions{Against: "oci-archive:" + base, Provenance: true})
 	if err != nil {
 		return append(problems, fmt.Sprintf("verify: %v", err))
 	}

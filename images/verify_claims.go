@@ -69,6 +69,9 @@ func checkStatement(ctx context.Context, s *contents.Session, stated *provenance
 	if err := c.contents(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.kept(ctx, s.FetchLayers(c.base)); err != nil {
+		return nil, err
+	}
 	c.nothingElse()
 	return c, c.origin()
 }
@@ -131,7 +134,7 @@ func (c *claims) real(stated string) string {
 // both returns a stated file on both sides. It must be a file of the added layer.
 func (c *claims) both(stated string) (before, after *contents.Node) {
 	name := c.real(stated)
-	before, after = c.base.At(name), c.after.T.At(name)
+	before, after = c.base.Shown(name), c.after.T.At(name)
 	switch {
 	case after == nil || after.Kind != contents.KindFile || after.Layer != c.added:
 		c.problem("%s: no file of the added layer", name)
@@ -346,6 +349,48 @@ func (c *claims) origin() error {
 		c.skip("derived.entrypointWrapped", "the base has vfix-trace, too")
 	case traced != p.Derived.Traced:
 		c.problem("vfix-trace before the entrypoint: got %v, stated %v", traced, p.Derived.Traced)
+	}
+	return nil
+}
+
+// kept checks the files that are written once more as they were, because a patched one stands where
+// some engines have them.
+func (c *claims) kept(ctx context.Context, fetchBase fallback.Fetcher) error {
+	written := map[*contents.Inode][]string{}
+	for _, f := range c.st.Predicate.Files {
+		if b := c.base.Shown(c.real(f.Path)); b != nil {
+			written[b.Inode] = append([]string{f.Path}, f.Links...)
+		}
+	}
+	for b, names := range c.base.Kept(written) {
+		a := c.after.T.At(names[0])
+		if a == nil || a.Kind != contents.KindFile || a.Layer != c.added {
+			c.problem("%s: not written again as it was", names[0])
+			continue
+		}
+		before, err := fetchBase(ctx, []*contents.Inode{b})
+		if err != nil {
+			return err
+		}
+		after, err := c.after.Fetch(ctx, []*contents.Inode{a.Inode})
+		if err != nil {
+			return err
+		}
+		was, err := blob.HashOf(before[b])
+		if err != nil {
+			return err
+		}
+		is, err := blob.HashOf(after[a.Inode])
+		if err != nil {
+			return err
+		}
+		if d := a.Meta.Differs(&b.Meta); was != is || d != "" {
+			c.problem("%s: written again, and not as it was: %s", names[0], d)
+			continue
+		}
+		for _, name := range names {
+			c.named[name] = true
+		}
 	}
 	return nil
 }

@@ -4,6 +4,14 @@
 # containerd with overlay mounts and without, docker with overlay2 and vfs.
 load helpers
 
+# Containers without the right to mount, and odd kernels, have none.
+has_overlay() {
+	local dir=$BATS_TEST_TMPDIR/probe
+	mkdir -p "$dir/a" "$dir/b" "$dir/on"
+	mount -t overlay overlay -o "lowerdir=$dir/a:$dir/b" "$dir/on" 2>/dev/null || { echo "no overlay can be mounted here" && return 1; }
+	umount "$dir/on"
+}
+
 setup() {
 	requires root image_tools overlay docker
 	cd "$tree" || return

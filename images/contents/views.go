@@ -276,13 +276,11 @@ func (t *Tree) order(names []string) {
 func (t *Tree) differences(all []visible) []string {
 	var lines []string
 	for _, v := range all {
-		overlay := t.namesOf(v.Inode)
 		for _, w := range t.Others {
-			names := w.namesOf(v.Inode)
-			if slices.Equal(names, overlay) {
+			if slices.Equal(w.namesOf(v.Inode), t.namesOf(v.Inode)) {
 				continue
 			}
-			text := fmt.Sprintf("%s (%s): overlay engines show %s, %s: %s", v.Names[0], blob.ShortHash(t.Layers[v.Layer].DiffID), place(overlay), w.Engines, place(names))
+			text := fmt.Sprintf("%s (%s): overlay engines show %s, %s: %s", v.Names[0], blob.ShortHash(t.Layers[v.Layer].DiffID), t.shows(&v), w.Engines, w.shows(&v))
 			if v.stuck {
 				text += ", which stays as it is: overlay engines have something else there"
 			}
@@ -292,11 +290,22 @@ func (t *Tree) differences(all []visible) []string {
 	return lines
 }
 
-func place(names []string) string {
-	if len(names) == 0 {
-		return "it nowhere"
+// shows says where a tree has a file, and where a rebuild puts it where nothing is.
+func (t *Tree) shows(v *visible) string {
+	text := "it nowhere"
+	if names := t.namesOf(v.Inode); len(names) > 0 {
+		text = "it as " + strings.Join(names, ", ")
 	}
-	return "it as " + strings.Join(names, ", ")
+	var more []string
+	for _, name := range v.Names {
+		if p := t.place(name); p != "" && !v.stuck && t.At(p) == nil {
+			more = append(more, p)
+		}
+	}
+	if len(more) > 0 {
+		text += " (after a rebuild also as " + strings.Join(more, ", ") + ")"
+	}
+	return text
 }
 
 // namesOf are the names that a tree has for an inode of this or another tree.
