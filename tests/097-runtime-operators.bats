@@ -140,7 +140,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
 	expect_match 'whose' "$(jq -r '.mounts[-1].source' "$RECORD/config.json")" "$cache/v2/"
 	# The first layout had no folder of its own.
-	mkdir -m 700 "$cache/files"
+	mkdir -m 700 "$cache/files" "$cache/tmp"
 	echo first >"$cache/files/0f"
 	touch -a -d '2 hours ago' "$cache/files/0f"
 	run_vfix cache size --cache-dir "$cache"
