@@ -581,7 +581,7 @@ admin() {
 	start_with_fault --fail-closed
 	expect "closed: status: $output" "$status" 1
 	[ ! -e "$RECORD/starts" ] || fail 'the runtime was started'
-	expect_match log "$(cat "$work/log")" 'fail-closed.*usr/'
+	expect_match log "$(cat "$work/log")" 'fail-closed*usr/'
 	# And what it cannot do for lack of memory is a line, too.
 	echo '{"limits": {"seconds": 0.000001}}' >"$work/runtime.json"
 	start

@@ -74,7 +74,7 @@ nothing_outside() {
 	opened=$(grep -E 'open(at|at2)?(\(| resumed>)' "$1" | sed -n 's/.* = [0-9]*<\(.*\)>$/\1/p' | sort -u)
 	[ -n "$opened" ] || fail 'the trace shows nothing'
 	opened=$(grep -v -x -e "$b\(/.*\)\?" -e "$cache\(/.*\)\?" -e "$work/\(log\|runtime.json\|record\(/.*\)\?\)" \
-		-e '/proc/.*' -e '/sys/.*' -e '/dev/null' <<<"$opened" || true)
+		-e '/proc/.*' -e '/sys/.*' -e '/dev/null' -e '/var/log/vfix/starts.jsonl' <<<"$opened" || true)
 	expect 'opened outside of the root' "$opened" ''
 }
 
