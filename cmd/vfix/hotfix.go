@@ -76,7 +76,7 @@ libc in the container fails with "device or resource busy". vfix-runtime does
 not have this limitation: see 'vfix install --help'.
 
 --list shows the copies and the containers and processes that use them; --prune
-removes the unused ones.`,
+removes the unused ones that are more than a minute old.`,
 		Example: `  vfix hotfix redis:2.8.22                      for all four
   vfix hotfix --for docker redis:2.8.22         a docker run command to complete
   vfix hotfix --for compose db > vfix.yaml      for a container named db
