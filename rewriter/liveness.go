@@ -163,7 +163,7 @@ func (c *code) calleeSet(target uint64, s x86.Regs) (read, gone x86.Regs) {
 // replaces its return address is none: it goes on elsewhere, with all registers.
 func (c *code) callee(target uint64, r, deep int) (reads, survives bool) {
 	if !x86.CallerSaved.Has(r) {
-		return false, true
+		return c.thunk(target, r), true
 	}
 	if deep == 0 {
 		return true, true
@@ -224,4 +224,42 @@ func (c *code) callee(target uint64, r, deep int) (reads, survives bool) {
 		}
 	}
 	return reads, survives
+}
+
+// maxThunk is how many instructions of a function are looked at for a jump to a register that it
+// must preserve.
+const maxThunk = 8
+
+// thunk reports whether the function at target does nothing but jump to what register r holds: by a
+// jump, or by a return, as gcc's and clang's -mindirect-branch and -mretpoline have it.
+func (c *code) thunk(target uint64, r int) bool {
+	d := depth{hasSP: true}
+	for range maxThunk {
+		i, ok := c.at(target)
+		if !ok {
+			return false
+		}
+		if i.Flow == x86.FlowIndirect || i.Flow == x86.FlowCallInd {
+			through, direct := i.Through()
+			return direct && through == r
+		}
+		if d.returnsElsewhere(&i) {
+			return i.Operands.Has(r)
+		}
+		d.over(&i)
+		switch i.Flow {
+		case x86.FlowNext:
+			target = i.Next()
+		case x86.FlowJump:
+			target = i.Target
+		case x86.FlowCall:
+			target, d = i.Target, depth{hasSP: true}
+		default:
+			return false
+		}
+		if i.Writes.Has(r) {
+			return false
+		}
+	}
+	return false
 }

@@ -200,3 +200,26 @@ func TestReturnThunk(t *testing.T) {
 		})
 	}
 }
+
+// TestBranchThunk: a callee that jumps to its caller's register, as -mindirect-branch has it.
+func TestBranchThunk(t *testing.T) {
+	const caller = "4155" + movR13Time + "e803000000 415d c3 "
+	for name, c := range map[string]struct {
+		thunk string
+		want  Verdict
+	}{
+		"a jump":           {"41ffe5", Unknown},
+		"behind a fence":   {"0faee8 41ffe5", Unknown},
+		"by a return":      {"e807000000 f390 0faee8 ebf9 4c892c24 c3", Unknown},
+		"saved and used":   {"4155 4989fd 41ffd5 415d c3", Benign},
+		"another register": {"41ffe4", Benign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := testELF{text: asm(t, caller+c.thunk)}
+			e.symbols = []testSym{{"f", e.textVaddr(), 17, sttFunc, 0}, {"thunk", e.textVaddr() + 17, 20, sttFunc, 0}}
+			if s := scanFile(t, e.build()).Sites[0]; s.Verdict != c.want {
+				t.Errorf("got %v (%s), want %v", s.Verdict, s.Reason, c.want)
+			}
+		})
+	}
+}

@@ -291,6 +291,7 @@ const openKinds = 23
 
 // cFlags are the ways of compiling them.
 var cFlags = [][]string{{"-O0"}, {"-O1"}, {"-O2"}, {"-O3"}, {"-Os"}, {"-O2", "-fomit-frame-pointer"}, {"-O1", "-fno-omit-frame-pointer"}, {"-Og"},
+	{"-O1", "-mindirect-branch=thunk"}, {"-O2", "-mindirect-branch=thunk-inline", "-mfunction-return=thunk"},
 	{"-O2", "-fno-jump-tables"}, {"-O2", "-fno-asynchronous-unwind-tables"}, {"-O2", "-freorder-blocks-and-partition"}}
 
 // writeC returns a C source with one to three functions, and their kinds.
