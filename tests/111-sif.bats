@@ -63,6 +63,74 @@ listing() {
 	(cd "$1" && find . -printf '%p %y %m %U:%G %n %Ts %l\n' | sort && find . -type f ! -name clock ! -name time-of-day -exec sha256sum {} + | sort)
 }
 
+# prober FILE: a program that says on stderr what it can see and do, and fails.
+prober() {
+	cat >"$1" <<-'END'
+		#!/usr/bin/python3 -I
+		import os, socket, sys
+
+		def can(what, *args):
+		    try:
+		        what(*args)
+		        return "yes"
+		    except OSError:
+		        return "no"
+
+		image = sys.argv[-1]
+		print("uid", os.getuid(), "sees", *sorted(os.listdir("/")), "interfaces", *(n for _, n in socket.if_nameindex()),
+		      "pid", os.getpid(), "image", can(open, image, "rb"), "writes image", can(open, image, "ab"),
+		      "writes usr", can(open, "/usr/vfix-test", "w"), "writes out", can(open, "/out/x", "w"),
+		      "owner", can(os.chown, "/out/x", 1234, 1234), "chroot", can(os.chroot, "/usr"),
+		      file=sys.stderr)
+		sys.exit(1)
+	END
+	chmod 755 "$1"
+}
+
+@test "scan: the programs that read a squashfs are confined: no network, no file of the machine, no right that they do not need" {
+	requires root
+	local fake=$BATS_TEST_TMPDIR/fake real=$VFIX
+	sif
+	mkdir "$fake"
+	printf '#!/bin/sh\nPATH=%s exec %s "$@"\n' "$fake" "$VFIX" >"$BATS_TEST_TMPDIR/vfix"
+	chmod 755 "$BATS_TEST_TMPDIR/vfix"
+	VFIX=$BATS_TEST_TMPDIR/vfix
+	chmod 755 "$fake"
+	prober "$fake/sqfs2tar"
+	run_vfix 1 scan x.sif
+	expect_match sqfs2tar "$stderr" 'sqfs2tar: uid 65534 sees '
+	[[ $stderr =~ sees\ ([a-z0-9 ]*)\ interfaces ]]
+	for seen in ${BASH_REMATCH[1]}; do
+		[[ " bin image lib lib64 usr ${fake:1} $(cut -d / -f 2 <<<"$fake") " = *" $seen "* ]] || fail "it sees /$seen"
+	done
+	expect_match sqfs2tar "$stderr" 'interfaces lo pid 1 image yes writes image no writes usr no writes out no owner no chroot no'
+	# unsquashfs writes files of any owner, into one folder.
+	mv "$fake/sqfs2tar" "$fake/unsquashfs"
+	sed -i 's/image = sys.argv\[-1\]/image = "\/image"/' "$fake/unsquashfs"
+	run_vfix 1 scan x.sif
+	expect_match unsquashfs "$stderr" 'unsquashfs: uid 0 sees '
+	expect_match unsquashfs "$stderr" 'interfaces lo pid 1 image yes writes image no writes usr no writes out yes owner yes chroot no'
+	# The controls: both read the image there, with the owners in it.
+	VFIX=$real run_vfix 3 scan x.sif
+	rm "$fake/unsquashfs"
+	printf '#!/bin/sh\nexec /usr/bin/unsquashfs "$@"\n' >"$fake/unsquashfs"
+	chmod 755 "$fake/unsquashfs"
+	VFIX=$real run_vfix convert x.sif -o oci:with-sqfs2tar:x
+	[[ $stderr != *confined* ]] || fail 'sqfs2tar was not confined'
+	run_vfix convert x.sif -o oci:with-unsquashfs:x
+	[[ $stderr != *confined* ]] || fail 'unsquashfs was not confined'
+	# Owners, modes and hard links, as tar has them.
+	members() {
+		local index=$1/index.json layer
+		layer=$(jq -r '.layers[0].digest' "$1/blobs/sha256/$(jq -r '.manifests[0].digest' "$index" | cut -d : -f 2)" | cut -d : -f 2)
+		tar --numeric-owner --full-time -t -v -f "$1/blobs/sha256/$layer" | sed 's, \./, ,; s,link to \./,link to ,; /^d.* $/d' | sort
+	}
+	members with-unsquashfs >unsquashfs.list
+	grep -q '^-rw.*1000/1000 .*home/u/data$' unsquashfs.list
+	grep -q '^-rws--x--x .*bin/clock$' unsquashfs.list
+	diff <(members with-sqfs2tar) unsquashfs.list
+}
+
 @test "rebuild: a SIF file to a SIF file, which runs where the first is killed" {
 	requires oracle
 	sif

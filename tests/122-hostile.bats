@@ -101,3 +101,27 @@ vfix_bounded() {
 	[ ! -e /etc/vfix-hostile ]
 	expect "the corpus" "$(find "$made/image" -type f -size -1000k -print0 | sort -z | xargs -0 sha256sum | sha256sum)" "$digest"
 }
+
+@test "scan: what a small layer unpacks to is bounded: in all, with a line, and with an option" {
+	requires root
+	local i
+	fresh
+	mkdir "$work/root"
+	# Twenty libraries with call sites, of 16 MiB that compress well and are no holes: 320 MiB.
+	for i in {1..20}; do
+		cp "$build/fixtures/libstubs.so" "$work/root/lib$i.so"
+		head -c $((16 * mib)) /dev/zero | tr '\0' '\1' >>"$work/root/lib$i.so"
+	done
+	tar -C "$work/root" -czf "$work/x.tar.gz" .
+	rm -r "$work/root"
+	expect 'bytes of the layer, in MiB' "$(($(stat -c %s "$work/x.tar.gz") / mib))" 0
+	mount -t tmpfs -o size=200M tmpfs "$work/tmp"
+	TMPDIR=$work/tmp run_vfix 1 scan --max-temp 100M "$work/x.tar.gz"
+	umount "$work/tmp"
+	expect_match stderr "$stderr" 'temporary files: more than 104857600 bytes'
+	expect_match hint "$stderr" --max-temp
+	# The control: there is room for all of it.
+	TMPDIR=$work/tmp run_vfix 3 scan --max-temp 1G "$work/x.tar.gz"
+	run_vfix 2 scan --max-temp much "$work/x.tar.gz"
+	expect_match stderr "$stderr" '--max-temp much'
+}

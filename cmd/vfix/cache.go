@@ -71,7 +71,7 @@ func runCache(action string, opts CacheOptions, out *output, e engine) error {
 			return usagef("cache", "--size works only with prune, not with %s", action)
 		}
 		var err error
-		if limit, err = bytesOf(opts.size); err != nil {
+		if limit, err = bytesOf("cache", "--size", opts.size); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func runCache(action string, opts CacheOptions, out *output, e engine) error {
 }
 
 // bytesOf reads a number of bytes with a unit.
-func bytesOf(text string) (int64, error) {
+func bytesOf(verb, flag, text string) (int64, error) {
 	shift := map[string]int{"K": 10, "M": 20, "G": 30}
 	number, unit := text, ""
 	if n := len(text) - 1; n > 0 && shift[strings.ToUpper(text[n:])] > 0 {
@@ -91,7 +91,7 @@ func bytesOf(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 || n > (1<<63-1)>>shift[unit] {
-		return 0, usagef("cache", "--size %s: want a number of bytes, such as 500M; K, M and G are powers of 1024", text)
+		return 0, usagef(verb, "%s %s: want a number of bytes, such as 500M; K, M and G are powers of 1024", flag, text)
 	}
 	return n << shift[unit], nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/progress"
@@ -82,6 +83,7 @@ type workOptions struct {
 	jobs     int
 	insecure bool
 	stall    time.Duration
+	maxTemp  string
 }
 
 // DefaultStall is how long a registry may make no progress: it has to store a blob of some
@@ -91,6 +93,12 @@ const defaultStall = 2 * time.Minute
 func (w *workOptions) addJobs(cmd *cobra.Command) {
 	cmd.Flags().IntVarP(&w.jobs, "jobs", "j", 0,
 		"`N` files (with --from-file: images) to process in parallel; 0: one per processor")
+	w.addTemp(cmd)
+}
+
+func (w *workOptions) addTemp(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&w.maxTemp, "max-temp", "8G",
+		"use at most this many `BYTES` of temporary files; K, M and G are accepted")
 }
 
 // addMedia declares what reading an image needs.
@@ -113,6 +121,13 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	}
 	if w.reads && w.stall <= 0 {
 		return none, usagef(verb, "--stall-timeout %v: must be positive", w.stall)
+	}
+	if w.maxTemp != "" {
+		limit, err := bytesOf(verb, "--max-temp", w.maxTemp)
+		if err != nil {
+			return none, err
+		}
+		blob.Temp.SetLimit(limit)
 	}
 	if !w.reads {
 		return none, nil

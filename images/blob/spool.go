@@ -35,6 +35,8 @@ type Spool struct {
 	mu  sync.Mutex
 	f   *os.File
 	end int64
+	// taken is how many bytes of Temp the file has.
+	taken int64
 }
 
 // Keep copies size bytes of r and returns where they can be read from now on.
@@ -48,8 +50,12 @@ func (s *Spool) KeepStream(r io.Reader, size int64) (*io.SectionReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &HoleWriter{W: io.NewOffsetWriter(s.f, off)}
-	if err := w.Copy(r); err != nil {
+	w := &HoleWriter{W: io.NewOffsetWriter(s.f, off), Room: Temp}
+	err = w.Copy(r)
+	s.mu.Lock()
+	s.taken += w.taken
+	s.mu.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	if w.N != size {
@@ -76,6 +82,8 @@ func (s *Spool) reserve(size int64) (off int64, err error) {
 func (s *Spool) Close() {
 	RemoveTemp(s.f)
 	s.f = nil
+	Temp.give(s.taken)
+	s.taken = 0
 }
 
 // HoleWriter writes a stream at ascending offsets and leaves out blocks of zeros: a file
@@ -83,6 +91,28 @@ func (s *Spool) Close() {
 type HoleWriter struct {
 	W io.WriterAt
 	N int64 // bytes so far, holes included
+	// Room is where the bytes come from, without the holes; nil: they are not counted.
+	Room  *Room
+	taken int64 // of Room
+}
+
+// Release gives back what was taken of Room.
+func (h *HoleWriter) Release() {
+	if h != nil && h.Room != nil {
+		h.Room.give(h.taken)
+		h.taken = 0
+	}
+}
+
+func (h *HoleWriter) take(n int) error {
+	if h.Room == nil {
+		return nil
+	}
+	if err := h.Room.take(int64(n)); err != nil {
+		return err
+	}
+	h.taken += int64(n)
+	return nil
 }
 
 var zeroBlock [CopyBuffer]byte
@@ -93,6 +123,9 @@ func (h *HoleWriter) Copy(r io.Reader) error {
 	for {
 		k, err := Fill(r, buf)
 		if k > 0 && !bytes.Equal(buf[:k], zeroBlock[:k]) {
+			if err := h.take(k); err != nil {
+				return err
+			}
 			if _, werr := h.W.WriteAt(buf[:k], h.N); werr != nil {
 				return werr
 			}

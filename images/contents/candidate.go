@@ -53,10 +53,12 @@ type examiner struct {
 	head      [elfHead]byte
 	buf       []byte
 	tmp       *os.File
+	held      *blob.HoleWriter // wrote what is in tmp
 }
 
 func (x *examiner) Close() {
 	x.release()
+	x.held.Release()
 	blob.RemoveTemp(x.tmp)
 }
 
@@ -161,7 +163,9 @@ func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	if err := x.tmp.Truncate(0); err != nil {
 		return nil, err
 	}
-	w := &blob.HoleWriter{W: x.tmp}
+	x.held.Release()
+	w := &blob.HoleWriter{W: x.tmp, Room: blob.Temp}
+	x.held = w
 	if err := w.Copy(io.LimitReader(r, size)); err != nil {
 		return nil, err
 	}

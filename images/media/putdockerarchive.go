@@ -146,7 +146,9 @@ func spoolPlain(ctx context.Context, l v1.Layer, o Options) (b blob.BlobToWrite,
 	if err != nil {
 		return b, nil, err
 	}
+	w := &blob.HoleWriter{W: f, Room: blob.Temp}
 	done = func() {
+		w.Release()
 		f.Close()
 		os.Remove(f.Name())
 	}
@@ -160,11 +162,10 @@ func spoolPlain(ctx context.Context, l v1.Layer, o Options) (b blob.BlobToWrite,
 		return b, nil, err
 	}
 	defer rc.Close()
-	n, err := blob.CopyTo(ctx, f, rc, nil)
-	if err != nil {
+	if err := w.Copy(blob.Reading{Ctx: ctx, Reader: rc, T: nil}); err != nil {
 		return b, nil, err
 	}
-	return blob.BlobToWrite{Digest: diffID, Size: n, Layer: blob.ShortHash(diffID), Open: func() (io.ReadCloser, error) {
-		return io.NopCloser(io.NewSectionReader(f, 0, n)), nil
-	}}, done, nil
+	return blob.BlobToWrite{Digest: diffID, Size: w.N, Layer: blob.ShortHash(diffID), Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(f, 0, w.N)), nil
+	}}, done, f.Truncate(w.N)
 }

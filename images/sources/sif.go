@@ -14,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -171,12 +172,21 @@ func openSIF(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 	task := o.Progress.Start("read", s.path, s.root.Size())
 	defer task.Done()
-	temp, err := os.CreateTemp("", atomicfile.TempPrefix+"*.squashfs")
+	// A confined program that is not root reads it, and nobody else gets at it.
+	dir, err := os.MkdirTemp("", atomicfile.TempPrefix)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name())
+	defer os.RemoveAll(dir)
+	temp, err := os.Create(filepath.Join(dir, "squashfs"))
+	if err != nil {
+		return err
+	}
 	defer temp.Close()
+	const readable = 0o644
+	if err := temp.Chmod(readable); err != nil {
+		return err
+	}
 	if _, err := blob.CopyTo(ctx, temp, s.Squashfs(), task); err != nil {
 		return err
 	}

@@ -84,7 +84,9 @@ func errNoSquashTools(names string) error {
 // owners without being root; unsquashfs only with.
 func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) error {
 	if tool, err := exec.LookPath("sqfs2tar"); err == nil {
-		return runTool(ctx, nil, w, tool, "--root-becomes", ".", file)
+		return runReader(ctx, w, o, file, "", func(file, _ string) []string {
+			return []string{tool, "--root-becomes", ".", file}
+		})
 	}
 	tool, err := exec.LookPath("unsquashfs")
 	if err != nil {
@@ -98,11 +100,28 @@ func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) er
 	if os.Geteuid() != 0 {
 		progress.Note(o.Progress, "without root unsquashfs gives every file to the user: install sqfs2tar (squashfs-tools-ng) to keep owners")
 	}
-	root := filepath.Join(dir, squashUnsquashDir)
-	if err := runTool(ctx, nil, io.Discard, tool, "-no-progress", "-dest", root, file); err != nil {
+	err = runReader(ctx, io.Discard, o, file, dir, func(file, dir string) []string {
+		return []string{tool, "-no-progress", "-dest", filepath.Join(dir, squashUnsquashDir), file}
+	})
+	if err != nil {
 		return err
 	}
-	return writeFolder(ctx, w, root, o)
+	return writeFolder(ctx, w, filepath.Join(dir, squashUnsquashDir), o)
+}
+
+// runReader runs a program that reads the squashfs in a file, confined where it would be root. args
+// makes its command line of what that file and the folder that it writes to are called where it runs.
+func runReader(ctx context.Context, out io.Writer, o media.Options, file, folder string, args func(file, folder string) []string) error {
+	if confined() {
+		cmd, said := newTool(ctx, nil, out, args(confinedImage, confinedFolder))
+		err := runConfined(cmd, file, folder)
+		if !errors.Is(err, errNotConfined) {
+			return toolError(ctx, cmd, said, err)
+		}
+		progress.Note(o.Progress, "%s: %v", filepath.Base(cmd.Path), err)
+	}
+	words := args(file, folder)
+	return runTool(ctx, nil, out, words[0], words[1:]...)
 }
 
 // removeAll removes a folder whose own folders may be ones that nobody may write to.
@@ -158,14 +177,24 @@ func (s squashSuper) keepTime(file string) error {
 
 // runTool runs a program to its end. What it says on stderr is its error.
 func runTool(ctx context.Context, in io.Reader, out io.Writer, tool string, args ...string) error {
-	cmd := exec.CommandContext(ctx, tool, args...)
-	var said blob.HeadBuffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &said
+	cmd, said := newTool(ctx, in, out, append([]string{tool}, args...))
+	blob.Apart(cmd)
+	return toolError(ctx, cmd, said, cmd.Run())
+}
+
+// newTool is a command that is not run yet, and what it will say on stderr.
+func newTool(ctx context.Context, in io.Reader, out io.Writer, words []string) (*exec.Cmd, *blob.HeadBuffer) {
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	said := &blob.HeadBuffer{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, said
 	cmd.WaitDelay = blob.ChildDelay
 	// What is made shall not depend on where.
 	cmd.Env = append(dropVariable(os.Environ(), "SOURCE_DATE_EPOCH"), "TZ=UTC", "LC_ALL=C")
-	blob.Apart(cmd)
-	err := cmd.Run()
+	return cmd, said
+}
+
+// toolError is the error of a program that has ended.
+func toolError(ctx context.Context, cmd *exec.Cmd, said *blob.HeadBuffer, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -174,9 +203,9 @@ func runTool(ctx context.Context, in io.Reader, out io.Writer, tool string, args
 	}
 	var exit *exec.ExitError
 	if text := strings.TrimSpace(said.String()); errors.As(err, &exit) && text != "" {
-		return hinterr.Damaged("%s: %s", filepath.Base(tool), strings.ReplaceAll(text, "\n", "; "))
+		return hinterr.Damaged("%s: %s", filepath.Base(cmd.Path), strings.ReplaceAll(text, "\n", "; "))
 	}
-	return fmt.Errorf("%s: %w", filepath.Base(tool), err)
+	return fmt.Errorf("%s: %w", filepath.Base(cmd.Path), err)
 }
 
 // dropVariable takes a variable out of an environment.
@@ -195,9 +224,13 @@ type plainTar struct {
 	f      *os.File
 	size   int64
 	diffID v1.Hash
+	wrote  *blob.HoleWriter
 }
 
-func (p *plainTar) Close() { blob.RemoveTemp(p.f) }
+func (p *plainTar) Close() {
+	p.wrote.Release()
+	blob.RemoveTemp(p.f)
+}
 
 func (p *plainTar) reader() *io.SectionReader { return io.NewSectionReader(p.f, 0, p.size) }
 
@@ -219,8 +252,8 @@ func keepTar(write func(io.Writer) error) (_ *plainTar, err error) {
 		pw.CloseWithError(err)
 		wrote <- err
 	}()
-	hole := &blob.HoleWriter{W: p.f}
-	h, n, err := v1.SHA256(io.TeeReader(io.LimitReader(pr, maxUnpacked+1), holeStream{hole}))
+	p.wrote = &blob.HoleWriter{W: p.f, Room: blob.Temp}
+	h, n, err := v1.SHA256(io.TeeReader(io.LimitReader(pr, maxUnpacked+1), holeStream{p.wrote}))
 	pr.CloseWithError(err)
 	if werr := <-wrote; werr != nil && err == nil {
 		err = werr

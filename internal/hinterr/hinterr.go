@@ -19,6 +19,8 @@ var (
 	ErrPlatform = errors.New("no image for the platform")
 	// ErrDamaged: content that contradicts its own digest, size or manifest.
 	ErrDamaged = errors.New("damaged")
+	// ErrTooLarge: more than this process is allowed to use.
+	ErrTooLarge = errors.New("too large")
 	// ErrUnsupported: a format or place that vfix knows and does not handle.
 	ErrUnsupported = errors.New("not supported")
 )

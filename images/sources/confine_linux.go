@@ -1,0 +1,173 @@
+// Programs that read a squashfs run confined where vfix is root: in a root filesystem of their own,
+// with the system's programs to be read, the image and one folder to write to; without a network
+// and other processes in sight; without the rights that they do not need.
+
+package sources
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where a confined program finds the image and its folder.
+const (
+	confinedImage  = "/image"
+	confinedFolder = "/out"
+)
+
+// nobody is the user that a program runs as that writes no files (Debian policy 9.2.2).
+const nobody = 65534
+
+// ownerCaps are what it takes to make files of any owner, mode and kind. Who has them can change
+// every file in sight: they are for a root filesystem with nothing else in it that is writable.
+var ownerCaps = map[int]bool{
+	unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true, unix.CAP_FSETID: true, unix.CAP_MKNOD: true, unix.CAP_SETFCAP: true,
+}
+
+// Bounds of a confined program.
+const (
+	confinedMemory = 4 << 30 // bytes
+	confinedFiles  = 256
+)
+
+// confined reports whether programs can be confined here; false for who is not root, whose programs
+// have no rights to lose.
+func confined() bool { return os.Geteuid() == 0 }
+
+// runConfined runs cmd to its end. Its paths are those inside. folder is where it may write, as root;
+// without one it is nobody. The error is errNotConfined where the kernel does not allow to confine it.
+func runConfined(cmd *exec.Cmd, image, folder string) error {
+	root, err := os.MkdirTemp("", "vfix-root-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(root)
+	done := make(chan error)
+	go onThread(func() { done <- runInside(cmd, root, image, folder) })
+	return <-done
+}
+
+// onThread calls f on a thread that ends with it, and takes with it what f made of its namespaces
+// and rights. It is for go. The main thread, whose /proc/self is, is not that thread.
+func onThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	done := make(chan bool)
+	go func() {
+		onThread(f)
+		close(done)
+	}()
+	<-done
+	runtime.UnlockOSThread()
+}
+
+var errNotConfined = errors.New("cannot be confined here")
+
+func runInside(cmd *exec.Cmd, root, image, folder string) error {
+	if err := build(root, cmd.Path, image, folder); err != nil {
+		return fmt.Errorf("%w: %w", errNotConfined, err)
+	}
+	if err := dropCaps(folder != ""); err != nil {
+		return fmt.Errorf("%w: %w", errNotConfined, err)
+	}
+	attr := &syscall.SysProcAttr{
+		Chroot: root, Setpgid: true, Pdeathsig: syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+	}
+	if folder == "" {
+		attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	cmd.SysProcAttr, cmd.Dir = attr, "/"
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%w: %w", errNotConfined, err)
+	}
+	bound := map[int]uint64{unix.RLIMIT_DATA: confinedMemory, unix.RLIMIT_NOFILE: confinedFiles, unix.RLIMIT_CORE: 0}
+	if folder == "" {
+		bound[unix.RLIMIT_FSIZE] = 0
+	}
+	for resource, most := range bound {
+		unix.Prlimit(cmd.Process.Pid, resource, &unix.Rlimit{Cur: most, Max: most}, nil) // it may have ended
+	}
+	return cmd.Wait()
+}
+
+// build makes the root filesystem in a mount namespace of this thread: nothing of it is seen elsewhere.
+func build(root, program, image, folder string) error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("mounts: %w", err)
+	}
+	if err := unix.Mount("tmpfs", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
+		return fmt.Errorf("tmpfs: %w", err)
+	}
+	folders := []string{"/usr", "/bin", "/lib", "/lib64"}
+	if dir := filepath.Dir(program); !strings.HasPrefix(dir, "/usr/") && dir != "/bin" {
+		folders = append(folders, dir)
+	}
+	const readOnly = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
+	for _, dir := range folders {
+		if to, err := os.Readlink(dir); err == nil {
+			if err := os.Symlink(to, root+dir); err != nil {
+				return err
+			}
+		} else if err := bind(dir, root+dir, readOnly); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := bind(image, root+confinedImage, readOnly); err != nil {
+		return err
+	}
+	if folder != "" {
+		if err := bind(folder, root+confinedFolder, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC); err != nil {
+			return err
+		}
+	}
+	return unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_BIND|readOnly, "")
+}
+
+// bind mounts a file or folder at a place that it makes.
+func bind(from, to string, flags uintptr) error {
+	fi, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if fi.IsDir() {
+		err = os.MkdirAll(to, 0o755)
+	} else {
+		err = os.WriteFile(to, nil, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", from, err)
+	}
+	return unix.Mount("", to, "", unix.MS_REMOUNT|unix.MS_BIND|flags, "")
+}
+
+// dropCaps takes from what this thread starts all capabilities, or all but those for files.
+func dropCaps(files bool) error {
+	for c := 0; c <= unix.CAP_LAST_CAP; c++ {
+		if files && ownerCaps[c] {
+			continue
+		}
+		// EINVAL: older than the kernel that this was built for.
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("capability %d: %w", c, err)
+		}
+	}
+	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+}

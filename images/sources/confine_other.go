@@ -1,0 +1,19 @@
+//go:build !linux
+
+package sources
+
+import (
+	"errors"
+	"os/exec"
+)
+
+const (
+	confinedImage  = "/image"
+	confinedFolder = "/out"
+)
+
+var errNotConfined = errors.New("cannot be confined here")
+
+func confined() bool { return false }
+
+func runConfined(*exec.Cmd, string, string) error { return errNotConfined }
