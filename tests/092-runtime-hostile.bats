@@ -632,7 +632,7 @@ refuses() {
 	[ ! -e "$RECORD/starts" ] || fail 'the runtime was started'
 }
 
-@test "runtime: call sites that are left are told of, and fail-closed keeps the container from starting" {
+@test "runtime: call sites that are left are named, and fail-closed keeps the container from starting" {
 	bundle none
 	plant usr/bin/word finding-word
 	start
