@@ -129,6 +129,13 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	if w.reads && w.stall <= 0 {
 		return none, usagef(verb, "--stall-timeout %v: must be positive", w.stall)
 	}
+	if w.maxTemp != "" {
+		limit, err := bytesOf(verb, "--max-temp", w.maxTemp)
+		if err != nil {
+			return none, err
+		}
+		blob.Temp.SetLimit(limit)
+	}
 	if !w.reads {
 		return none, nil
 	}
