@@ -5,13 +5,15 @@
 	.section .rodata, "a", @progbits
 
 	/*
-	 * in: the arguments, in rdi and rsi; out: rax; clobbers: rcx, r11, as the page itself did
-	 * on old kernels; stack: 64 bytes below the call, with both return addresses
+	 * in: the arguments, in rdi and rsi; out: rax; clobbers: nothing, as the kernel's emulation
+	 * of the page; stack: 80 bytes below the call, with both return addresses
 	 */
 	.globl	vfix_stub_keep, vfix_stub_keep_hole, vfix_stub_keep_end
 	.hidden	vfix_stub_keep, vfix_stub_keep_hole, vfix_stub_keep_end
 vfix_stub_keep:
-	push	%rdi			# the registers that C code may change
+	push	%rcx			# the registers that C code may change
+	push	%r11
+	push	%rdi
 	push	%rsi
 	push	%rdx
 	push	%r8
@@ -27,6 +29,8 @@ vfix_stub_keep_hole:
 	pop	%rdx
 	pop	%rsi
 	pop	%rdi
+	pop	%r11
+	pop	%rcx
 	ret
 vfix_stub_keep_end:
 
