@@ -87,7 +87,7 @@ func TestVerifyFinds(t *testing.T) {
 		{"other symlink", more(imagetest.SymM("l", "lib/b")), []string{`l: symlink: got "lib/b", want "lib/a"`}},
 		{"other kind", more(imagetest.FileM(".wh.etc", nil), imagetest.FileM("etc", nil)), []string{"etc: another kind of file", "etc/x: missing", "added layer: .wh.etc: a rebuild adds no such member"}},
 		{"folder's mode", but(1, with(lib, func(m *imagetest.TestMember) { m.Mode = 0o700 })), []string{"lib: mode: got 0700, want 0755"}},
-		{"the root folder", append([]imagetest.TestMember{with(imagetest.DirM("."), func(m *imagetest.TestMember) { m.Uid = 5 })}, good...), []string{"the root folder: owner: got 5:0, want 0:0", "added layer: .: a rebuild adds no such member"}},
+		{"the root folder", append([]imagetest.TestMember{with(imagetest.DirM("."), func(m *imagetest.TestMember) { m.Uid = 5 })}, good...), []string{"the root directory: owner: got 5:0, want 0:0", "added layer: .: a rebuild adds no such member"}},
 		{"one more byte changed", but(0, fixed("bin/c", "3")), []string{"bin/c: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

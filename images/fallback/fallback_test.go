@@ -158,8 +158,8 @@ func TestFallbackForged(t *testing.T) {
 // is written.
 func TestFallbackNoPlace(t *testing.T) {
 	for name, m := range map[string]imagetest.TestMember{
-		"vfix: not a folder": imagetest.FileM("vfix", nil), "not a regular file": imagetest.SymM("etc/ld.so.preload", "elsewhere"),
-		"a folder": imagetest.DirM("vfix/x86_64/libvfix.so"), "etc: not a folder": imagetest.SymM("etc", "config"),
+		"vfix: not a directory": imagetest.FileM("vfix", nil), "not a regular file": imagetest.SymM("etc/ld.so.preload", "elsewhere"),
+		"a directory": imagetest.DirM("vfix/x86_64/libvfix.so"), "etc: not a directory": imagetest.SymM("etc", "config"),
 	} {
 		source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), m, imagetest.FindingM("lib/odd.so", true)}))
 		dest := "oci:" + t.TempDir() + "/out"

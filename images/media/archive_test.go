@@ -205,9 +205,9 @@ func TestRecognise(t *testing.T) {
 		t.Errorf("dir: got %+v", src)
 	}
 	imagetest.WantErr(t, imagetest.OpenErr(t, dir+"/missing"), hinterr.ErrNotFound, "no such file")
-	imagetest.WantErr(t, imagetest.OpenErr(t, "dir:"+dir+"/missing"), hinterr.ErrNotFound, "no such folder")
-	imagetest.WantErr(t, imagetest.OpenErr(t, "dir:"+dir+"/elf"), nil, "not a folder")
-	imagetest.WantErr(t, imagetest.OpenErr(t, "oci:"+dir+"/missing"), hinterr.ErrNotFound, "no such folder")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "dir:"+dir+"/missing"), hinterr.ErrNotFound, "no such directory")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "dir:"+dir+"/elf"), nil, "not a directory")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "oci:"+dir+"/missing"), hinterr.ErrNotFound, "no such directory")
 	imagetest.WantErr(t, imagetest.OpenErr(t, "oci-archive:"+dir+"/elf"), nil, "not a tar archive")
 	imagetest.WantErr(t, imagetest.OpenErr(t, "docker-archive:"+dir+"/missing"), hinterr.ErrNotFound, "no such file")
 }
