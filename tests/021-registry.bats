@@ -74,7 +74,7 @@ fetch() {
 	expect reference "$output" "$first"
 	run_vfix rebuild "docker://$registry/legacy:twice" -o "docker://$registry/legacy:thrice"
 	expect_match message "$stderr" 'nothing to do'
-	expect 'reference of a result without call sites' "$output" "$first"
+	expect 'reference of the copy' "$output" "${first/:twice@/:thrice@}"
 	expect 'digest of its copy' "$(remote inspect legacy:thrice --format '{{.Digest}}')" "${first#*@}"
 }
 
@@ -124,7 +124,7 @@ push_index() {
 	run_vfix 1 rebuild "docker://$registry/legacy:nothing" -o "docker://$registry/legacy:new"
 	expect stdout "$output" ''
 	expect_match stderr "$stderr" "$registry"
-	expect_match stderr "$stderr" 'legacy: nothing: no such image'
+	expect_match stderr "$stderr" 'legacy, tag nothing: no such image'
 	expect tags "$(tags)" "$before"
 }
 

@@ -74,7 +74,7 @@ listing() {
 	run_vfix rebuild "$archive" -o oci:out:x
 	before=$(find out -type f -exec sha256sum {} + | sort)
 	run_vfix rebuild oci:out:x -o oci:again:x
-	expect "reference, the base's" "$output" oci:out:x
+	expect "reference, the copy's" "$output" oci:again:x
 	expect_match stderr "$stderr" 'nothing to do'
 	expect digest "$(digest_of oci:again:x)" "$(digest_of oci:out:x)"
 	expect 'the source' "$(find out -type f -exec sha256sum {} + | sort)" "$before"

@@ -72,16 +72,16 @@ hanging_vfix() {
 
 @test "help: each option of each verb is explained" {
 	declare -A options=(
-		[scan]='explain format insecure jobs platform progress quiet stall-timeout'
-		[patch]='dry-run explain format in-place jobs one-file-system output progress quiet since'
-		[rebuild]='dest-template dry-run fail-fast fallback format from-file insecure jobs output platform progress provenance push quiet shard stall-timeout state tag tag-suffix update-dpkg'
-		[verify]='against explain format insecure jobs platform progress provenance quiet stall-timeout statement'
-		[convert]='cmd entrypoint env format insecure output platform progress quiet stall-timeout user workdir'
+		[scan]='explain format insecure jobs max-temp platform progress quiet stall-timeout'
+		[patch]='dry-run explain format in-place jobs max-temp one-file-system output progress quiet since'
+		[rebuild]='dest-template dry-run fail-fast fallback format from-file insecure jobs max-temp output platform progress provenance push quiet shard stall-timeout state tag tag-suffix update-dpkg'
+		[verify]='against explain format insecure jobs max-temp platform progress provenance quiet stall-timeout statement'
+		[convert]='cmd entrypoint env format insecure max-temp output platform progress quiet stall-timeout user workdir'
 		[layer]='format insecure output program progress quiet'
-		[hotfix]='apply for format insecure jobs list output platform progress prune quiet stall-timeout'
+		[hotfix]='apply for format insecure jobs list max-temp output platform progress prune quiet stall-timeout'
 		[run]='explain way'
-		[install]='config default-runtime dry-run fail-closed fallback force format name opt-in prefix program root runtime wait'
-		[uninstall]='dry-run force format root wait'
+		[install]='check config default-runtime dry-run fail-closed fallback force format name opt-in prefix program root runtime'
+		[uninstall]='dry-run force format root'
 		[runtime]=''
 		[cache]='cache-dir format size'
 		[doctor]='check flood-dir format limit progress quick quiet seccomp-profile'
@@ -296,7 +296,7 @@ hanging_vfix() {
 	run_vfix rebuild --format json "$layout" -o oci:out:z
 	jq -e '.reference == "oci:out:z" and .unchanged == false and .layer_size > 0 and (.digest | startswith("sha256:"))' <<<"$output" >/dev/null
 	run_vfix rebuild oci:out:x -o oci:again:x
-	expect "stdout, the base" "$output" oci:out:x
+	expect "stdout, the copy" "$output" oci:again:x
 	expect_match stderr "$stderr" 'nothing to do'
 	run_vfix rebuild --dry-run "$layout" -o oci:dry:x
 	expect stdout "$output" "$layout"

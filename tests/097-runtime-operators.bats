@@ -132,7 +132,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	expect_last '.cache_hit' true
 	expect copies "$(find "$cache/v2/files" -type f | wc -l)" 2
 	# One with a later layout has mounted copies of its own: they go, and nothing else of it does.
-	mkdir -p -m 700 "$cache/v9/private/x"
+	mkdir -m 700 "$cache/v9" "$cache/v9/private" "$cache/v9/private/x"
 	echo later >"$cache/v9/private/x/1"
 	jq --arg s "$cache/v9/private/x/1" '.mounts += [{destination: "/usr/lib/libc.so.6", type: "bind", source: $s, options: ["bind", "ro"]}]' "$b/config.json" >"$work/new"
 	cp "$work/new" "$b/config.json"
@@ -167,6 +167,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 		"$@"
 	END
 	check_in() { rm -rf "$work/over"; WORK=$work VFIX=$VFIX run --separate-stderr unshare --mount --net bash "$work/in-overlays" "$@"; }
+	# shellcheck disable=SC2016 # for the inner shell
 	check_in sh -c 'find /var /etc /run /tmp -xdev | grep -v "^/tmp/bats" | sort >"$WORK/before"; vfix install --check --format json; status=$?
 		find /var /etc /run /tmp -xdev | grep -v "^/tmp/bats" | sort >"$WORK/after"; exit $status'
 	expect "status: $output$stderr" "$status" 0
