@@ -20,9 +20,9 @@ func (o *output) cached(action string, opts CacheOptions, done *ociruntime.Cache
 	}
 	switch action {
 	case "list":
-		t := &grid{head: []string{"SIZE", "LAST USED", "KIND", "NAME"}, right: 0}
+		t := &grid{head: []string{"SIZE", "LAST USED", "KIND", "NAME", "USED BY"}, right: 0}
 		for _, entry := range done.Entries {
-			t.add([]string{humanSize(entry.Size), entry.Used.Format(time.DateTime), kindOf(entry), entry.Key})
+			t.add([]string{humanSize(entry.Size), entry.Used.Format(time.DateTime), kindOf(entry), entry.Key, usersOf(done.UsedBy[entry.Key])})
 		}
 		t.write(o.stdout, o.out)
 	case "size":
@@ -38,6 +38,17 @@ func entries(done *ociruntime.Cached) string {
 		return "1 entry"
 	}
 	return fmt.Sprintf("%d entries", len(done.Entries))
+}
+
+// usersOf names the image that used a copy last, and how many others did.
+func usersOf(images []string) string {
+	switch len(images) {
+	case 0:
+		return "-"
+	case 1:
+		return images[0]
+	}
+	return fmt.Sprintf("%s and %s", images[0], count(len(images)-1, "other"))
 }
 
 func kindOf(e store.Entry) string {

@@ -160,7 +160,8 @@ func TestManyCrashes(t *testing.T) {
 func TestCacheList(t *testing.T) {
 	got := runLine(fake(clean(), nil), "cache", "list")
 	lines := strings.Split(got.stdout, "\n")
-	if len(lines) != 4 || strings.Join(strings.Fields(lines[0]), " ") != "SIZE LAST USED KIND NAME" || !strings.HasPrefix(strings.TrimSpace(lines[1]), "4.0 KiB  2023-11-14") {
+	if len(lines) != 4 || strings.Join(strings.Fields(lines[0]), " ") != "SIZE LAST USED KIND NAME USED BY" ||
+		!strings.HasPrefix(strings.TrimSpace(lines[1]), "4.0 KiB  2023-11-14") || !strings.HasSuffix(lines[1], "  docker.io/library/redis:2.8 and 1 other") || !strings.HasSuffix(lines[2], "  -") {
 		t.Errorf("got\n%s", got.stdout)
 	}
 }

@@ -111,7 +111,7 @@ func fake(f *contents.Findings, err error) engine {
 		runtime:   func([]string, io.Writer) int { return 0 },
 		status:    func(o ociruntime.StatusOptions) (*ociruntime.Status, error) { return recorded(), err },
 		cache: func(string, string, int64) (*ociruntime.Cached, error) {
-			return &ociruntime.Cached{Dir: "/var/lib/vfix", Entries: []store.Entry{
+			return &ociruntime.Cached{Dir: "/var/lib/vfix", UsedBy: map[string][]string{"0f1e": {"docker.io/library/redis:2.8", "container 0123456789ab"}}, Entries: []store.Entry{
 				{Key: "0f1e", Size: 4096, Used: time.Unix(1700000000, 0)}, {Key: "a3ed", Index: true, Size: 512},
 			}, Others: []store.Layout{{Name: "v9", Dir: "/var/lib/vfix/v9", Bytes: 1 << 20}}}, err
 		},

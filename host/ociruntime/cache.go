@@ -4,7 +4,9 @@ package ociruntime
 
 import (
 	"fmt"
+	"slices"
 
+	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
 )
 
@@ -12,6 +14,9 @@ import (
 type Cached struct {
 	Dir     string
 	Entries []store.Entry
+	// UsedBy has the images that got a copy, by its key, the last start first; a container's ID where
+	// the engine does not name its image. It is made of the starts on record, for a list only.
+	UsedBy map[string][]string
 	// Others is what is left there of versions of vfix whose cache has another layout.
 	Others []store.Layout
 }
@@ -23,6 +28,34 @@ func (c *Cached) Bytes() int64 {
 		n += e.Size
 	}
 	return n
+}
+
+// usedBy finds copies in the starts on record, by their content. Without a record there is none.
+func usedBy(s *store.Store, entries []store.Entry, record string) map[string][]string {
+	const most = 10000 // starts
+	log, err := starts.Read(record, most)
+	if err != nil {
+		return nil
+	}
+	byContent := map[string][]string{}
+	for _, r := range slices.Backward(log.Last) {
+		name := r.Image
+		if name == "" {
+			name = "container " + r.Container[:min(len(r.Container), 12)]
+		}
+		for _, f := range r.Files {
+			if !slices.Contains(byContent[f.After], name) {
+				byContent[f.After] = append(byContent[f.After], name)
+			}
+		}
+	}
+	used := map[string][]string{}
+	for _, e := range entries {
+		if sum := s.SHA256(e.Key); !e.Index && sum != "" {
+			used[e.Key] = byContent[sum]
+		}
+	}
+	return used
 }
 
 // CacheActions are what Cache does.
@@ -57,6 +90,9 @@ func Cache(action, dir string, limit int64) (*Cached, error) {
 	}
 	if err != nil {
 		return done, err
+	}
+	if action == "list" {
+		done.UsedBy = usedBy(s, done.Entries, config.record())
 	}
 	if done.Others, err = s.Others(); err != nil || !removes {
 		return done, err
