@@ -6,11 +6,13 @@
 
 	/*
 	 * in: the arguments, in rdi and rsi; out: rax; clobbers: nothing, as the kernel's emulation
-	 * of the page; stack: 80 bytes below the call, with both return addresses
+	 * of the page; stack: 80 bytes, with the return address, below the caller's red zone: a call
+	 * in inline assembly may be in a function with data there, which no file shows at run time
 	 */
 	.globl	vfix_stub_keep, vfix_stub_keep_hole, vfix_stub_keep_end
 	.hidden	vfix_stub_keep, vfix_stub_keep_hole, vfix_stub_keep_end
 vfix_stub_keep:
+	lea	-128(%rsp), %rsp	# psABI 3.2.2, as the kernel does for a signal handler
 	push	%rcx			# the registers that C code may change
 	push	%r11
 	push	%rdi
@@ -31,6 +33,7 @@ vfix_stub_keep_hole:
 	pop	%rdi
 	pop	%r11
 	pop	%rcx
+	lea	128(%rsp), %rsp
 	ret
 vfix_stub_keep_end:
 
