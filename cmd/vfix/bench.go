@@ -57,13 +57,13 @@ root filesystem of their own, as nobody, without a network. This needs root, or
 a kernel that allows unprivileged user namespaces.
 
 With --redis, the redis-benchmark of the rebuilt image drives redis-server of
-the original and of the rebuilt image over a socket file.
+the original and of the rebuilt image over a unix socket.
 
 A figure is the median of several rounds, in each of which every method has its
 turn; the spread is the minimum and maximum. Other load on the machine changes
 single figures more than ratios.`,
 		Example: `  vfix bench                                this host
-  vfix bench --plot page.svg                draw the figures, too
+  vfix bench --plot page.svg                with a drawing of the figures
   vfix bench redis:2.8.22                   the libc of an image
   vfix bench --redis redis:2.8.22           requests per second`,
 		Annotations: exits(`  0  success   1  error   2  usage error`),

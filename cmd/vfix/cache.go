@@ -30,7 +30,8 @@ func newCacheCommand(out *output, e engine) *cobra.Command {
 are recreated when needed: removing them only costs time.
 
   list    show each entry, most recently used first: its size on disk, when a
-          container last used it, whether it is a copy or an index, its name
+          container last used it, whether it is a copy or an index, its name,
+          and the images that used it
   size    show the number of entries and their total size
   prune   remove the least recently used entries until the cache fits --size,
           and incomplete ones

@@ -41,8 +41,8 @@ func newDoctorCommand(out *output, e engine) *cobra.Command {
 		Use:   "doctor [options]",
 		Short: "Check how this host runs containers with legacy programs",
 		Long: `Measure how this host treats legacy programs, and report what it means and what
-to do about it. Nothing is changed and no root is needed; checks that need root
-say so.
+to do about it. Nothing is changed and root is not required; checks that need
+root say so.
 
   vsyscall    how the kernel serves the vsyscall page, and the cost of a call
   vdso        whether there is a vDSO, its functions and their cost

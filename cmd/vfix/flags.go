@@ -90,9 +90,10 @@ type workOptions struct {
 // GB, and hash it, before it answers.
 const defaultStall = 2 * time.Minute
 
-func (w *workOptions) addJobs(cmd *cobra.Command) {
+// addJobs declares --jobs, and --max-temp; what says which things are processed in parallel.
+func (w *workOptions) addJobs(cmd *cobra.Command, what string) {
 	cmd.Flags().IntVarP(&w.jobs, "jobs", "j", 0,
-		"`N` files (with --from-file: images) to process in parallel; 0: one per processor")
+		"`N` "+what+" to process in parallel; 0: one per processor")
 	w.addTemp(cmd)
 }
 

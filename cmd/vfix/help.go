@@ -21,7 +21,7 @@ type topic struct {
 }
 
 // topics are the pages of docs/, in the order of its index.
-var topics = append(pages(), topic{"json-schema", "the same as a JSON Schema", func() string { return docs.Schema }})
+var topics = append(pages(), topic{"json-schema", "the JSON output as a JSON Schema", func() string { return docs.Schema }})
 
 // indexRow is a page in the index: its file and what it is about.
 var indexRow = regexp.MustCompile(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\) \| (.+) \|$`)

@@ -77,7 +77,7 @@ not have this limitation: see 'vfix install --help'.
 
 --list shows the copies and the containers and processes that use them; --prune
 removes the unused ones that are more than a minute old.`,
-		Example: `  vfix hotfix redis:2.8.22                      for all four
+		Example: `  vfix hotfix redis:2.8.22                      for all four engines
   vfix hotfix --for docker redis:2.8.22         a docker run command to complete
   vfix hotfix --for compose db > vfix.yaml      for a container named db
   vfix hotfix --apply db                        recreate it after stopping it
@@ -113,7 +113,7 @@ removes the unused ones that are more than a minute old.`,
 	f.BoolVar(&opts.prune, "prune", false, "remove the patched copies that nothing uses")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	opts.addJobs(cmd)
+	opts.addJobs(cmd, "files")
 	return cmd
 }
 

@@ -48,9 +48,10 @@ are only shown, on stdout. The original files are kept in /var/lib/vfix-install,
 and 'vfix uninstall' restores them. Running install again changes only what is
 not up to date. If a run was killed, the next one completes it.
 
-With --check, nothing is installed. It lists what is installed, checks that the
-engine's configuration names it, and runs a container with a tiny legacy program
-through the installed runtime, without network; nothing is left of it.
+With --check, nothing is installed. The command lists what is installed, checks
+that the engine's configuration names it, and runs a container with a tiny
+legacy program through the installed runtime, without a network. It removes
+everything that it created.
 
 No daemon is restarted. The command that makes the engine see the change is
 printed on stdout.`,
@@ -58,7 +59,7 @@ printed on stdout.`,
   vfix install docker                          then run the printed command
   vfix install podman --runtime crun           wrap crun instead of runc
   vfix install containerd --fail-closed        refuse unpatched containers
-  vfix install --check                         does a start work end to end?
+  vfix install --check                         check the installation
   vfix install containerd --root /host         in a DaemonSet`,
 		Annotations: exits(`  0  success, or nothing to do
   1  error: everything written before it is restored   2  usage error
@@ -97,7 +98,7 @@ printed on stdout.`,
 // addShared declares what install and uninstall have in common.
 func (o *InstallOptions) addShared(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Root, "root", "/", "install on the machine whose root directory is `DIR`")
+	f.StringVar(&o.Root, "root", "/", "work on the machine whose root directory is `DIR`")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be done without writing anything")
 	o.addFormat(cmd)
 }

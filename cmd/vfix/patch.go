@@ -68,7 +68,7 @@ There is no undo: keep a copy, or use -o.`,
 	f.BoolVarP(&opts.oneFS, "one-file-system", "x", false, "do not cross into other mounted filesystems")
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
-	opts.addJobs(cmd)
+	opts.addJobs(cmd, "files")
 	return cmd
 }
 

@@ -67,7 +67,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
   vfix rebuild redis:2.8.22 -t redis:fixed      choose its name
   vfix rebuild docker://old/app:1 --push        from registry to registry
   vfix rebuild old.tar -o oci:fixed             without a daemon or registry
-  vfix rebuild app:1 --fallback always          also for code that comes later
+  vfix rebuild app:1 --fallback always          also for code added later
   vfix rebuild app:1 --provenance app.json      keep a statement of the changes
   vfix rebuild redis:2.8.22 --dry-run           show what would be patched
   vfix rebuild --from-file list --push          many images: 'vfix help lists'`,
@@ -99,17 +99,17 @@ For SOURCE and DEST see 'vfix help sources'.`,
 	f.BoolVar(&opts.push, "push", false, "push the result to the registry of its name")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done without writing anything")
 	f.StringVar(&opts.fallback, "fallback", string(fallback.FallbackAuto),
-		"`WHEN` to add what catches call sites at run time: auto (if some cannot be patched), always (also for code that comes later: volumes, downloads, JITs), or never")
+		"`WHEN` to add what catches call sites at run time: auto (if some cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
 	words(cmd, "fallback", fallbackModes)
 	f.BoolVar(&opts.updateDpkg, "update-dpkg", false,
 		"update dpkg's md5sums of the patched files in the same layer")
 	f.StringVar(&opts.provenance, "provenance", images.ProvenanceAuto,
-		"`WHERE` to write the statement of what was done to each file: auto (attached to a pushed image, next to an archive or layout), none, or a FILE; see docs/provenance.md")
+		"`WHERE` to write the statement of what was done to each file: auto (attached to a pushed image, next to an archive or layout), none, or a FILE; see 'vfix help provenance'")
 	words(cmd, "provenance", provenanceModes)
 	opts.batchOptions.add(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	opts.addJobs(cmd)
+	opts.addJobs(cmd, "files (with --from-file: images)")
 	return cmd
 }
 

@@ -24,8 +24,8 @@ func newRunCommand(out *output, e engine) *cobra.Command {
 		Short: "Run a program on a kernel without the vsyscall page",
 		Long: `Run CMD in place of vfix so that it does not need the vsyscall page. This is for
 a host or a cluster node: no container is needed and no file is changed. CMD is
-searched in PATH; all arguments after it belong to it. For a script, its
-interpreter counts.
+looked up in PATH; all arguments after it belong to it. A script is treated like
+its interpreter.
 
   static programs      are patched, and the copy in memory is executed: full
                        speed
@@ -35,10 +35,10 @@ interpreter counts.
                        that cannot be patched, and dynamic ones that set up
                        signals by system calls of their own, such as Go programs
 
-A program in memory has another /proc/self/exe, and 'ps -o comm' shows a number.
-libvfix.so is written to a directory vfix-UID-... in TMPDIR, /tmp or
-$XDG_RUNTIME_DIR, the first that allows programs; you can delete it when nothing
-uses it.
+A program that is executed from memory has a different /proc/self/exe, and 'ps
+-o comm' shows a number. libvfix.so is written to a directory vfix-UID-... in
+TMPDIR, /tmp or $XDG_RUNTIME_DIR, the first one from which programs can be
+executed. You can delete it when nothing uses it.
 
 A program that is setuid, setgid or has file capabilities runs unchanged, with a
 warning: it would lose these privileges as a copy, preloaded or traced. Ignored

@@ -87,13 +87,13 @@ Options of vfix, before those of the runtime, which does not see them:
   --runtime NAME       the real runtime: a path, or a name in PATH
                        (default: runc, else crun)
   --fail-closed        do not start a container with a file that could not be
-                       examined, or a live or unknown call site that stays;
-                       else it starts, with a line in the runtime's log
+                       examined, or a live or unknown call site that remains;
+                       otherwise it starts, with a line in the log
   --cache-dir DIR      the cache (default /var/lib/vfix)
   --vfix-config FILE   the configuration (default /etc/vfix/runtime.json), in
                        JSON: runtime, fail_closed, cache_dir, cache_size in
                        bytes, opt_in (dev.vfix.enable=true is then needed),
-                       fallback (for containers that do not say), allow_disable
+                       fallback (without an annotation), allow_disable
                        (dev.vfix.enable=false, even with fail_closed), limits
                        of one start: names, copy_bytes, seconds, memory_bytes;
                        record: a file (default /var/log/vfix/starts.jsonl),
@@ -101,10 +101,10 @@ Options of vfix, before those of the runtime, which does not see them:
                        for the textfile collector of Prometheus' node_exporter
 
 Annotations of a container:
-  dev.vfix.enable=false      leave it as it is, unless fail-closed holds;
-                             =true where opt_in is set
-  dev.vfix.fallback=always   mount libvfix.so and an ld.so.preload for it: it
-                             serves call sites that come later; =never
+  dev.vfix.enable=false      leave it as it is, unless fail_closed is set;
+                             =true: patch it, if opt_in is set
+  dev.vfix.fallback=always   mount libvfix.so and an ld.so.preload for it, for
+                             code that is added later; =never: do not
 
 Each start is recorded: 'vfix runtime status' shows the last ones. Files are
 examined by a separate process, which can only read and write the files that it

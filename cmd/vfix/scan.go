@@ -53,7 +53,7 @@ SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	opts.addJobs(cmd)
+	opts.addJobs(cmd, "files")
 	return cmd
 }
 

@@ -44,7 +44,7 @@ printed on stdout.`,
 			return runUninstall(opts, strings.Join(args, ""), out, e)
 		},
 	}
-	cmd.Flags().BoolVar(&opts.Force, "force", false, "even while containers run that were started through vfix-runtime: it leads to the real runtime then")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "continue while containers that were started through vfix-runtime are running; a link to the real runtime replaces it")
 	opts.addShared(cmd)
 	return cmd
 }

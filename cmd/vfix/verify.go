@@ -74,7 +74,7 @@ For SOURCE and BASE see 'vfix help sources'.`,
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	opts.addJobs(cmd)
+	opts.addJobs(cmd, "files")
 	return cmd
 }
 
