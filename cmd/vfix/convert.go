@@ -49,7 +49,7 @@ same digest. For SOURCE and DEST see 'vfix help sources'.`,
 		Example: `  vfix convert docker://old.example/app:1 -o oci:app    even a schema 1 manifest
   vfix convert old.tar -o oci-archive:new.tar           'docker save' of any age
   vfix convert oci:app -o docker-archive:app.tar:app:1  for docker load
-  vfix convert rootfs.tar -o app:1 --cmd /bin/sh        to the local daemon
+  vfix convert rootfs.tar -o app:1 --cmd /bin/sh        to the local engine
   vfix convert x.sif -o dir:sandbox                     for apptainer or chroot`,
 		Annotations: exits(`  0  success: the reference is on stdout
   1  error: nothing exists under the final name, and stdout is empty

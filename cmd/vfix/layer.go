@@ -47,12 +47,12 @@ first RUN line patches the base; status 3 means that some call sites could not
 be patched, which libvfix.so catches at run time. The last SHELL line keeps
 vfix-trace out of the shell form of CMD and ENTRYPOINT.
 
-The layer goes to the local daemon as vfix:latest. Use -o to write it elsewhere
+The layer goes to the local engine as vfix:latest. Use -o to write it elsewhere
 (see 'vfix help sources'), or as a plain tarball: -o tar:FILE. If the base has
 an /etc/ld.so.preload, it is replaced.
 
 Prints one line on stdout: the name for COPY --from, or the path of the tarball.`,
-		Example: `  vfix layer                                    to the local daemon
+		Example: `  vfix layer                                    to the local engine
   vfix layer -o docker://registry.example/vfix  for a cluster's builders
   vfix layer -o tar:vfix.tar                    for ADD, or tar -C / -x`,
 		Annotations: exits(`  0  success   1  error: nothing exists under the final name   2  usage error`),
@@ -60,7 +60,7 @@ Prints one line on stdout: the name for COPY --from, or the path of the tarball.
 		RunE:        func(cmd *cobra.Command, _ []string) error { return runLayer(cmd.Context(), opts, out, e) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&opts.dest, "output", "o", "", "write the layer to `DEST` (default: the local daemon)")
+	f.StringVarP(&opts.dest, "output", "o", "", "write the layer to `DEST` (default: the local engine)")
 	f.StringVar(&opts.program, "program", "", "include this `FILE` as vfix, a static linux/amd64 program (default: the running one)")
 	f.BoolVar(&opts.insecure, "insecure", false, "allow plain HTTP and unverified TLS for registries")
 	opts.printOptions.add(cmd)

@@ -46,7 +46,7 @@ files are preserved; environment, entrypoint and other platforms do not change.
 SOURCE itself is never modified. The same input gives the same digest.
 -o dir:DIR writes the result as a root filesystem instead, without config.
 
-The result goes to the local daemon as NAME:TAG-vfix. Use -t to give it another
+The result goes to the local engine as NAME:TAG-vfix. Use -t to give it another
 name, -o to write it elsewhere, --push to push it to its registry.
 
 Prints one line on stdout: the reference of the result, with its digest if it is
@@ -66,7 +66,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 		Example: `  docker run $(vfix rebuild redis:2.8.22)       build the fixed image and run it
   vfix rebuild redis:2.8.22 -t redis:fixed      choose its name
   vfix rebuild docker://old/app:1 --push        from registry to registry
-  vfix rebuild old.tar -o oci:fixed             without a daemon or registry
+  vfix rebuild old.tar -o oci:fixed             without an engine or registry
   vfix rebuild app:1 --fallback always          also for code added later
   vfix rebuild app:1 --provenance app.json      keep a statement of the changes
   vfix rebuild redis:2.8.22 --dry-run           show what would be patched
@@ -94,7 +94,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&opts.tag, "tag", "t", "", "name the result `REF`")
-	f.StringVarP(&opts.dest, "output", "o", "", "write the result to `DEST` (default: the local daemon)")
+	f.StringVarP(&opts.dest, "output", "o", "", "write the result to `DEST` (default: the local engine)")
 	f.StringVar(&opts.suffix, "tag-suffix", "-vfix", "name the result NAME:TAG plus this `SUFFIX`")
 	f.BoolVar(&opts.push, "push", false, "push the result to the registry of its name")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done without writing anything")
