@@ -130,7 +130,7 @@ func rootHelp(root *cobra.Command) string {
 	}
 	b.WriteString("\nTopics:\n")
 	for _, t := range topics {
-		fmt.Fprintf(&b, "  %-14s %s\n", t.name, t.short)
+		fmt.Fprintf(&b, "  %-19s %s\n", t.name, t.short)
 	}
 	b.WriteString("\nFor details run vfix VERB --help or vfix help TOPIC.\n")
 	return b.String()
