@@ -22,7 +22,7 @@ still needs are kept.
 
 If containers that were started through vfix-runtime are running, they are named
 and nothing is changed: the engine needs vfix-runtime to stop and remove them.
-With --force, a link to the real runtime replaces it.
+With --force, a link to the real runtime replaces vfix-runtime.
 
 No daemon is restarted. The command that makes the engine see the change is
 printed on stdout.`,
@@ -44,7 +44,7 @@ printed on stdout.`,
 			return runUninstall(opts, strings.Join(args, ""), out, e)
 		},
 	}
-	cmd.Flags().BoolVar(&opts.Force, "force", false, "continue while containers that were started through vfix-runtime are running; a link to the real runtime replaces it")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "continue while containers that were started through vfix-runtime are running; a link to the real runtime replaces vfix-runtime")
 	opts.addShared(cmd)
 	return cmd
 }
