@@ -22,6 +22,7 @@ var (
 	link      = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
 	codeSpan  = regexp.MustCompile("`([^`]+)`")
 	bold      = regexp.MustCompile(`\*\*([^*]+)\*\*`)
+	italic    = regexp.MustCompile(`\B\*([A-Za-z][A-Za-z -]*)\*\B`)
 	listHead  = regexp.MustCompile(`^(?:-|[0-9]+\.) `)
 	separator = regexp.MustCompile(`^\|[-| :]+\|$`)
 )
@@ -206,5 +207,5 @@ func inline(text string, bare bool) string {
 		}
 		return s
 	})
-	return bold.ReplaceAllString(text, "$1")
+	return italic.ReplaceAllString(bold.ReplaceAllString(text, "$1"), "$1")
 }

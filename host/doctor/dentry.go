@@ -246,10 +246,10 @@ func judgeDentry(c *Check) {
 		c.found(Skipped, "%s, and latency could not be measured", found)
 	case chain >= chainFail || slowdown >= slowdownFail:
 		c.found(Fail, "%s", found)
-		c.Do = "find who fills it: restart that container, or 'echo 2 > /proc/sys/vm/drop_caches' as root; limit its memory, for dentries count in its cgroup; boot with a larger dhash_entries="
+		c.Do = "find who fills it: restart that container, or 'echo 2 > /proc/sys/vm/drop_caches' as root; limit its memory, because dentries count in its cgroup; boot with a larger dhash_entries="
 	case chain >= chainWarn || long >= chainFail || slowdown >= slowdownWarn:
 		c.found(Warn, "%s", found)
-		c.Do = "limit the memory of containers, for dentries count in their cgroup"
+		c.Do = "limit the memory of containers, because dentries count in their cgroup"
 	default:
 		c.found(OK, "%s", found)
 	}
