@@ -216,7 +216,8 @@ func (b *batch) one(ctx context.Context, i Item) Outcome {
 }
 
 func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
-	if held, err := b.held(ctx, out); held || err != nil {
+	asked, held, err := b.held(ctx, out)
+	if held || err != nil {
 		return err
 	}
 	src, err := sources.Open(ctx, out.Source, b.o.Media)
@@ -230,8 +231,10 @@ func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
 		return err
 	}
 	out.Dest = o.Dest
-	if held, err := b.before(ctx, out); held || err != nil {
-		return err
+	if src.Digest != asked {
+		if held, err := b.before(ctx, out); held || err != nil {
+			return err
+		}
 	}
 	r, err := images.RebuildSource(ctx, b.s, src, o)
 	if err != nil {
@@ -242,27 +245,28 @@ func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
 }
 
 // held is before for an image of a registry, which is not opened for it: an image that did not
-// change since costs one HEAD there and one where its result is.
-func (b *batch) held(ctx context.Context, out *Outcome) (bool, error) {
+// change since costs one HEAD there and one where its result is. asked is the digest that the
+// registry gave it, "" where it was not asked.
+func (b *batch) held(ctx context.Context, out *Outcome) (asked string, held bool, err error) {
 	ref, err := media.ParseRef(out.Source)
 	if err != nil || b.state == nil || ref.Transport != media.Registry {
-		return false, err
+		return "", false, err
 	}
 	try := *out
 	if try.Dest, err = b.dest(try, ref); err != nil {
-		return false, err
+		return "", false, err
 	}
 	if !b.state.knows(try, b.o.fingerprint()) {
-		return false, nil
+		return "", false, nil
 	}
-	if try.BaseDigest, err = media.RegistryDigest(ctx, ref, b.o.Media); err != nil {
-		return false, err
+	if asked, err = media.RegistryDigest(ctx, ref, b.o.Media); err != nil {
+		return "", false, err
 	}
-	ok, err := b.before(ctx, &try)
-	if ok {
+	try.BaseDigest = asked
+	if held, err = b.before(ctx, &try); held {
 		*out = try
 	}
-	return ok, err
+	return asked, held, err
 }
 
 // before reports whether an earlier run did an image, of the same base with the same options, and

@@ -275,6 +275,17 @@ func TestResultIsGone(t *testing.T) {
 		t.Errorf("%d requests for %d images: %q", len(asked), len(items), asked)
 	}
 
+	// A registry that does not answer HEAD, or not with a digest, is asked for the manifest.
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodHead {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+		return r.Method == http.MethodHead
+	})
+	if b, err := batch.Rebuild(context.Background(), items, o); err != nil || statuses(b) != "done before, done before, unaffected before" {
+		t.Errorf("without HEAD: %s, %v", statuses(b), err)
+	}
+
 	delete := func(name string) {
 		digest := imagetest.Must[v1.Hash](t)(imagetest.Open(t, "docker://"+f.Host+name).Image.Digest())
 		repo, _, _ := strings.Cut(name, ":")
@@ -286,6 +297,11 @@ func TestResultIsGone(t *testing.T) {
 	delete("/new/app0:1")
 	delete("/new/odd:1")
 	run("done, done before, unaffected")
+	for _, name := range []string{"app0", "odd"} {
+		if n := f.Count("HEAD /v2/new/" + name + "/manifests/1"); n != 1 {
+			t.Errorf("whether the result of %s is there was asked %d times: %q", name, n, f.Seen)
+		}
+	}
 	imagetest.Open(t, "docker://"+f.Host+"/new/odd:1")
 	imagetest.Put(t, "docker://"+f.Host+"/new/app1:1", media.Result{Image: imagetest.Open(t, "docker://"+f.Host+"/odd:1").Image})
 	run("done before, done, unaffected before")

@@ -82,7 +82,8 @@ func getManifest(ctx context.Context, n name.Reference, o Options) (*remote.Desc
 }
 
 // RegistryDigest asks a registry, with one HEAD, for the digest of the manifest or index that a
-// name has there now. The error is ErrNotFound where it has none.
+// name has there now. One that does not answer that is asked for the manifest. The error is
+// ErrNotFound where it has none.
 func RegistryDigest(ctx context.Context, ref Ref, o Options) (string, error) {
 	n, err := name.ParseReference(ref.Name, registry.NameOptions(o.Insecure)...)
 	if err != nil {
@@ -97,7 +98,14 @@ func RegistryDigest(ctx context.Context, ref Ref, o Options) (string, error) {
 			}
 		}
 	}
-	return "", RegistryError(ctx, n, err)
+	if err = RegistryError(ctx, n, err); errors.Is(err, hinterr.ErrNotFound) || errors.Is(err, hinterr.ErrUnauthorized) || ctx.Err() != nil {
+		return "", err
+	}
+	desc, from, err := getManifest(ctx, n, o)
+	if err != nil {
+		return "", RegistryError(ctx, from, err)
+	}
+	return desc.Digest.String(), nil
 }
 
 // RegistryError words what talking to a registry ended in: which registry and repository,
