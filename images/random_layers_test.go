@@ -201,7 +201,7 @@ func compareEngines(t testing.TB, engines []engine, img v1.Image, tally map[stri
 				return (!e.overlay || strings.Contains(w, "nowhere")) && strings.Contains(w, name)
 			})
 		}
-		found, excused := sawDifferent(before, after, e.name == "umoci", told)
+		found, excused := sawDifferent(before, after, e.name == "umoci", e.copies, told)
 		for _, p := range found {
 			problems = append(problems, e.name+": "+p)
 		}
