@@ -150,6 +150,10 @@ func (a *applying) whiteout(e *Entry) error {
 	dir, base := path.Split(e.Name)
 	if e.Kind == KindOpaque {
 		dir = e.Name
+		// Of a file it says nothing: docker and umoci take it, containerd refuses it.
+		if k := a.to.Find(dir); k != nil && k.Kids == nil && k.Kind == KindFile {
+			return nil
+		}
 	}
 	d, err := a.to.Dir(dir, a.n, a.manner != sparing)
 	if d == nil {

@@ -218,11 +218,14 @@ func (t *Tree) visible(choose func(*Inode) bool) []visible {
 	return all
 }
 
-// Names are the names under which a rebuild writes each file that any engine shows.
+// Names are the names under which a rebuild writes each file that any engine shows; it writes no
+// file that is stuck, whose names are those of another.
 func (t *Tree) Names() map[*Inode][]string {
 	all := map[*Inode][]string{}
 	for _, v := range t.files(func(*Inode) bool { return true }) {
-		all[v.Inode] = v.Names
+		if !v.stuck {
+			all[v.Inode] = v.Names
+		}
 	}
 	return all
 }
@@ -296,14 +299,21 @@ func (t *Tree) shows(v *visible) string {
 	if names := t.namesOf(v.Inode); len(names) > 0 {
 		text = "it as " + strings.Join(names, ", ")
 	}
-	var more []string
+	var more, blocked []string
 	for _, name := range v.Names {
-		if p := t.place(name); p != "" && !v.stuck && t.At(p) == nil {
+		switch p := t.place(name); {
+		case p == "" || v.stuck || t.At(p) != nil:
+		case t.free(p):
 			more = append(more, p)
+		default:
+			blocked = append(blocked, p)
 		}
 	}
 	if len(more) > 0 {
 		text += " (after a rebuild also as " + strings.Join(more, ", ") + ")"
+	}
+	if len(blocked) > 0 {
+		text += " (and cannot unpack the result: on the way to " + strings.Join(blocked, ", ") + " is no directory)"
 	}
 	return text
 }

@@ -49,6 +49,7 @@ var visibleCases = []struct {
 	{"opaque", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.DirM("d"), imagetest.FileM("d/.wh..wh..opq", nil)}}, "b:1", true},
 	{"opaque, with files of the layer before and behind", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("d/b", "1"), imagetest.LegacyM("d/c", "1")}, {imagetest.DirM("d"), imagetest.LegacyM("d/a", "2"), imagetest.FileM("d/.wh..wh..opq", nil), imagetest.LegacyM("d/c", "2")}}, "d/a:2 d/c:2", true},
 	{"opaque, folders below", layers{{imagetest.LegacyM("d/e/a", "1")}, {imagetest.DirM("d"), imagetest.DirM("d/e"), imagetest.LegacyM("d/e/b", "2"), imagetest.FileM("d/.wh..wh..opq", nil)}}, "d/e/b:2", true},
+	{"opaque file", layers{{imagetest.LegacyM("b", "1")}, {imagetest.LegacyM("a", "2"), imagetest.FileM("a/.wh..wh..opq", nil)}}, "a:2 b:1", false},
 	{"opaque root", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh..wh..opq", nil), imagetest.LegacyM("b", "2")}}, "a:1 b:2", false},
 	{"folder becomes a file", layers{{imagetest.LegacyM("d/a", "1")}, {imagetest.LegacyM("d", "2")}}, "d:2", true},
 	{"file becomes a folder", layers{{imagetest.LegacyM("d", "1")}, {imagetest.DirM("d"), imagetest.LegacyM("d/a", "2")}}, "d/a:2", true},
