@@ -77,6 +77,7 @@ check: need-go shim format ## check what needs no root, engine or VM: format, ve
 .PHONY: test
 test: ## run all tests (as root) and print how many passed, failed and were skipped
 	@rm -rf $(RESULTS)
+	@$(MAKE) --no-print-directory --jobs $(shell nproc) --output-sync=target tested # downloads and compilers side by side
 	@status=0; \
 	$(MAKE) --no-print-directory test-unit || status=1; \
 	$(MAKE) --no-print-directory test-e2e || status=1; \
@@ -88,8 +89,11 @@ test-unit: export VFIX_MODERN_DIR ?= /usr
 test-unit: need-go shim fixtures oracles ## run the Go tests; one scans all of /usr for false finds
 	tests/run-unit $(RESULTS) ./...
 
+.PHONY: tested
+tested: all fixtures oracles validate siftool legacy-image
+
 .PHONY: test-e2e
-test-e2e: all fixtures oracles validate siftool legacy-image ## run the end-to-end tests (as root), or FILES=tests/020-docker.bats alone
+test-e2e: tested ## run the end-to-end tests (as root), or FILES=tests/020-docker.bats alone
 	tests/run-e2e $(RESULTS) $(FILES)
 
 .PHONY: bench
@@ -114,9 +118,8 @@ lint: need-go shim format cross ## check format, vet, staticcheck, shellcheck, C
 	$(foreach file,$(C_TESTS),gcc -fsyntax-only -Wall -Wextra -Werror $(file) &&) true
 
 .PHONY: cross
-cross: need-go shim ## check that vfix compiles for every platform that people type on
-	$(foreach platform,$(PLATFORMS),GOOS=$(word 1,$(subst /, ,$(platform))) GOARCH=$(word 2,$(subst /, ,$(platform))) \
-	$(BUILDGO) -o /dev/null ./cmd/vfix &&) true
+cross: need-go shim ## type-check vfix for every platform that people type on
+	$(GO) run ./tests/platforms ./cmd/vfix $(PLATFORMS)
 
 .PHONY: fmt
 fmt: need-go ## format the Go files
