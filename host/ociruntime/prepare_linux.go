@@ -90,6 +90,9 @@ func prepare(bundle string, c Config, o Options, rec *starts.Record) error {
 	if err := s.Trim(); err != nil {
 		rec.Add("", "cache: "+err.Error())
 	}
+	if k.FailClosed && len(rec.Problems) > 0 { // it does not start
+		k.add = nil
+	}
 	if len(k.add) == 0 {
 		s.Release() // nothing of the cache is needed after this
 	}

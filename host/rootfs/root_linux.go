@@ -21,8 +21,8 @@ type Root struct {
 	fd   int    // O_PATH
 	// descriptors is /proc/self/fd, O_PATH: what is opened by a mere name is opened to be read there.
 	descriptors int
-	dev  uint64
-	walk atomic.Bool // this kernel has no openat2(2): resolve step by step
+	dev         uint64
+	walk        atomic.Bool // this kernel has no openat2(2): resolve step by step
 }
 
 // maxPath is PATH_MAX of linux/limits.h without the final NUL, in bytes.
