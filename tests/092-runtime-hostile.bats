@@ -662,7 +662,7 @@ refuses() {
 	# The control: without fail-closed, both the copy and the fallback are mounted.
 	start
 	expect_match mounts "$(mounted)" '/usr/lib/libc.so.6'
-	expect_match mounts "$(mounted)" '/vfix/libvfix.so'
+	expect_match mounts "$(mounted)" '/vfix/x86_64/libvfix.so'
 	refuses 'not patched: /usr/bin/word'
 	expect 'mounts after a start that had some' "$(mounted "$b/config.json")" ''
 	refuses 'not patched: /usr/bin/word'
@@ -676,7 +676,7 @@ refuses() {
 	bundle b
 	plant usr/bin/tool static-2m
 	plant usr/lib/libc.so.6
-	plant usr/lib/other.so libvictim.so
+	plant usr/lib/other.so libstubs-hash.so
 	run strace -f -qq -o "$work/trace" -e trace=execve,recvmsg -e signal=none "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
 		--runtime /bin/true --cache-dir "$cache" create --bundle "$b" c1
 	expect "status: $output" "$status" 0
