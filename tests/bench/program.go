@@ -12,14 +12,9 @@ import (
 // program measures what the start of a program costs: `vfix version`, vfix-runtime that finds no
 // runtime, and a static Go program that does nothing, in turn.
 func (b *bench) program() error {
-	source, empty := filepath.Join(b.dir, "empty.go"), filepath.Join(b.dir, "empty")
-	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+	empty, err := b.empty()
+	if err != nil {
 		return err
-	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", empty, source)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w: %s", err, out)
 	}
 	programs := [][]string{
 		{empty}, {filepath.Join(filepath.Dir(b.vfix), "vfix-runtime"), "--runtime", filepath.Join(b.dir, "none")}, {b.vfix, "version"},
@@ -49,4 +44,18 @@ func (b *bench) program() error {
 	}
 	fmt.Println()
 	return nil
+}
+
+// empty builds a static Go program that does nothing.
+func (b *bench) empty() (string, error) {
+	source, empty := filepath.Join(b.dir, "empty.go"), filepath.Join(b.dir, "empty")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", empty, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return empty, nil
 }
