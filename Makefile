@@ -39,8 +39,16 @@ need-deps:
 	@tests/install-deps --check
 
 .PHONY: all
-all: need-go shim ## build bin/vfix (the default)
+all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 	$(BUILDGO) -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
+
+# What engines execute at each start of a container. vfix has it embedded, behind the line by which
+# host/install finds it, and writes it onto machines.
+.PHONY: runtime
+runtime: need-go shim
+	GOOS=linux GOARCH=amd64 $(BUILDGO) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/vfix-runtime ./cmd/vfix-runtime
+	{ echo 'Vfix-runtime, compressed'; gzip -9 -n <bin/vfix-runtime; } >cmd/vfix/embedded/vfix-runtime.new
+	mv cmd/vfix/embedded/vfix-runtime.new cmd/vfix/embedded/vfix-runtime.gz
 
 .PHONY: shim
 shim: ## build the code that is injected into legacy programs
@@ -141,7 +149,7 @@ dist: need-go shim ## build a release into dist/: tarballs, packages, an OCI ima
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf bin dist shim/build $(BUILD)
-	rm -f $(filter-out %/README.md,$(wildcard shim/embedded/*))
+	rm -f $(filter-out %/README.md,$(wildcard shim/embedded/* cmd/vfix/embedded/*))
 
 .PHONY: help
 help: ## list the targets

@@ -55,8 +55,7 @@ make_machine() {
 	done
 	mkdir "$BATS_FILE_TMPDIR/programs"
 	cp "$(command -v runc)" "$(command -v crun)" "$BATS_FILE_TMPDIR/programs/"
-	cp "$BATS_FILE_TMPDIR"/programs/* "$VFIX" "$machine/usr/bin/"
-	ln -s vfix "$machine/usr/bin/vfix-runtime"
+	cp "$BATS_FILE_TMPDIR"/programs/* "$VFIX" "$VFIX_RUNTIME" "$machine/usr/bin/"
 	copy_libraries "$BATS_FILE_TMPDIR/programs" "$machine"
 	cp -a "$legacy_image/rootfs" "$machine/legacy"
 	gcc -O1 -o "$machine/volume/callpage" "$tree/tests/oracle/callpage.c" # a dynamic program

@@ -8,7 +8,7 @@ setup_file() {
 	load helpers
 	export bin=$BATS_FILE_TMPDIR/bin cache=$BATS_FILE_TMPDIR/cache
 	mkdir "$bin"
-	ln -s "$VFIX" "$bin/vfix-runtime"
+	ln -s "$VFIX_RUNTIME" "$bin/vfix-runtime"
 	# For engines that give a runtime no arguments of its own.
 	printf '#!/bin/sh\nexec %q --cache-dir %q --fail-closed "$@"\n' "$bin/vfix-runtime" "$cache" >"$bin/wrapped"
 	chmod 755 "$bin/wrapped"

@@ -655,6 +655,40 @@ refuses() {
 	expect log "$log" ''
 }
 
+@test "runtime: a start that fail-closed refuses leaves config.json without mounts of vfix" {
+	bundle b '.annotations = {"dev.vfix.fallback": "always"}'
+	plant usr/lib/libc.so.6
+	plant usr/bin/word finding-word
+	# The control: without fail-closed, both the copy and the fallback are mounted.
+	start
+	expect_match mounts "$(mounted)" '/usr/lib/libc.so.6'
+	expect_match mounts "$(mounted)" '/vfix/x86_64/libvfix.so'
+	refuses 'not patched: /usr/bin/word'
+	expect 'mounts after a start that had some' "$(mounted "$b/config.json")" ''
+	refuses 'not patched: /usr/bin/word'
+	expect mounts "$(mounted "$b/config.json")" ''
+	expect 'copies that nobody mounts' "$(find "$cache/v2/private" -type f)" ''
+}
+
+@test "runtime: a copy is written by a process that has seen no other file" {
+	requires strace
+	local pid
+	bundle b
+	plant usr/bin/tool static-2m
+	plant usr/lib/libc.so.6
+	plant usr/lib/other.so libstubs-hash.so
+	run strace -f -qq -o "$work/trace" -e trace=execve,recvmsg -e signal=none "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+		--runtime /bin/true --cache-dir "$cache" create --bundle "$b" c1
+	expect "status: $output" "$status" 0
+	expect mounts "$(mounted "$b/config.json" | wc -l)" "$(grep -c 'cmsg_data=\[[0-9]*, [0-9]*\]' "$work/trace")"
+	# Who got a file and one to write to got nothing else; the control is who examined them all.
+	grep -o '^[0-9]* .*recvmsg.*cmsg_data=\[[0-9, ]*\]\|^[0-9]* <... recvmsg resumed>.*cmsg_data=\[[0-9, ]*\]' "$work/trace" >"$work/files"
+	[ "$(cut -d ' ' -f 1 "$work/files" | sort | uniq -c | awk '$1 > 1' | wc -l)" -ge 1 ] || fail 'control: nobody got two files'
+	for pid in $(grep 'cmsg_data=\[[0-9]*, [0-9]*\]' "$work/files" | cut -d ' ' -f 1); do
+		expect "files that $pid got" "$(grep -c "^$pid " "$work/files")" 1
+	done
+}
+
 @test "runtime: a layer whose files' metadata changed is examined again" {
 	requires overlay
 	local store=$work/layers/overlay2 a b_ how f

@@ -115,7 +115,7 @@ listing() { (cd "$node" && find . ! -type d -printf '%p %M %U:%G %l\n' | sort &&
 	run_vfix layer
 	run_manifest daemonset.yaml 0
 	cmp "$VFIX" "$node/opt/vfix/bin/vfix"
-	expect 'the link' "$(readlink "$node/opt/vfix/bin/vfix-runtime")" vfix
+	cmp "$VFIX_RUNTIME" "$node/opt/vfix/bin/vfix-runtime"
 	expect_match 'the configuration' "$(<"$node/etc/containerd/config.toml")" "BinaryName = '/opt/vfix/bin/vfix-runtime'"
 	expect 'owner and mode of the configuration' "$(stat -c '%u:%g %a' "$node/etc/containerd/config.toml")" '0:0 600'
 	# Again, as when a pod is started anew: nothing changes.

@@ -127,7 +127,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	ln -sf "$other" "$work/vfix-runtime"
 	start --fail-closed
 	expect_last '[.vfix, .cache_hit] | map(tostring) | join(" ")' '9.9.9 false'
-	ln -sf "$VFIX" "$work/vfix-runtime"
+	ln -sf "$VFIX_RUNTIME" "$work/vfix-runtime"
 	start --fail-closed
 	expect_last '.cache_hit' true
 	expect copies "$(find "$cache/v2/files" -type f | wc -l)" 2

@@ -28,7 +28,7 @@ setup_runtime() {
 	RECORD=$work/record
 	export RECORD
 	stand_in "$work/stand-in"
-	ln -s "$VFIX" "$work/vfix-runtime"
+	ln -s "$VFIX_RUNTIME" "$work/vfix-runtime"
 	echo '{}' >"$work/runtime.json"
 	mkdir "$work/outside"
 	cp "$build/fixtures/libstubs.so" "$work/outside/libc.so.6"

@@ -8,6 +8,7 @@ bats_require_minimum_version 1.5.0
 tree=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
 build=$tree/tests/build
 VFIX=${VFIX:-$tree/bin/vfix}
+VFIX_RUNTIME=${VFIX_RUNTIME:-$tree/bin/vfix-runtime}
 novsyscall=$build/novsyscall
 callpage=$build/callpage
 legacy_image=$build/legacy-image

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +41,7 @@ func runRuntime(args []string, stderr io.Writer) int {
 	err := ociruntime.Main(args, ociruntime.Options{
 		Maker:   func() string { return buildVersion().Version + " " + string(shim.Magic()) },
 		Version: buildVersion().Version,
-		Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace(),
+		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
 		Stderr: stderr,
 	})
 	if err == nil {
@@ -57,12 +56,7 @@ type runtimeError struct{ error }
 
 func (e *runtimeError) Unwrap() error { return e.error }
 
-func (e *runtimeError) Hint() string {
-	if strings.Contains(e.Error(), "fail-closed") {
-		return "fix the cause, or turn fail_closed off in " + ociruntime.ConfigFile + "; allow_disable there lets containers opt out with " + ociruntime.AnnotationEnable + "=false"
-	}
-	return "name the real runtime with --runtime, or in " + ociruntime.ConfigFile
-}
+func (e *runtimeError) Hint() string { return ociruntime.Hint(e.error) }
 
 func newRuntimeCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{

@@ -18,7 +18,7 @@ func newVersionCommand(out *output) *cobra.Command {
 		Short: "Print version and build information",
 		Long: `Print the version, the commit it was built from, the Go version it was built
 with, and the sizes of the code that vfix injects into patched files, of
-libvfix.so and of vfix-trace.`,
+libvfix.so, of vfix-trace and of vfix-runtime.`,
 		Example: `  vfix version
   vfix version --format json`,
 		Annotations: exits(`  0  success   2  usage error`),

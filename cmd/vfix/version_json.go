@@ -14,11 +14,12 @@ type jsonVersion struct {
 	Shim     int    `json:"shim_size"`
 	Library  int    `json:"library_size"`
 	Trace    int    `json:"trace_size"`
+	Runtime  int64  `json:"runtime_size"`
 }
 
 func versionJSON(b buildInfo) jsonVersion {
 	return jsonVersion{
 		jsonDocument: document("version"), Version: b.Version, Commit: b.Commit, Modified: b.Modified,
-		Go: b.Go, Platform: b.Platform, Shim: b.Shim, Library: len(shim.Library()), Trace: len(shim.Trace()),
+		Go: b.Go, Platform: b.Platform, Shim: b.Shim, Library: len(shim.Library()), Trace: len(shim.Trace()), Runtime: runtimeSize(),
 	}
 }

@@ -125,7 +125,7 @@ func (e *Examiner) start() error {
 	other := os.NewFile(uintptr(pair[1]), "socket")
 	defer other.Close() // twice is harmless
 	// Go would keep a descriptor of its control group open to watch the number of processors.
-	attr := &os.ProcAttr{Env: []string{"GODEBUG=containermaxprocs=0"}, Files: []*os.File{other, nil, nil}, Sys: &syscall.SysProcAttr{}}
+	attr := &os.ProcAttr{Env: []string{"GODEBUG=containermaxprocs=0", "GOMAXPROCS=1"}, Files: []*os.File{other, nil, nil}, Sys: &syscall.SysProcAttr{}}
 	if e.group = newGroup(e.Cgroup); e.group != nil {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, e.group.fd
 	}

@@ -106,7 +106,7 @@ func (c *Checked) file(t *tree, r *record) error {
 		f.State = Changed
 	}
 	c.Files = append(c.Files, f)
-	if r.Kind == program && path.Base(r.Path) == runtimeLink {
+	if r.Kind == program && path.Base(r.Path) == runtimeName {
 		c.Program = f.Path
 	}
 	// Others may write to a configuration; the programs are vfix's own.

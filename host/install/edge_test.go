@@ -38,7 +38,7 @@ func TestRefused(t *testing.T) {
 		"damaged state":         {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: "{"}, ErrDamaged, stateFile},
 		"hostile state":         {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":1,"files":[{"path":"../x"}]}`}, ErrDamaged, "../x"},
 		"state of the future":   {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":2}`}, ErrUnsupported, "schema 2"},
-		"link in the way":       {Docker, nil, map[string]string{"usr/bin/dockerd": "", "usr/local/bin/vfix-runtime": "x"}, ErrConflict, "not a link"},
+		"file in the way":       {Docker, nil, map[string]string{"usr/bin/dockerd": "", "usr/local/bin/vfix-runtime": "x"}, ErrConflict, "not vfix's"},
 	} {
 		root := machine(t, c.files)
 		before := snapshot(t, root)

@@ -160,7 +160,7 @@ type planner struct {
 }
 
 // runtimePath is where the engines find vfix-runtime.
-func (p *planner) runtimePath() string { return "/" + path.Join(rel(p.Prefix), "bin", runtimeLink) }
+func (p *planner) runtimePath() string { return "/" + path.Join(rel(p.Prefix), "bin", runtimeName) }
 
 // configPath is the file that is to be changed.
 func (p *planner) configPath() string {

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -107,14 +108,34 @@ func snapshot(t testing.TB, root string) string {
 	return b.String()
 }
 
+// testRuntime is the vfix-runtime in testProgram.
+const testRuntime = "\x7fELF\x00runtime"
+
 // testProgram stands for vfix.
 func testProgram(t testing.TB) string {
 	t.Helper()
+	return programWith(t, "Vfix-runtime, compressed\n"+zipped(t, testRuntime)+"the rest")
+}
+
+// programWith is a program that ends in a text.
+func programWith(t testing.TB, text string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "vfix")
-	if err := os.WriteFile(path, []byte("\x7fELF\x00program"), 0o755); err != nil {
+	if err := os.WriteFile(path, []byte("\x7fELF\x00program "+text), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func zipped(t testing.TB, text string) string {
+	t.Helper()
+	var b strings.Builder
+	z := gzip.NewWriter(&b)
+	_, err := z.Write([]byte(text))
+	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 func options(t testing.TB, e Engine, root string) Options {
@@ -155,8 +176,8 @@ func TestRoundTrip(t *testing.T) {
 					t.Errorf("%s: %q is not in %q", m.file, want, text)
 				}
 			}
-			if link, err := os.Readlink(filepath.Join(root, "usr/local/bin/vfix-runtime")); link != "vfix" {
-				t.Errorf("link: got %q, %v", link, err)
+			if got := get(t, root, "usr/local/bin/vfix-runtime"); got != testRuntime {
+				t.Errorf("runtime: got %q, want %q", got, testRuntime)
 			}
 			if fi, err := os.Stat(filepath.Join(root, "usr/local/bin/vfix-runtime")); err != nil || fi.Mode() != 0o755 {
 				t.Errorf("program: got %v, %v", fi, err)

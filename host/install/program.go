@@ -1,5 +1,4 @@
-// What all engines share: the vfix program, the link to it by which it is a runtime, and the
-// runtime's own configuration.
+// What all engines share: the programs vfix and vfix-runtime, and the runtime's own configuration.
 
 package install
 
@@ -16,8 +15,8 @@ import (
 
 const (
 	programName = "vfix"
-	// runtimeLink is the name by which vfix knows that it is called as a runtime.
-	runtimeLink = "vfix-runtime"
+	// runtimeName is that of the runtime: a program, or a link to vfix, which knows by it what to do.
+	runtimeName = "vfix-runtime"
 	// labelModel has the SELinux label that programs have.
 	labelModel = "usr/bin/env"
 )
@@ -31,27 +30,36 @@ func (p *planner) fresh(mode os.FileMode) *content {
 	return &content{meta: meta{Mode: mode, UID: uid, GID: gid}}
 }
 
-// planProgram adds the items that all engines share: the program, the link to it by which it
-// is a runtime, and what that runtime is told.
+// planProgram adds the items that all engines share: vfix, and the runtime.
 func (p *planner) planProgram() error {
 	data, err := readProgram(p.Program)
 	if err != nil {
 		return err
 	}
+	runtime, err := runtimeIn(data)
+	if err != nil {
+		return withHint(errorf(ErrDamaged, "%s: the vfix-runtime in it: %v", p.Program, err), "name a vfix for linux/amd64 with --program")
+	}
 	bin := path.Join(rel(p.Prefix), "bin")
 	p.items = append(p.items,
-		item{path: path.Join(bin, programName), kind: program, add: func(*content) (*content, error) {
-			c := p.fresh(0o755)
-			c.data, c.meta.Label = data, p.programLabel()
-			return c, nil
-		}},
-		item{path: path.Join(bin, runtimeLink), kind: program, add: func(base *content) (*content, error) {
+		item{path: path.Join(bin, programName), kind: program, add: func(*content) (*content, error) { return p.program(data), nil }},
+		item{path: path.Join(bin, runtimeName), kind: program, add: func(base *content) (*content, error) {
 			if base != nil && base.link == "" {
-				return nil, withHint(errorf(ErrConflict, "/%s: not a link of vfix's", path.Join(bin, runtimeLink)), "choose another directory with --prefix")
+				return nil, withHint(errorf(ErrConflict, "/%s: not vfix's", path.Join(bin, runtimeName)), "choose another directory with --prefix")
 			}
-			return &content{link: programName}, nil
+			if runtime == nil {
+				return &content{link: programName}, nil
+			}
+			return p.program(runtime), nil
 		}})
 	return nil
+}
+
+// program is a program as it is installed.
+func (p *planner) program(data []byte) *content {
+	c := p.fresh(0o755)
+	c.data, c.meta.Label = data, p.programLabel()
+	return c
 }
 
 // planRuntime adds the item for the runtime's own configuration, where there is something to
@@ -137,7 +145,7 @@ func readProgram(name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(data) > maxProgram || !strings.HasPrefix(string(data[:min(len(data), 4)]), "\x7fELF") {
+	if !isProgram(data) {
 		return nil, withHint(errorf(ErrDamaged, "%s: not a Linux program", name), "name a vfix for linux/amd64 with --program")
 	}
 	return data, nil

@@ -58,7 +58,7 @@ func (t *tree) uninstall(o Options, st *state) (*Result, error) {
 		if note != "" {
 			r.Warnings = append(r.Warnings, note)
 		}
-		if path.Base(rec.Path) == runtimeLink && s.action == Remove {
+		if path.Base(rec.Path) == runtimeName && s.action == Remove {
 			if err := t.spare(o, &s, r); err != nil {
 				return nil, err
 			}

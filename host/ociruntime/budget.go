@@ -5,6 +5,7 @@ package ociruntime
 import (
 	"fmt"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,7 +65,7 @@ func (l Limits) withDefaults() Limits {
 type budget struct {
 	Limits
 	begun time.Time
-	names int
+	names atomic.Int64
 	bytes int64
 }
 
@@ -82,22 +83,31 @@ func (b *budget) late() error {
 	return fmt.Errorf("longer than %v seconds (limits.seconds)", b.Seconds)
 }
 
-// seen counts a name, and looks at clock and memory now and then.
+// seen counts a name, and looks at clock and memory now and then. Several walkers may call it.
 func (b *budget) seen() error {
-	if b.names++; b.names > b.Names {
+	n := b.names.Add(1)
+	if n > int64(b.Names) {
 		return fmt.Errorf("more than %d files and directories (limits.names)", b.Names)
 	}
 	const often = 1 << 10
-	if b.names%often != 1 {
+	if n%often != 1 {
 		return nil
 	}
 	return b.used()
 }
 
-// used errs where time or memory are used up.
-func (b *budget) used() error {
+// inTime errs where the time is used up.
+func (b *budget) inTime() error {
 	if time.Since(b.begun).Seconds() > b.Seconds {
 		return b.late()
+	}
+	return nil
+}
+
+// used errs where time or memory are used up.
+func (b *budget) used() error {
+	if err := b.inTime(); err != nil {
+		return err
 	}
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)

@@ -24,8 +24,8 @@ const (
 
 // examine has one file read. A nil file says that there is nothing to patch in it; an error,
 // that it is an ELF file and nobody knows.
-func examine(by *examiner.Examiner, root *rootfs.Root, name string, id rootfs.Identity) (*legacyFile, error) {
-	f, err := root.OpenFile(name)
+func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (*legacyFile, error) {
+	f, err := e.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func examine(by *examiner.Examiner, root *rootfs.Root, name string, id rootfs.Id
 	if err := readable(f); err != nil {
 		return nil, err
 	}
-	found, err := by.Examine(f.FD(), f.Stat.Size)
+	found, err := p.by.Examine(f.FD(), f.Stat.Size)
 	if err != nil || found == (examiner.Finding{}) {
 		return nil, errors.Join(err, f.Unchanged())
 	}

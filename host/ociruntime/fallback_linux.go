@@ -114,7 +114,7 @@ func (k *container) privateFile(name string, content []byte, meta store.Meta) (s
 func (k *container) fallbackFiles(wide bool) ([]specMount, error) {
 	files := []struct {
 		name string
-		body []byte
+		body func() []byte
 	}{{fallbackfiles.Library, k.own.Library}, {fallbackfiles.Trace, k.own.Trace}, {fallbackfiles.Library32, k.own.Library32}}
 	if !wide {
 		files = files[:2]
@@ -125,7 +125,7 @@ func (k *container) fallbackFiles(wide bool) ([]specMount, error) {
 		Options: []string{"ro", "nosuid", "nodev", "mode=755", "size=64k"},
 	}}
 	for _, f := range files {
-		path, err := k.ownFile(f.name, f.body)
+		path, err := k.ownFile(f.name, f.body())
 		if err != nil {
 			return nil, err
 		}

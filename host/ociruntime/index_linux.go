@@ -3,10 +3,14 @@
 package ociruntime
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"hash/crc32"
+	"math/bits"
+	"slices"
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
@@ -19,7 +23,7 @@ import (
 //	4 bytes   CRC-32 (IEEE) of all that follows, little-endian like all numbers here
 //	4 bytes   length of the JSON
 //	          JSON: what was found
-//	          identities of 40 bytes each, in the order of the walk
+//	          identities of 40 bytes each, in the order of place
 //
 // A file that is not so, is as good as none.
 type index struct {
@@ -27,7 +31,7 @@ type index struct {
 	clean []byte // identities
 }
 
-const indexMagic = "vfixidx3"
+const indexMagic = "vfixidx4"
 
 // scanned is what the scan of a folder found that matters.
 type scanned struct {
@@ -106,31 +110,67 @@ func parseIndex(b []byte) (*index, error) {
 	return x, nil
 }
 
-// lookup tells which identities an index holds. A folder that has not changed is walked in
-// the order of its index: what is looked for is most often the next one. Only where it is
-// not, a table is made.
-type lookup struct {
+// known tells which identities an index holds, and where. They are in the order of place, so a table of
+// where each part of that order begins leads to the one or two that an identity may be.
+type known struct {
 	clean []byte
-	next  int
-	table map[string]int // where each is
+	begin []uint32
+	shift int
 }
 
-func (l *lookup) has(id rootfs.Identity) bool {
-	var buf [identitySize]byte
-	key := appendIdentity(buf[:0], id)
-	if l.next+identitySize <= len(l.clean) && string(l.clean[l.next:l.next+identitySize]) == string(key) {
-		l.next += identitySize
-		return true
-	}
-	if l.table == nil {
-		l.table = make(map[string]int, len(l.clean)/identitySize)
-		for i := 0; i+identitySize <= len(l.clean); i += identitySize {
-			l.table[string(l.clean[i:i+identitySize])] = i
+// place scatters inode numbers.
+func place(ino uint64) uint64 { return ino * 0x9e3779b97f4a7c15 } // 2^64 / golden ratio: Knuth, 6.4
+
+func newKnown(clean []byte) *known {
+	n := len(clean) / identitySize
+	k := &known{clean: clean, shift: 64 - bits.Len(uint(n))}
+	k.begin = make([]uint32, 1<<bits.Len(uint(n))+1)
+	at := 0
+	for i := range n {
+		// One that is out of order, in a file that somebody else wrote, is not found.
+		for part := k.part(binary.LittleEndian.Uint64(clean[i*identitySize:])); at <= part; at++ {
+			k.begin[at] = uint32(i)
 		}
 	}
-	at, ok := l.table[string(key)]
-	if ok {
-		l.next = at + identitySize
+	for ; at < len(k.begin); at++ {
+		k.begin[at] = uint32(n)
 	}
-	return ok
+	return k
+}
+
+func (k *known) part(ino uint64) int { return int(place(ino) >> k.shift) }
+
+// len is how many there are.
+func (k *known) len() int { return len(k.clean) / identitySize }
+
+// find returns where an identity is, -1 for nowhere.
+func (k *known) find(id rootfs.Identity) int {
+	var buf [identitySize]byte
+	key := appendIdentity(buf[:0], id)
+	part := k.part(id.Ino)
+	for i := int(k.begin[part]); i < int(k.begin[part+1]); i++ {
+		if string(k.clean[i*identitySize:(i+1)*identitySize]) == string(key) {
+			return i
+		}
+	}
+	return -1
+}
+
+// inOrder is identities as an index has them.
+func inOrder(all []byte) []byte {
+	type identity [identitySize]byte
+	list := make([]identity, len(all)/identitySize)
+	for i := range list {
+		copy(list[i][:], all[i*identitySize:])
+	}
+	slices.SortFunc(list, func(a, b identity) int {
+		le := binary.LittleEndian
+		return cmp.Or(cmp.Compare(place(le.Uint64(a[:])), place(le.Uint64(b[:]))), bytes.Compare(a[:], b[:]))
+	})
+	list = slices.Compact(list) // of several names
+	out := make([]byte, 0, len(list)*identitySize)
+	for i := range list {
+		out = append(out, list[i][:]...)
+	}
+	return out
 }

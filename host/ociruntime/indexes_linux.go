@@ -22,7 +22,7 @@ type indexes struct {
 	store *store.Store
 	maker string
 	spend *budget
-	by    *examiner.Examiner
+	pool  *examiner.Pool
 }
 
 // layer returns what is found in a folder that nobody changes: it is walked once, and again
@@ -49,7 +49,7 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 	if x := k.read(key); x != nil && x.holds(root) {
 		return &x.scanned, nil
 	}
-	x, _, err := scanTree(root, nil, k.spend, k.by)
+	x, _, err := scanTree(root, nil, k.spend, k.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +97,12 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		defer unlock()
 		old = k.read(key)
 	}
-	now, asked := time.Now(), k.by.Asked
-	x, changed, err := scanTree(root, old, k.spend, k.by)
+	now, asked := time.Now(), k.pool.Asked
+	x, changed, err := scanTree(root, old, k.spend, k.pool)
 	if err != nil {
 		return nil, err
 	}
-	few := old == nil && asked == k.by.Asked && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
+	few := old == nil && asked == k.pool.Asked && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
 	if !changed || few {
 		return &x.scanned, nil
 	}

@@ -16,9 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func examinerOf(t *testing.T) *examiner.Examiner {
+func examinerOf(t *testing.T) *examiner.Pool {
 	t.Helper()
-	e := &examiner.Examiner{Memory: DefaultMemoryBytes, Until: time.Now().Add(time.Minute)}
-	t.Cleanup(e.Close)
-	return e
+	return &examiner.Pool{Memory: DefaultMemoryBytes, Until: time.Now().Add(time.Minute)}
 }

@@ -117,7 +117,7 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 			return err
 		}
 		defer original.Close()
-		if err := k.by.Patch(int(original.Fd()), f.Stat.Size, int(w.Fd()), h.Size); err != nil {
+		if err := k.pool.Patch(int(original.Fd()), f.Stat.Size, int(w.Fd()), h.Size); err != nil {
 			return err
 		}
 		return meta.Give(int(w.Fd()))

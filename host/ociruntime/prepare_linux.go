@@ -26,7 +26,7 @@ type container struct {
 	flags  int64 // of the store's file system
 	root   *rootfs.Root
 	budget *budget
-	by     *examiner.Examiner
+	pool   *examiner.Pool
 	// writable says that the root belongs to this container alone and is written to: patched
 	// files take their originals' places in it, so that they can be replaced again.
 	writable bool
@@ -70,10 +70,9 @@ func prepare(bundle string, c Config, o Options, rec *starts.Record) error {
 		}
 		return k.withoutMounts(nil)
 	}
-	k.by = &examiner.Examiner{
+	k.pool = &examiner.Pool{
 		Memory: k.budget.MemoryBytes, Until: k.budget.until(), Cgroup: examiner.PodCgroup(k.spec.CgroupsPath),
 	}
-	defer k.by.Close()
 	s, err := store.Open(c.cacheDir(), c.cacheSize())
 	if err != nil {
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
@@ -83,13 +82,16 @@ func prepare(bundle string, c Config, o Options, rec *starts.Record) error {
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
 	err = k.work(fallback)
-	rec.Confined = k.by.Holds
+	rec.Confined = k.pool.Holds
 	if err != nil {
 		s.Release()
 		return k.withoutMounts(err)
 	}
 	if err := s.Trim(); err != nil {
 		rec.Add("", "cache: "+err.Error())
+	}
+	if k.FailClosed && len(rec.Problems) > 0 { // it does not start
+		k.add = nil
 	}
 	if len(k.add) == 0 {
 		s.Release() // nothing of the cache is needed after this
@@ -147,13 +149,13 @@ func (k *container) work(fallback bool) (err error) {
 	}
 	k.rec.Root = k.root.Path
 	found, err := k.look()
-	k.rec.Examined = k.by.Asked
+	k.rec.Examined = k.pool.Asked
 	k.rec.Seconds.Look = k.budget.since()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		k.rec.CacheHit = k.by.Asked == 0
+		k.rec.CacheHit = k.pool.Asked == 0
 		k.rec.Seconds.Patch = k.budget.since() - k.rec.Seconds.Look
 	}()
 	if k.writable {

@@ -2,7 +2,11 @@
 
 package ociruntime
 
-import "io"
+import (
+	"fmt"
+	"io"
+	"strings"
+)
 
 // Options are what vfix-runtime must know of the binary that it is part of.
 type Options struct {
@@ -11,8 +15,27 @@ type Options struct {
 	// Version is that of vfix, for the record.
 	Version string
 	// The programs of the fallback: libvfix.so, its empty 32-bit twin, vfix-trace.
-	Library, Library32, Trace []byte
+	Library, Library32, Trace func() []byte
 	Stderr                    io.Writer
+}
+
+// Run is Main as a program of its own: it prints an error, and returns the exit status. It returns only
+// where the real runtime was not executed.
+func Run(args []string, o Options) int {
+	err := Main(args, o)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(o.Stderr, "vfix: error: %s\nvfix: hint: %s\n", oneLine(err.Error()), Hint(err))
+	return 1
+}
+
+// Hint says what to do about an error of Main.
+func Hint(err error) string {
+	if strings.Contains(err.Error(), "fail-closed") {
+		return "fix the cause, or turn fail_closed off in " + ConfigFile + "; allow_disable there lets containers opt out with " + AnnotationEnable + "=false"
+	}
+	return "name the real runtime with --runtime, or in " + ConfigFile
 }
 
 func (o *Options) maker() string {

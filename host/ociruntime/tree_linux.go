@@ -3,7 +3,12 @@
 package ociruntime
 
 import (
+	"bytes"
 	"errors"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,33 +26,52 @@ func unsettled(id rootfs.Identity, now time.Time) bool {
 	return now.Sub(time.Unix(0, id.Ctime)) < settled
 }
 
+// walkers is how many processors a folder is scanned on at most: what a start takes from other work on a
+// node is bounded.
+const walkers = 4
+
 // tree looks for files that call the page in one folder.
 type tree struct {
-	root  *rootfs.Root
-	old   *index
 	spend *budget
-	by    *examiner.Examiner
-	known lookup
-	new   index
-	// By identity: files with several names, and those that the old index knows.
-	legacy    map[rootfs.Identity]int // in new.Legacy
+	pool  *examiner.Pool
+	old   *known
+	// By identity: those that the old index knows.
 	oldLegacy map[rootfs.Identity]*legacyFile
 	oldBad    map[rootfs.Identity]*unread
-	linked    map[rootfs.Identity]bool // clean, of several names
 	now       time.Time
-	fresh     int // files that the old index did not know
+	parts     []*part
+
+	mu     sync.Mutex
+	linked map[rootfs.Identity]*linked
+}
+
+// part is what one of several walkers finds.
+type part struct {
+	*tree
+	by    *examiner.Examiner
+	new   index
+	known []uint64 // bits: those of the old index that are still there
+	fresh int      // files that the old index did not know
+}
+
+// linked is a file of several names, which the first that comes to it examines.
+type linked struct {
+	done  bool
+	found *legacyFile // once it is done
+	names [][]byte    // met before it was done
 }
 
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
 // says whether the index that it returns differs from the old one.
-func scanTree(root *rootfs.Root, old *index, spend *budget, by *examiner.Examiner) (x *index, changed bool, err error) {
+func scanTree(root *rootfs.Root, old *index, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
-		root: root, old: old, spend: spend, by: by, now: time.Now(),
-		legacy: map[rootfs.Identity]int{}, oldLegacy: map[rootfs.Identity]*legacyFile{},
-		oldBad: map[rootfs.Identity]*unread{}, linked: map[rootfs.Identity]bool{},
+		spend: spend, pool: pool, now: time.Now(), linked: map[rootfs.Identity]*linked{},
+		oldLegacy: map[rootfs.Identity]*legacyFile{}, oldBad: map[rootfs.Identity]*unread{},
 	}
-	if old != nil {
-		t.known.clean = old.clean
+	if old == nil {
+		t.old = newKnown(nil)
+	} else {
+		t.old = newKnown(old.clean)
 		for i := range old.Legacy {
 			t.oldLegacy[old.Legacy[i].ID] = &old.Legacy[i]
 		}
@@ -55,17 +79,72 @@ func scanTree(root *rootfs.Root, old *index, spend *budget, by *examiner.Examine
 			t.oldBad[old.Unread[i].ID] = &old.Unread[i]
 		}
 	}
-	err = root.Walk(rootfs.Visitor{File: t.file, Seen: spend.seen, Passed: func(name string, err error) {
-		t.new.Unread = append(t.new.Unread, unread{
-			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG),
-		})
-	}})
+	err = root.Walk(min(walkers, runtime.GOMAXPROCS(0)), t.visitor)
+	for _, p := range t.parts {
+		pool.Done(p.by)
+	}
 	if err != nil {
 		return nil, false, err
 	}
-	same := old != nil && t.fresh == 0 && len(old.clean) == len(t.new.clean) &&
-		sameNames(old.Legacy, t.new.Legacy) && len(old.Unread) == len(t.new.Unread)
-	return &t.new, !same, nil
+	x, same := t.join()
+	same = same && old != nil && sameNames(old.Legacy, x.Legacy) && len(old.Unread) == len(x.Unread)
+	return x, !same, nil
+}
+
+// visitor begins a part.
+func (t *tree) visitor() rootfs.Visitor {
+	const word = 64 // bits
+	p := &part{tree: t, by: t.pool.One(), known: make([]uint64, t.old.len()/word+1)}
+	t.parts = append(t.parts, p)
+	return rootfs.Visitor{File: p.file, Seen: t.spend.seen, Passed: func(name string, err error) {
+		p.new.Unread = append(p.new.Unread, unread{
+			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG),
+		})
+	}}
+}
+
+// join puts the parts together, in an order that does not depend on who found what. same says that
+// the files without call sites are those of the old index.
+func (t *tree) join() (x *index, same bool) {
+	x = &index{}
+	fresh, count := 0, 0
+	still := make([]uint64, len(t.parts[0].known))
+	for _, p := range t.parts {
+		fresh += p.fresh
+		x.Legacy = append(x.Legacy, p.new.Legacy...)
+		x.Unread = append(x.Unread, p.new.Unread...)
+		x.temps = append(x.temps, p.new.temps...)
+		for i, w := range p.known {
+			still[i] |= w
+		}
+	}
+	for id, l := range t.linked {
+		if l.found != nil {
+			x.Legacy = append(x.Legacy, legacyFile{Names: l.names, ID: id, SHA256: l.found.SHA256, Finding: l.found.Finding})
+		}
+	}
+	for _, h := range x.Legacy {
+		slices.SortFunc(h.Names, bytes.Compare)
+	}
+	slices.SortFunc(x.Legacy, func(a, b legacyFile) int { return bytes.Compare(a.Names[0], b.Names[0]) })
+	slices.SortFunc(x.Unread, func(a, b unread) int { return bytes.Compare(a.Name, b.Name) })
+	for _, w := range still {
+		count += bits.OnesCount64(w)
+	}
+	if fresh == 0 && count == t.old.len() {
+		x.clean = t.old.clean
+		return x, true
+	}
+	for i := range t.old.len() {
+		if still[i/64]>>(i%64)&1 != 0 {
+			x.clean = append(x.clean, t.old.clean[i*identitySize:(i+1)*identitySize]...)
+		}
+	}
+	for _, p := range t.parts {
+		x.clean = append(x.clean, p.new.clean...)
+	}
+	x.clean = inOrder(x.clean)
+	return x, false
 }
 
 func sameNames(a, b []legacyFile) bool {
@@ -86,75 +165,99 @@ func sameNames(a, b []legacyFile) bool {
 }
 
 // file is called for each name in the folder.
-func (t *tree) file(e *rootfs.Entry) error {
+func (p *part) file(e *rootfs.Entry) error {
 	if isTemp(e.Base) {
-		t.new.temps = append(t.new.temps, e.Name())
+		p.new.temps = append(p.new.temps, e.Name())
 		return nil
 	}
 	if e.Stat.Size < minELF {
 		return nil
 	}
 	id := rootfs.IdentityOf(&e.Stat)
-	if n, ok := t.legacy[id]; ok {
-		t.new.Legacy[n].Names = append(t.new.Legacy[n].Names, []byte(e.Name()))
+	if i := p.old.find(id); i >= 0 {
+		p.known[i/64] |= 1 << (i % 64)
 		return nil
 	}
-	if t.linked[id] {
+	if u := p.oldBad[id]; u != nil {
+		p.new.Unread = append(p.new.Unread, unread{Name: []byte(e.Name()), ID: id, Reason: u.Reason})
 		return nil
 	}
-	if h := t.oldLegacy[id]; h != nil {
-		t.add(legacyFile{ID: id, SHA256: h.SHA256, Finding: h.Finding}, e.Name())
+	if e.Stat.Nlink > 1 && !p.first(id, e) {
 		return nil
 	}
-	if u := t.oldBad[id]; u != nil {
-		t.new.Unread = append(t.new.Unread, unread{Name: []byte(e.Name()), ID: id, Reason: u.Reason})
-		return nil
+	found, bad, err := p.oldLegacy[id], (*unread)(nil), error(nil)
+	if found == nil {
+		found, bad, err = p.read(id, e)
 	}
-	if t.known.has(id) {
-		t.clean(id, &e.Stat)
-		return nil
+	names := [][]byte{[]byte(e.Name())}
+	if e.Stat.Nlink > 1 {
+		names = p.met(id, found, bad != nil || err != nil, names)
 	}
-	return t.read(id, e)
+	switch {
+	case bad != nil:
+		for _, name := range names {
+			p.new.Unread = append(p.new.Unread, unread{Name: name, ID: id, Reason: bad.Reason, passing: bad.passing})
+		}
+	case found != nil && e.Stat.Nlink == 1:
+		p.new.Legacy = append(p.new.Legacy, legacyFile{Names: names, ID: id, SHA256: found.SHA256, Finding: found.Finding})
+	}
+	return err
 }
 
-// read examines a file that no index knows.
-func (t *tree) read(id rootfs.Identity, e *rootfs.Entry) error {
-	name := e.Name()
-	t.fresh++
-	if err := t.spend.used(); err != nil {
-		return err
+// first reports whether this is the first name of a file that any walker comes to. The names of files
+// without call sites are forgotten.
+func (p *part) first(id rootfs.Identity, e *rootfs.Entry) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.linked[id]
+	if l == nil {
+		p.linked[id] = &linked{}
+		return true
 	}
-	h, err := examine(t.by, t.root, name, id)
+	if !l.done || l.found != nil {
+		l.names = append(l.names, []byte(e.Name()))
+	}
+	return false
+}
+
+// met notes what a file of several names is, and returns those that it was met by, behind the given ones. One
+// that was not read is read again by its next name.
+func (p *part) met(id rootfs.Identity, found *legacyFile, bad bool, names [][]byte) [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.linked[id]
+	l.done, l.found = true, found
+	names, l.names = append(names, l.names...), nil
+	switch {
+	case bad:
+		delete(p.linked, id)
+	case found != nil:
+		l.names = names
+	}
+	return names
+}
+
+// read examines a file that no index knows: a legacyFile, if there is something to patch in it, or
+// why it was not examined.
+func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, error) {
+	p.fresh++
+	if err := p.spend.inTime(); err != nil {
+		return nil, nil, err
+	}
+	h, err := p.examine(e, id)
 	switch {
 	case errors.Is(err, examiner.ErrTime):
-		return t.spend.late()
+		return nil, nil, p.spend.late()
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, rootfs.ErrNotRegular):
-		// Gone, or replaced by what is no regular file.
+		// Gone, or replaced by what is no regular file. It may still have other names.
+		if e.Stat.Nlink > 1 {
+			return nil, &unread{Reason: rootfs.ErrChanged.Error(), passing: true}, nil
+		}
 	case err != nil:
-		t.new.Unread = append(t.new.Unread, unread{
-			Name: []byte(name), ID: id, Reason: err.Error(), passing: !errors.Is(err, examiner.ErrTooMuch),
-		})
-	case h != nil:
-		t.add(*h, name)
-	default:
-		t.clean(id, &e.Stat)
+		return nil, &unread{Reason: err.Error(), passing: !errors.Is(err, examiner.ErrTooMuch)}, nil
+	case h == nil && !unsettled(id, p.now):
+		// One that changed so lately might change again without a trace.
+		p.new.clean = appendIdentity(p.new.clean, id)
 	}
-	return nil
-}
-
-func (t *tree) add(h legacyFile, name string) {
-	h.Names = [][]byte{[]byte(name)}
-	t.legacy[h.ID] = len(t.new.Legacy)
-	t.new.Legacy = append(t.new.Legacy, h)
-}
-
-// clean notes a file without call sites, unless it changed so lately that it might change
-// again without a trace.
-func (t *tree) clean(id rootfs.Identity, st *unix.Stat_t) {
-	if !unsettled(id, t.now) {
-		t.new.clean = appendIdentity(t.new.clean, id)
-	}
-	if st.Nlink > 1 {
-		t.linked[id] = true
-	}
+	return h, nil, nil
 }

@@ -1,16 +1,22 @@
 package ociruntime
 
 import (
+	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
+	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/internal/tinyelf"
 )
 
 func TestIndexRoundTrip(t *testing.T) {
@@ -23,6 +29,7 @@ func TestIndexRoundTrip(t *testing.T) {
 		ids = append(ids, id)
 		x.clean = appendIdentity(x.clean, id)
 	}
+	x.clean = inOrder(x.clean)
 	b, err := x.bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -32,14 +39,14 @@ func TestIndexRoundTrip(t *testing.T) {
 		t.Fatalf("got %+v, %v, want %+v", got, err, x)
 	}
 	// In any order, and again; and what is not in it is not found.
-	l := lookup{clean: got.clean}
+	l := newKnown(got.clean)
 	for range 3 {
 		for _, id := range ids {
-			if !l.has(id) {
+			if l.find(id) < 0 {
 				t.Fatalf("%+v is not found", id)
 			}
 			id.Ctime++
-			if l.has(id) {
+			if l.find(id) >= 0 {
 				t.Fatalf("%+v is found", id)
 			}
 		}
@@ -64,8 +71,7 @@ func FuzzIndex(f *testing.F) {
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if x, err := parseIndex(b); err == nil {
-			l := lookup{clean: x.clean}
-			l.has(rootfs.Identity{})
+			newKnown(x.clean).find(rootfs.Identity{})
 		}
 	})
 }
@@ -175,5 +181,64 @@ func TestScanTree(t *testing.T) {
 	y, changed, err := scanTree(root, x, newBudget(Limits{}), examinerOf(t))
 	if err != nil || !changed || len(y.Unread) != 1 || string(y.Unread[0].Name) != "big" {
 		t.Errorf("got %+v, %v, %v", y, changed, err)
+	}
+}
+
+// Several walkers find what one does, names of one file together, and an index that one wrote is whole to
+// the others.
+func TestScanTreeSideBySide(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 30 {
+		sub := filepath.Join(dir, strconv.Itoa(i), "below")
+		if err := os.MkdirAll(sub, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for j := range 20 {
+			b := bytes.Repeat([]byte{byte(i), byte(j)}, 100+i*20+j)
+			if j == 0 {
+				b = tinyelf.Bytes(uint32(i))
+			}
+			if err := os.WriteFile(filepath.Join(sub, strconv.Itoa(j)), b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		other := filepath.Join(dir, strconv.Itoa(i*7%30), "link"+strconv.Itoa(i))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(other), 0o755), os.Link(filepath.Join(sub, strconv.Itoa(i%2)), other)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(settled + 10*time.Millisecond) // one that has just changed is not remembered
+	root, err := rootfs.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	scan := func(processors int, old *index) (*index, bool) {
+		runtime.GOMAXPROCS(processors)
+		x, changed, err := scanTree(root, old, newBudget(Limits{}), examinerOf(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x, changed
+	}
+	want, _ := scan(1, nil)
+	if len(want.Legacy) != 30 || len(want.Legacy[0].Names) != 2 || len(want.clean) != 30*19*identitySize {
+		t.Fatalf("got %d files with call sites, the first of %q, and %d others", len(want.Legacy), want.Legacy[0].Names, len(want.clean)/identitySize)
+	}
+	for range 10 {
+		if got, _ := scan(walkers, nil); !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v, want %+v", got.scanned, want.scanned)
+		}
+		if got, changed := scan(walkers, want); changed || !reflect.DeepEqual(got, want) {
+			t.Fatalf("with an index: got %v, %+v, want %+v", changed, got.scanned, want.scanned)
+		}
+	}
+	changedFile := filepath.Join(dir, "3/below/7")
+	if err := os.Chmod(changedFile, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, changed := scan(walkers, want); !changed {
+		t.Error("a file that changed is not seen")
 	}
 }

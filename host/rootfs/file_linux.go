@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,7 +45,12 @@ type File struct {
 // is never opened, not even where it takes a file's place at that very moment: the path is
 // opened as a mere name first, and read through that name.
 func (r *Root) OpenFile(name string) (*File, error) {
-	at, err := r.openReal(name, unix.O_PATH, false)
+	return r.open(func() (int, error) { return r.openReal(name, unix.O_PATH, false) })
+}
+
+// open opens a regular file by what opens its name.
+func (r *Root) open(path func() (int, error)) (*File, error) {
+	at, err := retry(path)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +63,7 @@ func (r *Root) OpenFile(name string) (*File, error) {
 		return nil, ErrNotRegular
 	}
 	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	f.fd, err = retry(func() (int, error) { return unix.Open(procFD(at), flags, 0) })
+	f.fd, err = retry(func() (int, error) { return unix.Openat(r.descriptors, strconv.Itoa(at), flags, 0) })
 	if err != nil {
 		return nil, err
 	}

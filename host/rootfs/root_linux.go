@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +19,10 @@ import (
 type Root struct {
 	Path string // on this machine, absolute and without symlinks
 	fd   int    // O_PATH
-	dev  uint64
-	walk bool // this kernel has no openat2(2): resolve step by step
+	// descriptors is /proc/self/fd, O_PATH: what is opened by a mere name is opened to be read there.
+	descriptors int
+	dev         uint64
+	walk        atomic.Bool // this kernel has no openat2(2): resolve step by step
 }
 
 // maxPath is PATH_MAX of linux/limits.h without the final NUL, in bytes.
@@ -40,7 +42,11 @@ func Open(name string) (*Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", real, err)
 	}
-	r := &Root{Path: real, fd: fd}
+	r := &Root{Path: real, fd: fd, descriptors: -1}
+	if r.descriptors, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("/proc/self/fd: %w", err)
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		r.Close()
@@ -51,7 +57,10 @@ func Open(name string) (*Root, error) {
 }
 
 // Close ends the use of the root.
-func (r *Root) Close() { unix.Close(r.fd) }
+func (r *Root) Close() {
+	unix.Close(r.fd)
+	unix.Close(r.descriptors)
+}
 
 // Stat is of the root itself.
 func (r *Root) Stat() (unix.Statx_t, error) {
@@ -72,7 +81,7 @@ func (r *Root) openAt(dir int, name string, flags int, oneFS bool) (int, error) 
 	if name == "" {
 		name = "."
 	}
-	if !r.walk {
+	if !r.walk.Load() {
 		how := unix.OpenHow{
 			Flags:   uint64(flags),
 			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
@@ -85,7 +94,7 @@ func (r *Root) openAt(dir int, name string, flags int, oneFS bool) (int, error) 
 		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 			return fd, err
 		}
-		r.walk = true
+		r.walk.Store(true)
 	}
 	return r.openStepwise(dir, name, flags, oneFS)
 }
@@ -174,5 +183,3 @@ func (r *Root) Lstat(name string) (unix.Stat_t, error) {
 	defer unix.Close(fd)
 	return st, unix.Fstat(fd, &st)
 }
-
-func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -3,11 +3,13 @@ package rootfs
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +54,7 @@ func tree(t *testing.T) (dir string, both map[string]*Root) {
 			t.Fatal(err)
 		}
 		t.Cleanup(r.Close)
-		r.walk = kind == "steps"
+		r.walk.Store(kind == "steps")
 		both[kind] = r
 	}
 	return dir, both
@@ -116,13 +118,75 @@ func TestWalk(t *testing.T) {
 	_, both := tree(t)
 	for kind, r := range both {
 		var names []string
-		err := r.Walk(Visitor{
-			File:   func(e *Entry) error { names = append(names, e.Name()); return nil },
-			Passed: func(name string, err error) { t.Errorf("%s: %s: %v", kind, name, err) },
+		err := r.Walk(1, func() Visitor {
+			return Visitor{
+				File:   func(e *Entry) error { names = append(names, e.Name()); return nil },
+				Passed: func(name string, err error) { t.Errorf("%s: %s: %v", kind, name, err) },
+			}
 		})
 		if want := []string{"usr/lib/libc.so.6"}; err != nil || !slices.Equal(names, want) {
 			t.Errorf("%s: got %q, %v, want %q", kind, names, err, want)
 		}
+	}
+}
+
+// Several walkers visit what one does, each file once; an error of one ends all.
+func TestWalkSideBySide(t *testing.T) {
+	dir := t.TempDir()
+	want := map[string]int{}
+	for i := range 40 {
+		for j := range 40 {
+			at := fmt.Sprintf("%d/%d/%s", i, j%7, strings.Repeat("d/", j%5))
+			if err := os.MkdirAll(filepath.Join(dir, at), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			name := fmt.Sprintf("%s%d", at, j)
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			want[name] = 1
+		}
+	}
+	r, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	open, _ := os.ReadDir("/proc/self/fd")
+	for range 20 {
+		var visitors []map[string]int
+		err := r.Walk(4, func() Visitor {
+			mine := map[string]int{}
+			visitors = append(visitors, mine)
+			return Visitor{
+				File:   func(e *Entry) error { mine[e.Name()]++; runtime.Gosched(); return nil },
+				Passed: func(name string, err error) { t.Errorf("%s: %v", name, err) },
+			}
+		})
+		got := map[string]int{}
+		for _, v := range visitors {
+			for name, n := range v {
+				got[name] += n
+			}
+		}
+		if err != nil || len(visitors) != 4 || !maps.Equal(got, want) {
+			t.Fatalf("%d walkers: got %d files, %v, want %d", len(visitors), len(got), err, len(want))
+		}
+	}
+	enough, n := errors.New("enough"), atomic.Int64{}
+	err = r.Walk(4, func() Visitor {
+		return Visitor{File: func(*Entry) error {
+			if n.Add(1) > 1000 {
+				return enough
+			}
+			return nil
+		}}
+	})
+	if err != enough || n.Load() > 1004 {
+		t.Errorf("got %v after %d files, want %v", err, n.Load(), enough)
+	}
+	if now, _ := os.ReadDir("/proc/self/fd"); len(now) != len(open) {
+		t.Errorf("%d files are open, want %d", len(now), len(open))
 	}
 }
 
@@ -148,14 +212,17 @@ func TestWalkIsSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	for _, r.walk = range []bool{false, true} {
+	for _, steps := range []bool{false, true} {
+		r.walk.Store(steps)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		seen := 0
-		err = r.Walk(Visitor{
-			File:   func(*Entry) error { return nil },
-			Seen:   func() error { seen++; return nil },
-			Passed: func(name string, err error) { t.Errorf("%.20s: %v", name, err) },
+		err = r.Walk(1, func() Visitor {
+			return Visitor{
+				File:   func(*Entry) error { return nil },
+				Seen:   func() error { seen++; return nil },
+				Passed: func(name string, err error) { t.Errorf("%.20s: %v", name, err) },
+			}
 		})
 		runtime.ReadMemStats(&after)
 		if err != nil || seen != folders+depth {
@@ -163,7 +230,7 @@ func TestWalkIsSmall(t *testing.T) {
 		}
 		const most = 1 << 20 // bytes; the paths are 5.5 MiB
 		if got := after.TotalAlloc - before.TotalAlloc; got > most {
-			t.Errorf("step by step %v: %d bytes allocated, want at most %d", r.walk, got, most)
+			t.Errorf("step by step %v: %d bytes allocated, want at most %d", steps, got, most)
 		}
 	}
 }
@@ -204,7 +271,7 @@ func FuzzResolve(f *testing.F) {
 		}
 		defer r.Close()
 		for _, walk := range []bool{false, true} {
-			r.walk = walk
+			r.walk.Store(walk)
 			for _, path := range []string{name, "m/" + name, "d/l/" + name} {
 				real, err := r.Resolve(path)
 				if err != nil {

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,12 +20,21 @@ type Entry struct {
 	Base   []byte // the last part of the name
 	Stat   unix.Stat_t
 	folder []byte
+	r      *Root
+	at     int // the folder
+}
+
+// Open is Root.OpenFile of the file.
+func (e *Entry) Open() (*File, error) {
+	return e.r.open(func() (int, error) {
+		return unix.Openat(e.at, string(e.Base), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
 }
 
 // Name is the real path.
 func (e *Entry) Name() string { return join(e.folder, e.Base) }
 
-// Visitor gets what a walk finds.
+// Visitor gets what a walk finds, or what one of several walkers does.
 type Visitor struct {
 	// File is called for each name of a regular file. Errors end the walk.
 	File func(e *Entry) error
@@ -33,81 +44,210 @@ type Visitor struct {
 	Seen func() error
 }
 
-// Walk visits the regular files of the root, each by its real path, in an order that is the
-// same while no folder changes. Symlinks are not followed: what they lead to is visited
-// where it is. Other mounts below the root are not entered.
+// Walk visits the regular files of the root, each by its real path. Symlinks are not followed:
+// what they lead to is visited where it is. Other mounts below the root are not entered.
 //
-// It goes down by descriptors, one a level, and keeps one part of each folder's names: what it
-// takes grows with the depth and not with the number of folders.
-func (r *Root) Walk(v Visitor) error {
-	w := walker{r: r, v: v, buf: make([]byte, direntBuffer)}
+// Where the root has more than a few names, up to walkers go through it side by side: start is called
+// for the visitor of each, never twice at a time. With one walker the order is the same while no folder
+// changes.
+//
+// A walker goes down by descriptors, one a level, and keeps one part of each folder's names: what
+// it takes grows with the depth and not with the number of folders.
+func (r *Root) Walk(walkers int, start func() Visitor) error {
 	fd, err := r.openReal("", unix.O_RDONLY|unix.O_DIRECTORY, true)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.Path, err)
 	}
-	return w.folder(fd)
+	g := &group{r: r, start: start, left: walkers - 1, tasks: make(chan task, max(walkers, 1))}
+	g.open.Store(1)
+	w := g.walker()
+	g.done(w.subtree(task{fd: fd}))
+	w.others()
+	g.running.Wait()
+	return g.err
 }
+
+// few is how many names one walker goes through before there is a second.
+const few = 256
 
 // direntBuffer is how much of a folder getdents64 returns at once, in bytes.
 const direntBuffer = 32 << 10
 
-type walker struct {
-	r    *Root
-	v    Visitor
-	path []byte // of the folder that is being visited
-	buf  []byte
-	now  Entry
+// group is the walkers of one walk. A walker that has nothing to do gets, from one that has, the folder
+// highest up that is still to be entered.
+type group struct {
+	r       *Root
+	start   func() Visitor
+	left    int // how many walkers may still be started, by the first one
+	running sync.WaitGroup
+	tasks   chan task    // closed when no subtree is left
+	open    atomic.Int64 // subtrees that are not done
+	idle    atomic.Int64 // walkers that wait for one
+	stop    atomic.Bool  // after an error
+	once    sync.Once
+	err     error
 }
 
-// folder visits what is in the folder at fd, and closes it.
-func (w *walker) folder(fd int) error {
-	defer unix.Close(fd)
-	var below []byte // names of folders, each ended by a NUL
-	for {
-		n, err := getdents(fd, w.buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			if len(w.path) == 0 {
-				return fmt.Errorf("%s: %w", w.r.Path, err)
-			}
-			w.v.Passed(string(w.path), err)
-			return nil
-		}
-		if n <= 0 {
-			return nil
-		}
-		if below, err = w.entries(fd, w.buf[:n], below[:0]); err != nil {
-			return err
-		}
-		for rest := below; len(rest) > 0; {
-			end := bytes.IndexByte(rest, 0)
-			if err := w.enter(fd, rest[:end]); err != nil {
-				return err
-			}
-			rest = rest[end+1:]
-		}
+// task is a folder, open, and its path.
+type task struct {
+	fd   int
+	path string
+}
+
+// done ends a subtree.
+func (g *group) done(err error) {
+	if err != nil {
+		g.once.Do(func() { g.err = err })
+		g.stop.Store(true)
+	}
+	if g.open.Add(-1) == 0 {
+		close(g.tasks)
 	}
 }
 
-// enter visits a folder of the folder at fd.
-func (w *walker) enter(fd int, name []byte) error {
-	above := len(w.path)
-	defer func() { w.path = w.path[:above] }()
-	if above > 0 {
+type walker struct {
+	*group
+	v      Visitor
+	path   []byte // of the folder that is being visited
+	levels []level
+	buf    []byte
+	now    Entry
+	seen   int // names, of the first walker, until there are others
+}
+
+// level is a folder that is open.
+type level struct {
+	fd    int
+	path  int    // length of its path
+	names []byte // of folders in it, each ended by a NUL, as far as it was read
+	next  int    // into names: what was not entered yet
+	end   bool   // it was read to its end
+}
+
+func (g *group) walker() *walker {
+	return &walker{group: g, v: g.start(), buf: make([]byte, direntBuffer)}
+}
+
+// others takes what other walkers give away until nothing is left.
+func (w *walker) others() {
+	for {
+		w.idle.Add(1)
+		t, ok := <-w.tasks
+		if !ok {
+			return
+		}
+		w.done(w.subtree(t))
+	}
+}
+
+// subtree visits what is in a folder and below, and closes it.
+func (w *walker) subtree(t task) (err error) {
+	w.path = append(w.path[:0], t.path...)
+	w.levels = w.levels[:0]
+	w.push(t.fd)
+	defer func() {
+		for _, l := range w.levels {
+			unix.Close(l.fd)
+		}
+	}()
+	for len(w.levels) > 0 && !w.stop.Load() {
+		l := &w.levels[len(w.levels)-1]
+		w.path = w.path[:l.path]
+		if l.next < len(l.names) {
+			if fd := w.enter(l); fd >= 0 {
+				w.push(fd)
+			}
+			w.share()
+			continue
+		}
+		if l.end {
+			unix.Close(l.fd)
+			w.levels = w.levels[:len(w.levels)-1]
+			continue
+		}
+		if err := w.read(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// push makes the folder at w.path the lowest level, with the memory for names that the last one there had.
+func (w *walker) push(fd int) {
+	n := len(w.levels)
+	if n == cap(w.levels) {
+		w.levels = append(w.levels, level{})
+	}
+	w.levels = w.levels[:n+1]
+	w.levels[n] = level{fd: fd, path: len(w.path), names: w.levels[n].names[:0]}
+}
+
+// read reads a part of a folder.
+func (w *walker) read(l *level) error {
+	n, err := getdents(l.fd, w.buf)
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return nil
+	case err != nil && l.path == 0:
+		return fmt.Errorf("%s: %w", w.r.Path, err)
+	case err != nil:
+		w.v.Passed(string(w.path), err)
+	}
+	if l.end = n <= 0; l.end {
+		return nil
+	}
+	l.next = 0
+	l.names, err = w.entries(l.fd, w.buf[:n], l.names[:0])
+	return err
+}
+
+// enter opens the next folder of a level, whose path is w.path then; -1 for none.
+func (w *walker) enter(l *level) int {
+	name := l.names[l.next:]
+	name = name[:bytes.IndexByte(name, 0)]
+	l.next += len(name) + 1
+	w.path = w.path[:l.path]
+	if l.path > 0 {
 		w.path = append(w.path, '/')
 	}
 	w.path = append(w.path, name...)
-	below, err := w.r.openAt(fd, string(name), unix.O_RDONLY|unix.O_DIRECTORY, true)
+	fd, err := w.r.openAt(l.fd, string(name), unix.O_RDONLY|unix.O_DIRECTORY, true)
 	switch {
 	case errors.Is(err, unix.EXDEV): // another mount
-		return nil
+		return -1
 	case err != nil:
 		w.v.Passed(string(w.path), err)
-		return nil
+		return -1
 	}
-	return w.folder(below)
+	return fd
+}
+
+// share gives a folder to a walker that has nothing to do.
+func (w *walker) share() {
+	if w.left > 0 && w.seen > few { // the first walker: the others are started with none left
+		n := w.left
+		w.left = 0
+		for range n {
+			w.running.Go(w.walker().others)
+		}
+	}
+	n := w.idle.Load()
+	if n <= 0 || !w.idle.CompareAndSwap(n, n-1) {
+		return
+	}
+	path := string(w.path)
+	defer func() { w.path = append(w.path[:0], path...) }()
+	for i := range w.levels {
+		l := &w.levels[i]
+		for l.next < len(l.names) {
+			if fd := w.enter(l); fd >= 0 {
+				w.open.Add(1)
+				w.tasks <- task{fd, string(w.path)}
+				return
+			}
+		}
+	}
+	w.idle.Add(1) // there is none
 }
 
 // The layout of struct linux_dirent64 (include/linux/dirent.h): d_ino, d_off, d_reclen,
@@ -137,6 +277,7 @@ func (w *walker) entries(fd int, b, below []byte) ([]byte, error) {
 			string(base) == "." || string(base) == ".." {
 			continue
 		}
+		w.seen++
 		if w.v.Seen != nil {
 			if err := w.v.Seen(); err != nil {
 				return below, err
@@ -153,7 +294,7 @@ func (w *walker) entries(fd int, b, below []byte) ([]byte, error) {
 // entry looks at one name, which ends in a NUL.
 func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, error) {
 	e := &w.now
-	e.folder, e.Base = w.path, raw[:len(raw)-1]
+	e.r, e.at, e.folder, e.Base = w.r, fd, w.path, raw[:len(raw)-1]
 	if len(w.r.Path)+len(w.path)+len(raw)+1 > maxPath {
 		const shown = 60 // bytes of a name that nobody can read whole
 		name := e.Name()

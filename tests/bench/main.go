@@ -15,18 +15,22 @@ import (
 type bench struct {
 	dir    string // temporary folder
 	vfix   string // the program to measure
+	before string // an earlier one, to take turns with it at the start of containers; "" for none
+	alone  bool   // an empty program in the place of runc, where that is only in the way
 	rounds int
 }
 
 func main() {
 	vfix := flag.String("vfix", "bin/vfix", "the vfix `program` to measure")
+	before := flag.String("before", "", "measure the start of containers with this earlier vfix `program`, too")
+	alone := flag.Bool("alone", false, "at the start of containers, have vfix-runtime execute an empty program in place of runc")
 	rounds := flag.Int("rounds", 9, "how many `rounds` of calls; medians are printed")
 	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
-	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, batch, memory, scan or startup")
+	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, batch, memory, scan, program or startup")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "vfix-bench")
 	if err == nil {
-		b := &bench{dir: dir, vfix: *vfix, rounds: *rounds}
+		b := &bench{dir: dir, vfix: *vfix, before: *before, alone: *alone, rounds: *rounds}
 		err = b.run(*only, *megabytes)
 		os.RemoveAll(dir)
 	}
@@ -51,6 +55,7 @@ func (b *bench) run(only string, megabytes int) error {
 		{"batch", b.batch},
 		{"memory", b.memory},
 		{"scan", b.scan},
+		{"program", b.program},
 		{"startup", b.startup},
 	} {
 		if only != "" && only != part.name {

@@ -1,0 +1,29 @@
+// Command vfix-runtime is what engines execute at each start of a container, in place of runc:
+// package ociruntime and nothing else. It is a program of its own because most of what a start costs
+// is the start of a program: vfix brings along registries, credentials and drawings.
+//
+// vfix has it embedded, and 'vfix install' writes it.
+package main
+
+import (
+	"os"
+
+	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/shim"
+)
+
+// version is set when it is built: -ldflags "-X main.version=1.2.3".
+var version = "devel"
+
+func main() {
+	if len(os.Args) > 0 && os.Args[0] == examiner.Name {
+		os.Exit(examiner.Main())
+	}
+	os.Exit(ociruntime.Run(os.Args[1:], ociruntime.Options{
+		Maker:   func() string { return version + " " + string(shim.Magic()) },
+		Version: version,
+		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
+		Stderr: os.Stderr,
+	}))
+}
