@@ -221,7 +221,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 @test "trace: processes and threads that are killed, stop and end at any moment" {
 	local storm left own=$BATS_TEST_TMPDIR/tracer
 	cp "$twin" "$own"
-	for storm in 'kill 30' 'stop 300' 'threads 3000'; do
+	for storm in 'kill 30' 'stop 300' 'threads 3000' 'vforks 100'; do
 		# shellcheck disable=SC2086 # two words
 		run timeout --kill-after 5 "$patience" "$own" "$programs/trace-storm" $storm
 		left=$(pgrep -f "^$own " || true)
