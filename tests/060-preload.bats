@@ -107,7 +107,7 @@ every_scenario() {
 
 @test "preload: processes and threads that are killed, stop and end at any moment" {
 	local storm
-	for storm in 'kill 100' 'stop 300' 'threads 3000'; do
+	for storm in 'kill 100' 'stop 300' 'threads 3000' 'vforks 300'; do
 		# shellcheck disable=SC2086 # two words
 		twin_run timeout "$patience" "$fallback/storm-twin" $storm
 		expect "status of $storm ($output)" "$status" 0

@@ -64,6 +64,7 @@ trace-crash blocked
 trace-crash ignored
 trace-crash sent
 trace-crash own-trap
+trace-crash red-zone
 trace-children leaf
 trace-children forks
 /bin/trace-children vforks
@@ -108,8 +109,7 @@ busybox unshare -p -f /bin/callpage time'
 @test "trace: the fixtures run, findings included; sites of each kind are healed" {
 	requires root vm
 	local name healed
-	# A red zone is for VFIX_HEAL=0, below: the trampolines use the stack there.
-	boot none --env VFIX_LOG=1 < <(awk -F '\t' '!/^#/ && $1 != "finding-redzone" {
+	boot none --env VFIX_LOG=1 < <(awk -F '\t' '!/^#/ {
 		status = $2 == "wrong" ? 1 : $2 == "deep" ? 139 : 0
 		print status " /bin/vfix-trace /fixtures/" $1 }' "$fixtures/programs.txt")
 	for name in static-2m golike direct libc-static-pie use-stubs; do
@@ -221,7 +221,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 @test "trace: processes and threads that are killed, stop and end at any moment" {
 	local storm left own=$BATS_TEST_TMPDIR/tracer
 	cp "$twin" "$own"
-	for storm in 'kill 30' 'stop 300' 'threads 3000'; do
+	for storm in 'kill 30' 'stop 300' 'threads 3000' 'vforks 100'; do
 		# shellcheck disable=SC2086 # two words
 		run timeout --kill-after 5 "$patience" "$own" "$programs/trace-storm" $storm
 		left=$(pgrep -f "^$own " || true)

@@ -52,11 +52,11 @@ make_root() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
 	run --separate-stderr "$VFIX" doctor --progress quiet --flood-dir "$BATS_TEST_TMPDIR"
 	[ "$status" -eq 0 ] || [ "$status" -eq 3 ] || fail "status $status: $output"
-	for name in vsyscall vdso clock seccomp dentry kernel-log containers; do
+	for name in vsyscall vdso clock seccomp dentry kernel-log cgroups nofile ia32 aslr containers; do
 		grep -Eq "^(ok|warn|fail|skipped) +$name +." <<<"$output" || fail "no verdict of $name: $output"
 	done
 	run --separate-stderr "$VFIX" doctor --quick --format json --progress quiet
-	expect 'checks' "$(jq -r '.checks | length' <<<"$output")" 7
+	expect 'checks' "$(jq -r '.checks | length' <<<"$output")" 11
 	expect 'failed' "$(jq -c .failed <<<"$output")" "$(jq -c '[.checks[] | select(.verdict == "fail").name]' <<<"$output")"
 	expect 'status' "$status" "$(jq 'if .failed == [] then 0 else 3 end' <<<"$output")"
 	holds seccomp '$f.filter_length > 300 and $f.filtered_time > 0 and $f.syscall_time > 0'
@@ -122,6 +122,26 @@ make_root() {
 	expect 'where its size is from' "$(fact dentry hash_size_from)" /dev/kmsg
 	holds dentry '$f.hash_buckets == 1024 and $f.chain_during > 5 * $f.chain and $f.dentries_negative_during >= $f.flood and $f.lookup_during > $f.lookup_before'
 	expect 'what the flood leaves' "$(cat "$vm_out/3.stdout")" ''
+}
+
+@test "doctor: control groups, open files and random addresses as new hosts have them [VM]" {
+	requires root vm
+	make_root
+	local groups='busybox mount -t cgroup2 none /sys/fs/cgroup' doctor='vfix doctor --format json --check cgroups,nofile,ia32,aslr'
+	run_vm --vsyscall xonly --root "$root" -- "$doctor" "sh -c '$groups && $doctor'" \
+		"sh -c 'echo 1073741816 >/proc/sys/fs/nr_open && ulimit -n 1073741816 && echo 32 >/proc/sys/vm/mmap_rnd_bits && $doctor'"
+	output=$(cat "$vm_out/1.stdout")
+	expect 'without control groups' "$(jq -r '[.checks[].verdict] | join(" ")' <<<"$output")" 'skipped ok ok ok'
+	output=$(cat "$vm_out/2.stdout")
+	expect 'v2' "$(check cgroups .verdict) $(fact cgroups version) $(fact cgroups missing)" 'warn v2 '
+	expect_vm 3 3
+	output=$(cat "$vm_out/3.stdout")
+	expect 'the limit' "$(check nofile .verdict) $(figure nofile files)" 'fail 1073741816'
+	expect 'random bits' "$(check aslr .verdict) $(figure aslr bits)" 'warn 32'
+	run_vm --vsyscall xonly --append cgroup_disable=memory --root "$root" -- "sh -c '$groups && $doctor'"
+	expect_vm 1 3
+	output=$(cat "$vm_out/1.stdout")
+	expect 'v2 without memory' "$(check cgroups .verdict) $(fact cgroups missing)" 'fail memory'
 }
 
 @test "doctor: vsyscall=emulate, as an ordinary user on a read-only root [VM]" {

@@ -51,6 +51,10 @@ root say so.
   dentry      the kernel's cache of file names, before and while a neighbor
               floods it (bounded, and cleaned up)
   kernel-log  programs that have crashed on the vsyscall page
+  cgroups     whether Java and old inits find their limits
+  nofile      the limit of open files, and the time to close them all
+  ia32        whether 32-bit programs run
+  aslr        how random addresses are
   containers  images and running containers that need vfix
 
 The result of each check is ok, warn (legacy programs run, at a cost), fail, or

@@ -1,6 +1,6 @@
 // Package doctor finds out what a host does to containers with legacy programs: whether and
-// at what price it serves the vsyscall page, what reading a clock costs, and what neighbours
-// on the same kernel cost. It measures where it can, and says where it could not.
+// at what price it serves the vsyscall page, what reading a clock costs, what neighbours
+// on the same kernel cost, and what else ends old programs on new hosts. It measures where it can, and says where it could not.
 //
 // A check is a function from a machine (its files, and the runs of vfix-measure on it) to a
 // Check, so that the checks can be tried on the recorded files of other machines.
@@ -36,11 +36,15 @@ const (
 	Seccomp    = "seccomp"
 	Dentry     = "dentry"
 	KernelLog  = "kernel-log"
+	Cgroups    = "cgroups"
+	Nofile     = "nofile"
+	IA32       = "ia32"
+	ASLR       = "aslr"
 	Containers = "containers"
 )
 
 // Names are the names of all checks, in their order.
-var Names = []string{Vsyscall, VDSO, Clock, Seccomp, Dentry, KernelLog, Containers}
+var Names = []string{Vsyscall, VDSO, Clock, Seccomp, Dentry, KernelLog, Cgroups, Nofile, IA32, ASLR, Containers}
 
 // ErrUnsupported: not on this system.
 var ErrUnsupported = errors.New("not supported")
@@ -122,6 +126,10 @@ var checks = map[string]func(context.Context, *examination, *Check) error{
 	Seccomp:    checkSeccomp,
 	Dentry:     checkDentry,
 	KernelLog:  checkKernelLog,
+	Cgroups:    checkCgroups,
+	Nofile:     checkNofile,
+	IA32:       checkIA32,
+	ASLR:       checkASLR,
 	Containers: checkContainers,
 }
 

@@ -14,6 +14,10 @@ import (
 type machine interface {
 	// read returns a file's content, at most maxFile bytes of it.
 	read(path string) ([]byte, error)
+	// list returns the names in a folder.
+	list(path string) ([]string, error)
+	// execute runs a program of its own, without arguments.
+	execute(ctx context.Context, program []byte) (probe.Outcome, error)
 	// measure runs vfix-measure.
 	measure(ctx context.Context, stdin []byte, args ...string) (probe.Outcome, error)
 	// start runs vfix-measure in the background: see probe.Runner.Start.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,6 +51,27 @@ func (r *recorded) read(path string) ([]byte, error) {
 		return b.Bytes(), err
 	}
 	return os.ReadFile(filepath.Join(r.root, path))
+}
+
+// list knows the names of the files that are replaced.
+func (r *recorded) list(path string) ([]string, error) {
+	var names []string
+	for file := range r.files {
+		if rest, ok := strings.CutPrefix(file, path+"/"); ok {
+			name, _, _ := strings.Cut(rest, "/")
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// execute is the run that is called "execute"; "error" is that it did not start.
+func (r *recorded) execute(ctx context.Context, program []byte) (probe.Outcome, error) {
+	if r.runs["execute"] == "error" {
+		return probe.Outcome{}, fmt.Errorf("start: %w", syscall.ENOEXEC)
+	}
+	return r.measure(ctx, program, "execute")
 }
 
 // measure finds the run of the longest name that the arguments begin with.

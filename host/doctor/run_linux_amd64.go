@@ -36,6 +36,19 @@ func (h *here) read(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
+func (h *here) list(path string) ([]string, error) {
+	d, err := os.Open(filepath.Join(h.root, path))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+func (h *here) execute(ctx context.Context, program []byte) (probe.Outcome, error) {
+	return probe.Execute(ctx, program)
+}
+
 func (h *here) measure(ctx context.Context, stdin []byte, args ...string) (probe.Outcome, error) {
 	return h.runner.Run(ctx, stdin, args...)
 }

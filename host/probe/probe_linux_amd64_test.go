@@ -43,7 +43,7 @@ func run(t testing.TB, r *Runner, stdin []byte, args ...string) Outcome {
 // TestRunner: in memory and on disk; the file on disk goes away.
 func TestRunner(t *testing.T) {
 	dir := t.TempDir()
-	disk, err := onDisk(dir, program(t))
+	disk, err := onDisk(dir, program(t), (*Runner).try)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,12 +35,31 @@ type Runner struct {
 // NewRunner makes program executable: in memory, or, where the kernel or a missing /proc does
 // not allow that, in a temporary file.
 func NewRunner(program []byte) (*Runner, error) {
-	if r, err := inMemory(program); err == nil {
+	return place(program, (*Runner).try)
+}
+
+// Execute runs another program in that way. The error is that it could not be started; where a place
+// allows no programs, the next one is tried.
+func Execute(ctx context.Context, program []byte) (o Outcome, err error) {
+	r, err := place(program, func(r *Runner) (err error) {
+		o, err = r.Run(ctx, nil)
+		return err
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	return o, r.Close()
+}
+
+// place makes program executable where try, which runs it, works.
+func place(program []byte, try func(*Runner) error) (*Runner, error) {
+	r, err := inMemory(program, try)
+	if err == nil {
 		return r, nil
 	}
-	var errs []error
+	errs := []error{err}
 	for _, dir := range []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} {
-		r, err := onDisk(dir, program)
+		r, err := onDisk(dir, program, try)
 		if err == nil {
 			return r, nil
 		}
@@ -49,21 +68,24 @@ func NewRunner(program []byte) (*Runner, error) {
 	return nil, fmt.Errorf("no place from which %s may be executed: %w", name, errors.Join(errs...))
 }
 
-func inMemory(program []byte) (*Runner, error) {
+func inMemory(program []byte, try func(*Runner) error) (*Runner, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), name)
 	r := &Runner{file: f, path: fmt.Sprintf("/proc/self/fd/%d", fd)}
-	if _, err := f.Write(program); err != nil {
+	if _, err = f.Write(program); err == nil {
+		err = try(r)
+	}
+	if err != nil {
 		r.Close()
 		return nil, err
 	}
-	return r, r.try()
+	return r, nil
 }
 
-func onDisk(dir string, program []byte) (*Runner, error) {
+func onDisk(dir string, program []byte, try func(*Runner) error) (*Runner, error) {
 	f, err := os.CreateTemp(dir, name+"-")
 	if err != nil {
 		return nil, err
@@ -72,24 +94,20 @@ func onDisk(dir string, program []byte) (*Runner, error) {
 	_, err = f.Write(program)
 	const executable = 0o700
 	if err = errors.Join(err, f.Chmod(executable), f.Close()); err == nil {
-		err = r.try()
-	} else {
-		r.Close()
+		err = try(r)
 	}
 	if err != nil {
+		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// try makes one plain system call; a Runner that cannot is closed.
+// try makes one plain system call.
 func (r *Runner) try() error {
 	o, err := r.Run(context.Background(), nil, "probe", "syscall:time")
 	if err == nil && !o.OK() {
 		err = fmt.Errorf("%s: %s", r.path, o)
-	}
-	if err != nil {
-		r.Close()
 	}
 	return err
 }

@@ -7,6 +7,7 @@
  * Where there are other threads, it is opened in a thread that has its own table of open files:
  * no child that is forked meanwhile inherits it.
  */
+#include <errno.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include "heal.h"
@@ -16,10 +17,10 @@
 #define TRIED 1024
 static uintptr_t tried[TRIED];
 
-/* Zeros in a child that is forked (Linux 4.14): a lock that is taken by who heals, and the process
- * that began with this memory, which one of vfork shares. */
+/* Zeros in a child that is forked (Linux 4.14): the process that heals, and the one that began with
+ * this memory, which one of vfork shares. */
 static volatile struct {
-	int busy, process;
+	int healer, process;
 	char rest[PAGE_SIZE - 2 * sizeof(int)];
 } own __attribute__((aligned(PAGE_SIZE)));
 
@@ -47,21 +48,29 @@ static int is_alone(void)
 	return own.process == process && !syscall3(SYS_stat, (long)"/proc/self/task", (long)stat, 0) && stat[2] == 2 + 1;
 }
 
+/* Whether that process heals. One of vfork may be killed in the middle of it; who heals next
+ * finishes what it began. */
+static int is_healing(int process)
+{
+	return process && (process == syscall0(SYS_getpid) || syscall3(SYS_kill, process, 0, 0) != -ESRCH);
+}
+
 /* 0 where another thread heals. */
 static int run_apart(struct job *job)
 {
 	uint64_t all = ~0ull, before;
+	int healer = own.healer;
 
-	if (own.busy)
+	if (is_healing(healer))
 		return 0;
 	syscall4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all);
-	int mine = !__atomic_exchange_n(&own.busy, 1, __ATOMIC_ACQUIRE);
+	int mine = __atomic_compare_exchange_n(&own.healer, &healer, syscall0(SYS_getpid), 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 	if (mine) {
 		if (is_alone())
 			vfix_beside(vfix_do_job, job);
 		else
 			vfix_apart(vfix_do_job, job);
-		__atomic_store_n(&own.busy, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&own.healer, 0, __ATOMIC_RELEASE);
 	}
 	syscall4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before);
 	return mine;
@@ -83,7 +92,7 @@ int vfix_on_change(greg_t *regs)
 	int stood_in = vfix_stand_in(regs);
 
 	/* Nobody heals, so nobody will take the hlt away. */
-	if (stood_in == 1 && !own.busy && vfix_heal_wanted)
+	if (stood_in == 1 && vfix_heal_wanted)
 		run_apart(&job);
 	return stood_in != 0;
 }
@@ -93,7 +102,7 @@ int vfix_heal_stop(void)
 	int before = vfix_heal_wanted | vfix_log_wanted << 1;
 
 	vfix_heal_wanted = vfix_log_wanted = 0;
-	for (int i = 0; own.busy && i < 10000; i++)
+	for (int i = 0; is_healing(own.healer) && i < 10000; i++)
 		syscall0(SYS_sched_yield);
 	return before;
 }

@@ -21,12 +21,13 @@ static int find_private(uintptr_t address, struct mapping *map)
 {
 	static struct mapping last;
 
-	if (!(address >= last.start && address < last.end && !last.writable && !is_writable(address)) &&
-	    (!vfix_find_mapping(address, &last) || last.shared)) {
-		last.end = 0;
-		return 0;
+	if (address >= last.start && address < last.end && !last.writable && !is_writable(address)) {
+		*map = last;
+		return 1;
 	}
-	*map = last;
+	if (!vfix_find_mapping(address, map) || map->shared)
+		return map->end = 0;
+	last = *map;
 	return 1;
 }
 

@@ -1,0 +1,102 @@
+// Which control groups this host has, and what Java and old inits make of them.
+
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// jvmControllers are those that a JDK wants to see enabled in /proc/cgroups before it takes any
+// limit (hotspot, cgroupSubsystem_linux.cpp, determine_type, until JDK-8349988).
+var jvmControllers = []string{"cpuset", "cpu", "cpuacct", "memory"}
+
+// The trees of control groups that can be mounted.
+const (
+	groupsV1     = "v1"
+	groupsV2     = "v2"
+	groupsHybrid = "hybrid" // v1, and v2 without controllers for systemd's own use
+)
+
+// unawareJDKs are those that know v1 only: OpenJDK got v2 with 15 (JDK-8230305), 11.0.16 and 8u372.
+const unawareJDKs = "JDKs before 8u372 and 11.0.16, and 12 to 14"
+
+func checkCgroups(_ context.Context, x *examination, c *Check) error {
+	version := cgroupVersion(x)
+	c.fact("version", version)
+	table, err := x.read("/proc/cgroups")
+	listed := enabledControllers(string(table))
+	missing := slices.DeleteFunc(slices.Clone(jvmControllers), func(name string) bool { return slices.Contains(listed, name) })
+	c.fact("listed", strings.Join(listed, " "))
+	c.fact("missing", strings.Join(missing, " "))
+	if version == "" || err != nil {
+		c.found(Skipped, "no control groups are mounted here, or /proc is not")
+		c.Do = "run vfix doctor on the host"
+		return nil
+	}
+	c.line("/proc/cgroups lists %s", strings.Join(listed, " "))
+	if version == groupsV2 {
+		available := x.line("/sys/fs/cgroup/cgroup.controllers")
+		c.fact("available", available)
+		c.line("/sys/fs/cgroup/cgroup.controllers lists %s", available)
+	}
+	judgeCgroups(c, version, missing)
+	return nil
+}
+
+func judgeCgroups(c *Check, version string, missing []string) {
+	const tell = "'vfix scan IMAGE' lists such JDKs. Tell them the limits: JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES -XX:ActiveProcessorCount=N'; or update the JDK"
+	switch {
+	case version == groupsV2 && len(missing) > 0:
+		c.found(Fail, "v2, and /proc/cgroups does not list %s", strings.Join(missing, ", "))
+		c.Means = "JDKs that read /proc/cgroups (8u372, 11.0.16, 15 and later, until 25 and the last updates of 17 and 21) take the memory of the host for theirs, and are killed with status 137; so do " + unawareJDKs
+		c.Do = tell
+	case version == groupsV2:
+		c.found(Warn, "v2, and /proc/cgroups lists what Java looks for")
+		c.Means = unawareJDKs + ", know only v1: they take the memory of the host for theirs, and are killed with status 137. systemd before 230 (CentOS 7, Debian 8) does not start as a container's init"
+		c.Do = tell
+	case slices.Contains(missing, "memory"):
+		c.found(Warn, "%s, and the memory controller is off", version)
+		c.Means = "containers have no memory limit, and one can take all the memory of the host"
+		c.Do = "boot without cgroup_disable=memory"
+	default:
+		c.found(OK, "%s: Java since 8u191 and old inits find their limits", version)
+	}
+}
+
+// cgroupVersion tells from the mounts which trees there are; "" for none.
+func cgroupVersion(x *examination) string {
+	mounts, _ := x.read("/proc/self/mountinfo")
+	var v1, v2 bool
+	for line := range strings.Lines(string(mounts)) {
+		// proc_pid_mountinfo(5): after the separator come the type, the source and the options.
+		_, after, _ := strings.Cut(line, " - ")
+		switch fs, _, _ := strings.Cut(after, " "); fs {
+		case "cgroup":
+			v1 = true
+		case "cgroup2":
+			v2 = true
+		}
+	}
+	switch {
+	case v1 && v2:
+		return groupsHybrid
+	case v1:
+		return groupsV1
+	case v2:
+		return groupsV2
+	}
+	return ""
+}
+
+// enabledControllers reads /proc/cgroups (cgroups(7)): name, hierarchy, groups, enabled.
+func enabledControllers(table string) []string {
+	var names []string
+	for line := range strings.Lines(table) {
+		if f := strings.Fields(line); len(f) == 4 && f[3] == "1" {
+			names = append(names, f[0])
+		}
+	}
+	return names
+}

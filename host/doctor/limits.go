@@ -1,0 +1,111 @@
+// How many files a process in a container may have open: programs that close all they might
+// have take a system call for each.
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Closing all descriptors takes this many seconds from which the check warns and fails. Python 2
+// needs about ten times as long as the system calls.
+const (
+	closeWarn = 1.0
+	closeFail = 10.0
+)
+
+// engineProcesses hand their limit on to the containers that they start, by /proc/PID/comm, which has
+// at most 15 bytes.
+var engineProcesses = []string{"dockerd", "containerd", "containerd-shim", "crio", "conmon", "k3s-server", "k3s-agent", "rke2", "k0s", "podman"}
+
+// limited is a process that says what limit containers have.
+type limitedProcess struct {
+	name  string
+	files uint64
+}
+
+func checkNofile(ctx context.Context, x *examination, c *Check) error {
+	own, ok := openFiles(x, "self")
+	if !ok {
+		c.found(Skipped, "/proc is not mounted")
+		return nil
+	}
+	all := containerLimits(x)
+	worst := limitedProcess{"vfix itself", own}
+	if len(all) == 0 {
+		c.note("no container and no container engine runs here: the limit is that of vfix itself, and containers may have another")
+	}
+	for i, p := range all {
+		if i == 0 || p.files > worst.files {
+			worst = p
+		}
+	}
+	c.fact("source", worst.name)
+	c.figure("files", float64(worst.files), "files")
+	t, _, err := x.times(ctx, nil, "syscall:time")
+	if err != nil {
+		return err
+	}
+	ns, _ := t.Quiet("syscall:time")
+	seconds := float64(worst.files) * ns / 1e9
+	c.figure("close_all", seconds, "seconds")
+	found := fmt.Sprintf("%d open files (%s): closing all of them takes %s", worst.files, worst.name, nanoseconds(seconds*1e9))
+	switch {
+	case seconds >= closeFail:
+		c.found(Fail, "%s", found)
+	case seconds >= closeWarn:
+		c.found(Warn, "%s", found)
+	default:
+		c.found(OK, "%s", found)
+		return nil
+	}
+	c.Means = "yum, rpm, python 2 and daemons from before close_range(2) close every possible file before they start a program: they seem to hang, with a processor at 100%"
+	c.Do = "docker run --ulimit nofile=1024:524288, or \"default-ulimits\" in /etc/docker/daemon.json; for other engines, LimitNOFILE=1024:524288 in their systemd unit"
+	return nil
+}
+
+// containerLimits lists the processes in containers, and the engines, with their limits.
+func containerLimits(x *examination) []limitedProcess {
+	names, _ := x.list("/proc")
+	var inside, engines []limitedProcess
+	for _, pid := range names {
+		if _, err := strconv.Atoi(pid); err != nil {
+			continue
+		}
+		comm := x.line("/proc/" + pid + "/comm")
+		cgroup, _ := x.read("/proc/" + pid + "/cgroup")
+		in := containerOf(string(cgroup)) != ""
+		if !in && !slices.Contains(engineProcesses, comm) {
+			continue
+		}
+		files, ok := openFiles(x, pid)
+		switch {
+		case ok && in:
+			inside = append(inside, limitedProcess{fmt.Sprintf("%s[%s], in a container", comm, pid), files})
+		case ok:
+			engines = append(engines, limitedProcess{fmt.Sprintf("%s[%s]", comm, pid), files})
+		}
+	}
+	return append(inside, engines...)
+}
+
+// openFiles reads the soft limit of a process. Source: proc_pid_limits(5).
+func openFiles(x *examination, pid string) (uint64, bool) {
+	b, err := x.read("/proc/" + pid + "/limits")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if values, ok := strings.CutPrefix(line, "Max open files"); ok {
+			if f := strings.Fields(values); len(f) > 0 {
+				n, err := strconv.ParseUint(f[0], 10, 64)
+				return n, err == nil
+			}
+		}
+	}
+	return 0, false
+}
