@@ -14,6 +14,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/report"
 )
 
 // batchOptions are the choices that only a list has.
@@ -92,44 +93,30 @@ func parseShard(text string, getenv func(string) string) (batch.Part, error) {
 	return batch.Part{Index: n, Of: all}, nil
 }
 
-// readList reads the list that --from-file names.
-func readList(name string) ([]batch.Item, error) {
-	in := os.Stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	items, err := batch.ReadList(in)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return items, nil
-}
-
 // runBatch rebuilds a list of images.
 func runBatch(ctx context.Context, opts RebuildOptions, o images.RebuildOptions, out *output, e engine) error {
 	part, err := parseShard(opts.shard, os.Getenv)
 	if err != nil {
 		return err
 	}
-	items, err := e.readList(opts.fromFile)
+	list, err := e.readList(opts.fromFile, batch.ListOptions{Template: opts.template, Part: part})
 	if err != nil {
 		return err
 	}
-	if len(items) == 0 {
+	defer list.Close()
+	if list.All() == 0 {
 		return usagef("rebuild", "%s: no image in the list", opts.fromFile)
 	}
 	o.Jobs = 0 // of the files; --jobs counts images here
-	finished, all := 0, part.Count(items)
-	done, err := e.rebuildAll(ctx, items, batch.Options{
-		RebuildOptions: o, Template: opts.template, AtOnce: opts.jobs, Part: part, State: opts.state, FailFast: opts.failFast,
-		Each: func(each batch.Outcome) {
+	rows := &report.Rows{}
+	defer rows.Close()
+	finished := 0
+	done, err := e.rebuildAll(ctx, list, batch.Options{
+		RebuildOptions: o, AtOnce: opts.jobs, State: opts.state, FailFast: opts.failFast,
+		Each: func(each batch.Outcome) error {
 			finished++
-			out.outcome(finished, all, each)
+			out.outcome(finished, list.Count(), each)
+			return rows.Add(reportRow(each))
 		},
 	})
 	if done == nil {
@@ -137,9 +124,9 @@ func runBatch(ctx context.Context, opts RebuildOptions, o images.RebuildOptions,
 	}
 	out.endProgress()
 	if err != nil {
-		out.note("%d of %s finished%s", finished, count(all, "image"), goesOn(opts.state))
+		out.note("%d of %s finished%s", finished, count(list.Count(), "image"), goesOn(opts.state))
 	}
-	if printErr := out.batch(opts, done); err == nil {
+	if printErr := out.batch(opts, list, done, rows); err == nil {
 		err = printErr
 	}
 	if err != nil {
@@ -158,21 +145,14 @@ func goesOn(state string) string {
 
 // batchError is the exit status of a list: failures are an error, open sites findings.
 func batchError(b *batch.Batch) error {
-	if failed := b.Count(batch.StatusFailed); failed > 0 {
-		return &batchFailure{failed, len(b.Outcomes)}
+	if failed := b.Of[batch.StatusFailed]; failed > 0 {
+		return &batchFailure{failed, b.All()}
 	}
-	open, where := 0, 0
-	for _, o := range b.Outcomes {
-		if o.LeftOver > 0 {
-			open += o.LeftOver
-			where++
-		}
-	}
-	if open == 0 {
+	if b.LeftOver == 0 {
 		return nil
 	}
 	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s could not be patched", count(where, "image"), count(open, openSite)),
+		msg:  fmt.Sprintf("%s: %s could not be patched", count(b.Open, "image"), count(b.LeftOver, openSite)),
 		hint: "run 'vfix scan IMAGE' to see them and the reasons",
 	}
 }

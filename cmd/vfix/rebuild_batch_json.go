@@ -1,31 +1,19 @@
-// The JSON of vfix rebuild --from-file.
+// The JSON of vfix rebuild --from-file: rows as package report has them.
 
 package main
 
-import "vfix.dev/vfix/images/batch"
+import (
+	"bytes"
+	"encoding/json"
+
+	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/report"
+)
 
 type jsonBatch struct {
 	jsonDocument
-	Images  []jsonOutcome   `json:"images"`
+	Images  []report.Row    `json:"images"`
 	Summary jsonBatchCounts `json:"summary"`
-}
-
-type jsonOutcome struct {
-	Line       int      `json:"line"`
-	Source     string   `json:"source"`
-	Dest       string   `json:"dest"`
-	Status     string   `json:"status"`
-	Before     bool     `json:"before"`
-	Reference  string   `json:"reference"`
-	Digest     string   `json:"digest"`
-	BaseDigest string   `json:"base_digest"`
-	Files      int      `json:"files"`
-	Patched    int      `json:"patched"`
-	LeftOver   int      `json:"left_over"`
-	LayerSize  int64    `json:"layer_size"`
-	Warnings   []string `json:"warnings"`
-	Error      string   `json:"error"`
-	Hint       string   `json:"hint"`
 }
 
 type jsonBatchCounts struct {
@@ -35,20 +23,33 @@ type jsonBatchCounts struct {
 	NotRun     int `json:"not_run"`
 }
 
-func batchJSON(opts RebuildOptions, b *batch.Batch) jsonBatch {
-	doc := jsonBatch{jsonDocument: document("rebuild"), Images: []jsonOutcome{}, Summary: jsonBatchCounts{
-		Done: b.Count(batch.StatusDone), Unaffected: b.Count(batch.StatusUnaffected),
-		Failed: b.Count(batch.StatusFailed), NotRun: b.Count(batch.StatusNotRun),
+// batchJSON prints the document: the rows one by one, between what goes before and behind them.
+func (o *output) batchJSON(opts RebuildOptions, b *batch.Batch, rows func(func(report.Row) bool)) error {
+	doc := jsonBatch{jsonDocument: document("rebuild"), Images: []report.Row{}, Summary: jsonBatchCounts{
+		Done: b.Of[batch.StatusDone], Unaffected: b.Of[batch.StatusUnaffected],
+		Failed: b.Of[batch.StatusFailed], NotRun: b.Of[batch.StatusNotRun],
 	}}
 	doc.DryRun = opts.dryRun
-	for _, o := range b.Outcomes {
-		why, hint := whyFailed(o)
-		doc.Images = append(doc.Images, jsonOutcome{
-			Line: o.Line, Source: o.Source, Dest: o.Dest, Status: string(o.Status), Before: o.Before,
-			Reference: o.Reference, Digest: o.Digest, BaseDigest: o.BaseDigest,
-			Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver, LayerSize: o.LayerSize,
-			Warnings: list(o.Warnings), Error: why, Hint: hint,
-		})
+	raw, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return err
 	}
-	return doc
+	before, behind, _ := bytes.Cut(raw, []byte("[]"))
+	o.stdout.Write(append(before, '['))
+	between := "\n    "
+	for row := range rows {
+		o.stdout.WriteString(between)
+		between = ",\n    "
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("    ", "  ")
+		if err := enc.Encode(row); err != nil {
+			return err
+		}
+		o.stdout.Write(bytes.TrimSpace(b.Bytes()))
+	}
+	o.stdout.WriteString("\n  ]")
+	o.stdout.Write(append(behind, '\n'))
+	return nil
 }

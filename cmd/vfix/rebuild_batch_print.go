@@ -5,9 +5,11 @@ package main
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 
 	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/report"
 )
 
 // outcome tells of one image, the n-th of all to be finished.
@@ -29,59 +31,95 @@ func (o *output) outcome(n, all int, each batch.Outcome) {
 }
 
 // batch prints the table, or JSON.
-func (o *output) batch(opts RebuildOptions, b *batch.Batch) error {
+func (o *output) batch(opts RebuildOptions, list *batch.List, b *batch.Batch, rows *report.Rows) error {
+	var failed error
+	all := inOrder(list, rows, &failed)
 	if opts.json() {
-		return o.json(batchJSON(opts, b))
+		if err := o.batchJSON(opts, b, all); err != nil {
+			return err
+		}
+		return failed
 	}
 	t := &grid{head: []string{"SOURCE", "STATUS", "SITES", "RESULT"}, right: 2}
-	for _, each := range b.Outcomes {
-		sites := "-"
-		if each.Files > 0 || each.Patched > 0 {
-			sites = fmt.Sprint(each.Patched)
-		}
-		result := each.Reference
-		switch each.Status {
-		case batch.StatusFailed:
-			result, _ = whyFailed(each)
-		case batch.StatusNotRun:
-			result = "-"
-		}
-		if each.LeftOver > 0 {
-			result += fmt.Sprintf(" (%s left)", count(each.LeftOver, openSite))
-		}
-		status := string(each.Status)
-		if each.Before {
-			status += " before"
-		}
-		t.add([]string{each.Source, status, sites, result})
+	t.from = func(yield func([]string) bool) {
+		all(func(row report.Row) bool { return yield(printableCells(batchCells(row))) })
 	}
 	t.write(o.stdout, o.out)
 	fmt.Fprintln(o.stdout)
 	fmt.Fprintln(o.stdout, batchSums(opts, b))
-	return nil
+	return failed
+}
+
+// inOrder gives the rows of a list, and of an image that has none that it was not run. An error ends
+// them and is in failed.
+func inOrder(list *batch.List, rows *report.Rows, failed *error) iter.Seq[report.Row] {
+	return func(yield func(report.Row) bool) {
+		c := rows.InOrder()
+		*failed = list.Each(func(i batch.Item) error {
+			row, ok, err := c.Get(i.Line)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				row = reportRow(batch.Outcome{Item: i, Status: batch.StatusNotRun})
+			}
+			if !yield(row) {
+				return errBrokenPipe
+			}
+			return nil
+		})
+	}
+}
+
+// batchCells are the cells of an image in the table.
+func batchCells(row report.Row) []string {
+	sites := "-"
+	if row.Files > 0 || row.Patched > 0 {
+		sites = fmt.Sprint(row.Patched)
+	}
+	result := row.Reference
+	switch batch.Status(row.Status) {
+	case batch.StatusFailed:
+		result = row.Error
+	case batch.StatusNotRun:
+		result = "-"
+	}
+	if row.LeftOver > 0 {
+		result += fmt.Sprintf(" (%s left)", count(row.LeftOver, openSite))
+	}
+	status := row.Status
+	if row.Before {
+		status += " before"
+	}
+	return []string{row.Source, status, sites, result}
+}
+
+// reportRow is an outcome as it is printed.
+func reportRow(o batch.Outcome) report.Row {
+	why, hint := whyFailed(o)
+	return report.Row{
+		Line: o.Line, Source: o.Source, Dest: o.Dest, Status: string(o.Status), Before: o.Before,
+		Reference: o.Reference, Digest: o.Digest, BaseDigest: o.BaseDigest,
+		Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver, LayerSize: o.LayerSize,
+		Warnings: list(o.Warnings), Error: why, Hint: hint,
+	}
 }
 
 // batchSums says in words how many images became what.
 func batchSums(opts RebuildOptions, b *batch.Batch) string {
-	before := 0
-	for _, each := range b.Outcomes {
-		if each.Before {
-			before++
-		}
-	}
 	done := "done"
 	if opts.dryRun {
 		done = "would be done"
 	}
-	parts := []string{fmt.Sprintf("%d %s", b.Count(batch.StatusDone), done)}
+	parts := []string{fmt.Sprintf("%d %s", b.Of[batch.StatusDone], done)}
 	for _, s := range []batch.Status{batch.StatusUnaffected, batch.StatusFailed, batch.StatusNotRun} {
-		if n := b.Count(s); n > 0 || s != batch.StatusNotRun {
+		if n := b.Of[s]; n > 0 || s != batch.StatusNotRun {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
-	text := count(len(b.Outcomes), "image") + ": " + strings.Join(parts, ", ")
-	if before > 0 {
-		text += fmt.Sprintf("; %d of them by an earlier run", before)
+	text := count(b.All(), "image") + ": " + strings.Join(parts, ", ")
+	if b.Before > 0 {
+		text += fmt.Sprintf("; %d of them by an earlier run", b.Before)
 	}
 	return text
 }

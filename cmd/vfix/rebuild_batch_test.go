@@ -5,9 +5,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -15,28 +15,35 @@ import (
 )
 
 // fakeBatch is an engine whose list ends as told, and what it was asked for.
-func fakeBatch(outcomes []batch.Outcome, err error) (engine, *batch.Options, *[]batch.Item) {
-	asked, list := &batch.Options{}, &[]batch.Item{}
-	return engine{readList: readList, rebuildAll: func(_ context.Context, items []batch.Item, o batch.Options) (*batch.Batch, error) {
-		*asked, *list = o, items
+func fakeBatch(outcomes []batch.Outcome, err error) (engine, *batch.Options, *batch.ListOptions) {
+	asked, list := &batch.Options{}, &batch.ListOptions{}
+	open := func(name string, o batch.ListOptions) (*batch.List, error) {
+		*list = o
+		return batch.OpenList(name, o)
+	}
+	return engine{readList: open, rebuildAll: func(_ context.Context, _ *batch.List, o batch.Options) (*batch.Batch, error) {
+		*asked = o
+		b := &batch.Batch{Of: map[batch.Status]int{}}
 		for _, each := range outcomes {
-			if each.Status != batch.StatusNotRun {
-				o.Each(each)
+			if each.Status == batch.StatusNotRun {
+				b.Of[each.Status]++
+			} else if err := o.Tell(b, each); err != nil {
+				return b, err
 			}
 		}
-		return &batch.Batch{Outcomes: outcomes}, err
+		return b, err
 	}}, asked, list
 }
 
 func outcomes() []batch.Outcome {
 	item := func(n int, source string) batch.Item { return batch.Item{Line: n, Source: source} }
 	return []batch.Outcome{
-		{Item: item(1, "app:1"), Status: batch.StatusDone, Reference: "app:1-vfix", Digest: digest, BaseDigest: digest, Files: 2, Patched: 5, LayerSize: 99},
-		{Item: item(2, "app:2"), Status: batch.StatusDone, Before: true, Reference: "app:2-vfix", Files: 2, Patched: 5},
-		{Item: item(3, "new:1"), Status: batch.StatusUnaffected, Reference: "new:1"},
-		{Item: item(4, "odd:1"), Status: batch.StatusDone, Reference: "odd:1-vfix", Files: 1, LeftOver: 2, Warnings: []string{"a word of warning"}},
-		{Item: item(5, "bad:1"), Status: batch.StatusFailed, Err: errors.New("GET https://u:secretpw@reg.example/?sig=abc: 500")},
-		{Item: item(6, "rest:1"), Status: batch.StatusNotRun},
+		{Item: item(2, "app:1"), Status: batch.StatusDone, Reference: "app:1-vfix", Digest: digest, BaseDigest: digest, Files: 2, Patched: 5, LayerSize: 99},
+		{Item: item(3, "app:2"), Status: batch.StatusDone, Before: true, Reference: "app:2-vfix", Files: 2, Patched: 5},
+		{Item: item(5, "new:1"), Status: batch.StatusUnaffected, Reference: "new:1"},
+		{Item: item(6, "odd:1"), Status: batch.StatusDone, Reference: "odd:1-vfix", Files: 1, LeftOver: 2, Warnings: []string{"a word of warning"}},
+		{Item: item(7, "bad:1"), Status: batch.StatusFailed, Err: errors.New("GET https://u:secretpw@reg.example/?sig=abc: 500")},
+		{Item: item(8, "rest:1"), Status: batch.StatusNotRun},
 	}
 }
 
@@ -48,17 +55,20 @@ func TestBatch(t *testing.T) {
 	line := func(e engine, args ...string) told {
 		return runLine(e, append([]string{"rebuild", "--from-file", list}, args...)...)
 	}
-	e, asked, items := fakeBatch(outcomes(), nil)
-	got := line(e, "--jobs", "3", "--state", "s", "--fail-fast", "--push", "--shard", "0/2")
-	if got.status != statusError || asked.AtOnce != 3 || asked.State != "s" || !asked.FailFast || !asked.Push || asked.Part != (batch.Part{Index: 0, Of: 2}) || len(*items) != 6 {
-		t.Errorf("got %+v, asked %+v, %v", got, asked, *items)
+	e, asked, asList := fakeBatch(outcomes(), nil)
+	got := line(e, "--jobs", "3", "--state", "s", "--fail-fast", "--push")
+	if got.status != statusError || asked.AtOnce != 3 || asked.State != "s" || !asked.FailFast || !asked.Push {
+		t.Errorf("got %+v, asked %+v", got, asked)
+	}
+	if line(e, "--shard", "1/2", "--dest-template", "oci:{name}"); !reflect.DeepEqual(*asList, batch.ListOptions{Template: "oci:{name}", Part: batch.Part{Index: 1, Of: 2}}) {
+		t.Errorf("the list: got %+v", *asList)
 	}
 	for _, want := range []string{"app:1 ", "done before", "odd:1-vfix (2 ", "bad:1", "not run", "6 images: 3 done, 1 unaffected, 1 failed, 1 not run; 1 of them by an earlier run"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("stdout has no %q:\n%s", want, got.stdout)
 		}
 	}
-	for _, want := range []string{"1 of 6 images failed", "warning: odd:1: a word of warning", "app:2: done, by an earlier run: skipped", fmt.Sprintf("2/%d ", asked.Part.Count(*items))} {
+	for _, want := range []string{"1 of 6 images failed", "warning: odd:1: a word of warning", "app:2: done, by an earlier run: skipped", "2/6 "} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("stderr has no %q:\n%s", want, got.stderr)
 		}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,7 +46,29 @@ type Network struct {
 	// homes are the repositories that are known to have a blob, by registry and digest.
 	homes map[string][]name.Repository
 	// busy is held while a blob is brought to a registry, by registry and digest.
-	busy map[string]*sync.Mutex
+	busy map[string]*turn
+}
+
+// turn is a lock and how many hold it or wait for it.
+type turn struct {
+	sync.Mutex
+	who int
+}
+
+// What is remembered of a registry is forgotten where it becomes too much, so that a list of a
+// million repositories takes no more memory than one of a thousand: forgetting a login costs one
+// request, forgetting a blob's home one or two.
+const (
+	maxLogins   = 1000
+	maxHomes    = 50_000
+	maxSameBlob = 64 // repositories with the same blob
+)
+
+// makeRoom empties a map that is full.
+func makeRoom[V any](m map[string]V, most int) {
+	if len(m) >= most {
+		clear(m)
+	}
 }
 
 // Options are what a user may say of talking to registries.
@@ -80,7 +103,7 @@ const (
 func NewNetwork(o Options) *Network {
 	r := &Network{
 		o: o, keys: authn.DefaultKeychain, mirrors: mirrorsOnce(),
-		logins: map[string]*login{}, homes: map[string][]name.Repository{}, busy: map[string]*sync.Mutex{},
+		logins: map[string]*login{}, homes: map[string][]name.Repository{}, busy: map[string]*turn{},
 	}
 	var t http.RoundTripper = newHosts(o.Insecure)
 	t = watcher{t, o.Stall}
@@ -104,6 +127,7 @@ func (r *Network) client(ctx context.Context, repo name.Repository, push bool, f
 	r.mu.Lock()
 	l := r.logins[key]
 	if l == nil {
+		makeRoom(r.logins, maxLogins)
 		l = &login{}
 		r.logins[key] = l
 	}
@@ -156,7 +180,12 @@ func (r *Network) knows(repo name.Repository, h v1.Hash) {
 			return
 		}
 	}
-	r.homes[key] = append(r.homes[key], repo)
+	makeRoom(r.homes, maxHomes)
+	all := r.homes[key]
+	if len(all) == maxSameBlob { // one is asked for at most, and the latest are
+		all = slices.Delete(all, 0, maxSameBlob/2)
+	}
+	r.homes[key] = append(all, repo)
 }
 
 // home gives a repository of the registry that has a blob: repo itself where it is known to.
@@ -178,15 +207,24 @@ func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) 
 // hold waits until nobody else brings the blob to the registry, and gives the way to end
 // one's own turn: a blob that several images have is sent once and mounted then.
 func (r *Network) hold(reg name.Registry, h v1.Hash) (release func()) {
+	key := blobKey(reg, h)
 	r.mu.Lock()
-	m := r.busy[blobKey(reg, h)]
+	m := r.busy[key]
 	if m == nil {
-		m = &sync.Mutex{}
-		r.busy[blobKey(reg, h)] = m
+		m = &turn{}
+		r.busy[key] = m
 	}
+	m.who++
 	r.mu.Unlock()
 	m.Lock()
-	return m.Unlock
+	return func() {
+		m.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if m.who--; m.who == 0 {
+			delete(r.busy, key)
+		}
+	}
 }
 
 // NameOptions are those for reading the name of a repository; insecure allows plain HTTP.
