@@ -21,13 +21,14 @@ type jsonBatchCounts struct {
 	Unaffected int `json:"unaffected"`
 	Failed     int `json:"failed"`
 	NotRun     int `json:"not_run"`
+	Retries    int `json:"retries"`
 }
 
 // batchJSON prints the document: the rows one by one, between what goes before and behind them.
 func (o *output) batchJSON(opts RebuildOptions, b *batch.Batch, rows func(func(report.Row) bool)) error {
 	doc := jsonBatch{jsonDocument: document("rebuild"), Images: []report.Row{}, Summary: jsonBatchCounts{
 		Done: b.Of[batch.StatusDone], Unaffected: b.Of[batch.StatusUnaffected],
-		Failed: b.Of[batch.StatusFailed], NotRun: b.Of[batch.StatusNotRun],
+		Failed: b.Of[batch.StatusFailed], NotRun: b.Of[batch.StatusNotRun], Retries: b.Retries,
 	}}
 	doc.DryRun = opts.dryRun
 	raw, err := json.MarshalIndent(doc, "", "  ")

@@ -121,5 +121,8 @@ func batchSums(opts RebuildOptions, b *batch.Batch) string {
 	if b.Before > 0 {
 		text += fmt.Sprintf("; %d of them by an earlier run", b.Before)
 	}
+	if b.Retries > 0 {
+		text += fmt.Sprintf("; %s retried", count(b.Retries, "request"))
+	}
 	return text
 }

@@ -14,6 +14,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter"
@@ -72,6 +73,7 @@ type Batch struct {
 	Before   int // done by an earlier run
 	LeftOver int // call sites that stay and no fallback covers, of all images
 	Open     int // images that have such
+	Retries  int // requests to registries that were sent again
 }
 
 // All is how many images there are.
@@ -119,6 +121,9 @@ var errFailFast = errors.New("stopped after the first failure")
 // that cannot be used, a registry that refuses everything, or the end of ctx; how many images
 // became what until then is in Batch.
 func Rebuild(ctx context.Context, list *List, o Options) (*Batch, error) {
+	if o.Media.Meter == nil {
+		o.Media.Meter = &registry.Meter{}
+	}
 	o.Media = o.Media.WithDefaults()
 	if o.AtOnce <= 0 {
 		o.AtOnce = min(runtime.NumCPU(), maxImagesAtOnce)
@@ -137,6 +142,7 @@ func Rebuild(ctx context.Context, list *List, o Options) (*Batch, error) {
 	if errors.Is(err, errFailFast) {
 		err = nil
 	}
+	b.sums.Retries = int(o.Media.Meter.Total().Retries)
 	return b.sums, err
 }
 

@@ -54,6 +54,7 @@ type Options struct {
 	Stall time.Duration
 
 	Retry registry.RetryPolicy
+	Meter *registry.Meter
 	Net   *registry.Network // what one command shares; nil until withDefaults
 }
 
@@ -80,7 +81,7 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.Net == nil {
 		o.Net = registry.NewNetwork(registry.Options{
-			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry,
+			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry, Meter: o.Meter,
 		})
 	}
 	return o
@@ -109,6 +110,9 @@ type Source struct {
 	// Made says that vfix made the image's manifest: the source has another one, which
 	// Digest names, or none.
 	Made bool
+	// Keep has layers that are read from a registry kept until Close, as they will be needed again; nil:
+	// they are near.
+	Keep func()
 	// Close ends all access to Image and removes temporary files. It is never nil.
 	Close func() error
 }

@@ -30,6 +30,7 @@ import (
 //
 //	retrier   tries again what looks temporary, as long as the registry asks to wait
 //	guard     no plain HTTP but to this machine, unless it was allowed
+//	metered   counts
 //	watcher   ends a request that makes no progress
 //	hosts     TLS as the folders of certificates want it for a host
 type Network struct {
@@ -47,6 +48,8 @@ type Network struct {
 	homes map[string][]name.Repository
 	// busy is held while a blob is brought to a registry, by registry and digest.
 	busy map[string]*turn
+
+	kept keeper
 }
 
 // turn is a lock and how many hold it or wait for it.
@@ -79,6 +82,7 @@ type Options struct {
 	// Stall is how long a registry may make no progress.
 	Stall time.Duration
 	Retry RetryPolicy
+	Meter *Meter // nil: nobody wants to know
 }
 
 // login is made once; who comes meanwhile waits for it.
@@ -107,6 +111,7 @@ func NewNetwork(o Options) *Network {
 	}
 	var t http.RoundTripper = newHosts(o.Insecure)
 	t = watcher{t, o.Stall}
+	t = metered{t, o.Meter}
 	t = guard{t, o.Insecure}
 	t = &retrier{next: t, o: o}
 	r.Base = transport.NewUserAgent(&pings{next: t}, o.UserAgent)
