@@ -27,7 +27,8 @@ type engine struct {
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	// rebuildAll rebuilds a list of images, which readList reads.
 	readList   func(name string, o batch.ListOptions) (*batch.List, error)
-	rebuildAll func(ctx context.Context, list *batch.List, o batch.Options) (*batch.Batch, error)
+	rebuildAll listVerb
+	scanAll    listVerb
 	verify     func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
 	convert    func(ctx context.Context, source string, o images.ConvertOptions) (*images.Converted, error)
 	layer      func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
@@ -65,6 +66,7 @@ var theEngine = engine{
 	patch:      images.Patch,
 	rebuild:    images.Rebuild,
 	rebuildAll: batch.Rebuild,
+	scanAll:    batch.Scan,
 	readList:   batch.OpenList,
 	verify:     images.Verify,
 	convert:    images.Convert,

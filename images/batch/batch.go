@@ -43,6 +43,7 @@ type Status string
 const (
 	StatusDone       Status = "done"       // a derived image was written, or would be
 	StatusUnaffected Status = "unaffected" // nothing to do
+	StatusAffected   Status = "affected"   // of a scan: there are call sites
 	StatusFailed     Status = "failed"
 	StatusNotRun     Status = "not run" // the run ended before
 )
@@ -105,6 +106,7 @@ func (o *Options) Tell(b *Batch, out Outcome) error {
 type batch struct {
 	o     Options
 	list  *List
+	verb  string // "" for rebuild
 	s     *contents.Session
 	state *state
 
@@ -121,6 +123,12 @@ var errFailFast = errors.New("stopped after the first failure")
 // that cannot be used, a registry that refuses everything, or the end of ctx; how many images
 // became what until then is in Batch.
 func Rebuild(ctx context.Context, list *List, o Options) (*Batch, error) {
+	return (&batch{o: o, list: list}).all(ctx)
+}
+
+// all works at the whole list.
+func (b *batch) all(ctx context.Context) (*Batch, error) {
+	o, list := b.o, b.list
 	if o.Media.Meter == nil {
 		o.Media.Meter = &registry.Meter{}
 	}
@@ -128,7 +136,8 @@ func Rebuild(ctx context.Context, list *List, o Options) (*Batch, error) {
 	if o.AtOnce <= 0 {
 		o.AtOnce = min(runtime.NumCPU(), maxImagesAtOnce)
 	}
-	b := &batch{o: o, list: list, claims: claims{}, shut: map[string]int{}, sums: &Batch{Of: map[Status]int{StatusNotRun: list.Count()}}}
+	b.o, b.claims, b.shut = o, claims{}, map[string]int{}
+	b.sums = &Batch{Of: map[Status]int{StatusNotRun: list.Count()}}
 	if o.State != "" {
 		var err error
 		if b.state, err = openState(ctx, o.State, list.o.Part, o.Media.Progress); err != nil {
@@ -184,7 +193,7 @@ func (b *batch) finish(ctx context.Context, out Outcome) error {
 		return nil // it was the end of the run that ended it
 	}
 	if b.state != nil && !out.Before && !b.o.DryRun {
-		if err := b.state.add(out, b.fingerprint()); err != nil {
+		if err := b.state.add(out, b.verb, b.fingerprint()); err != nil {
 			return hinterr.With(fmt.Errorf("state file %s: %w", b.state.path, err),
 				"free some space where it is, then run the command again: it resumes")
 		}
@@ -227,7 +236,11 @@ func (b *batch) refused(out Outcome) error {
 // one rebuilds one image. What goes wrong is its outcome.
 func (b *batch) one(ctx context.Context, i Item) Outcome {
 	out := Outcome{Item: i}
-	err := b.rebuild(ctx, &out)
+	work := b.rebuild
+	if b.verb == scanVerb {
+		work = b.scan
+	}
+	err := work(ctx, &out)
 	if err != nil {
 		out.Status, out.Err, out.Reference = StatusFailed, err, ""
 	}
@@ -274,7 +287,7 @@ func (b *batch) held(ctx context.Context, out *Outcome) (asked string, held bool
 	if out.Dest, err = b.dest(*out, ref); err != nil || b.state == nil {
 		return "", false, err
 	}
-	if _, ok, err := b.state.find(*out, b.fingerprint()); !ok {
+	if _, ok, err := b.state.find(b.key(out.Item), b.fingerprint()); !ok {
 		return "", false, err
 	}
 	if asked, err = media.RegistryDigest(ctx, ref, b.o.Media); err != nil {
@@ -295,7 +308,7 @@ func (b *batch) before(ctx context.Context, out *Outcome) (bool, error) {
 	if b.state == nil {
 		return false, nil
 	}
-	l, ok, err := b.state.find(*out, b.fingerprint())
+	l, ok, err := b.state.find(b.key(out.Item), b.fingerprint())
 	if !ok || err != nil || l.BaseDigest != out.BaseDigest || l.Stored == "" && (l.Status == StatusDone || l.Dest != "") {
 		return false, err
 	}
@@ -356,8 +369,14 @@ func (o *Outcome) take(r *images.Rebuilt) {
 	}
 }
 
+// key is what an image is known by in state files.
+func (b *batch) key(i Item) stateKey { return stateKey{b.verb, i.Source, i.Dest} }
+
 // fingerprint tells whether an earlier run would have made the same of the same base.
 func (b *batch) fingerprint() string {
 	o := &b.o
+	if b.verb == scanVerb {
+		return fmt.Sprintf("%s %s %s %v", b.verb, o.Version, o.Media.Platform.String(), o.Media.EveryLevel)
+	}
 	return fmt.Sprintf("%s %s %s %v %s %v %s %s %v", o.Version, o.Fallback, o.Provenance, o.UpdateDpkg, o.Suffix, o.Push, b.list.o.Template, o.Media.Platform.String(), o.Media.EveryLevel)
 }

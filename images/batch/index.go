@@ -61,15 +61,29 @@ func (s *state) index(r *io.SectionReader, file int) (whole int64, err error) {
 			if !bytes.HasPrefix(line, stateBegins) || !gjson.ValidBytes(line) {
 				return 0, hinterr.With(hinterr.Damaged("line %d is not one of a state file of this vfix", n), "name another file, or remove it")
 			}
-			i := Item{Source: gjson.GetBytes(line, "source").Str, Dest: gjson.GetBytes(line, "dest").Str}
-			s.known = append(s.known, place{s.hash(i), uint64(file)<<offsetBits | uint64(whole)})
+			s.known = append(s.known, place{s.hash(keyOf(line)), uint64(file)<<offsetBits | uint64(whole)})
 		}
 		whole += int64(len(line))
 	}
 }
 
-// hash is what makes an image of a list that image.
-func (s *state) hash(i Item) uint64 { return maphash.Comparable(s.seed, [2]string{i.Source, i.Dest}) }
+func (s *state) hash(k stateKey) uint64 { return maphash.Comparable(s.seed, k) }
+
+// keyOf reads the members that come before "status".
+func keyOf(line []byte) (k stateKey) {
+	gjson.ParseBytes(line).ForEach(func(key, value gjson.Result) bool {
+		switch key.Str {
+		case "source":
+			k.source = value.Str
+		case "dest":
+			k.dest = value.Str
+		case "verb":
+			k.verb = value.Str
+		}
+		return key.Str != "status"
+	})
+	return k
+}
 
 // settle sorts what is known, and keeps of each image the last line of a file and, where several
 // files have it, the latest.
@@ -109,8 +123,8 @@ func (s *state) earlier(a, b place) (bool, error) {
 }
 
 // at finds the line about an image.
-func (s *state) at(i Item) (place, bool) {
-	n, ok := slices.BinarySearchFunc(s.known, s.hash(i), func(p place, hash uint64) int { return cmp.Compare(p.hash, hash) })
+func (s *state) at(k stateKey) (place, bool) {
+	n, ok := slices.BinarySearchFunc(s.known, s.hash(k), func(p place, hash uint64) int { return cmp.Compare(p.hash, hash) })
 	if !ok {
 		return place{}, false
 	}

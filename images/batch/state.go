@@ -39,6 +39,7 @@ type stateLine struct {
 	Schema     int       `json:"schema"`
 	Source     string    `json:"source"`
 	Dest       string    `json:"dest,omitempty"`
+	Verb       string    `json:"verb,omitempty"` // "" for rebuild
 	Status     Status    `json:"status"`
 	Time       time.Time `json:"time,omitzero"` // the later of two lines about an image counts
 	BaseDigest string    `json:"base_digest,omitempty"`
@@ -55,6 +56,9 @@ type stateLine struct {
 }
 
 const stateSchema = 1
+
+// stateKey is what makes an image of a list that image.
+type stateKey struct{ verb, source, dest string }
 
 // stateEnding is that of the state files in a directory.
 const stateEnding = ".jsonl"
@@ -185,8 +189,8 @@ func (s *state) load(file int) (whole int64, err error) {
 }
 
 // find gives the line about an image that was not a failure, and was made with these options.
-func (s *state) find(o Outcome, options string) (l stateLine, ok bool, err error) {
-	p, ok := s.at(o.Item)
+func (s *state) find(k stateKey, options string) (l stateLine, ok bool, err error) {
+	p, ok := s.at(k)
 	if !ok {
 		return l, false, nil
 	}
@@ -197,7 +201,7 @@ func (s *state) find(o Outcome, options string) (l stateLine, ok bool, err error
 	if err := json.Unmarshal(line, &l); err != nil {
 		return l, false, fmt.Errorf("state file %s: %w", s.path, err)
 	}
-	return l, l.Source == o.Source && l.Dest == o.Dest && l.Status != StatusFailed && l.Options == options && l.BaseDigest != "", nil
+	return l, l.Verb == k.verb && l.Source == k.source && l.Dest == k.dest && l.Status != StatusFailed && l.Options == options && l.BaseDigest != "", nil
 }
 
 // fill makes an outcome what it was when the line was written.
@@ -208,9 +212,9 @@ func (l *stateLine) fill(o *Outcome) {
 }
 
 // add writes one line, and returns when it is on the disk.
-func (s *state) add(o Outcome, options string) error {
+func (s *state) add(o Outcome, verb, options string) error {
 	l := stateLine{
-		Schema: stateSchema, Source: o.Source, Dest: o.Dest, Status: o.Status, Time: time.Now().UTC(),
+		Schema: stateSchema, Source: o.Source, Dest: o.Dest, Verb: verb, Status: o.Status, Time: time.Now().UTC(),
 		BaseDigest: o.BaseDigest, Options: options,
 		Stored: o.stored, Reference: o.Reference, Digest: o.Digest, Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver,
 		LayerSize: o.LayerSize, Warnings: o.Warnings,

@@ -55,7 +55,9 @@ type Options struct {
 
 	Retry registry.RetryPolicy
 	Meter *registry.Meter
-	Net   *registry.Network // what one command shares; nil until withDefaults
+	// PerSecond is how many requests a registry gets in a second; 0 is no limit.
+	PerSecond float64
+	Net       *registry.Network // what one command shares; nil until withDefaults
 }
 
 // WithDefaults fills in what a caller may leave out.
@@ -81,7 +83,7 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.Net == nil {
 		o.Net = registry.NewNetwork(registry.Options{
-			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry, Meter: o.Meter,
+			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry, Meter: o.Meter, PerSecond: o.PerSecond,
 		})
 	}
 	return o

@@ -35,6 +35,9 @@ func (m *Meter) of(host string) *counter {
 // ByHost is what was counted until now.
 func (m *Meter) ByHost() map[string]Count {
 	all := map[string]Count{}
+	if m == nil {
+		return all
+	}
 	m.hosts.Range(func(host, c any) bool {
 		n := c.(*counter)
 		all[host.(string)] = Count{n.requests.Load(), n.retries.Load(), n.received.Load(), n.sent.Load()}

@@ -30,6 +30,7 @@ import (
 //
 //	retrier   tries again what looks temporary, as long as the registry asks to wait
 //	guard     no plain HTTP but to this machine, unless it was allowed
+//	limited   waits, so that a host gets no more requests than allowed
 //	metered   counts
 //	watcher   ends a request that makes no progress
 //	hosts     TLS as the folders of certificates want it for a host
@@ -83,6 +84,8 @@ type Options struct {
 	Stall time.Duration
 	Retry RetryPolicy
 	Meter *Meter // nil: nobody wants to know
+	// PerSecond is how many requests each host gets in a second; 0 is no limit.
+	PerSecond float64
 }
 
 // login is made once; who comes meanwhile waits for it.
@@ -112,6 +115,9 @@ func NewNetwork(o Options) *Network {
 	var t http.RoundTripper = newHosts(o.Insecure)
 	t = watcher{t, o.Stall}
 	t = metered{t, o.Meter}
+	if o.PerSecond > 0 {
+		t = &limited{next: t, perSecond: o.PerSecond}
+	}
 	t = guard{t, o.Insecure}
 	t = &retrier{next: t, o: o}
 	r.Base = transport.NewUserAgent(&pings{next: t}, o.UserAgent)

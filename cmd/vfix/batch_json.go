@@ -1,4 +1,4 @@
-// The JSON of vfix rebuild --from-file: rows as package report has them.
+// The JSON of --from-file: rows as package report has them.
 
 package main
 
@@ -18,6 +18,7 @@ type jsonBatch struct {
 
 type jsonBatchCounts struct {
 	Done       int `json:"done"`
+	Affected   int `json:"affected"`
 	Unaffected int `json:"unaffected"`
 	Failed     int `json:"failed"`
 	NotRun     int `json:"not_run"`
@@ -25,12 +26,12 @@ type jsonBatchCounts struct {
 }
 
 // batchJSON prints the document: the rows one by one, between what goes before and behind them.
-func (o *output) batchJSON(opts RebuildOptions, b *batch.Batch, rows func(func(report.Row) bool)) error {
-	doc := jsonBatch{jsonDocument: document("rebuild"), Images: []report.Row{}, Summary: jsonBatchCounts{
-		Done: b.Of[batch.StatusDone], Unaffected: b.Of[batch.StatusUnaffected],
+func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func(report.Row) bool)) error {
+	doc := jsonBatch{jsonDocument: document(verb), Images: []report.Row{}, Summary: jsonBatchCounts{
+		Done: b.Of[batch.StatusDone], Affected: b.Of[batch.StatusAffected], Unaffected: b.Of[batch.StatusUnaffected],
 		Failed: b.Of[batch.StatusFailed], NotRun: b.Of[batch.StatusNotRun], Retries: b.Retries,
 	}}
-	doc.DryRun = opts.dryRun
+	doc.DryRun = dry
 	raw, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {
 		return err

@@ -1,5 +1,4 @@
-// What rebuild --from-file prints: a line on stderr when an image is finished, and in the
-// end a table of all of them on stdout.
+// What --from-file prints: a line for each image that is finished, and the table at the end.
 
 package main
 
@@ -23,6 +22,8 @@ func (o *output) outcome(n, all int, each batch.Outcome) {
 		what += ", by an earlier run: skipped"
 	case each.Status == batch.StatusDone:
 		what += ": " + each.Reference
+	case each.Status == batch.StatusAffected:
+		what += ": " + count(each.Patched+each.LeftOver, "call site")
 	case each.Status == batch.StatusFailed:
 		why, _ := whyFailed(each)
 		what += ": " + why
@@ -31,11 +32,11 @@ func (o *output) outcome(n, all int, each batch.Outcome) {
 }
 
 // batch prints the table, or JSON.
-func (o *output) batch(opts RebuildOptions, list *batch.List, b *batch.Batch, rows *report.Rows) error {
+func (o *output) batch(verb string, print printOptions, dry bool, list *batch.List, b *batch.Batch, rows *report.Rows) error {
 	var failed error
 	all := inOrder(list, rows, &failed)
-	if opts.json() {
-		if err := o.batchJSON(opts, b, all); err != nil {
+	if print.json() {
+		if err := o.batchJSON(verb, dry, b, all); err != nil {
 			return err
 		}
 		return failed
@@ -46,7 +47,7 @@ func (o *output) batch(opts RebuildOptions, list *batch.List, b *batch.Batch, ro
 	}
 	t.write(o.stdout, o.out)
 	fmt.Fprintln(o.stdout)
-	fmt.Fprintln(o.stdout, batchSums(opts, b))
+	fmt.Fprintln(o.stdout, batchSums(verb, dry, b))
 	return failed
 }
 
@@ -81,8 +82,10 @@ func batchCells(row report.Row) []string {
 	switch batch.Status(row.Status) {
 	case batch.StatusFailed:
 		result = row.Error
-	case batch.StatusNotRun:
-		result = "-"
+	case batch.StatusNotRun, batch.StatusUnaffected, batch.StatusAffected:
+		if result == "" {
+			result = "-"
+		}
 	}
 	if row.LeftOver > 0 {
 		result += fmt.Sprintf(" (%s left)", count(row.LeftOver, openSite))
@@ -106,12 +109,15 @@ func reportRow(o batch.Outcome) report.Row {
 }
 
 // batchSums says in words how many images became what.
-func batchSums(opts RebuildOptions, b *batch.Batch) string {
-	done := "done"
-	if opts.dryRun {
+func batchSums(verb string, dry bool, b *batch.Batch) string {
+	done, n := "done", b.Of[batch.StatusDone]
+	switch {
+	case verb == "scan":
+		done, n = string(batch.StatusAffected), b.Of[batch.StatusAffected]
+	case dry:
 		done = "would be done"
 	}
-	parts := []string{fmt.Sprintf("%d %s", b.Of[batch.StatusDone], done)}
+	parts := []string{fmt.Sprintf("%d %s", n, done)}
 	for _, s := range []batch.Status{batch.StatusUnaffected, batch.StatusFailed, batch.StatusNotRun} {
 		if n := b.Of[s]; n > 0 || s != batch.StatusNotRun {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))

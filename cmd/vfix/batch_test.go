@@ -3,13 +3,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"vfix.dev/vfix/images/batch"
 )
@@ -131,5 +137,99 @@ func TestBatchUsage(t *testing.T) {
 	}
 	if got := runLine(e, "rebuild", "--from-file", bad); got.status != statusError || !strings.Contains(got.stderr, "line 1: 3 words") {
 		t.Errorf("a bad list: got %+v", got)
+	}
+}
+
+// A scan of a list: its words, its exit status, its JSON, its report and its counters.
+func TestBatchScan(t *testing.T) {
+	dir := t.TempDir()
+	list, metrics := filepath.Join(dir, "list"), filepath.Join(dir, "vfix.prom")
+	if err := os.WriteFile(list, []byte("app:1\nnew:1\nbad:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	item := func(n int, source string) batch.Item { return batch.Item{Line: n, Source: source} }
+	e, _, asked := fakeBatch([]batch.Outcome{
+		{Item: item(2, "new:1"), Status: batch.StatusUnaffected},
+		{Item: item(1, "app:1"), Status: batch.StatusAffected, Files: 2, Patched: 5, LeftOver: 1, Warnings: []string{"=cmd()"}},
+		{Item: item(3, "bad:1"), Status: batch.StatusFailed, Err: errors.New("<b>no</b> such image")},
+	}, nil)
+	e.scanAll = e.rebuildAll
+	line := func(args ...string) told {
+		return runLine(e, append([]string{"scan", "--from-file", list}, args...)...)
+	}
+	for _, ending := range []string{".csv", ".jsonl", ".html"} {
+		report := filepath.Join(dir, "report"+ending)
+		got := line("--report", report, "--metrics", metrics, "--first", "new:*")
+		if got.status != statusError || !strings.Contains(got.stdout, "3 images: 1 affected, 1 unaffected, 1 failed") || !strings.Contains(got.stderr, "app:1: affected: 6 call sites") {
+			t.Fatalf("%s: got %+v", ending, got)
+		}
+		if asked.First == nil || !asked.First.MatchString("docker://r.example/new:2") || asked.First.MatchString("renew:1") {
+			t.Errorf("--first: got %v", asked.First)
+		}
+		data, err := os.ReadFile(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range map[string][]string{
+			".csv":   {"line,source,", "\n1,app:1,,affected,false,,,,2,5,1,0,'=cmd(),,\n"},
+			".jsonl": {`{"line":2,"source":"new:1"`, `"warnings":["=cmd()"]`},
+			".html":  {"<!DOCTYPE html>", `<tr class="affected">`, "&lt;b&gt;no&lt;/b&gt;", "<p>3 images: 1 affected, 1 unaffected, 1 failed</p>", "</html>"},
+		}[ending] {
+			if !strings.Contains(string(data), want) {
+				t.Errorf("%s has no %q:\n%s", report, want, data)
+			}
+		}
+	}
+	data, err := os.ReadFile(metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(data))
+	if err != nil || families["vfix_list_images"].Metric[0].Gauge.GetValue() != 3 || len(families["vfix_list_images_finished_total"].Metric) != 4 {
+		t.Errorf("%v in\n%s", err, data)
+	}
+	if got := line("--format", "json"); validate(t, schema(t), got.stdout) != nil || !strings.Contains(got.stdout, `"affected": 1`) {
+		t.Errorf("%v: %s", validate(t, schema(t), got.stdout), got.stdout)
+	}
+	for args, want := range map[string]string{"--report x.pdf": ".csv, .jsonl, .html", "--max-requests -1": "must not be negative", "--explain": "omit --from-file"} {
+		if got := line(strings.Fields(args)...); got.status != statusUsage || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: got %+v", args, got)
+		}
+	}
+	e, _, _ = fakeBatch([]batch.Outcome{{Item: item(1, "app:1"), Status: batch.StatusAffected}}, nil)
+	e.scanAll = e.rebuildAll
+	if got := line(); got.status != statusFindings {
+		t.Errorf("affected: got %+v", got)
+	}
+}
+
+// Without a terminal there is a line from time to time, with the time that is left.
+func TestWatchLines(t *testing.T) {
+	w := &watch{all: 300, of: map[batch.Status]int{batch.StatusDone: 99, batch.StatusFailed: 1}}
+	if got := w.line(10 * time.Minute); got != "100 of 300 images (33 %), 1 failed, about 20m0s left" {
+		t.Errorf("got %q", got)
+	}
+	watchLine, watchMetrics = time.Millisecond, time.Millisecond
+	defer func() { watchLine, watchMetrics = time.Minute, 15*time.Second }()
+	var b bytes.Buffer
+	file := filepath.Join(t.TempDir(), "m")
+	out := newOutput(io.Discard, &b)
+	w = startWatch(batchOptions{metrics: file}, 5, nil, out)
+	w.finished(batch.Outcome{Status: batch.StatusDone})
+	for range 1000 {
+		time.Sleep(time.Millisecond)
+		if _, err := os.Stat(file); err == nil {
+			break
+		}
+	}
+	if err := w.end(true); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "1 of 5 images (20 %), 0 failed, about") {
+		t.Errorf("got %q", b.String())
+	}
+	if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), "vfix_list_complete 1\n") {
+		t.Errorf("%v: %s", err, data)
 	}
 }
