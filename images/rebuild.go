@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -267,5 +268,26 @@ func RebuildSource(ctx context.Context, s *contents.Session, src *media.Source, 
 	if r.out.BaseDigest, err = baseDigest(src); err != nil {
 		return nil, err
 	}
+	if src.Keep != nil && r.elsewhere() {
+		src.Keep()
+	}
 	return r.out, r.run(ctx)
+}
+
+// elsewhere reports whether the layers of an image in a registry are copied to another place, and not
+// only examined.
+func (r *rebuild) elsewhere() bool {
+	if r.o.DryRun {
+		return false
+	}
+	dest, err := media.ParseRef(r.o.Dest)
+	switch {
+	case r.o.Dest == "":
+		return !r.o.Push
+	case err != nil || dest.Transport != media.Registry:
+		return err == nil
+	}
+	from, _, _ := strings.Cut(r.src.Ref.Name, "/")
+	to, _, _ := strings.Cut(dest.Name, "/")
+	return from != to
 }

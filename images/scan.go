@@ -38,6 +38,11 @@ func Scan(ctx context.Context, source string, o ScanOptions) (*contents.Findings
 	defer src.Close()
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
+	return ScanSource(ctx, s, src, o)
+}
+
+// ScanSource is Scan of an open source.
+func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o ScanOptions) (*contents.Findings, error) {
 	f, err := fallback.Covered(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err

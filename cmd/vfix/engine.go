@@ -26,8 +26,9 @@ type engine struct {
 	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*contents.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	// rebuildAll rebuilds a list of images, which readList reads.
-	readList   func(name string) ([]batch.Item, error)
-	rebuildAll func(ctx context.Context, items []batch.Item, o batch.Options) (*batch.Batch, error)
+	readList   func(name string, o batch.ListOptions) (*batch.List, error)
+	rebuildAll listVerb
+	scanAll    listVerb
 	verify     func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
 	convert    func(ctx context.Context, source string, o images.ConvertOptions) (*images.Converted, error)
 	layer      func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
@@ -65,7 +66,8 @@ var theEngine = engine{
 	patch:      images.Patch,
 	rebuild:    images.Rebuild,
 	rebuildAll: batch.Rebuild,
-	readList:   readList,
+	scanAll:    batch.Scan,
+	readList:   batch.OpenList,
 	verify:     images.Verify,
 	convert:    images.Convert,
 	layer:      images.Layer,

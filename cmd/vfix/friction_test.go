@@ -21,7 +21,7 @@ import (
 
 func TestMistypedOptions(t *testing.T) {
 	for line, want := range map[string][2]string{
-		"scan --formt json x":      {"unknown option --formt", "did you mean --format?"},
+		"scan --formt json x":      {"unknown option --formt", "--format?"},
 		"patch --inplace x":        {"unknown option --inplace", "did you mean --in-place?"},
 		"--verson":                 {"unknown option --verson", "did you mean --version?"},
 		"scan --zzzzzzz x":         {"unknown option --zzzzzzz", "run 'vfix scan --help'"},

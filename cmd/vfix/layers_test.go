@@ -16,6 +16,7 @@ var layers = []string{
 	"images/mountopts",
 	"images/atomicfile",
 	"images/blob",
+	"images/report",
 	"images/registry",
 	"images/schema1",
 	"images/media",

@@ -75,9 +75,29 @@ func fake(f *contents.Findings, err error) engine {
 			}
 			return rebuiltOf(f, o), nil
 		},
-		readList: func(string) ([]batch.Item, error) { return []batch.Item{{Line: 1, Source: "app:1"}}, err },
-		rebuildAll: func(_ context.Context, items []batch.Item, o batch.Options) (*batch.Batch, error) {
-			return &batch.Batch{Outcomes: []batch.Outcome{{Item: items[0], Status: batch.StatusDone, Reference: "app:1-vfix", LeftOver: f.Uncovered()}}}, err
+		readList: func(_ string, o batch.ListOptions) (*batch.List, error) {
+			dir, err := os.MkdirTemp("", "vfix-test-")
+			if err != nil {
+				return nil, err
+			}
+			defer os.RemoveAll(dir)
+			path := filepath.Join(dir, "list")
+			if err := os.WriteFile(path, []byte("app:1\n"), 0o600); err != nil {
+				return nil, err
+			}
+			return batch.OpenList(path, o)
+		},
+		rebuildAll: func(_ context.Context, list *batch.List, o batch.Options) (*batch.Batch, error) {
+			b := &batch.Batch{Of: map[batch.Status]int{}}
+			return b, errors.Join(err, list.Each(func(i batch.Item) error {
+				return o.Tell(b, batch.Outcome{Item: i, Status: batch.StatusDone, Reference: "app:1-vfix", LeftOver: f.Uncovered()})
+			}))
+		},
+		scanAll: func(_ context.Context, list *batch.List, o batch.Options) (*batch.Batch, error) {
+			b := &batch.Batch{Of: map[batch.Status]int{}}
+			return b, errors.Join(err, list.Each(func(i batch.Item) error {
+				return o.Tell(b, batch.Outcome{Item: i, Status: batch.StatusUnaffected})
+			}))
 		},
 		verify: func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {
 			if err != nil {

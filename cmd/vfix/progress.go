@@ -29,7 +29,11 @@ type reporter struct {
 	// told are the names of what has a line or bar already: a layer is read, compressed, written
 	// and pushed, and has one.
 	told sync.Map
+	many atomic.Int64 // how many told has, at most
 }
+
+// maxTold is how many names are remembered: a list of images has many layers.
+const maxTold = 10_000
 
 // startProgress makes the reporter of a verb. mode is the word behind --progress.
 func (o *output) startProgress(ctx context.Context, mode string) progress.Reporter {
@@ -82,6 +86,10 @@ func (r *reporter) Start(kind, name string, size int64) progress.Task {
 	name = shorten(printable(name), 40)
 	if r.mode == "quiet" {
 		return silentTask{}
+	}
+	if r.many.Add(1) > maxTold {
+		r.told.Clear()
+		r.many.Store(0)
 	}
 	_, again := r.told.LoadOrStore(name, true)
 	if r.mode != "tty" {

@@ -4,11 +4,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
 )
@@ -79,7 +81,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
   2  usage error`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if opts.fromFile != "" {
-				return nil // checkBatch has a better word for it
+				return nil // the check of a list has a better word for it
 			}
 			return sourceArgs("rebuild", "SOURCE", 1)(cmd, args)
 		},
@@ -106,7 +108,9 @@ For SOURCE and DEST see 'vfix help sources'.`,
 	f.StringVar(&opts.provenance, "provenance", images.ProvenanceAuto,
 		"`WHERE` to write the statement of what was done to each file: auto (attached to a pushed image, next to an archive or layout), none, or a FILE; see 'vfix help provenance'")
 	words(cmd, "provenance", provenanceModes)
-	opts.batchOptions.add(cmd)
+	opts.batchOptions.add(cmd, "rebuild", "SOURCE or SOURCE DEST")
+	f.StringVar(&opts.template, "dest-template", "",
+		"with --from-file: write each image to the DEST that this `TEMPLATE` gives, with {registry}, {repository}, {name} and {tag} filled in")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	opts.addJobs(cmd, "files (with --from-file: images)")
@@ -168,7 +172,12 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		Fallback: fallback.Mode(opts.fallback), Provenance: opts.provenance, UpdateDpkg: opts.updateDpkg,
 	}
 	if opts.fromFile != "" {
-		return runBatch(ctx, opts, o, out, e)
+		opts.batchOptions.meter(&o.Media)
+		done, err := runBatch(ctx, opts.batchOptions, opts.printOptions, batch.Options{RebuildOptions: o, AtOnce: opts.jobs}, e.rebuildAll, out, e)
+		if err != nil {
+			return err
+		}
+		return rebuiltAll(done)
 	}
 	done, err := e.rebuild(ctx, source, o)
 	if err != nil {
@@ -179,4 +188,38 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		return err
 	}
 	return leftOver(done.Findings)
+}
+
+// checkBatch says what is wrong with the options of a list.
+func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
+	if err := o.batchOptions.check(cmd, args); err != nil || o.fromFile == "" {
+		return err
+	}
+	switch {
+	case o.dest != "":
+		return usagef("rebuild", "-o is for one image: with --from-file use --dest-template, or a DEST in each line")
+	case o.tag != "":
+		return usagef("rebuild", "-t names one image: with --from-file use --tag-suffix, --dest-template, or a DEST in each line")
+	case o.template != "" && o.suffixSet:
+		return usagef("rebuild", "--dest-template gives the whole name and --tag-suffix its ending: use one of them")
+	case !slices.Contains(provenanceModes, o.provenance):
+		return usagef("rebuild", "--provenance %s: cannot write one file for many images: want auto or none", o.provenance)
+	}
+	if o.template != "" {
+		if err := batch.CheckTemplate(o.template); err != nil {
+			return usagef("rebuild", "--dest-template: %v", err)
+		}
+	}
+	return nil
+}
+
+// rebuiltAll is the exit status of a list: failures are an error, open sites findings.
+func rebuiltAll(b *batch.Batch) error {
+	if err := failures(b); err != nil || b.LeftOver == 0 {
+		return err
+	}
+	return &findingsError{
+		msg:  fmt.Sprintf("%s: %s could not be patched", count(b.Open, "image"), count(b.LeftOver, openSite)),
+		hint: "run 'vfix scan IMAGE' to see them and the reasons",
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 )
@@ -19,12 +20,13 @@ import (
 type ScanOptions struct {
 	printOptions
 	workOptions
+	batchOptions
 }
 
 func newScanCommand(out *output, e engine) *cobra.Command {
 	opts := ScanOptions{printOptions: printOptions{special: []string{sarifFormat}}}
 	cmd := &cobra.Command{
-		Use:   "scan [options] SOURCE...",
+		Use:   "scan [options] SOURCE... | --from-file LIST",
 		Short: "Show which files call the vsyscall page and what vfix would do",
 		Long: `Examine every 64-bit ELF file of an image, a container, a root filesystem or an
 archive for calls to the vsyscall page, and report what vfix would do about
@@ -33,27 +35,40 @@ each. Nothing is changed.
 The last lines give the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
 command that fixes the source.
 
+With --from-file, many images are scanned in one run and a table of the results
+is printed: see 'vfix help lists'.
+
 SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 		Example: `  vfix scan redis:2.8.22              an image
   vfix scan container:web-1           a container, with its own changes
   vfix scan dir:/                     the running system
   vfix scan --explain ./libc.so.6     the machine code, before and after
   vfix scan --format json app.tar     output for programs
-  vfix scan --format sarif app.tar    output for code hosts`,
+  vfix scan --format sarif app.tar    output for code hosts
+  vfix scan --from-file list          many images: 'vfix help lists'`,
 		Annotations: exits(`  0  no live and no unknown call site: SOURCE does not need vfix
   3  such call sites exist, and no fallback in SOURCE covers them
   1  a SOURCE or part of it could not be read (the others were examined)
   2  usage error`),
-		Args:              sourceArgs("scan", "SOURCE", -1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if opts.fromFile != "" {
+				return nil // the check of a list has a better word for it
+			}
+			return sourceArgs("scan", "SOURCE", -1)(cmd, args)
+		},
 		ValidArgsFunction: completeNames(e, namedContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opts.batchOptions.check(cmd, args); err != nil {
+				return err
+			}
 			return runScan(cmd.Context(), opts, args, out, e)
 		},
 	}
+	opts.batchOptions.add(cmd, "scan", "SOURCE or SOURCE DEST (DEST is ignored)")
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	opts.addJobs(cmd, "files")
+	opts.addJobs(cmd, "files (with --from-file: images)")
 	return cmd
 }
 
@@ -67,6 +82,9 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	}
 	o := images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()}
 	o.Rewriter.Explain = opts.explain
+	if opts.fromFile != "" {
+		return scanAll(ctx, opts, o, out, e)
+	}
 	var all []*contents.Findings
 	var errs []error
 	for _, source := range args {
@@ -110,4 +128,24 @@ func fixes(f *contents.Findings) []string {
 	}
 	path := strings.TrimPrefix(f.Source, string(media.Dir)+":")
 	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
+}
+
+// scanAll scans a list of images.
+func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *output, e engine) error {
+	if opts.explain || opts.format == sarifFormat {
+		return usagef("scan", "--explain and --format sarif show call sites, and a list only has counts of them: omit --from-file")
+	}
+	opts.batchOptions.meter(&o.Media)
+	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
+		batch.Options{RebuildOptions: images.RebuildOptions{ScanOptions: o, Version: buildVersion().Version}, AtOnce: opts.jobs}, e.scanAll, out, e)
+	if err == nil {
+		err = failures(done)
+	}
+	if err != nil || done.Of[batch.StatusAffected] == 0 {
+		return err
+	}
+	return &findingsError{
+		msg:  fmt.Sprintf("affected: %d of %s", done.Of[batch.StatusAffected], count(done.All(), "image")),
+		hint: "run 'vfix rebuild --from-file' with the same list",
+	}
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
@@ -15,17 +16,22 @@ import (
 type grid struct {
 	head  []string
 	rows  [][]string
-	right int // the column aligned to the right; < 0: none
-	drop  int // a column that is not shown; 0: all are
+	from  iter.Seq[[]string] // where the rows come from, twice, if they are too many for rows
+	right int                // the column aligned to the right; < 0: none
+	drop  int                // a column that is not shown; 0: all are
 }
 
 // add appends a row; cells may come from untrusted files.
 func (t *grid) add(row []string) {
+	t.rows = append(t.rows, printableCells(row))
+}
+
+func printableCells(row []string) []string {
 	clean := make([]string, len(row))
 	for i, cell := range row {
 		clean[i] = printable(cell)
 	}
-	t.rows = append(t.rows, clean)
+	return clean
 }
 
 // gap stands between columns. minLast is how narrow the last column, which wraps, may get
@@ -40,11 +46,15 @@ const (
 // write prints the table. On a terminal a first cell that is too long gets a line of its
 // own, and the last column wraps; elsewhere lines are as long as they are.
 func (t *grid) write(w io.Writer, s stream) {
-	head, rows := t.head, t.rows
+	head, rows := t.head, slices.Values(t.rows)
+	if t.from != nil {
+		rows = t.from
+	}
 	if t.drop > 0 {
-		head, rows = without(head, t.drop), nil
-		for _, r := range t.rows {
-			rows = append(rows, without(r, t.drop))
+		head = without(head, t.drop)
+		all := rows
+		rows = func(yield func([]string) bool) {
+			all(func(r []string) bool { return yield(without(r, t.drop)) })
 		}
 	}
 	right := t.right
@@ -52,10 +62,14 @@ func (t *grid) write(w io.Writer, s stream) {
 		right--
 	}
 	widths := make([]int, len(head))
-	for _, r := range append([][]string{head}, rows...) {
+	widen := func(r []string) {
 		for i, cell := range r {
 			widths[i] = max(widths[i], runewidth.StringWidth(cell))
 		}
+	}
+	widen(head)
+	for r := range rows {
+		widen(r)
 	}
 	last := len(head) - 1
 	if s.width > 0 {
@@ -79,7 +93,7 @@ func (t *grid) write(w io.Writer, s stream) {
 		}
 	}
 	line(head, s.paint.bold)
-	for _, r := range rows {
+	for r := range rows {
 		line(r, func(s string) string { return s })
 	}
 }

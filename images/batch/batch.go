@@ -14,24 +14,22 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter"
 )
 
 // Options are the choices of vfix rebuild --from-file. Of RebuildOptions Dest and Tag
-// mean nothing: Template and the list say where each image goes.
+// mean nothing: the list and its template say where each image goes.
 type Options struct {
 	images.RebuildOptions
-	// Template makes the DEST of an image that the list has none for (see Template); ""
-	// is what a rebuild of it alone would do.
-	Template string
 	AtOnce   int    // images at once; 0 is one per processor, at most maxImagesAtOnce
-	Part     Part   // of the list that is worked at
 	State    string // file that remembers what was done, or a directory of such files; "" for none
 	FailFast bool   // the first failure ends the run
-	// Each is told of every image when it is finished. It is called by one goroutine at a time.
-	Each func(Outcome)
+	// Each is told of every image when it is finished. It is called by one goroutine at a time;
+	// an error ends the run.
+	Each func(Outcome) error
 }
 
 // maxImagesAtOnce is how many images are worked at when nobody says how many: more would
@@ -45,6 +43,7 @@ type Status string
 const (
 	StatusDone       Status = "done"       // a derived image was written, or would be
 	StatusUnaffected Status = "unaffected" // nothing to do
+	StatusAffected   Status = "affected"   // of a scan: there are call sites
 	StatusFailed     Status = "failed"
 	StatusNotRun     Status = "not run" // the run ended before
 )
@@ -69,53 +68,79 @@ type Outcome struct {
 	stored string // images.Rebuilt.Stored
 }
 
-// Batch is the outcomes in the order of the list.
-type Batch struct{ Outcomes []Outcome }
+// Batch counts what became of the images of a list.
+type Batch struct {
+	Of       map[Status]int
+	Before   int // done by an earlier run
+	LeftOver int // call sites that stay and no fallback covers, of all images
+	Open     int // images that have such
+	Retries  int // requests to registries that were sent again
+}
 
-// Count counts the images with a status.
-func (b *Batch) Count(s Status) int {
+// All is how many images there are.
+func (b *Batch) All() int {
 	n := 0
-	for _, o := range b.Outcomes {
-		if o.Status == s {
-			n++
-		}
+	for _, of := range b.Of {
+		n += of
 	}
 	return n
 }
 
-// batch is one run of RebuildAll.
+// Tell counts an outcome and tells Each of it.
+func (o *Options) Tell(b *Batch, out Outcome) error {
+	b.Of[out.Status]++
+	if out.Before {
+		b.Before++
+	}
+	if out.LeftOver > 0 {
+		b.LeftOver += out.LeftOver
+		b.Open++
+	}
+	if o.Each == nil {
+		return nil
+	}
+	return o.Each(out)
+}
+
+// batch is one run over a list.
 type batch struct {
 	o     Options
+	list  *List
+	verb  string // "" for rebuild
 	s     *contents.Session
 	state *state
 
-	mu    sync.Mutex
-	out   []Outcome
-	dests map[string]Item // who goes where
-	taken map[int]Item    // lines, also of other parts, whose DEST the line has, by line
-	shut  map[string]int  // images that a registry refused, one after the other
+	mu     sync.Mutex
+	sums   *Batch
+	claims claims
+	shut   map[string]int // images that a registry refused, one after the other
 }
 
 // errFailFast ends a run after the first failure.
 var errFailFast = errors.New("stopped after the first failure")
 
-// Rebuild rebuilds the images of a part of a list, of which items are all. The error is of the run
-// itself: a list or state file that cannot be used, a registry that refuses everything, or the end
-// of ctx; what became of the images until then is in Batch.
-func Rebuild(ctx context.Context, items []Item, o Options) (*Batch, error) {
+// Rebuild rebuilds the images of a list. The error is of the run itself: a list or state file
+// that cannot be used, a registry that refuses everything, or the end of ctx; how many images
+// became what until then is in Batch.
+func Rebuild(ctx context.Context, list *List, o Options) (*Batch, error) {
+	return (&batch{o: o, list: list}).all(ctx)
+}
+
+// all works at the whole list.
+func (b *batch) all(ctx context.Context) (*Batch, error) {
+	o, list := b.o, b.list
+	if o.Media.Meter == nil {
+		o.Media.Meter = &registry.Meter{}
+	}
 	o.Media = o.Media.WithDefaults()
 	if o.AtOnce <= 0 {
 		o.AtOnce = min(runtime.NumCPU(), maxImagesAtOnce)
 	}
-	b := &batch{o: o, dests: map[string]Item{}, taken: taken(items, o.Template), shut: map[string]int{}}
-	for _, i := range items {
-		if o.Part.has(i) {
-			b.out = append(b.out, Outcome{Item: i, Status: StatusNotRun})
-		}
-	}
+	b.o, b.claims, b.shut = o, claims{}, map[string]int{}
+	b.sums = &Batch{Of: map[Status]int{StatusNotRun: list.Count()}}
 	if o.State != "" {
 		var err error
-		if b.state, err = openState(ctx, o.State, o.Part, o.Media.Progress); err != nil {
+		if b.state, err = openState(ctx, o.State, list.o.Part, o.Media.Progress); err != nil {
 			return nil, err
 		}
 		defer b.state.Close()
@@ -126,32 +151,34 @@ func Rebuild(ctx context.Context, items []Item, o Options) (*Batch, error) {
 	if errors.Is(err, errFailFast) {
 		err = nil
 	}
-	return &Batch{b.out}, err
+	b.sums.Retries = int(o.Media.Meter.Total().Retries)
+	return b.sums, err
 }
 
-// run works at several images at once, in the order of the list.
+// run works at several images at once.
 func (b *batch) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	next := make(chan int)
+	next := make(chan Item)
 	var wg sync.WaitGroup
-	for range min(b.o.AtOnce, len(b.out)) {
+	for range min(b.o.AtOnce, b.list.Count()) {
 		wg.Go(func() {
-			for n := range next {
-				if err := b.finish(ctx, n, b.one(ctx, b.out[n].Item)); err != nil {
+			for i := range next {
+				if err := b.finish(ctx, b.one(ctx, i)); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
-	for n := range b.out {
+	err := b.list.inTurn(func(i Item) error {
 		select {
-		case next <- n:
+		case next <- i:
 		case <-ctx.Done():
 		}
-		if ctx.Err() != nil {
-			break
-		}
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		cancel(err)
 	}
 	close(next)
 	wg.Wait()
@@ -159,20 +186,21 @@ func (b *batch) run(ctx context.Context) error {
 }
 
 // finish notes an outcome; an error ends the run.
-func (b *batch) finish(ctx context.Context, n int, out Outcome) error {
+func (b *batch) finish(ctx context.Context, out Outcome) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if out.Status == StatusFailed && ctx.Err() != nil {
 		return nil // it was the end of the run that ended it
 	}
-	b.out[n] = out
 	if b.state != nil && !out.Before && !b.o.DryRun {
-		if err := b.state.add(out, b.o.fingerprint()); err != nil {
-			return fmt.Errorf("state file %s: %w", b.o.State, err)
+		if err := b.state.add(out, b.verb, b.fingerprint()); err != nil {
+			return hinterr.With(fmt.Errorf("state file %s: %w", b.state.path, err),
+				"free some space where it is, then run the command again: it resumes")
 		}
 	}
-	if b.o.Each != nil {
-		b.o.Each(out)
+	b.sums.Of[StatusNotRun]--
+	if err := b.o.Tell(b.sums, out); err != nil {
+		return err
 	}
 	if err := b.refused(out); err != nil {
 		return err
@@ -208,7 +236,11 @@ func (b *batch) refused(out Outcome) error {
 // one rebuilds one image. What goes wrong is its outcome.
 func (b *batch) one(ctx context.Context, i Item) Outcome {
 	out := Outcome{Item: i}
-	err := b.rebuild(ctx, &out)
+	work := b.rebuild
+	if b.verb == scanVerb {
+		work = b.scan
+	}
+	err := work(ctx, &out)
 	if err != nil {
 		out.Status, out.Err, out.Reference = StatusFailed, err, ""
 	}
@@ -249,19 +281,19 @@ func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
 // registry gave it, "" where it was not asked.
 func (b *batch) held(ctx context.Context, out *Outcome) (asked string, held bool, err error) {
 	ref, err := media.ParseRef(out.Source)
-	if err != nil || b.state == nil || ref.Transport != media.Registry {
+	if err != nil || ref.Transport != media.Registry {
 		return "", false, err
 	}
-	try := *out
-	if try.Dest, err = b.dest(try, ref); err != nil {
+	if out.Dest, err = b.dest(*out, ref); err != nil || b.state == nil {
 		return "", false, err
 	}
-	if !b.state.knows(try, b.o.fingerprint()) {
-		return "", false, nil
+	if _, ok, err := b.state.find(b.key(out.Item), b.fingerprint()); !ok {
+		return "", false, err
 	}
 	if asked, err = media.RegistryDigest(ctx, ref, b.o.Media); err != nil {
 		return "", false, err
 	}
+	try := *out
 	try.BaseDigest = asked
 	if held, err = b.before(ctx, &try); held {
 		*out = try
@@ -270,27 +302,31 @@ func (b *batch) held(ctx context.Context, out *Outcome) (asked string, held bool
 }
 
 // before reports whether an earlier run did an image, of the same base with the same options, and
-// its result is still there; out becomes what it was then.
+// its result is still there; out becomes what it was then. A failure is tried again, and so is what
+// has no digest to compare, and what went to a place that was not noted.
 func (b *batch) before(ctx context.Context, out *Outcome) (bool, error) {
-	l, ok := b.state.done(*out, b.o.fingerprint())
-	if !ok {
+	if b.state == nil {
 		return false, nil
 	}
-	if l.stored != "" {
-		if ok, err := sources.Holds(ctx, l.stored, l.Digest, b.o.Media); !ok || err != nil {
+	l, ok, err := b.state.find(b.key(out.Item), b.fingerprint())
+	if !ok || err != nil || l.BaseDigest != out.BaseDigest || l.Stored == "" && (l.Status == StatusDone || l.Dest != "") {
+		return false, err
+	}
+	if l.Stored != "" {
+		if ok, err := sources.Holds(ctx, l.Stored, l.Digest, b.o.Media); !ok || err != nil {
 			return false, err
 		}
 	}
-	*out = l
+	l.fill(out)
 	return true, nil
 }
 
 // dest says where an image goes, and that no other one goes there.
 func (b *batch) dest(out Outcome, ref media.Ref) (string, error) {
 	dest := out.Dest
-	if dest == "" && b.o.Template != "" {
+	if dest == "" && b.list.o.Template != "" {
 		var err error
-		if dest, err = fillTemplate(b.o.Template, ref); err != nil {
+		if dest, err = fillTemplate(b.list.o.Template, ref); err != nil {
 			return "", err
 		}
 	}
@@ -303,17 +339,14 @@ func (b *batch) dest(out Outcome, ref media.Ref) (string, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	other, taken := b.taken[out.Line]
-	if !taken {
-		if other, taken = b.dests[key]; other.Line == out.Line {
-			taken = false
-		}
+	other, taken, err := b.list.goesTo(key, out.Item, b.claims)
+	if err != nil {
+		return "", err
 	}
 	if taken {
 		return "", hinterr.With(fmt.Errorf("%s: line %d, %s, goes there, too", dest, other.Line, other.Source),
 			"name another DEST behind one of the two in the list")
 	}
-	b.dests[key] = out.Item
 	return dest, nil
 }
 
@@ -336,7 +369,14 @@ func (o *Outcome) take(r *images.Rebuilt) {
 	}
 }
 
+// key is what an image is known by in state files.
+func (b *batch) key(i Item) stateKey { return stateKey{b.verb, i.Source, i.Dest} }
+
 // fingerprint tells whether an earlier run would have made the same of the same base.
-func (o *Options) fingerprint() string {
-	return fmt.Sprintf("%s %s %s %v %s %v %s %s %v", o.Version, o.Fallback, o.Provenance, o.UpdateDpkg, o.Suffix, o.Push, o.Template, o.Media.Platform.String(), o.Media.EveryLevel)
+func (b *batch) fingerprint() string {
+	o := &b.o
+	if b.verb == scanVerb {
+		return fmt.Sprintf("%s %s %s %v", b.verb, o.Version, o.Media.Platform.String(), o.Media.EveryLevel)
+	}
+	return fmt.Sprintf("%s %s %s %v %s %v %s %s %v", o.Version, o.Fallback, o.Provenance, o.UpdateDpkg, o.Suffix, o.Push, b.list.o.Template, o.Media.Platform.String(), o.Media.EveryLevel)
 }

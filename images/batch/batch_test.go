@@ -20,11 +20,94 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
+// listOf makes a list of items, each in its own line.
+func listOf(t *testing.T, items []batch.Item, o batch.ListOptions) (*batch.List, error) {
+	t.Helper()
+	var b strings.Builder
+	line := 1
+	for _, i := range items {
+		for ; line < i.Line; line++ {
+			b.WriteString("\n")
+		}
+		b.WriteString(i.Source + " " + i.Dest)
+		line = i.Line
+	}
+	return openText(t, b.String(), o)
+}
+
+func openText(t *testing.T, text string, o batch.ListOptions) (*batch.List, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "list")
+	imagetest.Write(t, path, []byte(text))
+	l, err := batch.OpenList(path, o)
+	if err == nil {
+		t.Cleanup(l.Close)
+	}
+	return l, err
+}
+
+func itemsOf(t *testing.T, l *batch.List) []batch.Item {
+	t.Helper()
+	var items []batch.Item
+	if err := l.Each(func(i batch.Item) error { items = append(items, i); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return items
+}
+
+// ran is what became of a list.
+type ran struct {
+	*batch.Batch
+	Outcomes []batch.Outcome // in the order of the list
+}
+
+// rebuild is batch.Rebuild with the outcomes.
+func rebuild(ctx context.Context, t *testing.T, items []batch.Item, lo batch.ListOptions, o batch.Options) (*ran, error) {
+	t.Helper()
+	l, err := listOf(t, items, lo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, told := map[int]batch.Outcome{}, o.Each
+	o.Each = func(out batch.Outcome) error {
+		known[out.Line] = out
+		if told != nil {
+			return told(out)
+		}
+		return nil
+	}
+	b, err := batch.Rebuild(ctx, l, o)
+	r := &ran{Batch: b}
+	for _, i := range itemsOf(t, l) {
+		out, ok := known[i.Line]
+		if !ok {
+			out = batch.Outcome{Item: i, Status: batch.StatusNotRun}
+		}
+		r.Outcomes = append(r.Outcomes, out)
+	}
+	if b != nil {
+		of := map[batch.Status]int{}
+		for _, o := range r.Outcomes {
+			of[o.Status]++
+		}
+		for s, n := range b.Of {
+			if of[s] != n {
+				t.Errorf("%d are counted as %s, and %d are", n, s, of[s])
+			}
+		}
+	}
+	return r, err
+}
+
 func TestReadList(t *testing.T) {
-	items, err := batch.ReadList(strings.NewReader("\ufeff# all of them\r\napp:1\r\n\n  app:2\tdocker://x/y:2 # twice\n app:1\napp:2 oci:z:2#no-comment\n#end"))
+	l, err := openText(t, "\ufeff# all of them\r\napp:1\r\n\n  app:2\tdocker://x/y:2 # twice\n app:1\napp:2 oci:z:2#no-comment\n#end", batch.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := itemsOf(t, l)
 	want := []batch.Item{{Line: 2, Source: "app:1", Dest: ""}, {Line: 4, Source: "app:2", Dest: "docker://x/y:2"}, {Line: 6, Source: "app:2", Dest: "oci:z:2#no-comment"}}
-	if err != nil || fmt.Sprint(items) != fmt.Sprint(want) {
-		t.Errorf("got %v, %v", items, err)
+	if fmt.Sprint(items) != fmt.Sprint(want) || l.All() != 3 {
+		t.Errorf("got %v", items)
 	}
 	for text, want := range map[string]string{
 		"a b c":                  "line 1: 3 words",
@@ -32,7 +115,7 @@ func TestReadList(t *testing.T) {
 		"ostree:x y":             "line 1: ",
 		strings.Repeat("x", 1e5): "line 1: ",
 	} {
-		if _, err := batch.ReadList(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := openText(t, text, batch.ListOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: got %v", text, err)
 		}
 	}
@@ -52,7 +135,8 @@ func TestParts(t *testing.T) {
 					in[i.Source] = n
 				}
 			}
-			if got := part.Count(items); got < len(items)/of/2 {
+			l := imagetest.Must[*batch.List](t)(listOf(t, items, batch.ListOptions{Part: part}))
+			if got := l.Count(); got < len(items)/of/2 || got != len(itemsOf(t, l)) {
 				t.Errorf("part %d of %d has %d of %d", n, of, got, len(items))
 			}
 		}
@@ -63,7 +147,7 @@ func TestParts(t *testing.T) {
 	}
 	var items []batch.Item
 	for n := range 1000 {
-		items = append(items, batch.Item{Line: n, Source: fmt.Sprintf("docker://r.example/team/app%d:1", n)})
+		items = append(items, batch.Item{Line: n + 1, Source: fmt.Sprintf("docker://r.example/team/app%d:1", n)})
 	}
 	before := parts(items, 8)
 	after := parts(append([]batch.Item{{Source: "docker://r.example/new:1"}}, items...), 8)
@@ -72,8 +156,8 @@ func TestParts(t *testing.T) {
 			t.Errorf("%s went from part %d to %d", source, n, after[source])
 		}
 	}
-	if all := (batch.Part{}).Count(items); all != len(items) {
-		t.Errorf("the whole list has %d of %d", all, len(items))
+	if all := imagetest.Must[*batch.List](t)(listOf(t, items, batch.ListOptions{})); all.Count() != len(items) {
+		t.Errorf("the whole list has %d of %d", all.Count(), len(items))
 	}
 }
 
@@ -120,7 +204,7 @@ func batchOf(t *testing.T, f *imagetest.FakeRegistry) ([]batch.Item, string) {
 	}, imagetest.Must[v1.Hash](t)(base.Digest()).String()
 }
 
-func statuses(b *batch.Batch) string {
+func statuses(b *ran) string {
 	var all []string
 	for _, o := range b.Outcomes {
 		s := string(o.Status)
@@ -140,11 +224,12 @@ func TestRebuildAll(t *testing.T) {
 	stateFile := filepath.Join(t.TempDir(), "state")
 	o := batch.Options{
 		RebuildOptions: images.RebuildOptions{ScanOptions: images.ScanOptions{Media: imagetest.Fast}, Version: "1.2", Suffix: "-vfix"},
-		Template:       "docker://" + f.Host + "/new/{name}:{tag}", State: stateFile, AtOnce: 3,
+		State:          stateFile, AtOnce: 3,
 	}
+	lo := batch.ListOptions{Template: "docker://" + f.Host + "/new/{name}:{tag}"}
 	var told []string
-	o.Each = func(out batch.Outcome) { told = append(told, out.Source) }
-	b, err := batch.Rebuild(context.Background(), items, o)
+	o.Each = func(out batch.Outcome) error { told = append(told, out.Source); return nil }
+	b, err := rebuild(context.Background(), t, items, lo, o)
 	if err != nil || statuses(b) != "done, failed, done, unaffected" || len(told) != 4 {
 		t.Fatalf("%s, %v, told of %q", statuses(b), err, told)
 	}
@@ -164,7 +249,7 @@ func TestRebuildAll(t *testing.T) {
 	imagetest.Put(t, "docker://"+f.Host+"/bad:1", media.Result{Image: imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("bin/late", "1"))))})
 	imagetest.Put(t, "docker://"+f.Host+"/odd:1", media.Result{Image: imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("bin/moved", "1"))))})
 	f.Reset(nil)
-	b, err = batch.Rebuild(context.Background(), items, o)
+	b, err = rebuild(context.Background(), t, items, lo, o)
 	if err != nil || statuses(b) != "done before, done, done before, done" || b.Outcomes[0].Reference != first.Reference || b.Outcomes[0].Patched != first.Patched {
 		t.Errorf("%s, %v", statuses(b), err)
 	}
@@ -174,14 +259,14 @@ func TestRebuildAll(t *testing.T) {
 
 	// Other options, other results: nothing is skipped.
 	o.Version = "1.3"
-	if b, err = batch.Rebuild(context.Background(), items, o); err != nil || strings.Contains(statuses(b), "before") {
+	if b, err = rebuild(context.Background(), t, items, lo, o); err != nil || strings.Contains(statuses(b), "before") {
 		t.Errorf("%s, %v", statuses(b), err)
 	}
 
 	// A run that was killed left half a line; the last of two lines counts.
 	data := imagetest.Must[[]byte](t)(os.ReadFile(stateFile))
 	imagetest.Write(t, stateFile, data[:len(data)-20])
-	if b, err = batch.Rebuild(context.Background(), items, o); err != nil || strings.Count(statuses(b), "before") != 3 {
+	if b, err = rebuild(context.Background(), t, items, lo, o); err != nil || strings.Count(statuses(b), "before") != 3 {
 		t.Errorf("%s, %v", statuses(b), err)
 	}
 	for n, line := range strings.Split(strings.TrimSuffix(string(imagetest.Must[[]byte](t)(os.ReadFile(stateFile))), "\n"), "\n") {
@@ -190,11 +275,11 @@ func TestRebuildAll(t *testing.T) {
 		}
 	}
 	imagetest.Write(t, stateFile, []byte("my diary\n"))
-	if _, err = batch.Rebuild(context.Background(), items, o); !errors.Is(err, hinterr.ErrDamaged) {
+	if _, err = rebuild(context.Background(), t, items, lo, o); !errors.Is(err, hinterr.ErrDamaged) {
 		t.Errorf("another file: %v", err)
 	}
 	imagetest.Write(t, stateFile, []byte("my diary"))
-	if _, err = batch.Rebuild(context.Background(), items, o); !errors.Is(err, hinterr.ErrDamaged) || string(imagetest.Must[[]byte](t)(os.ReadFile(stateFile))) != "my diary" {
+	if _, err = rebuild(context.Background(), t, items, lo, o); !errors.Is(err, hinterr.ErrDamaged) || string(imagetest.Must[[]byte](t)(os.ReadFile(stateFile))) != "my diary" {
 		t.Errorf("another file: %v", err)
 	}
 }
@@ -205,19 +290,20 @@ func TestRebuildAllStops(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
 	o := batch.Options{RebuildOptions: images.RebuildOptions{ScanOptions: images.ScanOptions{Media: imagetest.Fast}}, AtOnce: 1}
+	var lo batch.ListOptions
 	dir := t.TempDir()
 	same := []batch.Item{items[0], items[2]}
 	for n := range same {
 		same[n].Dest = "oci:" + dir + "/x:1"
 	}
-	b, err := batch.Rebuild(context.Background(), same, o)
+	b, err := rebuild(context.Background(), t, same, lo, o)
 	if err != nil || statuses(b) != "done, failed" {
 		t.Errorf("%s, %v", statuses(b), err)
 	}
 	imagetest.WantErr(t, b.Outcomes[1].Err, nil, "line 1", "goes there, too")
 
-	o.FailFast, o.Template = true, "oci:"+dir+"/{name}:{tag}"
-	b, err = batch.Rebuild(context.Background(), items, o)
+	o.FailFast, lo.Template = true, "oci:"+dir+"/{name}:{tag}"
+	b, err = rebuild(context.Background(), t, items, lo, o)
 	if err != nil || statuses(b) != "done, failed, not run, not run" {
 		t.Errorf("%s, %v", statuses(b), err)
 	}
@@ -227,12 +313,13 @@ func TestRebuildAllStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o.FailFast = false
 	o.State = filepath.Join(dir, "state")
-	o.Each = func(out batch.Outcome) {
+	o.Each = func(out batch.Outcome) error {
 		if out.Line == 2 {
 			cancel(why)
 		}
+		return nil
 	}
-	b, err = batch.Rebuild(ctx, items, o)
+	b, err = rebuild(ctx, t, items, lo, o)
 	if !errors.Is(err, why) || statuses(b) != "done, failed, not run, not run" {
 		t.Errorf("%s, %v", statuses(b), err)
 	}
@@ -242,10 +329,10 @@ func TestRebuildAllStops(t *testing.T) {
 }
 
 // listOptions are those of a list of a registry's images that go back there.
-func listOptions(f *imagetest.FakeRegistry, state string) batch.Options {
-	return batch.Options{
+func listOptions(f *imagetest.FakeRegistry, state string) (batch.ListOptions, batch.Options) {
+	return batch.ListOptions{Template: "docker://" + f.Host + "/new/{name}:{tag}"}, batch.Options{
 		RebuildOptions: images.RebuildOptions{ScanOptions: images.ScanOptions{Media: imagetest.Fast}, Version: "1.2", Suffix: "-vfix"},
-		Template:       "docker://" + f.Host + "/new/{name}:{tag}", State: state,
+		State:          state,
 	}
 }
 
@@ -255,11 +342,11 @@ func TestResultIsGone(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
 	items = []batch.Item{items[0], items[2], items[3]}
-	o := listOptions(f, filepath.Join(t.TempDir(), "state"))
-	run := func(want string) *batch.Batch {
+	lo, o := listOptions(f, filepath.Join(t.TempDir(), "state"))
+	run := func(want string) *ran {
 		t.Helper()
 		f.Reset(nil)
-		b, err := batch.Rebuild(context.Background(), items, o)
+		b, err := rebuild(context.Background(), t, items, lo, o)
 		if err != nil || statuses(b) != want {
 			t.Fatalf("got %s, %v, want %s", statuses(b), err, want)
 		}
@@ -282,7 +369,7 @@ func TestResultIsGone(t *testing.T) {
 		}
 		return r.Method == http.MethodHead
 	})
-	if b, err := batch.Rebuild(context.Background(), items, o); err != nil || statuses(b) != "done before, done before, unaffected before" {
+	if b, err := rebuild(context.Background(), t, items, lo, o); err != nil || statuses(b) != "done before, done before, unaffected before" {
 		t.Errorf("without HEAD: %s, %v", statuses(b), err)
 	}
 
@@ -313,7 +400,7 @@ func TestPartsShare(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
 	items = []batch.Item{items[0], items[2], items[3], {Line: 9, Source: items[3].Source, Dest: "docker://" + f.Host + "/new/app0:1"}}
-	o := listOptions(f, t.TempDir())
+	lo, o := listOptions(f, t.TempDir())
 	for _, run := range []struct {
 		parts int
 		want  map[batch.Status]int
@@ -325,8 +412,8 @@ func TestPartsShare(t *testing.T) {
 	} {
 		got := map[batch.Status]int{}
 		for n := range run.parts {
-			o.Part = batch.Part{Index: n, Of: run.parts}
-			b, err := batch.Rebuild(context.Background(), items, o)
+			lo.Part = batch.Part{Index: n, Of: run.parts}
+			b, err := rebuild(context.Background(), t, items, lo, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -352,11 +439,14 @@ func TestPartsShare(t *testing.T) {
 func TestRefused(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
-	good := items[0]
+	good, also := items[0], items[2]
 	items = nil
 	for n := range 100 {
 		i := good
-		i.Line = n
+		if n == 30 {
+			i = also
+		}
+		i.Line = n + 1
 		if n != 15 && n != 30 {
 			i.Source = fmt.Sprintf("docker://%s/secret%d:1", f.Host, n)
 		}
@@ -369,12 +459,12 @@ func TestRefused(t *testing.T) {
 		}
 		return false
 	})
-	o := listOptions(f, "")
-	o.AtOnce, o.Template = 1, ""
+	lo, o := listOptions(f, "")
+	o.AtOnce, lo.Template = 1, ""
 	o.DryRun = true
-	b, err := batch.Rebuild(context.Background(), items, o)
+	b, err := rebuild(context.Background(), t, items, lo, o)
 	imagetest.WantErr(t, err, nil, f.Host, "refused the last 20 images")
-	if got := b.Count(batch.StatusFailed); got != 15+14+20 || b.Count(batch.StatusNotRun) != 100-15-14-20-2 {
+	if got := b.Of[batch.StatusFailed]; got != 15+14+20 || b.Of[batch.StatusNotRun] != 100-15-14-20-2 {
 		t.Errorf("%d failed: %s", got, statuses(b))
 	}
 }

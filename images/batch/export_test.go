@@ -5,6 +5,10 @@ package batch
 // Has is has.
 func (p Part) Has(i Item) bool { return p.has(i) }
 
+// MinCompacted is minCompacted.
+const MinCompacted = minCompacted
+
 var (
 	FillTemplate = fillTemplate
+	PlainName    = plainName
 )

@@ -1,4 +1,4 @@
-// Lists of images: how they are read and split, and the template that names each result.
+// Lists of images: how they are read and split.
 
 package batch
 
@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"path/filepath"
+	"os"
 	"regexp"
 	"strings"
-	"sync"
 
-	"github.com/google/go-containerregistry/pkg/name"
-
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -28,53 +26,174 @@ type Item struct {
 // maxLine is the longest line of a list, in bytes: no name of an image or path is longer.
 const maxLine = 64 << 10
 
-// ReadList reads a list: a line is SOURCE or SOURCE DEST, apart by spaces or tabs. Empty
-// lines mean nothing, nor does what begins with a # at the start of a line or behind a
-// space. A line that is there twice counts once.
-func ReadList(r io.Reader) ([]Item, error) {
-	var items []Item
-	seen := map[Item]bool{}
-	sc := bufio.NewScanner(r)
+// List is a list of images in a file, which each pass reads again: however long it is, it takes
+// no more memory than some bytes a line. A line is SOURCE or SOURCE DEST, apart by spaces or
+// tabs. Empty lines mean nothing, nor does what begins with a # at the start of a line or behind
+// a space. A line that is there twice counts once.
+type List struct {
+	o    ListOptions
+	name string
+	f    *os.File
+	temp bool  // f is a copy
+	size int64 // bytes, when it was opened: what is appended later is another list
+	same *same
+
+	all, part int // lines that count, and those of them that are in the part
+}
+
+// ListOptions say how a list is to be worked at.
+type ListOptions struct {
+	Template string         // makes the DEST of an image that the list has none for
+	Part     Part           // of the list that is worked at
+	First    *regexp.Regexp // lines whose SOURCE it matches come first; nil: none does
+}
+
+// OpenList opens a list and looks for errors in it. What cannot be read twice is copied to a
+// temporary file.
+func OpenList(name string, o ListOptions) (*List, error) {
+	in := os.Stdin
+	if name != "-" {
+		var err error
+		if in, err = os.Open(name); err != nil {
+			return nil, err
+		}
+	}
+	l := &List{o: o, name: name, f: in}
+	fi, err := in.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		l.f, err = copied(in)
+		l.temp = true
+		in.Close()
+		if err == nil {
+			fi, err = l.f.Stat()
+		}
+	}
+	if err == nil {
+		l.size = fi.Size()
+		err = l.prepare()
+	}
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return l, nil
+}
+
+// copied is what a stream has, in a temporary file.
+func copied(in io.Reader) (*os.File, error) {
+	f, err := blob.TempFile()
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(f, in)
+	return f, err
+}
+
+func (l *List) Close() {
+	if l.temp {
+		blob.RemoveTemp(l.f)
+		return
+	}
+	l.f.Close()
+}
+
+// Name is what the list was opened as.
+func (l *List) Name() string { return l.name }
+
+// Count is how many lines of the list are in the part, All how many there are.
+func (l *List) Count() int { return l.part }
+func (l *List) All() int   { return l.all }
+
+// Each calls f for the lines of the part, in the order of the list, until it errs.
+func (l *List) Each(f func(Item) error) error {
+	return l.every(func(i Item) error {
+		if !l.o.Part.has(i) {
+			return nil
+		}
+		return f(i)
+	})
+}
+
+// inTurn is Each in the order of the work.
+func (l *List) inTurn(f func(Item) error) error {
+	if l.o.First == nil {
+		return l.Each(f)
+	}
+	for _, first := range []bool{true, false} {
+		err := l.Each(func(i Item) error {
+			if l.o.First.MatchString(i.Source) != first {
+				return nil
+			}
+			return f(i)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// every calls f for the lines that count, whatever part they are in.
+func (l *List) every(f func(Item) error) error {
+	return l.read(func(i Item) error {
+		if l.same != nil && l.same.again[i.Line] {
+			return nil
+		}
+		return f(i)
+	})
+}
+
+// read calls f for each line that has a SOURCE, until it errs.
+func (l *List) read(f func(Item) error) error {
+	sc := bufio.NewScanner(io.NewSectionReader(l.f, 0, l.size))
 	sc.Buffer(nil, maxLine)
 	line := 0
 	for sc.Scan() {
 		line++
-		text := strings.TrimPrefix(sc.Text(), "\ufeff") // what Windows begins a text with
-		words := strings.Fields(text)
-		for n, w := range words {
-			if strings.HasPrefix(w, "#") {
-				words = words[:n]
-				break
-			}
+		i, err := parseLine(sc.Text())
+		if err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
 		}
-		if len(words) == 0 {
+		if i.Source == "" {
 			continue
 		}
-		if len(words) > 2 {
-			return nil, hinterr.With(fmt.Errorf("line %d: %d words, want SOURCE or SOURCE DEST", line, len(words)),
-				"a path with a space in it cannot be in a list")
-		}
-		i := Item{Source: words[0]}
-		if len(words) == 2 {
-			i.Dest = words[1]
-			if _, err := media.ParseRef(i.Dest); err != nil {
-				return nil, fmt.Errorf("line %d: %w", line, err)
-			}
-		}
-		if _, err := media.ParseRef(i.Source); err != nil {
-			return nil, fmt.Errorf("line %d: %w", line, err)
-		}
-		if seen[i] {
-			continue
-		}
-		seen[i] = true
 		i.Line = line
-		items = append(items, i)
+		if err := f(i); err != nil {
+			return err
+		}
 	}
 	if err := sc.Err(); err != nil {
-		return nil, fmt.Errorf("line %d: %w", line+1, err)
+		return fmt.Errorf("line %d: %w", line+1, err)
 	}
-	return items, nil
+	return nil
+}
+
+// parseLine takes a line apart; an empty one has no SOURCE.
+func parseLine(text string) (Item, error) {
+	var i Item
+	words := strings.Fields(strings.TrimPrefix(text, "\ufeff")) // what Windows begins a text with
+	for n, w := range words {
+		if strings.HasPrefix(w, "#") {
+			words = words[:n]
+			break
+		}
+	}
+	switch len(words) {
+	case 0:
+		return i, nil
+	case 1:
+		i.Source = words[0]
+	case 2:
+		i.Source, i.Dest = words[0], words[1]
+		if _, err := media.ParseRef(i.Dest); err != nil {
+			return i, err
+		}
+	default:
+		return i, hinterr.With(fmt.Errorf("%d words, want SOURCE or SOURCE DEST", len(words)),
+			"a path with a space in it cannot be in a list")
+	}
+	_, err := media.ParseRef(i.Source)
+	return i, err
 }
 
 // Part is one of the parts of a list, the first being 0; the zero value is all of it.
@@ -89,121 +208,4 @@ func (p Part) has(i Item) bool {
 	h := fnv.New64a()
 	io.WriteString(h, i.Source+" "+i.Dest)
 	return h.Sum64()%uint64(p.Of) == uint64(p.Index)
-}
-
-// Count is how many lines of a list are in the part.
-func (p Part) Count(items []Item) int {
-	n := 0
-	for _, i := range items {
-		if p.has(i) {
-			n++
-		}
-	}
-	return n
-}
-
-// taken finds the lines whose DEST an earlier line has, and that earlier line. What a line without
-// a DEST is called is known only when it is open, where it is a file.
-func taken(items []Item, template string) map[int]Item {
-	first, again := map[string]Item{}, map[int]Item{}
-	for _, i := range items {
-		dest := i.Dest
-		if dest == "" && template != "" {
-			if ref, err := media.ParseRef(i.Source); err == nil && (ref.Transport == media.Registry || ref.Transport == media.Daemon) {
-				dest, _ = fillTemplate(template, ref)
-			}
-		}
-		key, err := destKey(dest)
-		if err != nil || key == "" {
-			continue
-		}
-		if other, ok := first[key]; ok {
-			again[i.Line] = other
-		} else {
-			first[key] = i
-		}
-	}
-	return again
-}
-
-// destKey is the same for all ways to write a DEST, "" for none.
-func destKey(dest string) (string, error) {
-	if dest == "" {
-		return "", nil
-	}
-	r, err := media.ParseRef(dest)
-	if err != nil {
-		return "", err
-	}
-	switch r.Transport {
-	case media.Registry, media.Daemon:
-		if n, err := name.ParseReference(r.Name); err == nil {
-			r.Name = n.Name()
-		}
-	default:
-		r.Name = filepath.Clean(r.Name)
-	}
-	return r.String(), nil
-}
-
-// holes finds what is to be filled in in a template.
-var holes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{[^{}]*\}`) })
-
-// templateWords are what a template may have in braces.
-var templateWords = []string{"{registry}", "{repository}", "{name}", "{tag}"}
-
-// CheckTemplate says what is wrong with a template.
-func CheckTemplate(t string) error {
-	for _, hole := range holes().FindAllString(t, -1) {
-		known := false
-		for _, w := range templateWords {
-			known = known || w == hole
-		}
-		if !known {
-			return fmt.Errorf("%s: want %s", hole, strings.Join(templateWords, ", "))
-		}
-	}
-	if !holes().MatchString(t) {
-		return fmt.Errorf("%s: nothing in braces, so all images would go to the same place", t)
-	}
-	// Any name will do to see whether the rest is a DEST.
-	dest, err := fillTemplate(t, media.Ref{Transport: media.Registry, Name: "registry.example/team/app:1"})
-	if err != nil {
-		return err
-	}
-	_, err = media.ParseRef(dest)
-	return err
-}
-
-// fillTemplate makes the DEST of an image. What is not from a registry or daemon is called
-// as DefaultDest would call it; an image that is named by its digest alone has the first
-// twelve digits of it as its tag.
-func fillTemplate(t string, ref media.Ref) (string, error) {
-	typed := ref.Name
-	if ref.Transport != media.Daemon && ref.Transport != media.Registry {
-		var err error
-		if typed, err = media.DefaultName(ref, ""); err != nil {
-			return "", err
-		}
-	}
-	n, err := name.ParseReference(typed)
-	if err != nil {
-		return "", media.BadName(typed, err)
-	}
-	repo := n.Context()
-	tag := n.Identifier()
-	if base, digest, ok := strings.Cut(typed, "@"); ok {
-		if named, err := name.NewTag(base); err == nil && media.HasTag(base) {
-			tag = named.TagStr()
-		} else if _, hex, ok := strings.Cut(digest, ":"); ok {
-			tag = hex[:min(len(hex), 12)]
-		}
-	}
-	registry := repo.RegistryStr()
-	if registry == name.DefaultRegistry {
-		registry = "docker.io"
-	}
-	repository := repo.RepositoryStr()
-	return strings.NewReplacer("{registry}", registry, "{repository}", repository,
-		"{name}", repository[strings.LastIndex(repository, "/")+1:], "{tag}", tag).Replace(t), nil
 }

@@ -1,14 +1,18 @@
 // The state of a run over a list: one line of JSON for each image that was finished, on the disk
 // before the next one is. A run that was killed has at most one line cut off, which the next run
 // takes away. In a directory each part of the list has a file of its own, and reads all of them.
+//
+// Of each line a hash and its place are kept in memory, sixteen bytes (index.go); the rest stays in
+// the file. Lines that a later one of the same image replaces are taken out when a run begins.
 
 package batch
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"os"
 	"path/filepath"
@@ -21,21 +25,21 @@ import (
 	"vfix.dev/vfix/internal/redact"
 )
 
-// state is an open state file. A nil one remembers nothing.
+// state is an open state file.
 type state struct {
-	f      *os.File
+	path   string
+	files  []*os.File // this run's own, and those of other parts
 	unlock func()
-	last   map[stateKey]stateLine
+	seed   maphash.Seed
+	known  []place // in the order of hashes
 }
 
-// stateKey is what makes an image of a list that image.
-type stateKey struct{ source, dest string }
-
-// stateLine is one line.
+// stateLine is one line. What comes before Options is found without reading all of it.
 type stateLine struct {
 	Schema     int       `json:"schema"`
 	Source     string    `json:"source"`
 	Dest       string    `json:"dest,omitempty"`
+	Verb       string    `json:"verb,omitempty"` // "" for rebuild
 	Status     Status    `json:"status"`
 	Time       time.Time `json:"time,omitzero"` // the later of two lines about an image counts
 	BaseDigest string    `json:"base_digest,omitempty"`
@@ -53,8 +57,8 @@ type stateLine struct {
 
 const stateSchema = 1
 
-// maxState is the largest state file, in bytes: a million lines and more.
-const maxState = 1 << 30
+// stateKey is what makes an image of a list that image.
+type stateKey struct{ verb, source, dest string }
 
 // stateEnding is that of the state files in a directory.
 const stateEnding = ".jsonl"
@@ -62,132 +66,155 @@ const stateEnding = ".jsonl"
 // openState opens the file, or makes it, and keeps other runs out. Where path is a directory, the
 // file is the one of that part of the list, and what the other parts' files say is known, too.
 func openState(ctx context.Context, path string, part Part, p progress.Reporter) (s *state, err error) {
-	file := path
+	s = &state{path: path, seed: maphash.MakeSeed(), unlock: func() {}}
 	var others []string
 	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
-		file = filepath.Join(path, fmt.Sprintf("%d-of-%d%s", part.Index, max(part.Of, 1), stateEnding))
+		s.path = filepath.Join(path, fmt.Sprintf("%d-of-%d%s", part.Index, max(part.Of, 1), stateEnding))
 		if others, err = filepath.Glob(filepath.Join(path, "*"+stateEnding)); err != nil {
 			return nil, fmt.Errorf("state directory %s: %w", path, err)
 		}
 	}
-	s = &state{last: map[stateKey]stateLine{}}
+	file := s.path
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("state file %s: %w", file, err)
+			s.Close()
+			s, err = nil, fmt.Errorf("state file %s: %w", file, err)
 		}
 	}()
 	if s.unlock, err = atomicfile.Lock(ctx, file, p); err != nil {
-		return nil, err
+		s.unlock = func() {}
+		return s, err
 	}
-	if s.f, err = os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
-		s.unlock()
-		return nil, err
-	}
-	if err = s.readOwn(); err != nil {
-		s.Close()
-		return nil, err
+	if err = s.openOwn(); err != nil {
+		return s, err
 	}
 	for _, other := range others {
-		if other == file {
+		if other == s.path {
 			continue
 		}
-		if err := s.readOther(other); err != nil {
-			s.Close()
-			file = other
-			return nil, err
+		if file = other; ctx.Err() != nil {
+			return s, context.Cause(ctx)
+		}
+		f, err := os.Open(other)
+		if err != nil {
+			return s, err
+		}
+		s.files = append(s.files, f)
+		if _, err := s.load(len(s.files) - 1); err != nil { // its owner may write it meanwhile
+			return s, err
 		}
 	}
-	return s, nil
+	file = s.path
+	return s, s.settle()
 }
 
 func (s *state) Close() {
-	s.f.Close()
+	for _, f := range s.files {
+		f.Close()
+	}
 	s.unlock()
 }
 
-// readOwn reads all lines and puts the file's end behind the last whole one.
-func (s *state) readOwn() error {
-	whole, err := s.read(s.f)
+// openOwn opens this run's own file, takes out what later lines replace, and puts the file's end
+// behind the last whole line.
+func (s *state) openOwn() error {
+	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return err
 	}
-	if err := s.f.Truncate(whole); err != nil {
-		return err
-	}
-	_, err = s.f.Seek(whole, io.SeekStart)
-	return err
-}
-
-// readOther reads the file of another part, which may be written meanwhile.
-func (s *state) readOther(path string) error {
-	f, err := os.Open(path)
+	s.files = []*os.File{f}
+	whole, err := s.load(0)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	_, err = s.read(f)
+	if err := f.Truncate(whole); err != nil {
+		return err
+	}
+	lines := len(s.known)
+	if err := s.settle(); err != nil {
+		return err
+	}
+	if whole >= minCompacted && lines-len(s.known) > lines/replacedShare {
+		return s.compact()
+	}
+	_, err = f.Seek(whole, io.SeekStart)
 	return err
 }
 
-// read takes in all lines of a file that are whole, and says where the last of them ends.
-func (s *state) read(f *os.File) (whole int64, err error) {
+// A file is written anew from minCompacted bytes on, where more than one in replacedShare of its lines
+// is replaced by a later one.
+const (
+	minCompacted  = 64 << 10
+	replacedShare = 4
+)
+
+// compact writes the file anew with one line an image.
+func (s *state) compact() error {
+	f, err := atomicfile.CreateNamed(s.path, atomicfile.HeldName)
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	w := bufio.NewWriterSize(f, readAhead)
+	for _, p := range inFileOrder(s.known) {
+		line, err := s.line(p)
+		if err != nil {
+			return err
+		}
+		w.Write(line)
+		w.WriteByte('\n')
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := f.Commit(); err != nil {
+		return err
+	}
+	s.files[0].Close()
+	s.files, s.known = nil, s.known[:0]
+	return s.openOwn()
+}
+
+// load takes in the lines of a file that are whole, and says where the last of them ends.
+func (s *state) load(file int) (whole int64, err error) {
+	f := s.files[file]
 	fi, err := f.Stat()
 	if err != nil {
 		return 0, err
 	}
-	if !fi.Mode().IsRegular() || fi.Size() > maxState {
-		return 0, hinterr.Damaged("want a regular file of at most %d bytes", maxState)
+	if !fi.Mode().IsRegular() {
+		return 0, hinterr.Damaged("want a regular file")
 	}
-	data, err := io.ReadAll(f)
+	return s.index(io.NewSectionReader(f, 0, fi.Size()), file)
+}
+
+// find gives the line about an image that was not a failure, and was made with these options.
+func (s *state) find(k stateKey, options string) (l stateLine, ok bool, err error) {
+	p, ok := s.at(k)
+	if !ok {
+		return l, false, nil
+	}
+	line, err := s.line(p)
 	if err != nil {
-		return 0, err
+		return l, false, fmt.Errorf("state file %s: %w", s.path, err)
 	}
-	end := bytes.LastIndexByte(data, '\n') + 1
-	for n, line := range bytes.Split(data[:end], []byte("\n")) {
-		if len(line) == 0 {
-			continue
-		}
-		var l stateLine
-		if err := json.Unmarshal(line, &l); err != nil || l.Schema != stateSchema {
-			return 0, hinterr.With(hinterr.Damaged("line %d is not one of a state file of this vfix", n+1), "name another file, or remove it")
-		}
-		key := stateKey{l.Source, l.Dest}
-		if known, ok := s.last[key]; !ok || !l.Time.Before(known.Time) {
-			s.last[key] = l
-		}
+	if err := json.Unmarshal(line, &l); err != nil {
+		return l, false, fmt.Errorf("state file %s: %w", s.path, err)
 	}
-	if end == 0 && len(data) > 0 && !bytes.HasPrefix(data, []byte(`{"schema":1,"source":`)[:min(len(data), 21)]) {
-		return 0, hinterr.With(hinterr.Damaged("not a state file"), "name another file: this one would be overwritten")
-	}
-	return int64(end), nil
+	return l, l.Verb == k.verb && l.Source == k.source && l.Dest == k.dest && l.Status != StatusFailed && l.Options == options && l.BaseDigest != "", nil
 }
 
-// knows reports whether there is a line that done may go by.
-func (s *state) knows(o Outcome, options string) bool {
-	l, ok := s.last[stateKey{o.Source, o.Dest}]
-	return ok && l.Status != StatusFailed && l.Options == options && l.BaseDigest != ""
-}
-
-// done finds what an earlier run made of the same base in the same way. A failure is tried
-// again, and so is what has no digest to compare, and what went to a place that was not noted.
-func (s *state) done(o Outcome, options string) (Outcome, bool) {
-	if s == nil || !s.knows(o, options) {
-		return o, false
-	}
-	l := s.last[stateKey{o.Source, o.Dest}]
-	if l.BaseDigest != o.BaseDigest || l.Stored == "" && (l.Status == StatusDone || l.Dest != "") {
-		return o, false
-	}
-	o.Status, o.Before, o.stored = l.Status, true, l.Stored
+// fill makes an outcome what it was when the line was written.
+func (l *stateLine) fill(o *Outcome) {
+	o.Status, o.Before = l.Status, true
 	o.Reference, o.Digest, o.LayerSize = l.Reference, l.Digest, l.LayerSize
 	o.Files, o.Patched, o.LeftOver, o.Warnings = l.Files, l.Patched, l.LeftOver, l.Warnings
-	return o, true
 }
 
 // add writes one line, and returns when it is on the disk.
-func (s *state) add(o Outcome, options string) error {
+func (s *state) add(o Outcome, verb, options string) error {
 	l := stateLine{
-		Schema: stateSchema, Source: o.Source, Dest: o.Dest, Status: o.Status, Time: time.Now().UTC(),
+		Schema: stateSchema, Source: o.Source, Dest: o.Dest, Verb: verb, Status: o.Status, Time: time.Now().UTC(),
 		BaseDigest: o.BaseDigest, Options: options,
 		Stored: o.stored, Reference: o.Reference, Digest: o.Digest, Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver,
 		LayerSize: o.LayerSize, Warnings: o.Warnings,
@@ -199,8 +226,9 @@ func (s *state) add(o Outcome, options string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.f.Write(append(raw, '\n')); err != nil {
+	f := s.files[0]
+	if _, err := f.Write(append(raw, '\n')); err != nil {
 		return err
 	}
-	return s.f.Sync()
+	return f.Sync()
 }

@@ -93,8 +93,9 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 		in = s.Packed
 	}
 	if s.body, _, err = Decompress(ctx, in); err != nil {
+		err = s.Blame(err)
 		s.Close()
-		return nil, s.Wrap(err)
+		return nil, err
 	}
 	s.hashRing = newHashRing(s.body)
 	return s, nil
@@ -103,10 +104,10 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 // Finish reads what is left and compares both hashes and the size with what was claimed.
 func (s *layerStream) Finish() error {
 	if err := s.hashRing.drain(); err != nil {
-		return s.Wrap(err)
+		return s.Blame(err)
 	}
 	if got := s.hashRing.sum(); got != s.DiffID {
-		return s.Wrap(hinterr.Damaged("content does not match its diff ID: got %v, want %v", got, s.DiffID))
+		return s.Blame(hinterr.Damaged("content does not match its diff ID: got %v, want %v", got, s.DiffID))
 	}
 	if s.Packed == nil {
 		return nil
@@ -119,9 +120,33 @@ func (s *layerStream) Finish() error {
 		return s.Wrap(hinterr.Damaged("compressed size: got %d bytes, want %d", s.Packed.n, s.Size))
 	}
 	if got := s.Packed.sum(); got != s.digest {
-		return s.Wrap(hinterr.Damaged("content does not match its digest: got %v, want %v", got, s.digest))
+		return s.Wrap(hinterr.Damaged("blob %v: content does not match its digest: got %v", s.digest, got))
 	}
 	return nil
+}
+
+// maxBlamed is how much of a blob is read to find out whether it is the one that was asked for, in
+// bytes.
+const maxBlamed = 256 << 20
+
+// Blame names the layer in an error that its content made. Where the blob is not the one of its
+// digest, that is the reason, and what a decompressor or an archive's reader says of it is not.
+func (s *layerStream) Blame(err error) error {
+	if s.Packed == nil || s.Size > maxBlamed || s.Wrap(err) == nil {
+		return s.Wrap(err)
+	}
+	if s.hashRing != nil {
+		s.hashRing.stop()
+		s.body.Close() // it reads no more of Packed
+		s.body = nil
+	}
+	if s.Packed.drain() != nil {
+		return s.Wrap(err)
+	}
+	if got := s.Packed.sum(); got != s.digest {
+		return s.Wrap(hinterr.Damaged("blob %v: content does not match its digest: got %v of its %d bytes", s.digest, got, s.Packed.n))
+	}
+	return s.Wrap(err)
 }
 
 // Close ends everything that reads the layer. It may follow finish or replace it.

@@ -94,7 +94,7 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	x := &examiner{S: s, Whiteouts: true}
 	defer x.Close()
 	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
-		return nil, ls.Wrap(err)
+		return nil, ls.Blame(err)
 	}
 	return idx, ls.Finish()
 }

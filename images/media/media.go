@@ -54,7 +54,10 @@ type Options struct {
 	Stall time.Duration
 
 	Retry registry.RetryPolicy
-	Net   *registry.Network // what one command shares; nil until withDefaults
+	Meter *registry.Meter
+	// PerSecond is how many requests a registry gets in a second; 0 is no limit.
+	PerSecond float64
+	Net       *registry.Network // what one command shares; nil until withDefaults
 }
 
 // WithDefaults fills in what a caller may leave out.
@@ -80,7 +83,7 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.Net == nil {
 		o.Net = registry.NewNetwork(registry.Options{
-			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry,
+			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry, Meter: o.Meter, PerSecond: o.PerSecond,
 		})
 	}
 	return o
@@ -109,6 +112,9 @@ type Source struct {
 	// Made says that vfix made the image's manifest: the source has another one, which
 	// Digest names, or none.
 	Made bool
+	// Keep has layers that are read from a registry kept until Close, as they will be needed again; nil:
+	// they are near.
+	Keep func()
 	// Close ends all access to Image and removes temporary files. It is never nil.
 	Close func() error
 }

@@ -241,11 +241,11 @@ func writeBlob(ctx context.Context, path string, b blob.BlobToWrite, o Options) 
 // by name, no times, no owners, so that the same result gives the same bytes.
 func PutOCIArchive(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("oci archive %s: %w", dest.Name, err) }
-	temp, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	temp, remove, err := atomicfile.TempDir()
 	if err != nil {
 		return fail(err)
 	}
-	defer os.RemoveAll(temp)
+	defer remove()
 	f, release, err := atomicfile.CreateLocked(ctx, dest.Name, o.Progress)
 	if err != nil {
 		return fail(err)

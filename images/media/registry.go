@@ -11,7 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -59,7 +59,29 @@ func OpenRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if err != nil {
 		return nil, RegistryError(ctx, n, err)
 	}
+	src.Keep = func() {
+		release := o.Net.Keep(layersOf(src))
+		closed := src.Close
+		src.Close = func() error { release(); return closed() }
+	}
 	return src, nil
+}
+
+// layersOf are the digests of the layers of a source, each once.
+func layersOf(src *Source) []v1.Hash {
+	var all []v1.Hash
+	for _, s := range append([]*Source{src}, src.Levels...) {
+		m, err := s.Image.Manifest()
+		if err != nil {
+			continue // whoever reads it will say so
+		}
+		for _, l := range m.Layers {
+			if !slices.Contains(all, l.Digest) {
+				all = append(all, l.Digest)
+			}
+		}
+	}
+	return all
 }
 
 // getManifest fetches a manifest from the first place that has it, and says which that is;
@@ -194,11 +216,11 @@ func PutRegistry(ctx context.Context, dest Ref, r Result, o Options) (Stored, er
 	if err != nil {
 		return Stored{}, err
 	}
-	temp, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	temp, remove, err := atomicfile.TempDir()
 	if err != nil {
 		return Stored{}, err
 	}
-	defer os.RemoveAll(temp)
+	defer remove()
 	digest, err := push(ctx, dest, tag, r, temp, o)
 	if err != nil {
 		return Stored{}, RegistryError(ctx, tag, err)

@@ -38,11 +38,11 @@ func (s *Source) takeSchema1(ctx context.Context, raw []byte, b blob.Blobs, o Op
 // takeRemoteSchema1 is takeSchema1 for a registry. The layers must be read to know what
 // they are, and so they are kept until the source is closed.
 func (s *Source) takeRemoteSchema1(ctx context.Context, n name.Reference, raw []byte, o Options) error {
-	dir, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	dir, remove, err := atomicfile.TempDir()
 	if err != nil {
 		return err
 	}
-	s.Close = func() error { return os.RemoveAll(dir) }
+	s.Close = func() error { remove(); return nil }
 	if err := s.takeSchema1(ctx, raw, fetchedBlobs{ctx, n.Context(), dir, o}, o); err != nil {
 		s.Close()
 		return err

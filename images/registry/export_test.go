@@ -2,6 +2,11 @@ package registry
 
 // What only the tests of this package see.
 
+import (
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
 type (
 	Guard = guard
 )
@@ -12,3 +17,22 @@ var (
 )
 
 var ErrPlainHTTP = errPlainHTTP
+
+// Learn has a network learn of a blob in a repository, and take a turn with it.
+func (r *Network) Learn(repo name.Repository, h v1.Hash) {
+	r.hold(repo.Registry, h)()
+	r.knows(repo, h)
+}
+
+// Remembered is how much a network remembers.
+func (r *Network) Remembered() (logins, homes, busy, same int) {
+	for _, all := range r.homes {
+		same = max(same, len(all))
+	}
+	return len(r.logins), len(r.homes), len(r.busy), same
+}
+
+// Home is home.
+func (r *Network) Home(repo name.Repository, h v1.Hash) (name.Repository, bool) {
+	return r.home(repo, h)
+}

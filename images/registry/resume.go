@@ -18,8 +18,6 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/internal/redact"
 )
 
 // Site is where an image of a registry was found.
@@ -119,7 +117,21 @@ func (l *remoteLayer) Compressed() (io.ReadCloser, error) {
 }
 
 // Unverified opens the blob for a caller that verifies it.
-func (l *remoteLayer) Unverified() (io.ReadCloser, error) { return l.open() }
+func (l *remoteLayer) Unverified() (io.ReadCloser, error) {
+	digest, err := l.Digest()
+	if err != nil {
+		return nil, err
+	}
+	rc, mine := l.at.Net.kept.open(digest)
+	if rc != nil {
+		return rc, nil
+	}
+	r, err := l.open()
+	if err == nil && mine != nil {
+		return l.at.Net.kept.keep(r, mine), nil
+	}
+	return r, err
+}
 
 func (l *remoteLayer) open() (*resuming, error) {
 	digest, err := l.Digest()
@@ -193,9 +205,7 @@ func (r *resuming) again(broken error) error {
 		if !ok {
 			return broken
 		}
-		if wait >= noteworthy {
-			progress.Note(r.at.Net.o.Progress, "layer %s: %s: next try in %v, from byte %d", blob.ShortHash(r.digest), redact.Redact(broken.Error()), wait, r.pos)
-		}
+		r.at.Net.o.retrying(r.at.Repo.RegistryStr(), "layer "+blob.ShortHash(r.digest), broken.Error(), wait, fmt.Sprintf(", from byte %d", r.pos))
 		if err := sleep(r.at.Ctx, wait); err != nil {
 			return err
 		}

@@ -96,9 +96,7 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 			why = fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 			drain(resp)
 		}
-		if wait >= noteworthy {
-			progress.Note(t.o.Progress, "registry %s: %s: next try in %v", req.URL.Host, redact.Redact(why), wait.Round(time.Second))
-		}
+		t.o.retrying(req.URL.Host, "registry "+req.URL.Host, why, wait, "")
 		if err := sleep(req.Context(), wait); err != nil {
 			return nil, err
 		}
@@ -113,8 +111,11 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// noteworthy is the shortest pause that is told of.
-const noteworthy = 2 * time.Second
+// retrying counts a try more, and tells of it: why, and after which pause.
+func (o *Options) retrying(host, what, why string, wait time.Duration, from string) {
+	o.Meter.of(host).retries.Add(1)
+	progress.Note(o.Progress, "%s: %s: next try in %v%s", what, redact.Redact(why), wait.Round(time.Second/10), from)
+}
 
 // Pause says how long to wait after a try, the first being 1; ok is false where there is to
 // be no other. The registry's Retry-After counts, whatever the number of seconds or the

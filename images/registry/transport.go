@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,8 @@ import (
 //
 //	retrier   tries again what looks temporary, as long as the registry asks to wait
 //	guard     no plain HTTP but to this machine, unless it was allowed
+//	limited   waits, so that a host gets no more requests than allowed
+//	metered   counts
 //	watcher   ends a request that makes no progress
 //	hosts     TLS as the folders of certificates want it for a host
 type Network struct {
@@ -45,7 +48,31 @@ type Network struct {
 	// homes are the repositories that are known to have a blob, by registry and digest.
 	homes map[string][]name.Repository
 	// busy is held while a blob is brought to a registry, by registry and digest.
-	busy map[string]*sync.Mutex
+	busy map[string]*turn
+
+	kept keeper
+}
+
+// turn is a lock and how many hold it or wait for it.
+type turn struct {
+	sync.Mutex
+	who int
+}
+
+// What is remembered of a registry is forgotten where it becomes too much, so that a list of a
+// million repositories takes no more memory than one of a thousand: forgetting a login costs one
+// request, forgetting a blob's home one or two.
+const (
+	maxLogins   = 1000
+	maxHomes    = 50_000
+	maxSameBlob = 64 // repositories with the same blob
+)
+
+// makeRoom empties a map that is full.
+func makeRoom[V any](m map[string]V, most int) {
+	if len(m) >= most {
+		clear(m)
+	}
 }
 
 // Options are what a user may say of talking to registries.
@@ -56,6 +83,9 @@ type Options struct {
 	// Stall is how long a registry may make no progress.
 	Stall time.Duration
 	Retry RetryPolicy
+	Meter *Meter // nil: nobody wants to know
+	// PerSecond is how many requests each host gets in a second; 0 is no limit.
+	PerSecond float64
 }
 
 // login is made once; who comes meanwhile waits for it.
@@ -80,10 +110,14 @@ const (
 func NewNetwork(o Options) *Network {
 	r := &Network{
 		o: o, keys: authn.DefaultKeychain, mirrors: mirrorsOnce(),
-		logins: map[string]*login{}, homes: map[string][]name.Repository{}, busy: map[string]*sync.Mutex{},
+		logins: map[string]*login{}, homes: map[string][]name.Repository{}, busy: map[string]*turn{},
 	}
 	var t http.RoundTripper = newHosts(o.Insecure)
 	t = watcher{t, o.Stall}
+	t = metered{t, o.Meter}
+	if o.PerSecond > 0 {
+		t = &limited{next: t, perSecond: o.PerSecond}
+	}
 	t = guard{t, o.Insecure}
 	t = &retrier{next: t, o: o}
 	r.Base = transport.NewUserAgent(&pings{next: t}, o.UserAgent)
@@ -104,6 +138,7 @@ func (r *Network) client(ctx context.Context, repo name.Repository, push bool, f
 	r.mu.Lock()
 	l := r.logins[key]
 	if l == nil {
+		makeRoom(r.logins, maxLogins)
 		l = &login{}
 		r.logins[key] = l
 	}
@@ -156,7 +191,12 @@ func (r *Network) knows(repo name.Repository, h v1.Hash) {
 			return
 		}
 	}
-	r.homes[key] = append(r.homes[key], repo)
+	makeRoom(r.homes, maxHomes)
+	all := r.homes[key]
+	if len(all) == maxSameBlob { // one is asked for at most, and the latest are
+		all = slices.Delete(all, 0, maxSameBlob/2)
+	}
+	r.homes[key] = append(all, repo)
 }
 
 // home gives a repository of the registry that has a blob: repo itself where it is known to.
@@ -178,15 +218,24 @@ func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) 
 // hold waits until nobody else brings the blob to the registry, and gives the way to end
 // one's own turn: a blob that several images have is sent once and mounted then.
 func (r *Network) hold(reg name.Registry, h v1.Hash) (release func()) {
+	key := blobKey(reg, h)
 	r.mu.Lock()
-	m := r.busy[blobKey(reg, h)]
+	m := r.busy[key]
 	if m == nil {
-		m = &sync.Mutex{}
-		r.busy[blobKey(reg, h)] = m
+		m = &turn{}
+		r.busy[key] = m
 	}
+	m.who++
 	r.mu.Unlock()
 	m.Lock()
-	return m.Unlock
+	return func() {
+		m.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if m.who--; m.who == 0 {
+			delete(r.busy, key)
+		}
+	}
 }
 
 // NameOptions are those for reading the name of a repository; insecure allows plain HTTP.

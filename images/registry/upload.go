@@ -19,8 +19,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/internal/redact"
 )
 
 // uploads is the way to one repository.
@@ -167,9 +165,7 @@ func (s *sending) run(ctx context.Context) error {
 		if !ok {
 			return err
 		}
-		if wait >= noteworthy {
-			progress.Note(s.u.net.o.Progress, "blob %s: %s: next try in %v, from byte %d", blob.ShortHash(s.b.Digest), redact.Redact(err.Error()), wait, s.offset)
-		}
+		s.u.net.o.retrying(s.u.repo.RegistryStr(), "blob "+blob.ShortHash(s.b.Digest), err.Error(), wait, fmt.Sprintf(", from byte %d", s.offset))
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}

@@ -173,11 +173,11 @@ func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 	task := o.Progress.Start("read", s.path, s.root.Size())
 	defer task.Done()
 	// A confined program that is not root reads it, and nobody else gets at it.
-	dir, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	dir, remove, err := atomicfile.TempDir()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	temp, err := os.Create(filepath.Join(dir, "squashfs"))
 	if err != nil {
 		return err

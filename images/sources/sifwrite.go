@@ -84,11 +84,11 @@ func finishSIF(out *atomicfile.File, base *sifFile, dest media.Ref) (media.Store
 
 // rewrite writes the SIF file anew, with the members of a layer in its root filesystem.
 func (s *sifFile) rewrite(ctx context.Context, out *atomicfile.File, added *contents.AddedLayer, o media.Options) error {
-	dir, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	dir, remove, err := atomicfile.TempDir()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	file := dir + "/squashfs"
 	if err := s.squash(ctx, file, added, o); err != nil {
 		return err

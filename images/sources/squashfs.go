@@ -92,11 +92,11 @@ func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) er
 	if err != nil {
 		return errNoSquashTools("sqfs2tar and unsquashfs")
 	}
-	dir, err := os.MkdirTemp("", atomicfile.TempPrefix)
+	dir, remove, err := atomicfile.TempDir()
 	if err != nil {
 		return err
 	}
-	defer removeAll(dir)
+	defer remove()
 	if os.Geteuid() != 0 {
 		progress.Note(o.Progress, "without root unsquashfs gives every file to the user: install sqfs2tar (squashfs-tools-ng) to keep owners")
 	}
@@ -122,17 +122,6 @@ func runReader(ctx context.Context, out io.Writer, o media.Options, file, folder
 	}
 	words := args(file, folder)
 	return runTool(ctx, nil, out, words[0], words[1:]...)
-}
-
-// removeAll removes a folder whose own folders may be ones that nobody may write to.
-func removeAll(dir string) {
-	filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err == nil && e.IsDir() {
-			os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	os.RemoveAll(dir)
 }
 
 // squash makes a squashfs of a tar stream, in the form of like. With tar2sqfs the same stream

@@ -1,0 +1,205 @@
+// --from-file of rebuild and scan: the options for a list of images, and what becomes of them.
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/images/report"
+)
+
+// batchOptions are the choices that only a list has.
+type batchOptions struct {
+	verb     string
+	fromFile string
+	template string
+	state    string
+	shard    string
+	failFast bool
+	first    string
+	report   string
+	metrics  string
+	rate     float64
+}
+
+// listOnly are the options that mean nothing without a list.
+var listOnly = []string{"dest-template", "state", "shard", "fail-fast", "first", "report", "metrics", "max-requests"}
+
+// shardVariable says which part of an Indexed Job a pod is (Kubernetes, "Job", completion mode).
+const shardVariable = "JOB_COMPLETION_INDEX"
+
+// add declares the options on cmd; what says what is done to each image.
+func (b *batchOptions) add(cmd *cobra.Command, what, line string) {
+	b.verb = cmd.Name()
+	f := cmd.Flags()
+	f.StringVar(&b.fromFile, "from-file", "", what+" all images in the file `LIST`, one per line: "+line+"; - reads stdin")
+	f.StringVar(&b.state, "state", "", "with --from-file: record finished images in this `FILE`, or in a file per part in this existing directory, and skip them in the next run")
+	f.StringVar(&b.shard, "shard", "",
+		"with --from-file: process part `I/N` of the list, from 0/N to N-1/N; N alone takes I from "+shardVariable)
+	f.BoolVar(&b.failFast, "fail-fast", false, "with --from-file: stop at the first image that fails")
+	f.StringVar(&b.first, "first", "", "with --from-file: process images whose name matches this `PATTERN` before the others; * matches any text")
+	f.StringVar(&b.report, "report", "", "with --from-file: write a report to this `FILE` as images finish: .csv, .jsonl or .html")
+	f.StringVar(&b.metrics, "metrics", "", "with --from-file: write counters in Prometheus's text format to this `FILE`, every 15 seconds and at the end")
+	f.Float64Var(&b.rate, "max-requests", 0, "with --from-file: send at most `N` requests per second to each registry; 0: no limit")
+}
+
+// check says what is wrong with the options of a list that every verb has.
+func (b *batchOptions) check(cmd *cobra.Command, args []string) error {
+	if b.fromFile == "" {
+		for _, name := range listOnly {
+			if cmd.Flags().Changed(name) {
+				return usagef(b.verb, "--%s works only with --from-file LIST", name)
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(args) > 0:
+		return usagef(b.verb, "--from-file takes no SOURCE: put %s into the list", args[0])
+	case b.rate < 0:
+		return usagef(b.verb, "--max-requests %v: must not be negative", b.rate)
+	case b.report != "" && !slices.Contains(report.Endings, filepath.Ext(b.report)):
+		return usagef(b.verb, "--report %s: want a name that ends in %s", b.report, strings.Join(report.Endings, ", "))
+	}
+	return nil
+}
+
+// parseShard reads I/N, or N with I from the environment.
+func parseShard(verb, text string, getenv func(string) string) (batch.Part, error) {
+	if text == "" {
+		return batch.Part{}, nil
+	}
+	first, second, both := strings.Cut(text, "/")
+	if !both {
+		first, second = getenv(shardVariable), text
+		if first == "" {
+			return batch.Part{}, usagef(verb, "--shard %s: %s is not set: want I/N, as in 0/%s", text, shardVariable, text)
+		}
+	}
+	n, err1 := strconv.Atoi(first)
+	all, err2 := strconv.Atoi(second)
+	if err1 != nil || err2 != nil || n < 0 || n >= all {
+		return batch.Part{}, usagef(verb, "--shard %s/%s: want I/N with I from 0 to N-1", first, second)
+	}
+	return batch.Part{Index: n, Of: all}, nil
+}
+
+// open opens the list.
+func (b *batchOptions) open(e engine) (*batch.List, error) {
+	part, err := parseShard(b.verb, b.shard, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	o := batch.ListOptions{Template: b.template, Part: part}
+	if b.first != "" {
+		o.First = batch.Pattern(b.first)
+	}
+	list, err := e.readList(b.fromFile, o)
+	if err != nil {
+		return nil, err
+	}
+	if list.All() == 0 {
+		list.Close()
+		return nil, usagef(b.verb, "%s: no image in the list", b.fromFile)
+	}
+	return list, nil
+}
+
+// meter fills in the options of talking to registries that a list has.
+func (b *batchOptions) meter(o *media.Options) {
+	o.Meter, o.PerSecond = &registry.Meter{}, b.rate
+}
+
+// listVerb is a verb's work on a list.
+type listVerb func(context.Context, *batch.List, batch.Options) (*batch.Batch, error)
+
+// runBatch works at a list of images. o has what is particular to the verb.
+func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batch.Options, work listVerb, out *output, e engine) (*batch.Batch, error) {
+	list, err := opts.open(e)
+	if err != nil {
+		return nil, err
+	}
+	defer list.Close()
+	rows := &report.Rows{}
+	defer rows.Close()
+	file, err := report.Create(opts.report, "vfix "+opts.verb)
+	if err != nil {
+		return nil, err
+	}
+	w := startWatch(opts, list.Count(), o.Media.Meter, out)
+	o.State, o.FailFast = opts.state, opts.failFast
+	o.Jobs = 0 // of the files; --jobs counts images here
+	o.Each = func(each batch.Outcome) error {
+		row := reportRow(each)
+		out.outcome(w.finished(each), list.Count(), each)
+		return errors.Join(rows.Add(row), file.Add(row))
+	}
+	done, err := work(ctx, list, o)
+	err = errors.Join(err, w.end(err == nil))
+	if done == nil {
+		return nil, errors.Join(err, file.Close(""))
+	}
+	out.endProgress()
+	if done.Of[batch.StatusNotRun] > 0 {
+		out.note("%d of %s finished%s", done.All()-done.Of[batch.StatusNotRun], count(list.Count(), "image"), goesOn(opts.state))
+	}
+	sums := batchSums(opts.verb, o.DryRun, done)
+	err = errors.Join(err, file.Close(sums))
+	if printErr := out.batch(opts.verb, print, o.DryRun, list, done, rows); err == nil {
+		err = printErr
+	}
+	return done, err
+}
+
+// goesOn says what becomes of a run that was ended.
+func goesOn(state string) string {
+	if state == "" {
+		return "; with --state the next run would resume here"
+	}
+	return "; run the command again to resume"
+}
+
+// batchFailure is the error of a list of which not all images could be done.
+type batchFailure struct{ failed, all int }
+
+// failures is the error of a list with failed images.
+func failures(b *batch.Batch) error {
+	if failed := b.Of[batch.StatusFailed]; failed > 0 {
+		return &batchFailure{failed, b.All()}
+	}
+	return nil
+}
+
+func (b *batchFailure) Error() string {
+	return fmt.Sprintf("%d of %s failed", b.failed, count(b.all, "image"))
+}
+
+func (b *batchFailure) Hint() string {
+	return "the table gives the reasons; run the command again to retry; with --state only the failed images are retried"
+}
+
+// whyFailed is an outcome's error and what to do about it, as text.
+func whyFailed(o batch.Outcome) (why, hint string) {
+	if o.Err == nil {
+		return "", ""
+	}
+	var hinted interface{ Hint() string }
+	if errors.As(o.Err, &hinted) {
+		hint = hinted.Hint()
+	} else {
+		hint = hintOf(o.Err)
+	}
+	return safe(o.Err.Error()), safe(hint)
+}

@@ -1,0 +1,57 @@
+// The JSON of --from-file: rows as package report has them.
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/report"
+)
+
+type jsonBatch struct {
+	jsonDocument
+	Images  []report.Row    `json:"images"`
+	Summary jsonBatchCounts `json:"summary"`
+}
+
+type jsonBatchCounts struct {
+	Done       int `json:"done"`
+	Affected   int `json:"affected"`
+	Unaffected int `json:"unaffected"`
+	Failed     int `json:"failed"`
+	NotRun     int `json:"not_run"`
+	Retries    int `json:"retries"`
+}
+
+// batchJSON prints the document: the rows one by one, between what goes before and behind them.
+func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func(report.Row) bool)) error {
+	doc := jsonBatch{jsonDocument: document(verb), Images: []report.Row{}, Summary: jsonBatchCounts{
+		Done: b.Of[batch.StatusDone], Affected: b.Of[batch.StatusAffected], Unaffected: b.Of[batch.StatusUnaffected],
+		Failed: b.Of[batch.StatusFailed], NotRun: b.Of[batch.StatusNotRun], Retries: b.Retries,
+	}}
+	doc.DryRun = dry
+	raw, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return err
+	}
+	before, behind, _ := bytes.Cut(raw, []byte("[]"))
+	o.stdout.Write(append(before, '['))
+	between := "\n    "
+	for row := range rows {
+		o.stdout.WriteString(between)
+		between = ",\n    "
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("    ", "  ")
+		if err := enc.Encode(row); err != nil {
+			return err
+		}
+		o.stdout.Write(bytes.TrimSpace(b.Bytes()))
+	}
+	o.stdout.WriteString("\n  ]")
+	o.stdout.Write(append(behind, '\n'))
+	return nil
+}

@@ -1,0 +1,134 @@
+// What --from-file prints: a line for each image that is finished, and the table at the end.
+
+package main
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+
+	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/report"
+)
+
+// outcome tells of one image, the n-th of all to be finished.
+func (o *output) outcome(n, all int, each batch.Outcome) {
+	for _, text := range each.Warnings {
+		o.warn("%s: %s", each.Source, text)
+	}
+	what := string(each.Status)
+	switch {
+	case each.Before:
+		what += ", by an earlier run: skipped"
+	case each.Status == batch.StatusDone:
+		what += ": " + each.Reference
+	case each.Status == batch.StatusAffected:
+		what += ": " + count(each.Patched+each.LeftOver, "call site")
+	case each.Status == batch.StatusFailed:
+		why, _ := whyFailed(each)
+		what += ": " + why
+	}
+	o.note("%d/%d %s: %s", n, all, each.Source, what)
+}
+
+// batch prints the table, or JSON.
+func (o *output) batch(verb string, print printOptions, dry bool, list *batch.List, b *batch.Batch, rows *report.Rows) error {
+	var failed error
+	all := inOrder(list, rows, &failed)
+	if print.json() {
+		if err := o.batchJSON(verb, dry, b, all); err != nil {
+			return err
+		}
+		return failed
+	}
+	t := &grid{head: []string{"SOURCE", "STATUS", "SITES", "RESULT"}, right: 2}
+	t.from = func(yield func([]string) bool) {
+		all(func(row report.Row) bool { return yield(printableCells(batchCells(row))) })
+	}
+	t.write(o.stdout, o.out)
+	fmt.Fprintln(o.stdout)
+	fmt.Fprintln(o.stdout, batchSums(verb, dry, b))
+	return failed
+}
+
+// inOrder gives the rows of a list, and of an image that has none that it was not run. An error ends
+// them and is in failed.
+func inOrder(list *batch.List, rows *report.Rows, failed *error) iter.Seq[report.Row] {
+	return func(yield func(report.Row) bool) {
+		c := rows.InOrder()
+		*failed = list.Each(func(i batch.Item) error {
+			row, ok, err := c.Get(i.Line)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				row = reportRow(batch.Outcome{Item: i, Status: batch.StatusNotRun})
+			}
+			if !yield(row) {
+				return errBrokenPipe
+			}
+			return nil
+		})
+	}
+}
+
+// batchCells are the cells of an image in the table.
+func batchCells(row report.Row) []string {
+	sites := "-"
+	if row.Files > 0 || row.Patched > 0 {
+		sites = fmt.Sprint(row.Patched)
+	}
+	result := row.Reference
+	switch batch.Status(row.Status) {
+	case batch.StatusFailed:
+		result = row.Error
+	case batch.StatusNotRun, batch.StatusUnaffected, batch.StatusAffected:
+		if result == "" {
+			result = "-"
+		}
+	}
+	if row.LeftOver > 0 {
+		result += fmt.Sprintf(" (%s left)", count(row.LeftOver, openSite))
+	}
+	status := row.Status
+	if row.Before {
+		status += " before"
+	}
+	return []string{row.Source, status, sites, result}
+}
+
+// reportRow is an outcome as it is printed.
+func reportRow(o batch.Outcome) report.Row {
+	why, hint := whyFailed(o)
+	return report.Row{
+		Line: o.Line, Source: o.Source, Dest: o.Dest, Status: string(o.Status), Before: o.Before,
+		Reference: o.Reference, Digest: o.Digest, BaseDigest: o.BaseDigest,
+		Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver, LayerSize: o.LayerSize,
+		Warnings: list(o.Warnings), Error: why, Hint: hint,
+	}
+}
+
+// batchSums says in words how many images became what.
+func batchSums(verb string, dry bool, b *batch.Batch) string {
+	done, n := "done", b.Of[batch.StatusDone]
+	switch {
+	case verb == "scan":
+		done, n = string(batch.StatusAffected), b.Of[batch.StatusAffected]
+	case dry:
+		done = "would be done"
+	}
+	parts := []string{fmt.Sprintf("%d %s", n, done)}
+	for _, s := range []batch.Status{batch.StatusUnaffected, batch.StatusFailed, batch.StatusNotRun} {
+		if n := b.Of[s]; n > 0 || s != batch.StatusNotRun {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	text := count(b.All(), "image") + ": " + strings.Join(parts, ", ")
+	if b.Before > 0 {
+		text += fmt.Sprintf("; %d of them by an earlier run", b.Before)
+	}
+	if b.Retries > 0 {
+		text += fmt.Sprintf("; %s retried", count(b.Retries, "request"))
+	}
+	return text
+}

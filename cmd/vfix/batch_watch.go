@@ -1,0 +1,192 @@
+// How far a list is: a bar with the time that is left on a terminal, a line a minute elsewhere, and
+// a file of counters for Prometheus.
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/registry"
+)
+
+// How often there is a line, and how often the file of counters is written.
+var (
+	watchLine    = time.Minute
+	watchMetrics = 15 * time.Second
+)
+
+// watch knows how far a list is.
+type watch struct {
+	out   *output
+	all   int
+	file  string // of the counters; "": none
+	meter *registry.Meter
+	begin time.Time
+	bar   *mpb.Bar // nil where there is no terminal
+
+	mu     sync.Mutex
+	of     map[batch.Status]int
+	before int // of all, those of an earlier run
+	sites  int // call sites that were patched or found
+
+	quit, done chan struct{}
+}
+
+func startWatch(opts batchOptions, all int, meter *registry.Meter, out *output) *watch {
+	w := &watch{
+		out: out, all: all, file: opts.metrics, meter: meter, begin: time.Now(),
+		of: map[batch.Status]int{}, quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	if out.progress != nil {
+		w.bar = out.progress.overall(all)
+	}
+	go w.run()
+	return w
+}
+
+// overall adds the bar of a list, below all others; nil where there are no bars.
+func (r *reporter) overall(all int) *mpb.Bar {
+	if r.bars == nil {
+		return nil
+	}
+	bar, err := r.bars.Add(int64(all), mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]").Build(),
+		mpb.BarPriority(math.MaxInt), mpb.BarNoPop(),
+		mpb.PrependDecorators(decor.Name(pad("images", nameWidth, false)+" ")),
+		mpb.AppendDecorators(decor.CountersNoUnit("%d / %d"), decor.Name(", left "), decor.AverageETA(decor.ET_STYLE_GO)),
+		mpb.BarFillerTrim(),
+	)
+	if err != nil {
+		return nil
+	}
+	r.shown.Store(true)
+	return bar
+}
+
+// finished takes in an outcome, and says how many there are.
+func (w *watch) finished(o batch.Outcome) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.of[o.Status]++
+	if o.Before {
+		w.before++
+	}
+	w.sites += o.Patched
+	if w.bar != nil {
+		w.bar.Increment()
+	}
+	return w.count()
+}
+
+func (w *watch) count() int {
+	n := 0
+	for _, of := range w.of {
+		n += of
+	}
+	return n
+}
+
+// run tells from time to time, until end.
+func (w *watch) run() {
+	defer close(w.done)
+	line, file := time.NewTicker(watchLine), time.NewTicker(watchMetrics)
+	defer line.Stop()
+	defer file.Stop()
+	for {
+		select {
+		case <-line.C:
+			if w.bar == nil {
+				w.out.note("%s", w.line(time.Since(w.begin)))
+			}
+		case <-file.C:
+			_ = w.write(false) // at the end it counts
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+// line says how far the list is after a time.
+func (w *watch) line(since time.Duration) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.count()
+	text := fmt.Sprintf("%d of %s (%d %%), %d failed", n, count(w.all, "image"), n*100/max(w.all, 1), w.of[batch.StatusFailed])
+	if n > 0 && n < w.all {
+		left := time.Duration(float64(since) / float64(n) * float64(w.all-n))
+		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
+	}
+	return text
+}
+
+// end ends the lines and writes the counters for the last time; whole says that the list came to
+// its end.
+func (w *watch) end(whole bool) error {
+	close(w.quit)
+	<-w.done
+	if w.bar != nil {
+		w.bar.Abort(false)
+	}
+	return w.write(whole)
+}
+
+// write writes the file of counters.
+func (w *watch) write(whole bool) error {
+	if w.file == "" {
+		return nil
+	}
+	if err := atomicfile.Write(w.file, w.text(whole)); err != nil {
+		return fmt.Errorf("--metrics: %w", err)
+	}
+	return nil
+}
+
+// text is what the file has. Sources: Prometheus, "Exposition formats"; node_exporter, textfile
+// collector.
+func (w *watch) text(whole bool) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var b bytes.Buffer
+	metric := func(name, kind, help string) {
+		fmt.Fprintf(&b, "# HELP vfix_list_%s %s\n# TYPE vfix_list_%s %s\n", name, help, name, kind)
+	}
+	value := func(name, labels string, v any) { fmt.Fprintf(&b, "vfix_list_%s%s %v\n", name, labels, v) }
+	one := func(name, kind, help string, v any) { metric(name, kind, help); value(name, "", v) }
+	one("images", "gauge", "Images in the part of the list.", w.all)
+	metric("images_finished_total", "counter", "Images that are finished, by result.")
+	for _, s := range []batch.Status{batch.StatusDone, batch.StatusUnaffected, batch.StatusAffected, batch.StatusFailed} {
+		value("images_finished_total", fmt.Sprintf("{result=%q}", s), w.of[s])
+	}
+	one("images_skipped_total", "counter", "Finished images that an earlier run did.", w.before)
+	one("call_sites_total", "counter", "Call sites that were patched, or by scan found to be patchable.", w.sites)
+	one("start_timestamp_seconds", "gauge", "When the run began.", w.begin.Unix())
+	one("update_timestamp_seconds", "gauge", "When this file was written.", time.Now().Unix())
+	one("complete", "gauge", "Whether the run came to the end of the list.", map[bool]int{true: 1}[whole])
+	hosts := w.meter.ByHost()
+	names := slices.Sorted(maps.Keys(hosts))
+	for _, m := range []struct {
+		name, help string
+		of         func(registry.Count) int64
+	}{
+		{"requests_total", "Requests to a registry.", func(c registry.Count) int64 { return c.Requests }},
+		{"retries_total", "Requests that were sent again.", func(c registry.Count) int64 { return c.Retries }},
+		{"received_bytes_total", "Bytes received from a registry.", func(c registry.Count) int64 { return c.Received }},
+		{"sent_bytes_total", "Bytes sent to a registry.", func(c registry.Count) int64 { return c.Sent }},
+	} {
+		metric(m.name, "counter", m.help)
+		for _, host := range names {
+			value(m.name, fmt.Sprintf("{registry=%q}", host), m.of(hosts[host]))
+		}
+	}
+	return b.Bytes()
+}

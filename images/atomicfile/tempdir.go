@@ -1,0 +1,66 @@
+// Temporary directories that do not outlive their makers for long: each is locked while it is in
+// use, so that another process can tell those of killed ones and remove them.
+
+package atomicfile
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tempDirPrefix begins the names of directories that TempDir makes.
+const tempDirPrefix = TempPrefix + "dir-"
+
+// tempDirAge is how old a directory without a lock is at least, before it is taken for one that
+// nobody uses: between its making and its locking there is a moment.
+var tempDirAge = time.Minute
+
+// removeAbandoned is done once a process.
+var removeAbandoned = sync.OnceFunc(RemoveAbandoned)
+
+// TempDir makes a directory for temporary files, in TMPDIR. The first call in a process removes what
+// killed ones left.
+func TempDir() (dir string, remove func(), err error) {
+	removeAbandoned()
+	dir, err = os.MkdirTemp("", tempDirPrefix)
+	if err != nil {
+		return "", nil, err
+	}
+	lock, err := os.Open(dir)
+	if err == nil {
+		_ = lockFile(lock) // where there are no locks nobody removes it, either
+	}
+	return dir, func() {
+		RemoveTree(dir)
+		lock.Close()
+	}, nil
+}
+
+// RemoveAbandoned removes the directories of TempDir whose makers are gone. What cannot be removed, or
+// is another user's, stays.
+func RemoveAbandoned() {
+	all, err := os.ReadDir(os.TempDir())
+	if err != nil {
+		return
+	}
+	for _, e := range all {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), tempDirPrefix) {
+			continue
+		}
+		if fi, err := e.Info(); err != nil || time.Since(fi.ModTime()) < tempDirAge {
+			continue
+		}
+		path := filepath.Join(os.TempDir(), e.Name())
+		f, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		if lockFile(f) == nil {
+			RemoveTree(path)
+		}
+		f.Close()
+	}
+}

@@ -1,0 +1,100 @@
+// Scanning the images of a list: the survey before anything is rebuilt.
+
+package batch
+
+import (
+	"context"
+	"fmt"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/rewriter"
+)
+
+// Scan examines the images of a list; of Options, what is about results means nothing. Errors are as
+// Rebuild's.
+func Scan(ctx context.Context, list *List, o Options) (*Batch, error) {
+	o.DryRun = false // what is found is remembered
+	return (&batch{o: o, list: list, verb: scanVerb}).all(ctx)
+}
+
+// scanVerb begins the options in lines of a state file that a scan wrote, and is their verb.
+const scanVerb = "scan"
+
+// scan examines one image.
+func (b *batch) scan(ctx context.Context, out *Outcome) error {
+	out.Dest = ""
+	ref, err := media.ParseRef(out.Source)
+	if err != nil {
+		return err
+	}
+	if ref.Transport == media.Registry && b.state != nil {
+		if _, ok, err := b.state.find(b.key(out.Item), b.fingerprint()); err != nil {
+			return err
+		} else if ok {
+			try := *out
+			if try.BaseDigest, err = media.RegistryDigest(ctx, ref, b.o.Media); err != nil {
+				return err
+			}
+			if held, err := b.before(ctx, &try); held || err != nil {
+				*out = try
+				return err
+			}
+		}
+	}
+	src, err := sources.Open(ctx, out.Source, b.o.Media)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	out.BaseDigest = src.Digest
+	if held, err := b.before(ctx, out); held || err != nil {
+		return err
+	}
+	f, err := images.ScanSource(ctx, b.s, src, b.o.ScanOptions)
+	if err != nil {
+		return err
+	}
+	return out.found(f)
+}
+
+// found fills in what a scan found.
+func (o *Outcome) found(all *contents.Findings) error {
+	o.Status = StatusUnaffected
+	unread := 0
+	for _, f := range all.All() {
+		unread += f.Unread()
+		o.Files += len(f.Files)
+		for i := range f.Files {
+			o.site(&f.Files[i])
+		}
+	}
+	switch {
+	case unread > 0 && o.Status == StatusUnaffected:
+		return hinterr.Damaged("%d paths could not be read", unread)
+	case unread > 0:
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%d paths could not be read", unread))
+	}
+	return nil
+}
+
+// site counts the call sites of a file that no fallback in the image catches.
+func (o *Outcome) site(f *contents.File) {
+	if f.Covered != "" {
+		return
+	}
+	for _, p := range f.Plan.Patches {
+		if p.Site.Verdict != rewriter.Unknown && !p.Site.Verdict.Patchable() {
+			continue
+		}
+		o.Status = StatusAffected
+		if p.Form == rewriter.Left {
+			o.LeftOver++
+		} else {
+			o.Patched++
+		}
+	}
+}

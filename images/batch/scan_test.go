@@ -1,0 +1,89 @@
+package batch_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+)
+
+// A scan of a list resumes as a rebuild does, and their lines in one state file are apart.
+func TestScanList(t *testing.T) {
+	imagetest.CleanTemp(t)
+	f := imagetest.NewRegistry(t)
+	items, base := batchOf(t, f)
+	state := filepath.Join(t.TempDir(), "state")
+	lo, o := listOptions(f, state)
+	l := imagetest.Must[*batch.List](t)(listOf(t, items, lo))
+	scan := func(want string) {
+		t.Helper()
+		f.Reset(nil)
+		r := &ran{}
+		o.Each = func(out batch.Outcome) error {
+			r.Outcomes = append(r.Outcomes, out)
+			return nil
+		}
+		b, err := batch.Scan(context.Background(), l, o)
+		slices.SortFunc(r.Outcomes, func(a, b batch.Outcome) int { return a.Line - b.Line })
+		if err != nil || statuses(r) != want {
+			t.Fatalf("got %s, %v, want %s", statuses(r), err, want)
+		}
+		if first := r.Outcomes[0]; b.Of[batch.StatusAffected] != 2 || first.Patched == 0 || first.Files != 1 || first.Dest != "" {
+			t.Errorf("%+v, %+v", b, first)
+		}
+	}
+	scan("affected, failed, affected, unaffected")
+	if n := f.Count("GET /v2/app0/blobs/"+base) + f.Count("GET /v2/app1/blobs/"+base); n != 1 || f.Count("PUT ")+f.Count("POST ") != 0 {
+		t.Errorf("the common layer was read %d times: %q", n, f.Seen)
+	}
+	scan("affected before, failed, affected before, unaffected before")
+	if n := len(slices.DeleteFunc(slices.Clone(f.Seen), func(s string) bool { return s == "GET /v2/" || strings.Contains(s, "/bad/") })); n != 3 {
+		t.Errorf("%d requests for three images: %q", n, f.Seen)
+	}
+
+	// What is to be rebuilt is not what was scanned, and stays rebuilt.
+	o.Each = nil
+	for _, want := range []string{"done, failed, done, unaffected", "done before, failed, done before, unaffected before"} {
+		if b, err := rebuild(context.Background(), t, items, lo, o); err != nil || statuses(b) != want {
+			t.Errorf("%s, %v", statuses(b), err)
+		}
+	}
+	scan("affected before, failed, affected before, unaffected before")
+	if text := string(imagetest.Must[[]byte](t)(os.ReadFile(state))); strings.Count(text, `"verb":"scan"`) != 6 {
+		t.Errorf("state:\n%s", text)
+	}
+}
+
+// Images that are wanted first come first, and no registry is asked more often than allowed.
+func TestOrderAndRate(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	items, _ := batchOf(t, f)
+	lo, o := listOptions(f, "")
+	lo.First, o.AtOnce = batch.Pattern("*app1:*"), 1
+	var order []string
+	o.Each = func(out batch.Outcome) error {
+		order = append(order, filepath.Base(out.Source))
+		return nil
+	}
+	const perSecond = 100
+	o.Media = media.Options{Retry: imagetest.Fast.Retry, PerSecond: perSecond}
+	f.Reset(func(http.ResponseWriter, *http.Request) bool { return false })
+	begin := time.Now()
+	if b, err := rebuild(context.Background(), t, items, lo, o); err != nil || statuses(b) != "done, failed, done, unaffected" {
+		t.Fatalf("%s, %v", statuses(b), err)
+	}
+	if took, n := time.Since(begin), len(f.Seen); took < time.Duration(n-1)*time.Second/perSecond {
+		t.Errorf("%d requests in %v", n, took)
+	}
+	if got := strings.Join(order, " "); got != "app1:1 app0:1 bad:1 odd:1" {
+		t.Errorf("the order: %s", got)
+	}
+}

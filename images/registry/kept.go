@@ -1,0 +1,124 @@
+// Blobs that are needed twice: once to be examined, and once to be copied to where a result goes.
+// They are fetched once.
+
+package registry
+
+import (
+	"io"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/blob"
+)
+
+// keeper has the blobs that open images want kept, by digest.
+type keeper struct {
+	mu    sync.Mutex
+	blobs map[v1.Hash]*keptBlob
+}
+
+type keptBlob struct {
+	wanted int // by how many open images
+	begun  bool
+	file   *blob.Kept // nil until it is whole
+}
+
+// Keep has blobs kept while they are read, until release.
+func (r *Network) Keep(digests []v1.Hash) (release func()) {
+	k := &r.kept
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.blobs == nil {
+		k.blobs = map[v1.Hash]*keptBlob{}
+	}
+	for _, h := range digests {
+		if k.blobs[h] == nil {
+			k.blobs[h] = &keptBlob{}
+		}
+		k.blobs[h].wanted++
+	}
+	return sync.OnceFunc(func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for _, h := range digests {
+			b := k.blobs[h]
+			if b.wanted--; b.wanted > 0 {
+				continue
+			}
+			delete(k.blobs, h)
+			if b.file != nil {
+				b.file.Close()
+			}
+		}
+	})
+}
+
+// open gives a blob that is kept; else the one who is to keep it, if it is wanted and nobody else does.
+func (k *keeper) open(h v1.Hash) (rc io.ReadCloser, mine *keptBlob) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := k.blobs[h]
+	switch {
+	case b == nil:
+	case b.file != nil:
+		return b.file.Open(), nil
+	case !b.begun:
+		b.begun = true
+		return nil, b
+	}
+	return nil, nil
+}
+
+// keeping is a blob that is kept while it is read. Where it cannot be, it is only read.
+type keeping struct {
+	*resuming
+	k    *keeper
+	b    *keptBlob
+	file *blob.Kept
+}
+
+func (k *keeper) keep(r *resuming, b *keptBlob) io.ReadCloser {
+	file, err := blob.NewKept()
+	if err != nil {
+		return r
+	}
+	return &keeping{resuming: r, k: k, b: b, file: file}
+}
+
+func (r *keeping) Read(p []byte) (int, error) {
+	n, err := r.resuming.Read(p)
+	if r.file == nil {
+		return n, err
+	}
+	if _, werr := r.file.Write(p[:n]); werr != nil {
+		r.drop()
+	} else if err == io.EOF && r.file.Size() == r.size {
+		r.done()
+	}
+	return n, err
+}
+
+// done makes the blob one that can be opened, if it is still wanted.
+func (r *keeping) done() {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	if r.b.wanted > 0 {
+		r.b.file, r.file = r.file, nil
+	}
+}
+
+// drop lets another reader keep the blob.
+func (r *keeping) drop() {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	if r.file != nil {
+		r.file.Close()
+		r.file, r.b.begun = nil, false
+	}
+}
+
+func (r *keeping) Close() error {
+	r.drop()
+	return r.resuming.Close()
+}

@@ -1,0 +1,88 @@
+// What a command asked of registries, and how much came and went.
+
+package registry
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// Count is what one host was asked.
+type Count struct {
+	Requests, Retries int64
+	Received, Sent    int64 // bytes, of bodies
+}
+
+// Meter counts by host. Its methods may be called from several goroutines at once; a nil one counts
+// nothing.
+type Meter struct{ hosts sync.Map } // of *counter
+
+type counter struct{ requests, retries, received, sent atomic.Int64 }
+
+func (m *Meter) of(host string) *counter {
+	if m == nil {
+		return &counter{}
+	}
+	if c, ok := m.hosts.Load(host); ok {
+		return c.(*counter)
+	}
+	c, _ := m.hosts.LoadOrStore(host, &counter{})
+	return c.(*counter)
+}
+
+// ByHost is what was counted until now.
+func (m *Meter) ByHost() map[string]Count {
+	all := map[string]Count{}
+	if m == nil {
+		return all
+	}
+	m.hosts.Range(func(host, c any) bool {
+		n := c.(*counter)
+		all[host.(string)] = Count{n.requests.Load(), n.retries.Load(), n.received.Load(), n.sent.Load()}
+		return true
+	})
+	return all
+}
+
+// Total is the sum of all hosts.
+func (m *Meter) Total() Count {
+	var sum Count
+	for _, c := range m.ByHost() {
+		sum.Requests, sum.Retries = sum.Requests+c.Requests, sum.Retries+c.Retries
+		sum.Received, sum.Sent = sum.Received+c.Received, sum.Sent+c.Sent
+	}
+	return sum
+}
+
+// metered counts what goes through it.
+type metered struct {
+	next http.RoundTripper
+	m    *Meter
+}
+
+func (t metered) RoundTrip(req *http.Request) (*http.Response, error) {
+	c := t.m.of(req.URL.Host)
+	c.requests.Add(1)
+	if req.Body != nil && req.Body != http.NoBody {
+		req = req.Clone(req.Context())
+		req.Body = countedBody{req.Body, &c.sent}
+	}
+	resp, err := t.next.RoundTrip(req)
+	if err == nil {
+		resp.Body = countedBody{resp.Body, &c.received}
+	}
+	return resp, err
+}
+
+type countedBody struct {
+	io.ReadCloser
+	n *atomic.Int64
+}
+
+func (b countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,122 @@
+// A report in a file, which grows row by row: what is written stays if the run is killed.
+
+package report
+
+import (
+	"bufio"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"vfix.dev/vfix/internal/jsonobject"
+)
+
+// Endings are those of the names of reports, each for a format.
+var Endings = []string{".csv", ".jsonl", ".html"}
+
+// File is a report under way. A nil one is none.
+type File struct {
+	f *os.File
+	w *bufio.Writer
+	format
+}
+
+// format is how a report is written.
+type format interface {
+	begin(w io.Writer, title string) error
+	add(w io.Writer, row Row) error
+	end(w io.Writer, sums string) error
+}
+
+// Create begins a report, in the format of the name's ending; "" makes none. What the file had is gone.
+func Create(name, title string) (*File, error) {
+	if name == "" {
+		return nil, nil
+	}
+	formats := map[string]format{".csv": csvFormat{}, ".jsonl": jsonFormat{}, ".html": htmlFormat{}}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	r := &File{f: f, w: bufio.NewWriter(f), format: formats[filepath.Ext(name)]}
+	return r, r.check(r.begin(r.w, title))
+}
+
+// check passes on what was written, and gives an error the file's name.
+func (r *File) check(err error) error {
+	if err == nil {
+		err = r.w.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("report %s: %w", r.f.Name(), err)
+	}
+	return nil
+}
+
+// Add appends a row; it is in the file when Add returns.
+func (r *File) Add(row Row) error {
+	if r == nil {
+		return nil
+	}
+	return r.check(r.add(r.w, row))
+}
+
+// Close ends the report with its sums in words.
+func (r *File) Close(sums string) error {
+	if r == nil {
+		return nil
+	}
+	err := r.check(r.end(r.w, sums))
+	if cerr := r.f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// jsonFormat is a row a line.
+type jsonFormat struct{}
+
+func (jsonFormat) begin(io.Writer, string) error { return nil }
+func (jsonFormat) end(io.Writer, string) error   { return nil }
+func (jsonFormat) add(w io.Writer, row Row) error {
+	raw, err := jsonobject.Encode(row)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(raw, '\n'))
+	return err
+}
+
+// csvFormat is RFC 4180 with a header.
+type csvFormat struct{}
+
+func (csvFormat) begin(w io.Writer, _ string) error {
+	return writeCSV(w, "line", "source", "dest", "status", "before", "reference", "digest", "base_digest", "files", "patched", "left_over", "layer_size", "warnings", "error", "hint")
+}
+
+func (csvFormat) end(io.Writer, string) error { return nil }
+
+func (csvFormat) add(w io.Writer, r Row) error {
+	return writeCSV(w, strconv.Itoa(r.Line), r.Source, r.Dest, r.Status, strconv.FormatBool(r.Before), r.Reference, r.Digest, r.BaseDigest,
+		strconv.Itoa(r.Files), strconv.Itoa(r.Patched), strconv.Itoa(r.LeftOver), strconv.FormatInt(r.LayerSize, 10),
+		strings.Join(r.Warnings, "; "), r.Error, r.Hint)
+}
+
+func writeCSV(w io.Writer, cells ...string) error {
+	for n, c := range cells {
+		// What a spreadsheet would take for a formula (OWASP, "CSV Injection").
+		if c != "" && strings.ContainsRune("=+-@\t\r", rune(c[0])) {
+			cells[n] = "'" + c
+		}
+	}
+	c := csv.NewWriter(w)
+	if err := c.Write(cells); err != nil {
+		return err
+	}
+	c.Flush()
+	return c.Error()
+}

@@ -1,0 +1,49 @@
+// The report as one HTML page that needs nothing else. It grows at its end: the rows are the last
+// part but one, and a script counts them. A page that was cut off is one as well.
+
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+	"strings"
+)
+
+//go:embed page.html
+var page string
+
+// pages are the parts of the page: "head", "row" and "tail".
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"size": size, "class": class}).Parse(page))
+
+type htmlFormat struct{}
+
+func (htmlFormat) begin(w io.Writer, title string) error {
+	return pages.ExecuteTemplate(w, "head", title)
+}
+
+func (htmlFormat) add(w io.Writer, row Row) error { return pages.ExecuteTemplate(w, "row", row) }
+
+func (htmlFormat) end(w io.Writer, sums string) error { return pages.ExecuteTemplate(w, "tail", sums) }
+
+// class is a status as the name of a class.
+func class(status string) string { return strings.ReplaceAll(status, " ", "-") }
+
+// size writes a number of bytes for people; nothing for 0.
+func size(n int64) string {
+	const step = 1024
+	units := []string{"B", "KiB", "MiB", "GiB"}
+	v, u := float64(n), 0
+	for v >= step && u < len(units)-1 {
+		v, u = v/step, u+1
+	}
+	switch {
+	case n == 0:
+		return ""
+	case u == 0:
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	return fmt.Sprintf("%.1f %s", v, units[u])
+}
