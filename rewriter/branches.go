@@ -38,6 +38,7 @@ type targets struct {
 	called  map[uint64][]uint64 // the calls of an address
 	taken   []uint64            // addresses that are named, not branched to
 	fixed   bool                // addresses have 4 bytes, too: ET_EXEC
+	blind   bool                // there is too much to read all tables of offsets
 }
 
 // siteSpan returns the bytes from the mov to the end of its first call, where they are one
@@ -76,6 +77,9 @@ func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
 	}
 	t.windows = append(t.windows, near...)
 	if err := t.read(c.f); err != nil {
+		return nil, err
+	}
+	if err := t.offsets(c); err != nil {
 		return nil, err
 	}
 	for _, v := range fn.labels {

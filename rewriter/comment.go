@@ -77,8 +77,8 @@ func oldGCC(text string) bool {
 
 // convention is what is known of the callers in a file.
 type convention struct {
-	old   bool // every compiler is named, and none has -fipa-ra
 	glibc bool // it is, or contains, a glibc that calls the page, and no newer compiler is named
+	api   bool // it is that glibc's libc.so.6, and every compiler is named
 }
 
 // stubsEnd is the first glibc whose functions do not call the page directly.
@@ -92,21 +92,18 @@ func (r *Report) convention(f *elfFile) convention {
 	minor, _, _ = strings.Cut(minor, ".")
 	n, err := strconv.Atoi(minor)
 	glibc := r.Libc == "glibc" || known && err == nil && n < stubsEnd
-	return convention{old: by == old, glibc: glibc && by != recent && (r.Static || f.soname() == "libc.so.6")}
+	whole := f.soname() == "libc.so.6"
+	return convention{glibc: glibc && by != recent && (r.Static || whole), api: glibc && by == old && whole}
 }
 
 // cFunction reports whether every caller of the function around s is known to follow the C
-// convention: of what other objects may call and of whole stubs where no compiler knew better,
-// and of the time() of glibc, which is known by its bytes. It is not assumed of any other local
-// function: libpthread's lock functions are called from inline assembly that expects rdx, r8
-// and r9 unchanged. A caller that is seen to read a register after it called proves the
-// contrary.
+// convention: of what glibc's libc.so.6 exports, whose callers know it from headers of C, and of the
+// time() of glibc, which is known by its bytes. It is not assumed of any other function, whatever
+// compiler the file names: assembly leaves no name there, and libpthread's lock functions are
+// called from inline assembly that expects rdx, r8 and r9 unchanged. A caller that is seen to read
+// a register after it called proves the contrary.
 func (p *prover) cFunction(b *body, s *Site) bool {
-	stub := s.Stub.Len != 0
-	switch {
-	case p.conv.old && (stub || p.fn.exported[b.start]):
-	case p.conv.glibc && stub && s.Stub.Len == glibcTime && s.Function == Time:
-	default:
+	if !(p.conv.api && p.fn.exported[b.start] || p.conv.glibc && s.Stub.Len == glibcTime && s.Function == Time) {
 		return false
 	}
 	for _, from := range p.t.called[b.start] {

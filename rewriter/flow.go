@@ -84,6 +84,9 @@ type flow struct {
 	onStack bool            // one of them held it
 	copied  bool            // a vector register copies it on, with what stands beside it
 	stores  bool            // the instruction at origin stores it in the first of them
+	loads   label           // what it stores
+	whole   bool            // half an address became one
+	numbers []use           // of half an address otherwise
 	mixed   map[uint64]bool // of calls: those through what may hold something else, too
 	page    map[uint64]bool // calls of the page alone, to which an address may be passed
 }
@@ -94,7 +97,7 @@ const maxFlow = 20000
 // newFlow returns a flow of the value that the instruction at origin loads. fn is the function
 // of the page whose address it is.
 func newFlow(c *code, origin uint64, fn Function, fr frame) *flow {
-	return &flow{c: c, fn: fn, origin: origin, frame: fr, state: make(map[uint64]value), calls: make(map[uint64]*x86.Instr), mixed: make(map[uint64]bool)}
+	return &flow{c: c, fn: fn, origin: origin, frame: fr, loads: exact, state: make(map[uint64]value), calls: make(map[uint64]*x86.Instr), mixed: make(map[uint64]bool)}
 }
 
 // follow follows what reg holds from the instruction at vaddr on.
@@ -164,7 +167,7 @@ func (f *flow) step(vaddr uint64, v value) {
 		if i, ok := f.c.at(vaddr); ok {
 			f.kill(&v, i.Writes)
 			if f.stores {
-				v.stack[0] = exact
+				v.stack[0] = f.loads
 			}
 			f.to(i.Next(), v)
 		}
@@ -237,7 +240,14 @@ func (f *flow) called(i *x86.Instr, v *value) bool {
 
 // record records a call or jmp to what has the label l, which register r holds.
 func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
-	if l&(xored|mangled) != 0 {
+	switch {
+	case l&address == 0:
+		if l&derived != 0 {
+			f.whole = true
+			f.escape(i.Addr, "called after arithmetic")
+		}
+		return
+	case l&(xored|mangled) != 0:
 		f.escape(i.Addr, "called while mangled")
 		return
 	}
@@ -249,8 +259,12 @@ func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 	// Only the function's own arguments are passed on; the register called through is none
 	// beyond them.
 	for n, arg := range [...]int{x86.Rdi, x86.Rsi, x86.Rdx} {
-		if n < f.fn.args() && arg != r && v.reg[arg]&plain != 0 {
+		switch {
+		case n >= f.fn.args() || arg == r:
+		case v.reg[arg]&plain != 0:
 			f.escape(i.Addr, "passed as an argument")
+		case v.reg[arg]&half != 0:
+			f.number(i)
 		}
 	}
 }
@@ -260,7 +274,7 @@ func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 func (f *flow) afterPage(i *x86.Instr, v *value) {
 	v.reg[x86.Rax] = other
 	for r := range v.reg {
-		if l := v.reg[r]; x86.CallerSaved.Has(r) && l&^other != 0 {
+		if l := v.reg[r]; x86.CallerSaved.Has(r) && l&address != 0 {
 			v.reg[r] = l&other | spent
 		}
 	}
@@ -292,8 +306,11 @@ func (f *flow) call(i *x86.Instr, v *value) {
 		// gcc's -fipa-ra keeps values in registers that a callee in the same unit is known
 		// to leave alone: look into the callee rather than trust the convention.
 		reads, survives := f.c.callee(i.Target, r, calleeDepth)
-		if reads && v.reg[r]&(plain|xored) != 0 {
+		switch {
+		case reads && v.reg[r]&(plain|xored) != 0:
 			f.escape(i.Addr, "passed as an argument")
+		case reads:
+			f.number(i)
 		}
 		if x86.CallerSaved.Has(r) && !survives {
 			v.reg[r] = other
@@ -305,6 +322,9 @@ func (f *flow) call(i *x86.Instr, v *value) {
 func (f *flow) arguments(i *x86.Instr, v *value) {
 	if v.held(plain|xored)&x86.ArgRegs != 0 {
 		f.escape(i.Addr, "passed as an argument")
+	}
+	if v.held(half)&x86.ArgRegs != 0 {
+		f.number(i)
 	}
 }
 
@@ -342,6 +362,9 @@ func (f *flow) ret(i *x86.Instr, v *value) {
 		return
 	}
 	f.kept(i, v)
+	if v.held(half)&(x86.RegsOf(x86.Rax, x86.Rdx)|^x86.CallerSaved) != 0 {
+		f.number(i)
+	}
 	switch {
 	case v.reg[x86.Rax]&(plain|xored) != 0:
 		f.returns = append(f.returns, use{i.Addr, "returned"})

@@ -179,7 +179,11 @@ func (f *flow) slot(off int64, make bool) int {
 // bytes at p.
 func (f *flow) touches(v *value, p place, n int64) bool {
 	for s, at := range f.words {
-		if v.stack[s]&^other != 0 && (!p.exact || at < p.off+n && p.off < at+slotSize) {
+		size := int64(slotSize)
+		if v.stack[s]&address == 0 {
+			size = halfSize
+		}
+		if v.stack[s]&^other != 0 && (!p.exact || at < p.off+n && p.off < at+size) {
 			return true
 		}
 	}
@@ -230,6 +234,8 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 		return false
 	case !p.stack || i.Op == x86asm.LEA:
 		return false
+	case f.halfOnFrame(i, v, p):
+		return true
 	}
 	if p.exact && i.Op == x86asm.MOV && isReg && width == 64 {
 		if n := f.slot(p.off, false); n >= 0 {

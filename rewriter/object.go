@@ -225,7 +225,7 @@ func (f *elfFile) mayCall() (bool, error) {
 // of a call have that.
 func hasPage(b []byte) bool {
 	const behind = 4 // the displacement's own bytes
-	for _, needle := range [...][]byte{execNeedle, {0x5f, 0xff}} {
+	for _, needle := range [...][]byte{pageNeedle, {0x5f, 0xff}} {
 		for i := 2; i < len(b); i++ {
 			n := bytes.Index(b[i:], needle)
 			if n < 0 {

@@ -64,7 +64,8 @@ func TestForms(t *testing.T) {
 		after  string
 		reason string // part of it
 	}{
-		{"a stub by an old compiler", testELF{symbols: public, comment: gcc4}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Plain), "stub"},
+		{"glibc's time", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Plain), "stub"},
+		{"a stub where assembly may call it", testELF{symbols: public, comment: gcc4}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
 		{"a stub by a compiler that knows -fipa-ra", testELF{symbols: public, comment: gcc5}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
 		{"a stub by nobody knows what", testELF{symbols: public}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
 		{"a stub of a local function", testELF{symbols: fn}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
@@ -82,12 +83,13 @@ func TestForms(t *testing.T) {
 		{"Go, apart", testELF{symbols: fn, noteSection: ".note.go.buildid"}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Left, "", "not adjacent"},
 		{"no PT_NOTE, rcx and r11 may be needed", testELF{symbols: fn, notes: -1}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Left, "", "rcx and r11"},
 		{"no PT_NOTE", testELF{symbols: fn, notes: -1}, "53" + movRaxTime + callRax + "5b" + setsAll + "c3", nil, nil, Syscall, "48c7c0c9000000 0f05", "PT_NOTE"},
-		{"no PT_NOTE, a tail jump", testELF{symbols: fn, notes: -1, comment: gcc4}, movRaxTime + "ffe0", nil, nil, Syscall, "b8c9000000 0f05 c3 90", "PT_NOTE"},
+		{"no PT_NOTE, a tail jump", testELF{symbols: fn, notes: -1, comment: gcc4}, movRaxTime + "ffe0", nil, nil, Left, "", "rcx and r11"},
+		{"no PT_NOTE, a tail jump of a function of libc.so.6", testELF{dyn: true, dynamic: true, soname: "libc.so.6", symbols: []testSym{{"time", testTextOff, 9, sttFunc, 1}}, notes: -1, comment: gcc4}, movRaxTime + "ffe0" + glibc, nil, nil, Syscall, "b8c9000000 0f05 c3 90", "PT_NOTE"},
 		{"no PT_NOTE, apart", testELF{symbols: fn, notes: -1}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Left, "", "PT_NOTE"},
-		{"something appended", testELF{symbols: fn, comment: gcc4}, timeStubText, overlay, nil, Syscall, "48c7c0c9000000 0f05", "15 bytes"},
+		{"something appended", testELF{symbols: fn, comment: gcc4}, timeStubText + glibc, overlay, nil, Syscall, "48c7c0c9000000 0f05", "15 bytes"},
 		{"only lea allowed", testELF{symbols: public}, timeStubText, nil, []Form{Lea}, Lea, "488d05" + rel(at+7, layout.Time.Keep), ""},
-		{"only call allowed", testELF{symbols: public, comment: gcc4}, timeStubText, nil, []Form{Call}, Call, "0f1f4000 e8" + rel(at+9, layout.Time.Plain), ""},
-		{"only syscall allowed", testELF{symbols: public, comment: gcc4}, timeStubText, nil, []Form{Syscall}, Syscall, "48c7c0c9000000 0f05", ""},
+		{"only call allowed", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, []Form{Call}, Call, "0f1f4000 e8" + rel(at+9, layout.Time.Plain), ""},
+		{"only syscall allowed", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, []Form{Syscall}, Syscall, "48c7c0c9000000 0f05", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.text = asm(t, c.text)
@@ -216,7 +218,7 @@ func TestInterpreter(t *testing.T) {
 		e    testELF
 		form Form
 	}{
-		{"interpreter", testELF{tight: true, soname: "ld.so", comment: gcc4}, Syscall},
+		{"interpreter", testELF{tight: true, soname: "ld.so", comment: gcc4}, Left},
 		{"interpreter with a hole", testELF{soname: "ld.so"}, Entry},
 		{"library that needs another", testELF{tight: true, extra: []dyn{{tag: dtNeeded, val: 1}}}, Entry},
 		{"library that cannot be entered", testELF{tight: true, soname: "l", entry: 1 << 40}, Entry},

@@ -56,6 +56,9 @@ func (p *prover) open(b *body, lo, hi uint64) string {
 	if p.t.inside(lo+1, hi) {
 		return "the call is reached from elsewhere too"
 	}
+	if p.t.blind {
+		return "more tables of offsets than can be read may lead into it"
+	}
 	p.visited = map[uint64]bool{}
 	return p.reachable(b)
 }

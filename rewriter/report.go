@@ -61,9 +61,17 @@ const (
 	LeaDisp32
 	// JccRel32 is 0F 8x rel32 into the page, 6 bytes; found in ET_EXEC only.
 	JccRel32
+	// HalfImm32 is a mov of 32 bits, or lea, of the lower half of the address, whose sign is
+	// extended later.
+	HalfImm32
+	// ArithImm32 is another instruction with the lower half of the address in it, with whose
+	// result an address is computed.
+	ArithImm32
+	// HalfLoad is a load of the lower half of the address from data, whose sign is extended.
+	HalfLoad
 )
 
-var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "call-rel32", "data-word", "cmp-imm32", "store-imm32", "lea-disp32", "jcc-rel32"}
+var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "call-rel32", "data-word", "cmp-imm32", "store-imm32", "lea-disp32", "jcc-rel32", "half-imm32", "arith-imm32", "half-load"}
 
 func (k Kind) String() string {
 	if int(k) >= len(kindNames) {

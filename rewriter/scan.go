@@ -114,6 +114,18 @@ func scanELF(f *elfFile, what scope) (*Report, error) {
 	}
 	rep := &Report{ExecBytes: int64(s.bytes), Static: f.static(), file: f}
 	_, rep.Injected = f.injected()
+	if len(s.words) > 0 {
+		if err := s.loads(); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.halves) > 0 {
+		more, err := wholes(f, s.halves)
+		if err != nil {
+			return nil, err
+		}
+		s.sites = append(s.sites, more...)
+	}
 	if len(s.sites) == 0 {
 		return rep, nil
 	}

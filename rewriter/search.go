@@ -26,8 +26,9 @@ const (
 )
 
 var (
-	execNeedle = []byte{0x60, 0xff}
-	dataNeedle = []byte{0x60, 0xff, 0xff, 0xff, 0xff, 0xff}
+	pageNeedle = []byte{0x60, 0xff}
+	// wordNeedles are the four bytes whole: in data the pair is as frequent as the number -160.
+	wordNeedles = [...][]byte{{0, 0, 0x60, 0xff}, {0, 4, 0x60, 0xff}, {0, 8, 0x60, 0xff}}
 )
 
 // buffers are for one segment's pieces each: a scan of many files allocates one.
@@ -39,6 +40,9 @@ type search struct {
 	code  *code
 	buf   []byte
 	sites []Site
+	// halves are those that may be a part of an address.
+	halves []Site
+	words  map[uint64]Function // the data among them, and variables that such a constant is stored in
 	// bytes is how many bytes of executable segments were searched.
 	bytes uint64
 }
@@ -55,14 +59,17 @@ func (s *search) run() error {
 		if p.typ != ptLoad || p.filesz == 0 {
 			continue
 		}
-		exec, needle := p.flags&pfX != 0, dataNeedle
+		exec := p.flags&pfX != 0
 		if exec {
-			needle = execNeedle
 			s.bytes += p.filesz
 		}
 		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
-			s.hits(b, vaddr, lo, hi, needle, exec)
-			if exec && s.f.typ == etExec {
+			if !exec {
+				s.dataHits(b, vaddr, lo, hi)
+				return
+			}
+			s.hits(b, vaddr, lo, hi)
+			if s.f.typ == etExec {
 				s.relativeHits(b, vaddr, lo, hi)
 			}
 		})
@@ -99,10 +106,10 @@ func (s *search) chunks(p *prog, visit func(b []byte, vaddr uint64, lo, hi int))
 	}
 }
 
-// hits looks for the needle in b[lo:hi].
-func (s *search) hits(b []byte, vaddr uint64, lo, hi int, needle []byte, exec bool) {
+// hits looks for the page's address in b[lo:hi], which may be code.
+func (s *search) hits(b []byte, vaddr uint64, lo, hi int) {
 	for i := lo; i < hi && !s.full(); i++ {
-		n := bytes.Index(b[i:min(hi+len(needle)-1, len(b))], needle)
+		n := bytes.Index(b[i:min(hi+len(pageNeedle)-1, len(b))], pageNeedle)
 		if n < 0 {
 			return
 		}
@@ -115,12 +122,35 @@ func (s *search) hits(b []byte, vaddr uint64, lo, hi int, needle []byte, exec bo
 		if !ok {
 			continue
 		}
-		if exec && s.reference(b, vaddr, imm, f) {
+		if s.reference(b, vaddr, imm, f) {
 			continue
 		}
-		if at := vaddr + uint64(imm); at%8 == 0 && isWord(b, imm) {
-			s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
+		s.partial(b, vaddr, imm, f)
+		s.word(b, vaddr, imm, f)
+	}
+}
+
+// dataHits looks for it in b[lo:hi], which is no code.
+func (s *search) dataHits(b []byte, vaddr uint64, lo, hi int) {
+	for n, needle := range wordNeedles {
+		for i := lo; i < hi && !s.full(); i++ {
+			at := bytes.Index(b[i:min(hi+len(needle)-1, len(b))], needle)
+			if at < 0 {
+				break
+			}
+			i += at
+			s.word(b, vaddr, i, Functions[n])
 		}
+	}
+}
+
+// word takes the four bytes at b[imm] for data: an address, or the lower half of one.
+func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
+	switch at := vaddr + uint64(imm); {
+	case at%8 == 0 && isWord(b, imm):
+		s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
+	case at%halfSize == 0:
+		s.halfWord(at, f)
 	}
 }
 

@@ -14,6 +14,13 @@ const (
 	nops16 = "90909090 90909090 90909090 90909090\n"
 )
 
+// glibc is text by which a file is known to be, or to contain, a glibc that calls the page.
+var glibc = glibcText("2.13")
+
+func glibcText(version string) string {
+	return fmt.Sprintf("%x", "\x00stable release version "+version+"\x00")
+}
+
 // TestStub is about whole functions that are nothing but a call of the page.
 func TestStub(t *testing.T) {
 	const at = testBase + testTextOff
@@ -124,7 +131,7 @@ func TestDead(t *testing.T) {
 		{"saved", "52 c3", all &^ set(x86.Rdx), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := testELF{dyn: true, dynamic: true, comment: gcc4, text: asm(t, "90"+movRaxTime+callRax+c.after)}
+			e := testELF{dyn: true, dynamic: true, soname: "libc.so.6", comment: gcc4, text: asm(t, "90"+movRaxTime+callRax+c.after+glibc)}
 			for _, abi := range []bool{true, false} {
 				want := c.not
 				e.symbols = nil
@@ -145,7 +152,9 @@ func TestDead(t *testing.T) {
 func TestABI(t *testing.T) {
 	plain := "90" + movRaxTime + callRax + "31d2 c3"
 	stub := movRaxTime + callRax + "c3"
-	banner := func(version string) string { return fmt.Sprintf("%x", "\x00stable release version "+version+"\x00") }
+	libc := func(comment string) testELF {
+		return testELF{dyn: true, dynamic: true, soname: "libc.so.6", comment: comment}
+	}
 	for _, c := range []struct {
 		name string
 		e    testELF
@@ -153,27 +162,30 @@ func TestABI(t *testing.T) {
 		sym  testSym
 		want bool
 	}{
-		{"exported, by a newer compiler", testELF{dyn: true, dynamic: true, comment: gcc5}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
-		{"exported, by nobody knows what", testELF{dyn: true, dynamic: true}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
-		{"exported, by one of each", testELF{dyn: true, dynamic: true, comment: gcc4 + "\x00" + gcc5}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
-		{"exported", testELF{dyn: true, dynamic: true, comment: gcc4}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, true},
-		{"exported, weak", testELF{dyn: true, dynamic: true, comment: gcc4}, plain, testSym{"x", 0, 50, sttFunc, 2}, true},
-		{"local", testELF{dyn: true, dynamic: true, comment: gcc4}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 0}, false},
-		{"a lock function, were it exported", testELF{dyn: true, dynamic: true, comment: gcc4}, plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
-		{"exported, but it ends before", testELF{dyn: true, dynamic: true}, plain, testSym{"time", 0, 1, sttFunc, 1}, false},
+		{"exported, by a newer compiler", libc(gcc5), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
+		{"exported, by nobody knows what", libc(""), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
+		{"exported, by one of each", libc(gcc4 + "\x00" + gcc5), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
+		{"exported", libc(gcc4), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, true},
+		{"exported, weak", libc(gcc4), plain, testSym{"x", 0, 50, sttFunc, 2}, true},
+		{"exported by another library: assembly may call it", testELF{dyn: true, dynamic: true, soname: "libx.so.1", comment: gcc4}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
+		{"local", libc(gcc4), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 0}, false},
+		{"a lock function, were it exported", libc(gcc4), plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
+		{"exported, but it ends before", libc(""), plain, testSym{"time", 0, 1, sttFunc, 1}, false},
 		{"global in a static program, a public name", testELF{comment: gcc4}, plain, testSym{"__gettimeofday", 0, 50, sttFunc, 1}, false},
 		{"global in a static program, another name", testELF{}, plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
-		{"a stub without a name", testELF{comment: gcc4}, stub, testSym{"", 0, 50, sttFunc, 0}, true},
-		{"glibc's time, known by its bytes", testELF{}, timeStubText + banner("2.13"), testSym{"", 0, 18, sttFunc, 0}, true},
-		{"the same in a newer glibc", testELF{}, timeStubText + banner("2.36"), testSym{"", 0, 18, sttFunc, 0}, false},
-		{"the same with objects of a newer compiler", testELF{comment: gcc5}, timeStubText + banner("2.13"), testSym{"", 0, 18, sttFunc, 0}, false},
-		{"a caller that reads a register", testELF{comment: gcc4, entry: testBase + testTextOff + 18}, timeStubText + "e8 e9ffffff 4889d0 c3", testSym{"", 0, 18, sttFunc, 0}, false},
+		{"a stub without a name: assembly may call it", testELF{comment: gcc4}, stub, testSym{"", 0, 50, sttFunc, 0}, false},
+		{"a stub under a private name", testELF{comment: gcc4}, stub, testSym{"helper", 0, 50, sttFunc, 0}, false},
+		{"glibc's time, known by its bytes", testELF{}, timeStubText + glibc, testSym{"", 0, 18, sttFunc, 0}, true},
+		{"the same in a newer glibc", testELF{}, timeStubText + glibcText("2.36"), testSym{"", 0, 18, sttFunc, 0}, false},
+		{"the same with objects of a newer compiler", testELF{comment: gcc5}, timeStubText + glibc, testSym{"", 0, 18, sttFunc, 0}, false},
+		{"a caller that reads a register", testELF{comment: gcc4, entry: testBase + testTextOff + 18}, timeStubText + "e8 e9ffffff 4889d0 c3" + glibc, testSym{"", 0, 18, sttFunc, 0}, false},
 		{"no stub, without a name", testELF{fdes: []uint64{0}}, plain, testSym{}, false},
-		{"a stub under a private name: strip takes it away", testELF{comment: gcc4}, stub, testSym{"helper", 0, 50, sttFunc, 0}, true},
 		{"Go", testELF{noteSection: ".gosymtab"}, stub, testSym{"time", 0, 50, sttFunc, 1}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.e.text = asm(t, c.text)
+			if c.e.text = asm(t, c.text); c.e.soname != "" {
+				c.e.text = append(c.e.text, asm(t, glibc)...)
+			}
 			if c.sym.size != 0 {
 				c.sym.value = c.e.textVaddr()
 				c.e.symbols = []testSym{c.sym}

@@ -17,6 +17,9 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 	}
 	dst, width, isReg := i.ArgGPR(0)
 	src, srcWidth, fromReg := i.ArgGPR(1)
+	if f.widen(i, v) {
+		return
+	}
 	whole := isReg && fromReg && width == 64 && srcWidth == 64
 	switch {
 	case i.Op == x86asm.CMP || i.Op == x86asm.TEST:
@@ -48,7 +51,7 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 		return
 	}
 	f.other(i, v, (i.Operands|i.Partial)&tracked)
-	f.kill(v, i.Writes|i.Partial)
+	f.compute(i, v)
 }
 
 // operandsOf records the value as an address of memory.
@@ -80,6 +83,8 @@ func (f *flow) other(i *x86.Instr, v *value, read x86.Regs) {
 func (f *flow) store(i *x86.Instr, v *value, src, width int) {
 	l := v.reg[src]
 	switch _, toMem := i.Args[0].(x86asm.Mem); {
+	case l&address == 0:
+		f.number(i)
 	case l&spent != 0:
 		f.escape(i.Addr, "stored after a call")
 	case l&(plain|xored) == 0:

@@ -18,6 +18,10 @@ func judge(c *code, fn *functions, isGo bool, b *body, s *Site) {
 	case MovImm32, MovImm64, LeaDisp32:
 		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, c.frame(b))
 		f.conclude(fn, b, s)
+	case HalfImm32, ArithImm32, HalfLoad:
+		if !judgeHalf(c, fn, b, s) {
+			s.Verdict, s.Reason = Unknown, "too much code to follow"
+		}
 	case PushImm32, StoreImm32:
 		judgeStore(c, fn, b, s)
 	case CallRel32, JccRel32:

@@ -1,0 +1,281 @@
+// Addresses made of 32 bits: mov $0xff600400,%eax; cdqe. The constant alone is any number, a colour
+// as likely as an address; it is a reference to the page where the code makes 64 bits of it whose
+// upper half is all ones, or computes with it and calls the result.
+
+package rewriter
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// The labels of what is not yet an address.
+const (
+	half    label = 1 << (6 + iota) // a register whose lower half is that of the address
+	derived                         // computed from it or with it: perhaps the address
+
+	// address are those of what is the address, or was.
+	address = ^(other | half | derived)
+)
+
+// halfSize is the length of a word of the stack that holds the lower half, in bytes.
+const halfSize = 4
+
+// arithmetic are the instructions by which a constant makes an address of something else.
+var arithmetic = map[x86asm.Op]bool{x86asm.ADD: true, x86asm.ADC: true, x86asm.SUB: true, x86asm.SBB: true, x86asm.OR: true,
+	x86asm.XOR: true, x86asm.AND: true, x86asm.IMUL: true}
+
+// partial adds the instructions whose last four bytes are those at b[imm], where one may be a part
+// of the address. Which of them there is shows itself once the code around them is known.
+func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
+	want := int32(binary.LittleEndian.Uint32(b[imm:]))
+	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
+		i, ok := x86.Decode(b[imm-n:min(imm+8, len(b))], vaddr+uint64(imm-n))
+		if !ok || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != n+8) || !s.code.holds(i.Addr) {
+			continue
+		}
+		if kind, ok := halfKind(&i, want); ok {
+			if at, fixed := i.MemVaddr(); fixed && i.Op == x86asm.MOV {
+				s.halfWord(at, f)
+			}
+			if off, ok := s.f.offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
+				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f})
+			}
+		}
+	}
+}
+
+// halfKind tells what i makes of a constant of 32 bits in it.
+func halfKind(i *x86.Instr, want int32) (Kind, bool) {
+	_, width, isReg := i.ArgGPR(0)
+	if m, ok := i.Mem(); ok && i.Op == x86asm.LEA {
+		switch {
+		case int32(m.Disp) != want || m.Base == x86asm.RIP:
+			return 0, false
+		case m.Base == 0 && m.Index == 0:
+			return HalfImm32, true
+		}
+		return ArithImm32, true
+	}
+	for n, arg := range i.Args {
+		c, ok := arg.(x86asm.Imm)
+		switch {
+		case !ok || int32(c) != want || n == 0:
+		case i.Op == x86asm.MOV && (isReg && width == 32 || !isReg && i.MemBytes == halfSize):
+			return HalfImm32, true
+		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && isReg && width >= 32:
+			return ArithImm32, true
+		}
+	}
+	return 0, false
+}
+
+// judgeHalf follows what the instruction at s loads; it reports whether that becomes an address.
+func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
+	i, ok := c.at(s.Vaddr)
+	if !ok || b == nil && c.within(fn, s.Vaddr) {
+		return false
+	}
+	fr := c.frame(b)
+	l := half
+	if i.Op != x86asm.MOV && s.Kind == ArithImm32 {
+		l = derived
+	}
+	f := newFlow(c, s.Vaddr, s.Function, fr)
+	v := unknownValue()
+	if dst, _, isReg := i.ArgGPR(0); isReg && i.Op == x86asm.MOVSXD {
+		v.reg[dst] = f.extend(l)
+	} else if isReg {
+		v.reg[dst] = l
+	} else {
+		d := fr[s.Vaddr]
+		p := d.place(&i)
+		if !d.hasSP || !p.exact || p.off >= 0 {
+			return false
+		}
+		f.words, f.stores, v.stack[0] = []int64{p.off}, true, half
+	}
+	f.loads = l
+	f.run(i.Next(), v)
+	if !f.whole || s.Kind == HalfLoad && len(f.calls) == 0 {
+		return false
+	}
+	f.onStack = len(f.words) > 0
+	f.conclude(fn, b, s)
+	switch {
+	case s.Verdict != Unknown && len(f.numbers) > 0:
+		u := f.numbers[0]
+		s.Verdict, s.Reason = Unknown, fmt.Sprintf("%s at %#x", u.what, u.addr)
+	case s.Verdict.Patchable() && s.Kind == ArithImm32:
+		s.Verdict, s.Reason = Unknown, "made of a part of a longer constant"
+	case s.Verdict.Patchable() && s.Kind == HalfLoad:
+		s.Verdict, s.Reason = Unknown, "half the address is in data"
+	}
+	return true
+}
+
+// number records a use of what is not an address yet.
+func (f *flow) number(i *x86.Instr) {
+	f.numbers = append(f.numbers, use{i.Addr, "used as a number"})
+}
+
+// widen moves the state over an instruction that works on half an address; it reports whether
+// that is all that it does.
+func (f *flow) widen(i *x86.Instr, v *value) bool {
+	dst, width, isReg := i.ArgGPR(0)
+	src, srcWidth, fromReg := i.ArgGPR(1)
+	if i.Op == x86asm.CDQE {
+		dst, width, src, srcWidth, isReg, fromReg = x86.Rax, 64, x86.Rax, 32, true, true
+	}
+	if !isReg || !fromReg || srcWidth != 32 || v.reg[src]&address != 0 {
+		return false
+	}
+	switch {
+	case (i.Op == x86asm.CDQE || i.Op == x86asm.MOVSXD) && width == 64:
+		v.reg[dst] = f.extend(v.reg[src])
+	case i.Op == x86asm.MOV && width == 32:
+		v.reg[dst] = v.reg[src]
+	default:
+		return false
+	}
+	return true
+}
+
+// extend is the label of what has the label l once its sign is extended.
+func (f *flow) extend(l label) label {
+	if l&half != 0 {
+		f.whole = true
+		l = l&^half | exact
+	}
+	return l
+}
+
+// compute moves the state over an instruction that has no rule of its own: where it reads half an
+// address, its result may be one.
+func (f *flow) compute(i *x86.Instr, v *value) {
+	read := (i.Operands | i.Partial) & v.held(half|derived)
+	if read&v.held(half) != 0 {
+		f.number(i)
+	}
+	f.kill(v, i.Writes|i.Partial)
+	if dst, width, isReg := i.ArgGPR(0); read != 0 && isReg && width >= 32 && i.Writes.Has(dst) {
+		v.reg[dst] |= derived
+	}
+}
+
+// halfOnFrame moves the state over an instruction that moves half an address from or to the stack;
+// it reports whether this is one.
+func (f *flow) halfOnFrame(i *x86.Instr, v *value, p place) bool {
+	if !p.exact || i.Op != x86asm.MOV && i.Op != x86asm.MOVSXD {
+		return false
+	}
+	dst, width, isReg := i.ArgGPR(0)
+	src, srcWidth, fromReg := i.ArgGPR(1)
+	n := f.slot(p.off, false)
+	holds := n >= 0 && v.stack[n]&address == 0 && v.stack[n]&(half|derived) != 0
+	switch {
+	case holds && isReg && width == 64 && i.Op == x86asm.MOVSXD:
+		v.reg[dst] = f.extend(v.stack[n])
+	case holds && isReg && width == 32 && i.Op == x86asm.MOV:
+		v.reg[dst] = v.stack[n]
+	case isReg || i.MemBytes != halfSize:
+		return false
+	case fromReg && srcWidth == 32 && v.reg[src]&address == 0 && v.reg[src]&(half|derived) != 0:
+		if n = f.slot(p.off, true); n >= 0 {
+			v.stack[n] = v.reg[src]
+		}
+	case holds:
+		v.stack[n] = other
+	default:
+		return false
+	}
+	return true
+}
+
+// loadsBy finds those of the opcode in b[lo:hi].
+func (s *search) loadsBy(op byte, b []byte, vaddr uint64, lo, hi int) {
+	for i := lo; i < hi && len(s.halves) < maxSites; i++ {
+		n := bytes.IndexByte(b[i:hi], op)
+		if n < 0 {
+			return
+		}
+		i += n
+		var at uint64
+		switch modrm := b[i+1]; {
+		case modrm&0xc7 == 5: // rip
+			at = vaddr + uint64(i) + 6 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+2:]))))
+		case modrm&0xc7 == 4 && b[i+2] == 0x25 && i+7 <= len(b): // no register
+			at = uint64(int64(int32(binary.LittleEndian.Uint32(b[i+3:]))))
+		default:
+			continue
+		}
+		f, found := s.words[at]
+		if !found {
+			continue
+		}
+		start := i
+		if b[i-1]&0xf0 == 0x40 { // REX
+			start--
+		}
+		in, ok := x86.Decode(b[start:], vaddr+uint64(start))
+		if off, known := s.f.offset(in.Addr, uint64(in.Len)); ok && known && s.code.holds(in.Addr) && in.MemBytes == halfSize {
+			s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: f})
+		}
+	}
+}
+
+// halfWord notes that the four bytes at vaddr are, or become, the lower half of an address.
+func (s *search) halfWord(vaddr uint64, f Function) {
+	if s.words == nil {
+		s.words = make(map[uint64]Function)
+	}
+	if len(s.words) < maxSites {
+		s.words[vaddr] = f
+	}
+}
+
+// loads finds instructions that load a word of data which may be half an address: movslq, or a mov
+// of 32 bits whose sign is extended later.
+func (s *search) loads() error {
+	const opMov, opMovslq = 0x8b, 0x63
+	for i := range s.f.progs {
+		p := &s.f.progs[i]
+		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz == 0 {
+			continue
+		}
+		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+			for _, op := range [...]byte{opMov, opMovslq} {
+				s.loadsBy(op, b, vaddr, max(lo, 1), min(hi, len(b)-6))
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wholes returns those of the sites whose constant becomes an address. It has a budget of its own:
+// such constants are found in data, too.
+func wholes(f *elfFile, halves []Site) ([]Site, error) {
+	sortSites(halves)
+	c := newCode(f)
+	fn, err := findFunctions(f, halves)
+	if err != nil {
+		return nil, err
+	}
+	c.starts = fn.starts
+	var found []Site
+	for _, s := range halves {
+		if judgeHalf(c, fn, c.holder(fn, s.Vaddr), &s) {
+			s.Verdict, s.Reason = Unknown, ""
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
