@@ -25,6 +25,7 @@ const (
 
 	emX8664 = 62
 
+	ptNull        = 0
 	ptLoad        = 1
 	ptDynamic     = 2
 	ptInterp      = 3

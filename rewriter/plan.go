@@ -159,7 +159,7 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(p.Edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
+	sortEdits(p.Edits)
 	if why := p.overlap(); why != "" {
 		return leaveAll(r, why), nil
 	}
@@ -261,12 +261,11 @@ func (p *Plan) addSegmentOf(place room, layout shim.Layout, page func(h hooks, n
 		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array, no spare dynamic entry): the patched sites make system calls")
 	}
 	p.Edits = append(p.Edits, h.edits...)
-	old, err := f.bytes(f.phoff, uint64(len(f.progs))*phdrSize)
+	spent, err := p.editProgs(place, off)
 	if err != nil {
 		return err
 	}
-	p.Edits = append(p.Edits, Edit{Offset: f.phoff, Old: old, New: f.progTable(place, off), Why: "program headers"})
-	p.tail = append(make([]byte, off-f.size), page(h, old[place.note*phdrSize:][:phdrSize])...)
+	p.tail = append(make([]byte, off-f.size), page(h, spent)...)
 	p.tail = append(p.tail, make([]byte, shim.SegmentSize-pageSize)...)
 	if err := p.addSectionHeader(place, off); err != nil {
 		return err
@@ -325,6 +324,10 @@ func (p *Plan) addSectionHeader(place room, off uint64) error {
 		wordEdit(40, f.shoff, shoff, "e_shoff"),
 		Edit{Offset: 60, Old: n(nil, uint16(f.shnum)), New: n(nil, uint16(f.shnum+1)), Why: "e_shnum"})
 	return nil
+}
+
+func sortEdits(edits []Edit) {
+	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
 }
 
 // overlap says which two edits touch each other, "" for none: two fields of a hostile file may

@@ -11,9 +11,9 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// The injected segment: two pages, code then state, that take the program header of a
-// PT_NOTE. The table keeps its place and its length: strip, and kernels before 5.18 (which
-// compute AT_PHDR from the first segment), break files whose table was moved.
+// The injected segment: two pages, code then state, that take the program header of another
+// (spare.go) or one more at the end of the table. The table keeps its place: strip, and kernels
+// before 5.18 (which compute AT_PHDR from the first segment), break files whose table was moved.
 //
 //	before                          after
 //	PHDR INTERP                     PHDR INTERP
@@ -31,8 +31,8 @@ func (e roomError) Error() string { return string(e) }
 
 // room is where the injected segment goes.
 type room struct {
-	note   int    // index of the program header that is spent
-	before int    // index of the program header that the new one precedes, after the note is gone
+	spent  int    // index of the program header that is spent; grown: the table grows by one
+	before int    // index of the program header that the new one precedes, after the spent one is gone
 	vaddr  uint64 // page-aligned
 	hole   bool   // between two segments; else after the last
 }
@@ -44,11 +44,16 @@ func (f *elfFile) findRoom() (room, error) {
 	} else if n > 0 {
 		return room{}, roomError(fmt.Sprintf("%d bytes that are not the ELF file's own follow its end, and a reader may look for them from there", n))
 	}
-	note, err := f.spareNote()
+	spent, err := f.spare()
 	if err != nil {
 		return room{}, err
 	}
-	r := room{note: note}
+	return f.roomFor(spent)
+}
+
+// roomFor chooses the vaddr where a program header is spent.
+func (f *elfFile) roomFor(spent int) (room, error) {
+	r := room{spent: spent}
 	var last *prog
 	for i := range f.progs {
 		p := &f.progs[i]
@@ -72,7 +77,7 @@ func (f *elfFile) findRoom() (room, error) {
 			return room{}, roomError("kernels before 6.7 clear a program interpreter's .bss only behind its last segment")
 		}
 	}
-	if r.note < r.before {
+	if r.spent != grown && r.spent < r.before {
 		r.before--
 	}
 	return r, nil
@@ -109,57 +114,6 @@ func (f *elfFile) hasBSS() bool {
 
 func pageUp(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
 
-// spareNote chooses the PT_NOTE to spend: one without the build id before one with it.
-func (f *elfFile) spareNote() (int, error) {
-	best, bestCost := -1, 0
-	for i := range f.progs {
-		if f.progs[i].typ != ptNote {
-			continue
-		}
-		cost := 1
-		if f.hasBuildID(&f.progs[i]) {
-			cost = 2
-		}
-		if best < 0 || cost < bestCost {
-			best, bestCost = i, cost
-		}
-	}
-	if best < 0 {
-		return 0, roomError("no PT_NOTE program header to spend on a segment")
-	}
-	return best, nil
-}
-
-// hasBuildID reports whether a PT_NOTE holds NT_GNU_BUILD_ID (gABI, chapter 5, "Note Section").
-func (f *elfFile) hasBuildID(p *prog) bool {
-	const ntGNUBuildID, maxNotes = 3, 4096
-	if !f.inFile(p.off, p.filesz) {
-		return false
-	}
-	b, err := f.bytes(p.off, min(p.filesz, maxNotes))
-	if err != nil {
-		return false
-	}
-	align := uint64(4)
-	if p.align == 8 {
-		align = 8
-	}
-	for len(b) >= 12 {
-		le := binary.LittleEndian
-		name, desc, typ := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:])), le.Uint32(b[8:])
-		if typ == ntGNUBuildID && name == 4 && bytes.HasPrefix(b[12:], []byte("GNU\x00")) {
-			return true
-		}
-		next := 12 + (name+align-1)&^(align-1)
-		next = (next + desc + align - 1) &^ (align - 1)
-		if next > uint64(len(b)) {
-			return false
-		}
-		b = b[next:]
-	}
-	return false
-}
-
 // overlay returns how many bytes follow everything that the headers speak of, zero padding
 // of less than a page aside: an archive appended to a self-extracting program.
 func (f *elfFile) overlay() (uint64, error) {
@@ -190,10 +144,14 @@ func (f *elfFile) overlay() (uint64, error) {
 	return rest, nil
 }
 
-// progTable returns the bytes of the new program header table: as long as the old one.
+// progTable returns the bytes of the new program header table.
 func (f *elfFile) progTable(r room, off uint64) []byte {
 	kept := slices.Clone(f.progs)
-	kept = slices.Delete(kept, r.note, r.note+1)
+	if r.spent == grown {
+		f.coverTable(kept)
+	} else {
+		kept = slices.Delete(kept, r.spent, r.spent+1)
+	}
 	kept = slices.Insert(kept, r.before, prog{
 		typ: ptLoad, flags: pfR | pfX, off: off, vaddr: r.vaddr, paddr: r.vaddr,
 		filesz: shim.SegmentSize, memsz: shim.SegmentSize, align: pageSize,

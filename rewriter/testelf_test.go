@@ -61,6 +61,8 @@ type testELF struct {
 	rodataFirst uint64   // bytes at the head of the text that are .rodata
 	comment     string   // the content of .comment
 	noteSection string   // the name of the first note's section; "" means ".note.a"
+	full        bool     // something stands right behind the program headers
+	phdr        bool     // a PT_PHDR
 }
 
 func (e *testELF) base() uint64 {
@@ -245,6 +247,9 @@ func (e *testELF) build() []byte {
 	if e.interp != "" {
 		n++
 	}
+	if e.phdr {
+		n++
+	}
 	var dynAt, dynLen, hdrAt, hdrLen uint64
 	if e.hasDynamic() {
 		dynAt, dynLen = m.dynamicTables()
@@ -256,9 +261,16 @@ func (e *testELF) build() []byte {
 	}
 
 	headEnd := uint64(ehdrSize + n*phdrSize)
+	if e.full {
+		m.head = append(m.head, "stands here\x00"...)
+	}
+	if e.phdr {
+		m.seg(ptPhdr, pfR, ehdrSize, e.base()+ehdrSize, uint64(n*phdrSize), uint64(n*phdrSize), 8)
+	}
 	if e.interp != "" {
-		m.seg(ptInterp, pfR, headEnd, e.base()+headEnd, uint64(len(e.interp)+1), uint64(len(e.interp)+1), 1)
-		m.head = pad(append([]byte(e.interp), 0), 8)
+		off := headEnd + uint64(len(m.head))
+		m.seg(ptInterp, pfR, off, e.base()+off, uint64(len(e.interp)+1), uint64(len(e.interp)+1), 1)
+		m.head = pad(append(append(m.head, e.interp...), 0), 8)
 	}
 	textEnd, dataLen := testTextOff+uint64(len(e.text)), uint64(len(m.data))
 	m.seg(ptLoad, pfR|pfX, 0, e.base(), textEnd, textEnd, e.align())
