@@ -175,49 +175,79 @@ const injectedName = ".vfix"
 // maxSectionNames bounds the section names that are copied, in bytes.
 const maxSectionNames = 1 << 24
 
-// sectionTable returns what stands behind the segment in a file with section headers: the
-// section names with one more, and the section headers with one more, and their offsets.
-// at is the offset of the first byte returned; off that of the segment.
-func (f *elfFile) sectionTable(r room, at, off uint64) (tail []byte, shoff uint64, err error) {
+// sectionTable returns what stands behind the segment in a file with section headers, and the
+// offset and the number of the section headers: what unwinders read, then the section names and
+// the section headers with one more for it and, of a file that is not patched yet, one for the
+// segment. at is the offset of the first byte returned; off that of the segment.
+func (f *elfFile) sectionTable(r room, u *unwinding, at, off uint64) (tail []byte, shoff uint64, shnum int, err error) {
 	names := f.sections[f.shstrndx]
 	if names.size > maxSectionNames {
-		return nil, 0, roomError(fmt.Sprintf("section names of %d bytes", names.size))
+		return nil, 0, 0, roomError(fmt.Sprintf("section names of %d bytes", names.size))
 	}
-	old, err := f.bytes(names.off, names.size)
+	strs, err := f.bytes(names.off, names.size)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
-	tail = append(tail, old...)
-	nameOff := len(tail)
-	tail = append(tail, injectedName+"\x00"...)
-	undo := f.prelinkUndo()
-	undoName := uint32(len(tail))
-	if undo != 0 {
-		tail = append(tail, prelinkAside+"\x00"...)
+	table, err := f.bytes(f.shoff, uint64(f.shnum)*shdrSize)
+	if err != nil {
+		return nil, 0, 0, err
 	}
-	newNames := uint64(len(tail))
+	le := binary.LittleEndian
+	const shfAlloc, shfExecinstr = 2, 4
+	header := func(name string, flags, addr, off, size, align uint64) {
+		table = le.AppendUint32(le.AppendUint32(table, uint32(len(strs))), shtProgbits)
+		for _, v := range []uint64{flags, addr, off, size, 0 /* sh_link, sh_info */, align, 0} {
+			table = le.AppendUint64(table, v)
+		}
+		strs = append(strs, name+"\x00"...)
+	}
+	place := func(i int, off, size uint64) {
+		le.PutUint64(table[i*shdrSize+24:], off)
+		le.PutUint64(table[i*shdrSize+32:], size)
+	}
+	if f.was == nil {
+		header(injectedName, shfAlloc|shfExecinstr, r.vaddr, off, shim.SegmentSize, pageSize)
+		if undo := f.prelinkUndo(); undo != 0 {
+			le.PutUint32(table[undo*shdrSize:], uint32(len(strs)))
+			strs = append(strs, prelinkAside+"\x00"...)
+		}
+	}
+	frames, old, err := f.debugFrame()
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	if u != nil && old >= 0 {
+		tail = u.debugFrame(frames)
+		if old > 0 {
+			place(old, at, uint64(len(tail)))
+		} else {
+			header(debugFrame, 0, 0, at, uint64(len(tail)), 8)
+		}
+	}
+	place(f.shstrndx, at+uint64(len(tail)), uint64(len(strs)))
+	tail = append(tail, strs...)
 	for (at+uint64(len(tail)))%8 != 0 {
 		tail = append(tail, 0)
 	}
-	shoff = at + uint64(len(tail))
-	table, err := f.bytes(f.shoff, uint64(f.shnum)*shdrSize)
-	if err != nil {
-		return nil, 0, err
+	return append(tail, table...), at + uint64(len(tail)), len(table) / shdrSize, nil
+}
+
+const (
+	debugFrame = ".debug_frame"
+	// maxDebugFrame bounds a section .debug_frame that is copied, in bytes.
+	maxDebugFrame = 1 << 24
+)
+
+// debugFrame returns the content of the section .debug_frame and its index: 0 where there is
+// none, -1 where nothing can be added to it.
+func (f *elfFile) debugFrame() (b []byte, index int, err error) {
+	s := f.section(debugFrame)
+	if s == nil {
+		return nil, 0, nil
 	}
-	le := binary.LittleEndian
-	le.PutUint64(table[f.shstrndx*shdrSize+24:], at)
-	le.PutUint64(table[f.shstrndx*shdrSize+32:], newNames)
-	if undo != 0 {
-		le.PutUint32(table[undo*shdrSize:], undoName)
+	if s.typ != shtProgbits || s.flags != 0 || s.size > maxDebugFrame {
+		return nil, -1, nil
 	}
-	tail = append(tail, table...)
-	const shfAlloc, shfExecinstr = 2, 4
-	tail = le.AppendUint32(tail, uint32(nameOff))
-	tail = le.AppendUint32(tail, shtProgbits)
-	for _, v := range []uint64{shfAlloc | shfExecinstr, r.vaddr, off, shim.SegmentSize} {
-		tail = le.AppendUint64(tail, v)
-	}
-	tail = le.AppendUint64(tail, 0) // sh_link, sh_info
-	tail = le.AppendUint64(tail, pageSize)
-	return le.AppendUint64(tail, 0), shoff, nil
+	b, err = f.bytes(s.off, s.size)
+	return b, s.index, err
 }

@@ -220,7 +220,15 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 	if err != nil || place.vaddr != was.segment.vaddr {
 		return nil, nil
 	}
-	if err := p.addSegmentOf(place, was.layout, func(hooks, []byte) []byte { return was.page }); err != nil {
+	var unwind *unwinding
+	if was.version == currentRelease().version {
+		u, err := r.file.planUnwinding(place.vaddr, pageRoom(p.Patches))
+		if err != nil || !bytes.HasSuffix(was.page, u.fde) {
+			return nil, err
+		}
+		unwind = &u
+	}
+	if err := p.addSegmentOf(place, was.layout, unwind, func(hooks, []byte) []byte { return was.page }); err != nil {
 		return nil, err
 	}
 	sortEdits(p.Edits)
