@@ -56,6 +56,7 @@ type testELF struct {
 	symbols     []testSym
 	rela        []testRela
 	fdes        []uint64 // function starts for .eh_frame_hdr
+	frame       []byte   // behind the table: a CIE and an FDE for the last of them; see testFrame
 	dynamic     bool     // a dynamic segment with a symbol table
 	extra       []dyn    // more dynamic entries
 	rodataFirst uint64   // bytes at the head of the text that are .rodata
@@ -208,8 +209,18 @@ func (m *testImage) unwindTable() (at, size uint64) {
 	for _, v := range m.fdes {
 		m.data = le(m.data, uint32(v-at), uint32(0))
 	}
+	size = m.at() - at
 	m.data = pad(m.data, 8)
-	return at, m.at() - at
+	if m.frame != nil {
+		last := len(m.data) - int(m.at()-at) + 12 + 8*(len(m.fdes)-1)
+		fde := m.at() + 4 + uint64(binary.LittleEndian.Uint32(m.frame))
+		binary.LittleEndian.PutUint32(m.data[last+4:], uint32(fde-at))
+		frame := bytes.Clone(m.frame)
+		pc := frame[fde-m.at()+8:]
+		binary.LittleEndian.PutUint32(pc, uint32(m.fdes[len(m.fdes)-1]-(fde+8)))
+		m.data = pad(append(m.data, frame...), 8)
+	}
+	return at, size
 }
 
 // notesAt appends the notes to the head, which begins at headEnd.
