@@ -60,8 +60,7 @@ func (u *unwind) table(hdr uint64) (done bool, err error) {
 	if err != nil || len(b) < 12 {
 		return false, err
 	}
-	const version = 1
-	if b[0] != version || b[1]&0x0f != peSdata4 || b[2] != peUdata4 || b[3] != peDatarel|peSdata4 {
+	if !searchable(b) {
 		return false, nil
 	}
 	count := min(uint64(binary.LittleEndian.Uint32(b[8:])), maxFDEs)
@@ -90,6 +89,12 @@ func (u *unwind) table(hdr uint64) (done bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// searchable reports whether an .eh_frame_hdr begins as linkers write it.
+func searchable(hdr []byte) bool {
+	const version = 1
+	return hdr[0] == version && hdr[1]&0x0f == peSdata4 && hdr[2] == peUdata4 && hdr[3] == peDatarel|peSdata4
 }
 
 // section reads the entries of .eh_frame, size bytes at an offset, one after the other.

@@ -25,6 +25,7 @@ const (
 
 	emX8664 = 62
 
+	ptNull        = 0
 	ptLoad        = 1
 	ptDynamic     = 2
 	ptInterp      = 3
@@ -112,6 +113,9 @@ type elfFile struct {
 	budget *int
 	// was is set where this is the view of a patched file as it was before.
 	was *patchedFile
+	// tables are the entries of unwind tables that lead to the injected segment; they are read as
+	// they were before.
+	tables []undo
 }
 
 // skipError is why a file is passed over.

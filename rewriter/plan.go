@@ -4,10 +4,8 @@ package rewriter
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"vfix.dev/vfix/shim"
@@ -159,7 +157,7 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(p.Edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
+	sortEdits(p.Edits)
 	if why := p.overlap(); why != "" {
 		return leaveAll(r, why), nil
 	}
@@ -240,8 +238,12 @@ func (p *Plan) usesSegment() bool {
 
 // addSegment adds the injected segment, its program header, its hooks and its section header.
 func (p *Plan) addSegment(place room) error {
-	return p.addSegmentOf(place, shim.Injected(), func(h hooks, note []byte) []byte {
-		page, err := segmentPage(place.vaddr, h, note, p.Patches)
+	u, err := p.file.planUnwinding(place.vaddr, pageRoom(p.Patches))
+	if err != nil {
+		return err
+	}
+	return p.addSegmentOf(place, shim.Injected(), &u, func(h hooks, note []byte) []byte {
+		page, err := segmentPage(place.vaddr, h, note, p.Patches, &u)
 		if err != nil {
 			p.Warnings = append(p.Warnings, err.Error())
 		}
@@ -249,8 +251,9 @@ func (p *Plan) addSegment(place room) error {
 	})
 }
 
-// addSegmentOf is addSegment with the first page and its layout given.
-func (p *Plan) addSegmentOf(place room, layout shim.Layout, page func(h hooks, note []byte) []byte) error {
+// addSegmentOf is addSegment with the first page, its layout and, where the release had it, its
+// unwinding given.
+func (p *Plan) addSegmentOf(place room, layout shim.Layout, u *unwinding, page func(h hooks, note []byte) []byte) error {
 	f := p.file
 	off := pageUp(f.size)
 	h, err := f.planHooks(place.vaddr, layout)
@@ -261,70 +264,24 @@ func (p *Plan) addSegmentOf(place room, layout shim.Layout, page func(h hooks, n
 		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array, no spare dynamic entry): the patched sites make system calls")
 	}
 	p.Edits = append(p.Edits, h.edits...)
-	old, err := f.bytes(f.phoff, uint64(len(f.progs))*phdrSize)
+	spent, err := p.editProgs(place, off)
 	if err != nil {
 		return err
 	}
-	p.Edits = append(p.Edits, Edit{Offset: f.phoff, Old: old, New: f.progTable(place, off), Why: "program headers"})
-	p.tail = append(make([]byte, off-f.size), page(h, old[place.note*phdrSize:][:phdrSize])...)
+	p.tail = append(make([]byte, off-f.size), page(h, spent)...)
 	p.tail = append(p.tail, make([]byte, shim.SegmentSize-pageSize)...)
-	if err := p.addSectionHeader(place, off); err != nil {
+	if u != nil && u.fde != nil {
+		p.Edits = append(p.Edits, u.entry)
+	}
+	if err := p.addSectionHeader(place, u, off); err != nil {
 		return err
 	}
 	p.Size = int64(f.size) + int64(len(p.tail))
 	return nil
 }
 
-// segmentPage returns the first page of a segment at vaddr: the code, its holes filled, and the
-// record. The error says that the record does not fit, so that no later vfix can take the
-// patches back.
-func segmentPage(vaddr uint64, h hooks, note []byte, patches []Patch) ([]byte, error) {
-	b := make([]byte, pageSize)
-	at := (copy(b, shim.Code()) + recordAlign - 1) &^ (recordAlign - 1)
-	layout := shim.Injected()
-	fill := func(hole uint32, target uint64) {
-		if target != 0 {
-			binary.LittleEndian.PutUint32(b[hole:], uint32(target-(vaddr+uint64(hole)+4)))
-		}
-	}
-	fill(layout.EntryHole, h.entry)
-	fill(layout.InitHole, h.init)
-	r, ok := record(note, vaddr, patches, pageSize-at)
-	if !ok {
-		binary.LittleEndian.PutUint16(b[at+phdrSize:], math.MaxUint16) // no record that can be read
-		return b, fmt.Errorf("%d call sites are more than the record of the injected segment holds: a later vfix cannot patch the file anew", len(patches))
-	}
-	copy(b[at:], r)
-	return b, nil
-}
-
-// addSectionHeader covers the segment at off with a section. A file without section headers,
-// or with damaged ones, stays as it is.
-func (p *Plan) addSectionHeader(place room, off uint64) error {
-	f := p.file
-	if f.sections == nil || f.shnum+1 >= maxShnum {
-		return nil
-	}
-	at := off + shim.SegmentSize
-	tail, shoff, err := f.sectionTable(place, at, off)
-	var skip roomError
-	if errors.As(err, &skip) {
-		p.Warnings = append(p.Warnings, "no section header covers the injected segment, strip would drop it: "+string(skip))
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if f.prelinkUndo() != 0 {
-		p.Warnings = append(p.Warnings, "prelinked: prelink's undo data are set aside as "+prelinkAside+
-			": prelink -u, which would take the injected segment away, refuses from now on")
-	}
-	p.tail = append(p.tail, tail...)
-	n := binary.LittleEndian.AppendUint16
-	p.Edits = append(p.Edits,
-		wordEdit(40, f.shoff, shoff, "e_shoff"),
-		Edit{Offset: 60, Old: n(nil, uint16(f.shnum)), New: n(nil, uint16(f.shnum+1)), Why: "e_shnum"})
-	return nil
+func sortEdits(edits []Edit) {
+	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
 }
 
 // overlap says which two edits touch each other, "" for none: two fields of a hostile file may

@@ -31,6 +31,12 @@ var releases = []release{
 		Getcpu:       shim.Trampoline{Plain: 0xb0, Keep: 0xd0},
 		EntryHook:    0x100, EntryHole: 0x125, InitHook: 0x130, InitHole: 0x150, State: 0x1000,
 	}},
+	{"2", 1468, "a7dec4f6833e2813f240c5fc00c9469ca772f305759611c6795264aa9ee75471", shim.Layout{
+		Gettimeofday: shim.Trampoline{Plain: 0x10, Keep: 0x30},
+		Time:         shim.Trampoline{Plain: 0x70, Keep: 0x90},
+		Getcpu:       shim.Trampoline{Plain: 0xd0, Keep: 0xf0},
+		EntryHook:    0x130, EntryHole: 0x155, InitHook: 0x160, InitHole: 0x180, State: 0x1000,
+	}},
 }
 
 // firstRelease is the one that kept no record.
@@ -60,6 +66,9 @@ type undo struct {
 	fn         Function // that it called; known where the record was not needed
 	lea, jump  bool     // how it was patched; neither: by a call
 }
+
+// table says that it is the place of an FDE in an unwind table: no call site is as short.
+func (u *undo) table() bool { return len(u.old) == 4 }
 
 // form is how the site was patched.
 func (u *undo) form() Form {
@@ -121,19 +130,24 @@ const (
 	recordSite  = 5
 )
 
-// record returns the record of the sites; ok is false where it does not fit into room bytes.
-func record(note []byte, segment uint64, patches []Patch, room int) (b []byte, ok bool) {
+// record returns the record of the sites, and of the entry of an unwind table; ok is false where
+// it does not fit into room bytes.
+func record(note []byte, segment uint64, patches []Patch, u *unwinding, room int) (b []byte, ok bool) {
 	b = append(b, note...)
 	n := 0
 	b = append(b, 0, 0)
-	for i := range patches {
-		q := &patches[i]
-		if q.Form == Left {
-			continue
-		}
+	add := func(vaddr uint64, before []byte) {
 		n++
-		b = binary.LittleEndian.AppendUint32(b, uint32(q.Vaddr-segment))
-		b = append(append(b, byte(len(q.Before))), complement(q.Before)...)
+		b = binary.LittleEndian.AppendUint32(b, uint32(vaddr-segment))
+		b = append(append(b, byte(len(before))), complement(before)...)
+	}
+	for i := range patches {
+		if q := &patches[i]; q.Form != Left {
+			add(q.Vaddr, q.Before)
+		}
+	}
+	if u.fde != nil {
+		add(u.entryAt, u.entry.Old)
 	}
 	binary.LittleEndian.PutUint16(b[phdrSize:], uint16(n))
 	return b, len(b) <= room && n < maxSites
@@ -162,7 +176,7 @@ func readRecord(f *elfFile, segment uint64, b []byte) (sites []undo, ok bool) {
 			return nil, false
 		}
 		u := undo{vaddr: segment + uint64(int64(int32(binary.LittleEndian.Uint32(b)))), old: complement(b[recordSite:][:b[4]])}
-		if u.off, ok = f.offset(u.vaddr, uint64(len(u.old))); !ok || !f.execLoad(u.vaddr) {
+		if u.off, ok = f.offset(u.vaddr, uint64(len(u.old))); !ok || !u.table() && !f.execLoad(u.vaddr) {
 			return nil, false
 		}
 		sites = append(sites, u)
@@ -331,7 +345,17 @@ func (p *Plan) refresh() error {
 	}
 	p.Warnings = append(p.Warnings, "patched by an older vfix (format "+was.version+"): patched anew in place")
 	h := hooks{entry: was.hole(was.layout.EntryHole), init: was.hole(was.layout.InitHole)}
-	page, err := segmentPage(was.segment.vaddr, h, was.note(), p.Patches)
+	u, err := f.planUnwinding(was.segment.vaddr, pageRoom(p.Patches))
+	if err != nil {
+		return err
+	}
+	if u.fde != nil {
+		p.Edits = append(p.Edits, u.entry)
+	}
+	if err := p.replaceTail(&u); err != nil {
+		return err
+	}
+	page, err := segmentPage(was.segment.vaddr, h, was.note(), p.Patches, &u)
 	if err != nil {
 		p.Warnings = append(p.Warnings, err.Error())
 	}
@@ -367,8 +391,7 @@ func (p *patchedFile) hole(at uint32) uint64 {
 
 // note returns the program header that was spent, zeros where the release did not keep it.
 func (p *patchedFile) note() []byte {
-	at := (p.size + recordAlign - 1) &^ (recordAlign - 1)
-	return p.page[at:][:phdrSize]
+	return p.page[recordAt(p.size):][:phdrSize]
 }
 
 // movedHooks retargets whatever enters the hooks of an older layout.

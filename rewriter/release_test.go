@@ -8,14 +8,39 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// asReleased makes of a patched file one that a release without a record made, whose code
+// asReleased makes of an original what a release without a record made of it, whose code
 // differs from today's in a byte that nothing runs; the release is known until the test ends.
-func asReleased(t *testing.T, file []byte) []byte {
+// spent is the program header it spends, -1 for today's choice.
+func asReleased(t *testing.T, file []byte, spent int) []byte {
 	t.Helper()
-	f := scanFile(t, file).file
-	segment, _ := f.injected()
+	today := planFile(t, file, Options{})
+	f := today.file
+	place, err := f.findRoom()
+	if err == nil && spent >= 0 {
+		place, err = f.roomFor(spent)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Plan{file: f, Patches: today.Patches}
+	for _, q := range p.Patches {
+		if q.Form != Left {
+			p.Edits = append(p.Edits, Edit{Offset: q.Offset, Old: q.Before, New: q.After, Why: "call site"})
+		}
+	}
+	if err := p.addSegmentOf(place, shim.Injected(), nil, func(h hooks, note []byte) []byte {
+		page, err := segmentPage(place.vaddr, h, note, p.Patches, &unwinding{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page
+	}); err != nil {
+		t.Fatal(err)
+	}
+	sortEdits(p.Edits)
+	out := applyPlan(t, p, file)
+	segment, _ := scanFile(t, out).file.injected()
 	code := shim.Code()
-	out := bytes.Clone(file)
 	page := out[segment.off:][:pageSize]
 	page[len(shim.Magic())-1] = firstRelease[0]
 	clear(page[len(code):])
@@ -50,7 +75,7 @@ func TestRefresh(t *testing.T) {
 			c.e.text = asm(t, c.text)
 			file := c.e.build()
 			patched := applyPlan(t, planFile(t, file, Options{}), file)
-			old := asReleased(t, patched)
+			old := asReleased(t, file, -1)
 			verify := func(what string, after []byte) {
 				if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(after), int64(len(after)), Options{}); err != nil {
 					t.Errorf("verify of %s: %v", what, err)

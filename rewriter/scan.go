@@ -33,6 +33,9 @@ func scanWith(r io.ReaderAt, size int64, what scope) (*Report, error) {
 		f.r = overlay{r, f.was.sites}
 	} else if f != nil {
 		f.r = r
+		if len(f.tables) > 0 {
+			f.r = overlay{r, f.tables}
+		}
 	}
 	return rep, nil
 }
@@ -81,13 +84,21 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	if err := what.within(f); err != nil {
 		return &Report{Skipped: err.Error()}, nil
 	}
-	rep, err := scanELF(f, what)
-	if err != nil || rep.Skipped != "" || rep.Injected == "" {
-		return rep, err
-	}
-	// What this vfix patched stays as it is: strip may have taken away what proved a form.
 	was, err := f.patched()
-	if err != nil || was == nil || was.sha256 == currentRelease().sha256 {
+	if err != nil {
+		return nil, err
+	}
+	if was != nil {
+		for _, u := range was.sites {
+			if u.table() {
+				f.tables = append(f.tables, u)
+			}
+		}
+		f.r = overlay{f.r, f.tables}
+	}
+	rep, err := scanELF(f, what)
+	// What this vfix patched stays as it is: strip may have taken away what proved a form.
+	if err != nil || was == nil || rep.Skipped != "" || was.sha256 == currentRelease().sha256 {
 		return rep, err
 	}
 	fresh, err := scanELF(was.original(f), what)

@@ -11,9 +11,9 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// The injected segment: two pages, code then state, that take the program header of a
-// PT_NOTE. The table keeps its place and its length: strip, and kernels before 5.18 (which
-// compute AT_PHDR from the first segment), break files whose table was moved.
+// The injected segment: two pages, code then state, that take the program header of another
+// (spare.go) or one more at the end of the table. The table keeps its place: strip, and kernels
+// before 5.18 (which compute AT_PHDR from the first segment), break files whose table was moved.
 //
 //	before                          after
 //	PHDR INTERP                     PHDR INTERP
@@ -31,8 +31,8 @@ func (e roomError) Error() string { return string(e) }
 
 // room is where the injected segment goes.
 type room struct {
-	note   int    // index of the program header that is spent
-	before int    // index of the program header that the new one precedes, after the note is gone
+	spent  int    // index of the program header that is spent; grown: the table grows by one
+	before int    // index of the program header that the new one precedes, after the spent one is gone
 	vaddr  uint64 // page-aligned
 	hole   bool   // between two segments; else after the last
 }
@@ -44,11 +44,16 @@ func (f *elfFile) findRoom() (room, error) {
 	} else if n > 0 {
 		return room{}, roomError(fmt.Sprintf("%d bytes that are not the ELF file's own follow its end, and a reader may look for them from there", n))
 	}
-	note, err := f.spareNote()
+	spent, err := f.spare()
 	if err != nil {
 		return room{}, err
 	}
-	r := room{note: note}
+	return f.roomFor(spent)
+}
+
+// roomFor chooses the vaddr where a program header is spent.
+func (f *elfFile) roomFor(spent int) (room, error) {
+	r := room{spent: spent}
 	var last *prog
 	for i := range f.progs {
 		p := &f.progs[i]
@@ -72,7 +77,7 @@ func (f *elfFile) findRoom() (room, error) {
 			return room{}, roomError("kernels before 6.7 clear a program interpreter's .bss only behind its last segment")
 		}
 	}
-	if r.note < r.before {
+	if r.spent != grown && r.spent < r.before {
 		r.before--
 	}
 	return r, nil
@@ -109,57 +114,6 @@ func (f *elfFile) hasBSS() bool {
 
 func pageUp(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
 
-// spareNote chooses the PT_NOTE to spend: one without the build id before one with it.
-func (f *elfFile) spareNote() (int, error) {
-	best, bestCost := -1, 0
-	for i := range f.progs {
-		if f.progs[i].typ != ptNote {
-			continue
-		}
-		cost := 1
-		if f.hasBuildID(&f.progs[i]) {
-			cost = 2
-		}
-		if best < 0 || cost < bestCost {
-			best, bestCost = i, cost
-		}
-	}
-	if best < 0 {
-		return 0, roomError("no PT_NOTE program header to spend on a segment")
-	}
-	return best, nil
-}
-
-// hasBuildID reports whether a PT_NOTE holds NT_GNU_BUILD_ID (gABI, chapter 5, "Note Section").
-func (f *elfFile) hasBuildID(p *prog) bool {
-	const ntGNUBuildID, maxNotes = 3, 4096
-	if !f.inFile(p.off, p.filesz) {
-		return false
-	}
-	b, err := f.bytes(p.off, min(p.filesz, maxNotes))
-	if err != nil {
-		return false
-	}
-	align := uint64(4)
-	if p.align == 8 {
-		align = 8
-	}
-	for len(b) >= 12 {
-		le := binary.LittleEndian
-		name, desc, typ := uint64(le.Uint32(b)), uint64(le.Uint32(b[4:])), le.Uint32(b[8:])
-		if typ == ntGNUBuildID && name == 4 && bytes.HasPrefix(b[12:], []byte("GNU\x00")) {
-			return true
-		}
-		next := 12 + (name+align-1)&^(align-1)
-		next = (next + desc + align - 1) &^ (align - 1)
-		if next > uint64(len(b)) {
-			return false
-		}
-		b = b[next:]
-	}
-	return false
-}
-
 // overlay returns how many bytes follow everything that the headers speak of, zero padding
 // of less than a page aside: an archive appended to a self-extracting program.
 func (f *elfFile) overlay() (uint64, error) {
@@ -190,10 +144,14 @@ func (f *elfFile) overlay() (uint64, error) {
 	return rest, nil
 }
 
-// progTable returns the bytes of the new program header table: as long as the old one.
+// progTable returns the bytes of the new program header table.
 func (f *elfFile) progTable(r room, off uint64) []byte {
 	kept := slices.Clone(f.progs)
-	kept = slices.Delete(kept, r.note, r.note+1)
+	if r.spent == grown {
+		f.coverTable(kept)
+	} else {
+		kept = slices.Delete(kept, r.spent, r.spent+1)
+	}
 	kept = slices.Insert(kept, r.before, prog{
 		typ: ptLoad, flags: pfR | pfX, off: off, vaddr: r.vaddr, paddr: r.vaddr,
 		filesz: shim.SegmentSize, memsz: shim.SegmentSize, align: pageSize,
@@ -217,49 +175,79 @@ const injectedName = ".vfix"
 // maxSectionNames bounds the section names that are copied, in bytes.
 const maxSectionNames = 1 << 24
 
-// sectionTable returns what stands behind the segment in a file with section headers: the
-// section names with one more, and the section headers with one more, and their offsets.
-// at is the offset of the first byte returned; off that of the segment.
-func (f *elfFile) sectionTable(r room, at, off uint64) (tail []byte, shoff uint64, err error) {
+// sectionTable returns what stands behind the segment in a file with section headers, and the
+// offset and the number of the section headers: what unwinders read, then the section names and
+// the section headers with one more for it and, of a file that is not patched yet, one for the
+// segment. at is the offset of the first byte returned; off that of the segment.
+func (f *elfFile) sectionTable(r room, u *unwinding, at, off uint64) (tail []byte, shoff uint64, shnum int, err error) {
 	names := f.sections[f.shstrndx]
 	if names.size > maxSectionNames {
-		return nil, 0, roomError(fmt.Sprintf("section names of %d bytes", names.size))
+		return nil, 0, 0, roomError(fmt.Sprintf("section names of %d bytes", names.size))
 	}
-	old, err := f.bytes(names.off, names.size)
+	strs, err := f.bytes(names.off, names.size)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
-	tail = append(tail, old...)
-	nameOff := len(tail)
-	tail = append(tail, injectedName+"\x00"...)
-	undo := f.prelinkUndo()
-	undoName := uint32(len(tail))
-	if undo != 0 {
-		tail = append(tail, prelinkAside+"\x00"...)
+	table, err := f.bytes(f.shoff, uint64(f.shnum)*shdrSize)
+	if err != nil {
+		return nil, 0, 0, err
 	}
-	newNames := uint64(len(tail))
+	le := binary.LittleEndian
+	const shfAlloc, shfExecinstr = 2, 4
+	header := func(name string, flags, addr, off, size, align uint64) {
+		table = le.AppendUint32(le.AppendUint32(table, uint32(len(strs))), shtProgbits)
+		for _, v := range []uint64{flags, addr, off, size, 0 /* sh_link, sh_info */, align, 0} {
+			table = le.AppendUint64(table, v)
+		}
+		strs = append(strs, name+"\x00"...)
+	}
+	place := func(i int, off, size uint64) {
+		le.PutUint64(table[i*shdrSize+24:], off)
+		le.PutUint64(table[i*shdrSize+32:], size)
+	}
+	if f.was == nil {
+		header(injectedName, shfAlloc|shfExecinstr, r.vaddr, off, shim.SegmentSize, pageSize)
+		if undo := f.prelinkUndo(); undo != 0 {
+			le.PutUint32(table[undo*shdrSize:], uint32(len(strs)))
+			strs = append(strs, prelinkAside+"\x00"...)
+		}
+	}
+	frames, old, err := f.debugFrame()
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	if u != nil && old >= 0 {
+		tail = u.debugFrame(frames)
+		if old > 0 {
+			place(old, at, uint64(len(tail)))
+		} else {
+			header(debugFrame, 0, 0, at, uint64(len(tail)), 8)
+		}
+	}
+	place(f.shstrndx, at+uint64(len(tail)), uint64(len(strs)))
+	tail = append(tail, strs...)
 	for (at+uint64(len(tail)))%8 != 0 {
 		tail = append(tail, 0)
 	}
-	shoff = at + uint64(len(tail))
-	table, err := f.bytes(f.shoff, uint64(f.shnum)*shdrSize)
-	if err != nil {
-		return nil, 0, err
+	return append(tail, table...), at + uint64(len(tail)), len(table) / shdrSize, nil
+}
+
+const (
+	debugFrame = ".debug_frame"
+	// maxDebugFrame bounds a section .debug_frame that is copied, in bytes.
+	maxDebugFrame = 1 << 24
+)
+
+// debugFrame returns the content of the section .debug_frame and its index: 0 where there is
+// none, -1 where nothing can be added to it.
+func (f *elfFile) debugFrame() (b []byte, index int, err error) {
+	s := f.section(debugFrame)
+	if s == nil {
+		return nil, 0, nil
 	}
-	le := binary.LittleEndian
-	le.PutUint64(table[f.shstrndx*shdrSize+24:], at)
-	le.PutUint64(table[f.shstrndx*shdrSize+32:], newNames)
-	if undo != 0 {
-		le.PutUint32(table[undo*shdrSize:], undoName)
+	if s.typ != shtProgbits || s.flags != 0 || s.size > maxDebugFrame {
+		return nil, -1, nil
 	}
-	tail = append(tail, table...)
-	const shfAlloc, shfExecinstr = 2, 4
-	tail = le.AppendUint32(tail, uint32(nameOff))
-	tail = le.AppendUint32(tail, shtProgbits)
-	for _, v := range []uint64{shfAlloc | shfExecinstr, r.vaddr, off, shim.SegmentSize} {
-		tail = le.AppendUint64(tail, v)
-	}
-	tail = le.AppendUint64(tail, 0) // sh_link, sh_info
-	tail = le.AppendUint64(tail, pageSize)
-	return le.AppendUint64(tail, 0), shoff, nil
+	b, err = f.bytes(s.off, s.size)
+	return b, s.index, err
 }

@@ -56,11 +56,14 @@ type testELF struct {
 	symbols     []testSym
 	rela        []testRela
 	fdes        []uint64 // function starts for .eh_frame_hdr
+	frame       []byte   // behind the table: a CIE and an FDE for the last of them; see testFrame
 	dynamic     bool     // a dynamic segment with a symbol table
 	extra       []dyn    // more dynamic entries
 	rodataFirst uint64   // bytes at the head of the text that are .rodata
 	comment     string   // the content of .comment
 	noteSection string   // the name of the first note's section; "" means ".note.a"
+	full        bool     // something stands right behind the program headers
+	phdr        bool     // a PT_PHDR
 }
 
 func (e *testELF) base() uint64 {
@@ -206,8 +209,18 @@ func (m *testImage) unwindTable() (at, size uint64) {
 	for _, v := range m.fdes {
 		m.data = le(m.data, uint32(v-at), uint32(0))
 	}
+	size = m.at() - at
 	m.data = pad(m.data, 8)
-	return at, m.at() - at
+	if m.frame != nil {
+		last := len(m.data) - int(m.at()-at) + 12 + 8*(len(m.fdes)-1)
+		fde := m.at() + 4 + uint64(binary.LittleEndian.Uint32(m.frame))
+		binary.LittleEndian.PutUint32(m.data[last+4:], uint32(fde-at))
+		frame := bytes.Clone(m.frame)
+		pc := frame[fde-m.at()+8:]
+		binary.LittleEndian.PutUint32(pc, uint32(m.fdes[len(m.fdes)-1]-(fde+8)))
+		m.data = pad(append(m.data, frame...), 8)
+	}
+	return at, size
 }
 
 // notesAt appends the notes to the head, which begins at headEnd.
@@ -245,6 +258,9 @@ func (e *testELF) build() []byte {
 	if e.interp != "" {
 		n++
 	}
+	if e.phdr {
+		n++
+	}
 	var dynAt, dynLen, hdrAt, hdrLen uint64
 	if e.hasDynamic() {
 		dynAt, dynLen = m.dynamicTables()
@@ -256,9 +272,16 @@ func (e *testELF) build() []byte {
 	}
 
 	headEnd := uint64(ehdrSize + n*phdrSize)
+	if e.full {
+		m.head = append(m.head, "stands here\x00"...)
+	}
+	if e.phdr {
+		m.seg(ptPhdr, pfR, ehdrSize, e.base()+ehdrSize, uint64(n*phdrSize), uint64(n*phdrSize), 8)
+	}
 	if e.interp != "" {
-		m.seg(ptInterp, pfR, headEnd, e.base()+headEnd, uint64(len(e.interp)+1), uint64(len(e.interp)+1), 1)
-		m.head = pad(append([]byte(e.interp), 0), 8)
+		off := headEnd + uint64(len(m.head))
+		m.seg(ptInterp, pfR, off, e.base()+off, uint64(len(e.interp)+1), uint64(len(e.interp)+1), 1)
+		m.head = pad(append(append(m.head, e.interp...), 0), 8)
 	}
 	textEnd, dataLen := testTextOff+uint64(len(e.text)), uint64(len(m.data))
 	m.seg(ptLoad, pfR|pfX, 0, e.base(), textEnd, textEnd, e.align())

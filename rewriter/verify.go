@@ -4,7 +4,6 @@ package rewriter
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -213,14 +212,26 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 		p.Patches = append(p.Patches, q)
 		p.Edits = append(p.Edits, Edit{Offset: u.off, Old: q.Before, New: q.After, Why: "call site"})
 	}
-	place, err := r.file.findRoom()
+	spent := r.file.spentBy(f)
+	if spent == grown && len(f.progs) != len(r.file.progs)+1 {
+		return nil, nil
+	}
+	place, err := r.file.roomFor(spent)
 	if err != nil || place.vaddr != was.segment.vaddr {
 		return nil, nil
 	}
-	if err := p.addSegmentOf(place, was.layout, func(hooks, []byte) []byte { return was.page }); err != nil {
+	var unwind *unwinding
+	if was.version == currentRelease().version {
+		u, err := r.file.planUnwinding(place.vaddr, pageRoom(p.Patches))
+		if err != nil || !bytes.HasSuffix(was.page, u.fde) {
+			return nil, err
+		}
+		unwind = &u
+	}
+	if err := p.addSegmentOf(place, was.layout, unwind, func(hooks, []byte) []byte { return was.page }); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(p.Edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
+	sortEdits(p.Edits)
 	return p, nil
 }
 

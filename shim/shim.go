@@ -11,6 +11,7 @@ package shim
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"sync"
@@ -40,6 +41,8 @@ type Layout struct {
 	InitHook                   uint32 // stands at DT_INIT or init_array[0]
 	InitHole                   uint32 // its rel32 to the file's own initialiser, 4 bytes
 	State                      uint32
+	// Described and DescribedEnd bound what the instructions of Unwind are about.
+	Described, DescribedEnd uint32
 }
 
 var layout = sync.OnceValue(func() Layout { return parse(built("injected.sym")) })
@@ -89,6 +92,23 @@ func parse(text []byte) Layout {
 		Gettimeofday: pair("gettimeofday"), Time: pair("time"), Getcpu: pair("getcpu"),
 		EntryHook: get("vfix_hook_entry"), EntryHole: get("vfix_hole_entry"),
 		InitHook: get("vfix_hook_init"), InitHole: get("vfix_hole_init"),
-		State: get("vfix_state"),
+		State:     get("vfix_state"),
+		Described: get("vfix_described"), DescribedEnd: get("vfix_described_end"),
 	}
+}
+
+// CFI returns the call frame instructions (DWARF 4, 6.4.2) of the code from Layout.Described to
+// Layout.DescribedEnd. They begin where rsp+8 is the canonical frame address and the return
+// address is right below it; the code alignment factor is 1, the data alignment factor -8.
+func CFI() []byte {
+	b := built("injected.cfi")
+	// A CIE, then the FDE: length, CIE pointer, start and size in 4 bytes each, 1 for an empty
+	// augmentation; nops at its end.
+	const lengthSize, head = 4, 4*4 + 1
+	size := func() int { return lengthSize + int(binary.LittleEndian.Uint32(b)) }
+	b = b[size():]
+	if size() != len(b) || len(b) < head {
+		panic("shim: injected.cfi: not a CIE and an FDE")
+	}
+	return bytes.TrimRight(b[head:], "\x00")
 }

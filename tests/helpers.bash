@@ -118,6 +118,8 @@ has_terminal() { script -qec true /dev/null >/dev/null || { echo "no pseudo-term
 has_registry() { has_commands docker-registry htpasswd; }
 has_image_tools() { has_commands skopeo umoci jq; }
 has_elf_tools() { has_commands eu-elflint eu-strip strip readelf ldconfig gdb; }
+# A kernel may keep ordinary users, or everybody, from it.
+has_perf() { has_commands perf && { perf record -q -e cpu-clock:u -o /dev/null true 2>/dev/null || { echo "perf record does not work here" && return 1; }; }; }
 has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
 has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no folder" && return 1; }; }

@@ -15,6 +15,9 @@
  * Where the state holds no pointer they make the system call instead: no lazy resolver, no
  * race, and nothing that a seccomp filter would not see from any other program.
  *
+ * One frame description covers the trampolines and the hooks, so that debuggers, profilers and
+ * exceptions get past them. The rewriter puts its instructions where a file has its own.
+ *
  * Vector registers are not saved: the kernel builds its vDSO with -mno-sse.
  */
 #include <sys/syscall.h>
@@ -27,14 +30,23 @@
 	.section .text.0, "ax", @progbits
 	.globl	vfix_magic
 vfix_magic:
-	.ascii	"\177vfix injected 2"	/* 16 bytes; the digit is the layout's version */
+	.ascii	"\177vfix injected 3"	/* 16 bytes; the digit is the layout's version */
 
 	/*
 	 * in: the arguments of the function, in rdi and rsi; rax may hold anything
 	 * out: rax; clobbers: what a C function may; stack: none of its own
 	 */
+	.macro	STORE register
+	push	\register
+	.cfi_adjust_cfa_offset 8
+	.endm
+
+	.macro	FETCH register
+	pop	\register
+	.cfi_adjust_cfa_offset -8
+	.endm
+
 	.macro	TRAMPOLINE name, state, number
-	.section .text.1, "ax", @progbits
 	.balign	16
 	.globl	vfix_\name
 	.type	vfix_\name, @function
@@ -60,62 +72,66 @@ vfix_syscall_\name:
 	.type	vfix_keep_\name, @function
 vfix_keep_\name:
 	mov	\state(%rip), %rax
-	push	%rcx			# the registers that C code and syscall may change
-	push	%r11
+	STORE	%rcx			# the registers that C code and syscall may change
+	STORE	%r11
 	test	%rax, %rax
 	jz	1f
-	push	%rdi
-	push	%rsi
-	push	%rdx
-	push	%r8
-	push	%r9
-	push	%r10
+	STORE	%rdi
+	STORE	%rsi
+	STORE	%rdx
+	STORE	%r8
+	STORE	%r9
+	STORE	%r10
 	call	*%rax			# any alignment will do: no vector registers
-	pop	%r10
-	pop	%r9
-	pop	%r8
-	pop	%rdx
-	pop	%rsi
-	pop	%rdi
-	pop	%r11
-	pop	%rcx
+	FETCH	%r10
+	FETCH	%r9
+	FETCH	%r8
+	FETCH	%rdx
+	FETCH	%rsi
+	FETCH	%rdi
+	FETCH	%r11
+	FETCH	%rcx
 	ret
+	.cfi_def_cfa_offset 24
 1:	mov	$\number, %eax
 	syscall				# changes rax, rcx and r11 alone
-	pop	%r11
-	pop	%rcx
+	FETCH	%r11
+	FETCH	%rcx
 	ret
 	.size	vfix_keep_\name, . - vfix_keep_\name
 	.endm
 
+	.section .text.1, "ax", @progbits
+	.balign	16
+	.globl	vfix_described
+vfix_described:
+	.cfi_startproc
 	TRAMPOLINE gettimeofday, STATE_GETTIMEOFDAY, SYS_gettimeofday
 	TRAMPOLINE time, STATE_TIME, SYS_time
 	TRAMPOLINE getcpu, STATE_GETCPU, SYS_getcpu
 
-	.section .text.2, "ax", @progbits
-
 	.macro	SAVE
-	push	%rax
-	push	%rcx
-	push	%rdx
-	push	%rsi
-	push	%rdi
-	push	%r8
-	push	%r9
-	push	%r10
-	push	%r11
+	STORE	%rax
+	STORE	%rcx
+	STORE	%rdx
+	STORE	%rsi
+	STORE	%rdi
+	STORE	%r8
+	STORE	%r9
+	STORE	%r10
+	STORE	%r11
 	.endm
 
 	.macro	RESTORE
-	pop	%r11
-	pop	%r10
-	pop	%r9
-	pop	%r8
-	pop	%rdi
-	pop	%rsi
-	pop	%rdx
-	pop	%rcx
-	pop	%rax
+	FETCH	%r11
+	FETCH	%r10
+	FETCH	%r9
+	FETCH	%r8
+	FETCH	%rdi
+	FETCH	%rsi
+	FETCH	%rdx
+	FETCH	%rcx
+	FETCH	%rax
 	.endm
 
 	/*
@@ -126,6 +142,7 @@ vfix_keep_\name:
 	.globl	vfix_hook_entry
 	.type	vfix_hook_entry, @function
 vfix_hook_entry:
+	.cfi_undefined rip		# nobody called it
 	SAVE
 	lea	72(%rsp), %rdi		# argc, behind the nine saved registers
 	call	vfix_resolve_from_stack
@@ -144,6 +161,7 @@ vfix_hole_entry:
 	.globl	vfix_hook_init
 	.type	vfix_hook_init, @function
 vfix_hook_init:
+	.cfi_offset rip, -8
 	SAVE
 	call	vfix_resolve_from_init
 	RESTORE
@@ -155,5 +173,8 @@ vfix_hole_init:
 
 vfix_return:
 	ret
+	.cfi_endproc
+	.globl	vfix_described_end
+vfix_described_end:
 
 	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,129 @@
+package rewriter
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/shim"
+)
+
+// withNote changes what the first note of a file says it is.
+func withNote(t *testing.T, file []byte, typ byte) []byte {
+	t.Helper()
+	file[scanFile(t, file).file.prog(ptNote).off+8] = typ
+	return file
+}
+
+// TestSpare is about which program header is spent.
+func TestSpare(t *testing.T) {
+	const ntBuildID = 3
+	interp := "/lib64/ld-linux-x86-64.so.2"
+	soname := testELF{dyn: true, soname: "libx.so.1", extra: []dyn{{tag: dtNeeded, val: 1}}}
+	library := func(e testELF) testELF { e.dyn, e.soname, e.extra = true, soname.soname, soname.extra; return e }
+	for _, c := range []struct {
+		name   string
+		e      testELF
+		id     bool   // the first note is a build ID
+		gone   uint32 // the type of the header that is spent
+		grows  bool
+		change func(file []byte)
+		why    string // the word of the reason where there is no room
+		lost   bool   // the build ID
+	}{
+		{name: "an ABI tag", gone: ptNote},
+		{name: "an ABI tag before PT_PHDR", e: testELF{phdr: true, interp: interp}, gone: ptNote},
+		{name: "PT_PHDR of a program at a fixed address", e: testELF{phdr: true, interp: interp, full: true}, id: true, gone: ptPhdr},
+		{name: "the same without a note", e: testELF{phdr: true, interp: interp, full: true, notes: -1}, gone: ptPhdr},
+		{name: "never that of a PIE", e: testELF{phdr: true, interp: interp, full: true, dyn: true}, id: true, gone: ptNote, lost: true},
+		{name: "nor without a note", e: testELF{phdr: true, interp: interp, full: true, dyn: true, notes: -1}, why: "program header"},
+		{name: "the table grows before the build ID goes", e: testELF{notes: -1}, grows: true},
+		{name: "that of a library, too", e: library(testELF{notes: -1}), grows: true},
+		{name: "PT_PHDR grows with it", e: testELF{dyn: true, phdr: true, soname: "x", notes: -1}, grows: true},
+		{name: "a note behind it", e: testELF{}, id: true, gone: ptNote, lost: true},
+		{name: "no section headers that call it padding", e: testELF{notes: -1, bare: true}, why: "program header"},
+		{name: "not zero", e: testELF{notes: -1, full: true}, why: "program header"},
+		{name: "PT_NULL", e: testELF{notes: 2}, id: true, gone: ptNull, change: func(b []byte) {
+			copy(b[ehdrSize+3*phdrSize:], make([]byte, phdrSize)) // the second note
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.e.text = asm(t, timeStubText)
+			file := c.e.build()
+			if c.id {
+				file = withNote(t, file, ntBuildID)
+			}
+			if c.change != nil {
+				c.change(file)
+			}
+			p := planFile(t, file, Options{})
+			if c.why != "" {
+				if q := p.Patches[0]; q.Form != Left && q.Form != Syscall || !strings.Contains(q.Reason, c.why) {
+					t.Errorf("form %v: %s", q.Form, q.Reason)
+				}
+				return
+			}
+			out := checkPatched(t, file, p, Options{})
+			before, after := scanFile(t, file).file, scanFile(t, out).file
+			count := func(f *elfFile, typ uint32) (n int) {
+				for _, p := range f.progs {
+					if p.typ == typ {
+						n++
+					}
+				}
+				return n
+			}
+			want := len(before.progs)
+			if c.grows {
+				want++
+			}
+			if len(after.progs) != want {
+				t.Fatalf("%d program headers, want %d", len(after.progs), want)
+			}
+			for _, typ := range []uint32{ptNull, ptNote, ptPhdr, ptInterp, ptDynamic} {
+				want := count(before, typ)
+				if !c.grows && typ == c.gone {
+					want--
+				}
+				if got := count(after, typ); got != want {
+					t.Errorf("%d program headers of type %d, want %d", got, typ, want)
+				}
+			}
+			if ph := after.prog(ptPhdr); ph != nil && ph.filesz != uint64(len(after.progs))*phdrSize {
+				t.Errorf("PT_PHDR has %d bytes for %d program headers", ph.filesz, len(after.progs))
+			}
+			if after.tableLoad() < 0 {
+				t.Error("the program headers are not loaded")
+			}
+			if lost := strings.Contains(strings.Join(p.Warnings, "\n"), "build ID"); lost != c.lost {
+				t.Errorf("warnings %q", p.Warnings)
+			}
+			if got := after.buildID() != ""; c.id && got == c.lost {
+				t.Errorf("build ID %v", got)
+			}
+		})
+	}
+}
+
+// TestSpareOfOlder: an older vfix spent another program header. That is verified, refreshed
+// where it is, and verified again.
+func TestSpareOfOlder(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText), phdr: true, interp: "/lib/ld.so", full: true}
+	file := withNote(t, e.build(), 3)
+	f := scanFile(t, file).file
+	old := asReleased(t, file, f.prog(ptNote).index)
+	fresh := applyPlan(t, planFile(t, old, Options{}), old)
+	for what, after := range map[string][]byte{"the older one": old, "the refreshed one": fresh} {
+		if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(after), int64(len(after)), Options{}); err != nil {
+			t.Errorf("verify of %s: %v", what, err)
+		}
+	}
+	segment, _ := scanFile(t, fresh).file.injected()
+	if bytes.Equal(fresh, old) || segment == nil || segment.filesz != shim.SegmentSize {
+		t.Error("not refreshed")
+	}
+	if n := binary.LittleEndian.Uint16(fresh[56:]); int(n) != len(f.progs) {
+		t.Errorf("%d program headers", n)
+	}
+}
