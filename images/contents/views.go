@@ -120,6 +120,18 @@ func (t *Tree) Shown(name string) *Node {
 	return k
 }
 
+// dangles reports whether what there is of a folder's name is a symlink that leads to nothing: docker
+// makes folders for a name without any of it only.
+func (t *Tree) dangles(dir string) bool {
+	for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
+		if k := t.At(t.place(dir)); k != nil {
+			to, err := t.Dir(dir, 0, false)
+			return k.Kind == KindSymlink && to == nil && err == nil
+		}
+	}
+	return false
+}
+
 // free reports whether a file can be written under a name without hiding anything of t.
 func (t *Tree) free(name string) bool {
 	k := t.Root
@@ -171,6 +183,13 @@ func (t *Tree) files(choose func(*Inode) bool) []visible {
 				i, all = len(all), append(all, visible{Inode: v.Inode})
 			}
 			all[i].reach(t, w, v.Names)
+		}
+	}
+	// The first name is the one with the content, and comes first in the layer.
+	if len(t.Others) > 0 {
+		for _, v := range all {
+			slices.Sort(v.Names)
+			t.order(v.Names)
 		}
 	}
 	slices.SortFunc(all, func(a, b visible) int { return strings.Compare(a.Names[0], b.Names[0]) })
@@ -261,7 +280,8 @@ func (t *Tree) Kept(written map[*Inode][]string) map[*Inode][]string {
 }
 
 // order sorts names as the base has what they name: folders first, then files as their entries
-// come. Engines that follow the symlinks of layers below get last what they have got last before.
+// come, what overlay engines show before what they do not. Engines that follow the symlinks of layers
+// below get last what they have got last before.
 func (t *Tree) order(names []string) {
 	at := func(name string) origin {
 		if k := t.Shown(name); k != nil && k.Kids == nil {
@@ -269,9 +289,15 @@ func (t *Tree) order(names []string) {
 		}
 		return origin{-1, 0}
 	}
+	hidden := func(name string) int {
+		if t.At(name) == nil {
+			return 1
+		}
+		return 0
+	}
 	slices.SortStableFunc(names, func(a, b string) int {
 		x, y := at(a), at(b)
-		return cmp.Or(cmp.Compare(x.layer, y.layer), cmp.Compare(x.number, y.number))
+		return cmp.Or(cmp.Compare(x.layer, y.layer), cmp.Compare(x.number, y.number), cmp.Compare(hidden(a), hidden(b)))
 	})
 }
 
@@ -299,10 +325,13 @@ func (t *Tree) shows(v *visible) string {
 	if names := t.namesOf(v.Inode); len(names) > 0 {
 		text = "it as " + strings.Join(names, ", ")
 	}
-	var more, blocked []string
+	var more, blocked, lost []string
 	for _, name := range v.Names {
 		switch p := t.place(name); {
 		case p == "" || v.stuck || t.At(p) != nil:
+		case t.free(p) && t.dangles(path.Dir(name)):
+			lost = append(lost, name)
+			fallthrough
 		case t.free(p):
 			more = append(more, p)
 		default:
@@ -311,6 +340,9 @@ func (t *Tree) shows(v *visible) string {
 	}
 	if len(more) > 0 {
 		text += " (after a rebuild also as " + strings.Join(more, ", ") + ")"
+	}
+	if len(lost) > 0 {
+		text += " (docker's vfs driver cannot unpack the result: on the way to " + strings.Join(lost, ", ") + " a symlink leads to nothing)"
 	}
 	if len(blocked) > 0 {
 		text += " (and cannot unpack the result: on the way to " + strings.Join(blocked, ", ") + " is no directory)"
