@@ -43,6 +43,8 @@ type tree struct {
 
 	mu     sync.Mutex
 	linked map[rootfs.Identity]*linked
+	// clean says that files without call sites are remembered.
+	clean bool
 }
 
 // part is what one of several walkers finds.
@@ -62,10 +64,11 @@ type linked struct {
 }
 
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
-// says whether the index that it returns differs from the old one.
-func scanTree(root *rootfs.Root, old *index, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
+// says whether the index that it returns differs from the old one. clean is whether it has the files
+// without call sites, too.
+func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
-		spend: spend, pool: pool, now: time.Now(), linked: map[rootfs.Identity]*linked{},
+		clean: clean, spend: spend, pool: pool, now: time.Now(), linked: map[rootfs.Identity]*linked{},
 		oldLegacy: map[rootfs.Identity]*legacyFile{}, oldBad: map[rootfs.Identity]*unread{},
 	}
 	if old == nil {
@@ -255,7 +258,7 @@ func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, 
 		}
 	case err != nil:
 		return nil, &unread{Reason: err.Error(), passing: !errors.Is(err, examiner.ErrTooMuch)}, nil
-	case h == nil && !unsettled(id, p.now):
+	case h == nil && p.clean && !unsettled(id, p.now):
 		// One that changed so lately might change again without a trace.
 		p.new.clean = appendIdentity(p.new.clean, id)
 	}

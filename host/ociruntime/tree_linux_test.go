@@ -163,7 +163,7 @@ func TestScanTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	x, changed, err := scanTree(root, nil, newBudget(Limits{}), examinerOf(t))
+	x, changed, err := scanTree(root, nil, true, newBudget(Limits{}), examinerOf(t))
 	if err != nil || !changed || len(x.Legacy) != 0 || len(x.Unread) != 0 {
 		t.Fatalf("got %+v, %v, %v", x, changed, err)
 	}
@@ -178,7 +178,7 @@ func TestScanTree(t *testing.T) {
 	if err := os.Truncate(big, maxFile+1); err != nil {
 		t.Skipf("no sparse files here: %v", err)
 	}
-	y, changed, err := scanTree(root, x, newBudget(Limits{}), examinerOf(t))
+	y, changed, err := scanTree(root, x, true, newBudget(Limits{}), examinerOf(t))
 	if err != nil || !changed || len(y.Unread) != 1 || string(y.Unread[0].Name) != "big" {
 		t.Errorf("got %+v, %v, %v", y, changed, err)
 	}
@@ -216,7 +216,7 @@ func TestScanTreeSideBySide(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	scan := func(processors int, old *index) (*index, bool) {
 		runtime.GOMAXPROCS(processors)
-		x, changed, err := scanTree(root, old, newBudget(Limits{}), examinerOf(t))
+		x, changed, err := scanTree(root, old, true, newBudget(Limits{}), examinerOf(t))
 		if err != nil {
 			t.Fatal(err)
 		}
