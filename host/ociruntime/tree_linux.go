@@ -35,6 +35,8 @@ type tree struct {
 	spend *budget
 	pool  *examiner.Pool
 	old   *known
+	// folders has the names in folders, by inode; nil where they are not remembered.
+	folders map[[2]uint64][]byte
 	// By identity: those that the old index knows.
 	oldLegacy map[rootfs.Identity]*legacyFile
 	oldBad    map[rootfs.Identity]*unread
@@ -52,9 +54,17 @@ type part struct {
 	*tree
 	by    *examiner.Examiner
 	new   index
+	still [][]byte // folders of the old index that have not changed
 	known []uint64 // bits: those of the old index that are still there
 	fresh int      // files that the old index did not know
+	added int      // folders that it did not know
 }
+
+// maxFolders bounds what is remembered of folders by each walker, in bytes.
+const maxFolders = 8 << 20
+
+// fewFolders is how many folders are read again faster than an index is written.
+const fewFolders = 16
 
 // linked is a file of several names, which the first that comes to it examines.
 type linked struct {
@@ -82,6 +92,12 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 			t.oldBad[old.Unread[i].ID] = &old.Unread[i]
 		}
 	}
+	if clean && root.Dated() {
+		t.folders = map[[2]uint64][]byte{}
+		if old != nil {
+			t.folders = foldersOf(old.folders)
+		}
+	}
 	err = root.Walk(min(walkers, runtime.GOMAXPROCS(0)), t.visitor)
 	for _, p := range t.parts {
 		pool.Done(p.by)
@@ -90,8 +106,19 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 		return nil, false, err
 	}
 	x, same := t.join()
-	same = same && old != nil && sameNames(old.Legacy, x.Legacy) && len(old.Unread) == len(x.Unread)
-	return x, !same, nil
+	added := 0
+	for _, p := range t.parts {
+		added += p.added
+	}
+	same = same && added <= fewFolders && old != nil && sameNames(old.Legacy, x.Legacy) && len(old.Unread) == len(x.Unread)
+	if same {
+		x.folders = old.folders
+		return x, false, nil
+	}
+	for _, p := range t.parts {
+		x.folders = append(append(x.folders, bytes.Join(p.still, nil)...), p.new.folders...)
+	}
+	return x, true, nil
 }
 
 // visitor begins a part.
@@ -99,11 +126,37 @@ func (t *tree) visitor() rootfs.Visitor {
 	const word = 64 // bits
 	p := &part{tree: t, by: t.pool.One(), known: make([]uint64, t.old.len()/word+1)}
 	t.parts = append(t.parts, p)
-	return rootfs.Visitor{File: p.file, Seen: t.spend.seen, Passed: func(name string, err error) {
+	v := rootfs.Visitor{File: p.file, Seen: t.spend.seen, Passed: func(name string, err error) {
 		p.new.Unread = append(p.new.Unread, unread{
 			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG),
 		})
 	}}
+	if t.folders != nil {
+		v.Known, v.Read = p.knownFolder, p.readFolder
+	}
+	return v
+}
+
+// knownFolder returns the names in a folder that has not changed: each that appears or goes moves its
+// ctime.
+func (p *part) knownFolder(st *unix.Stat_t) []byte {
+	var buf [identitySize]byte
+	id := rootfs.IdentityOf(st)
+	f := p.folders[[2]uint64{id.Ino, id.Dev}]
+	if f == nil || string(f[:identitySize]) != string(appendIdentity(buf[:0], id)) {
+		return nil
+	}
+	p.still = append(p.still, f)
+	return f[folderHeader:]
+}
+
+// readFolder remembers the names in a folder, unless it changed so lately that it might change again
+// without a trace.
+func (p *part) readFolder(st *unix.Stat_t, names []byte) {
+	if id := rootfs.IdentityOf(st); !unsettled(id, p.now) && len(p.new.folders)+len(names) < maxFolders {
+		p.added++
+		p.new.folders = appendFolder(p.new.folders, id, names)
+	}
 }
 
 // join puts the parts together, in an order that does not depend on who found what. same says that
