@@ -684,9 +684,9 @@ refuses() {
 	# Who got a file and one to write to got nothing else; the control is who examined them all.
 	grep -o '^[0-9]* .*recvmsg.*cmsg_data=\[[0-9, ]*\]\|^[0-9]* <... recvmsg resumed>.*cmsg_data=\[[0-9, ]*\]' "$work/trace" >"$work/files"
 	[ "$(cut -d ' ' -f 1 "$work/files" | sort | uniq -c | awk '$1 > 1' | wc -l)" -ge 1 ] || fail 'control: nobody got two files'
-	for pid in $(grep 'cmsg_data=\[[0-9]*, [0-9]*\]' "$work/files" | cut -d ' ' -f 1); do
+	while read -r pid _; do
 		expect "files that $pid got" "$(grep -c "^$pid " "$work/files")" 1
-	done
+	done < <(grep 'cmsg_data=\[[0-9]*, [0-9]*\]' "$work/files")
 }
 
 @test "runtime: a layer whose files' metadata changed is examined again" {

@@ -6,6 +6,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -77,6 +79,34 @@ func TestImports(t *testing.T) {
 		}
 		if seen == 0 {
 			t.Errorf("%s: no Go files: the table names a folder that is not there", folder)
+		}
+	}
+}
+
+// What engines execute at each start of a container stays small: no package that it does not need, nor one
+// whose variables take long to make.
+func TestRuntimeIsSmall(t *testing.T) {
+	deps := func(program string) []string {
+		cmd := exec.Command("go", "list", "-deps", "./cmd/"+program)
+		cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "GOOS=linux", "GOARCH=amd64")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(out))
+	}
+	banned := []string{"net", "net/http", "crypto/tls", "encoding/gob", "github.com/spf13",
+		"github.com/klauspost", "github.com/google", "github.com/moby", "github.com/distribution", "gonum.org", "codeberg.org", module + "images", module + "docs"}
+	for _, i := range deps("vfix-runtime") {
+		if b := match(i, banned); b != "" {
+			t.Errorf("vfix-runtime needs %s", i)
+		}
+	}
+	// The control: vfix needs them all.
+	all := deps("vfix")
+	for _, b := range banned {
+		if !slices.ContainsFunc(all, func(i string) bool { return match(i, []string{b}) != "" }) {
+			t.Errorf("%s: vfix does not need it either", b)
 		}
 	}
 }

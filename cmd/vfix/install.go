@@ -24,8 +24,9 @@ func newInstallCommand(out *output, e engine) *cobra.Command {
 		Use:   "install [options] ENGINE",
 		Short: "Make vfix a runtime of this machine's container engine",
 		Long: `Fix a machine instead of its images: unmodified legacy images start through
-vfix-runtime, which wraps the engine's own runtime. Copies this program to
-/usr/local/bin and writes the configuration of ENGINE:
+vfix-runtime, which wraps the engine's own runtime. Copies this program and
+vfix-runtime, which is part of it, to /usr/local/bin and writes the
+configuration of ENGINE:
 
   docker      "runtimes" in /etc/docker/daemon.json; the rest is not changed.
               Then: docker run --runtime=vfix IMAGE

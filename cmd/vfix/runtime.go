@@ -63,7 +63,8 @@ func newRuntimeCommand(out *output, e engine) *cobra.Command {
 		Use:   "runtime [options] RUNTIME-COMMAND...",
 		Short: "Run as an OCI runtime that patches containers at start",
 		Long: `Accept the command line of runc, so that an engine can use vfix instead of runc;
-a link named vfix-runtime does the same. On create and run it finds the files in
+so does the program vfix-runtime, which 'vfix install' writes and which starts
+faster. On create and run it finds the files in
 the bundle's root filesystem that call the vsyscall page and puts patched copies
 in their places. Then, and for every other command, it executes the real
 runtime. Images are not changed.

@@ -1,5 +1,6 @@
 // What the two processes say to each other: a request and an answer, each one message of a
-// SOCK_SEQPACKET socket, JSON, the files of a request beside it.
+// SOCK_SEQPACKET socket, JSON, the files of a request beside it. What is zero is left out: the answer about
+// most files is {}.
 
 package examiner
 
@@ -19,11 +20,11 @@ const maxMessage = 16 << 10
 
 // Finding is what the examination of a file found. The zero value: nothing of interest.
 type Finding struct {
-	Size  int64 `json:"size"`  // of the patched copy, in bytes; 0 where there is nothing to patch
-	Sites int   `json:"sites"` // call sites that the copy has patched
+	Size  int64 `json:"size,omitempty"`  // of the patched copy, in bytes; 0 where there is nothing to patch
+	Sites int   `json:"sites,omitempty"` // call sites that the copy has patched
 	// Stay is how many live and unknown call sites stay, Left says so in words; "" for none.
-	Stay int    `json:"stay"`
-	Left string `json:"left"`
+	Stay int    `json:"stay,omitempty"`
+	Left string `json:"left,omitempty"`
 }
 
 // ErrTooMuch: a file costs more to read than any program is large.
@@ -45,13 +46,13 @@ type hello struct {
 // patched copy of want bytes is to be written to.
 type request struct {
 	Size int64 `json:"size"`
-	Want int64 `json:"want"`
+	Want int64 `json:"want,omitempty"`
 }
 
 type answer struct {
 	Finding
-	Error   string `json:"error"`
-	TooMuch bool   `json:"too_much"`
+	Error   string `json:"error,omitempty"`
+	TooMuch bool   `json:"too_much,omitempty"`
 }
 
 // maxExec is how many executable bytes of a file are examined.

@@ -49,11 +49,10 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 	if x := k.read(key); x != nil && x.holds(root) {
 		return &x.scanned, nil
 	}
-	x, _, err := scanTree(root, nil, k.spend, k.pool)
+	x, _, err := scanTree(root, nil, false, k.spend, k.pool)
 	if err != nil {
 		return nil, err
 	}
-	x.clean = nil
 	if !slices.ContainsFunc(x.Unread, passing) {
 		k.write(key, x)
 	}
@@ -98,7 +97,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		old = k.read(key)
 	}
 	now, asked := time.Now(), k.pool.Asked
-	x, changed, err := scanTree(root, old, k.spend, k.pool)
+	x, changed, err := scanTree(root, old, true, k.spend, k.pool)
 	if err != nil {
 		return nil, err
 	}

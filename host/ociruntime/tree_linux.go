@@ -35,6 +35,8 @@ type tree struct {
 	spend *budget
 	pool  *examiner.Pool
 	old   *known
+	// folders has the names in folders, by inode; nil where they are not remembered.
+	folders map[[2]uint64][]byte
 	// By identity: those that the old index knows.
 	oldLegacy map[rootfs.Identity]*legacyFile
 	oldBad    map[rootfs.Identity]*unread
@@ -43,6 +45,8 @@ type tree struct {
 
 	mu     sync.Mutex
 	linked map[rootfs.Identity]*linked
+	// clean says that files without call sites are remembered.
+	clean bool
 }
 
 // part is what one of several walkers finds.
@@ -50,9 +54,17 @@ type part struct {
 	*tree
 	by    *examiner.Examiner
 	new   index
+	still [][]byte // folders of the old index that have not changed
 	known []uint64 // bits: those of the old index that are still there
 	fresh int      // files that the old index did not know
+	added int      // folders that it did not know
 }
+
+// maxFolders bounds what is remembered of folders by each walker, in bytes.
+const maxFolders = 8 << 20
+
+// fewFolders is how many folders are read again faster than an index is written.
+const fewFolders = 16
 
 // linked is a file of several names, which the first that comes to it examines.
 type linked struct {
@@ -62,10 +74,11 @@ type linked struct {
 }
 
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
-// says whether the index that it returns differs from the old one.
-func scanTree(root *rootfs.Root, old *index, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
+// says whether the index that it returns differs from the old one. clean is whether it has the files
+// without call sites, too.
+func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
-		spend: spend, pool: pool, now: time.Now(), linked: map[rootfs.Identity]*linked{},
+		clean: clean, spend: spend, pool: pool, now: time.Now(), linked: map[rootfs.Identity]*linked{},
 		oldLegacy: map[rootfs.Identity]*legacyFile{}, oldBad: map[rootfs.Identity]*unread{},
 	}
 	if old == nil {
@@ -79,6 +92,12 @@ func scanTree(root *rootfs.Root, old *index, spend *budget, pool *examiner.Pool)
 			t.oldBad[old.Unread[i].ID] = &old.Unread[i]
 		}
 	}
+	if clean && root.Dated() {
+		t.folders = map[[2]uint64][]byte{}
+		if old != nil {
+			t.folders = foldersOf(old.folders)
+		}
+	}
 	err = root.Walk(min(walkers, runtime.GOMAXPROCS(0)), t.visitor)
 	for _, p := range t.parts {
 		pool.Done(p.by)
@@ -87,8 +106,19 @@ func scanTree(root *rootfs.Root, old *index, spend *budget, pool *examiner.Pool)
 		return nil, false, err
 	}
 	x, same := t.join()
-	same = same && old != nil && sameNames(old.Legacy, x.Legacy) && len(old.Unread) == len(x.Unread)
-	return x, !same, nil
+	added := 0
+	for _, p := range t.parts {
+		added += p.added
+	}
+	same = same && added <= fewFolders && old != nil && sameNames(old.Legacy, x.Legacy) && len(old.Unread) == len(x.Unread)
+	if same {
+		x.folders = old.folders
+		return x, false, nil
+	}
+	for _, p := range t.parts {
+		x.folders = append(append(x.folders, bytes.Join(p.still, nil)...), p.new.folders...)
+	}
+	return x, true, nil
 }
 
 // visitor begins a part.
@@ -96,11 +126,37 @@ func (t *tree) visitor() rootfs.Visitor {
 	const word = 64 // bits
 	p := &part{tree: t, by: t.pool.One(), known: make([]uint64, t.old.len()/word+1)}
 	t.parts = append(t.parts, p)
-	return rootfs.Visitor{File: p.file, Seen: t.spend.seen, Passed: func(name string, err error) {
+	v := rootfs.Visitor{File: p.file, Seen: t.spend.seen, Passed: func(name string, err error) {
 		p.new.Unread = append(p.new.Unread, unread{
 			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG),
 		})
 	}}
+	if t.folders != nil {
+		v.Known, v.Read = p.knownFolder, p.readFolder
+	}
+	return v
+}
+
+// knownFolder returns the names in a folder that has not changed: each that appears or goes moves its
+// ctime.
+func (p *part) knownFolder(st *unix.Stat_t) []byte {
+	var buf [identitySize]byte
+	id := rootfs.IdentityOf(st)
+	f := p.folders[[2]uint64{id.Ino, id.Dev}]
+	if f == nil || string(f[:identitySize]) != string(appendIdentity(buf[:0], id)) {
+		return nil
+	}
+	p.still = append(p.still, f)
+	return f[folderHeader:]
+}
+
+// readFolder remembers the names in a folder, unless it changed so lately that it might change again
+// without a trace.
+func (p *part) readFolder(st *unix.Stat_t, names []byte) {
+	if id := rootfs.IdentityOf(st); !unsettled(id, p.now) && len(p.new.folders)+len(names) < maxFolders {
+		p.added++
+		p.new.folders = appendFolder(p.new.folders, id, names)
+	}
 }
 
 // join puts the parts together, in an order that does not depend on who found what. same says that
@@ -255,7 +311,7 @@ func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, 
 		}
 	case err != nil:
 		return nil, &unread{Reason: err.Error(), passing: !errors.Is(err, examiner.ErrTooMuch)}, nil
-	case h == nil && !unsettled(id, p.now):
+	case h == nil && p.clean && !unsettled(id, p.now):
 		// One that changed so lately might change again without a trace.
 		p.new.clean = appendIdentity(p.new.clean, id)
 	}

@@ -30,6 +30,9 @@ func TestIndexRoundTrip(t *testing.T) {
 		x.clean = appendIdentity(x.clean, id)
 	}
 	x.clean = inOrder(x.clean)
+	for i := range 3 {
+		x.folders = appendFolder(x.folders, rootfs.Identity{Ino: uint64(i)}, []byte("\x08name\x00\x04folder\x00"))
+	}
 	b, err := x.bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +75,7 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if x, err := parseIndex(b); err == nil {
 			newKnown(x.clean).find(rootfs.Identity{})
+			foldersOf(x.folders)
 		}
 	})
 }
@@ -163,7 +167,7 @@ func TestScanTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	x, changed, err := scanTree(root, nil, newBudget(Limits{}), examinerOf(t))
+	x, changed, err := scanTree(root, nil, true, newBudget(Limits{}), examinerOf(t))
 	if err != nil || !changed || len(x.Legacy) != 0 || len(x.Unread) != 0 {
 		t.Fatalf("got %+v, %v, %v", x, changed, err)
 	}
@@ -178,7 +182,7 @@ func TestScanTree(t *testing.T) {
 	if err := os.Truncate(big, maxFile+1); err != nil {
 		t.Skipf("no sparse files here: %v", err)
 	}
-	y, changed, err := scanTree(root, x, newBudget(Limits{}), examinerOf(t))
+	y, changed, err := scanTree(root, x, true, newBudget(Limits{}), examinerOf(t))
 	if err != nil || !changed || len(y.Unread) != 1 || string(y.Unread[0].Name) != "big" {
 		t.Errorf("got %+v, %v, %v", y, changed, err)
 	}
@@ -216,18 +220,25 @@ func TestScanTreeSideBySide(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	scan := func(processors int, old *index) (*index, bool) {
 		runtime.GOMAXPROCS(processors)
-		x, changed, err := scanTree(root, old, newBudget(Limits{}), examinerOf(t))
+		x, changed, err := scanTree(root, old, true, newBudget(Limits{}), examinerOf(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return x, changed
 	}
 	want, _ := scan(1, nil)
+	if n := len(foldersOf(want.folders)); n != 61 {
+		t.Errorf("got %d folders, want 61", n)
+	}
 	if len(want.Legacy) != 30 || len(want.Legacy[0].Names) != 2 || len(want.clean) != 30*19*identitySize {
 		t.Fatalf("got %d files with call sites, the first of %q, and %d others", len(want.Legacy), want.Legacy[0].Names, len(want.clean)/identitySize)
 	}
 	for range 10 {
-		if got, _ := scan(walkers, nil); !reflect.DeepEqual(got, want) {
+		got, _ := scan(walkers, nil)
+		if len(got.folders) != len(want.folders) { // in whatever order
+			t.Fatalf("got %d bytes of folders, want %d", len(got.folders), len(want.folders))
+		}
+		if got.folders = want.folders; !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v, want %+v", got.scanned, want.scanned)
 		}
 		if got, changed := scan(walkers, want); changed || !reflect.DeepEqual(got, want) {
@@ -240,5 +251,31 @@ func TestScanTreeSideBySide(t *testing.T) {
 	}
 	if _, changed := scan(walkers, want); !changed {
 		t.Error("a file that changed is not seen")
+	}
+	// What changes in a folder is seen, whatever its times are: an added file, a removed one, a name that
+	// another file gets, a folder that takes another's place.
+	touch := func(name string) {
+		if err := os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Unix(1e9, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	touch("4/below")
+	time.Sleep(settled + 10*time.Millisecond)
+	before, _ := scan(1, nil)
+	for _, change := range []func() error{
+		func() error { return os.WriteFile(filepath.Join(dir, "4/below/new"), tinyelf.Bytes(99), 0o755) },
+		func() error { return os.Remove(filepath.Join(dir, "4/below/0")) },
+		func() error { return os.Rename(filepath.Join(dir, "5/below/0"), filepath.Join(dir, "4/below/5")) },
+		func() error { return os.Rename(filepath.Join(dir, "6"), filepath.Join(dir, "4/below/moved")) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		touch("4/below")
+		got, changed := scan(walkers, before)
+		fresh, _ := scan(1, nil)
+		if !changed || !reflect.DeepEqual(got.scanned, fresh.scanned) {
+			t.Fatalf("got %v, %+v, want %+v", changed, got.scanned, fresh.scanned)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -67,6 +68,15 @@ func (r *Root) Stat() (unix.Statx_t, error) {
 	var st unix.Statx_t
 	err := unix.Statx(r.fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
 	return st, err
+}
+
+// Dated reports whether the root is on a file system that dates each change to a folder's names by the
+// folder's ctime, for certain: one of the usual ones of a disk or of memory.
+func (r *Root) Dated() bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(r.fd, &st) == nil && slices.Contains([]int64{
+		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC,
+	}, int64(st.Type))
 }
 
 // openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed.

@@ -42,7 +42,16 @@ type Visitor struct {
 	Passed func(name string, err error)
 	// Seen, if not nil, is called for each name of a file or folder first. Errors end the walk.
 	Seen func() error
+	// Known, if not nil, returns what Read got of the same folder, as it is now: its names are not read
+	// again then. nil is for one that is to be read.
+	Known func(st *unix.Stat_t) []byte
+	// Read, if not nil, gets the names in a folder that was read to its end, as it was before: the type
+	// (DT_REG, …), the name, a NUL, of each. Folders of more names than are worth it are left out.
+	Read func(st *unix.Stat_t, names []byte)
 }
+
+// maxKept is how many bytes of a folder's names Read gets at most.
+const maxKept = 256 << 10
 
 // Walk visits the regular files of the root, each by its real path. Symlinks are not followed:
 // what they lead to is visited where it is. Other mounts below the root are not entered.
@@ -54,13 +63,13 @@ type Visitor struct {
 // A walker goes down by descriptors, one a level, and keeps one part of each folder's names: what
 // it takes grows with the depth and not with the number of folders.
 func (r *Root) Walk(walkers int, start func() Visitor) error {
-	fd, err := r.openReal("", unix.O_RDONLY|unix.O_DIRECTORY, true)
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.Path, err)
-	}
 	g := &group{r: r, start: start, left: walkers - 1, tasks: make(chan task, max(walkers, 1))}
 	g.open.Store(1)
 	w := g.walker()
+	fd, err := r.openReal("", w.how(), true)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Path, err)
+	}
 	g.done(w.subtree(task{fd: fd}))
 	w.others()
 	g.running.Wait()
@@ -122,10 +131,22 @@ type level struct {
 	names []byte // of folders in it, each ended by a NUL, as far as it was read
 	next  int    // into names: what was not entered yet
 	end   bool   // it was read to its end
+	begun bool
+	read  bool // whole, from the disk
+	st    unix.Stat_t
+	kept  []byte // for Read
 }
 
 func (g *group) walker() *walker {
 	return &walker{group: g, v: g.start(), buf: make([]byte, direntBuffer)}
+}
+
+// how folders are opened: one that may be known is read by another descriptor.
+func (w *walker) how() int {
+	if w.v.Known != nil {
+		return unix.O_PATH | unix.O_DIRECTORY
+	}
+	return unix.O_RDONLY | unix.O_DIRECTORY
 }
 
 // others takes what other walkers give away until nothing is left.
@@ -161,11 +182,18 @@ func (w *walker) subtree(t task) (err error) {
 			continue
 		}
 		if l.end {
+			if w.v.Read != nil && l.st.Ino != 0 && len(l.kept) <= maxKept && l.read {
+				w.v.Read(&l.st, l.kept)
+			}
 			unix.Close(l.fd)
 			w.levels = w.levels[:len(w.levels)-1]
 			continue
 		}
-		if err := w.read(l); err != nil {
+		next := w.read
+		if !l.begun {
+			l.begun, next = true, w.begin
+		}
+		if err := next(l); err != nil {
 			return err
 		}
 	}
@@ -179,7 +207,43 @@ func (w *walker) push(fd int) {
 		w.levels = append(w.levels, level{})
 	}
 	w.levels = w.levels[:n+1]
-	w.levels[n] = level{fd: fd, path: len(w.path), names: w.levels[n].names[:0]}
+	w.levels[n] = level{fd: fd, path: len(w.path), names: w.levels[n].names[:0], kept: w.levels[n].kept[:0]}
+}
+
+// begin reads a folder that is known, or its first part.
+func (w *walker) begin(l *level) error {
+	if w.v.Known == nil {
+		return w.read(l)
+	}
+	if err := unix.Fstat(l.fd, &l.st); err != nil {
+		l.end = true
+		return w.unread(l, err)
+	}
+	known := w.v.Known(&l.st)
+	if known == nil {
+		fd, err := retry(func() (int, error) {
+			return unix.Openat(l.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		})
+		if err != nil {
+			l.end = true
+			return w.unread(l, err)
+		}
+		unix.Close(l.fd)
+		l.fd = fd
+		return w.read(l)
+	}
+	l.end = true
+	for len(known) > 1 {
+		end := 1 + bytes.IndexByte(known[1:], 0)
+		if end == 0 {
+			return fmt.Errorf("%s: a name without an end", w.path)
+		}
+		if err := w.one(l, known[0], known[1:end+1]); err != nil {
+			return err
+		}
+		known = known[end+1:]
+	}
+	return nil
 }
 
 // read reads a part of a folder.
@@ -188,17 +252,25 @@ func (w *walker) read(l *level) error {
 	switch {
 	case errors.Is(err, unix.EINTR):
 		return nil
-	case err != nil && l.path == 0:
-		return fmt.Errorf("%s: %w", w.r.Path, err)
 	case err != nil:
-		w.v.Passed(string(w.path), err)
+		l.end = true
+		return w.unread(l, err)
 	}
 	if l.end = n <= 0; l.end {
+		l.read = true
 		return nil
 	}
-	l.next = 0
-	l.names, err = w.entries(l.fd, w.buf[:n], l.names[:0])
-	return err
+	l.next, l.names = 0, l.names[:0]
+	return w.entries(l, w.buf[:n])
+}
+
+// unread says that a folder cannot be read; without the root there is nothing.
+func (w *walker) unread(l *level, err error) error {
+	if l.path == 0 {
+		return fmt.Errorf("%s: %w", w.r.Path, err)
+	}
+	w.v.Passed(string(w.path), err)
+	return nil
 }
 
 // enter opens the next folder of a level, whose path is w.path then; -1 for none.
@@ -211,7 +283,7 @@ func (w *walker) enter(l *level) int {
 		w.path = append(w.path, '/')
 	}
 	w.path = append(w.path, name...)
-	fd, err := w.r.openAt(l.fd, string(name), unix.O_RDONLY|unix.O_DIRECTORY, true)
+	fd, err := w.r.openAt(l.fd, string(name), w.how(), true)
 	switch {
 	case errors.Is(err, unix.EXDEV): // another mount
 		return -1
@@ -258,37 +330,44 @@ const (
 	direntName   = 19
 )
 
-// entries goes through what getdents64 returned for the folder at fd, and appends the names of
-// its folders to below.
-func (w *walker) entries(fd int, b, below []byte) ([]byte, error) {
+// entries goes through what getdents64 returned for a folder.
+func (w *walker) entries(l *level, b []byte) error {
 	for len(b) > direntName {
 		n := int(binary.NativeEndian.Uint16(b[direntReclen:]))
 		if n <= direntName || n > len(b) {
-			return below, fmt.Errorf("%s: directory entry of %d bytes", w.path, n)
+			return fmt.Errorf("%s: directory entry of %d bytes", w.path, n)
 		}
 		typ, raw := b[direntType], b[direntName:n]
 		b = b[n:]
 		end := bytes.IndexByte(raw, 0)
 		if end < 0 {
-			return below, fmt.Errorf("%s: directory entry without an end", w.path)
+			return fmt.Errorf("%s: directory entry without an end", w.path)
 		}
 		base := raw[:end]
 		if typ != unix.DT_REG && typ != unix.DT_DIR && typ != unix.DT_UNKNOWN ||
 			string(base) == "." || string(base) == ".." {
 			continue
 		}
-		w.seen++
-		if w.v.Seen != nil {
-			if err := w.v.Seen(); err != nil {
-				return below, err
-			}
+		if w.v.Read != nil && len(l.kept) <= maxKept {
+			l.kept = append(append(l.kept, typ), raw[:end+1]...)
 		}
-		var err error
-		if below, err = w.entry(fd, raw[:end+1], typ, below); err != nil {
-			return below, err
+		if err := w.one(l, typ, raw[:end+1]); err != nil {
+			return err
 		}
 	}
-	return below, nil
+	return nil
+}
+
+// one counts a name, which ends in a NUL, and looks at it.
+func (w *walker) one(l *level, typ byte, raw []byte) (err error) {
+	w.seen++
+	if w.v.Seen != nil {
+		if err := w.v.Seen(); err != nil {
+			return err
+		}
+	}
+	l.names, err = w.entry(l.fd, raw, typ, l.names)
+	return err
 }
 
 // entry looks at one name, which ends in a NUL.
