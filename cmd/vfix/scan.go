@@ -145,8 +145,11 @@ func fixes(f *contents.Findings) []string {
 
 // scanAll scans a list of images.
 func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *output, e engine) error {
-	if opts.explain || opts.format == sarifFormat {
+	switch {
+	case opts.explain || opts.format == sarifFormat:
 		return usagef("scan", "--explain and --format sarif show call sites, and a list only has counts of them: omit --from-file")
+	case opts.strict:
+		return usagef("scan", "--strict is about hazards, which a list does not have: omit --from-file")
 	}
 	opts.batchOptions.meter(&o.Media)
 	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
