@@ -161,7 +161,10 @@ func writeCrash(w io.Writer, s stream, c *diagnose.Crash) {
 // processName is the process, or the processes, that crashed.
 func processName(c *diagnose.Crash) string {
 	name := c.Program
-	if name == "" {
+	switch {
+	case c.Kind == diagnose.Schema1:
+		name = "an image"
+	case name == "":
 		name = "a program"
 	}
 	switch {

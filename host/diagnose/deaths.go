@@ -134,8 +134,12 @@ func (c *Crash) execFormat(o Options) {
 func (c *Crash) missingLoader(o Options, executed bool) bool {
 	c.Kind = MissingLoader
 	f, err := lookAt(o.Root, c.Executable)
-	if err != nil {
-		c.note("the program was not examined (%v); --root IMAGE names its files", err)
+	needs := ""
+	if err == nil {
+		needs = f.needs(o.Root)
+	}
+	if err != nil || needs == "" && o.RootName == "" { // without a name, the root is this machine's
+		c.note("the program was not examined; --root IMAGE names its files")
 		c.Meaning = "The program exists, and its loader or the interpreter of its #! line does not: mostly the 32-bit loader, /lib/ld-linux.so.2."
 		if !strings.Contains(strings.ToLower(c.Lines[0]), "required file not found") {
 			c.Kind = Unknown
@@ -143,14 +147,7 @@ func (c *Crash) missingLoader(o Options, executed bool) bool {
 		}
 		return c.Kind == MissingLoader || executed
 	}
-	needs := f.interpreter
-	if f.script != "" {
-		needs = f.script
-	}
 	if needs == "" {
-		return false
-	}
-	if _, err := fs.Stat(o.Root, rootName(needs)); err == nil {
 		return false
 	}
 	c.Meaning = fmt.Sprintf("%s exists, and %s, which loads it, does not. The kernel reports this as if the program did not exist.", c.Executable, needs)
@@ -167,6 +164,19 @@ type program struct {
 	machine     uint16
 	interpreter string // of an ELF file, "" for none
 	script      string // the interpreter of a #! line
+}
+
+// needs is what loads the program and is not in the root, "" where it is.
+func (p *program) needs(root fs.FS) string {
+	for _, name := range []string{p.interpreter, p.script} {
+		if name == "" {
+			continue
+		}
+		if _, err := fs.Stat(root, rootName(name)); err != nil {
+			return name
+		}
+	}
+	return ""
 }
 
 const (

@@ -72,6 +72,7 @@ func TestStartFailures(t *testing.T) {
 		{"bash: /app/i386: cannot execute: required file not found", false, MissingLoader, "32-bit loader"},
 		{`OCI runtime create failed: runc create failed: unable to start container process: exec: "/app/none": stat /app/none: no such file or directory: unknown`, true, Unknown, "does not exist, or its loader"},
 		{"exec /app/amd64: no such file or directory", true, "", ""},
+		{"bash: /app/amd64: cannot execute: required file not found", true, "", ""},
 		{"cat: /usr/share/doc/none: No such file or directory", true, "", ""},
 		{"cat: /usr/share/doc/none: No such file or directory", false, "", ""},
 		{`Error response from daemon: not implemented: media type "application/vnd.docker.distribution.manifest.v1+prettyjws" is no longer supported since containerd v2.1, please rebuild the image`, false, Schema1, "schema 1"},
