@@ -129,6 +129,18 @@ every_scenario() {
 	expect_match trace "$(cat "$BATS_TEST_TMPDIR/trace")" 'SIGSEGV'
 }
 
+@test "preload: a library's own function of a name that old glibcs do not have stays its own" {
+	local dir=$BATS_TEST_TMPDIR
+	echo 'int getcpu(void) { return 42; }' | gcc -shared -fPIC -x c -o "$dir/libown.so" -
+	echo 'int getcpu(void); int main(void) { return getcpu(); }' | gcc -x c -o "$dir/own" - -L"$dir" -lown -Wl,-rpath,"$dir"
+	twin_run "$dir/own"
+	expect 'what its getcpu returns' "$status" 42
+	# The control: a name that the library does have.
+	echo 'int sched_getcpu(void) { return 42; } int getcpu(void) { return sched_getcpu(); }' | gcc -shared -fPIC -x c -o "$dir/libown.so" -
+	twin_run "$dir/own"
+	[ "$status" -ne 42 ] || fail 'libvfix.so has no sched_getcpu'
+}
+
 @test "preload: 32-bit programs get one of their own, with nothing in it" {
 	run --separate-stderr env LD_PRELOAD="$library32" "$fallback/i386"
 	expect 'status and stderr' "$status $stderr" '0 '

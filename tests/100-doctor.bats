@@ -52,11 +52,11 @@ make_root() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
 	run --separate-stderr "$VFIX" doctor --progress quiet --flood-dir "$BATS_TEST_TMPDIR"
 	[ "$status" -eq 0 ] || [ "$status" -eq 3 ] || fail "status $status: $output"
-	for name in vsyscall vdso clock seccomp dentry kernel-log cgroups nofile ia32 aslr containers; do
+	for name in vsyscall vdso clock seccomp dentry kernel-log cgroups nofile ia32 aslr schema1 containers; do
 		grep -Eq "^(ok|warn|fail|skipped) +$name +." <<<"$output" || fail "no verdict of $name: $output"
 	done
 	run --separate-stderr "$VFIX" doctor --quick --format json --progress quiet
-	expect 'checks' "$(jq -r '.checks | length' <<<"$output")" 11
+	expect 'checks' "$(jq -r '.checks | length' <<<"$output")" 12
 	expect 'failed' "$(jq -c .failed <<<"$output")" "$(jq -c '[.checks[] | select(.verdict == "fail").name]' <<<"$output")"
 	expect 'status' "$status" "$(jq 'if .failed == [] then 0 else 3 end' <<<"$output")"
 	holds seccomp '$f.filter_length > 300 and $f.filtered_time > 0 and $f.syscall_time > 0'
@@ -182,11 +182,23 @@ make_root() {
 }
 
 @test "doctor: images and running containers that need vfix, one line each" {
-	requires docker oracle legacy_image
+	requires docker oracle legacy_image image_tools
 	docker run --detach --network none --name legacy-one --entrypoint /bin/sleep redis:legacy 600
 	docker run --detach --network none --name plain-one busybox:plain /busybox sleep 600
 	doctor --check containers
 	expect 'where the page is served' "$(check containers .verdict)" warn
+	local dir=$BATS_TEST_TMPDIR/old
+	umoci init --layout "$dir"
+	umoci new --image "$dir:x"
+	umoci insert --image "$dir:x" /bin/busybox /busybox
+	umoci config --image "$dir:x" --architecture amd64 --os linux --created 2015-08-20T00:00:00Z
+	skopeo copy --quiet "oci:$dir:x" "docker-archive:$dir.tar:old:1"
+	docker load --input "$dir.tar"
+	run --separate-stderr "$VFIX" doctor --format json --progress quiet --check nofile,schema1
+	expect_match 'whose limit counts' "$(fact nofile source)" ', in a container'
+	expect 'an image of 2015' "$(check schema1 .verdict) $(figure schema1 images) $(figure schema1 old_images)" 'warn 3 1'
+	expect_match 'its name' "$(check schema1 '.lines[]')" 'old:1, made 2015-08-20'
+	docker rmi --force old:1
 	expect lines "$(check containers '.lines[]' | sed 's/: .*//; s/  */ /g' | sort)" $'container legacy-one (redis:legacy) needs vfix\nimage redis:legacy needs vfix'
 	holds containers '$f.images == 2 and $f.containers == 2 and $f.images_that_need_vfix == 1 and $f.containers_that_need_vfix == 1'
 	run --separate-stderr "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers

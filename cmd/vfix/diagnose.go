@@ -26,7 +26,8 @@ func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 		Long: `Read the traces of a crash and report what happened: the address and its
 meaning, the function of the vsyscall page, the caller (file, symbol, build ID,
 package), the machine code of the call, and the command that fixes it. A crash
-with another cause is identified as such, but not analyzed. Nothing is changed.
+with another cause is identified as such, but not analyzed unless it is one that
+'vfix help deaths' lists. Nothing is changed.
 
 CRASH is one of
 
@@ -38,6 +39,8 @@ CRASH is one of
                  signal or the page fault: given like a log
   a number       of a process: stopped at its crash, or in the kernel's log
                  (use pid:N if a file has that name)
+  a message      of an engine or a shell, such as 'exec /x: exec format error':
+                 given like a log
   a container    that has ended, by name or ID (or container:NAME): its exit
                  status, its image, and the kernel's log of that time
 

@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
@@ -127,7 +129,32 @@ func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, o m
 			d.Root, d.Callers = root.FS, root.Callers
 		}
 	}
-	return diagnose.Container(diagnose.Exited{
+	e := diagnose.Exited{
 		Name: c.Name, Image: c.Image, Program: c.Program, Status: c.Status, To: c.Finished, Error: c.Error,
-	}, d), nil
+		OutOfMemory: c.OutOfMemory, Memory: c.Memory, FixedHeap: slices.ContainsFunc(c.Words, limitsHeap),
+	}
+	const killed = 137
+	if c.Status == killed {
+		e.JVM = jvmOf(ctx, c.ImageID, o)
+	}
+	return diagnose.Container(e, d), nil
+}
+
+// limitsHeap reports whether a word of a command line, or a variable, limits the heap of a JVM.
+func limitsHeap(word string) bool {
+	return slices.ContainsFunc([]string{"-Xmx", "-XX:MaxRAM", "-XX:MaxHeapSize"}, func(o string) bool { return strings.Contains(word, o) })
+}
+
+// jvmOf is the hazard that the JVM of an image has, "" for none; or where it cannot be read.
+func jvmOf(ctx context.Context, image string, o media.Options) string {
+	f, err := images.Scan(ctx, string(media.Daemon)+":"+image, images.ScanOptions{Media: o})
+	if err != nil {
+		return ""
+	}
+	for _, h := range f.Hazards {
+		if strings.HasPrefix(string(h.Kind), "java-") {
+			return "It has " + h.Title() + ", which " + h.Means() + "."
+		}
+	}
+	return ""
 }

@@ -97,11 +97,14 @@ func (o *output) crashSummary(r *diagnose.Result) []*diagnose.Crash {
 var crashTitles = map[diagnose.Kind]string{
 	diagnose.Call: "a call to %s() in the vsyscall page, which is not mapped", diagnose.Filtered: "a call to %s() in the vsyscall page, refused by a seccomp filter",
 	diagnose.Trap: "a call to %s() in the vsyscall page", diagnose.Read: "a read of the vsyscall page",
-	diagnose.Misaligned: "no vsyscall crash: a jump into the vsyscall page, but not to one of its functions",
-	diagnose.BadPointer: "no vsyscall crash: %s() in the vsyscall page was given a bad pointer",
-	diagnose.BadStack:   "no vsyscall crash: %s() in the vsyscall page was called on a bad stack",
-	diagnose.Unknown:    "a crash with an unknown cause",
-	diagnose.Other:      "no vsyscall crash", diagnose.None: "no crash",
+	diagnose.Misaligned:  "no vsyscall crash: a jump into the vsyscall page, but not to one of its functions",
+	diagnose.BadPointer:  "no vsyscall crash: %s() in the vsyscall page was given a bad pointer",
+	diagnose.BadStack:    "no vsyscall crash: %s() in the vsyscall page was called on a bad stack",
+	diagnose.OutOfMemory: "no vsyscall crash: it used more memory than its limit", diagnose.OpenSSLSHA: "no vsyscall crash: a bug of OpenSSL 1.0.2 on this processor",
+	diagnose.ExecFormat: "no vsyscall crash: a program that this kernel does not run", diagnose.MissingLoader: "no vsyscall crash: the loader of the program is missing",
+	diagnose.Schema1: "no crash: an image with a schema 1 manifest",
+	diagnose.Unknown: "a crash with an unknown cause",
+	diagnose.Other:   "no vsyscall crash", diagnose.None: "no crash",
 }
 
 // labelWidth is that of the words at the left, in columns.
@@ -158,7 +161,10 @@ func writeCrash(w io.Writer, s stream, c *diagnose.Crash) {
 // processName is the process, or the processes, that crashed.
 func processName(c *diagnose.Crash) string {
 	name := c.Program
-	if name == "" {
+	switch {
+	case c.Kind == diagnose.Schema1:
+		name = "an image"
+	case name == "":
 		name = "a program"
 	}
 	switch {

@@ -55,6 +55,7 @@ root say so.
   nofile      the limit of open files, and the time to close them all
   ia32        whether 32-bit programs run
   aslr        how random addresses are
+  schema1     images that a current engine may not be able to pull again
   containers  images and running containers that need vfix
 
 The result of each check is ok, warn (legacy programs run, at a cost), fail, or
@@ -94,8 +95,8 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 	progress := out.startProgress(ctx, opts.progress)
 	o := doctor.Options{
 		Checks: opts.checks, Program: shim.Measure(), Quick: opts.quick, Limit: opts.limit, FloodDir: opts.flood,
-		Containers: containersOf(e, progress),
-		Started:    func(name string) { progress.Note("doctor: " + name) },
+		Containers: containersOf(e, progress), Stock: stockOf(progress),
+		Started: func(name string) { progress.Note("doctor: " + name) },
 	}
 	if opts.profile != "" {
 		b, err := os.ReadFile(opts.profile)
@@ -152,6 +153,25 @@ func containersOf(e engine, progress progress.Reporter) func(context.Context) (*
 			return nil, err
 		}
 		return inventoryOf(inv), nil
+	}
+}
+
+// stockOf has package images ask the engines for what they list.
+func stockOf(progress progress.Reporter) func(context.Context) (*doctor.Stock, error) {
+	return func(ctx context.Context) (*doctor.Stock, error) {
+		var w workOptions
+		engines, images, err := inventory.Stock(ctx, w.media(v1.Platform{OS: "linux", Architecture: "amd64"}, progress))
+		if errors.Is(err, hinterr.ErrNoDaemon) {
+			return nil, &doctor.ErrNoEngine{Why: err.Error()}
+		}
+		if err != nil {
+			return nil, err
+		}
+		stock := &doctor.Stock{Engines: engines}
+		for _, i := range images {
+			stock.Images = append(stock.Images, doctor.Stored(i))
+		}
+		return stock, nil
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"vfix.dev/vfix/host/install"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/rewriter"
 )
@@ -76,6 +77,7 @@ func mixed() *contents.Findings {
 	odd.Plan.Warnings = []string{"the build id note was spent on the segment"}
 	f.Files = append(f.Files, harmless().Files[0], odd)
 	f.Passed = []contents.Passed{{Path: "usr/lib/broken\x1b[31m.so", Layer: layer3, Reason: "damaged ELF: no program headers"}}
+	f.Hazards = []contents.Hazard{{Hazard: hazards.Hazard{Kind: hazards.JavaCgroups, Version: "17.0.9+9"}, Path: "opt/jdk/lib/server/libjvm\x1b[31m.so", Layer: layer3}}
 	return f
 }
 

@@ -22,6 +22,7 @@ type jsonSource struct {
 	Summary  jsonSummary  `json:"summary"`
 	Files    []jsonFile   `json:"files"`
 	Unopened []jsonPassed `json:"not_examined"`
+	Hazards  []jsonHazard `json:"hazards"`
 }
 
 type jsonSummary struct {
@@ -86,6 +87,15 @@ type jsonInstruction struct {
 	Changed bool   `json:"changed"`
 }
 
+type jsonHazard struct {
+	Kind    string `json:"kind"`
+	Path    string `json:"path"`
+	Layer   string `json:"layer"`
+	Version string `json:"version"`
+	Means   string `json:"means"`
+	Do      string `json:"do"`
+}
+
 type jsonPassed struct {
 	Path   string `json:"path"`
 	Layer  string `json:"layer"`
@@ -109,7 +119,7 @@ func findingsJSON(d deed, opts printOptions, all []*contents.Findings) jsonFindi
 
 func sourceJSON(f *contents.Findings, explain bool) jsonSource {
 	s := jsonSource{
-		Source: f.Source, Digest: f.Digest, Platform: f.Platform, Files: []jsonFile{}, Unopened: []jsonPassed{},
+		Source: f.Source, Digest: f.Digest, Platform: f.Platform, Files: []jsonFile{}, Unopened: []jsonPassed{}, Hazards: []jsonHazard{},
 		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: coveredSites(f)},
 	}
 	for i := range f.Files {
@@ -121,6 +131,9 @@ func sourceJSON(f *contents.Findings, explain bool) jsonSource {
 	}
 	for _, p := range f.Passed {
 		s.Unopened = append(s.Unopened, jsonPassed(p))
+	}
+	for _, h := range f.Hazards {
+		s.Hazards = append(s.Hazards, jsonHazard{string(h.Kind), h.Path, h.Layer, h.Version, h.Means(), h.Do()})
 	}
 	return s
 }

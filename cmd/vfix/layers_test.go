@@ -20,6 +20,7 @@ var layers = []string{
 	"images/registry",
 	"images/schema1",
 	"images/media",
+	"images/hazards",
 	"images/contents",
 	"images/sources",
 	"images/fallback",

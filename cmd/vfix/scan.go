@@ -21,6 +21,7 @@ type ScanOptions struct {
 	printOptions
 	workOptions
 	batchOptions
+	strict bool
 }
 
 func newScanCommand(out *output, e engine) *cobra.Command {
@@ -38,6 +39,9 @@ command that fixes the source.
 With --from-file, many images are scanned in one run and a table of the results
 is printed: see 'vfix help lists'.
 
+Hazards are other reasons why old images die on new hosts, such as a JDK that
+ignores its memory limit. vfix does not fix them: see 'vfix help deaths'.
+
 SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 		Example: `  vfix scan redis:2.8.22              an image
   vfix scan container:web-1           a container, with its own changes
@@ -47,7 +51,8 @@ SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
   vfix scan --format sarif app.tar    output for code hosts
   vfix scan --from-file list          many images: 'vfix help lists'`,
 		Annotations: exits(`  0  no live and no unknown call site: SOURCE does not need vfix
-  3  such call sites exist, and no fallback in SOURCE covers them
+  3  such call sites exist, and no fallback in SOURCE covers them; with
+     --strict, hazards exist
   1  a SOURCE or part of it could not be read (the others were examined)
   2  usage error`),
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -65,6 +70,7 @@ SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 		},
 	}
 	opts.batchOptions.add(cmd, "scan", "SOURCE or SOURCE DEST (DEST is ignored)")
+	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 if there are hazards")
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
@@ -104,6 +110,13 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	}
 	for _, f := range all {
 		errs = append(errs, incomplete(f))
+		if n := len(f.Hazards); n > 0 && opts.strict {
+			errs = append(errs, &findingsError{
+				msg:  fmt.Sprintf("%s: %s", f.Name(), count(n, "hazard")),
+				hint: "see 'vfix help deaths'",
+				told: opts.format == "table",
+			})
+		}
 		if n := uncoveredSites(f); n > 0 {
 			errs = append(errs, &findingsError{
 				msg:  fmt.Sprintf("%s: %s", f.Name(), count(n, openSite)),
@@ -132,8 +145,11 @@ func fixes(f *contents.Findings) []string {
 
 // scanAll scans a list of images.
 func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *output, e engine) error {
-	if opts.explain || opts.format == sarifFormat {
+	switch {
+	case opts.explain || opts.format == sarifFormat:
 		return usagef("scan", "--explain and --format sarif show call sites, and a list only has counts of them: omit --from-file")
+	case opts.strict:
+		return usagef("scan", "--strict is about hazards, which a list does not have: omit --from-file")
 	}
 	opts.batchOptions.meter(&o.Media)
 	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,

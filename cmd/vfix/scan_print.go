@@ -42,10 +42,22 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 				fmt.Fprintln(o.stdout, o.out.paint.dim(line))
 			}
 		}
+		o.hazards(f)
 		fmt.Fprintln(o.stdout)
 		writeVerdict(o.stdout, o.out.paint, f)
 	}
 	return nil
+}
+
+// hazards prints what else ends the programs of a source, and what to do about it.
+func (o *output) hazards(f *contents.Findings) {
+	for _, h := range f.Hazards {
+		const names = 7 // columns: the longest label
+		fmt.Fprintln(o.stdout)
+		o.hanging(o.out.paint.yellow("hazard")+" "+gap, names+len(gap), printable(h.Path)+": "+printable(h.Title()))
+		o.hanging(o.out.paint.bold("means")+"  "+gap, names+len(gap), h.Means())
+		o.hanging(o.out.paint.bold("do")+"     "+gap, names+len(gap), h.Do())
+	}
 }
 
 // writeVerdict says in a line whether a source is affected, and below it what to type.

@@ -83,3 +83,30 @@ func TestIncompleteIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// TestHazards: they are printed below the tables, and change the exit status only where that is asked for.
+func TestHazards(t *testing.T) {
+	f := clean()
+	f.Hazards = mixed().Hazards
+	got := runLine(fake(f, nil), "scan", "x")
+	for _, want := range []string{"hazard   opt/jdk/lib/server/libjvm", "JDK 17.0.9+9\n", "means    ignores its memory limit", "do       set JAVA_TOOL_OPTIONS", "NOT AFFECTED\n"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("%q is not in:\n%s", want, got.stdout)
+		}
+	}
+	if strings.Contains(got.stdout, "\x1b") {
+		t.Errorf("a file name reaches the terminal: %q", got.stdout)
+	}
+	if got.status != 0 {
+		t.Errorf("got status %d, want 0: %s", got.status, got.stderr)
+	}
+	if got := runLine(fake(f, nil), "scan", "--strict", "--format", "json", "x"); got.status != 3 || !strings.Contains(got.stderr, "1 hazard") {
+		t.Errorf("--strict: got status %d, want 3: %s", got.status, got.stderr)
+	}
+	if got := runLine(fake(clean(), nil), "scan", "--strict", "--from-file", "list"); got.status != 2 || !strings.Contains(got.stderr, "omit --from-file") {
+		t.Errorf("--strict with a list: got status %d, want 2: %s", got.status, got.stderr)
+	}
+	if got := runLine(fake(clean(), nil), "scan", "--strict", "x"); got.status != 0 {
+		t.Errorf("--strict without a hazard: got status %d, want 0: %s", got.status, got.stderr)
+	}
+}

@@ -29,6 +29,16 @@ const (
 	BadPointer Kind = "bad-pointer"
 	// BadStack is a call that the kernel served, with a stack that could not be read.
 	BadStack Kind = "bad-stack"
+	// OutOfMemory is a process that was killed for its control group's limit.
+	OutOfMemory Kind = "out-of-memory"
+	// OpenSSLSHA is a crash in OpenSSL's code for the SHA extensions of processors.
+	OpenSSLSHA Kind = "openssl-sha"
+	// ExecFormat is a program that this kernel does not run.
+	ExecFormat Kind = "exec-format"
+	// MissingLoader is a program whose loader is not there.
+	MissingLoader Kind = "missing-loader"
+	// Schema1 is an image that an engine refuses for its manifest.
+	Schema1 Kind = "schema1"
 	// Other is a crash that has nothing to do with the page.
 	Other Kind = "other"
 	// Unknown is a crash of which nothing at hand says where it was.
@@ -54,6 +64,8 @@ const (
 	Process   Source = "process"
 	// ContainerEnd is a container's exit status, and the kernel's log of its time.
 	ContainerEnd Source = "container"
+	// Message is what an engine, a runtime or a shell said of a start that failed.
+	Message Source = "message"
 )
 
 // Crash is one crash, or several of a log that are the same but for their process.
@@ -120,12 +132,13 @@ type Fix struct {
 
 // signal names of the signals that a program dies by with a core; signal(7).
 var signals = map[int]string{
-	3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+	3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
 	11: "SIGSEGV", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
 }
 
-// The signals that the page makes.
+// The signals that the page makes, and the one of a limit of memory.
 const (
+	sigkill = 9
 	sigsegv = 11
 	sigsys  = 31
 )

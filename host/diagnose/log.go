@@ -31,6 +31,7 @@ const (
 type event struct {
 	logLine
 	lines []string
+	sha   bool // its code is of the SHA extensions
 }
 
 // logReader gathers crashes from lines.
@@ -40,12 +41,14 @@ type logReader struct {
 	more    int // crashes beyond maxCrashes
 	input   string
 	execs   map[int]string // by process, what strace saw it execute
+	last    *event         // that a line was about; the kernel prints its code behind it
+	o       Options
 }
 
 // Log diagnoses the crashes that a log tells of, oldest first; lines is how many lines it
 // has. None is no error.
 func Log(input string, r io.Reader, o Options) (crashes []*Crash, lines int, err error) {
-	g := &logReader{input: input}
+	g := &logReader{input: input, o: o}
 	lines, err = g.read(r)
 	if err != nil {
 		return nil, lines, fmt.Errorf("%s: %w", input, err)
@@ -85,6 +88,13 @@ func (g *logReader) line(text string) {
 		g.take(l, text)
 		return
 	}
+	if g.code(text) {
+		return
+	}
+	if c := more(text, g.o); c != nil {
+		g.keep(c)
+		return
+	}
 	if pid, file := straceExec(text); file != "" {
 		if len(g.execs) >= maxExecs || g.execs == nil {
 			g.execs = map[int]string{}
@@ -98,6 +108,7 @@ func (g *logReader) take(l logLine, text string) {
 	for i := len(g.open) - 1; i >= 0; i-- {
 		if e := g.open[i]; e.joins(&l) {
 			e.merge(&l, text)
+			g.last = e
 			return
 		}
 	}
@@ -105,7 +116,17 @@ func (g *logReader) take(l logLine, text string) {
 		g.close(g.open[0])
 		g.open = g.open[1:]
 	}
-	g.open = append(g.open, &event{l, []string{text}})
+	g.last = &event{logLine: l, lines: []string{text}}
+	g.open = append(g.open, g.last)
+}
+
+// code takes the line with the code of the last crash.
+func (g *logReader) code(text string) bool {
+	if g.last == nil || !hasSHACode(text) {
+		return false
+	}
+	g.last.sha = true
+	return true
 }
 
 // joins reports whether l tells of the same crash: of the same process, and the same place
@@ -139,18 +160,26 @@ func (e *event) merge(l *logLine, text string) {
 	}
 }
 
-// close makes a crash of an event, or counts it with one that is the same.
+// close makes a crash of an event.
 func (g *logReader) close(e *event) {
 	c := e.crash()
-	c.Input, c.Source = g.input, KernelLog
+	c.Source = KernelLog
 	if e.fromTrace {
 		c.Source = TraceText
 	}
+	g.keep(c)
+}
+
+// keep adds a crash, or counts it with one that is the same.
+func (g *logReader) keep(c *Crash) {
+	c.Input = g.input
 	for _, old := range g.crashes {
 		if old.alike(c) {
 			old.Count++
-			if len(old.PIDs) < maxPIDs && e.pid > 0 && !slices.Contains(old.PIDs, e.pid) {
-				old.PIDs = append(old.PIDs, e.pid)
+			for _, pid := range c.PIDs {
+				if len(old.PIDs) < maxPIDs && !slices.Contains(old.PIDs, pid) {
+					old.PIDs = append(old.PIDs, pid)
+				}
 			}
 			return
 		}
@@ -225,6 +254,7 @@ func (e *event) crash() *Crash {
 		c.judge(evidence{signal: e.signal, code: code, fault: e.fault, ip: e.ip, stack: true})
 		if c.Kind == Other && e.where != "" {
 			c.Meaning = fmt.Sprintf("It ended by %s at %#x in %s, outside the vsyscall page. This is no vsyscall crash.", SignalName(e.signal), e.ip, e.where)
+			c.inLibcrypto(e.where, e.sha)
 		}
 	}
 	return c

@@ -54,11 +54,14 @@ func fromEntries(input string, entries []logEntry, o Options, keep func(*Crash) 
 		r.Lines++
 		l, ok := parseLine(e.text)
 		if !ok {
+			if r.gather != nil {
+				r.gather.code(e.text)
+			}
 			continue
 		}
 		l.when = e.when.Format(time.RFC3339)
 		g := &logReader{input: input}
-		g.open = []*event{{l, []string{e.text}}}
+		g.open = []*event{{logLine: l, lines: []string{e.text}}}
 		if c := g.finish(Options{})[0]; !keep(c) {
 			continue
 		}
@@ -90,6 +93,13 @@ type Exited struct {
 	Status  int       // exit status
 	To      time.Time // when it ended; zero: it was never started
 	Error   string    // the engine's, of a start that failed
+	// OutOfMemory is the engine's word that the limit of Memory bytes (0: not known) was the cause.
+	OutOfMemory bool
+	Memory      int64
+	// JVM is what ends the JVM of its image on some hosts, "" for nothing; FixedHeap says that the
+	// container's command or environment has a limit for its heap.
+	JVM       string
+	FixedHeap bool
 }
 
 // died: exit statuses above are signals, as a shell shows them.
@@ -104,6 +114,10 @@ const slack = 2 * time.Second
 func Container(e Exited, o Options) *Result {
 	input := "container " + e.Name
 	base := &Crash{Input: input, Source: ContainerEnd, Count: 1, Executable: e.Program, When: e.To.Format(time.RFC3339)}
+	if c := startFailure(e.Error, o); c != nil {
+		c.Input, c.Source, c.When = input, ContainerEnd, base.When
+		return &Result{Input: input, Crashes: []*Crash{c}}
+	}
 	if e.To.IsZero() {
 		base.Kind, base.When = None, ""
 		base.Meaning = "The container has not been started: there is no crash to diagnose."
@@ -118,6 +132,9 @@ func Container(e Exited, o Options) *Result {
 	if base.Signal == 0 {
 		base.Kind = None
 		base.Meaning = fmt.Sprintf("The container ended with exit status %d, which is no signal: its program ended by itself.", e.Status)
+		return &Result{Input: input, Crashes: []*Crash{base}}
+	}
+	if base.Signal == sigkill && e.killed(base) {
 		return &Result{Input: input, Crashes: []*Crash{base}}
 	}
 	if base.Signal != sigsegv && base.Signal != sigsys {
@@ -152,13 +169,17 @@ func Container(e Exited, o Options) *Result {
 // inLog finds the crashes by that signal at the time when the container ended: of its program
 // where there is one, else those in the page.
 func (e Exited) inLog(input string, entries []logEntry, o Options) *Result {
-	within := func(t time.Time) bool { return !t.Before(e.To.Add(-slack)) && !t.After(e.To.Add(slack)) }
 	bySignal := func(c *Crash) bool { return c.Signal == e.Status-died }
 	own := func(c *Crash) bool { return bySignal(c) && c.Program == commOf(e.Program) }
-	if r := fromEntries(input, entries, o, own, within); len(r.Crashes) > 0 {
+	if r := fromEntries(input, entries, o, own, e.atEnd); len(r.Crashes) > 0 {
 		return r
 	}
-	return fromEntries(input, entries, o, func(c *Crash) bool { return bySignal(c) && c.Kind.Vsyscall() }, within)
+	return fromEntries(input, entries, o, func(c *Crash) bool { return bySignal(c) && c.Kind.Vsyscall() }, e.atEnd)
+}
+
+// atEnd reports whether a time is that of the container's end.
+func (e Exited) atEnd(t time.Time) bool {
+	return !t.Before(e.To.Add(-slack)) && !t.After(e.To.Add(slack))
 }
 
 // commOf is the name that the kernel gives a process that executes a file: its own, cut.

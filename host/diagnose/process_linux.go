@@ -237,3 +237,12 @@ func (c *Crash) callsPage(dir string, f *facts, o Options) {
 		done()
 	}
 }
+
+// hostMemory is the memory of this machine in bytes.
+func hostMemory() (uint64, bool) {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0, false
+	}
+	return uint64(info.Totalram) * uint64(info.Unit), true
+}

@@ -15,3 +15,5 @@ func pageServed() (served, known bool) { return false, false }
 func liveProcess(string, int, Options) (*Crash, error) {
 	return nil, &refusedError{"processes can be looked at on Linux only", "give a core file, or the kernel's log"}
 }
+
+func hostMemory() (uint64, bool) { return 0, false }

@@ -40,11 +40,12 @@ const (
 	Nofile     = "nofile"
 	IA32       = "ia32"
 	ASLR       = "aslr"
+	Schema1    = "schema1"
 	Containers = "containers"
 )
 
 // Names are the names of all checks, in their order.
-var Names = []string{Vsyscall, VDSO, Clock, Seccomp, Dentry, KernelLog, Cgroups, Nofile, IA32, ASLR, Containers}
+var Names = []string{Vsyscall, VDSO, Clock, Seccomp, Dentry, KernelLog, Cgroups, Nofile, IA32, ASLR, Schema1, Containers}
 
 // ErrUnsupported: not on this system.
 var ErrUnsupported = errors.New("not supported")
@@ -100,6 +101,8 @@ type Options struct {
 	Profile []byte
 	// Containers looks for images and containers that need vfix; nil where it cannot.
 	Containers func(context.Context) (*Inventory, error)
+	// Stock lists the images of local engines; nil where it cannot.
+	Stock func(context.Context) (*Stock, error)
 	// Started is told of each check that starts; nil is silence.
 	Started func(name string)
 }
@@ -130,6 +133,7 @@ var checks = map[string]func(context.Context, *examination, *Check) error{
 	Nofile:     checkNofile,
 	IA32:       checkIA32,
 	ASLR:       checkASLR,
+	Schema1:    checkSchema1,
 	Containers: checkContainers,
 }
 

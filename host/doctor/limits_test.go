@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -79,4 +81,22 @@ func TestASLR(t *testing.T) {
 	expect(t, check("32\n", "2\n"), Warn, "32 random bits", "vm.mmap_rnd_bits=28", "-fsanitize")
 	expect(t, check("32\n", "0\n"), OK, "not randomized")
 	expect(t, check("", "2\n"), Skipped, "as root")
+}
+
+// TestSchema1: images by their age.
+func TestSchema1(t *testing.T) {
+	check := func(stock *Stock, err error) Check {
+		r := &recorded{t: t, root: "testdata/bare"}
+		report, failed := examine(t.Context(), r, Options{Checks: []string{Schema1}, Limit: time.Minute, Stock: func(context.Context) (*Stock, error) { return stock, err }})
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		return report.Checks[0]
+	}
+	at := func(date string) time.Time { when, _ := time.Parse(time.DateOnly, date); return when }
+	images := []Stored{{"new:1", at("2024-05-01")}, {"reproducible:1", at("1980-01-01")}}
+	expect(t, check(&Stock{Engines: []string{"unix:///s: 29.1.0"}, Images: images}, nil), OK, "0 of 2 images", "29.1.0")
+	images = append(images, Stored{"redis:2.8.22", at("2015-08-20")})
+	expect(t, check(&Stock{Images: images}, nil), Warn, "1 of 3 images", "redis:2.8.22, made 2015-08-20", "vfix convert", "!reproducible")
+	expect(t, check(nil, &ErrNoEngine{"no engine"}), Skipped, "no engine")
 }

@@ -50,7 +50,7 @@ func checkIA32(ctx context.Context, x *examination, c *Check) error {
 }
 
 // usualBits is the default of CONFIG_ARCH_MMAP_RND_BITS on x86-64, and what sanitizers of gcc before 14
-// and clang before 17 leave room for (google/sanitizers#1614).
+// and clang before 18 leave room for (google/sanitizers#1614).
 const usualBits = 28
 
 func checkASLR(_ context.Context, x *examination, c *Check) error {
@@ -68,7 +68,7 @@ func checkASLR(_ context.Context, x *examination, c *Check) error {
 		c.found(OK, "addresses are not randomized")
 	case bits > usualBits:
 		c.found(Warn, "addresses have %d random bits, usual are %d", bits, usualBits)
-		c.Means = "programs built with the sanitizers of gcc before 14 or clang before 17 (-fsanitize=address, thread, memory) crash at their start, some of the times"
+		c.Means = "programs built with the sanitizers of gcc before 14 or clang before 18 (-fsanitize=address, thread, memory) crash at their start, some of the times"
 		c.Do = "sysctl vm.mmap_rnd_bits=28; or for one program, setarch -R PROGRAM"
 	default:
 		c.found(OK, "addresses have %d random bits", bits)

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -35,6 +36,7 @@ type elfInfo struct {
 	report    *rewriter.Report  // nil where it has no reference to the page
 	Content   *io.SectionReader // kept where report is not nil
 	plan      *rewriter.Plan    // once made
+	hazard    *hazards.Hazard   // nil for none
 }
 
 // isELF reports whether the first bytes of a file are those of a 64-bit x86-64 ELF file:
@@ -85,13 +87,13 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 		e.kept, r = kept, io.NewSectionReader(kept, 0, h.Size)
 	}
 	if !x.S.Sums {
-		info, err := x.examine(r, h.Size)
+		info, err := x.examine(e.Name, r, h.Size)
 		e.ELF = info
 		return err
 	}
 	hash := sha256.New()
 	tee := io.TeeReader(r, hash)
-	info, err := x.examine(tee, h.Size)
+	info, err := x.examine(e.Name, tee, h.Size)
 	if err == nil {
 		_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, tee, x.buffer(blob.CopyBuffer))
 	}
@@ -109,7 +111,7 @@ func (x *examiner) buffer(n int64) []byte {
 
 // examine looks at one file of size bytes; nil says that it is no 64-bit x86-64 ELF file.
 // The content of a file with references to the page is kept.
-func (x *examiner) examine(r io.Reader, size int64) (*elfInfo, error) {
+func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, error) {
 	n, err := blob.Fill(r, x.head[:min(size, elfHead)])
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -125,7 +127,7 @@ func (x *examiner) examine(r io.Reader, size int64) (*elfInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.S.examineAt(content, size, true)
+	return x.S.examineAt(name, content, size, true)
 }
 
 // memory returns size bytes of memory, nil where there are none for so large a file.
@@ -177,8 +179,12 @@ func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 
 // examineAt has the rewriter look at a file. keep says that r will not last: a file with
 // references to the page is copied first.
-func (s *Session) examineAt(r io.ReaderAt, size int64, keep bool) (*elfInfo, error) {
+func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (*elfInfo, error) {
 	report, err := rewriter.Scan(r, size)
+	if err != nil {
+		return nil, err
+	}
+	hazard, err := hazards.Find(name, r, size)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +194,7 @@ func (s *Session) examineAt(r io.ReaderAt, size int64, keep bool) (*elfInfo, err
 	case report.Skipped != "":
 		return nil, nil
 	}
-	info := &elfInfo{execBytes: report.ExecBytes}
+	info := &elfInfo{execBytes: report.ExecBytes, hazard: hazard}
 	if len(report.Sites) == 0 {
 		return info, nil
 	}

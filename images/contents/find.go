@@ -16,6 +16,7 @@ import (
 type Scanned struct {
 	*Findings
 	Targets []Target // as Findings.Files, in the same order
+	inits   []Hazard // of programs that are a hazard as a container's init alone
 }
 
 // Findings examines what the merged file system shows.
@@ -50,6 +51,9 @@ func (s *Session) judge(out *Scanned, v visible, layer string) error {
 	}
 	out.ELFFiles++
 	out.ExecBytes += v.ELF.execBytes
+	if h := v.ELF.hazard; h != nil {
+		out.addHazard(Hazard{Hazard: *h, Path: v.Names[0], Layer: layer})
+	}
 	if v.ELF.report == nil {
 		return nil
 	}

@@ -56,6 +56,8 @@ type Findings struct {
 	Levels   []*Findings
 	Files    []File // only those with at least one reference to the page, sorted by path
 	Passed   []Passed
+	// Hazards are files that end programs on some hosts, whatever vfix does about call sites.
+	Hazards []Hazard
 	// ELFFiles is how many 64-bit x86-64 ELF files were examined, ExecBytes how many
 	// bytes of executable segments they had.
 	ELFFiles  int

@@ -240,7 +240,7 @@ func (f *DiskTree) examineOpen(s *Session, d *diskFile) error {
 		if fi.Size() > MaxELF {
 			return fmt.Errorf("file of %d bytes, at most %d are examined", fi.Size(), int64(MaxELF))
 		}
-		if info, err = s.examineAt(r, fi.Size(), false); err != nil {
+		if info, err = s.examineAt(d.first, r, fi.Size(), false); err != nil {
 			return err
 		}
 	}
@@ -292,6 +292,9 @@ func (f *DiskTree) Findings(s *Session) (*Scanned, error) {
 		}
 		for i := range out.Passed {
 			out.Passed[i].Path = f.Path
+		}
+		for i := range out.Hazards {
+			out.Hazards[i].Path = f.Path
 		}
 	}
 	slices.SortFunc(out.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })

@@ -6,13 +6,11 @@ package contents
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/internal/rootpath"
 )
 
 // otherEngines are those that do not lay folders over each other. podman's vfs driver is docker's.
@@ -93,15 +91,7 @@ func (t *Tree) Seen(engines string) *Tree {
 // "" where there is none.
 func (t *Tree) place(name string) string {
 	dir, base := path.Split(name)
-	real, err := rootpath.Resolve(dir, func(real string) (string, error) {
-		switch k := t.At(real); {
-		case k == nil:
-			return "", fs.ErrNotExist
-		case k.Kind == KindSymlink:
-			return k.Link, nil
-		}
-		return "", rootpath.ErrNoLink
-	})
+	real, err := t.resolve(dir)
 	if err != nil {
 		return ""
 	}

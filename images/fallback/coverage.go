@@ -279,5 +279,28 @@ func Covered(ctx context.Context, s *contents.Session, src *media.Source, shim *
 		return nil, err
 	}
 	defer sub.Close()
+	config, err := src.Image.RawConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	if program := entryProgram(config); program != "" {
+		sub.F.Starts(sub.T, program)
+	}
 	return sub.F, shim.Find(ctx, src.Image, sub.T, sub.F.Findings, sub.Fetch)
+}
+
+// entryProgram is the program that a container of an image starts with, "" where it names none.
+func entryProgram(config []byte) string {
+	var c imageConfig
+	if json.Unmarshal(config, &c) != nil {
+		return ""
+	}
+	words := slices.Concat(c.Config.Entrypoint, c.Config.Cmd)
+	if len(words) > 1 && words[0] == TracePath {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0]
 }

@@ -25,6 +25,11 @@ type Container struct {
 	Status   int       // exit status
 	Finished time.Time // zero where it has not ended
 	Error    string    // the engine's, of a start that failed
+	// OutOfMemory says that the limit of Memory bytes, 0 for none, ended it. Words are its command and
+	// its environment.
+	OutOfMemory bool
+	Memory      int64
+	Words       []string
 }
 
 // FindContainer looks for a container, by name or ID, in the daemons that answer. It errs
@@ -60,7 +65,14 @@ func describeContainer(got client.ContainerInspectResult) (*Container, error) {
 	if i.State == nil {
 		return nil, hinterr.Damaged("container %s: the engine tells no state", c.Name)
 	}
-	c.Error = i.State.Error
+	c.Error, c.OutOfMemory = i.State.Error, i.State.OOMKilled
+	if i.HostConfig != nil {
+		c.Memory = i.HostConfig.Memory
+	}
+	c.Words = append(c.Words, i.Args...)
+	if i.Config != nil {
+		c.Words = append(c.Words, i.Config.Env...)
+	}
 	c.Running, c.PID, c.Status = i.State.Running, i.State.Pid, i.State.ExitCode
 	// A time that is not there, or the year 1, is one that has not come.
 	c.Finished, _ = time.Parse(time.RFC3339Nano, i.State.FinishedAt)

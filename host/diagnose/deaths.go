@@ -1,0 +1,273 @@
+// Other deaths of old images than by the vsyscall page: a limit of memory, a library's code for new
+// processors, and programs and images that an engine cannot start. docs/deaths.md lists them all.
+
+package diagnose
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// more is what a line tells that is about none of the kernel's crashes of a program, nil for nothing.
+func more(text string, o Options) *Crash {
+	if c := outOfMemory(text); c != nil {
+		return c
+	}
+	return startFailure(text, o)
+}
+
+// oomLine is the kernel's message of a process killed for its control group's limit (mm/oom_kill.c,
+// __oom_kill_process): before 5.0 "Kill process", and then a line "Killed process".
+var oomLine = regexp.MustCompile(`[Mm]emory cgroup out of memory: Kill(?:ed)? process (\d+) \(([^)]*)\)`)
+
+func outOfMemory(text string) *Crash {
+	m := oomLine.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	c := &Crash{Kind: OutOfMemory, Source: KernelLog, Count: 1, Program: m[2], Signal: sigkill, Lines: []string{text}}
+	if pid, err := strconv.Atoi(m[1]); err == nil {
+		c.PIDs = []int{pid}
+	}
+	c.Meaning = "The kernel killed the process, since the processes of its control group used more memory than their limit."
+	if c.Program == "java" {
+		c.Meaning += " A JVM that does not see this limit sizes its heap by the memory of the host: 'vfix scan IMAGE' tells whether it is one."
+		c.note("a heap of fixed size: JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES -XX:ActiveProcessorCount=N' tells the JVM its limits")
+	}
+	return c
+}
+
+// killed is about a container that ended by SIGKILL; false where its limit of memory was not the cause.
+func (e Exited) killed(c *Crash) bool {
+	entries, _ := kernelLog()
+	for _, entry := range entries {
+		if killed := outOfMemory(entry.text); killed != nil && e.atEnd(entry.when) {
+			c.Program, c.PIDs, c.Lines = killed.Program, killed.PIDs, killed.Lines
+		}
+	}
+	if !e.OutOfMemory && len(c.Lines) == 0 {
+		return false
+	}
+	c.Kind = OutOfMemory
+	limit := "its limit"
+	if e.Memory > 0 {
+		limit = fmt.Sprintf("its limit of %d bytes", e.Memory)
+	}
+	c.Meaning = "The container used more memory than " + limit + ", and the kernel killed it (exit status 137)."
+	if e.JVM == "" {
+		return true
+	}
+	c.Meaning += " " + e.JVM
+	if e.FixedHeap {
+		c.note("its command or environment has a limit for the heap; a JVM needs memory beside its heap, too: give the container more, or the heap less")
+		return true
+	}
+	if host, ok := hostMemory(); ok {
+		const share = 4 // -XX:MaxRAMPercentage=25
+		c.note("without an option for it, the heap may grow to a quarter of the memory that the JVM sees: here %d bytes of the host's %d", host/share, host)
+	}
+	bytes := "BYTES"
+	if e.Memory > 0 {
+		bytes = strconv.FormatInt(e.Memory, 10)
+	}
+	c.add("tells the JVM the limit; -XX:ActiveProcessorCount=N does so for processors",
+		"docker", "run", "--env", "JAVA_TOOL_OPTIONS=-XX:MaxRAM="+bytes, e.Image)
+	return true
+}
+
+// startFailures are what engines, runtimes and shells say of a program that could not be started,
+// behind its path. Sources: runc (standard_init_linux.go, "exec %s: %w"), execve(2), bash 5.2.
+var startFailures = regexp.MustCompile(`(?i)(exec:? "?)?(/[^\s":,]+)"?: (?:(?:stat|fork/exec) [^\s:]+: )?(?:cannot execute(?: binary file)?: )?(exec format error|no such file or directory|required file not found)`)
+
+// schema1Words are of engines that refuse a manifest of schema 1: containerd 2.1, Docker.
+var schema1Words = regexp.MustCompile(`(?i)manifest\.v1\+(?:prettyjws|json)|(?:schema ?(?:version)? ?1\b).*support|support.*(?:schema ?(?:version)? ?1\b)`)
+
+func startFailure(text string, o Options) *Crash {
+	c := &Crash{Source: Message, Count: 1, Lines: []string{text}}
+	lower := strings.ToLower(text)
+	m := startFailures.FindStringSubmatch(text)
+	if m != nil {
+		c.Executable, c.Program = m[2], commOf(m[2])
+	}
+	switch {
+	case schema1Words.MatchString(text):
+		c.Kind = Schema1
+		c.Meaning = "The registry has this image as a manifest of schema 1, which Docker 28.2 and containerd 2.1 refuse."
+		c.add("writes the image to the engine in a current format", "vfix", "convert", "docker://IMAGE", "docker-daemon:IMAGE")
+		return c
+	case strings.Contains(lower, "exec format error"):
+		c.Kind = ExecFormat
+		c.execFormat(o)
+		return c
+	case m != nil && c.missingLoader(o, m[1] != ""):
+		return c
+	}
+	return nil
+}
+
+func (c *Crash) execFormat(o Options) {
+	f, err := lookAt(o.Root, c.Executable)
+	c.Meaning = "The kernel does not run this kind of program: a 32-bit one where 32-bit programs do not run, one for another architecture, or a script without #! in its first line."
+	switch {
+	case err != nil || c.Executable == "":
+		c.note("the program was not examined; --root IMAGE names its files")
+	case f.script != "" || f.elf && f.class == class64 && f.machine == emX8664:
+		c.note("%s is a program that this kind of kernel runs", c.Executable)
+	case !f.elf:
+		c.Meaning = c.Executable + " is neither an ELF file nor a script with #! in its first line. A shell runs such a file; the kernel does not."
+		c.note("add #!/bin/sh as the first line, or start it with a shell: /bin/sh %s", c.Executable)
+	case f.machine == em386:
+		c.Meaning = c.Executable + " is a 32-bit program, and this kernel runs none, or a seccomp filter or sandbox forbids it."
+		c.add("tells whether this host runs 32-bit programs, and what to do", "vfix", "doctor", "--check", "ia32")
+	case f.machine != emX8664:
+		c.Meaning = fmt.Sprintf("%s is a program for another architecture (e_machine %d), and this machine is x86-64.", c.Executable, f.machine)
+		c.add("pulls the image for this architecture, if it has one", "docker", "pull", "--platform", "linux/amd64", "IMAGE")
+	}
+}
+
+// missingLoader is about a program that exists and "does not exist": its loader does not. false where
+// the line says nothing of the kind; executed says that the program was to be executed.
+func (c *Crash) missingLoader(o Options, executed bool) bool {
+	c.Kind = MissingLoader
+	f, err := lookAt(o.Root, c.Executable)
+	needs := ""
+	if err == nil {
+		needs = f.needs(o.Root)
+	}
+	if err != nil || needs == "" && o.RootName == "" { // without a name, the root is this machine's
+		c.note("the program was not examined; --root IMAGE names its files")
+		c.Meaning = "The program exists, and its loader or the interpreter of its #! line does not: mostly the 32-bit loader, /lib/ld-linux.so.2."
+		if !strings.Contains(strings.ToLower(c.Lines[0]), "required file not found") {
+			c.Kind = Unknown
+			c.Meaning = "The program does not exist, or its loader or the interpreter of its #! line does not: the kernel reports all alike."
+		}
+		return c.Kind == MissingLoader || executed
+	}
+	if needs == "" {
+		return false
+	}
+	c.Meaning = fmt.Sprintf("%s exists, and %s, which loads it, does not. The kernel reports this as if the program did not exist.", c.Executable, needs)
+	if f.elf && f.class == class32 {
+		c.note("install the 32-bit libc in the image: apt-get install libc6:i386 after dpkg --add-architecture i386, or yum install glibc.i686")
+	}
+	return true
+}
+
+// program is what the start of a file says of how it is executed.
+type program struct {
+	elf         bool
+	class       byte
+	machine     uint16
+	interpreter string // of an ELF file, "" for none
+	script      string // the interpreter of a #! line
+}
+
+// needs is what loads the program and is not in the root, "" where it is.
+func (p *program) needs(root fs.FS) string {
+	for _, name := range []string{p.interpreter, p.script} {
+		if name == "" {
+			continue
+		}
+		if _, err := fs.Stat(root, rootName(name)); err != nil {
+			return name
+		}
+	}
+	return ""
+}
+
+const (
+	class32, class64 = 1, 2 // EI_CLASS
+	em386            = 3
+	ptInterp         = 3
+	// maxInterp is the longest path of an interpreter that is read (PATH_MAX).
+	maxInterp = 4096
+)
+
+// lookAt reads the start of a file of the root.
+func lookAt(root fs.FS, name string) (*program, error) {
+	if root == nil || name == "" {
+		return nil, fs.ErrNotExist
+	}
+	r, size, done, err := openFile(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	head := make([]byte, min(size, page))
+	if _, err := r.ReadAt(head, 0); err != nil && int64(len(head)) < size {
+		return nil, err
+	}
+	p := &program{}
+	if line, ok := strings.CutPrefix(string(head), "#!"); ok {
+		line, _, _ = strings.Cut(line, "\n")
+		if words := strings.Fields(line); len(words) > 0 {
+			p.script = path.Clean(words[0])
+		}
+		return p, nil
+	}
+	if len(head) < ehdrSize || string(head[:4]) != "\x7fELF" {
+		return p, nil
+	}
+	p.elf, p.class, p.machine = true, head[4], le.Uint16(head[18:])
+	off, length := p.interp(head)
+	if length > 0 && length <= maxInterp {
+		b := make([]byte, length)
+		if n, _ := r.ReadAt(b, off); n == len(b) {
+			p.interpreter = strings.TrimRight(string(b), "\x00")
+		}
+	}
+	return p, nil
+}
+
+// interp finds PT_INTERP in the first page: gABI chapter 5, for both classes.
+func (p *program) interp(head []byte) (off, length int64) {
+	at, size, count := le.Uint64(head[32:]), phdrSize, le.Uint16(head[56:])
+	if p.class == class32 {
+		const phdr32 = 32
+		at, size, count = uint64(le.Uint32(head[28:])), phdr32, le.Uint16(head[44:])
+	}
+	for ; count > 0 && at <= uint64(len(head)-size); count, at = count-1, at+uint64(size) {
+		h := head[at:]
+		switch {
+		case le.Uint32(h) != ptInterp:
+		case p.class == class32:
+			return int64(le.Uint32(h[4:])), int64(le.Uint32(h[16:]))
+		default:
+			return int64(le.Uint64(h[8:]) & maxFileOffset), int64(le.Uint64(h[32:]) & maxFileOffset)
+		}
+	}
+	return 0, 0
+}
+
+// maxFileOffset keeps an offset positive as a signed one.
+const maxFileOffset = 1<<62 - 1
+
+// codeLine is what the kernel prints behind a segmentation fault (show_opcodes, Linux 4.20): the bytes
+// around the instruction.
+var codeLine = regexp.MustCompile(`\bCode: ((?:<?[0-9a-f]{2}>? ?){8,})`)
+
+// shaCode are opcodes of the SHA extensions (SDM): sha1nexte to sha256msg2, and sha1rnds4.
+var shaCode = regexp.MustCompile(`0f 38 c[89abcd]|0f 3a cc`)
+
+// hasSHACode reports whether a line shows code of the SHA extensions.
+func hasSHACode(text string) bool {
+	m := codeLine.FindStringSubmatch(text)
+	return m != nil && shaCode.MatchString(strings.NewReplacer("<", "", ">", "").Replace(m[1]))
+}
+
+// inLibcrypto is about a crash in OpenSSL.
+func (c *Crash) inLibcrypto(where string, sha bool) {
+	if !strings.HasPrefix(path.Base(where), "libcrypto") || c.Kind != Other {
+		return
+	}
+	if !sha {
+		c.note("OpenSSL 1.0.2 to 1.0.2k crashes on processors with SHA extensions: 'vfix scan IMAGE' tells whether this is one; OPENSSL_ia32cap=:~0x20000000 in the environment avoids it")
+		return
+	}
+	c.Kind = OpenSSLSHA
+	c.Meaning = fmt.Sprintf("It ended by %s in %s, at an instruction of the processor's SHA extensions. OpenSSL 1.0.2 to 1.0.2k has bugs in this code, which old processors do not run.", SignalName(c.Signal), where)
+}

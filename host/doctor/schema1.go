@@ -1,0 +1,66 @@
+// Images that a current engine may not pull again: registries have them as they were pushed, and
+// Docker before 1.10 pushed manifests of schema 1.
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Stored is an image of a local engine.
+type Stored struct {
+	Name    string
+	Created time.Time
+}
+
+// Stock is what the local engines have, without a look into it.
+type Stock struct {
+	Engines []string // each with its version
+	Images  []Stored
+}
+
+// docker110 is when Docker 1.10 came, which pushes manifests of schema 2 where the registry takes them.
+var docker110 = time.Date(2016, time.February, 4, 0, 0, 0, 0, time.UTC)
+
+func checkSchema1(ctx context.Context, x *examination, c *Check) error {
+	if x.Stock == nil {
+		c.found(Skipped, "not looked for")
+		return nil
+	}
+	stock, err := x.Stock(ctx)
+	if none := (*ErrNoEngine)(nil); err != nil && asError(err, &none) {
+		c.found(Skipped, "%s", none.Why)
+		c.Do = "name an engine with DOCKER_HOST"
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range stock.Engines {
+		c.line("%s", e)
+	}
+	old := 0
+	for _, i := range stock.Images {
+		// Builds that are made to be reproducible have the year 1970 or 1980.
+		if i.Created.Before(docker110) && i.Created.Year() >= firstDocker {
+			old++
+			c.line("%s, made %s", i.Name, i.Created.Format(time.DateOnly))
+		}
+	}
+	c.figure("images", float64(len(stock.Images)), "images")
+	c.figure("old_images", float64(old), "images")
+	found := fmt.Sprintf("%d of %d images are older than Docker 1.10", old, len(stock.Images))
+	if old == 0 {
+		c.found(OK, "%s", found)
+		return nil
+	}
+	c.found(Warn, "%s", found)
+	c.Means = "their registry may have them as manifests of schema 1, which Docker 28.2 and containerd 2.1 refuse: where one is lost, it cannot be pulled again"
+	c.Do = "vfix convert docker-daemon:IMAGE docker://IMAGE pushes it in a current format; vfix convert docker://IMAGE docker-daemon:IMAGE pulls what an engine refuses"
+	return nil
+}
+
+// firstDocker is the year of the first Docker.
+const firstDocker = 2013

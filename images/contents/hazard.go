@@ -1,0 +1,60 @@
+// Hazards of what is visible; which init an image starts.
+
+package contents
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/images/hazards"
+	"vfix.dev/vfix/internal/rootpath"
+)
+
+// Hazard is a visible file with a hazard.
+type Hazard struct {
+	hazards.Hazard
+	Path  string
+	Layer string // diff ID; "" outside images
+}
+
+func (f *Scanned) addHazard(h Hazard) {
+	if h.Kind == hazards.InitCgroupV2 {
+		f.inits = append(f.inits, h)
+		return
+	}
+	f.Hazards = append(f.Hazards, h)
+}
+
+// searchPath are the folders in which a program without a slash in its name is looked for.
+var searchPath = []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"}
+
+// Starts says which program a container of the image starts: a hazard of an init is one there.
+func (f *Scanned) Starts(t *Tree, program string) {
+	names := []string{program}
+	if !strings.Contains(program, "/") {
+		names = nil
+		for _, dir := range searchPath {
+			names = append(names, path.Join(dir, program))
+		}
+	}
+	for _, h := range f.inits {
+		if slices.ContainsFunc(names, func(name string) bool { real, err := t.resolve(name); return err == nil && real == h.Path }) {
+			f.Hazards = append(f.Hazards, h)
+		}
+	}
+}
+
+// resolve is the name that a name leads to, whatever symlinks are on the way.
+func (t *Tree) resolve(name string) (string, error) {
+	return rootpath.Resolve(name, func(real string) (string, error) {
+		switch k := t.At(real); {
+		case k == nil:
+			return "", fs.ErrNotExist
+		case k.Kind == KindSymlink:
+			return k.Link, nil
+		}
+		return "", rootpath.ErrNoLink
+	})
+}

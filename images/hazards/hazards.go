@@ -1,0 +1,92 @@
+// Package hazards recognizes programs and libraries that end old images on new hosts for other
+// reasons than the vsyscall page: each finder knows one file by its name and proves from its bytes
+// that it is a version which is affected. Nothing here is patched.
+package hazards
+
+import (
+	"io"
+	"path"
+)
+
+// Kind is one hazard.
+type Kind string
+
+const (
+	// JavaCgroups: a JDK that does not see its container's limits where /proc/cgroups does not list
+	// the controllers of cgroup v1.
+	JavaCgroups Kind = "java-cgroups"
+	// JavaCgroupV1: a JDK that knows cgroup v1 only.
+	JavaCgroupV1 Kind = "java-cgroup-v1"
+	// JavaUnaware: a JDK that knows no control groups.
+	JavaUnaware Kind = "java-unaware"
+	// OpenSSLSHA: a libcrypto whose code for the SHA extensions of processors has bugs.
+	OpenSSLSHA Kind = "openssl-sha"
+	// InitCgroupV2: a systemd that does not start on cgroup v2; a hazard as a container's init.
+	InitCgroupV2 Kind = "init-cgroup-v2"
+)
+
+// Kinds are all kinds, in the order of the documentation.
+var Kinds = []Kind{JavaCgroups, JavaCgroupV1, JavaUnaware, OpenSSLSHA, InitCgroupV2}
+
+// Hazard is a kind and the version that has it.
+type Hazard struct {
+	Kind    Kind
+	Version string // of the JDK, OpenSSL or systemd, as it names itself
+}
+
+// finders know files by their names, as path.Match has them; nil is no hazard.
+var finders = []struct {
+	name string
+	find func(*text) (*Hazard, error)
+}{
+	{"libjvm.so", java},
+	{"libcrypto*.so*", openssl},
+	{"systemd", systemd},
+}
+
+// Find examines an ELF file by the name that it has; nil is no hazard. The error is r's.
+func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
+	for _, f := range finders {
+		if ok, err := path.Match(f.name, path.Base(name)); ok && err == nil {
+			return f.find(&text{r, size})
+		}
+	}
+	return nil, nil
+}
+
+// Title says in a few words what it is.
+func (h *Hazard) Title() string {
+	switch h.Kind {
+	case OpenSSLSHA:
+		return "OpenSSL " + h.Version
+	case InitCgroupV2:
+		return "systemd " + h.Version
+	}
+	return "JDK " + h.Version
+}
+
+// Means says what happens, and where.
+func (h *Hazard) Means() string {
+	switch h.Kind {
+	case JavaCgroups:
+		return "ignores its memory limit on hosts with cgroup v2 whose /proc/cgroups does not list memory (Linux 6.12 and later without CONFIG_MEMCG_V1): it is killed, with status 137"
+	case JavaCgroupV1:
+		return "ignores its memory limit on hosts with cgroup v2: it is killed, with status 137"
+	case JavaUnaware:
+		return "ignores its memory limit on every host: it is killed, with status 137"
+	case OpenSSLSHA:
+		return "can crash in SHA-1 and SHA-256 on processors with SHA extensions (Intel from 2019 on, AMD Zen), with status 139"
+	}
+	return "does not start as a container's init on hosts with cgroup v2"
+}
+
+// Do says what helps.
+func (h *Hazard) Do() string {
+	switch h.Kind {
+	case OpenSSLSHA:
+		return "set OPENSSL_ia32cap=:~0x20000000 in the container's environment, or install OpenSSL 1.0.2u"
+	case InitCgroupV2:
+		return "boot the host with systemd.unified_cgroup_hierarchy=0, or start the service itself in place of the init"
+	}
+	return "set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES' to the limit (JDK 8 and later; before, -Xmx), or update the JDK"
+}

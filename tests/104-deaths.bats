@@ -1,0 +1,112 @@
+#!/usr/bin/env bats
+# bats file_tags=machine,alone
+# Other deaths of old images than by the vsyscall page, made real: what scan, doctor and diagnose say
+# of them is held against what the programs do.
+# Variables come from helpers.bash; the dollars are for the shells of the roots.
+# shellcheck disable=SC2016,SC2154
+load helpers
+
+setup_file() {
+	load helpers
+	start_legacy_docker
+}
+
+teardown_file() {
+	load helpers
+	stop_services
+}
+
+# image NAME DIR CHANGE: an image of a folder's files.
+image() { tar -c -C "$2" . | docker import --change "$3" - "$1"; }
+
+@test "deaths: a JVM does with its memory limit what scan says of it [VM]" {
+	requires root vm legacy_image
+	local root=$BATS_TEST_TMPDIR/root java=/usr/lib/jvm/java-17-openjdk-amd64 hazards
+	cp -a "$legacy_image/rootfs" "$root"
+	"$tree/tests/fixtures/fallback/add-packages" "$root" openjdk-17-jre-headless
+	cp "$VFIX" /bin/busybox "$root/bin/"
+	run_vfix 0 scan --format json "$root$java/lib/server/libjvm.so"
+	hazards=$(jq -r '.results[].hazards[].kind' <<<"$output")
+	cat >"$root/limited.sh" <<-'END'
+		busybox mount -t cgroup2 none /sys/fs/cgroup
+		echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+		mkdir /sys/fs/cgroup/pod && echo 256M >/sys/fs/cgroup/pod/memory.max && echo $$ >/sys/fs/cgroup/pod/cgroup.procs
+		if [ "$1" = unlisted ]; then
+			busybox grep -vwE 'memory|cpuset' /proc/cgroups >/tmp/cgroups
+			busybox mount --bind /tmp/cgroups /proc/cgroups
+		fi
+		shift
+		exec "$@"
+	END
+	run_vm --vsyscall xonly --mem 2048 --root "$root" -- \
+		"sh /limited.sh listed $java/bin/java -XshowSettings:vm -version" \
+		'sh -c "busybox umount /sys/fs/cgroup; sh /limited.sh unlisted true; vfix doctor --format json --check cgroups"' \
+		"sh /limited.sh unlisted $java/bin/java -XshowSettings:vm -version" \
+		"sh /limited.sh unlisted $java/bin/java -XX:MaxRAM=268435456 -XshowSettings:vm -version"
+	heap() { sed -n 's/.*Max. Heap Size (Estimated): \([0-9]*\).*M$/\1/p' "$vm_out/$1.stderr"; }
+	expect 'MiB of heap where the kernel lists the controllers' "$(heap 1)" 121
+	expect 'doctor' "$(jq -r '.checks[0] | .verdict + " " + (.facts[] | select(.name == "missing").text)' "$vm_out/2.stdout")" 'fail cpuset memory'
+	if [ "$hazards" = java-cgroups ]; then
+		[ "$(heap 3)" -gt 256 ] || fail "scan says that the JVM ignores its limit, and its heap is $(heap 3) MiB"
+	else
+		expect 'hazards' "$hazards" ''
+		expect 'MiB of heap of a JVM without a hazard' "$(heap 3)" 121
+	fi
+	expect 'MiB of heap with the option' "$(heap 4)" 121
+}
+
+@test "deaths: a container that is killed for its memory, with a JVM in it" {
+	requires docker oracle legacy_image
+	local dir=$BATS_TEST_TMPDIR/jvm
+	mkdir -p "$dir/lib"
+	cp /bin/busybox "$dir/java"
+	{ cat /bin/busybox && printf '\0OpenJDK 64-Bit Server VM (17.0.9+9) for linux-amd64 JRE (17.0.9+9), built on\0/proc/cgroups\0/memory.limit_in_bytes\0'; } >"$dir/lib/libjvm.so"
+	image jvm:1 "$dir" 'CMD ["/java", "sh", "-c", "x=a; while :; do x=$x$x; done"]'
+	run_vfix 0 scan jvm:1
+	expect_match hazard "$output" 'lib/libjvm.so: JDK 17.0.9+9'
+	run_vfix 3 scan --strict jvm:1
+	run docker run --name greedy --network none --memory 32m jvm:1
+	expect status "$status" 137
+	run_vfix 0 diagnose greedy
+	expect_match title "$output" 'no vsyscall crash: it used more memory than its limit'
+	expect_match limit "$output" 'its limit of 33554432 bytes'
+	expect_match JVM "$(tr -s ' \n' ' ' <<<"$output")" 'It has JDK 17.0.9+9, which ignores its memory limit'
+	expect_match fix "$output" 'docker run --env JAVA_TOOL_OPTIONS=-XX:MaxRAM=33554432 jvm:1'
+	# The control: killed by somebody, and not by the kernel.
+	docker run --detach --name sent --network none --entrypoint /java jvm:1 sleep 600
+	docker kill sent
+	poll test "$(docker inspect --format '{{.State.Running}}' sent)" = false
+	run_vfix 0 diagnose sent
+	expect_match title "$output" ': no vsyscall crash'
+	[[ $output != *'more memory'* ]] || fail "$output"
+	docker rm greedy sent
+}
+
+@test "deaths: programs that cannot be started, by what the engine says of them" {
+	requires docker oracle legacy_image fallback
+	local dir=$BATS_TEST_TMPDIR/broken name message
+	mkdir "$dir"
+	cp "$build/fallback/i386" "$dir/no-loader"
+	echo 'echo hello' >"$dir/no-interpreter"
+	chmod 755 "$dir"/*
+	printf '\177ELF\2\1\1%64s' '' >"$dir/other-machine"
+	printf '\2\0\267\0' | dd of="$dir/other-machine" bs=1 seek=16 conv=notrunc status=none
+	chmod 755 "$dir/other-machine"
+	image broken:1 "$dir" 'ENV a=b'
+	for name in no-loader no-interpreter other-machine; do
+		message=$(docker run --rm --network none broken:1 "/$name" 2>&1 | grep -iE 'exec format|no such file') || true
+		[ -n "$message" ] || fail "$name: the engine says nothing"
+		run_vfix 0 diagnose --root broken:1 "$message"
+		case $name in
+		no-loader) expect_match "$message" "$output" '/no-loader exists, and /lib/ld-linux.so.2, which loads it, does not' ;;
+		no-interpreter) expect_match "$message" "$output" '/no-interpreter is neither an ELF file nor a script' ;;
+		other-machine) expect_match "$message" "$output" 'another architecture (e_machine 183)' ;;
+		esac
+	done
+	docker create --name none --network none broken:1 /no-loader
+	run docker start none
+	[ "$status" -ne 0 ] || fail 'a program without its loader starts'
+	run_vfix 0 diagnose none
+	expect_match 'a container' "$(tr -s ' \n' ' ' <<<"$output")" '/no-loader exists, and /lib/ld-linux.so.2'
+	docker rm none
+}
