@@ -147,7 +147,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	# Its options are those of this vfix: all that is missing is the list.
 	# shellcheck disable=SC2016 # Kubernetes expands it
 	mapfile -t command < <(sed -n 's/^ *- \(--.*\)$/\1/p' "$job" | sed 's/\$(JOB_COMPLETION_INDEX)/0/')
-	expect 'number of options' "${#command[@]}" 5
+	expect 'number of options' "${#command[@]}" 6
 	JOB_COMPLETION_INDEX=0 run_vfix 1 rebuild "${command[@]}"
 	expect_match stderr "$stderr" '/list/list: no such file'
 }
