@@ -11,7 +11,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker
 	affected=$build/fixtures/static-2m
 	unknown=$build/fixtures/finding-escape
-	verbs='scan patch rebuild verify convert layer hotfix run install uninstall runtime cache doctor diagnose bench version completion'
+	verbs='scan list patch rebuild verify convert layer hotfix run install uninstall runtime cache doctor diagnose bench version completion'
 }
 
 teardown() { stop_services; }
@@ -72,9 +72,10 @@ hanging_vfix() {
 
 @test "help: each option of each verb is explained" {
 	declare -A options=(
-		[scan]='explain format insecure jobs max-temp platform progress quiet stall-timeout'
+		[scan]='explain fail-fast first format from-file insecure jobs max-requests max-temp metrics platform progress quiet report shard stall-timeout state'
+		[list]='format insecure jobs match max-requests newer-than platform progress quiet stall-timeout'
 		[patch]='dry-run explain format in-place jobs max-temp one-file-system output progress quiet since'
-		[rebuild]='dest-template dry-run fail-fast fallback format from-file insecure jobs max-temp output platform progress provenance push quiet shard stall-timeout state tag tag-suffix update-dpkg'
+		[rebuild]='dest-template dry-run fail-fast fallback first format from-file insecure jobs max-requests max-temp metrics output platform progress provenance push quiet report shard stall-timeout state tag tag-suffix update-dpkg'
 		[verify]='against explain format insecure jobs max-temp platform progress provenance quiet stall-timeout statement'
 		[convert]='cmd entrypoint env format insecure max-temp output platform progress quiet stall-timeout user workdir'
 		[layer]='format insecure output program progress quiet'

@@ -135,6 +135,41 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	expect 'of part 0, longer' "$(images | grep -v team/e)" "$(tail -n "+$(($(JOB_COMPLETION_INDEX=1 "$VFIX" rebuild --from-file list --shard 2 --dry-run 2>/dev/null | grep -c 'team/[a-f]:1 ') + 1))" one)"
 }
 
+@test "list, scan: a registry, from its list to the report of what is affected" {
+	run_vfix list "docker://$registry/team"
+	expect images "$(sort <<<"$output" | tr '\n' ' ')" "$(printf "docker://$registry/team/%s:1 " a b c clean d e f)"
+	run_vfix list "docker://$registry" --match 'team/?:1' --newer-than 3000-01-01
+	expect 'none is newer' "$output" ''
+	run_vfix list "docker://$registry/team" --platform linux/amd64
+	echo "$output" >list
+	before=$(wc -l <"$BATS_FILE_TMPDIR/registry.log")
+	run_vfix 3 scan --from-file list --state done.jsonl --report r.csv --metrics m.prom
+	expect_match table "$output" '7 images: 6 affected, 1 unaffected, 0 failed'
+	expect 'rows' "$(grep -c ',affected,' r.csv)" 6
+	expect_match counters "$(cat m.prom)" 'vfix_list_images_finished_total{result="affected"} 6'
+	requests "$before" >seen
+	expect 'nothing is written' "$(grep -c 'method=\(PUT\|POST\|PATCH\)' seen)" 0
+	before=$(wc -l <"$BATS_FILE_TMPDIR/registry.log")
+	run_vfix 3 scan --from-file list --state done.jsonl --report r.html
+	expect 'skipped' "$(grep -c 'affected before' <<<"$output")" 7
+	requests "$before" >seen
+	expect 'requests' "$(grep -c 'method=HEAD' seen)" 7
+	expect_match page "$(tail -n 3 r.html)" '</html>'
+}
+
+@test "list: the images of a cluster, from what kubectl prints" {
+	cat >pods.json <<-'END'
+		{"kind": "List", "items": [
+		  {"kind": "Pod", "spec": {"containers": [{"image": "old.example/app:1"}], "initContainers": [{"image": "redis:2.8.22"}]}},
+		  {"kind": "Pod", "spec": {"containers": [{"image": "old.example/app:1", "env": [{"name": "image", "value": "no"}]}]}}]}
+	END
+	run_vfix list - <pods.json
+	expect images "$output" $'docker://old.example/app:1\ndocker://redis:2.8.22'
+	head -c 100 pods.json >half.json
+	run_vfix 1 list - <half.json
+	expect_match stderr "$stderr" 'JSON that ends early'
+}
+
 @test "rebuild: the Kubernetes job is valid, and its command is one" {
 	local job=$tree/deploy/kubernetes/rebuild-job.yaml
 	get_kubernetes_validate
@@ -147,7 +182,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	# Its options are those of this vfix: all that is missing is the list.
 	# shellcheck disable=SC2016 # Kubernetes expands it
 	mapfile -t command < <(sed -n 's/^ *- \(--.*\)$/\1/p' "$job" | sed 's/\$(JOB_COMPLETION_INDEX)/0/')
-	expect 'number of options' "${#command[@]}" 5
+	expect 'number of options' "${#command[@]}" 6
 	JOB_COMPLETION_INDEX=0 run_vfix 1 rebuild "${command[@]}"
 	expect_match stderr "$stderr" '/list/list: no such file'
 }

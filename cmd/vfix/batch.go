@@ -104,7 +104,7 @@ func (b *batchOptions) open(e engine) (*batch.List, error) {
 	}
 	o := batch.ListOptions{Template: b.template, Part: part}
 	if b.first != "" {
-		o.First = batch.Pattern(b.first)
+		o.First = media.NamePattern(b.first)
 	}
 	list, err := e.readList(b.fromFile, o)
 	if err != nil {

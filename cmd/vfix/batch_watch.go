@@ -63,7 +63,7 @@ func (r *reporter) overall(all int) *mpb.Bar {
 	bar, err := r.bars.Add(int64(all), mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]").Build(),
 		mpb.BarPriority(math.MaxInt), mpb.BarNoPop(),
 		mpb.PrependDecorators(decor.Name(pad("images", nameWidth, false)+" ")),
-		mpb.AppendDecorators(decor.CountersNoUnit("%d / %d"), decor.Name(", left "), decor.AverageETA(decor.ET_STYLE_GO)),
+		mpb.AppendDecorators(decor.CountersNoUnit(" %d / %d"), decor.Name(", left "), decor.AverageETA(decor.ET_STYLE_GO)),
 		mpb.BarFillerTrim(),
 	)
 	if err != nil {

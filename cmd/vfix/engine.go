@@ -46,6 +46,7 @@ type engine struct {
 	cache  func(action, dir string, limit int64) (*ociruntime.Cached, error)
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	// names lists the local images and containers.
+	list      func(ctx context.Context, source string, o inventory.ListOptions) error
 	names     func(ctx context.Context, o media.Options) (images, containers []string, err error)
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*inventory.Inventory, error)
 
@@ -87,6 +88,7 @@ var theEngine = engine{
 	doctor:     doctor.Run,
 	inventory:  inventory.Take,
 	names:      inventory.LocalNames,
+	list:       inventory.List,
 	benchHost:  bench.Host,
 	benchImage: bench.Image,
 	benchRedis: bench.MeasureRedis,

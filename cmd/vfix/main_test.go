@@ -27,6 +27,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hotfix"
+	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/media"
 )
 
@@ -98,6 +99,9 @@ func fake(f *contents.Findings, err error) engine {
 			return b, errors.Join(err, list.Each(func(i batch.Item) error {
 				return o.Tell(b, batch.Outcome{Item: i, Status: batch.StatusUnaffected})
 			}))
+		},
+		list: func(_ context.Context, source string, o inventory.ListOptions) error {
+			return errors.Join(err, o.Each(inventory.Listed{Source: "docker://r.example/app:1", Created: time.Unix(0, 0).UTC()}))
 		},
 		verify: func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {
 			if err != nil {

@@ -30,6 +30,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newScanCommand(out, e),
 		newPatchCommand(out, e),
 		newRebuildCommand(out, e),
+		newListCommand(out, e),
 		newVerifyCommand(out, e),
 		newConvertCommand(out, e),
 		newLayerCommand(out, e),

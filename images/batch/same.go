@@ -7,9 +7,7 @@ import (
 	"bytes"
 	"hash/maphash"
 	"io"
-	"regexp"
 	"slices"
-	"strings"
 
 	"vfix.dev/vfix/images/media"
 )
@@ -148,11 +146,4 @@ func (l *List) goesTo(key string, i Item, c claims) (other Item, taken bool, err
 		return nil
 	})
 	return other, taken, err
-}
-
-// Pattern reads a PATTERN: * is any text, ? any character. It is of a whole name, which may be
-// without its prefix and registry.
-func Pattern(glob string) *regexp.Regexp {
-	text := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(glob))
-	return regexp.MustCompile(`^(?:[a-z-]+:(?://)?)?(?:[^/]+/)?(?:` + text + `)$`)
 }

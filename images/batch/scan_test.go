@@ -67,7 +67,7 @@ func TestOrderAndRate(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
 	lo, o := listOptions(f, "")
-	lo.First, o.AtOnce = batch.Pattern("*app1:*"), 1
+	lo.First, o.AtOnce = media.NamePattern("*app1:*"), 1
 	var order []string
 	o.Each = func(out batch.Outcome) error {
 		order = append(order, filepath.Base(out.Source))

@@ -251,6 +251,9 @@ func (r *resuming) open() (io.ReadCloser, error) {
 
 // check judges the answer and brings its body to byte pos.
 func (r *resuming) check(resp *http.Response) error {
+	if resp.StatusCode == http.StatusNotFound {
+		return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "blob %v: the registry does not have it", r.digest), "the registry has only a part of the image: push it again")
+	}
 	if err := transport.CheckError(resp, http.StatusOK, http.StatusPartialContent); err != nil {
 		return err
 	}

@@ -312,3 +312,12 @@ func newTransport() *http.Transport {
 		MaxIdleConnsPerHost:   maxIdlePerHost,
 	}
 }
+
+// CatalogOptions are for the call of go-containerregistry about all repositories of a registry: it logs
+// in for that itself.
+func (r *Network) CatalogOptions(ctx context.Context) []remote.Option {
+	return []remote.Option{
+		remote.WithContext(ctx), remote.WithTransport(r.Base), remote.WithAuthFromKeychain(r.keys),
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}),
+	}
+}

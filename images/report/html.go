@@ -16,7 +16,7 @@ import (
 var page string
 
 // pages are the parts of the page: "head", "row" and "tail".
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"size": size, "class": class}).Parse(page))
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"size": size, "class": class, "name": nameOf, "digest": digestOf}).Parse(page))
 
 type htmlFormat struct{}
 
@@ -30,6 +30,10 @@ func (htmlFormat) end(w io.Writer, sums string) error { return pages.ExecuteTemp
 
 // class is a status as the name of a class.
 func class(status string) string { return strings.ReplaceAll(status, " ", "-") }
+
+// nameOf and digestOf are what a reference has before and behind its @.
+func nameOf(reference string) string   { name, _, _ := strings.Cut(reference, "@"); return name }
+func digestOf(reference string) string { _, digest, _ := strings.Cut(reference, "@"); return digest }
 
 // size writes a number of bytes for people; nothing for 0.
 func size(n int64) string {

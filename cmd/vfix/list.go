@@ -1,0 +1,131 @@
+// The verb list: lists of images for rebuild and scan.
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/images/media"
+)
+
+// ListOptions are the choices of vfix list.
+type ListOptions struct {
+	printOptions
+	workOptions
+	match []string
+	newer string
+	rate  float64
+}
+
+func newListCommand(out *output, e engine) *cobra.Command {
+	var opts ListOptions
+	cmd := &cobra.Command{
+		Use:   "list [options] [docker://HOST[/PREFIX] | -]...",
+		Short: "List the images of a registry, a cluster or the local engines",
+		Long: `Print a list of images, one per line, as 'vfix scan --from-file' and 'vfix
+rebuild --from-file' take it.
+
+  docker://HOST          all repositories and tags of a registry
+  docker://HOST/PREFIX   those whose repository is PREFIX or below it
+  -                      the images in the output of kubectl on stdin: of pods,
+                         or of other objects with a pod template, as in
+                         kubectl get pods -A -o json | vfix list -
+  without an argument    the images of the local engines
+
+A registry without a list of its repositories, such as Docker Hub, needs the
+name of a repository as PREFIX. Signatures and statements of provenance are left
+out.`,
+		Example: `  vfix list docker://old.example              a whole registry
+  vfix list docker://old.example/team --match *:1.* --newer-than 90d
+  vfix list -                                 what kubectl prints (see above)`,
+		Annotations: exits(`  0  success
+  1  a registry or engine could not be read; other images may be listed
+  2  usage error`),
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runList(cmd.Context(), opts, args, cmd.Flags().Changed("platform"), out, e)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&opts.match, "match", nil, "list only images whose name matches this `PATTERN`, such as 'team/*:1.*'; * matches any text; can be repeated")
+	f.StringVar(&opts.newer, "newer-than", "", "list only images created since this `TIME`: a number of days such as 90d, or a date such as 2016-01-31; reads the config of each image")
+	f.Float64Var(&opts.rate, "max-requests", 0, "send at most `N` requests per second to each registry; 0: no limit")
+	opts.printOptions.add(cmd)
+	opts.addMedia(cmd)
+	cmd.Flags().Lookup("platform").Usage = "list only images for this `PLATFORM`: linux/amd64, or a variant such as linux/amd64/v3; reads the manifest of each image (default: all)"
+	cmd.Flags().IntVarP(&opts.jobs, "jobs", "j", 0, "read `N` images in parallel, if their platform or age matters; 0: 8")
+	return cmd
+}
+
+// since reads the time of --newer-than: days before now, or a date.
+func since(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	t, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return t, usagef("list", "--newer-than %s: want a number of days such as 90d, or a date such as 2016-01-31", text)
+	}
+	return t, nil
+}
+
+func runList(ctx context.Context, opts ListOptions, args []string, platformSet bool, out *output, e engine) error {
+	platform, err := opts.workOptions.check("list")
+	if err == nil {
+		err = opts.printOptions.check("list")
+	}
+	if err != nil {
+		return err
+	}
+	if opts.rate < 0 {
+		return usagef("list", "--max-requests %v: must not be negative", opts.rate)
+	}
+	if len(args) == 0 {
+		args = []string{inventory.Engines}
+	}
+	for _, source := range args {
+		if source != "-" && source != inventory.Engines && !strings.HasPrefix(source, "docker://") {
+			return usagef("list", "%s: want docker://HOST, docker://HOST/PREFIX, or - for stdin", source)
+		}
+		if !strings.HasPrefix(source, "docker://") && platformSet {
+			return usagef("list", "--platform works only with docker://HOST")
+		}
+		if source == "-" && opts.newer != "" {
+			return usagef("list", "--newer-than does not work with -: the cluster's objects do not have the age of images")
+		}
+	}
+	o := inventory.ListOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Platform: platformSet, Stdin: os.Stdin}
+	o.Media.PerSecond = opts.rate
+	for _, m := range opts.match {
+		o.Match = append(o.Match, media.NamePattern(m))
+	}
+	if o.Newer, err = since(opts.newer, time.Now()); err != nil {
+		return err
+	}
+	l := out.startList(opts)
+	o.Each = l.add
+	var errs []error
+	for _, source := range args {
+		if err := e.list(ctx, source, o); err != nil {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	out.endProgress()
+	return errors.Join(append(errs, l.end())...)
+}

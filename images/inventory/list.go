@@ -1,0 +1,244 @@
+// Lists of images, for other verbs to work at: of a registry, of local engines, of a cluster.
+
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/moby/moby/client"
+
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// ListOptions say what is listed.
+type ListOptions struct {
+	Media media.Options
+	Jobs  int              // images looked at at once; 0 is defaultLooks
+	Match []*regexp.Regexp // names, of which one must match; none: all do
+	Newer time.Time        // images that were created then or later; the zero time: all
+	// Platform says that only images for Media.Platform count.
+	Platform bool
+	Stdin    io.Reader // of the SOURCE -
+	// Each gets the images in turn; an error ends the list.
+	Each func(Listed) error
+}
+
+// defaultLooks is how many images are looked at at once.
+const defaultLooks = 8
+
+// Listed is one image.
+type Listed struct {
+	Source  string    // as other verbs take it
+	Created time.Time // the zero time where nobody asked
+}
+
+// Engines is the SOURCE of all local engines.
+const Engines = "docker-daemon:"
+
+// List lists the images of a SOURCE: docker://HOST[/PREFIX], Engines, or - for the JSON of
+// kubectl on Stdin.
+func List(ctx context.Context, source string, o ListOptions) error {
+	o.Media = o.Media.WithDefaults()
+	l := &lister{o: o, seen: map[string]bool{}}
+	where, isRegistry := strings.CutPrefix(source, "docker://")
+	switch {
+	case isRegistry:
+		return l.registry(ctx, where)
+	case source == Engines:
+		return l.engines(ctx)
+	case source == "-":
+		return eachImage(o.Stdin, func(image string) error { return l.add(Listed{Source: "docker://" + image}) })
+	}
+	return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not something with a list of images", source),
+		"want docker://HOST, docker://HOST/PREFIX, or - for the output of 'kubectl get pods -A -o json'")
+}
+
+type lister struct {
+	o    ListOptions
+	seen map[string]bool // of clusters and engines, where names repeat
+}
+
+// matches reports whether a name is asked for.
+func (l *lister) matches(source string) bool {
+	return len(l.o.Match) == 0 || slices.ContainsFunc(l.o.Match, func(r *regexp.Regexp) bool { return r.MatchString(source) })
+}
+
+// add lists an image, once.
+func (l *lister) add(i Listed) error {
+	if l.seen[i.Source] || !l.matches(i.Source) {
+		return nil
+	}
+	l.seen[i.Source] = true
+	return l.o.Each(i)
+}
+
+func (l *lister) engines(ctx context.Context) error {
+	return media.EachDaemon(ctx, "", l.o.Media, func(c *client.Client, host string) (bool, error) {
+		all, err := c.ImageList(ctx, client.ImageListOptions{})
+		if err != nil {
+			return false, fmt.Errorf("docker daemon %s: images: %w", host, err)
+		}
+		for _, i := range all.Items {
+			created := time.Unix(i.Created, 0).UTC()
+			if created.Before(l.o.Newer) {
+				continue
+			}
+			for _, tag := range i.RepoTags {
+				if tag == "<none>:<none>" {
+					continue
+				}
+				if err := l.add(Listed{Engines + tag, created}); err != nil {
+					return false, err
+				}
+			}
+		}
+		return false, nil
+	})
+}
+
+// registry lists a registry, or what is below a path there. A registry without a list of its
+// repositories is asked for the tags of that path.
+func (l *lister) registry(ctx context.Context, where string) error {
+	host, prefix, _ := strings.Cut(where, "/")
+	prefix = strings.TrimSuffix(prefix, "/")
+	var failed []error
+	found := false
+	err := media.EachRepository(ctx, host, prefix, l.o.Media, func(repo name.Repository) error {
+		found = true
+		err := l.repository(ctx, repo)
+		// A repository without tags stays in the list, and is not found.
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errStop) {
+			if !errors.Is(err, hinterr.ErrNotFound) {
+				failed = append(failed, err)
+			}
+			return nil
+		}
+		return err
+	})
+	if stop := (*stopError)(nil); errors.As(err, &stop) {
+		return stop.error
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if (err != nil || !found) && prefix != "" {
+		repo, nameErr := name.NewRepository(where, registry.NameOptions(l.o.Media.Insecure)...)
+		if nameErr != nil {
+			return media.BadName(where, nameErr)
+		}
+		progress.Note(l.o.Media.Progress, "%s: no list of repositories: only the tags of this one", where)
+		err = l.repository(ctx, repo)
+		if stop := (*stopError)(nil); errors.As(err, &stop) {
+			return stop.error
+		}
+	}
+	return errors.Join(append(failed, err)...)
+}
+
+// stopError is an error of Each, which ends the list.
+type stopError struct{ error }
+
+var errStop = errors.New("stop")
+
+func (stopError) Is(target error) bool { return target == errStop }
+
+// repository lists the tags of a repository.
+func (l *lister) repository(ctx context.Context, repo name.Repository) error {
+	return media.EachTags(ctx, repo, l.o.Media, func(tags []name.Tag) error {
+		tags = slices.DeleteFunc(tags, func(t name.Tag) bool { return !l.matches(sourceOf(t)) })
+		all, err := l.look(ctx, tags)
+		if err != nil {
+			return err
+		}
+		for _, i := range all {
+			if i.Source == "" {
+				continue
+			}
+			if err := l.o.Each(i); err != nil {
+				return &stopError{err}
+			}
+		}
+		return nil
+	})
+}
+
+// sourceOf is a tag as other verbs take it.
+func sourceOf(t name.Tag) string {
+	return "docker://" + strings.Replace(t.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
+}
+
+// look opens images as far as it takes to know whether they are asked for; those that are not
+// have no Source.
+func (l *lister) look(ctx context.Context, tags []name.Tag) ([]Listed, error) {
+	all := make([]Listed, len(tags))
+	if !l.o.Platform && l.o.Newer.IsZero() {
+		for n, t := range tags {
+			all[n].Source = sourceOf(t)
+		}
+		return all, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan int)
+	var wg sync.WaitGroup
+	jobs := l.o.Jobs
+	if jobs == 0 {
+		jobs = defaultLooks
+	}
+	for range min(jobs, len(tags)) {
+		wg.Go(func() {
+			for n := range next {
+				var err error
+				if all[n], err = l.lookAt(ctx, tags[n]); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for n := range tags {
+		next <- n
+	}
+	close(next)
+	wg.Wait()
+	return all, context.Cause(ctx)
+}
+
+func (l *lister) lookAt(ctx context.Context, t name.Tag) (Listed, error) {
+	if ctx.Err() != nil {
+		return Listed{}, nil
+	}
+	i := Listed{Source: sourceOf(t)}
+	src, err := media.OpenRegistry(ctx, media.Ref{Transport: media.Registry, Name: strings.TrimPrefix(i.Source, "docker://")}, l.o.Media)
+	switch {
+	case ctx.Err() != nil:
+		return Listed{}, nil
+	case errors.Is(err, hinterr.ErrPlatform), errors.Is(err, hinterr.ErrUnsupported), errors.Is(err, hinterr.ErrNotFound):
+		return Listed{}, nil // another platform, no image, or gone meanwhile
+	case err != nil:
+		return Listed{}, err
+	}
+	defer src.Close()
+	if l.o.Newer.IsZero() {
+		return i, nil
+	}
+	c, err := src.Image.ConfigFile()
+	if err != nil {
+		return Listed{}, media.RegistryError(ctx, t, err)
+	}
+	if i.Created = c.Created.UTC(); i.Created.Before(l.o.Newer) {
+		return Listed{}, nil
+	}
+	return i, nil
+}

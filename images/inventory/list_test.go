@@ -1,0 +1,155 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// all lists a SOURCE; the host of f is written as R.
+func all(f *imagetest.FakeRegistry, source string, o inventory.ListOptions) (string, error) {
+	var got []string
+	o.Media.Retry = imagetest.Fast.Retry
+	o.Each = func(i inventory.Listed) error {
+		got = append(got, strings.ReplaceAll(i.Source, f.Host, "R"))
+		return nil
+	}
+	err := inventory.List(context.Background(), strings.ReplaceAll(source, "R", f.Host), o)
+	slices.Sort(got)
+	return strings.Join(got, " "), err
+}
+
+func TestListRegistry(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	at := func(year int, arch string) v1.Image {
+		img := imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.FileM(fmt.Sprint("etc/x", year, arch), nil))))
+		c := imagetest.Must[*v1.ConfigFile](t)(img.ConfigFile())
+		c = c.DeepCopy()
+		c.Created, c.Architecture = v1.Time{Time: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)}, arch
+		return imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, c))
+	}
+	put := func(name string, img v1.Image) {
+		imagetest.Put(t, "docker://"+f.Host+"/"+name, media.Result{Image: img})
+	}
+	put("app:1", at(2010, "amd64"))
+	put("app:2", at(2020, "amd64"))
+	put("team/a:1", at(2015, "arm64"))
+	put("team/a:sha256-"+strings.Repeat("0", 64), at(2015, "amd64"))
+	put("team/a:sha256-"+strings.Repeat("0", 64)+".sig", at(2015, "amd64"))
+	put("teams:1", at(2011, "amd64"))
+	pattern := func(globs ...string) inventory.ListOptions {
+		var o inventory.ListOptions
+		for _, g := range globs {
+			o.Match = append(o.Match, media.NamePattern(g))
+		}
+		return o
+	}
+	platform := inventory.ListOptions{Platform: true}
+	newer := inventory.ListOptions{Newer: time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC)}
+	const every = "docker://R/app:1 docker://R/app:2 docker://R/team/a:1 docker://R/teams:1"
+	for _, c := range []struct {
+		source string
+		o      inventory.ListOptions
+		want   string
+	}{
+		{"docker://R", inventory.ListOptions{}, every},
+		{"docker://R/", inventory.ListOptions{}, every},
+		{"docker://R/team", inventory.ListOptions{}, "docker://R/team/a:1"},
+		{"docker://R/team/a", inventory.ListOptions{}, "docker://R/team/a:1"},
+		{"docker://R", pattern("app:*", "teams:?"), "docker://R/app:1 docker://R/app:2 docker://R/teams:1"},
+		{"docker://R", pattern("docker://*:2"), "docker://R/app:2"},
+		{"docker://R", pattern("pp:1"), ""},
+		{"docker://R", platform, "docker://R/app:1 docker://R/app:2 docker://R/teams:1"},
+		{"docker://R", newer, "docker://R/app:2 docker://R/teams:1"},
+	} {
+		f.Reset(nil)
+		if got, err := all(f, c.source, c.o); err != nil || got != c.want {
+			t.Errorf("%s %v: got %s, %v, want %s", c.source, c.o.Match, got, err, c.want)
+		}
+		if n := f.Count("/manifests/"); n > 0 != (c.o.Platform || !c.o.Newer.IsZero()) {
+			t.Errorf("%s: %d manifests were read", c.source, n)
+		}
+	}
+	// One repository that cannot be read leaves the others; no list of repositories leaves one.
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/v2/app/tags") {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		return false
+	})
+	got, err := all(f, "docker://R", inventory.ListOptions{})
+	imagetest.WantErr(t, err, hinterr.ErrUnauthorized, "repository app")
+	if got != "docker://R/team/a:1 docker://R/teams:1" {
+		t.Errorf("got %s", got)
+	}
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/v2/_catalog") {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		return false
+	})
+	if got, err := all(f, "docker://R/app", inventory.ListOptions{}); err != nil || got != "docker://R/app:1 docker://R/app:2" {
+		t.Errorf("no catalog: got %s, %v", got, err)
+	}
+	if _, err := all(f, "docker://R", inventory.ListOptions{}); !errors.Is(err, hinterr.ErrNotFound) {
+		t.Errorf("no catalog: got %v", err)
+	}
+	f.Reset(nil)
+	if got, err := all(f, "docker://R/none", inventory.ListOptions{}); !errors.Is(err, hinterr.ErrNotFound) || got != "" {
+		t.Errorf("nothing there: got %s, %v", got, err)
+	}
+	enough := errors.New("enough")
+	err = inventory.List(context.Background(), "docker://"+f.Host, inventory.ListOptions{Each: func(inventory.Listed) error { return enough }})
+	if !errors.Is(err, enough) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestListPods(t *testing.T) {
+	f := &imagetest.FakeRegistry{Host: "R"}
+	list := func(text string, match ...*regexp.Regexp) (string, error) {
+		return all(f, "-", inventory.ListOptions{Stdin: strings.NewReader(text), Match: match})
+	}
+	const pod = `{"kind":"Pod","metadata":{"annotations":{"image":"no:1"}},"spec":{"image":"no:2","initContainers":[{"name":"i","image":"init:1"}],
+		"containers":[{"image":"old.example/app:1","env":[{"name":"image","value":"x","image":"no:3"}],"ports":[{"image":"no:5"}]},{"image":"redis"},{"image":""}],"ephemeralContainers":[{"image":"debug:1"}]},
+		"status":{"containerStatuses":[{"image":"no:4"}]}}`
+	const want = "docker://debug:1 docker://init:1 docker://old.example/app:1 docker://redis"
+	for what, text := range map[string]string{
+		"a pod":   pod,
+		"a list":  `{"kind":"List","items":[` + pod + "," + pod + `]}`,
+		"two":     pod + "\n" + pod,
+		"cronjob": `{"spec":{"jobTemplate":{"spec":{"template":` + pod + `}}}}`,
+	} {
+		if got, err := list(text); err != nil || got != want {
+			t.Errorf("%s: got %s, %v", what, got, err)
+		}
+	}
+	if got, err := list(pod, media.NamePattern("app:*")); err != nil || got != "docker://old.example/app:1" {
+		t.Errorf("--match: got %s, %v", got, err)
+	}
+	for what, text := range map[string]string{"nothing": "", "half": pod[:len(pod)/2], "no JSON": "NAME READY", "deep": strings.Repeat("[", 1e5), "an odd image": `{"containers":[{"image":7}]}`} {
+		if _, err := list(text); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	if _, err := all(f, "oci:x", inventory.ListOptions{Stdin: io.MultiReader()}); !errors.Is(err, hinterr.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+}
