@@ -153,6 +153,9 @@ func parseELF(r io.ReaderAt, size int64) (*elfFile, error) {
 	if hdr[5] == 2 {
 		return nil, notFor("big-endian ELF")
 	}
+	if hdr[4] == 1 && binary.LittleEndian.Uint16(hdr[18:]) == emX8664 {
+		return nil, notFor("32-bit ELF of the x32 ABI")
+	}
 	if hdr[4] == 1 {
 		return nil, notFor("32-bit ELF")
 	}
