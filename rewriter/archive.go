@@ -39,8 +39,9 @@ type member struct {
 	off, size uint64 // of its content in the archive
 }
 
-// eachMember calls visit for each member with content, and stops at its first error.
-func eachMember(f *elfFile, visit func(member) error) error {
+// eachMember calls visit for each member with content, and stops at its first error. In a thin
+// archive the content is in files of the members' names.
+func eachMember(f *elfFile, thin bool, visit func(member) error) error {
 	var names Extent // the long names: offset and length
 	at := uint64(len(archiveMagic))
 	for n := 0; at < f.size; n++ {
@@ -54,12 +55,15 @@ func eachMember(f *elfFile, visit func(member) error) error {
 		if err != nil {
 			return err
 		}
-		size, err := strconv.ParseUint(strings.TrimRight(string(h[48:58]), " "), 10, 64)
-		if err != nil || string(h[58:]) != memberMagic || !f.inFile(at+memberHeader, size) {
+		m := member{strings.TrimRight(string(h[:16]), " "), at + memberHeader, 0}
+		apart := thin && m.name != "/" && m.name != "/SYM64/" && m.name != "//"
+		m.size, err = strconv.ParseUint(strings.TrimRight(string(h[48:58]), " "), 10, 64)
+		if err != nil || string(h[58:]) != memberMagic || !apart && !f.inFile(m.off, m.size) {
 			return damagedArchive("header of a member at offset %#x", at)
 		}
-		m := member{strings.TrimRight(string(h[:16]), " "), at + memberHeader, size}
-		at = m.off + size + size&1
+		if at = m.off; !apart {
+			at += m.size + m.size&1
+		}
 		switch m.name {
 		case "/", "/SYM64/":
 			continue
@@ -108,53 +112,107 @@ func (m *member) fullName(f *elfFile, names Extent) error {
 	return nil
 }
 
+// archived is an archive that is examined.
+type archived struct {
+	*elfFile
+	rep     *Report
+	objects int
+	budget  int
+}
+
 // scanArchive finds the references in the objects of an archive. What is wrong with a member is a
 // note of the report; the others are examined.
 func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
-	f := &elfFile{r: r, size: uint64(size)}
-	head, err := f.bytes(0, uint64(len(archiveMagic)))
-	if err != nil {
+	a := newArchived(r, size)
+	if thin, err := a.thin(); err != nil || thin {
+		return &Report{Skipped: "thin archive: its objects are files of their own"}, err
+	}
+	return a.report(eachMember(a.elfFile, false, func(m member) error {
+		return a.add(m, io.NewSectionReader(r, int64(m.off), int64(m.size)))
+	}))
+}
+
+// ThinMember is an object of a thin archive: a file.
+type ThinMember interface {
+	io.ReaderAt
+	Size() int64 // in bytes
+	Close() error
+}
+
+// ScanThin is Scan for a thin archive, nil for any other file: its objects are what open returns for
+// their names. An error of open is a note about that object. Those without call sites are closed.
+func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, error)) (*Report, error) {
+	a := newArchived(r, size)
+	if thin, err := a.thin(); err != nil || !thin {
 		return nil, err
 	}
-	if string(head) == thinMagic {
-		return &Report{Skipped: "thin archive: its objects are files of their own"}, nil
+	return a.report(eachMember(a.elfFile, true, func(m member) error {
+		content, err := open(m.name)
+		if err != nil {
+			a.rep.notes = append(a.rep.notes, fmt.Sprintf("archive member %s: %v", m.name, err))
+			return nil
+		}
+		m.off, m.size = 0, uint64(content.Size())
+		before := len(a.rep.Sites)
+		if err = a.add(m, content); err == nil && len(a.rep.Sites) == before {
+			err = content.Close()
+		}
+		return err
+	}))
+}
+
+func newArchived(r io.ReaderAt, size int64) *archived {
+	return &archived{&elfFile{r: r, size: uint64(size)}, &Report{Object: true, size: size}, 0, maxSteps}
+}
+
+func (a *archived) thin() (bool, error) {
+	if a.size < uint64(len(thinMagic)) {
+		return false, nil
 	}
-	rep := &Report{Object: true, size: size}
-	objects, budget := 0, maxSteps
-	err = eachMember(f, func(m member) error {
-		var head [elfIdent]byte
-		n := min(m.size, elfIdent)
-		if err := f.readAt(head[:n], m.off); err != nil {
-			return err
-		}
-		if !isObject(head[:n]) {
-			return nil
-		}
-		one, err := scanObject(io.NewSectionReader(r, int64(m.off), int64(m.size)), int64(m.size), &budget)
-		switch {
-		case err != nil:
-			return err
-		case one.Damaged:
-			rep.notes = append(rep.notes, fmt.Sprintf("archive member %s: %s", m.name, one.Skipped))
-			return nil
-		case one.Skipped != "":
-			return nil // for another machine
-		}
-		objects++
-		rep.ExecBytes += one.ExecBytes
-		if len(rep.Sites)+len(one.Sites) > maxSites {
-			return damaged("%d or more references to the vsyscall page", maxSites)
-		}
-		for _, s := range one.Sites {
-			s.Member = m.name
-			s.Offset += m.off
-			rep.Sites = append(rep.Sites, s)
-		}
-		if rep.Libc == "" {
-			rep.Libc = one.Libc
-		}
+	head, err := a.bytes(0, uint64(len(thinMagic)))
+	return string(head) == thinMagic, err
+}
+
+// add examines a member; r has its content.
+func (a *archived) add(m member, r io.ReaderAt) error {
+	rep := a.rep
+	var head [elfIdent]byte
+	n := min(m.size, elfIdent)
+	if err := (&elfFile{r: r, size: m.size}).readAt(head[:n], 0); err != nil {
+		return err
+	}
+	if !isObject(head[:n]) {
 		return nil
-	})
+	}
+	one, err := scanObject(r, int64(m.size), &a.budget)
+	switch {
+	case err != nil:
+		return err
+	case one.Damaged:
+		rep.notes = append(rep.notes, fmt.Sprintf("archive member %s: %s", m.name, one.Skipped))
+		return nil
+	case one.Skipped != "":
+		return nil // for another machine
+	}
+	a.objects++
+	rep.ExecBytes += one.ExecBytes
+	if len(rep.Sites)+len(one.Sites) > maxSites {
+		return damaged("%d or more references to the vsyscall page", maxSites)
+	}
+	for _, s := range one.Sites {
+		s.Member = m.name
+		s.Offset += m.off
+		rep.Sites = append(rep.Sites, s)
+	}
+	if rep.Libc == "" {
+		rep.Libc = one.Libc
+	}
+	return nil
+}
+
+// report returns what was found; err is what ended the search.
+func (a *archived) report(err error) (*Report, error) {
+	rep := a.rep
 	switch skip, ok := err.(*skipError); {
 	case ok && len(rep.Sites) == 0:
 		return &Report{Skipped: skip.reason, Damaged: skip.damaged}, nil
@@ -164,7 +222,7 @@ func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
 		return nil, err
 	case len(rep.Sites) == 0 && len(rep.notes) > 0:
 		return &Report{Skipped: rep.notes[0], Damaged: true}, nil
-	case objects == 0:
+	case a.objects == 0:
 		return &Report{Skipped: "archive without x86-64 objects"}, nil
 	}
 	return rep, nil

@@ -28,8 +28,10 @@ type code struct {
 	bodies map[uint64]*body
 	// relative are the words that relocations fill with addresses in code, nil until asked for.
 	relative map[uint64]uint64
-	// sections are the ranges that the section headers call code, nil where they say nothing.
+	// sections are the ranges that the section headers call code, nil where they say nothing, or
+	// what cannot be: checked says that this was asked.
 	sections []Extent
+	checked  bool
 	// steps is how many more instructions may be decoded in this file.
 	steps int
 }
@@ -60,12 +62,32 @@ func (c *code) holds(vaddr uint64) bool {
 	if p == nil || p.flags&pfX == 0 {
 		return false
 	}
-	for _, e := range c.sections {
-		if vaddr >= e.Vaddr && vaddr-e.Vaddr < e.Len {
-			return true
+	if c.covered(vaddr) || len(c.sections) == 0 {
+		return true
+	}
+	if !c.checked {
+		if c.checked = true; c.sectionsLie() {
+			c.sections = nil
 		}
 	}
 	return len(c.sections) == 0
+}
+
+// covered reports whether a section of instructions holds vaddr.
+func (c *code) covered(vaddr uint64) bool {
+	return slices.ContainsFunc(c.sections, func(e Extent) bool { return vaddr >= e.Vaddr && vaddr-e.Vaddr < e.Len })
+}
+
+// sectionsLie reports whether the loader enters code, or a symbol names a function, in an executable
+// segment and in no section of instructions. Nothing that runs a file looks at its section headers.
+func (c *code) sectionsLie() bool {
+	lie := slices.ContainsFunc(c.f.entries(), func(v uint64) bool { return !c.covered(v) })
+	for _, t := range c.f.symtabs() {
+		_ = c.f.eachSymbol(t, func(s symbol) { // Scan reports what cannot be read
+			lie = lie || s.typ == sttFunc && s.size > 0 && c.f.execLoad(s.value) && !c.covered(s.value)
+		})
+	}
+	return lie
 }
 
 // bytes returns the bytes at vaddr up to the length of an instruction; fewer where the

@@ -122,6 +122,8 @@ type elfFile struct {
 type skipError struct {
 	reason  string
 	damaged bool
+	// runs says that a kernel may run the file all the same.
+	runs bool
 }
 
 func (e *skipError) Error() string { return e.reason }
@@ -133,7 +135,8 @@ func damaged(format string, a ...any) error {
 }
 
 // parseELF reads the headers of the size bytes behind r. A *skipError says that the file
-// is not one for vfix; any other error came from r.
+// is not one for vfix; where it runs all the same, its segments come with it. Any other error came
+// from r.
 func parseELF(r io.ReaderAt, size int64) (*elfFile, error) {
 	f := &elfFile{r: r, size: uint64(max(size, 0))}
 	if f.size < 4 {
@@ -152,6 +155,9 @@ func parseELF(r io.ReaderAt, size int64) (*elfFile, error) {
 	}
 	if hdr[5] == 2 {
 		return nil, notFor("big-endian ELF")
+	}
+	if hdr[4] == 1 && binary.LittleEndian.Uint16(hdr[18:]) == emX8664 {
+		return nil, notFor("32-bit ELF of the x32 ABI")
 	}
 	if hdr[4] == 1 {
 		return nil, notFor("32-bit ELF")
@@ -177,7 +183,7 @@ func parseELF(r io.ReaderAt, size int64) (*elfFile, error) {
 		return nil, damaged("e_phentsize %d, want %d", s, phdrSize)
 	}
 	if err := f.readProgs(int(le.Uint16(hdr[56:]))); err != nil {
-		return nil, err
+		return f, err
 	}
 	f.shnum = int(le.Uint16(hdr[60:]))
 	f.shstrndx = int(le.Uint16(hdr[62:]))
@@ -208,6 +214,7 @@ func (f *elfFile) readProgs(n int) error {
 	}
 	le := binary.LittleEndian
 	var last *prog
+	var tangled error
 	f.progs = make([]prog, n)
 	for i := range f.progs {
 		e := b[i*phdrSize:]
@@ -228,14 +235,14 @@ func (f *elfFile) readProgs(n int) error {
 		case p.vaddr > maxVaddr || p.memsz > maxVaddr-p.vaddr:
 			return damaged("segment %d (vaddr %#x, memsz %#x) ends beyond the address space", i, p.vaddr, p.memsz)
 		case last != nil && p.vaddr < last.vaddr+last.memsz:
-			return damaged("segment %d at vaddr %#x overlaps or precedes segment %d", i, p.vaddr, last.index)
+			tangled = &skipError{fmt.Sprintf("damaged ELF: segment %d at vaddr %#x overlaps or precedes segment %d", i, p.vaddr, last.index), true, true}
 		}
 		last = p
 	}
 	if last == nil {
 		return damaged("no PT_LOAD segment")
 	}
-	return nil
+	return tangled
 }
 
 // readSections reads the section headers. Damaged ones are no reason to skip a file that

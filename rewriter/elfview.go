@@ -84,6 +84,16 @@ func (f *elfFile) load(vaddr uint64) *prog {
 	return nil
 }
 
+// mappings returns how many PT_LOADs have the byte at an offset of the file.
+func (f *elfFile) mappings(off uint64) (n int) {
+	for i := range f.progs {
+		if p := &f.progs[i]; p.typ == ptLoad && off >= p.off && off-p.off < p.filesz {
+			n++
+		}
+	}
+	return n
+}
+
 // offset returns where in the file the n bytes at vaddr are; ok is false where they are
 // not all in the file content of one segment.
 func (f *elfFile) offset(vaddr, n uint64) (off uint64, ok bool) {

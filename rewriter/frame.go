@@ -320,6 +320,9 @@ func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
 		f.escape(i.Addr, "called through an array on the stack")
 		return true
 	}
+	if v.stack[n]&address == 0 { // with what stands beside it
+		v.stack[n] |= derived
+	}
 	f.record(i, v, v.stack[n], x86.NumRegs)
 	return true
 }

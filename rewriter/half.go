@@ -68,7 +68,7 @@ func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 		case !ok || int32(c) != want || n == 0:
 		case i.Op == x86asm.MOV && (isReg && width == 32 || !isReg && i.MemBytes == halfSize):
 			return HalfImm32, true
-		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && isReg && width >= 32:
+		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && (isReg && width >= 32 || !isReg && i.MemBytes >= halfSize):
 			return ArithImm32, true
 		}
 	}
@@ -98,7 +98,7 @@ func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
 		if !d.hasSP || !p.exact || p.off >= 0 {
 			return false
 		}
-		f.words, f.stores, v.stack[0] = []int64{p.off}, true, half
+		f.words, f.stores, v.stack[0] = []int64{p.off}, true, l
 	}
 	f.loads = l
 	f.run(i.Next(), v)
@@ -183,6 +183,8 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p place) bool {
 		v.reg[dst] = f.extend(v.stack[n])
 	case holds && isReg && width == 32 && i.Op == x86asm.MOV:
 		v.reg[dst] = v.stack[n]
+	case holds && isReg && width == 64 && i.Op == x86asm.MOV: // with what stands beside it
+		v.reg[dst] = other | derived
 	case isReg || i.MemBytes != halfSize:
 		return false
 	case fromReg && srcWidth == 32 && v.reg[src]&address == 0 && v.reg[src]&(half|derived) != 0:
@@ -211,6 +213,8 @@ func (s *search) loadsBy(op byte, b []byte, vaddr uint64, lo, hi int) {
 			at = vaddr + uint64(i) + 6 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+2:]))))
 		case modrm&0xc7 == 4 && b[i+2] == 0x25 && i+7 <= len(b): // no register
 			at = uint64(int64(int32(binary.LittleEndian.Uint32(b[i+3:]))))
+		case modrm&0xc7 == 4 && b[i+2]&7 == 5 && i+7 <= len(b): // table(,%reg,scale)
+			at = s.inTable(uint64(binary.LittleEndian.Uint32(b[i+3:])))
 		default:
 			continue
 		}
@@ -227,6 +231,19 @@ func (s *search) loadsBy(op byte, b []byte, vaddr uint64, lo, hi int) {
 			s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: f})
 		}
 	}
+}
+
+// maxHalves is how many entries of a table of halves are looked at.
+const maxHalves = 64
+
+// inTable returns the first of the words that is in a table at vaddr.
+func (s *search) inTable(vaddr uint64) uint64 {
+	for n := range uint64(maxHalves) {
+		if _, found := s.words[vaddr+halfSize*n]; found {
+			return vaddr + halfSize*n
+		}
+	}
+	return vaddr
 }
 
 // halfWord notes that the four bytes at vaddr are, or become, the lower half of an address.

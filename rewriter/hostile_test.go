@@ -93,7 +93,7 @@ var pokes = []poke{
 	{"a segment longer than the file", progField(ptLoad, 32), uint64(math.MaxUint64), "beyond the file", 0},
 	{"filesz over memsz", progField(ptLoad, 40), uint64(1), "exceeds memsz", 0},
 	{"memsz beyond the address space", progField(ptLoad, 40), uint64(math.MaxUint64), "beyond the address space", 0},
-	{"segments overlap in memory", progField(ptLoad, 40), uint64(1 << 30), "overlaps", 0},
+	{"segments overlap in memory", progField(ptLoad, 40), uint64(1 << 30), "", 3},
 	{"dynamic segment behind the file", progField(ptDynamic, 8), uint64(math.MaxUint64 - 1), "dynamic segment", 0},
 	{"dynamic segment of no length", progField(ptDynamic, 32), uint64(0), "", 3},
 	{"DT_SYMTAB outside", dynField(dtSymtab), uint64(math.MaxUint64 - 3), "", 3},

@@ -241,3 +241,50 @@ func TestArchiveReads(t *testing.T) {
 }
 
 var _ io.ReaderAt = zeros{}
+
+// thinMember is an object in memory that is read until it is closed.
+type thinMember struct {
+	*bytes.Reader
+	closed *int
+}
+
+func (m thinMember) Close() error {
+	*m.closed++
+	return nil
+}
+
+// TestThin reads the objects of a thin archive from elsewhere.
+func TestThin(t *testing.T) {
+	calls := testObject{text: asm(t, movRaxTime+callRax+"c3")}.build()
+	clean := testObject{text: []byte{0xc3}}.build()
+	header := func(name string, size int) string {
+		return fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10d`\n", name, 0, 0, 0, "644", size)
+	}
+	names := "deep/calls.o/\n../out.o/\n"
+	file := thinMagic + header("//", len(names)) + names + header("/0", len(calls)) + header("clean.o/", len(clean)) + header("/14", 5) + header("gone.o/", 1<<30)
+	closed := 0
+	r, err := ScanThin(strings.NewReader(file), int64(len(file)), func(name string) (ThinMember, error) {
+		switch name {
+		case "deep/calls.o":
+			return thinMember{bytes.NewReader(calls), &closed}, nil
+		case "clean.o":
+			return thinMember{bytes.NewReader(clean), &closed}, nil
+		}
+		return nil, fmt.Errorf("no %s", name)
+	})
+	if err != nil || len(r.Sites) != 1 || r.Sites[0].Member != "deep/calls.o" || closed != 1 {
+		t.Fatalf("got %+v, %v, %d closed", r, err, closed)
+	}
+	p, err := NewPlan(r, Options{Explain: true})
+	if err != nil || len(p.LeftOver()) != 1 || len(p.Warnings) != 2 || p.Patches[0].Listing == nil {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	for _, other := range []string{"", "!<arch>\n", "\x7fELF"} {
+		if r, err := ScanThin(strings.NewReader(other), int64(len(other)), nil); r != nil || err != nil {
+			t.Errorf("%q: got %+v, %v", other, r, err)
+		}
+	}
+	if r, err := ScanThin(strings.NewReader(file[:90]), 90, nil); err != nil || !r.Damaged {
+		t.Errorf("cut short: got %+v, %v", r, err)
+	}
+}

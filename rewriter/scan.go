@@ -73,6 +73,9 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	}
 	f, err := parseELF(r, size)
 	if skip := (*skipError)(nil); errors.As(err, &skip) {
+		if skip.runs {
+			return scanTangled(f, skip, what)
+		}
 		return &Report{Skipped: skip.reason, Damaged: skip.damaged}, nil
 	}
 	if err != nil {
@@ -111,6 +114,26 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	}
 	fresh.Injected, fresh.Refresh = rep.Injected, true
 	return fresh, nil
+}
+
+// scanTangled scans a file in which no vaddr is sure to be in one place. It is passed over where it
+// does not name the page; else what names it stays.
+func scanTangled(f *elfFile, why *skipError, what scope) (*Report, error) {
+	if f.checkLoads() != nil || what.within(f) != nil {
+		return &Report{Skipped: why.reason, Damaged: true}, nil
+	}
+	s := &search{f: f, code: newCode(f)}
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	if len(s.sites) == 0 || s.full() {
+		return &Report{Skipped: why.reason, Damaged: why.damaged}, nil
+	}
+	sortSites(s.sites)
+	for i := range s.sites {
+		s.sites[i].Verdict, s.sites[i].Reason = Unknown, why.reason
+	}
+	return &Report{ExecBytes: int64(s.bytes), Sites: s.sites, Static: f.static(), file: f}, nil
 }
 
 func scanELF(f *elfFile, what scope) (*Report, error) {

@@ -144,10 +144,11 @@ func (s *search) dataHits(b []byte, vaddr uint64, lo, hi int) {
 	}
 }
 
-// word takes the four bytes at b[imm] for data: an address, or the lower half of one.
+// word takes the four bytes at b[imm] for data: an address, in data a packed one too, or the lower half
+// of one. Two bytes before an aligned number, the page's own address is half of -160.
 func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 	switch at := vaddr + uint64(imm); {
-	case at%8 == 0 && isWord(b, imm):
+	case isWord(b, imm) && (at%8 == 0 || !s.code.holds(at) && (at%4 != 2 || f != Gettimeofday)):
 		s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
 	case at%halfSize == 0:
 		s.halfWord(at, f)

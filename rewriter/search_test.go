@@ -53,8 +53,9 @@ func TestKinds(t *testing.T) {
 		{"a word in the text", testELF{}, "c390909090909090 000460ffffffffff", DataWord, Time, Unknown, 8, 1},
 		{"a word that is not aligned", testELF{}, "c3909090 000460ffffffffff", 0, 0, 0, 0, 0},
 		{"a word in the data", testELF{data: asm(t, "0000000000000000 000460ffffffffff")}, "c3", DataWord, Time, Unknown, 8, 1},
+		{"a word in the data that is not aligned", testELF{data: asm(t, "00000000000000 000460ffffffffff")}, "c3", DataWord, Time, Unknown, 8, 1},
 		{"half a word in the data", testELF{data: asm(t, "0000000000000000 000460ff00000000")}, "c3", 0, 0, 0, 0, 0},
-		{"mov in .rodata of an executable segment", testELF{rodataFirst: 16}, movRaxTime + callRax + "c3 909090909090 c3", 0, 0, 0, 0, 0},
+		{"mov in .rodata of an executable segment", testELF{rodataFirst: 16, entry: at + 16}, movRaxTime + callRax + "c3 909090909090 c3", 0, 0, 0, 0, 0},
 		{"the same without section headers", testELF{rodataFirst: 16, bare: true}, movRaxTime + callRax + "c3 909090909090 c3", MovImm32, Time, Live, 7, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -196,8 +196,13 @@ members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.for
 	run_vfix 3 scan "$dir/libstubs.a"
 	expect_match table "$output" 'archive member direct.o: rebuild it, or patch the programs linked from it'
 	# A thin archive has no objects of its own: they are files, found where they are.
-	run_vfix 1 scan "$dir/libthin.a"
-	expect_match stderr "$stderr" 'thin archive'
+	run_vfix 3 scan --format json "$dir/libthin.a"
+	expect 'members of a thin archive' "$(members)" 'stubs.o '
+	run_vfix 3 scan --explain "$dir/libthin.a"
+	expect_match explanation "$output" 'call +\*%rax'
+	cp "$dir/libthin.a" "$BATS_TEST_TMPDIR"
+	run_vfix 1 scan "$BATS_TEST_TMPDIR/libthin.a"
+	expect_match stdout "$output" 'archive member stubs.o: no such file'
 	run_vfix 3 scan --format json "$dir"
 	expect files "$(jq -r '.results[0].files[].path' <<<"$output" | tr '\n' ' ')" 'libstubs.a stubs.o '
 	# In a tarball, too, which is how layers come.

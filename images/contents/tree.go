@@ -244,6 +244,17 @@ func (f *DiskTree) examineOpen(s *Session, d *diskFile) error {
 			return err
 		}
 	}
+	var members []io.Closer
+	defer func() {
+		for _, m := range members {
+			m.Close()
+		}
+	}()
+	if info == nil && f.Only != "" {
+		if info, err = f.thin(r, fi.Size(), &members); err != nil {
+			return err
+		}
+	}
 	if info == nil && f.Only != "" {
 		return f.passedOver(s, r, fi.Size(), string(head[:4]) == "\x7fELF")
 	}
@@ -258,6 +269,42 @@ func (f *DiskTree) examineOpen(s *Session, d *diskFile) error {
 	}
 	d.elf = info
 	return nil
+}
+
+// thinMember is an object of a thin archive.
+type thinMember struct {
+	*os.File
+	size int64
+}
+
+func (m *thinMember) Size() int64 { return m.size }
+
+// thin examines a thin archive that the user named, nil where it is none: its objects are files
+// beside it or below. Those with call sites are kept open until a plan is made.
+func (f *DiskTree) thin(r io.ReaderAt, size int64, kept *[]io.Closer) (*elfInfo, error) {
+	report, err := rewriter.ScanThin(r, size, func(name string) (rewriter.ThinMember, error) {
+		m, err := f.Root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
+		if err != nil {
+			return nil, errors.New(plainReason(err))
+		}
+		*kept = append(*kept, m)
+		fi, err := m.Stat()
+		if err != nil || !fi.Mode().IsRegular() || fi.Size() > MaxELF {
+			return nil, errors.New("no file that can be examined")
+		}
+		return &thinMember{m, fi.Size()}, nil
+	})
+	if err != nil || report == nil || report.Skipped != "" && !report.Damaged {
+		return nil, err
+	}
+	if report.Damaged {
+		return nil, &notExamined{report.Skipped}
+	}
+	info := &elfInfo{execBytes: report.ExecBytes}
+	if len(report.Sites) > 0 {
+		info.report = report
+	}
+	return info, nil
 }
 
 // passedOver is about the one file that the user named: it matters why it is not examined.
