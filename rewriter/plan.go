@@ -269,7 +269,11 @@ func (p *Plan) addSegmentOf(place room, layout shim.Layout, u *unwinding, page f
 		return err
 	}
 	p.tail = append(make([]byte, off-f.size), page(h, spent)...)
-	p.tail = append(p.tail, make([]byte, shim.SegmentSize-pageSize)...)
+	state := make([]byte, shim.SegmentSize-pageSize)
+	if err := p.moveNotes(place, state); err != nil {
+		return err
+	}
+	p.tail = append(p.tail, state...)
 	if u != nil && u.fde != nil {
 		p.Edits = append(p.Edits, u.entry)
 	}

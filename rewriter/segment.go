@@ -31,7 +31,8 @@ func (e roomError) Error() string { return string(e) }
 
 // room is where the injected segment goes.
 type room struct {
-	spent  int    // index of the program header that is spent; grown: the table grows by one
+	spent  int    // index of the program header that is spent; or grown, or moved
+	notes  int    // index of the PT_NOTE that moves; only where spent is moved
 	before int    // index of the program header that the new one precedes, after the spent one is gone
 	vaddr  uint64 // page-aligned
 	hole   bool   // between two segments; else after the last
@@ -54,6 +55,12 @@ func (f *elfFile) findRoom() (room, error) {
 // roomFor chooses the vaddr where a program header is spent.
 func (f *elfFile) roomFor(spent int) (room, error) {
 	r := room{spent: spent}
+	if spent == moved {
+		var err error
+		if r.notes, err = f.movableNotes(); err != nil {
+			return room{}, err
+		}
+	}
 	var last *prog
 	for i := range f.progs {
 		p := &f.progs[i]
@@ -77,7 +84,7 @@ func (f *elfFile) roomFor(spent int) (room, error) {
 			return room{}, roomError("kernels before 6.7 clear a program interpreter's .bss only behind its last segment")
 		}
 	}
-	if r.spent != grown && r.spent < r.before {
+	if r.spent >= 0 && r.spent < r.before {
 		r.before--
 	}
 	return r, nil
@@ -147,8 +154,12 @@ func (f *elfFile) overlay() (uint64, error) {
 // progTable returns the bytes of the new program header table.
 func (f *elfFile) progTable(r room, off uint64) []byte {
 	kept := slices.Clone(f.progs)
-	if r.spent == grown {
+	if r.spent < 0 {
 		f.coverTable(kept)
+		if r.spent == moved {
+			n := &kept[r.notes]
+			n.off, n.vaddr, n.paddr = off+f.notesAt(r), r.vaddr+f.notesAt(r), r.vaddr+f.notesAt(r)
+		}
 	} else {
 		kept = slices.Delete(kept, r.spent, r.spent+1)
 	}
@@ -206,7 +217,12 @@ func (f *elfFile) sectionTable(r room, u *unwinding, at, off uint64) (tail []byt
 		le.PutUint64(table[i*shdrSize+32:], size)
 	}
 	if f.was == nil {
-		header(injectedName, shfAlloc|shfExecinstr, r.vaddr, off, shim.SegmentSize, pageSize)
+		header(injectedName, shfAlloc|shfExecinstr, r.vaddr, off, f.notesAt(r), pageSize)
+		for _, i := range f.movedSections(r) {
+			d := f.sections[i].off - f.progs[r.notes].off + f.notesAt(r)
+			le.PutUint64(table[i*shdrSize+16:], r.vaddr+d)
+			le.PutUint64(table[i*shdrSize+24:], off+d)
+		}
 		if undo := f.prelinkUndo(); undo != 0 {
 			le.PutUint32(table[undo*shdrSize:], uint32(len(strs)))
 			strs = append(strs, prelinkAside+"\x00"...)

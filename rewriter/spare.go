@@ -8,8 +8,11 @@ import (
 	"slices"
 )
 
-// grown stands for an index: no program header is spent, the table grows by one.
-const grown = -1
+// What stands for an index where no program header is spent.
+const (
+	grown = -1 // the table grows by one
+	moved = -2 // so it does, over notes that move (notes.go)
+)
 
 // spare chooses the program header to spend, the one that is missed least:
 //
@@ -18,7 +21,7 @@ const grown = -1
 //   - PT_PHDR of a dynamic ET_EXEC: loaders subtract its p_vaddr from AT_PHDR to learn where the
 //     program was loaded (glibc, elf/rtld.c; musl, ldso/dynlink.c), which is 0 and what they
 //     begin with. Of an ET_DYN with an interpreter it is the only word about that.
-//   - none, where the table can grow in place.
+//   - none, where the table can grow in place: over padding, or over notes that can move.
 //   - a PT_NOTE with the build ID.
 //
 // The section of a note stays where it is. The error is a roomError.
@@ -38,20 +41,33 @@ func (f *elfFile) spare() (int, error) {
 		case p.typ == ptPhdr && f.typ == etExec:
 			offer(i, 3)
 		case p.typ == ptNote:
-			offer(i, 5)
+			offer(i, 6)
 		}
 	}
 	if bestCost == 0 || bestCost > 4 {
-		if ok, err := f.canGrow(); err != nil {
+		how, err := f.growth()
+		if err != nil {
 			return 0, err
-		} else if ok {
-			offer(grown, 4)
+		}
+		if how != 0 {
+			offer(how, 4)
 		}
 	}
 	if bestCost == 0 {
 		return 0, roomError("no program header to spend on a segment: no PT_NOTE, and no space behind the table")
 	}
 	return best, nil
+}
+
+// growth returns how the table can grow: grown, moved, or 0 where it cannot.
+func (f *elfFile) growth() (int, error) {
+	if ok, err := f.canGrow(); ok || err != nil {
+		return grown, err
+	}
+	if i, err := f.movableNotes(); i >= 0 || err != nil {
+		return moved, err
+	}
+	return 0, nil
 }
 
 // hasBuildID reports whether a PT_NOTE holds a build ID.
@@ -126,7 +142,11 @@ func (f *elfFile) coverTable(progs []prog) {
 // spentBy returns which program header of f a patched version of it has spent.
 func (f *elfFile) spentBy(after *elfFile) int {
 	if len(after.progs) > len(f.progs) {
-		return grown
+		how, err := f.growth()
+		if err != nil {
+			return 0
+		}
+		return how
 	}
 	return slices.IndexFunc(f.progs, func(p prog) bool {
 		return !slices.ContainsFunc(after.progs, func(q prog) bool {
@@ -146,7 +166,7 @@ func (p *Plan) editProgs(place room, off uint64) (spent []byte, err error) {
 		return nil, err
 	}
 	p.Edits = append(p.Edits, Edit{Offset: f.phoff, Old: old, New: table, Why: "program headers"})
-	if place.spent == grown {
+	if place.spent < 0 {
 		n := binary.LittleEndian.AppendUint16
 		p.Edits = append(p.Edits, Edit{Offset: 56, Old: n(nil, uint16(len(f.progs))), New: n(nil, uint16(len(f.progs)+1)), Why: "e_phnum"})
 		return make([]byte, phdrSize), nil

@@ -16,6 +16,9 @@ func withNote(t *testing.T, file []byte, typ byte) []byte {
 	return file
 }
 
+// noteAt is the offset of the first note behind n program headers.
+func noteAt(n int) uint64 { return uint64(ehdrSize + n*phdrSize) }
+
 // TestSpare is about which program header is spent.
 func TestSpare(t *testing.T) {
 	const ntBuildID = 3
@@ -41,15 +44,28 @@ func TestSpare(t *testing.T) {
 		{name: "the table grows before the build ID goes", e: testELF{notes: -1}, grows: true},
 		{name: "that of a library, too", e: library(testELF{notes: -1}), grows: true},
 		{name: "PT_PHDR grows with it", e: testELF{dyn: true, phdr: true, soname: "x", notes: -1}, grows: true},
-		{name: "a note behind it", e: testELF{}, id: true, gone: ptNote, lost: true},
+		{name: "a note of somebody else's", e: testELF{notes: 2, oneNote: true}, gone: ptNote, lost: true, change: func(b []byte) {
+			b[noteAt(3)+12] = 'X'
+		}},
 		{name: "no section headers that call it padding", e: testELF{notes: -1, bare: true}, why: "program header"},
 		{name: "not zero", e: testELF{notes: -1, full: true}, why: "program header"},
+		{name: "notes that move", e: testELF{notes: 2, oneNote: true}, grows: true},
+		{name: "those of a library, with their symbols", e: library(testELF{notes: 2, oneNote: true,
+			symbols: []testSym{{"", noteAt(4), 0, sttSection, 0}}}), grows: true},
+		{name: "the build ID alone, and padding", e: testELF{}, id: true, grows: true},
+		{name: "no sections that say so", e: testELF{notes: 2, oneNote: true, bare: true}, gone: ptNote, lost: true},
+		{name: "a symbol among them", e: testELF{notes: 2, oneNote: true, symbols: []testSym{{"x", testBase + noteAt(3) + 4, 4, 1, 1}}}, gone: ptNote, lost: true},
+		{name: "a word that is their address", e: testELF{notes: 2, oneNote: true, data: le(nil, testBase+noteAt(3)+32)}, gone: ptNote, lost: true},
+		{name: "an instruction with their address", e: testELF{notes: 2, oneNote: true,
+			text: append(asm(t, timeStubText), le([]byte{0x48, 0x8d, 0x05}, -uint32(testTextOff+18+7-noteAt(3)))...)}, gone: ptNote, lost: true},
 		{name: "PT_NULL", e: testELF{notes: 2}, id: true, gone: ptNull, change: func(b []byte) {
 			copy(b[ehdrSize+3*phdrSize:], make([]byte, phdrSize)) // the second note
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.e.text = asm(t, timeStubText)
+			if c.e.text == nil {
+				c.e.text = asm(t, timeStubText)
+			}
 			file := c.e.build()
 			if c.id {
 				file = withNote(t, file, ntBuildID)
@@ -93,14 +109,30 @@ func TestSpare(t *testing.T) {
 			if ph := after.prog(ptPhdr); ph != nil && ph.filesz != uint64(len(after.progs))*phdrSize {
 				t.Errorf("PT_PHDR has %d bytes for %d program headers", ph.filesz, len(after.progs))
 			}
+			for i, s := range before.sections {
+				if s.typ != shtNote {
+					continue
+				}
+				was, _ := before.bytes(s.off, s.size)
+				if is, err := after.mem(after.sections[i].addr, s.size); err != nil || !bytes.Equal(was, is) {
+					t.Errorf("section %s: % x, want % x", s.name, is, was)
+				}
+			}
+			if err := after.eachRawSymbol(func(_ uint64, sym []byte) {
+				if v := binary.LittleEndian.Uint64(sym[8:]); sym[4]&15 == sttSection && v != after.section(".note.a").addr {
+					t.Errorf("the section's symbol is at %#x", v)
+				}
+			}); err != nil {
+				t.Error(err)
+			}
 			if after.tableLoad() < 0 {
 				t.Error("the program headers are not loaded")
 			}
 			if lost := strings.Contains(strings.Join(p.Warnings, "\n"), "build ID"); lost != c.lost {
 				t.Errorf("warnings %q", p.Warnings)
 			}
-			if got := after.buildID() != ""; c.id && got == c.lost {
-				t.Errorf("build ID %v", got)
+			if was, is := before.buildID(), after.buildID(); was != "" && (is == was) == c.lost {
+				t.Errorf("build ID %q, before %q", is, was)
 			}
 		})
 	}

@@ -62,6 +62,7 @@ type testELF struct {
 	rodataFirst uint64   // bytes at the head of the text that are .rodata
 	comment     string   // the content of .comment
 	noteSection string   // the name of the first note's section; "" means ".note.a"
+	oneNote     bool     // all notes in one PT_NOTE
 	full        bool     // something stands right behind the program headers
 	phdr        bool     // a PT_PHDR
 }
@@ -232,7 +233,11 @@ func (m *testImage) notesAt(headEnd uint64, n int) {
 			typ = 3
 		}
 		m.head = append(le(m.head, uint32(4), uint32(16), typ), "GNU\x00\x00\x00\x00\x00\x02\x00\x00\x00\x06\x00\x00\x00\x09\x00\x00\x00"...)
-		m.seg(ptNote, pfR, off, m.base()+off, testNote, testNote, 4)
+		if all := uint64(testNote * n); i == 0 && m.oneNote {
+			m.seg(ptNote, pfR, off, m.base()+off, all, all, 4)
+		} else if !m.oneNote {
+			m.seg(ptNote, pfR, off, m.base()+off, testNote, testNote, 4)
+		}
 		name := ".note." + string(rune('a'+i))
 		if i == 0 && m.noteSection != "" {
 			name = m.noteSection
@@ -255,6 +260,9 @@ func (e *testELF) build() []byte {
 	}
 	m.sec(testSection{name: ".data", typ: shtProgbits, flags: 3, addr: e.dataVaddr(), off: e.dataOff(), size: uint64(len(m.data))})
 	n := 2 + notes
+	if e.oneNote {
+		n = 3
+	}
 	if e.interp != "" {
 		n++
 	}

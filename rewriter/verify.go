@@ -213,7 +213,7 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 		p.Edits = append(p.Edits, Edit{Offset: u.off, Old: q.Before, New: q.After, Why: "call site"})
 	}
 	spent := r.file.spentBy(f)
-	if spent == grown && len(f.progs) != len(r.file.progs)+1 {
+	if spent < 0 && len(f.progs) != len(r.file.progs)+1 {
 		return nil, nil
 	}
 	place, err := r.file.roomFor(spent)
