@@ -12,15 +12,15 @@ import (
 	"vfix.dev/vfix/images/media"
 )
 
-// Listed is an image as an engine lists it.
-type Listed struct {
+// Stocked is an image as an engine lists it.
+type Stocked struct {
 	Name    string
 	Created time.Time // by its config
 }
 
 // Stock lists the images of every engine that answers, and the engines with their versions. It errs
 // with ErrNoDaemon where none answers.
-func Stock(ctx context.Context, o media.Options) (engines []string, images []Listed, err error) {
+func Stock(ctx context.Context, o media.Options) (engines []string, images []Stocked, err error) {
 	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *client.Client, host string) (bool, error) {
 		v, err := c.ServerVersion(ctx, client.ServerVersionOptions{})
 		if err != nil {
@@ -32,7 +32,7 @@ func Stock(ctx context.Context, o media.Options) (engines []string, images []Lis
 			return false, fmt.Errorf("docker daemon %s: images: %w", host, err)
 		}
 		for _, i := range all.Items {
-			images = append(images, Listed{imageName(i.RepoTags, i.ID), time.Unix(i.Created, 0).UTC()})
+			images = append(images, Stocked{imageName(i.RepoTags, i.ID), time.Unix(i.Created, 0).UTC()})
 		}
 		return false, nil
 	})
