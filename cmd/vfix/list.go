@@ -23,6 +23,7 @@ type ListOptions struct {
 	match []string
 	newer string
 	rate  float64
+	gone  string
 }
 
 func newListCommand(out *output, e engine) *cobra.Command {
@@ -57,6 +58,7 @@ out.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&opts.match, "match", nil, "list only images whose name matches this `PATTERN`, such as 'team/*:1.*'; * matches any text; can be repeated")
 	f.StringVar(&opts.newer, "newer-than", "", "list only images created since this `TIME`: a number of days such as 90d, or a date such as 2016-01-31; reads the config of each image")
+	f.StringVar(&opts.gone, "gone", "", "list instead the results, recorded in this `STATE` file or directory, whose source no longer exists in its registry; nothing is removed")
 	f.Float64Var(&opts.rate, "max-requests", 0, "send at most `N` requests per second to each registry; 0: no limit")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
@@ -93,7 +95,10 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	if opts.rate < 0 {
 		return usagef("list", "--max-requests %v: must not be negative", opts.rate)
 	}
-	if len(args) == 0 {
+	if opts.gone != "" && (len(args) > 0 || len(opts.match) > 0 || opts.newer != "" || platformSet) {
+		return usagef("list", "--gone lists what is in the state: omit arguments, --match, --newer-than and --platform")
+	}
+	if len(args) == 0 && opts.gone == "" {
 		args = []string{inventory.Engines}
 	}
 	for _, source := range args {
@@ -118,6 +123,9 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	l := out.startList(opts)
 	o.Each = l.add
 	var errs []error
+	if opts.gone != "" {
+		errs = append(errs, e.gone(ctx, opts.gone, o.Media, func(stored string) error { return l.add(inventory.Listed{Source: stored}) }))
+	}
 	for _, source := range args {
 		if err := e.list(ctx, source, o); err != nil {
 			errs = append(errs, err)

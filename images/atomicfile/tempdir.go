@@ -34,8 +34,8 @@ func TempDir() (dir string, remove func(), err error) {
 		_ = lockFile(lock) // where there are no locks nobody removes it, either
 	}
 	return dir, func() {
+		lock.Close() // first: Windows removes nothing that is open
 		RemoveTree(dir)
-		lock.Close()
 	}, nil
 }
 

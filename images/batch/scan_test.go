@@ -87,3 +87,53 @@ func TestOrderAndRate(t *testing.T) {
 		t.Errorf("the order: %s", got)
 	}
 }
+
+// The results of bases that are gone are listed, and no others.
+func TestGone(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	items, _ := batchOf(t, f)
+	dir := t.TempDir()
+	lo, o := listOptions(f, dir)
+	if b, err := rebuild(context.Background(), t, items, lo, o); err != nil || statuses(b) != "done, failed, done, unaffected" {
+		t.Fatalf("%s, %v", statuses(b), err)
+	}
+	gone := func(path string) string {
+		t.Helper()
+		var got []string
+		err := batch.Gone(context.Background(), path, imagetest.Fast, func(stored string) error {
+			got = append(got, stored)
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.Join(got, " ")
+	}
+	if got := gone(dir); got != "" {
+		t.Errorf("nothing is gone: got %s", got)
+	}
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/v2/app1/") {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		return false
+	})
+	for _, path := range []string{dir, filepath.Join(dir, "0-of-1.jsonl")} {
+		if got, want := gone(path), "docker://"+f.Host+"/new/app1:1"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	// A registry that does not answer has not lost its images.
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	})
+	none := func(string) error { t.Error("listed"); return nil }
+	if err := batch.Gone(context.Background(), dir, imagetest.Fast, none); err == nil {
+		t.Error("no error")
+	}
+	if err := batch.Gone(context.Background(), dir+"/none", imagetest.Fast, none); err == nil {
+		t.Error("no error for a state that is missing")
+	}
+}

@@ -66,7 +66,7 @@ const stateEnding = ".jsonl"
 // openState opens the file, or makes it, and keeps other runs out. Where path is a directory, the
 // file is the one of that part of the list, and what the other parts' files say is known, too.
 func openState(ctx context.Context, path string, part Part, p progress.Reporter) (s *state, err error) {
-	s = &state{path: path, seed: maphash.MakeSeed(), unlock: func() {}}
+	s = newState(path)
 	var others []string
 	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
 		s.path = filepath.Join(path, fmt.Sprintf("%d-of-%d%s", part.Index, max(part.Of, 1), stateEnding))
@@ -95,17 +95,27 @@ func openState(ctx context.Context, path string, part Part, p progress.Reporter)
 		if file = other; ctx.Err() != nil {
 			return s, context.Cause(ctx)
 		}
-		f, err := os.Open(other)
-		if err != nil {
-			return s, err
-		}
-		s.files = append(s.files, f)
-		if _, err := s.load(len(s.files) - 1); err != nil { // its owner may write it meanwhile
+		if err := s.read(other); err != nil {
 			return s, err
 		}
 	}
 	file = s.path
 	return s, s.settle()
+}
+
+func newState(path string) *state {
+	return &state{path: path, seed: maphash.MakeSeed(), unlock: func() {}}
+}
+
+// read takes in a file that somebody else may write meanwhile.
+func (s *state) read(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	s.files = append(s.files, f)
+	_, err = s.load(len(s.files) - 1)
+	return err
 }
 
 func (s *state) Close() {
