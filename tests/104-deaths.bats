@@ -30,7 +30,7 @@ image() { tar -c -C "$2" . | docker import --change "$3" - "$1"; }
 	cat >"$root/limited.sh" <<-'END'
 		busybox mount -t cgroup2 none /sys/fs/cgroup
 		echo +memory >/sys/fs/cgroup/cgroup.subtree_control
-		mkdir /sys/fs/cgroup/pod && echo 256M >/sys/fs/cgroup/pod/memory.max && echo $$ >/sys/fs/cgroup/pod/cgroup.procs
+		mkdir -p /sys/fs/cgroup/pod && echo 256M >/sys/fs/cgroup/pod/memory.max && echo $$ >/sys/fs/cgroup/pod/cgroup.procs
 		if [ "$1" = unlisted ]; then
 			busybox grep -vwE 'memory|cpuset' /proc/cgroups >/tmp/cgroups
 			busybox mount --bind /tmp/cgroups /proc/cgroups
