@@ -187,6 +187,8 @@ make_root() {
 	docker run --detach --network none --name plain-one busybox:plain /busybox sleep 600
 	doctor --check containers
 	expect 'where the page is served' "$(check containers .verdict)" warn
+	expect lines "$(check containers '.lines[]' | sed 's/: .*//; s/  */ /g' | sort)" $'container legacy-one (redis:legacy) needs vfix\nimage redis:legacy needs vfix'
+	holds containers '$f.images == 2 and $f.containers == 2 and $f.images_that_need_vfix == 1 and $f.containers_that_need_vfix == 1'
 	local dir=$BATS_TEST_TMPDIR/old
 	umoci init --layout "$dir"
 	umoci new --image "$dir:x"
@@ -199,8 +201,6 @@ make_root() {
 	expect 'an image of 2015' "$(check schema1 .verdict) $(figure schema1 images) $(figure schema1 old_images)" 'warn 3 1'
 	expect_match 'its name' "$(check schema1 '.lines[]')" 'old:1, made 2015-08-20'
 	docker rmi --force old:1
-	expect lines "$(check containers '.lines[]' | sed 's/: .*//; s/  */ /g' | sort)" $'container legacy-one (redis:legacy) needs vfix\nimage redis:legacy needs vfix'
-	holds containers '$f.images == 2 and $f.containers == 2 and $f.images_that_need_vfix == 1 and $f.containers_that_need_vfix == 1'
 	run --separate-stderr "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers
 	expect 'status where it is not' "$status" 3
 	run --separate-stderr docker run --rm --network none --volume "$VFIX:/vfix:ro" busybox:plain /vfix doctor --quick --format json --progress quiet

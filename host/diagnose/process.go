@@ -5,6 +5,7 @@ package diagnose
 import (
 	"fmt"
 	"path"
+	"slices"
 	"time"
 )
 
@@ -105,6 +106,9 @@ type Exited struct {
 // died: exit statuses above are signals, as a shell shows them.
 const died = 128
 
+// notStarted are the statuses of runtimes and shells for a program that could not be executed.
+var notStarted = []int{126, 127, 255}
+
 // slack is how far the clocks of an engine and of the kernel's log may be apart: the log's
 // counts from the boot, and an engine writes down the end a little later.
 const slack = 2 * time.Second
@@ -132,6 +136,9 @@ func Container(e Exited, o Options) *Result {
 	if base.Signal == 0 {
 		base.Kind = None
 		base.Meaning = fmt.Sprintf("The container ended with exit status %d, which is no signal: its program ended by itself.", e.Status)
+		if slices.Contains(notStarted, e.Status) {
+			base.note("with this status a program may not have been started: 'docker logs %s' has the error; diagnose that line, with --root %s", e.Name, quoteWord(e.Image))
+		}
 		return &Result{Input: input, Crashes: []*Crash{base}}
 	}
 	if base.Signal == sigkill && e.killed(base) {

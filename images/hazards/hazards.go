@@ -69,7 +69,7 @@ func (h *Hazard) Title() string {
 func (h *Hazard) Means() string {
 	switch h.Kind {
 	case JavaCgroups:
-		return "ignores its memory limit on hosts with cgroup v2 whose /proc/cgroups does not list memory (Linux 6.12 and later without CONFIG_MEMCG_V1): it is killed, with status 137"
+		return "ignores its memory limit on hosts with cgroup v2 whose /proc/cgroups does not list memory (some kernels since Linux 6.12 without CONFIG_MEMCG_V1): it is killed, with status 137"
 	case JavaCgroupV1:
 		return "ignores its memory limit on hosts with cgroup v2: it is killed, with status 137"
 	case JavaUnaware:

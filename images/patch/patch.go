@@ -183,6 +183,10 @@ func (p *patchRun) add(name string, f *contents.Scanned, isFolder bool) {
 		q.Path = prefix(q.Path)
 		p.out.Passed = append(p.out.Passed, q)
 	}
+	for _, h := range f.Hazards {
+		h.Path = prefix(h.Path)
+		p.out.Hazards = append(p.out.Hazards, h)
+	}
 	p.out.ELFFiles += f.ELFFiles
 	p.out.ExecBytes += f.ExecBytes
 }
