@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// nameReach is how far before and behind a jump its table and its base may be named, and
-	// loadReach how far before it the offset may be loaded, in bytes.
+	// nameReach is how far before and behind a jump its table and its base may be named, addReach
+	// how far before it the two are added, and loadReach how far the offset may be loaded, in bytes.
 	nameReach = 4 << 10
+	addReach  = 48
 	loadReach = 128
 	// maxNarrow is how many offsets of one or two bytes are tried: nothing says where they end.
 	maxNarrow = 256
@@ -136,14 +137,16 @@ func (o *offsets) loadsBefore(vaddr uint64) {
 	if !ok || !isReg {
 		return
 	}
-	straight := map[uint64]bool{vaddr: true}
+	var straight [loadReach + x86.MaxLen + 1]bool // by the distance to the jump
+	straight[0] = true
 	var operands x86.Regs // of the computation
 	units := []uint64{1}
-	for at := vaddr - 1; at >= vaddr-min(vaddr, loadReach); at-- {
-		i, ok := x86.Decode(o.c.bytes(at), at)
-		if straight[at] = ok && straight[i.Next()] && (i.Flow == x86.FlowNext || i.Flow == x86.FlowCond); !straight[at] {
+	for back := uint64(1); back <= min(vaddr, loadReach) && (back <= addReach || operands != 0); back++ {
+		i, ok := x86.Decode(o.c.bytes(vaddr-back), vaddr-back)
+		if !ok || uint64(i.Len) > back || !straight[back-uint64(i.Len)] || i.Flow != x86.FlowNext && i.Flow != x86.FlowCond {
 			continue
 		}
+		straight[back] = true
 		if computes(&i) && i.Writes.Has(to) {
 			operands |= i.Operands
 		}
@@ -154,8 +157,9 @@ func (o *offsets) loadsBefore(vaddr uint64) {
 		}
 		slices.Sort(units)
 		units = slices.Compact(units)
+		bases := o.around(vaddr, operands)
 		for _, table := range o.tables(vaddr, &i) {
-			for _, base := range o.around(vaddr, operands) {
+			for _, base := range bases {
 				for _, unit := range units {
 					o.try(load{table, base, size, i.Op != x86asm.MOVZX, unit})
 				}
