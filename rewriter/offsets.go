@@ -15,16 +15,18 @@ import (
 )
 
 const (
-	// nameReach is how far before and behind a jump its table and its base may be named, and
-	// loadReach how far before it the offset may be loaded, in bytes.
+	// nameReach is how far before and behind a jump its table and its base may be named, addReach
+	// how far before it the two are added, and loadReach how far the offset may be loaded, in bytes.
 	nameReach = 4 << 10
+	addReach  = 48
 	loadReach = 128
 	// maxNarrow is how many offsets of one or two bytes are tried: nothing says where they end.
 	maxNarrow = 256
 	// maxMisses is how many entries that lead nowhere end a table.
 	maxMisses = 4
-	// maxNamed bounds the addresses that code names, and maxThrough the jumps.
-	maxNamed, maxThrough = 1 << 20, 1 << 14
+	// maxNamed bounds the addresses that code names, maxThrough the jumps, and maxOffsets what is
+	// looked at for all of them. glibc 2.13 has 3,876, 1,125 and 443,089.
+	maxNamed, maxThrough, maxOffsets = 1 << 20, 1 << 14, 1 << 21
 )
 
 // anyReg are all registers.
@@ -45,6 +47,7 @@ type offsets struct {
 	jumps  []uint64
 	lo, hi uint64 // of code
 	tried  map[load]bool
+	left   int // of maxOffsets
 }
 
 // load is a table of offsets of size bytes from a base, with a sign or without, counted in units.
@@ -57,7 +60,7 @@ type load struct {
 
 // offsets adds what tables of offsets lead to.
 func (t *targets) offsets(c *code) error {
-	o := &offsets{targets: t, c: c, lo: ^uint64(0), tried: make(map[load]bool)}
+	o := &offsets{targets: t, c: c, lo: ^uint64(0), tried: make(map[load]bool), left: maxOffsets}
 	s := &search{f: c.f, buf: make([]byte, min(searchChunk, c.f.size))}
 	for i := range c.f.progs {
 		p := &c.f.progs[i]
@@ -79,6 +82,7 @@ func (t *targets) offsets(c *code) error {
 	for _, at := range o.jumps {
 		o.loadsBefore(at)
 	}
+	t.blind = o.left < 0
 	return nil
 }
 
@@ -116,7 +120,9 @@ func (o *offsets) around(vaddr uint64, regs x86.Regs) []uint64 {
 		return sort.Search(len(o.names), func(i int) bool { return o.names[i].at >= v })
 	}
 	var all []uint64
-	for _, n := range o.names[index(vaddr-min(vaddr, nameReach)):index(vaddr+nameReach)] {
+	near := o.names[index(vaddr-min(vaddr, nameReach)):index(vaddr+nameReach)]
+	o.left -= len(near)
+	for _, n := range near {
 		if (regs | regs>>8).Has(n.reg) {
 			all = append(all, n.vaddr)
 		}
@@ -136,14 +142,16 @@ func (o *offsets) loadsBefore(vaddr uint64) {
 	if !ok || !isReg {
 		return
 	}
-	straight := map[uint64]bool{vaddr: true}
+	var straight [loadReach + x86.MaxLen + 1]bool // by the distance to the jump
+	straight[0] = true
 	var operands x86.Regs // of the computation
 	units := []uint64{1}
-	for at := vaddr - 1; at >= vaddr-min(vaddr, loadReach); at-- {
-		i, ok := x86.Decode(o.c.bytes(at), at)
-		if straight[at] = ok && straight[i.Next()] && (i.Flow == x86.FlowNext || i.Flow == x86.FlowCond); !straight[at] {
+	for back := uint64(1); back <= min(vaddr, loadReach) && (back <= addReach || operands != 0) && o.left >= 0; back++ {
+		i, ok := x86.Decode(o.c.bytes(vaddr-back), vaddr-back)
+		if !ok || uint64(i.Len) > back || !straight[back-uint64(i.Len)] || i.Flow != x86.FlowNext && i.Flow != x86.FlowCond {
 			continue
 		}
+		straight[back] = true
 		if computes(&i) && i.Writes.Has(to) {
 			operands |= i.Operands
 		}
@@ -154,8 +162,9 @@ func (o *offsets) loadsBefore(vaddr uint64) {
 		}
 		slices.Sort(units)
 		units = slices.Compact(units)
+		bases := o.around(vaddr, operands)
 		for _, table := range o.tables(vaddr, &i) {
-			for _, base := range o.around(vaddr, operands) {
+			for _, base := range bases {
 				for _, unit := range units {
 					o.try(load{table, base, size, i.Op != x86asm.MOVZX, unit})
 				}
@@ -200,7 +209,7 @@ func computes(i *x86.Instr) bool {
 
 // try reads a table.
 func (o *offsets) try(l load) {
-	if o.tried[l] {
+	if o.left--; o.left < 0 || o.tried[l] {
 		return
 	}
 	o.tried[l] = true
@@ -215,6 +224,7 @@ func (o *offsets) try(l load) {
 	le := binary.LittleEndian
 	misses := 0
 	for n := 0; len(b) >= l.size && misses < maxMisses && (l.size == 4 || n < maxNarrow); n++ {
+		o.left--
 		var offset int64
 		switch {
 		case l.size == 4:

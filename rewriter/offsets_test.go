@@ -56,3 +56,16 @@ func TestOffsetTables(t *testing.T) {
 		}
 	}
 }
+
+// TestOffsetTablesBounded: a file made of tables costs a bounded time, and its call sites only their
+// longer forms.
+func TestOffsetTablesBounded(t *testing.T) {
+	one := asm(t, "488d0d 00010000 486304 81 4801c8 ffe0") // lea, movslq, add, jmp
+	text := append(asm(t, "53"+movRaxTime+callRax+"5b c3"), bytes.Repeat(one, 1<<12)...)
+	e := testELF{dyn: true, text: text}
+	e.symbols = []testSym{{"f", e.textVaddr(), 12, sttFunc, 1}}
+	p := planFile(t, e.build(), Options{})
+	if q := p.Patches[0]; q.Form != Lea || q.Reason != "more tables of offsets than can be read may lead into it" {
+		t.Errorf("got %v (%s)", q.Form, q.Reason)
+	}
+}

@@ -78,6 +78,9 @@ type Plan struct {
 	Edits    []Edit  // in ascending order of Offset, without overlap
 	Size     int64   // of the result, in bytes
 	Warnings []string
+	// Added says which system calls the patched file makes that it did not make before, and when,
+	// one line each; nil unless Options.Explain asked for it.
+	Added []string
 
 	tail []byte // what stands behind the original bytes
 	file *elfFile
@@ -102,7 +105,9 @@ func (p *Plan) LeftOver() []Patch {
 func NewPlan(r *Report, o Options) (*Plan, error) {
 	p, err := newPlan(r, o)
 	if err == nil && o.Explain {
-		err = p.explainAll()
+		if err = p.explainAll(); err == nil {
+			p.Added, err = p.addedCalls()
+		}
 	}
 	if err != nil {
 		return nil, err

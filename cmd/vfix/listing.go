@@ -250,5 +250,12 @@ func writeExplanations(w io.Writer, s stream, f *contents.Findings) {
 				l.write(w, s)
 			}
 		}
+		if added := f.Files[i].Plan.Added; len(added) > 0 {
+			fmt.Fprintln(w, s.paint.bold(printable(f.Files[i].Path+": system calls that the patched file adds")))
+			for _, text := range added {
+				fmt.Fprintln(w, "  "+text)
+			}
+			fmt.Fprintln(w)
+		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/internal/xattrs"
 )
 
@@ -107,7 +108,7 @@ func (k *copyFolder) put(ctx context.Context, h contents.Target) (string, error)
 	defer f.Close()
 	defer k.root.Remove(temp)
 	sum := sha256.New()
-	n, err := blob.CopyTo(ctx, io.MultiWriter(f, sum), h.Plan.Apply(h.ELF.Content), nil)
+	n, err := sparse.Copy(f, io.TeeReader(blob.Reading{Ctx: ctx, Reader: h.Plan.Apply(h.ELF.Content)}, sum))
 	if err != nil {
 		return "", err
 	}

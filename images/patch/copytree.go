@@ -17,6 +17,7 @@ import (
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/sparse"
 )
 
 // treeCopy copies a folder with everything in it to a new place, patching on the way.
@@ -184,11 +185,7 @@ func (c *treeCopy) file(name string) error {
 		}
 		in = h.Plan.Apply(from)
 	}
-	w := &blob.HoleWriter{W: to}
-	if err := w.Copy(blob.Reading{Ctx: c.ctx, Reader: in, T: nil}); err != nil {
-		return err
-	}
-	if err := to.Truncate(w.N); err != nil {
+	if _, err := sparse.Copy(to, blob.Reading{Ctx: c.ctx, Reader: in}); err != nil {
 		return err
 	}
 	var dropped, lost []string

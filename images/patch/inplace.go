@@ -8,7 +8,6 @@ package patch
 import (
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -20,6 +19,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/sparse"
 )
 
 // replacement is a file written under a temporary name that waits for its final one.
@@ -39,8 +39,8 @@ func (p *patchRun) replace(ctx context.Context, d *contents.DiskTree, h contents
 	names := h.Names
 	if !ok {
 		var err error
-		first, err = p.prepare(d.Root, names[0], h.Disk.Info, func(w io.Writer, r *os.File) error {
-			n, err := blob.CopyTo(ctx, w, h.Plan.Apply(r), nil)
+		first, err = p.prepare(d.Root, names[0], h.Disk.Info, func(w, r *os.File) error {
+			n, err := sparse.Copy(w, blob.Reading{Ctx: ctx, Reader: h.Plan.Apply(r)})
 			if err == nil && n != h.Plan.Size {
 				err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.Plan.Size)
 			}
@@ -67,7 +67,7 @@ func (p *patchRun) replace(ctx context.Context, d *contents.DiskTree, h contents
 // prepare writes the file that is to replace name, whose content write makes from the old
 // one, with the old one's owner, mode, times and xattrs. It is nil for a name that has its
 // replacement already.
-func (p *patchRun) prepare(root *os.Root, name string, seen fs.FileInfo, write func(io.Writer, *os.File) error) (_ *replacement, err error) {
+func (p *patchRun) prepare(root *os.Root, name string, seen fs.FileInfo, write func(w, r *os.File) error) (_ *replacement, err error) {
 	id, _ := contents.Identify(seen)
 	r, err := p.begin(root, name, id)
 	if r == nil || err != nil {

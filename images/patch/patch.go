@@ -20,6 +20,7 @@ import (
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -210,7 +211,7 @@ func (p *patchRun) tarball(ctx context.Context, name string) error {
 		return err
 	}
 	defer d.Close()
-	write := func(w io.Writer, r *os.File) error { return p.s.RewriteTarball(ctx, w, r, hits) }
+	write := func(w, r *os.File) error { return p.s.RewriteTarball(ctx, w, r, hits) }
 	if p.o.InPlace {
 		fi, err := d.Root.Lstat(d.Only)
 		if err != nil {
@@ -228,12 +229,12 @@ func (p *patchRun) copyFile(ctx context.Context, d *contents.DiskTree, hits []co
 	if len(hits) > 0 && !hits[0].Plan.Empty() {
 		h = &hits[0]
 	}
-	return contents.WrapPath(d.Path, p.writeOutput(d, h, func(w io.Writer, r *os.File) error {
+	return contents.WrapPath(d.Path, p.writeOutput(d, h, func(w, r *os.File) error {
 		var in io.Reader = r
 		if h != nil {
 			in = h.Plan.Apply(r)
 		}
-		_, err := blob.CopyTo(ctx, w, in, nil)
+		_, err := sparse.Copy(w, blob.Reading{Ctx: ctx, Reader: in})
 		return err
 	}))
 }
@@ -241,7 +242,7 @@ func (p *patchRun) copyFile(ctx context.Context, d *contents.DiskTree, hits []co
 // writeOutput makes the output file from the single file that d is about: write makes the
 // content, and owner, mode, times and xattrs are kept, but of a patched file the marks of
 // its old content.
-func (p *patchRun) writeOutput(d *contents.DiskTree, patched *contents.Target, write func(io.Writer, *os.File) error) error {
+func (p *patchRun) writeOutput(d *contents.DiskTree, patched *contents.Target, write func(w, r *os.File) error) error {
 	r, err := d.Root.OpenFile(d.Only, os.O_RDONLY|contents.OpenNoBlock, 0)
 	if err != nil {
 		return err
@@ -261,7 +262,7 @@ func (p *patchRun) writeOutput(d *contents.DiskTree, patched *contents.Target, w
 		return err
 	}
 	defer out.Discard()
-	if err := write(out, r); err != nil {
+	if err := write(out.File, r); err != nil {
 		return err
 	}
 	var dropped, lost []string

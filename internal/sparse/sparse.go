@@ -7,23 +7,24 @@ import (
 	"os"
 )
 
-// block is how many bytes are a hole or none: no file system has larger blocks than that by
-// default, and most programs have no such run of zeros.
-const block = 64 << 10
+const (
+	// block is how many bytes are a hole or none: the block of most file systems.
+	block = 4 << 10
+	// buffer is how much is read at once, in bytes.
+	buffer = 64 << 10
+)
 
 var zeros [block]byte
 
 // Copy writes all of src to an empty file, without the blocks that are zeros alone, and returns
 // how many bytes the file has then.
 func Copy(dst *os.File, src io.Reader) (n int64, err error) {
-	buf := make([]byte, block)
+	buf := make([]byte, buffer)
 	for err == nil {
 		var k int
 		k, err = io.ReadFull(src, buf)
-		if k > 0 && !bytes.Equal(buf[:k], zeros[:k]) {
-			if _, werr := dst.WriteAt(buf[:k], n); werr != nil {
-				return n, werr
-			}
+		if werr := write(dst, buf[:k], n); werr != nil {
+			return n, werr
 		}
 		n += int64(k)
 	}
@@ -31,4 +32,28 @@ func Copy(dst *os.File, src io.Reader) (n int64, err error) {
 		return n, err
 	}
 	return n, dst.Truncate(n)
+}
+
+// write writes what of b is no hole, at the offset off.
+func write(dst *os.File, b []byte, off int64) error {
+	for len(b) > 0 {
+		data := 0 // bytes up to the next hole
+		for data < len(b) && !hole(b[data:]) {
+			data = min(data+block, len(b))
+		}
+		if data > 0 {
+			if _, err := dst.WriteAt(b[:data], off); err != nil {
+				return err
+			}
+		}
+		skip := min(len(b), data+block)
+		b, off = b[skip:], off+int64(skip)
+	}
+	return nil
+}
+
+// hole reports whether b begins with a block of zeros.
+func hole(b []byte) bool {
+	n := min(block, len(b))
+	return bytes.Equal(b[:n], zeros[:n])
 }

@@ -12,11 +12,12 @@ import (
 )
 
 func TestCopy(t *testing.T) {
-	data := bytes.Repeat([]byte("x"), block+1)
+	data := bytes.Repeat([]byte("x"), buffer+1)
 	for name, want := range map[string][]byte{
-		"empty": nil, "short": []byte("x"), "data": data, "zeros": make([]byte, 20*block+5),
-		"hole inside": append(append(bytes.Clone(data), make([]byte, 20*block)...), data...),
-		"hole behind": append(bytes.Clone(data), make([]byte, 20*block)...),
+		"empty": nil, "short": []byte("x"), "data": data, "zeros": make([]byte, 20*buffer+5),
+		"hole inside": append(append(bytes.Clone(data), make([]byte, 20*buffer)...), data...),
+		"small holes": bytes.Repeat(append([]byte("x"), make([]byte, 8*block-1)...), 20),
+		"hole behind": append(bytes.Clone(data), make([]byte, 20*buffer)...),
 	} {
 		f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 		if err != nil {
@@ -32,7 +33,7 @@ func TestCopy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const most = 6 * block
+		const most = 3*buffer + 2*block
 		if used := fi.Sys().(*syscall.Stat_t).Blocks * 512; used > most {
 			t.Errorf("%s: takes %d bytes on the disk, want at most %d", name, used, most)
 		}

@@ -1,0 +1,51 @@
+package patch_test
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/internal/tinyelf"
+)
+
+// TestPatchKeepsHoles: a file of holes, as databases and virtual machines have in their programs'
+// segments, is one afterwards.
+func TestPatchKeepsHoles(t *testing.T) {
+	const size, most = 8 << 20, 64 << 10
+	write := func() (dir, file string) {
+		dir = t.TempDir()
+		file = filepath.Join(dir, "program")
+		b := tinyelf.Bytes(1)
+		for _, field := range []int{32, 40} { // p_filesz, p_memsz of the first program header
+			binary.LittleEndian.PutUint64(b[64+field:], size)
+		}
+		if err := os.WriteFile(file, b, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(file, size); err != nil {
+			t.Fatal(err)
+		}
+		return dir, file
+	}
+	check := func(what, file string) {
+		t.Helper()
+		fi := imagetest.Stat(t, file)
+		if used := fi.Sys().(*syscall.Stat_t).Blocks * 512; used > most || fi.Size() <= size {
+			t.Errorf("%s: %d bytes take %d on the disk, want at most %d", what, fi.Size(), used, most)
+		}
+	}
+	_, file := write()
+	imagetest.Patch(t, images.PatchOptions{InPlace: true}, file)
+	check("in place", file)
+	dir, file := write()
+	out := filepath.Join(t.TempDir(), "out")
+	imagetest.Patch(t, images.PatchOptions{Output: out}, file)
+	check("a copy", out)
+	out = filepath.Join(t.TempDir(), "folder")
+	imagetest.Patch(t, images.PatchOptions{Output: out}, dir)
+	check("a folder", out+"/program")
+}
