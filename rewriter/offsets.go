@@ -35,7 +35,7 @@ const anyReg = ^x86.Regs(0)
 // named is an address that the bytes at at name, and load into a register.
 type named struct {
 	at, vaddr uint64
-	reg       int // of rax to rdi, or of r8 to r15: bit 3 is not known
+	reg       int
 }
 
 // offsets are the jumps through registers in a file, and what the code names, in ascending order.
@@ -91,26 +91,30 @@ func (o *offsets) collect(b []byte, vaddr uint64, lo, hi int) {
 	le := binary.LittleEndian
 	for i := lo; i < hi && i+6 <= len(b) && len(o.names) < maxNamed && len(o.jumps) < maxThrough; i++ {
 		at := vaddr + uint64(i)
+		rex := byte(0)
+		if i > 0 && b[i-1]&0xf0 == 0x40 {
+			rex = b[i-1]
+		}
 		switch {
 		case b[i] == 0xff && b[i+1]&0xf8 == 0xe0, b[i]&0xf8 == 0x50 && b[i+1] == opRet:
-			if i > 0 && b[i-1]&0xf0 == 0x40 {
+			if rex != 0 {
 				at--
 			}
 			o.jumps = append(o.jumps, at)
 		case b[i] == 0x8d && b[i+1]&0xc7 == 5: // lea off rip
-			o.name(at, at+6+uint64(int64(int32(le.Uint32(b[i+2:])))), b[i+1]>>3)
+			o.name(at, at+6+uint64(int64(int32(le.Uint32(b[i+2:])))), b[i+1]>>3&7|rex&4<<1)
 		case !o.fixed:
 		case b[i]&0xf8 == 0xb8: // mov
-			o.name(at, uint64(le.Uint32(b[i+1:])), b[i])
+			o.name(at, uint64(le.Uint32(b[i+1:])), b[i]&7|rex&1<<3)
 		case b[i] == 0xc7 && b[i+1]&0xf8 == 0xc0 || b[i] == 0x81 && b[i+1]&0xf8 == 0xc0: // mov, add
-			o.name(at, uint64(le.Uint32(b[i+2:])), b[i+1])
+			o.name(at, uint64(le.Uint32(b[i+2:])), b[i+1]&7|rex&1<<3)
 		}
 	}
 }
 
 func (o *offsets) name(at, v uint64, reg byte) {
 	if o.c.f.load(v) != nil {
-		o.names = append(o.names, named{at, v, int(reg & 7)})
+		o.names = append(o.names, named{at, v, int(reg)})
 	}
 }
 
@@ -123,7 +127,7 @@ func (o *offsets) around(vaddr uint64, regs x86.Regs) []uint64 {
 	near := o.names[index(vaddr-min(vaddr, nameReach)):index(vaddr+nameReach)]
 	o.left -= len(near)
 	for _, n := range near {
-		if (regs | regs>>8).Has(n.reg) {
+		if regs.Has(n.reg) {
 			all = append(all, n.vaddr)
 		}
 	}
@@ -144,7 +148,7 @@ func (o *offsets) loadsBefore(vaddr uint64) {
 	}
 	var straight [loadReach + x86.MaxLen + 1]bool // by the distance to the jump
 	straight[0] = true
-	var operands x86.Regs // of the computation
+	var operands, written x86.Regs // of the computation; otherwise
 	units := []uint64{1}
 	for back := uint64(1); back <= min(vaddr, loadReach) && (back <= addReach || operands != 0) && o.left >= 0; back++ {
 		i, ok := x86.Decode(o.c.bytes(vaddr-back), vaddr-back)
@@ -152,25 +156,42 @@ func (o *offsets) loadsBefore(vaddr uint64) {
 			continue
 		}
 		straight[back] = true
-		if computes(&i) && i.Writes.Has(to) {
+		if computes(&i) && i.Writes.Has(to) && !o.wider(&i) {
 			operands |= i.Operands
 		}
 		units = append(units, multiplies(&i)...)
 		size := offsetSize(&i)
-		if operands == 0 || size == 0 {
+		if !computes(&i) && size == 0 {
+			written |= i.Writes
+		}
+		if operands == 0 || size == 0 || o.wider(&i) {
 			continue
 		}
 		slices.Sort(units)
 		units = slices.Compact(units)
-		bases := o.around(vaddr, operands)
+		base := operands
+		if dst, _, _ := i.ArgGPR(0); !written.Has(dst) {
+			base &^= 1 << dst // the offset
+		}
+		bases := o.around(vaddr, base)
 		for _, table := range o.tables(vaddr, &i) {
 			for _, base := range bases {
+				if base != table && !o.c.holds(base) {
+					continue // that of another table
+				}
 				for _, unit := range units {
 					o.try(load{table, base, size, i.Op != x86asm.MOVZX, unit})
 				}
 			}
 		}
 	}
+}
+
+// wider reports whether i is a mov, movslq or add to 8 bytes without the prefix that makes it one:
+// compilers' instructions, taken from their second byte.
+func (o *offsets) wider(i *x86.Instr) bool {
+	b := o.c.bytes(i.Addr - 1)
+	return (i.Op == x86asm.MOV || i.Op == x86asm.MOVSXD || i.Op == x86asm.ADD) && len(b) > 0 && b[0]&0xf8 == 0x48
 }
 
 // tables returns where the table is that i loads from.
@@ -213,6 +234,9 @@ func (o *offsets) try(l load) {
 		return
 	}
 	o.tried[l] = true
+	if d := o.c.f.prog(ptDynamic); d != nil && l.table >= d.vaddr && l.table-d.vaddr < d.memsz {
+		return // the loader's
+	}
 	end := l.table + maxTable
 	if n, _ := slices.BinarySearch(o.ends, l.table+1); n < len(o.ends) {
 		end = min(end, o.ends[n])
