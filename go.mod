@@ -2,6 +2,13 @@ module vfix.dev/vfix
 
 go 1.26.0
 
+// What is built and fetched here: a root filesystem may be made while packages are listed.
+ignore (
+	./.cache
+	./bin
+	./tests/build
+)
+
 require (
 	github.com/go-jose/go-jose/v4 v4.1.8
 	github.com/google/go-containerregistry v0.22.1

@@ -78,6 +78,7 @@ type Plan struct {
 	Edits    []Edit  // in ascending order of Offset, without overlap
 	Size     int64   // of the result, in bytes
 	Warnings []string
+	Notes    []string // what is worth knowing for who asks, one line each
 	// Added says which system calls the patched file makes that it did not make before, and when,
 	// one line each; nil unless Options.Explain asked for it.
 	Added []string

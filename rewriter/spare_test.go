@@ -128,7 +128,7 @@ func TestSpare(t *testing.T) {
 			if after.tableLoad() < 0 {
 				t.Error("the program headers are not loaded")
 			}
-			if lost := strings.Contains(strings.Join(p.Warnings, "\n"), "build ID"); lost != c.lost {
+			if lost := strings.Contains(strings.Join(p.Notes, "\n"), "build ID"); lost != c.lost {
 				t.Errorf("warnings %q", p.Warnings)
 			}
 			if was, is := before.buildID(), after.buildID(); was != "" && (is == was) == c.lost {

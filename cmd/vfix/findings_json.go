@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
@@ -154,7 +155,7 @@ func fileJSON(f *contents.File, explain bool) jsonFile {
 	out := jsonFile{
 		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
 		Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected, Refresh: f.Report.Refresh,
-		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(f.Plan.Warnings), Sites: []jsonSite{},
+		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(slices.Concat(f.Plan.Warnings, f.Plan.Notes)), Sites: []jsonSite{},
 	}
 	for i := range f.Plan.Patches {
 		p := &f.Plan.Patches[i]

@@ -250,12 +250,20 @@ func writeExplanations(w io.Writer, s stream, f *contents.Findings) {
 				l.write(w, s)
 			}
 		}
-		if added := f.Files[i].Plan.Added; len(added) > 0 {
-			fmt.Fprintln(w, s.paint.bold(printable(f.Files[i].Path+": system calls that the patched file adds")))
-			for _, text := range added {
-				fmt.Fprintln(w, "  "+text)
-			}
-			fmt.Fprintln(w)
-		}
+		plan := f.Files[i].Plan
+		writeLines(w, s, f.Files[i].Path+": what else changes", plan.Notes)
+		writeLines(w, s, f.Files[i].Path+": system calls that the patched file adds", plan.Added)
 	}
+}
+
+// writeLines writes lines below a head; nothing where there are none.
+func writeLines(w io.Writer, s stream, head string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintln(w, s.paint.bold(printable(head)))
+	for _, text := range lines {
+		s.write(w, "  ", 2, text)
+	}
+	fmt.Fprintln(w)
 }
