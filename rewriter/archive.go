@@ -125,7 +125,7 @@ type archived struct {
 func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
 	a := newArchived(r, size)
 	if thin, err := a.thin(); err != nil || thin {
-		return &Report{Skipped: "thin archive: its objects are files of their own"}, err
+		return &Report{Skipped: "thin archive: its objects are separate files"}, err
 	}
 	return a.report(eachMember(a.elfFile, false, func(m member) error {
 		return a.add(m, io.NewSectionReader(r, int64(m.off), int64(m.size)))

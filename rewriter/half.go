@@ -112,7 +112,7 @@ func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
 		u := f.numbers[0]
 		s.Verdict, s.Reason = Unknown, fmt.Sprintf("%s at %#x", u.what, u.addr)
 	case s.Verdict.Patchable() && s.Kind == ArithImm32:
-		s.Verdict, s.Reason = Unknown, "made of a part of a longer constant"
+		s.Verdict, s.Reason = Unknown, "computed from a part of a longer constant"
 	case s.Verdict.Patchable() && s.Kind == HalfLoad:
 		s.Verdict, s.Reason = Unknown, "half the address is in data"
 	}

@@ -172,7 +172,7 @@ func (p *Plan) editProgs(place room, off uint64) (spent []byte, err error) {
 		return make([]byte, phdrSize), nil
 	}
 	if f.hasBuildID(&f.progs[place.spent]) && f.progs[place.spent].typ == ptNote {
-		p.Notes = append(p.Notes, "the build ID is in no program header any more, only in its section: the file has no other header to spare")
+		p.Notes = append(p.Notes, "the build ID is no longer in a program header, only in its section: the file has no other header to spare")
 	}
 	return old[place.spent*phdrSize:][:phdrSize], nil
 }

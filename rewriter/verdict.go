@@ -50,7 +50,7 @@ func (s *Site) certain(c *code, b *body) {
 	case b == nil:
 		s.Verdict, s.Reason = Unknown, "no known code reaches it: it may be data"
 	case c.f.mappings(s.Offset) > 1:
-		s.Verdict, s.Reason = Unknown, "its bytes are at two addresses in memory"
+		s.Verdict, s.Reason = Unknown, "its bytes are mapped at two addresses"
 	case !b.begins(s.Vaddr, uint64(s.Len)):
 		s.Verdict, s.Reason = Unknown, "another instruction lies over it"
 	case s.Calls > 0 && !s.Tail && c.flagsRead(s.Call+uint64(s.CallLen)):

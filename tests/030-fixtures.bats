@@ -199,7 +199,7 @@ members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.for
 	run_vfix 3 scan --format json "$dir/libthin.a"
 	expect 'members of a thin archive' "$(members)" 'stubs.o '
 	run_vfix 3 scan --explain "$dir/libthin.a"
-	expect_match explanation "$output" 'call   \*%rax'
+	expect_match explanation "$output" 'call \*%rax'
 	cp "$dir/libthin.a" "$BATS_TEST_TMPDIR"
 	run_vfix 1 scan "$BATS_TEST_TMPDIR/libthin.a"
 	expect_match stdout "$output" 'archive member stubs.o: no such file'

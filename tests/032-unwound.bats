@@ -125,7 +125,7 @@ complete() {
 	# A library with the build ID alone has no other header: the plan says so, and the section stays.
 	run_vfix patch -o "$BATS_TEST_TMPDIR/lib.so" "$BATS_FILE_TMPDIR/before/libunwound.so"
 	run_vfix 3 scan --explain "$BATS_FILE_TMPDIR/before/libunwound.so"
-	expect_match plan "$output" 'the build ID is in no program header any more'
+	expect_match plan "$output" 'the build ID is no longer in a program header'
 	id=$(readelf -nW "$BATS_FILE_TMPDIR/before/libunwound.so" | sed -n 's/.*Build ID: //p')
 	expect_match notes "$(readelf -nW "$BATS_TEST_TMPDIR/lib.so")" "$id"
 }

@@ -46,7 +46,7 @@ func (b *batchOptions) add(cmd *cobra.Command, what, line string) {
 	b.verb = cmd.Name()
 	f := cmd.Flags()
 	f.StringVar(&b.fromFile, "from-file", "", what+" all images in the file `LIST`, one per line: "+line+"; - reads stdin")
-	f.StringVar(&b.state, "state", "", "with --from-file: record finished images in this `FILE`, or in a file per part in this existing directory, and skip them in the next run")
+	f.StringVar(&b.state, "state", "", "with --from-file: record finished images in this `FILE`, or in one file per part in this existing directory, and skip them in the next run")
 	f.StringVar(&b.shard, "shard", "",
 		"with --from-file: process part `I/N` of the list, from 0/N to N-1/N; N alone takes I from "+shardVariable)
 	f.BoolVar(&b.failFast, "fail-fast", false, "with --from-file: stop at the first image that fails")

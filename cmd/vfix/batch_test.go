@@ -207,7 +207,7 @@ func TestBatchScan(t *testing.T) {
 // Without a terminal there is a line from time to time, with the time that is left.
 func TestWatchLines(t *testing.T) {
 	w := &watch{all: 300, of: map[batch.Status]int{batch.StatusDone: 99, batch.StatusFailed: 1}}
-	if got := w.line(10 * time.Minute); got != "100 of 300 images (33 %), 1 failed, about 20m0s left" {
+	if got := w.line(10 * time.Minute); got != "100 of 300 images (33%), 1 failed, about 20m0s left" {
 		t.Errorf("got %q", got)
 	}
 	watchLine, watchMetrics = time.Millisecond, time.Millisecond

@@ -121,7 +121,7 @@ func (w *watch) line(since time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.count()
-	text := fmt.Sprintf("%d of %s (%d %%), %d failed", n, count(w.all, "image"), n*100/max(w.all, 1), w.of[batch.StatusFailed])
+	text := fmt.Sprintf("%d of %s (%d%%), %d failed", n, count(w.all, "image"), n*100/max(w.all, 1), w.of[batch.StatusFailed])
 	if n > 0 && n < w.all {
 		left := time.Duration(float64(since) / float64(n) * float64(w.all-n))
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
@@ -167,11 +167,11 @@ func (w *watch) text(whole bool) []byte {
 	for _, s := range []batch.Status{batch.StatusDone, batch.StatusUnaffected, batch.StatusAffected, batch.StatusFailed} {
 		value("images_finished_total", fmt.Sprintf("{result=%q}", s), w.of[s])
 	}
-	one("images_skipped_total", "counter", "Finished images that an earlier run did.", w.before)
-	one("call_sites_total", "counter", "Call sites that were patched, or by scan found to be patchable.", w.sites)
+	one("images_skipped_total", "counter", "Finished images that were skipped, because an earlier run finished them.", w.before)
+	one("call_sites_total", "counter", "Call sites that were patched or, by scan, found to be patchable.", w.sites)
 	one("start_timestamp_seconds", "gauge", "When the run began.", w.begin.Unix())
 	one("update_timestamp_seconds", "gauge", "When this file was written.", time.Now().Unix())
-	one("complete", "gauge", "Whether the run came to the end of the list.", map[bool]int{true: 1}[whole])
+	one("complete", "gauge", "1 if the run reached the end of the list, else 0.", map[bool]int{true: 1}[whole])
 	hosts := w.meter.ByHost()
 	names := slices.Sorted(maps.Keys(hosts))
 	for _, m := range []struct {

@@ -42,11 +42,11 @@ rebuild --from-file' take it.
   without an argument    the images of the local engines
 
 A registry without a list of its repositories, such as Docker Hub, needs the
-name of a repository as PREFIX. Signatures and statements of provenance are left
-out.`,
+name of a repository as PREFIX. The tags of signatures and of statements of
+provenance are not listed.`,
 		Example: `  vfix list docker://old.example              a whole registry
-  vfix list docker://old.example/team --match *:1.* --newer-than 90d
-  vfix list -                                 what kubectl prints (see above)`,
+  vfix list docker://old.example/team --match '*:1.*' --newer-than 90d
+  vfix list -                                 the images of a cluster: see above`,
 		Annotations: exits(`  0  success
   1  a registry or engine could not be read; other images may be listed
   2  usage error`),
@@ -58,12 +58,12 @@ out.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&opts.match, "match", nil, "list only images whose name matches this `PATTERN`, such as 'team/*:1.*'; * matches any text; can be repeated")
 	f.StringVar(&opts.newer, "newer-than", "", "list only images created since this `TIME`: a number of days such as 90d, or a date such as 2016-01-31; reads the config of each image")
-	f.StringVar(&opts.gone, "gone", "", "list instead the results, recorded in this `STATE` file or directory, whose source no longer exists in its registry; nothing is removed")
+	f.StringVar(&opts.gone, "gone", "", "instead of images, list the results in this `STATE` file or directory whose source no longer exists in its registry; nothing is removed")
 	f.Float64Var(&opts.rate, "max-requests", 0, "send at most `N` requests per second to each registry; 0: no limit")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	cmd.Flags().Lookup("platform").Usage = "list only images for this `PLATFORM`: linux/amd64, or a variant such as linux/amd64/v3; reads the manifest of each image (default: all)"
-	cmd.Flags().IntVarP(&opts.jobs, "jobs", "j", 0, "read `N` images in parallel, if their platform or age matters; 0: 8")
+	cmd.Flags().IntVarP(&opts.jobs, "jobs", "j", 0, "with --platform or --newer-than: read `N` images in parallel; 0: 8")
 	return cmd
 }
 
@@ -96,7 +96,7 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 		return usagef("list", "--max-requests %v: must not be negative", opts.rate)
 	}
 	if opts.gone != "" && (len(args) > 0 || len(opts.match) > 0 || opts.newer != "" || platformSet) {
-		return usagef("list", "--gone lists what is in the state: omit arguments, --match, --newer-than and --platform")
+		return usagef("list", "--gone lists results in the state: omit arguments, --match, --newer-than and --platform")
 	}
 	if len(args) == 0 && opts.gone == "" {
 		args = []string{inventory.Engines}
@@ -109,7 +109,7 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 			return usagef("list", "--platform works only with docker://HOST")
 		}
 		if source == "-" && opts.newer != "" {
-			return usagef("list", "--newer-than does not work with -: the cluster's objects do not have the age of images")
+			return usagef("list", "--newer-than does not work with -: the output of kubectl does not contain the age of images")
 		}
 	}
 	o := inventory.ListOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Platform: platformSet, Stdin: os.Stdin}

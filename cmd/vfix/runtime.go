@@ -62,12 +62,11 @@ func newRuntimeCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runtime [options] RUNTIME-COMMAND...",
 		Short: "Run as an OCI runtime that patches containers at start",
-		Long: `Accept the command line of runc, so that an engine can use vfix instead of runc;
-so does the program vfix-runtime, which 'vfix install' writes and which starts
-faster. On create and run it finds the files in
-the bundle's root filesystem that call the vsyscall page and puts patched copies
-in their places. Then, and for every other command, it executes the real
-runtime. Images are not changed.
+		Long: `Accept the command line of runc, so that an engine can use vfix instead of runc.
+The program vfix-runtime, which 'vfix install' writes, does the same and starts
+faster. On create and run it finds the files in the bundle's root filesystem
+that call the vsyscall page and puts patched copies in their places. Then, and
+for every other command, it executes the real runtime. Images are not changed.
 
   a writable root of the container's own   the files in it are replaced (for an
       overlay in its upper layer), so a package manager can replace them again

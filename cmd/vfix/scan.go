@@ -31,7 +31,8 @@ func newScanCommand(out *output, e engine) *cobra.Command {
 		Short: "Show which files call the vsyscall page and what vfix would do",
 		Long: `Examine every 64-bit ELF file of an image, a container, a root filesystem or an
 archive for calls to the vsyscall page, and report what vfix would do about
-each. Nothing is changed.
+each. Nothing is changed. --explain also names the system calls that a patched
+file adds, for seccomp filters.
 
 The last lines give the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
 command that fixes the source.
@@ -51,8 +52,8 @@ SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
   vfix scan --format sarif app.tar    output for code hosts
   vfix scan --from-file list          many images: 'vfix help lists'`,
 		Annotations: exits(`  0  no live and no unknown call site: SOURCE does not need vfix
-  3  such call sites exist, and no fallback in SOURCE covers them; with
-     --strict, hazards exist
+  3  such call sites exist, and no fallback in SOURCE covers them; or, with
+     --strict, SOURCE has hazards
   1  a SOURCE or part of it could not be read (the others were examined)
   2  usage error`),
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -70,7 +71,7 @@ SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 		},
 	}
 	opts.batchOptions.add(cmd, "scan", "SOURCE or SOURCE DEST (DEST is ignored)")
-	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 if there are hazards")
+	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 also if SOURCE has hazards")
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
@@ -147,9 +148,9 @@ func fixes(f *contents.Findings) []string {
 func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *output, e engine) error {
 	switch {
 	case opts.explain || opts.format == sarifFormat:
-		return usagef("scan", "--explain and --format sarif show call sites, and a list only has counts of them: omit --from-file")
+		return usagef("scan", "--explain and --format sarif show call sites, but --from-file only counts them: use one of them")
 	case opts.strict:
-		return usagef("scan", "--strict is about hazards, which a list does not have: omit --from-file")
+		return usagef("scan", "--strict is about hazards, which --from-file does not report: use one of them")
 	}
 	opts.batchOptions.meter(&o.Media)
 	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,

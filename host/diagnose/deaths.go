@@ -33,10 +33,10 @@ func outOfMemory(text string) *Crash {
 	if pid, err := strconv.Atoi(m[1]); err == nil {
 		c.PIDs = []int{pid}
 	}
-	c.Meaning = "The kernel killed the process, since the processes of its control group used more memory than their limit."
+	c.Meaning = "The kernel killed the process, because the processes of its control group used more memory than their limit."
 	if c.Program == "java" {
-		c.Meaning += " A JVM that does not see this limit sizes its heap by the memory of the host: 'vfix scan IMAGE' tells whether it is one."
-		c.note("a heap of fixed size: JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES -XX:ActiveProcessorCount=N' tells the JVM its limits")
+		c.Meaning += " A JVM that does not see this limit sizes its heap by the memory of the host: 'vfix scan IMAGE' shows whether it is one."
+		c.note("to tell the JVM its limits, set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES -XX:ActiveProcessorCount=N'")
 	}
 	return c
 }
@@ -63,12 +63,12 @@ func (e Exited) killed(c *Crash) bool {
 	}
 	c.Meaning += " " + e.JVM
 	if e.FixedHeap {
-		c.note("its command or environment has a limit for the heap; a JVM needs memory beside its heap, too: give the container more, or the heap less")
+		c.note("its command or environment limits the heap, but a JVM needs more memory than its heap: raise the limit of the container, or lower that of the heap")
 		return true
 	}
 	if host, ok := hostMemory(); ok {
 		const share = 4 // -XX:MaxRAMPercentage=25
-		c.note("without an option for it, the heap may grow to a quarter of the memory that the JVM sees: here %d bytes of the host's %d", host/share, host)
+		c.note("without an option that limits the heap, it may grow to a quarter of the memory that the JVM sees: here %d bytes of the host's %d", host/share, host)
 	}
 	bytes := "BYTES"
 	if e.Memory > 0 {
@@ -97,7 +97,7 @@ func startFailure(text string, o Options) *Crash {
 	case schema1Words.MatchString(text):
 		c.Kind = Schema1
 		c.Meaning = "The registry has this image as a manifest of schema 1, which Docker 28.2 and containerd 2.1 refuse."
-		c.add("writes the image to the engine in a current format", "vfix", "convert", "docker://IMAGE", "docker-daemon:IMAGE")
+		c.add("writes the image to the engine in a current format", "vfix", "convert", "docker://IMAGE", "-o", "docker-daemon:IMAGE")
 		return c
 	case strings.Contains(lower, "exec format error"):
 		c.Kind = ExecFormat
@@ -116,13 +116,13 @@ func (c *Crash) execFormat(o Options) {
 	case err != nil || c.Executable == "":
 		c.note("the program was not examined; --root IMAGE names its files")
 	case f.script != "" || f.elf && f.class == class64 && f.machine == emX8664:
-		c.note("%s is a program that this kind of kernel runs", c.Executable)
+		c.note("%s is a 64-bit program or a script with #!, which x86-64 kernels run: the error may be about another file", c.Executable)
 	case !f.elf:
 		c.Meaning = c.Executable + " is neither an ELF file nor a script with #! in its first line. A shell runs such a file; the kernel does not."
 		c.note("add #!/bin/sh as the first line, or start it with a shell: /bin/sh %s", c.Executable)
 	case f.machine == em386:
-		c.Meaning = c.Executable + " is a 32-bit program, and this kernel runs none, or a seccomp filter or sandbox forbids it."
-		c.add("tells whether this host runs 32-bit programs, and what to do", "vfix", "doctor", "--check", "ia32")
+		c.Meaning = c.Executable + " is a 32-bit program, and this kernel does not run 32-bit programs, or a seccomp filter or sandbox forbids them."
+		c.add("checks whether this host runs 32-bit programs, and says what to do", "vfix", "doctor", "--check", "ia32")
 	case f.machine != emX8664:
 		c.Meaning = fmt.Sprintf("%s is a program for another architecture (e_machine %d), and this machine is x86-64.", c.Executable, f.machine)
 		c.add("pulls the image for this architecture, if it has one", "docker", "pull", "--platform", "linux/amd64", "IMAGE")
@@ -140,10 +140,10 @@ func (c *Crash) missingLoader(o Options, executed bool) bool {
 	}
 	if err != nil || needs == "" && o.RootName == "" { // without a name, the root is this machine's
 		c.note("the program was not examined; --root IMAGE names its files")
-		c.Meaning = "The program exists, and its loader or the interpreter of its #! line does not: mostly the 32-bit loader, /lib/ld-linux.so.2."
+		c.Meaning = "The program exists, but its loader or the interpreter of its #! line does not: usually the 32-bit loader, /lib/ld-linux.so.2."
 		if !strings.Contains(strings.ToLower(c.Lines[0]), "required file not found") {
 			c.Kind = Unknown
-			c.Meaning = "The program does not exist, or its loader or the interpreter of its #! line does not: the kernel reports all alike."
+			c.Meaning = "The program does not exist, or its loader or the interpreter of its #! line does not: the kernel reports the same error for each."
 		}
 		return c.Kind == MissingLoader || executed
 	}
@@ -265,9 +265,9 @@ func (c *Crash) inLibcrypto(where string, sha bool) {
 		return
 	}
 	if !sha {
-		c.note("OpenSSL 1.0.2 to 1.0.2k crashes on processors with SHA extensions: 'vfix scan IMAGE' tells whether this is one; OPENSSL_ia32cap=:~0x20000000 in the environment avoids it")
+		c.note("OpenSSL 1.0.2 to 1.0.2k crashes on processors with SHA extensions: 'vfix scan IMAGE' shows whether this is one; OPENSSL_ia32cap=:~0x20000000 in the environment avoids it")
 		return
 	}
 	c.Kind = OpenSSLSHA
-	c.Meaning = fmt.Sprintf("It ended by %s in %s, at an instruction of the processor's SHA extensions. OpenSSL 1.0.2 to 1.0.2k has bugs in this code, which old processors do not run.", SignalName(c.Signal), where)
+	c.Meaning = fmt.Sprintf("It ended by %s in %s, at an instruction of the processor's SHA extensions. OpenSSL 1.0.2 to 1.0.2k has bugs in this code, which older processors do not run.", SignalName(c.Signal), where)
 }

@@ -130,7 +130,7 @@ func Line(text string, o Options) (*Result, error) {
 	r, err := Text("line", strings.NewReader(text), o)
 	if err == nil && len(r.Crashes) == 0 {
 		return nil, &refusedError{"no crash in this line: " + text,
-			"the words wanted are 'vsyscall attempted', 'segfault at' or an error such as 'exec format error'; a file is named by a path that exists"}
+			"want a line with 'vsyscall attempted' or 'segfault at', or an error message such as 'exec format error'; a file is named by a path that exists"}
 	}
 	return r, err
 }

@@ -137,7 +137,7 @@ func Container(e Exited, o Options) *Result {
 		base.Kind = None
 		base.Meaning = fmt.Sprintf("The container ended with exit status %d, which is no signal: its program ended by itself.", e.Status)
 		if slices.Contains(notStarted, e.Status) {
-			base.note("with this status a program may not have been started: 'docker logs %s' has the error; diagnose that line, with --root %s", e.Name, quoteWord(e.Image))
+			base.note("this status can mean that the program was not started: 'docker logs %s' shows the error; run vfix diagnose with that line and --root %s", e.Name, quoteWord(e.Image))
 		}
 		return &Result{Input: input, Crashes: []*Crash{base}}
 	}

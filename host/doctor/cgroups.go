@@ -31,7 +31,7 @@ func checkCgroups(_ context.Context, x *examination, c *Check) error {
 	c.fact("listed", strings.Join(listed, " "))
 	c.fact("missing", strings.Join(missing, " "))
 	if version == "" || err != nil {
-		c.found(Skipped, "no control groups are mounted here, or /proc is not")
+		c.found(Skipped, "no control groups, or no /proc, are mounted here")
 		c.Do = "run vfix doctor on the host"
 		return nil
 	}
@@ -46,22 +46,22 @@ func checkCgroups(_ context.Context, x *examination, c *Check) error {
 }
 
 func judgeCgroups(c *Check, version string, missing []string) {
-	const tell = "'vfix scan IMAGE' lists such JDKs. Tell them the limits: JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES -XX:ActiveProcessorCount=N'; or update the JDK"
+	const tell = "'vfix scan IMAGE' finds such JDKs. Set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES -XX:ActiveProcessorCount=N' to their limits, or update the JDK"
 	switch {
 	case version == groupsV2 && len(missing) > 0:
-		c.found(Fail, "v2, and /proc/cgroups does not list %s", strings.Join(missing, ", "))
-		c.Means = "JDKs that read /proc/cgroups (8u372, 11.0.16, 15 and later, until 25 and the last updates of 17 and 21) take the memory of the host for theirs, and are killed with status 137; so do " + unawareJDKs
+		c.found(Fail, "cgroup v2, and /proc/cgroups does not list %s", strings.Join(missing, ", "))
+		c.Means = "JDKs that read /proc/cgroups (8u372, 11.0.16, 15 and later, until 25 and the last updates of 17 and 21) size their heap by the memory of the host and are killed with status 137; so do " + unawareJDKs
 		c.Do = tell
 	case version == groupsV2:
-		c.found(Warn, "v2, and /proc/cgroups lists what Java looks for")
-		c.Means = unawareJDKs + ", know only v1: they take the memory of the host for theirs, and are killed with status 137. systemd before 230 (CentOS 7, Debian 8) does not start as a container's init"
+		c.found(Warn, "cgroup v2, and /proc/cgroups lists what Java looks for")
+		c.Means = unawareJDKs + ", know only v1: they size their heap by the memory of the host and are killed with status 137. systemd before 230 (CentOS 7, Debian 8) does not start as a container's init"
 		c.Do = tell
 	case slices.Contains(missing, "memory"):
-		c.found(Warn, "%s, and the memory controller is off", version)
-		c.Means = "containers have no memory limit, and one can take all the memory of the host"
+		c.found(Warn, "cgroup mode %s, and the memory controller is off", version)
+		c.Means = "containers have no memory limit: one of them can use all the memory of the host"
 		c.Do = "boot without cgroup_disable=memory"
 	default:
-		c.found(OK, "%s: Java since 8u191 and old inits find their limits", version)
+		c.found(OK, "cgroup mode %s: Java since 8u191 and old inits find their limits", version)
 	}
 }
 

@@ -37,7 +37,7 @@ func checkNofile(ctx context.Context, x *examination, c *Check) error {
 	all := containerLimits(x)
 	worst := limitedProcess{"vfix itself", own}
 	if len(all) == 0 {
-		c.note("no container and no container engine runs here: the limit is that of vfix itself, and containers may have another")
+		c.note("no container or container engine is running: this is the limit of vfix itself; containers may have another")
 	}
 	for i, p := range all {
 		if i == 0 || p.files > worst.files {
@@ -53,7 +53,7 @@ func checkNofile(ctx context.Context, x *examination, c *Check) error {
 	ns, _ := t.Quiet("syscall:time")
 	seconds := float64(worst.files) * ns / 1e9
 	c.figure("close_all", seconds, "seconds")
-	found := fmt.Sprintf("%d open files (%s): closing all of them takes %s", worst.files, worst.name, nanoseconds(seconds*1e9))
+	found := fmt.Sprintf("limit of %d open files (%s): closing all of them takes %s", worst.files, worst.name, nanoseconds(seconds*1e9))
 	switch {
 	case seconds >= closeFail:
 		c.found(Fail, "%s", found)
@@ -63,8 +63,8 @@ func checkNofile(ctx context.Context, x *examination, c *Check) error {
 		c.found(OK, "%s", found)
 		return nil
 	}
-	c.Means = "yum, rpm, python 2 and daemons from before close_range(2) close every possible file before they start a program: they seem to hang, with a processor at 100%"
-	c.Do = "docker run --ulimit nofile=1024:524288, or \"default-ulimits\" in /etc/docker/daemon.json; for other engines, LimitNOFILE=1024:524288 in their systemd unit"
+	c.Means = "yum, rpm, Python 2 and many old daemons close every possible file before they start a program: they seem to hang, with a processor at 100%"
+	c.Do = "run containers with docker run --ulimit nofile=1024:524288, or set \"default-ulimits\" in /etc/docker/daemon.json; for other engines, set LimitNOFILE=1024:524288 in their systemd unit"
 	return nil
 }
 

@@ -97,6 +97,6 @@ func TestSchema1(t *testing.T) {
 	images := []Stored{{"new:1", at("2024-05-01")}, {"reproducible:1", at("1980-01-01")}}
 	expect(t, check(&Stock{Engines: []string{"unix:///s: 29.1.0"}, Images: images}, nil), OK, "0 of 2 images", "29.1.0")
 	images = append(images, Stored{"redis:2.8.22", at("2015-08-20")})
-	expect(t, check(&Stock{Images: images}, nil), Warn, "1 of 3 images", "redis:2.8.22, made 2015-08-20", "vfix convert", "!reproducible")
+	expect(t, check(&Stock{Images: images}, nil), Warn, "1 of 3 images", "redis:2.8.22, created 2015-08-20", "vfix convert docker-daemon:IMAGE -o docker://IMAGE", "!reproducible")
 	expect(t, check(nil, &ErrNoEngine{"no engine"}), Skipped, "no engine")
 }

@@ -41,7 +41,7 @@ func checkIA32(ctx context.Context, x *examination, c *Check) error {
 	default:
 		return err
 	}
-	c.Means = "32-bit images (linux/386) and 32-bit programs in other images do not run; the error reads 'exec format error', or 'No such file or directory' from a shell"
+	c.Means = "32-bit images (linux/386) and 32-bit programs in other images do not run; the error is 'exec format error'"
 	c.Do = "boot with ia32_emulation=1 (Linux 6.7 and later), or use a kernel with CONFIG_IA32_EMULATION"
 	if option != "" {
 		c.Do = "remove ia32_emulation=" + option + " from the kernel's command line"
@@ -67,9 +67,9 @@ func checkASLR(_ context.Context, x *examination, c *Check) error {
 	case off:
 		c.found(OK, "addresses are not randomized")
 	case bits > usualBits:
-		c.found(Warn, "addresses have %d random bits, usual are %d", bits, usualBits)
-		c.Means = "programs built with the sanitizers of gcc before 14 or clang before 18 (-fsanitize=address, thread, memory) crash at their start, some of the times"
-		c.Do = "sysctl vm.mmap_rnd_bits=28; or for one program, setarch -R PROGRAM"
+		c.found(Warn, "addresses have %d random bits; %d are usual", bits, usualBits)
+		c.Means = "programs built with the sanitizers of gcc before 14 or clang before 18 (-fsanitize=address, thread, memory) sometimes crash when they start"
+		c.Do = "run 'sysctl vm.mmap_rnd_bits=28', or for one program 'setarch -R PROGRAM'"
 	default:
 		c.found(OK, "addresses have %d random bits", bits)
 	}

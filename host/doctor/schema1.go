@@ -46,7 +46,7 @@ func checkSchema1(ctx context.Context, x *examination, c *Check) error {
 		// Builds that are made to be reproducible have the year 1970 or 1980.
 		if i.Created.Before(docker110) && i.Created.Year() >= firstDocker {
 			old++
-			c.line("%s, made %s", i.Name, i.Created.Format(time.DateOnly))
+			c.line("%s, created %s", i.Name, i.Created.Format(time.DateOnly))
 		}
 	}
 	c.figure("images", float64(len(stock.Images)), "images")
@@ -57,8 +57,8 @@ func checkSchema1(ctx context.Context, x *examination, c *Check) error {
 		return nil
 	}
 	c.found(Warn, "%s", found)
-	c.Means = "their registry may have them as manifests of schema 1, which Docker 28.2 and containerd 2.1 refuse: where one is lost, it cannot be pulled again"
-	c.Do = "vfix convert docker-daemon:IMAGE docker://IMAGE pushes it in a current format; vfix convert docker://IMAGE docker-daemon:IMAGE pulls what an engine refuses"
+	c.Means = "their registry may have them as manifests of schema 1, which Docker 28.2 and containerd 2.1 refuse: then an image that is removed here cannot be pulled again"
+	c.Do = "'vfix convert docker-daemon:IMAGE -o docker://IMAGE' pushes it in a current format; 'vfix convert docker://IMAGE -o docker-daemon:IMAGE' pulls what an engine refuses"
 	return nil
 }
 

@@ -195,7 +195,7 @@ func (b *batch) finish(ctx context.Context, out Outcome) error {
 	if b.state != nil && !out.Before && !b.o.DryRun {
 		if err := b.state.add(out, b.verb, b.fingerprint()); err != nil {
 			return hinterr.With(fmt.Errorf("state file %s: %w", b.state.path, err),
-				"free some space where it is, then run the command again: it resumes")
+				"free some space on its file system, then run the command again to resume")
 		}
 	}
 	b.sums.Of[StatusNotRun]--

@@ -55,7 +55,7 @@ func CheckTemplate(t string) error {
 		}
 	}
 	if !holes().MatchString(t) {
-		return fmt.Errorf("%s: nothing in braces, so all images would go to the same place", t)
+		return fmt.Errorf("%s: nothing in braces, so all images would be written to the same place", t)
 	}
 	// Any name will do to see whether the rest is a DEST.
 	dest, err := fillTemplate(t, media.Ref{Transport: media.Registry, Name: "registry.example/team/app:1"})

@@ -59,7 +59,7 @@ func (s *state) index(r *io.SectionReader, file int) (whole int64, err error) {
 		}
 		if len(line) > 1 {
 			if !bytes.HasPrefix(line, stateBegins) || !gjson.ValidBytes(line) {
-				return 0, hinterr.With(hinterr.Damaged("line %d is not one of a state file of this vfix", n), "name another file, or remove it")
+				return 0, hinterr.With(hinterr.Damaged("line %d is not a line of a state file of this version", n), "name another file, or remove it")
 			}
 			s.known = append(s.known, place{s.hash(keyOf(line)), uint64(file)<<offsetBits | uint64(whole)})
 		}

@@ -190,7 +190,7 @@ func parseLine(text string) (Item, error) {
 		}
 	default:
 		return i, hinterr.With(fmt.Errorf("%d words, want SOURCE or SOURCE DEST", len(words)),
-			"a path with a space in it cannot be in a list")
+			"a list cannot contain paths with spaces")
 	}
 	_, err := media.ParseRef(i.Source)
 	return i, err

@@ -332,10 +332,10 @@ func (t *Tree) shows(v *visible) string {
 		text += " (after a rebuild also as " + strings.Join(more, ", ") + ")"
 	}
 	if len(lost) > 0 {
-		text += " (docker's vfs driver cannot unpack the result: on the way to " + strings.Join(lost, ", ") + " a symlink leads to nothing)"
+		text += " (docker's vfs driver cannot unpack the result: on the way to " + strings.Join(lost, ", ") + " a symlink is dangling)"
 	}
 	if len(blocked) > 0 {
-		text += " (and cannot unpack the result: on the way to " + strings.Join(blocked, ", ") + " is no directory)"
+		text += " (and cannot unpack the result: on the way to " + strings.Join(blocked, ", ") + " is not a directory)"
 	}
 	return text
 }

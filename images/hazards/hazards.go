@@ -84,9 +84,9 @@ func (h *Hazard) Means() string {
 func (h *Hazard) Do() string {
 	switch h.Kind {
 	case OpenSSLSHA:
-		return "set OPENSSL_ia32cap=:~0x20000000 in the container's environment, or install OpenSSL 1.0.2u"
+		return "set OPENSSL_ia32cap=:~0x20000000 in the container's environment, or install OpenSSL 1.0.2l or later"
 	case InitCgroupV2:
-		return "boot the host with systemd.unified_cgroup_hierarchy=0, or start the service itself in place of the init"
+		return "boot the host with systemd.unified_cgroup_hierarchy=0, or start the service directly instead of systemd"
 	}
-	return "set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES' to the limit (JDK 8 and later; before, -Xmx), or update the JDK"
+	return "set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES', with the limit in bytes (before JDK 8: -Xmx), or update the JDK"
 }

@@ -61,7 +61,7 @@ func List(ctx context.Context, source string, o ListOptions) error {
 	case source == "-":
 		return eachImage(o.Stdin, func(image string) error { return l.add(Listed{Source: "docker://" + image}) })
 	}
-	return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not something with a list of images", source),
+	return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot list its images", source),
 		"want docker://HOST, docker://HOST/PREFIX, or - for the output of 'kubectl get pods -A -o json'")
 }
 
@@ -138,7 +138,7 @@ func (l *lister) registry(ctx context.Context, where string) error {
 		if nameErr != nil {
 			return media.BadName(where, nameErr)
 		}
-		progress.Note(l.o.Media.Progress, "%s: no list of repositories: only the tags of this one", where)
+		progress.Note(l.o.Media.Progress, "%s: the registry does not list this repository; reading its tags directly", where)
 		err = l.repository(ctx, repo)
 		if stop := (*stopError)(nil); errors.As(err, &stop) {
 			return stop.error

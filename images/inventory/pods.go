@@ -28,11 +28,11 @@ func eachImage(r io.Reader, f func(image string) error) error {
 		case err == io.EOF && !first:
 			return nil
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return hinterr.With(hinterr.Damaged("stdin: JSON that ends early"), "pipe the output of 'kubectl get pods -A -o json' into it")
+			return hinterr.With(hinterr.Damaged("stdin: incomplete JSON"), "run 'kubectl get pods -A -o json | vfix list -'")
 		case err != nil:
 			var syntax *json.SyntaxError
 			if errors.As(err, &syntax) {
-				return hinterr.With(hinterr.Damaged("stdin: byte %d: %v", syntax.Offset, err), "pipe the output of 'kubectl get pods -A -o json' into it")
+				return hinterr.With(hinterr.Damaged("stdin: byte %d: %v", syntax.Offset, err), "run 'kubectl get pods -A -o json | vfix list -'")
 			}
 			return err
 		}
@@ -47,7 +47,7 @@ type pods struct {
 // value reads one value, the member key of an object; container says that it is a container.
 func (p *pods) value(key string, container bool, depth int) error {
 	if depth > maxDepth {
-		return hinterr.Damaged("stdin: JSON deeper than %d", maxDepth)
+		return hinterr.Damaged("stdin: JSON with more than %d levels", maxDepth)
 	}
 	t, err := p.Token()
 	if err != nil {
