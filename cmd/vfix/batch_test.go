@@ -192,7 +192,7 @@ func TestBatchScan(t *testing.T) {
 	if got := line("--format", "json"); validate(t, schema(t), got.stdout) != nil || !strings.Contains(got.stdout, `"affected": 1`) {
 		t.Errorf("%v: %s", validate(t, schema(t), got.stdout), got.stdout)
 	}
-	for args, want := range map[string]string{"--report x.pdf": ".csv, .jsonl, .html", "--max-requests -1": "must not be negative", "--explain": "omit --from-file"} {
+	for args, want := range map[string]string{"--report x.pdf": ".csv, .jsonl, .html", "--max-requests -1": "must not be negative", "--explain": "but --from-file only counts them"} {
 		if got := line(strings.Fields(args)...); got.status != statusUsage || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: got %+v", args, got)
 		}
@@ -226,7 +226,7 @@ func TestWatchLines(t *testing.T) {
 	if err := w.end(true); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "1 of 5 images (20 %), 0 failed, about") {
+	if !strings.Contains(b.String(), "1 of 5 images (20%), 0 failed, about") {
 		t.Errorf("got %q", b.String())
 	}
 	if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), "vfix_list_complete 1\n") {
