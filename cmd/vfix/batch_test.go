@@ -192,7 +192,7 @@ func TestBatchScan(t *testing.T) {
 	if got := line("--format", "json"); validate(t, schema(t), got.stdout) != nil || !strings.Contains(got.stdout, `"affected": 1`) {
 		t.Errorf("%v: %s", validate(t, schema(t), got.stdout), got.stdout)
 	}
-	for args, want := range map[string]string{"--report x.pdf": ".csv, .jsonl, .html", "--max-requests -1": "must not be negative", "--explain": "but --from-file only counts them"} {
+	for args, want := range map[string]string{"--report x.pdf": ".csv, .jsonl, .html", "--max-requests -1": "must not be negative", "--explain": "omit --from-file"} {
 		if got := line(strings.Fields(args)...); got.status != statusUsage || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: got %+v", args, got)
 		}

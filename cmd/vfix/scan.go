@@ -148,9 +148,9 @@ func fixes(f *contents.Findings) []string {
 func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *output, e engine) error {
 	switch {
 	case opts.explain || opts.format == sarifFormat:
-		return usagef("scan", "--explain and --format sarif show call sites, but --from-file only counts them: use one of them")
+		return usagef("scan", "--explain and --format sarif show call sites, which --from-file only counts: omit --from-file")
 	case opts.strict:
-		return usagef("scan", "--strict is about hazards, which --from-file does not report: use one of them")
+		return usagef("scan", "--strict is about hazards, which --from-file does not report: omit --from-file")
 	}
 	opts.batchOptions.meter(&o.Media)
 	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
