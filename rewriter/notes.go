@@ -35,7 +35,8 @@ func (f *elfFile) movableNotes() (int, error) {
 	end := f.phoff + uint64(len(f.progs))*phdrSize
 	table := f.tableLoad()
 	n := slices.IndexFunc(f.progs, func(p prog) bool { return p.typ == ptNote && p.off == end })
-	if f.sections == nil || n < 0 || table < 0 || f.phoff != ehdrSize || len(f.progs) >= maxPhnum {
+	// What DT_RELR relocates is not looked at: linkers that know it came long after glibc 2.13.
+	if f.sections == nil || n < 0 || table < 0 || f.phoff != ehdrSize || len(f.progs) >= maxPhnum || f.dyn(dtRelr) != nil {
 		return -1, nil
 	}
 	p := &f.progs[n]

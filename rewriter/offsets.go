@@ -237,7 +237,7 @@ func (o *offsets) try(l load) {
 	if d := o.c.f.prog(ptDynamic); d != nil && l.table >= d.vaddr && l.table-d.vaddr < d.memsz {
 		return // the loader's
 	}
-	end := l.table + maxTable
+	end := l.table + maxTable*uint64(l.size)
 	if n, _ := slices.BinarySearch(o.ends, l.table+1); n < len(o.ends) {
 		end = min(end, o.ends[n])
 	}

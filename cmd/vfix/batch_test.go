@@ -204,6 +204,13 @@ func TestBatchScan(t *testing.T) {
 	}
 }
 
+// The value of a label has the escapes of Prometheus and no others.
+func TestLabelText(t *testing.T) {
+	if got, want := labelText.Replace("r\"\\\u200b\n"), `r\"\\`+"\u200b"+`\n`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // Without a terminal there is a line from time to time, with the time that is left.
 func TestWatchLines(t *testing.T) {
 	w := &watch{all: 300, of: map[batch.Status]int{batch.StatusDone: 99, batch.StatusFailed: 1}}

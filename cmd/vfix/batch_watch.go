@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -151,6 +152,9 @@ func (w *watch) write(whole bool) error {
 	return nil
 }
 
+// labelText escapes the value of a label: what else Go's %q escapes ends the reading of the file.
+var labelText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
 // text is what the file has. Sources: Prometheus, "Exposition formats"; node_exporter, textfile
 // collector.
 func (w *watch) text(whole bool) []byte {
@@ -185,7 +189,7 @@ func (w *watch) text(whole bool) []byte {
 	} {
 		metric(m.name, "counter", m.help)
 		for _, host := range names {
-			value(m.name, fmt.Sprintf("{registry=%q}", host), m.of(hosts[host]))
+			value(m.name, `{registry="`+labelText.Replace(host)+`"}`, m.of(hosts[host]))
 		}
 	}
 	return b.Bytes()

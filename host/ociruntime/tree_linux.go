@@ -19,11 +19,16 @@ import (
 
 // settled is how long ago a file must have changed for its identity to stand for its
 // content: the clock of a file system goes by ticks of up to 10 ms, and two changes within
-// one look the same.
+// one look the same. A file system that counts whole seconds (ext4 with inodes of 128 bytes) needs
+// one more.
 const settled = 100 * time.Millisecond
 
 func unsettled(id rootfs.Identity, now time.Time) bool {
-	return now.Sub(time.Unix(0, id.Ctime)) < settled
+	tick := time.Duration(0)
+	if id.Ctime%int64(time.Second) == 0 {
+		tick = time.Second
+	}
+	return now.Sub(time.Unix(0, id.Ctime)) < tick+settled
 }
 
 // walkers is how many processors a folder is scanned on at most: what a start takes from other work on a

@@ -68,6 +68,24 @@ func TestIndexRoundTrip(t *testing.T) {
 	}
 }
 
+// What changed within the tick of its file system's clock, or that of one that counts seconds, may change
+// again unseen.
+func TestUnsettled(t *testing.T) {
+	second := time.Unix(1e9, 0)
+	for _, c := range []struct {
+		ctime, now time.Duration
+		want       bool
+	}{
+		{5, 5 + settled/2, true}, {5, 5 + settled, false}, {5, 5 - settled, true},
+		{0, 900 * time.Millisecond, true}, {0, time.Second + settled, false},
+	} {
+		id := rootfs.Identity{Ctime: second.Add(c.ctime).UnixNano()}
+		if got := unsettled(id, second.Add(c.now)); got != c.want {
+			t.Errorf("ctime %v, now %v: got %v", c.ctime, c.now, got)
+		}
+	}
+}
+
 func FuzzIndex(f *testing.F) {
 	x := &index{clean: make([]byte, 2*identitySize)}
 	b, _ := x.bytes()

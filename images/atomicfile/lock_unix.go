@@ -1,6 +1,6 @@
 //go:build unix
 
-// Locking a file with flock(2).
+// Locking a file with flock(2), and whose a file is.
 
 package atomicfile
 
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,4 +26,10 @@ func lockFile(f *os.File) error {
 			return os.NewSyscallError("flock", err)
 		}
 	}
+}
+
+// isOwn reports whether a file is this user's.
+func isOwn(fi os.FileInfo) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
 }

@@ -40,7 +40,7 @@ func TempDir() (dir string, remove func(), err error) {
 }
 
 // RemoveAbandoned removes the directories of TempDir whose makers are gone. What cannot be removed, or
-// is another user's, stays.
+// is another user's, stays, for root as well.
 func RemoveAbandoned() {
 	all, err := os.ReadDir(os.TempDir())
 	if err != nil {
@@ -50,7 +50,8 @@ func RemoveAbandoned() {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), tempDirPrefix) {
 			continue
 		}
-		if fi, err := e.Info(); err != nil || time.Since(fi.ModTime()) < tempDirAge {
+		// Another user could put a symlink or a fifo where something of theirs is to be removed or opened.
+		if fi, err := e.Info(); err != nil || !isOwn(fi) || time.Since(fi.ModTime()) < tempDirAge {
 			continue
 		}
 		path := filepath.Join(os.TempDir(), e.Name())

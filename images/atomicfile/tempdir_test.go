@@ -32,6 +32,10 @@ func TestAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, fresh, others := mkdir(".vfix-dir-1"), mkdir(".vfix-dir-2"), mkdir(".vfix-1234")
+	strangers := mkdir(".vfix-dir-4")
+	if err := os.Chown(strangers, 65534, 65534); err != nil {
+		strangers = others // only root can give it away
+	}
 	if err := os.Chtimes(fresh, time.Time{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +44,7 @@ func TestAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	atomicfile.RemoveAbandoned()
-	for path, want := range map[string]bool{used: true, fresh: true, others: true, filepath.Join(others, "sub"): true, link: true, left: false} {
+	for path, want := range map[string]bool{used: true, fresh: true, others: true, strangers: true, filepath.Join(others, "sub"): true, link: true, left: false} {
 		if _, err := os.Lstat(path); (err == nil) != want {
 			t.Errorf("%s: there is %v, want %v", path, err == nil, want)
 		}

@@ -4,12 +4,16 @@ package batch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+
+	"github.com/tidwall/gjson"
 
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
@@ -19,8 +23,9 @@ import (
 const goneAtOnce = 8
 
 // Gone calls f for each result in a state file, or in those of a directory, whose base the registry
-// no longer has: the DEST that it was written to. f is called by one goroutine at a time. The files are
-// only read.
+// no longer has: the DEST that it was written to. One that several lines name is the result of the
+// last of them, and gone only where all of their bases are. f is called by one goroutine at a time. The
+// files are only read.
 func Gone(ctx context.Context, path string, o media.Options, f func(stored string) error) error {
 	o = o.WithDefaults()
 	s, err := readStates(path)
@@ -28,6 +33,11 @@ func Gone(ctx context.Context, path string, o media.Options, f func(stored strin
 		return err
 	}
 	defer s.Close()
+	shared, err := s.shared()
+	if err != nil {
+		return err
+	}
+	kept := map[string]bool{} // of the shared ones: whether there is a base
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan place)
@@ -36,12 +46,16 @@ func Gone(ctx context.Context, path string, o media.Options, f func(stored strin
 	for range goneAtOnce {
 		wg.Go(func() {
 			for p := range next {
-				stored, err := s.gone(ctx, p, o)
-				if err == nil && stored != "" {
-					telling.Lock()
+				stored, gone, err := s.gone(ctx, p, o)
+				telling.Lock()
+				switch {
+				case err != nil || stored == "":
+				case shared[s.place(stored)]:
+					kept[stored] = kept[stored] || !gone
+				case gone:
 					err = f(stored)
-					telling.Unlock()
 				}
+				telling.Unlock()
 				if err != nil {
 					cancel(err)
 				}
@@ -56,7 +70,44 @@ func Gone(ctx context.Context, path string, o media.Options, f func(stored strin
 	}
 	close(next)
 	wg.Wait()
-	return context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	for _, stored := range slices.Sorted(maps.Keys(kept)) {
+		if kept[stored] {
+			continue
+		}
+		if err := f(stored); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shared are the hashes of the DESTs that several lines name.
+func (s *state) shared() (map[uint64]bool, error) {
+	var all []uint64
+	for _, p := range s.known {
+		line, err := s.line(p)
+		if err != nil {
+			return nil, err
+		}
+		if stored := storedIn(line); stored != "" {
+			all = append(all, s.place(stored))
+		}
+	}
+	return twice(all), nil
+}
+
+func (s *state) place(stored string) uint64 { return maphash.String(s.seed, stored) }
+
+// storedIn is where the result of a line is, the same for all ways to write it.
+func storedIn(line []byte) string {
+	stored := gjson.GetBytes(line, "stored").Str
+	if key, err := destKey(stored); err == nil {
+		return key
+	}
+	return stored
 }
 
 // readStates reads a state file, or those of a directory.
@@ -81,22 +132,22 @@ func readStates(path string) (*state, error) {
 	return s, nil
 }
 
-// gone gives the result of a line whose base is gone, else "".
-func (s *state) gone(ctx context.Context, p place, o media.Options) (string, error) {
+// gone gives the result of a line, "" for none, and whether its base is gone.
+func (s *state) gone(ctx context.Context, p place, o media.Options) (stored string, gone bool, err error) {
 	line, err := s.line(p)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	var l stateLine
-	if err := json.Unmarshal(line, &l); err != nil {
-		return "", err
+	if stored = storedIn(line); stored == "" {
+		return "", false, nil
 	}
-	ref, err := media.ParseRef(l.Source)
-	if err != nil || ref.Transport != media.Registry || l.Stored == "" {
-		return "", nil
+	ref, err := media.ParseRef(gjson.GetBytes(line, "source").Str)
+	if err != nil || ref.Transport != media.Registry {
+		return stored, false, nil
 	}
-	if _, err = media.RegistryDigest(ctx, ref, o); errors.Is(err, hinterr.ErrNotFound) {
-		return l.Stored, nil
+	_, err = media.RegistryDigest(ctx, ref, o)
+	if errors.Is(err, hinterr.ErrNotFound) {
+		return stored, true, nil
 	}
-	return "", err
+	return stored, false, err
 }

@@ -124,6 +124,21 @@ func TestStateIsCompacted(t *testing.T) {
 	}
 }
 
+// A line that a full disk cuts off spoils none that an image gets which is finished after it.
+func TestStateAfterFullDisk(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	out := batch.Outcome{Item: batch.Item{Source: "docker://r.example/app:1"}, Status: batch.StatusUnaffected}
+	for range 2 {
+		if err := batch.AddAfterCut(state, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := imagetest.Must[[]byte](t)(os.ReadFile(state))
+	if n := bytes.Count(text, []byte("\n")); n != 4 || bytes.Count(text, []byte("schema")) != n {
+		t.Errorf("got\n%s", text)
+	}
+}
+
 // dated gives all lines of a state another year.
 func dated(state []byte, year string) []byte {
 	const key = `"time":"`

@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"os"
@@ -124,6 +125,21 @@ func TestGone(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
+	// Its result stays listed when a later run finds no base, but not where it became that of another base.
+	own := filepath.Join(dir, "0-of-1.jsonl")
+	if _, err := rebuild(context.Background(), t, items, lo, o); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := gone(own), "docker://"+f.Host+"/new/app1:1"; got != want {
+		t.Errorf("after a failure: got %s, want %s", got, want)
+	}
+	lines := imagetest.Must[[]byte](t)(os.ReadFile(own))
+	moved := bytes.ReplaceAll(lines, []byte("/app1:1\",\"dest"), []byte("/app0:1\",\"dest"))
+	imagetest.Write(t, filepath.Join(dir, "0-of-2.jsonl"), moved)
+	if got := gone(dir); got != "" {
+		t.Errorf("a result of another base: got %s", got)
+	}
+	imagetest.Write(t, filepath.Join(dir, "0-of-2.jsonl"), nil)
 	// A registry that does not answer has not lost its images.
 	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 		w.WriteHeader(http.StatusForbidden)

@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
@@ -29,6 +31,7 @@ import (
 type state struct {
 	path   string
 	files  []*os.File // this run's own, and those of other parts
+	end    int64      // of the last whole line in this run's own
 	unlock func()
 	seed   maphash.Seed
 	known  []place // in the order of hashes
@@ -147,8 +150,8 @@ func (s *state) openOwn() error {
 	if whole >= minCompacted && lines-len(s.known) > lines/replacedShare {
 		return s.compact()
 	}
-	_, err = f.Seek(whole, io.SeekStart)
-	return err
+	s.end = whole
+	return nil
 }
 
 // A file is written anew from minCompacted bytes on, where more than one in replacedShare of its lines
@@ -177,10 +180,10 @@ func (s *state) compact() error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	s.files[0].Close() // first: Windows replaces nothing that is open
 	if err := f.Commit(); err != nil {
 		return err
 	}
-	s.files[0].Close()
 	s.files, s.known = nil, s.known[:0]
 	return s.openOwn()
 }
@@ -231,14 +234,24 @@ func (s *state) add(o Outcome, verb, options string) error {
 	}
 	if o.Err != nil {
 		l.Error = redact.Redact(o.Err.Error())
+		if p, ok := s.at(stateKey{verb, o.Source, o.Dest}); ok { // what an earlier run wrote is still there
+			line, err := s.line(p)
+			if err != nil {
+				return err
+			}
+			l.Stored = gjson.GetBytes(line, "stored").Str
+		}
 	}
 	raw, err := jsonobject.Encode(l)
 	if err != nil {
 		return err
 	}
-	f := s.files[0]
-	if _, err := f.Write(append(raw, '\n')); err != nil {
+	// What a full disk cut off has no end, and the next line takes its place: images that were under way
+	// then may still be finished.
+	f, raw := s.files[0], append(raw, '\n')
+	if _, err := f.WriteAt(raw, s.end); err != nil {
 		return err
 	}
+	s.end += int64(len(raw))
 	return f.Sync()
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/moby/moby/client"
@@ -70,8 +71,13 @@ type lister struct {
 	seen map[string]bool // of clusters and engines, where names repeat
 }
 
-// matches reports whether a name is asked for.
+// matches reports whether a name is asked for. Those of pods and tags are anybody's: in a list a space
+// would make two words of one, the second of them where a result goes.
 func (l *lister) matches(source string) bool {
+	if strings.ContainsFunc(source, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }) {
+		progress.Note(l.o.Media.Progress, "%q: not the name of an image: left out", source)
+		return false
+	}
 	return len(l.o.Match) == 0 || slices.ContainsFunc(l.o.Match, func(r *regexp.Regexp) bool { return r.MatchString(source) })
 }
 
@@ -133,7 +139,7 @@ func (l *lister) registry(ctx context.Context, where string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if (err != nil || !found) && prefix != "" {
+	if !found && prefix != "" { // where some were found, it has one
 		repo, nameErr := name.NewRepository(where, registry.NameOptions(l.o.Media.Insecure)...)
 		if nameErr != nil {
 			return media.BadName(where, nameErr)

@@ -115,6 +115,32 @@ func TestListRegistry(t *testing.T) {
 	if got, err := all(f, "docker://R/none", inventory.ListOptions{}); !errors.Is(err, hinterr.ErrNotFound) || got != "" {
 		t.Errorf("nothing there: got %s, %v", got, err)
 	}
+	// Tags are what the registry says.
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/v2/app/tags") {
+			io.WriteString(w, `{"name":"app","tags":["1","2 docker://R/teams:1","3\ndocker://R/x:1","\u00a0"]}`)
+			return true
+		}
+		return false
+	})
+	if got, err := all(f, "docker://R/app", inventory.ListOptions{}); err != nil || got != "docker://R/app:1" {
+		t.Errorf("odd tags: got %s, %v", got, err)
+	}
+	// A list that does not end is seen to repeat itself.
+	for _, path := range []string{"/v2/_catalog", "/v2/app/tags/list"} {
+		f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == path {
+				w.Header().Set("Link", "<"+path+"?last=app>; rel=next")
+			}
+			return false
+		})
+		got, err := all(f, "docker://R/app", inventory.ListOptions{})
+		imagetest.WantErr(t, err, hinterr.ErrDamaged, "repeats")
+		if !strings.HasPrefix(got, "docker://R/app:1") {
+			t.Errorf("%s: got %s", path, got)
+		}
+	}
+	f.Reset(nil)
 	enough := errors.New("enough")
 	err = inventory.List(context.Background(), "docker://"+f.Host, inventory.ListOptions{Each: func(inventory.Listed) error { return enough }})
 	if !errors.Is(err, enough) {
@@ -140,6 +166,9 @@ func TestListPods(t *testing.T) {
 		if got, err := list(text); err != nil || got != want {
 			t.Errorf("%s: got %s, %v", what, got, err)
 		}
+	}
+	if got, err := list(`{"containers":[{"image":"a:1 docker://R/b:1"},{"image":"a:1\ndocker://R/b:1"},{"image":"a:1"}]}`); err != nil || got != "docker://a:1" {
+		t.Errorf("names of two words: got %s, %v", got, err)
 	}
 	if got, err := list(pod, media.NamePattern("app:*")); err != nil || got != "docker://old.example/app:1" {
 		t.Errorf("--match: got %s, %v", got, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // NamePattern reads a PATTERN: * is any text, ? any character. It is of a whole name, which may be
@@ -33,9 +34,13 @@ func EachRepository(ctx context.Context, host, prefix string, o Options, f func(
 		return err
 	}
 	pages, err := p.Catalogger(ctx, reg)
+	seen := pagesSeen{}
 	for err == nil && pages.HasNext() {
 		var page *remote.Catalogs
-		if page, err = pages.Next(ctx); err != nil {
+		if page, err = pages.Next(ctx); err == nil {
+			err = seen.next(page.Next)
+		}
+		if err != nil {
 			break
 		}
 		for _, repo := range page.Repos {
@@ -50,6 +55,17 @@ func EachRepository(ctx context.Context, host, prefix string, o Options, f func(
 	if err != nil {
 		return RegistryError(ctx, reg.Repo("_catalog").Tag("list"), err)
 	}
+	return nil
+}
+
+// pagesSeen are the addresses of a list's pages: some registries name the same one again and again.
+type pagesSeen map[string]bool
+
+func (p pagesSeen) next(page string) error {
+	if page != "" && p[page] {
+		return hinterr.Damaged("the registry's list repeats itself")
+	}
+	p[page] = true
 	return nil
 }
 
@@ -68,9 +84,13 @@ func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]nam
 		return err
 	}
 	pages, err := p.Lister(ctx, repo)
+	seen := pagesSeen{}
 	for err == nil && pages.HasNext() {
 		var page *remote.Tags
-		if page, err = pages.Next(ctx); err != nil {
+		if page, err = pages.Next(ctx); err == nil {
+			err = seen.next(page.Next)
+		}
+		if err != nil {
 			break
 		}
 		var tags []name.Tag

@@ -4,6 +4,8 @@
 package registry
 
 import (
+	"encoding/hex"
+	"hash"
 	"io"
 	"sync"
 
@@ -19,9 +21,18 @@ type keeper struct {
 }
 
 type keptBlob struct {
-	wanted int // by how many open images
-	begun  bool
-	file   *blob.Kept // nil until it is whole
+	wanted  int // by how many open images
+	readers int // of file: an image may read what others want kept
+	begun   bool
+	file    *blob.Kept // nil until it is whole
+}
+
+// remove removes a blob that nobody needs.
+func (b *keptBlob) remove() {
+	if b.file != nil && b.wanted == 0 && b.readers == 0 {
+		b.file.Close()
+		b.file = nil
+	}
 }
 
 // Keep has blobs kept while they are read, until release.
@@ -47,9 +58,7 @@ func (r *Network) Keep(digests []v1.Hash) (release func()) {
 				continue
 			}
 			delete(k.blobs, h)
-			if b.file != nil {
-				b.file.Close()
-			}
+			b.remove()
 		}
 	})
 }
@@ -62,7 +71,13 @@ func (k *keeper) open(h v1.Hash) (rc io.ReadCloser, mine *keptBlob) {
 	switch {
 	case b == nil:
 	case b.file != nil:
-		return b.file.Open(), nil
+		b.readers++
+		return &keptReader{b.file.Open(), sync.OnceFunc(func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			b.readers--
+			b.remove()
+		})}, nil
 	case !b.begun:
 		b.begun = true
 		return nil, b
@@ -70,20 +85,37 @@ func (k *keeper) open(h v1.Hash) (rc io.ReadCloser, mine *keptBlob) {
 	return nil, nil
 }
 
-// keeping is a blob that is kept while it is read. Where it cannot be, it is only read.
+// keptReader reads a blob that is kept, until Close.
+type keptReader struct {
+	io.ReadCloser
+	left func()
+}
+
+func (r *keptReader) Close() error {
+	r.left()
+	return r.ReadCloser.Close()
+}
+
+// keeping is a blob that is kept while it is read. Where it cannot be, it is only read. What has not
+// its digest is not kept: another registry may have it whole.
 type keeping struct {
 	*resuming
 	k    *keeper
 	b    *keptBlob
 	file *blob.Kept
+	sum  hash.Hash
 }
 
 func (k *keeper) keep(r *resuming, b *keptBlob) io.ReadCloser {
+	sum, err := v1.Hasher(r.digest.Algorithm)
+	if err != nil {
+		return r
+	}
 	file, err := blob.NewKept()
 	if err != nil {
 		return r
 	}
-	return &keeping{resuming: r, k: k, b: b, file: file}
+	return &keeping{resuming: r, k: k, b: b, file: file, sum: sum}
 }
 
 func (r *keeping) Read(p []byte) (int, error) {
@@ -91,9 +123,10 @@ func (r *keeping) Read(p []byte) (int, error) {
 	if r.file == nil {
 		return n, err
 	}
+	r.sum.Write(p[:n])
 	if _, werr := r.file.Write(p[:n]); werr != nil {
 		r.drop()
-	} else if err == io.EOF && r.file.Size() == r.size {
+	} else if err == io.EOF && hex.EncodeToString(r.sum.Sum(nil)) == r.digest.Hex {
 		r.done()
 	}
 	return n, err

@@ -1,0 +1,44 @@
+package registry_test
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/registry"
+)
+
+// A blob that is kept stays until its last reader is done, whoever wanted it; one without its digest is
+// not kept.
+func TestKept(t *testing.T) {
+	net := registry.NewNetwork(registry.Options{})
+	content := bytes.Repeat([]byte("layer"), 1000)
+	h, _, err := v1.SHA256(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := net.Keep([]v1.Hash{h})
+	net.KeepContent(h, content[1:])
+	if net.OpenKept(h) != nil {
+		t.Fatal("a blob that has not its digest is kept")
+	}
+	release()
+	release = net.Keep([]v1.Hash{h})
+	net.KeepContent(h, content)
+	first, second := net.OpenKept(h), net.OpenKept(h)
+	if first == nil || second == nil {
+		t.Fatal("it is not kept")
+	}
+	first.Close()
+	first.Close()
+	release()
+	if got, err := io.ReadAll(second); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	second.Close()
+	if _, err := second.Read(make([]byte, 1)); err == nil {
+		t.Error("it is kept for nobody")
+	}
+}
