@@ -167,7 +167,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	expect images "$output" $'docker://old.example/app:1\ndocker://redis:2.8.22'
 	head -c 100 pods.json >half.json
 	run_vfix 1 list - <half.json
-	expect_match stderr "$stderr" 'JSON that ends early'
+	expect_match stderr "$stderr" 'incomplete JSON'
 }
 
 @test "rebuild: the Kubernetes job is valid, and its command is one" {
