@@ -199,7 +199,7 @@ make_root() {
 	run --separate-stderr "$VFIX" doctor --format json --progress quiet --check nofile,schema1
 	expect_match 'whose limit counts' "$(fact nofile source)" ', in a container'
 	expect 'an image of 2015' "$(check schema1 .verdict) $(figure schema1 images) $(figure schema1 old_images)" 'warn 3 1'
-	expect_match 'its name' "$(check schema1 '.lines[]')" 'old:1, made 2015-08-20'
+	expect_match 'its name' "$(check schema1 '.lines[]')" 'old:1, created 2015-08-20'
 	docker rmi --force old:1
 	run --separate-stderr "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers
 	expect 'status where it is not' "$status" 3
