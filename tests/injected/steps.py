@@ -19,6 +19,13 @@ assert page, "no section .vfix"
 if os.environ.get("FALLBACK"):
     gdb.execute("set {long[3]}%d = {0, 0, 0}" % (page + 0x1000))
 
+# The vDSO, by the auxiliary vector. It is left at once: its functions begin again when the kernel
+# has set the time meanwhile, and a slow machine's steps would give it time to do so for ever.
+vdso = 0
+for line in gdb.execute("info auxv", to_string=True).splitlines():
+    if "AT_SYSINFO_EHDR" in line:
+        vdso = int(line.split()[-1], 16)
+
 seen, bad = set(), set()
 
 
@@ -34,13 +41,18 @@ def look(pc):
         print("at +%#x: %s" % (pc - page, names))
 
 
-inside = False
 while True:
     gdb.execute("stepi", to_string=True)
     frame = gdb.newest_frame()
     pc = frame.pc()
     if page <= pc < page + 0x1000:
         look(pc)
+    elif vdso <= pc < vdso + 0x4000:
+        gdb.execute("tbreak *{long}$sp", to_string=True)
+        gdb.execute("continue", to_string=True)
+        pc = gdb.newest_frame().pc()
+        if page <= pc < page + 0x1000:
+            look(pc)
     elif frame.name() == "main":
         break
 print("instructions: %d, bad: %d" % (len(seen), len(bad)))
