@@ -233,21 +233,16 @@ func (b *batch) refused(out Outcome) error {
 		"docker login %s, then run the command again: with --state it goes on with what is not done", host)
 }
 
-// one rebuilds one image. What goes wrong is its outcome.
+// one rebuilds or scans one image. What goes wrong is its outcome.
 func (b *batch) one(ctx context.Context, i Item) Outcome {
 	out := Outcome{Item: i}
-	work := b.rebuild
-	if b.verb == scanVerb {
-		work = b.scan
-	}
-	err := work(ctx, &out)
-	if err != nil {
+	if err := b.work(ctx, &out); err != nil {
 		out.Status, out.Err, out.Reference = StatusFailed, err, ""
 	}
 	return out
 }
 
-func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
+func (b *batch) work(ctx context.Context, out *Outcome) error {
 	asked, held, err := b.held(ctx, out)
 	if held || err != nil {
 		return err
@@ -258,16 +253,19 @@ func (b *batch) rebuild(ctx context.Context, out *Outcome) error {
 	}
 	defer src.Close()
 	out.BaseDigest = src.Digest
-	o := b.o.RebuildOptions
-	if o.Dest, err = b.dest(*out, src.Ref); err != nil {
+	if out.Dest, err = b.dest(*out, src.Ref); err != nil {
 		return err
 	}
-	out.Dest = o.Dest
 	if src.Digest != asked {
 		if held, err := b.before(ctx, out); held || err != nil {
 			return err
 		}
 	}
+	if b.verb == scanVerb {
+		return b.scan(ctx, out, src)
+	}
+	o := b.o.RebuildOptions
+	o.Dest = out.Dest
 	r, err := images.RebuildSource(ctx, b.s, src, o)
 	if err != nil {
 		return err
@@ -321,8 +319,11 @@ func (b *batch) before(ctx context.Context, out *Outcome) (bool, error) {
 	return true, nil
 }
 
-// dest says where an image goes, and that no other one goes there.
+// dest says where an image goes, and that no other one goes there; a scan sends it nowhere.
 func (b *batch) dest(out Outcome, ref media.Ref) (string, error) {
+	if b.verb == scanVerb {
+		return "", nil
+	}
 	dest := out.Dest
 	if dest == "" && b.list.o.Template != "" {
 		var err error

@@ -9,7 +9,6 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter"
 )
@@ -25,35 +24,7 @@ func Scan(ctx context.Context, list *List, o Options) (*Batch, error) {
 const scanVerb = "scan"
 
 // scan examines one image.
-func (b *batch) scan(ctx context.Context, out *Outcome) error {
-	out.Dest = ""
-	ref, err := media.ParseRef(out.Source)
-	if err != nil {
-		return err
-	}
-	if ref.Transport == media.Registry && b.state != nil {
-		if _, ok, err := b.state.find(b.key(out.Item), b.fingerprint()); err != nil {
-			return err
-		} else if ok {
-			try := *out
-			if try.BaseDigest, err = media.RegistryDigest(ctx, ref, b.o.Media); err != nil {
-				return err
-			}
-			if held, err := b.before(ctx, &try); held || err != nil {
-				*out = try
-				return err
-			}
-		}
-	}
-	src, err := sources.Open(ctx, out.Source, b.o.Media)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	out.BaseDigest = src.Digest
-	if held, err := b.before(ctx, out); held || err != nil {
-		return err
-	}
+func (b *batch) scan(ctx context.Context, out *Outcome, src *media.Source) error {
 	f, err := images.ScanSource(ctx, b.s, src, b.o.ScanOptions)
 	if err != nil {
 		return err

@@ -33,39 +33,44 @@ func EachRepository(ctx context.Context, host, prefix string, o Options, f func(
 	if err != nil {
 		return err
 	}
-	pages, err := p.Catalogger(ctx, reg)
-	seen := pagesSeen{}
-	for err == nil && pages.HasNext() {
-		var page *remote.Catalogs
-		if page, err = pages.Next(ctx); err == nil {
-			err = seen.next(page.Next)
-		}
-		if err != nil {
-			break
-		}
+	list, err := p.Catalogger(ctx, reg)
+	if err != nil {
+		return RegistryError(ctx, reg.Repo("_catalog").Tag("list"), err)
+	}
+	return eachPage(ctx, reg.Repo("_catalog"), list, func(page *remote.Catalogs) (string, error) {
 		for _, repo := range page.Repos {
 			if prefix != "" && repo != prefix && !strings.HasPrefix(repo, prefix+"/") {
 				continue
 			}
 			if err := f(reg.Repo(repo)); err != nil {
-				return err
+				return "", err
 			}
 		}
-	}
-	if err != nil {
-		return RegistryError(ctx, reg.Repo("_catalog").Tag("list"), err)
-	}
-	return nil
+		return page.Next, nil
+	})
 }
 
-// pagesSeen are the addresses of a list's pages: some registries name the same one again and again.
-type pagesSeen map[string]bool
-
-func (p pagesSeen) next(page string) error {
-	if page != "" && p[page] {
-		return hinterr.Damaged("the registry's list repeats itself")
+// eachPage calls f for each page of a registry's list; f returns the address of the next one. Some
+// registries name the same one again and again.
+func eachPage[P any](ctx context.Context, repo name.Repository, list interface {
+	HasNext() bool
+	Next(context.Context) (P, error)
+}, f func(P) (string, error)) error {
+	seen := map[string]bool{}
+	for list.HasNext() {
+		page, err := list.Next(ctx)
+		if err != nil {
+			return RegistryError(ctx, repo.Tag("list"), err)
+		}
+		next, err := f(page)
+		if err != nil {
+			return err
+		}
+		if next != "" && seen[next] {
+			return RegistryError(ctx, repo.Tag("list"), hinterr.Damaged("the registry's list repeats itself"))
+		}
+		seen[next] = true
 	}
-	p[page] = true
 	return nil
 }
 
@@ -83,28 +88,17 @@ func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]nam
 	if err != nil {
 		return err
 	}
-	pages, err := p.Lister(ctx, repo)
-	seen := pagesSeen{}
-	for err == nil && pages.HasNext() {
-		var page *remote.Tags
-		if page, err = pages.Next(ctx); err == nil {
-			err = seen.next(page.Next)
-		}
-		if err != nil {
-			break
-		}
+	list, err := p.Lister(ctx, repo)
+	if err != nil {
+		return RegistryError(ctx, repo.Tag("list"), err)
+	}
+	return eachPage(ctx, repo, list, func(page *remote.Tags) (string, error) {
 		var tags []name.Tag
 		for _, t := range page.Tags {
 			if !notImages.MatchString(t) {
 				tags = append(tags, repo.Tag(t))
 			}
 		}
-		if err := f(tags); err != nil {
-			return err
-		}
-	}
-	if err != nil {
-		return RegistryError(ctx, repo.Tag("list"), err)
-	}
-	return nil
+		return page.Next, f(tags)
+	})
 }

@@ -2,44 +2,31 @@
  * Two call sites of each function, described as compilers do it: after NAME_plain no register but
  * rax is missed, after NAME_kept all are.
  */
-	.macro	SITES name, address
-	.globl	\name\()_plain
-	.type	\name\()_plain, @function
-\name\()_plain:
+	.macro	SITE name, address, cleared:vararg
+	.globl	\name
+	.type	\name, @function
+\name:
 	.cfi_startproc
 	push	%rbx
 	.cfi_def_cfa_offset 16
 	.cfi_offset rbx, -16
 	mov	$\address, %rax
 	call	*%rax
-	xor	%ecx, %ecx
-	xor	%edx, %edx
-	xor	%esi, %esi
-	xor	%edi, %edi
-	xor	%r8d, %r8d
-	xor	%r9d, %r9d
-	xor	%r10d, %r10d
-	xor	%r11d, %r11d
+	.irp	register, \cleared
+	.ifnb	\register
+	xor	%\register, %\register
+	.endif
+	.endr
 	pop	%rbx
 	.cfi_def_cfa_offset 8
 	ret
 	.cfi_endproc
-	.size	\name\()_plain, . - \name\()_plain
+	.size	\name, . - \name
+	.endm
 
-	.globl	\name\()_kept
-	.type	\name\()_kept, @function
-\name\()_kept:
-	.cfi_startproc
-	push	%rbx
-	.cfi_def_cfa_offset 16
-	.cfi_offset rbx, -16
-	mov	$\address, %rax
-	call	*%rax
-	pop	%rbx
-	.cfi_def_cfa_offset 8
-	ret
-	.cfi_endproc
-	.size	\name\()_kept, . - \name\()_kept
+	.macro	SITES name, address
+	SITE	\name\()_plain, \address, ecx, edx, esi, edi, r8d, r9d, r10d, r11d
+	SITE	\name\()_kept, \address
 	.endm
 
 	.text
