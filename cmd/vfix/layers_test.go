@@ -30,7 +30,7 @@ var layers = []string{
 	"images",
 	"images/hotfix", "images/batch", "images/inventory",
 	"images/internal/imagetest",
-	"host/jail", "host/probe", "host/run", "host/store", "host/rootfs", "host/examiner", "host/starts",
+	"host/jail", "host/probe", "host/run", "host/rootfs", "host/store", "host/examiner", "host/starts",
 	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/ociruntime", "host/install",
 }
 

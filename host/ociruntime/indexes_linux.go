@@ -106,7 +106,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		return &x.scanned, nil
 	}
 	keep := *x
-	keep.Legacy = slices.DeleteFunc(slices.Clone(x.Legacy), func(h legacyFile) bool { return unsettled(h.ID, now) })
+	keep.Legacy = slices.DeleteFunc(slices.Clone(x.Legacy), func(h legacyFile) bool { return h.ID.Unsettled(now) })
 	keep.Unread = slices.DeleteFunc(slices.Clone(x.Unread), passing)
 	k.write(key, &keep)
 	return &x.scanned, nil

@@ -17,20 +17,6 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 )
 
-// settled is how long ago a file must have changed for its identity to stand for its
-// content: the clock of a file system goes by ticks of up to 10 ms, and two changes within
-// one look the same. A file system that counts whole seconds (ext4 with inodes of 128 bytes) needs
-// one more.
-const settled = 100 * time.Millisecond
-
-func unsettled(id rootfs.Identity, now time.Time) bool {
-	tick := time.Duration(0)
-	if id.Ctime%int64(time.Second) == 0 {
-		tick = time.Second
-	}
-	return now.Sub(time.Unix(0, id.Ctime)) < tick+settled
-}
-
 // walkers is how many processors a folder is scanned on at most: what a start takes from other work on a
 // node is bounded.
 const walkers = 4
@@ -158,7 +144,7 @@ func (p *part) knownFolder(st *unix.Stat_t) []byte {
 // readFolder remembers the names in a folder, unless it changed so lately that it might change again
 // without a trace.
 func (p *part) readFolder(st *unix.Stat_t, names []byte) {
-	if id := rootfs.IdentityOf(st); !unsettled(id, p.now) && len(p.new.folders)+len(names) < maxFolders {
+	if id := rootfs.IdentityOf(st); !id.Unsettled(p.now) && len(p.new.folders)+len(names) < maxFolders {
 		p.added++
 		p.new.folders = appendFolder(p.new.folders, id, names)
 	}
@@ -316,7 +302,7 @@ func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, 
 		}
 	case err != nil:
 		return nil, &unread{Reason: err.Error(), passing: !errors.Is(err, examiner.ErrTooMuch)}, nil
-	case h == nil && p.clean && !unsettled(id, p.now):
+	case h == nil && p.clean && !id.Unsettled(p.now):
 		// One that changed so lately might change again without a trace.
 		p.new.clean = appendIdentity(p.new.clean, id)
 	}

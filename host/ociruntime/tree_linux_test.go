@@ -68,24 +68,6 @@ func TestIndexRoundTrip(t *testing.T) {
 	}
 }
 
-// What changed within the tick of its file system's clock, or that of one that counts seconds, may change
-// again unseen.
-func TestUnsettled(t *testing.T) {
-	second := time.Unix(1e9, 0)
-	for _, c := range []struct {
-		ctime, now time.Duration
-		want       bool
-	}{
-		{5, 5 + settled/2, true}, {5, 5 + settled, false}, {5, 5 - settled, true},
-		{0, 900 * time.Millisecond, true}, {0, time.Second + settled, false},
-	} {
-		id := rootfs.Identity{Ctime: second.Add(c.ctime).UnixNano()}
-		if got := unsettled(id, second.Add(c.now)); got != c.want {
-			t.Errorf("ctime %v, now %v: got %v", c.ctime, c.now, got)
-		}
-	}
-}
-
 func FuzzIndex(f *testing.F) {
 	x := &index{clean: make([]byte, 2*identitySize)}
 	b, _ := x.bytes()
@@ -229,7 +211,7 @@ func TestScanTreeSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(settled + 10*time.Millisecond) // one that has just changed is not remembered
+	time.Sleep(rootfs.Settled + 10*time.Millisecond) // one that has just changed is not remembered
 	root, err := rootfs.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +260,7 @@ func TestScanTreeSideBySide(t *testing.T) {
 		}
 	}
 	touch("4/below")
-	time.Sleep(settled + 10*time.Millisecond)
+	time.Sleep(rootfs.Settled + 10*time.Millisecond)
 	before, _ := scan(1, nil)
 	for _, change := range []func() error{
 		func() error { return os.WriteFile(filepath.Join(dir, "4/below/new"), tinyelf.Bytes(99), 0o755) },

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,20 @@ func IdentityOf(st *unix.Stat_t) Identity {
 // overlay shows those of its own for files of a lower layer.
 func (a Identity) SameContent(b Identity) bool {
 	return a.Size == b.Size && a.Mtime == b.Mtime && a.Ctime == b.Ctime
+}
+
+// Settled is how long ago a file must have changed for its identity to stand for its content: the clock
+// of a file system goes by ticks of up to 10 ms, and two changes within one look the same. A file
+// system that counts whole seconds (ext4 with inodes of 128 bytes) needs one more.
+const Settled = 100 * time.Millisecond
+
+// Unsettled reports whether what changed so lately may change again and keep its identity.
+func (a Identity) Unsettled(now time.Time) bool {
+	tick := time.Duration(0)
+	if a.Ctime%int64(time.Second) == 0 {
+		tick = time.Second
+	}
+	return now.Sub(time.Unix(0, a.Ctime)) < tick+Settled
 }
 
 // ErrNotRegular: there is something at the path, and no regular file.

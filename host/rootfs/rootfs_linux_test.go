@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -288,4 +289,22 @@ func FuzzResolve(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What changed within the tick of its file system's clock, or that of one that counts seconds, may change
+// again unseen.
+func TestUnsettled(t *testing.T) {
+	second := time.Unix(1e9, 0)
+	for _, c := range []struct {
+		ctime, now time.Duration
+		want       bool
+	}{
+		{5, 5 + Settled/2, true}, {5, 5 + Settled, false}, {5, 5 - Settled, true},
+		{0, 900 * time.Millisecond, true}, {0, time.Second + Settled, false},
+	} {
+		id := Identity{Ctime: second.Add(c.ctime).UnixNano()}
+		if got := id.Unsettled(second.Add(c.now)); got != c.want {
+			t.Errorf("ctime %v, now %v: got %v", c.ctime, c.now, got)
+		}
+	}
 }

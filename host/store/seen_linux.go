@@ -16,15 +16,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/host/rootfs"
 )
 
 // seenXattr, of the file that holds the sum of a copy, names the copy that had it. Where the file
 // system takes no such attribute the content is read at each start.
 const seenXattr = "user.vfix.whole"
-
-// settled is how long ago a file must have changed for its ctime to stand for its content: clocks
-// of file systems go by ticks of up to 10 ms, and two changes within one look the same.
-const settled = 100 * time.Millisecond
 
 var bootID = sync.OnceValue(func() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -37,10 +35,14 @@ var bootID = sync.OnceValue(func() string {
 // identity names the content of a file in this boot; "" where that cannot be told.
 func identity(path string) string {
 	var st unix.Stat_t
-	if bootID() == "" || unix.Lstat(path, &st) != nil || time.Since(time.Unix(st.Ctim.Unix())) < settled {
+	if bootID() == "" || unix.Lstat(path, &st) != nil {
 		return ""
 	}
-	return fmt.Sprint(bootID(), " ", st.Dev, " ", st.Ino, " ", st.Size, " ", st.Mtim.Nano(), " ", st.Ctim.Nano())
+	id := rootfs.IdentityOf(&st)
+	if id.Unsettled(time.Now()) {
+		return ""
+	}
+	return fmt.Sprint(bootID(), " ", id.Dev, " ", id.Ino, " ", id.Size, " ", id.Mtime, " ", id.Ctime)
 }
 
 // seen reports whether the copy with a key was found to be whole as the file that it is now.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/host/rootfs"
 )
 
 func open(t *testing.T, limit int64) *Store {
@@ -352,7 +354,7 @@ func TestSeen(t *testing.T) {
 	}
 	settle := func() {
 		for deadline := time.Now().Add(time.Minute); identity(path) == "" && time.Now().Before(deadline); {
-			time.Sleep(settled / 4)
+			time.Sleep(rootfs.Settled / 4)
 		}
 	}
 	settle()
