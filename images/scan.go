@@ -9,6 +9,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/rewriter"
@@ -46,6 +47,9 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 	f, err := fallback.Covered(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
+	}
+	if src.Schema1 {
+		f.Hazards = append(f.Hazards, contents.Hazard{Hazard: hazards.Hazard{Kind: hazards.Schema1, Version: "1"}})
 	}
 	return f.Findings, scanLevels(ctx, s, src, f.Findings, &o.Shim)
 }

@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// Hazard is a visible file with a hazard.
+// Hazard is a visible file with a hazard, or an image, which has no Path.
 type Hazard struct {
 	hazards.Hazard
 	Path  string

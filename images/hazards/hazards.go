@@ -23,15 +23,17 @@ const (
 	OpenSSLSHA Kind = "openssl-sha"
 	// InitCgroupV2: a systemd that does not start on cgroup v2; a hazard as a container's init.
 	InitCgroupV2 Kind = "init-cgroup-v2"
+	// Schema1: an image that is stored with a manifest of schema 1; its source knows, no file does.
+	Schema1 Kind = "schema1"
 )
 
 // Kinds are all kinds, in the order of the documentation.
-var Kinds = []Kind{JavaCgroups, JavaCgroupV1, JavaUnaware, OpenSSLSHA, InitCgroupV2}
+var Kinds = []Kind{JavaCgroups, JavaCgroupV1, JavaUnaware, OpenSSLSHA, InitCgroupV2, Schema1}
 
 // Hazard is a kind and the version that has it.
 type Hazard struct {
 	Kind    Kind
-	Version string // of the JDK, OpenSSL or systemd, as it names itself
+	Version string // of the JDK, OpenSSL or systemd, as it names itself; of the schema
 }
 
 // finders know files by their names, as path.Match has them; nil is no hazard.
@@ -61,6 +63,8 @@ func (h *Hazard) Title() string {
 		return "OpenSSL " + h.Version
 	case InitCgroupV2:
 		return "systemd " + h.Version
+	case Schema1:
+		return "manifest of schema " + h.Version
 	}
 	return "JDK " + h.Version
 }
@@ -76,6 +80,8 @@ func (h *Hazard) Means() string {
 		return "ignores its memory limit on every host: it is killed, with status 137"
 	case OpenSSLSHA:
 		return "can crash in SHA-1 and SHA-256 on processors with SHA extensions (Intel from 2019 on, AMD Zen), with status 139"
+	case Schema1:
+		return "Docker 28.2, containerd 2.1 and later refuse to pull it"
 	}
 	return "does not start as a container's init on hosts with cgroup v2"
 }
@@ -87,6 +93,8 @@ func (h *Hazard) Do() string {
 		return "set OPENSSL_ia32cap=:~0x20000000 in the container's environment, or install OpenSSL 1.0.2l or later"
 	case InitCgroupV2:
 		return "boot the host with systemd.unified_cgroup_hierarchy=0, or start the service directly instead of systemd"
+	case Schema1:
+		return "'vfix rebuild' or 'vfix convert' stores it in a current format"
 	}
 	return "set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES', with the limit in bytes (before JDK 8: -Xmx), or update the JDK"
 }

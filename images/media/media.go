@@ -112,6 +112,8 @@ type Source struct {
 	// Made says that vfix made the image's manifest: the source has another one, which
 	// Digest names, or none.
 	Made bool
+	// Schema1 says that the source has a manifest of schema 1.
+	Schema1 bool
 	// Keep has layers that are read from a registry kept until Close, as they will be needed again; nil:
 	// they are near.
 	Keep func()

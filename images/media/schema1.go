@@ -31,7 +31,7 @@ func (s *Source) takeSchema1(ctx context.Context, raw []byte, b blob.Blobs, o Op
 	if err != nil {
 		return err
 	}
-	s.Digest, s.Made = m.Digest.String(), true
+	s.Digest, s.Made, s.Schema1 = m.Digest.String(), true, true
 	return s.Take(img, o)
 }
 

@@ -23,6 +23,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/schema1"
@@ -163,6 +165,13 @@ func TestSchema1(t *testing.T) {
 					t.Errorf("%s: digest: got %s, want %s", source, src.Digest, want)
 				}
 				wantOldImage(t, src.Image, plain)
+				f, err := images.Scan(t.Context(), source, images.ScanOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(f.Hazards) != 1 || f.Hazards[0].Kind != hazards.Schema1 {
+					t.Errorf("%s: hazards: got %v", source, f.Hazards)
+				}
 			}
 		})
 	}
