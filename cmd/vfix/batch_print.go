@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/images/report"
 )
 
-// outcome tells of one image, the n-th of all to be finished.
+// outcome tells of an image that is finished; n of all images are by now.
 func (o *output) outcome(n, all int, each batch.Outcome) {
 	for _, text := range each.Warnings {
 		o.warn("%s: %s", each.Source, text)
@@ -87,6 +87,9 @@ func batchCells(row report.Row) []string {
 			result = "-"
 		}
 	}
+	if n := len(row.Hazards); n > 0 {
+		result += fmt.Sprintf(" (%s: %s)", count(n, "hazard"), strings.Join(row.Hazards, ", "))
+	}
 	if row.LeftOver > 0 {
 		result += fmt.Sprintf(" (%s left)", count(row.LeftOver, openSite))
 	}
@@ -104,7 +107,7 @@ func reportRow(o batch.Outcome) report.Row {
 		Line: o.Line, Source: o.Source, Dest: o.Dest, Status: string(o.Status), Before: o.Before,
 		Reference: o.Reference, Digest: o.Digest, BaseDigest: o.BaseDigest,
 		Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver, LayerSize: o.LayerSize,
-		Warnings: list(o.Warnings), Error: why, Hint: hint,
+		Hazards: list(o.Hazards), Warnings: list(o.Warnings), Error: why, Hint: hint,
 	}
 }
 
@@ -124,6 +127,9 @@ func batchSums(verb string, dry bool, b *batch.Batch) string {
 		}
 	}
 	text := count(b.All(), "image") + ": " + strings.Join(parts, ", ")
+	if b.Hazards > 0 {
+		text += fmt.Sprintf("; %d with hazards", b.Hazards)
+	}
 	if b.Before > 0 {
 		text += fmt.Sprintf("; %d of them by an earlier run", b.Before)
 	}

@@ -146,11 +146,8 @@ func fixes(f *contents.Findings) []string {
 
 // scanAll scans a list of images.
 func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *output, e engine) error {
-	switch {
-	case opts.explain || opts.format == sarifFormat:
+	if opts.explain || opts.format == sarifFormat {
 		return usagef("scan", "--explain and --format sarif show call sites, which --from-file only counts: omit --from-file")
-	case opts.strict:
-		return usagef("scan", "--strict is about hazards, which --from-file does not report: omit --from-file")
 	}
 	opts.batchOptions.meter(&o.Media)
 	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
@@ -158,11 +155,21 @@ func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *o
 	if err == nil {
 		err = failures(done)
 	}
-	if err != nil || done.Of[batch.StatusAffected] == 0 {
+	if err != nil {
 		return err
 	}
-	return &findingsError{
-		msg:  fmt.Sprintf("affected: %d of %s", done.Of[batch.StatusAffected], count(done.All(), "image")),
-		hint: "run 'vfix rebuild --from-file' with the same list",
+	var errs []error
+	if n := done.Hazards; n > 0 && opts.strict {
+		errs = append(errs, &findingsError{
+			msg:  fmt.Sprintf("hazards: %d of %s", n, count(done.All(), "image")),
+			hint: "see 'vfix help deaths'",
+		})
 	}
+	if n := done.Of[batch.StatusAffected]; n > 0 {
+		errs = append(errs, &findingsError{
+			msg:  fmt.Sprintf("affected: %d of %s", n, count(done.All(), "image")),
+			hint: "run 'vfix rebuild --from-file' with the same list",
+		})
+	}
+	return errors.Join(errs...)
 }

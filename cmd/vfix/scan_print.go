@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -54,7 +55,7 @@ func (o *output) hazards(f *contents.Findings) {
 	for _, h := range f.Hazards {
 		const names = 7 // columns: the longest label
 		fmt.Fprintln(o.stdout)
-		o.hanging(o.out.paint.yellow("hazard")+" "+gap, names+len(gap), printable(h.Path)+": "+printable(h.Title()))
+		o.hanging(o.out.paint.yellow("hazard")+" "+gap, names+len(gap), printable(cmp.Or(h.Path, f.Name()))+": "+printable(h.Title()))
 		o.hanging(o.out.paint.bold("means")+"  "+gap, names+len(gap), h.Means())
 		o.hanging(o.out.paint.bold("do")+"     "+gap, names+len(gap), h.Do())
 	}

@@ -103,9 +103,6 @@ func TestHazards(t *testing.T) {
 	if got := runLine(fake(f, nil), "scan", "--strict", "--format", "json", "x"); got.status != 3 || !strings.Contains(got.stderr, "1 hazard") {
 		t.Errorf("--strict: got status %d, want 3: %s", got.status, got.stderr)
 	}
-	if got := runLine(fake(clean(), nil), "scan", "--strict", "--from-file", "list"); got.status != 2 || !strings.Contains(got.stderr, "omit --from-file") {
-		t.Errorf("--strict with a list: got status %d, want 2: %s", got.status, got.stderr)
-	}
 	if got := runLine(fake(clean(), nil), "scan", "--strict", "x"); got.status != 0 {
 		t.Errorf("--strict without a hazard: got status %d, want 0: %s", got.status, got.stderr)
 	}

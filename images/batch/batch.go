@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -62,6 +63,7 @@ type Outcome struct {
 	Patched    int // call sites
 	LeftOver   int // call sites that stay and no fallback covers
 	LayerSize  int64
+	Hazards    []string // their kinds, each once
 	Warnings   []string
 	Err        error // of StatusFailed
 
@@ -74,6 +76,7 @@ type Batch struct {
 	Before   int // done by an earlier run
 	LeftOver int // call sites that stay and no fallback covers, of all images
 	Open     int // images that have such
+	Hazards  int // images that have hazards
 	Retries  int // requests to registries that were sent again
 }
 
@@ -95,6 +98,9 @@ func (o *Options) Tell(b *Batch, out Outcome) error {
 	if out.LeftOver > 0 {
 		b.LeftOver += out.LeftOver
 		b.Open++
+	}
+	if len(out.Hazards) > 0 {
+		b.Hazards++
 	}
 	if o.Each == nil {
 		return nil
@@ -360,12 +366,22 @@ func (o *Outcome) take(r *images.Rebuilt) {
 	o.stored, o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Stored, r.Reference, r.Digest, r.LayerSize, r.Warnings
 	for _, f := range r.Findings.All() {
 		o.Files, o.LeftOver = o.Files+len(f.Files), o.LeftOver+f.Uncovered()
+		o.hazards(f)
 		for i := range f.Files {
 			for _, p := range f.Files[i].Plan.Patches {
 				if p.Form != rewriter.Left {
 					o.Patched++
 				}
 			}
+		}
+	}
+}
+
+// hazards notes what else ends the programs of an image.
+func (o *Outcome) hazards(f *contents.Findings) {
+	for _, h := range f.Hazards {
+		if kind := string(h.Kind); !slices.Contains(o.Hazards, kind) {
+			o.Hazards = append(o.Hazards, kind)
 		}
 	}
 }

@@ -39,6 +39,7 @@ func (o *Outcome) found(all *contents.Findings) error {
 	for _, f := range all.All() {
 		unread += f.Unread()
 		o.Files += len(f.Files)
+		o.hazards(f)
 		for i := range f.Files {
 			o.site(&f.Files[i])
 		}

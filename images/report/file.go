@@ -95,7 +95,7 @@ func (jsonFormat) add(w io.Writer, row Row) error {
 type csvFormat struct{}
 
 func (csvFormat) begin(w io.Writer, _ string) error {
-	return writeCSV(w, "line", "source", "dest", "status", "before", "reference", "digest", "base_digest", "files", "patched", "left_over", "layer_size", "warnings", "error", "hint")
+	return writeCSV(w, "line", "source", "dest", "status", "before", "reference", "digest", "base_digest", "files", "patched", "left_over", "layer_size", "hazards", "warnings", "error", "hint")
 }
 
 func (csvFormat) end(io.Writer, string) error { return nil }
@@ -103,7 +103,7 @@ func (csvFormat) end(io.Writer, string) error { return nil }
 func (csvFormat) add(w io.Writer, r Row) error {
 	return writeCSV(w, strconv.Itoa(r.Line), r.Source, r.Dest, r.Status, strconv.FormatBool(r.Before), r.Reference, r.Digest, r.BaseDigest,
 		strconv.Itoa(r.Files), strconv.Itoa(r.Patched), strconv.Itoa(r.LeftOver), strconv.FormatInt(r.LayerSize, 10),
-		strings.Join(r.Warnings, "; "), r.Error, r.Hint)
+		strings.Join(r.Hazards, "; "), strings.Join(r.Warnings, "; "), r.Error, r.Hint)
 }
 
 func writeCSV(w io.Writer, cells ...string) error {

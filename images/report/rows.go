@@ -29,6 +29,7 @@ type Row struct {
 	Patched    int      `json:"patched"`
 	LeftOver   int      `json:"left_over"`
 	LayerSize  int64    `json:"layer_size"`
+	Hazards    []string `json:"hazards"`
 	Warnings   []string `json:"warnings"`
 	Error      string   `json:"error"`
 	Hint       string   `json:"hint"`
