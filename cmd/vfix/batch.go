@@ -15,6 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/hints"
+	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/watch"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
@@ -146,22 +149,22 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	if err != nil {
 		return nil, err
 	}
-	w := startWatch(opts, list.Count(), o.Media.Meter, out)
+	w := watch.Start(opts.metrics, list.Count(), o.Media.Meter, out.Output)
 	o.State, o.FailFast = opts.state, opts.failFast
 	o.Jobs = 0 // of the files; --jobs counts images here
 	o.Each = func(each batch.Outcome) error {
 		row := reportRow(each)
-		out.outcome(w.finished(each), list.Count(), each)
+		out.outcome(w.Finished(each), list.Count(), each)
 		return errors.Join(rows.Add(row), file.Add(row))
 	}
 	done, err := work(ctx, list, o)
-	err = errors.Join(err, w.end(err == nil))
+	err = errors.Join(err, w.End(err == nil))
 	if done == nil {
 		return nil, errors.Join(err, file.Close(""))
 	}
-	out.endProgress()
+	out.EndProgress()
 	if done.Of[batch.StatusNotRun] > 0 {
-		out.note("%d of %s finished%s", done.All()-done.Of[batch.StatusNotRun], count(list.Count(), "image"), goesOn(opts.state))
+		out.Note("%d of %s finished%s", done.All()-done.Of[batch.StatusNotRun], screen.Count(list.Count(), "image"), goesOn(opts.state))
 	}
 	sums := batchSums(opts.verb, o.DryRun, done)
 	err = errors.Join(err, file.Close(sums))
@@ -191,7 +194,7 @@ func failures(b *batch.Batch) error {
 }
 
 func (b *batchFailure) Error() string {
-	return fmt.Sprintf("%d of %s failed", b.failed, count(b.all, "image"))
+	return fmt.Sprintf("%d of %s failed", b.failed, screen.Count(b.all, "image"))
 }
 
 func (b *batchFailure) Hint() string {
@@ -207,7 +210,7 @@ func whyFailed(o batch.Outcome) (why, hint string) {
 	if errors.As(o.Err, &hinted) {
 		hint = hinted.Hint()
 	} else {
-		hint = hintOf(o.Err)
+		hint = hints.Of(o.Err, issues)
 	}
-	return safe(o.Err.Error()), safe(hint)
+	return screen.Safe(o.Err.Error()), screen.Safe(hint)
 }

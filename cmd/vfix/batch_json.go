@@ -37,10 +37,10 @@ func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func
 		return err
 	}
 	before, behind, _ := bytes.Cut(raw, []byte("[]"))
-	o.stdout.Write(append(before, '['))
+	o.Stdout.Write(append(before, '['))
 	between := "\n    "
 	for row := range rows {
-		o.stdout.WriteString(between)
+		o.Stdout.WriteString(between)
 		between = ",\n    "
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
@@ -49,9 +49,9 @@ func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func
 		if err := enc.Encode(row); err != nil {
 			return err
 		}
-		o.stdout.Write(bytes.TrimSpace(b.Bytes()))
+		o.Stdout.Write(bytes.TrimSpace(b.Bytes()))
 	}
-	o.stdout.WriteString("\n  ]")
-	o.stdout.Write(append(behind, '\n'))
+	o.Stdout.WriteString("\n  ]")
+	o.Stdout.Write(append(behind, '\n'))
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/report"
 )
@@ -14,7 +15,7 @@ import (
 // outcome tells of an image that is finished; n of all images are by now.
 func (o *output) outcome(n, all int, each batch.Outcome) {
 	for _, text := range each.Warnings {
-		o.warn("%s: %s", each.Source, text)
+		o.Warn("%s: %s", each.Source, text)
 	}
 	what := string(each.Status)
 	switch {
@@ -23,12 +24,12 @@ func (o *output) outcome(n, all int, each batch.Outcome) {
 	case each.Status == batch.StatusDone:
 		what += ": " + each.Reference
 	case each.Status == batch.StatusAffected:
-		what += ": " + count(each.Patched+each.LeftOver, "call site")
+		what += ": " + screen.Count(each.Patched+each.LeftOver, "call site")
 	case each.Status == batch.StatusFailed:
 		why, _ := whyFailed(each)
 		what += ": " + why
 	}
-	o.note("%d/%d %s: %s", n, all, each.Source, what)
+	o.Note("%d/%d %s: %s", n, all, each.Source, what)
 }
 
 // batch prints the table, or JSON.
@@ -41,13 +42,13 @@ func (o *output) batch(verb string, print printOptions, dry bool, list *batch.Li
 		}
 		return failed
 	}
-	t := &grid{head: []string{"SOURCE", "STATUS", "SITES", "RESULT"}, right: 2}
-	t.from = func(yield func([]string) bool) {
-		all(func(row report.Row) bool { return yield(printableCells(batchCells(row))) })
+	t := &screen.Table{Head: []string{"SOURCE", "STATUS", "SITES", "RESULT"}, Right: 2}
+	t.From = func(yield func([]string) bool) {
+		all(func(row report.Row) bool { return yield(batchCells(row)) })
 	}
-	t.write(o.stdout, o.out)
-	fmt.Fprintln(o.stdout)
-	fmt.Fprintln(o.stdout, batchSums(verb, dry, b))
+	t.Write(o.Stdout, o.Out)
+	fmt.Fprintln(o.Stdout)
+	fmt.Fprintln(o.Stdout, batchSums(verb, dry, b))
 	return failed
 }
 
@@ -65,7 +66,7 @@ func inOrder(list *batch.List, rows *report.Rows, failed *error) iter.Seq[report
 				row = reportRow(batch.Outcome{Item: i, Status: batch.StatusNotRun})
 			}
 			if !yield(row) {
-				return errBrokenPipe
+				return screen.ErrBrokenPipe
 			}
 			return nil
 		})
@@ -88,10 +89,10 @@ func batchCells(row report.Row) []string {
 		}
 	}
 	if n := len(row.Hazards); n > 0 {
-		result += fmt.Sprintf(" (%s: %s)", count(n, "hazard"), strings.Join(row.Hazards, ", "))
+		result += fmt.Sprintf(" (%s: %s)", screen.Count(n, "hazard"), strings.Join(row.Hazards, ", "))
 	}
 	if row.LeftOver > 0 {
-		result += fmt.Sprintf(" (%s left)", count(row.LeftOver, openSite))
+		result += fmt.Sprintf(" (%s left)", screen.Count(row.LeftOver, openSite))
 	}
 	status := row.Status
 	if row.Before {
@@ -126,7 +127,7 @@ func batchSums(verb string, dry bool, b *batch.Batch) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
-	text := count(b.All(), "image") + ": " + strings.Join(parts, ", ")
+	text := screen.Count(b.All(), "image") + ": " + strings.Join(parts, ", ")
 	if b.Hazards > 0 {
 		text += fmt.Sprintf("; %d with hazards", b.Hazards)
 	}
@@ -134,7 +135,7 @@ func batchSums(verb string, dry bool, b *batch.Batch) string {
 		text += fmt.Sprintf("; %d of them by an earlier run", b.Before)
 	}
 	if b.Retries > 0 {
-		text += fmt.Sprintf("; %s retried", count(b.Retries, "request"))
+		text += fmt.Sprintf("; %s retried", screen.Count(b.Retries, "request"))
 	}
 	return text
 }

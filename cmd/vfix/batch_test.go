@@ -6,13 +6,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -208,42 +206,5 @@ func TestBatchScan(t *testing.T) {
 		if got := line(strings.Fields(args)...); got.status != want || !strings.Contains(got.stdout, "- (1 hazard: schema1)") {
 			t.Errorf("hazards, %q: got %+v", args, got)
 		}
-	}
-}
-
-// The value of a label has the escapes of Prometheus and no others.
-func TestLabelText(t *testing.T) {
-	if got, want := labelText.Replace("r\"\\\u200b\n"), `r\"\\`+"\u200b"+`\n`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// Without a terminal there is a line from time to time, with the time that is left.
-func TestWatchLines(t *testing.T) {
-	w := &watch{all: 300, of: map[batch.Status]int{batch.StatusDone: 99, batch.StatusFailed: 1}}
-	if got := w.line(10 * time.Minute); got != "100 of 300 images (33%), 1 failed, about 20m0s left" {
-		t.Errorf("got %q", got)
-	}
-	watchLine, watchMetrics = time.Millisecond, time.Millisecond
-	defer func() { watchLine, watchMetrics = time.Minute, 15*time.Second }()
-	var b bytes.Buffer
-	file := filepath.Join(t.TempDir(), "m")
-	out := newOutput(io.Discard, &b)
-	w = startWatch(batchOptions{metrics: file}, 5, nil, out)
-	w.finished(batch.Outcome{Status: batch.StatusDone})
-	for range 1000 {
-		time.Sleep(time.Millisecond)
-		if _, err := os.Stat(file); err == nil {
-			break
-		}
-	}
-	if err := w.end(true); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(b.String(), "1 of 5 images (20%), 0 failed, about") {
-		t.Errorf("got %q", b.String())
-	}
-	if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), "vfix_list_complete 1\n") {
-		t.Errorf("%v: %s", err, data)
 	}
 }

@@ -126,7 +126,7 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 	if err != nil {
 		return err
 	}
-	progress := out.startProgress(ctx, opts.progress)
+	progress := out.StartProgress(ctx, opts.progress)
 	const milli = 1000 // microseconds
 	o := bench.Options{
 		Programs: bench.Programs{
@@ -149,7 +149,7 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 	}
 	defer func() { err = errors.Join(err, roots.remove()) }()
 	if !roots.affected {
-		out.note("bench: nothing to patch in %s: both sides are the same", image)
+		out.Note("bench: nothing to patch in %s: both sides are the same", image)
 	}
 	if opts.redis {
 		all, err := e.benchRedis(ctx, bench.RedisOptions{
@@ -174,7 +174,7 @@ func finishBench(opts BenchOptions, b benched, out *output, e engine) error {
 		if err := e.draw(opts.plot, b); err != nil {
 			return err
 		}
-		out.note("bench: figure written to %s", opts.plot)
+		out.Note("bench: figure written to %s", opts.plot)
 	}
 	return out.bench(opts, b)
 }

@@ -3,15 +3,13 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/bench/figure"
+	"vfix.dev/vfix/images/atomicfile"
 )
 
 // drawFigures writes the drawing, whole or not at all.
-func drawFigures(path string, b benched) (err error) {
+func drawFigures(path string, b benched) error {
 	format, err := figure.Format(path)
 	if err != nil {
 		return err
@@ -27,24 +25,5 @@ func drawFigures(path string, b benched) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	const readable = 0o644
-	_, err = f.Write(data)
-	for _, step := range []func() error{func() error { return f.Chmod(readable) }, f.Close} {
-		if stepErr := step(); err == nil {
-			err = stepErr
-		}
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
+	return atomicfile.Write(path, data)
 }

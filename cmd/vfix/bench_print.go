@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/bench/figure"
 )
@@ -29,7 +30,7 @@ func (o *output) bench(opts BenchOptions, b benched) error {
 	}
 	for i, function := range bench.Functions {
 		if i > 0 {
-			fmt.Fprintln(o.stdout)
+			fmt.Fprintln(o.Stdout)
 		}
 		o.benchTable(function, b)
 	}
@@ -38,7 +39,7 @@ func (o *output) bench(opts BenchOptions, b benched) error {
 
 // benchTable prints one function: a row a way, and below what could not be measured.
 func (o *output) benchTable(function string, b benched) {
-	g := &grid{head: []string{strings.ToUpper(function), "NS", "SPREAD", "CALLS/S", "TO VDSO", ""}, right: 1}
+	g := &screen.Table{Head: []string{strings.ToUpper(function), "NS", "SPREAD", "CALLS/S", "TO VDSO", ""}, Right: 1}
 	longest := 0.0
 	for _, f := range b.figures {
 		longest = max(longest, f.Nanoseconds)
@@ -50,15 +51,15 @@ func (o *output) benchTable(function string, b benched) {
 		case f.Absent != "":
 			absent = append(absent, f)
 		default:
-			g.add([]string{
+			g.Add([]string{
 				f.Mode, figure.Number(f.Nanoseconds), figure.Number(f.Least) + " to " + figure.Number(f.Most),
 				perSecond(f.PerSecond()), ratio(f.Ratio), bars(f.Nanoseconds, longest),
 			})
 		}
 	}
-	g.write(o.stdout, o.out)
+	g.Write(o.Stdout, o.Out)
 	for _, f := range absent {
-		o.hanging(o.out.paint.dim(pad(f.Mode, len("fallback-unhealed"), false))+gap, len("fallback-unhealed")+len(gap), "not here: "+f.Absent)
+		o.Hanging(o.Out.Paint.Dim(screen.Pad(f.Mode, len("fallback-unhealed"), false))+screen.Gap, len("fallback-unhealed")+len(screen.Gap), "not here: "+f.Absent)
 	}
 }
 
@@ -100,7 +101,7 @@ func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error
 	if opts.json() {
 		return o.json(redisJSON(opts, image, all))
 	}
-	g := &grid{head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL", ""}, right: 2}
+	g := &screen.Table{Head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL", ""}, Right: 2}
 	fastest, original := 0.0, map[string]float64{}
 	for _, r := range all {
 		fastest = max(fastest, r.PerSecond)
@@ -108,13 +109,13 @@ func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error
 			original[r.Test] = r.PerSecond
 		}
 	}
-	h := &grid{head: []string{"ANSWERED WITHIN MS", "SERVER"}, right: -1}
+	h := &screen.Table{Head: []string{"ANSWERED WITHIN MS", "SERVER"}, Right: -1}
 	for _, p := range redisLatencies {
-		h.head = append(h.head, fmt.Sprintf("%g%%", p))
+		h.Head = append(h.Head, fmt.Sprintf("%g%%", p))
 	}
 	for _, r := range all {
 		if r.Absent != "" {
-			g.add([]string{r.Test, r.Mode, "-", "-", "-", "not here: " + r.Absent})
+			g.Add([]string{r.Test, r.Mode, "-", "-", "-", "not here: " + r.Absent})
 			continue
 		}
 		to := 0.0
@@ -122,17 +123,17 @@ func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error
 			to = r.PerSecond / original[r.Test]
 		}
 		bar := strings.Repeat("#", max(1, int(math.Round(barWidth*r.PerSecond/fastest))))
-		g.add([]string{r.Test, r.Mode, fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f to %.0f", r.Least, r.Most), ratio(to), bar})
+		g.Add([]string{r.Test, r.Mode, fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f to %.0f", r.Least, r.Most), ratio(to), bar})
 		row := []string{r.Test, r.Mode}
 		for _, p := range redisLatencies {
 			row = append(row, within(r.Latencies, p))
 		}
-		h.add(row)
+		h.Add(row)
 	}
-	g.write(o.stdout, o.out)
-	if len(h.rows) > 0 {
-		fmt.Fprintln(o.stdout)
-		h.write(o.stdout, o.out)
+	g.Write(o.Stdout, o.Out)
+	if !h.Empty() {
+		fmt.Fprintln(o.Stdout)
+		h.Write(o.Stdout, o.Out)
 	}
 	return nil
 }

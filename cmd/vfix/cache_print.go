@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/store"
 )
@@ -16,19 +17,19 @@ func (o *output) cached(action string, opts CacheOptions, done *ociruntime.Cache
 		return o.json(cacheJSON(action, done))
 	}
 	for _, l := range done.Others {
-		o.note("%s in %s: the cache of another version of vfix (layout %s)", humanSize(l.Bytes), l.Dir, l.Name)
+		o.Note("%s in %s: the cache of another version of vfix (layout %s)", screen.Size(l.Bytes), l.Dir, l.Name)
 	}
 	switch action {
 	case "list":
-		t := &grid{head: []string{"SIZE", "LAST USED", "KIND", "NAME", "USED BY"}, right: 0}
+		t := &screen.Table{Head: []string{"SIZE", "LAST USED", "KIND", "NAME", "USED BY"}, Right: 0}
 		for _, entry := range done.Entries {
-			t.add([]string{humanSize(entry.Size), entry.Used.Format(time.DateTime), kindOf(entry), entry.Key, usersOf(done.UsedBy[entry.Key])})
+			t.Add([]string{screen.Size(entry.Size), entry.Used.Format(time.DateTime), kindOf(entry), entry.Key, usersOf(done.UsedBy[entry.Key])})
 		}
-		t.write(o.stdout, o.out)
+		t.Write(o.Stdout, o.Out)
 	case "size":
-		o.result(fmt.Sprintf("%s, %s in %s", entries(done), humanSize(done.Bytes()), done.Dir))
+		o.Result(fmt.Sprintf("%s, %s in %s", entries(done), screen.Size(done.Bytes()), done.Dir))
 	default:
-		o.result(fmt.Sprintf("%s removed, %s", entries(done), humanSize(done.Bytes())))
+		o.Result(fmt.Sprintf("%s removed, %s", entries(done), screen.Size(done.Bytes())))
 	}
 	return nil
 }
@@ -48,7 +49,7 @@ func usersOf(images []string) string {
 	case 1:
 		return images[0]
 	}
-	return fmt.Sprintf("%s and %s", images[0], count(len(images)-1, "other"))
+	return fmt.Sprintf("%s and %s", images[0], screen.Count(len(images)-1, "other"))
 }
 
 func kindOf(e store.Entry) string {

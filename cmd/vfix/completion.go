@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/media"
 )
 
@@ -39,14 +40,14 @@ shell reads it when it starts. bash needs the package bash-completion.`,
 			root := cmd.Root()
 			switch args[0] {
 			case "bash":
-				fmt.Fprint(out.stdout, bashNeeds)
-				return root.GenBashCompletionV2(out.stdout, true)
+				fmt.Fprint(out.Stdout, bashNeeds)
+				return root.GenBashCompletionV2(out.Stdout, true)
 			case "fish":
-				return root.GenFishCompletion(out.stdout, true)
+				return root.GenFishCompletion(out.Stdout, true)
 			case "powershell":
-				return root.GenPowerShellCompletionWithDesc(out.stdout)
+				return root.GenPowerShellCompletionWithDesc(out.Stdout)
 			}
-			return root.GenZshCompletion(out.stdout)
+			return root.GenZshCompletion(out.Stdout)
 		},
 	}
 }
@@ -94,11 +95,11 @@ func completeNames(e engine, which int) cobra.CompletionFunc {
 		}
 		for _, name := range containers {
 			if which != noContainers {
-				all = append(all, containerPrefix+name)
+				all = append(all, images.ContainerPrefix+name)
 			}
 		}
 		all = slices.DeleteFunc(all, func(name string) bool {
-			return !strings.HasPrefix(name, typed) || typed == "" && strings.HasPrefix(name, containerPrefix)
+			return !strings.HasPrefix(name, typed) || typed == "" && strings.HasPrefix(name, images.ContainerPrefix)
 		})
 		slices.Sort(all)
 		return slices.Compact(all), cobra.ShellCompDirectiveDefault

@@ -122,11 +122,11 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 		return err
 	}
 	done, err := e.convert(ctx, source, images.ConvertOptions{
-		Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Dest: opts.dest, Run: run,
+		Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Dest: opts.dest, Run: run,
 	})
 	if err != nil {
 		return err
 	}
-	out.endProgress()
+	out.EndProgress()
 	return out.converted(opts, done)
 }

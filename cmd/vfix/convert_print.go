@@ -7,11 +7,11 @@ import "vfix.dev/vfix/images"
 // converted prints the reference of the result, and what it lacks on stderr.
 func (o *output) converted(opts ConvertOptions, done *images.Converted) error {
 	for _, text := range done.Warnings {
-		o.warn("%s", text)
+		o.Warn("%s", text)
 	}
 	if opts.json() {
 		return o.json(convertJSON(done))
 	}
-	o.result(done.Reference)
+	o.Result(done.Reference)
 	return nil
 }

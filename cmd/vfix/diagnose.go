@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/crash"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 )
 
@@ -76,9 +78,9 @@ func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *
 	if err := opts.printOptions.check("diagnose"); err != nil {
 		return err
 	}
-	o := diagnoseOptions{root: opts.root, media: opts.media(platform, out.startProgress(ctx, opts.progress))}
+	o := crash.Options{Root: opts.root, Media: opts.media(platform, out.StartProgress(ctx, opts.progress))}
 	all, err := e.diagnose(ctx, args, o)
-	out.endProgress()
+	out.EndProgress()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -115,4 +117,4 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	return &findingsError{msg: r.Input + ": " + crashes(n), hint: hint}
 }
 
-func crashes(n int) string { return count(n, "vsyscall crash") }
+func crashes(n int) string { return screen.Count(n, "vsyscall crash") }

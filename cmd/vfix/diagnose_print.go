@@ -21,6 +21,8 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"vfix.dev/vfix/cmd/vfix/listing"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/rewriter"
 )
@@ -33,7 +35,7 @@ func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 	first := true
 	for _, r := range all {
 		if len(r.Crashes) == 0 {
-			fmt.Fprintf(o.stdout, "%s: no crash in %s\n", printable(r.Input), count(r.Lines, "line"))
+			fmt.Fprintf(o.Stdout, "%s: no crash in %s\n", screen.Printable(r.Input), screen.Count(r.Lines, "line"))
 		}
 		shown := r.Crashes
 		if len(shown) > fewCrashes {
@@ -41,13 +43,13 @@ func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 		}
 		for _, c := range shown {
 			if !first {
-				fmt.Fprintln(o.stdout)
+				fmt.Fprintln(o.Stdout)
 			}
 			first = false
-			writeCrash(o.stdout, o.out, c)
+			writeCrash(o.Stdout, o.Out, c)
 		}
 		if n := len(r.Crashes) - len(shown); n > 0 {
-			fmt.Fprintf(o.stdout, "\n%d more are not shown: --format json lists them all\n", n)
+			fmt.Fprintf(o.Stdout, "\n%d more are not shown: --format json lists them all\n", n)
 		}
 	}
 	return nil
@@ -84,12 +86,12 @@ func (o *output) crashSummary(r *diagnose.Result) []*diagnose.Crash {
 	if n := len(names) - len(most); n > 0 {
 		most = append(most, fmt.Sprintf("%d more programs", n))
 	}
-	text := fmt.Sprintf("%s: %s in %s: %s", r.Input, count(all, "crash"), count(r.Lines, "line"), crashes(inPage))
+	text := fmt.Sprintf("%s: %s in %s: %s", r.Input, screen.Count(all, "crash"), screen.Count(r.Lines, "line"), crashes(inPage))
 	if len(most) > 0 {
 		text += " (" + strings.Join(most, ", ") + ")"
 	}
-	o.out.write(o.stdout, "", 0, fmt.Sprintf("%s, %d of other causes. Examples:", text, all-inPage))
-	fmt.Fprintln(o.stdout)
+	o.Out.Write(o.Stdout, "", 0, fmt.Sprintf("%s, %d of other causes. Examples:", text, all-inPage))
+	fmt.Fprintln(o.Stdout)
 	return append(page, other...)[:examples]
 }
 
@@ -111,30 +113,30 @@ var crashTitles = map[diagnose.Kind]string{
 const labelWidth = 10
 
 // writeCrash writes one crash.
-func writeCrash(w io.Writer, s stream, c *diagnose.Crash) {
+func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 	title := crashTitles[c.Kind]
 	if strings.Contains(title, "%s") {
 		title = fmt.Sprintf(title, c.Function)
 	}
 	who := c.Input + ": " + processName(c)
-	paint := s.paint.green
+	paint := s.Paint.Green
 	if c.Kind.Vsyscall() {
-		paint = s.paint.red
+		paint = s.Paint.Red
 	}
-	who = printable(who)
-	if s.width > 0 && runewidth.StringWidth(who+": "+title) > s.width {
-		fmt.Fprintln(w, s.paint.bold(who)+":")
-		for _, line := range wrap(title, s.width-len(gap)) {
-			fmt.Fprintln(w, gap+paint(line))
+	who = screen.Printable(who)
+	if s.Width > 0 && runewidth.StringWidth(who+": "+title) > s.Width {
+		fmt.Fprintln(w, s.Paint.Bold(who)+":")
+		for _, line := range screen.Wrap(title, s.Width-len(screen.Gap)) {
+			fmt.Fprintln(w, screen.Gap+paint(line))
 		}
 	} else {
-		fmt.Fprintln(w, s.paint.bold(who)+": "+paint(title))
+		fmt.Fprintln(w, s.Paint.Bold(who)+": "+paint(title))
 	}
 	row := func(label, text string) {
 		if text == "" {
 			return
 		}
-		s.write(w, "  "+s.paint.dim(pad(label, labelWidth, false)), labelWidth+2, text)
+		s.Write(w, "  "+s.Paint.Dim(screen.Pad(label, labelWidth, false)), labelWidth+2, text)
 	}
 	row("what", c.Meaning)
 	row("program", programText(c))
@@ -153,7 +155,7 @@ func writeCrash(w io.Writer, s stream, c *diagnose.Crash) {
 	}
 	for _, f := range c.Fixes {
 		// A command stays on one line: it is there to be copied.
-		fmt.Fprintln(w, "  "+s.paint.dim(pad("fix", labelWidth, false))+s.paint.bold(printable(f.Command)))
+		fmt.Fprintln(w, "  "+s.Paint.Dim(screen.Pad("fix", labelWidth, false))+s.Paint.Bold(screen.Printable(f.Command)))
 		row("", f.Why)
 	}
 }
@@ -214,7 +216,7 @@ func registersText(c *diagnose.Crash) string {
 }
 
 // writeCaller writes who called the page, and the code.
-func writeCaller(w io.Writer, s stream, c *diagnose.Crash, row func(label, text string)) {
+func writeCaller(w io.Writer, s screen.Stream, c *diagnose.Crash, row func(label, text string)) {
 	k := c.Caller
 	text := "returns to " + hex(k.Return)
 	if k.Module != "" {
@@ -238,11 +240,11 @@ func writeCaller(w io.Writer, s stream, c *diagnose.Crash, row func(label, text 
 	case k.Site != nil:
 		row("code", fmt.Sprintf("call site at %#x: %v, %s", k.Site.Site.Vaddr, k.Site.Site.Verdict, siteText(k.Site)))
 		if l := k.Site.Listing; l != nil {
-			(&listing{title: "", before: l.Before, after: l.After}).code(w, s)
+			(&listing.Site{Title: "", Before: l.Before, After: l.After}).Code(w, s)
 		}
 	case len(k.Lines) > 0:
 		row("code", fmt.Sprintf("before %#x", k.Vaddr))
-		(&listing{before: k.Lines}).code(w, s)
+		(&listing.Site{Before: k.Lines}).Code(w, s)
 	}
 }
 

@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/rewriter"
 )
 
-type diagnoser = func(context.Context, []string, diagnoseOptions) ([]*diagnose.Result, error)
+type diagnoser = func(context.Context, []string, crash.Options) ([]*diagnose.Result, error)
 
 func finds(crashes ...*diagnose.Crash) diagnoser {
-	return func(_ context.Context, args []string, _ diagnoseOptions) ([]*diagnose.Result, error) {
+	return func(_ context.Context, args []string, _ crash.Options) ([]*diagnose.Result, error) {
 		return []*diagnose.Result{{Input: args[0], Crashes: crashes, Lines: 7}}, nil
 	}
 }
@@ -86,21 +87,12 @@ func TestDiagnose(t *testing.T) {
 
 // What can be read is told beside the error of what cannot, and the error decides.
 func TestDiagnoseError(t *testing.T) {
-	e := engine{diagnose: func(ctx context.Context, args []string, o diagnoseOptions) ([]*diagnose.Result, error) {
+	e := engine{diagnose: func(ctx context.Context, args []string, o crash.Options) ([]*diagnose.Result, error) {
 		all, _ := finds(called())(ctx, args, o)
 		return all, errors.New("core.9: cut off")
 	}}
 	got := runLine(e, "diagnose", "core.9", "core.106")
 	if got.status != 1 || !strings.Contains(got.stdout, "time()") || !strings.Contains(got.stderr, "vfix: error: core.9: cut off\n") {
 		t.Errorf("got %+v", got)
-	}
-}
-
-// An image is not a crash: the hint names the verb for it.
-func TestDiagnoseImage(t *testing.T) {
-	for arg, want := range map[string]string{"redis:2.8.22": "vfix scan redis:2.8.22", "library/redis": "vfix scan library/redis", "web": "docker ps -a", "./core": "docker ps -a"} {
-		if got := (&crashNotFound{arg, errors.New("x")}).Hint(); !strings.Contains(got, want) {
-			t.Errorf("%s: got %s, want %s", arg, got, want)
-		}
 	}
 }

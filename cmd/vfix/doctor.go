@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
@@ -92,7 +93,7 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 	if opts.limit <= 0 {
 		return usagef("doctor", "--limit %s: must be positive, such as 30s", opts.limit)
 	}
-	progress := out.startProgress(ctx, opts.progress)
+	progress := out.StartProgress(ctx, opts.progress)
 	o := doctor.Options{
 		Checks: opts.checks, Program: shim.Measure(), Quick: opts.quick, Limit: opts.limit, FloodDir: opts.flood,
 		Containers: containersOf(e, progress), Stock: stockOf(progress),
@@ -106,7 +107,7 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 		o.Profile = b
 	}
 	report, err := e.doctor(ctx, o)
-	out.endProgress()
+	out.EndProgress()
 	if err != nil {
 		return &doctorError{err}
 	}
@@ -115,7 +116,7 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 	}
 	if failed := report.Failed(); len(failed) > 0 {
 		return &findingsError{
-			msg:  fmt.Sprintf("%s failed: %s", count(len(failed), "check"), strings.Join(failed, ", ")),
+			msg:  fmt.Sprintf("%s failed: %s", screen.Count(len(failed), "check"), strings.Join(failed, ", ")),
 			hint: "see 'do' below each of them; run 'vfix doctor --check NAME' to repeat one",
 		}
 	}

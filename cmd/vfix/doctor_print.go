@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/doctor"
 )
 
@@ -17,7 +18,7 @@ func (o *output) doctor(opts printOptions, r *doctor.Report) error {
 	}
 	for i := range r.Checks {
 		if i > 0 {
-			fmt.Fprintln(o.stdout)
+			fmt.Fprintln(o.Stdout)
 		}
 		o.check(&r.Checks[i])
 	}
@@ -29,26 +30,26 @@ const fewLines = 10
 
 // check prints one check: its verdict and what decided it, then what it means.
 func (o *output) check(c *doctor.Check) {
-	p := o.out.paint
+	p := o.Out.Paint
 	paint := map[doctor.Verdict]func(string) string{
-		doctor.OK: p.green, doctor.Warn: p.yellow, doctor.Fail: p.red, doctor.Skipped: p.dim,
+		doctor.OK: p.Green, doctor.Warn: p.Yellow, doctor.Fail: p.Red, doctor.Skipped: p.Dim,
 	}[c.Verdict]
 	const label, names = 7, 10 // columns: the longest verdict, the longest name
-	head := paint(pad(string(c.Verdict), label, false)) + gap + p.bold(pad(c.Name, names, false)) + gap
-	o.hanging(head, label+names+2*len(gap), c.Found)
+	head := paint(screen.Pad(string(c.Verdict), label, false)) + screen.Gap + p.Bold(screen.Pad(c.Name, names, false)) + screen.Gap
+	o.Hanging(head, label+names+2*len(screen.Gap), c.Found)
 	lines := c.Lines
 	if len(lines) > fewLines {
 		lines = append(slices.Clone(lines[:examples]), fmt.Sprintf("%d more are not shown: --format json lists them all", len(lines)-examples))
 	}
 	for _, l := range lines {
-		o.hanging(strings.Repeat(" ", label+len(gap)), label+len(gap), l)
+		o.Hanging(strings.Repeat(" ", label+len(screen.Gap)), label+len(screen.Gap), l)
 	}
 	for _, part := range [][2]string{{"means", c.Means}, {"do", c.Do}} {
 		if part[1] != "" {
-			o.hanging(strings.Repeat(" ", label+len(gap))+p.bold(pad(part[0], names, false))+gap, label+names+2*len(gap), part[1])
+			o.Hanging(strings.Repeat(" ", label+len(screen.Gap))+p.Bold(screen.Pad(part[0], names, false))+screen.Gap, label+names+2*len(screen.Gap), part[1])
 		}
 	}
 	for _, n := range c.Notes {
-		o.hanging(strings.Repeat(" ", label+len(gap))+pad("note", names, false)+gap, label+names+2*len(gap), n)
+		o.Hanging(strings.Repeat(" ", label+len(screen.Gap))+screen.Pad("note", names, false)+screen.Gap, label+names+2*len(screen.Gap), n)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 
+	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
@@ -33,7 +34,7 @@ type engine struct {
 	convert    func(ctx context.Context, source string, o images.ConvertOptions) (*images.Converted, error)
 	layer      func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
 	// diagnose returns what it could read beside the errors of what it could not.
-	diagnose func(ctx context.Context, crashes []string, o diagnoseOptions) ([]*diagnose.Result, error)
+	diagnose func(ctx context.Context, crashes []string, o crash.Options) ([]*diagnose.Result, error)
 	hotfix   func(ctx context.Context, source string, o hotfix.Options) (*hotfix.Hotfixed, error)
 	// hotfixCopies lists what hotfixes left in a directory, or removes what nothing uses.
 	hotfixCopies, pruneHotfixCopies func(ctx context.Context, dir string, o media.Options) (all []hotfix.Copy, asked bool, err error)
@@ -73,7 +74,7 @@ var theEngine = engine{
 	verify:     images.Verify,
 	convert:    images.Convert,
 	layer:      images.Layer,
-	diagnose:   diagnoseAll,
+	diagnose:   crash.Diagnose,
 	hotfix:     hotfix.Hotfix,
 
 	hotfixCopies: hotfix.Copies,

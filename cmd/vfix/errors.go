@@ -1,5 +1,5 @@
 // The errors that the command makes itself. What a user can do about one is its hint;
-// errors.go and hints.go are all that main needs to know of errors.
+// errors.go and package hints are all that main needs to know of errors.
 
 package main
 
@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"syscall"
+
+	"vfix.dev/vfix/cmd/vfix/screen"
 )
 
 // usageError is a command line that cannot be meant: status 2.
@@ -55,20 +56,9 @@ func (e *signalError) Hint() string {
 	return "no partial result is left behind; you can run the command again"
 }
 
-// errBrokenPipe: the reader of stdout went away. Nothing is printed about it.
-var errBrokenPipe = errors.New("stdout: the reader went away")
-
-// stdoutError is a result that could not be printed.
-func stdoutError(err error) error {
-	if errors.Is(err, syscall.EPIPE) {
-		return errBrokenPipe
-	}
-	return fmt.Errorf("stdout: %w", err)
-}
-
 // joined is the type of what errors.Join returns. An error of fmt.Errorf with several %w
 // has the same Unwrap and a text of its own, so it is not taken apart.
-var joined = reflect.TypeOf(errors.Join(errBrokenPipe))
+var joined = reflect.TypeOf(errors.Join(screen.ErrBrokenPipe))
 
 // flatten returns the errors that err joins, itself where it joins none.
 func flatten(err error) []error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
@@ -78,7 +79,7 @@ func incomplete(f *contents.Findings) error {
 	switch n := f.Unread(); {
 	case n > 0:
 		return &incompleteError{
-			msg:  fmt.Sprintf("%s: incomplete: %s could not be read", f.Source, count(n, "path")),
+			msg:  fmt.Sprintf("%s: incomplete: %s could not be read", f.Source, screen.Count(n, "path")),
 			hint: "run vfix as root, or as a user who can read them",
 		}
 	case f.ELFFiles == 0 && len(f.Passed) > 0:
@@ -106,7 +107,7 @@ func leftOver(f *contents.Findings) error {
 		return nil
 	}
 	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s could not be patched", f.Source, count(n, openSite)),
+		msg:  fmt.Sprintf("%s: %s could not be patched", f.Source, screen.Count(n, openSite)),
 		hint: "the table gives the reasons; 'vfix scan --explain' shows the code around each of them",
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/listing"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
@@ -23,12 +25,12 @@ func (o *output) findings(d deed, opts printOptions, all ...*contents.Findings) 
 	}
 	for i, f := range all {
 		if i > 0 {
-			fmt.Fprintln(o.stdout)
+			fmt.Fprintln(o.Stdout)
 		}
 		if opts.explain {
-			writeExplanations(o.stdout, o.out, f)
+			listing.Explain(o.Stdout, o.Out, f)
 		}
-		writeFindings(o.stdout, o.out, d, f)
+		writeFindings(o.Stdout, o.Out, d, f)
 	}
 	return nil
 }
@@ -36,11 +38,11 @@ func (o *output) findings(d deed, opts printOptions, all ...*contents.Findings) 
 // warnings prints what the rewriter has to say about files.
 func (o *output) warnings(f *contents.Findings) {
 	for _, text := range f.Warnings {
-		o.warn("%s", text)
+		o.Warn("%s", text)
 	}
 	for i := range f.Files {
 		for _, text := range f.Files[i].Plan.Warnings {
-			o.warn("%s: %s", f.Files[i].Path, text)
+			o.Warn("%s: %s", f.Files[i].Path, text)
 		}
 	}
 }
@@ -57,38 +59,38 @@ var (
 
 // writeFindings writes the tables of one source: what is patched and how, what is left
 // and why, what could not be examined, and the sums.
-func writeFindings(w io.Writer, s stream, d deed, f *contents.Findings) {
-	fmt.Fprintln(w, s.paint.bold(printable(f.Name())))
+func writeFindings(w io.Writer, s screen.Stream, d deed, f *contents.Findings) {
+	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(f.Name())))
 	if f.Digest != "" {
-		fmt.Fprintln(w, s.paint.dim(printable(f.Digest)))
+		fmt.Fprintln(w, s.Paint.Dim(screen.Printable(f.Digest)))
 	}
-	for _, t := range []*grid{patchGrid(f), leftGrid(f), passedGrid(f)} {
-		if len(t.rows) > 0 {
+	for _, t := range []*screen.Table{patchGrid(f), leftGrid(f), passedGrid(f)} {
+		if !t.Empty() {
 			fmt.Fprintln(w)
-			t.write(w, s)
+			t.Write(w, s)
 		}
 	}
 	fmt.Fprintln(w)
-	for _, line := range sums(s.paint, d, f) {
+	for _, line := range sums(s.Paint, d, f) {
 		fmt.Fprintln(w, line)
 	}
 }
 
 // patchGrid is one row for each file, function and form.
-func patchGrid(f *contents.Findings) *grid {
-	t := &grid{head: []string{"FILE", "LAYER", "LIBC", "FUNCTION", "SITES", "PATCH"}, right: 4}
+func patchGrid(f *contents.Findings) *screen.Table {
+	t := &screen.Table{Head: []string{"FILE", "LAYER", "LIBC", "FUNCTION", "SITES", "PATCH"}, Right: 4}
 	if !hasLayers(f) {
-		t.drop = 1
+		t.Drop = 1
 	}
 	for i := range f.Files {
 		file := &f.Files[i]
-		first := []string{fileName(file), layerName(file), orDash(file.Report.Libc)}
+		first := []string{fileName(file), layerName(file), screen.OrDash(file.Report.Libc)}
 		all := groups(file, func(p *rewriter.Patch) bool { return p.Form != rewriter.Left })
 		slices.SortStableFunc(all, func(a, b group) int {
 			return cmp.Or(cmp.Compare(a.patch.Site.Function, b.patch.Site.Function), cmp.Compare(a.patch.Form, b.patch.Form))
 		})
 		for _, g := range all {
-			t.add(append(first, g.patch.Site.Function.String(), fmt.Sprint(g.sites), g.patch.Form.String()))
+			t.Add(append(first, g.patch.Site.Function.String(), fmt.Sprint(g.sites), g.patch.Form.String()))
 			first = []string{"", "", ""}
 		}
 	}
@@ -97,15 +99,15 @@ func patchGrid(f *contents.Findings) *grid {
 
 // leftGrid is one row for each file, function, verdict and reason. Benign references are
 // counted in the sums only.
-func leftGrid(f *contents.Findings) *grid {
-	t := &grid{head: []string{"NOT PATCHED", "FIRST AT", "FUNCTION", "SITES", "VERDICT", "WHY"}, right: 3}
+func leftGrid(f *contents.Findings) *screen.Table {
+	t := &screen.Table{Head: []string{"NOT PATCHED", "FIRST AT", "FUNCTION", "SITES", "VERDICT", "WHY"}, Right: 3}
 	for i := range f.Files {
 		file := &f.Files[i]
 		name := fileName(file)
 		for _, g := range groups(file, func(p *rewriter.Patch) bool {
 			return p.Form == rewriter.Left && p.Site.Verdict != rewriter.Benign
 		}) {
-			t.add([]string{name, fmt.Sprintf("%#x", g.patch.Site.Vaddr), g.patch.Site.Function.String(),
+			t.Add([]string{name, fmt.Sprintf("%#x", g.patch.Site.Vaddr), g.patch.Site.Function.String(),
 				fmt.Sprint(g.sites), g.patch.Site.Verdict.String(), why(&g.patch)})
 			name = ""
 		}
@@ -113,10 +115,10 @@ func leftGrid(f *contents.Findings) *grid {
 	return t
 }
 
-func passedGrid(f *contents.Findings) *grid {
-	t := &grid{head: []string{"NOT EXAMINED", "WHY"}, right: -1}
+func passedGrid(f *contents.Findings) *screen.Table {
+	t := &screen.Table{Head: []string{"NOT EXAMINED", "WHY"}, Right: -1}
 	for _, p := range f.Passed {
-		t.add([]string{p.Path, p.Reason})
+		t.Add([]string{p.Path, p.Reason})
 	}
 	return t
 }
@@ -157,7 +159,7 @@ func why(p *rewriter.Patch) string {
 }
 
 // sums says in words what the tables say in rows.
-func sums(c palette, d deed, f *contents.Findings) []string {
+func sums(c screen.Palette, d deed, f *contents.Findings) []string {
 	forms := map[rewriter.Form]int{}
 	var left [rewriter.Benign + 1]int
 	for i := range f.Files {
@@ -177,22 +179,22 @@ func sums(c palette, d deed, f *contents.Findings) []string {
 		}
 	}
 	if total > 0 {
-		lines = append(lines, c.green(fmt.Sprintf("%s %s", count(total, "call site"), d.patch))+" ("+strings.Join(byForm, ", ")+")")
+		lines = append(lines, c.Green(fmt.Sprintf("%s %s", screen.Count(total, "call site"), d.patch))+" ("+strings.Join(byForm, ", ")+")")
 	}
 	if n := f.Uncovered(); n > 0 {
-		lines = append(lines, c.yellow(count(n, openSite)+" left"))
+		lines = append(lines, c.Yellow(screen.Count(n, openSite)+" left"))
 	}
 	if n := coveredSites(f); n > 0 {
-		lines = append(lines, count(n, openSite)+" left, covered by the fallback ("+strings.Join(coverers(f), ", ")+")")
+		lines = append(lines, screen.Count(n, openSite)+" left, covered by the fallback ("+strings.Join(coverers(f), ", ")+")")
 	}
 	if n := left[rewriter.Dormant]; n > 0 {
-		lines = append(lines, count(n, "dormant reference")+" left: used only if the kernel provides no vDSO")
+		lines = append(lines, screen.Count(n, "dormant reference")+" left: used only if the kernel provides no vDSO")
 	}
 	if n := left[rewriter.Benign]; n > 0 {
-		lines = append(lines, count(n, "benign reference")+" left: compared with, never called")
+		lines = append(lines, screen.Count(n, "benign reference")+" left: compared with, never called")
 	}
 	if total == 0 && f.LeftOver() == 0 {
-		clean := c.green("no call site of the vsyscall page")
+		clean := c.Green("no call site of the vsyscall page")
 		switch {
 		case f.ELFFiles == 0 && f.Unread() == 0:
 			clean = "no 64-bit x86-64 ELF file in it"
@@ -201,7 +203,7 @@ func sums(c palette, d deed, f *contents.Findings) []string {
 		}
 		lines = append([]string{clean}, lines...)
 	}
-	return append(lines, c.dim(fmt.Sprintf("%s with %s of code examined", count(f.ELFFiles, "ELF file"), humanSize(f.ExecBytes))))
+	return append(lines, c.Dim(fmt.Sprintf("%s with %s of code examined", screen.Count(f.ELFFiles, "ELF file"), screen.Size(f.ExecBytes))))
 }
 
 func hasLayers(f *contents.Findings) bool {
@@ -212,7 +214,7 @@ func fileName(f *contents.File) string {
 	if len(f.Links) == 0 {
 		return f.Path
 	}
-	return fmt.Sprintf("%s (and %s)", f.Path, count(len(f.Links), "hard link"))
+	return fmt.Sprintf("%s (and %s)", f.Path, screen.Count(len(f.Links), "hard link"))
 }
 
 // layerName is the number of a layer and the head of its diff ID, as docker shortens it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 )
 
@@ -20,23 +21,23 @@ func TestTables(t *testing.T) {
 	}
 	for _, c := range []struct {
 		golden string
-		s      stream
+		s      screen.Stream
 		d      deed
 		f      *contents.Findings
 	}{
-		{"table-clean.txt", stream{}, scanned, clean()},
-		{"table-mixed.txt", stream{}, patched, mixed()},
-		{"table-mixed-80.txt", stream{tty: true, width: 80}, scanned, mixed()},
-		{"table-colour.txt", stream{tty: true, width: 120, paint: palette{on: true}}, scanned, mixed()},
-		{"table-folder.txt", stream{}, planned, folder},
-		{"table-harmless.txt", stream{}, verified, harmless()},
+		{"table-clean.txt", screen.Stream{}, scanned, clean()},
+		{"table-mixed.txt", screen.Stream{}, patched, mixed()},
+		{"table-mixed-80.txt", screen.Stream{Tty: true, Width: 80}, scanned, mixed()},
+		{"table-colour.txt", screen.Stream{Tty: true, Width: 120, Paint: screen.Palette{On: true}}, scanned, mixed()},
+		{"table-folder.txt", screen.Stream{}, planned, folder},
+		{"table-harmless.txt", screen.Stream{}, verified, harmless()},
 	} {
 		var b bytes.Buffer
 		writeFindings(&b, c.s, c.d, c.f)
 		golden(t, c.golden, b.String())
 		for line := range strings.Lines(b.String()) {
-			if n := runewidth.StringWidth(strings.TrimRight(line, "\n")); c.s.width > 0 && !c.s.paint.on && n > c.s.width {
-				t.Errorf("%s: a line of %d columns, want at most %d: %s", c.golden, n, c.s.width, line)
+			if n := runewidth.StringWidth(strings.TrimRight(line, "\n")); c.s.Width > 0 && !c.s.Paint.On && n > c.s.Width {
+				t.Errorf("%s: a line of %d columns, want at most %d: %s", c.golden, n, c.s.Width, line)
 			}
 			if strings.Contains(line, "\x1b[31m.so") {
 				t.Errorf("%s: a file name reaches the terminal: %q", c.golden, line)

@@ -130,13 +130,6 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	if w.reads && w.stall <= 0 {
 		return none, usagef(verb, "--stall-timeout %v: must be positive", w.stall)
 	}
-	if w.maxTemp != "" {
-		limit, err := bytesOf(verb, "--max-temp", w.maxTemp)
-		if err != nil {
-			return none, err
-		}
-		blob.Temp.SetLimit(limit)
-	}
 	if !w.reads {
 		return none, nil
 	}
@@ -195,9 +188,6 @@ func sourceArgs(verb, what string, most int) cobra.PositionalArgs {
 		return nil
 	}
 }
-
-// ContainerPrefix says that a SOURCE is a container.
-const containerPrefix = "container:"
 
 // destPrefixes are the transports that a DEST may begin with.
 var destPrefixes = []string{

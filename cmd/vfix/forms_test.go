@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
@@ -17,7 +18,7 @@ func TestEveryFormIsCounted(t *testing.T) {
 		f := clean()
 		f.Files = []contents.File{fileOf("bin/x", "", patch(site(0x4012ab, rewriter.Time, rewriter.Live, "reaches the call at 0x4012b2"), form, ""))}
 		var b bytes.Buffer
-		writeFindings(&b, stream{}, scanned, f)
+		writeFindings(&b, screen.Stream{}, scanned, f)
 		if want := "1 call site can be patched (1 " + form.String() + ")"; !strings.Contains(b.String(), want) {
 			t.Errorf("got %q, want %q", b.String(), want)
 		}

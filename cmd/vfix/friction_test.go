@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"vfix.dev/vfix/cmd/vfix/crash"
+	"vfix.dev/vfix/cmd/vfix/hints"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/hotfix"
@@ -100,13 +103,13 @@ func TestMistypedDest(t *testing.T) {
 func TestHintOfTMPDIR(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	_, err := os.CreateTemp("", "vfix-")
-	if got := hintOf(fmt.Errorf("layer 1: %w", err)); !strings.Contains(got, "set TMPDIR") {
+	if got := hints.Of(fmt.Errorf("layer 1: %w", err), issues); !strings.Contains(got, "set TMPDIR") {
 		t.Errorf("got hint %q", got)
 	}
-	if got := hintOf(&fs.PathError{Op: "open", Path: "/x", Err: fs.ErrNotExist}); strings.Contains(got, "TMPDIR") {
+	if got := hints.Of(&fs.PathError{Op: "open", Path: "/x", Err: fs.ErrNotExist}, issues); strings.Contains(got, "TMPDIR") {
 		t.Errorf("another path: got hint %q", got)
 	}
-	if got := hintOf(errors.New("x")); !strings.Contains(got, issues) || issues == "" {
+	if got := hints.Of(errors.New("x"), issues); !strings.Contains(got, issues) || issues == "" {
 		t.Errorf("got hint %q, want the address %s", got, issues)
 	}
 }
@@ -116,7 +119,7 @@ func TestHintWithoutAddress(t *testing.T) {
 	was := issues
 	defer func() { issues = was }()
 	issues = ""
-	if got := hintOf(errors.New("x")); got != "if this is a bug in vfix, report it with the output of 'vfix version'" {
+	if got := hints.Of(errors.New("x"), issues); got != "if this is a bug in vfix, report it with the output of 'vfix version'" {
 		t.Errorf("got hint %q", got)
 	}
 }
@@ -128,7 +131,7 @@ func TestNoSystemCallNames(t *testing.T) {
 		"linkat a b: no":                         "linkat a b: no",
 		"the seat is taken: no":                  "the seat is taken: no",
 	} {
-		if got := safe(in); got != want {
+		if got := screen.Safe(in); got != want {
 			t.Errorf("%s: got %q, want %q", in, got, want)
 		}
 	}
@@ -146,7 +149,7 @@ func TestManyCrashes(t *testing.T) {
 		all = append(all, c)
 	}
 	r := []*diagnose.Result{{Input: "kern.log", Crashes: all, Lines: 900}}
-	e := engine{diagnose: func(context.Context, []string, diagnoseOptions) ([]*diagnose.Result, error) { return r, nil }}
+	e := engine{diagnose: func(context.Context, []string, crash.Options) ([]*diagnose.Result, error) { return r, nil }}
 	got := runLine(e, "diagnose", "-q", "kern.log")
 	if !strings.HasPrefix(got.stdout, "kern.log: 40 crashes in 900 lines: 30 vsyscall crashes (bash 15, redis-server 15), 10 of other causes. Examples:\n\nkern.log: redis-server, 3 times") ||
 		!strings.HasSuffix(got.stdout, "\n17 more are not shown: --format json lists them all\n") || strings.Count(got.stdout, "sh[7] vsyscall attempted") != 3 {

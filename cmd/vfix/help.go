@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/markdown"
 	"vfix.dev/vfix/docs"
 )
 
@@ -29,7 +30,7 @@ var indexRow = regexp.MustCompile(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\) \| (.+) \|
 func pages() []topic {
 	var list []topic
 	for _, row := range indexRow.FindAllStringSubmatch(page("README"), -1) {
-		list = append(list, topic{row[1], row[2], func() string { return plainText(page(row[1])) }})
+		list = append(list, topic{row[1], row[2], func() string { return markdown.Plain(page(row[1])) }})
 	}
 	return list
 }
@@ -42,9 +43,6 @@ func page(name string) string {
 	}
 	return string(b)
 }
-
-// helpWidth is how many columns help texts use at most.
-const helpWidth = 80
 
 // exitAnnotation is where a verb keeps the text of its exit statuses.
 const exitAnnotation = "exit"
@@ -109,7 +107,7 @@ func helpText(cmd *cobra.Command) string {
 	}
 	cmd.InitDefaultHelpFlag()
 	cmd.Flags().Lookup("help").Usage = "show this text"
-	fmt.Fprintf(&b, "\nOptions:\n%s\n", strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"))
+	fmt.Fprintf(&b, "\nOptions:\n%s\n", strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(markdown.Width), "\n"))
 	if text := cmd.Annotations[exitAnnotation]; text != "" {
 		fmt.Fprintf(&b, "\nExit status:\n%s\n", strings.TrimRight(text, "\n"))
 	}
@@ -146,4 +144,4 @@ vsyscall page. On such a kernel, containers of redis:2.8.22, CentOS 6 or Debian
 `
 
 // help prints a text that was asked for.
-func (o *output) help(text string) { fmt.Fprintln(o.stdout, strings.TrimRight(text, "\n")) }
+func (o *output) help(text string) { fmt.Fprintln(o.Stdout, strings.TrimRight(text, "\n")) }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"vfix.dev/vfix/cmd/vfix/markdown"
 	"vfix.dev/vfix/docs"
 )
 
@@ -98,7 +99,7 @@ func TestTopicsArePages(t *testing.T) {
 		for _, word := range pageWords(got) {
 			printed[word]++
 		}
-		for _, word := range pageWords(link.ReplaceAllString(notPrinted.ReplaceAllString(source, ""), "$1")) {
+		for _, word := range pageWords(markdown.Link.ReplaceAllString(notPrinted.ReplaceAllString(source, ""), "$1")) {
 			if printed[word]--; printed[word] < 0 {
 				t.Errorf("%s: %q is in the page more often than in the text", topic.name, word)
 			}
@@ -111,7 +112,7 @@ func TestTopicsArePages(t *testing.T) {
 				inCode, output = !inCode, false
 			case inCode && line != "\n":
 				output = output || strings.HasPrefix(line, "$ ")
-				line = strings.Repeat(" ", codeIndent) + line
+				line = strings.Repeat(" ", markdown.CodeIndent) + line
 				if !output {
 					checkWidth(t, topic.name, line)
 				}
@@ -127,7 +128,7 @@ func TestTopicsArePages(t *testing.T) {
 		for line := range strings.Lines(got) {
 			if !code[line] {
 				checkWidth(t, topic.name, line)
-				if strings.Contains(line, "`") || italic.MatchString(line) || strings.HasPrefix(strings.TrimSpace(line), "|") {
+				if strings.Contains(line, "`") || markdown.Italic.MatchString(line) || strings.HasPrefix(strings.TrimSpace(line), "|") {
 					t.Errorf("%s: Markdown in the text: %s", topic.name, line)
 				}
 			}
@@ -156,7 +157,7 @@ func TestLinks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range link.FindAllStringSubmatch(string(b), -1) {
+			for _, m := range markdown.Link.FindAllStringSubmatch(string(b), -1) {
 				target, _, _ := strings.Cut(m[2], "#")
 				if target == "" || strings.Contains(target, "://") {
 					continue
@@ -169,34 +170,11 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-func TestPlainText(t *testing.T) {
-	long := strings.Repeat("word ", 20)
-	for _, tc := range []struct{ name, in, want string }{
-		{"headings", "# A\n\ntext\n\n## B `c d`\n\nmore\n", "A\n\n  text\n\nB c d\n\n  more\n"},
-		{"paragraph", long + "\nend\n", "  " + strings.TrimSpace(strings.Repeat("word ", 15)) + "\n  word word word word word end\n"},
-		{"marks", "a **b** `c` `d e` [F](f.md) [g](../h) [i](#j) [`k`](k)\n", "  a b c 'd e' F ('vfix help f') g (h) i k\n"},
-		{"list", "- one\n  two\n- three\n1. four\n", "  - one two\n  - three\n  1. four\n"},
-		{"code", "a:\n\n```\n$ `x` | **y**\n\n  z\n```\n\nb\n", "  a:\n\n    $ `x` | **y**\n\n      z\n\n  b\n"},
-		{"image", "a\n\n![b](c.svg)\n\nd\n", "  a\n\n  d\n"},
-		{"table", "| a | b |\n|---|---|\n| `c d` | e \\| f |\n| gg | " + long + " |\n",
-			"  A    B\n  c d  e | f\n  gg   " + strings.TrimSpace(strings.Repeat("word ", 14)) + "\n       word word word word word word\n"},
-		{"wide table", "| a | b |\n|---|---|\n| " + strings.Repeat("ab ", 15) + " | " + long + " |\n",
-			"  A                                       B\n" +
-				"  ab ab ab ab ab ab ab ab ab ab ab ab ab  word word word word word word word\n" +
-				"  ab ab                                   word word word word word word word\n" +
-				"                                          word word word word word word\n"},
-	} {
-		if got := plainText(tc.in); got != tc.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", tc.name, got, tc.want)
-		}
-	}
-}
-
 func checkWidth(t *testing.T, name, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > helpWidth {
-			t.Errorf("%s: a line of %d columns, want at most %d: %s", name, n, helpWidth, line)
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > markdown.Width {
+			t.Errorf("%s: a line of %d columns, want at most %d: %s", name, n, markdown.Width, line)
 		}
 	}
 }

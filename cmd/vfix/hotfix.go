@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/mountopts"
@@ -136,13 +137,13 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 		return err
 	}
 	done, err := e.hotfix(ctx, source, hotfix.Options{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Dir:         opts.dir, Apply: opts.apply,
 	})
 	if err != nil {
 		return err
 	}
-	out.endProgress()
+	out.EndProgress()
 	if err := out.hotfixed(opts, done); err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 	}
 	if n := len(unsayable(opts, done)); n > 0 && opts.engine != everyEngine {
 		return &findingsError{
-			msg:  count(n, "file") + " cannot be mounted with these options",
+			msg:  screen.Count(n, "file") + " cannot be mounted with these options",
 			hint: "build an image with 'vfix rebuild', or fix the node with 'vfix install'",
 		}
 	}
@@ -175,18 +176,18 @@ func runHotfixCopies(ctx context.Context, opts HotfixOptions, out *output, e eng
 	if err != nil {
 		return err
 	}
-	media := opts.media(platform, out.startProgress(ctx, opts.progress))
+	media := opts.media(platform, out.StartProgress(ctx, opts.progress))
 	act := e.hotfixCopies
 	if opts.prune {
 		act = e.pruneHotfixCopies
 	}
 	all, asked, err := act(ctx, opts.dir, media)
-	out.endProgress()
+	out.EndProgress()
 	if err != nil {
 		return err
 	}
 	if opts.list && !asked && len(all) > 0 {
-		out.warn("no docker or podman daemon answers: stopped containers may use copies that are listed as unused")
+		out.Warn("no docker or podman daemon answers: stopped containers may use copies that are listed as unused")
 	}
 	out.hotfixCopies(opts, all)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/mountopts"
 )
@@ -24,21 +25,21 @@ var engineComments = map[mountopts.Engine]string{
 // container that was recreated on stdout.
 func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
 	o.warnings(h.Findings)
-	if !o.quiet && !opts.json() && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || openSites(h.Findings) > 0) {
-		writeFindings(o.stderr, o.err, patched, h.Findings)
+	if !o.Quiet && !opts.json() && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || openSites(h.Findings) > 0) {
+		writeFindings(o.Stderr, o.Err, patched, h.Findings)
 	}
 	for _, line := range unsayable(opts, h) {
-		o.warn("%s", line)
+		o.Warn("%s", line)
 	}
 	if len(h.Covered) > 0 {
-		o.note("not examined, because they are mounted into the container: %s", strings.Join(h.Covered, ", "))
+		o.Note("not examined, because they are mounted into the container: %s", strings.Join(h.Covered, ", "))
 	}
 	o.hotfixNotes(opts, h)
 	switch {
 	case opts.json():
 		return o.json(hotfixedJSON(opts, h))
 	case h.Recreated != nil:
-		o.result(h.Name)
+		o.Result(h.Name)
 	case opts.apply || len(h.Mounts) == 0:
 	default:
 		o.mountOptions(opts, h)
@@ -50,20 +51,20 @@ func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
 func (o *output) hotfixNotes(opts HotfixOptions, h *hotfix.Hotfixed) {
 	switch r := h.Recreated; {
 	case r != nil:
-		o.note("recreated; start it with 'docker start %s'", h.Name)
+		o.Note("recreated; start it with 'docker start %s'", h.Name)
 		if r.Image != "" {
-			o.note("the changes of the old container are in the image %s", r.Image)
+			o.Note("the changes of the old container are in the image %s", r.Image)
 		}
-		o.note("to restore the old container: %s", strings.Join(r.Back, " && "))
-		o.note("when it works, remove the old container: %s", strings.Join(r.Clean, " && "))
+		o.Note("to restore the old container: %s", strings.Join(r.Back, " && "))
+		o.Note("when it works, remove the old container: %s", strings.Join(r.Clean, " && "))
 	case len(h.Mounts) == 0:
-		o.note("%s: nothing to do: no call site to patch", h.Findings.Source)
+		o.Note("%s: nothing to do: no call site to patch", h.Findings.Source)
 	case opts.apply:
-		o.note("%s: nothing to do: it already has these mounts", h.Findings.Source)
+		o.Note("%s: nothing to do: it already has these mounts", h.Findings.Source)
 	case h.Container && h.Running:
-		o.note("it is running: stop it, then run 'vfix hotfix --apply %s' to recreate it", h.Name)
+		o.Note("it is running: stop it, then run 'vfix hotfix --apply %s' to recreate it", h.Name)
 	case h.Container:
-		o.note("to recreate it with these mounts (docker only): vfix hotfix --apply %s", h.Name)
+		o.Note("to recreate it with these mounts (docker only): vfix hotfix --apply %s", h.Name)
 	}
 }
 
@@ -77,28 +78,28 @@ func (o *output) mountOptions(opts HotfixOptions, h *hotfix.Hotfixed) {
 	for i, e := range opts.engines() {
 		if len(opts.engines()) > 1 {
 			if i > 0 {
-				fmt.Fprintln(o.stdout)
+				fmt.Fprintln(o.Stdout)
 			}
-			fmt.Fprintln(o.stdout, "# "+engineComments[e])
+			fmt.Fprintln(o.Stdout, "# "+engineComments[e])
 		}
-		fmt.Fprint(o.stdout, mountopts.Say(e, image, h.Service, mountsOf(h)))
+		fmt.Fprint(o.Stdout, mountopts.Say(e, image, h.Service, mountsOf(h)))
 	}
 }
 
 // hotfixCopies prints copies that there are, or that were removed.
 func (o *output) hotfixCopies(opts HotfixOptions, all []hotfix.Copy) {
-	t := &grid{head: []string{"SIZE", "DATE", "FILE", "USED BY"}, right: 0}
+	t := &screen.Table{Head: []string{"SIZE", "DATE", "FILE", "USED BY"}, Right: 0}
 	var sum int64
 	for _, c := range all {
 		sum += c.Size
-		t.add([]string{humanSize(c.Size), c.Time.Format(time.DateTime), c.Path, orDash(strings.Join(c.Used, ", "))})
+		t.Add([]string{screen.Size(c.Size), c.Time.Format(time.DateTime), c.Path, screen.OrDash(strings.Join(c.Used, ", "))})
 	}
 	if len(all) > 0 {
-		t.write(o.stdout, o.out)
+		t.Write(o.Stdout, o.Out)
 	}
 	what := "%s, %s, in %s"
 	if opts.prune {
 		what = "removed %s, %s, from %s"
 	}
-	o.note(what, count(len(all), "file"), humanSize(sum), opts.dir)
+	o.Note(what, screen.Count(len(all), "file"), screen.Size(sum), opts.dir)
 }

@@ -41,6 +41,9 @@ var forbidden = map[string][]string{
 	"internal/rootpath":  {module, "net", "golang.org/x/sys", "github.com"},
 	"docs":               {module},
 	"cmd":                {"golang.org/x/arch", "debug/elf"},
+	// They know terminals and texts, and nothing of what is printed.
+	"cmd/vfix/screen":   {module + "images", module + "host", module + "docs", module + "rewriter", module + "shim", "golang.org/x/arch", "debug/elf", "net", "github.com/spf13"},
+	"cmd/vfix/markdown": {module + "images", module + "host", module + "docs", module + "rewriter", module + "shim", "golang.org/x/arch", "debug/elf", "net", "os", "github.com/spf13"},
 }
 
 // excepted are libraries that one package may use in spite of the table: docker's seccomp

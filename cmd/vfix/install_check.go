@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/install"
 )
 
@@ -60,11 +61,11 @@ func (o *output) checked(opts InstallOptions, c *install.Checked) error {
 	if len(c.Problems) == 0 {
 		return nil
 	}
-	return &findingsError{msg: count(len(c.Problems), "problem") + " with the installation", hint: "see 'vfix help node-install'"}
+	return &findingsError{msg: screen.Count(len(c.Problems), "problem") + " with the installation", hint: "see 'vfix help node-install'"}
 }
 
 func (o *output) checkedTable(c *install.Checked) {
-	t := &grid{head: []string{"CHECK", "RESULT", "DETAILS"}, right: -1}
+	t := &screen.Table{Head: []string{"CHECK", "RESULT", "DETAILS"}, Right: -1}
 	ok := func(good bool) string {
 		if good {
 			return "ok"
@@ -72,25 +73,25 @@ func (o *output) checkedTable(c *install.Checked) {
 		return "FAILED"
 	}
 	if c.Installed {
-		t.add([]string{"program", ok(c.Program != ""), c.Program + " " + c.Version})
+		t.Add([]string{"program", ok(c.Program != ""), c.Program + " " + c.Version})
 	}
 	for _, f := range c.Files {
-		t.add([]string{"file", ok(f.State != install.Gone), f.Path + ": " + string(f.State)})
+		t.Add([]string{"file", ok(f.State != install.Gone), f.Path + ": " + string(f.State)})
 	}
 	for _, e := range c.Engines {
-		t.add([]string{string(e.Engine), ok(e.Names), e.Config})
+		t.Add([]string{string(e.Engine), ok(e.Names), e.Config})
 	}
 	switch {
 	case c.Start != nil:
-		t.add([]string{"start", ok(c.Start.OK), fmt.Sprintf("a container with a legacy program, %.2f s", c.Start.Seconds)})
+		t.Add([]string{"start", ok(c.Start.OK), fmt.Sprintf("a container with a legacy program, %.2f s", c.Start.Seconds)})
 	case c.Installed:
-		t.add([]string{"start", "-", "not tried"})
+		t.Add([]string{"start", "-", "not tried"})
 	}
-	if len(t.rows) > 0 {
-		t.write(o.stdout, o.out)
+	if !t.Empty() {
+		t.Write(o.Stdout, o.Out)
 	}
 	for _, p := range c.Problems {
-		o.warn("%s", p)
+		o.Warn("%s", p)
 	}
 }
 

@@ -1,4 +1,4 @@
-// What install and uninstall print. See the rules in output.go.
+// What install and uninstall print. See the rules in package screen.
 
 package main
 
@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/install"
 )
 
@@ -18,9 +19,9 @@ func (o *output) showInstall(opts InstallOptions) func(*install.Result) {
 			return
 		}
 		var b strings.Builder
-		writeChanges(&b, o.err.paint, r.Changes)
+		writeChanges(&b, o.Err.Paint, r.Changes)
 		if b.Len() > 0 {
-			o.line(strings.TrimRight(b.String(), "\n"))
+			o.Line(strings.TrimRight(b.String(), "\n"))
 		}
 	}
 }
@@ -28,30 +29,30 @@ func (o *output) showInstall(opts InstallOptions) func(*install.Result) {
 // installed prints what was done.
 func (o *output) installed(verb string, opts InstallOptions, r *install.Result) error {
 	for _, w := range r.Warnings {
-		o.warn("%s", w)
+		o.Warn("%s", w)
 	}
 	if opts.json() {
 		return o.json(installJSON(verb, opts.DryRun, r))
 	}
 	switch {
 	case len(r.Changes) == 0 && verb == "uninstall" && len(r.Engines) == 0:
-		o.note("nothing to do: vfix is not installed in %s", opts.Root)
+		o.Note("nothing to do: vfix is not installed in %s", opts.Root)
 	case len(r.Changes) == 0:
-		o.note("nothing to do: everything is up to date")
+		o.Note("nothing to do: everything is up to date")
 	case opts.DryRun:
-		writeChanges(o.stdout, o.out.paint, r.Changes)
-		o.note("dry run: nothing was written")
+		writeChanges(o.Stdout, o.Out.Paint, r.Changes)
+		o.Note("dry run: nothing was written")
 	default:
-		o.note("%s changed in %s", count(len(r.Changes), "file"), opts.Root)
+		o.Note("%s changed in %s", screen.Count(len(r.Changes), "file"), opts.Root)
 	}
 	if opts.DryRun {
 		return nil
 	}
 	if len(r.Commands) > 0 {
-		o.note("to apply the change, run the command printed on stdout")
+		o.Note("to apply the change, run the command printed on stdout")
 	}
 	for _, c := range r.Commands {
-		o.result(c)
+		o.Result(c)
 	}
 	o.usage(r)
 	return nil
@@ -60,36 +61,36 @@ func (o *output) installed(verb string, opts InstallOptions, r *install.Result) 
 // usage says how containers come to the new runtime.
 func (o *output) usage(r *install.Result) {
 	for _, n := range r.Notes {
-		o.note("%s", n)
+		o.Note("%s", n)
 	}
 	if r.RuntimeClass == "" {
 		return
 	}
-	o.note("pods select it with this RuntimeClass; create it with 'kubectl apply -f':")
+	o.Note("pods select it with this RuntimeClass; create it with 'kubectl apply -f':")
 	for line := range strings.Lines(r.RuntimeClass) {
-		o.line("  " + printable(strings.TrimRight(line, "\n")))
+		o.Line("  " + screen.Printable(strings.TrimRight(line, "\n")))
 	}
 }
 
 // writeChanges lists changes: the difference of text files, one line for others.
-func writeChanges(w io.Writer, c palette, changes []install.Change) {
+func writeChanges(w io.Writer, c screen.Palette, changes []install.Change) {
 	for _, ch := range changes {
 		size := ""
 		if ch.Diff == "" && ch.Size > 0 {
-			size = ", " + humanSize(int64(ch.Size))
+			size = ", " + screen.Size(int64(ch.Size))
 		}
 		if ch.Link != "" {
-			size = " -> " + printable(ch.Link)
+			size = " -> " + screen.Printable(ch.Link)
 		}
-		fmt.Fprintln(w, c.bold(string(ch.Action)+" "+printable(ch.Path))+size)
+		fmt.Fprintln(w, c.Bold(string(ch.Action)+" "+screen.Printable(ch.Path))+size)
 		for line := range strings.Lines(ch.Diff) {
 			line = strings.TrimRight(line, "\r\n")
-			text := printable(strings.ReplaceAll(line, "\t", "        "))
+			text := screen.Printable(strings.ReplaceAll(line, "\t", "        "))
 			switch {
 			case strings.HasPrefix(line, "+"):
-				text = c.green(text)
+				text = c.Green(text)
 			case strings.HasPrefix(line, "-"):
-				text = c.red(text)
+				text = c.Red(text)
 			}
 			fmt.Fprintln(w, text)
 		}

@@ -35,7 +35,7 @@ func list(s []string) []string {
 
 // json prints one value.
 func (o *output) json(v any) error {
-	enc := json.NewEncoder(o.stdout)
+	enc := json.NewEncoder(o.Stdout)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)

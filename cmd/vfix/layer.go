@@ -81,14 +81,14 @@ func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) err
 	version := buildVersion().Version
 	done, err := e.layer(ctx, images.LayerOptions{
 		Media: media.Options{
-			Insecure: opts.insecure, Progress: out.startProgress(ctx, opts.progress), UserAgent: "vfix/" + version,
+			Insecure: opts.insecure, Progress: out.StartProgress(ctx, opts.progress), UserAgent: "vfix/" + version,
 		},
 		Dest: opts.dest, Program: program, Version: version, Shim: fallbackShim(),
 	})
 	if err != nil {
 		return err
 	}
-	out.endProgress()
+	out.EndProgress()
 	return out.layered(opts, done)
 }
 

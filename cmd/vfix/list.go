@@ -112,7 +112,7 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 			return usagef("list", "--newer-than does not work with -: the output of kubectl does not contain the age of images")
 		}
 	}
-	o := inventory.ListOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Platform: platformSet, Stdin: os.Stdin}
+	o := inventory.ListOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Platform: platformSet, Stdin: os.Stdin}
 	o.Media.PerSecond = opts.rate
 	for _, m := range opts.match {
 		o.Match = append(o.Match, media.NamePattern(m))
@@ -134,6 +134,6 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 			break
 		}
 	}
-	out.endProgress()
+	out.EndProgress()
 	return errors.Join(append(errs, l.end())...)
 }

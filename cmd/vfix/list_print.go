@@ -2,9 +2,12 @@
 
 package main
 
-import "vfix.dev/vfix/images/inventory"
+import (
+	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/images/inventory"
+)
 
-// listing of images under way.
+// imageList prints the images of vfix list as they are found, or keeps them for the JSON.
 type imageList struct {
 	out *output
 	doc *jsonList // nil: lines
@@ -25,12 +28,12 @@ func (l *imageList) add(i inventory.Listed) error {
 		l.doc.add(i)
 		return nil
 	}
-	l.out.result(i.Source)
+	l.out.Result(i.Source)
 	return nil
 }
 
 func (l *imageList) end() error {
-	l.out.note("%s", count(l.n, "image"))
+	l.out.Note("%s", screen.Count(l.n, "image"))
 	if l.doc != nil {
 		return l.out.json(l.doc)
 	}

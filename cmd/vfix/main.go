@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/shim"
@@ -51,7 +52,7 @@ var exitTable = []struct {
 	{isStart(run.ErrNoCommand), statusNoCommand},
 	{isStart(run.ErrNotExecutable), statusNotExec},
 	{isStart(nil), statusNotStarted},
-	{func(err error) bool { return errors.Is(err, errBrokenPipe) }, statusBrokenPipe},
+	{func(err error) bool { return errors.Is(err, screen.ErrBrokenPipe) }, statusBrokenPipe},
 	{isOnly[*findingsError], statusFindings},
 }
 
@@ -75,11 +76,11 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	defer stop()
 	out := newOutput(stdout, stderr)
 	err := execute(ctx, newRootCommand(out, e), args)
-	out.endProgress()
+	out.EndProgress()
 	if sig := (*signalError)(nil); err != nil && errors.As(context.Cause(ctx), &sig) {
 		err = sig // whatever the work said when it was cancelled
 	}
-	if werr := out.flush(); werr != nil && (err == nil || isOnly[*findingsError](err)) {
+	if werr := out.Flush(); werr != nil && (err == nil || isOnly[*findingsError](err)) {
 		err = werr
 	}
 	for _, e := range flatten(err) {

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"vfix.dev/vfix/cmd/vfix/crash"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/install"
@@ -118,7 +120,7 @@ func fake(f *contents.Findings, err error) engine {
 		layer: func(context.Context, images.LayerOptions) (*images.Layered, error) {
 			return &images.Layered{Reference: "vfix:latest", Digest: digest, Files: []string{"vfix/vfix"}, Size: 1 << 20}, err
 		},
-		diagnose: func(context.Context, []string, diagnoseOptions) ([]*diagnose.Result, error) {
+		diagnose: func(context.Context, []string, crash.Options) ([]*diagnose.Result, error) {
 			return []*diagnose.Result{{Input: "log", Lines: 9}}, err
 		},
 		hotfix: func(_ context.Context, _ string, o hotfix.Options) (*hotfix.Hotfixed, error) {
@@ -169,7 +171,7 @@ func TestExitStatus(t *testing.T) {
 		{"interrupted", &signalError{os.Interrupt}, 130},
 		{"hung up", &signalError{syscall.SIGHUP}, 129},
 		{"terminated", &signalError{syscall.SIGTERM}, 143},
-		{"broken pipe", errBrokenPipe, 141},
+		{"broken pipe", screen.ErrBrokenPipe, 141},
 	} {
 		if got := exitStatus(c.err); got != c.want {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.want)

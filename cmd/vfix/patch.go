@@ -97,12 +97,12 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	}
 	found, err := e.patch(ctx, paths, images.PatchOptions{
 		Jobs: opts.jobs, InPlace: opts.inPlace, Output: opts.output, DryRun: opts.dryRun, Since: opts.since, OneFS: opts.oneFS,
-		Progress: out.startProgress(ctx, opts.progress), Rewriter: rewriter.Options{Explain: opts.explain},
+		Progress: out.StartProgress(ctx, opts.progress), Rewriter: rewriter.Options{Explain: opts.explain},
 	})
 	if err != nil {
 		return err
 	}
-	out.endProgress()
+	out.EndProgress()
 	deed := patched
 	if opts.dryRun {
 		deed = planned

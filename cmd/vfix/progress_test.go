@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -82,41 +81,6 @@ func TestProgressBars(t *testing.T) {
 	for _, want := range []string{"read  sha256:5f70bf18a086", "read  sha256:a3ed95caeb02", "done", "3.0 MiB", "vfix: layer 3"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
-		}
-	}
-}
-
-// What comes after the end of the bars is no panic, and messages still appear.
-func TestProgressAfterEnd(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	out := newOutput(&stdout, &stderr)
-	p := out.startProgress(t.Context(), "tty")
-	early := p.Start("read", "x", 10)
-	out.endProgress()
-	early.Add(5)
-	early.Done()
-	late := p.Start("read", "y", 10)
-	late.Add(10)
-	late.Done()
-	p.Note("still here")
-	out.endProgress()
-	if !strings.Contains(stderr.String(), "vfix: still here\n") {
-		t.Errorf("got %q", stderr.String())
-	}
-}
-
-func TestShorten(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		n    int
-		want string
-	}{
-		{"short", 10, "short"},
-		{"sha256:5f70bf18a086007016e9", 19, "sha256:5f70bf18a086"},
-		{"/srv/images/old/redis.tar", 12, "...redis.tar"},
-	} {
-		if got := shorten(c.in, c.n); got != c.want {
-			t.Errorf("shorten(%q, %d): got %q, want %q", c.in, c.n, got, c.want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/fallback"
@@ -166,7 +167,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		return err
 	}
 	o := images.RebuildOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
 		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
 		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
 		Fallback: fallback.Mode(opts.fallback), Provenance: opts.provenance, UpdateDpkg: opts.updateDpkg,
@@ -183,7 +184,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err != nil {
 		return err
 	}
-	out.endProgress()
+	out.EndProgress()
 	if err := out.rebuilt(opts, done); err != nil {
 		return err
 	}
@@ -219,7 +220,7 @@ func rebuiltAll(b *batch.Batch) error {
 		return err
 	}
 	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s could not be patched", count(b.Open, "image"), count(b.LeftOver, openSite)),
+		msg:  fmt.Sprintf("%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, openSite)),
 		hint: "run 'vfix scan IMAGE' to see them and the reasons",
 	}
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
@@ -17,40 +18,40 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 		o.rebuiltOne(opts, one)
 	}
 	for _, text := range r.Warnings {
-		o.warn("%s", text)
+		o.Warn("%s", text)
 	}
 	o.signatures(r, opts.dryRun)
 	for _, where := range r.Provenance {
-		o.note("statement of provenance: %s", where)
+		o.Note("statement of provenance: %s", where)
 	}
 	switch {
 	case r.Unchanged:
-		o.note("%s: nothing to do: no call site to patch", r.Findings.Source)
+		o.Note("%s: nothing to do: no call site to patch", r.Findings.Source)
 	case opts.dryRun:
-		o.note("dry run: nothing was written; stdout names the base")
+		o.Note("dry run: nothing was written; stdout names the base")
 	default:
 		for _, one := range append([]*images.Rebuilt{r}, r.Levels...) {
 			if one.LayerSize > 0 {
-				o.note("added one layer of %s to %s", humanSize(one.LayerSize), one.Findings.Name())
+				o.Note("added one layer of %s to %s", screen.Size(one.LayerSize), one.Findings.Name())
 			}
 		}
 	}
 	if opts.json() {
 		return o.json(rebuiltJSON(opts, r))
 	}
-	o.result(r.Reference)
+	o.Result(r.Reference)
 	return nil
 }
 
 // rebuiltOne prints what was done to one image.
 func (o *output) rebuiltOne(opts RebuildOptions, r *images.Rebuilt) {
 	o.warnings(r.Findings)
-	if !o.quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || openSites(r.Findings) > 0) {
+	if !o.Quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || openSites(r.Findings) > 0) {
 		d := patched
 		if opts.dryRun {
 			d = planned
 		}
-		writeFindings(o.stderr, o.err, d, r.Findings)
+		writeFindings(o.Stderr, o.Err, d, r.Findings)
 	}
 	o.fallback(&r.Findings.Fallback, opts.dryRun)
 	o.packages(r.Packages)
@@ -66,13 +67,13 @@ func (o *output) packages(all []records.Record) {
 		}
 		switch {
 		case f.Stale:
-			o.note("%s: %s did not match its record before, either: not changed", name, f.Path)
+			o.Note("%s: %s did not match its record before, either: not changed", name, f.Path)
 		case f.Corrected:
-			o.note("%s: updated the md5sum of %s", name, f.Path)
+			o.Note("%s: updated the md5sum of %s", name, f.Path)
 		case f.Manager == "dpkg":
-			o.note("%s: %s no longer matches its md5sum, so dpkg --verify will report it; --update-dpkg updates it", name, f.Path)
+			o.Note("%s: %s no longer matches its md5sum, so dpkg --verify will report it; --update-dpkg updates it", name, f.Path)
 		default:
-			o.note("%s: %s no longer matches its recorded digest, so %s -V will report it; the record is signed and cannot be updated", name, f.Path, f.Manager)
+			o.Note("%s: %s no longer matches its recorded digest, so %s -V will report it; the record is signed and cannot be updated", name, f.Path, f.Manager)
 		}
 	}
 }
@@ -83,14 +84,14 @@ func (o *output) signatures(r *images.Rebuilt, dry bool) {
 		return
 	}
 	for _, s := range r.Signatures {
-		o.note("the base has a %s (%s), which does not cover the result", s.Kind, s.Where)
+		o.Note("the base has a %s (%s), which does not cover the result", s.Kind, s.Where)
 	}
 	switch {
 	case dry:
 	case strings.Contains(r.Reference, "@sha256:"):
-		o.note("sign the result: %s", signCommand(r))
+		o.Note("sign the result: %s", signCommand(r))
 	default:
-		o.note("push the result, then sign it: cosign sign HOST/NAME@sha256:…")
+		o.Note("push the result, then sign it: cosign sign HOST/NAME@sha256:…")
 	}
 }
 
@@ -109,13 +110,13 @@ func (o *output) fallback(f *contents.Fallback, dry bool) {
 		would = "would be "
 	}
 	if len(f.Added) > 0 {
-		o.note("the fallback %sadded: %s", would, strings.Join(f.Added, ", "))
+		o.Note("the fallback %sadded: %s", would, strings.Join(f.Added, ", "))
 	}
 	if !f.Wrapped {
 		return
 	}
-	o.note("the entrypoint %srun under %s; programs started by 'docker exec' or a health check are not", would, fallback.TracePath)
+	o.Note("the entrypoint %srun under %s; programs started by 'docker exec' or a health check are not", would, fallback.TracePath)
 	for _, why := range f.Reasons {
-		o.note("a preload does not reach %s", why)
+		o.Note("a preload does not reach %s", why)
 	}
 }

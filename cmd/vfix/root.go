@@ -24,8 +24,8 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.SetOut(out.stdout)
-	root.SetErr(out.stderr)
+	root.SetOut(out.Stdout)
+	root.SetErr(out.Stderr)
 	root.AddCommand(
 		newScanCommand(out, e),
 		newPatchCommand(out, e),
@@ -98,7 +98,7 @@ func runRoot(cmd *cobra.Command, args []string, out *output) error {
 		return out.build(VersionOptions{}, buildVersion())
 	}
 	if len(args) == 0 {
-		out.line(helpText(cmd))
+		out.Line(helpText(cmd))
 		return &usageError{msg: "no verb given", hint: "run 'vfix help', or start with 'vfix scan IMAGE'"}
 	}
 	err := &usageError{msg: "no verb " + args[0] + ": want one of " + strings.Join(verbs(cmd), ", ")}

@@ -73,11 +73,11 @@ func runRun(opts StartOptions, args []string, out *output, e engine) error {
 	}
 	shim := fallbackShim()
 	o := run.Options{
-		Way: run.Way(opts.way), Warn: out.warn,
+		Way: run.Way(opts.way), Warn: out.Warn,
 		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
 	}
 	if opts.explain {
-		o.Explain = func(format string, a ...any) { out.note("run: %s", fmt.Sprintf(format, a...)) }
+		o.Explain = func(format string, a ...any) { out.Note("run: %s", fmt.Sprintf(format, a...)) }
 	}
 	if err := e.run(args, o); err != nil {
 		return &startError{err}

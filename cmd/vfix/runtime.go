@@ -115,7 +115,7 @@ stderr.`,
 				return cmd.Help()
 			}
 			// From the command line this is not reached: main asks runtimeArgs first.
-			if status := e.runtime(args, out.stderr); status != statusDone {
+			if status := e.runtime(args, out.Stderr); status != statusDone {
 				return errors.New("the runtime was not executed")
 			}
 			return nil

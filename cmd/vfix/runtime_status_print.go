@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/starts"
 )
@@ -20,7 +21,7 @@ func (o *output) status(opts StatusOptions, s *ociruntime.Status) error {
 		return o.json(statusJSON(s))
 	}
 	if len(s.Last) > 0 {
-		t := &grid{head: []string{"TIME", "CONTAINER", "RESULT", "FILES", "LEFT", "MS", "CACHE"}, right: -1}
+		t := &screen.Table{Head: []string{"TIME", "CONTAINER", "RESULT", "FILES", "LEFT", "MS", "CACHE"}, Right: -1}
 		for _, r := range s.Last {
 			hit := "miss"
 			if r.CacheHit {
@@ -29,20 +30,20 @@ func (o *output) status(opts StatusOptions, s *ociruntime.Status) error {
 			if r.Outcome == starts.Disabled || r.Seconds.Look == 0 {
 				hit = "-"
 			}
-			t.add([]string{
+			t.Add([]string{
 				r.Time.Local().Format(time.DateTime), r.Container[:min(len(r.Container), shownID)], string(r.Outcome),
 				strconv.Itoa(len(r.Files)), strconv.Itoa(r.SitesLeft), milliseconds(r.Seconds.Total), hit,
 			})
 		}
-		t.write(o.stdout, o.out)
-		o.result("")
+		t.Write(o.Stdout, o.Out)
+		o.Result("")
 	}
 	for _, line := range summaryLines(s) {
-		o.result(line)
+		o.Result(line)
 	}
 	for _, r := range s.Last {
 		if why := whyNot(&r); why != "" {
-			o.note("%s: %s: %s", r.Container[:min(len(r.Container), shownID)], r.Outcome, why)
+			o.Note("%s: %s: %s", r.Container[:min(len(r.Container), shownID)], r.Outcome, why)
 		}
 	}
 	return nil
@@ -82,13 +83,13 @@ func summaryLines(s *ociruntime.Status) []string {
 			}
 		}
 		add("starts", "%d since %s: %s", sum.Starts, sum.Since.Local().Format(time.DateTime), strings.Join(counts, ", "))
-		add("files", "%d patched, %s left", sum.Files, count(sum.SitesLeft, "call site"))
+		add("files", "%d patched, %s left", sum.Files, screen.Count(sum.SitesLeft, "call site"))
 		add("time", "median %s ms, longest %s ms", milliseconds(sum.Median), milliseconds(sum.Longest))
 		add("hits", "%d of %d", sum.CacheHits, sum.Looked)
 	}
-	add("cache", "%s in %d entries, at most %s: %s", humanSize(s.Cache.Bytes), s.Cache.Entries, humanSize(s.Cache.Limit), s.Cache.Dir)
+	add("cache", "%s in %d entries, at most %s: %s", screen.Size(s.Cache.Bytes), s.Cache.Entries, screen.Size(s.Cache.Limit), s.Cache.Dir)
 	if sum.Damaged > 0 {
-		add("notes", "%s cannot be read", count(sum.Damaged, "line"))
+		add("notes", "%s cannot be read", screen.Count(sum.Damaged, "line"))
 	}
 	return lines
 }

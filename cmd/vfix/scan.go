@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
@@ -87,7 +88,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	if err := opts.printOptions.check("scan"); err != nil {
 		return err
 	}
-	o := images.ScanOptions{Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()}
+	o := images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()}
 	o.Rewriter.Explain = opts.explain
 	if opts.fromFile != "" {
 		return scanAll(ctx, opts, o, out, e)
@@ -105,7 +106,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		}
 		all = append(all, f.All()...)
 	}
-	out.endProgress()
+	out.EndProgress()
 	if len(all) > 0 {
 		err = out.scanned(opts, all)
 	}
@@ -113,14 +114,14 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		errs = append(errs, incomplete(f))
 		if n := len(f.Hazards); n > 0 && opts.strict {
 			errs = append(errs, &findingsError{
-				msg:  fmt.Sprintf("%s: %s", f.Name(), count(n, "hazard")),
+				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, "hazard")),
 				hint: "see 'vfix help deaths'",
 				told: opts.format == "table",
 			})
 		}
 		if n := uncoveredSites(f); n > 0 {
 			errs = append(errs, &findingsError{
-				msg:  fmt.Sprintf("%s: %s", f.Name(), count(n, openSite)),
+				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, openSite)),
 				hint: "run '" + strings.Join(fixes(f), "' or '") + "'",
 				told: opts.format == "table",
 			})
@@ -135,7 +136,7 @@ func fixes(f *contents.Findings) []string {
 	switch {
 	case !f.Affected():
 		return []string{"vfix scan --explain " + f.Source}
-	case strings.HasPrefix(f.Source, containerPrefix):
+	case strings.HasPrefix(f.Source, images.ContainerPrefix):
 		return []string{"vfix hotfix " + f.Source}
 	case f.Digest != "", strings.HasPrefix(f.Source, string(media.SIF)+":"):
 		return []string{"vfix rebuild " + f.Source}
@@ -161,13 +162,13 @@ func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *o
 	var errs []error
 	if n := done.Hazards; n > 0 && opts.strict {
 		errs = append(errs, &findingsError{
-			msg:  fmt.Sprintf("hazards: %d of %s", n, count(done.All(), "image")),
+			msg:  fmt.Sprintf("hazards: %d of %s", n, screen.Count(done.All(), "image")),
 			hint: "see 'vfix help deaths'",
 		})
 	}
 	if n := done.Of[batch.StatusAffected]; n > 0 {
 		errs = append(errs, &findingsError{
-			msg:  fmt.Sprintf("affected: %d of %s", n, count(done.All(), "image")),
+			msg:  fmt.Sprintf("affected: %d of %s", n, screen.Count(done.All(), "image")),
 			hint: "run 'vfix rebuild --from-file' with the same list",
 		})
 	}

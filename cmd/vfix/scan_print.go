@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/sarif"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
@@ -23,29 +25,31 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 	case opts.json():
 		return o.findings(scanned, opts.printOptions, all...)
 	case opts.format == sarifFormat:
+		var sources []sarif.Source
 		for _, f := range all {
 			o.warnings(f)
+			sources = append(sources, sarif.Source{Findings: f, Whole: incomplete(f) == nil, Fix: fixes(f)[0]})
 		}
-		return o.json(findingsSARIF(all))
+		return o.json(sarif.Of(buildVersion().Version, sources))
 	}
 	explained := false
 	for i, f := range all {
 		if i > 0 {
-			fmt.Fprintln(o.stdout)
+			fmt.Fprintln(o.Stdout)
 		}
 		if err := o.findings(scanned, opts.printOptions, f); err != nil {
 			return err
 		}
 		if len(f.Files) > 0 && !explained {
 			explained = true
-			fmt.Fprintln(o.stdout)
-			for _, line := range wrap(legend, o.out.textWidth()) {
-				fmt.Fprintln(o.stdout, o.out.paint.dim(line))
+			fmt.Fprintln(o.Stdout)
+			for _, line := range screen.Wrap(legend, o.Out.TextWidth()) {
+				fmt.Fprintln(o.Stdout, o.Out.Paint.Dim(line))
 			}
 		}
 		o.hazards(f)
-		fmt.Fprintln(o.stdout)
-		writeVerdict(o.stdout, o.out.paint, f)
+		fmt.Fprintln(o.Stdout)
+		writeVerdict(o.Stdout, o.Out.Paint, f)
 	}
 	return nil
 }
@@ -54,39 +58,39 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 func (o *output) hazards(f *contents.Findings) {
 	for _, h := range f.Hazards {
 		const names = 7 // columns: the longest label
-		fmt.Fprintln(o.stdout)
-		o.hanging(o.out.paint.yellow("hazard")+" "+gap, names+len(gap), printable(cmp.Or(h.Path, f.Name()))+": "+printable(h.Title()))
-		o.hanging(o.out.paint.bold("means")+"  "+gap, names+len(gap), h.Means())
-		o.hanging(o.out.paint.bold("do")+"     "+gap, names+len(gap), h.Do())
+		fmt.Fprintln(o.Stdout)
+		o.Hanging(o.Out.Paint.Yellow("hazard")+" "+screen.Gap, names+len(screen.Gap), screen.Printable(cmp.Or(h.Path, f.Name()))+": "+screen.Printable(h.Title()))
+		o.Hanging(o.Out.Paint.Bold("means")+"  "+screen.Gap, names+len(screen.Gap), h.Means())
+		o.Hanging(o.Out.Paint.Bold("do")+"     "+screen.Gap, names+len(screen.Gap), h.Do())
 	}
 }
 
 // writeVerdict says in a line whether a source is affected, and below it what to type.
-func writeVerdict(w io.Writer, c palette, f *contents.Findings) {
+func writeVerdict(w io.Writer, c screen.Palette, f *contents.Findings) {
 	sites := uncoveredSites(f)
 	if sites > 0 {
-		fmt.Fprintln(w, c.yellow("AFFECTED:")+fmt.Sprintf(" %s in %s; vfix can fix %s", count(sites, "call site"), count(openFiles(f), "file"), fixable(f, sites)))
+		fmt.Fprintln(w, c.Yellow("AFFECTED:")+fmt.Sprintf(" %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(openFiles(f), "file"), fixable(f, sites)))
 	}
 	if n := f.Unread(); n > 0 {
-		fmt.Fprintln(w, c.red("INCOMPLETE:")+" "+count(n, "path")+" could not be read")
+		fmt.Fprintln(w, c.Red("INCOMPLETE:")+" "+screen.Count(n, "path")+" could not be read")
 	}
 	if sites > 0 {
 		for _, command := range fixes(f) {
-			fmt.Fprintln(w, "  "+c.bold(printable(command)))
+			fmt.Fprintln(w, "  "+c.Bold(screen.Printable(command)))
 		}
 		return
 	}
 	switch {
 	case f.Unread() > 0:
 	case f.ELFFiles == 0 && len(f.Passed) > 0:
-		fmt.Fprintln(w, c.red("INCOMPLETE:")+" nothing was examined")
+		fmt.Fprintln(w, c.Red("INCOMPLETE:")+" nothing was examined")
 	case caughtSites(f) > 0:
-		fmt.Fprintln(w, c.green("NOT AFFECTED:")+" "+count(caughtSites(f), "call site")+", caught at run time by "+strings.Join(coverers(f), " and "))
+		fmt.Fprintln(w, c.Green("NOT AFFECTED:")+" "+screen.Count(caughtSites(f), "call site")+", caught at run time by "+strings.Join(coverers(f), " and "))
 		if f.Affected() {
-			fmt.Fprintln(w, "  for full speed: "+c.bold(printable(fixes(f)[0])))
+			fmt.Fprintln(w, "  for full speed: "+c.Bold(screen.Printable(fixes(f)[0])))
 		}
 	default:
-		fmt.Fprintln(w, c.green("NOT AFFECTED"))
+		fmt.Fprintln(w, c.Green("NOT AFFECTED"))
 	}
 }
 

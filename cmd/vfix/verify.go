@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/rewriter"
 )
@@ -88,7 +89,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 	}
 	v, err := e.verify(ctx, source, images.VerifyOptions{
 		ScanOptions: images.ScanOptions{
-			Media: opts.media(platform, out.startProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(),
+			Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(),
 			Rewriter: rewriter.Options{Explain: opts.explain},
 		},
 		Against:    opts.against,
@@ -97,7 +98,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 	if err != nil {
 		return err
 	}
-	out.endProgress()
+	out.EndProgress()
 	if err := out.verified(opts, v); err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 	switch {
 	case len(v.Problems) > 0 && opts.against == "":
 		return &findingsError{
-			msg:  fmt.Sprintf("%s: does not match its statement: %s", v.Findings.Source, count(len(v.Problems), "difference")),
+			msg:  fmt.Sprintf("%s: does not match its statement: %s", v.Findings.Source, screen.Count(len(v.Problems), "difference")),
 			hint: "the statement belongs to another image, or one of the two was changed: rebuild the image with vfix rebuild",
 		}
 	case len(v.Problems) > 0:
@@ -123,12 +124,12 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 			verb = "patch"
 		}
 		return &findingsError{
-			msg:  fmt.Sprintf("%s: not what vfix makes from %s: %s", v.Findings.Source, opts.against, count(len(v.Problems), "difference")),
+			msg:  fmt.Sprintf("%s: not what vfix makes from %s: %s", v.Findings.Source, opts.against, screen.Count(len(v.Problems), "difference")),
 			hint: fmt.Sprintf("compare with the base it was built from, or create it again with vfix %s", verb),
 		}
 	case open > 0:
 		return &findingsError{
-			msg:  fmt.Sprintf("%s: %s left", v.Findings.Source, count(open, openSite)),
+			msg:  fmt.Sprintf("%s: %s left", v.Findings.Source, screen.Count(open, openSite)),
 			hint: fmt.Sprintf("run 'vfix scan --explain %s'", v.Findings.Source),
 		}
 	}

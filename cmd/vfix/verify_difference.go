@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 
+	"vfix.dev/vfix/cmd/vfix/listing"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
@@ -20,17 +22,17 @@ import (
 // shownEdit is how long a run of bytes may be to be shown on a line, in bytes.
 const shownEdit = 8
 
-func writeDifference(w io.Writer, s stream, d *images.Difference) {
+func writeDifference(w io.Writer, s screen.Stream, d *images.Difference) {
 	if d.Unplanned != nil {
-		l := listing{
-			title:   fmt.Sprintf("%s: %v", d.Path, d.Unplanned),
-			reasons: []string{"the code there, before and after:"},
-			before:  d.Listing.Before, after: d.Listing.After,
+		l := listing.Site{
+			Title:   fmt.Sprintf("%s: %v", d.Path, d.Unplanned),
+			Reasons: []string{"the code there, before and after:"},
+			Before:  d.Listing.Before, After: d.Listing.After,
 		}
-		if len(l.before) == 0 {
-			l.reasons = []string{"no code of the file before is there"}
+		if len(l.Before) == 0 {
+			l.Reasons = []string{"no code of the file before is there"}
 		}
-		l.write(w, s)
+		l.Write(w, s)
 		return
 	}
 	file := contents.File{Path: d.Path}
@@ -38,12 +40,12 @@ func writeDifference(w io.Writer, s stream, d *images.Difference) {
 	for i := range d.Patches {
 		if p := &d.Patches[i]; p.Form != rewriter.Left {
 			sites[p.Offset] = true
-			if l, ok := listingOf(&file, p); ok {
-				l.write(w, s)
+			if l, ok := listing.Of(&file, p); ok {
+				l.Write(w, s)
 			}
 		}
 	}
-	fmt.Fprintln(w, s.paint.bold(printable(d.Path+": what else changes")))
+	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(d.Path+": what else changes")))
 	for _, e := range d.Edits {
 		if !sites[e.Offset] {
 			fmt.Fprintf(w, "  offset %#-8x %4d bytes  %-16s %s\n", e.Offset, len(e.Old), e.Why, editText(e))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 )
 
@@ -18,17 +19,17 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 	if opts.json() {
 		return o.json(verifiedJSON(opts, v))
 	}
-	w, s := io.Writer(o.stdout), o.out
+	w, s := io.Writer(o.Stdout), o.Out
 	if v.Stated != nil {
-		o.result(string(v.Stated.Raw))
-		w, s = o.stderr, o.err
+		o.Result(string(v.Stated.Raw))
+		w, s = o.Stderr, o.Err
 	}
 	tampered := opts.against != "" && len(v.Problems) > 0
 	if tampered { // what matters most comes first
-		writeComparison(w, s, printable(opts.against), v)
+		writeComparison(w, s, screen.Printable(opts.against), v)
 		fmt.Fprintln(w)
 	}
-	if v.Stated == nil || !o.quiet {
+	if v.Stated == nil || !o.Quiet {
 		for _, f := range v.Findings.All() {
 			writeFindings(w, s, verified, f)
 		}
@@ -37,7 +38,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 		writeDifference(w, s, &v.Differences[i])
 	}
 	if opts.against != "" && !tampered {
-		writeComparison(w, s, printable(opts.against), v)
+		writeComparison(w, s, screen.Printable(opts.against), v)
 	}
 	if v.Stated != nil {
 		o.stated(opts, v)
@@ -49,42 +50,42 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 func (o *output) stated(opts VerifyOptions, v *images.Verified) {
 	if opts.against == "" { // else they are in the comparison
 		for _, n := range v.NotCompared {
-			o.note("not checked: %s", n)
+			o.Note("not checked: %s", n)
 		}
 	}
 	if len(v.Problems) == 0 {
 		p := &v.Stated.Statement.Predicate
-		o.note("%s: the image matches its statement: %s, %s, and nothing else of %s differs", v.Stated.From,
-			count(len(p.Files), "patched file"), count(len(p.Added), "added file"), p.Base.Name)
+		o.Note("%s: the image matches its statement: %s, %s, and nothing else of %s differs", v.Stated.From,
+			screen.Count(len(p.Files), "patched file"), screen.Count(len(p.Added), "added file"), p.Base.Name)
 		return
 	}
 	if opts.against == "" {
 		for _, p := range v.Problems {
-			o.warn("%s", p)
+			o.Warn("%s", p)
 		}
 	}
 }
 
-func writeComparison(w io.Writer, s stream, base string, v *images.Verified) {
-	c := s.paint
+func writeComparison(w io.Writer, s screen.Stream, base string, v *images.Verified) {
+	c := s.Paint
 	defer func() {
 		for _, n := range v.NotCompared {
-			s.write(w, "not compared: ", len("not compared: "), n)
+			s.Write(w, "not compared: ", len("not compared: "), n)
 		}
 	}()
 	if len(v.Problems) == 0 {
-		fmt.Fprintln(w, c.green("against "+base+": ")+
-			count(v.Compared, "changed file")+": only call sites and what they need differ")
+		fmt.Fprintln(w, c.Green("against "+base+": ")+
+			screen.Count(v.Compared, "changed file")+": only call sites and what they need differ")
 		if len(v.Added) > 0 {
 			fmt.Fprintln(w, "added: the fallback of this vfix: "+strings.Join(v.Added, ", "))
 		}
 		if len(v.Corrected) > 0 {
-			fmt.Fprintln(w, "updated: the md5sums of patched files: "+printable(strings.Join(v.Corrected, ", ")))
+			fmt.Fprintln(w, "updated: the md5sums of patched files: "+screen.Printable(strings.Join(v.Corrected, ", ")))
 		}
 		return
 	}
-	fmt.Fprintln(w, c.red("against "+base+": ")+count(len(v.Problems), "difference")+" that vfix does not make:")
+	fmt.Fprintln(w, c.Red("against "+base+": ")+screen.Count(len(v.Problems), "difference")+" that vfix does not make:")
 	for _, p := range v.Problems {
-		s.write(w, gap, len(gap), p)
+		s.Write(w, screen.Gap, len(screen.Gap), p)
 	}
 }

@@ -18,10 +18,10 @@ func (o *output) build(opts VersionOptions, b buildInfo) error {
 	if b.Modified {
 		from += " with changes"
 	}
-	fmt.Fprintf(o.stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\nfallback  libvfix.so %d bytes, vfix-trace %d bytes\n",
+	fmt.Fprintf(o.Stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\nfallback  libvfix.so %d bytes, vfix-trace %d bytes\n",
 		b.Version, from, b.Go, b.Platform, b.Shim, len(shim.Library()), len(shim.Trace()))
 	if size := runtimeSize(); size > 0 {
-		fmt.Fprintf(o.stdout, "runtime   vfix-runtime %d bytes, compressed\n", size)
+		fmt.Fprintf(o.Stdout, "runtime   vfix-runtime %d bytes, compressed\n", size)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -34,10 +35,10 @@ func TestMessagesWrap(t *testing.T) {
 		for _, on := range []bool{false, true} {
 			var stderr bytes.Buffer
 			o := newOutput(&bytes.Buffer{}, &stderr)
-			o.err.width, o.err.paint.on = width, on
+			o.Err.Width, o.Err.Paint.On = width, on
 			o.fail(hinterr.With(errors.New(longText), "write an OCI archive, which has room for it: vfix rebuild registry.example/team/app:1 -o oci-archive:app.tar"))
-			o.warn("%s", longText)
-			o.note("%s", longText)
+			o.Warn("%s", longText)
+			o.Note("%s", longText)
 			got := stderr.String()
 			for _, code := range []string{"\x1b[1;31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"} {
 				if on && !strings.Contains(got, code) {
@@ -60,7 +61,7 @@ func TestMessagesWrap(t *testing.T) {
 			case width == 80 && !strings.Contains(got, "\n      usr/lib/x86_64-linux-gnu/libc.so.6: call site"):
 				t.Errorf("width %d: further lines are not under the first: got\n%s", width, got)
 			}
-			if words := strings.Join(strings.Fields(strings.ReplaceAll(got, prefix, "")), " "); !strings.Contains(words, longText+" "+longText) {
+			if words := strings.Join(strings.Fields(strings.ReplaceAll(got, screen.Prefix, "")), " "); !strings.Contains(words, longText+" "+longText) {
 				t.Errorf("width %d: words are lost or broken: got\n%s", width, got)
 			}
 		}
@@ -77,7 +78,7 @@ func TestManyFacts(t *testing.T) {
 		var stdout bytes.Buffer
 		o := newOutput(&stdout, &bytes.Buffer{})
 		o.check(c)
-		if err := o.flush(); err != nil || !strings.HasSuffix(stdout.String(), want) {
+		if err := o.Flush(); err != nil || !strings.HasSuffix(stdout.String(), want) {
 			t.Errorf("%d lines: got\n%s", n, stdout.String())
 		}
 	}
@@ -89,9 +90,9 @@ func TestFactsWrap(t *testing.T) {
 	for _, width := range []int{80, 200} {
 		var stdout bytes.Buffer
 		o := newOutput(&stdout, &bytes.Buffer{})
-		o.out.width = width
+		o.Out.Width = width
 		o.check(c)
-		if err := o.flush(); err != nil {
+		if err := o.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		got := stdout.String()

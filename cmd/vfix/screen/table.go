@@ -1,6 +1,6 @@
 // A table as text: columns, and texts that wrap.
 
-package main
+package screen
 
 import (
 	"fmt"
@@ -12,53 +12,58 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// grid is a table under way.
-type grid struct {
-	head  []string
+// Table is columns, and rows to print.
+type Table struct {
+	Head  []string
 	rows  [][]string
-	from  iter.Seq[[]string] // where the rows come from, twice, if they are too many for rows
-	right int                // the column aligned to the right; < 0: none
-	drop  int                // a column that is not shown; 0: all are
+	From  iter.Seq[[]string] // where the rows come from, twice, if they are too many for rows
+	Right int                // the column aligned to the right; < 0: none
+	Drop  int                // a column that is not shown; 0: all are
 }
 
-// add appends a row; cells may come from untrusted files.
-func (t *grid) add(row []string) {
+// Add appends a row; cells may come from untrusted files.
+func (t *Table) Add(row []string) {
 	t.rows = append(t.rows, printableCells(row))
 }
+
+// Empty reports whether there is no row to print.
+func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
 func printableCells(row []string) []string {
 	clean := make([]string, len(row))
 	for i, cell := range row {
-		clean[i] = printable(cell)
+		clean[i] = Printable(cell)
 	}
 	return clean
 }
 
-// gap stands between columns. minLast is how narrow the last column, which wraps, may get
+// Gap stands between columns. MinLast is how narrow the last column, which wraps, may get
 // before the first one gives up its width: its cells then have lines of their own, and
 // indent is what stays of it.
 const (
-	gap     = "  "
-	minLast = 24
+	Gap     = "  "
+	MinLast = 24
 	indent  = 4
 )
 
-// write prints the table. On a terminal a first cell that is too long gets a line of its
+// Write prints the table. On a terminal a first cell that is too long gets a line of its
 // own, and the last column wraps; elsewhere lines are as long as they are.
-func (t *grid) write(w io.Writer, s stream) {
-	head, rows := t.head, slices.Values(t.rows)
-	if t.from != nil {
-		rows = t.from
-	}
-	if t.drop > 0 {
-		head = without(head, t.drop)
-		all := rows
+func (t *Table) Write(w io.Writer, s Stream) {
+	head, rows := t.Head, slices.Values(t.rows)
+	if t.From != nil {
 		rows = func(yield func([]string) bool) {
-			all(func(r []string) bool { return yield(without(r, t.drop)) })
+			t.From(func(r []string) bool { return yield(printableCells(r)) })
 		}
 	}
-	right := t.right
-	if t.drop > 0 && t.drop < right {
+	if t.Drop > 0 {
+		head = without(head, t.Drop)
+		all := rows
+		rows = func(yield func([]string) bool) {
+			all(func(r []string) bool { return yield(without(r, t.Drop)) })
+		}
+	}
+	right := t.Right
+	if t.Drop > 0 && t.Drop < right {
 		right--
 	}
 	widths := make([]int, len(head))
@@ -72,27 +77,27 @@ func (t *grid) write(w io.Writer, s stream) {
 		widen(r)
 	}
 	last := len(head) - 1
-	if s.width > 0 {
-		fit(widths, s.width)
+	if s.Width > 0 {
+		fit(widths, s.Width)
 	}
 	line := func(cells []string, paint func(string) string) {
 		if runewidth.StringWidth(cells[0]) > widths[0] {
 			fmt.Fprintln(w, paint(cells[0]))
 			cells = append([]string{""}, cells[1:]...)
 		}
-		tail := wrap(cells[last], widths[last])
+		tail := Wrap(cells[last], widths[last])
 		for n, end := range tail {
 			if n > 0 {
 				cells = make([]string, len(cells))
 			}
 			var b strings.Builder
 			for i, cell := range cells[:last] {
-				b.WriteString(pad(cell, widths[i], i == right) + gap)
+				b.WriteString(Pad(cell, widths[i], i == right) + Gap)
 			}
 			fmt.Fprintln(w, strings.TrimRight(paint(b.String()+end), " "))
 		}
 	}
-	line(head, s.paint.bold)
+	line(head, s.Paint.Bold)
 	for r := range rows {
 		line(r, func(s string) string { return s })
 	}
@@ -101,15 +106,15 @@ func (t *grid) write(w io.Writer, s stream) {
 // fit narrows the last column, then the first, until a row is at most width columns.
 func fit(widths []int, width int) {
 	last := len(widths) - 1
-	room := width - len(gap)*last // for the last column
+	room := width - len(Gap)*last // for the last column
 	for _, n := range widths[:last] {
 		room -= n
 	}
-	if room < min(widths[last], minLast) {
+	if room < min(widths[last], MinLast) {
 		room += widths[0] - indent
 		widths[0] = indent
 	}
-	widths[last] = min(widths[last], max(room, minLast))
+	widths[last] = min(widths[last], max(room, MinLast))
 }
 
 func without(row []string, i int) []string {

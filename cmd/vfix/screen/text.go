@@ -1,6 +1,6 @@
 // Text for people: counts, sizes, and lines of a certain width.
 
-package main
+package screen
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-func count(n int, what string) string {
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -20,8 +20,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// humanSize writes a number of bytes for people, in powers of 1024 (IEC 80000-13).
-func humanSize(n int64) string {
+// Size writes a number of bytes for people, in powers of 1024 (IEC 80000-13).
+func Size(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
 	}
@@ -34,14 +34,14 @@ func humanSize(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, unit)
 }
 
-func orDash(s string) string {
+func OrDash(s string) string {
 	if s == "" {
 		return "-"
 	}
 	return s
 }
 
-func pad(s string, width int, right bool) string {
+func Pad(s string, width int, right bool) string {
 	space := strings.Repeat(" ", max(width-runewidth.StringWidth(s), 0))
 	if right {
 		return space + s
@@ -49,8 +49,8 @@ func pad(s string, width int, right bool) string {
 	return s + space
 }
 
-// wrap breaks s at spaces into lines of at most width columns, where that is possible.
-func wrap(s string, width int) []string {
+// Wrap breaks s at spaces into lines of at most width columns, where that is possible.
+func Wrap(s string, width int) []string {
 	lines := []string{""}
 	for _, word := range strings.Fields(s) {
 		end := len(lines) - 1
@@ -71,26 +71,26 @@ func wrapLong(s string, width int) []string {
 	if runewidth.StringWidth(s) <= width {
 		return []string{s}
 	}
-	return wrap(s, width)
+	return Wrap(s, width)
 }
 
 // plainWidth is how wide texts are where they do not go to a terminal.
 const plainWidth = 100
 
-// textWidth is how many columns a text may take.
-func (s stream) textWidth() int {
-	if s.width == 0 {
+// TextWidth is how many columns a text may take.
+func (s Stream) TextWidth() int {
+	if s.Width == 0 {
 		return plainWidth
 	}
-	return s.width
+	return s.Width
 }
 
-// write prints text behind a head of some columns; on a terminal it wraps, its further lines under
+// Write prints text behind a head of some columns; on a terminal it wraps, its further lines under
 // the first.
-func (s stream) write(w io.Writer, head string, columns int, text string) {
-	lines := []string{printable(text)}
-	if s.width > 0 {
-		lines = wrapLong(lines[0], max(s.width-columns, minLast))
+func (s Stream) Write(w io.Writer, head string, columns int, text string) {
+	lines := []string{Printable(text)}
+	if s.Width > 0 {
+		lines = wrapLong(lines[0], max(s.Width-columns, MinLast))
 	}
 	for n, line := range lines {
 		if n == 1 {
@@ -100,12 +100,12 @@ func (s stream) write(w io.Writer, head string, columns int, text string) {
 	}
 }
 
-// hanging prints text behind a head of some columns, its further lines under the first.
-func (o *output) hanging(head string, columns int, text string) {
-	for n, line := range wrapLong(printable(text), max(o.out.textWidth()-columns, minLast)) {
+// Hanging prints text behind a head of some columns, its further lines under the first.
+func (o *Output) Hanging(head string, columns int, text string) {
+	for n, line := range wrapLong(Printable(text), max(o.Out.TextWidth()-columns, MinLast)) {
 		if n == 1 {
 			head = strings.Repeat(" ", columns)
 		}
-		fmt.Fprintln(o.stdout, strings.TrimRight(head+line, " "))
+		fmt.Fprintln(o.Stdout, strings.TrimRight(head+line, " "))
 	}
 }

@@ -1,4 +1,4 @@
-// The disassembly around a call site, before and after, on paper:
+// Package listing prints the disassembly around a call site, before and after:
 //
 //	lib/libc.so.6: time at 0x9f8b4 in time
 //	  live: the register is called, and used for nothing else
@@ -8,8 +8,7 @@
 //
 // The widest of three layouts that fits is used: bytes apart; bytes packed four a line and
 // operands of the right side wrapped; one listing below the other.
-
-package main
+package listing
 
 import (
 	"fmt"
@@ -18,50 +17,51 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
 
-// listing is the code around one site. Both sides cover the same addresses.
-type listing struct {
-	title         string   // the site: function, symbol, verdict
-	reasons       []string // why it was judged so, and is patched so or left
-	before, after []rewriter.Line
+// Site is the code around one site. Both sides cover the same addresses.
+type Site struct {
+	Title         string   // the site: function, symbol, verdict
+	Reasons       []string // why it was judged so, and is patched so or left
+	Before, After []rewriter.Line
 }
 
 // unlimited is the width of a text that need not wrap.
 const unlimited = 1 << 20
 
-// write prints the listing for s.
-func (l *listing) write(w io.Writer, s stream) {
-	width := s.width
+// Write prints the listing for s.
+func (l *Site) Write(w io.Writer, s screen.Stream) {
+	width := s.Width
 	if width == 0 {
 		width = unlimited // no terminal
 	}
-	fmt.Fprintln(w, s.paint.bold(printable(l.title)))
-	for _, reason := range l.reasons {
-		for _, line := range wrap(printable(reason), max(width-2, minLast)) {
+	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(l.Title)))
+	for _, reason := range l.Reasons {
+		for _, line := range screen.Wrap(screen.Printable(reason), max(width-2, screen.MinLast)) {
 			fmt.Fprintln(w, "  "+line)
 		}
 	}
-	l.code(w, s)
+	l.Code(w, s)
 	fmt.Fprintln(w)
 }
 
-// code prints the instructions alone.
-func (l *listing) code(w io.Writer, s stream) {
-	width := s.width
+// Code prints the instructions alone.
+func (l *Site) Code(w io.Writer, s screen.Stream) {
+	width := s.Width
 	if width == 0 {
 		width = unlimited
 	}
 	switch {
-	case len(l.before) == 0 && len(l.after) == 0:
-	case len(l.after) == 0:
-		l.stacked(w, s.paint, "", l.before)
-	case l.beside(w, s.paint, width, spaced, false), l.beside(w, s.paint, width, packed, true):
+	case len(l.Before) == 0 && len(l.After) == 0:
+	case len(l.After) == 0:
+		l.stacked(w, s.Paint, "", l.Before)
+	case l.beside(w, s.Paint, width, spaced, false), l.beside(w, s.Paint, width, packed, true):
 	default:
-		l.stacked(w, s.paint, "before", l.before)
-		l.stacked(w, s.paint, "after", l.after)
+		l.stacked(w, s.Paint, "before", l.Before)
+		l.stacked(w, s.Paint, "after", l.After)
 	}
 }
 
@@ -91,7 +91,7 @@ type cell struct {
 func cells(all []rewriter.Line, style byteStyle, width int) [][]cell {
 	var out [][]cell
 	for _, in := range all {
-		bytes, texts := style(in.Bytes), wrap(printable(in.Text), width)
+		bytes, texts := style(in.Bytes), screen.Wrap(screen.Printable(in.Text), width)
 		lines := make([]cell, max(len(bytes), len(texts)))
 		for i, b := range bytes {
 			lines[i].bytes = b
@@ -109,20 +109,20 @@ func cells(all []rewriter.Line, style byteStyle, width int) [][]cell {
 }
 
 // beside prints both sides next to each other, or nothing where they do not fit.
-func (l *listing) beside(w io.Writer, c palette, width int, style byteStyle, wraps bool) bool {
-	left, right := cells(l.before, style, unlimited), cells(l.after, style, unlimited)
+func (l *Site) beside(w io.Writer, c screen.Palette, width int, style byteStyle, wraps bool) bool {
+	left, right := cells(l.Before, style, unlimited), cells(l.After, style, unlimited)
 	lw, rw := widths(left), widths(right)
 	const margins = 2 + 2 + 1 + 3 + 1 // indent, gap, gap, " | ", gap
 	room := width - margins - max(lw.vaddr, rw.vaddr) - lw.bytes - lw.text - rw.bytes
 	if wraps && room < rw.text {
-		right = cells(l.after, style, room)
+		right = cells(l.After, style, room)
 		rw = widths(right)
 	}
 	if room < rw.text {
 		return false
 	}
-	head := pad("", lw.vaddr, false) + "  " + pad("before", lw.bytes+1+lw.text, false) + "   after"
-	fmt.Fprintln(w, c.dim("  "+head))
+	head := screen.Pad("", lw.vaddr, false) + "  " + screen.Pad("before", lw.bytes+1+lw.text, false) + "   after"
+	fmt.Fprintln(w, c.Dim("  "+head))
 	for _, row := range l.rows(left, right) {
 		b, a := row[0], row[1]
 		at := b.vaddr
@@ -133,12 +133,12 @@ func (l *listing) beside(w io.Writer, c palette, width int, style byteStyle, wra
 		if !b.changed && !a.changed {
 			mark = " "
 		}
-		old := pad(b.bytes, lw.bytes, false) + " " + pad(b.text, lw.text, false)
-		after := pad(a.bytes, rw.bytes, false) + " " + a.text
+		old := screen.Pad(b.bytes, lw.bytes, false) + " " + screen.Pad(b.text, lw.text, false)
+		after := screen.Pad(a.bytes, rw.bytes, false) + " " + a.text
 		if mark == "|" {
-			old, after = paintText(c.red, old), paintText(c.green, after)
+			old, after = paintText(c.Red, old), paintText(c.Green, after)
 		}
-		line := fmt.Sprintf("  %s  %s %s %s", pad(at, lw.vaddr, true), old, mark, after)
+		line := fmt.Sprintf("  %s  %s %s %s", screen.Pad(at, lw.vaddr, true), old, mark, after)
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 	return true
@@ -152,16 +152,16 @@ func paintText(paint func(string) string, s string) string {
 
 // rows pairs the two sides by address: a line of one side that begins an instruction where
 // the other side has none stands alone.
-func (l *listing) rows(left, right [][]cell) [][2]cell {
+func (l *Site) rows(left, right [][]cell) [][2]cell {
 	var out [][2]cell
 	i, j := 0, 0
 	for i < len(left) || j < len(right) {
 		var b, a []cell
 		switch {
-		case j == len(right) || i < len(left) && l.before[i].Vaddr < l.after[j].Vaddr:
+		case j == len(right) || i < len(left) && l.Before[i].Vaddr < l.After[j].Vaddr:
 			b = left[i]
 			i++
-		case i == len(left) || l.after[j].Vaddr < l.before[i].Vaddr:
+		case i == len(left) || l.After[j].Vaddr < l.Before[i].Vaddr:
 			a = right[j]
 			j++
 		default:
@@ -186,15 +186,15 @@ func (l *listing) rows(left, right [][]cell) [][2]cell {
 }
 
 // stacked prints one side as objdump does; changed lines are marked.
-func (l *listing) stacked(w io.Writer, c palette, name string, side []rewriter.Line) {
+func (l *Site) stacked(w io.Writer, c screen.Palette, name string, side []rewriter.Line) {
 	if name != "" {
 		fmt.Fprintln(w, "  "+name+":")
 	}
 	all := cells(side, spaced, unlimited)
 	width := widths(all)
-	paint := c.red
+	paint := c.Red
 	if name == "after" {
-		paint = c.green
+		paint = c.Green
 	}
 	for _, lines := range all {
 		for _, in := range lines {
@@ -202,7 +202,7 @@ func (l *listing) stacked(w io.Writer, c palette, name string, side []rewriter.L
 			if in.changed {
 				mark, p = "|", paint
 			}
-			line := pad(in.vaddr, width.vaddr, true) + "  " + pad(in.bytes, width.bytes, false) + " " + in.text
+			line := screen.Pad(in.vaddr, width.vaddr, true) + "  " + screen.Pad(in.bytes, width.bytes, false) + " " + in.text
 			fmt.Fprintln(w, strings.TrimRight("  "+mark+" "+p(line), " "))
 		}
 	}
@@ -223,31 +223,31 @@ func widths(side [][]cell) columns {
 	return c
 }
 
-// listingOf is what is shown about one patch of a file; false where there is nothing.
-func listingOf(f *contents.File, p *rewriter.Patch) (listing, bool) {
+// Of is what is shown about one patch of a file; false where there is nothing.
+func Of(f *contents.File, p *rewriter.Patch) (Site, bool) {
 	if p.Listing == nil || p.Site.Verdict == rewriter.Benign {
-		return listing{}, false
+		return Site{}, false
 	}
-	l := listing{title: fmt.Sprintf("%s: %v at %#x", f.Path, p.Site.Function, p.Site.Vaddr), before: p.Listing.Before, after: p.Listing.After}
+	l := Site{Title: fmt.Sprintf("%s: %v at %#x", f.Path, p.Site.Function, p.Site.Vaddr), Before: p.Listing.Before, After: p.Listing.After}
 	if p.Site.Symbol != "" {
-		l.title += " in " + p.Site.Symbol
+		l.Title += " in " + p.Site.Symbol
 	}
-	l.reasons = []string{fmt.Sprintf("%v: %s", p.Site.Verdict, p.Site.Reason)}
+	l.Reasons = []string{fmt.Sprintf("%v: %s", p.Site.Verdict, p.Site.Reason)}
 	if p.Reason != "" && p.Reason != p.Site.Reason {
-		l.reasons = append(l.reasons, fmt.Sprintf("%v: %s", p.Form, p.Reason))
+		l.Reasons = append(l.Reasons, fmt.Sprintf("%v: %s", p.Form, p.Reason))
 	}
 	if p.Form == rewriter.Entry {
-		l.reasons[len(l.reasons)-1] += "; the code after the jmp never runs"
+		l.Reasons[len(l.Reasons)-1] += "; the code after the jmp never runs"
 	}
 	return l, true
 }
 
-// writeExplanations writes the listings of all sites but the benign ones.
-func writeExplanations(w io.Writer, s stream, f *contents.Findings) {
+// Explain writes the listings of all sites but the benign ones.
+func Explain(w io.Writer, s screen.Stream, f *contents.Findings) {
 	for i := range f.Files {
 		for n := range f.Files[i].Plan.Patches {
-			if l, ok := listingOf(&f.Files[i], &f.Files[i].Plan.Patches[n]); ok {
-				l.write(w, s)
+			if l, ok := Of(&f.Files[i], &f.Files[i].Plan.Patches[n]); ok {
+				l.Write(w, s)
 			}
 		}
 		plan := f.Files[i].Plan
@@ -257,13 +257,13 @@ func writeExplanations(w io.Writer, s stream, f *contents.Findings) {
 }
 
 // writeLines writes lines below a head; nothing where there are none.
-func writeLines(w io.Writer, s stream, head string, lines []string) {
+func writeLines(w io.Writer, s screen.Stream, head string, lines []string) {
 	if len(lines) == 0 {
 		return
 	}
-	fmt.Fprintln(w, s.paint.bold(printable(head)))
+	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(head)))
 	for _, text := range lines {
-		s.write(w, "  ", 2, text)
+		s.Write(w, "  ", 2, text)
 	}
 	fmt.Fprintln(w)
 }

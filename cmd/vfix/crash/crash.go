@@ -1,7 +1,6 @@
-// What vfix diagnose is made of: package diagnose reads crashes, package images the files
-// of an image; neither knows the other.
-
-package main
+// Package crash finds what a CRASH of vfix diagnose is, a file, text, process or container, and has it
+// read: package diagnose reads crashes, package images the files of an image; neither knows the other.
+package crash
 
 import (
 	"context"
@@ -17,15 +16,15 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// diagnoseOptions are what the engine is told.
-type diagnoseOptions struct {
-	root  string // SOURCE of the files, "" for this machine
-	media media.Options
+// Options are what the engine is told.
+type Options struct {
+	Root  string // SOURCE of the files, "" for this machine
+	Media media.Options
 }
 
-// diagnoseAll diagnoses each CRASH; what can be read is returned beside the errors of what
+// Diagnose diagnoses each CRASH; what can be read is returned beside the errors of what
 // cannot.
-func diagnoseAll(ctx context.Context, args []string, o diagnoseOptions) ([]*diagnose.Result, error) {
+func Diagnose(ctx context.Context, args []string, o Options) ([]*diagnose.Result, error) {
 	d, done, err := diagnoseRoot(ctx, o)
 	if err != nil {
 		return nil, err
@@ -34,7 +33,7 @@ func diagnoseAll(ctx context.Context, args []string, o diagnoseOptions) ([]*diag
 	var all []*diagnose.Result
 	var errs []error
 	for _, arg := range args {
-		r, err := diagnoseOne(ctx, arg, d, o.media)
+		r, err := diagnoseOne(ctx, arg, d, o.Media)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -45,12 +44,12 @@ func diagnoseAll(ctx context.Context, args []string, o diagnoseOptions) ([]*diag
 }
 
 // diagnoseRoot opens the files of the system that the program ran in.
-func diagnoseRoot(ctx context.Context, o diagnoseOptions) (diagnose.Options, func(), error) {
-	d := diagnose.Options{RootName: o.root}
+func diagnoseRoot(ctx context.Context, o Options) (diagnose.Options, func(), error) {
+	d := diagnose.Options{RootName: o.Root}
 	path := "/"
 	done := func() {}
-	if o.root != "" {
-		root, err := sources.OpenRoot(ctx, o.root, o.media)
+	if o.Root != "" {
+		root, err := sources.OpenRoot(ctx, o.Root, o.Media)
 		if err != nil {
 			return d, nil, err
 		}
@@ -73,7 +72,7 @@ func diagnoseRoot(ctx context.Context, o diagnoseOptions) (diagnose.Options, fun
 // diagnoseOne finds out what a CRASH is, and reads it.
 func diagnoseOne(ctx context.Context, arg string, d diagnose.Options, media media.Options) (*diagnose.Result, error) {
 	pid, isPID := diagnose.ParsePID(arg)
-	name, isContainer := strings.CutPrefix(arg, containerPrefix)
+	name, isContainer := strings.CutPrefix(arg, images.ContainerPrefix)
 	switch {
 	case arg == "-":
 		return diagnose.Text("stdin", os.Stdin, d)
@@ -88,22 +87,22 @@ func diagnoseOne(ctx context.Context, arg string, d diagnose.Options, media medi
 	}
 	r, err := diagnoseContainer(ctx, arg, d, media)
 	if errors.Is(err, hinterr.ErrNotFound) || errors.Is(err, hinterr.ErrNoDaemon) {
-		err = &crashNotFound{arg, err}
+		err = &notFound{arg, err}
 	}
 	return r, err
 }
 
-// crashNotFound is a word that is no file, and no container either.
-type crashNotFound struct {
+// notFound is a word that is no file, and no container either.
+type notFound struct {
 	arg   string
 	cause error
 }
 
-func (e *crashNotFound) Error() string { return e.arg + ": no such file, and " + e.cause.Error() }
+func (e *notFound) Error() string { return e.arg + ": no such file, and " + e.cause.Error() }
 
-func (e *crashNotFound) Unwrap() error { return e.cause }
+func (e *notFound) Unwrap() error { return e.cause }
 
-func (e *crashNotFound) Hint() string {
+func (e *notFound) Hint() string {
 	if strings.ContainsAny(e.arg, ":/") && !strings.HasPrefix(e.arg, ".") && !strings.HasPrefix(e.arg, "/") {
 		return "for an image: 'vfix scan " + e.arg + "'; for a crash in one: 'vfix diagnose --root " + e.arg + " CORE'"
 	}

@@ -1,6 +1,6 @@
 // Names from untrusted files cannot write to a terminal; when there is colour.
 
-package main
+package screen
 
 import (
 	"testing"
@@ -17,7 +17,7 @@ func TestPrintable(t *testing.T) {
 		"\"quoted\" back\\s": "\"quoted\" back\\s",
 		"real \ufffd":        "real \ufffd",
 	} {
-		if got := printable(in); got != want {
+		if got := Printable(in); got != want {
 			t.Errorf("printable(%q): got %q, want %q", in, got, want)
 		}
 	}
@@ -41,10 +41,10 @@ func TestColour(t *testing.T) {
 			t.Errorf("%s %v: got %v, want %v", c.goos, c.env, got, c.want)
 		}
 	}
-	if got := (palette{}).red("x"); got != "x" {
+	if got := (Palette{}).Red("x"); got != "x" {
 		t.Errorf("a palette that is off paints: %q", got)
 	}
-	if got := (palette{on: true}).red("x"); got == "x" {
+	if got := (Palette{On: true}).Red("x"); got == "x" {
 		t.Error("a palette that is on does not paint")
 	}
 }

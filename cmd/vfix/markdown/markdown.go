@@ -1,7 +1,6 @@
-// Prints the pages of docs/ as plain text of at most helpWidth columns. It knows the part of
-// Markdown that they use: headings, paragraphs, lists, tables, fenced code, links, images.
-
-package main
+// Package markdown makes plain text of the pages of docs/. It knows the part of Markdown that they
+// use: headings, paragraphs, lists, tables, fenced code, links, images.
+package markdown
 
 import (
 	"fmt"
@@ -9,26 +8,31 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+
+	"vfix.dev/vfix/cmd/vfix/screen"
 )
+
+// Width is how many columns help texts use at most.
+const Width = 80
 
 const (
 	bodyIndent = 2
-	codeIndent = 4
+	CodeIndent = 4
 	columnGap  = 2
 )
 
 var (
 	image     = regexp.MustCompile(`^!\[[^]]*\]\([^)]*\)$`)
-	link      = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
+	Link      = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
 	codeSpan  = regexp.MustCompile("`([^`]+)`")
 	bold      = regexp.MustCompile(`\*\*([^*]+)\*\*`)
-	italic    = regexp.MustCompile(`\B\*([A-Za-z][A-Za-z -]*)\*\B`)
+	Italic    = regexp.MustCompile(`\B\*([A-Za-z][A-Za-z -]*)\*\B`)
 	listHead  = regexp.MustCompile(`^(?:-|[0-9]+\.) `)
 	separator = regexp.MustCompile(`^\|[-| :]+\|$`)
 )
 
-// plainText is a page of Markdown as it is printed.
-func plainText(page string) string {
+// Plain is a page of Markdown as it is printed.
+func Plain(page string) string {
 	var p plainPrinter
 	for line := range strings.Lines(page) {
 		p.line(strings.TrimRight(line, "\n"))
@@ -54,7 +58,7 @@ func (p *plainPrinter) line(line string) {
 		}
 		p.code = !p.code
 	case p.code:
-		p.put(codeIndent, line)
+		p.put(CodeIndent, line)
 	case line == "" || image.MatchString(line):
 		p.flush()
 		p.blank()
@@ -87,7 +91,7 @@ func (p *plainPrinter) blank() {
 // hang prints text with its further lines below its first, behind a head.
 func (p *plainPrinter) hang(indent int, head, text string) {
 	indent2 := indent + runewidth.StringWidth(head)
-	for i, line := range wrap(text, helpWidth-indent2) {
+	for i, line := range screen.Wrap(text, Width-indent2) {
 		if i > 0 {
 			head, indent = "", indent2
 		}
@@ -125,11 +129,11 @@ func (p *plainPrinter) rows() {
 		lines := make([]string, 1)
 		start := 0
 		for i, cell := range cells {
-			for n, text := range wrap(cell, width[i]) {
+			for n, text := range screen.Wrap(cell, width[i]) {
 				if n == len(lines) {
 					lines = append(lines, "")
 				}
-				lines[n] = pad(lines[n], start, false) + text
+				lines[n] = screen.Pad(lines[n], start, false) + text
 			}
 			start += width[i] + columnGap
 		}
@@ -151,7 +155,7 @@ func columnWidths(rows [][]string) []int {
 			}
 		}
 	}
-	for total := bodyIndent + columnGap*(len(width)-1) + sum(width); total > helpWidth; total-- {
+	for total := bodyIndent + columnGap*(len(width)-1) + sum(width); total > Width; total-- {
 		widest := -1
 		for i := range width {
 			if width[i] > least[i] && (widest < 0 || width[i] > width[widest]) {
@@ -189,8 +193,8 @@ func tableCells(line string) []string {
 // inline takes the marks out of text. Code with a space in it gets quotation marks, unless
 // it is bare; a link to another page names the topic.
 func inline(text string, bare bool) string {
-	text = link.ReplaceAllStringFunc(text, func(s string) string {
-		m := link.FindStringSubmatch(s)
+	text = Link.ReplaceAllStringFunc(text, func(s string) string {
+		m := Link.FindStringSubmatch(s)
 		target, _, _ := strings.Cut(m[2], "#")
 		topic, isPage := strings.CutSuffix(target, ".md")
 		switch {
@@ -207,5 +211,5 @@ func inline(text string, bare bool) string {
 		}
 		return s
 	})
-	return italic.ReplaceAllString(bold.ReplaceAllString(text, "$1"), "$1")
+	return Italic.ReplaceAllString(bold.ReplaceAllString(text, "$1"), "$1")
 }

@@ -1,6 +1,5 @@
-// The table from errors to hints: what a user can do about an error.
-
-package main
+// Package hints has the table from errors to hints: what a user can do about an error.
+package hints
 
 import (
 	"context"
@@ -39,8 +38,9 @@ var hintTable = []struct {
 	{io.ErrUnexpectedEOF, "the file or the connection ended too early: download it again, or try again"},
 }
 
-// HintOf returns what a user can do about err: the error's own word, else the table's.
-func hintOf(err error) string {
+// Of returns what a user can do about err: the error's own word, else the table's; issues is where
+// a bug is reported, "" for nowhere.
+func Of(err error, issues string) string {
 	var own interface{ Hint() string }
 	if errors.As(err, &own) && own.Hint() != "" {
 		return own.Hint()

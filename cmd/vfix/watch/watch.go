@@ -1,21 +1,19 @@
-// How far a list is: a bar with the time that is left on a terminal, a line a minute elsewhere, and
-// a file of counters for Prometheus.
-
-package main
+// Package watch says how far a list of images is: a bar with the time that is left on a terminal, a
+// line a minute elsewhere, and a file of counters for Prometheus.
+package watch
 
 import (
 	"bytes"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/registry"
@@ -27,9 +25,9 @@ var (
 	watchMetrics = 15 * time.Second
 )
 
-// watch knows how far a list is.
-type watch struct {
-	out   *output
+// List knows how far a list is.
+type List struct {
+	out   *screen.Output
 	all   int
 	file  string // of the counters; "": none
 	meter *registry.Meter
@@ -44,38 +42,19 @@ type watch struct {
 	quit, done chan struct{}
 }
 
-func startWatch(opts batchOptions, all int, meter *registry.Meter, out *output) *watch {
-	w := &watch{
-		out: out, all: all, file: opts.metrics, meter: meter, begin: time.Now(),
+// Start begins to watch a list of images; file is that of the counters, "" for none.
+func Start(file string, all int, meter *registry.Meter, out *screen.Output) *List {
+	w := &List{
+		out: out, all: all, file: file, meter: meter, begin: time.Now(),
 		of: map[batch.Status]int{}, quit: make(chan struct{}), done: make(chan struct{}),
 	}
-	if out.progress != nil {
-		w.bar = out.progress.overall(all)
-	}
+	w.bar = out.Overall(all)
 	go w.run()
 	return w
 }
 
-// overall adds the bar of a list, below all others; nil where there are no bars.
-func (r *reporter) overall(all int) *mpb.Bar {
-	if r.bars == nil {
-		return nil
-	}
-	bar, err := r.bars.Add(int64(all), mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]").Build(),
-		mpb.BarPriority(math.MaxInt), mpb.BarNoPop(),
-		mpb.PrependDecorators(decor.Name(pad("images", nameWidth, false)+" ")),
-		mpb.AppendDecorators(decor.CountersNoUnit(" %d / %d"), decor.Name(", left "), decor.AverageETA(decor.ET_STYLE_GO)),
-		mpb.BarFillerTrim(),
-	)
-	if err != nil {
-		return nil
-	}
-	r.shown.Store(true)
-	return bar
-}
-
-// finished takes in an outcome, and says how many there are.
-func (w *watch) finished(o batch.Outcome) int {
+// Finished takes in an outcome, and says how many there are.
+func (w *List) Finished(o batch.Outcome) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.of[o.Status]++
@@ -89,7 +68,7 @@ func (w *watch) finished(o batch.Outcome) int {
 	return w.count()
 }
 
-func (w *watch) count() int {
+func (w *List) count() int {
 	n := 0
 	for _, of := range w.of {
 		n += of
@@ -98,7 +77,7 @@ func (w *watch) count() int {
 }
 
 // run tells from time to time, until end.
-func (w *watch) run() {
+func (w *List) run() {
 	defer close(w.done)
 	line, file := time.NewTicker(watchLine), time.NewTicker(watchMetrics)
 	defer line.Stop()
@@ -107,7 +86,7 @@ func (w *watch) run() {
 		select {
 		case <-line.C:
 			if w.bar == nil {
-				w.out.note("%s", w.line(time.Since(w.begin)))
+				w.out.Note("%s", w.line(time.Since(w.begin)))
 			}
 		case <-file.C:
 			_ = w.write(false) // at the end it counts
@@ -118,11 +97,11 @@ func (w *watch) run() {
 }
 
 // line says how far the list is after a time.
-func (w *watch) line(since time.Duration) string {
+func (w *List) line(since time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.count()
-	text := fmt.Sprintf("%d of %s (%d%%), %d failed", n, count(w.all, "image"), n*100/max(w.all, 1), w.of[batch.StatusFailed])
+	text := fmt.Sprintf("%d of %s (%d%%), %d failed", n, screen.Count(w.all, "image"), n*100/max(w.all, 1), w.of[batch.StatusFailed])
 	if n > 0 && n < w.all {
 		left := time.Duration(float64(since) / float64(n) * float64(w.all-n))
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
@@ -130,9 +109,9 @@ func (w *watch) line(since time.Duration) string {
 	return text
 }
 
-// end ends the lines and writes the counters for the last time; whole says that the list came to
+// End ends the lines and writes the counters for the last time; whole says that the list came to
 // its end.
-func (w *watch) end(whole bool) error {
+func (w *List) End(whole bool) error {
 	close(w.quit)
 	<-w.done
 	if w.bar != nil {
@@ -142,7 +121,7 @@ func (w *watch) end(whole bool) error {
 }
 
 // write writes the file of counters.
-func (w *watch) write(whole bool) error {
+func (w *List) write(whole bool) error {
 	if w.file == "" {
 		return nil
 	}
@@ -157,7 +136,7 @@ var labelText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // text is what the file has. Sources: Prometheus, "Exposition formats"; node_exporter, textfile
 // collector.
-func (w *watch) text(whole bool) []byte {
+func (w *List) text(whole bool) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b bytes.Buffer

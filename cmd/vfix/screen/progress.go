@@ -1,11 +1,12 @@
 // Progress on stderr: bars, or lines.
 
-package main
+package screen
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,7 @@ import (
 // reporter shows on stderr what package images is doing: bars on a terminal, plain lines
 // elsewhere, nothing when quiet.
 type reporter struct {
-	out  *output
+	out  *Output
 	mode string        // "tty", "plain", "quiet"
 	bars *mpb.Progress // nil but for tty
 	// shown says that there was a bar.
@@ -35,18 +36,18 @@ type reporter struct {
 // maxTold is how many names are remembered: a list of images has many layers.
 const maxTold = 10_000
 
-// startProgress makes the reporter of a verb. mode is the word behind --progress.
-func (o *output) startProgress(ctx context.Context, mode string) progress.Reporter {
+// StartProgress makes the reporter of a verb. mode is the word behind --progress.
+func (o *Output) StartProgress(ctx context.Context, mode string) progress.Reporter {
 	if mode == "auto" {
 		mode = "plain"
-		if o.err.bars {
+		if o.Err.bars {
 			mode = "tty"
 		}
 	}
-	o.quiet = mode == "quiet"
+	o.Quiet = mode == "quiet"
 	r := &reporter{out: o, mode: mode}
 	if mode == "tty" {
-		r.bars = mpb.New(mpb.WithOutput(o.stderr), mpb.WithAutoRefresh(), mpb.PopCompletedMode())
+		r.bars = mpb.New(mpb.WithOutput(o.Stderr), mpb.WithAutoRefresh(), mpb.PopCompletedMode())
 		// The terminal has echoed ^C where mpb left the cursor, and mpb goes up without
 		// going to the first column (v8.9.3).
 		context.AfterFunc(ctx, func() { r.above("\r") })
@@ -65,7 +66,7 @@ func (r *reporter) end() {
 	}
 	r.bars.Shutdown()
 	if r.shown.Load() {
-		fmt.Fprintln(r.out.stderr) // between the bars and what comes now
+		fmt.Fprintln(r.out.Stderr) // between the bars and what comes now
 	}
 }
 
@@ -79,11 +80,11 @@ func (r *reporter) above(text string) bool {
 }
 
 // Note implements images.Progress.
-func (r *reporter) Note(format string, args ...any) { r.out.note(format, args...) }
+func (r *reporter) Note(format string, args ...any) { r.out.Note(format, args...) }
 
 // Start implements images.Progress.
 func (r *reporter) Start(kind, name string, size int64) progress.Task {
-	name = shorten(printable(name), 40)
+	name = shorten(Printable(name), 40)
 	if r.mode == "quiet" {
 		return silentTask{}
 	}
@@ -118,16 +119,16 @@ const (
 func (r *reporter) startBar(kind, name string, size int64, again bool) progress.Task {
 	label := fmt.Sprintf("%-*s ", kindWidth, kind)
 	label += shorten(name, nameWidth-len(label))
-	label = pad(label, nameWidth, false) + " "
+	label = Pad(label, nameWidth, false) + " "
 	var style mpb.BarFillerBuilder = mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
 	if size <= 0 {
 		style = mpb.SpinnerStyle("|", "/", "-", "\\").PositionLeft()
 	}
 	counters := decor.Any(func(s decor.Statistics) string {
 		if s.Total > 0 && !s.Completed {
-			return fmt.Sprintf("%10s / %s", humanSize(s.Current), humanSize(s.Total))
+			return fmt.Sprintf("%10s / %s", Size(s.Current), Size(s.Total))
 		}
-		return fmt.Sprintf("%10s", humanSize(s.Current))
+		return fmt.Sprintf("%10s", Size(s.Current))
 	})
 	bar, err := r.bars.Add(size, style.Build(),
 		mpb.BarOptional(mpb.BarNoPop(), again), mpb.BarOptional(mpb.BarRemoveOnComplete(), again),
@@ -141,6 +142,25 @@ func (r *reporter) startBar(kind, name string, size int64, again bool) progress.
 	}
 	r.shown.Store(true)
 	return &barTask{bar: bar}
+}
+
+// Overall adds the bar of a list, below all others; nil where there are no bars.
+func (o *Output) Overall(all int) *mpb.Bar {
+	r := o.progress
+	if r == nil || r.bars == nil {
+		return nil
+	}
+	bar, err := r.bars.Add(int64(all), mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]").Build(),
+		mpb.BarPriority(math.MaxInt), mpb.BarNoPop(),
+		mpb.PrependDecorators(decor.Name(Pad("images", nameWidth, false)+" ")),
+		mpb.AppendDecorators(decor.CountersNoUnit(" %d / %d"), decor.Name(", left "), decor.AverageETA(decor.ET_STYLE_GO)),
+		mpb.BarFillerTrim(),
+	)
+	if err != nil {
+		return nil
+	}
+	r.shown.Store(true)
+	return bar
 }
 
 // barTask is one bar. mpb may be told from several goroutines at once.
@@ -170,9 +190,9 @@ func (r *reporter) startLine(kind, name string, size int64, again bool) progress
 	switch {
 	case again:
 	case size >= 0:
-		r.out.note("%s %s (%s)", kind, name, humanSize(size))
+		r.out.Note("%s %s (%s)", kind, name, Size(size))
 	default:
-		r.out.note("%s %s", kind, name)
+		r.out.Note("%s %s", kind, name)
 	}
 	return &lineTask{r: r, kind: kind, name: name, size: size, next: time.Now().Add(lineInterval)}
 }
@@ -187,9 +207,9 @@ func (t *lineTask) Add(n int64) {
 	}
 	t.next = now.Add(lineInterval)
 	if t.size > 0 {
-		t.r.out.note("%s %s: %s of %s", t.kind, t.name, humanSize(t.done), humanSize(t.size))
+		t.r.out.Note("%s %s: %s of %s", t.kind, t.name, Size(t.done), Size(t.size))
 	} else {
-		t.r.out.note("%s %s: %s", t.kind, t.name, humanSize(t.done))
+		t.r.out.Note("%s %s: %s", t.kind, t.name, Size(t.done))
 	}
 }
 

@@ -1,0 +1,18 @@
+// A word that is no crash.
+
+package crash
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// An image is not a crash: the hint names the verb for it.
+func TestDiagnoseImage(t *testing.T) {
+	for arg, want := range map[string]string{"redis:2.8.22": "vfix scan redis:2.8.22", "library/redis": "vfix scan library/redis", "web": "docker ps -a", "./core": "docker ps -a"} {
+		if got := (&notFound{arg, errors.New("x")}).Hint(); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", arg, got, want)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+// Package sarif makes what vfix scan --format sarif prints: SARIF 2.1.0, which code hosts show as findings of a CI
+// run (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html; § is a section of it).
+// Each SOURCE is a run. A result is a live or unknown call site. Those that the fallback in
+// SOURCE catches are suppressed. A path that could not be read is a notification.
+package sarif
+
+import (
+	"fmt"
+	"net/url"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/rewriter"
+)
+
+const (
+	specVersion = "2.1.0"
+	Schema      = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+	homepage    = "https://vfix.dev/vfix"
+)
+
+type Log struct {
+	Version string `json:"version"`
+	Schema  string `json:"$schema"`
+	Runs    []Run  `json:"runs"`
+}
+
+type Run struct {
+	Tool        Tool              `json:"tool"`
+	Automation  Automation        `json:"automationDetails"`
+	Invocations []Invocation      `json:"invocations"`
+	Results     []Result          `json:"results"`
+	Properties  map[string]string `json:"properties"`
+}
+
+type Tool struct {
+	Driver Driver `json:"driver"`
+}
+
+type Driver struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	URI     string `json:"informationUri"`
+	Rules   []Rule `json:"rules"`
+}
+
+type Rule struct {
+	ID            string            `json:"id"`
+	Short         Text              `json:"shortDescription"`
+	Full          Text              `json:"fullDescription"`
+	Help          Text              `json:"help"`
+	Configuration map[string]string `json:"defaultConfiguration"`
+}
+
+type Text struct {
+	Text string `json:"text"`
+}
+
+// Automation names the run, so that runs over different SOURCEs stay apart (§3.17).
+type Automation struct {
+	ID string `json:"id"`
+}
+
+type Invocation struct {
+	Successful    bool           `json:"executionSuccessful"`
+	Notifications []Notification `json:"toolExecutionNotifications"`
+}
+
+type Notification struct {
+	Level     string     `json:"level"`
+	Message   Text       `json:"message"`
+	Locations []Location `json:"locations"`
+}
+
+type Result struct {
+	Rule         string            `json:"ruleId"`
+	Level        string            `json:"level"`
+	Message      Text              `json:"message"`
+	Locations    []Location        `json:"locations"`
+	Fingerprints map[string]string `json:"partialFingerprints"`
+	Suppressions []Suppression     `json:"suppressions,omitempty"`
+}
+
+type Suppression struct {
+	Kind          string `json:"kind"`
+	Justification string `json:"justification"`
+}
+
+type Location struct {
+	Physical Physical `json:"physicalLocation"`
+}
+
+type Physical struct {
+	Artifact Artifact `json:"artifactLocation"`
+	Region   *Region  `json:"region,omitempty"`
+}
+
+type Artifact struct {
+	URI string `json:"uri"`
+}
+
+// Region is the bytes of a call site in its file. Nobody may infer its line from them, nor
+// them from the line (§3.30.4), which is there because GitHub wants one.
+type Region struct {
+	StartLine  int    `json:"startLine"`
+	ByteOffset uint64 `json:"byteOffset"`
+	ByteLength uint8  `json:"byteLength"`
+}
+
+// levels has the verdicts that are findings, and how grave each is.
+var levels = map[rewriter.Verdict]string{rewriter.Live: "error", rewriter.DormantCall: "error", rewriter.Unknown: "warning"}
+
+// rules explains the findings, one rule for each verdict.
+var rules = []Rule{
+	ruleOf(rewriter.Live, "A call of the vsyscall page", "This code calls the vsyscall page. Where the kernel does not map the page, the program ends with SIGSEGV (exit status 139)."),
+	ruleOf(rewriter.DormantCall, "A call of the vsyscall page where there is no vDSO", "This code calls the vsyscall page where the kernel provides no vDSO."),
+	ruleOf(rewriter.Unknown, "Possibly a call of the vsyscall page", "This code or data has an address of the vsyscall page, and vfix cannot prove what it is used for."),
+}
+
+func ruleOf(v rewriter.Verdict, short, full string) Rule {
+	return Rule{
+		ID: ruleID(v), Short: Text{short}, Full: Text{full},
+		Help:          Text{"'vfix rebuild' derives an image without such calls, 'vfix patch' patches files. 'vfix scan --explain' shows the machine code."},
+		Configuration: map[string]string{"level": levels[v]},
+	}
+}
+
+func ruleID(v rewriter.Verdict) string { return "vsyscall-" + v.String() }
+
+// Source is what a scan of one source found.
+type Source struct {
+	*contents.Findings
+	Whole bool   // all of it was examined
+	Fix   string // the command that patches it
+}
+
+// Of is one run for each source; version is vfix's own.
+func Of(version string, all []Source) Log {
+	log := Log{Version: specVersion, Schema: Schema, Runs: []Run{}}
+	for _, f := range all {
+		log.Runs = append(log.Runs, runOf(version, f))
+	}
+	return log
+}
+
+func runOf(version string, f Source) Run {
+	run := Run{
+		Tool:       Tool{Driver{Name: "vfix", Version: version, URI: homepage, Rules: rules}},
+		Automation: Automation{"vfix/" + f.Source + "/"},
+		Results:    []Result{},
+		Properties: map[string]string{"source": f.Source, "digest": f.Digest},
+	}
+	for i := range f.Files {
+		for _, p := range f.Files[i].Plan.Patches {
+			if v := p.Site.Verdict; v == rewriter.Unknown || v.Patchable() {
+				run.Results = append(run.Results, resultOf(f.Fix, &f.Files[i], &p))
+			}
+		}
+	}
+	invocation := Invocation{Successful: f.Whole, Notifications: []Notification{}}
+	for _, p := range f.Passed {
+		level := "note"
+		if p.Unread {
+			level = "error"
+		}
+		invocation.Notifications = append(invocation.Notifications, Notification{
+			Level: level, Message: Text{"not examined: " + p.Reason}, Locations: []Location{at(p.Path, nil)},
+		})
+	}
+	run.Invocations = []Invocation{invocation}
+	return run
+}
+
+func resultOf(fix string, file *contents.File, p *rewriter.Patch) Result {
+	s := &p.Site
+	text := fmt.Sprintf("%s: %s call site of %s at vaddr %#x: %s", file.Path, s.Verdict, s.Function, s.Vaddr, s.Reason)
+	switch {
+	case p.Form != rewriter.Left:
+		text += fmt.Sprintf("; '%s' patches it", fix)
+	case p.Reason != "":
+		text += "; vfix cannot patch it: " + p.Reason
+	}
+	r := Result{
+		Rule: ruleID(s.Verdict), Level: levels[s.Verdict], Message: Text{text},
+		Locations:    []Location{at(file.Path, &Region{StartLine: 1, ByteOffset: s.Offset, ByteLength: s.Len})},
+		Fingerprints: map[string]string{"callSite/v1": file.Path + memberName(s) + fmt.Sprintf("@%#x", s.Vaddr)},
+	}
+	if file.Covered != "" {
+		r.Suppressions = []Suppression{{Kind: "external", Justification: file.Covered + " catches it at run time"}}
+	}
+	return r
+}
+
+// at is a path as a URI reference (RFC 3986), relative to the root of the source.
+func at(path string, region *Region) Location {
+	return Location{Physical{Artifact: Artifact{(&url.URL{Path: path}).String()}, Region: region}}
+}
+
+// memberName is the member of an archive that a site is in, as ld writes it: lib.a(x.o).
+func memberName(s *rewriter.Site) string {
+	if s.Member == "" {
+		return ""
+	}
+	return "(" + s.Member + ")"
+}
