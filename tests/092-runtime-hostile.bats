@@ -589,6 +589,7 @@ admin() {
 }
 
 @test "runtime: each rootless user has a cache of his own" {
+	requires own_root # a user namespace
 	bundle b
 	plant usr/lib/libc.so.6
 	mkdir -m 700 "$work/home"

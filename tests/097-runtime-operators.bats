@@ -153,7 +153,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 }
 
 @test "install --check: a container starts through what is installed, without a network, and nothing is left" {
-	requires podman
+	requires podman own_root
 	# The machine's own folders, with changes that are this test's alone.
 	cat >"$work/in-overlays" <<-'END'
 		set -e
