@@ -88,7 +88,7 @@ prober() {
 }
 
 @test "scan: the programs that read a squashfs are confined: no network, no file of the machine, no right that they do not need" {
-	requires root
+	requires root own_root
 	local fake=$BATS_TEST_TMPDIR/fake real=$VFIX
 	sif
 	mkdir "$fake"
