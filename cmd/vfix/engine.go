@@ -48,7 +48,7 @@ type engine struct {
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	// names lists the local images and containers.
 	list      func(ctx context.Context, source string, o inventory.ListOptions) error
-	gone      func(ctx context.Context, state string, o media.Options, f func(stored string) error) error
+	gone      func(ctx context.Context, state string, o media.Options, f func(stored string) error, unknown func(source string, why error)) error
 	names     func(ctx context.Context, o media.Options) (images, containers []string, err error)
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*inventory.Inventory, error)
 

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/media"
 )
@@ -124,7 +126,12 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	o.Each = l.add
 	var errs []error
 	if opts.gone != "" {
-		errs = append(errs, e.gone(ctx, opts.gone, o.Media, func(stored string) error { return l.add(inventory.Listed{Source: stored}) }))
+		unknown := 0
+		errs = append(errs, e.gone(ctx, opts.gone, o.Media, func(stored string) error { return l.add(inventory.Listed{Source: stored}) },
+			func(source string, why error) { unknown++; out.Warn("%s: %v", source, why) }))
+		if unknown > 0 {
+			errs = append(errs, fmt.Errorf("%s: no result of theirs is listed, because their registry did not tell whether they exist", screen.Count(unknown, "source")))
+		}
 	}
 	for _, source := range args {
 		if err := e.list(ctx, source, o); err != nil {

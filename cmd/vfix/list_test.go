@@ -24,7 +24,10 @@ func TestList(t *testing.T) {
 			}
 			return got.Each(inventory.Listed{Source: source + "/app:1\x1b", Created: time.Unix(0, 0).UTC()})
 		},
-		gone: func(_ context.Context, state string, _ media.Options, f func(string) error) error {
+		gone: func(_ context.Context, state string, _ media.Options, f func(string) error, unknown func(string, error)) error {
+			if state == "partly.jsonl" {
+				unknown("docker://old.example/app:2", errors.New("401 unauthorized"))
+			}
 			return f("docker://new.example/" + state)
 		},
 	}
@@ -42,6 +45,10 @@ func TestList(t *testing.T) {
 	}
 	if got := runLine(e, "list", "--gone", "done.jsonl"); got.stdout != "docker://new.example/done.jsonl\n" {
 		t.Errorf("--gone: got %+v", got)
+	}
+	if got := runLine(e, "list", "--gone", "partly.jsonl"); got.status != statusError || got.stdout != "docker://new.example/partly.jsonl\n" ||
+		!strings.Contains(got.stderr, "docker://old.example/app:2: 401") || !strings.Contains(got.stderr, "1 source: no result of theirs") {
+		t.Errorf("--gone with a registry that does not tell: got %+v", got)
 	}
 	for args, want := range map[string]string{
 		"oci:x":                    "want docker://HOST",

@@ -24,9 +24,10 @@ const goneAtOnce = 8
 
 // Gone calls f for each result in a state file, or in those of a directory, whose base the registry
 // no longer has: the DEST that it was written to. One that several lines name is the result of the
-// last of them, and gone only where all of their bases are. f is called by one goroutine at a time. The
-// files are only read.
-func Gone(ctx context.Context, path string, o media.Options, f func(stored string) error) error {
+// last of them, and gone only where all of their bases are. Where a registry does not tell, unknown is
+// called with the base and the reason, and its result is not listed. Both are called by one goroutine at
+// a time. The files are only read.
+func Gone(ctx context.Context, path string, o media.Options, f func(stored string) error, unknown func(source string, why error)) error {
 	o = o.WithDefaults()
 	s, err := readStates(path)
 	if err != nil {
@@ -46,8 +47,17 @@ func Gone(ctx context.Context, path string, o media.Options, f func(stored strin
 	for range goneAtOnce {
 		wg.Go(func() {
 			for p := range next {
-				stored, gone, err := s.gone(ctx, p, o)
+				r, err := s.result(p)
+				gone := false
+				var why error
+				if err == nil && r.stored != "" {
+					gone, why = r.gone(ctx, o)
+				}
+				stored := r.stored
 				telling.Lock()
+				if why != nil && ctx.Err() == nil {
+					unknown(r.source, why)
+				}
 				switch {
 				case err != nil || stored == "":
 				case shared[s.place(stored)]:
@@ -132,22 +142,26 @@ func readStates(path string) (*state, error) {
 	return s, nil
 }
 
-// gone gives the result of a line, "" for none, and whether its base is gone.
-func (s *state) gone(ctx context.Context, p place, o media.Options) (stored string, gone bool, err error) {
+// result is what a line of a state file says: where an image went, "" for nowhere, and its source.
+type result struct{ stored, source string }
+
+func (s *state) result(p place) (result, error) {
 	line, err := s.line(p)
 	if err != nil {
-		return "", false, err
+		return result{}, err
 	}
-	if stored = storedIn(line); stored == "" {
-		return "", false, nil
-	}
-	ref, err := media.ParseRef(gjson.GetBytes(line, "source").Str)
+	return result{storedIn(line), gjson.GetBytes(line, "source").Str}, nil
+}
+
+// gone reports whether the base of a result is gone; an error where that is not known.
+func (r result) gone(ctx context.Context, o media.Options) (bool, error) {
+	ref, err := media.ParseRef(r.source)
 	if err != nil || ref.Transport != media.Registry {
-		return stored, false, nil
+		return false, nil
 	}
 	_, err = media.RegistryDigest(ctx, ref, o)
 	if errors.Is(err, hinterr.ErrNotFound) {
-		return stored, true, nil
+		return true, nil
 	}
-	return stored, false, err
+	return false, err
 }

@@ -3,6 +3,7 @@ package batch_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -104,7 +105,7 @@ func TestGone(t *testing.T) {
 		err := batch.Gone(context.Background(), path, imagetest.Fast, func(stored string) error {
 			got = append(got, stored)
 			return nil
-		})
+		}, func(source string, why error) { t.Errorf("%s: %v", source, why) })
 		if err != nil {
 			t.Error(err)
 		}
@@ -140,16 +141,27 @@ func TestGone(t *testing.T) {
 		t.Errorf("a result of another base: got %s", got)
 	}
 	imagetest.Write(t, filepath.Join(dir, "0-of-2.jsonl"), nil)
-	// A registry that does not answer has not lost its images.
+	// A registry that does not tell has not lost its images, and one that is gone beside them is listed.
 	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
-		w.WriteHeader(http.StatusForbidden)
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/v2/app0/"):
+			w.WriteHeader(http.StatusForbidden)
+		case strings.HasPrefix(r.URL.Path, "/v2/app1/"):
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			return false
+		}
 		return true
 	})
-	none := func(string) error { t.Error("listed"); return nil }
-	if err := batch.Gone(context.Background(), dir, imagetest.Fast, none); err == nil {
-		t.Error("no error")
+	var got, asked []string
+	err := batch.Gone(context.Background(), dir, imagetest.Fast,
+		func(stored string) error { got = append(got, stored); return nil },
+		func(source string, why error) { asked = append(asked, fmt.Sprint(source, " ", why)) })
+	if err != nil || len(got) != 1 || len(asked) != 1 || !strings.Contains(asked[0], "/app0:1 ") || !strings.Contains(got[0], "/app1:1") {
+		t.Errorf("got %q, unknown %q, %v", got, asked, err)
 	}
-	if err := batch.Gone(context.Background(), dir+"/none", imagetest.Fast, none); err == nil {
+	none := func(string) error { t.Error("listed"); return nil }
+	if err := batch.Gone(context.Background(), dir+"/none", imagetest.Fast, none, nil); err == nil {
 		t.Error("no error for a state that is missing")
 	}
 }
