@@ -41,8 +41,8 @@ type member struct {
 
 // eachMember calls visit for each member with content, and stops at its first error. In a thin
 // archive the content is in files of the members' names.
-func eachMember(f *elfFile, thin bool, visit func(member) error) error {
-	var names Extent // the long names: offset and length
+func (f *elfFile) eachMember(thin bool, visit func(member) error) error {
+	var names member // the long names
 	at := uint64(len(archiveMagic))
 	for n := 0; at < f.size; n++ {
 		if n == maxMembers {
@@ -68,7 +68,7 @@ func eachMember(f *elfFile, thin bool, visit func(member) error) error {
 		case "/", "/SYM64/":
 			continue
 		case "//":
-			names = Extent{m.off, m.size}
+			names = m
 			continue
 		}
 		if err := m.fullName(f, names); err != nil {
@@ -82,7 +82,7 @@ func eachMember(f *elfFile, thin bool, visit func(member) error) error {
 }
 
 // fullName replaces what the header has by the whole name, in printable ASCII.
-func (m *member) fullName(f *elfFile, names Extent) error {
+func (m *member) fullName(f *elfFile, names member) error {
 	read := func(off, n uint64) error {
 		b, err := f.bytes(off, min(n, maxMemberName))
 		m.name = string(b)
@@ -99,10 +99,10 @@ func (m *member) fullName(f *elfFile, names Extent) error {
 		m.off, m.size = m.off+n, m.size-n
 	} else if digits, ok := strings.CutPrefix(m.name, "/"); ok {
 		n, err := strconv.ParseUint(digits, 10, 64)
-		if err != nil || n >= names.Len {
+		if err != nil || n >= names.size {
 			return damagedArchive("name of the member at offset %#x", m.off)
 		}
-		if err := read(names.Vaddr+n, names.Len-n); err != nil {
+		if err := read(names.off+n, names.size-n); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
 	if thin, err := a.thin(); err != nil || thin {
 		return &Report{Skipped: "thin archive: its objects are separate files"}, err
 	}
-	return a.report(eachMember(a.elfFile, false, func(m member) error {
+	return a.report(a.elfFile.eachMember(false, func(m member) error {
 		return a.add(m, io.NewSectionReader(r, int64(m.off), int64(m.size)))
 	}))
 }
@@ -146,7 +146,7 @@ func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, err
 	if thin, err := a.thin(); err != nil || !thin {
 		return nil, err
 	}
-	return a.report(eachMember(a.elfFile, true, func(m member) error {
+	return a.report(a.elfFile.eachMember(true, func(m member) error {
 		content, err := open(m.name)
 		if err != nil {
 			a.rep.notes = append(a.rep.notes, fmt.Sprintf("archive member %s: %v", m.name, err))

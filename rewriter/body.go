@@ -58,7 +58,7 @@ func (c *code) bodyOf(fn function) *body {
 	b := &body{function: fn, lens: make(map[uint64]uint8)}
 	c.bodies[fn.start] = b
 	var ok bool
-	if b.pads, ok = c.landingPads(fn); !ok {
+	if b.pads, ok = c.f.landingPads(fn); !ok {
 		b.damaged = "its table of landing pads is not understood"
 	}
 	work := append([]uint64{fn.start}, b.pads...)
@@ -202,7 +202,7 @@ func (c *code) pointer(vaddr uint64) (uint64, bool) {
 	if c.relative == nil {
 		c.relative = make(map[uint64]uint64)
 		n := 0
-		_ = relaWords(c.f, func(at, addend uint64) { // Scan reports what cannot be read
+		_ = c.f.relaWords(func(at, addend uint64) { // Scan reports what cannot be read
 			if n++; n <= maxRelative && c.f.execLoad(addend) {
 				c.relative[at] = addend
 			}

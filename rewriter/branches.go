@@ -94,26 +94,25 @@ func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
 }
 
 // read looks through the whole file for what refers to the windows.
-func (t *targets) read(f *elfFile) error {
+func (t *targets) read(f *file) error {
 	t.windows = joined(t.windows)
 	t.lo, t.hi = t.windows[0].Vaddr, t.windows[len(t.windows)-1].end()
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
 	for i := range f.progs {
 		p := &f.progs[i]
 		if p.typ != ptLoad || p.filesz == 0 {
 			continue
 		}
-		if err := s.chunks(p, t.words); err != nil {
+		if err := f.chunks(p, t.words); err != nil {
 			return err
 		}
 		if p.flags&pfX == 0 {
 			continue
 		}
-		if err := s.chunks(p, t.rel32); err != nil {
+		if err := f.chunks(p, t.rel32); err != nil {
 			return err
 		}
 	}
-	return relaWords(f, func(_, addend uint64) { t.take(addend) })
+	return f.relaWords(func(_, addend uint64) { t.take(addend) })
 }
 
 func (e Extent) end() uint64 { return e.Vaddr + e.Len }

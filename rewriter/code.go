@@ -14,15 +14,13 @@ const (
 	// are kept.
 	codeBlock  = 16 << 10
 	codeBlocks = 64
-	// shfExecinstr is SHF_EXECINSTR of the gABI.
-	shfExecinstr = 4
 	// maxFunction is how far before a site a function that holds it may begin, in bytes.
 	maxFunction = 64 << 10
 )
 
 // code reads and decodes the instructions of a file.
 type code struct {
-	f      *elfFile
+	f      *file
 	blocks map[uint64][]byte
 	starts starts // of functions
 	bodies map[uint64]*body
@@ -40,7 +38,7 @@ type code struct {
 // most that any of 1,000 real files needed is 5,047.
 const maxSteps = 1 << 20
 
-func newCode(f *elfFile) *code {
+func newCode(f *file) *code {
 	c := &code{f: f, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body), steps: maxSteps}
 	for i := range f.sections {
 		s := &f.sections[i]

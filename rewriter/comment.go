@@ -26,7 +26,7 @@ const (
 const ipaRA = 5
 
 // madeBy reads .comment, in which each compiler leaves one string an object file.
-func (f *elfFile) madeBy() makers {
+func madeBy(f *elfFile) makers {
 	s := f.section(".comment")
 	if s == nil || s.typ == shtNobits || s.size == 0 {
 		return unnamed
@@ -86,8 +86,8 @@ const stubsEnd = 14 // 2.14
 
 // convention tells what callers in the file may count on. It does not depend on symbols, which
 // strip takes away.
-func (r *Report) convention(f *elfFile) convention {
-	by := f.madeBy()
+func (r *Report) convention(f *file) convention {
+	by := madeBy(f.elfFile)
 	minor, known := strings.CutPrefix(r.Libc, "glibc 2.")
 	minor, _, _ = strings.Cut(minor, ".")
 	n, err := strconv.Atoi(minor)

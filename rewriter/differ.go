@@ -22,7 +22,7 @@ func (e *UnplannedError) Error() string {
 // the function where that is near, else from the offset. before says what is where. It is
 // empty where before has no code at that offset; the error is of reading.
 func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize, offset int64) (Explanation, error) {
-	f, err := parseELF(before, beforeSize)
+	f, err := parse(before, beforeSize)
 	var skip *skipError
 	if errors.As(err, &skip) {
 		return Explanation{}, nil

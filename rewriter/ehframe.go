@@ -29,7 +29,7 @@ const (
 // says so: through the search table of PT_GNU_EH_FRAME, or by reading the section where there
 // is no table, or by its content where no header names it. Damage ends the search without an
 // error.
-func eachFDE(f *elfFile, near func(start uint64) bool, visit func(function)) error {
+func (f *elfFile) eachFDE(near func(start uint64) bool, visit func(function)) error {
 	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
 	if p := f.prog(ptGNUEhFrame); p != nil {
 		if done, err := u.table(p.vaddr); done || err != nil {
@@ -136,14 +136,13 @@ var cieHead = []byte("\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b")
 // search looks for .eh_frame in a file without section headers. Each entry that is read names
 // its CIE by its distance.
 func (u *unwind) search() error {
-	s := &search{f: u.f, buf: make([]byte, min(searchChunk, u.f.size))}
 	for i := range u.f.progs {
 		p := &u.f.progs[i]
 		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfW != 0 {
 			continue
 		}
 		var at []uint64
-		if err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		if err := u.f.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			for i := lo; i < hi && len(at) < symChunk; i++ {
 				n := bytes.Index(b[i:min(hi+len(cieHead), len(b))], cieHead)
 				if n < 0 {
@@ -230,14 +229,14 @@ func (u *unwind) cie(off uint64) cie {
 	if c, ok := u.cies[off]; ok {
 		return c
 	}
-	c := readCIE(u.f, off)
+	c := u.f.readCIE(off)
 	if len(u.cies) < symChunk {
 		u.cies[off] = c
 	}
 	return c
 }
 
-func readCIE(f *elfFile, off uint64) cie {
+func (f *elfFile) readCIE(off uint64) cie {
 	if !f.inFile(off, 9) {
 		return cie{}
 	}
@@ -305,6 +304,9 @@ func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 	return 0, 0, false
 }
 
+// windowSize is how many bytes a window reads at once.
+const windowSize = 16 << 10
+
 // window reads a file front to back in blocks.
 type window struct {
 	f   *elfFile
@@ -318,7 +320,7 @@ func (w *window) at(off, n uint64) ([]byte, error) {
 		if off >= w.f.size {
 			return nil, nil
 		}
-		b, err := w.f.bytes(off, min(max(n, codeBlock), w.f.size-off))
+		b, err := w.f.bytes(off, min(max(n, windowSize), w.f.size-off))
 		if err != nil {
 			return nil, err
 		}
@@ -330,8 +332,8 @@ func (w *window) at(off, n uint64) ([]byte, error) {
 
 // eachIrelative calls visit with the resolver of each R_X86_64_IRELATIVE relocation: those
 // of the dynamic segment, and in a static program those of its SHT_RELA sections.
-func eachIrelative(f *elfFile, visit func(resolver uint64)) error {
-	return eachRela(f, func(_ uint64, typ uint32, addend uint64) {
+func (f *elfFile) eachIrelative(visit func(resolver uint64)) error {
+	return f.eachRela(func(_ uint64, typ uint32, addend uint64) {
 		if typ == rIrelative {
 			visit(addend)
 		}
@@ -339,8 +341,8 @@ func eachIrelative(f *elfFile, visit func(resolver uint64)) error {
 }
 
 // relaWords calls visit with each word that a RELATIVE relocation fills, and its value.
-func relaWords(f *elfFile, visit func(at, addend uint64)) error {
-	return eachRela(f, func(at uint64, typ uint32, addend uint64) {
+func (f *elfFile) relaWords(visit func(at, addend uint64)) error {
+	return f.eachRela(func(at uint64, typ uint32, addend uint64) {
 		if typ == rRelative {
 			visit(at, addend)
 		}
@@ -355,7 +357,7 @@ const (
 )
 
 // eachRela calls visit for each relocation with an addend that is applied at load time.
-func eachRela(f *elfFile, visit func(at uint64, typ uint32, addend uint64)) error {
+func (f *elfFile) eachRela(visit func(at uint64, typ uint32, addend uint64)) error {
 	for _, tags := range [...][2]int64{{dtRela, dtRelasz}, {dtJmprel, dtPltrelsz}} {
 		at, size := f.dyn(tags[0]), f.dyn(tags[1])
 		if at == nil || size == nil {
@@ -366,7 +368,7 @@ func eachRela(f *elfFile, visit func(at uint64, typ uint32, addend uint64)) erro
 			continue
 		}
 		n := min(size.val, p.filesz-(at.val-p.vaddr))
-		if err := relaRange(f, p.off+(at.val-p.vaddr), n, visit); err != nil {
+		if err := f.relaRange(p.off+(at.val-p.vaddr), n, visit); err != nil {
 			return err
 		}
 	}
@@ -375,7 +377,7 @@ func eachRela(f *elfFile, visit func(at uint64, typ uint32, addend uint64)) erro
 	}
 	for i := range f.sections {
 		if s := &f.sections[i]; s.typ == shtRela && s.addr != 0 {
-			if err := relaRange(f, s.off, s.size, visit); err != nil {
+			if err := f.relaRange(s.off, s.size, visit); err != nil {
 				return err
 			}
 		}
@@ -383,7 +385,7 @@ func eachRela(f *elfFile, visit func(at uint64, typ uint32, addend uint64)) erro
 	return nil
 }
 
-func relaRange(f *elfFile, off, size uint64, visit func(at uint64, typ uint32, addend uint64)) error {
+func (f *elfFile) relaRange(off, size uint64, visit func(at uint64, typ uint32, addend uint64)) error {
 	const chunk = symChunk * relaSize
 	for ; size >= relaSize; off, size = off+chunk, size-min(chunk, size) {
 		b, err := f.bytes(off, min(chunk, size))

@@ -61,7 +61,7 @@ func TestEhFrameSection(t *testing.T) {
 			}
 			f := &elfFile{r: bytes.NewReader(b), size: uint64(len(b)), sections: []section{{name: ".eh_frame", typ: shtProgbits, addr: addr, size: uint64(len(b))}}}
 			var got []uint64
-			if err := eachFDE(f, func(uint64) bool { return true }, func(d function) { got = append(got, d.start) }); err != nil {
+			if err := f.eachFDE(func(uint64) bool { return true }, func(d function) { got = append(got, d.start) }); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(got, c.want) {

@@ -40,8 +40,13 @@ const (
 	shtProgbits = 1
 	shtSymtab   = 2
 	shtStrtab   = 3
+	shtNote     = 7
 	shtNobits   = 8
 	shtDynsym   = 11
+
+	shfWrite     = 1
+	shfAlloc     = 2
+	shfExecinstr = 4
 
 	dtNull        = 0
 	dtNeeded      = 1
@@ -108,14 +113,6 @@ type elfFile struct {
 	sections        []section // nil where there are none, or they are damaged
 	dynamic         []dyn     // up to and without DT_NULL
 	dynSpare        []uint64  // offsets of unused DT_NULL entries after the first
-
-	// budget is how many more instructions may be decoded; nil means maxSteps.
-	budget *int
-	// was is set where this is the view of a patched file as it was before.
-	was *patchedFile
-	// tables are the entries of unwind tables that lead to the injected segment; they are read as
-	// they were before.
-	tables []undo
 }
 
 // skipError is why a file is passed over.

@@ -162,7 +162,7 @@ func lastImm(in *x86.Instr) (x86asm.Imm, bool) {
 
 // name adds the trampoline's name to a changed line that goes to it. The file before did not
 // have it.
-func (l *Line) name(f *elfFile, trampoline string) {
+func (l *Line) name(f *file, trampoline string) {
 	in, ok := x86.Decode(l.Bytes, l.Vaddr)
 	if !ok || !l.Changed {
 		return

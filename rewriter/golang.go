@@ -14,23 +14,23 @@ var goSections = [...]string{".gopclntab", ".gosymtab", ".go.buildinfo", ".note.
 
 // isGo reports whether Go's linker made the file: by its sections, or, where there are
 // none, by its note or by the header of its table of functions.
-func (f *elfFile) isGo() (bool, error) {
+func isGo(f *elfFile) (bool, error) {
 	for _, name := range goSections {
 		if f.section(name) != nil {
 			return true, nil
 		}
 	}
-	if f.hasGoNote() {
+	if hasGoNote(f) {
 		return true, nil
 	}
 	if f.sections != nil {
 		return false, nil
 	}
-	return f.hasPclntab()
+	return hasPclntab(f)
 }
 
 // hasGoNote looks for the build ID note of Go 1.5 and later: type 4 under the name "Go".
-func (f *elfFile) hasGoNote() bool {
+func hasGoNote(f *elfFile) bool {
 	const namesz, typ = 4, 4
 	for i := range f.progs {
 		p := &f.progs[i]
@@ -51,19 +51,18 @@ func (f *elfFile) hasGoNote() bool {
 
 // hasPclntab looks for the head of the function table of Go 1.2 and later: a magic number,
 // two zeros, the instruction quantum 1 and the pointer size 8 (debug/gosym/pclntab.go).
-func (f *elfFile) hasPclntab() (bool, error) {
+func hasPclntab(f *elfFile) (bool, error) {
 	heads := [...][]byte{
 		{0xfb, 0xff, 0xff, 0xff, 0, 0, 1, 8}, // Go 1.2
 		{0xfa, 0xff, 0xff, 0xff, 0, 0, 1, 8}, // Go 1.16
 	}
 	found := false
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
 	for i := range f.progs {
 		p := &f.progs[i]
 		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfW != 0 {
 			continue
 		}
-		err := s.chunks(p, func(b []byte, _ uint64, _, _ int) {
+		err := f.chunks(p, func(b []byte, _ uint64, _, _ int) {
 			for _, h := range heads {
 				found = found || bytes.Contains(b, h)
 			}

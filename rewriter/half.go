@@ -265,7 +265,7 @@ func (s *search) loads() error {
 		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz == 0 {
 			continue
 		}
-		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		err := s.f.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			for _, op := range [...]byte{opMov, opMovslq} {
 				s.loadsBy(op, b, vaddr, max(lo, 1), min(hi, len(b)-6))
 			}
@@ -279,7 +279,7 @@ func (s *search) loads() error {
 
 // wholes returns those of the sites whose constant becomes an address. It has a budget of its own:
 // such constants are found in data, too.
-func wholes(f *elfFile, halves []Site) ([]Site, error) {
+func wholes(f *file, halves []Site) ([]Site, error) {
 	sortSites(halves)
 	c := newCode(f)
 	fn, err := findFunctions(f, halves)

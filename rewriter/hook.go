@@ -22,7 +22,7 @@ type hooks struct {
 // initialiser, in this order: DT_INIT; the RELATIVE relocation of init_array[0]; an unused
 // dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook goes
 // on by a jmp rel32: what is out of its reach is not hooked.
-func (f *elfFile) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
+func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 	var h hooks
 	entryHook, initHook := vaddr+uint64(layout.EntryHook), vaddr+uint64(layout.InitHook)
 	reach := func(target uint64) bool {
@@ -62,7 +62,7 @@ func (f *elfFile) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 }
 
 // spareValue is d_val of the first DT_NULL, which nothing obliges to be zero.
-func (f *elfFile) spareValue() uint64 {
+func (f *file) spareValue() uint64 {
 	b, err := f.bytes(f.dynSpare[0]+8, 8)
 	if err != nil {
 		return 0
@@ -84,7 +84,7 @@ func wordEdit(off, old, new uint64, why string) Edit {
 // retargetInitArray changes the relocation that fills init_array[0], and the word itself
 // where it holds the same value: prelink skips relocations and uses the word, and a RELR
 // relocation has its addend there. No edits: there is no such relocation.
-func (f *elfFile) retargetInitArray(hook uint64) (edits []Edit, target uint64, err error) {
+func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err error) {
 	array, size := f.dyn(dtInitArray), f.dyn(dtInitArraysz)
 	if array == nil || size == nil || size.val < 8 {
 		return nil, 0, nil

@@ -11,7 +11,7 @@ import (
 // reprog writes the program headers of a file anew.
 func reprog(t *testing.T, file []byte, change func([]prog) []prog) []byte {
 	t.Helper()
-	f, err := parseELF(bytes.NewReader(file), int64(len(file)))
+	f, err := parse(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,13 +67,12 @@ func libcOf(f *elfFile) (string, error) {
 		return "", nil
 	}
 	best, rank := "", len(banners)
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
 	for i := range f.progs {
 		p := &f.progs[i]
 		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfW != 0 {
 			continue
 		}
-		err := s.chunks(p, func(b []byte, _ uint64, _, _ int) {
+		err := f.chunks(p, func(b []byte, _ uint64, _, _ int) {
 			for n := range banners[:rank] {
 				if v, ok := banners[n].find(b); ok {
 					best, rank = v, n

@@ -7,11 +7,11 @@ package rewriter
 const maxLSDA = 1 << 16
 
 // landingPads returns the landing pads of fn; ok is false where its table is not understood.
-func (c *code) landingPads(fn function) (pads []uint64, ok bool) {
+func (f *elfFile) landingPads(fn function) (pads []uint64, ok bool) {
 	if fn.lsda == 0 {
 		return nil, true
 	}
-	b, err := c.f.mem(fn.lsda, maxLSDA)
+	b, err := f.mem(fn.lsda, maxLSDA)
 	if err != nil || len(b) < 4 {
 		return nil, false
 	}

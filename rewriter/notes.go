@@ -23,15 +23,10 @@ import (
 //	                                  0x181fbc  build ID, ABI tag
 const maxMovedNotes = 512 // bytes, of the state page's 4,096
 
-const (
-	shtNote    = 7
-	sttSection = 3
-)
-
 // movableNotes returns the index of the PT_NOTE whose notes can move, -1 for none. They are the
 // ABI tag and the build ID alone, nothing else lies among them, and nothing refers to them: no
 // symbol, no relocation, and no 4 bytes of code that would be their address or their distance.
-func (f *elfFile) movableNotes() (int, error) {
+func (f *file) movableNotes() (int, error) {
 	end := f.phoff + uint64(len(f.progs))*phdrSize
 	table := f.tableLoad()
 	n := slices.IndexFunc(f.progs, func(p prog) bool { return p.typ == ptNote && p.off == end })
@@ -94,24 +89,23 @@ func plainNotes(b []byte) bool {
 }
 
 // refersTo reports whether anything but the headers bytes before lo may refer to [lo, hi).
-func (f *elfFile) refersTo(lo, hi, headers uint64) (found bool, err error) {
+func (f *file) refersTo(lo, hi, headers uint64) (found bool, err error) {
 	in := func(v uint64) bool { return v >= lo && v < hi }
 	if err := f.eachRawSymbol(func(_ uint64, sym []byte) {
 		found = found || in(binary.LittleEndian.Uint64(sym[8:])) && sym[4]&15 != sttSection && binary.LittleEndian.Uint16(sym[6:]) != 0
 	}); found || err != nil {
 		return found, err
 	}
-	if err := eachRela(f, func(at uint64, _ uint32, addend uint64) { found = found || in(at) || in(addend) }); found || err != nil {
+	if err := f.eachRela(func(at uint64, _ uint32, addend uint64) { found = found || in(at) || in(addend) }); found || err != nil {
 		return found, err
 	}
 	fixed := f.typ == etExec
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
 	for i := range f.progs {
 		seg := &f.progs[i]
 		if seg.typ != ptLoad || seg.filesz == 0 || seg.flags&pfX == 0 && !fixed {
 			continue
 		}
-		err := s.chunks(seg, func(b []byte, vaddr uint64, from, to int) {
+		err := f.chunks(seg, func(b []byte, vaddr uint64, from, to int) {
 			for i := from; i < to && i+4 <= len(b); i++ {
 				if at := vaddr + uint64(i); at < lo && at >= lo-headers {
 					continue
@@ -152,7 +146,7 @@ func (f *elfFile) eachRawSymbol(visit func(off uint64, sym []byte)) error {
 }
 
 // notesAt returns where in the segment the notes that move begin: its end where none do.
-func (f *elfFile) notesAt(r room) uint64 {
+func (f *file) notesAt(r room) uint64 {
 	if r.spent != moved {
 		return shim.SegmentSize
 	}
@@ -160,7 +154,7 @@ func (f *elfFile) notesAt(r room) uint64 {
 }
 
 // movedSections returns the indices of the sections of notes that move.
-func (f *elfFile) movedSections(r room) (all []int) {
+func (f *file) movedSections(r room) (all []int) {
 	if r.spent != moved {
 		return nil
 	}

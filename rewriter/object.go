@@ -21,9 +21,7 @@ const (
 	// elfIdent is how many bytes of a file tell its type, in bytes.
 	elfIdent = 18
 
-	shfAlloc = 2
-	shfWrite = 1
-	shnAbs   = 0xfff1
+	shnAbs = 0xfff1
 
 	r64       = 1
 	rPC32     = 2
@@ -86,10 +84,11 @@ func scanObject(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 }
 
 func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
-	f, err := parseObject(r, size)
+	e, err := parseObject(r, size)
 	if err != nil {
 		return nil, err
 	}
+	f := &file{elfFile: e, budget: budget}
 	rep := &Report{}
 	if found, err := f.mayCall(); err != nil || !found {
 		for i := range f.progs {
@@ -103,7 +102,6 @@ func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 	if err := f.link(); err != nil {
 		return nil, err
 	}
-	f.budget = budget
 	if rep, err = scanELF(f, scope{}); err != nil {
 		return nil, err
 	}
@@ -191,31 +189,22 @@ func (f *elfFile) relocations() []*section {
 
 // mayCall reports whether there is anything in the object that may be an address of the page, or a
 // displacement to it.
-func (f *elfFile) mayCall() (bool, error) {
-	where := []Extent{}
-	total := uint64(0)
-	for i := range f.progs {
-		where = append(where, Extent{f.progs[i].off, f.progs[i].filesz})
-	}
+func (f *file) mayCall() (bool, error) {
+	where := slices.Clone(f.progs)
 	for _, s := range f.relocations() {
-		where = append(where, Extent{s.off, s.size})
+		where = append(where, prog{off: s.off, filesz: s.size})
 	}
-	for _, e := range where {
-		if total += e.Len; total > maxCover*f.size {
+	total := uint64(0)
+	for i := range where {
+		if total += where[i].filesz; total > maxCover*f.size {
 			return false, damaged("sections cover the file (%d bytes) more than %d times", f.size, maxCover)
 		}
 	}
-	buf := buffers.Get().(*[searchChunk]byte)
-	defer buffers.Put(buf)
-	for _, e := range where {
-		for pos := uint64(0); pos < e.Len; pos += searchChunk - searchMargin {
-			b := buf[:min(searchChunk, e.Len-pos)]
-			if err := f.readAt(b, e.Vaddr+pos); err != nil {
-				return false, err
-			}
-			if hasPage(b) {
-				return true, nil
-			}
+	found := false
+	for i := range where {
+		err := f.chunks(&where[i], func(b []byte, _ uint64, _, _ int) { found = found || hasPage(b) })
+		if found || err != nil {
+			return found, err
 		}
 	}
 	return false, nil

@@ -61,14 +61,13 @@ type load struct {
 // offsets adds what tables of offsets lead to.
 func (t *targets) offsets(c *code) error {
 	o := &offsets{targets: t, c: c, lo: ^uint64(0), tried: make(map[load]bool), left: maxOffsets}
-	s := &search{f: c.f, buf: make([]byte, min(searchChunk, c.f.size))}
 	for i := range c.f.progs {
 		p := &c.f.progs[i]
 		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz == 0 {
 			continue
 		}
 		o.lo, o.hi = min(o.lo, p.vaddr), max(o.hi, p.vaddr+p.filesz)
-		if err := s.chunks(p, o.collect); err != nil {
+		if err := c.f.chunks(p, o.collect); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,7 @@ func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 }
 
 func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
-	f, err := parseELF(r, size)
+	f, err := parse(r, size)
 	if skip := (*skipError)(nil); errors.As(err, &skip) {
 		return &Place{Skipped: skip.reason}, nil
 	}
@@ -88,7 +88,7 @@ func (f *elfFile) codeAt(offset uint64) *prog {
 }
 
 // disassemble finds the call before the return address, and lists the code around it.
-func (p *Place) disassemble(f *elfFile, code *prog) error {
+func (p *Place) disassemble(f *file, code *prog) error {
 	start := p.Vaddr - min(placeBefore, p.Vaddr-code.vaddr)
 	known := p.Start != 0 && p.Start >= code.vaddr && p.Vaddr-p.Start <= nearSite
 	if known {

@@ -84,7 +84,7 @@ type Plan struct {
 	Added []string
 
 	tail []byte // what stands behind the original bytes
-	file *elfFile
+	file *file
 }
 
 // Empty reports whether the plan changes nothing.

@@ -59,9 +59,9 @@ func inspect(r io.ReaderAt, size int64) (*Program, error) {
 		}
 		p.Interp, _, _ = strings.Cut(string(b), "\x00")
 	}
-	if p.Go, err = f.isGo(); err != nil {
+	if p.Go, err = isGo(f); err != nil {
 		return nil, err
 	}
-	p.RawSignals, err = f.rawSignals()
+	p.RawSignals, err = rawSignals(f)
 	return p, err
 }

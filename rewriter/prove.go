@@ -84,7 +84,7 @@ func (p *Plan) proveOne(q *Patch, s *Site) error {
 
 // golike reports whether q is a system call in Go's own code, which keeps no register.
 func (p *Plan) golike(q *Patch) bool {
-	isGo, err := p.file.isGo()
+	isGo, err := isGo(p.file.elfFile)
 	return err == nil && isGo && q.Site.single()
 }
 

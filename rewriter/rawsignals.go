@@ -23,18 +23,17 @@ const rawSignalSpan = 20
 
 // rawSignals reports whether a dynamic program sets up signals by itself. A C library does
 // so for all others and is none; one that can be executed has a name (DT_SONAME).
-func (f *elfFile) rawSignals() (bool, error) {
+func rawSignals(f *elfFile) (bool, error) {
 	if f.prog(ptInterp) == nil || f.dyn(dtSoname) != nil {
 		return false, nil
 	}
 	found := false
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
 	for i := range f.progs {
 		p := &f.progs[i]
 		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfX == 0 {
 			continue
 		}
-		err := s.chunks(p, func(b []byte, _ uint64, _, _ int) {
+		err := f.chunks(p, func(b []byte, _ uint64, _, _ int) {
 			for _, load := range rawSignalCalls {
 				found = found || rawSignalIn(b, load)
 			}

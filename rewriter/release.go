@@ -93,7 +93,7 @@ type patchedFile struct {
 
 // patched recognises a file that this or an older vfix has patched, by the whole of its code;
 // nil for any other.
-func (f *elfFile) patched() (*patchedFile, error) {
+func (f *file) patched() (*patchedFile, error) {
 	segment, version := f.injected()
 	if segment == nil || segment.filesz != shim.SegmentSize {
 		return nil, nil
@@ -163,7 +163,7 @@ func complement(b []byte) []byte {
 }
 
 // readRecord reads the record; ok is false where there is none, or it is damaged.
-func readRecord(f *elfFile, segment uint64, b []byte) (sites []undo, ok bool) {
+func readRecord(f *file, segment uint64, b []byte) (sites []undo, ok bool) {
 	for len(b) > 0 && (pageSize-len(b))%recordAlign != 0 {
 		b = b[1:]
 	}
@@ -186,20 +186,19 @@ func readRecord(f *elfFile, segment uint64, b []byte) (sites []undo, ok bool) {
 }
 
 // invert finds the sites of a release that kept no record: what leads to its trampolines.
-func (p *patchedFile) invert(f *elfFile) ([]undo, error) {
+func (p *patchedFile) invert(f *file) ([]undo, error) {
 	targets := map[uint64]Function{}
 	for fn, t := range [...]shim.Trampoline{Gettimeofday: p.layout.Gettimeofday, Time: p.layout.Time, Getcpu: p.layout.Getcpu} {
 		targets[p.segment.vaddr+uint64(t.Plain)] = Function(fn)
 		targets[p.segment.vaddr+uint64(t.Keep)] = Function(fn)
 	}
 	var found []undo
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
 	for i := range f.progs {
 		seg := &f.progs[i]
 		if seg.typ != ptLoad || seg.flags&pfX == 0 || seg.filesz == 0 || seg.vaddr == p.segment.vaddr {
 			continue
 		}
-		err := s.chunks(seg, func(b []byte, vaddr uint64, lo, hi int) {
+		err := f.chunks(seg, func(b []byte, vaddr uint64, lo, hi int) {
 			for i := lo; i < hi && i+4 <= len(b); i++ {
 				next := vaddr + uint64(i) + 4
 				fn, ok := targets[next+uint64(int64(int32(binary.LittleEndian.Uint32(b[i:]))))]
@@ -308,16 +307,16 @@ func (o overlay) ReadAt(b []byte, off int64) (int, error) {
 
 // original returns the view of f without what was patched: its sites are as they were, and the
 // injected segment is none.
-func (p *patchedFile) original(f *elfFile) *elfFile {
-	g := *f
-	g.was = p
+func (p *patchedFile) original(f *file) *file {
+	e := *f.elfFile
+	g := &file{elfFile: &e, budget: f.budget, was: p, tables: f.tables}
 	g.r = overlay{f.r, p.sites}
 	g.progs = slices.Clone(f.progs)
 	g.progs[p.segment.index].typ = 0 // PT_NULL
 	if f.entry == p.segment.vaddr+uint64(p.layout.EntryHook) {
 		g.entry = p.hole(p.layout.EntryHole)
 	}
-	return &g
+	return g
 }
 
 // refresh completes the plan for a file that is patched already: sites that are to be otherwise,
@@ -364,7 +363,7 @@ func (p *Plan) refresh() error {
 	if err != nil {
 		return err
 	}
-	now := *f
+	now := *f.elfFile
 	now.r = was.r
 	all := slices.Concat(p.Edits, edits, moved)
 	p.Edits = nil
@@ -395,7 +394,7 @@ func (p *patchedFile) note() []byte {
 }
 
 // movedHooks retargets whatever enters the hooks of an older layout.
-func (f *elfFile) movedHooks() ([]Edit, error) {
+func (f *file) movedHooks() ([]Edit, error) {
 	was, now := f.was, shim.Injected()
 	move := map[uint64]uint64{
 		was.segment.vaddr + uint64(was.layout.EntryHook): was.segment.vaddr + uint64(now.EntryHook),

@@ -71,7 +71,7 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 			return scanObject(r, size, &budget)
 		}
 	}
-	f, err := parseELF(r, size)
+	f, err := parse(r, size)
 	if skip := (*skipError)(nil); errors.As(err, &skip) {
 		if skip.runs {
 			return scanTangled(f, skip, what)
@@ -118,7 +118,7 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 
 // scanTangled scans a file in which no vaddr is sure to be in one place. It is passed over where it
 // does not name the page; else what names it stays.
-func scanTangled(f *elfFile, why *skipError, what scope) (*Report, error) {
+func scanTangled(f *file, why *skipError, what scope) (*Report, error) {
 	if f.checkLoads() != nil || what.within(f) != nil {
 		return &Report{Skipped: why.reason, Damaged: true}, nil
 	}
@@ -136,7 +136,7 @@ func scanTangled(f *elfFile, why *skipError, what scope) (*Report, error) {
 	return &Report{ExecBytes: int64(s.bytes), Sites: s.sites, Static: f.static(), file: f}, nil
 }
 
-func scanELF(f *elfFile, what scope) (*Report, error) {
+func scanELF(f *file, what scope) (*Report, error) {
 	c := newCode(f)
 	if f.budget != nil {
 		c.steps = *f.budget
@@ -205,13 +205,13 @@ func (r *Report) examine(c *code, sites []Site) error {
 		kept = append(kept, s)
 	}
 	sites = kept
-	if r.Go, err = c.f.isGo(); err != nil {
+	if r.Go, err = isGo(c.f.elfFile); err != nil {
 		return err
 	}
-	if r.RawSignals, err = c.f.rawSignals(); err != nil {
+	if r.RawSignals, err = rawSignals(c.f.elfFile); err != nil {
 		return err
 	}
-	if r.Libc, err = libcOf(c.f); err != nil {
+	if r.Libc, err = libcOf(c.f.elfFile); err != nil {
 		return err
 	}
 	for i := range sites {

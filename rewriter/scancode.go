@@ -18,7 +18,7 @@ type scope struct {
 }
 
 // within is nil where the executable segments are not larger than the bound.
-func (s scope) within(f *elfFile) error {
+func (s scope) within(f *file) error {
 	if s.maxExec == 0 {
 		return nil
 	}

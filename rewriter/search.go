@@ -14,6 +14,9 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
+// maxSites bounds the references of one file. The most seen in a real one is 6.
+const maxSites = 4096
+
 const (
 	// searchChunk is how much of a segment is in memory at once, in bytes.
 	// A quarter of a MiB stays in a core's second-level cache between read and search.
@@ -21,8 +24,6 @@ const (
 	// searchMargin is how far a reference extends around its hit, in bytes: the longest,
 	// cmpq $imm32,disp32(base,index), has 8 bytes before its immediate.
 	searchMargin = 16
-	// maxSites bounds the references of one file. The most seen in a real one is 6.
-	maxSites = 4096
 )
 
 var (
@@ -36,9 +37,8 @@ var buffers = sync.Pool{New: func() any { return new([searchChunk]byte) }}
 
 // search collects the references of one file as sites that have no verdict yet.
 type search struct {
-	f     *elfFile
+	f     *file
 	code  *code
-	buf   []byte
 	sites []Site
 	// halves are those that may be a part of an address.
 	halves []Site
@@ -51,9 +51,6 @@ func (s *search) full() bool { return len(s.sites) >= maxSites }
 
 // run searches all PT_LOADs.
 func (s *search) run() error {
-	buf := buffers.Get().(*[searchChunk]byte)
-	defer buffers.Put(buf)
-	s.buf = buf[:min(searchChunk, s.f.size)]
 	for i := range s.f.progs {
 		p := &s.f.progs[i]
 		if p.typ != ptLoad || p.filesz == 0 {
@@ -63,7 +60,7 @@ func (s *search) run() error {
 		if exec {
 			s.bytes += p.filesz
 		}
-		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		err := s.f.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			if !exec {
 				s.dataHits(b, vaddr, lo, hi)
 				return
@@ -83,11 +80,13 @@ func (s *search) run() error {
 // chunks reads the file content of p piece by piece. visit gets the bytes, the vaddr of the
 // first and the range of indices that this piece answers for; each byte of the segment is
 // in one such range, with searchMargin bytes on both sides where the segment has them.
-func (s *search) chunks(p *prog, visit func(b []byte, vaddr uint64, lo, hi int)) error {
+func (f *elfFile) chunks(p *prog, visit func(b []byte, vaddr uint64, lo, hi int)) error {
+	buf := buffers.Get().(*[searchChunk]byte)
+	defer buffers.Put(buf)
 	for pos := uint64(0); ; {
-		n := min(uint64(len(s.buf)), p.filesz-pos)
-		b := s.buf[:n]
-		if err := s.f.readAt(b, p.off+pos); err != nil {
+		n := min(searchChunk, p.filesz-pos)
+		b := buf[:n]
+		if err := f.readAt(b, p.off+pos); err != nil {
 			return err
 		}
 		lo, hi := 0, int(n)

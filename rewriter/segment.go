@@ -39,7 +39,7 @@ type room struct {
 }
 
 // findRoom chooses the program header and the vaddr. The error is a roomError.
-func (f *elfFile) findRoom() (room, error) {
+func (f *file) findRoom() (room, error) {
 	if n, err := f.overlay(); err != nil {
 		return room{}, err
 	} else if n > 0 {
@@ -53,7 +53,7 @@ func (f *elfFile) findRoom() (room, error) {
 }
 
 // roomFor chooses the vaddr where a program header is spent.
-func (f *elfFile) roomFor(spent int) (room, error) {
+func (f *file) roomFor(spent int) (room, error) {
 	r := room{spent: spent}
 	if spent == moved {
 		var err error
@@ -152,7 +152,7 @@ func (f *elfFile) overlay() (uint64, error) {
 }
 
 // progTable returns the bytes of the new program header table.
-func (f *elfFile) progTable(r room, off uint64) []byte {
+func (f *file) progTable(r room, off uint64) []byte {
 	kept := slices.Clone(f.progs)
 	if r.spent < 0 {
 		f.coverTable(kept)
@@ -190,7 +190,7 @@ const maxSectionNames = 1 << 24
 // offset and the number of the section headers: what unwinders read, then the section names and
 // the section headers with one more for it and, of a file that is not patched yet, one for the
 // segment. at is the offset of the first byte returned; off that of the segment.
-func (f *elfFile) sectionTable(r room, u *unwinding, at, off uint64) (tail []byte, shoff uint64, shnum int, err error) {
+func (f *file) sectionTable(r room, u *unwinding, at, off uint64) (tail []byte, shoff uint64, shnum int, err error) {
 	names := f.sections[f.shstrndx]
 	if names.size > maxSectionNames {
 		return nil, 0, 0, roomError(fmt.Sprintf("section names of %d bytes", names.size))
@@ -204,7 +204,6 @@ func (f *elfFile) sectionTable(r room, u *unwinding, at, off uint64) (tail []byt
 		return nil, 0, 0, err
 	}
 	le := binary.LittleEndian
-	const shfAlloc, shfExecinstr = 2, 4
 	header := func(name string, flags, addr, off, size, align uint64) {
 		table = le.AppendUint32(le.AppendUint32(table, uint32(len(strs))), shtProgbits)
 		for _, v := range []uint64{flags, addr, off, size, 0 /* sh_link, sh_info */, align, 0} {

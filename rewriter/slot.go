@@ -35,8 +35,7 @@ func (c *code) slotCalled(slot uint64, fn Function) (at uint64, found bool) {
 		if p.typ != ptLoad || p.flags&pfX == 0 {
 			continue
 		}
-		s := &search{f: c.f, buf: make([]byte, min(searchChunk, c.f.size))}
-		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		err := c.f.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			for i := lo; i < hi && !found; i++ {
 				if i+4 > len(b) {
 					return

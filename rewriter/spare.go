@@ -25,7 +25,7 @@ const (
 //   - a PT_NOTE with the build ID.
 //
 // The section of a note stays where it is. The error is a roomError.
-func (f *elfFile) spare() (int, error) {
+func (f *file) spare() (int, error) {
 	best, bestCost := 0, 0
 	offer := func(i, cost int) {
 		if bestCost == 0 || cost < bestCost {
@@ -60,7 +60,7 @@ func (f *elfFile) spare() (int, error) {
 }
 
 // growth returns how the table can grow: grown, moved, or 0 where it cannot.
-func (f *elfFile) growth() (int, error) {
+func (f *file) growth() (int, error) {
 	if ok, err := f.canGrow(); ok || err != nil {
 		return grown, err
 	}
@@ -82,7 +82,7 @@ func (f *elfFile) hasBuildID(p *prog) bool {
 // canGrow reports whether the bytes behind the program header table are padding: zero, in no
 // section and in no segment but one that is loaded from the table on. Bytes that are loaded
 // are padding only where section headers say that nothing stands there.
-func (f *elfFile) canGrow() (bool, error) {
+func (f *file) canGrow() (bool, error) {
 	end := f.phoff + uint64(len(f.progs))*phdrSize
 	if len(f.progs) >= maxPhnum || f.phoff != ehdrSize || !f.inFile(end, phdrSize) {
 		return false, nil
@@ -127,7 +127,7 @@ func (f *elfFile) tableLoad() int {
 }
 
 // coverTable has the segments that hold the table hold one more entry.
-func (f *elfFile) coverTable(progs []prog) {
+func (f *file) coverTable(progs []prog) {
 	load := &progs[f.tableLoad()]
 	if need := f.phoff - load.off + uint64(len(progs)+1)*phdrSize; load.filesz < need {
 		load.filesz, load.memsz = need, need
@@ -140,7 +140,7 @@ func (f *elfFile) coverTable(progs []prog) {
 }
 
 // spentBy returns which program header of f a patched version of it has spent.
-func (f *elfFile) spentBy(after *elfFile) int {
+func (f *file) spentBy(after *file) int {
 	if len(after.progs) > len(f.progs) {
 		how, err := f.growth()
 		if err != nil {

@@ -82,8 +82,8 @@ func TestSpare(t *testing.T) {
 			}
 			out := checkPatched(t, file, p, Options{})
 			before, after := scanFile(t, file).file, scanFile(t, out).file
-			count := func(f *elfFile, typ uint32) (n int) {
-				for _, p := range f.progs {
+			count := func(progs []prog, typ uint32) (n int) {
+				for _, p := range progs {
 					if p.typ == typ {
 						n++
 					}
@@ -98,11 +98,11 @@ func TestSpare(t *testing.T) {
 				t.Fatalf("%d program headers, want %d", len(after.progs), want)
 			}
 			for _, typ := range []uint32{ptNull, ptNote, ptPhdr, ptInterp, ptDynamic} {
-				want := count(before, typ)
+				want := count(before.progs, typ)
 				if !c.grows && typ == c.gone {
 					want--
 				}
-				if got := count(after, typ); got != want {
+				if got := count(after.progs, typ); got != want {
 					t.Errorf("%d program headers of type %d, want %d", got, typ, want)
 				}
 			}

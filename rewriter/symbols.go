@@ -12,6 +12,7 @@ import (
 const (
 	sttNotype   = 0
 	sttFunc     = 2
+	sttSection  = 3
 	sttGNUIfunc = 10
 	stbLocal    = 0
 	stvDefault  = 0
@@ -22,13 +23,14 @@ const (
 
 	// symChunk is how many symbols are read at once.
 	symChunk = 4096
-	// nearSite is how far from a site function starts are collected, in bytes.
-	nearSite = maxFunction
 	// maxStarts bounds the function starts of one file.
 	maxStarts = 1 << 18
 	// maxName is the longest symbol name that is shown, in bytes.
 	maxName = 200
 )
+
+// nearSite is how far from a site function starts are collected, in bytes.
+const nearSite = maxFunction
 
 // symtab is where a symbol table and its strings are in the file.
 type symtab struct {
@@ -216,7 +218,7 @@ type name struct {
 
 // findFunctions collects what is known about the functions around sites, which are in
 // vaddr order.
-func findFunctions(f *elfFile, sites []Site) (*functions, error) {
+func findFunctions(f *file, sites []Site) (*functions, error) {
 	fn := &functions{
 		extents: make(map[uint64]function), entered: make(map[uint64]bool),
 		ifuncs: make(map[uint64]bool), exported: make(map[uint64]bool), names: make(map[uint64]name),
@@ -228,7 +230,7 @@ func findFunctions(f *elfFile, sites []Site) (*functions, error) {
 		}
 	}
 	nearby := func(start uint64) bool { return near(sites, start) }
-	if err := eachFDE(f, nearby, func(d function) {
+	if err := f.eachFDE(nearby, func(d function) {
 		if fn.start(d.start, sites) && d.end != 0 {
 			d.end = max(d.end, fn.extents[d.start].end)
 			fn.extents[d.start] = d
@@ -236,7 +238,7 @@ func findFunctions(f *elfFile, sites []Site) (*functions, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if err := eachIrelative(f, func(resolver uint64) {
+	if err := f.eachIrelative(func(resolver uint64) {
 		if fn.start(resolver, sites) {
 			fn.ifuncs[resolver] = true
 			fn.entered[resolver] = true
@@ -265,39 +267,36 @@ func (f *elfFile) entries() []uint64 {
 		}
 	}
 	add(f.entry)
-	if f.was != nil {
-		add(f.was.hole(f.was.layout.InitHole))
-	}
 	for _, tag := range [...]int64{dtInit, dtFini} {
 		if d := f.dyn(tag); d != nil {
 			add(d.val)
 		}
 	}
-	arrays := []Extent{}
+	arrays := [][2]uint64{} // vaddr, size
 	for _, tags := range [...][2]int64{{dtInitArray, dtInitArraysz}, {dtFiniArray, dtFiniArraysz}} {
 		if at, size := f.dyn(tags[0]), f.dyn(tags[1]); at != nil && size != nil && size.val <= maxStarts {
-			arrays = append(arrays, Extent{at.val, size.val})
+			arrays = append(arrays, [2]uint64{at.val, size.val})
 		}
 	}
 	for i := range f.sections { // of static programs
 		const shtInitArray, shtFiniArray = 14, 15
 		if s := &f.sections[i]; (s.typ == shtInitArray || s.typ == shtFiniArray) && s.size <= maxStarts {
-			arrays = append(arrays, Extent{s.addr, s.size})
+			arrays = append(arrays, [2]uint64{s.addr, s.size})
 		}
 		if s := &f.sections[i]; (s.name == ".init" || s.name == ".fini") && s.flags&shfExecinstr != 0 {
 			add(s.addr)
 		}
 	}
 	for _, a := range arrays {
-		for v := a.Vaddr; v+8 <= a.end(); v += 8 {
+		for v := a[0]; v+8 <= a[0]+a[1]; v += 8 {
 			if w, ok := f.word(v); ok {
 				add(w)
 			}
 		}
 	}
-	_ = relaWords(f, func(at, addend uint64) { // Scan reports what cannot be read
+	_ = f.relaWords(func(at, addend uint64) { // Scan reports what cannot be read
 		for _, a := range arrays {
-			if at >= a.Vaddr && at < a.end() {
+			if at >= a[0] && at < a[0]+a[1] {
 				add(addend)
 			}
 		}
@@ -329,7 +328,7 @@ func (fn *functions) start(vaddr uint64, sites []Site) bool {
 }
 
 // symbol takes in one symbol.
-func (fn *functions) symbol(f *elfFile, t symtab, s symbol, sites []Site) {
+func (fn *functions) symbol(f *file, t symtab, s symbol, sites []Site) {
 	if near(sites, s.value) && len(fn.labels) < maxStarts {
 		fn.labels = append(fn.labels, s.value)
 	}

@@ -60,7 +60,7 @@ var plainCFI = []byte{cfaDefCFA, dwarfRSP, 8, cfaOffset | dwarfRIP, 1}
 
 // planUnwinding describes the trampolines of a segment at vaddr, with at most space bytes of the
 // injected page.
-func (f *elfFile) planUnwinding(segment uint64, space int) (unwinding, error) {
+func (f *file) planUnwinding(segment uint64, space int) (unwinding, error) {
 	layout := shim.Injected()
 	u := unwinding{own: frameDescription{
 		start:   segment + uint64(layout.Described),
@@ -71,7 +71,7 @@ func (f *elfFile) planUnwinding(segment uint64, space int) (unwinding, error) {
 	if hdr == nil {
 		return u, nil
 	}
-	at, err := f.lastBefore(hdr.vaddr, segment)
+	at, err := f.lastBefore(hdr.vaddr, segment, shim.SegmentSize)
 	if err != nil || at == 0 {
 		return u, err
 	}
@@ -125,9 +125,9 @@ func (f *elfFile) planUnwinding(segment uint64, space int) (unwinding, error) {
 // signed returns the 4 bytes as a distance.
 func signed(b []byte) uint64 { return uint64(int64(int32(binary.LittleEndian.Uint32(b)))) }
 
-// lastBefore returns the vaddr of the entry that a bisection of the search table finds for the
-// segment, 0 where there is none, or the table is not what linkers write.
-func (f *elfFile) lastBefore(hdr, segment uint64) (uint64, error) {
+// lastBefore returns the vaddr of the entry that a bisection of the search table finds for a
+// segment of size bytes, 0 where there is none, or the table is not what linkers write.
+func (f *elfFile) lastBefore(hdr, segment, size uint64) (uint64, error) {
 	const head, entry = 12, 8
 	b, err := f.mem(hdr, head)
 	if err != nil || len(b) < head || !searchable(b) {
@@ -148,7 +148,7 @@ func (f *elfFile) lastBefore(hdr, segment uint64) (uint64, error) {
 		}
 	}
 	i := sort.Search(int(n), func(i int) bool { return start(i) >= segment }) - 1
-	if i < 0 || i+1 < int(n) && start(i+1) < segment+shim.SegmentSize {
+	if i < 0 || i+1 < int(n) && start(i+1) < segment+size {
 		return 0, nil
 	}
 	return hdr + head + uint64(i)*entry, nil

@@ -119,7 +119,7 @@ func TestUnwinding(t *testing.T) {
 				return
 			}
 			hdr := f.prog(ptGNUEhFrame).vaddr
-			after, err := parseELF(bytes.NewReader(out), int64(len(out)))
+			after, err := parse(bytes.NewReader(out), int64(len(out)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +156,7 @@ func TestUnwinding(t *testing.T) {
 			// The scan of the patched file reads the function's own extent.
 			r := scanFile(t, out)
 			end := uint64(0)
-			if err := eachFDE(r.file, func(uint64) bool { return true }, func(fn function) { end = fn.end }); err != nil || end != at+was.size {
+			if err := r.file.eachFDE(func(uint64) bool { return true }, func(fn function) { end = fn.end }); err != nil || end != at+was.size {
 				t.Errorf("the function ends at %#x, want %#x: %v", end, at+was.size, err)
 			}
 		})

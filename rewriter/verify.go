@@ -150,7 +150,7 @@ func branchTarget(q *Patch) uint64 {
 
 // injected returns the segment that vfix injected and the version of its layout; nil and ""
 // where there is none. The version is the last byte of the magic.
-func (f *elfFile) injected() (segment *prog, version string) {
+func (f *file) injected() (segment *prog, version string) {
 	magic := shim.Magic()
 	name := magic[:len(magic)-1]
 	for i := range f.progs {
@@ -169,7 +169,7 @@ func (f *elfFile) injected() (segment *prog, version string) {
 // older one had made: its code is known, and each site in it leads to the trampoline of the
 // function that the site in the file before calls. nil: no such vfix made it.
 func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
-	f, err := parseELF(after, size)
+	f, err := parse(after, size)
 	if err != nil || r.file == nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 
 // systemCalls is the plan of a vfix that found no room for a segment: it did not ask whether rcx
 // and r11 are dead. nil: none made f.
-func systemCalls(r *Report, f *elfFile) *Plan {
+func systemCalls(r *Report, f *file) *Plan {
 	if s, _ := f.injected(); s != nil {
 		return nil
 	}
