@@ -124,7 +124,7 @@ type archived struct {
 // note of the report; the others are examined.
 func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
 	a := newArchived(r, size)
-	if thin, err := a.thin(); err != nil || thin {
+	if thin, err := a.isThin(); err != nil || thin {
 		return &Report{Skipped: "thin archive: its objects are separate files"}, err
 	}
 	return a.report(a.elfFile.eachMember(false, func(m member) error {
@@ -143,7 +143,7 @@ type ThinMember interface {
 // their names. An error of open is a note about that object. Those without call sites are closed.
 func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, error)) (*Report, error) {
 	a := newArchived(r, size)
-	if thin, err := a.thin(); err != nil || !thin {
+	if thin, err := a.isThin(); err != nil || !thin {
 		return nil, err
 	}
 	return a.report(a.elfFile.eachMember(true, func(m member) error {
@@ -165,11 +165,12 @@ func newArchived(r io.ReaderAt, size int64) *archived {
 	return &archived{&elfFile{r: r, size: uint64(size)}, &Report{Object: true, size: size}, 0, maxSteps}
 }
 
-func (a *archived) thin() (bool, error) {
-	if a.size < uint64(len(thinMagic)) {
+// isThin reports whether the file is a thin archive: one that names files in place of content.
+func (f *elfFile) isThin() (bool, error) {
+	if f.size < uint64(len(thinMagic)) {
 		return false, nil
 	}
-	head, err := a.bytes(0, uint64(len(thinMagic)))
+	head, err := f.bytes(0, uint64(len(thinMagic)))
 	return string(head) == thinMagic, err
 }
 

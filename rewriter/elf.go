@@ -55,11 +55,15 @@ const (
 	dtRela        = 7
 	dtRelasz      = 8
 	dtInit        = 12
+	dtSoname      = 14
+	dtDebug       = 21
 	dtInitArray   = 25
 	dtInitArraysz = 27
 	dtRelrsz      = 35
 	dtRelr        = 36
 	dtFlags1      = 0x6ffffffb
+
+	df1PIE = 0x08000000 // of DT_FLAGS_1; gABI extension, elf.h
 
 	rRelative = 8
 

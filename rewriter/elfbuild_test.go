@@ -2,7 +2,7 @@ package rewriter
 
 import (
 	"bytes"
-	"debug/elf"
+	debugelf "debug/elf"
 	"errors"
 	"os"
 	"os/exec"
@@ -20,7 +20,7 @@ func TestTestELF(t *testing.T) {
 			rela:    []testRela{{at: 0x2000, typ: rRelative, addend: testTextOff}}},
 		{text: []byte{0xc3}, bare: true, interp: "/lib64/ld-linux-x86-64.so.2", notes: -1},
 	} {
-		f, err := elf.NewFile(bytes.NewReader(e.build()))
+		f, err := debugelf.NewFile(bytes.NewReader(e.build()))
 		if err != nil {
 			t.Fatalf("%+v: %v", e, err)
 		}
@@ -32,7 +32,7 @@ func TestTestELF(t *testing.T) {
 			if err != nil || len(syms) != 1 || syms[0].Name != "time" {
 				t.Errorf("dynamic symbols %v, %v", syms, err)
 			}
-			if names, err := f.DynString(elf.DT_SONAME); err != nil || names[0] != e.soname {
+			if names, err := f.DynString(debugelf.DT_SONAME); err != nil || names[0] != e.soname {
 				t.Errorf("DT_SONAME %v, %v", names, err)
 			}
 		}

@@ -55,12 +55,11 @@ func (f *elfFile) section(name string) *section {
 // isProgram reports whether the kernel or a user can start the file: a PIE or a library
 // with an interpreter (libc.so.6) included.
 func (f *elfFile) isProgram() bool {
-	const df1Pie = 0x08000000 // gABI extension, elf.h
 	if f.typ == etExec || f.prog(ptInterp) != nil {
 		return true
 	}
 	flags := f.dyn(dtFlags1)
-	return flags != nil && flags.val&df1Pie != 0
+	return flags != nil && flags.val&df1PIE != 0
 }
 
 // dyn returns the first dynamic entry with the tag, or nil.

@@ -127,8 +127,8 @@ func TestNoHook(t *testing.T) {
 
 // TestRelr decodes a table by the example of the gABI proposal: an address and a bitmap.
 func TestRelr(t *testing.T) {
-	base := uint64(testPage)
-	table := le(nil, uint64(0x10000), uint64(1|1<<1|1<<3|1<<63), uint64(0x20000))
+	const base = 0x400000
+	table := little(uint64(0x10000), uint64(1|1<<1|1<<3|1<<63), uint64(0x20000))
 	f := &elfFile{r: bytes.NewReader(table), size: uint64(len(table)),
 		progs:   []prog{{typ: ptLoad, vaddr: base, filesz: uint64(len(table)), memsz: uint64(len(table))}},
 		dynamic: []dyn{{tag: dtRelr, val: base}, {tag: dtRelrsz, val: uint64(len(table))}}}

@@ -275,10 +275,10 @@ func FuzzScan(f *testing.F) {
 	}
 	static := testELF{text: asm(f, movR13Time+"41ffd5 68000460ff c3"), symbols: []testSym{{"f", testBase + testTextOff, 30, sttFunc, 1}}}
 	f.Add(static.build())
-	object := testObject{text: asm(f, movRaxTime+callRax+"e900000000"), rela: []testRela{{10, rPC32, Time.Vaddr() - 4}}}.build()
+	object := testObject{text: asm(f, movRaxTime+callRax+"e900000000"), rela: []testRela{{10, relaPC32, Time.Vaddr() - 4}}}.build()
 	f.Add(object)
 	f.Add(archive("/", "\x00", "//", "x.o/\n", "/0", string(object), "#1/4", "b.o\x00"+string(object)))
-	f.Add([]byte(thinMagic))
+	f.Add([]byte(arThin))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		r, err := Scan(bytes.NewReader(file), int64(len(file)))
 		if err != nil {

@@ -7,14 +7,8 @@ import (
 	"strings"
 )
 
-const (
-	dtSoname = 14
-	dtDebug  = 21
-	// df1PIE is DF_1_PIE of DT_FLAGS_1.
-	df1PIE = 0x08000000
-	// maxVersion is the longest version number accepted, in bytes.
-	maxVersion = 12
-)
+// maxVersion is the longest version number accepted, in bytes.
+const maxVersion = 12
 
 // static reports whether the file is a program that no interpreter loads. A shared library
 // has no interpreter either: only a static-pie has DF_1_PIE, or, from linkers before that

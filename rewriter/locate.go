@@ -81,8 +81,12 @@ func (c *code) unreached(fn *functions, sites []Site) []Site {
 	return left
 }
 
-// maxCallees is how many addresses that something calls are tried before a site.
-const maxCallees = 16
+const (
+	// maxCallees is how many addresses that something calls are tried before a site, maxCallers
+	// how many calls of each.
+	maxCallees = 16
+	maxCallers = 4096
+)
 
 // callees looks for functions that nothing names: what is called from code that is known, or
 // jumped to, begins one. It returns those whose code reaches a site.
@@ -117,7 +121,7 @@ func (c *code) callees(fn *functions, sites []Site) ([]uint64, error) {
 // calledFrom reports whether one of the addresses is known to be an instruction.
 func (c *code) calledFrom(from []uint64) bool {
 	callers := make([]Site, 0, len(from))
-	for _, at := range from[:min(len(from), symChunk)] {
+	for _, at := range from[:min(len(from), maxCallers)] {
 		callers = append(callers, Site{Vaddr: at, Len: 1})
 	}
 	sortSites(callers)

@@ -2,7 +2,7 @@ package rewriter
 
 import (
 	"bytes"
-	"debug/elf"
+	debugelf "debug/elf"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -123,7 +123,7 @@ func checkPatched(t *testing.T, file []byte, p *Plan, o Options) []byte {
 	if again := planFile(t, out, o); !again.Empty() {
 		t.Errorf("the patched file would be patched again: %+v", again.Edits)
 	}
-	if _, err := elf.NewFile(bytes.NewReader(out)); err != nil {
+	if _, err := debugelf.NewFile(bytes.NewReader(out)); err != nil {
 		t.Errorf("debug/elf: %v", err)
 	}
 	return out
@@ -156,21 +156,21 @@ func TestSegment(t *testing.T) {
 			file := c.e.build()
 			p := planFile(t, file, Options{})
 			out := checkPatched(t, file, p, Options{})
-			before, _ := elf.NewFile(bytes.NewReader(file))
-			after, err := elf.NewFile(bytes.NewReader(out))
+			before, _ := debugelf.NewFile(bytes.NewReader(file))
+			after, err := debugelf.NewFile(bytes.NewReader(out))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(after.Progs) != len(before.Progs) {
 				t.Fatalf("got %d program headers, want %d", len(after.Progs), len(before.Progs))
 			}
-			var loads []*elf.Prog
+			var loads []*debugelf.Prog
 			notes := 0
 			for _, q := range after.Progs {
 				switch q.Type {
-				case elf.PT_LOAD:
+				case debugelf.PT_LOAD:
 					loads = append(loads, q)
-				case elf.PT_NOTE:
+				case debugelf.PT_NOTE:
 					notes++
 					if id, _ := io.ReadAll(q.Open()); binary.LittleEndian.Uint32(id[8:]) != 3 {
 						t.Error("the note with the build id was spent")
@@ -186,7 +186,7 @@ func TestSegment(t *testing.T) {
 				}
 			}
 			got := loads[c.index]
-			if got.Vaddr != c.vaddr || got.Flags != elf.PF_R|elf.PF_X || got.Filesz != shim.SegmentSize || got.Memsz != shim.SegmentSize || got.Off%testPage != 0 {
+			if got.Vaddr != c.vaddr || got.Flags != debugelf.PF_R|debugelf.PF_X || got.Filesz != shim.SegmentSize || got.Memsz != shim.SegmentSize || got.Off%testPage != 0 {
 				t.Errorf("got %+v, want vaddr %#x", got.ProgHeader, c.vaddr)
 			}
 			if s := after.Section(injectedName); (s != nil) != c.header {

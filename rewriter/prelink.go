@@ -26,7 +26,7 @@ const (
 )
 
 // prelinkUndo returns the index of the section with prelink's undo data, 0 for none.
-func (f *elfFile) prelinkUndo() int {
+func (f *file) prelinkUndo() int {
 	for _, s := range f.sections {
 		if s.index > 0 && s.name == prelinkUndo {
 			return s.index

@@ -22,7 +22,9 @@ import (
 //	DYNAMIC                         LOAD  RW- 0x380738..0x389858
 //	NOTE                            DYNAMIC
 //	TLS …                           TLS …
-const pageSize = shim.PageSize
+
+// pageSize is how many bytes a page of memory has.
+const pageSize = 1 << 12
 
 // roomError is why no segment can be added to a file.
 type roomError string
@@ -255,7 +257,7 @@ const (
 
 // debugFrame returns the content of the section .debug_frame and its index: 0 where there is
 // none, -1 where nothing can be added to it.
-func (f *elfFile) debugFrame() (b []byte, index int, err error) {
+func (f *file) debugFrame() (b []byte, index int, err error) {
 	s := f.section(debugFrame)
 	if s == nil {
 		return nil, 0, nil

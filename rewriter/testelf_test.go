@@ -205,7 +205,7 @@ func (m *testImage) dynamicTables() (at, size uint64) {
 // unwindTable appends .eh_frame_hdr to the data.
 func (m *testImage) unwindTable() (at, size uint64) {
 	at = m.at()
-	m.data = append(m.data, 1, pePcrel|peSdata4, peUdata4, peDatarel|peSdata4)
+	m.data = append(m.data, "\x01\x1b\x03\x3b"...) // version 1; pcrel and sdata4, udata4, datarel and sdata4
 	m.data = le(m.data, uint32(0), uint32(len(m.fdes)))
 	for _, v := range m.fdes {
 		m.data = le(m.data, uint32(v-at), uint32(0))

@@ -34,19 +34,26 @@ type row struct {
 func rowAt(t *testing.T, program []byte, at uint64) row {
 	t.Helper()
 	r := row{offset: 8}
-	for b := (leb{b: program}); b.at < len(program); {
-		from := b.at
-		switch op := b.byte(); {
-		case op == cfaDefCFA:
-			b.uleb()
-			r.offset = b.uleb()
+	i := 0
+	uleb := func() uint64 {
+		v, n := binary.Uvarint(program[i:])
+		i += n
+		return v
+	}
+	for i < len(program) {
+		op := program[i]
+		i++
+		switch {
+		case op == 0x0c: // DW_CFA_def_cfa
+			uleb()
+			r.offset = uleb()
 		case op == 0x0e:
-			r.offset = b.uleb()
+			r.offset = uleb()
 		case op == cfaUndef:
-			b.uleb()
+			uleb()
 			r.noRA = true
-		case op&0xc0 == cfaOffset:
-			b.uleb()
+		case op&0xc0 == 0x80: // DW_CFA_offset
+			uleb()
 			if reg := op & 0x3f; reg == dwarfRIP {
 				r.noRA = false
 			} else if !slices.Contains(r.kept, reg) {
@@ -56,16 +63,15 @@ func rowAt(t *testing.T, program []byte, at uint64) row {
 			r.kept = slices.DeleteFunc(r.kept, func(reg byte) bool { return reg == op&0x3f })
 		case op == 0, op == 0x0a:
 		default:
-			b.at = from + 1
 			switch {
 			case op == cfaAdvance4:
-				b.at += 4
+				i += 4
 			case op == 0x02:
-				b.at++
+				i++
 			case op == 0x03:
-				b.at += 2
+				i += 2
 			}
-			n, ok := advanced(program[:b.at])
+			n, ok := advanced(program[:i])
 			if !ok {
 				t.Fatalf("instruction %#x", op)
 			}
