@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // TestTestELF checks the builder with another reader.
@@ -16,8 +18,8 @@ func TestTestELF(t *testing.T) {
 	for _, e := range []testELF{
 		{text: []byte{0xc3}},
 		{text: []byte{0xc3}, dyn: true, tight: true, soname: "libx.so.1", notes: 2, fdes: []uint64{testTextOff},
-			symbols: []testSym{{name: "time", value: testTextOff, size: 1, typ: sttFunc, bind: 1}},
-			rela:    []testRela{{at: 0x2000, typ: rRelative, addend: testTextOff}}},
+			symbols: []testSym{{name: "time", value: testTextOff, size: 1, typ: elf.STTFunc, bind: 1}},
+			rela:    []testRela{{at: 0x2000, typ: elf.RRelative, addend: testTextOff}}},
 		{text: []byte{0xc3}, bare: true, interp: "/lib64/ld-linux-x86-64.so.2", notes: -1},
 	} {
 		f, err := debugelf.NewFile(bytes.NewReader(e.build()))

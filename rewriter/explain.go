@@ -60,11 +60,11 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 		}
 		end += explainAfter
 	}
-	off, ok := f.offset(start, 1)
+	off, ok := f.Offset(start, 1)
 	if !ok {
 		return Explanation{}, nil
 	}
-	before, err := f.mem(start, end-start)
+	before, err := f.Mem(start, end-start)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -174,7 +174,7 @@ func (l *Line) name(f *file, trampoline string) {
 	if imm, ok := lastImm(&in); ok && target == 0 {
 		target = uint64(imm) // the imm form
 	}
-	if target != 0 && f.load(target) == nil {
+	if target != 0 && f.Load(target) == nil {
 		l.Text += " <" + trampoline + ">"
 	}
 }

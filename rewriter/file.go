@@ -4,11 +4,13 @@ package rewriter
 
 import (
 	"io"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // file is an ELF file, and what is known of it beside its content.
 type file struct {
-	*elfFile
+	*elf.File
 	// budget is how many more instructions may be decoded; nil means maxSteps.
 	budget *int
 	// was is set where this is the view of a patched file as it was before.
@@ -18,17 +20,17 @@ type file struct {
 	tables []undo
 }
 
-// parse is parseELF: the file comes with a *skipError where that returns one.
+// parse is Parse: the file comes with a *SkipError where that returns one.
 func parse(r io.ReaderAt, size int64) (*file, error) {
-	f, err := parseELF(r, size)
-	return &file{elfFile: f}, err
+	f, err := elf.Parse(r, size)
+	return &file{File: f}, err
 }
 
 // entries are the addresses in code that a loader enters, whether vfix has hooked them or not.
 func (f *file) entries() []uint64 {
-	all := f.elfFile.entries()
+	all := f.File.Entries()
 	if f.was != nil {
-		if v := f.was.hole(f.was.layout.InitHole); f.execLoad(v) {
+		if v := f.was.hole(f.was.layout.InitHole); f.ExecLoad(v) {
 			all = append(all, v)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
@@ -34,7 +35,7 @@ func choose(s *Site, r *Report, allowed []Form) (Form, string) {
 		return Call, "a direct call into the page"
 	}
 	if !s.Loads() {
-		if r.file.typ == etExec && !r.Go && may(Imm) {
+		if r.file.Type == elf.TypeExec && !r.Go && may(Imm) {
 			return Imm, "the trampoline's address fits where the page's is"
 		}
 		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)

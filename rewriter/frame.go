@@ -45,7 +45,7 @@ func (c *code) frameOf(b *body) frame {
 			work = append(work, at)
 		}
 	}
-	to(b.start, depth{hasSP: true})
+	to(b.Start, depth{hasSP: true})
 	for len(work) > 0 && sound {
 		at := work[len(work)-1]
 		work = work[:len(work)-1]

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/arch/x86/x86asm"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -43,7 +44,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 			if at, fixed := i.MemVaddr(); fixed && i.Op == x86asm.MOV {
 				s.halfWord(at, f)
 			}
-			if off, ok := s.f.offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
+			if off, ok := s.f.Offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
 				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f})
 			}
 		}
@@ -227,7 +228,7 @@ func (s *search) loadsBy(op byte, b []byte, vaddr uint64, lo, hi int) {
 			start--
 		}
 		in, ok := x86.Decode(b[start:], vaddr+uint64(start))
-		if off, known := s.f.offset(in.Addr, uint64(in.Len)); ok && known && s.code.holds(in.Addr) && in.MemBytes == halfSize {
+		if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && s.code.holds(in.Addr) && in.MemBytes == halfSize {
 			s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: f})
 		}
 	}
@@ -260,12 +261,12 @@ func (s *search) halfWord(vaddr uint64, f Function) {
 // of 32 bits whose sign is extended later.
 func (s *search) loads() error {
 	const opMov, opMovslq = 0x8b, 0x63
-	for i := range s.f.progs {
-		p := &s.f.progs[i]
-		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz == 0 {
+	for i := range s.f.Progs {
+		p := &s.f.Progs[i]
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz == 0 {
 			continue
 		}
-		err := s.f.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			for _, op := range [...]byte{opMov, opMovslq} {
 				s.loadsBy(op, b, vaddr, max(lo, 1), min(hi, len(b)-6))
 			}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // testObject is a relocatable object: .text with relocations against symbols, which are one at the
@@ -17,7 +19,7 @@ type testObject struct {
 	rela []testRela // at: offset in .text; typ: type | symbol<<8
 }
 
-const testObjectText = ehdrSize // offset of .text
+const testObjectText = elf.EhdrSize // offset of .text
 
 // R_X86_64_PC32, R_X86_64_PLT32 and R_X86_64_32S.
 const relaPC32, relaPLT32, relaS32 = 2, 4, 11
@@ -27,15 +29,15 @@ const arMagic, arThin, arHeader, arMember = "!<arch>\n", "!<thin>\n", 60, "`\n"
 
 // build returns the file: the header, .text, .rela.text, .symtab, .strtab, .shstrtab, the headers.
 func (o testObject) build() []byte {
-	b := pad(append(make([]byte, ehdrSize), o.text...), 8)
+	b := pad(append(make([]byte, elf.EhdrSize), o.text...), 8)
 	relaOff := len(b)
 	for _, r := range o.rela {
 		b = le(b, r.at, uint64(r.typ&0xff)|uint64(r.typ>>8)<<32, r.addend)
 	}
 	symOff := len(b)
 	var names, shnames testStrings
-	b = append(b, make([]byte, symSize)...)
-	b = le(b, names.add("f"), byte(stbLocal<<4|sttFunc), byte(0), uint16(1), uint64(0), uint64(len(o.text)))
+	b = append(b, make([]byte, elf.SymSize)...)
+	b = le(b, names.add("f"), byte(elf.STBLocal<<4|elf.STTFunc), byte(0), uint16(1), uint64(0), uint64(len(o.text)))
 	b = le(b, names.add("elsewhere"), byte(1<<4), byte(0), uint16(0), uint64(0), uint64(0))
 	strOff := len(b)
 	b = append(b, names.b...)
@@ -46,13 +48,13 @@ func (o testObject) build() []byte {
 		link, info       uint32
 		entsize          uint64
 	}{
-		{".text", shtProgbits, shfAlloc | shfExecinstr, testObjectText, len(o.text), 0, 0, 0},
-		{".rela.text", shtRela, 0, relaOff, symOff - relaOff, 3, 1, relaSize},
-		{".symtab", shtSymtab, 0, symOff, 3 * symSize, 4, 2, symSize},
-		{".strtab", shtStrtab, 0, strOff, len(names.b), 0, 0, 0},
-		{".shstrtab", shtStrtab, 0, 0, 0, 0, 0, 0},
+		{".text", elf.SHTProgbits, elf.SHFAlloc | elf.SHFExecinstr, testObjectText, len(o.text), 0, 0, 0},
+		{".rela.text", elf.SHTRela, 0, relaOff, symOff - relaOff, 3, 1, elf.RelaSize},
+		{".symtab", elf.SHTSymtab, 0, symOff, 3 * elf.SymSize, 4, 2, elf.SymSize},
+		{".strtab", elf.SHTStrtab, 0, strOff, len(names.b), 0, 0, 0},
+		{".shstrtab", elf.SHTStrtab, 0, 0, 0, 0, 0, 0},
 	}
-	headers := make([]byte, shdrSize)
+	headers := make([]byte, elf.ShdrSize)
 	for _, s := range sections {
 		shnames.add(s.name)
 	}
@@ -65,8 +67,8 @@ func (o testObject) build() []byte {
 		name += uint32(len(s.name)) + 1
 	}
 	b = pad(append(b, shnames.b...), 8)
-	copy(b, le([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"), uint16(etRel), uint16(emX8664), uint32(1),
-		uint64(0), uint64(0), uint64(len(b)), uint32(0), uint16(ehdrSize), uint16(0), uint16(0), uint16(shdrSize), uint16(len(sections)+1), uint16(len(sections))))
+	copy(b, le([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"), uint16(elf.TypeRel), uint16(elf.MachineX8664), uint32(1),
+		uint64(0), uint64(0), uint64(len(b)), uint32(0), uint16(elf.EhdrSize), uint16(0), uint16(0), uint16(elf.ShdrSize), uint16(len(sections)+1), uint16(len(sections))))
 	return append(b, headers...)
 }
 
@@ -219,8 +221,8 @@ func TestArchiveBounds(t *testing.T) {
 	}
 	// Sections that cover each other would make much work of a small file.
 	file := testObject{text: asm(t, movRaxTime+callRax+"c3")}.build()
-	at := binary.LittleEndian.Uint64(file[40:]) + 2*shdrSize
-	copy(file[at:], le(nil, uint32(0), uint32(shtProgbits), uint64(shfAlloc), uint64(0), uint64(testObjectText), uint64(8)))
+	at := binary.LittleEndian.Uint64(file[40:]) + 2*elf.ShdrSize
+	copy(file[at:], le(nil, uint32(0), uint32(elf.SHTProgbits), uint64(elf.SHFAlloc), uint64(0), uint64(testObjectText), uint64(8)))
 	if r := scanFile(t, file); !r.Damaged || !strings.Contains(r.Skipped, "overlap") {
 		t.Errorf("overlapping sections: %+v", r)
 	}

@@ -1,4 +1,4 @@
-package rewriter
+package elf
 
 import (
 	"bytes"
@@ -71,9 +71,9 @@ func TestEhFrameSection(t *testing.T) {
 			if c.change != nil {
 				c.change(b)
 			}
-			f := &elfFile{r: bytes.NewReader(b), size: uint64(len(b)), sections: []section{{name: ".eh_frame", typ: shtProgbits, addr: addr, size: uint64(len(b))}}}
+			f := &File{R: bytes.NewReader(b), Size: uint64(len(b)), Sections: []Section{{Name: ".eh_frame", Type: SHTProgbits, Addr: addr, Size: uint64(len(b))}}}
 			var got []uint64
-			if err := f.eachFDE(func(uint64) bool { return true }, func(d function) { got = append(got, d.start) }); err != nil {
+			if err := f.EachFDE(func(uint64) bool { return true }, func(d Func) { got = append(got, d.Start) }); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(got, c.want) {
@@ -101,7 +101,7 @@ func TestGNUHash(t *testing.T) {
 		{"a bloom filter without an end", table(1, 1, 0, 1)[:16], 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := &elfFile{r: bytes.NewReader(c.b), size: uint64(len(c.b)), progs: []prog{{typ: ptLoad, vaddr: 0x1000, filesz: uint64(len(c.b)), memsz: uint64(len(c.b))}}}
+			f := &File{R: bytes.NewReader(c.b), Size: uint64(len(c.b)), Progs: []Prog{{Type: PTLoad, Vaddr: 0x1000, Filesz: uint64(len(c.b)), Memsz: uint64(len(c.b))}}}
 			if got := f.gnuHashSymbols(0x1000); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
