@@ -1,10 +1,20 @@
 package rewriter
 
 import (
+	"encoding/hex"
 	"testing"
 
 	"vfix.dev/vfix/rewriter/x86"
 )
+
+func unhex(t *testing.T, code string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
 
 // TestEffects holds what the table says of instructions against the SDM.
 func TestEffects(t *testing.T) {
@@ -78,7 +88,7 @@ func TestEffects(t *testing.T) {
 		{"ud2", "0f0b", 0, 0, 0, x86.FlowStop},
 		{"hlt", "f4", 0, 0, 0, x86.FlowStop},
 	} {
-		b := asm(t, c.code)
+		b := unhex(t, c.code)
 		i, ok := x86.Decode(b, 0x1000)
 		if !ok || i.Len != len(b) || i.Flow != c.flow {
 			t.Errorf("%s: decoded %v, %d bytes, flow %d", c.name, ok, i.Len, i.Flow)
@@ -102,11 +112,11 @@ func TestUndecodable(t *testing.T) {
 		{"not in 64-bit mode", "06"},
 		{"rdsspq, of which x86asm knows the prefix", "f3480f1ec8"},
 	} {
-		if i, ok := x86.Decode(asm(t, c.code), 0); ok {
+		if i, ok := x86.Decode(unhex(t, c.code), 0); ok {
 			t.Errorf("%s: got %v", c.name, i.Inst)
 		}
 	}
-	if i, ok := x86.Decode(asm(t, "d7"), 0); !ok || i.Known {
+	if i, ok := x86.Decode(unhex(t, "d7"), 0); !ok || i.Known {
 		t.Errorf("xlat: decoded %v, known %v; want a decoded instruction without a rule", ok, i.Known)
 	}
 }
