@@ -100,19 +100,6 @@ func withoutRoom(s *Site, f Form, allowed []Form, why string) (Form, string) {
 // jumpLen is the length in bytes of jmp rel32 and of call rel32.
 const jumpLen = 5
 
-// nops are the recommended nops of each length (SDM volume 2, NOP, table 4-12).
-var nops = [...][]byte{
-	{},
-	{0x90},
-	{0x66, 0x90},
-	{0x0f, 0x1f, 0x00},
-	{0x0f, 0x1f, 0x40, 0x00},
-	{0x0f, 0x1f, 0x44, 0x00, 0x00},
-	{0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00},
-	{0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00},
-	{0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00}, // the longest gap: movabs, call *%r8 to r15
-}
-
 // encode returns the bytes that replace the site in the form, and the vaddr of the first.
 // segment is the vaddr of the injected segment, old the bytes of the reference. An error says that the trampoline is out of
 // reach of a rel32.
@@ -153,7 +140,7 @@ func encode(s *Site, form Form, segment uint64, old []byte) (vaddr uint64, code 
 		pad = int(s.Len) - 7
 	}
 	// The nop stands first, so that the call's return address stays what unwind tables know.
-	code = append(code, nops[pad]...)
+	code = append(code, x86.Nops[pad]...)
 	if s.Kind == JccRel32 {
 		op = old[:2]
 	}
@@ -173,7 +160,7 @@ func encodeSyscall(s *Site) []byte {
 		code = binary.LittleEndian.AppendUint32([]byte{0x48, 0xc7, 0xc0}, s.Function.Syscall())
 		code = append(code, 0x0f, 0x05)
 	}
-	return append(code, nops[int(s.Len)+int(s.CallLen)-len(code)]...)
+	return append(code, x86.Nops[int(s.Len)+int(s.CallLen)-len(code)]...)
 }
 
 // trampolineName is what listings call the trampoline for the site: vfix_NAME, or keep_NAME

@@ -95,11 +95,11 @@ func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
 		v.reg[dst] = l
 	} else {
 		d := fr[s.Vaddr]
-		p := d.place(&i)
-		if !d.hasSP || !p.exact || p.off >= 0 {
+		p := d.Place(&i)
+		if !d.HasSP || !p.Exact || p.Off >= 0 {
 			return false
 		}
-		f.words, f.stores, v.stack[0] = []int64{p.off}, true, l
+		f.words, f.stores, v.stack[0] = []int64{p.Off}, true, l
 	}
 	f.loads = l
 	f.run(i.Next(), v)
@@ -171,13 +171,13 @@ func (f *flow) compute(i *x86.Instr, v *value) {
 
 // halfOnFrame moves the state over an instruction that moves half an address from or to the stack;
 // it reports whether this is one.
-func (f *flow) halfOnFrame(i *x86.Instr, v *value, p place) bool {
-	if !p.exact || i.Op != x86asm.MOV && i.Op != x86asm.MOVSXD {
+func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
+	if !p.Exact || i.Op != x86asm.MOV && i.Op != x86asm.MOVSXD {
 		return false
 	}
 	dst, width, isReg := i.ArgGPR(0)
 	src, srcWidth, fromReg := i.ArgGPR(1)
-	n := f.slot(p.off, false)
+	n := f.slot(p.Off, false)
 	holds := n >= 0 && v.stack[n]&address == 0 && v.stack[n]&(half|derived) != 0
 	switch {
 	case holds && isReg && width == 64 && i.Op == x86asm.MOVSXD:
@@ -189,7 +189,7 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p place) bool {
 	case isReg || i.MemBytes != halfSize:
 		return false
 	case fromReg && srcWidth == 32 && v.reg[src]&address == 0 && v.reg[src]&(half|derived) != 0:
-		if n = f.slot(p.off, true); n >= 0 {
+		if n = f.slot(p.Off, true); n >= 0 {
 			v.stack[n] = v.reg[src]
 		}
 	case holds:

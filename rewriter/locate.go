@@ -215,7 +215,7 @@ func (b *body) whole(c *code, fn *functions) (end uint64, ok bool) {
 	for n := 0; n < len(b.lens); n++ {
 		l := b.lens[end]
 		i, known := c.at(end)
-		if l == 0 || !known || i.Flow == x86.FlowRet && (!fr[end].hasSP || fr[end].sp != 0) {
+		if l == 0 || !known || i.Flow == x86.FlowRet && (!fr[end].HasSP || fr[end].SP != 0) {
 			return 0, false
 		}
 		end += uint64(l)

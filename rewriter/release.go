@@ -255,7 +255,7 @@ func original(b []byte, i int, next uint64, fn Function) (before int, old []byte
 		op = 0xe0
 	}
 	for _, pad := range [...]int{8, 7, 5, 4} { // the longest first: it ends as others do
-		if i-1 < pad || !bytes.Equal(b[i-1-pad:i-1], nops[pad]) {
+		if i-1 < pad || !bytes.Equal(b[i-1-pad:i-1], x86.Nops[pad]) {
 			continue
 		}
 		call, reg, n := []byte{0xff, op}, x86.Rax, pad+jumpLen-2

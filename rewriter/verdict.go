@@ -69,16 +69,16 @@ func judgeStore(c *code, fn *functions, b *body, s *Site) {
 	}
 	fr := c.frame(b)
 	d, known := fr[s.Vaddr]
-	if !ok || !known || !d.hasSP {
+	if !ok || !known || !d.HasSP {
 		return
 	}
-	off := d.sp - slotSize
+	off := d.SP - x86.WordSize
 	if s.Kind == StoreImm32 {
-		p := d.place(&i)
-		if !p.stack || !p.exact {
+		p := d.Place(&i)
+		if !p.Stack || !p.Exact {
 			return
 		}
-		off = p.off
+		off = p.Off
 	}
 	if off >= 0 {
 		s.Reason = "stored in the frame of a caller"
