@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/arch/x86/x86asm"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -21,20 +22,9 @@ const (
 	maxBases = 64
 )
 
-// function is where a function, or a part of one that a compiler split off, is in memory.
-type function struct {
-	start uint64
-	end   uint64 // behind its last byte; 0: nothing says where it ends
-	lsda  uint64 // vaddr of its table of landing pads, 0 for none
-}
-
-func (fn *function) holds(vaddr uint64) bool {
-	return vaddr >= fn.start && (fn.end == 0 || vaddr < fn.end)
-}
-
 // body is the code of a function.
 type body struct {
-	function
+	elf.Func
 	lens map[uint64]uint8 // of each instruction reached, by its address
 	// away are the addresses outside of the function that it jumps to, calls its callees.
 	away, calls []uint64
@@ -51,17 +41,17 @@ type body struct {
 }
 
 // bodyOf follows the code of fn from its start.
-func (c *code) bodyOf(fn function) *body {
-	if b, ok := c.bodies[fn.start]; ok {
+func (c *code) bodyOf(fn elf.Func) *body {
+	if b, ok := c.bodies[fn.Start]; ok {
 		return b
 	}
-	b := &body{function: fn, lens: make(map[uint64]uint8)}
-	c.bodies[fn.start] = b
+	b := &body{Func: fn, lens: make(map[uint64]uint8)}
+	c.bodies[fn.Start] = b
 	var ok bool
-	if b.pads, ok = c.landingPads(fn); !ok {
+	if b.pads, ok = c.f.LandingPads(fn); !ok {
 		b.damaged = "its table of landing pads is not understood"
 	}
-	work := append([]uint64{fn.start}, b.pads...)
+	work := append([]uint64{fn.Start}, b.pads...)
 	b.walk(c, work)
 	tried := make(map[uint64]bool)
 	for len(b.jumps) > 0 {
@@ -87,7 +77,7 @@ func (b *body) walk(c *code, work []uint64) {
 		if b.lens[at] != 0 {
 			continue
 		}
-		if !b.holds(at) {
+		if !b.Holds(at) {
 			b.away = append(b.away, at)
 			continue
 		}
@@ -110,7 +100,7 @@ func (b *body) walk(c *code, work []uint64) {
 				b.calls = append(b.calls, i.Target)
 			}
 			// A callee that does not return stands last in its caller.
-			if b.holds(i.Next()) && (b.end != 0 || !c.starts.has(i.Next())) {
+			if b.Holds(i.Next()) && (b.End != 0 || !c.starts.has(i.Next())) {
 				work = append(work, i.Next())
 			}
 		case x86.FlowIndirect:
@@ -127,9 +117,9 @@ func (b *body) names(c *code, i *x86.Instr) {
 		return
 	}
 	note := func(v uint64) {
-		switch p := c.f.load(v); {
+		switch p := c.f.Load(v); {
 		case p == nil:
-		case b.end != 0 && b.holds(v):
+		case b.End != 0 && b.Holds(v):
 			b.labels = append(b.labels, v)
 		default:
 			b.bases = append(b.bases, v)
@@ -143,7 +133,7 @@ func (b *body) names(c *code, i *x86.Instr) {
 			note(uint64(m.Disp))
 		}
 	}
-	if n, ok := i.Args[1].(x86asm.Imm); ok && i.Op == x86asm.MOV && c.f.typ == etExec {
+	if n, ok := i.Args[1].(x86asm.Imm); ok && i.Op == x86asm.MOV && c.f.Type == elf.TypeExec {
 		note(uint64(n))
 	}
 }
@@ -153,11 +143,11 @@ func (b *body) names(c *code, i *x86.Instr) {
 // bytes or offsets of 4, from the table itself or from a label. A table ends where an entry
 // leaves the function. Where no table is found, the labels are what a computed goto uses.
 func (b *body) tables(c *code, tried map[uint64]bool) []uint64 {
-	if b.end == 0 {
+	if b.End == 0 {
 		return nil
 	}
 	var found []uint64
-	inside := func(v uint64) bool { return v >= b.start && v < b.end }
+	inside := func(v uint64) bool { return v >= b.Start && v < b.End }
 	entry := func(v uint64) {
 		if b.lens[v] == 0 && !tried[v] {
 			tried[v] = true
@@ -176,7 +166,7 @@ func (b *body) tables(c *code, tried map[uint64]bool) []uint64 {
 		}
 		for _, base := range append([]uint64{t}, b.labels...) {
 			for n := range uint64(maxTable) {
-				w, err := c.f.mem(t+4*n, 4)
+				w, err := c.f.Mem(t+4*n, 4)
 				if err != nil || len(w) < 4 {
 					break
 				}
@@ -202,8 +192,8 @@ func (c *code) pointer(vaddr uint64) (uint64, bool) {
 	if c.relative == nil {
 		c.relative = make(map[uint64]uint64)
 		n := 0
-		_ = relaWords(c.f, func(at, addend uint64) { // Scan reports what cannot be read
-			if n++; n <= maxRelative && c.f.execLoad(addend) {
+		_ = c.f.RelaWords(func(at, addend uint64) { // Scan reports what cannot be read
+			if n++; n <= maxRelative && c.f.ExecLoad(addend) {
 				c.relative[at] = addend
 			}
 		})
@@ -211,17 +201,11 @@ func (c *code) pointer(vaddr uint64) (uint64, bool) {
 	if v, ok := c.relative[vaddr]; ok {
 		return v, true
 	}
-	return c.f.word(vaddr)
+	return c.f.Word(vaddr)
 }
 
 // maxRelative bounds the relocations that are looked at.
 const maxRelative = 1 << 20
-
-// execLoad reports whether vaddr is in an executable segment.
-func (f *elfFile) execLoad(vaddr uint64) bool {
-	p := f.load(vaddr)
-	return p != nil && p.flags&pfX != 0
-}
 
 // runsOver reports whether vaddr is in the middle of an instruction that is reached.
 func (b *body) runsOver(vaddr uint64) bool {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sort"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -54,7 +55,7 @@ func siteSpan(s *Site) (Extent, bool) {
 // findTargets looks through the file once, for what refers to the sites and to the functions
 // around them.
 func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
-	t := &targets{called: make(map[uint64][]uint64), fixed: c.f.typ == etExec}
+	t := &targets{called: make(map[uint64][]uint64), fixed: c.f.Type == elf.TypeExec}
 	var near []Extent // the sites' own windows
 	for i := range sites {
 		e, ok := siteSpan(&sites[i])
@@ -67,7 +68,7 @@ func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
 		if b == nil {
 			continue
 		}
-		t.windows = append(t.windows, Extent{b.start, max(b.end, b.start+1) - b.start})
+		t.windows = append(t.windows, Extent{b.Start, max(b.End, b.Start+1) - b.Start})
 		for _, to := range b.away {
 			t.windows = append(t.windows, Extent{to, 1})
 		}
@@ -94,26 +95,25 @@ func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
 }
 
 // read looks through the whole file for what refers to the windows.
-func (t *targets) read(f *elfFile) error {
+func (t *targets) read(f *file) error {
 	t.windows = joined(t.windows)
 	t.lo, t.hi = t.windows[0].Vaddr, t.windows[len(t.windows)-1].end()
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
-	for i := range f.progs {
-		p := &f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTLoad || p.Filesz == 0 {
 			continue
 		}
-		if err := s.chunks(p, t.words); err != nil {
+		if err := f.Chunks(p, t.words); err != nil {
 			return err
 		}
-		if p.flags&pfX == 0 {
+		if p.Flags&elf.PFX == 0 {
 			continue
 		}
-		if err := s.chunks(p, t.rel32); err != nil {
+		if err := f.Chunks(p, t.rel32); err != nil {
 			return err
 		}
 	}
-	return relaWords(f, func(_, addend uint64) { t.take(addend) })
+	return f.RelaWords(func(_, addend uint64) { t.take(addend) })
 }
 
 func (e Extent) end() uint64 { return e.Vaddr + e.Len }

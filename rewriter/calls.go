@@ -37,7 +37,7 @@ func (p *Plan) addedCalls() ([]string, error) {
 		if h.found {
 			all = append(all, "at load: mprotect, twice")
 		}
-		if h.found && h.init != 0 || h.found && !p.file.isProgram() {
+		if h.found && h.init != 0 || h.found && !p.file.IsProgram() {
 			all = append(all, "at load under musl, or by dlopen after setenv: prctl; before Linux 6.4 also open, read and close (/proc/self/auxv)")
 		}
 		all = append(all, "in place of the page, where the kernel provides no vDSO: "+strings.Join(served, ", "))

@@ -3,6 +3,8 @@ package rewriter
 import (
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 func TestAddedCalls(t *testing.T) {
@@ -14,13 +16,13 @@ func TestAddedCalls(t *testing.T) {
 		want string // the calls, each line's words after the colon
 	}{
 		{"a program", testELF{}, timeStubText, "mprotect, twice | time"},
-		{"a library", testELF{dyn: true, dynamic: true, soname: "l", extra: []dyn{{tag: dtInit, val: testTextOff}}}, timeStubText, "mprotect, twice | prctl | time"},
+		{"a library", testELF{dyn: true, dynamic: true, soname: "l", extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff}}}, timeStubText, "mprotect, twice | prctl | time"},
 		{"two functions", testELF{}, movRaxTime + callRax + movRaxGtod + callRax + "c3", "mprotect, twice | time, gettimeofday"},
 		{"no room", testELF{noteSection: appended}, "53" + movRaxTime + callRax + "5b" + setsAll + "c3", "time"},
 		{"nothing to patch", testELF{}, "c3", ""},
 	} {
 		c.e.text = asm(t, c.text)
-		c.e.symbols = []testSym{{"f", c.e.textVaddr(), uint64(len(c.e.text)), sttFunc, 1}}
+		c.e.symbols = []testSym{{"f", c.e.textVaddr(), uint64(len(c.e.text)), elf.STTFunc, 1}}
 		file := c.e.build()
 		if c.e.noteSection == appended {
 			file = append(file, "PK\x05\x06 an archive"...)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -14,15 +15,13 @@ const (
 	// are kept.
 	codeBlock  = 16 << 10
 	codeBlocks = 64
-	// shfExecinstr is SHF_EXECINSTR of the gABI.
-	shfExecinstr = 4
 	// maxFunction is how far before a site a function that holds it may begin, in bytes.
 	maxFunction = 64 << 10
 )
 
 // code reads and decodes the instructions of a file.
 type code struct {
-	f      *elfFile
+	f      *file
 	blocks map[uint64][]byte
 	starts starts // of functions
 	bodies map[uint64]*body
@@ -40,15 +39,15 @@ type code struct {
 // most that any of 1,000 real files needed is 5,047.
 const maxSteps = 1 << 20
 
-func newCode(f *elfFile) *code {
+func newCode(f *file) *code {
 	c := &code{f: f, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body), steps: maxSteps}
-	for i := range f.sections {
-		s := &f.sections[i]
-		if s.flags&shfExecinstr == 0 || s.typ == shtNobits || s.addr == 0 || s.size == 0 {
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Flags&elf.SHFExecinstr == 0 || s.Type == elf.SHTNobits || s.Addr == 0 || s.Size == 0 {
 			continue
 		}
-		if p := f.load(s.addr); p != nil && p.flags&pfX != 0 {
-			c.sections = append(c.sections, Extent{s.addr, s.size})
+		if p := f.Load(s.Addr); p != nil && p.Flags&elf.PFX != 0 {
+			c.sections = append(c.sections, Extent{s.Addr, s.Size})
 		}
 	}
 	return c
@@ -58,8 +57,8 @@ func newCode(f *elfFile) *code {
 // section headers, in a section of instructions. The 2 MiB layout of old linkers has
 // .rodata and .eh_frame in the executable segment.
 func (c *code) holds(vaddr uint64) bool {
-	p := c.f.load(vaddr)
-	if p == nil || p.flags&pfX == 0 {
+	p := c.f.Load(vaddr)
+	if p == nil || p.Flags&elf.PFX == 0 {
 		return false
 	}
 	if c.covered(vaddr) || len(c.sections) == 0 {
@@ -82,9 +81,9 @@ func (c *code) covered(vaddr uint64) bool {
 // segment and in no section of instructions. Nothing that runs a file looks at its section headers.
 func (c *code) sectionsLie() bool {
 	lie := slices.ContainsFunc(c.f.entries(), func(v uint64) bool { return !c.covered(v) })
-	for _, t := range c.f.symtabs() {
-		_ = c.f.eachSymbol(t, func(s symbol) { // Scan reports what cannot be read
-			lie = lie || s.typ == sttFunc && s.size > 0 && c.f.execLoad(s.value) && !c.covered(s.value)
+	for _, t := range c.f.Symtabs() {
+		_ = c.f.EachSymbol(t, func(s elf.Symbol) { // Scan reports what cannot be read
+			lie = lie || s.Type == elf.STTFunc && s.Size > 0 && c.f.ExecLoad(s.Value) && !c.covered(s.Value)
 		})
 	}
 	return lie
@@ -93,17 +92,17 @@ func (c *code) sectionsLie() bool {
 // bytes returns the bytes at vaddr up to the length of an instruction; fewer where the
 // executable segment ends, none outside of one.
 func (c *code) bytes(vaddr uint64) []byte {
-	p := c.f.load(vaddr)
-	if p == nil || p.flags&pfX == 0 {
+	p := c.f.Load(vaddr)
+	if p == nil || p.Flags&elf.PFX == 0 {
 		return nil
 	}
 	key := vaddr &^ (codeBlock - 1)
-	base := max(key, p.vaddr)
+	base := max(key, p.Vaddr)
 	b, ok := c.blocks[base]
 	if !ok {
-		end := min(key+codeBlock+x86.MaxLen, p.vaddr+p.filesz)
+		end := min(key+codeBlock+x86.MaxLen, p.Vaddr+p.Filesz)
 		var err error
-		if b, err = c.f.bytes(p.off+(base-p.vaddr), end-base); err != nil {
+		if b, err = c.f.Bytes(p.Off+(base-p.Vaddr), end-base); err != nil {
 			return nil // Scan reports it
 		}
 		if len(c.blocks) >= codeBlocks {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // UnplannedError is a byte that differs from what the plan makes of the file before.
@@ -22,15 +24,15 @@ func (e *UnplannedError) Error() string {
 // the function where that is near, else from the offset. before says what is where. It is
 // empty where before has no code at that offset; the error is of reading.
 func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize, offset int64) (Explanation, error) {
-	f, err := parseELF(before, beforeSize)
-	var skip *skipError
+	f, err := parse(before, beforeSize)
+	var skip *elf.SkipError
 	if errors.As(err, &skip) {
 		return Explanation{}, nil
 	}
 	if err != nil {
 		return Explanation{}, err
 	}
-	vaddr, ok := f.codeVaddr(uint64(offset))
+	vaddr, ok := f.CodeVaddr(uint64(offset))
 	if !ok {
 		return Explanation{}, nil
 	}
@@ -42,11 +44,11 @@ func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSiz
 	if at, ok := fn.starts.enclosing(vaddr); ok && vaddr-at <= explainBefore {
 		start = at
 	}
-	b, err := f.mem(start, vaddr-start+explainAfter)
+	b, err := f.Mem(start, vaddr-start+explainAfter)
 	if err != nil {
 		return Explanation{}, err
 	}
-	off, ok := f.offset(start, uint64(len(b)))
+	off, ok := f.Offset(start, uint64(len(b)))
 	if !ok {
 		return Explanation{}, nil
 	}
@@ -56,15 +58,4 @@ func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSiz
 	}
 	was, is := Listing(b[:len(a)], a, start)
 	return Explanation{was, is}, nil
-}
-
-// codeVaddr returns the vaddr of an offset in the content of an executable segment.
-func (f *elfFile) codeVaddr(off uint64) (vaddr uint64, ok bool) {
-	for i := range f.progs {
-		p := &f.progs[i]
-		if p.typ == ptLoad && p.flags&pfX != 0 && off >= p.off && off-p.off < p.filesz {
-			return p.vaddr + (off - p.off), true
-		}
-	}
-	return 0, false
 }

@@ -60,11 +60,11 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 		}
 		end += explainAfter
 	}
-	off, ok := f.offset(start, 1)
+	off, ok := f.Offset(start, 1)
 	if !ok {
 		return Explanation{}, nil
 	}
-	before, err := f.mem(start, end-start)
+	before, err := f.Mem(start, end-start)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -162,7 +162,7 @@ func lastImm(in *x86.Instr) (x86asm.Imm, bool) {
 
 // name adds the trampoline's name to a changed line that goes to it. The file before did not
 // have it.
-func (l *Line) name(f *elfFile, trampoline string) {
+func (l *Line) name(f *file, trampoline string) {
 	in, ok := x86.Decode(l.Bytes, l.Vaddr)
 	if !ok || !l.Changed {
 		return
@@ -174,7 +174,7 @@ func (l *Line) name(f *elfFile, trampoline string) {
 	if imm, ok := lastImm(&in); ok && target == 0 {
 		target = uint64(imm) // the imm form
 	}
-	if target != 0 && f.load(target) == nil {
+	if target != 0 && f.Load(target) == nil {
 		l.Text += " <" + trampoline + ">"
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // show writes a listing with a mark at changed lines.
@@ -103,7 +105,7 @@ func TestListing(t *testing.T) {
 func TestExplain(t *testing.T) {
 	e := testELF{text: asm(t, nops16+"5331db"+movRaxTime+callRax+"5bc3"+nops16+nops16), data: asm(t, "000460ffffffffff")}
 	at := e.textVaddr()
-	e.symbols = []testSym{{"f", at + 16, 40, sttFunc, 1}}
+	e.symbols = []testSym{{"f", at + 16, 40, elf.STTFunc, 1}}
 	file := e.build()
 	r := scanFile(t, file)
 	if len(r.Sites) != 2 {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
@@ -34,7 +35,7 @@ func choose(s *Site, r *Report, allowed []Form) (Form, string) {
 		return Call, "a direct call into the page"
 	}
 	if !s.Loads() {
-		if r.file.typ == etExec && !r.Go && may(Imm) {
+		if r.file.Type == elf.TypeExec && !r.Go && may(Imm) {
 			return Imm, "the trampoline's address fits where the page's is"
 		}
 		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)
@@ -99,19 +100,6 @@ func withoutRoom(s *Site, f Form, allowed []Form, why string) (Form, string) {
 // jumpLen is the length in bytes of jmp rel32 and of call rel32.
 const jumpLen = 5
 
-// nops are the recommended nops of each length (SDM volume 2, NOP, table 4-12).
-var nops = [...][]byte{
-	{},
-	{0x90},
-	{0x66, 0x90},
-	{0x0f, 0x1f, 0x00},
-	{0x0f, 0x1f, 0x40, 0x00},
-	{0x0f, 0x1f, 0x44, 0x00, 0x00},
-	{0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00},
-	{0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00},
-	{0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00}, // the longest gap: movabs, call *%r8 to r15
-}
-
 // encode returns the bytes that replace the site in the form, and the vaddr of the first.
 // segment is the vaddr of the injected segment, old the bytes of the reference. An error says that the trampoline is out of
 // reach of a rel32.
@@ -152,7 +140,7 @@ func encode(s *Site, form Form, segment uint64, old []byte) (vaddr uint64, code 
 		pad = int(s.Len) - 7
 	}
 	// The nop stands first, so that the call's return address stays what unwind tables know.
-	code = append(code, nops[pad]...)
+	code = append(code, x86.Nops[pad]...)
 	if s.Kind == JccRel32 {
 		op = old[:2]
 	}
@@ -172,7 +160,7 @@ func encodeSyscall(s *Site) []byte {
 		code = binary.LittleEndian.AppendUint32([]byte{0x48, 0xc7, 0xc0}, s.Function.Syscall())
 		code = append(code, 0x0f, 0x05)
 	}
-	return append(code, nops[int(s.Len)+int(s.CallLen)-len(code)]...)
+	return append(code, x86.Nops[int(s.Len)+int(s.CallLen)-len(code)]...)
 }
 
 // trampolineName is what listings call the trampoline for the site: vfix_NAME, or keep_NAME

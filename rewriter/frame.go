@@ -9,21 +9,15 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// depth is where rsp and rbp point, in bytes from rsp at the function's start.
-type depth struct {
-	sp, bp       int64
-	hasSP, hasBP bool
-}
-
 // frame is the depth at each instruction of a body; nil where paths disagree about rsp.
-type frame map[uint64]depth
+type frame map[uint64]x86.Depth
 
 // frameOf returns the frame of b.
 func (c *code) frameOf(b *body) frame {
 	f := frame{}
 	work := []uint64{}
 	sound := true
-	to := func(at uint64, d depth) {
+	to := func(at uint64, d x86.Depth) {
 		if b.lens[at] == 0 {
 			return
 		}
@@ -33,19 +27,19 @@ func (c *code) frameOf(b *body) frame {
 			work = append(work, at)
 			return
 		}
-		if old.hasSP != d.hasSP || old.sp != d.sp {
+		if old.HasSP != d.HasSP || old.SP != d.SP {
 			sound = false
 		}
-		if old.hasBP && (!d.hasBP || d.bp != old.bp) {
-			if d.hasBP {
+		if old.HasBP && (!d.HasBP || d.BP != old.BP) {
+			if d.HasBP {
 				sound = false
 			}
-			old.hasBP = false
+			old.HasBP = false
 			f[at] = old
 			work = append(work, at)
 		}
 	}
-	to(b.start, depth{hasSP: true})
+	to(b.Start, x86.Depth{HasSP: true})
 	for len(work) > 0 && sound {
 		at := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -54,7 +48,7 @@ func (c *code) frameOf(b *body) frame {
 			return nil
 		}
 		d := f[at]
-		d.over(&i)
+		d.Over(&i)
 		switch i.Flow {
 		case x86.FlowNext, x86.FlowCall, x86.FlowCallInd:
 			to(i.Next(), d)
@@ -70,89 +64,6 @@ func (c *code) frameOf(b *body) frame {
 	}
 	return f
 }
-
-// over moves d over an instruction.
-func (d *depth) over(i *x86.Instr) {
-	dst, width, isReg := i.ArgGPR(0)
-	n, isImm := i.Args[1].(x86asm.Imm)
-	wide := isReg && width == 64
-	src, srcWidth, fromReg := i.ArgGPR(1)
-	m, isMem := i.Mem()
-	switch {
-	case !i.Known:
-		d.hasSP, d.hasBP = false, false
-	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
-		d.sp -= 8
-		d.hasSP = d.hasSP && i.DataSize != 16
-	case i.Op == x86asm.POP || i.Op == x86asm.POPFQ:
-		d.sp += 8
-		d.hasSP = d.hasSP && i.DataSize != 16 && !(isReg && dst == x86.Rsp)
-		d.hasBP = d.hasBP && !(isReg && dst == x86.Rbp)
-	case i.Op == x86asm.LEAVE:
-		d.sp, d.hasSP, d.hasBP = d.bp+8, d.hasBP, false
-	case wide && dst == x86.Rsp && i.Op == x86asm.SUB && isImm:
-		d.sp -= int64(n)
-	case wide && dst == x86.Rsp && i.Op == x86asm.ADD && isImm:
-		d.sp += int64(n)
-	case wide && (dst == x86.Rsp || dst == x86.Rbp) && (i.Op == x86asm.MOV && fromReg && srcWidth == 64 && (src == x86.Rsp || src == x86.Rbp) ||
-		i.Op == x86asm.LEA && isMem && m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP)):
-		v, ok := d.sp, d.hasSP
-		if i.Op == x86asm.LEA && m.Base == x86asm.RBP || i.Op == x86asm.MOV && src == x86.Rbp {
-			v, ok = d.bp, d.hasBP
-		}
-		if i.Op == x86asm.LEA {
-			v += m.Disp
-		}
-		if dst == x86.Rsp {
-			d.sp, d.hasSP = v, ok
-		} else {
-			d.bp, d.hasBP = v, ok
-		}
-	default:
-		changed := i.Writes | i.Partial
-		d.hasSP = d.hasSP && !changed.Has(x86.Rsp)
-		d.hasBP = d.hasBP && !changed.Has(x86.Rbp)
-	}
-}
-
-// place is where in the frame a memory operand is.
-type place struct {
-	off   int64
-	stack bool // it is in the frame
-	exact bool // off is known
-}
-
-// place returns where the memory operand of i is.
-func (d depth) place(i *x86.Instr) place {
-	m, ok := i.Mem()
-	if !ok {
-		return place{}
-	}
-	switch {
-	case m.Base == x86asm.RSP:
-		return place{d.sp + m.Disp, true, d.hasSP && m.Index == 0}
-	case m.Base == x86asm.RBP && d.hasBP:
-		return place{d.bp + m.Disp, true, m.Index == 0}
-	case (m.Index == x86asm.RBP && d.hasBP || m.Index == x86asm.RSP) && m.Scale != 0:
-		return place{0, true, false}
-	}
-	return place{}
-}
-
-// returnsElsewhere reports whether i writes over the return address, or is a return with another
-// one: that of the caller's caller.
-func (d depth) returnsElsewhere(i *x86.Instr) bool {
-	if !d.hasSP {
-		return false
-	}
-	_, toMem := i.Args[0].(x86asm.Mem)
-	p := d.place(i)
-	replaced := toMem && p.exact && p.off > -slotSize && p.off < slotSize && i.Op != x86asm.CMP && i.Op != x86asm.TEST && i.Op != x86asm.NOP && i.Op != x86asm.PUSH && i.Flow == x86.FlowNext
-	return replaced || i.Flow == x86.FlowRet && d.sp > 0
-}
-
-// slotSize is the length of a tracked word of the stack, in bytes.
-const slotSize = 8
 
 // maxSlots bounds the words of the stack that one value is followed through.
 const maxSlots = 6
@@ -177,13 +88,13 @@ func (f *flow) slot(off int64, make bool) int {
 
 // touches reports whether one of the tracked words that may hold the value overlaps the n
 // bytes at p.
-func (f *flow) touches(v *value, p place, n int64) bool {
+func (f *flow) touches(v *value, p x86.Place, n int64) bool {
 	for s, at := range f.words {
-		size := int64(slotSize)
+		size := int64(x86.WordSize)
 		if v.stack[s]&address == 0 {
 			size = halfSize
 		}
-		if v.stack[s]&^other != 0 && (!p.exact || at < p.off+n && p.off < at+size) {
+		if v.stack[s]&^other != 0 && (!p.Exact || at < p.Off+n && p.Off < at+size) {
 			return true
 		}
 	}
@@ -206,7 +117,7 @@ func (f *flow) put(v *value, off int64, l label) {
 // whether that is all that the instruction does.
 func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	d, ok := f.frame[i.Addr]
-	if !ok || !d.hasSP {
+	if !ok || !d.HasSP {
 		if v.anyStack() {
 			f.escape(i.Addr, "on the stack where its frame is not known")
 			v.stack = [maxSlots]label{}
@@ -215,51 +126,51 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	}
 	dst, width, isReg := i.ArgGPR(0)
 	src, srcWidth, fromReg := i.ArgGPR(1)
-	p := d.place(i)
+	p := d.Place(i)
 	switch {
 	case i.Op == x86asm.PUSH && isReg:
-		f.put(v, d.sp-slotSize, v.reg[dst])
+		f.put(v, d.SP-x86.WordSize, v.reg[dst])
 		return true
 	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
-		if p.stack && f.touches(v, p, slotSize) {
+		if p.Stack && f.touches(v, p, x86.WordSize) {
 			f.escape(i.Addr, "pushed on the stack")
 		}
-		f.put(v, d.sp-slotSize, other)
-		return !p.stack && i.Op == x86asm.PUSH && i.AddressRegs() == 0
+		f.put(v, d.SP-x86.WordSize, other)
+		return !p.Stack && i.Op == x86asm.PUSH && i.AddressRegs() == 0
 	case i.Op == x86asm.POP && isReg:
-		v.reg[dst] = f.take(v, d.sp)
+		v.reg[dst] = f.take(v, d.SP)
 		return true
-	case i.Op == x86asm.LEAVE && f.touches(v, place{d.bp, true, d.hasBP}, slotSize):
+	case i.Op == x86asm.LEAVE && f.touches(v, x86.Place{Off: d.BP, Stack: true, Exact: d.HasBP}, x86.WordSize):
 		f.escape(i.Addr, "used by %s", i.Op)
 		return false
-	case !p.stack || i.Op == x86asm.LEA:
+	case !p.Stack || i.Op == x86asm.LEA:
 		return false
 	case f.halfOnFrame(i, v, p):
 		return true
 	}
-	if p.exact && i.Op == x86asm.MOV && isReg && width == 64 {
-		if n := f.slot(p.off, false); n >= 0 {
+	if p.Exact && i.Op == x86asm.MOV && isReg && width == 64 {
+		if n := f.slot(p.Off, false); n >= 0 {
 			v.reg[dst] = max(v.stack[n], other)
 			return true
 		}
 	}
-	if p.exact && i.Op == x86asm.MOV && !isReg && i.MemBytes == slotSize {
+	if p.Exact && i.Op == x86asm.MOV && !isReg && i.MemBytes == x86.WordSize {
 		if fromReg && srcWidth == 64 {
 			l := v.reg[src]
-			if f.overlaps(v, p.off) {
+			if f.overlaps(v, p.Off) {
 				f.escape(i.Addr, "overwritten in part")
 			}
-			f.put(v, p.off, l)
+			f.put(v, p.Off, l)
 			return true
 		}
-		if !fromReg && !f.overlaps(v, p.off) {
-			f.put(v, p.off, other)
+		if !fromReg && !f.overlaps(v, p.Off) {
+			f.put(v, p.Off, other)
 			return true
 		}
 	}
-	if _, toMem := i.Args[0].(x86asm.Mem); toMem && p.exact && i.HasVector() {
+	if _, toMem := i.Args[0].(x86asm.Mem); toMem && p.Exact && i.HasVector() {
 		for n, at := range f.words { // overwritten whole
-			if at >= p.off && at+slotSize <= p.off+int64(i.MemBytes) {
+			if at >= p.Off && at+x86.WordSize <= p.Off+int64(i.MemBytes) {
 				v.stack[n] = other
 			}
 		}
@@ -278,7 +189,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 // overlaps reports whether a tracked word that may hold the value lies across the word at off.
 func (f *flow) overlaps(v *value, off int64) bool {
 	for s, at := range f.words {
-		if v.stack[s]&^other != 0 && at != off && at < off+slotSize && off < at+slotSize {
+		if v.stack[s]&^other != 0 && at != off && at < off+x86.WordSize && off < at+x86.WordSize {
 			return true
 		}
 	}
@@ -308,15 +219,15 @@ func (v *value) anyStack() bool {
 // through memory: calledSlot records a call or jmp through a tracked word of the stack.
 func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
 	d, ok := f.frame[i.Addr]
-	if !ok || !d.hasSP {
+	if !ok || !d.HasSP {
 		return false
 	}
-	p := d.place(i)
-	if !p.stack || !f.touches(v, p, slotSize) {
+	p := d.Place(i)
+	if !p.Stack || !f.touches(v, p, x86.WordSize) {
 		return false
 	}
-	n := f.slot(p.off, false)
-	if !p.exact || n < 0 {
+	n := f.slot(p.Off, false)
+	if !p.Exact || n < 0 {
 		f.escape(i.Addr, "called through an array on the stack")
 		return true
 	}
@@ -330,10 +241,10 @@ func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
 // returnsTo records a ret to a tracked word: push and ret, which is a jump.
 func (f *flow) returnsTo(i *x86.Instr, v *value) bool {
 	d, ok := f.frame[i.Addr]
-	if !ok || !d.hasSP {
+	if !ok || !d.HasSP {
 		return false
 	}
-	n := f.slot(d.sp, false)
+	n := f.slot(d.SP, false)
 	if n < 0 || v.stack[n]&^other == 0 {
 		return false
 	}
@@ -345,7 +256,7 @@ func (f *flow) returnsTo(i *x86.Instr, v *value) bool {
 func (f *flow) afterCall(i *x86.Instr, v *value) {
 	d, ok := f.frame[i.Addr]
 	for n, at := range f.words {
-		if !ok || !d.hasSP || at < d.sp {
+		if !ok || !d.HasSP || at < d.SP {
 			v.stack[n] &= other
 		}
 	}
@@ -362,40 +273,21 @@ func (f *flow) exposed(b *body) string {
 	for at := range b.lens {
 		i, ok := f.c.at(at)
 		d := f.frame[at]
-		if !ok || !d.hasSP {
+		if !ok || !d.HasSP {
 			return "the stack's depth is not known everywhere"
 		}
-		if p := d.place(&i); p.stack && !p.exact && i.Op != x86asm.NOP {
+		if p := d.Place(&i); p.Stack && !p.Exact && i.Op != x86asm.NOP {
 			if i.Op != x86asm.LEA || !f.harmless(&i) {
 				return "an array may lie over it"
 			}
 			continue
 		}
-		v, taken := d.address(&i)
+		v, taken := d.Address(&i)
 		if taken && v <= top && !f.harmless(&i) {
 			return "the address of the stack is taken"
 		}
 	}
 	return ""
-}
-
-// address returns the address of the frame that i puts into a register or passes on.
-func (d depth) address(i *x86.Instr) (off int64, taken bool) {
-	dst, _, isReg := i.ArgGPR(0)
-	switch p := d.place(i); {
-	case i.Op == x86asm.LEA && p.stack:
-		return p.off, dst != x86.Rsp && dst != x86.Rbp
-	case i.Op == x86asm.LEAVE || i.Op == x86asm.CMP || i.Op == x86asm.TEST || i.Op == x86asm.NOP:
-		return 0, false
-	}
-	frameRegs := x86.RegsOf(x86.Rsp)
-	if d.hasBP {
-		frameRegs |= x86.RegsOf(x86.Rbp)
-	}
-	if i.Operands&frameRegs == 0 || isReg && (dst == x86.Rsp || dst == x86.Rbp) && i.Op != x86asm.PUSH && i.Op != x86asm.XCHG {
-		return 0, false
-	}
-	return min(d.sp, d.bp), true
 }
 
 // harmless reports whether the address that i computes goes to the page alone.

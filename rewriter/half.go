@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/arch/x86/x86asm"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -43,7 +44,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 			if at, fixed := i.MemVaddr(); fixed && i.Op == x86asm.MOV {
 				s.halfWord(at, f)
 			}
-			if off, ok := s.f.offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
+			if off, ok := s.f.Offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
 				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f})
 			}
 		}
@@ -94,11 +95,11 @@ func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
 		v.reg[dst] = l
 	} else {
 		d := fr[s.Vaddr]
-		p := d.place(&i)
-		if !d.hasSP || !p.exact || p.off >= 0 {
+		p := d.Place(&i)
+		if !d.HasSP || !p.Exact || p.Off >= 0 {
 			return false
 		}
-		f.words, f.stores, v.stack[0] = []int64{p.off}, true, l
+		f.words, f.stores, v.stack[0] = []int64{p.Off}, true, l
 	}
 	f.loads = l
 	f.run(i.Next(), v)
@@ -170,13 +171,13 @@ func (f *flow) compute(i *x86.Instr, v *value) {
 
 // halfOnFrame moves the state over an instruction that moves half an address from or to the stack;
 // it reports whether this is one.
-func (f *flow) halfOnFrame(i *x86.Instr, v *value, p place) bool {
-	if !p.exact || i.Op != x86asm.MOV && i.Op != x86asm.MOVSXD {
+func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
+	if !p.Exact || i.Op != x86asm.MOV && i.Op != x86asm.MOVSXD {
 		return false
 	}
 	dst, width, isReg := i.ArgGPR(0)
 	src, srcWidth, fromReg := i.ArgGPR(1)
-	n := f.slot(p.off, false)
+	n := f.slot(p.Off, false)
 	holds := n >= 0 && v.stack[n]&address == 0 && v.stack[n]&(half|derived) != 0
 	switch {
 	case holds && isReg && width == 64 && i.Op == x86asm.MOVSXD:
@@ -188,7 +189,7 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p place) bool {
 	case isReg || i.MemBytes != halfSize:
 		return false
 	case fromReg && srcWidth == 32 && v.reg[src]&address == 0 && v.reg[src]&(half|derived) != 0:
-		if n = f.slot(p.off, true); n >= 0 {
+		if n = f.slot(p.Off, true); n >= 0 {
 			v.stack[n] = v.reg[src]
 		}
 	case holds:
@@ -227,7 +228,7 @@ func (s *search) loadsBy(op byte, b []byte, vaddr uint64, lo, hi int) {
 			start--
 		}
 		in, ok := x86.Decode(b[start:], vaddr+uint64(start))
-		if off, known := s.f.offset(in.Addr, uint64(in.Len)); ok && known && s.code.holds(in.Addr) && in.MemBytes == halfSize {
+		if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && s.code.holds(in.Addr) && in.MemBytes == halfSize {
 			s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: f})
 		}
 	}
@@ -260,12 +261,12 @@ func (s *search) halfWord(vaddr uint64, f Function) {
 // of 32 bits whose sign is extended later.
 func (s *search) loads() error {
 	const opMov, opMovslq = 0x8b, 0x63
-	for i := range s.f.progs {
-		p := &s.f.progs[i]
-		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz == 0 {
+	for i := range s.f.Progs {
+		p := &s.f.Progs[i]
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz == 0 {
 			continue
 		}
-		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			for _, op := range [...]byte{opMov, opMovslq} {
 				s.loadsBy(op, b, vaddr, max(lo, 1), min(hi, len(b)-6))
 			}
@@ -279,7 +280,7 @@ func (s *search) loads() error {
 
 // wholes returns those of the sites whose constant becomes an address. It has a budget of its own:
 // such constants are found in data, too.
-func wholes(f *elfFile, halves []Site) ([]Site, error) {
+func wholes(f *file, halves []Site) ([]Site, error) {
 	sortSites(halves)
 	c := newCode(f)
 	fn, err := findFunctions(f, halves)

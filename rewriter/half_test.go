@@ -3,6 +3,8 @@ package rewriter
 import (
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // TestHalves: an address made of a constant of 32 bits and a sign extension.
@@ -72,7 +74,7 @@ func TestHalves(t *testing.T) {
 			}
 			t.Run(c.name, func(t *testing.T) {
 				e := testELF{dyn: pie, text: asm(t, c.text), data: asm(t, "000460ff 00000000"), comment: gcc4}
-				e.symbols = []testSym{{"f", e.textVaddr(), uint64(len(e.text)), sttFunc, 1}}
+				e.symbols = []testSym{{"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 1}}
 				r := scanFile(t, e.build())
 				if len(r.Sites) != c.n {
 					t.Fatalf("got %+v, want %d sites", r.Sites, c.n)

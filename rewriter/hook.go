@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
 )
 
@@ -22,24 +23,24 @@ type hooks struct {
 // initialiser, in this order: DT_INIT; the RELATIVE relocation of init_array[0]; an unused
 // dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook goes
 // on by a jmp rel32: what is out of its reach is not hooked.
-func (f *elfFile) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
+func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 	var h hooks
 	entryHook, initHook := vaddr+uint64(layout.EntryHook), vaddr+uint64(layout.InitHook)
 	reach := func(target uint64) bool {
-		p := f.load(target)
-		return p != nil && p.flags&pfX != 0 && inReach(vaddr, target) && inReach(vaddr+shim.SegmentSize, target)
+		p := f.Load(target)
+		return p != nil && p.Flags&elf.PFX != 0 && inReach(vaddr, target) && inReach(vaddr+shim.SegmentSize, target)
 	}
-	if f.entry != 0 && reach(f.entry) {
+	if f.Entry != 0 && reach(f.Entry) {
 		// ld gives a library an e_entry too; nothing ever enters there.
-		h.entry, h.found = f.entry, f.isProgram()
-		h.edits = append(h.edits, wordEdit(24, f.entry, entryHook, "e_entry"))
+		h.entry, h.found = f.Entry, f.IsProgram()
+		h.edits = append(h.edits, wordEdit(24, f.Entry, entryHook, "e_entry"))
 	}
-	if len(f.dynamic) == 0 || f.typ == etExec {
+	if len(f.Dynamic) == 0 || f.Type == elf.TypeExec {
 		return h, nil // a program's entry runs before any code of its own
 	}
-	if d := f.dyn(dtInit); d != nil && reach(d.val) {
-		h.init, h.found = d.val, true
-		h.edits = append(h.edits, wordEdit(d.off+8, d.val, initHook, "DT_INIT"))
+	if d := f.Dyn(elf.DTInit); d != nil && reach(d.Val) {
+		h.init, h.found = d.Val, true
+		h.edits = append(h.edits, wordEdit(d.Off+8, d.Val, initHook, "DT_INIT"))
 		return h, nil
 	}
 	edits, target, err := f.retargetInitArray(initHook)
@@ -52,18 +53,18 @@ func (f *elfFile) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 		return h, nil
 	}
 	// The second spare entry stays DT_NULL: the table must end.
-	if f.dyn(dtInit) == nil && len(f.dynSpare) >= 2 {
+	if f.Dyn(elf.DTInit) == nil && len(f.DynSpare) >= 2 {
 		h.found = true
 		h.edits = append(h.edits,
-			wordEdit(f.dynSpare[0], dtNull, dtInit, "DT_INIT"),
-			wordEdit(f.dynSpare[0]+8, f.spareValue(), initHook, "DT_INIT"))
+			wordEdit(f.DynSpare[0], elf.DTNull, elf.DTInit, "DT_INIT"),
+			wordEdit(f.DynSpare[0]+8, f.spareValue(), initHook, "DT_INIT"))
 	}
 	return h, nil
 }
 
 // spareValue is d_val of the first DT_NULL, which nothing obliges to be zero.
-func (f *elfFile) spareValue() uint64 {
-	b, err := f.bytes(f.dynSpare[0]+8, 8)
+func (f *file) spareValue() uint64 {
+	b, err := f.Bytes(f.DynSpare[0]+8, 8)
 	if err != nil {
 		return 0
 	}
@@ -84,20 +85,20 @@ func wordEdit(off, old, new uint64, why string) Edit {
 // retargetInitArray changes the relocation that fills init_array[0], and the word itself
 // where it holds the same value: prelink skips relocations and uses the word, and a RELR
 // relocation has its addend there. No edits: there is no such relocation.
-func (f *elfFile) retargetInitArray(hook uint64) (edits []Edit, target uint64, err error) {
-	array, size := f.dyn(dtInitArray), f.dyn(dtInitArraysz)
-	if array == nil || size == nil || size.val < 8 {
+func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err error) {
+	array, size := f.Dyn(elf.DTInitArray), f.Dyn(elf.DTInitArraysz)
+	if array == nil || size == nil || size.Val < 8 {
 		return nil, 0, nil
 	}
-	wordOff, ok := f.offset(array.val, 8)
+	wordOff, ok := f.Offset(array.Val, 8)
 	if !ok {
 		return nil, 0, nil
 	}
-	word, ok := f.word(array.val)
+	word, ok := f.Word(array.Val)
 	if !ok {
 		return nil, 0, nil
 	}
-	addendOff, addend, err := f.relativeAddend(array.val)
+	addendOff, addend, err := f.RelativeAddend(array.Val)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -108,76 +109,9 @@ func (f *elfFile) retargetInitArray(hook uint64) (edits []Edit, target uint64, e
 		if word == addend {
 			edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
 		}
-	case f.inRelr(array.val):
+	case f.InRelr(array.Val):
 		target = word
 		edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
 	}
 	return edits, target, nil
-}
-
-// relativeAddend finds the R_X86_64_RELATIVE relocation of the word at vaddr in DT_RELA and
-// returns where in the file its addend is; offset 0: there is none.
-func (f *elfFile) relativeAddend(vaddr uint64) (off, addend uint64, err error) {
-	rela, size := f.dyn(dtRela), f.dyn(dtRelasz)
-	if rela == nil || size == nil {
-		return 0, 0, nil
-	}
-	start, ok := f.offset(rela.val, size.val)
-	if !ok {
-		return 0, 0, nil
-	}
-	le := binary.LittleEndian
-	const batch = 1 << 12 // entries read at once
-	for n := size.val / relaSize; n > 0; {
-		k := min(n, batch)
-		b, err := f.bytes(start, k*relaSize)
-		if err != nil {
-			return 0, 0, err
-		}
-		for i := uint64(0); i < k; i++ {
-			e := b[i*relaSize:]
-			if le.Uint64(e) == vaddr && le.Uint64(e[8:]) == rRelative {
-				return start + i*relaSize + 16, le.Uint64(e[16:]), nil
-			}
-		}
-		start, n = start+k*relaSize, n-k
-	}
-	return 0, 0, nil
-}
-
-// maxRelr bounds the bytes of DT_RELR that are read; it encodes up to 64 times as many words.
-const maxRelr = 1 << 24
-
-// inRelr reports whether DT_RELR relocates the word at vaddr. Source: gABI proposal
-// "Relative relocations" (DT_RELR): an even entry is an address, an odd one a bitmap of the
-// 63 words behind it.
-func (f *elfFile) inRelr(vaddr uint64) bool {
-	relr, size := f.dyn(dtRelr), f.dyn(dtRelrsz)
-	if relr == nil || size == nil {
-		return false
-	}
-	start, ok := f.offset(relr.val, size.val)
-	if !ok {
-		return false
-	}
-	b, err := f.bytes(start, min(size.val, maxRelr))
-	if err != nil {
-		return false
-	}
-	var next uint64
-	for ; len(b) >= 8; b = b[8:] {
-		e := binary.LittleEndian.Uint64(b)
-		if e&1 == 0 {
-			if e == vaddr {
-				return true
-			}
-			next = e + 8
-			continue
-		}
-		if d := vaddr - next; vaddr >= next && d%8 == 0 && d/8 < 63 && e>>(1+d/8)&1 == 1 {
-			return true
-		}
-		next += 63 * 8
-	}
-	return false
 }

@@ -1,10 +1,10 @@
 package rewriter
 
 import (
-	"bytes"
 	"encoding/binary"
 	"testing"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
 )
 
@@ -13,8 +13,8 @@ func TestHooks(t *testing.T) {
 	const fn = testTextOff + 24 // the initialiser of the file itself
 	text := append(asm(t, timeStubText), make([]byte, 14)...)
 	array := testELF{dyn: true, soname: "l", text: text, data: le(nil, uint64(fn))}.dataVaddrOf()
-	init := dyn{tag: dtInit, val: fn}
-	initArray := []dyn{{tag: dtInitArray, val: array}, {tag: dtInitArraysz, val: 8}}
+	init := elf.Dyn{Tag: elf.DTInit, Val: fn}
+	initArray := []elf.Dyn{{Tag: elf.DTInitArray, Val: array}, {Tag: elf.DTInitArraysz, Val: 8}}
 	none := uint64(0) // no initialiser of its own: the hole leads to a ret
 	for _, c := range []struct {
 		name string
@@ -24,12 +24,12 @@ func TestHooks(t *testing.T) {
 		next uint64 // where the hook goes on to
 		warn bool
 	}{
-		{"DT_INIT", testELF{extra: []dyn{init}}, dtInit, 0, fn, false},
-		{"DT_INIT before init_array", testELF{extra: append([]dyn{init}, initArray...), rela: []testRela{{array, rRelative, fn}}}, dtInit, 0, fn, false},
-		{"init_array", testELF{extra: initArray, rela: []testRela{{array + 8, rRelative, 0}, {array, rRelative, fn}}}, 0, array, fn, false},
-		{"an entry to spare", testELF{}, dtInit, 0, none, false},
-		{"init_array without a relocation", testELF{extra: initArray}, dtInit, 0, none, false},
-		{"DT_INIT outside the code", testELF{extra: []dyn{{tag: dtInit, val: 1 << 40}}}, 0, 0, none, true},
+		{"DT_INIT", testELF{extra: []elf.Dyn{init}}, elf.DTInit, 0, fn, false},
+		{"DT_INIT before init_array", testELF{extra: append([]elf.Dyn{init}, initArray...), rela: []testRela{{array, elf.RRelative, fn}}}, elf.DTInit, 0, fn, false},
+		{"init_array", testELF{extra: initArray, rela: []testRela{{array + 8, elf.RRelative, 0}, {array, elf.RRelative, fn}}}, 0, array, fn, false},
+		{"an entry to spare", testELF{}, elf.DTInit, 0, none, false},
+		{"init_array without a relocation", testELF{extra: initArray}, elf.DTInit, 0, none, false},
+		{"DT_INIT outside the code", testELF{extra: []elf.Dyn{{Tag: elf.DTInit, Val: 1 << 40}}}, 0, 0, none, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.dyn, c.e.soname, c.e.text, c.e.data = true, "l", text, le(nil, uint64(fn), uint64(0))
@@ -45,18 +45,18 @@ func TestHooks(t *testing.T) {
 				t.Errorf("injected version %q, reported as %q", version, r.Injected)
 			}
 			layout := shim.Injected()
-			hook := segment.vaddr + uint64(layout.InitHook)
+			hook := segment.Vaddr + uint64(layout.InitHook)
 			if c.tag != 0 {
-				if d := r.file.dyn(c.tag); d == nil || d.val != hook {
+				if d := r.file.Dyn(c.tag); d == nil || d.Val != hook {
 					t.Errorf("dynamic entry %+v, want value %#x", d, hook)
 				}
 			}
 			if c.word != 0 {
-				off, addend, err := r.file.relativeAddend(c.word)
+				off, addend, err := r.file.RelativeAddend(c.word)
 				if off == 0 || addend != hook || err != nil {
 					t.Errorf("the relocation of %#x has addend %#x (%v), want %#x", c.word, addend, err, hook)
 				}
-				if w, _ := r.file.word(c.word); w != hook {
+				if w, _ := r.file.Word(c.word); w != hook {
 					t.Errorf("the word itself is %#x, want %#x: prelink skips relocations", w, hook)
 				}
 			}
@@ -64,7 +64,7 @@ func TestHooks(t *testing.T) {
 				if got := holeTarget(out, segment, layout.InitHole); got != c.next {
 					t.Errorf("the hook goes on to %#x, want %#x", got, c.next)
 				}
-			} else if got := holeTarget(out, segment, layout.InitHole); out[segment.off+got-segment.vaddr] != 0xc3 {
+			} else if got := holeTarget(out, segment, layout.InitHole); out[segment.Off+got-segment.Vaddr] != 0xc3 {
 				t.Errorf("the hook goes on to %#x, which is no ret", got)
 			}
 			if got := holeTarget(out, segment, layout.EntryHole); got != testTextOff {
@@ -75,9 +75,9 @@ func TestHooks(t *testing.T) {
 }
 
 // holeTarget returns where the rel32 at a hole of the segment leads.
-func holeTarget(file []byte, segment *prog, hole uint32) uint64 {
-	rel := int32(binary.LittleEndian.Uint32(file[segment.off+uint64(hole):]))
-	return segment.vaddr + uint64(hole) + 4 + uint64(int64(rel))
+func holeTarget(file []byte, segment *elf.Prog, hole uint32) uint64 {
+	rel := int32(binary.LittleEndian.Uint32(file[segment.Off+uint64(hole):]))
+	return segment.Vaddr + uint64(hole) + 4 + uint64(int64(rel))
 }
 
 // dataVaddrOf is dataVaddr of a value.
@@ -89,12 +89,12 @@ func TestHookOutOfReach(t *testing.T) {
 	const fn = testTextOff + 24
 	text := append(asm(t, timeStubText), make([]byte, 14)...)
 	for _, e := range []testELF{
-		{extra: []dyn{{tag: dtInit, val: fn}}},
-		{extra: []dyn{{tag: dtInitArray, val: 0}, {tag: dtInitArraysz, val: 8}}, rela: []testRela{{0, rRelative, fn}}},
+		{extra: []elf.Dyn{{Tag: elf.DTInit, Val: fn}}},
+		{extra: []elf.Dyn{{Tag: elf.DTInitArray, Val: 0}, {Tag: elf.DTInitArraysz, Val: 8}}, rela: []testRela{{0, elf.RRelative, fn}}},
 	} {
 		e.dyn, e.soname, e.text, e.data = true, "l", text, le(nil, uint64(fn), uint64(0))
 		if len(e.rela) > 0 {
-			e.extra[0].val, e.rela[0].at = e.dataVaddr(), e.dataVaddr()
+			e.extra[0].Val, e.rela[0].at = e.dataVaddr(), e.dataVaddr()
 		}
 		f := scanFile(t, e.build()).file
 		const farthest = 1<<31 - testPage // from a hole in the first page of code to the entry
@@ -112,12 +112,12 @@ func TestHookOutOfReach(t *testing.T) {
 
 // TestNoHook is a library that nothing can be hooked in: the plan says so.
 func TestNoHook(t *testing.T) {
-	e := testELF{dyn: true, soname: "l", text: asm(t, timeStubText), symbols: []testSym{{"time", testTextOff, 18, sttFunc, 1}}}
+	e := testELF{dyn: true, soname: "l", text: asm(t, timeStubText), symbols: []testSym{{"time", testTextOff, 18, elf.STTFunc, 1}}}
 	file := e.build()
 	// The two DT_NULLs at the end: the second becomes something else, so none is to spare.
 	f := scanFile(t, file).file
-	binary.LittleEndian.PutUint64(file[f.dynSpare[len(f.dynSpare)-1]:], dtNull)
-	binary.LittleEndian.PutUint64(file[f.dynSpare[1]:], 0x6ffffffe)
+	binary.LittleEndian.PutUint64(file[f.DynSpare[len(f.DynSpare)-1]:], elf.DTNull)
+	binary.LittleEndian.PutUint64(file[f.DynSpare[1]:], 0x6ffffffe)
 	p := planFile(t, file, Options{})
 	if len(p.Warnings) != 1 || p.Patches[0].Form != Entry {
 		t.Errorf("warnings %q, form %v", p.Warnings, p.Patches[0].Form)
@@ -125,26 +125,9 @@ func TestNoHook(t *testing.T) {
 	checkPatched(t, file, p, Options{})
 }
 
-// TestRelr decodes a table by the example of the gABI proposal: an address and a bitmap.
-func TestRelr(t *testing.T) {
-	base := uint64(testPage)
-	table := le(nil, uint64(0x10000), uint64(1|1<<1|1<<3|1<<63), uint64(0x20000))
-	f := &elfFile{r: bytes.NewReader(table), size: uint64(len(table)),
-		progs:   []prog{{typ: ptLoad, vaddr: base, filesz: uint64(len(table)), memsz: uint64(len(table))}},
-		dynamic: []dyn{{tag: dtRelr, val: base}, {tag: dtRelrsz, val: uint64(len(table))}}}
-	for vaddr, want := range map[uint64]bool{
-		0x10000: true, 0x10008: true, 0x10010: false, 0x10018: true, 0x10008 + 62*8: true, 0x10008 + 63*8: false,
-		0x1000c: false, 0x20000: true, 0x20008: false, 0: false,
-	} {
-		if got := f.inRelr(vaddr); got != want {
-			t.Errorf("vaddr %#x: got %v, want %v", vaddr, got, want)
-		}
-	}
-}
-
 // TestNoEntry is a library whose e_entry is 0: the first byte of its text segment is no entry.
 func TestNoEntry(t *testing.T) {
-	e := testELF{dyn: true, soname: "l", text: append(asm(t, timeStubText), 0xc3), extra: []dyn{{tag: dtInit, val: testTextOff + 18}}}
+	e := testELF{dyn: true, soname: "l", text: append(asm(t, timeStubText), 0xc3), extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff + 18}}}
 	file := e.build()
 	const entryOff = 24
 	binary.LittleEndian.PutUint64(file[entryOff:], 0)

@@ -8,6 +8,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // hostileBase is a library with all that Scan reads: two sites, a dynamic segment, symbols,
@@ -17,8 +19,8 @@ func hostileBase(t testing.TB) testELF {
 	return testELF{
 		dyn: true, soname: "libpthread.so.0", text: asm(t, subRsp+movRaxTime+callRax+addRsp+"c3"+nops16+movRdxGtod+"4885c0 480f44c2 31d2 c3"),
 		data:    asm(t, "000860ffffffffff"),
-		symbols: []testSym{{"time", at, 18, sttFunc, 1}, {"gettimeofday", at + 34, 30, sttGNUIfunc, 2}},
-		rela:    []testRela{{at: 0x201000, typ: rRelative, addend: at}, {at: 0x201008, typ: rIrelative, addend: at + 34}},
+		symbols: []testSym{{"time", at, 18, elf.STTFunc, 1}, {"gettimeofday", at + 34, 30, elf.STTGNUIfunc, 2}},
+		rela:    []testRela{{at: 0x201000, typ: elf.RRelative, addend: at}, {at: 0x201008, typ: elf.RIrelative, addend: at + 34}},
 		fdes:    []uint64{at, at + 34},
 	}
 }
@@ -37,7 +39,7 @@ func fixed(off int) func([]byte) int { return func([]byte) int { return off } }
 // progField finds a field of the first program header of a type.
 func progField(typ uint32, field int) func([]byte) int {
 	return func(file []byte) int {
-		for off := ehdrSize; ; off += phdrSize {
+		for off := elf.EhdrSize; ; off += elf.PhdrSize {
 			if binary.LittleEndian.Uint32(file[off:]) == typ {
 				return off + field
 			}
@@ -48,8 +50,8 @@ func progField(typ uint32, field int) func([]byte) int {
 // dynField finds the value of a dynamic entry.
 func dynField(tag int64) func([]byte) int {
 	return func(file []byte) int {
-		off := int(binary.LittleEndian.Uint64(file[progField(ptDynamic, 8)(file):]))
-		for ; ; off += dynSize {
+		off := int(binary.LittleEndian.Uint64(file[progField(elf.PTDynamic, 8)(file):]))
+		for ; ; off += elf.DynSize {
 			if int64(binary.LittleEndian.Uint64(file[off:])) == tag {
 				return off + 8
 			}
@@ -61,7 +63,7 @@ func dynField(tag int64) func([]byte) int {
 func sectionField(typ uint32, field int) func([]byte) int {
 	return func(file []byte) int {
 		off := int(binary.LittleEndian.Uint64(file[40:]))
-		for ; ; off += shdrSize {
+		for ; ; off += elf.ShdrSize {
 			if binary.LittleEndian.Uint32(file[off+4:]) == typ {
 				return off + field
 			}
@@ -71,7 +73,7 @@ func sectionField(typ uint32, field int) func([]byte) int {
 
 func hdrField(field int) func([]byte) int {
 	return func(file []byte) int {
-		return int(binary.LittleEndian.Uint64(file[progField(ptGNUEhFrame, 8)(file):])) + field
+		return int(binary.LittleEndian.Uint64(file[progField(elf.PTGNUEhFrame, 8)(file):])) + field
 	}
 }
 
@@ -88,32 +90,32 @@ var pokes = []poke{
 	{"too many program headers", fixed(56), uint16(math.MaxUint16), "program headers", 0},
 	{"e_phoff behind the file", fixed(32), uint64(1 << 40), "beyond the file", 0},
 	{"e_phoff overflows", fixed(32), uint64(math.MaxUint64 - 8), "beyond the file", 0},
-	{"a segment behind the file", progField(ptLoad, 8), uint64(1 << 40), "beyond the file", 0},
-	{"a segment's offset overflows", progField(ptLoad, 8), uint64(math.MaxUint64 - 15), "beyond the file", 0},
-	{"a segment longer than the file", progField(ptLoad, 32), uint64(math.MaxUint64), "beyond the file", 0},
-	{"filesz over memsz", progField(ptLoad, 40), uint64(1), "exceeds memsz", 0},
-	{"memsz beyond the address space", progField(ptLoad, 40), uint64(math.MaxUint64), "beyond the address space", 0},
-	{"segments overlap in memory", progField(ptLoad, 40), uint64(1 << 30), "", 3},
-	{"dynamic segment behind the file", progField(ptDynamic, 8), uint64(math.MaxUint64 - 1), "dynamic segment", 0},
-	{"dynamic segment of no length", progField(ptDynamic, 32), uint64(0), "", 3},
-	{"DT_SYMTAB outside", dynField(dtSymtab), uint64(math.MaxUint64 - 3), "", 3},
-	{"DT_STRTAB outside", dynField(dtStrtab), uint64(1 << 46), "", 3},
-	{"DT_HASH outside", dynField(dtHash), uint64(math.MaxUint64 - 3), "", 3},
-	{"DT_RELASZ overflows", dynField(dtRelasz), uint64(math.MaxUint64), "", 3},
-	{"DT_RELA outside", dynField(dtRela), uint64(math.MaxUint64 - 7), "", 3},
-	{"DT_SONAME outside", dynField(dtSoname), uint64(math.MaxUint64 - 7), "", 3},
-	{"no interpreter's flags", dynField(dtHash), uint64(0), "", 3},
+	{"a segment behind the file", progField(elf.PTLoad, 8), uint64(1 << 40), "beyond the file", 0},
+	{"a segment's offset overflows", progField(elf.PTLoad, 8), uint64(math.MaxUint64 - 15), "beyond the file", 0},
+	{"a segment longer than the file", progField(elf.PTLoad, 32), uint64(math.MaxUint64), "beyond the file", 0},
+	{"filesz over memsz", progField(elf.PTLoad, 40), uint64(1), "exceeds memsz", 0},
+	{"memsz beyond the address space", progField(elf.PTLoad, 40), uint64(math.MaxUint64), "beyond the address space", 0},
+	{"segments overlap in memory", progField(elf.PTLoad, 40), uint64(1 << 30), "", 3},
+	{"dynamic segment behind the file", progField(elf.PTDynamic, 8), uint64(math.MaxUint64 - 1), "dynamic segment", 0},
+	{"dynamic segment of no length", progField(elf.PTDynamic, 32), uint64(0), "", 3},
+	{"DT_SYMTAB outside", dynField(elf.DTSymtab), uint64(math.MaxUint64 - 3), "", 3},
+	{"DT_STRTAB outside", dynField(elf.DTStrtab), uint64(1 << 46), "", 3},
+	{"DT_HASH outside", dynField(elf.DTHash), uint64(math.MaxUint64 - 3), "", 3},
+	{"DT_RELASZ overflows", dynField(elf.DTRelasz), uint64(math.MaxUint64), "", 3},
+	{"DT_RELA outside", dynField(elf.DTRela), uint64(math.MaxUint64 - 7), "", 3},
+	{"DT_SONAME outside", dynField(elf.DTSoname), uint64(math.MaxUint64 - 7), "", 3},
+	{"no interpreter's flags", dynField(elf.DTHash), uint64(0), "", 3},
 	{"e_shoff overflows", fixed(40), uint64(math.MaxUint64 - 63), "", 3},
 	{"e_shnum at its most", fixed(60), uint16(math.MaxUint16), "", 3},
 	{"e_shstrndx outside", fixed(62), uint16(999), "", 3},
-	{".symtab behind the file", sectionField(shtSymtab, 24), uint64(math.MaxUint64 - 7), "", 3},
-	{".symtab of no end", sectionField(shtSymtab, 32), uint64(math.MaxUint64), "", 3},
-	{".symtab without strings", sectionField(shtSymtab, 40), uint32(math.MaxUint32), "", 3},
-	{".text elsewhere", sectionField(shtProgbits, 16), uint64(1 << 46), "", 3},
-	{".text of no end", sectionField(shtProgbits, 32), uint64(math.MaxUint64), "", 3},
+	{".symtab behind the file", sectionField(elf.SHTSymtab, 24), uint64(math.MaxUint64 - 7), "", 3},
+	{".symtab of no end", sectionField(elf.SHTSymtab, 32), uint64(math.MaxUint64), "", 3},
+	{".symtab without strings", sectionField(elf.SHTSymtab, 40), uint32(math.MaxUint32), "", 3},
+	{".text elsewhere", sectionField(elf.SHTProgbits, 16), uint64(1 << 46), "", 3},
+	{".text of no end", sectionField(elf.SHTProgbits, 32), uint64(math.MaxUint64), "", 3},
 	{".eh_frame_hdr of another version", hdrField(0), uint8(2), "", 3},
 	{".eh_frame_hdr with too many entries", hdrField(8), uint32(math.MaxUint32), "", 3},
-	{".eh_frame_hdr outside", progField(ptGNUEhFrame, 16), uint64(math.MaxUint64 - 3), "", 3},
+	{".eh_frame_hdr outside", progField(elf.PTGNUEhFrame, 16), uint64(math.MaxUint64 - 3), "", 3},
 }
 
 // TestHostile pokes one field of a good file at a time: nothing panics, a header that
@@ -156,9 +158,9 @@ func TestManySegments(t *testing.T) {
 	const n = 40
 	progs := []byte{}
 	for i := range uint64(n) {
-		progs = le(progs, uint32(ptLoad), uint32(pfR|pfX), uint64(0), i<<30, i<<30, uint64(len(file)), uint64(len(file)), uint64(testPage))
+		progs = le(progs, uint32(elf.PTLoad), uint32(elf.PFR|elf.PFX), uint64(0), i<<30, i<<30, uint64(len(file)), uint64(len(file)), uint64(testPage))
 	}
-	copy(file[ehdrSize:], progs)
+	copy(file[elf.EhdrSize:], progs)
 	binary.LittleEndian.PutUint16(file[56:], n)
 	if r := scanFile(t, file); !r.Damaged || !strings.Contains(r.Skipped, "cover the file") {
 		t.Errorf("got %q", r.Skipped)
@@ -199,7 +201,7 @@ func TestExhausted(t *testing.T) {
 		text := asm(t, movRaxTime+callRax+"c3 9090")
 		symbols := []testSym{}
 		for i := range c.n { // each goes to the same long code
-			symbols = append(symbols, testSym{"f", testBase + testTextOff + uint64(len(text)), each, sttFunc, 0})
+			symbols = append(symbols, testSym{"f", testBase + testTextOff + uint64(len(text)), each, elf.STTFunc, 0})
 			text = append(text, asm(t, movR13Time)...)
 			text = le(append(text, 0xe9), uint32((c.n-i-1)*each))
 		}
@@ -273,12 +275,12 @@ func FuzzScan(f *testing.F) {
 		copy(file[p.at(file):], le(nil, p.value))
 		f.Add(file)
 	}
-	static := testELF{text: asm(f, movR13Time+"41ffd5 68000460ff c3"), symbols: []testSym{{"f", testBase + testTextOff, 30, sttFunc, 1}}}
+	static := testELF{text: asm(f, movR13Time+"41ffd5 68000460ff c3"), symbols: []testSym{{"f", testBase + testTextOff, 30, elf.STTFunc, 1}}}
 	f.Add(static.build())
-	object := testObject{text: asm(f, movRaxTime+callRax+"e900000000"), rela: []testRela{{10, rPC32, Time.Vaddr() - 4}}}.build()
+	object := testObject{text: asm(f, movRaxTime+callRax+"e900000000"), rela: []testRela{{10, relaPC32, Time.Vaddr() - 4}}}.build()
 	f.Add(object)
 	f.Add(archive("/", "\x00", "//", "x.o/\n", "/0", string(object), "#1/4", "b.o\x00"+string(object)))
-	f.Add([]byte(thinMagic))
+	f.Add([]byte(arThin))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		r, err := Scan(bytes.NewReader(file), int64(len(file)))
 		if err != nil {

@@ -6,24 +6,26 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // reprog writes the program headers of a file anew.
-func reprog(t *testing.T, file []byte, change func([]prog) []prog) []byte {
+func reprog(t *testing.T, file []byte, change func([]elf.Prog) []elf.Prog) []byte {
 	t.Helper()
-	f, err := parseELF(bytes.NewReader(file), int64(len(file)))
+	f, err := parse(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := len(f.progs)
+	n := len(f.Progs)
 	b := []byte{}
-	for _, p := range change(f.progs) {
-		b = le(b, p.typ, p.flags, p.off, p.vaddr, p.paddr, p.filesz, p.memsz, p.align)
+	for _, p := range change(f.Progs) {
+		b = le(b, p.Type, p.Flags, p.Off, p.Vaddr, p.Paddr, p.Filesz, p.Memsz, p.Align)
 	}
-	if len(b) != n*phdrSize {
-		t.Fatalf("%d bytes of program headers, want %d", len(b), n*phdrSize)
+	if len(b) != n*elf.PhdrSize {
+		t.Fatalf("%d bytes of program headers, want %d", len(b), n*elf.PhdrSize)
 	}
-	return append(append(bytes.Clone(file[:f.phoff]), b...), file[int(f.phoff)+len(b):]...)
+	return append(append(bytes.Clone(file[:f.PhOff]), b...), file[int(f.PhOff)+len(b):]...)
 }
 
 // TestLayouts is about files as no usual linker makes them: patched rightly, left with a reason, or
@@ -31,55 +33,55 @@ func reprog(t *testing.T, file []byte, change func([]prog) []prog) []byte {
 func TestLayouts(t *testing.T) {
 	const anyNumber = -1
 	site := asm(t, "53"+movRaxTime+callRax+"5b c3") // 12 bytes
-	loads := func(ps []prog) (all []*prog) {
+	loads := func(ps []elf.Prog) (all []*elf.Prog) {
 		for i := range ps {
-			if ps[i].typ == ptLoad {
+			if ps[i].Type == elf.PTLoad {
 				all = append(all, &ps[i])
 			}
 		}
 		return all
 	}
-	each := func(change func(first, second *prog)) func([]prog) []prog {
-		return func(ps []prog) []prog {
+	each := func(change func(first, second *elf.Prog)) func([]elf.Prog) []elf.Prog {
+		return func(ps []elf.Prog) []elf.Prog {
 			l := loads(ps)
 			change(l[0], l[1])
 			return ps
 		}
 	}
-	same := func(ps []prog) []prog { return ps }
-	exec := func(flags uint32) func([]prog) []prog {
-		return each(func(_, second *prog) { second.flags = flags })
+	same := func(ps []elf.Prog) []elf.Prog { return ps }
+	exec := func(flags uint32) func([]elf.Prog) []elf.Prog {
+		return each(func(_, second *elf.Prog) { second.Flags = flags })
 	}
 	for _, c := range []struct {
 		name    string
 		data    bool // a second site is in the data
 		text    bool // a first one in the text
-		change  func([]prog) []prog
+		change  func([]elf.Prog) []elf.Prog
 		symbols bool // the one in the data has a symbol
 		sites   int
 		forms   []Form
 		skipped string
 	}{
 		{"as usual", false, true, same, false, 1, []Form{Call}, ""},
-		{"two executable segments", true, true, exec(pfR | pfX), true, 2, []Form{Call, Call}, ""},
-		{"one that is writable too", true, true, exec(pfR | pfW | pfX), true, 2, []Form{Call, Call}, ""},
-		{"one that is only executable", true, true, exec(pfX), true, 2, []Form{Call, Call}, ""},
-		{"the text is writable", false, true, each(func(first, _ *prog) { first.flags |= pfW }), false, 1, []Form{Call}, ""},
-		{"huge p_align", false, true, each(func(first, second *prog) { first.align, second.align = 1<<40, 1<<40 }), false, 1, []Form{Call}, ""},
-		{"p_align that is no power of two", false, true, each(func(first, second *prog) { first.align, second.align = 0x201000, 3 }), false, 1, []Form{Call}, ""},
-		{"p_align 0", false, true, each(func(first, second *prog) { first.align, second.align = 0, 0 }), false, 1, []Form{Call}, ""},
-		{"segments overlap", false, true, each(func(first, second *prog) { second.vaddr = first.vaddr + 0x800 }), false, anyNumber, []Form{Left}, ""},
-		{"segments are out of order", false, true, each(func(first, second *prog) { *first, *second = *second, *first }), false, anyNumber, []Form{Left}, ""},
-		{"segments are out of order, without a site", false, false, each(func(first, second *prog) { *first, *second = *second, *first }), false, 0, nil, "overlaps or precedes"},
-		{"the text is mapped twice", false, true, each(func(first, second *prog) {
-			vaddr := second.vaddr &^ 0xfff
+		{"two executable segments", true, true, exec(elf.PFR | elf.PFX), true, 2, []Form{Call, Call}, ""},
+		{"one that is writable too", true, true, exec(elf.PFR | elf.PFW | elf.PFX), true, 2, []Form{Call, Call}, ""},
+		{"one that is only executable", true, true, exec(elf.PFX), true, 2, []Form{Call, Call}, ""},
+		{"the text is writable", false, true, each(func(first, _ *elf.Prog) { first.Flags |= elf.PFW }), false, 1, []Form{Call}, ""},
+		{"huge p_align", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 1<<40, 1<<40 }), false, 1, []Form{Call}, ""},
+		{"p_align that is no power of two", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0x201000, 3 }), false, 1, []Form{Call}, ""},
+		{"p_align 0", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0, 0 }), false, 1, []Form{Call}, ""},
+		{"segments overlap", false, true, each(func(first, second *elf.Prog) { second.Vaddr = first.Vaddr + 0x800 }), false, anyNumber, []Form{Left}, ""},
+		{"segments are out of order", false, true, each(func(first, second *elf.Prog) { *first, *second = *second, *first }), false, anyNumber, []Form{Left}, ""},
+		{"segments are out of order, without a site", false, false, each(func(first, second *elf.Prog) { *first, *second = *second, *first }), false, 0, nil, "overlaps or precedes"},
+		{"the text is mapped twice", false, true, each(func(first, second *elf.Prog) {
+			vaddr := second.Vaddr &^ 0xfff
 			*second = *first
-			second.vaddr, second.paddr = vaddr, vaddr
+			second.Vaddr, second.Paddr = vaddr, vaddr
 		}), false, anyNumber, []Form{Left}, ""},
-		{"the text is mapped once more as data", false, true, each(func(first, second *prog) {
-			vaddr := second.vaddr &^ 0xfff
+		{"the text is mapped once more as data", false, true, each(func(first, second *elf.Prog) {
+			vaddr := second.Vaddr &^ 0xfff
 			*second = *first
-			second.vaddr, second.paddr, second.flags = vaddr, vaddr, pfR
+			second.Vaddr, second.Paddr, second.Flags = vaddr, vaddr, elf.PFR
 		}), false, 1, []Form{Left}, ""},
 	} {
 		for _, bare := range []bool{false, true} {
@@ -96,10 +98,10 @@ func TestLayouts(t *testing.T) {
 					if !c.text {
 						e.text = []byte{0x53, 0x5b, 0xc3}
 					}
-					e.symbols = []testSym{{"f", e.textVaddr(), 12, sttFunc, 1}}
+					e.symbols = []testSym{{"f", e.textVaddr(), 12, elf.STTFunc, 1}}
 					if c.data {
 						e.data = slices.Concat(make([]byte, 16), site, make([]byte, 4))
-						e.symbols = append(e.symbols, testSym{"g", e.dataVaddr() + 16, 12, sttFunc, 1})
+						e.symbols = append(e.symbols, testSym{"g", e.dataVaddr() + 16, 12, elf.STTFunc, 1})
 					}
 					file := reprog(t, e.build(), c.change)
 					r := scanFile(t, file)
@@ -137,7 +139,7 @@ func TestLyingSections(t *testing.T) {
 		form Form
 	}{
 		{"the entry point is in no section of code", testELF{rodataFirst: 64}, 1, Lea},
-		{"a function is in no section of code", testELF{rodataFirst: 64, entry: testBase + testTextOff + 64, symbols: []testSym{{"f", testBase + testTextOff, 12, sttFunc, 1}}}, 1, Call},
+		{"a function is in no section of code", testELF{rodataFirst: 64, entry: testBase + testTextOff + 64, symbols: []testSym{{"f", testBase + testTextOff, 12, elf.STTFunc, 1}}}, 1, Call},
 		{"data that looks like it", testELF{rodataFirst: 64, entry: testBase + testTextOff + 64, symbols: []testSym{{"f", testBase + testTextOff, 12, 1, 1}}}, 0, Left},
 	} {
 		text := append(asm(t, "53"+movRaxTime+callRax+"5b c3"), make([]byte, 64)...)

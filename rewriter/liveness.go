@@ -168,9 +168,9 @@ func (c *code) callee(target uint64, r, deep int) (reads, survives bool) {
 	if deep == 0 {
 		return true, true
 	}
-	depths := map[uint64]depth{target: {hasSP: true}}
+	depths := map[uint64]x86.Depth{target: {HasSP: true}}
 	work := []uint64{target}
-	var d depth // behind the instruction
+	var d x86.Depth // behind the instruction
 	to := func(at uint64) {
 		if _, seen := depths[at]; !seen {
 			depths[at] = d
@@ -184,10 +184,10 @@ func (c *code) callee(target uint64, r, deep int) (reads, survives bool) {
 		if !ok || !i.Known || n >= maxLiveness {
 			return true, true
 		}
-		if d = depths[at]; d.returnsElsewhere(&i) {
+		if d = depths[at]; d.ReturnsElsewhere(&i) {
 			return true, true
 		}
-		d.over(&i)
+		d.Over(&i)
 		if i.Reads.Has(r) || i.Partial.Has(r) {
 			reads = true
 			if i.Flow == x86.FlowNext && i.Operands.Has(r) && !i.Writes.Has(r) {
@@ -233,7 +233,7 @@ const maxThunk = 8
 // thunk reports whether the function at target does nothing but jump to what register r holds: by a
 // jump, or by a return, as gcc's and clang's -mindirect-branch and -mretpoline have it.
 func (c *code) thunk(target uint64, r int) bool {
-	d := depth{hasSP: true}
+	d := x86.Depth{HasSP: true}
 	for range maxThunk {
 		i, ok := c.at(target)
 		if !ok {
@@ -243,17 +243,17 @@ func (c *code) thunk(target uint64, r int) bool {
 			through, direct := i.Through()
 			return direct && through == r
 		}
-		if d.returnsElsewhere(&i) {
+		if d.ReturnsElsewhere(&i) {
 			return i.Operands.Has(r)
 		}
-		d.over(&i)
+		d.Over(&i)
 		switch i.Flow {
 		case x86.FlowNext:
 			target = i.Next()
 		case x86.FlowJump:
 			target = i.Target
 		case x86.FlowCall:
-			target, d = i.Target, depth{hasSP: true}
+			target, d = i.Target, x86.Depth{HasSP: true}
 		default:
 			return false
 		}

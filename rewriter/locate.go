@@ -6,10 +6,10 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sort"
 
 	"golang.org/x/arch/x86/x86asm"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -81,8 +81,12 @@ func (c *code) unreached(fn *functions, sites []Site) []Site {
 	return left
 }
 
-// maxCallees is how many addresses that something calls are tried before a site.
-const maxCallees = 16
+const (
+	// maxCallees is how many addresses that something calls are tried before a site, maxCallers
+	// how many calls of each.
+	maxCallees = 16
+	maxCallers = 4096
+)
 
 // callees looks for functions that nothing names: what is called from code that is known, or
 // jumped to, begins one. It returns those whose code reaches a site.
@@ -117,7 +121,7 @@ func (c *code) callees(fn *functions, sites []Site) ([]uint64, error) {
 // calledFrom reports whether one of the addresses is known to be an instruction.
 func (c *code) calledFrom(from []uint64) bool {
 	callers := make([]Site, 0, len(from))
-	for _, at := range from[:min(len(from), symChunk)] {
+	for _, at := range from[:min(len(from), maxCallers)] {
 		callers = append(callers, Site{Vaddr: at, Len: 1})
 	}
 	sortSites(callers)
@@ -142,7 +146,7 @@ func (c *code) descend(fn *functions) []uint64 {
 		found = append(found, at)
 		b := c.bodyOf(fn.at(at))
 		work = append(append(work, b.calls...), b.away...)
-		if at == c.f.entry {
+		if at == c.f.Entry {
 			work = append(append(work, b.bases...), b.labels...)
 		}
 	}
@@ -161,7 +165,7 @@ func (c *code) unnamed(fn *functions, sites []Site) ([]uint64, error) {
 		if !ok {
 			continue
 		}
-		t := &targets{called: make(map[uint64][]uint64), fixed: c.f.typ == etExec, windows: []Extent{gap}}
+		t := &targets{called: make(map[uint64][]uint64), fixed: c.f.Type == elf.TypeExec, windows: []Extent{gap}}
 		if err := t.read(c.f); err != nil {
 			return nil, err
 		}
@@ -169,34 +173,18 @@ func (c *code) unnamed(fn *functions, sites []Site) ([]uint64, error) {
 			continue
 		}
 		for at := c.padding(gap.Vaddr, gap.end()); at <= v; {
-			b := c.bodyOf(function{start: at, end: gap.end()})
+			b := c.bodyOf(elf.Func{Start: at, End: gap.end()})
 			end, whole := b.whole(c, fn)
 			if !whole {
 				break
 			}
-			fn.extents[at] = function{start: at, end: end}
-			b.end = end
+			fn.extents[at] = elf.Func{Start: at, End: end}
+			b.End = end
 			found = append(found, at)
 			at = c.padding(end, gap.end())
 		}
 	}
 	return found, nil
-}
-
-// gap returns the stretch around vaddr between two functions whose extents are known.
-func (fn *functions) gap(vaddr uint64) (Extent, bool) {
-	i := sort.Search(len(fn.starts), func(i int) bool { return fn.starts[i] > vaddr })
-	if i == 0 || i == len(fn.starts) {
-		return Extent{}, false
-	}
-	from := uint64(0)
-	for n := i - 1; n >= 0 && n >= i-maxHolders; n-- {
-		from = max(from, fn.extents[fn.starts[n]].end)
-	}
-	if from == 0 || from > vaddr {
-		return Extent{}, false
-	}
-	return Extent{from, fn.starts[i] - from}, true
 }
 
 // padding returns the first address from vaddr on that is aligned as functions are, where
@@ -223,11 +211,11 @@ func (b *body) whole(c *code, fn *functions) (end uint64, ok bool) {
 	if fr == nil || len(b.jumps) > 0 {
 		return 0, false
 	}
-	end = b.start
+	end = b.Start
 	for n := 0; n < len(b.lens); n++ {
 		l := b.lens[end]
 		i, known := c.at(end)
-		if l == 0 || !known || i.Flow == x86.FlowRet && (!fr[end].hasSP || fr[end].sp != 0) {
+		if l == 0 || !known || i.Flow == x86.FlowRet && (!fr[end].HasSP || fr[end].SP != 0) {
 			return 0, false
 		}
 		end += uint64(l)

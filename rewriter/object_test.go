@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // testObject is a relocatable object: .text with relocations against symbols, which are one at the
@@ -17,19 +19,25 @@ type testObject struct {
 	rela []testRela // at: offset in .text; typ: type | symbol<<8
 }
 
-const testObjectText = ehdrSize // offset of .text
+const testObjectText = elf.EhdrSize // offset of .text
+
+// R_X86_64_PC32, R_X86_64_PLT32 and R_X86_64_32S.
+const relaPC32, relaPLT32, relaS32 = 2, 4, 11
+
+// An archive's first bytes, a thin one's, and the length and the last bytes of a member's header.
+const arMagic, arThin, arHeader, arMember = "!<arch>\n", "!<thin>\n", 60, "`\n"
 
 // build returns the file: the header, .text, .rela.text, .symtab, .strtab, .shstrtab, the headers.
 func (o testObject) build() []byte {
-	b := pad(append(make([]byte, ehdrSize), o.text...), 8)
+	b := pad(append(make([]byte, elf.EhdrSize), o.text...), 8)
 	relaOff := len(b)
 	for _, r := range o.rela {
 		b = le(b, r.at, uint64(r.typ&0xff)|uint64(r.typ>>8)<<32, r.addend)
 	}
 	symOff := len(b)
 	var names, shnames testStrings
-	b = append(b, make([]byte, symSize)...)
-	b = le(b, names.add("f"), byte(stbLocal<<4|sttFunc), byte(0), uint16(1), uint64(0), uint64(len(o.text)))
+	b = append(b, make([]byte, elf.SymSize)...)
+	b = le(b, names.add("f"), byte(elf.STBLocal<<4|elf.STTFunc), byte(0), uint16(1), uint64(0), uint64(len(o.text)))
 	b = le(b, names.add("elsewhere"), byte(1<<4), byte(0), uint16(0), uint64(0), uint64(0))
 	strOff := len(b)
 	b = append(b, names.b...)
@@ -40,13 +48,13 @@ func (o testObject) build() []byte {
 		link, info       uint32
 		entsize          uint64
 	}{
-		{".text", shtProgbits, shfAlloc | shfExecinstr, testObjectText, len(o.text), 0, 0, 0},
-		{".rela.text", shtRela, 0, relaOff, symOff - relaOff, 3, 1, relaSize},
-		{".symtab", shtSymtab, 0, symOff, 3 * symSize, 4, 2, symSize},
-		{".strtab", shtStrtab, 0, strOff, len(names.b), 0, 0, 0},
-		{".shstrtab", shtStrtab, 0, 0, 0, 0, 0, 0},
+		{".text", elf.SHTProgbits, elf.SHFAlloc | elf.SHFExecinstr, testObjectText, len(o.text), 0, 0, 0},
+		{".rela.text", elf.SHTRela, 0, relaOff, symOff - relaOff, 3, 1, elf.RelaSize},
+		{".symtab", elf.SHTSymtab, 0, symOff, 3 * elf.SymSize, 4, 2, elf.SymSize},
+		{".strtab", elf.SHTStrtab, 0, strOff, len(names.b), 0, 0, 0},
+		{".shstrtab", elf.SHTStrtab, 0, 0, 0, 0, 0, 0},
 	}
-	headers := make([]byte, shdrSize)
+	headers := make([]byte, elf.ShdrSize)
 	for _, s := range sections {
 		shnames.add(s.name)
 	}
@@ -59,16 +67,16 @@ func (o testObject) build() []byte {
 		name += uint32(len(s.name)) + 1
 	}
 	b = pad(append(b, shnames.b...), 8)
-	copy(b, le([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"), uint16(etRel), uint16(emX8664), uint32(1),
-		uint64(0), uint64(0), uint64(len(b)), uint32(0), uint16(ehdrSize), uint16(0), uint16(0), uint16(shdrSize), uint16(len(sections)+1), uint16(len(sections))))
+	copy(b, le([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"), uint16(elf.TypeRel), uint16(elf.MachineX8664), uint32(1),
+		uint64(0), uint64(0), uint64(len(b)), uint32(0), uint16(elf.EhdrSize), uint16(0), uint16(0), uint16(elf.ShdrSize), uint16(len(sections)+1), uint16(len(sections))))
 	return append(b, headers...)
 }
 
 // archive makes an archive of members: name, content, name, content.
 func archive(members ...string) []byte {
-	b := []byte(archiveMagic)
+	b := []byte(arMagic)
 	for i := 0; i < len(members); i += 2 {
-		b = fmt.Appendf(b, "%-16s%-12d%-6d%-6d%-8o%-10d%s", members[i], 0, 0, 0, 0o644, len(members[i+1]), memberMagic)
+		b = fmt.Appendf(b, "%-16s%-12d%-6d%-6d%-8o%-10d%s", members[i], 0, 0, 0, 0o644, len(members[i+1]), arMember)
 		b = pad(append(b, members[i+1]...), 2)
 	}
 	return b
@@ -85,13 +93,13 @@ func TestObject(t *testing.T) {
 	}{
 		{"mov and call", testObject{text: asm(t, movRaxTime+callRax+"c3")}, Live, 0},
 		{"compared", testObject{text: asm(t, "483d000460ff 0f94c0 c3")}, Benign, 0},
-		{"call", testObject{text: asm(t, "4883ec08 e800000000 4883c408 c3"), rela: []testRela{{5, rPLT32, page(Time)}}}, Live, 4},
-		{"jmp", testObject{text: asm(t, "e900000000"), rela: []testRela{{1, rPC32, page(Gettimeofday)}}}, Live, 0},
-		{"jcc", testObject{text: asm(t, "85ff 0f8400000000 c3"), rela: []testRela{{4, rPLT32, page(Getcpu)}}}, Live, 2},
-		{"lea by a relocation", testObject{text: asm(t, "488d042500000000 ffd0 c3"), rela: []testRela{{4, r32S, Time.Vaddr()}}}, Live, 0},
+		{"call", testObject{text: asm(t, "4883ec08 e800000000 4883c408 c3"), rela: []testRela{{5, relaPLT32, page(Time)}}}, Live, 4},
+		{"jmp", testObject{text: asm(t, "e900000000"), rela: []testRela{{1, relaPC32, page(Gettimeofday)}}}, Live, 0},
+		{"jcc", testObject{text: asm(t, "85ff 0f8400000000 c3"), rela: []testRela{{4, relaPLT32, page(Getcpu)}}}, Live, 2},
+		{"lea by a relocation", testObject{text: asm(t, "488d042500000000 ffd0 c3"), rela: []testRela{{4, relaS32, Time.Vaddr()}}}, Live, 0},
 		// Where the field is 0, the jump seems to go on with the next instruction.
-		{"a jump elsewhere", testObject{text: asm(t, movRaxTime+"e900000000 31c0 c3"), rela: []testRela{{8, rPLT32 | 2<<8, ^uint64(3)}}}, Unknown, 0},
-		{"a jump to itself", testObject{text: asm(t, "c3"+movRaxTime+"e900000000 31c0 c3"), rela: []testRela{{9, rPLT32 | 1<<8, ^uint64(3)}}}, Unknown, 1},
+		{"a jump elsewhere", testObject{text: asm(t, movRaxTime+"e900000000 31c0 c3"), rela: []testRela{{8, relaPLT32 | 2<<8, ^uint64(3)}}}, Unknown, 0},
+		{"a jump to itself", testObject{text: asm(t, "c3"+movRaxTime+"e900000000 31c0 c3"), rela: []testRela{{9, relaPLT32 | 1<<8, ^uint64(3)}}}, Unknown, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := c.o.build()
@@ -124,7 +132,7 @@ func TestObject(t *testing.T) {
 func TestArchive(t *testing.T) {
 	one := string(testObject{text: asm(t, movRaxTime+callRax+"c3")}.build())
 	none := string(testObject{text: asm(t, "31c0c3")}.build())
-	direct := string(testObject{text: asm(t, "e900000000"), rela: []testRela{{1, rPC32, Time.Vaddr() - 4}}}.build())
+	direct := string(testObject{text: asm(t, "e900000000"), rela: []testRela{{1, relaPC32, Time.Vaddr() - 4}}}.build())
 	broken := one[:len(one)-1]
 	truncated := archive("a.o/", one, "b.o/", one)
 	other := []byte(one)
@@ -143,8 +151,8 @@ func TestArchive(t *testing.T) {
 		{"for another machine", archive("a.o/", string(other)), "", "archive without x86-64 objects"},
 		{"in another one", archive("in.a/", string(archive("a.o/", one))), "", "archive without x86-64 objects"},
 		{"a program in it", archive("p/", string((&testELF{text: asm(t, timeStubText)}).build())), "", "archive without x86-64 objects"},
-		{"empty", []byte(archiveMagic), "", "archive without x86-64 objects"},
-		{"thin", []byte(thinMagic), "", "thin archive"},
+		{"empty", []byte(arMagic), "", "archive without x86-64 objects"},
+		{"thin", []byte(arThin), "", "thin archive"},
 		{"a damaged member", archive("a.o/", broken, "b.o/", one), "b.o", "archive member a.o: damaged ELF"},
 		{"nothing but a damaged member", archive("a.o/", broken), "", "archive member a.o: damaged ELF"},
 		{"cut off in a member", truncated[:len(truncated)-8], "a.o", "damaged archive: header of a member"},
@@ -189,8 +197,8 @@ type zeros struct{ header []byte }
 func (z zeros) ReadAt(b []byte, off int64) (int, error) {
 	for i := range b {
 		at := off + int64(i)
-		if b[i] = archiveMagic[at%8]; at >= 8 {
-			b[i] = z.header[(at-8)%memberHeader]
+		if b[i] = arMagic[at%8]; at >= 8 {
+			b[i] = z.header[(at-8)%arHeader]
 		}
 	}
 	return len(b), nil
@@ -213,8 +221,8 @@ func TestArchiveBounds(t *testing.T) {
 	}
 	// Sections that cover each other would make much work of a small file.
 	file := testObject{text: asm(t, movRaxTime+callRax+"c3")}.build()
-	at := binary.LittleEndian.Uint64(file[40:]) + 2*shdrSize
-	copy(file[at:], le(nil, uint32(0), uint32(shtProgbits), uint64(shfAlloc), uint64(0), uint64(testObjectText), uint64(8)))
+	at := binary.LittleEndian.Uint64(file[40:]) + 2*elf.ShdrSize
+	copy(file[at:], le(nil, uint32(0), uint32(elf.SHTProgbits), uint64(elf.SHFAlloc), uint64(0), uint64(testObjectText), uint64(8)))
 	if r := scanFile(t, file); !r.Damaged || !strings.Contains(r.Skipped, "overlap") {
 		t.Errorf("overlapping sections: %+v", r)
 	}
@@ -222,7 +230,7 @@ func TestArchiveBounds(t *testing.T) {
 
 // TestArchiveReads: a read that fails is an error, never a verdict.
 func TestArchiveReads(t *testing.T) {
-	file := archive("//", "x.o/\n", "/0", string(testObject{text: asm(t, movRaxTime+"e900000000 c3"), rela: []testRela{{8, rPLT32 | 1<<8, 0}}}.build()))
+	file := archive("//", "x.o/\n", "/0", string(testObject{text: asm(t, movRaxTime+"e900000000 c3"), rela: []testRela{{8, relaPLT32 | 1<<8, 0}}}.build()))
 	broken := errors.New("the disk is on fire")
 	for n := 0; n < 100; n++ {
 		left := n
@@ -261,7 +269,7 @@ func TestThin(t *testing.T) {
 		return fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10d`\n", name, 0, 0, 0, "644", size)
 	}
 	names := "deep/calls.o/\n../out.o/\n"
-	file := thinMagic + header("//", len(names)) + names + header("/0", len(calls)) + header("clean.o/", len(clean)) + header("/14", 5) + header("gone.o/", 1<<30)
+	file := arThin + header("//", len(names)) + names + header("/0", len(calls)) + header("clean.o/", len(clean)) + header("/14", 5) + header("gone.o/", 1<<30)
 	closed := 0
 	r, err := ScanThin(strings.NewReader(file), int64(len(file)), func(name string) (ThinMember, error) {
 		switch name {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/arch/x86/x86asm"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -61,14 +62,13 @@ type load struct {
 // offsets adds what tables of offsets lead to.
 func (t *targets) offsets(c *code) error {
 	o := &offsets{targets: t, c: c, lo: ^uint64(0), tried: make(map[load]bool), left: maxOffsets}
-	s := &search{f: c.f, buf: make([]byte, min(searchChunk, c.f.size))}
-	for i := range c.f.progs {
-		p := &c.f.progs[i]
-		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz == 0 {
+	for i := range c.f.Progs {
+		p := &c.f.Progs[i]
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz == 0 {
 			continue
 		}
-		o.lo, o.hi = min(o.lo, p.vaddr), max(o.hi, p.vaddr+p.filesz)
-		if err := s.chunks(p, o.collect); err != nil {
+		o.lo, o.hi = min(o.lo, p.Vaddr), max(o.hi, p.Vaddr+p.Filesz)
+		if err := c.f.Chunks(p, o.collect); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (o *offsets) collect(b []byte, vaddr uint64, lo, hi int) {
 }
 
 func (o *offsets) name(at, v uint64, reg byte) {
-	if o.c.f.load(v) != nil {
+	if o.c.f.Load(v) != nil {
 		o.names = append(o.names, named{at, v, int(reg)})
 	}
 }
@@ -199,7 +199,7 @@ func (o *offsets) tables(jump uint64, i *x86.Instr) []uint64 {
 	if v, fixed := i.MemVaddr(); fixed {
 		return []uint64{v}
 	}
-	if m, _ := i.Mem(); o.fixed && o.c.f.load(uint64(m.Disp)) != nil {
+	if m, _ := i.Mem(); o.fixed && o.c.f.Load(uint64(m.Disp)) != nil {
 		return []uint64{uint64(m.Disp)}
 	}
 	return o.around(jump, i.AddressRegs())
@@ -234,14 +234,14 @@ func (o *offsets) try(l load) {
 		return
 	}
 	o.tried[l] = true
-	if d := o.c.f.prog(ptDynamic); d != nil && l.table >= d.vaddr && l.table-d.vaddr < d.memsz {
+	if d := o.c.f.Prog(elf.PTDynamic); d != nil && l.table >= d.Vaddr && l.table-d.Vaddr < d.Memsz {
 		return // the loader's
 	}
 	end := l.table + maxTable*uint64(l.size)
 	if n, _ := slices.BinarySearch(o.ends, l.table+1); n < len(o.ends) {
 		end = min(end, o.ends[n])
 	}
-	b, err := o.c.f.mem(l.table, end-l.table)
+	b, err := o.c.f.Mem(l.table, end-l.table)
 	if err != nil {
 		return
 	}

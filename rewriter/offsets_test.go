@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // TestOffsetTables: an assembly function without bounds jumps by a table of offsets to the call in
@@ -44,7 +46,7 @@ func TestOffsetTables(t *testing.T) {
 				copy(text[g:], asm(t, c.code))
 				text = append(append(text, c.table(to)...), bytes.Repeat([]byte{0xcc}, 16)...)
 				e := testELF{dyn: dyn, text: text, comment: gcc4}
-				e.symbols = []testSym{{"f", e.textVaddr() + f, 10, sttFunc, 1}}
+				e.symbols = []testSym{{"f", e.textVaddr() + f, 10, elf.STTFunc, 1}}
 				p := planFile(t, e.build(), Options{})
 				if len(p.Patches) != 1 {
 					t.Fatalf("%s: got %+v", c.name, p.Patches)
@@ -63,7 +65,7 @@ func TestOffsetTablesBounded(t *testing.T) {
 	one := asm(t, "488d0d 00010000 486304 81 4801c8 ffe0") // lea, movslq, add, jmp
 	text := append(asm(t, "53"+movRaxTime+callRax+"5b c3"), bytes.Repeat(one, 1<<12)...)
 	e := testELF{dyn: true, text: text}
-	e.symbols = []testSym{{"f", e.textVaddr(), 12, sttFunc, 1}}
+	e.symbols = []testSym{{"f", e.textVaddr(), 12, elf.STTFunc, 1}}
 	p := planFile(t, e.build(), Options{})
 	if q := p.Patches[0]; q.Form != Lea || q.Reason != "more tables of offsets than can be read may lead into it" {
 		t.Errorf("got %v (%s)", q.Form, q.Reason)

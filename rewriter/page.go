@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
 )
 
@@ -19,7 +20,7 @@ func pageRoom(patches []Patch) int {
 			at += recordSite + len(patches[i].Before)
 		}
 	}
-	return max(0, pageSize-at)
+	return max(0, elf.PageSize-at)
 }
 
 // recordEntry is the size of the record of the entry of an unwind table, in bytes.
@@ -32,7 +33,7 @@ func recordAt(size int) int { return (size + recordAlign - 1) &^ (recordAlign - 
 // record, and what unwinders read. The error says that the record does not fit, so that no later
 // vfix can take the patches back.
 func segmentPage(vaddr uint64, h hooks, note []byte, patches []Patch, u *unwinding) ([]byte, error) {
-	b := make([]byte, pageSize)
+	b := make([]byte, elf.PageSize)
 	at := recordAt(copy(b, shim.Code()))
 	layout := shim.Injected()
 	fill := func(hole uint32, target uint64) {
@@ -42,11 +43,11 @@ func segmentPage(vaddr uint64, h hooks, note []byte, patches []Patch, u *unwindi
 	}
 	fill(layout.EntryHole, h.entry)
 	fill(layout.InitHole, h.init)
-	end := pageSize - len(u.fde)
+	end := elf.PageSize - len(u.fde)
 	copy(b[end:], u.fde)
 	r, ok := record(note, vaddr, patches, u, end-at)
 	if !ok {
-		binary.LittleEndian.PutUint16(b[at+phdrSize:], math.MaxUint16) // no record that can be read
+		binary.LittleEndian.PutUint16(b[at+elf.PhdrSize:], math.MaxUint16) // no record that can be read
 		return b, fmt.Errorf("%d call sites are more than the record of the injected segment holds: a later vfix cannot patch the file anew", len(patches))
 	}
 	copy(b[at:], r)
@@ -57,7 +58,7 @@ func segmentPage(vaddr uint64, h hooks, note []byte, patches []Patch, u *unwindi
 // or with damaged ones, stays as it is.
 func (p *Plan) addSectionHeader(place room, u *unwinding, off uint64) error {
 	f := p.file
-	if f.sections == nil || f.shnum+2 >= maxShnum {
+	if f.Sections == nil || f.ShNum+2 >= elf.MaxShnum {
 		return nil
 	}
 	tail, shoff, shnum, err := f.sectionTable(place, u, off+shim.SegmentSize, off)
@@ -82,19 +83,19 @@ func (p *Plan) addSectionHeader(place room, u *unwinding, off uint64) error {
 func (p *Plan) editSectionCount(shoff uint64, shnum int) {
 	n := binary.LittleEndian.AppendUint16
 	p.Edits = append(p.Edits,
-		wordEdit(40, p.file.shoff, shoff, "e_shoff"),
-		Edit{Offset: 60, Old: n(nil, uint16(p.file.shnum)), New: n(nil, uint16(shnum)), Why: "e_shnum"})
+		wordEdit(40, p.file.ShOff, shoff, "e_shoff"),
+		Edit{Offset: 60, Old: n(nil, uint16(p.file.ShNum)), New: n(nil, uint16(shnum)), Why: "e_shnum"})
 }
 
 // replaceTail puts what unwinders read into a file that an older vfix has patched. What stands
 // behind the segment must be as that vfix left it, or it stays.
 func (p *Plan) replaceTail(u *unwinding) error {
 	f, segment := p.file, &p.file.was.segment
-	at := segment.off + segment.filesz
-	if f.sections == nil || f.shnum+1 >= maxShnum || f.sections[f.shstrndx].off != at || f.shoff+uint64(f.shnum)*shdrSize != f.size || f.shoff < at {
+	at := segment.Off + segment.Filesz
+	if f.Sections == nil || f.ShNum+1 >= elf.MaxShnum || f.Sections[f.ShStrNdx].Off != at || f.ShOff+uint64(f.ShNum)*elf.ShdrSize != f.Size || f.ShOff < at {
 		return nil
 	}
-	tail, shoff, shnum, err := f.sectionTable(room{vaddr: segment.vaddr}, u, at, segment.off)
+	tail, shoff, shnum, err := f.sectionTable(room{vaddr: segment.Vaddr}, u, at, segment.Off)
 	var skip roomError
 	if errors.As(err, &skip) {
 		return nil
@@ -102,13 +103,13 @@ func (p *Plan) replaceTail(u *unwinding) error {
 	if err != nil {
 		return err
 	}
-	old, err := f.bytes(at, f.size-at)
+	old, err := f.Bytes(at, f.Size-at)
 	if err != nil || len(old) > len(tail) {
 		return err
 	}
 	p.Edits = append(p.Edits, Edit{Offset: at, Old: old, New: tail[:len(old)], Why: "section headers"})
 	p.tail = tail[len(old):]
-	p.Size = int64(f.size) + int64(len(p.tail))
+	p.Size = int64(f.Size) + int64(len(p.tail))
 	p.editSectionCount(shoff, shnum)
 	return nil
 }

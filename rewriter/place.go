@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -50,20 +51,20 @@ func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 }
 
 func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
-	f, err := parseELF(r, size)
-	if skip := (*skipError)(nil); errors.As(err, &skip) {
-		return &Place{Skipped: skip.reason}, nil
+	f, err := parse(r, size)
+	if skip := (*elf.SkipError)(nil); errors.As(err, &skip) {
+		return &Place{Skipped: skip.Reason}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := &Place{BuildID: f.buildID()}
-	code := f.codeAt(offset)
+	p := &Place{BuildID: f.BuildID()}
+	code := f.CodeAt(offset)
 	if code == nil {
 		p.Skipped = "no code at that offset of the file"
 		return p, nil
 	}
-	p.Vaddr = code.vaddr + (offset - code.off)
+	p.Vaddr = code.Vaddr + (offset - code.Off)
 	fn, err := findFunctions(f, []Site{{Vaddr: p.Vaddr - 1, Len: 1}})
 	if err != nil {
 		return nil, err
@@ -76,25 +77,14 @@ func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 	return p, p.disassemble(f, code)
 }
 
-// codeAt returns the executable segment that holds the byte before offset.
-func (f *elfFile) codeAt(offset uint64) *prog {
-	for i := range f.progs {
-		p := &f.progs[i]
-		if p.typ == ptLoad && p.flags&pfX != 0 && offset > p.off && offset-p.off <= p.filesz {
-			return p
-		}
-	}
-	return nil
-}
-
 // disassemble finds the call before the return address, and lists the code around it.
-func (p *Place) disassemble(f *elfFile, code *prog) error {
-	start := p.Vaddr - min(placeBefore, p.Vaddr-code.vaddr)
-	known := p.Start != 0 && p.Start >= code.vaddr && p.Vaddr-p.Start <= nearSite
+func (p *Place) disassemble(f *file, code *elf.Prog) error {
+	start := p.Vaddr - min(placeBefore, p.Vaddr-code.Vaddr)
+	known := p.Start != 0 && p.Start >= code.Vaddr && p.Vaddr-p.Start <= nearSite
 	if known {
 		start = p.Start
 	}
-	b, err := f.mem(start, p.Vaddr-start+explainAfter)
+	b, err := f.Mem(start, p.Vaddr-start+explainAfter)
 	if err != nil || uint64(len(b)) < p.Vaddr-start {
 		return err
 	}
@@ -146,55 +136,4 @@ func callBefore(b []byte, vaddr uint64) x86.Instr {
 		}
 	}
 	return x86.Instr{}
-}
-
-// buildID returns the GNU build ID in hex, "" for none. Source of the note's layout: gABI,
-// "Note Section"; NT_GNU_BUILD_ID is 3 (elf.h).
-func (f *elfFile) buildID() string {
-	for i := range f.progs {
-		p := &f.progs[i]
-		if p.typ != ptNote || !f.inFile(p.off, p.filesz) {
-			continue
-		}
-		b, err := f.bytes(p.off, min(p.filesz, maxNotes))
-		if err != nil {
-			return ""
-		}
-		if id := BuildID(b); id != "" {
-			return id
-		}
-	}
-	return ""
-}
-
-// maxNotes is how much of a PT_NOTE is searched for a build ID, in bytes.
-const maxNotes = 64 << 10
-
-// BuildID returns the GNU build ID in the content of a PT_NOTE, in hex, "" for none.
-func BuildID(notes []byte) string {
-	const head, ntGNUBuildID, maxID = 12, 3, 64
-	le := func(b []byte) uint64 { return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 }
-	up := func(n uint64) uint64 { return (n + 3) &^ 3 }
-	for len(notes) >= head {
-		namesz, descsz, typ := le(notes), le(notes[4:]), le(notes[8:])
-		rest := notes[head:]
-		if up(namesz)+up(descsz) > uint64(len(rest)) && up(namesz)+descsz > uint64(len(rest)) {
-			return ""
-		}
-		name, desc := rest[:namesz], rest[up(namesz):up(namesz)+descsz]
-		if typ == ntGNUBuildID && string(name) == "GNU\x00" && descsz > 0 && descsz <= maxID {
-			return hexOf(desc)
-		}
-		notes = rest[min(up(namesz)+up(descsz), uint64(len(rest))):]
-	}
-	return ""
-}
-
-func hexOf(b []byte) string {
-	const digits = "0123456789abcdef"
-	out := make([]byte, 0, 2*len(b))
-	for _, c := range b {
-		out = append(out, digits[c>>4], digits[c&15])
-	}
-	return string(out)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
 )
 
@@ -84,7 +85,7 @@ type Plan struct {
 	Added []string
 
 	tail []byte // what stands behind the original bytes
-	file *elfFile
+	file *file
 }
 
 // Empty reports whether the plan changes nothing.
@@ -125,7 +126,7 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 		return p, nil
 	}
 	f := r.file
-	p.Size = int64(f.size)
+	p.Size = int64(f.Size)
 	needRoom := false
 	for i := range r.Sites {
 		q := Patch{Site: r.Sites[i]}
@@ -137,7 +138,7 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 	var why roomError
 	switch {
 	case f.was != nil:
-		place.vaddr = f.was.segment.vaddr
+		place.vaddr = f.was.segment.Vaddr
 	case needRoom:
 		var err error
 		if place, err = f.findRoom(); err != nil && !errors.As(err, &why) {
@@ -190,7 +191,7 @@ func leaveObject(r *Report) *Plan {
 
 // leaveAll is the plan that changes nothing.
 func leaveAll(r *Report, why string) *Plan {
-	p := &Plan{file: r.file, Size: int64(r.file.size)}
+	p := &Plan{file: r.file, Size: int64(r.file.Size)}
 	for _, s := range r.Sites {
 		q := Patch{Site: s, Reason: why}
 		if !s.Verdict.Patchable() {
@@ -209,7 +210,7 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 		if q.Form == Left {
 			continue
 		}
-		old, err := p.file.bytes(q.Site.Offset, uint64(q.Site.Len))
+		old, err := p.file.Bytes(q.Site.Offset, uint64(q.Site.Len))
 		if err != nil {
 			return err
 		}
@@ -223,13 +224,13 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 				return err
 			}
 		}
-		off, ok := p.file.offset(vaddr, uint64(len(code)))
+		off, ok := p.file.Offset(vaddr, uint64(len(code)))
 		if !ok {
 			q.Form, q.Reason = Left, "the site runs over the end of its segment"
 			continue
 		}
 		q.Vaddr, q.Offset, q.After = vaddr, off, code
-		if q.Before, err = p.file.bytes(off, uint64(len(code))); err != nil {
+		if q.Before, err = p.file.Bytes(off, uint64(len(code))); err != nil {
 			return err
 		}
 		p.Edits = append(p.Edits, Edit{Offset: off, Old: q.Before, New: code, Why: "call site"})
@@ -261,7 +262,7 @@ func (p *Plan) addSegment(place room) error {
 // unwinding given.
 func (p *Plan) addSegmentOf(place room, layout shim.Layout, u *unwinding, page func(h hooks, note []byte) []byte) error {
 	f := p.file
-	off := pageUp(f.size)
+	off := elf.PageUp(f.Size)
 	h, err := f.planHooks(place.vaddr, layout)
 	if err != nil {
 		return err
@@ -274,8 +275,8 @@ func (p *Plan) addSegmentOf(place room, layout shim.Layout, u *unwinding, page f
 	if err != nil {
 		return err
 	}
-	p.tail = append(make([]byte, off-f.size), page(h, spent)...)
-	state := make([]byte, shim.SegmentSize-pageSize)
+	p.tail = append(make([]byte, off-f.Size), page(h, spent)...)
+	state := make([]byte, shim.SegmentSize-elf.PageSize)
 	if err := p.moveNotes(place, state); err != nil {
 		return err
 	}
@@ -286,7 +287,7 @@ func (p *Plan) addSegmentOf(place room, layout shim.Layout, u *unwinding, page f
 	if err := p.addSectionHeader(place, u, off); err != nil {
 		return err
 	}
-	p.Size = int64(f.size) + int64(len(p.tail))
+	p.Size = int64(f.Size) + int64(len(p.tail))
 	return nil
 }
 

@@ -2,13 +2,14 @@ package rewriter
 
 import (
 	"bytes"
-	"debug/elf"
+	debugelf "debug/elf"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
 )
 
@@ -46,8 +47,8 @@ func applyPlan(t testing.TB, p *Plan, file []byte) []byte {
 // TestForms is about which form a site gets, and its bytes.
 func TestForms(t *testing.T) {
 	const at = testBase + testTextOff
-	fn := []testSym{{"f", at, 100, sttFunc, 0}}
-	public := []testSym{{"time", at, 18, sttFunc, 1}}
+	fn := []testSym{{"f", at, 100, elf.STTFunc, 0}}
+	public := []testSym{{"time", at, 18, elf.STTFunc, 1}}
 	overlay := func(b []byte) []byte { return append(b, "PK\x05\x06 an archive"...) }
 	// The rel32 is computed here from the place of the segment: behind the text, where the
 	// 2 MiB layout has its hole.
@@ -84,7 +85,7 @@ func TestForms(t *testing.T) {
 		{"no PT_NOTE, rcx and r11 may be needed", testELF{symbols: fn, full: true, notes: -1}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Left, "", "rcx and r11"},
 		{"no PT_NOTE", testELF{symbols: fn, full: true, notes: -1}, "53" + movRaxTime + callRax + "5b" + setsAll + "c3", nil, nil, Syscall, "48c7c0c9000000 0f05", "PT_NOTE"},
 		{"no PT_NOTE, a tail jump", testELF{symbols: fn, full: true, notes: -1, comment: gcc4}, movRaxTime + "ffe0", nil, nil, Left, "", "rcx and r11"},
-		{"no PT_NOTE, a tail jump of a function of libc.so.6", testELF{dyn: true, dynamic: true, soname: "libc.so.6", symbols: []testSym{{"time", testTextOff, 9, sttFunc, 1}}, full: true, notes: -1, comment: gcc4}, movRaxTime + "ffe0" + glibc, nil, nil, Syscall, "b8c9000000 0f05 c3 90", "PT_NOTE"},
+		{"no PT_NOTE, a tail jump of a function of libc.so.6", testELF{dyn: true, dynamic: true, soname: "libc.so.6", symbols: []testSym{{"time", testTextOff, 9, elf.STTFunc, 1}}, full: true, notes: -1, comment: gcc4}, movRaxTime + "ffe0" + glibc, nil, nil, Syscall, "b8c9000000 0f05 c3 90", "PT_NOTE"},
 		{"no PT_NOTE, apart", testELF{symbols: fn, full: true, notes: -1}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Left, "", "PT_NOTE"},
 		{"something appended", testELF{symbols: fn, comment: gcc4}, timeStubText + glibc, overlay, nil, Syscall, "48c7c0c9000000 0f05", "15 bytes"},
 		{"only lea allowed", testELF{symbols: public}, timeStubText, nil, []Form{Lea}, Lea, "488d05" + rel(at+7, layout.Time.Keep), ""},
@@ -123,7 +124,7 @@ func checkPatched(t *testing.T, file []byte, p *Plan, o Options) []byte {
 	if again := planFile(t, out, o); !again.Empty() {
 		t.Errorf("the patched file would be patched again: %+v", again.Edits)
 	}
-	if _, err := elf.NewFile(bytes.NewReader(out)); err != nil {
+	if _, err := debugelf.NewFile(bytes.NewReader(out)); err != nil {
 		t.Errorf("debug/elf: %v", err)
 	}
 	return out
@@ -143,8 +144,8 @@ func TestSegment(t *testing.T) {
 	}{
 		{"hole of the 2 MiB layout", testELF{}, testBase + 2*testPage, 1, 0, true},
 		{"behind the last segment", testELF{tight: true}, testBase + 3*testPage, 2, 0, true},
-		{"library", testELF{dyn: true, tight: true, soname: "libx.so.1", extra: []dyn{{tag: dtNeeded, val: 1}}}, 3 * testPage, 2, 0, true},
-		{"the hole of a library ends at p_align", testELF{dyn: true, soname: "libx.so.1", text: large, extra: []dyn{{tag: dtNeeded, val: 1}}}, 0x400000, 2, 0, true},
+		{"library", testELF{dyn: true, tight: true, soname: "libx.so.1", extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}, 3 * testPage, 2, 0, true},
+		{"the hole of a library ends at p_align", testELF{dyn: true, soname: "libx.so.1", text: large, extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}, 0x400000, 2, 0, true},
 		{"the hole of a program does not", testELF{text: large}, testBase + 0x1ff000, 1, 0, true},
 		{"no section headers", testELF{bare: true}, testBase + 2*testPage, 1, 0, false},
 		{"the build id is kept", testELF{notes: 2}, testBase + 2*testPage, 1, 0, true},
@@ -156,21 +157,21 @@ func TestSegment(t *testing.T) {
 			file := c.e.build()
 			p := planFile(t, file, Options{})
 			out := checkPatched(t, file, p, Options{})
-			before, _ := elf.NewFile(bytes.NewReader(file))
-			after, err := elf.NewFile(bytes.NewReader(out))
+			before, _ := debugelf.NewFile(bytes.NewReader(file))
+			after, err := debugelf.NewFile(bytes.NewReader(out))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(after.Progs) != len(before.Progs) {
 				t.Fatalf("got %d program headers, want %d", len(after.Progs), len(before.Progs))
 			}
-			var loads []*elf.Prog
+			var loads []*debugelf.Prog
 			notes := 0
 			for _, q := range after.Progs {
 				switch q.Type {
-				case elf.PT_LOAD:
+				case debugelf.PT_LOAD:
 					loads = append(loads, q)
-				case elf.PT_NOTE:
+				case debugelf.PT_NOTE:
 					notes++
 					if id, _ := io.ReadAll(q.Open()); binary.LittleEndian.Uint32(id[8:]) != 3 {
 						t.Error("the note with the build id was spent")
@@ -186,7 +187,7 @@ func TestSegment(t *testing.T) {
 				}
 			}
 			got := loads[c.index]
-			if got.Vaddr != c.vaddr || got.Flags != elf.PF_R|elf.PF_X || got.Filesz != shim.SegmentSize || got.Memsz != shim.SegmentSize || got.Off%testPage != 0 {
+			if got.Vaddr != c.vaddr || got.Flags != debugelf.PF_R|debugelf.PF_X || got.Filesz != shim.SegmentSize || got.Memsz != shim.SegmentSize || got.Off%testPage != 0 {
 				t.Errorf("got %+v, want vaddr %#x", got.ProgHeader, c.vaddr)
 			}
 			if s := after.Section(injectedName); (s != nil) != c.header {
@@ -220,14 +221,14 @@ func TestInterpreter(t *testing.T) {
 	}{
 		{"interpreter", testELF{tight: true, soname: "ld.so", comment: gcc4}, Left},
 		{"interpreter with a hole", testELF{soname: "ld.so"}, Entry},
-		{"library that needs another", testELF{tight: true, extra: []dyn{{tag: dtNeeded, val: 1}}}, Entry},
+		{"library that needs another", testELF{tight: true, extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}, Entry},
 		{"library that cannot be entered", testELF{tight: true, soname: "l", entry: 1 << 40}, Entry},
 		{"library without an entry point", testELF{tight: true, soname: "l", entry: none}, Entry},
-		{"static-pie", testELF{tight: true, extra: []dyn{{tag: dtFlags1, val: pie}}}, Entry},
+		{"static-pie", testELF{tight: true, extra: []elf.Dyn{{Tag: elf.DTFlags1, Val: pie}}}, Entry},
 		{"PIE", testELF{tight: true, soname: "p", interp: "/ld.so"}, Entry},
 	} {
 		c.e.dyn, c.e.text = true, text
-		c.e.symbols = []testSym{{"time", testTextOff, 18, sttFunc, 1}}
+		c.e.symbols = []testSym{{"time", testTextOff, 18, elf.STTFunc, 1}}
 		file := c.e.build()
 		if c.e.entry == none {
 			binary.LittleEndian.PutUint64(file[24:], 0) // e_entry
@@ -246,15 +247,15 @@ func TestBuildIDKept(t *testing.T) {
 	file := e.build()
 	f := scanFile(t, file).file
 	types := []byte{3, 1} // NT_GNU_BUILD_ID, NT_GNU_ABI_TAG
-	for _, p := range f.progs {
-		if p.typ == ptNote {
-			file[p.off+8] = types[0]
+	for _, p := range f.Progs {
+		if p.Type == elf.PTNote {
+			file[p.Off+8] = types[0]
 			types = types[1:]
 		}
 	}
-	id := f.prog(ptNote).off
+	id := f.Prog(elf.PTNote).Off
 	out := checkPatched(t, file, planFile(t, file, Options{}), Options{})
-	if left := scanFile(t, out).file.prog(ptNote); left == nil || left.off != id {
+	if left := scanFile(t, out).file.Prog(elf.PTNote); left == nil || left.Off != id {
 		t.Errorf("got %+v left, want the note at offset %#x", left, id)
 	}
 }
@@ -271,7 +272,7 @@ func TestVerifyFinds(t *testing.T) {
 	if err := verify(good); err != nil {
 		t.Fatal(err)
 	}
-	for _, off := range []int{4, 24, ehdrSize + 4, testTextOff, testTextOff + 40, len(file) - 1, len(file) + 1, len(good) - 1} {
+	for _, off := range []int{4, 24, elf.EhdrSize + 4, testTextOff, testTextOff + 40, len(file) - 1, len(file) + 1, len(good) - 1} {
 		bad := bytes.Clone(good)
 		bad[off] ^= 0x10
 		if err := verify(bad); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("offset %#x", off)) {
@@ -305,8 +306,8 @@ func TestPlanOfSkipped(t *testing.T) {
 func TestOverlappingFields(t *testing.T) {
 	e := testELF{text: append(asm(t, timeStubText), make([]byte, 512)...)}
 	file := e.build()
-	n := int(binary.LittleEndian.Uint16(file[56:])) * phdrSize
-	table := bytes.Clone(file[ehdrSize : ehdrSize+n])
+	n := int(binary.LittleEndian.Uint16(file[56:])) * elf.PhdrSize
+	table := bytes.Clone(file[elf.EhdrSize : elf.EhdrSize+n])
 	// The last header, a PT_NOTE, ends with the stub in its p_filesz and beyond.
 	at := testTextOff - n + 32
 	copy(file[at:], table[:n-32])
@@ -328,7 +329,7 @@ func TestOverlappingFields(t *testing.T) {
 func FuzzPlan(f *testing.F) {
 	for _, e := range []testELF{
 		{text: asm(f, timeStubText)},
-		{text: asm(f, timeStubText), dyn: true, tight: true, soname: "libx.so.1", extra: []dyn{{tag: dtInit, val: testTextOff}}},
+		{text: asm(f, timeStubText), dyn: true, tight: true, soname: "libx.so.1", extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff}}},
 		{text: asm(f, "53"+movRaxTime+callRax+"5b c3"), notes: -1},
 		{text: asm(f, timeStubText), notes: 2, oneNote: true},
 		{text: asm(f, timeStubText), tight: true, fdes: []uint64{testBase + testTextOff}, frame: testFrame(plainCIE, 18, pushRbx)},

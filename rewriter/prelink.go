@@ -26,10 +26,10 @@ const (
 )
 
 // prelinkUndo returns the index of the section with prelink's undo data, 0 for none.
-func (f *elfFile) prelinkUndo() int {
-	for _, s := range f.sections {
-		if s.index > 0 && s.name == prelinkUndo {
-			return s.index
+func (f *file) prelinkUndo() int {
+	for _, s := range f.Sections {
+		if s.Index > 0 && s.Name == prelinkUndo {
+			return s.Index
 		}
 	}
 	return 0

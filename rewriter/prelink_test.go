@@ -2,7 +2,7 @@ package rewriter
 
 import (
 	"bytes"
-	"debug/elf"
+	debugelf "debug/elf"
 	"slices"
 	"strings"
 	"testing"
@@ -50,9 +50,9 @@ func TestPrelinkUndo(t *testing.T) {
 	}
 }
 
-func sectionsOf(t *testing.T, file []byte) []*elf.Section {
+func sectionsOf(t *testing.T, file []byte) []*debugelf.Section {
 	t.Helper()
-	f, err := elf.NewFile(bytes.NewReader(file))
+	f, err := debugelf.NewFile(bytes.NewReader(file))
 	if err != nil {
 		t.Fatal(err)
 	}

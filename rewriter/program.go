@@ -6,6 +6,9 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/origin"
 )
 
 // Program is what decides how a program can be started on a kernel without the page.
@@ -44,24 +47,24 @@ func Inspect(r io.ReaderAt, size int64) (*Program, error) {
 }
 
 func inspect(r io.ReaderAt, size int64) (*Program, error) {
-	f, err := parseELF(r, size)
-	if skip := (*skipError)(nil); errors.As(err, &skip) {
-		return &Program{Skipped: skip.reason}, nil
+	f, err := elf.Parse(r, size)
+	if skip := (*elf.SkipError)(nil); errors.As(err, &skip) {
+		return &Program{Skipped: skip.Reason}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{Static: f.static()}
-	if i := f.prog(ptInterp); i != nil && i.filesz <= maxInterp && f.inFile(i.off, i.filesz) {
-		b, err := f.bytes(i.off, i.filesz)
+	p := &Program{Static: f.Static()}
+	if i := f.Prog(elf.PTInterp); i != nil && i.Filesz <= maxInterp && f.InFile(i.Off, i.Filesz) {
+		b, err := f.Bytes(i.Off, i.Filesz)
 		if err != nil {
 			return nil, err
 		}
 		p.Interp, _, _ = strings.Cut(string(b), "\x00")
 	}
-	if p.Go, err = f.isGo(); err != nil {
+	if p.Go, err = origin.Go(f); err != nil {
 		return nil, err
 	}
-	p.RawSignals, err = f.rawSignals()
+	p.RawSignals, err = origin.RawSignals(f)
 	return p, err
 }

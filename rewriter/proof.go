@@ -26,7 +26,7 @@ func (c *code) holder(fn *functions, vaddr uint64) *body {
 	for _, sized := range [...]bool{true, false} {
 		for n := i - 1; n >= 0 && n >= i-maxHolders && vaddr-fn.starts[n] <= maxFunction; n-- {
 			d := fn.at(fn.starts[n])
-			if (d.end != 0) != sized || !d.holds(vaddr) {
+			if (d.End != 0) != sized || !d.Holds(vaddr) {
 				continue
 			}
 			if b := c.bodyOf(d); b.lens[vaddr] != 0 {
@@ -69,14 +69,14 @@ const maxParts = 32
 // reachable says what may enter the middle of b unseen: an indirect jump in it, or in a part
 // of the same function that jumps to it or that it jumps to.
 func (p *prover) reachable(b *body) string {
-	if p.visited[b.start] {
+	if p.visited[b.Start] {
 		return ""
 	}
-	p.visited[b.start] = true
+	p.visited[b.Start] = true
 	switch {
 	case len(p.visited) > maxParts:
 		return "its function has too many parts"
-	case b.end == 0:
+	case b.End == 0:
 		return "nothing says where its function ends"
 	case b.damaged != "":
 		return "its function is not understood: " + b.damaged
@@ -98,12 +98,12 @@ func (p *prover) reachable(b *body) string {
 			return why
 		}
 	}
-	known := p.enters(b.start)
+	known := p.enters(b.Start)
 	for _, j := range p.t.jumps {
-		if j.to < b.start || j.to >= b.end || b.holds(j.from) || j.to == b.start && p.enters(j.to) || !p.holds(j.from) {
+		if j.to < b.Start || j.to >= b.End || b.Holds(j.from) || j.to == b.Start && p.enters(j.to) || !p.holds(j.from) {
 			continue
 		}
-		if j.to != b.start && b.lens[j.to] == 0 && b.runsOver(j.to) {
+		if j.to != b.Start && b.lens[j.to] == 0 && b.runsOver(j.to) {
 			continue // bytes that only look like a jump: it would land inside an instruction
 		}
 		from := p.jumper(j.from)
@@ -131,7 +131,7 @@ func (p *prover) jumper(vaddr uint64) *body {
 	}
 	i := sort.Search(len(p.fn.starts), func(i int) bool { return p.fn.starts[i] > vaddr })
 	for n := i - 1; n >= 0 && n >= i-maxHolders; n-- {
-		if d := p.fn.at(p.fn.starts[n]); d.end != 0 && d.holds(vaddr) {
+		if d := p.fn.at(p.fn.starts[n]); d.End != 0 && d.Holds(vaddr) {
 			if b := p.bodyOf(d); b.damaged == "" && b.runsOver(vaddr) {
 				return b
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"vfix.dev/vfix/rewriter/origin"
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
@@ -84,14 +85,14 @@ func (p *Plan) proveOne(q *Patch, s *Site) error {
 
 // golike reports whether q is a system call in Go's own code, which keeps no register.
 func (p *Plan) golike(q *Patch) bool {
-	isGo, err := p.file.isGo()
+	isGo, err := origin.Go(p.file.File)
 	return err == nil && isGo && q.Site.single()
 }
 
 // injectedAt returns the vaddr of the segment that the plan adds.
 func (p *Plan) injectedAt() (uint64, error) {
 	if p.file.was != nil {
-		return p.file.was.segment.vaddr, nil
+		return p.file.was.segment.Vaddr, nil
 	}
 	place, err := p.file.findRoom()
 	return place.vaddr, err

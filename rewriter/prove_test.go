@@ -3,12 +3,14 @@ package rewriter
 import (
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // TestProve: patches made wrongly on purpose do not pass.
 func TestProve(t *testing.T) {
 	const at = testBase + testTextOff
-	fn := []testSym{{"f", at, 100, sttFunc, 0}}
+	fn := []testSym{{"f", at, 100, elf.STTFunc, 0}}
 	for _, c := range []struct {
 		name, text string
 		form       Form

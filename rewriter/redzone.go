@@ -21,7 +21,7 @@ func (c *code) redZone(fn *functions, b *body, s *Site) bool {
 	if s.Calls == 0 {
 		return false
 	}
-	if d, ok := c.frame(b)[s.Call]; s.Tail && s.Calls == 1 && ok && d.hasSP && d.sp == 0 {
+	if d, ok := c.frame(b)[s.Call]; s.Tail && s.Calls == 1 && ok && d.HasSP && d.SP == 0 {
 		return false
 	}
 	if c.usesRedZone(b) {
@@ -57,11 +57,11 @@ func (c *code) usesRedZone(b *body) bool {
 		case m.Base == x86asm.RSP && m.Disp < 0:
 			return true
 		case m.Base != x86asm.RBP || m.Disp >= 0:
-		case d.hasSP && d.hasBP:
-			if d.bp+m.Disp < d.sp {
+		case d.HasSP && d.HasBP:
+			if d.BP+m.Disp < d.SP {
 				return true
 			}
-		case !d.hasSP:
+		case !d.HasSP:
 			unknown = true
 		}
 	}

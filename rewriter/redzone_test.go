@@ -3,12 +3,14 @@ package rewriter
 import (
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // TestRedZone: a function with data below its stack pointer gets no trampoline.
 func TestRedZone(t *testing.T) {
 	const at = testBase + testTextOff
-	fn := []testSym{{"f", at, 100, sttFunc, 0}}
+	fn := []testSym{{"f", at, 100, elf.STTFunc, 0}}
 	const body = movRaxTime + callRax
 	for _, c := range []struct {
 		name, text string
@@ -67,7 +69,7 @@ func TestRedZone(t *testing.T) {
 // TestInside: what something refers to the middle of is more than one instruction.
 func TestInside(t *testing.T) {
 	const at = testBase + testTextOff
-	fn := []testSym{{"f", at, 100, sttFunc, 0}}
+	fn := []testSym{{"f", at, 100, elf.STTFunc, 0}}
 	far := strings.Repeat("90", maxSpan)
 	for name, text := range map[string]string{
 		"a jump from elsewhere":              "53" + movRaxTime + "31ff" + callRax + "5b c3" + strings.Repeat("90", 100) + "e9 8dffffff",
@@ -78,7 +80,7 @@ func TestInside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code := asm(t, text)
-			e := testELF{text: code, symbols: append(fn, testSym{"g", at + uint64(len(code)) - 5, 5, sttFunc, 0})}
+			e := testELF{text: code, symbols: append(fn, testSym{"g", at + uint64(len(code)) - 5, 5, elf.STTFunc, 0})}
 			if strings.Contains(name, "known") {
 				e.symbols = fn
 			}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
@@ -84,7 +85,7 @@ func (u *undo) form() Form {
 // patchedFile is what is known of a file that vfix has patched.
 type patchedFile struct {
 	release
-	segment prog
+	segment elf.Prog
 	page    []byte // its code, with what follows it
 	sites   []undo
 	r       io.ReaderAt // the file as it is
@@ -93,12 +94,12 @@ type patchedFile struct {
 
 // patched recognises a file that this or an older vfix has patched, by the whole of its code;
 // nil for any other.
-func (f *elfFile) patched() (*patchedFile, error) {
+func (f *file) patched() (*patchedFile, error) {
 	segment, version := f.injected()
-	if segment == nil || segment.filesz != shim.SegmentSize {
+	if segment == nil || segment.Filesz != shim.SegmentSize {
 		return nil, nil
 	}
-	page, err := f.bytes(segment.off, pageSize)
+	page, err := f.Bytes(segment.Off, elf.PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +107,13 @@ func (f *elfFile) patched() (*patchedFile, error) {
 		if r.version != version || r.sum(page) != r.sha256 {
 			continue
 		}
-		p := &patchedFile{release: r, segment: *segment, page: page, r: f.r, entry: f.entry}
+		p := &patchedFile{release: r, segment: *segment, page: page, r: f.R, entry: f.Entry}
 		if r.version == firstRelease {
 			p.sites, err = p.invert(f)
 			return p, err
 		}
 		var known bool
-		if p.sites, known = readRecord(f, segment.vaddr, page[r.size:]); !known {
+		if p.sites, known = readRecord(f, segment.Vaddr, page[r.size:]); !known {
 			return nil, nil
 		}
 		return p, nil
@@ -126,7 +127,7 @@ func (f *elfFile) patched() (*patchedFile, error) {
 // segment refers to the page. Little-endian.
 const (
 	recordAlign = 8
-	recordHead  = phdrSize + 2
+	recordHead  = elf.PhdrSize + 2
 	recordSite  = 5
 )
 
@@ -149,7 +150,7 @@ func record(note []byte, segment uint64, patches []Patch, u *unwinding, room int
 	if u.fde != nil {
 		add(u.entryAt, u.entry.Old)
 	}
-	binary.LittleEndian.PutUint16(b[phdrSize:], uint16(n))
+	binary.LittleEndian.PutUint16(b[elf.PhdrSize:], uint16(n))
 	return b, len(b) <= room && n < maxSites
 }
 
@@ -163,20 +164,20 @@ func complement(b []byte) []byte {
 }
 
 // readRecord reads the record; ok is false where there is none, or it is damaged.
-func readRecord(f *elfFile, segment uint64, b []byte) (sites []undo, ok bool) {
-	for len(b) > 0 && (pageSize-len(b))%recordAlign != 0 {
+func readRecord(f *file, segment uint64, b []byte) (sites []undo, ok bool) {
+	for len(b) > 0 && (elf.PageSize-len(b))%recordAlign != 0 {
 		b = b[1:]
 	}
 	if len(b) < recordHead {
 		return nil, false
 	}
-	n := int(binary.LittleEndian.Uint16(b[phdrSize:]))
+	n := int(binary.LittleEndian.Uint16(b[elf.PhdrSize:]))
 	for b = b[recordHead:]; n > 0; n-- {
 		if len(b) < recordSite || len(b) < recordSite+int(b[4]) {
 			return nil, false
 		}
 		u := undo{vaddr: segment + uint64(int64(int32(binary.LittleEndian.Uint32(b)))), old: complement(b[recordSite:][:b[4]])}
-		if u.off, ok = f.offset(u.vaddr, uint64(len(u.old))); !ok || !u.table() && !f.execLoad(u.vaddr) {
+		if u.off, ok = f.Offset(u.vaddr, uint64(len(u.old))); !ok || !u.table() && !f.ExecLoad(u.vaddr) {
 			return nil, false
 		}
 		sites = append(sites, u)
@@ -186,20 +187,19 @@ func readRecord(f *elfFile, segment uint64, b []byte) (sites []undo, ok bool) {
 }
 
 // invert finds the sites of a release that kept no record: what leads to its trampolines.
-func (p *patchedFile) invert(f *elfFile) ([]undo, error) {
+func (p *patchedFile) invert(f *file) ([]undo, error) {
 	targets := map[uint64]Function{}
 	for fn, t := range [...]shim.Trampoline{Gettimeofday: p.layout.Gettimeofday, Time: p.layout.Time, Getcpu: p.layout.Getcpu} {
-		targets[p.segment.vaddr+uint64(t.Plain)] = Function(fn)
-		targets[p.segment.vaddr+uint64(t.Keep)] = Function(fn)
+		targets[p.segment.Vaddr+uint64(t.Plain)] = Function(fn)
+		targets[p.segment.Vaddr+uint64(t.Keep)] = Function(fn)
 	}
 	var found []undo
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
-	for i := range f.progs {
-		seg := &f.progs[i]
-		if seg.typ != ptLoad || seg.flags&pfX == 0 || seg.filesz == 0 || seg.vaddr == p.segment.vaddr {
+	for i := range f.Progs {
+		seg := &f.Progs[i]
+		if seg.Type != elf.PTLoad || seg.Flags&elf.PFX == 0 || seg.Filesz == 0 || seg.Vaddr == p.segment.Vaddr {
 			continue
 		}
-		err := s.chunks(seg, func(b []byte, vaddr uint64, lo, hi int) {
+		err := f.Chunks(seg, func(b []byte, vaddr uint64, lo, hi int) {
 			for i := lo; i < hi && i+4 <= len(b); i++ {
 				next := vaddr + uint64(i) + 4
 				fn, ok := targets[next+uint64(int64(int32(binary.LittleEndian.Uint32(b[i:]))))]
@@ -208,7 +208,7 @@ func (p *patchedFile) invert(f *elfFile) ([]undo, error) {
 				}
 				if n, old := original(b, i, next, fn); old != nil {
 					u := undo{vaddr: vaddr + uint64(i-n), old: old, fn: fn, lea: b[i-2] == 0x8d, jump: b[i-1] == 0xe9}
-					if u.off, ok = f.offset(u.vaddr, uint64(len(old))); ok {
+					if u.off, ok = f.Offset(u.vaddr, uint64(len(old))); ok {
 						found = append(found, u)
 					}
 				}
@@ -255,7 +255,7 @@ func original(b []byte, i int, next uint64, fn Function) (before int, old []byte
 		op = 0xe0
 	}
 	for _, pad := range [...]int{8, 7, 5, 4} { // the longest first: it ends as others do
-		if i-1 < pad || !bytes.Equal(b[i-1-pad:i-1], nops[pad]) {
+		if i-1 < pad || !bytes.Equal(b[i-1-pad:i-1], x86.Nops[pad]) {
 			continue
 		}
 		call, reg, n := []byte{0xff, op}, x86.Rax, pad+jumpLen-2
@@ -308,16 +308,16 @@ func (o overlay) ReadAt(b []byte, off int64) (int, error) {
 
 // original returns the view of f without what was patched: its sites are as they were, and the
 // injected segment is none.
-func (p *patchedFile) original(f *elfFile) *elfFile {
-	g := *f
-	g.was = p
-	g.r = overlay{f.r, p.sites}
-	g.progs = slices.Clone(f.progs)
-	g.progs[p.segment.index].typ = 0 // PT_NULL
-	if f.entry == p.segment.vaddr+uint64(p.layout.EntryHook) {
-		g.entry = p.hole(p.layout.EntryHole)
+func (p *patchedFile) original(f *file) *file {
+	e := *f.File
+	g := &file{File: &e, budget: f.budget, was: p, tables: f.tables}
+	g.R = overlay{f.R, p.sites}
+	g.Progs = slices.Clone(f.Progs)
+	g.Progs[p.segment.Index].Type = 0 // PT_NULL
+	if f.Entry == p.segment.Vaddr+uint64(p.layout.EntryHook) {
+		g.Entry = p.hole(p.layout.EntryHole)
 	}
-	return &g
+	return g
 }
 
 // refresh completes the plan for a file that is patched already: sites that are to be otherwise,
@@ -332,7 +332,7 @@ func (p *Plan) refresh() error {
 			if o.Offset >= e.Offset+uint64(len(e.New)) || e.Offset >= o.Offset+uint64(len(o.New)) {
 				return false
 			}
-			b, err := f.bytes(from, to-from)
+			b, err := f.Bytes(from, to-from)
 			if err != nil {
 				return false // overlaps, and the plan says so
 			}
@@ -345,7 +345,7 @@ func (p *Plan) refresh() error {
 	}
 	p.Warnings = append(p.Warnings, "patched by an older vfix (format "+was.version+"): patched anew in place")
 	h := hooks{entry: was.hole(was.layout.EntryHole), init: was.hole(was.layout.InitHole)}
-	u, err := f.planUnwinding(was.segment.vaddr, pageRoom(p.Patches))
+	u, err := f.planUnwinding(was.segment.Vaddr, pageRoom(p.Patches))
 	if err != nil {
 		return err
 	}
@@ -355,21 +355,21 @@ func (p *Plan) refresh() error {
 	if err := p.replaceTail(&u); err != nil {
 		return err
 	}
-	page, err := segmentPage(was.segment.vaddr, h, was.note(), p.Patches, &u)
+	page, err := segmentPage(was.segment.Vaddr, h, was.note(), p.Patches, &u)
 	if err != nil {
 		p.Warnings = append(p.Warnings, err.Error())
 	}
-	edits = append(edits, Edit{Offset: was.segment.off, New: page, Why: "injected code"})
+	edits = append(edits, Edit{Offset: was.segment.Off, New: page, Why: "injected code"})
 	moved, err := f.movedHooks()
 	if err != nil {
 		return err
 	}
-	now := *f
-	now.r = was.r
+	now := *f.File
+	now.R = was.r
 	all := slices.Concat(p.Edits, edits, moved)
 	p.Edits = nil
 	for _, e := range all {
-		if e.Old, err = now.bytes(e.Offset, uint64(len(e.New))); err != nil {
+		if e.Old, err = now.Bytes(e.Offset, uint64(len(e.New))); err != nil {
 			return err
 		}
 		if !bytes.Equal(e.Old, e.New) {
@@ -386,20 +386,20 @@ func (p *patchedFile) hole(at uint32) uint64 {
 	if to < uint64(p.size) {
 		return 0
 	}
-	return p.segment.vaddr + to
+	return p.segment.Vaddr + to
 }
 
 // note returns the program header that was spent, zeros where the release did not keep it.
 func (p *patchedFile) note() []byte {
-	return p.page[recordAt(p.size):][:phdrSize]
+	return p.page[recordAt(p.size):][:elf.PhdrSize]
 }
 
 // movedHooks retargets whatever enters the hooks of an older layout.
-func (f *elfFile) movedHooks() ([]Edit, error) {
+func (f *file) movedHooks() ([]Edit, error) {
 	was, now := f.was, shim.Injected()
 	move := map[uint64]uint64{
-		was.segment.vaddr + uint64(was.layout.EntryHook): was.segment.vaddr + uint64(now.EntryHook),
-		was.segment.vaddr + uint64(was.layout.InitHook):  was.segment.vaddr + uint64(now.InitHook),
+		was.segment.Vaddr + uint64(was.layout.EntryHook): was.segment.Vaddr + uint64(now.EntryHook),
+		was.segment.Vaddr + uint64(was.layout.InitHook):  was.segment.Vaddr + uint64(now.InitHook),
 	}
 	var edits []Edit
 	word := func(off, v uint64, why string) {
@@ -409,15 +409,15 @@ func (f *elfFile) movedHooks() ([]Edit, error) {
 	}
 	const entryOff = 24
 	word(entryOff, was.entry, "e_entry")
-	if d := f.dyn(dtInit); d != nil {
-		word(d.off+8, d.val, "DT_INIT")
+	if d := f.Dyn(elf.DTInit); d != nil {
+		word(d.Off+8, d.Val, "DT_INIT")
 	}
-	if array := f.dyn(dtInitArray); array != nil {
-		if off, ok := f.offset(array.val, 8); ok {
-			v, _ := f.word(array.val)
+	if array := f.Dyn(elf.DTInitArray); array != nil {
+		if off, ok := f.Offset(array.Val, 8); ok {
+			v, _ := f.Word(array.Val)
 			word(off, v, "init_array[0]")
 		}
-		off, addend, err := f.relativeAddend(array.val)
+		off, addend, err := f.RelativeAddend(array.Val)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
 )
 
@@ -41,7 +42,7 @@ func asReleased(t *testing.T, file []byte, spent int) []byte {
 	out := applyPlan(t, p, file)
 	segment, _ := scanFile(t, out).file.injected()
 	code := shim.Code()
-	page := out[segment.off:][:pageSize]
+	page := out[segment.Off:][:elf.PageSize]
 	page[len(shim.Magic())-1] = firstRelease[0]
 	clear(page[len(code):])
 	old := release{version: firstRelease, size: len(code), layout: shim.Injected()}
@@ -56,7 +57,7 @@ func asReleased(t *testing.T, file []byte, spent int) []byte {
 // original, and passes the verification against it before and after.
 func TestRefresh(t *testing.T) {
 	const at = testBase + testTextOff
-	fn := []testSym{{"f", at, 100, sttFunc, 1}}
+	fn := []testSym{{"f", at, 100, elf.STTFunc, 1}}
 	for _, c := range []struct {
 		name, text string
 		e          testELF
@@ -94,9 +95,9 @@ func TestRefresh(t *testing.T) {
 			// Nothing but the program header that was spent, which the older one did not keep.
 			size := len(shim.Code()) + recordAlign - 1
 			segment, _ := scanFile(t, patched).file.injected()
-			note := segment.off + uint64(size-size%recordAlign)
+			note := segment.Off + uint64(size-size%recordAlign)
 			got, want := bytes.Clone(fresh), bytes.Clone(patched)
-			kept := phdrSize
+			kept := elf.PhdrSize
 			if c.name == "lea of movabs" {
 				kept = recordHead + 64 // it takes the load for one of 7 bytes behind a nop
 			}
@@ -124,7 +125,7 @@ func TestForeignSegment(t *testing.T) {
 	file := e.build()
 	out := applyPlan(t, planFile(t, file, Options{}), file)
 	segment, _ := scanFile(t, out).file.injected()
-	out[segment.off+0x40] ^= 0xff
+	out[segment.Off+0x40] ^= 0xff
 	if r := scanFile(t, out); r.Refresh || len(r.Sites) != 0 {
 		t.Errorf("refresh %v, %d sites", r.Refresh, len(r.Sites))
 	}

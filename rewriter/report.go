@@ -127,8 +127,8 @@ type Site struct {
 	// function may change but for rax, that are proved dead after the call at Call.
 	Dead uint16
 
-	entry bool     // it is copied on with what stands beside it
-	in    *elfFile // the object that it is in, nil outside of objects
+	entry bool  // it is copied on with what stands beside it
+	in    *file // the object that it is in, nil outside of objects
 }
 
 // Loads reports whether the reference loads its address into Reg.
@@ -179,7 +179,7 @@ type Report struct {
 	// otherwise. The sites are then those that the file had before.
 	Refresh bool
 
-	file  *elfFile // what was scanned, for NewPlan; nil where the file was skipped, and of an Object
+	file  *file    // what was scanned, for NewPlan; nil where the file was skipped, and of an Object
 	size  int64    // of an Object, in bytes
 	notes []string // warnings about an Object
 }

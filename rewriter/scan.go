@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/origin"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -30,11 +32,11 @@ func scanWith(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	}
 	if f := rep.file; f != nil && f.was != nil {
 		f.was.r = r
-		f.r = overlay{r, f.was.sites}
+		f.R = overlay{r, f.was.sites}
 	} else if f != nil {
-		f.r = r
+		f.R = r
 		if len(f.tables) > 0 {
-			f.r = overlay{r, f.tables}
+			f.R = overlay{r, f.tables}
 		}
 	}
 	return rep, nil
@@ -60,28 +62,28 @@ func (w *watched) ReadAt(b []byte, off int64) (int, error) {
 
 func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	if what.maxExec == 0 { // else it is asked what runs
-		head := make([]byte, max(0, min(size, elfIdent)))
+		head := make([]byte, max(0, min(size, elf.IdentSize)))
 		if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
 			return nil, err
 		}
-		if IsArchive(head) {
+		if elf.IsArchive(head) {
 			return scanArchive(r, size)
 		}
-		if budget := maxSteps; isObject(head) {
+		if budget := maxSteps; elf.IsObject(head) {
 			return scanObject(r, size, &budget)
 		}
 	}
-	f, err := parseELF(r, size)
-	if skip := (*skipError)(nil); errors.As(err, &skip) {
-		if skip.runs {
+	f, err := parse(r, size)
+	if skip := (*elf.SkipError)(nil); errors.As(err, &skip) {
+		if skip.Runs {
 			return scanTangled(f, skip, what)
 		}
-		return &Report{Skipped: skip.reason, Damaged: skip.damaged}, nil
+		return &Report{Skipped: skip.Reason, Damaged: skip.Damaged}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := f.checkLoads(); err != nil {
+	if err := f.CheckLoads(); err != nil {
 		return &Report{Skipped: err.Error(), Damaged: true}, nil
 	}
 	if err := what.within(f); err != nil {
@@ -97,7 +99,7 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 				f.tables = append(f.tables, u)
 			}
 		}
-		f.r = overlay{f.r, f.tables}
+		f.R = overlay{f.R, f.tables}
 	}
 	rep, err := scanELF(f, what)
 	// What this vfix patched stays as it is: strip may have taken away what proved a form.
@@ -118,25 +120,25 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 
 // scanTangled scans a file in which no vaddr is sure to be in one place. It is passed over where it
 // does not name the page; else what names it stays.
-func scanTangled(f *elfFile, why *skipError, what scope) (*Report, error) {
-	if f.checkLoads() != nil || what.within(f) != nil {
-		return &Report{Skipped: why.reason, Damaged: true}, nil
+func scanTangled(f *file, why *elf.SkipError, what scope) (*Report, error) {
+	if f.CheckLoads() != nil || what.within(f) != nil {
+		return &Report{Skipped: why.Reason, Damaged: true}, nil
 	}
 	s := &search{f: f, code: newCode(f)}
 	if err := s.run(); err != nil {
 		return nil, err
 	}
 	if len(s.sites) == 0 || s.full() {
-		return &Report{Skipped: why.reason, Damaged: why.damaged}, nil
+		return &Report{Skipped: why.Reason, Damaged: why.Damaged}, nil
 	}
 	sortSites(s.sites)
 	for i := range s.sites {
-		s.sites[i].Verdict, s.sites[i].Reason = Unknown, why.reason
+		s.sites[i].Verdict, s.sites[i].Reason = Unknown, why.Reason
 	}
-	return &Report{ExecBytes: int64(s.bytes), Sites: s.sites, Static: f.static(), file: f}, nil
+	return &Report{ExecBytes: int64(s.bytes), Sites: s.sites, Static: f.Static(), file: f}, nil
 }
 
-func scanELF(f *elfFile, what scope) (*Report, error) {
+func scanELF(f *file, what scope) (*Report, error) {
 	c := newCode(f)
 	if f.budget != nil {
 		c.steps = *f.budget
@@ -146,7 +148,7 @@ func scanELF(f *elfFile, what scope) (*Report, error) {
 	if err := s.run(); err != nil {
 		return nil, err
 	}
-	rep := &Report{ExecBytes: int64(s.bytes), Static: f.static(), file: f}
+	rep := &Report{ExecBytes: int64(s.bytes), Static: f.Static(), file: f}
 	_, rep.Injected = f.injected()
 	if len(s.words) > 0 {
 		if err := s.loads(); err != nil {
@@ -164,25 +166,9 @@ func scanELF(f *elfFile, what scope) (*Report, error) {
 		return rep, nil
 	}
 	if s.full() {
-		return &Report{Skipped: damaged("%d or more references to the vsyscall page", maxSites).Error(), Damaged: true}, nil
+		return &Report{Skipped: elf.Damaged("%d or more references to the vsyscall page", maxSites).Error(), Damaged: true}, nil
 	}
 	return rep, rep.examine(c, s.sites)
-}
-
-// maxCover is how often the PT_LOADs of a file may cover it: an ordinary file's cover it
-// once, and without a bound a small file could make much work.
-const maxCover = 4
-
-func (f *elfFile) checkLoads() error {
-	var sum uint64
-	for i := range f.progs {
-		if p := &f.progs[i]; p.typ == ptLoad {
-			if sum += p.filesz; sum > maxCover*f.size {
-				return damaged("segments cover the file (%d bytes) more than %d times", f.size, maxCover)
-			}
-		}
-	}
-	return nil
 }
 
 // examine decides what the references found are.
@@ -205,13 +191,13 @@ func (r *Report) examine(c *code, sites []Site) error {
 		kept = append(kept, s)
 	}
 	sites = kept
-	if r.Go, err = c.f.isGo(); err != nil {
+	if r.Go, err = origin.Go(c.f.File); err != nil {
 		return err
 	}
-	if r.RawSignals, err = c.f.rawSignals(); err != nil {
+	if r.RawSignals, err = origin.RawSignals(c.f.File); err != nil {
 		return err
 	}
-	if r.Libc, err = libcOf(c.f); err != nil {
+	if r.Libc, err = origin.Libc(c.f.File); err != nil {
 		return err
 	}
 	for i := range sites {

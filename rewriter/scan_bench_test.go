@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // BenchmarkScan measures the search over executable bytes: real code, that of the Go tool
@@ -26,7 +28,7 @@ func BenchmarkScan(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		typ  byte
-	}{{"library", etDyn}, {"program at a fixed address", etExec}} {
+	}{{"library", elf.TypeDyn}, {"program at a fixed address", elf.TypeExec}} {
 		file[16] = c.typ // e_type
 		b.Run(c.name, func(b *testing.B) {
 			r := scanFile(b, file)

@@ -4,6 +4,8 @@ package rewriter
 
 import (
 	"io"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // ScanWithin is Scan with a bound: of a file with more than maxExec bytes in executable
@@ -18,15 +20,15 @@ type scope struct {
 }
 
 // within is nil where the executable segments are not larger than the bound.
-func (s scope) within(f *elfFile) error {
+func (s scope) within(f *file) error {
 	if s.maxExec == 0 {
 		return nil
 	}
 	var sum uint64
-	for i := range f.progs {
-		if p := &f.progs[i]; p.typ == ptLoad && p.flags&pfX != 0 {
-			if sum += p.filesz; sum > s.maxExec {
-				return notFor("executable segments of more than %d bytes", s.maxExec)
+	for i := range f.Progs {
+		if p := &f.Progs[i]; p.Type == elf.PTLoad && p.Flags&elf.PFX != 0 {
+			if sum += p.Filesz; sum > s.maxExec {
+				return elf.NotFor("executable segments of more than %d bytes", s.maxExec)
 			}
 		}
 	}

@@ -7,23 +7,15 @@ package rewriter
 import (
 	"bytes"
 	"encoding/binary"
-	"sync"
 
 	"golang.org/x/arch/x86/x86asm"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-const (
-	// searchChunk is how much of a segment is in memory at once, in bytes.
-	// A quarter of a MiB stays in a core's second-level cache between read and search.
-	searchChunk = 1 << 18
-	// searchMargin is how far a reference extends around its hit, in bytes: the longest,
-	// cmpq $imm32,disp32(base,index), has 8 bytes before its immediate.
-	searchMargin = 16
-	// maxSites bounds the references of one file. The most seen in a real one is 6.
-	maxSites = 4096
-)
+// maxSites bounds the references of one file. The most seen in a real one is 6.
+const maxSites = 4096
 
 var (
 	pageNeedle = []byte{0x60, 0xff}
@@ -31,14 +23,10 @@ var (
 	wordNeedles = [...][]byte{{0, 0, 0x60, 0xff}, {0, 4, 0x60, 0xff}, {0, 8, 0x60, 0xff}}
 )
 
-// buffers are for one segment's pieces each: a scan of many files allocates one.
-var buffers = sync.Pool{New: func() any { return new([searchChunk]byte) }}
-
 // search collects the references of one file as sites that have no verdict yet.
 type search struct {
-	f     *elfFile
+	f     *file
 	code  *code
-	buf   []byte
 	sites []Site
 	// halves are those that may be a part of an address.
 	halves []Site
@@ -51,25 +39,22 @@ func (s *search) full() bool { return len(s.sites) >= maxSites }
 
 // run searches all PT_LOADs.
 func (s *search) run() error {
-	buf := buffers.Get().(*[searchChunk]byte)
-	defer buffers.Put(buf)
-	s.buf = buf[:min(searchChunk, s.f.size)]
-	for i := range s.f.progs {
-		p := &s.f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 {
+	for i := range s.f.Progs {
+		p := &s.f.Progs[i]
+		if p.Type != elf.PTLoad || p.Filesz == 0 {
 			continue
 		}
-		exec := p.flags&pfX != 0
+		exec := p.Flags&elf.PFX != 0
 		if exec {
-			s.bytes += p.filesz
+			s.bytes += p.Filesz
 		}
-		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			if !exec {
 				s.dataHits(b, vaddr, lo, hi)
 				return
 			}
 			s.hits(b, vaddr, lo, hi)
-			if s.f.typ == etExec {
+			if s.f.Type == elf.TypeExec {
 				s.relativeHits(b, vaddr, lo, hi)
 			}
 		})
@@ -78,32 +63,6 @@ func (s *search) run() error {
 		}
 	}
 	return nil
-}
-
-// chunks reads the file content of p piece by piece. visit gets the bytes, the vaddr of the
-// first and the range of indices that this piece answers for; each byte of the segment is
-// in one such range, with searchMargin bytes on both sides where the segment has them.
-func (s *search) chunks(p *prog, visit func(b []byte, vaddr uint64, lo, hi int)) error {
-	for pos := uint64(0); ; {
-		n := min(uint64(len(s.buf)), p.filesz-pos)
-		b := s.buf[:n]
-		if err := s.f.readAt(b, p.off+pos); err != nil {
-			return err
-		}
-		lo, hi := 0, int(n)
-		if pos > 0 {
-			lo = searchMargin
-		}
-		last := pos+n == p.filesz
-		if !last {
-			hi -= searchMargin
-		}
-		visit(b, p.vaddr+pos, lo, hi)
-		if last || n <= 2*searchMargin {
-			return nil
-		}
-		pos += n - 2*searchMargin
-	}
 }
 
 // hits looks for the page's address in b[lo:hi], which may be code.
@@ -232,7 +191,7 @@ func operandAt(b []byte, imm int) (Site, bool) {
 
 // add keeps a site, once.
 func (s *search) add(site Site) {
-	off, ok := s.f.offset(site.Vaddr, uint64(site.Len))
+	off, ok := s.f.Offset(site.Vaddr, uint64(site.Len))
 	if !ok || s.full() {
 		return
 	}

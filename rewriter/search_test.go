@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 func TestKinds(t *testing.T) {
@@ -12,7 +14,7 @@ func TestKinds(t *testing.T) {
 	rel := func(op byte, target uint64) string { // at the second byte of the text
 		return fmt.Sprintf("90 %02x %08x c3", op, bswap(uint32(target-(at+6))))
 	}
-	start := []testSym{{"f", at, 100, sttFunc, 1}}
+	start := []testSym{{"f", at, 100, elf.STTFunc, 1}}
 	for _, c := range []struct {
 		name    string
 		e       testELF
@@ -72,7 +74,7 @@ func TestKinds(t *testing.T) {
 			if s.Kind != c.kind || s.Function != c.fn || s.Verdict != c.verdict || s.Len != c.len {
 				t.Errorf("got %v of %v, %v (%s), %d bytes; want %v of %v, %v, %d bytes", s.Kind, s.Function, s.Verdict, s.Reason, s.Len, c.kind, c.fn, c.verdict, c.len)
 			}
-			if off, ok := r.file.offset(s.Vaddr, uint64(s.Len)); !ok || off != s.Offset {
+			if off, ok := r.file.Offset(s.Vaddr, uint64(s.Len)); !ok || off != s.Offset {
 				t.Errorf("vaddr %#x is at offset %#x, got %#x", s.Vaddr, off, s.Offset)
 			}
 			if s.Verdict == Live && s.Kind == CallRel32 && (s.Call != s.Vaddr || s.CallLen != 5 || s.Calls != 1 || s.Tail != (file[s.Offset] == 0xe9)) {
@@ -90,7 +92,7 @@ func bswap(v uint32) uint32 {
 func TestRelativeOnlyInPrograms(t *testing.T) {
 	at := uint64(testTextOff)
 	text := fmt.Sprintf("90 e8 %08x c3", bswap(uint32(Time.Vaddr()-(at+6))))
-	e := testELF{dyn: true, text: asm(t, text), symbols: []testSym{{"f", at, 100, sttFunc, 1}}}
+	e := testELF{dyn: true, text: asm(t, text), symbols: []testSym{{"f", at, 100, elf.STTFunc, 1}}}
 	if r := scanFile(t, e.build()); len(r.Sites) != 0 {
 		t.Errorf("got %+v", r.Sites)
 	}
@@ -100,9 +102,9 @@ func TestRelativeOnlyInPrograms(t *testing.T) {
 // read in, and one after another, so that none is lost and none is found twice.
 func TestChunks(t *testing.T) {
 	site := asm(t, movRaxTime+callRax+"c3")
-	const seam = searchChunk - testTextOff
-	for d := -2 * searchMargin; d <= 2*searchMargin; d++ {
-		text := bytes.Repeat([]byte{0x90}, searchChunk+4096)
+	const seam = elf.ChunkSize - testTextOff
+	for d := -2 * elf.ChunkMargin; d <= 2*elf.ChunkMargin; d++ {
+		text := bytes.Repeat([]byte{0x90}, elf.ChunkSize+4096)
 		copy(text[seam+d:], site)
 		e := testELF{text: text}
 		file := e.build()
@@ -126,7 +128,7 @@ func TestRelativeSeams(t *testing.T) {
 	for _, fn := range Functions {
 		// Where the lower half of the displacement, target - (vaddr+5), is 0.
 		seam := 0x10000 + uint64(uint16(fn.Vaddr()-5-at))
-		e.symbols = append(e.symbols, testSym{"f", at + seam - 16, 32, sttFunc, 1})
+		e.symbols = append(e.symbols, testSym{"f", at + seam - 16, 32, elf.STTFunc, 1})
 		for _, off := range []uint64{seam - 6, seam - 1, seam + 4, seam + 9} {
 			text[off] = 0xe8
 			binary.LittleEndian.PutUint32(text[off+1:], uint32(fn.Vaddr()-(at+off+5)))
@@ -160,9 +162,9 @@ func TestProgramKinds(t *testing.T) {
 	}{
 		{"static program", testELF{}, nil, true, false},
 		{"dynamic program", testELF{interp: "/lib64/ld-linux-x86-64.so.2", dynamic: true}, nil, false, false},
-		{"PIE", testELF{dyn: true, interp: "/lib64/ld-linux-x86-64.so.2", extra: []dyn{{tag: dtFlags1, val: df1PIE}}}, nil, false, false},
-		{"static-pie", testELF{dyn: true, extra: []dyn{{tag: dtFlags1, val: df1PIE}}}, nil, true, false},
-		{"static-pie of older linkers", testELF{dyn: true, extra: []dyn{{tag: dtDebug}}}, nil, true, false},
+		{"PIE", testELF{dyn: true, interp: "/lib64/ld-linux-x86-64.so.2", extra: []elf.Dyn{{Tag: elf.DTFlags1, Val: elf.DF1PIE}}}, nil, false, false},
+		{"static-pie", testELF{dyn: true, extra: []elf.Dyn{{Tag: elf.DTFlags1, Val: elf.DF1PIE}}}, nil, true, false},
+		{"static-pie of older linkers", testELF{dyn: true, extra: []elf.Dyn{{Tag: elf.DTDebug}}}, nil, true, false},
 		{"library", testELF{dyn: true, soname: "libx.so.1"}, nil, false, false},
 		{"library without a name", testELF{dyn: true, dynamic: true}, nil, false, false},
 		{"Go by its note", testELF{bare: true}, func(f []byte) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -25,7 +26,7 @@ func glibcText(version string) string {
 func TestStub(t *testing.T) {
 	const at = testBase + testTextOff
 	timeStub := subRsp + movRaxTime + callRax + addRsp + "c3"
-	fn := func(off uint64) []testSym { return []testSym{{"f", at + off, 300, sttFunc, 0}} }
+	fn := func(off uint64) []testSym { return []testSym{{"f", at + off, 300, elf.STTFunc, 0}} }
 	for _, c := range []struct {
 		name   string
 		e      testELF
@@ -55,8 +56,8 @@ func TestStub(t *testing.T) {
 		{"a call into the middle of the mov", testELF{symbols: fn(0)}, timeStub + nops16 + "e8 e1ffffff", 0, 0, true},
 		{"a jump table to the call", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at+11)}, timeStub, 0, 0, true},
 		{"a jump table to the start", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at)}, timeStub, 0, 18, false},
-		{"a relocation to the call", testELF{symbols: fn(0), rela: []testRela{{at, rRelative, at + 11}}}, timeStub, 0, 0, true},
-		{"bytes that only look like a branch", testELF{symbols: []testSym{{"f", at, 18, sttFunc, 0}, {"g", at + 18, 11, sttFunc, 0}}}, timeStub + "48b8 ebf7ebf7ebf7ebf7 c3", 0, 18, false},
+		{"a relocation to the call", testELF{symbols: fn(0), rela: []testRela{{at, elf.RRelative, at + 11}}}, timeStub, 0, 0, true},
+		{"bytes that only look like a branch", testELF{symbols: []testSym{{"f", at, 18, elf.STTFunc, 0}, {"g", at + 18, 11, elf.STTFunc, 0}}}, timeStub + "48b8 ebf7ebf7ebf7ebf7 c3", 0, 18, false},
 		{"a branch where no start is known", testELF{}, nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + timeStub + "ebf7", 0, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -90,7 +91,7 @@ func TestShared(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := testELF{text: asm(t, c.text)}
-			e.symbols = []testSym{{"f", e.textVaddr(), 100, sttFunc, 0}}
+			e.symbols = []testSym{{"f", e.textVaddr(), 100, elf.STTFunc, 0}}
 			r := scanFile(t, e.build())
 			if len(r.Sites) != 1 || r.Sites[0].Shared != c.shared || r.Sites[0].Verdict != Live {
 				t.Errorf("got %+v, want shared %v", r.Sites, c.shared)
@@ -137,7 +138,7 @@ func TestDead(t *testing.T) {
 				e.symbols = nil
 				if abi {
 					want = c.abi
-					e.symbols = []testSym{{"time", e.textVaddr(), 100, sttFunc, 1}}
+					e.symbols = []testSym{{"time", e.textVaddr(), 100, elf.STTFunc, 1}}
 				}
 				r := scanFile(t, e.build())
 				if len(r.Sites) != 1 || r.Sites[0].ABI != abi || x86.Regs(r.Sites[0].Dead) != want {
@@ -162,25 +163,25 @@ func TestABI(t *testing.T) {
 		sym  testSym
 		want bool
 	}{
-		{"exported, by a newer compiler", libc(gcc5), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
-		{"exported, by nobody knows what", libc(""), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
-		{"exported, by one of each", libc(gcc4 + "\x00" + gcc5), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
-		{"exported", libc(gcc4), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, true},
-		{"exported, weak", libc(gcc4), plain, testSym{"x", 0, 50, sttFunc, 2}, true},
-		{"exported by another library: assembly may call it", testELF{dyn: true, dynamic: true, soname: "libx.so.1", comment: gcc4}, plain, testSym{"sched_getcpu", 0, 50, sttFunc, 1}, false},
-		{"local", libc(gcc4), plain, testSym{"sched_getcpu", 0, 50, sttFunc, 0}, false},
-		{"a lock function, were it exported", libc(gcc4), plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
-		{"exported, but it ends before", libc(""), plain, testSym{"time", 0, 1, sttFunc, 1}, false},
-		{"global in a static program, a public name", testELF{comment: gcc4}, plain, testSym{"__gettimeofday", 0, 50, sttFunc, 1}, false},
-		{"global in a static program, another name", testELF{}, plain, testSym{"__lll_timedlock_wait", 0, 50, sttFunc, 1}, false},
-		{"a stub without a name: assembly may call it", testELF{comment: gcc4}, stub, testSym{"", 0, 50, sttFunc, 0}, false},
-		{"a stub under a private name", testELF{comment: gcc4}, stub, testSym{"helper", 0, 50, sttFunc, 0}, false},
-		{"glibc's time, known by its bytes", testELF{}, timeStubText + glibc, testSym{"", 0, 18, sttFunc, 0}, true},
-		{"the same in a newer glibc", testELF{}, timeStubText + glibcText("2.36"), testSym{"", 0, 18, sttFunc, 0}, false},
-		{"the same with objects of a newer compiler", testELF{comment: gcc5}, timeStubText + glibc, testSym{"", 0, 18, sttFunc, 0}, false},
-		{"a caller that reads a register", testELF{comment: gcc4, entry: testBase + testTextOff + 18}, timeStubText + "e8 e9ffffff 4889d0 c3" + glibc, testSym{"", 0, 18, sttFunc, 0}, false},
+		{"exported, by a newer compiler", libc(gcc5), plain, testSym{"sched_getcpu", 0, 50, elf.STTFunc, 1}, false},
+		{"exported, by nobody knows what", libc(""), plain, testSym{"sched_getcpu", 0, 50, elf.STTFunc, 1}, false},
+		{"exported, by one of each", libc(gcc4 + "\x00" + gcc5), plain, testSym{"sched_getcpu", 0, 50, elf.STTFunc, 1}, false},
+		{"exported", libc(gcc4), plain, testSym{"sched_getcpu", 0, 50, elf.STTFunc, 1}, true},
+		{"exported, weak", libc(gcc4), plain, testSym{"x", 0, 50, elf.STTFunc, 2}, true},
+		{"exported by another library: assembly may call it", testELF{dyn: true, dynamic: true, soname: "libx.so.1", comment: gcc4}, plain, testSym{"sched_getcpu", 0, 50, elf.STTFunc, 1}, false},
+		{"local", libc(gcc4), plain, testSym{"sched_getcpu", 0, 50, elf.STTFunc, 0}, false},
+		{"a lock function, were it exported", libc(gcc4), plain, testSym{"__lll_timedlock_wait", 0, 50, elf.STTFunc, 1}, false},
+		{"exported, but it ends before", libc(""), plain, testSym{"time", 0, 1, elf.STTFunc, 1}, false},
+		{"global in a static program, a public name", testELF{comment: gcc4}, plain, testSym{"__gettimeofday", 0, 50, elf.STTFunc, 1}, false},
+		{"global in a static program, another name", testELF{}, plain, testSym{"__lll_timedlock_wait", 0, 50, elf.STTFunc, 1}, false},
+		{"a stub without a name: assembly may call it", testELF{comment: gcc4}, stub, testSym{"", 0, 50, elf.STTFunc, 0}, false},
+		{"a stub under a private name", testELF{comment: gcc4}, stub, testSym{"helper", 0, 50, elf.STTFunc, 0}, false},
+		{"glibc's time, known by its bytes", testELF{}, timeStubText + glibc, testSym{"", 0, 18, elf.STTFunc, 0}, true},
+		{"the same in a newer glibc", testELF{}, timeStubText + glibcText("2.36"), testSym{"", 0, 18, elf.STTFunc, 0}, false},
+		{"the same with objects of a newer compiler", testELF{comment: gcc5}, timeStubText + glibc, testSym{"", 0, 18, elf.STTFunc, 0}, false},
+		{"a caller that reads a register", testELF{comment: gcc4, entry: testBase + testTextOff + 18}, timeStubText + "e8 e9ffffff 4889d0 c3" + glibc, testSym{"", 0, 18, elf.STTFunc, 0}, false},
 		{"no stub, without a name", testELF{fdes: []uint64{0}}, plain, testSym{}, false},
-		{"Go", testELF{noteSection: ".gosymtab"}, stub, testSym{"time", 0, 50, sttFunc, 1}, false},
+		{"Go", testELF{noteSection: ".gosymtab"}, stub, testSym{"time", 0, 50, elf.STTFunc, 1}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.e.text = asm(t, c.text); c.e.soname != "" {
@@ -209,16 +210,16 @@ func TestSymbol(t *testing.T) {
 		want    string
 	}{
 		{"none", nil, ""},
-		{"one", []testSym{{"time", at, 20, sttFunc, 1}}, "time"},
-		{"public before private", []testSym{{"__gettimeofday", at, 20, sttFunc, 1}, {"gettimeofday", at, 20, sttFunc, 2}, {"gtod", at, 20, sttFunc, 0}}, "gettimeofday"},
-		{"with a version", []testSym{{"time@@GLIBC_2.2.5", at, 20, sttFunc, 1}}, "time"},
-		{"too short", []testSym{{"time", at, 1, sttFunc, 1}}, ""},
-		{"without a size", []testSym{{"time", at, 0, sttFunc, 1}}, ""},
+		{"one", []testSym{{"time", at, 20, elf.STTFunc, 1}}, "time"},
+		{"public before private", []testSym{{"__gettimeofday", at, 20, elf.STTFunc, 1}, {"gettimeofday", at, 20, elf.STTFunc, 2}, {"gtod", at, 20, elf.STTFunc, 0}}, "gettimeofday"},
+		{"with a version", []testSym{{"time@@GLIBC_2.2.5", at, 20, elf.STTFunc, 1}}, "time"},
+		{"too short", []testSym{{"time", at, 1, elf.STTFunc, 1}}, ""},
+		{"without a size", []testSym{{"time", at, 0, elf.STTFunc, 1}}, ""},
 		{"an object", []testSym{{"time", at, 20, 1, 1}}, ""},
-		{"the inner one", []testSym{{"all", at, 20, sttFunc, 1}, {"part", at + 1, 10, sttFunc, 0}}, "part"},
-		{"not fit to print", []testSym{{"a\x1b[2J\xff", at, 20, sttFunc, 1}}, "a?[2J?"},
-		{"a size that overflows", []testSym{{"time", at, ^uint64(0), sttFunc, 1}}, "time"},
-		{"a value that overflows", []testSym{{"time", ^uint64(0), 20, sttFunc, 1}}, ""},
+		{"the inner one", []testSym{{"all", at, 20, elf.STTFunc, 1}, {"part", at + 1, 10, elf.STTFunc, 0}}, "part"},
+		{"not fit to print", []testSym{{"a\x1b[2J\xff", at, 20, elf.STTFunc, 1}}, "a?[2J?"},
+		{"a size that overflows", []testSym{{"time", at, ^uint64(0), elf.STTFunc, 1}}, "time"},
+		{"a value that overflows", []testSym{{"time", ^uint64(0), 20, elf.STTFunc, 1}}, ""},
 	} {
 		for _, bare := range []bool{false, true} {
 			name := fmt.Sprintf("%s, section headers %v", c.name, !bare)

@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // slotVerdict judges a value that was picked by a conditional move and stored, as it is,
@@ -16,7 +18,7 @@ import (
 // that is loaded from the variables is used as the address of data.
 func (f *flow) slotVerdict() (Verdict, string) {
 	slot := f.slots[0]
-	if f.fn.Vaddr() != PageVaddr || len(f.calls)+len(f.compares)+len(f.stored)+len(f.returns) > 0 || f.c.f.typ != etExec {
+	if f.fn.Vaddr() != PageVaddr || len(f.calls)+len(f.compares)+len(f.stored)+len(f.returns) > 0 || f.c.f.Type != elf.TypeExec {
 		return Unknown, fmt.Sprintf("stored in the variable at %#x", slot)
 	}
 	for _, slot := range f.slots {
@@ -30,13 +32,12 @@ func (f *flow) slotVerdict() (Verdict, string) {
 // slotCalled looks for a load from the variable whose value is called, or goes where it
 // cannot be followed, and returns where.
 func (c *code) slotCalled(slot uint64, fn Function) (at uint64, found bool) {
-	for n := range c.f.progs {
-		p := &c.f.progs[n]
-		if p.typ != ptLoad || p.flags&pfX == 0 {
+	for n := range c.f.Progs {
+		p := &c.f.Progs[n]
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 {
 			continue
 		}
-		s := &search{f: c.f, buf: make([]byte, min(searchChunk, c.f.size))}
-		err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		err := c.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			for i := lo; i < hi && !found; i++ {
 				if i+4 > len(b) {
 					return

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // What stands for an index where no program header is spent.
@@ -25,22 +27,22 @@ const (
 //   - a PT_NOTE with the build ID.
 //
 // The section of a note stays where it is. The error is a roomError.
-func (f *elfFile) spare() (int, error) {
+func (f *file) spare() (int, error) {
 	best, bestCost := 0, 0
 	offer := func(i, cost int) {
 		if bestCost == 0 || cost < bestCost {
 			best, bestCost = i, cost
 		}
 	}
-	for i := range f.progs {
-		switch p := &f.progs[i]; {
-		case p.typ == ptNull:
+	for i := range f.Progs {
+		switch p := &f.Progs[i]; {
+		case p.Type == elf.PTNull:
 			offer(i, 1)
-		case p.typ == ptNote && !f.hasBuildID(p):
+		case p.Type == elf.PTNote && !f.HasBuildID(p):
 			offer(i, 2)
-		case p.typ == ptPhdr && f.typ == etExec:
+		case p.Type == elf.PTPhdr && f.Type == elf.TypeExec:
 			offer(i, 3)
-		case p.typ == ptNote:
+		case p.Type == elf.PTNote:
 			offer(i, 6)
 		}
 	}
@@ -60,7 +62,7 @@ func (f *elfFile) spare() (int, error) {
 }
 
 // growth returns how the table can grow: grown, moved, or 0 where it cannot.
-func (f *elfFile) growth() (int, error) {
+func (f *file) growth() (int, error) {
 	if ok, err := f.canGrow(); ok || err != nil {
 		return grown, err
 	}
@@ -70,87 +72,69 @@ func (f *elfFile) growth() (int, error) {
 	return 0, nil
 }
 
-// hasBuildID reports whether a PT_NOTE holds a build ID.
-func (f *elfFile) hasBuildID(p *prog) bool {
-	if !f.inFile(p.off, p.filesz) {
-		return false
-	}
-	b, err := f.bytes(p.off, min(p.filesz, maxNotes))
-	return err == nil && BuildID(b) != ""
-}
-
 // canGrow reports whether the bytes behind the program header table are padding: zero, in no
 // section and in no segment but one that is loaded from the table on. Bytes that are loaded
 // are padding only where section headers say that nothing stands there.
-func (f *elfFile) canGrow() (bool, error) {
-	end := f.phoff + uint64(len(f.progs))*phdrSize
-	if len(f.progs) >= maxPhnum || f.phoff != ehdrSize || !f.inFile(end, phdrSize) {
+func (f *file) canGrow() (bool, error) {
+	end := f.PhOff + uint64(len(f.Progs))*elf.PhdrSize
+	if len(f.Progs) >= elf.MaxPhnum || f.PhOff != elf.EhdrSize || !f.InFile(end, elf.PhdrSize) {
 		return false, nil
 	}
-	overlaps := func(off, size uint64) bool { return off < end+phdrSize && off+size > end }
-	table := f.tableLoad()
+	overlaps := func(off, size uint64) bool { return off < end+elf.PhdrSize && off+size > end }
+	table := f.TableLoad()
 	if table < 0 {
 		return false, nil
 	}
-	load := &f.progs[table]
-	if pageUp(load.vaddr+end+phdrSize-load.off) > pageUp(load.vaddr+load.memsz) {
+	load := &f.Progs[table]
+	if elf.PageUp(load.Vaddr+end+elf.PhdrSize-load.Off) > elf.PageUp(load.Vaddr+load.Memsz) {
 		return false, nil
 	}
-	for i := range f.progs {
-		p := &f.progs[i]
-		if overlaps(p.off, p.filesz) && (i != table || f.sections == nil) {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if overlaps(p.Off, p.Filesz) && (i != table || f.Sections == nil) {
 			return false, nil
 		}
-		if p.typ == ptLoad && i != table && p.vaddr < load.vaddr+end+phdrSize-load.off && p.vaddr+p.memsz > load.vaddr {
+		if p.Type == elf.PTLoad && i != table && p.Vaddr < load.Vaddr+end+elf.PhdrSize-load.Off && p.Vaddr+p.Memsz > load.Vaddr {
 			return false, nil // the same page
 		}
 	}
-	for _, s := range f.sections {
-		if s.index > 0 && s.typ != shtNobits && overlaps(s.off, s.size) {
+	for _, s := range f.Sections {
+		if s.Index > 0 && s.Type != elf.SHTNobits && overlaps(s.Off, s.Size) {
 			return false, nil
 		}
 	}
-	if f.shnum > 0 && overlaps(f.shoff, uint64(f.shnum)*shdrSize) {
+	if f.ShNum > 0 && overlaps(f.ShOff, uint64(f.ShNum)*elf.ShdrSize) {
 		return false, nil
 	}
-	b, err := f.bytes(end, phdrSize)
+	b, err := f.Bytes(end, elf.PhdrSize)
 	return err == nil && len(bytes.Trim(b, "\x00")) == 0, err
 }
 
-// tableLoad returns the index of the segment that the program header table is loaded with, -1
-// for none.
-func (f *elfFile) tableLoad() int {
-	size := uint64(len(f.progs)) * phdrSize
-	return slices.IndexFunc(f.progs, func(p prog) bool {
-		return p.typ == ptLoad && p.off <= f.phoff && p.filesz >= f.phoff-p.off+size && p.memsz == p.filesz
-	})
-}
-
 // coverTable has the segments that hold the table hold one more entry.
-func (f *elfFile) coverTable(progs []prog) {
-	load := &progs[f.tableLoad()]
-	if need := f.phoff - load.off + uint64(len(progs)+1)*phdrSize; load.filesz < need {
-		load.filesz, load.memsz = need, need
+func (f *file) coverTable(progs []elf.Prog) {
+	load := &progs[f.TableLoad()]
+	if need := f.PhOff - load.Off + uint64(len(progs)+1)*elf.PhdrSize; load.Filesz < need {
+		load.Filesz, load.Memsz = need, need
 	}
 	for i := range progs {
-		if p := &progs[i]; p.typ == ptPhdr {
-			p.filesz, p.memsz = p.filesz+phdrSize, p.memsz+phdrSize
+		if p := &progs[i]; p.Type == elf.PTPhdr {
+			p.Filesz, p.Memsz = p.Filesz+elf.PhdrSize, p.Memsz+elf.PhdrSize
 		}
 	}
 }
 
 // spentBy returns which program header of f a patched version of it has spent.
-func (f *elfFile) spentBy(after *elfFile) int {
-	if len(after.progs) > len(f.progs) {
+func (f *file) spentBy(after *file) int {
+	if len(after.Progs) > len(f.Progs) {
 		how, err := f.growth()
 		if err != nil {
 			return 0
 		}
 		return how
 	}
-	return slices.IndexFunc(f.progs, func(p prog) bool {
-		return !slices.ContainsFunc(after.progs, func(q prog) bool {
-			q.index = p.index
+	return slices.IndexFunc(f.Progs, func(p elf.Prog) bool {
+		return !slices.ContainsFunc(after.Progs, func(q elf.Prog) bool {
+			q.Index = p.Index
 			return q == p
 		})
 	})
@@ -161,18 +145,18 @@ func (f *elfFile) spentBy(after *elfFile) int {
 func (p *Plan) editProgs(place room, off uint64) (spent []byte, err error) {
 	f := p.file
 	table := f.progTable(place, off)
-	old, err := f.bytes(f.phoff, uint64(len(table)))
+	old, err := f.Bytes(f.PhOff, uint64(len(table)))
 	if err != nil {
 		return nil, err
 	}
-	p.Edits = append(p.Edits, Edit{Offset: f.phoff, Old: old, New: table, Why: "program headers"})
+	p.Edits = append(p.Edits, Edit{Offset: f.PhOff, Old: old, New: table, Why: "program headers"})
 	if place.spent < 0 {
 		n := binary.LittleEndian.AppendUint16
-		p.Edits = append(p.Edits, Edit{Offset: 56, Old: n(nil, uint16(len(f.progs))), New: n(nil, uint16(len(f.progs)+1)), Why: "e_phnum"})
-		return make([]byte, phdrSize), nil
+		p.Edits = append(p.Edits, Edit{Offset: 56, Old: n(nil, uint16(len(f.Progs))), New: n(nil, uint16(len(f.Progs)+1)), Why: "e_phnum"})
+		return make([]byte, elf.PhdrSize), nil
 	}
-	if f.hasBuildID(&f.progs[place.spent]) && f.progs[place.spent].typ == ptNote {
+	if f.HasBuildID(&f.Progs[place.spent]) && f.Progs[place.spent].Type == elf.PTNote {
 		p.Notes = append(p.Notes, "the build ID is no longer in a program header, only in its section: the file has no other header to spare")
 	}
-	return old[place.spent*phdrSize:][:phdrSize], nil
+	return old[place.spent*elf.PhdrSize:][:elf.PhdrSize], nil
 }

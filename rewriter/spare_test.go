@@ -6,24 +6,25 @@ import (
 	"strings"
 	"testing"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
 )
 
 // withNote changes what the first note of a file says it is.
 func withNote(t *testing.T, file []byte, typ byte) []byte {
 	t.Helper()
-	file[scanFile(t, file).file.prog(ptNote).off+8] = typ
+	file[scanFile(t, file).file.Prog(elf.PTNote).Off+8] = typ
 	return file
 }
 
 // noteAt is the offset of the first note behind n program headers.
-func noteAt(n int) uint64 { return uint64(ehdrSize + n*phdrSize) }
+func noteAt(n int) uint64 { return uint64(elf.EhdrSize + n*elf.PhdrSize) }
 
 // TestSpare is about which program header is spent.
 func TestSpare(t *testing.T) {
 	const ntBuildID = 3
 	interp := "/lib64/ld-linux-x86-64.so.2"
-	soname := testELF{dyn: true, soname: "libx.so.1", extra: []dyn{{tag: dtNeeded, val: 1}}}
+	soname := testELF{dyn: true, soname: "libx.so.1", extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}
 	library := func(e testELF) testELF { e.dyn, e.soname, e.extra = true, soname.soname, soname.extra; return e }
 	for _, c := range []struct {
 		name   string
@@ -35,31 +36,31 @@ func TestSpare(t *testing.T) {
 		why    string // the word of the reason where there is no room
 		lost   bool   // the build ID
 	}{
-		{name: "an ABI tag", gone: ptNote},
-		{name: "an ABI tag before PT_PHDR", e: testELF{phdr: true, interp: interp}, gone: ptNote},
-		{name: "PT_PHDR of a program at a fixed address", e: testELF{phdr: true, interp: interp, full: true}, id: true, gone: ptPhdr},
-		{name: "the same without a note", e: testELF{phdr: true, interp: interp, full: true, notes: -1}, gone: ptPhdr},
-		{name: "never that of a PIE", e: testELF{phdr: true, interp: interp, full: true, dyn: true}, id: true, gone: ptNote, lost: true},
+		{name: "an ABI tag", gone: elf.PTNote},
+		{name: "an ABI tag before PT_PHDR", e: testELF{phdr: true, interp: interp}, gone: elf.PTNote},
+		{name: "PT_PHDR of a program at a fixed address", e: testELF{phdr: true, interp: interp, full: true}, id: true, gone: elf.PTPhdr},
+		{name: "the same without a note", e: testELF{phdr: true, interp: interp, full: true, notes: -1}, gone: elf.PTPhdr},
+		{name: "never that of a PIE", e: testELF{phdr: true, interp: interp, full: true, dyn: true}, id: true, gone: elf.PTNote, lost: true},
 		{name: "nor without a note", e: testELF{phdr: true, interp: interp, full: true, dyn: true, notes: -1}, why: "program header"},
 		{name: "the table grows before the build ID goes", e: testELF{notes: -1}, grows: true},
 		{name: "that of a library, too", e: library(testELF{notes: -1}), grows: true},
 		{name: "PT_PHDR grows with it", e: testELF{dyn: true, phdr: true, soname: "x", notes: -1}, grows: true},
-		{name: "a note of somebody else's", e: testELF{notes: 2, oneNote: true}, gone: ptNote, lost: true, change: func(b []byte) {
+		{name: "a note of somebody else's", e: testELF{notes: 2, oneNote: true}, gone: elf.PTNote, lost: true, change: func(b []byte) {
 			b[noteAt(3)+12] = 'X'
 		}},
 		{name: "no section headers that call it padding", e: testELF{notes: -1, bare: true}, why: "program header"},
 		{name: "not zero", e: testELF{notes: -1, full: true}, why: "program header"},
 		{name: "notes that move", e: testELF{notes: 2, oneNote: true}, grows: true},
 		{name: "those of a library, with their symbols", e: library(testELF{notes: 2, oneNote: true,
-			symbols: []testSym{{"", noteAt(4), 0, sttSection, 0}}}), grows: true},
+			symbols: []testSym{{"", noteAt(4), 0, elf.STTSection, 0}}}), grows: true},
 		{name: "the build ID alone, and padding", e: testELF{}, id: true, grows: true},
-		{name: "no sections that say so", e: testELF{notes: 2, oneNote: true, bare: true}, gone: ptNote, lost: true},
-		{name: "a symbol among them", e: testELF{notes: 2, oneNote: true, symbols: []testSym{{"x", testBase + noteAt(3) + 4, 4, 1, 1}}}, gone: ptNote, lost: true},
-		{name: "a word that is their address", e: testELF{notes: 2, oneNote: true, data: le(nil, testBase+noteAt(3)+32)}, gone: ptNote, lost: true},
+		{name: "no sections that say so", e: testELF{notes: 2, oneNote: true, bare: true}, gone: elf.PTNote, lost: true},
+		{name: "a symbol among them", e: testELF{notes: 2, oneNote: true, symbols: []testSym{{"x", testBase + noteAt(3) + 4, 4, 1, 1}}}, gone: elf.PTNote, lost: true},
+		{name: "a word that is their address", e: testELF{notes: 2, oneNote: true, data: le(nil, testBase+noteAt(3)+32)}, gone: elf.PTNote, lost: true},
 		{name: "an instruction with their address", e: testELF{notes: 2, oneNote: true,
-			text: append(asm(t, timeStubText), le([]byte{0x48, 0x8d, 0x05}, -uint32(testTextOff+18+7-noteAt(3)))...)}, gone: ptNote, lost: true},
-		{name: "PT_NULL", e: testELF{notes: 2}, id: true, gone: ptNull, change: func(b []byte) {
-			copy(b[ehdrSize+3*phdrSize:], make([]byte, phdrSize)) // the second note
+			text: append(asm(t, timeStubText), le([]byte{0x48, 0x8d, 0x05}, -uint32(testTextOff+18+7-noteAt(3)))...)}, gone: elf.PTNote, lost: true},
+		{name: "PT_NULL", e: testELF{notes: 2}, id: true, gone: elf.PTNull, change: func(b []byte) {
+			copy(b[elf.EhdrSize+3*elf.PhdrSize:], make([]byte, elf.PhdrSize)) // the second note
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -82,56 +83,56 @@ func TestSpare(t *testing.T) {
 			}
 			out := checkPatched(t, file, p, Options{})
 			before, after := scanFile(t, file).file, scanFile(t, out).file
-			count := func(f *elfFile, typ uint32) (n int) {
-				for _, p := range f.progs {
-					if p.typ == typ {
+			count := func(progs []elf.Prog, typ uint32) (n int) {
+				for _, p := range progs {
+					if p.Type == typ {
 						n++
 					}
 				}
 				return n
 			}
-			want := len(before.progs)
+			want := len(before.Progs)
 			if c.grows {
 				want++
 			}
-			if len(after.progs) != want {
-				t.Fatalf("%d program headers, want %d", len(after.progs), want)
+			if len(after.Progs) != want {
+				t.Fatalf("%d program headers, want %d", len(after.Progs), want)
 			}
-			for _, typ := range []uint32{ptNull, ptNote, ptPhdr, ptInterp, ptDynamic} {
-				want := count(before, typ)
+			for _, typ := range []uint32{elf.PTNull, elf.PTNote, elf.PTPhdr, elf.PTInterp, elf.PTDynamic} {
+				want := count(before.Progs, typ)
 				if !c.grows && typ == c.gone {
 					want--
 				}
-				if got := count(after, typ); got != want {
+				if got := count(after.Progs, typ); got != want {
 					t.Errorf("%d program headers of type %d, want %d", got, typ, want)
 				}
 			}
-			if ph := after.prog(ptPhdr); ph != nil && ph.filesz != uint64(len(after.progs))*phdrSize {
-				t.Errorf("PT_PHDR has %d bytes for %d program headers", ph.filesz, len(after.progs))
+			if ph := after.Prog(elf.PTPhdr); ph != nil && ph.Filesz != uint64(len(after.Progs))*elf.PhdrSize {
+				t.Errorf("PT_PHDR has %d bytes for %d program headers", ph.Filesz, len(after.Progs))
 			}
-			for i, s := range before.sections {
-				if s.typ != shtNote {
+			for i, s := range before.Sections {
+				if s.Type != elf.SHTNote {
 					continue
 				}
-				was, _ := before.bytes(s.off, s.size)
-				if is, err := after.mem(after.sections[i].addr, s.size); err != nil || !bytes.Equal(was, is) {
-					t.Errorf("section %s: % x, want % x", s.name, is, was)
+				was, _ := before.Bytes(s.Off, s.Size)
+				if is, err := after.Mem(after.Sections[i].Addr, s.Size); err != nil || !bytes.Equal(was, is) {
+					t.Errorf("section %s: % x, want % x", s.Name, is, was)
 				}
 			}
-			if err := after.eachRawSymbol(func(_ uint64, sym []byte) {
-				if v := binary.LittleEndian.Uint64(sym[8:]); sym[4]&15 == sttSection && v != after.section(".note.a").addr {
+			if err := after.EachRawSymbol(func(_ uint64, sym []byte) {
+				if v := binary.LittleEndian.Uint64(sym[8:]); sym[4]&15 == elf.STTSection && v != after.Section(".note.a").Addr {
 					t.Errorf("the section's symbol is at %#x", v)
 				}
 			}); err != nil {
 				t.Error(err)
 			}
-			if after.tableLoad() < 0 {
+			if after.TableLoad() < 0 {
 				t.Error("the program headers are not loaded")
 			}
 			if lost := strings.Contains(strings.Join(p.Notes, "\n"), "build ID"); lost != c.lost {
 				t.Errorf("warnings %q", p.Warnings)
 			}
-			if was, is := before.buildID(), after.buildID(); was != "" && (is == was) == c.lost {
+			if was, is := before.BuildID(), after.BuildID(); was != "" && (is == was) == c.lost {
 				t.Errorf("build ID %q, before %q", is, was)
 			}
 		})
@@ -144,7 +145,7 @@ func TestSpareOfOlder(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText), phdr: true, interp: "/lib/ld.so", full: true}
 	file := withNote(t, e.build(), 3)
 	f := scanFile(t, file).file
-	old := asReleased(t, file, f.prog(ptNote).index)
+	old := asReleased(t, file, f.Prog(elf.PTNote).Index)
 	fresh := applyPlan(t, planFile(t, old, Options{}), old)
 	for what, after := range map[string][]byte{"the older one": old, "the refreshed one": fresh} {
 		if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(after), int64(len(after)), Options{}); err != nil {
@@ -152,10 +153,10 @@ func TestSpareOfOlder(t *testing.T) {
 		}
 	}
 	segment, _ := scanFile(t, fresh).file.injected()
-	if bytes.Equal(fresh, old) || segment == nil || segment.filesz != shim.SegmentSize {
+	if bytes.Equal(fresh, old) || segment == nil || segment.Filesz != shim.SegmentSize {
 		t.Error("not refreshed")
 	}
-	if n := binary.LittleEndian.Uint16(fresh[56:]); int(n) != len(f.progs) {
+	if n := binary.LittleEndian.Uint16(fresh[56:]); int(n) != len(f.Progs) {
 		t.Errorf("%d program headers", n)
 	}
 }

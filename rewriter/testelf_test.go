@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // A builder of small ELF files for tests. What it makes is valid: the kernel loads it.
@@ -55,16 +57,16 @@ type testELF struct {
 	entry       uint64 // 0 means the start of the text
 	symbols     []testSym
 	rela        []testRela
-	fdes        []uint64 // function starts for .eh_frame_hdr
-	frame       []byte   // behind the table: a CIE and an FDE for the last of them; see testFrame
-	dynamic     bool     // a dynamic segment with a symbol table
-	extra       []dyn    // more dynamic entries
-	rodataFirst uint64   // bytes at the head of the text that are .rodata
-	comment     string   // the content of .comment
-	noteSection string   // the name of the first note's section; "" means ".note.a"
-	oneNote     bool     // all notes in one PT_NOTE
-	full        bool     // something stands right behind the program headers
-	phdr        bool     // a PT_PHDR
+	fdes        []uint64  // function starts for .eh_frame_hdr
+	frame       []byte    // behind the table: a CIE and an FDE for the last of them; see testFrame
+	dynamic     bool      // a dynamic segment with a symbol table
+	extra       []elf.Dyn // more dynamic entries
+	rodataFirst uint64    // bytes at the head of the text that are .rodata
+	comment     string    // the content of .comment
+	noteSection string    // the name of the first note's section; "" means ".note.a"
+	oneNote     bool      // all notes in one PT_NOTE
+	full        bool      // something stands right behind the program headers
+	phdr        bool      // a PT_PHDR
 }
 
 func (e *testELF) base() uint64 {
@@ -165,10 +167,10 @@ func (e *testELF) hasDynamic() bool {
 func (m *testImage) dynamicTables() (at, size uint64) {
 	var strs testStrings
 	symAt := m.at()
-	syms := make([]byte, symSize)
+	syms := make([]byte, elf.SymSize)
 	count := uint32(1)
 	for _, s := range m.symbols {
-		if s.bind != stbLocal {
+		if s.bind != elf.STBLocal {
 			syms = strs.symbol(syms, s, 1)
 			count++
 		}
@@ -184,28 +186,28 @@ func (m *testImage) dynamicTables() (at, size uint64) {
 	for _, r := range m.rela {
 		m.data = le(m.data, r.at, uint64(r.typ), r.addend)
 	}
-	entries := []dyn{{tag: dtHash, val: hashAt}, {tag: dtStrtab, val: strAt}, {tag: dtSymtab, val: symAt}}
+	entries := []elf.Dyn{{Tag: elf.DTHash, Val: hashAt}, {Tag: elf.DTStrtab, Val: strAt}, {Tag: elf.DTSymtab, Val: symAt}}
 	if m.soname != "" {
-		entries = append(entries, dyn{tag: dtSoname, val: uint64(soname)})
+		entries = append(entries, elf.Dyn{Tag: elf.DTSoname, Val: uint64(soname)})
 	}
 	if len(m.rela) > 0 {
-		entries = append(entries, dyn{tag: dtRela, val: relaAt}, dyn{tag: dtRelasz, val: uint64(len(m.rela) * relaSize)})
+		entries = append(entries, elf.Dyn{Tag: elf.DTRela, Val: relaAt}, elf.Dyn{Tag: elf.DTRelasz, Val: uint64(len(m.rela) * elf.RelaSize)})
 	}
 	at = m.at()
-	for _, d := range append(append(entries, m.extra...), dyn{}, dyn{}) {
-		m.data = le(m.data, d.tag, d.val)
+	for _, d := range append(append(entries, m.extra...), elf.Dyn{}, elf.Dyn{}) {
+		m.data = le(m.data, d.Tag, d.Val)
 	}
 	size = m.at() - at
-	str := m.sec(testSection{name: ".dynstr", typ: shtStrtab, flags: 2, addr: strAt, off: m.off(strAt), size: uint64(len(strs.b))})
-	m.sec(testSection{name: ".dynsym", typ: shtDynsym, flags: 2, addr: symAt, off: m.off(symAt), size: uint64(len(syms)), link: uint32(str), info: 1, entsize: symSize})
-	m.sec(testSection{name: ".dynamic", typ: 6, flags: 3, addr: at, off: m.off(at), size: size, link: uint32(str), entsize: dynSize})
+	str := m.sec(testSection{name: ".dynstr", typ: elf.SHTStrtab, flags: 2, addr: strAt, off: m.off(strAt), size: uint64(len(strs.b))})
+	m.sec(testSection{name: ".dynsym", typ: elf.SHTDynsym, flags: 2, addr: symAt, off: m.off(symAt), size: uint64(len(syms)), link: uint32(str), info: 1, entsize: elf.SymSize})
+	m.sec(testSection{name: ".dynamic", typ: 6, flags: 3, addr: at, off: m.off(at), size: size, link: uint32(str), entsize: elf.DynSize})
 	return at, size
 }
 
 // unwindTable appends .eh_frame_hdr to the data.
 func (m *testImage) unwindTable() (at, size uint64) {
 	at = m.at()
-	m.data = append(m.data, 1, pePcrel|peSdata4, peUdata4, peDatarel|peSdata4)
+	m.data = append(m.data, "\x01\x1b\x03\x3b"...) // version 1; pcrel and sdata4, udata4, datarel and sdata4
 	m.data = le(m.data, uint32(0), uint32(len(m.fdes)))
 	for _, v := range m.fdes {
 		m.data = le(m.data, uint32(v-at), uint32(0))
@@ -234,9 +236,9 @@ func (m *testImage) notesAt(headEnd uint64, n int) {
 		}
 		m.head = append(le(m.head, uint32(4), uint32(16), typ), "GNU\x00\x00\x00\x00\x00\x02\x00\x00\x00\x06\x00\x00\x00\x09\x00\x00\x00"...)
 		if all := uint64(testNote * n); i == 0 && m.oneNote {
-			m.seg(ptNote, pfR, off, m.base()+off, all, all, 4)
+			m.seg(elf.PTNote, elf.PFR, off, m.base()+off, all, all, 4)
 		} else if !m.oneNote {
-			m.seg(ptNote, pfR, off, m.base()+off, testNote, testNote, 4)
+			m.seg(elf.PTNote, elf.PFR, off, m.base()+off, testNote, testNote, 4)
 		}
 		name := ".note." + string(rune('a'+i))
 		if i == 0 && m.noteSection != "" {
@@ -253,12 +255,12 @@ func (e *testELF) build() []byte {
 	if e.notes == 0 {
 		notes = 1
 	}
-	m.sec(testSection{name: ".text", typ: shtProgbits, flags: 2 | shfExecinstr, addr: e.textVaddr() + e.rodataFirst,
+	m.sec(testSection{name: ".text", typ: elf.SHTProgbits, flags: 2 | elf.SHFExecinstr, addr: e.textVaddr() + e.rodataFirst,
 		off: testTextOff + e.rodataFirst, size: uint64(len(e.text)) - e.rodataFirst})
 	if e.rodataFirst > 0 {
-		m.sec(testSection{name: ".rodata", typ: shtProgbits, flags: 2, addr: e.textVaddr(), off: testTextOff, size: e.rodataFirst})
+		m.sec(testSection{name: ".rodata", typ: elf.SHTProgbits, flags: 2, addr: e.textVaddr(), off: testTextOff, size: e.rodataFirst})
 	}
-	m.sec(testSection{name: ".data", typ: shtProgbits, flags: 3, addr: e.dataVaddr(), off: e.dataOff(), size: uint64(len(m.data))})
+	m.sec(testSection{name: ".data", typ: elf.SHTProgbits, flags: 3, addr: e.dataVaddr(), off: e.dataOff(), size: uint64(len(m.data))})
 	n := 2 + notes
 	if e.oneNote {
 		n = 3
@@ -279,27 +281,27 @@ func (e *testELF) build() []byte {
 		n++
 	}
 
-	headEnd := uint64(ehdrSize + n*phdrSize)
+	headEnd := uint64(elf.EhdrSize + n*elf.PhdrSize)
 	if e.full {
 		m.head = append(m.head, "stands here\x00"...)
 	}
 	if e.phdr {
-		m.seg(ptPhdr, pfR, ehdrSize, e.base()+ehdrSize, uint64(n*phdrSize), uint64(n*phdrSize), 8)
+		m.seg(elf.PTPhdr, elf.PFR, elf.EhdrSize, e.base()+elf.EhdrSize, uint64(n*elf.PhdrSize), uint64(n*elf.PhdrSize), 8)
 	}
 	if e.interp != "" {
 		off := headEnd + uint64(len(m.head))
-		m.seg(ptInterp, pfR, off, e.base()+off, uint64(len(e.interp)+1), uint64(len(e.interp)+1), 1)
+		m.seg(elf.PTInterp, elf.PFR, off, e.base()+off, uint64(len(e.interp)+1), uint64(len(e.interp)+1), 1)
 		m.head = pad(append(append(m.head, e.interp...), 0), 8)
 	}
 	textEnd, dataLen := testTextOff+uint64(len(e.text)), uint64(len(m.data))
-	m.seg(ptLoad, pfR|pfX, 0, e.base(), textEnd, textEnd, e.align())
-	m.seg(ptLoad, pfR|pfW, e.dataOff(), e.dataVaddr(), dataLen, dataLen+testBSS, e.align())
+	m.seg(elf.PTLoad, elf.PFR|elf.PFX, 0, e.base(), textEnd, textEnd, e.align())
+	m.seg(elf.PTLoad, elf.PFR|elf.PFW, e.dataOff(), e.dataVaddr(), dataLen, dataLen+testBSS, e.align())
 	if dynLen > 0 {
-		m.seg(ptDynamic, pfR|pfW, m.off(dynAt), dynAt, dynLen, dynLen, 8)
+		m.seg(elf.PTDynamic, elf.PFR|elf.PFW, m.off(dynAt), dynAt, dynLen, dynLen, 8)
 	}
 	m.notesAt(headEnd, notes)
 	if hdrLen > 0 {
-		m.seg(ptGNUEhFrame, pfR, m.off(hdrAt), hdrAt, hdrLen, hdrLen, 4)
+		m.seg(elf.PTGNUEhFrame, elf.PFR, m.off(hdrAt), hdrAt, hdrLen, hdrLen, 4)
 	}
 	if m.nprogs != n || headEnd+uint64(len(m.head)) > testTextOff {
 		panic("testELF: the head does not fit")
@@ -309,7 +311,7 @@ func (e *testELF) build() []byte {
 
 // file puts the parts together.
 func (m *testImage) file() []byte {
-	file := append(make([]byte, ehdrSize), m.progs...)
+	file := append(make([]byte, elf.EhdrSize), m.progs...)
 	file = append(file, m.head...)
 	file = append(file, make([]byte, testTextOff-len(file))...)
 	file = pad(append(file, m.text...), testPage)
@@ -317,18 +319,18 @@ func (m *testImage) file() []byte {
 	shoff, shnum, shstrndx := uint64(0), 0, 0
 	if !m.bare {
 		file, shoff, shstrndx = m.sections(file, m.sects)
-		shnum = (len(file) - int(shoff)) / shdrSize
+		shnum = (len(file) - int(shoff)) / elf.ShdrSize
 	}
-	typ, entry := uint16(etExec), m.entry
+	typ, entry := uint16(elf.TypeExec), m.entry
 	if m.dyn {
-		typ = etDyn
+		typ = elf.TypeDyn
 	}
 	if entry == 0 {
 		entry = m.textVaddr()
 	}
 	hdr := append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9)...)
-	hdr = le(hdr, typ, uint16(emX8664), uint32(1), entry, uint64(ehdrSize), shoff, uint32(0), uint16(ehdrSize),
-		uint16(phdrSize), uint16(m.nprogs), uint16(shdrSize), uint16(shnum), uint16(shstrndx))
+	hdr = le(hdr, typ, uint16(elf.MachineX8664), uint32(1), entry, uint64(elf.EhdrSize), shoff, uint32(0), uint16(elf.EhdrSize),
+		uint16(elf.PhdrSize), uint16(m.nprogs), uint16(elf.ShdrSize), uint16(shnum), uint16(shstrndx))
 	copy(file, hdr)
 	return file
 }
@@ -338,21 +340,21 @@ func (e *testELF) sections(file []byte, all []testSection) (out []byte, shoff ui
 	if len(e.symbols) > 0 {
 		var strs testStrings
 		off := uint64(len(file))
-		file = append(file, make([]byte, symSize)...)
+		file = append(file, make([]byte, elf.SymSize)...)
 		for _, s := range e.symbols {
 			file = strs.symbol(file, s, 1)
 		}
 		size := uint64(len(file)) - off
-		all = append(all, testSection{name: ".symtab", typ: shtSymtab, off: off, size: size, link: uint32(len(all) + 1), info: 1, entsize: symSize})
-		all = append(all, testSection{name: ".strtab", typ: shtStrtab, off: uint64(len(file)), size: uint64(len(strs.b))})
+		all = append(all, testSection{name: ".symtab", typ: elf.SHTSymtab, off: off, size: size, link: uint32(len(all) + 1), info: 1, entsize: elf.SymSize})
+		all = append(all, testSection{name: ".strtab", typ: elf.SHTStrtab, off: uint64(len(file)), size: uint64(len(strs.b))})
 		file = append(file, strs.b...)
 	}
 	if e.comment != "" {
-		all = append(all, testSection{name: ".comment", typ: shtProgbits, off: uint64(len(file)), size: uint64(len(e.comment) + 1)})
+		all = append(all, testSection{name: ".comment", typ: elf.SHTProgbits, off: uint64(len(file)), size: uint64(len(e.comment) + 1)})
 		file = append(append(file, e.comment...), 0)
 	}
 	var names testStrings
-	all = append(all, testSection{name: ".shstrtab", typ: shtStrtab})
+	all = append(all, testSection{name: ".shstrtab", typ: elf.SHTStrtab})
 	offs := make([]uint32, len(all))
 	for i, s := range all {
 		offs[i] = names.add(s.name)
@@ -363,7 +365,7 @@ func (e *testELF) sections(file []byte, all []testSection) (out []byte, shoff ui
 	shoff = uint64(len(file))
 	for i, s := range all {
 		if i == 0 {
-			file = append(file, make([]byte, shdrSize)...)
+			file = append(file, make([]byte, elf.ShdrSize)...)
 			continue
 		}
 		file = le(file, offs[i], s.typ, s.flags, s.addr, s.off, s.size, s.link, s.info, uint64(8), s.entsize)

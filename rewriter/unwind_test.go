@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
 )
 
@@ -34,38 +35,44 @@ type row struct {
 func rowAt(t *testing.T, program []byte, at uint64) row {
 	t.Helper()
 	r := row{offset: 8}
-	for b := (leb{b: program}); b.at < len(program); {
-		from := b.at
-		switch op := b.byte(); {
-		case op == cfaDefCFA:
-			b.uleb()
-			r.offset = b.uleb()
+	i := 0
+	uleb := func() uint64 {
+		v, n := binary.Uvarint(program[i:])
+		i += n
+		return v
+	}
+	for i < len(program) {
+		op := program[i]
+		i++
+		switch {
+		case op == 0x0c: // DW_CFA_def_cfa
+			uleb()
+			r.offset = uleb()
 		case op == 0x0e:
-			r.offset = b.uleb()
-		case op == cfaUndef:
-			b.uleb()
+			r.offset = uleb()
+		case op == elf.CFAUndef:
+			uleb()
 			r.noRA = true
-		case op&0xc0 == cfaOffset:
-			b.uleb()
-			if reg := op & 0x3f; reg == dwarfRIP {
+		case op&0xc0 == 0x80: // DW_CFA_offset
+			uleb()
+			if reg := op & 0x3f; reg == elf.DwarfRIP {
 				r.noRA = false
 			} else if !slices.Contains(r.kept, reg) {
 				r.kept = append(r.kept, reg)
 			}
-		case op&0xc0 == cfaRestore:
+		case op&0xc0 == elf.CFARestore:
 			r.kept = slices.DeleteFunc(r.kept, func(reg byte) bool { return reg == op&0x3f })
 		case op == 0, op == 0x0a:
 		default:
-			b.at = from + 1
 			switch {
-			case op == cfaAdvance4:
-				b.at += 4
+			case op == elf.CFAAdvance4:
+				i += 4
 			case op == 0x02:
-				b.at++
+				i++
 			case op == 0x03:
-				b.at += 2
+				i += 2
 			}
-			n, ok := advanced(program[:b.at])
+			n, ok := elf.Advanced(program[:i])
 			if !ok {
 				t.Fatalf("instruction %#x", op)
 			}
@@ -81,7 +88,7 @@ func rowAt(t *testing.T, program []byte, at uint64) row {
 // the last function to what it led to before.
 func TestUnwinding(t *testing.T) {
 	const at, size = testBase + testTextOff, 18
-	fn := []testSym{{"f", at, size, sttFunc, 1}}
+	fn := []testSym{{"f", at, size, elf.STTFunc, 1}}
 	for _, c := range []struct {
 		name  string
 		e     testELF
@@ -118,37 +125,37 @@ func TestUnwinding(t *testing.T) {
 			if !taken {
 				return
 			}
-			hdr := f.prog(ptGNUEhFrame).vaddr
-			after, err := parseELF(bytes.NewReader(out), int64(len(out)))
+			hdr := f.Prog(elf.PTGNUEhFrame).Vaddr
+			after, err := parse(bytes.NewReader(out), int64(len(out)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			word, err := after.mem(hdr+12, 8)
-			if err != nil || hdr+signed(word) != at {
-				t.Fatalf("the entry is of vaddr %#x: %v", hdr+signed(word), err)
+			word, err := after.Mem(hdr+12, 8)
+			if err != nil || hdr+elf.Signed(word) != at {
+				t.Fatalf("the entry is of vaddr %#x: %v", hdr+elf.Signed(word), err)
 			}
-			was, _, err := f.plainFDE(func() uint64 { b, _ := f.mem(hdr+12, 8); return hdr + signed(b[4:]) }())
+			was, _, err := f.PlainFDE(func() uint64 { b, _ := f.Mem(hdr+12, 8); return hdr + elf.Signed(b[4:]) }())
 			if err != nil {
 				t.Fatal(err)
 			}
-			is, cie, err := after.plainFDE(hdr + signed(word[4:]))
-			if err != nil || is.start != at || cie == 0 {
+			is, cie, err := after.PlainFDE(hdr + elf.Signed(word[4:]))
+			if err != nil || is.Start != at || cie == 0 {
 				t.Fatalf("%+v: %v", is, err)
 			}
 			for i := uint64(0); i < size; i++ {
-				if got, want := rowAt(t, is.program, i), rowAt(t, was.program, i); got.offset != want.offset || got.noRA || !slices.Equal(got.kept, want.kept) {
+				if got, want := rowAt(t, is.Program, i), rowAt(t, was.Program, i); got.offset != want.offset || got.noRA || !slices.Equal(got.kept, want.kept) {
 					t.Errorf("at +%d: %+v, want %+v", i, got, want)
 				}
 			}
-			if r := rowAt(t, is.program, size); !r.noRA {
+			if r := rowAt(t, is.Program, size); !r.noRA {
 				t.Errorf("behind the function: %+v", r)
 			}
 			layout := shim.Injected()
-			if got, want := is.start+is.size, segment.vaddr+uint64(layout.DescribedEnd); got != want {
+			if got, want := is.Start+is.Size, segment.Vaddr+uint64(layout.DescribedEnd); got != want {
 				t.Errorf("ends at %#x, want %#x", got, want)
 			}
 			for d := uint64(layout.Described); d < uint64(layout.DescribedEnd); d++ {
-				got, want := rowAt(t, is.program, segment.vaddr+d-at), rowAt(t, shim.CFI(), d-uint64(layout.Described))
+				got, want := rowAt(t, is.Program, segment.Vaddr+d-at), rowAt(t, shim.CFI(), d-uint64(layout.Described))
 				if got.offset != want.offset || got.noRA != want.noRA || len(got.kept) != 0 {
 					t.Errorf("at +%#x: %+v, want %+v", d, got, want)
 				}
@@ -156,8 +163,8 @@ func TestUnwinding(t *testing.T) {
 			// The scan of the patched file reads the function's own extent.
 			r := scanFile(t, out)
 			end := uint64(0)
-			if err := eachFDE(r.file, func(uint64) bool { return true }, func(fn function) { end = fn.end }); err != nil || end != at+was.size {
-				t.Errorf("the function ends at %#x, want %#x: %v", end, at+was.size, err)
+			if err := r.file.EachFDE(func(uint64) bool { return true }, func(fn elf.Func) { end = fn.End }); err != nil || end != at+was.Size {
+				t.Errorf("the function ends at %#x, want %#x: %v", end, at+was.Size, err)
 			}
 		})
 	}
@@ -170,47 +177,22 @@ func TestDebugFrame(t *testing.T) {
 	out := checkPatched(t, file, planFile(t, file, Options{}), Options{})
 	f := scanFile(t, out).file
 	segment, _ := f.injected()
-	s := f.section(debugFrame)
-	if s == nil || s.flags != 0 || s.addr != 0 {
+	s := f.Section(debugFrame)
+	if s == nil || s.Flags != 0 || s.Addr != 0 {
 		t.Fatalf("section %+v", s)
 	}
-	b, err := f.bytes(s.off, s.size)
+	b, err := f.Bytes(s.Off, s.Size)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cie := 4 + binary.LittleEndian.Uint32(b)
 	fde := b[cie:]
-	if got, want := binary.LittleEndian.Uint64(fde[8:]), segment.vaddr+uint64(shim.Injected().Described); got != want || int(cie)+4+int(binary.LittleEndian.Uint32(fde)) != len(b) {
+	if got, want := binary.LittleEndian.Uint64(fde[8:]), segment.Vaddr+uint64(shim.Injected().Described); got != want || int(cie)+4+int(binary.LittleEndian.Uint32(fde)) != len(b) {
 		t.Errorf("describes %#x, want %#x: % x", got, want, b)
 	}
-	u := &unwinding{own: frameDescription{start: 1, size: 2, program: []byte{0x41, 0x0e, 0x10}}}
+	u := &unwinding{own: elf.FrameDescription{Start: 1, Size: 2, Program: []byte{0x41, 0x0e, 0x10}}}
 	old := bytes.Repeat([]byte{7}, 16)
 	if got := u.debugFrame(bytes.Clone(old)); !bytes.HasPrefix(got, old) || binary.LittleEndian.Uint32(got[16+cie+4:]) != 16 {
 		t.Errorf("% x", got)
-	}
-}
-
-// TestAdvanced: how far instructions get, and that what is not known is not guessed at.
-func TestAdvanced(t *testing.T) {
-	for _, c := range []struct {
-		program string
-		n       uint64
-		ok      bool
-	}{
-		{"", 0, true},
-		{"\x41\x0e\x10", 1, true},
-		{"\x02\xff\x03\x00\x01\x04\x00\x00\x01\x00", 255 + 256 + 65536, true},
-		{"\x0f\x03\x01\x02\x03\x45", 5, true}, // a block is no instructions
-		{"\x10\x06\x01\x41\x41", 1, true},
-		{"\x0f\x7f\x41", 0, false},
-		{"\x01\x00\x00\x00\x00", 0, false}, // set_loc
-		{"\x04\x01", 0, false},
-		{"\x0c\x07", 0, false},
-		{"\x3f", 0, false},
-		{"\x0e\x80", 0, false},
-	} {
-		if n, ok := advanced([]byte(c.program)); ok != c.ok || ok && n != c.n {
-			t.Errorf("%x: %d, %v", c.program, n, ok)
-		}
 	}
 }

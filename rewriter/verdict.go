@@ -49,7 +49,7 @@ func (s *Site) certain(c *code, b *body) {
 	switch {
 	case b == nil:
 		s.Verdict, s.Reason = Unknown, "no known code reaches it: it may be data"
-	case c.f.mappings(s.Offset) > 1:
+	case c.f.Mappings(s.Offset) > 1:
 		s.Verdict, s.Reason = Unknown, "its bytes are mapped at two addresses"
 	case !b.begins(s.Vaddr, uint64(s.Len)):
 		s.Verdict, s.Reason = Unknown, "another instruction lies over it"
@@ -69,16 +69,16 @@ func judgeStore(c *code, fn *functions, b *body, s *Site) {
 	}
 	fr := c.frame(b)
 	d, known := fr[s.Vaddr]
-	if !ok || !known || !d.hasSP {
+	if !ok || !known || !d.HasSP {
 		return
 	}
-	off := d.sp - slotSize
+	off := d.SP - x86.WordSize
 	if s.Kind == StoreImm32 {
-		p := d.place(&i)
-		if !p.stack || !p.exact {
+		p := d.Place(&i)
+		if !p.Stack || !p.Exact {
 			return
 		}
-		off = p.off
+		off = p.Off
 	}
 	if off >= 0 {
 		s.Reason = "stored in the frame of a caller"
@@ -160,13 +160,6 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		return Unknown, at(f.left[0], "")
 	}
 	return Benign, "overwritten before any use"
-}
-
-// isIfunc reports whether vaddr is in the resolver of an IFUNC symbol: whether the code
-// that begins at the nearest resolver before it gets there.
-func (fn *functions) isIfunc(c *code, vaddr uint64) bool {
-	start, ok := fn.starts.enclosing(vaddr)
-	return ok && fn.ifuncs[start] && c.reaches(start, vaddr)
 }
 
 // reaches reports whether some path from the first to the second address stays within the

@@ -3,6 +3,8 @@ package rewriter
 import (
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // Each test is machine code by hand with what Scan must find in it. %mov is the reference.
@@ -134,10 +136,10 @@ func TestIfunc(t *testing.T) {
 		e    testELF
 		want Verdict
 	}{
-		{"a plain function", testELF{symbols: []testSym{{"gettimeofday", at, 23, sttFunc, 1}}}, Unknown},
-		{"an IFUNC symbol", testELF{symbols: []testSym{{"gettimeofday", at, 23, sttGNUIfunc, 1}}}, DormantCall},
-		{"an IRELATIVE relocation", testELF{rela: []testRela{{at: 0x201000, typ: rIrelative, addend: at}}}, DormantCall},
-		{"a RELATIVE relocation", testELF{rela: []testRela{{at: 0x201000, typ: rRelative, addend: at}}}, Unknown},
+		{"a plain function", testELF{symbols: []testSym{{"gettimeofday", at, 23, elf.STTFunc, 1}}}, Unknown},
+		{"an IFUNC symbol", testELF{symbols: []testSym{{"gettimeofday", at, 23, elf.STTGNUIfunc, 1}}}, DormantCall},
+		{"an IRELATIVE relocation", testELF{rela: []testRela{{at: 0x201000, typ: elf.RIrelative, addend: at}}}, DormantCall},
+		{"a RELATIVE relocation", testELF{rela: []testRela{{at: 0x201000, typ: elf.RRelative, addend: at}}}, Unknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.dyn, c.e.dynamic, c.e.text = true, true, asm(t, text)
@@ -193,7 +195,7 @@ func TestReturnThunk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := testELF{text: asm(t, c.text)}
-			e.symbols = []testSym{{"f", e.textVaddr(), 19, sttFunc, 0}, {"thunk", e.textVaddr() + 19, 20, sttFunc, 0}}
+			e.symbols = []testSym{{"f", e.textVaddr(), 19, elf.STTFunc, 0}, {"thunk", e.textVaddr() + 19, 20, elf.STTFunc, 0}}
 			if s := scanFile(t, e.build()).Sites[0]; s.Verdict != c.want {
 				t.Errorf("got %v (%s), want %v", s.Verdict, s.Reason, c.want)
 			}
@@ -216,7 +218,7 @@ func TestBranchThunk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := testELF{text: asm(t, caller+c.thunk)}
-			e.symbols = []testSym{{"f", e.textVaddr(), 17, sttFunc, 0}, {"thunk", e.textVaddr() + 17, 20, sttFunc, 0}}
+			e.symbols = []testSym{{"f", e.textVaddr(), 17, elf.STTFunc, 0}, {"thunk", e.textVaddr() + 17, 20, elf.STTFunc, 0}}
 			if s := scanFile(t, e.build()).Sites[0]; s.Verdict != c.want {
 				t.Errorf("got %v (%s), want %v", s.Verdict, s.Reason, c.want)
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
@@ -124,14 +125,14 @@ func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
 	if segment == nil {
 		return fmt.Errorf("after: no injected segment")
 	}
-	if segment.flags != pfR|pfX || segment.memsz != shim.SegmentSize || segment.filesz != shim.SegmentSize {
-		return fmt.Errorf("after: injected segment at vaddr %#x: flags %#x, filesz %#x, memsz %#x", segment.vaddr, segment.flags, segment.filesz, segment.memsz)
+	if segment.Flags != elf.PFR|elf.PFX || segment.Memsz != shim.SegmentSize || segment.Filesz != shim.SegmentSize {
+		return fmt.Errorf("after: injected segment at vaddr %#x: flags %#x, filesz %#x, memsz %#x", segment.Vaddr, segment.Flags, segment.Filesz, segment.Memsz)
 	}
 	for _, q := range p.Patches {
 		if q.Form == Left || q.Form == Syscall {
 			continue
 		}
-		if t := branchTarget(&q); t != segment.vaddr+trampoline(&q.Site, q.Form) {
+		if t := branchTarget(&q); t != segment.Vaddr+trampoline(&q.Site, q.Form) {
 			return fmt.Errorf("after: site at vaddr %#x reaches vaddr %#x, not its trampoline", q.Vaddr, t)
 		}
 	}
@@ -150,15 +151,15 @@ func branchTarget(q *Patch) uint64 {
 
 // injected returns the segment that vfix injected and the version of its layout; nil and ""
 // where there is none. The version is the last byte of the magic.
-func (f *elfFile) injected() (segment *prog, version string) {
+func (f *file) injected() (segment *elf.Prog, version string) {
 	magic := shim.Magic()
 	name := magic[:len(magic)-1]
-	for i := range f.progs {
-		p := &f.progs[i]
-		if p.typ != ptLoad || p.flags&pfX == 0 || p.filesz < uint64(len(magic)) {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz < uint64(len(magic)) {
 			continue
 		}
-		if b, err := f.bytes(p.off, uint64(len(magic))); err == nil && bytes.HasPrefix(b, name) {
+		if b, err := f.Bytes(p.Off, uint64(len(magic))); err == nil && bytes.HasPrefix(b, name) {
 			return p, string(b[len(name):])
 		}
 	}
@@ -169,7 +170,7 @@ func (f *elfFile) injected() (segment *prog, version string) {
 // older one had made: its code is known, and each site in it leads to the trampoline of the
 // function that the site in the file before calls. nil: no such vfix made it.
 func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
-	f, err := parseELF(after, size)
+	f, err := parse(after, size)
 	if err != nil || r.file == nil {
 		return nil, err
 	}
@@ -181,7 +182,7 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{file: r.file, Size: int64(r.file.size)}
+	p := &Plan{file: r.file, Size: int64(r.file.Size)}
 	for _, u := range sites {
 		i := slices.IndexFunc(r.Sites, func(s Site) bool {
 			end := s.Vaddr + uint64(s.Len)
@@ -195,15 +196,15 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 		}
 		if s := &r.Sites[i]; u.lea && s.Kind == MovImm64 && u.vaddr == s.Vaddr+3 {
 			u.vaddr, u.off = s.Vaddr, s.Offset
-			if u.old, err = r.file.bytes(s.Offset, uint64(s.Len)); err != nil {
+			if u.old, err = r.file.Bytes(s.Offset, uint64(s.Len)); err != nil {
 				return nil, err
 			}
 		}
 		q := Patch{Site: r.Sites[i], Form: u.form(), Reason: "by an older vfix", Vaddr: u.vaddr, Offset: u.off}
-		if q.Before, err = r.file.bytes(u.off, uint64(len(u.old))); err != nil {
+		if q.Before, err = r.file.Bytes(u.off, uint64(len(u.old))); err != nil {
 			return nil, err
 		}
-		if q.After, err = f.bytes(u.off, uint64(len(u.old))); err != nil {
+		if q.After, err = f.Bytes(u.off, uint64(len(u.old))); err != nil {
 			return nil, err
 		}
 		if u.fn != q.Site.Function || !sameLoad(q.Before, u.old) {
@@ -213,11 +214,11 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 		p.Edits = append(p.Edits, Edit{Offset: u.off, Old: q.Before, New: q.After, Why: "call site"})
 	}
 	spent := r.file.spentBy(f)
-	if spent < 0 && len(f.progs) != len(r.file.progs)+1 {
+	if spent < 0 && len(f.Progs) != len(r.file.Progs)+1 {
 		return nil, nil
 	}
 	place, err := r.file.roomFor(spent)
-	if err != nil || place.vaddr != was.segment.vaddr {
+	if err != nil || place.vaddr != was.segment.Vaddr {
 		return nil, nil
 	}
 	var unwind *unwinding
@@ -237,19 +238,19 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 
 // systemCalls is the plan of a vfix that found no room for a segment: it did not ask whether rcx
 // and r11 are dead. nil: none made f.
-func systemCalls(r *Report, f *elfFile) *Plan {
+func systemCalls(r *Report, f *file) *Plan {
 	if s, _ := f.injected(); s != nil {
 		return nil
 	}
-	p := &Plan{file: r.file, Size: int64(r.file.size)}
+	p := &Plan{file: r.file, Size: int64(r.file.Size)}
 	for _, s := range r.Sites {
 		if !s.Loads() || !s.Adjacent() || s.Calls != 1 || s.Shared {
 			continue
 		}
 		q := Patch{Site: s, Form: Syscall, Reason: "by an older vfix", Vaddr: s.Vaddr, Offset: s.Offset, After: encodeSyscall(&s)}
 		var err1, err2 error
-		q.Before, err1 = r.file.bytes(s.Offset, uint64(len(q.After)))
-		got, err2 := f.bytes(s.Offset, uint64(len(q.After)))
+		q.Before, err1 = r.file.Bytes(s.Offset, uint64(len(q.After)))
+		got, err2 := f.Bytes(s.Offset, uint64(len(q.After)))
 		if err1 != nil || err2 != nil || !bytes.Equal(got, q.After) {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 func diagnosed(t *testing.T, b []byte, o Options) *Crash {
@@ -33,7 +34,7 @@ func TestCore(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	k := c.Caller
-	if k == nil || k.Module != "/lib/libold.so" || k.Offset != testRet || k.Package != "libold 2.13-38" || k.BuildID != rewriter.BuildID(note("GNU", 3, testID)) {
+	if k == nil || k.Module != "/lib/libold.so" || k.Offset != testRet || k.Package != "libold 2.13-38" || k.BuildID != elf.BuildID(note("GNU", 3, testID)) {
 		t.Fatalf("caller: got %+v", k)
 	}
 	if k.Site == nil || k.Site.Site.Vaddr != testCode+4 || k.Site.Form != rewriter.Lea || k.Site.Listing == nil {

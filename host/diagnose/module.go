@@ -8,7 +8,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // page is how much of a file's start is looked at in memory, in bytes.
@@ -80,7 +80,7 @@ func (c *core) readHead(m *module, addr uint64) error {
 		if n, err = c.mem(b, bias+p.vaddr); err != nil {
 			return err
 		}
-		m.buildID = rewriter.BuildID(b[:n])
+		m.buildID = elf.BuildID(b[:n])
 	}
 	return nil
 }

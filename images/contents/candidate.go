@@ -13,6 +13,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 const (
@@ -42,7 +43,7 @@ type elfInfo struct {
 // isELF reports whether the first bytes of a file are those of a 64-bit x86-64 ELF file:
 // EI_CLASS 2, EI_DATA 1, e_machine 62. Source: System V gABI, chapter 4. An archive may hold some.
 func isELF(head []byte) bool {
-	return rewriter.IsArchive(head) || len(head) >= elfHead && string(head[:6]) == "\x7fELF\x02\x01" && head[18] == 62 && head[19] == 0
+	return elf.IsArchive(head) || len(head) >= elfHead && string(head[:6]) == "\x7fELF\x02\x01" && head[18] == 62 && head[19] == 0
 }
 
 // examiner examines the files of one archive, one after the other, in the same memory.

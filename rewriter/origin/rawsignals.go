@@ -1,10 +1,12 @@
 // Programs that set up signals by system calls of their own: a preload library cannot stand
 // between them and the kernel, and so cannot keep its SIGSEGV handler.
 
-package rewriter
+package origin
 
 import (
 	"bytes"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // rawSignalCalls load the number of rt_sigaction (13) or rt_sigprocmask (14) into eax, as
@@ -18,23 +20,22 @@ var rawSignalCalls = [...][]byte{
 
 // rawSignalSpan is within how many bytes behind such a load the syscall instruction
 // follows: a few more arguments stand between. With the load it is less than what chunks
-// have in common, 2*searchMargin.
+// have in common, 2*ChunkMargin.
 const rawSignalSpan = 20
 
-// rawSignals reports whether a dynamic program sets up signals by itself. A C library does
+// RawSignals reports whether a dynamic program sets up signals by itself. A C library does
 // so for all others and is none; one that can be executed has a name (DT_SONAME).
-func (f *elfFile) rawSignals() (bool, error) {
-	if f.prog(ptInterp) == nil || f.dyn(dtSoname) != nil {
+func RawSignals(f *elf.File) (bool, error) {
+	if f.Prog(elf.PTInterp) == nil || f.Dyn(elf.DTSoname) != nil {
 		return false, nil
 	}
 	found := false
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
-	for i := range f.progs {
-		p := &f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfX == 0 {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTLoad || p.Filesz == 0 || p.Flags&elf.PFX == 0 {
 			continue
 		}
-		err := s.chunks(p, func(b []byte, _ uint64, _, _ int) {
+		err := f.Chunks(p, func(b []byte, _ uint64, _, _ int) {
 			for _, load := range rawSignalCalls {
 				found = found || rawSignalIn(b, load)
 			}

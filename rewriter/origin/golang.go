@@ -1,43 +1,45 @@
 // Recognising what Go's linker made. Go 1.0 calls the vsyscall page on its own small
 // stacks; Go 1.1 to 1.15 keeps the addresses in data, for kernels without a vDSO.
 
-package rewriter
+package origin
 
 import (
 	"bytes"
 	"encoding/binary"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // goSections are sections that only Go's linker writes (cmd/link/internal/ld/elf.go, and
 // 6l of Go 1.0, which has .gosymtab and .gopclntab).
 var goSections = [...]string{".gopclntab", ".gosymtab", ".go.buildinfo", ".note.go.buildid"}
 
-// isGo reports whether Go's linker made the file: by its sections, or, where there are
+// Go reports whether Go's linker made the file: by its sections, or, where there are
 // none, by its note or by the header of its table of functions.
-func (f *elfFile) isGo() (bool, error) {
+func Go(f *elf.File) (bool, error) {
 	for _, name := range goSections {
-		if f.section(name) != nil {
+		if f.Section(name) != nil {
 			return true, nil
 		}
 	}
-	if f.hasGoNote() {
+	if hasGoNote(f) {
 		return true, nil
 	}
-	if f.sections != nil {
+	if f.Sections != nil {
 		return false, nil
 	}
-	return f.hasPclntab()
+	return hasPclntab(f)
 }
 
 // hasGoNote looks for the build ID note of Go 1.5 and later: type 4 under the name "Go".
-func (f *elfFile) hasGoNote() bool {
+func hasGoNote(f *elf.File) bool {
 	const namesz, typ = 4, 4
-	for i := range f.progs {
-		p := &f.progs[i]
-		if p.typ != ptNote || p.filesz < 16 || !f.inFile(p.off, 16) {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTNote || p.Filesz < 16 || !f.InFile(p.Off, 16) {
 			continue
 		}
-		b, err := f.bytes(p.off, 16)
+		b, err := f.Bytes(p.Off, 16)
 		if err != nil {
 			return false
 		}
@@ -51,19 +53,18 @@ func (f *elfFile) hasGoNote() bool {
 
 // hasPclntab looks for the head of the function table of Go 1.2 and later: a magic number,
 // two zeros, the instruction quantum 1 and the pointer size 8 (debug/gosym/pclntab.go).
-func (f *elfFile) hasPclntab() (bool, error) {
+func hasPclntab(f *elf.File) (bool, error) {
 	heads := [...][]byte{
 		{0xfb, 0xff, 0xff, 0xff, 0, 0, 1, 8}, // Go 1.2
 		{0xfa, 0xff, 0xff, 0xff, 0, 0, 1, 8}, // Go 1.16
 	}
 	found := false
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
-	for i := range f.progs {
-		p := &f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfW != 0 {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTLoad || p.Filesz == 0 || p.Flags&elf.PFW != 0 {
 			continue
 		}
-		err := s.chunks(p, func(b []byte, _ uint64, _, _ int) {
+		err := f.Chunks(p, func(b []byte, _ uint64, _, _ int) {
 			for _, h := range heads {
 				found = found || bytes.Contains(b, h)
 			}

@@ -1,7 +1,7 @@
 // Function starts from .eh_frame. Sources: the Linux Standard Base, "Exception Frames" and
 // ".eh_frame_hdr", and DWARF 4, 7.24, for the DW_EH_PE encodings.
 
-package rewriter
+package elf
 
 import (
 	"bytes"
@@ -9,8 +9,6 @@ import (
 )
 
 const (
-	ptGNUEhFrame = 0x6474e550
-
 	pePtr     = 0x00 // 8 bytes
 	peUdata4  = 0x03
 	peSdata4  = 0x0b
@@ -25,21 +23,21 @@ const (
 	cieRead = 64
 )
 
-// eachFDE calls visit with each function that .eh_frame describes and that begins where near
+// EachFDE calls visit with each function that .eh_frame describes and that begins where near
 // says so: through the search table of PT_GNU_EH_FRAME, or by reading the section where there
 // is no table, or by its content where no header names it. Damage ends the search without an
 // error.
-func eachFDE(f *elfFile, near func(start uint64) bool, visit func(function)) error {
+func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) error {
 	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
-	if p := f.prog(ptGNUEhFrame); p != nil {
-		if done, err := u.table(p.vaddr); done || err != nil {
+	if p := f.Prog(PTGNUEhFrame); p != nil {
+		if done, err := u.table(p.Vaddr); done || err != nil {
 			return err
 		}
 	}
-	if s := f.section(".eh_frame"); s != nil && s.typ != shtNobits {
-		return u.section(s.off, s.addr, s.size)
+	if s := f.Section(".eh_frame"); s != nil && s.Type != SHTNobits {
+		return u.section(s.Off, s.Addr, s.Size)
 	}
-	if f.sections == nil {
+	if f.Sections == nil {
 		return u.search()
 	}
 	return nil
@@ -47,16 +45,16 @@ func eachFDE(f *elfFile, near func(start uint64) bool, visit func(function)) err
 
 // unwind reads unwind tables.
 type unwind struct {
-	f     *elfFile
+	f     *File
 	near  func(start uint64) bool
-	visit func(function)
+	visit func(Func)
 	cies  map[uint64]cie // by offset
 }
 
 // table reads the search table of .eh_frame_hdr; done is false where there is none of the one
 // form that linkers write: pairs of 4 bytes relative to the header.
 func (u *unwind) table(hdr uint64) (done bool, err error) {
-	b, err := u.f.mem(hdr, 12)
+	b, err := u.f.Mem(hdr, 12)
 	if err != nil || len(b) < 12 {
 		return false, err
 	}
@@ -66,7 +64,7 @@ func (u *unwind) table(hdr uint64) (done bool, err error) {
 	count := min(uint64(binary.LittleEndian.Uint32(b[8:])), maxFDEs)
 	const entry = 8
 	for i := uint64(0); i < count; i += symChunk {
-		b, err := u.f.mem(hdr+12+i*entry, entry*min(symChunk, count-i))
+		b, err := u.f.Mem(hdr+12+i*entry, entry*min(symChunk, count-i))
 		if err != nil {
 			return true, err
 		}
@@ -79,9 +77,9 @@ func (u *unwind) table(hdr uint64) (done bool, err error) {
 			if !u.near(start) {
 				continue
 			}
-			fn := function{start: start}
-			if off, ok := u.f.offset(rel(b[4:]), 8); ok {
-				if full, ok := u.entry(off, rel(b[4:])); ok && full.start == start {
+			fn := Func{Start: start}
+			if off, ok := u.f.Offset(rel(b[4:]), 8); ok {
+				if full, ok := u.entry(off, rel(b[4:])); ok && full.Start == start {
 					fn = full
 				}
 			}
@@ -136,14 +134,13 @@ var cieHead = []byte("\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b")
 // search looks for .eh_frame in a file without section headers. Each entry that is read names
 // its CIE by its distance.
 func (u *unwind) search() error {
-	s := &search{f: u.f, buf: make([]byte, min(searchChunk, u.f.size))}
-	for i := range u.f.progs {
-		p := &u.f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfW != 0 {
+	for i := range u.f.Progs {
+		p := &u.f.Progs[i]
+		if p.Type != PTLoad || p.Filesz == 0 || p.Flags&PFW != 0 {
 			continue
 		}
 		var at []uint64
-		if err := s.chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		if err := u.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			for i := lo; i < hi && len(at) < symChunk; i++ {
 				n := bytes.Index(b[i:min(hi+len(cieHead), len(b))], cieHead)
 				if n < 0 {
@@ -161,8 +158,8 @@ func (u *unwind) search() error {
 			if v < done {
 				continue // of the same table
 			}
-			done = p.vaddr + p.filesz
-			if err := u.section(p.off+(v-p.vaddr), v, p.filesz-(v-p.vaddr)); err != nil {
+			done = p.Vaddr + p.Filesz
+			if err := u.section(p.Off+(v-p.Vaddr), v, p.Filesz-(v-p.Vaddr)); err != nil {
 				return err
 			}
 		}
@@ -171,11 +168,11 @@ func (u *unwind) search() error {
 }
 
 // entry reads the FDE at an offset and vaddr.
-func (u *unwind) entry(off, vaddr uint64) (fn function, ok bool) {
-	if !u.f.inFile(off, 8) {
+func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
+	if !u.f.InFile(off, 8) {
 		return fn, false
 	}
-	b, err := u.f.bytes(off, min(48, u.f.size-off))
+	b, err := u.f.Bytes(off, min(48, u.f.Size-off))
 	if err != nil || len(b) < 24 {
 		return fn, false
 	}
@@ -192,12 +189,12 @@ func (u *unwind) entry(off, vaddr uint64) (fn function, ok bool) {
 		return fn, false
 	}
 	length, _, ok := pointer(b[8+n:], 0, c.enc&0x0f)
-	if !ok || length > maxVaddr {
+	if !ok || length > MaxVaddr {
 		return fn, false
 	}
-	fn = function{start: start, end: start + length}
+	fn = Func{Start: start, End: start + length}
 	if length == 0 {
-		fn.end = 0
+		fn.End = 0
 	}
 	if c.lsda == peOmit {
 		return fn, true
@@ -209,13 +206,13 @@ func (u *unwind) entry(off, vaddr uint64) (fn function, ok bool) {
 	}
 	raw, _, ok := pointer(b[r.at:], 0, c.lsda&0x0f)
 	if !ok || c.lsda&^(0x0f|pePcrel) != 0 {
-		fn.lsda = 1 // nothing is there: not understood
+		fn.LSDA = 1 // nothing is there: not understood
 		return fn, true
 	}
 	if raw != 0 && c.lsda&pePcrel != 0 {
 		raw += vaddr + uint64(r.at)
 	}
-	fn.lsda = raw
+	fn.LSDA = raw
 	return fn, true
 }
 
@@ -230,18 +227,18 @@ func (u *unwind) cie(off uint64) cie {
 	if c, ok := u.cies[off]; ok {
 		return c
 	}
-	c := readCIE(u.f, off)
+	c := u.f.readCIE(off)
 	if len(u.cies) < symChunk {
 		u.cies[off] = c
 	}
 	return c
 }
 
-func readCIE(f *elfFile, off uint64) cie {
-	if !f.inFile(off, 9) {
+func (f *File) readCIE(off uint64) cie {
+	if !f.InFile(off, 9) {
 		return cie{}
 	}
-	b, err := f.bytes(off, min(cieRead, f.size-off)) // Scan reports what cannot be read
+	b, err := f.Bytes(off, min(cieRead, f.Size-off)) // who reads sees what cannot be read
 	if err != nil {
 		return cie{}
 	}
@@ -305,9 +302,12 @@ func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 	return 0, 0, false
 }
 
+// windowSize is how many bytes a window reads at once.
+const windowSize = 16 << 10
+
 // window reads a file front to back in blocks.
 type window struct {
-	f   *elfFile
+	f   *File
 	off uint64
 	b   []byte
 }
@@ -315,10 +315,10 @@ type window struct {
 // at returns n bytes at offset off, fewer at the end of the file.
 func (w *window) at(off, n uint64) ([]byte, error) {
 	if off < w.off || off-w.off+n > uint64(len(w.b)) {
-		if off >= w.f.size {
+		if off >= w.f.Size {
 			return nil, nil
 		}
-		b, err := w.f.bytes(off, min(max(n, codeBlock), w.f.size-off))
+		b, err := w.f.Bytes(off, min(max(n, windowSize), w.f.Size-off))
 		if err != nil {
 			return nil, err
 		}
@@ -328,71 +328,14 @@ func (w *window) at(off, n uint64) ([]byte, error) {
 	return b[:min(n, uint64(len(b)))], nil
 }
 
-// eachIrelative calls visit with the resolver of each R_X86_64_IRELATIVE relocation: those
-// of the dynamic segment, and in a static program those of its SHT_RELA sections.
-func eachIrelative(f *elfFile, visit func(resolver uint64)) error {
-	return eachRela(f, func(_ uint64, typ uint32, addend uint64) {
-		if typ == rIrelative {
-			visit(addend)
-		}
-	})
+// Func is where a function, or a part of one that a compiler split off, is in memory.
+type Func struct {
+	Start uint64
+	End   uint64 // behind its last byte; 0: nothing says where it ends
+	LSDA  uint64 // vaddr of its table of landing pads, 0 for none
 }
 
-// relaWords calls visit with each word that a RELATIVE relocation fills, and its value.
-func relaWords(f *elfFile, visit func(at, addend uint64)) error {
-	return eachRela(f, func(at uint64, typ uint32, addend uint64) {
-		if typ == rRelative {
-			visit(at, addend)
-		}
-	})
-}
-
-const (
-	rIrelative = 37
-	shtRela    = 4
-	dtPltrelsz = 2
-	dtJmprel   = 23
-)
-
-// eachRela calls visit for each relocation with an addend that is applied at load time.
-func eachRela(f *elfFile, visit func(at uint64, typ uint32, addend uint64)) error {
-	for _, tags := range [...][2]int64{{dtRela, dtRelasz}, {dtJmprel, dtPltrelsz}} {
-		at, size := f.dyn(tags[0]), f.dyn(tags[1])
-		if at == nil || size == nil {
-			continue
-		}
-		p := f.load(at.val)
-		if p == nil {
-			continue
-		}
-		n := min(size.val, p.filesz-(at.val-p.vaddr))
-		if err := relaRange(f, p.off+(at.val-p.vaddr), n, visit); err != nil {
-			return err
-		}
-	}
-	if f.dynamic != nil {
-		return nil
-	}
-	for i := range f.sections {
-		if s := &f.sections[i]; s.typ == shtRela && s.addr != 0 {
-			if err := relaRange(f, s.off, s.size, visit); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func relaRange(f *elfFile, off, size uint64, visit func(at uint64, typ uint32, addend uint64)) error {
-	const chunk = symChunk * relaSize
-	for ; size >= relaSize; off, size = off+chunk, size-min(chunk, size) {
-		b, err := f.bytes(off, min(chunk, size))
-		if err != nil {
-			return err
-		}
-		for ; len(b) >= relaSize; b = b[relaSize:] {
-			visit(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint64(b[16:]))
-		}
-	}
-	return nil
+// Holds reports whether vaddr may be in the function.
+func (fn *Func) Holds(vaddr uint64) bool {
+	return vaddr >= fn.Start && (fn.End == 0 || vaddr < fn.End)
 }

@@ -1,17 +1,17 @@
 // Landing pads: where an exception enters a function. Source: the Itanium C++ ABI, "Exception
 // Handling Tables"; gcc's unwind-pe.h and libsupc++'s eh_personality.cc.
 
-package rewriter
+package elf
 
 // maxLSDA bounds the bytes read of one function's table.
 const maxLSDA = 1 << 16
 
-// landingPads returns the landing pads of fn; ok is false where its table is not understood.
-func (c *code) landingPads(fn function) (pads []uint64, ok bool) {
-	if fn.lsda == 0 {
+// LandingPads returns the landing pads of fn; ok is false where its table is not understood.
+func (f *File) LandingPads(fn Func) (pads []uint64, ok bool) {
+	if fn.LSDA == 0 {
 		return nil, true
 	}
-	b, err := c.f.mem(fn.lsda, maxLSDA)
+	b, err := f.Mem(fn.LSDA, maxLSDA)
 	if err != nil || len(b) < 4 {
 		return nil, false
 	}
@@ -41,7 +41,7 @@ func (c *code) landingPads(fn function) (pads []uint64, ok bool) {
 		pad := field()
 		r.uleb() // the action
 		if pad != 0 {
-			pads = append(pads, fn.start+pad)
+			pads = append(pads, fn.Start+pad)
 		}
 	}
 	return pads, !r.bad

@@ -1,36 +1,16 @@
-// Which libc a file contains, and what kind of program it is.
+// Which libc a file contains.
 
-package rewriter
+package origin
 
 import (
 	"bytes"
 	"strings"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
-const (
-	dtSoname = 14
-	dtDebug  = 21
-	// df1PIE is DF_1_PIE of DT_FLAGS_1.
-	df1PIE = 0x08000000
-	// maxVersion is the longest version number accepted, in bytes.
-	maxVersion = 12
-)
-
-// static reports whether the file is a program that no interpreter loads. A shared library
-// has no interpreter either: only a static-pie has DF_1_PIE, or, from linkers before that
-// flag, the DT_DEBUG that linkers write into programs alone.
-func (f *elfFile) static() bool {
-	if f.prog(ptInterp) != nil {
-		return false
-	}
-	if f.typ == etExec {
-		return true
-	}
-	if d := f.dyn(dtFlags1); d != nil && d.val&df1PIE != 0 {
-		return true
-	}
-	return f.entry != 0 && f.dyn(dtDebug) != nil && f.dyn(dtSoname) == nil
-}
+// maxVersion is the longest version number accepted, in bytes.
+const maxVersion = 12
 
 // banner is a string by which a libc is known.
 type banner struct {
@@ -55,25 +35,24 @@ var banners = [...]banner{
 // lone string with the version in its read-only data (nptl_version in nptl-init.c).
 var glibcLibraries = [...]string{"libpthread.so.0", "librt.so.1"}
 
-// libcOf names the libc that the file contains; "" where nothing in it tells. Only a
+// Libc names the libc that the file contains; "" where nothing in it tells. Only a
 // libc itself and static programs contain one: the others just mention names.
-func libcOf(f *elfFile) (string, error) {
-	soname := f.soname()
+func Libc(f *elf.File) (string, error) {
+	soname := f.Soname()
 	lone := false
 	for _, name := range glibcLibraries {
 		lone = lone || soname == name
 	}
-	if !lone && !f.static() && !strings.HasPrefix(soname, "libc.") {
+	if !lone && !f.Static() && !strings.HasPrefix(soname, "libc.") {
 		return "", nil
 	}
 	best, rank := "", len(banners)
-	s := &search{f: f, buf: make([]byte, min(searchChunk, f.size))}
-	for i := range f.progs {
-		p := &f.progs[i]
-		if p.typ != ptLoad || p.filesz == 0 || p.flags&pfW != 0 {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTLoad || p.Filesz == 0 || p.Flags&elf.PFW != 0 {
 			continue
 		}
-		err := s.chunks(p, func(b []byte, _ uint64, _, _ int) {
+		err := f.Chunks(p, func(b []byte, _ uint64, _, _ int) {
 			for n := range banners[:rank] {
 				if v, ok := banners[n].find(b); ok {
 					best, rank = v, n
@@ -89,19 +68,6 @@ func libcOf(f *elfFile) (string, error) {
 		}
 	}
 	return best, nil
-}
-
-// soname returns the DT_SONAME of a shared library.
-func (f *elfFile) soname() string {
-	so, str := f.dyn(dtSoname), f.dyn(dtStrtab)
-	if so == nil || str == nil {
-		return ""
-	}
-	b, err := f.mem(str.val+so.val, maxName)
-	if err != nil {
-		return ""
-	}
-	return cString(b, 0)
 }
 
 func (n banner) find(b []byte) (string, bool) {

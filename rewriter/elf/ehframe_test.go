@@ -1,38 +1,50 @@
-package rewriter
+package elf
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 	"testing"
 )
+
+// little returns the values in little-endian order.
+func little(values ...any) []byte {
+	var b bytes.Buffer
+	for _, v := range values {
+		if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
+			panic(err)
+		}
+	}
+	return b.Bytes()
+}
 
 // ehFrame is a small .eh_frame at vaddr with entries for the starts; enc is how the CIE
 // says that they write addresses, and aug its augmentation string.
 func ehFrame(aug string, enc byte, vaddr uint64, starts ...uint64) []byte {
 	var b []byte
 	entry := func(body []byte) {
-		b = append(le(b, uint32(len(body))), body...)
+		b = slices.Concat(b, little(uint32(len(body))), body)
 	}
-	cie := append(le(nil, uint32(0), uint8(1)), append([]byte(aug), 0, 1, 0x78, 16)...)
+	cie := little(uint32(0), uint8(1), []byte(aug), []byte{0, 1, 0x78, 16})
 	switch aug {
 	case "zR":
 		cie = append(cie, 1, enc)
 	case "zPLR":
 		cie = append(cie, 7, pePcrel|peSdata4, 0, 0, 0, 0, 0x1b, enc)
 	}
-	entry(pad(cie, 4))
+	entry(append(cie, make([]byte, -len(cie)&3)...))
 	for _, s := range starts {
 		at := vaddr + uint64(len(b)) + 8
-		fde := le(nil, uint32(len(b)+4))
+		fde := little(uint32(len(b) + 4))
 		switch enc {
 		case pePtr:
-			fde = le(fde, s, uint64(16))
+			fde = append(fde, little(s, uint64(16))...)
 		case pePcrel | peSdata4:
-			fde = le(fde, uint32(s-at), uint32(16), uint64(0))
+			fde = append(fde, little(uint32(s-at), uint32(16), uint64(0))...)
 		}
 		entry(fde)
 	}
-	return le(b, uint32(0))
+	return append(b, 0, 0, 0, 0)
 }
 
 func TestEhFrameSection(t *testing.T) {
@@ -59,9 +71,9 @@ func TestEhFrameSection(t *testing.T) {
 			if c.change != nil {
 				c.change(b)
 			}
-			f := &elfFile{r: bytes.NewReader(b), size: uint64(len(b)), sections: []section{{name: ".eh_frame", typ: shtProgbits, addr: addr, size: uint64(len(b))}}}
+			f := &File{R: bytes.NewReader(b), Size: uint64(len(b)), Sections: []Section{{Name: ".eh_frame", Type: SHTProgbits, Addr: addr, Size: uint64(len(b))}}}
 			var got []uint64
-			if err := eachFDE(f, func(uint64) bool { return true }, func(d function) { got = append(got, d.start) }); err != nil {
+			if err := f.EachFDE(func(uint64) bool { return true }, func(d Func) { got = append(got, d.Start) }); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(got, c.want) {
@@ -74,9 +86,7 @@ func TestEhFrameSection(t *testing.T) {
 // TestGNUHash counts symbols through DT_GNU_HASH, which many libraries have alone.
 func TestGNUHash(t *testing.T) {
 	table := func(nbuckets, symoffset, bloom uint32, rest ...uint32) []byte {
-		b := le(nil, nbuckets, symoffset, bloom, uint32(6))
-		b = append(b, make([]byte, 8*bloom)...)
-		return le(b, rest)
+		return little(nbuckets, symoffset, bloom, uint32(6), make([]byte, 8*bloom), rest)
 	}
 	for _, c := range []struct {
 		name string
@@ -91,7 +101,7 @@ func TestGNUHash(t *testing.T) {
 		{"a bloom filter without an end", table(1, 1, 0, 1)[:16], 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := &elfFile{r: bytes.NewReader(c.b), size: uint64(len(c.b)), progs: []prog{{typ: ptLoad, vaddr: 0x1000, filesz: uint64(len(c.b)), memsz: uint64(len(c.b))}}}
+			f := &File{R: bytes.NewReader(c.b), Size: uint64(len(c.b)), Progs: []Prog{{Type: PTLoad, Vaddr: 0x1000, Filesz: uint64(len(c.b)), Memsz: uint64(len(c.b))}}}
 			if got := f.gnuHashSymbols(0x1000); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}

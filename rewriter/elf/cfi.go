@@ -1,0 +1,143 @@
+// Call frame instructions: what unwind tables say of one function. Source: DWARF 4, 6.4 and 7.23.
+
+package elf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"sort"
+)
+
+// FrameDescription is an FDE whose CIE is plainCIE.
+type FrameDescription struct {
+	Start, Size uint64
+	Program     []byte // call frame instructions (DWARF 4, 6.4.2)
+}
+
+// What call frame instructions are made of (DWARF 4, 7.23).
+const (
+	cfaAdvance  = 0x40 // delta in the low 6 bits
+	cfaOffset   = 0x80 // register in the low 6 bits
+	CFARestore  = 0xc0 // register in the low 6 bits
+	CFAAdvance4 = 0x04
+	CFAUndef    = 0x07
+	cfaDefCFA   = 0x0c
+
+	DwarfRSP = 7  // psABI, figure 3.36
+	DwarfRIP = 16 // the return address
+
+	FDEHead = 4*4 + 1 // bytes of an FDE of cieHead before its instructions
+)
+
+// PlainCFI is what a CIE begins with: rsp+8 is the frame's address, the return address below it.
+var PlainCFI = []byte{cfaDefCFA, DwarfRSP, 8, cfaOffset | DwarfRIP, 1}
+
+// Signed returns the 4 bytes as a distance.
+func Signed(b []byte) uint64 { return uint64(int64(int32(binary.LittleEndian.Uint32(b)))) }
+
+// LastBefore returns the vaddr of the entry that a bisection of the search table finds for a
+// segment of size bytes, 0 where there is none, or the table is not what linkers write.
+func (f *File) LastBefore(hdr, segment, size uint64) (uint64, error) {
+	const head, entry = 12, 8
+	b, err := f.Mem(hdr, head)
+	if err != nil || len(b) < head || !searchable(b) {
+		return 0, err
+	}
+	n := uint64(binary.LittleEndian.Uint32(b[8:]))
+	if n == 0 || n > maxFDEs {
+		return 0, nil
+	}
+	b, err = f.Mem(hdr+head, n*entry)
+	if err != nil || uint64(len(b)) < n*entry {
+		return 0, err
+	}
+	start := func(i int) uint64 { return hdr + Signed(b[i*entry:]) }
+	for i := 1; i < int(n); i++ {
+		if start(i) < start(i-1) {
+			return 0, nil
+		}
+	}
+	i := sort.Search(int(n), func(i int) bool { return start(i) >= segment }) - 1
+	if i < 0 || i+1 < int(n) && start(i+1) < segment+size {
+		return 0, nil
+	}
+	return hdr + head + uint64(i)*entry, nil
+}
+
+// PlainFDE reads the FDE at a vaddr; the size is 0 where its CIE is not cieHead with PlainCFI.
+func (f *File) PlainFDE(vaddr uint64) (d FrameDescription, cie uint64, err error) {
+	const maxFDE = 1024 // bytes: it has to fit into the page
+	b, err := f.Mem(vaddr, maxFDE)
+	if err != nil || len(b) < FDEHead {
+		return d, 0, err
+	}
+	length := uint64(binary.LittleEndian.Uint32(b))
+	if length < FDEHead-4 || length > uint64(len(b)-4) || b[FDEHead-1] != 0 {
+		return d, 0, nil
+	}
+	cie = vaddr + 4 - Signed(b[4:])
+	c, err := f.Mem(cie, 4)
+	if err != nil || len(c) < 4 {
+		return d, 0, err
+	}
+	c, err = f.Mem(cie+4, min(uint64(binary.LittleEndian.Uint32(c)), cieRead))
+	if err != nil {
+		return d, 0, err
+	}
+	initial, ok := bytes.CutPrefix(c, cieHead)
+	if !ok || !bytes.Equal(bytes.TrimRight(initial, "\x00"), PlainCFI) {
+		return d, 0, nil
+	}
+	return FrameDescription{
+		Start:   vaddr + 8 + Signed(b[8:]),
+		Size:    uint64(binary.LittleEndian.Uint32(b[12:])),
+		Program: b[FDEHead : 4+length],
+	}, cie, nil
+}
+
+// cfaOperands are the operands of the instructions that have no place in their opcode: u for
+// LEB128, b for a block, digits for that many bytes. DWARF 4, 7.23; the last two are GNU's.
+var cfaOperands = map[byte]string{
+	0x00: "", 0x02: "1", 0x03: "2", 0x04: "4", 0x05: "uu", 0x06: "u", 0x07: "u", 0x08: "u", 0x09: "uu",
+	0x0a: "", 0x0b: "", 0x0c: "uu", 0x0d: "u", 0x0e: "u", 0x0f: "b", 0x10: "ub", 0x11: "uu", 0x12: "uu",
+	0x13: "u", 0x14: "uu", 0x15: "uu", 0x16: "ub", 0x2e: "u", 0x2f: "uu",
+}
+
+// Advanced returns how far call frame instructions get from where they start, in bytes of code.
+func Advanced(program []byte) (n uint64, ok bool) {
+	r := leb{b: program}
+	for r.at < len(program) {
+		op := r.byte()
+		switch op & 0xc0 {
+		case cfaAdvance:
+			n += uint64(op & 0x3f)
+			continue
+		case cfaOffset:
+			r.uleb()
+			continue
+		case CFARestore:
+			continue
+		}
+		operands, known := cfaOperands[op]
+		if !known {
+			return 0, false
+		}
+		for _, o := range operands {
+			switch o {
+			case 'u':
+				r.uleb()
+			case 'b':
+				r.at += int(min(r.uleb(), math.MaxInt32))
+			default:
+				for shift := range int(o - '0') {
+					n += uint64(r.byte()) << (8 * shift)
+				}
+			}
+		}
+		if r.bad || r.at > len(program) {
+			return 0, false
+		}
+	}
+	return n, !r.bad
+}

@@ -1,0 +1,324 @@
+// Parsing ELF files: headers, sections and the dynamic segment, all checked.
+
+package elf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+)
+
+// The parts of the ELF format that vfix reads. Source: System V gABI, chapters 4 and 5,
+// and the x86-64 psABI. debug/elf is not used on input: it allocates by sizes that the
+// file claims, and vfix needs offsets of single fields to edit.
+const (
+	EhdrSize = 64
+	PhdrSize = 56
+	ShdrSize = 64
+	SymSize  = 24
+	RelaSize = 24
+	DynSize  = 16
+
+	TypeExec = 2
+	TypeDyn  = 3
+
+	MachineX8664 = 62
+
+	PTNull       = 0
+	PTLoad       = 1
+	PTDynamic    = 2
+	PTInterp     = 3
+	PTNote       = 4
+	PTPhdr       = 6
+	PTGNUEhFrame = 0x6474e550
+
+	PFX = 1
+	PFW = 2
+	PFR = 4
+
+	SHTProgbits = 1
+	SHTSymtab   = 2
+	SHTStrtab   = 3
+	SHTRela     = 4
+	SHTNote     = 7
+	SHTNobits   = 8
+	SHTDynsym   = 11
+
+	SHFWrite     = 1
+	SHFAlloc     = 2
+	SHFExecinstr = 4
+
+	DTNull        = 0
+	DTNeeded      = 1
+	DTPltrelsz    = 2
+	DTHash        = 4
+	DTStrtab      = 5
+	DTSymtab      = 6
+	DTRela        = 7
+	DTRelasz      = 8
+	DTInit        = 12
+	DTSoname      = 14
+	DTDebug       = 21
+	DTJmprel      = 23
+	DTInitArray   = 25
+	DTInitArraysz = 27
+	DTRelrsz      = 35
+	DTRelr        = 36
+	DTGNUHash     = 0x6ffffef5
+	DTFlags1      = 0x6ffffffb
+
+	DF1PIE = 0x08000000 // of DT_FLAGS_1; gABI extension, elf.h
+
+	RRelative  = 8  // R_X86_64_RELATIVE
+	RIrelative = 37 // R_X86_64_IRELATIVE
+
+	// MaxPhnum is more program headers than any loader maps usefully; the kernel itself
+	// stops at 64 KiB of them (fs/binfmt_elf.c, load_elf_phdrs).
+	MaxPhnum = 65536 / PhdrSize
+	// MaxShnum bounds the section headers read: e_shnum has 16 bits, and a file with
+	// SHN_XINDEX is treated as one without section headers.
+	MaxShnum = 0xff00
+	// maxDyn bounds the dynamic entries read; real files have below 100.
+	maxDyn = 4096
+	// MaxVaddr is the end of the lower half of the 47-bit address space.
+	MaxVaddr = 1 << 47
+)
+
+// Prog is one program header.
+type Prog struct {
+	Index                int // in the table
+	Type, Flags          uint32
+	Off, Vaddr, Paddr    uint64
+	Filesz, Memsz, Align uint64
+}
+
+// Section is one section header.
+type Section struct {
+	Index                  int
+	Name                   string
+	nameOff, Type          uint32
+	Flags, Addr, Off, Size uint64
+	link, info             uint32
+	align, entsize         uint64
+}
+
+// Dyn is one entry of the dynamic segment.
+type Dyn struct {
+	Off uint64 // of the entry in the file
+	Tag int64
+	Val uint64
+}
+
+// File is a checked view of a 64-bit x86-64 ELF file. What is in it lies inside the file.
+type File struct {
+	R    io.ReaderAt
+	Size uint64 // in bytes
+
+	Type            uint16
+	Entry           uint64
+	PhOff, ShOff    uint64
+	ShNum, ShStrNdx int
+	Progs           []Prog
+	Sections        []Section // nil where there are none, or they are damaged
+	Dynamic         []Dyn     // up to and without DT_NULL
+	DynSpare        []uint64  // offsets of unused DT_NULL entries after the first
+}
+
+// SkipError is why a file is passed over.
+type SkipError struct {
+	Reason  string
+	Damaged bool
+	// Runs says that a kernel may run the file all the same.
+	Runs bool
+}
+
+func (e *SkipError) Error() string { return e.Reason }
+
+// NotFor returns the reason to pass over a file that is no kind vfix knows.
+func NotFor(format string, a ...any) error { return &SkipError{Reason: fmt.Sprintf(format, a...)} }
+
+// Damaged returns the reason to pass over a file with a fact in it that cannot be.
+func Damaged(format string, a ...any) error {
+	return &SkipError{Reason: "damaged ELF: " + fmt.Sprintf(format, a...), Damaged: true}
+}
+
+// Parse reads the headers of the size bytes behind r. A *SkipError says that the file
+// is not one for vfix; where it runs all the same, its segments come with it. Any other error came
+// from r.
+func Parse(r io.ReaderAt, size int64) (*File, error) {
+	f := &File{R: r, Size: uint64(max(size, 0))}
+	if f.Size < 4 {
+		return nil, NotFor("not an ELF file")
+	}
+	var hdr [EhdrSize]byte
+	n := min(f.Size, EhdrSize)
+	if err := f.ReadAt(hdr[:n], 0); err != nil {
+		return nil, err
+	}
+	if string(hdr[:4]) != "\x7fELF" {
+		return nil, NotFor("not an ELF file")
+	}
+	if n < 20 {
+		return nil, Damaged("ends inside the ELF header (%d bytes)", f.Size)
+	}
+	if hdr[5] == 2 {
+		return nil, NotFor("big-endian ELF")
+	}
+	if hdr[4] == 1 && binary.LittleEndian.Uint16(hdr[18:]) == MachineX8664 {
+		return nil, NotFor("32-bit ELF of the x32 ABI")
+	}
+	if hdr[4] == 1 {
+		return nil, NotFor("32-bit ELF")
+	}
+	if hdr[4] != 2 || hdr[5] != 1 {
+		return nil, Damaged("EI_CLASS %d, EI_DATA %d", hdr[4], hdr[5])
+	}
+	le := binary.LittleEndian
+	if m := le.Uint16(hdr[18:]); m != MachineX8664 {
+		return nil, NotFor("ELF for another machine (e_machine %d)", m)
+	}
+	f.Type = le.Uint16(hdr[16:])
+	if f.Type != TypeExec && f.Type != TypeDyn {
+		return nil, NotFor("ELF of type %d, neither a program nor a shared library", f.Type)
+	}
+	if n < EhdrSize {
+		return nil, Damaged("ends inside the ELF header (%d bytes)", f.Size)
+	}
+	f.Entry = le.Uint64(hdr[24:])
+	f.PhOff = le.Uint64(hdr[32:])
+	f.ShOff = le.Uint64(hdr[40:])
+	if s := le.Uint16(hdr[54:]); s != PhdrSize {
+		return nil, Damaged("e_phentsize %d, want %d", s, PhdrSize)
+	}
+	if err := f.readProgs(int(le.Uint16(hdr[56:]))); err != nil {
+		return f, err
+	}
+	f.ShNum = int(le.Uint16(hdr[60:]))
+	f.ShStrNdx = int(le.Uint16(hdr[62:]))
+	if le.Uint16(hdr[58:]) == ShdrSize {
+		if err := f.readSections(); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.readDynamic(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *File) readProgs(n int) error {
+	if n == 0 {
+		return Damaged("no program headers")
+	}
+	if n > MaxPhnum {
+		return Damaged("%d program headers, at most %d", n, MaxPhnum)
+	}
+	if !f.InFile(f.PhOff, uint64(n)*PhdrSize) {
+		return Damaged("%d program headers at offset %#x end beyond the file (%d bytes)", n, f.PhOff, f.Size)
+	}
+	b := make([]byte, n*PhdrSize)
+	if err := f.ReadAt(b, f.PhOff); err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	var last *Prog
+	var tangled error
+	f.Progs = make([]Prog, n)
+	for i := range f.Progs {
+		e := b[i*PhdrSize:]
+		p := &f.Progs[i]
+		*p = Prog{
+			Index: i, Type: le.Uint32(e), Flags: le.Uint32(e[4:]),
+			Off: le.Uint64(e[8:]), Vaddr: le.Uint64(e[16:]), Paddr: le.Uint64(e[24:]),
+			Filesz: le.Uint64(e[32:]), Memsz: le.Uint64(e[40:]), Align: le.Uint64(e[48:]),
+		}
+		if p.Type != PTLoad {
+			continue
+		}
+		switch {
+		case !f.InFile(p.Off, p.Filesz):
+			return Damaged("segment %d (offset %#x, filesz %#x) ends beyond the file (%d bytes)", i, p.Off, p.Filesz, f.Size)
+		case p.Filesz > p.Memsz:
+			return Damaged("segment %d: filesz %#x exceeds memsz %#x", i, p.Filesz, p.Memsz)
+		case p.Vaddr > MaxVaddr || p.Memsz > MaxVaddr-p.Vaddr:
+			return Damaged("segment %d (vaddr %#x, memsz %#x) ends beyond the address space", i, p.Vaddr, p.Memsz)
+		case last != nil && p.Vaddr < last.Vaddr+last.Memsz:
+			tangled = &SkipError{fmt.Sprintf("damaged ELF: segment %d at vaddr %#x overlaps or precedes segment %d", i, p.Vaddr, last.Index), true, true}
+		}
+		last = p
+	}
+	if last == nil {
+		return Damaged("no PT_LOAD segment")
+	}
+	return tangled
+}
+
+// readSections reads the section headers. Damaged ones are no reason to skip a file that
+// a loader runs without looking at them: f.sections stays nil then.
+func (f *File) readSections() error {
+	n := uint64(f.ShNum)
+	if n == 0 || n > MaxShnum || f.ShOff == 0 || !f.InFile(f.ShOff, n*ShdrSize) {
+		return nil
+	}
+	b := make([]byte, n*ShdrSize)
+	if err := f.ReadAt(b, f.ShOff); err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	s := make([]Section, n)
+	for i := range s {
+		e := b[i*ShdrSize:]
+		s[i] = Section{
+			Index: i, nameOff: le.Uint32(e), Type: le.Uint32(e[4:]), Flags: le.Uint64(e[8:]),
+			Addr: le.Uint64(e[16:]), Off: le.Uint64(e[24:]), Size: le.Uint64(e[32:]),
+			link: le.Uint32(e[40:]), info: le.Uint32(e[44:]), align: le.Uint64(e[48:]), entsize: le.Uint64(e[56:]),
+		}
+		if s[i].Type != SHTNobits && i > 0 && !f.InFile(s[i].Off, s[i].Size) {
+			return nil
+		}
+	}
+	if f.ShStrNdx == 0 || f.ShStrNdx >= len(s) || s[f.ShStrNdx].Type != SHTStrtab {
+		return nil
+	}
+	strs, err := f.Bytes(s[f.ShStrNdx].Off, min(s[f.ShStrNdx].Size, math.MaxUint16))
+	if err != nil {
+		return err
+	}
+	for i := range s {
+		s[i].Name = cString(strs, uint64(s[i].nameOff))
+	}
+	f.Sections = s
+	return nil
+}
+
+func (f *File) readDynamic() error {
+	p := f.Prog(PTDynamic)
+	if p == nil {
+		return nil
+	}
+	if !f.InFile(p.Off, p.Filesz) {
+		return Damaged("dynamic segment (offset %#x, filesz %#x) ends beyond the file (%d bytes)", p.Off, p.Filesz, f.Size)
+	}
+	n := min(p.Filesz/DynSize, maxDyn)
+	b, err := f.Bytes(p.Off, n*DynSize)
+	if err != nil {
+		return err
+	}
+	ended := false
+	for i := uint64(0); i < n; i++ {
+		d := Dyn{Off: p.Off + i*DynSize, Tag: int64(binary.LittleEndian.Uint64(b[i*DynSize:])), Val: binary.LittleEndian.Uint64(b[i*DynSize+8:])}
+		switch {
+		case d.Tag != DTNull && !ended:
+			f.Dynamic = append(f.Dynamic, d)
+		case d.Tag == DTNull && !ended:
+			ended = true
+			f.DynSpare = append(f.DynSpare, d.Off)
+		case d.Tag == DTNull && d.Val == 0:
+			f.DynSpare = append(f.DynSpare, d.Off)
+		default:
+			return nil // something stands behind DT_NULL: what follows is not spare
+		}
+	}
+	return nil
+}

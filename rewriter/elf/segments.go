@@ -1,0 +1,127 @@
+// Segments: which of them hold what, and what is around them.
+
+package elf
+
+import (
+	"bytes"
+	"slices"
+)
+
+// ExecLoad reports whether vaddr is in an executable segment.
+func (f *File) ExecLoad(vaddr uint64) bool {
+	p := f.Load(vaddr)
+	return p != nil && p.Flags&PFX != 0
+}
+
+// CodeVaddr returns the vaddr of an offset in the content of an executable segment.
+func (f *File) CodeVaddr(off uint64) (vaddr uint64, ok bool) {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type == PTLoad && p.Flags&PFX != 0 && off >= p.Off && off-p.Off < p.Filesz {
+			return p.Vaddr + (off - p.Off), true
+		}
+	}
+	return 0, false
+}
+
+// CodeAt returns the executable segment that holds the byte before offset.
+func (f *File) CodeAt(offset uint64) *Prog {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type == PTLoad && p.Flags&PFX != 0 && offset > p.Off && offset-p.Off <= p.Filesz {
+			return p
+		}
+	}
+	return nil
+}
+
+// MaxCover is how often the PT_LOADs of a file may cover it: an ordinary file's cover it
+// once, and without a bound a small file could make much work.
+const MaxCover = 4
+
+// CheckLoads is a *SkipError where the segments cover the file more often.
+func (f *File) CheckLoads() error {
+	var sum uint64
+	for i := range f.Progs {
+		if p := &f.Progs[i]; p.Type == PTLoad {
+			if sum += p.Filesz; sum > MaxCover*f.Size {
+				return Damaged("segments cover the file (%d bytes) more than %d times", f.Size, MaxCover)
+			}
+		}
+	}
+	return nil
+}
+
+// PageSize is how many bytes a page of memory has.
+const PageSize = 1 << 12
+
+// MapStart returns the lowest vaddr that a loader covers for the PT_LOAD p. The kernel and
+// later ld.so go by pages; ld.so of glibc 2.3 (elf/dl-load.c, mapstart) goes by p_align and
+// would lay the head of the file over what stands below.
+func (f *File) MapStart(p *Prog) uint64 {
+	align := uint64(PageSize)
+	if f.Type == TypeDyn && p.Align > PageSize && p.Align&(p.Align-1) == 0 {
+		align = p.Align
+	}
+	return p.Vaddr &^ (align - 1)
+}
+
+// IsInterpreter reports whether the file may be what a PT_INTERP names: entered by the kernel
+// beside a program, it can need no other library, and it has an entry point (e_entry is 0 where
+// there is none: ELF gABI, ELF Header). Those kernels load it by a function of its own
+// (fs/binfmt_elf.c, load_elf_interp), which knows one .bss: from the highest end of file
+// content to the highest end of memory of all its segments.
+func (f *File) IsInterpreter() bool {
+	if f.Entry == 0 || f.Type != TypeDyn || f.IsProgram() || f.Dyn(DTNeeded) != nil {
+		return false
+	}
+	p := f.Load(f.Entry)
+	return p != nil && p.Flags&PFX != 0
+}
+
+// HasBSS reports whether some segment is longer in memory than in the file.
+func (f *File) HasBSS() bool {
+	return slices.ContainsFunc(f.Progs, func(p Prog) bool { return p.Type == PTLoad && p.Memsz > p.Filesz })
+}
+
+// PageUp returns n, rounded up to whole pages.
+func PageUp(n uint64) uint64 { return (n + PageSize - 1) &^ (PageSize - 1) }
+
+// Overlay returns how many bytes follow everything that the headers speak of, zero padding
+// of less than a page aside: an archive appended to a self-extracting program.
+func (f *File) Overlay() (uint64, error) {
+	end := max(f.PhOff+uint64(len(f.Progs))*PhdrSize, EhdrSize)
+	for _, p := range f.Progs {
+		if p.Filesz > 0 && f.InFile(p.Off, p.Filesz) {
+			end = max(end, p.Off+p.Filesz)
+		}
+	}
+	if n := uint64(f.ShNum) * ShdrSize; f.InFile(f.ShOff, n) && f.ShNum > 0 {
+		end = max(end, f.ShOff+n)
+	}
+	for _, s := range f.Sections {
+		if s.Index > 0 && s.Type != SHTNobits {
+			end = max(end, s.Off+s.Size)
+		}
+	}
+	rest := f.Size - end
+	if rest < PageSize {
+		b, err := f.Bytes(end, rest)
+		if err != nil {
+			return 0, err
+		}
+		if len(bytes.Trim(b, "\x00")) == 0 {
+			return 0, nil
+		}
+	}
+	return rest, nil
+}
+
+// TableLoad returns the index of the segment that the program header table is loaded with, -1
+// for none.
+func (f *File) TableLoad() int {
+	size := uint64(len(f.Progs)) * PhdrSize
+	return slices.IndexFunc(f.Progs, func(p Prog) bool {
+		return p.Type == PTLoad && p.Off <= f.PhOff && p.Filesz >= f.PhOff-p.Off+size && p.Memsz == p.Filesz
+	})
+}

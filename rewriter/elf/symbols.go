@@ -1,0 +1,258 @@
+// Symbol tables, and what a loader enters.
+
+package elf
+
+import (
+	"encoding/binary"
+	"strings"
+)
+
+// Symbols. Source: gABI, "Symbol Table".
+const (
+	STTNotype   = 0
+	STTFunc     = 2
+	STTSection  = 3
+	STTGNUIfunc = 10
+	STBLocal    = 0
+	STVDefault  = 0
+	STVProt     = 3
+
+	// symChunk is how many symbols are read at once.
+	symChunk = 4096
+	// MaxStarts bounds the function starts of one file.
+	MaxStarts = 1 << 18
+	// maxName is the longest symbol name that is shown, in bytes.
+	maxName = 200
+)
+
+// Symtab is where a symbol table and its strings are in the file.
+type Symtab struct {
+	off, count      uint64
+	strOff, strSize uint64
+	Dynamic         bool
+}
+
+// Symbol is one defined function.
+type Symbol struct {
+	Value, Size uint64
+	name        uint32
+	Type, Bind  byte
+	Visibility  byte
+}
+
+// Symtabs returns .symtab and the dynamic symbol table, as far as they exist.
+func (f *File) Symtabs() []Symtab {
+	var tabs []Symtab
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Type != SHTSymtab || uint64(s.link) >= uint64(len(f.Sections)) {
+			continue
+		}
+		if str := f.Sections[s.link]; str.Type == SHTStrtab {
+			tabs = append(tabs, Symtab{off: s.Off, count: s.Size / SymSize, strOff: str.Off, strSize: str.Size})
+			break
+		}
+	}
+	if t, ok := f.dynamicSymtab(); ok {
+		tabs = append(tabs, t)
+	}
+	return tabs
+}
+
+// dynamicSymtab finds the dynamic symbol table as a loader does, through DT_SYMTAB; only
+// its length is not said there.
+func (f *File) dynamicSymtab() (Symtab, bool) {
+	sym, str := f.Dyn(DTSymtab), f.Dyn(DTStrtab)
+	if sym == nil || str == nil {
+		return Symtab{}, false
+	}
+	off, ok1 := f.Offset(sym.Val, SymSize)
+	strOff, ok2 := f.Offset(str.Val, 1)
+	if !ok1 || !ok2 {
+		return Symtab{}, false
+	}
+	p := f.Load(sym.Val)
+	room := (p.Filesz - (sym.Val - p.Vaddr)) / SymSize
+	q := f.Load(str.Val)
+	return Symtab{
+		off: off, count: min(f.dynamicSymbols(), room),
+		strOff: strOff, strSize: q.Filesz - (str.Val - q.Vaddr), Dynamic: true,
+	}, true
+}
+
+// dynamicSymbols returns how many dynamic symbols there are: from DT_HASH, DT_GNU_HASH or
+// the section header; 0 where nothing says so.
+func (f *File) dynamicSymbols() uint64 {
+	if d := f.Dyn(DTHash); d != nil {
+		if b, err := f.Mem(d.Val, 8); err == nil && len(b) == 8 {
+			return uint64(binary.LittleEndian.Uint32(b[4:])) // nchain
+		}
+	}
+	if d := f.Dyn(DTGNUHash); d != nil {
+		if n := f.gnuHashSymbols(d.Val); n > 0 {
+			return n
+		}
+	}
+	for i := range f.Sections {
+		if f.Sections[i].Type == SHTDynsym {
+			return f.Sections[i].Size / SymSize
+		}
+	}
+	return 0
+}
+
+// gnuHashSymbols returns one more than the highest symbol in the DT_GNU_HASH table at
+// vaddr: the end of the chain that begins at the highest bucket. The table's layout is in
+// binutils' bfd/elflink.c (bfd_elf_size_dynsym_hash_dynstr).
+func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
+	h, err := f.Mem(vaddr, 16)
+	if err != nil || len(h) < 16 {
+		return 0
+	}
+	le := binary.LittleEndian
+	nbuckets, symoffset, bloom := uint64(le.Uint32(h)), uint64(le.Uint32(h[4:])), uint64(le.Uint32(h[8:]))
+	buckets := vaddr + 16 + 8*bloom
+	chains := buckets + 4*nbuckets
+	top := uint64(0)
+	for i := uint64(0); i < nbuckets; i += symChunk {
+		b, err := f.Mem(buckets+4*i, 4*min(symChunk, nbuckets-i))
+		if err != nil || len(b) < 4 {
+			return 0
+		}
+		for ; len(b) >= 4; b = b[4:] {
+			top = max(top, uint64(le.Uint32(b)))
+		}
+	}
+	if top < symoffset {
+		return symoffset
+	}
+	for {
+		b, err := f.Mem(chains+4*(top-symoffset), 4*symChunk)
+		if err != nil || len(b) < 4 {
+			return top
+		}
+		for ; len(b) >= 4; b = b[4:] {
+			top++
+			if le.Uint32(b)&1 != 0 {
+				return top
+			}
+		}
+	}
+}
+
+// EachSymbol calls visit for each function and each label that the table defines.
+func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
+	buf := make([]byte, symChunk*SymSize)
+	for i := uint64(0); i < t.count; i += symChunk {
+		n := min(symChunk, t.count-i)
+		if !f.InFile(t.off+i*SymSize, n*SymSize) {
+			return nil
+		}
+		b := buf[:n*SymSize]
+		if err := f.ReadAt(b, t.off+i*SymSize); err != nil {
+			return err
+		}
+		le := binary.LittleEndian
+		for ; len(b) > 0; b = b[SymSize:] {
+			s := Symbol{
+				name: le.Uint32(b), Type: b[4] & 15, Bind: b[4] >> 4, Visibility: b[5] & 3,
+				Value: le.Uint64(b[8:]), Size: le.Uint64(b[16:]),
+			}
+			if shndx := le.Uint16(b[6:]); shndx != 0 && (s.Type == STTFunc || s.Type == STTGNUIfunc || s.Type == STTNotype) {
+				visit(s)
+			}
+		}
+	}
+	return nil
+}
+
+// SymbolName returns the name of s without a version, with what is not printable ASCII as "?".
+func (f *File) SymbolName(t Symtab, s Symbol) string {
+	if uint64(s.name) >= t.strSize {
+		return ""
+	}
+	b, err := f.Bytes(t.strOff+uint64(s.name), min(maxName+1, t.strSize-uint64(s.name)))
+	if err != nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(cString(append(b, 0), 0), "@")
+	return printable(name)
+}
+
+// printable returns a name with what is not printable ASCII as "?".
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, name)
+}
+
+// Entries are the addresses in code that a loader enters: e_entry, the initialisers and the
+// finalisers.
+func (f *File) Entries() []uint64 {
+	const dtFini, dtFiniArray, dtFiniArraysz = 13, 26, 28
+	var all []uint64
+	add := func(v uint64) {
+		if f.ExecLoad(v) {
+			all = append(all, v)
+		}
+	}
+	add(f.Entry)
+	for _, tag := range [...]int64{DTInit, dtFini} {
+		if d := f.Dyn(tag); d != nil {
+			add(d.Val)
+		}
+	}
+	arrays := [][2]uint64{} // vaddr, size
+	for _, tags := range [...][2]int64{{DTInitArray, DTInitArraysz}, {dtFiniArray, dtFiniArraysz}} {
+		if at, size := f.Dyn(tags[0]), f.Dyn(tags[1]); at != nil && size != nil && size.Val <= MaxStarts {
+			arrays = append(arrays, [2]uint64{at.Val, size.Val})
+		}
+	}
+	for i := range f.Sections { // of static programs
+		const shtInitArray, shtFiniArray = 14, 15
+		if s := &f.Sections[i]; (s.Type == shtInitArray || s.Type == shtFiniArray) && s.Size <= MaxStarts {
+			arrays = append(arrays, [2]uint64{s.Addr, s.Size})
+		}
+		if s := &f.Sections[i]; (s.Name == ".init" || s.Name == ".fini") && s.Flags&SHFExecinstr != 0 {
+			add(s.Addr)
+		}
+	}
+	for _, a := range arrays {
+		for v := a[0]; v+8 <= a[0]+a[1]; v += 8 {
+			if w, ok := f.Word(v); ok {
+				add(w)
+			}
+		}
+	}
+	_ = f.RelaWords(func(at, addend uint64) { // who reads sees what cannot be read
+		for _, a := range arrays {
+			if at >= a[0] && at < a[0]+a[1] {
+				add(addend)
+			}
+		}
+	})
+	return all
+}
+
+// EachRawSymbol calls visit with each symbol of the section headers' tables, and its offset.
+func (f *File) EachRawSymbol(visit func(off uint64, sym []byte)) error {
+	for _, s := range f.Sections {
+		if s.Type != SHTSymtab && s.Type != SHTDynsym {
+			continue
+		}
+		const chunk = symChunk * SymSize
+		for off, left := s.Off, s.Size; left >= SymSize; off, left = off+chunk, left-min(chunk, left) {
+			b, err := f.Bytes(off, min(chunk, left))
+			if err != nil {
+				return err
+			}
+			for i := uint64(0); i+SymSize <= uint64(len(b)); i += SymSize {
+				visit(off+i, b[i:i+SymSize])
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+// The file that the steps of a scan and of a plan are about.
+
+package rewriter
+
+import (
+	"io"
+
+	"vfix.dev/vfix/rewriter/elf"
+)
+
+// file is an ELF file, and what is known of it beside its content.
+type file struct {
+	*elf.File
+	// budget is how many more instructions may be decoded; nil means maxSteps.
+	budget *int
+	// was is set where this is the view of a patched file as it was before.
+	was *patchedFile
+	// tables are the entries of unwind tables that lead to the injected segment; they are read as
+	// they were before.
+	tables []undo
+}
+
+// parse is Parse: the file comes with a *SkipError where that returns one.
+func parse(r io.ReaderAt, size int64) (*file, error) {
+	f, err := elf.Parse(r, size)
+	return &file{File: f}, err
+}
+
+// entries are the addresses in code that a loader enters, whether vfix has hooked them or not.
+func (f *file) entries() []uint64 {
+	all := f.File.Entries()
+	if f.was != nil {
+		if v := f.was.hole(f.was.layout.InitHole); f.ExecLoad(v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}

@@ -1,0 +1,115 @@
+// Where the stack pointer and a frame pointer stand, and the words of the stack that they name.
+
+package x86
+
+import (
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// Depth is where rsp and rbp point, in bytes from rsp at the function's start.
+type Depth struct {
+	SP, BP       int64
+	HasSP, HasBP bool
+}
+
+// Over moves d over an instruction.
+func (d *Depth) Over(i *Instr) {
+	dst, width, isReg := i.ArgGPR(0)
+	n, isImm := i.Args[1].(x86asm.Imm)
+	wide := isReg && width == 64
+	src, srcWidth, fromReg := i.ArgGPR(1)
+	m, isMem := i.Mem()
+	switch {
+	case !i.Known:
+		d.HasSP, d.HasBP = false, false
+	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
+		d.SP -= 8
+		d.HasSP = d.HasSP && i.DataSize != 16
+	case i.Op == x86asm.POP || i.Op == x86asm.POPFQ:
+		d.SP += 8
+		d.HasSP = d.HasSP && i.DataSize != 16 && !(isReg && dst == Rsp)
+		d.HasBP = d.HasBP && !(isReg && dst == Rbp)
+	case i.Op == x86asm.LEAVE:
+		d.SP, d.HasSP, d.HasBP = d.BP+8, d.HasBP, false
+	case wide && dst == Rsp && i.Op == x86asm.SUB && isImm:
+		d.SP -= int64(n)
+	case wide && dst == Rsp && i.Op == x86asm.ADD && isImm:
+		d.SP += int64(n)
+	case wide && (dst == Rsp || dst == Rbp) && (i.Op == x86asm.MOV && fromReg && srcWidth == 64 && (src == Rsp || src == Rbp) ||
+		i.Op == x86asm.LEA && isMem && m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP)):
+		v, ok := d.SP, d.HasSP
+		if i.Op == x86asm.LEA && m.Base == x86asm.RBP || i.Op == x86asm.MOV && src == Rbp {
+			v, ok = d.BP, d.HasBP
+		}
+		if i.Op == x86asm.LEA {
+			v += m.Disp
+		}
+		if dst == Rsp {
+			d.SP, d.HasSP = v, ok
+		} else {
+			d.BP, d.HasBP = v, ok
+		}
+	default:
+		changed := i.Writes | i.Partial
+		d.HasSP = d.HasSP && !changed.Has(Rsp)
+		d.HasBP = d.HasBP && !changed.Has(Rbp)
+	}
+}
+
+// Place is where in the frame a memory operand is.
+type Place struct {
+	Off   int64 // from rsp at the function's start, in bytes
+	Stack bool  // it is in the frame
+	Exact bool  // Off is known
+}
+
+// Place returns where the memory operand of i is.
+func (d Depth) Place(i *Instr) Place {
+	m, ok := i.Mem()
+	if !ok {
+		return Place{}
+	}
+	switch {
+	case m.Base == x86asm.RSP:
+		return Place{d.SP + m.Disp, true, d.HasSP && m.Index == 0}
+	case m.Base == x86asm.RBP && d.HasBP:
+		return Place{d.BP + m.Disp, true, m.Index == 0}
+	case (m.Index == x86asm.RBP && d.HasBP || m.Index == x86asm.RSP) && m.Scale != 0:
+		return Place{0, true, false}
+	}
+	return Place{}
+}
+
+// ReturnsElsewhere reports whether i writes over the return address, or is a return with another
+// one: that of the caller's caller.
+func (d Depth) ReturnsElsewhere(i *Instr) bool {
+	if !d.HasSP {
+		return false
+	}
+	_, toMem := i.Args[0].(x86asm.Mem)
+	p := d.Place(i)
+	replaced := toMem && p.Exact && p.Off > -WordSize && p.Off < WordSize && i.Op != x86asm.CMP && i.Op != x86asm.TEST && i.Op != x86asm.NOP && i.Op != x86asm.PUSH && i.Flow == FlowNext
+	return replaced || i.Flow == FlowRet && d.SP > 0
+}
+
+// WordSize is the length of a word of the stack, in bytes.
+const WordSize = 8
+
+// Address returns the address of the frame that i puts into a register or passes on.
+func (d Depth) Address(i *Instr) (off int64, taken bool) {
+	dst, _, isReg := i.ArgGPR(0)
+	switch p := d.Place(i); {
+	case i.Op == x86asm.LEA && p.Stack:
+		return p.Off, dst != Rsp && dst != Rbp
+	case i.Op == x86asm.LEAVE || i.Op == x86asm.CMP || i.Op == x86asm.TEST || i.Op == x86asm.NOP:
+		return 0, false
+	}
+	frameRegs := RegsOf(Rsp)
+	if d.HasBP {
+		frameRegs |= RegsOf(Rbp)
+	}
+	if i.Operands&frameRegs == 0 || isReg && (dst == Rsp || dst == Rbp) && i.Op != x86asm.PUSH && i.Op != x86asm.XCHG {
+		return 0, false
+	}
+	return min(d.SP, d.BP), true
+}
