@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"go/ast"
 	"go/build"
 	"go/parser"
@@ -19,6 +20,7 @@ import (
 
 	own "vfix.dev/vfix/cmd/vfix/sarif"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/hazards"
 )
 
 // sarifOf reads what a scan printed, and fails where the schema refuses it.
@@ -72,6 +74,8 @@ func validSARIF(t *testing.T, text string) (*sarif.Report, error) {
 }
 
 func TestSARIF(t *testing.T) {
+	old := clean()
+	old.Hazards = []contents.Hazard{{Hazard: hazards.Hazard{Kind: hazards.Schema1, Version: "1"}}}
 	for name, c := range map[string]struct {
 		f                          *contents.Findings
 		status                     int
@@ -81,10 +85,11 @@ func TestSARIF(t *testing.T) {
 		"clean":     {clean(), 0, 0, 0, 0, true},
 		"harmless":  {harmless(), 0, 0, 0, 0, true},
 		"patchable": {patchable(), 3, 5, 0, 0, true},
-		"mixed":     {mixed(), 3, 6, 1, 0, true},
-		"covered":   {covered(), 3, 6, 1, 2, true},
+		"mixed":     {mixed(), 3, 6, 2, 0, true},
+		"covered":   {covered(), 3, 6, 2, 2, true},
 		"caught":    {caught(), 0, 5, 0, 5, true},
 		"unread":    {unread(), 1, 0, 0, 0, false},
+		"schema 1":  {old, 0, 0, 1, 0, true},
 	} {
 		run := sarifOf(t, c.f, c.status)
 		levels := map[string]int{}
@@ -97,10 +102,12 @@ func TestSARIF(t *testing.T) {
 			if !slices.ContainsFunc(run.Tool.Driver.Rules, func(rule *sarif.ReportingDescriptor) bool { return *rule.ID == *r.RuleID }) {
 				t.Errorf("%s: rule %s is not explained", name, *r.RuleID)
 			}
-			if at := r.Locations[0].PhysicalLocation; *at.ArtifactLocation.URI == "" || *at.Region.StartLine != 1 || *at.Region.ByteLength != 7 {
+			at := r.Locations[0].PhysicalLocation
+			hazard := strings.HasPrefix(*r.RuleID, "hazard-")
+			if *at.ArtifactLocation.URI == "" || *at.Region.StartLine != 1 || !hazard && *at.Region.ByteLength != 7 {
 				t.Errorf("%s: a result without its place: %+v", name, at)
 			}
-			marks = append(marks, r.PartialFingerprints["callSite/v1"])
+			marks = append(marks, cmp.Or(r.PartialFingerprints["callSite/v1"], r.PartialFingerprints["hazard/v1"]))
 		}
 		if levels["error"] != c.errors || levels["warning"] != c.warnings || silenced != c.silenced {
 			t.Errorf("%s: got %v, %d suppressed; want %d errors, %d warnings, %d suppressed", name, levels, silenced, c.errors, c.warnings, c.silenced)

@@ -1,14 +1,17 @@
 // Package sarif makes what vfix scan --format sarif prints: SARIF 2.1.0, which code hosts show as findings of a CI
 // run (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html; § is a section of it).
-// Each SOURCE is a run. A result is a live or unknown call site. Those that the fallback in
-// SOURCE catches are suppressed. A path that could not be read is a notification.
+// Each SOURCE is a run. A result is a live or unknown call site, or a hazard. Call sites that the
+// fallback in SOURCE catches are suppressed. A path that could not be read is a notification.
 package sarif
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -98,23 +101,43 @@ type Artifact struct {
 	URI string `json:"uri"`
 }
 
-// Region is the bytes of a call site in its file. Nobody may infer its line from them, nor
-// them from the line (§3.30.4), which is there because GitHub wants one.
+// Region is the bytes of a call site in its file, or, without bytes, the file. Nobody may infer its
+// line from them, nor them from the line (§3.30.4), which is there because GitHub wants one.
 type Region struct {
 	StartLine  int    `json:"startLine"`
-	ByteOffset uint64 `json:"byteOffset"`
-	ByteLength uint8  `json:"byteLength"`
+	ByteOffset uint64 `json:"byteOffset,omitempty"`
+	ByteLength uint8  `json:"byteLength,omitempty"`
 }
 
 // levels has the verdicts that are findings, and how grave each is.
 var levels = map[rewriter.Verdict]string{rewriter.Live: "error", rewriter.DormantCall: "error", rewriter.Unknown: "warning"}
 
-// rules explains the findings, one rule for each verdict.
-var rules = []Rule{
+// hazardLevel is that of every hazard: not all hosts have what it takes.
+const hazardLevel = "warning"
+
+// rules explains the findings, one rule for each verdict and each kind of hazard.
+var rules = append([]Rule{
 	ruleOf(rewriter.Live, "A call of the vsyscall page", "This code calls the vsyscall page. Where the kernel does not map the page, the program ends with SIGSEGV (exit status 139)."),
 	ruleOf(rewriter.DormantCall, "A call of the vsyscall page where there is no vDSO", "This code calls the vsyscall page where the kernel provides no vDSO."),
 	ruleOf(rewriter.Unknown, "Possibly a call of the vsyscall page", "This code or data has an address of the vsyscall page, and vfix cannot prove what it is used for."),
+}, hazardRules()...)
+
+func hazardRules() (all []Rule) {
+	for _, kind := range hazards.Kinds {
+		h := hazards.Hazard{Kind: kind}
+		all = append(all, Rule{
+			ID: hazardID(kind), Short: Text{"A hazard on some hosts: " + string(kind)}, Full: Text{upper(h.Means()) + "."},
+			Help:          Text{upper(h.Do()) + ". 'vfix help deaths' explains it."},
+			Configuration: map[string]string{"level": hazardLevel},
+		})
+	}
+	return all
 }
+
+func hazardID(k hazards.Kind) string { return "hazard-" + string(k) }
+
+// upper begins a sentence.
+func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 func ruleOf(v rewriter.Verdict, short, full string) Rule {
 	return Rule{
@@ -156,6 +179,9 @@ func runOf(version string, f Source) Run {
 			}
 		}
 	}
+	for _, h := range f.Hazards {
+		run.Results = append(run.Results, resultOfHazard(f.Name(), &h))
+	}
 	invocation := Invocation{Successful: f.Whole, Notifications: []Notification{}}
 	for _, p := range f.Passed {
 		level := "note"
@@ -188,6 +214,16 @@ func resultOf(fix string, file *contents.File, p *rewriter.Patch) Result {
 		r.Suppressions = []Suppression{{Kind: "external", Justification: file.Covered + " catches it at run time"}}
 	}
 	return r
+}
+
+// resultOfHazard is a hazard in the file that has it; one of the whole source named so has its root.
+func resultOfHazard(source string, h *contents.Hazard) Result {
+	return Result{
+		Rule: hazardID(h.Kind), Level: hazardLevel,
+		Message:      Text{fmt.Sprintf("%s: %s %s. To do: %s", cmp.Or(h.Path, source), h.Title(), h.Means(), h.Do())},
+		Locations:    []Location{at(cmp.Or(h.Path, "."), &Region{StartLine: 1})},
+		Fingerprints: map[string]string{"hazard/v1": h.Path + "@" + string(h.Kind)},
+	}
 }
 
 // at is a path as a URI reference (RFC 3986), relative to the root of the source.
