@@ -16,7 +16,20 @@
 //	Plan.Apply(bytes)   -> bytes     deterministic; applied to its own output, it changes nothing
 //	Verify(before, after)            proves that only the planned bytes differ
 //
-// The package knows ELF and x86. It opens no files and knows nothing of images.
+// Where what is:
+//
+//	scan scanobject scanarchive scancode     a file to a Report; search half: its references
+//	functions locate code body              which functions are around them, and their code
+//	flow transfer frame liveness redzone     what becomes of the address in there
+//	verdict slot convention                  what a reference is, and who calls its function
+//	branches offsets proof                   what may jump into it
+//	plan form segment spare notes page hook  the bytes that change; unwind: for unwinders
+//	release                                  files that an older vfix patched
+//	verify prove differ explain              the proof, and how it is shown
+//	program place calls                      what else is asked of a file, or of a plan
+//
+// Below it, elf has the file format, x86 the instructions, origin what made a program. The package
+// opens no files and knows nothing of images.
 // All input is untrusted: every offset and size is checked against the file before
 // it is used, nothing is allocated by a size that a file claims, and what is not a
 // 64-bit x86-64 ELF file is passed over with the reason.

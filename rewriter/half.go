@@ -5,9 +5,11 @@
 package rewriter
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 
@@ -200,53 +202,6 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
 	return true
 }
 
-// loadsBy finds those of the opcode in b[lo:hi].
-func (s *search) loadsBy(op byte, b []byte, vaddr uint64, lo, hi int) {
-	for i := lo; i < hi && len(s.halves) < maxSites; i++ {
-		n := bytes.IndexByte(b[i:hi], op)
-		if n < 0 {
-			return
-		}
-		i += n
-		var at uint64
-		switch modrm := b[i+1]; {
-		case modrm&0xc7 == 5: // rip
-			at = vaddr + uint64(i) + 6 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+2:]))))
-		case modrm&0xc7 == 4 && b[i+2] == 0x25 && i+7 <= len(b): // no register
-			at = uint64(int64(int32(binary.LittleEndian.Uint32(b[i+3:]))))
-		case modrm&0xc7 == 4 && b[i+2]&7 == 5 && i+7 <= len(b): // table(,%reg,scale)
-			at = s.inTable(uint64(binary.LittleEndian.Uint32(b[i+3:])))
-		default:
-			continue
-		}
-		f, found := s.words[at]
-		if !found {
-			continue
-		}
-		start := i
-		if b[i-1]&0xf0 == 0x40 { // REX
-			start--
-		}
-		in, ok := x86.Decode(b[start:], vaddr+uint64(start))
-		if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && s.code.holds(in.Addr) && in.MemBytes == halfSize {
-			s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: f})
-		}
-	}
-}
-
-// maxHalves is how many entries of a table of halves are looked at.
-const maxHalves = 64
-
-// inTable returns the first of the words that is in a table at vaddr.
-func (s *search) inTable(vaddr uint64) uint64 {
-	for n := range uint64(maxHalves) {
-		if _, found := s.words[vaddr+halfSize*n]; found {
-			return vaddr + halfSize*n
-		}
-	}
-	return vaddr
-}
-
 // halfWord notes that the four bytes at vaddr are, or become, the lower half of an address.
 func (s *search) halfWord(vaddr uint64, f Function) {
 	if s.words == nil {
@@ -257,18 +212,39 @@ func (s *search) halfWord(vaddr uint64, f Function) {
 	}
 }
 
+const (
+	// maxHalves is how many entries of a table of halves are looked at.
+	maxHalves = 64
+	// maxNeedles is how many words are looked for one by one; where there are more, each
+	// instruction that may load one is looked at.
+	maxNeedles = 8
+)
+
 // loads finds instructions that load a word of data which may be half an address: movslq, or a mov
 // of 32 bits whose sign is extended later.
 func (s *search) loads() error {
-	const opMov, opMovslq = 0x8b, 0x63
+	words := slices.Sorted(maps.Keys(s.words))
 	for i := range s.f.Progs {
 		p := &s.f.Progs[i]
 		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz == 0 {
 			continue
 		}
 		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
-			for _, op := range [...]byte{opMov, opMovslq} {
-				s.loadsBy(op, b, vaddr, max(lo, 1), min(hi, len(b)-6))
+			lo, hi = max(lo, 1), min(hi, len(b)-6)
+			if len(words) > maxNeedles {
+				for i := lo; i < hi; i++ {
+					s.load(b, vaddr, i, words)
+				}
+				return
+			}
+			for _, w := range words {
+				displacements(b, vaddr, lo+2, hi+2, w, 0, func(i int) { s.load(b, vaddr, i-2, words) })
+				if s.f.Type != elf.TypeExec || w > math.MaxUint32 {
+					continue // where no instruction has its address
+				}
+				for upper := (w - min(w, tableSpan)) >> 16; upper <= w>>16; upper++ {
+					upperHalves(b, lo+3, hi+3, uint16(upper), func(i int) { s.load(b, vaddr, i-3, words) })
+				}
 			}
 		})
 		if err != nil {
@@ -278,10 +254,52 @@ func (s *search) loads() error {
 	return nil
 }
 
+// tableSpan is how far behind the start of a table its last entry is, in bytes.
+const tableSpan = (maxHalves - 1) * halfSize
+
+// load notes the instruction whose opcode is b[i], where it loads one of the words, which are in
+// ascending order.
+func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
+	const opMov, opMovslq = 0x8b, 0x63
+	if b[i] != opMov && b[i] != opMovslq || len(s.halves) >= maxSites {
+		return
+	}
+	var at, span uint64
+	fixed := s.f.Type == elf.TypeExec && b[i+1]&0xc7 == 4 && i+7 <= len(b)
+	switch {
+	case b[i+1]&0xc7 == 5: // rip
+		at = vaddr + uint64(i) + 6 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+2:]))))
+	case fixed && b[i+2] == 0x25: // no register
+		at = uint64(int64(int32(binary.LittleEndian.Uint32(b[i+3:]))))
+	case fixed && b[i+2]&7 == 5: // table(,%reg,scale)
+		at, span = uint64(binary.LittleEndian.Uint32(b[i+3:])), tableSpan
+	default:
+		return
+	}
+	n, _ := slices.BinarySearch(words, at)
+	for ; n < len(words) && words[n]-at <= span; n++ {
+		if (words[n]-at)%halfSize == 0 {
+			break
+		}
+	}
+	if n == len(words) || words[n]-at > span {
+		return
+	}
+	start := i
+	if b[i-1]&0xf0 == 0x40 { // REX
+		start--
+	}
+	in, ok := x86.Decode(b[start:], vaddr+uint64(start))
+	if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && s.code.holds(in.Addr) && in.MemBytes == halfSize {
+		s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: s.words[words[n]]})
+	}
+}
+
 // wholes returns those of the sites whose constant becomes an address. It has a budget of its own:
 // such constants are found in data, too.
 func wholes(f *file, halves []Site) ([]Site, error) {
 	sortSites(halves)
+	halves = slices.CompactFunc(halves, func(a, b Site) bool { return a.Vaddr == b.Vaddr }) // loads of two words, in one look each
 	c := newCode(f)
 	fn, err := findFunctions(f, halves)
 	if err != nil {

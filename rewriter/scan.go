@@ -23,7 +23,11 @@ func Scan(r io.ReaderAt, size int64) (*Report, error) { return scanWith(r, size,
 
 func scanWith(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	w := &watched{r: r}
-	rep, err := scan(w, size, what)
+	var in io.ReaderAt = w
+	if m, ok := r.(elf.Memory); ok && int64(len(m)) >= size {
+		in = m // where no read fails
+	}
+	rep, err := scan(in, size, what)
 	if err == nil {
 		err = w.err
 	}

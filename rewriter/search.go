@@ -17,11 +17,7 @@ import (
 // maxSites bounds the references of one file. The most seen in a real one is 6.
 const maxSites = 4096
 
-var (
-	pageNeedle = []byte{0x60, 0xff}
-	// wordNeedles are the four bytes whole: in data the pair is as frequent as the number -160.
-	wordNeedles = [...][]byte{{0, 0, 0x60, 0xff}, {0, 4, 0x60, 0xff}, {0, 8, 0x60, 0xff}}
-)
+var pageNeedle = []byte{0x60, 0xff}
 
 // search collects the references of one file as sites that have no verdict yet.
 type search struct {
@@ -49,12 +45,8 @@ func (s *search) run() error {
 			s.bytes += p.Filesz
 		}
 		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
-			if !exec {
-				s.dataHits(b, vaddr, lo, hi)
-				return
-			}
-			s.hits(b, vaddr, lo, hi)
-			if s.f.Type == elf.TypeExec {
+			s.hits(b, vaddr, lo, hi, exec)
+			if exec && s.f.Type == elf.TypeExec {
 				s.relativeHits(b, vaddr, lo, hi)
 			}
 		})
@@ -65,41 +57,26 @@ func (s *search) run() error {
 	return nil
 }
 
-// hits looks for the page's address in b[lo:hi], which may be code.
-func (s *search) hits(b []byte, vaddr uint64, lo, hi int) {
+// hits looks for the page's address in b[lo:hi], which may be code where exec is set.
+func (s *search) hits(b []byte, vaddr uint64, lo, hi int, exec bool) {
 	for i := lo; i < hi && !s.full(); i++ {
 		n := bytes.Index(b[i:min(hi+len(pageNeedle)-1, len(b))], pageNeedle)
 		if n < 0 {
 			return
 		}
 		i += n
-		if i < 2 || i+2 > len(b) {
-			continue
+		if i < 2 || b[i-2] != 0 || b[i-1]&^0x0c != 0 {
+			continue // the lower half of none of the three
 		}
 		imm := i - 2
 		f, ok := FunctionAt(uint64(int64(int32(binary.LittleEndian.Uint32(b[imm:])))))
-		if !ok {
+		if !ok || exec && s.reference(b, vaddr, imm, f) {
 			continue
 		}
-		if s.reference(b, vaddr, imm, f) {
-			continue
+		if exec {
+			s.partial(b, vaddr, imm, f)
 		}
-		s.partial(b, vaddr, imm, f)
 		s.word(b, vaddr, imm, f)
-	}
-}
-
-// dataHits looks for it in b[lo:hi], which is no code.
-func (s *search) dataHits(b []byte, vaddr uint64, lo, hi int) {
-	for n, needle := range wordNeedles {
-		for i := lo; i < hi && !s.full(); i++ {
-			at := bytes.Index(b[i:min(hi+len(needle)-1, len(b))], needle)
-			if at < 0 {
-				break
-			}
-			i += at
-			s.word(b, vaddr, i, Functions[n])
-		}
 	}
 }
 
@@ -199,44 +176,17 @@ func (s *search) add(site Site) {
 	s.sites = append(s.sites, site)
 }
 
-// relativeHits is the second pass over b[lo:hi], for programs at fixed addresses: call and
-// jmp rel32 into the page. Of all displacements that reach it from one place only the lower
-// half varies from byte to byte, so that the upper half is a needle for 64 KiB of code.
+// relativeHits is the second look at b[lo:hi], for programs at fixed addresses: call, jmp and jcc
+// rel32 into the page.
 func (s *search) relativeHits(b []byte, vaddr uint64, lo, hi int) {
-	for i := lo; i < hi && !s.full(); {
-		// The displacement of an instruction at index i, and how far its upper half lasts
-		// as i grows and the displacement shrinks; all three targets share a 64 KiB block
-		// of displacements but for at most 0x800 of them, which span has twice.
-		rel := uint32(PageVaddr - (vaddr + uint64(i) + 5))
-		span := min(int(rel&0xffff)+1, hi-i)
-		for _, half := range [...]uint16{uint16(rel >> 16), uint16((rel + 0x800) >> 16)} {
-			s.relativeSpan(b, vaddr, i, span, half)
-			if uint16((rel+0x800)>>16) == uint16(rel>>16) {
-				break
-			}
-		}
-		i += span
-	}
-}
-
-// relativeSpan looks for instructions that begin in b[i:i+span] and whose displacement
-// has the given upper half.
-func (s *search) relativeSpan(b []byte, vaddr uint64, i, span int, half uint16) {
-	needle := []byte{byte(half), byte(half >> 8)}
-	for at := i + 3; at < i+span+3 && at+2 <= len(b); at++ {
-		n := bytes.Index(b[at:min(i+span+4, len(b))], needle)
-		if n < 0 {
+	displacements(b, vaddr, lo+1, hi+1, PageVaddr, int(Functions[len(Functions)-1].Vaddr()-PageVaddr), func(i int) {
+		op := i - 1
+		jcc := op > 0 && b[op-1] == 0x0f && b[op]&0xf0 == 0x80
+		if s.full() || i+4 > len(b) || b[op] != 0xe8 && b[op] != 0xe9 && !jcc {
 			return
 		}
-		at += n
-		op := at - 3
-		jcc := op > 0 && b[op-1] == 0x0f && b[op]&0xf0 == 0x80
-		if op >= i+span || b[op] != 0xe8 && b[op] != 0xe9 && !jcc {
-			continue
-		}
 		v := vaddr + uint64(op)
-		target := v + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[op+1:]))))
-		f, ok := FunctionAt(target)
+		f, ok := FunctionAt(v + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i:])))))
 		switch {
 		case !ok || !s.code.holds(v):
 		case jcc:
@@ -244,5 +194,34 @@ func (s *search) relativeSpan(b []byte, vaddr uint64, i, span int, half uint16) 
 		default:
 			s.add(Site{Vaddr: v, Len: 5, Kind: CallRel32, Function: f})
 		}
+	})
+}
+
+// displacements visits each index in b[lo:hi] of four bytes that may be the distance from the byte
+// behind them to the address to, or to one of the reach bytes behind that. Of the distances from one
+// place to another only the lower half varies from byte to byte, so that the upper half is a needle
+// for 64 KiB of code; reach is less than that.
+func displacements(b []byte, vaddr uint64, lo, hi int, to uint64, reach int, visit func(i int)) {
+	const block = 1 << 16
+	for i := lo; i < hi; {
+		rel := uint32(to - (vaddr + uint64(i) + 4))
+		low := int(rel % block)
+		span := min(low+1, hi-i) // rel shrinks as i grows
+		upperHalves(b, i, i+span, uint16(rel/block), visit)
+		upperHalves(b, i, i+min(span, low+reach-(block-1)), uint16(rel/block)+1, visit)
+		i += span
+	}
+}
+
+// upperHalves visits each index in b[lo:hi] of four bytes whose upper half is the given one.
+func upperHalves(b []byte, lo, hi int, upper uint16, visit func(i int)) {
+	needle := []byte{byte(upper), byte(upper >> 8)}
+	for i := lo; i < hi; i++ {
+		n := bytes.Index(b[min(i+2, len(b)):min(hi+3, len(b))], needle)
+		if n < 0 {
+			return
+		}
+		i += n
+		visit(i)
 	}
 }

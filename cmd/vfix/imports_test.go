@@ -25,6 +25,8 @@ const module = "vfix.dev/vfix/"
 var forbidden = map[string][]string{
 	"shim":             {module, "os", "net", "io/fs", "golang.org/x/arch", "github.com"},
 	"rewriter":         {module + "cmd", module + "images", module + "host", module + "docs", "os", "net", "io/fs", "syscall", "github.com"},
+	"rewriter/elf":     {module, "golang.org/x/arch", "os", "net", "io/fs", "syscall", "github.com"},
+	"rewriter/x86":     {module, "os", "net", "io/fs", "syscall", "github.com"},
 	"images":           {module + "cmd", module + "host", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com/spf13"},
 	"images/mountopts": {module, "os", "net", "io/fs", "syscall", "github.com"},
 	"host":             {module + "cmd", module + "images", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com", "net"},

@@ -154,7 +154,7 @@ func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 		if _, err := io.ReadFull(r, b); err != nil {
 			return nil, err
 		}
-		return bytes.NewReader(b), nil
+		return elf.Memory(b), nil
 	}
 	if x.tmp == nil {
 		f, err := blob.TempFile()

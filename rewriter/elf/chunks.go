@@ -1,33 +1,52 @@
-// Reading the content of a segment piece by piece.
+// Reading the content of a segment piece by piece, or, where it is in memory, looking at it there.
 
 package elf
 
 import (
+	"bytes"
 	"sync"
 )
 
 const (
-	// ChunkSize is how much of a segment is in memory at once, in bytes.
-	// A quarter of a MiB stays in a core's second-level cache between read and search.
+	// ChunkSize is how much of a segment is looked at at once, in bytes.
+	// A quarter of a MiB stays in a core's second-level cache from one look to the next.
 	ChunkSize = 1 << 18
 	// ChunkMargin is how many bytes stand on both sides of what a piece answers for: the longest
 	// instruction, and more than any reference extends around its hit.
 	ChunkMargin = 16
 )
 
+// Memory is the content of a file in memory. It is not copied, and must not change.
+type Memory []byte
+
+// ReadAt is that of io.ReaderAt.
+func (m Memory) ReadAt(b []byte, off int64) (int, error) { return bytes.NewReader(m).ReadAt(b, off) }
+
 // buffers are for one segment's pieces each: a scan of many files allocates one.
 var buffers = sync.Pool{New: func() any { return new([ChunkSize]byte) }}
 
-// Chunks reads the file content of p piece by piece. visit gets the bytes, the vaddr of the
-// first and the range of indices that this piece answers for; each byte of the segment is
-// in one such range, with ChunkMargin bytes on both sides where the segment has them.
+// view returns n bytes at offset off, which the caller has checked and must not change: in buf where
+// that is long enough and they are not in memory already.
+func (f *File) view(buf []byte, off, n uint64) ([]byte, error) {
+	if m, ok := f.R.(Memory); ok && off+n <= uint64(len(m)) {
+		return m[off : off+n : off+n], nil
+	}
+	if uint64(len(buf)) < n {
+		buf = make([]byte, n)
+	}
+	return buf[:n], f.ReadAt(buf[:n], off)
+}
+
+// Chunks visits the file content of p piece by piece. visit gets the bytes, which it must not change,
+// the vaddr of the first and the range of indices that this piece answers for; each byte of the segment
+// is in one such range, with ChunkMargin bytes on both sides where the segment has them.
 func (f *File) Chunks(p *Prog, visit func(b []byte, vaddr uint64, lo, hi int)) error {
 	buf := buffers.Get().(*[ChunkSize]byte)
 	defer buffers.Put(buf)
 	for pos := uint64(0); ; {
 		n := min(ChunkSize, p.Filesz-pos)
-		b := buf[:n]
-		if err := f.ReadAt(b, p.Off+pos); err != nil {
+		b, err := f.view(buf[:], p.Off+pos, n)
+		if err != nil {
 			return err
 		}
 		lo, hi := 0, int(n)

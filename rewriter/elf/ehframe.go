@@ -54,7 +54,7 @@ type unwind struct {
 // table reads the search table of .eh_frame_hdr; done is false where there is none of the one
 // form that linkers write: pairs of 4 bytes relative to the header.
 func (u *unwind) table(hdr uint64) (done bool, err error) {
-	b, err := u.f.Mem(hdr, 12)
+	b, err := u.f.peekMem(hdr, 12)
 	if err != nil || len(b) < 12 {
 		return false, err
 	}
@@ -64,7 +64,7 @@ func (u *unwind) table(hdr uint64) (done bool, err error) {
 	count := min(uint64(binary.LittleEndian.Uint32(b[8:])), maxFDEs)
 	const entry = 8
 	for i := uint64(0); i < count; i += symChunk {
-		b, err := u.f.Mem(hdr+12+i*entry, entry*min(symChunk, count-i))
+		b, err := u.f.peekMem(hdr+12+i*entry, entry*min(symChunk, count-i))
 		if err != nil {
 			return true, err
 		}
@@ -172,7 +172,7 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 	if !u.f.InFile(off, 8) {
 		return fn, false
 	}
-	b, err := u.f.Bytes(off, min(48, u.f.Size-off))
+	b, err := u.f.peek(off, min(48, u.f.Size-off))
 	if err != nil || len(b) < 24 {
 		return fn, false
 	}
@@ -238,7 +238,7 @@ func (f *File) readCIE(off uint64) cie {
 	if !f.InFile(off, 9) {
 		return cie{}
 	}
-	b, err := f.Bytes(off, min(cieRead, f.Size-off)) // who reads sees what cannot be read
+	b, err := f.peek(off, min(cieRead, f.Size-off)) // who reads sees what cannot be read
 	if err != nil {
 		return cie{}
 	}
@@ -318,7 +318,7 @@ func (w *window) at(off, n uint64) ([]byte, error) {
 		if off >= w.f.Size {
 			return nil, nil
 		}
-		b, err := w.f.Bytes(off, min(max(n, windowSize), w.f.Size-off))
+		b, err := w.f.peek(off, min(max(n, windowSize), w.f.Size-off))
 		if err != nil {
 			return nil, err
 		}

@@ -261,8 +261,8 @@ func (f *File) readSections() error {
 	if n == 0 || n > MaxShnum || f.ShOff == 0 || !f.InFile(f.ShOff, n*ShdrSize) {
 		return nil
 	}
-	b := make([]byte, n*ShdrSize)
-	if err := f.ReadAt(b, f.ShOff); err != nil {
+	b, err := f.peek(f.ShOff, n*ShdrSize)
+	if err != nil {
 		return err
 	}
 	le := binary.LittleEndian
@@ -281,7 +281,7 @@ func (f *File) readSections() error {
 	if f.ShStrNdx == 0 || f.ShStrNdx >= len(s) || s[f.ShStrNdx].Type != SHTStrtab {
 		return nil
 	}
-	strs, err := f.Bytes(s[f.ShStrNdx].Off, min(s[f.ShStrNdx].Size, math.MaxUint16))
+	strs, err := f.peek(s[f.ShStrNdx].Off, min(s[f.ShStrNdx].Size, math.MaxUint16))
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func (f *File) readDynamic() error {
 		return Damaged("dynamic segment (offset %#x, filesz %#x) ends beyond the file (%d bytes)", p.Off, p.Filesz, f.Size)
 	}
 	n := min(p.Filesz/DynSize, maxDyn)
-	b, err := f.Bytes(p.Off, n*DynSize)
+	b, err := f.peek(p.Off, n*DynSize)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (f *File) EachRela(visit func(at uint64, typ uint32, addend uint64)) error 
 func (f *File) relaRange(off, size uint64, visit func(at uint64, typ uint32, addend uint64)) error {
 	const chunk = symChunk * RelaSize
 	for ; size >= RelaSize; off, size = off+chunk, size-min(chunk, size) {
-		b, err := f.Bytes(off, min(chunk, size))
+		b, err := f.peek(off, min(chunk, size))
 		if err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func (f *File) dynamicSymtab() (Symtab, bool) {
 // the section header; 0 where nothing says so.
 func (f *File) dynamicSymbols() uint64 {
 	if d := f.Dyn(DTHash); d != nil {
-		if b, err := f.Mem(d.Val, 8); err == nil && len(b) == 8 {
+		if b, err := f.peekMem(d.Val, 8); err == nil && len(b) == 8 {
 			return uint64(binary.LittleEndian.Uint32(b[4:])) // nchain
 		}
 	}
@@ -105,7 +105,7 @@ func (f *File) dynamicSymbols() uint64 {
 // vaddr: the end of the chain that begins at the highest bucket. The table's layout is in
 // binutils' bfd/elflink.c (bfd_elf_size_dynsym_hash_dynstr).
 func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
-	h, err := f.Mem(vaddr, 16)
+	h, err := f.peekMem(vaddr, 16)
 	if err != nil || len(h) < 16 {
 		return 0
 	}
@@ -115,7 +115,7 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 	chains := buckets + 4*nbuckets
 	top := uint64(0)
 	for i := uint64(0); i < nbuckets; i += symChunk {
-		b, err := f.Mem(buckets+4*i, 4*min(symChunk, nbuckets-i))
+		b, err := f.peekMem(buckets+4*i, 4*min(symChunk, nbuckets-i))
 		if err != nil || len(b) < 4 {
 			return 0
 		}
@@ -127,7 +127,7 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 		return symoffset
 	}
 	for {
-		b, err := f.Mem(chains+4*(top-symoffset), 4*symChunk)
+		b, err := f.peekMem(chains+4*(top-symoffset), 4*symChunk)
 		if err != nil || len(b) < 4 {
 			return top
 		}
@@ -148,8 +148,8 @@ func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
 		if !f.InFile(t.off+i*SymSize, n*SymSize) {
 			return nil
 		}
-		b := buf[:n*SymSize]
-		if err := f.ReadAt(b, t.off+i*SymSize); err != nil {
+		b, err := f.view(buf, t.off+i*SymSize, n*SymSize)
+		if err != nil {
 			return err
 		}
 		le := binary.LittleEndian

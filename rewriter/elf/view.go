@@ -26,10 +26,22 @@ func (f *File) InFile(off, n uint64) bool { return off <= f.Size && n <= f.Size-
 // Bytes returns n bytes at offset off, which must lie inside the file.
 func (f *File) Bytes(off, n uint64) ([]byte, error) {
 	if !f.InFile(off, n) {
-		return nil, Damaged("%d bytes at offset %#x end beyond the file (%d bytes)", n, off, f.Size)
+		return nil, f.beyond(off, n)
 	}
 	b := make([]byte, n)
 	return b, f.ReadAt(b, off)
+}
+
+// peek is Bytes for who does not change them.
+func (f *File) peek(off, n uint64) ([]byte, error) {
+	if !f.InFile(off, n) {
+		return nil, f.beyond(off, n)
+	}
+	return f.view(nil, off, n)
+}
+
+func (f *File) beyond(off, n uint64) error {
+	return Damaged("%d bytes at offset %#x end beyond the file (%d bytes)", n, off, f.Size)
 }
 
 // Prog returns the first program header of type typ, or nil.
@@ -111,6 +123,16 @@ func (f *File) Mem(vaddr, n uint64) ([]byte, error) {
 	}
 	d := vaddr - p.Vaddr
 	return f.Bytes(p.Off+d, min(n, p.Filesz-d))
+}
+
+// peekMem is Mem for who does not change the bytes.
+func (f *File) peekMem(vaddr, n uint64) ([]byte, error) {
+	p := f.Load(vaddr)
+	if p == nil {
+		return nil, nil
+	}
+	d := vaddr - p.Vaddr
+	return f.peek(p.Off+d, min(n, p.Filesz-d))
 }
 
 // Word returns the 8-byte word at vaddr.

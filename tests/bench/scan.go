@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // scanBytes is how many bytes of executable segments the scan is measured on.
@@ -27,7 +28,7 @@ func (b *bench) scan() error {
 		if err != nil || !bytes.HasPrefix(data, []byte("\x7fELF")) {
 			return nil
 		}
-		r, err := rewriter.Scan(bytes.NewReader(data), int64(len(data)))
+		r, err := rewriter.Scan(elf.Memory(data), int64(len(data)))
 		if err != nil || r.ExecBytes == 0 {
 			return nil
 		}
@@ -39,10 +40,10 @@ func (b *bench) scan() error {
 	}
 	var scanning, reading []float64
 	buf := make([]byte, 128<<10)
-	for range 5 {
+	for range b.rounds {
 		start := time.Now()
 		for _, data := range files {
-			if _, err := rewriter.Scan(bytes.NewReader(data), int64(len(data))); err != nil {
+			if _, err := rewriter.Scan(elf.Memory(data), int64(len(data))); err != nil {
 				return err
 			}
 		}
