@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -22,14 +23,16 @@ type topic struct {
 }
 
 // topics are the pages of docs/, in the order of its index.
-var topics = append(pages(), topic{"json-schema", "the JSON output as a JSON Schema", func() string { return docs.Schema }})
+var topics = sync.OnceValue(func() []topic {
+	return append(pages(), topic{"json-schema", "the JSON output as a JSON Schema", func() string { return docs.Schema }})
+})
 
 // indexRow is a page in the index: its file and what it is about.
-var indexRow = regexp.MustCompile(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\) \| (.+) \|$`)
+var indexRow = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\) \| (.+) \|$`) })
 
 func pages() []topic {
 	var list []topic
-	for _, row := range indexRow.FindAllStringSubmatch(page("README"), -1) {
+	for _, row := range indexRow().FindAllStringSubmatch(page("README"), -1) {
 		list = append(list, topic{row[1], row[2], func() string { return markdown.Plain(page(row[1])) }})
 	}
 	return list
@@ -72,7 +75,7 @@ func runHelp(root *cobra.Command, args []string, out *output) error {
 	if len(args) > 1 {
 		return usagef("", "help explains one verb or topic, not %d: %s", len(args), strings.Join(args, " "))
 	}
-	for _, t := range topics {
+	for _, t := range topics() {
 		if t.name == args[0] {
 			out.help(t.text())
 			return nil
@@ -87,7 +90,7 @@ func runHelp(root *cobra.Command, args []string, out *output) error {
 
 func topicNames() []string {
 	var names []string
-	for _, t := range topics {
+	for _, t := range topics() {
 		names = append(names, t.name)
 	}
 	return names
@@ -127,7 +130,7 @@ func rootHelp(root *cobra.Command) string {
 		}
 	}
 	b.WriteString("\nTopics:\n")
-	for _, t := range topics {
+	for _, t := range topics() {
 		fmt.Fprintf(&b, "  %-19s %s\n", t.name, t.short)
 	}
 	b.WriteString("\nFor details run vfix VERB --help or vfix help TOPIC.\n")

@@ -57,7 +57,7 @@ func TestHelpIsComplete(t *testing.T) {
 func TestTopics(t *testing.T) {
 	list := runLine(engine{}, "help").stdout
 	root := newRootCommand(newOutput(io.Discard, io.Discard), engine{})
-	for _, topic := range topics {
+	for _, topic := range topics() {
 		got := runLine(engine{}, "help", topic.name)
 		if got.status != 0 || got.stderr != "" || len(got.stdout) < 200 {
 			t.Errorf("vfix help %s: got %+v", topic.name, got)
@@ -99,7 +99,7 @@ func TestTopicsArePages(t *testing.T) {
 		for _, word := range pageWords(got) {
 			printed[word]++
 		}
-		for _, word := range pageWords(markdown.Link.ReplaceAllString(notPrinted.ReplaceAllString(source, ""), "$1")) {
+		for _, word := range pageWords(markdown.Link().ReplaceAllString(notPrinted.ReplaceAllString(source, ""), "$1")) {
 			if printed[word]--; printed[word] < 0 {
 				t.Errorf("%s: %q is in the page more often than in the text", topic.name, word)
 			}
@@ -128,7 +128,7 @@ func TestTopicsArePages(t *testing.T) {
 		for line := range strings.Lines(got) {
 			if !code[line] {
 				checkWidth(t, topic.name, line)
-				if strings.Contains(line, "`") || markdown.Italic.MatchString(line) || strings.HasPrefix(strings.TrimSpace(line), "|") {
+				if strings.Contains(line, "`") || markdown.Italic().MatchString(line) || strings.HasPrefix(strings.TrimSpace(line), "|") {
 					t.Errorf("%s: Markdown in the text: %s", topic.name, line)
 				}
 			}
@@ -157,7 +157,7 @@ func TestLinks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range markdown.Link.FindAllStringSubmatch(string(b), -1) {
+			for _, m := range markdown.Link().FindAllStringSubmatch(string(b), -1) {
 				target, _, _ := strings.Cut(m[2], "#")
 				if target == "" || strings.Contains(target, "://") {
 					continue

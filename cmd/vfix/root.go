@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -57,20 +58,22 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 const versionFlag = "version"
 
 // goError is what the flag library adds of Go's own errors.
-var goError = regexp.MustCompile(`^invalid argument ("(?:[^"\\]|\\.)*") for "([^"]*)" flag: .*`)
+var goError = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^invalid argument ("(?:[^"\\]|\\.)*") for "([^"]*)" flag: .*`)
+})
 
-var unknownLetter = regexp.MustCompile(`^unknown shorthand flag: '(.)' in -.*`)
+var unknownLetter = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^unknown shorthand flag: '(.)' in -.*`) })
 
 // flagError is a usage error in plain words, with the option that was meant where one is near.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &usageError{verb: verbOf(cmd), msg: err.Error()}
-	if m := goError.FindStringSubmatch(e.msg); m != nil {
+	if m := goError().FindStringSubmatch(e.msg); m != nil {
 		e.msg = fmt.Sprintf("%s: invalid value %s", m[2], m[1])
 		if flag := cmd.Flags().Lookup(m[2][strings.LastIndex(m[2], "--")+len("--"):]); flag != nil {
 			e.msg += ": want " + map[string]string{"int": "a whole number", "duration": "a time such as 30s or 5m", "bool": "true or false"}[flag.Value.Type()]
 		}
 	}
-	if m := unknownLetter.FindStringSubmatch(e.msg); m != nil {
+	if m := unknownLetter().FindStringSubmatch(e.msg); m != nil {
 		e.msg = "unknown option -" + m[1]
 	}
 	name, unknown := strings.CutPrefix(e.msg, "unknown flag: --")

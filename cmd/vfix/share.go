@@ -77,7 +77,7 @@ func writeManual(dir, version string) error {
 			return err
 		}
 	}
-	for _, t := range topics {
+	for _, t := range topics() {
 		if !slices.Contains(names, t.name) {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // more is what a line tells that is about none of the kernel's crashes of a program, nil for nothing.
@@ -22,10 +23,12 @@ func more(text string, o Options) *Crash {
 
 // oomLine is the kernel's message of a process killed for its control group's limit (mm/oom_kill.c,
 // __oom_kill_process): before 5.0 "Kill process", and then a line "Killed process".
-var oomLine = regexp.MustCompile(`[Mm]emory cgroup out of memory: Kill(?:ed)? process (\d+) \(([^)]*)\)`)
+var oomLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[Mm]emory cgroup out of memory: Kill(?:ed)? process (\d+) \(([^)]*)\)`)
+})
 
 func outOfMemory(text string) *Crash {
-	m := oomLine.FindStringSubmatch(text)
+	m := oomLine().FindStringSubmatch(text)
 	if m == nil {
 		return nil
 	}
@@ -81,20 +84,24 @@ func (e Exited) killed(c *Crash) bool {
 
 // startFailures are what engines, runtimes and shells say of a program that could not be started,
 // behind its path. Sources: runc (standard_init_linux.go, "exec %s: %w"), execve(2), bash 5.2.
-var startFailures = regexp.MustCompile(`(?i)(exec:? "?)?(/[^\s":,]+)"?: (?:(?:stat|fork/exec) [^\s:]+: )?(?:cannot execute(?: binary file)?: )?(exec format error|no such file or directory|required file not found)`)
+var startFailures = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(exec:? "?)?(/[^\s":,]+)"?: (?:(?:stat|fork/exec) [^\s:]+: )?(?:cannot execute(?: binary file)?: )?(exec format error|no such file or directory|required file not found)`)
+})
 
 // schema1Words are of engines that refuse a manifest of schema 1: containerd 2.1, Docker.
-var schema1Words = regexp.MustCompile(`(?i)manifest\.v1\+(?:prettyjws|json)|(?:schema ?(?:version)? ?1\b).*support|support.*(?:schema ?(?:version)? ?1\b)`)
+var schema1Words = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)manifest\.v1\+(?:prettyjws|json)|(?:schema ?(?:version)? ?1\b).*support|support.*(?:schema ?(?:version)? ?1\b)`)
+})
 
 func startFailure(text string, o Options) *Crash {
 	c := &Crash{Source: Message, Count: 1, Lines: []string{text}}
 	lower := strings.ToLower(text)
-	m := startFailures.FindStringSubmatch(text)
+	m := startFailures().FindStringSubmatch(text)
 	if m != nil {
 		c.Executable, c.Program = m[2], commOf(m[2])
 	}
 	switch {
-	case schema1Words.MatchString(text):
+	case schema1Words().MatchString(text):
 		c.Kind = Schema1
 		c.Meaning = "The registry has this image as a manifest of schema 1, which Docker 28.2 and containerd 2.1 refuse."
 		c.add("writes the image to the engine in a current format", "vfix", "convert", "docker://IMAGE", "-o", "docker-daemon:IMAGE")
@@ -248,15 +255,15 @@ const maxFileOffset = 1<<62 - 1
 
 // codeLine is what the kernel prints behind a segmentation fault (show_opcodes, Linux 4.20): the bytes
 // around the instruction.
-var codeLine = regexp.MustCompile(`\bCode: ((?:<?[0-9a-f]{2}>? ?){8,})`)
+var codeLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bCode: ((?:<?[0-9a-f]{2}>? ?){8,})`) })
 
 // shaCode are opcodes of the SHA extensions (SDM): sha1nexte to sha256msg2, and sha1rnds4.
-var shaCode = regexp.MustCompile(`0f 38 c[89abcd]|0f 3a cc`)
+var shaCode = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`0f 38 c[89abcd]|0f 3a cc`) })
 
 // hasSHACode reports whether a line shows code of the SHA extensions.
 func hasSHACode(text string) bool {
-	m := codeLine.FindStringSubmatch(text)
-	return m != nil && shaCode.MatchString(strings.NewReplacer("<", "", ">", "").Replace(m[1]))
+	m := codeLine().FindStringSubmatch(text)
+	return m != nil && shaCode().MatchString(strings.NewReplacer("<", "", ">", "").Replace(m[1]))
 }
 
 // inLibcrypto is about a crash in OpenSSL.

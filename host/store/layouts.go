@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Layout is what a version of vfix with another layout keeps beside this one.
@@ -22,9 +23,9 @@ type Layout struct {
 	Bytes int64 // on the disk
 }
 
-var layoutName = regexp.MustCompile(`^v[1-9][0-9]{0,5}$`)
+var layoutName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v[1-9][0-9]{0,5}$`) })
 
-func isLayout(name string) bool { return layoutName.MatchString(name) }
+func isLayout(name string) bool { return layoutName().MatchString(name) }
 
 // firstLayout has no folder of its own.
 const firstLayout = "v1"

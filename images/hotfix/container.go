@@ -125,7 +125,7 @@ func isKept(path, dir string) bool {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	return (in == dir || in == HotfixDir) && copyName.MatchString(filepath.Base(path))
+	return (in == dir || in == HotfixDir) && copyName().MatchString(filepath.Base(path))
 }
 
 // sameMounts reports whether a container has the mounts already, or none are needed.

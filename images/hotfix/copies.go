@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -30,7 +31,7 @@ type Copy struct {
 }
 
 // copyName is what copies are called: the SHA-256 of their content.
-var copyName = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var copyName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
 
 // justMade is how old a copy is at least before it is removed: what has made it may be about
 // to mount it.
@@ -66,7 +67,7 @@ func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked
 	}
 	for _, e := range entries {
 		fi, err := e.Info()
-		if err != nil || !e.Type().IsRegular() || !copyName.MatchString(e.Name()) {
+		if err != nil || !e.Type().IsRegular() || !copyName().MatchString(e.Name()) {
 			continue
 		}
 		by := used[e.Name()]
@@ -113,7 +114,7 @@ func mountedCopies(proc string) map[string][]string {
 		for line := range strings.Lines(string(text)) {
 			const root = 3 // the field that names the mounted file in its file system
 			if fields := strings.Fields(line); len(fields) > root {
-				if name := filepath.Base(fields[root]); copyName.MatchString(name) {
+				if name := filepath.Base(fields[root]); copyName().MatchString(name) {
 					used[name] = append(used[name], "process "+filepath.Base(filepath.Dir(file)))
 				}
 			}

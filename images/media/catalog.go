@@ -7,6 +7,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -76,7 +77,7 @@ func eachPage[P any](ctx context.Context, repo name.Repository, list interface {
 
 // notImages are the tags of what belongs to images: vfix's and other tools' statements and signatures
 // (distribution-spec, "Referrers Tag Schema"; cosign, SIGNATURE_SPEC.md).
-var notImages = regexp.MustCompile(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`)
+var notImages = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`) })
 
 // EachTags calls f for each page of the tags of a repository that are of images.
 func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]name.Tag) error) error {
@@ -95,7 +96,7 @@ func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]nam
 	return eachPage(ctx, repo, list, func(page *remote.Tags) (string, error) {
 		var tags []name.Tag
 		for _, t := range page.Tags {
-			if !notImages.MatchString(t) {
+			if !notImages().MatchString(t) {
 				tags = append(tags, repo.Tag(t))
 			}
 		}

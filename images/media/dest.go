@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/moby/moby/client"
@@ -74,7 +75,7 @@ func DefaultName(r Ref, suffix string) (string, error) {
 			}
 		}
 	}
-	if id := strings.TrimPrefix(typed, "sha256:"); imageID.MatchString(id) {
+	if id := strings.TrimPrefix(typed, "sha256:"); imageID().MatchString(id) {
 		return "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: an image ID gives no name for the result", typed), "-t NAME:TAG")
 	}
 	base, digest, _ := strings.Cut(typed, "@")
@@ -92,7 +93,7 @@ func DefaultName(r Ref, suffix string) (string, error) {
 }
 
 // imageID matches an image ID as docker shows it, short or whole.
-var imageID = regexp.MustCompile(`^(?:[0-9a-f]{12}|[0-9a-f]{64})$`)
+var imageID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[0-9a-f]{12}|[0-9a-f]{64})$`) })
 
 // HasTag reports whether a name without a digest has a tag: a colon after the last slash.
 func HasTag(s string) bool { return strings.Contains(s[strings.LastIndex(s, "/")+1:], ":") }
@@ -105,14 +106,14 @@ func nameOfFile(path string) string {
 	for _, ext := range []string{".gz", ".tgz", ".zst", ".tar", ".oci"} {
 		base = strings.TrimSuffix(base, ext)
 	}
-	base = strings.Trim(notInName.ReplaceAllString(base, "-"), "-")
+	base = strings.Trim(notInName().ReplaceAllString(base, "-"), "-")
 	if base == "" {
 		return "image"
 	}
 	return base
 }
 
-var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+var notInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^a-z0-9]+`) })
 
 // fileName makes the name of a file from that of an image: redis:2.8-vfix is redis-2.8-vfix.
 func fileName(tag string) string {

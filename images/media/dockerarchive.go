@@ -11,6 +11,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -137,11 +138,13 @@ func findArchived(all []ArchiveImage, tag string) (ArchiveImage, error) {
 // hexName finds the digest in the names that docker, skopeo and go-containerregistry give
 // the entries of an archive: HEX.json, HEX.tar, HEX.tar.gz, sha256:HEX, blobs/sha256/HEX.
 // In HEX/layer.tar, docker's own, HEX is no digest of anything.
-var hexName = regexp.MustCompile(`^(?:sha256:)?([0-9a-f]{64})(?:\.json|\.tar|\.tar\.gz|\.tar\.zst)?$`)
+var hexName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:sha256:)?([0-9a-f]{64})(?:\.json|\.tar|\.tar\.gz|\.tar\.zst)?$`)
+})
 
 // claimedDigest is the digest in an entry's name.
 func claimedDigest(name string) (v1.Hash, bool) {
-	m := hexName.FindStringSubmatch(path.Base(name))
+	m := hexName().FindStringSubmatch(path.Base(name))
 	if m == nil {
 		return v1.Hash{}, false
 	}

@@ -10,23 +10,26 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed page.html
 var page string
 
 // pages are the parts of the page: "head", "row" and "tail".
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"size": size, "class": class, "name": nameOf, "digest": digestOf}).Parse(page))
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{"size": size, "class": class, "name": nameOf, "digest": digestOf}).Parse(page))
+})
 
 type htmlFormat struct{}
 
 func (htmlFormat) begin(w io.Writer, title string) error {
-	return pages.ExecuteTemplate(w, "head", title)
+	return pages().ExecuteTemplate(w, "head", title)
 }
 
-func (htmlFormat) add(w io.Writer, row Row) error { return pages.ExecuteTemplate(w, "row", row) }
+func (htmlFormat) add(w io.Writer, row Row) error { return pages().ExecuteTemplate(w, "row", row) }
 
-func (htmlFormat) end(w io.Writer, sums string) error { return pages.ExecuteTemplate(w, "tail", sums) }
+func (htmlFormat) end(w io.Writer, sums string) error { return pages().ExecuteTemplate(w, "tail", sums) }
 
 // class is a status as the name of a class.
 func class(status string) string { return strings.ReplaceAll(status, " ", "-") }

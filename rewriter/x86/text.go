@@ -7,14 +7,15 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/arch/x86/x86asm"
 )
 
 // bareOperand matches a memory operand of which x86asm writes the segment at most.
-var bareOperand = regexp.MustCompile(`( |%[fg]s:)(,|$)`)
+var bareOperand = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`( |%[fg]s:)(,|$)`) })
 
-var negative = regexp.MustCompile(`\$-0x[0-9a-f]+`)
+var negative = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$-0x[0-9a-f]+`) })
 
 // Text writes the instruction as objdump of today does, where x86asm v0.32 differs: no
 // suffix on call, jmp, ret and leave, immediates without a sign, addresses without a
@@ -37,7 +38,7 @@ func (i *Instr) Text(raw []byte) string {
 		}
 	}
 	t = strings.Join(words, " ")
-	t = negative.ReplaceAllStringFunc(t, func(s string) string {
+	t = negative().ReplaceAllStringFunc(t, func(s string) string {
 		v, err := strconv.ParseInt(strings.Replace(s, "$", "", 1), 0, 64)
 		if err != nil {
 			return s
@@ -56,7 +57,7 @@ func (i *Instr) Text(raw []byte) string {
 		t += fmt.Sprintf("  # %#x", target)
 	case m.Base == 0 && m.Index == 0 && m.Disp == 0:
 		// x86asm leaves out a displacement of 0 even where nothing else is.
-		t = bareOperand.ReplaceAllString(t, "${1}0x0${2}")
+		t = bareOperand().ReplaceAllString(t, "${1}0x0${2}")
 	}
 	return t
 }

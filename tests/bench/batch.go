@@ -26,6 +26,13 @@ const (
 	ownBytes    = 2e6
 )
 
+// many is a list of images.
+type many struct {
+	path                string // below which they are in the registry
+	images, bases       int
+	baseBytes, ownBytes float64
+}
+
 // legacyLibc is the size in bytes of Debian 7's libc-2.13.so, the file that is patched in
 // most images: the library with call sites is made as long, so that the layer that is sent
 // has the size of a real one.
@@ -43,7 +50,8 @@ func (b *bench) batch() error {
 		return err
 	}
 	defer old.stop()
-	if err := b.fillRegistry(old); err != nil {
+	list := many{"old", batchImages, batchBases, baseBytes, ownBytes}
+	if err := b.fillRegistry(old, list); err != nil {
 		return err
 	}
 	other, err := startRegistry(filepath.Join(b.dir, "other"))
@@ -58,11 +66,11 @@ func (b *bench) batch() error {
 		name string
 		r    *registry
 	}{{"within the registry", old}, {"to another registry", other}} {
-		listed, err := b.rebuildListed(old, to.r)
+		listed, err := b.rebuildListed(b.vfix, list, old, to.r, "listed")
 		if err != nil {
 			return err
 		}
-		alone, err := b.rebuildAlone(old, to.r)
+		alone, err := b.rebuildAlone(list, old, to.r)
 		if err != nil {
 			return err
 		}
@@ -91,22 +99,22 @@ type cost struct {
 	digests []string // of the results, in the order of the images
 }
 
-func batchSource(from *registry, i int) string {
-	return fmt.Sprintf("docker://%s/old/image%d:1", from.host, i)
+func (m many) source(from *registry, i int) string {
+	return fmt.Sprintf("docker://%s/%s/image%d:1", from.host, m.path, i)
 }
 
-// rebuildListed rebuilds all images in one run.
-func (b *bench) rebuildListed(from, to *registry) (*cost, error) {
+// rebuildListed rebuilds all images in one run of a program; path is where their results go.
+func (b *bench) rebuildListed(program string, m many, from, to *registry, path string) (*cost, error) {
 	var lines strings.Builder
-	for i := range batchImages {
-		fmt.Fprintf(&lines, "%s docker://%s/listed/image%d:1\n", batchSource(from, i), to.host, i)
+	for i := range m.images {
+		fmt.Fprintf(&lines, "%s docker://%s/%s/image%d:1\n", m.source(from, i), to.host, path, i)
 	}
 	list := filepath.Join(b.dir, "list")
 	if err := os.WriteFile(list, []byte(lines.String()), 0o600); err != nil {
 		return nil, err
 	}
 	return measureTraffic(from, to, func(c *cost) error {
-		run, err := b.timed("rebuild", "--format", "json", "--from-file", list)
+		run, err := timed(program, "rebuild", "--format", "json", "--from-file", list)
 		if err != nil {
 			return err
 		}
@@ -128,10 +136,10 @@ func (b *bench) rebuildListed(from, to *registry) (*cost, error) {
 }
 
 // rebuildAlone rebuilds all images, each in a run of its own, one after the other.
-func (b *bench) rebuildAlone(from, to *registry) (*cost, error) {
+func (b *bench) rebuildAlone(m many, from, to *registry) (*cost, error) {
 	return measureTraffic(from, to, func(c *cost) error {
-		for i := range batchImages {
-			run, err := b.timed("rebuild", batchSource(from, i), "-o", fmt.Sprintf("docker://%s/alone/image%d:1", to.host, i))
+		for i := range m.images {
+			run, err := b.timed("rebuild", m.source(from, i), "-o", fmt.Sprintf("docker://%s/alone/image%d:1", to.host, i))
 			if err != nil {
 				return err
 			}
@@ -159,10 +167,10 @@ func measureTraffic(from, to *registry, do func(*cost) error) (*cost, error) {
 }
 
 // fillRegistry makes the images and pushes each to a repository of its own.
-func (b *bench) fillRegistry(r *registry) error {
+func (b *bench) fillRegistry(r *registry, m many) error {
 	dir := filepath.Join(b.dir, "many")
 	defer os.RemoveAll(dir)
-	for n := range batchBases {
+	for n := range m.bases {
 		// By way of a layout: its layers are compressed once and not at every push.
 		path, err := layout.Write(filepath.Join(dir, fmt.Sprint(n)), empty.Index)
 		if err != nil {
@@ -172,12 +180,12 @@ func (b *bench) fillRegistry(r *registry) error {
 		if err != nil {
 			return err
 		}
-		base, err := makeLayers(filepath.Join(dir, "base"), content{int64(n) * baseBytes, baseBytes, library}, imageLayers)
+		base, err := makeLayers(filepath.Join(dir, "base"), content{int64(n) * int64(m.baseBytes), int64(m.baseBytes), library}, imageLayers, plainLayer)
 		if err != nil {
 			return err
 		}
-		for i := n; i < batchImages; i += batchBases {
-			own, err := makeLayers(filepath.Join(dir, "own"), content{skip: int64(i) * ownBytes, size: ownBytes}, 1)
+		for i := n; i < m.images; i += m.bases {
+			own, err := makeLayers(filepath.Join(dir, "own"), content{skip: int64(i) * int64(m.ownBytes), size: int64(m.ownBytes)}, 1, plainLayer)
 			if err != nil {
 				return err
 			}
@@ -188,7 +196,7 @@ func (b *bench) fillRegistry(r *registry) error {
 			if err := addImage(path, fmt.Sprint(i), img); err != nil {
 				return err
 			}
-			if err := pushFrom(path, img, fmt.Sprintf("%s/old/image%d:1", r.host, i)); err != nil {
+			if err := pushFrom(path, img, fmt.Sprintf("%s/%s/image%d:1", r.host, m.path, i)); err != nil {
 				return err
 			}
 		}
@@ -229,7 +237,7 @@ func (b *bench) baseLibrary(n int) (string, error) {
 	}
 	defer f.Close()
 	more := make([]byte, legacyLibc-len(library))
-	if _, err := f.ReadAt(more, int64(n)*legacyLibc); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := f.ReadAt(more, int64(n)*legacyLibc/4); err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	path := filepath.Join(b.dir, "libold.so")

@@ -45,8 +45,12 @@ type madeLayers struct {
 	bytes  int64 // of their tars
 }
 
-// makeLayers writes content as tars called NAME0.tar and on, of about the same size.
-func makeLayers(name string, c content, layers int) (*madeLayers, error) {
+// plainLayer is a layer of a tar, compressed when it is written.
+func plainLayer(path string) (v1.Layer, error) { return tarball.LayerFromFile(path) }
+
+// makeLayers writes content as tars called NAME0.tar and on, of about the same size, each of which
+// layerOf makes a layer of.
+func makeLayers(name string, c content, layers int, layerOf func(tar string) (v1.Layer, error)) (*madeLayers, error) {
 	w := &tarWriter{name: name, most: layers, each: c.size/int64(layers) + 1}
 	err := walkUsr(c.skip, c.size, func(path string, info fs.FileInfo) error {
 		return w.add(path, path[1:], info)
@@ -74,7 +78,7 @@ func makeLayers(name string, c content, layers int) (*madeLayers, error) {
 		}
 		made.bytes += info.Size()
 		var layer v1.Layer
-		layer, err = tarball.LayerFromFile(path)
+		layer, err = layerOf(path)
 		made.layers = append(made.layers, layer)
 	}
 	return made, err

@@ -17,6 +17,8 @@ type bench struct {
 	vfix   string // the program to measure
 	before string // an earlier one, to take turns with it at the start of containers; "" for none
 	alone  bool   // an empty program in the place of runc, where that is only in the way
+	plot   string // a directory for the drawings of growth; "" for none
+	curve  string // the one to measure of them; "" for all
 	rounds int
 }
 
@@ -26,11 +28,13 @@ func main() {
 	alone := flag.Bool("alone", false, "at the start of containers, have vfix-runtime execute an empty program in place of runc")
 	rounds := flag.Int("rounds", 9, "how many `rounds` of calls; medians are printed")
 	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
-	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, batch, memory, scan, program or startup")
+	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, batch, memory, scan, program, startup or growth")
+	plot := flag.String("plot", "", "write the drawings of growth to this `directory`")
+	curve := flag.String("curve", "", "of growth, measure this `curve` alone: size, files, scan, rootfiles, layers, images or bases")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "vfix-bench")
 	if err == nil {
-		b := &bench{dir: dir, vfix: *vfix, before: *before, alone: *alone, rounds: *rounds}
+		b := &bench{dir: dir, vfix: *vfix, before: *before, alone: *alone, plot: *plot, curve: *curve, rounds: *rounds}
 		err = b.run(*only, *megabytes)
 		os.RemoveAll(dir)
 	}
@@ -57,6 +61,7 @@ func (b *bench) run(only string, megabytes int) error {
 		{"scan", b.scan},
 		{"program", b.program},
 		{"startup", b.startup},
+		{"growth", b.growth},
 	} {
 		if only != "" && only != part.name {
 			continue

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // imageLayers is how many layers the image of the benchmark has.
@@ -56,11 +58,15 @@ func (b *bench) rebuild(size int64) error {
 // makeImage writes an image of this machine's own /usr and, as its last file, the library
 // that the calls are measured with. It returns the paths of the layers' blobs.
 func (b *bench) makeImage(dir string, size int64) (blobs []string, made *madeLayers, err error) {
+	return b.makeImageOf(dir, size, plainLayer)
+}
+
+func (b *bench) makeImageOf(dir string, size int64, layer func(tar string) (v1.Layer, error)) (blobs []string, made *madeLayers, err error) {
 	library, err := b.stubs()
 	if err != nil {
 		return nil, nil, err
 	}
-	if made, err = makeLayers(filepath.Join(b.dir, "layer"), content{size: size, library: library}, imageLayers); err != nil {
+	if made, err = makeLayers(filepath.Join(b.dir, "layer"), content{size: size, library: library}, imageLayers, layer); err != nil {
 		return nil, nil, err
 	}
 	img, err := assemble("base", made.layers...)
@@ -93,9 +99,12 @@ type vfixRun struct {
 	memory int64
 }
 
-// timed runs vfix without progress.
-func (b *bench) timed(args ...string) (*vfixRun, error) {
-	cmd := exec.Command(b.vfix, append(args, "--progress", "quiet")...)
+// timed runs the measured vfix.
+func (b *bench) timed(args ...string) (*vfixRun, error) { return timed(b.vfix, args...) }
+
+// timed runs a vfix without progress.
+func timed(vfix string, args ...string) (*vfixRun, error) {
+	cmd := exec.Command(vfix, append(args, "--progress", "quiet")...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	start := time.Now()

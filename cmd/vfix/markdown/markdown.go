@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/mattn/go-runewidth"
 
@@ -22,13 +23,13 @@ const (
 )
 
 var (
-	image     = regexp.MustCompile(`^!\[[^]]*\]\([^)]*\)$`)
-	Link      = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
-	codeSpan  = regexp.MustCompile("`([^`]+)`")
-	bold      = regexp.MustCompile(`\*\*([^*]+)\*\*`)
-	Italic    = regexp.MustCompile(`\B\*([A-Za-z][A-Za-z -]*)\*\B`)
-	listHead  = regexp.MustCompile(`^(?:-|[0-9]+\.) `)
-	separator = regexp.MustCompile(`^\|[-| :]+\|$`)
+	image     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^!\[[^]]*\]\([^)]*\)$`) })
+	Link      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`) })
+	codeSpan  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("`([^`]+)`") })
+	bold      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\*\*([^*]+)\*\*`) })
+	Italic    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\B\*([A-Za-z][A-Za-z -]*)\*\B`) })
+	listHead  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:-|[0-9]+\.) `) })
+	separator = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\|[-| :]+\|$`) })
 )
 
 // Plain is a page of Markdown as it is printed.
@@ -59,7 +60,7 @@ func (p *plainPrinter) line(line string) {
 		p.code = !p.code
 	case p.code:
 		p.put(CodeIndent, line)
-	case line == "" || image.MatchString(line):
+	case line == "" || image().MatchString(line):
 		p.flush()
 		p.blank()
 	case strings.HasPrefix(line, "#"):
@@ -69,7 +70,7 @@ func (p *plainPrinter) line(line string) {
 		p.blank()
 	case strings.HasPrefix(line, "|"):
 		p.table = append(p.table, line)
-	case listHead.MatchString(line):
+	case listHead().MatchString(line):
 		p.flush()
 		p.text = []string{line}
 	default:
@@ -106,7 +107,7 @@ func (p *plainPrinter) flush() {
 	}
 	if len(p.text) > 0 {
 		text := strings.Join(p.text, "\n")
-		head := listHead.FindString(text)
+		head := listHead().FindString(text)
 		p.hang(bodyIndent, head, inline(text[len(head):], false))
 		p.text = nil
 	}
@@ -117,7 +118,7 @@ func (p *plainPrinter) flush() {
 func (p *plainPrinter) rows() {
 	var rows [][]string
 	for _, line := range p.table {
-		if !separator.MatchString(line) {
+		if !separator().MatchString(line) {
 			rows = append(rows, tableCells(line))
 		}
 	}
@@ -184,7 +185,7 @@ func tableCells(line string) []string {
 	var cells []string
 	for _, cell := range strings.Split(line, "|") {
 		cell = strings.TrimSpace(strings.ReplaceAll(cell, bar, "|"))
-		whole := codeSpan.FindString(cell) == cell
+		whole := codeSpan().FindString(cell) == cell
 		cells = append(cells, inline(cell, whole))
 	}
 	return cells
@@ -193,8 +194,8 @@ func tableCells(line string) []string {
 // inline takes the marks out of text. Code with a space in it gets quotation marks, unless
 // it is bare; a link to another page names the topic.
 func inline(text string, bare bool) string {
-	text = Link.ReplaceAllStringFunc(text, func(s string) string {
-		m := Link.FindStringSubmatch(s)
+	text = Link().ReplaceAllStringFunc(text, func(s string) string {
+		m := Link().FindStringSubmatch(s)
 		target, _, _ := strings.Cut(m[2], "#")
 		topic, isPage := strings.CutSuffix(target, ".md")
 		switch {
@@ -205,11 +206,11 @@ func inline(text string, bare bool) string {
 		}
 		return m[1] + " (" + strings.TrimPrefix(m[2], "../") + ")"
 	})
-	text = codeSpan.ReplaceAllStringFunc(text, func(s string) string {
+	text = codeSpan().ReplaceAllStringFunc(text, func(s string) string {
 		if s = strings.Trim(s, "`"); strings.Contains(s, " ") && !bare {
 			return "'" + s + "'"
 		}
 		return s
 	})
-	return Italic.ReplaceAllString(bold.ReplaceAllString(text, "$1"), "$1")
+	return Italic().ReplaceAllString(bold().ReplaceAllString(text, "$1"), "$1")
 }

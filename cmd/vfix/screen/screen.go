@@ -169,13 +169,15 @@ func (o *Output) EndProgress() {
 }
 
 // systemCalls are names that Go's errors have of calls relative to a directory: "statat x: …".
-var systemCalls = regexp.MustCompile(`\b(open|f?stat|lstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at2?( [^ ]+)?: `)
+var systemCalls = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b(open|f?stat|lstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at2?( [^ ]+)?: `)
+})
 
 // Safe is text for stderr: one line, without secrets, without control characters, without
 // the words of Go.
 func Safe(s string) string {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
-	s = systemCalls.ReplaceAllString(s, "$1$2: ")
+	s = systemCalls().ReplaceAllString(s, "$1$2: ")
 	return Printable(redact.Redact(s))
 }
 

@@ -1,23 +1,15 @@
-// Package figure draws what vfix bench measured: one group of bars a way, one bar a function,
-// nanoseconds a call on a logarithmic scale. It measures nothing and knows no ways.
+// Package figure draws what was measured: bars, one group a way and one bar a function, and lines of
+// how a cost grows; both on logarithmic scales, as SVG or PNG. It measures nothing.
 package figure
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
+	"unicode/utf8"
 )
 
 // Formats are the ends of file names that Format knows.
@@ -32,19 +24,27 @@ func Format(path string) (string, error) {
 	return ext, nil
 }
 
-// Sizes of the drawing.
+// Sizes of a drawing, in pixels of an SVG.
 const (
-	width      = 20 * vg.Centimeter
-	groupSize  = 1.3 * vg.Centimeter // of the bars of one way
-	margin     = 3.5 * vg.Centimeter // title, axis and legend
-	barPart    = 0.8                 // of its group's height that bars take
-	resolution = 150                 // of a PNG, dots per inch
+	width      = 760.0
+	groupSize  = 50.0 // of the bars of one way
+	barPart    = 0.8  // of its group's height that bars take
+	lineHeight = 340.0
+	margin     = 16.0 // on all sides
+	gap        = 6.0  // between a mark and its text
+	row        = 20.0 // of text
+	letter     = 0.58 // a letter's width is at most this part of the font's size, on average
 )
 
 // Colours that tell apart in print and for the colour-blind (Okabe and Ito, 2008).
-var colours = []color.Color{
-	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
+var colours = []color.RGBA{
+	{0x00, 0x72, 0xb2, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
 }
+
+var (
+	black = color.RGBA{A: 0xff}
+	grey  = color.RGBA{0xd0, 0xd0, 0xd0, 0xff}
+)
 
 // Measured is one length to draw: what a function costs one way. One of 0 is left out.
 type Measured struct {
@@ -52,110 +52,139 @@ type Measured struct {
 	Nanoseconds   float64
 }
 
-// Draw returns the drawing, in a format of Formats: the ways from the top, in each of them the
+// Draw returns the bars, in a format of Formats: the ways from the top, in each of them the
 // functions, and the title above.
 func Draw(format, title string, ways, functions []string, all []Measured) ([]byte, error) {
-	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
-	p := plot.New()
-	p.Title.Text = title
-	p.X.Label.Text = "nanoseconds a call (logarithmic)"
-	p.X.Scale = plot.LogScale{}
-	p.X.Tick.Marker = plot.LogTicks{Prec: -1}
-	p.Y.Tick.Length = 0
-	ways = slices.DeleteFunc(slices.Clone(ways), func(way string) bool { return !measured(all, way) })
+	of := map[[2]string]float64{}
+	var lengths []float64
+	for _, m := range all {
+		if m.Nanoseconds > 0 {
+			of[[2]string{m.Way, m.Function}] = m.Nanoseconds
+			lengths = append(lengths, m.Nanoseconds)
+		}
+	}
+	ways = slices.DeleteFunc(slices.Clone(ways), func(way string) bool {
+		return !slices.ContainsFunc(all, func(m Measured) bool { return m.Way == way && m.Nanoseconds > 0 })
+	})
 	if len(ways) == 0 {
 		return nil, fmt.Errorf("nothing was measured, so there is nothing to draw")
 	}
-	slices.Reverse(ways) // the axis goes upwards
-	p.NominalY(ways...)
-	p.Y.Min, p.Y.Max = -0.5, float64(len(ways))-0.5
-	p.X.Min, p.X.Max = span(all)
-	grid := plotter.NewGrid()
-	grid.Horizontal.Width = 0
-	p.Add(grid)
-	p.Legend.Top = true
-	p.Legend.YPosition = draw.PosCenter
-	p.Legend.Padding = vg.Millimeter
-	for i, function := range functions {
-		b := &bars{colour: colours[i%len(colours)]}
-		for row, way := range ways {
-			for _, f := range all {
-				if f.Way == way && f.Function == function && f.Nanoseconds > 0 {
-					size := barPart / float64(len(functions))
-					b.rows = append(b.rows, bar{float64(row) + barPart/2 - size*(float64(i)+0.5), size, f.Nanoseconds})
-				}
+	const room = 3 // for the numbers behind the bars
+	left, right := margin+widest(ways)+gap, width-margin-widest(functions)-3*row
+	top := margin + 2*row
+	bottom := top + groupSize*float64(len(ways))
+	d := &drawing{width: width, height: bottom + 2*row + margin}
+	x := newAxis(slices.Min(lengths)/room, slices.Max(lengths)*room, left, right)
+	d.heading(title, left, right)
+	d.below(x, top, bottom, "nanoseconds a call (logarithmic)")
+	size := groupSize * barPart / float64(len(functions))
+	for w, way := range ways {
+		middle := top + groupSize*(float64(w)+0.5)
+		d.text(left-gap, middle, atEnd, way)
+		for f, function := range functions {
+			if ns, ok := of[[2]string{way, function}]; ok {
+				y := middle - groupSize*barPart/2 + size*float64(f)
+				d.rect(left, y, x.at(ns)-left, size, colours[f%len(colours)])
+				d.text(x.at(ns)+gap, y+size/2, atStart, Number(ns))
 			}
 		}
-		p.Add(b)
-		p.Legend.Add(function, b)
 	}
-	height := vg.Length(len(ways))*groupSize + margin
-	if format == ".png" {
-		return drawPNG(p, height)
+	d.legend(functions, (top+bottom)/2-row*float64(len(functions))/2)
+	return d.write(format)
+}
+
+// Line is a cost that grows: values Y at X, both more than 0.
+type Line struct {
+	Name string
+	X, Y []float64
+}
+
+// Lines returns curves on two logarithmic axes, in a format of Formats: a line of slope 1 rises as its
+// cause does.
+func Lines(format, title, xLabel, yLabel string, all []Line) ([]byte, error) {
+	var xs, ys []float64
+	names := make([]string, len(all))
+	for i, l := range all {
+		xs, ys, names[i] = append(xs, l.X...), append(ys, l.Y...), l.Name
 	}
-	anchors := map[string]anchor{title: atMiddle, p.X.Label.Text: atMiddle}
-	for _, words := range [][]string{ways, functions} { // beside the axis, and beside the colours
-		for _, word := range words {
-			anchors[word] = atEnd
+	if len(xs) == 0 || len(xs) != len(ys) || slices.Min(xs) <= 0 || slices.Min(ys) <= 0 {
+		return nil, fmt.Errorf("%s: want as many values as places, all more than 0; there are %d and %d", title, len(ys), len(xs))
+	}
+	left, right := margin+80, width-margin-widest(names)-3*row
+	top, bottom := margin+2*row, margin+2*row+lineHeight
+	d := &drawing{width: width, height: bottom + 2*row + margin}
+	x, y := newAxis(slices.Min(xs), slices.Max(xs), left, right), newAxis(slices.Min(ys), slices.Max(ys), bottom, top)
+	d.heading(title+": "+yLabel, left, right)
+	d.below(x, top, bottom, xLabel)
+	for _, v := range y.ticks() {
+		d.line(point{left, y.at(v)}, point{right, y.at(v)}, 1, grey)
+		d.text(left-gap, y.at(v), atEnd, fmt.Sprintf("%g", v))
+	}
+	for i, l := range all {
+		for n := range l.X {
+			p := point{x.at(l.X[n]), y.at(l.Y[n])}
+			if n > 0 {
+				d.line(point{x.at(l.X[n-1]), y.at(l.Y[n-1])}, p, 2, colours[i%len(colours)])
+			}
+			const dot = 6
+			d.rect(p.x-dot/2, p.y-dot/2, dot, dot, colours[i%len(colours)])
 		}
 	}
-	return drawSVG(p, height, anchors)
+	d.legend(names, top)
+	return d.write(format)
 }
 
-func measured(all []Measured, way string) bool {
-	return slices.ContainsFunc(all, func(f Measured) bool { return f.Way == way && f.Nanoseconds > 0 })
+// axis is a logarithmic scale between two places of a drawing, over whole powers of ten.
+type axis struct{ low, high, from, to float64 }
+
+func newAxis(low, high, from, to float64) axis {
+	a := axis{math.Floor(math.Log10(low)), math.Ceil(math.Log10(high)), from, to}
+	a.high = max(a.high, a.low+1)
+	return a
 }
 
-// span returns whole powers of ten around all lengths, with room for the numbers.
-func span(all []Measured) (low, high float64) {
-	low, high = math.Inf(1), 0
-	for _, f := range all {
-		if f.Nanoseconds > 0 {
-			low, high = min(low, f.Nanoseconds), max(high, f.Nanoseconds)
-		}
+func (a axis) at(v float64) float64 {
+	return a.from + (math.Log10(v)-a.low)/(a.high-a.low)*(a.to-a.from)
+}
+
+func (a axis) ticks() []float64 {
+	var all []float64
+	for e := a.low; e <= a.high; e++ {
+		all = append(all, math.Pow(10, e))
 	}
-	const room = 3
-	return math.Pow(10, math.Floor(math.Log10(low/room))), math.Pow(10, math.Ceil(math.Log10(high*room)))
+	return all
 }
 
-// drawPNG draws a plot as a PNG.
-func drawPNG(p *plot.Plot, height vg.Length) ([]byte, error) {
-	c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(resolution))
-	p.Draw(framed(draw.New(c)))
-	var out bytes.Buffer
-	_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(&out)
-	return out.Bytes(), err
+func (d *drawing) heading(title string, left, right float64) {
+	d.text((left+right)/2, margin+row/2, atMiddle, title)
 }
 
-// framed leaves a margin on all sides: the words at the left may be wider than measured.
-func framed(c draw.Canvas) draw.Canvas {
-	const frame, left = 4 * vg.Millimeter, 12 * vg.Millimeter
-	return draw.Crop(c, left, -frame, frame, -frame)
+// below draws the grid of the axis that goes to the right, its numbers and what they are.
+func (d *drawing) below(x axis, top, bottom float64, label string) {
+	for _, v := range x.ticks() {
+		d.line(point{x.at(v), top}, point{x.at(v), bottom}, 1, grey)
+		d.text(x.at(v), bottom+row/2, atMiddle, fmt.Sprintf("%g", v))
+	}
+	d.text((x.from+x.to)/2, bottom+3*row/2, atMiddle, label)
 }
 
-// bar is one bar: where its middle is on the axis of ways, how thick it is, how long.
-type bar struct{ at, size, ns float64 }
-
-// bars draws the bars of a function. gonum's own begin at 0, which no logarithm has.
-type bars struct {
-	rows   []bar
-	colour color.Color
-}
-
-func (b *bars) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	style := text.Style{Color: color.Black, Font: p.X.Tick.Label.Font, XAlign: draw.XLeft, YAlign: draw.YCenter, Handler: p.X.Tick.Label.Handler}
-	for _, r := range b.rows {
-		left, right := x(p.X.Min), x(r.ns)
-		low, high := y(r.at-r.size/2), y(r.at+r.size/2)
-		c.FillPolygon(b.colour, []vg.Point{{X: left, Y: low}, {X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}})
-		c.FillText(style, vg.Point{X: right + vg.Millimeter, Y: y(r.at)}, Number(r.ns))
+// legend explains the colours, at the right.
+func (d *drawing) legend(names []string, top float64) {
+	const sample = 12
+	for i, name := range names {
+		y := top + row*(float64(i)+0.5)
+		d.rect(width-margin-sample, y-sample/2, sample, sample, colours[i%len(colours)])
+		d.text(width-margin-sample-gap, y, atEnd, name)
 	}
 }
 
-// Thumbnail is the legend's sample.
-func (b *bars) Thumbnail(c *draw.Canvas) {
-	c.FillPolygon(b.colour, []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}})
+// widest is about the width of the longest of the words.
+func widest(words []string) float64 {
+	n := 0
+	for _, w := range words {
+		n = max(n, utf8.RuneCountInString(w))
+	}
+	return float64(n) * fontSize * letter
 }
 
 // Number writes nanoseconds with three digits that count.

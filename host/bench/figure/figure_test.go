@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"image/png"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -101,5 +102,27 @@ func TestSVGAnchors(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("not in the drawing: %v", want)
+	}
+}
+
+// A line rises with its values, and names that have a meaning in SVG are text.
+func TestLines(t *testing.T) {
+	for _, format := range Formats {
+		b, err := Lines(format, "Rebuild", "MB", "s", []Line{{"a<b", []float64{10, 100, 1000}, []float64{0.1, 1, 10}}, {"flat", []float64{10, 1000}, []float64{2, 2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if format == ".svg" && (!bytes.Contains(b, []byte(">a&lt;b<")) || !bytes.Contains(b, []byte(">1000<")) || !bytes.Contains(b, []byte(">Rebuild: s<"))) {
+			t.Errorf("got %s", b)
+		}
+	}
+	x := newAxis(10, 1000, 0, 200)
+	if got := []float64{x.at(10), x.at(100), x.at(1000)}; !slices.Equal(got, []float64{0, 100, 200}) {
+		t.Errorf("got %v", got)
+	}
+	for _, bad := range []Line{{}, {"", []float64{1}, nil}, {"", []float64{1}, []float64{0}}} {
+		if _, err := Lines(".svg", "", "", "", []Line{bad}); err == nil {
+			t.Errorf("%v: want an error", bad)
+		}
 	}
 }

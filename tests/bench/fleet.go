@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+)
+
+// What the measured costs of a batch mean for a registry of 10,000 images: a simulation, on nodes that
+// each do one part of the list (vfix rebuild --from-file LIST --shard I/N).
+
+// fleetCost is what one node spends.
+type fleetCost struct {
+	image    float64 // seconds for an image, its own bytes among them
+	megabyte float64 // seconds for a megabyte of a base that is not known yet
+	requests float64 // for an image
+	pushed   float64 // MB for a base: the layer that is added
+}
+
+// fleetCosts are the differences between the places of two curves: over images on the same bases, and
+// over bases of as many images.
+func fleetCosts(images, bases *grown) fleetCost {
+	per := func(g *grown, cost int) float64 {
+		last := len(g.x) - 1
+		return (g.y[0][cost][last] - g.y[0][cost][0]) / (g.x[last] - g.x[0])
+	}
+	read := per(bases, 2) // MB of a base
+	return fleetCost{image: per(images, 0), megabyte: per(bases, 0) / read, requests: per(images, 1), pushed: per(bases, 3)}
+}
+
+// The registry that is simulated. Bases are used as often as their rank says (Zipf): the first by one
+// image of seven, half of them by a few.
+const (
+	fleetImages = 10_000
+	fleetBases  = 500
+	fleetBaseMB = 200.0
+)
+
+// fleetNodes is what each node of several has to do.
+type fleetNodes struct {
+	nodes, most   int     // nodes, and images of the one with most
+	hours         float64 // until the last has finished
+	read, pushed  float64 // GB of all
+	requests      float64 // millions of all
+	basesRepeated float64 // how often a base is read on average, by one node each
+}
+
+// simulate distributes the images as vfix does, by a hash of their line.
+func simulate(c fleetCost, nodes int) fleetNodes {
+	weight := 0.0
+	for rank := range fleetBases {
+		weight += 1 / float64(rank+1)
+	}
+	images, seen := make([]int, nodes), make([]map[int]bool, nodes)
+	for n := range seen {
+		seen[n] = map[int]bool{}
+	}
+	base, until := 0, fleetImages/weight
+	for i := range fleetImages {
+		for float64(i) >= until && base < fleetBases-1 {
+			base++
+			until += fleetImages / weight / float64(base+1)
+		}
+		h := fnv.New64a()
+		fmt.Fprintf(h, "docker://registry.example/team/image%d:1 ", i)
+		n := int(h.Sum64() % uint64(nodes))
+		images[n]++
+		seen[n][base] = true
+	}
+	f := fleetNodes{nodes: nodes, requests: fleetImages * c.requests / 1e6}
+	reads := 0
+	for n := range nodes {
+		seconds := float64(images[n])*c.image + float64(len(seen[n]))*fleetBaseMB*c.megabyte
+		f.hours = math.Max(f.hours, seconds/3600)
+		f.most = max(f.most, images[n])
+		reads += len(seen[n])
+	}
+	f.basesRepeated = float64(reads) / fleetBases
+	f.read, f.pushed = float64(reads)*fleetBaseMB/1e3, fleetBases*c.pushed/1e3
+	return f
+}
+
+// printFleet writes what several numbers of nodes would take.
+func printFleet(c fleetCost) {
+	fmt.Printf("A registry of %d images over %d bases of %.0f MB, simulated: %.3f s for an image, %.2f s for 100 MB of a base, %.1f requests for an image\n",
+		fleetImages, fleetBases, fleetBaseMB, c.image, 100*c.megabyte, c.requests)
+	fmt.Printf("%8s %12s %10s %12s %14s %12s\n", "nodes", "most images", "hours", "read/GB", "of each base", "requests/M")
+	for _, nodes := range []int{1, 2, 4, 8, 16, 32} {
+		f := simulate(c, nodes)
+		fmt.Printf("%8d %12d %10.2f %12.0f %14.2f %12.2f\n", f.nodes, f.most, f.hours, f.read, f.basesRepeated, f.requests)
+	}
+	fmt.Println()
+}
