@@ -229,7 +229,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 		expect "status of $storm ($output)" "$status" 0
 		expect "tracers left of $storm" "$left" ''
 	done
-	VFIX_HEAL=0 under "$programs/trace-storm" turns 20
+	VFIX_HEAL=0 under "$programs/trace-storm" turns 21
 	expect "status of turns ($stderr)" "$status" 0
 }
 
