@@ -61,6 +61,7 @@ trace-crash read-only
 trace-crash null
 trace-crash own-fault
 trace-crash blocked
+trace-crash read-from-file
 trace-crash ignored
 trace-crash sent
 trace-crash own-trap
@@ -72,6 +73,7 @@ trace-children forks
 trace-children clones
 /bin/trace-children thread-exec
 trace-children leaderless
+trace-children untraced
 trace-threads 4 1000
 trace-go
 trace-jobs signals /bin/trace-jobs wait
