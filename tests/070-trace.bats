@@ -61,6 +61,7 @@ trace-crash read-only
 trace-crash null
 trace-crash own-fault
 trace-crash blocked
+trace-crash read-from-file
 trace-crash ignored
 trace-crash sent
 trace-crash own-trap
@@ -72,6 +73,7 @@ trace-children forks
 trace-children clones
 /bin/trace-children thread-exec
 trace-children leaderless
+trace-children untraced
 trace-threads 4 1000
 trace-go
 trace-jobs signals /bin/trace-jobs wait
@@ -229,7 +231,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 		expect "status of $storm ($output)" "$status" 0
 		expect "tracers left of $storm" "$left" ''
 	done
-	VFIX_HEAL=0 under "$programs/trace-storm" turns 20
+	VFIX_HEAL=0 under "$programs/trace-storm" turns 21
 	expect "status of turns ($stderr)" "$status" 0
 }
 

@@ -3,7 +3,7 @@
 # kernel's is for tests: make preload BUILD=DIR PAGE=ADDRESS.
 PAGE =
 
-PRELOAD_C       = signal action sigaction signals fail masks waits contexts stack next symbols state serve start time sandbox heal job site sweep near code meet maps log
+PRELOAD_C       = signal action sigaction signals fail masks waits contexts stack next symbols state serve start time sandbox heal lock job site sweep near code meet maps log
 PRELOAD_S       = entry apart stubs syscall
 PRELOAD_OBJECTS = $(PRELOAD_C:%=$(BUILD)/preload/%.o) $(PRELOAD_S:%=$(BUILD)/preload/%.o) \
 	$(BUILD)/preload/vdso.o $(BUILD)/preload/auxv.o

@@ -35,6 +35,15 @@ struct job {
 };
 VFIX_HIDDEN void vfix_do_job(void *job);
 
+/* lock.c: vfix_lock returns 1 if it was free; all signals are blocked until it is unlocked.
+ * vfix_is_locked may take another process for the holder. vfix_is_alone: no other thread or process of
+ * this memory can fork. */
+VFIX_HIDDEN void vfix_lock_start(void);
+VFIX_HIDDEN int vfix_lock(void);
+VFIX_HIDDEN void vfix_unlock(void);
+VFIX_HIDDEN int vfix_is_locked(void);
+VFIX_HIDDEN int vfix_is_alone(void);
+
 /* maps.c: what is mapped at an address. */
 struct mapping {
 	uintptr_t start, end, base;	/* base: where the file's first byte is mapped, or start */

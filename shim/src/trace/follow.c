@@ -76,6 +76,10 @@ static void handle(struct task *t, int status)
 		resume(t, 0);
 		t->state = VFORKING;
 		break;
+	case PTRACE_EVENT_VFORK_DONE:
+		patch_rest(t);
+		resume(t, 0);
+		break;
 	case PTRACE_EVENT_EXEC:
 		renew(t);
 		/* fall through */

@@ -7,7 +7,7 @@
 #include <sys/ptrace.h>
 #include "trace.h"
 
-static const char healed[] = "healed";
+static const char healed[] = "healed", later[] = "emulated: the other threads did not stop, this time";
 
 #define PAUSES 12	/* the pause doubles this often */
 
@@ -39,10 +39,14 @@ static int make_patch(pid_t tid, const struct site *s, uint64_t target, struct p
 	return 1;
 }
 
-/* Threads that do not stop may not do so for long, and each try waits for them. */
-static void postpone(struct space *space, uintptr_t back)
+static void forget(struct space *space, uintptr_t back)
 {
 	space->seen[back / 4 % SEEN_SITES] = 0;
+}
+
+/* Threads that do not stop may not do so for long, and each try waits for them. */
+static void postpone(struct space *space)
+{
 	if (space->failures < PAUSES)
 		space->failures++;
 	space->pause = 16 << space->failures;
@@ -68,8 +72,7 @@ static const char *heal_site(struct task *t, struct user_regs_struct *regs, int 
 		return "emulated: the code cannot be changed";
 	switch (patch_code(t, &p, 1)) {
 	case PATCH_LATER:
-		postpone(t->space, back);
-		return "emulated: the other threads did not stop, this time";
+		return later;
 	case PATCH_REFUSED:
 		return "emulated: the code cannot be written to";
 	default:
@@ -93,7 +96,16 @@ void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t
 		return;
 	if (heal_enabled)
 		done = heal_site(t, regs, function, back);
+	if (done != healed && is_gone(t)) {
+		forget(t->space, back);
+		return;
+	}
 	log_site(t->tid, back, function, done);
-	if (done == healed)
+	if (done == later) {
+		forget(t->space, back);
+		postpone(t->space);
+	} else if (done == healed) {
+		t->space->failures = 0;
 		sweep(t, back);
+	}
 }

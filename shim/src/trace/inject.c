@@ -58,6 +58,13 @@ int finish_syscall(struct task *t)
 	return done;
 }
 
+int is_gone(const struct task *t)
+{
+	struct user_regs_struct regs;
+
+	return ptrace(PTRACE_GETREGS, t->tid, 0L, &regs) && errno == ESRCH;
+}
+
 static void set_arguments(struct user_regs_struct *r, uintptr_t instruction, const long a[7])
 {
 	r->rip = instruction;
@@ -81,7 +88,7 @@ long inject(struct task *t, uintptr_t instruction, const long arguments[7])
 	if (ptrace(PTRACE_GETREGS, t->tid, 0L, &before) ||
 	    ptrace(PTRACE_GETSIGMASK, t->tid, (long)MASK_SIZE, &mask) ||
 	    ptrace(PTRACE_SETSIGMASK, t->tid, (long)MASK_SIZE, &all))
-		return -EPERM;
+		return -ESRCH;
 	regs = before;
 	set_arguments(&regs, instruction, arguments);
 	if (!ptrace(PTRACE_SETREGS, t->tid, 0L, &regs) &&

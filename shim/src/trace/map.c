@@ -182,9 +182,9 @@ int map_trampolines(struct task *t)
 		int may_map = !proc_is_sandboxed(t->tid) && has_same_vdso(t->tid, space->vdso);
 		uintptr_t code = may_map ? map_low(t, vdso_syscall(space)) : 0;
 
-		space->state = code && fill(t->tid, code, space->vdso) ? MAPPED : REFUSED;
 		space->code = code;
 		space->is_go = proc_is_go(t->tid);
+		space->state = code && fill(t->tid, code, space->vdso) ? MAPPED : is_gone(t) ? UNTRIED : REFUSED;
 	}
 	return space->state == MAPPED;
 }

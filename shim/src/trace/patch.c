@@ -20,9 +20,10 @@
 #define PRIVATE_EXPEDITED_SYNC_CORE (1 << 5)
 #define REGISTER_PRIVATE_EXPEDITED_SYNC_CORE (1 << 6)
 
-/* Where a task may have met a hlt whose fault the tracer has not yet handled. */
+/* Where a task may have met a hlt whose fault the tracer has not yet handled; or where one stays, for
+ * the task was killed that the tracer wrote through. */
 #define MET 512
-static struct { unsigned family; const struct space *space; struct patch patch; } met[MET];
+static struct { unsigned family; const struct space *space; int stays; struct patch patch; } met[MET];
 static unsigned next_met;
 
 /* A child that was forked meanwhile has the hlt in its memory for good. */
@@ -51,7 +52,7 @@ static int sync_cores(struct task *t)
 		inject(t, instruction, (const long[7]){ SYS_membarrier, REGISTER_PRIVATE_EXPEDITED_SYNC_CORE });
 		result = inject(t, instruction, (const long[7]){ SYS_membarrier, PRIVATE_EXPEDITED_SYNC_CORE });
 	}
-	t->space->no_sync = result != 0;
+	t->space->no_sync = result != 0 && !is_gone(t);
 	return result == 0;
 }
 
@@ -64,9 +65,11 @@ static int write_all(struct task *t, const struct patch *p, int n)
 	return done;
 }
 
-static void write_while_running(struct task *t, const struct patch *p, int n)
+/* Returns 1 if all of it was done. */
+static int write_while_running(struct task *t, const struct patch *p, int n)
 {
 	const uint8_t hlt = HLT;
+	unsigned first = next_met;
 
 	for (int i = 0; i < n; i++) {
 		met[next_met].family = t->space->family;
@@ -79,8 +82,30 @@ static void write_while_running(struct task *t, const struct patch *p, int n)
 	for (int i = 0; i < n; i++)
 		memory_poke(t->tid, p[i].start + 1, p[i].code + 1, (size_t)p[i].length - 1);
 	sync_cores(t);
-	for (int i = 0; i < n; i++)
-		memory_poke(t->tid, p[i].start, p[i].code, 1);
+	int done = 1;
+	for (int i = 0; i < n; i++) {
+		int is_written = memory_poke(t->tid, p[i].start, p[i].code, 1);
+
+		met[(first + (unsigned)i) % MET].stays = !is_written;
+		done &= is_written;
+	}
+	return done;
+}
+
+void patch_rest(struct task *t)
+{
+	int stopped = 0;
+	uint8_t byte;
+
+	for (unsigned i = 0; i < MET; i++) {
+		const struct patch patch = met[i].patch;
+
+		if (!met[i].stays || met[i].space != t->space || met[i].family != t->space->family)
+			continue;
+		met[i].stays = 0;
+		if (memory_read(t->tid, patch.start, &byte, sizeof byte) && byte == HLT && (stopped || (stopped = finish_syscall(t))))
+			patch_code(t, &patch, 1);
+	}
 }
 
 /* Whether the memory can be written to, by writing what is there. */
@@ -99,8 +124,7 @@ enum patched patch_code(struct task *t, const struct patch *p, int n)
 	if (t->space->users > 1 && !proc_is_sandboxed(t->tid) && sync_cores(t)) {
 		if (!can_write(t, p))
 			return PATCH_REFUSED;
-		write_while_running(t, p, n);
-		return PATCHED;
+		return write_while_running(t, p, n) ? PATCHED : PATCH_REFUSED;
 	}
 	if (!gather(t))
 		return PATCH_LATER;

@@ -94,4 +94,6 @@ void sweep(struct task *t, uintptr_t around)
 		}
 	}
 	change(t, &found);
+	if (is_gone(t))
+		t->space->swept = 0;
 }

@@ -130,6 +130,8 @@ struct patch {
 enum patched patch_code(struct task *t, const struct patch *patches, int n);
 /* 1 if the fault at rip comes from an instruction that was just being replaced, and is now. */
 int patch_was_met(struct task *t, uintptr_t rip);
+/* Replaces what t's child of vfork was killed in the middle of replacing. */
+void patch_rest(struct task *t);
 
 /* map.c: 1 if the trampolines are in t's space, which may be done now. */
 int map_trampolines(struct task *t);
@@ -143,6 +145,9 @@ uintptr_t vdso_return(const struct space *space);
 long inject(struct task *t, uintptr_t instruction, const long arguments[7]);
 /* Goes on to the end of the system call that the task is in; 0 if the task is gone. */
 int finish_syscall(struct task *t);
+/* 1 if the task, which had stopped, has been killed since: then nothing that failed with it says
+ * anything of the others of its space. */
+int is_gone(const struct task *t);
 
 /* rights.c: opens with the rights of the task's user what the kernel shows to that one alone.
  * The tracer hears of the supervisor's end by SIGUSR1. */
