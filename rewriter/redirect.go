@@ -200,7 +200,7 @@ func (f *file) unproved(s *Site) (string, error) {
 		return "", err
 	}
 	at := fmt.Sprintf("the bytes at vaddr %#x ", s.Vaddr)
-	switch p := (&prover{code: c, fn: fn, t: t}); {
+	switch {
 	case c.exhausted():
 		return "too much code to follow in this file", nil
 	case b == nil:
@@ -209,8 +209,8 @@ func (f *file) unproved(s *Site) (string, error) {
 		return at + "are mapped at two addresses", nil
 	case !b.begins(s.Vaddr, uint64(s.Len)):
 		return at + "are a part of another instruction", nil
-	case p.entersMiddle(s.Vaddr, uint64(s.Len)):
-		return at + "are entered in the middle", nil
+	case t.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)):
+		return at + "may be entered in the middle", nil
 	}
 	return "", nil
 }
