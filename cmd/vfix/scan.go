@@ -44,8 +44,8 @@ With --from-file, many images are scanned in one run and a table of the results
 is printed: see 'vfix help lists'.
 
 Hazards are other reasons why old images die on new hosts, such as a JDK that
-ignores its memory limit: see 'vfix help deaths'. --fix shows what a rebuild with
-the same option would change.
+ignores its memory limit: see 'vfix help deaths'. With --fix, scan shows what a
+rebuild with the same option would change.
 
 SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 		Example: `  vfix scan redis:2.8.22              an image
