@@ -134,6 +134,11 @@ func (r *rebuild) make(ctx context.Context) (_ *derived, err error) {
 		return nil, nil
 	}
 	fallback := len(extras) > 0
+	read, err := r.repairs(ctx, t, targets)
+	if err != nil {
+		return nil, err
+	}
+	extras = append(extras, read...)
 	corrected, err := r.packages(ctx, t, targets)
 	if err != nil {
 		return nil, err
@@ -154,7 +159,7 @@ func (r *rebuild) make(ctx context.Context) (_ *derived, err error) {
 	media.NoteDepth(len(t.Layers)+1, r.s.Progress)
 	img, err := derive(r.src.Image, r.oci(), added, derivation{
 		BaseName: r.out.BaseName, BaseDigest: r.out.BaseDigest, Version: r.o.Version,
-		fallback: fallback, Traced: f.Fallback.Wrapped, made: !hasManifest(r.src),
+		calls: patchesCalls(targets) || fallback, fallback: fallback, repaired: len(r.out.Repaired) > 0, Traced: f.Fallback.Wrapped, made: !hasManifest(r.src),
 	})
 	if err != nil {
 		return nil, err
@@ -225,6 +230,8 @@ type Rebuilt struct {
 	Signatures []Signature
 	// Packages are the patched files of which a package database has a record.
 	Packages []records.Record
+	// Repaired are the files with a repair that Rewriter.Repairs asks for.
+	Repaired []Repaired
 	Warnings []string // one line each, for people
 	// Levels is what was done to the images of the same index for other levels of x86-64: their
 	// Findings are those in Findings.Levels, Reference is "".

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -31,7 +32,9 @@ const (
 // derivation is what the derived image says of where it comes from.
 type derivation struct {
 	BaseName, BaseDigest, Version string
+	calls                         bool // call sites are patched, or left to the fallback
 	fallback                      bool // files of the fallback are in the layer
+	repaired                      bool // some file has a repair beyond calls of the page
 	Traced                        bool // vfix-trace is put before the entrypoint
 	made                          bool // the base has no manifest of its own
 }
@@ -39,6 +42,21 @@ type derivation struct {
 // keys are all labels and annotations that vfix writes, with their values.
 func (p derivation) keys() map[string]string {
 	return map[string]string{keyBaseName: p.BaseName, keyBaseDigest: p.BaseDigest, keyVersion: p.Version}
+}
+
+// comment says in the history what was done.
+func (p derivation) comment() string {
+	var all []string
+	if p.calls || !p.repaired {
+		all = append(all, "calls to the vsyscall page rewritten to reach the vDSO")
+	}
+	if p.fallback {
+		all = append(all, "fallback added")
+	}
+	if p.repaired {
+		all = append(all, "memory limit of the JDK repaired")
+	}
+	return strings.Join(all, "; ")
 }
 
 // labels are those that have a value.
@@ -98,11 +116,7 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte
 		entry["created"] = created
 	}
 	entry["created_by"], _ = jsonobject.Encode("vfix " + from.Version + " rebuild")
-	comment := "calls to the vsyscall page rewritten to reach the vDSO"
-	if from.fallback {
-		comment += "; fallback added"
-	}
-	entry["comment"], _ = jsonobject.Encode(comment)
+	entry["comment"], _ = jsonobject.Encode(from.comment())
 	if err := jsonobject.Edit(c, "history", func(h *[]jsonobject.Object) error {
 		*h = append(fillHistory(*h, layers), entry)
 		return nil

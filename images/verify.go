@@ -21,8 +21,10 @@ type verification struct {
 	shim        *fallback.Shim
 	base, after *contents.Subject
 	out         *Verified
-	added       []added // what only the source has
-	level       bool    // another image of an index that is compared already
+	added       []added  // what only the source has
+	repairs     []string // names of files of repairs among them
+	calls       bool     // some changed file differs in a call site
+	level       bool     // another image of an index that is compared already
 }
 
 func (v *verification) problem(format string, args ...any) {
@@ -48,6 +50,7 @@ func (v *verification) run(ctx context.Context) error {
 	if err := v.contents(ctx, changed); err != nil {
 		return err
 	}
+	v.repairsWhole()
 	if !images {
 		v.skip("image config and manifest: %v and %v are not both images", v.after.Src.Ref, v.base.Src.Ref)
 		return nil
@@ -122,6 +125,9 @@ func (v *verification) oneLevel(ctx context.Context, base, after *media.Source) 
 	named(&v.out.NotCompared, l.out.NotCompared)
 	named(&v.out.Added, l.out.Added)
 	named(&v.out.Corrected, l.out.Corrected)
+	for _, r := range l.out.Repaired {
+		v.out.Repaired = append(v.out.Repaired, Repaired{platformOf(after) + ": " + r.Path, r.Repair})
+	}
 	v.out.Compared += l.out.Compared
 	v.out.Differences = append(v.out.Differences, l.out.Differences...)
 	v.out.Findings.Platform, l.out.Findings.Platform = platformOf(v.after.Src), platformOf(after)
@@ -304,6 +310,7 @@ func (v *verification) contents(ctx context.Context, changed []pair) error {
 			continue
 		}
 		v.out.Compared++
+		v.repaired(p.name, proved)
 		if err := addPair(changes, p, b, a); err != nil {
 			return err
 		}
@@ -333,6 +340,8 @@ type Verified struct {
 	// Added are the files of the fallback that the base does not have, byte for byte those
 	// of this vfix; sorted.
 	Added []string
+	// Repaired are the changed files with a repair beyond call sites.
+	Repaired []Repaired
 	// Corrected are the package databases that differ only in the records of patched files,
 	// as --update-dpkg makes them; sorted.
 	Corrected []string

@@ -18,6 +18,7 @@ type Difference struct {
 	// place; Appended is how many bytes stand behind the old end. Empty where the file does
 	// not differ in call sites only.
 	Patches  []rewriter.Patch
+	Redirect *rewriter.Redirect // a repair besides; nil for none
 	Edits    []rewriter.Edit
 	Appended int64
 	// Unplanned is the first byte that is not as planned, and Listing the code there; nil
@@ -43,6 +44,7 @@ func (v *verification) explain(name string, proved *rewriter.Verification, faile
 		return nil
 	default:
 		d.Patches, d.Edits, d.Appended = proved.Patches, proved.Changed, proved.Added
+		d.Redirect = proved.Redirect
 	}
 	v.out.Differences = append(v.out.Differences, d)
 	return nil

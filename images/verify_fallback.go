@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
@@ -28,7 +29,14 @@ func (v *verification) fallback(ctx context.Context, changed []pair) ([]pair, er
 			want[e.Name] = e
 		}
 	}
+	repairs := repairFiles()
 	for _, a := range v.added {
+		if e, ok := repairs[a.name]; ok {
+			if err := v.repairFile(ctx, a, e); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		e, known := want[a.name]
 		same := false
 		switch {
@@ -99,6 +107,9 @@ func (v *verification) isFolder(a added) (known, same bool) {
 		if len(e.Name) > len(a.name) && e.Name[:len(a.name)+1] == a.name+"/" {
 			known = v.shim.Present()
 		}
+	}
+	for name := range repairFiles() {
+		known = known || strings.HasPrefix(name, a.name+"/")
 	}
 	return known, a.Meta.Plain(0o755)
 }

@@ -127,7 +127,7 @@ func (v *verification) expected(ctx context.Context, entries []contents.Entry) (
 	if err != nil {
 		return nil, err
 	}
-	extras := map[string]contents.Extra{}
+	extras := repairFiles()
 	if v.shim.Present() {
 		for _, e := range append(v.shim.LibraryFiles(true), v.shim.TraceFile()) {
 			extras[e.Name] = e

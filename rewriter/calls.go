@@ -29,7 +29,7 @@ func (p *Plan) addedCalls() ([]string, error) {
 		}
 	}
 	var all []string
-	if len(served) > 0 {
+	if len(served) > 0 || p.redirected() {
 		h, err := p.loadHooks()
 		if err != nil {
 			return nil, err
@@ -40,7 +40,12 @@ func (p *Plan) addedCalls() ([]string, error) {
 		if h.found && h.init != 0 || h.found && !p.file.IsProgram() {
 			all = append(all, "at load under musl, or by dlopen after setenv: prctl; before Linux 6.4 also open, read and close (/proc/self/auxv)")
 		}
-		all = append(all, "in place of the page, where the kernel provides no vDSO: "+strings.Join(served, ", "))
+		if h.found && p.redirected() {
+			all = append(all, repairOf(p.Redirect.Repair).calls)
+		}
+		if len(served) > 0 {
+			all = append(all, "in place of the page, where the kernel provides no vDSO: "+strings.Join(served, ", "))
+		}
 	}
 	if len(replaced) > 0 {
 		all = append(all, "in place of the page: "+strings.Join(replaced, ", "))

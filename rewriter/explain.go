@@ -89,7 +89,7 @@ func (p *Plan) explainAll() error {
 		}
 		p.Patches[i].Listing = &e
 	}
-	return nil
+	return p.explainRedirect()
 }
 
 // patched returns the bytes that stand at offset off of the file with the edits applied.

@@ -12,9 +12,9 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// pageRoom is how many bytes of the first page are left by the code and the record of the patches.
-func pageRoom(patches []Patch) int {
-	at := recordAt(len(shim.Code())) + recordHead + recordEntry
+// pageRoom is how many bytes of the first page the code leaves, and the record of the patches.
+func pageRoom(code []byte, patches []Patch) int {
+	at := recordAt(len(code)) + recordHead + recordEntry
 	for i := range patches {
 		if patches[i].Form != Left {
 			at += recordSite + len(patches[i].Before)
@@ -32,9 +32,9 @@ func recordAt(size int) int { return (size + recordAlign - 1) &^ (recordAlign - 
 // segmentPage returns the first page of a segment at vaddr: the code, its holes filled, the
 // record, and what unwinders read. The error says that the record does not fit, so that no later
 // vfix can take the patches back.
-func segmentPage(vaddr uint64, h hooks, note []byte, patches []Patch, u *unwinding) ([]byte, error) {
+func segmentPage(code []byte, vaddr uint64, h hooks, note []byte, patches []Patch, u *unwinding) ([]byte, error) {
 	b := make([]byte, elf.PageSize)
-	at := recordAt(copy(b, shim.Code()))
+	at := recordAt(copy(b, code))
 	layout := shim.Injected()
 	fill := func(hole uint32, target uint64) {
 		if target != 0 {

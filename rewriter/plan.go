@@ -71,6 +71,8 @@ type Options struct {
 	Forms []Form
 	// Explain has each patch carry its listing: later, the file may not be there to read.
 	Explain bool
+	// Repairs are those that are made. Others are made again where an older vfix made them.
+	Repairs []Repair
 }
 
 // Plan is which bytes of a file would change. It is a value: nothing has been written.
@@ -80,6 +82,8 @@ type Plan struct {
 	Size     int64   // of the result, in bytes
 	Warnings []string
 	Notes    []string // what is worth knowing for who asks, one line each
+	// Redirect is what is done about the report's; nil where it was not asked for.
+	Redirect *Redirect
 	// Added says which system calls the patched file makes that it did not make before, and when,
 	// one line each; nil unless Options.Explain asked for it.
 	Added []string
@@ -125,9 +129,21 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 	if r.file == nil {
 		return p, nil
 	}
+	wanted := o.wants(r.Redirect, r.file.was)
+	if wanted && r.was != nil && r.Redirect.Reason == "" && !r.Refresh {
+		var err error
+		if r, err = r.unpatched(); err != nil {
+			return nil, err
+		}
+		p.file = r.file
+	}
 	f := r.file
 	p.Size = int64(f.Size)
-	needRoom := false
+	if wanted {
+		redirect := *r.Redirect
+		p.Redirect = &redirect
+	}
+	needRoom := wanted && p.Redirect.Reason == ""
 	for i := range r.Sites {
 		q := Patch{Site: r.Sites[i]}
 		q.Form, q.Reason = choose(&q.Site, r, o.Forms)
@@ -155,6 +171,13 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 		return nil, err
 	}
 	switch {
+	case !wanted || p.Redirect.Reason != "":
+	case why != "":
+		p.Redirect.Reason = string(why)
+	default:
+		p.redirect(place.vaddr)
+	}
+	switch {
 	case f.was != nil:
 		if err := p.refresh(); err != nil {
 			return nil, err
@@ -166,7 +189,11 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 	}
 	sortEdits(p.Edits)
 	if why := p.overlap(); why != "" {
-		return leaveAll(r, why), nil
+		left := leaveAll(r, why)
+		if left.Redirect = p.Redirect; wanted {
+			left.Redirect.After, left.Redirect.Reason = nil, why
+		}
+		return left, nil
 	}
 	return p, nil
 }
@@ -240,17 +267,17 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 
 // usesSegment reports whether some patch reaches a trampoline.
 func (p *Plan) usesSegment() bool {
-	return slices.ContainsFunc(p.Patches, func(q Patch) bool { return q.Form != Left && q.Form != Syscall })
+	return p.redirected() || slices.ContainsFunc(p.Patches, func(q Patch) bool { return q.Form != Left && q.Form != Syscall })
 }
 
 // addSegment adds the injected segment, its program header, its hooks and its section header.
 func (p *Plan) addSegment(place room) error {
-	u, err := p.file.planUnwinding(place.vaddr, pageRoom(p.Patches))
+	u, err := p.file.planUnwinding(place.vaddr, pageRoom(p.code(), p.changed()))
 	if err != nil {
 		return err
 	}
 	return p.addSegmentOf(place, shim.Injected(), &u, func(h hooks, note []byte) []byte {
-		page, err := segmentPage(place.vaddr, h, note, p.Patches, &u)
+		page, err := segmentPage(p.code(), place.vaddr, h, note, p.changed(), &u)
 		if err != nil {
 			p.Warnings = append(p.Warnings, err.Error())
 		}
@@ -277,6 +304,7 @@ func (p *Plan) addSegmentOf(place room, layout shim.Layout, u *unwinding, page f
 	}
 	p.tail = append(make([]byte, off-f.Size), page(h, spent)...)
 	state := make([]byte, shim.SegmentSize-elf.PageSize)
+	copy(state[shim.Injected().String-elf.PageSize:], p.state())
 	if err := p.moveNotes(place, state); err != nil {
 		return err
 	}

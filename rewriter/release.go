@@ -22,17 +22,18 @@ type release struct {
 	size    int    // of its code in bytes
 	sha256  string // of its code, the two holes zeroed
 	layout  shim.Layout
+	repair  *repair // that it has the code for; nil for none
 }
 
 // releases are the older ones. Nothing that was built is kept, so their offsets are typed.
 var releases = []release{
-	{"1", 1340, "87be902a9f8653e70eccaedbf4fe521f3979b38dbc4576465d978b6568c332ea", shim.Layout{
+	{version: "1", size: 1340, sha256: "87be902a9f8653e70eccaedbf4fe521f3979b38dbc4576465d978b6568c332ea", layout: shim.Layout{
 		Gettimeofday: shim.Trampoline{Plain: 0x10, Keep: 0x30},
 		Time:         shim.Trampoline{Plain: 0x60, Keep: 0x80},
 		Getcpu:       shim.Trampoline{Plain: 0xb0, Keep: 0xd0},
 		EntryHook:    0x100, EntryHole: 0x125, InitHook: 0x130, InitHole: 0x150, State: 0x1000,
 	}},
-	{"2", 1468, "a7dec4f6833e2813f240c5fc00c9469ca772f305759611c6795264aa9ee75471", shim.Layout{
+	{version: "2", size: 1468, sha256: "a7dec4f6833e2813f240c5fc00c9469ca772f305759611c6795264aa9ee75471", layout: shim.Layout{
 		Gettimeofday: shim.Trampoline{Plain: 0x10, Keep: 0x30},
 		Time:         shim.Trampoline{Plain: 0x70, Keep: 0x90},
 		Getcpu:       shim.Trampoline{Plain: 0xd0, Keep: 0xf0},
@@ -45,8 +46,25 @@ const firstRelease = "1"
 
 // currentRelease is what this vfix injects.
 func currentRelease() release {
-	code := shim.Code()
-	r := release{version: string(code[len(shim.Magic())-1:][:1]), size: len(code), layout: shim.Injected()}
+	return releaseOf(shim.Code(), nil)
+}
+
+// currentReleases are all that this vfix injects.
+func currentReleases() []release {
+	all := []release{currentRelease()}
+	for i := range repairs {
+		all = append(all, releaseOf(repairs[i].code(), &repairs[i]))
+	}
+	return all
+}
+
+// current reports whether this vfix injects the release.
+func (r *release) current() bool {
+	return slices.ContainsFunc(currentReleases(), func(now release) bool { return now.sha256 == r.sha256 })
+}
+
+func releaseOf(code []byte, repair *repair) release {
+	r := release{repair: repair, version: string(code[len(shim.Magic())-1:][:1]), size: len(code), layout: shim.Injected()}
 	r.sha256 = r.sum(code)
 	return r
 }
@@ -103,7 +121,7 @@ func (f *file) patched() (*patchedFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range append([]release{currentRelease()}, releases...) {
+	for _, r := range append(currentReleases(), releases...) {
 		if r.version != version || r.sum(page) != r.sha256 {
 			continue
 		}
@@ -320,10 +338,30 @@ func (p *patchedFile) original(f *file) *file {
 	return g
 }
 
+// unpatched is the report of a file that this vfix has patched as it was before.
+func (r *Report) unpatched() (*Report, error) {
+	fresh, err := scanELF(r.was.original(r.file), scope{})
+	if err != nil {
+		return nil, err
+	}
+	fresh.Injected, fresh.Refresh = r.Injected, true
+	if fresh.Redirect == nil {
+		fresh.Redirect = r.Redirect
+	}
+	return fresh, nil
+}
+
 // refresh completes the plan for a file that is patched already: sites that are to be otherwise,
 // the code of the segment and where its hooks are entered. Edits that change nothing go.
 func (p *Plan) refresh() error {
 	f, was := p.file, p.file.was
+	u, err := f.planUnwinding(was.segment.Vaddr, pageRoom(p.code(), p.changed()))
+	if err != nil {
+		return err
+	}
+	if u.fde != nil {
+		p.Edits = append(p.Edits, u.entry)
+	}
 	var edits []Edit
 	for _, u := range was.sites {
 		e := Edit{Offset: u.off, New: bytes.Clone(u.old), Why: "call site"}
@@ -343,23 +381,19 @@ func (p *Plan) refresh() error {
 		})
 		edits = append(edits, e)
 	}
-	p.Warnings = append(p.Warnings, "patched by an older vfix (format "+was.version+"): patched anew in place")
+	if !was.current() {
+		p.Warnings = append(p.Warnings, "patched by an older vfix (format "+was.version+"): patched anew in place")
+	}
 	h := hooks{entry: was.hole(was.layout.EntryHole), init: was.hole(was.layout.InitHole)}
-	u, err := f.planUnwinding(was.segment.Vaddr, pageRoom(p.Patches))
-	if err != nil {
-		return err
-	}
-	if u.fde != nil {
-		p.Edits = append(p.Edits, u.entry)
-	}
 	if err := p.replaceTail(&u); err != nil {
 		return err
 	}
-	page, err := segmentPage(was.segment.Vaddr, h, was.note(), p.Patches, &u)
+	page, err := segmentPage(p.code(), was.segment.Vaddr, h, was.note(), p.changed(), &u)
 	if err != nil {
 		p.Warnings = append(p.Warnings, err.Error())
 	}
-	edits = append(edits, Edit{Offset: was.segment.Off, New: page, Why: "injected code"})
+	edits = append(edits, Edit{Offset: was.segment.Off, New: page, Why: "injected code"},
+		Edit{Offset: was.segment.Off + uint64(shim.Injected().String), New: p.state(), Why: "injected state"})
 	moved, err := f.movedHooks()
 	if err != nil {
 		return err

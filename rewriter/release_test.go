@@ -30,7 +30,7 @@ func asReleased(t *testing.T, file []byte, spent int) []byte {
 		}
 	}
 	if err := p.addSegmentOf(place, shim.Injected(), nil, func(h hooks, note []byte) []byte {
-		page, err := segmentPage(place.vaddr, h, note, p.Patches, &unwinding{})
+		page, err := segmentPage(shim.Code(), place.vaddr, h, note, p.Patches, &unwinding{})
 		if err != nil {
 			t.Fatal(err)
 		}

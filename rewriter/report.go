@@ -178,10 +178,13 @@ type Report struct {
 	// Refresh says that an older vfix patched the file, and that this one would patch it
 	// otherwise. The sites are then those that the file had before.
 	Refresh bool
+	// Redirect is what needs a repair besides the sites; nil where nothing does.
+	Redirect *Redirect
 
-	file  *file    // what was scanned, for NewPlan; nil where the file was skipped, and of an Object
-	size  int64    // of an Object, in bytes
-	notes []string // warnings about an Object
+	was   *patchedFile // what is known of it, of a file that vfix has patched
+	file  *file        // what was scanned, for NewPlan; nil where the file was skipped, and of an Object
+	size  int64        // of an Object, in bytes
+	notes []string     // warnings about an Object
 }
 
 // Count returns how many sites have the verdict v.

@@ -107,8 +107,11 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	}
 	rep, err := scanELF(f, what)
 	// What this vfix patched stays as it is: strip may have taken away what proved a form.
-	if err != nil || was == nil || rep.Skipped != "" || was.sha256 == currentRelease().sha256 {
+	if err != nil || was == nil || rep.Skipped != "" {
 		return rep, err
+	}
+	if rep.was = was; was.current() {
+		return rep, nil
 	}
 	fresh, err := scanELF(was.original(f), what)
 	if err != nil || fresh.file == nil {
@@ -154,6 +157,10 @@ func scanELF(f *file, what scope) (*Report, error) {
 	}
 	rep := &Report{ExecBytes: int64(s.bytes), Static: f.Static(), file: f}
 	_, rep.Injected = f.injected()
+	var err error
+	if rep.Redirect, err = f.findRedirect(); err != nil {
+		return nil, err
+	}
 	if len(s.words) > 0 {
 		if err := s.loads(); err != nil {
 			return nil, err

@@ -99,6 +99,11 @@ func (f *file) progTable(r room, off uint64) []byte {
 			n.Off, n.Vaddr, n.Paddr = off+f.notesAt(r), r.vaddr+f.notesAt(r), r.vaddr+f.notesAt(r)
 		}
 	} else {
+		if p := kept[r.spent]; p.Type == elf.PTLoad {
+			into := &kept[r.spent-1]
+			into.Filesz, into.Flags = p.Off+p.Filesz-into.Off, into.Flags|p.Flags
+			into.Memsz = into.Filesz
+		}
 		kept = slices.Delete(kept, r.spent, r.spent+1)
 	}
 	kept = slices.Insert(kept, r.before, elf.Prog{

@@ -25,6 +25,9 @@ const (
 //     begin with. Of an ET_DYN with an interpreter it is the only word about that.
 //   - none, where the table can grow in place: over padding, or over notes that can move.
 //   - a PT_NOTE with the build ID.
+//   - PT_PHDR of a library: ld.so finds the table by the segment that holds it.
+//   - a PT_LOAD right behind another one, which takes its bytes in: one of both is code, the other
+//     read-only data, and both are code then, as in files that linkers made until 2018.
 //
 // The section of a note stays where it is. The error is a roomError.
 func (f *file) spare() (int, error) {
@@ -44,6 +47,10 @@ func (f *file) spare() (int, error) {
 			offer(i, 3)
 		case p.Type == elf.PTNote:
 			offer(i, 6)
+		case p.Type == elf.PTPhdr && f.isLibrary():
+			offer(i, 7)
+		case f.joins(i):
+			offer(i, 8)
 		}
 	}
 	if bestCost == 0 || bestCost > 4 {
@@ -59,6 +66,22 @@ func (f *file) spare() (int, error) {
 		return 0, roomError("no program header to spend on a segment: no PT_NOTE, and no space behind the table")
 	}
 	return best, nil
+}
+
+// isLibrary reports whether only ld.so loads the file, on behalf of a program.
+func (f *file) isLibrary() bool {
+	return f.Type == elf.TypeDyn && f.Soname() != "" && f.Prog(elf.PTInterp) == nil && f.Dyn(elf.DTNeeded) != nil
+}
+
+// joins reports whether the PT_LOAD i can become a part of the one before it.
+func (f *file) joins(i int) bool {
+	if i == 0 || !f.isLibrary() {
+		return false
+	}
+	a, b := &f.Progs[i-1], &f.Progs[i]
+	return a.Type == elf.PTLoad && b.Type == elf.PTLoad && a.Flags|b.Flags == elf.PFR|elf.PFX && a.Flags&b.Flags == elf.PFR &&
+		a.Filesz == a.Memsz && b.Filesz == b.Memsz && a.Align == b.Align &&
+		b.Off-a.Off == b.Vaddr-a.Vaddr && b.Vaddr > a.Vaddr && b.Vaddr&^(elf.PageSize-1) == elf.PageUp(a.Vaddr+a.Memsz)
 }
 
 // growth returns how the table can grow: grown, moved, or 0 where it cannot.
@@ -132,12 +155,16 @@ func (f *file) spentBy(after *file) int {
 		}
 		return how
 	}
-	return slices.IndexFunc(f.Progs, func(p elf.Prog) bool {
+	n := slices.IndexFunc(f.Progs, func(p elf.Prog) bool {
 		return !slices.ContainsFunc(after.Progs, func(q elf.Prog) bool {
 			q.Index = p.Index
 			return q == p
 		})
 	})
+	if n >= 0 && f.Progs[n].Type == elf.PTLoad {
+		n++ // it has taken in the next one
+	}
+	return n
 }
 
 // editProgs changes the program headers, and returns the one that is spent: zeros where the table

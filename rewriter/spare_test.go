@@ -42,6 +42,8 @@ func TestSpare(t *testing.T) {
 		{name: "the same without a note", e: testELF{phdr: true, interp: interp, full: true, notes: -1}, gone: elf.PTPhdr},
 		{name: "never that of a PIE", e: testELF{phdr: true, interp: interp, full: true, dyn: true}, id: true, gone: elf.PTNote, lost: true},
 		{name: "nor without a note", e: testELF{phdr: true, interp: interp, full: true, dyn: true, notes: -1}, why: "program header"},
+		{name: "that of a library", e: library(testELF{phdr: true, full: true, notes: -1}), gone: elf.PTPhdr},
+		{name: "not before a note", e: library(testELF{phdr: true, full: true}), id: true, gone: elf.PTNote, lost: true},
 		{name: "the table grows before the build ID goes", e: testELF{notes: -1}, grows: true},
 		{name: "that of a library, too", e: library(testELF{notes: -1}), grows: true},
 		{name: "PT_PHDR grows with it", e: testELF{dyn: true, phdr: true, soname: "x", notes: -1}, grows: true},

@@ -4,6 +4,7 @@ package rewriter
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,6 +20,8 @@ type Verification struct {
 	Changed []Edit // every run of bytes that differs in place, and what it is
 	Patches []Patch
 	Added   int64 // bytes behind the original's end
+	// Redirect is the repair that the file has besides; nil for none.
+	Redirect *Redirect
 }
 
 // Verify rereads both files and proves that after is before with nothing but the planned
@@ -28,6 +31,9 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 	r, err := Scan(before, beforeSize)
 	if err != nil {
 		return nil, fmt.Errorf("before: %w", err)
+	}
+	if o.Repairs, err = repairsOf(after, afterSize); err != nil {
+		return nil, fmt.Errorf("after: %w", err)
 	}
 	p, err := NewPlan(r, o)
 	if err != nil {
@@ -46,7 +52,24 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 	if err := p.verify(after, afterSize); err != nil {
 		return nil, err
 	}
-	return &Verification{Changed: p.Edits, Patches: p.Patches, Added: p.Size - beforeSize}, nil
+	v := &Verification{Changed: p.Edits, Patches: p.Patches, Added: p.Size - beforeSize}
+	if p.redirected() {
+		v.Redirect = p.Redirect
+	}
+	return v, nil
+}
+
+// repairsOf returns the repairs that a patched file has.
+func repairsOf(after io.ReaderAt, size int64) ([]Repair, error) {
+	f, err := parse(after, size)
+	if err != nil {
+		return nil, nil // who compares it says so
+	}
+	was, err := f.patched()
+	if err != nil || was == nil || was.repair == nil {
+		return nil, err
+	}
+	return []Repair{was.repair.name}, nil
 }
 
 // Verify is for who has just made after of before by this plan: it checks what the function Verify
@@ -65,7 +88,7 @@ func (p *Plan) same(before, after io.ReaderAt, afterSize int64) error {
 
 // verify proves the plan from the bytes anew, and looks at the patched file.
 func (p *Plan) verify(after io.ReaderAt, afterSize int64) error {
-	if err := p.prove(); err != nil || p.Empty() {
+	if err := errors.Join(p.prove(), p.proveRedirect()); err != nil || p.Empty() {
 		return err
 	}
 	return verifyPatched(p, after, afterSize)
@@ -223,7 +246,7 @@ func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
 	}
 	var unwind *unwinding
 	if was.version == currentRelease().version {
-		u, err := r.file.planUnwinding(place.vaddr, pageRoom(p.Patches))
+		u, err := r.file.planUnwinding(place.vaddr, pageRoom(p.code(), p.changed()))
 		if err != nil || !bytes.HasSuffix(was.page, u.fde) {
 			return nil, err
 		}

@@ -4,7 +4,8 @@
 // The injected segment is two pages, SegmentSize bytes, mapped R-X:
 //
 //	+0x0000  code: what Code returns, then zeros
-//	+0x1000  state: zeros in the file; the hook stores three pointers and seals it R--
+//	+0x1000  state: zeros in the file, or a file name behind room for three pointers; the hook
+//	         stores the pointers, may change the name, and seals it R--
 //
 // No offset is typed here: they come from nm, through embedded/injected.sym.
 package shim
@@ -41,6 +42,7 @@ type Layout struct {
 	InitHook                   uint32 // stands at DT_INIT or init_array[0]
 	InitHole                   uint32 // its rel32 to the file's own initialiser, 4 bytes
 	State                      uint32
+	String                     uint32 // behind the pointers of the state
 	// Described and DescribedEnd bound what the instructions of Unwind are about.
 	Described, DescribedEnd uint32
 }
@@ -51,10 +53,16 @@ var layout = sync.OnceValue(func() Layout { return parse(built("injected.sym")) 
 func Injected() Layout { return layout() }
 
 // Code returns a copy of the injected code, at most PageSize bytes.
-func Code() []byte {
-	code := built("injected.bin")
+func Code() []byte { return page("injected.bin") }
+
+// JavaCode returns a copy of the same code with one thing more: its hook has a JDK read
+// /vfix/cgroups where /proc/cgroups misleads it (src/cgroups.c). Its layout is the same.
+func JavaCode() []byte { return page("injected-java.bin") }
+
+func page(name string) []byte {
+	code := built(name)
 	if len(code) > PageSize || len(code) < magicSize {
-		panic(fmt.Sprintf("shim: injected.bin: %d bytes", len(code)))
+		panic(fmt.Sprintf("shim: %s: %d bytes", name, len(code)))
 	}
 	return code
 }
@@ -92,7 +100,7 @@ func parse(text []byte) Layout {
 		Gettimeofday: pair("gettimeofday"), Time: pair("time"), Getcpu: pair("getcpu"),
 		EntryHook: get("vfix_hook_entry"), EntryHole: get("vfix_hole_entry"),
 		InitHook: get("vfix_hook_init"), InitHole: get("vfix_hole_init"),
-		State:     get("vfix_state"),
+		State: get("vfix_state"), String: get("vfix_string"),
 		Described: get("vfix_described"), DescribedEnd: get("vfix_described_end"),
 	}
 }

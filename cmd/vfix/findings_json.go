@@ -38,20 +38,21 @@ type jsonSummary struct {
 }
 
 type jsonFile struct {
-	Path       string     `json:"path"`
-	Links      []string   `json:"links"`
-	Size       int64      `json:"size"`
-	Layer      string     `json:"layer"`
-	LayerIndex int        `json:"layer_index"`
-	Libc       string     `json:"libc"`
-	Static     bool       `json:"static"`
-	Object     bool       `json:"object"`
-	Injected   string     `json:"injected"`
-	Refresh    bool       `json:"refresh"`
-	NewSize    int64      `json:"new_size"`
-	Covered    string     `json:"covered"`
-	Warnings   []string   `json:"warnings"`
-	Sites      []jsonSite `json:"sites"`
+	Path       string      `json:"path"`
+	Links      []string    `json:"links"`
+	Size       int64       `json:"size"`
+	Layer      string      `json:"layer"`
+	LayerIndex int         `json:"layer_index"`
+	Libc       string      `json:"libc"`
+	Static     bool        `json:"static"`
+	Object     bool        `json:"object"`
+	Injected   string      `json:"injected"`
+	Refresh    bool        `json:"refresh"`
+	NewSize    int64       `json:"new_size"`
+	Covered    string      `json:"covered"`
+	Warnings   []string    `json:"warnings"`
+	Sites      []jsonSite  `json:"sites"`
+	Repair     *jsonRepair `json:"repair,omitempty"`
 }
 
 type jsonSite struct {
@@ -156,6 +157,7 @@ func fileJSON(f *contents.File, explain bool) jsonFile {
 		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
 		Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected, Refresh: f.Report.Refresh,
 		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(slices.Concat(f.Plan.Warnings, f.Plan.Notes)), Sites: []jsonSite{},
+		Repair: repairJSON(f.Plan.Redirect),
 	}
 	for i := range f.Plan.Patches {
 		p := &f.Plan.Patches[i]

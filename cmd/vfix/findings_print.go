@@ -48,13 +48,13 @@ func (o *output) warnings(f *contents.Findings) {
 }
 
 // deed is what a verb did about the call sites in a table.
-type deed struct{ patch string }
+type deed struct{ patch, repair string }
 
 var (
-	scanned  = deed{"can be patched"}
-	planned  = deed{"would be patched"}
-	patched  = deed{"patched"}
-	verified = deed{"not patched"}
+	scanned  = deed{"can be patched", "can be fixed"}
+	planned  = deed{"would be patched", "would be fixed"}
+	patched  = deed{"patched", "fixed"}
+	verified = deed{"not patched", "not fixed"}
 )
 
 // writeFindings writes the tables of one source: what is patched and how, what is left
@@ -92,6 +92,9 @@ func patchGrid(f *contents.Findings) *screen.Table {
 		for _, g := range all {
 			t.Add(append(first, g.patch.Site.Function.String(), fmt.Sprint(g.sites), g.patch.Form.String()))
 			first = []string{"", "", ""}
+		}
+		if d := file.Plan.Redirect; d != nil && d.After != nil {
+			t.Add(append(first, string(d.Repair), "1", rewriter.Lea.String()))
 		}
 	}
 	return t
@@ -193,6 +196,7 @@ func sums(c screen.Palette, d deed, f *contents.Findings) []string {
 	if n := left[rewriter.Benign]; n > 0 {
 		lines = append(lines, screen.Count(n, "benign reference")+" left: compared with, never called")
 	}
+	lines = append(lines, repairSums(d, f)...)
 	if total == 0 && f.LeftOver() == 0 {
 		clean := c.Green("no call site of the vsyscall page")
 		switch {

@@ -22,6 +22,7 @@ var layers = []string{
 	"images/schema1",
 	"images/media",
 	"images/hazards",
+	"images/repairs",
 	"images/contents",
 	"images/sources",
 	"images/fallback",

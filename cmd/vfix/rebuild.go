@@ -14,6 +14,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/rewriter"
 )
 
 // RebuildOptions are the choices of vfix rebuild.
@@ -21,6 +22,7 @@ type RebuildOptions struct {
 	printOptions
 	workOptions
 	batchOptions
+	fixOption
 	dest       string
 	tag        string
 	suffix     string
@@ -65,12 +67,17 @@ With --from-file, many images are rebuilt in one run: layers that they share are
 read and sent once, a failed image does not stop the others, and a table of the
 results is printed on stdout. See 'vfix help lists'.
 
+With --fix java-cgroups, JDKs are fixed that ignore the memory limit of their
+container on hosts with cgroup v2 whose kernel has no controllers of version 1.
+See 'vfix help java'.
+
 For SOURCE and DEST see 'vfix help sources'.`,
 		Example: `  docker run $(vfix rebuild redis:2.8.22)       build the fixed image and run it
   vfix rebuild redis:2.8.22 -t redis:fixed      choose its name
   vfix rebuild docker://old/app:1 --push        from registry to registry
   vfix rebuild old.tar -o oci:fixed             without an engine or registry
   vfix rebuild app:1 --fallback always          also for code added later
+  vfix rebuild app:1 --fix java-cgroups         also fix its JDK
   vfix rebuild app:1 --provenance app.json      keep a statement of the changes
   vfix rebuild redis:2.8.22 --dry-run           show what would be patched
   vfix rebuild --from-file list --push          many images: 'vfix help lists'`,
@@ -92,6 +99,9 @@ For SOURCE and DEST see 'vfix help sources'.`,
 			if err := opts.checkBatch(cmd, args); err != nil {
 				return err
 			}
+			if err := opts.fixOption.check(cmd); err != nil {
+				return err
+			}
 			return runRebuild(cmd.Context(), opts, append(args, "")[0], out, e)
 		},
 	}
@@ -104,6 +114,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 	f.StringVar(&opts.fallback, "fallback", string(fallback.FallbackAuto),
 		"`WHEN` to add what catches call sites at run time: auto (if some cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
 	words(cmd, "fallback", fallbackModes)
+	opts.addFix(cmd)
 	f.BoolVar(&opts.updateDpkg, "update-dpkg", false,
 		"update dpkg's md5sums of the patched files in the same layer")
 	f.StringVar(&opts.provenance, "provenance", images.ProvenanceAuto,
@@ -167,7 +178,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		return err
 	}
 	o := images.RebuildOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Rewriter: rewriter.Options{Repairs: opts.repair}},
 		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
 		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
 		Fallback: fallback.Mode(opts.fallback), Provenance: opts.provenance, UpdateDpkg: opts.updateDpkg,

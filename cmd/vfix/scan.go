@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/rewriter"
 )
 
 // ScanOptions are the choices of vfix scan.
@@ -22,6 +23,7 @@ type ScanOptions struct {
 	printOptions
 	workOptions
 	batchOptions
+	fixOption
 	strict bool
 }
 
@@ -42,7 +44,8 @@ With --from-file, many images are scanned in one run and a table of the results
 is printed: see 'vfix help lists'.
 
 Hazards are other reasons why old images die on new hosts, such as a JDK that
-ignores its memory limit. vfix does not fix them: see 'vfix help deaths'.
+ignores its memory limit: see 'vfix help deaths'. With --fix, scan shows what a
+rebuild with the same option would change.
 
 SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 		Example: `  vfix scan redis:2.8.22              an image
@@ -68,11 +71,15 @@ SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 			if err := opts.batchOptions.check(cmd, args); err != nil {
 				return err
 			}
+			if err := opts.fixOption.check(cmd); err != nil {
+				return err
+			}
 			return runScan(cmd.Context(), opts, args, out, e)
 		},
 	}
 	opts.batchOptions.add(cmd, "scan", "SOURCE or SOURCE DEST (DEST is ignored)")
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 also if SOURCE has hazards")
+	opts.addFix(cmd)
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
@@ -89,7 +96,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		return err
 	}
 	o := images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()}
-	o.Rewriter.Explain = opts.explain
+	o.Rewriter = rewriter.Options{Explain: opts.explain, Repairs: opts.repair}
 	if opts.fromFile != "" {
 		return scanAll(ctx, opts, o, out, e)
 	}

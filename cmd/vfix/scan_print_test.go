@@ -89,7 +89,7 @@ func TestHazards(t *testing.T) {
 	f := clean()
 	f.Hazards = mixed().Hazards
 	got := runLine(fake(f, nil), "scan", "x")
-	for _, want := range []string{"hazard   opt/jdk/lib/server/libjvm", "JDK 17.0.9+9\n", "means    ignores its memory limit", "do       set JAVA_TOOL_OPTIONS", "NOT AFFECTED\n"} {
+	for _, want := range []string{"hazard   opt/jdk/lib/server/libjvm", "JDK 17.0.9+9\n", "means    ignores its memory limit", "do       rebuild the image with --fix java-cgroups", "NOT AFFECTED\n"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("%q is not in:\n%s", want, got.stdout)
 		}

@@ -45,6 +45,10 @@ func writeDifference(w io.Writer, s screen.Stream, d *images.Difference) {
 			}
 		}
 	}
+	if l, ok := listing.Repair(d.Path, d.Redirect); ok {
+		l.Write(w, s)
+		sites[d.Redirect.Offset] = true
+	}
 	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(d.Path+": what else changes")))
 	for _, e := range d.Edits {
 		if !sites[e.Offset] {

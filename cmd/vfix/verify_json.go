@@ -15,6 +15,7 @@ type jsonVerified struct {
 	Compared    int              `json:"compared"`
 	Added       []string         `json:"added"`
 	Corrected   []string         `json:"corrected"`
+	Repaired    []jsonRepaired   `json:"repaired"`
 	Problems    []string         `json:"problems"`
 	NotCompared []string         `json:"not_compared"`
 	Differences []jsonDifference `json:"differences,omitempty"`
@@ -26,6 +27,7 @@ type jsonVerified struct {
 type jsonDifference struct {
 	Path      string         `json:"path"`
 	Sites     []jsonSite     `json:"sites"`
+	Repair    *jsonRepair    `json:"repair,omitempty"`
 	Edits     []jsonEdit     `json:"edits"`
 	Appended  int64          `json:"appended"`
 	Unplanned *jsonUnplanned `json:"unplanned,omitempty"`
@@ -51,7 +53,7 @@ type jsonStated struct {
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 	doc := jsonVerified{
 		jsonDocument: document("verify"), Against: opts.against,
-		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Problems: list(v.Problems), NotCompared: list(v.NotCompared), Result: sourceJSON(v.Findings, false),
+		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Repaired: repairedJSON(v.Repaired), Problems: list(v.Problems), NotCompared: list(v.NotCompared), Result: sourceJSON(v.Findings, false),
 	}
 	for _, l := range v.Findings.Levels {
 		doc.Levels = append(doc.Levels, sourceJSON(l, false))
@@ -66,7 +68,7 @@ func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 }
 
 func differenceJSON(d *images.Difference) jsonDifference {
-	out := jsonDifference{Path: d.Path, Sites: []jsonSite{}, Edits: []jsonEdit{}, Appended: d.Appended}
+	out := jsonDifference{Path: d.Path, Sites: []jsonSite{}, Edits: []jsonEdit{}, Appended: d.Appended, Repair: repairJSON(d.Redirect)}
 	for i := range d.Patches {
 		site := siteJSON(&d.Patches[i])
 		site.Listing = listingJSON(d.Patches[i].Listing)

@@ -9,6 +9,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/repairs"
 )
 
 // verified prints what verify proved, and what it could not.
@@ -76,6 +77,9 @@ func writeComparison(w io.Writer, s screen.Stream, base string, v *images.Verifi
 	if len(v.Problems) == 0 {
 		fmt.Fprintln(w, c.Green("against "+base+": ")+
 			screen.Count(v.Compared, "changed file")+": only call sites and what they need differ")
+		for _, r := range v.Repaired {
+			s.Write(w, "fixed: ", len("fixed: "), fmt.Sprintf("%s (%s, which reads /%s): %s", r.Path, r.Repair, repairs.FileOf(r.Repair).Name, repairs.Does(r.Repair)))
+		}
 		if len(v.Added) > 0 {
 			fmt.Fprintln(w, "added: the fallback of this vfix: "+strings.Join(v.Added, ", "))
 		}

@@ -51,7 +51,7 @@ func judgeCgroups(c *Check, version string, missing []string) {
 	case version == groupsV2 && len(missing) > 0:
 		c.found(Fail, "cgroup v2, and /proc/cgroups does not list %s", strings.Join(missing, ", "))
 		c.Means = "JDKs that read /proc/cgroups (8u372, 11.0.16, 15 and later, until 25 and the last updates of 17 and 21) size their heap by the memory of the host and are killed with status 137; so do " + unawareJDKs
-		c.Do = tell
+		c.Do = "'vfix rebuild --fix java-cgroups IMAGE' fixes the first kind. " + tell
 	case version == groupsV2:
 		c.found(Warn, "cgroup v2, and /proc/cgroups lists what Java looks for")
 		c.Means = unawareJDKs + ", know only v1: they size their heap by the memory of the host and are killed with status 137. systemd before 230 (CentOS 7, Debian 8) does not start as a container's init"

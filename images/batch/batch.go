@@ -395,5 +395,9 @@ func (b *batch) fingerprint() string {
 	if b.verb == scanVerb {
 		return fmt.Sprintf("%s %s %s %v", b.verb, o.Version, o.Media.Platform.String(), o.Media.EveryLevel)
 	}
-	return fmt.Sprintf("%s %s %s %v %s %v %s %s %v", o.Version, o.Fallback, o.Provenance, o.UpdateDpkg, o.Suffix, o.Push, b.list.o.Template, o.Media.Platform.String(), o.Media.EveryLevel)
+	fix := ""
+	for _, r := range o.Rewriter.Repairs {
+		fix += " fix " + string(r)
+	}
+	return fix + fmt.Sprintf("%s %s %s %v %s %v %s %s %v", o.Version, o.Fallback, o.Provenance, o.UpdateDpkg, o.Suffix, o.Push, b.list.o.Template, o.Media.Platform.String(), o.Media.EveryLevel)
 }

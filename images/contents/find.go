@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -51,15 +52,21 @@ func (s *Session) judge(out *Scanned, v visible, layer string) error {
 	}
 	out.ELFFiles++
 	out.ExecBytes += v.ELF.execBytes
-	if h := v.ELF.hazard; h != nil {
+	var plan *rewriter.Plan
+	if v.ELF.report != nil {
+		var err error
+		if plan, err = s.plan(v.ELF); err != nil {
+			return err
+		}
+	}
+	if h := v.ELF.hazard; h != nil && !repairs(plan, h) {
 		out.addHazard(Hazard{Hazard: *h, Path: v.Names[0], Layer: layer})
 	}
-	if v.ELF.report == nil {
+	if plan == nil {
 		return nil
 	}
-	plan, err := s.plan(v.ELF)
-	if err != nil {
-		return err
+	if d := plan.Redirect; d != nil && d.Reason != "" {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: not repaired (%s): %s", v.Names[0], d.Repair, d.Reason))
 	}
 	out.Files = append(out.Files, File{
 		Path: v.Names[0], Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer,
@@ -67,6 +74,11 @@ func (s *Session) judge(out *Scanned, v visible, layer string) error {
 	})
 	out.Targets = append(out.Targets, Target{visible: v, Plan: plan})
 	return nil
+}
+
+// repairs reports whether a plan ends a hazard.
+func repairs(p *rewriter.Plan, h *hazards.Hazard) bool {
+	return p != nil && p.Redirect != nil && p.Redirect.After != nil && string(p.Redirect.Repair) == string(h.Kind)
 }
 
 // plan makes the plan for a file once, however many images have it.

@@ -54,7 +54,7 @@ type Findings struct {
 	// the first of them: the others.
 	Platform string
 	Levels   []*Findings
-	Files    []File // only those with at least one reference to the page, sorted by path
+	Files    []File // only those with at least one reference to the page or a repair, sorted by path
 	Passed   []Passed
 	// Hazards are files that end programs on some hosts, whatever vfix does about call sites.
 	Hazards []Hazard

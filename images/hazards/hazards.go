@@ -89,6 +89,8 @@ func (h *Hazard) Means() string {
 // Do says what helps.
 func (h *Hazard) Do() string {
 	switch h.Kind {
+	case JavaCgroups:
+		return "rebuild the image with --fix java-cgroups, update the JDK, or set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES', with the limit in bytes"
 	case OpenSSLSHA:
 		return "set OPENSSL_ia32cap=:~0x20000000 in the container's environment, or install OpenSSL 1.0.2l or later"
 	case InitCgroupV2:

@@ -5,6 +5,7 @@
  */
 #include <sys/mman.h>
 #include "auxv.h"
+#include "cgroups.h"
 #include "syscall.h"
 
 #define PAGE 4096
@@ -12,16 +13,27 @@
 /* The page behind this code, by the linker script. */
 extern uintptr_t vfix_state[VFIX_FUNCTIONS] __attribute__((visibility("hidden")));
 
+static void clear(uintptr_t found[VFIX_FUNCTIONS])
+{
+	for (int i = 0; i < VFIX_FUNCTIONS; i++)
+		found[i] = 0;
+}
+
 static void fill(uintptr_t vdso)
 {
 	uintptr_t found[VFIX_FUNCTIONS];
+	int hidden = vfix_cgroups_hidden();
 
-	if (!vdso || !vfix_vdso_lookup(vdso, found))
+	if (hidden)
+		clear(found);
+	if ((!vdso || !vfix_vdso_lookup(vdso, found)) && !hidden)
 		return;
 	if (syscall3(SYS_mprotect, (long)vfix_state, PAGE, PROT_READ | PROT_WRITE))
 		return;
 	for (int i = 0; i < VFIX_FUNCTIONS; i++)
 		*(volatile uintptr_t *)&vfix_state[i] = found[i];
+	if (hidden)
+		vfix_cgroups_redirect();
 	syscall3(SYS_mprotect, (long)vfix_state, PAGE, PROT_READ);
 }
 

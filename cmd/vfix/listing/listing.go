@@ -242,6 +242,20 @@ func Of(f *contents.File, p *rewriter.Patch) (Site, bool) {
 	return l, true
 }
 
+// Repair is what is shown about a repair of a file besides its call sites; false where there is
+// nothing.
+func Repair(path string, d *rewriter.Redirect) (Site, bool) {
+	if d == nil || d.Listing == nil {
+		return Site{}, false
+	}
+	l := Site{Title: fmt.Sprintf("%s: %s at %#x", path, d.Repair, d.Vaddr), Before: d.Listing.Before, After: d.Listing.After}
+	l.Reasons = []string{"lea: loads the name of a file; the injected code changes the copy of it at load, where the file misleads the program"}
+	if d.Reason != "" {
+		l.Reasons = []string{"left: " + d.Reason}
+	}
+	return l, true
+}
+
 // Explain writes the listings of all sites but the benign ones.
 func Explain(w io.Writer, s screen.Stream, f *contents.Findings) {
 	for i := range f.Files {
@@ -251,6 +265,9 @@ func Explain(w io.Writer, s screen.Stream, f *contents.Findings) {
 			}
 		}
 		plan := f.Files[i].Plan
+		if l, ok := Repair(f.Files[i].Path, plan.Redirect); ok {
+			l.Write(w, s)
+		}
 		writeLines(w, s, f.Files[i].Path+": what else changes", plan.Notes)
 		writeLines(w, s, f.Files[i].Path+": system calls that the patched file adds", plan.Added)
 	}

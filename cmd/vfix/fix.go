@@ -1,0 +1,93 @@
+// The option --fix of scan and rebuild, and what is printed of repairs.
+
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/repairs"
+	"vfix.dev/vfix/rewriter"
+)
+
+// fixOption is --fix: what is repaired besides call sites.
+type fixOption struct {
+	fix    string
+	repair []rewriter.Repair // of check
+}
+
+func (o *fixOption) addFix(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.fix, "fix", "",
+		"also fix `WHAT`: java-cgroups (JDKs that ignore their memory limit on some hosts with cgroup v2); see 'vfix help java'")
+	words(cmd, "fix", repairs.Names())
+}
+
+func (o *fixOption) check(cmd *cobra.Command) (err error) {
+	if !cmd.Flags().Changed("fix") {
+		return nil
+	}
+	if o.repair, err = repairs.Parse(o.fix); err != nil {
+		return usagef(cmd.Name(), "--fix: %v", err)
+	}
+	return nil
+}
+
+// repaired are the files of which a plan makes a repair, as file and repair.
+func repaired(f *contents.Findings) (all []images.Repaired) {
+	for i := range f.Files {
+		if d := f.Files[i].Plan.Redirect; d != nil && d.After != nil {
+			all = append(all, images.Repaired{Path: f.Files[i].Path, Repair: d.Repair})
+		}
+	}
+	return all
+}
+
+// repairSums says how many files are repaired, by repair.
+func repairSums(d deed, f *contents.Findings) (lines []string) {
+	all := repaired(f)
+	for _, r := range rewriter.Repairs {
+		if n := len(slices.DeleteFunc(slices.Clone(all), func(o images.Repaired) bool { return o.Repair != r })); n > 0 {
+			lines = append(lines, fmt.Sprintf("%s %s (%s): %s", screen.Count(n, "file"), d.repair, r, repairs.Does(r)))
+		}
+	}
+	return lines
+}
+
+// jsonRepair is what a plan does about something besides call sites.
+type jsonRepair struct {
+	Kind    rewriter.Repair `json:"kind"`
+	Reason  string          `json:"reason"`
+	Change  *jsonChange     `json:"change,omitempty"`
+	Listing *jsonListing    `json:"listing,omitempty"`
+}
+
+// repairJSON is nil where no repair was asked for, or the file needs none.
+func repairJSON(d *rewriter.Redirect) *jsonRepair {
+	if d == nil {
+		return nil
+	}
+	r := &jsonRepair{Kind: d.Repair, Reason: d.Reason, Listing: listingJSON(d.Listing)}
+	if d.After != nil {
+		r.Change = &jsonChange{Vaddr: hex(d.Vaddr), Offset: d.Offset, Before: fmt.Sprintf("%x", d.Before), After: fmt.Sprintf("%x", d.After)}
+	}
+	return r
+}
+
+// jsonRepaired is a file that verify found repaired.
+type jsonRepaired struct {
+	Path   string          `json:"path"`
+	Repair rewriter.Repair `json:"repair"`
+}
+
+func repairedJSON(all []images.Repaired) []jsonRepaired {
+	out := []jsonRepaired{}
+	for _, r := range all {
+		out = append(out, jsonRepaired(r))
+	}
+	return out
+}

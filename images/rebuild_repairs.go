@@ -1,0 +1,87 @@
+// What a rebuild adds for repairs beyond calls of the vsyscall page (--fix).
+
+package images
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/repairs"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/rewriter"
+)
+
+// Repaired is a file with a repair beyond calls of the page.
+type Repaired struct {
+	Path   string
+	Repair rewriter.Repair
+}
+
+// repairs notes what the targets' plans repair, and returns the files that the repaired programs
+// read. A file of that name in the base, with other content, is an error: it is somebody else's.
+func (r *rebuild) repairs(ctx context.Context, t *contents.Tree, targets []contents.Target) (extras []contents.Extra, err error) {
+	added := map[rewriter.Repair]bool{}
+	for _, h := range targets {
+		d := h.Plan.Redirect
+		if d == nil || d.After == nil {
+			continue
+		}
+		r.out.Repaired = append(r.out.Repaired, Repaired{h.Names[0], d.Repair})
+		if added[d.Repair] {
+			continue
+		}
+		added[d.Repair] = true
+		f := repairs.FileOf(d.Repair)
+		there, err := r.has(ctx, t, f)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			extras = append(extras, contents.Extra{Name: f.Name, Mode: 0o644, Body: []byte(f.Body)})
+		}
+	}
+	return extras, nil
+}
+
+// has reports whether the base has the file as it is to be.
+func (r *rebuild) has(ctx context.Context, t *contents.Tree, f repairs.File) (bool, error) {
+	k := t.Find(f.Name)
+	if k == nil {
+		return false, nil
+	}
+	other := hinterr.With(fmt.Errorf("%s: the image has such a file, and it is not vfix's", f.Name), "rebuild without --fix, or remove the file from the image")
+	if k.Kind != contents.KindFile || k.Size != int64(len(f.Body)) {
+		return false, other
+	}
+	got, err := r.s.FetchLayers(t)(ctx, []*contents.Inode{k.Inode})
+	if err != nil {
+		return false, err
+	}
+	if b, err := io.ReadAll(got[k.Inode]); err != nil {
+		return false, err
+	} else if string(b) != f.Body {
+		return false, other
+	}
+	return true, nil
+}
+
+// patchesCalls reports whether some plan changes a call site.
+func patchesCalls(targets []contents.Target) bool {
+	for _, h := range targets {
+		if changesCalls(h.Plan.Patches) {
+			return true
+		}
+	}
+	return false
+}
+
+func changesCalls(patches []rewriter.Patch) bool {
+	for i := range patches {
+		if patches[i].Form != rewriter.Left {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,70 @@
+// Package repairs knows what an image needs besides its patched files, for each repair that the
+// rewriter makes beyond calls of the vsyscall page, and the words for it.
+package repairs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/rewriter"
+)
+
+// File is one that the repaired program reads.
+type File struct {
+	Name string // below the root, without a leading slash
+	Body string
+}
+
+// known is each repair's file and words.
+var known = map[rewriter.Repair]struct {
+	file  File
+	title string
+}{
+	// As /proc/cgroups has them on a host with cgroup v2 and everything that a JDK looks for: name,
+	// hierarchy, number of groups, enabled (cgroups(7)).
+	rewriter.JavaCgroups: {
+		file: File{"vfix/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\n" +
+			"cpuset\t0\t1\t1\ncpu\t0\t1\t1\ncpuacct\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n"},
+		title: "the JDK sees its container's limits on hosts with cgroup v2 whose /proc/cgroups does not list the controllers",
+	},
+}
+
+// Names are all repairs, as a user types them.
+func Names() []string {
+	all := make([]string, len(rewriter.Repairs))
+	for i, r := range rewriter.Repairs {
+		all[i] = string(r)
+	}
+	return all
+}
+
+// Parse reads a list of names separated by commas.
+func Parse(text string) ([]rewriter.Repair, error) {
+	var all []rewriter.Repair
+	for name := range strings.SplitSeq(text, ",") {
+		r := rewriter.Repair(name)
+		if _, ok := known[r]; !ok {
+			return nil, fmt.Errorf("got %q, want %s", name, strings.Join(Names(), ", "))
+		}
+		if !slices.Contains(all, r) {
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// FileOf is the file that the programs of a repair read.
+func FileOf(r rewriter.Repair) File { return known[r].file }
+
+// Files are those of all repairs.
+func Files() []File {
+	var all []File
+	for _, r := range rewriter.Repairs {
+		all = append(all, FileOf(r))
+	}
+	return all
+}
+
+// Does says what a repair changes for the program.
+func Does(r rewriter.Repair) string { return known[r].title }

@@ -1,0 +1,310 @@
+// Names of files that mislead a program on some hosts. The one instruction that loads the name is
+// pointed at a copy of it behind the pointers of the state page, which the load hook may change.
+//
+//	before                                     after
+//	48 8d 35 rel32  lea "/proc/cgroups",%rsi   48 8d 35 rel32  lea vfix_string,%rsi
+//
+// The copy is the same text in the file, so that nothing changes on any other host.
+
+package rewriter
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
+	"vfix.dev/vfix/shim"
+)
+
+// Repair names what is repaired besides calls of the page.
+type Repair string
+
+// JavaCgroups is the memory limit of JDKs that read /proc/cgroups to learn which version of control
+// groups is in use, until JDK-8349988.
+const JavaCgroups Repair = "java-cgroups"
+
+// Repairs are all that there are.
+var Repairs = []Repair{JavaCgroups}
+
+// repair is what a file has that needs one, and the injected code that helps.
+type repair struct {
+	name   Repair
+	soname string // of the files that are looked at
+	text   string // the name that misleads the program
+	unless string // what a file has that does not need the repair, and the injected code, too
+	code   func() []byte
+	calls  string // which system calls the hook adds
+}
+
+var repairs = []repair{{
+	name: JavaCgroups, soname: "libjvm.so", text: "/proc/cgroups", unless: "/cgroup.controllers", code: shim.JavaCode,
+	calls: "at load: open, read, fstatfs and close (/sys/fs/cgroup/cgroup.controllers, /proc/cgroups)",
+}}
+
+// Redirect is the reference to the name in a file that needs a repair.
+type Redirect struct {
+	Repair Repair
+	// Vaddr and Offset are of the instruction; 0 where none can be changed. Before and After are
+	// its bytes; After is nil until it is planned to change.
+	Vaddr, Offset uint64
+	Before, After []byte
+	// Reason is why the file is not repaired; "" where it is or can be.
+	Reason string
+	// Listing is the code there; nil unless Options.Explain asked for it.
+	Listing *Explanation
+}
+
+// leaLen is the length of lea disp32(%rip) with a 64-bit register: REX.W 8D ModRM disp32 (SDM).
+const leaLen = 7
+
+// wants reports whether the plan for a file is to have its repair.
+func (o *Options) wants(r *Redirect, was *patchedFile) bool {
+	return r != nil && (slices.Contains(o.Repairs, r.Repair) || was != nil && was.repair != nil && was.repair.name == r.Repair)
+}
+
+// findRedirect looks for what needs a repair; nil where nothing does.
+func (f *file) findRedirect() (*Redirect, error) {
+	n := slices.IndexFunc(repairs, func(r repair) bool { return r.soname == f.Soname() })
+	if n < 0 {
+		return nil, nil
+	}
+	k := &repairs[n]
+	texts, err := f.findText(k.text + "\x00")
+	if err != nil || len(texts) == 0 {
+		return nil, err
+	}
+	if others, err := f.findText(k.unless); err != nil || len(others) > 0 {
+		return nil, err
+	}
+	r := &Redirect{Repair: k.name}
+	if len(texts) > 1 {
+		r.Reason = fmt.Sprintf("%q is there %d times", k.text, len(texts))
+		return r, nil
+	}
+	return r, f.findLoad(r, k, texts[0])
+}
+
+// findText returns the vaddrs of a text in what is loaded.
+func (f *file) findText(text string) (all []uint64, err error) {
+	const piece, most = 1 << 20, 8
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTLoad {
+			continue
+		}
+		for pos := uint64(0); pos < p.Filesz && len(all) < most; pos += piece {
+			b, err := f.Bytes(p.Off+pos, min(piece+uint64(len(text))-1, p.Filesz-pos))
+			if err != nil {
+				return nil, err
+			}
+			for at := 0; len(all) < most; at++ {
+				n := bytes.Index(b[at:], []byte(text))
+				if n < 0 {
+					break
+				}
+				at += n
+				all = append(all, p.Vaddr+pos+uint64(at))
+			}
+		}
+	}
+	return all, nil
+}
+
+// findLoad finds the instruction that loads the address of a text, the only reference to it.
+func (f *file) findLoad(r *Redirect, k *repair, text uint64) error {
+	refs, data, err := f.references(text)
+	switch {
+	case err != nil:
+		return err
+	case data > 0:
+		r.Reason = fmt.Sprintf("the address of %q is in data", k.text)
+		return nil
+	case len(refs) != 1:
+		r.Reason = fmt.Sprintf("%d instructions refer to %q", len(refs), k.text)
+		return nil
+	}
+	s := Site{Vaddr: refs[0] - (leaLen - 4), Len: leaLen, Kind: LeaDisp32}
+	off, ok := f.Offset(s.Vaddr, leaLen)
+	b, err := f.Bytes(off, leaLen)
+	if !ok || err != nil {
+		return err
+	}
+	if b[0]&^4 != 0x48 || b[1] != 0x8d || b[2]&0xc7 != 5 || text != s.Vaddr+leaLen+elf.Signed(b[3:]) {
+		r.Reason = fmt.Sprintf("the reference to %q at vaddr %#x is not a lea of 7 bytes", k.text, s.Vaddr)
+		return nil
+	}
+	s.Offset = off
+	if r.Reason, err = f.unproved(&s); err == nil && r.Reason == "" {
+		r.Vaddr, r.Offset, r.Before = s.Vaddr, off, b
+	}
+	return err
+}
+
+// references returns where in code a displacement relative to rip leads to vaddr, and how many
+// words of data hold it.
+func (f *file) references(vaddr uint64) (disps []uint64, data int, err error) {
+	word := binary.LittleEndian.AppendUint64(nil, vaddr)
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTLoad || p.Filesz == 0 {
+			continue
+		}
+		exec := p.Flags&elf.PFX != 0
+		err := f.Chunks(p, func(b []byte, at uint64, lo, hi int) {
+			if !exec {
+				for i := lo; i < hi; i++ {
+					n := bytes.Index(b[i:min(hi+len(word)-1, len(b))], word)
+					if n < 0 {
+						break
+					}
+					data++
+					i += n
+				}
+				return
+			}
+			for i := max(lo, 1); i < hi && i+4 <= len(b); i++ {
+				// ModRM has mod 0 and rm 5; an immediate of so many bytes may follow.
+				if b[i-1]&0xc7 != 5 {
+					continue
+				}
+				next := at + uint64(i) + 4 + elf.Signed(b[i:])
+				if d := vaddr - next; d == 0 || d == 1 || d == 2 || d == 4 {
+					disps = append(disps, at+uint64(i))
+				}
+			}
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return disps, data, f.EachRela(func(_ uint64, _ uint32, addend uint64) {
+		if addend == vaddr {
+			data++
+		}
+	})
+}
+
+// unproved says why the instruction at a site may be none, "" where it is proved to be one.
+func (f *file) unproved(s *Site) (string, error) {
+	c, sites := newCode(f), []Site{*s}
+	fn, err := c.locate(sites)
+	if err != nil {
+		return "", err
+	}
+	b := c.holder(fn, s.Vaddr)
+	t, err := findTargets(c, fn, sites)
+	if err != nil {
+		return "", err
+	}
+	at := fmt.Sprintf("the bytes at vaddr %#x ", s.Vaddr)
+	switch {
+	case c.exhausted():
+		return "too much code to follow in this file", nil
+	case b == nil:
+		return at + "may be data: no known code reaches them", nil
+	case f.Mappings(s.Offset) > 1:
+		return at + "are mapped at two addresses", nil
+	case !b.begins(s.Vaddr, uint64(s.Len)):
+		return at + "are a part of another instruction", nil
+	case t.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)):
+		return at + "may be entered in the middle", nil
+	}
+	return "", nil
+}
+
+// redirected reports whether the plan points a load at the copy.
+func (p *Plan) redirected() bool { return p.Redirect != nil && p.Redirect.After != nil }
+
+// redirect plans the load at the copy in the state page of a segment at vaddr.
+func (p *Plan) redirect(segment uint64) {
+	r := p.Redirect
+	to := segment + uint64(shim.Injected().String)
+	if !inReach(r.Vaddr+leaLen, to) {
+		r.Reason = "the injected segment is out of reach"
+		return
+	}
+	r.After = binary.LittleEndian.AppendUint32(bytes.Clone(r.Before[:leaLen-4]), uint32(to-(r.Vaddr+leaLen)))
+	p.Edits = append(p.Edits, Edit{Offset: r.Offset, Old: r.Before, New: r.After, Why: "reference to " + repairOf(r.Repair).text})
+}
+
+func repairOf(name Repair) *repair {
+	return &repairs[slices.IndexFunc(repairs, func(r repair) bool { return r.name == name })]
+}
+
+// code is the injected code that the plan needs.
+func (p *Plan) code() []byte {
+	if p.redirected() {
+		return repairOf(p.Redirect.Repair).code()
+	}
+	return shim.Code()
+}
+
+// changed are the patches, and the load of a name as one more.
+func (p *Plan) changed() []Patch {
+	if !p.redirected() {
+		return p.Patches
+	}
+	return append(slices.Clone(p.Patches), Patch{Form: Lea, Vaddr: p.Redirect.Vaddr, Before: p.Redirect.Before})
+}
+
+// state is what the state page has behind its pointers: the copy, or zeros.
+func (p *Plan) state() []byte {
+	b := make([]byte, stateText)
+	if p.redirected() {
+		copy(b, repairOf(p.Redirect.Repair).text)
+	}
+	return b
+}
+
+// stateText is the room for a name in the state page, with the zero that ends it.
+const stateText = 16
+
+// proveRedirect checks the load from its bytes and from what is found in the file anew.
+func (p *Plan) proveRedirect() error {
+	if !p.redirected() {
+		return nil
+	}
+	r := p.Redirect
+	again, err := p.file.findRedirect()
+	if err != nil {
+		return err
+	}
+	if again == nil || again.Reason != "" || again.Vaddr != r.Vaddr || again.Repair != r.Repair || len(r.After) != leaLen || !bytes.Equal(again.Before, r.Before) {
+		return fmt.Errorf("%s: instruction at vaddr %#x: not proved to be the load of %q", r.Repair, r.Vaddr, repairOf(r.Repair).text)
+	}
+	segment, err := p.injectedAt()
+	if err != nil {
+		return err
+	}
+	was, ok1 := x86.Decode(r.Before, r.Vaddr)
+	is, ok2 := x86.Decode(r.After, r.Vaddr)
+	at, ok3 := is.MemVaddr()
+	if !ok1 || !ok2 || !ok3 || was.Op != is.Op || was.Args[0] != is.Args[0] || was.Len != is.Len || at != segment+uint64(shim.Injected().String) {
+		return fmt.Errorf("%s: instruction at vaddr %#x: does not load the address of the copy", r.Repair, r.Vaddr)
+	}
+	return nil
+}
+
+// explainRedirect fills in the listing.
+func (p *Plan) explainRedirect() error {
+	r := p.Redirect
+	if r == nil || r.Vaddr == 0 {
+		return nil
+	}
+	before, err := p.file.Mem(r.Vaddr, leaLen+explainAfter)
+	if err != nil {
+		return err
+	}
+	b, a := Listing(before, p.patched(before, r.Offset), r.Vaddr)
+	r.Listing = &Explanation{Before: b}
+	if p.redirected() {
+		for i := range a {
+			a[i].name(p.file, "vfix_string")
+		}
+		r.Listing.After = a
+	}
+	return nil
+}
