@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // UnplannedError is a byte that differs from what the plan makes of the file before.
@@ -56,6 +57,6 @@ func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSiz
 	if _, err := after.ReadAt(a, int64(off)); err != nil && err != io.EOF {
 		return Explanation{}, err
 	}
-	was, is := Listing(b[:len(a)], a, start)
+	was, is := x86.Listing(b[:len(a)], a, start)
 	return Explanation{was, is}, nil
 }

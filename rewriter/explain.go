@@ -4,9 +4,6 @@ package rewriter
 
 import (
 	"bytes"
-	"slices"
-
-	"golang.org/x/arch/x86/x86asm"
 
 	"vfix.dev/vfix/rewriter/x86"
 )
@@ -20,12 +17,7 @@ const (
 )
 
 // Line is one instruction of a listing.
-type Line struct {
-	Vaddr   uint64
-	Bytes   []byte
-	Text    string // in AT&T syntax, as objdump writes it
-	Changed bool   // not the same bytes as the same instruction on the other side
-}
+type Line = x86.Line
 
 // Explanation is the code around one site. Both sides cover the same addresses; After is
 // empty where nothing changes there.
@@ -70,13 +62,11 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 	}
 	after := p.patched(before, off)
 	if bytes.Equal(before, after) {
-		b, _ := Listing(before, before, start)
+		b, _ := x86.Listing(before, before, start)
 		return Explanation{Before: b}, nil
 	}
-	b, a := Listing(before, after, start)
-	for i := range a {
-		a[i].name(f, trampolineName(s, patch.Form))
-	}
+	b, a := x86.Listing(before, after, start)
+	nameTrampoline(a, f, trampolineName(s, patch.Form))
 	return Explanation{b, a}, nil
 }
 
@@ -105,76 +95,12 @@ func (p *Plan) patched(b []byte, off uint64) []byte {
 	return b
 }
 
-// Listing disassembles two versions of the code at vaddr, which are equally long. An
-// instruction that the bytes do not hold whole ends the listing. What is left of an old
-// instruction behind a new one is never decoded across the start of the next old one.
-func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
-	ends := map[uint64]bool{0: true} // of the instructions before
-	for i := 0; i < len(before); {
-		in, ok := x86.Decode(before[i:], vaddr+uint64(i))
-		if !ok {
-			if len(before)-i < x86.MaxLen {
-				before, after = before[:i], after[:i]
-				break
-			}
-			in = x86.Instr{Addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
+// nameTrampoline adds its name to each changed line that goes to it. The file before did not have it.
+func nameTrampoline(lines []Line, f *file, trampoline string) {
+	for i := range lines {
+		l := &lines[i]
+		if to := l.To(); l.Changed && to != 0 && f.Load(to) == nil {
+			l.Text += " <" + trampoline + ">"
 		}
-		b = append(b, line(before, after, i, &in))
-		i += in.Len
-		ends[uint64(i)] = true
-	}
-	for i := 0; i < len(after); {
-		in, ok := x86.Decode(after[i:], vaddr+uint64(i))
-		if ok && after[i] == before[i] && !ends[uint64(i+in.Len)] {
-			// A remnant: only up to where the old code goes on.
-			n := i + 1
-			for !ends[uint64(n)] {
-				n++
-			}
-			in, ok = x86.Decode(after[i:n], vaddr+uint64(i))
-		}
-		if !ok {
-			in = x86.Instr{Addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
-		}
-		l := line(after, before, i, &in)
-		l.Changed = l.Changed || !ends[uint64(i)]
-		a = append(a, l)
-		i += in.Len
-	}
-	return b, a
-}
-
-// line makes a line of the instruction in, which is at b[i]; other is the other version.
-func line(b, other []byte, i int, in *x86.Instr) Line {
-	raw := b[i : i+in.Len]
-	return Line{Vaddr: in.Addr, Bytes: bytes.Clone(raw), Text: in.Text(raw), Changed: !bytes.Equal(raw, other[i:i+in.Len])}
-}
-
-// lastImm returns the immediate that ends the instruction.
-func lastImm(in *x86.Instr) (x86asm.Imm, bool) {
-	last := slices.Index(in.Args[:], nil) - 1
-	if last < 0 {
-		return 0, false
-	}
-	imm, ok := in.Args[last].(x86asm.Imm)
-	return imm, ok
-}
-
-// name adds the trampoline's name to a changed line that goes to it. The file before did not
-// have it.
-func (l *Line) name(f *file, trampoline string) {
-	in, ok := x86.Decode(l.Bytes, l.Vaddr)
-	if !ok || !l.Changed {
-		return
-	}
-	target := in.Target
-	if in.Op == x86asm.LEA {
-		target, _ = in.MemVaddr()
-	}
-	if imm, ok := lastImm(&in); ok && target == 0 {
-		target = uint64(imm) // the imm form
-	}
-	if target != 0 && f.Load(target) == nil {
-		l.Text += " <" + trampoline + ">"
 	}
 }

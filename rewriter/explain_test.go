@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // show writes a listing with a mark at changed lines.
@@ -90,7 +91,7 @@ func TestListing(t *testing.T) {
 		{"an instruction cut off at the end", "c3 48c7c0", "c3 48c7c0", "\n  1000: c3 ret\n", "\n  1000: c3 ret\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b, a := Listing(asm(t, c.before), asm(t, c.after), 0x1000)
+			b, a := x86.Listing(asm(t, c.before), asm(t, c.after), 0x1000)
 			if got := "\n" + show(b); got != c.wantBefore {
 				t.Errorf("before: got %s", got)
 			}
@@ -130,8 +131,8 @@ func TestExplain(t *testing.T) {
 	// The imm form has the trampoline's own address where the page's was.
 	for text, want := range map[string]string{"68 000460ff 8f45f8": "push $0x100000 <keep_time>", "48c745f8 000460ff": "movq $0x100000,-0x8(%rbp) <keep_time>"} {
 		old := asm(t, text)
-		_, lines := Listing(old, bytes.Replace(old, asm(t, "000460ff"), le(nil, uint32(0x100000)), 1), at)
-		lines[0].name(r.file, "keep_time")
+		_, lines := x86.Listing(old, bytes.Replace(old, asm(t, "000460ff"), le(nil, uint32(0x100000)), 1), at)
+		nameTrampoline(lines, r.file, "keep_time")
 		if lines[0].Text != want {
 			t.Errorf("imm form: got %s, want %s", lines[0].Text, want)
 		}

@@ -115,10 +115,9 @@ func (p *Place) disassemble(f *file, code *elf.Prog) error {
 		}
 		from = call.Addr
 	}
-	raw := b[call.Addr-start : p.Vaddr-start]
-	l := line(raw, raw, 0, &x86.Instr{Inst: call.Inst, Addr: call.Addr, Flow: call.Flow, Target: call.Target})
+	l := (&x86.Instr{Inst: call.Inst, Addr: call.Addr, Flow: call.Flow, Target: call.Target}).Line(b[call.Addr-start : p.Vaddr-start])
 	p.Call, p.Target = &l, call.Target
-	p.Lines, _ = Listing(b[from-start:], b[from-start:], from)
+	p.Lines, _ = x86.Listing(b[from-start:], b[from-start:], from)
 	return nil
 }
 

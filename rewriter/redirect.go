@@ -72,11 +72,11 @@ func (f *file) findRedirect() (*Redirect, error) {
 		return nil, nil
 	}
 	k := &repairs[n]
-	texts, err := f.findText(k.text + "\x00")
+	texts, err := f.FindText(k.text + "\x00")
 	if err != nil || len(texts) == 0 {
 		return nil, err
 	}
-	if others, err := f.findText(k.unless); err != nil || len(others) > 0 {
+	if others, err := f.FindText(k.unless); err != nil || len(others) > 0 {
 		return nil, err
 	}
 	r := &Redirect{Repair: k.name}
@@ -87,35 +87,9 @@ func (f *file) findRedirect() (*Redirect, error) {
 	return r, f.findLoad(r, k, texts[0])
 }
 
-// findText returns the vaddrs of a text in what is loaded.
-func (f *file) findText(text string) (all []uint64, err error) {
-	const piece, most = 1 << 20, 8
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != elf.PTLoad {
-			continue
-		}
-		for pos := uint64(0); pos < p.Filesz && len(all) < most; pos += piece {
-			b, err := f.Bytes(p.Off+pos, min(piece+uint64(len(text))-1, p.Filesz-pos))
-			if err != nil {
-				return nil, err
-			}
-			for at := 0; len(all) < most; at++ {
-				n := bytes.Index(b[at:], []byte(text))
-				if n < 0 {
-					break
-				}
-				at += n
-				all = append(all, p.Vaddr+pos+uint64(at))
-			}
-		}
-	}
-	return all, nil
-}
-
 // findLoad finds the instruction that loads the address of a text, the only reference to it.
 func (f *file) findLoad(r *Redirect, k *repair, text uint64) error {
-	refs, data, err := f.references(text)
+	refs, data, err := f.References(text)
 	switch {
 	case err != nil:
 		return err
@@ -141,50 +115,6 @@ func (f *file) findLoad(r *Redirect, k *repair, text uint64) error {
 		r.Vaddr, r.Offset, r.Before = s.Vaddr, off, b
 	}
 	return err
-}
-
-// references returns where in code a displacement relative to rip leads to vaddr, and how many
-// words of data hold it.
-func (f *file) references(vaddr uint64) (disps []uint64, data int, err error) {
-	word := binary.LittleEndian.AppendUint64(nil, vaddr)
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != elf.PTLoad || p.Filesz == 0 {
-			continue
-		}
-		exec := p.Flags&elf.PFX != 0
-		err := f.Chunks(p, func(b []byte, at uint64, lo, hi int) {
-			if !exec {
-				for i := lo; i < hi; i++ {
-					n := bytes.Index(b[i:min(hi+len(word)-1, len(b))], word)
-					if n < 0 {
-						break
-					}
-					data++
-					i += n
-				}
-				return
-			}
-			for i := max(lo, 1); i < hi && i+4 <= len(b); i++ {
-				// ModRM has mod 0 and rm 5; an immediate of so many bytes may follow.
-				if b[i-1]&0xc7 != 5 {
-					continue
-				}
-				next := at + uint64(i) + 4 + elf.Signed(b[i:])
-				if d := vaddr - next; d == 0 || d == 1 || d == 2 || d == 4 {
-					disps = append(disps, at+uint64(i))
-				}
-			}
-		})
-		if err != nil {
-			return nil, 0, err
-		}
-	}
-	return disps, data, f.EachRela(func(_ uint64, _ uint32, addend uint64) {
-		if addend == vaddr {
-			data++
-		}
-	})
 }
 
 // unproved says why the instruction at a site may be none, "" where it is proved to be one.
@@ -298,12 +228,10 @@ func (p *Plan) explainRedirect() error {
 	if err != nil {
 		return err
 	}
-	b, a := Listing(before, p.patched(before, r.Offset), r.Vaddr)
+	b, a := x86.Listing(before, p.patched(before, r.Offset), r.Vaddr)
 	r.Listing = &Explanation{Before: b}
 	if p.redirected() {
-		for i := range a {
-			a[i].name(p.file, "vfix_string")
-		}
+		nameTrampoline(a, p.file, "vfix_string")
 		r.Listing.After = a
 	}
 	return nil

@@ -56,7 +56,7 @@ func (f *file) roomFor(spent int) (room, error) {
 	r := room{spent: spent}
 	if spent == moved {
 		var err error
-		if r.notes, err = f.movableNotes(); err != nil {
+		if r.notes, err = f.MovableNotes(maxMovedNotes); err != nil {
 			return room{}, err
 		}
 	}

@@ -89,7 +89,7 @@ func (f *file) growth() (int, error) {
 	if ok, err := f.canGrow(); ok || err != nil {
 		return grown, err
 	}
-	if i, err := f.movableNotes(); i >= 0 || err != nil {
+	if i, err := f.MovableNotes(maxMovedNotes); i >= 0 || err != nil {
 		return moved, err
 	}
 	return 0, nil

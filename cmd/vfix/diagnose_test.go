@@ -11,6 +11,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 type diagnoser = func(context.Context, []string, crash.Options) ([]*diagnose.Result, error)
@@ -24,7 +25,7 @@ func finds(crashes ...*diagnose.Crash) diagnoser {
 // called is a crash of which everything is known.
 func called() *diagnose.Crash {
 	p := patch(site(0x9f8b4, rewriter.Time, rewriter.Live, "reaches the call at 0x9f8bb"), rewriter.Entry, "the whole function is a stub")
-	before, _ := rewriter.Listing(p.Before, p.Before, 0x9f8b4)
+	before, _ := x86.Listing(p.Before, p.Before, 0x9f8b4)
 	p.Listing = &rewriter.Explanation{Before: before}
 	return &diagnose.Crash{
 		Input: "core.106", Source: diagnose.CoreFile, Kind: diagnose.Call, Function: "time",

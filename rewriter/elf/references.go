@@ -1,0 +1,115 @@
+// What refers to an address, by every byte that might.
+
+package elf
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// RefersTo reports whether anything but the headers bytes before lo may refer to [lo, hi).
+func (f *File) RefersTo(lo, hi, headers uint64) (found bool, err error) {
+	in := func(v uint64) bool { return v >= lo && v < hi }
+	if err := f.EachRawSymbol(func(_ uint64, sym []byte) {
+		found = found || in(binary.LittleEndian.Uint64(sym[8:])) && sym[4]&15 != STTSection && binary.LittleEndian.Uint16(sym[6:]) != 0
+	}); found || err != nil {
+		return found, err
+	}
+	if err := f.EachRela(func(at uint64, _ uint32, addend uint64) { found = found || in(at) || in(addend) }); found || err != nil {
+		return found, err
+	}
+	fixed := f.Type == TypeExec
+	for i := range f.Progs {
+		seg := &f.Progs[i]
+		if seg.Type != PTLoad || seg.Filesz == 0 || seg.Flags&PFX == 0 && !fixed {
+			continue
+		}
+		err := f.Chunks(seg, func(b []byte, vaddr uint64, from, to int) {
+			for i := from; i < to && i+4 <= len(b); i++ {
+				if at := vaddr + uint64(i); at < lo && at >= lo-headers {
+					continue
+				}
+				found = found || fixed && in(uint64(binary.LittleEndian.Uint32(b[i:]))) || ripRelative(b, i, vaddr, in)
+			}
+		})
+		if found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// ripRelative reports whether the 4 bytes at b[i], code that begins at vaddr, may be a displacement
+// relative to rip that leads to what is asked for.
+func ripRelative(b []byte, i int, vaddr uint64, in func(uint64) bool) bool {
+	if i == 0 || b[i-1]&0xc7 != 5 { // ModRM has mod 0 and rm 5
+		return false
+	}
+	to := vaddr + uint64(i) + 4 + Signed(b[i:])
+	return in(to) || in(to+1) || in(to+2) || in(to+4) // an immediate of so many bytes may follow
+}
+
+// References returns where in code a displacement relative to rip leads to vaddr, and how many
+// words of data hold it.
+func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
+	word := binary.LittleEndian.AppendUint64(nil, vaddr)
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != PTLoad || p.Filesz == 0 {
+			continue
+		}
+		exec := p.Flags&PFX != 0
+		err := f.Chunks(p, func(b []byte, at uint64, lo, hi int) {
+			if !exec {
+				for i := lo; i < hi; i++ {
+					n := bytes.Index(b[i:min(hi+len(word)-1, len(b))], word)
+					if n < 0 {
+						break
+					}
+					data++
+					i += n
+				}
+				return
+			}
+			for i := lo; i < hi && i+4 <= len(b); i++ {
+				if ripRelative(b, i, at, func(to uint64) bool { return to == vaddr }) {
+					disps = append(disps, at+uint64(i))
+				}
+			}
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return disps, data, f.EachRela(func(_ uint64, _ uint32, addend uint64) {
+		if addend == vaddr {
+			data++
+		}
+	})
+}
+
+// FindText returns the vaddrs of a text in what is loaded.
+func (f *File) FindText(text string) (all []uint64, err error) {
+	const piece, most = 1 << 20, 8
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != PTLoad {
+			continue
+		}
+		for pos := uint64(0); pos < p.Filesz && len(all) < most; pos += piece {
+			b, err := f.Bytes(p.Off+pos, min(piece+uint64(len(text))-1, p.Filesz-pos))
+			if err != nil {
+				return nil, err
+			}
+			for at := 0; len(all) < most; at++ {
+				n := bytes.Index(b[at:], []byte(text))
+				if n < 0 {
+					break
+				}
+				at += n
+				all = append(all, p.Vaddr+pos+uint64(at))
+			}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,95 @@
+// Code as people read it: two versions of it side by side.
+
+package x86
+
+import (
+	"bytes"
+	"slices"
+
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// Line is one instruction of a listing.
+type Line struct {
+	Vaddr   uint64
+	Bytes   []byte
+	Text    string // in AT&T syntax, as objdump writes it
+	Changed bool   // not the same bytes as the same instruction on the other side
+}
+
+// To is the address that the instruction goes to, loads or ends in as an immediate; 0 for none.
+func (l *Line) To() uint64 {
+	in, ok := Decode(l.Bytes, l.Vaddr)
+	if !ok {
+		return 0
+	}
+	to := in.Target
+	if in.Op == x86asm.LEA {
+		to, _ = in.MemVaddr()
+	}
+	if imm, ok := lastImm(&in); ok && to == 0 {
+		to = uint64(imm)
+	}
+	return to
+}
+
+// Listing disassembles two versions of the code at vaddr, which are equally long. An
+// instruction that the bytes do not hold whole ends the listing. What is left of an old
+// instruction behind a new one is never decoded across the start of the next old one.
+func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
+	ends := map[uint64]bool{0: true} // of the instructions before
+	for i := 0; i < len(before); {
+		in, ok := Decode(before[i:], vaddr+uint64(i))
+		if !ok {
+			if len(before)-i < MaxLen {
+				before, after = before[:i], after[:i]
+				break
+			}
+			in = Instr{Addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
+		}
+		b = append(b, in.lineOf(before, after, i))
+		i += in.Len
+		ends[uint64(i)] = true
+	}
+	for i := 0; i < len(after); {
+		in, ok := Decode(after[i:], vaddr+uint64(i))
+		if ok && after[i] == before[i] && !ends[uint64(i+in.Len)] {
+			// A remnant: only up to where the old code goes on.
+			n := i + 1
+			for !ends[uint64(n)] {
+				n++
+			}
+			in, ok = Decode(after[i:n], vaddr+uint64(i))
+		}
+		if !ok {
+			in = Instr{Addr: vaddr + uint64(i), Inst: x86asm.Inst{Len: 1}}
+		}
+		l := in.lineOf(after, before, i)
+		l.Changed = l.Changed || !ends[uint64(i)]
+		a = append(a, l)
+		i += in.Len
+	}
+	return b, a
+}
+
+// Line is the line of an instruction, whose bytes are raw.
+func (in *Instr) Line(raw []byte) Line {
+	return Line{Vaddr: in.Addr, Bytes: bytes.Clone(raw), Text: in.Text(raw)}
+}
+
+// lineOf is Line of the instruction at b[i]; other is the other version.
+func (in *Instr) lineOf(b, other []byte, i int) Line {
+	l := in.Line(b[i : i+in.Len])
+	l.Changed = !bytes.Equal(l.Bytes, other[i:i+in.Len])
+	return l
+}
+
+// lastImm returns the immediate that ends the instruction.
+func lastImm(in *Instr) (x86asm.Imm, bool) {
+	last := slices.Index(in.Args[:], nil) - 1
+	if last < 0 {
+		return 0, false
+	}
+	imm, ok := in.Args[last].(x86asm.Imm)
+	return imm, ok
+}
