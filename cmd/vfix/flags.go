@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -115,11 +114,6 @@ func (w *workOptions) addMedia(cmd *cobra.Command) {
 		"retry when a registry makes no progress for this `TIME`, such as 30s or 5m")
 }
 
-// readGC is how much garbage there may be while images are read, in percent of the heap in use. Most of
-// that is buffers and tables, which take no time to look through: of the 80 MiB for an image of 1 GB a
-// quarter of the usual saves 20, and no time is lost.
-const readGC = 25
-
 // check returns the platform, which is the zero value for a verb without --platform.
 func (w *workOptions) check(verb string) (v1.Platform, error) {
 	var none v1.Platform
@@ -139,9 +133,7 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	if !w.reads {
 		return none, nil
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(readGC)
-	}
+	limitGarbage()
 	if w.platform == "" {
 		return v1.Platform{OS: "linux", Architecture: "amd64"}, nil
 	}
