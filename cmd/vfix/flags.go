@@ -133,6 +133,7 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	if !w.reads {
 		return none, nil
 	}
+	limitGarbage()
 	if w.platform == "" {
 		return v1.Platform{OS: "linux", Architecture: "amd64"}, nil
 	}

@@ -11,10 +11,10 @@ import (
 
 // fleetCost is what one node spends.
 type fleetCost struct {
-	image    float64 // seconds for an image, its own bytes among them
-	megabyte float64 // seconds for a megabyte of a base that is not known yet
+	image    float64 // seconds for an image on a base that is known
+	megabyte float64 // seconds for a megabyte, compressed, that is read
 	requests float64 // for an image
-	pushed   float64 // MB for a base: the layer that is added
+	pushed   float64 // MB for an image: the layer that is added, where no other image has it, and its manifest
 }
 
 // fleetCosts are the differences between the places of two curves: over images on the same bases, and
@@ -25,7 +25,7 @@ func fleetCosts(images, bases *grown) fleetCost {
 		return (g.y[0][cost][last] - g.y[0][cost][0]) / (g.x[last] - g.x[0])
 	}
 	read := per(bases, 2) // MB of a base
-	return fleetCost{image: per(images, 0), megabyte: per(bases, 0) / read, requests: per(images, 1), pushed: per(bases, 3)}
+	return fleetCost{image: per(images, 0), megabyte: per(bases, 0) / read, requests: per(images, 1), pushed: per(images, 3)}
 }
 
 // The registry that is simulated. Bases are used as often as their rank says (Zipf): the first by one
@@ -33,7 +33,8 @@ func fleetCosts(images, bases *grown) fleetCost {
 const (
 	fleetImages = 10_000
 	fleetBases  = 500
-	fleetBaseMB = 200.0
+	fleetBaseMB = 200.0 // compressed
+	fleetOwnMB  = 20.0  // of each image, compressed
 )
 
 // fleetNodes is what each node of several has to do.
@@ -70,24 +71,24 @@ func simulate(c fleetCost, nodes int) fleetNodes {
 	f := fleetNodes{nodes: nodes, requests: fleetImages * c.requests / 1e6}
 	reads := 0
 	for n := range nodes {
-		seconds := float64(images[n])*c.image + float64(len(seen[n]))*fleetBaseMB*c.megabyte
+		seconds := float64(images[n])*(c.image+fleetOwnMB*c.megabyte) + float64(len(seen[n]))*fleetBaseMB*c.megabyte
 		f.hours = math.Max(f.hours, seconds/3600)
 		f.most = max(f.most, images[n])
 		reads += len(seen[n])
 	}
 	f.basesRepeated = float64(reads) / fleetBases
-	f.read, f.pushed = float64(reads)*fleetBaseMB/1e3, fleetBases*c.pushed/1e3
+	f.read, f.pushed = (float64(reads)*fleetBaseMB+fleetImages*fleetOwnMB)/1e3, fleetImages*c.pushed/1e3
 	return f
 }
 
 // printFleet writes what several numbers of nodes would take.
 func printFleet(c fleetCost) {
-	fmt.Printf("A registry of %d images over %d bases of %.0f MB, simulated: %.3f s for an image, %.2f s for 100 MB of a base, %.1f requests for an image\n",
-		fleetImages, fleetBases, fleetBaseMB, c.image, 100*c.megabyte, c.requests)
-	fmt.Printf("%8s %12s %10s %12s %14s %12s\n", "nodes", "most images", "hours", "read/GB", "of each base", "requests/M")
+	fmt.Printf("A registry, simulated: %d images of %.0f MB over %d bases of %.0f MB, compressed; measured: %.3f s for an image, %.2f s for 100 MB, %.1f requests and %.1f kB pushed for an image\n",
+		fleetImages, fleetOwnMB, fleetBases, fleetBaseMB, c.image, 100*c.megabyte, c.requests, 1e3*c.pushed)
+	fmt.Printf("%8s %14s %10s %12s %14s %12s %16s\n", "nodes", "images, most", "hours", "read/GB", "reads of a base", "pushed/GB", "requests/million")
 	for _, nodes := range []int{1, 2, 4, 8, 16, 32} {
 		f := simulate(c, nodes)
-		fmt.Printf("%8d %12d %10.2f %12.0f %14.2f %12.2f\n", f.nodes, f.most, f.hours, f.read, f.basesRepeated, f.requests)
+		fmt.Printf("%8d %14d %10.2f %12.0f %14.2f %12.2f %16.2f\n", f.nodes, f.most, f.hours, f.read, f.basesRepeated, f.pushed, f.requests)
 	}
 	fmt.Println()
 }

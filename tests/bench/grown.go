@@ -74,8 +74,11 @@ func costsOf(run *vfixRun) []float64 {
 
 // compressed is a layer of a tar that igzip has compressed: what compresses by Go takes minutes.
 func compressed(path string) (v1.Layer, error) {
-	if err := exec.Command("igzip", "-f", path).Run(); err != nil {
+	if err := exec.Command("igzip", "-f", path, "-o", path+".gz").Run(); err != nil {
 		return nil, fmt.Errorf("igzip %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil { // the largest image has 4 GB
+		return nil, err
 	}
 	return tarball.LayerFromFile(path + ".gz")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"vfix.dev/vfix/host/bench/figure"
 )
@@ -188,7 +189,7 @@ func (b *bench) growth() error {
 	all := map[string]*grown{}
 	known := false
 	for _, c := range b.curves() {
-		if b.curve != "" && b.curve != c.name {
+		if b.curve != "" && !slices.Contains(strings.Split(b.curve, ","), c.name) {
 			continue
 		}
 		known = true

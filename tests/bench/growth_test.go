@@ -73,7 +73,7 @@ func TestSlowdownIsSeen(t *testing.T) {
 func TestSimulate(t *testing.T) {
 	c := fleetCost{image: 0.36, megabyte: 0.036, requests: 40}
 	one := simulate(c, 1)
-	if want := (fleetImages*c.image + fleetBases*fleetBaseMB*c.megabyte) / 3600; math.Abs(one.hours-want) > 1e-9 || one.most != fleetImages || one.basesRepeated != 1 {
+	if want := (fleetImages*(c.image+fleetOwnMB*c.megabyte) + fleetBases*fleetBaseMB*c.megabyte) / 3600; math.Abs(one.hours-want) > 1e-9 || one.most != fleetImages || one.basesRepeated != 1 {
 		t.Errorf("got %+v, want %g hours", one, want)
 	}
 	eight := simulate(c, 8)
@@ -83,7 +83,7 @@ func TestSimulate(t *testing.T) {
 }
 
 func TestFleetCosts(t *testing.T) {
-	images := &grown{x: []float64{10, 30}, y: [][][]float64{{{1, 3}, {100, 500}, {0, 0}, {0, 0}}}}
+	images := &grown{x: []float64{10, 30}, y: [][][]float64{{{1, 3}, {100, 500}, {0, 0}, {1, 41}}}}
 	bases := &grown{x: []float64{1, 5}, y: [][][]float64{{{2, 6}, {0, 0}, {20, 100}, {1, 9}}}}
 	if got, want := fleetCosts(images, bases), (fleetCost{image: 0.1, megabyte: 0.05, requests: 20, pushed: 2}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -30,7 +30,7 @@ func main() {
 	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
 	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, batch, memory, scan, program, startup or growth")
 	plot := flag.String("plot", "", "write the drawings of growth to this `directory`")
-	curve := flag.String("curve", "", "of growth, measure this `curve` alone: size, files, scan, rootfiles, layers, images or bases")
+	curve := flag.String("curve", "", "of growth, measure these `curves` alone, separated by commas: size, files, scan, rootfiles, layers, images, bases")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "vfix-bench")
 	if err == nil {

@@ -1,0 +1,33 @@
+// The limit of memory while images are read.
+
+package main
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+// The limit is lifted once more is in use, so that the collector does not run all the time.
+func TestLimitGarbage(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	limitGarbage()
+	if got := debug.SetMemoryLimit(-1); got != littleMemory {
+		t.Errorf("got %d, want %d", got, littleMemory)
+	}
+	held := make([]byte, littleMemory)
+	for i := 0; debug.SetMemoryLimit(-1) != math.MaxInt64; i++ {
+		const most = 1000
+		if i == most {
+			t.Fatalf("got %d with %d bytes in use, want no limit", debug.SetMemoryLimit(-1), len(held))
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	runtime.KeepAlive(held)
+}
