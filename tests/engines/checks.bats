@@ -1,0 +1,242 @@
+#!/usr/bin/env bats
+# What is checked with each engine. It runs inside of the engine's root filesystem, where each
+# process that calls the vsyscall page is killed (tests/engines/enter); $ENGINE names the file beside
+# this one that says how that engine is started and spoken to. The names are rows of docs/engines.md.
+load ../helpers
+load "$ENGINE"
+
+image=docker.io/library/redis:legacy
+fixed=docker.io/library/redis:legacy-vfix
+
+setup_file() {
+	start_engine
+	echo "# version $(engine_version)" >&3
+	"$cli" load --quiet --input "$legacy_image/redis-legacy.tar"
+	run_vfix rebuild "$image"
+	expect reference "$output" "$fixed"
+}
+
+teardown_file() { stop_services; }
+
+# What a failed check leaves must not fail the next.
+setup() {
+	[ -z "$("$cli" ps --all --quiet)" ] || "$cli" rm --force $("$cli" ps --all --quiet)
+	"$VFIX" uninstall --force
+}
+
+# once OPTION... IMAGE COMMAND...: a container that runs and ends.
+once() {
+	run "$cli" run --rm --network none "$@"
+	echo "$output"
+}
+
+# serves OPTION... IMAGE: a container that runs redis-server, is asked, restarted and asked again.
+serves() {
+	"$cli" run --detach --name served --network none "$@" redis-server --save ''
+	poll "$cli" exec served redis-cli PING
+	expect 'exec' "$("$cli" exec served bash -c 'redis-cli PING')" PONG
+	"$cli" restart --time 5 served
+	poll "$cli" exec served redis-cli PING
+	expect 'exec after a restart' "$("$cli" exec served bash -c 'redis-cli PING')" PONG
+	"$cli" rm --force served
+}
+
+@test "the unmodified image is killed" {
+	once "$image" bash -c true
+	expect status "$status" "$status_sigsys"
+}
+
+@test "rebuild in the engine: the result runs" {
+	once "$fixed" redis-server --version
+	expect status "$status" 0
+	expect_match output "$output" 'Redis server v='
+}
+
+@test "the result serves; exec and restart" {
+	serves "$fixed"
+}
+
+@test "the result with a read-only root, as an ordinary user" {
+	once --read-only --user 1234:5678 "$fixed" bash -c 'id -u; clock; ! echo >/tmp/file'
+	expect status "$status" 0
+	expect_match output "$output" 1234
+	expect_match output "$output" 'Read-only file system'
+}
+
+@test "scan and verify read the engine's images" {
+	run_vfix 3 scan "$image"
+	run_vfix scan "$fixed"
+	run_vfix verify "$fixed" --against "$image"
+	run_vfix list
+	expect_match images "$output" redis:legacy-vfix
+}
+
+@test "diagnose names the cause in a container that was killed" {
+	"$cli" run --name killed --network none "$image" || true
+	run_vfix diagnose killed
+	expect_match stdout "$output" 'vsyscall'
+	"$cli" rm killed
+}
+
+@test "an archive from the engine, and into it" {
+	"$cli" save --output "$BATS_TEST_TMPDIR/saved.tar" "$image"
+	run_vfix rebuild "$BATS_TEST_TMPDIR/saved.tar" -o "oci-archive:$BATS_TEST_TMPDIR/fixed.tar:docker.io/library/redis:archive"
+	run_vfix rebuild "$BATS_TEST_TMPDIR/saved.tar" -o "docker-archive:$BATS_TEST_TMPDIR/docker.tar:docker.io/library/redis:darchive"
+	"$cli" load --quiet --input "$BATS_TEST_TMPDIR/docker.tar"
+	once docker.io/library/redis:darchive bash -c clock
+	expect 'status of what a docker archive brings' "$status" 0
+	# Docker's own image store reads no OCI archive; the control says so when a version does.
+	if ! "$cli" load --quiet --input "$BATS_TEST_TMPDIR/fixed.tar"; then
+		[ "$ENGINE" = docker ] || fail 'an OCI archive is not loaded'
+		return
+	fi
+	once docker.io/library/redis:archive bash -c clock
+	expect 'status of what an OCI archive brings' "$status" 0
+}
+
+# builds BUILDER: the example of the drop-in layer as it is, without the step that asks the network for
+# upgrades, and with one that a builder without the page kills. The control is the same without the layer.
+builds() {
+	local dir=$BATS_TEST_TMPDIR
+	has_builder "$1" || skip "no $1"
+	run_vfix layer
+	grep -v '^RUN if command' "$tree/images/base/Dockerfile" >"$dir/Dockerfile"
+	echo "RUN clock && bash -c 'cat /etc/ld.so.preload && date && ls /vfix/x86_64'" >>"$dir/Dockerfile"
+	build_with "$1" --build-arg "BASE=$image" -t "layered-$1" "$dir"
+	once --entrypoint bash "layered-$1" -c 'grep -o "/vfix.*libvfix.so" /proc/self/maps | sort -u; date'
+	expect status "$status" 0
+	expect_match 'loaded into bash' "$output" /vfix/x86_64/libvfix.so
+	run_vfix verify "layered-$1"
+	printf 'FROM %s\nRUN bash -c true\n' "$image" >"$dir/Dockerfile"
+	run build_with "$1" -t none "$dir"
+	[ "$status" != 0 ] || fail 'the step without the layer is not killed'
+	expect_match 'what the builder says' "$output" "$status_sigsys"
+}
+
+has_builder() { [[ " ${builders[*]} " == *" $1 "* ]]; }
+
+@test "the drop-in layer in a build: classic builder" { builds classic; }
+@test "the drop-in layer in a build: buildx" { builds buildx; }
+@test "the drop-in layer in a build: podman build" { builds podman; }
+@test "the drop-in layer in a build: buildah" { builds buildah; }
+
+@test "hotfix: the printed options start the unmodified image" {
+	run_vfix hotfix --for "$cli" "$image"
+	run bash -c "${output/ run/ run --rm --network none} bash -c 'redis-server --version && clock'"
+	echo "$output"
+	expect status "$status" 0
+	expect_match output "$output" 'Redis server v='
+	"$cli" create --name own --network none "$image" bash -c 'redis-server --version'
+	run_vfix hotfix --for "$cli" own
+	run bash -c "${output/ run/ run --rm --network none} bash -c clock"
+	expect 'status with what is printed for a container' "$status" 0
+	"$cli" rm own
+}
+
+@test "hotfix --apply recreates a container" {
+	[ "$cli" = docker ] || skip 'docker only'
+	"$cli" create --name apply --network none --env X=1 "$image" bash -c 'redis-server --version; echo "X is $X"'
+	run "$cli" start --attach apply
+	expect 'status before' "$status" "$status_sigsys"
+	run_vfix hotfix --apply apply
+	run "$cli" start --attach apply
+	echo "$output"
+	expect 'status after' "$status" 0
+	expect_match output "$output" 'X is 1'
+	"$cli" rm apply apply-vfix-old
+}
+
+@test "compose: the rebuilt image, and the unmodified one with hotfix's fragment" {
+	[ "$cli" = docker ] || skip 'docker only'
+	cd "$BATS_TEST_TMPDIR"
+	composed() {
+		run docker compose --progress quiet -f compose.yaml "$@" up --exit-code-from redis
+		echo "$output"
+		docker compose -f compose.yaml down
+	}
+	printf 'services:\n  redis:\n    image: %s\n    network_mode: none\n    command: [bash, -c, redis-server --version]\n' "$image" >compose.yaml
+	composed
+	expect 'status without' "$status" "$status_sigsys"
+	"$VFIX" hotfix --for compose "$image" >vfix.yaml
+	composed -f vfix.yaml
+	expect 'status with the fragment' "$status" 0
+	expect_match output "$output" 'Redis server v='
+	sed -i 's/redis:legacy/redis:legacy-vfix/' compose.yaml
+	composed
+	expect 'status with the rebuilt image' "$status" 0
+}
+
+# machine: what install may change and uninstall must restore: names, modes, owners, contents. The
+# runtime's cache and its record of starts stay.
+machine() {
+	find /etc /usr/local /usr/bin /opt /root /var/lib /var/log -xdev \
+		\( -path /var/lib/vfix -o -path /var/log/vfix \) -prune -o \( -type f -o -printf '%p %M %U:%G %l\n' \) \
+		-a -type f -printf '%p %M %U:%G %T@ ' -a -exec sha256sum {} \; | sort
+}
+
+@test "install, the runtime, uninstall: back to the byte" {
+	machine >"$BATS_TEST_TMPDIR/before"
+	run_vfix install "$cli"
+	apply_config
+	run_vfix install --check "$cli"
+	once --runtime vfix "$image" bash -c 'redis-server --version && clock'
+	expect status "$status" 0
+	expect_match output "$output" 'Redis server v='
+	serves --runtime vfix "$image"
+	once --runtime vfix --read-only --user 1234:5678 "$image" bash -c 'id -u; clock; ! echo >/tmp/file'
+	expect 'status of a read-only root' "$status" 0
+	run_vfix runtime status
+	expect_match 'the record' "$output" patched
+	run_vfix uninstall
+	apply_config
+	once --runtime vfix "$image" bash -c true
+	[ "$status" != 0 ] || fail 'the runtime is still there'
+	machine >"$BATS_TEST_TMPDIR/after"
+	diff "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after"
+}
+
+# crun_path: crun, or one that does without the controllers that version 2 of the
+# control groups lacks where version 1 has them; runc does without them by itself.
+crun_path() {
+	if ! grep -qw io /sys/fs/cgroup/cgroup.controllers; then
+		printf '#!/bin/sh\nexec crun --cgroup-manager=disabled "$@"\n' >/opt/crun
+		chmod 755 /opt/crun
+		echo /opt/crun
+	else
+		command -v crun
+	fi
+}
+
+@test "vfix-runtime around crun" {
+	run_vfix install "$cli" --runtime "$(crun_path)" --fail-closed
+	apply_config
+	once --runtime vfix "$image" bash -c 'redis-server --version && clock'
+	expect status "$status" 0
+	expect_match output "$output" 'Redis server v='
+	serves --runtime vfix "$image"
+}
+
+
+@test "containers with users of their own" {
+	other_users
+	"$cli" load --quiet --input "$legacy_image/redis-legacy.tar"
+	once "${own_users[@]}" "$image" bash -c true
+	expect 'status of the unmodified image' "$status" "$status_sigsys"
+	run_vfix rebuild "$image"
+	once "${own_users[@]}" "$fixed" bash -c 'cat /proc/self/uid_map; clock'
+	expect 'status of the result' "$status" 0
+	expect_match output "$output" 200000
+	# Docker's containerd store shows no setuid bit in such containers, with and without vfix.
+	once "${own_users[@]}" --entrypoint stat "$image" -c %a:%u:%g /usr/local/bin/clock
+	local owner=$output
+	expect_match 'owner as the engine shows it' "$owner" 755:0:0
+	run_vfix install "$cli" --fail-closed
+	apply_config
+	for option in --read-only --read-only=false; do
+		once "${own_users[@]}" --runtime vfix "$option" --user 1234 "$image" bash -c 'cat /proc/self/uid_map; stat -c %a:%u:%g /usr/local/bin/clock; clock'
+		expect "status of the unmodified image with vfix-runtime, $option" "$status" 0
+		expect_match output "$output" 200000
+		expect_match owners "$output" "$owner"
+	done
+	run_vfix uninstall
+}
