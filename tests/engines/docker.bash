@@ -1,7 +1,7 @@
 # docker: dockerd, its client, the classic builder, buildx and compose. $dockerd_features may turn
 # on what is off in this version.
-# shellcheck shell=bash disable=SC2034
-cli=docker
+# shellcheck shell=bash disable=SC2034,SC2154
+name=docker
 builders=(classic buildx)
 own_users=() # the engine's, not an option
 
@@ -29,6 +29,14 @@ other_users() {
 	useradd remapped
 	echo remapped:200000:65536 | tee /etc/subuid >/etc/subgid
 	start_engine --userns-remap=remapped
+}
+
+engine() { docker "$@"; }
+
+# rebuilt IMAGE RESULT
+rebuilt() {
+	run_vfix rebuild "$1"
+	expect reference "$output" "$2"
 }
 
 build_with() {
