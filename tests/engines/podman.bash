@@ -16,7 +16,7 @@ start_engine() {
 # configure: control groups of version 2 may lack controllers, and this machine may allow fewer open
 # files than podman asks for.
 configure() {
-	printf '[containers]\ncgroups = "disabled"\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n' \
+	printf '[containers]\npids_limit = 0\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n' \
 		>/etc/containers/containers.conf.d/10-engines.conf
 }
 
@@ -28,6 +28,8 @@ apply_config() {
 other_users() { :; }
 
 engine() { podman "$@"; }
+
+as_user() { runuser -u user -- env HOME=/home/user XDG_RUNTIME_DIR="/run/user/$(id -u user)" "$@"; }
 
 # rebuilt IMAGE RESULT
 rebuilt() {

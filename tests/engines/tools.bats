@@ -4,7 +4,7 @@
 load ../helpers
 
 setup_file() {
-	echo "# version Apptainer $(apptainer --version | sed 's/.* //'), cosign $(cosign version | sed -n 's/^GitVersion: *v*//p'), oras $(oras version | sed -n 's/^Version: *//p' | sed 's/+.*//')" >&3
+	echo "# version Apptainer $(apptainer --version | sed 's/.* //'), cosign $(dpkg-query -W -f '${Version}' cosign | sed 's/-.*//'), oras $(oras version | sed -n 's/^Version: *//p' | sed 's/+.*//')" >&3
 	export COSIGN_PASSWORD=not-a-secret
 	cd "$BATS_FILE_TMPDIR" || return
 	apptainer build legacy.sif "docker-archive:$legacy_image/redis-legacy.tar"
