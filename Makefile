@@ -104,6 +104,10 @@ tested: all fixtures oracles validate siftool legacy-image
 test-e2e: tested ## run the end-to-end tests (as root), or FILES=tests/020-docker.bats alone
 	tests/run-e2e $(RESULTS) $(FILES)
 
+.PHONY: test-engines
+test-engines: all oracles legacy-image ## check with today's engines (as root), or ENGINES='sid:docker trixie:podman' alone
+	tests/engines/run $(ENGINES)
+
 .PHONY: bench
 bench: need-go need-deps all oracles fallback ## measure calls per second, rebuild (one, many, memory) and scan speed, start-up
 	$(GO) run ./tests/bench -vfix bin/vfix

@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034,SC2154,SC2317
 bats_require_minimum_version 1.5.0
 
-tree=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$tree/tests/build
 VFIX=${VFIX:-$tree/bin/vfix}
 VFIX_RUNTIME=${VFIX_RUNTIME:-$tree/bin/vfix-runtime}

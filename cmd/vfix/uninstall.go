@@ -18,7 +18,7 @@ func newUninstallCommand(out *output, e engine) *cobra.Command {
 		Long: `Restore, byte for byte, each file that 'vfix install' changed, and remove the
 files it created: for one ENGINE, or for all. If a file was changed by others
 since, only vfix's part is removed, with a warning. Files that another engine
-still needs are kept.
+still needs are kept, and so are the runtime's cache and its record of starts.
 
 If containers that were started through vfix-runtime are running, they are named
 and nothing is changed: the engine needs vfix-runtime to stop and remove them.

@@ -201,6 +201,29 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // What somebody adds to a file afterwards stays, and vfix's part goes.
+// What starts have written is named as long as the last engine's uninstall leaves it.
+func TestUninstallNamesWhatStays(t *testing.T) {
+	root := machine(t, machines[Docker].files)
+	uninstalled := func() string {
+		r, err := Install(options(t, Docker, root))
+		must(t, r, err)
+		r, err = Uninstall(Options{Root: root})
+		must(t, r, err)
+		return strings.Join(r.Notes, "\n")
+	}
+	if notes := uninstalled(); strings.Contains(notes, "kept") {
+		t.Errorf("nothing was started, and the notes are %q", notes)
+	}
+	put(t, root, "var/lib/vfix/v2/files/x", "")
+	put(t, root, "var/log/vfix/starts.jsonl", "{}")
+	notes := uninstalled()
+	for _, want := range []string{"the cache is kept: /var/lib/vfix", "the record of starts is kept: /var/log/vfix/starts.jsonl"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("got %q, want %q in it", notes, want)
+		}
+	}
+}
+
 func TestUninstallEdited(t *testing.T) {
 	for e, m := range machines {
 		root := machine(t, m.files)

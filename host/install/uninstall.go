@@ -10,6 +10,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"vfix.dev/vfix/host/ociruntime"
 )
 
 // Uninstall takes back what Install did for an engine, or for all: each file gets back the
@@ -76,10 +78,24 @@ func (t *tree) uninstall(o Options, st *state) (*Result, error) {
 			dirs = append(dirs, d)
 		}
 	}
+	if len(next.Files) == 0 {
+		t.noteKept(r)
+	}
 	if err := t.carryOut(o, r, st, next, steps, dirs); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// noteKept names what containers' starts have written: install did not create it, and hotfix
+// keeps copies in the same directory.
+func (t *tree) noteKept(r *Result) {
+	for what, name := range map[string]string{"cache": ociruntime.DefaultCacheDir, "record of starts": ociruntime.DefaultRecord} {
+		if _, err := t.root.Lstat(strings.TrimPrefix(name, "/")); err == nil {
+			r.Notes = append(r.Notes, fmt.Sprintf("the %s is kept: %s", what, name))
+		}
+	}
+	slices.Sort(r.Notes)
 }
 
 // undoStep plans how one file is taken back.
