@@ -282,10 +282,7 @@ func FuzzScan(f *testing.F) {
 	f.Add(archive("/", "\x00", "//", "x.o/\n", "/0", string(object), "#1/4", "b.o\x00"+string(object)))
 	f.Add([]byte(arThin))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		r, err := Scan(bytes.NewReader(file), int64(len(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := scanFile(t, file)
 		for i, s := range r.Sites {
 			end := s.Offset + uint64(s.Len)
 			if end > uint64(len(file)) {
