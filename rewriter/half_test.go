@@ -1,6 +1,8 @@
 package rewriter
 
 import (
+	"bytes"
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -101,6 +103,49 @@ func TestHalves(t *testing.T) {
 					t.Errorf("it is no finding")
 				}
 			})
+		}
+	}
+}
+
+// TestLoads puts loads of half an address where the upper half of their displacement changes, and
+// where one piece of the segment ends, for few and for many words that may be loaded.
+func TestLoads(t *testing.T) {
+	for _, n := range []int{1, maxNeedles, maxNeedles + 1} {
+		text := bytes.Repeat([]byte{0x90}, elf.ChunkSize+1<<17)
+		e := testELF{text: text, data: append(make([]byte, 2*tableSpan), bytes.Repeat(asm(t, "000460ff 00000000"), n)...), comment: gcc4}
+		at, word := e.textVaddr(), e.dataVaddr()+2*tableSpan
+		want := map[uint64]bool{}
+		put := func(off uint64, code string, addr uint64, found bool) {
+			at, b := at+off, append(asm(t, code), 0, 0, 0, 0)
+			binary.LittleEndian.PutUint32(b[len(b)-4:], uint32(addr))
+			copy(text[off:], append(b, asm(t, callRax+"c3")...))
+			e.symbols = append(e.symbols, testSym{"f", at, uint64(len(b)) + 3, elf.STTFunc, 1})
+			if found {
+				want[at] = true
+			}
+		}
+		const movslq, length, pair = "486305", 7, 16
+		last := word + uint64(n-1)*8
+		seam := 1<<16 + uint64(uint16(last-length-at)) // the lower half of the displacement is 0
+		for _, off := range []uint64{seam - 2*pair, seam - pair, seam, seam + 1 + pair, seam + 1 + 2*pair} {
+			put(off, movslq, last-(at+off+length), true)
+		}
+		for _, d := range []int{-37, -19, -1, 17} { // wherever a piece ends
+			off := uint64(elf.ChunkSize - testTextOff + d)
+			put(off, movslq, word-(at+off+length), true)
+		}
+		put(0x100, "48630425", word, true)
+		put(0x120, "48630485", word-tableSpan, true)
+		put(0x140, "48630485", word-tableSpan-halfSize, false)
+		put(0x160, "48630485", word-1, false)
+		for _, s := range scanFile(t, e.build()).Sites {
+			if !want[s.Vaddr] || s.Kind != HalfLoad || s.Function != Time {
+				t.Errorf("%d words: %v of %v at %#x", n, s.Kind, s.Function, s.Vaddr-at)
+			}
+			delete(want, s.Vaddr)
+		}
+		for v := range want {
+			t.Errorf("%d words: the load at %#x was not found", n, v-at)
 		}
 	}
 }

@@ -277,21 +277,22 @@ func FuzzScan(f *testing.F) {
 	}
 	static := testELF{text: asm(f, movR13Time+"41ffd5 68000460ff c3"), symbols: []testSym{{"f", testBase + testTextOff, 30, elf.STTFunc, 1}}}
 	f.Add(static.build())
+	static.data = asm(f, "000860ffffffffff")
+	tangled := static.build() // the first segment of the file is the last in memory
+	copy(tangled[progField(elf.PTLoad, 16)(tangled):], le(nil, uint64(0x1000000000)))
+	f.Add(tangled)
 	object := testObject{text: asm(f, movRaxTime+callRax+"e900000000"), rela: []testRela{{10, relaPC32, Time.Vaddr() - 4}}}.build()
 	f.Add(object)
 	f.Add(archive("/", "\x00", "//", "x.o/\n", "/0", string(object), "#1/4", "b.o\x00"+string(object)))
 	f.Add([]byte(arThin))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		r, err := Scan(bytes.NewReader(file), int64(len(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := scanFile(t, file)
 		for i, s := range r.Sites {
 			end := s.Offset + uint64(s.Len)
 			if end > uint64(len(file)) {
 				t.Fatalf("site %+v outside of the file (%d bytes)", s, len(file))
 			}
-			if i > 0 && (!r.Object && r.Sites[i-1].Vaddr >= s.Vaddr || r.Sites[i-1].Offset >= s.Offset) {
+			if i > 0 && (!r.Object && r.Sites[i-1].Vaddr >= s.Vaddr || r.Object && r.Sites[i-1].Offset >= s.Offset) {
 				t.Fatalf("sites out of order: %+v", r.Sites)
 			}
 			if s.Kind != CallRel32 && !r.Object && !bytes.Contains(file[s.Offset:end], []byte{0x60, 0xff}) {

@@ -37,7 +37,9 @@ func BenchmarkScan(b *testing.B) {
 			}
 			b.SetBytes(r.ExecBytes)
 			for b.Loop() {
-				scanFile(b, file)
+				if _, err := Scan(elf.Memory(file), int64(len(file))); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 
@@ -389,12 +390,23 @@ func asm(t testing.TB, text string) []byte {
 	return out
 }
 
-// scanFile scans the file and fails the test on an error.
+// scanFile scans the file and fails the test on an error, or where a file in memory is another one.
 func scanFile(t testing.TB, file []byte) *Report {
 	t.Helper()
 	r, err := Scan(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
+	}
+	m, err := Scan(elf.Memory(file), int64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(a, b Site) bool {
+		a.in, b.in = nil, nil
+		return a == b
+	}
+	if !slices.EqualFunc(r.Sites, m.Sites, same) || r.Skipped != m.Skipped || r.ExecBytes != m.ExecBytes {
+		t.Fatalf("in memory: %+v, else %+v", m, r)
 	}
 	return r
 }
