@@ -142,6 +142,9 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 	if wanted {
 		redirect := *r.Redirect
 		p.Redirect = &redirect
+		if f.was == nil && r.Injected != "" && redirect.Reason == "" {
+			p.Redirect.Reason = "patched by a vfix that this one does not know"
+		}
 	}
 	needRoom := wanted && p.Redirect.Reason == ""
 	for i := range r.Sites {

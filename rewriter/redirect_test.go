@@ -95,6 +95,17 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
+// TestRedirectForeign: a file with a segment of an unknown vfix stays.
+func TestRedirectForeign(t *testing.T) {
+	_, file := jvm(t, "53 488d35NAME"+movRaxTime+callRax+"5b c3", cgroupsName)
+	out := applyPlan(t, planFile(t, file, Options{}), file)
+	segment, _ := scanFile(t, out).file.injected()
+	out[segment.Off+0x40] ^= 0xff
+	if p := planFile(t, out, javaRepair); !p.Empty() || p.Redirect == nil || !strings.Contains(p.Redirect.Reason, "does not know") {
+		t.Errorf("got %+v, %d edits", p.Redirect, len(p.Edits))
+	}
+}
+
 // TestNoRedirect: files that need no repair, and what is not known to be safe.
 func TestNoRedirect(t *testing.T) {
 	for _, c := range []struct {

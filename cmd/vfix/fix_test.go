@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/rewriter"
+)
+
+// fixed has a JDK with a repair, and one that cannot be repaired.
+func fixed() *contents.Findings {
+	f := clean()
+	jvm := fileOf("opt/jdk/lib/server/libjvm.so", "")
+	jvm.Plan.Redirect = &rewriter.Redirect{Repair: rewriter.JavaCgroups, Vaddr: 0x538c30, Offset: 0x538c30,
+		Before: []byte{0x48, 0x8d, 0x35, 0x0f, 0xb1, 0xa5, 0}, After: []byte{0x48, 0x8d, 0x35, 0xe1, 0xd3, 0xe0, 0},
+		Listing: &rewriter.Explanation{
+			Before: []rewriter.Line{{Vaddr: 0x538c30, Bytes: []byte{0x48, 0x8d, 0x35, 0x0f, 0xb1, 0xa5, 0}, Text: "lea 0xa5b10f(%rip),%rsi", Changed: true}},
+			After:  []rewriter.Line{{Vaddr: 0x538c30, Bytes: []byte{0x48, 0x8d, 0x35, 0xe1, 0xd3, 0xe0, 0}, Text: "lea 0xe0d3e1(%rip),%rsi <vfix_string>", Changed: true}},
+		}}
+	jvm.Plan.Edits = []rewriter.Edit{{Offset: 0x538c30, Old: jvm.Plan.Redirect.Before, New: jvm.Plan.Redirect.After, Why: "reference to /proc/cgroups"}}
+	odd := fileOf("opt/odd/lib/server/libjvm.so", "")
+	odd.Plan.Redirect = &rewriter.Redirect{Repair: rewriter.JavaCgroups, Reason: "2 instructions refer to \"/proc/cgroups\""}
+	f.Files = []contents.File{jvm, odd}
+	return f
+}
+
+func TestFix(t *testing.T) {
+	for line, wanted := range map[string][]string{
+		"scan --fix java-cgroups x":           {"java-cgroups      1  lea", "1 file can be fixed (java-cgroups): the JDK sees"},
+		"scan --fix java-cgroups --explain x": {"opt/jdk/lib/server/libjvm.so: java-cgroups at 0x538c30", "<vfix_string>"},
+		"rebuild --fix java-cgroups x":        {"1 file fixed (java-cgroups): the JDK sees"},
+	} {
+		got := runLine(fake(fixed(), nil), strings.Fields(line)...)
+		for _, want := range wanted {
+			if text := got.stdout + got.stderr; got.status != 0 || !strings.Contains(text, want) {
+				t.Errorf("vfix %s: status %d, %q is not in:\n%s", line, got.status, want, text)
+			}
+		}
+	}
+	if got := runLine(engine{}, "rebuild", "--fix", "java", "x"); got.status != 2 || !strings.Contains(got.stderr, `--fix: got "java", want java-cgroups`) {
+		t.Errorf("status %d: %s", got.status, got.stderr)
+	}
+}
+
+// TestFixAsked: what is asked for is what the images are rebuilt with.
+func TestFixAsked(t *testing.T) {
+	for line, want := range map[string]int{"rebuild x": 0, "rebuild --fix java-cgroups x": 1} {
+		e := fake(fixed(), nil)
+		rebuild, asked := e.rebuild, -1
+		e.rebuild = func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error) {
+			asked = len(o.Rewriter.Repairs)
+			return rebuild(ctx, source, o)
+		}
+		if runLine(e, strings.Fields(line)...); asked != want {
+			t.Errorf("vfix %s: %d repairs, want %d", line, asked, want)
+		}
+	}
+}
