@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"vfix.dev/vfix/cmd/vfix/garbage"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
@@ -133,7 +134,7 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 	if !w.reads {
 		return none, nil
 	}
-	limitGarbage()
+	garbage.Limit()
 	if w.platform == "" {
 		return v1.Platform{OS: "linux", Architecture: "amd64"}, nil
 	}

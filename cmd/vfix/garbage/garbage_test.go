@@ -1,6 +1,6 @@
 // The limit of memory while images are read.
 
-package main
+package garbage
 
 import (
 	"math"
@@ -11,16 +11,16 @@ import (
 )
 
 // The limit is lifted once more is in use, so that the collector does not run all the time.
-func TestLimitGarbage(t *testing.T) {
+func TestLimit(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
-	limitGarbage()
-	if got := debug.SetMemoryLimit(-1); got != littleMemory {
-		t.Errorf("got %d, want %d", got, littleMemory)
+	Limit()
+	if got := debug.SetMemoryLimit(-1); got != little {
+		t.Errorf("got %d, want %d", got, little)
 	}
-	held := make([]byte, littleMemory)
+	held := make([]byte, little)
 	for i := 0; debug.SetMemoryLimit(-1) != math.MaxInt64; i++ {
 		const most = 1000
 		if i == most {
