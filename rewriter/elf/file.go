@@ -278,6 +278,7 @@ func (f *File) readSections() error {
 			return nil
 		}
 	}
+	s[0] = Section{} // number 0 is none, whatever its header says
 	if f.ShStrNdx == 0 || f.ShStrNdx >= len(s) || s[f.ShStrNdx].Type != SHTStrtab {
 		return nil
 	}
