@@ -28,7 +28,8 @@ setup_file() {
 		exec "$@"
 	END
 	cd "$BATS_FILE_TMPDIR" || return
-	"$VFIX" rebuild --fix java-cgroups dir:root -o oci:fixed:1 --provenance statement.json
+	"$VFIX" convert dir:root -o oci:base:1
+	"$VFIX" rebuild --fix java-cgroups oci:base:1 -o oci:fixed:1 --provenance statement.json
 	"$VFIX" rebuild --fix java-cgroups dir:root -o dir:fixed-root --provenance none
 }
 
@@ -148,27 +149,27 @@ said() { "$1/jdk/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSetting
 }
 
 @test "java: verify proves the repair, the statement has it, and a second rebuild changes nothing" {
-	run_vfix verify oci:fixed:1 --against dir:root --format json
+	run_vfix verify oci:fixed:1 --against oci:base:1 --format json
 	expect 'repaired' "$(jq -c '[.repaired[] | [.path, .repair]]' <<<"$output")" \
 		'[["jdk/17.0.9.2/lib/server/libjvm.so","java-cgroups"],["jdk/21.0.4.2/lib/server/libjvm.so","java-cgroups"]]'
 	expect 'problems' "$(jq -c .problems <<<"$output")" '[]'
-	run_vfix verify oci:fixed:1 --against dir:root --statement statement.json
-	expect_match words "$stderr" 'fixed: jdk/17.0.9.2/lib/server/libjvm.so .java-cgroups, which reads /vfix/cgroups.'
+	run_vfix verify oci:fixed:1 --against oci:base:1 --statement statement.json
+	expect_match words "$stderr" 'fixed: jdk/17.0.9.2/lib/server/libjvm.so ?java-cgroups, which reads /vfix/cgroups?'
 	expect 'edits' "$(jq '[.predicate.files[].edits[] | select(.what == "reference to /proc/cgroups")] | length' statement.json)" 2
 	expect 'added' "$(jq -r '.predicate.added[].path' statement.json)" vfix/cgroups
-	run_vfix verify --explain oci:fixed:1 --against dir:root
+	run_vfix verify --explain oci:fixed:1 --against oci:base:1
 	expect_match listing "$output" '<vfix_string>'
 	run_vfix rebuild --fix java-cgroups oci:fixed:1 -o oci:again:1
 	expect_match again "$stderr" 'nothing to do'
 	run_vfix 0 scan --strict oci:fixed:1
 	# Patched first and repaired later.
-	run_vfix rebuild dir:root -o oci:plain:1
+	run_vfix rebuild oci:base:1 -o oci:plain:1
 	run_vfix 3 scan --strict oci:plain:1
 	run_vfix rebuild --fix java-cgroups oci:plain:1 -o oci:later:1
 	run_vfix verify oci:later:1 --against oci:plain:1
 	expect_match later "$output" 'fixed: jdk/21.0.4.2'
-	run_vfix rebuild --fix java-cgroups oci:plain:1 -o dir:later --provenance none
-	cmp later/jdk/17.0.9.2/lib/server/libjvm.so fixed-root/jdk/17.0.9.2/lib/server/libjvm.so
+	run_vfix rebuild --fix java-cgroups oci:plain:1 -o dir:later-root --provenance none
+	cmp later-root/jdk/17.0.9.2/lib/server/libjvm.so fixed-root/jdk/17.0.9.2/lib/server/libjvm.so
 }
 
 @test "java: verify finds another list of controllers, and rebuild does not replace somebody's file" {
