@@ -29,7 +29,9 @@ func (htmlFormat) begin(w io.Writer, title string) error {
 
 func (htmlFormat) add(w io.Writer, row Row) error { return pages().ExecuteTemplate(w, "row", row) }
 
-func (htmlFormat) end(w io.Writer, sums string) error { return pages().ExecuteTemplate(w, "tail", sums) }
+func (htmlFormat) end(w io.Writer, sums string) error {
+	return pages().ExecuteTemplate(w, "tail", sums)
+}
 
 // class is a status as the name of a class.
 func class(status string) string { return strings.ReplaceAll(status, " ", "-") }
