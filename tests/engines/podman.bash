@@ -7,7 +7,7 @@ own_users=(--uidmap 0:200000:65536 --gidmap 0:200000:65536)
 engine_version() { podman --version | sed 's/.* //'; }
 
 start_engine() {
-	mkdir -p /etc/containers/containers.conf.d
+	mkdir -p /etc/containers/containers.conf.d /run/podman
 	[ -e /etc/containers/containers.conf.d/10-engines.conf ] || configure
 	start_service engine podman system service --time 0 unix:///run/podman/podman.sock
 	await_service engine podman --url unix:///run/podman/podman.sock version
