@@ -5,15 +5,12 @@ package images
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/provenance"
@@ -78,7 +75,7 @@ func signaturesOf(repo name.Repository, d v1.Hash, opts []remote.Option) ([]Sign
 	for _, t := range cosignTags {
 		tag := repo.Tag(d.Algorithm + "-" + d.Hex + t.suffix)
 		_, err := remote.Head(tag, opts...)
-		if notThere(err) {
+		if registry.NotThere(err) {
 			continue
 		}
 		if err != nil {
@@ -99,12 +96,6 @@ func signaturesOf(repo name.Repository, d v1.Hash, opts []remote.Option) ([]Sign
 		}
 	}
 	return all, nil
-}
-
-// notThere reports whether a registry says that it does not have something.
-func notThere(err error) bool {
-	var e *transport.Error
-	return errors.As(err, &e) && e.StatusCode == http.StatusNotFound
 }
 
 // signatures notes what signatures the base has, and of the result has to be signed again.

@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"strings"
@@ -30,6 +31,12 @@ func (a artifact) RawManifest() ([]byte, error) {
 	return []byte(fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"artifactType":%q,"config":{"mediaType":%q,"digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","size":2},"layers":[],"subject":{"mediaType":%q,"digest":%q,"size":%d}}`,
 		types.OCIManifestSchema1, a.kind, a.kind, a.subject.MediaType, a.subject.Digest, a.subject.Size)), nil
 }
+
+// rawIndex is an index by its bytes.
+type rawIndex []byte
+
+func (r rawIndex) MediaType() (types.MediaType, error) { return types.OCIImageIndex, nil }
+func (r rawIndex) RawManifest() ([]byte, error)        { return r, nil }
 
 // TestSignatures: what cosign and notation leave in a registry is found, by tag and as a
 // referrer, with the referrers API and without it; a base without any has none.
@@ -70,6 +77,18 @@ func TestSignatures(t *testing.T) {
 		var got []string
 		for _, s := range rebuilt().Signatures {
 			got = append(got, s.Kind)
+		}
+		if !api {
+			// As the go-containerregistry of cosign 3.1 writes the list.
+			list := repo.Tag("sha256-" + d.Digest.Hex)
+			raw := imagetest.Must[*remote.Descriptor](t)(remote.Get(list)).Manifest
+			mistyped := bytes.ReplaceAll(raw, []byte(`"artifactType":"`+kinds[0]), []byte(`"artifactType":"`+string(provenance.EmptyConfigType)))
+			if err := remote.Put(list, rawIndex(mistyped)); err != nil || bytes.Equal(raw, mistyped) {
+				t.Fatal(err, string(raw))
+			}
+			if again := rebuilt().Signatures; len(again) != len(got) {
+				t.Errorf("by a list with the type of the config: got %+v", again)
+			}
 		}
 		if len(got) != 3 || got[0] != "cosign signature" || !strings.Contains(strings.Join(got, ","), "notation signature") {
 			t.Errorf("api %v: got %q", api, got)

@@ -179,7 +179,7 @@ func (s *search) add(site Site) {
 // relativeHits is the second look at b[lo:hi], for programs at fixed addresses: call, jmp and jcc
 // rel32 into the page.
 func (s *search) relativeHits(b []byte, vaddr uint64, lo, hi int) {
-	displacements(b, vaddr, lo+1, hi+1, PageVaddr, int(Functions[len(Functions)-1].Vaddr()-PageVaddr), func(i int) {
+	displacements(b, vaddr, lo+1, hi+1, Gettimeofday.Vaddr(), int(Functions[len(Functions)-1].Vaddr()-PageVaddr), func(i int) {
 		op := i - 1
 		jcc := op > 0 && b[op-1] == 0x0f && b[op]&0xf0 == 0x80
 		if s.full() || i+4 > len(b) || b[op] != 0xe8 && b[op] != 0xe9 && !jcc {

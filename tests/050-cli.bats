@@ -72,10 +72,10 @@ hanging_vfix() {
 
 @test "help: each option of each verb is explained" {
 	declare -A options=(
-		[scan]='explain fail-fast first format from-file insecure jobs max-requests max-temp metrics platform progress quiet report shard stall-timeout state strict'
+		[scan]='explain fail-fast first fix format from-file insecure jobs max-requests max-temp metrics platform progress quiet report shard stall-timeout state strict'
 		[list]='format gone insecure jobs match max-requests newer-than platform progress quiet stall-timeout'
 		[patch]='dry-run explain format in-place jobs max-temp one-file-system output progress quiet since'
-		[rebuild]='dest-template dry-run fail-fast fallback first format from-file insecure jobs max-requests max-temp metrics output platform progress provenance push quiet report shard stall-timeout state tag tag-suffix update-dpkg'
+		[rebuild]='dest-template dry-run fail-fast fallback first fix format from-file insecure jobs max-requests max-temp metrics output platform progress provenance push quiet report shard stall-timeout state tag tag-suffix update-dpkg'
 		[verify]='against explain format insecure jobs max-temp platform progress provenance quiet stall-timeout statement'
 		[convert]='cmd entrypoint env format insecure max-temp output platform progress quiet stall-timeout user workdir'
 		[layer]='format insecure output program progress quiet'
@@ -96,6 +96,11 @@ hanging_vfix() {
 		found=$(sed -n 's/^  \(-., \|    \)--\([a-z-]*\) .*[a-z].*/\2/p' <<<"$output" | grep -v '^help$' | sort | xargs)
 		expect "options of $verb" "$found" "${options[$verb]}"
 	done
+}
+
+@test "scan: vfix does not refer to the page itself" {
+	run_vfix 0 scan "$VFIX"
+	run_vfix 0 scan "$tree/bin/vfix-runtime"
 }
 
 @test "help: lists the verbs and the topics, and each topic has a text" {

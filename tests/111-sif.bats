@@ -67,6 +67,8 @@ listing() {
 prober() {
 	cat >"$1" <<-'END'
 		#!/usr/bin/python3 -I
+		import resource
+		files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 		import os, socket, sys
 
 		def can(what, *args):
@@ -80,7 +82,7 @@ prober() {
 		print("uid", os.getuid(), "sees", *sorted(os.listdir("/")), "interfaces", *(n for _, n in socket.if_nameindex()),
 		      "pid", os.getpid(), "image", can(open, image, "rb"), "writes image", can(open, image, "ab"),
 		      "writes usr", can(open, "/usr/vfix-test", "w"), "writes out", can(open, "/out/x", "w"),
-		      "owner", can(os.chown, "/out/x", 1234, 1234), "chroot", can(os.chroot, "/usr"),
+		      "files", files, "owner", can(os.chown, "/out/x", 1234, 1234), "chroot", can(os.chroot, "/usr"),
 		      file=sys.stderr)
 		sys.exit(1)
 	END
@@ -103,13 +105,13 @@ prober() {
 	for seen in ${BASH_REMATCH[1]}; do
 		[[ " bin image lib lib64 usr ${fake:1} $(cut -d / -f 2 <<<"$fake") " = *" $seen "* ]] || fail "it sees /$seen"
 	done
-	expect_match sqfs2tar "$stderr" 'interfaces lo pid 1 image yes writes image no writes usr no writes out no owner no chroot no'
+	expect_match sqfs2tar "$stderr" 'interfaces lo pid 1 image yes writes image no writes usr no writes out no files 256 owner no chroot no'
 	# unsquashfs writes files of any owner, into one folder.
 	mv "$fake/sqfs2tar" "$fake/unsquashfs"
 	sed -i 's/image = sys.argv\[-1\]/image = "\/image"/' "$fake/unsquashfs"
 	run_vfix 1 scan x.sif
 	expect_match unsquashfs "$stderr" 'unsquashfs: uid 0 sees '
-	expect_match unsquashfs "$stderr" 'interfaces lo pid 1 image yes writes image no writes usr no writes out yes owner yes chroot no'
+	expect_match unsquashfs "$stderr" 'interfaces lo pid 1 image yes writes image no writes usr no writes out yes files 256 owner yes chroot no'
 	# The controls: both read the image there, with the owners in it.
 	VFIX=$real run_vfix 3 scan x.sif
 	rm "$fake/unsquashfs"

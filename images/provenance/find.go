@@ -18,6 +18,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/tidwall/gjson"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
@@ -159,7 +160,39 @@ func ReferrersOf(repo name.Repository, d v1.Hash, opts []remote.Option) ([]v1.De
 	if err != nil {
 		return nil, err
 	}
+	untyped := 0
+	for i := range m.Manifests {
+		r := &m.Manifests[i]
+		if r.ArtifactType != "" && r.ArtifactType != string(EmptyConfigType) {
+			continue
+		}
+		if untyped++; untyped > maxUntyped {
+			break
+		}
+		if err := fillType(repo, r, opts); err != nil {
+			return nil, err
+		}
+	}
 	return m.Manifests, nil
+}
+
+// maxUntyped is how many referrers without a type are looked at.
+const maxUntyped = 100
+
+// fillType takes the type of a referrer from its manifest. Where a registry has no API for referrers,
+// clients keep the list, and cosign 3.1 writes the type of the config into it.
+func fillType(repo name.Repository, r *v1.Descriptor, opts []remote.Option) error {
+	desc, err := remote.Get(repo.Digest(r.Digest.String()), opts...)
+	if registry.NotThere(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if t := gjson.GetBytes(desc.Manifest, "artifactType").Str; t != "" {
+		r.ArtifactType = t
+	}
+	return nil
 }
 
 // fetchStatement fetches the statement that a referrer's manifest holds.

@@ -84,6 +84,7 @@ func runInside(cmd *exec.Cmd, root, image, folder string) error {
 	attr := &syscall.SysProcAttr{
 		Chroot: root, Setpgid: true, Pdeathsig: syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+		Ptrace:     true,
 	}
 	if folder == "" {
 		attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
@@ -96,10 +97,25 @@ func runInside(cmd *exec.Cmd, root, image, folder string) error {
 	if folder == "" {
 		bound[unix.RLIMIT_FSIZE] = 0
 	}
-	for resource, most := range bound {
-		unix.Prlimit(cmd.Process.Pid, resource, &unix.Rlimit{Cur: most, Max: most}, nil) // it may have ended
+	return errors.Join(setLimits(cmd.Process.Pid, bound), cmd.Wait())
+}
+
+// setLimits bounds a program that stopped behind its execve, for this thread to trace it, and lets it
+// go: some read their limits when they start.
+func setLimits(pid int, bound map[int]uint64) error {
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil || !status.Stopped() {
+		return nil // it has ended, and Wait says how
 	}
-	return cmd.Wait()
+	var errs []error
+	for resource, most := range bound {
+		errs = append(errs, unix.Prlimit(pid, resource, &unix.Rlimit{Cur: most, Max: most}, nil))
+	}
+	if err := errors.Join(append(errs, unix.PtraceDetach(pid))...); err != nil {
+		unix.Kill(pid, unix.SIGKILL)
+		return fmt.Errorf("%w: limits: %w", errNotConfined, err)
+	}
+	return nil
 }
 
 // build makes the root filesystem in a mount namespace of this thread: nothing of it is seen elsewhere.
