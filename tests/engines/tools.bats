@@ -88,9 +88,10 @@ unlogged=(--key cosign.pub --insecure-ignore-tlog=true)
 	run_vfix rebuild "docker://$registry/legacy:1" -o "docker://$registry/legacy:unsigned"
 	[[ $stderr != *'cosign sign'* ]] || fail 'a signature that is not there is named'
 	cosign sign "${local[@]}" "$registry/legacy@$digest"
-	run_vfix rebuild "docker://$registry/legacy:1" -o "docker://$registry/legacy:signed"
+	# Into a repository without the attestation above, which cosign verify would accept.
+	run_vfix rebuild "docker://$registry/legacy:1" -o "docker://$registry/signed:1"
 	expect_match stderr "$stderr" 'cosign sign'
-	image=$registry/legacy@${output#*@}
+	image=$registry/signed@${output#*@}
 	run cosign verify "${unlogged[@]}" "$image"
 	[ "$status" != 0 ] || fail 'the result is signed already'
 	cosign sign "${local[@]}" "$image"
