@@ -150,7 +150,7 @@ func (k *copyFolder) mapOwner(m *contents.Meta) error {
 		}
 		m.UID, m.GID = euid, egid
 	case euid != 0 && (m.UID+k.e.ShiftUID != euid || m.GID+k.e.ShiftGID != egid):
-		return hinterr.With(fmt.Errorf("owner %d:%d: %w", m.UID, m.GID, fs.ErrPermission), "run vfix as root, so that the copies can have the owner of the originals")
+		return hinterr.With(fmt.Errorf("owner %d:%d: %w", m.UID, m.GID, fs.ErrPermission), "run vfix as root, or for rootless podman with 'podman unshare', so that the copies can have the owner of the originals")
 	default:
 		m.UID += k.e.ShiftUID
 		m.GID += k.e.ShiftGID
