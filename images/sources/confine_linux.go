@@ -97,23 +97,42 @@ func runInside(cmd *exec.Cmd, root, image, folder string) error {
 	if folder == "" {
 		bound[unix.RLIMIT_FSIZE] = 0
 	}
-	return errors.Join(setLimits(cmd.Process.Pid, bound), cmd.Wait())
+	return errors.Join(setLimits(cmd.Process.Pid, bound, attr.Credential), cmd.Wait())
 }
 
 // setLimits bounds a program that stopped behind its execve, for this thread to trace it, and lets it
-// go: some read their limits when they start.
-func setLimits(pid int, bound map[int]uint64) error {
+// go: some read their limits when they start. The thread becomes the program's user, if there is one: root
+// without CAP_SYS_RESOURCE, as in containers, bounds only its own (prlimit(2)).
+func setLimits(pid int, bound map[int]uint64, user *syscall.Credential) error {
 	var status unix.WaitStatus
-	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil || !status.Stopped() {
+	_, err := unix.Wait4(pid, &status, 0, nil)
+	for err == unix.EINTR {
+		_, err = unix.Wait4(pid, &status, 0, nil)
+	}
+	if err != nil || !status.Stopped() {
 		return nil // it has ended, and Wait says how
 	}
 	var errs []error
+	if user != nil {
+		errs = append(errs, become(unix.SYS_SETRESGID, user.Gid), become(unix.SYS_SETRESUID, user.Uid))
+	}
 	for resource, most := range bound {
 		errs = append(errs, unix.Prlimit(pid, resource, &unix.Rlimit{Cur: most, Max: most}, nil))
 	}
-	if err := errors.Join(append(errs, unix.PtraceDetach(pid))...); err != nil {
+	if err = errors.Join(errs...); err == nil {
+		err = unix.PtraceDetach(pid)
+	}
+	if err != nil {
 		unix.Kill(pid, unix.SIGKILL)
 		return fmt.Errorf("%w: limits: %w", errNotConfined, err)
+	}
+	return nil
+}
+
+// become changes the IDs of this thread alone.
+func become(call uintptr, id uint32) error {
+	if _, _, e := unix.RawSyscall(call, uintptr(id), uintptr(id), uintptr(id)); e != 0 {
+		return e
 	}
 	return nil
 }
