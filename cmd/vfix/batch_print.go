@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/images/report"
 )
 
-// outcome tells of an image that is finished; n of all images are by now.
+// outcome prints what became of an image, with how many of all images are finished.
 func (o *output) outcome(n, all int, each batch.Outcome) {
 	for _, text := range each.Warnings {
 		o.Warn("%s: %s", each.Source, text)

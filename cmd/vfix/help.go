@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/markdown"
 	"vfix.dev/vfix/docs"
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // topic is one text of vfix help that is no verb.
@@ -28,7 +28,7 @@ var topics = sync.OnceValue(func() []topic {
 })
 
 // indexRow is a page in the index: its file and what it is about.
-var indexRow = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\) \| (.+) \|$`) })
+var indexRow = lazy.Regexp(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\) \| (.+) \|$`)
 
 func pages() []topic {
 	var list []topic

@@ -12,7 +12,7 @@ import (
 // those above it in this list alone. A package that is not listed fails the test.
 var layers = []string{
 	"internal/binread", "internal/fallbackfiles", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/packages", "internal/progress",
-	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/xattrs", "internal/jsonobject",
+	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/xattrs", "internal/jsonobject", "internal/lazy",
 	"rewriter/x86", "rewriter/elf", "rewriter/origin", "rewriter",
 	"images/mountopts",
 	"images/atomicfile",

@@ -5,13 +5,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // newRootCommand puts the verbs together.
@@ -58,11 +58,9 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 const versionFlag = "version"
 
 // goError is what the flag library adds of Go's own errors.
-var goError = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^invalid argument ("(?:[^"\\]|\\.)*") for "([^"]*)" flag: .*`)
-})
+var goError = lazy.Regexp(`^invalid argument ("(?:[^"\\]|\\.)*") for "([^"]*)" flag: .*`)
 
-var unknownLetter = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^unknown shorthand flag: '(.)' in -.*`) })
+var unknownLetter = lazy.Regexp(`^unknown shorthand flag: '(.)' in -.*`)
 
 // flagError is a usage error in plain words, with the option that was meant where one is near.
 func flagError(cmd *cobra.Command, err error) error {

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // more is what a line tells that is about none of the kernel's crashes of a program, nil for nothing.
@@ -23,9 +23,7 @@ func more(text string, o Options) *Crash {
 
 // oomLine is the kernel's message of a process killed for its control group's limit (mm/oom_kill.c,
 // __oom_kill_process): before 5.0 "Kill process", and then a line "Killed process".
-var oomLine = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`[Mm]emory cgroup out of memory: Kill(?:ed)? process (\d+) \(([^)]*)\)`)
-})
+var oomLine = lazy.Regexp(`[Mm]emory cgroup out of memory: Kill(?:ed)? process (\d+) \(([^)]*)\)`)
 
 func outOfMemory(text string) *Crash {
 	m := oomLine().FindStringSubmatch(text)
@@ -84,14 +82,10 @@ func (e Exited) killed(c *Crash) bool {
 
 // startFailures are what engines, runtimes and shells say of a program that could not be started,
 // behind its path. Sources: runc (standard_init_linux.go, "exec %s: %w"), execve(2), bash 5.2.
-var startFailures = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)(exec:? "?)?(/[^\s":,]+)"?: (?:(?:stat|fork/exec) [^\s:]+: )?(?:cannot execute(?: binary file)?: )?(exec format error|no such file or directory|required file not found)`)
-})
+var startFailures = lazy.Regexp(`(?i)(exec:? "?)?(/[^\s":,]+)"?: (?:(?:stat|fork/exec) [^\s:]+: )?(?:cannot execute(?: binary file)?: )?(exec format error|no such file or directory|required file not found)`)
 
 // schema1Words are of engines that refuse a manifest of schema 1: containerd 2.1, Docker.
-var schema1Words = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)manifest\.v1\+(?:prettyjws|json)|(?:schema ?(?:version)? ?1\b).*support|support.*(?:schema ?(?:version)? ?1\b)`)
-})
+var schema1Words = lazy.Regexp(`(?i)manifest\.v1\+(?:prettyjws|json)|(?:schema ?(?:version)? ?1\b).*support|support.*(?:schema ?(?:version)? ?1\b)`)
 
 func startFailure(text string, o Options) *Crash {
 	c := &Crash{Source: Message, Count: 1, Lines: []string{text}}
@@ -255,10 +249,10 @@ const maxFileOffset = 1<<62 - 1
 
 // codeLine is what the kernel prints behind a segmentation fault (show_opcodes, Linux 4.20): the bytes
 // around the instruction.
-var codeLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bCode: ((?:<?[0-9a-f]{2}>? ?){8,})`) })
+var codeLine = lazy.Regexp(`\bCode: ((?:<?[0-9a-f]{2}>? ?){8,})`)
 
 // shaCode are opcodes of the SHA extensions (SDM): sha1nexte to sha256msg2, and sha1rnds4.
-var shaCode = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`0f 38 c[89abcd]|0f 3a cc`) })
+var shaCode = lazy.Regexp(`0f 38 c[89abcd]|0f 3a cc`)
 
 // hasSHACode reports whether a line shows code of the SHA extensions.
 func hasSHACode(text string) bool {

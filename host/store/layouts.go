@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // Layout is what a version of vfix with another layout keeps beside this one.
@@ -23,7 +23,7 @@ type Layout struct {
 	Bytes int64 // on the disk
 }
 
-var layoutName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v[1-9][0-9]{0,5}$`) })
+var layoutName = lazy.Regexp(`^v[1-9][0-9]{0,5}$`)
 
 func isLayout(name string) bool { return layoutName().MatchString(name) }
 

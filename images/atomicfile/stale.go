@@ -10,8 +10,8 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-	"regexp"
-	"sync"
+
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // heldPrefix begins the names of temporary files and folders that are made under the lock on
@@ -28,7 +28,7 @@ func HeldName(path string) string {
 }
 
 // randomPart is what ends each temporary name (TempName).
-var randomPart = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{16}$`) })
+var randomPart = lazy.Regexp(`^[0-9a-f]{16}$`)
 
 // removeStale removes what killed runs left of path, beside it and, if it is a layout, among
 // its blobs. The caller has just got the lock on path. What cannot be removed stays: it is in

@@ -5,13 +5,12 @@ package batch
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // destKey is the same for all ways to write a DEST, "" for none.
@@ -38,7 +37,7 @@ func destKey(dest string) (string, error) {
 }
 
 // holes finds what is to be filled in in a template.
-var holes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{[^{}]*\}`) })
+var holes = lazy.Regexp(`\{[^{}]*\}`)
 
 // templateWords are what a template may have in braces.
 var templateWords = []string{"{registry}", "{repository}", "{name}", "{tag}"}

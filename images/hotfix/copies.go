@@ -9,10 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -20,6 +18,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // Copy is one patched copy.
@@ -31,7 +30,7 @@ type Copy struct {
 }
 
 // copyName is what copies are called: the SHA-256 of their content.
-var copyName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
+var copyName = lazy.Regexp(`^[0-9a-f]{64}$`)
 
 // justMade is how old a copy is at least before it is removed: what has made it may be about
 // to mount it.

@@ -7,13 +7,13 @@ import (
 	"context"
 	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // NamePattern reads a PATTERN: * is any text, ? any character. It is of a whole name, which may be
@@ -77,7 +77,7 @@ func eachPage[P any](ctx context.Context, repo name.Repository, list interface {
 
 // notImages are the tags of what belongs to images: vfix's and other tools' statements and signatures
 // (distribution-spec, "Referrers Tag Schema"; cosign, SIGNATURE_SPEC.md).
-var notImages = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`) })
+var notImages = lazy.Regexp(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`)
 
 // EachTags calls f for each page of the tags of a repository that are of images.
 func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]name.Tag) error) error {

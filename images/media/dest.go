@@ -6,14 +6,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/moby/moby/client"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // ResolveDest makes a DEST without a prefix one with a transport. A folder that is an OCI layout is one; what looks like a file must say
@@ -93,7 +92,7 @@ func DefaultName(r Ref, suffix string) (string, error) {
 }
 
 // imageID matches an image ID as docker shows it, short or whole.
-var imageID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[0-9a-f]{12}|[0-9a-f]{64})$`) })
+var imageID = lazy.Regexp(`^(?:[0-9a-f]{12}|[0-9a-f]{64})$`)
 
 // HasTag reports whether a name without a digest has a tag: a colon after the last slash.
 func HasTag(s string) bool { return strings.Contains(s[strings.LastIndex(s, "/")+1:], ":") }
@@ -113,7 +112,7 @@ func nameOfFile(path string) string {
 	return base
 }
 
-var notInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^a-z0-9]+`) })
+var notInName = lazy.Regexp(`[^a-z0-9]+`)
 
 // fileName makes the name of a file from that of an image: redis:2.8-vfix is redis-2.8-vfix.
 func fileName(tag string) string {

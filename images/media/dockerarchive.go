@@ -9,15 +9,14 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"strings"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // Names inside the archives of docker save (docker-image-spec v1.2.md, "Combined Image
@@ -138,9 +137,7 @@ func findArchived(all []ArchiveImage, tag string) (ArchiveImage, error) {
 // hexName finds the digest in the names that docker, skopeo and go-containerregistry give
 // the entries of an archive: HEX.json, HEX.tar, HEX.tar.gz, sha256:HEX, blobs/sha256/HEX.
 // In HEX/layer.tar, docker's own, HEX is no digest of anything.
-var hexName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:sha256:)?([0-9a-f]{64})(?:\.json|\.tar|\.tar\.gz|\.tar\.zst)?$`)
-})
+var hexName = lazy.Regexp(`^(?:sha256:)?([0-9a-f]{64})(?:\.json|\.tar|\.tar\.gz|\.tar\.zst)?$`)
 
 // claimedDigest is the digest in an entry's name.
 func claimedDigest(name string) (v1.Hash, bool) {

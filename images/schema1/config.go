@@ -12,9 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -22,6 +20,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // OldLayer is one link of such a chain.
@@ -62,7 +61,7 @@ func (s *stringOrList) UnmarshalJSON(b []byte) error {
 }
 
 // OldID matches the ID of an old layer: 32 random bytes, no digest of anything.
-var OldID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
+var OldID = lazy.Regexp(`^[0-9a-f]{64}$`)
 
 // NewOldLayer reads an image JSON.
 func NewOldLayer(raw []byte) (OldLayer, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -45,13 +46,7 @@ type grown struct {
 
 // grow measures the costs of a curve, of all programs in turn.
 func grow(c curve, programs map[string]string, rounds int) (*grown, error) {
-	g := &grown{curve: c, programs: slices.Sorted(func(yield func(string) bool) {
-		for name := range programs {
-			if !yield(name) {
-				return
-			}
-		}
-	})}
+	g := &grown{curve: c, programs: slices.Sorted(maps.Keys(programs))}
 	slices.Reverse(g.programs) // vfix, before
 	g.y = make([][][]float64, len(programs))
 	for i := range g.y {

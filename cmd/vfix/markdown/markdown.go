@@ -4,13 +4,12 @@ package markdown
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/mattn/go-runewidth"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // Width is how many columns help texts use at most.
@@ -23,13 +22,13 @@ const (
 )
 
 var (
-	image     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^!\[[^]]*\]\([^)]*\)$`) })
-	Link      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`) })
-	codeSpan  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("`([^`]+)`") })
-	bold      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\*\*([^*]+)\*\*`) })
-	Italic    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\B\*([A-Za-z][A-Za-z -]*)\*\B`) })
-	listHead  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:-|[0-9]+\.) `) })
-	separator = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\|[-| :]+\|$`) })
+	image     = lazy.Regexp(`^!\[[^]]*\]\([^)]*\)$`)
+	Link      = lazy.Regexp(`\[([^]]+)\]\(([^)]+)\)`)
+	codeSpan  = lazy.Regexp("`([^`]+)`")
+	bold      = lazy.Regexp(`\*\*([^*]+)\*\*`)
+	Italic    = lazy.Regexp(`\B\*([A-Za-z][A-Za-z -]*)\*\B`)
+	listHead  = lazy.Regexp(`^(?:-|[0-9]+\.) `)
+	separator = lazy.Regexp(`^\|[-| :]+\|$`)
 )
 
 // Plain is a page of Markdown as it is printed.

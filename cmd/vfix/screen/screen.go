@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -34,6 +33,7 @@ import (
 
 	"golang.org/x/term"
 
+	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/internal/redact"
 )
 
@@ -169,9 +169,7 @@ func (o *Output) EndProgress() {
 }
 
 // systemCalls are names that Go's errors have of calls relative to a directory: "statat x: …".
-var systemCalls = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\b(open|f?stat|lstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at2?( [^ ]+)?: `)
-})
+var systemCalls = lazy.Regexp(`\b(open|f?stat|lstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at2?( [^ ]+)?: `)
 
 // Safe is text for stderr: one line, without secrets, without control characters, without
 // the words of Go.
