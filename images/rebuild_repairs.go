@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/repairs"
@@ -24,10 +25,10 @@ type Repaired struct {
 func (r *rebuild) repairs(ctx context.Context, t *contents.Tree, targets []contents.Target) (extras []contents.Extra, err error) {
 	added := map[rewriter.Repair]bool{}
 	for _, h := range targets {
-		d := h.Plan.Redirect
-		if d == nil || d.After == nil {
+		if !h.Plan.Redirected() {
 			continue
 		}
+		d := h.Plan.Redirect
 		r.out.Repaired = append(r.out.Repaired, Repaired{h.Names[0], d.Repair})
 		if added[d.Repair] {
 			continue
@@ -69,19 +70,9 @@ func (r *rebuild) has(ctx context.Context, t *contents.Tree, f repairs.File) (bo
 
 // patchesCalls reports whether some plan changes a call site.
 func patchesCalls(targets []contents.Target) bool {
-	for _, h := range targets {
-		if changesCalls(h.Plan.Patches) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(targets, func(h contents.Target) bool { return changesCalls(h.Plan.Patches) })
 }
 
 func changesCalls(patches []rewriter.Patch) bool {
-	for i := range patches {
-		if patches[i].Form != rewriter.Left {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(patches, func(p rewriter.Patch) bool { return p.Form != rewriter.Left })
 }

@@ -29,7 +29,7 @@ func (p *Plan) addedCalls() ([]string, error) {
 		}
 	}
 	var all []string
-	if len(served) > 0 || p.redirected() {
+	if len(served) > 0 || p.Redirected() {
 		h, err := p.loadHooks()
 		if err != nil {
 			return nil, err
@@ -40,7 +40,7 @@ func (p *Plan) addedCalls() ([]string, error) {
 		if h.found && h.init != 0 || h.found && !p.file.IsProgram() {
 			all = append(all, "at load under musl, or by dlopen after setenv: prctl; before Linux 6.4 also open, read and close (/proc/self/auxv)")
 		}
-		if h.found && p.redirected() {
+		if h.found && p.Redirected() {
 			all = append(all, repairOf(p.Redirect.Repair).calls)
 		}
 		if len(served) > 0 {

@@ -270,7 +270,7 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 
 // usesSegment reports whether some patch reaches a trampoline.
 func (p *Plan) usesSegment() bool {
-	return p.redirected() || slices.ContainsFunc(p.Patches, func(q Patch) bool { return q.Form != Left && q.Form != Syscall })
+	return p.Redirected() || slices.ContainsFunc(p.Patches, func(q Patch) bool { return q.Form != Left && q.Form != Syscall })
 }
 
 // addSegment adds the injected segment, its program header, its hooks and its section header.

@@ -145,8 +145,8 @@ func (f *file) unproved(s *Site) (string, error) {
 	return "", nil
 }
 
-// redirected reports whether the plan points a load at the copy.
-func (p *Plan) redirected() bool { return p.Redirect != nil && p.Redirect.After != nil }
+// Redirected reports whether the plan points a load at the copy.
+func (p *Plan) Redirected() bool { return p.Redirect != nil && p.Redirect.After != nil }
 
 // redirect plans the load at the copy in the state page of a segment at vaddr.
 func (p *Plan) redirect(segment uint64) {
@@ -166,7 +166,7 @@ func repairOf(name Repair) *repair {
 
 // code is the injected code that the plan needs.
 func (p *Plan) code() []byte {
-	if p.redirected() {
+	if p.Redirected() {
 		return repairOf(p.Redirect.Repair).code()
 	}
 	return shim.Code()
@@ -174,7 +174,7 @@ func (p *Plan) code() []byte {
 
 // changed are the patches, and the load of a name as one more.
 func (p *Plan) changed() []Patch {
-	if !p.redirected() {
+	if !p.Redirected() {
 		return p.Patches
 	}
 	return append(slices.Clone(p.Patches), Patch{Form: Lea, Vaddr: p.Redirect.Vaddr, Before: p.Redirect.Before})
@@ -183,7 +183,7 @@ func (p *Plan) changed() []Patch {
 // state is what the state page has behind its pointers: the copy, or zeros.
 func (p *Plan) state() []byte {
 	b := make([]byte, stateText)
-	if p.redirected() {
+	if p.Redirected() {
 		copy(b, repairOf(p.Redirect.Repair).text)
 	}
 	return b
@@ -194,7 +194,7 @@ const stateText = 16
 
 // proveRedirect checks the load from its bytes and from what is found in the file anew.
 func (p *Plan) proveRedirect() error {
-	if !p.redirected() {
+	if !p.Redirected() {
 		return nil
 	}
 	r := p.Redirect
@@ -230,7 +230,7 @@ func (p *Plan) explainRedirect() error {
 	}
 	b, a := x86.Listing(before, p.patched(before, r.Offset), r.Vaddr)
 	r.Listing = &Explanation{Before: b}
-	if p.redirected() {
+	if p.Redirected() {
 		nameTrampoline(a, p.file, "vfix_string")
 		r.Listing.After = a
 	}

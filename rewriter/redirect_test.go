@@ -55,7 +55,7 @@ func TestRedirect(t *testing.T) {
 				t.Error("planned, and nobody asked for it")
 			}
 			p := planFile(t, file, javaRepair)
-			if !p.redirected() {
+			if !p.Redirected() {
 				t.Fatalf("not repaired: %+v", p.Redirect)
 			}
 			out := applyPlan(t, p, file)
@@ -135,7 +135,7 @@ func TestNoRedirect(t *testing.T) {
 			}
 			p := planFile(t, file, javaRepair)
 			switch {
-			case !p.Empty() || p.redirected():
+			case !p.Empty() || p.Redirected():
 				t.Errorf("planned: %+v", p.Redirect)
 			case c.want == "" && p.Redirect != nil:
 				t.Errorf("got %+v, want none", p.Redirect)

@@ -3,7 +3,6 @@
 package rewriter
 
 import (
-	"bytes"
 	"encoding/binary"
 	"io"
 	"slices"
@@ -77,12 +76,7 @@ func (f *file) mayCall() (bool, error) {
 func hasPage(b []byte) bool {
 	const behind = 4 // the displacement's own bytes
 	for _, needle := range [...][]byte{pageNeedle, {0x5f, 0xff}} {
-		for i := 2; i < len(b); i++ {
-			n := bytes.Index(b[i:], needle)
-			if n < 0 {
-				break
-			}
-			i += n
+		for i := range elf.Indexes(b, 2, len(b), needle) {
 			at := uint64(int64(int32(binary.LittleEndian.Uint32(b[i-2:]))))
 			if _, ok := FunctionAt(at); ok {
 				return true

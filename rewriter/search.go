@@ -5,7 +5,6 @@
 package rewriter
 
 import (
-	"bytes"
 	"encoding/binary"
 
 	"golang.org/x/arch/x86/x86asm"
@@ -59,12 +58,10 @@ func (s *search) run() error {
 
 // hits looks for the page's address in b[lo:hi], which may be code where exec is set.
 func (s *search) hits(b []byte, vaddr uint64, lo, hi int, exec bool) {
-	for i := lo; i < hi && !s.full(); i++ {
-		n := bytes.Index(b[i:min(hi+len(pageNeedle)-1, len(b))], pageNeedle)
-		if n < 0 {
+	for i := range elf.Indexes(b, lo, hi, pageNeedle) {
+		if s.full() {
 			return
 		}
-		i += n
 		if i < 2 || b[i-2] != 0 || b[i-1]&^0x0c != 0 {
 			continue // the lower half of none of the three
 		}
@@ -215,13 +212,8 @@ func displacements(b []byte, vaddr uint64, lo, hi int, to uint64, reach int, vis
 
 // upperHalves visits each index in b[lo:hi] of four bytes whose upper half is the given one.
 func upperHalves(b []byte, lo, hi int, upper uint16, visit func(i int)) {
-	needle := []byte{byte(upper), byte(upper >> 8)}
-	for i := lo; i < hi; i++ {
-		n := bytes.Index(b[min(i+2, len(b)):min(hi+3, len(b))], needle)
-		if n < 0 {
-			return
-		}
-		i += n
-		visit(i)
+	const before = 2 // bytes: the lower half
+	for i := range elf.Indexes(b, lo+before, hi+before, []byte{byte(upper), byte(upper >> 8)}) {
+		visit(i - before)
 	}
 }

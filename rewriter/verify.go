@@ -53,7 +53,7 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 		return nil, err
 	}
 	v := &Verification{Changed: p.Edits, Patches: p.Patches, Added: p.Size - beforeSize}
-	if p.redirected() {
+	if p.Redirected() {
 		v.Redirect = p.Redirect
 	}
 	return v, nil

@@ -93,8 +93,8 @@ func patchGrid(f *contents.Findings) *screen.Table {
 			t.Add(append(first, g.patch.Site.Function.String(), fmt.Sprint(g.sites), g.patch.Form.String()))
 			first = []string{"", "", ""}
 		}
-		if d := file.Plan.Redirect; d != nil && d.After != nil {
-			t.Add(append(first, string(d.Repair), "1", rewriter.Lea.String()))
+		if file.Plan.Redirected() {
+			t.Add(append(first, string(file.Plan.Redirect.Repair), "1", rewriter.Lea.String()))
 		}
 	}
 	return t

@@ -40,8 +40,8 @@ func (o *fixOption) check(cmd *cobra.Command) (err error) {
 // repaired are the files of which a plan makes a repair, as file and repair.
 func repaired(f *contents.Findings) (all []images.Repaired) {
 	for i := range f.Files {
-		if d := f.Files[i].Plan.Redirect; d != nil && d.After != nil {
-			all = append(all, images.Repaired{Path: f.Files[i].Path, Repair: d.Repair})
+		if p := f.Files[i].Plan; p.Redirected() {
+			all = append(all, images.Repaired{Path: f.Files[i].Path, Repair: p.Redirect.Repair})
 		}
 	}
 	return all

@@ -78,7 +78,7 @@ func (s *Session) judge(out *Scanned, v visible, layer string) error {
 
 // repairs reports whether a plan ends a hazard.
 func repairs(p *rewriter.Plan, h *hazards.Hazard) bool {
-	return p != nil && p.Redirect != nil && p.Redirect.After != nil && string(p.Redirect.Repair) == string(h.Kind)
+	return p != nil && p.Redirected() && string(p.Redirect.Repair) == string(h.Kind)
 }
 
 // plan makes the plan for a file once, however many images have it.

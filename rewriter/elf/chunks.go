@@ -4,6 +4,7 @@ package elf
 
 import (
 	"bytes"
+	"iter"
 	"sync"
 )
 
@@ -62,5 +63,22 @@ func (f *File) Chunks(p *Prog, visit func(b []byte, vaddr uint64, lo, hi int)) e
 			return nil
 		}
 		pos += n - 2*ChunkMargin
+	}
+}
+
+// Indexes gives each index from lo to below hi at which a needle stands in b, also where two of them overlap.
+// The needle may end behind hi.
+func Indexes(b []byte, lo, hi int, needle []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		end := min(hi+len(needle)-1, len(b))
+		for i := lo; i < end; i++ {
+			n := bytes.Index(b[i:end], needle)
+			if n < 0 {
+				return
+			}
+			if i += n; !yield(i) {
+				return
+			}
+		}
 	}
 }

@@ -4,7 +4,6 @@
 package elf
 
 import (
-	"bytes"
 	"encoding/binary"
 )
 
@@ -141,12 +140,11 @@ func (u *unwind) search() error {
 		}
 		var at []uint64
 		if err := u.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
-			for i := lo; i < hi && len(at) < symChunk; i++ {
-				n := bytes.Index(b[i:min(hi+len(cieHead), len(b))], cieHead)
-				if n < 0 {
+			for i := range Indexes(b, lo, hi, cieHead) {
+				if len(at) == symChunk {
 					return
 				}
-				if i += n; i >= 4 {
+				if i >= 4 {
 					at = append(at, vaddr+uint64(i)-4)
 				}
 			}

@@ -3,7 +3,6 @@
 package elf
 
 import (
-	"bytes"
 	"encoding/binary"
 )
 
@@ -61,13 +60,8 @@ func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
 		exec := p.Flags&PFX != 0
 		err := f.Chunks(p, func(b []byte, at uint64, lo, hi int) {
 			if !exec {
-				for i := lo; i < hi; i++ {
-					n := bytes.Index(b[i:min(hi+len(word)-1, len(b))], word)
-					if n < 0 {
-						break
-					}
+				for range Indexes(b, lo, hi, word) {
 					data++
-					i += n
 				}
 				return
 			}
@@ -88,7 +82,7 @@ func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
 	})
 }
 
-// FindText returns the vaddrs of a text in what is loaded.
+// FindText returns the vaddrs of a text in what is loaded, at most eight.
 func (f *File) FindText(text string) (all []uint64, err error) {
 	const piece, most = 1 << 20, 8
 	for i := range f.Progs {
@@ -97,17 +91,14 @@ func (f *File) FindText(text string) (all []uint64, err error) {
 			continue
 		}
 		for pos := uint64(0); pos < p.Filesz && len(all) < most; pos += piece {
-			b, err := f.Bytes(p.Off+pos, min(piece+uint64(len(text))-1, p.Filesz-pos))
+			b, err := f.peek(p.Off+pos, min(piece+uint64(len(text))-1, p.Filesz-pos))
 			if err != nil {
 				return nil, err
 			}
-			for at := 0; len(all) < most; at++ {
-				n := bytes.Index(b[at:], []byte(text))
-				if n < 0 {
+			for at := range Indexes(b, 0, piece, []byte(text)) {
+				if all = append(all, p.Vaddr+pos+uint64(at)); len(all) == most {
 					break
 				}
-				at += n
-				all = append(all, p.Vaddr+pos+uint64(at))
 			}
 		}
 	}
