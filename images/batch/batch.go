@@ -392,12 +392,12 @@ func (b *batch) key(i Item) stateKey { return stateKey{b.verb, i.Source, i.Dest}
 // fingerprint tells whether an earlier run would have made the same of the same base.
 func (b *batch) fingerprint() string {
 	o := &b.o
-	if b.verb == scanVerb {
-		return fmt.Sprintf("%s %s %s %v", b.verb, o.Version, o.Media.Platform.String(), o.Media.EveryLevel)
-	}
 	fix := ""
 	for _, r := range o.Rewriter.Repairs {
 		fix += " fix " + string(r)
+	}
+	if b.verb == scanVerb {
+		return fmt.Sprintf("%s %s %s %v", b.verb, o.Version, o.Media.Platform.String(), o.Media.EveryLevel) + fix
 	}
 	return fix + fmt.Sprintf("%s %s %s %v %s %v %s %s %v", o.Version, o.Fallback, o.Provenance, o.UpdateDpkg, o.Suffix, o.Push, b.list.o.Template, o.Media.Platform.String(), o.Media.EveryLevel)
 }

@@ -14,6 +14,7 @@ import (
 
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/images/media"
 )
 
@@ -50,7 +51,6 @@ func TestScanList(t *testing.T) {
 	if n := len(slices.DeleteFunc(slices.Clone(f.Seen), func(s string) bool { return s == "GET /v2/" || strings.Contains(s, "/bad/") })); n != 3 {
 		t.Errorf("%d requests for three images: %q", n, f.Seen)
 	}
-
 	// What is to be rebuilt is not what was scanned, and stays rebuilt.
 	o.Each = nil
 	for _, want := range []string{"done, failed, done, unaffected", "done before, failed, done before, unaffected before"} {
@@ -62,6 +62,12 @@ func TestScanList(t *testing.T) {
 	if text := string(imagetest.Must[[]byte](t)(os.ReadFile(state))); strings.Count(text, `"verb":"scan"`) != 6 {
 		t.Errorf("state:\n%s", text)
 	}
+
+	// What a scan for a repair would find, another one has not found.
+	o.Rewriter.Repairs = rewriter.Repairs
+	scan("affected, failed, affected, unaffected")
+	o.Rewriter.Repairs = nil
+	scan("affected, failed, affected, unaffected")
 }
 
 // Images that are wanted first come first, and no registry is asked more often than allowed.
