@@ -3,6 +3,7 @@
 package images
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -40,14 +41,14 @@ func (r *rebuild) repairs(ctx context.Context, t *contents.Tree, targets []conte
 			return nil, err
 		}
 		if !there {
-			extras = append(extras, contents.Extra{Name: f.Name, Mode: 0o644, Body: []byte(f.Body)})
+			extras = append(extras, f)
 		}
 	}
 	return extras, nil
 }
 
 // has reports whether the base has the file as it is to be.
-func (r *rebuild) has(ctx context.Context, t *contents.Tree, f repairs.File) (bool, error) {
+func (r *rebuild) has(ctx context.Context, t *contents.Tree, f contents.Extra) (bool, error) {
 	k := t.Find(f.Name)
 	if k == nil {
 		return false, nil
@@ -62,7 +63,7 @@ func (r *rebuild) has(ctx context.Context, t *contents.Tree, f repairs.File) (bo
 	}
 	if b, err := io.ReadAll(got[k.Inode]); err != nil {
 		return false, err
-	} else if string(b) != f.Body {
+	} else if !bytes.Equal(b, f.Body) {
 		return false, other
 	}
 	return true, nil

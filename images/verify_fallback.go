@@ -11,6 +11,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/repairs"
 	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
@@ -29,9 +30,9 @@ func (v *verification) fallback(ctx context.Context, changed []pair) ([]pair, er
 			want[e.Name] = e
 		}
 	}
-	repairs := repairFiles()
+	extras := repairs.Files()
 	for _, a := range v.added {
-		if e, ok := repairs[a.name]; ok {
+		if e, ok := extras[a.name]; ok {
 			if err := v.repairFile(ctx, a, e); err != nil {
 				return nil, err
 			}
@@ -108,7 +109,7 @@ func (v *verification) isFolder(a added) (known, same bool) {
 			known = v.shim.Present()
 		}
 	}
-	for name := range repairFiles() {
+	for name := range repairs.Files() {
 		known = known || strings.HasPrefix(name, a.name+"/")
 	}
 	return known, a.Meta.Plain(0o755)

@@ -19,6 +19,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/records"
+	"vfix.dev/vfix/images/repairs"
 	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
@@ -127,7 +128,7 @@ func (v *verification) expected(ctx context.Context, entries []contents.Entry) (
 	if err != nil {
 		return nil, err
 	}
-	extras := repairFiles()
+	extras := repairs.Files()
 	if v.shim.Present() {
 		for _, e := range append(v.shim.LibraryFiles(true), v.shim.TraceFile()) {
 			extras[e.Name] = e

@@ -11,15 +11,6 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// repairFiles are the files that repairs add, by name.
-func repairFiles() map[string]contents.Extra {
-	all := map[string]contents.Extra{}
-	for _, f := range repairs.Files() {
-		all[f.Name] = contents.Extra{Name: f.Name, Mode: 0o644, Body: []byte(f.Body)}
-	}
-	return all
-}
-
 // repaired notes what was proved of one file.
 func (v *verification) repaired(name string, proved *rewriter.Verification) {
 	v.calls = v.calls || changesCalls(proved.Patches)

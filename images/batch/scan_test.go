@@ -14,8 +14,8 @@ import (
 
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/internal/imagetest"
-	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/rewriter"
 )
 
 // A scan of a list resumes as a rebuild does, and their lines in one state file are apart.

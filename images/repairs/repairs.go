@@ -7,25 +7,20 @@ import (
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
 
-// File is one that the repaired program reads.
-type File struct {
-	Name string // below the root, without a leading slash
-	Body string
-}
-
 // known is each repair's file and words.
 var known = map[rewriter.Repair]struct {
-	file  File
+	file  contents.Extra // that the repaired program reads
 	title string
 }{
 	// As /proc/cgroups has them on a host with cgroup v2 and everything that a JDK looks for: name,
 	// hierarchy, number of groups, enabled (cgroups(7)).
 	rewriter.JavaCgroups: {
-		file: File{"vfix/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\n" +
-			"cpuset\t0\t1\t1\ncpu\t0\t1\t1\ncpuacct\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n"},
+		file: contents.Extra{Name: "vfix/cgroups", Mode: 0o644, Body: []byte("#subsys_name\thierarchy\tnum_cgroups\tenabled\n" +
+			"cpuset\t0\t1\t1\ncpu\t0\t1\t1\ncpuacct\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n")},
 		title: "the JDK sees its container's limits on hosts with cgroup v2 whose /proc/cgroups does not list the controllers",
 	},
 }
@@ -55,13 +50,14 @@ func Parse(text string) ([]rewriter.Repair, error) {
 }
 
 // FileOf is the file that the programs of a repair read.
-func FileOf(r rewriter.Repair) File { return known[r].file }
+func FileOf(r rewriter.Repair) contents.Extra { return known[r].file }
 
-// Files are those of all repairs.
-func Files() []File {
-	var all []File
+// Files are those of all repairs, by name.
+func Files() map[string]contents.Extra {
+	all := map[string]contents.Extra{}
 	for _, r := range rewriter.Repairs {
-		all = append(all, FileOf(r))
+		f := FileOf(r)
+		all[f.Name] = f
 	}
 	return all
 }
