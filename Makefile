@@ -13,13 +13,15 @@ ifeq ($(origin GO),undefined)
 GO := $(shell tests/install-deps --print-go)
 endif
 export GO
+# The build, the tests and the linters have the same flags, so that each package is compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false $(GOFLAGS)
 GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null) $(if $(ISSUES),-X main.issues=$(ISSUES))
 # Where vfix starts: it records the signals that it inherits, for vfix run (host/run).
 ENTRY     = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),-E vfix.dev/vfix/host/run.entry)
-BUILDGO   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 BUILD    = tests/build
@@ -40,13 +42,13 @@ need-deps:
 
 .PHONY: all
 all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
-	$(BUILDGO) -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
+	$(GO) build -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
 
 # What engines execute at each start of a container. vfix has it embedded, behind the line by which
 # host/install finds it, and writes it onto machines.
 .PHONY: runtime
 runtime: need-go shim
-	GOOS=linux GOARCH=amd64 $(BUILDGO) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/vfix-runtime ./cmd/vfix-runtime
+	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/vfix-runtime ./cmd/vfix-runtime
 	{ echo 'Vfix-runtime, compressed'; gzip -9 -n <bin/vfix-runtime; } >cmd/vfix/embedded/vfix-runtime.new
 	mv cmd/vfix/embedded/vfix-runtime.new cmd/vfix/embedded/vfix-runtime.gz
 
@@ -69,11 +71,11 @@ $(BUILD)/%: tests/oracle/%.c
 
 .PHONY: validate
 validate: need-go ## build the program that recomputes every digest of an OCI layout
-	$(BUILDGO) -o $(BUILD)/validate ./tests/validate
+	$(GO) build -o $(BUILD)/validate ./tests/validate
 
 .PHONY: siftool
 siftool: need-go ## build the tool that makes and lists Apptainer's files, for the tests
-	$(BUILDGO) -o $(BUILD)/siftool github.com/sylabs/sif/v2/cmd/siftool
+	$(GO) build -o $(BUILD)/siftool github.com/sylabs/sif/v2/cmd/siftool
 
 .PHONY: check
 check: need-go shim format ## check what needs no root, engine or VM: format, vet, shellcheck, Go tests; a few minutes
