@@ -159,7 +159,7 @@ func (r *rebuild) make(ctx context.Context) (_ *derived, err error) {
 	media.NoteDepth(len(t.Layers)+1, r.s.Progress)
 	img, err := derive(r.src.Image, r.oci(), added, derivation{
 		BaseName: r.out.BaseName, BaseDigest: r.out.BaseDigest, Version: r.o.Version,
-		calls: patchesCalls(targets) || fallback, fallback: fallback, repaired: len(r.out.Repaired) > 0, Traced: f.Fallback.Wrapped, made: !hasManifest(r.src),
+		calls: patchesCalls(targets) || fallback, fallback: fallback, repaired: repairsMade(r.out.Repaired), Traced: f.Fallback.Wrapped, made: !hasManifest(r.src),
 	})
 	if err != nil {
 		return nil, err

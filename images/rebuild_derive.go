@@ -20,6 +20,8 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/internal/repairs"
+	"vfix.dev/vfix/rewriter"
 )
 
 // The keys under which labels and annotations name the base.
@@ -34,9 +36,9 @@ type derivation struct {
 	BaseName, BaseDigest, Version string
 	calls                         bool // call sites are patched, or left to the fallback
 	fallback                      bool // files of the fallback are in the layer
-	repaired                      bool // some file has a repair beyond calls of the page
 	Traced                        bool // vfix-trace is put before the entrypoint
 	made                          bool // the base has no manifest of its own
+	repaired                      []rewriter.Repair
 }
 
 // keys are all labels and annotations that vfix writes, with their values.
@@ -47,14 +49,14 @@ func (p derivation) keys() map[string]string {
 // comment says in the history what was done.
 func (p derivation) comment() string {
 	var all []string
-	if p.calls || !p.repaired {
+	if p.calls || len(p.repaired) == 0 {
 		all = append(all, "calls to the vsyscall page rewritten to reach the vDSO")
 	}
 	if p.fallback {
 		all = append(all, "fallback added")
 	}
-	if p.repaired {
-		all = append(all, "memory limit of the JDK repaired")
+	for _, r := range p.repaired {
+		all = append(all, repairs.Done(r))
 	}
 	return strings.Join(all, "; ")
 }

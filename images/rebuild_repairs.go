@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/repairs"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -35,7 +35,7 @@ func (r *rebuild) repairs(ctx context.Context, t *contents.Tree, targets []conte
 			continue
 		}
 		added[d.Repair] = true
-		f := repairs.FileOf(d.Repair)
+		f := repairExtra(d.Repair)
 		there, err := r.has(ctx, t, f)
 		if err != nil {
 			return nil, err
@@ -45,6 +45,32 @@ func (r *rebuild) repairs(ctx context.Context, t *contents.Tree, targets []conte
 		}
 	}
 	return extras, nil
+}
+
+// repairExtra is a repair's file as a layer has it.
+func repairExtra(r rewriter.Repair) contents.Extra {
+	f := repairs.FileOf(r)
+	return contents.Extra{Name: f.Name, Mode: repairs.Mode, Body: f.Body}
+}
+
+// repairExtras are those of all repairs, by name.
+func repairExtras() map[string]contents.Extra {
+	all := map[string]contents.Extra{}
+	for _, r := range rewriter.Repairs {
+		e := repairExtra(r)
+		all[e.Name] = e
+	}
+	return all
+}
+
+// repairsMade are the repairs that some file has.
+func repairsMade(all []Repaired) (some []rewriter.Repair) {
+	for _, r := range rewriter.Repairs {
+		if slices.ContainsFunc(all, func(f Repaired) bool { return f.Repair == r }) {
+			some = append(some, r)
+		}
+	}
+	return some
 }
 
 // has reports whether the base has the file as it is to be.

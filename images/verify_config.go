@@ -39,7 +39,7 @@ func (v *verification) derivation(ctx context.Context, base, after jsonobject.Ob
 	json.Unmarshal(after["config"], &a)
 	d := derivation{
 		BaseName: a.Labels[keyBaseName], BaseDigest: a.Labels[keyBaseDigest], Version: a.Labels[keyVersion],
-		calls: v.calls || len(v.out.Added) > 0, fallback: len(v.out.Added) > 0, repaired: len(v.out.Repaired) > 0,
+		calls: v.calls || len(v.out.Added) > 0, fallback: len(v.out.Added) > 0, repaired: repairsMade(v.out.Repaired),
 	}
 	first := func(e []string) bool { return len(e) > 0 && e[0] == fallback.TracePath }
 	if !first(a.Entrypoint) || first(b.Entrypoint) {

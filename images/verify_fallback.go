@@ -11,7 +11,6 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/repairs"
 	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
@@ -30,7 +29,7 @@ func (v *verification) fallback(ctx context.Context, changed []pair) ([]pair, er
 			want[e.Name] = e
 		}
 	}
-	extras := repairs.Files()
+	extras := repairExtras()
 	for _, a := range v.added {
 		if e, ok := extras[a.name]; ok {
 			if err := v.repairFile(ctx, a, e); err != nil {
@@ -109,7 +108,7 @@ func (v *verification) isFolder(a added) (known, same bool) {
 			known = v.shim.Present()
 		}
 	}
-	for name := range repairs.Files() {
+	for name := range repairExtras() {
 		known = known || strings.HasPrefix(name, a.name+"/")
 	}
 	return known, a.Meta.Plain(0o755)

@@ -19,7 +19,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/records"
-	"vfix.dev/vfix/images/repairs"
 	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
@@ -128,7 +127,7 @@ func (v *verification) expected(ctx context.Context, entries []contents.Entry) (
 	if err != nil {
 		return nil, err
 	}
-	extras := repairs.Files()
+	extras := repairExtras()
 	if v.shim.Present() {
 		for _, e := range append(v.shim.LibraryFiles(true), v.shim.TraceFile()) {
 			extras[e.Name] = e

@@ -7,7 +7,7 @@ import (
 	"context"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/repairs"
+	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
 )
 

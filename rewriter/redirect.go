@@ -65,6 +65,14 @@ func (o *Options) wants(r *Redirect, was *patchedFile) bool {
 	return r != nil && (slices.Contains(o.Repairs, r.Repair) || was != nil && was.repair != nil && was.repair.name == r.Repair)
 }
 
+// Repaired is the repair that the file has already, "" for none.
+func (r *Report) Repaired() Repair {
+	if r.was == nil || r.was.repair == nil {
+		return ""
+	}
+	return r.was.repair.name
+}
+
 // findRedirect looks for what needs a repair; nil where nothing does.
 func (f *file) findRedirect() (*Redirect, error) {
 	n := slices.IndexFunc(repairs, func(r repair) bool { return r.soname == f.Soname() })

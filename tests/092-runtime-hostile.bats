@@ -856,6 +856,145 @@ refuses() {
 	expect 'mounts' "$(jq -c '[.mounts[].destination]' "$b/config.json")" '["/proc"]'
 }
 
+# jvm: $work/libjvm.so, which reads /proc/cgroups as a JDK does.
+jvm() {
+	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o "$work/libjvm.so" -x c - <<-'END'
+		#include <stdio.h>
+		FILE *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
+		FILE *cgroups(void) { return fopen("/proc/cgroups", "r"); }
+	END
+}
+
+# plant_jvm: it, in the root.
+plant_jvm() {
+	mkdir -p "$root/opt/lib/server"
+	cp "$work/libjvm.so" "$root/opt/lib/server/"
+}
+
+# source_of FILE: what is mounted over it.
+source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .source' "$RECORD/config.json"; }
+
+@test "runtime: dev.vfix.fix repairs a JDK and mounts the file that it reads" {
+	local library=/opt/lib/server/libjvm.so both='/opt/lib/server/libjvm.so /vfix/cgroups '
+	jvm
+	while IFS='|' read -r config annotations want; do
+		rm -rf "$work/b"
+		echo "$config" >"$work/runtime.json"
+		bundle b ".annotations = $annotations"
+		plant_jvm
+		start
+		expect "mounts with $config, $annotations" "$(mounted | tr '\n' ' ')" "$want"
+	done <<-END
+		{}|{}|
+		{}|{"dev.vfix.fix": "java-cgroups"}|$both
+		{}|{"dev.vfix.fix": "none"}|
+		{"fix": "java-cgroups"}|{}|$both
+		{"fix": "java-cgroups"}|{"dev.vfix.fix": "none"}|
+		{"fix": "java-cgroups"}|{"dev.vfix.enable": "false"}|
+		{"fix": "java-cgroups", "opt_in": true}|{"dev.vfix.fix": "java-cgroups"}|
+		{"fix": "java-cgroups", "fallback": true}|{}|$library /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload /vfix/cgroups 
+	END
+	# What is mounted is what rebuild makes.
+	mkdir -p "$work/base"
+	cp "$work/libjvm.so" "$work/base/"
+	run_vfix rebuild --fix java-cgroups "dir:$work/base" -o "dir:$work/rebuilt" --provenance none
+	cmp "$(source_of $library)" "$work/rebuilt/libjvm.so"
+	cmp "$(source_of /vfix/cgroups)" "$work/rebuilt/vfix/cgroups"
+	expect 'mode and owner' "$(stat -c '%a %u:%g' "$(source_of /vfix/cgroups)")" '644 0:0'
+	expect options "$(jq -c '.mounts[] | select(.destination == "/vfix/cgroups") | .options' "$RECORD/config.json")" '["bind","ro","nodev","nosuid","rprivate"]'
+	# The node's policy wins, and a word that nobody knows is an error.
+	bundle policy '.annotations = {"dev.vfix.fix": "none"}'
+	plant_jvm
+	echo '{"fail_closed": true, "fix": "java-cgroups"}' >"$work/runtime.json"
+	refuses 'annotation dev.vfix.fix=none: not allowed with fail-closed'
+	echo '{"fail_closed": true, "fix": "java-cgroups", "allow_disable": true}' >"$work/runtime.json"
+	start
+	expect mounts "$(mounted)" ''
+	jq '.annotations = {"dev.vfix.fix": "java"}' "$b/config.json" >"$work/c" && cp "$work/c" "$b/config.json"
+	refuses 'annotation dev.vfix.fix: got "java", want java-cgroups, or none'
+	echo '{"fix": "java"}' >"$work/runtime.json"
+	bundle wrong
+	start
+	expect_match log "$log" 'fix: got *java*, want java-cgroups*ignored'
+}
+
+@test "runtime: copies and indexes with a repair are not those without; what cannot be repaired is named" {
+	jvm
+	bundle plain
+	plant_jvm
+	plant usr/lib/libc.so.6
+	sleep 0.2 # so that the index has the files
+	start
+	expect plain "$(mounted)" /usr/lib/libc.so.6
+	echo '{"fix": "java-cgroups"}' >"$work/runtime.json"
+	start
+	expect repaired "$(mounted | sort | tr '\n' ' ')" '/opt/lib/server/libjvm.so /usr/lib/libc.so.6 /vfix/cgroups '
+	echo '{}' >"$work/runtime.json"
+	start
+	expect 'plain again' "$(mounted)" /usr/lib/libc.so.6
+	# Patched for its call sites without the repair, and with it.
+	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o "$work/libjvm.so" -x c - <<-'END'
+		#include <stdio.h>
+		FILE *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
+		FILE *cgroups(void) { return fopen("/proc/cgroups", "r"); }
+		long now(void) { long t; __asm__("mov $0xffffffffff600400, %%rax; call *%%rax" : "=a"(t) : "D"(0) : "memory", "rcx", "r11"); return t; }
+	END
+	plant_jvm
+	start
+	cp "$(source_of /opt/lib/server/libjvm.so)" "$work/without"
+	echo '{"fix": "java-cgroups"}' >"$work/runtime.json"
+	start
+	run cmp "$work/without" "$(source_of /opt/lib/server/libjvm.so)"
+	expect 'status of cmp' "$status" 1
+	# The image is somebody else's, too.
+	mkdir "$root/vfix"
+	echo mine >"$root/vfix/cgroups"
+	start
+	expect_match theirs "$log" 'not patched: java-cgroups: /vfix/cgroups: the image has such a file, and it is not vfix'
+	expect mounts "$(mounted | sort | tr '\n' ' ')" '/opt/lib/server/libjvm.so /usr/lib/libc.so.6 '
+	cmp "$work/without" "$(source_of /opt/lib/server/libjvm.so)"
+	: >"$root/vfix/cgroups" # as an earlier mount leaves it
+	start
+	expect log "$log" ''
+	bundle covered '.mounts += [{destination: "/vfix", type: "tmpfs", source: "tmpfs"}]'
+	plant_jvm
+	start
+	expect_match covered "$log" 'java-cgroups: the engine mounts something at /vfix/cgroups'
+	expect mounts "$(mounted)" /opt/lib/server/libjvm.so
+	# Twice the name: no repair, and fail-closed says so.
+	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o "$work/libjvm.so" -x c - <<-'END'
+		#include <stdio.h>
+		FILE *one(void) { return fopen("/proc/cgroups", "r"); }
+		FILE *two(void) { return fopen("/proc/cgroups", "w"); }
+	END
+	bundle twice
+	plant_jvm
+	echo '{"fail_closed": true, "fix": "java-cgroups"}' >"$work/runtime.json"
+	refuses '/opt/lib/server/libjvm.so: not repaired ?java-cgroups?: * instructions refer to'
+}
+
+@test "runtime: a repaired JDK in a container's own root keeps its file at the next start" {
+	local id
+	id=$(printf 'd%.0s' {1..64})
+	jvm
+	bundle b ".root.readonly = false | .root.path = \"$work/vfs/dir/$id\" | .annotations = {\"dev.vfix.fix\": \"java-cgroups\"}"
+	mkdir -p "$work/vfs/dir"
+	mv "$root" "$work/vfs/dir/$id"
+	root=$work/vfs/dir/$id
+	plant_jvm
+	start --fail-closed
+	expect 'first start' "$(mounted)" /vfix/cgroups
+	run_vfix scan --fix java-cgroups --format json "$root/opt/lib/server/libjvm.so"
+	expect 'the file is repaired' "$(jq -c '[.results[].files[].repair]' <<<"$output")" '[]'
+	run cmp "$work/libjvm.so" "$root/opt/lib/server/libjvm.so"
+	expect 'status of cmp' "$status" 1
+	for _ in 1 2; do
+		sleep 0.2
+		start --fail-closed
+		expect 'next start' "$(mounted)" /vfix/cgroups
+	done
+}
+
 @test "runtime: 50 creates at once read and patch each file once" {
 	local i
 	bundle b0

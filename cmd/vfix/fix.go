@@ -5,13 +5,14 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/repairs"
+	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -22,8 +23,11 @@ type fixOption struct {
 }
 
 func (o *fixOption) addFix(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.fix, "fix", "",
-		"also fix `WHAT`: java-cgroups (JDKs that ignore their memory limit on some hosts with cgroup v2); see 'vfix help java'")
+	var all []string
+	for _, r := range rewriter.Repairs {
+		all = append(all, fmt.Sprintf("%s (%s)", r, repairs.Affects(r)))
+	}
+	cmd.Flags().StringVar(&o.fix, "fix", "", "also fix `WHAT`: "+strings.Join(all, ", "))
 	words(cmd, "fix", repairs.Names())
 }
 

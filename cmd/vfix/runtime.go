@@ -87,8 +87,9 @@ Options of vfix, before those of the runtime, which does not see them:
   --vfix-config FILE   the configuration (default /etc/vfix/runtime.json), in
                        JSON: runtime, fail_closed, cache_dir, cache_size in
                        bytes, opt_in (dev.vfix.enable=true is then needed),
-                       fallback (without an annotation), allow_disable
-                       (dev.vfix.enable=false, even with fail_closed), limits
+                       fallback and fix (without an annotation), allow_disable
+                       (dev.vfix.enable=false and dev.vfix.fix=none, even with
+                       fail_closed), limits
                        of one start: names, copy_bytes, seconds, memory_bytes;
                        record: a file (default /var/log/vfix/starts.jsonl),
                        journald or none; metrics: a file FILE.prom of counters
@@ -99,6 +100,8 @@ Annotations of a container:
                              =true: patch it, if opt_in is set
   dev.vfix.fallback=always   mount libvfix.so and an ld.so.preload for it, for
                              code that is added later; =never: do not
+  dev.vfix.fix=java-cgroups  also fix this, as 'vfix rebuild --fix' does;
+                             =none: do not, unless fail_closed is set
 
 Each start is recorded: 'vfix runtime status' shows the last ones. Files are
 examined by a separate process, which can only read and write the files that it

@@ -9,7 +9,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/repairs"
+	"vfix.dev/vfix/internal/repairs"
 )
 
 // verified prints what verify proved, and what it could not.

@@ -47,7 +47,7 @@ func Main() int {
 		if err != nil {
 			return 0 // nobody asks any more
 		}
-		a := serve(&r, files)
+		a := serve(&r, files, b.Repairs)
 		for _, f := range files {
 			f.Close()
 		}
@@ -78,7 +78,7 @@ func closeOthers() error {
 const maxFiles = 2
 
 // serve does what is asked. A fault of vfix's own is an answer too.
-func serve(r *request, files []*os.File) (a answer) {
+func serve(r *request, files []*os.File, repairs []rewriter.Repair) (a answer) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			a = answer{Error: clip(fmt.Sprintf("internal error: %v", fault))}
@@ -87,11 +87,9 @@ func serve(r *request, files []*os.File) (a answer) {
 	var err error
 	switch len(files) {
 	case 1:
-		var p *rewriter.Plan
-		p, err = planOf(files[0], r.Size)
-		a.Finding = findingOf(p)
+		_, a.Finding, err = planOf(files[0], r.Size, repairs)
 	case maxFiles:
-		err = patch(files[0], r.Size, files[1], r.Want)
+		err = patch(files[0], r.Size, files[1], r.Want, repairs)
 	default:
 		err = fmt.Errorf("%d files", len(files))
 	}
@@ -102,34 +100,38 @@ func serve(r *request, files []*os.File) (a answer) {
 }
 
 // planOf scans a file of size bytes; a nil plan says that it has no call site that can be
-// patched, and none that would have to be.
-func planOf(f io.ReaderAt, size int64) (*rewriter.Plan, error) {
+// patched, none that would have to be, and nothing that the repairs change.
+func planOf(f io.ReaderAt, size int64, repairs []rewriter.Repair) (p *rewriter.Plan, found Finding, err error) {
 	r, err := rewriter.ScanWithin(f, size, maxExec)
 	if err != nil {
-		return nil, err
+		return nil, found, err
 	}
 	if strings.HasPrefix(r.Skipped, "executable segments") {
-		return nil, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
+		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
 	}
-	if !slices.ContainsFunc(r.Sites, func(s rewriter.Site) bool { return s.Verdict.Patchable() || s.Verdict == rewriter.Unknown }) {
-		return nil, nil
+	if has := r.Repaired(); slices.Contains(repairs, has) {
+		found.Repair = has
 	}
-	p, err := rewriter.NewPlan(r, rewriter.Options{})
-	if err != nil || p.Empty() && len(p.LeftOver()) == 0 {
-		return nil, err
+	wanted := r.Redirect != nil && slices.Contains(repairs, r.Redirect.Repair)
+	if !wanted && !slices.ContainsFunc(r.Sites, func(s rewriter.Site) bool { return s.Verdict.Patchable() || s.Verdict == rewriter.Unknown }) {
+		return nil, found, nil
 	}
-	return p, nil
+	if p, err = rewriter.NewPlan(r, rewriter.Options{Repairs: repairs}); err != nil {
+		return nil, Finding{}, err
+	}
+	found.add(p, wanted)
+	return p, found, nil
 }
 
 var errOther = errors.New("not the file that was examined")
 
 // patch writes the patched copy of a file, which is to have want bytes, and proves that it is one.
-func patch(original io.ReaderAt, size int64, to *os.File, want int64) error {
-	p, err := planOf(original, size)
+func patch(original io.ReaderAt, size int64, to *os.File, want int64, repairs []rewriter.Repair) error {
+	p, _, err := planOf(original, size, repairs)
 	if err != nil {
 		return err
 	}
-	if p == nil || p.Size != want {
+	if p == nil || p.Empty() || p.Size != want {
 		return errOther
 	}
 	if _, err := sparse.Copy(to, p.Apply(original)); err != nil {

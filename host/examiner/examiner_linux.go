@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/rewriter"
 )
 
 // Examiner has files examined. The confined process is started when the first file is.
@@ -20,6 +23,8 @@ type Examiner struct {
 	Until  time.Time
 	// Cgroup is a control group (version 2) below which it runs, "" for the caller's own.
 	Cgroup string
+	// Repairs are those that are made besides: nil for none.
+	Repairs []rewriter.Repair
 	// Holds is what confines the process, once it has been started; Asked is how often it was asked.
 	Holds []string
 	Asked int
@@ -38,10 +43,16 @@ var ErrTime = errors.New("time is up")
 func (e *Examiner) Examine(fd int, size int64) (Finding, error) {
 	a, err := e.ask(request{Size: size}, fd)
 	f := a.Finding
-	if err == nil && (f.Size < 0 || f.Sites < 0 || f.Stay < 0 || len(f.Left) > maxReason || (f.Stay > 0) != (f.Left != "")) {
+	if err == nil && !e.believable(&f) {
 		return Finding{}, errors.New("the confined process gave an answer that cannot be")
 	}
 	return f, err
+}
+
+// believable reports whether an answer can be.
+func (e *Examiner) believable(f *Finding) bool {
+	return f.Size >= 0 && f.Sites >= 0 && f.Stay >= 0 && len(f.Left) <= maxReason && (f.Stay == 0 || f.Left != "") &&
+		(f.Left == "" || f.Stay > 0 || len(e.Repairs) > 0) && (f.Repair == "" || slices.Contains(e.Repairs, f.Repair))
 }
 
 // Patch has the patched copy of a file of size bytes, at original, written to the empty file at to,
@@ -140,7 +151,7 @@ func (e *Examiner) start() error {
 		e.process = nil
 		return err
 	}
-	if err := send(e.socket, bounds{Memory: e.Memory, Time: time.Until(e.Until)}); err != nil {
+	if err := send(e.socket, bounds{Memory: e.Memory, Time: time.Until(e.Until), Repairs: e.Repairs}); err != nil {
 		return err
 	}
 	var h hello

@@ -59,7 +59,7 @@ func TestExamineAndPatch(t *testing.T) {
 	if err := e.Patch(int(f.Fd()), int64(len(original)), int(to.Fd()), found.Size); err != nil {
 		t.Fatal(err)
 	}
-	p, err := planOf(bytes.NewReader(original), int64(len(original)))
+	p, _, err := planOf(bytes.NewReader(original), int64(len(original)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestEnded(t *testing.T) {
 // An answer that cannot be is none: the process may be in the hands of a file.
 func TestLies(t *testing.T) {
 	for _, a := range []string{
-		`{"size":-1}`, `{"stay":1}`, `{"left":"x"}`, `{"sites":-5}`, `{"size":"x"}`, `[]`, ``, `{"stay":1,"left":"` + strings.Repeat("x", 2*maxReason) + `"}`,
+		`{"size":-1}`, `{"stay":1}`, `{"left":"x"}`, `{"repair":"java-cgroups"}`, `{"sites":-5}`, `{"size":"x"}`, `[]`, ``, `{"stay":1,"left":"` + strings.Repeat("x", 2*maxReason) + `"}`,
 		`{"size":1}` + strings.Repeat(" ", maxMessage),
 	} {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

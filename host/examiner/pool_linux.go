@@ -2,7 +2,11 @@
 
 package examiner
 
-import "time"
+import (
+	"time"
+
+	"vfix.dev/vfix/rewriter"
+)
 
 // Pool makes the examiners of a start. A file that takes a confined process over can lie about what that
 // process is asked later: who must not be lied to gets one of his own.
@@ -11,6 +15,8 @@ type Pool struct {
 	Memory int64
 	Until  time.Time
 	Cgroup string
+	// Repairs are those that are made besides.
+	Repairs []rewriter.Repair
 	// Holds is what confined the last process that was done, Asked how often all were asked.
 	Holds []string
 	Asked int
@@ -18,7 +24,7 @@ type Pool struct {
 
 // One is an examiner, to be ended with Done.
 func (p *Pool) One() *Examiner {
-	return &Examiner{Memory: p.Memory, Until: p.Until, Cgroup: p.Cgroup}
+	return &Examiner{Memory: p.Memory, Until: p.Until, Cgroup: p.Cgroup, Repairs: p.Repairs}
 }
 
 // Done ends an examiner.

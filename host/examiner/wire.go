@@ -22,9 +22,12 @@ const maxMessage = 16 << 10
 type Finding struct {
 	Size  int64 `json:"size,omitempty"`  // of the patched copy, in bytes; 0 where there is nothing to patch
 	Sites int   `json:"sites,omitempty"` // call sites that the copy has patched
-	// Stay is how many live and unknown call sites stay, Left says so in words; "" for none.
+	// Stay is how many live and unknown call sites stay. Left says so in words, or why a repair cannot
+	// be made; "" for neither.
 	Stay int    `json:"stay,omitempty"`
 	Left string `json:"left,omitempty"`
+	// Repair is the one that the copy has, or the file itself; "" for none.
+	Repair rewriter.Repair `json:"repair,omitempty"`
 }
 
 // ErrTooMuch: a file costs more to read than any program is large.
@@ -32,8 +35,9 @@ var ErrTooMuch = errors.New("not examined")
 
 // bounds are the first message, from the caller.
 type bounds struct {
-	Memory int64         `json:"memory"`
-	Time   time.Duration `json:"time"`
+	Memory  int64             `json:"memory"`
+	Time    time.Duration     `json:"time"`
+	Repairs []rewriter.Repair `json:"repairs,omitempty"`
 }
 
 // hello is the first answer.
@@ -63,11 +67,8 @@ const maxReason = 1 << 10
 
 func clip(s string) string { return s[:min(len(s), maxReason)] }
 
-// findingOf is what a plan says; nil for none.
-func findingOf(p *rewriter.Plan) (f Finding) {
-	if p == nil {
-		return f
-	}
+// add notes what a plan does; wanted says that the file is to have the plan's repair.
+func (f *Finding) add(p *rewriter.Plan, wanted bool) {
 	if !p.Empty() {
 		f.Size = p.Size
 	}
@@ -81,9 +82,19 @@ func findingOf(p *rewriter.Plan) (f Finding) {
 	switch f.Stay {
 	case 0:
 	case 1:
-		f.Left = clip(fmt.Sprintf("1 call site left, at vaddr %#x: %s", left[0].Site.Vaddr, left[0].Reason))
+		f.Left = fmt.Sprintf("1 call site left, at vaddr %#x: %s", left[0].Site.Vaddr, left[0].Reason)
 	default:
-		f.Left = clip(fmt.Sprintf("%d call sites left, the first at vaddr %#x: %s", len(left), left[0].Site.Vaddr, left[0].Reason))
+		f.Left = fmt.Sprintf("%d call sites left, the first at vaddr %#x: %s", len(left), left[0].Site.Vaddr, left[0].Reason)
 	}
-	return f
+	switch d := p.Redirect; {
+	case !wanted:
+	case p.Redirected():
+		f.Repair = d.Repair
+	case f.Left != "":
+		f.Left += "; "
+		fallthrough
+	default:
+		f.Left += fmt.Sprintf("not repaired (%s): %s", d.Repair, d.Reason)
+	}
+	f.Left = clip(f.Left)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/host/starts"
+	"vfix.dev/vfix/internal/repairs"
 )
 
 // ConfigFile is where vfix-runtime looks for its configuration. Engines that start a
@@ -47,6 +48,9 @@ type Config struct {
 	OptIn bool `json:"opt_in,omitempty"`
 	// Fallback gives containers the preload library unless an annotation says otherwise.
 	Fallback bool `json:"fallback,omitempty"`
+	// Fix lists repairs beyond calls of the page, as vfix rebuild --fix does: for all containers,
+	// unless an annotation says otherwise.
+	Fix string `json:"fix,omitempty"`
 	// Record is where a line about each start goes: an absolute path, "journald" or "none"; "" is
 	// DefaultRecord, and for who is not root on this machine vfix/starts.jsonl in the folder of his
 	// state (XDG_STATE_HOME).
@@ -95,7 +99,7 @@ func ParseConfig(b []byte) (Config, error) {
 		}
 	}
 	if wrong := c.check(); wrong != nil {
-		c.CacheDir, c.CacheSize, c.Record, c.Metrics, c.Limits = "", 0, "", "", Limits{}
+		c.CacheDir, c.CacheSize, c.Fix, c.Record, c.Metrics, c.Limits = "", 0, "", "", "", Limits{}
 		err = errors.Join(err, wrong)
 	}
 	return c, err
@@ -113,6 +117,11 @@ func (c Config) check() error {
 	}
 	if c.Metrics != "" && (!filepath.IsAbs(c.Metrics) || filepath.Ext(c.Metrics) != ".prom") {
 		return fmt.Errorf("metrics: got %q, want an absolute path that ends in .prom", c.Metrics)
+	}
+	if c.Fix != "" {
+		if _, err := repairs.Parse(c.Fix); err != nil {
+			return fmt.Errorf("fix: %w", err)
+		}
 	}
 	return c.Limits.check()
 }

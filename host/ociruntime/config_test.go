@@ -10,7 +10,7 @@ import (
 
 func TestConfigRoundTrip(t *testing.T) {
 	for _, c := range []Config{
-		{}, {Runtime: "crun", FailClosed: true, CacheDir: "/x", CacheSize: 5, OptIn: true, Fallback: true},
+		{}, {Runtime: "crun", FailClosed: true, CacheDir: "/x", CacheSize: 5, OptIn: true, Fallback: true, Fix: "java-cgroups"},
 	} {
 		b, err := c.Bytes()
 		if err != nil {
@@ -34,6 +34,7 @@ func TestConfigRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		``: "EOF", `[]`: "cannot unmarshal", `{"failclosed":true}`: "unknown field", `{} {}`: "after the end",
 		`{"cache_size":-1}`: "cache_size", `{"cache_dir":"var"}`: "absolute", `{"runtime":1}`: "runtime",
+		`{"fix":"java"}`: "want java-cgroups", `{"fix":["java-cgroups"]}`: "cannot unmarshal",
 	} {
 		if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
@@ -46,6 +47,7 @@ func TestConfigKeepsWhatIsRight(t *testing.T) {
 	for _, text := range []string{
 		`{"fail_closed":true,"cach_dir":"/x","runtime":"crun"}`, `{"cach_dir":"/x","fail_closed":true,"runtime":"crun"}`,
 		`{"fail_closed":true,"runtime":"crun","cache_dir":"x"}`, `{"fail_closed":true,"runtime":"crun","cache_size":-1}`,
+		`{"fail_closed":true,"runtime":"crun","fix":"java"}`,
 		`{"fail_closed":true,"runtime":"crun"} {}`, `{"opt_in":1,"fail_closed":true,"runtime":"crun"}`,
 	} {
 		if c, err := ParseConfig([]byte(text)); err == nil || c != want {

@@ -36,7 +36,7 @@ func (k *container) isHidden(name string) bool {
 
 // look finds the files to be patched, by whatever way needs the least reading.
 func (k *container) look() (*scanned, error) {
-	keep := indexes{k.store, k.own.maker(), k.budget, k.pool}
+	keep := indexes{k.store, k.maker(), k.budget, k.pool}
 	m, mounted, err := mountAt(k.root.Path)
 	if err != nil {
 		return nil, err

@@ -44,6 +44,7 @@ func (k *container) patch(h *legacyFile) {
 		k.problem(names[0], errors.New(h.Left))
 	}
 	if h.Size == 0 {
+		k.needs(h.Repair)
 		return
 	}
 	if err := k.budget.copied(h.Size); err != nil {
@@ -72,9 +73,10 @@ func (k *container) patch(h *legacyFile) {
 
 // patched notes a file that is patched now, by each name.
 func (k *container) patched(names []string, h *legacyFile, c *copied) {
+	k.needs(h.Repair)
 	for _, name := range names {
 		k.rec.Files = append(k.rec.Files, starts.File{
-			Path: "/" + name, Before: hex.EncodeToString(h.SHA256), After: k.store.SHA256(c.key), Sites: h.Sites,
+			Path: "/" + name, Before: hex.EncodeToString(h.SHA256), After: k.store.SHA256(c.key), Sites: h.Sites, Repair: string(h.Repair),
 		})
 	}
 }
@@ -105,7 +107,7 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 	}
 	meta := c.meta
 	k.relabel(&meta)
-	key := meta.Key([sha256.Size]byte(h.SHA256), k.own.maker(), k.spec.idMap)
+	key := meta.Key([sha256.Size]byte(h.SHA256), k.maker(), k.spec.idMap)
 	c.key = key
 	var ok bool
 	if c.path, ok = k.store.Get(key, h.Size); ok {

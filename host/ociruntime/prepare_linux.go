@@ -14,6 +14,7 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
+	"vfix.dev/vfix/rewriter"
 )
 
 // container is one that is about to be made.
@@ -33,6 +34,7 @@ type container struct {
 	upper    string   // the root's upper layer, "" where it is no overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
 	add      []specMount
+	repaired []rewriter.Repair // that some program has which the container sees
 	// rec is what is done and what is not, for the log and the record.
 	rec *starts.Record
 }
@@ -63,6 +65,11 @@ func prepare(bundle string, c Config, o Options, rec *starts.Record) error {
 		return k.withoutMounts(err)
 	}
 	rec.Policy.Fallback = fallback
+	fix, err := k.asked()
+	if err != nil {
+		return k.withoutMounts(err)
+	}
+	rec.Policy.Fix = words(fix)
 	if !enabled {
 		rec.Outcome = starts.Disabled
 		if s, err := store.Existing(c.cacheDir(), c.cacheSize()); err == nil {
@@ -81,7 +88,7 @@ func prepare(bundle string, c Config, o Options, rec *starts.Record) error {
 	if err := s.Lease(); err != nil {
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
-	err = k.work(fallback)
+	err = k.work(fallback, fix)
 	rec.Confined = k.pool.Holds
 	if err != nil {
 		s.Release()
@@ -129,7 +136,7 @@ func (k *container) wanted() (enabled, fallback bool, err error) {
 }
 
 // work patches the files of the root.
-func (k *container) work(fallback bool) (err error) {
+func (k *container) work(fallback bool, fix []rewriter.Repair) (err error) {
 	path := k.spec.Root.Path
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(k.bundle, path)
@@ -148,6 +155,7 @@ func (k *container) work(fallback bool) (err error) {
 		return err
 	}
 	k.rec.Root = k.root.Path
+	k.pool.Repairs = k.possible(fix)
 	found, err := k.look()
 	k.rec.Examined = k.pool.Asked
 	k.rec.Seconds.Look = k.budget.since()
@@ -173,6 +181,9 @@ func (k *container) work(fallback bool) (err error) {
 		if err := k.addFallback(); err != nil {
 			k.rec.Add("", err.Error())
 		}
+	}
+	if err := k.addRepairs(); err != nil {
+		k.rec.Add("", err.Error())
 	}
 	return nil
 }

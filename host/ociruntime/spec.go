@@ -16,6 +16,7 @@ import (
 const (
 	AnnotationEnable   = "dev.vfix.enable"   // true, or false
 	AnnotationFallback = "dev.vfix.fallback" // always, or never
+	AnnotationFix      = "dev.vfix.fix"      // as Config.Fix, or none
 )
 
 // spec is what is read of a bundle's config.json. Source: opencontainers/runtime-spec,

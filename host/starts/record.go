@@ -68,6 +68,8 @@ type Policy struct {
 	FailClosed bool `json:"fail_closed"`
 	OptIn      bool `json:"opt_in"`
 	Fallback   bool `json:"fallback"`
+	// Fix lists the repairs beyond calls of the page.
+	Fix string `json:"fix,omitempty"`
 }
 
 // File is one that was patched, with the SHA-256 of the original and of the copy, in hex.
@@ -76,6 +78,7 @@ type File struct {
 	Before string `json:"before"`
 	After  string `json:"after"`
 	Sites  int    `json:"sites"`
+	Repair string `json:"repair,omitempty"` // that it has beyond calls of the page
 }
 
 // Problem is what was not done about a file, and why.

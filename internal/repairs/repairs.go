@@ -1,5 +1,5 @@
-// Package repairs knows what an image needs besides its patched files, for each repair that the
-// rewriter makes beyond calls of the vsyscall page, and the words for it.
+// Package repairs knows what a root filesystem needs besides its patched files, for each repair that
+// the rewriter makes beyond calls of the vsyscall page, and the words for it.
 package repairs
 
 import (
@@ -7,21 +7,31 @@ import (
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
 
+// File is one that repaired programs read: plain, and root's.
+type File struct {
+	Name string // below the root
+	Body []byte
+}
+
+// Mode is that of the files.
+const Mode = 0o644
+
 // known is each repair's file and words.
 var known = map[rewriter.Repair]struct {
-	file  contents.Extra // that the repaired program reads
-	title string
+	file                File
+	affects, does, done string
 }{
 	// As /proc/cgroups has them on a host with cgroup v2 and everything that a JDK looks for: name,
 	// hierarchy, number of groups, enabled (cgroups(7)).
 	rewriter.JavaCgroups: {
-		file: contents.Extra{Name: "vfix/cgroups", Mode: 0o644, Body: []byte("#subsys_name\thierarchy\tnum_cgroups\tenabled\n" +
+		file: File{Name: "vfix/cgroups", Body: []byte("#subsys_name\thierarchy\tnum_cgroups\tenabled\n" +
 			"cpuset\t0\t1\t1\ncpu\t0\t1\t1\ncpuacct\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n")},
-		title: "the JDK sees its container's limits on hosts with cgroup v2 whose /proc/cgroups does not list the controllers",
+		affects: "JDKs that ignore their memory limit on some hosts with cgroup v2; see 'vfix help java'",
+		does:    "the JDK sees its container's limits on hosts with cgroup v2 whose /proc/cgroups does not list the controllers",
+		done:    "memory limit of the JDK repaired",
 	},
 }
 
@@ -50,17 +60,13 @@ func Parse(text string) ([]rewriter.Repair, error) {
 }
 
 // FileOf is the file that the programs of a repair read.
-func FileOf(r rewriter.Repair) contents.Extra { return known[r].file }
+func FileOf(r rewriter.Repair) File { return known[r].file }
 
-// Files are those of all repairs, by name.
-func Files() map[string]contents.Extra {
-	all := map[string]contents.Extra{}
-	for _, r := range rewriter.Repairs {
-		f := FileOf(r)
-		all[f.Name] = f
-	}
-	return all
-}
+// Affects says in an option's help what a repair is for.
+func Affects(r rewriter.Repair) string { return known[r].affects }
 
 // Does says what a repair changes for the program.
-func Does(r rewriter.Repair) string { return known[r].title }
+func Does(r rewriter.Repair) string { return known[r].does }
+
+// Done says in an image's history what was done.
+func Done(r rewriter.Repair) string { return known[r].done }
