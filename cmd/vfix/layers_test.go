@@ -1,7 +1,10 @@
 package main
 
 import (
+	"io"
 	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,6 +106,32 @@ func TestUpwardImportsAreSeen(t *testing.T) {
 	} {
 		if got := mayImport(tc.at, tc.to); got != tc.want {
 			t.Errorf("%s imports %s: got %v, want %v", tc.at, tc.to, got, tc.want)
+		}
+	}
+}
+
+// What is built is not committed: a program in the tree makes every clone as large as itself, for good.
+func TestNothingBuiltIsCommitted(t *testing.T) {
+	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached")
+	list.Dir = filepath.Join("..", "..")
+	names, err := list.Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v: this is no clone", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		info, err := os.Lstat(filepath.Join(list.Dir, name))
+		if err != nil || !info.Mode().IsRegular() {
+			continue // removed, and not committed yet
+		}
+		f, err := os.Open(filepath.Join(list.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		magic := make([]byte, 4)
+		_, err = io.ReadFull(f, magic)
+		f.Close()
+		if size := info.Size(); size > 1<<20 || err == nil && string(magic) == "\x7fELF" {
+			t.Errorf("%s (%d bytes) is committed", name, size)
 		}
 	}
 }
