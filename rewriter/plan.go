@@ -141,6 +141,9 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 	p.Size = int64(f.Size)
 	if wanted {
 		redirect := *r.Redirect
+		if err := f.proveLoad(&redirect); err != nil {
+			return nil, err
+		}
 		p.Redirect = &redirect
 		if f.was == nil && r.Injected != "" && redirect.Reason == "" {
 			p.Redirect.Reason = "patched by a vfix that this one does not know"

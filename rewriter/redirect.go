@@ -95,7 +95,7 @@ func (f *file) findRedirect() (*Redirect, error) {
 	return r, f.findLoad(r, k, texts[0])
 }
 
-// findLoad finds the instruction that loads the address of a text, the only reference to it.
+// findLoad finds what loads the address of a text, the only reference to it.
 func (f *file) findLoad(r *Redirect, k *repair, text uint64) error {
 	refs, data, err := f.References(text)
 	switch {
@@ -108,19 +108,29 @@ func (f *file) findLoad(r *Redirect, k *repair, text uint64) error {
 		r.Reason = fmt.Sprintf("%d instructions refer to %q", len(refs), k.text)
 		return nil
 	}
-	s := Site{Vaddr: refs[0] - (leaLen - 4), Len: leaLen, Kind: LeaDisp32}
-	off, ok := f.Offset(s.Vaddr, leaLen)
+	at := refs[0] - (leaLen - 4)
+	off, ok := f.Offset(at, leaLen)
 	b, err := f.Bytes(off, leaLen)
 	if !ok || err != nil {
 		return err
 	}
-	if b[0]&^4 != 0x48 || b[1] != 0x8d || b[2]&0xc7 != 5 || text != s.Vaddr+leaLen+elf.Signed(b[3:]) {
-		r.Reason = fmt.Sprintf("the reference to %q at vaddr %#x is not a lea of 7 bytes", k.text, s.Vaddr)
+	if b[0]&^4 != 0x48 || b[1] != 0x8d || b[2]&0xc7 != 5 || text != at+leaLen+elf.Signed(b[3:]) {
+		r.Reason = fmt.Sprintf("the reference to %q at vaddr %#x is not a lea of 7 bytes", k.text, at)
 		return nil
 	}
-	s.Offset = off
-	if r.Reason, err = f.unproved(&s); err == nil && r.Reason == "" {
-		r.Vaddr, r.Offset, r.Before = s.Vaddr, off, b
+	r.Vaddr, r.Offset, r.Before = at, off, b
+	return nil
+}
+
+// proveLoad gives a redirect a reason where nothing proves that its bytes are an instruction. It reads much
+// of the file: a scan leaves it to the plan.
+func (f *file) proveLoad(r *Redirect) (err error) {
+	if r.Reason != "" {
+		return nil
+	}
+	r.Reason, err = f.unproved(&Site{Vaddr: r.Vaddr, Offset: r.Offset, Len: leaLen, Kind: LeaDisp32})
+	if r.Reason != "" {
+		r.Vaddr, r.Offset, r.Before = 0, 0, nil
 	}
 	return err
 }
@@ -207,6 +217,9 @@ func (p *Plan) proveRedirect() error {
 	}
 	r := p.Redirect
 	again, err := p.file.findRedirect()
+	if err == nil && again != nil {
+		err = p.file.proveLoad(again)
+	}
 	if err != nil {
 		return err
 	}

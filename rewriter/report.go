@@ -178,7 +178,7 @@ type Report struct {
 	// Refresh says that an older vfix patched the file, and that this one would patch it
 	// otherwise. The sites are then those that the file had before.
 	Refresh bool
-	// Redirect is what needs a repair besides the sites; nil where nothing does.
+	// Redirect is what needs a repair besides the sites; nil where nothing does. The plan proves it.
 	Redirect *Redirect
 
 	was   *patchedFile // what is known of it, of a file that vfix has patched

@@ -87,6 +87,38 @@ fixture_image() {
 	done
 }
 
+@test "hotfix: --fix java-cgroups mounts the JDK's library and the file that it reads" {
+	local root=$BATS_TEST_TMPDIR/root
+	mkdir -p "$root/opt/lib"
+	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o "$root/opt/lib/libjvm.so" -x c - <<-'END'
+		#include <stdio.h>
+		FILE *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
+		FILE *cgroups(void) { return fopen("/proc/cgroups", "r"); }
+	END
+	cp /bin/busybox "$root/"
+	tar -C "$root" -c . | docker import - jdk >/dev/null
+	run_vfix hotfix -o "$copies" jdk
+	expect 'without it' "$output" ''
+	run_vfix rebuild --fix java-cgroups "dir:$root" -o "dir:$BATS_TEST_TMPDIR/rebuilt" --provenance none
+	run_vfix hotfix --fix java-cgroups --for docker -o "$copies" jdk
+	run_printed "$output" /busybox sha256sum /opt/lib/libjvm.so /vfix/cgroups
+	expect 'what the container sees' "$output" "$(cd "$BATS_TEST_TMPDIR/rebuilt" && sha256sum opt/lib/libjvm.so vfix/cgroups | sed 's,  ,  /,')"
+	docker create --name jdk --network none jdk /busybox cat /vfix/cgroups
+	run_vfix scan --fix java-cgroups container:jdk
+	expect_match 'what to type' "$output" 'vfix hotfix --fix java-cgroups container:jdk'
+	run_vfix hotfix --fix java-cgroups --apply -o "$copies" jdk
+	run docker start --attach jdk
+	expect 'the recreated container' "$output" "$(cat "$BATS_TEST_TMPDIR/rebuilt/vfix/cgroups")"
+	run_vfix hotfix --fix java-cgroups --apply -o "$copies" jdk
+	expect_match again "$stderr" 'it already has these mounts'
+	docker rm --force jdk jdk-vfix-old
+	# What the container mounts over the directory hides the file.
+	docker create --name covered --network none --tmpfs /vfix jdk /busybox true
+	run_vfix 1 hotfix --fix java-cgroups -o "$copies" covered
+	expect_match covered "$stderr" '/vfix/cgroups: the container has a mount there'
+	docker rm covered
+}
+
 @test "hotfix: all four forms; JSON holds the same" {
 	run_vfix hotfix -o "$copies" redis:legacy
 	for want in 'docker run' 'podman run' 'read_only: true' 'hostPath:'; do

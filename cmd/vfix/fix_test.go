@@ -29,7 +29,7 @@ func fixed() *contents.Findings {
 
 func TestFix(t *testing.T) {
 	for line, wanted := range map[string][]string{
-		"scan --fix java-cgroups x":           {"java-cgroups      1  lea", "1 file can be fixed (java-cgroups): the JDK sees"},
+		"scan --fix java-cgroups x":           {"java-cgroups      1  lea", "1 file can be fixed (java-cgroups): the JDK sees", "\n  to fix java-cgroups: vfix rebuild --fix java-cgroups docker-daemon:debian:12\n"},
 		"scan --fix java-cgroups --explain x": {"opt/jdk/lib/server/libjvm.so: java-cgroups at 0x538c30", "<vfix_string>"},
 		"rebuild --fix java-cgroups x":        {"1 file fixed (java-cgroups): the JDK sees"},
 	} {
@@ -41,6 +41,26 @@ func TestFix(t *testing.T) {
 		}
 	}
 	if got := runLine(engine{}, "rebuild", "--fix", "java", "x"); got.status != 2 || !strings.Contains(got.stderr, `--fix: got "java", want java-cgroups`) {
+		t.Errorf("status %d: %s", got.status, got.stderr)
+	}
+}
+
+// TestFixOf: what to type is a verb that can do it.
+func TestFixOf(t *testing.T) {
+	dir := t.TempDir()
+	for source, want := range map[string]string{
+		"container:app": "vfix hotfix --fix java-cgroups container:app",
+		dir:             "vfix rebuild --fix java-cgroups dir:" + dir + " -o dir:COPY",
+		"dir:" + dir:    "vfix rebuild --fix java-cgroups dir:" + dir + " -o dir:COPY",
+		dir + "/file":   "vfix rebuild --fix java-cgroups dir:ROOT -o dir:COPY",
+	} {
+		f := fixed()
+		if f.Source, f.Digest = source, ""; fixes(f)[0] != want {
+			t.Errorf("%s: got %q, want %q", source, fixes(f), want)
+		}
+	}
+	got := runLine(engine{}, "patch", "--fix", "java-cgroups", "-i", "x")
+	if got.status != 2 || !strings.Contains(got.stderr, "'vfix rebuild --fix java-cgroups dir:ROOT -o dir:COPY'") {
 		t.Errorf("status %d: %s", got.status, got.stderr)
 	}
 }

@@ -42,7 +42,7 @@ func TestHelpIsComplete(t *testing.T) {
 			t.Errorf("%s: --help and help differ, or are no result: %+v", name, byFlag)
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Usage == "" || !strings.Contains(byFlag.stdout, "--"+f.Name) {
+			if !f.Hidden && (f.Usage == "" || !strings.Contains(byFlag.stdout, "--"+f.Name)) {
 				t.Errorf("%s --%s: no help", name, f.Name)
 			}
 		})

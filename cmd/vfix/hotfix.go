@@ -12,12 +12,14 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/mountopts"
+	"vfix.dev/vfix/rewriter"
 )
 
 // HotfixOptions are the choices of vfix hotfix.
 type HotfixOptions struct {
 	printOptions
 	workOptions
+	fixOption
 	engine string
 	dir    string
 	apply  bool
@@ -76,6 +78,8 @@ A mounted file cannot be replaced from inside: a package manager that upgrades
 libc in the container fails with "device or resource busy". vfix-runtime does
 not have this limitation: see 'vfix install --help'.
 
+With --fix java-cgroups, JDKs are fixed, too: see 'vfix help java'.
+
 --list shows the copies and the containers and processes that use them; --prune
 removes the unused ones that are more than a minute old.`,
 		Example: `  vfix hotfix redis:2.8.22                      for all four engines
@@ -99,6 +103,9 @@ removes the unused ones that are more than a minute old.`,
 			if opts.apply && cmd.Flags().Changed("for") {
 				return usagef("hotfix", "--apply recreates the container and --for prints options: use one of them")
 			}
+			if err := opts.fixOption.check(cmd); err != nil {
+				return err
+			}
 			if opts.list || opts.prune {
 				return runHotfixCopies(cmd.Context(), opts, out, e)
 			}
@@ -112,6 +119,7 @@ removes the unused ones that are more than a minute old.`,
 	f.BoolVar(&opts.apply, "apply", false, "recreate a stopped docker container with the mounts")
 	f.BoolVar(&opts.list, "list", false, "list the patched copies and what uses them")
 	f.BoolVar(&opts.prune, "prune", false, "remove the patched copies that nothing uses")
+	opts.addFix(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	opts.addJobs(cmd, "files")
@@ -137,7 +145,7 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 		return err
 	}
 	done, err := e.hotfix(ctx, source, hotfix.Options{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Rewriter: rewriter.Options{Repairs: opts.repair}},
 		Dir:         opts.dir, Apply: opts.apply,
 	})
 	if err != nil {

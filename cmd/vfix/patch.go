@@ -57,6 +57,9 @@ There is no undo: keep a copy, or use -o.`,
   2  usage error`),
 		Args: sourceArgs("patch", "PATH", -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if what := cmd.Flag("fix"); what.Changed {
+				return usagef("patch", "--fix needs a file more in the root filesystem: use 'vfix rebuild --fix %s dir:ROOT -o dir:COPY'", what.Value)
+			}
 			return runPatch(cmd.Context(), opts, args, out, e)
 		},
 	}
@@ -66,6 +69,8 @@ There is no undo: keep a copy, or use -o.`,
 	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done without writing anything")
 	f.StringVar(&opts.since, "since", "", "with -i: examine only files that changed after `FILE`, then update its time; if it does not exist, examine all files")
 	f.BoolVarP(&opts.oneFS, "one-file-system", "x", false, "do not cross into other mounted filesystems")
+	f.String("fix", "", "")
+	_ = f.MarkHidden("fix") // scan has it: who types it here is told what to type
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addJobs(cmd, "files")

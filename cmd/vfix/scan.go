@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -140,15 +141,25 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 // fixes are the commands that fix what a scan found; where nothing can be fixed, the one that
 // shows why.
 func fixes(f *contents.Findings) []string {
+	fix := fixNames(f)
+	if fix != "" {
+		fix = "--fix " + fix + " "
+	}
 	switch {
 	case !f.Affected():
 		return []string{"vfix scan --explain " + f.Source}
 	case strings.HasPrefix(f.Source, images.ContainerPrefix):
-		return []string{"vfix hotfix " + f.Source}
+		return []string{"vfix hotfix " + fix + f.Source}
 	case f.Digest != "", strings.HasPrefix(f.Source, string(media.SIF)+":"):
-		return []string{"vfix rebuild " + f.Source}
+		return []string{"vfix rebuild " + fix + f.Source}
 	}
 	path := strings.TrimPrefix(f.Source, string(media.Dir)+":")
+	if fix != "" {
+		if st, err := os.Stat(path); err != nil || !st.IsDir() {
+			path = "ROOT"
+		}
+		return []string{"vfix rebuild " + fix + "dir:" + path + " -o dir:COPY"}
+	}
 	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
 }
 

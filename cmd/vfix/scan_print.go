@@ -91,6 +91,9 @@ func writeVerdict(w io.Writer, c screen.Palette, f *contents.Findings) {
 		}
 	default:
 		fmt.Fprintln(w, c.Green("NOT AFFECTED"))
+		if fixNames(f) != "" {
+			fmt.Fprintln(w, "  to fix "+fixNames(f)+": "+c.Bold(screen.Printable(fixes(f)[0])))
+		}
 	}
 }
 

@@ -93,10 +93,9 @@ func (k *copyFolder) check() error {
 	return nil
 }
 
-// put writes the patched copy of one file and returns its absolute path. One that is there
-// already and sound is left alone.
-func (k *copyFolder) put(ctx context.Context, h contents.Target) (string, error) {
-	want := *h.Meta.Unmarked()
+// put writes a file of size bytes and returns its absolute path. One that is there already and
+// sound is left alone.
+func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r io.Reader) (string, error) {
 	if err := k.mapOwner(&want); err != nil {
 		return "", err
 	}
@@ -108,12 +107,12 @@ func (k *copyFolder) put(ctx context.Context, h contents.Target) (string, error)
 	defer f.Close()
 	defer k.root.Remove(temp)
 	sum := sha256.New()
-	n, err := sparse.Copy(f, io.TeeReader(blob.Reading{Ctx: ctx, Reader: h.Plan.Apply(h.ELF.Content)}, sum))
+	n, err := sparse.Copy(f, io.TeeReader(blob.Reading{Ctx: ctx, Reader: r}, sum))
 	if err != nil {
 		return "", err
 	}
-	if n != h.Plan.Size {
-		return "", fmt.Errorf("got %d bytes, want %d", n, h.Plan.Size)
+	if n != size {
+		return "", fmt.Errorf("got %d bytes, want %d", n, size)
 	}
 	content := sum.Sum(nil)
 	name := keptName(content, &want)

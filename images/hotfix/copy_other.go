@@ -6,6 +6,7 @@ package hotfix
 
 import (
 	"context"
+	"io"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
@@ -23,6 +24,6 @@ func openCopyFolder(string, media.EngineTraits, progress.Reporter) (*copyFolder,
 
 func (*copyFolder) close() {}
 
-func (*copyFolder) put(context.Context, contents.Target) (string, error) {
+func (*copyFolder) put(context.Context, contents.Meta, int64, io.Reader) (string, error) {
 	return "", hinterr.ErrUnsupported
 }

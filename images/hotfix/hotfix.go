@@ -4,12 +4,14 @@
 package hotfix
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -19,6 +21,8 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/repairs"
+	"vfix.dev/vfix/rewriter"
 )
 
 // HotfixDir is where the patched copies are kept.
@@ -54,7 +58,7 @@ type Hotfixed struct {
 	Recreated *Recreated
 }
 
-// HotfixMount is one name of one patched file.
+// Mount is one name of one patched file, or of a file that a repair needs.
 type Mount struct {
 	Source string // absolute path of the patched copy on this machine
 	Target string // absolute path in the container
@@ -180,6 +184,7 @@ func serviceName(image string) string {
 // folders or files covered are left out: the container does not see these files.
 func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []string, e media.EngineTraits) error {
 	var k *copyFolder
+	var repaired []rewriter.Repair
 	for _, one := range targets {
 		targets := visibleNames(one.Names, covered)
 		if len(targets) == 0 {
@@ -192,15 +197,36 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 			}
 			defer k.close()
 		}
-		source, err := k.put(ctx, one)
+		source, err := k.put(ctx, *one.Meta.Unmarked(), one.Plan.Size, one.Plan.Apply(one.ELF.Content))
 		if err != nil {
 			return fmt.Errorf("patched copy of %s: %w", targets[0], err)
 		}
 		for _, t := range targets {
 			h.out.Mounts = append(h.out.Mounts, Mount{Source: source, Target: t, Size: one.Plan.Size})
 		}
+		if d := one.Plan.Redirect; one.Plan.Redirected() && !slices.Contains(repaired, d.Repair) {
+			repaired = append(repaired, d.Repair)
+		}
+	}
+	for _, r := range repaired {
+		if err := h.keepFile(ctx, k, repairs.FileOf(r), covered); err != nil {
+			return fmt.Errorf("%s: %w", r, err)
+		}
 	}
 	slices.SortFunc(h.out.Mounts, func(a, b Mount) int { return strings.Compare(a.Target, b.Target) })
+	return nil
+}
+
+// keepFile writes the file that repaired programs read, and adds its mount.
+func (h *hotfix) keepFile(ctx context.Context, k *copyFolder, f repairs.File, covered []string) error {
+	if len(visibleNames([]string{f.Name}, covered)) == 0 {
+		return hinterr.With(fmt.Errorf("/%s: the container has a mount there", f.Name), "omit --fix, or remove that mount")
+	}
+	source, err := k.put(ctx, contents.Meta{Mode: repairs.Mode, Mtime: time.Unix(0, 0)}, int64(len(f.Body)), bytes.NewReader(f.Body))
+	if err != nil {
+		return err
+	}
+	h.out.Mounts = append(h.out.Mounts, Mount{Source: source, Target: "/" + f.Name, Size: int64(len(f.Body))})
 	return nil
 }
 
