@@ -62,7 +62,7 @@ func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, 
 		return nil, err
 	}
 	out.Layers = len(layers)
-	st, err := sources.Put(ctx, dest, media.Result{Image: src.Image, Index: src.Index}, o.Media)
+	st, err := sources.Put(ctx, dest, media.Result{Image: src.Image, Index: src.Index, Source: src.Ref}, o.Media)
 	if err != nil {
 		return nil, err
 	}

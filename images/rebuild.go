@@ -28,7 +28,7 @@ type rebuild struct {
 }
 
 func (r *rebuild) run(ctx context.Context) error {
-	res := media.Result{Image: r.src.Image, Index: r.src.Index}
+	res := media.Result{Image: r.src.Image, Index: r.src.Index, Source: r.src.Ref}
 	made, err := r.make(ctx)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (r *rebuild) run(ctx context.Context) error {
 		r.out.level(platformOf(r.src), platformOf(l), other.out)
 		if changed != nil {
 			defer changed.img.added.Close()
-			res = media.Result{Image: res.Image, Index: other.with(res, changed).Index, Statement: res.Statement}
+			res.Index = other.with(res, changed).Index
 		}
 	}
 	return r.finish(ctx, res, made)

@@ -20,7 +20,7 @@ import (
 func (r *rebuild) unchanged(ctx context.Context) error {
 	if r.o.Dest != "" && !r.o.DryRun {
 		progress.Note(r.s.Progress, "nothing to do: %s gets the base as it is", r.o.Dest)
-		if err := r.store(ctx, media.Result{Image: r.src.Image, Index: r.src.Index}, nil); err != nil {
+		if err := r.store(ctx, media.Result{Image: r.src.Image, Index: r.src.Index, Source: r.src.Ref}, nil); err != nil {
 			return err
 		}
 	}

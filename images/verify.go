@@ -12,6 +12,7 @@ import (
 	"vfix.dev/vfix/images/provenance"
 	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -379,6 +380,10 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 		return nil, err
 	}
 	defer baseSrc.Close()
+	if src.Ref.Transport == media.SIF && baseSrc.Ref.Transport != media.SIF && baseSrc.Image != nil {
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a SIF file has one layer, with Apptainer's files in it: it is only compared with another SIF file", src.Ref),
+			"make both of the same image: vfix convert %s -o sif:BASE.sif, then vfix rebuild BASE.sif", o.Against)
+	}
 	v := &verification{s: s, shim: &o.Shim}
 	if v.base, err = s.OpenSubject(ctx, baseSrc); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Apptainer's SIF files and sandbox folders: read, and written out of another one. siftool is
+# Apptainer's SIF files and sandbox folders: read, and written out of another one or of any image. siftool is
 # that of the module that singularity writes these files with.
 load helpers
 
@@ -202,11 +202,117 @@ prober() {
 	"$build/validate" image
 }
 
-@test "rebuild: no SIF file is made of an image, and the hint says how" {
+# archive: image.tar, a docker archive of the sandbox and of a second layer with whiteouts, xattrs and devices.
+archive() {
 	sandbox
-	run_vfix 1 rebuild box -o sif:y.sif
-	expect_match hint "$stderr" 'apptainer build y.sif oci-archive:'
-	[ ! -e y.sif ] || fail 'something was written'
+	rm -r box/.singularity.d box/singularity
+	mkdir -p box/opt/hidden box/dev
+	echo old >box/opt/hidden/old
+	echo gone >box/opt/gone
+	setcap cap_net_raw+ep box/bin/busybox
+	python3 -c 'import os; os.setxattr("box/home/u", "user.note", b"kept")'
+	mknod box/dev/null c 1 3
+	find box -exec touch -h -d @1400000000 {} +
+	tar --sort=name --xattrs --xattrs-include='*' -C box -c -f 1.tar .
+	mkdir -p above/opt/hidden
+	touch above/opt/.wh.gone above/opt/hidden/.wh..wh..opq above/opt/hidden/new
+	# The name of a user that has another number here.
+	tar --owner=daemon:4321 --group=daemon:4321 --mtime=@1400000000 -C above -c -f 2.tar opt
+	jq -n --arg one "sha256:$(sha256sum 1.tar | cut -d ' ' -f 1)" --arg two "sha256:$(sha256sum 2.tar | cut -d ' ' -f 1)" \
+		'{architecture: "amd64", os: "linux", created: "2014-05-13T16:53:20Z", rootfs: {type: "layers", diff_ids: [$one, $two]},
+		config: {Entrypoint: ["/bin/clock"], Env: ["PATH=/bin"], Labels: {"org.example": "x"}, User: "1000", WorkingDir: "/opt"}}' >config.json
+	echo '[{"Config": "config.json", "RepoTags": ["app:1"], "Layers": ["1.tar", "2.tar"]}]' >manifest.json
+	tar -c -f image.tar manifest.json config.json 1.tar 2.tar
+}
+
+# made_with PROGRAM: a SIF file of the archive, by a machine that has no other program for it; then
+# what a squashfs must keep.
+made_with() {
+	local programs=$BATS_TEST_TMPDIR/programs
+	mkdir -p "$programs"
+	rm -f "$programs"/*
+	ln -s "$(command -v "$1")" "$programs/"
+	run env PATH="$programs" TZ=Asia/Tokyo SOURCE_DATE_EPOCH=5 "$VFIX" convert image.tar -o "sif:$1.sif"
+	echo "$output"
+	expect "status with $1" "$status" 0
+	expect 'objects' "$(types "$1.sif")" 'Def.FILE;JSON.Generic;JSON.Generic;FS (Squashfs/*System/amd64);'
+	expect 'launch script' "$(head -c 30 "$1.sif")" '#!/usr/bin/env run-singularity'
+	expect 'mode' "$(stat -c %a "$1.sif")" 755
+	unpacked "$1.sif" "$1"
+	expect 'names in /opt' "$(cd "$1/opt" && find . | sort | tr '\n' ' ')" '. ./hidden ./hidden/new '
+	expect 'an owner by number' "$(stat -c %u:%g "$1/opt/hidden/new")" 4321:4321
+	expect 'a device' "$(stat -c '%F %t,%T' "$1/dev/null")" 'character special file 1,3'
+	expect 'a capability' "$(getcap "$1/bin/busybox" | sed 's/.* //')" cap_net_raw=ep
+	expect 'an attribute' "$(python3 -c 'import os, sys; print(os.getxattr(sys.argv[1], "user.note").decode())' "$1/home/u")" kept
+	expect 'setuid' "$(stat -c %a "$1/bin/clock")" 4711
+	[ "$1/bin/clock" -ef "$1/usr/bin/time-of-day" ] || fail 'the hard link is broken'
+	diff <(listing box | grep -Ev '^\. | \./opt|^\./(opt|dev|etc|home) |/opt/') \
+		<(listing "$1" | grep -Ev '^\. | \./opt|^\./(opt|dev|etc|home) |/opt/|singularity| \./etc/|^\./(\.|environment|etc/|proc|root|sys|tmp|var)')
+}
+
+@test "convert, rebuild: an image to a SIF file: owners, setuid, xattrs, hard links, devices, whiteouts" {
+	requires oracle
+	archive
+	made_with tar2sqfs
+	expect 'the root directory' "$(stat -c '%a %U:%G %Y' tar2sqfs)" '750 root:root 1400000000'
+	made_with mksquashfs
+	[[ $(mksquashfs -version) != *version\ 4.5* ]] || expect_match 'a word about the time' "$output" 'install tar2sqfs'
+	# Of the same image the same bytes, whatever the place and the time.
+	run_vfix convert image.tar -o sif:again.sif
+	cmp tar2sqfs.sif again.sif
+	# The runscript is the entrypoint; what is patched does not die.
+	run "$novsyscall" chroot tar2sqfs /bin/clock
+	expect 'status unpatched' "$status" "$status_sigsys"
+	run_vfix rebuild image.tar -o sif:fixed.sif
+	run_vfix scan fixed.sif
+	unpacked fixed.sif fixed
+	run "$novsyscall" chroot fixed /bin/clock
+	expect 'status patched' "$status" 0
+	run "$novsyscall" chroot fixed /bin/busybox sh /.singularity.d/runscript
+	expect 'status of the runscript' "$status" 0
+	expect_match labels "$(cat fixed/.singularity.d/labels.json)" '"dev.vfix.base.name": "app:1"'
+	# The way that can be proved: a SIF file of the image as it is, and a rebuild of that.
+	run_vfix rebuild tar2sqfs.sif -o sif:proved.sif
+	run_vfix verify proved.sif --against tar2sqfs.sif
+}
+
+@test "rebuild: the SIF file of a sandbox keeps Apptainer's scripts; an image without a place for them is an error" {
+	sandbox
+	run_vfix rebuild box -o sif:y.sif
+	unpacked y.sif after
+	diff <(cd box && find .singularity.d singularity -printf '%p %y %m %l\n' | sort) \
+		<(cd after && find .singularity.d/runscript .singularity.d/env singularity .singularity.d -maxdepth 0 -printf '%p %y %m %l\n' | sort)
+	cmp box/.singularity.d/runscript after/.singularity.d/runscript
+	rm -r box/.singularity.d
+	echo file >box/.singularity.d
+	run_vfix 1 rebuild box -o sif:z.sif
+	expect_match stderr "$stderr" '/.singularity.d: not a directory'
+	[ ! -e z.sif ] || fail 'something was written'
+}
+
+@test "convert: without a program that writes a squashfs, with one that is too old, with an attribute that has no place" {
+	archive
+	local programs=$BATS_TEST_TMPDIR/programs before
+	mkdir "$programs"
+	before=$(ls -A)
+	run env PATH="$programs" "$VFIX" convert image.tar -o sif:out.sif
+	expect 'status without a program' "$status" 1
+	expect_match output "$output" 'out.sif: squashfs: tar2sqfs and mksquashfs: not installed'
+	expect_match hint "$output" 'install squashfs-tools'
+	printf '#!/bin/sh\necho "mksquashfs version 4.4-git.1 (2021/03/12)"\n' >"$programs/mksquashfs"
+	chmod 755 "$programs/mksquashfs"
+	run env PATH="$programs" "$VFIX" convert image.tar -o sif:out.sif
+	expect 'status with mksquashfs 4.4' "$status" 1
+	expect_match output "$output" 'cannot read tar streams'
+	expect_match hint "$output" squashfs-tools-ng
+	expect files "$(ls -A)" "$before"
+	# An access control list (linux/posix_acl_xattr.h): owner, user 1234, group, mask, others.
+	python3 -c '
+import os, struct
+acl = [(1, 6, 2**32 - 1), (2, 4, 1234), (4, 4, 2**32 - 1), (16, 4, 2**32 - 1), (32, 4, 2**32 - 1)]
+os.setxattr("box/home/u/data", "system.posix_acl_access", struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in acl))'
+	run_vfix convert box -o sif:out.sif
+	expect_match warning "$stderr" 'home/u/data: system.posix_acl_access not kept'
 }
 
 @test "rebuild: a damaged SIF file is an error, and leaves nothing" {

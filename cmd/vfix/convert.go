@@ -42,7 +42,8 @@ A root filesystem (a directory, or the tarball of 'docker export') becomes an
 image with one layer; set its command with --entrypoint and --cmd. Conversely,
 -o dir:DIR writes the root filesystem of an image, for apptainer or chroot,
 without config. Run by root, it keeps owners, extended attributes and devices;
-otherwise the files are yours, and a warning names what is not kept.
+otherwise the files are yours, and a warning names what is not kept. -o sif:FILE
+writes what 'apptainer build' makes of the image.
 
 Prints one line on stdout: the reference of the result. The same input gives the
 same digest. For SOURCE and DEST see 'vfix help sources'.`,
@@ -50,7 +51,8 @@ same digest. For SOURCE and DEST see 'vfix help sources'.`,
   vfix convert old.tar -o oci-archive:new.tar           'docker save' of any age
   vfix convert oci:app -o docker-archive:app.tar:app:1  for docker load
   vfix convert rootfs.tar -o app:1 --cmd /bin/sh        to the local engine
-  vfix convert x.sif -o dir:sandbox                     for apptainer or chroot`,
+  vfix convert x.sif -o dir:sandbox                     for apptainer or chroot
+  vfix convert oci:app -o sif:app.sif                   for apptainer`,
 		Annotations: exits(`  0  success: the reference is on stdout
   1  error: nothing exists under the final name, and stdout is empty
   2  usage error`),

@@ -219,6 +219,10 @@ func (e Extra) Write(tw *tar.Writer) error {
 		like = &Meta{Mode: e.Mode, Mtime: ImplicitDir.Meta.Mtime}
 	}
 	hdr := like.header(e.Name)
+	if strings.HasSuffix(e.Name, "/") {
+		hdr.Typeflag = tar.TypeDir
+		return tw.WriteHeader(hdr)
+	}
 	if e.Link != "" {
 		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
 		return tw.WriteHeader(hdr)
@@ -246,6 +250,26 @@ func (t *Tree) At(name string) *Node {
 func dirHeader(name string, e *Entry) *tar.Header {
 	hdr := e.Meta.header(name + "/")
 	hdr.Typeflag = tar.TypeDir
+	return hdr
+}
+
+// Header is the tar header of an entry under a name, with its size for a regular file.
+func (e *Entry) Header(name string) *tar.Header {
+	switch e.Kind {
+	case KindDir:
+		return dirHeader(name, e)
+	case kindHardLink:
+		return linkHeader(name, e.Link, e)
+	}
+	hdr := e.Meta.header(name)
+	switch e.Kind {
+	case KindSymlink:
+		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
+	case KindOther:
+		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, e.Meta.major, e.Meta.minor
+	default:
+		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
+	}
 	return hdr
 }
 
@@ -302,7 +326,7 @@ func xattrNames(x map[string]string) []string { return slices.Sorted(maps.Keys(x
 
 // Extra is a file that is no file of the base.
 type Extra struct {
-	Name string
+	Name string // of a directory with a slash at its end
 	Mode int64
 	Body []byte
 	Link string // target, for a symlink

@@ -273,17 +273,8 @@ func (f *DiskTree) entry(ctx context.Context, name string, fi fs.FileInfo) (e En
 
 // WriteEntry writes one file of a folder.
 func (f *DiskTree) WriteEntry(ctx context.Context, tw *tar.Writer, e *Entry, task progress.Task) error {
-	hdr := e.Meta.header(e.Name)
-	switch e.Kind {
-	case KindDir:
-		return tw.WriteHeader(dirHeader(e.Name, e))
-	case KindSymlink:
-		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
-		return tw.WriteHeader(hdr)
-	case kindHardLink:
-		return tw.WriteHeader(linkHeader(e.Name, e.Link, e))
-	case KindOther:
-		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, e.Meta.major, e.Meta.minor
+	hdr := e.Header(e.Name)
+	if hdr.Typeflag != tar.TypeReg {
 		return tw.WriteHeader(hdr)
 	}
 	r, err := f.Root.OpenFile(filepath.FromSlash(e.Name), os.O_RDONLY|OpenNoBlock, 0)
@@ -291,7 +282,6 @@ func (f *DiskTree) WriteEntry(ctx context.Context, tw *tar.Writer, e *Entry, tas
 		return err
 	}
 	defer r.Close()
-	hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
 	if err := tw.WriteHeader(hdr); err != nil {
 		return err
 	}

@@ -126,6 +126,8 @@ type Result struct {
 	// Image is always set: a daemon and a docker archive hold no index and take it alone.
 	Image v1.Image
 	Index v1.ImageIndex // nil: a single image
+	// Source is where the image, or its base, comes from.
+	Source Ref
 
 	// Statement is what is to be stated about it; nil: nothing.
 	Statement ResultStatement

@@ -194,9 +194,6 @@ func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 	return err
 }
 
-// sifRunscript is what apptainer run starts in a container.
-const sifRunscript = ".singularity.d/runscript"
-
 // image makes an image of one layer. Its entrypoint is the runscript, if there is one.
 func (s *sifFile) image() (*blob.StoredImage, error) {
 	tr := blob.NewMemberReader(s.content.reader())

@@ -1,6 +1,5 @@
-// Writing SIF files: only out of another one, whose squashfs is made anew with the patched
-// files in it. Its other data objects are kept, but for signatures: they are about the
-// bytes that were replaced.
+// Writing SIF files. Out of another one, the squashfs is made anew with the patched files in it; the
+// other data objects are kept, but for signatures: they are about the bytes that were replaced.
 
 package sources
 
@@ -8,7 +7,6 @@ import (
 	"archive/tar"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,45 +31,21 @@ type withAddedLayer interface {
 	Traced() bool
 }
 
-// putSIF writes a derived image whose base is a SIF file as a SIF file.
+// putSIF writes an image as a SIF file.
 func putSIF(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (media.Stored, error) {
-	fail := func(err error) (media.Stored, error) { return media.Stored{}, fmt.Errorf("%s: %w", dest.Name, err) }
+	st := media.Stored{Reference: dest.String()}
 	out, err := atomicfile.Create(dest.Name)
 	if err != nil {
-		return fail(err)
+		return st, fmt.Errorf("%s: %w", dest.Name, err)
 	}
 	defer out.Discard()
-	if same := sifOf(r.Image); same != nil { // nothing to do: the base as it is
-		if _, err := blob.CopyTo(ctx, out, io.NewSectionReader(same.f, 0, 1<<62), nil); err != nil {
-			return fail(err)
+	if base := sifOf(baseOf(r.Image)); base != nil {
+		err = base.putAgain(ctx, out, r.Image, o)
+	} else {
+		st.Warnings, err = makeSIF(ctx, out, r, o)
+		if d, ok := r.Image.(withAddedLayer); ok && d.Traced() {
+			st.Warnings = append(st.Warnings, "only apptainer run starts programs under vfix-trace; apptainer exec and apptainer shell do not")
 		}
-		return finishSIF(out, same, dest)
-	}
-	derived, _ := r.Image.(withAddedLayer)
-	var base *sifFile
-	if derived != nil {
-		base = sifOf(derived.Base())
-	}
-	switch {
-	case base == nil:
-		return fail(hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a SIF file is only made of another one"),
-			"write -o oci-archive:FILE.tar, and then: apptainer build %s oci-archive:FILE.tar", dest.Name))
-	case derived.Traced():
-		return fail(hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a SIF file's runscript cannot be run under vfix-trace"),
-			"leave the fallback out: --fallback never"))
-	}
-	if err := base.rewrite(ctx, out, derived.Added(), o); err != nil {
-		return fail(err)
-	}
-	return finishSIF(out, base, dest)
-}
-
-// finishSIF gives a SIF file its name, and the mode of the one that it was made of: such
-// files are programs.
-func finishSIF(out *atomicfile.File, base *sifFile, dest media.Ref) (media.Stored, error) {
-	fi, err := base.f.Stat()
-	if err == nil {
-		err = out.Chmod(fi.Mode().Perm())
 	}
 	if err == nil {
 		err = out.Commit()
@@ -79,7 +53,30 @@ func finishSIF(out *atomicfile.File, base *sifFile, dest media.Ref) (media.Store
 	if err != nil {
 		return media.Stored{}, fmt.Errorf("%s: %w", dest.Name, err)
 	}
-	return media.Stored{Reference: dest.String()}, nil
+	return st, nil
+}
+
+// putAgain writes the SIF file, or an image that was derived from it. It keeps the mode: such files are
+// programs.
+func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Image, o media.Options) error {
+	fi, err := s.f.Stat()
+	if err != nil {
+		return err
+	}
+	derived, ok := img.(withAddedLayer)
+	switch {
+	case !ok: // nothing to do: the base as it is
+		_, err = blob.CopyTo(ctx, out, io.NewSectionReader(s.f, 0, 1<<62), nil)
+	case derived.Traced():
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a SIF file's runscript cannot be run under vfix-trace"),
+			"leave the fallback out: --fallback never")
+	default:
+		err = s.rewrite(ctx, out, derived.Added(), o)
+	}
+	if err != nil {
+		return err
+	}
+	return out.Chmod(fi.Mode().Perm())
 }
 
 // rewrite writes the SIF file anew, with the members of a layer in its root filesystem.
@@ -113,22 +110,8 @@ func (s *sifFile) squash(ctx context.Context, file string, added *contents.Added
 	if err != nil {
 		return err
 	}
-	pr, pw := io.Pipe()
-	wrote := make(chan error, 1)
-	go func() {
-		err := mergeTars(ctx, pw, s.content.reader(), added)
-		pw.CloseWithError(err)
-		wrote <- err
-	}()
-	err = squash(ctx, pr, file, s.Super, rootEntry, o)
-	pr.CloseWithError(errToolEnded)
-	if werr := <-wrote; werr != nil && !errors.Is(werr, errToolEnded) {
-		return werr // the cause, where the program only saw a broken stream
-	}
-	return err
+	return squashStream(ctx, func(w io.Writer) error { return mergeTars(ctx, w, s.content.reader(), added) }, file, s.Super, rootEntry, o)
 }
-
-var errToolEnded = errors.New("the program ended")
 
 // rootOf finds the root folder itself in a tar stream, nil where it is not there.
 func rootOf(r io.Reader) (*contents.Entry, error) {

@@ -24,6 +24,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -124,10 +125,9 @@ func runReader(ctx context.Context, out io.Writer, o media.Options, file, folder
 	return runTool(ctx, nil, out, words[0], words[1:]...)
 }
 
-// squash makes a squashfs of a tar stream, in the form of like. With tar2sqfs the same stream
-// gives the same bytes. mksquashfs reads such streams since 4.5, takes the root folder's mode
-// alone from options and its time from the clock (seen in 4.5.1), and serves where nothing
-// else is installed. root is the root folder itself, nil where nothing is known of it.
+// squash makes a squashfs of a tar stream, in the form of like. With tar2sqfs, and with mksquashfs
+// since 4.6, the same stream gives the same bytes. root is the root folder itself, nil where nothing
+// is known of it.
 func squash(ctx context.Context, r io.Reader, file string, like squashSuper, root *contents.Entry, o media.Options) error {
 	block := strconv.FormatUint(uint64(like.BlockSize), 10)
 	if tool, err := exec.LookPath("tar2sqfs"); err == nil {
@@ -141,15 +141,44 @@ func squash(ctx context.Context, r io.Reader, file string, like squashSuper, roo
 	if err != nil {
 		return errNoSquashTools("tar2sqfs and mksquashfs")
 	}
-	progress.Note(o.Progress, "mksquashfs gives the root directory the time of now: install tar2sqfs (squashfs-tools-ng) for the same bytes every time")
 	args := []string{"-", file, "-tar", "-noappend", "-no-progress", "-quiet", "-comp", like.Compression, "-b", block}
+	switch version := mksquashfsVersion(ctx, tool); {
+	case version < mksquashfsTar:
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: %s: cannot read tar streams, which it does since version 4.5", tool),
+			"install tar2sqfs: apt-get install squashfs-tools-ng, or dnf install squashfs-tools-ng")
+	case version < mksquashfsRoot:
+		progress.Note(o.Progress, "mksquashfs before 4.6 makes the root directory root's, with the time of now: install tar2sqfs (squashfs-tools-ng) for the same bytes every time")
+	}
 	if root != nil {
-		args = append(args, "-root-mode", strconv.FormatInt(root.Meta.Mode, 8))
+		m := root.Meta
+		args = append(args, "-root-mode", strconv.FormatInt(m.Mode, 8), "-root-uid", strconv.Itoa(m.UID), "-root-gid", strconv.Itoa(m.GID),
+			"-root-time", strconv.FormatInt(max(m.Mtime.Unix(), 0), 10))
 	}
 	if err := runTool(ctx, r, io.Discard, tool, args...); err != nil {
 		return err
 	}
 	return like.keepTime(file)
+}
+
+// Versions of mksquashfs, as 100 times the first number and the second (CHANGES of squashfs-tools).
+const (
+	mksquashfsTar  = 405 // reads tar streams
+	mksquashfsRoot = 406 // takes the root folder's owner and time, with them
+)
+
+var mksquashfsSays = lazy.Regexp(`mksquashfs version ([0-9]+)\.([0-9]+)`)
+
+// mksquashfsVersion is the program's version; where it does not say, the newest is assumed.
+func mksquashfsVersion(ctx context.Context, tool string) int {
+	var out bytes.Buffer
+	runTool(ctx, nil, &out, tool, "-version") // exit status 1 in some versions
+	m := mksquashfsSays().FindStringSubmatch(out.String())
+	if m == nil {
+		return mksquashfsRoot
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	return major*100 + minor
 }
 
 // keepTime gives a squashfs the time that the old one was made: both programs have others.

@@ -19,7 +19,6 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/rewriter"
 )
@@ -130,21 +129,12 @@ func Unpack(ctx context.Context, img v1.Image, dir string, o media.Options) erro
 	return (&unpacking{}).image(ctx, img, dir, o)
 }
 
-// place is where a member stands: the number of its layer, and its own in there.
-type place struct{ layer, number int }
-
-// unpackedFile is a regular file that is to come: its visible names, and what it has beside.
-type unpackedFile struct {
-	names []string
-	meta  *contents.Meta
-}
-
 // unpacking is one merged file system on its way into a directory.
 type unpacking struct {
 	root    *os.Root
 	whole   bool           // with owners, xattrs and devices, as far as the caller may; else all is the caller's
 	top     *contents.Meta // of the root directory; nil: as the image has it
-	files   map[place]*unpackedFile
+	files   wanted
 	others  map[*contents.Inode]string // symlinks, devices and fifos by the first of their names
 	folders []string
 	metas   []*contents.Meta // of the folders
@@ -164,19 +154,13 @@ func (u *unpacking) image(ctx context.Context, img v1.Image, dir string, o media
 		return err
 	}
 	defer u.root.Close()
-	u.files, u.others = map[place]*unpackedFile{}, map[*contents.Inode]string{}
+	u.files, u.others = wanted{}, map[*contents.Inode]string{}
 	t.Walk(u.note)
 	if u.err != nil {
 		return u.err
 	}
-	layers, err := img.Layers()
-	if err != nil {
+	if err := u.files.read(ctx, img, s.Progress, u.file); err != nil {
 		return err
-	}
-	for n, l := range layers {
-		if err := u.layer(ctx, n, l, s.Progress); err != nil {
-			return err
-		}
 	}
 	if u.top == nil {
 		u.top = &t.Root.Meta
@@ -200,12 +184,8 @@ func (u *unpacking) note(name string, k *contents.Node) {
 			return
 		}
 		u.err = contents.WrapPath(name, u.other(name, k))
-	case contents.KindFile, contents.KindPool:
-		at := place{k.Inode.Layer, k.Number}
-		if u.files[at] == nil {
-			u.files[at] = &unpackedFile{meta: &k.Meta}
-		}
-		u.files[at].names = append(u.files[at].names, name)
+	default:
+		u.files.note(name, k)
 	}
 }
 
@@ -227,55 +207,15 @@ func (u *unpacking) other(name string, k *contents.Node) (err error) {
 	return err
 }
 
-// layer writes the visible files of layer number n.
-func (u *unpacking) layer(ctx context.Context, n int, l v1.Layer, p progress.Reporter) error {
-	if !u.needs(n) {
-		return nil
-	}
-	ls, err := blob.OpenLayer(ctx, l, p)
-	if err != nil {
-		return err
-	}
-	defer ls.Close()
-	tr := blob.NewMemberReader(ls)
-	for {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return ls.Finish()
-		}
-		if err != nil {
-			return ls.Wrap(err)
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if f := u.files[place{n, h.Number}]; f != nil {
-			if err := u.file(ctx, f, tr); err != nil {
-				return ls.Wrap(err)
-			}
-		}
-	}
-}
-
-// needs reports whether a file of layer number n is visible.
-func (u *unpacking) needs(n int) bool {
-	for at := range u.files {
-		if at.layer == n {
-			return true
-		}
-	}
-	return false
-}
-
 // file writes one file under its first name, and links the others to it.
-func (u *unpacking) file(ctx context.Context, file *unpackedFile, r io.Reader) error {
+func (u *unpacking) file(ctx context.Context, file *wantedFile, r io.Reader) error {
 	name := file.names[0]
 	f, err := u.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	if _, err = sparse.Copy(f, blob.Reading{Ctx: ctx, Reader: r}); err == nil {
-		err = u.adorn(name, f, file.meta, 0)
+		err = u.adorn(name, f, &file.entry.Meta, 0)
 	}
 	err = errors.Join(err, f.Close())
 	for _, other := range file.names[1:] {
