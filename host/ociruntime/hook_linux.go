@@ -18,9 +18,6 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// HookCommand is what stands in the place of a runtime's command where vfix-runtime is the hook.
-const HookCommand = "hook"
-
 // hookState is what a hook reads on stdin: runtime-spec, runtime.md, "State".
 type hookState struct {
 	ID     string `json:"id"`
@@ -43,9 +40,6 @@ func readState(r io.Reader) (s hookState, err error) {
 	}
 	return s, nil
 }
-
-// overtime is how long a hook may take beyond limits.seconds, which are looked at between two files.
-const overtime = 10 * time.Second
 
 // hook does the work of a start for a container that the real runtime is making. Its error keeps the
 // container from starting; without fail_closed there is none.
@@ -75,7 +69,7 @@ func hook(c *command, o Options) error {
 
 // bounded is start, and gives up on what hangs: the container's runtime waits for the hook.
 func bounded(c *command, config Config, o Options, log *logger, rec *starts.Record) (*starts.Record, error) {
-	limit := time.Duration(config.Limits.withDefaults().Seconds*float64(time.Second)) + overtime
+	limit := config.hookLimit()
 	done := make(chan error, 1)
 	late := *rec
 	go func() { done <- start(c, config, o, log, rec) }()
