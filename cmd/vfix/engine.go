@@ -45,7 +45,7 @@ type engine struct {
 	runtime func(args []string, stderr io.Writer) int
 	status  func(o ociruntime.StatusOptions) (*ociruntime.Status, error)
 	// nri returns only where the plugin was not executed.
-	nri func(o nri.Options, plugin, hook []byte) error
+	nri func(o nri.Options) error
 	// cache lists or removes what vfix-runtime keeps.
 	cache  func(action, dir string, limit int64) (*ociruntime.Cached, error)
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
@@ -89,7 +89,7 @@ var theEngine = engine{
 	run:        run.Run,
 	runtime:    runRuntime,
 	status:     ociruntime.ReadStatus,
-	nri:        nri.Start,
+	nri:        startNRI,
 	cache:      ociruntime.Cache,
 	doctor:     doctor.Run,
 	inventory:  inventory.Take,

@@ -68,6 +68,11 @@ func runNRI(opts NRIOptions, e engine) error {
 	if err := opts.Check(); err != nil {
 		return usagef("nri", "%v", err)
 	}
+	return e.nri(opts.Options)
+}
+
+// startNRI executes the plugin in place of this process.
+func startNRI(o nri.Options) error {
 	plugin, err := embeddedProgram(nriFile)
 	if err != nil {
 		return err
@@ -76,5 +81,5 @@ func runNRI(opts NRIOptions, e engine) error {
 	if err != nil {
 		return err
 	}
-	return e.nri(opts.Options, plugin, hook)
+	return nri.Start(o, plugin, hook)
 }

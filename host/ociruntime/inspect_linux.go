@@ -15,9 +15,10 @@ type Inspected struct {
 	Unread []string // files that could not be examined
 }
 
-// Inspect looks at the root filesystem in a directory as a start does, within limits.
-func Inspect(dir string, limits Limits) (*Inspected, error) {
-	root, err := rootfs.Open(dir)
+// Inspect looks at the root filesystem that is open at a descriptor, which it closes, as a start does and within
+// limits.
+func Inspect(fd int, limits Limits) (*Inspected, error) {
+	root, err := rootfs.Of(fd, "root")
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +35,7 @@ type auditor struct {
 // audited is an image that waits to be looked at.
 type audited struct {
 	subject
-	root *os.File // of a container that has it
+	root int // descriptor of a container's root filesystem
 }
 
 const (
@@ -92,10 +92,10 @@ func (a *auditor) add(pod *api.PodSandbox, c *api.Container) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c.GetPid() == 0 || a.seen[key] || len(a.seen) >= maxSeen || !selects(a.Selection, s) {
+	if c.GetPid() == 0 || patched(s, c) || a.seen[key] || len(a.seen) >= maxSeen || !selects(a.Selection, s) {
 		return
 	}
-	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root", c.GetPid()), unix.O_PATH|unix.O_DIRECTORY, 0)
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", c.GetPid()), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		a.Log("%s: not examined: %v", s, err)
 		return
@@ -104,8 +104,15 @@ func (a *auditor) add(pod *api.PodSandbox, c *api.Container) {
 	case a.queue <- audited{s, root}:
 		a.seen[key] = true
 	default:
-		root.Close()
+		unix.Close(root)
 	}
+}
+
+// patched reports whether vfix has patched the container: what it has does not tell what its image has.
+func patched(s subject, c *api.Container) bool {
+	return s.handler == wrapped || slices.ContainsFunc(c.GetHooks().GetCreateRuntime(), func(h *api.Hook) bool {
+		return filepath.Base(h.GetPath()) == programName
+	})
 }
 
 func (a *auditor) work() {
@@ -120,14 +127,13 @@ func (a *auditor) work() {
 			a.summary()
 		case next := <-a.queue:
 			a.look(next)
-			next.root.Close()
 		}
 	}
 }
 
 // look prints one line about an image.
 func (a *auditor) look(s audited) {
-	found, err := ociruntime.Inspect(fmt.Sprintf("/proc/self/fd/%d", s.root.Fd()), ociruntime.Limits{Seconds: auditSeconds})
+	found, err := ociruntime.Inspect(s.root, ociruntime.Limits{Seconds: auditSeconds})
 	a.images++
 	name := s.image
 	if name == "" {

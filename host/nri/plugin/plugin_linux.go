@@ -301,16 +301,14 @@ func subjectOf(pod *api.PodSandbox, c *api.Container) subject {
 	return s
 }
 
-// quiet is the library's log without what goes well.
+// quiet is the library's errors.
 type quiet struct {
 	log func(string, ...any)
 }
 
 func (quiet) Debugf(context.Context, string, ...any) {}
 func (quiet) Infof(context.Context, string, ...any)  {}
-func (q quiet) Warnf(_ context.Context, format string, args ...any) {
-	q.log("NRI: "+format, args...)
-}
+func (quiet) Warnf(context.Context, string, ...any)  {}
 func (q quiet) Errorf(_ context.Context, format string, args ...any) {
 	q.log("NRI: "+format, args...)
 }
