@@ -45,12 +45,15 @@ all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 	$(GO) build -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
 
 # What engines execute at each start of a container. vfix has it embedded, behind the line by which
-# host/install finds it, and writes it onto machines.
+# host/install finds it, and writes it onto machines. So is vfix-nri, which 'vfix nri' executes.
 .PHONY: runtime
 runtime: need-go shim
 	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/vfix-runtime ./cmd/vfix-runtime
 	{ echo 'Vfix-runtime, compressed'; gzip -9 -n <bin/vfix-runtime; } >cmd/vfix/embedded/vfix-runtime.new
 	mv cmd/vfix/embedded/vfix-runtime.new cmd/vfix/embedded/vfix-runtime.gz
+	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w' -o bin/vfix-nri ./cmd/vfix-nri
+	{ echo 'Vfix-nri, compressed'; gzip -9 -n <bin/vfix-nri; } >cmd/vfix/embedded/vfix-nri.new
+	mv cmd/vfix/embedded/vfix-nri.new cmd/vfix/embedded/vfix-nri.gz
 
 .PHONY: shim
 shim: ## build the code that is injected into legacy programs

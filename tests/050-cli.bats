@@ -11,7 +11,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker
 	affected=$build/fixtures/static-2m
 	unknown=$build/fixtures/finding-escape
-	verbs='scan list patch rebuild verify convert layer hotfix run install uninstall runtime cache doctor diagnose bench version completion'
+	verbs='scan list patch rebuild verify convert layer hotfix run install uninstall runtime nri cache doctor diagnose bench version completion'
 }
 
 teardown() { stop_services; }
@@ -84,6 +84,7 @@ hanging_vfix() {
 		[install]='check config default-runtime dry-run fail-closed fallback force format name opt-in prefix program root runtime'
 		[uninstall]='dry-run force format root'
 		[runtime]=''
+		[nri]='annotation audit hook-dir image label namespace socket vfix-config'
 		[cache]='cache-dir format size'
 		[doctor]='check flood-dir format limit progress quick quiet seccomp-profile'
 		[diagnose]='format insecure platform progress quiet root stall-timeout'

@@ -24,6 +24,6 @@ func main() {
 		Maker:   func() string { return version + " " + string(shim.Magic()) },
 		Version: version,
 		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
-		Stderr: os.Stderr,
+		Stdin: os.Stdin, Stderr: os.Stderr,
 	}))
 }

@@ -11,6 +11,7 @@ import (
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/install"
+	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/images"
@@ -43,6 +44,8 @@ type engine struct {
 	// runtime returns only where the real runtime was not executed, with the exit status.
 	runtime func(args []string, stderr io.Writer) int
 	status  func(o ociruntime.StatusOptions) (*ociruntime.Status, error)
+	// nri returns only where the plugin was not executed.
+	nri func(o nri.Options) error
 	// cache lists or removes what vfix-runtime keeps.
 	cache  func(action, dir string, limit int64) (*ociruntime.Cached, error)
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
@@ -86,6 +89,7 @@ var theEngine = engine{
 	run:        run.Run,
 	runtime:    runRuntime,
 	status:     ociruntime.ReadStatus,
+	nri:        startNRI,
 	cache:      ociruntime.Cache,
 	doctor:     doctor.Run,
 	inventory:  inventory.Take,

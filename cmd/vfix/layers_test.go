@@ -36,13 +36,13 @@ var layers = []string{
 	"images/hotfix", "images/batch", "images/inventory",
 	"images/internal/imagetest",
 	"host/jail", "host/probe", "host/run", "host/rootfs", "host/store", "host/examiner", "host/starts",
-	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/ociruntime", "host/install",
+	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/ociruntime", "host/nri", "host/nri/plugin", "host/install",
 	"cmd/vfix/screen", "cmd/vfix/hints", "cmd/vfix/markdown", "cmd/vfix/listing", "cmd/vfix/sarif", "cmd/vfix/crash", "cmd/vfix/manual", "cmd/vfix/garbage", "cmd/vfix/watch",
-	"cmd/vfix", "cmd/vfix-runtime",
+	"cmd/vfix", "cmd/vfix-runtime", "cmd/vfix-nri",
 }
 
 // ends are the packages that no other one of images or host imports: what a verb needs alone.
-var ends = []string{"images/hotfix", "images/batch", "images/inventory", "host/install", "host/doctor", "host/diagnose", "host/bench", "host/run"}
+var ends = []string{"images/hotfix", "images/batch", "images/inventory", "host/install", "host/doctor", "host/diagnose", "host/bench", "host/run", "host/nri/plugin"}
 
 func TestImportsPointDownward(t *testing.T) {
 	root := filepath.Join("..", "..")

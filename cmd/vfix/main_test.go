@@ -22,6 +22,7 @@ import (
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/install"
+	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/host/store"
@@ -133,6 +134,7 @@ func fake(f *contents.Findings, err error) engine {
 		check:     func(context.Context, install.Options) (*install.Checked, error) { return checked(), err },
 		uninstall: func(o install.Options) (*install.Result, error) { return installedBy(o), err },
 		stay:      func(context.Context) {},
+		nri:       func(nri.Options) error { return nil },
 		run:       func([]string, run.Options) error { return err },
 		runtime:   func([]string, io.Writer) int { return 0 },
 		status:    func(o ociruntime.StatusOptions) (*ociruntime.Status, error) { return recorded(), err },

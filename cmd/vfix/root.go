@@ -40,6 +40,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newDoctorCommand(out, e), newBenchCommand(out, e),
 		newDiagnoseCommand(out, e),
 		newRuntimeCommand(out, e),
+		newNRICommand(e),
 		newCacheCommand(out, e),
 		newInstallCommand(out, e),
 		newUninstallCommand(out, e),

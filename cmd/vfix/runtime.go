@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,7 @@ func runRuntime(args []string, stderr io.Writer) int {
 		Maker:   func() string { return buildVersion().Version + " " + string(shim.Magic()) },
 		Version: buildVersion().Version,
 		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
-		Stderr: stderr,
+		Stdin: os.Stdin, Stderr: stderr,
 	})
 	if err == nil {
 		return statusDone

@@ -23,6 +23,7 @@ type command struct {
 	name      string // create, run, exec, …; "" for none
 	bundle    string // of create, run and restore
 	container string // that they make
+	pid       int    // of the container's first process, where this is the hook
 	log       string // --log
 	logFormat string // --log-format
 	debug     bool

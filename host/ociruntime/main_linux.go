@@ -20,6 +20,9 @@ const openNoBlock = unix.O_NONBLOCK
 // (fail-closed): with what to say on stderr.
 func Main(args []string, o Options) error {
 	c := parseArgs(args)
+	if c.name == HookCommand {
+		return hook(&c, o)
+	}
 	log := newLogger(&c, o.Stderr)
 	config, bad := configOf(&c)
 	if bad != nil && c.starts() && !config.FailClosed {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,7 @@ type container struct {
 	Config
 	own    Options
 	bundle string
+	pid    int // of the first process, where this is the hook
 	spec   *spec
 	store  *store.Store
 	flags  int64 // of the store's file system
@@ -44,8 +46,8 @@ const maxSpec = 32 << 20
 
 // prepare reads the bundle and does all that is to be done about it. An error says that
 // nothing could be done, the problems in the record what else could not.
-func prepare(bundle string, c Config, o Options, rec *starts.Record) error {
-	k := &container{Config: c, own: o, bundle: bundle, budget: newBudget(c.Limits), rec: rec}
+func prepare(bundle string, pid int, c Config, o Options, rec *starts.Record) error {
+	k := &container{Config: c, own: o, bundle: bundle, pid: pid, budget: newBudget(c.Limits), rec: rec}
 	unlock, err := lockFolder(bundle)
 	if err != nil {
 		return err
@@ -60,6 +62,9 @@ func prepare(bundle string, c Config, o Options, rec *starts.Record) error {
 	}
 	k.store = store.At(c.cacheDir()) // not open: its mounts are known by it
 	rec.Image = imageOf(k.spec.Annotations)
+	if pid != 0 && slices.ContainsFunc(k.spec.Mounts, func(m specMount) bool { return k.store.Holds(m.Source) }) {
+		return nil // a hook behind vfix-runtime, which has done it
+	}
 	enabled, fallback, err := k.wanted()
 	if err != nil {
 		return k.withoutMounts(err)
@@ -196,7 +201,7 @@ func (k *container) problem(name string, err error) {
 // in part; it has been logged where the container starts all the same.
 func start(c *command, config Config, o Options, log *logger, rec *starts.Record) (err error) {
 	if rec.Bundle, err = c.bundleDir(); err == nil {
-		err = prepareSafely(config, o, rec)
+		err = prepareSafely(c.pid, config, o, rec)
 	}
 	if err == nil && len(rec.Problems) > 0 {
 		err = fmt.Errorf("not patched: %s", summary(rec.Problems))
@@ -216,11 +221,11 @@ func start(c *command, config Config, o Options, log *logger, rec *starts.Record
 }
 
 // prepareSafely is prepare; a fault of vfix's own must not keep a container from starting.
-func prepareSafely(config Config, o Options, rec *starts.Record) (err error) {
+func prepareSafely(pid int, config Config, o Options, rec *starts.Record) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
-	return prepare(rec.Bundle, config, o, rec)
+	return prepare(rec.Bundle, pid, config, o, rec)
 }

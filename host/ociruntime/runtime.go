@@ -16,7 +16,9 @@ type Options struct {
 	Version string
 	// The programs of the fallback: libvfix.so, its empty 32-bit twin, vfix-trace.
 	Library, Library32, Trace func() []byte
-	Stderr                    io.Writer
+	// Stdin has the container's state where this is the hook.
+	Stdin  io.Reader
+	Stderr io.Writer
 }
 
 // Run is Main as a program of its own: it prints an error, and returns the exit status. It returns only

@@ -44,6 +44,9 @@ func readSpec(path string) ([]byte, error) {
 
 // writeSpec puts the mounts into config.json, unless it has them already.
 func (k *container) writeSpec() error {
+	if k.pid != 0 {
+		return k.attach()
+	}
 	stale := func(m specMount) bool { return k.store.Holds(m.Source) }
 	if !k.changes(stale) {
 		return nil

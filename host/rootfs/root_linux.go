@@ -43,7 +43,14 @@ func Open(name string) (*Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", real, err)
 	}
-	r := &Root{Path: real, fd: fd, descriptors: -1}
+	return Of(fd, real)
+}
+
+// Of is the root filesystem that is open at a descriptor, which the root closes. It need not have a path on this
+// machine; path is what it is called.
+func Of(fd int, path string) (*Root, error) {
+	r := &Root{Path: path, fd: fd, descriptors: -1}
+	var err error
 	if r.descriptors, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		r.Close()
 		return nil, fmt.Errorf("/proc/self/fd: %w", err)
@@ -51,7 +58,7 @@ func Open(name string) (*Root, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		r.Close()
-		return nil, fmt.Errorf("%s: %w", real, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	r.dev = st.Dev
 	return r, nil

@@ -117,3 +117,45 @@ func (s *Summary) add(r *Record) {
 		}
 	}
 }
+
+// Find returns the last start of a container among the latest of a file, nil for none. What a journal has is not
+// searched.
+func Find(from, container string) (*Record, error) {
+	if from == None || from == Journal {
+		return nil, fmt.Errorf("starts are recorded in %s", from)
+	}
+	f, err := os.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	const latest = 1 << 20 // bytes
+	b, err := io.ReadAll(io.NewSectionReader(f, max(fi.Size()-latest, 0), latest))
+	if err != nil {
+		return nil, err
+	}
+	lines := bytes.Split(b, []byte("\n"))
+	for _, line := range slices.Backward(lines) {
+		var r Record
+		if bytes.Contains(line, []byte(container)) && json.Unmarshal(line, &r) == nil && r.Container == container {
+			return &r, nil
+		}
+	}
+	return nil, nil
+}
+
+// Why is what a start that was not patched in whole ran into, "" for nothing.
+func (r *Record) Why() string {
+	if r.Reason != "" || len(r.Problems) == 0 {
+		return r.Reason
+	}
+	p := r.Problems[0]
+	if p.Path == "" {
+		return p.Reason
+	}
+	return p.Path + ": " + p.Reason
+}

@@ -1,0 +1,67 @@
+// Command vfix-nri is what 'vfix nri' executes: package plugin and nothing else. It is a program of its own
+// because of what its libraries do before main; vfix has it embedded, and it is nowhere a file.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"unicode"
+
+	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/host/nri"
+	"vfix.dev/vfix/host/nri/plugin"
+)
+
+func main() {
+	if len(os.Args) > 0 && os.Args[0] == examiner.Name {
+		os.Exit(examiner.Main())
+	}
+	if err := run(); err != nil {
+		printTo(os.Stderr, "vfix: error: ")("%v", err)
+		if h := nri.Hint(err); h != "" {
+			printTo(os.Stderr, "vfix: hint: ")("%s", h)
+		}
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	o, err := nri.Parse(os.Args)
+	if err != nil {
+		return err
+	}
+	full := plugin.Options{Options: o, Log: printTo(os.Stderr, "vfix: "), Result: printTo(os.Stdout, "")}
+	if o.Program > 0 {
+		f := os.NewFile(uintptr(o.Program), "vfix-runtime")
+		full.Hook, err = io.ReadAll(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return plugin.Run(ctx, full)
+}
+
+// printTo prints lines, each in one write, without what a terminal would obey: names in them are a pod's.
+func printTo(f *os.File, prefix string) func(format string, args ...any) {
+	var mu sync.Mutex
+	return func(format string, args ...any) {
+		text := strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return '?'
+			}
+			return r
+		}, fmt.Sprintf(format, args...))
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(f, prefix+text)
+	}
+}

@@ -1,0 +1,80 @@
+// What the plugin is told, and how.
+
+package nri
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// Defaults of Options.
+const (
+	DefaultSocket = "/var/run/nri/nri.sock" // of containerd and CRI-O
+	DefaultDir    = "/opt/vfix/nri"
+)
+
+// Options are the choices of the plugin's owner.
+type Options struct {
+	Selection
+	// Socket is the engine's, Dir where the hook's program goes: the engine must see it under the same path.
+	Socket, Dir string
+	// Config is the node's policy, in the format of ociruntime.ConfigFile; it need not be there.
+	Config string
+	// Audit has images examined, and no container changed.
+	Audit bool
+	// Program is the descriptor of a file in memory with the program of the hook, which Start sets.
+	Program int
+}
+
+// Selection is what the node's owner selects. Each list that is not empty must have a pattern that matches;
+// a pattern that begins with ! excludes. * stands for any text.
+type Selection struct {
+	Namespaces  []string
+	Images      []string
+	Labels      []string // KEY or KEY=PATTERN, of the pod
+	Annotations []string // the same
+}
+
+// Check reports what is wrong with options.
+func (o Options) Check() error {
+	for name, list := range map[string][]string{"namespace": o.Namespaces, "image": o.Images, "label": o.Labels, "annotation": o.Annotations} {
+		for _, p := range list {
+			if p == "" || p == "!" || strings.HasPrefix(strings.TrimPrefix(p, "!"), "=") {
+				return fmt.Errorf("--%s: %q is not a pattern", name, p)
+			}
+		}
+	}
+	for name, path := range map[string]string{"socket": o.Socket, "hook-dir": o.Dir, "vfix-config": o.Config} {
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("--%s: %q is not an absolute path", name, path)
+		}
+	}
+	return nil
+}
+
+// Hint says what to do about an error of the plugin, "" where nobody knows.
+func Hint(err error) string {
+	if h := hinterr.Hinted(nil); errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}
+
+// arguments is the command line of the plugin's program: its name, and the options.
+func (o Options) arguments() ([]string, error) {
+	text, err := json.Marshal(o)
+	return []string{"vfix-nri", string(text)}, err
+}
+
+// Parse reads the command line of the plugin's program.
+func Parse(args []string) (o Options, err error) {
+	if len(args) != 2 {
+		return o, fmt.Errorf("started by 'vfix nri' alone: got %d arguments", len(args)-1)
+	}
+	return o, json.Unmarshal([]byte(args[1]), &o)
+}

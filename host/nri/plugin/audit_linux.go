@@ -1,0 +1,204 @@
+// The audit: which images call the vsyscall page. It adds nothing to any container. The root filesystem of a
+// container's first process is opened before its program starts, and looked at afterwards, one image at a time.
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/host/ociruntime"
+)
+
+// auditor looks at the images of containers.
+type auditor struct {
+	Options
+	mu    sync.Mutex
+	seen  map[string]bool // images
+	queue chan audited
+	done  chan struct{} // closed when nothing is looked at any more
+	stop  chan struct{}
+
+	// What was found, for the summary.
+	images  int
+	rebuild []string
+}
+
+// audited is an image that waits to be looked at.
+type audited struct {
+	subject
+	root int // descriptor of a container's root filesystem
+}
+
+const (
+	// maxWaiting is how many images wait, each with a descriptor. Those beyond it are seen with another container.
+	maxWaiting = 256
+	// maxSeen bounds the images that are remembered.
+	maxSeen = 100000
+	// auditSeconds is how long one image may take: nothing waits for it.
+	auditSeconds = 900
+	// summaryEvery is how often a summary is printed.
+	summaryEvery = 24 * time.Hour
+)
+
+func newAuditor(o Options) *auditor {
+	a := &auditor{
+		Options: o, seen: map[string]bool{}, queue: make(chan audited, maxWaiting),
+		done: make(chan struct{}), stop: make(chan struct{}),
+	}
+	go a.work()
+	return a
+}
+
+// Configure is called once for each connection.
+func (a *auditor) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+	a.Log("connected to %s %s: images of selected containers are examined, no container is changed", runtime, version)
+	return 0, nil
+}
+
+// Synchronize tells the containers that there are.
+func (a *auditor) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	byID := map[string]*api.PodSandbox{}
+	for _, p := range pods {
+		byID[p.GetId()] = p
+	}
+	for _, c := range containers {
+		a.add(byID[c.GetPodSandboxId()], c)
+	}
+	return nil, nil
+}
+
+// StartContainer is called when the root filesystem is in place, and the container's program has not started:
+// one that dies at once is seen, too.
+func (a *auditor) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
+	a.add(pod, c)
+	return nil
+}
+
+// add has an image looked at that was not seen before.
+func (a *auditor) add(pod *api.PodSandbox, c *api.Container) {
+	s := subjectOf(pod, c)
+	key := s.image + "\n" + c.GetImage().GetDigest()
+	if s.image == "" {
+		key = "container\n" + c.GetId()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c.GetPid() == 0 || patched(s, c) || a.seen[key] || len(a.seen) >= maxSeen || !selects(a.Selection, s) {
+		return
+	}
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", c.GetPid()), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		a.Log("%s: not examined: %v", s, err)
+		return
+	}
+	select {
+	case a.queue <- audited{s, root}:
+		a.seen[key] = true
+	default:
+		unix.Close(root)
+	}
+}
+
+// patched reports whether vfix has patched the container: what it has does not tell what its image has.
+func patched(s subject, c *api.Container) bool {
+	return s.handler == wrapped || slices.ContainsFunc(c.GetHooks().GetCreateRuntime(), func(h *api.Hook) bool {
+		return filepath.Base(h.GetPath()) == programName
+	})
+}
+
+func (a *auditor) work() {
+	defer close(a.done)
+	day := time.NewTicker(summaryEvery)
+	defer day.Stop()
+	for {
+		select {
+		case <-a.stop:
+			return
+		case <-day.C:
+			a.summary()
+		case next := <-a.queue:
+			a.look(next)
+		}
+	}
+}
+
+// look prints one line about an image.
+func (a *auditor) look(s audited) {
+	found, err := ociruntime.Inspect(s.root, ociruntime.Limits{Seconds: auditSeconds})
+	a.images++
+	name := s.image
+	if name == "" {
+		name = "image without a name"
+	}
+	where := s.namespace + "/" + s.pod + "/" + s.container
+	var text string
+	switch {
+	case err != nil:
+		a.Result("%s: not examined: %v (%s)", name, err, where)
+		return
+	case len(found.Files) > 0:
+		a.rebuild = append(a.rebuild, name)
+		text = fmt.Sprintf("would be patched: %s with %s: %s", count(len(found.Files), "file"), count(found.Sites, "call site"), few(found.Files))
+		if found.Left > 0 {
+			text += "; " + count(found.Left, "call site") + " would remain, for the fallback"
+		}
+	default:
+		text = "no calls to the vsyscall page"
+	}
+	if len(found.Unread) > 0 {
+		text += "; " + count(len(found.Unread), "file") + " not examined: " + few(found.Unread)
+	}
+	if isKata(s.handler) {
+		text += "; in a virtual machine (" + s.handler + "): only a rebuilt image or its kernel parameters help"
+	}
+	a.Result("%s: %s (%s)", name, text, where)
+}
+
+// summary is one line of all images.
+func (a *auditor) summary() {
+	text := count(a.images, "image") + " examined"
+	if len(a.rebuild) == 0 {
+		a.Result("summary: %s, none calls the vsyscall page", text)
+		return
+	}
+	slices.Sort(a.rebuild)
+	a.rebuild = slices.Compact(a.rebuild)
+	a.Result("summary: %s, %s would be patched; rebuild them: %s", text, count(len(a.rebuild), "image"), strings.Join(a.rebuild, " "))
+}
+
+// end stops the work and prints the last summary.
+func (a *auditor) end() {
+	close(a.stop)
+	const patience = 2 * time.Second
+	select {
+	case <-a.done:
+		a.summary()
+	case <-time.After(patience): // in the middle of an image
+	}
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// few is the first of some names.
+func few(all []string) string {
+	const most = 3
+	text := strings.Join(all[:min(len(all), most)], ", ")
+	if len(all) > most {
+		text += fmt.Sprintf(" and %d more", len(all)-most)
+	}
+	return text
+}

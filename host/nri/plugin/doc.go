@@ -1,0 +1,11 @@
+// Package plugin is a plugin of NRI, the Node Resource Interface of containerd and CRI-O: it adds vfix-runtime as
+// an OCI hook to the containers of pods that are selected, without a RuntimeClass and without a change of
+// the engine's configuration. https://github.com/containerd/nri
+//
+// The plugin decides, the hook works: NRI gives a request 2 s and tells no root filesystem's path.
+//
+//	select   which containers
+//	plugin   requests of the engine, one connection after the other
+//	program  vfix-runtime and its configuration, written where the engine finds them
+//	audit    images that would be patched, without a hook
+package plugin

@@ -1,0 +1,314 @@
+// The connection to the engine, and its requests.
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/starts"
+)
+
+// What the engine calls the plugin: 50-vfix. Plugins that add devices and mounts usually have lower numbers.
+const (
+	pluginName  = "vfix"
+	pluginIndex = "50"
+)
+
+// retry is how long is waited for an engine that restarts.
+const retry = 2 * time.Second
+
+// Run is the plugin until the context ends. It returns an error only where it cannot begin: an engine that is
+// not there, or restarts, is waited for.
+func Run(ctx context.Context, o Options) error {
+	var serving any
+	if o.Audit {
+		a := newAuditor(o)
+		defer a.end()
+		serving = a
+	} else {
+		h := &hooker{Options: o, pending: map[string]string{}, advised: map[string]bool{}}
+		if err := h.ready(); err != nil {
+			return err
+		}
+		if _, err := h.policy(); err != nil {
+			return err
+		}
+		serving = h
+	}
+	said := ""
+	for {
+		err := connect(ctx, o, serving)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if text := fmt.Sprint(err); text != said {
+			said = text
+			o.Log("%s: %v; retrying until the engine answers", o.Socket, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(retry):
+		}
+	}
+}
+
+// connect serves one connection. Its error is why that ended.
+func connect(ctx context.Context, o Options, serving any) error {
+	lost := make(chan struct{})
+	var once sync.Once
+	options := []stub.Option{
+		stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithSocketPath(o.Socket),
+		stub.WithLogger(quiet{o.Log}), stub.WithOnClose(func() { once.Do(func() { close(lost) }) }),
+	}
+	if h, ok := serving.(*hooker); ok {
+		if config, _ := h.policy(); config.FailClosed {
+			// An engine that knows of it (NRI 0.12.4) creates no container without an answer of ours.
+			options = append(options, stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
+		}
+	}
+	s, err := stub.New(serving, options...)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	select {
+	case err = <-ended:
+		if err == nil {
+			err = errors.New("connection closed")
+		}
+		return err
+	case <-lost: // also before it was registered, where Run would wait forever
+		return errors.New("connection lost")
+	case <-ctx.Done():
+		select {
+		case <-ended:
+		case <-time.After(retry):
+		}
+		return ctx.Err()
+	}
+}
+
+// hooker adds the hook.
+type hooker struct {
+	Options
+	mu      sync.Mutex
+	pending map[string]string // ID of a container that has the hook, and how far it got: "", created
+	advised map[string]bool   // images for Kata that were named
+	config  ociruntime.Config // the last that was read
+	bad     string            // what was wrong with it
+	written bool              // the program, by this process
+}
+
+// ready sees to it that the program is where the hook says.
+func (h *hooker) ready() error {
+	path := filepath.Join(h.Dir, programName)
+	if fi, err := os.Stat(path); err == nil && fi.Size() == int64(len(h.Hook)) && h.written {
+		return nil
+	}
+	if err := onNode(h.Dir); err != nil {
+		return err
+	}
+	h.written = true
+	return install(h.Dir, h.Hook)
+}
+
+// policy reads the configuration, which may have changed, and hands it on to the hook.
+func (h *hooker) policy() (ociruntime.Config, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	text, err := policyFrom(h.Config, h.Dir)
+	if err != nil {
+		return h.config, err
+	}
+	config, err := ociruntime.ParseConfig(text)
+	if bad := fmt.Sprint(err); err != nil && bad != h.bad {
+		h.bad = bad
+		h.Log("%s: %v", h.Config, err)
+	}
+	h.config = config // what is right beside an error counts, as for vfix-runtime
+	return config, nil
+}
+
+// Configure is called once for each connection.
+func (h *hooker) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+	h.mu.Lock()
+	h.pending = map[string]string{}
+	h.mu.Unlock()
+	h.Log("connected to %s %s: selected containers get the hook %s", runtime, version, filepath.Join(h.Dir, programName))
+	return 0, nil
+}
+
+// CreateContainer is asked for each container of a pod.
+func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	s := subjectOf(pod, c)
+	policy, err := h.policy()
+	if err == nil {
+		err = h.ready()
+	}
+	if err != nil {
+		if policy.FailClosed {
+			return nil, nil, fmt.Errorf("vfix: container not created (fail-closed): %w", err)
+		}
+		h.Log("%s: starts unpatched: %v", s, err)
+		return nil, nil, nil
+	}
+	switch decide(h.Selection, policy, s) {
+	case hooked:
+	case optedOut:
+		h.Log("%s: not patched: annotation %s=false", s, ociruntime.AnnotationEnable)
+		return nil, nil, nil
+	case virtually:
+		h.adviseKata(s)
+		return nil, nil, nil
+	default:
+		return nil, nil, nil
+	}
+	h.mu.Lock()
+	h.pending[c.GetId()] = ""
+	h.mu.Unlock()
+	a := &api.ContainerAdjustment{}
+	a.AddHooks(&api.Hooks{CreateRuntime: []*api.Hook{{
+		Path: filepath.Join(h.Dir, programName),
+		Args: []string{programName, "--vfix-config", filepath.Join(h.Dir, configName), ociruntime.HookCommand},
+		// It ends by itself before that; an engine that had to kill it would not start the container.
+		Timeout: api.Int(int(policy.HookTimeout().Seconds())),
+	}}})
+	// containerd hands on only those annotations of a pod that its configuration names.
+	for name, value := range s.annotations {
+		if _, has := c.GetAnnotations()[name]; !has && strings.HasPrefix(name, annotationPrefix) {
+			a.AddAnnotation(name, value)
+		}
+	}
+	return a, nil, nil
+}
+
+// annotationPrefix begins the names of vfix's annotations.
+const annotationPrefix = "dev.vfix."
+
+// created marks a container that the engine accepted.
+const created = "created"
+
+// PostCreateContainer tells that the engine took what was asked for.
+func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.pending[c.GetId()]; ok {
+		h.pending[c.GetId()] = created
+	}
+	return nil
+}
+
+// StartContainer is called when the hook has run, before the container's program does.
+func (h *hooker) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
+	if _, ok := h.forget(c); ok {
+		go h.report(subjectOf(pod, c), c.GetId())
+	}
+	return nil
+}
+
+// RemoveContainer finds the containers that never started.
+func (h *hooker) RemoveContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
+	state, ok := h.forget(c)
+	s := subjectOf(pod, c)
+	switch {
+	case !ok:
+	case state == created:
+		go h.report(s, c.GetId())
+	default:
+		h.Log("%s: the engine did not create the container with the hook. If its error is 'attempted restricted OCI hook injection', "+
+			"this node's NRI validator forbids hooks (reject_oci_hook_adjustment): stop this plugin here and use the RuntimeClass vfix, see 'vfix help kubernetes'", s)
+	}
+	return nil
+}
+
+func (h *hooker) forget(c *api.Container) (state string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	state, ok = h.pending[c.GetId()]
+	delete(h.pending, c.GetId())
+	return state, ok
+}
+
+// report logs what the hook has done, from its record: a runtime discards what a hook prints.
+func (h *hooker) report(s subject, id string) {
+	h.mu.Lock()
+	config := h.config
+	h.mu.Unlock()
+	r, err := starts.Find(config.RecordFile(), id)
+	switch {
+	case err != nil:
+		h.Log("%s: started; %v", s, err)
+	case r == nil:
+		h.Log("%s: the hook left no record in %s", s, config.RecordFile())
+	case r.Outcome == starts.Patched:
+		h.Log("%s: patched %d files in %.3f s", s, len(r.Files), r.Seconds.Total)
+	case r.Outcome != starts.Clean:
+		h.Log("%s: %s: %s", s, r.Outcome, r.Why())
+	}
+}
+
+// maxAdvised bounds the images that are remembered.
+const maxAdvised = 10000
+
+// adviseKata says once an image what reaches the guest of a virtual machine.
+func (h *hooker) adviseKata(s subject) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.advised[s.image] || len(h.advised) >= maxAdvised {
+		return
+	}
+	h.advised[s.image] = true
+	h.Log("%s: not patched: the handler %s starts it in a virtual machine, with a kernel of its own that no hook reaches. "+
+		"If the image is legacy, use 'vfix rebuild %s', or the pod annotation %s: vsyscall=emulate", s, s.handler, s.image, kataKernel)
+}
+
+// kataKernel is Kata's annotation for kernel parameters, which its configuration must permit (enable_annotations).
+const kataKernel = "io.katacontainers.config.hypervisor.kernel_params"
+
+// imageNames are annotations with the name of a container's image: of containerd and CRI-O before NRI 0.12,
+// which tells it.
+var imageNames = []string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"}
+
+// subjectOf takes what matters of a request. The container's own annotations precede the pod's.
+func subjectOf(pod *api.PodSandbox, c *api.Container) subject {
+	s := subject{
+		namespace: pod.GetNamespace(), pod: pod.GetName(), container: c.GetName(), handler: pod.GetRuntimeHandler(),
+		image: c.GetImage().GetName(), labels: pod.GetLabels(), annotations: map[string]string{},
+	}
+	for _, all := range []map[string]string{pod.GetAnnotations(), c.GetAnnotations()} {
+		for name, value := range all {
+			s.annotations[name] = value
+		}
+	}
+	for _, name := range imageNames {
+		if s.image == "" {
+			s.image = s.annotations[name]
+		}
+	}
+	return s
+}
+
+// quiet is the library's errors.
+type quiet struct {
+	log func(string, ...any)
+}
+
+func (quiet) Debugf(context.Context, string, ...any) {}
+func (quiet) Infof(context.Context, string, ...any)  {}
+func (quiet) Warnf(context.Context, string, ...any)  {}
+func (q quiet) Errorf(_ context.Context, format string, args ...any) {
+	q.log("NRI: "+format, args...)
+}

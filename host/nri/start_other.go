@@ -1,0 +1,10 @@
+//go:build !linux
+
+package nri
+
+import "errors"
+
+// Start is for Linux.
+func Start(Options, []byte, []byte) error {
+	return errors.New("NRI plugins run on Linux only")
+}

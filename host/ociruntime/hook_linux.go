@@ -1,0 +1,84 @@
+// vfix-runtime as an OCI hook: the same work at the same moment, for engines that a runtime of ours
+// cannot be given to. The real runtime executes it as a createRuntime hook: the container's mounts are
+// there, its first process waits before pivot_root, and the hook is in the engine's namespaces.
+//
+// Not as a createContainer hook, which is in the container's: its limits of memory and processes would
+// hold for the work, and root of a user namespace cannot read the cache (docs/runtime-design.md).
+
+package ociruntime
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"vfix.dev/vfix/host/starts"
+)
+
+// hookState is what a hook reads on stdin: runtime-spec, runtime.md, "State".
+type hookState struct {
+	ID     string `json:"id"`
+	Pid    int    `json:"pid"`
+	Bundle string `json:"bundle"`
+}
+
+// maxState bounds a state, in bytes: annotations are in it.
+const maxState = 4 << 20
+
+func readState(r io.Reader) (s hookState, err error) {
+	if r == nil {
+		return s, errors.New("state: nothing on stdin")
+	}
+	if err = json.NewDecoder(io.LimitReader(r, maxState)).Decode(&s); err != nil {
+		return s, fmt.Errorf("state on stdin: %w", err)
+	}
+	if s.Pid <= 0 || s.Bundle == "" {
+		return s, fmt.Errorf("state on stdin: got pid %d and bundle %q", s.Pid, s.Bundle)
+	}
+	return s, nil
+}
+
+// hook does the work of a start for a container that the real runtime is making. Its error keeps the
+// container from starting; without fail_closed there is none.
+func hook(c *command, o Options) error {
+	debug.SetGCPercent(-1) // as in Main
+	debug.SetMemoryLimit(memoryLimit)
+	config, bad := configOf(c)
+	s, err := readState(o.Stdin)
+	bad = errors.Join(bad, err)
+	c.container, c.bundle, c.pid = s.ID, s.Bundle, s.Pid
+	log := newLogger(c, o.Stderr)
+	rec := newRecord(c, config, o, HookCommand)
+	switch {
+	case err != nil || bad != nil && config.FailClosed:
+	default:
+		if bad != nil {
+			log.line("warning", bad.Error()+": ignored")
+		}
+		rec, bad = bounded(c, config, o, log, rec)
+	}
+	remember(rec, bad, config, log)
+	if bad != nil && config.FailClosed {
+		return fmt.Errorf("container not started (fail-closed): %w", bad)
+	}
+	return nil
+}
+
+// bounded is start, and gives up on what hangs: the container's runtime waits for the hook.
+func bounded(c *command, config Config, o Options, log *logger, rec *starts.Record) (*starts.Record, error) {
+	limit := config.hookLimit()
+	done := make(chan error, 1)
+	late := *rec
+	go func() { done <- start(c, config, o, log, rec) }()
+	select {
+	case err := <-done:
+		return rec, err
+	case <-time.After(limit):
+		err := fmt.Errorf("no end within %v", limit)
+		late.Outcome, late.Reason = starts.Unpatched, err.Error()
+		return &late, err
+	}
+}

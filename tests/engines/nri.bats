@@ -1,0 +1,260 @@
+#!/usr/bin/env bats
+# vfix nri with containerd: pods are made by crictl, as a kubelet makes them. The filter that kills calls of the
+# page holds for all of them (tests/engines/enter). The same pods with vfix-runtime by a RuntimeClass's handler are
+# the other way to have them patched.
+load ../helpers
+
+image=docker.io/library/redis:legacy
+crictl_program=$("$tree/tests/engines/crictl")
+
+setup_file() {
+	mkdir -p /etc/containerd /etc/cni/net.d
+	pause_image
+	# Each pod has a network of its own, in which redis-server has its port.
+	echo '{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "pods0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/16"}}]}' \
+		>/etc/cni/net.d/10-pods.conflist
+	# A kubelet in a machine like this one sets no score of the OOM killer either.
+	cat >/etc/containerd/config.toml <<-END
+		version = 3
+		[plugins.'io.containerd.cri.v1.images'.pinned_images]
+		  sandbox = 'docker.io/local/pause:1'
+		[plugins.'io.containerd.cri.v1.runtime']
+		  restrict_oom_score_adj = true
+		[plugins.'io.containerd.cri.v1.runtime'.cni]
+		  bin_dirs = ['/usr/lib/cni']
+		  conf_dir = '/etc/cni/net.d'
+	END
+	cat >/etc/crictl.yaml <<-END
+		runtime-endpoint: unix:///run/containerd/containerd.sock
+		timeout: 30
+	END
+	start_containerd
+	echo "# version containerd $(ctr version | sed -n '/^Server/,$s/.*Version: *\([0-9.]*\).*/\1/p')" >&3
+	ctr -n k8s.io images import "$BATS_FILE_TMPDIR/pause/image.tar"
+	ctr -n k8s.io images import "$legacy_image/redis-legacy.tar"
+}
+
+teardown_file() { stop_services; }
+
+setup() {
+	config=/etc/vfix/runtime.json
+	rm -rf /etc/vfix /var/log/vfix /var/lib/vfix /opt/vfix
+}
+
+teardown() {
+	[ -n "${BATS_TEST_COMPLETED-}" ] || { cat "$BATS_FILE_TMPDIR/nri.log" && crictl logs "$id" && crictl inspect "$id" | jq -c .status; } || true
+	stop_plugin
+	crictl rmp --all --force
+}
+
+crictl() { timeout 120 "$crictl_program" "$@"; }
+
+start_containerd() {
+	start_service containerd containerd
+	await_service containerd crictl info
+}
+
+# end_service NAME: ends it, as systemctl stop does.
+end_service() {
+	local pid
+	pid=$(sed -n "s/ $1\$//p" "$BATS_FILE_TMPDIR/services" | tail -n 1)
+	kill "${2:--TERM}" "$pid"
+	poll has_ended "$pid"
+	sed -i "/^$pid /d" "$BATS_FILE_TMPDIR/services"
+}
+
+# pause_image: the sandbox of a pod, which does nothing.
+pause_image() {
+	local dir=$BATS_FILE_TMPDIR/pause
+	mkdir -p "$dir/rootfs"
+	cp "$VFIX" "$dir/rootfs/vfix"
+	tar -C "$dir/rootfs" -cf "$dir/layer.tar" vfix
+	jq -n --arg diff "sha256:$(sha256sum <"$dir/layer.tar" | cut -d ' ' -f 1)" \
+		'{architecture: "amd64", os: "linux", config: {Entrypoint: ["/vfix", "pause"]}, rootfs: {type: "layers", diff_ids: [$diff]}}' >"$dir/config.json"
+	jq -n '[{Config: "config.json", RepoTags: ["docker.io/local/pause:1"], Layers: ["layer.tar"]}]' >"$dir/manifest.json"
+	tar -C "$dir" -cf "$dir/image.tar" manifest.json config.json layer.tar
+}
+
+# plugin OPTION...: starts it and waits until it has registered.
+plugin() {
+	start_service nri "$VFIX" nri "$@"
+	await_service nri grep -q 'connected to containerd' "$BATS_FILE_TMPDIR/nri.log"
+}
+
+stop_plugin() { ! grep -q ' nri$' "$BATS_FILE_TMPDIR/services" || end_service nri "$@"; }
+
+said() { expect_match 'what the plugin says' "$(<"$BATS_FILE_TMPDIR/nri.log")" "$1"; }
+
+# pod NAME [JQ-FILTER-OF-POD [JQ-FILTER-OF-CONTAINER]]: makes a pod with redis-server in it, and starts it; its
+# container is $id, and its exit status and output that of crictl start. HANDLER is its runtime handler.
+pod() {
+	local dir=$BATS_TEST_TMPDIR
+	jq -n --arg name "$1" '{metadata: {name: $name, namespace: "legacy", uid: $name, attempt: 1}, labels: {app: $name}, annotations: {},
+		log_directory: "/tmp", linux: {cgroup_parent: "/pods", security_context: {namespace_options: {pid: 1}}}}' |
+		jq "${2:-.}" >"$dir/pod.json"
+	jq -n --arg image "$image" '{metadata: {name: "redis"}, image: {image: $image}, command: ["redis-server", "--save", ""], log_path: "c.log", linux: {security_context: {namespace_options: {pid: 1}}}}' |
+		jq "${3:-.}" >"$dir/container.json"
+	sandbox=$(crictl runp ${HANDLER:+--runtime "$HANDLER"} "$dir/pod.json")
+	run crictl create "$sandbox" "$dir/container.json" "$dir/pod.json"
+	[ "$status" = 0 ] || return 0
+	id=$output
+	run crictl start "$id"
+}
+
+serves() {
+	expect "status of the start: $output" "$status" 0
+	poll crictl exec "$id" redis-cli PING
+	expect exec "$(crictl exec "$id" bash -c 'redis-cli PING')" PONG
+}
+
+exited() { [ "$(crictl inspect "$id" | jq -r .status.state)" = CONTAINER_EXITED ]; }
+
+# dies: its program calls the page.
+dies() {
+	expect "status of the start: $output" "$status" 0
+	poll exited
+	expect 'exit status' "$(crictl inspect "$id" | jq .status.exitCode)" "$status_sigsys"
+}
+
+policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
+
+@test "CRI: a pod with the unmodified image dies" {
+	pod control
+	dies
+}
+
+@test "CRI: the RuntimeClass's handler: vfix-runtime patches the pod; exec works" {
+	"$VFIX" install containerd
+	end_service containerd
+	start_containerd
+	HANDLER=vfix pod wrapped
+	serves
+	# Both at once: the plugin leaves it to vfix-runtime.
+	plugin
+	HANDLER=vfix pod both
+	serves
+	expect 'record of the hook' "$(grep -c '"runtime":"hook"' /var/log/vfix/starts.jsonl || true)" 0
+	crictl rmp --all --force
+	"$VFIX" uninstall
+	end_service containerd
+	start_containerd
+}
+
+@test "NRI: the plugin patches the pod, restarts included; exec works" {
+	plugin
+	pod patched
+	serves
+	said 'legacy/patched/redis (docker.io/library/redis:legacy): patched 3 files'
+	crictl stop --timeout 5 "$id"
+	pod again '.metadata.uid = "again"'
+	serves
+}
+
+@test "NRI: a read-only root, an ordinary user, a limit of memory, users of its own" {
+	plugin
+	pod readonly . '.linux.security_context.readonly_rootfs = true'
+	serves
+	pod ordinary . '.working_dir = "/tmp" | .linux.security_context.readonly_rootfs = true | .linux.security_context.run_as_user.value = 1234'
+	serves
+	# Less than the work of the hook takes: it is the engine's, and not the container's.
+	pod small . '.linux.resources.memory_limit_in_bytes = 12582912 | .linux.security_context.readonly_rootfs = true'
+	serves
+	local users='.linux.security_context.namespace_options.userns_options = {mode: 0, uids: [{host_id: 200000, container_id: 0, length: 65536}], gids: [{host_id: 200000, container_id: 0, length: 65536}]}'
+	pod users "$users" "$users"
+	serves
+}
+
+@test "NRI: the fallback by an annotation of the pod" {
+	plugin
+	pod fallback '.annotations["dev.vfix.fallback"] = "always"' '.linux.security_context.readonly_rootfs = true'
+	serves
+	expect_match preload "$(crictl exec "$id" cat /etc/ld.so.preload)" /vfix/x86_64/libvfix.so
+	expect_match 'the maps of redis-server' "$(crictl exec "$id" cat /proc/1/maps)" /vfix/x86_64/libvfix.so
+}
+
+@test "NRI: a pod opts out; a policy that forbids it; opt-in" {
+	policy '{}'
+	plugin
+	pod out '.annotations["dev.vfix.enable"] = "false"'
+	dies
+	said 'legacy/out/redis (docker.io/library/redis:legacy): not patched: annotation dev.vfix.enable=false'
+	# The policy is read for each container.
+	policy '{"fail_closed": true}'
+	pod forbidden '.annotations["dev.vfix.enable"] = "false"'
+	[ "$status" != 0 ] || fail 'it starts'
+	expect_match 'the error' "$output" 'annotation dev.vfix.enable=false: not allowed with fail-closed'
+	pod closed
+	serves
+	policy '{"fail_closed": true, "allow_disable": true}'
+	pod allowed '.annotations["dev.vfix.enable"] = "false"'
+	dies
+	policy '{"opt_in": true}'
+	pod unasked
+	dies
+	pod asked '.annotations["dev.vfix.enable"] = "true"'
+	serves
+}
+
+@test "NRI: what cannot be examined: open starts, closed does not" {
+	plugin
+	policy '{"limits": {"names": 1}}'
+	pod open
+	dies
+	poll grep -q 'unpatched: more than 1 files and directories (limits.names)' "$BATS_FILE_TMPDIR/nri.log"
+	policy '{"limits": {"names": 1}, "fail_closed": true}'
+	pod closed
+	[ "$status" != 0 ] || fail 'it starts'
+	expect_match 'the error' "$output" 'container not started (fail-closed): more than 1 files and directories (limits.names)'
+}
+
+@test "NRI: selection by namespace, image, label and annotation" {
+	plugin --namespace 'leg*' --namespace '!legacy-not' --image '*/redis:*' --label app=sel* --annotation team
+	pod selected '.annotations.team = "a"'
+	serves
+	pod selected-other '.annotations.team = "a" | .metadata.namespace = "other"'
+	dies
+	pod selected-not '.annotations.team = "a" | .metadata.namespace = "legacy-not"'
+	dies
+	pod label '.annotations.team = "a"'
+	dies
+	pod selected-annotation
+	dies
+	stop_plugin
+	plugin --image '!*redis*'
+	pod image
+	dies
+}
+
+@test "NRI: containerd restarts, the plugin is killed: pods keep running" {
+	plugin
+	pod first
+	serves
+	end_service containerd
+	start_containerd
+	reconnected() { [ "$(grep -c 'connected to containerd' "$BATS_FILE_TMPDIR/nri.log")" = 2 ]; }
+	poll reconnected
+	serves
+	pod second
+	serves
+	stop_plugin -KILL
+	serves
+	pod third
+	dies
+}
+
+@test "NRI: --audit names the images that would be patched, once, and changes none" {
+	pod before
+	dies
+	plugin --audit
+	pod after . '.command = ["sleep", "1000"]'
+	expect "status of the start: $output" "$status" 0
+	found() { grep -q '^docker.io/library/redis:legacy: would be patched: 2 files with 4 call sites: /opt/legacy/libc.so.6, /usr/local/bin/clock (legacy/after/redis)$' "$BATS_FILE_TMPDIR/nri.log"; }
+	poll found
+	pod again
+	dies
+	[ ! -e /opt/vfix ] || fail 'a hook is installed'
+	[ ! -e /var/log/vfix ] || fail 'a start is recorded'
+	stop_plugin
+	said 'summary: 1 image examined, 1 image would be patched; rebuild them: docker.io/library/redis:legacy'
+	expect 'lines about the image' "$(grep -c '^docker.io/library/redis:legacy' "$BATS_FILE_TMPDIR/nri.log")" 1
+}
