@@ -44,16 +44,15 @@ need-deps:
 all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 	$(GO) build -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
 
-# What engines execute at each start of a container. vfix has it embedded, behind the line by which
-# host/install finds it, and writes it onto machines. So is vfix-nri, which 'vfix nri' executes.
+# What vfix has embedded: vfix-runtime, which engines execute at each start of a container, and
+# vfix-nri, which 'vfix nri' executes. The line before each is that by which host/install finds it.
 .PHONY: runtime
 runtime: need-go shim
-	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/vfix-runtime ./cmd/vfix-runtime
-	{ echo 'Vfix-runtime, compressed'; gzip -9 -n <bin/vfix-runtime; } >cmd/vfix/embedded/vfix-runtime.new
-	mv cmd/vfix/embedded/vfix-runtime.new cmd/vfix/embedded/vfix-runtime.gz
-	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w' -o bin/vfix-nri ./cmd/vfix-nri
-	{ echo 'Vfix-nri, compressed'; gzip -9 -n <bin/vfix-nri; } >cmd/vfix/embedded/vfix-nri.new
-	mv cmd/vfix/embedded/vfix-nri.new cmd/vfix/embedded/vfix-nri.gz
+	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-runtime ./cmd/vfix-nri
+	for name in runtime nri; do \
+		{ echo "Vfix-$$name, compressed"; gzip -9 -n <bin/vfix-$$name; } >bin/vfix-$$name.gz && \
+		mv bin/vfix-$$name.gz cmd/vfix/embedded/programs/ || exit; \
+	done
 
 .PHONY: shim
 shim: ## build the code that is injected into legacy programs
@@ -158,7 +157,7 @@ dist: need-go shim ## build a release into dist/: tarballs, packages, an OCI ima
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf bin dist shim/build $(BUILD)
-	rm -f $(filter-out %/README.md,$(wildcard shim/embedded/* cmd/vfix/embedded/*))
+	rm -f $(filter-out %/README.md,$(wildcard shim/embedded/* cmd/vfix/embedded/programs/*))
 
 .PHONY: help
 help: ## list the targets

@@ -6,6 +6,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/embedded"
 	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/ociruntime"
 )
@@ -73,11 +74,11 @@ func runNRI(opts NRIOptions, e engine) error {
 
 // startNRI executes the plugin in place of this process.
 func startNRI(o nri.Options) error {
-	plugin, err := embeddedProgram(nriFile)
+	plugin, err := embedded.Program(embedded.NRI)
 	if err != nil {
 		return err
 	}
-	hook, err := embeddedProgram(runtimeFile)
+	hook, err := embedded.Program(embedded.Runtime)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,10 @@
 
 package main
 
-import "vfix.dev/vfix/shim"
+import (
+	"vfix.dev/vfix/cmd/vfix/embedded"
+	"vfix.dev/vfix/shim"
+)
 
 type jsonVersion struct {
 	jsonDocument
@@ -20,6 +23,6 @@ type jsonVersion struct {
 func versionJSON(b buildInfo) jsonVersion {
 	return jsonVersion{
 		jsonDocument: document("version"), Version: b.Version, Commit: b.Commit, Modified: b.Modified,
-		Go: b.Go, Platform: b.Platform, Shim: b.Shim, Library: len(shim.Library()), Trace: len(shim.Trace()), Runtime: runtimeSize(),
+		Go: b.Go, Platform: b.Platform, Shim: b.Shim, Library: len(shim.Library()), Trace: len(shim.Trace()), Runtime: embedded.Size(embedded.Runtime),
 	}
 }

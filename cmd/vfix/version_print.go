@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"vfix.dev/vfix/cmd/vfix/embedded"
 	"vfix.dev/vfix/shim"
 )
 
@@ -20,7 +21,7 @@ func (o *output) build(opts VersionOptions, b buildInfo) error {
 	}
 	fmt.Fprintf(o.Stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\nfallback  libvfix.so %d bytes, vfix-trace %d bytes\n",
 		b.Version, from, b.Go, b.Platform, b.Shim, len(shim.Library()), len(shim.Trace()))
-	if size := runtimeSize(); size > 0 {
+	if size := embedded.Size(embedded.Runtime); size > 0 {
 		fmt.Fprintf(o.Stdout, "runtime   vfix-runtime %d bytes, compressed\n", size)
 	}
 	return nil

@@ -37,7 +37,6 @@ setup_file() {
 teardown_file() { stop_services; }
 
 setup() {
-	config=/etc/vfix/runtime.json
 	rm -rf /etc/vfix /var/log/vfix /var/lib/vfix /opt/vfix
 }
 
