@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/report"
 )
@@ -92,7 +93,7 @@ func batchCells(row report.Row) []string {
 		result += fmt.Sprintf(" (%s: %s)", screen.Count(n, "hazard"), strings.Join(row.Hazards, ", "))
 	}
 	if row.LeftOver > 0 {
-		result += fmt.Sprintf(" (%s left)", screen.Count(row.LeftOver, openSite))
+		result += fmt.Sprintf(" (%s left)", screen.Count(row.LeftOver, tables.OpenSite))
 	}
 	status := row.Status
 	if row.Before {

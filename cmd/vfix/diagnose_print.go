@@ -23,6 +23,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/listing"
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/rewriter"
 )
@@ -251,7 +252,7 @@ func writeCaller(w io.Writer, s screen.Stream, c *diagnose.Crash, row func(label
 // siteText says what vfix does about a call site.
 func siteText(p *rewriter.Patch) string {
 	if p.Form == rewriter.Left {
-		return "vfix does not patch it: " + why(p)
+		return "vfix does not patch it: " + tables.Why(p)
 	}
 	return fmt.Sprintf("vfix patches it in the %v form (%s)", p.Form, p.Reason)
 }

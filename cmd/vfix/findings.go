@@ -4,15 +4,12 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
-
-// openSite is a call site that is a finding, in the words of 'vfix help exit-status'.
-const openSite = "live or unknown call site"
 
 // openSites counts the call sites that are live or unknown in the files as they were read.
 func openSites(f *contents.Findings) int {
@@ -33,9 +30,6 @@ func openIn(f *contents.File) int {
 	}
 	return n
 }
-
-// coveredSites counts the sites that stay and that the fallback in the image covers.
-func coveredSites(f *contents.Findings) int { return f.LeftOver() - f.Uncovered() }
 
 // uncoveredSites counts the call sites that are findings of a scan.
 func uncoveredSites(f *contents.Findings) int { return openSites(f) - caughtSites(f) }
@@ -59,18 +53,6 @@ func caughtSites(f *contents.Findings) int {
 		}
 	}
 	return n
-}
-
-// coverers are the parts of the fallback that cover sites, each once.
-func coverers(f *contents.Findings) []string {
-	var all []string
-	for i := range f.Files {
-		if by := f.Files[i].Covered; by != "" && !slices.Contains(all, by) {
-			all = append(all, by)
-		}
-	}
-	slices.Sort(all)
-	return all
 }
 
 // incomplete is the error of a verb that could not read all of a source: it may have call
@@ -107,7 +89,7 @@ func leftOver(f *contents.Findings) error {
 		return nil
 	}
 	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s could not be patched", f.Source, screen.Count(n, openSite)),
+		msg:  fmt.Sprintf("%s: %s could not be patched", f.Source, screen.Count(n, tables.OpenSite)),
 		hint: "the table gives the reasons; 'vfix scan --explain' shows the code around each of them",
 	}
 }

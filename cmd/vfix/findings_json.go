@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
@@ -105,12 +106,12 @@ type jsonPassed struct {
 	Unread bool   `json:"unread"`
 }
 
-func findingsJSON(d deed, opts printOptions, all []*contents.Findings) jsonFindings {
+func findingsJSON(d tables.Deed, opts printOptions, all []*contents.Findings) jsonFindings {
 	doc := jsonFindings{jsonDocument: document("patch"), Results: []jsonSource{}}
 	switch d {
-	case scanned:
+	case tables.Scanned:
 		doc.Verb = "scan"
-	case planned:
+	case tables.Planned:
 		doc.DryRun = true
 	}
 	for _, f := range all {
@@ -122,7 +123,7 @@ func findingsJSON(d deed, opts printOptions, all []*contents.Findings) jsonFindi
 func sourceJSON(f *contents.Findings, explain bool) jsonSource {
 	s := jsonSource{
 		Source: f.Source, Digest: f.Digest, Platform: f.Platform, Files: []jsonFile{}, Unopened: []jsonPassed{}, Hazards: []jsonHazard{},
-		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: coveredSites(f)},
+		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: tables.Covered(f)},
 	}
 	for i := range f.Files {
 		file := fileJSON(&f.Files[i], explain)

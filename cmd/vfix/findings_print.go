@@ -3,20 +3,15 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"io"
-	"slices"
-	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/listing"
-	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rewriter"
 )
 
 // findings prints what scan or patch found.
-func (o *output) findings(d deed, opts printOptions, all ...*contents.Findings) error {
+func (o *output) findings(d tables.Deed, opts printOptions, all ...*contents.Findings) error {
 	for _, f := range all {
 		o.warnings(f)
 	}
@@ -30,7 +25,7 @@ func (o *output) findings(d deed, opts printOptions, all ...*contents.Findings) 
 		if opts.explain {
 			listing.Explain(o.Stdout, o.Out, f)
 		}
-		writeFindings(o.Stdout, o.Out, d, f)
+		tables.Write(o.Stdout, o.Out, d, f)
 	}
 	return nil
 }
@@ -45,190 +40,4 @@ func (o *output) warnings(f *contents.Findings) {
 			o.Warn("%s: %s", f.Files[i].Path, text)
 		}
 	}
-}
-
-// deed is what a verb did about the call sites in a table.
-type deed struct{ patch, repair string }
-
-var (
-	scanned  = deed{"can be patched", "can be fixed"}
-	planned  = deed{"would be patched", "would be fixed"}
-	patched  = deed{"patched", "fixed"}
-	verified = deed{"not patched", "not fixed"}
-)
-
-// writeFindings writes the tables of one source: what is patched and how, what is left
-// and why, what could not be examined, and the sums.
-func writeFindings(w io.Writer, s screen.Stream, d deed, f *contents.Findings) {
-	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(f.Name())))
-	if f.Digest != "" {
-		fmt.Fprintln(w, s.Paint.Dim(screen.Printable(f.Digest)))
-	}
-	for _, t := range []*screen.Table{patchGrid(f), leftGrid(f), passedGrid(f)} {
-		if !t.Empty() {
-			fmt.Fprintln(w)
-			t.Write(w, s)
-		}
-	}
-	fmt.Fprintln(w)
-	for _, line := range sums(s.Paint, d, f) {
-		fmt.Fprintln(w, line)
-	}
-}
-
-// patchGrid is one row for each file, function and form.
-func patchGrid(f *contents.Findings) *screen.Table {
-	t := &screen.Table{Head: []string{"FILE", "LAYER", "LIBC", "FUNCTION", "SITES", "PATCH"}, Right: 4}
-	if !hasLayers(f) {
-		t.Drop = 1
-	}
-	for i := range f.Files {
-		file := &f.Files[i]
-		first := []string{fileName(file), layerName(file), screen.OrDash(file.Report.Libc)}
-		all := groups(file, func(p *rewriter.Patch) bool { return p.Form != rewriter.Left })
-		slices.SortStableFunc(all, func(a, b group) int {
-			return cmp.Or(cmp.Compare(a.patch.Site.Function, b.patch.Site.Function), cmp.Compare(a.patch.Form, b.patch.Form))
-		})
-		for _, g := range all {
-			t.Add(append(first, g.patch.Site.Function.String(), fmt.Sprint(g.sites), g.patch.Form.String()))
-			first = []string{"", "", ""}
-		}
-		if file.Plan.Redirected() {
-			t.Add(append(first, string(file.Plan.Redirect.Repair), "1", rewriter.Lea.String()))
-		}
-	}
-	return t
-}
-
-// leftGrid is one row for each file, function, verdict and reason. Benign references are
-// counted in the sums only.
-func leftGrid(f *contents.Findings) *screen.Table {
-	t := &screen.Table{Head: []string{"NOT PATCHED", "FIRST AT", "FUNCTION", "SITES", "VERDICT", "WHY"}, Right: 3}
-	for i := range f.Files {
-		file := &f.Files[i]
-		name := fileName(file)
-		for _, g := range groups(file, func(p *rewriter.Patch) bool {
-			return p.Form == rewriter.Left && p.Site.Verdict != rewriter.Benign
-		}) {
-			t.Add([]string{name, fmt.Sprintf("%#x", g.patch.Site.Vaddr), g.patch.Site.Function.String(),
-				fmt.Sprint(g.sites), g.patch.Site.Verdict.String(), why(&g.patch)})
-			name = ""
-		}
-	}
-	return t
-}
-
-func passedGrid(f *contents.Findings) *screen.Table {
-	t := &screen.Table{Head: []string{"NOT EXAMINED", "WHY"}, Right: -1}
-	for _, p := range f.Passed {
-		t.Add([]string{p.Path, p.Reason})
-	}
-	return t
-}
-
-// group is several sites of a file about which there is the same to say.
-type group struct {
-	patch rewriter.Patch // the first one
-	sites int
-}
-
-// groups puts together the patches of a file that keep, in the order of their first site.
-func groups(file *contents.File, keep func(*rewriter.Patch) bool) []group {
-	var all []group
-	for _, p := range file.Plan.Patches {
-		if !keep(&p) {
-			continue
-		}
-		i := slices.IndexFunc(all, func(g group) bool {
-			q := &g.patch
-			return q.Site.Function == p.Site.Function && q.Form == p.Form &&
-				(p.Form != rewriter.Left || q.Site.Verdict == p.Site.Verdict && why(q) == why(&p))
-		})
-		if i < 0 {
-			all = append(all, group{patch: p})
-			i = len(all) - 1
-		}
-		all[i].sites++
-	}
-	return all
-}
-
-// why is the reason for leaving a site: of the plan, else of the verdict.
-func why(p *rewriter.Patch) string {
-	if p.Reason != "" {
-		return p.Reason
-	}
-	return p.Site.Reason
-}
-
-// sums says in words what the tables say in rows.
-func sums(c screen.Palette, d deed, f *contents.Findings) []string {
-	forms := map[rewriter.Form]int{}
-	var left [rewriter.Benign + 1]int
-	for i := range f.Files {
-		for _, p := range f.Files[i].Plan.Patches {
-			forms[p.Form]++
-			if p.Form == rewriter.Left {
-				left[p.Site.Verdict]++
-			}
-		}
-	}
-	var lines, byForm []string
-	total := 0
-	for _, form := range rewriter.Forms {
-		if n := forms[form]; n > 0 {
-			total += n
-			byForm = append(byForm, fmt.Sprintf("%d %s", n, form))
-		}
-	}
-	if total > 0 {
-		lines = append(lines, c.Green(fmt.Sprintf("%s %s", screen.Count(total, "call site"), d.patch))+" ("+strings.Join(byForm, ", ")+")")
-	}
-	if n := f.Uncovered(); n > 0 {
-		lines = append(lines, c.Yellow(screen.Count(n, openSite)+" left"))
-	}
-	if n := coveredSites(f); n > 0 {
-		lines = append(lines, screen.Count(n, openSite)+" left, covered by the fallback ("+strings.Join(coverers(f), ", ")+")")
-	}
-	if n := left[rewriter.Dormant]; n > 0 {
-		lines = append(lines, screen.Count(n, "dormant reference")+" left: used only if the kernel provides no vDSO")
-	}
-	if n := left[rewriter.Benign]; n > 0 {
-		lines = append(lines, screen.Count(n, "benign reference")+" left: compared with, never called")
-	}
-	lines = append(lines, repairSums(d, f)...)
-	if total == 0 && f.LeftOver() == 0 {
-		clean := c.Green("no call site of the vsyscall page")
-		switch {
-		case f.ELFFiles == 0 && f.Unread() == 0:
-			clean = "no 64-bit x86-64 ELF file in it"
-		case f.Unread() > 0:
-			clean = "no call site in what could be read"
-		}
-		lines = append([]string{clean}, lines...)
-	}
-	return append(lines, c.Dim(fmt.Sprintf("%s with %s of code examined", screen.Count(f.ELFFiles, "ELF file"), screen.Size(f.ExecBytes))))
-}
-
-func hasLayers(f *contents.Findings) bool {
-	return slices.ContainsFunc(f.Files, func(file contents.File) bool { return file.Layer != "" })
-}
-
-func fileName(f *contents.File) string {
-	if len(f.Links) == 0 {
-		return f.Path
-	}
-	return fmt.Sprintf("%s (and %s)", f.Path, screen.Count(len(f.Links), "hard link"))
-}
-
-// layerName is the number of a layer and the head of its diff ID, as docker shortens it.
-func layerName(f *contents.File) string {
-	if f.Layer == "" {
-		return ""
-	}
-	_, hex, found := strings.Cut(f.Layer, ":")
-	if !found {
-		hex = f.Layer
-	}
-	return fmt.Sprintf("%d %.12s", f.Index, hex)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
 )
 
@@ -22,18 +23,18 @@ func TestTables(t *testing.T) {
 	for _, c := range []struct {
 		golden string
 		s      screen.Stream
-		d      deed
+		d      tables.Deed
 		f      *contents.Findings
 	}{
-		{"table-clean.txt", screen.Stream{}, scanned, clean()},
-		{"table-mixed.txt", screen.Stream{}, patched, mixed()},
-		{"table-mixed-80.txt", screen.Stream{Tty: true, Width: 80}, scanned, mixed()},
-		{"table-colour.txt", screen.Stream{Tty: true, Width: 120, Paint: screen.Palette{On: true}}, scanned, mixed()},
-		{"table-folder.txt", screen.Stream{}, planned, folder},
-		{"table-harmless.txt", screen.Stream{}, verified, harmless()},
+		{"table-clean.txt", screen.Stream{}, tables.Scanned, clean()},
+		{"table-mixed.txt", screen.Stream{}, tables.Patched, mixed()},
+		{"table-mixed-80.txt", screen.Stream{Tty: true, Width: 80}, tables.Scanned, mixed()},
+		{"table-colour.txt", screen.Stream{Tty: true, Width: 120, Paint: screen.Palette{On: true}}, tables.Scanned, mixed()},
+		{"table-folder.txt", screen.Stream{}, tables.Planned, folder},
+		{"table-harmless.txt", screen.Stream{}, tables.Verified, harmless()},
 	} {
 		var b bytes.Buffer
-		writeFindings(&b, c.s, c.d, c.f)
+		tables.Write(&b, c.s, c.d, c.f)
 		golden(t, c.golden, b.String())
 		for line := range strings.Lines(b.String()) {
 			if n := runewidth.StringWidth(strings.TrimRight(line, "\n")); c.s.Width > 0 && !c.s.Paint.On && n > c.s.Width {

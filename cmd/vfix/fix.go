@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/repairs"
@@ -41,31 +41,10 @@ func (o *fixOption) check(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// repaired are the files of which a plan makes a repair, as file and repair.
-func repaired(f *contents.Findings) (all []images.Repaired) {
-	for i := range f.Files {
-		if p := f.Files[i].Plan; p.Redirected() {
-			all = append(all, images.Repaired{Path: f.Files[i].Path, Repair: p.Redirect.Repair})
-		}
-	}
-	return all
-}
-
-// repairSums says how many files are repaired, by repair.
-func repairSums(d deed, f *contents.Findings) (lines []string) {
-	all := repaired(f)
-	for _, r := range rewriter.Repairs {
-		if n := len(slices.DeleteFunc(slices.Clone(all), func(o images.Repaired) bool { return o.Repair != r })); n > 0 {
-			lines = append(lines, fmt.Sprintf("%s %s (%s): %s", screen.Count(n, "file"), d.repair, r, repairs.Does(r)))
-		}
-	}
-	return lines
-}
-
 // fixNames are the repairs that some file needs, of those that were asked for: a value of --fix, "" for none.
 func fixNames(f *contents.Findings) string {
 	var all []string
-	for _, r := range repaired(f) {
+	for _, r := range tables.Repaired(f) {
 		if name := string(r.Repair); !slices.Contains(all, name) {
 			all = append(all, name)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
@@ -18,7 +19,7 @@ func TestEveryFormIsCounted(t *testing.T) {
 		f := clean()
 		f.Files = []contents.File{fileOf("bin/x", "", patch(site(0x4012ab, rewriter.Time, rewriter.Live, "reaches the call at 0x4012b2"), form, ""))}
 		var b bytes.Buffer
-		writeFindings(&b, screen.Stream{}, scanned, f)
+		tables.Write(&b, screen.Stream{}, tables.Scanned, f)
 		if want := "1 call site can be patched (1 " + form.String() + ")"; !strings.Contains(b.String(), want) {
 			t.Errorf("got %q, want %q", b.String(), want)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/mountopts"
 )
@@ -26,7 +27,7 @@ var engineComments = map[mountopts.Engine]string{
 func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
 	o.warnings(h.Findings)
 	if !o.Quiet && !opts.json() && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || openSites(h.Findings) > 0) {
-		writeFindings(o.Stderr, o.Err, patched, h.Findings)
+		tables.Write(o.Stderr, o.Err, tables.Patched, h.Findings)
 	}
 	for _, line := range unsayable(opts, h) {
 		o.Warn("%s", line)

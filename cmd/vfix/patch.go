@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/rewriter"
 )
@@ -108,11 +109,7 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 		return err
 	}
 	out.EndProgress()
-	deed := patched
-	if opts.dryRun {
-		deed = planned
-	}
-	if err := out.findings(deed, opts.printOptions, found); err != nil {
+	if err := out.findings(tables.Patching(opts.dryRun), opts.printOptions, found); err != nil {
 		return err
 	}
 	return errors.Join(incomplete(found), leftOver(found))

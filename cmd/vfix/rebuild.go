@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/fallback"
@@ -231,7 +232,7 @@ func rebuiltAll(b *batch.Batch) error {
 		return err
 	}
 	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, openSite)),
+		msg:  fmt.Sprintf("%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, tables.OpenSite)),
 		hint: "run 'vfix scan IMAGE' to see them and the reasons",
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
@@ -47,11 +48,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 func (o *output) rebuiltOne(opts RebuildOptions, r *images.Rebuilt) {
 	o.warnings(r.Findings)
 	if !o.Quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || openSites(r.Findings) > 0) {
-		d := patched
-		if opts.dryRun {
-			d = planned
-		}
-		writeFindings(o.Stderr, o.Err, d, r.Findings)
+		tables.Write(o.Stderr, o.Err, tables.Patching(opts.dryRun), r.Findings)
 	}
 	o.fallback(&r.Findings.Fallback, opts.dryRun)
 	o.packages(r.Packages)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
@@ -129,7 +130,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		}
 		if n := uncoveredSites(f); n > 0 {
 			errs = append(errs, &findingsError{
-				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, openSite)),
+				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, tables.OpenSite)),
 				hint: "run '" + strings.Join(fixes(f), "' or '") + "'",
 				told: opts.format == "table",
 			})

@@ -10,6 +10,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/sarif"
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter"
 )
@@ -23,7 +24,7 @@ const legend = "A call site is code that calls the vsyscall page. live: it is pr
 func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 	switch {
 	case opts.json():
-		return o.findings(scanned, opts.printOptions, all...)
+		return o.findings(tables.Scanned, opts.printOptions, all...)
 	case opts.format == sarifFormat:
 		var sources []sarif.Source
 		for _, f := range all {
@@ -37,7 +38,7 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 		if i > 0 {
 			fmt.Fprintln(o.Stdout)
 		}
-		if err := o.findings(scanned, opts.printOptions, f); err != nil {
+		if err := o.findings(tables.Scanned, opts.printOptions, f); err != nil {
 			return err
 		}
 		if len(f.Files) > 0 && !explained {
@@ -85,7 +86,7 @@ func writeVerdict(w io.Writer, c screen.Palette, f *contents.Findings) {
 	case f.ELFFiles == 0 && len(f.Passed) > 0:
 		fmt.Fprintln(w, c.Red("INCOMPLETE:")+" nothing was examined")
 	case caughtSites(f) > 0:
-		fmt.Fprintln(w, c.Green("NOT AFFECTED:")+" "+screen.Count(caughtSites(f), "call site")+", caught at run time by "+strings.Join(coverers(f), " and "))
+		fmt.Fprintln(w, c.Green("NOT AFFECTED:")+" "+screen.Count(caughtSites(f), "call site")+", caught at run time by "+strings.Join(tables.Coverers(f), " and "))
 		if f.Affected() {
 			fmt.Fprintln(w, "  for full speed: "+c.Bold(screen.Printable(fixes(f)[0])))
 		}

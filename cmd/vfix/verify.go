@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/rewriter"
 )
@@ -129,7 +130,7 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 		}
 	case open > 0:
 		return &findingsError{
-			msg:  fmt.Sprintf("%s: %s left", v.Findings.Source, screen.Count(open, openSite)),
+			msg:  fmt.Sprintf("%s: %s left", v.Findings.Source, screen.Count(open, tables.OpenSite)),
 			hint: fmt.Sprintf("run 'vfix scan --explain %s'", v.Findings.Source),
 		}
 	}

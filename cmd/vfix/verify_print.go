@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/internal/repairs"
 )
@@ -32,7 +33,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 	}
 	if v.Stated == nil || !o.Quiet {
 		for _, f := range v.Findings.All() {
-			writeFindings(w, s, verified, f)
+			tables.Write(w, s, tables.Verified, f)
 		}
 	}
 	for i := range v.Differences {
