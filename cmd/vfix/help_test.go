@@ -25,7 +25,11 @@ import (
 func TestHelpIsComplete(t *testing.T) {
 	var b bytes.Buffer
 	root := newRootCommand(newOutput(&b, &b), engine{})
+	all := runLine(engine{}, "help").stdout
 	for _, name := range verbs(root) {
+		if !strings.Contains(all, "\n  "+name+" ") {
+			t.Errorf("%s: not in 'vfix help'", name)
+		}
 		var cmd *cobra.Command
 		for _, c := range root.Commands() {
 			if c.Name() == name {
@@ -51,7 +55,7 @@ func TestHelpIsComplete(t *testing.T) {
 			checkExample(t, line)
 		}
 	}
-	checkWidth(t, "vfix help", runLine(engine{}, "help").stdout)
+	checkWidth(t, "vfix help", all)
 }
 
 func TestTopics(t *testing.T) {
