@@ -51,6 +51,14 @@ func repaired(f *contents.Findings) (all []images.Repaired) {
 	return all
 }
 
+// noRepair says of a source with nothing to do that it needs none of the repairs, either.
+func noRepair(asked []rewriter.Repair) string {
+	if len(asked) == 0 {
+		return ""
+	}
+	return ", and no file that --fix changes"
+}
+
 // repairSums says how many files are repaired, by repair.
 func repairSums(d deed, f *contents.Findings) (lines []string) {
 	all := repaired(f)
