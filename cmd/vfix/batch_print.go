@@ -26,6 +26,8 @@ func (o *output) outcome(n, all int, each batch.Outcome) {
 		what += ": " + each.Reference
 	case each.Status == batch.StatusAffected:
 		what += ": " + screen.Count(each.Patched+each.LeftOver, "call site")
+	case each.Status == batch.StatusUnaffected && each.Repaired > 0:
+		what += ": " + screen.Count(each.Repaired, "file") + " to fix"
 	case each.Status == batch.StatusFailed:
 		why, _ := whyFailed(each)
 		what += ": " + why
@@ -89,6 +91,13 @@ func batchCells(row report.Row) []string {
 			result = "-"
 		}
 	}
+	if row.Repaired > 0 {
+		deed := "fixed"
+		if row.Reference == "" {
+			deed = "to fix"
+		}
+		result += fmt.Sprintf(" (%s %s)", screen.Count(row.Repaired, "file"), deed)
+	}
 	if n := len(row.Hazards); n > 0 {
 		result += fmt.Sprintf(" (%s: %s)", screen.Count(n, "hazard"), strings.Join(row.Hazards, ", "))
 	}
@@ -108,7 +117,7 @@ func reportRow(o batch.Outcome) report.Row {
 	return report.Row{
 		Line: o.Line, Source: o.Source, Dest: o.Dest, Status: string(o.Status), Before: o.Before,
 		Reference: o.Reference, Digest: o.Digest, BaseDigest: o.BaseDigest,
-		Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver, LayerSize: o.LayerSize,
+		Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver, Repaired: o.Repaired, LayerSize: o.LayerSize,
 		Hazards: list(o.Hazards), Warnings: list(o.Warnings), Error: why, Hint: hint,
 	}
 }

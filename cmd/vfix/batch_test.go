@@ -147,7 +147,7 @@ func TestBatchScan(t *testing.T) {
 	}
 	item := func(n int, source string) batch.Item { return batch.Item{Line: n, Source: source} }
 	e, _, asked := fakeBatch([]batch.Outcome{
-		{Item: item(2, "new:1"), Status: batch.StatusUnaffected},
+		{Item: item(2, "new:1"), Status: batch.StatusUnaffected, Repaired: 3},
 		{Item: item(1, "app:1"), Status: batch.StatusAffected, Files: 2, Patched: 5, LeftOver: 1, Hazards: []string{"schema1"}, Warnings: []string{"=cmd()"}},
 		{Item: item(3, "bad:1"), Status: batch.StatusFailed, Err: errors.New("<b>no</b> such image")},
 	}, nil)
@@ -158,7 +158,7 @@ func TestBatchScan(t *testing.T) {
 	for _, ending := range []string{".csv", ".jsonl", ".html"} {
 		report := filepath.Join(dir, "report"+ending)
 		got := line("--report", report, "--metrics", metrics, "--first", "new:*")
-		if got.status != statusError || !strings.Contains(got.stdout, "3 images: 1 affected, 1 unaffected, 1 failed; 1 with hazards") || !strings.Contains(got.stderr, "app:1: affected: 6 call sites") {
+		if got.status != statusError || !strings.Contains(got.stdout, "3 images: 1 affected, 1 unaffected, 1 failed; 1 with hazards") || !strings.Contains(got.stderr, "app:1: affected: 6 call sites") || !strings.Contains(got.stderr, "new:1: unaffected: 3 files to fix") {
 			t.Fatalf("%s: got %+v", ending, got)
 		}
 		if asked.First == nil || !asked.First.MatchString("docker://r.example/new:2") || asked.First.MatchString("renew:1") {
@@ -169,9 +169,9 @@ func TestBatchScan(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range map[string][]string{
-			".csv":   {"line,source,", "\n1,app:1,,affected,false,,,,2,5,1,0,schema1,'=cmd(),,\n"},
+			".csv":   {"line,source,", "\n1,app:1,,affected,false,,,,2,5,1,0,0,schema1,'=cmd(),,\n", "\n2,new:1,,unaffected,false,,,,0,0,0,3,0,,,,\n"},
 			".jsonl": {`{"line":2,"source":"new:1"`, `"warnings":["=cmd()"]`},
-			".html":  {"<!DOCTYPE html>", `<tr class="affected">`, "&lt;b&gt;no&lt;/b&gt;", "<p>3 images: 1 affected, 1 unaffected, 1 failed; 1 with hazards</p>", "<small>hazard: schema1</small>", "</html>"},
+			".html":  {"<!DOCTYPE html>", `<tr class="affected">`, "&lt;b&gt;no&lt;/b&gt;", "<p>3 images: 1 affected, 1 unaffected, 1 failed; 1 with hazards</p>", "<small>hazard: schema1</small>", "<small>files with a repair (--fix): 3</small>", "</html>"},
 		}[ending] {
 			if !strings.Contains(string(data), want) {
 				t.Errorf("%s has no %q:\n%s", report, want, data)

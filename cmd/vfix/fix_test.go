@@ -52,9 +52,11 @@ func TestFixOf(t *testing.T) {
 		"container:app": "vfix hotfix --fix java-cgroups container:app",
 		dir:             "vfix rebuild --fix java-cgroups dir:" + dir + " -o dir:COPY",
 		"dir:" + dir:    "vfix rebuild --fix java-cgroups dir:" + dir + " -o dir:COPY",
+		dir + "/x.tar":  "vfix rebuild --fix java-cgroups " + dir + "/x.tar -o dir:COPY",
 		dir + "/file":   "vfix rebuild --fix java-cgroups dir:ROOT -o dir:COPY",
 	} {
 		f := fixed()
+		f.Files[0].Path = dir + "/file"
 		if f.Source, f.Digest = source, ""; fixes(f)[0] != want {
 			t.Errorf("%s: got %q, want %q", source, fixes(f), want)
 		}

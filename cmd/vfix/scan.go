@@ -156,10 +156,14 @@ func fixes(f *contents.Findings) []string {
 	}
 	path := strings.TrimPrefix(f.Source, string(media.Dir)+":")
 	if fix != "" {
-		if st, err := os.Stat(path); err != nil || !st.IsDir() {
-			path = "ROOT"
+		st, err := os.Stat(path)
+		switch {
+		case err == nil && st.IsDir():
+			path = "dir:" + path
+		case f.Files[0].Path == path: // no tarball: the file alone
+			path = "dir:ROOT"
 		}
-		return []string{"vfix rebuild " + fix + "dir:" + path + " -o dir:COPY"}
+		return []string{"vfix rebuild " + fix + path + " -o dir:COPY"}
 	}
 	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/sarif"
@@ -41,7 +42,7 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 		if err := o.findings(tables.Scanned, opts.printOptions, f); err != nil {
 			return err
 		}
-		if len(f.Files) > 0 && !explained {
+		if !explained && slices.ContainsFunc(f.Files, func(f contents.File) bool { return len(f.Plan.Patches) > 0 }) {
 			explained = true
 			fmt.Fprintln(o.Stdout)
 			for _, line := range screen.Wrap(legend, o.Out.TextWidth()) {

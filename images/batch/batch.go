@@ -62,6 +62,7 @@ type Outcome struct {
 	Files      int // files with references to the page
 	Patched    int // call sites
 	LeftOver   int // call sites that stay and no fallback covers
+	Repaired   int // files with a repair besides; of a scan: that can have one
 	LayerSize  int64
 	Hazards    []string // their kinds, each once
 	Warnings   []string
@@ -373,7 +374,15 @@ func (o *Outcome) take(r *images.Rebuilt) {
 					o.Patched++
 				}
 			}
+			o.repaired(&f.Files[i])
 		}
+	}
+}
+
+// repaired counts a file with a repair.
+func (o *Outcome) repaired(f *contents.File) {
+	if f.Plan.Redirected() {
+		o.Repaired++
 	}
 }
 

@@ -42,6 +42,7 @@ func (o *Outcome) found(all *contents.Findings) error {
 		o.hazards(f)
 		for i := range f.Files {
 			o.site(&f.Files[i])
+			o.repaired(&f.Files[i])
 		}
 	}
 	switch {

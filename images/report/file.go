@@ -95,14 +95,14 @@ func (jsonFormat) add(w io.Writer, row Row) error {
 type csvFormat struct{}
 
 func (csvFormat) begin(w io.Writer, _ string) error {
-	return writeCSV(w, "line", "source", "dest", "status", "before", "reference", "digest", "base_digest", "files", "patched", "left_over", "layer_size", "hazards", "warnings", "error", "hint")
+	return writeCSV(w, "line", "source", "dest", "status", "before", "reference", "digest", "base_digest", "files", "patched", "left_over", "repaired", "layer_size", "hazards", "warnings", "error", "hint")
 }
 
 func (csvFormat) end(io.Writer, string) error { return nil }
 
 func (csvFormat) add(w io.Writer, r Row) error {
 	return writeCSV(w, strconv.Itoa(r.Line), r.Source, r.Dest, r.Status, strconv.FormatBool(r.Before), r.Reference, r.Digest, r.BaseDigest,
-		strconv.Itoa(r.Files), strconv.Itoa(r.Patched), strconv.Itoa(r.LeftOver), strconv.FormatInt(r.LayerSize, 10),
+		strconv.Itoa(r.Files), strconv.Itoa(r.Patched), strconv.Itoa(r.LeftOver), strconv.Itoa(r.Repaired), strconv.FormatInt(r.LayerSize, 10),
 		strings.Join(r.Hazards, "; "), strings.Join(r.Warnings, "; "), r.Error, r.Hint)
 }
 

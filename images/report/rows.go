@@ -28,6 +28,7 @@ type Row struct {
 	Files      int      `json:"files"`
 	Patched    int      `json:"patched"`
 	LeftOver   int      `json:"left_over"`
+	Repaired   int      `json:"repaired"`
 	LayerSize  int64    `json:"layer_size"`
 	Hazards    []string `json:"hazards"`
 	Warnings   []string `json:"warnings"`
