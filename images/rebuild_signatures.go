@@ -32,10 +32,10 @@ var cosignTags = []struct{ suffix, kind string }{
 
 // signedReferrers are the artifact types of signatures that refer to an image; a type goes
 // on behind it with a version. Sigstore bundles are what cosign 3 writes (sigstore
-// protobuf-specs, sigstore_bundle.proto); notation: notaryproject/specifications,
+// protobuf-specs, sigstore_bundle.proto), of signatures and of attestations; notation: notaryproject/specifications,
 // signature-specification.md.
 var signedReferrers = []struct{ prefix, kind string }{
-	{"application/vnd.dev.sigstore.bundle", "cosign signature"},
+	{"application/vnd.dev.sigstore.bundle", "cosign signature or attestation"},
 	{"application/vnd.dev.cosign.artifact.sig", "cosign signature"},
 	{"application/vnd.cncf.notary.signature", "notation signature"},
 }

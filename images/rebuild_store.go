@@ -79,7 +79,7 @@ func (r *rebuild) dests(ctx context.Context) ([]media.Ref, error) {
 	if r.o.Push && dest.Transport != media.Registry {
 		name := dest.Name
 		switch dest.Transport {
-		case media.OCILayout, media.OCIArchive, media.DockerArchive, media.Dir, media.Plain:
+		case media.OCILayout, media.OCIArchive, media.DockerArchive, media.Dir, media.SIF, media.Plain:
 			if name = r.o.Tag; name == "" {
 				return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: no name to push under", dest), "name the result: -t REF")
 			}

@@ -143,6 +143,8 @@ hanging_vfix() {
 		rebuild --push -o docker://y x
 		rebuild -t y --tag-suffix z x
 		rebuild -t y -o docker://z x
+		rebuild -t y -o sif:z.sif x
+		rebuild --provenance z.json -o sif:z.sif x
 		rebuild --tag-suffix z -o oci:y x
 		rebuild --tag-suffix= x
 		rebuild -o - x

@@ -158,6 +158,10 @@ func (o *RebuildOptions) check() error {
 		return usagef("rebuild", "-o %s already pushes: omit --push", o.dest)
 	case dest.Transport == media.Dir && !o.push && o.tag != "":
 		return usagef("rebuild", "-o %s writes a root filesystem, which has no name: omit -t", o.dest)
+	case dest.Transport == media.SIF && !o.push && o.tag != "":
+		return usagef("rebuild", "-o %s writes a SIF file, which has no other name: omit -t", o.dest)
+	case dest.Transport == media.SIF && !o.push && !slices.Contains(provenanceModes, o.provenance):
+		return usagef("rebuild", "-o %s writes a SIF file, which has no digest that a statement could name: omit --provenance", o.dest)
 	case dest.Transport == media.Dir && !o.push && !slices.Contains(provenanceModes, o.provenance):
 		return usagef("rebuild", "-o %s writes a root filesystem, which has no digest that a statement could name: omit --provenance", o.dest)
 	}

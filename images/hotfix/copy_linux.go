@@ -52,6 +52,9 @@ func openCopyFolder(dir string, e media.EngineTraits, p progress.Reporter) (*cop
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			err = hinterr.With(err, "name a directory of your own: -o DIR")
+		}
 		return nil, err
 	}
 	if err := os.Mkdir(dir, copyFolderMode); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -149,7 +152,7 @@ func (k *copyFolder) mapOwner(m *contents.Meta) error {
 		}
 		m.UID, m.GID = euid, egid
 	case euid != 0 && (m.UID+k.e.ShiftUID != euid || m.GID+k.e.ShiftGID != egid):
-		return hinterr.With(fmt.Errorf("owner %d:%d: %w", m.UID, m.GID, fs.ErrPermission), "run vfix as root, or for rootless podman with 'podman unshare', so that the copies can have the owner of the originals")
+		return hinterr.With(fmt.Errorf("owner %d:%d: %w", m.UID, m.GID, fs.ErrPermission), "run vfix as root, or for a rootless engine with 'podman unshare' or 'nsenter -U --preserve-credentials -t $(cat $XDG_RUNTIME_DIR/docker.pid)', so that the copies can have the owner of the originals")
 	default:
 		m.UID += k.e.ShiftUID
 		m.GID += k.e.ShiftGID

@@ -33,6 +33,25 @@ other_users() {
 
 engine() { docker "$@"; }
 
+as_user() {
+	local dir
+	dir=/run/user/$(id -u user)
+	runuser -u user -- env HOME=/home/user XDG_RUNTIME_DIR="$dir" DOCKER_HOST="unix://$dir/docker.sock" "$@"
+}
+
+# start_rootless: the user's own engine, by the script that Debian has for it.
+start_rootless() {
+	as_user mkdir -p /home/user/.config/docker
+	printf '{"features": {%s}}\n' "${dockerd_features-}" >/home/user/.config/docker/daemon.json
+	start_service rootless as_user bash /usr/share/docker.io/contrib/dockerd-rootless.sh --iptables=false --ip6tables=false --bridge=none
+	await_service rootless as_user docker version
+}
+
+# in_users_namespace COMMAND: what it makes belongs to the root of the user's containers.
+in_users_namespace() {
+	as_user nsenter -U --preserve-credentials -t "$(cat "/run/user/$(id -u user)/docker.pid")" "$@"
+}
+
 # rebuilt IMAGE RESULT
 rebuilt() {
 	run_vfix rebuild "$1"
