@@ -81,7 +81,7 @@ hanging_vfix() {
 		[layer]='format insecure output program progress quiet'
 		[hotfix]='apply for format insecure jobs list max-temp output platform progress prune quiet stall-timeout'
 		[run]='explain way'
-		[install]='check config default-runtime dry-run fail-closed fallback force format name opt-in prefix program root runtime'
+		[install]='check config default-runtime dry-run fail-closed fallback force format hook name opt-in prefix program root runtime'
 		[uninstall]='dry-run force format root'
 		[runtime]=''
 		[nri]='annotation audit hook-dir image label namespace socket vfix-config'

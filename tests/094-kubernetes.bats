@@ -75,6 +75,20 @@ rules() { "$venv/bin/python" "$tree/tests/kubernetes-rules" "$@"; }
 		s/automountServiceAccountToken: false/hostPID: true/|hostPID is set
 		s/type: RuntimeDefault/type: Unconfined/|no seccomp profile
 	END
+	while IFS='|' read -r manifest change line; do
+		sed "$change" "$manifests/$manifest" >"$file"
+		run --separate-stderr rules "$file"
+		expect "status after $change" "$status" 1
+		expect_match "after $change" "$stderr" "$line"
+	done <<-'END'
+		nri.yaml|s,mountPath: /opt/vfix,mountPath: /vfix,|under another path
+		nri.yaml|s,args: .nri,args: [pause,|runs on with mounts or as root
+		nri.yaml|s,automountServiceAccountToken: false,hostPID: true,|hostPID is set
+		nri.yaml|s,path: /var/log/vfix,path: /var/log,|may read /var/log
+		nri-audit.yaml|s,SYS_PTRACE,SYS_ADMIN,|has capabilities
+		nri-audit.yaml|/readOnly: true/d|may write /var/run/nri
+		nri-audit.yaml|s/--audit/--label=x/|hostPID is set
+	END
 	sed 's/runAsNonRoot: true/runAsNonRoot: false/' "$manifests/rebuild-job.yaml" >"$file"
 	run rules "$file"
 	expect 'level of a Job that may run as root' "${lines[0]}" 'daemonset.yaml baseline'

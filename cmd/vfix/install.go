@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,11 @@ The last five are for Kubernetes: pods select the runtime by a RuntimeClass,
 which vfix prints. The new runtime is like the default one except for its
 program; the cgroup driver is the same. deploy/kubernetes has a DaemonSet that
 runs this command on every node.
+
+With --hook, podman and CRI-O start every container with vfix-runtime as an OCI
+hook, in place of a runtime to select: /usr/share/containers/oci/hooks.d gets a
+file that names it. Rootless podman does not read that directory. 'vfix help
+runtime-design' compares the two.
 
 The changes are shown on stderr before anything is written; with --dry-run, they
 are only shown, on stdout. The original files are kept in /var/lib/vfix-install,
@@ -89,6 +95,7 @@ printed on stdout.`,
 	f.BoolVar(&opts.FailClosed, "fail-closed", false, "refuse to start unpatched containers; otherwise they start unpatched")
 	f.BoolVar(&opts.OptIn, "opt-in", false, "patch only containers with the annotation dev.vfix.enable=true")
 	f.BoolVar(&opts.Fallback, "fallback", false, "also give each container libvfix.so: see 'vfix help fallback'")
+	f.BoolVar(&opts.Hook, "hook", false, "podman and crio: patch all containers by an OCI hook, without a runtime to select")
 	f.BoolVar(&opts.Force, "force", false, "continue if the engine is not found, or if another runtime of that name is replaced")
 	addCheck(cmd, &opts, out, e)
 	opts.addShared(cmd)
@@ -118,6 +125,9 @@ func runInstall(opts InstallOptions, name string, out *output, e engine) error {
 	if err := install.CheckName(opts.Name); err != nil {
 		return usagef("install", "--name: %v", err)
 	}
+	if err := checkHook(opts, name); err != nil {
+		return err
+	}
 	if opts.Prefix == "" {
 		return usagef("install", "--prefix is empty: name the directory that contains bin")
 	}
@@ -132,6 +142,21 @@ func runInstall(opts InstallOptions, name string, out *output, e engine) error {
 		return err
 	}
 	return out.installed("install", opts, done)
+}
+
+// checkHook refuses what goes with a runtime only.
+func checkHook(opts InstallOptions, name string) error {
+	switch {
+	case !opts.Hook:
+		return nil
+	case opts.Default:
+		return usagef("install", "--hook adds no runtime: it does not work with --default-runtime")
+	case opts.Runtime != "":
+		return usagef("install", "--hook wraps no runtime: it does not work with --runtime")
+	case slices.Contains(install.HookEngines, install.Engine(name)):
+		return nil
+	}
+	return usagef("install", "--hook does not work with %s: want podman or crio", name)
 }
 
 // installedProgram is the path of the vfix that is to be installed.

@@ -34,7 +34,7 @@ func runCheck(cmd *cobra.Command, opts InstallOptions, args []string, out *outpu
 	if err := opts.check("install"); err != nil {
 		return err
 	}
-	for _, name := range []string{"name", "runtime", "config", "prefix", "program", "default-runtime", "fail-closed", "opt-in", "fallback", "force", "dry-run"} {
+	for _, name := range []string{"name", "runtime", "config", "prefix", "program", "default-runtime", "fail-closed", "opt-in", "fallback", "hook", "force", "dry-run"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("install", "--check installs nothing: it does not work with --%s", name)
 		}

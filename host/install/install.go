@@ -90,6 +90,12 @@ func (t *tree) install(o Options, st *state) (*Result, error) {
 	if !ok {
 		return nil, errorf(ErrNoEngine, "engine %q: want one of %v", o.Engine, Engines)
 	}
+	if o.Hook {
+		if !slices.Contains(HookEngines, o.Engine) {
+			return nil, errorf(ErrUnsupported, "%s: it has no directory of hooks", o.Engine)
+		}
+		e = e.hooked()
+	}
 	if !o.Force && o.Config == "" && !slices.ContainsFunc(e.signs, t.exists) {
 		return nil, t.noEngine(o)
 	}

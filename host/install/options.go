@@ -34,6 +34,8 @@ type Options struct {
 	Fallback bool
 	// Install: containers that name no runtime get this one.
 	Default bool
+	// Install: the engine is told of an OCI hook, and of no runtime (HookEngines).
+	Hook bool
 	// Install: even where the engine is not found, or would not read what is written.
 	// Uninstall: even while containers run that were started through vfix-runtime.
 	Force  bool

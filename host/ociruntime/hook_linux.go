@@ -53,7 +53,9 @@ func hook(c *command, o Options) error {
 	log := newLogger(c, o.Stderr)
 	rec := newRecord(c, config, o, HookCommand)
 	switch {
-	case err != nil || bad != nil && config.FailClosed:
+	case err != nil:
+		rec.Outcome, rec.Reason = starts.Unpatched, err.Error()
+	case bad != nil && config.FailClosed:
 	default:
 		if bad != nil {
 			log.line("warning", bad.Error()+": ignored")

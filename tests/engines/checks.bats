@@ -210,6 +210,32 @@ crun_path() {
 	fi
 }
 
+@test "install --hook: each container is patched, without a runtime to select" {
+	[ "$name" = podman ] || skip 'no directory of hooks'
+	machine >"$BATS_TEST_TMPDIR/before"
+	run_vfix install podman --hook
+	for runtime in crun runc; do
+		once --runtime "$runtime" "$image" bash -c 'redis-server --version && clock'
+		expect "status with $runtime" "$status" 0
+		expect_match output "$output" 'Redis server v='
+		once --runtime "$runtime" --read-only --user 1234:5678 --annotation dev.vfix.fallback=always "$image" bash -c 'clock && cat /etc/ld.so.preload'
+		expect "status of a read-only root with $runtime" "$status" 0
+		expect_match 'the fallback' "$output" /vfix/x86_64/libvfix.so
+		once --runtime "$runtime" "${own_users[@]}" "$image" bash -c clock
+		expect "status with users of its own and $runtime" "$status" 0
+		once --runtime "$runtime" --annotation dev.vfix.enable=false "$image" bash -c clock
+		expect "status of one that opts out, with $runtime" "$status" "$status_sigsys"
+	done
+	serves "$image"
+	run_vfix runtime status
+	expect_match 'the record' "$output" patched
+	run_vfix uninstall
+	once "$image" bash -c clock
+	expect 'status after uninstall' "$status" "$status_sigsys"
+	machine >"$BATS_TEST_TMPDIR/after"
+	diff "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after"
+}
+
 @test "vfix-runtime around crun" {
 	run_vfix install "$name" --runtime "$(crun_path)" --fail-closed
 	apply_config

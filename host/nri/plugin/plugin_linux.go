@@ -154,15 +154,16 @@ func (h *hooker) Configure(_ context.Context, _, runtime, version string) (api.E
 // CreateContainer is asked for each container of a pod.
 func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	s := subjectOf(pod, c)
-	policy, err := h.policy()
-	if err == nil {
-		err = h.ready()
-	}
-	if err != nil {
+	err := h.ready()
+	policy, perr := h.policy()
+	if err = errors.Join(err, perr); err != nil {
 		if policy.FailClosed {
 			return nil, nil, fmt.Errorf("vfix: container not created (fail-closed): %w", err)
 		}
 		h.Log("%s: starts unpatched: %v", s, err)
+		return nil, nil, nil
+	}
+	if patched(s, c) { // by this plugin's successor, in an upgrade
 		return nil, nil, nil
 	}
 	switch decide(h.Selection, policy, s) {

@@ -1,0 +1,283 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	validator "github.com/containerd/nri/plugins/default-validator/builtin"
+
+	"vfix.dev/vfix/host/nri"
+	"vfix.dev/vfix/host/ociruntime"
+)
+
+// node is an engine's side of NRI, which is the library's own, and a plugin that runs.
+type node struct {
+	*adaptation.Adaptation
+	t   *testing.T
+	o   Options
+	mu  sync.Mutex
+	log []string
+}
+
+func newNode(t *testing.T, with ...adaptation.Option) *node {
+	t.Helper()
+	dir := t.TempDir()
+	n := &node{t: t}
+	n.o = Options{Options: nri.Options{
+		Socket: filepath.Join(dir, "s"), Dir: filepath.Join(dir, "hook"), Config: filepath.Join(dir, "policy.json"),
+	}, Hook: []byte("program")}
+	n.o.Log = func(format string, args ...any) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.log = append(n.log, fmt.Sprintf(format, args...))
+	}
+	n.o.Result = n.o.Log
+	var err error
+	n.Adaptation, err = adaptation.New("test", "1.0.0",
+		func(ctx context.Context, sync adaptation.SyncCB) error { _, err := sync(ctx, nil, nil); return err },
+		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+		append(with, adaptation.WithSocketPath(n.o.Socket), adaptation.WithPluginPath(filepath.Join(dir, "none")))...)
+	if err == nil {
+		err = n.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// run starts the plugin, and ends it with the test.
+func (n *node) run() {
+	n.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- Run(ctx, n.o) }()
+	n.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			n.t.Error(err)
+		}
+		n.Stop()
+	})
+	n.await("connected to test 1.0.0", 1)
+}
+
+// await waits until a text is in so many lines of the log.
+func (n *node) await(text string, times int) {
+	n.t.Helper()
+	const patience, pause = 20 * time.Second, 10 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		n.mu.Lock()
+		all := strings.Join(n.log, "\n")
+		n.mu.Unlock()
+		if strings.Count(all, text) >= times {
+			break
+		}
+		if time.Now().After(end) {
+			n.t.Fatalf("%q is not %d times in the log: %s", text, times, all)
+		}
+	}
+}
+
+func (n *node) policy(text string) {
+	n.t.Helper()
+	if err := os.WriteFile(n.o.Config, []byte(text), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) create(pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, error) {
+	pod.Namespace, pod.Name, c.Name = "ns", "pod", "c"
+	r, err := n.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: pod, Container: c})
+	return r.GetAdjust(), err
+}
+
+var legacy = map[string]string{"io.kubernetes.cri.image-name": "legacy:1"}
+
+func TestHookIsAdded(t *testing.T) {
+	n := newNode(t)
+	n.run()
+	got, err := n.create(&api.PodSandbox{Annotations: map[string]string{"dev.vfix.fallback": "always", "other": "x"}}, &api.Container{Id: "1", Annotations: legacy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks := got.GetHooks().GetCreateRuntime()
+	if len(hooks) != 1 || hooks[0].Path != filepath.Join(n.o.Dir, "vfix-runtime") ||
+		strings.Join(hooks[0].Args, " ") != "vfix-runtime --vfix-config "+filepath.Join(n.o.Dir, "runtime.json")+" hook" ||
+		hooks[0].Timeout.GetValue() != int64(ociruntime.Config{}.HookTimeout().Seconds()) {
+		t.Errorf("hooks: got %v", hooks)
+	}
+	if a := got.GetAnnotations(); len(a) != 1 || a["dev.vfix.fallback"] != "always" {
+		t.Errorf("annotations: got %v", a)
+	}
+	for name, want := range map[string]string{"vfix-runtime": "program", "runtime.json": "{}\n"} {
+		if b, err := os.ReadFile(filepath.Join(n.o.Dir, name)); err != nil || string(b) != want {
+			t.Errorf("%s: got %q, %v", name, b, err)
+		}
+	}
+	// Somebody removes it: the next container must not fail on that.
+	if err := os.RemoveAll(n.o.Dir); err != nil {
+		t.Fatal(err)
+	}
+	n.policy(`{"limits": {"seconds": 5}}`)
+	got, err = n.create(&api.PodSandbox{}, &api.Container{Id: "2", Annotations: legacy})
+	if err != nil || got.GetHooks().GetCreateRuntime()[0].Timeout.GetValue() != 25 {
+		t.Errorf("with another policy: got %v, %v", got, err)
+	}
+	if _, err := os.Stat(filepath.Join(n.o.Dir, "vfix-runtime")); err != nil {
+		t.Error(err)
+	}
+	got, err = n.create(&api.PodSandbox{RuntimeHandler: "kata-qemu"}, &api.Container{Id: "3", Annotations: legacy})
+	if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) > 0 {
+		t.Errorf("Kata: got %v, %v", hooks, err)
+	}
+	n.await("use 'vfix rebuild legacy:1', or the pod annotation io.katacontainers.config.hypervisor.kernel_params: vsyscall=emulate", 1)
+}
+
+// In an upgrade there are two plugins for a moment.
+func TestHookIsAddedOnce(t *testing.T) {
+	n := newNode(t)
+	n.run()
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- Run(ctx, n.o) }()
+	n.await("connected to test 1.0.0", 2)
+	got, err := n.create(&api.PodSandbox{}, &api.Container{Id: "1", Annotations: legacy})
+	if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) != 1 {
+		t.Errorf("got %v, %v", hooks, err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A validator that forbids hooks is named, and what to do.
+func TestForbiddenHook(t *testing.T) {
+	n := newNode(t, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true, RejectOCIHookAdjustment: true}))
+	n.run()
+	pod, c := &api.PodSandbox{}, &api.Container{Id: "1", Annotations: legacy}
+	_, err := n.create(pod, c)
+	const says = "attempted restricted OCI hook injection"
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Fatalf("got %v", err)
+	}
+	// The engine undoes what it began (containerd's UndoCreateContainer).
+	if err := n.RemoveContainer(context.Background(), &api.RemoveContainerRequest{Pod: pod, Container: c}); err != nil {
+		t.Fatal(err)
+	}
+	n.await(says, 1)
+	n.await("use the RuntimeClass vfix", 1)
+}
+
+// One that starts has no line about a validator.
+func TestStartIsReported(t *testing.T) {
+	n := newNode(t)
+	record := filepath.Join(t.TempDir(), "starts.jsonl")
+	n.policy(fmt.Sprintf(`{"record": %q}`, record))
+	n.run()
+	ctx := context.Background()
+	for id, line := range map[string]string{
+		"patched": `{"container":"patched","outcome":"patched","files":[{"path":"/a"}]}`,
+		"partial": `{"container":"partial","outcome":"partial","problems":[{"path":"/b","reason":"no room"}]}`,
+		"lost":    `{}`,
+	} {
+		if err := os.WriteFile(record, []byte(line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		pod, c := &api.PodSandbox{}, &api.Container{Id: id, Annotations: legacy}
+		if _, err := n.create(pod, c); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: pod, Container: c}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.StartContainer(ctx, &api.StartContainerRequest{Pod: pod, Container: c}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: pod, Container: c}); err != nil {
+			t.Fatal(err)
+		}
+		n.await(map[string]string{"patched": "patched 1 files", "partial": "partial: /b: no room", "lost": "left no record"}[id], 1)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if all := strings.Join(n.log, "\n"); strings.Contains(all, "validator") {
+		t.Errorf("a validator is suspected: %s", all)
+	}
+}
+
+// The engine goes, and comes back: what is between it and the plugin is cut.
+func TestReconnects(t *testing.T) {
+	n := newNode(t)
+	engine := n.o.Socket
+	n.o.Socket += "2"
+	cut := between(t, n.o.Socket, engine)
+	n.run()
+	cut()
+	n.await("retrying until the engine answers", 1)
+	cut = between(t, n.o.Socket, engine)
+	defer cut()
+	n.await("connected to test 1.0.0", 2)
+	if got, err := n.create(&api.PodSandbox{}, &api.Container{Id: "1", Annotations: legacy}); err != nil || len(got.GetHooks().GetCreateRuntime()) != 1 {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// between listens at one socket, and hands on to another what comes. What it returns closes all.
+func between(t *testing.T, from, to string) (cut func()) {
+	t.Helper()
+	l, err := net.Listen("unix", from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	open := []io.Closer{l}
+	go func() {
+		for {
+			a, err := l.Accept()
+			if err != nil {
+				return
+			}
+			b, err := net.Dial("unix", to)
+			if err != nil {
+				a.Close()
+				continue
+			}
+			mu.Lock()
+			open = append(open, a, b)
+			mu.Unlock()
+			go io.Copy(a, b)
+			go io.Copy(b, a)
+		}
+	}()
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range open {
+			c.Close()
+		}
+	}
+}
+
+func TestInImage(t *testing.T) {
+	const mounts = "1 0 0:1 / / rw - overlay overlay rw\n2 1 8:1 /opt/vfix /opt/vfix rw - ext4 /dev/sda1 rw\n"
+	for path, want := range map[string]bool{"/opt/vfix/nri": false, "/opt/vfix": false, "/opt/vfix2": true, "/": true} {
+		if got := inImage([]byte(mounts), path); got != want {
+			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
+	}
+	if inImage([]byte(strings.ReplaceAll(mounts, "overlay", "ext4")), "/x") {
+		t.Error("a disk's root is taken for an image's")
+	}
+}
