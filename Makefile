@@ -26,7 +26,7 @@ PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 wind
 
 BUILD    = tests/build
 RESULTS  = $(BUILD)/results
-C_TESTS  = $(wildcard tests/oracle/*.c tests/vm/*.c tests/injected/*.c tests/bench/src/*.c)
+C_TESTS  = $(wildcard tests/oracle/*.c tests/vm/*.c tests/injected/*.c tests/bench/src/*.c tests/kubernetes/*.c)
 ORACLES  = $(patsubst tests/oracle/%.c,$(BUILD)/%,$(wildcard tests/oracle/*.c))
 
 .DEFAULT_GOAL := all
@@ -112,6 +112,17 @@ test-e2e: tested ## run the end-to-end tests (as root), or FILES=tests/020-docke
 test-engines: all oracles legacy-image ## check with today's engines (as root), or ENGINES='sid:docker trixie:podman' alone
 	tests/engines/run $(ENGINES)
 
+# The later version is for the upgrade; bin/ has this one again when all is done.
+NEXT = $(BUILD)/kubernetes/next
+.PHONY: test-kubernetes
+test-kubernetes: oracles legacy-image fixtures ## check with a node of Kubernetes (as root); the first time builds Kubernetes, which takes long
+	@mkdir -p $(NEXT)
+	$(MAKE) all VERSION=$(VERSION)-next PROGRAM=$(NEXT)/vfix
+	mv bin/vfix-runtime $(NEXT)/
+	$(MAKE) all
+	gcc -static -Os -s -Wall -Wextra -Werror -o $(BUILD)/kubernetes/pause tests/kubernetes/pause.c
+	tests/kubernetes/run
+
 .PHONY: bench
 bench: need-go need-deps all oracles fallback ## measure calls per second, rebuild (one, many, memory) and scan speed, start-up
 	$(GO) run ./tests/bench -vfix bin/vfix
@@ -161,6 +172,6 @@ clean: ## remove everything that was built
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .DELETE_ON_ERROR:
