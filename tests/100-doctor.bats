@@ -144,6 +144,24 @@ make_root() {
 	expect 'v2 without memory' "$(check cgroups .verdict) $(fact cgroups missing)" 'fail memory'
 }
 
+# Only kernels from 6.7 on can be told so.
+@test "doctor: a kernel that runs no 32-bit programs, Debian's newest [VM]" {
+	requires root vm
+	make_root
+	printf '.globl _start\n_start: mov $1, %%eax\nmov $42, %%ebx\nint $0x80\n' | as --32 -o "$BATS_TEST_TMPDIR/exit.o" -
+	ld -m elf_i386 -o "$root/bin/exit32" "$BATS_TEST_TMPDIR/exit.o"
+	local enabled
+	for enabled in 1 0; do
+		VFIX_VM_SUITE=sid run_vm --vsyscall none --append ia32_emulation=$enabled --root "$root" -- 'vfix doctor --format json --check ia32' /bin/exit32
+		output=$(cat "$vm_out/1.stdout")
+		case $enabled in
+		1) expect 'it runs' "$(check ia32 .verdict) $(cat "$vm_out/2.status")" 'ok 42' ;;
+		0) expect 'it does not' "$(check ia32 .verdict) $(cat "$vm_out/2.status")" 'fail 126' ;;
+		esac
+	done
+	expect_match 'what it says' "$(check ia32 .means) $(check ia32 .do)" 'exec format error*remove ia32_emulation=0'
+}
+
 @test "doctor: vsyscall=emulate, as an ordinary user on a read-only root [VM]" {
 	requires root vm
 	make_root

@@ -78,7 +78,8 @@ core() { echo "$crashes/$1.stdout"; }
 	for n in $killed $aborted; do
 		run_vfix 0 diagnose "$(core "$n")"
 		expect_match title "$output" ': no vsyscall crash'
-		[[ $output != *fix* ]] || fail 'a fix for what vfix does not mend'
+		[[ $output != *$'\n  fix '* ]] || fail 'a fix for what vfix does not mend'
+		expect_match 'where to go on' "$output" "vfix help deaths"
 	done
 	expect_match signal "$output" SIGABRT
 }

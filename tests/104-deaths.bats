@@ -16,6 +16,51 @@ teardown_file() {
 	stop_services
 }
 
+has_sha_extensions() { grep -qw sha_ni /proc/cpuinfo || { echo 'this processor has no SHA extensions' && return 1; }; }
+
+# fetch_libcrypto WHEEL HASH: $libcrypto, of an old wheel of PyPI.
+fetch_libcrypto() {
+	local dir=$build/libcrypto/$1
+	mkdir -p "${dir%/*}"
+	exec 8>"$dir.lock"
+	flock 8
+	if [ ! -e "$dir" ]; then
+		rm -rf "$dir.new"
+		/usr/bin/python3 -m venv "$dir.new/venv"
+		echo "$1 --hash=sha256:$2" >"$dir.new/list"
+		"$dir.new/venv/bin/pip" -q --disable-pip-version-check install --no-deps --only-binary :all: --require-hashes --platform manylinux1_x86_64 \
+			--implementation cp --abi cp36m --python-version 36 -t "$dir.new/out" -r "$dir.new/list" >&2
+		mv "$dir.new/out" "$dir"
+		rm -rf "$dir.new"
+	fi
+	exec 8>&-
+	libcrypto=$(echo "$dir"/psycopg2/.libs/libcrypto-*)
+}
+
+# ciphertexts [VARIABLE=VALUE]: the first block of what $libcrypto makes of one text with AES-CBC and a hash
+# in one pass, by hash and length: always the same.
+ciphertexts() {
+	env LD_LIBRARY_PATH="${libcrypto%/*}" "$@" /usr/bin/python3 - "$libcrypto" <<-'END'
+		import ctypes, sys
+		crypto = ctypes.CDLL(sys.argv[1])
+		crypto.EVP_CIPHER_CTX_new.restype = ctypes.c_void_p
+		SET_MAC_KEY, TLS1_AAD, ENCRYPT = 0x17, 0x16, 1
+		for name in "EVP_aes_128_cbc_hmac_sha1", "EVP_aes_128_cbc_hmac_sha256":
+		    for size in 200, 16384:
+		        cipher = getattr(crypto, name)
+		        cipher.restype = ctypes.c_void_p
+		        at = ctypes.c_void_p(crypto.EVP_CIPHER_CTX_new())
+		        crypto.EVP_CipherInit_ex(at, ctypes.c_void_p(cipher()), None, b"k" * 16, b"i" * 16, ENCRYPT)
+		        crypto.EVP_CIPHER_CTX_ctrl(at, SET_MAC_KEY, 20, b"m" * 20)
+		        header = bytes(8) + bytes([23, 3, 1]) + size.to_bytes(2, "big")
+		        size += crypto.EVP_CIPHER_CTX_ctrl(at, TLS1_AAD, len(header), header)
+		        out = ctypes.create_string_buffer(size)
+		        if crypto.EVP_Cipher(at, out, b"t" * size, size) != 1:
+		            sys.exit("not encrypted")
+		        print(out.raw[:16].hex())
+	END
+}
+
 # image NAME DIR CHANGE: an image of a folder's files.
 image() { tar -c -C "$2" . | docker import --change "$3" - "$1"; }
 
@@ -53,6 +98,26 @@ image() { tar -c -C "$2" . | docker import --change "$3" - "$1"; }
 		expect 'MiB of heap of a JVM without a hazard' "$(heap 3)" 121
 	fi
 	expect 'MiB of heap with the option' "$(heap 4)" 121
+}
+
+@test "deaths: OpenSSL 1.0.2k ignores the IV on a processor with SHA extensions, and the variable of scan helps" {
+	requires sha_extensions
+	local right advice
+	right=$(printf 't%.0s' {1..16} | openssl enc -aes-128-cbc -nopad -K "$(printf '6b%.0s' {1..16})" -iv "$(printf '69%.0s' {1..16})" | od -An -tx1 | tr -d ' \n')
+	fetch_libcrypto psycopg2==2.7.1 4cae3856e9b41a4861ad32fd8a4aabc7669a0b828776bb3ce0ca29333dabf40c
+	run_vfix scan --format json "$libcrypto"
+	expect hazard "$(jq -r '.results[].hazards[] | .kind + " " + .version' <<<"$output")" 'openssl-sha 1.0.2k'
+	advice=$(jq -r '.results[].hazards[].do' <<<"$output" | grep -o 'OPENSSL_ia32cap=[^ ]*')
+	run -0 ciphertexts
+	[[ $output != *"$right"* ]] || fail "1.0.2k encrypts rightly: $output"
+	run -0 ciphertexts "$advice"
+	expect "with $advice" "$(sort -u <<<"$output")" "$right"
+	# The control.
+	fetch_libcrypto psycopg2-binary==2.7.5 a6d32c37f714c3f34158f3fa659f3a8f2658d5f53c4297d45579b9677cc4d852
+	run_vfix scan --format json "$libcrypto"
+	expect 'hazards of 1.0.2o' "$(jq -c '.results[].hazards' <<<"$output")" '[]'
+	run -0 ciphertexts
+	expect '1.0.2o' "$(sort -u <<<"$output")" "$right"
 }
 
 @test "deaths: a container that is killed for its memory, with a JVM in it" {

@@ -159,6 +159,9 @@ func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 		fmt.Fprintln(w, "  "+s.Paint.Dim(screen.Pad("fix", labelWidth, false))+s.Paint.Bold(screen.Printable(f.Command)))
 		row("", f.Why)
 	}
+	if len(c.Fixes) == 0 && (c.Kind == diagnose.Unknown || c.Kind == diagnose.Other) {
+		row("help", "'vfix help deaths' lists further causes, and the commands that collect a report for someone else")
+	}
 }
 
 // processName is the process, or the processes, that crashed.
