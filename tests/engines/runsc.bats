@@ -7,8 +7,8 @@ load docker
 
 image=docker.io/library/redis:legacy
 
-# Debian's runsc panics in programs of several threads ("running on goroutine 0"), so redis-server is
-# not among them.
+# Debian's runsc panics in programs of several threads, so redis-server is not among them, and in about
+# one start of six of others.
 command='clock && callrate 20'
 
 setup_file() {
@@ -26,9 +26,13 @@ teardown_file() { stop_services; }
 
 # calls RUNTIME: runs the command in the unmodified image, and counts the calls of the page.
 calls() {
-	rm -rf /var/tmp/runsc
-	run docker run --rm --network none --runtime "$1" "$image" bash -c "$command"
-	echo "$output"
+	for _ in $(seq 10); do
+		rm -rf /var/tmp/runsc
+		run docker run --rm --network none --runtime "$1" "$image" bash -c "$command"
+		echo "$output"
+		# runsc's own end, by its log: no result of a container.
+		grep -q '^panic: running on goroutine [0-9]* (task goroutine for' /var/tmp/runsc/*.boot.txt || break
+	done
 	expect "status with $1" "$status" 0
 	expect_match output "$output" gettimeofday
 	calls=$(cat /var/tmp/runsc/*.boot.txt | grep -c 'vsyscall [0-9]*, caller .* successfully emulated') || true
