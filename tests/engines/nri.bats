@@ -241,6 +241,19 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 	dies
 }
 
+@test "NRI: an upgrade: while two plugins run there is one hook, and no start is missed" {
+	plugin
+	start_service next "$VFIX" nri
+	await_service next grep -q 'connected to containerd' "$BATS_FILE_TMPDIR/next.log"
+	pod during
+	serves
+	expect 'hooks that ran' "$(grep -c '"runtime":"hook"' /var/log/vfix/starts.jsonl)" 1
+	stop_plugin
+	pod after
+	serves
+	end_service next
+}
+
 @test "NRI: --audit names the images that would be patched, once, and changes none" {
 	pod before
 	dies
