@@ -261,6 +261,7 @@ plugin_pod() {
 	[ -z "${AUDIT-}" ] || { rights+=', add_capabilities: ["SYS_PTRACE", "DAC_READ_SEARCH"]' && pid=2; }
 	# shellcheck disable=SC2086 # several paths
 	mkdir -p $MOUNTS
+	# shellcheck disable=SC2016 # jq's own variables
 	pod plugin "{metadata, log_directory, linux} | .linux.security_context.namespace_options.pid = $pid" '
 		.metadata.name = "nri" | .image.image = "docker.io/local/pause:1" | .command = ["/vfix", "nri"] + $ARGS.positional
 		| .mounts = [$ENV.MOUNTS | splits(" ") | {host_path: ., container_path: ., readonly: (. != "/opt/vfix")}]
