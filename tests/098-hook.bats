@@ -48,6 +48,15 @@ record() { tail -n 1 "$work/starts.jsonl" | jq -r "$1"; }
 	expect 'mounts on this machine' "$output" ''
 }
 
+@test "hook: of a container that vfix-runtime started does nothing" {
+	jq '. + {fallback: true}' "$work/runtime.json" >"$work/r" && mv "$work/r" "$work/runtime.json"
+	start . true # writes config.json
+	: >"$work/starts.jsonl"
+	run "$novsyscall" "$VFIX_RUNTIME" --vfix-config "$work/runtime.json" --runtime "$(command -v runc)" run --bundle "$work" "$id"
+	expect "status: $output" "$status" 0
+	expect 'what is recorded' "$(jq -r '"\(.runtime | sub(".*/"; "")) \(.outcome) \(.problems | length)"' "$work/starts.jsonl")" $'runc patched 0\nhook clean 0'
+}
+
 @test "hook: the fallback is attached, with a container's own users, too" {
 	local users='.linux.namespaces += [{type: "user"}] | .linux.uidMappings = [{containerID: 0, hostID: 200000, size: 65536}] | .linux.gidMappings = .linux.uidMappings'
 	chmod o+x "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR" "$BATS_TEST_TMPDIR" 2>/dev/null || true

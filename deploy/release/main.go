@@ -41,19 +41,33 @@ func run(args []string, stdout io.Writer) error {
 	return errors.New(usage)
 }
 
-// linked returns the modules that a Go program is built from, as `go version -m` lists them,
-// with replacements in place of what they replace.
+// linked returns the modules that a Go program and those that it carries are built from, as `go version
+// -m` lists them, with replacements in place of what they replace.
 func linked(program string) (*buildinfo.BuildInfo, []*debug.Module, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", program, err)
 	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		return nil, nil, err
+	}
+	others, err := carried(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", program, err)
+	}
 	var all []*debug.Module
-	for _, m := range info.Deps {
-		if m.Replace != nil {
-			m = m.Replace
+	seen := map[string]bool{}
+	for _, each := range append([]*buildinfo.BuildInfo{info}, others...) {
+		for _, m := range each.Deps {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			if !seen[m.Path+"@"+m.Version] {
+				seen[m.Path+"@"+m.Version] = true
+				all = append(all, m)
+			}
 		}
-		all = append(all, m)
 	}
 	if len(all) == 0 {
 		return nil, nil, fmt.Errorf("%s: no modules in its build info", program)

@@ -92,7 +92,7 @@ pod() {
 		log_directory: "/tmp", linux: {cgroup_parent: "/pods", security_context: {namespace_options: {pid: 1}}}}' |
 		jq "${2:-.}" >"$dir/pod.json"
 	jq -n --arg image "$image" '{metadata: {name: "redis"}, image: {image: $image}, command: ["redis-server", "--save", ""], log_path: "c.log", linux: {security_context: {namespace_options: {pid: 1}}}}' |
-		jq "${3:-.}" >"$dir/container.json"
+		jq "${3:-.}" --args -- "${@:4}" >"$dir/container.json"
 	sandbox=$(crictl runp ${HANDLER:+--runtime "$HANDLER"} "$dir/pod.json")
 	run crictl create "$sandbox" "$dir/container.json" "$dir/pod.json"
 	[ "$status" = 0 ] || return 0
@@ -239,6 +239,62 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 	serves
 	pod third
 	dies
+}
+
+@test "NRI: an upgrade: while two plugins run there is one hook, and no start is missed" {
+	plugin
+	start_service next "$VFIX" nri
+	await_service next grep -q 'connected to containerd' "$BATS_FILE_TMPDIR/next.log"
+	pod during
+	serves
+	expect 'hooks that ran' "$(grep -c '"runtime":"hook"' /var/log/vfix/starts.jsonl)" 1
+	stop_plugin
+	pod after
+	serves
+	end_service next
+}
+
+# plugin_pod ARGUMENT...: the plugin as a container with the rights and mounts of deploy/kubernetes/nri.yaml, or of
+# nri-audit.yaml; its ID is $plugin_id. MOUNTS are paths of the node, AUDIT has the audit's rights.
+plugin_pod() {
+	local rights='drop_capabilities: ["ALL"]' pid=1
+	[ -z "${AUDIT-}" ] || { rights+=', add_capabilities: ["SYS_PTRACE", "DAC_READ_SEARCH"]' && pid=2; }
+	# shellcheck disable=SC2086 # several paths
+	mkdir -p $MOUNTS
+	# shellcheck disable=SC2016 # jq's own variables
+	pod plugin "{metadata, log_directory, linux} | .linux.security_context.namespace_options.pid = $pid" '
+		.metadata.name = "nri" | .image.image = "docker.io/local/pause:1" | .command = ["/vfix", "nri"] + $ARGS.positional
+		| .mounts = [$ENV.MOUNTS | splits(" ") | {host_path: ., container_path: ., readonly: (. != "/opt/vfix")}]
+		| .linux.security_context += {readonly_rootfs: true, no_new_privs: true, run_as_user: {value: 0}, seccomp: {profile_type: 0},
+			capabilities: {'"$rights"'}, namespace_options: {pid: '"$pid"'}}' "$@"
+	expect "status of the plugin's start: $output" "$status" 0
+	plugin_id=$id
+}
+
+@test "NRI: the plugin in a pod, with the rights of nri.yaml; without the directory it refuses" {
+	export MOUNTS='/var/run/nri /opt/vfix /var/log/vfix'
+	plugin_pod
+	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep 'connected to containerd'"
+	pod patched
+	serves
+	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep 'legacy/patched/redis (docker.io/library/redis:legacy): patched 3 files'"
+	crictl rmp --all --force
+	MOUNTS=/var/run/nri
+	plugin_pod
+	id=$plugin_id
+	poll exited
+	expect_match 'what it says' "$(crictl logs "$plugin_id" 2>&1)" "/opt/vfix/nri: in this container's own filesystem, where the engine finds no hook"
+	pod after
+	dies
+}
+
+@test "NRI: the audit in a pod, with the rights of nri-audit.yaml" {
+	export MOUNTS=/var/run/nri AUDIT=yes
+	plugin_pod --audit
+	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep 'connected to containerd'"
+	pod seen
+	dies
+	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep '^docker.io/library/redis:legacy: would be patched: 2 files with 4 call sites'"
 }
 
 @test "NRI: --audit names the images that would be patched, once, and changes none" {
