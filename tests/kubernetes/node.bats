@@ -33,6 +33,8 @@ follow() {
 	PATH=$(dirname "$VFIX"):$PATH timeout $((3 * patience)) bash -euo pipefail -c "$commands"
 }
 
+nri='Patch pods without a RuntimeClass: NRI' # a section of the page
+
 # get NAME JSONPATH: what the API server says of a pod.
 get() { kubectl get pod "$1" -o jsonpath="$2"; }
 pod_is() { [ "$(get "$1" "$2")" = "$3" ]; }
@@ -296,4 +298,54 @@ apply_args() {
 	expect 'left' "$(find /etc /opt /usr /var/lib/vfix* -name '*vfix*' -not -path '*/kubernetes/*' | sort | tr '\n' ' ')" \
 		'/etc/vfix /opt/vfix /var/lib/vfix /var/lib/vfix-install '
 	expect 'files left in them' "$(find /etc/vfix /opt/vfix /var/lib/vfix-install ! -type d)" ''
+}
+
+@test "NRI: the audit names the images that need vfix, and changes nothing" {
+	cd "$work"
+	follow "$nri" 1 "s,YOUR/NAME,$registry/vfix,; /apply/,\$d"
+	cd deploy/kubernetes
+	example asleep '/runtimeClassName/d; /image:/a\      command: [sleep, infinity]' | kubectl apply -f -
+	kubectl wait --for condition=Ready --timeout "${patience}s" pod/asleep
+	follow "$nri" 2
+	audited() { follow "$nri" 3 3>/dev/null; }
+	poll audited
+	follow "$nri" 3 | tee "$work/log"
+	expect_match 'the audit' "$(<"$work/log")" "$registry/redis:legacy: would be patched"
+	say <"$work/log"
+	kubectl delete pod --now asleep
+	example audited /runtimeClassName/d | kubectl apply -f -
+	dies audited
+	kubectl delete pod audited
+	kubectl delete -f nri-audit.yaml
+}
+
+@test "NRI: the plugin patches pods that name no RuntimeClass, and containerd is not restarted" {
+	cd "$work"
+	follow "$nri" 1 "s,YOUR/NAME,$registry/vfix,"
+	example hooked /runtimeClassName/d | kubectl apply -f -
+	answers hooked
+	expect 'status of exec' "$(kubectl exec hooked -- bash -c 'clock && exit 7' 2>/dev/null || echo $?)" 7
+	ctr --namespace k8s.io task kill --signal KILL "$(id hooked)"
+	restarted hooked 1
+	example out '/runtimeClassName/d; s,dev.vfix.enable: "true",dev.vfix.enable: "false",' | kubectl apply -f -
+	dies out
+	kubectl delete pod out
+	kubectl -n vfix logs -l app.kubernetes.io/name=vfix-nri --prefix | say
+	expect 'what containerd is told of vfix' "$(grep -rl vfix /etc/containerd || true)" ''
+}
+
+@test "NRI: a policy of fail_closed, and removal" {
+	cd "$work/deploy/kubernetes"
+	follow "$nri" 5 's/"opt_in"/"fail_closed"/'
+	example out '/runtimeClassName/d; s,dev.vfix.enable: "true",dev.vfix.enable: "false",' >"$work/out.yaml"
+	# The kubelet takes a while to write the policy; until then the pod is started, and killed.
+	opts_out_in_vain() { kubectl delete --ignore-not-found --now -f "$work/out.yaml" && kubectl apply -f "$work/out.yaml" && sleep 5 && events out fail-closed; }
+	poll opts_out_in_vain
+	events out fail-closed | head -n 1 | say
+	kubectl delete --now pod out
+	follow "$nri" 7
+	answers hooked
+	example after /runtimeClassName/d | kubectl apply -f -
+	dies after
+	kubectl delete pod after hooked
 }
