@@ -115,7 +115,7 @@ test-engines: all oracles legacy-image ## check with today's engines (as root), 
 # The later version is for the upgrade; bin/ has this one again when all is done.
 NEXT = $(BUILD)/kubernetes/next
 .PHONY: test-kubernetes
-test-kubernetes: oracles legacy-image fixtures ## check with a node of Kubernetes (as root); the first time builds Kubernetes, which takes long
+test-kubernetes: oracles legacy-image $(FIX)/finding-push ## check with a node of Kubernetes (as root); the first time builds Kubernetes, which takes long
 	@mkdir -p $(NEXT)
 	$(MAKE) all VERSION=$(VERSION)-next PROGRAM=$(NEXT)/vfix
 	mv bin/vfix-runtime $(NEXT)/

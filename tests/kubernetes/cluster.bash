@@ -8,6 +8,13 @@ registry=$address:5000
 secret=not-a-secret # the administrator's token
 patience=300        # a busy machine needs minutes for what takes an idle one seconds
 
+# start NAME COMMAND...: start_service without bats' own files, for whose end bats waits: containerd
+# leaves processes, and a run that is interrupted leaves them all.
+start() {
+	# shellcheck disable=SC2016 # for the shell in there
+	start_service "$1" bash -c 'for fd in $(ls /proc/$$/fd); do [ "$fd" -le 2 ] || eval "exec $fd>&-"; done; exec "$@"' sh "${@:2}"
+}
+
 # start_registry: a registry behind TLS. Its certificate authority is among the machine's.
 start_registry() {
 	local dir=/root/registry
@@ -24,7 +31,7 @@ start_registry() {
 		storage: {filesystem: {rootdirectory: $dir/data}, delete: {enabled: true}}
 		http: {addr: "$registry", tls: {certificate: $dir/crt, key: $dir/key}}
 	END
-	start_service registry docker-registry serve "$dir/config.yml"
+	start registry docker-registry serve "$dir/config.yml"
 	await_service registry bash -c "skopeo list-tags docker://$registry/none 2>&1 | grep 'repository name not known'"
 }
 
@@ -60,16 +67,16 @@ start_control_plane() {
 	kubeconfig >/root/.kube/config
 	echo "$secret,admin,admin,system:masters" >"$dir/tokens"
 	openssl genrsa -out "$dir/accounts.key" 2048 2>/dev/null
-	start_service etcd etcd --data-dir /run/etcd --unsafe-no-fsync --log-level warn
+	start etcd etcd --data-dir /run/etcd --unsafe-no-fsync --log-level warn
 	await_service etcd bash -c 'echo >/dev/tcp/127.0.0.1/2379'
-	start_service kube-apiserver "$programs/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --cert-dir "$dir/apiserver" \
+	start kube-apiserver "$programs/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --cert-dir "$dir/apiserver" \
 		--advertise-address "$address" --service-cluster-ip-range 10.96.0.0/24 --token-auth-file "$dir/tokens" --authorization-mode RBAC \
 		--service-account-issuer https://kubernetes.default.svc --service-account-key-file "$dir/accounts.key" \
 		--service-account-signing-key-file "$dir/accounts.key" --kubelet-preferred-address-types InternalIP
 	await_service kube-apiserver kubectl get --raw /readyz
-	start_service kube-controller-manager "$programs/kube-controller-manager" --kubeconfig /root/.kube/config --leader-elect=false \
+	start kube-controller-manager "$programs/kube-controller-manager" --kubeconfig /root/.kube/config --leader-elect=false \
 		--service-account-private-key-file "$dir/accounts.key" --cert-dir "$dir/controller-manager"
-	start_service kube-scheduler "$programs/kube-scheduler" --kubeconfig /root/.kube/config --leader-elect=false --cert-dir "$dir/scheduler"
+	start kube-scheduler "$programs/kube-scheduler" --kubeconfig /root/.kube/config --leader-elect=false --cert-dir "$dir/scheduler"
 }
 
 # configure_node: containerd's configuration as an administrator has it, before vfix, and the network
@@ -102,10 +109,8 @@ configure_node() {
 	done
 }
 
-# The processes that containerd leaves must not keep bats' files open: bats would wait for them.
 start_containerd() {
-	# shellcheck disable=SC2016 # for the shell in there
-	start_service containerd bash -c 'for fd in $(ls /proc/$$/fd); do [ "$fd" -le 2 ] || eval "exec $fd>&-"; done; exec containerd'
+	start containerd containerd
 	await_service containerd ctr version
 }
 
@@ -125,7 +130,7 @@ start_kubelet() {
 		imageGCHighThresholdPercent: 100
 		imageGCLowThresholdPercent: 99
 	END
-	start_service kubelet "$programs/kubelet" --config /root/kubelet.yaml --kubeconfig /root/.kube/config \
+	start kubelet "$programs/kubelet" --config /root/kubelet.yaml --kubeconfig /root/.kube/config \
 		--hostname-override node --node-ip "$address" --cert-dir /root/kubelet-certificates
 	await_service kubelet kubectl get node node
 }
