@@ -66,22 +66,28 @@ func (b *bench) batch() error {
 		name string
 		r    *registry
 	}{{"within the registry", old}, {"to another registry", other}} {
-		listed, err := b.rebuildListed(b.vfix, list, old, to.r, "listed")
-		if err != nil {
-			return err
-		}
-		alone, err := b.rebuildAlone(list, old, to.r)
-		if err != nil {
-			return err
-		}
-		if !slices.Equal(listed.digests, alone.digests) {
-			return errors.New("the list's images are not those of the single runs")
+		var listed, alone *cost
+		var together, apart, ratios []float64
+		for round := range b.rounds {
+			var err error
+			if listed, err = b.rebuildListed(b.vfix, list, old, to.r, fmt.Sprintf("listed%d", round)); err != nil {
+				return err
+			}
+			if alone, err = b.rebuildAlone(list, old, to.r, fmt.Sprintf("alone%d", round)); err != nil {
+				return err
+			}
+			if !slices.Equal(listed.digests, alone.digests) {
+				return errors.New("the list's images are not those of the single runs")
+			}
+			together, apart = append(together, listed.seconds), append(apart, alone.seconds)
+			ratios = append(ratios, listed.seconds/alone.seconds)
 		}
 		fmt.Println(to.name)
+		fmt.Printf("  %-26s %12.1f %12.1f %8.2f\n", "time/s, least", slices.Min(together), slices.Min(apart), slices.Min(together)/slices.Min(apart))
+		fmt.Printf("  %-26s %12.1f %12.1f %8.2f\n", "time/s, median", median(together), median(apart), median(ratios))
 		row := func(name, format string, a, b float64) {
 			fmt.Printf("  %-26s "+format+" "+format+" %8.2f\n", name, a, b, a/b)
 		}
-		row("time/s", "%12.1f", listed.seconds, alone.seconds)
 		row("read/MB", "%12.1f", float64(listed.read)/1e6, float64(alone.read)/1e6)
 		row("pushed/MB", "%12.1f", float64(listed.pushed)/1e6, float64(alone.pushed)/1e6)
 		row("requests", "%12.0f", float64(listed.requests), float64(alone.requests))
@@ -135,11 +141,12 @@ func (b *bench) rebuildListed(program string, m many, from, to *registry, path s
 	})
 }
 
-// rebuildAlone rebuilds all images, each in a run of its own, one after the other.
-func (b *bench) rebuildAlone(m many, from, to *registry) (*cost, error) {
+// rebuildAlone rebuilds all images, each in a run of its own, one after the other; path is where their
+// results go.
+func (b *bench) rebuildAlone(m many, from, to *registry, path string) (*cost, error) {
 	return measureTraffic(from, to, func(c *cost) error {
 		for i := range m.images {
-			run, err := b.timed("rebuild", m.source(from, i), "-o", fmt.Sprintf("docker://%s/alone/image%d:1", to.host, i))
+			run, err := b.timed("rebuild", m.source(from, i), "-o", fmt.Sprintf("docker://%s/%s/image%d:1", to.host, path, i))
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ func main() {
 	vfix := flag.String("vfix", "bin/vfix", "the vfix `program` to measure")
 	before := flag.String("before", "", "measure the start of containers with this earlier vfix `program`, too")
 	alone := flag.Bool("alone", false, "at the start of containers, have vfix-runtime execute an empty program in place of runc")
-	rounds := flag.Int("rounds", 9, "how many `rounds` of calls; medians are printed")
+	rounds := flag.Int("rounds", 9, "how many `rounds` of calls, starts and lists; medians are printed")
 	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
 	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, batch, memory, scan, program, startup or growth")
 	plot := flag.String("plot", "", "write the drawings of growth to this `directory`")
