@@ -79,7 +79,7 @@ hanging_vfix() {
 		[verify]='against explain format insecure jobs max-temp platform progress provenance quiet stall-timeout statement'
 		[convert]='cmd entrypoint env format insecure max-temp output platform progress quiet stall-timeout user workdir'
 		[layer]='format insecure output program progress quiet'
-		[hotfix]='apply for format insecure jobs list max-temp output platform progress prune quiet stall-timeout'
+		[hotfix]='apply fix for format insecure jobs list max-temp output platform progress prune quiet stall-timeout'
 		[run]='explain way'
 		[install]='check config default-runtime dry-run fail-closed fallback force format hook name opt-in prefix program root runtime'
 		[uninstall]='dry-run force format root'

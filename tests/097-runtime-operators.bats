@@ -168,8 +168,8 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	END
 	check_in() { rm -rf "$work/over"; WORK=$work VFIX=$VFIX run --separate-stderr unshare --mount --net bash "$work/in-overlays" "$@"; }
 	# shellcheck disable=SC2016 # for the inner shell
-	check_in sh -c 'find /var /etc /run /tmp -xdev | grep -v "^/tmp/bats" | sort >"$WORK/before"; vfix install --check --format json; status=$?
-		find /var /etc /run /tmp -xdev | grep -v "^/tmp/bats" | sort >"$WORK/after"; exit $status'
+	check_in sh -c 'find /var /etc /run /tmp -xdev | grep -v "^/tmp/\(bats\|vfix-vm\)" | sort >"$WORK/before"; vfix install --check --format json; status=$?
+		find /var /etc /run /tmp -xdev | grep -v "^/tmp/\(bats\|vfix-vm\)" | sort >"$WORK/after"; exit $status'
 	expect "status: $output$stderr" "$status" 0
 	expect 'the check' "$(jq -c '[.installed, .program, .engines[0].engine, .engines[0].names_runtime, .start.ok, .problems]' <<<"$output")" \
 		'[true,"/usr/local/bin/vfix-runtime","podman",true,true,[]]'
