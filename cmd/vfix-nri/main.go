@@ -9,14 +9,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
-	"unicode"
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/nri/plugin"
+	"vfix.dev/vfix/host/ociruntime"
 )
 
 func main() {
@@ -54,12 +53,7 @@ func run() error {
 func printTo(f *os.File, prefix string) func(format string, args ...any) {
 	var mu sync.Mutex
 	return func(format string, args ...any) {
-		text := strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) {
-				return '?'
-			}
-			return r
-		}, fmt.Sprintf(format, args...))
+		text := ociruntime.OneLine(fmt.Sprintf(format, args...))
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Fprintln(f, prefix+text)

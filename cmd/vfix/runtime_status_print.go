@@ -42,7 +42,7 @@ func (o *output) status(opts StatusOptions, s *ociruntime.Status) error {
 		o.Result(line)
 	}
 	for _, r := range s.Last {
-		if why := whyNot(&r); why != "" {
+		if why := r.Why(); why != "" {
 			o.Note("%s: %s: %s", r.Container[:min(len(r.Container), shownID)], r.Outcome, why)
 		}
 	}
@@ -50,22 +50,6 @@ func (o *output) status(opts StatusOptions, s *ociruntime.Status) error {
 }
 
 func milliseconds(seconds float64) string { return strconv.FormatFloat(seconds*1e3, 'f', 1, 64) }
-
-// whyNot is the reason of a start at which not everything was done; "" for others.
-func whyNot(r *starts.Record) string {
-	switch {
-	case r.Reason != "":
-		return r.Reason
-	case len(r.Problems) == 0:
-		return ""
-	}
-	p := r.Problems[0]
-	why := strings.TrimPrefix(p.Path+": "+p.Reason, ": ")
-	if n := len(r.Problems) - 1; n > 0 {
-		why += fmt.Sprintf("; and %d more", n)
-	}
-	return why
-}
 
 func summaryLines(s *ociruntime.Status) []string {
 	lines := []string{"record  " + s.From}

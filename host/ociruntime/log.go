@@ -34,7 +34,7 @@ const logMode = 0o644
 // line writes one line of a level, "warning" or "error". What cannot be written to the file
 // goes to stderr.
 func (l *logger) line(level, text string) {
-	text = "vfix: " + oneLine(text)
+	text = "vfix: " + OneLine(text)
 	if l.file != "" {
 		f, err := os.OpenFile(l.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND|openNoBlock, logMode)
 		if err == nil {
@@ -47,9 +47,9 @@ func (l *logger) line(level, text string) {
 	fmt.Fprintln(l.stderr, text)
 }
 
-// oneLine is a text without line breaks, and without what a terminal would obey: the names in
+// OneLine is a text without line breaks, and without what a terminal would obey: the names in
 // it are an image's.
-func oneLine(text string) string {
+func OneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return '?'
@@ -82,10 +82,7 @@ const maxListed = 3
 func summary(problems []starts.Problem) string {
 	var first []string
 	for _, p := range problems[:min(len(problems), maxListed)] {
-		if p.Path != "" {
-			p.Reason = p.Path + ": " + p.Reason
-		}
-		first = append(first, p.Reason)
+		first = append(first, p.String())
 	}
 	text := strings.Join(first, "; ")
 	if n := len(problems) - maxListed; n > 0 {

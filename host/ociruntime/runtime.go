@@ -28,7 +28,7 @@ func Run(args []string, o Options) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(o.Stderr, "vfix: error: %s\nvfix: hint: %s\n", oneLine(err.Error()), Hint(err))
+	fmt.Fprintf(o.Stderr, "vfix: error: %s\nvfix: hint: %s\n", OneLine(err.Error()), Hint(err))
 	return 1
 }
 

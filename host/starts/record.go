@@ -87,6 +87,13 @@ type Problem struct {
 	Reason string `json:"reason"`
 }
 
+func (p Problem) String() string {
+	if p.Path == "" {
+		return p.Reason
+	}
+	return p.Path + ": " + p.Reason
+}
+
 // Seconds is the time that the stages took.
 type Seconds struct {
 	Look  float64 `json:"look"`  // finding the files that are to be patched

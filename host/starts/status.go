@@ -148,14 +148,15 @@ func Find(from, container string) (*Record, error) {
 	return nil, nil
 }
 
-// Why is what a start that was not patched in whole ran into, "" for nothing.
+// Why is why a start did not do everything: the reason, or the first problem and how many more there are; ""
+// where it did.
 func (r *Record) Why() string {
 	if r.Reason != "" || len(r.Problems) == 0 {
 		return r.Reason
 	}
-	p := r.Problems[0]
-	if p.Path == "" {
-		return p.Reason
+	why := r.Problems[0].String()
+	if n := len(r.Problems) - 1; n > 0 {
+		why += fmt.Sprintf("; and %d more", n)
 	}
-	return p.Path + ": " + p.Reason
+	return why
 }
