@@ -103,3 +103,12 @@ record() { tail -n 1 "$work/starts.jsonl" | jq -r "$1"; }
 	run grep "$work" /proc/self/mountinfo
 	expect 'mounts on this machine' "$output" ''
 }
+
+@test "hook: vfix nri begins where files in memory are not executable unless they say so" {
+	requires own_root
+	# It gets as far as its directory, which cannot be made.
+	# shellcheck disable=SC2016 # for the inner shell
+	run unshare --pid --fork --mount-proc sh -c 'echo 1 >/proc/sys/vm/memfd_noexec || exit 0; exec "$1" nri --hook-dir /proc/nope' sh "$VFIX"
+	[ "$status" != 0 ] || skip 'this kernel has no vm.memfd_noexec'
+	expect_match 'the error' "$output" 'mkdir /proc/nope: no such file or directory'
+}

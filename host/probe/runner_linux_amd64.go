@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"vfix.dev/vfix/internal/memfile"
 )
 
 // name is what the program is called in ps, and in the kernel's log.
@@ -69,16 +69,12 @@ func place(program []byte, try func(*Runner) error) (*Runner, error) {
 }
 
 func inMemory(program []byte, try func(*Runner) error) (*Runner, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	fd, err := memfile.New(name, bytes.NewReader(program))
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	r := &Runner{file: f, path: fmt.Sprintf("/proc/self/fd/%d", fd)}
-	if _, err = f.Write(program); err == nil {
-		err = try(r)
-	}
-	if err != nil {
+	r := &Runner{file: os.NewFile(uintptr(fd), name), path: fmt.Sprintf("/proc/self/fd/%d", fd)}
+	if err = try(r); err != nil {
 		r.Close()
 		return nil, err
 	}

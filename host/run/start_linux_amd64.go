@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/fallbackfiles"
+	"vfix.dev/vfix/internal/memfile"
 )
 
 // starter executes a program the way that was chosen.
@@ -52,7 +52,7 @@ func (s *starter) start() error {
 func (s *starter) trace() error {
 	s.Explain("%s: %s: %s", s.p.file, Trace, s.why)
 	args := append([]string{fallbackfiles.Trace, "--"}, s.p.typed...)
-	fd, err := inMemory(fallbackfiles.Trace, bytes.NewReader(s.Trace))
+	fd, err := memfile.New(fallbackfiles.Trace, bytes.NewReader(s.Trace))
 	if err == nil {
 		if err = execve(fdPath(fd), args, s.env); !forbidden(err) {
 			return err
@@ -68,7 +68,7 @@ func (s *starter) trace() error {
 // memfd executes the patched copy. Where the system has no executable memory files, the
 // program is traced.
 func (s *starter) memfd(how string) error {
-	fd, err := inMemory("vfix-run", s.plan.Apply(s.content))
+	fd, err := memfile.New("vfix-run", s.plan.Apply(s.content))
 	if err != nil {
 		s.why = err.Error() + "; " + s.why
 		return s.trace()
@@ -89,43 +89,6 @@ func forbidden(err error) bool {
 }
 
 func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
-
-// inMemory makes an executable file in memory, sealed, that is closed on exec: the kernel
-// has opened it by then.
-func inMemory(name string, content io.Reader) (int, error) {
-	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // Linux before 6.3 does not know MFD_EXEC
-		fd, err = unix.MemfdCreate(name, flags)
-	}
-	if err != nil {
-		return -1, fmt.Errorf("memfd_create: %w", err)
-	}
-	// No os.File: it would set O_NONBLOCK and close the file when it is collected.
-	if _, err := io.Copy(fdWriter(fd), content); err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("file in memory: %w", err)
-	}
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("file in memory: seal: %w", err)
-	}
-	return fd, nil
-}
-
-type fdWriter int
-
-func (w fdWriter) Write(b []byte) (int, error) {
-	for n := 0; n < len(b); {
-		k, err := unix.Write(int(w), b[n:])
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-		n += max(k, 0)
-	}
-	return len(b), nil
-}
 
 // execve returns only where it fails. syscall.Exec and not the bare call: it puts back the
 // limit of open files that Go raised when vfix started.

@@ -1,0 +1,2 @@
+// Package memfile makes files in memory that can be executed.
+package memfile
