@@ -3,27 +3,17 @@
 # page holds for all of them (tests/engines/enter). The same pods with vfix-runtime by a RuntimeClass's handler are
 # the other way to have them patched.
 load ../helpers
+load pods
 
 image=docker.io/library/redis:legacy
 crictl_program=$("$tree/tests/engines/crictl")
 
 setup_file() {
-	mkdir -p /etc/containerd /etc/cni/net.d
+	configure_pods docker.io/local/pause:1
 	pause_image
 	# Each pod has a network of its own, in which redis-server has its port.
 	echo '{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "pods0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/16"}}]}' \
 		>/etc/cni/net.d/10-pods.conflist
-	# A kubelet in a machine like this one sets no score of the OOM killer either.
-	cat >/etc/containerd/config.toml <<-END
-		version = 3
-		[plugins.'io.containerd.cri.v1.images'.pinned_images]
-		  sandbox = 'docker.io/local/pause:1'
-		[plugins.'io.containerd.cri.v1.runtime']
-		  restrict_oom_score_adj = true
-		[plugins.'io.containerd.cri.v1.runtime'.cni]
-		  bin_dirs = ['/usr/lib/cni']
-		  conf_dir = '/etc/cni/net.d'
-	END
 	cat >/etc/crictl.yaml <<-END
 		runtime-endpoint: unix:///run/containerd/containerd.sock
 		timeout: 30

@@ -80,22 +80,9 @@ start_control_plane() {
 }
 
 # configure_node: containerd's configuration as an administrator has it, before vfix, and the network
-# of the pods. A host may keep root from what it calls a low OOM score.
+# of the pods.
 configure_node() {
-	mkdir -p /etc/containerd /etc/cni/net.d
-	cat >/etc/containerd/config.toml <<-END
-		version = 3
-
-		[plugins.'io.containerd.cri.v1.images'.pinned_images]
-		  sandbox = '$registry/pause:1'
-
-		[plugins.'io.containerd.cri.v1.runtime']
-		  restrict_oom_score_adj = true
-
-		[plugins.'io.containerd.cri.v1.runtime'.cni]
-		  bin_dirs = ['/usr/lib/cni']
-		  conf_dir = '/etc/cni/net.d'
-	END
+	configure_pods "$registry/pause:1"
 	cat >/etc/cni/net.d/10-bridge.conflist <<-END
 		{"cniVersion": "1.0.0", "name": "pods", "plugins": [
 		  {"type": "bridge", "bridge": "pods0", "isGateway": true,

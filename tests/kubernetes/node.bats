@@ -3,10 +3,12 @@
 # is a step of one story and needs those before it. The commands are those of that page, and the files
 # those of deploy/kubernetes. Each process that calls the vsyscall page is killed, by SIGSYS.
 load ../helpers
+load ../engines/pods
 load cluster
 
 setup_file() {
 	load ../helpers
+	load ../engines/pods
 	load cluster
 	export work=/root/work
 	mkdir -p "$work/deploy"
