@@ -216,6 +216,16 @@ noting() {
 	done
 }
 
+@test "run-e2e: long files begin first" {
+	fake_e2e
+	noting f1 none
+	noting l1 long
+	noting m1 machine
+	: >"$fakes/notes"
+	meet=1 LANES=1 run "$tree/tests/run-e2e" "$results" "$fakes"/{f1,l1,m1}.bats
+	expect 'order' "$(grep begin "$fakes/notes" | tr '\n' ' ')" 'begin m1 begin l1 begin f1 '
+}
+
 @test "run-e2e: what starts an engine is tagged" {
 	local engines='start_(legacy_)?docker|start_service (dockerd|containerd)|/usr/bin/podman|^[^#]*\bdmesg\b' file
 	for file in "$tree"/tests/[!0]*.bats "$tree"/tests/0[!0]*.bats "$tree/tests/001-services.bats"; do

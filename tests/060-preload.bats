@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # libvfix.so, the preload library: every program is run with it and, as the control, without
 # it, where the first call to the page is death by SIGSEGV. On a kernel booted with
 # vsyscall=none, and on this machine for a twin of the page that nothing maps.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # vfix-runtime, killed before any system call that changes something: the cache stays sound, the
 # bundle and the root filesystem are as they were or as they are to be, and the next start does
 # its work and cleans up. strace kills it (SIGKILL as the call is entered).

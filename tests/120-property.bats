@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # Random legacy programs (tests/property), made from a seed that is printed: each is patched and
 # finds itself in order after, under the oracle and on a kernel without the page, stripped too. One
 # of which vfix says that a call site stays does so where the page is: no patch may break it.

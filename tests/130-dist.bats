@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # What a release has: built twice, in two directories, and used as its users do. The tree is
 # copied and committed there, so that a tree with changes is tested as it is.
 # Variables come from helpers.bash.
