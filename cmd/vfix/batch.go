@@ -22,6 +22,7 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/report"
+	"vfix.dev/vfix/internal/patterns"
 )
 
 // batchOptions are the choices that only a list has.
@@ -108,7 +109,7 @@ func (b *batchOptions) open(e engine) (*batch.List, error) {
 	}
 	o := batch.ListOptions{Template: b.template, Part: part}
 	if b.first != "" {
-		o.First = media.NamePattern(b.first)
+		o.First = patterns.Image(b.first)
 	}
 	list, err := e.readList(b.fromFile, o)
 	if err != nil {

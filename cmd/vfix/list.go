@@ -15,7 +15,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/inventory"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/patterns"
 )
 
 // ListOptions are the choices of vfix list.
@@ -117,7 +117,7 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	o := inventory.ListOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Platform: platformSet, Stdin: os.Stdin}
 	o.Media.PerSecond = opts.rate
 	for _, m := range opts.match {
-		o.Match = append(o.Match, media.NamePattern(m))
+		o.Match = append(o.Match, patterns.Image(m))
 	}
 	if o.Newer, err = since(opts.newer, time.Now()); err != nil {
 		return err

@@ -42,7 +42,7 @@ runs on the node, and a summary every day and at the end: which images would be
 patched, and so need a rebuild. This needs the node's process IDs, and the
 capabilities SYS_PTRACE and DAC_READ_SEARCH.
 
-PATTERN is a text in which * stands for any text; !PATTERN excludes. A message
+In PATTERN, * matches any text and ? one character; !PATTERN excludes. A message
 for each container that is patched, opts out or fails goes to stderr.`,
 		Example: `  vfix nri --audit                                   only report
   vfix nri --namespace 'legacy-*'                    pods of some namespaces
@@ -55,7 +55,7 @@ for each container that is patched, opts out or fails goes to stderr.`,
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&opts.Namespaces, "namespace", nil, "only pods of namespaces that match `PATTERN`; repeatable")
-	f.StringArrayVar(&opts.Images, "image", nil, "only images whose full name matches `PATTERN`; repeatable")
+	f.StringArrayVar(&opts.Images, "image", nil, "only images whose name, with or without the registry, matches `PATTERN`; repeatable")
 	f.StringArrayVar(&opts.Labels, "label", nil, "only pods with the label `KEY[=PATTERN]`; repeatable")
 	f.StringArrayVar(&opts.Annotations, "annotation", nil, "only pods with the annotation `KEY[=PATTERN]`; repeatable")
 	f.BoolVar(&opts.Audit, "audit", false, "report which images would be patched, and change nothing")

@@ -32,7 +32,7 @@ type Options struct {
 }
 
 // Selection is what the node's owner selects. Each list that is not empty must have a pattern that matches;
-// a pattern that begins with ! excludes. * stands for any text.
+// a pattern that begins with ! excludes. They are read by internal/patterns.
 type Selection struct {
 	Namespaces  []string
 	Images      []string

@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/patterns"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -75,7 +76,7 @@ func TestOrderAndRate(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
 	lo, o := listOptions(f, "")
-	lo.First, o.AtOnce = media.NamePattern("*app1:*"), 1
+	lo.First, o.AtOnce = patterns.Image("*app1:*"), 1
 	var order []string
 	o.Each = func(out batch.Outcome) error {
 		order = append(order, filepath.Base(out.Source))

@@ -5,7 +5,6 @@ package media
 
 import (
 	"context"
-	"regexp"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -15,13 +14,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/lazy"
 )
-
-// NamePattern reads a PATTERN: * is any text, ? any character. It is of a whole name, which may be
-// without its prefix and registry.
-func NamePattern(glob string) *regexp.Regexp {
-	text := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(glob))
-	return regexp.MustCompile(`^(?:[a-z-]+:(?://)?)?(?:[^/]+/)?(?:` + text + `)$`)
-}
 
 // EachRepository calls f for the repositories of a registry whose names are prefix, or begin with it and
 // a slash; "" is for all.

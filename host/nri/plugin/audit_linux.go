@@ -21,11 +21,12 @@ import (
 // auditor looks at the images of containers.
 type auditor struct {
 	Options
-	mu    sync.Mutex
-	seen  map[string]bool // images
-	queue chan audited
-	done  chan struct{} // closed when nothing is looked at any more
-	stop  chan struct{}
+	mu     sync.Mutex
+	engine string          // what it calls itself
+	seen   map[string]bool // images
+	queue  chan audited
+	done   chan struct{} // closed when nothing is looked at any more
+	stop   chan struct{}
 
 	// What was found, for the summary.
 	images  int
@@ -60,6 +61,9 @@ func newAuditor(o Options) *auditor {
 
 // Configure is called once for each connection.
 func (a *auditor) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+	a.mu.Lock()
+	a.engine = runtime
+	a.mu.Unlock()
 	a.Log("connected to %s %s: images of selected containers are examined, no container is changed", runtime, version)
 	return 0, nil
 }
@@ -85,17 +89,24 @@ func (a *auditor) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.
 
 // add has an image looked at that was not seen before.
 func (a *auditor) add(pod *api.PodSandbox, c *api.Container) {
-	s := subjectOf(pod, c)
-	key := s.image + "\n" + c.GetImage().GetDigest()
-	if s.image == "" {
-		key = "container\n" + c.GetId()
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c.GetPid() == 0 || patched(s, c) || a.seen[key] || len(a.seen) >= maxSeen || !selects(a.Selection, s) {
+	s := subjectOf(a.engine, pod, c)
+	key := s.image() + "\n" + s.imageID
+	if s.image() == "" {
+		key = "container\n" + c.GetId()
+	}
+	if patched(s, c) || a.seen[key] || len(a.seen) >= maxSeen || !selects(a.Selection, s) {
 		return
 	}
-	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", c.GetPid()), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	pid, err := processOf("/proc", c)
+	if pid == 0 && err == nil {
+		return
+	}
+	root := -1
+	if err == nil {
+		root, err = unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
 	if err != nil {
 		a.Log("%s: not examined: %v", s, err)
 		return
@@ -135,7 +146,7 @@ func (a *auditor) work() {
 func (a *auditor) look(s audited) {
 	found, err := ociruntime.Inspect(s.root, ociruntime.Limits{Seconds: auditSeconds})
 	a.images++
-	name := s.image
+	name := s.image()
 	if name == "" {
 		name = "image without a name"
 	}

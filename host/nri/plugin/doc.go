@@ -4,8 +4,10 @@
 //
 // The plugin decides, the hook works: NRI gives a request 2 s and tells no root filesystem's path.
 //
-//	select   which containers
+//	select   which containers, and what the engines tell of them
 //	plugin   requests of the engine, one connection after the other
+//	follow   what became of containers that got the hook
 //	program  vfix-runtime and its configuration, written where the engine finds them
 //	audit    images that would be patched, without a hook
+//	process  the process of a container
 package plugin

@@ -16,7 +16,6 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 
 	"vfix.dev/vfix/host/ociruntime"
-	"vfix.dev/vfix/host/starts"
 )
 
 // What the engine calls the plugin: 50-vfix. Plugins that add devices and mounts usually have lower numbers.
@@ -37,7 +36,7 @@ func Run(ctx context.Context, o Options) error {
 		defer a.end()
 		serving = a
 	} else {
-		h := &hooker{Options: o, pending: map[string]string{}, advised: map[string]bool{}}
+		h := &hooker{Options: o, pending: map[string]*hookedContainer{}, advised: map[string]bool{}, firstWait: firstWait}
 		if err := h.ready(); err != nil {
 			return err
 		}
@@ -104,12 +103,14 @@ func connect(ctx context.Context, o Options, serving any) error {
 // hooker adds the hook.
 type hooker struct {
 	Options
-	mu      sync.Mutex
-	pending map[string]string // ID of a container that has the hook, and how far it got: "", created
-	advised map[string]bool   // images for Kata that were named
-	config  ociruntime.Config // the last that was read
-	bad     string            // what was wrong with it
-	written bool              // the program, by this process
+	mu        sync.Mutex
+	engine    string                      // what it calls itself
+	pending   map[string]*hookedContainer // by ID
+	firstWait time.Duration               // constant
+	advised   map[string]bool             // images for Kata that were named
+	config    ociruntime.Config           // the last that was read
+	bad       string                      // what was wrong with it
+	written   bool                        // the program, by this process
 }
 
 // ready sees to it that the program is where the hook says.
@@ -145,7 +146,7 @@ func (h *hooker) policy() (ociruntime.Config, error) {
 // Configure is called once for each connection.
 func (h *hooker) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
 	h.mu.Lock()
-	h.pending = map[string]string{}
+	h.engine, h.pending = runtime, map[string]*hookedContainer{}
 	h.mu.Unlock()
 	h.Log("connected to %s %s: selected containers get the hook %s", runtime, version, filepath.Join(h.Dir, programName))
 	return 0, nil
@@ -153,7 +154,9 @@ func (h *hooker) Configure(_ context.Context, _, runtime, version string) (api.E
 
 // CreateContainer is asked for each container of a pod.
 func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	s := subjectOf(pod, c)
+	h.mu.Lock()
+	s := subjectOf(h.engine, pod, c)
+	h.mu.Unlock()
 	err := h.ready()
 	policy, perr := h.policy()
 	if err = errors.Join(err, perr); err != nil {
@@ -177,9 +180,7 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	default:
 		return nil, nil, nil
 	}
-	h.mu.Lock()
-	h.pending[c.GetId()] = ""
-	h.mu.Unlock()
+	h.added(c.GetId(), s)
 	a := &api.ContainerAdjustment{}
 	a.AddHooks(&api.Hooks{CreateRuntime: []*api.Hook{{
 		Path: filepath.Join(h.Dir, programName),
@@ -199,68 +200,6 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 // annotationPrefix begins the names of vfix's annotations.
 const annotationPrefix = "dev.vfix."
 
-// created marks a container that the engine accepted.
-const created = "created"
-
-// PostCreateContainer tells that the engine took what was asked for.
-func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := h.pending[c.GetId()]; ok {
-		h.pending[c.GetId()] = created
-	}
-	return nil
-}
-
-// StartContainer is called when the hook has run, before the container's program does.
-func (h *hooker) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
-	if _, ok := h.forget(c); ok {
-		go h.report(subjectOf(pod, c), c.GetId())
-	}
-	return nil
-}
-
-// RemoveContainer finds the containers that never started.
-func (h *hooker) RemoveContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
-	state, ok := h.forget(c)
-	s := subjectOf(pod, c)
-	switch {
-	case !ok:
-	case state == created:
-		go h.report(s, c.GetId())
-	default:
-		h.Log("%s: the engine did not create the container with the hook. If its error is 'attempted restricted OCI hook injection', "+
-			"this node's NRI validator forbids hooks (reject_oci_hook_adjustment): stop this plugin here and use the RuntimeClass vfix, see 'vfix help kubernetes'", s)
-	}
-	return nil
-}
-
-func (h *hooker) forget(c *api.Container) (state string, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	state, ok = h.pending[c.GetId()]
-	delete(h.pending, c.GetId())
-	return state, ok
-}
-
-// report logs what the hook has done, from its record: a runtime discards what a hook prints.
-func (h *hooker) report(s subject, id string) {
-	h.mu.Lock()
-	config := h.config
-	h.mu.Unlock()
-	r, err := starts.Find(config.RecordFile(), id)
-	switch {
-	case err != nil:
-		h.Log("%s: started; %v", s, err)
-	case r == nil:
-		h.Log("%s: the hook left no record in %s", s, config.RecordFile())
-	case r.Outcome == starts.Patched:
-		h.Log("%s: patched %d files in %.3f s", s, len(r.Files), r.Seconds.Total)
-	case r.Outcome != starts.Clean:
-		h.Log("%s: %s: %s", s, r.Outcome, r.Why())
-	}
-}
-
 // maxAdvised bounds the images that are remembered.
 const maxAdvised = 10000
 
@@ -268,39 +207,16 @@ const maxAdvised = 10000
 func (h *hooker) adviseKata(s subject) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.advised[s.image] || len(h.advised) >= maxAdvised {
+	if h.advised[s.image()] || len(h.advised) >= maxAdvised {
 		return
 	}
-	h.advised[s.image] = true
+	h.advised[s.image()] = true
 	h.Log("%s: not patched: the handler %s starts it in a virtual machine, with a kernel of its own that no hook reaches. "+
-		"If the image is legacy, use 'vfix rebuild %s', or the pod annotation %s: vsyscall=emulate", s, s.handler, s.image, kataKernel)
+		"If the image is legacy, use 'vfix rebuild %s', or the pod annotation %s: vsyscall=emulate", s, s.handler, s.image(), kataKernel)
 }
 
 // kataKernel is Kata's annotation for kernel parameters, which its configuration must permit (enable_annotations).
 const kataKernel = "io.katacontainers.config.hypervisor.kernel_params"
-
-// imageNames are annotations with the name of a container's image: of containerd and CRI-O before NRI 0.12,
-// which tells it.
-var imageNames = []string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"}
-
-// subjectOf takes what matters of a request. The container's own annotations precede the pod's.
-func subjectOf(pod *api.PodSandbox, c *api.Container) subject {
-	s := subject{
-		namespace: pod.GetNamespace(), pod: pod.GetName(), container: c.GetName(), handler: pod.GetRuntimeHandler(),
-		image: c.GetImage().GetName(), labels: pod.GetLabels(), annotations: map[string]string{},
-	}
-	for _, all := range []map[string]string{pod.GetAnnotations(), c.GetAnnotations()} {
-		for name, value := range all {
-			s.annotations[name] = value
-		}
-	}
-	for _, name := range imageNames {
-		if s.image == "" {
-			s.image = s.annotations[name]
-		}
-	}
-	return s
-}
 
 // quiet is the library's errors.
 type quiet struct {

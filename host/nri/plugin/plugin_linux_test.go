@@ -43,7 +43,7 @@ func newNode(t *testing.T, with ...adaptation.Option) *node {
 	}
 	n.o.Result = n.o.Log
 	var err error
-	n.Adaptation, err = adaptation.New("test", "1.0.0",
+	n.Adaptation, err = adaptation.New("containerd", "1.0.0",
 		func(ctx context.Context, sync adaptation.SyncCB) error { _, err := sync(ctx, nil, nil); return err },
 		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
 		append(with, adaptation.WithSocketPath(n.o.Socket), adaptation.WithPluginPath(filepath.Join(dir, "none")))...)
@@ -69,22 +69,44 @@ func (n *node) run() {
 		}
 		n.Stop()
 	})
-	n.await("connected to test 1.0.0", 1)
+	n.connected(1, 1)
+}
+
+// connected waits for so many connections in all, and until the engine asks so many plugins of a container: it
+// knows a plugin only some time after the plugin knows that it is connected.
+func (n *node) connected(times, plugins int) {
+	n.t.Helper()
+	n.await("connected to containerd 1.0.0", times)
+	const patience = 2000
+	for range patience {
+		before := n.count("not patched")
+		if _, err := n.create(&api.PodSandbox{Annotations: map[string]string{"dev.vfix.enable": "false"}}, legacy("probe")); err != nil {
+			n.t.Fatal(err)
+		}
+		if n.count("not patched") == before+plugins {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	n.t.Fatalf("%d plugins are not asked", plugins)
+}
+
+// count is how often a text is in the log.
+func (n *node) count(text string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.Count(strings.Join(n.log, "\n"), text)
 }
 
 // await waits until a text is in so many lines of the log.
 func (n *node) await(text string, times int) {
 	n.t.Helper()
 	const patience, pause = 20 * time.Second, 10 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) {
-		n.mu.Lock()
-		all := strings.Join(n.log, "\n")
-		n.mu.Unlock()
-		if strings.Count(all, text) >= times {
-			break
-		}
+	for end := time.Now().Add(patience); n.count(text) < times; time.Sleep(pause) {
 		if time.Now().After(end) {
-			n.t.Fatalf("%q is not %d times in the log: %s", text, times, all)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.t.Fatalf("%q is not %d times in the log: %s", text, times, strings.Join(n.log, "\n"))
 		}
 	}
 }
@@ -102,12 +124,15 @@ func (n *node) create(pod *api.PodSandbox, c *api.Container) (*api.ContainerAdju
 	return r.GetAdjust(), err
 }
 
-var legacy = map[string]string{"io.kubernetes.cri.image-name": "legacy:1"}
+// legacy is a container of a legacy image.
+func legacy(id string) *api.Container {
+	return &api.Container{Id: id, Annotations: map[string]string{"io.kubernetes.cri.image-name": "legacy:1"}}
+}
 
 func TestHookIsAdded(t *testing.T) {
 	n := newNode(t)
 	n.run()
-	got, err := n.create(&api.PodSandbox{Annotations: map[string]string{"dev.vfix.fallback": "always", "other": "x"}}, &api.Container{Id: "1", Annotations: legacy})
+	got, err := n.create(&api.PodSandbox{Annotations: map[string]string{"dev.vfix.fallback": "always", "other": "x"}}, legacy("1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,14 +155,14 @@ func TestHookIsAdded(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.policy(`{"limits": {"seconds": 5}}`)
-	got, err = n.create(&api.PodSandbox{}, &api.Container{Id: "2", Annotations: legacy})
+	got, err = n.create(&api.PodSandbox{}, legacy("2"))
 	if err != nil || got.GetHooks().GetCreateRuntime()[0].Timeout.GetValue() != 25 {
 		t.Errorf("with another policy: got %v, %v", got, err)
 	}
 	if _, err := os.Stat(filepath.Join(n.o.Dir, "vfix-runtime")); err != nil {
 		t.Error(err)
 	}
-	got, err = n.create(&api.PodSandbox{RuntimeHandler: "kata-qemu"}, &api.Container{Id: "3", Annotations: legacy})
+	got, err = n.create(&api.PodSandbox{RuntimeHandler: "kata-qemu"}, legacy("3"))
 	if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) > 0 {
 		t.Errorf("Kata: got %v, %v", hooks, err)
 	}
@@ -151,8 +176,8 @@ func TestHookIsAddedOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- Run(ctx, n.o) }()
-	n.await("connected to test 1.0.0", 2)
-	got, err := n.create(&api.PodSandbox{}, &api.Container{Id: "1", Annotations: legacy})
+	n.connected(2, 2)
+	got, err := n.create(&api.PodSandbox{}, legacy("1"))
 	if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) != 1 {
 		t.Errorf("got %v, %v", hooks, err)
 	}
@@ -166,7 +191,7 @@ func TestHookIsAddedOnce(t *testing.T) {
 func TestForbiddenHook(t *testing.T) {
 	n := newNode(t, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true, RejectOCIHookAdjustment: true}))
 	n.run()
-	pod, c := &api.PodSandbox{}, &api.Container{Id: "1", Annotations: legacy}
+	pod, c := &api.PodSandbox{}, legacy("1")
 	_, err := n.create(pod, c)
 	const says = "attempted restricted OCI hook injection"
 	if err == nil || !strings.Contains(err.Error(), says) {
@@ -178,6 +203,36 @@ func TestForbiddenHook(t *testing.T) {
 	}
 	n.await(says, 1)
 	n.await("use the RuntimeClass vfix", 1)
+}
+
+// CRI-O tells plugins of no container that a validator or the hook refused: its record tells, or that nothing came of it.
+func TestUncreatedContainersAreNoticed(t *testing.T) {
+	lines := make(chan string, 10)
+	h := &hooker{pending: map[string]*hookedContainer{}, firstWait: time.Millisecond}
+	h.Log = func(format string, args ...any) { lines <- fmt.Sprintf(format, args...) }
+	h.config.Record = filepath.Join(t.TempDir(), "starts.jsonl")
+	const record = `{"container":"refused","outcome":"refused","reason":"no room"}` + "\n" + `{"container":"patched","outcome":"patched"}` + "\n"
+	if err := os.WriteFile(h.config.Record, []byte(record), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"created", "refused", "forbidden"} {
+		h.added(id, subject{namespace: "ns", pod: "pod", container: id})
+		if id == "created" {
+			if err := h.PostCreateContainer(context.Background(), nil, &api.Container{Id: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, want := range []string{"ns/pod/refused: refused: no room", "ns/pod/forbidden: the engine did not create the container"} {
+		if got := <-lines; !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.pending) != 1 || h.pending["created"] == nil {
+		t.Errorf("remembered: %v", h.pending)
+	}
 }
 
 // One that starts has no line about a validator.
@@ -195,7 +250,7 @@ func TestStartIsReported(t *testing.T) {
 		if err := os.WriteFile(record, []byte(line+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		pod, c := &api.PodSandbox{}, &api.Container{Id: id, Annotations: legacy}
+		pod, c := &api.PodSandbox{}, legacy(id)
 		if _, err := n.create(pod, c); err != nil {
 			t.Fatal(err)
 		}
@@ -228,8 +283,8 @@ func TestReconnects(t *testing.T) {
 	n.await("retrying until the engine answers", 1)
 	cut = between(t, n.o.Socket, engine)
 	defer cut()
-	n.await("connected to test 1.0.0", 2)
-	if got, err := n.create(&api.PodSandbox{}, &api.Container{Id: "1", Annotations: legacy}); err != nil || len(got.GetHooks().GetCreateRuntime()) != 1 {
+	n.connected(2, 1)
+	if got, err := n.create(&api.PodSandbox{}, legacy("1")); err != nil || len(got.GetHooks().GetCreateRuntime()) != 1 {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -4,37 +4,100 @@
 package plugin
 
 import (
+	"cmp"
+	"encoding/json"
+	"slices"
 	"strings"
+
+	"github.com/containerd/nri/pkg/api"
 
 	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/internal/patterns"
 )
 
 // subject is a container that is about to be created.
 type subject struct {
-	namespace, pod, container, image, handler string
-	labels, annotations                       map[string]string
+	namespace, pod, container, handler string
+	images                             []string // names of its image, the best known first
+	imageID                            string   // or its digest; "" where the engine does not tell it
+	labels, annotations                map[string]string
+}
+
+// imageNames are annotations with names of a container's image, of engines that do not tell it otherwise (NRI 0.12
+// and later has it). Those of another engine are a pod's own, and say what its author likes.
+//
+// CRI-O's ImageName is one of the image's names with a tag where it has such, and "" where it has no name; Image is
+// what the kubelet asked for: a name with a digest, or an ID (cri-o, pkg/annotations/internal.go).
+var imageNames = map[string][]string{
+	"containerd": {"io.kubernetes.cri.image-name"},
+	crio:         {"io.kubernetes.cri-o.ImageName", "io.kubernetes.cri-o.Image"},
+}
+
+// crio is what CRI-O calls itself.
+const crio = "cri-o"
+
+// subjectOf takes what matters of an engine's request. The container's own annotations precede the pod's.
+func subjectOf(engine string, pod *api.PodSandbox, c *api.Container) subject {
+	s := subject{
+		namespace: pod.GetNamespace(), pod: pod.GetName(), container: c.GetName(), handler: pod.GetRuntimeHandler(),
+		labels: pod.GetLabels(), annotations: map[string]string{},
+	}
+	for _, all := range []map[string]string{pod.GetAnnotations(), c.GetAnnotations()} {
+		for name, value := range all {
+			s.annotations[name] = value
+		}
+	}
+	names := []string{c.GetImage().GetName()}
+	s.imageID = c.GetImage().GetDigest()
+	if engine == crio {
+		told := c.GetAnnotations()
+		s.imageID = cmp.Or(s.imageID, told["io.kubernetes.cri-o.ImageRef"])
+		// Its name of the container is of an annotation that it does not set (seen with 1.36).
+		var metadata struct{ Name string }
+		if json.Unmarshal([]byte(told["io.kubernetes.cri-o.Metadata"]), &metadata) == nil {
+			s.container = cmp.Or(s.container, metadata.Name)
+		}
+	}
+	for _, annotation := range imageNames[engine] {
+		names = append(names, c.GetAnnotations()[annotation])
+	}
+	for _, name := range names {
+		if name != "" && !slices.Contains(s.images, name) {
+			s.images = append(s.images, name)
+		}
+	}
+	return s
+}
+
+// image is the name of its image for people, "" for one without.
+func (s subject) image() string {
+	if len(s.images) == 0 {
+		return ""
+	}
+	return s.images[0]
 }
 
 func (s subject) String() string {
 	text := s.namespace + "/" + s.pod + "/" + s.container
-	if s.image != "" {
-		text += " (" + s.image + ")"
+	if image := s.image(); image != "" {
+		text += " (" + image + ")"
 	}
 	return text
 }
 
 // selects reports whether a container is among the selected ones.
 func selects(s nri.Selection, c subject) bool {
-	text := func(got string) func(string) bool { return func(p string) bool { return matches(p, got) } }
+	namespace := func(p string) bool { return patterns.Text(p).MatchString(c.namespace) }
+	image := func(p string) bool { return slices.ContainsFunc(c.images, patterns.Image(p).MatchString) }
 	pair := func(got map[string]string) func(string) bool {
 		return func(p string) bool {
 			key, want, valued := strings.Cut(p, "=")
 			value, ok := got[key]
-			return ok && (!valued || matches(want, value))
+			return ok && (!valued || patterns.Text(want).MatchString(value))
 		}
 	}
-	return takes(s.Namespaces, text(c.namespace)) && takes(s.Images, text(c.image)) &&
+	return takes(s.Namespaces, namespace) && takes(s.Images, image) &&
 		takes(s.Labels, pair(c.labels)) && takes(s.Annotations, pair(c.annotations))
 }
 
@@ -53,27 +116,6 @@ func takes(list []string, test func(pattern string) bool) bool {
 		matched = matched || test(p)
 	}
 	return matched || !wanted
-}
-
-// matches reports whether a text matches a pattern, in which * is any text.
-func matches(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
-	}
-	first, last := parts[0], parts[len(parts)-1]
-	if !strings.HasPrefix(text, first) {
-		return false
-	}
-	text = text[len(first):]
-	for _, p := range parts[1 : len(parts)-1] {
-		at := strings.Index(text, p)
-		if at < 0 {
-			return false
-		}
-		text = text[at+len(p):]
-	}
-	return strings.HasSuffix(text, last)
 }
 
 // decision is what becomes of a container.

@@ -1,23 +1,45 @@
 package plugin
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/containerd/nri/pkg/api"
 
 	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/ociruntime"
 )
 
-func TestMatches(t *testing.T) {
-	for _, tc := range []struct {
-		pattern, text string
-		want          bool
+// What engines tell of a container: CRI-O's annotations are those seen with 1.36.
+func TestSubject(t *testing.T) {
+	const name, digest, id = "docker.io/library/redis:2.8.22", "docker.io/library/redis@sha256:1ddb", "ba3e17161e49"
+	crioSays := func(imageName, image string) map[string]string {
+		return map[string]string{
+			"io.kubernetes.cri-o.ImageName": imageName, "io.kubernetes.cri-o.Image": image, "io.kubernetes.cri-o.ImageRef": id,
+			"io.kubernetes.cri-o.Metadata": `{"name":"redis"}`, "io.kubernetes.cri.image-name": "a-pods-own:1",
+		}
+	}
+	for label, tc := range map[string]struct {
+		engine string
+		c      *api.Container
+		images string
+		id     string
 	}{
-		{"redis", "redis", true}, {"redis", "redis2", false}, {"*", "", true}, {"redis*", "redis:2.8", true},
-		{"*redis*", "docker.io/library/redis:2.8", true}, {"*redis", "redis:2.8", false}, {"a*b*c", "a-b-b-c", true},
-		{"a*a", "a", false}, {"ab*ba", "aba", false}, {"a**", "a", true}, {"[a]", "a", false},
+		"containerd": {"containerd", &api.Container{Name: "redis", Annotations: map[string]string{
+			"io.kubernetes.cri.image-name": name, "io.kubernetes.cri-o.ImageName": "a-pods-own:1",
+		}}, name, ""},
+		"containerd, NRI 0.12":   {"containerd", &api.Container{Name: "redis", Image: &api.Image{Name: name, Digest: "sha256:1"}}, name, "sha256:1"},
+		"CRI-O, asked by name":   {"cri-o", &api.Container{Annotations: crioSays(name, name)}, name, id},
+		"CRI-O, asked by digest": {"cri-o", &api.Container{Annotations: crioSays(name, digest)}, name + " " + digest, id},
+		"CRI-O, asked by ID":     {"cri-o", &api.Container{Annotations: crioSays("", id)}, id, id},
+		"another engine":         {"other", &api.Container{Name: "redis", Annotations: crioSays(name, name)}, "", ""},
 	} {
-		if got := matches(tc.pattern, tc.text); got != tc.want {
-			t.Errorf("%q, %q: got %v, want %v", tc.pattern, tc.text, got, tc.want)
+		pod := &api.PodSandbox{Namespace: "shop", Name: "cart", Annotations: map[string]string{
+			"io.kubernetes.cri.image-name": "a-pods-own:2", "io.kubernetes.cri-o.ImageName": "a-pods-own:3", "team": "a",
+		}}
+		s := subjectOf(tc.engine, pod, tc.c)
+		if got := strings.Join(s.images, " "); got != tc.images || s.imageID != tc.id || s.container != "redis" || s.annotations["team"] != "a" {
+			t.Errorf("%s: got images %q, ID %q, container %q", label, got, s.imageID, s.container)
 		}
 	}
 }
@@ -25,7 +47,7 @@ func TestMatches(t *testing.T) {
 func TestDecide(t *testing.T) {
 	enable := func(v string) map[string]string { return map[string]string{ociruntime.AnnotationEnable: v} }
 	pods := nri.Selection{Namespaces: []string{"team-*", "!team-b"}, Images: []string{"*redis*"}, Labels: []string{"app", "tier=web*"}}
-	in := subject{namespace: "team-a", image: "docker.io/library/redis:2", labels: map[string]string{"tier": "web1"}}
+	in := subject{namespace: "team-a", images: []string{"docker.io/library/redis:2", "docker.io/library/redis@sha256:1ddb"}, labels: map[string]string{"tier": "web1"}}
 	closed := ociruntime.Config{FailClosed: true}
 	for name, tc := range map[string]struct {
 		s      nri.Selection
@@ -37,11 +59,16 @@ func TestDecide(t *testing.T) {
 		"selected":                      {s: pods, want: hooked},
 		"another namespace":             {s: pods, change: func(c *subject) { c.namespace = "team" }, want: pass},
 		"excluded namespace":            {s: pods, change: func(c *subject) { c.namespace = "team-b" }, want: pass},
-		"another image":                 {s: pods, change: func(c *subject) { c.image = "nginx" }, want: pass},
+		"another image":                 {s: pods, change: func(c *subject) { c.images = []string{"nginx"} }, want: pass},
 		"another label":                 {s: pods, change: func(c *subject) { c.labels = map[string]string{"tier": "db"} }, want: pass},
 		"one of two labels":             {s: pods, change: func(c *subject) { c.labels = map[string]string{"app": ""} }, want: hooked},
 		"annotation":                    {s: nri.Selection{Annotations: []string{"a=b"}}, want: pass},
 		"excluded alone":                {s: nri.Selection{Images: []string{"!*nginx*"}}, want: hooked},
+		"image without its registry":    {s: nri.Selection{Images: []string{"library/redis:?"}}, want: hooked},
+		"another name of the image":     {s: nri.Selection{Images: []string{"*@sha256:1ddb"}}, want: hooked},
+		"excluded by another name":      {s: nri.Selection{Images: []string{"*redis:*", "!*@sha256:1ddb"}}, want: pass},
+		"namespace, one character":      {s: nri.Selection{Namespaces: []string{"team-?"}}, want: hooked},
+		"a namespace is no image":       {s: nri.Selection{Namespaces: []string{"a"}}, change: func(c *subject) { c.namespace = "b/a" }, want: pass},
 		"opts out":                      {change: func(c *subject) { c.annotations = enable("false") }, want: optedOut},
 		"may not opt out":               {policy: closed, change: func(c *subject) { c.annotations = enable("false") }, want: hooked},
 		"may opt out":                   {policy: ociruntime.Config{FailClosed: true, AllowDisable: true}, change: func(c *subject) { c.annotations = enable("false") }, want: optedOut},
@@ -50,7 +77,7 @@ func TestDecide(t *testing.T) {
 		"no word: the hook says so":     {change: func(c *subject) { c.annotations = enable("yes") }, want: hooked},
 		"vfix-runtime":                  {change: func(c *subject) { c.handler = "vfix" }, want: pass},
 		"Kata":                          {change: func(c *subject) { c.handler = "kata-qemu" }, want: virtually},
-		"Kata, not selected":            {s: pods, change: func(c *subject) { c.handler, c.image = "kata", "nginx" }, want: pass},
+		"Kata, not selected":            {s: pods, change: func(c *subject) { c.handler, c.images = "kata", []string{"nginx"} }, want: pass},
 		"a handler that only sounds so": {change: func(c *subject) { c.handler = "katalog" }, want: hooked},
 	} {
 		c := in

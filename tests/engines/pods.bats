@@ -1,27 +1,29 @@
 #!/usr/bin/env bats
-# vfix nri with containerd: pods are made by crictl, as a kubelet makes them. The filter that kills calls of the
-# page holds for all of them (tests/engines/enter). The same pods with vfix-runtime by a RuntimeClass's handler are
-# the other way to have them patched.
+# Pods, made by crictl as a kubelet makes them: vfix nri, and vfix-runtime by a RuntimeClass's handler or as a
+# hook of the engine's. The filter that kills calls of the page holds for all of them (tests/engines/enter);
+# $ENGINE names the file beside this one that says how that engine is started and spoken to.
 load ../helpers
-load pods
+load "$ENGINE"
 
 image=docker.io/library/redis:legacy
+export pause=docker.io/local/pause:1
 crictl_program=$("$tree/tests/engines/crictl")
 
 setup_file() {
-	configure_pods docker.io/local/pause:1
+	mkdir -p /etc/cni/net.d
+	configure_engine
 	pause_image
 	# Each pod has a network of its own, in which redis-server has its port.
 	echo '{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "pods0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/16"}}]}' \
 		>/etc/cni/net.d/10-pods.conflist
 	cat >/etc/crictl.yaml <<-END
-		runtime-endpoint: unix:///run/containerd/containerd.sock
+		runtime-endpoint: $endpoint
 		timeout: 30
 	END
-	start_containerd
-	echo "# version containerd $(ctr version | sed -n '/^Server/,$s/.*Version: *\([0-9.]*\).*/\1/p')" >&3
-	ctr -n k8s.io images import "$BATS_FILE_TMPDIR/pause/image.tar"
-	ctr -n k8s.io images import "$legacy_image/redis-legacy.tar"
+	start_engine
+	echo "# version $engine $(engine_version)" >&3
+	import "$BATS_FILE_TMPDIR/pause/image.tar" "$pause"
+	import "$legacy_image/redis-legacy.tar" "$image"
 }
 
 teardown_file() { stop_services; }
@@ -34,13 +36,19 @@ teardown() {
 	[ -n "${BATS_TEST_COMPLETED-}" ] || { cat "$BATS_FILE_TMPDIR/nri.log" && crictl logs "$id" && crictl inspect "$id" | jq -c .status; } || true
 	stop_plugin
 	crictl rmp --all --force
+	[ ! -e /etc/crio/crio.conf.d/50-validator.conf ] || { rm /etc/crio/crio.conf.d/50-validator.conf && restart_engine; }
 }
 
 crictl() { timeout 120 "$crictl_program" "$@"; }
 
-start_containerd() {
-	start_service containerd containerd
-	await_service containerd crictl info
+start_engine() {
+	start_service engine "$program"
+	await_service engine crictl info
+}
+
+restart_engine() {
+	end_service engine
+	start_engine
 }
 
 # end_service NAME: ends it, as systemctl stop does.
@@ -60,14 +68,14 @@ pause_image() {
 	tar -C "$dir/rootfs" -cf "$dir/layer.tar" vfix
 	jq -n --arg diff "sha256:$(sha256sum <"$dir/layer.tar" | cut -d ' ' -f 1)" \
 		'{architecture: "amd64", os: "linux", config: {Entrypoint: ["/vfix", "pause"]}, rootfs: {type: "layers", diff_ids: [$diff]}}' >"$dir/config.json"
-	jq -n '[{Config: "config.json", RepoTags: ["docker.io/local/pause:1"], Layers: ["layer.tar"]}]' >"$dir/manifest.json"
+	jq -n '[{Config: "config.json", RepoTags: [$ENV.pause], Layers: ["layer.tar"]}]' >"$dir/manifest.json"
 	tar -C "$dir" -cf "$dir/image.tar" manifest.json config.json layer.tar
 }
 
 # plugin OPTION...: starts it and waits until it has registered.
 plugin() {
 	start_service nri "$VFIX" nri "$@"
-	await_service nri grep -q 'connected to containerd' "$BATS_FILE_TMPDIR/nri.log"
+	await_service nri grep -q 'connected to ' "$BATS_FILE_TMPDIR/nri.log"
 }
 
 stop_plugin() { ! grep -q ' nri$' "$BATS_FILE_TMPDIR/services" || end_service nri "$@"; }
@@ -105,6 +113,13 @@ dies() {
 	expect 'exit status' "$(crictl inspect "$id" | jq .status.exitCode)" "$status_sigsys"
 }
 
+# refused WHY: it does not start. The engine says why, or the plugin where the engine's runtime keeps what a hook
+# prints to itself, as crun.
+refused() {
+	[ "$status" != 0 ] || fail 'it starts'
+	[[ $output == *"container not started (fail-closed): $1"* ]] || poll grep -qF ": refused: $1" "$BATS_FILE_TMPDIR/nri.log"
+}
+
 policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 
 @test "CRI: a pod with the unmodified image dies" {
@@ -113,9 +128,8 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 }
 
 @test "CRI: the RuntimeClass's handler: vfix-runtime patches the pod; exec works" {
-	"$VFIX" install containerd
-	end_service containerd
-	start_containerd
+	"$VFIX" install "$engine"
+	restart_engine
 	HANDLER=vfix pod wrapped
 	serves
 	# Both at once: the plugin leaves it to vfix-runtime.
@@ -125,15 +139,45 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 	expect 'record of the hook' "$(grep -c '"runtime":"hook"' /var/log/vfix/starts.jsonl || true)" 0
 	crictl rmp --all --force
 	"$VFIX" uninstall
-	end_service containerd
-	start_containerd
+	restart_engine
+}
+
+@test "install --hook: each pod is patched, without a handler to select; one opts out" {
+	[ "$engine" = crio ] || skip 'no directory of hooks'
+	"$VFIX" install "$engine" --hook
+	restart_engine
+	for HANDLER in "${runtimes[@]}"; do
+		pod "hooked-$HANDLER"
+		serves
+		pod "readonly-$HANDLER" '.annotations["dev.vfix.fallback"] = "always"' '.linux.security_context.readonly_rootfs = true'
+		serves
+		expect_match preload "$(crictl exec "$id" cat /etc/ld.so.preload)" /vfix/x86_64/libvfix.so
+		pod "out-$HANDLER" '.annotations["dev.vfix.enable"] = "false"'
+		dies
+	done
+	# Both at once: the plugin leaves it to the hook that is there.
+	local before after
+	before=$(grep -c '"runtime":"hook"' /var/log/vfix/starts.jsonl)
+	plugin
+	pod both
+	serves
+	after=$(grep -c '"runtime":"hook"' /var/log/vfix/starts.jsonl)
+	expect 'hooks that ran' $((after - before)) 1
+	"$VFIX" uninstall
+	stop_plugin
+	restart_engine
+	pod after
+	dies
 }
 
 @test "NRI: the plugin patches the pod, restarts included; exec works" {
 	plugin
-	pod patched
-	serves
-	said 'legacy/patched/redis (docker.io/library/redis:legacy): patched 3 files'
+	for HANDLER in "${runtimes[@]}"; do
+		pod "patched-$HANDLER"
+		serves
+		poll grep -qF "legacy/patched-$HANDLER/redis (docker.io/library/redis:legacy): patched 3 files" "$BATS_FILE_TMPDIR/nri.log"
+	done
+	HANDLER=
 	crictl stop --timeout 5 "$id"
 	pod again '.metadata.uid = "again"'
 	serves
@@ -170,8 +214,7 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 	# The policy is read for each container.
 	policy '{"fail_closed": true}'
 	pod forbidden '.annotations["dev.vfix.enable"] = "false"'
-	[ "$status" != 0 ] || fail 'it starts'
-	expect_match 'the error' "$output" 'annotation dev.vfix.enable=false: not allowed with fail-closed'
+	refused 'annotation dev.vfix.enable=false: not allowed with fail-closed'
 	pod closed
 	serves
 	policy '{"fail_closed": true, "allow_disable": true}'
@@ -192,8 +235,7 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 	poll grep -q 'unpatched: more than 1 files and directories (limits.names)' "$BATS_FILE_TMPDIR/nri.log"
 	policy '{"limits": {"names": 1}, "fail_closed": true}'
 	pod closed
-	[ "$status" != 0 ] || fail 'it starts'
-	expect_match 'the error' "$output" 'container not started (fail-closed): more than 1 files and directories (limits.names)'
+	refused 'more than 1 files and directories (limits.names)'
 }
 
 @test "NRI: selection by namespace, image, label and annotation" {
@@ -212,16 +254,45 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 	plugin --image '!*redis*'
 	pod image
 	dies
+	stop_plugin
+	# The kubelet asks for an image by its ID.
+	plugin --image 'library/redis:*'
+	pod by-id . ".image = {image: $(crictl inspecti "$image" | jq .status.id), user_specified_image: .image.image}"
+	serves
 }
 
-@test "NRI: containerd restarts, the plugin is killed: pods keep running" {
+@test "NRI: a validator forbids hooks, or requires the plugin" {
+	[ "$engine" = crio ] || skip 'has none'
+	validator 'nri_validator_reject_oci_hook_adjustment = true'
+	plugin
+	pod forbidden
+	[ "$status" != 0 ] || fail 'it starts'
+	expect_match 'the error' "$output" 'attempted restricted OCI hook injection'
+	validator 'nri_validator_required_plugins = ["vfix"]'
+	poll connections 2
+	pod required
+	serves
+	stop_plugin
+	pod missing
+	[ "$status" != 0 ] || fail 'it starts'
+	expect_match 'the error' "$output" 'required plugin'
+}
+
+# validator OPTION: CRI-O with the validator that NRI has.
+validator() {
+	printf '[crio.nri.default_validator]\nnri_enable_default_validator = true\n%s\n' "$1" >/etc/crio/crio.conf.d/50-validator.conf
+	restart_engine
+}
+
+# connections N: the plugin has connected so often.
+connections() { [ "$(grep -c 'connected to ' "$BATS_FILE_TMPDIR/nri.log")" = "$1" ]; }
+
+@test "NRI: the engine restarts, the plugin is killed: pods keep running" {
 	plugin
 	pod first
 	serves
-	end_service containerd
-	start_containerd
-	reconnected() { [ "$(grep -c 'connected to containerd' "$BATS_FILE_TMPDIR/nri.log")" = 2 ]; }
-	poll reconnected
+	restart_engine
+	poll connections 2
 	serves
 	pod second
 	serves
@@ -234,7 +305,7 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 @test "NRI: an upgrade: while two plugins run there is one hook, and no start is missed" {
 	plugin
 	start_service next "$VFIX" nri
-	await_service next grep -q 'connected to containerd' "$BATS_FILE_TMPDIR/next.log"
+	await_service next grep -q 'connected to ' "$BATS_FILE_TMPDIR/next.log"
 	pod during
 	serves
 	expect 'hooks that ran' "$(grep -c '"runtime":"hook"' /var/log/vfix/starts.jsonl)" 1
@@ -253,7 +324,7 @@ plugin_pod() {
 	mkdir -p $MOUNTS
 	# shellcheck disable=SC2016 # jq's own variables
 	pod plugin "{metadata, log_directory, linux} | .linux.security_context.namespace_options.pid = $pid" '
-		.metadata.name = "nri" | .image.image = "docker.io/local/pause:1" | .command = ["/vfix", "nri"] + $ARGS.positional
+		.metadata.name = "nri" | .image.image = $ENV.pause | .command = ["/vfix", "nri"] + $ARGS.positional
 		| .mounts = [$ENV.MOUNTS | splits(" ") | {host_path: ., container_path: ., readonly: (. != "/opt/vfix")}]
 		| .linux.security_context += {readonly_rootfs: true, no_new_privs: true, run_as_user: {value: 0}, seccomp: {profile_type: 0},
 			capabilities: {'"$rights"'}, namespace_options: {pid: '"$pid"'}}' "$@"
@@ -264,7 +335,7 @@ plugin_pod() {
 @test "NRI: the plugin in a pod, with the rights of nri.yaml; without the directory it refuses" {
 	export MOUNTS='/var/run/nri /opt/vfix /var/log/vfix'
 	plugin_pod
-	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep 'connected to containerd'"
+	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep 'connected to '"
 	pod patched
 	serves
 	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep 'legacy/patched/redis (docker.io/library/redis:legacy): patched 3 files'"
@@ -281,7 +352,7 @@ plugin_pod() {
 @test "NRI: the audit in a pod, with the rights of nri-audit.yaml" {
 	export MOUNTS=/var/run/nri AUDIT=yes
 	plugin_pod --audit
-	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep 'connected to containerd'"
+	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep 'connected to '"
 	pod seen
 	dies
 	poll sh -c "'$crictl_program' logs $plugin_id 2>&1 | grep '^docker.io/library/redis:legacy: would be patched: 2 files with 4 call sites'"
