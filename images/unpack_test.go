@@ -1,6 +1,8 @@
 package images_test
 
 import (
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,5 +101,58 @@ func TestUnpackFolder(t *testing.T) {
 	}
 	if err := images.Unpack(t.Context(), filepath.Join(from, "x"), t.TempDir(), media.Options{}); err == nil {
 		t.Error("a file is no root filesystem: want an error")
+	}
+}
+
+// Each layer is read once, whatever of it is visible, and nothing else is left in the directory.
+func TestUnpackReadsOnce(t *testing.T) {
+	lower := []imagetest.TestMember{
+		imagetest.FileM("bin/tool", []byte("tool")), imagetest.LinkM("bin/also", "bin/tool"), imagetest.FileM("etc/hidden", []byte("x")), imagetest.FileM("etc/old", []byte("old")),
+		imagetest.FileM(".vfix-unpacking", []byte("a file of the image")),
+	}
+	upper := []imagetest.TestMember{imagetest.FileM("etc/.wh.hidden", nil), imagetest.FileM("etc/old", []byte("new"))}
+	for name, c := range map[string]struct {
+		layers [][]imagetest.TestMember
+		read   []int // how often each is
+	}{
+		"two layers":    {[][]imagetest.TestMember{lower, upper}, []int{1, 1}},
+		"a layer again": {[][]imagetest.TestMember{lower, upper, lower}, []int{1, 1, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var counted []*countedLayer
+			img := fixedLayers{}
+			for _, members := range c.layers {
+				counted = append(counted, &countedLayer{Layer: imagetest.BytesLayer(t, imagetest.TarMembers(t, members...))})
+				img.layers = append(img.layers, counted[len(counted)-1])
+			}
+			dir := t.TempDir()
+			if err := sources.Unpack(t.Context(), img, dir, media.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			for n, l := range counted {
+				if l.n != c.read[n] {
+					t.Errorf("layer %d was read %d times, want %d", n, l.n, c.read[n])
+				}
+			}
+			want := map[string]string{"bin/tool": "tool", "bin/also": "tool", "etc/old": "new", ".vfix-unpacking": "a file of the image"}
+			if len(c.layers) == 3 {
+				want["etc/old"], want["etc/hidden"] = "old", "x"
+			}
+			got := map[string]string{}
+			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				content, err := os.ReadFile(path)
+				got[strings.TrimPrefix(path, dir+"/")] = string(content)
+				return err
+			})
+			if err != nil || !maps.Equal(got, want) {
+				t.Errorf("got %q, %v, want %q", got, err, want)
+			}
+			if entries, _ := os.ReadDir(dir); len(entries) != 3 {
+				t.Errorf("got %v", entries)
+			}
+		})
 	}
 }

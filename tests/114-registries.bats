@@ -90,7 +90,7 @@ login_to() { registry=$1 login; }
 	count_of() { grep -c "$1" <<<"$requests" || true; }
 	layers=$(skopeo inspect --tls-verify=false --creds "$registry_user:$registry_password" --raw "docker://$registry/legacy:1" | jq '.layers | length')
 	expect 'mounts' "$(count_of 'method=POST.*mount=')" "$layers"
-	expect 'uploads, of the layer and the config' "$(count_of 'method=PATCH')" 2
+	expect 'uploads, of the layer and the config' "$(count_of 'method=PUT.*/blobs/')" 2
 }
 
 @test "rebuild: no answer is an error that says so, and soon enough" {

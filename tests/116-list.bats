@@ -70,7 +70,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 		[ "$(grep -c "method=GET.*team/[abc]/blobs/$layer" seen)" -le 4 ] || fail "layer $layer was read more than once" # once, and by each verify
 	done
 	# Three configs, three manifests, one patched layer that the two others mount.
-	expect 'uploads' "$(grep -c 'method=PATCH.*once/[abc]/' seen)" 4
+	expect 'uploads' "$(grep -c 'method=PUT.*once/[abc]/blobs/' seen)" 4
 }
 
 @test "rebuild: a list in JSON, and its statuses" {

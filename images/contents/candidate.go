@@ -54,10 +54,12 @@ type examiner struct {
 	big bool
 	// Whiteouts says that the archive is a layer, whose .wh. names are whiteouts.
 	Whiteouts bool
-	head      [elfHead]byte
-	buf       []byte
-	tmp       *os.File
-	held      *blob.HoleWriter // wrote what is in tmp
+	// take, where it is not nil, gets the files, which then are not examined.
+	take func(e *Entry, r io.Reader) error
+	head [elfHead]byte
+	buf  []byte
+	tmp  *os.File
+	held *blob.HoleWriter // wrote what is in tmp
 }
 
 func (x *examiner) Close() {
@@ -80,6 +82,9 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 		// Reading it would take as long as its size claims, whatever the archive holds.
 		e.ELF = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(MaxELF)), unread: true}
 		return nil
+	}
+	if x.take != nil {
+		return x.take(e, r)
 	}
 	if e.Kind == KindFile && x.S.Keep != nil && x.S.Keep(e.Name, h.Size) {
 		kept, err := x.S.spool.KeepStream(r, h.Size)

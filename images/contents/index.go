@@ -93,6 +93,9 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	idx := &layerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID}
 	x := &examiner{S: s, Whiteouts: true}
 	defer x.Close()
+	if s.Take != nil {
+		x.take = func(e *Entry, r io.Reader) error { return s.Take(ctx, idx.DiffID, e, r) }
+	}
 	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
 		return nil, ls.Blame(err)
 	}

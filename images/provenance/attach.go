@@ -26,7 +26,9 @@ import (
 
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/internal/progress"
 )
 
 const (
@@ -199,7 +201,8 @@ func (r referrer) RawManifest() ([]byte, error) {
 }
 
 // attach pushes a statement to a repository as a referrer of each subject.
-func (p *Proof) attach(dest media.Ref, repo name.Repository, subjects []v1.Descriptor, opts []remote.Option) error {
+func (p *Proof) attach(ctx context.Context, dest media.Ref, tag name.Tag, subjects []v1.Descriptor, o media.Options, opts []remote.Option) error {
+	repo := tag.Context()
 	digests := make([]v1.Hash, len(subjects))
 	for i, s := range subjects {
 		digests[i] = s.Digest
@@ -209,15 +212,11 @@ func (p *Proof) attach(dest media.Ref, repo name.Repository, subjects []v1.Descr
 	if err != nil {
 		return err
 	}
-	empty := static.NewLayer([]byte(emptyConfig), EmptyConfigType)
-	if err := remote.WriteLayer(repo, empty, opts...); err != nil {
+	if err := registry.NewUploads(o.Net, tag, progress.Silent{}).Bytes(ctx, []byte(emptyConfig), raw); err != nil {
 		return err
 	}
 	for _, s := range subjects {
 		r := referrer{raw, v1.Descriptor{MediaType: s.MediaType, Digest: s.Digest, Size: s.Size}}
-		if err := remote.WriteLayer(repo, r.layer(), opts...); err != nil {
-			return err
-		}
 		m, err := r.RawManifest()
 		if err != nil {
 			return err
@@ -290,7 +289,7 @@ func (p *Proof) Push(ctx context.Context, dest media.Ref, tag name.Tag, r media.
 	if err != nil {
 		return err
 	}
-	if err := p.attach(dest, tag.Context(), subjects, opts); err != nil {
+	if err := p.attach(ctx, dest, tag, subjects, o, opts); err != nil {
 		why, refused := refusal(err)
 		if !refused {
 			return fmt.Errorf("statement of provenance: %w", err)

@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -67,6 +68,19 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 		return err
 	}
 	return u.manifest(ctx, ref, img)
+}
+
+// Bytes brings contents that are in memory into the repository.
+func (u *uploads) Bytes(ctx context.Context, contents ...[]byte) error {
+	c := blob.Collection{}
+	for _, data := range contents {
+		h, _, err := v1.SHA256(bytes.NewReader(data))
+		if err != nil {
+			return err
+		}
+		c.AddBytes(h, data)
+	}
+	return u.blobs(ctx, c, nil)
 }
 
 // blobs brings all of a collection into the repository, several at once. The first error

@@ -48,7 +48,7 @@ func TestRegistryRetries(t *testing.T) {
 	img := imagetest.TinyImage(t)
 	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: img})
 	now := time.Now().UTC().Format(http.TimeFormat)
-	for _, c := range []struct {
+	for n, c := range []struct {
 		name  string
 		spoil func(http.ResponseWriter, *http.Request) bool
 	}{
@@ -77,7 +77,7 @@ func TestRegistryRetries(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Another image each time: blobs that are there are not sent.
-			fresh := imagetest.PlatformImage(t, "amd64", c.name)
+			fresh := noiseImage(t, (n+2)<<16)
 			to := media.Ref{Transport: media.Registry, Name: f.Host + "/b/tiny:" + strings.ReplaceAll(c.name, " ", "-")}
 			if _, err := sources.Put(context.Background(), to, media.Result{Image: fresh}, imagetest.Fast); err != nil {
 				t.Fatal(err)

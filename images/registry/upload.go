@@ -1,19 +1,15 @@
 // How a blob gets into a repository (distribution-spec, "Pushing blobs"): it is there, or it
-// is mounted from another repository, or it is sent. go-containerregistry sends it anew when
-// the connection breaks; here the registry is asked first how much it has.
+// is mounted from another repository, or it is sent. go-containerregistry asks for each blob first
+// whether it is there, and sends it anew when the connection breaks; here the registry is asked
+// first how much it has.
 
 package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
-	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -50,17 +46,20 @@ func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite, from *name.Repo
 	if err != nil {
 		return err
 	}
-	there, err := u.has(ctx, c, b)
-	if err != nil || there {
-		return err
-	}
 	if !known && from != nil && from.RegistryStr() == u.repo.RegistryStr() {
 		home, known = *from, true
 	}
 	s := &sending{u: u, c: c, b: b}
-	if known {
+	if known { // a mount of what is there already is answered like any other
 		mounted, err := u.mount(ctx, b, home, s)
 		if err != nil || mounted {
+			return err
+		}
+	}
+	// What is small and no layer is in memory, and new most of the time: sending it costs as much as asking.
+	if !s.small() || b.Layer != "" {
+		there, err := u.has(ctx, c, b)
+		if err != nil || there {
 			return err
 		}
 	}
@@ -122,234 +121,3 @@ func request(ctx context.Context, c *http.Client, method string, u *url.URL, hea
 	}
 	return c.Do(req)
 }
-
-// sending is one blob on its way.
-type sending struct {
-	u        *uploads
-	c        *http.Client
-	b        blob.BlobToWrite
-	location *url.URL     // of the upload; nil: none is begun
-	offset   int64        // bytes that the registry has
-	told     atomic.Int64 // bytes that the task was told of
-}
-
-// errAnew: the registry does not know the upload, or not at this offset.
-var errAnew = errors.New("the registry does not go on with the upload")
-
-// errCut: what was sent did not arrive, and another try may have more luck.
-var errCut = errors.New("sending was cut short")
-
-// maxResumes bounds how often an upload goes on, however well it gets on each time.
-const maxResumes = 100
-
-// run sends the blob, as often as it takes and the policy allows.
-func (s *sending) run(ctx context.Context) error {
-	best, try := int64(0), 0
-	for n := 0; ; n++ {
-		resp, err := s.attempt(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		// Requests without a body were tried as often as the policy has it already.
-		if !errors.Is(err, errAnew) && !errors.Is(err, errCut) || n == maxResumes {
-			return err
-		}
-		if s.resume(ctx); s.offset > best {
-			best, try = s.offset, 0
-		}
-		try++
-		wait, ok := s.u.net.o.Retry.Pause(try, resp)
-		if !ok {
-			return err
-		}
-		s.u.net.o.retrying(s.u.repo.RegistryStr(), "blob "+blob.ShortHash(s.b.Digest), err.Error(), wait, fmt.Sprintf(", from byte %d", s.offset))
-		if err := sleep(ctx, wait); err != nil {
-			return err
-		}
-		// What looked like an error may have been done.
-		if there, herr := s.u.has(ctx, s.c, s.b); herr == nil && there {
-			return nil
-		}
-	}
-}
-
-// attempt begins an upload if there is none, sends what is missing and closes it. The
-// answer is there where it explains the error.
-func (s *sending) attempt(ctx context.Context) (*http.Response, error) {
-	if s.location == nil {
-		resp, err := request(ctx, s.c, http.MethodPost, blobURL(s.u.repo, "blobs/uploads/"), nil)
-		if err != nil {
-			return nil, err
-		}
-		defer drain(resp)
-		if err := transport.CheckError(resp, http.StatusAccepted); err != nil {
-			return resp, err
-		}
-		if err := s.next(resp); err != nil {
-			return nil, err
-		}
-	}
-	if s.offset < s.b.Size || s.b.Size == 0 {
-		if resp, err := s.patch(ctx); err != nil {
-			return resp, err
-		}
-	}
-	at := *s.location
-	q := at.Query()
-	q.Set("digest", s.b.Digest.String())
-	at.RawQuery = q.Encode()
-	resp, err := request(ctx, s.c, http.MethodPut, &at, http.Header{"Content-Type": {"application/octet-stream"}})
-	if err != nil {
-		return nil, err
-	}
-	defer drain(resp)
-	return resp, s.judge(resp, http.StatusCreated)
-}
-
-// patch sends the blob from offset on.
-func (s *sending) patch(ctx context.Context) (*http.Response, error) {
-	rc, err := s.b.Open()
-	if err != nil {
-		return nil, err
-	}
-	body, err := blob.Verified(rc, s.b.Digest, s.b.Size)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	if _, err := io.CopyN(io.Discard, body, s.offset); err != nil {
-		return nil, err
-	}
-	src := &source{Reader: body, s: s, at: s.offset}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, s.location.String(), io.NopCloser(src))
-	if err != nil {
-		return nil, err
-	}
-	req.ContentLength = s.b.Size - s.offset
-	if req.ContentLength == 0 {
-		req.Body = http.NoBody
-	}
-	req.Header.Set("Content-Type", "application/octet-stream")
-	if s.offset > 0 {
-		req.Header.Set("Content-Range", fmt.Sprintf("%d-%d", s.offset, s.b.Size-1))
-	}
-	resp, err := s.c.Do(req)
-	if bad := src.failed(); bad != nil {
-		if err == nil {
-			drain(resp)
-		}
-		return nil, bad
-	}
-	if err != nil {
-		return nil, cut{err}
-	}
-	defer drain(resp)
-	err = s.judge(resp, http.StatusAccepted, http.StatusNoContent, http.StatusCreated)
-	if err != nil && temporaryStatus[resp.StatusCode] {
-		err = cut{err}
-	}
-	if err != nil {
-		return resp, err
-	}
-	s.offset = s.b.Size
-	return nil, s.next(resp)
-}
-
-// cut is an errCut with its reason. Any error of the connection is one: what net/http says
-// of a connection that the other side closed depends on what it was doing.
-type cut struct{ error }
-
-func (c cut) Is(target error) bool { return target == errCut }
-func (c cut) Unwrap() error        { return c.error }
-
-// judge makes an error of an answer that is not the wanted one.
-func (s *sending) judge(resp *http.Response, want ...int) error {
-	err := transport.CheckError(resp, want...)
-	switch resp.StatusCode {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable:
-		if err != nil {
-			return fmt.Errorf("%w: %w", errAnew, err)
-		}
-	}
-	return err
-}
-
-// resume finds out how much of the blob the registry has; where it does not say, or nothing,
-// the upload is begun anew.
-func (s *sending) resume(ctx context.Context) {
-	at := s.location
-	s.location, s.offset = nil, 0
-	if at == nil {
-		return
-	}
-	resp, err := request(ctx, s.c, http.MethodGet, at, nil)
-	if err != nil {
-		return
-	}
-	drain(resp)
-	has, ok := uploaded(resp.Header.Get("Range"))
-	if resp.StatusCode != http.StatusNoContent || !ok || has == 0 || has > s.b.Size {
-		return
-	}
-	s.location, s.offset = at, has
-	if resp.Header.Get("Location") != "" && s.next(resp) != nil {
-		s.location, s.offset = nil, 0
-	}
-}
-
-// uploaded reads the answer to how much of an upload is there, 0-LAST. 0-0 is what
-// distribution says of nothing.
-func uploaded(text string) (int64, bool) {
-	last, ok := strings.CutPrefix(strings.TrimPrefix(text, "bytes="), "0-")
-	n, err := strconv.ParseInt(last, 10, 64)
-	if !ok || err != nil || n < 0 {
-		return 0, false
-	}
-	if n == 0 {
-		return 0, true
-	}
-	return n + 1, true
-}
-
-// next takes the address of the next request of an upload from an answer.
-func (s *sending) next(resp *http.Response) error {
-	loc := resp.Header.Get("Location")
-	if loc == "" {
-		return errors.New("the registry does not say where to send the blob")
-	}
-	u, err := resp.Request.URL.Parse(loc)
-	if err != nil {
-		return errors.New("the registry says to send the blob to what is no URL")
-	}
-	if from := resp.Request.URL.Hostname(); u.Hostname() != from && inward(u.Hostname()) && !inward(from) {
-		return fmt.Errorf("the registry says to send the blob to %s, an address of this machine or its link", u.Hostname())
-	}
-	s.location = u
-	return nil
-}
-
-// source is what is sent: it tells the task, counting nothing twice, and remembers an error
-// of its own, which no other try mends.
-type source struct {
-	io.Reader
-	s   *sending
-	at  int64
-	err atomicError
-}
-
-func (r *source) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	r.at += int64(n)
-	if told := r.s.told.Load(); r.at > told && r.s.told.CompareAndSwap(told, r.at) {
-		r.s.u.Task.Add(r.at - told)
-	}
-	if err != nil && err != io.EOF {
-		r.err.set(err)
-	}
-	return n, err
-}
-
-func (r *source) failed() error { return r.err.get() }

@@ -92,6 +92,8 @@ func (u *uploader) serve(w http.ResponseWriter, r *http.Request) bool {
 		}
 		w.WriteHeader(http.StatusNoContent)
 	case "PUT":
+		last, _ := io.ReadAll(r.Body)
+		u.data[at] = append(u.data[at], last...)
 		digest, _, _ := v1.SHA256(strings.NewReader(string(u.data[at])))
 		if digest.String() != r.URL.Query().Get("digest") {
 			w.WriteHeader(http.StatusBadRequest)
@@ -112,12 +114,6 @@ func (u *uploader) patch(w http.ResponseWriter, r *http.Request, at string) {
 	u.ranges = append(u.ranges, want)
 	if from, _, _ := strings.Cut(want, "-"); want != "" && from != fmt.Sprint(len(u.data[at])) {
 		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
-		return
-	}
-	if r.ContentLength < 100_000 { // a config
-		data, _ := io.ReadAll(r.Body)
-		u.data[at] = append(u.data[at], data...)
-		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	if u.cuts--; u.cuts >= 0 {
@@ -277,6 +273,89 @@ func TestPushOnce(t *testing.T) {
 	}
 	if n := f.Count("/blobs/"); n != 0 {
 		t.Errorf("%d requests about blobs that are known to be there: %q", n, f.Seen)
+	}
+}
+
+// Each request about a blob is one that is needed: what another repository of the registry has is
+// mounted and not asked for, and what is small and no layer is sent with the request that ends its upload.
+func TestPushAsksLittle(t *testing.T) {
+	imagetest.CleanTemp(t)
+	img := noiseImage(t, 1<<20)
+	layer := imagetest.Must[v1.Hash](t)(imagetest.Must[[]v1.Layer](t)(img.Layers())[0].Digest())
+	config := imagetest.Must[v1.Hash](t)(img.ConfigName())
+	for _, c := range []struct {
+		name string
+		// mounts says whether the registry mounts, there whether the second repository has the layer already, and
+		// stubborn whether it takes no blob that it has.
+		mounts, there, stubborn bool
+		layer, config           string // the requests for the second repository
+	}{
+		{name: "mounted", mounts: true, layer: "POST", config: "POST"},
+		{name: "mounted where it is", mounts: true, there: true, layer: "POST", config: "POST"},
+		{name: "no mounts", layer: "POST HEAD PATCH PUT", config: "POST PUT"},
+		{name: "no mounts, where it is", there: true, layer: "POST HEAD", config: "POST PUT"},
+		{name: "no mounts, and takes nothing again", there: true, stubborn: true, layer: "POST HEAD", config: "POST PUT HEAD"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := imagetest.NewRegistry(t)
+			o := imagetest.Fast.WithDefaults()
+			push := func(repo string) {
+				if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/" + repo + ":1"}, media.Result{Image: img}, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			push("first")
+			var mu sync.Mutex
+			asked, uploads := map[v1.Hash][]string{}, 0
+			of := map[string]v1.Hash{} // of an upload
+			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				at := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+				h, err := v1.NewHash(at)
+				if err != nil {
+					h = of[at]
+				}
+				if mount := r.URL.Query().Get("mount"); mount != "" {
+					h, _ = v1.NewHash(mount)
+				}
+				if !strings.Contains(r.URL.Path, "/blobs/") {
+					return false
+				}
+				asked[h] = append(asked[h], r.Method)
+				body, _ := io.ReadAll(r.Body)
+				switch {
+				case r.Method == "HEAD" && !c.there:
+					w.WriteHeader(http.StatusNotFound)
+				case r.Method == "HEAD":
+				case r.Method == "POST" && c.mounts:
+					w.WriteHeader(http.StatusCreated)
+				case r.Method == "PUT" && c.stubborn:
+					w.WriteHeader(http.StatusConflict)
+				case r.Method == "PUT":
+					if h == config && len(body) == 0 {
+						t.Error("a small blob is not sent with the request that ends its upload")
+					}
+					w.WriteHeader(http.StatusCreated)
+				default:
+					if r.Method == "POST" {
+						uploads++
+						at = fmt.Sprint(uploads)
+						of[at] = h
+					}
+					w.Header().Set("Location", "/v2/second/blobs/uploads/"+at)
+					w.WriteHeader(http.StatusAccepted)
+				}
+				return true
+			})
+			push("second")
+			if got := strings.Join(asked[layer], " "); got != c.layer {
+				t.Errorf("layer: got %s, want %s", got, c.layer)
+			}
+			if got := strings.Join(asked[config], " "); got != c.config {
+				t.Errorf("config: got %s, want %s", got, c.config)
+			}
+		})
 	}
 }
 

@@ -146,18 +146,30 @@ type unpacking struct {
 func (u *unpacking) image(ctx context.Context, img v1.Image, dir string, o media.Options) error {
 	s := contents.NewSession(0, o.Progress, rewriter.Options{})
 	defer s.Close()
-	t, err := s.Image(ctx, img)
-	if err != nil {
-		return err
-	}
+	var err error
 	if u.root, err = os.OpenRoot(dir); err != nil {
 		return err
 	}
 	defer u.root.Close()
+	staged, err := newStage(u.root)
+	if err != nil {
+		return err
+	}
+	s.Take = staged.take
+	t, err := s.Image(ctx, img)
+	if err != nil {
+		return err
+	}
+	if err := staged.leave(t); err != nil {
+		return err
+	}
 	u.files, u.others = wanted{}, map[*contents.Inode]string{}
 	t.Walk(u.note)
 	if u.err != nil {
 		return u.err
+	}
+	if err := staged.place(t, u.files, u.finish); err != nil {
+		return err
 	}
 	if err := u.files.read(ctx, img, s.Progress, u.file); err != nil {
 		return err
@@ -207,17 +219,32 @@ func (u *unpacking) other(name string, k *contents.Node) (err error) {
 	return err
 }
 
+// writeNew writes a new file, which stays open.
+func writeNew(ctx context.Context, root *os.Root, name string, r io.Reader) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := sparse.Copy(f, blob.Reading{Ctx: ctx, Reader: r}); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // file writes one file under its first name, and links the others to it.
 func (u *unpacking) file(ctx context.Context, file *wantedFile, r io.Reader) error {
-	name := file.names[0]
-	f, err := u.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := writeNew(ctx, u.root, file.names[0], r)
 	if err != nil {
 		return err
 	}
-	if _, err = sparse.Copy(f, blob.Reading{Ctx: ctx, Reader: r}); err == nil {
-		err = u.adorn(name, f, &file.entry.Meta, 0)
-	}
-	err = errors.Join(err, f.Close())
+	return u.finish(file, f)
+}
+
+// finish closes a file that has its content and its first name, and gives it all else.
+func (u *unpacking) finish(file *wantedFile, f *os.File) error {
+	name := file.names[0]
+	err := errors.Join(u.adorn(name, f, &file.entry.Meta, 0), f.Close())
 	for _, other := range file.names[1:] {
 		if err == nil {
 			err = u.root.Link(name, other)

@@ -35,7 +35,7 @@ func (b *bench) curves() []curve {
 		{name: "files", title: "Rebuild over the number of files", cause: "files", costs: rebuild, at: []float64{1e3, 1e4, 1e5, 3e5}, place: func(files float64) (place, error) {
 			return b.rebuildPlace(func(dir string) (float64, error) { return files, b.makeManyFiles(dir, int(files)) })
 		}},
-		{name: "scan", title: "Scan of a directory over its bytes", cause: "MB", costs: rebuild, at: []float64{30, 120, 500, 2000}, place: b.scanPlace},
+		{name: "scan", title: "Scan of a directory over its bytes", cause: "MB", costs: rebuild, at: []float64{125, 250, 500, 1000, 2000}, place: b.scanPlace},
 		{name: "rootfiles", title: "Start over the files of the root, a directory", cause: "files", costs: []string{"milliseconds"}, at: []float64{1e3, 4e3, 16e3, 64e3}, place: b.startFiles},
 		{name: "layers", title: "Start over the layers of the root, an overlay", cause: "layers", costs: []string{"milliseconds"}, at: []float64{1, 2, 4, 8, 16, 32}, place: b.startLayers},
 		b.batchCurve("images", "Batch over the images, on 5 bases", []float64{10, 20, 40, 80}, func(n int) many { return many{images: n, bases: 5} }),
@@ -138,9 +138,18 @@ func smallContent(i int) []byte {
 	return bytes.Repeat(line, 1024/len(line))
 }
 
+// scanPlace has the same files again and again: of a /usr, more bytes are more and smaller files, and
+// those with addresses of the page are in one directory.
 func (b *bench) scanPlace(mb float64) (place, error) {
+	const each = 125
 	root := filepath.Join(b.dir, "scanned")
-	_, size, err := makeRoot(root, int64(mb*1e6))
+	var size int64
+	var err error
+	for n := 0; n < int(mb/each) && err == nil; n++ {
+		var more int64
+		_, more, err = makeRoot(filepath.Join(root, fmt.Sprint(n)), each*1e6)
+		size += more
+	}
 	return place{float64(size) / 1e6, func(program string) ([]float64, error) {
 		run, err := timed(program, "scan", root)
 		return costsOf(run), err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"vfix.dev/vfix/host/bench/figure"
 )
@@ -42,6 +43,7 @@ type grown struct {
 	programs []string // their names in the table; the first is the measured one
 	x        []float64
 	y        [][][]float64
+	rounds   []int // of each place
 }
 
 // grow measures the costs of a curve, of all programs in turn.
@@ -66,7 +68,11 @@ func grow(c curve, programs map[string]string, rounds int) (*grown, error) {
 			return nil, err
 		}
 		g.x = append(g.x, p.at)
-		for round := range rounds {
+		if err := forgetPeak(); err != nil {
+			return nil, err
+		}
+		began, round := time.Now(), 0
+		for ; round < rounds && (round < fewRounds || time.Since(began) < placeTime); round++ {
 			for i, name := range g.programs {
 				costs, err := p.measure(programs[name])
 				if err != nil {
@@ -81,6 +87,7 @@ func grow(c curve, programs map[string]string, rounds int) (*grown, error) {
 				}
 			}
 		}
+		g.rounds = append(g.rounds, round)
 		if p.undo != nil {
 			if err := p.undo(); err != nil {
 				return nil, err
@@ -113,8 +120,8 @@ func (g *grown) times(cost int) float64 {
 }
 
 // print writes the table.
-func (g *grown) print(rounds int) {
-	fmt.Printf("%s: the least of %d rounds\n", g.title, rounds)
+func (g *grown) print() {
+	fmt.Printf("%s: the least of some rounds\n", g.title)
 	const column = "%14s"
 	fmt.Printf(column, g.cause)
 	for _, p := range g.programs {
@@ -125,7 +132,7 @@ func (g *grown) print(rounds int) {
 			fmt.Printf(column, cost)
 		}
 	}
-	fmt.Println()
+	fmt.Printf(column+"\n", "rounds")
 	for n, x := range g.x {
 		fmt.Printf(column, fmt.Sprintf("%.0f", x))
 		for i := range g.programs {
@@ -133,7 +140,7 @@ func (g *grown) print(rounds int) {
 				fmt.Printf(column, fmt.Sprintf("%.4g", g.y[i][k][n]))
 			}
 		}
-		fmt.Println()
+		fmt.Printf(column+"\n", fmt.Sprint(g.rounds[n]))
 	}
 	fmt.Printf(column, "slope")
 	for i := range g.programs {
@@ -180,7 +187,6 @@ func (b *bench) growth() error {
 	if b.before != "" {
 		programs["before"] = b.before
 	}
-	rounds := min(b.rounds, growthRounds)
 	all := map[string]*grown{}
 	known := false
 	for _, c := range b.curves() {
@@ -192,11 +198,11 @@ func (b *bench) growth() error {
 			fmt.Printf("%s: not measured: %s\n\n", c.title, reason)
 			continue
 		}
-		g, err := grow(c, programs, rounds)
+		g, err := grow(c, programs, b.rounds)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
-		g.print(rounds)
+		g.print()
 		if b.plot != "" {
 			if err := g.plot(b.plot); err != nil {
 				return err
@@ -213,5 +219,8 @@ func (b *bench) growth() error {
 	return nil
 }
 
-// growthRounds is how many rounds there are at most: the large places take long.
-const growthRounds = 3
+// A place where a round takes long gets fewer rounds: no more than fit into this time, but a few.
+const (
+	placeTime = time.Minute
+	fewRounds = 3
+)

@@ -35,7 +35,7 @@ func (b *bench) rebuild(size int64) error {
 	}
 	var rebuilding, decompressing []float64
 	var memory int64
-	for i := range 3 {
+	for i := range b.rounds {
 		start := time.Now()
 		for _, blob := range blobs {
 			if err := exec.Command(decompressor[0], append(decompressor[1:], blob)...).Run(); err != nil {
@@ -50,8 +50,8 @@ func (b *bench) rebuild(size int64) error {
 		rebuilding = append(rebuilding, run.seconds)
 		memory = max(memory, run.memory)
 	}
-	fmt.Printf("Rebuild: %.2f GB in %d gzip layers: %.2f times as long as %s alone (median of 3 pairs); peak memory %d MiB\n\n",
-		float64(made.bytes)/1e9, len(blobs), ratio(rebuilding, decompressing), filepath.Base(decompressor[0]), memory>>10)
+	fmt.Printf("Rebuild: %.2f GB in %d gzip layers: %.2f times as long as %s alone (median of %d pairs); peak memory %d MiB\n\n",
+		float64(made.bytes)/1e9, len(blobs), ratio(rebuilding, decompressing), filepath.Base(decompressor[0]), b.rounds, memory>>10)
 	return nil
 }
 

@@ -1,0 +1,88 @@
+// Files of layers on their way into a directory: each is written while its layer is read, before it is
+// known whether it is visible, and then moved to its name or removed, so that a layer is read once.
+
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/contents"
+)
+
+// stage is a directory in the one that is filled. Files in it are called after their place in the image;
+// no name of an archive is used.
+type stage struct {
+	root *os.Root
+	name string
+}
+
+func newStage(root *os.Root) (*stage, error) {
+	s := &stage{root, ".vfix-unpacking"}
+	return s, root.Mkdir(s.name, ownerMode)
+}
+
+// path is that of member number n of a layer.
+func (s *stage) path(layer v1.Hash, n int) string {
+	return path.Join(s.name, fmt.Sprintf("%s-%d", layer.Hex, n))
+}
+
+// take writes one file.
+func (s *stage) take(ctx context.Context, layer v1.Hash, e *contents.Entry, r io.Reader) error {
+	f, err := writeNew(ctx, s.root, s.path(layer, e.Number), r)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// leave takes another name where the image has a file of this one.
+func (s *stage) leave(t *contents.Tree) error {
+	from := s.name
+	for t.Root.Kids[s.name] != nil {
+		s.name += "_"
+	}
+	if from == s.name {
+		return nil
+	}
+	return s.root.Rename(from, s.name)
+}
+
+// place moves the files to their names, and removes what is not visible. What is left in files was not
+// there: a layer that an image has twice is read once, and what is larger than is worth it not at all.
+func (s *stage) place(t *contents.Tree, files wanted, f func(*wantedFile, *os.File) error) error {
+	byPlace := func(a, b place) int {
+		if a.layer != b.layer {
+			return a.layer - b.layer
+		}
+		return a.number - b.number
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(files), byPlace) {
+		file := files[at]
+		err := s.root.Rename(s.path(t.Layers[at.layer].DiffID, at.number), file.names[0])
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		delete(files, at)
+		opened, err := s.root.Open(file.names[0])
+		if err != nil {
+			return err
+		}
+		if err := f(file, opened); err != nil {
+			return err
+		}
+	}
+	return s.root.RemoveAll(s.name)
+}
