@@ -45,7 +45,7 @@ all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 	$(GO) build -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
 
 # What vfix has embedded: vfix-runtime, which engines execute at each start of a container, and
-# vfix-nri, which 'vfix nri' executes. The line before each is that by which host/install finds it.
+# vfix-nri, which 'vfix nri' executes. The line before each is that by which internal/carried finds it.
 .PHONY: runtime
 runtime: need-go shim
 	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-runtime ./cmd/vfix-nri

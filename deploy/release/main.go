@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"debug/buildinfo"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"vfix.dev/vfix/internal/carried"
 )
 
 const usage = `usage: release licences PROGRAM DIR
@@ -52,13 +55,22 @@ func linked(program string) (*buildinfo.BuildInfo, []*debug.Module, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	others, err := carried(text)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", program, err)
+	infos := []*buildinfo.BuildInfo{info}
+	for _, p := range carried.In(text) {
+		const most = 1 << 30 // bytes
+		other, err := p.Unpack(most)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", program, err)
+		}
+		info, err := buildinfo.Read(bytes.NewReader(other))
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %s: %w", program, p.Name, err)
+		}
+		infos = append(infos, info)
 	}
 	var all []*debug.Module
 	seen := map[string]bool{}
-	for _, each := range append([]*buildinfo.BuildInfo{info}, others...) {
+	for _, each := range infos {
 		for _, m := range each.Deps {
 			if m.Replace != nil {
 				m = m.Replace

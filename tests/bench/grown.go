@@ -147,7 +147,7 @@ func (b *bench) scanPlace(mb float64) (place, error) {
 	var err error
 	for n := 0; n < int(mb/each) && err == nil; n++ {
 		var more int64
-		_, more, err = makeRoot(filepath.Join(root, fmt.Sprint(n)), each*1e6)
+		_, more, err = b.makeRoot(filepath.Join(root, fmt.Sprint(n)), each*1e6)
 		size += more
 	}
 	return place{float64(size) / 1e6, func(program string) ([]float64, error) {
@@ -221,18 +221,20 @@ func (b *bench) startPlace(at float64, root, lower string) (place, error) {
 	return place{at, func(program string) ([]float64, error) {
 		// Directories' times of less than a moment ago say nothing: the first starts read them again.
 		const starts = 25
-		run := []string{filepath.Join(filepath.Dir(program), "vfix-runtime"), "--runtime", s.real, "--fail-closed", "--cache-dir", filepath.Join(s.cache, fmt.Sprintf("%x", program))}
+		run := variant{vfix: true, command: []string{
+			filepath.Join(filepath.Dir(program), "vfix-runtime"), "--runtime", s.real, "--fail-closed", "--cache-dir", filepath.Join(s.cache, fmt.Sprintf("%x", program)),
+		}}
 		var added []float64
 		for range starts {
-			with, err := s.create(run)
+			with, err := s.start(run)
 			if err != nil {
 				return nil, err
 			}
-			without, err := s.create([]string{s.real})
+			without, err := s.start(variant{command: []string{s.real}})
 			if err != nil {
 				return nil, err
 			}
-			added = append(added, with-without)
+			added = append(added, with[0]-without[0])
 		}
 		return []float64{median(added)}, nil
 	}, undo}, nil

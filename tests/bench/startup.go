@@ -12,14 +12,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// What vfix-runtime adds to the start of a container: `create` through it against `create` of
-// plain runc, in turn, on the same root filesystem. "Cold" has an empty cache of vfix's (the
-// files themselves are in the kernel's), "warm" one that has seen this root.
+// What vfix-runtime adds to the start of a container, as a wrapper of runc and as its createRuntime hook:
+// `create`, and `create`, `start` and `delete` together, against those of plain runc, in turn, on the same
+// root filesystem. "Cold" has an empty cache of vfix's (the files themselves are in the kernel's), "warm"
+// one that has seen this root.
 
 const (
 	// startupSize is the size of the root filesystem, in bytes.
@@ -35,6 +35,7 @@ type startup struct {
 	cache  string
 	real   string // the runtime that vfix-runtime executes
 	spec   []byte // config.json before anybody changed it
+	hooked []byte // the same with the hook
 	lower  string // for an overlay, what lies below; "" for a plain folder
 	n      int    // containers so far
 }
@@ -46,16 +47,16 @@ func (b *bench) startup() error {
 	}
 	// Docker's layout, by which vfix-runtime knows that a layer does not change any more.
 	root := filepath.Join(b.dir, "overlay2", strings.Repeat("0123456789abcdef", 4), "diff")
-	files, size, err := makeRoot(root, startupSize)
+	files, size, err := b.makeRoot(root, startupSize)
 	if err != nil {
 		return err
 	}
 	if err := writeStubs(filepath.Join(root, "stubs.so")); err != nil {
 		return err
 	}
-	fmt.Printf("Start-up: `create` through vfix-runtime less that of runc alone, in turn; a root of %.0f MB, %d files\n", float64(size)/1e6, files)
-	fmt.Print("Milliseconds: minimum and median; added is what comes to runc's, or with -alone to the empty program's\n\n")
-	fmt.Printf("%-14s %-5s %-13s %16s %16s %13s %7s\n", "root", "cache", "program", "create", "added", "of runc", "rounds")
+	fmt.Printf("Start-up: through vfix-runtime, or with it as a hook, less that of runc alone, in turn; a root of %.0f MB, %d files\n", float64(size)/1e6, files)
+	fmt.Print("Milliseconds: minimum and median; all is create, start and delete; added is what comes to runc's, or with -alone to the empty program's\n\n")
+	fmt.Printf("%-14s %-5s %-6s %-13s %16s %16s %13s %7s\n", "root", "cache", "what", "program", "time", "added", "of runc", "rounds")
 	for _, kind := range []string{"plain folder", "overlay"} {
 		s := &startup{b: b, real: "runc", bundle: filepath.Join(b.dir, "bundle"+strconv.Itoa(len(kind))), cache: filepath.Join(b.dir, "startup-cache")}
 		if kind == "overlay" {
@@ -79,8 +80,8 @@ func (b *bench) startup() error {
 	return nil
 }
 
-// makeRoot copies this machine's /usr, up to size bytes, and busybox, which runs there.
-func makeRoot(root string, size int64) (files int, total int64, err error) {
+// makeRoot copies this machine's /usr, up to size bytes, and vfix, which runs there because it is static.
+func (b *bench) makeRoot(root string, size int64) (files int, total int64, err error) {
 	copyFile := func(from, to string, mode fs.FileMode) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
@@ -99,7 +100,7 @@ func makeRoot(root string, size int64) (files int, total int64, err error) {
 		total += n
 		return errors.Join(err, out.Close())
 	}
-	if err := copyFile("/bin/busybox", filepath.Join(root, "bin/busybox"), 0o755); err != nil {
+	if err := copyFile(b.vfix, filepath.Join(root, "bin/vfix"), 0o755); err != nil {
 		return 0, 0, err
 	}
 	err = filepath.WalkDir("/usr", func(path string, d fs.DirEntry, err error) error {
@@ -118,7 +119,7 @@ func makeRoot(root string, size int64) (files int, total int64, err error) {
 	return files, total, err
 }
 
-// make makes the bundle: runc's own defaults, without a terminal.
+// make makes the bundle: runc's own defaults, without a terminal. A plain folder is read-only.
 func (s *startup) make(root string) error {
 	if err := os.MkdirAll(filepath.Join(s.bundle, "rootfs"), 0o755); err != nil {
 		return err
@@ -137,13 +138,26 @@ func (s *startup) make(root string) error {
 		return err
 	}
 	process := spec["process"].(map[string]any)
-	process["terminal"], process["args"] = false, []string{"/bin/busybox", "true"}
+	process["terminal"], process["args"] = false, []string{"/bin/vfix", "version"}
 	if s.lower != "" {
 		root = filepath.Join(s.bundle, "rootfs")
 	}
-	spec["root"] = map[string]any{"path": root, "readonly": false}
-	s.spec, err = json.Marshal(spec)
-	return err
+	spec["root"] = map[string]any{"path": root, "readonly": s.lower == ""}
+	if s.spec, err = json.Marshal(spec); err != nil {
+		return err
+	}
+	runtime, policy := filepath.Join(filepath.Dir(s.b.vfix), "vfix-runtime"), filepath.Join(s.bundle, "runtime.json")
+	spec["hooks"] = map[string]any{"createRuntime": []any{map[string]any{
+		"path": runtime, "args": []string{"vfix-runtime", "--vfix-config", policy, "hook"},
+	}}}
+	if s.hooked, err = json.Marshal(spec); err != nil {
+		return err
+	}
+	text, err := json.Marshal(map[string]any{"fail_closed": true, "cache_dir": filepath.Join(s.cache, "hook")})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(policy, text, 0o600)
 }
 
 func (s *startup) config() string { return filepath.Join(s.bundle, "config.json") }
@@ -152,8 +166,8 @@ var errNoOverlay = errors.New("an overlay cannot be mounted here")
 
 // fresh makes the bundle as it is before a container's first start: an engine writes a new
 // config.json and mounts a new upper layer for each.
-func (s *startup) fresh() (undo func(), err error) {
-	if err := os.WriteFile(s.config(), s.spec, 0o600); err != nil {
+func (s *startup) fresh(spec []byte) (undo func(), err error) {
+	if err := os.WriteFile(s.config(), spec, 0o600); err != nil {
 		return nil, err
 	}
 	if s.lower == "" {
@@ -171,115 +185,79 @@ func (s *startup) fresh() (undo func(), err error) {
 	return func() { _ = unix.Unmount(at, unix.MNT_DETACH) }, nil
 }
 
-// create makes a container and returns how long that took, in milliseconds.
-func (s *startup) create(program []string) (float64, error) {
-	undo, err := s.fresh()
-	if err != nil {
-		return 0, err
-	}
-	defer undo()
-	s.n++
-	id := fmt.Sprintf("vfix-bench-%d-%d", os.Getpid(), s.n)
-	cmd := exec.Command(program[0], append(program[1:], "--root", filepath.Join(s.b.dir, "runc"), "create", "--bundle", s.bundle, id)...)
-	// The container's init keeps what it inherits: files, so that nobody waits for them.
-	messages, err := os.Create(filepath.Join(s.b.dir, "messages"))
-	if err != nil {
-		return 0, err
-	}
-	defer messages.Close()
-	cmd.Stdout, cmd.Stderr = messages, messages
-	start := time.Now()
-	err = cmd.Run()
-	took := time.Since(start)
-	if err != nil {
-		text, _ := os.ReadFile(messages.Name())
-		return 0, fmt.Errorf("%v: %w: %s", program, err, text)
-	}
-	if slices.Contains(program, "--cache-dir") {
-		if err := s.patched(); err != nil {
-			return 0, err
-		}
-	}
-	if !slices.Contains(program, "runc") {
-		return float64(took.Microseconds()) / 1e3, nil
-	}
-	out, err := exec.Command("runc", "--root", filepath.Join(s.b.dir, "runc"), "delete", "--force", id).CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("runc delete: %w: %s", err, out)
-	}
-	return float64(took.Microseconds()) / 1e3, nil
-}
-
-// patched checks that vfix-runtime did its work: in the upper layer, or by a mount.
-func (s *startup) patched() error {
-	if s.lower != "" {
-		_, err := os.Stat(filepath.Join(s.bundle, "upper/stubs.so"))
-		return err
-	}
-	raw, err := os.ReadFile(s.config())
-	if err == nil && !strings.Contains(string(raw), `"/stubs.so"`) {
-		err = errors.New("config.json has no mount at /stubs.so")
-	}
-	return err
-}
-
-// programs are what takes turns: runc alone, what stands for it, and each vfix with a cache of its own.
-func (s *startup) programs() (names []string, programs [][]string) {
-	add := func(name string, program ...string) {
-		names, programs = append(names, name), append(programs, program)
-	}
+// variants are what takes turns: runc alone, what stands for it, and each vfix with a cache of its own.
+func (s *startup) variants() []variant {
 	options := func(cache string) []string {
 		return []string{"--runtime", s.real, "--fail-closed", "--cache-dir", filepath.Join(s.cache, cache)}
 	}
-	// It makes a control group, which takes no process of a real-time priority.
-	add("runc alone", "chrt", "-o", "0", "runc")
+	all := []variant{{name: "runc alone", command: []string{"runc"}, real: true}}
 	if s.b.alone {
-		add("empty program", s.real)
+		// It makes a control group, which in version 1 takes no process of a real-time priority.
+		all[0].command = []string{"chrt", "-o", "0", "runc"}
+		all = append(all, variant{name: "empty program", command: []string{s.real}})
 	}
 	if s.b.before != "" {
-		add("before", append([]string{s.b.before, "runtime"}, options("before")...)...)
+		all = append(all, variant{name: "before", command: append([]string{s.b.before, "runtime"}, options("before")...), vfix: true, real: !s.b.alone})
 	}
-	add("vfix-runtime", append([]string{filepath.Join(filepath.Dir(s.b.vfix), "vfix-runtime")}, options("now")...)...)
-	return names, programs
+	runtime := filepath.Join(filepath.Dir(s.b.vfix), "vfix-runtime")
+	all = append(all, variant{name: "vfix-runtime", command: append([]string{runtime}, options("now")...), vfix: true, real: !s.b.alone})
+	if !s.b.alone {
+		all = append(all, variant{name: "hook", command: []string{"runc"}, vfix: true, hook: true, real: true})
+	}
+	return all
 }
 
 func (s *startup) measure(kind string) error {
-	names, programs := s.programs()
-	base := slices.Index(names, "empty program") // what vfix's time is added to
-	base = max(base, 0)
+	variants := s.variants()
+	base := max(slices.IndexFunc(variants, func(v variant) bool { return v.name == "empty program" }), 0) // what vfix's time is added to
 	for _, cache := range []string{"cold", "warm"} {
 		rounds := s.b.rounds
 		if cache == "warm" {
 			const more = 11 // the difference is a small one
 			rounds *= more
 		}
-		took := make([][]float64, len(programs))
+		var took [2][][]float64 // create, all; by variant
+		for i := range took {
+			took[i] = make([][]float64, len(variants))
+		}
 		for range rounds {
 			if cache == "cold" {
 				if err := os.RemoveAll(s.cache); err != nil {
 					return err
 				}
 			}
-			for i, p := range programs {
-				ms, err := s.create(p)
+			for i, v := range variants {
+				ms, err := s.start(v)
 				if err != nil {
 					return err
 				}
-				took[i] = append(took[i], ms)
+				took[0][i], took[1][i] = append(took[0][i], ms[0]), append(took[1][i], ms[1])
 			}
 		}
-		for i, name := range names {
-			added := make([]float64, rounds)
-			for r := range added {
-				added[r] = took[i][r] - took[base][r]
+		for i, what := range []string{"create", "all"} {
+			if what == "all" && s.b.alone {
+				break
 			}
-			fmt.Printf("%-14s %-5s %-13s %7.1f %8.1f", kind, cache, name, slices.Min(took[i]), median(took[i]))
-			if i > base {
-				least := slices.Min(took[i]) - slices.Min(took[base])
-				fmt.Printf(" %7.1f %8.1f %7.2f %5.2f", least, median(added), least/slices.Min(took[0]), median(added)/median(took[0]))
+			for j, v := range variants {
+				fmt.Printf("%-14s %-5s %-6s ", kind, cache, what)
+				printAdded(v.name, took[i][j], took[i][base], took[i][0], j > base)
 			}
-			fmt.Printf("%*d\n", map[bool]int{true: 39, false: 8}[i <= base], rounds)
 		}
 	}
 	return nil
+}
+
+// printAdded prints the times of a variant, and what they are more than those of the base, and of runc.
+func printAdded(name string, took, base, runc []float64, compared bool) {
+	fmt.Printf("%-13s %7.1f %8.1f", name, slices.Min(took), median(took))
+	if !compared {
+		fmt.Printf("%*d\n", 39, len(took))
+		return
+	}
+	added := make([]float64, len(took))
+	for i := range added {
+		added[i] = took[i] - base[i]
+	}
+	least := slices.Min(took) - slices.Min(base)
+	fmt.Printf(" %7.1f %8.1f %7.2f %5.2f%8d\n", least, median(added), least/slices.Min(runc), median(added)/median(runc), len(took))
 }

@@ -1,13 +1,15 @@
 package embedded
 
 import (
-	"bytes"
-	"compress/gzip"
 	"embed"
 	"fmt"
-	"io"
 	"io/fs"
+
+	"vfix.dev/vfix/internal/carried"
 )
+
+// maxSize is more than any of the programs has, in bytes.
+const maxSize = 1 << 30
 
 // What make built, and a README, so that Go compiles where make has not run. Package install finds
 // vfix-runtime in the bytes of this program.
@@ -17,18 +19,17 @@ var programs embed.FS
 
 func file(name string) string { return "programs/" + name + ".gz" }
 
-// Program is one of the programs. Each file has one line before what gzip made of it.
+// Program is one of the programs.
 func Program(name string) ([]byte, error) {
 	b, err := programs.ReadFile(file(name))
 	if err != nil {
 		return nil, fmt.Errorf("%s: this vfix was built without it: build it with make", name)
 	}
-	_, packed, _ := bytes.Cut(b, []byte("\n"))
-	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
+	all := carried.In(b)
+	if len(all) != 1 {
+		return nil, fmt.Errorf("%s: %d programs in its file", name, len(all))
 	}
-	return io.ReadAll(z)
+	return all[0].Unpack(maxSize)
 }
 
 // Size is the size in bytes of a compressed program in this one, 0 for none.

@@ -1,0 +1,46 @@
+// Package carried finds the programs that a vfix for linux/amd64 carries (Makefile, the target runtime): a line
+// that names the program, and what gzip(1) made of it.
+package carried
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+
+	"vfix.dev/vfix/internal/lazy"
+)
+
+// mark is the line. What says so here is not found: it begins in another way.
+var mark = lazy.Regexp(`Vfix-([a-z]+), compressed\n`)
+
+// Program is one that is carried.
+type Program struct {
+	Name   string // vfix-runtime, vfix-nri
+	packed []byte // and all that follows in the other program
+}
+
+// In lists the programs in the bytes of another.
+func In(program []byte) (all []Program) {
+	for _, at := range mark().FindAllSubmatchIndex(program, -1) {
+		all = append(all, Program{"vfix-" + string(program[at[2]:at[3]]), program[at[1]:]})
+	}
+	return all
+}
+
+// Unpack returns the bytes of the program. More than most of them are an error.
+func (p Program) Unpack(most int64) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(p.packed))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	z.Multistream(false) // behind it is the rest of the other program
+	b, err := io.ReadAll(io.LimitReader(z, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("more than %d bytes", most)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return b, nil
+}
