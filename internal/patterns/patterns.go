@@ -1,4 +1,5 @@
-// Package patterns reads the PATTERN of options: * is any text, ? any character.
+// Package patterns reads the PATTERN of options: * is any text, ? any character. Bytes that are no UTF-8
+// are like any other such byte.
 package patterns
 
 import (
@@ -15,5 +16,6 @@ func Image(pattern string) *regexp.Regexp {
 }
 
 func expression(pattern string) string {
-	return `(?s:` + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern)) + `)`
+	valid := string([]rune(pattern)) // regexp refuses what is not, and reads it so in a text
+	return `(?s:` + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(valid)) + `)`
 }

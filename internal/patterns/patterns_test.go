@@ -10,6 +10,7 @@ func TestText(t *testing.T) {
 		{"redis", "redis", true}, {"redis", "redis2", false}, {"redis", "a/redis", false}, {"*", "", true}, {"*", "a\nb", true},
 		{"a*b*c", "a-b-b-c", true}, {"a*a", "a", false}, {"ab*ba", "aba", false}, {"a**", "a", true}, {"[a]", "a", false}, {"a.", "ab", false},
 		{"a?", "ab", true}, {"a?", "a", false}, {"a?", "abc", false}, {"team-?", "team-1", true}, {`a\`, `a\`, true},
+		{"a\xff", "a", false}, {"a\xff*", "a\xff\xfeb", true},
 	} {
 		if got := Text(tc.pattern).MatchString(tc.text); got != tc.want {
 			t.Errorf("%q, %q: got %v, want %v", tc.pattern, tc.text, got, tc.want)
