@@ -371,6 +371,20 @@ make_root() {
 	expect 'vDSO mappings with vdso=0' "$(cat "$vm_out/1.stdout")" 0
 }
 
+@test "vm: machines that go on from one saved state have the time of day, and random numbers of their own" {
+	requires vm
+	make_root
+	run_vm --vsyscall none --root "$root" -- "sh -c 'cat /proc/sys/kernel/random/uuid; date +%s'"
+	mapfile -t first <"$vm_out/1.stdout"
+	run_vm --vsyscall none --root "$root" -- "sh -c 'cat /proc/sys/kernel/random/uuid; date +%s'"
+	mapfile -t second <"$vm_out/1.stdout"
+	[ "${first[0]}" != "${second[0]}" ] || fail "twice the same random number: ${first[0]}"
+	age=$(($(date +%s) - second[1]))
+	[ "$age" -ge 0 ] && [ "$age" -lt 600 ] || fail "the second machine's time of day is $age s ago"
+	# A machine that booted has the kernel's first lines on its console.
+	expect 'machines that booted' "$(grep -c 'vm: waits for commands' "$vm_out/console.log")" 0
+}
+
 @test "vm: a machine that breaks off is an error, and leaves nothing in the temporary folder" {
 	requires vm
 	make_root

@@ -57,8 +57,9 @@ wanted() {
 # on_kernel PAGE VDSO: boots it, and compares every status.
 on_kernel() {
 	requires root vm
-	local n=0 proc=0 command
-	run_vm --vsyscall "$1" --append "vdso=$2" --root "$BATS_FILE_TMPDIR/root" --commands "$BATS_FILE_TMPDIR/commands"
+	local n=0 proc=0 command append=()
+	[ "$2" = 1 ] || append=(--append vdso=0)
+	run_vm --vsyscall "$1" "${append[@]}" --root "$BATS_FILE_TMPDIR/root" --commands "$BATS_FILE_TMPDIR/commands"
 	while read -r command; do
 		echo "$command"
 		case $command in

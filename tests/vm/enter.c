@@ -1,17 +1,22 @@
 /* enter: chroot ROOT as user UID and group GID and execute a program there.
  *
  * usage: enter [--own-root] ROOT UID GID PROGRAM [ARGUMENT...]
+ *        enter --reseed
  *
  * busybox's own chroot will not do: it runs its applets in place of the root's programs.
+ * --reseed gives the kernel new random numbers: machines that go on from one saved state would all
+ * have the same.
  * Exit status as env(1): 125 the root cannot be entered, 126 the program cannot be
  * executed, 127 it is not there. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -23,6 +28,8 @@ static int own_root(const char *root)
 		return -1;
 	return chroot(".");
 }
+
+#define RNDRESEEDCRNG _IO('R', 0x07) /* of <linux/random.h>, which musl does not have */
 
 static void check(int status, const char *what)
 {
@@ -37,6 +44,10 @@ int main(int argc, char **argv)
 	int own = argc > 1 && strcmp(argv[1], "--own-root") == 0;
 	argv += own;
 	argc -= own;
+	if (argc == 2 && strcmp(argv[1], "--reseed") == 0) {
+		check(ioctl(open("/dev/urandom", O_RDONLY), RNDRESEEDCRNG), "/dev/urandom");
+		return 0;
+	}
 	if (argc < 5) {
 		fprintf(stderr, "usage: enter [--own-root] ROOT UID GID PROGRAM [ARGUMENT...]\n");
 		return 125;
