@@ -333,7 +333,7 @@ make_root() {
 	run_vm --vsyscall none --root "$root" --user 12:34 --env 'GREETING=good  day' -- \
 		"sh -c 'echo \"\$GREETING\"; echo to stderr >&2; exit 7'" 'nonexistent' "sh -c 'kill -KILL \$\$'" \
 		"sh -c 'id -u; id -g; echo \"\$1\"' name '*  \"x'" '/bin' \
-		"sh -c 'dd if=/dev/zero bs=1M count=20 2>/dev/null'"
+		"sh -c 'dd if=/dev/zero bs=1M count=20 2>/dev/null'" "GREETING='a b=c' sh -c 'echo \"\$GREETING\"; echo \"\$1\"' name x=y"
 	expect_vm 1 7
 	expect stdout "$(cat "$vm_out/1.stdout")" 'good  day'
 	expect stderr "$(cat "$vm_out/1.stderr")" 'to stderr'
@@ -342,6 +342,7 @@ make_root() {
 	expect_vm 4 0
 	expect stdout "$(cat "$vm_out/4.stdout")" $'12\n34\n*  "x'
 	expect_vm 5 126
+	expect 'variables of one command' "$(cat "$vm_out/7.stdout")" $'a b=c\nx=y'
 	expect 'status of the big one' "$(cat "$vm_out/6.status")" 0
 	expect 'bytes of output' "$(stat -c %s "$vm_out/6.stdout")" $((20 << 20))
 }

@@ -180,15 +180,15 @@ both() {
 @test "preload: every scenario on a kernel without the page, and without a vDSO" {
 	vm_root
 	local program name n append names commands=$BATS_TEST_TMPDIR/commands
-	for append in quiet vdso=0; do
+	for append in '' vdso=0; do
 		names=()
 		: >"$commands"
 		for program in survive survive-musl; do
 			for name in $("$fallback/$program" --list); do
 				names+=("$program $name")
 				cat >>"$commands" <<-END
-					sh -c 'LD_PRELOAD=/usr/lib/libvfix.so exec $program $name'
-					sh -c 'LD_PRELOAD=/usr/lib/libvfix.so VFIX_HEAL=0 exec $program $name'
+					LD_PRELOAD=/usr/lib/libvfix.so $program $name
+					LD_PRELOAD=/usr/lib/libvfix.so VFIX_HEAL=0 $program $name
 					$program $name
 				END
 			done
@@ -217,7 +217,7 @@ both() {
 	for name in $names; do
 		# Alone, a stack of 2 KiB is too small for the signal frame of a processor with AVX.
 		[ "$name" = handler-smallstack ] || printf 'survive %s\n' "$name"
-		printf "sh -c 'LD_PRELOAD=/usr/lib/libvfix.so exec survive %s'\n" "$name"
+		printf 'LD_PRELOAD=/usr/lib/libvfix.so survive %s\n' "$name"
 	done >"$commands"
 	for mode in xonly emulate; do
 		run_vm --vsyscall "$mode" --root "$root" --commands "$commands"

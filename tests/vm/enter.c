@@ -1,6 +1,7 @@
-/* enter: chroot ROOT as user UID and group GID and execute a program there.
+/* enter: chroot ROOT as user UID and group GID and execute a program there, with an environment of
+ * the given variables alone.
  *
- * usage: enter [--own-root] ROOT UID GID PROGRAM [ARGUMENT...]
+ * usage: enter [--own-root] ROOT UID GID [NAME=VALUE...] PROGRAM [ARGUMENT...]
  *        enter --reseed
  *
  * busybox's own chroot will not do: it runs its applets in place of the root's programs.
@@ -49,7 +50,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc < 5) {
-		fprintf(stderr, "usage: enter [--own-root] ROOT UID GID PROGRAM [ARGUMENT...]\n");
+		fprintf(stderr, "usage: enter [--own-root] ROOT UID GID [NAME=VALUE...] PROGRAM [ARGUMENT...]\n");
 		return 125;
 	}
 	gid_t gid = (gid_t)atol(argv[3]);
@@ -58,7 +59,14 @@ int main(int argc, char **argv)
 	check(setgroups(1, &gid), "setgroups");
 	check(setgid(gid), "setgid");
 	check(setuid((uid_t)atol(argv[2])), "setuid");
-	execvp(argv[4], argv + 4);
-	fprintf(stderr, "enter: error: %s: %s\n", argv[4], strerror(errno));
+	clearenv();
+	for (argv += 4; *argv && strchr(*argv, '='); argv++)
+		putenv(*argv);
+	if (!*argv) {
+		fprintf(stderr, "enter: error: no program\n");
+		return 125;
+	}
+	execvp(*argv, argv);
+	fprintf(stderr, "enter: error: %s: %s\n", *argv, strerror(errno));
 	return errno == ENOENT ? 127 : 126;
 }
