@@ -50,7 +50,7 @@ all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 runtime: need-go shim
 	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-runtime ./cmd/vfix-nri
 	for name in runtime nri; do \
-		{ echo "Vfix-$$name, compressed"; gzip -9 -n <bin/vfix-$$name; } >bin/vfix-$$name.gz && \
+		{ echo "Vfix-$$name, compressed"; gzip -6 -n <bin/vfix-$$name; } >bin/vfix-$$name.gz && \
 		mv bin/vfix-$$name.gz cmd/vfix/embedded/programs/ || exit; \
 	done
 

@@ -238,6 +238,30 @@ noting() {
 	expect 'files' "$(grep -oE '`[0-9]{3}-[a-z-]+`' "$tree/tests/README.md" | tr -d '`' | sort)" "$(basename -as .bats "$tree"/tests/*.bats)"
 }
 
+@test "engines/table: a page keeps the results of the engines that did not run again" {
+	local old=$BATS_TEST_TMPDIR/old new=$BATS_TEST_TMPDIR/new page=$BATS_TEST_TMPDIR/page.md
+	mkdir "$old" "$new"
+	# engine_tap FILE VERSION LINE...
+	engine_tap() { printf '%s\n' "# version $2" '# date 2026-01-02' '# took 7 s' "${@:3}" >"$1"; }
+	engine_tap "$old/sid-docker.tap" 28.5.2 'ok 1 runs in 12ms' 'not ok 2 stops in 3ms'
+	engine_tap "$old/trixie-podman.tap" 5.4.2 'ok 1 runs in 12ms' 'ok 2 rootless # skip none'
+	engine_tap "$old/sid-runsc.tap" 0.0 'ok 1 sandboxed in 5ms'
+	engine_tap "$old/sid-nri.tap" 'containerd 2.1.9' 'ok 1 pods in 5ms'
+	engine_tap "$old/sid-nri-next.tap" 'containerd 2.4.2' 'not ok 1 pods in 5ms'
+	printf '# Engines\n\n## Results\n\nnothing\n' >"$page"
+	"$tree/tests/engines/table" "$old" "$page"
+	diff "$page" <(printf '# Engines\n\n## Results\n\n' && "$tree/tests/engines/table" "$old")
+	cp "$page" "$page.first"
+	"$tree/tests/engines/table" "$new" "$page"
+	diff "$page.first" "$page"
+	# One ran again, and another for the first time.
+	engine_tap "$new/trixie-podman.tap" 5.5.0 'not ok 1 runs in 12ms' 'ok 2 rootless in 9ms'
+	engine_tap "$new/sid-crio.tap" 'crio 1.36.3' 'ok 1 pods in 5ms'
+	"$tree/tests/engines/table" "$new" "$page"
+	cp "$new"/* "$old/"
+	diff "$page" <(printf '# Engines\n\n## Results\n\n' && "$tree/tests/engines/table" "$old")
+}
+
 @test "install-deps: with everything there it does nothing" {
 	requires root
 	run "$tree/tests/install-deps"

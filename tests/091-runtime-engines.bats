@@ -12,7 +12,8 @@ setup_file() {
 	# For engines that give a runtime no arguments of its own.
 	printf '#!/bin/sh\nexec %q --cache-dir %q --fail-closed "$@"\n' "$bin/vfix-runtime" "$cache" >"$bin/wrapped"
 	chmod 755 "$bin/wrapped"
-	dockerd_config=$(runtime_config) start_legacy_docker
+	# Roots that are directories; one test has overlays.
+	dockerd_storage=vfs dockerd_config=$(runtime_config) start_legacy_docker
 }
 
 teardown_file() {

@@ -319,7 +319,7 @@ on_layers() {
 	on_layers two
 	reads=''
 	for dir in "$cache" "$work/another-cache"; do # the second is the control
-		run strace -f -qq -y -s 0 -e trace=pread64 -e signal=none -o "$work/trace" "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+		run strace -f --seccomp-bpf -qq -y -s 0 -e trace=pread64 -e signal=none -o "$work/trace" "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
 			--runtime /bin/true --cache-dir "$dir" --fail-closed create --bundle "$b" c1
 		expect status "$status" 0
 		reads+=" $(($(grep -c -e "<$root/" -e "<$work/layers/" "$work/trace" || true) > 0))"
@@ -514,7 +514,7 @@ admin() {
 		plant "usr/lib/lib$n.so"
 		chown "$n" "$root/usr/lib/lib$n.so"
 	done
-	run strace -f -qq -s 200 -e trace=openat -e signal=none -o "$work/trace" "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+	run strace -f --seccomp-bpf -qq -s 200 -e trace=openat -e signal=none -o "$work/trace" "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
 		--runtime /bin/true --cache-dir "$cache" --fail-closed create --bundle "$b" c1
 	expect "status: $output" "$status" 0
 	expect mounts "$(mounted "$b/config.json" | wc -l)" 30
@@ -678,7 +678,7 @@ refuses() {
 	plant usr/bin/tool static-2m
 	plant usr/lib/libc.so.6
 	plant usr/lib/other.so libstubs-hash.so
-	run strace -f -qq -o "$work/trace" -e trace=execve,recvmsg -e signal=none "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
+	run strace -f --seccomp-bpf -qq -o "$work/trace" -e trace=execve,recvmsg -e signal=none "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
 		--runtime /bin/true --cache-dir "$cache" create --bundle "$b" c1
 	expect "status: $output" "$status" 0
 	expect mounts "$(mounted "$b/config.json" | wc -l)" "$(grep -c 'cmsg_data=\[[0-9]*, [0-9]*\]' "$work/trace")"

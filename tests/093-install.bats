@@ -154,11 +154,11 @@ install_test() { run_vfix install "$@" --root "$root"; }
 	make_root usr/sbin/dockerd
 	local before
 	before=$(listing)
-	strace -f -y -e trace=file,write -o "$BATS_TEST_TMPDIR/trace" "$VFIX" install docker --root "$root" --dry-run --format json >"$BATS_TEST_TMPDIR/json"
+	strace -f --seccomp-bpf -y -e trace=file,write -o "$BATS_TEST_TMPDIR/trace" "$VFIX" install docker --root "$root" --dry-run --format json >"$BATS_TEST_TMPDIR/json"
 	expect 'the root folder' "$(listing)" "$before"
 	! grep -E "O_CREAT|O_WRONLY|O_RDWR|mkdir|rename|unlink|symlink" "$BATS_TEST_TMPDIR/trace" | grep -v '/dev/\|/proc/\|= -1' || fail 'something is opened to write'
 	# The control: the real run is seen to write.
-	strace -f -e trace=file -o "$BATS_TEST_TMPDIR/trace" "$VFIX" install docker --root "$root" >/dev/null 2>&1
+	strace -f --seccomp-bpf -e trace=file -o "$BATS_TEST_TMPDIR/trace" "$VFIX" install docker --root "$root" >/dev/null 2>&1
 	grep -q 'O_CREAT' "$BATS_TEST_TMPDIR/trace" || fail 'strace does not see what is written'
 	expect 'what changes' "$(jq -r '.changes[] | .action + " " + .path' "$BATS_TEST_TMPDIR/json" | tail -n 1)" 'create /etc/docker/daemon.json'
 	expect_match 'the difference' "$(jq -r '.changes[-1].diff' "$BATS_TEST_TMPDIR/json")" '+      "path": "/usr/local/bin/vfix-runtime"'

@@ -26,10 +26,11 @@ fetch_libcrypto() {
 	flock 8
 	if [ ! -e "$dir" ]; then
 		rm -rf "$dir.new"
-		/usr/bin/python3 -m venv "$dir.new/venv"
+		mkdir "$dir.new"
+		get_venv
 		echo "$1 --hash=sha256:$2" >"$dir.new/list"
-		"$dir.new/venv/bin/pip" -q --disable-pip-version-check install --no-deps --only-binary :all: --require-hashes --platform manylinux1_x86_64 \
-			--implementation cp --abi cp36m --python-version 36 -t "$dir.new/out" -r "$dir.new/list" >&2
+		pip_install --no-deps --only-binary :all: --require-hashes --platform manylinux1_x86_64 \
+			--implementation cp --abi cp36m --python-version 36 -t "$dir.new/out" -r "$dir.new/list"
 		mv "$dir.new/out" "$dir"
 		rm -rf "$dir.new"
 	fi

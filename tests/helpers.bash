@@ -137,8 +137,7 @@ enter_work() {
 same_files() {
 	"$build/validate" "$1"
 	umoci raw unpack --image "$1:x" rootfs
-	diff <(cd "$legacy_image/rootfs" && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort) \
-		<(cd rootfs && find . -type f ! -name libc.so.6 ! -name clock -exec sha256sum {} + | sort)
+	diff -r -q --no-dereference -x libc.so.6 -x clock "$legacy_image/rootfs" rootfs
 	[ ! -e rootfs/opt/attic/clock ] || fail 'a deleted file came back: the layers are in the wrong order'
 	rm -rf rootfs
 }
@@ -158,28 +157,41 @@ expect_vm() {
 	expect "status of command $1" "$(cat "$vm_out/$1.status")" "$2"
 }
 
+# get_venv: $venv, a Python of its own with pip, for all that comes from PyPI: to make one takes longer
+# than most downloads. It is made once.
+get_venv() {
+	export venv=$build/venv
+	exec 7>"$venv.lock"
+	flock 7
+	if [ ! -e "$venv/whole" ]; then
+		rm -rf "$venv"
+		/usr/bin/python3 -m venv "$venv" && : >"$venv/whole"
+	fi
+	exec 7>&-
+	[ -e "$venv/whole" ] || fail 'no Python environment could be made'
+}
+
+# pip_install ARGUMENT...: with pip of $venv; PyPI has bad moments.
+pip_install() {
+	local _
+	for _ in 1 2 3; do
+		! "$venv/bin/pip" -q --disable-pip-version-check install "$@" >&2 || return 0
+	done
+	fail "pip could not install: $*"
+}
+
 # get_kubernetes_validate: kubernetes-validate in $venv. It carries the schemas of many releases
 # of Kubernetes, and is fetched once.
 get_kubernetes_validate() {
-	local version=1.37.0
-	export venv=$build/kubernetes-validate-$version
-	exec 8>"$venv.lock"
+	local version=1.37.0 status=0
+	get_venv
+	exec 8>"$venv.lock-kubernetes"
 	flock 8
-	fetch_kubernetes_validate $version
+	if [ ! -e "$venv/kubernetes-validate-$version" ]; then
+		pip_install "kubernetes-validate==$version" && : >"$venv/kubernetes-validate-$version" || status=1
+	fi
 	exec 8>&-
-	[ -e "$venv/whole" ] || fail 'kubernetes-validate could not be fetched'
-}
-
-fetch_kubernetes_validate() {
-	[ ! -e "$venv/whole" ] || return 0
-	for _ in 1 2 3; do
-		rm -rf "$venv"
-		/usr/bin/python3 -m venv "$venv"
-		if "$venv/bin/pip" -q --disable-pip-version-check install "kubernetes-validate==$1" >&2; then
-			: >"$venv/whole"
-			return
-		fi
-	done
+	return $status
 }
 
 # A service is one process, started by start_service in setup_file and ended by
@@ -229,18 +241,31 @@ stop_services() {
 	return $status
 }
 
+# can_overlay FOLDER: whether an overlay can be mounted whose layers are in the folder.
+can_overlay() {
+	local dir status=0
+	dir=$(mktemp -d "$1/overlay.XXXXXX")
+	mkdir "$dir/l" "$dir/u" "$dir/w"
+	unshare --mount mount -t overlay -o "lowerdir=$dir/l,upperdir=$dir/u,workdir=$dir/w" none "$dir/l" 2>/dev/null || status=$?
+	rm -rf "$dir"
+	return $status
+}
+
 # start_dockerd [WRAPPER...]: a docker engine of its own on a unix socket, run by the
 # wrapper ("$novsyscall" makes it and all its containers ones that may not call the page).
 # Exports DOCKER_HOST and DOCKER_CONFIG. $dockerd_config may hold its daemon.json, and
-# $dockerd_storage its storage driver, for which the folder of its data is there already.
+# $dockerd_storage its storage driver, for which the folder of its data may be there already. Without
+# it, layers are overlays where they can be, because vfs copies the whole image for each layer and container.
 start_dockerd() {
 	local dir=$BATS_FILE_TMPDIR/dockerd # not longer: a socket's name has 107 bytes at most
-	mkdir -p "$dir/client" "$dir/root"
+	mkdir -p "$dir/client" "$dir/root" "$dir/data"
+	local storage=${dockerd_storage:-}
+	[ -n "$storage" ] || { can_overlay "$dir" && storage=overlay2; } || storage=vfs
 	echo "${dockerd_config:-{\}}" >"$dir/daemon.json"
 	start_service dockerd "$tree/tests/own-mounts" "$dir/root" "$@" \
 		dockerd --config-file "$dir/daemon.json" --host "unix://$dir/s" \
 		--data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" \
-		--iptables=false --ip6tables=false --bridge=none --storage-driver="${dockerd_storage:-vfs}"
+		--iptables=false --ip6tables=false --bridge=none --storage-driver="$storage"
 	export DOCKER_HOST=unix://$dir/s DOCKER_CONFIG=$dir/client
 	await_service dockerd docker version
 }
