@@ -25,6 +25,8 @@ type code struct {
 	blocks map[uint64][]byte
 	starts starts // of functions
 	bodies map[uint64]*body
+	// answers are what callee has said.
+	answers map[question]calleeAnswer
 	// relative are the words that relocations fill with addresses in code, nil until asked for.
 	relative map[uint64]uint64
 	// sections are the ranges that the section headers call code, nil where they say nothing, or
@@ -35,12 +37,14 @@ type code struct {
 	steps int
 }
 
-// maxSteps bounds the work on one file, in instructions decoded: less than a second. The
-// most that any of 1,000 real files needed is 5,047.
+// maxSteps bounds the work on one file, in instructions decoded: less than a second. Of 1,000
+// real files most need some 5,000; stripped ones and static ones whose programs call time() in many
+// places up to 131,000.
 const maxSteps = 1 << 20
 
 func newCode(f *file) *code {
-	c := &code{f: f, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body), steps: maxSteps}
+	c := &code{f: f, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
+		answers: make(map[question]calleeAnswer), steps: maxSteps}
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		if s.Flags&elf.SHFExecinstr == 0 || s.Type == elf.SHTNobits || s.Addr == 0 || s.Size == 0 {

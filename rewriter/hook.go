@@ -32,7 +32,7 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 	}
 	if f.Entry != 0 && reach(f.Entry) {
 		// ld gives a library an e_entry too; nothing ever enters there.
-		h.entry, h.found = f.Entry, f.IsProgram()
+		h.entry, h.found = f.Entry, f.IsProgram() && !f.isLibrary()
 		h.edits = append(h.edits, wordEdit(24, f.Entry, entryHook, "e_entry"))
 	}
 	if len(f.Dynamic) == 0 || f.Type == elf.TypeExec {

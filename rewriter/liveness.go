@@ -159,8 +159,7 @@ func (c *code) calleeSet(target uint64, s x86.Regs) (read, gone x86.Regs) {
 
 // callee looks into the function at target: whether it may read what register r holds at
 // its entry, and whether that may still be in r when it returns. Registers that a callee
-// must preserve are no arguments; of them only that they survive is said. One that drops or
-// replaces its return address is none: it goes on elsewhere, with all registers.
+// must preserve are no arguments; of them only that they survive is said.
 func (c *code) callee(target uint64, r, deep int) (reads, survives bool) {
 	if !x86.CallerSaved.Has(r) {
 		return c.thunk(target, r), true
@@ -168,6 +167,27 @@ func (c *code) callee(target uint64, r, deep int) (reads, survives bool) {
 	if deep == 0 {
 		return true, true
 	}
+	q := question{target, r, deep}
+	a, ok := c.answers[q]
+	if !ok {
+		a.reads, a.survives = c.walkCallee(target, r, deep)
+		c.answers[q] = a
+	}
+	return a.reads, a.survives
+}
+
+// question is one about a callee, and calleeAnswer what callee says. A program asks the same ones behind
+// each call of time(), of the functions that all its own call.
+type question struct {
+	target  uint64
+	r, deep int
+}
+
+type calleeAnswer struct{ reads, survives bool }
+
+// walkCallee answers for callee from the instructions. A function that drops or replaces its
+// return address is none: it goes on elsewhere, with all registers.
+func (c *code) walkCallee(target uint64, r, deep int) (reads, survives bool) {
 	depths := map[uint64]x86.Depth{target: {HasSP: true}}
 	work := []uint64{target}
 	var d x86.Depth // behind the instruction

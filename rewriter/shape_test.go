@@ -202,6 +202,38 @@ func TestABI(t *testing.T) {
 	}
 }
 
+// TestManyCallers is about a program that calls time() in many places, and behind each of them
+// functions that call others: what is asked about those again and again is worked out once, or
+// the program's one site would be given up as too much work.
+func TestManyCallers(t *testing.T) {
+	text := asm(t, timeStubText)
+	call := func(to int) { // at the end of text
+		text = binary.LittleEndian.AppendUint32(append(text, 0xe8), uint32(to-len(text)-jumpLen))
+	}
+	// Each of these functions calls the one before it ten times, and leaves all registers alone.
+	callee := len(text)
+	text = append(text, 0xc3)
+	for range calleeDepth - 1 {
+		at := len(text)
+		for range 10 {
+			call(callee)
+		}
+		text = append(text, 0xc3)
+		callee = at
+	}
+	for range 100 {
+		call(0)
+		call(callee)
+		text = append(text, 0xc3)
+	}
+	e := testELF{text: append(text, asm(t, glibc)...)}
+	e.symbols = []testSym{{"time", e.textVaddr(), 18, elf.STTFunc, 1}}
+	p := planFile(t, e.build(), Options{})
+	if len(p.Patches) != 1 || p.Patches[0].Form != Entry {
+		t.Errorf("got %d patches, want one in the entry form: %v", len(p.Patches), p.Patches[0].Reason)
+	}
+}
+
 func TestSymbol(t *testing.T) {
 	const at = testTextOff
 	for _, c := range []struct {

@@ -24,6 +24,7 @@ const (
 //     program was loaded (glibc, elf/rtld.c; musl, ldso/dynlink.c), which is 0 and what they
 //     begin with. Of an ET_DYN with an interpreter it is the only word about that.
 //   - none, where the table can grow in place: over padding, or over notes that can move.
+//   - PT_INTERP of a library that nothing starts: only the kernel reads it, of what it executes.
 //   - a PT_NOTE with the build ID.
 //   - PT_PHDR of a library: ld.so finds the table by the segment that holds it.
 //   - a PT_LOAD right behind another one, which takes its bytes in: one of both is code, the other
@@ -45,6 +46,8 @@ func (f *file) spare() (int, error) {
 			offer(i, 2)
 		case p.Type == elf.PTPhdr && f.Type == elf.TypeExec:
 			offer(i, 3)
+		case p.Type == elf.PTInterp && f.isLibrary():
+			offer(i, 5)
 		case p.Type == elf.PTNote:
 			offer(i, 6)
 		case p.Type == elf.PTPhdr && f.isLibrary():
@@ -70,7 +73,15 @@ func (f *file) spare() (int, error) {
 
 // isLibrary reports whether only ld.so loads the file, on behalf of a program.
 func (f *file) isLibrary() bool {
-	return f.Type == elf.TypeDyn && f.Soname() != "" && f.Prog(elf.PTInterp) == nil && f.Dyn(elf.DTNeeded) != nil
+	return f.Type == elf.TypeDyn && f.Soname() != "" && f.Dyn(elf.DTNeeded) != nil && (f.Prog(elf.PTInterp) == nil || f.neverStarted())
+}
+
+// neverStarted reports whether a file with an interpreter cannot be started all the same, as
+// libpthread of uClibc 0.9.33: linkers write DT_DEBUG into programs alone, and where nobody names an
+// entry, ld takes the beginning of .text and lld 0. glibc's libc.so.6 has one that prints its version.
+func (f *file) neverStarted() bool {
+	text := f.Section(".text")
+	return f.Dyn(elf.DTDebug) == nil && (f.Entry == 0 || text != nil && f.Entry == text.Addr)
 }
 
 // joins reports whether the PT_LOAD i can become a part of the one before it.

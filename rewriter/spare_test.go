@@ -26,6 +26,11 @@ func TestSpare(t *testing.T) {
 	interp := "/lib64/ld-linux-x86-64.so.2"
 	soname := testELF{dyn: true, soname: "libx.so.1", extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}
 	library := func(e testELF) testELF { e.dyn, e.soname, e.extra = true, soname.soname, soname.extra; return e }
+	pie := func(e testELF) testELF {
+		e = library(e)
+		e.extra = append(e.extra[:1:1], elf.Dyn{Tag: elf.DTDebug})
+		return e
+	}
 	for _, c := range []struct {
 		name   string
 		e      testELF
@@ -43,6 +48,12 @@ func TestSpare(t *testing.T) {
 		{name: "never that of a PIE", e: testELF{phdr: true, interp: interp, full: true, dyn: true}, id: true, gone: elf.PTNote, lost: true},
 		{name: "nor without a note", e: testELF{phdr: true, interp: interp, full: true, dyn: true, notes: -1}, why: "program header"},
 		{name: "that of a library", e: library(testELF{phdr: true, full: true, notes: -1}), gone: elf.PTPhdr},
+		{name: "PT_INTERP of a library that nothing starts", e: library(testELF{phdr: true, interp: interp, full: true, notes: -1}), gone: elf.PTInterp},
+		{name: "that one before the build ID", e: library(testELF{phdr: true, interp: interp, full: true}), id: true, gone: elf.PTInterp},
+		{name: "not of one with an entry of its own, such as libc.so.6", e: library(testELF{phdr: true, interp: interp, full: true, notes: -1,
+			text: append([]byte{0xc3}, asm(t, timeStubText)...), entry: testTextOff + 1}), why: "program header"},
+		{name: "nor of a PIE with a name", e: pie(testELF{phdr: true, interp: interp, full: true, notes: -1}), why: "program header"},
+		{name: "nor where no section says what the entry is", e: library(testELF{phdr: true, interp: interp, full: true, notes: -1, bare: true}), why: "program header"},
 		{name: "not before a note", e: library(testELF{phdr: true, full: true}), id: true, gone: elf.PTNote, lost: true},
 		{name: "the table grows before the build ID goes", e: testELF{notes: -1}, grows: true},
 		{name: "that of a library, too", e: library(testELF{notes: -1}), grows: true},
