@@ -267,3 +267,24 @@ func TestNestedTooDeep(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestOneImageOfTwoNames: an image that a layout lists twice is one image, whoever listed it: a layout that was
+// written onto itself, too.
+func TestOneImageOfTwoNames(t *testing.T) {
+	b := newBadLayout(t)
+	is := v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: b.manifest, Size: int64(len(b.read(b.manifest)))}
+	named := is
+	named.Annotations = map[string]string{"org.opencontainers.image.ref.name": "1.0"}
+	for _, all := range [][]v1.Descriptor{{named, is}, {is, named}} {
+		imagetest.Write(t, b.dir+"/index.json", imagetest.Must[[]byte](t)(json.Marshal(v1.IndexManifest{SchemaVersion: 2, Manifests: all})))
+		src, err := sources.Open(t.Context(), "oci:"+b.dir, media.Options{}.WithDefaults())
+		if err != nil {
+			t.Errorf("got %v", err)
+			continue
+		}
+		if got := imagetest.Must[v1.Hash](t)(src.Image.Digest()); got != b.manifest {
+			t.Errorf("got %v, want %v", got, b.manifest)
+		}
+		src.Close()
+	}
+}
