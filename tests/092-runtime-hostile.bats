@@ -258,6 +258,10 @@ teardown() {
 	ln -s "$work/outside" "$root/lib"
 	ln -s "$work/outside/libc.so.6" "$root/usr/lib/libm.so.6"
 	echo left >"$root/usr/lib/.vfix-0123456789abcdef.tmp"
+	# One that could not be examined, and one that would be patched, are nothing to be told of: they go.
+	head -c 4096 "$build/fixtures/libstubs.so" >"$root/usr/lib/.vfix-1123456789abcdef.tmp"
+	truncate -s 5G "$root/usr/lib/.vfix-1123456789abcdef.tmp"
+	plant usr/lib/.vfix-2123456789abcdef.tmp
 	cp "$b/config.json" "$work/before"
 	start --fail-closed
 	cmp "$b/config.json" "$work/before"
@@ -480,6 +484,17 @@ admin() {
 		0 .
 		100000 $users
 	END
+}
+
+@test "runtime: a program with the name of a file that vfix left half-done is no way around it" {
+	bundle b
+	plant usr/bin/.vfix-0123456789abcdef.tmp
+	start --fail-closed
+	expect mounts "$(mounted)" /usr/bin/.vfix-0123456789abcdef.tmp
+	truncate -s 5G "$root/usr/bin/.vfix-0123456789abcdef.tmp"
+	run runtime --fail-closed create --bundle "$b" c1
+	expect 'status, fail-closed' "$status" 1
+	expect_match 'fail-closed' "$output" '/usr/bin/.vfix-0123456789abcdef.tmp: 5368709120 bytes, not examined'
 }
 
 @test "runtime: files of holes become copies of holes" {

@@ -67,6 +67,46 @@ func TestFixOf(t *testing.T) {
 	}
 }
 
+// TestFixIsOneLineOfShell: a command that is printed to be typed names the same file to a shell, whatever the
+// file is called; what a name says is never executed.
+func TestFixIsOneLineOfShell(t *testing.T) {
+	for source, want := range map[string]string{
+		"/srv/old app":       "vfix patch -i '/srv/old app'",
+		"-i":                 "vfix patch -i ./-i",
+		"/srv/$(reboot)":     "vfix patch -i '/srv/$(reboot)'",
+		"/srv/a'b":           `vfix patch -i '/srv/a'\''b'`,
+		"/srv/a\nb":          `vfix patch -i $'/srv/a\012b'`,
+		"/srv/\xff":          `vfix patch -i $'/srv/\377'`,
+		"dir:/srv/old app":   "vfix patch -i '/srv/old app'",
+		"oci:old app:legacy": "vfix rebuild 'oci:old app:legacy'",
+		"container:a;b":      "vfix hotfix 'container:a;b'",
+	} {
+		f := patchable()
+		f.Source, f.Digest = source, ""
+		if strings.HasPrefix(source, "oci:") {
+			f.Digest = "sha256:" + strings.Repeat("0", 64)
+		}
+		if got := fixes(f)[0]; got != want {
+			t.Errorf("%q: got %s, want %s", source, got, want)
+		}
+		got := runLine(fake(f, nil), "scan", "x")
+		if !strings.Contains(got.stdout, "\n  "+want+"\n") {
+			t.Errorf("%q: %s is not in:\n%s", source, want, got.stdout)
+		}
+	}
+	// A hint, too.
+	t.Chdir(t.TempDir())
+	if got := runLine(engine{}, "rebuild", "x", "-o", "oci:no such/$(id)/x"); !strings.Contains(got.stderr, "mkdir -p 'no such/$(id)'\n") {
+		t.Errorf("got %s", got.stderr)
+	}
+	left := patchable()
+	left.Source = "/srv/old app"
+	got := runLine(fake(left, nil), "verify", "x")
+	if want := "vfix: hint: run vfix scan --explain '/srv/old app'\n"; !strings.Contains(got.stderr, want) {
+		t.Errorf("%s is not in:\n%s", want, got.stderr)
+	}
+}
+
 // TestFixAsked: what is asked for is what the images are rebuilt with.
 func TestFixAsked(t *testing.T) {
 	for line, want := range map[string]int{"rebuild x": 0, "rebuild --fix java-cgroups x": 1} {

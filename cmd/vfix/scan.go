@@ -17,6 +17,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -129,9 +130,13 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 			})
 		}
 		if n := uncoveredSites(f); n > 0 {
+			var commands []string
+			for _, c := range fixes(f) {
+				commands = append(commands, quoted(c))
+			}
 			errs = append(errs, &findingsError{
 				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, tables.OpenSite)),
-				hint: "run '" + strings.Join(fixes(f), "' or '") + "'",
+				hint: "run " + strings.Join(commands, " or "),
 				told: opts.format == "table",
 			})
 		}
@@ -139,8 +144,17 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	return errors.Join(append(errs, err)...)
 }
 
-// fixes are the commands that fix what a scan found; where nothing can be fixed, the one that
-// shows why.
+// quoted puts a command into quotation marks, unless there are some in it: what is copied with them
+// would be another command.
+func quoted(command string) string {
+	if strings.Contains(command, "'") {
+		return command
+	}
+	return "'" + command + "'"
+}
+
+// fixes are the commands that fix what a scan found, as a shell reads them; where nothing can be fixed, the
+// one that shows why.
 func fixes(f *contents.Findings) []string {
 	fix := fixNames(f)
 	if fix != "" {
@@ -148,11 +162,11 @@ func fixes(f *contents.Findings) []string {
 	}
 	switch {
 	case !f.Affected():
-		return []string{"vfix scan --explain " + f.Source}
+		return []string{"vfix scan --explain " + mountopts.Path(f.Source)}
 	case strings.HasPrefix(f.Source, images.ContainerPrefix):
-		return []string{"vfix hotfix " + fix + f.Source}
+		return []string{"vfix hotfix " + fix + mountopts.Path(f.Source)}
 	case f.Digest != "", strings.HasPrefix(f.Source, string(media.SIF)+":"):
-		return []string{"vfix rebuild " + fix + f.Source}
+		return []string{"vfix rebuild " + fix + mountopts.Path(f.Source)}
 	}
 	path := strings.TrimPrefix(f.Source, string(media.Dir)+":")
 	if fix != "" {
@@ -163,8 +177,9 @@ func fixes(f *contents.Findings) []string {
 		case f.Files[0].Path == path: // no tarball: the file alone
 			path = "dir:ROOT"
 		}
-		return []string{"vfix rebuild " + fix + path + " -o dir:COPY"}
+		return []string{"vfix rebuild " + fix + mountopts.Path(path) + " -o dir:COPY"}
 	}
+	path = mountopts.Path(path)
 	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
 }
 

@@ -173,6 +173,10 @@ func (k *container) work(fallback bool, fix []rewriter.Repair) (err error) {
 	}()
 	if k.writable {
 		k.sweep(found.temps)
+		found.Unread = slices.DeleteFunc(found.Unread, func(u unread) bool {
+			_, err := k.root.Lstat(string(u.Name))
+			return isTemp([]byte(filepath.Base(string(u.Name)))) && errors.Is(err, unix.ENOENT)
+		})
 	}
 	for _, u := range found.Unread {
 		if !k.isHidden(string(u.Name)) {

@@ -213,9 +213,8 @@ func sameNames(a, b []legacyFile) bool {
 
 // file is called for each name in the folder.
 func (p *part) file(e *rootfs.Entry) error {
-	if isTemp(e.Base) {
+	if isTemp(e.Base) { // or an image's own file: it is looked at like the others
 		p.new.temps = append(p.new.temps, e.Name())
-		return nil
 	}
 	if e.Stat.Size < minELF {
 		return nil

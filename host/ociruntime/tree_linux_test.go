@@ -188,6 +188,29 @@ func TestScanTree(t *testing.T) {
 	}
 }
 
+// A file that has the name of one that an earlier start left half-done is examined all the same: an image may
+// have such a name.
+func TestScanTreeOfTemporaryNames(t *testing.T) {
+	dir := t.TempDir()
+	name := tempName()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 500)...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, maxFile+1); err != nil {
+		t.Skipf("no sparse files here: %v", err)
+	}
+	root, err := rootfs.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	x, _, err := scanTree(root, nil, true, newBudget(Limits{}), examinerOf(t))
+	if err != nil || len(x.temps) != 1 || x.temps[0] != name || len(x.Unread) != 1 || string(x.Unread[0].Name) != name {
+		t.Errorf("got %+v, %v", x, err)
+	}
+}
+
 // Several walkers find what one does, names of one file together, and an index that one wrote is whole to
 // the others.
 func TestScanTreeSideBySide(t *testing.T) {

@@ -18,6 +18,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Compression is how a stream is compressed.
@@ -58,7 +60,8 @@ func DetectCompression(head []byte) Compression {
 // an external decompressor and everything that reads r; it does not close r. The reader's
 // error after the last byte is io.EOF only where the whole of r was sound.
 func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, error) {
-	br := bufio.NewReaderSize(r, CopyBuffer)
+	source := &keptError{r: r}
+	br := bufio.NewReaderSize(source, CopyBuffer)
 	head, err := br.Peek(MagicLen)
 	if err != nil && err != io.EOF {
 		return nil, "", err
@@ -75,17 +78,17 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 		}
 		zr, err := gzip.NewReader(br)
 		if err != nil {
-			return nil, kind, fmt.Errorf("gzip header: %w", err)
+			return nil, kind, source.blame(fmt.Errorf("gzip header: %w", err))
 		}
 		zr.Multistream(false)
-		return &goDecompressor{r: &gzipMembers{zr, br}, kind: kind, close: func() { zr.Close() }}, kind, nil
+		return &goDecompressor{r: &gzipMembers{zr, br}, source: source, kind: kind, close: func() { zr.Close() }}, kind, nil
 	case ZstdStream:
 		zr, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(maxZstdWindow))
 		if err != nil {
-			return nil, kind, fmt.Errorf("zstd header: %w", err)
+			return nil, kind, source.blame(fmt.Errorf("zstd header: %w", err))
 		}
-		return &goDecompressor{r: zr, kind: kind, close: zr.Close}, kind, nil
+		return &goDecompressor{r: zr, source: source, kind: kind, close: zr.Close}, kind, nil
 	}
 	return io.NopCloser(br), kind, nil
 }
@@ -137,15 +140,16 @@ func (g *gzipMembers) next() error {
 
 // goDecompressor is a decompressor of klauspost/compress.
 type goDecompressor struct {
-	r     io.Reader
-	kind  Compression
-	close func()
+	r      io.Reader
+	source *keptError
+	kind   Compression
+	close  func()
 }
 
 func (d *goDecompressor) Read(p []byte) (int, error) {
 	n, err := d.r.Read(p)
 	if err != nil && err != io.EOF {
-		err = fmt.Errorf("%s: %w", d.kind, err)
+		err = d.source.blame(fmt.Errorf("%s: %w", d.kind, err))
 	}
 	return n, err
 }
@@ -206,6 +210,20 @@ func (k *keptError) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// blame is err as one of what was read, unless reading it failed.
+func (k *keptError) blame(err error) error {
+	if k.err != nil {
+		return err
+	}
+	return damaged{err}
+}
+
+// damaged is an error that errors.Is finds under hinterr.ErrDamaged, too.
+type damaged struct{ error }
+
+func (d damaged) Is(target error) bool { return target == hinterr.ErrDamaged }
+func (d damaged) Unwrap() error        { return d.error }
+
 func startChild(ctx context.Context, argv []string, r io.Reader) (*childReader, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &childReader{ctx: ctx, cancel: cancel, source: &keptError{r: r}}
@@ -253,9 +271,9 @@ func (c *childReader) wait() error {
 		return io.EOF
 	}
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if errors.As(err, &exit) && exit.Exited() { // of a signal it says nothing about what it read
 		if text := strings.TrimSpace(c.stderr.String()); text != "" {
-			return fmt.Errorf("%s: %s", c.Cmd.Path, strings.ReplaceAll(text, "\n", "; "))
+			return damaged{fmt.Errorf("%s: %s", c.Cmd.Path, strings.ReplaceAll(text, "\n", "; "))}
 		}
 	}
 	return fmt.Errorf("%s: %w", c.Cmd.Path, err)

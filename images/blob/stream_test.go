@@ -17,6 +17,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 func TestDecompress(t *testing.T) {
@@ -77,6 +78,26 @@ func (e endless) Read(p []byte) (int, error) {
 	}
 	<-e.ctx.Done()
 	return 0, e.ctx.Err()
+}
+
+// A layer that is cut off, or is not what its head says, is damaged, whoever unpacks it: the message must not
+// send its reader to look for a bug.
+func TestDecompressDamaged(t *testing.T) {
+	whole := imagetest.GzipOf(t, imagetest.Noise(300_000))
+	flipped := bytes.Clone(whole)
+	flipped[100_000] ^= 0x40
+	for name, in := range map[string][]byte{"cut off": whole[:len(whole)-20], "flipped": flipped, "half a header": whole[:6]} {
+		imagetest.Decompressors(t, func(t *testing.T) {
+			r, _, err := blob.Decompress(t.Context(), bytes.NewReader(in))
+			if err == nil {
+				defer r.Close()
+				_, err = io.Copy(io.Discard, r)
+			}
+			if !errors.Is(err, hinterr.ErrDamaged) {
+				t.Errorf("%s: got %v", name, err)
+			}
+		})
+	}
 }
 
 func TestDecompressCancelled(t *testing.T) {

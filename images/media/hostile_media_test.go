@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -247,4 +248,43 @@ func ring(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// TestNestedTooDeep: the error of an index in an index in an index … without an image that is looked for says
+// so, and does not end in a list of nothing.
+func TestNestedTooDeep(t *testing.T) {
+	b := newBadLayout(t)
+	is := v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: b.manifest, Size: int64(len(b.read(b.manifest)))}
+	for range blob.MaxNesting + 2 {
+		raw := imagetest.Must[[]byte](t)(json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{is}}))
+		h, size, _ := v1.SHA256(bytes.NewReader(raw))
+		b.overwrite(h, raw)
+		is = v1.Descriptor{MediaType: types.OCIImageIndex, Digest: h, Size: size}
+	}
+	imagetest.Write(t, b.dir+"/index.json", imagetest.Must[[]byte](t)(json.Marshal(v1.IndexManifest{SchemaVersion: 2, Manifests: []v1.Descriptor{is}})))
+	_, err := sources.Open(t.Context(), "oci:"+b.dir, media.Options{}.WithDefaults())
+	if err == nil || !errors.Is(err, hinterr.ErrPlatform) || !strings.Contains(err.Error(), "no image in the index, nor in those in it down to") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestOneImageOfTwoNames: an image that a layout lists twice is one image, whoever listed it: a layout that was
+// written onto itself, too.
+func TestOneImageOfTwoNames(t *testing.T) {
+	b := newBadLayout(t)
+	is := v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: b.manifest, Size: int64(len(b.read(b.manifest)))}
+	named := is
+	named.Annotations = map[string]string{"org.opencontainers.image.ref.name": "1.0"}
+	for _, all := range [][]v1.Descriptor{{named, is}, {is, named}} {
+		imagetest.Write(t, b.dir+"/index.json", imagetest.Must[[]byte](t)(json.Marshal(v1.IndexManifest{SchemaVersion: 2, Manifests: all})))
+		src, err := sources.Open(t.Context(), "oci:"+b.dir, media.Options{}.WithDefaults())
+		if err != nil {
+			t.Errorf("got %v", err)
+			continue
+		}
+		if got := imagetest.Must[v1.Hash](t)(src.Image.Digest()); got != b.manifest {
+			t.Errorf("got %v, want %v", got, b.manifest)
+		}
+		src.Close()
+	}
 }

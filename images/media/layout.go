@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -124,8 +125,8 @@ func entryOf(entries []v1.Descriptor, tag string, b blob.Blobs, o Options) (v1.D
 		}
 	}
 	switch {
-	case len(fit) == 1:
-		return fit[0], nil
+	case len(fit) > 0 && !slices.ContainsFunc(fit, func(d v1.Descriptor) bool { return d.Digest != fit[0].Digest }):
+		return fit[0], nil // one, or one under several names
 	case len(fit) == 0 && tag != "":
 		return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listTags(tags))
 	case len(fit) == 0:

@@ -106,6 +106,9 @@ func pick(idx v1.ImageIndex, want v1.Platform, depth int) (v1.Descriptor, v1.Ima
 	if err != nil || img != nil {
 		return d, img, err
 	}
+	if len(offered) == 0 {
+		return d, nil, hinterr.Errorf(hinterr.ErrPlatform, "no image in the index, nor in those in it down to %d levels", depth)
+	}
 	sort.Strings(offered)
 	if len(offered) > maxListed {
 		offered = append(offered[:maxListed], "…")

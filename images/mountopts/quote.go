@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // plain are the characters, beside letters and digits of ASCII, that mean themselves in a
@@ -28,27 +29,34 @@ func Shell(s string) string {
 	if isPlain(s, ":,=") {
 		return s
 	}
-	printable := true
-	for _, r := range s {
-		printable = printable && unicode.IsPrint(r)
-	}
-	if printable {
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
 	var b strings.Builder
-	for _, r := range s {
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
 		switch {
 		case r == '\'' || r == '\\':
 			b.WriteString(`\` + string(r))
-		case unicode.IsPrint(r):
+		case unicode.IsPrint(r) && (r != utf8.RuneError || n > 1):
 			b.WriteRune(r)
 		default: // byte by byte, in octal: the one escape that ends after three digits
-			for _, c := range []byte(string(r)) {
+			for _, c := range []byte(s[:n]) {
 				fmt.Fprintf(&b, `\%03o`, c)
 			}
 		}
+		s = s[n:]
 	}
 	return "$'" + b.String() + "'"
+}
+
+// Path is Shell for the name of a file, or of what an image comes from: one that begins with a hyphen is no
+// option.
+func Path(s string) string {
+	if strings.HasPrefix(s, "-") {
+		s = "./" + s
+	}
+	return Shell(s)
 }
 
 // YAML quotes a scalar: plain where it can be nothing but a text, else in double quotes,
