@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -32,6 +33,12 @@ func main() {
 	plot := flag.String("plot", "", "write the drawings of growth to this `directory`")
 	curve := flag.String("curve", "", "of growth, measure these `curves` alone, separated by commas: size, files, scan, rootfiles, layers, images, bases")
 	flag.Parse()
+	// Hooks are executed in another directory.
+	for _, program := range []*string{vfix, before} {
+		if abs, err := filepath.Abs(*program); err == nil && *program != "" {
+			*program = abs
+		}
+	}
 	dir, err := os.MkdirTemp("", "vfix-bench")
 	if err == nil {
 		b := &bench{dir: dir, vfix: *vfix, before: *before, alone: *alone, plot: *plot, curve: *curve, rounds: *rounds}
