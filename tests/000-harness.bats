@@ -281,6 +281,25 @@ noting() {
 	expect 'with everything there' "$status $output" '0 '
 }
 
+@test "killat: kills a process as it enters a call, and nothing else" {
+	local n
+	cd "$BATS_TEST_TMPDIR"
+	for n in 1 2 3 4; do
+		rm -f a b c
+		touch a b c
+		run "$build/killat" unlinkat $n rm a b c
+		expect "status of a kill at $n" "$status" "$([ $n = 4 ] && echo 0 || echo 137)"
+		expect "what is left after $n" "$(find . -name '[abc]' | wc -l)" $((4 - n < 0 ? 0 : 4 - n))
+	done
+	# A child that is killed is not the program, whose status it is.
+	run "$build/killat" unlinkat 1 sh -c 'touch a; rm a; echo "rm: $?"; exit 3'
+	expect 'status of the program' "$status" 3
+	expect_match 'of its child' "$output" 'rm: 137'
+	[ -e a ] || fail 'the call was made'
+	run "$build/killat" nothing 1 true
+	expect 'status of a wrong call' "$status" 125
+}
+
 @test "novsyscall: kills what calls the page, and nothing else" {
 	requires oracle
 	for function in time gettimeofday getcpu; do

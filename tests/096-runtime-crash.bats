@@ -2,20 +2,19 @@
 # bats file_tags=long
 # vfix-runtime, killed before any system call that changes something: the cache stays sound, the
 # bundle and the root filesystem are as they were or as they are to be, and the next start does
-# its work and cleans up. strace kills it (SIGKILL as the call is entered).
+# its work and cleans up. tests/oracle/killat.c kills it (SIGKILL as the call is entered).
 # shellcheck disable=SC2154
 load helpers
 load bundles
 
 has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
-has_strace() { has_commands strace jq && strace -qq -o /dev/null true; }
 
-# The calls that change files; strace leaves out those that a machine has not (?).
+# The calls that change files.
 changing=(openat write pwrite64 copy_file_range sendfile splice fsync fchmod fchmodat fchown fchownat fsetxattr
 	utimensat mkdirat linkat symlinkat renameat renameat2 unlinkat ftruncate flock execve)
 
 setup() {
-	requires root fixtures strace
+	requires root fixtures
 	setup_runtime
 }
 
@@ -79,8 +78,7 @@ kill_everywhere() {
 		[ "$call" != openat ] || step=3 # most open what is only read
 		for ((n = 1; n < 60; n += step)); do
 			fresh
-			run strace -f -qq -o /dev/null -e "trace=$call" -e "inject=$call:signal=KILL:when=$n" \
-				"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" --fail-closed \
+			run "$build/killat" "$call" "$n" "$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" --fail-closed \
 				create --bundle "$b" c1
 			[ "$status" != 0 ] || break # it got through with fewer of these
 			# A kill of the process that examines the files is a refusal, fail-closed.

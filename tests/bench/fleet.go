@@ -24,8 +24,8 @@ func fleetCosts(images, bases *grown) fleetCost {
 		last := len(g.x) - 1
 		return (g.y[0][cost][last] - g.y[0][cost][0]) / (g.x[last] - g.x[0])
 	}
-	read := per(bases, 2) // MB of a base
-	return fleetCost{image: per(images, 0), megabyte: per(bases, 0) / read, requests: per(images, 1), pushed: per(images, 3)}
+	const seconds, requests, read, pushed = 0, 2, 3, 4 // of batchCurve's costs
+	return fleetCost{image: per(images, seconds), megabyte: per(bases, seconds) / per(bases, read), requests: per(images, requests), pushed: per(images, pushed)}
 }
 
 // The registry that is simulated. Bases are used as often as their rank says (Zipf): the first by one

@@ -244,7 +244,7 @@ func (b *bench) startPlace(at float64, root, lower string) (place, error) {
 func (b *bench) batchCurve(name, title string, at []float64, of func(n int) many) curve {
 	var r *registry
 	dir := filepath.Join(b.dir, "registry-"+name)
-	c := curve{name: name, title: title, cause: name, costs: []string{"seconds", "requests", "read/MB", "pushed/MB"}, at: at}
+	c := curve{name: name, title: title, cause: name, costs: []string{"seconds", "processor/s", "requests", "read/MB", "pushed/MB"}, at: at}
 	c.begin = func() (err error) {
 		r, err = startRegistry(dir)
 		return err
@@ -260,7 +260,7 @@ func (b *bench) batchCurve(name, title string, at []float64, of func(n int) many
 			if err != nil {
 				return nil, err
 			}
-			return []float64{cost.seconds, float64(cost.requests), float64(cost.read) / 1e6, float64(cost.pushed) / 1e6}, nil
+			return []float64{cost.seconds, cost.processor, float64(cost.requests), float64(cost.read) / 1e6, float64(cost.pushed) / 1e6}, nil
 		}, nil}, b.fillRegistry(r, m)
 	}
 	return c

@@ -83,8 +83,8 @@ func TestSimulate(t *testing.T) {
 }
 
 func TestFleetCosts(t *testing.T) {
-	images := &grown{x: []float64{10, 30}, y: [][][]float64{{{1, 3}, {100, 500}, {0, 0}, {1, 41}}}}
-	bases := &grown{x: []float64{1, 5}, y: [][][]float64{{{2, 6}, {0, 0}, {20, 100}, {1, 9}}}}
+	images := &grown{x: []float64{10, 30}, y: [][][]float64{{{1, 3}, {5, 7}, {100, 500}, {0, 0}, {1, 41}}}}
+	bases := &grown{x: []float64{1, 5}, y: [][][]float64{{{2, 6}, {5, 7}, {0, 0}, {20, 100}, {1, 9}}}}
 	if got, want := fleetCosts(images, bases), (fleetCost{image: 0.1, megabyte: 0.05, requests: 20, pushed: 2}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

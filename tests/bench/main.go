@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -24,14 +25,20 @@ type bench struct {
 
 func main() {
 	vfix := flag.String("vfix", "bin/vfix", "the vfix `program` to measure")
-	before := flag.String("before", "", "measure the start of containers with this earlier vfix `program`, too")
+	before := flag.String("before", "", "measure directories of images, the start of containers and growth with this earlier vfix `program`, too")
 	alone := flag.Bool("alone", false, "at the start of containers, have vfix-runtime execute an empty program in place of runc")
 	rounds := flag.Int("rounds", 9, "how many `rounds` of calls, starts and lists; medians are printed")
 	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
-	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, batch, memory, scan, program, startup or growth")
+	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, unpack, batch, memory, scan, program, startup or growth")
 	plot := flag.String("plot", "", "write the drawings of growth to this `directory`")
 	curve := flag.String("curve", "", "of growth, measure these `curves` alone, separated by commas: size, files, scan, rootfiles, layers, images, bases")
 	flag.Parse()
+	// Hooks are executed in another directory.
+	for _, program := range []*string{vfix, before} {
+		if abs, err := filepath.Abs(*program); err == nil && *program != "" {
+			*program = abs
+		}
+	}
 	dir, err := os.MkdirTemp("", "vfix-bench")
 	if err == nil {
 		b := &bench{dir: dir, vfix: *vfix, before: *before, alone: *alone, plot: *plot, curve: *curve, rounds: *rounds}
@@ -56,6 +63,7 @@ func (b *bench) run(only string, megabytes int) error {
 		{"fallback", b.fallback},
 		// These before the scan: the kernel counts what a parent holds as memory of its child.
 		{"rebuild", func() error { return b.rebuild(int64(megabytes) * 1e6) }},
+		{"unpack", func() error { return b.unpack(int64(megabytes) * 1e6) }},
 		{"batch", b.batch},
 		{"memory", b.memory},
 		{"scan", b.scan},

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -55,6 +57,47 @@ func (b *bench) rebuild(size int64) error {
 	return nil
 }
 
+// unpack measures the same image as a directory: as it is, by vfix convert, and patched, by vfix rebuild;
+// with an earlier vfix in turn, where there is one.
+func (b *bench) unpack(size int64) error {
+	dir, out := filepath.Join(b.dir, "unpacked"), filepath.Join(b.dir, "directory")
+	_, made, err := b.makeImage(dir, size)
+	if err != nil {
+		return err
+	}
+	programs := []string{b.vfix}
+	if b.before != "" {
+		programs = append(programs, b.before)
+	}
+	fmt.Printf("As a directory: %.2f GB in %d gzip layers; minimum and median, of memory the most\n", float64(made.bytes)/1e9, imageLayers)
+	fmt.Printf("%-10s %-8s %16s %16s %12s %7s\n", "verb", "program", "time/s", "processor/s", "memory/MiB", "rounds")
+	for _, verb := range [][]string{{"convert"}, {"rebuild", "--provenance", "none"}} {
+		if err := forgetPeak(); err != nil {
+			return err
+		}
+		took, processor, memory := make([][]float64, len(programs)), make([][]float64, len(programs)), make([]int64, len(programs))
+		for range b.rounds {
+			for i, program := range programs {
+				run, err := timed(program, append(verb, "oci:"+dir+":base", "-o", "dir:"+out)...)
+				if err != nil {
+					return err
+				}
+				took[i], processor[i] = append(took[i], run.seconds), append(processor[i], run.processor)
+				memory[i] = max(memory[i], run.memory)
+				if err := os.RemoveAll(out); err != nil {
+					return err
+				}
+			}
+		}
+		for i := range programs {
+			fmt.Printf("%-10s %-8s %7.1f %8.1f %7.1f %8.1f %12d %7d\n", verb[0], []string{"vfix", "before"}[i],
+				slices.Min(took[i]), median(took[i]), slices.Min(processor[i]), median(processor[i]), memory[i]>>10, b.rounds)
+		}
+	}
+	fmt.Println()
+	return os.RemoveAll(dir)
+}
+
 // makeImage writes an image of this machine's own /usr and, as its last file, the library
 // that the calls are measured with. It returns the paths of the layers' blobs.
 func (b *bench) makeImage(dir string, size int64) (blobs []string, made *madeLayers, err error) {
@@ -94,6 +137,8 @@ func (b *bench) makeImageOf(dir string, size int64, layer func(tar string) (v1.L
 type vfixRun struct {
 	stdout  []byte
 	seconds float64
+	// processor is the seconds of processors that it took, with what it started.
+	processor float64
 	// memory is the peak of its resident memory in KiB (wait4(2), getrusage(2) ru_maxrss): of
 	// vfix or, if that took more, of the largest decompressor that it started.
 	memory int64
@@ -112,5 +157,6 @@ func timed(vfix string, args ...string) (*vfixRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vfix %s: %w: %s", strings.Join(args, " "), err, stderr.Bytes())
 	}
-	return &vfixRun{out, time.Since(start).Seconds(), cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss}, nil
+	took, state := time.Since(start).Seconds(), cmd.ProcessState
+	return &vfixRun{out, took, (state.UserTime() + state.SystemTime()).Seconds(), state.SysUsage().(*syscall.Rusage).Maxrss}, nil
 }
