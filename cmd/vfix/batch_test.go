@@ -51,6 +51,19 @@ func outcomes() []batch.Outcome {
 	}
 }
 
+// TestBatchUnread: an image with a file that could not be examined is a finding of the list.
+func TestBatchUnread(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(list, []byte("odd:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, _, _ := fakeBatch([]batch.Outcome{{Item: batch.Item{Line: 1, Source: "odd:1"}, Status: batch.StatusUnaffected, Reference: "odd:1", Unread: 1}}, nil)
+	got := runLine(e, "rebuild", "--from-file", list)
+	if got.status != statusFindings || !strings.Contains(got.stderr, "1 image: files could not be read") {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestBatch(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "list")
 	if err := os.WriteFile(list, []byte("# a list\napp:1\napp:2 docker://x/y:2\n\nnew:1\nodd:1\nbad:1\nrest:1\n"), 0o600); err != nil {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
@@ -62,7 +63,7 @@ func incomplete(f *contents.Findings) error {
 	case n > 0:
 		return &incompleteError{
 			msg:  fmt.Sprintf("%s: incomplete: %s could not be read", f.Source, screen.Count(n, "path")),
-			hint: "run vfix as root, or as a user who can read them",
+			hint: unreadHint(f),
 		}
 	case f.ELFFiles == 0 && len(f.Passed) > 0:
 		return &incompleteError{
@@ -78,6 +79,47 @@ type incompleteError struct{ msg, hint string }
 
 func (e *incompleteError) Error() string { return e.msg }
 func (e *incompleteError) Hint() string  { return e.hint }
+
+// notExamined is the finding of a verb that makes something of an image: what it could not read.
+func notExamined(f *contents.Findings) error {
+	n, first := 0, ""
+	for _, l := range f.All() {
+		for _, p := range l.Passed {
+			if p.Unread && n == 0 {
+				first = p.Path + ": " + p.Reason
+			}
+		}
+		n += l.Unread()
+	}
+	if n == 0 {
+		return nil
+	}
+	return &findingsError{msg: fmt.Sprintf("%s: %s could not be read: %s", f.Source, screen.Count(n, "path"), first), hint: unreadHint(f)}
+}
+
+// unreadHint is what helps against the reasons.
+func unreadHint(f *contents.Findings) string {
+	for _, l := range f.All() {
+		for _, p := range l.Passed {
+			if p.Unread && strings.Contains(p.Reason, "permission denied") {
+				return "run vfix as root, or as a user who can read them"
+			}
+		}
+	}
+	return "'vfix scan' lists them with the reasons: what is not examined may call the vsyscall page"
+}
+
+// nothingToPatch says that there is no call site, in what there is or in what could be read.
+func nothingToPatch(f *contents.Findings, asked []rewriter.Repair) string {
+	what := "no call site to patch"
+	if notExamined(f) != nil {
+		what = "no call site in what could be read"
+	}
+	if len(asked) > 0 {
+		what += ", and no file that --fix changes"
+	}
+	return "nothing to do: " + what
+}
 
 // leftOver is the findings of a verb that patches: what it had to leave.
 func leftOver(f *contents.Findings) error {

@@ -41,14 +41,6 @@ func (o *fixOption) check(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// noRepair says of a source with nothing to do that it needs none of the repairs, either.
-func noRepair(asked []rewriter.Repair) string {
-	if len(asked) == 0 {
-		return ""
-	}
-	return ", and no file that --fix changes"
-}
-
 // fixNames are the repairs that some file needs, of those that were asked for: a value of --fix, "" for none.
 func fixNames(f *contents.Findings) string {
 	var all []string

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -84,7 +85,8 @@ For SOURCE and DEST see 'vfix help sources'.`,
   vfix rebuild --from-file list --push          many images: 'vfix help lists'`,
 		Annotations: exits(`  0  success, or nothing to do: the reference is on stdout
   3  success, but live or unknown call sites remain that the fallback does not
-     cover (--fallback never): the reference is on stdout
+     cover (--fallback never), or a file could not be examined: the reference
+     is on stdout
   1  error: nothing exists under the final name, and stdout is empty; for a
      list, at least one image failed: the table on stdout says which
   2  usage error`),
@@ -204,7 +206,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err := out.rebuilt(opts, done); err != nil {
 		return err
 	}
-	return leftOver(done.Findings)
+	return errors.Join(notExamined(done.Findings), leftOver(done.Findings))
 }
 
 // checkBatch says what is wrong with the options of a list.
@@ -230,13 +232,22 @@ func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// rebuiltAll is the exit status of a list: failures are an error, open sites findings.
+// rebuiltAll is the exit status of a list: failures are an error, open sites and files that could not be
+// examined are findings.
 func rebuiltAll(b *batch.Batch) error {
-	if err := failures(b); err != nil || b.LeftOver == 0 {
+	if err := failures(b); err != nil {
 		return err
 	}
-	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, tables.OpenSite)),
-		hint: "run 'vfix scan IMAGE' to see them and the reasons",
+	const hint = "run 'vfix scan IMAGE' to see them and the reasons"
+	var errs []error
+	if b.Unread > 0 {
+		errs = append(errs, &findingsError{msg: screen.Count(b.Unread, "image") + ": files could not be read", hint: hint})
 	}
+	if b.LeftOver > 0 {
+		errs = append(errs, &findingsError{
+			msg:  fmt.Sprintf("%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, tables.OpenSite)),
+			hint: hint,
+		})
+	}
+	return errors.Join(errs...)
 }

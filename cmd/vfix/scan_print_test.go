@@ -84,6 +84,25 @@ func TestIncompleteIsAnError(t *testing.T) {
 	}
 }
 
+// TestUnreadIsAFinding: rebuild and hotfix do their work, and say that they have not seen everything.
+func TestUnreadIsAFinding(t *testing.T) {
+	half := patchable()
+	half.Passed = []contents.Passed{{Path: "opt/huge", Reason: "file of 5368709120 bytes, at most 4294967296 are examined", Unread: true}}
+	level := clean()
+	level.Levels = []*contents.Findings{half}
+	for _, f := range []*contents.Findings{unread(), half, level} {
+		for _, line := range []string{"rebuild x", "rebuild -q x", "rebuild --dry-run x", "rebuild --format json x", "hotfix x"} {
+			got := runLine(fake(f, nil), strings.Fields(line)...)
+			if got.status != 3 || !strings.Contains(got.stderr, "could not be read: ") || strings.Contains(got.stderr, "no call site to patch") {
+				t.Errorf("vfix %s: got %+v", line, got)
+			}
+			if root := strings.Contains(got.stderr, "run vfix as root"); root != (len(f.Passed) == 2) {
+				t.Errorf("vfix %s: the hint to run as root is there: %v:\n%s", line, root, got.stderr)
+			}
+		}
+	}
+}
+
 // TestHazards: they are printed below the tables, and change the exit status only where that is asked for.
 func TestHazards(t *testing.T) {
 	f := clean()

@@ -62,6 +62,7 @@ type Outcome struct {
 	Files      int // files with references to the page
 	Patched    int // call sites
 	LeftOver   int // call sites that stay and no fallback covers
+	Unread     int // files that could not be examined
 	Repaired   int // files with a repair besides; of a scan: that can have one
 	LayerSize  int64
 	Hazards    []string // their kinds, each once
@@ -77,6 +78,7 @@ type Batch struct {
 	Before   int // done by an earlier run
 	LeftOver int // call sites that stay and no fallback covers, of all images
 	Open     int // images that have such
+	Unread   int // images with files that could not be examined
 	Hazards  int // images that have hazards
 	Retries  int // requests to registries that were sent again
 }
@@ -99,6 +101,9 @@ func (o *Options) Tell(b *Batch, out Outcome) error {
 	if out.LeftOver > 0 {
 		b.LeftOver += out.LeftOver
 		b.Open++
+	}
+	if out.Unread > 0 {
+		b.Unread++
 	}
 	if len(out.Hazards) > 0 {
 		b.Hazards++
@@ -367,6 +372,7 @@ func (o *Outcome) take(r *images.Rebuilt) {
 	o.stored, o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Stored, r.Reference, r.Digest, r.LayerSize, r.Warnings
 	for _, f := range r.Findings.All() {
 		o.Files, o.LeftOver = o.Files+len(f.Files), o.LeftOver+f.Uncovered()
+		o.Unread += f.Unread()
 		o.hazards(f)
 		for i := range f.Files {
 			for _, p := range f.Files[i].Plan.Patches {
@@ -376,6 +382,9 @@ func (o *Outcome) take(r *images.Rebuilt) {
 			}
 			o.repaired(&f.Files[i])
 		}
+	}
+	if o.Unread > 0 {
+		o.Warnings = append(o.Warnings, unreadText(o.Unread))
 	}
 }
 

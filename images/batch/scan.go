@@ -35,9 +35,8 @@ func (b *batch) scan(ctx context.Context, out *Outcome, src *media.Source) error
 // found fills in what a scan found.
 func (o *Outcome) found(all *contents.Findings) error {
 	o.Status = StatusUnaffected
-	unread := 0
 	for _, f := range all.All() {
-		unread += f.Unread()
+		o.Unread += f.Unread()
 		o.Files += len(f.Files)
 		o.hazards(f)
 		for i := range f.Files {
@@ -46,12 +45,19 @@ func (o *Outcome) found(all *contents.Findings) error {
 		}
 	}
 	switch {
-	case unread > 0 && o.Status == StatusUnaffected:
-		return hinterr.Damaged("%d paths could not be read", unread)
-	case unread > 0:
-		o.Warnings = append(o.Warnings, fmt.Sprintf("%d paths could not be read", unread))
+	case o.Unread > 0 && o.Status == StatusUnaffected:
+		return hinterr.Damaged("%s", unreadText(o.Unread))
+	case o.Unread > 0:
+		o.Warnings = append(o.Warnings, unreadText(o.Unread))
 	}
 	return nil
+}
+
+func unreadText(n int) string {
+	if n == 1 {
+		return "1 path could not be read"
+	}
+	return fmt.Sprintf("%d paths could not be read", n)
 }
 
 // site counts the call sites of a file that no fallback in the image catches.

@@ -53,6 +53,7 @@ type stateLine struct {
 	Files      int       `json:"files,omitempty"`
 	Patched    int       `json:"patched,omitempty"`
 	LeftOver   int       `json:"left_over,omitempty"`
+	Unread     int       `json:"unread,omitempty"`
 	Repaired   int       `json:"repaired,omitempty"`
 	LayerSize  int64     `json:"layer_size,omitempty"`
 	Warnings   []string  `json:"warnings,omitempty"`
@@ -223,7 +224,7 @@ func (s *state) find(k stateKey, options string) (l stateLine, ok bool, err erro
 func (l *stateLine) fill(o *Outcome) {
 	o.Status, o.Before = l.Status, true
 	o.Reference, o.Digest, o.LayerSize = l.Reference, l.Digest, l.LayerSize
-	o.Files, o.Patched, o.LeftOver, o.Repaired, o.Hazards, o.Warnings = l.Files, l.Patched, l.LeftOver, l.Repaired, l.Hazards, l.Warnings
+	o.Files, o.Patched, o.LeftOver, o.Unread, o.Repaired, o.Hazards, o.Warnings = l.Files, l.Patched, l.LeftOver, l.Unread, l.Repaired, l.Hazards, l.Warnings
 }
 
 // add writes one line, and returns when it is on the disk.
@@ -232,7 +233,7 @@ func (s *state) add(o Outcome, verb, options string) error {
 		Schema: stateSchema, Source: o.Source, Dest: o.Dest, Verb: verb, Status: o.Status, Time: time.Now().UTC(),
 		BaseDigest: o.BaseDigest, Options: options,
 		Stored: o.stored, Reference: o.Reference, Digest: o.Digest, Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver,
-		Repaired: o.Repaired, LayerSize: o.LayerSize, Hazards: o.Hazards, Warnings: o.Warnings,
+		Unread: o.Unread, Repaired: o.Repaired, LayerSize: o.LayerSize, Hazards: o.Hazards, Warnings: o.Warnings,
 	}
 	if o.Err != nil {
 		l.Error = redact.Redact(o.Err.Error())
