@@ -120,6 +120,7 @@ make_scripts() {
 		until vfix-runtime state l | grep -q stopped; do sleep 0.1; done; vfix-runtime delete l; ! vfix-runtime state l'
 	script crun-alone <<<'bundle bash-alone; exec crun run crun-alone'
 	script crun-bash <<<'bundle bash; exec vfix-runtime --runtime crun run crun-bash'
+	script crun-config <<<'bundle bash; mv config.json /tmp/spec.json; exec vfix-runtime --runtime crun run --config /tmp/spec.json crun-config'
 	script crun-redis <<<'bundle redis; serve crun-redis "vfix runtime --runtime crun run crun-redis" "vfix runtime --runtime crun exec"'
 	script read-only <<<'bundle read-only; exec vfix-runtime run read-only'
 	script opt-out <<<'bundle opt-out; exec vfix-runtime run opt-out'
@@ -176,6 +177,8 @@ setup() {
 	expect_killed crun-alone
 	expect_unharmed crun-bash
 	expect stdout "$(output_of crun-bash)" up
+	expect_unharmed crun-config
+	expect stdout "$(output_of crun-config)" up
 	expect_unharmed crun-redis
 	expect stdout "$(output_of crun-redis)" $'PONG\nPONG\nexec'
 }

@@ -22,6 +22,7 @@ type command struct {
 
 	name      string // create, run, exec, …; "" for none
 	bundle    string // of create, run and restore
+	spec      string // crun's --config of create and run
 	container string // that they make
 	pid       int    // of the container's first process, where this is the hook
 	log       string // --log
@@ -132,8 +133,11 @@ func (c *command) startOptions(args []string) {
 			i++
 			value = args[i]
 		}
-		if name == "bundle" || name == "b" {
+		switch name {
+		case "bundle", "b":
 			c.bundle = value
+		case "config", "f":
+			c.spec = value
 		}
 	}
 }
@@ -144,4 +148,13 @@ func (c *command) bundleDir() (string, error) {
 		return filepath.Abs(".")
 	}
 	return filepath.Abs(c.bundle)
+}
+
+// specPath is the file that describes the container: config.json in the bundle, unless crun is told of
+// another one, whose name is no part of the bundle then (crun, src/create.c).
+func (c *command) specPath(bundle string) (string, error) {
+	if c.spec == "" || c.spec == specName {
+		return filepath.Join(bundle, specName), nil
+	}
+	return filepath.Abs(c.spec)
 }

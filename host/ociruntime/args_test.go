@@ -51,6 +51,23 @@ func TestParseArgs(t *testing.T) {
 	}
 }
 
+// TestSpecPath: crun's --config names a file that the bundle has no part in, unless it is the usual name.
+func TestSpecPath(t *testing.T) {
+	for line, want := range map[string]string{
+		"create -b /b c":                          "/b/config.json",
+		"run --config /x/spec.json -b /b c":       "/x/spec.json",
+		"run --bundle /b --config=/x/spec.json c": "/x/spec.json",
+		"run -f /x/spec.json -b /b c":             "/x/spec.json",
+		"run -f config.json -b /b c":              "/b/config.json",
+		"run -b /b c -f /x/spec.json":             "/b/config.json",
+	} {
+		c := parseArgs(strings.Fields(line))
+		if got, err := c.specPath(c.bundle); got != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", line, got, err, want)
+		}
+	}
+}
+
 // FuzzParseArgs: without options of ours, every byte of every argument goes through.
 func FuzzParseArgs(f *testing.F) {
 	f.Add("--log\x00/l\x00create\x00-b\x00/b\x00c")

@@ -23,13 +23,15 @@ type container struct {
 	Config
 	own    Options
 	bundle string
-	pid    int // of the first process, where this is the hook
-	spec   *spec
-	store  *store.Store
-	flags  int64 // of the store's file system
-	root   *rootfs.Root
-	budget *budget
-	pool   *examiner.Pool
+	// specPath is the file config.json.
+	specPath string
+	pid      int // of the first process, where this is the hook
+	spec     *spec
+	store    *store.Store
+	flags    int64 // of the store's file system
+	root     *rootfs.Root
+	budget   *budget
+	pool     *examiner.Pool
 	// writable says that the root belongs to this container alone and is written to: patched
 	// files take their originals' places in it, so that they can be replaced again.
 	writable bool
@@ -46,19 +48,19 @@ const maxSpec = 32 << 20
 
 // prepare reads the bundle and does all that is to be done about it. An error says that
 // nothing could be done, the problems in the record what else could not.
-func prepare(bundle string, pid int, c Config, o Options, rec *starts.Record) error {
-	k := &container{Config: c, own: o, bundle: bundle, pid: pid, budget: newBudget(c.Limits), rec: rec}
+func prepare(bundle, specPath string, pid int, c Config, o Options, rec *starts.Record) error {
+	k := &container{Config: c, own: o, bundle: bundle, specPath: specPath, pid: pid, budget: newBudget(c.Limits), rec: rec}
 	unlock, err := lockFolder(bundle)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	raw, err := readSpec(filepath.Join(bundle, specName))
+	raw, err := readSpec(specPath)
 	if err != nil {
 		return err
 	}
 	if k.spec, err = parseSpec(raw); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(bundle, specName), err)
+		return fmt.Errorf("%s: %w", specPath, err)
 	}
 	k.store = store.At(c.cacheDir()) // not open: its mounts are known by it
 	rec.Image = imageOf(k.spec.Annotations)
@@ -205,7 +207,7 @@ func (k *container) problem(name string, err error) {
 // in part; it has been logged where the container starts all the same.
 func start(c *command, config Config, o Options, log *logger, rec *starts.Record) (err error) {
 	if rec.Bundle, err = c.bundleDir(); err == nil {
-		err = prepareSafely(c.pid, config, o, rec)
+		err = prepareSafely(c, config, o, rec)
 	}
 	if err == nil && len(rec.Problems) > 0 {
 		err = fmt.Errorf("not patched: %s", summary(rec.Problems))
@@ -225,11 +227,15 @@ func start(c *command, config Config, o Options, log *logger, rec *starts.Record
 }
 
 // prepareSafely is prepare; a fault of vfix's own must not keep a container from starting.
-func prepareSafely(pid int, config Config, o Options, rec *starts.Record) (err error) {
+func prepareSafely(c *command, config Config, o Options, rec *starts.Record) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
-	return prepare(rec.Bundle, pid, config, o, rec)
+	spec, err := c.specPath(rec.Bundle)
+	if err != nil {
+		return err
+	}
+	return prepare(rec.Bundle, spec, c.pid, config, o, rec)
 }

@@ -19,6 +19,8 @@ const (
 	AnnotationFix      = "dev.vfix.fix"      // as Config.Fix, or none
 )
 
+const specName = "config.json" // runtime-spec, bundle.md
+
 // spec is what is read of a bundle's config.json. Source: opencontainers/runtime-spec,
 // config.md and config-linux.md. Everything else of the file is not looked at.
 type spec struct {

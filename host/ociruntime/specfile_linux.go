@@ -15,11 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	specName = "config.json" // runtime-spec, bundle.md
-	specTemp = ".config.json.vfix"
-)
-
 // readSpec reads a config.json. A fifo in its place is not waited for.
 func readSpec(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -55,7 +50,7 @@ func (k *container) writeSpec() error {
 	if err != nil {
 		return err
 	}
-	return replaceSpec(k.bundle, text)
+	return replaceSpec(k.specPath, text)
 }
 
 // changes reports whether the mounts of vfix in config.json are others than they should be.
@@ -77,10 +72,10 @@ func (k *container) changes(stale func(specMount) bool) bool {
 	return n != len(k.add)
 }
 
-// replaceSpec gives a bundle another config.json, with owner and mode of the old one. The
-// bundle is locked, so a temporary file that is there is nobody's.
-func replaceSpec(bundle string, text []byte) error {
-	path, temp := filepath.Join(bundle, specName), filepath.Join(bundle, specTemp)
+// replaceSpec gives a config.json another content, with owner and mode of the old one. The bundle
+// is locked, so a temporary file that is there is nobody's.
+func replaceSpec(path string, text []byte) error {
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".vfix")
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
