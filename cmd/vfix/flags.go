@@ -14,9 +14,9 @@ import (
 	"vfix.dev/vfix/cmd/vfix/garbage"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/quote"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
@@ -216,7 +216,7 @@ func parseDest(verb, typed string) (media.Ref, error) {
 	case media.DockerArchive, media.OCILayout, media.OCIArchive, media.Dir, media.SIF:
 		parent := filepath.Dir(filepath.Clean(dest.Name))
 		if fi, err := os.Stat(parent); err != nil || !fi.IsDir() {
-			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: no directory %s", typed, parent), hint: "create it first: mkdir -p " + mountopts.Path(parent)}
+			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: no directory %s", typed, parent), hint: "create it first: mkdir -p " + quote.Path(parent)}
 		}
 	}
 	if dest.Transport == media.Dir {

@@ -28,7 +28,8 @@ var forbidden = map[string][]string{
 	"rewriter/elf":     {module, "golang.org/x/arch", "os", "net", "io/fs", "syscall", "github.com"},
 	"rewriter/x86":     {module, "os", "net", "io/fs", "syscall", "github.com"},
 	"images":           {module + "cmd", module + "host", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com/spf13"},
-	"images/mountopts": {module, "os", "net", "io/fs", "syscall", "github.com"},
+	"images/mountopts": {module + "cmd", module + "host", module + "images", module + "rewriter", "os", "net", "io/fs", "syscall", "github.com"},
+	"internal/quote":   {module, "os", "net", "io/fs", "syscall", "github.com"},
 	"host":             {module + "cmd", module + "images", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com", "net"},
 	// It draws what it is given.
 	"host/bench/figure": {module, "golang.org/x/arch", "debug/elf", "github.com", "net", "syscall"},

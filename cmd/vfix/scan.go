@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/mountopts"
+	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -162,11 +162,11 @@ func fixes(f *contents.Findings) []string {
 	}
 	switch {
 	case !f.Affected():
-		return []string{"vfix scan --explain " + mountopts.Path(f.Source)}
+		return []string{"vfix scan --explain " + quote.Path(f.Source)}
 	case strings.HasPrefix(f.Source, images.ContainerPrefix):
-		return []string{"vfix hotfix " + fix + mountopts.Path(f.Source)}
+		return []string{"vfix hotfix " + fix + quote.Path(f.Source)}
 	case f.Digest != "", strings.HasPrefix(f.Source, string(media.SIF)+":"):
-		return []string{"vfix rebuild " + fix + mountopts.Path(f.Source)}
+		return []string{"vfix rebuild " + fix + quote.Path(f.Source)}
 	}
 	path := strings.TrimPrefix(f.Source, string(media.Dir)+":")
 	if fix != "" {
@@ -177,9 +177,9 @@ func fixes(f *contents.Findings) []string {
 		case f.Files[0].Path == path: // no tarball: the file alone
 			path = "dir:ROOT"
 		}
-		return []string{"vfix rebuild " + fix + mountopts.Path(path) + " -o dir:COPY"}
+		return []string{"vfix rebuild " + fix + quote.Path(path) + " -o dir:COPY"}
 	}
-	path = mountopts.Path(path)
+	path = quote.Path(path)
 	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
 }
 

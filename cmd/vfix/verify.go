@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/mountopts"
+	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -132,7 +132,7 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 	case open > 0:
 		return &findingsError{
 			msg:  fmt.Sprintf("%s: %s left", v.Findings.Source, screen.Count(open, tables.OpenSite)),
-			hint: "run " + quoted("vfix scan --explain "+mountopts.Path(v.Findings.Source)),
+			hint: "run " + quoted("vfix scan --explain "+quote.Path(v.Findings.Source)),
 		}
 	}
 	return nil

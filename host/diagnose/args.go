@@ -7,7 +7,6 @@ package diagnose
 
 import (
 	"bytes"
-	"strings"
 )
 
 const (
@@ -71,23 +70,4 @@ func argumentPointers(b []byte) []uint64 {
 		}
 	}
 	return nil
-}
-
-// Quote writes words as a command line that a shell takes apart into them again.
-func Quote(words []string) string {
-	out := make([]string, len(words))
-	for i, w := range words {
-		out[i] = quoteWord(w)
-	}
-	return strings.Join(out, " ")
-}
-
-func quoteWord(w string) string {
-	plain := func(r rune) bool {
-		return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("-_./:@%+=,", r)
-	}
-	if w != "" && strings.IndexFunc(w, func(r rune) bool { return !plain(r) }) < 0 {
-		return w
-	}
-	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }

@@ -5,6 +5,8 @@ package diagnose
 import (
 	"fmt"
 	"io"
+
+	"vfix.dev/vfix/internal/quote"
 )
 
 // Core diagnoses a core file. It errs where the file is none of a 64-bit x86-64 program, or
@@ -29,7 +31,7 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 	}
 	args := co.arguments(f)
 	if args != nil {
-		c.Command = Quote(args)
+		c.Command = quote.Words(args)
 	}
 	e := evidence{signal: f.signal, ip: f.rip, code: 1, fault: f.rip, stack: co.segmentAt(f.rsp) != nil}
 	if f.siginfo {

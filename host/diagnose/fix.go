@@ -5,6 +5,7 @@ package diagnose
 import (
 	"path"
 
+	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -52,5 +53,5 @@ func (c *Crash) how() string {
 }
 
 func (c *Crash) add(why string, words ...string) {
-	c.Fixes = append(c.Fixes, Fix{Command: Quote(words), Why: why})
+	c.Fixes = append(c.Fixes, Fix{Command: quote.Words(words), Why: why})
 }

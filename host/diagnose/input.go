@@ -12,6 +12,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"vfix.dev/vfix/internal/quote"
 )
 
 const sniffLen = 64
@@ -62,9 +64,9 @@ func File(name string, o Options) (*Result, error) {
 	case isGzip, isZstd:
 		return packed(name, f, kind, o)
 	case isXZ:
-		return nil, fmt.Errorf("%s: %w", name, compressedError("xz", "xz -dk "+quoteWord(name)))
+		return nil, fmt.Errorf("%s: %w", name, compressedError("xz", "xz -dk "+quote.Shell(name)))
 	case isLZ4:
-		return nil, fmt.Errorf("%s: %w", name, compressedError("lz4", "lz4 -d "+quoteWord(name)))
+		return nil, fmt.Errorf("%s: %w", name, compressedError("lz4", "lz4 -d "+quote.Shell(name)))
 	}
 	return Text(name, f, o)
 }

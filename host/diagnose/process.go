@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"time"
+
+	"vfix.dev/vfix/internal/quote"
 )
 
 // logEntry is a message of the kernel's log and when it was written.
@@ -137,7 +139,7 @@ func Container(e Exited, o Options) *Result {
 		base.Kind = None
 		base.Meaning = fmt.Sprintf("The container ended with exit status %d, which is no signal: its program ended by itself.", e.Status)
 		if slices.Contains(notStarted, e.Status) {
-			base.note("this status can mean that the program was not started: 'docker logs %s' shows the error; run vfix diagnose with that line and --root %s", e.Name, quoteWord(e.Image))
+			base.note("this status can mean that the program was not started: 'docker logs %s' shows the error; run vfix diagnose with that line and --root %s", e.Name, quote.Shell(e.Image))
 		}
 		return &Result{Input: input, Crashes: []*Crash{base}}
 	}
@@ -169,7 +171,7 @@ func Container(e Exited, o Options) *Result {
 		base.Page = map[bool]string{true: "mapped", false: "not mapped"}[served]
 		base.note("the vsyscall page is %s in the processes of this machine", base.Page)
 	}
-	base.note("start it again and let it write a core file: docker run --ulimit core=-1 ..., then 'vfix diagnose --root %s CORE'", quoteWord(e.Image))
+	base.note("start it again and let it write a core file: docker run --ulimit core=-1 ..., then 'vfix diagnose --root %s CORE'", quote.Shell(e.Image))
 	return &Result{Input: input, Crashes: []*Crash{base}}
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/kernellog"
+	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -79,7 +80,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	c.Executable, _ = os.Readlink(dir + "/exe")
 	cmdline, _ := os.ReadFile(dir + "/cmdline")
 	args := strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
-	c.Command = Quote(args)
+	c.Command = quote.Words(args)
 	maps, err := os.Open(dir + "/maps")
 	if err != nil {
 		return nil, needsRoot(err)
@@ -231,7 +232,7 @@ func (c *Crash) callsPage(dir string, f *facts, o Options) {
 		report, err := rewriter.Scan(r, size)
 		if err == nil {
 			if n := report.Count(rewriter.Live) + report.Count(rewriter.Unknown); n > 0 {
-				c.note("%s has %d call sites of the page: 'vfix scan %s' lists them", m.path, n, quoteWord(scanned(dir, m.path, o)))
+				c.note("%s has %d call sites of the page: 'vfix scan %s' lists them", m.path, n, quote.Shell(scanned(dir, m.path, o)))
 			}
 		}
 		done()

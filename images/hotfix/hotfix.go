@@ -19,9 +19,9 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
 )
@@ -131,7 +131,7 @@ func (h *hotfix) image(ctx context.Context, source string) error {
 	defer src.Close()
 	if src.Image == nil {
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image or container", src.Ref),
-			"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", mountopts.Path(src.Path))
+			"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", quote.Path(src.Path))
 	}
 	var e media.EngineTraits
 	if src.Ref.Transport == media.Daemon {

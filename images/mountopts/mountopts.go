@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"vfix.dev/vfix/internal/quote"
 )
 
 // Mount is one read-only bind mount of a file.
@@ -79,13 +81,13 @@ func command(program, image string, mounts []Mount, option func(Mount) string) s
 	for _, m := range mounts {
 		b.WriteString("  " + option(m) + " \\\n")
 	}
-	b.WriteString("  " + Shell(image) + "\n")
+	b.WriteString("  " + quote.Shell(image) + "\n")
 	return b.String()
 }
 
 // dockerOption is --mount: its value is one line of CSV (docker/cli, opts/mount.go).
 func dockerOption(m Mount) string {
-	return "--mount " + Shell(m.csv())
+	return "--mount " + quote.Shell(m.csv())
 }
 
 // csv is the value of --mount.
@@ -99,7 +101,7 @@ func (m Mount) quoted() bool { return strings.Contains(m.csv(), `"`) }
 // podmanOption is --mount too, but for names that podman would split.
 func podmanOption(m Mount) string {
 	if m.quoted() {
-		return "--volume " + Shell(m.Source+":"+m.Target+":ro")
+		return "--volume " + quote.Shell(m.Source+":"+m.Target+":ro")
 	}
 	return dockerOption(m)
 }
@@ -116,12 +118,12 @@ func csvLine(fields ...string) string {
 // compose is a file to be merged into the one that there is: `docker compose -f FILE -f
 // THIS` (compose-spec, "volumes", long syntax). A dollar sign is doubled there.
 func compose(service string, mounts []Mount) string {
-	quote := func(s string) string { return YAML(strings.ReplaceAll(s, "$", "$$")) }
+	dollars := func(s string) string { return quote.YAML(strings.ReplaceAll(s, "$", "$$")) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "services:\n  %s:\n    volumes:\n", YAML(service))
+	fmt.Fprintf(&b, "services:\n  %s:\n    volumes:\n", quote.YAML(service))
 	for _, m := range mounts {
 		fmt.Fprintf(&b, "      - type: bind\n        source: %s\n        target: %s\n        read_only: true\n",
-			quote(m.Source), quote(m.Target))
+			dollars(m.Source), dollars(m.Target))
 		b.WriteString("        bind:\n          create_host_path: false\n")
 	}
 	return b.String()
@@ -132,7 +134,7 @@ func compose(service string, mounts []Mount) string {
 // subPath would make a folder there.
 func kubernetes(container string, mounts []Mount) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "spec:\n  containers:\n    - name: %s\n      volumeMounts:\n", YAML(container))
+	fmt.Fprintf(&b, "spec:\n  containers:\n    - name: %s\n      volumeMounts:\n", quote.YAML(container))
 	number := map[string]int{}
 	var sources []string
 	for _, m := range mounts {
@@ -140,11 +142,11 @@ func kubernetes(container string, mounts []Mount) string {
 			number[m.Source] = len(number) + 1
 			sources = append(sources, m.Source)
 		}
-		fmt.Fprintf(&b, "        - name: vfix-%d\n          mountPath: %s\n          readOnly: true\n", number[m.Source], YAML(m.Target))
+		fmt.Fprintf(&b, "        - name: vfix-%d\n          mountPath: %s\n          readOnly: true\n", number[m.Source], quote.YAML(m.Target))
 	}
 	b.WriteString("  volumes:\n")
 	for _, s := range sources {
-		fmt.Fprintf(&b, "    - name: vfix-%d\n      hostPath:\n        path: %s\n        type: File\n", number[s], YAML(s))
+		fmt.Fprintf(&b, "    - name: vfix-%d\n      hostPath:\n        path: %s\n        type: File\n", number[s], quote.YAML(s))
 	}
 	return b.String()
 }

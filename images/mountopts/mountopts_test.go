@@ -4,7 +4,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/docker/cli/opts"
@@ -37,27 +36,6 @@ func shellWords(t *testing.T, text string) []string {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
-}
-
-// TestPath: a shell reads back every name, those that are no text too, and nothing that it prints is taken by
-// a terminal or for an option.
-func TestPath(t *testing.T) {
-	for _, name := range []string{"a b", "$(id)", "a'b", "a\nb", "\xff", "\xff\n\xfe'", "\x1b[31m", "\ufffd", "-i", "--", "~", "*"} {
-		got := Path(name)
-		want := name
-		if name[0] == '-' {
-			want = "./" + name
-		}
-		out, err := exec.Command("bash", "-c", "printf %s "+got).Output()
-		if err != nil || string(out) != want {
-			t.Errorf("%q: the shell reads %q of %s, %v", name, out, got, err)
-		}
-		for _, r := range got {
-			if !unicode.IsPrint(r) {
-				t.Errorf("%q: %q is printed", name, got)
-			}
-		}
-	}
 }
 
 func TestDocker(t *testing.T) {

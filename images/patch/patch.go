@@ -17,10 +17,10 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/rewriter"
 )
@@ -107,7 +107,7 @@ func (p *patchRun) run(ctx context.Context, paths []string) error {
 func notAnImage(ctx context.Context, name string) error {
 	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
 		if ref, err := media.ParseRef(name); err == nil && !ref.Guessed {
-			return hinterr.With(fmt.Errorf("%s: patch takes paths of files and directories", name), "to rebuild an image: vfix rebuild %s", mountopts.Path(name))
+			return hinterr.With(fmt.Errorf("%s: patch takes paths of files and directories", name), "to rebuild an image: vfix rebuild %s", quote.Path(name))
 		}
 		return nil // whoever opens it says so
 	}
@@ -119,7 +119,7 @@ func notAnImage(ctx context.Context, name string) error {
 	if src.Image == nil {
 		return nil
 	}
-	return hinterr.With(fmt.Errorf("%s: this is an image, and patch works on the files of a root filesystem", name), "to rebuild it: vfix rebuild %s", mountopts.Path(src.Ref.String()))
+	return hinterr.With(fmt.Errorf("%s: this is an image, and patch works on the files of a root filesystem", name), "to rebuild it: vfix rebuild %s", quote.Path(src.Ref.String()))
 }
 
 // one patches what one path names.

@@ -20,10 +20,10 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/quote"
 )
 
 // RunConfig is how an image is run, where its source does not say.
@@ -74,7 +74,7 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 		}
 		if !tarball {
 			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
-				"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", mountopts.Path(s.Path))
+				"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", quote.Path(s.Path))
 		}
 		write, of = copyTarball, "a tarball"
 	}

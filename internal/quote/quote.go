@@ -1,6 +1,5 @@
-// Quoting words for a shell and scalars for YAML.
-
-package mountopts
+// Package quote writes words so that a shell, or YAML, reads the very same ones back.
+package quote
 
 import (
 	"fmt"
@@ -57,6 +56,15 @@ func Path(s string) string {
 		s = "./" + s
 	}
 	return Shell(s)
+}
+
+// Words is a command line of which a shell makes these words.
+func Words(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = Shell(w)
+	}
+	return strings.Join(out, " ")
 }
 
 // YAML quotes a scalar: plain where it can be nothing but a text, else in double quotes,
