@@ -195,7 +195,7 @@ listing() {
 			# shellcheck disable=SC2086 # -o and its value
 			run_vfix 1 patch $how "$path"
 			expect_match error "$stderr" 'this is an image'
-			expect_match hint "$stderr" 'hint: use '\''vfix rebuild '
+			expect_match hint "$stderr" 'hint: to rebuild it: vfix rebuild '
 		done
 	done
 	# What the hint names is one.
