@@ -201,7 +201,7 @@ listing() {
 	# What the hint names is one.
 	for source in dir:folder oci:layout oci-archive:archive.tar docker-archive:docker.tar; do
 		run_vfix 1 patch -i "$source"
-		expect_match hint "$stderr" "'vfix rebuild $source'"
+		expect_match hint "$stderr" "vfix rebuild $source"
 		run_vfix rebuild --dry-run "$source"
 	done
 	expect files "$(find . -type f -exec sha256sum {} + | sort)" "$before"

@@ -168,9 +168,13 @@ func TestSparse(t *testing.T) {
 	if err := os.Truncate(dir+"/huge", contents.MaxELF+1); err != nil {
 		t.Fatal(err)
 	}
+	imagetest.Write(t, dir+"/lastlog", []byte("no program"))
+	if err := os.Truncate(dir+"/lastlog", contents.MaxELF+1); err != nil {
+		t.Fatal(err)
+	}
 	for _, format := range [][]string{{"--format=gnu"}, {"--format=pax", "--sparse-version=0.0"}, {"--format=pax", "--sparse-version=0.1"}, {"--format=pax", "--sparse-version=1.0"}} {
 		t.Run(strings.Join(format, " "), func(t *testing.T) {
-			out, err := exec.Command(gnutar, append(format, "-S", "-C", dir, "-c", "lib.so", "huge")...).Output()
+			out, err := exec.Command(gnutar, append(format, "-S", "-C", dir, "-c", "lib.so", "huge", "lastlog")...).Output()
 			if err != nil {
 				t.Fatal(err)
 			}
