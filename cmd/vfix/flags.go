@@ -203,7 +203,7 @@ var destPrefixes = []string{
 func parseDest(verb, typed string) (media.Ref, error) {
 	dest, err := media.ParseRef(typed)
 	if err != nil {
-		return dest, fmt.Errorf("-o: %w", err)
+		return dest, usagef(verb, "-o: %v", err)
 	}
 	prefix, rest, found := strings.Cut(typed, ":")
 	if dest.Guessed && found && !strings.ContainsAny(prefix, "./") {

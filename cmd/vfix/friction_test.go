@@ -59,7 +59,7 @@ func TestQuiet(t *testing.T) {
 }
 
 func TestPlatformWords(t *testing.T) {
-	for platform, status := range map[string]int{"linux/amd64": 0, "amd64": 0, "x86_64": 0, "linux/x86_64": 0, "arm64": 2, "linux": 2, "": 0} {
+	for platform, status := range map[string]int{"linux/amd64": 0, "amd64": 0, "x86_64": 0, "linux/x86_64": 0, "arm64": 2, "linux": 2, "": 2} {
 		if got := runLine(fake(clean(), nil), "scan", "--platform", platform, "x"); got.status != status {
 			t.Errorf("--platform %s: got %+v, want status %d", platform, got, status)
 		}

@@ -132,9 +132,6 @@ func (o *HotfixOptions) check() error {
 	if err := oneOf("hotfix", "--for", o.engine, engineWords()); err != nil {
 		return err
 	}
-	if o.dir == "" {
-		return usagef("hotfix", "-o is empty: name the directory for the patched copies")
-	}
 	return o.printOptions.check("hotfix")
 }
 

@@ -111,13 +111,6 @@ func (o *InstallOptions) addShared(cmd *cobra.Command) {
 	o.addFormat(cmd)
 }
 
-func (o *InstallOptions) check(verb string) error {
-	if o.Root == "" {
-		return usagef(verb, "--root is empty: name the root directory of the machine")
-	}
-	return o.printOptions.check(verb)
-}
-
 func runInstall(opts InstallOptions, name string, out *output, e engine) error {
 	if err := opts.check("install"); err != nil {
 		return err
@@ -127,9 +120,6 @@ func runInstall(opts InstallOptions, name string, out *output, e engine) error {
 	}
 	if err := checkHook(opts, name); err != nil {
 		return err
-	}
-	if opts.Prefix == "" {
-		return usagef("install", "--prefix is empty: name the directory that contains bin")
 	}
 	var err error
 	if opts.Program, err = installedProgram(opts.Program); err != nil {

@@ -141,12 +141,8 @@ func (o *RebuildOptions) check() error {
 		return usagef("rebuild", "-t gives the whole name and --tag-suffix its ending: use one of them")
 	case o.dest == "-":
 		return usagef("rebuild", "-o -: cannot write the image to stdout, which is used for its reference")
-	case o.suffixSet && o.suffix == "":
-		return usagef("rebuild", "--tag-suffix is empty: the result would replace its base")
 	case o.suffixSet && o.dest != "":
 		return usagef("rebuild", "-o names the result and --tag-suffix ends a generated name: use one of them")
-	case o.provenance == "":
-		return usagef("rebuild", "--provenance is empty: want auto, none, or a file name")
 	case o.dest == "":
 		return nil
 	}

@@ -51,6 +51,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
 	root.SetFlagErrorFunc(flagError)
+	root.PersistentPreRunE = noEmptyOption
 	root.Flags().BoolVarP(new(bool), versionFlag, "v", false, "print the version")
 	return root
 }
@@ -86,6 +87,26 @@ func flagError(cmd *cobra.Command, err error) error {
 		e.hint = "did you mean --" + strings.Join(like, " or --") + "?"
 	}
 	return e
+}
+
+// noEmptyOption refuses an option without a value, as a script writes it whose variable is not set: the
+// default in its place, such as the engine's own store, is not what was meant.
+func noEmptyOption(cmd *cobra.Command, _ []string) error {
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.Type() == "string" && f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
+		}
+		if err == nil && empty {
+			name := "--" + f.Name
+			if f.Shorthand != "" {
+				name = "-" + f.Shorthand
+			}
+			err = usagef(verbOf(cmd), "%s is empty: give it a value, or omit it", name)
+		}
+	})
+	return err
 }
 
 // execute runs one command line.

@@ -59,12 +59,6 @@ For SOURCE and BASE see 'vfix help sources'.`,
 		Args:              sourceArgs("verify", "SOURCE", 1),
 		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("against") && opts.against == "" {
-				return usagef("verify", "--against is empty: name the base, or omit the option")
-			}
-			if cmd.Flags().Changed("statement") && opts.statement == "" {
-				return usagef("verify", "--statement is empty: name the file, or omit the option")
-			}
 			if opts.explain && opts.against == "" {
 				return usagef("verify", "--explain compares with a base: name it with --against")
 			}
