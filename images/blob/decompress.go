@@ -70,7 +70,7 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	switch kind {
 	case GzipStream:
 		if argv := gunzipCommand(); argv != nil {
-			c, err := startChild(ctx, argv, br)
+			c, err := startChild(ctx, argv, br, source)
 			if err != nil {
 				return nil, kind, err
 			}
@@ -215,20 +215,15 @@ func (k *keptError) blame(err error) error {
 	if k.err != nil {
 		return err
 	}
-	return damaged{err}
+	return hinterr.Damaged("%w", err)
 }
 
-// damaged is an error that errors.Is finds under hinterr.ErrDamaged, too.
-type damaged struct{ error }
-
-func (d damaged) Is(target error) bool { return target == hinterr.ErrDamaged }
-func (d damaged) Unwrap() error        { return d.error }
-
-func startChild(ctx context.Context, argv []string, r io.Reader) (*childReader, error) {
+// startChild starts a decompressor of what br reads of source.
+func startChild(ctx context.Context, argv []string, br *bufio.Reader, source *keptError) (*childReader, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &childReader{ctx: ctx, cancel: cancel, source: &keptError{r: r}}
+	c := &childReader{ctx: ctx, cancel: cancel, source: source}
 	c.Cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	c.Cmd.Stdin = feedReader{bufio.NewReaderSize(c.source, CopyBuffer)}
+	c.Cmd.Stdin = feedReader{br}
 	c.Cmd.Stderr = &c.stderr
 	c.Cmd.WaitDelay = ChildDelay
 	out, err := c.Cmd.StdoutPipe()
@@ -273,7 +268,7 @@ func (c *childReader) wait() error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Exited() { // of a signal it says nothing about what it read
 		if text := strings.TrimSpace(c.stderr.String()); text != "" {
-			return damaged{fmt.Errorf("%s: %s", c.Cmd.Path, strings.ReplaceAll(text, "\n", "; "))}
+			return hinterr.Damaged("%s: %s", c.Cmd.Path, strings.ReplaceAll(text, "\n", "; "))
 		}
 	}
 	return fmt.Errorf("%s: %w", c.Cmd.Path, err)

@@ -1,5 +1,11 @@
 package blob
 
+import (
+	"bufio"
+	"context"
+	"io"
+)
+
 // What only the tests of this package see.
 
 type (
@@ -7,6 +13,7 @@ type (
 	LayerStream = layerStream
 )
 
-var (
-	StartChild = startChild
-)
+func StartChild(ctx context.Context, argv []string, r io.Reader) (*ChildReader, error) {
+	source := &keptError{r: r}
+	return startChild(ctx, argv, bufio.NewReaderSize(source, CopyBuffer), source)
+}

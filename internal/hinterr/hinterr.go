@@ -48,18 +48,18 @@ func With(err error, format string, args ...any) error {
 	return Hint{err, fmt.Sprintf(format, args...)}
 }
 
-// typed is an error with a text of its own that errors.Is finds under kind.
+// typed is an error with a text of its own that errors.Is finds under kind, too.
 type typed struct {
+	error
 	kind error
-	text string
 }
 
-func (t typed) Error() string        { return t.text }
 func (t typed) Is(target error) bool { return target == t.kind }
+func (t typed) Unwrap() error        { return errors.Unwrap(t.error) }
 
-// Errorf makes an error of a kind above whose text is the format alone.
+// Errorf makes an error of a kind above whose text is the format alone. %w wraps, as fmt.Errorf does.
 func Errorf(kind error, format string, args ...any) error {
-	return typed{kind, fmt.Sprintf(format, args...)}
+	return typed{fmt.Errorf(format, args...), kind}
 }
 
 // Damaged is errorf(ErrDamaged, …).
