@@ -420,9 +420,11 @@ make_root() {
 	make_root
 	run_vm --vsyscall none --root "$root" -- "sh -c 'cat /proc/sys/kernel/random/uuid; date +%s'"
 	mapfile -t first <"$vm_out/1.stdout"
+	before=$(date +%s)
 	run_vm --vsyscall none --root "$root" -- "sh -c 'cat /proc/sys/kernel/random/uuid; date +%s'"
 	mapfile -t second <"$vm_out/1.stdout"
 	[ "${first[0]}" != "${second[0]}" ] || fail "twice the same random number: ${first[0]}"
+	[ "${second[1]}" -ge "$before" ] || fail "the second machine's time of day is of before its start: ${second[1]}, $before"
 	age=$(($(date +%s) - second[1]))
 	[ "$age" -ge 0 ] && [ "$age" -lt 600 ] || fail "the second machine's time of day is $age s ago"
 	# A machine that booted has the kernel's first lines on its console.
