@@ -106,7 +106,7 @@ func unreadHint(f *contents.Findings) string {
 			}
 		}
 	}
-	return "'vfix scan' lists them with the reasons: what is not examined may call the vsyscall page"
+	return "the reasons are under NOT EXAMINED, in JSON under not_examined; such a file may call the vsyscall page"
 }
 
 // nothingToPatch says that there is no call site, in what there is or in what could be read.
