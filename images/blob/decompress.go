@@ -1,6 +1,7 @@
 // Decompression, as containerd does it (pkg/archive/compression): an external igzip or
-// unpigz where one is installed, github.com/klauspost/compress otherwise. What a stream is
-// compressed with is told from its first bytes, never from its media type.
+// unpigz where one is installed, github.com/klauspost/compress otherwise, and for what takes
+// less time than starting a process. What a stream is compressed with is told from its first
+// bytes, never from its media type.
 
 package blob
 
@@ -39,6 +40,9 @@ const (
 	ChildDelay = 5 * time.Second
 	// MagicLen is how many bytes DetectCompression wants to see.
 	MagicLen = 4
+	// smallStream is the length of a gzip stream, in bytes, from which on an external
+	// decompressor is started.
+	smallStream = 64 << 10
 )
 
 // DetectCompression tells the compression from the first bytes of a stream.
@@ -69,7 +73,8 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	kind := DetectCompression(head)
 	switch kind {
 	case GzipStream:
-		if argv := gunzipCommand(); argv != nil {
+		_, err := br.Peek(smallStream)
+		if argv := gunzipCommand(); argv != nil && err == nil {
 			c, err := startChild(ctx, argv, br, source)
 			if err != nil {
 				return nil, kind, err

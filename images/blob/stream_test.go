@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ import (
 )
 
 func TestDecompress(t *testing.T) {
-	a, b := imagetest.Noise(700_000), bytes.Repeat([]byte("b"), 5_000_000)
+	a, b := imagetest.Noise(700_000), append(bytes.Repeat([]byte("b"), 5_000_000), imagetest.Noise(100_000)...)
 	flipped := imagetest.GzipOf(t, a)
 	flipped[300_000] ^= 0x40
 	for _, tc := range []struct {
@@ -36,6 +37,7 @@ func TestDecompress(t *testing.T) {
 		{"gzip, cut off before its checksum", imagetest.GzipOf(t, b)[:len(imagetest.GzipOf(t, b))-8], nil, blob.GzipStream},
 		{"gzip, a bit flipped", flipped, nil, blob.GzipStream},
 		{"gzip, header alone", imagetest.GzipOf(t, a)[:10], nil, blob.GzipStream},
+		{"gzip, header alone behind a member", append(imagetest.GzipOf(t, a), imagetest.GzipOf(t, b)[:10]...), nil, blob.GzipStream},
 		{"zstd", imagetest.ZstdOf(t, a), a, blob.ZstdStream},
 		{"zstd, two frames", append(imagetest.ZstdOf(t, a), imagetest.ZstdOf(t, b)...), append(bytes.Clone(a), b...), blob.ZstdStream},
 		{"zstd, skippable frame first", append([]byte{0x5a, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 9, 9}, imagetest.ZstdOf(t, a)...), a, blob.ZstdStream},
@@ -97,6 +99,26 @@ func TestDecompressDamaged(t *testing.T) {
 				t.Errorf("%s: got %v", name, err)
 			}
 		})
+	}
+}
+
+// A process costs more than the decompression of a small layer, and lists have many.
+func TestDecompressSmall(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "igzip"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	for size, child := range map[int]bool{1000: false, 60_000: false, 70_000: true} {
+		r, _, err := blob.Decompress(t.Context(), bytes.NewReader(imagetest.GzipOf(t, imagetest.Noise(size))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		r.Close()
+		if child && err == nil || !child && !bytes.Equal(got, imagetest.Noise(size)) {
+			t.Errorf("%d bytes: got %d and error %v; want igzip to be started: %t", size, len(got), err, child)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func (l lyingLayer) DiffID() (v1.Hash, error) { return l.diffID, nil }
 func (l lyingLayer) Size() (int64, error) { return l.size, nil }
 
 func TestLayerLies(t *testing.T) {
-	plain := imagetest.TarMembers(t, imagetest.LegacyM("a", "1"))
+	plain := imagetest.TarMembers(t, imagetest.LegacyM("a", "1"), imagetest.FileM("b", imagetest.Noise(100_000)))
 	honest := imagetest.BytesLayer(t, plain)
 	digest, _ := honest.Digest()
 	diffID, _ := honest.DiffID()
