@@ -7,6 +7,8 @@ FILES    ?= $(wildcard tests/*.bats)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 NFPM        = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 PROGRAM    ?= bin/vfix
+# What is built by a tag alone: the pages of a release, and the tests that ask engines.
+TAGS        = share engines
 
 # A go on PATH that is new enough for go.mod, else the one that tests/install-deps fetched.
 ifeq ($(origin GO),undefined)
@@ -81,8 +83,7 @@ siftool: need-go ## build the tool that makes and lists Apptainer's files, for t
 
 .PHONY: check
 check: need-go shim format ## check what needs no root, engine or VM: format, vet, shellcheck, Go tests; a few minutes
-	$(GO) vet ./...
-	$(GO) vet -tags share ./cmd/vfix
+	$(GO) vet -tags '$(TAGS)' ./...
 	@if command -v shellcheck >/dev/null; then tests/lint-shell; else echo "check: shellcheck is not installed: scripts are not checked"; fi
 	tests/run-unit $(BUILD)/check ./...
 
@@ -138,9 +139,8 @@ format: need-go
 
 .PHONY: lint
 lint: need-go shim format cross ## check format, vet, staticcheck, shellcheck, C warnings, other platforms
-	$(GO) vet ./...
-	$(GO) vet -tags share ./cmd/vfix
-	GOGC=400 $(GO) run $(STATICCHECK) ./...
+	$(GO) vet -tags '$(TAGS)' ./...
+	GOGC=400 $(GO) run $(STATICCHECK) -tags '$(TAGS)' ./...
 	tests/lint-shell
 	$(foreach file,$(C_TESTS),gcc -fsyntax-only -Wall -Wextra -Werror $(file) &&) true
 
