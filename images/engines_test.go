@@ -156,10 +156,11 @@ func (d *dockerEngine) docker(args ...string) error {
 
 // unpack reads what the driver stores: it is laid over each other here where an overlay has it so.
 func (d *dockerEngine) unpack(t testing.TB, archive string, diffIDs []v1.Hash, look func(string)) error {
-	saved := archive + ".docker"
-	defer os.Remove(saved)
-	if err := command("skopeo", "copy", "--insecure-policy", "--quiet", "oci-archive:"+archive+":x", "docker-archive:"+saved+":x:1"); err != nil {
-		t.Fatal(err)
+	saved := archive + ".docker" // the same for each engine
+	if _, err := os.Stat(saved); err != nil {
+		if err := command("skopeo", "copy", "--insecure-policy", "--quiet", "oci-archive:"+archive+":x", "docker-archive:"+saved+":x:1"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	defer d.docker("rmi", "--force", "x:1")
 	if err := d.docker("load", "--quiet", "--input", saved); err != nil {

@@ -44,7 +44,7 @@ func check(pkg, platform string) (problems []string, err error) {
 		return nil, err
 	}
 	cfg := &packages.Config{
-		Mode: packages.LoadAllSyntax | packages.NeedModule,
+		Mode: packages.LoadTypes | packages.NeedSyntax | packages.NeedDeps | packages.NeedModule,
 		Env:  append(os.Environ(), "GOOS="+system, "GOARCH="+architecture, "CGO_ENABLED=0"),
 		ParseFile: func(files *token.FileSet, name string, text []byte) (*ast.File, error) {
 			f, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
