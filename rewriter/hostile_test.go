@@ -139,6 +139,28 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// stacked has its second segment where its first one is.
+func stacked(base testELF) []byte {
+	file := base.build()
+	second := progField(elf.PTLoad, 0)(file) + elf.PhdrSize
+	copy(file[second+16:], le(nil, uint64(0)))
+	return file
+}
+
+// Which of two segments an address is in cannot be told: a site is where its bytes are.
+func TestStacked(t *testing.T) {
+	file := stacked(hostileBase(t))
+	r := scanFile(t, file)
+	if len(r.Sites) != 3 {
+		t.Errorf("got %d sites, want 3", len(r.Sites))
+	}
+	for _, s := range r.Sites {
+		if !bytes.Contains(file[s.Offset:s.Offset+uint64(s.Len)], []byte{0x60, 0xff}) || s.Verdict != Unknown {
+			t.Errorf("%s at vaddr %#x: %s, and no reference at offset %#x", s.Kind, s.Vaddr, s.Verdict, s.Offset)
+		}
+	}
+}
+
 // TestTruncated cuts the file at every length.
 func TestTruncated(t *testing.T) {
 	base := hostileBase(t)
@@ -281,6 +303,7 @@ func FuzzScan(f *testing.F) {
 	tangled := static.build() // the first segment of the file is the last in memory
 	copy(tangled[progField(elf.PTLoad, 16)(tangled):], le(nil, uint64(0x1000000000)))
 	f.Add(tangled)
+	f.Add(stacked(base))
 	object := testObject{text: asm(f, movRaxTime+callRax+"e900000000"), rela: []testRela{{10, relaPC32, Time.Vaddr() - 4}}}.build()
 	f.Add(object)
 	f.Add(archive("/", "\x00", "//", "x.o/\n", "/0", string(object), "#1/4", "b.o\x00"+string(object)))

@@ -139,6 +139,7 @@ func scanTangled(f *file, why *elf.SkipError, what scope) (*Report, error) {
 		return &Report{Skipped: why.Reason, Damaged: why.Damaged}, nil
 	}
 	sortSites(s.sites)
+	s.sites = slices.CompactFunc(s.sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
 	for i := range s.sites {
 		s.sites[i].Verdict, s.sites[i].Reason = Unknown, why.Reason
 	}

@@ -22,6 +22,7 @@ var pageNeedle = []byte{0x60, 0xff}
 type search struct {
 	f     *file
 	code  *code
+	in    *elf.Prog // the segment that is searched
 	sites []Site
 	// halves are those that may be a part of an address.
 	halves []Site
@@ -39,6 +40,7 @@ func (s *search) run() error {
 		if p.Type != elf.PTLoad || p.Filesz == 0 {
 			continue
 		}
+		s.in = p
 		exec := p.Flags&elf.PFX != 0
 		if exec {
 			s.bytes += p.Filesz
@@ -163,13 +165,13 @@ func operandAt(b []byte, imm int) (Site, bool) {
 	return Site{}, false
 }
 
-// add keeps a site, once.
+// add keeps a site of the segment that is searched: another one may claim to have that address too.
 func (s *search) add(site Site) {
-	off, ok := s.f.Offset(site.Vaddr, uint64(site.Len))
-	if !ok || s.full() {
+	into := site.Vaddr - s.in.Vaddr
+	if s.full() || into > s.in.Filesz || s.in.Filesz-into < uint64(site.Len) {
 		return
 	}
-	site.Offset = off
+	site.Offset = s.in.Off + into
 	s.sites = append(s.sites, site)
 }
 
