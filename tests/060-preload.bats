@@ -174,7 +174,7 @@ both() {
 	local command
 	for command in "$@"; do printf '/with on %q\n' "$command"; done >"$BATS_TEST_TMPDIR/commands"
 	for command in "$@"; do printf '/with off %q\n' "$command"; done >>"$BATS_TEST_TMPDIR/commands"
-	run_vm --vsyscall none --mem 2048 --root "$root" --commands "$BATS_TEST_TMPDIR/commands"
+	run_vm --vsyscall none --root "$root" --commands "$BATS_TEST_TMPDIR/commands"
 }
 
 @test "preload: every scenario on a kernel without the page, and without a vDSO" {

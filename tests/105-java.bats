@@ -157,7 +157,7 @@ part() { awk -v part="$3" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 	done
 	# 1 to 4 where the kernel lists the controllers, before and after, 5 to 8 where it does not; 9 and 10
 	# without control groups; 11 in a container.
-	run_vm --vsyscall none --mem 2048 --own-root --root machine -- "${commands[@]}" \
+	run_vm --vsyscall none --own-root --root machine -- "${commands[@]}" \
 		'/bin/sh -c ". /functions; version 21.0.4.2"' '/bin/sh -c ". /functions; after; version 21.0.4.2"' '/bin/sh /container.sh' \
 		'/bin/sh -c ". /functions; busybox mount -t cgroup2 none /sys/fs/cgroup; unlisted; vfix doctor --format json --check cgroups"'
 	expect 'doctor' "$(jq -r '.checks[0] | .verdict + " " + (.facts[] | select(.name == "missing").text)' "$vm_out/12.stdout")" 'fail cpuset memory'
@@ -185,7 +185,7 @@ part() { awk -v part="$3" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 @test "java: a kernel without the controllers of cgroup v1: Debian's newest [VM]" {
 	requires root vm runtimes
 	make_machine
-	VFIX_VM_SUITE=sid run_vm --vsyscall none --mem 2048 --own-root --root machine -- '/bin/busybox cat /proc/cgroups' \
+	VFIX_VM_SUITE=sid run_vm --vsyscall none --own-root --root machine -- '/bin/busybox cat /proc/cgroups' \
 		'/bin/sh /vm.sh limited 17.0.9.2' '/bin/sh /vm.sh after limited 17.0.9.2' \
 		'/bin/sh -c "busybox mount -t cgroup2 none /sys/fs/cgroup; vfix doctor --format json --check cgroups"'
 	run grep -wE 'memory|cpuset' "$vm_out/1.stdout"
