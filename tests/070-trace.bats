@@ -128,7 +128,7 @@ busybox unshare -p -f /bin/callpage time'
 	local mode some='static-2m|golike|direct|libc-static-4k|use-novdso|finding-[a-z]*'
 	for mode in '--append vdso=0' '--env VFIX_HEAL=0'; do
 		# shellcheck disable=SC2086 # two words
-		boot none $mode --env VFIX_LOG=1 < <(awk -F '\t' '!/^#/ && $2 ~ /runs|dies/ { print "0 /bin/vfix-trace /fixtures/" $1 }' "$fixtures/programs.txt" | grep -E "/($some)\$")
+		boot none --cpus 1 $mode --env VFIX_LOG=1 < <(awk -F '\t' '!/^#/ && $2 ~ /runs|dies/ { print "0 /bin/vfix-trace /fixtures/" $1 }' "$fixtures/programs.txt" | grep -E "/($some)\$")
 		run grep -h healed "$vm_out"/*.stderr
 		expect "sites healed with $mode" "$output" ''
 	done
@@ -191,7 +191,7 @@ busybox unshare -p -f /bin/callpage time'
 	requires root vm
 	local mode
 	for mode in xonly emulate; do
-		boot "$mode" <<-'END'
+		boot "$mode" --cpus 1 <<-'END'
 			0 sh -c 'echo $$ >/tmp/pid; exec vfix-trace sh -c "read pid </tmp/pid; [ \$\$ = \$pid ]"'
 			1 sh -c 'echo $$ >/tmp/pid; exec vfix-trace --always sh -c "read pid </tmp/pid; [ \$\$ = \$pid ]"'
 			0 vfix-trace busybox grep TracerPid:.0 /proc/self/status

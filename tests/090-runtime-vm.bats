@@ -146,7 +146,7 @@ setup_file() {
 		make_bundles
 		make_scripts
 		echo "${names[@]}" >"$BATS_FILE_TMPDIR/names"
-		"$tree/tests/vm/run" --out "$vm_out" --mem 2048 --own-root --vsyscall none --root "$machine" -- "${names[@]/#/sh /scripts/}"
+		"$tree/tests/vm/run" --out "$vm_out" --own-root --vsyscall none --root "$machine" -- "${names[@]/#/sh /scripts/}"
 		rm -rf "$machine"
 	fi
 }

@@ -84,7 +84,7 @@ image() { tar -c -C "$2" . | docker import --change "$3" - "$1"; }
 		shift
 		exec "$@"
 	END
-	run_vm --vsyscall xonly --mem 2048 --root "$root" -- \
+	run_vm --vsyscall xonly --root "$root" -- \
 		"sh /limited.sh listed $java/bin/java -XshowSettings:vm -version" \
 		'sh -c "busybox umount /sys/fs/cgroup; sh /limited.sh unlisted true; vfix doctor --format json --check cgroups"' \
 		"sh /limited.sh unlisted $java/bin/java -XshowSettings:vm -version" \

@@ -72,9 +72,8 @@ new_words() {
 # programs of FOLDER need: glibc's by ldd, and musl's.
 copy_libraries() {
 	local folder=$1 root=$2 file
-	for file in "$folder"/*; do
-		[ ! -x "$file" ] || ldd "$file" 2>/dev/null || true # some are static
-	done | grep -o '/[^ ]*' | grep -v "^$folder" | sort -u | while read -r file; do
+	# Some are static, and some no programs.
+	{ ldd "$folder"/* 2>/dev/null || true; } | grep -o '/[^ ]*' | grep -v "^$folder" | sort -u | while read -r file; do
 		[ ! -e "$file" ] || cp -L --parents "$file" "$root"
 	done
 	cp -L --parents /lib/ld-musl-x86_64.so.1 "$root"
@@ -150,11 +149,13 @@ run_vm() {
 
 # expect_vm N STATUS: command N of the last run_vm ended with STATUS.
 expect_vm() {
-	local stream
+	local stream text
 	for stream in stdout stderr kernel; do
-		sed "s/^/command $1: $stream: /" "$vm_out/$1.$stream"
+		mapfile -t text <"$vm_out/$1.$stream"
+		[ ${#text[@]} = 0 ] || printf "command $1: $stream: %s\n" "${text[@]}"
 	done
-	expect "status of command $1" "$(cat "$vm_out/$1.status")" "$2"
+	read -r text <"$vm_out/$1.status"
+	expect "status of command $1" "$text" "$2"
 }
 
 # get_venv: $venv, a Python of its own with pip, for all that comes from PyPI: to make one takes longer
