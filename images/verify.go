@@ -52,6 +52,9 @@ func (v *verification) run(ctx context.Context) error {
 		return err
 	}
 	v.repairsWhole()
+	if v.base.Src.Image == nil && v.after.Src.Image == nil {
+		return nil // neither has a config
+	}
 	if !images {
 		v.skip("image config and manifest: %v and %v are not both images", v.after.Src.Ref, v.base.Src.Ref)
 		return nil

@@ -142,5 +142,8 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 		}
 	}
 	out.EndProgress()
+	if l.n == 0 && errors.Join(errs...) != nil {
+		return errors.Join(errs...) // not "0 images", which nobody knows
+	}
 	return errors.Join(append(errs, l.end())...)
 }

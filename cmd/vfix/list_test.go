@@ -43,6 +43,9 @@ func TestList(t *testing.T) {
 	if err := validate(t, schema(t), got.stdout); err != nil || got.status != statusDone || got.stderr != "" || len(asked) != 1 || asked[0] != inventory.Engines || o.Platform || !o.Newer.IsZero() {
 		t.Errorf("%v: got %+v, asked for %q", err, got, asked)
 	}
+	if got := runLine(e, "list", "--format", "json", "docker://bad.example"); got.status != statusError || got.stdout != "" || strings.Contains(got.stderr, "0 images") {
+		t.Errorf("nothing could be listed: got %+v", got)
+	}
 	if got := runLine(e, "list", "--gone", "done.jsonl"); got.stdout != "docker://new.example/done.jsonl\n" {
 		t.Errorf("--gone: got %+v", got)
 	}

@@ -32,6 +32,9 @@ func (c *Cached) Bytes() int64 {
 
 // usedBy finds copies in the starts on record, by their content. Without a record there is none.
 func usedBy(s *store.Store, entries []store.Entry, record string) map[string][]string {
+	if !slices.ContainsFunc(entries, func(e store.Entry) bool { return !e.Index }) {
+		return nil // the record may be long
+	}
 	const most = 10000 // starts
 	log, err := starts.Read(record, most)
 	if err != nil {

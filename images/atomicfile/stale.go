@@ -47,7 +47,7 @@ func removeTemps(dir, prefix string) {
 	for _, e := range entries {
 		name := e.Name()
 		if len(name) > len(prefix) && name[:len(prefix)] == prefix && randomPart().MatchString(name[len(prefix):]) {
-			_ = os.RemoveAll(filepath.Join(dir, name))
+			RemoveTree(filepath.Join(dir, name))
 		}
 	}
 }

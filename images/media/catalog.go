@@ -71,6 +71,10 @@ func eachPage[P any](ctx context.Context, repo name.Repository, list interface {
 // (distribution-spec, "Referrers Tag Schema"; cosign, SIGNATURE_SPEC.md).
 var notImages = lazy.Regexp(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`)
 
+// isTag is the grammar of tags (distribution-spec, "Pulling manifests"): what is none cannot be pulled, and in
+// a list it may be read as something else.
+var isTag = lazy.Regexp(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+
 // EachTags calls f for each page of the tags of a repository that are of images.
 func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]name.Tag) error) error {
 	opts, err := o.Net.Options(ctx, repo, false)
@@ -88,7 +92,7 @@ func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]nam
 	return eachPage(ctx, repo, list, func(page *remote.Tags) (string, error) {
 		var tags []name.Tag
 		for _, t := range page.Tags {
-			if !notImages().MatchString(t) {
+			if isTag().MatchString(t) && !notImages().MatchString(t) {
 				tags = append(tags, repo.Tag(t))
 			}
 		}

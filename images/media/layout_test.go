@@ -74,6 +74,16 @@ func TestLayoutExtend(t *testing.T) {
 		t.Errorf("hint: got %q", h)
 	}
 	imagetest.WantErr(t, imagetest.OpenErr(t, "oci:"+dir+":four"), hinterr.ErrNotFound, `"four"`)
+	// What has a tag there is there.
+	imagetest.Put(t, "oci:"+dir, media.Result{Image: one})
+	if again := imagetest.Must[[]byte](t)(os.ReadFile(dir + "/index.json")); !bytes.Equal(again, index) {
+		t.Errorf("index.json: an entry without a tag for an image that has one: %s", again)
+	}
+	imagetest.Put(t, "oci:"+dir, media.Result{Image: two})
+	imagetest.Put(t, "oci:"+dir, media.Result{Image: two})
+	if err := json.Unmarshal(imagetest.Must[[]byte](t)(os.ReadFile(dir+"/index.json")), &m); err != nil || len(m.Manifests) != 3 {
+		t.Errorf("index.json: got %d entries, %v, want 3", len(m.Manifests), err)
+	}
 }
 
 // An index goes into a layout byte for byte, with all that is in it.

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -181,13 +182,18 @@ func extendLayout(ctx context.Context, dir string, index []byte, c blob.Collecti
 	if err != nil {
 		return err
 	}
+	tagged := d.Annotations[refNameKey] == "" && slices.ContainsFunc(text.Entries, func(e v1.Descriptor) bool {
+		return e.Digest == d.Digest && e.Annotations[refNameKey] != ""
+	})
 	for n, e := range text.Entries {
 		if tag := e.Annotations[refNameKey]; tag == d.Annotations[refNameKey] && (tag != "" || e.Digest == d.Digest) {
 			text.Drop(n)
 		}
 	}
-	if err := text.Add(d); err != nil {
-		return err
+	if !tagged { // else the layout has it already: a second entry without a tag would only hide the first
+		if err := text.Add(d); err != nil {
+			return err
+		}
 	}
 	written, err := writeBlobs(ctx, dir, c, o)
 	defer func() {

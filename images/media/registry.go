@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -49,7 +51,10 @@ func OpenRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	case desc.MediaType.IsImage():
 		var img v1.Image
 		if img, err = desc.Image(); err == nil {
-			err = src.Take(registry.RemoteImage{Image: img, At: at}, o)
+			img, err = at.Image(img)
+		}
+		if err == nil {
+			err = src.Take(img, o)
 		}
 	case schema1.IsSchema1(desc.MediaType), schema1.LooksSchema1(desc.Manifest):
 		err = src.takeRemoteSchema1(ctx, n, desc.Manifest, o)
@@ -166,7 +171,16 @@ func RegistryError(ctx context.Context, n name.Reference, err error) error {
 	if strings.Contains(err.Error(), "HTTP response to HTTPS client") {
 		return hinterr.With(fmt.Errorf("%s: %w", where, err), "a registry without TLS needs --insecure")
 	}
-	return fmt.Errorf("%s: %w", where, err)
+	err = fmt.Errorf("%s: %w", where, err)
+	if hinted := hinterr.Hinted(nil); errors.As(err, &hinted) {
+		return err
+	}
+	for _, known := range []error{hinterr.ErrUnsupported, hinterr.ErrPlatform, hinterr.ErrNotFound, hinterr.ErrTooLarge, fs.ErrPermission, syscall.ENOSPC} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	return hinterr.With(err, "this is a wrong answer of the registry or of a proxy in front of it: try again; if that does not help, tell whoever runs it, or push the image anew")
 }
 
 // tlsError finds what either side has against the other's certificate. With a registry on
@@ -183,6 +197,9 @@ func tlsError(err error) error {
 	return nil
 }
 
+// maxAnswerShown is how much of what a registry says of an error is shown, in bytes.
+const maxAnswerShown = 500
+
 // statusError words an HTTP status that is not a success.
 func statusError(where string, n name.Reference, e *transport.Error) error {
 	text := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
@@ -190,6 +207,13 @@ func statusError(where string, n name.Reference, e *transport.Error) error {
 		if d.Message != "" {
 			text += ": " + d.Message
 		}
+		if len(text) > maxAnswerShown {
+			text = strings.ToValidUTF8(text[:maxAnswerShown], "") + "…"
+			break
+		}
+	}
+	if registry.BlobUnknown(e) {
+		return hinterr.With(fmt.Errorf("%s: the registry accepted all blobs, but does not have them (%s)", where, text), "try again; the registry's own log says more")
 	}
 	switch e.StatusCode {
 	case http.StatusNotFound:

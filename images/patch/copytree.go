@@ -43,7 +43,12 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.DiskTree, hits []co
 	if sources.Inside(d.Root.Name(), out) {
 		return sources.ErrInside(out, d.Path)
 	}
-	temp := atomicfile.TempName(out)
+	unlock, err := atomicfile.Lock(ctx, out, p.o.Progress)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	temp := atomicfile.HeldName(out)
 	const private = 0o700 // until it has its owner
 	if err := os.Mkdir(temp, private); err != nil {
 		return err

@@ -221,7 +221,7 @@ func (p *patchRun) tarball(ctx context.Context, name string) error {
 		_, err = p.prepare(d.Root, d.Only, fi, write)
 		return contents.WrapPath(name, err)
 	}
-	return contents.WrapPath(name, p.writeOutput(d, nil, write))
+	return contents.WrapPath(name, p.writeOutput(ctx, d, nil, write))
 }
 
 // copyFile writes the patched copy of a single file to the output.
@@ -230,7 +230,7 @@ func (p *patchRun) copyFile(ctx context.Context, d *contents.DiskTree, hits []co
 	if len(hits) > 0 && !hits[0].Plan.Empty() {
 		h = &hits[0]
 	}
-	return contents.WrapPath(d.Path, p.writeOutput(d, h, func(w, r *os.File) error {
+	return contents.WrapPath(d.Path, p.writeOutput(ctx, d, h, func(w, r *os.File) error {
 		var in io.Reader = r
 		if h != nil {
 			in = h.Plan.Apply(r)
@@ -243,7 +243,7 @@ func (p *patchRun) copyFile(ctx context.Context, d *contents.DiskTree, hits []co
 // writeOutput makes the output file from the single file that d is about: write makes the
 // content, and owner, mode, times and xattrs are kept, but of a patched file the marks of
 // its old content.
-func (p *patchRun) writeOutput(d *contents.DiskTree, patched *contents.Target, write func(w, r *os.File) error) error {
+func (p *patchRun) writeOutput(ctx context.Context, d *contents.DiskTree, patched *contents.Target, write func(w, r *os.File) error) error {
 	r, err := d.Root.OpenFile(d.Only, os.O_RDONLY|contents.OpenNoBlock, 0)
 	if err != nil {
 		return err
@@ -258,11 +258,11 @@ func (p *patchRun) writeOutput(d *contents.DiskTree, patched *contents.Target, w
 		return hinterr.With(fmt.Errorf("%s: a directory, and the output of a file is a file", p.o.Output),
 			"name the file too: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
 	}
-	out, err := atomicfile.Create(p.o.Output)
+	out, release, err := atomicfile.CreateLocked(ctx, p.o.Output, p.o.Progress)
 	if err != nil {
 		return err
 	}
-	defer out.Discard()
+	defer release()
 	if err := write(out.File, r); err != nil {
 		return err
 	}

@@ -5,8 +5,10 @@ package registry
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
@@ -67,7 +70,27 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	if err := u.blobs(ctx, c, from); err != nil {
 		return err
 	}
-	return u.manifest(ctx, ref, img)
+	err = u.manifest(ctx, ref, img)
+	if !BlobUnknown(err) {
+		return err
+	}
+	// What was mounted, or was there when this command last looked, is not: the registry is asked for each
+	// blob, and what it does not have is sent.
+	u.net.forget(u.repo.Registry, c)
+	sure := &uploads{net: u.net, repo: u.repo, Task: u.Task, anew: true}
+	if err := sure.blobs(ctx, c, nil); err != nil {
+		return err
+	}
+	return sure.manifest(ctx, ref, img)
+}
+
+// BlobUnknown reports whether a registry refuses a manifest because it does not have a blob
+// (distribution-spec, "Error Codes").
+func BlobUnknown(err error) bool {
+	var e *transport.Error
+	return errors.As(err, &e) && slices.ContainsFunc(e.Errors, func(d transport.Diagnostic) bool {
+		return d.Code == transport.ManifestBlobUnknownErrorCode || d.Code == transport.BlobUnknownErrorCode
+	})
 }
 
 // Bytes brings contents that are in memory into the repository.
@@ -106,13 +129,50 @@ func (u *uploads) blobs(ctx context.Context, c blob.Collection, from map[v1.Hash
 	return context.Cause(ctx)
 }
 
+// manifest puts a manifest under a name. An answer without its digest is no success yet: a proxy that wants a
+// login answers everything with a page.
 func (u *uploads) manifest(ctx context.Context, ref name.Reference, t remote.Taggable) error {
 	opts, err := u.net.Options(ctx, u.repo, true)
 	if err != nil {
 		return err
 	}
-	return remote.Put(ref, t, opts...)
+	raw, err := t.RawManifest()
+	if err != nil {
+		return err
+	}
+	want, _, err := v1.SHA256(bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	put := &putAnswer{path: blobURL(u.repo, "manifests/"+ref.Identifier()).Path}
+	if err := remote.Put(ref, t, append(opts, remote.WithContext(context.WithValue(ctx, putKey{}, put)))...); err != nil {
+		return err
+	}
+	if put.digest == "" {
+		put.digest = "none"
+		if d, err := remote.Get(ref, opts...); err == nil { // not HEAD: it may not say so, either
+			put.digest = d.Digest.String()
+		}
+	}
+	if put.digest != want.String() {
+		return hinterr.With(hinterr.Damaged("manifest %v was sent, but the registry has %s under this name", want, put.digest), misconfigured)
+	}
+	return nil
 }
+
+// putAnswer is a value of a request's context: it takes the digest from the answer to the PUT of a path.
+type putAnswer struct{ path, digest string }
+
+type putKey struct{}
+
+func (p *putAnswer) note(req *http.Request, resp *http.Response) {
+	if req.Method == http.MethodPut && req.URL.Path == p.path && resp.StatusCode < http.StatusMultipleChoices {
+		p.digest = resp.Header.Get(digestHeader)
+	}
+}
+
+// digestHeader has the digest of a manifest (distribution-spec, "Pulling manifests").
+const digestHeader = "Docker-Content-Digest"
 
 // Index pushes an index with all that is in it.
 func (u *uploads) Index(ctx context.Context, ref name.Reference, idx v1.ImageIndex, depth int) error {

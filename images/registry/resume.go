@@ -35,6 +35,22 @@ type RemoteImage struct {
 	At Site
 }
 
+// Image makes an image of go-containerregistry one of this place. Its config is read into memory, however
+// long the manifest says that it is.
+func (s Site) Image(img v1.Image) (v1.Image, error) {
+	m, err := img.Manifest()
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	switch c := m.Config; {
+	case c.Digest.Hex == "":
+		return nil, hinterr.Damaged("manifest without the digest of a config")
+	case c.Size < 0 || c.Size > blob.MaxConfig:
+		return nil, hinterr.Damaged("config %v: got %d bytes, want at most %d", c.Digest, c.Size, blob.MaxConfig)
+	}
+	return RemoteImage{img, s}, nil
+}
+
 func (i RemoteImage) Layers() ([]v1.Layer, error) {
 	ls, err := i.Image.Layers()
 	if err != nil {
@@ -77,7 +93,7 @@ func (i RemoteIndex) Image(h v1.Hash) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return RemoteImage{img, i.At}, nil
+	return i.At.Image(img)
 }
 
 func (i RemoteIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
@@ -175,6 +191,9 @@ func (r *resuming) Read(p []byte) (int, error) {
 	for {
 		n, err := r.body.Read(p)
 		r.pos += int64(n)
+		if r.size >= 0 && r.pos > r.size {
+			return n, hinterr.Damaged("blob %v: more than %d bytes", r.digest, r.size)
+		}
 		if err == io.EOF && r.pos < r.size {
 			err = io.ErrUnexpectedEOF
 		}
@@ -239,6 +258,9 @@ func (r *resuming) open() (io.ReadCloser, error) {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", r.pos))
 	}
 	resp, err := c.Do(req)
+	if u := (*url.Error)(nil); errors.As(err, &u) { // its URL may carry a signature
+		err = fmt.Errorf("registry %s: %w", r.at.Repo.RegistryStr(), u.Err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -5,11 +5,9 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -29,7 +28,7 @@ import (
 // protocol and the credentials; what stands between it and the network is, from the top:
 //
 //	retrier   tries again what looks temporary, as long as the registry asks to wait
-//	guard     no plain HTTP but to this machine, unless it was allowed
+//	guard     no plain HTTP but to this machine, unless it was allowed; redirects; how long an answer may be
 //	limited   waits, so that a host gets no more requests than allowed
 //	metered   counts
 //	watcher   ends a request that makes no progress
@@ -199,6 +198,15 @@ func (r *Network) knows(repo name.Repository, h v1.Hash) {
 	r.homes[key] = append(all, repo)
 }
 
+// forget forgets where blobs are.
+func (r *Network) forget(reg name.Registry, c blob.Collection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h := range c {
+		delete(r.homes, blobKey(reg, h))
+	}
+}
+
 // home gives a repository of the registry that has a blob: repo itself where it is known to.
 func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) {
 	r.mu.Lock()
@@ -244,60 +252,6 @@ func NameOptions(insecure bool) []name.Option {
 		return []name.Option{name.Insecure}
 	}
 	return nil
-}
-
-// maxRedirects is that of net/http.
-const maxRedirects = 10
-
-// checkRedirect follows a registry to its storage, but not into this machine or its link:
-// metadata services of clouds are there (169.254.169.254).
-func checkRedirect(req *http.Request, via []*http.Request) error {
-	if len(via) >= maxRedirects {
-		return fmt.Errorf("more than %d redirects", maxRedirects)
-	}
-	from, to := via[0].URL.Hostname(), req.URL.Hostname()
-	if from != to && inward(to) && !inward(from) {
-		return fmt.Errorf("redirected to %s, an address of this machine or its link: not followed", to)
-	}
-	return nil
-}
-
-// inward reports whether a host is an address that every machine has to itself.
-func inward(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return isLoopback(host)
-	}
-	ip = ip.Unmap()
-	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
-}
-
-// isLoopback reports whether a host name or address is this machine.
-func isLoopback(host string) bool {
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
-}
-
-// errPlainHTTP: go-containerregistry tries plain HTTP with every private address.
-var errPlainHTTP = errors.New("plain HTTP, which anybody on the way can read and change, and nobody allowed it")
-
-// guard refuses plain HTTP but to this machine.
-type guard struct {
-	Next     http.RoundTripper
-	Insecure bool
-}
-
-func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "https" && !g.Insecure && !isLoopback(req.URL.Hostname()) {
-		if req.Body != nil {
-			req.Body.Close()
-		}
-		return nil, errPlainHTTP
-	}
-	return g.Next.RoundTrip(req)
 }
 
 // newTransport is go-containerregistry's, with time-outs for a connection's beginning.

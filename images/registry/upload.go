@@ -22,6 +22,8 @@ type uploads struct {
 	net  *Network
 	repo name.Repository
 	Task *pushTask
+	// anew: nothing is mounted, and the registry is asked for each blob.
+	anew bool
 }
 
 // blob brings a blob into the repository. from is a repository that is known to have it.
@@ -57,7 +59,7 @@ func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite, from *name.Repo
 		}
 	}
 	// What is small and no layer is in memory, and new most of the time: sending it costs as much as asking.
-	if !s.small() || b.Layer != "" {
+	if !s.small() || b.Layer != "" || u.anew {
 		there, err := u.has(ctx, c, b)
 		if err != nil || there {
 			return err

@@ -34,11 +34,11 @@ type withAddedLayer interface {
 // putSIF writes an image as a SIF file.
 func putSIF(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (media.Stored, error) {
 	st := media.Stored{Reference: dest.String()}
-	out, err := atomicfile.Create(dest.Name)
+	out, release, err := atomicfile.CreateLocked(ctx, dest.Name, o.Progress)
 	if err != nil {
 		return st, fmt.Errorf("%s: %w", dest.Name, err)
 	}
-	defer out.Discard()
+	defer release()
 	if base := sifOf(baseOf(r.Image)); base != nil {
 		err = base.putAgain(ctx, out, r.Image, o)
 	} else {

@@ -84,6 +84,11 @@ func Inside(dir, name string) bool {
 // with owners, extended attributes and devices; else it is the caller's, and a warning says what
 // is not kept.
 func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (st media.Stored, err error) {
+	unlock, err := atomicfile.Lock(ctx, dest.Name, o.Progress)
+	if err != nil {
+		return st, err
+	}
+	defer unlock()
 	if err := CheckRootDest(dest.Name); err != nil {
 		return st, err
 	}
@@ -96,7 +101,7 @@ func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Option
 		img = d.Base()
 	}
 	final := filepath.Clean(dest.Name)
-	temp := atomicfile.TempName(final)
+	temp := atomicfile.HeldName(final)
 	if err := os.Mkdir(temp, ownerMode); err != nil {
 		return st, err
 	}

@@ -1,0 +1,143 @@
+// What a registry may make vfix do: where to it may send it, how often, and how much it may answer.
+// go-containerregistry's own clients do not bound these.
+
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// maxRedirects is that of net/http.
+const maxRedirects = 10
+
+const misconfigured = "this is an error of the registry or of a proxy in front of it: tell whoever runs it"
+
+// before gives the requests that were redirected to req, the first one first.
+func before(req *http.Request) []*http.Request {
+	var via []*http.Request
+	for r := req; r.Response != nil && r.Response.Request != nil; r = r.Response.Request {
+		via = append(via, r.Response.Request)
+	}
+	slices.Reverse(via)
+	return via
+}
+
+// checkRedirect follows a registry to its storage, but not into this machine or its link:
+// metadata services of clouds are there (169.254.169.254).
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return hinterr.With(fmt.Errorf("more than %d redirects", maxRedirects), misconfigured)
+	}
+	from, to := via[0].URL.Hostname(), req.URL.Hostname()
+	if from != to && inward(to) && !inward(from) {
+		return fmt.Errorf("redirected to %s, an address of this machine or its link: not followed", to)
+	}
+	return nil
+}
+
+// inward reports whether a host is an address that every machine has to itself.
+func inward(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return isLoopback(host)
+	}
+	ip = ip.Unmap()
+	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
+}
+
+// isLoopback reports whether a host name or address is this machine.
+func isLoopback(host string) bool {
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// errPlainHTTP: go-containerregistry tries plain HTTP with every private address.
+var errPlainHTTP = errors.New("plain HTTP, which anybody on the way can read and change, and nobody allowed it")
+
+// guard refuses plain HTTP but to this machine.
+type guard struct {
+	Next     http.RoundTripper
+	Insecure bool
+}
+
+func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" && !g.Insecure && !isLoopback(req.URL.Hostname()) {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, errPlainHTTP
+	}
+	via := before(req)
+	if len(via) > 0 {
+		if err := checkRedirect(req, via); err != nil {
+			if req.Body != nil {
+				req.Body.Close()
+			}
+			return nil, err
+		}
+	}
+	resp, err := g.Next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if put, ok := req.Context().Value(putKey{}).(*putAnswer); ok {
+		put.note(req, resp)
+	}
+	asked := append(via, req)[0].URL.Path
+	if most := longest(asked, resp.StatusCode); most > 0 {
+		resp.Body = &bounded{resp.Body, most, most}
+	}
+	return resp, nil
+}
+
+// How long an answer may be, in bytes.
+const (
+	maxErrorAnswer = 60 << 10 // go-containerregistry does not read more than 64 KiB
+	// maxList is one page of a list: a registry that knows no pages has all tags in it.
+	maxList = 64 << 20
+)
+
+// longest gives the length in bytes of the longest answer to a request for a path, 0 for that of a blob,
+// whose length its manifest says.
+func longest(path string, status int) int64 {
+	switch {
+	case status >= http.StatusMultipleChoices:
+		return maxErrorAnswer
+	case strings.HasSuffix(path, "/tags/list"), strings.HasSuffix(path, "/_catalog"):
+		return maxList
+	case strings.Contains(path, "/blobs/"):
+		return 0
+	}
+	return blob.MaxManifest
+}
+
+// bounded is an answer that is an error where it is too long.
+type bounded struct {
+	io.ReadCloser
+	left, most int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
+	b.left -= int64(n)
+	if b.left >= 0 {
+		return n, err
+	}
+	if b.most == maxErrorAnswer { // what it says first is enough
+		return n - 1, io.EOF
+	}
+	b.Close() // go-containerregistry does not always
+	return n - 1, hinterr.With(hinterr.Damaged("the registry's answer: more than %d bytes", b.most), misconfigured)
+}
