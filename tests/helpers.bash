@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034,SC2154,SC2317
 bats_require_minimum_version 1.5.0
 
-tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+tree=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 build=$tree/tests/build
 VFIX=${VFIX:-$tree/bin/vfix}
 VFIX_RUNTIME=${VFIX_RUNTIME:-$tree/bin/vfix-runtime}
@@ -69,14 +69,12 @@ new_words() {
 }
 
 # copy_libraries FOLDER ROOT: gives ROOT the libraries and loaders, of this machine, that the
-# programs of FOLDER need: glibc's by ldd, and musl's.
+# programs of FOLDER need: glibc's, which its loader lists for all names at once, and musl's.
 copy_libraries() {
-	local folder=$1 root=$2 file
-	# Some are static, and some no programs.
-	{ ldd "$folder"/* 2>/dev/null || true; } | grep -o '/[^ ]*' | grep -v "^$folder" | sort -u | while read -r file; do
-		[ ! -e "$file" ] || cp -L --parents "$file" "$root"
-	done
-	cp -L --parents /lib/ld-musl-x86_64.so.1 "$root"
+	local needed
+	needed=$(readelf -d "$1"/* 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' | sort -u)
+	/lib64/ld-linux-x86-64.so.2 --preload "${needed//$'\n'/ }" --list /bin/true 2>/dev/null | grep -o '/[^ ]*' |
+		xargs -d '\n' cp -L --parents -t "$2" /lib/ld-musl-x86_64.so.1
 }
 
 # poll COMMAND...: tries the command until it succeeds; fails when $patience is over.
