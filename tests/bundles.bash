@@ -42,7 +42,7 @@ bundle() {
 	root=$b/rootfs
 	mkdir -p "$root/usr/lib" "$root/etc"
 	jq -n '{ociVersion: "1.0.2", root: {path: "rootfs", readonly: true}, process: {args: ["true"]},
-		mounts: [{destination: "/proc", type: "proc", source: "proc"}]}' | jq "${2:-.}" >"$b/config.json"
+		mounts: [{destination: "/proc", type: "proc", source: "proc"}]} | '"${2:-.}" >"$b/config.json"
 }
 
 # runtime ARGUMENT...: vfix-runtime before the stand-in.
@@ -56,7 +56,7 @@ start() {
 	: >"$work/log"
 	rm -rf "$RECORD"
 	run runtime "$@" --log "$work/log" create --bundle "$b" c1
-	log=$(cat "$work/log")
+	log=$(<"$work/log")
 	echo "vfix-runtime: status $status: $output: $log"
 	expect 'exit status' "$status" 0
 	expect 'what is printed' "$output" ''
@@ -71,21 +71,22 @@ mounted() { jq -r --arg dir "$cache/" '.mounts[]? | select((.source // "") | sta
 # the kernel gave back (= 5</path>).
 nothing_outside() {
 	local opened
-	opened=$(grep -E 'open(at|at2)?(\(| resumed>)' "$1" | sed -n 's/.* = [0-9]*<\(.*\)>$/\1/p' | sort -u)
+	opened=$(sed -nE '/open(at|at2)?(\(| resumed>)/s/.* = [0-9]*<(.*)>$/\1/p' "$1" | sort -u)
 	[ -n "$opened" ] || fail 'the trace shows nothing'
 	opened=$(grep -v -x -e "$b\(/.*\)\?" -e "$cache\(/.*\)\?" -e "$work/\(log\|runtime.json\|record\(/.*\)\?\)" \
 		-e '/proc/.*' -e '/sys/.*' -e '/dev/null' -e '/var/log/vfix/starts.jsonl' <<<"$opened" || true)
 	expect 'opened outside of the root' "$opened" ''
 }
 
-# traced_start [OPTION...]: start, with the oracle.
+# traced_start [OPTION...]: start, with the oracle. strace and what it traces take turns: on one
+# processor they cost half.
 traced_start() {
 	: >"$work/log"
 	rm -rf "$RECORD"
-	run strace -f --seccomp-bpf -y -qq -s 0 -e trace=open,openat,openat2 -e signal=none -o "$work/trace" \
+	run taskset -c 0 strace -f --seccomp-bpf -y -qq -s 0 -e trace=open,openat,openat2 -e signal=none -o "$work/trace" \
 		"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" "$@" \
 		--log "$work/log" create --bundle "$b" c1
-	log=$(cat "$work/log")
+	log=$(<"$work/log")
 	echo "vfix-runtime: status $status: $output: $log"
 	# Behind the last execve it is the stand-in's.
 	sed -i '/\/etc\/ld.so.cache\|\/lib.*\/libc.so.6>$/d' "$work/trace"
@@ -95,6 +96,5 @@ traced_start() {
 
 # plant NAME [FIXTURE]: a file with call sites in the root.
 plant() {
-	mkdir -p "$(dirname "$root/$1")"
-	cp "$build/fixtures/${2:-libstubs.so}" "$root/$1"
+	install -D "$build/fixtures/${2:-libstubs.so}" "$root/$1"
 }
