@@ -258,7 +258,7 @@ prunes_one() { "$VFIX" hotfix --prune -o "$1" 2>&1 | grep 'removed 1 file'; }
 	# What was made just now may be about to be mounted.
 	run_vfix hotfix --prune -o "$dir"
 	expect 'new copies' "$(find "$dir" -type f | wc -l)" "$before"
-	patience=100 poll prunes_one "$dir"
+	patience=100 interval=2 poll prunes_one "$dir" # after a minute
 	expect 'copies that stay' "$(find "$dir" -type f | wc -l)" $((before - 1))
 	run_vfix hotfix --list -o "$dir"
 	expect 'copies in use' "$(grep -c '  holder$' <<<"$output")" $((before - 1))

@@ -16,18 +16,19 @@ setup() {
 # blob FILE: puts a file into the layout out and says its digest.
 blob() {
 	local sum
-	sum=$(sha256sum "$1" | cut -d' ' -f1)
-	cp "$1" "out/blobs/sha256/$sum"
-	echo "sha256:$sum"
+	sum=$(sha256sum "$1")
+	cp "$1" "out/blobs/sha256/${sum%% *}"
+	echo "sha256:${sum%% *}"
 }
 
 # add TAR FILE TYPE [MEMBERS]: a layer that is FILE, and TAR uncompressed; MEMBERS are more of
 # its descriptor.
 add() {
-	local digest
+	local digest diff_id
 	digest=$(blob "$2")
+	diff_id=$(sha256sum "$1")
 	layers+=("{\"mediaType\": \"$3\", \"digest\": \"$digest\", \"size\": $(stat -c %s "$2")${4-}}")
-	diff_ids+=("\"sha256:$(sha256sum "$1" | cut -d' ' -f1)\"")
+	diff_ids+=("\"sha256:${diff_id%% *}\"")
 }
 
 join() { local IFS=,; echo "[$*]"; }

@@ -25,10 +25,10 @@ expected() { sed -n "s/^$1\t//p" "$tree/tests/hostile/expected.txt"; }
 
 # ended STATUS WANT: as wanted, with nothing left in the temporary folder, and no panic.
 ended() {
-	expect "exit status; stderr: $(head -c 2000 "$work/stderr")" "$1" "$2" || return
+	[ "$1" = "$2" ] || fail "exit status: got $1, want $2; stderr: $(head -c 2000 "$work/stderr")" || return
 	expect "temporary files" "$(ls -A "$work/tmp")" '' || return
 	! grep -E '^(panic|fatal error|goroutine )' "$work/stderr" || return
-	[ "$1" != 1 ] || expect_match stderr "$(cat "$work/stderr")" 'vfix: error: '
+	[ "$1" != 1 ] || expect_match stderr "$(<"$work/stderr")" 'vfix: error: '
 }
 
 # fresh: an empty folder for the next one, in $work.

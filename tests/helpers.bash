@@ -77,12 +77,13 @@ copy_libraries() {
 		xargs -d '\n' cp -L --parents -t "$2" /lib/ld-musl-x86_64.so.1
 }
 
-# poll COMMAND...: tries the command until it succeeds; fails when $patience is over.
+# poll COMMAND...: tries the command until it succeeds, each $interval (0.1) seconds; fails when
+# $patience is over.
 poll() {
 	local end=$((SECONDS + patience)) said
 	until said=$("$@" 2>&1); do
 		[ "$SECONDS" -lt "$end" ] || fail "not within $patience s: $*: $said" || return
-		sleep 0.1
+		sleep "${interval:-0.1}"
 	done
 }
 
@@ -207,9 +208,8 @@ start_service() {
 
 # is_running PID: it exists and is more than a zombie.
 is_running() {
-	local state
-	state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null)
-	[ -n "$state" ] && [ "$state" != Z ]
+	local lines
+	{ mapfile -t lines <"/proc/$1/status"; } 2>/dev/null && [[ ${lines[*]} == *$'State:\t'[!Z]* ]]
 }
 
 has_ended() { ! is_running "$1"; }
