@@ -8,6 +8,7 @@ package blob
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,8 +74,8 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	kind := DetectCompression(head)
 	switch kind {
 	case GzipStream:
-		_, err := br.Peek(smallStream)
-		if argv := gunzipCommand(); argv != nil && err == nil {
+		argv := gunzipCommand()
+		if _, err := br.Peek(smallStream); argv != nil && err == nil {
 			c, err := startChild(ctx, argv, br, source)
 			if err != nil {
 				return nil, kind, err
@@ -86,7 +87,7 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 			return nil, kind, source.blame(fmt.Errorf("gzip header: %w", err))
 		}
 		zr.Multistream(false)
-		return &goDecompressor{r: &gzipMembers{zr, br}, source: source, kind: kind, close: func() { zr.Close() }}, kind, nil
+		return &goDecompressor{r: &gzipMembers{zr, br, argv != nil}, source: source, kind: kind, close: func() { zr.Close() }}, kind, nil
 	case ZstdStream:
 		zr, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(maxZstdWindow))
@@ -104,6 +105,8 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 type gzipMembers struct {
 	z  *gzip.Reader
 	in *bufio.Reader
+	// lenient: what is behind the members and is none is no content either, as for igzip and pigz.
+	lenient bool
 }
 
 func (g *gzipMembers) Read(p []byte) (int, error) {
@@ -123,6 +126,7 @@ func (g *gzipMembers) Read(p []byte) (int, error) {
 
 // next begins the next member; io.EOF says that there is none.
 func (g *gzipMembers) next() error {
+	zeros := false
 	for {
 		b, err := g.in.Peek(1)
 		if err != nil {
@@ -131,10 +135,15 @@ func (g *gzipMembers) next() error {
 		if b[0] != 0 {
 			break
 		}
+		zeros = true
 		g.in.Discard(1)
-		if b, err := g.in.Peek(1); err == nil && b[0] != 0 {
-			return errors.New("zeros, and something else behind them")
-		}
+	}
+	if head, _ := g.in.Peek(MagicLen); g.lenient && DetectCompression(head) != GzipStream {
+		_, err := io.Copy(io.Discard, g.in)
+		return cmp.Or(err, io.EOF)
+	}
+	if zeros {
+		return errors.New("zeros, and something else behind them")
 	}
 	if err := g.z.Reset(g.in); err != nil {
 		return err

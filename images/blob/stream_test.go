@@ -102,6 +102,25 @@ func TestDecompressDamaged(t *testing.T) {
 	}
 }
 
+// What igzip and pigz take, a small layer may have too; without them it is an error, as for engines.
+func TestDecompressBehind(t *testing.T) {
+	for _, size := range []int{1000, 100_000} {
+		for _, behind := range []string{"x", "garbage", "\x00\x00x"} {
+			imagetest.Decompressors(t, func(t *testing.T) {
+				r, _, err := blob.Decompress(t.Context(), bytes.NewReader(append(imagetest.GzipOf(t, imagetest.Noise(size)), behind...)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.Close()
+				got, err := io.ReadAll(r)
+				if alone := strings.Contains(t.Name(), "/go"); (err != nil) != alone || !alone && !bytes.Equal(got, imagetest.Noise(size)) {
+					t.Errorf("%d bytes and %q: got %d bytes and error %v", size, behind, len(got), err)
+				}
+			})
+		}
+	}
+}
+
 // A process costs more than the decompression of a small layer, and lists have many.
 func TestDecompressSmall(t *testing.T) {
 	dir := t.TempDir()

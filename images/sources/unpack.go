@@ -84,6 +84,9 @@ func Inside(dir, name string) bool {
 // with owners, extended attributes and devices; else it is the caller's, and a warning says what
 // is not kept.
 func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (st media.Stored, err error) {
+	if err := CheckRootDest(dest.Name); err != nil {
+		return st, err // before there is a lock beside it
+	}
 	unlock, err := atomicfile.Lock(ctx, dest.Name, o.Progress)
 	if err != nil {
 		return st, err
