@@ -17,6 +17,7 @@
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 #include "guest.h"
@@ -126,5 +127,7 @@ int main(int argc, char **argv)
 	}
 	keep_end(n);
 	sync();
+	fputs("vm: done\n", stderr);
+	tcdrain(2);
 	reboot(RB_POWER_OFF);
 }
