@@ -2,6 +2,7 @@
 
 PREFIX   ?= /usr/local
 FUZZTIME ?= 20s
+GUIDED   ?= 1
 FILES    ?= $(wildcard tests/*.bats)
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -130,8 +131,8 @@ bench: need-go need-deps all oracles fallback ## measure calls per second, rebui
 	$(GO) run ./tests/bench -vfix bin/vfix
 
 .PHONY: fuzz
-fuzz: need-go shim ## run each fuzz target for FUZZTIME (20s)
-	tests/run-fuzz $(FUZZTIME)
+fuzz: need-go shim ## run each fuzz target for FUZZTIME (20s), guided by what is covered, or not (GUIDED=0)
+	tests/run-fuzz $(FUZZTIME) $(GUIDED)
 
 .PHONY: format
 format: need-go
