@@ -1011,8 +1011,8 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 }
 
 @test "runtime: 50 creates at once read and patch each file once" {
-	local i processors
-	processors=$(nproc)
+	local i on
+	mapfile -t on < <(processors)
 	bundle b0
 	plant usr/lib/libc.so.6
 	plant usr/bin/tool static-2m
@@ -1023,7 +1023,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	pids=()
 	# Each on one processor, with its strace: where these are on two, they take thirty times as long.
 	for ((i = 0; i < 50; i++)); do
-		taskset -c "$((i % processors))" strace -f --seccomp-bpf -y -qq -s 300 -e trace=pread64,renameat,rename,renameat2 -e signal=none -o "$work/trace$i" \
+		taskset -c "${on[i % ${#on[@]}]}" strace -f --seccomp-bpf -y -qq -s 300 -e trace=pread64,renameat,rename,renameat2 -e signal=none -o "$work/trace$i" \
 			"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" --log "$work/log$i" \
 			create --bundle "$work/c$i" "c$i" 3>&- &
 		pids+=($!)

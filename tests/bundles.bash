@@ -78,12 +78,20 @@ nothing_outside() {
 	expect 'opened outside of the root' "$opened" ''
 }
 
+# processors: the numbers of those that this process may use, of which a container has a few.
+processors() {
+	local range
+	for range in $(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status | tr , ' '); do
+		seq "${range%-*}" "${range#*-}"
+	done
+}
+
 # traced_start [OPTION...]: start, with the oracle. strace and what it traces take turns: on one
 # processor they cost half.
 traced_start() {
 	: >"$work/log"
 	rm -rf "$RECORD"
-	run taskset -c 0 strace -f --seccomp-bpf -y -qq -s 0 -e trace=open,openat,openat2 -e signal=none -o "$work/trace" \
+	run taskset -c "$(processors | head -n 1)" strace -f --seccomp-bpf -y -qq -s 0 -e trace=open,openat,openat2 -e signal=none -o "$work/trace" \
 		"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" "$@" \
 		--log "$work/log" create --bundle "$b" c1
 	log=$(<"$work/log")
