@@ -266,7 +266,7 @@ func (c *Crash) inLibcrypto(where string, sha bool) {
 		return
 	}
 	if !sha {
-		c.note("OpenSSL 1.0.2 to 1.0.2k crashes on processors with SHA extensions: 'vfix scan IMAGE' shows whether this is one; OPENSSL_ia32cap=:~0x20000000 in the environment avoids it")
+		c.note("OpenSSL 1.0.2 to 1.0.2k crashes on Intel processors with SHA extensions: 'vfix scan IMAGE' shows whether this is one; OPENSSL_ia32cap=:~0x20000000 in the environment avoids it")
 		return
 	}
 	c.Kind = OpenSSLSHA

@@ -79,7 +79,7 @@ func (h *Hazard) Means() string {
 	case JavaUnaware:
 		return "ignores its memory limit on every host: it is killed, with status 137"
 	case OpenSSLSHA:
-		return "encrypts wrongly with AES-CBC in TLS 1.0 on processors with SHA extensions (Intel from 2019 on, AMD Zen): the other side reports 'bad record mac'. It is also said to crash in SHA-1 and SHA-256, with status 139"
+		return "encrypts wrongly with AES-CBC in TLS 1.0 on Intel processors with SHA extensions (from 2019 on): the other side reports 'bad record mac'. It is also said to crash in SHA-1 and SHA-256, with status 139"
 	case Schema1:
 		return "Docker 28.2, containerd 2.1 and later refuse to pull it"
 	}
