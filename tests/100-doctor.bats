@@ -60,9 +60,6 @@ make_root() {
 	expect 'failed' "$(jq -c .failed <<<"$output")" "$(jq -c '[.checks[] | select(.verdict == "fail").name]' <<<"$output")"
 	expect 'status' "$status" "$(jq 'if .failed == [] then 0 else 3 end' <<<"$output")"
 	holds seccomp '$f.filter_length > 300 and $f.filtered_time > 0 and $f.syscall_time > 0'
-	# The figure without a filter is one only where none was set for all that runs here, as
-	# engines do: one more costs next to nothing.
-	[ "$(own_filters)" != 0 ] || holds seccomp '$f.filtered_time > $f.syscall_time'
 	expect 'the engine' "$(check containers .verdict)" skipped
 }
 
@@ -181,9 +178,10 @@ make_root() {
 	run --separate-stderr "$novsyscall" "$VFIX" doctor --format json --progress quiet --check vsyscall
 	expect status "$status" 3
 	expect_match 'the page' "$(check vsyscall .found)" SIGSYS
-	# A rule that looks at arguments cannot be remembered by the kernel, and comes last.
+	# A rule that looks at arguments cannot be remembered by the kernel, and comes last: behind
+	# almost as many comparisons as a filter may have, so that it is dear where calls are slow.
 	jq -n '{defaultAction: "SCMP_ACT_ERRNO", syscalls: [
-		{names: [range(512) | "read"], action: "SCMP_ACT_ALLOW"},
+		{names: [range(3500) | "read"], action: "SCMP_ACT_ALLOW"},
 		{names: ["clock_gettime", "gettimeofday", "time"], action: "SCMP_ACT_ALLOW", args: [{index: 2, value: 0, op: "SCMP_CMP_EQ"}]}]}' >"$BATS_TEST_TMPDIR/dear.json"
 	jq '.syscalls[1].args = []' "$BATS_TEST_TMPDIR/dear.json" >"$BATS_TEST_TMPDIR/cheap.json"
 	jq 'del(.syscalls[1])' "$BATS_TEST_TMPDIR/dear.json" >"$BATS_TEST_TMPDIR/blind.json"

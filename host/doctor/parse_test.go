@@ -160,3 +160,25 @@ func FuzzFiles(f *testing.F) {
 		}
 	})
 }
+
+// TestSeccompVerdict: what a filter costs decides, unless it forbids the calls.
+func TestSeccompVerdict(t *testing.T) {
+	for _, row := range []struct {
+		tax       float64
+		forbidden []string
+		want      Verdict
+		words     string
+	}{
+		{0.49, nil, OK, "!more at most"},
+		{0.5, nil, Warn, "50% more at most"},
+		{0.99, nil, Warn, "vfix rebuild IMAGE"},
+		{1, nil, Fail, "100% more at most"},
+		{0, []string{"time"}, Fail, "the profile forbids time"},
+	} {
+		c := Check{Name: Seccomp}
+		c.figure("syscall_monotonic", 100, "ns")
+		c.figure("filtered_monotonic", 100*(1+row.tax), "ns")
+		judgeSeccomp(&c, row.tax, "0", row.forbidden)
+		expect(t, c, row.want, row.words)
+	}
+}
