@@ -103,12 +103,14 @@ vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.j
 
 @test "dist: every page of the manual renders without a complaint, and each verb and topic has one" {
 	requires dist_tools
-	local root=$work/manual page verb said
+	local root=$work/manual page verb said locale
 	mkdir -p "$root"
 	tar -x -f "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" -C "$root" --strip-components=1
 	for page in "$root"/share/man/man?/*; do
-		said=$(MANWIDTH=100 man --warnings=w -l "$page" 2>&1 >"$work/page")
-		expect "complaints of $page" "$said" ''
+		for locale in C.UTF-8 C; do
+			said=$(LC_ALL=$locale MANWIDTH=100 man --warnings=w -l "$page" 2>&1 >"$work/page")
+			expect "complaints of $page, $locale" "$said" ''
+		done
 		grep -q '^DESCRIPTION' "$work/page" || fail "$page: no description"
 	done
 	"$VFIX" help | sed -n '/^Verbs:/,/^Topics:/s/^  \([a-z]*\) .*/\1/p' >"$work/verbs"

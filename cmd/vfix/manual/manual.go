@@ -96,6 +96,9 @@ func toMarkdown(text string) string {
 // special are the characters that Markdown would take for its own.
 var special = regexp.MustCompile("[\\\\`*_<>#\\[\\]]")
 
+// ellipsis says what stands for … where the output is ASCII, for which groff knows nothing.
+const ellipsis = ".fchar \\[u2026] ...\n"
+
 // verbatim is text in roff, line by line as it is.
 func verbatim(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`, "`", `\(ga`).Replace(strings.Trim(text, "\n"))
@@ -105,5 +108,5 @@ func verbatim(text string) string {
 			lines[i] = `\&` + line
 		}
 	}
-	return ".nf\n" + strings.Join(lines, "\n") + "\n.fi\n"
+	return ellipsis + ".nf\n" + strings.Join(lines, "\n") + "\n.fi\n"
 }
