@@ -4,16 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/xattrs"
 )
@@ -238,6 +241,56 @@ func TestHotfixApplyFails(t *testing.T) {
 			}
 			if failed < 11 {
 				t.Errorf("only %d requests", failed)
+			}
+		}
+	}
+}
+
+// Killed at any request, whether it was carried out or not, vfix leaves a container with all that it had: the
+// next run names each container that is left over, or says what gives the old one its name back.
+func TestHotfixApplyKilled(t *testing.T) {
+	for _, changes := range []string{"null", `[{"Path": "/x", "Kind": 1}]`} {
+		for _, lost := range []bool{false, true} {
+			unnamed := 0
+			for at := 1; ; at++ {
+				e := newEngine(t, legacyRoot()...)
+				e.changes, e.failAt, e.lost, e.killed = changes, at, lost, true
+				before := fmt.Sprint(e.names)
+				_, _ = hotfixOf(t, "db", hotfix.Options{Dir: t.TempDir(), Apply: true})
+				if len(e.requests) < at {
+					break
+				}
+				killedAt := e.requests[at-1]
+				e.failAt = 0
+				id, renamed := e.names["db"]
+				if renamed && id != stoppedID {
+					continue // all is done
+				}
+				notes := &imagetest.Notes{}
+				h, err := hotfix.Hotfix(context.Background(), "db", hotfix.Options{Dir: t.TempDir(), Apply: true, ScanOptions: images.ScanOptions{Media: media.Options{Progress: notes}}})
+				if !renamed {
+					unnamed++
+					for _, command := range strings.Split(strings.TrimSuffix(imagetest.HintOf(err), ", and try again"), " && ") {
+						e.typed(t, command)
+					}
+					if after := fmt.Sprint(e.names); after != before {
+						t.Errorf("killed at %s (carried out: %v): before %s, after the hint of %v: %s", killedAt, lost, before, err, after)
+					}
+					continue
+				}
+				if err != nil {
+					t.Errorf("killed at %s (carried out: %v): %v", killedAt, lost, err)
+					continue
+				}
+				said := strings.Join(notes.Text, "\n")
+				for name := range e.names {
+					if name != "db" && !strings.HasPrefix(name, "db-vfix-old") && !strings.Contains(said, "docker rm "+name) {
+						t.Errorf("killed at %s (carried out: %v): %s is left, and nothing says so: %s, %+v", killedAt, lost, name, said, h)
+					}
+				}
+			}
+			if unnamed == 0 {
+				t.Errorf("carried out: %v: never killed between the two names", lost)
 			}
 		}
 	}
