@@ -77,8 +77,9 @@ func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked
 	return all, asked, nil
 }
 
-// Prune removes the copies that nobody uses, and returns them.
+// Prune removes the copies that nobody uses, and returns them; and what killed runs left.
 func Prune(ctx context.Context, dir string, o media.Options) ([]Copy, error) {
+	removeKilled(dir)
 	all, asked, err := Copies(ctx, dir, o)
 	if err != nil {
 		return nil, err

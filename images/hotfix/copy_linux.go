@@ -34,6 +34,7 @@ import (
 type copyFolder struct {
 	path string // absolute
 	root *os.Root
+	lock *os.File // shared by all that write copies
 	e    media.EngineTraits
 	p    progress.Reporter
 }
@@ -73,10 +74,31 @@ func openCopyFolder(dir string, e media.EngineTraits, p progress.Reporter) (*cop
 		root.Close()
 		return nil, err
 	}
+	removeKilled(dir)
+	if k.lock, err = root.Open("."); err != nil {
+		root.Close()
+		return nil, err
+	}
+	_ = unix.Flock(int(k.lock.Fd()), unix.LOCK_SH) // where there are no locks, nothing is removed
 	return k, nil
 }
 
-func (k *copyFolder) close() { k.root.Close() }
+func (k *copyFolder) close() {
+	k.lock.Close()
+	k.root.Close()
+}
+
+// removeKilled removes unfinished copies of runs that were killed, unless another run is writing copies.
+func removeKilled(dir string) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	if unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		atomicfile.RemoveTemps(dir)
+	}
+}
 
 // check refuses a folder in which others can change what a container runs.
 func (k *copyFolder) check() error {

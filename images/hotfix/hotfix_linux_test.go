@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
@@ -244,6 +246,52 @@ func TestHotfixApplyFails(t *testing.T) {
 			}
 		}
 	}
+}
+
+// An unfinished copy of a run that was killed goes with the next run, and with --prune, but not while somebody
+// writes copies.
+func TestHotfixUnfinished(t *testing.T) {
+	e := newEngine(t, legacyRoot()...)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(dir, ".vfix-0123456789abcdef")
+	other := imagetest.Write(t, filepath.Join(dir, ".vfix-of-somebody"), nil)
+	is := func(when string, want bool) {
+		t.Helper()
+		if _, err := os.Stat(left); (err == nil) != want {
+			t.Errorf("%s: %s is there: got %v, want %v", when, left, err == nil, want)
+		}
+	}
+	imagetest.Write(t, left, []byte("half"))
+	d := imagetest.Must[*os.File](t)(os.Open(dir))
+	defer d.Close()
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	hotfixed := func() {
+		t.Helper()
+		if _, err := hotfixOf(t, "db", hotfix.Options{Dir: dir}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hotfixed()
+	is("somebody writes copies", true)
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	hotfixed()
+	is("a run", false)
+	imagetest.Write(t, left, []byte("half"))
+	if _, err := hotfix.Prune(context.Background(), dir, media.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	is("--prune", false)
+	if _, err := os.Stat(other); err != nil {
+		t.Error(err)
+	}
+	_ = e
 }
 
 // Killed at any request, whether it was carried out or not, vfix leaves a container with all that it had: the
