@@ -39,10 +39,6 @@ func removeStale(path string) {
 	removeTemps(filepath.Join(path, "blobs", "sha256"), TempPrefix)
 }
 
-// RemoveTemps removes the temporary files of killed runs (TempName) from a folder. It is for one who keeps all
-// others who write there out of it.
-func RemoveTemps(dir string) { removeTemps(dir, TempPrefix) }
-
 func removeTemps(dir, prefix string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

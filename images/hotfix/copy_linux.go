@@ -32,11 +32,11 @@ import (
 // mode, time and xattrs: the same file of two images is kept once, and what a container has
 // mounted is never changed.
 type copyFolder struct {
-	path string // absolute
-	root *os.Root
-	lock *os.File // shared by all that write copies
-	e    media.EngineTraits
-	p    progress.Reporter
+	path  string // absolute
+	root  *os.Root
+	leave func()
+	e     media.EngineTraits
+	p     progress.Reporter
 }
 
 const (
@@ -74,30 +74,16 @@ func openCopyFolder(dir string, e media.EngineTraits, p progress.Reporter) (*cop
 		root.Close()
 		return nil, err
 	}
-	removeKilled(dir)
-	if k.lock, err = root.Open("."); err != nil {
+	if k.leave, err = atomicfile.Enter(root); err != nil {
 		root.Close()
 		return nil, err
 	}
-	_ = unix.Flock(int(k.lock.Fd()), unix.LOCK_SH) // where there are no locks, nothing is removed
 	return k, nil
 }
 
 func (k *copyFolder) close() {
-	k.lock.Close()
+	k.leave()
 	k.root.Close()
-}
-
-// removeKilled removes unfinished copies of runs that were killed, unless another run is writing copies.
-func removeKilled(dir string) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	if unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-		atomicfile.RemoveTemps(dir)
-	}
 }
 
 // check refuses a folder in which others can change what a container runs.
@@ -124,7 +110,7 @@ func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r 
 	if err := k.mapOwner(&want); err != nil {
 		return "", err
 	}
-	temp := filepath.Base(atomicfile.TempName(k.path))
+	temp := atomicfile.FolderName()
 	f, err := k.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err

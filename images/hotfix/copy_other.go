@@ -24,8 +24,6 @@ func openCopyFolder(string, media.EngineTraits, progress.Reporter) (*copyFolder,
 
 func (*copyFolder) close() {}
 
-func removeKilled(string) {}
-
 func (*copyFolder) put(context.Context, contents.Meta, int64, io.Reader) (string, error) {
 	return "", hinterr.ErrUnsupported
 }

@@ -256,8 +256,8 @@ func TestHotfixUnfinished(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	left := filepath.Join(dir, ".vfix-0123456789abcdef")
-	other := imagetest.Write(t, filepath.Join(dir, ".vfix-of-somebody"), nil)
+	left := filepath.Join(dir, ".vfix-in-0123456789abcdef")
+	other := imagetest.Write(t, filepath.Join(dir, ".vfix-0123456789abcdef"), nil)
 	is := func(when string, want bool) {
 		t.Helper()
 		if _, err := os.Stat(left); (err == nil) != want {
