@@ -31,10 +31,15 @@ func eachImage(r io.Reader, f func(image string) error) error {
 			return hinterr.With(hinterr.Damaged("stdin: incomplete JSON"), "run 'kubectl get pods -A -o json | vfix list -'")
 		case err != nil:
 			var syntax *json.SyntaxError
-			if errors.As(err, &syntax) {
-				return hinterr.With(hinterr.Damaged("stdin: byte %d: %v", syntax.Offset, err), "run 'kubectl get pods -A -o json | vfix list -'")
+			var other *json.UnmarshalTypeError
+			at := d.InputOffset()
+			switch {
+			case errors.As(err, &syntax):
+				at = syntax.Offset
+			case !errors.As(err, &other):
+				return err
 			}
-			return err
+			return hinterr.With(hinterr.Damaged("stdin: byte %d: %v", at, err), "run 'kubectl get pods -A -o json | vfix list -'")
 		}
 	}
 }
