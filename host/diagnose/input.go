@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/utf8text"
 )
 
 const sniffLen = 64
@@ -112,7 +113,7 @@ func Text(name string, r io.Reader, o Options) (*Result, error) {
 	if err := skipZeros(br); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	br = asUTF8(br)
+	br = utf8text.Reader(br)
 	head, _ = br.Peek(sniffLen)
 	switch kind := sniff(head); {
 	case kind == isCore:

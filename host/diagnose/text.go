@@ -5,12 +5,8 @@ package diagnose
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
-	"io"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"vfix.dev/vfix/internal/lazy"
 )
@@ -37,58 +33,6 @@ func skipZeros(r *bufio.Reader) error {
 		skipped += n
 	}
 	return nil
-}
-
-// asUTF8 reads UTF-16 with a byte order mark, as PowerShell writes what a command prints, and anything else as
-// it is.
-func asUTF8(r *bufio.Reader) *bufio.Reader {
-	mark, _ := r.Peek(2)
-	switch string(mark) {
-	case "\xff\xfe":
-		return bufio.NewReader(&utf16Reader{r, binary.LittleEndian})
-	case "\xfe\xff":
-		return bufio.NewReader(&utf16Reader{r, binary.BigEndian})
-	}
-	return r
-}
-
-// utf16Reader reads UTF-16 as UTF-8 (RFC 2781); what is none becomes U+FFFD.
-type utf16Reader struct {
-	r     *bufio.Reader
-	order binary.ByteOrder
-}
-
-func (u *utf16Reader) Read(b []byte) (n int, err error) {
-	if len(b) < utf8.UTFMax {
-		return 0, io.ErrShortBuffer
-	}
-	for n+utf8.UTFMax <= len(b) {
-		r, err := u.rune()
-		if err != nil {
-			return n, err
-		}
-		n += utf8.EncodeRune(b[n:], r)
-	}
-	return n, nil
-}
-
-func (u *utf16Reader) rune() (rune, error) {
-	r, err := u.unit()
-	if err != nil || !utf16.IsSurrogate(r) {
-		return r, err
-	}
-	second, err := u.unit()
-	return utf16.DecodeRune(r, second), err
-}
-
-// unit reads 16 bits; half of them at the end is none.
-func (u *utf16Reader) unit() (rune, error) {
-	var b [2]byte
-	_, err := io.ReadFull(u.r, b[:])
-	if err == io.ErrUnexpectedEOF {
-		err = io.EOF
-	}
-	return rune(u.order.Uint16(b[:])), err
 }
 
 // colors are those of dmesg --color (ECMA-48, SGR).

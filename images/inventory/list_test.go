@@ -162,6 +162,7 @@ func TestListPods(t *testing.T) {
 		"a pod":   pod,
 		"a list":  `{"kind":"List","items":[` + pod + "," + pod + `]}`,
 		"two":     pod + "\n" + pod,
+		"marked":  "\ufeff" + pod,
 		"cronjob": `{"spec":{"jobTemplate":{"spec":{"template":` + pod + `}}}}`,
 	} {
 		if got, err := list(text); err != nil || got != want {
