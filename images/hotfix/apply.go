@@ -81,7 +81,7 @@ func (r *recreation) run(ctx context.Context) (_ *Recreated, err error) {
 		return nil, err
 	}
 	for _, remove := range left.made {
-		r.P.Note("an earlier run was killed; to remove what it left: %s", remove)
+		r.P.Note("left by a run that was killed, unless one is at work: to remove it: %s", remove)
 	}
 	kept, err := r.freeName(ctx, name+keptSuffix)
 	if err != nil {
