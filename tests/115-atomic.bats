@@ -124,3 +124,36 @@ interrupted() {
 	done
 	run_vfix verify oci-archive:out.tar --against "$layout"
 }
+
+@test "patch -i: killed at any moment, each file is the old or the new one, and the next run removes what is left" {
+	mkdir want
+	cp "$legacy_image/rootfs/usr/lib/x86_64-linux-gnu/libc.so.6" want/old
+	"$VFIX" patch --quiet -o want/new want/old
+	killed=0 left=0
+	for call in pwrite64 fchmod fsync renameat; do
+		for n in 1 2 3 4; do
+			rm -rf tree
+			mkdir -p tree/a tree/b
+			cp want/old tree/a/one
+			cp want/old tree/a/two
+			cp want/old tree/b/three
+			# Of somebody else, whatever it looks like.
+			touch tree/a/.vfix-0123456789abcdef tree/a/.vfix-in-notes
+			run "$build/killat" "$call" "$n" "$VFIX" patch --quiet -i tree
+			[ "$status" = 137 ] || continue
+			killed=$((killed + 1))
+			for f in tree/a/one tree/a/two tree/b/three; do
+				cmp -s "$f" want/old || cmp "$f" want/new
+			done
+			left=$((left + $(find tree -name '.vfix-in-*' ! -name '*notes' | wc -l)))
+			run_vfix patch --quiet -i tree
+			for f in tree/a/one tree/a/two tree/b/three; do
+				cmp "$f" want/new
+			done
+			expect "left behind after a kill at $call $n" "$(find tree -type f | sort | tr '\n' ' ')" \
+				'tree/a/.vfix-0123456789abcdef tree/a/.vfix-in-notes tree/a/one tree/a/two tree/b/three '
+		done
+	done
+	# The control: there was something to remove.
+	expect 'killed, and files left' "$((killed > 9)) $((left > 9))" '1 1'
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,6 +112,20 @@ func TestHintOfTMPDIR(t *testing.T) {
 	}
 	if got := hints.Of(errors.New("x"), issues); !strings.Contains(got, issues) || issues == "" {
 		t.Errorf("got hint %q, want the address %s", got, issues)
+	}
+}
+
+// What the file system refuses is no bug of vfix, and root need not be told to be root.
+func TestHintOfFileSystem(t *testing.T) {
+	for err, want := range map[error]string{
+		syscall.EISDIR: "a directory", syscall.ENOTDIR: "a directory", syscall.ENAMETOOLONG: "shorter", fs.ErrPermission: "run vfix as",
+	} {
+		if got := hints.Of(&fs.PathError{Op: "open", Path: "/x", Err: err}, issues); !strings.Contains(got, want) {
+			t.Errorf("%v: got hint %q, want %q in it", err, got, want)
+		}
+	}
+	if got := hints.Of(&fs.PathError{Op: "rename", Path: "/x", Err: syscall.EPERM}, issues); strings.Contains(got, "as root") == (os.Geteuid() == 0) {
+		t.Errorf("user %d: got hint %q", os.Geteuid(), got)
 	}
 }
 

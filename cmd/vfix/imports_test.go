@@ -40,6 +40,7 @@ var forbidden = map[string][]string{
 	"internal/filemarks": {module, "os", "net", "io/fs", "syscall", "github.com"},
 	"internal/kernellog": {module, "net", "os", "github.com"},
 	"internal/packages":  {module + "cmd", module + "images", module + "host", module + "docs", module + "shim", module + "rewriter", "os", "net", "github.com"},
+	"internal/utf8text":  {module, "os", "net", "io/fs", "syscall", "github.com"},
 	"internal/sparse":    {module, "net", "golang.org/x/sys", "github.com"},
 	"internal/rootpath":  {module, "net", "golang.org/x/sys", "github.com"},
 	"docs":               {module},

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/utf8text"
 )
 
 const sniffLen = 64
@@ -109,12 +110,17 @@ func Text(name string, r io.Reader, o Options) (*Result, error) {
 	if len(head) == 0 && err == io.EOF {
 		return nil, &refusedError{name + ": empty: nothing to diagnose", emptyHint}
 	}
+	if err := skipZeros(br); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	br = utf8text.Reader(br)
+	head, _ = br.Peek(sniffLen)
 	switch kind := sniff(head); {
 	case kind == isCore:
 		return nil, &refusedError{name + ": a core file that cannot be read at any offset", "save it to a file, and name that"}
 	case kind != isText:
 		return nil, &refusedError{name + ": compressed", "unpack it first"}
-	case bytes.IndexByte(head, 0) >= 0:
+	case len(head) == 0, bytes.IndexByte(head, 0) >= 0:
 		return nil, &refusedError{name + ": neither a core file nor text", "'vfix help diagnose' lists what is understood"}
 	}
 	crashes, lines, err := Log(name, br, o)

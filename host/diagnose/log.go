@@ -80,6 +80,7 @@ func (g *logReader) read(r io.Reader) (lines int, err error) {
 }
 
 func (g *logReader) line(text string) {
+	text = message(text)
 	if l, ok := parseLine(text); ok {
 		if l.fromTrace && l.program == "" {
 			l.exe = g.execs[l.pid]

@@ -5,11 +5,15 @@ package install
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/xattrs"
 )
 
 // labelXattr holds a file's SELinux label (linux/xattr.h, XATTR_NAME_SELINUX).
@@ -20,8 +24,25 @@ func metaOf(f *os.File, fi fs.FileInfo) meta {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		m.UID, m.GID = int(st.Uid), int(st.Gid)
 	}
+	m.Attrs = map[string][]byte{}
+	names, _ := xattrs.List(int(f.Fd())) // none, where the file system has none
+	for _, name := range names {
+		if slices.Contains(notKept, name) {
+			continue
+		}
+		if v, err := xattrs.Get(int(f.Fd()), name); err == nil {
+			m.Attrs[name] = v
+		}
+	}
 	return m
 }
+
+// aclXattr holds a POSIX ACL. Its mask is what the mode has for the group: without the list, the mode
+// alone would give the group what the list denies it.
+const aclXattr = "system.posix_acl_access"
+
+// notKept are the label, which has a place of its own, and the sums of a file's content (IMA, EVM).
+var notKept = []string{labelXattr, "security.ima", "security.evm"}
 
 // label returns a file's SELinux label, "" where it has none.
 func label(f *os.File) string {
@@ -48,6 +69,23 @@ func (m meta) apply(f *os.File) error {
 	}
 	if m.Label != "" && label(f) != m.Label {
 		_ = unix.Fsetxattr(int(f.Fd()), labelXattr, append([]byte(m.Label), 0), 0)
+	}
+	return m.applyAttrs(int(f.Fd()))
+}
+
+// applyAttrs sets the other attributes, and removes the ACL that a new file has from its folder. A file that
+// has lost its ACL may be read by others; without another attribute it is what it was.
+func (m meta) applyAttrs(fd int) error {
+	for name, v := range m.Attrs {
+		if err := unix.Fsetxattr(fd, name, v, 0); err != nil && name == aclXattr {
+			return fmt.Errorf("xattr %s: %w", name, err)
+		}
+	}
+	if m.Attrs == nil || m.Attrs[aclXattr] != nil {
+		return nil
+	}
+	if err := unix.Fremovexattr(fd, aclXattr); err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOTSUP) {
+		return fmt.Errorf("xattr %s: %w", aclXattr, err)
 	}
 	return nil
 }

@@ -72,6 +72,8 @@ type meta struct {
 	GID   int         `json:"gid"`
 	MTime time.Time   `json:"mtime"`
 	Label string      `json:"label,omitempty"` // SELinux's
+	// Attrs are the other extended attributes, POSIX ACLs among them; nil: not known, a file of vfix's.
+	Attrs map[string][]byte `json:"attrs"`
 }
 
 // read returns what a resolved name holds, nil for nothing. Only the name itself may be a

@@ -30,8 +30,9 @@ type File struct {
 }
 
 // Create begins a file that is to be called path: a temporary one in the same folder,
-// with the mode the umask gives. What path names must be missing or a regular file; a
-// symlink is followed, so that what it names is replaced and not the link.
+// with the mode the umask gives, but no rights that the file which it replaces has not: a private archive
+// stays private. What path names must be missing or a regular file; a symlink is followed, so that what
+// it names is replaced and not the link.
 func Create(path string) (*File, error) {
 	return CreateNamed(path, TempName)
 }
@@ -39,7 +40,9 @@ func Create(path string) (*File, error) {
 // CreateNamed is Create with the name that temp makes of the file's own, beside it.
 func CreateNamed(path string, temp func(string) string) (*File, error) {
 	final := path
-	switch fi, err := os.Stat(path); {
+	fi, err := os.Stat(path)
+	replaces := err == nil
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, err
@@ -53,6 +56,11 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 	f, err := os.OpenFile(temp(final), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, err
+	}
+	if replaces {
+		if now, err := f.Stat(); err == nil {
+			_ = f.Chmod(now.Mode().Perm() & fi.Mode().Perm()) // where modes can be set
+		}
 	}
 	return &File{File: f, Final: final}, nil
 }

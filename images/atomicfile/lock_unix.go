@@ -14,9 +14,14 @@ import (
 )
 
 // lockFile locks f with flock(2), which ends with the process.
-func lockFile(f *os.File) error {
+func lockFile(f *os.File) error { return flock(f, unix.LOCK_EX) }
+
+// shareLock locks f for many; one who has it alone gives that up.
+func shareLock(f *os.File) error { return flock(f, unix.LOCK_SH) }
+
+func flock(f *os.File, how int) error {
 	for {
-		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+		switch err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err {
 		case unix.EINTR:
 		case unix.EWOULDBLOCK:
 			return errTaken

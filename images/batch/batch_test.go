@@ -109,6 +109,13 @@ func TestReadList(t *testing.T) {
 	if fmt.Sprint(items) != fmt.Sprint(want) || l.All() != 3 {
 		t.Errorf("got %v", items)
 	}
+	// As Windows PowerShell writes what 'vfix list' prints.
+	if l, err = openText(t, "\xff\xfea\x00:\x001\x00\r\x00\n\x00b\x00\r\x00\n\x00", batch.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(itemsOf(t, l)); got != fmt.Sprint([]batch.Item{{Line: 1, Source: "a:1"}, {Line: 2, Source: "b"}}) {
+		t.Errorf("UTF-16: got %s", got)
+	}
 	for text, want := range map[string]string{
 		"a b c":                  "line 1: 3 words",
 		"a\nb docker://":         "line 2: ",

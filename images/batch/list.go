@@ -14,6 +14,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/utf8text"
 )
 
 // Item is one line of a list of images.
@@ -145,7 +146,7 @@ func (l *List) every(f func(Item) error) error {
 
 // read calls f for each line that has a SOURCE, until it errs.
 func (l *List) read(f func(Item) error) error {
-	sc := bufio.NewScanner(io.NewSectionReader(l.f, 0, l.size))
+	sc := bufio.NewScanner(utf8text.Reader(bufio.NewReader(io.NewSectionReader(l.f, 0, l.size))))
 	sc.Buffer(nil, maxLine)
 	line := 0
 	for sc.Scan() {
@@ -171,7 +172,7 @@ func (l *List) read(f func(Item) error) error {
 // parseLine takes a line apart; an empty one has no SOURCE.
 func parseLine(text string) (Item, error) {
 	var i Item
-	words := strings.Fields(strings.TrimPrefix(text, "\ufeff")) // what Windows begins a text with
+	words := strings.Fields(text)
 	for n, w := range words {
 		if strings.HasPrefix(w, "#") {
 			words = words[:n]

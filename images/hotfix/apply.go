@@ -58,6 +58,9 @@ type undoing struct {
 	By string // the same as a command
 }
 
+// keptImages is what the images are called that hold a container's own changes.
+const keptImages = "vfix-hotfix"
+
 // undoTime is how long undoing may take all together.
 const undoTime = time.Minute
 
@@ -73,7 +76,14 @@ func (r *recreation) run(ctx context.Context) (_ *Recreated, err error) {
 			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%q: an engine takes no name that is not UTF-8", m.Target)
 		}
 	}
-	kept, err := r.freeName(ctx, name+"-vfix-old")
+	left, err := findLeftovers(ctx, r.c.Client, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, remove := range left.made {
+		r.P.Note("left by a run that was killed, unless one is at work: to remove it: %s", remove)
+	}
+	kept, err := r.freeName(ctx, name+keptSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +167,7 @@ func (r *recreation) image(ctx context.Context, name string, out *Recreated) (st
 	// A tag has the letters that a container's name has (distribution/reference, tag), and
 	// at most 128 of them.
 	const longest = 100
-	out.Image = "vfix-hotfix:" + name[:min(len(name), longest)] + "-" + randomHex()
+	out.Image = keptImages + ":" + name[:min(len(name), longest)] + "-" + randomHex()
 	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
 		_, err := r.c.ImageRemove(ctx, out.Image, client.ImageRemoveOptions{})
 		return unlessGone(err)
@@ -189,7 +199,7 @@ func (r *recreation) create(ctx context.Context, name, image string) error {
 	if err != nil {
 		return err
 	}
-	temp := name + "-vfix-" + randomHex()
+	temp := name + newSuffix + randomHex()
 	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
 		id := r.newID
 		if id == "" {

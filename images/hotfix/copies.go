@@ -15,6 +15,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
@@ -77,7 +78,7 @@ func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked
 	return all, asked, nil
 }
 
-// Prune removes the copies that nobody uses, and returns them.
+// Prune removes the copies that nobody uses, and returns them; and what killed runs left.
 func Prune(ctx context.Context, dir string, o media.Options) ([]Copy, error) {
 	all, asked, err := Copies(ctx, dir, o)
 	if err != nil {
@@ -86,6 +87,14 @@ func Prune(ctx context.Context, dir string, o media.Options) ([]Copy, error) {
 	if !asked {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "%s: cannot tell which copies stopped containers use: no docker or podman daemon answers", dir),
 			"start the daemon, or remove the files in %s yourself", dir)
+	}
+	if root, err := os.OpenRoot(dir); err == nil {
+		defer root.Close()
+		leave, err := atomicfile.Enter(root)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 	}
 	var removed []Copy
 	for _, c := range all {

@@ -32,10 +32,11 @@ import (
 // mode, time and xattrs: the same file of two images is kept once, and what a container has
 // mounted is never changed.
 type copyFolder struct {
-	path string // absolute
-	root *os.Root
-	e    media.EngineTraits
-	p    progress.Reporter
+	path  string // absolute
+	root  *os.Root
+	leave func()
+	e     media.EngineTraits
+	p     progress.Reporter
 }
 
 const (
@@ -73,10 +74,17 @@ func openCopyFolder(dir string, e media.EngineTraits, p progress.Reporter) (*cop
 		root.Close()
 		return nil, err
 	}
+	if k.leave, err = atomicfile.Enter(root); err != nil {
+		root.Close()
+		return nil, err
+	}
 	return k, nil
 }
 
-func (k *copyFolder) close() { k.root.Close() }
+func (k *copyFolder) close() {
+	k.leave()
+	k.root.Close()
+}
 
 // check refuses a folder in which others can change what a container runs.
 func (k *copyFolder) check() error {
@@ -102,7 +110,7 @@ func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r 
 	if err := k.mapOwner(&want); err != nil {
 		return "", err
 	}
-	temp := filepath.Base(atomicfile.TempName(k.path))
+	temp := atomicfile.FolderName()
 	f, err := k.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err

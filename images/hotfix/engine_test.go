@@ -26,6 +26,7 @@ type fakeEngine struct {
 	containers map[string]map[string]any // what inspect says, by ID
 	images     map[string]string         // IDs by name
 	tar        []byte                    // the file system of every container
+	made       map[string]string         // images of containers that were created, by ID
 	changes    string                    // the answer to changes
 	info       string
 	components string
@@ -35,6 +36,7 @@ type fakeEngine struct {
 	connects []string
 	failAt   int  // this request goes wrong, the first being 1; 0: none
 	lost     bool // it is carried out, and the answer gets lost
+	killed   bool // vfix is killed then: nothing that it does afterwards gets here
 }
 
 const stoppedID = "11110000111100001111000011110000111100001111000011110000aaaabbbb"
@@ -45,7 +47,7 @@ func newEngine(t *testing.T, members ...imagetest.TestMember) *fakeEngine {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	e := &fakeEngine{
 		sock: filepath.Join(dir, "e.sock"), names: map[string]string{"db": stoppedID},
-		containers: map[string]map[string]any{}, images: map[string]string{"redis:2.8": "sha256:" + strings.Repeat("5", 64)},
+		containers: map[string]map[string]any{}, made: map[string]string{}, images: map[string]string{"redis:2.8": "sha256:" + strings.Repeat("5", 64)},
 		changes: "null", info: `{"DockerRootDir": "/var/lib/docker", "SecurityOptions": ["name=seccomp,profile=default"]}`,
 		components: `[{"Name": "Engine"}]`, tar: imagetest.TarMembers(t, members...),
 	}
@@ -94,6 +96,9 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, _ := io.ReadAll(r.Body)
 	e.requests = append(e.requests, r.Method+" "+path)
+	if e.killed && e.failAt != 0 && len(e.requests) > e.failAt {
+		panic(http.ErrAbortHandler)
+	}
 	if e.failAt == len(e.requests) {
 		if e.lost {
 			e.answer(&nowhere{h: http.Header{}}, r, path, body)
@@ -134,9 +139,22 @@ func (e *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string,
 		fmt.Fprintf(w, `{"ApiVersion": "1.41", "Components": %s}`, e.components)
 	case path == "/info":
 		io.WriteString(w, e.info)
+	case path == "/containers/json":
+		var all []map[string]any
+		for name, id := range e.names {
+			one := map[string]any{"Id": id, "Names": []string{"/" + name}, "State": "exited", "Image": e.made[id]}
+			if s, ok := e.containers[id]["State"].(map[string]any); ok {
+				one["State"] = s["Status"]
+			}
+			all = append(all, one)
+		}
+		json.NewEncoder(w).Encode(all)
 	case path == "/containers/create":
 		e.created = body
-		id := strings.Repeat("2", 64)
+		var of struct{ Image string }
+		_ = json.Unmarshal(body, &of)
+		id := strings.Repeat(fmt.Sprint(1+len(e.containers)), 64)
+		e.made[id] = of.Image
 		e.names[q.Get("name")] = id
 		e.containers[id] = map[string]any{"Id": id, "Name": "/" + q.Get("name"), "State": map[string]any{"Status": "created"}}
 		w.WriteHeader(http.StatusCreated)
@@ -194,4 +212,23 @@ func (e *fakeEngine) state() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return fmt.Sprint(e.names, e.images, len(e.containers))
+}
+
+// typed does what a command of docker does.
+func (e *fakeEngine) typed(t *testing.T, command string) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch f := strings.Fields(command); {
+	case len(f) == 3 && f[1] == "rm" && e.names[f[2]] != "":
+		delete(e.containers, e.names[f[2]])
+		delete(e.names, f[2])
+	case len(f) == 3 && f[1] == "rmi" && e.images["docker.io/library/"+f[2]] != "":
+		delete(e.images, "docker.io/library/"+f[2])
+	case len(f) == 4 && f[1] == "rename" && e.names[f[2]] != "" && e.names[f[3]] == "":
+		e.names[f[3]] = e.names[f[2]]
+		delete(e.names, f[2])
+	default:
+		t.Errorf("cannot be done: %q", command)
+	}
 }

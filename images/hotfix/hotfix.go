@@ -108,7 +108,12 @@ func (h *hotfix) findContainer(ctx context.Context, name string) (found bool, er
 	err = media.EachDaemon(ctx, "", h.o.Media, func(c *client.Client, host string) (bool, error) {
 		got, err := c.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 		if errdefs.IsNotFound(err) {
-			return false, nil
+			if !h.o.Apply {
+				return false, nil
+			}
+			if err = notRenamed(ctx, c, name); err == nil {
+				return false, nil
+			}
 		}
 		found = true
 		if err == nil {

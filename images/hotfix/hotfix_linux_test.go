@@ -4,16 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/xattrs"
 )
@@ -238,6 +243,102 @@ func TestHotfixApplyFails(t *testing.T) {
 			}
 			if failed < 11 {
 				t.Errorf("only %d requests", failed)
+			}
+		}
+	}
+}
+
+// An unfinished copy of a run that was killed goes with the next run, and with --prune, but not while somebody
+// writes copies.
+func TestHotfixUnfinished(t *testing.T) {
+	e := newEngine(t, legacyRoot()...)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(dir, ".vfix-in-0123456789abcdef")
+	other := imagetest.Write(t, filepath.Join(dir, ".vfix-0123456789abcdef"), nil)
+	is := func(when string, want bool) {
+		t.Helper()
+		if _, err := os.Stat(left); (err == nil) != want {
+			t.Errorf("%s: %s is there: got %v, want %v", when, left, err == nil, want)
+		}
+	}
+	imagetest.Write(t, left, []byte("half"))
+	d := imagetest.Must[*os.File](t)(os.Open(dir))
+	defer d.Close()
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	hotfixed := func() {
+		t.Helper()
+		if _, err := hotfixOf(t, "db", hotfix.Options{Dir: dir}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hotfixed()
+	is("somebody writes copies", true)
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	hotfixed()
+	is("a run", false)
+	imagetest.Write(t, left, []byte("half"))
+	if _, err := hotfix.Prune(context.Background(), dir, media.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	is("--prune", false)
+	if _, err := os.Stat(other); err != nil {
+		t.Error(err)
+	}
+	_ = e
+}
+
+// Killed at any request, whether it was carried out or not, vfix leaves a container with all that it had: the
+// next run names each container that is left over, or says what gives the old one its name back.
+func TestHotfixApplyKilled(t *testing.T) {
+	for _, changes := range []string{"null", `[{"Path": "/x", "Kind": 1}]`} {
+		for _, lost := range []bool{false, true} {
+			unnamed := 0
+			for at := 1; ; at++ {
+				e := newEngine(t, legacyRoot()...)
+				e.changes, e.failAt, e.lost, e.killed = changes, at, lost, true
+				before := fmt.Sprint(e.names)
+				_, _ = hotfixOf(t, "db", hotfix.Options{Dir: t.TempDir(), Apply: true})
+				if len(e.requests) < at {
+					break
+				}
+				killedAt := e.requests[at-1]
+				e.failAt = 0
+				id, renamed := e.names["db"]
+				if renamed && id != stoppedID {
+					continue // all is done
+				}
+				notes := &imagetest.Notes{}
+				h, err := hotfix.Hotfix(context.Background(), "db", hotfix.Options{Dir: t.TempDir(), Apply: true, ScanOptions: images.ScanOptions{Media: media.Options{Progress: notes}}})
+				if !renamed {
+					unnamed++
+					for _, command := range strings.Split(strings.TrimSuffix(imagetest.HintOf(err), ", and try again"), " && ") {
+						e.typed(t, command)
+					}
+					if after := fmt.Sprint(e.names); after != before {
+						t.Errorf("killed at %s (carried out: %v): before %s, after the hint of %v: %s", killedAt, lost, before, err, after)
+					}
+					continue
+				}
+				if err != nil {
+					t.Errorf("killed at %s (carried out: %v): %v", killedAt, lost, err)
+					continue
+				}
+				said := strings.Join(notes.Text, "\n")
+				for name := range e.names {
+					if name != "db" && !strings.HasPrefix(name, "db-vfix-old") && !strings.Contains(said, "docker rm "+name) {
+						t.Errorf("killed at %s (carried out: %v): %s is left, and nothing says so: %s, %+v", killedAt, lost, name, said, h)
+					}
+				}
+			}
+			if unnamed == 0 {
+				t.Errorf("carried out: %v: never killed between the two names", lost)
 			}
 		}
 	}

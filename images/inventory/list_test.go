@@ -162,6 +162,7 @@ func TestListPods(t *testing.T) {
 		"a pod":   pod,
 		"a list":  `{"kind":"List","items":[` + pod + "," + pod + `]}`,
 		"two":     pod + "\n" + pod,
+		"marked":  "\ufeff" + pod,
 		"cronjob": `{"spec":{"jobTemplate":{"spec":{"template":` + pod + `}}}}`,
 	} {
 		if got, err := list(text); err != nil || got != want {
@@ -175,8 +176,8 @@ func TestListPods(t *testing.T) {
 		t.Errorf("--match: got %s, %v", got, err)
 	}
 	for what, text := range map[string]string{"nothing": "", "half": pod[:len(pod)/2], "no JSON": "NAME READY", "deep": strings.Repeat("[", 1e5), "an odd image": `{"containers":[{"image":7}]}`} {
-		if _, err := list(text); err == nil {
-			t.Errorf("%s: no error", what)
+		if _, err := list(text); !errors.Is(err, hinterr.ErrDamaged) || !strings.Contains(err.Error(), "stdin: ") {
+			t.Errorf("%s: got %v", what, err)
 		}
 	}
 	if _, err := all(f, "oci:x", inventory.ListOptions{Stdin: io.MultiReader()}); !errors.Is(err, hinterr.ErrUnsupported) {

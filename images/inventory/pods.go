@@ -4,12 +4,14 @@
 package inventory
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/utf8text"
 )
 
 // containerLists are the members of a PodSpec with containers (Kubernetes API reference, "PodSpec").
@@ -21,7 +23,7 @@ const maxDepth = 200
 // eachImage calls f for each image that a container in the JSON has. It reads the JSON as a stream: that
 // of a cluster has hundreds of MB.
 func eachImage(r io.Reader, f func(image string) error) error {
-	d := &pods{json.NewDecoder(r), f}
+	d := &pods{json.NewDecoder(utf8text.Reader(bufio.NewReader(r))), f}
 	for first := true; ; first = false {
 		err := d.value("", false, 0)
 		switch {
@@ -31,10 +33,15 @@ func eachImage(r io.Reader, f func(image string) error) error {
 			return hinterr.With(hinterr.Damaged("stdin: incomplete JSON"), "run 'kubectl get pods -A -o json | vfix list -'")
 		case err != nil:
 			var syntax *json.SyntaxError
-			if errors.As(err, &syntax) {
-				return hinterr.With(hinterr.Damaged("stdin: byte %d: %v", syntax.Offset, err), "run 'kubectl get pods -A -o json | vfix list -'")
+			var other *json.UnmarshalTypeError
+			at := d.InputOffset()
+			switch {
+			case errors.As(err, &syntax):
+				at = syntax.Offset
+			case !errors.As(err, &other):
+				return err
 			}
-			return err
+			return hinterr.With(hinterr.Damaged("stdin: byte %d: %v", at, err), "run 'kubectl get pods -A -o json | vfix list -'")
 		}
 	}
 }

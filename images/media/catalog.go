@@ -43,8 +43,11 @@ func EachRepository(ctx context.Context, host, prefix string, o Options, f func(
 	})
 }
 
+// maxPages is how many pages a list may have: a million images where a page has 100.
+const maxPages = 10_000
+
 // eachPage calls f for each page of a registry's list; f returns the address of the next one. Some
-// registries name the same one again and again.
+// registries name the same one again and again, or one more without an end.
 func eachPage[P any](ctx context.Context, repo name.Repository, list interface {
 	HasNext() bool
 	Next(context.Context) (P, error)
@@ -62,7 +65,9 @@ func eachPage[P any](ctx context.Context, repo name.Repository, list interface {
 		if next != "" && seen[next] {
 			return RegistryError(ctx, repo.Tag("list"), hinterr.Damaged("the registry's list repeats itself"))
 		}
-		seen[next] = true
+		if seen[next] = true; len(seen) > maxPages {
+			return RegistryError(ctx, repo.Tag("list"), hinterr.Damaged("the registry's list has more than %d pages", maxPages))
+		}
 	}
 	return nil
 }

@@ -144,8 +144,13 @@ func (p *patchRun) begin(root *os.Root, name string, id contents.FileID) (*repla
 			return nil, err
 		}
 		p.roots[filepath.Dir(key)] = at
+		leave, err := atomicfile.Enter(at)
+		if err != nil {
+			return nil, err
+		}
+		p.leave = append(p.leave, leave)
 	}
-	r := &replacement{root: at, temp: filepath.Base(atomicfile.TempName(key)), final: base, id: id}
+	r := &replacement{root: at, temp: atomicfile.FolderName(), final: base, id: id}
 	p.pending = append(p.pending, r)
 	return r, nil
 }
@@ -172,6 +177,9 @@ func (p *patchRun) discard() {
 		if !r.done {
 			r.root.Remove(r.temp)
 		}
+	}
+	for _, leave := range p.leave {
+		leave()
 	}
 	for _, root := range p.roots {
 		root.Close()

@@ -69,6 +69,7 @@ type patchRun struct {
 	pending  []*replacement
 	finals   map[string]bool
 	roots    map[string]*os.Root // the folders of those, by path
+	leave    []func()            // gives the locks on these back
 	written  map[contents.FileID]*replacement
 	outsides []outside
 	stamp    stamp

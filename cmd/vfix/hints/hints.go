@@ -28,6 +28,9 @@ var hintTable = []struct {
 	{hinterr.ErrNotFound, "check the spelling; see 'vfix help sources'"},
 	{syscall.ENOSPC, "free some space, or choose another place with -o; temporary files go to TMPDIR"},
 	{syscall.EROFS, "the filesystem is read-only: choose another place with -o"},
+	{syscall.EISDIR, "this is a directory: name a file"},
+	{syscall.ENOTDIR, "a part of this path is a file, not a directory: check the spelling"},
+	{syscall.ENAMETOOLONG, "choose a shorter name: vfix adds to it for temporary files"},
 	{fs.ErrPermission, "run vfix as the owner of the file, or as root"},
 	{fs.ErrExist, "remove it first, or choose another place"},
 	{fs.ErrNotExist, "check the spelling; see 'vfix help sources'"},
@@ -49,6 +52,9 @@ func Of(err error, issues string) string {
 		if _, statErr := os.Stat(dir); errors.Is(statErr, fs.ErrNotExist) {
 			return "temporary files go to " + dir + ", which does not exist: set TMPDIR to a directory that does"
 		}
+	}
+	if errors.Is(err, syscall.EPERM) && os.Geteuid() == 0 {
+		return "root may not do this here: see whether the file is immutable (lsattr), and which capabilities vfix has"
 	}
 	for _, row := range hintTable {
 		if errors.Is(err, row.is) {

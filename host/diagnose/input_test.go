@@ -1,0 +1,108 @@
+package diagnose
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf16"
+)
+
+const (
+	attempted = "bash[4242] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffeaaaa0000 ax:ffffffffff600400 si:0 di:7ffeaaaa0010"
+	segfault  = "segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ffeaaaa0000 error 15"
+)
+
+func inUTF16(order binary.AppendByteOrder, text string) string {
+	var b []byte
+	for _, u := range utf16.Encode([]rune("\ufeff" + text)) {
+		b = order.AppendUint16(b, u)
+	}
+	return string(b)
+}
+
+// What stands around a kernel's message, and how a log is stored, does not matter: the crash is found, with the
+// program's name.
+func TestLogsInAllForms(t *testing.T) {
+	stamped := "[12345.678901] " + attempted + "\n"
+	field, err := json.Marshal(map[string]any{"__CURSOR": "s=1", "MESSAGE": attempted, "_TRANSPORT": "kernel"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := []int{}
+	for _, b := range []byte(attempted + "\x1b") { // journalctl -o json, what cannot be printed
+		numbers = append(numbers, int(b))
+	}
+	list, err := json.Marshal(map[string]any{"MESSAGE": numbers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, log := range map[string]string{
+		"plain":                           stamped,
+		"UTF-16, PowerShell's":            inUTF16(binary.LittleEndian, "caf\u00e9 \U0001f600\r\n"+strings.ReplaceAll(stamped, "\n", "\r\n")),
+		"UTF-16, big-endian":              inUTF16(binary.BigEndian, stamped),
+		"UTF-16, cut off":                 inUTF16(binary.LittleEndian, stamped) + "x",
+		"zeros first, as of copytruncate": strings.Repeat("\x00", 100_000) + stamped,
+		"a few zeros first":               "\x00\x00\x00" + stamped,
+		"dmesg --color, attempted":        "\x1b[32m[12345.678901] \x1b[0m" + attempted + "\n",
+		"dmesg --color, segfault":         "\x1b[32m[12345.678901] \x1b[0m\x1b[33mbash[4242]: \x1b[0m\x1b[31m" + segfault + "\x1b[0m\n",
+		"journalctl -o export":            "__CURSOR=s=1\nMESSAGE=" + attempted + "\nPRIORITY=4\n\n",
+		"journalctl -o json":              string(field) + "\n",
+		"journalctl -o json, numbers":     string(list) + "\n",
+		"dmesg --json":                    "{\n   \"dmesg\": [\n      {\n         \"pri\": 4,\n         \"msg\": \"" + attempted + "\"\n      }\n   ]\n}\n",
+		"docker's":                        `{"log":"` + attempted + `\n","stream":"stderr"}` + "\n",
+	} {
+		r, err := Text(name, strings.NewReader(log), Options{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(r.Crashes) != 1 || r.Crashes[0].Kind != Call || r.Crashes[0].Program != "bash" || pid(r.Crashes[0]) != 4242 {
+			t.Errorf("%s: got %d crashes, %+v", name, len(r.Crashes), r.Crashes)
+		}
+	}
+	// A field of another name has the message.
+	r, err := Text("x", strings.NewReader(`{"msg":"failed","error":"exec /x: exec format error"}`), Options{})
+	if err != nil || len(r.Crashes) != 1 {
+		t.Errorf("another field: got %+v, %v", r, err)
+	}
+}
+
+// zeros is a file of zeros without an end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// What is no text is said to be none, and zeros without an end have one.
+func TestNoText(t *testing.T) {
+	for name, data := range map[string]io.Reader{
+		"zeros":                 bytes.NewReader(make([]byte, 1000)),
+		"zeros, then numbers":   bytes.NewReader(append(make([]byte, 1000), "ab\x00\x01\x00"...)),
+		"numbers":               strings.NewReader("\x01\x00\x02\x00"),
+		"zeros, then a core":    bytes.NewReader(append(make([]byte, 100), "\x7fELF\x02\x01\x01\x00"...)),
+		"UTF-16 without a mark": strings.NewReader(inUTF16(binary.LittleEndian, attempted)[2:]),
+		"zeros without an end":  zeros{},
+	} {
+		_, err := Text(name, data, Options{})
+		var refused *refusedError
+		if !errors.As(err, &refused) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	// A file that begins with a hole is a log, too.
+	file := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(file, append(make([]byte, 4096), attempted...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := File(file, Options{}); err != nil || len(r.Crashes) != 1 {
+		t.Errorf("a hole first: got %+v, %v", r, err)
+	}
+}

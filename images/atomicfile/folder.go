@@ -1,0 +1,50 @@
+// Many small outputs in one folder, as the copies of a hotfix and the files that are patched in place: their
+// temporary files have names of their own, and whoever writes such has a lock on the folder, which all of them
+// share. Who finds nobody there knows that such files are of runs that were killed.
+
+package atomicfile
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// folderPrefix begins the names of files that are written under the lock on their folder.
+const folderPrefix = TempPrefix + "in-"
+
+// FolderName gives a name that is not in use, for a file in a folder that was entered.
+func FolderName() string {
+	return folderPrefix + filepath.Base(TempName(""))[len(TempPrefix):]
+}
+
+// enterTime is how long others may keep a folder for themselves: they remove what is left in it. Anybody who
+// can read a folder can lock it, so nobody waits longer.
+const enterTime = time.Second
+
+// Enter shares the lock on a folder until leave, or the end of the process, and removes what killed runs left
+// in it where nobody else has the lock. Where a file system has no locks nothing is removed.
+func Enter(root *os.Root) (leave func(), err error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	if lockFile(d) == nil {
+		removeLeft(root, d)
+	}
+	for end := time.Now().Add(enterTime); shareLock(d) == errTaken && time.Now().Before(end); {
+		time.Sleep(enterTime / 100)
+	}
+	return func() { d.Close() }, nil
+}
+
+// removeLeft removes what was left in a folder; what cannot be removed stays.
+func removeLeft(root *os.Root, d *os.File) {
+	names, _ := d.Readdirnames(-1) // those that could be read
+	for _, name := range names {
+		if random, ok := strings.CutPrefix(name, folderPrefix); ok && randomPart().MatchString(random) {
+			_ = root.Remove(name)
+		}
+	}
+}
