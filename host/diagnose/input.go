@@ -113,7 +113,7 @@ func Text(name string, r io.Reader, o Options) (*Result, error) {
 	if err := skipZeros(br); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	br = utf8text.Reader(br)
+	br = bufio.NewReader(utf8text.Reader(br))
 	head, _ = br.Peek(sniffLen)
 	switch kind := sniff(head); {
 	case kind == isCore:

@@ -146,7 +146,7 @@ func (l *List) every(f func(Item) error) error {
 
 // read calls f for each line that has a SOURCE, until it errs.
 func (l *List) read(f func(Item) error) error {
-	sc := bufio.NewScanner(utf8text.Reader(bufio.NewReader(io.NewSectionReader(l.f, 0, l.size))))
+	sc := bufio.NewScanner(utf8text.Reader(io.NewSectionReader(l.f, 0, l.size)))
 	sc.Buffer(nil, maxLine)
 	line := 0
 	for sc.Scan() {

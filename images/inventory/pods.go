@@ -4,7 +4,6 @@
 package inventory
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +22,7 @@ const maxDepth = 200
 // eachImage calls f for each image that a container in the JSON has. It reads the JSON as a stream: that
 // of a cluster has hundreds of MB.
 func eachImage(r io.Reader, f func(image string) error) error {
-	d := &pods{json.NewDecoder(utf8text.Reader(bufio.NewReader(r))), f}
+	d := &pods{json.NewDecoder(utf8text.Reader(r)), f}
 	for first := true; ; first = false {
 		err := d.value("", false, 0)
 		switch {
