@@ -2,6 +2,7 @@ package images_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // dropInFiles is everything in the drop-in layer.
@@ -156,6 +158,11 @@ func TestDropInErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %s: got %v, want %q", c.dest, c.program, err, c.want)
 		}
+	}
+	imagetest.NoDaemon(t)
+	_, err := images.Layer(t.Context(), images.LayerOptions{Program: program, Shim: imagetest.TestShim})
+	if hint := imagetest.HintOf(err); !errors.Is(err, hinterr.ErrNoDaemon) || !strings.Contains(hint, "-o tar:") {
+		t.Errorf("no daemon: got %v with the hint %q", err, hint)
 	}
 	if left := imagetest.Must[[]string](t)(filepath.Glob(dir + "/*")); len(left) != 2 {
 		t.Errorf("left behind: %v", left)
