@@ -31,6 +31,8 @@ func TestMistypedOptions(t *testing.T) {
 		"scan -Z x":                {"unknown option -Z", "run 'vfix scan --help'"},
 		"scan -j x y":              {`-j, --jobs: invalid value "x": want a whole number`, "help"},
 		"scan --stall-timeout 5 x": {`--stall-timeout: invalid value "5": want a time such as 30s or 5m`, "help"},
+		"cache prune --size":       {"option --size has no value", "run 'vfix cache --help'"},
+		"convert x -o":             {"option -o has no value", "run 'vfix convert --help'"},
 		"bench --redis=maybe x":    {`--redis: invalid value "maybe": want true or false`, "help"},
 	} {
 		got := runLine(fake(clean(), nil), strings.Fields(line)...)

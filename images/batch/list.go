@@ -4,9 +4,11 @@ package batch
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -54,7 +56,9 @@ func OpenList(name string, o ListOptions) (*List, error) {
 	in := os.Stdin
 	if name != "-" {
 		var err error
-		if in, err = os.Open(name); err != nil {
+		if in, err = os.Open(name); errors.Is(err, fs.ErrNotExist) {
+			return nil, hinterr.With(err, "name a file with one image a line: see 'vfix help lists'")
+		} else if err != nil {
 			return nil, err
 		}
 	}
