@@ -18,6 +18,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/media"
 )
@@ -113,6 +114,22 @@ func TestHintOfTMPDIR(t *testing.T) {
 	}
 	if got := hints.Of(errors.New("x"), issues); !strings.Contains(got, issues) || issues == "" {
 		t.Errorf("got hint %q, want the address %s", got, issues)
+	}
+}
+
+// A path that cannot be what it is given for is no bug of vfix.
+func TestHintOfWrongPath(t *testing.T) {
+	dir := t.TempDir()
+	_, notFile := atomicfile.Create(dir)
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	_, notDir := os.Open(file + "/x")
+	for _, err := range []error{notFile, notDir} {
+		if got := hints.Of(err, issues); err == nil || !strings.Contains(got, "name ") {
+			t.Errorf("%v: got hint %q", err, got)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // TempPrefix begins the name of every temporary file and folder.
@@ -44,7 +46,7 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 	case err != nil:
 		return nil, err
 	case !fi.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: not a regular file", path)
+		return nil, notRegular(path)
 	default:
 		if final, err = filepath.EvalSymlinks(path); err != nil {
 			return nil, err
@@ -55,6 +57,11 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 		return nil, err
 	}
 	return &File{File: f, Final: final}, nil
+}
+
+// notRegular is what is wrong with a path that is there and cannot be replaced by a file.
+func notRegular(path string) error {
+	return hinterr.With(fmt.Errorf("%s: not a regular file", path), "name a file, or one that does not exist yet")
 }
 
 // Commit gives the file its name. Its content is on the disk before its name is.

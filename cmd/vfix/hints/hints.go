@@ -28,6 +28,7 @@ var hintTable = []struct {
 	{hinterr.ErrNotFound, "check the spelling; see 'vfix help sources'"},
 	{syscall.ENOSPC, "free some space, or choose another place with -o; temporary files go to TMPDIR"},
 	{syscall.EROFS, "the filesystem is read-only: choose another place with -o"},
+	{syscall.ENOTDIR, "a part of the path is a file: name a directory"},
 	{fs.ErrPermission, "run vfix as the owner of the file, or as root"},
 	{fs.ErrExist, "remove it first, or choose another place"},
 	{fs.ErrNotExist, "check the spelling; see 'vfix help sources'"},
