@@ -83,7 +83,7 @@ func TestImportsPointDownward(t *testing.T) {
 }
 
 // mayImport reports whether the list lets one package import another; packages outside it
-// (shim, rpmdb) are TestImports' business.
+// (shim, docs) are TestImports' business.
 func mayImport(at, to string) bool {
 	from, below := slices.Index(layers, at), slices.Index(layers, to)
 	return below < 0 || below < from && (!slices.Contains(ends, to) || strings.HasPrefix(at, "cmd/"))

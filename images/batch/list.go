@@ -34,7 +34,6 @@ const maxLine = 64 << 10
 // a space. A line that is there twice counts once.
 type List struct {
 	o    ListOptions
-	name string
 	f    *os.File
 	temp bool  // f is a copy
 	size int64 // bytes, when it was opened: what is appended later is another list
@@ -62,7 +61,7 @@ func OpenList(name string, o ListOptions) (*List, error) {
 			return nil, err
 		}
 	}
-	l := &List{o: o, name: name, f: in}
+	l := &List{o: o, f: in}
 	fi, err := in.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
 		l.f, err = copied(in)
@@ -101,12 +100,11 @@ func (l *List) Close() {
 	l.f.Close()
 }
 
-// Name is what the list was opened as.
-func (l *List) Name() string { return l.name }
-
-// Count is how many lines of the list are in the part, All how many there are.
+// Count is how many lines of the list are in the part.
 func (l *List) Count() int { return l.part }
-func (l *List) All() int   { return l.all }
+
+// All is how many lines the list has.
+func (l *List) All() int { return l.all }
 
 // Each calls f for the lines of the part, in the order of the list, until it errs.
 func (l *List) Each(f func(Item) error) error {
