@@ -151,7 +151,7 @@ func TestDropInErrors(t *testing.T) {
 		{"oci:" + dir + "/a", dir + "/missing", "no such file"},
 		{dir + "/x.tar", program, "cannot tell the output format"},
 		{"tar:" + dir, program, "not a regular file"},
-		{"tar:" + dir + "/missing/x", program, "no such file"},
+		{"tar:" + dir + "/missing/x", program, "no directory"},
 		{"dir:" + dir, program, "not written as a root filesystem"},
 	} {
 		_, err := images.Layer(context.Background(), images.LayerOptions{Dest: c.dest, Program: c.program, Shim: imagetest.TestShim})

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/quote"
 )
 
 // TempPrefix begins the name of every temporary file and folder.
@@ -54,9 +55,21 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 	}
 	f, err := os.OpenFile(temp(final), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return nil, err
+		return nil, besides(err, final)
 	}
 	return &File{File: f, Final: final}, nil
+}
+
+// besides words the error of opening a temporary file or a lock beside path, in words about path.
+func besides(err error, path string) error {
+	var p *fs.PathError
+	switch dir := filepath.Dir(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return hinterr.With(hinterr.Errorf(fs.ErrNotExist, "no directory %s", dir), "create it first: mkdir -p %s", quote.Path(dir))
+	case errors.As(err, &p):
+		return &fs.PathError{Op: p.Op, Path: path, Err: p.Err}
+	}
+	return err
 }
 
 // notRegular is what is wrong with a path that is there and cannot be replaced by a file.

@@ -63,6 +63,8 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 		case errors.Is(err, errors.ErrUnsupported):
 			progress.Note(p, "%s: the file system has no locks: nobody else may write it meanwhile", path)
 			return func() {}, nil
+		case errors.Is(err, os.ErrNotExist):
+			return nil, besides(err, path)
 		case !errors.Is(err, errTaken):
 			return nil, fmt.Errorf("lock: %w", err)
 		}
