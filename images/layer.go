@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -100,6 +101,9 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 		return nil, err
 	}
 	st, err := sources.Put(ctx, dest, media.Result{Image: img}, o.Media)
+	if hinted := hinterr.Hinted(nil); o.Dest == "" && errors.Is(err, hinterr.ErrNoDaemon) && !errors.As(err, &hinted) {
+		err = hinterr.With(err, "write it elsewhere: -o docker://HOST/NAME, or -o tar:vfix.tar")
+	}
 	out.Reference, out.Digest, out.Size = st.Reference, st.Digest, layer.PackedSize
 	return out, err
 }

@@ -2,6 +2,7 @@ package images_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // dropInFiles is everything in the drop-in layer.
@@ -149,13 +151,18 @@ func TestDropInErrors(t *testing.T) {
 		{"oci:" + dir + "/a", dir + "/missing", "no such file"},
 		{dir + "/x.tar", program, "cannot tell the output format"},
 		{"tar:" + dir, program, "not a regular file"},
-		{"tar:" + dir + "/missing/x", program, "no such file"},
+		{"tar:" + dir + "/missing/x", program, "no directory"},
 		{"dir:" + dir, program, "not written as a root filesystem"},
 	} {
 		_, err := images.Layer(context.Background(), images.LayerOptions{Dest: c.dest, Program: c.program, Shim: imagetest.TestShim})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %s: got %v, want %q", c.dest, c.program, err, c.want)
 		}
+	}
+	imagetest.NoDaemon(t)
+	_, err := images.Layer(t.Context(), images.LayerOptions{Program: program, Shim: imagetest.TestShim})
+	if hint := imagetest.HintOf(err); !errors.Is(err, hinterr.ErrNoDaemon) || !strings.Contains(hint, "-o tar:") {
+		t.Errorf("no daemon: got %v with the hint %q", err, hint)
 	}
 	if left := imagetest.Must[[]string](t)(filepath.Glob(dir + "/*")); len(left) != 2 {
 		t.Errorf("left behind: %v", left)

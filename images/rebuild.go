@@ -261,6 +261,9 @@ func RebuildSession(o RebuildOptions) *contents.Session {
 // RebuildSource writes the derived image of an open source.
 func RebuildSource(ctx context.Context, s *contents.Session, src *media.Source, o RebuildOptions) (*Rebuilt, error) {
 	if dest, err := media.ParseRef(o.Dest); err == nil && o.Dest != "" {
+		if dest, err = media.ResolveDest(dest); err != nil {
+			return nil, err
+		}
 		if err := sources.CheckNotInside(src, dest); err != nil {
 			return nil, err
 		}

@@ -61,9 +61,11 @@ func (r *rebuild) dests(ctx context.Context) ([]media.Ref, error) {
 		dest, err = media.DefaultDest(ctx, r.src, r.o.Tag, r.o.Suffix, r.o.Media)
 		if r.o.Push && errors.Is(err, hinterr.ErrNoDaemon) {
 			// Nothing but the registry was needed.
-			if name, ok := r.pushName(); ok {
-				return []media.Ref{{Transport: media.Registry, Name: name}}, nil
+			name, ok := r.pushName()
+			if !ok {
+				return nil, hinterr.With(err, "--push needs no daemon if you name the result: -t HOST/NAME:TAG")
 			}
+			return []media.Ref{{Transport: media.Registry, Name: name}}, nil
 		}
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 )
 
@@ -221,6 +223,29 @@ func TestRebuildFails(t *testing.T) {
 			}
 			imagetest.WantEmpty(t, out)
 		})
+	}
+}
+
+// A place that cannot be written to is refused before the image is read, and the hint says what to type.
+func TestRebuildNowhere(t *testing.T) {
+	imagetest.NoDaemon(t)
+	unreadable := imagetest.StoreOCI(t, imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.Noise(5000))))
+	out := filepath.Join(t.TempDir(), "out.tar")
+	_, err := images.Rebuild(t.Context(), unreadable, images.RebuildOptions{Dest: out})
+	imagetest.WantErr(t, err, hinterr.ErrUnsupported, out+": cannot tell the output format")
+	_, err = images.Rebuild(t.Context(), unreadable, images.RebuildOptions{Dest: "oci-archive:" + out})
+	imagetest.WantErr(t, err, hinterr.ErrDamaged, "not a tar archive") // the control
+
+	legacy := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}))
+	for _, c := range []struct {
+		push bool
+		hint string
+	}{{false, "-o oci-archive:"}, {true, "-t "}} {
+		_, err = images.Rebuild(t.Context(), legacy, images.RebuildOptions{Push: c.push, Suffix: "-vfix"})
+		imagetest.WantErr(t, err, hinterr.ErrNoDaemon)
+		if hint := imagetest.HintOf(err); !strings.Contains(hint, c.hint) {
+			t.Errorf("push %v: got the hint %q, want %q in it", c.push, hint, c.hint)
+		}
 	}
 }
 

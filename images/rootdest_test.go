@@ -73,7 +73,7 @@ func TestRebuildToDirectoryErrors(t *testing.T) {
 		dir + "/lib/new": "is inside",
 		work + "/file":   "not a directory",
 		work + "/link":   "not a directory",
-		work + "/no/x":   "no such file",
+		work + "/no/x":   "no directory ",
 	} {
 		if _, err := rootTo(dir, to); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("-o dir:%s: got %v, want %q", to, err, says)

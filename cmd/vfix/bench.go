@@ -46,9 +46,9 @@ func newBenchCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [options] [IMAGE]",
 		Short: "Measure the cost of the vsyscall page and the gain of vfix",
-		Long: `Measure the cost of time, gettimeofday and getcpu on this host by every method:
+		Long: `Measure the cost of time, gettimeofday and getcpu on this host in each mode:
 the vDSO, the libc of this system, patched call sites in each form, the fallback
-of libvfix.so, the plain system call and the vsyscall page. Methods that this
+of libvfix.so, the plain system call and the vsyscall page. Modes that this
 host cannot run are listed with the reason.
 
 With IMAGE, measure the libc of that image, original and rebuilt; IMAGE is any
@@ -59,7 +59,7 @@ a kernel that allows unprivileged user namespaces.
 With --redis, the redis-benchmark of the rebuilt image drives redis-server of
 the original and of the rebuilt image over a unix socket.
 
-A figure is the median of several rounds, in each of which every method has its
+A figure is the median of several rounds, in each of which every mode has its
 turn; the spread is the minimum and maximum. Other load on the machine changes
 single figures more than ratios.`,
 		Example: `  vfix bench                                this host
@@ -79,7 +79,7 @@ single figures more than ratios.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&opts.rounds, "rounds", 0, "measure each method `N` times; 0 means 9, with --redis 3")
+	f.IntVar(&opts.rounds, "rounds", 0, "measure each mode `N` times; 0 means 9, with --redis 3")
 	f.IntVar(&opts.sample, "sample", benchSample, "duration of one measurement, in milliseconds (`MS`)")
 	f.StringVar(&opts.plot, "plot", "", "draw the figures to `FILE`, an .svg or .png")
 	f.BoolVar(&opts.redis, "redis", false, "measure redis-server of IMAGE")

@@ -19,6 +19,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/media"
 )
@@ -32,6 +33,8 @@ func TestMistypedOptions(t *testing.T) {
 		"scan -Z x":                {"unknown option -Z", "run 'vfix scan --help'"},
 		"scan -j x y":              {`-j, --jobs: invalid value "x": want a whole number`, "help"},
 		"scan --stall-timeout 5 x": {`--stall-timeout: invalid value "5": want a time such as 30s or 5m`, "help"},
+		"cache prune --size":       {"option --size has no value", "run 'vfix cache --help'"},
+		"convert x -o":             {"option -o has no value", "run 'vfix convert --help'"},
 		"bench --redis=maybe x":    {`--redis: invalid value "maybe": want true or false`, "help"},
 	} {
 		got := runLine(fake(clean(), nil), strings.Fields(line)...)
@@ -126,6 +129,22 @@ func TestHintOfFileSystem(t *testing.T) {
 	}
 	if got := hints.Of(&fs.PathError{Op: "rename", Path: "/x", Err: syscall.EPERM}, issues); strings.Contains(got, "as root") == (os.Geteuid() == 0) {
 		t.Errorf("user %d: got hint %q", os.Geteuid(), got)
+	}
+}
+
+// A path that cannot be what it is given for is no bug of vfix.
+func TestHintOfWrongPath(t *testing.T) {
+	dir := t.TempDir()
+	_, notFile := atomicfile.Create(dir)
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	_, notDir := os.Open(file + "/x")
+	for _, err := range []error{notFile, notDir} {
+		if got := hints.Of(err, issues); err == nil || !strings.Contains(got, "name ") {
+			t.Errorf("%v: got hint %q", err, got)
+		}
 	}
 }
 

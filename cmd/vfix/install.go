@@ -75,7 +75,7 @@ printed on stdout.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return usagef("install", "no ENGINE given: want one of %s", strings.Join(installEngines(), ", "))
+				return usagef("install", "no ENGINE given: want one of %s", strings.Join(append(installEngines(), install.Auto), ", "))
 			case len(args) > 1:
 				return usagef("install", "%d ENGINEs given, want 1: %s", len(args), strings.Join(args, " "))
 			}

@@ -49,7 +49,7 @@ func sameOptions(a, b install.Options) bool {
 
 func TestInstallUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"install":                      "no ENGINE given",
+		"install":                      "no ENGINE given: want one of docker, containerd, crio, podman, k3s, rke2, k0s, auto",
 		"install docker podman":        "2 ENGINEs given",
 		"install lxc":                  "ENGINE lxc",
 		"install docker --name Docker": "--name: ",

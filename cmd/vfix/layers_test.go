@@ -82,8 +82,22 @@ func TestImportsPointDownward(t *testing.T) {
 	}
 }
 
+// A stranger finds each package in the table of ARCHITECTURE.md.
+func TestPackagesAreInArchitecture(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range layers {
+		name := at[strings.LastIndex(at, "/")+1:] + "`"
+		if !strings.Contains(string(page), "`"+name) && !strings.Contains(string(page), "/"+name) {
+			t.Errorf("ARCHITECTURE.md does not have %s", at)
+		}
+	}
+}
+
 // mayImport reports whether the list lets one package import another; packages outside it
-// (shim, rpmdb) are TestImports' business.
+// (shim, docs) are TestImports' business.
 func mayImport(at, to string) bool {
 	from, below := slices.Index(layers, at), slices.Index(layers, to)
 	return below < 0 || below < from && (!slices.Contains(ends, to) || strings.HasPrefix(at, "cmd/"))

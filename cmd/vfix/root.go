@@ -64,6 +64,8 @@ var goError = lazy.Regexp(`^invalid argument ("(?:[^"\\]|\\.)*") for "([^"]*)" f
 
 var unknownLetter = lazy.Regexp(`^unknown shorthand flag: '(.)' in -.*`)
 
+var noValue = lazy.Regexp(`^flag needs an argument: (?:'.' in )?(-.+)`)
+
 // flagError is a usage error in plain words, with the option that was meant where one is near.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &usageError{verb: verbOf(cmd), msg: err.Error()}
@@ -73,9 +75,8 @@ func flagError(cmd *cobra.Command, err error) error {
 			e.msg += ": want " + map[string]string{"int": "a whole number", "duration": "a time such as 30s or 5m", "bool": "true or false"}[flag.Value.Type()]
 		}
 	}
-	if m := unknownLetter().FindStringSubmatch(e.msg); m != nil {
-		e.msg = "unknown option -" + m[1]
-	}
+	e.msg = unknownLetter().ReplaceAllString(e.msg, "unknown option -$1")
+	e.msg = noValue().ReplaceAllString(e.msg, "option $1 has no value")
 	name, unknown := strings.CutPrefix(e.msg, "unknown flag: --")
 	if !unknown {
 		return e

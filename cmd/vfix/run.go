@@ -37,8 +37,8 @@ its interpreter.
 
 A program that is executed from memory has a different /proc/self/exe, and 'ps
 -o comm' shows a number. libvfix.so is written to a directory vfix-UID-... in
-TMPDIR, /tmp or $XDG_RUNTIME_DIR, the first one from which programs can be
-executed. You can delete it when nothing uses it.
+TMPDIR, /tmp, $XDG_RUNTIME_DIR, /var/tmp, /dev/shm or ~/.cache, the first from
+which programs can be executed. You can delete it when nothing uses it.
 
 A program that is setuid, setgid or has file capabilities runs unchanged, with a
 warning: it would lose these privileges as a copy, preloaded or traced. Ignored

@@ -138,7 +138,7 @@ func TestUsageErrors(t *testing.T) {
 		"rebuild --tag-suffix= x":           "--tag-suffix is empty",
 		"rebuild --output= x":               "-o is empty",
 		"rebuild --platform= x":             "--platform is empty",
-		"rebuild -o oci: x":                 "-o: oci:: no name behind the prefix",
+		"rebuild -o oci: x":                 "-o: oci:: no name after the prefix",
 		"list --match= docker://h":          "--match is empty",
 		"rebuild --explain x":               "unknown option",
 		"rebuild --fallback maybe x":        "--fallback maybe",

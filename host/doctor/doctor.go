@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -81,11 +82,16 @@ func (c *Check) fact(name, value string) { c.Facts = append(c.Facts, Fact{name, 
 
 func (c *Check) line(format string, a ...any) { c.Lines = append(c.Lines, fmt.Sprintf(format, a...)) }
 
-func (c *Check) note(format string, a ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, a...)) }
+func (c *Check) note(format string, a ...any) { c.Notes = append(c.Notes, oneLine(format, a...)) }
 
 // found sets the verdict and what decided it.
 func (c *Check) found(v Verdict, format string, a ...any) {
-	c.Verdict, c.Found = v, fmt.Sprintf(format, a...)
+	c.Verdict, c.Found = v, oneLine(format, a...)
+}
+
+// oneLine is fmt.Sprintf, with joined errors on one line.
+func oneLine(format string, a ...any) string {
+	return strings.ReplaceAll(fmt.Sprintf(format, a...), "\n", "; ")
 }
 
 // Options are the choices of a run.

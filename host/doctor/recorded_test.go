@@ -111,7 +111,8 @@ func (r *recorded) start(context.Context, ...string) (func() (string, error), fu
 func (r *recorded) kernelLog(context.Context) ([]kernellog.Line, string, error) {
 	b, err := r.read("/kernel.log")
 	if err != nil {
-		return nil, "", fmt.Errorf("/dev/kmsg: %w", fs.ErrPermission)
+		// As here does: every place that was tried.
+		return nil, "", errors.Join(fmt.Errorf("/dev/kmsg: %w", fs.ErrPermission), fmt.Errorf("/var/log/kern.log: %w", fs.ErrNotExist))
 	}
 	return stripLines(string(b)), "/dev/kmsg", nil
 }
@@ -143,6 +144,11 @@ func expect(t *testing.T, c Check, v Verdict, words ...string) {
 	t.Helper()
 	if c.Verdict != v {
 		t.Errorf("%s: got %s (%s), want %s", c.Name, c.Verdict, c.Found, v)
+	}
+	for _, text := range append([]string{c.Found}, c.Notes...) {
+		if strings.Contains(text, "\n") {
+			t.Errorf("%s: %q: got several lines, want one", c.Name, text)
+		}
 	}
 	said := strings.Join(append([]string{c.Found, c.Means, c.Do}, append(c.Notes, c.Lines...)...), "\n")
 	for _, w := range words {

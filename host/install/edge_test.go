@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -61,8 +62,11 @@ func TestRolledBack(t *testing.T) {
 	for _, file := range []string{"etc/docker", "etc", "usr/local", "var/lib"} {
 		root := machine(t, map[string]string{"usr/bin/dockerd": "", file: "a file"})
 		before := snapshot(t, root)
-		if _, err := Install(options(t, Docker, root)); err == nil {
+		_, err := Install(options(t, Docker, root))
+		if err == nil {
 			t.Errorf("/%s is a file: no error", file)
+		} else if words := strings.Fields(err.Error()); !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "/"+file) }) {
+			t.Errorf("/%s is a file: got %q, which does not name it from the root", file, err)
 		}
 		if got := snapshot(t, root); got != before {
 			t.Errorf("/%s is a file: got\n%s\nwant\n%s", file, got, before)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"runtime"
 	"slices"
@@ -41,7 +42,13 @@ func Install(o Options) (*Result, error) {
 }
 
 // withTree opens the root and the state, and locks it where something may be written.
-func withTree(o Options, do func(*tree, *state) (*Result, error)) (*Result, error) {
+func withTree(o Options, do func(*tree, *state) (*Result, error)) (r *Result, err error) {
+	defer func() {
+		// Messages have paths from the root; those of os.Root's errors have no slash.
+		if p := (*fs.PathError)(nil); errors.As(err, &p) && !path.IsAbs(p.Path) {
+			p.Path = "/" + p.Path
+		}
+	}()
 	if runtime.GOOS != "linux" && !o.DryRun {
 		return nil, errorf(ErrUnsupported, "engines are installed for on Linux only")
 	}

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"vfix.dev/vfix/internal/lazy"
 )
@@ -65,12 +63,6 @@ func (s *Store) Older(l Layout) *Store {
 		return nil
 	}
 	return &Store{Dir: l.Dir, base: s.base, Limit: s.Limit}
-}
-
-// Newer reports whether a later version of vfix made the layout.
-func (l Layout) Newer() bool {
-	number := func(name string) int { n, _ := strconv.Atoi(strings.TrimPrefix(name, "v")); return n }
-	return number(l.Name) > number(layout)
 }
 
 // anything reports whether there is an entry.

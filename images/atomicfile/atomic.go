@@ -10,6 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/quote"
 )
 
 // TempPrefix begins the name of every temporary file and folder.
@@ -47,7 +50,7 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 	case err != nil:
 		return nil, err
 	case !fi.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: not a regular file", path)
+		return nil, notRegular(path)
 	default:
 		if final, err = filepath.EvalSymlinks(path); err != nil {
 			return nil, err
@@ -55,7 +58,7 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 	}
 	f, err := os.OpenFile(temp(final), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return nil, err
+		return nil, besides(err, final)
 	}
 	if replaces {
 		if now, err := f.Stat(); err == nil {
@@ -63,6 +66,23 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 		}
 	}
 	return &File{File: f, Final: final}, nil
+}
+
+// besides words the error of opening a temporary file or a lock beside path, in words about path.
+func besides(err error, path string) error {
+	var p *fs.PathError
+	switch dir := filepath.Dir(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return hinterr.With(hinterr.Errorf(fs.ErrNotExist, "no directory %s", dir), "create it first: mkdir -p %s", quote.Path(dir))
+	case errors.As(err, &p):
+		return &fs.PathError{Op: p.Op, Path: path, Err: p.Err}
+	}
+	return err
+}
+
+// notRegular is what is wrong with a path that is there and cannot be replaced by a file.
+func notRegular(path string) error {
+	return hinterr.With(fmt.Errorf("%s: not a regular file", path), "name a file, or one that does not exist yet")
 }
 
 // Commit gives the file its name. Its content is on the disk before its name is.

@@ -50,7 +50,7 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 	}
 	path = filepath.Clean(path)
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() && !fi.IsDir() {
-		return nil, fmt.Errorf("%s: not a regular file", path) // before a lock is tried beside a device
+		return nil, notRegular(path) // before a lock is tried beside a device
 	}
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+lockSuffix)
 	told := false
@@ -63,6 +63,8 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 		case errors.Is(err, errors.ErrUnsupported):
 			progress.Note(p, "%s: the file system has no locks: nobody else may write it meanwhile", path)
 			return func() {}, nil
+		case errors.Is(err, os.ErrNotExist):
+			return nil, besides(err, path)
 		case !errors.Is(err, errTaken):
 			return nil, fmt.Errorf("lock: %w", err)
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -101,5 +103,24 @@ func TestLayoutAtOnce(t *testing.T) {
 	imagetest.WantEmpty(t, dir, "l")
 	if entries := imagetest.Must[[]os.DirEntry](t)(os.ReadDir(dir)); len(entries) != 1 {
 		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// An error names what the user asked for, not the file that vfix writes first.
+func TestErrorNamesTheFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	path := filepath.Join(dir, "out")
+	_, create := atomicfile.Create(path)
+	_, lock := atomicfile.Lock(t.Context(), path, nil)
+	for what, err := range map[string]error{"create": create, "lock": lock} {
+		imagetest.WantErr(t, err, fs.ErrNotExist, "no directory "+dir)
+		if hint := imagetest.HintOf(err); !strings.Contains(hint, "mkdir -p "+dir) {
+			t.Errorf("%s: got the hint %q", what, hint)
+		}
+	}
+	file := imagetest.Write(t, filepath.Join(t.TempDir(), "file"), nil)
+	_, err := atomicfile.Create(file + "/out")
+	if err == nil || !strings.Contains(err.Error(), file+"/out") || strings.Contains(err.Error(), ".vfix-") {
+		t.Errorf("got %v", err)
 	}
 }

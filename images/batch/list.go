@@ -4,9 +4,11 @@ package batch
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -33,7 +35,6 @@ const maxLine = 64 << 10
 // a space. A line that is there twice counts once.
 type List struct {
 	o    ListOptions
-	name string
 	f    *os.File
 	temp bool  // f is a copy
 	size int64 // bytes, when it was opened: what is appended later is another list
@@ -55,11 +56,13 @@ func OpenList(name string, o ListOptions) (*List, error) {
 	in := os.Stdin
 	if name != "-" {
 		var err error
-		if in, err = os.Open(name); err != nil {
+		if in, err = os.Open(name); errors.Is(err, fs.ErrNotExist) {
+			return nil, hinterr.With(err, "name a file with one image a line: see 'vfix help lists'")
+		} else if err != nil {
 			return nil, err
 		}
 	}
-	l := &List{o: o, name: name, f: in}
+	l := &List{o: o, f: in}
 	fi, err := in.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
 		l.f, err = copied(in)
@@ -98,12 +101,11 @@ func (l *List) Close() {
 	l.f.Close()
 }
 
-// Name is what the list was opened as.
-func (l *List) Name() string { return l.name }
-
-// Count is how many lines of the list are in the part, All how many there are.
+// Count is how many lines of the list are in the part.
 func (l *List) Count() int { return l.part }
-func (l *List) All() int   { return l.all }
+
+// All is how many lines the list has.
+func (l *List) All() int { return l.all }
 
 // Each calls f for the lines of the part, in the order of the list, until it errs.
 func (l *List) Each(f func(Item) error) error {

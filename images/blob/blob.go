@@ -121,6 +121,7 @@ type MemBlobs struct {
 	Next Blobs
 }
 
+// Open returns a content and its size in bytes.
 func (m MemBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
 	if d, ok := m.Data[h]; ok {
 		return io.NopCloser(bytes.NewReader(d)), int64(len(d)), nil
@@ -209,4 +210,5 @@ func (c *CountingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// At is the offset, in bytes, of what is read next.
 func (c *CountingReader) At() (int64, error) { return c.N, nil }

@@ -17,6 +17,7 @@ type sum struct {
 	n int64
 }
 
+// NewSum has seen no bytes yet.
 func NewSum() *sum { return &sum{h: sha256.New()} }
 
 func (s *sum) Write(p []byte) (int, error) {
@@ -36,6 +37,7 @@ func HashOf(r io.Reader) (StatedBytes, error) {
 	return s.Stated(), err
 }
 
+// Sha256Hash is the digest that a SHA-256 has come to.
 func Sha256Hash(h hash.Hash) v1.Hash {
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))}
 }

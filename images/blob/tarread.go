@@ -34,7 +34,7 @@ const (
 // TarMember is one member of a tar stream.
 type TarMember struct {
 	*tar.Header
-	// name is cleaned: relative to the root, without "." or ".." in it; "" is the root.
+	// Path is the cleaned name: relative to the root, without "." or ".." in it; "" is the root.
 	Path string
 	// Sparse says that Size is what the holes count for, not what the archive holds.
 	Sparse bool
@@ -47,6 +47,7 @@ type MemberReader struct {
 	n  int
 }
 
+// NewMemberReader reads a tar stream, buffered if r is not.
 func NewMemberReader(r io.Reader) *MemberReader {
 	switch r.(type) {
 	case *hashRing, *layerStream, *bufio.Reader:

@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// found is Findings with what is needed to act on them.
+// Scanned is Findings with what is needed to act on them.
 type Scanned struct {
 	*Findings
 	Targets []Target // as Findings.Files, in the same order
@@ -95,7 +95,7 @@ func (s *Session) plan(e *elfInfo) (*rewriter.Plan, error) {
 	return e.plan, nil
 }
 
-// affected are the hits whose plan changes something.
+// ToPatch are the targets whose plan changes something and can be carried out.
 func (f *Scanned) ToPatch() []Target {
 	var all []Target
 	for _, h := range f.Targets {

@@ -212,6 +212,7 @@ func inPool(name string) string {
 	return rest
 }
 
+// NewMeta is what a tar header says of a file besides its content.
 func NewMeta(h *tar.Header, names Interner) Meta {
 	const permissions = 0o7777
 	m := Meta{

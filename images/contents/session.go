@@ -44,6 +44,7 @@ type Session struct {
 	layers   *layerCache
 }
 
+// NewSession examines with jobs processors, all for 0 or less; p may be nil.
 func NewSession(jobs int, p progress.Reporter, o rewriter.Options) *Session {
 	if jobs <= 0 {
 		jobs = runtime.NumCPU()

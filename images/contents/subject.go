@@ -56,6 +56,7 @@ func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (_ *Subjec
 	return sub, s.diskSubject(ctx, sub)
 }
 
+// SortedKeys are the keys of m in order, for output that is the same each time.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // FetchLayers reads the layers again that have the files wanted.

@@ -61,6 +61,7 @@ func newDir(layer int) *Node {
 	return &Node{Inode: &Inode{ImplicitDir, layer}, Named: layer, Kids: map[string]*Node{}, Implied: true}
 }
 
+// NewTree is an empty file system: a root folder that no layer has.
 func NewTree() *Tree { return &Tree{Root: newDir(0), Again: map[v1.Hash]v1.Layer{}} }
 
 // Dir finds the folder with a name as an engine does: every component may be a symlink,
@@ -88,6 +89,7 @@ type Way struct {
 	layer        int
 }
 
+// Top, Up and Down are those of rootpath.Place.
 func (w *Way) Top() { w.At = append(w.At[:0], w.T.Root) }
 func (w *Way) Up()  { w.At = w.At[:max(1, len(w.At)-1)] }
 

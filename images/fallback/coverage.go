@@ -242,7 +242,7 @@ func UnreachedFiles(f *contents.Findings, hasLoader bool) []string {
 	return all
 }
 
-// findFallback notes what an image has of the fallback and what that covers.
+// Find notes what an image has of the fallback and what that covers.
 func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *contents.Findings, fetch Fetcher) error {
 	if !s.Present() {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// FallbackMode says when a rebuild adds the fallback. The zero value is FallbackNever.
+// Mode says when a rebuild adds the fallback. The zero value is as FallbackNever.
 type Mode string
 
 // The modes of --fallback.

@@ -56,7 +56,7 @@ type runner struct {
 	image string
 }
 
-// TakeInventory examines every image of every engine that answers, the images of running
+// Take examines every image of every engine that answers, the images of running
 // containers first, until all is done or enough ends; ctx ends it with an error. It errs with
 // ErrNoDaemon where no engine answers. Of an image with several platforms the one that
 // o.Media names counts.

@@ -95,7 +95,7 @@ func TestListRegistry(t *testing.T) {
 		return false
 	})
 	got, err := all(f, "docker://R", inventory.ListOptions{})
-	imagetest.WantErr(t, err, hinterr.ErrUnauthorized, "repository app")
+	imagetest.WantErr(t, err, hinterr.ErrUnauthorized, "repository app, list of tags: ")
 	if got != "docker://R/team/a:1 docker://R/teams:1" {
 		t.Errorf("got %s", got)
 	}
@@ -109,8 +109,10 @@ func TestListRegistry(t *testing.T) {
 	if got, err := all(f, "docker://R/app", inventory.ListOptions{}); err != nil || got != "docker://R/app:1 docker://R/app:2" {
 		t.Errorf("no catalog: got %s, %v", got, err)
 	}
-	if _, err := all(f, "docker://R", inventory.ListOptions{}); !errors.Is(err, hinterr.ErrNotFound) {
-		t.Errorf("no catalog: got %v", err)
+	_, err = all(f, "docker://R", inventory.ListOptions{})
+	imagetest.WantErr(t, err, hinterr.ErrNotFound, "registry "+f.Host+": list of repositories: ", "404")
+	if hint := imagetest.HintOf(err); !strings.Contains(hint, "docker://"+f.Host+"/REPOSITORY") {
+		t.Errorf("no catalog: got the hint %q", hint)
 	}
 	f.Reset(nil)
 	if got, err := all(f, "docker://R/none", inventory.ListOptions{}); !errors.Is(err, hinterr.ErrNotFound) || got != "" {

@@ -208,6 +208,8 @@ func TestRecognise(t *testing.T) {
 	imagetest.WantErr(t, imagetest.OpenErr(t, "dir:"+dir+"/missing"), hinterr.ErrNotFound, "no such directory")
 	imagetest.WantErr(t, imagetest.OpenErr(t, "dir:"+dir+"/elf"), nil, "not a directory")
 	imagetest.WantErr(t, imagetest.OpenErr(t, "oci:"+dir+"/missing"), hinterr.ErrNotFound, "no such directory")
-	imagetest.WantErr(t, imagetest.OpenErr(t, "oci-archive:"+dir+"/elf"), nil, "not a tar archive")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "oci-archive:"+dir+"/elf"), hinterr.ErrDamaged, "not a tar archive")
+	text := imagetest.Write(t, dir+"/text", []byte(strings.Repeat("no tar\n", 500)))
+	imagetest.WantErr(t, imagetest.OpenErr(t, "docker-archive:"+text), hinterr.ErrDamaged, text+": not a tar archive")
 	imagetest.WantErr(t, imagetest.OpenErr(t, "docker-archive:"+dir+"/missing"), hinterr.ErrNotFound, "no such file")
 }

@@ -5,6 +5,7 @@ package media
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -26,11 +27,12 @@ func EachRepository(ctx context.Context, host, prefix string, o Options, f func(
 	if err != nil {
 		return err
 	}
+	wrong := func(err error) error { return repositoriesError(ctx, reg, err) }
 	list, err := p.Catalogger(ctx, reg)
 	if err != nil {
-		return RegistryError(ctx, reg.Repo("_catalog").Tag("list"), err)
+		return wrong(err)
 	}
-	return eachPage(ctx, reg.Repo("_catalog"), list, func(page *remote.Catalogs) (string, error) {
+	return eachPage(ctx, wrong, list, func(page *remote.Catalogs) (string, error) {
 		for _, repo := range page.Repos {
 			if prefix != "" && repo != prefix && !strings.HasPrefix(repo, prefix+"/") {
 				continue
@@ -43,12 +45,25 @@ func EachRepository(ctx context.Context, host, prefix string, o Options, f func(
 	})
 }
 
+// repositoriesError is RegistryError about the list of repositories. Docker Hub has none, and answers 401.
+func repositoriesError(ctx context.Context, reg name.Registry, err error) error {
+	err = registryError(ctx, reg, "list of repositories", "the registry has none", err)
+	one := "name one of its repositories: docker://" + reg.RegistryStr() + "/REPOSITORY"
+	switch {
+	case errors.Is(err, hinterr.ErrNotFound):
+		return hinterr.With(err, "%s", one)
+	case errors.Is(err, hinterr.ErrUnauthorized):
+		return hinterr.With(err, "docker login %s; without the right to list them, %s", reg.RegistryStr(), one)
+	}
+	return err
+}
+
 // maxPages is how many pages a list may have: a million images where a page has 100.
 const maxPages = 10_000
 
-// eachPage calls f for each page of a registry's list; f returns the address of the next one. Some
-// registries name the same one again and again, or one more without an end.
-func eachPage[P any](ctx context.Context, repo name.Repository, list interface {
+// eachPage calls f for each page of a registry's list; f returns the address of the next one. wrong
+// words an error. Some registries name the same page again and again, or one more without an end.
+func eachPage[P any](ctx context.Context, wrong func(error) error, list interface {
 	HasNext() bool
 	Next(context.Context) (P, error)
 }, f func(P) (string, error)) error {
@@ -56,17 +71,17 @@ func eachPage[P any](ctx context.Context, repo name.Repository, list interface {
 	for list.HasNext() {
 		page, err := list.Next(ctx)
 		if err != nil {
-			return RegistryError(ctx, repo.Tag("list"), err)
+			return wrong(err)
 		}
 		next, err := f(page)
 		if err != nil {
 			return err
 		}
 		if next != "" && seen[next] {
-			return RegistryError(ctx, repo.Tag("list"), hinterr.Damaged("the registry's list repeats itself"))
+			return wrong(hinterr.Damaged("the registry's list repeats itself"))
 		}
 		if seen[next] = true; len(seen) > maxPages {
-			return RegistryError(ctx, repo.Tag("list"), hinterr.Damaged("the registry's list has more than %d pages", maxPages))
+			return wrong(hinterr.Damaged("the registry's list has more than %d pages", maxPages))
 		}
 	}
 	return nil
@@ -82,9 +97,12 @@ var isTag = lazy.Regexp(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 
 // EachTags calls f for each page of the tags of a repository that are of images.
 func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]name.Tag) error) error {
+	wrong := func(err error) error {
+		return registryError(ctx, repo.Registry, "repository "+repo.RepositoryStr()+", list of tags", "no such repository", err)
+	}
 	opts, err := o.Net.Options(ctx, repo, false)
 	if err != nil {
-		return RegistryError(ctx, repo.Tag("list"), err)
+		return wrong(err)
 	}
 	p, err := remote.NewPuller(opts...)
 	if err != nil {
@@ -92,9 +110,9 @@ func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]nam
 	}
 	list, err := p.Lister(ctx, repo)
 	if err != nil {
-		return RegistryError(ctx, repo.Tag("list"), err)
+		return wrong(err)
 	}
-	return eachPage(ctx, repo, list, func(page *remote.Tags) (string, error) {
+	return eachPage(ctx, wrong, list, func(page *remote.Tags) (string, error) {
 		var tags []name.Tag
 		for _, t := range page.Tags {
 			if isTag().MatchString(t) && !notImages().MatchString(t) {

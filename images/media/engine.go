@@ -119,4 +119,5 @@ func (c *EngineClient) Post(ctx context.Context, path string, query url.Values, 
 	return answer, nil
 }
 
+// IsNoDaemon reports whether no docker or podman answered.
 func IsNoDaemon(err error) bool { return errors.Is(err, hinterr.ErrNoDaemon) }

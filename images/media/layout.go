@@ -145,9 +145,9 @@ func entryOf(entries []v1.Descriptor, tag string, b blob.Blobs, o Options) (v1.D
 // listTags is the hint after a tag that was not found or not given.
 func listTags(tags []string) string {
 	if len(tags) == 0 {
-		return "its images have no tags: give a digest behind a colon"
+		return "its images have no tags: add a digest after a colon"
 	}
-	s := "tags there are, to be given behind a colon:"
+	s := "add one of its tags after a colon:"
 	for n, t := range tags {
 		if n == maxListed {
 			return s + " …"

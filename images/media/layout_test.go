@@ -187,10 +187,10 @@ func TestLayoutDestErrors(t *testing.T) {
 	for dest, says := range map[string]string{
 		"oci:" + dir:               "not empty",
 		"oci:" + dir + "/x":        "not a directory",
-		"oci:" + dir + "/no/where": "no such file",
+		"oci:" + dir + "/no/where": "no directory ",
 		"dir:" + dir:               "exists and is not empty",
 		"dir:" + dir + "/x":        "exists and is not a directory",
-		"dir:" + dir + "/no/where": "no such file",
+		"dir:" + dir + "/no/where": "no directory ",
 		dir + "/out.tar":           "cannot tell the output format",
 		"oci-archive:" + dir:       "not a regular file",
 		"docker-archive:/dev/null": "not a regular file",

@@ -52,7 +52,7 @@ func ParseRef(s string) (Ref, error) {
 		return Ref{Transport: Plain, Name: s, Guessed: true}, nil
 	}
 	if r.Name == "" {
-		return Ref{}, hinterr.Errorf(hinterr.ErrNotFound, "%s: no name behind the prefix", s)
+		return Ref{}, hinterr.Errorf(hinterr.ErrNotFound, "%s: no name after the prefix", s)
 	}
 	return r, nil
 }

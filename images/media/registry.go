@@ -138,21 +138,27 @@ func RegistryDigest(ctx context.Context, ref Ref, o Options) (string, error) {
 // RegistryError words what talking to a registry ended in: which registry and repository,
 // what it answered, what to do. It never has a URL in it: some carry signatures.
 func RegistryError(ctx context.Context, n name.Reference, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	kind := "tag"
 	if strings.Contains(n.Identifier(), ":") {
 		kind = "digest"
 	}
-	where := fmt.Sprintf("registry %s: repository %s, %s %s", n.Context().RegistryStr(), n.Context().RepositoryStr(), kind, n.Identifier())
+	return registryError(ctx, n.Context().Registry, fmt.Sprintf("repository %s, %s %s", n.Context().RepositoryStr(), kind, n.Identifier()), "no such image", err)
+}
+
+// registryError is RegistryError about any object of a registry; missing says what a 404 means.
+func registryError(ctx context.Context, reg name.Registry, object, missing string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	host := reg.RegistryStr()
+	where := fmt.Sprintf("registry %s: %s", host, object)
 	if bad := tlsError(err); bad != nil {
 		return hinterr.With(fmt.Errorf("%s: %w", where, bad),
-			"certificates for it belong in /etc/docker/certs.d/%s: an authority as ca.crt, one to show as client.cert and client.key", n.Context().RegistryStr())
+			"certificates for it belong in /etc/docker/certs.d/%s: an authority as ca.crt, one to show as client.cert and client.key", host)
 	}
 	var status *transport.Error
 	if errors.As(err, &status) {
-		return statusError(where, n, status)
+		return statusError(where, host, missing, status)
 	}
 	var dns *net.DNSError
 	var op *net.OpError
@@ -200,8 +206,8 @@ func tlsError(err error) error {
 // maxAnswerShown is how much of what a registry says of an error is shown, in bytes.
 const maxAnswerShown = 500
 
-// statusError words an HTTP status that is not a success.
-func statusError(where string, n name.Reference, e *transport.Error) error {
+// statusError words an HTTP status that is not a success; missing is what is said of a 404.
+func statusError(where, host, missing string, e *transport.Error) error {
 	text := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
 	for _, d := range e.Errors {
 		if d.Message != "" {
@@ -217,14 +223,14 @@ func statusError(where string, n name.Reference, e *transport.Error) error {
 	}
 	switch e.StatusCode {
 	case http.StatusNotFound:
-		return hinterr.Errorf(hinterr.ErrNotFound, "%s: no such image (%s)", where, text)
+		return hinterr.Errorf(hinterr.ErrNotFound, "%s: %s (%s)", where, missing, text)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		// Docker Hub and others answer so where the repository does not exist, too.
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnauthorized, "%s: no access, or no such repository (%s)", where, text),
-			"docker login %s", n.Context().RegistryStr())
+			"docker login %s", host)
 	case http.StatusTooManyRequests:
 		return hinterr.With(fmt.Errorf("%s: too many requests (%s)", where, text),
-			"wait, or log in for a higher limit: docker login %s", n.Context().RegistryStr())
+			"wait, or log in for a higher limit: docker login %s", host)
 	}
 	return hinterr.With(fmt.Errorf("%s: the registry answers %s", where, text), "try again; the registry's own log says more")
 }

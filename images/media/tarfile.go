@@ -42,7 +42,7 @@ type tarFile struct {
 }
 
 // ErrNotTar: the file is not a tar archive, whatever else it may be.
-var ErrNotTar = errors.New("not a tar archive")
+var ErrNotTar = hinterr.Damaged("not a tar archive")
 
 // OpenTar reads the headers of an archive. stop, which may be nil, is asked after each
 // entry; when it says so OpenTar gives up with ErrStopped, early and cheaply.
@@ -98,7 +98,10 @@ func (t *tarFile) listFrom(ctx context.Context, r io.Reader, at func() (int64, e
 			return nil
 		}
 		if err != nil {
-			if n == 0 && ctx.Err() == nil {
+			switch {
+			case n == 0 && errors.Is(err, tar.ErrHeader):
+				return ErrNotTar
+			case n == 0 && ctx.Err() == nil:
 				return fmt.Errorf("%w: %w", ErrNotTar, err)
 			}
 			return hinterr.Damaged("tar entry %d: %v", n, err)

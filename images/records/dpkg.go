@@ -110,6 +110,7 @@ type FileChanges struct {
 	Bases map[string]bool
 }
 
+// NewFileChanges is an empty set of changes to the files of a tree.
 func NewFileChanges(t *contents.Tree) *FileChanges {
 	return &FileChanges{t: t, byInode: map[*contents.Inode]*md5Change{}, Bases: map[string]bool{}}
 }
@@ -145,7 +146,7 @@ func MD5Of(r io.Reader) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// PackageFile is a patched file that a package database has a record of.
+// Record is of a patched file that a package database has a record of.
 type Record struct {
 	Path     string // of the patched file
 	Manager  string // "dpkg" or "rpm"

@@ -106,6 +106,7 @@ const (
 	maxIdlePerHost   = 16
 )
 
+// NewNetwork makes the connection that everything of one run shares: logins, mirrors, limits, counters.
 func NewNetwork(o Options) *Network {
 	r := &Network{
 		o: o, keys: authn.DefaultKeychain, mirrors: mirrorsOnce(),

@@ -35,7 +35,7 @@ func LooksSchema1(raw []byte) bool {
 	return json.Unmarshal(raw, &m) == nil && m.SchemaVersion == 1 && m.FSLayers != nil
 }
 
-// schema1 is such a manifest.
+// Manifest is a manifest of schema 1.
 type Manifest struct {
 	SchemaVersion int    `json:"schemaVersion"`
 	Architecture  string `json:"architecture"`

@@ -45,14 +45,8 @@ func Open(ctx context.Context, source string, o media.Options) (*media.Source, e
 	return openFolder(ctx, ref, o)
 }
 
-// Store writes a result under dest, whole or not at all, and returns the reference that
-// names it, with its digest where the medium has digests.
-func Store(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (string, error) {
-	s, err := Put(ctx, dest, r, o)
-	return s.Reference, err
-}
-
-// Put is Store that tells the digest apart from the reference. It may differ from that of
+// Put writes a result under dest, whole or not at all. It returns the reference that names it,
+// with the digest where the medium has digests, and the digest alone. That may differ from that of
 // r.Image: an OCI layout gets OCI media types, and layers that a daemon or docker archive
 // held uncompressed are compressed for a registry and for OCI.
 func Put(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (media.Stored, error) {

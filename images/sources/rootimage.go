@@ -54,6 +54,7 @@ func (r RunConfig) config(diffID v1.Hash, of string) ([]byte, error) {
 	})
 }
 
+// IsZero reports whether nothing was asked for.
 func (r RunConfig) IsZero() bool {
 	return len(r.Entrypoint) == 0 && len(r.Cmd) == 0 && len(r.Env) == 0 && r.WorkingDir == "" && r.User == ""
 }

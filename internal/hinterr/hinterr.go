@@ -32,6 +32,7 @@ type Hinted interface {
 	Hint() string
 }
 
+// Hint is an error with a hint: see With.
 type Hint struct {
 	error
 	hint string

@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// members is a JSON object whose members keep their bytes.
+// Object is a JSON object whose members keep their bytes.
 type Object map[string]json.RawMessage
 
 // Edit decodes member key into v, has f change v, and encodes it again.

@@ -17,7 +17,7 @@ func Note(p Reporter, format string, args ...any) {
 	}
 }
 
-// Silent is what a nil Progress is replaced with.
+// Silent is what a nil Reporter is replaced with.
 type Silent struct{}
 
 func (Silent) Start(string, string, int64) Task { return Silent{} }
@@ -28,8 +28,8 @@ func (Silent) Add(int64) {}
 
 func (Silent) Done() {}
 
-// Progress is told what the package is doing. Its methods may be called from several
-// goroutines at once. A nil Progress is silence.
+// Reporter is told what a package is doing. Its methods may be called from several
+// goroutines at once. Where options have one, nil is silence.
 type Reporter interface {
 	// Start says that work on something of size bytes begins (size < 0: not known);
 	// kind is "read", "write" or "push", name a layer's short digest or a path.

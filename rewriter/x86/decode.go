@@ -34,6 +34,7 @@ const (
 // MaxLen is the longest instruction in bytes (SDM vol. 2, 2.3.11).
 const MaxLen = 15
 
+// RegsOf is the set of these registers.
 func RegsOf(list ...int) Regs {
 	var s Regs
 	for _, r := range list {
@@ -42,6 +43,7 @@ func RegsOf(list ...int) Regs {
 	return s
 }
 
+// Has reports whether a register is in the set.
 func (s Regs) Has(r int) bool { return s>>r&1 != 0 }
 
 // The roles of registers in the System V x86-64 calling convention (psABI 3.2.3) and in
@@ -70,16 +72,17 @@ const (
 type Instr struct {
 	x86asm.Inst
 	Addr uint64
-	// Reads, writes and partial are the general registers that are read, overwritten in
-	// all 64 bits, and overwritten in part. They mean nothing unless known is set.
+	// Reads, Writes and Partial are the general registers that are read, overwritten in
+	// all 64 bits, and overwritten in part. They mean nothing unless Known is set.
 	Reads, Writes, Partial Regs
-	// Operands are those of reads that are read for more than the address of memory.
+	// Operands are those of Reads that are read for more than the address of memory.
 	Operands Regs
 	Known    bool
 	Flow     FlowKind
 	Target   uint64 // for FlowJump, FlowCond, FlowCall
 }
 
+// Next is the address behind the instruction.
 func (i *Instr) Next() uint64 { return i.Addr + uint64(i.Len) }
 
 // Decode decodes the instruction at the start of b, which lies at addr. ok is false where
@@ -135,6 +138,7 @@ func (i *Instr) classify() {
 	}
 }
 
+// IsInt3 reports whether it is a breakpoint, which compilers also pad with.
 func (i *Instr) IsInt3() bool {
 	n, ok := i.Args[0].(x86asm.Imm)
 	return i.Op == x86asm.INT && ok && n == 3

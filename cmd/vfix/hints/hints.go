@@ -29,7 +29,7 @@ var hintTable = []struct {
 	{syscall.ENOSPC, "free some space, or choose another place with -o; temporary files go to TMPDIR"},
 	{syscall.EROFS, "the filesystem is read-only: choose another place with -o"},
 	{syscall.EISDIR, "this is a directory: name a file"},
-	{syscall.ENOTDIR, "a part of this path is a file, not a directory: check the spelling"},
+	{syscall.ENOTDIR, "a part of this path is a file, not a directory: name a directory"},
 	{syscall.ENAMETOOLONG, "choose a shorter name: vfix adds to it for temporary files"},
 	{fs.ErrPermission, "run vfix as the owner of the file, or as root"},
 	{fs.ErrExist, "remove it first, or choose another place"},
