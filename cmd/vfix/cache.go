@@ -12,6 +12,7 @@ import (
 
 	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/store"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // CacheOptions are the choices of vfix cache.
@@ -103,7 +104,10 @@ type cacheError struct{ error }
 func (e *cacheError) Unwrap() error { return e.error }
 
 func (e *cacheError) Hint() string {
+	var hinted hinterr.Hinted
 	switch {
+	case errors.As(e.error, &hinted):
+		return hinted.Hint()
 	case errors.Is(e.error, fs.ErrNotExist):
 		return "vfix-runtime creates it when it first starts a container; name another one with --cache-dir"
 	case errors.Is(e.error, store.ErrUnsound):

@@ -1,11 +1,14 @@
 package ociruntime
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 func TestConfigRoundTrip(t *testing.T) {
@@ -32,12 +35,31 @@ func TestConfigRoundTrip(t *testing.T) {
 
 func TestConfigRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		``: "EOF", `[]`: "cannot unmarshal", `{"failclosed":true}`: "unknown field", `{} {}`: "after the end",
+		``: "empty, want", `[]`: "got an array, want an object", `{"failclosed":true}`: `unknown field "failclosed"`, `{} {}`: "after the end",
+		`{"cache_size":"2G"}`: "cache_size: got a string, want a whole number", `{"fail_closed":1}`: "fail_closed: got a number, want true or false",
+		`{"limits":7}`: "limits: got a number, want an object", `{"limits":{"seconds":"1"}}`: "limits.seconds: got a string, want a number", `{"opt_in"`: "ends too early", `no`: "no valid JSON",
 		`{"cache_size":-1}`: "cache_size", `{"cache_dir":"var"}`: "absolute", `{"runtime":1}`: "runtime",
-		`{"fix":"java"}`: "want java-cgroups", `{"fix":["java-cgroups"]}`: "cannot unmarshal",
+		`{"fix":"java"}`: "want java-cgroups", `{"fix":["java-cgroups"]}`: "fix: got an array, want a string",
 	} {
 		if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
+		} else if strings.Contains(err.Error(), "json: ") || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s: got %v, in words of Go", text, err)
+		}
+	}
+}
+
+// What cannot be read comes with what to do.
+func TestConfigHint(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "runtime.json")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Dir(file)} {
+		_, err := ReadConfig(path)
+		var hinted hinterr.Hinted
+		if !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "vfix help runtime") || !strings.Contains(err.Error(), path) {
+			t.Errorf("got %v, want %s and a hint", err, path)
 		}
 	}
 }
