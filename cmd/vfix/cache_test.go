@@ -10,7 +10,8 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// TestCacheHints: only what is wrong with the cache itself is mended by removing it.
+// TestCacheHints: only what is wrong with the cache itself is mended by removing it, and what is wrong with
+// the configuration is said by both verbs that read it.
 func TestCacheHints(t *testing.T) {
 	for want, err := range map[string]error{
 		"correct it":           hinterr.With(errors.New("/etc/vfix/runtime.json: empty"), "correct it"),
@@ -22,5 +23,12 @@ func TestCacheHints(t *testing.T) {
 		if got := runLine(e, "cache", "list"); got.status != 1 || !strings.Contains(got.stderr, "hint: ") || !strings.Contains(got.stderr, want) {
 			t.Errorf("%v: got status %d, %s, want %q", err, got.status, got.stderr, want)
 		}
+	}
+	e := fake(clean(), nil)
+	e.status = func(ociruntime.StatusOptions) (*ociruntime.Status, error) {
+		return nil, hinterr.With(errors.New("/etc/vfix/runtime.json: empty"), "correct it")
+	}
+	if got := runLine(e, "runtime", "status"); got.status != 1 || !strings.Contains(got.stderr, "hint: correct it") {
+		t.Errorf("status: got status %d, %s", got.status, got.stderr)
 	}
 }

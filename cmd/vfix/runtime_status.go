@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // statusVerb is the one word behind vfix runtime that is no command of a runtime.
@@ -80,7 +81,10 @@ type noStatusError struct{ error }
 func (e *noStatusError) Unwrap() error { return e.error }
 
 func (e *noStatusError) Hint() string {
+	var hinted hinterr.Hinted
 	switch {
+	case errors.As(e.error, &hinted):
+		return hinted.Hint()
 	case errors.Is(e.error, fs.ErrNotExist):
 		return "vfix-runtime writes it when it first starts a container; name another file with --record"
 	case errors.Is(e.error, fs.ErrPermission):

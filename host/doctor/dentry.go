@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/host/probe"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 const (
@@ -256,4 +257,4 @@ func judgeDentry(c *Check) {
 }
 
 // errNoScratch: there is no folder whose missing names the kernel keeps.
-var errNoScratch = fmt.Errorf("no directory on a disk to write to: %w", fs.ErrNotExist)
+var errNoScratch = hinterr.Errorf(fs.ErrNotExist, "no directory on a disk to write to")
