@@ -157,12 +157,12 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 			"certificates for it belong in /etc/docker/certs.d/%s: an authority as ca.crt, one to show as client.cert and client.key", host)
 	}
 	var status *transport.Error
-	if errors.As(err, &status) {
-		return statusError(where, host, missing, status)
-	}
 	var dns *net.DNSError
 	var op *net.OpError
 	var u *url.Error
+	if errors.As(err, &status) && !saysTLS(status, err) {
+		return statusError(where, host, missing, status)
+	}
 	switch {
 	case errors.As(err, &dns):
 		return hinterr.With(fmt.Errorf("%s: no such host %s", where, dns.Name),
@@ -174,7 +174,7 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 	case errors.As(err, &u):
 		err = u.Err
 	}
-	if strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+	if strings.Contains(err.Error(), httpToHTTPS) {
 		return hinterr.With(fmt.Errorf("%s: %w", where, err), "a registry without TLS needs --insecure")
 	}
 	err = fmt.Errorf("%s: %w", where, err)
@@ -202,6 +202,17 @@ func tlsError(err error) error {
 	}
 	return nil
 }
+
+// saysTLS reports whether plain HTTP was answered with a bad request, after TLS went wrong: with a registry on
+// this machine both are tried, and what is wrong with TLS is the news.
+func saysTLS(status *transport.Error, err error) bool {
+	var first *url.Error
+	return status.StatusCode == http.StatusBadRequest && status.Request != nil && status.Request.URL.Scheme == "http" &&
+		errors.As(err, &first) && strings.HasPrefix(first.URL, "https:") && !strings.Contains(first.Error(), httpToHTTPS)
+}
+
+// httpToHTTPS is in what net/http says where there is no TLS.
+const httpToHTTPS = "HTTP response to HTTPS client"
 
 // maxAnswerShown is how much of what a registry says of an error is shown, in bytes.
 const maxAnswerShown = 500

@@ -17,6 +17,7 @@ type (
 var (
 	CheckRedirect = checkRedirect
 	RetryAfter    = retryAfter
+	IsTemporary   = isTemporary
 )
 
 var ErrPlainHTTP = errPlainHTTP

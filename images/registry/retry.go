@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,6 +44,10 @@ var temporaryStatus = map[int]bool{
 	522: true, // Cloudflare: connection timed out
 }
 
+// notEstablished is what net/http says of a connection that ended before the first request of HTTP/2 was sent
+// (errClientConnNotEstablished, which is not exported).
+const notEstablished = "http2: client conn could not be established"
+
 // isTemporary reports whether an error of the network may not be there the next time.
 func isTemporary(err error) bool {
 	var cert *tls.CertificateVerificationError
@@ -63,6 +68,8 @@ func isTemporary(err error) bool {
 		return true
 	case errors.As(err, &op):
 		return op.Timeout()
+	case strings.Contains(err.Error(), notEstablished):
+		return true
 	}
 	var timeout interface{ Timeout() bool }
 	return errors.As(err, &timeout) && timeout.Timeout()

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -13,10 +14,12 @@ import (
 	"log"
 	"math/big"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,5 +109,62 @@ func TestRegistryTLS(t *testing.T) {
 	imagetest.WantErr(t, try(imagetest.Fast), nil, "certificate")
 	if err := try(o); err != nil {
 		t.Errorf("--insecure: %v", err)
+	}
+}
+
+// hangsUp is a registry on this machine whose TLS connections end when they are made, in the way of HTTP/2
+// too, and that says of plain HTTP what servers of TLS say. It counts the connections.
+func hangsUp(t *testing.T, cert tls.Certificate, protocols ...string) (host string, connections *atomic.Int32) {
+	t.Helper()
+	l := imagetest.Must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	t.Cleanup(func() { l.Close() })
+	connections = &atomic.Int32{}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				b := bufio.NewReader(c)
+				const handshake = 22 // RFC 8446, 5.1
+				if first, err := b.Peek(1); err != nil || first[0] != handshake {
+					_, _ = http.ReadRequest(b)
+					_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+					return
+				}
+				connections.Add(1)
+				s := tls.Server(peeked{c, b}, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: protocols})
+				_ = s.Handshake()
+			}()
+		}
+	}()
+	return l.Addr().String(), connections
+}
+
+// peeked is a connection of which the first bytes were looked at.
+type peeked struct {
+	net.Conn
+	r io.Reader
+}
+
+func (p peeked) Read(b []byte) (int, error) { return p.r.Read(b) }
+
+// A connection that breaks when it is made is tried again, and what plain HTTP is answered hides nothing.
+func TestRegistryHangsUp(t *testing.T) {
+	imagetest.NewRegistry(t) // for the credentials' environment
+	a := newAuthority(t)
+	cert, key := a.sign(t, x509.ExtKeyUsageServerAuth)
+	pair := imagetest.Must[tls.Certificate](t)(tls.X509KeyPair(cert, key))
+	o := imagetest.Fast
+	o.Insecure = true
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		host, connections := hangsUp(t, pair, protocol)
+		_, err := sources.Open(context.Background(), "docker://"+host+"/a/tiny:1", o)
+		imagetest.WantErr(t, err, nil, "registry "+host)
+		if n := connections.Load(); n < 3 || strings.Contains(err.Error(), "400") {
+			t.Errorf("%s: got %d connections, %v, want 3 at least and what is wrong with TLS", protocol, n, err)
+		}
 	}
 }

@@ -3,12 +3,15 @@ package registry_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -89,6 +92,21 @@ func TestRegistryRetries(t *testing.T) {
 			f.Reset(nil)
 			imagetest.SameImage(t, imagetest.Open(t, "docker://"+to.Name).Image, fresh)
 		})
+	}
+}
+
+// TestIsTemporary: errors of connections that may not be there the next time, and such that will be.
+func TestIsTemporary(t *testing.T) {
+	for want, all := range map[bool][]error{
+		true: {errors.New("http2: client conn could not be established"), io.EOF, &net.OpError{Op: "write", Err: syscall.EPIPE}, &net.DNSError{IsTimeout: true}},
+		false: {nil, registry.ErrPlainHTTP, context.Canceled, &tls.CertificateVerificationError{Err: io.EOF}, &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")},
+			&net.DNSError{IsNotFound: true}},
+	} {
+		for _, err := range all {
+			if registry.IsTemporary(err) != want {
+				t.Errorf("%v: got %v, want %v", err, !want, want)
+			}
+		}
 	}
 }
 
