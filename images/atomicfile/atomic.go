@@ -19,10 +19,13 @@ import (
 const TempPrefix = ".vfix-"
 
 // TempName gives a name beside path that is not in use.
-func TempName(path string) string {
+func TempName(path string) string { return filepath.Join(filepath.Dir(path), TempPrefix+random()) }
+
+// random is what ends each temporary name: 16 hex digits.
+func random() string {
 	var b [8]byte
 	rand.Read(b[:]) // never errs (crypto/rand, since Go 1.24)
-	return filepath.Join(filepath.Dir(path), TempPrefix+hex.EncodeToString(b[:]))
+	return hex.EncodeToString(b[:])
 }
 
 // File is a file that gets its name when it is whole.
@@ -44,7 +47,6 @@ func Create(path string) (*File, error) {
 func CreateNamed(path string, temp func(string) string) (*File, error) {
 	final := path
 	fi, err := os.Stat(path)
-	replaces := err == nil
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -60,7 +62,7 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 	if err != nil {
 		return nil, besides(err, final)
 	}
-	if replaces {
+	if fi != nil { // it is replaced
 		if now, err := f.Stat(); err == nil {
 			_ = f.Chmod(now.Mode().Perm() & fi.Mode().Perm()) // where modes can be set
 		}

@@ -6,8 +6,6 @@ package atomicfile
 
 import (
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -15,9 +13,7 @@ import (
 const folderPrefix = TempPrefix + "in-"
 
 // FolderName gives a name that is not in use, for a file in a folder that was entered.
-func FolderName() string {
-	return folderPrefix + filepath.Base(TempName(""))[len(TempPrefix):]
-}
+func FolderName() string { return folderPrefix + random() }
 
 // enterTime is how long others may keep a folder for themselves: they remove what is left in it. Anybody who
 // can read a folder can lock it, so nobody waits longer.
@@ -43,7 +39,7 @@ func Enter(root *os.Root) (leave func(), err error) {
 func removeLeft(root *os.Root, d *os.File) {
 	names, _ := d.Readdirnames(-1) // those that could be read
 	for _, name := range names {
-		if random, ok := strings.CutPrefix(name, folderPrefix); ok && randomPart().MatchString(random) {
+		if isTemp(name, folderPrefix) {
 			_ = root.Remove(name)
 		}
 	}

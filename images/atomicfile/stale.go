@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"vfix.dev/vfix/internal/lazy"
 )
@@ -23,11 +24,16 @@ func heldPrefix(path string) string {
 
 // HeldName gives a name beside path that is not in use, for one who has the lock on path.
 func HeldName(path string) string {
-	name := TempName(path)
-	return filepath.Join(filepath.Dir(name), heldPrefix(path)+filepath.Base(name)[len(TempPrefix):])
+	return filepath.Join(filepath.Dir(path), heldPrefix(path)+random())
 }
 
-// randomPart is what ends each temporary name (TempName).
+// isTemp reports whether a name is a temporary one with this prefix.
+func isTemp(name, prefix string) bool {
+	end, ok := strings.CutPrefix(name, prefix)
+	return ok && randomPart().MatchString(end)
+}
+
+// randomPart is random's.
 var randomPart = lazy.Regexp(`^[0-9a-f]{16}$`)
 
 // removeStale removes what killed runs left of path, beside it and, if it is a layout, among
@@ -45,9 +51,8 @@ func removeTemps(dir, prefix string) {
 		return // it is no folder, or not there
 	}
 	for _, e := range entries {
-		name := e.Name()
-		if len(name) > len(prefix) && name[:len(prefix)] == prefix && randomPart().MatchString(name[len(prefix):]) {
-			RemoveTree(filepath.Join(dir, name))
+		if isTemp(e.Name(), prefix) {
+			RemoveTree(filepath.Join(dir, e.Name()))
 		}
 	}
 }
