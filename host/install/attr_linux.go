@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/internal/filemarks"
 	"vfix.dev/vfix/internal/xattrs"
 )
 
@@ -27,8 +27,8 @@ func metaOf(f *os.File, fi fs.FileInfo) meta {
 	m.Attrs = map[string][]byte{}
 	names, _ := xattrs.List(int(f.Fd())) // none, where the file system has none
 	for _, name := range names {
-		if slices.Contains(notKept, name) {
-			continue
+		if name == labelXattr || filemarks.Is(name) {
+			continue // the label has a place of its own
 		}
 		if v, err := xattrs.Get(int(f.Fd()), name); err == nil {
 			m.Attrs[name] = v
@@ -40,9 +40,6 @@ func metaOf(f *os.File, fi fs.FileInfo) meta {
 // aclXattr holds a POSIX ACL. Its mask is what the mode has for the group: without the list, the mode
 // alone would give the group what the list denies it.
 const aclXattr = "system.posix_acl_access"
-
-// notKept are the label, which has a place of its own, and the sums of a file's content (IMA, EVM).
-var notKept = []string{labelXattr, "security.ima", "security.evm"}
 
 // label returns a file's SELinux label, "" where it has none.
 func label(f *os.File) string {
