@@ -101,7 +101,7 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 		return nil, err
 	}
 	st, err := sources.Put(ctx, dest, media.Result{Image: img}, o.Media)
-	if hinted := hinterr.Hinted(nil); o.Dest == "" && errors.Is(err, hinterr.ErrNoDaemon) && !errors.As(err, &hinted) {
+	if o.Dest == "" && errors.Is(err, hinterr.ErrNoDaemon) && hinterr.HintOf(err) == "" {
 		err = hinterr.With(err, "write it elsewhere: -o docker://HOST/NAME, or -o tar:vfix.tar")
 	}
 	out.Reference, out.Digest, out.Size = st.Reference, st.Digest, layer.PackedSize

@@ -161,7 +161,7 @@ func TestDropInErrors(t *testing.T) {
 	}
 	imagetest.NoDaemon(t)
 	_, err := images.Layer(t.Context(), images.LayerOptions{Program: program, Shim: imagetest.TestShim})
-	if hint := imagetest.HintOf(err); !errors.Is(err, hinterr.ErrNoDaemon) || !strings.Contains(hint, "-o tar:") {
+	if hint := hinterr.HintOf(err); !errors.Is(err, hinterr.ErrNoDaemon) || !strings.Contains(hint, "-o tar:") {
 		t.Errorf("no daemon: got %v with the hint %q", err, hint)
 	}
 	if left := imagetest.Must[[]string](t)(filepath.Glob(dir + "/*")); len(left) != 2 {

@@ -243,7 +243,7 @@ func TestRebuildNowhere(t *testing.T) {
 	}{{false, "-o oci-archive:"}, {true, "-t "}} {
 		_, err = images.Rebuild(t.Context(), legacy, images.RebuildOptions{Push: c.push, Suffix: "-vfix"})
 		imagetest.WantErr(t, err, hinterr.ErrNoDaemon)
-		if hint := imagetest.HintOf(err); !strings.Contains(hint, c.hint) {
+		if hint := hinterr.HintOf(err); !strings.Contains(hint, c.hint) {
 			t.Errorf("push %v: got the hint %q, want %q in it", c.push, hint, c.hint)
 		}
 	}

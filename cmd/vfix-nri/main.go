@@ -16,6 +16,7 @@ import (
 	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/nri/plugin"
 	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 func main() {
@@ -24,7 +25,7 @@ func main() {
 	}
 	if err := run(); err != nil {
 		printTo(os.Stderr, "vfix: error: ")("%v", err)
-		if h := nri.Hint(err); h != "" {
+		if h := hinterr.HintOf(err); h != "" {
 			printTo(os.Stderr, "vfix: hint: ")("%s", h)
 		}
 		os.Exit(1)

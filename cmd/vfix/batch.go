@@ -207,11 +207,5 @@ func whyFailed(o batch.Outcome) (why, hint string) {
 	if o.Err == nil {
 		return "", ""
 	}
-	var hinted interface{ Hint() string }
-	if errors.As(o.Err, &hinted) {
-		hint = hinted.Hint()
-	} else {
-		hint = hints.Of(o.Err, issues)
-	}
-	return screen.Safe(o.Err.Error()), screen.Safe(hint)
+	return screen.Safe(o.Err.Error()), screen.Safe(hints.Of(o.Err, issues))
 }

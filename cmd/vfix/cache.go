@@ -104,10 +104,10 @@ type cacheError struct{ error }
 func (e *cacheError) Unwrap() error { return e.error }
 
 func (e *cacheError) Hint() string {
-	var hinted hinterr.Hinted
+	own := hinterr.HintOf(e.error)
 	switch {
-	case errors.As(e.error, &hinted):
-		return hinted.Hint()
+	case own != "":
+		return own
 	case errors.Is(e.error, fs.ErrNotExist):
 		return "vfix-runtime creates it when it first starts a container; name another one with --cache-dir"
 	case errors.Is(e.error, store.ErrUnsound):

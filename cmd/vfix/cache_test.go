@@ -10,8 +10,8 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// TestCacheHints: only what is wrong with the cache itself is mended by removing it, and what is wrong with
-// the configuration is said by both verbs that read it.
+// TestCacheHints: the hint to remove the cache is for errors of the cache alone. An error of the configuration
+// keeps its own hint, in 'vfix cache' and in 'vfix runtime status'.
 func TestCacheHints(t *testing.T) {
 	for want, err := range map[string]error{
 		"correct it":           hinterr.With(errors.New("/etc/vfix/runtime.json: empty"), "correct it"),

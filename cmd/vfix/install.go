@@ -21,6 +21,7 @@ type InstallOptions struct {
 
 func newInstallCommand(out *output, e engine) *cobra.Command {
 	var opts InstallOptions
+	engines := append(installEngines(), install.Auto)
 	cmd := &cobra.Command{
 		Use:   "install [options] ENGINE",
 		Short: "Make vfix a runtime of this machine's container engine",
@@ -71,15 +72,15 @@ printed on stdout.`,
 		Annotations: exits(`  0  success, or nothing to do
   1  error: everything written before it is restored   2  usage error
   3  --check found a problem`),
-		ValidArgs: append(installEngines(), install.Auto),
+		ValidArgs: engines,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return usagef("install", "no ENGINE given: want one of %s", strings.Join(append(installEngines(), install.Auto), ", "))
+				return usagef("install", "no ENGINE given: want one of %s", strings.Join(engines, ", "))
 			case len(args) > 1:
 				return usagef("install", "%d ENGINEs given, want 1: %s", len(args), strings.Join(args, " "))
 			}
-			return oneOf("install", "ENGINE", args[0], append(installEngines(), install.Auto))
+			return oneOf("install", "ENGINE", args[0], engines)
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			return runInstall(opts, args[0], out, e)

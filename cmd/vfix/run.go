@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/host/run"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // StartOptions are the choices of vfix run.
@@ -91,10 +92,10 @@ type startError struct{ error }
 func (e *startError) Unwrap() error { return e.error }
 
 func (e *startError) Hint() string {
-	var own interface{ Hint() string }
+	own := hinterr.HintOf(e.error)
 	switch {
-	case errors.As(e.error, &own):
-		return own.Hint()
+	case own != "":
+		return own
 	case errors.Is(e.error, run.ErrNoCommand):
 		return "check the spelling and PATH"
 	case errors.Is(e.error, run.ErrNotExecutable):

@@ -81,10 +81,10 @@ type noStatusError struct{ error }
 func (e *noStatusError) Unwrap() error { return e.error }
 
 func (e *noStatusError) Hint() string {
-	var hinted hinterr.Hinted
+	own := hinterr.HintOf(e.error)
 	switch {
-	case errors.As(e.error, &hinted):
-		return hinted.Hint()
+	case own != "":
+		return own
 	case errors.Is(e.error, fs.ErrNotExist):
 		return "vfix-runtime writes it when it first starts a container; name another file with --record"
 	case errors.Is(e.error, fs.ErrPermission):

@@ -4,12 +4,9 @@ package nri
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
-
-	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Defaults of Options.
@@ -55,14 +52,6 @@ func (o Options) Check() error {
 		}
 	}
 	return nil
-}
-
-// Hint says what to do about an error of the plugin, "" where nobody knows.
-func Hint(err error) string {
-	if h := hinterr.Hinted(nil); errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
 }
 
 // arguments is the command line of the plugin's program: its name, and the options.

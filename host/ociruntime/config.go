@@ -11,11 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/repairs"
 )
 
@@ -102,53 +102,12 @@ func ParseConfig(b []byte) (Config, error) {
 			err = errors.New("unexpected content after the end of the object")
 		}
 	}
-	err = inWords(err)
+	err = jsonobject.InWords(err)
 	if wrong := c.check(); wrong != nil {
 		c.CacheDir, c.CacheSize, c.Fix, c.Record, c.Metrics, c.Limits = "", 0, "", "", "", Limits{}
 		err = errors.Join(err, wrong)
 	}
 	return c, err
-}
-
-// inWords is an error of the decoder in words of JSON, not of Go.
-func inWords(err error) error {
-	var other *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case err == io.EOF:
-		return errors.New("empty, want a JSON object: {} for the defaults")
-	case err == io.ErrUnexpectedEOF:
-		return errors.New("the JSON ends too early")
-	case errors.As(err, &other):
-		where, article := "", "a"
-		if other.Field != "" {
-			where = other.Field + ": "
-		}
-		if other.Value == "array" || other.Value == "object" {
-			article = "an"
-		}
-		return fmt.Errorf("%sgot %s %s, want %s", where, article, other.Value, wanted(other.Type.Kind()))
-	case errors.As(err, &syntax):
-		return fmt.Errorf("no valid JSON: %w", err)
-	case err != nil:
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return nil
-}
-
-// wanted is what a member of the configuration may be.
-func wanted(k reflect.Kind) string {
-	switch k {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Struct:
-		return "an object"
-	case reflect.Float64:
-		return "a number"
-	}
-	return "a whole number"
 }
 
 func (c Config) check() error {

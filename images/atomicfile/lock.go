@@ -55,7 +55,7 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+lockSuffix)
 	told := false
 	for {
-		unlock, err := tryLock(name)
+		unlock, err := tryLock(name, path)
 		switch {
 		case err == nil:
 			removeStale(path)
@@ -63,10 +63,8 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 		case errors.Is(err, errors.ErrUnsupported):
 			progress.Note(p, "%s: the file system has no locks: nobody else may write it meanwhile", path)
 			return func() {}, nil
-		case errors.Is(err, os.ErrNotExist):
-			return nil, besides(err, path)
 		case !errors.Is(err, errTaken):
-			return nil, fmt.Errorf("lock: %w", err)
+			return nil, err
 		}
 		if !told {
 			progress.Note(p, "%s: waiting for another vfix that writes it", path)
@@ -82,7 +80,7 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 
 // tryLock makes the file, locks it, and makes sure that it is still the one that others
 // see: whoever unlocks removes it.
-func tryLock(name string) (unlock func(), err error) {
+func tryLock(name, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, os.ErrPermission) {
 		if _, serr := os.Stat(name); serr == nil {
@@ -91,11 +89,11 @@ func tryLock(name string) (unlock func(), err error) {
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, besides(err, path)
 	}
 	if err := lockFile(f); err != nil {
 		f.Close()
-		return nil, err
+		return nil, fmt.Errorf("lock: %w", err)
 	}
 	mine, err := f.Stat()
 	if err == nil {

@@ -19,6 +19,7 @@ import (
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // One at a time, for many who come and go at once, and no file is left.
@@ -114,13 +115,16 @@ func TestErrorNamesTheFile(t *testing.T) {
 	_, lock := atomicfile.Lock(t.Context(), path, nil)
 	for what, err := range map[string]error{"create": create, "lock": lock} {
 		imagetest.WantErr(t, err, fs.ErrNotExist, "no directory "+dir)
-		if hint := imagetest.HintOf(err); !strings.Contains(hint, "mkdir -p "+dir) {
+		if hint := hinterr.HintOf(err); !strings.Contains(hint, "mkdir -p "+dir) {
 			t.Errorf("%s: got the hint %q", what, hint)
 		}
 	}
 	file := imagetest.Write(t, filepath.Join(t.TempDir(), "file"), nil)
-	_, err := atomicfile.Create(file + "/out")
-	if err == nil || !strings.Contains(err.Error(), file+"/out") || strings.Contains(err.Error(), ".vfix-") {
-		t.Errorf("got %v", err)
+	_, create = atomicfile.Create(file + "/out")
+	_, lock = atomicfile.Lock(t.Context(), file+"/out", nil)
+	for what, err := range map[string]error{"create": create, "lock": lock} {
+		if err == nil || !strings.Contains(err.Error(), file+"/out") || strings.Contains(err.Error(), ".vfix-") {
+			t.Errorf("%s: got %v", what, err)
+		}
 	}
 }

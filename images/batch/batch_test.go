@@ -103,7 +103,7 @@ func rebuild(ctx context.Context, t *testing.T, items []batch.Item, lo batch.Lis
 func TestReadList(t *testing.T) {
 	_, err := batch.OpenList(filepath.Join(t.TempDir(), "none"), batch.ListOptions{})
 	imagetest.WantErr(t, err, fs.ErrNotExist, "none")
-	if hint := imagetest.HintOf(err); !strings.Contains(hint, "vfix help lists") {
+	if hint := hinterr.HintOf(err); !strings.Contains(hint, "vfix help lists") {
 		t.Errorf("no such list: got the hint %q", hint)
 	}
 	l, err := openText(t, "\ufeff# all of them\r\napp:1\r\n\n  app:2\tdocker://x/y:2 # twice\n app:1\napp:2 oci:z:2#no-comment\n#end", batch.ListOptions{})

@@ -318,7 +318,7 @@ func TestHotfixApplyKilled(t *testing.T) {
 				h, err := hotfix.Hotfix(context.Background(), "db", hotfix.Options{Dir: t.TempDir(), Apply: true, ScanOptions: images.ScanOptions{Media: media.Options{Progress: notes}}})
 				if !renamed {
 					unnamed++
-					for _, command := range strings.Split(strings.TrimSuffix(imagetest.HintOf(err), ", and try again"), " && ") {
+					for _, command := range strings.Split(strings.TrimSuffix(hinterr.HintOf(err), ", and try again"), " && ") {
 						e.typed(t, command)
 					}
 					if after := fmt.Sprint(e.names); after != before {
@@ -353,7 +353,7 @@ func TestHotfixApplyCannotUndo(t *testing.T) {
 	}}
 	err := r.RollBack(context.Background(), errors.New("first"))
 	imagetest.WantErr(t, err, nil, "first", "no")
-	if hint := imagetest.HintOf(err); hint != "what is left to undo: docker rename b a" {
+	if hint := hinterr.HintOf(err); hint != "what is left to undo: docker rename b a" {
 		t.Errorf("hint: got %q", hint)
 	}
 	_ = e
@@ -411,8 +411,8 @@ func TestHotfixApplyRefuses(t *testing.T) {
 		c.change(e, e.containers[stoppedID])
 		before := e.state()
 		_, err := hotfixOf(t, "db", hotfix.Options{Dir: t.TempDir(), Apply: true})
-		if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(imagetest.HintOf(err), c.hint) || e.state() != before {
-			t.Errorf("%s: got %v; hint %q", what, err, imagetest.HintOf(err))
+		if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(hinterr.HintOf(err), c.hint) || e.state() != before {
+			t.Errorf("%s: got %v; hint %q", what, err, hinterr.HintOf(err))
 		}
 	}
 }

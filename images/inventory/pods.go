@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/utf8text"
 )
 
@@ -40,7 +41,7 @@ func eachImage(r io.Reader, f func(image string) error) error {
 			case !errors.As(err, &other):
 				return err
 			}
-			return hinterr.With(hinterr.Damaged("stdin: byte %d: %v", at, err), "run 'kubectl get pods -A -o json | vfix list -'")
+			return hinterr.With(hinterr.Damaged("stdin: byte %d: %v", at, jsonobject.InWords(err)), "run 'kubectl get pods -A -o json | vfix list -'")
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestDockerArchiveRead(t *testing.T) {
 		}
 		err := imagetest.OpenErr(t, "docker-archive:"+path+":redis:3")
 		imagetest.WantErr(t, err, hinterr.ErrNotFound, `"redis:3"`)
-		if h := imagetest.HintOf(err); !strings.HasSuffix(h, "redis:2.8") {
+		if h := hinterr.HintOf(err); !strings.HasSuffix(h, "redis:2.8") {
 			t.Errorf("hint: %q", h)
 		}
 	}

@@ -169,7 +169,7 @@ func TestDefaultDest(t *testing.T) {
 	imagetest.NoDaemon(t)
 	_, err = media.DefaultDest(context.Background(), &media.Source{Ref: media.Ref{Transport: media.Registry, Name: "h:5000/a/redis:2"}}, "", "-vfix", media.Options{})
 	imagetest.WantErr(t, err, hinterr.ErrNoDaemon, "none.sock")
-	if h := imagetest.HintOf(err); !strings.Contains(h, "-o oci-archive:redis-2-vfix.tar,") {
+	if h := hinterr.HintOf(err); !strings.Contains(h, "-o oci-archive:redis-2-vfix.tar,") {
 		t.Errorf("hint: %q", h)
 	}
 }

@@ -70,7 +70,7 @@ func TestLayoutExtend(t *testing.T) {
 	}
 	err := imagetest.OpenErr(t, dir)
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "2 images")
-	if h := imagetest.HintOf(err); !strings.Contains(h, "one two") {
+	if h := hinterr.HintOf(err); !strings.Contains(h, "one two") {
 		t.Errorf("hint: got %q", h)
 	}
 	imagetest.WantErr(t, imagetest.OpenErr(t, "oci:"+dir+":four"), hinterr.ErrNotFound, `"four"`)

@@ -178,7 +178,7 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 		return hinterr.With(fmt.Errorf("%s: %w", where, err), "a registry without TLS needs --insecure")
 	}
 	err = fmt.Errorf("%s: %w", where, err)
-	if hinted := hinterr.Hinted(nil); errors.As(err, &hinted) {
+	if hinterr.HintOf(err) != "" {
 		return err
 	}
 	for _, known := range []error{hinterr.ErrUnsupported, hinterr.ErrPlatform, hinterr.ErrNotFound, hinterr.ErrTooLarge, fs.ErrPermission, syscall.ENOSPC} {

@@ -103,7 +103,7 @@ func TestRegistryNeverEnds(t *testing.T) {
 			if strings.Contains(fmt.Sprint(err), "http://") || len(fmt.Sprint(err)) > 1000 {
 				t.Errorf("got %d bytes: %v", len(fmt.Sprint(err)), err)
 			}
-			if imagetest.HintOf(err) == "" {
+			if hinterr.HintOf(err) == "" {
 				t.Errorf("no hint: %v", err)
 			}
 		})

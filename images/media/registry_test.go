@@ -204,7 +204,7 @@ func TestRegistryLogin(t *testing.T) {
 	r, to := media.Result{Image: imagetest.TinyImage(t)}, media.Ref{Transport: media.Registry, Name: f.Host + "/open/tiny:1"}
 	_, err := sources.Put(context.Background(), to, r, imagetest.Fast)
 	imagetest.WantErr(t, err, hinterr.ErrUnauthorized, f.Host)
-	if h := imagetest.HintOf(err); h != "docker login "+f.Host {
+	if h := hinterr.HintOf(err); h != "docker login "+f.Host {
 		t.Errorf("hint: %q", h)
 	}
 	auth := base64.StdEncoding.EncodeToString([]byte("u:" + secret))

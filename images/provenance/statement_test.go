@@ -262,7 +262,7 @@ func TestStatementMissing(t *testing.T) {
 	imagetest.WantEmpty(t, dir, "out")
 	_, err := images.Verify(context.Background(), dest, images.VerifyOptions{Provenance: true})
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "out.x.intoto.json is not there")
-	if hint := imagetest.HintOf(err); !strings.Contains(hint, "--statement") {
+	if hint := hinterr.HintOf(err); !strings.Contains(hint, "--statement") {
 		t.Errorf("got hint %q", hint)
 	}
 	for text, want := range map[string]string{

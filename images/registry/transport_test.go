@@ -21,6 +21,7 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // sluggish is fast with a registry that may do nothing for a tenth of a second.
@@ -185,8 +186,8 @@ func TestRegistryStalls(t *testing.T) {
 				_, err = sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/b/tiny:1"}, media.Result{Image: big}, sluggish())
 			}
 			imagetest.WantErr(t, err, nil, "registry "+f.Host, "no progress for 100ms")
-			if !strings.Contains(imagetest.HintOf(err), "--stall-timeout") {
-				t.Errorf("hint %q", imagetest.HintOf(err))
+			if !strings.Contains(hinterr.HintOf(err), "--stall-timeout") {
+				t.Errorf("hint %q", hinterr.HintOf(err))
 			}
 		})
 	}

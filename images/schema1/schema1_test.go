@@ -350,7 +350,7 @@ func TestV1Archive(t *testing.T) {
 	two := imagetest.Write(t, dir+"/two.tar", v1Archive(t, map[string]string{"a:1": oldID64(3), "b:1": oldID64(1)}, layers, plain))
 	err := imagetest.OpenErr(t, two)
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "2 images")
-	if h := imagetest.HintOf(err); !strings.HasSuffix(h, "a:1 b:1") {
+	if h := hinterr.HintOf(err); !strings.HasSuffix(h, "a:1 b:1") {
 		t.Errorf("hint: %q", h)
 	}
 	src := imagetest.Open(t, "docker-archive:"+two+":b:1")

@@ -41,6 +41,15 @@ type Hint struct {
 func (h Hint) Hint() string  { return h.hint }
 func (h Hint) Unwrap() error { return h.error }
 
+// HintOf is the hint that err carries, "" for none.
+func HintOf(err error) string {
+	var h Hinted
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}
+
 // With gives err a hint; nil stays nil.
 func With(err error, format string, args ...any) error {
 	if err == nil {

@@ -44,9 +44,8 @@ var hintTable = []struct {
 // Of returns what a user can do about err: the error's own word, else the table's; issues is where
 // a bug is reported, "" for nowhere.
 func Of(err error, issues string) string {
-	var own interface{ Hint() string }
-	if errors.As(err, &own) && own.Hint() != "" {
-		return own.Hint()
+	if own := hinterr.HintOf(err); own != "" {
+		return own
 	}
 	if dir := os.TempDir(); errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), dir+string(os.PathSeparator)) {
 		if _, statErr := os.Stat(dir); errors.Is(statErr, fs.ErrNotExist) {

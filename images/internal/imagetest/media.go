@@ -27,7 +27,6 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -194,15 +193,6 @@ func WantErr(t testing.TB, err, kind error, parts ...string) {
 			t.Errorf("error %q: does not say %q", err, p)
 		}
 	}
-}
-
-// HintOf is the hint that an error carries, "" for none.
-func HintOf(err error) string {
-	var h hinterr.Hinted
-	if errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
 }
 
 // SameImage checks that got is sound in itself and has want's config and layer contents.
