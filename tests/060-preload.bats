@@ -106,6 +106,11 @@ every_scenario() {
 	expect 'status without the library' "$status" "$status_sigsegv"
 }
 
+@test "preload, trace: a site is changed whole or not at all, whichever writes fail" {
+	run "$fallback/change"
+	expect "status ($output)" "$status" 0
+}
+
 @test "preload: processes and threads that are killed, stop and end at any moment" {
 	local storm
 	for storm in 'kill 100' 'stop 300' 'threads 3000' 'vforks 300'; do

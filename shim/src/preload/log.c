@@ -36,7 +36,7 @@ void vfix_log_site(const struct mapping *map, uintptr_t ra, int function, const 
 	if (map && map->path[0]) {
 		add(&l, map->path);
 		add(&l, "+");
-		add_hex(&l, ra - map->base);
+		add_hex(&l, ra - map->start + map->offset);
 	} else {
 		add(&l, "code at ");
 		add_hex(&l, ra);

@@ -4,7 +4,7 @@
  * The library keeps no table of what the program set for SIGSEGV. The kernel keeps it:
  *
  *	action  the handler is vfix_entry; the program's own handler and the flags that must not
- *	        act on vfix_entry stand in sa_restorer (word_of below), which the kernel puts on
+ *	        act on vfix_entry are in sa_restorer (WORD_ below), which the kernel puts on
  *	        the stack where vfix_entry finds it; mask and the other flags are the program's
  *	mask    SIGSEGV is never blocked, for a fault would then kill. The bit of VFIX_STAND_IN,
  *	        a signal that Linux on x86 never sends, is set where the program blocked SIGSEGV
@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <ucontext.h>
-#include "page.h"
+#include "../core/page.h"
 #include "../syscall.h"
 #include "../vdso.h"
 
@@ -53,20 +53,22 @@ struct kernel_action {
 VFIX_HIDDEN void vfix_entry(void);
 VFIX_HIDDEN void vfix_restorer(void);
 
-/* start.c: brings the library up where that has not been done: finds the vDSO. */
+/* start.c: takes SIGSEGV over, with the vDSO at that address; and with the kernel's answer to
+ * where it is. Each does nothing if one of them has run. */
 VFIX_HIDDEN void vfix_start(uintptr_t vdso);
 VFIX_HIDDEN void vfix_start_late(void);
 
-/* state.c: what VFIX_HEAL and VFIX_LOG say. */
+/* state.c: what VFIX_HEAL and VFIX_LOG say; the vDSO's functions, in their order, 0 for each that
+ * it has not, or before the start. */
 VFIX_HIDDEN extern int vfix_heal_wanted, vfix_log_wanted;
+VFIX_HIDDEN extern uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)];
 
 /* serve.c: calls the function in the vDSO, or the kernel; the result as the page returns it. */
 VFIX_HIDDEN long vfix_serve(int function, uintptr_t a, uintptr_t b);
-/* state.c */
-VFIX_HIDDEN extern uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)];
 
-/* heal.c: makes the call site that returns to ra call the vDSO, where it can; at most once. */
-VFIX_HIDDEN void vfix_heal(uintptr_t ra, int function);
+/* heal.c: makes the call site that returns to ra call the vDSO, where it can; at most once. regs
+ * are those with which the entry was reached. */
+VFIX_HIDDEN void vfix_heal(const greg_t *regs, uintptr_t ra, int function);
 VFIX_HIDDEN void vfix_heal_start(void);
 /* 1 if the fault comes from code that is being changed; regs are those to go on with. */
 VFIX_HIDDEN int vfix_on_change(greg_t *regs);
@@ -91,8 +93,6 @@ VFIX_HIDDEN int vfix_segv_action(const struct sigaction *new, struct sigaction *
 VFIX_HIDDEN long vfix_none(void);
 VFIX_HIDDEN void *vfix_next(const char *name, void **cache);
 #define NEXT(name) ({ static void *cache_; (__typeof__(&name))vfix_next(#name, &cache_); })
-
-/* mask.h has the translation of masks. */
 
 /* fail.c: stores an error number where the libc wants it; returns -1. */
 VFIX_HIDDEN long vfix_fail(long error);

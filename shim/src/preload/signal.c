@@ -114,10 +114,11 @@ VFIX_HIDDEN uintptr_t vfix_on_signal(int sig, siginfo_t *info, ucontext_t *conte
 	if (function < 0 || info->si_code <= 0)
 		return deliver(info, blocked, word);
 	uintptr_t ra = *(uintptr_t *)regs[REG_RSP];
+	long result = vfix_serve(function, regs[REG_RDI], regs[REG_RSI]);
 
-	regs[REG_RAX] = vfix_serve(function, regs[REG_RDI], regs[REG_RSI]);
+	vfix_heal(regs, ra, function);
+	regs[REG_RAX] = result;
 	regs[REG_RIP] = ra;
 	regs[REG_RSP] += sizeof ra;
-	vfix_heal(ra, function);
 	return 0;
 }

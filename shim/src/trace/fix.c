@@ -14,14 +14,6 @@
 #include <unistd.h>
 #include "trace.h"
 
-static int function_at(uintptr_t rip)
-{
-	uintptr_t offset = rip - VFIX_PAGE;
-
-	return offset % VFIX_SLOT == 0 && offset / VFIX_SLOT < VFIX_FUNCTIONS ?
-		(int)(offset / VFIX_SLOT) : -1;
-}
-
 /* Writes where the pointer is not NULL. Returns the pointer if it is bad, else 0. */
 static uintptr_t put(pid_t tid, uintptr_t pointer, const void *from, size_t size)
 {
@@ -135,7 +127,7 @@ int fix_fault(struct task *t)
 
 	if (ptrace(PTRACE_GETREGS, t->tid, 0L, &regs))
 		return 0;
-	int function = function_at(regs.rip);
+	int function = vfix_function_at(regs.rip);
 	/* A signal that was sent, while the task is about to fault, is not the fault. */
 	if (ptrace(PTRACE_GETSIGINFO, t->tid, 0L, &info) || info.si_code <= 0)
 		return 0;

@@ -1,13 +1,12 @@
 /*
- * Healing a call site: the page's address in it becomes a trampoline's. The trampolines are
- * in the low 2 GiB, so that an operand of 32 bits reaches them from anywhere. Whatever stands
- * against it, the call stays as it is and is performed each time.
+ * Healing a call site: it calls a trampoline instead of the page. The trampolines are in the low
+ * 2 GiB, so that an operand of 32 bits reaches them from anywhere. If anything prevents that, the
+ * call stays as it is and is performed each time.
  */
-#include <string.h>
 #include <sys/ptrace.h>
 #include "trace.h"
 
-static const char healed[] = "healed", later[] = "emulated: the other threads did not stop, this time";
+static const char healed[] = "healed", stale[] = "emulated: a register has the value from before", later[] = "emulated: the other threads did not stop, this time";
 
 #define PAUSES 12	/* the pause doubles this often */
 
@@ -24,19 +23,15 @@ static int is_seen(struct space *space, uintptr_t back)
 	return 0;
 }
 
-/* The instruction with the new operand in it. */
-static int make_patch(pid_t tid, const struct site *s, uint64_t target, struct patch *p)
+/* Where a register is, by its number in code. */
+static unsigned long *register_of(struct user_regs_struct *r, int number)
 {
-	uint64_t operand = target - s->next;
+	unsigned long *const registers[] = {
+		&r->rax, &r->rcx, &r->rdx, &r->rbx, &r->rsp, &r->rbp, &r->rsi, &r->rdi,
+		&r->r8, &r->r9, &r->r10, &r->r11, &r->r12, &r->r13, &r->r14, &r->r15,
+	};
 
-	p->start = s->start;
-	p->length = s->length;
-	if (!memory_read(tid, s->start, p->code, (size_t)s->length))
-		return 0;
-	if (s->size == 4 && (int64_t)operand != (int32_t)operand)
-		return 0;
-	memcpy(p->code + s->shift, &operand, (size_t)s->size);
-	return 1;
+	return registers[number];
 }
 
 static void forget(struct space *space, uintptr_t back)
@@ -55,29 +50,34 @@ static void postpone(struct space *space)
 /* Returns what was done, for the log. */
 static const char *heal_site(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
 {
+	uintptr_t registers[16];
 	struct site s;
 	struct mapping m;
-	struct patch p;
 
 	if (t->space->provisional)
 		return "emulated: who shares its memory is not known";
-	if (!find_site(t->tid, regs, back, &s))
+	for (int i = 0; i < 16; i++)
+		registers[i] = *register_of(regs, i);
+	enum finding found = vfix_find_site(t, registers, back, function, &s);
+	if (found == NO_SITE)
 		return "emulated: the call site is none that can be changed";
-	if (!proc_mapping(t->tid, s.start, &m) || !m.is_private)
+	if (found == HEALED_BEFORE)
+		return stale;
+	if (!proc_mapping(t->tid, s.start, &m) || m.shared)
 		return "emulated: the code may belong to other processes too";
 	if (!map_trampolines(t))
 		return "emulated: the trampolines cannot be mapped";
 	uintptr_t target = trampoline(t->space, function);
-	if (!make_patch(t->tid, &s, target, &p))
+	if (!vfix_encode(&s, target))
 		return "emulated: the code cannot be changed";
-	switch (patch_code(t, &p, 1)) {
+	switch (patch_code(t, &s, 1)) {
 	case PATCH_LATER:
 		return later;
 	case PATCH_REFUSED:
 		return "emulated: the code cannot be written to";
 	default:
 	}
-	if (s.reg >= 0)
+	if (s.reg != DIRECT_CALL)
 		*register_of(regs, s.reg) = target; /* a loop may call through it again */
 	return healed;
 }

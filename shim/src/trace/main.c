@@ -13,7 +13,7 @@ static int page_is_served(void)
 	struct sigaction on_child;
 	int status = 1;
 	/* The complement, so that vfix does not take this for a call to be patched. */
-	volatile uintptr_t entry = ~(VFIX_PAGE + VFIX_TIME * VFIX_SLOT);
+	volatile uintptr_t entry = ~vfix_entry_of(VFIX_TIME);
 
 	/* Where it is ignored the child's status is not kept. */
 	sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = SIG_DFL }, &on_child);

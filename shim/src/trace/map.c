@@ -189,6 +189,11 @@ int map_trampolines(struct task *t)
 	return space->state == MAPPED;
 }
 
+int vfix_is_stub(struct task *t, uintptr_t address)
+{
+	return t->space->state == MAPPED && address - t->space->code < PAGE;
+}
+
 uintptr_t trampoline(const struct space *space, int function)
 {
 	return space->code + (space->is_go ? (long)plain_syscall[function] : BELOW_RED_ZONE(function));

@@ -47,6 +47,16 @@ int memory_read(pid_t tid, uintptr_t from, void *to, size_t size)
 	return n == (ssize_t)size;
 }
 
+int vfix_read(struct task *t, uintptr_t from, void *to, size_t size)
+{
+	return memory_read(t->tid, from, to, size);
+}
+
+int vfix_put(struct task *t, uintptr_t to, const void *from, size_t size)
+{
+	return memory_poke(t->tid, to, from, size);
+}
+
 /* Writes even where the task itself may not: private code is copied first. */
 int memory_poke(pid_t tid, uintptr_t to, const void *from, size_t size)
 {

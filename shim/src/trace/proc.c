@@ -72,6 +72,16 @@ size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size)
 	return done;
 }
 
+int proc_mapping(pid_t tid, uintptr_t address, struct mapping *m)
+{
+	int fd = proc_fd(tid, "maps");
+	int found = fd >= 0 && vfix_find_mapping(fd, address, m);
+
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
 struct start_values proc_start_values(pid_t tid)
 {
 	struct vfix_auxv auxv[64];	/* more than the kernel's own vector has (AT_VECTOR_SIZE) */

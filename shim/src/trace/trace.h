@@ -17,12 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/user.h>
-#include "vdso.h"
-
-#ifndef VFIX_PAGE
-#define VFIX_PAGE 0xffffffffff600000ul	/* asm/vsyscall.h: VSYSCALL_ADDR; tests take another */
-#endif
-#define VFIX_SLOT 0x400ul		/* from one function of the page to the next */
+#include "core/core.h"
 
 /* Exit statuses, as of env(1) and the shells. */
 enum { STATUS_USAGE = 2, STATUS_FORBIDDEN = 126, STATUS_CANNOT_EXEC = 126, STATUS_NOT_FOUND = 127 };
@@ -107,27 +102,9 @@ int fix_fault(struct task *t);
 void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back);
 extern int heal_enabled;
 
-/* site.c */
-#define LONGEST 10	/* bytes of the longest instruction that names the page */
-struct site {
-	uintptr_t start;	/* of the instruction that holds the operand */
-	int length;		/* of it, in bytes */
-	int shift;		/* of the operand in it, in bytes */
-	int size;		/* of the operand: 4 or 8 bytes */
-	uintptr_t next;		/* what a relative operand counts from; 0 if it is absolute */
-	int reg;		/* the register that holds the page's address, or -1 */
-};
-int find_site(pid_t tid, const struct user_regs_struct *regs, uintptr_t back, struct site *s);
-unsigned long *register_of(struct user_regs_struct *regs, int number);
-
-/* patch.c: replaces instructions, which other tasks may be running, by others as long. */
+/* patch.c: changes sites, which other tasks may be running: PATCHED if one of them is CHANGED. */
 enum patched { PATCHED, PATCH_REFUSED, PATCH_LATER };
-struct patch {
-	uintptr_t start;
-	int length;
-	uint8_t code[LONGEST];
-};
-enum patched patch_code(struct task *t, const struct patch *patches, int n);
+enum patched patch_code(struct task *t, struct site *sites, int n);
 /* 1 if the fault at rip comes from an instruction that was just being replaced, and is now. */
 int patch_was_met(struct task *t, uintptr_t rip);
 /* Replaces what t's child of vfork was killed in the middle of replacing. */
@@ -154,7 +131,8 @@ int is_gone(const struct task *t);
 int open_as_user(int folder, const char *path, int flags, const uint32_t ids[2]);
 void watch(pid_t supervisor);
 
-/* proc.c, go.c */
+/* proc.c, go.c. proc_mapping fills m with what the address is in; 0 if that is nothing, or not known. */
+int proc_mapping(pid_t tid, uintptr_t address, struct mapping *m);
 void proc_open(void);
 size_t proc_read(pid_t tid, const char *name, void *buffer, size_t size);
 int proc_fd(pid_t tid, const char *name);
@@ -170,15 +148,6 @@ int proc_is_sandboxed(pid_t tid);
 int proc_is_go(pid_t tid);
 /* 1 if this process itself has a tracer. */
 int proc_is_traced(void);
-
-/* maps.c: fills m with what the address is in; 0 if that is nothing, or not known. */
-struct mapping {
-	uintptr_t start, end;
-	unsigned long offset;	/* of start in the file, in bytes */
-	int is_private;
-	const char *path;	/* "" if it has none; overwritten by the next call */
-};
-int proc_mapping(pid_t tid, uintptr_t addr, struct mapping *m);
 
 /* sweep.c: heals the other sites around one, too. */
 void sweep(struct task *t, uintptr_t around);

@@ -1,9 +1,9 @@
 /*
- * What is mapped at an address, out of /proc/self/maps (proc(5)):
- * "START-END rwxp OFFSET DEV INODE   PATH". Only who holds the lock of healing is here.
+ * What is mapped at an address: "START-END rwxp OFFSET DEV INODE   PATH", line by line. One
+ * caller at a time.
  */
-#include <fcntl.h>
-#include "heal.h"
+#include "core.h"
+#include "../syscall.h"
 
 #define PIECE 4096
 #define FIELD_PATH 5
@@ -11,13 +11,13 @@
 struct reader {
 	long fd;
 	int at, n;
-	char *piece;
+	char piece[PIECE];
 };
 
 static int next_char(struct reader *r)
 {
 	if (r->at == r->n) {
-		r->n = syscall3(SYS_read, r->fd, (long)r->piece, PIECE);
+		r->n = (int)syscall3(SYS_read, r->fd, (long)r->piece, PIECE);
 		r->at = 0;
 		if (r->n <= 0)
 			return r->n = 0, -1;
@@ -34,15 +34,15 @@ static uintptr_t number(struct reader *r, int *end)
 		int c = next_char(r);
 
 		if (c >= '0' && c <= '9')
-			value = value << 4 | (c - '0');
+			value = value << 4 | (unsigned)(c - '0');
 		else if (c >= 'a' && c <= 'f')
-			value = value << 4 | (c - 'a' + 10);
+			value = value << 4 | (unsigned)(c - 'a' + 10);
 		else
 			return *end = c, value;
 	}
 }
 
-/* The rest of a line: its path, or the path's end. */
+/* The rest of a line; returns its end. */
 static int read_path(struct reader *r, char path[static 200])
 {
 	int c, length = 0;
@@ -55,13 +55,12 @@ static int read_path(struct reader *r, char path[static 200])
 				path[i - 1] = path[i];
 			length--;
 		}
-		path[length++] = c;
+		path[length++] = (char)c;
 	}
 	path[length] = 0;
 	return c;
 }
 
-/* Reads one line; base stays where the line is a later part of the same file. */
 static int read_line(struct reader *r, struct mapping *m)
 {
 	int c;
@@ -75,30 +74,22 @@ static int read_line(struct reader *r, struct mapping *m)
 	m->executable = next_char(r) == 'x';
 	m->shared = next_char(r) == 's';
 	next_char(r);
-	uintptr_t offset = number(r, &c);
+	m->offset = number(r, &c);
 	for (int field = 3; field < FIELD_PATH && c >= 0; field++)
 		while ((c = next_char(r)) != ' ' && c >= 0 && c != '\n')
 			;
-	if (c == '\n')
-		m->path[0] = 0;
-	else
-		c = read_path(r, m->path);
-	if (!offset || !m->path[0])
-		m->base = m->start;
-	return c == '\n';
+	m->path[0] = 0;
+	return (c == '\n' ? c : read_path(r, m->path)) == '\n';
 }
 
-int vfix_find_mapping(uintptr_t address, struct mapping *mapping)
+int vfix_find_mapping(long fd, uintptr_t address, struct mapping *m)
 {
-	static char piece[PIECE];
-	struct reader r = { .piece = piece, .fd = syscall3(SYS_open, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0) };
-	int found = 0;
+	static struct reader r;
 
-	if (r.fd < 0)
-		return 0;
-	mapping->base = 0;
-	while (!found && read_line(&r, mapping))
-		found = address >= mapping->start && address < mapping->end;
-	syscall1(SYS_close, r.fd);
-	return found;
+	r.fd = fd;
+	r.at = r.n = 0;
+	while (read_line(&r, m))
+		if (address >= m->start && address < m->end)
+			return 1;
+	return 0;
 }

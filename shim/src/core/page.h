@@ -5,20 +5,23 @@
 #include <stdint.h>
 #include "../vdso.h"
 
-/* Tests build the library for a page that nothing maps on any kernel. */
+/* Tests build the library and vfix-trace for a page that nothing maps on any kernel. */
 #ifndef VFIX_PAGE
-#define VFIX_PAGE 0xffffffffff600000
+#define VFIX_PAGE 0xffffffffff600000ul
 #endif
-#define ENTRY_SIZE 0x400
+#define ENTRY_SIZE 0x400ul
 
 /* Which function's entry the address is, or -1: inside the page, but no entry, is a crash. */
 static inline int vfix_function_at(uintptr_t address)
 {
 	uintptr_t offset = address - VFIX_PAGE;
 
-	if (offset % ENTRY_SIZE || offset / ENTRY_SIZE >= VFIX_FUNCTIONS)
-		return -1;
-	return offset / ENTRY_SIZE;
+	return offset % ENTRY_SIZE || offset / ENTRY_SIZE >= VFIX_FUNCTIONS ? -1 : (int)(offset / ENTRY_SIZE);
+}
+
+static inline uintptr_t vfix_entry_of(int function)
+{
+	return VFIX_PAGE + (uintptr_t)function * ENTRY_SIZE;
 }
 
 #endif
