@@ -72,14 +72,14 @@ hanging_vfix() {
 
 @test "help: each option of each verb is explained" {
 	declare -A options=(
-		[scan]='explain fail-fast first fix format from-file insecure jobs max-requests max-temp metrics platform progress quiet report shard stall-timeout state strict'
-		[list]='format gone insecure jobs match max-requests newer-than platform progress quiet stall-timeout'
+		[scan]='authfile explain fail-fast first fix format from-file insecure jobs max-requests max-temp metrics platform progress quiet report shard stall-timeout state strict'
+		[list]='authfile format gone insecure jobs match max-requests newer-than platform progress quiet stall-timeout'
 		[patch]='dry-run explain format in-place jobs max-temp one-file-system output progress quiet since'
-		[rebuild]='dest-template dry-run fail-fast fallback first fix format from-file insecure jobs max-requests max-temp metrics output platform progress provenance push quiet report shard stall-timeout state tag tag-suffix update-dpkg'
-		[verify]='against explain format insecure jobs max-temp platform progress provenance quiet stall-timeout statement'
-		[convert]='cmd entrypoint env format insecure max-temp output platform progress quiet stall-timeout user workdir'
+		[rebuild]='authfile dest-template dry-run fail-fast fallback first fix format from-file insecure jobs max-requests max-temp metrics output platform progress provenance push quiet report shard stall-timeout state tag tag-suffix update-dpkg'
+		[verify]='against authfile explain format insecure jobs max-temp platform progress provenance quiet stall-timeout statement'
+		[convert]='authfile cmd entrypoint env format insecure max-temp output platform progress quiet stall-timeout user workdir'
 		[layer]='format insecure output program progress quiet'
-		[hotfix]='apply fix for format insecure jobs list max-temp output platform progress prune quiet stall-timeout'
+		[hotfix]='apply authfile fix for format insecure jobs list max-temp output platform progress prune quiet stall-timeout'
 		[run]='explain way'
 		[install]='check config default-runtime dry-run fail-closed fallback force format hook name opt-in prefix program root runtime'
 		[uninstall]='dry-run force format root'
@@ -87,8 +87,8 @@ hanging_vfix() {
 		[nri]='annotation audit hook-dir image label namespace socket vfix-config'
 		[cache]='cache-dir format size'
 		[doctor]='check flood-dir format limit progress quick quiet seccomp-profile'
-		[diagnose]='format insecure platform progress quiet root stall-timeout'
-		[bench]='format insecure pipeline platform plot progress quiet redis requests rounds sample stall-timeout'
+		[diagnose]='authfile format insecure platform progress quiet root stall-timeout'
+		[bench]='authfile format insecure pipeline platform plot progress quiet redis requests rounds sample stall-timeout'
 		[version]=format
 		[completion]=''
 	)

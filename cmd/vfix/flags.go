@@ -84,6 +84,7 @@ type workOptions struct {
 	platform string
 	jobs     int
 	insecure bool
+	authFile string
 	stall    time.Duration
 	maxTemp  string
 }
@@ -112,6 +113,8 @@ func (w *workOptions) addMedia(cmd *cobra.Command) {
 	words(cmd, "platform", []string{"linux/amd64", "linux/amd64/v2", "linux/amd64/v3"})
 	cmd.Flags().BoolVar(&w.insecure, "insecure", false,
 		"allow plain HTTP and unverified TLS for registries")
+	cmd.Flags().StringVar(&w.authFile, "authfile", "",
+		"read registry credentials only from this `FILE` (default: $REGISTRY_AUTH_FILE, else those of docker and podman)")
 	cmd.Flags().DurationVar(&w.stall, "stall-timeout", defaultStall,
 		"retry when a registry makes no progress for this `TIME`, such as 30s or 5m")
 }
@@ -156,7 +159,7 @@ func (w *workOptions) check(verb string) (v1.Platform, error) {
 // media is what package images is told about reading and writing.
 func (w *workOptions) media(p v1.Platform, progress progress.Reporter) media.Options {
 	return media.Options{
-		Platform: p, EveryLevel: w.platform == "", Insecure: w.insecure, Progress: progress, Stall: w.stall,
+		Platform: p, EveryLevel: w.platform == "", Insecure: w.insecure, Progress: progress, Stall: w.stall, AuthFile: w.authFile,
 		UserAgent: "vfix/" + buildVersion().Version,
 	}
 }

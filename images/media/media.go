@@ -50,6 +50,8 @@ type Options struct {
 	Insecure   bool // plain HTTP and unverified TLS allowed
 	Progress   progress.Reporter
 	UserAgent  string
+	// AuthFile is the file of credentials for registries; "" for those of docker and podman.
+	AuthFile string
 	// Stall is how long a registry may make no progress; 0 is two minutes.
 	Stall time.Duration
 
@@ -83,7 +85,7 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.Net == nil {
 		o.Net = registry.NewNetwork(registry.Options{
-			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry, Meter: o.Meter, PerSecond: o.PerSecond,
+			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry, Meter: o.Meter, PerSecond: o.PerSecond, AuthFile: o.AuthFile,
 		})
 	}
 	return o

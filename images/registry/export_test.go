@@ -4,23 +4,39 @@ package registry
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"net"
+	"net/http"
+	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 type (
-	Guard = guard
+	Guard     = guard
+	Redirects struct{ Next http.RoundTripper }
 )
+
+func (r Redirects) RoundTrip(req *http.Request) (*http.Response, error) {
+	return redirects{r.Next}.RoundTrip(req)
+}
 
 var (
 	CheckRedirect = checkRedirect
 	RetryAfter    = retryAfter
 	IsTemporary   = isTemporary
+	LocalRealm    = localRealm
 )
 
 var ErrPlainHTTP = errPlainHTTP
+
+// Dial makes connections with dial.
+func (r *Network) Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	r.common.DialContext = dial
+}
 
 // Learn has a network learn of a blob in a repository, and take a turn with it.
 func (r *Network) Learn(repo name.Repository, h v1.Hash) {
@@ -54,3 +70,6 @@ func (r *Network) OpenKept(h v1.Hash) io.ReadCloser {
 	rc, _ := r.kept.open(h)
 	return rc
 }
+
+// Keychain looks for credentials in file, or in the usual files, and gives helpers so much time.
+func Keychain(file string, time time.Duration) authn.ContextKeychain { return keychain{file, time} }

@@ -5,68 +5,20 @@ package registry
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
-	"slices"
 	"strings"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// maxRedirects is that of net/http.
-const maxRedirects = 10
-
 const misconfigured = "this is an error of the registry or of a proxy in front of it: tell whoever runs it"
-
-// before gives the requests that were redirected to req, the first one first.
-func before(req *http.Request) []*http.Request {
-	var via []*http.Request
-	for r := req; r.Response != nil && r.Response.Request != nil; r = r.Response.Request {
-		via = append(via, r.Response.Request)
-	}
-	slices.Reverse(via)
-	return via
-}
-
-// checkRedirect follows a registry to its storage, but not into this machine or its link:
-// metadata services of clouds are there (169.254.169.254).
-func checkRedirect(req *http.Request, via []*http.Request) error {
-	if len(via) >= maxRedirects {
-		return hinterr.With(fmt.Errorf("more than %d redirects", maxRedirects), misconfigured)
-	}
-	from, to := via[0].URL.Hostname(), req.URL.Hostname()
-	if from != to && inward(to) && !inward(from) {
-		return fmt.Errorf("redirected to %s, an address of this machine or its link: not followed", to)
-	}
-	return nil
-}
-
-// inward reports whether a host is an address that every machine has to itself.
-func inward(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return isLoopback(host)
-	}
-	ip = ip.Unmap()
-	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
-}
-
-// isLoopback reports whether a host name or address is this machine.
-func isLoopback(host string) bool {
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
-}
 
 // errPlainHTTP: go-containerregistry tries plain HTTP with every private address.
 var errPlainHTTP = errors.New("plain HTTP, which anybody on the way can read and change, and nobody allowed it")
 
-// guard refuses plain HTTP but to this machine.
+// guard refuses plain HTTP but to this machine, and answers that are too long.
 type guard struct {
 	Next     http.RoundTripper
 	Insecure bool
@@ -79,15 +31,6 @@ func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, errPlainHTTP
 	}
-	via := before(req)
-	if len(via) > 0 {
-		if err := checkRedirect(req, via); err != nil {
-			if req.Body != nil {
-				req.Body.Close()
-			}
-			return nil, err
-		}
-	}
 	resp, err := g.Next.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -95,12 +38,14 @@ func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if put, ok := req.Context().Value(putKey{}).(*putAnswer); ok {
 		put.note(req, resp)
 	}
-	asked := append(via, req)[0].URL.Path
-	if most := longest(asked, resp.StatusCode); most > 0 {
+	if most := longest(asked(req), resp.StatusCode); most > 0 {
 		resp.Body = &bounded{resp.Body, most, most}
 	}
 	return resp, nil
 }
+
+// asked is the path that a registry was asked for first, before its redirects.
+func asked(req *http.Request) string { return append(before(req), req)[0].URL.Path }
 
 // How long an answer may be, in bytes.
 const (

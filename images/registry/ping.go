@@ -28,6 +28,7 @@ func (p *pings) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	resp.Body.Close()
+	localRealm(resp)
 	p.known.Store(req.URL.String(), resp)
 	return answer(resp, req), nil
 }

@@ -5,15 +5,18 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"vfix.dev/vfix/images/blob"
@@ -29,10 +32,11 @@ type Site struct {
 	Repo, Origin name.Repository
 }
 
-// RemoteImage is an image of a registry with layers that vfix fetches.
+// RemoteImage is an image of a registry with a config and layers that vfix fetches.
 type RemoteImage struct {
 	v1.Image
-	At Site
+	At     Site
+	config func() ([]byte, error)
 }
 
 // Image makes an image of go-containerregistry one of this place. Its config is read into memory, however
@@ -48,8 +52,33 @@ func (s Site) Image(img v1.Image) (v1.Image, error) {
 	case c.Size < 0 || c.Size > blob.MaxConfig:
 		return nil, hinterr.Damaged("config %v: got %d bytes, want at most %d", c.Digest, c.Size, blob.MaxConfig)
 	}
-	return RemoteImage{img, s}, nil
+	return RemoteImage{img, s, sync.OnceValues(func() ([]byte, error) { return s.config(m.Config) })}, nil
 }
+
+// config fetches a config like a layer: whatever its connection does, it resumes.
+func (s Site) config(d v1.Descriptor) ([]byte, error) {
+	if d.Data != nil {
+		rc, err := blob.Verified(io.NopCloser(bytes.NewReader(d.Data)), d.Digest, d.Size)
+		if err != nil {
+			return nil, err
+		}
+		return io.ReadAll(rc)
+	}
+	r, err := s.Blob(d.Digest, d.Size)
+	if err != nil {
+		return nil, err
+	}
+	rc, err := blob.Verified(r, d.Digest, d.Size)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close()
+	return io.ReadAll(rc)
+}
+
+func (i RemoteImage) RawConfigFile() ([]byte, error) { return i.config() }
+
+func (i RemoteImage) ConfigFile() (*v1.ConfigFile, error) { return partial.ConfigFile(i) }
 
 func (i RemoteImage) Layers() ([]v1.Layer, error) {
 	ls, err := i.Image.Layers()
@@ -224,7 +253,7 @@ func (r *resuming) again(broken error) error {
 		if !ok {
 			return broken
 		}
-		r.at.Net.o.retrying(r.at.Repo.RegistryStr(), "layer "+blob.ShortHash(r.digest), broken.Error(), wait, fmt.Sprintf(", from byte %d", r.pos))
+		r.at.Net.o.retrying(r.at.Repo.RegistryStr(), "blob "+blob.ShortHash(r.digest), broken.Error(), wait, fmt.Sprintf(", from byte %d", r.pos))
 		if err := sleep(r.at.Ctx, wait); err != nil {
 			return err
 		}
@@ -241,9 +270,26 @@ func (r *resuming) again(broken error) error {
 	}
 }
 
-// open asks for the blob from byte pos on. A registry that does not know ranges sends all
+// open asks for the blob from byte pos on. A registry that does not know ranges, or refuses one, sends all
 // of it, of which the beginning is thrown away: whoever reads compares the digest.
 func (r *resuming) open() (io.ReadCloser, error) {
+	resp, err := r.ask(r.pos)
+	if err == nil && r.pos > 0 && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {
+		drain(resp)
+		resp, err = r.ask(0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.check(resp); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// ask requests the blob from byte pos on.
+func (r *resuming) ask(pos int64) (*http.Response, error) {
 	c, err := r.at.Net.client(r.at.Ctx, r.at.Repo, false)
 	if err != nil {
 		return nil, err
@@ -254,21 +300,14 @@ func (r *resuming) open() (io.ReadCloser, error) {
 		return nil, err
 	}
 	req.Header.Set("Accept-Encoding", "identity") // the bytes that have the digest
-	if r.pos > 0 {
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", r.pos))
+	if pos > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", pos))
 	}
 	resp, err := c.Do(req)
 	if u := (*url.Error)(nil); errors.As(err, &u) { // its URL may carry a signature
 		err = fmt.Errorf("registry %s: %w", r.at.Repo.RegistryStr(), u.Err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := r.check(resp); err != nil {
-		resp.Body.Close()
-		return nil, err
-	}
-	return resp.Body, nil
+	return resp, err
 }
 
 // check judges the answer and brings its body to byte pos.

@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -48,6 +49,10 @@ var temporaryStatus = map[int]bool{
 // (errClientConnNotEstablished, which is not exported).
 const notEstablished = "http2: client conn could not be established"
 
+// closedIdle is what net/http says where a server closed a connection just as a request was sent over it (errServerClosedIdle,
+// which is not exported): it sends the request again itself only where that is harmless, which it cannot know of a POST.
+const closedIdle = "http: server closed idle connection"
+
 // isTemporary reports whether an error of the network may not be there the next time.
 func isTemporary(err error) bool {
 	var cert *tls.CertificateVerificationError
@@ -68,7 +73,7 @@ func isTemporary(err error) bool {
 		return true
 	case errors.As(err, &op):
 		return op.Timeout()
-	case strings.Contains(err.Error(), notEstablished):
+	case strings.Contains(err.Error(), notEstablished), strings.Contains(err.Error(), closedIdle):
 		return true
 	}
 	var timeout interface{ Timeout() bool }
@@ -85,14 +90,23 @@ type retrier struct {
 func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		resp, err := t.next.RoundTrip(req)
-		if err == nil && !temporaryStatus[resp.StatusCode] || err != nil && !isTemporary(err) {
-			return resp, err
+		if err == nil {
+			err = inMemory(resp)
+		}
+		if err == nil && !temporaryStatus[resp.StatusCode] {
+			return resp, nil
+		}
+		if err != nil && !isTemporary(err) {
+			return nil, err
 		}
 		again := req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 		// https is tried before http with a registry on this machine; go-containerregistry
 		// gives up the one of the two that loses, and refusal is no news there.
 		if errors.Is(err, syscall.ECONNREFUSED) && isLoopback(req.URL.Hostname()) {
 			again = false
+		}
+		if err != nil {
+			resp = nil
 		}
 		wait, ok := t.o.Retry.Pause(try, resp)
 		if !again || !ok || req.Context().Err() != nil {
@@ -116,6 +130,19 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 			req.Body = body
 		}
 	}
+}
+
+// inMemory reads the whole of a good answer that is not a blob: a connection that breaks within it is a try that failed.
+// What reads blobs resumes them.
+func inMemory(resp *http.Response) error {
+	b, ok := resp.Body.(*bounded)
+	if !ok || resp.StatusCode >= http.StatusMultipleChoices {
+		return nil
+	}
+	data, err := io.ReadAll(b)
+	b.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(data))
+	return err
 }
 
 // retrying counts a try more, and tells of it: why, and after which pause.

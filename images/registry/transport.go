@@ -27,8 +27,9 @@ import (
 // a repository, and what was learned of where blobs are. go-containerregistry knows the
 // protocol and the credentials; what stands between it and the network is, from the top:
 //
+//	redirects follows them
 //	retrier   tries again what looks temporary, as long as the registry asks to wait
-//	guard     no plain HTTP but to this machine, unless it was allowed; redirects; how long an answer may be
+//	guard     no plain HTTP but to this machine, unless it was allowed; how long an answer may be
 //	limited   waits, so that a host gets no more requests than allowed
 //	metered   counts
 //	watcher   ends a request that makes no progress
@@ -37,6 +38,8 @@ type Network struct {
 	o    Options
 	Base http.RoundTripper
 	keys authn.Keychain
+	// common is the transport of hosts without a folder of certificates.
+	common *http.Transport
 
 	// mirrors are hosts that have what Docker Hub has.
 	mirrors func() []string
@@ -79,6 +82,8 @@ type Options struct {
 	Insecure  bool // plain HTTP and unverified TLS allowed
 	Progress  progress.Reporter
 	UserAgent string
+	// AuthFile is the file of credentials; "" for those that docker and podman have.
+	AuthFile string
 	// Stall is how long a registry may make no progress.
 	Stall time.Duration
 	Retry RetryPolicy
@@ -109,17 +114,18 @@ const (
 // NewNetwork makes the connection that everything of one run shares: logins, mirrors, limits, counters.
 func NewNetwork(o Options) *Network {
 	r := &Network{
-		o: o, keys: authn.DefaultKeychain, mirrors: mirrorsOnce(),
+		o: o, keys: keychain{o.AuthFile, o.Stall}, mirrors: mirrorsOnce(),
 		logins: map[string]*login{}, homes: map[string][]name.Repository{}, busy: map[string]*turn{},
 	}
-	var t http.RoundTripper = newHosts(o.Insecure)
-	t = watcher{t, o.Stall}
+	h := newHosts(o.Insecure)
+	r.common = h.common
+	var t http.RoundTripper = watcher{h, o.Stall}
 	t = metered{t, o.Meter}
 	if o.PerSecond > 0 {
 		t = &limited{next: t, perSecond: o.PerSecond}
 	}
 	t = guard{t, o.Insecure}
-	t = &retrier{next: t, o: o}
+	t = redirects{&retrier{next: t, o: o}}
 	r.Base = transport.NewUserAgent(&pings{next: t}, o.UserAgent)
 	return r
 }

@@ -96,10 +96,71 @@ func TestRegistryRetries(t *testing.T) {
 	}
 }
 
+// A registry that breaks off, or that sends a byte now and then, costs a try, whatever it was asked for; one that
+// never ends is given up.
+func TestAnswersResume(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	img := imagetest.TinyImage(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: img})
+	m := imagetest.Must[*v1.Manifest](t)(img.Manifest())
+	manifest, config := imagetest.Must[[]byte](t)(img.RawManifest()), imagetest.Must[[]byte](t)(img.RawConfigFile())
+	parts := map[string][]byte{"/manifests/1": manifest, m.Config.Digest.String(): config}
+	for path, content := range parts {
+		for _, c := range []struct {
+			name string
+			bad  int // answers
+			say  string
+		}{
+			{"breaks off", 2, ""},
+			{"breaks off always", 1000, "the connection broke"},
+			{"trickles", 2, ""},
+			{"trickles always", 1000, "bytes in 100ms"},
+		} {
+			t.Run(path[:9]+" "+c.name, func(t *testing.T) {
+				var seen atomic.Int64
+				f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+					if r.Method != "GET" || !strings.HasSuffix(r.URL.Path, path) || seen.Add(1) > int64(c.bad) {
+						return false
+					}
+					w.Header().Set("Content-Type", string(m.MediaType))
+					w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+					if strings.HasPrefix(c.name, "breaks") {
+						w.Write(content[:len(content)/2])
+						w.(http.Flusher).Flush()
+						panic(http.ErrAbortHandler)
+					}
+					for i := range content {
+						if _, err := w.Write(content[i : i+1]); err != nil || r.Context().Err() != nil {
+							return true
+						}
+						w.(http.Flusher).Flush()
+						time.Sleep(20 * time.Millisecond)
+					}
+					return true
+				})
+				src, err := sources.Open(context.Background(), "docker://"+f.Host+"/a/tiny:1", sluggish())
+				if err == nil {
+					_, err = src.Image.ConfigFile()
+				}
+				if c.say != "" {
+					imagetest.WantErr(t, err, nil, "registry "+f.Host, c.say)
+				} else if err != nil {
+					t.Fatal(err)
+				} else {
+					imagetest.SameImage(t, src.Image, img)
+				}
+				if n := seen.Load(); n < 3 || n > 20 {
+					t.Errorf("%d requests", n)
+				}
+			})
+		}
+	}
+}
+
 // TestIsTemporary: errors of connections that may not be there the next time, and such that will be.
 func TestIsTemporary(t *testing.T) {
 	for want, all := range map[bool][]error{
-		true: {errors.New("http2: client conn could not be established"), io.EOF, &net.OpError{Op: "write", Err: syscall.EPIPE}, &net.DNSError{IsTimeout: true}},
+		true: {errors.New("http: server closed idle connection"), errors.New("http2: client conn could not be established"), io.EOF, &net.OpError{Op: "write", Err: syscall.EPIPE}, &net.DNSError{IsTimeout: true}},
 		false: {nil, registry.ErrPlainHTTP, context.Canceled, &tls.CertificateVerificationError{Err: io.EOF}, &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")},
 			&net.DNSError{IsNotFound: true}},
 	} {
@@ -196,7 +257,7 @@ func TestRegistryStalls(t *testing.T) {
 // What is slow but does get on is left alone: the clock runs only while nothing comes.
 func TestRegistrySlow(t *testing.T) {
 	f := imagetest.NewRegistry(t)
-	img := imagetest.TinyImage(t)
+	img := noiseImage(t, 1<<16)
 	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: img})
 	l := imagetest.Must[[]v1.Layer](t)(img.Layers())[0]
 	digest := imagetest.Must[v1.Hash](t)(l.Digest())
@@ -329,6 +390,14 @@ func TestRedirects(t *testing.T) {
 	}{
 		{"https://reg.example/", "https://storage.example/x", true},
 		{"https://reg.example/", "https://10.0.0.1/x", true},
+		{"https://203.0.113.5/", "https://10.0.0.1/x", false},
+		{"https://203.0.113.5/", "https://100.64.0.1/x", false},
+		{"https://203.0.113.5/", "https://[fd00::1]/x", false},
+		{"https://203.0.113.5/", "https://198.51.100.1/x", true},
+		{"https://10.0.0.1/", "https://192.168.0.1/x", true},
+		{"https://10.0.0.1/", "https://10.0.0.1:5001/x", true},
+		{"https://10.0.0.1/", "https://169.254.169.254/x", false},
+		{"https://10.0.0.1/", "https://0.0.0.0/x", false},
 		{"https://reg.example/", "https://169.254.169.254/latest", false},
 		{"https://reg.example/", "https://localhost/x", false},
 		{"https://reg.example/", "https://[::ffff:127.0.0.1]/x", false},

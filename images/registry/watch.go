@@ -4,6 +4,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,20 +13,30 @@ import (
 )
 
 // watcher ends requests that make no progress: a registry that takes no more of what is
-// sent, does not answer, or stops in the middle of its answer. How long a request lasts
-// that does make progress is nobody's business: layers have gigabytes.
+// sent, does not answer, stops in the middle of its answer, or sends it so slowly that it might
+// as well have stopped. A request that makes progress may take as long as it needs: layers have gigabytes.
 type watcher struct {
 	next http.RoundTripper
 	time time.Duration // without progress
 }
 
+// The least progress of an answer, in bytes a second, measured over the time that a registry may make none.
+const (
+	leastBlob   = 512     // of a blob, whose download resumes where it was
+	leastAnswer = 4 << 10 // of what is read into memory: a manifest, a token, a list
+)
+
 // stalled is the error of a request that was ended. It is temporary.
 type stalled struct {
 	host string
 	time time.Duration
+	got  int64 // bytes in that time
 }
 
 func (s *stalled) Error() string {
+	if s.got > 0 {
+		return fmt.Sprintf("registry %s: only %d bytes in %v", s.host, s.got, s.time)
+	}
 	return fmt.Sprintf("registry %s: no progress for %v", s.host, s.time)
 }
 
@@ -42,19 +53,30 @@ type watch struct {
 	ctx    context.Context
 	// answered says that what is still sent, if anything, is of no interest any more.
 	answered bool
+
+	// Of the answer: how much of the time is left in which least bytes must come, how many came, and since when
+	// the clock runs.
+	left       time.Duration
+	least, got int64
+	since      time.Time
 }
 
-// begin lets the other side have its time anew, end stops the clock.
+// begin starts the clock of the answer, end stops it after n bytes more.
 func (w *watch) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer.Reset(w.time)
+	w.since = time.Now()
+	w.timer.Reset(w.left)
 }
 
-func (w *watch) end() {
+func (w *watch) end(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer.Stop()
+	w.left -= time.Since(w.since)
+	if w.got += int64(n); w.got >= w.least {
+		w.left, w.got = w.time, 0
+	}
 }
 
 // sending says whose turn it is while something is sent.
@@ -70,12 +92,20 @@ func (w *watch) sending(theirs bool) {
 	}
 }
 
-// answer ends the first part of a request.
-func (w *watch) answer() {
+// answer ends the first part of a request; its answer makes progress with perSecond bytes.
+func (w *watch) answer(perSecond int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answered = true
 	w.timer.Stop()
+	w.left, w.least = w.time, max(1, int64(w.time.Seconds()*float64(perSecond)))
+}
+
+// stall ends the request.
+func (w *watch) stall(host string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancel(&stalled{host, w.time, w.got})
 }
 
 // cause replaces an error by that of the clock, where that is the reason for it.
@@ -90,13 +120,17 @@ func (t watcher) RoundTrip(req *http.Request) (*http.Response, error) {
 	w := &watch{time: t.time}
 	w.ctx, w.cancel = context.WithCancelCause(req.Context())
 	host := req.URL.Host
-	w.timer = time.AfterFunc(t.time, func() { w.cancel(&stalled{host, t.time}) })
+	w.timer = time.AfterFunc(t.time, func() { w.stall(host) })
 	req = req.Clone(w.ctx)
 	if req.Body != nil && req.Body != http.NoBody {
 		req.Body = &watchedSend{req.Body, w}
 	}
 	resp, err := t.next.RoundTrip(req)
-	w.answer()
+	perSecond := int64(leastBlob)
+	if resp != nil && longest(asked(req), resp.StatusCode) > 0 {
+		perSecond = leastAnswer
+	}
+	w.answer(perSecond)
 	if err != nil {
 		err = w.cause(err)
 		w.cancel(nil)
@@ -130,18 +164,18 @@ type watchedBody struct {
 func (b *watchedBody) Read(p []byte) (int, error) {
 	b.w.begin()
 	n, err := b.ReadCloser.Read(p)
-	b.w.end()
+	b.w.end(n)
 	if err == nil || err == io.EOF {
 		return n, err
 	}
-	if stall := b.w.cause(err); stall != err {
+	if stall := (*stalled)(nil); errors.As(b.w.cause(err), &stall) {
 		return n, stall
 	}
 	return n, fmt.Errorf("registry %s: the connection broke: %w", b.host, err)
 }
 
 func (b *watchedBody) Close() error {
-	b.w.end()
+	b.w.timer.Stop()
 	err := b.ReadCloser.Close()
 	b.w.cancel(nil)
 	return err

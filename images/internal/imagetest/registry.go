@@ -49,7 +49,9 @@ func NewRegistryWith(t *testing.T, referrers bool) *FakeRegistry {
 	t.Cleanup(s.Close)
 	f.Host = strings.TrimPrefix(s.URL, "http://")
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
-	t.Setenv("REGISTRY_AUTH_FILE", t.TempDir()+"/none")
+	for _, dir := range []string{"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"} {
+		t.Setenv(dir, t.TempDir())
+	}
 	return f
 }
 

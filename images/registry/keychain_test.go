@@ -1,0 +1,135 @@
+package registry_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+func write(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func auths(of ...string) string {
+	var all []string
+	for i := 0; i+1 < len(of); i += 2 {
+		all = append(all, fmt.Sprintf("%q:{\"auth\":%q}", of[i], base64.StdEncoding.EncodeToString([]byte(of[i+1]+":pw"))))
+	}
+	return `{"auths":{` + strings.Join(all, ",") + `}}`
+}
+
+// Each file is looked into in turn, the most particular key first; REGISTRY_AUTH_FILE and --authfile are the only file.
+func TestCredentials(t *testing.T) {
+	dir := t.TempDir()
+	for n, v := range map[string]string{"HOME": dir, "DOCKER_CONFIG": "", "XDG_RUNTIME_DIR": dir + "/run", "XDG_CONFIG_HOME": ""} {
+		t.Setenv(n, v)
+	}
+	write(t, dir+"/.docker/config.json", auths("https://index.docker.io/v1/", "hub", "reg.example", "docker", "https://old.example/v1/", "old"), 0o600)
+	write(t, dir+"/run/containers/auth.json", auths("reg.example", "run", "run.example/team", "team", "run.example", "all"), 0o600)
+	write(t, dir+"/.config/containers/auth.json", auths("last.example:5000", "last"), 0o600)
+	write(t, dir+"/only.json", auths("reg.example", "only"), 0o600)
+	for _, c := range []struct{ env, file, repo, want string }{
+		{repo: "redis", want: "hub"},
+		{repo: "reg.example/a/b", want: "docker"},
+		{repo: "old.example/a", want: "old"},
+		{repo: "run.example/team/x/y", want: "team"},
+		{repo: "run.example/teams/x", want: "all"},
+		{repo: "last.example:5000/x", want: "last"},
+		{repo: "none.example/x", want: ""},
+		{env: dir + "/only.json", repo: "reg.example/a", want: "only"},
+		{env: dir + "/only.json", repo: "run.example/a", want: ""},
+		{env: dir + "/absent.json", file: dir + "/only.json", repo: "reg.example/a", want: "only"},
+		{env: dir + "/absent.json", repo: "reg.example/a", want: "error absent.json"},
+		{file: dir + "/only.json/x", repo: "reg.example/a", want: "error only.json/x"},
+	} {
+		t.Setenv(registry.AuthFileVar, c.env)
+		auth, err := registry.Keychain(c.file, time.Minute).ResolveContext(context.Background(), imagetest.Must[name.Repository](t)(name.NewRepository(c.repo)))
+		got := ""
+		if err != nil {
+			got = "error"
+			if _, name, _ := strings.Cut(c.want, " "); name != "" && strings.Contains(err.Error(), name) {
+				got = c.want
+			}
+		} else if auth != authn.Anonymous {
+			got = imagetest.Must[*authn.AuthConfig](t)(auth.Authorization()).Username
+		}
+		if got != c.want {
+			t.Errorf("%+v: got %q, %v", c, got, err)
+		}
+	}
+}
+
+// A helper that hangs, prints for ever or fails ends in an error that has none of its words.
+func TestCredentialHelpers(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the helpers are shell scripts")
+	}
+	dir := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", dir)
+	t.Setenv(registry.AuthFileVar, "")
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	for _, c := range []struct{ name, script, user, says, hint string }{
+		{name: "good", script: `read host; echo "{\"Username\":\"$host\",\"Secret\":\"pw\"}"`, user: "reg.example"},
+		{name: "token", script: `echo '{"Username":"<token>","Secret":"tok"}'`},
+		{name: "none", script: `echo credentials not found in native keychain; exit 1`},
+		{name: "hangs", script: `exec sleep 60`, says: "did not answer within 300ms", hint: "echo reg.example | docker-credential-hangs get"},
+		{name: "child", script: `sleep 60 & echo '{'`, says: "did not answer|WaitDelay"},
+		{name: "endless", script: `exec yes secret`, says: "printed more than 1048576 bytes|did not answer"},
+		{name: "fails", script: `echo secret; echo secret >&2; exit 3`, says: "exit status 3", hint: "docker-credential-fails get"},
+		{name: "words", script: `echo secret words`, says: "no credentials as JSON"},
+		{name: "absent", says: "executable file not found", hint: "remove it from " + dir},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.script != "" {
+				write(t, dir+"/docker-credential-"+c.name, "#!/bin/sh\n"+c.script+"\n", 0o755)
+			}
+			for _, config := range []string{`{"credsStore":"` + c.name + `"}`, `{"credHelpers":{"reg.example":"` + c.name + `"}}`} {
+				write(t, dir+"/config.json", config, 0o600)
+				limit := time.Minute
+				if c.script == "exec sleep 60" || c.name == "child" {
+					limit = 300 * time.Millisecond
+				}
+				auth, err := registry.Keychain("", limit).ResolveContext(context.Background(), imagetest.Must[name.Repository](t)(name.NewRepository("reg.example/a/b")))
+				if c.says != "" {
+					if err == nil || !strings.Contains(err.Error(), "credential helper docker-credential-"+c.name) || strings.Contains(err.Error(), "secret") {
+						t.Fatalf("got %v", err)
+					}
+					matched := false
+					for _, say := range strings.Split(c.says, "|") {
+						matched = matched || strings.Contains(err.Error(), say)
+					}
+					if !matched || !strings.Contains(hinterr.HintOf(err), c.hint) {
+						t.Errorf("got %v, hint %s", err, hinterr.HintOf(err))
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := imagetest.Must[*authn.AuthConfig](t)(auth.Authorization())
+				if got.Username != c.user || (got.IdentityToken == "tok") != (c.name == "token") {
+					t.Errorf("got %+v", got)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,189 @@
+// Following a registry's redirects: to its storage, but not into a network that only this machine reaches.
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// maxRedirects is that of net/http.
+const maxRedirects = 10
+
+// redirects follows the redirects of what is read. go-containerregistry's clients, which stand above, would refuse one from a
+// registry at a private address to storage at another; here one rule serves manifests, blobs, tokens and lists, and
+// credentials stay with the host and port that they were meant for.
+type redirects struct{ next http.RoundTripper }
+
+func (t redirects) RoundTrip(req *http.Request) (*http.Response, error) {
+	for {
+		if err := checkRealm(req); err != nil {
+			if req.Body != nil {
+				req.Body.Close()
+			}
+			return nil, err
+		}
+		resp, err := t.next.RoundTrip(realmRequest(req))
+		if err != nil || req.Method != http.MethodGet && req.Method != http.MethodHead {
+			return resp, err
+		}
+		switch resp.StatusCode {
+		case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		default:
+			return resp, nil
+		}
+		to, err := resp.Location()
+		drain(resp)
+		resp.Request = req
+		if err != nil {
+			return nil, hinterr.With(fmt.Errorf("redirect: %w", err), misconfigured)
+		}
+		next := req.Clone(req.Context())
+		next.URL, next.Host, next.Response = to, "", resp
+		if first := append(before(next), next)[0]; first.URL.Host != to.Host {
+			for _, secret := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
+				next.Header.Del(secret)
+			}
+		}
+		if err := checkRedirect(next, before(next)); err != nil {
+			return nil, err
+		}
+		req = next
+	}
+}
+
+// before gives the requests that were redirected to req, the first one first.
+func before(req *http.Request) []*http.Request {
+	var via []*http.Request
+	for r := req; r.Response != nil && r.Response.Request != nil; r = r.Response.Request {
+		via = append(via, r.Response.Request)
+	}
+	slices.Reverse(via)
+	return via
+}
+
+// checkRedirect refuses what a registry could use to make this machine ask in its place: a redirect to this machine
+// or its link, where the metadata services of clouds are (169.254.169.254), and from a public address into a private network.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return hinterr.With(fmt.Errorf("more than %d redirects", maxRedirects), misconfigured)
+	}
+	return mayLead(req.Context(), via[0].URL.Hostname(), req.URL.Hostname())
+}
+
+// mayLead decides whether the host from may send vfix to the host to.
+func mayLead(ctx context.Context, from, to string) error {
+	switch {
+	case from == to:
+	case inward(to) && !inward(from):
+		return fmt.Errorf("redirected to %s, an address of this machine or its link: not followed", to)
+	case privateAddress(to) && public(ctx, from):
+		return hinterr.With(fmt.Errorf("redirected to %s, a private address, by %s, which is a public host: not followed", to, from),
+			"whoever runs the registry can give its storage a name; or pull the image with its engine, and give vfix docker-daemon:NAME")
+	}
+	return nil
+}
+
+// inward reports whether a host is an address that every machine has to itself.
+func inward(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return isLoopback(host)
+	}
+	ip = ip.Unmap()
+	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
+}
+
+// isLoopback reports whether a host name or address is this machine.
+func isLoopback(host string) bool {
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// sharedNetwork is carrier-grade NAT's (RFC 6598).
+var sharedNetwork = netip.MustParsePrefix("100.64.0.0/10")
+
+// privateAddress reports whether a host is written as an address of a private network (RFC 1918, 4193, 6598).
+func privateAddress(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && privateIP(ip)
+}
+
+func privateIP(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	return ip.IsPrivate() || sharedNetwork.Contains(ip) || inward(ip.String())
+}
+
+// public reports whether a host is known to be in no private network: by its address, or by one that its name has here. Behind
+// a proxy names may have none here, and nothing is known.
+func public(ctx context.Context, host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return !privateIP(ip)
+	}
+	if isLoopback(host) {
+		return false
+	}
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	return err == nil && slices.ContainsFunc(all, func(ip netip.Addr) bool { return !privateIP(ip) })
+}
+
+// A registry says where its tokens are to be had (the realm). go-containerregistry refuses an address of a private network there, also
+// from a registry that is in one itself. Such a realm is given to it as a path of the registry's own, and brought back
+// when it is asked.
+
+// realmPath begins the path that stands for a realm elsewhere; the realm's host and path follow.
+const realmPath = "/.vfix-realm/"
+
+// localRealm words the challenge of a registry so that go-containerregistry accepts a realm which mayLead allows.
+func localRealm(resp *http.Response) {
+	at := resp.Request.URL
+	for n, text := range resp.Header["Www-Authenticate"] {
+		const key = `realm="`
+		_, rest, ok := strings.Cut(text, key)
+		realm, _, closed := strings.Cut(rest, `"`)
+		u, err := url.Parse(realm)
+		if !ok || !closed || err != nil || u.Host == at.Host || !privateAddress(u.Hostname()) || mayLead(resp.Request.Context(), at.Hostname(), u.Hostname()) != nil {
+			continue
+		}
+		here := *u
+		here.Host, here.Path, here.RawPath = at.Host, realmPath+u.Host+u.Path, ""
+		resp.Header["Www-Authenticate"][n] = strings.Replace(text, key+realm+`"`, key+here.String()+`"`, 1)
+	}
+}
+
+// realmRequest is the request to the realm that a path of the registry stands for; any other request is req itself.
+func realmRequest(req *http.Request) *http.Request {
+	rest, ok := strings.CutPrefix(req.URL.Path, realmPath)
+	if !ok {
+		return req
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	there := req.Clone(req.Context())
+	there.URL.Host, there.URL.Path, there.URL.RawPath, there.Host = host, "/"+path, "", ""
+	return there
+}
+
+var errRealm = errors.New("a registry's redirect into a path of vfix's own: not followed")
+
+// checkRealm refuses such a path where it does not come from localRealm: a registry could redirect to it.
+func checkRealm(req *http.Request) error {
+	if strings.HasPrefix(req.URL.Path, realmPath) {
+		if req.Response != nil {
+			return errRealm
+		}
+		return mayLead(req.Context(), req.URL.Hostname(), realmRequest(req).URL.Hostname())
+	}
+	return nil
+}

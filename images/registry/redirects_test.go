@@ -1,0 +1,121 @@
+package registry_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/images/sources"
+)
+
+// A registry at a private address may keep its blobs, manifests and tokens at others; what it is sent to gets no
+// credentials that were meant for it, and neither does another port of the same address.
+func TestPrivateRegistry(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	img := imagetest.TinyImage(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a/tiny:1", media.Result{Image: img})
+	const reg, storage, tokens, otherPort = "10.1.0.1:5000", "10.2.0.2", "192.168.3.3", "10.1.0.1:6000"
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: f.Host})
+	var mu sync.Mutex
+	var lines []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		lines = append(lines, fmt.Sprintf("%s %s %q", r.Host, r.URL.Path, r.Header.Get("Authorization")))
+		mu.Unlock()
+		switch {
+		case r.Host == tokens:
+			user, password, _ := r.BasicAuth()
+			if user != "me" || password != "secret" || r.URL.Path != "/auth/token" || r.URL.Query().Get("service") != "reg" || r.URL.Query().Get("keep") != "this" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			fmt.Fprint(w, `{"token":"tok"}`)
+		case r.Host == reg && r.Header.Get("Authorization") != "Bearer tok":
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://192.168.3.3/auth/token?keep=this",service="reg"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.Host == reg && strings.Contains(r.URL.Path, "/manifests/"):
+			http.Redirect(w, r, "http://"+storage+r.URL.Path, http.StatusTemporaryRedirect)
+		case r.Host == reg && strings.Contains(r.URL.Path, "/blobs/"):
+			http.Redirect(w, r, "http://"+otherPort+r.URL.Path, http.StatusFound)
+		case r.Host == reg:
+			fmt.Fprint(w, "{}")
+		default:
+			if r.Header.Get("Authorization") != "" {
+				t.Errorf("credentials for %s", r.Host)
+			}
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	defer server.Close()
+
+	home := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", home)
+	login, _ := json.Marshal(map[string]any{"auths": map[string]any{reg: map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte("me:secret"))}}})
+	if err := os.WriteFile(filepath.Join(home, "config.json"), login, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := imagetest.Fast
+	o.Insecure = true
+	o = o.WithDefaults()
+	o.Net.Dial(func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	})
+	src, err := sources.Open(context.Background(), "docker://"+reg+"/a/tiny:1", o)
+	if err != nil {
+		t.Fatalf("%v: %q", err, lines)
+	}
+	imagetest.SameImage(t, src.Image, img)
+	asked := strings.Join(lines, "\n")
+	for _, want := range []string{"192.168.3.3 /auth/token", "10.2.0.2 /v2/a/tiny/manifests/1", otherPort + " /v2/a/tiny/blobs/"} {
+		if !strings.Contains(asked, want) {
+			t.Errorf("no request %s in\n%s", want, asked)
+		}
+	}
+}
+
+// A public registry may not name a token server in a private network, and nobody may redirect to a path that stands for one.
+func TestRealms(t *testing.T) {
+	for _, c := range []struct {
+		at, realm, want string
+	}{
+		{"http://10.0.0.1/v2/", "http://10.0.0.2/t?a=b", "http://10.0.0.1/.vfix-realm/10.0.0.2/t?a=b"},
+		{"http://10.0.0.1/v2/", "http://10.0.0.1:5001/t", "http://10.0.0.1/.vfix-realm/10.0.0.1:5001/t"},
+		{"http://10.0.0.1/v2/", "http://169.254.169.254/t", ""},
+		{"http://203.0.113.1/v2/", "http://10.0.0.2/t", ""},
+		{"http://10.0.0.1/v2/", "http://auth.example/t", ""},
+		{"http://10.0.0.1/v2/", "http://10.0.0.1/t", ""},
+	} {
+		resp := &http.Response{Request: imagetest.Must[*http.Request](t)(http.NewRequest("GET", c.at, nil)), Header: http.Header{}}
+		before := `Bearer realm="` + c.realm + `",service="x"`
+		resp.Header.Set("WWW-Authenticate", before)
+		registry.LocalRealm(resp)
+		want := before
+		if c.want != "" {
+			want = `Bearer realm="` + c.want + `",service="x"`
+		}
+		if got := resp.Header.Get("WWW-Authenticate"); got != want {
+			t.Errorf("%s: got %s, want %s", c.at, got, want)
+		}
+	}
+	next := imagetest.RoundTrip(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 302, Header: http.Header{"Location": {"/.vfix-realm/10.0.0.9/x"}}, Body: http.NoBody, Request: r}, nil
+	})
+	_, err := registry.Redirects{Next: next}.RoundTrip(imagetest.Must[*http.Request](t)(http.NewRequest("GET", "http://10.0.0.1/v2/x", nil)))
+	imagetest.WantErr(t, err, nil, "a path of vfix's own")
+	_, err = registry.Redirects{Next: next}.RoundTrip(imagetest.Must[*http.Request](t)(http.NewRequest("GET", "http://203.0.113.1/.vfix-realm/10.0.0.9/x", nil)))
+	imagetest.WantErr(t, err, nil, "10.0.0.9, a private address")
+}
