@@ -41,7 +41,7 @@ func TestHooks(t *testing.T) {
 			}
 			r := scanFile(t, out)
 			segment, version := r.file.injected()
-			if version != "3" || r.Injected != version {
+			if version != "1" || r.Injected != version {
 				t.Errorf("injected version %q, reported as %q", version, r.Injected)
 			}
 			layout := shim.Injected()

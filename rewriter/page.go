@@ -86,30 +86,3 @@ func (p *Plan) editSectionCount(shoff uint64, shnum int) {
 		wordEdit(40, p.file.ShOff, shoff, "e_shoff"),
 		Edit{Offset: 60, Old: n(nil, uint16(p.file.ShNum)), New: n(nil, uint16(shnum)), Why: "e_shnum"})
 }
-
-// replaceTail puts what unwinders read into a file that an older vfix has patched. What stands
-// behind the segment must be as that vfix left it, or it stays.
-func (p *Plan) replaceTail(u *unwinding) error {
-	f, segment := p.file, &p.file.was.segment
-	at := segment.Off + segment.Filesz
-	if f.Sections == nil || f.ShNum+1 >= elf.MaxShnum || f.Sections[f.ShStrNdx].Off != at || f.ShOff+uint64(f.ShNum)*elf.ShdrSize != f.Size || f.ShOff < at {
-		return nil
-	}
-	tail, shoff, shnum, err := f.sectionTable(room{vaddr: segment.Vaddr}, u, at, segment.Off)
-	var skip roomError
-	if errors.As(err, &skip) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	old, err := f.Bytes(at, f.Size-at)
-	if err != nil || len(old) > len(tail) {
-		return err
-	}
-	p.Edits = append(p.Edits, Edit{Offset: at, Old: old, New: tail[:len(old)], Why: "section headers"})
-	p.tail = tail[len(old):]
-	p.Size = int64(f.Size) + int64(len(p.tail))
-	p.editSectionCount(shoff, shnum)
-	return nil
-}

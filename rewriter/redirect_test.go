@@ -184,7 +184,7 @@ func TestJavaLayout(t *testing.T) {
 	if differ > 8 || !bytes.Contains(java, []byte("/vfix/cgroups\x00")) || bytes.Contains(plain, []byte("cgroup")) {
 		t.Errorf("%d bytes of the trampolines and hooks differ", differ)
 	}
-	if uint64(layout.String) != elf.PageSize+3*8 {
+	if uint64(layout.String) != elf.PageSize+6*8 {
 		t.Errorf("the name is at %#x", layout.String)
 	}
 }

@@ -110,19 +110,8 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	if err != nil || was == nil || rep.Skipped != "" {
 		return rep, err
 	}
-	if rep.was = was; was.current() {
-		return rep, nil
-	}
-	fresh, err := scanELF(was.original(f), what)
-	if err != nil || fresh.file == nil {
-		return rep, err
-	}
-	p, err := newPlan(fresh, Options{})
-	if err != nil || p.Empty() {
-		return rep, err
-	}
-	fresh.Injected, fresh.Refresh = rep.Injected, true
-	return fresh, nil
+	rep.was = was
+	return rep, nil
 }
 
 // scanTangled scans a file in which no vaddr is sure to be in one place. It is passed over where it

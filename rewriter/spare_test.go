@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
-	"vfix.dev/vfix/shim"
 )
 
 // withNote changes what the first note of a file says it is.
@@ -149,27 +148,5 @@ func TestSpare(t *testing.T) {
 				t.Errorf("build ID %q, before %q", is, was)
 			}
 		})
-	}
-}
-
-// TestSpareOfOlder: an older vfix spent another program header. That is verified, refreshed
-// where it is, and verified again.
-func TestSpareOfOlder(t *testing.T) {
-	e := testELF{text: asm(t, timeStubText), phdr: true, interp: "/lib/ld.so", full: true}
-	file := withNote(t, e.build(), 3)
-	f := scanFile(t, file).file
-	old := asReleased(t, file, f.Prog(elf.PTNote).Index)
-	fresh := applyPlan(t, planFile(t, old, Options{}), old)
-	for what, after := range map[string][]byte{"the older one": old, "the refreshed one": fresh} {
-		if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(after), int64(len(after)), Options{}); err != nil {
-			t.Errorf("verify of %s: %v", what, err)
-		}
-	}
-	segment, _ := scanFile(t, fresh).file.injected()
-	if bytes.Equal(fresh, old) || segment == nil || segment.Filesz != shim.SegmentSize {
-		t.Error("not refreshed")
-	}
-	if n := binary.LittleEndian.Uint16(fresh[56:]); int(n) != len(f.Progs) {
-		t.Errorf("%d program headers", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -409,4 +410,28 @@ func scanFile(t testing.TB, file []byte) *Report {
 		t.Fatalf("in memory: %+v, else %+v", m, r)
 	}
 	return r
+}
+
+func firstDifference(a, b []byte) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("offset %#x: %x, want %x", i, a[i:min(i+12, len(a))], b[i:min(i+12, len(b))])
+		}
+	}
+	return fmt.Sprintf("%d bytes, want %d", len(a), len(b))
+}
+
+// TestForeignSegment: a segment whose code is no vfix's is left alone.
+func TestForeignSegment(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText)}
+	file := e.build()
+	out := applyPlan(t, planFile(t, file, Options{}), file)
+	segment, _ := scanFile(t, out).file.injected()
+	out[segment.Off+0x40] ^= 0xff
+	if r := scanFile(t, out); r.Refresh || len(r.Sites) != 0 {
+		t.Errorf("refresh %v, %d sites", r.Refresh, len(r.Sites))
+	}
+	if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), Options{}); err == nil {
+		t.Error("verified")
+	}
 }

@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"vfix.dev/vfix/rewriter/elf"
-	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
 
@@ -43,11 +40,7 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 		p.Size = beforeSize
 	}
 	if err := p.same(before, after, afterSize); err != nil {
-		older, e := olderPlan(r, after, afterSize)
-		if e != nil || older == nil || older.same(before, after, afterSize) != nil {
-			return nil, err
-		}
-		return &Verification{Changed: older.Edits, Patches: older.Patches, Added: older.Size - beforeSize}, nil
+		return nil, err
 	}
 	if err := p.verify(after, afterSize); err != nil {
 		return nil, err
@@ -187,125 +180,4 @@ func (f *file) injected() (segment *elf.Prog, version string) {
 		}
 	}
 	return nil, ""
-}
-
-// olderPlan is the plan of the vfix that made the file after, or that patched anew what an
-// older one had made: its code is known, and each site in it leads to the trampoline of the
-// function that the site in the file before calls. nil: no such vfix made it.
-func olderPlan(r *Report, after io.ReaderAt, size int64) (*Plan, error) {
-	f, err := parse(after, size)
-	if err != nil || r.file == nil {
-		return nil, err
-	}
-	was, err := f.patched()
-	if err != nil || was == nil {
-		return systemCalls(r, f), err
-	}
-	sites, err := was.invert(f)
-	if err != nil {
-		return nil, err
-	}
-	p := &Plan{file: r.file, Size: int64(r.file.Size)}
-	for _, u := range sites {
-		i := slices.IndexFunc(r.Sites, func(s Site) bool {
-			end := s.Vaddr + uint64(s.Len)
-			if s.Adjacent() {
-				end += uint64(s.CallLen)
-			}
-			return u.vaddr+uint64(len(u.old)) <= end && (u.vaddr >= s.Vaddr || s.Vaddr-u.vaddr <= uint64(len(subRsp8)))
-		})
-		if i < 0 {
-			return nil, nil
-		}
-		if s := &r.Sites[i]; u.lea && s.Kind == MovImm64 && u.vaddr == s.Vaddr+3 {
-			u.vaddr, u.off = s.Vaddr, s.Offset
-			if u.old, err = r.file.Bytes(s.Offset, uint64(s.Len)); err != nil {
-				return nil, err
-			}
-		}
-		q := Patch{Site: r.Sites[i], Form: u.form(), Reason: "by an older vfix", Vaddr: u.vaddr, Offset: u.off}
-		if q.Before, err = r.file.Bytes(u.off, uint64(len(u.old))); err != nil {
-			return nil, err
-		}
-		if q.After, err = f.Bytes(u.off, uint64(len(u.old))); err != nil {
-			return nil, err
-		}
-		if u.fn != q.Site.Function || !sameLoad(q.Before, u.old) {
-			return nil, nil
-		}
-		p.Patches = append(p.Patches, q)
-		p.Edits = append(p.Edits, Edit{Offset: u.off, Old: q.Before, New: q.After, Why: "call site"})
-	}
-	spent := r.file.spentBy(f)
-	if spent < 0 && len(f.Progs) != len(r.file.Progs)+1 {
-		return nil, nil
-	}
-	place, err := r.file.roomFor(spent)
-	if err != nil || place.vaddr != was.segment.Vaddr {
-		return nil, nil
-	}
-	var unwind *unwinding
-	if was.version == currentRelease().version {
-		u, err := r.file.planUnwinding(place.vaddr, pageRoom(p.code(), p.changed()))
-		if err != nil || !bytes.HasSuffix(was.page, u.fde) {
-			return nil, err
-		}
-		unwind = &u
-	}
-	if err := p.addSegmentOf(place, was.layout, unwind, func(hooks, []byte) []byte { return was.page }); err != nil {
-		return nil, err
-	}
-	sortEdits(p.Edits)
-	return p, nil
-}
-
-// systemCalls is the plan of a vfix that found no room for a segment: it did not ask whether rcx
-// and r11 are dead. nil: none made f.
-func systemCalls(r *Report, f *file) *Plan {
-	if s, _ := f.injected(); s != nil {
-		return nil
-	}
-	p := &Plan{file: r.file, Size: int64(r.file.Size)}
-	for _, s := range r.Sites {
-		if !s.Loads() || !s.Adjacent() || s.Calls != 1 || s.Shared {
-			continue
-		}
-		q := Patch{Site: s, Form: Syscall, Reason: "by an older vfix", Vaddr: s.Vaddr, Offset: s.Offset, After: encodeSyscall(&s)}
-		var err1, err2 error
-		q.Before, err1 = r.file.Bytes(s.Offset, uint64(len(q.After)))
-		got, err2 := f.Bytes(s.Offset, uint64(len(q.After)))
-		if err1 != nil || err2 != nil || !bytes.Equal(got, q.After) {
-			continue
-		}
-		p.Patches = append(p.Patches, q)
-		p.Edits = append(p.Edits, Edit{Offset: s.Offset, Old: q.Before, New: q.After, Why: "call site"})
-	}
-	if p.Empty() {
-		return nil
-	}
-	return p
-}
-
-// sameLoad reports whether two originals are the same but for the register that holds the
-// address, which not every form tells.
-func sameLoad(a, b []byte) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	x, y := strings.Builder{}, strings.Builder{}
-	for _, side := range [...]struct {
-		b []byte
-		w *strings.Builder
-	}{{a, &x}, {b, &y}} {
-		for i := 0; i < len(side.b); {
-			in, ok := x86.Decode(side.b[i:], 0)
-			if !ok {
-				side.w.Write(side.b[i:])
-				break
-			}
-			fmt.Fprint(side.w, in.Op, in.Len, in.Args[1], ";")
-			i += in.Len
-		}
-	}
-	return x.String() == y.String()
 }

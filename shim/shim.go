@@ -4,7 +4,7 @@
 // The injected segment is two pages, SegmentSize bytes, mapped R-X:
 //
 //	+0x0000  code: what Code returns, then zeros
-//	+0x1000  state: zeros in the file, or a file name behind room for three pointers; the hook
+//	+0x1000  state: zeros in the file, or a file name behind room for six pointers; the hook
 //	         stores the pointers, may change the name, and seals it R--
 //
 // No offset is typed here: they come from nm, through embedded/injected.sym.
@@ -31,7 +31,7 @@ const magicSize = 16
 // Trampoline is where the two trampolines of one function are, as offsets into the segment.
 type Trampoline struct {
 	Plain uint32 // for callers that follow the C convention
-	Keep  uint32 // changes rax, rcx and r11 only
+	Keep  uint32 // exact: changes rax only, and keeps the red zone
 }
 
 // Layout is where the parts of the injected segment are, as offsets from its start.
@@ -68,7 +68,7 @@ func page(name string) []byte {
 }
 
 // Magic returns the bytes at the head of the code by which a patched file is known:
-// a fixed text that ends with the version of the layout.
+// a fixed text that ends with the version of the format.
 func Magic() []byte { return Code()[:magicSize] }
 
 // parse reads "name offset" lines. It panics on anything else: make built the file, and a

@@ -106,6 +106,19 @@ each() {
 	done
 }
 
+@test "injected: the trampolines change rax and nothing else, with a vDSO and without" {
+	local from=$BATS_TEST_DIRNAME/injected
+	gcc -O1 -Wall -Wextra -Werror -no-pie -DDIRECT -o "$BATS_TEST_TMPDIR/direct" "$from"/exact.{c,S}
+	run "$BATS_TEST_TMPDIR/direct" 2000 "$BATS_TEST_DIRNAME/../shim/embedded"
+	expect "status: $output" "$status" 0
+	# What a call needs of the stack: docs/how-it-works.md.
+	[[ $output =~ the\ vDSO:\ ([0-9]+)\ bytes ]] && [ "${BASH_REMATCH[1]}" -le 512 ] || fail "$output"
+	# The control: the kernel's emulation is what it is compared with.
+	gcc -O1 -Wall -Wextra -Werror -o "$BATS_TEST_TMPDIR/exact" "$from"/exact.{c,S}
+	run "$BATS_TEST_TMPDIR/exact" 100
+	[ "$status" = 0 ] || [ "$status" = "$status_sigsegv" ] || fail "the page itself: $output"
+}
+
 @test "injected: stripped and given another rpath, after and before" {
 	requires oracle
 	local name copy=$BATS_TEST_TMPDIR/copy

@@ -10,8 +10,11 @@
 
 #define PAGE 4096
 
-/* The page behind this code, by the linker script. */
-extern uintptr_t vfix_state[VFIX_FUNCTIONS] __attribute__((visibility("hidden")));
+/*
+ * The page behind this code, by the linker script: pointers for the plain trampolines, and for the
+ * exact ones.
+ */
+extern uintptr_t vfix_state[2][VFIX_FUNCTIONS] __attribute__((visibility("hidden")));
 
 static void clear(uintptr_t found[VFIX_FUNCTIONS])
 {
@@ -30,8 +33,13 @@ static void fill(uintptr_t vdso)
 		return;
 	if (syscall3(SYS_mprotect, (long)vfix_state, PAGE, PROT_READ | PROT_WRITE))
 		return;
-	for (int i = 0; i < VFIX_FUNCTIONS; i++)
-		*(volatile uintptr_t *)&vfix_state[i] = found[i];
+	int exact = vdso && vfix_vdso_is_linux(vdso);
+
+	for (int i = 0; i < VFIX_FUNCTIONS; i++) {
+		*(volatile uintptr_t *)&vfix_state[0][i] = found[i];
+		if (exact)
+			*(volatile uintptr_t *)&vfix_state[1][i] = found[i];
+	}
 	if (hidden)
 		vfix_cgroups_redirect();
 	syscall3(SYS_mprotect, (long)vfix_state, PAGE, PROT_READ);
@@ -41,7 +49,7 @@ static void fill(uintptr_t vdso)
 static int filled(void)
 {
 	for (int i = 0; i < VFIX_FUNCTIONS; i++)
-		if (*(volatile uintptr_t *)&vfix_state[i])
+		if (*(volatile uintptr_t *)&vfix_state[0][i])
 			return 1;
 	return 0;
 }

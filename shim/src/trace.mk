@@ -1,6 +1,6 @@
 # vfix-trace: an ordinary static program on musl. TRACE_TWIN is the same for a page that no
 # kernel maps, so that calls of it fault natively: for tests and the benchmark.
-TRACE_SOURCES = $(sort $(wildcard trace/*.c)) $(CORE) vdso.c auxv.c preload/stubs.S
+TRACE_SOURCES = $(sort $(wildcard trace/*.c)) $(CORE) vdso.c auxv.c
 TRACE_FLAGS   = -std=gnu11 -Os -Wall -Wextra -Werror -D_GNU_SOURCE -I. -I$(BUILD) -static -no-pie -fno-pie -s \
                 -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -Wl,--gc-sections \
                 -Wl,-z,noexecstack -Wl,-z,norelro -Wl,-z,noseparate-code -Wl,--build-id=none -DINJECTED_BIN='"$(BUILD)/injected.bin"'

@@ -5,32 +5,39 @@
  * as one segment, R-X:
  *
  *	+0x0000  vfix_magic, the trampolines, the hooks, the C of hook.c and vdso.c
- *	+0x1000  vfix_state: three pointers, zero in the file; the hook fills and seals them
+ *	+0x1000  vfix_state: pointers, zero in the file; the hook fills and seals them
  *
  * Two trampolines a function:
  *
  *	vfix_NAME       for callers that follow the C convention
- *	vfix_keep_NAME  changes rax only, as the kernel's emulation of the page does
+ *	vfix_keep_NAME  exact: changes rax and nothing else, as the kernel's emulation of the page
  *
  * Where the state holds no pointer they make the system call instead: no lazy resolver, no
  * race, and nothing that a seccomp filter would not see from any other program.
  *
+ * The exact one has pointers of its own. The hook fills them where the vDSO is Linux's, which is
+ * built with -mno-sse: it changes no vector register and needs no alignment. Of gVisor's, gcc
+ * builds gettimeofday with xmm0 and xmm1.
+ *
  * One frame description covers the trampolines and the hooks, so that debuggers, profilers and
  * exceptions get past them. The rewriter puts its instructions where a file has its own.
- *
- * Vector registers are not saved: the kernel builds its vDSO with -mno-sse.
  */
 #include <sys/syscall.h>
 
 #define STATE_GETTIMEOFDAY	vfix_state + 0
 #define STATE_TIME		vfix_state + 8
 #define STATE_GETCPU		vfix_state + 16
+#define EXACT			24	/* from a pointer to the exact trampoline's own */
+
+#define RED_ZONE		128	/* bytes below rsp that are the caller's (psABI 3.2.2) */
+#define RFLAGS_DF		0x400	/* the direction flag, which C code expects clear (psABI 3.2.1) */
+#define RFLAGS_OF		11	/* the bit of the overflow flag, which sahf does not set */
 
 	/* Found by the rewriter at the head of a segment: this file has been patched. */
 	.section .text.0, "ax", @progbits
 	.globl	vfix_magic
 vfix_magic:
-	.ascii	"\177vfix injected 3"	/* 16 bytes; the digit is the layout's version */
+	.ascii	"\177vfix injected 1"	/* 16 bytes; the digit is the format's version */
 
 	/*
 	 * in: the arguments of the function, in rdi and rsi; rax may hold anything
@@ -66,16 +73,25 @@ vfix_syscall_\name:
 	ret
 	.size	vfix_syscall_\name, . - vfix_syscall_\name
 
-	/* out: rax; clobbers: nothing; stack: 80 bytes below the call, with both returns */
+	/*
+	 * out: rax; clobbers: nothing, neither the red zone nor a flag; stack: 216 bytes below the
+	 * call site's, with both returns, and what the vDSO needs below them
+	 */
 	.balign	16
 	.globl	vfix_keep_\name
 	.type	vfix_keep_\name, @function
 vfix_keep_\name:
-	mov	\state(%rip), %rax
+	lea	-RED_ZONE(%rsp), %rsp	# changes no flag
+	.cfi_adjust_cfa_offset RED_ZONE
 	STORE	%rcx			# the registers that C code and syscall may change
+	pushfq
+	.cfi_adjust_cfa_offset 8
 	STORE	%r11
+	mov	\state + EXACT(%rip), %rax
 	test	%rax, %rax
 	jz	1f
+	testl	$RFLAGS_DF, 8(%rsp)
+	jnz	1f			# the kernel clears it for itself
 	STORE	%rdi
 	STORE	%rsi
 	STORE	%rdx
@@ -89,15 +105,24 @@ vfix_keep_\name:
 	FETCH	%rdx
 	FETCH	%rsi
 	FETCH	%rdi
-	FETCH	%r11
+2:	FETCH	%r11
+	mov	%rax, %rcx		# the result
+	FETCH	%rax			# the flags: popfq would cost ten cycles
+	bt	$RFLAGS_OF, %eax
+	mov	%al, %ah		# SF, ZF, AF, PF and CF, as sahf expects them
+	setc	%al
+	add	$0x7f, %al		# overflows where al is 1
+	sahf				# in every processor since 2006
+	mov	%rcx, %rax
 	FETCH	%rcx
+	lea	RED_ZONE(%rsp), %rsp
+	.cfi_adjust_cfa_offset -RED_ZONE
 	ret
-	.cfi_def_cfa_offset 24
+	.cfi_adjust_cfa_offset RED_ZONE + 24
 1:	mov	$\number, %eax
 	syscall				# changes rax, rcx and r11 alone
-	FETCH	%r11
-	FETCH	%rcx
-	ret
+	jmp	2b
+	.cfi_adjust_cfa_offset -(RED_ZONE + 24)
 	.size	vfix_keep_\name, . - vfix_keep_\name
 	.endm
 

@@ -132,3 +132,34 @@ int vfix_vdso_lookup(uintptr_t base, uintptr_t found[VFIX_FUNCTIONS])
 		found[i] = 0;
 	return vfix_vdso_each(base, take, found);
 }
+
+/* Linux's note: arch/x86/entry/vdso/note.S, ELFNOTE32("Linux", 0, LINUX_VERSION_CODE). */
+static int has_linux_note(uintptr_t at, uintptr_t end)
+{
+	static const char name[] = "Linux";
+
+	while (at + sizeof(Elf64_Nhdr) + sizeof name <= end) {
+		const Elf64_Nhdr *note = (const void *)at;
+		const char *n = (const void *)(note + 1);
+		size_t same = 0;
+
+		while (same < sizeof name && n[same] == name[same])
+			same++;
+		if (same == sizeof name && note->n_namesz == sizeof name && note->n_type == 0)
+			return 1;
+		at += sizeof *note + ((note->n_namesz + 3ul) & -4ul) + ((note->n_descsz + 3ul) & -4ul);
+	}
+	return 0;
+}
+
+int vfix_vdso_is_linux(uintptr_t base)
+{
+	const Elf64_Ehdr *header = (const void *)base;
+	const Elf64_Phdr *program = (const void *)(base + header->e_phoff);
+
+	for (int i = 0; i < header->e_phnum; i++, program++)
+		if (program->p_type == PT_NOTE &&
+		    has_linux_note(base + program->p_offset, base + program->p_offset + program->p_filesz))
+			return 1;
+	return 0;
+}

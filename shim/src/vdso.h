@@ -23,6 +23,12 @@ uintptr_t vfix_vdso_base(const struct vfix_auxv *auxv);
 int vfix_vdso_lookup(uintptr_t base, uintptr_t found[VFIX_FUNCTIONS]);
 
 /*
+ * Whether the image at base is Linux's own, whose functions change no vector register. gVisor's has
+ * the same name and no note.
+ */
+int vfix_vdso_is_linux(uintptr_t base);
+
+/*
  * Calls visit for each symbol that the ELF image at base defines, with its name and address.
  * Returns the sum of what visit returned.
  */

@@ -17,7 +17,7 @@ for line in gdb.execute("info files", to_string=True).splitlines():
         page = int(words[0], 16)
 assert page, "no section .vfix"
 if os.environ.get("FALLBACK"):
-    gdb.execute("set {long[3]}%d = {0, 0, 0}" % (page + 0x1000))
+    gdb.execute("set {long[6]}%d = {0, 0, 0, 0, 0, 0}" % (page + 0x1000))
 
 # The vDSO, by the auxiliary vector. It is left at once: its functions begin again when the kernel
 # has set the time meanwhile, and a slow machine's steps would give it time to do so for ever.

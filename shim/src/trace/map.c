@@ -112,56 +112,18 @@ static uintptr_t map_low(struct task *t, uintptr_t instruction)
 	return 0;
 }
 
-/*
- * Behind the trampolines: for each function one that goes on below the caller's red zone, 128 bytes
- * (psABI 3.2.2). A call in inline assembly may be in a function with data there; the rewriter
- * looks for that, here nobody did. Where the vDSO has the function it is the preload library's
- * stub (preload/stubs.S), which is as fast as a trampoline.
- */
-extern const char vfix_stub_keep[], vfix_stub_keep_hole[], vfix_stub_keep_end[];
-
-#define SLOT 64
-#define BELOW_RED_ZONE(function) ((VFIX_HOOK_ENTRY + SLOT - 1) / SLOT * SLOT + SLOT * (function))
-_Static_assert(BELOW_RED_ZONE(VFIX_FUNCTIONS) <= VFIX_STATE, "the code is as long as its page");
-
-static int put_stub(pid_t tid, uintptr_t to, uintptr_t function)
-{
-	char bytes[SLOT];
-	size_t size = vfix_stub_keep_end - vfix_stub_keep;
-
-	memcpy(bytes, vfix_stub_keep, size);
-	memcpy(bytes + (vfix_stub_keep_hole - vfix_stub_keep), &function, sizeof function);
-	return memory_poke(tid, to, bytes, size);
-}
-
-/* Around a trampoline, which makes the system call. */
-static int put_around(pid_t tid, uintptr_t to, uintptr_t trampoline)
-{
-	unsigned char bytes[] = {
-		0x48, 0x8d, 0x64, 0x24, 0x80,			/* lea -128(%rsp), %rsp */
-		0xe8, 0, 0, 0, 0,				/* call */
-		0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0,		/* lea 128(%rsp), %rsp */
-		0xc3,						/* ret */
-	};
-	int32_t distance = (int32_t)(trampoline - (to + 10));
-
-	memcpy(bytes + 6, &distance, sizeof distance);
-	return memory_poke(tid, to, bytes, sizeof bytes);
-}
-
 /* The trampolines alone: the hooks behind them are for files. */
 static int fill(pid_t tid, uintptr_t code, uintptr_t vdso)
 {
 	const struct image *own = own_vdso();
-	uintptr_t state[VFIX_FUNCTIONS];
+	int exact = vfix_vdso_is_linux(own->base);
+	uintptr_t state[2][VFIX_FUNCTIONS] = { { 0 } };	/* for the plain trampolines, and the exact ones */
 
-	for (int i = 0; i < VFIX_FUNCTIONS; i++) {
-		uintptr_t slot = code + BELOW_RED_ZONE(i);
-
-		state[i] = own->function[i] ? own->function[i] - own->base + vdso : 0;
-		if (!(state[i] ? put_stub(tid, slot, state[i]) : put_around(tid, slot, code + keep[i])))
-			return 0;
-	}
+	for (int i = 0; i < VFIX_FUNCTIONS; i++)
+		if (own->function[i]) {
+			state[0][i] = own->function[i] - own->base + vdso;
+			state[1][i] = exact ? state[0][i] : 0;
+		}
 	return memory_poke(tid, code, injected, VFIX_HOOK_ENTRY) &&
 	       memory_poke(tid, code + VFIX_STATE, state, sizeof state);
 }
@@ -196,5 +158,5 @@ int vfix_is_stub(struct task *t, uintptr_t address)
 
 uintptr_t trampoline(const struct space *space, int function)
 {
-	return space->code + (space->is_go ? (long)plain_syscall[function] : BELOW_RED_ZONE(function));
+	return space->code + (space->is_go ? plain_syscall : keep)[function];
 }
