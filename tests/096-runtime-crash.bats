@@ -23,13 +23,13 @@ named() { sed -E 's,/private/[^/"]+/,/private/START/,g' "$1"; }
 
 # sums: those of the bundle's files.
 sums() {
-	(cd "$work/x" && find . -type f ! -name config.json -exec sha256sum {} +)
+	(cd "$work/x" && find . -type f ! -name 'config.json' ! -name '.config.json.*' -exec sha256sum {} +)
 	named "$work/x/config.json" | sha256sum | sed 's,-$,./config.json,'
 }
 
 # state: what counts of the bundle, the root and the cache.
 state() {
-	(cd "$work" && find x cache/v2/files -type f ! -name config.json -exec sha256sum {} + | sort)
+	(cd "$work" && find x cache/v2/files -type f ! -name 'config.json' ! -name '.config.json.*' -exec sha256sum {} + | sort)
 	named "$work/x/config.json"
 }
 

@@ -35,12 +35,17 @@ type index struct {
 	folders []byte
 }
 
-const indexMagic = "vfixidx5"
+const indexMagic = "vfixidx6"
 
 // scanned is what the scan of a folder found that matters.
 type scanned struct {
 	Legacy []legacyFile `json:"hits"`
 	Unread []unread     `json:"unread"`
+	// Moved says of a layer that overlay shows something of it at another place, or another content: paths in
+	// the layer are not those in the container then.
+	Moved bool `json:"moved,omitempty"`
+	// Witnesses are some regular files of a layer: a mounted overlay that shows one has this layer.
+	Witnesses []witness `json:"witnesses,omitempty"`
 	// temps are files that an earlier start left half-done; never remembered.
 	temps []string
 }
@@ -52,6 +57,12 @@ type legacyFile struct {
 	SHA256 []byte          `json:"sha256"` // of the original
 	examiner.Finding
 	layer string // the lower layer that it was found in, "" for the root; not in the file
+}
+
+// witness is a regular file of a layer.
+type witness struct {
+	Name []byte          `json:"name"`
+	ID   rootfs.Identity `json:"id"`
 }
 
 // unread is an ELF file that could not be examined.

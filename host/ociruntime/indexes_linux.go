@@ -64,7 +64,7 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 func (x *scanned) holds(root *rootfs.Root) bool {
 	is := func(name []byte, id rootfs.Identity) bool {
 		st, err := root.Lstat(string(name))
-		return err == nil && rootfs.IdentityOf(&st).SameContent(id)
+		return err == nil && rootfs.IdentityOf(&st) == id
 	}
 	for _, h := range x.Legacy {
 		for _, name := range h.Names {

@@ -16,7 +16,7 @@ import (
 // cover finds out what the engine's mounts hide.
 func (k *container) cover() error {
 	for _, m := range k.spec.Mounts {
-		if k.store.Holds(m.Source) {
+		if k.isOwn(m) {
 			continue // of an earlier start: it goes
 		}
 		real, err := k.root.Resolve(m.Destination)
@@ -42,26 +42,39 @@ func (k *container) look() (*scanned, error) {
 		return nil, err
 	}
 	k.writable = !k.spec.Root.Readonly && k.ownRoot(m, mounted)
+	var layered *scanned
 	if mounted && m.fstype == "overlay" {
-		if found, err := k.lookAtLayers(keep, m); err == nil {
-			return found, nil
+		var whole bool
+		if layered, whole, err = k.lookAtLayers(keep, m); err == nil && whole {
+			return layered, nil
 		}
 	}
-	return keep.folder(k.root)
+	found, err := keep.folder(k.root)
+	if err == nil && layered != nil {
+		for _, h := range layered.Legacy { // what is not shown may be a copy that was cut off: repair
+			h.Names = slices.DeleteFunc(slices.Clone(h.Names), func(n []byte) bool { return k.shows(string(n), h.ID) })
+			if len(h.Names) > 0 {
+				found.Legacy = append(found.Legacy, h)
+			}
+		}
+	}
+	return found, err
 }
 
-// lookAtLayers finds the files in the layers of an overlay, of which most never change.
-func (k *container) lookAtLayers(keep indexes, m mount) (*scanned, error) {
+// lookAtLayers finds the files in the layers of an overlay, of which most never change. whole says that the root
+// shows nothing else: the layers are those that it has, and their paths its own.
+func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole bool, err error) {
 	layers, err := layersOf(m)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	all := &scanned{}
+	all, whole = &scanned{}, true
 	for _, dir := range layers.lower {
 		f, err := keep.lower(dir)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		whole = whole && !f.Moved && k.witnessed(f)
 		for _, h := range f.Legacy {
 			h.layer = dir
 			all.Legacy = append(all.Legacy, h)
@@ -73,13 +86,14 @@ func (k *container) lookAtLayers(keep indexes, m mount) (*scanned, error) {
 	if layers.upper != "" {
 		upper, err := rootfs.Open(layers.upper)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		defer upper.Close()
 		f, err := keep.folder(upper)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		whole = whole && !f.Moved
 		all.Legacy = append(all.Legacy, f.Legacy...)
 		all.Unread = append(all.Unread, f.Unread...)
 		all.temps = f.temps
@@ -87,7 +101,15 @@ func (k *container) lookAtLayers(keep indexes, m mount) (*scanned, error) {
 	all.Unread = slices.DeleteFunc(all.Unread, func(u unread) bool {
 		return u.ID != (rootfs.Identity{}) && !k.shows(string(u.Name), u.ID)
 	})
-	return all, nil
+	return all, whole, nil
+}
+
+// witnessed reports whether the root shows that it has a layer, and not another directory that was at the
+// layer's path when the root was mounted. A layer without files shows none.
+func (k *container) witnessed(layer *scanned) bool {
+	return len(layer.Witnesses) == 0 || slices.ContainsFunc(layer.Witnesses, func(w witness) bool {
+		return k.shows(string(w.Name), w.ID)
+	})
 }
 
 // lower returns what is found in a lower layer.
@@ -129,5 +151,5 @@ func hasName(list, name string) bool {
 // one of its layers: an upper layer may have another one, or none.
 func (k *container) shows(name string, id rootfs.Identity) bool {
 	st, err := k.root.Lstat(name)
-	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && rootfs.IdentityOf(&st).SameContent(id)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && rootfs.IdentityOf(&st).SameFile(id)
 }

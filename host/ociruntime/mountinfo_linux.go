@@ -102,19 +102,21 @@ var errLayers = errors.New("the layers of the overlay are not known by their pat
 // apart from data (metacopy, data-only layers).
 func layersOf(m mount) (overlay, error) {
 	var o overlay
-	for opt := range strings.SplitSeq(m.options, ",") {
+	for _, opt := range optionsOf(m.options) {
 		name, value, _ := strings.Cut(opt, "=")
 		switch name {
 		case "lowerdir", "lowerdir+":
 			o.lower = append(o.lower, splitLayers(unescape(value))...)
 		case "upperdir":
 			o.upper = unescape(value)
-		case "datadir+":
-			return o, errLayers
-		case "redirect_dir", "metacopy":
+		case "redirect_dir", "metacopy", "verity":
 			if value != "off" && value != "nofollow" {
 				return o, errLayers
 			}
+		case "ro", "rw", "sync", "dirsync", "lazytime", "workdir", "index", "nfs_export", "xino", "volatile", "uuid",
+			"userxattr", "default_permissions", "fsync", "seclabel", "context", "fscontext", "defcontext", "rootcontext":
+		default: // data-only layers (datadir+), and what later kernels have
+			return o, errLayers
 		}
 	}
 	if parameterOn("redirect_dir") || parameterOn("metacopy") || len(o.lower) == 0 {
@@ -126,6 +128,20 @@ func layersOf(m mount) (overlay, error) {
 		}
 	}
 	return o, nil
+}
+
+// optionsOf splits the options of a file system; a SELinux context may have commas between quotes.
+func optionsOf(text string) (all []string) {
+	from, quoted := 0, false
+	for i, c := range text {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			all, from = append(all, text[from:i]), i+1
+		}
+	}
+	return append(all, text[from:])
 }
 
 // splitLayers splits at the colons that have no backslash before them.

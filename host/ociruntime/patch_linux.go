@@ -98,7 +98,7 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 		return nil, err
 	}
 	defer f.Close()
-	if !f.ID().SameContent(h.ID) {
+	if !f.ID().SameFile(h.ID) {
 		return nil, rootfs.ErrChanged
 	}
 	c := &copied{size: h.Size, original: h.SHA256}

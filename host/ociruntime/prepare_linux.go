@@ -38,6 +38,7 @@ type container struct {
 	upper    string   // the root's upper layer, "" where it is no overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
 	add      []specMount
+	earlier  []specMount       // those of config.json that an earlier start has added
 	repaired []rewriter.Repair // that some program has which the container sees
 	// rec is what is done and what is not, for the log and the record.
 	rec *starts.Record
@@ -62,9 +63,11 @@ func prepare(bundle, specPath string, pid int, c Config, o Options, rec *starts.
 	if k.spec, err = parseSpec(raw); err != nil {
 		return fmt.Errorf("%s: %w", specPath, err)
 	}
-	k.store = store.At(c.cacheDir()) // not open: its mounts are known by it
+	if err := k.readOwn(); err != nil {
+		return err
+	}
 	rec.Image = imageOf(k.spec.Annotations)
-	if pid != 0 && slices.ContainsFunc(k.spec.Mounts, func(m specMount) bool { return k.store.Holds(m.Source) }) {
+	if pid != 0 && len(k.earlier) > 0 {
 		return nil // a hook behind vfix-runtime, which has done it
 	}
 	enabled, fallback, err := k.wanted()
@@ -79,9 +82,6 @@ func prepare(bundle, specPath string, pid int, c Config, o Options, rec *starts.
 	rec.Policy.Fix = words(fix)
 	if !enabled {
 		rec.Outcome = starts.Disabled
-		if s, err := store.Existing(c.cacheDir(), c.cacheSize()); err == nil {
-			k.store = s
-		}
 		return k.withoutMounts(nil)
 	}
 	k.pool = &examiner.Pool{

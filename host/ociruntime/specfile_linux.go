@@ -4,6 +4,7 @@ package ociruntime
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,15 +43,67 @@ func (k *container) writeSpec() error {
 	if k.pid != 0 {
 		return k.attach()
 	}
-	stale := func(m specMount) bool { return k.store.Holds(m.Source) }
-	if !k.changes(stale) {
+	if !k.changes(k.isOwn) {
 		return nil
 	}
-	text, err := k.spec.withMounts(k.add, stale)
+	text, err := k.spec.withMounts(k.add, k.isOwn)
 	if err != nil {
 		return err
 	}
+	// First what is vfix's: killed in between, the next start knows both the old mounts and the new ones.
+	ours, err := json.Marshal(append(slices.Clone(k.earlier), k.add...))
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(ownPath(k.specPath), ours, nil); err != nil {
+		return err
+	}
 	return replaceSpec(k.specPath, text)
+}
+
+// ownPath is the file beside a config.json that says which of its mounts are vfix's. It is in the engine's
+// folder, and nothing that the author of a container writes is: a mount that only looks like one of vfix's
+// stays what it is.
+func ownPath(specPath string) string {
+	return filepath.Join(filepath.Dir(specPath), "."+filepath.Base(specPath)+".vfix-mounts")
+}
+
+// readOwn reads which mounts of config.json an earlier start from the bundle has added.
+func (k *container) readOwn() error {
+	path := ownPath(k.specPath)
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	const othersWrite = 0o022
+	if err == nil && (int(st.Uid) != os.Geteuid() || st.Mode&othersWrite != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG) {
+		err = errors.New("not a file that only its user can write to")
+	}
+	var b []byte
+	if err == nil {
+		b, err = readSpec(path)
+	}
+	var all []specMount
+	if err == nil {
+		err = json.Unmarshal(b, &all)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for _, m := range all {
+		if slices.ContainsFunc(k.spec.Mounts, m.equal) {
+			k.earlier = append(k.earlier, m)
+		}
+	}
+	return nil
+}
+
+// isOwn reports whether an earlier start has added a mount.
+func (k *container) isOwn(m specMount) bool { return slices.ContainsFunc(k.earlier, m.equal) }
+
+func (m specMount) equal(o specMount) bool {
+	return m.Destination == o.Destination && m.Type == o.Type && m.Source == o.Source && slices.Equal(m.Options, o.Options)
 }
 
 // changes reports whether the mounts of vfix in config.json are others than they should be.
@@ -63,8 +116,7 @@ func (k *container) changes(stale func(specMount) bool) bool {
 			}
 			continue
 		}
-		if n >= len(k.add) || m.Destination != k.add[n].Destination || m.Source != k.add[n].Source ||
-			fmt.Sprint(m.Options) != fmt.Sprint(k.add[n].Options) {
+		if n >= len(k.add) || !m.equal(k.add[n]) {
 			return true
 		}
 		n++
@@ -75,7 +127,6 @@ func (k *container) changes(stale func(specMount) bool) bool {
 // replaceSpec gives a config.json another content, with owner and mode of the old one. The bundle
 // is locked, so a temporary file that is there is nobody's.
 func replaceSpec(path string, text []byte) error {
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".vfix")
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -83,6 +134,13 @@ func replaceSpec(path string, text []byte) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return fmt.Errorf("%s: a symlink, or no regular file: it is not replaced", path)
 	}
+	return replaceFile(path, text, &st)
+}
+
+// replaceFile gives a file of the bundle a content, and the owner and mode of an old one; nil for this user's
+// alone.
+func replaceFile(path string, text []byte, st *unix.Stat_t) error {
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".vfix")
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -97,11 +155,13 @@ func replaceSpec(path string, text []byte) error {
 		return err
 	}
 	const permissions = 0o7777
-	if err := unix.Fchown(int(f.Fd()), int(st.Uid), int(st.Gid)); err != nil {
-		return fmt.Errorf("%s: owner: %w", temp, err)
-	}
-	if err := unix.Fchmod(int(f.Fd()), st.Mode&permissions); err != nil {
-		return fmt.Errorf("%s: mode: %w", temp, err)
+	if st != nil {
+		if err := unix.Fchown(int(f.Fd()), int(st.Uid), int(st.Gid)); err != nil {
+			return fmt.Errorf("%s: owner: %w", temp, err)
+		}
+		if err := unix.Fchmod(int(f.Fd()), st.Mode&permissions); err != nil {
+			return fmt.Errorf("%s: mode: %w", temp, err)
+		}
 	}
 	if !orderedRename(int(f.Fd())) {
 		if err := f.Sync(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +39,7 @@ type tree struct {
 	linked map[rootfs.Identity]*linked
 	// clean says that files without call sites are remembered.
 	clean bool
+	moved atomic.Bool // scanned.Moved
 }
 
 // part is what one of several walkers finds.
@@ -49,7 +51,11 @@ type part struct {
 	known []uint64 // bits: those of the old index that are still there
 	fresh int      // files that the old index did not know
 	added int      // folders that it did not know
+	buf   []byte   // names of extended attributes
 }
+
+// maxWitnesses is how many files each walker names as a layer's witnesses.
+const maxWitnesses = 8
 
 // maxFolders bounds what is remembered of folders by each walker, in bytes.
 const maxFolders = 8 << 20
@@ -82,6 +88,9 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 		for i := range old.Unread {
 			t.oldBad[old.Unread[i].ID] = &old.Unread[i]
 		}
+	}
+	if old != nil {
+		t.moved.Store(old.Moved)
 	}
 	if clean && root.Dated() {
 		t.folders = map[[2]uint64][]byte{}
@@ -117,7 +126,7 @@ func (t *tree) visitor() rootfs.Visitor {
 	const word = 64 // bits
 	p := &part{tree: t, by: t.pool.One(), known: make([]uint64, t.old.len()/word+1)}
 	t.parts = append(t.parts, p)
-	v := rootfs.Visitor{File: p.file, Seen: t.spend.seen, Passed: func(name string, err error) {
+	v := rootfs.Visitor{File: p.file, Opened: p.opened, Seen: t.spend.seen, Passed: func(name string, err error) {
 		p.new.Unread = append(p.new.Unread, unread{
 			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG),
 		})
@@ -126,6 +135,28 @@ func (t *tree) visitor() rootfs.Visitor {
 		v.Known, v.Read = p.knownFolder, p.readFolder
 	}
 	return v
+}
+
+// opened looks for the extended attributes with which overlay shows a directory, or what is in it, elsewhere
+// (fs/overlayfs/overlayfs.h, enum ovl_xattr): of those that vfix does not know, any may.
+func (p *part) opened(fd int) {
+	if p.buf == nil {
+		const most = 64 << 10 // XATTR_LIST_MAX, linux/limits.h
+		p.buf = make([]byte, most)
+	}
+	n, err := unix.Flistxattr(fd, p.buf)
+	if err != nil && !errors.Is(err, unix.ENOTSUP) {
+		p.moved.Store(true)
+	}
+	for name := range bytes.SplitSeq(p.buf[:max(n, 0)], []byte{0}) {
+		rest, of := bytes.CutPrefix(name, []byte("trusted.overlay."))
+		if !of {
+			rest, of = bytes.CutPrefix(name, []byte("user.overlay."))
+		}
+		if of && !slices.Contains([]string{"opaque", "impure", "origin", "upper", "nlink", "uuid"}, string(rest)) {
+			p.moved.Store(true)
+		}
+	}
 }
 
 // knownFolder returns the names in a folder that has not changed: each that appears or goes moves its
@@ -161,10 +192,12 @@ func (t *tree) join() (x *index, same bool) {
 		x.Legacy = append(x.Legacy, p.new.Legacy...)
 		x.Unread = append(x.Unread, p.new.Unread...)
 		x.temps = append(x.temps, p.new.temps...)
+		x.Witnesses = append(x.Witnesses, p.new.Witnesses...)
 		for i, w := range p.known {
 			still[i] |= w
 		}
 	}
+	x.Moved = t.moved.Load()
 	for id, l := range t.linked {
 		if l.found != nil {
 			x.Legacy = append(x.Legacy, legacyFile{Names: l.names, ID: id, SHA256: l.found.SHA256, Finding: l.found.Finding})
@@ -175,6 +208,8 @@ func (t *tree) join() (x *index, same bool) {
 	}
 	slices.SortFunc(x.Legacy, func(a, b legacyFile) int { return bytes.Compare(a.Names[0], b.Names[0]) })
 	slices.SortFunc(x.Unread, func(a, b unread) int { return bytes.Compare(a.Name, b.Name) })
+	slices.SortFunc(x.Witnesses, func(a, b witness) int { return bytes.Compare(a.Name, b.Name) })
+	x.Witnesses = x.Witnesses[:min(len(x.Witnesses), maxWitnesses)]
 	for _, w := range still {
 		count += bits.OnesCount64(w)
 	}
@@ -216,10 +251,13 @@ func (p *part) file(e *rootfs.Entry) error {
 	if isTemp(e.Base) { // or an image's own file: it is looked at like the others
 		p.new.temps = append(p.new.temps, e.Name())
 	}
+	id := rootfs.IdentityOf(&e.Stat)
+	if !p.clean && len(p.new.Witnesses) < maxWitnesses {
+		p.new.Witnesses = append(p.new.Witnesses, witness{[]byte(e.Name()), id})
+	}
 	if e.Stat.Size < minELF {
 		return nil
 	}
-	id := rootfs.IdentityOf(&e.Stat)
 	if i := p.old.find(id); i >= 0 {
 		p.known[i/64] |= 1 << (i % 64)
 		return nil

@@ -24,10 +24,11 @@ func IdentityOf(st *unix.Stat_t) Identity {
 	return Identity{Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
 }
 
-// SameContent reports whether two are the same but for the numbers of device and inode: an
-// overlay shows those of its own for files of a lower layer.
-func (a Identity) SameContent(b Identity) bool {
-	return a.Size == b.Size && a.Mtime == b.Mtime && a.Ctime == b.Ctime
+// SameFile reports whether an overlay shows, as one of these, the file of a layer that is the other: its device
+// is another, and of the inode's number the upper half may be the layer's (fs/overlayfs/inode.c,
+// ovl_map_dev_ino).
+func (a Identity) SameFile(b Identity) bool {
+	return uint32(a.Ino) == uint32(b.Ino) && a.Size == b.Size && a.Mtime == b.Mtime && a.Ctime == b.Ctime
 }
 
 // Settled is how long ago a file must have changed for its identity to stand for its content: the clock

@@ -40,6 +40,8 @@ type Visitor struct {
 	Passed func(name string, err error)
 	// Seen, if not nil, is called for each name of a file or folder first. Errors end the walk.
 	Seen func() error
+	// Opened, if not nil, is called for each folder that is read, open for reading.
+	Opened func(fd int)
 	// Known, if not nil, returns what Read got of the same folder, as it is now: its names are not read
 	// again then. nil is for one that is to be read.
 	Known func(st *unix.Stat_t) []byte
@@ -160,7 +162,7 @@ func (w *walker) push(fd int) {
 // begin reads a folder that is known, or its first part.
 func (w *walker) begin(l *level) error {
 	if w.v.Known == nil {
-		return w.read(l)
+		return w.fresh(l)
 	}
 	if err := unix.Fstat(l.fd, &l.st); err != nil {
 		l.end = true
@@ -177,7 +179,7 @@ func (w *walker) begin(l *level) error {
 		}
 		unix.Close(l.fd)
 		l.fd = fd
-		return w.read(l)
+		return w.fresh(l)
 	}
 	l.end = true
 	for len(known) > 1 {
@@ -191,6 +193,14 @@ func (w *walker) begin(l *level) error {
 		known = known[end+1:]
 	}
 	return nil
+}
+
+// fresh reads the first part of a folder.
+func (w *walker) fresh(l *level) error {
+	if w.v.Opened != nil {
+		w.v.Opened(l.fd)
+	}
+	return w.read(l)
 }
 
 // read reads a part of a folder.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
-	"strings"
 	"time"
 )
 
@@ -56,21 +55,8 @@ type Entry struct {
 // Path is where the copy with a key is, whether there is one or not.
 func (s *Store) Path(key string) string { return filepath.Join(s.Dir, filesDir, key) }
 
-// At is the store in a folder, not open: its paths are known (Holds).
+// At is the store in a folder, not open.
 func At(base string) *Store { return &Store{Dir: filepath.Join(base, layout), base: base} }
-
-// Holds reports whether a path is, or once was, a copy of this store, in whatever layout: a later
-// version of vfix may have named it in a config.json that this one reads.
-func (s *Store) Holds(path string) bool {
-	rest, ok := strings.CutPrefix(path, s.base+"/")
-	if !ok {
-		return false
-	}
-	if first, below, _ := strings.Cut(rest, "/"); isLayout(first) {
-		rest = below
-	}
-	return strings.HasPrefix(rest, filesDir+"/") || strings.HasPrefix(rest, privateCopies+"/")
-}
 
 // Trim brings the store within its bound again, where something was added to it.
 func (s *Store) Trim() error {

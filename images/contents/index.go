@@ -154,6 +154,9 @@ func (i Interner) of(s string) string {
 // (global PAX headers, aufs's own files).
 func newEntry(h *blob.TarMember, names Interner, whiteouts bool) (e Entry, ok bool, err error) {
 	e = Entry{Name: h.Path, Number: h.Number, Size: h.Size, Meta: NewMeta(h.Header, names)}
+	if name := misleading(e.Meta.Xattrs); whiteouts && name != "" {
+		return e, false, hinterr.Errorf(hinterr.ErrUnsupported, "%s: extended attribute %s: an engine with overlay would show other files than the layer contains", h.Path, name)
+	}
 	dir, base := path.Split(h.Path)
 	switch {
 	case !whiteouts:
@@ -201,6 +204,20 @@ func newEntry(h *blob.TarMember, names Interner, whiteouts bool) (e Entry, ok bo
 		return e, false, hinterr.Damaged("%q: the root file system is not a directory", h.Name)
 	}
 	return e, true, nil
+}
+
+// misleading returns an extended attribute with which overlay shows a directory or a file's content from
+// another place of the lower layers (fs/overlayfs/overlayfs.h: OVL_XATTR_REDIRECT, OVL_XATTR_METACOPY); "" for
+// none. Engines set what a layer says.
+func misleading(xattrs map[string]string) string {
+	for _, prefix := range []string{"trusted.overlay.", "user.overlay."} {
+		for _, name := range []string{"redirect", "metacopy"} {
+			if _, has := xattrs[prefix+name]; has {
+				return prefix + name
+			}
+		}
+	}
+	return ""
 }
 
 // inPool returns the name in aufs's pool of hard links, "" for what is not in it.

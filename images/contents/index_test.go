@@ -1,0 +1,24 @@
+package contents
+
+import (
+	"archive/tar"
+	"errors"
+	"testing"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// A layer whose attributes make overlay show something else than its members are is refused, not misread.
+func TestMisleadingAttributes(t *testing.T) {
+	for name, refused := range map[string]bool{
+		"trusted.overlay.redirect": true, "user.overlay.redirect": true, "trusted.overlay.metacopy": true, "user.overlay.metacopy": true,
+		"trusted.overlay.opaque": false, "security.capability": false, "user.redirect": false,
+	} {
+		h := &tar.Header{Name: "usr/", Typeflag: tar.TypeDir, PAXRecords: map[string]string{blob.XattrPrefix + name: "/hidden"}}
+		_, ok, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, Interner{}, true)
+		if got := errors.Is(err, hinterr.ErrUnsupported); got != refused || ok == refused {
+			t.Errorf("%s: got %v, %v", name, ok, err)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+#!/usr/bin/env bats
+# bats file_tags=machine
+# What no start may do: say that a container is patched while a program in it calls the page, and with fail_closed
+# start such a container at all. Each case is a bundle in which some program calls the page, at a place where a look
+# at the root filesystem, or at config.json, does not show it. Each is started with runc under the seccomp oracle:
+# by vfix-runtime in runc's place and with vfix-runtime as a hook, with fail_closed and without.
+#
+# A case prepares $root and $filter (for config.json) and runs $program; $want is "patched" where the program must
+# run, and "honest" where it is enough that nothing is said to be patched, and nothing is started with fail_closed.
+# shellcheck disable=SC2034,SC2154
+load helpers
+
+has_runc() { has_commands runc jq busybox && has_own_root; }
+
+setup() {
+	requires root oracle runc
+	work=$BATS_TEST_TMPDIR
+	cache=$work/cache
+	id=vfix-starts-$$
+	b=$work/b
+}
+
+teardown() {
+	[ -z "${id-}" ] || runc delete --force "$id" 2>/dev/null || true
+	unmount_all
+}
+
+# mounted_at DIR: it is unmounted when the case ends.
+mounted_at() { echo "$1" >>"$work/mounted"; }
+
+unmount_all() {
+	[ ! -e "$work/mounted" ] || tac "$work/mounted" | while read -r dir; do umount --lazy "$dir" || true; done
+	rm -f "$work/mounted"
+}
+
+legacy() { install -D "$build/fixtures/static-2m" "$1"; }
+
+# fresh: an empty root filesystem with a shell, and none of the copies and indexes of earlier cases.
+fresh() {
+	unmount_all
+	rm -rf "$b" "$cache" "$work/host"
+	root=$b/rootfs filter=. program=/usr/bin/clock want=patched
+	mkdir -p "$root"/{bin,proc,dev,sys,usr/bin,data,tmp} "$work/host"
+	cp "$(command -v busybox)" "$root/bin/"
+}
+
+# overlay LOWER...: the root, of these layers (the uppermost first) and an upper one, all on a file system of their own.
+layers() {
+	mkdir -p "$work/layers"
+	mount -t tmpfs tmpfs "$work/layers"
+	mounted_at "$work/layers"
+	for n in "$@"; do mkdir -p "$work/layers/overlay2/$(layer "$n")/diff"; done
+	mkdir "$work/layers/upper" "$work/layers/work"
+	cp -a "$root/." "$(lower "${@: -1}")"
+}
+layer() { printf "$1%.0s" {1..64}; }
+lower() { echo "$work/layers/overlay2/$(layer "$1")/diff"; }
+# overlay OPTIONS LOWER...: mounts them.
+overlay() {
+	local options=$1 list='' n
+	shift
+	for n in "$@"; do list+=:$(lower "$n"); done
+	mount -t overlay -o "lowerdir=${list#:},upperdir=$work/layers/upper,workdir=$work/layers/work$options" overlay "$root"
+	mounted_at "$root"
+	filter='.root.readonly = false'
+}
+
+# xattr NAME VALUE FILE
+xattr() { python3 -c 'import os, sys; os.setxattr(sys.argv[3], sys.argv[1], sys.argv[2].encode())' "$@"; }
+
+bind() { echo ".mounts += [{destination: \"$1\", type: \"bind\", source: \"$2\", options: [\"${3:-bind}\"]}]"; }
+
+case_root() { legacy "$root/usr/bin/clock"; }
+
+# A mount is not vfix's because of what its source is called.
+case_forged_tmpfs() {
+	legacy "$root/usr/bin/clock"
+	filter=".mounts += [{destination: \"/data\", type: \"tmpfs\", source: \"$cache/v2/files/x\"}]"
+}
+
+# Overlay shows a directory from another place of the layers.
+case_redirect() {
+	layers b a
+	legacy "$(lower a)/hidden/clock"
+	mkdir -p "$(lower b)/usr/shown"
+	xattr trusted.overlay.redirect /hidden "$(lower b)/usr/shown"
+	mknod "$(lower b)/hidden" c 0 0
+	overlay '' b a
+	program=/usr/shown/clock
+}
+case_redirect_on() {
+	layers b a
+	legacy "$(lower a)/hidden/clock"
+	overlay ,redirect_dir=on b a
+	mv "$root/hidden" "$root/usr/shown"
+	umount "$root"
+	overlay '' b a
+	program=/usr/shown/clock
+}
+case_opaque() {
+	layers b a
+	legacy "$(lower a)/usr/bin/clock"
+	legacy "$(lower b)/usr/bin/clock2"
+	xattr trusted.overlay.opaque y "$(lower b)/usr/bin"
+	overlay '' b a
+	program=/usr/bin/clock2
+}
+case_metacopy() {
+	layers b a
+	legacy "$(lower a)/usr/bin/clock"
+	overlay ,metacopy=on b a
+	chmod 711 "$root/usr/bin/clock"
+	umount "$root"
+	overlay ,metacopy=on b a
+}
+# A layer that is at its path no longer.
+case_stale_layer() {
+	layers b a
+	legacy "$(lower a)/usr/bin/clock"
+	overlay '' b a
+	mv "$(lower a)" "$(lower a).old"
+	mkdir -p "$(lower a)"
+	echo other >"$(lower a)/other"
+}
+
+# start DOOR CLOSED: leaves the status, the outcome on record, and what was said.
+start() {
+	echo "{\"record\": \"$work/starts.jsonl\", \"cache_dir\": \"$cache\", \"fail_closed\": $2}" >"$work/runtime.json"
+	: >"$work/starts.jsonl"
+	(cd "$b" && rm -f config.json && runc spec)
+	jq --arg program "$program" '.process.terminal = false | .process.args = [$program] | del(.linux.resources) | .root.readonly = true' "$b/config.json" |
+		jq "$filter" >"$work/config.json"
+	case $1 in
+	none) cp "$work/config.json" "$b/" && run "$novsyscall" runc run --bundle "$b" "$id" ;;
+	wrapper) cp "$work/config.json" "$b/" && run "$novsyscall" "$VFIX_RUNTIME" --vfix-config "$work/runtime.json" --runtime "$(command -v runc)" run --bundle "$b" "$id" ;;
+	hook)
+		jq --arg hook "$VFIX_RUNTIME" --arg config "$work/runtime.json" '.hooks = {createRuntime: [{path: $hook, args: ["vfix-runtime", "--vfix-config", $config, "hook"]}]}' \
+			"$work/config.json" >"$b/config.json"
+		run "$novsyscall" runc run --bundle "$b" "$id"
+		;;
+	esac
+	recorded=$(jq -r .outcome "$work/starts.jsonl" | tail -n 1)
+	echo "$1, fail_closed $2: status $status, recorded as $recorded: $output: $(cat "$work/starts.jsonl")"
+}
+
+# holds CASE: the case, each way.
+holds() {
+	local door closed
+	fresh
+	"case_$1"
+	start none false
+	expect "$1: status without vfix [control]" "$status" "$status_sigsys"
+	for door in wrapper hook; do
+		for closed in false true; do
+			fresh
+			"case_$1"
+			start "$door" "$closed"
+			if [ "$want" = patched ]; then
+				expect "$1, $door, fail_closed $closed: status" "$status" 0
+				expect "$1, $door, fail_closed $closed: record" "$recorded" "${outcome:-patched}"
+				# Nothing of it stays on this machine.
+				expect "$1, $door: mounts of copies that stay" "$(grep -c "$cache" /proc/self/mountinfo)" 0
+				continue
+			fi
+			[[ $status = 0 || $closed = true && $recorded = refused || $closed = false && $status = "$status_sigsys" && $recorded != patched && $recorded != clean ]] ||
+				fail "$1, $door, fail_closed $closed: recorded as $recorded"
+		done
+	done
+}
+
+@test "starts: what is in the root is patched [control]" { holds root; }
+@test "starts: a mount whose source has the name of a copy" {
+	holds forged_tmpfs
+}
+@test "starts: overlays that show a layer's files at another place" {
+	holds redirect
+	holds redirect_on
+	holds opaque
+	holds metacopy
+}
+@test "starts: a layer that was moved away after it was mounted" { holds stale_layer; }
