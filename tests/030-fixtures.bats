@@ -201,7 +201,7 @@ members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.for
 	run_vfix 3 scan --explain "$dir/libthin.a"
 	expect_match explanation "$output" 'call \*%rax'
 	cp "$dir/libthin.a" "$BATS_TEST_TMPDIR"
-	run_vfix 1 scan "$BATS_TEST_TMPDIR/libthin.a"
+	run_vfix 4 scan "$BATS_TEST_TMPDIR/libthin.a"
 	expect_match stdout "$output" 'archive member stubs.o: no such file'
 	run_vfix 3 scan --format json "$dir"
 	expect files "$(jq -r '.results[0].files[].path' <<<"$output" | tr '\n' ' ')" 'libstubs.a stubs.o '

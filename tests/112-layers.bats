@@ -125,8 +125,19 @@ below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
 	add plain.tar plain.tar.gz $oci+gzip
 	finish
 	rm "out/blobs/sha256/$(sha256sum foreign.tar.gz | cut -d' ' -f1)"
-	run_vfix rebuild oci:out:x -o oci:fixed:x
+	run_vfix 4 rebuild oci:out:x -o oci:fixed:x
 	expect_match stderr "$stderr" 'foreign, and not with the image'
+	# What was not read may call the page: no verb clears the image.
+	run_vfix 4 scan oci:out:x
+	expect_match verdict "$output" 'INCOMPLETE: 1 layer could not be read'
+	run_vfix 4 scan --format json oci:fixed:x
+	expect JSON "$(jq -c '.results[0] | [.verdict, .complete, (.not_examined | length), .not_examined[0].unread]' <<<"$output")" '["incomplete",false,1,true]'
+	run_vfix 4 verify oci:fixed:x --against oci:out:x
+	echo oci:out:x >list
+	run_vfix 4 scan --from-file list
+	echo oci:fixed:x >list
+	run_vfix 4 scan --from-file list
+	expect_match 'table' "$output" 'oci:fixed:x  incomplete'
 	expect 'layers below' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -cS .layers)"
 	# The control: another layer that is not there is an error.
 	rm "out/blobs/sha256/$(sha256sum plain.tar.gz | cut -d' ' -f1)"

@@ -20,6 +20,7 @@ type jsonBatchCounts struct {
 	Done       int `json:"done"`
 	Affected   int `json:"affected"`
 	Unaffected int `json:"unaffected"`
+	Incomplete int `json:"incomplete"`
 	Failed     int `json:"failed"`
 	NotRun     int `json:"not_run"`
 	Retries    int `json:"retries"`
@@ -29,7 +30,7 @@ type jsonBatchCounts struct {
 func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func(report.Row) bool)) error {
 	doc := jsonBatch{jsonDocument: document(verb), Images: []report.Row{}, Summary: jsonBatchCounts{
 		Done: b.Of[batch.StatusDone], Affected: b.Of[batch.StatusAffected], Unaffected: b.Of[batch.StatusUnaffected],
-		Failed: b.Of[batch.StatusFailed], NotRun: b.Of[batch.StatusNotRun], Retries: b.Retries,
+		Incomplete: b.Of[batch.StatusIncomplete], Failed: b.Of[batch.StatusFailed], NotRun: b.Of[batch.StatusNotRun], Retries: b.Retries,
 	}}
 	doc.DryRun = dry
 	raw, err := json.MarshalIndent(doc, "", "  ")

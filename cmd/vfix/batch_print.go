@@ -86,6 +86,8 @@ func batchCells(row report.Row) []string {
 	switch batch.Status(row.Status) {
 	case batch.StatusFailed:
 		result = row.Error
+	case batch.StatusIncomplete:
+		result = strings.Join(row.Warnings, "; ")
 	case batch.StatusNotRun, batch.StatusUnaffected, batch.StatusAffected:
 		if result == "" {
 			result = "-"
@@ -132,8 +134,8 @@ func batchSums(verb string, dry bool, b *batch.Batch) string {
 		done = "would be done"
 	}
 	parts := []string{fmt.Sprintf("%d %s", n, done)}
-	for _, s := range []batch.Status{batch.StatusUnaffected, batch.StatusFailed, batch.StatusNotRun} {
-		if n := b.Of[s]; n > 0 || s != batch.StatusNotRun {
+	for _, s := range []batch.Status{batch.StatusUnaffected, batch.StatusIncomplete, batch.StatusFailed, batch.StatusNotRun} {
+		if n := b.Of[s]; n > 0 || s == batch.StatusUnaffected || s == batch.StatusFailed {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}

@@ -57,9 +57,9 @@ func TestBatchUnread(t *testing.T) {
 	if err := os.WriteFile(list, []byte("odd:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e, _, _ := fakeBatch([]batch.Outcome{{Item: batch.Item{Line: 1, Source: "odd:1"}, Status: batch.StatusUnaffected, Reference: "odd:1", Unread: 1}}, nil)
+	e, _, _ := fakeBatch([]batch.Outcome{{Item: batch.Item{Line: 1, Source: "odd:1"}, Status: batch.StatusIncomplete, Reference: "odd:1", Unread: 1, Warnings: []string{"1 layer could not be read"}}}, nil)
 	got := runLine(e, "rebuild", "--from-file", list)
-	if got.status != statusFindings || !strings.Contains(got.stderr, "1 image: files could not be read") {
+	if got.status != statusIncomplete || !strings.Contains(got.stderr, "incomplete: 1 image with") || !strings.Contains(got.stdout, "odd:1   incomplete      -  1 layer could not be read") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -197,7 +197,7 @@ func TestBatchScan(t *testing.T) {
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(data))
-	if err != nil || families["vfix_list_images"].Metric[0].Gauge.GetValue() != 3 || len(families["vfix_list_images_finished_total"].Metric) != 4 {
+	if err != nil || families["vfix_list_images"].Metric[0].Gauge.GetValue() != 3 || len(families["vfix_list_images_finished_total"].Metric) != 5 {
 		t.Errorf("%v in\n%s", err, data)
 	}
 	if got := line("--format", "json"); validate(t, schema(t), got.stdout) != nil || !strings.Contains(got.stdout, `"affected": 1`) {

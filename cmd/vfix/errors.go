@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 )
@@ -35,12 +36,15 @@ func usagef(verb, format string, a ...any) error {
 	return &usageError{verb: verb, msg: fmt.Sprintf(format, a...)}
 }
 
-// findingsError says that the work is done and something remains to be looked at: status 3.
+// findingsError says that the work is done and something remains to be looked at: status 3, or 4 where the
+// work is done as far as it goes, and what it did not reach may change the result.
 type findingsError struct {
 	msg  string
 	hint string
 	// told says that both are on stdout already, in the words of the verb's own.
 	told bool
+	// incomplete says that something was not examined, so that the verdict is not known: status 4.
+	incomplete bool
 }
 
 func (e *findingsError) Error() string { return e.msg }
@@ -90,6 +94,14 @@ func isOnly[T error](err error) bool {
 		}
 	}
 	return err != nil
+}
+
+// isIncomplete reports whether there are findings alone, and one of them is that something was not examined.
+func isIncomplete(err error) bool {
+	return isOnly[*findingsError](err) && slices.ContainsFunc(flatten(err), func(e error) bool {
+		var f *findingsError
+		return errors.As(e, &f) && f.incomplete
+	})
 }
 
 func isSignal(s os.Signal) func(error) bool {

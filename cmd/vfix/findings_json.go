@@ -18,13 +18,17 @@ type jsonFindings struct {
 }
 
 type jsonSource struct {
-	Source   string       `json:"source"`
-	Digest   string       `json:"digest"`
-	Platform string       `json:"platform,omitempty"`
-	Summary  jsonSummary  `json:"summary"`
-	Files    []jsonFile   `json:"files"`
-	Unopened []jsonPassed `json:"not_examined"`
-	Hazards  []jsonHazard `json:"hazards"`
+	Source   string `json:"source"`
+	Digest   string `json:"digest"`
+	Platform string `json:"platform,omitempty"`
+	// Verdict is of the source as it was read, of patch, rebuild and hotfix as they leave it; Complete
+	// says whether everything was examined.
+	Verdict  contents.Verdict `json:"verdict"`
+	Complete bool             `json:"complete"`
+	Summary  jsonSummary      `json:"summary"`
+	Files    []jsonFile       `json:"files"`
+	Unopened []jsonPassed     `json:"not_examined"`
+	Hazards  []jsonHazard     `json:"hazards"`
 }
 
 type jsonSummary struct {
@@ -115,14 +119,18 @@ func findingsJSON(d tables.Deed, opts printOptions, all []*contents.Findings) js
 		doc.DryRun = true
 	}
 	for _, f := range all {
-		doc.Results = append(doc.Results, sourceJSON(f, opts.explain))
+		verdict := f.Verdict()
+		if d != tables.Scanned {
+			verdict = f.Remaining()
+		}
+		doc.Results = append(doc.Results, sourceJSON(f, verdict, opts.explain))
 	}
 	return doc
 }
 
-func sourceJSON(f *contents.Findings, explain bool) jsonSource {
+func sourceJSON(f *contents.Findings, v contents.Verdict, explain bool) jsonSource {
 	s := jsonSource{
-		Source: f.Source, Digest: f.Digest, Platform: f.Platform, Files: []jsonFile{}, Unopened: []jsonPassed{}, Hazards: []jsonHazard{},
+		Source: f.Source, Digest: f.Digest, Platform: f.Platform, Verdict: v, Complete: f.Complete(), Files: []jsonFile{}, Unopened: []jsonPassed{}, Hazards: []jsonHazard{},
 		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: tables.Covered(f)},
 	}
 	for i := range f.Files {

@@ -89,9 +89,9 @@ removes the unused ones that are more than a minute old.`,
   vfix hotfix --apply db                        recreate it after stopping it
   vfix hotfix --prune                           remove unused copies`,
 		Annotations: exits(`  0  success, or nothing to do: then stdout is empty
-  3  success, but live or unknown call sites cannot be patched, a file could
-     not be examined, or the options of the chosen engine cannot express a
-     file's name
+  3  success, but live or unknown call sites cannot be patched, or the options
+     of the chosen engine cannot express a file's name
+  4  success, but part of it could not be examined
   1  error: a container that was to be recreated is unchanged
   2  usage error`),
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -154,7 +154,7 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 	if err := out.hotfixed(opts, done); err != nil {
 		return err
 	}
-	if err := errors.Join(notExamined(done.Findings), leftOver(done.Findings)); err != nil {
+	if err := errors.Join(incompleteInAll(done.Findings), leftOver(done.Findings)); err != nil {
 		return err
 	}
 	if n := len(unsayable(opts, done)); n > 0 && opts.engine != everyEngine {

@@ -42,7 +42,7 @@ func hotfixedJSON(opts HotfixOptions, h *hotfix.Hotfixed) jsonHotfixed {
 		jsonDocument: document("hotfix"),
 		Container:    h.Container, Name: h.Name, Image: h.Image, Service: h.Service, Running: h.Running,
 		Mounts: []jsonMount{}, Covered: list(h.Covered), Options: map[string]string{}, LeftOut: list(unsayable(opts, h)),
-		Result: sourceJSON(h.Findings, false),
+		Result: sourceJSON(h.Findings, h.Findings.Remaining(), false),
 	}
 	for _, m := range h.Mounts {
 		out.Mounts = append(out.Mounts, jsonMount(m))

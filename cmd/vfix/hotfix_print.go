@@ -26,7 +26,7 @@ var engineComments = map[mountopts.Engine]string{
 // container that was recreated on stdout.
 func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
 	o.warnings(h.Findings)
-	if !o.Quiet && !opts.json() && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || openSites(h.Findings) > 0) {
+	if !o.Quiet && !opts.json() && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || h.Findings.OpenSites() > 0) {
 		tables.Write(o.Stderr, o.Err, tables.Patched, h.Findings)
 	}
 	for _, line := range unsayable(opts, h) {

@@ -29,6 +29,7 @@ const (
 	statusError       = 1
 	statusUsage       = 2
 	statusFindings    = 3
+	statusIncomplete  = 4
 	statusNotStarted  = 125 // as env(1) has them
 	statusNotExec     = 126
 	statusNoCommand   = 127
@@ -53,6 +54,7 @@ var exitTable = []struct {
 	{isStart(run.ErrNotExecutable), statusNotExec},
 	{isStart(nil), statusNotStarted},
 	{func(err error) bool { return errors.Is(err, screen.ErrBrokenPipe) }, statusBrokenPipe},
+	{isIncomplete, statusIncomplete},
 	{isOnly[*findingsError], statusFindings},
 }
 

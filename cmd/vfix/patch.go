@@ -53,8 +53,9 @@ There is no undo: keep a copy, or use -o.`,
   vfix patch -o fixed.tar rootfs.tar          a tarball`,
 		Annotations: exits(`  0  success; no live and no unknown call site remains
   3  success, but some remain (with --dry-run: would remain)
-  1  error, or part of PATH could not be read; files that were already replaced
-     stay replaced, and none is half-written
+  4  part of PATH was not examined
+  1  error; files that were already replaced stay replaced, and none is
+     half-written
   2  usage error`),
 		Args: sourceArgs("patch", "PATH", -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,5 +113,5 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	if err := out.findings(tables.Patching(opts.dryRun), opts.printOptions, found); err != nil {
 		return err
 	}
-	return errors.Join(incomplete(found), leftOver(found))
+	return errors.Join(incompleteInAll(found), leftOver(found))
 }

@@ -85,8 +85,9 @@ For SOURCE and DEST see 'vfix help sources'.`,
   vfix rebuild --from-file list --push          many images: 'vfix help lists'`,
 		Annotations: exits(`  0  success, or nothing to do: the reference is on stdout
   3  success, but live or unknown call sites remain that the fallback does not
-     cover (--fallback never), or a file could not be examined: the reference
-     is on stdout
+     cover (--fallback never): the reference is on stdout
+  4  success, but part of the image could not be examined, and is as it was:
+     the reference is on stdout
   1  error: nothing exists under the final name, and stdout is empty; for a
      list, at least one image failed: the table on stdout says which
   2  usage error`),
@@ -202,7 +203,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err := out.rebuilt(opts, done); err != nil {
 		return err
 	}
-	return errors.Join(notExamined(done.Findings), leftOver(done.Findings))
+	return errors.Join(incompleteInAll(done.Findings), leftOver(done.Findings))
 }
 
 // checkBatch says what is wrong with the options of a list.
@@ -235,10 +236,7 @@ func rebuiltAll(b *batch.Batch) error {
 		return err
 	}
 	const hint = "run 'vfix scan IMAGE' to see them and the reasons"
-	var errs []error
-	if b.Unread > 0 {
-		errs = append(errs, &findingsError{msg: screen.Count(b.Unread, "image") + ": files could not be read", hint: hint})
-	}
+	errs := []error{unreadInList(b)}
 	if b.LeftOver > 0 {
 		errs = append(errs, &findingsError{
 			msg:  fmt.Sprintf("%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, tables.OpenSite)),

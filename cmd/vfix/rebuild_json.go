@@ -65,12 +65,12 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
 		Fallback: fallbackJSON(opts.fallback, &r.Findings.Fallback),
 		Packages: packagesJSON(r.Packages), Signatures: signaturesJSON(r.Signatures), Provenance: list(r.Provenance), Warnings: list(r.Warnings),
-		Result: sourceJSON(r.Findings, false),
+		Result: sourceJSON(r.Findings, r.Findings.Remaining(), false),
 	}
 	for _, l := range r.Levels {
 		doc.Levels = append(doc.Levels, jsonLevel{
 			Unchanged: l.Unchanged, BaseDigest: l.BaseDigest, LayerSize: l.LayerSize,
-			Fallback: fallbackJSON(opts.fallback, &l.Findings.Fallback), Packages: packagesJSON(l.Packages), Result: sourceJSON(l.Findings, false),
+			Fallback: fallbackJSON(opts.fallback, &l.Findings.Fallback), Packages: packagesJSON(l.Packages), Result: sourceJSON(l.Findings, l.Findings.Remaining(), false),
 		})
 	}
 	doc.DryRun = opts.dryRun

@@ -47,7 +47,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 // rebuiltOne prints what was done to one image.
 func (o *output) rebuiltOne(opts RebuildOptions, r *images.Rebuilt) {
 	o.warnings(r.Findings)
-	if !o.Quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || openSites(r.Findings) > 0) {
+	if !o.Quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || r.Findings.OpenSites() > 0) {
 		tables.Write(o.Stderr, o.Err, tables.Patching(opts.dryRun), r.Findings)
 	}
 	o.fallback(&r.Findings.Fallback, opts.dryRun)

@@ -58,11 +58,12 @@ SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
   vfix scan --format json app.tar     output for programs
   vfix scan --format sarif app.tar    output for code hosts
   vfix scan --from-file list          many images: 'vfix help lists'`,
-		Annotations: exits(`  0  no live and no unknown call site: SOURCE does not need vfix
-  3  such call sites exist, and no fallback in SOURCE covers them; or, with
-     --strict, SOURCE has hazards
-  1  a SOURCE or part of it could not be read (the others were examined)
-  2  usage error`),
+		Annotations: exits(`  0  NOT AFFECTED: all of SOURCE was examined, and no live or unknown call site
+     is left uncovered
+  3  AFFECTED: such call sites exist, and no fallback in SOURCE covers them; or,
+     with --strict, SOURCE has hazards
+  4  INCOMPLETE: part of SOURCE was not examined
+  1  a SOURCE could not be read (the others were examined)   2  usage error`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if opts.fromFile != "" {
 				return nil // the check of a list has a better word for it
@@ -129,7 +130,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 				told: opts.format == "table",
 			})
 		}
-		if n := uncoveredSites(f); n > 0 {
+		if n := f.UncoveredSites(); n > 0 {
 			var commands []string
 			for _, c := range fixes(f) {
 				commands = append(commands, quoted(c))
@@ -197,7 +198,7 @@ func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *o
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{unreadInList(done)}
 	if n := done.Hazards; n > 0 && opts.strict {
 		errs = append(errs, &findingsError{
 			msg:  fmt.Sprintf("hazards: %d of %s", n, screen.Count(done.All(), "image")),

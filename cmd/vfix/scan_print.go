@@ -69,30 +69,29 @@ func (o *output) hazards(f *contents.Findings) {
 
 // writeVerdict says in a line whether a source is affected, and below it what to type.
 func writeVerdict(w io.Writer, c screen.Palette, f *contents.Findings) {
-	sites := uncoveredSites(f)
-	if sites > 0 {
-		fmt.Fprintln(w, c.Yellow("AFFECTED:")+fmt.Sprintf(" %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(openFiles(f), "file"), fixable(f, sites)))
+	v := f.Verdict()
+	if sites := f.UncoveredSites(); v == contents.Affected {
+		fmt.Fprintln(w, c.Yellow(v.String()+":")+fmt.Sprintf(" %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(f.UncoveredFiles(), "file"), fixable(f, sites)))
 	}
-	if n := f.Unread(); n > 0 {
-		fmt.Fprintln(w, c.Red("INCOMPLETE:")+" "+screen.Count(n, "path")+" could not be read")
+	if f.Unread() > 0 {
+		fmt.Fprintln(w, c.Red(contents.Incomplete.String()+":")+" "+f.UnreadText())
+	} else if v == contents.Incomplete {
+		fmt.Fprintln(w, c.Red(v.String()+":")+" nothing was examined")
 	}
-	if sites > 0 {
+	caught := f.CaughtSites()
+	switch {
+	case v == contents.Affected:
 		for _, command := range fixes(f) {
 			fmt.Fprintln(w, "  "+c.Bold(screen.Printable(command)))
 		}
-		return
-	}
-	switch {
-	case f.Unread() > 0:
-	case f.ELFFiles == 0 && len(f.Passed) > 0:
-		fmt.Fprintln(w, c.Red("INCOMPLETE:")+" nothing was examined")
-	case caughtSites(f) > 0:
-		fmt.Fprintln(w, c.Green("NOT AFFECTED:")+" "+screen.Count(caughtSites(f), "call site")+", caught at run time by "+strings.Join(tables.Coverers(f), " and "))
+	case v == contents.Incomplete:
+	case caught > 0:
+		fmt.Fprintln(w, c.Green(v.String()+":")+" "+screen.Count(caught, "call site")+", caught at run time by "+strings.Join(tables.Coverers(f), " and "))
 		if f.Affected() {
 			fmt.Fprintln(w, "  for full speed: "+c.Bold(screen.Printable(fixes(f)[0])))
 		}
 	default:
-		fmt.Fprintln(w, c.Green("NOT AFFECTED"))
+		fmt.Fprintln(w, c.Green(v.String()))
 		if fixNames(f) != "" {
 			fmt.Fprintln(w, "  to fix "+fixNames(f)+": "+c.Bold(screen.Printable(fixes(f)[0])))
 		}
@@ -118,15 +117,4 @@ func fixable(f *contents.Findings, sites int) string {
 		return "it"
 	}
 	return "all of them"
-}
-
-// openFiles counts the files with call sites that nothing covers.
-func openFiles(f *contents.Findings) int {
-	n := 0
-	for i := range f.Files {
-		if f.Files[i].Covered == "" && openIn(&f.Files[i]) > 0 {
-			n++
-		}
-	}
-	return n
 }

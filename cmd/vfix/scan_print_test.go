@@ -16,6 +16,13 @@ func unread() *contents.Findings {
 	return f
 }
 
+// noLayer is clean but for a layer that is not there.
+func noLayer() *contents.Findings {
+	f := clean()
+	f.Passed = []contents.Passed{{Layer: "sha256:a3", Reason: "foreign layer that is not with the image", Unread: true}}
+	return f
+}
+
 // caught is patchable with a fallback that catches all of it.
 func caught() *contents.Findings {
 	f := patchable()
@@ -48,9 +55,10 @@ func TestScanVerdict(t *testing.T) {
 		{"all caught", caught(), 0, "\n\nNOT AFFECTED: 5 call sites, caught at run time by libvfix.so\n  for full speed: vfix rebuild docker-daemon:redis:2.8.22\n", ""},
 		{"a folder", folder, 3, "vfix can fix all of them\n  vfix patch -i /srv/root\n  vfix patch -o COPY /srv/root\n", ""},
 		{"some patchable", mixed(), 3, "\nAFFECTED: 7 call sites in 3 files; vfix can fix 6 of them\n  vfix rebuild docker-daemon:redis:2.8.22\n", ""},
-		{"unread", unread(), 1, "\nno call site in what could be read\n812 ELF files with 220.0 MiB of code examined\n\nINCOMPLETE: 2 paths could not be read\n", "vfix: error: docker-daemon:debian:12: incomplete: 2 paths could not be read\n"},
-		{"affected and unread", half, 1, "fix 6 of them\nINCOMPLETE: 2 paths could not be read\n  vfix rebuild docker-daemon:redis:2.8.22\n", "incomplete: 2 paths"},
-		{"a text file", text, 1, "\nno 64-bit x86-64 ELF file in it\n0 ELF files with 0 B of code examined\n\nINCOMPLETE: nothing was examined\n", "vfix: error: /etc/passwd: nothing examined: not an ELF file\n"},
+		{"unread", unread(), 4, "\nno call site in what was examined\n812 ELF files with 220.0 MiB of code examined\n\nINCOMPLETE: 2 paths could not be read\n", "vfix: docker-daemon:debian:12: incomplete: 2 paths could not be read: root: permission denied\n"},
+		{"affected and unread", half, 4, "fix 6 of them\nINCOMPLETE: 2 paths could not be read\n  vfix rebuild docker-daemon:redis:2.8.22\n", "incomplete: 2 paths"},
+		{"a text file", text, 4, "\nno 64-bit x86-64 ELF file in it\n0 ELF files with 0 B of code examined\n\nINCOMPLETE: nothing was examined\n", "vfix: /etc/passwd: incomplete: nothing examined: not an ELF file\n"},
+		{"a layer", noLayer(), 4, "\nINCOMPLETE: 1 layer could not be read\n", "incomplete: 1 layer could not be read: layer sha256:a3: foreign layer"},
 		{"nothing to examine", &none, 0, "no 64-bit x86-64 ELF file in it\n0 ELF files with 0 B of code examined\n\nNOT AFFECTED\n", ""},
 	} {
 		got := runLine(fake(c.f, nil), "scan", "x")
@@ -59,6 +67,11 @@ func TestScanVerdict(t *testing.T) {
 		}
 		if n := strings.Count(got.stdout+got.stderr, "vfix rebuild"); n > 1 {
 			t.Errorf("%s: the command is printed %d times", c.name, n)
+		}
+		// The JSON says the same as the text and the exit status.
+		if json := runLine(fake(c.f, nil), "scan", "--format", "json", "x").stdout; strings.Contains(json, `"complete": true`) == (c.status == 4) ||
+			strings.Contains(json, `"verdict": "not-affected"`) != strings.Contains(got.stdout, "\nNOT AFFECTED") {
+			t.Errorf("%s: JSON:\n%s", c.name, json)
 		}
 		// With JSON on stdout the finding is told on stderr.
 		got = runLine(fake(c.f, nil), "scan", "--format", "json", "x")
@@ -72,10 +85,10 @@ func TestScanVerdict(t *testing.T) {
 	}
 }
 
-func TestIncompleteIsAnError(t *testing.T) {
+func TestIncomplete(t *testing.T) {
 	for _, line := range []string{"scan x", "patch -i x", "patch -o y x", "patch --dry-run x", "verify x"} {
 		got := runLine(fake(unread(), nil), strings.Fields(line)...)
-		if got.status != 1 || !strings.Contains(got.stderr, "2 paths could not be read") || !strings.Contains(got.stdout, "usr/bin/x     permission denied") {
+		if got.status != 4 || !strings.Contains(got.stderr, "2 paths could not be read") || !strings.Contains(got.stdout, "usr/bin/x     permission denied") {
 			t.Errorf("vfix %s: got %+v", line, got)
 		}
 		if strings.Contains(got.stdout, "no call site of the vsyscall page") {
@@ -84,8 +97,8 @@ func TestIncompleteIsAnError(t *testing.T) {
 	}
 }
 
-// TestUnreadIsAFinding: rebuild and hotfix do their work, and say that they have not seen everything.
-func TestUnreadIsAFinding(t *testing.T) {
+// TestUnreadAfterWork: rebuild and hotfix do their work, and say that they have not seen everything.
+func TestUnreadAfterWork(t *testing.T) {
 	half := patchable()
 	half.Passed = []contents.Passed{{Path: "opt/huge", Reason: "file of 5368709120 bytes, at most 4294967296 are examined", Unread: true}}
 	level := clean()
@@ -93,7 +106,7 @@ func TestUnreadIsAFinding(t *testing.T) {
 	for _, f := range []*contents.Findings{unread(), half, level} {
 		for _, line := range []string{"rebuild x", "rebuild -q x", "rebuild --dry-run x", "rebuild --format json x", "hotfix x"} {
 			got := runLine(fake(f, nil), strings.Fields(line)...)
-			if got.status != 3 || !strings.Contains(got.stderr, "could not be read: ") || strings.Contains(got.stderr, "no call site to patch") {
+			if got.status != 4 || !strings.Contains(got.stderr, "could not be read: ") || strings.Contains(got.stderr, "no call site to patch") {
 				t.Errorf("vfix %s: got %+v", line, got)
 			}
 			if root := strings.Contains(got.stderr, "run vfix as root"); root != (len(f.Passed) == 2) {

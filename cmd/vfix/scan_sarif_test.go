@@ -89,7 +89,7 @@ func TestSARIF(t *testing.T) {
 		"mixed":     {mixed(), 3, 6, 2, 0, true},
 		"covered":   {covered(), 3, 6, 2, 2, true},
 		"caught":    {caught(), 0, 5, 0, 5, true},
-		"unread":    {unread(), 1, 0, 0, 0, false},
+		"unread":    {unread(), 4, 0, 0, 0, false},
 		"schema 1":  {old, 0, 0, 1, 0, true},
 	} {
 		run := sarifOf(t, c.f, c.status)

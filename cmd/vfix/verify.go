@@ -55,7 +55,8 @@ For SOURCE and BASE see 'vfix help sources'.`,
 		Annotations: exits(`  0  proved
   3  live or unknown call sites are left, or something else differs from BASE,
      or the image does not match its statement
-  1  error, or part of SOURCE could not be read   2  usage error`),
+  4  part of SOURCE was not examined
+  1  error   2  usage error`),
 		Args:              sourceArgs("verify", "SOURCE", 1),
 		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,11 +99,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 	if err := out.verified(opts, v); err != nil {
 		return err
 	}
-	errs := []error{verifyFindings(opts, v)}
-	for _, l := range v.Findings.All() {
-		errs = append(errs, incomplete(l))
-	}
-	return errors.Join(errs...)
+	return errors.Join(verifyFindings(opts, v), incompleteInAll(v.Findings))
 }
 
 // verifyFindings says what the proof lacks.

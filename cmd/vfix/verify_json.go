@@ -53,10 +53,10 @@ type jsonStated struct {
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 	doc := jsonVerified{
 		jsonDocument: document("verify"), Against: opts.against,
-		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Repaired: repairedJSON(v.Repaired), Problems: list(v.Problems), NotCompared: list(v.NotCompared), Result: sourceJSON(v.Findings, false),
+		Compared: v.Compared, Added: list(v.Added), Corrected: list(v.Corrected), Repaired: repairedJSON(v.Repaired), Problems: list(v.Problems), NotCompared: list(v.NotCompared), Result: sourceJSON(v.Findings, v.Findings.Verdict(), false),
 	}
 	for _, l := range v.Findings.Levels {
-		doc.Levels = append(doc.Levels, sourceJSON(l, false))
+		doc.Levels = append(doc.Levels, sourceJSON(l, l.Verdict(), false))
 	}
 	for i := range v.Differences {
 		doc.Differences = append(doc.Differences, differenceJSON(&v.Differences[i]))

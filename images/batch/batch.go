@@ -45,6 +45,7 @@ const (
 	StatusDone       Status = "done"       // a derived image was written, or would be
 	StatusUnaffected Status = "unaffected" // nothing to do
 	StatusAffected   Status = "affected"   // of a scan: there are call sites
+	StatusIncomplete Status = "incomplete" // no call site, but part of it could not be examined
 	StatusFailed     Status = "failed"
 	StatusNotRun     Status = "not run" // the run ended before
 )
@@ -369,10 +370,10 @@ func (o *Outcome) take(r *images.Rebuilt) {
 	if r.Unchanged {
 		o.Status = StatusUnaffected
 	}
-	o.stored, o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Stored, r.Reference, r.Digest, r.LayerSize, r.Warnings
+	o.stored, o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Stored, r.Reference, r.Digest, r.LayerSize, slices.Clone(r.Warnings)
+	o.unread(r.Findings)
 	for _, f := range r.Findings.All() {
 		o.Files, o.LeftOver = o.Files+len(f.Files), o.LeftOver+f.Uncovered()
-		o.Unread += f.Unread()
 		o.hazards(f)
 		for i := range f.Files {
 			for _, p := range f.Files[i].Plan.Patches {
@@ -383,8 +384,23 @@ func (o *Outcome) take(r *images.Rebuilt) {
 			o.repaired(&f.Files[i])
 		}
 	}
-	if o.Unread > 0 {
-		o.Warnings = append(o.Warnings, unreadText(o.Unread))
+}
+
+// unread notes what could not be examined: an image of which only that is known is not unaffected.
+func (o *Outcome) unread(all *contents.Findings) {
+	for _, f := range all.All() {
+		if f.Complete() {
+			continue
+		}
+		o.Unread += max(f.Unread(), 1)
+		text := f.UnreadText()
+		if text == "" {
+			text = "nothing was examined"
+		}
+		o.Warnings = append(o.Warnings, text)
+	}
+	if o.Unread > 0 && o.Status == StatusUnaffected {
+		o.Status = StatusIncomplete
 	}
 }
 

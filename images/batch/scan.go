@@ -4,12 +4,10 @@ package batch
 
 import (
 	"context"
-	"fmt"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -29,14 +27,14 @@ func (b *batch) scan(ctx context.Context, out *Outcome, src *media.Source) error
 	if err != nil {
 		return err
 	}
-	return out.found(f)
+	out.found(f)
+	return nil
 }
 
 // found fills in what a scan found.
-func (o *Outcome) found(all *contents.Findings) error {
+func (o *Outcome) found(all *contents.Findings) {
 	o.Status = StatusUnaffected
 	for _, f := range all.All() {
-		o.Unread += f.Unread()
 		o.Files += len(f.Files)
 		o.hazards(f)
 		for i := range f.Files {
@@ -44,20 +42,7 @@ func (o *Outcome) found(all *contents.Findings) error {
 			o.repaired(&f.Files[i])
 		}
 	}
-	switch {
-	case o.Unread > 0 && o.Status == StatusUnaffected:
-		return hinterr.Damaged("%s", unreadText(o.Unread))
-	case o.Unread > 0:
-		o.Warnings = append(o.Warnings, unreadText(o.Unread))
-	}
-	return nil
-}
-
-func unreadText(n int) string {
-	if n == 1 {
-		return "1 path could not be read"
-	}
-	return fmt.Sprintf("%d paths could not be read", n)
+	o.unread(all)
 }
 
 // site counts the call sites of a file that no fallback in the image catches.

@@ -204,7 +204,7 @@ func (s *state) load(file int) (whole int64, err error) {
 	return s.index(io.NewSectionReader(f, 0, fi.Size()), file)
 }
 
-// find gives the line about an image that was not a failure, and was made with these options.
+// find gives the line about an image that was not a failure, was examined whole, and was made with these options.
 func (s *state) find(k stateKey, options string) (l stateLine, ok bool, err error) {
 	p, ok := s.at(k)
 	if !ok {
@@ -217,7 +217,7 @@ func (s *state) find(k stateKey, options string) (l stateLine, ok bool, err erro
 	if err := json.Unmarshal(line, &l); err != nil {
 		return l, false, fmt.Errorf("state file %s: %w", s.path, err)
 	}
-	return l, l.Verb == k.verb && l.Source == k.source && l.Dest == k.dest && l.Status != StatusFailed && l.Options == options && l.BaseDigest != "", nil
+	return l, l.Verb == k.verb && l.Source == k.source && l.Dest == k.dest && l.Status != StatusFailed && l.Status != StatusIncomplete && l.Options == options && l.BaseDigest != "", nil
 }
 
 // fill makes an outcome what it was when the line was written.

@@ -61,6 +61,25 @@ func DetectCompression(head []byte) Compression {
 	return PlainStream
 }
 
+// ArchiveHead is how many bytes OtherCompression wants to see.
+const ArchiveHead = 6
+
+// otherFormats are compressions that vfix does not read, by the first bytes of a stream. Sources: the formats'
+// own specifications (bzip2 has "BZh" and a level; .xz, section 2.1.1.1; LZ4 frame, magic number).
+var otherFormats = []struct{ magic, name string }{
+	{"BZh", "bzip2"}, {"\xfd7zXZ\x00", "xz"}, {"\x04\x22\x4d\x18", "lz4"}, {"LZIP", "lzip"}, {"\x5d\x00\x00", "lzma"}, {"\x1f\x9d", "compress"},
+}
+
+// OtherCompression names the compression of a stream that vfix does not read, "" for none.
+func OtherCompression(head []byte) string {
+	for _, f := range otherFormats {
+		if bytes.HasPrefix(head, []byte(f.magic)) {
+			return f.name
+		}
+	}
+	return ""
+}
+
 // Decompress returns the content of r and how it was compressed. Closing the result ends
 // an external decompressor and everything that reads r; it does not close r. The reader's
 // error after the last byte is io.EOF only where the whole of r was sound.

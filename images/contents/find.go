@@ -23,6 +23,11 @@ type Scanned struct {
 // Findings examines what the merged file system shows.
 func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 	out := &Scanned{Findings: &Findings{}}
+	for _, l := range t.Layers {
+		if l.absent != "" {
+			out.Passed = append(out.Passed, Passed{Layer: l.DiffID.String(), Reason: l.absent, Unread: true})
+		}
+	}
 	all := t.files(func(i *Inode) bool { return i.ELF != nil })
 	for _, v := range all {
 		if ctx.Err() != nil {

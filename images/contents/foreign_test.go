@@ -46,3 +46,65 @@ func TestForeignLayer(t *testing.T) {
 		}
 	}
 }
+
+// unread is a layer whose content is in a format that vfix does not read.
+type unread struct {
+	v1.Layer
+	mediaType types.MediaType
+}
+
+func (l *unread) MediaType() (types.MediaType, error) { return l.mediaType, nil }
+
+// What was not read makes a scan incomplete, and clears nothing; a damaged layer is an error.
+func TestUnreadLayers(t *testing.T) {
+	const xz, text = "\xfd7zXZ\x00 and more", "encrypted, or a picture"
+	for name, c := range map[string]struct {
+		content   string
+		mediaType types.MediaType
+		reason    string // "" for an error
+	}{
+		"foreign":       {"", types.DockerForeignLayer, "foreign"},
+		"xz":            {xz, types.OCILayer, "compressed with xz"},
+		"bzip2":         {"BZh91AY&SY", types.DockerLayer, "compressed with bzip2"},
+		"encrypted":     {text, "application/vnd.oci.image.layer.v1.tar+gzip+encrypted", "of media type application/vnd.oci.image.layer.v1.tar+gzip+encrypted"},
+		"a type of old": {text, "application/octet-stream", "of media type application/octet-stream"},
+		"damaged":       {strings.Repeat(text, 99), types.OCILayer, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var odd v1.Layer = &farLayer{Layer: imagetest.BytesLayer(t, []byte(text)), mediaType: c.mediaType}
+			if c.content != "" {
+				odd = &unread{imagetest.BytesLayer(t, []byte(c.content)), c.mediaType}
+			}
+			img := imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.FileM("bin/x", imagetest.ModernELF("x")))), odd)
+			f, _, err := imagetest.ScanImage(t, img)
+			if c.reason == "" {
+				if err == nil {
+					t.Fatalf("got %+v, want an error", f.Passed)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := imagetest.Must[v1.Hash](t)(odd.DiffID()).String()
+			if f.Verdict() != contents.Incomplete || f.Remaining() != contents.Incomplete || f.Complete() || len(f.Passed) != 1 ||
+				f.Passed[0].Layer != id || !strings.Contains(f.Passed[0].Reason, c.reason) || f.UnreadText() != "1 layer could not be read" {
+				t.Errorf("got %v, %+v", f.Verdict(), f.Passed)
+			}
+		})
+	}
+}
+
+// The zero value clears nothing, and neither does an empty list alone.
+func TestVerdict(t *testing.T) {
+	var v contents.Verdict
+	if v != contents.Incomplete {
+		t.Errorf("got %v", v)
+	}
+	for _, want := range []contents.Verdict{contents.Incomplete, contents.NotAffected, contents.Affected} {
+		b, _ := want.MarshalText()
+		if v.UnmarshalText(b) != nil || v != want {
+			t.Errorf("%s: got %v", b, v)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package contents
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -75,16 +76,18 @@ type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  v1.Hash
 	Entries []Entry
+	// absent is why the layer was not read, "" where it was: nothing is known of what it holds.
+	absent string
 }
 
 // ReadLayer reads one layer from start to end and examines its files.
 func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
 	if !media.AtHand(l) {
-		return foreignLayer(l, s.Progress)
+		return absentLayer(l, foreign, s.Progress)
 	}
 	ls, err := blob.OpenLayer(ctx, l, s.Progress)
 	if errors.Is(err, hinterr.ErrNotFound) && media.IsForeign(l) {
-		return foreignLayer(l, s.Progress)
+		return absentLayer(l, foreign, s.Progress)
 	}
 	if err != nil {
 		return nil, err
@@ -96,7 +99,12 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	if s.Take != nil {
 		x.take = func(e *Entry, r io.Reader) error { return s.Take(ctx, idx.DiffID, e, r) }
 	}
-	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
+	in := bufio.NewReader(ls)
+	head, _ := in.Peek(blob.ArchiveHead)
+	if idx.Entries, err = x.ReadEntries(ctx, in); err != nil {
+		if why := unknownFormat(l, head); why != "" && len(idx.Entries) == 0 && ctx.Err() == nil {
+			return absentLayer(l, why, s.Progress)
+		}
 		return nil, ls.Blame(err)
 	}
 	return idx, ls.Finish()
@@ -247,14 +255,30 @@ func NewMeta(h *tar.Header, names Interner) Meta {
 	return m
 }
 
-// foreignLayer stands for a layer that is not at hand: nothing is known to be in it.
-func foreignLayer(l v1.Layer, p progress.Reporter) (*layerIndex, error) {
+// foreign is why a layer that somebody else has is not read.
+const foreign = "foreign, and not with the image"
+
+// unknownFormat is why a layer that does not begin with a tar entry is one in a format that vfix does not read:
+// compressed, encrypted, or of a media type of others; "" where it should be a tar stream, and is damaged.
+func unknownFormat(l v1.Layer, head []byte) string {
+	if name := blob.OtherCompression(head); name != "" {
+		return "compressed with " + name + ", which vfix does not read"
+	}
+	t, err := blob.Underlying(l).MediaType()
+	if err != nil || media.IsLayer(t) {
+		return ""
+	}
+	return "of media type " + string(t) + ", which vfix does not read"
+}
+
+// absentLayer stands for a layer that is not read: nothing is known to be in it.
+func absentLayer(l v1.Layer, why string, p progress.Reporter) (*layerIndex, error) {
 	diffID, err := l.DiffID()
 	if err != nil {
 		return nil, err
 	}
-	progress.Note(p, "layer %s: foreign, and not with the image: kept as it is and not examined", blob.ShortHash(diffID))
-	return &layerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID}, nil
+	progress.Note(p, "layer %s: %s: kept as it is and not examined", blob.ShortHash(diffID), why)
+	return &layerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID, absent: why}, nil
 }
 
 // Plain reports whether metadata is that of a file which a rebuild adds: root's.

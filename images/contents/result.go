@@ -3,6 +3,7 @@
 package contents
 
 import (
+	"fmt"
 	"strings"
 
 	"vfix.dev/vfix/rewriter"
@@ -25,9 +26,9 @@ type File struct {
 }
 
 // Passed is a file that was not examined although it looked like one to examine
-// (an ELF file with damaged headers, an unreadable file), and why.
+// (an ELF file with damaged headers, an unreadable file), or a whole layer that was not, and why.
 type Passed struct {
-	Path   string
+	Path   string // "" for the whole layer
 	Layer  string
 	Reason string
 	// Unread says that its content is not known: it may have call sites. Otherwise it was
@@ -35,7 +36,45 @@ type Passed struct {
 	Unread bool
 }
 
-// Unread counts the files and folders that could not be read.
+// Name is what was not examined, for people.
+func (p *Passed) Name() string {
+	if p.Path != "" {
+		return p.Path
+	}
+	return "layer " + p.Layer
+}
+
+// UnreadText says what of a source could not be read; "" for nothing.
+func (f *Findings) UnreadText() string {
+	paths, layers := 0, 0
+	for _, p := range f.Passed {
+		switch {
+		case !p.Unread:
+		case p.Path == "":
+			layers++
+		default:
+			paths++
+		}
+	}
+	var parts []string
+	for _, c := range []struct {
+		n    int
+		noun string
+	}{{paths, "path"}, {layers, "layer"}} {
+		switch {
+		case c.n == 1:
+			parts = append(parts, "1 "+c.noun)
+		case c.n > 1:
+			parts = append(parts, fmt.Sprintf("%d %ss", c.n, c.noun))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, " and ") + " could not be read"
+}
+
+// Unread counts the files, folders and layers that could not be read.
 func (f *Findings) Unread() int {
 	n := 0
 	for _, p := range f.Passed {

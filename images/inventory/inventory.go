@@ -172,6 +172,9 @@ func examineAll(ctx, enough context.Context, o images.ScanOptions, all []*held) 
 		h.done, h.Err = true, err
 		if err == nil {
 			h.Sites, h.Files = openSites(f)
+			if h.Sites == 0 && !f.Complete() {
+				h.Err = fmt.Errorf("incomplete: %s", f.UnreadText())
+			}
 		}
 	}
 	return nil

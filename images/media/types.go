@@ -23,6 +23,11 @@ var ociNames = map[types.MediaType]types.MediaType{
 	dockerForeignLayerPlain:       types.OCIUncompressedRestrictedLayer,
 }
 
+// IsLayer reports whether a media type is that of a layer as a tar stream, compressed or not.
+func IsLayer(t types.MediaType) bool {
+	return t.IsLayer() || t == dockerLayerZstd || t == dockerForeignLayerPlain
+}
+
 // OCIName is the OCI media type for what a media type of an image names: t itself where that
 // is no name of docker's.
 func OCIName(t types.MediaType) types.MediaType {

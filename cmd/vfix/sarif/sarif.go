@@ -189,7 +189,7 @@ func runOf(version string, f Source) Run {
 			level = "error"
 		}
 		invocation.Notifications = append(invocation.Notifications, Notification{
-			Level: level, Message: Text{"not examined: " + p.Reason}, Locations: []Location{at(p.Path, nil)},
+			Level: level, Message: Text{"not examined: " + p.Name() + ": " + p.Reason}, Locations: []Location{at(cmp.Or(p.Path, "."), nil)},
 		})
 	}
 	run.Invocations = []Invocation{invocation}

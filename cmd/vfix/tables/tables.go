@@ -97,7 +97,7 @@ func leftGrid(f *contents.Findings) *screen.Table {
 func passedGrid(f *contents.Findings) *screen.Table {
 	t := &screen.Table{Head: []string{"NOT EXAMINED", "WHY"}, Right: -1}
 	for _, p := range f.Passed {
-		t.Add([]string{p.Path, p.Reason})
+		t.Add([]string{p.Name(), p.Reason})
 	}
 	return t
 }
@@ -176,10 +176,10 @@ func sums(c screen.Palette, d Deed, f *contents.Findings) []string {
 	if total == 0 && f.LeftOver() == 0 {
 		clean := c.Green("no call site of the vsyscall page")
 		switch {
-		case f.ELFFiles == 0 && f.Unread() == 0:
-			clean = "no 64-bit x86-64 ELF file in it"
 		case f.Unread() > 0:
-			clean = "no call site in what could be read"
+			clean = "no call site in what was examined"
+		case f.ELFFiles == 0:
+			clean = "no 64-bit x86-64 ELF file in it"
 		}
 		lines = append([]string{clean}, lines...)
 	}

@@ -147,7 +147,7 @@ func (w *List) text(whole bool) []byte {
 	one := func(name, kind, help string, v any) { metric(name, kind, help); value(name, "", v) }
 	one("images", "gauge", "Images in the part of the list.", w.all)
 	metric("images_finished_total", "counter", "Images that are finished, by result.")
-	for _, s := range []batch.Status{batch.StatusDone, batch.StatusUnaffected, batch.StatusAffected, batch.StatusFailed} {
+	for _, s := range []batch.Status{batch.StatusDone, batch.StatusUnaffected, batch.StatusAffected, batch.StatusFailed, batch.StatusIncomplete} {
 		value("images_finished_total", fmt.Sprintf("{result=%q}", s), w.of[s])
 	}
 	one("images_skipped_total", "counter", "Finished images that were skipped, because an earlier run finished them.", w.before)
