@@ -322,6 +322,13 @@ func xattrsOf(t testing.TB, name string) string {
 	return strings.Join(all, ",")
 }
 
+// capabilityIn is what xattrsOf lists of security.capability.
+func capabilityIn(xattrs string) string {
+	_, value, _ := strings.Cut(xattrs, "security.capability=")
+	value, _, _ = strings.Cut(value, ",")
+	return value
+}
+
 // sawDifferent compares what an engine makes of a base and of what was derived of it: the same,
 // with each legacy file patched. told reports whether a rebuild's warnings speak of a path.
 // linked says that the metadata of patched files may be that of their links' headers, copies that
@@ -343,6 +350,8 @@ func sawDifferent(base, derived map[string]fileState, linked, copies bool, told 
 			add(name, "not patched: %s", d.legacy)
 		case d.fixed != b.legacy+b.fixed:
 			add(name, "got the file %q, want %q", d.fixed, b.legacy+b.fixed)
+		case linked && d.fixed != "" && capabilityIn(d.xattrs) != capabilityIn(b.xattrs):
+			add(name, "got the capability in %s, want that in %s", d.xattrs, b.xattrs)
 		case linked && d.fixed != "":
 		case d.meta != b.meta:
 			add(name, "got %s, want %s", d.meta, b.meta)

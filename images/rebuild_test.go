@@ -81,6 +81,31 @@ func TestAddedLayer(t *testing.T) {
 	}
 }
 
+// A file whose further links have no capability in their headers has it in some engines (umoci, podman) and in others not: the
+// added layer leaves that to each of them, and verify notices where it does not.
+func TestCapabilityOfLinks(t *testing.T) {
+	const key = "SCHILY.xattr.security.capability"
+	ping := imagetest.LegacyM("bin/ping", "1")
+	ping.PAXRecords = map[string]string{key: imagetest.CapNetRaw}
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{ping, imagetest.LinkM("bin/ping4", "bin/ping"), imagetest.LinkM("bin/a", "bin/ping")}))
+	dest := "oci:" + t.TempDir() + "/out:fixed"
+	imagetest.RebuildTo(t, source, dest)
+	members := imagetest.AddedMembers(t, dest)
+	if len(members) != 3 || members[0].Name != "bin/a" || members[0].PAXRecords[key] != imagetest.CapNetRaw {
+		t.Fatalf("got %+v", members)
+	}
+	for _, m := range members[1:] {
+		if _, ok := m.PAXRecords[key]; ok || m.Typeflag != tar.TypeLink {
+			t.Errorf("%s: got %+v, want a link without the capability", m.Name, m.Header)
+		}
+	}
+	imagetest.WantProblems(t, imagetest.Verify(t, dest, source))
+	again := imagetest.RebuildTo(t, dest, "oci:"+t.TempDir()+"/out:again")
+	if !again.Unchanged {
+		t.Errorf("rebuilt once more: %+v", again)
+	}
+}
+
 func TestRebuild(t *testing.T) {
 	imagetest.CleanTemp(t)
 	base := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}, []imagetest.TestMember{imagetest.FileM("etc/x", []byte("x"))})

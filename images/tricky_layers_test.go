@@ -25,6 +25,12 @@ func withMode(m imagetest.TestMember, mode int64) imagetest.TestMember {
 	return m
 }
 
+func capable(name string) imagetest.TestMember { return withCapability(legacy(name)) }
+func withCapability(m imagetest.TestMember) imagetest.TestMember {
+	m.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": imagetest.CapNetRaw}
+	return m
+}
+
 func device(name string, major, minor int64) imagetest.TestMember {
 	return imagetest.TestMember{Header: tar.Header{Typeflag: tar.TypeChar, Name: name, Devmajor: major, Devminor: minor, Mode: 0o600}}
 }
@@ -76,6 +82,9 @@ var trickyLayers = []struct {
 	{"a device that is a whiteout", []members{{legacy("a.so"), legacy("b.so")}, {device("a.so", 0, 0)}}, "b.so", ""},
 	{"another device", []members{{legacy("a.so"), legacy("b.so")}, {device("a.so", 1, 3)}}, "b.so", ""},
 	{"an entry of an unknown kind", []members{{legacy("a.so")}, {{Header: tar.Header{Typeflag: 'Z', Name: "b.so"}}}}, "", ""},
+	{"a capability, and links without it", []members{{capable("b.so"), link("a.so", "b.so"), link("c.so", "b.so")}}, "a.so=b.so=c.so", ""},
+	{"a capability that the last link has", []members{{legacy("b.so"), withCapability(link("c.so", "b.so"))}}, "b.so=c.so", ""},
+	{"a capability, and a link to it on another layer", []members{{folder("d")}, {capable("d/b.so"), link("d/c.so", "d/b.so")}}, "d/b.so=d/c.so", ""},
 	{"./ before names", []members{{imagetest.DirM("./usr/lib"), symlink("./lib", "usr/lib")}, {legacy("./lib/a.so"), legacy("/b.so")}}, "b.so lib/a.so", "b.so usr/lib/a.so"},
 	{"a folder without an entry", []members{{withMode(folder("d"), 0o750), modern("d/x")}, {legacy("d/a.so")}}, "d/a.so", ""},
 	{"a folder with an entry", []members{{withMode(folder("d"), 0o750), modern("d/x")}, {withMode(folder("d"), 0o711), legacy("d/a.so")}}, "d/a.so", ""},

@@ -211,14 +211,18 @@ func (k *Node) hideKids(n int) {
 // relink gives an inode the metadata that the header of one more hard link says: docker and
 // containerd apply each header to the file itself (containerd, archive.createTarFile). The
 // kernel takes the capabilities away where the owner is set, whichever it was, so a header
-// has them or they are gone. umoci passes over such headers.
+// has them or they are gone. umoci and podman pass over such headers: AddFile writes the file so that each
+// engine goes on showing what it shows.
 func (i *Inode) relink(link *Entry) {
 	m := link.Meta
 	m.major, m.minor = i.Meta.major, i.Meta.minor
 	if i.Kind == KindSymlink {
 		m.Mode = i.Meta.Mode
 	}
-	m.Xattrs = maps.Clone(i.Meta.Xattrs)
+	m.Xattrs, m.own, m.linked = maps.Clone(i.Meta.Xattrs), i.Meta.own, true
+	if !i.Meta.linked {
+		m.own = m.Xattrs[capability]
+	}
 	delete(m.Xattrs, capability)
 	for name, value := range link.Meta.Xattrs {
 		if m.Xattrs == nil {

@@ -53,6 +53,10 @@ type Meta struct {
 	uname, gname string
 	Mtime        time.Time
 	Xattrs       map[string]string
+	// own is the security.capability of the file's own header, and linked says that hard links followed it: some engines
+	// apply their headers to the file (docker, containerd), which is what Xattrs has, others do not (umoci, podman).
+	own          string
+	linked       bool
 	major, minor int64
 }
 

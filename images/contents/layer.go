@@ -198,7 +198,15 @@ func (m MemberWriters) AddFile(ctx context.Context, t *Tree, names []string, e *
 			continue
 		}
 		m[name] = func(tw *tar.Writer) error {
-			hdr := e.Meta.header(name)
+			meta := e.Meta
+			if meta.linked && len(names) > 1 { // the links' headers say otherwise to those who apply them
+				meta.Xattrs = map[string]string{}
+				maps.Copy(meta.Xattrs, e.Meta.Xattrs)
+				if meta.Xattrs[capability] = meta.own; meta.own == "" {
+					delete(meta.Xattrs, capability)
+				}
+			}
+			hdr := meta.header(name)
 			hdr.Typeflag, hdr.Size = tar.TypeReg, size
 			if err := tw.WriteHeader(hdr); err != nil {
 				return err
@@ -315,6 +323,9 @@ func (m *Meta) Differs(o *Meta) string {
 	}
 	if m.major != o.major || m.minor != o.minor {
 		add("device", fmt.Sprintf("%d:%d", m.major, m.minor), fmt.Sprintf("%d:%d", o.major, o.minor))
+	}
+	if m.linked && o.linked && m.own != o.own {
+		add("security.capability of the file's own header", fmt.Sprintf("%q", m.own), fmt.Sprintf("%q", o.own))
 	}
 	if !maps.Equal(m.Xattrs, o.Xattrs) {
 		add("xattrs", xattrNames(m.Xattrs), xattrNames(o.Xattrs))
