@@ -94,6 +94,16 @@ func (r *rebuild) finish(ctx context.Context, res media.Result, made *derived) e
 	return r.store(ctx, res, made.proof)
 }
 
+// hasManifest reports whether a source has the image's manifest: a daemon, an archive of
+// its and a SIF file have none.
+func hasManifest(src *media.Source) bool {
+	switch src.Ref.Transport {
+	case media.Daemon, media.DockerArchive, media.SIF:
+		return false
+	}
+	return !src.Made
+}
+
 // derived is a derived image and what is stated about it, which may be nil.
 type derived struct {
 	img   *derivedImage
@@ -114,39 +124,27 @@ func (r *rebuild) with(res media.Result, made *derived) media.Result {
 
 // make makes the derived image; nil says that there is nothing to do.
 func (r *rebuild) make(ctx context.Context) (_ *derived, err error) {
-	t, err := r.s.Image(ctx, r.src.Image)
+	sub, err := r.s.OpenSubject(ctx, r.src)
 	if err != nil {
 		return nil, err
 	}
-	f, err := r.s.Findings(ctx, t)
+	defer sub.Close()
+	r.out.Findings = sub.F.Findings
+	c, err := findChanges(ctx, sub, &r.o.Shim, r.o.Fallback)
 	if err != nil {
 		return nil, err
 	}
-	f.Source, f.Digest = r.src.Ref.String(), r.src.Digest
-	r.out.Findings = f.Findings
-	extras, err := r.planFallback(ctx, t, f)
-	if err != nil {
-		return nil, err
-	}
-	targets := f.ToPatch()
-	if len(targets) == 0 && len(extras) == 0 && !f.Fallback.Wrapped {
+	if c.none() {
 		r.out.Unchanged = true
 		return nil, nil
 	}
-	fallback := len(extras) > 0
-	read, err := r.repairs(ctx, t, targets)
-	if err != nil {
+	r.out.Repaired = c.repaired
+	if err := r.packages(ctx, sub, c); err != nil {
 		return nil, err
 	}
-	extras = append(extras, read...)
-	corrected, err := r.packages(ctx, t, targets)
-	if err != nil {
-		return nil, err
-	}
-	extras = append(extras, corrected...)
-	r.warnMarks(targets)
+	r.warnMarks(c.targets)
 	r.signatures(ctx)
-	added, err := r.s.NewLayer(ctx, t, targets, extras)
+	added, err := r.s.NewLayer(ctx, sub.T, c.targets, c.extras)
 	if err != nil {
 		return nil, err
 	}
@@ -156,18 +154,16 @@ func (r *rebuild) make(ctx context.Context) (_ *derived, err error) {
 		}
 	}()
 	r.out.LayerSize = added.PackedSize
-	media.NoteDepth(len(t.Layers)+1, r.s.Progress)
-	img, err := derive(r.src.Image, r.oci(), added, derivation{
-		BaseName: r.out.BaseName, BaseDigest: r.out.BaseDigest, Version: r.o.Version,
-		calls: patchesCalls(targets) || fallback, fallback: fallback, repaired: repairsMade(r.out.Repaired), Traced: f.Fallback.Wrapped, made: !hasManifest(r.src),
-	})
+	media.NoteDepth(len(sub.T.Layers)+1, r.s.Progress)
+	img, err := derive(r.src.Image, r.oci(), added, c.derivation(r.out.BaseName, r.out.BaseDigest, r.o.Version, !hasManifest(r.src)))
 	if err != nil {
 		return nil, err
 	}
 	made := &derived{img: img}
-	if !r.o.DryRun {
-		made.proof, err = r.prove(img, t, targets, extras)
+	if r.o.Provenance == "" || r.o.Provenance == ProvenanceNone || r.o.DryRun {
+		return made, nil
 	}
+	made.proof, err = r.prove(img, sub.T, c)
 	return made, err
 }
 

@@ -10,29 +10,28 @@ import (
 	"vfix.dev/vfix/images/records"
 )
 
-// packages finds the records that package databases have of the patched files, and returns
+// packages finds the records that package databases have of the patched files, and adds
 // the databases that are to be corrected.
-func (r *rebuild) packages(ctx context.Context, t *contents.Tree, targets []contents.Target) ([]contents.Extra, error) {
-	files, corrected, err := records.DpkgRecords(ctx, r.s, t, targets)
+func (r *rebuild) packages(ctx context.Context, sub *contents.Subject, c *changes) error {
+	files, corrected, err := records.DpkgRecords(ctx, sub, c.targets)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if r.o.UpdateDpkg {
 		for i := range files {
 			files[i].Corrected = !files[i].Stale
 		}
-	} else {
-		corrected = nil
+		c.extras = append(c.extras, corrected...)
 	}
-	rpm, err := records.RpmRecords(ctx, r.s, t, targets)
+	rpm, err := records.RpmRecords(ctx, sub, c.targets)
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	if err != nil {
 		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("whether rpm has digests of the patched files could not be found out: %v", err))
 	}
 	r.out.Packages = append(files, rpm...)
-	return corrected, nil
+	return nil
 }
 
 // warnMarks tells of xattrs that the patched files lose.

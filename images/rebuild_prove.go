@@ -24,48 +24,53 @@ const (
 	ProvenanceNone = "none"
 )
 
-// prove states what the derived image is: nil where nobody wants to know.
-func (r *rebuild) prove(img *derivedImage, t *contents.Tree, targets []contents.Target, extras []contents.Extra) (*provenance.Proof, error) {
-	if r.o.Provenance == "" || r.o.Provenance == ProvenanceNone || r.o.DryRun {
-		return nil, nil
-	}
-	p := &provenance.Proof{Doc: provenance.Predicate{
-		Version: r.o.Version, Files: []provenance.StatedFile{}, Added: []provenance.StatedContent{}, Databases: []provenance.StatedChange{},
-	}}
+// prove states what the derived image is.
+func (r *rebuild) prove(img *derivedImage, t *contents.Tree, c *changes) (*provenance.Proof, error) {
+	p := &provenance.Proof{}
 	if r.o.Provenance != ProvenanceAuto {
 		p.File = r.o.Provenance
-	}
-	base, err := v1.NewHash(r.out.BaseDigest)
-	if err != nil {
-		return nil, fmt.Errorf("base: %w", err)
-	}
-	p.Doc.Base = provenance.StatedBase{Artifact: provenance.Artifact{Name: r.out.BaseName, Digest: provenance.DigestSet(base)}, Layers: []string{}}
-	for _, l := range t.Layers {
-		p.Doc.Base.Layers = append(p.Doc.Base.Layers, l.DiffID.String())
 	}
 	config, err := img.ConfigName()
 	if err != nil {
 		return nil, err
 	}
-	p.Doc.Derived = provenance.StatedDerived{Config: provenance.DigestSet(config), AddedLayer: img.added.PlainDigest.String(), Traced: img.from.Traced}
-	for i := range targets {
-		h := &targets[i]
+	p.Doc, err = c.state(t, img.from, config, img.added.PlainDigest)
+	return p, err
+}
+
+// state is the predicate of the statement about what was made of an image.
+func (c *changes) state(t *contents.Tree, from derivation, config, added v1.Hash) (provenance.Predicate, error) {
+	base, err := v1.NewHash(from.BaseDigest)
+	if err != nil {
+		return provenance.Predicate{}, fmt.Errorf("base: %w", err)
+	}
+	doc := provenance.Predicate{
+		Version: from.Version,
+		Base:    provenance.StatedBase{Artifact: provenance.Artifact{Name: from.BaseName, Digest: provenance.DigestSet(base)}, Layers: []string{}},
+		Derived: provenance.StatedDerived{Config: provenance.DigestSet(config), AddedLayer: added.String(), Traced: from.Traced},
+		Files:   []provenance.StatedFile{}, Added: []provenance.StatedContent{}, Databases: []provenance.StatedChange{},
+	}
+	for _, l := range t.Layers {
+		doc.Base.Layers = append(doc.Base.Layers, l.DiffID.String())
+	}
+	for i := range c.targets {
+		h := &c.targets[i]
 		f, err := provenance.StateFile(h, t.Layers[h.Layer].DiffID.String(), h.ELF.Content)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", h.Names[0], err)
+			return doc, fmt.Errorf("%s: %w", h.Names[0], err)
 		}
-		p.Doc.Files = append(p.Doc.Files, f)
+		doc.Files = append(doc.Files, f)
 	}
-	for _, e := range extras {
+	for _, e := range c.extras {
 		if e.Was == nil {
-			p.Doc.Added = append(p.Doc.Added, provenance.StateExtra(e))
+			doc.Added = append(doc.Added, provenance.StateExtra(e))
 			continue
 		}
 		is, _ := blob.HashOf(bytes.NewReader(e.Body))
-		p.Doc.Databases = append(p.Doc.Databases, provenance.StatedChange{Path: e.Name, Before: *e.Was, After: is})
+		doc.Databases = append(doc.Databases, provenance.StatedChange{Path: e.Name, Before: *e.Was, After: is})
 	}
-	slices.SortFunc(p.Doc.Added, func(a, b provenance.StatedContent) int { return strings.Compare(a.Path, b.Path) })
-	return p, nil
+	slices.SortFunc(doc.Added, func(a, b provenance.StatedContent) int { return strings.Compare(a.Path, b.Path) })
+	return doc, nil
 }
 
 // tell puts what became of the statement into the result.

@@ -1,10 +1,12 @@
-// Verify: its options and result, and the comparison of a source with its base.
+// Verify: its options and result, and the order of its steps. What a source should be is made again
+// from its base as a rebuild makes it, and compared byte by byte; only a difference is explained.
 
 package images
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
@@ -13,314 +15,9 @@ import (
 	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
 )
-
-// verification is one run of Verify against a base.
-type verification struct {
-	s           *contents.Session
-	shim        *fallback.Shim
-	base, after *contents.Subject
-	out         *Verified
-	added       []added  // what only the source has
-	repairs     []string // names of files of repairs among them
-	calls       bool     // some changed file differs in a call site
-	level       bool     // another image of an index that is compared already
-}
-
-func (v *verification) problem(format string, args ...any) {
-	v.out.Problems = append(v.out.Problems, fmt.Sprintf(format, args...))
-}
-
-// run compares everything. What differs is a problem; an error is of reading alone.
-func (v *verification) run(ctx context.Context) error {
-	images := v.base.Src.Image != nil && v.after.Src.Image != nil
-	same := images && v.layers()
-	for _, w := range v.after.T.Others {
-		v.skip("what %s show, file by file: it is not what overlay engines show", w.Engines)
-	}
-	if v.after.Src.Image != nil {
-		if err := v.shim.Find(ctx, v.after.Src.Image, v.after.T, v.after.F.Findings, v.after.Fetch); err != nil {
-			return err
-		}
-	}
-	changed, err := v.fallback(ctx, v.names())
-	if err != nil {
-		return err
-	}
-	if err := v.contents(ctx, changed); err != nil {
-		return err
-	}
-	v.repairsWhole()
-	if v.base.Src.Image == nil && v.after.Src.Image == nil {
-		return nil // neither has a config
-	}
-	if !images {
-		v.skip("image config and manifest: %v and %v are not both images", v.after.Src.Ref, v.base.Src.Ref)
-		return nil
-	}
-	return v.image(ctx, same)
-}
-
-// image compares what an image is beside its file system. sameLayers says that the base's
-// layers are the source's first ones.
-func (v *verification) image(ctx context.Context, sameLayers bool) error {
-	from, config, err := v.config(ctx)
-	if err != nil || !sameLayers || v.squashed() {
-		return err
-	}
-	if v.derived() {
-		if err := v.layer(ctx); err != nil {
-			return err
-		}
-	}
-	if err := v.manifest(ctx, from, config); err != nil {
-		return err
-	}
-	if v.level {
-		return nil
-	}
-	patched := map[string]string{}
-	if v.base.Src.Index != nil && v.after.Src.Index != nil {
-		for i, b := range append([]*media.Source{v.base.Src}, v.base.Src.Levels...) {
-			all := append([]*media.Source{v.after.Src}, v.after.Src.Levels...)
-			if i < len(all) && b.Entry.Digest != all[i].Entry.Digest {
-				patched[b.Entry.Digest.String()] = all[i].Entry.Digest.String()
-			}
-		}
-	}
-	return v.index(patched)
-}
-
-// levels compares the images for other levels of x86-64 that both have.
-func (v *verification) levels(ctx context.Context) error {
-	base, after := v.base.Src.Levels, v.after.Src.Levels
-	if len(base) != len(after) {
-		v.skip("images for other levels of x86-64: got %d, the base has %d", len(after), len(base))
-	}
-	for i := range min(len(base), len(after)) {
-		if err := v.oneLevel(ctx, base[i], after[i]); err != nil {
-			return fmt.Errorf("%s: %w", platformOf(after[i]), err)
-		}
-	}
-	return nil
-}
-
-func (v *verification) oneLevel(ctx context.Context, base, after *media.Source) (err error) {
-	l := &verification{s: v.s, shim: v.shim, level: true}
-	if l.base, err = v.s.OpenSubject(ctx, base); err != nil {
-		return err
-	}
-	defer l.base.Close()
-	if l.after, err = v.s.OpenSubject(ctx, after); err != nil {
-		return err
-	}
-	defer l.after.Close()
-	l.out = &Verified{Findings: l.after.F.Findings}
-	if err := l.run(ctx); err != nil {
-		return err
-	}
-	named := func(to *[]string, lines []string) {
-		for _, text := range lines {
-			*to = append(*to, platformOf(after)+": "+text)
-		}
-	}
-	named(&v.out.Problems, l.out.Problems)
-	named(&v.out.NotCompared, l.out.NotCompared)
-	named(&v.out.Added, l.out.Added)
-	named(&v.out.Corrected, l.out.Corrected)
-	for _, r := range l.out.Repaired {
-		v.out.Repaired = append(v.out.Repaired, Repaired{platformOf(after) + ": " + r.Path, r.Repair})
-	}
-	v.out.Compared += l.out.Compared
-	v.out.Differences = append(v.out.Differences, l.out.Differences...)
-	v.out.Findings.Platform, l.out.Findings.Platform = platformOf(v.after.Src), platformOf(after)
-	v.out.Findings.Levels = append(v.out.Findings.Levels, l.out.Findings)
-	return nil
-}
-
-// squashed reports whether both are SIF files: one has one squashfs, which is made anew.
-func (v *verification) squashed() bool {
-	return v.base.Src.Ref.Transport == media.SIF && v.after.Src.Ref.Transport == media.SIF
-}
-
-// layers compares which layers there are: the base's, and one more at most. It reports
-// whether that is so.
-func (v *verification) layers() bool {
-	if v.squashed() {
-		return true
-	}
-	base, after := v.base.T.Layers, v.after.T.Layers
-	for i, l := range base {
-		if i >= len(after) {
-			v.problem("layer %d: missing, want %v", i, l.DiffID)
-			return false
-		}
-		if after[i].DiffID != l.DiffID {
-			v.problem("layer %d: got %v, want the base's %v", i, after[i].DiffID, l.DiffID)
-			return false
-		}
-	}
-	if len(after) > len(base)+1 {
-		v.problem("got %d layers, want the %d of the base and one more", len(after), len(base))
-		return false
-	}
-	return true
-}
-
-// pair is a file whose content differs, in both file systems.
-type pair struct {
-	name        string
-	base, after *contents.Inode
-}
-
-// names compares which names there are, what they are and their metadata. It returns the
-// files whose contents differ, each inode once.
-func (v *verification) names() []pair {
-	after := byName(v.after.T)
-	base := v.baseNames(after)
-	firstBase, firstAfter := firstNames(base), firstNames(after)
-	var changed []pair
-	if d := v.after.T.Root.Meta.Differs(&v.base.T.Root.Meta); d != "" {
-		v.problem("the root directory: %s", d)
-	}
-	seen := map[*contents.Inode]bool{}
-	all := map[string]bool{}
-	for n := range base {
-		all[n] = true
-	}
-	for n := range after {
-		all[n] = true
-	}
-	for _, name := range contents.SortedKeys(all) {
-		b, a := base[name], after[name]
-		switch {
-		case a == nil:
-			v.problem("%s: missing", name)
-			continue
-		case b == nil:
-			v.added = append(v.added, added{name, a})
-			continue
-		case a.Entry == b.Entry:
-			continue // of a layer that both have
-		case a.Kind != b.Kind || a.Flag != b.Flag:
-			v.problem("%s: another kind of file", name)
-			continue
-		case a.Link != b.Link:
-			v.problem("%s: symlink: got %q, want %q", name, a.Link, b.Link)
-		}
-		want := &b.Meta
-		if a.Kind == contents.KindFile && a.Sum != nil && b.Sum != nil && *a.Sum != *b.Sum {
-			want = want.Unmarked()
-		}
-		if d := a.Meta.Differs(want); d != "" {
-			v.problem("%s: %s", name, d)
-		}
-		if a.Kind == contents.KindDir {
-			continue
-		}
-		if ga, gb := firstAfter[a.Inode], firstBase[b.Inode]; ga != gb {
-			v.problem("%s: hard links: got those of %s, want those of %s", name, ga, gb)
-		}
-		if a.Kind != contents.KindFile || seen[a.Inode] {
-			continue
-		}
-		seen[a.Inode] = true
-		switch {
-		case a.Sum == nil || b.Sum == nil:
-			v.problem("%s: not compared: larger than %d bytes", name, int64(contents.MaxELF))
-		case *a.Sum != *b.Sum:
-			changed = append(changed, pair{name, b.Inode, a.Inode})
-		}
-	}
-	return changed
-}
-
-// baseNames are the names of the base, and those of the source under which a rebuild writes files
-// of the base for other engines than overlay ones.
-func (v *verification) baseNames(after map[string]*contents.Node) map[string]*contents.Node {
-	base := byName(v.base.T)
-	if len(v.base.T.Others) == 0 {
-		return base
-	}
-	for i, names := range v.base.T.Names() {
-		for _, name := range names {
-			if base[name] == nil && after[name] != nil {
-				base[name] = &contents.Node{Inode: i, Named: i.Layer}
-			}
-		}
-	}
-	for name, a := range after {
-		if k := v.base.T.Shown(name); base[name] == nil && k != nil && k.Kids != nil && a.Implied {
-			base[name] = a
-		}
-	}
-	return base
-}
-
-func byName(t *contents.Tree) map[string]*contents.Node {
-	all := map[string]*contents.Node{}
-	t.Walk(func(name string, k *contents.Node) { all[name] = k })
-	return all
-}
-
-// firstNames tells the first name of each inode: two names are hard links of each other
-// where it is the same.
-func firstNames(names map[string]*contents.Node) map[*contents.Inode]string {
-	first := map[*contents.Inode]string{}
-	for name, k := range names {
-		if f, ok := first[k.Inode]; !ok || name < f {
-			first[k.Inode] = name
-		}
-	}
-	return first
-}
-
-// contents has the rewriter prove that each pair differs in call sites only.
-func (v *verification) contents(ctx context.Context, changed []pair) error {
-	if len(changed) == 0 {
-		return nil
-	}
-	bases := make([]*contents.Inode, len(changed))
-	afters := make([]*contents.Inode, len(changed))
-	for i, p := range changed {
-		bases[i], afters[i] = p.base, p.after
-	}
-	before, err := v.base.Fetch(ctx, bases)
-	if err != nil {
-		return err
-	}
-	after, err := v.after.Fetch(ctx, afters)
-	if err != nil {
-		return err
-	}
-	changes := records.NewFileChanges(v.base.T)
-	var databases []pair
-	for _, p := range changed {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if _, ok := records.IsMD5Sums(p.name); ok {
-			databases = append(databases, p)
-			continue
-		}
-		b, a := before[p.base], after[p.after]
-		proved, err := rewriter.Verify(b, b.Size(), a, a.Size(), v.s.Options)
-		if err := v.explain(p.name, proved, err, b, a); err != nil {
-			return err
-		}
-		if err != nil {
-			v.problem("%s: %v", p.name, err)
-			continue
-		}
-		v.out.Compared++
-		v.repaired(p.name, proved)
-		if err := addPair(changes, p, b, a); err != nil {
-			return err
-		}
-	}
-	return v.databases(databases, changes, before, after)
-}
 
 // VerifyOptions are the choices of vfix verify.
 type VerifyOptions struct {
@@ -330,13 +27,14 @@ type VerifyOptions struct {
 	// that it is in, "" for where a rebuild leaves it.
 	Provenance bool
 	Statement  string
+	Version    string // of this vfix
 }
 
 // Verified is what verify proved.
 type Verified struct {
 	Findings *contents.Findings
-	// Compared is how many files differ from the base and were proved to differ in call
-	// sites only. Problems is one line each for what differs otherwise.
+	// Compared is how many patched files were proved to differ from the base in call sites
+	// only. Problems is one line each for what differs otherwise.
 	Compared int
 	Problems []string
 	// NotCompared is one line each for what was not compared, and why.
@@ -356,8 +54,8 @@ type Verified struct {
 	Stated *provenance.Stated
 }
 
-// Verify checks that no live call site is left in a SOURCE and, with Against, that it
-// differs from that base in patched call sites only.
+// Verify checks that no live call site is left in a SOURCE and, with Against, that it is what
+// vfix makes of that base.
 func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, error) {
 	o.Media = o.Media.WithDefaults()
 	src, err := sources.Open(ctx, source, o.Media)
@@ -365,50 +63,416 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 		return nil, err
 	}
 	defer src.Close()
-	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
-	defer s.Close()
-	if o.Against == "" {
-		if o.Provenance {
-			return verifyStated(ctx, s, src, nil, o)
+	v := &verification{o: o}
+	if o.Provenance {
+		if v.stated, err = findStatement(ctx, src, o); err != nil {
+			return nil, err
 		}
+	}
+	if o.Against == "" && v.stated == nil {
+		s := v.session(false)
+		defer s.Close()
 		f, err := fallback.Covered(ctx, s, src, &o.Shim)
 		if err != nil {
 			return nil, err
 		}
 		return &Verified{Findings: f.Findings}, scanLevels(ctx, s, src, f.Findings, &o.Shim)
 	}
-	s.Sums = true
-	baseSrc, err := sources.Open(ctx, o.Against, o.Media)
+	if o.Against == "" {
+		return v.pair(ctx, nil, src)
+	}
+	base, err := sources.Open(ctx, o.Against, o.Media)
 	if err != nil {
 		return nil, err
 	}
-	defer baseSrc.Close()
-	if src.Ref.Transport == media.SIF && baseSrc.Ref.Transport != media.SIF && baseSrc.Image != nil {
+	defer base.Close()
+	if src.Ref.Transport == media.SIF && base.Ref.Transport != media.SIF && base.Image != nil {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a SIF file has one layer, with Apptainer's files in it: it is only compared with another SIF file", src.Ref),
 			"make both of the same image: vfix convert %s -o sif:BASE.sif, then vfix rebuild BASE.sif", o.Against)
 	}
-	v := &verification{s: s, shim: &o.Shim}
-	if v.base, err = s.OpenSubject(ctx, baseSrc); err != nil {
-		return nil, err
-	}
-	defer v.base.Close()
-	if v.after, err = s.OpenSubject(ctx, src); err != nil {
-		return nil, err
-	}
-	defer v.after.Close()
-	v.out = &Verified{Findings: v.after.F.Findings}
-	if err := v.run(ctx); err != nil {
-		return v.out, err
-	}
-	if err := v.levels(ctx); err != nil || !o.Provenance {
-		return v.out, err
-	}
-	stated, err := verifyStated(ctx, s, src, baseSrc, o)
+	out, err := v.pair(ctx, base, src)
 	if err != nil {
 		return nil, err
 	}
-	v.out.Stated = stated.Stated
-	v.out.Problems = append(v.out.Problems, stated.Problems...)
-	v.out.NotCompared = append(v.out.NotCompared, stated.NotCompared...)
-	return v.out, nil
+	if err := v.levels(ctx, out, base, src); err != nil {
+		return nil, err
+	}
+	return out, out.index(base, src)
+}
+
+// verification is one run of Verify.
+type verification struct {
+	o      VerifyOptions
+	stated *provenance.Stated // nil where it was not asked for
+}
+
+// session is for the examination of one side.
+func (v *verification) session(sums bool, repairs ...rewriter.Repair) *contents.Session {
+	o := v.o.Rewriter
+	o.Repairs = repairs
+	s := contents.NewSession(v.o.Jobs, v.o.Media.Progress, o)
+	s.Sums, s.Keep = sums, records.IsDpkgRecord
+	return s
+}
+
+// pair compares a source with what vfix makes of its base. Which options a rebuild had is seen from
+// what it added; of repairs, which may add nothing, both are tried. A nil base is the source without
+// its last layer.
+func (v *verification) pair(ctx context.Context, base, src *media.Source) (*Verified, error) {
+	layered := src.Image != nil && (base == nil || base.Image != nil && base.Ref.Transport != media.SIF)
+	s := v.session(!layered)
+	defer s.Close()
+	after, err := s.OpenSubject(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	defer after.Close()
+	if src.Image != nil {
+		if err := v.o.Shim.Find(ctx, src.Image, after.T, after.F.Findings, after.Fetch); err != nil {
+			return nil, err
+		}
+	}
+	alone := base == nil
+	if alone {
+		if base, err = undone(after, v.stated.Statement.Predicate.Derived.Traced); err != nil {
+			return nil, err
+		}
+	}
+	var repaired []rewriter.Repair
+	for _, r := range rewriter.Repairs {
+		if after.T.Find(repairs.FileOf(r).Name) != nil {
+			repaired = append(repaired, r)
+		}
+	}
+	c := &comparison{verification: v, layered: layered, undone: alone, after: after}
+	out, mayDiffer, err := c.run(ctx, base, s, repaired)
+	if err != nil || len(out.Problems) == 0 || !mayDiffer {
+		return out, err
+	}
+	other := rewriter.Repairs
+	if len(repaired) > 0 {
+		other = nil
+	}
+	again, _, err := c.run(ctx, base, s, other)
+	if err == nil && len(again.Problems) < len(out.Problems) {
+		out = again
+	}
+	return out, err
+}
+
+// mayRepair reports whether the choice of repairs makes a difference for the base.
+func (v *comparison) mayRepair() bool {
+	return len(v.c.repaired) > 0 || slices.ContainsFunc(v.base.F.Hazards, func(h contents.Hazard) bool {
+		return slices.Contains(rewriter.Repairs, rewriter.Repair(h.Kind))
+	})
+}
+
+// levels compares the images for other levels of x86-64 that both have.
+func (v *verification) levels(ctx context.Context, out *Verified, base, src *media.Source) error {
+	if len(base.Levels) != len(src.Levels) {
+		out.skip("images for other levels of x86-64: got %d, the base has %d", len(src.Levels), len(base.Levels))
+	}
+	for i := range min(len(base.Levels), len(src.Levels)) {
+		platform := platformOf(src.Levels[i])
+		other := &verification{o: v.o}
+		l, err := other.pair(ctx, base.Levels[i], src.Levels[i])
+		if err != nil {
+			return fmt.Errorf("%s: %w", platform, err)
+		}
+		out.level(platformOf(src), platform, l)
+	}
+	return nil
+}
+
+// level takes what was proved of another image of the index.
+func (v *Verified) level(own, platform string, l *Verified) {
+	named := func(to *[]string, lines []string) {
+		for _, text := range lines {
+			*to = append(*to, platform+": "+text)
+		}
+	}
+	named(&v.Problems, l.Problems)
+	named(&v.NotCompared, l.NotCompared)
+	named(&v.Added, l.Added)
+	named(&v.Corrected, l.Corrected)
+	for _, r := range l.Repaired {
+		v.Repaired = append(v.Repaired, Repaired{platform + ": " + r.Path, r.Repair})
+	}
+	v.Compared += l.Compared
+	v.Differences = append(v.Differences, l.Differences...)
+	v.Findings.Platform, l.Findings.Platform = own, platform
+	v.Findings.Levels = append(v.Findings.Levels, l.Findings)
+}
+
+// problem notes what differs, skip what is not compared.
+func (v *Verified) problem(format string, args ...any) {
+	v.Problems = append(v.Problems, fmt.Sprintf(format, args...))
+}
+
+func (v *Verified) skip(format string, args ...any) {
+	v.NotCompared = append(v.NotCompared, fmt.Sprintf(format, args...))
+}
+
+// comparison is that of one source with what vfix makes of its base.
+type comparison struct {
+	*verification
+	layered     bool // both are images whose layers are kept
+	undone      bool // the base is the source without its last layer
+	stacked     bool // the source has the base's layers, and one more at most
+	base, after *contents.Subject
+	bases       *contents.Session    // of the base
+	c           *changes             // what vfix makes of the base
+	added       *contents.AddedLayer // with the files of that; nil where there is nothing to do
+	from        derivation           // what the source's labels say of where it comes from
+	said        map[string]bool      // the names of files about which there is a problem
+	out         *Verified
+}
+
+// run compares everything, and reports whether other repairs may give another result. What differs is
+// a problem; an error is of reading alone.
+func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Session, repairs []rewriter.Repair) (_ *Verified, other bool, err error) {
+	v.out, v.said, v.added = &Verified{Findings: v.after.F.Findings, Stated: v.stated}, map[string]bool{}, nil
+	if v.bases = s; len(repairs) > 0 {
+		v.bases = v.session(!v.layered, repairs...)
+		defer v.bases.Close()
+	}
+	if v.base, err = v.bases.OpenSubject(ctx, base); err != nil {
+		return nil, false, err
+	}
+	defer v.base.Close()
+	if err := v.again(ctx); err != nil {
+		return nil, false, err
+	}
+	if v.added != nil {
+		defer v.added.Close()
+	}
+	return v.out, v.mayRepair(), v.compare(ctx)
+}
+
+// compare compares what vfix makes of the base with the source.
+func (v *comparison) compare(ctx context.Context) error {
+	if err := v.prove(ctx); err != nil {
+		return err
+	}
+	if !v.layered {
+		if err := v.files(ctx); err != nil {
+			return err
+		}
+	} else if err := v.layers(ctx); err != nil {
+		return err
+	}
+	wrong := func(name string) bool { return v.said[name] }
+	v.out.Added, v.out.Corrected = slices.DeleteFunc(v.out.Added, wrong), slices.DeleteFunc(v.out.Corrected, wrong)
+	slices.Sort(v.out.Added)
+	slices.Sort(v.out.Corrected)
+	if err := v.image(ctx); err != nil {
+		return err
+	}
+	if v.stated != nil {
+		if err := v.statement(); err != nil {
+			return err
+		}
+	}
+	if made := v.from.Version; len(v.out.Problems) > 0 && v.o.Version != "" && made != "" && made != v.o.Version {
+		v.out.problem("made by vfix %s, and this is vfix %s, which may patch in another way: verify it with vfix %s", made, v.o.Version, made)
+	}
+	return nil
+}
+
+// again makes of the base what vfix makes of it.
+func (v *comparison) again(ctx context.Context) (err error) {
+	if v.c, err = v.chosen(ctx); err != nil {
+		return err
+	}
+	fresh := false
+	v.after.T.Walk(func(name string, k *contents.Node) {
+		fresh = fresh || records.IsDpkgRecord(name, k.Size) && v.fresh(name)
+	})
+	if fresh {
+		_, corrected, err := records.DpkgRecords(ctx, v.base, v.c.targets)
+		if err != nil {
+			return err
+		}
+		v.c.extras = append(v.c.extras, corrected...)
+	}
+	if v.c.none() {
+		return nil
+	}
+	for _, e := range v.c.extras {
+		switch {
+		case e.Was != nil:
+			v.out.Corrected = append(v.out.Corrected, e.Name)
+		case slices.Contains(v.o.Shim.Names(), e.Name):
+			v.out.Added = append(v.out.Added, e.Name)
+		}
+	}
+	v.added, err = v.bases.NewLayer(ctx, v.base.T, v.c.targets, v.c.extras)
+	return err
+}
+
+// chosen are the changes under that choice of --fallback with which the source has just those of
+// its files that the base does not have.
+func (v *comparison) chosen(ctx context.Context) (*changes, error) {
+	modes := []fallback.Mode{fallback.FallbackAuto, fallback.FallbackAlways, fallback.FallbackNever}
+	if !v.o.Shim.Present() {
+		modes = modes[2:]
+	}
+	var first *changes
+	var failed error
+	for _, mode := range modes {
+		c, err := findChanges(ctx, v.base, &v.o.Shim, mode)
+		if err != nil {
+			failed = err
+			continue
+		}
+		if v.fits(c) {
+			return c, nil
+		}
+		if first == nil {
+			first = c
+		}
+	}
+	if first == nil {
+		return nil, failed
+	}
+	return first, nil
+}
+
+func (v *comparison) fits(c *changes) bool {
+	if v.layered && v.traced() != c.traced {
+		return false
+	}
+	extras := map[string]bool{}
+	for _, e := range c.extras {
+		extras[e.Name] = true
+	}
+	for _, name := range v.o.Shim.Names() {
+		if v.fresh(name) != extras[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// traced reports whether the source runs under vfix-trace, other than its base.
+func (v *comparison) traced() bool {
+	after, _ := v.after.Src.Image.RawConfigFile() // an error comes when it is compared
+	base, _ := v.base.Src.Image.RawConfigFile()
+	return fallback.EntrypointIsTraced(after) && !fallback.EntrypointIsTraced(base)
+}
+
+// fresh reports whether the source has a file of this name, other than the base.
+func (v *comparison) fresh(name string) bool {
+	a, b := v.after.T.At(name), v.base.T.At(name)
+	switch {
+	case a == nil:
+		return false
+	case v.layered:
+		return a.Layer >= len(v.base.T.Layers)
+	}
+	return b == nil || a.Kind != b.Kind || a.Link != b.Link || a.Sum != nil && b.Sum != nil && *a.Sum != *b.Sum
+}
+
+// prove has the rewriter prove from the bytes that each patched file differs from the base's in call
+// sites only.
+func (v *comparison) prove(ctx context.Context) error {
+	var there []*contents.Inode
+	var targets []contents.Target
+	for _, h := range v.c.targets {
+		if k := v.after.T.At(h.Names[0]); k != nil && k.Kind == contents.KindFile && (v.fresh(h.Names[0]) || !v.layered) {
+			there, targets = append(there, k.Inode), append(targets, h)
+		}
+	}
+	if len(there) == 0 {
+		return nil
+	}
+	got, err := v.after.Fetch(ctx, there)
+	if err != nil {
+		return err
+	}
+	for i, h := range targets {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		name, before, after := h.Names[0], h.ELF.Content, got[there[i]]
+		proved, err := rewriter.Verify(before, before.Size(), after, after.Size(), v.bases.Options)
+		if err := v.explain(name, proved, err, before, after); err != nil {
+			return err
+		}
+		if err != nil {
+			v.differs(name, "%v", err)
+			continue
+		}
+		v.out.Compared++
+		if d := proved.Redirect; d != nil {
+			v.out.Repaired = append(v.out.Repaired, Repaired{name, d.Repair})
+		}
+	}
+	return nil
+}
+
+// differs is a problem of a file, which is not said again of it.
+func (v *comparison) differs(name, format string, args ...any) {
+	v.said[name] = true
+	v.out.problem("%s: %s", name, fmt.Sprintf(format, args...))
+}
+
+// layers compares the layers with the base's and the one that vfix adds. Where they are not the same
+// the files in them are compared.
+func (v *comparison) layers(ctx context.Context) error {
+	base, after := v.base.T.Layers, v.after.T.Layers
+	for i, l := range base {
+		if i >= len(after) {
+			v.out.problem("layer %d: missing, want %v", i, l.DiffID)
+			return v.files(ctx)
+		}
+		if after[i].DiffID != l.DiffID {
+			v.out.problem("layer %d: got %v, want the base's %v", i, after[i].DiffID, l.DiffID)
+			return v.files(ctx)
+		}
+	}
+	if len(after) > len(base)+1 {
+		v.out.problem("got %d layers, want the %d of the base and one more", len(after), len(base))
+		return v.files(ctx)
+	}
+	v.stacked = true
+	switch more := len(after) > len(base); {
+	case v.added == nil && !more, v.added != nil && more && after[len(base)].DiffID == v.added.PlainDigest:
+		return nil
+	case v.added != nil && more:
+		if err := v.files(ctx); err != nil {
+			return err
+		}
+		return v.members(ctx)
+	}
+	if err := v.files(ctx); err != nil || len(v.out.Problems) > 0 {
+		return err
+	}
+	if v.added == nil {
+		v.out.problem("added layer: got %v, want none: there is nothing to patch", after[len(base)].DiffID)
+	} else {
+		v.out.problem("added layer: missing, want %v", v.added.PlainDigest)
+	}
+	return nil
+}
+
+// derived reports whether the source has the layer more that it should have.
+func (v *comparison) derived() bool {
+	return v.added != nil && len(v.after.T.Layers) == len(v.base.T.Layers)+1
+}
+
+// image compares what an image is beside its file system.
+func (v *comparison) image(ctx context.Context) error {
+	switch base, after := v.base.Src.Image, v.after.Src.Image; {
+	case base == nil && after == nil:
+		return nil // neither has a config
+	case base == nil || after == nil:
+		v.out.skip("image config and manifest: %v and %v are not both images", v.after.Src.Ref, v.base.Src.Ref)
+		return nil
+	}
+	config, err := v.config()
+	if err != nil || !v.stacked || v.undone {
+		return err
+	}
+	return v.manifest(ctx, config)
 }

@@ -28,8 +28,8 @@ type Difference struct {
 }
 
 // explain notes what differs in a file: what was proved of it, or what it failed at.
-func (v *verification) explain(name string, proved *rewriter.Verification, failed error, before, after *io.SectionReader) error {
-	if !v.s.Options.Explain {
+func (v *comparison) explain(name string, proved *rewriter.Verification, failed error, before, after *io.SectionReader) error {
+	if !v.o.Rewriter.Explain {
 		return nil
 	}
 	d := Difference{Path: name}

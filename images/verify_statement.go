@@ -1,50 +1,142 @@
-// Finding the statement about an image, and checking it.
+// The statement about an image: it is made again too, from the image's own layers where no base is
+// given, and compared.
 
 package images
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/provenance"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
 )
 
-// verifyStated finds the statement about an image and checks it. base may be nil.
-func verifyStated(ctx context.Context, s *contents.Session, src, base *media.Source, o VerifyOptions) (*Verified, error) {
+// findStatement finds the statement about an image.
+func findStatement(ctx context.Context, src *media.Source, o VerifyOptions) (*provenance.Stated, error) {
 	if src.Image == nil {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image: no statement is made about directories and files", src.Ref),
 			"compare it with what it was: vfix verify --against")
 	}
-	stated, err := provenance.Find(ctx, src, o.Statement, o.Media)
+	return provenance.Find(ctx, src, o.Statement, o.Media)
+}
+
+// undone is a derived image without what a rebuild put into it: its base, as far as it has it. Whether
+// vfix-trace was before the entrypoint of a base that has it is as stated.
+func undone(after *contents.Subject, stated bool) (*media.Source, error) {
+	src := after.Src
+	layers, err := src.Image.Layers()
 	if err != nil {
 		return nil, err
 	}
-	after, err := s.OpenSubject(ctx, src)
+	raw, err := src.Image.RawConfigFile()
 	if err != nil {
 		return nil, err
 	}
-	defer after.Close()
-	if err := o.Shim.Find(ctx, src.Image, after.T, after.F.Findings, after.Fetch); err != nil {
-		return nil, err
+	if len(layers) == 0 {
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%v: no layers", src.Ref)
 	}
-	v := &Verified{Findings: after.F.Findings, Stated: stated}
-	c, err := checkStatement(ctx, s, stated, after)
+	t, err := contents.Merge(after.T.Layers[:len(layers)-1])
 	if err != nil {
 		return nil, err
 	}
-	v.Problems, v.NotCompared = c.problems, c.skipped
-	if base == nil || base.Image == nil {
-		return v, nil
+	if t.At(strings.TrimPrefix(fallback.TracePath, "/")) == nil {
+		stated = true
 	}
-	digests, err := provenance.DigestsOf(base)
+	base := undoneImage{Image: src.Image, layers: layers[:len(layers)-1]}
+	var c jsonobject.Object
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("%v: image config: %w", src.Ref, err)
+	}
+	last := func(all *[]json.RawMessage) error {
+		*all = (*all)[:max(0, len(*all)-1)]
+		return nil
+	}
+	err = jsonobject.Edit(c, "rootfs", func(r *jsonobject.Object) error { return jsonobject.Edit(*r, "diff_ids", last) })
+	if err == nil {
+		err = jsonobject.Edit(c, "history", last)
+	}
+	if err == nil && stated && fallback.EntrypointIsTraced(raw) {
+		err = jsonobject.Edit(c, "config", func(o *jsonobject.Object) error {
+			return jsonobject.Edit(*o, "Entrypoint", func(e *[]string) error {
+				*e = (*e)[1:]
+				return nil
+			})
+		})
+	}
 	if err != nil {
+		return nil, fmt.Errorf("%v: image config: %w", src.Ref, err)
+	}
+	if base.config, err = jsonobject.Encode(c); err != nil {
 		return nil, err
 	}
-	if a := stated.Statement.Predicate.Base.Artifact; !(&provenance.Statement{Subject: []provenance.Artifact{a}}).HasSubject(digests) {
-		v.Problems = append(v.Problems, fmt.Sprintf("statement: its base is %s with the digest %v, and not %v", a.Name, a.Digest, base.Ref))
+	return &media.Source{Ref: src.Ref, Image: base}, nil
+}
+
+// undoneImage is an image without its last layer.
+type undoneImage struct {
+	v1.Image
+	layers []v1.Layer
+	config []byte
+}
+
+func (u undoneImage) Layers() ([]v1.Layer, error)    { return u.layers, nil }
+func (u undoneImage) RawConfigFile() ([]byte, error) { return u.config, nil }
+
+// statement compares the statement with the one that vfix makes.
+func (v *comparison) statement() error {
+	digests, err := provenance.DigestsOf(v.after.Src)
+	if err != nil {
+		return err
 	}
-	return v, nil
+	st := v.stated.Statement
+	if !st.HasSubject(digests) {
+		v.out.problem("statement: it is about another image: none of its %d subjects is %v", len(st.Subject), v.after.Src.Ref)
+	}
+	v.out.skip("statement: subject[].name: a result can be renamed")
+	for _, a := range st.Subject {
+		if !(&provenance.Statement{Subject: []provenance.Artifact{a}}).HasSubject(digests) {
+			v.out.skip("statement: subject[].digest: %v: another place or the index of the image", a.Digest)
+		}
+	}
+	if !v.derived() {
+		v.out.problem("statement: %v has no layer that vfix made", v.after.Src.Ref)
+		return nil
+	}
+	if !v.undone {
+		digests, err := provenance.DigestsOf(v.base.Src)
+		if err != nil {
+			return err
+		}
+		if a := st.Predicate.Base.Artifact; !(&provenance.Statement{Subject: []provenance.Artifact{a}}).HasSubject(digests) {
+			v.out.problem("statement: its base is %s with the digest %v, and not %v", a.Name, a.Digest, v.base.Src.Ref)
+		}
+	}
+	if v.undone && v.base.T.At(strings.TrimPrefix(fallback.TracePath, "/")) != nil {
+		v.out.skip("statement: derived.entrypointWrapped: the base has vfix-trace too")
+	}
+	want, err := v.c.state(v.base.T, v.from, digests[0], v.after.T.Layers[len(v.after.T.Layers)-1].DiffID)
+	if err != nil {
+		v.out.problem("statement: %v", err)
+		return nil
+	}
+	text, err := jsonobject.Encode(want)
+	if err != nil {
+		return err
+	}
+	var got jsonobject.Object
+	if err := json.Unmarshal(v.stated.Raw, &got); err != nil {
+		return err
+	}
+	if len(got) != len(provenance.Members) {
+		v.out.skip("statement: some members: this version of vfix does not know them")
+	}
+	return v.out.texts("statement", text, got["predicate"])
 }

@@ -90,7 +90,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 			Rewriter: rewriter.Options{Explain: opts.explain},
 		},
 		Against:    opts.against,
-		Provenance: opts.provenance || opts.statement != "", Statement: opts.statement,
+		Provenance: opts.provenance || opts.statement != "", Statement: opts.statement, Version: buildVersion().Version,
 	})
 	if err != nil {
 		return err

@@ -284,8 +284,3 @@ func absentLayer(l v1.Layer, why string, p progress.Reporter) (*layerIndex, erro
 	progress.Note(p, "layer %s: %s: kept as it is and not examined", blob.ShortHash(diffID), why)
 	return &layerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID, absent: why}, nil
 }
-
-// Plain reports whether metadata is that of a file which a rebuild adds: root's.
-func (m *Meta) Plain(mode int64) bool {
-	return m.Mode == mode && m.UID == 0 && m.GID == 0 && len(m.Xattrs) == 0 && m.Mtime.Equal(time.Unix(0, 0))
-}

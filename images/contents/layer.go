@@ -113,7 +113,7 @@ func (m MemberWriters) addFolders(name string, t *Tree) {
 			return
 		}
 		e := ImplicitDir
-		if k := t.Shown(d); k != nil {
+		if k := t.shown(d); k != nil {
 			if !t.stated(d) {
 				continue
 			}
@@ -132,11 +132,11 @@ func (m MemberWriters) AddExtras(extras []Extra, t *Tree) {
 }
 
 // Write writes the members sorted by name.
-func (m MemberWriters) Write(w io.Writer) error { return m.WriteOver(w, NewTree()) }
+func (m MemberWriters) Write(w io.Writer) error { return m.writeOver(w, NewTree()) }
 
-// WriteOver writes the members of a layer on t: sorted by name, or as t has them where the order
+// writeOver writes the members of a layer on t: sorted by name, or as t has them where the order
 // makes a difference.
-func (m MemberWriters) WriteOver(w io.Writer, t *Tree) error {
+func (m MemberWriters) writeOver(w io.Writer, t *Tree) error {
 	tw := tar.NewWriter(w)
 	names := slices.Sorted(maps.Keys(m))
 	if len(t.Others) > 0 {
@@ -154,43 +154,39 @@ func (m MemberWriters) WriteOver(w io.Writer, t *Tree) error {
 func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits []Target, extras []Extra) error {
 	m := MemberWriters{}
 	for _, h := range hits {
-		m.AddFile(ctx, t, h.Names, h.Entry.Unmarked(), h.Plan.Size, func() io.Reader { return h.Plan.Apply(h.ELF.Content) })
+		m.addFile(ctx, t, h.Names, h.Entry.Unmarked(), h.Plan.Size, func() io.Reader { return h.Plan.Apply(h.ELF.Content) })
 	}
 	if err := s.addKept(ctx, m, t, hits); err != nil {
 		return err
 	}
 	m.AddExtras(extras, t)
-	return m.WriteOver(w, t)
+	return m.writeOver(w, t)
 }
 
-// addKept adds what stays as it is and has to be written again (Tree.Kept).
+// addKept adds what stays as it is and has to be written again (Tree.Kept), each file with its names.
 func (s *Session) addKept(ctx context.Context, m MemberWriters, t *Tree, hits []Target) error {
 	written := map[*Inode][]string{}
 	for _, h := range hits {
 		written[h.Inode] = h.Names
 	}
-	return m.AddAgain(ctx, t, t.Kept(written), s.FetchLayers(t))
-}
-
-// AddAgain adds files of t as they are, each with its names.
-func (m MemberWriters) AddAgain(ctx context.Context, t *Tree, files map[*Inode][]string, fetch func(context.Context, []*Inode) (map[*Inode]*io.SectionReader, error)) error {
+	files := t.kept(written)
 	if len(files) == 0 {
 		return nil
 	}
-	got, err := fetch(ctx, slices.Collect(maps.Keys(files)))
+	got, err := s.FetchLayers(t)(ctx, slices.Collect(maps.Keys(files)))
 	if err != nil {
 		return err
 	}
 	for i, names := range files {
 		r := got[i]
-		m.AddFile(ctx, t, names, i.Entry, i.Size, func() io.Reader { return io.NewSectionReader(r, 0, r.Size()) })
+		m.addFile(ctx, t, names, i.Entry, i.Size, func() io.Reader { return io.NewSectionReader(r, 0, r.Size()) })
 	}
 	return nil
 }
 
-// AddFile adds a file of t with all its names: the first has the content, the others are hard
+// addFile adds a file of t with all its names: the first has the content, the others are hard
 // links of it. Where the content changed, e is without its marks.
-func (m MemberWriters) AddFile(ctx context.Context, t *Tree, names []string, e *Entry, size int64, content func() io.Reader) {
+func (m MemberWriters) addFile(ctx context.Context, t *Tree, names []string, e *Entry, size int64, content func() io.Reader) {
 	for n, name := range names {
 		m.addFolders(name, t)
 		if n > 0 {

@@ -23,7 +23,19 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// OpenSubject reads a source whole, with the SHA-256 of every file.
+// Fetcher makes the contents of files readable; what it returns lasts as long as the session.
+type Fetcher func(context.Context, []*Inode) (map[*Inode]*io.SectionReader, error)
+
+// Subject is a source that is examined whole: its file system, and what was found in it.
+type Subject struct {
+	Src   *media.Source
+	T     *Tree
+	F     *Scanned
+	Fetch Fetcher
+	Close func()
+}
+
+// OpenSubject reads a source whole, with the SHA-256 of every file where the session wants it.
 func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (_ *Subject, err error) {
 	sub := &Subject{Src: src, Close: func() {}}
 	switch {
@@ -43,15 +55,13 @@ func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (_ *Subjec
 		return nil, err
 	}
 	if tarball {
-		var idx *layerIndex
-		if sub.F, idx, err = s.Tarball(ctx, src.Path); err != nil {
+		if sub.F, sub.T, err = s.Tarball(ctx, src.Path); err != nil {
 			return nil, err
 		}
-		sub.T = NewTree()
 		sub.Fetch = func(ctx context.Context, want []*Inode) (map[*Inode]*io.SectionReader, error) {
 			return s.fetchTarball(ctx, src.Path, want)
 		}
-		return sub, sub.T.Apply(idx, 0)
+		return sub, nil
 	}
 	return sub, s.diskSubject(ctx, sub)
 }
@@ -60,7 +70,7 @@ func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (_ *Subjec
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // FetchLayers reads the layers again that have the files wanted.
-func (s *Session) FetchLayers(t *Tree) func(context.Context, []*Inode) (map[*Inode]*io.SectionReader, error) {
+func (s *Session) FetchLayers(t *Tree) Fetcher {
 	return func(ctx context.Context, want []*Inode) (map[*Inode]*io.SectionReader, error) {
 		got := map[*Inode]*io.SectionReader{}
 		missing := map[v1.Hash][]*Inode{}
@@ -156,6 +166,9 @@ func (s *Session) diskSubject(ctx context.Context, sub *Subject) error {
 		return err
 	}
 	sub.T = NewTree()
+	if err := sub.T.Apply(idx, 0); err != nil {
+		return err
+	}
 	sub.Fetch = func(_ context.Context, want []*Inode) (map[*Inode]*io.SectionReader, error) {
 		got := map[*Inode]*io.SectionReader{}
 		for _, i := range want {
@@ -171,7 +184,27 @@ func (s *Session) diskSubject(ctx context.Context, sub *Subject) error {
 		}
 		return got, nil
 	}
-	return sub.T.Apply(idx, 0)
+	return sub.place(ctx)
+}
+
+// place has the targets' files, which were closed since, be those of the tree.
+func (sub *Subject) place(ctx context.Context) error {
+	for i := range sub.F.Targets {
+		h := &sub.F.Targets[i]
+		k := sub.T.At(h.Names[0])
+		if k == nil {
+			k = sub.T.At(oneFile)
+			h.Names = []string{oneFile}
+		}
+		got, err := sub.Fetch(ctx, []*Inode{k.Inode})
+		if err != nil {
+			return err
+		}
+		h.ELF.Content = got[k.Inode]
+		k.Entry.ELF = h.ELF
+		h.Inode = k.Inode
+	}
+	return nil
 }
 
 // oneFile is the name under which single files are compared, whatever they are called.
@@ -313,15 +346,4 @@ func deviceFlag(t fs.FileMode) byte {
 		return tar.TypeChar
 	}
 	return tar.TypeBlock
-}
-
-// Subject is a source whose file system is compared.
-type Subject struct {
-	Src *media.Source
-	T   *Tree
-	F   *Scanned
-	// Fetch makes the contents of files readable; what it returns lasts as long as the
-	// session.
-	Fetch func(context.Context, []*Inode) (map[*Inode]*io.SectionReader, error)
-	Close func()
 }

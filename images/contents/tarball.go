@@ -37,8 +37,8 @@ func IsTarball(name string) (bool, error) {
 	return MaybeTar(name)
 }
 
-// Tarball examines a tarball. The layer that comes back holds its members.
-func (s *Session) Tarball(ctx context.Context, name string) (*Scanned, *layerIndex, error) {
+// Tarball examines a tarball.
+func (s *Session) Tarball(ctx context.Context, name string) (*Scanned, *Tree, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +75,7 @@ func (s *Session) Tarball(ctx context.Context, name string) (*Scanned, *layerInd
 		return nil, nil, err
 	}
 	out.Source = name
-	return out, idx, nil
+	return out, t, nil
 }
 
 // compressTo returns a writer that compresses as kind says.

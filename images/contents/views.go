@@ -98,9 +98,9 @@ func (t *Tree) place(name string) string {
 	return path.Join(real, base)
 }
 
-// Shown returns the node with a name, of an overlay engine or else of another; nil where no
+// shown returns the node with a name, of an overlay engine or else of another; nil where no
 // engine has it.
-func (t *Tree) Shown(name string) *Node {
+func (t *Tree) shown(name string) *Node {
 	k := t.At(name)
 	for _, w := range t.Others {
 		if k == nil {
@@ -227,21 +227,9 @@ func (t *Tree) visible(choose func(*Inode) bool) []visible {
 	return all
 }
 
-// Names are the names under which a rebuild writes each file that any engine shows; it writes no
-// file that is stuck, whose names are those of another.
-func (t *Tree) Names() map[*Inode][]string {
-	all := map[*Inode][]string{}
-	for _, v := range t.files(func(*Inode) bool { return true }) {
-		if !v.stuck {
-			all[v.Inode] = v.Names
-		}
-	}
-	return all
-}
-
-// Kept are the files that others than overlay engines show where one of written would be written
+// kept are the files that others than overlay engines show where one of written would be written
 // over them, with the names under which they must be written once more, behind it.
-func (t *Tree) Kept(written map[*Inode][]string) map[*Inode][]string {
+func (t *Tree) kept(written map[*Inode][]string) map[*Inode][]string {
 	patched := map[origin]bool{}
 	for i := range written {
 		patched[i.origin()] = true
@@ -274,7 +262,7 @@ func (t *Tree) Kept(written map[*Inode][]string) map[*Inode][]string {
 // below get last what they have got last before.
 func (t *Tree) order(names []string) {
 	at := func(name string) origin {
-		if k := t.Shown(name); k != nil && k.Kids == nil {
+		if k := t.shown(name); k != nil && k.Kids == nil {
 			return k.origin()
 		}
 		return origin{-1, 0}

@@ -25,11 +25,8 @@ const (
 	coveredByTrace   = "vfix-trace"
 )
 
-// MaxPreload is the largest /etc/ld.so.preload that is read, in bytes; it holds a few paths.
-const MaxPreload = 1 << 16
-
-// Fetcher makes the contents of files readable.
-type Fetcher func(context.Context, []*contents.Inode) (map[*contents.Inode]*io.SectionReader, error)
+// maxPreload is the largest /etc/ld.so.preload that is read, in bytes; it holds a few paths.
+const maxPreload = 1 << 16
 
 // installed is what was found of the fallback in a file system.
 type installed struct {
@@ -42,7 +39,7 @@ type installed struct {
 }
 
 // Installed looks for the fallback in a file system. config is an image's, nil for none.
-func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte, fetch Fetcher) (*installed, error) {
+func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte, fetch contents.Fetcher) (*installed, error) {
 	in := &installed{shim: s, t: t, content: map[string][]byte{}, HasLoader: t.Find(fallbackfiles.Loader64) != nil}
 	in.has32 = slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
 	var want []*contents.Inode
@@ -81,7 +78,7 @@ func (in *installed) most(name string) int64 {
 	case traceName:
 		return int64(len(in.shim.Trace))
 	}
-	return MaxPreload
+	return maxPreload
 }
 
 // has reports whether a file of the fallback is there as it is to be.
@@ -151,8 +148,8 @@ func (in *installed) preloadFile() (contents.Extra, error) {
 	case k.Kind != contents.KindFile:
 		return e, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a regular file, so no line is added to it", fallbackfiles.Preload),
 			"add %s to it yourself, or omit the fallback: --fallback never", fallbackfiles.Line(in.wide()))
-	case k.Size > MaxPreload:
-		return e, hinterr.Damaged("%s: %d bytes, want at most %d", fallbackfiles.Preload, k.Size, MaxPreload)
+	case k.Size > maxPreload:
+		return e, hinterr.Damaged("%s: %d bytes, want at most %d", fallbackfiles.Preload, k.Size, maxPreload)
 	}
 	e.Mode, e.Like = k.Meta.Mode, &k.Meta
 	return e, nil
@@ -243,7 +240,7 @@ func UnreachedFiles(f *contents.Findings, hasLoader bool) []string {
 }
 
 // Find notes what an image has of the fallback and what that covers.
-func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *contents.Findings, fetch Fetcher) error {
+func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *contents.Findings, fetch contents.Fetcher) error {
 	if !s.Present() {
 		return nil
 	}

@@ -64,6 +64,18 @@ func (s *Shim) LibraryFiles(has32 bool) []contents.Extra {
 	return all
 }
 
+// Names are those of all files of the fallback that an image may get; none where there is no fallback.
+func (s *Shim) Names() []string {
+	if !s.Present() {
+		return nil
+	}
+	names := []string{fallbackfiles.Preload, traceName}
+	for _, e := range s.LibraryFiles(true) {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
 // TraceFile is the supervisor, vfix-trace.
 func (s *Shim) TraceFile() contents.Extra {
 	return contents.Extra{Name: traceName, Mode: 0o755, Body: s.Trace}

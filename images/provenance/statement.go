@@ -11,15 +11,10 @@ package provenance
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"reflect"
-	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -46,6 +41,9 @@ type Statement struct {
 	PredicateType string     `json:"predicateType"`
 	Predicate     Predicate  `json:"predicate"`
 }
+
+// Members are the keys of a Statement.
+var Members = []string{"_type", "subject", "predicateType", "predicate"}
 
 // Artifact is in-toto's ResourceDescriptor, as far as it is used: a name and digests by
 // algorithm, in hex without a prefix.
@@ -217,53 +215,6 @@ func stateChanges(patches []rewriter.Patch, changed []rewriter.Edit) ([]StatedSi
 		}
 	}
 	return sites, edits
-}
-
-// Misnamed lists what is stated of call sites and other edits, beside their bytes, and is not so:
-// proved is what the rewriter found out about both files.
-func (f *StatedFile) Misnamed(proved *rewriter.Verification) (all []string) {
-	add := func(offset uint64, got, stated string) {
-		if got != stated {
-			all = append(all, fmt.Sprintf("offset %#x: got %s, stated %s", offset, got, stated))
-		}
-	}
-	describe := func(s StatedSite) string {
-		return fmt.Sprintf("a call site of %s at vaddr %s in %q with the form %s", s.Function, s.Vaddr, s.Symbol, s.Form)
-	}
-	const nothing = "nothing"
-	sites, edits := stateChanges(proved.Patches, proved.Changed)
-	got := map[uint64]string{}
-	for _, s := range sites {
-		got[s.Offset] = describe(s)
-	}
-	for _, e := range edits {
-		got[e.Offset] = "a change of " + e.What
-	}
-	for _, s := range f.Sites {
-		add(s.Offset, cmp.Or(got[s.Offset], nothing), describe(s))
-		delete(got, s.Offset)
-	}
-	for _, e := range f.Edits {
-		add(e.Offset, cmp.Or(got[e.Offset], nothing), "a change of "+e.What)
-		delete(got, e.Offset)
-	}
-	for _, offset := range slices.Sorted(maps.Keys(got)) {
-		add(offset, got[offset], nothing)
-	}
-	return all
-}
-
-// Unknown reports whether a statement has members that this version of vfix does not know.
-func (s *Stated) Unknown() (bool, error) {
-	known, err := s.Statement.Encode()
-	if err != nil {
-		return false, err
-	}
-	var a, b any
-	if err := errors.Join(json.Unmarshal(s.Raw, &a), json.Unmarshal(known, &b)); err != nil {
-		return false, err
-	}
-	return !reflect.DeepEqual(a, b), nil
 }
 
 func stateRun(offset uint64, before, after []byte) StatedRun {

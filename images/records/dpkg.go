@@ -28,9 +28,9 @@ var md5Folders = []string{"var/lib/dpkg/info/", "var/lib/dpkg/status.d/"}
 
 const (
 	md5Suffix = ".md5sums"
-	// MaxMD5Sums is the largest such file that is read, in bytes. The largest in Debian 12,
+	// maxMD5Sums is the largest such file that is read, in bytes. The largest in Debian 12,
 	// of a package of icons, has 3 MiB.
-	MaxMD5Sums = 32 << 20
+	maxMD5Sums = 32 << 20
 	md5Digits  = 2 * md5.Size
 )
 
@@ -47,7 +47,7 @@ func IsMD5Sums(name string) (pkg string, ok bool) {
 // IsDpkgRecord reports whether a file is one of md5sums that is read.
 func IsDpkgRecord(name string, size int64) bool {
 	_, ok := IsMD5Sums(name)
-	return ok && size <= MaxMD5Sums
+	return ok && size <= maxMD5Sums
 }
 
 // md5Change is what becomes of one file: its MD5 before and after, in hex.
@@ -101,35 +101,26 @@ func parseMD5Line(line []byte) (sum, name string, ok bool) {
 	return sum, path.Clean(strings.TrimLeft(string(line[md5Digits+2:]), "/")), true
 }
 
-// FileChanges looks paths of packages up among changed files of a merged file system.
-type FileChanges struct {
+// fileChanges looks paths of packages up among changed files of a merged file system.
+type fileChanges struct {
 	t       *contents.Tree
 	byInode map[*contents.Inode]*md5Change
-	// Bases are the last components of the changed files' names, which alone are looked up;
-	// nil: all are.
-	Bases map[string]bool
+	bases   map[string]bool // last components of the changed files' names, which alone are looked up
 }
 
-// NewFileChanges is an empty set of changes to the files of a tree.
-func NewFileChanges(t *contents.Tree) *FileChanges {
-	return &FileChanges{t: t, byInode: map[*contents.Inode]*md5Change{}, Bases: map[string]bool{}}
-}
-
-// Add notes that a file with these names changed.
-func (f *FileChanges) Add(i *contents.Inode, names []string, before, after string) {
+// add notes that a file with these names changed.
+func (f *fileChanges) add(i *contents.Inode, names []string, before, after string) {
 	f.byInode[i] = &md5Change{names[0], before, after}
 	for _, n := range names {
-		if f.Bases != nil {
-			f.Bases[path.Base(n)] = true
-		}
+		f.bases[path.Base(n)] = true
 	}
 }
 
-// Lookup follows the symlinks of a path's folders, not one that the path itself is:
+// lookup follows the symlinks of a path's folders, not one that the path itself is:
 // packages list a symlink's target under its own name.
-func (f *FileChanges) Lookup(name string) *md5Change {
+func (f *fileChanges) lookup(name string) *md5Change {
 	dir, base := path.Split(name)
-	if f.Bases != nil && !f.Bases[base] {
+	if !f.bases[base] {
 		return nil
 	}
 	d, err := f.t.Dir(dir, 0, false)
@@ -139,8 +130,8 @@ func (f *FileChanges) Lookup(name string) *md5Change {
 	return f.byInode[d.Kids[base].Inode]
 }
 
-// MD5Of reads r to its end.
-func MD5Of(r io.Reader) (string, error) {
+// md5Of reads r to its end.
+func md5Of(r io.Reader) (string, error) {
 	h := md5.New()
 	_, err := io.Copy(h, r)
 	return hex.EncodeToString(h.Sum(nil)), err
@@ -159,11 +150,11 @@ type Record struct {
 }
 
 // DpkgRecords finds dpkg's records of the patched files, and the corrected databases.
-func DpkgRecords(ctx context.Context, s *contents.Session, t *contents.Tree, targets []contents.Target) (files []Record, corrected []contents.Extra, err error) {
+func DpkgRecords(ctx context.Context, sub *contents.Subject, targets []contents.Target) (files []Record, corrected []contents.Extra, err error) {
 	databases := map[string]*contents.Inode{}
 	var wanted []*contents.Inode
 	for _, dir := range md5Folders {
-		d := t.At(strings.TrimSuffix(dir, "/"))
+		d := sub.T.At(strings.TrimSuffix(dir, "/"))
 		if d == nil {
 			continue
 		}
@@ -178,19 +169,19 @@ func DpkgRecords(ctx context.Context, s *contents.Session, t *contents.Tree, tar
 	if len(wanted) == 0 || len(targets) == 0 {
 		return nil, nil, nil
 	}
-	changes := NewFileChanges(t)
+	changes := &fileChanges{sub.T, map[*contents.Inode]*md5Change{}, map[string]bool{}}
 	for _, h := range targets {
-		before, err := MD5Of(io.NewSectionReader(h.ELF.Content, 0, h.Size))
+		before, err := md5Of(io.NewSectionReader(h.ELF.Content, 0, h.Size))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", h.Names[0], err)
 		}
-		after, err := MD5Of(h.Plan.Apply(h.ELF.Content))
+		after, err := md5Of(h.Plan.Apply(h.ELF.Content))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", h.Names[0], err)
 		}
-		changes.Add(h.Inode, h.Names, before, after)
+		changes.add(h.Inode, h.Names, before, after)
 	}
-	got, err := s.FetchLayers(t)(ctx, wanted)
+	got, err := sub.Fetch(ctx, wanted)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -200,7 +191,7 @@ func DpkgRecords(ctx context.Context, s *contents.Session, t *contents.Tree, tar
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
-		body, lines := CorrectMD5Sums(content, changes.Lookup)
+		body, lines := CorrectMD5Sums(content, changes.lookup)
 		pkg, _ := IsMD5Sums(name)
 		for _, l := range lines {
 			files = append(files, Record{Path: l.change.Path, Manager: "dpkg", Package: pkg, Database: name, Stale: !l.Agrees})

@@ -20,12 +20,12 @@ const maxRPM = 1 << 30
 
 // RpmRecords finds rpm's records of the patched files. Their digests are in the headers of
 // packages, which are signed: they stay as they are.
-func RpmRecords(ctx context.Context, s *contents.Session, t *contents.Tree, targets []contents.Target) ([]Record, error) {
+func RpmRecords(ctx context.Context, sub *contents.Subject, targets []contents.Target) ([]Record, error) {
 	var wanted []*contents.Inode
 	databases := fewFiles{}
 	names := map[*contents.Inode]string{}
 	for _, name := range packages.RPMDatabases() {
-		if k := t.At(name); k != nil && k.Kind == contents.KindFile && k.Size <= maxRPM {
+		if k := sub.T.At(name); k != nil && k.Kind == contents.KindFile && k.Size <= maxRPM {
 			wanted = append(wanted, k.Inode)
 			names[k.Inode] = name
 		}
@@ -33,7 +33,7 @@ func RpmRecords(ctx context.Context, s *contents.Session, t *contents.Tree, targ
 	if len(wanted) == 0 || len(targets) == 0 {
 		return nil, nil
 	}
-	got, err := s.FetchLayers(t)(ctx, wanted)
+	got, err := sub.Fetch(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ const (
 type imageFS struct {
 	ctx   context.Context
 	t     *contents.Tree
-	fetch func(context.Context, []*contents.Inode) (map[*contents.Inode]*io.SectionReader, error)
+	fetch contents.Fetcher
 
 	mu  sync.Mutex
 	got map[*contents.Inode]*io.SectionReader

@@ -1,0 +1,158 @@
+// What vfix makes of a file system: the files that it patches, and what it adds because of those
+// that it cannot patch, and for repairs. Rebuild writes it, verify compares with it.
+
+package images
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/repairs"
+	"vfix.dev/vfix/rewriter"
+)
+
+// changes is what vfix makes of a file system.
+type changes struct {
+	targets  []contents.Target
+	extras   []contents.Extra // files of the fallback and of repairs, and corrected package databases
+	fallback bool             // files of the fallback are among them
+	traced   bool             // vfix-trace is put before the entrypoint
+	repaired []Repaired
+}
+
+// Repaired is a file with a repair beyond calls of the page.
+type Repaired struct {
+	Path   string
+	Repair rewriter.Repair
+}
+
+// findChanges decides what is patched and added. It notes in the findings what the fallback covers then.
+func findChanges(ctx context.Context, sub *contents.Subject, shim *fallback.Shim, mode fallback.Mode) (*changes, error) {
+	c := &changes{targets: sub.F.ToPatch()}
+	if err := c.chooseFallback(ctx, sub, shim, mode); err != nil || c.none() {
+		return c, err
+	}
+	return c, c.findRepairs(ctx, sub)
+}
+
+// none reports whether there is nothing to do.
+func (c *changes) none() bool { return len(c.targets) == 0 && len(c.extras) == 0 && !c.traced }
+
+// chooseFallback decides what is added of the fallback, and notes what that covers.
+func (c *changes) chooseFallback(ctx context.Context, sub *contents.Subject, shim *fallback.Shim, mode fallback.Mode) error {
+	if !shim.Present() {
+		if mode == fallback.FallbackAuto || mode == fallback.FallbackAlways {
+			return hinterr.Errorf(hinterr.ErrUnsupported, "this vfix was built without the fallback")
+		}
+		return nil
+	}
+	var config []byte
+	if sub.Src.Image != nil {
+		var err error
+		if config, err = sub.Src.Image.RawConfigFile(); err != nil {
+			return err
+		}
+	}
+	in, err := shim.Installed(ctx, sub.T, config, sub.Fetch)
+	if err != nil {
+		return err
+	}
+	fb := &contents.Fallback{Library: in.Library(), Trace: in.Trace()}
+	unreached := fallback.UnreachedFiles(sub.F.Findings, in.HasLoader)
+	var library, trace bool
+	switch mode {
+	case fallback.FallbackAlways:
+		library, trace = true, true
+	case fallback.FallbackAuto:
+		library = in.HasLoader && slices.ContainsFunc(sub.F.Files, func(file contents.File) bool { return file.LeftOver() > 0 })
+		trace = len(unreached) > 0
+	}
+	if c.extras, err = in.Missing(library, trace); err != nil {
+		return err
+	}
+	c.fallback = len(c.extras) > 0
+	fb.Library = fb.Library || library && in.HasLoader
+	if trace {
+		fb.Trace, fb.Wrapped = true, !in.Wrapped
+		fb.Reasons = unreached
+	}
+	c.traced = fb.Wrapped
+	for _, e := range c.extras {
+		fb.Added = append(fb.Added, e.Name)
+	}
+	slices.SortFunc(fb.Added, strings.Compare)
+	fallback.Cover(sub.F.Findings, fb, in.HasLoader, false)
+	return nil
+}
+
+// findRepairs notes what the targets' plans repair, and adds the files that the repaired programs
+// read. A file of that name in the base, with other content, is an error: it is somebody else's.
+func (c *changes) findRepairs(ctx context.Context, sub *contents.Subject) error {
+	added := map[rewriter.Repair]bool{}
+	for _, h := range c.targets {
+		if !h.Plan.Redirected() {
+			continue
+		}
+		d := h.Plan.Redirect
+		c.repaired = append(c.repaired, Repaired{h.Names[0], d.Repair})
+		if added[d.Repair] {
+			continue
+		}
+		added[d.Repair] = true
+		f := repairs.FileOf(d.Repair)
+		there, err := hasFile(ctx, sub, f.Name, f.Body)
+		if err != nil {
+			return err
+		}
+		if !there {
+			c.extras = append(c.extras, contents.Extra{Name: f.Name, Mode: repairs.Mode, Body: f.Body})
+		}
+	}
+	return nil
+}
+
+// hasFile reports whether the base has a repair's file as it is to be.
+func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byte) (bool, error) {
+	k := sub.T.Find(name)
+	if k == nil {
+		return false, nil
+	}
+	other := hinterr.With(fmt.Errorf("%s: the image has such a file, and it is not vfix's", name), "rebuild without --fix, or remove the file from the image")
+	if k.Kind != contents.KindFile || k.Size != int64(len(body)) {
+		return false, other
+	}
+	got, err := sub.Fetch(ctx, []*contents.Inode{k.Inode})
+	if err != nil {
+		return false, err
+	}
+	if b, err := io.ReadAll(got[k.Inode]); err != nil {
+		return false, err
+	} else if !bytes.Equal(b, body) {
+		return false, other
+	}
+	return true, nil
+}
+
+// derivation is what the image says of these changes and of where it comes from.
+func (c *changes) derivation(baseName, baseDigest, version string, made bool) derivation {
+	d := derivation{BaseName: baseName, BaseDigest: baseDigest, Version: version, fallback: c.fallback, Traced: c.traced, made: made}
+	d.calls = c.fallback || slices.ContainsFunc(c.targets, func(h contents.Target) bool { return changesCalls(h.Plan.Patches) })
+	for _, r := range rewriter.Repairs {
+		if slices.ContainsFunc(c.repaired, func(f Repaired) bool { return f.Repair == r }) {
+			d.repaired = append(d.repaired, r)
+		}
+	}
+	return d
+}
+
+// changesCalls reports whether some patch changes a call site.
+func changesCalls(patches []rewriter.Patch) bool {
+	return slices.ContainsFunc(patches, func(p rewriter.Patch) bool { return p.Form != rewriter.Left })
+}

@@ -1,0 +1,321 @@
+// The file system of a source, name by name, against the one that vfix makes of the base: what
+// differs, where the layers do not say that nothing does.
+
+package images
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"reflect"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/rewriter"
+)
+
+// side is one of two file systems that are compared.
+type side struct {
+	t     *contents.Tree
+	fetch contents.Fetcher
+}
+
+// files compares the file systems.
+func (v *comparison) files(ctx context.Context) error {
+	s := v.bases
+	if v.layered { // what layers hold was read without the sums of files
+		s = v.session(true)
+		defer s.Close()
+	}
+	want, err := v.wanted(ctx, s)
+	if err != nil {
+		return err
+	}
+	got := side{v.after.T, v.after.Fetch}
+	if v.layered {
+		if got.t, err = s.Image(ctx, v.after.Src.Image); err != nil {
+			return err
+		}
+		got.fetch = s.FetchLayers(got.t)
+	}
+	return v.contents(ctx, want, got, v.names(want.t, got.t))
+}
+
+// wanted is the file system that vfix makes of the base.
+func (v *comparison) wanted(ctx context.Context, s *contents.Session) (side, error) {
+	if v.base.Src.Image != nil {
+		var img v1.Image = v.base.Src.Image
+		if v.added != nil {
+			var err error
+			if img, err = derive(img, true, v.added, v.from); err != nil {
+				return side{}, err
+			}
+		}
+		t, err := s.Image(ctx, img)
+		return side{t, s.FetchLayers(t)}, err
+	}
+	t := v.base.T
+	if v.added == nil {
+		return side{t, v.base.Fetch}, nil
+	}
+	layer, err := s.ReadLayer(ctx, v.added)
+	if err != nil {
+		return side{}, err
+	}
+	n := len(t.Layers)
+	t.Again[layer.DiffID] = v.added
+	return side{t, func(ctx context.Context, all []*contents.Inode) (map[*contents.Inode]*io.SectionReader, error) {
+		var own, base []*contents.Inode
+		for _, i := range all {
+			if i.Layer == n {
+				own = append(own, i)
+			} else {
+				base = append(base, i)
+			}
+		}
+		got, err := s.FetchLayers(t)(ctx, own)
+		if err != nil {
+			return nil, err
+		}
+		more, err := v.base.Fetch(ctx, base)
+		for i, r := range more {
+			got[i] = r
+		}
+		return got, err
+	}}, t.Apply(layer, n)
+}
+
+// pair is a file whose content differs, in both file systems.
+type pair struct {
+	name      string
+	want, got *contents.Inode
+}
+
+// names compares which names there are, what they are and their metadata. It returns the
+// files whose contents differ, each inode once.
+func (v *comparison) names(want, got *contents.Tree) []pair {
+	w, g := byName(want), byName(got)
+	firstWant, firstGot := firstNames(w), firstNames(g)
+	if d := got.Root.Meta.Differs(&want.Root.Meta); d != "" {
+		v.out.problem("the root directory: %s", d)
+	}
+	var changed []pair
+	seen := map[*contents.Inode]bool{}
+	all := map[string]bool{}
+	for n := range w {
+		all[n] = true
+	}
+	for n := range g {
+		all[n] = true
+	}
+	for _, name := range contents.SortedKeys(all) {
+		b, a := w[name], g[name]
+		switch {
+		case v.said[name]:
+			continue
+		case a == nil:
+			v.differs(name, "missing")
+			continue
+		case b == nil:
+			v.differs(name, "not in the base, and nothing that a rebuild adds")
+			continue
+		case a.Entry == b.Entry:
+			continue // of a layer that both have
+		case a.Kind != b.Kind || a.Flag != b.Flag:
+			v.differs(name, "another kind of file")
+			continue
+		case a.Link != b.Link:
+			v.differs(name, "symlink: got %q, want %q", a.Link, b.Link)
+		}
+		if d := a.Meta.Differs(&b.Meta); d != "" {
+			v.differs(name, "%s", d)
+		}
+		if a.Kind == contents.KindDir {
+			continue
+		}
+		if gotFirst, wantFirst := firstGot[a.Inode], firstWant[b.Inode]; gotFirst != wantFirst {
+			v.differs(name, "hard links: got those of %s, want those of %s", gotFirst, wantFirst)
+		}
+		if a.Kind != contents.KindFile || seen[a.Inode] {
+			continue
+		}
+		seen[a.Inode] = true
+		switch {
+		case a.Sum == nil || b.Sum == nil:
+			v.differs(name, "not compared: larger than %d bytes", int64(contents.MaxELF))
+		case *a.Sum != *b.Sum:
+			changed = append(changed, pair{name, b.Inode, a.Inode})
+		}
+	}
+	return changed
+}
+
+func byName(t *contents.Tree) map[string]*contents.Node {
+	all := map[string]*contents.Node{}
+	t.Walk(func(name string, k *contents.Node) { all[name] = k })
+	return all
+}
+
+// firstNames tells the first name of each inode: two names are hard links of each other
+// where it is the same.
+func firstNames(names map[string]*contents.Node) map[*contents.Inode]string {
+	first := map[*contents.Inode]string{}
+	for name, k := range names {
+		if f, ok := first[k.Inode]; !ok || name < f {
+			first[k.Inode] = name
+		}
+	}
+	return first
+}
+
+// contents says where the contents of files differ first.
+func (v *comparison) contents(ctx context.Context, want, got side, changed []pair) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	wanted, there := make([]*contents.Inode, len(changed)), make([]*contents.Inode, len(changed))
+	for i, p := range changed {
+		wanted[i], there[i] = p.want, p.got
+	}
+	w, err := want.fetch(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	g, err := got.fetch(ctx, there)
+	if err != nil {
+		return err
+	}
+	for i, p := range changed {
+		before, after := w[wanted[i]], g[there[i]]
+		differ, err := firstDifference(before, after)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		if err := v.explain(p.name, nil, differ, before, after); err != nil {
+			return err
+		}
+		v.differs(p.name, "%v", differ)
+	}
+	return nil
+}
+
+// firstDifference is where two contents differ; err is of reading.
+func firstDifference(want, got *io.SectionReader) (differ, err error) {
+	w, g := bufio.NewReader(io.NewSectionReader(want, 0, want.Size())), bufio.NewReader(io.NewSectionReader(got, 0, got.Size()))
+	for at := range min(want.Size(), got.Size()) {
+		a, err := w.ReadByte()
+		if err != nil {
+			return nil, err
+		}
+		b, err := g.ReadByte()
+		if err != nil {
+			return nil, err
+		}
+		if a != b {
+			return &rewriter.UnplannedError{Offset: at, Got: b, Want: a}, nil
+		}
+	}
+	return fmt.Errorf("got %d bytes, want %d", got.Size(), want.Size()), nil
+}
+
+// members compares the headers of the added layer with those that vfix writes, where the layer is not
+// the same. What the comparison of the file systems has said is not said again.
+func (v *comparison) members(ctx context.Context) error {
+	r, err := v.added.Uncompressed()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	want := map[string]*tar.Header{}
+	if err := eachHeader(r, func(h *tar.Header) { want[path.Clean(h.Name)] = h }); err != nil {
+		return err
+	}
+	idx := v.after.T.Layers[len(v.after.T.Layers)-1]
+	ls, err := blob.OpenLayer(ctx, v.after.T.Again[idx.DiffID], v.o.Media.Progress)
+	if err != nil {
+		return err
+	}
+	defer ls.Close()
+	seen := map[string]bool{}
+	if err := eachHeader(ls, func(h *tar.Header) { v.header(h, want, seen) }); err != nil {
+		return ls.Wrap(err)
+	}
+	for _, name := range contents.SortedKeys(want) {
+		if !seen[name] && !v.leads(name) {
+			v.out.problem("added layer: %s: missing", name)
+		}
+	}
+	if len(v.out.Problems) == 0 {
+		v.out.problem("added layer: got %v, want %v: another order of members, or bytes beside them", idx.DiffID, v.added.PlainDigest)
+	}
+	return ls.Finish()
+}
+
+// leads reports whether there is a problem about a file, or about one in a folder of this name.
+func (v *comparison) leads(name string) bool {
+	for said := range v.said {
+		if said == name || strings.HasPrefix(said, name+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// eachHeader calls f for each header of a tar stream, and reads all of it.
+func eachHeader(r io.Reader, f func(*tar.Header)) error {
+	tr := tar.NewReader(r)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			_, err := io.Copy(io.Discard, r)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		f(h)
+	}
+}
+
+// header compares one header of the added layer.
+func (v *comparison) header(got *tar.Header, want map[string]*tar.Header, seen map[string]bool) {
+	name := path.Clean(got.Name)
+	w := want[name]
+	switch {
+	case w == nil && v.said[name]:
+		return
+	case w == nil:
+		v.out.problem("added layer: %s: a rebuild adds no such member, of type %q", name, got.Typeflag)
+		return
+	case seen[name]:
+		v.out.problem("added layer: %s: a second member with this name", name)
+		return
+	}
+	seen[name] = true
+	if v.said[name] {
+		return
+	}
+	var differ []string
+	g, e := reflect.ValueOf(*got), reflect.ValueOf(*w)
+	for i := range g.NumField() {
+		field := g.Type().Field(i).Name
+		a, b := g.Field(i).Interface(), e.Field(i).Interface()
+		if field == "Xattrs" || reflect.DeepEqual(a, b) { // PAXRecords has them too
+			continue
+		}
+		if field == "Mode" {
+			a, b = fmt.Sprintf("%#o", a), fmt.Sprintf("%#o", b)
+		}
+		differ = append(differ, fmt.Sprintf("%s: got %v, want %v", field, a, b))
+	}
+	if len(differ) > 0 {
+		v.out.problem("added layer: %s: tar header: %s", name, strings.Join(differ, ", "))
+	}
+}

@@ -1,0 +1,162 @@
+// Two JSON texts, member by member.
+
+package images
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/jsonobject"
+)
+
+// texts compares two JSON objects, except for some members. A key that is there twice is a
+// difference of its own: parsers do not agree on which one counts.
+func (v *Verified) texts(where string, want, got []byte, except ...string) error {
+	v.twice(where, got)
+	var w, g jsonobject.Object
+	if err := json.Unmarshal(want, &w); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	if err := json.Unmarshal(got, &g); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	for _, key := range except {
+		delete(w, key)
+		delete(g, key)
+	}
+	v.object(where, w, g)
+	return nil
+}
+
+func (v *Verified) twice(where string, raw []byte) {
+	if key := duplicateKey(json.NewDecoder(bytes.NewReader(raw))); key != "" {
+		v.problem("%s: %s: there twice", where, key)
+	}
+}
+
+// duplicateKey returns a key that an object has twice, "" for none.
+func duplicateKey(d *json.Decoder) string {
+	t, _ := d.Token()
+	seen := map[string]bool{}
+	for t == json.Delim('{') && d.More() {
+		k, err := d.Token()
+		key, _ := k.(string)
+		if err != nil || seen[key] {
+			return key
+		}
+		seen[key] = true
+		if key := duplicateKey(d); key != "" {
+			return key
+		}
+	}
+	for t == json.Delim('[') && d.More() {
+		if key := duplicateKey(d); key != "" {
+			return key
+		}
+	}
+	if t == json.Delim('{') || t == json.Delim('[') {
+		d.Token() // the end
+	}
+	return ""
+}
+
+// object compares two JSON objects, member by member.
+func (v *Verified) object(where string, want, got jsonobject.Object) {
+	keys := map[string]bool{}
+	for k := range want {
+		keys[k] = true
+	}
+	for k := range got {
+		keys[k] = true
+	}
+	for _, k := range contents.SortedKeys(keys) {
+		w, g := want[k], got[k]
+		switch {
+		case w == nil:
+			v.problem("%s: %s: got %s, want none", where, k, short(g))
+		case g == nil:
+			v.problem("%s: %s: missing, want %s", where, k, short(w))
+		default:
+			v.value(where+": "+k, w, g)
+		}
+	}
+}
+
+// short is the beginning of a long value.
+func short(raw json.RawMessage) string {
+	const most = 300 // bytes
+	if len(raw) <= most {
+		return string(raw)
+	}
+	return string(bytes.ToValidUTF8(raw[:most], nil)) + "…"
+}
+
+// value compares two JSON values: objects by their members, lists of files and of changes in files by
+// what they are about.
+func (v *Verified) value(where string, want, got json.RawMessage) {
+	if sameJSON(want, got) {
+		return
+	}
+	w, g := members(want), members(got)
+	if w == nil || g == nil {
+		v.problem("%s: got %s, want %s", where, short(got), short(want))
+		return
+	}
+	before := len(v.Problems)
+	v.object(where, w, g)
+	if len(v.Problems) == before {
+		v.problem("%s: another order", where)
+	}
+}
+
+// members are those of an object, or of a list whose elements have a path or an offset each that no other
+// has: by these. nil for other values.
+func members(raw json.RawMessage) jsonobject.Object {
+	var o jsonobject.Object
+	if json.Unmarshal(raw, &o) == nil {
+		return o
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	o = jsonobject.Object{}
+	for _, e := range list {
+		var about struct {
+			Path   *string
+			Offset *json.Number
+		}
+		if json.Unmarshal(e, &about) != nil {
+			return nil
+		}
+		key := ""
+		switch {
+		case about.Path != nil:
+			key = *about.Path
+		case about.Offset != nil:
+			key = "offset " + about.Offset.String()
+		default:
+			return nil
+		}
+		if o[key] != nil {
+			return nil
+		}
+		o[key] = e
+	}
+	return o
+}
+
+// sameJSON reports whether two texts are the same value: white space and the order of keys
+// mean nothing.
+func sameJSON(a, b []byte) bool {
+	decode := func(raw []byte) (v any) {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		d.Decode(&v)
+		return v
+	}
+	return reflect.DeepEqual(decode(a), decode(b))
+}
