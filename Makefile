@@ -24,8 +24,9 @@ GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null) $(if $(ISSUES),-X main.issues=$(ISSUES))
-# Where vfix starts: it records the signals that it inherits, for vfix run (host/run).
-ENTRY     = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),-E vfix.dev/vfix/host/run.entry)
+# Where vfix and vfix-runtime start: they record the signals that they inherit, for the programs that they execute.
+RECORDED  = -E vfix.dev/vfix/host/inherited.entry
+ENTRY     = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),$(RECORDED))
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 BUILD    = tests/build
@@ -52,7 +53,8 @@ all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 # vfix-nri, which 'vfix nri' executes. The line before each is that by which internal/carried finds it.
 .PHONY: runtime
 runtime: need-go shim
-	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-runtime ./cmd/vfix-nri
+	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION) $(RECORDED)' -o bin/ ./cmd/vfix-runtime
+	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-nri
 	for name in runtime nri; do \
 		{ echo "Vfix-$$name, compressed"; gzip -6 -n <bin/vfix-$$name; } >bin/vfix-$$name.gz && \
 		mv bin/vfix-$$name.gz cmd/vfix/embedded/programs/ || exit; \

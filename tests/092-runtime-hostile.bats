@@ -930,7 +930,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	echo '{"fix": "java"}' >"$work/runtime.json"
 	bundle wrong
 	start
-	expect_match log "$log" 'fix: got *java*, want java-cgroups*ignored'
+	expect_match log "$log" 'fix: got *java*, want java-cgroups*the last good configuration is in force'
 }
 
 @test "runtime: copies and indexes with a repair are not those without; what cannot be repaired is named" {

@@ -89,8 +89,15 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	start
 	expect_match log "$log" 'metrics: got *, want an absolute path that ends in .prom'
 	echo '{"record": "none", "fail_closed": true, "metrics": 1}' >"$work/runtime.json"
+	start
+	expect_match log "$log" 'line 1, column *: metrics: got a number (1), want a string: the last good configuration is in force'
+	rm -r "$cache/policy"
+	start
+	expect_match log "$log" 'no earlier configuration is known, so fail_closed is in force'
+	plant usr/bin/no-note no-note-left
 	run runtime create --bundle "$b" c1
-	expect 'status with fail-closed' "$status" 1
+	expect 'status without a last good one' "$status" 1
+	rm "$root/usr/bin/no-note"
 	echo '{"record": "none"}' >"$work/runtime.json"
 	start
 	expect log "$log" ''

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -57,7 +58,7 @@ prune and clear include the layouts that this version knows and name the others.
 		RunE:      func(_ *cobra.Command, args []string) error { return runCache(args[0], opts, out, e) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.dir, "cache-dir", "", "the `DIR` of the cache (default: as in "+ociruntime.ConfigFile+", or "+ociruntime.DefaultCacheDir+")")
+	f.StringVar(&opts.dir, "cache-dir", "", "the `DIR` of the cache (default: as in "+policy.ConfigFile+", or "+policy.DefaultCacheDir+")")
 	f.StringVar(&opts.size, "size", "", "prune: keep at most this many `BYTES`; K, M and G are accepted (default: the limit of the cache)")
 	opts.addFormat(cmd)
 	return cmd

@@ -8,7 +8,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/embedded"
 	"vfix.dev/vfix/host/nri"
-	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 )
 
 // NRIOptions are the choices of vfix nri.
@@ -59,7 +59,7 @@ for each container that is patched, opts out or fails goes to stderr.`,
 	f.StringArrayVar(&opts.Labels, "label", nil, "only pods with the label `KEY[=PATTERN]`; repeatable")
 	f.StringArrayVar(&opts.Annotations, "annotation", nil, "only pods with the annotation `KEY[=PATTERN]`; repeatable")
 	f.BoolVar(&opts.Audit, "audit", false, "report which images would be patched, and change nothing")
-	f.StringVar(&opts.Config, "vfix-config", ociruntime.ConfigFile, "the node's policy: a `FILE` as of 'vfix runtime'; it need not exist")
+	f.StringVar(&opts.Config, "vfix-config", policy.ConfigFile, "the node's policy: a `FILE` as of 'vfix runtime'; it need not exist")
 	f.StringVar(&opts.Dir, "hook-dir", nri.DefaultDir, "write the hook and its configuration to `DIR`, which the engine sees under the same path")
 	f.StringVar(&opts.Socket, "socket", nri.DefaultSocket, "the NRI `SOCKET` of the engine")
 	return cmd

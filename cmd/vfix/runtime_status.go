@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -56,7 +57,7 @@ The records are JSON, one line a start, in /var/log/vfix/starts.jsonl, unless
 	f := cmd.Flags()
 	f.IntVar(&opts.Last, "last", defaultLast, "show the last `N` starts")
 	f.StringVar(&opts.Record, "record", "", "read this `FILE`, or journald (default: as in the configuration)")
-	f.StringVar(&opts.ConfigFile, "vfix-config", ociruntime.ConfigFile, "the configuration `FILE` of vfix-runtime")
+	f.StringVar(&opts.ConfigFile, "vfix-config", policy.ConfigFile, "the configuration `FILE` of vfix-runtime")
 	opts.addFormat(cmd)
 	return cmd
 }
@@ -90,5 +91,5 @@ func (e *noStatusError) Hint() string {
 	case errors.Is(e.error, fs.ErrPermission):
 		return "the records belong to root: run vfix as root"
 	}
-	return `see "record" in ` + ociruntime.ConfigFile + ", and 'vfix help node-install'"
+	return `see "record" in ` + policy.ConfigFile + ", and 'vfix help node-install'"
 }

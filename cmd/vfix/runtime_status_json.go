@@ -12,9 +12,17 @@ import (
 type jsonStatus struct {
 	jsonDocument
 	Record  string          `json:"record"`
+	Policy  jsonPolicy      `json:"policy"`
 	Starts  []starts.Record `json:"starts"`
 	Summary jsonStartSums   `json:"summary"`
 	Cache   jsonCacheState  `json:"cache"`
+}
+
+type jsonPolicy struct {
+	Source     string `json:"source"`
+	File       string `json:"file"`
+	Reason     string `json:"reason"`
+	FailClosed bool   `json:"fail_closed"`
 }
 
 type jsonStartSums struct {
@@ -41,6 +49,7 @@ func statusJSON(s *ociruntime.Status) jsonStatus {
 	sum := s.Summary
 	doc := jsonStatus{
 		jsonDocument: document(runtimeVerb), Record: s.From, Starts: s.Last,
+		Policy: jsonPolicy{string(s.Policy.Source), s.Policy.Path, s.Policy.Why(), s.Policy.FailClosed},
 		Summary: jsonStartSums{
 			Starts: sum.Starts, Results: map[string]int{}, CacheHits: sum.CacheHits, Looked: sum.Looked, Files: sum.Files,
 			SitesLeft: sum.SitesLeft, Median: sum.Median, Longest: sum.Longest, Damaged: sum.Damaged,

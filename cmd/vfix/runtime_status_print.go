@@ -41,6 +41,9 @@ func (o *output) status(opts StatusOptions, s *ociruntime.Status) error {
 	for _, line := range summaryLines(s) {
 		o.Result(line)
 	}
+	if why := s.Policy.Why(); why != "" {
+		o.Warn("%s", why)
+	}
 	for _, r := range s.Last {
 		if why := r.Why(); why != "" {
 			o.Note("%s: %s: %s", r.Container[:min(len(r.Container), shownID)], r.Outcome, why)
@@ -56,6 +59,11 @@ func summaryLines(s *ociruntime.Status) []string {
 	add := func(name, format string, a ...any) {
 		lines = append(lines, fmt.Sprintf("%-6s  "+format, append([]any{name}, a...)...))
 	}
+	closed := ""
+	if s.Policy.FailClosed {
+		closed = ", fail_closed"
+	}
+	add("policy", "%s%s: %s", s.Policy.Source, closed, s.Policy.Path)
 	sum := &s.Summary
 	if sum.Starts == 0 {
 		add("starts", "none")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/starts"
 )
 
@@ -21,19 +22,20 @@ func recorded() *ociruntime.Status {
 		Status: &starts.Status{
 			From: "/var/log/vfix/starts.jsonl",
 			Last: []starts.Record{
-				{Schema: 1, Time: at, Vfix: "1.0", Container: strings.Repeat("c0ffee", 10), Runtime: "/usr/bin/runc", Bundle: "/b", Outcome: starts.Patched, CacheHit: true,
+				{Schema: 1, Time: at, Vfix: "1.0", Container: strings.Repeat("c0ffee", 10), Runtime: "/usr/bin/runc", Bundle: "/b", Outcome: starts.Patched, Policy: starts.Policy{Source: starts.FromFile}, CacheHit: true,
 					Files: []starts.File{{Path: "/lib/libc.so.6", Before: sum, After: sum, Sites: 12}}, Problems: []starts.Problem{},
 					Seconds: starts.Seconds{Look: 0.001, Patch: 0.002, Total: 0.0041}},
-				{Schema: 1, Time: at, Container: "db", Outcome: starts.Partial, SitesLeft: 2, Files: []starts.File{},
+				{Schema: 1, Time: at, Container: "db", Outcome: starts.Partial, Policy: starts.Policy{Source: starts.LastGood}, SitesLeft: 2, Files: []starts.File{},
 					Problems: []starts.Problem{{Path: "/bin/x\x1b", Reason: "2 call sites left"}, {Reason: "cache: full"}}, Seconds: starts.Seconds{Look: 1, Total: 1.5}},
-				{Schema: 1, Time: at, Container: "no", Outcome: starts.Disabled, Files: []starts.File{}, Problems: []starts.Problem{}},
+				{Schema: 1, Time: at, Container: "no", Outcome: starts.Disabled, Policy: starts.Policy{Source: starts.ClosedDefault}, Files: []starts.File{}, Problems: []starts.Problem{}},
 			},
 			Summary: starts.Summary{
 				Starts: 7, Since: at, Outcomes: map[starts.Outcome]int{starts.Patched: 5, starts.Partial: 1, starts.Disabled: 1},
 				CacheHits: 4, Looked: 6, Files: 9, SitesLeft: 2, Median: 0.0041, Longest: 1.5, Damaged: 1,
 			},
 		},
-		Cache: ociruntime.CacheState{Dir: "/var/lib/vfix", Bytes: 5 << 20, Entries: 12, Limit: 2 << 30},
+		Policy: policy.InForce{Source: starts.FromFile, Path: policy.ConfigFile, Config: policy.Config{FailClosed: true}},
+		Cache:  ociruntime.CacheState{Dir: "/var/lib/vfix", Bytes: 5 << 20, Entries: 12, Limit: 2 << 30},
 	}
 }
 

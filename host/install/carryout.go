@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
+
+	"vfix.dev/vfix/host/policy"
 )
 
 // carryOut shows the steps, and writes them between the old record and the next.
@@ -71,6 +73,11 @@ func (t *tree) carryOut(o Options, r *Result, old, next *state, steps []step, di
 	}
 	if err := t.saveState(next); err != nil {
 		return err
+	}
+	if !t.exists(runtimeConfig) { // nor does its last content hold any longer
+		if err := policy.Forget(o.Root, policy.ConfigFile); err != nil {
+			return err
+		}
 	}
 	return t.tidy(next)
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/internal/tinyelf"
 )
@@ -51,10 +51,11 @@ func (c *Checked) run(ctx context.Context) {
 
 // start runs the container, and leaves nothing of it.
 func (c *Checked) start(ctx context.Context) (err error) {
-	config, err := ociruntime.ReadConfig(ociruntime.ConfigFile)
-	if err != nil {
-		return err
+	p := policy.Load("", false, "")
+	if why := p.Why(); why != "" {
+		c.problem("%s", why)
 	}
+	config := p.Config
 	c.Start.Runtime = config.Runtime
 	base := config.Cache()
 	if _, err := os.Stat(base); errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +75,7 @@ func (c *Checked) start(ctx context.Context) (err error) {
 		return err
 	}
 	id := "vfix-" + filepath.Base(dir)
-	options := []string{"--vfix-config", filepath.Join(dir, "runtime.json"), "--root", filepath.Join(dir, "state"), "--log", filepath.Join(dir, "log")}
+	options := []string{"--vfix-config", filepath.Join(dir, "runtime.json"), "--cache-dir", config.CacheDir, "--root", filepath.Join(dir, "state"), "--log", filepath.Join(dir, "log")}
 	command := func(ctx context.Context, args ...string) *exec.Cmd {
 		return exec.CommandContext(ctx, c.Program, append(append([]string{}, options...), args...)...)
 	}
@@ -109,7 +110,7 @@ func outcome(err error, said string) error {
 }
 
 // bundle writes an OCI bundle (runtime-spec, bundle.md) and the configuration of vfix-runtime.
-func bundle(dir string, config ociruntime.Config) error {
+func bundle(dir string, config policy.Config) error {
 	const private, programs = 0o700, 0o755
 	root := filepath.Join(dir, "bundle", "rootfs")
 	if err := os.MkdirAll(filepath.Join(root, "proc"), private); err != nil {
@@ -122,7 +123,7 @@ func bundle(dir string, config ociruntime.Config) error {
 	}
 	text, err := json.Marshal(object{
 		"ociVersion":  "1.0.2",
-		"annotations": object{ociruntime.AnnotationEnable: "true"},
+		"annotations": object{policy.AnnotationEnable: "true"},
 		"root":        object{"path": "rootfs", "readonly": true},
 		"process":     object{"user": object{"uid": 0, "gid": 0}, "args": []string{"/legacy"}, "cwd": "/", "noNewPrivileges": true},
 		"mounts":      []object{{"destination": "/proc", "type": "proc", "source": "proc"}},

@@ -3,7 +3,10 @@
 
 package install
 
-import "vfix.dev/vfix/host/ociruntime"
+import (
+	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
+)
 
 // hookFile is in the one folder that both engines look into unless they are configured otherwise: podman 5 does
 // not look into the one in /etc, and a user's own podman into none.
@@ -29,7 +32,7 @@ func planHook(p *planner) error {
 		jsonValue("1.0.0", "version"),
 		jsonValue(object{
 			"path": p.runtimePath(), "args": []string{runtimeName, ociruntime.HookCommand},
-			"timeout": int(ociruntime.Config{}.HookTimeout().Seconds()),
+			"timeout": int(policy.Config{}.HookTimeout().Seconds()),
 		}, "hook"),
 		jsonValue(when, "when"),
 		jsonValue([]string{"createRuntime"}, "stages"),

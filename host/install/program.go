@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 )
 
 // runtimeConfig is what vfix-runtime reads: engines give it no options.
-var runtimeConfig = rel(ociruntime.ConfigFile)
+var runtimeConfig = rel(policy.ConfigFile)
 
 // fresh is a file of root's that is not there yet.
 func (p *planner) fresh(mode os.FileMode) *content {
@@ -86,7 +86,7 @@ func (p *planner) planRuntime() error {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := ociruntime.ParseConfig(next); err != nil {
+		if _, err := policy.Parse(next); err != nil {
 			return nil, withHint(errorf(ErrDamaged, "/%s: %v", runtimeConfig, err), "correct it, or move it away")
 		}
 		return next, nil
@@ -172,6 +172,6 @@ func runtimeClass(name string) string {
 
 // namedRuntime is the real runtime that a configuration of vfix-runtime names, "" for none.
 func namedRuntime(text []byte) string {
-	c, _ := ociruntime.ParseConfig(text) // what is right in it comes with the error
+	c, _ := policy.Parse(text)
 	return c.Runtime
 }

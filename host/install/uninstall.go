@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 )
 
 // Uninstall takes back what Install did for an engine, or for all: each file gets back the
@@ -90,7 +90,7 @@ func (t *tree) uninstall(o Options, st *state) (*Result, error) {
 // noteKept names what containers' starts have written: install did not create it, and hotfix
 // keeps copies in the same directory.
 func (t *tree) noteKept(r *Result) {
-	for what, name := range map[string]string{"cache": ociruntime.DefaultCacheDir, "record of starts": ociruntime.DefaultRecord} {
+	for what, name := range map[string]string{"cache": policy.DefaultCacheDir, "record of starts": policy.DefaultRecord} {
 		if _, err := t.root.Lstat(strings.TrimPrefix(name, "/")); err == nil {
 			r.Notes = append(r.Notes, fmt.Sprintf("the %s is kept: %s", what, name))
 		}

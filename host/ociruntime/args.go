@@ -5,25 +5,31 @@ package ociruntime
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"vfix.dev/vfix/host/starts"
 )
 
 // command is a command line of runc's kind, as far as it matters. Sources: runc's main.go,
-// create.go and run.go; crun's src/crun.c, create.c and run.c.
+// create.go, run.go and restore.go, which are read by urfave/cli and Go's package flag; crun's src/crun.c, create.c,
+// run.c and restore.c, which are read by argp. Both take options of a command up to --; runc also behind its argument.
 type command struct {
 	// argv is what the real runtime gets, without its own name: everything but our options.
 	argv []string
-	// What our own options say; nil or "" where they are not given.
+	// What our own options say; "" where they are not given.
 	runtime    string
 	configFile string
 	cacheDir   string
-	failClosed *bool
+	failClosed bool
+	source     starts.Source // of the configuration, where the NRI plugin knows better
 
 	name      string // create, run, exec, …; "" for none
 	bundle    string // of create, run and restore
 	spec      string // crun's --config of create and run
 	container string // that they make
+	help      bool   // the runtime prints something and starts nothing
 	pid       int    // of the container's first process, where this is the hook
 	log       string // --log
 	logFormat string // --log-format
@@ -32,113 +38,187 @@ type command struct {
 
 // starts reports whether the command makes a container of a bundle; restore does of a
 // checkpoint, whose mounts are those of config.json.
-func (c *command) starts() bool { return c.name == "create" || c.name == "run" || c.name == "restore" }
-
-// Options with a value that stand before the command, for both runtimes; an option that is
-// in no list takes none, or has it behind a "=".
-var globalValues = map[string]bool{
-	"log": true, "log-format": true, "log-level": true, "root": true, "criu": true, "rootless": true,
-	"cgroup-manager": true, "handler": true,
+func (c *command) starts() bool {
+	return makes(c.name) && !c.help && c.container != ""
 }
 
-// Options with a value of create, run and restore (runc's restore.go, crun's restore.c).
-var startValues = map[string]bool{
-	"bundle": true, "b": true, "console-socket": true, "pid-file": true, "pidfd-socket": true,
-	"preserve-fds": true, "config": true, "f": true,
-	"image-path": true, "work-path": true, "parent-path": true, "manage-cgroups-mode": true, "network-lock": true,
-	"empty-ns": true, "status-fd": true, "lsm-profile": true, "lsm-mount-context": true,
+func makes(command string) bool {
+	return command == "create" || command == "run" || command == "restore"
 }
+
+// arity is what an option takes.
+type arity int
+
+const (
+	unknown arity = iota
+	plain
+	valued
+	helps // the runtime prints its help or version, and does nothing
+	short // a letter with a value, which may be in the same argument
+)
+
+func options(all map[arity]string) map[string]arity {
+	by := map[string]arity{}
+	for kind, names := range all {
+		for name := range strings.FieldsSeq(names) {
+			by[name] = kind
+		}
+	}
+	return by
+}
+
+// Options before the command, and those of create, run and restore.
+var (
+	globalOptions = options(map[arity]string{
+		valued: "log log-format log-level root criu rootless cgroup-manager handler",
+		plain:  "debug systemd-cgroup", helps: "help h ? usage version v V",
+	})
+	ownOptions = options(map[arity]string{
+		valued: "runtime vfix-config cache-dir policy-source", plain: "fail-closed",
+	})
+	startOptions = options(map[arity]string{
+		short: "b f", helps: "help h ? usage",
+		valued: "bundle console-socket pid-file pidfd-socket preserve-fds config image-path work-path parent-path " +
+			"manage-cgroups-mode network-lock empty-ns status-fd lsm-profile lsm-mount-context",
+		plain: "no-pivot no-new-keyring no-subreaper detach d keep tcp-established ext-unix-sk shell-job file-locks " +
+			"auto-dedup lazy-pages tcp-close ext-masters",
+	})
+)
+
+// commandNames are the words that both runtimes know as commands.
+var commandNames = strings.Fields("create run restore checkpoint delete events exec features help h init kill list mounts pause ps resume spec start state update")
 
 // parseArgs reads what stands behind the name of the program. What it does not know, it
 // leaves to the real runtime to judge.
 func parseArgs(args []string) command {
-	c := command{}
-	i := 0
-	for i < len(args) {
-		name, value, hasValue, isOption := option(args[i])
-		if !isOption {
-			break
+	c, strange := command{}, false
+	for len(args) > 0 && args[0] != "--" && isOption(args[0]) {
+		o, rest := option(args, ownOptions)
+		if o.kind != unknown && strings.Contains(args[0], o.name) { // in full
+			c.own(o)
+			args = rest
+			continue
 		}
-		width := 1
-		if !hasValue && (globalValues[name] || ownValues[name]) && i+1 < len(args) {
-			value, width = args[i+1], 2
-		}
-		if !c.own(name, value, hasValue) {
-			c.global(name, value)
-			c.argv = append(c.argv, args[i:i+width]...)
-		}
-		i += width
+		o, rest = option(args, globalOptions)
+		c.global(o)
+		strange = o.kind == unknown && !o.hasValue
+		c.argv = append(c.argv, args[:len(args)-len(rest)]...)
+		args = rest
 	}
-	c.argv = append(c.argv, args[i:]...)
-	if i < len(args) {
-		c.name = args[i]
-		c.startOptions(args[i+1:])
+	c.argv = append(c.argv, args...)
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	if strange && len(args) > 1 && !slices.Contains(commandNames, args[0]) && makes(args[1]) {
+		args = args[1:] // what is before it is the value of an option that we do not know
+	}
+	if len(args) > 0 {
+		if c.name = args[0]; makes(c.name) {
+			c.startOptions(args[1:])
+		}
 	}
 	return c
 }
 
-// option takes an argument apart: -x, --name, --name=value, and -name, which runc takes too.
-func option(arg string) (name, value string, hasValue, isOption bool) {
-	if len(arg) < 2 || arg[0] != '-' || arg == "--" {
-		return "", "", false, false
-	}
-	name, value, hasValue = strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
-	return name, value, hasValue, true
+// given is an option of a command line.
+type given struct {
+	name, value string
+	hasValue    bool
+	kind        arity
 }
 
-// Our own options; no runtime has one of these names.
-var ownValues = map[string]bool{"runtime": true, "vfix-config": true, "cache-dir": true}
+// off says that a value turns an option without one off, as package flag reads it.
+func (g given) off() bool {
+	on, err := strconv.ParseBool(g.value)
+	return g.hasValue && err == nil && !on
+}
 
-// own takes one of our own options; false for any other.
-func (c *command) own(name, value string, hasValue bool) bool {
-	switch name {
+func isOption(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
+
+// option reads the option at the head of args: -x, --name, --name=value, and -name, which runc takes; -xvalue and
+// the beginning of a name, which crun takes.
+func option(args []string, known map[string]arity) (g given, rest []string) {
+	text, long := strings.CutPrefix(args[0][1:], "-")
+	g.name, g.value, g.hasValue = strings.Cut(text, "=")
+	g.kind, rest = known[g.name], args[1:]
+	if g.kind == unknown && !long && known[text[:1]] == short {
+		return given{text[:1], text[1:], true, valued}, rest
+	}
+	if g.kind == unknown && long {
+		var whole []string
+		for name := range known {
+			if strings.HasPrefix(name, g.name) {
+				whole = append(whole, name)
+			}
+		}
+		if len(whole) == 1 {
+			g.name, g.kind = whole[0], known[whole[0]]
+		}
+	}
+	if (g.kind == valued || g.kind == short) && !g.hasValue && len(rest) > 0 {
+		g.value, g.hasValue, rest = rest[0], true, rest[1:]
+	}
+	return g, rest
+}
+
+// own takes one of our own options.
+func (c *command) own(g given) {
+	switch g.name {
 	case "runtime":
-		c.runtime = value
+		c.runtime = g.value
 	case "vfix-config":
-		c.configFile = value
+		c.configFile = g.value
 	case "cache-dir":
-		c.cacheDir = value
+		c.cacheDir = g.value
+	case "policy-source":
+		c.source = starts.Source(g.value)
 	case "fail-closed":
-		closed := true
-		if b, err := strconv.ParseBool(value); hasValue && err == nil {
-			closed = b
-		}
-		c.failClosed = &closed
-	default:
-		return false
-	}
-	return true
-}
-
-func (c *command) global(name, value string) {
-	switch name {
-	case "log":
-		c.log = value
-	case "log-format":
-		c.logFormat = value
-	case "debug":
-		c.debug = value != "false"
+		c.failClosed = c.failClosed || !g.off()
 	}
 }
 
-// startOptions reads the options of what starts a container. They end at the container's name.
+func (c *command) global(g given) {
+	switch {
+	case g.kind == helps:
+		c.help = c.help || !g.off()
+	case g.name == "log":
+		c.log = g.value
+	case g.name == "log-format":
+		c.logFormat = g.value
+	case g.name == "debug":
+		c.debug = !g.off()
+	}
+}
+
+// startOptions reads the options of what starts a container, and its argument: both runtimes refuse a second one,
+// and then nothing starts. With an option that is not known, there may be its value.
 func (c *command) startOptions(args []string) {
-	for i := 0; i < len(args); i++ {
-		name, value, hasValue, isOption := option(args[i])
-		if !isOption {
-			c.container = args[i]
-			return
+	var arguments []string
+	strange, before := false, plain // an unknown option; the kind of what is before
+	for len(args) > 0 && args[0] != "--" {
+		if !isOption(args[0]) {
+			arguments, args, before = append(arguments, args[0]), args[1:], plain
+			continue
 		}
-		if !hasValue && startValues[name] && i+1 < len(args) {
-			i++
-			value = args[i]
+		var g given
+		g, args = option(args, startOptions)
+		switch {
+		case g.kind == unknown:
+			strange = true
+		case g.kind == helps:
+			c.help = c.help || !g.off() && before != unknown // its value, perhaps
+		case g.name == "bundle" || g.name == "b":
+			c.bundle = g.value
+		case g.name == "config" || g.name == "f":
+			c.spec = g.value
 		}
-		switch name {
-		case "bundle", "b":
-			c.bundle = value
-		case "config", "f":
-			c.spec = value
-		}
+		before = g.kind
+	}
+	if len(args) > 0 {
+		arguments = append(arguments, args[1:]...)
+	}
+	if len(arguments) == 1 || strange && len(arguments) > 0 {
+		c.container = arguments[len(arguments)-1]
 	}
 }
 

@@ -7,69 +7,19 @@ import (
 	"runtime/metrics"
 	"sync/atomic"
 	"time"
+
+	"vfix.dev/vfix/host/policy"
 )
-
-// Limits bound what one start may take: the image is hostile, and the work is done before the
-// container's own limits hold. 0 is the default.
-type Limits struct {
-	// Names is how many files and folders are looked at, layers together.
-	Names int `json:"names,omitempty"`
-	// CopyBytes is how many bytes of patched copies are made or given out.
-	CopyBytes int64 `json:"copy_bytes,omitempty"`
-	// Seconds is how long the root is examined, and files are copied.
-	Seconds float64 `json:"seconds,omitempty"`
-	// MemoryBytes is how much memory vfix takes.
-	MemoryBytes int64 `json:"memory_bytes,omitempty"`
-}
-
-// The defaults: some ten times of what the largest images need.
-const (
-	DefaultNames       = 2 << 20
-	DefaultCopyBytes   = 1 << 30
-	DefaultSeconds     = 60
-	DefaultMemoryBytes = 512 << 20
-)
-
-func (l Limits) check() error {
-	switch {
-	case l.Names < 0:
-		return fmt.Errorf("limits.names: got %d, want 0 or more", l.Names)
-	case l.CopyBytes < 0:
-		return fmt.Errorf("limits.copy_bytes: got %d, want 0 or more", l.CopyBytes)
-	case l.Seconds < 0:
-		return fmt.Errorf("limits.seconds: got %v, want 0 or more", l.Seconds)
-	case l.MemoryBytes < 0:
-		return fmt.Errorf("limits.memory_bytes: got %d, want 0 or more", l.MemoryBytes)
-	}
-	return nil
-}
-
-// withDefaults fills in what is 0.
-func (l Limits) withDefaults() Limits {
-	if l.Names == 0 {
-		l.Names = DefaultNames
-	}
-	if l.CopyBytes == 0 {
-		l.CopyBytes = DefaultCopyBytes
-	}
-	if l.Seconds == 0 {
-		l.Seconds = DefaultSeconds
-	}
-	if l.MemoryBytes == 0 {
-		l.MemoryBytes = DefaultMemoryBytes
-	}
-	return l
-}
 
 // budget is what is left to a start.
 type budget struct {
-	Limits
+	policy.Limits
 	begun time.Time
 	names atomic.Int64
 	bytes int64
 }
 
-func newBudget(l Limits) *budget { return &budget{Limits: l.withDefaults(), begun: time.Now()} }
+func newBudget(l policy.Limits) *budget { return &budget{Limits: l.WithDefaults(), begun: time.Now()} }
 
 // since is how long the start takes by now, in seconds.
 func (b *budget) since() float64 { return time.Since(b.begun).Seconds() }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
 )
@@ -67,14 +68,15 @@ var CacheActions = []string{"list", "size", "prune", "clear"}
 // Cache lists the cache in a folder ("" for the configuration's), or removes entries. limit
 // is how many bytes prune leaves; a negative one is the cache's own bound.
 func Cache(action, dir string, limit int64) (*Cached, error) {
-	config, err := ReadConfig(ConfigFile)
-	if err != nil {
-		return nil, err
+	p := policy.Load("", false, "")
+	if p.Err != nil {
+		return nil, p.Err
 	}
+	config := p.Config
 	if dir != "" {
 		config.CacheDir = dir
 	}
-	s, err := store.Existing(config.cacheDir(), config.cacheSize())
+	s, err := store.Existing(config.Cache(), config.CacheBytes())
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
@@ -95,7 +97,7 @@ func Cache(action, dir string, limit int64) (*Cached, error) {
 		return done, err
 	}
 	if action == "list" {
-		done.UsedBy = usedBy(s, done.Entries, config.record())
+		done.UsedBy = usedBy(s, done.Entries, config.RecordFile())
 	}
 	if done.Others, err = s.Others(); err != nil || !removes {
 		return done, err

@@ -12,9 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"time"
 
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/starts"
 )
 
@@ -44,43 +44,28 @@ func readState(r io.Reader) (s hookState, err error) {
 // hook does the work of a start for a container that the real runtime is making. Its error keeps the
 // container from starting; without fail_closed there is none.
 func hook(c *command, o Options) error {
-	debug.SetGCPercent(-1) // as in Main
-	debug.SetMemoryLimit(memoryLimit)
-	config, bad := configOf(c)
+	light()
+	p := inForce(c)
 	s, err := readState(o.Stdin)
-	bad = errors.Join(bad, err)
 	c.container, c.bundle, c.pid = s.ID, s.Bundle, s.Pid
 	log := newLogger(c, o.Stderr)
-	rec := newRecord(c, config, o, HookCommand)
-	switch {
-	case err != nil:
-		rec.Outcome, rec.Reason = starts.Unpatched, err.Error()
-	case bad != nil && config.FailClosed:
-	default:
-		if bad != nil {
-			log.line("warning", bad.Error()+": ignored")
-		}
-		rec, bad = bounded(c, config, o, log, rec)
+	rec := newRecord(c, &p, o, HookCommand)
+	if err == nil {
+		rec, err = bounded(c, p.Config, o, rec)
 	}
-	remember(rec, bad, config, log)
-	if bad != nil && config.FailClosed {
-		return fmt.Errorf("container not started (fail-closed): %w", bad)
-	}
-	return nil
+	return conclude(rec, err, &p, log)
 }
 
-// bounded is start, and gives up on what hangs: the container's runtime waits for the hook.
-func bounded(c *command, config Config, o Options, log *logger, rec *starts.Record) (*starts.Record, error) {
-	limit := config.hookLimit()
+// bounded is prepareSafely, and gives up on what hangs: the container's runtime waits for the hook.
+func bounded(c *command, config policy.Config, o Options, rec *starts.Record) (*starts.Record, error) {
+	limit := config.HookLimit()
 	done := make(chan error, 1)
 	late := *rec
-	go func() { done <- start(c, config, o, log, rec) }()
+	go func() { done <- prepareSafely(c, config, o, rec) }()
 	select {
 	case err := <-done:
 		return rec, err
 	case <-time.After(limit):
-		err := fmt.Errorf("no end within %v", limit)
-		late.Outcome, late.Reason = starts.Unpatched, err.Error()
-		return &late, err
+		return &late, fmt.Errorf("no end within %v", limit)
 	}
 }

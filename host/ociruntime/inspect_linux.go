@@ -4,6 +4,7 @@ package ociruntime
 
 import (
 	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/rootfs"
 )
 
@@ -17,7 +18,7 @@ type Inspected struct {
 
 // Inspect looks at the root filesystem that is open at a descriptor, which it closes, as a start does and within
 // limits.
-func Inspect(fd int, limits Limits) (*Inspected, error) {
+func Inspect(fd int, limits policy.Limits) (*Inspected, error) {
 	root, err := rootfs.Of(fd, "root")
 	if err != nil {
 		return nil, err

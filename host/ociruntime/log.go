@@ -8,10 +8,9 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
-
-	"vfix.dev/vfix/host/starts"
 )
 
 // logger writes where the runtime's own messages go: the file of --log in the format of
@@ -36,7 +35,7 @@ const logMode = 0o644
 func (l *logger) line(level, text string) {
 	text = "vfix: " + OneLine(text)
 	if l.file != "" {
-		f, err := os.OpenFile(l.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND|openNoBlock, logMode)
+		f, err := os.OpenFile(l.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, logMode)
 		if err == nil {
 			defer f.Close()
 			if _, err = f.WriteString(l.format(level, text)); err == nil {
@@ -73,20 +72,4 @@ func (l *logger) format(level, text string) string {
 		return ""
 	}
 	return string(b) + "\n"
-}
-
-// maxListed is how many problems one line lists.
-const maxListed = 3
-
-// summary is one line of all problems.
-func summary(problems []starts.Problem) string {
-	var first []string
-	for _, p := range problems[:min(len(problems), maxListed)] {
-		first = append(first, p.String())
-	}
-	text := strings.Join(first, "; ")
-	if n := len(problems) - maxListed; n > 0 {
-		text += fmt.Sprintf("; and %d more", n)
-	}
-	return text
 }

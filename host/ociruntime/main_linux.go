@@ -3,17 +3,21 @@
 package ociruntime
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-const openNoBlock = unix.O_NONBLOCK
+	"vfix.dev/vfix/host/inherited"
+	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/host/starts"
+)
 
 // Main is vfix-runtime: args is what stands behind its name on the command line. It returns
 // only where the real runtime cannot be executed, or the container may not start
@@ -24,64 +28,47 @@ func Main(args []string, o Options) error {
 		return hook(&c, o)
 	}
 	log := newLogger(&c, o.Stderr)
-	config, bad := configOf(&c)
-	if bad != nil && c.starts() && !config.FailClosed {
-		log.line("warning", bad.Error()+": ignored")
-	}
-	real, err := findRuntime(config.Runtime)
+	p := inForce(&c)
+	real, err := findRuntime(p.Runtime)
 	if err != nil {
 		return fail(log, err)
 	}
 	if c.starts() {
-		// What a start needs is small, and nothing of it is worth collecting.
-		debug.SetGCPercent(-1)
-		debug.SetMemoryLimit(memoryLimit)
-		rec := newRecord(&c, config, o, real)
-		if bad == nil || !config.FailClosed {
-			bad = start(&c, config, o, log, rec)
-		}
-		remember(rec, bad, config, log)
-		if bad != nil && config.FailClosed {
-			return fail(log, fmt.Errorf("container not started (fail-closed): %w", bad))
+		light()
+		rec := newRecord(&c, &p, o, real)
+		if err := conclude(rec, prepareSafely(&c, p.Config, o, rec), &p, log); err != nil {
+			return fail(log, err)
 		}
 	}
-	env := append(withoutGuard(os.Environ()), guard+"="+strconv.Itoa(os.Getpid()))
-	err = unix.Exec(real, append([]string{real}, c.argv...), env)
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, guard+"=") })
+	inherited.Restore()
+	err = unix.Exec(real, append([]string{real}, c.argv...), append(env, guard+"="+strconv.Itoa(os.Getpid())))
 	return fail(log, fmt.Errorf("runtime %s: %w", real, err))
 }
 
-// memoryLimit is where memory is collected after all, in bytes.
-const memoryLimit = 256 << 20
-
-func withoutGuard(env []string) []string {
-	var out []string
-	for _, v := range env {
-		if !strings.HasPrefix(v, guard+"=") {
-			out = append(out, v)
-		}
-	}
-	return out
+// light has nothing collected: what a start needs is small. From memoryLimit on it is, after all.
+func light() {
+	const memoryLimit = 256 << 20 // bytes
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memoryLimit)
 }
 
-// configOf is the configuration with what the command line says in its place. With an
-// error it is what is known without the file.
-func configOf(c *command) (Config, error) {
-	path := ConfigFile
-	if c.configFile != "" {
-		path = c.configFile
+// inForce is the configuration with what the command line says in its place. It can make the policy stricter only.
+func inForce(c *command) policy.InForce {
+	state := c.cacheDir
+	if !filepath.IsAbs(state) {
+		state = "" // an error later on
 	}
-	config, err := ReadConfig(path)
-	if c.runtime != "" {
-		config.Runtime = c.runtime
-	}
+	p := policy.Load(c.configFile, c.configFile != "", state)
+	p.Runtime = cmp.Or(c.runtime, p.Runtime)
 	if c.cacheDir != "" {
-		config.CacheDir = c.cacheDir
-		err = errors.Join(err, config.check())
+		p.CacheDir = c.cacheDir
 	}
-	if c.failClosed != nil {
-		config.FailClosed = *c.failClosed
+	p.FailClosed = p.FailClosed || c.failClosed
+	if p.Source == starts.FromFile && c.source != "" { // the plugin, whose file this is, has another one
+		p.Source = c.source
 	}
-	return config, err
+	return p
 }
 
 // fail tells of an error in the runtime's log, where engines look, and returns it for stderr.
@@ -90,4 +77,24 @@ func fail(log *logger, err error) error {
 		log.line("error", err.Error())
 	}
 	return err
+}
+
+// prepareSafely is prepare; a fault of vfix's own must not keep a container from starting.
+func prepareSafely(c *command, config policy.Config, o Options, rec *starts.Record) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("internal error: %v", r)
+		}
+	}()
+	if c.cacheDir != "" && !filepath.IsAbs(c.cacheDir) {
+		return fmt.Errorf("--cache-dir: %q is no absolute path", c.cacheDir)
+	}
+	if rec.Bundle, err = c.bundleDir(); err != nil {
+		return err
+	}
+	spec, err := c.specPath(rec.Bundle)
+	if err != nil {
+		return err
+	}
+	return prepare(rec.Bundle, spec, c.pid, config, o, rec)
 }

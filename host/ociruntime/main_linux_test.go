@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/host/policy"
 )
 
 // The confined process is this program, called by another name.
@@ -18,5 +19,5 @@ func TestMain(m *testing.M) {
 
 func examinerOf(t *testing.T) *examiner.Pool {
 	t.Helper()
-	return &examiner.Pool{Memory: DefaultMemoryBytes, Until: time.Now().Add(time.Minute)}
+	return &examiner.Pool{Memory: policy.DefaultMemoryBytes, Until: time.Now().Add(time.Minute)}
 }

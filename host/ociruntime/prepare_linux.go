@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
@@ -20,7 +21,7 @@ import (
 
 // container is one that is about to be made.
 type container struct {
-	Config
+	policy.Config
 	own    Options
 	bundle string
 	// specPath is the file config.json.
@@ -49,7 +50,7 @@ const maxSpec = 32 << 20
 
 // prepare reads the bundle and does all that is to be done about it. An error says that
 // nothing could be done, the problems in the record what else could not.
-func prepare(bundle, specPath string, pid int, c Config, o Options, rec *starts.Record) error {
+func prepare(bundle, specPath string, pid int, c policy.Config, o Options, rec *starts.Record) error {
 	k := &container{Config: c, own: o, bundle: bundle, specPath: specPath, pid: pid, budget: newBudget(c.Limits), rec: rec}
 	unlock, err := lockFolder(bundle)
 	if err != nil {
@@ -70,24 +71,19 @@ func prepare(bundle, specPath string, pid int, c Config, o Options, rec *starts.
 	if pid != 0 && len(k.earlier) > 0 {
 		return nil // a hook behind vfix-runtime, which has done it
 	}
-	enabled, fallback, err := k.wanted()
+	decided, err := c.Decide(k.spec.Annotations)
 	if err != nil {
 		return k.withoutMounts(err)
 	}
-	rec.Policy.Fallback = fallback
-	fix, err := k.asked()
-	if err != nil {
-		return k.withoutMounts(err)
-	}
-	rec.Policy.Fix = words(fix)
-	if !enabled {
+	rec.Policy.Fallback, rec.Policy.Fix = decided.Fallback, words(decided.Fix)
+	if !decided.Enabled {
 		rec.Outcome = starts.Disabled
 		return k.withoutMounts(nil)
 	}
 	k.pool = &examiner.Pool{
 		Memory: k.budget.MemoryBytes, Until: k.budget.until(), Cgroup: examiner.PodCgroup(k.spec.CgroupsPath),
 	}
-	s, err := store.Open(c.cacheDir(), c.cacheSize())
+	s, err := store.Open(c.Cache(), c.CacheBytes())
 	if err != nil {
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
@@ -95,7 +91,7 @@ func prepare(bundle, specPath string, pid int, c Config, o Options, rec *starts.
 	if err := s.Lease(); err != nil {
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
-	err = k.work(fallback, fix)
+	err = k.work(decided)
 	rec.Confined = k.pool.Holds
 	if err != nil {
 		s.Release()
@@ -120,30 +116,8 @@ func (k *container) withoutMounts(err error) error {
 	return errors.Join(err, k.writeSpec())
 }
 
-// wanted reads the annotations.
-func (k *container) wanted() (enabled, fallback bool, err error) {
-	enabled, fallback = !k.OptIn, k.Fallback
-	switch v := k.spec.Annotations[AnnotationEnable]; v {
-	case "":
-	case "true", "false":
-		if enabled = v == "true"; !enabled && k.FailClosed && !k.AllowDisable {
-			return false, false, fmt.Errorf("annotation %s=false: not allowed with fail-closed", AnnotationEnable)
-		}
-	default:
-		return false, false, fmt.Errorf("annotation %s: got %q, want true or false", AnnotationEnable, v)
-	}
-	switch v := k.spec.Annotations[AnnotationFallback]; v {
-	case "":
-	case "always", "never":
-		fallback = v == "always"
-	default:
-		return false, false, fmt.Errorf("annotation %s: got %q, want always or never", AnnotationFallback, v)
-	}
-	return enabled, fallback, nil
-}
-
 // work patches the files of the root.
-func (k *container) work(fallback bool, fix []rewriter.Repair) (err error) {
+func (k *container) work(d policy.Decision) (err error) {
 	path := k.spec.Root.Path
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(k.bundle, path)
@@ -162,7 +136,7 @@ func (k *container) work(fallback bool, fix []rewriter.Repair) (err error) {
 		return err
 	}
 	k.rec.Root = k.root.Path
-	k.pool.Repairs = k.possible(fix)
+	k.pool.Repairs = k.possible(d.Fix)
 	found, err := k.look()
 	k.rec.Examined = k.pool.Asked
 	k.rec.Seconds.Look = k.budget.since()
@@ -188,7 +162,7 @@ func (k *container) work(fallback bool, fix []rewriter.Repair) (err error) {
 	for i := range found.Legacy {
 		k.patch(&found.Legacy[i])
 	}
-	if fallback {
+	if d.Fallback {
 		if err := k.addFallback(); err != nil {
 			k.rec.Add("", err.Error())
 		}
@@ -201,41 +175,4 @@ func (k *container) work(fallback bool, fix []rewriter.Repair) (err error) {
 
 func (k *container) problem(name string, err error) {
 	k.rec.Add("/"+name, err.Error())
-}
-
-// start does the work of a create or run. Its error is why that could not be done, wholly or
-// in part; it has been logged where the container starts all the same.
-func start(c *command, config Config, o Options, log *logger, rec *starts.Record) (err error) {
-	if rec.Bundle, err = c.bundleDir(); err == nil {
-		err = prepareSafely(c, config, o, rec)
-	}
-	if err == nil && len(rec.Problems) > 0 {
-		err = fmt.Errorf("not patched: %s", summary(rec.Problems))
-		rec.Outcome = starts.Partial
-		if !config.FailClosed {
-			log.line("warning", err.Error())
-		}
-		return err
-	}
-	if err != nil {
-		rec.Outcome, rec.Reason = starts.Unpatched, err.Error()
-	}
-	if err != nil && !config.FailClosed {
-		log.line("warning", "nothing patched, the container starts as it is: "+err.Error())
-	}
-	return err
-}
-
-// prepareSafely is prepare; a fault of vfix's own must not keep a container from starting.
-func prepareSafely(c *command, config Config, o Options, rec *starts.Record) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("internal error: %v", r)
-		}
-	}()
-	spec, err := c.specPath(rec.Bundle)
-	if err != nil {
-		return err
-	}
-	return prepare(rec.Bundle, spec, c.pid, config, o, rec)
 }

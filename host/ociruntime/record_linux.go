@@ -3,39 +3,53 @@
 package ociruntime
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/starts"
 )
 
-func newRecord(c *command, config Config, o Options, real string) *starts.Record {
+func newRecord(c *command, p *policy.InForce, o Options, real string) *starts.Record {
 	return &starts.Record{
 		Time: time.Now().UTC(), Vfix: o.Version, Container: c.container, Caller: callerName(), Runtime: real,
-		Policy: starts.Policy{FailClosed: config.FailClosed, OptIn: config.OptIn},
+		Policy: starts.Policy{Source: p.Source, FailClosed: p.FailClosed, OptIn: p.OptIn},
 		Files:  []starts.File{}, Problems: []starts.Problem{},
 	}
 }
 
-// remember writes the record of a start that is over, just before the real runtime takes over.
-func remember(r *starts.Record, bad error, config Config, log *logger) {
-	switch {
-	case bad != nil && config.FailClosed:
-		r.Outcome, r.Reason = starts.Refused, bad.Error()
-	case r.Outcome != "":
-	case len(r.Files) > 0:
-		r.Outcome = starts.Patched
-	default:
-		r.Outcome = starts.Clean
+// conclude says and records what became of a start, just before the real runtime takes over; err is why nothing
+// could be done. Its own error keeps the container from starting.
+func conclude(r *starts.Record, err error, p *policy.InForce, log *logger) error {
+	warn := func(text string) {
+		if text != "" {
+			log.line("warning", text)
+		}
+	}
+	r.Settle(err, p.FailClosed)
+	warn(p.Why())
+	if err := p.Keep(); err != nil {
+		warn(err.Error())
+	}
+	var refused error
+	switch r.Outcome {
+	case starts.Refused:
+		refused = fmt.Errorf("%w: %s", errRefused, r.Reason)
+	case starts.Unpatched:
+		warn("nothing patched, the container starts as it is: " + r.Reason)
+	case starts.Partial:
+		warn("not patched: " + r.Why())
 	}
 	begun := r.Time
 	r.Time = time.Now().UTC()
 	r.Seconds.Total = r.Time.Sub(begun).Seconds()
-	if err := (starts.Log{Record: config.record(), Metrics: config.Metrics}).Add(r); err != nil {
-		log.line("warning", err.Error())
+	if err := (starts.Log{Record: p.RecordFile(), Metrics: p.Metrics}).Add(r); err != nil {
+		warn(err.Error())
 	}
+	return refused
 }
 
 // callerName is the name of the process that called vfix-runtime: containerd-shim, conmon, …

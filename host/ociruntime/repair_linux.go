@@ -19,38 +19,6 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// noRepair is the word for none in the annotation.
-const noRepair = "none"
-
-// asked are the repairs of the node's configuration and of the annotation, which adds to them. To have
-// none of the node's is up to who may disable vfix.
-func (k *container) asked() (all []rewriter.Repair, err error) {
-	if k.Fix != "" {
-		if all, err = repairs.Parse(k.Fix); err != nil {
-			return nil, fmt.Errorf("fix: %w", err)
-		}
-	}
-	switch v := k.spec.Annotations[AnnotationFix]; v {
-	case "":
-	case noRepair:
-		if len(all) > 0 && k.FailClosed && !k.AllowDisable {
-			return nil, fmt.Errorf("annotation %s=%s: not allowed with fail-closed", AnnotationFix, noRepair)
-		}
-		return nil, nil
-	default:
-		own, err := repairs.Parse(v)
-		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %w, or %s", AnnotationFix, err, noRepair)
-		}
-		for _, r := range own {
-			if !slices.Contains(all, r) {
-				all = append(all, r)
-			}
-		}
-	}
-	return all, nil
-}
-
 // possible are the repairs whose files this container can have.
 func (k *container) possible(all []rewriter.Repair) (some []rewriter.Repair) {
 	for _, r := range all {

@@ -3,9 +3,11 @@
 package ociruntime
 
 import (
+	"errors"
 	"fmt"
 	"io"
-	"strings"
+
+	"vfix.dev/vfix/host/policy"
 )
 
 // Options are what vfix-runtime must know of the binary that it is part of.
@@ -32,12 +34,15 @@ func Run(args []string, o Options) int {
 	return 1
 }
 
+// errRefused: the policy keeps the container from starting.
+var errRefused = errors.New("container not started (fail-closed)")
+
 // Hint says what to do about an error of Main.
 func Hint(err error) string {
-	if strings.Contains(err.Error(), "fail-closed") {
-		return "fix the cause, or turn fail_closed off in " + ConfigFile + "; allow_disable there lets containers opt out with " + AnnotationEnable + "=false"
+	if errors.Is(err, errRefused) {
+		return "fix the cause, or turn fail_closed off in " + policy.ConfigFile + "; allow_disable there lets containers opt out with " + policy.AnnotationEnable + "=false"
 	}
-	return "name the real runtime with --runtime, or in " + ConfigFile
+	return "name the real runtime with --runtime, or in " + policy.ConfigFile
 }
 
 func (o *Options) maker() string {

@@ -8,8 +8,6 @@ import (
 	"errors"
 )
 
-const openNoBlock = 0
-
 var errSystem = errors.New("vfix-runtime is for Linux machines only")
 
 // Main errs: there are no containers on this system.

@@ -12,13 +12,6 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Annotations that decide about one container.
-const (
-	AnnotationEnable   = "dev.vfix.enable"   // true, or false
-	AnnotationFallback = "dev.vfix.fallback" // always, or never
-	AnnotationFix      = "dev.vfix.fix"      // as Config.Fix, or none
-)
-
 const specName = "config.json" // runtime-spec, bundle.md
 
 // spec is what is read of a bundle's config.json. Source: opencontainers/runtime-spec,

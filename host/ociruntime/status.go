@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
 )
@@ -21,7 +22,8 @@ type StatusOptions struct {
 // Status is what is remembered of starts, and the state of the cache.
 type Status struct {
 	*starts.Status
-	Cache CacheState
+	Policy policy.InForce
+	Cache  CacheState
 }
 
 // CacheState is how full the cache is.
@@ -33,24 +35,22 @@ type CacheState struct {
 
 // ReadStatus reads it.
 func ReadStatus(o StatusOptions) (*Status, error) {
-	config, err := ReadConfig(o.ConfigFile)
-	if err != nil {
-		return nil, err
-	}
+	config := policy.Load(o.ConfigFile, false, "")
+	var err error
 	switch o.Record {
 	case "":
-		o.Record = config.record()
+		o.Record = config.RecordFile()
 	case starts.Journal:
 	default:
 		if _, err := os.Stat(o.Record); err != nil {
 			return nil, err
 		}
 	}
-	s := &Status{Cache: CacheState{Dir: config.cacheDir(), Limit: config.cacheSize()}}
+	s := &Status{Policy: config, Cache: CacheState{Dir: config.Cache(), Limit: config.CacheBytes()}}
 	if s.Status, err = starts.Read(o.Record, o.Last); err != nil {
 		return nil, err
 	}
-	cache, err := store.Existing(config.cacheDir(), config.cacheSize())
+	cache, err := store.Existing(config.Cache(), config.CacheBytes())
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}

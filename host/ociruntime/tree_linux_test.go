@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/internal/tinyelf"
 )
@@ -167,7 +168,7 @@ func TestScanTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	x, changed, err := scanTree(root, nil, true, newBudget(Limits{}), examinerOf(t))
+	x, changed, err := scanTree(root, nil, true, newBudget(policy.Limits{}), examinerOf(t))
 	if err != nil || !changed || len(x.Legacy) != 0 || len(x.Unread) != 0 {
 		t.Fatalf("got %+v, %v, %v", x, changed, err)
 	}
@@ -182,7 +183,7 @@ func TestScanTree(t *testing.T) {
 	if err := os.Truncate(big, maxFile+1); err != nil {
 		t.Skipf("no sparse files here: %v", err)
 	}
-	y, changed, err := scanTree(root, x, true, newBudget(Limits{}), examinerOf(t))
+	y, changed, err := scanTree(root, x, true, newBudget(policy.Limits{}), examinerOf(t))
 	if err != nil || !changed || len(y.Unread) != 1 || string(y.Unread[0].Name) != "big" {
 		t.Errorf("got %+v, %v, %v", y, changed, err)
 	}
@@ -205,7 +206,7 @@ func TestScanTreeOfTemporaryNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	x, _, err := scanTree(root, nil, true, newBudget(Limits{}), examinerOf(t))
+	x, _, err := scanTree(root, nil, true, newBudget(policy.Limits{}), examinerOf(t))
 	if err != nil || len(x.temps) != 1 || x.temps[0] != name || len(x.Unread) != 1 || string(x.Unread[0].Name) != name {
 		t.Errorf("got %+v, %v", x, err)
 	}
@@ -243,7 +244,7 @@ func TestScanTreeSideBySide(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	scan := func(processors int, old *index) (*index, bool) {
 		runtime.GOMAXPROCS(processors)
-		x, changed, err := scanTree(root, old, true, newBudget(Limits{}), examinerOf(t))
+		x, changed, err := scanTree(root, old, true, newBudget(policy.Limits{}), examinerOf(t))
 		if err != nil {
 			t.Fatal(err)
 		}

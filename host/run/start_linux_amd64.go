@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/host/inherited"
 	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/memfile"
 )
@@ -93,7 +94,7 @@ func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 // execve returns only where it fails. syscall.Exec and not the bare call: it puts back the
 // limit of open files that Go raised when vfix started.
 func execve(path string, args, env []string) error {
-	restoreSignals()
+	inherited.Restore()
 	err := syscall.Exec(path, args, env)
 	switch {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):

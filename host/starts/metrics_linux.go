@@ -58,8 +58,14 @@ func families() []family {
 	one := func(name, kind, help string, add func(*Record) float64) family {
 		return family{prefix + name, help, kind, []series{{name: prefix + name, add: add, gauge: kind == "gauge"}}}
 	}
+	sources := family{name: prefix + "policy_source", kind: "gauge", help: "Where the configuration of the last start came from: 1 for that source."}
+	for _, from := range Sources {
+		sources.series = append(sources.series, series{
+			name: sources.name + `{source="` + string(from) + `"}`, gauge: true, add: when(func(r *Record) bool { return r.Policy.Source == from }),
+		})
+	}
 	return []family{
-		results,
+		results, sources,
 		one("patched_files_total", "counter", "Files that starts have patched.", func(r *Record) float64 { return float64(len(r.Files)) }),
 		one("sites_left_total", "counter", "Call sites that starts have left, live or unknown.", func(r *Record) float64 { return float64(r.SitesLeft) }),
 		one("problems_total", "counter", "Files that starts have left unexamined or unpatched.", func(r *Record) float64 { return float64(len(r.Problems)) }),

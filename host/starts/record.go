@@ -4,6 +4,8 @@ package starts
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -31,6 +33,39 @@ const (
 
 // Outcomes are all, in the order of tables.
 var Outcomes = []Outcome{Patched, Clean, Partial, Unpatched, Refused, Disabled}
+
+// UnmarshalText takes the words above alone: no reader has to guess what another one means.
+func (o *Outcome) UnmarshalText(text []byte) error {
+	if *o = Outcome(text); !slices.Contains(Outcomes, *o) {
+		return fmt.Errorf("outcome %q: not known", text)
+	}
+	return nil
+}
+
+// Settle decides how a start ended: err is why nothing could be done, closed that the policy keeps a container
+// with anything left from starting. Only what starts with its copies has patched files.
+func (r *Record) Settle(err error, closed bool) {
+	switch {
+	case err != nil:
+		r.Outcome, r.Reason = Unpatched, err.Error()
+	case len(r.Problems) > 0:
+		r.Outcome = Partial
+	case r.Outcome == Disabled:
+	case len(r.Files) > 0:
+		r.Outcome = Patched
+	default:
+		r.Outcome = Clean
+	}
+	if closed && err == nil && r.Outcome == Partial {
+		r.Reason = "not patched: " + r.Why()
+	}
+	if closed && (r.Outcome == Unpatched || r.Outcome == Partial) {
+		r.Outcome = Refused
+	}
+	if r.Outcome == Unpatched || r.Outcome == Refused {
+		r.Files = []File{}
+	}
+}
 
 // Record is one start.
 type Record struct {
@@ -63,11 +98,26 @@ type Record struct {
 	Confined []string `json:"confined,omitempty"` // what confined the process that examined files
 }
 
+// Source is where the configuration of a start came from.
+type Source string
+
+// The sources. The last two are in force where the file is missing or wrong.
+const (
+	FromFile      Source = "file"
+	Defaults      Source = "defaults" // no file, and none before
+	LastGood      Source = "last-good"
+	ClosedDefault Source = "closed" // fail_closed, for no last good one is known
+)
+
+// Sources are all, in the order of tables.
+var Sources = []Source{FromFile, Defaults, LastGood, ClosedDefault}
+
 // Policy is what the node's configuration and the annotations came to.
 type Policy struct {
-	FailClosed bool `json:"fail_closed"`
-	OptIn      bool `json:"opt_in"`
-	Fallback   bool `json:"fallback"`
+	Source     Source `json:"source"`
+	FailClosed bool   `json:"fail_closed"`
+	OptIn      bool   `json:"opt_in"`
+	Fallback   bool   `json:"fallback"`
 	// Fix lists the repairs beyond calls of the page.
 	Fix string `json:"fix,omitempty"`
 }

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -148,15 +149,19 @@ func Find(from, container string) (*Record, error) {
 	return nil, nil
 }
 
-// Why is why a start did not do everything: the reason, or the first problem and how many more there are; ""
+// Why is why a start did not do everything: the reason, or the first problems and how many more there are; ""
 // where it did.
 func (r *Record) Why() string {
-	if r.Reason != "" || len(r.Problems) == 0 {
+	if r.Reason != "" {
 		return r.Reason
 	}
-	why := r.Problems[0].String()
-	if n := len(r.Problems) - 1; n > 0 {
-		why += fmt.Sprintf("; and %d more", n)
+	const most = 3
+	var first []string
+	for _, p := range r.Problems[:min(len(r.Problems), most)] {
+		first = append(first, p.String())
 	}
-	return why
+	if n := len(r.Problems) - most; n > 0 {
+		first = append(first, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(first, "; ")
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 )
 
 // auditor looks at the images of containers.
@@ -144,7 +145,7 @@ func (a *auditor) work() {
 
 // look prints one line about an image.
 func (a *auditor) look(s audited) {
-	found, err := ociruntime.Inspect(s.root, ociruntime.Limits{Seconds: auditSeconds})
+	found, err := ociruntime.Inspect(s.root, policy.Limits{Seconds: auditSeconds})
 	a.images++
 	name := s.image()
 	if name == "" {

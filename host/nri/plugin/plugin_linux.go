@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 
 	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 )
 
 // What the engine calls the plugin: 50-vfix. Plugins that add devices and mounts usually have lower numbers.
@@ -72,7 +73,7 @@ func connect(ctx context.Context, o Options, serving any) error {
 		stub.WithLogger(quiet{o.Log}), stub.WithOnClose(func() { once.Do(func() { close(lost) }) }),
 	}
 	if h, ok := serving.(*hooker); ok {
-		if config, _ := h.policy(); config.FailClosed {
+		if p, _ := h.policy(); p.FailClosed {
 			// An engine that knows of it (NRI 0.12.4) creates no container without an answer of ours.
 			options = append(options, stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
 		}
@@ -108,8 +109,8 @@ type hooker struct {
 	pending   map[string]*hookedContainer // by ID
 	firstWait time.Duration               // constant
 	advised   map[string]bool             // images for Kata that were named
-	config    ociruntime.Config           // the last that was read
-	bad       string                      // what was wrong with it
+	config    policy.Config               // the last that was in force
+	why       string                      // and what was wrong with the file
 	written   bool                        // the program, by this process
 }
 
@@ -126,21 +127,20 @@ func (h *hooker) ready() error {
 	return install(h.Dir, h.Hook)
 }
 
-// policy reads the configuration, which may have changed, and hands it on to the hook.
-func (h *hooker) policy() (ociruntime.Config, error) {
+// policy finds what is in force, for the configuration may have changed, and hands it on to the hook.
+func (h *hooker) policy() (policy.InForce, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	text, err := policyFrom(h.Config, h.Dir)
-	if err != nil {
-		return h.config, err
+	p := policy.Load(h.Config, false, h.Dir)
+	if why := p.Why(); why != h.why {
+		if h.why = why; why != "" {
+			h.Log("%s", why)
+		} else {
+			h.Log("%s: in force again", h.Config)
+		}
 	}
-	config, err := ociruntime.ParseConfig(text)
-	if bad := fmt.Sprint(err); err != nil && bad != h.bad {
-		h.bad = bad
-		h.Log("%s: %v", h.Config, err)
-	}
-	h.config = config // what is right beside an error counts, as for vfix-runtime
-	return config, nil
+	h.config = p.Config
+	return p, errors.Join(p.Keep(), handOn(p.Config, h.Dir))
 }
 
 // Configure is called once for each connection.
@@ -158,9 +158,9 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	s := subjectOf(h.engine, pod, c)
 	h.mu.Unlock()
 	err := h.ready()
-	policy, perr := h.policy()
+	p, perr := h.policy()
 	if err = errors.Join(err, perr); err != nil {
-		if policy.FailClosed {
+		if p.FailClosed {
 			return nil, nil, fmt.Errorf("vfix: container not created (fail-closed): %w", err)
 		}
 		h.Log("%s: starts unpatched: %v", s, err)
@@ -169,10 +169,10 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	if patched(s, c) { // by this plugin's successor, in an upgrade
 		return nil, nil, nil
 	}
-	switch decide(h.Selection, policy, s) {
+	switch decide(h.Selection, p.Config, s) {
 	case hooked:
 	case optedOut:
-		h.Log("%s: not patched: annotation %s=false", s, ociruntime.AnnotationEnable)
+		h.Log("%s: not patched: annotation %s=false", s, policy.AnnotationEnable)
 		return nil, nil, nil
 	case virtually:
 		h.adviseKata(s)
@@ -184,21 +184,18 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	a := &api.ContainerAdjustment{}
 	a.AddHooks(&api.Hooks{CreateRuntime: []*api.Hook{{
 		Path: filepath.Join(h.Dir, programName),
-		Args: []string{programName, "--vfix-config", filepath.Join(h.Dir, configName), ociruntime.HookCommand},
+		Args: []string{programName, "--vfix-config", filepath.Join(h.Dir, configName), "--policy-source", string(p.Source), ociruntime.HookCommand},
 		// It ends by itself before that; an engine that had to kill it would not start the container.
-		Timeout: api.Int(int(policy.HookTimeout().Seconds())),
+		Timeout: api.Int(int(p.HookTimeout().Seconds())),
 	}}})
 	// containerd hands on only those annotations of a pod that its configuration names.
 	for name, value := range s.annotations {
-		if _, has := c.GetAnnotations()[name]; !has && strings.HasPrefix(name, annotationPrefix) {
+		if _, has := c.GetAnnotations()[name]; !has && strings.HasPrefix(name, policy.AnnotationPrefix) {
 			a.AddAnnotation(name, value)
 		}
 	}
 	return a, nil, nil
 }
-
-// annotationPrefix begins the names of vfix's annotations.
-const annotationPrefix = "dev.vfix."
 
 // maxAdvised bounds the images that are remembered.
 const maxAdvised = 10000

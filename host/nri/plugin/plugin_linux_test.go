@@ -17,7 +17,7 @@ import (
 	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 
 	"vfix.dev/vfix/host/nri"
-	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 )
 
 // node is an engine's side of NRI, which is the library's own, and a plugin that runs.
@@ -138,8 +138,8 @@ func TestHookIsAdded(t *testing.T) {
 	}
 	hooks := got.GetHooks().GetCreateRuntime()
 	if len(hooks) != 1 || hooks[0].Path != filepath.Join(n.o.Dir, "vfix-runtime") ||
-		strings.Join(hooks[0].Args, " ") != "vfix-runtime --vfix-config "+filepath.Join(n.o.Dir, "runtime.json")+" hook" ||
-		hooks[0].Timeout.GetValue() != int64(ociruntime.Config{}.HookTimeout().Seconds()) {
+		strings.Join(hooks[0].Args, " ") != "vfix-runtime --vfix-config "+filepath.Join(n.o.Dir, "runtime.json")+" --policy-source defaults hook" ||
+		hooks[0].Timeout.GetValue() != int64(policy.Config{}.HookTimeout().Seconds()) {
 		t.Errorf("hooks: got %v", hooks)
 	}
 	if a := got.GetAnnotations(); len(a) != 1 || a["dev.vfix.fallback"] != "always" {

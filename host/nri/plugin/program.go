@@ -5,11 +5,11 @@ package plugin
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"vfix.dev/vfix/host/policy"
 )
 
 const (
@@ -22,17 +22,7 @@ func put(path string, data []byte, mode fs.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone by then, where all went well
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.Rename(f.Name(), path)
+	return policy.Put(path, data, mode)
 }
 
 // install writes the program.
@@ -44,16 +34,12 @@ func install(dir string, program []byte) error {
 	return put(filepath.Join(dir, programName), program, executable)
 }
 
-// policyFrom hands the configuration on to the hook, byte for byte, and returns its bytes; no file is an
-// empty one.
-func policyFrom(file, dir string) ([]byte, error) {
+// handOn gives the hook the configuration that is in force: it decides as this process does.
+func handOn(c policy.Config, dir string) error {
 	const readable = 0o644
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		text, err = []byte("{}\n"), nil
-	}
+	text, err := c.Bytes()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return text, put(filepath.Join(dir, configName), text, readable)
+	return put(filepath.Join(dir, configName), text, readable)
 }

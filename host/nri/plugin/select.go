@@ -12,7 +12,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"vfix.dev/vfix/host/nri"
-	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/internal/patterns"
 )
 
@@ -128,22 +128,22 @@ const (
 	virtually                 // in a virtual machine, which no hook reaches
 )
 
-// decide applies the selection, the policy and the annotation, in this order. Where the policy forbids to opt
-// out, the hook is added, and refuses the container: the policy is read in one place.
-func decide(s nri.Selection, policy ociruntime.Config, c subject) decision {
+// decide applies the selection, then the policy and the annotations. Where these ask for what the policy forbids,
+// the hook is added, and refuses the container.
+func decide(s nri.Selection, config policy.Config, c subject) decision {
 	switch {
 	case c.handler == wrapped || !selects(s, c):
 		return pass
 	case isKata(c.handler):
 		return virtually
 	}
-	switch v := c.annotations[ociruntime.AnnotationEnable]; {
-	case v == "" && policy.OptIn:
-		return pass
-	case v == "false" && !(policy.FailClosed && !policy.AllowDisable):
+	switch d, err := config.Decide(c.annotations); {
+	case err != nil || d.Enabled:
+		return hooked
+	case d.OptedOut:
 		return optedOut
 	}
-	return hooked
+	return pass
 }
 
 // wrapped is the runtime handler under which vfix-runtime does the work by itself: 'vfix install'.

@@ -7,7 +7,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"vfix.dev/vfix/host/nri"
-	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/policy"
 )
 
 // What engines tell of a container: CRI-O's annotations are those seen with 1.36.
@@ -45,13 +45,13 @@ func TestSubject(t *testing.T) {
 }
 
 func TestDecide(t *testing.T) {
-	enable := func(v string) map[string]string { return map[string]string{ociruntime.AnnotationEnable: v} }
+	enable := func(v string) map[string]string { return map[string]string{policy.AnnotationEnable: v} }
 	pods := nri.Selection{Namespaces: []string{"team-*", "!team-b"}, Images: []string{"*redis*"}, Labels: []string{"app", "tier=web*"}}
 	in := subject{namespace: "team-a", images: []string{"docker.io/library/redis:2", "docker.io/library/redis@sha256:1ddb"}, labels: map[string]string{"tier": "web1"}}
-	closed := ociruntime.Config{FailClosed: true}
+	closed := policy.Config{FailClosed: true}
 	for name, tc := range map[string]struct {
 		s      nri.Selection
-		policy ociruntime.Config
+		policy policy.Config
 		change func(*subject)
 		want   decision
 	}{
@@ -71,9 +71,9 @@ func TestDecide(t *testing.T) {
 		"a namespace is no image":       {s: nri.Selection{Namespaces: []string{"a"}}, change: func(c *subject) { c.namespace = "b/a" }, want: pass},
 		"opts out":                      {change: func(c *subject) { c.annotations = enable("false") }, want: optedOut},
 		"may not opt out":               {policy: closed, change: func(c *subject) { c.annotations = enable("false") }, want: hooked},
-		"may opt out":                   {policy: ociruntime.Config{FailClosed: true, AllowDisable: true}, change: func(c *subject) { c.annotations = enable("false") }, want: optedOut},
-		"opt-in, not asked":             {policy: ociruntime.Config{OptIn: true}, want: pass},
-		"opt-in, asked":                 {policy: ociruntime.Config{OptIn: true}, change: func(c *subject) { c.annotations = enable("true") }, want: hooked},
+		"may opt out":                   {policy: policy.Config{FailClosed: true, AllowDisable: true}, change: func(c *subject) { c.annotations = enable("false") }, want: optedOut},
+		"opt-in, not asked":             {policy: policy.Config{OptIn: true}, want: pass},
+		"opt-in, asked":                 {policy: policy.Config{OptIn: true}, change: func(c *subject) { c.annotations = enable("true") }, want: hooked},
 		"no word: the hook says so":     {change: func(c *subject) { c.annotations = enable("yes") }, want: hooked},
 		"vfix-runtime":                  {change: func(c *subject) { c.handler = "vfix" }, want: pass},
 		"Kata":                          {change: func(c *subject) { c.handler = "kata-qemu" }, want: virtually},

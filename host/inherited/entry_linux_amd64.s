@@ -15,7 +15,7 @@ TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
 	MOVQ	$SYS_rt_sigprocmask, AX
 	MOVQ	$SIG_BLOCK, DI
 	XORL	SI, SI			// no new mask
-	LEAQ	·inherited+0(SB), DX	// blocked
+	LEAQ	·signals+0(SB), DX	// blocked
 	MOVQ	$MASK_SIZE, R10
 	SYSCALL
 	MOVQ	$LAST_SIGNAL, R12
@@ -31,9 +31,9 @@ next:
 	CMPQ	-64(SP), $SIG_IGN
 	JNE	other
 	LEAQ	-1(R12), CX
-	BTSQ	CX, ·inherited+8(SB)	// ignored
+	BTSQ	CX, ·signals+8(SB)	// ignored
 other:
 	DECQ	R12
 	JNE	next
-	MOVQ	$1, ·inherited+16(SB)	// recorded
+	MOVQ	$1, ·signals+16(SB)	// recorded
 	JMP	_rt0_amd64_linux(SB)

@@ -1,0 +1,269 @@
+// The configuration of vfix-runtime: its file, defaults and checks.
+
+package policy
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"vfix.dev/vfix/host/starts"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/internal/repairs"
+)
+
+// ConfigFile is where vfix-runtime looks for its configuration. Engines that start a
+// runtime without arguments (containerd's BinaryName, podman) leave no other way to
+// tell it anything.
+const ConfigFile = "/etc/vfix/runtime.json"
+
+// Defaults of a Config.
+const (
+	DefaultCacheDir  = "/var/lib/vfix"
+	DefaultCacheSize = 2 << 30 // bytes
+	DefaultRecord    = "/var/log/vfix/starts.jsonl"
+)
+
+// Config is the content of ConfigFile. The zero value is the default.
+type Config struct {
+	// Runtime is the real runtime: a path, or a name that is looked up in PATH. "" is runc,
+	// and crun where there is no runc.
+	Runtime string `json:"runtime,omitempty"`
+	// FailClosed has a container not start where vfix could not do its work.
+	FailClosed bool `json:"fail_closed,omitempty"`
+	// AllowDisable lets the annotation dev.vfix.enable=false overrule FailClosed: the node's policy
+	// is not the pod author's to turn off.
+	AllowDisable bool `json:"allow_disable,omitempty"`
+	// CacheDir is where patched copies are kept; "" is DefaultCacheDir, and for who is not root on
+	// this machine vfix in the folder of his data (XDG_DATA_HOME).
+	CacheDir string `json:"cache_dir,omitempty"`
+	// CacheSize bounds them, in bytes; 0 is DefaultCacheSize.
+	CacheSize int64 `json:"cache_size,omitempty"`
+	// OptIn has only containers with the annotation dev.vfix.enable=true patched.
+	OptIn bool `json:"opt_in,omitempty"`
+	// Fallback gives containers the preload library unless an annotation says otherwise.
+	Fallback bool `json:"fallback,omitempty"`
+	// Fix lists repairs beyond calls of the page, as vfix rebuild --fix does: for all containers,
+	// unless an annotation says otherwise.
+	Fix string `json:"fix,omitempty"`
+	// Record is where a line about each start goes: an absolute path, "journald" or "none"; "" is
+	// DefaultRecord, and for who is not root on this machine vfix/starts.jsonl in the folder of his
+	// state (XDG_STATE_HOME).
+	Record string `json:"record,omitempty"`
+	// Metrics is a file of counters for node_exporter's textfile collector; "" for none.
+	Metrics string `json:"metrics,omitempty"`
+	// Limits bound what one start may take.
+	Limits Limits `json:"limits,omitzero"`
+}
+
+// maxConfig bounds what is read of a configuration, in bytes.
+const maxConfig = 1 << 20
+
+// Read reads a configuration file. One that is not there is fs.ErrNotExist; anything else at its path that is
+// no file of the documented content is another error: a symlink that leads nowhere, a directory, a FIFO.
+func Read(path string) (Config, []byte, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return Config{}, nil, hinterr.With(err, configHint)
+	}
+	c, err := Parse(text)
+	if err != nil {
+		return Config{}, nil, hinterr.With(hinterr.Damaged("%s: %w", path, err), configHint)
+	}
+	return c, text, nil
+}
+
+// readFile reads a regular file that is not too large, and waits for nothing.
+func readFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, lerr := os.Lstat(path); lerr == nil {
+			return nil, fmt.Errorf("%s: a symlink that leads nowhere", path)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !fi.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err == nil && len(text) > maxConfig {
+		err = fmt.Errorf("%s: more than %d bytes", path, maxConfig)
+	}
+	return text, err
+}
+
+const configHint = "correct it, or write {} to it for the defaults; 'vfix runtime check' reads it, 'vfix help runtime' lists what it may have"
+
+// Parse reads the content of a configuration file. Its errors name the line.
+func Parse(text []byte) (Config, error) {
+	var c Config
+	if err := jsonobject.Strict(text, &c, func() (string, error) { return c.check() }); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// check finds the member that has a value which it must not have.
+func (c Config) check() (member string, err error) {
+	for _, n := range []struct {
+		member    string
+		got, most float64
+	}{
+		{"cache_size", float64(c.CacheSize), mostBytes}, {"limits.names", float64(c.Limits.Names), mostBytes},
+		{"limits.copy_bytes", float64(c.Limits.CopyBytes), mostBytes}, {"limits.memory_bytes", float64(c.Limits.MemoryBytes), mostBytes},
+		{"limits.seconds", c.Limits.Seconds, mostSeconds},
+	} {
+		if n.got < 0 || n.got > n.most {
+			return n.member, fmt.Errorf("got %v, want 0 to %.0f", n.got, n.most)
+		}
+	}
+	for _, name := range []struct{ member, got string }{
+		{"runtime", c.Runtime}, {"cache_dir", c.CacheDir}, {"record", c.Record}, {"metrics", c.Metrics},
+	} {
+		if strings.ContainsRune(name.got, 0) {
+			return name.member, fmt.Errorf("got %q, which no file can be called", name.got)
+		}
+	}
+	if c.CacheDir != "" && !filepath.IsAbs(c.CacheDir) {
+		return "cache_dir", fmt.Errorf("%q is no absolute path", c.CacheDir)
+	}
+	if c.Record != "" && c.Record != starts.Journal && c.Record != starts.None && !filepath.IsAbs(c.Record) {
+		return "record", fmt.Errorf("got %q, want an absolute path, %q or %q", c.Record, starts.Journal, starts.None)
+	}
+	if c.Metrics != "" && (!filepath.IsAbs(c.Metrics) || filepath.Ext(c.Metrics) != ".prom") {
+		return "metrics", fmt.Errorf("got %q, want an absolute path that ends in .prom", c.Metrics)
+	}
+	if c.Fix != "" {
+		_, err = repairs.Parse(c.Fix)
+	}
+	return "fix", err
+}
+
+// What no bound of a Config is above: bytes or names, and seconds.
+const (
+	mostBytes   = 1 << 50
+	mostSeconds = 24 * 60 * 60
+)
+
+// Bytes is the content of a file that Read reads as c.
+func (c Config) Bytes() ([]byte, error) {
+	if member, err := c.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", member, err)
+	}
+	b, err := json.MarshalIndent(c, "", "  ")
+	return append(b, '\n'), err
+}
+
+// Cache is the folder of the cache.
+func (c Config) Cache() string {
+	if c.CacheDir != "" {
+		return c.CacheDir
+	}
+	return ownDir()
+}
+
+// ownDir is vfix's folder where no configuration names one.
+func ownDir() string {
+	if data := userDir("XDG_DATA_HOME", ".local/share"); data != "" && rootless() {
+		return data
+	}
+	return DefaultCacheDir
+}
+
+// CacheBytes bounds the cache.
+func (c Config) CacheBytes() int64 {
+	if c.CacheSize == 0 {
+		return DefaultCacheSize
+	}
+	return c.CacheSize
+}
+
+// RecordFile is where starts are recorded: a path, or a word of package starts; nowhere for a user without a folder.
+func (c Config) RecordFile() string {
+	switch {
+	case c.Record != "":
+		return c.Record
+	case !rootless():
+		return DefaultRecord
+	}
+	if state := userDir("XDG_STATE_HOME", ".local/state"); state != "" {
+		return filepath.Join(state, "starts.jsonl")
+	}
+	return starts.None
+}
+
+// overtime is how long a hook may take beyond limits.seconds, which are looked at between two files.
+const overtime = 10 * time.Second
+
+// HookLimit is when a hook gives up on what hangs.
+func (c Config) HookLimit() time.Duration {
+	return time.Duration(c.Limits.WithDefaults().Seconds*float64(time.Second)) + overtime
+}
+
+// HookTimeout is when a runtime may end a hook: by then it has ended by itself.
+func (c Config) HookTimeout() time.Duration { return c.HookLimit() + overtime }
+
+// Limits bound what one start may take: the image is hostile, and the work is done before the
+// container's own limits hold. 0 is the default.
+type Limits struct {
+	// Names is how many files and folders are looked at, layers together.
+	Names int `json:"names,omitempty"`
+	// CopyBytes is how many bytes of patched copies are made or given out.
+	CopyBytes int64 `json:"copy_bytes,omitempty"`
+	// Seconds is how long the root is examined, and files are copied.
+	Seconds float64 `json:"seconds,omitempty"`
+	// MemoryBytes is how much memory vfix takes.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+}
+
+// The defaults: some ten times of what the largest images need.
+const (
+	DefaultNames       = 2 << 20
+	DefaultCopyBytes   = 1 << 30
+	DefaultSeconds     = 60
+	DefaultMemoryBytes = 512 << 20
+)
+
+// WithDefaults fills in what is 0.
+func (l Limits) WithDefaults() Limits {
+	return Limits{
+		cmp.Or(l.Names, DefaultNames), cmp.Or(l.CopyBytes, DefaultCopyBytes),
+		cmp.Or(l.Seconds, DefaultSeconds), cmp.Or(l.MemoryBytes, DefaultMemoryBytes),
+	}
+}
+
+// userDir is vfix's folder among those of one user (XDG Base Directory Specification); "" for none.
+func userDir(variable, usual string) string {
+	dir := os.Getenv(variable)
+	if home := os.Getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
+		dir = filepath.Join(home, usual)
+	}
+	if !filepath.IsAbs(dir) {
+		return ""
+	}
+	return filepath.Join(dir, "vfix")
+}
+
+// rootless reports whether this process is not root on this machine, whatever it is in a user
+// namespace (user_namespaces(7): the first one maps all ids to themselves).
+func rootless() bool {
+	const all = "0 0 4294967295"
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return os.Geteuid() != 0 || err == nil && strings.Join(strings.Fields(string(b)), " ") != all
+}

@@ -1,0 +1,84 @@
+// What a container's annotations change. Its author writes them, or its image does where an engine hands on
+// annotations of images; the policy is the operator's.
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"vfix.dev/vfix/internal/repairs"
+	"vfix.dev/vfix/rewriter"
+)
+
+// Annotations that decide about one container. Others that begin as they do are facts about images, and ignored.
+const (
+	AnnotationPrefix   = "dev.vfix."
+	AnnotationEnable   = AnnotationPrefix + "enable"   // true, or false
+	AnnotationFallback = AnnotationPrefix + "fallback" // always, or never
+	AnnotationFix      = AnnotationPrefix + "fix"      // as Config.Fix, or noRepair
+)
+
+// noRepair is the word for none in AnnotationFix.
+const noRepair = "none"
+
+// Decision is what is done about one container.
+type Decision struct {
+	Enabled  bool
+	OptedOut bool // not Enabled because of its annotation
+	Fallback bool
+	Fix      []rewriter.Repair
+}
+
+// Decide applies annotations to the configuration. An error says that one of them has no meaning, or asks for
+// less than the operator demands: with FailClosed the container must not start then.
+func (c Config) Decide(annotations map[string]string) (Decision, error) {
+	var of Decision // the configuration alone
+	var err error
+	if of = (Decision{Enabled: !c.OptIn, Fallback: c.Fallback}); c.Fix != "" {
+		if of.Fix, err = repairs.Parse(c.Fix); err != nil {
+			return of, fmt.Errorf("fix: %w", err)
+		}
+	}
+	d := of
+	if d.Enabled, err = choice(annotations, AnnotationEnable, "true", "false", of.Enabled); err != nil {
+		return of, err
+	}
+	d.OptedOut = !d.Enabled && annotations[AnnotationEnable] != ""
+	if d.Fallback, err = choice(annotations, AnnotationFallback, "always", "never", of.Fallback); err != nil {
+		return of, err
+	}
+	switch fix := annotations[AnnotationFix]; fix {
+	case "":
+	case noRepair:
+		d.Fix = nil
+	default:
+		if d.Fix, err = repairs.Parse(fix); err != nil {
+			return of, fmt.Errorf("annotation %s: %w, or %s", AnnotationFix, err, noRepair)
+		}
+		d.Fix = append(slices.Clone(of.Fix), slices.DeleteFunc(d.Fix, func(r rewriter.Repair) bool { return slices.Contains(of.Fix, r) })...)
+	}
+	if !c.FailClosed || c.AllowDisable {
+		return d, nil
+	}
+	for name, less := range map[string]bool{
+		AnnotationEnable: of.Enabled && !d.Enabled, AnnotationFallback: of.Fallback && !d.Fallback, AnnotationFix: len(d.Fix) < len(of.Fix),
+	} {
+		if less {
+			return of, fmt.Errorf("annotation %s=%s: not allowed with fail-closed", name, annotations[name])
+		}
+	}
+	return d, nil
+}
+
+// choice is what an annotation chooses; one that is empty, as a template leaves it, chooses nothing.
+func choice(annotations map[string]string, name, yes, no string, otherwise bool) (bool, error) {
+	switch got := annotations[name]; got {
+	case "":
+		return otherwise, nil
+	case yes, no:
+		return got == yes, nil
+	default:
+		return otherwise, fmt.Errorf("annotation %s: got %q, want %s or %s", name, got, yes, no)
+	}
+}

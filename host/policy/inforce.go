@@ -1,0 +1,82 @@
+// Which configuration is in force. A file that cannot be read, or is not what is documented, changes nothing:
+// the last one that could be read holds, and without one the strictest. So does a file that was removed: whoever
+// wants the defaults back writes {} to it, or runs 'vfix uninstall'. A mount that is missing, a ConfigMap that was
+// renamed and an unfinished roll-out look the same as a removed file, and must not open a node.
+
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"vfix.dev/vfix/host/starts"
+)
+
+// InForce is the configuration that holds, and why that one.
+type InForce struct {
+	Config
+	Source starts.Source
+	// Err is why the file is not in force: nil for starts.FromFile and starts.Defaults.
+	Err error
+
+	Path string // of the file
+
+	state string
+	text  []byte // of the file, where it is in force
+}
+
+// closed is the strictest configuration: everything is patched, or does not start.
+var closed = Config{FailClosed: true}
+
+// Load finds what is in force and changes nothing. named says that somebody typed the path: then the file must be
+// there. state is the folder of the cache as it was typed, "" for the usual one.
+func Load(path string, named bool, state string) InForce {
+	if path == "" {
+		path = ConfigFile
+	}
+	if state == "" {
+		state = ownDir()
+	}
+	f := InForce{Source: starts.FromFile, Path: path, state: state}
+	if f.Config, f.text, f.Err = Read(path); f.Err == nil {
+		return f
+	}
+	gone := errors.Is(f.Err, fs.ErrNotExist)
+	last, err := lastGood(state, path)
+	switch {
+	case err == nil && gone && last == (Config{}),
+		gone && !named && errors.Is(err, fs.ErrNotExist):
+		return InForce{Source: starts.Defaults, Path: path, state: state}
+	case err == nil:
+		f.Config, f.Source = last, starts.LastGood
+	default:
+		if !errors.Is(err, fs.ErrNotExist) {
+			f.Err = errors.Join(f.Err, fmt.Errorf("the last good configuration: %w", err))
+		}
+		f.Config, f.Source = closed, starts.ClosedDefault
+	}
+	return f
+}
+
+// Keep remembers a file that is in force as the last good one.
+func (f *InForce) Keep() error {
+	if f.Source != starts.FromFile {
+		return nil
+	}
+	if err := keep(f.state, f.Path, f.text); err != nil {
+		return fmt.Errorf("%s: not kept as the last good configuration: %w", f.Path, err)
+	}
+	return nil
+}
+
+// Why is what to say about the source, "" where the file or the defaults are in force.
+func (f *InForce) Why() string {
+	switch f.Source {
+	case starts.LastGood:
+		return fmt.Sprintf("%v: the last good configuration is in force", f.Err)
+	case starts.ClosedDefault:
+		return fmt.Sprintf("%v: no earlier configuration is known, so fail_closed is in force", f.Err)
+	}
+	return ""
+}
