@@ -1042,3 +1042,33 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	expect 'copies written' "$(grep -h "rename.*\"$cache/v2/files/" "$work"/trace* | grep -vc ' = -1 ')" "$(find "$cache/v2/files" -type f | wc -l)"
 	expect 'left in tmp' "$(ls "$cache/v2/tmp")" ''
 }
+
+@test "runtime: the caller's ignored and blocked signals and its parent's end reach the real runtime, as without vfix" {
+	bundle b
+	cat >"$work/show" <<-'END'
+		#!/usr/bin/python3
+		import ctypes, sys
+		lines = [l.strip() for l in open("/proc/self/status") if l[:6] in ("SigBlk", "SigIgn", "NoNewP")]
+		death = ctypes.c_int()
+		ctypes.CDLL(None).prctl(2, ctypes.byref(death))
+		print(lines, death.value)
+	END
+	cat >"$work/caller.py" <<-'END'
+		import ctypes, os, signal, sys
+		for s in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGUSR1):
+		    signal.signal(s, signal.SIG_IGN)
+		signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGHUP, signal.SIGSEGV})
+		ctypes.CDLL(None).prctl(1, 10)
+		os.execv(sys.argv[1], sys.argv[1:])
+	END
+	chmod 755 "$work/show"
+	plant usr/lib/libc.so.6
+	local want
+	want=$(python3 "$work/caller.py" "$work/show")
+	expect_match 'the control' "$want" '*15202*10'
+	for command in "create --bundle $b c1" "state c1"; do
+		# shellcheck disable=SC2086 # words
+		run python3 "$work/caller.py" "$work/vfix-runtime" --vfix-config "$work/runtime.json" --cache-dir "$cache" --runtime "$work/show" $command
+		expect "$command" "$output" "$want"
+	done
+}

@@ -98,6 +98,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	run runtime create --bundle "$b" c1
 	expect 'status without a last good one' "$status" 1
 	rm "$root/usr/bin/no-note"
+	rm -f "$starts" # of the last good configuration
 	echo '{"record": "none"}' >"$work/runtime.json"
 	start
 	expect log "$log" ''
