@@ -50,16 +50,17 @@ func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (*legacyFile, error)
 	return h, f.Unchanged()
 }
 
-// isELF looks at the head: a 64-bit little-endian ELF file (gABI, e_ident).
+// isELF looks at the head as the kernel does: the magic and e_machine (fs/binfmt_elf.c), and no other byte of e_ident.
 func isELF(f *rootfs.File) (bool, error) {
-	var b [6]byte
+	var b [20]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil {
 		if err == io.EOF {
 			return false, nil
 		}
 		return false, err
 	}
-	return string(b[:]) == "\x7fELF\x02\x01", nil
+	const x86_64 = "\x3e\x00"
+	return string(b[:4]) == "\x7fELF" && string(b[18:]) == x86_64, nil
 }
 
 // readable refuses files that cost more to read than any program is large.

@@ -159,7 +159,7 @@ func TestScanTree(t *testing.T) {
 		return path
 	}
 	write("text", make([]byte, 4096))
-	write("broken", append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 500)...))
+	write("broken", append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 500)...))
 	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestScanTree(t *testing.T) {
 		t.Errorf("got %d files, want at most 2", len(x.clean)/identitySize)
 	}
 	big := filepath.Join(dir, "big")
-	if err := os.WriteFile(big, append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 500)...), 0o644); err != nil {
+	if err := os.WriteFile(big, append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 500)...), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(big, maxFile+1); err != nil {
@@ -195,7 +195,7 @@ func TestScanTreeOfTemporaryNames(t *testing.T) {
 	dir := t.TempDir()
 	name := tempName()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 500)...), 0o644); err != nil {
+	if err := os.WriteFile(path, append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 500)...), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(path, maxFile+1); err != nil {

@@ -41,10 +41,10 @@ type elfInfo struct {
 	hazard    *hazards.Hazard   // nil for none
 }
 
-// isELF reports whether the first bytes of a file are those of a 64-bit x86-64 ELF file:
-// EI_CLASS 2, EI_DATA 1, e_machine 62. Source: System V gABI, chapter 4. An archive may hold some.
+// isELF reports whether the first bytes of a file are those of an x86-64 ELF file, as the kernel sees it: the magic and
+// e_machine 62. Source: System V gABI, chapter 4; fs/binfmt_elf.c. An archive may hold some.
 func isELF(head []byte) bool {
-	return elf.IsArchive(head) || len(head) >= elfHead && string(head[:6]) == "\x7fELF\x02\x01" && head[18] == 62 && head[19] == 0
+	return elf.IsArchive(head) || len(head) >= elfHead && string(head[:4]) == "\x7fELF" && head[18] == 62 && head[19] == 0
 }
 
 // examiner examines the files of one archive, one after the other, in the same memory.

@@ -162,20 +162,18 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	if n < 20 {
 		return nil, Damaged("ends inside the ELF header (%d bytes)", f.Size)
 	}
-	if hdr[5] == 2 {
-		return nil, NotFor("big-endian ELF")
-	}
-	if hdr[4] == 1 && binary.LittleEndian.Uint16(hdr[18:]) == MachineX8664 {
-		return nil, NotFor("32-bit ELF of the x32 ABI")
-	}
-	if hdr[4] == 1 {
-		return nil, NotFor("32-bit ELF")
-	}
-	if hdr[4] != 2 || hdr[5] != 1 {
-		return nil, Damaged("EI_CLASS %d, EI_DATA %d", hdr[4], hdr[5])
-	}
+	// The kernel reads e_machine and e_phentsize, and nothing of e_ident behind the magic, nor e_version or e_ehsize
+	// (fs/binfmt_elf.c, load_elf_binary and load_elf_phdrs): what these call 64-bit runs as that.
 	le := binary.LittleEndian
-	if m := le.Uint16(hdr[18:]); m != MachineX8664 {
+	switch m := le.Uint16(hdr[18:]); {
+	case m == MachineX8664 && (hdr[4] != 1 || n >= EhdrSize && le.Uint16(hdr[54:]) == PhdrSize):
+	case m == MachineX8664:
+		return nil, NotFor("32-bit ELF of the x32 ABI")
+	case hdr[5] == 2:
+		return nil, NotFor("big-endian ELF")
+	case hdr[4] == 1:
+		return nil, NotFor("32-bit ELF")
+	default:
 		return nil, NotFor("ELF for another machine (e_machine %d)", m)
 	}
 	f.Type = le.Uint16(hdr[16:])
