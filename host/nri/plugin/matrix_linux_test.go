@@ -142,12 +142,14 @@ func TestBrokenPolicyAtEachDoor(t *testing.T) {
 		t.Skip("needs root: mount namespaces")
 	}
 	broken := map[string]func(path string) error{
-		"missing":       func(string) error { return nil },
-		"a directory":   func(path string) error { return os.Mkdir(path, 0o755) },
-		"a FIFO":        func(path string) error { return syscall.Mkfifo(path, 0o644) },
-		"a dead link":   func(path string) error { return os.Symlink("nowhere", path) },
-		"an I/O error":  func(path string) error { return os.Symlink("/proc/self/mem", path) },
-		"two gigabytes": func(path string) error { return os.WriteFile(path, []byte(`{"runtime": "`+strings.Repeat("x", 2<<20)+`"}`), 0o644) },
+		"missing":      func(string) error { return nil },
+		"a directory":  func(path string) error { return os.Mkdir(path, 0o755) },
+		"a FIFO":       func(path string) error { return syscall.Mkfifo(path, 0o644) },
+		"a dead link":  func(path string) error { return os.Symlink("nowhere", path) },
+		"an I/O error": func(path string) error { return os.Symlink("/proc/self/mem", path) },
+		"two gigabytes": func(path string) error {
+			return os.WriteFile(path, []byte(`{"runtime": "`+strings.Repeat("x", 2<<20)+`"}`), 0o644)
+		},
 	}
 	for _, text := range []string{
 		"", "{", "\xef\xbb\xbf{}", "{}\x00", "{} {}", "null", "[]", `{"fail_closed": true,}`, `{"fail_closed": "true"}`, `{"fail_closed": 1}`, `{"fail_closed": null}`,
@@ -183,7 +185,7 @@ func TestBrokenPolicyAtEachDoor(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := before == `{"fail_closed": false}` || name == "missing" && before == "" && door == "NRI" // never there
-				var annotations map[string]string // in every second case; it must not matter
+				var annotations map[string]string                                                                // in every second case; it must not matter
 				if count++; count%2 == 0 {
 					annotations = map[string]string{policy.AnnotationEnable: "false"}
 				}
