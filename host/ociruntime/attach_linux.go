@@ -28,9 +28,6 @@ type detached struct {
 // private copy's name no longer.
 func (k *container) attach() error {
 	defer k.store.Release()
-	if len(k.add) == 0 {
-		return nil
-	}
 	root, err := rootfs.Open(k.root.Path)
 	if err != nil {
 		return fmt.Errorf("root: %w", err)

@@ -40,6 +40,9 @@ func readSpec(path string) ([]byte, error) {
 
 // writeSpec puts the mounts into config.json, unless it has them already.
 func (k *container) writeSpec() error {
+	if k.pid != 0 && len(k.add) == 0 {
+		return nil // and there may be no store
+	}
 	if k.pid != 0 {
 		return k.attach()
 	}
