@@ -5,6 +5,7 @@ package images
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
@@ -22,6 +23,8 @@ type ScanOptions struct {
 	Rewriter rewriter.Options
 	// Shim is what the fallback is made of. An image that has it is searched for it.
 	Shim fallback.Shim
+	// Root is where the libraries of a program that is named alone are; "" for the root filesystem that it lies in.
+	Root string
 }
 
 // Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
@@ -50,6 +53,11 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 	}
 	if src.Schema1 {
 		f.Hazards = append(f.Hazards, contents.Hazard{Hazard: hazards.Hazard{Kind: hazards.Schema1, Version: "1"}})
+	}
+	if fi, err := os.Stat(src.Path); src.Image == nil && err == nil && fi.Mode().IsRegular() {
+		if err := scanLoads(ctx, s, src.Path, o.Root, f.Findings); err != nil {
+			return nil, err
+		}
 	}
 	return f.Findings, scanLevels(ctx, s, src, f.Findings, &o.Shim)
 }

@@ -72,7 +72,7 @@ hanging_vfix() {
 
 @test "help: each option of each verb is explained" {
 	declare -A options=(
-		[scan]='authfile explain fail-fast first fix format from-file insecure jobs max-requests max-temp metrics platform progress quiet report shard stall-timeout state strict'
+		[scan]='authfile explain fail-fast first fix format from-file insecure jobs max-requests max-temp metrics platform progress quiet report root shard stall-timeout state strict'
 		[list]='authfile format gone insecure jobs match max-requests newer-than platform progress quiet stall-timeout'
 		[patch]='dry-run explain format in-place jobs max-temp one-file-system output progress quiet since'
 		[rebuild]='authfile dest-template dry-run fail-fast fallback first fix format from-file insecure jobs max-requests max-temp metrics output platform progress provenance push quiet report shard stall-timeout state tag tag-suffix update-dpkg'

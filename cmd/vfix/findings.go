@@ -12,6 +12,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -30,6 +31,12 @@ func uncoveredInAll(f *contents.Findings) int {
 func incomplete(f *contents.Findings) error {
 	if f.Complete() {
 		return nil
+	}
+	if missing := f.MissingLibraries(); len(missing) > 0 && f.Unread() == 0 {
+		return &findingsError{
+			incomplete: true, msg: f.Name() + ": incomplete: the libraries that it loads were not examined: " + strings.Join(missing, ", "),
+			hint: "name the root filesystem that it runs in: 'vfix scan --root DIR " + quote.Path(f.Source) + "', where / is this machine",
+		}
 	}
 	i := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread })
 	if i < 0 {

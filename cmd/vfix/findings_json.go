@@ -29,6 +29,14 @@ type jsonSource struct {
 	Files    []jsonFile       `json:"files"`
 	Unopened []jsonPassed     `json:"not_examined"`
 	Hazards  []jsonHazard     `json:"hazards"`
+	Loads    *jsonLoads       `json:"loads,omitempty"`
+}
+
+type jsonLoads struct {
+	Root     string   `json:"root"`
+	Examined []string `json:"examined"`
+	Missing  []string `json:"missing"`
+	Opens    []string `json:"opens"`
 }
 
 type jsonSummary struct {
@@ -132,6 +140,9 @@ func sourceJSON(f *contents.Findings, v contents.Verdict, explain bool) jsonSour
 	s := jsonSource{
 		Source: f.Source, Digest: f.Digest, Platform: f.Platform, Verdict: v, Complete: f.Complete(), Files: []jsonFile{}, Unopened: []jsonPassed{}, Hazards: []jsonHazard{},
 		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: tables.Covered(f)},
+	}
+	if l := f.Loads; l != nil {
+		s.Loads = &jsonLoads{l.Root, list(l.Examined), list(l.Missing), list(l.Opens)}
 	}
 	for i := range f.Files {
 		file := fileJSON(&f.Files[i], explain)

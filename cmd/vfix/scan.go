@@ -28,6 +28,7 @@ type ScanOptions struct {
 	batchOptions
 	fixOption
 	strict bool
+	root   string
 }
 
 func newScanCommand(out *output, e engine) *cobra.Command {
@@ -39,6 +40,11 @@ func newScanCommand(out *output, e engine) *cobra.Command {
 archive for calls to the vsyscall page, and report what vfix would do about
 each. Nothing is changed. --explain also names the system calls that a patched
 file adds, for seccomp filters.
+
+A program does not run alone: if SOURCE is one dynamic program, its loader and
+libraries are examined with it. They are looked for as the loader does, in the
+root filesystem that the program lies in, or in --root. What it opens at run
+time (dlopen, as for NSS and plugins) is not known.
 
 The last lines give the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
 command that fixes the source.
@@ -83,6 +89,7 @@ SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
 	}
 	opts.batchOptions.add(cmd, "scan", "SOURCE or SOURCE DEST (DEST is ignored)")
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 also if SOURCE has hazards")
+	cmd.Flags().StringVar(&opts.root, "root", "", "find the libraries of a program in this `DIR` (default: the root filesystem that the program lies in)")
 	opts.addFix(cmd)
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
@@ -99,8 +106,13 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	if err := opts.printOptions.check("scan"); err != nil {
 		return err
 	}
-	o := images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim()}
+	o := images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Root: opts.root}
 	o.Rewriter = rewriter.Options{Explain: opts.explain, Repairs: opts.repair}
+	if opts.root != "" {
+		if fi, err := os.Stat(opts.root); err != nil || !fi.IsDir() {
+			return usagef("scan", "--root %s: not a directory", opts.root)
+		}
+	}
 	if opts.fromFile != "" {
 		return scanAll(ctx, opts, o, out, e)
 	}
@@ -179,6 +191,18 @@ func fixes(f *contents.Findings) []string {
 			path = "dir:ROOT"
 		}
 		return []string{"vfix rebuild " + fix + quote.Path(path) + " -o dir:COPY"}
+	}
+	if f.Loads != nil {
+		var all []string
+		for i := range f.Files {
+			if !f.Files[i].Plan.Empty() {
+				all = append(all, quote.Path(f.Files[i].Path))
+			}
+		}
+		if path = strings.Join(all, " "); len(all) > 1 {
+			return []string{"vfix patch -i " + path}
+		}
+		return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
 	}
 	path = quote.Path(path)
 	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}

@@ -73,9 +73,13 @@ func writeVerdict(w io.Writer, c screen.Palette, f *contents.Findings) {
 	if sites := f.UncoveredSites(); v == contents.Affected {
 		fmt.Fprintln(w, c.Yellow(v.String()+":")+fmt.Sprintf(" %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(f.UncoveredFiles(), "file"), fixable(f, sites)))
 	}
-	if f.Unread() > 0 {
+	missing := f.MissingLibraries()
+	switch {
+	case f.Unread() > 0:
 		fmt.Fprintln(w, c.Red(contents.Incomplete.String()+":")+" "+f.UnreadText())
-	} else if v == contents.Incomplete {
+	case v == contents.Incomplete && len(missing) > 0:
+		fmt.Fprintln(w, c.Red(v.String()+":")+" what it loads was not examined: "+screen.Printable(strings.Join(missing, ", ")))
+	case v == contents.Incomplete:
 		fmt.Fprintln(w, c.Red(v.String()+":")+" nothing was examined")
 	}
 	caught := f.CaughtSites()
@@ -91,10 +95,24 @@ func writeVerdict(w io.Writer, c screen.Palette, f *contents.Findings) {
 			fmt.Fprintln(w, "  for full speed: "+c.Bold(screen.Printable(fixes(f)[0])))
 		}
 	default:
-		fmt.Fprintln(w, c.Green(v.String()))
+		fmt.Fprintln(w, c.Green(v.String())+screen.Printable(about(f)))
 		if fixNames(f) != "" {
 			fmt.Fprintln(w, "  to fix "+fixNames(f)+": "+c.Bold(screen.Printable(fixes(f)[0])))
 		}
+	}
+}
+
+// about says of what a verdict is that is not about a whole system.
+func about(f *contents.Findings) string {
+	switch l := f.Loads; {
+	case f.Library:
+		return ": this library alone; a program that loads it loads others as well"
+	case l == nil:
+		return ""
+	case len(l.Opens) > 0:
+		return fmt.Sprintf(": the program and the %s that it needs in %s; what it opens at run time (dlopen) is not known", screen.Count(len(l.Examined), "file"), l.Root)
+	default:
+		return fmt.Sprintf(": the program and the %s that it needs in %s", screen.Count(len(l.Examined), "file"), l.Root)
 	}
 }
 

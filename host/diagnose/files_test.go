@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"vfix.dev/vfix/internal/rootpath"
 )
 
 // No symlink leads out of a folder, and an absolute one means the folder's own root.
@@ -39,7 +41,7 @@ func TestFolder(t *testing.T) {
 	link("../../../../secret", "usr/further")
 	link(filepath.Join(dir, "secret"), "out")
 	link("loop", "loop")
-	f, err := OpenFolder(root)
+	f, err := rootpath.OpenFolder(root)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -117,7 +118,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 			c.called(Trap, functionAt(f.rip))
 		}
 		if o.RootName == "" || o.Root == nil {
-			if root, err := OpenFolder(dir + "/root"); err == nil {
+			if root, err := rootpath.OpenFolder(dir + "/root"); err == nil {
 				defer root.Close()
 				o.Root, o.elsewhere = root, !sameFolder(dir+"/root/", "/")
 			}
@@ -214,7 +215,7 @@ func scanned(dir, path string, o Options) string {
 
 // callsPage notes which files that the process has mapped call the page.
 func (c *Crash) callsPage(dir string, f *facts, o Options) {
-	root, err := OpenFolder(dir + "/root")
+	root, err := rootpath.OpenFolder(dir + "/root")
 	if err != nil {
 		return
 	}

@@ -97,6 +97,11 @@ type Findings struct {
 	Passed   []Passed
 	// Hazards are files that end programs on some hosts, whatever vfix does about call sites.
 	Hazards []Hazard
+	// Loads is what runs with the program that the source is; nil for other sources, and for a program that
+	// loads nothing.
+	Loads *Loads
+	// Library says that the source is a library alone: what it is loaded with is another question.
+	Library bool
 	// ELFFiles is how many 64-bit x86-64 ELF files were examined, ExecBytes how many
 	// bytes of executable segments they had.
 	ELFFiles  int
@@ -106,6 +111,14 @@ type Findings struct {
 	Fallback Fallback
 	// Warnings are about the work on the source as a whole, one line each.
 	Warnings []string
+}
+
+// Loads are the loader and libraries of a program that was named alone.
+type Loads struct {
+	Root     string   // where they were looked for
+	Examined []string // paths; what they have is among the findings
+	Missing  []string // names of those that are not there, and were not examined
+	Opens    []string // paths in Root of files that may open more at run time, which nothing lists
 }
 
 // Name names the source, and its image's platform where there are several.

@@ -61,8 +61,19 @@ func verdict(open int, f *Findings) Verdict {
 	return Incomplete
 }
 
-// Complete reports whether everything in the source that may have call sites was examined.
-func (f *Findings) Complete() bool { return f.Unread() == 0 && (f.ELFFiles > 0 || len(f.Passed) == 0) }
+// Complete reports whether everything in the source that may have call sites was examined; of a program, which is
+// not whole without its libraries, these too. Where there are call sites, no library changes the verdict.
+func (f *Findings) Complete() bool {
+	return f.Unread() == 0 && (f.ELFFiles > 0 || len(f.Passed) == 0) && (len(f.MissingLibraries()) == 0 || f.UncoveredSites() > 0)
+}
+
+// MissingLibraries are the names of what a program loads that was not examined.
+func (f *Findings) MissingLibraries() []string {
+	if f.Loads == nil {
+		return nil
+	}
+	return f.Loads.Missing
+}
 
 // open counts the call sites of a file that are live or unknown, as it was read.
 func (f *File) open() int {

@@ -14,6 +14,7 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/rootpath"
 )
 
 // Options are what the engine is told.
@@ -60,7 +61,7 @@ func diagnoseRoot(ctx context.Context, o Options) (diagnose.Options, func(), err
 		}
 		path, d.RootName = root.Path, root.Path
 	}
-	folder, err := diagnose.OpenFolder(path)
+	folder, err := rootpath.OpenFolder(path)
 	if err != nil {
 		done()
 		return d, nil, err

@@ -1,0 +1,152 @@
+// What a program that was named alone loads: its loader and libraries, which run with it, are examined with it.
+
+package images
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/loads"
+	"vfix.dev/vfix/internal/rootpath"
+	"vfix.dev/vfix/rewriter/elf"
+)
+
+// systemFolders are those of programs that belong to this machine: what runs them is here, too.
+var systemFolders = []string{"/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/usr/", "/opt/"}
+
+// scanLoads examines what a program of f, a file at a path, loads. It is looked for in root; where that is "", in
+// the root filesystem that the program lies in.
+func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *contents.Findings) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		return err
+	}
+	interp, library, err := interpOf(real)
+	if f.Library = library; err != nil || interp == "" {
+		return err
+	}
+	find := loads.Of
+	if root == "" {
+		if root = ownRoot(real, interp); root == "" {
+			root, find = "/", loads.Beside
+		}
+	} else if root, err = filepath.Abs(root); err != nil {
+		return err
+	}
+	folder, err := rootpath.OpenFolder(root)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	name, err := filepath.Rel(root, real)
+	if err != nil || strings.HasPrefix(name, "..") { // as if it lay at the top of the root
+		name = filepath.Base(real)
+	}
+	found, err := find(&with{folder, name, real}, name)
+	if errors.Is(err, loads.ErrNotDynamic) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.Loads = &contents.Loads{Root: root, Missing: found.Missing, Opens: found.Opens}
+	for _, lib := range found.Found {
+		if err := examineLoaded(ctx, s, root, lib, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// with is a root with one file more.
+type with struct {
+	fs.FS
+	name, path string
+}
+
+func (w *with) Open(name string) (fs.File, error) {
+	if name == w.name {
+		return os.Open(w.path)
+	}
+	return w.FS.Open(name)
+}
+
+// examineLoaded adds the findings in one library.
+func examineLoaded(ctx context.Context, s *contents.Session, root, lib string, f *contents.Findings) error {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	real, err := rootpath.In(r, lib) // a symlink of the root means a place in the root
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(root, filepath.FromSlash(real))
+	got, err := s.Path(ctx, path)
+	if err != nil {
+		return err
+	}
+	f.Loads.Examined = append(f.Loads.Examined, path)
+	f.Files, f.Passed, f.Hazards = append(f.Files, got.Files...), append(f.Passed, got.Passed...), append(f.Hazards, got.Hazards...)
+	f.ELFFiles, f.ExecBytes, f.Warnings = f.ELFFiles+got.ELFFiles, f.ExecBytes+got.ExecBytes, append(f.Warnings, got.Warnings...)
+	return nil
+}
+
+// interpOf is the loader that a program names; "" for what has none, and for libraries, which some loader may name or
+// which can be executed.
+func interpOf(path string) (interp string, library bool, err error) {
+	r, err := os.Open(path)
+	if err != nil {
+		return "", false, err
+	}
+	defer r.Close()
+	fi, err := r.Stat()
+	if err != nil {
+		return "", false, err
+	}
+	file, err := elf.Parse(r, fi.Size())
+	if err != nil {
+		return "", false, nil // what it is has been said
+	}
+	if interp = file.Interp(); interp == "" || file.Soname() != "" {
+		return "", file.Type == elf.TypeDyn && !file.Static(), nil
+	}
+	return interp, false, nil
+}
+
+// ownRoot is the root filesystem that a program lies in: the nearest folder above it that has its loader, or this
+// machine's for what is installed on it; "" where nothing says with what it runs.
+func ownRoot(real, interp string) string {
+	for dir := filepath.Dir(real); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if filepath.Base(dir) == "usr" { // a merged /usr has the loader of the folder above
+			continue
+		}
+		r, err := os.OpenRoot(dir)
+		if err != nil {
+			continue
+		}
+		at, err := rootpath.In(r, interp)
+		if err == nil {
+			_, err = r.Stat(at)
+		}
+		r.Close()
+		if err == nil {
+			return dir
+		}
+	}
+	for _, dir := range systemFolders {
+		if strings.HasPrefix(real, dir) {
+			return "/"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,307 @@
+// Package loads finds the files that are mapped into a program besides itself: its loader, the libraries that
+// it needs, and theirs, by the rules of the dynamic loader in a root filesystem. Sources: ld.so(8), glibc
+// (elf/dl-load.c, elf/dl-cache.c), musl (ldso/dynlink.c). What a program opens at run time (dlopen) and
+// what LD_LIBRARY_PATH adds is in no file.
+package loads
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/internal/packages"
+	"vfix.dev/vfix/rewriter/elf"
+)
+
+// Program is what is loaded for one program. Paths are those in the root, without a leading slash.
+type Program struct {
+	// Found are the loader and the libraries, each once, in the order in which they are found; also the
+	// variants of a library for other processors.
+	Found []string
+	// Missing are the names of those that are not in the root, each once.
+	Missing []string
+	// Opens are the files that may open more at run time: the program and libraries that know dlopen.
+	Opens []string
+}
+
+const (
+	// maxFiles bounds how many files are looked at for one program.
+	maxFiles = 4096
+	// maxConfig is the longest ld.so.conf, or a file that it includes, that is read, in bytes.
+	maxConfig = 1 << 20
+)
+
+// errOther is a file of the right name that the loader passes over: of another class or machine.
+var errOther = errors.New("not a 64-bit x86-64 ELF file")
+
+// ErrNotDynamic is of what no loader loads: a static program, a library, what is no ELF file.
+var ErrNotDynamic = errors.New("not a dynamic program")
+
+// object is a file that is loaded.
+type object struct {
+	path   string // in the root
+	file   *elf.File
+	parent *object // that needs it; nil for the program
+}
+
+// search is the work for one program.
+type search struct {
+	root    fs.FS
+	alone   bool // nothing is known of the system
+	out     Program
+	loaded  map[string]bool // names that were asked for, sonames, paths
+	musl    bool
+	cache   map[string][]string // of ld.so.cache
+	folders []string            // where all programs' libraries are looked for
+	close   []func() error
+}
+
+// Of finds what is loaded for a program of a root. It errs with ErrNotDynamic for what loads nothing.
+func Of(root fs.FS, program string) (*Program, error) { return of(root, program, false) }
+
+// Beside finds of it only what the program names by its own place ($ORIGIN): the loader, and what all programs
+// of its system share, are missing. It is for a program whose system is not known.
+func Beside(root fs.FS, program string) (*Program, error) { return of(root, program, true) }
+
+func of(root fs.FS, program string, alone bool) (*Program, error) {
+	s := &search{root: root, alone: alone, loaded: map[string]bool{}}
+	defer func() {
+		for _, c := range s.close {
+			c()
+		}
+	}()
+	first, err := s.open(clean(program), nil)
+	if errors.Is(err, errOther) {
+		return nil, ErrNotDynamic
+	}
+	if err != nil {
+		return nil, err
+	}
+	interp := first.file.Interp()
+	if interp == "" || first.file.Soname() != "" {
+		return nil, ErrNotDynamic
+	}
+	s.musl = strings.HasPrefix(path.Base(interp), "ld-musl-")
+	if !alone {
+		s.configure(interp)
+	}
+	s.loaded[first.path] = true
+	queue := []*object{first}
+	if o, err := s.open(clean(interp), nil); alone || err != nil {
+		s.missing(interp)
+	} else {
+		queue = append(queue, s.take(interp, o))
+	}
+	for i := 0; i < len(queue); i++ {
+		o := queue[i]
+		if knowsDlopen(o) {
+			s.out.Opens = append(s.out.Opens, o.path)
+		}
+		needed := o.file.DynStrings(elf.DTNeeded)
+		optional := append(o.file.DynStrings(elf.DTFilter), o.file.DynStrings(elf.DTAuxiliary)...)
+		for n, name := range append(needed, optional...) {
+			if name == "" || s.loaded[name] || s.musl && ownOfMusl(name) {
+				continue
+			}
+			all := s.find(name, o)
+			if len(all) == 0 && n < len(needed) {
+				s.missing(name)
+			}
+			for _, next := range all {
+				if len(queue) == maxFiles {
+					return nil, fmt.Errorf("%s: more than %d libraries", program, maxFiles)
+				}
+				if !s.loaded["/"+next.path] {
+					queue = append(queue, s.take(name, next))
+				}
+			}
+			s.loaded[name] = true
+		}
+	}
+	return &s.out, nil
+}
+
+// take notes a file that was found under a name.
+func (s *search) take(name string, o *object) *object {
+	s.loaded[name], s.loaded["/"+o.path] = true, true
+	if soname := o.file.Soname(); soname != "" {
+		s.loaded[soname] = true
+	}
+	s.out.Found = append(s.out.Found, o.path)
+	return o
+}
+
+func (s *search) missing(name string) {
+	if !slices.Contains(s.out.Missing, name) {
+		s.out.Missing = append(s.out.Missing, name)
+	}
+	s.loaded[name] = true
+}
+
+// knowsDlopen reports whether a file may open libraries at run time; that a C library and its loader can is
+// nothing of the program's.
+func knowsDlopen(o *object) bool {
+	for _, name := range []string{"libc.", "libc-", "libdl.", "libdl-", "ld-", "ld.", "libpthread"} {
+		if strings.HasPrefix(path.Base(o.path), name) {
+			return false
+		}
+	}
+	return o.file.HasDynString("dlopen") || o.file.HasDynString("dlmopen")
+}
+
+// ownOfMusl are names that musl's loader is itself (ldso/dynlink.c, load_library).
+func ownOfMusl(name string) bool {
+	name, is := strings.CutPrefix(name, "lib")
+	if !is {
+		return false
+	}
+	head, _, _ := strings.Cut(name, ".")
+	return slices.Contains([]string{"c", "pthread", "rt", "m", "dl", "util", "xnet"}, head)
+}
+
+// open reads the headers of a file of the root.
+func (s *search) open(name string, parent *object) (*object, error) {
+	r, size, done, err := packages.OpenFile(s.root, name)
+	if err != nil {
+		return nil, err
+	}
+	s.close = append(s.close, done)
+	f, err := elf.Parse(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", errOther, err)
+	}
+	return &object{name, f, parent}, nil
+}
+
+// find looks for a library as the loader does: all files that it may take, by the processor.
+func (s *search) find(name string, by *object) []*object {
+	if strings.Contains(name, "/") && s.alone && !strings.HasPrefix(name, "$") {
+		return nil
+	}
+	if strings.Contains(name, "/") {
+		if o, err := s.open(clean(expand(name, by)[0]), by); err == nil {
+			return []*object{o}
+		}
+		return nil
+	}
+	for _, dir := range s.own(by) {
+		if s.alone && !strings.HasPrefix(dir, fromOrigin) {
+			continue
+		}
+		if all := s.in(dir, name, by); len(all) > 0 {
+			return all
+		}
+	}
+	var all []*object
+	for _, file := range s.cache[name] {
+		if o, err := s.open(clean(file), by); err == nil {
+			all = append(all, o)
+		}
+	}
+	for _, dir := range s.folders {
+		if len(all) > 0 {
+			break
+		}
+		all = s.in(dir, name, by)
+	}
+	return all
+}
+
+// own are the folders in which a library that an object needs is looked for before those of all programs: DT_RUNPATH
+// of the object, or where it has none, DT_RPATH of the object and of those that needed it. musl takes both alike.
+func (s *search) own(by *object) (all []string) {
+	if runpath := paths(by, elf.DTRunpath); len(runpath) > 0 && !s.musl {
+		return runpath
+	}
+	for o := by; o != nil; o = o.parent {
+		runpath := paths(o, elf.DTRunpath)
+		if len(runpath) == 0 {
+			all = append(all, paths(o, elf.DTRPath)...)
+		} else if s.musl {
+			all = append(all, runpath...)
+		}
+	}
+	return all
+}
+
+// paths are the folders of an object's DT_RPATH or DT_RUNPATH.
+func paths(o *object, tag int64) []string {
+	var all []string
+	for _, list := range o.file.DynStrings(tag) {
+		for _, dir := range strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ';' }) {
+			all = append(all, expand(dir, o)...)
+		}
+	}
+	return all
+}
+
+// fromOrigin begins a path that came of $ORIGIN: to the file system it means no more than one slash.
+const fromOrigin = "//"
+
+// expand replaces what a path begins with: $ORIGIN is the folder of the object; $LIB and $PLATFORM are as the loader
+// was built, so each value that is known is tried.
+func expand(dir string, o *object) []string {
+	all := []string{dir}
+	for _, v := range []struct {
+		name   string
+		values []string
+	}{
+		{"ORIGIN", []string{fromOrigin + path.Dir(o.path)}},
+		{"LIB", []string{"lib64", "lib", "lib/x86_64-linux-gnu"}},
+		{"PLATFORM", []string{"x86_64", "haswell", "xeon_phi"}},
+	} {
+		for _, form := range []string{"$" + v.name, "${" + v.name + "}"} {
+			var next []string
+			for _, text := range all {
+				if !strings.Contains(text, form) {
+					next = append(next, text)
+					continue
+				}
+				for _, value := range v.values {
+					next = append(next, strings.ReplaceAll(text, form, value))
+				}
+			}
+			all = next
+		}
+	}
+	return all
+}
+
+// variants are folders below each other one that the loader prefers on processors that have what they are named
+// after (glibc 2.33: glibc-hwcaps; before: hwcap subdirectories).
+var variants = []string{
+	"", "glibc-hwcaps/x86-64-v4", "glibc-hwcaps/x86-64-v3", "glibc-hwcaps/x86-64-v2",
+	"tls/x86_64", "tls", "x86_64", "haswell/x86_64", "haswell", "tls/haswell/x86_64", "tls/haswell", "haswell/avx512_1",
+}
+
+// in is every file of that name in a folder and its variants, if the loader takes it.
+func (s *search) in(dir, name string, by *object) []*object {
+	var all []*object
+	for _, v := range variants {
+		if o, err := s.open(clean(path.Join(dir, v, name)), by); err == nil {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// clean is a path for fs.FS.
+func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
+
+// readAll reads a small file of the root, nil where there is none.
+func (s *search) readAll(name string, most int64) []byte {
+	r, size, done, err := packages.OpenFile(s.root, clean(name))
+	if err != nil {
+		return nil
+	}
+	defer done()
+	b, err := io.ReadAll(io.NewSectionReader(r, 0, min(size, most)))
+	if err != nil {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,62 @@
+// What a file says of the others that are loaded with it.
+
+package elf
+
+import "bytes"
+
+// Tags of dynamic entries that name files or folders (gABI chapter 5; elf.h for the last two).
+const (
+	DTRPath     = 15
+	DTRunpath   = 29
+	DTAuxiliary = 0x7ffffffd
+	DTFilter    = 0x7fffffff
+
+	dtStrsz = 10
+	// maxDynString is the longest such entry that is read, in bytes: some are lists of folders.
+	maxDynString = 64 << 10
+)
+
+// DynStrings returns the texts that the dynamic entries with a tag have in the string table, in their
+// order. One that is not in the file is "".
+func (f *File) DynStrings(tag int64) []string {
+	table := f.Dyn(DTStrtab)
+	if table == nil {
+		return nil
+	}
+	var all []string
+	for _, d := range f.Dynamic {
+		if d.Tag != tag {
+			continue
+		}
+		text := ""
+		if b, err := f.peekMem(table.Val+d.Val, maxDynString); err == nil {
+			text = cString(b, 0)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// HasDynString reports whether the dynamic string table has a text: the name of a symbol that is used or
+// defined, among others.
+func (f *File) HasDynString(text string) bool {
+	table, size := f.Dyn(DTStrtab), f.Dyn(dtStrsz)
+	if table == nil || size == nil {
+		return false
+	}
+	b, err := f.peekMem(table.Val, size.Val)
+	return err == nil && bytes.Contains(b, []byte("\x00"+text+"\x00"))
+}
+
+// Interp returns the path of the loader that the file names, "" for none.
+func (f *File) Interp() string {
+	p := f.Prog(PTInterp)
+	if p == nil {
+		return ""
+	}
+	b, err := f.Bytes(p.Off, min(p.Filesz, maxDynString))
+	if err != nil {
+		return ""
+	}
+	return cString(append(b, 0), 0)
+}

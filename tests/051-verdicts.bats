@@ -1,0 +1,43 @@
+#!/usr/bin/env bats
+# What vfix says of a program, an image, a crash: nothing is cleared, blamed or proposed that was not checked.
+load helpers
+
+setup() {
+	requires legacy_image
+	enter_work
+	root=$legacy_image/rootfs
+}
+
+@test "verdicts: a program is not whole without its libraries, and gets them from the root that it lies in" {
+	run_vfix 3 scan --format json "$root/usr/bin/redis-server"
+	expect 'its own call sites' "$(jq -r '.results[0].files[].path' <<<"$output" | grep -c redis-server)" 0
+	expect_match 'what has them' "$(jq -r '.results[0].files[].path' <<<"$output")" "$root/"
+	expect verdict "$(jq -c '.results[0] | [.verdict, .loads.root, .loads.missing]' <<<"$output")" "[\"affected\",\"$root\",[]]"
+	run_vfix 3 scan "$root/usr/bin/redis-server"
+	expect_match 'the command' "$output" "vfix patch -i $root/"
+	# Alone, nothing says what it runs with: not the libraries of this machine.
+	cp "$root/usr/bin/redis-server" alone
+	run_vfix 4 scan alone
+	expect_match verdict "$output" 'INCOMPLETE: what it loads was not examined: /lib64/ld-linux-x86-64.so.2'
+	expect_match hint "$stderr" "vfix scan --root DIR alone"
+	run_vfix 4 scan --format json alone
+	expect JSON "$(jq -c '.results[0] | [.verdict, .complete]' <<<"$output")" '["incomplete",false]'
+	run_vfix 3 scan --root "$root" alone
+	# The control: a program of this machine runs with what this machine has.
+	run_vfix 0 scan --format json "$(command -v bash)"
+	expect JSON "$(jq -c '.results[0] | [.verdict, .complete, .loads.root, (.loads.examined | length > 1)]' <<<"$output")" '["not-affected",true,"/",true]'
+}
+
+@test "verdicts: a library that a program finds by \$ORIGIN runs with it wherever it lies" {
+	mkdir -p x/bin x/lib
+	echo 'int old(void); int main(void) { return old(); }' >p.c
+	printf '%s\n' '.globl old' 'old: mov $0xffffffffff600400,%rax' 'xor %edi,%edi' 'call *%rax' 'ret' '.section .note.GNU-stack,"",@progbits' >old.s
+	gcc -shared -nostdlib -o x/lib/libold.so old.s
+	# shellcheck disable=SC2016 # the loader's word, not the shell's
+	gcc -o x/bin/p p.c -Lx/lib -lold -Wl,-rpath,'$ORIGIN/../lib'
+	run_vfix 3 scan x/bin/p
+	expect_match 'what has the call' "$output" 'x/lib/libold.so'
+	rm x/lib/libold.so
+	run_vfix 4 scan x/bin/p
+	expect_match 'what is missing' "$output" 'libold.so'
+}
