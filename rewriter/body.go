@@ -6,6 +6,7 @@ package rewriter
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 
@@ -22,15 +23,15 @@ const (
 	maxBases = 64
 )
 
-// body is the code of a function.
+// body is the code of a function, with the parts of it that a compiler put elsewhere.
 type body struct {
 	elf.Func
-	lens map[uint64]uint8 // of each instruction reached, by its address
-	// away are the addresses outside of the function that it jumps to, calls its callees.
+	parts []elf.Func
+	lens  map[uint64]uint8 // of each instruction reached, by its address
+	// away are the other functions that it jumps to, calls those that it calls.
 	away, calls []uint64
-	// jumps are the indirect jumps through a register or a table.
-	jumps []uint64
-	pads  []uint64 // landing pads of exceptions
+	// jumps are the indirect jumps through a register or a table, targets what the tables lead to.
+	jumps, targets []uint64
 	// damaged is why the code is not known whole: "" where it is.
 	damaged string
 
@@ -40,6 +41,9 @@ type body struct {
 	bases, labels []uint64 // addresses that its instructions name: of data, of its own code
 }
 
+// maxParts bounds the parts of one function.
+const maxParts = 16
+
 // bodyOf follows the code of fn from its start.
 func (c *code) bodyOf(fn elf.Func) *body {
 	if b, ok := c.bodies[fn.Start]; ok {
@@ -47,17 +51,8 @@ func (c *code) bodyOf(fn elf.Func) *body {
 	}
 	b := &body{Func: fn, lens: make(map[uint64]uint8)}
 	c.bodies[fn.Start] = b
-	var ok bool
-	if b.pads, ok = c.f.LandingPads(fn); !ok {
-		b.damaged = "its table of landing pads is not understood"
-	}
-	work := append([]uint64{fn.Start}, b.pads...)
-	b.walk(c, work)
 	tried := make(map[uint64]bool)
-	for len(b.jumps) > 0 {
-		if work = b.tables(c, tried); len(work) == 0 {
-			break
-		}
+	for work := []uint64{fn.Start}; len(work) > 0; work = b.tables(c, tried) {
 		b.walk(c, work)
 	}
 	return b
@@ -69,45 +64,62 @@ func (b *body) fail(why string) {
 	}
 }
 
+// covers reports whether vaddr is in a part of the function that is known.
+func (b *body) covers(vaddr uint64) bool {
+	return b.Holds(vaddr) || slices.ContainsFunc(b.parts, func(p elf.Func) bool { return p.Holds(vaddr) })
+}
+
+// joins makes what is around vaddr, to which the function jumps, one more part of it: all but the start
+// of another function.
+func (b *body) joins(c *code, vaddr uint64) bool {
+	d, ok := c.fn.around(vaddr)
+	if !ok || vaddr == d.Start && c.fn.entered[vaddr] || b.End == 0 || len(b.parts) == maxParts {
+		return false
+	}
+	b.parts = append(b.parts, d)
+	return true
+}
+
 // walk follows the code from the addresses of work.
 func (b *body) walk(c *code, work []uint64) {
-	for len(work) > 0 {
-		at := work[len(work)-1]
-		work = work[:len(work)-1]
+	w := addresses(work...)
+	whole := w.run(maxBody, func(at uint64, _ struct{}) bool {
 		if b.lens[at] != 0 {
-			continue
+			return true
 		}
-		if !b.Holds(at) {
+		if !b.covers(at) && !b.joins(c, at) {
 			b.away = append(b.away, at)
-			continue
+			return true
 		}
 		i, ok := c.at(at)
-		if !ok || !c.holds(at) || len(b.lens) >= maxBody {
+		if !ok {
 			b.fail("it reaches bytes that are no known instruction")
-			continue
+			return true
 		}
 		b.lens[at] = uint8(i.Len)
 		b.names(c, &i)
-		switch i.Flow {
-		case x86.FlowNext:
-			work = append(work, i.Next())
-		case x86.FlowCond:
-			work = append(work, i.Target, i.Next())
-		case x86.FlowJump:
-			work = append(work, i.Target)
-		case x86.FlowCall, x86.FlowCallInd:
-			if i.Flow == x86.FlowCall {
-				b.calls = append(b.calls, i.Target)
-			}
-			// A callee that does not return stands last in its caller.
-			if b.Holds(i.Next()) && (b.End != 0 || !c.starts.has(i.Next())) {
-				work = append(work, i.Next())
-			}
-		case x86.FlowIndirect:
+		switch {
+		case i.Flow == x86.FlowCall:
+			b.calls = append(b.calls, i.Target)
+		case i.Flow == x86.FlowIndirect:
 			if _, fixed := i.MemVaddr(); !fixed {
 				b.jumps = append(b.jumps, at)
 			}
 		}
+		all, known := c.next(nil, &i)
+		if !known && i.Calls() {
+			b.fail("its table of landing pads is not understood")
+		}
+		for _, to := range all {
+			// Where nothing says where it ends, the next function's start does.
+			if !i.Calls() || b.End != 0 || to != i.Next() || !c.starts.has(to) {
+				w.add(to, struct{}{})
+			}
+		}
+		return true
+	})
+	if !whole {
+		b.fail("it is too long")
 	}
 }
 
@@ -119,7 +131,7 @@ func (b *body) names(c *code, i *x86.Instr) {
 	note := func(v uint64) {
 		switch p := c.f.Load(v); {
 		case p == nil:
-		case b.End != 0 && b.Holds(v):
+		case b.End != 0 && b.covers(v):
 			b.labels = append(b.labels, v)
 		default:
 			b.bases = append(b.bases, v)
@@ -142,15 +154,17 @@ func (b *body) names(c *code, i *x86.Instr) {
 // may go to: the entries of tables whose address the function names, which are addresses of 8
 // bytes or offsets of 4, from the table itself or from a label. A table ends where an entry
 // leaves the function. Where no table is found, the labels are what a computed goto uses.
-func (b *body) tables(c *code, tried map[uint64]bool) []uint64 {
-	if b.End == 0 {
+func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
+	if b.End == 0 || len(b.jumps) == 0 {
 		return nil
 	}
-	var found []uint64
-	inside := func(v uint64) bool { return v >= b.Start && v < b.End }
 	entry := func(v uint64) {
-		if b.lens[v] == 0 && !tried[v] {
-			tried[v] = true
+		if tried[v] {
+			return
+		}
+		tried[v] = true
+		b.targets = append(b.targets, v)
+		if b.lens[v] == 0 {
 			found = append(found, v)
 		}
 	}
@@ -158,7 +172,7 @@ func (b *body) tables(c *code, tried map[uint64]bool) []uint64 {
 	for _, t := range append(b.bases[:len(b.bases):len(b.bases)], b.labels...) {
 		for n := range uint64(maxTable) {
 			w, ok := c.pointer(t + 8*n)
-			if !ok || !inside(w) {
+			if !ok || !b.covers(w) {
 				break
 			}
 			regular = true
@@ -171,7 +185,7 @@ func (b *body) tables(c *code, tried map[uint64]bool) []uint64 {
 					break
 				}
 				v := base + uint64(int64(int32(binary.LittleEndian.Uint32(w))))
-				if !inside(v) || v == base && base == t {
+				if !b.covers(v) || v == base && base == t {
 					break
 				}
 				regular = regular || base == t

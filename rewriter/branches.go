@@ -15,88 +15,28 @@ import (
 )
 
 const (
-	// siteMargin is how far around a site targets are kept, in bytes: a stub begins at
-	// most 4 bytes before its mov and ends at most 5 after its call.
-	siteMargin = 16
 	// rel8Reach is how far a short branch reaches, with its own length, in bytes.
 	rel8Reach = 130
-	// maxSpan is the longest stretch from a mov to its call, in bytes, that is searched
-	// for targets.
-	maxSpan = 64
-	// maxJumps bounds the jumps that are kept.
-	maxJumps = 1 << 16
+	// maxBranches bounds the branches that are kept for one address.
+	maxBranches = 1 << 12
 )
-
-// jump is a jump with a displacement of 4 bytes, or bytes that look like one.
-type jump struct{ from, to uint64 }
 
 // targets are the addresses near sites that something refers to.
 type targets struct {
-	windows []Extent // in ascending order, without overlap
-	lo, hi  uint64   // of all windows
-	branch  []uint64 // sorted
-	jumps   []jump
-	called  map[uint64][]uint64 // the calls of an address
+	windows []Extent            // in ascending order, without overlap
+	lo, hi  uint64              // of all windows
+	all     []uint64            // sorted
+	from    map[uint64][]uint64 // by an address, the bytes that look like a call of it or a jump to it
 	taken   []uint64            // addresses that are named, not branched to
 	fixed   bool                // addresses have 4 bytes, too: ET_EXEC
-	blind   bool                // there is too much to read all tables of offsets
 }
 
-// siteSpan returns the bytes from the mov to the end of its first call, where they are one
-// short stretch of code.
-func siteSpan(s *Site) (Extent, bool) {
-	end := s.Call + uint64(s.CallLen)
-	if s.Call <= s.Vaddr || end-s.Vaddr > maxSpan {
-		return Extent{}, false
-	}
-	return Extent{s.Vaddr, end - s.Vaddr}, true
-}
-
-// findTargets looks through the file once, for what refers to the sites and to the functions
-// around them.
-func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
-	t := &targets{called: make(map[uint64][]uint64), fixed: c.f.Type == elf.TypeExec}
-	var near []Extent // the sites' own windows
-	for i := range sites {
-		e, ok := siteSpan(&sites[i])
-		if !ok {
-			near = append(near, Extent{sites[i].Vaddr, uint64(sites[i].Len)})
-			continue
-		}
-		near = append(near, Extent{e.Vaddr - siteMargin, e.Len + 2*siteMargin})
-		b := c.holder(fn, sites[i].Vaddr)
-		if b == nil {
-			continue
-		}
-		t.windows = append(t.windows, Extent{b.Start, max(b.End, b.Start+1) - b.Start})
-		for _, to := range b.away {
-			t.windows = append(t.windows, Extent{to, 1})
-		}
-	}
-	if len(near) == 0 {
+// newTargets returns the targets in the windows, from one look through the file.
+func newTargets(f *file, windows []Extent) (*targets, error) {
+	t := &targets{from: make(map[uint64][]uint64), fixed: f.Type == elf.TypeExec, windows: joined(windows)}
+	if len(windows) == 0 {
 		return t, nil
 	}
-	t.windows = append(t.windows, near...)
-	if err := t.read(c.f); err != nil {
-		return nil, err
-	}
-	if err := t.offsets(c); err != nil {
-		return nil, err
-	}
-	for _, v := range fn.labels {
-		t.add(v)
-	}
-	for _, w := range joined(near) {
-		t.rel8(c, fn, w)
-	}
-	slices.Sort(t.branch)
-	t.branch = slices.Compact(t.branch)
-	return t, nil
-}
-
-// read looks through the whole file for what refers to the windows.
-func (t *targets) read(f *file) error {
-	t.windows = joined(t.windows)
 	t.lo, t.hi = t.windows[0].Vaddr, t.windows[len(t.windows)-1].end()
 	for i := range f.Progs {
 		p := &f.Progs[i]
@@ -104,16 +44,41 @@ func (t *targets) read(f *file) error {
 			continue
 		}
 		if err := f.Chunks(p, t.words); err != nil {
-			return err
+			return nil, err
 		}
 		if p.Flags&elf.PFX == 0 {
 			continue
 		}
 		if err := f.Chunks(p, t.rel32); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return f.RelaWords(func(_, addend uint64) { t.take(addend) })
+	return t, f.RelaWords(func(_, addend uint64) { t.take(addend) })
+}
+
+// findTargets looks for what refers to the bytes that a patch of the sites may change.
+func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
+	windows := make([]Extent, len(sites))
+	for i := range sites {
+		s := &sites[i]
+		windows[i] = Extent{s.Vaddr - uint64(len(subRsp8)), uint64(len(subRsp8)) + uint64(s.Len)}
+		if s.Adjacent() {
+			windows[i].Len += uint64(s.CallLen)
+		}
+	}
+	t, err := newTargets(c.f, windows)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range fn.labels {
+		t.add(v)
+	}
+	for _, w := range t.windows {
+		t.rel8(c, fn, w)
+	}
+	slices.Sort(t.all)
+	t.all = slices.Compact(t.all)
+	return t, nil
 }
 
 func (e Extent) end() uint64 { return e.Vaddr + e.Len }
@@ -146,16 +111,16 @@ func (t *targets) add(vaddr uint64) {
 	if !t.inWindow(vaddr) {
 		return
 	}
-	if t.branch = append(t.branch, vaddr); len(t.branch)%maxSites == 0 {
-		slices.Sort(t.branch)
-		t.branch = slices.Compact(t.branch)
+	if t.all = append(t.all, vaddr); len(t.all)%maxSites == 0 {
+		slices.Sort(t.all)
+		t.all = slices.Compact(t.all)
 	}
 }
 
 // inside reports whether something lands in [lo, hi).
 func (t *targets) inside(lo, hi uint64) bool {
-	i, _ := slices.BinarySearch(t.branch, lo)
-	return i < len(t.branch) && t.branch[i] < hi
+	i, _ := slices.BinarySearch(t.all, lo)
+	return i < len(t.all) && t.all[i] < hi
 }
 
 // words finds 8-byte words that are addresses near sites: jump tables and immediates of programs
@@ -200,15 +165,11 @@ func (t *targets) rel32(b []byte, vaddr uint64, lo, hi int) {
 			continue
 		}
 		t.add(target)
-		switch {
-		case op == 0xe8:
-			t.called[target] = append(t.called[target], from)
-			continue
-		case op != 0xe9:
+		if op != 0xe8 && op != 0xe9 {
 			from-- // 0f
 		}
-		if len(t.jumps) < maxJumps {
-			t.jumps = append(t.jumps, jump{from, target})
+		if len(t.from[target]) < maxBranches {
+			t.from[target] = append(t.from[target], from)
 		}
 	}
 }
@@ -237,22 +198,6 @@ func (t *targets) rel8(c *code, fn *functions, w Extent) {
 	}
 }
 
-// shared reports whether the call of s must stay as it is.
-func (t *targets) shared(c *code, s *Site) bool {
-	span, ok := siteSpan(s)
-	if !ok || s.Calls > 1 || t.inside(span.Vaddr+1, span.end()) {
-		return true
-	}
-	for at := s.Vaddr; at != s.Call; { // straight on, without a branch
-		i, ok := c.at(at)
-		if !ok || i.Flow != x86.FlowNext || at > s.Call {
-			return true
-		}
-		at = i.Next()
-	}
-	return false
-}
-
 // The two instructions that keep the stack aligned in a stub, and ret.
 var (
 	subRsp8 = []byte{0x48, 0x83, 0xec, 0x08}
@@ -261,29 +206,42 @@ var (
 
 const opRet = 0xc3
 
-// stub returns the extent of the function around s where it is nothing but a call of the
-// page and its first byte is known to begin a function; else Len is 0.
-func (t *targets) stub(c *code, s *Site) Extent {
-	if !s.Adjacent() || s.Calls != 1 {
+// alone reports whether s and its call may be overwritten as one: the value reaches that call and no
+// other, and nothing enters between.
+func (t *targets) alone(b *body, s *Site) bool {
+	stray := func(at uint64) bool { return at != s.Call }
+	return s.Verdict == Live && s.Loads() && s.Adjacent() && s.Calls == 1 && b.damaged == "" &&
+		!slices.ContainsFunc(b.jumps, stray) && !t.inside(s.Vaddr+1, s.Call+uint64(s.CallLen))
+}
+
+// stub returns the extent of the function around s where it is nothing but a call of the page
+// through rax, and nothing enters the bytes that a jump over its start changes; else Len is 0.
+func (t *targets) stub(c *code, b *body, s *Site) Extent {
+	if s.Verdict != Live || !s.Loads() || !s.Adjacent() || s.Calls != 1 || s.Reg != x86.Rax {
 		return Extent{}
 	}
-	start, end := s.Vaddr, s.Call+uint64(s.CallLen)
-	after := func(b ...byte) bool { return c.has(end, b...) }
+	start, end, n := s.Vaddr, s.Call+uint64(s.CallLen), 2
 	switch {
 	case s.Tail:
-	case c.has(start-4, subRsp8...) && after(append(slices.Clone(addRsp8), opRet)...):
-		start -= uint64(len(subRsp8))
-		end += uint64(len(addRsp8)) + 1
-	case after(opRet):
-		end++
+	case c.has(start-4, subRsp8...) && c.has(end, append(slices.Clone(addRsp8), opRet)...):
+		start, end, n = start-4, end+5, 5
 	default:
-		return Extent{}
+		end, n = end+1, 3
+		if !c.has(end-1, opRet) {
+			return Extent{}
+		}
 	}
-	if t.inside(start+1, end) {
-		return Extent{}
-	}
-	if !c.starts.has(start) && len(t.called[start]) == 0 {
+	if b.Start != start || len(b.lens) != n || t.inside(start+1, start+jumpLen) {
 		return Extent{}
 	}
 	return Extent{start, end - start}
+}
+
+// bySyscall reports whether a system call may take the place of s and its call, or of the whole stub
+// around it: rcx and r11, which it changes, are not read, or saved there.
+func (p *prover) bySyscall(b *body, s *Site) bool {
+	if s.Stub.Len >= uint64(len(exactSyscall(s.Function))) {
+		return !p.t.inside(s.Stub.Vaddr+1, s.Stub.end())
+	}
+	return s.Alone && !s.Tail && p.dead(s.Call+uint64(s.CallLen), x86.RegsOf(x86.Rcx, x86.R11), b)
 }

@@ -22,17 +22,20 @@ const (
 // code reads and decodes the instructions of a file.
 type code struct {
 	f      *file
+	fn     *functions // those near the sites
 	blocks map[uint64][]byte
 	starts starts // of functions
 	bodies map[uint64]*body
-	// answers are what callee has said.
-	answers map[question]calleeAnswer
-	// relative are the words that relocations fill with addresses in code, nil until asked for.
-	relative map[uint64]uint64
-	// sections are the ranges that the section headers call code, nil where they say nothing, or
-	// what cannot be: checked says that this was asked.
+	// What is asked again and again: the landing pads of functions, which functions may return, the
+	// words that relocations fill with addresses in code or with those of functions that do not
+	// return; the last two are nil until asked for.
+	landing   map[uint64]landingPads
+	returning map[uint64]bool
+	relative  map[uint64]uint64
+	imports   map[uint64]string
+	jumps     map[uint64][]uint64 // to parts of functions that nothing calls, and from where
+	// sections are the ranges that the section headers call code.
 	sections []Extent
-	checked  bool
 	// steps is how many more instructions may be decoded in this file.
 	steps int
 }
@@ -43,8 +46,8 @@ type code struct {
 const maxSteps = 1 << 20
 
 func newCode(f *file) *code {
-	c := &code{f: f, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
-		answers: make(map[question]calleeAnswer), steps: maxSteps}
+	c := &code{f: f, fn: &functions{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
+		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), steps: maxSteps}
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		if s.Flags&elf.SHFExecinstr == 0 || s.Type == elf.SHTNobits || s.Addr == 0 || s.Size == 0 {
@@ -57,40 +60,16 @@ func newCode(f *file) *code {
 	return c
 }
 
-// holds reports whether vaddr is code: in an executable segment and, where there are
-// section headers, in a section of instructions. The 2 MiB layout of old linkers has
-// .rodata and .eh_frame in the executable segment.
-func (c *code) holds(vaddr uint64) bool {
-	p := c.f.Load(vaddr)
-	if p == nil || p.Flags&elf.PFX == 0 {
-		return false
-	}
-	if c.covered(vaddr) || len(c.sections) == 0 {
-		return true
-	}
-	if !c.checked {
-		if c.checked = true; c.sectionsLie() {
-			c.sections = nil
-		}
-	}
-	return len(c.sections) == 0
-}
-
 // covered reports whether a section of instructions holds vaddr.
 func (c *code) covered(vaddr uint64) bool {
 	return slices.ContainsFunc(c.sections, func(e Extent) bool { return vaddr >= e.Vaddr && vaddr-e.Vaddr < e.Len })
 }
 
-// sectionsLie reports whether the loader enters code, or a symbol names a function, in an executable
-// segment and in no section of instructions. Nothing that runs a file looks at its section headers.
-func (c *code) sectionsLie() bool {
-	lie := slices.ContainsFunc(c.f.entries(), func(v uint64) bool { return !c.covered(v) })
-	for _, t := range c.f.Symtabs() {
-		_ = c.f.EachSymbol(t, func(s elf.Symbol) { // Scan reports what cannot be read
-			lie = lie || s.Type == elf.STTFunc && s.Size > 0 && c.f.ExecLoad(s.Value) && !c.covered(s.Value)
-		})
-	}
-	return lie
+// use takes fn for the functions near the sites.
+func (c *code) use(fn *functions) {
+	c.fn, c.starts = fn, fn.starts
+	clear(c.bodies)
+	clear(c.landing)
 }
 
 // bytes returns the bytes at vaddr up to the length of an instruction; fewer where the

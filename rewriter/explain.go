@@ -14,6 +14,8 @@ const (
 	// in bytes.
 	explainBefore = 64
 	explainAfter  = 16
+	// explainCall is how far behind a site its call may end to be shown, in bytes.
+	explainCall = 64
 )
 
 // Line is one instruction of a listing.
@@ -47,8 +49,8 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 	if s.Stub.Len != 0 {
 		start, end = s.Stub.Vaddr, max(end, s.Stub.Vaddr+s.Stub.Len)
 	} else {
-		if span, ok := siteSpan(s); ok {
-			end = max(end, span.end())
+		if call := s.Call + uint64(s.CallLen); s.Call > s.Vaddr && call-s.Vaddr <= explainCall {
+			end = max(end, call)
 		}
 		end += explainAfter
 	}

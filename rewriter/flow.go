@@ -1,10 +1,14 @@
 // Where a value goes: from the instruction that loads the address of a vsyscall function,
-// forward along all paths, until every copy of it is called, stored, compared or dead.
+// forward along all paths, until every copy of it is called, stored, compared or dead. The question
+// is whether there is a use that is neither a call, a jump nor a copy.
 
 package rewriter
 
 import (
 	"fmt"
+	"slices"
+
+	"golang.org/x/arch/x86/x86asm"
 
 	"vfix.dev/vfix/rewriter/x86"
 )
@@ -18,7 +22,6 @@ const (
 	chosen                    // the address, picked by a conditional move
 	xored                     // the address, xor %fs:0x30: the first half of PTR_MANGLE
 	mangled                   // the address after PTR_MANGLE: xor %fs:0x30, rol $0x11
-	spent                     // the address, left in a register that C code may change by a call of the page
 )
 
 // The two constants of PTR_MANGLE, glibc's sysdeps/unix/sysv/linux/x86_64/pointer_guard.h.
@@ -56,156 +59,271 @@ func (v *value) held(l label) x86.Regs {
 	return s
 }
 
+// how is what a value is used for where it is not called.
+type how uint8
+
+const (
+	compared    how = iota
+	based           // as an address of memory
+	kept            // in a variable, after a conditional move
+	hidden          // stored after PTR_MANGLE
+	returned        // in rax, at a ret
+	left            // in another register that C code may change, at a ret
+	counted         // half of it, as a number
+	firstEscape     // everything else
+)
+
+const (
+	tooMuch = firstEscape + iota
+	noInstruction
+	noEffects
+	computed
+	calledMangled
+	passed
+	readBy
+	usedBy
+	usedInMemory
+	pushed
+	toKernel
+	inMemory
+	truncated
+	calleeSaved
+	noTarget
+	elsewhere
+	noPads
+	tooManyPlaces
+	callersFrame
+	noFrame
+	overwritten
+	throughArray
+)
+
+var howTexts = map[how]string{
+	compared: "compared", based: "used as a memory address", hidden: "stored after PTR_MANGLE", returned: "returned",
+	left: "left in a register at the return", counted: "used as a number", tooMuch: "too much code to follow",
+	noInstruction: "reaches bytes that are no known instruction", noEffects: "reaches the instruction %v, whose effects are not known",
+	computed: "called after arithmetic", calledMangled: "called while mangled", passed: "passed as an argument",
+	readBy: "read by %v", usedBy: "used by %v", usedInMemory: "used by %v in memory", pushed: "pushed on the stack",
+	toKernel: "passed to a system call", inMemory: "stored in memory", truncated: "truncated",
+	calleeSaved: "left in a callee-saved register", noTarget: "reaches an indirect jump",
+	elsewhere: "reaches a return to an unknown place", noPads: "reaches a call whose landing pads are not understood", tooManyPlaces: "stored in too many places",
+	callersFrame: "stored in the frame of a caller", noFrame: "on the stack where its frame is not known",
+	overwritten: "overwritten in part", throughArray: "called through an array on the stack",
+}
+
 // use is one instruction that uses the value.
 type use struct {
 	addr uint64
-	what string
+	how  how
+	op   x86asm.Op
+	slot uint64 // of kept: the variable
 }
 
-// flow is what was found about one value.
+func (u use) String() string {
+	switch text := howTexts[u.how]; u.how {
+	case noEffects, readBy, usedBy, usedInMemory:
+		return fmt.Sprintf(text, u.op)
+	default:
+		return text
+	}
+}
+
+// found is what was found about one value.
+type found struct {
+	uses   []use
+	calls  map[uint64]*x86.Instr // calls and jumps through a register
+	mixed  map[uint64]bool       // of calls: those through what may hold something else, too
+	exact  bool                  // one of them without a conditional move on the way
+	whole  bool                  // half an address became one
+	copied bool                  // a vector register copies it on, with what stands beside it
+}
+
+// first returns the first use of a kind; of firstEscape, of all those from there on.
+func (f *found) first(h how) (use, bool) {
+	i := slices.IndexFunc(f.uses, func(u use) bool { return u.how == h || h == firstEscape && u.how > h })
+	if i < 0 {
+		return use{}, false
+	}
+	return f.uses[i], true
+}
+
+// has reports whether there is a use of the kind.
+func (f *found) has(h how) bool { _, ok := f.first(h); return ok }
+
+// flow follows one value.
 type flow struct {
-	c        *code
-	fn       Function
-	origin   uint64 // of the instruction that loads it
-	state    map[uint64]value
-	work     []uint64
-	calls    map[uint64]*x86.Instr // calls and jumps through a register
-	exact    bool                  // one of them without a conditional move on the way
-	compares []use
-	derefs   []use    // used as the base of a memory operand
-	slots    []uint64 // variables it was stored to, unmangled and after a conditional move
-	stored   []use    // after PTR_MANGLE
-	returns  []use    // in rax, at a ret
-	left     []use    // in another register that C code may change, at a ret
-	escapes  []use    // everything else
+	*found
+	*worklist[value]
+	c      *code
+	fn     Function // whose address it is
+	origin uint64   // of the instruction that loads it
+	loads  label    // what it loads
+	stores bool     // it stores that in the first of words
+	body   *body    // the function that is followed; nil: none that is known
 
 	frame   frame           // of the function; nil: words of the stack are not followed
 	words   []int64         // the words of the stack that held the value, by their places in the frame
 	onStack bool            // one of them held it
-	copied  bool            // a vector register copies it on, with what stands beside it
-	stores  bool            // the instruction at origin stores it in the first of them
-	loads   label           // what it stores
-	whole   bool            // half an address became one
-	numbers []use           // of half an address otherwise
-	mixed   map[uint64]bool // of calls: those through what may hold something else, too
 	page    map[uint64]bool // calls of the page alone, to which an address may be passed
+
+	deep     int   // how many calls deep
+	returned value // deep down: what registers hold at a return
+	inner    map[question]value
+}
+
+// question is one about a callee: what the value in these registers becomes in it.
+type question struct {
+	target uint64
+	reg    [x86.NumRegs]label
 }
 
 // maxFlow bounds the instructions that one value is followed through.
 const maxFlow = 20000
 
-// newFlow returns a flow of the value that the instruction at origin loads. fn is the function
+// newFlow returns a flow of the value that the instruction at origin, in b, loads. fn is the function
 // of the page whose address it is.
-func newFlow(c *code, origin uint64, fn Function, fr frame) *flow {
-	return &flow{c: c, fn: fn, origin: origin, frame: fr, loads: exact, state: make(map[uint64]value), calls: make(map[uint64]*x86.Instr), mixed: make(map[uint64]bool)}
-}
-
-// follow follows what reg holds from the instruction at vaddr on.
-func follow(c *code, origin, vaddr uint64, reg int, fn Function, fr frame) *flow {
-	f := newFlow(c, origin, fn, fr)
-	v := unknownValue()
-	v.reg[reg] = exact
-	f.run(vaddr, v)
-	return f
-}
-
-// followWord follows the word of the stack at off, which the instruction at origin stores.
-func followWord(c *code, i *x86.Instr, off int64, fn Function, fr frame) *flow {
-	f := newFlow(c, i.Addr, fn, fr)
-	f.words, f.onStack, f.stores = []int64{off}, true, true
-	v := unknownValue()
-	v.stack[0] = exact
-	f.run(i.Next(), v)
-	return f
-}
-
-// run follows the state v from the instruction at vaddr on.
-func (f *flow) run(vaddr uint64, v value) {
-	f.to(vaddr, v)
-	for n := 0; len(f.work) > 0; n++ {
-		if n >= maxFlow {
-			f.escape(f.origin, "too much code to follow")
-			break
-		}
-		at := f.work[len(f.work)-1]
-		f.work = f.work[:len(f.work)-1]
-		f.step(at, f.state[at])
+func newFlow(c *code, origin uint64, fn Function, b *body) *flow {
+	return &flow{
+		found: &found{calls: make(map[uint64]*x86.Instr), mixed: make(map[uint64]bool)}, worklist: newWorklist(joinValues),
+		c: c, fn: fn, origin: origin, loads: exact, body: b, frame: c.frame(b), inner: make(map[question]value),
 	}
 }
 
-func (f *flow) escape(addr uint64, format string, a ...any) {
-	f.escapes = append(f.escapes, use{addr, fmt.Sprintf(format, a...)})
+func joinValues(old, v value) value {
+	for r := range v.reg {
+		v.reg[r] |= old.reg[r]
+	}
+	for n := range v.stack {
+		v.stack[n] |= old.stack[n]
+	}
+	return v
 }
 
-// to joins v into the state at vaddr and queues it where that is news.
+// follow follows what reg holds from the instruction at vaddr on.
+func follow(c *code, origin, vaddr uint64, reg int, fn Function, b *body) *flow {
+	f := newFlow(c, origin, fn, b)
+	v := unknownValue()
+	v.reg[reg] = exact
+	f.start(vaddr, v)
+	return f
+}
+
+// followWord follows the word of the stack at off, which the instruction i stores.
+func followWord(c *code, i *x86.Instr, off int64, fn Function, b *body) *flow {
+	f := newFlow(c, i.Addr, fn, b)
+	f.words, f.onStack, f.stores = []int64{off}, true, true
+	v := unknownValue()
+	v.stack[0] = exact
+	f.start(i.Next(), v)
+	return f
+}
+
+// dead reports whether nothing from vaddr on, in b, is seen to read one of the registers before it is
+// overwritten.
+func (c *code) dead(vaddr uint64, regs x86.Regs, b *body) bool {
+	f := newFlow(c, 0, Time, b)
+	v := unknownValue()
+	for r := range v.reg {
+		if regs.Has(r) {
+			v.reg[r] = exact
+		}
+	}
+	f.start(vaddr, v)
+	return len(f.uses)+len(f.calls) == 0
+}
+
+// start follows the state v from the instruction at vaddr on.
+func (f *flow) start(vaddr uint64, v value) {
+	f.to(vaddr, v)
+	if !f.run(maxFlow>>(2*f.deep), f.step) {
+		f.note(f.origin, tooMuch)
+	}
+}
+
+func (f *flow) note(addr uint64, h how) { f.uses = append(f.uses, use{addr: addr, how: h}) }
+
+func (f *flow) noteOp(i *x86.Instr, h how) {
+	f.uses = append(f.uses, use{addr: i.Addr, how: h, op: i.Op})
+}
+
+// to goes on at vaddr with the state v.
 func (f *flow) to(vaddr uint64, v value) {
 	if v.held(^other) == 0 && !v.anyStack() {
 		return // nothing left to follow
 	}
-	old, seen := f.state[vaddr]
-	joined := v
-	for r := range joined.reg {
-		joined.reg[r] |= old.reg[r]
+	for n := range v.stack {
+		v.stack[n] = max(v.stack[n], other) // where nothing is known of it
 	}
-	for n := range joined.stack {
-		if joined.stack[n] == 0 || seen && old.stack[n] == 0 {
-			joined.stack[n] |= other // nothing known of it on one path
+	f.add(vaddr, v)
+}
+
+// on goes on with the state v wherever the code goes on after i.
+func (f *flow) on(i *x86.Instr, v value) {
+	all, known := f.c.next(f.body, i)
+	if !known && i.Calls() {
+		f.note(i.Addr, noPads)
+	}
+	thrown := v
+	f.kill(&thrown, x86.CallerSaved)
+	for _, to := range all {
+		if i.Calls() && to != i.Next() {
+			f.to(to, thrown)
+		} else {
+			f.to(to, v)
 		}
-		joined.stack[n] |= old.stack[n]
 	}
-	if seen && joined == old {
-		return
-	}
-	f.state[vaddr] = joined
-	f.work = append(f.work, vaddr)
 }
 
 // step moves the state v over the instruction at vaddr.
-func (f *flow) step(vaddr uint64, v value) {
-	if vaddr == f.origin {
-		// Back at the load: what it loads gets the same value again.
-		if i, ok := f.c.at(vaddr); ok {
-			f.kill(&v, i.Writes)
-			if f.stores {
-				v.stack[0] = f.loads
-			}
-			f.to(i.Next(), v)
-		}
-		return
-	}
+func (f *flow) step(vaddr uint64, v value) bool {
 	i, ok := f.c.at(vaddr)
+	if vaddr == f.origin && ok && f.deep == 0 {
+		// Back at the load: what it loads gets the same value again.
+		f.kill(&v, i.Writes)
+		if f.stores {
+			v.stack[0] = f.loads
+		}
+		f.on(&i, v)
+		return true
+	}
 	switch {
 	case !ok:
-		f.escape(vaddr, "reaches bytes that are no known instruction")
-		return
+		f.note(vaddr, noInstruction)
+		return true
 	case !i.Known:
-		f.escape(vaddr, "reaches the instruction %s, whose effects are not known", i.Op)
-		return
+		f.noteOp(&i, noEffects)
+		return true
+	}
+	if d, ok := f.frame[vaddr]; ok && d.ReturnsElsewhere(&i) {
+		if src, _, isReg := i.ArgGPR(1); !isReg || v.reg[src]&^other == 0 { // else the value is where it goes
+			f.note(vaddr, elsewhere)
+		}
 	}
 	switch i.Flow {
 	case x86.FlowNext:
 		f.transfer(&i, &v)
-		f.to(i.Next(), v)
 	case x86.FlowCond:
-		f.conditionReads(&i, &v)
-		f.to(i.Target, v)
-		f.to(i.Next(), v)
+		if i.Reads.Has(x86.Rcx) && v.reg[x86.Rcx]&plain != 0 { // jrcxz and loop
+			f.noteOp(&i, readBy)
+		}
+		f.kill(&v, i.Partial)
 	case x86.FlowJump:
 		if _, ok := f.frame[i.Target]; !ok {
 			f.afterCall(&i, &v) // a tail call
 		}
-		f.to(i.Target, v)
 	case x86.FlowCall, x86.FlowCallInd:
 		f.call(&i, &v)
-		if !f.c.starts.has(i.Next()) { // else the callee does not return
-			f.to(i.Next(), v)
-		}
 	case x86.FlowIndirect:
 		f.indirect(&i, &v)
+		return true
 	case x86.FlowRet:
 		f.ret(&i, &v)
+		return true
 	case x86.FlowStop:
+		return true
 	}
+	f.on(&i, v)
+	return true
 }
 
 func (f *flow) kill(v *value, s x86.Regs) {
@@ -214,14 +332,6 @@ func (f *flow) kill(v *value, s x86.Regs) {
 			v.reg[r] = other
 		}
 	}
-}
-
-// conditionReads catches jrcxz and loop, which read rcx.
-func (f *flow) conditionReads(i *x86.Instr, v *value) {
-	if i.Reads.Has(x86.Rcx) && v.reg[x86.Rcx]&plain != 0 {
-		f.escape(i.Addr, "read by %s", i.Op)
-	}
-	f.kill(v, i.Partial)
 }
 
 // called records a call or jmp through a register or a word of the stack that may hold the
@@ -244,11 +354,11 @@ func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 	case l&address == 0:
 		if l&derived != 0 {
 			f.whole = true
-			f.escape(i.Addr, "called after arithmetic")
+			f.note(i.Addr, computed)
 		}
 		return
 	case l&(xored|mangled) != 0:
-		f.escape(i.Addr, "called while mangled")
+		f.note(i.Addr, calledMangled)
 		return
 	}
 	f.calls[i.Addr] = i
@@ -262,23 +372,11 @@ func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 		switch {
 		case n >= f.fn.args() || arg == r:
 		case v.reg[arg]&plain != 0:
-			f.escape(i.Addr, "passed as an argument")
+			f.note(i.Addr, passed)
 		case v.reg[arg]&half != 0:
-			f.number(i)
+			f.note(i.Addr, counted)
 		}
 	}
-}
-
-// afterPage moves the state over a call of the page, which changes rax alone. What C code may
-// change is followed on, but a caller does not count on it.
-func (f *flow) afterPage(i *x86.Instr, v *value) {
-	v.reg[x86.Rax] = other
-	for r := range v.reg {
-		if l := v.reg[r]; x86.CallerSaved.Has(r) && l&address != 0 {
-			v.reg[r] = l&other | spent
-		}
-	}
-	f.afterCall(i, v)
 }
 
 // args is how many arguments the function has.
@@ -288,32 +386,74 @@ func (f Function) args() int {
 
 // call moves the state over a call.
 func (f *flow) call(i *x86.Instr, v *value) {
-	if f.page[i.Addr] || f.called(i, v) {
-		f.afterPage(i, v)
-		return
-	}
-	f.operands(i, v)
-	f.afterCall(i, v)
-	if i.Flow == x86.FlowCallInd {
+	switch {
+	case f.page[i.Addr] || f.called(i, v):
+		v.reg[x86.Rax] = other // the page changes no other register
+	case i.Flow == x86.FlowCallInd:
+		f.operands(i, v)
 		f.arguments(i, v)
 		f.kill(v, x86.CallerSaved)
+	default:
+		f.callee(i, v)
+	}
+	f.afterCall(i, v)
+}
+
+// maxThunk is how long a function is of which it is asked what it does with the registers that it must
+// preserve, in instructions: gcc's and clang's -mindirect-branch and -mretpoline call through them.
+const maxThunk = 12
+
+// short reports whether the function at target is no longer than that.
+func (c *code) short(target uint64) bool {
+	w := addresses(target)
+	return w.run(maxThunk, func(at uint64, _ struct{}) bool {
+		i, ok := c.at(at)
+		all, _ := c.next(nil, &i)
+		for _, to := range all {
+			w.add(to, struct{}{})
+		}
+		return ok
+	})
+}
+
+// callee follows the value into the function that i calls. The convention says nothing: gcc's -fipa-ra
+// keeps values in registers that a callee in the same unit is seen to leave alone.
+func (f *flow) callee(i *x86.Instr, v *value) {
+	into := x86.CallerSaved
+	if v.held(^other)&^into != 0 && f.c.short(i.Target) {
+		into = ^x86.Regs(0)
+	}
+	in := unknownValue()
+	for r := range v.reg {
+		if into.Has(r) {
+			in.reg[r] = v.reg[r]
+		}
+	}
+	if in.held(^other) == 0 {
 		return
 	}
+	if f.deep == calleeDepth {
+		f.arguments(i, v)
+		return
+	}
+	q := question{i.Target, in.reg}
+	out, known := f.inner[q]
+	if !known {
+		f.inner[q] = in // where it calls itself
+		b := f.c.bodyOf(f.c.fn.at(i.Target))
+		g := &flow{found: f.found, worklist: newWorklist(joinValues), c: f.c, fn: f.fn, origin: f.origin, loads: f.loads, body: b,
+			frame: f.c.frame(b), page: f.page, deep: f.deep + 1, returned: unknownValue(), inner: f.inner}
+		calls := len(f.calls)
+		g.start(i.Target, in)
+		if out = g.returned; len(f.calls) > calls { // the page may return in its place
+			in.reg[x86.Rax] = other
+			out = joinValues(out, in)
+		}
+		f.inner[q] = out
+	}
 	for r := range v.reg {
-		if v.reg[r]&^other == 0 {
-			continue
-		}
-		// gcc's -fipa-ra keeps values in registers that a callee in the same unit is known
-		// to leave alone: look into the callee rather than trust the convention.
-		reads, survives := f.c.callee(i.Target, r, calleeDepth)
-		switch {
-		case reads && v.reg[r]&(plain|xored) != 0:
-			f.escape(i.Addr, "passed as an argument")
-		case reads:
-			f.number(i)
-		}
-		if x86.CallerSaved.Has(r) && !survives {
-			v.reg[r] = other
+		if x86.CallerSaved.Has(r) {
+			v.reg[r] = out.reg[r]
 		}
 	}
 }
@@ -321,67 +461,78 @@ func (f *flow) call(i *x86.Instr, v *value) {
 // arguments records the value in a register that may be an argument of a callee.
 func (f *flow) arguments(i *x86.Instr, v *value) {
 	if v.held(plain|xored)&x86.ArgRegs != 0 {
-		f.escape(i.Addr, "passed as an argument")
+		f.note(i.Addr, passed)
 	}
 	if v.held(half)&x86.ArgRegs != 0 {
-		f.number(i)
+		f.note(i.Addr, counted)
 	}
 }
 
 // operands records the value in the address of a memory operand.
 func (f *flow) operands(i *x86.Instr, v *value) {
 	if i.AddressRegs()&v.held(^other) != 0 {
-		f.derefs = append(f.derefs, use{i.Addr, "used as a memory address"})
+		f.note(i.Addr, based)
 	}
 }
 
-// indirect ends a path at a jump through a register or memory.
+// indirect moves the state over a jump through a register or memory.
 func (f *flow) indirect(i *x86.Instr, v *value) {
 	if f.page[i.Addr] || f.called(i, v) {
+		f.leave(i, v)
 		return
 	}
 	f.operands(i, v)
-	if _, fixed := i.MemVaddr(); fixed { // a PLT entry, or a tail call through a pointer
+	_, known := f.c.next(f.body, i)
+	d, ok := f.frame[i.Addr]
+	switch _, fixed := i.MemVaddr(); {
+	case !known && f.deep > 0 && v.held(^other)&x86.CallerSaved == 0: // a thunk for another register
+		f.returned = joinValues(f.returned, *v)
+	case !known:
+		f.note(i.Addr, noTarget)
+	case fixed: // a PLT entry, or a tail call through a pointer
 		f.arguments(i, v)
-		f.kept(i, v)
-		return
+		f.keeps(i, v)
+	default: // a table's, or a tail call
+		if !ok || !d.HasSP || d.SP == 0 {
+			f.arguments(i, v)
+		}
+		f.on(i, *v)
 	}
-	f.escape(i.Addr, "reaches an indirect jump")
 }
 
-// kept records the value in a register that a function must restore.
-func (f *flow) kept(i *x86.Instr, v *value) {
-	if v.held(plain)&^x86.CallerSaved != 0 {
-		f.escape(i.Addr, "left in a callee-saved register")
+// leave notes what registers hold where the function is left for the page: it returns to the caller.
+func (f *flow) leave(i *x86.Instr, v *value) {
+	if v.reg[x86.Rax] = other; f.deep > 0 {
+		f.returned = joinValues(f.returned, *v)
+	}
+}
+
+// keeps records the value in a register that a function must restore.
+func (f *flow) keeps(i *x86.Instr, v *value) {
+	if f.deep == 0 && v.held(plain)&^x86.CallerSaved != 0 {
+		f.note(i.Addr, calleeSaved)
 	}
 }
 
 // ret ends a path at the return.
 func (f *flow) ret(i *x86.Instr, v *value) {
 	if f.returnsTo(i, v) {
+		f.leave(i, v)
 		return
 	}
-	f.kept(i, v)
+	if f.deep > 0 {
+		v.stack = [maxSlots]label{}
+		f.returned = joinValues(f.returned, *v)
+		return
+	}
+	f.keeps(i, v)
 	if v.held(half)&(x86.RegsOf(x86.Rax, x86.Rdx)|^x86.CallerSaved) != 0 {
-		f.number(i)
+		f.note(i.Addr, counted)
 	}
 	switch {
 	case v.reg[x86.Rax]&(plain|xored) != 0:
-		f.returns = append(f.returns, use{i.Addr, "returned"})
-	case v.reg[x86.Rdx]&plain != 0:
-		f.escape(i.Addr, "left in rdx, the second half of a return value")
+		f.note(i.Addr, returned)
 	case v.held(plain)&x86.CallerSaved != 0:
-		f.left = append(f.left, use{i.Addr, "left in a register at the return"})
+		f.note(i.Addr, left)
 	}
-}
-
-// frame returns the frame of b's function, computed once; nil where it has none that is known.
-func (c *code) frame(b *body) frame {
-	if b == nil || b.damaged != "" {
-		return nil
-	}
-	if !b.framed {
-		b.framed, b.frame = true, c.frameOf(b)
-	}
-	return b.frame
 }

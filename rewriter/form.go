@@ -22,52 +22,33 @@ func choose(s *Site, r *Report, allowed []Form) (Form, string) {
 		return Left, s.Reason
 	}
 	may := func(f Form) bool { return len(allowed) == 0 || slices.Contains(allowed, f) }
-	if s.RedZone && !r.Go {
-		if s.bySyscall() && may(Syscall) {
-			return Syscall, belowStack
+	switch {
+	case s.direct():
+		if !r.Go && may(Call) {
+			return Call, "a direct call into the page"
 		}
-		return Left, belowStack
-	}
-	if s.direct() {
-		if r.Go || !may(Call) {
-			return Left, "a direct call into the page"
-		}
-		return Call, "a direct call into the page"
-	}
-	if !s.Loads() {
+		return Left, "a direct call into the page"
+	case !s.Loads():
 		if r.file.Type == elf.TypeExec && !r.Go && may(Imm) {
 			return Imm, "the trampoline's address fits where the page's is"
 		}
 		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)
-	}
-	single := s.single()
-	switch {
 	case r.Go:
 		// time.now of Go 1.0 runs NOSPLIT: 128 bytes of stack, of which the vDSO wants some.
 		// No register is kept over a call there.
-		if single && may(Syscall) {
+		if s.Alone && may(Syscall) {
 			return Syscall, "Go's stack is too small for the vDSO"
 		}
 		return Left, "Go's stack is too small for the vDSO, and mov and call are not adjacent"
-	case single && s.Stub.Len >= jumpLen && may(Entry):
+	case s.Stub.Len != 0 && may(Entry):
 		return Entry, "the whole function is a stub"
-	case single && may(Call):
-		return Call, "mov and call are adjacent"
 	case may(Lea):
 		return Lea, leaReason(s)
-	case s.bySyscall() && may(Syscall):
+	case s.Free && may(Syscall):
 		return Syscall, "no other form is allowed"
 	}
 	return Left, "no form is allowed that fits"
 }
-
-// single reports whether the mov and its call may be overwritten as one.
-func (s *Site) single() bool {
-	return s.Verdict == Live && s.Loads() && s.Adjacent() && s.Calls == 1 && !s.Shared && s.Open == ""
-}
-
-// bySyscall reports whether a system call may take their place: it changes rcx and r11.
-func (s *Site) bySyscall() bool { return s.single() && clobbered&^x86.Regs(s.Dead) == 0 }
 
 func leaReason(s *Site) string {
 	switch {
@@ -75,12 +56,8 @@ func leaReason(s *Site) string {
 		return "chosen only where no vDSO was found, and only called"
 	case s.Calls > 1:
 		return fmt.Sprintf("the register is called %d times", s.Calls)
-	case s.Adjacent() && s.Shared:
-		return "the call is reached from elsewhere too"
-	case s.Adjacent() && s.Open != "":
-		return s.Open
 	}
-	return "the call does not follow the mov"
+	return "the register is only called"
 }
 
 // withoutRoom is the form of a site in a file that has no room for trampolines.
@@ -88,10 +65,10 @@ func withoutRoom(s *Site, f Form, allowed []Form, why string) (Form, string) {
 	if f == Left || f == Syscall {
 		return f, why
 	}
-	if s.bySyscall() && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
+	if s.Free && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
 		return Syscall, "no room for a trampoline: " + why
 	}
-	if s.single() {
+	if s.Alone {
 		why += "; a system call would change rcx and r11"
 	}
 	return Left, "no room for a trampoline: " + why
@@ -105,6 +82,9 @@ const jumpLen = 5
 // reach of a rel32.
 func encode(s *Site, form Form, segment uint64, old []byte) (vaddr uint64, code []byte, err error) {
 	if form == Syscall {
+		if code := exactSyscall(s.Function); s.Stub.Len >= uint64(len(code)) {
+			return s.Stub.Vaddr, code, nil
+		}
 		return s.Vaddr, encodeSyscall(s), nil
 	}
 	target := segment + trampoline(s, form)
@@ -131,15 +111,12 @@ func encode(s *Site, form Form, segment uint64, old []byte) (vaddr uint64, code 
 		if s.Tail {
 			op[0] = 0xe9
 		}
-		if !s.direct() {
-			pad = int(s.Len) + int(s.CallLen) - jumpLen
-		}
 	case Lea:
 		// REX.W, with REX.R for r8 to r15; ModRM: mod 0, the register, rm 5 (rip-relative).
 		op = []byte{0x48 | s.Reg>>3<<2, 0x8d, s.Reg&7<<3 | 5}
 		pad = int(s.Len) - 7
 	}
-	// The nop stands first, so that the call's return address stays what unwind tables know.
+	// The nop stands first, so that the next instruction is where unwind tables know it.
 	code = append(code, x86.Nops[pad]...)
 	if s.Kind == JccRel32 {
 		op = old[:2]
@@ -163,6 +140,21 @@ func encodeSyscall(s *Site) []byte {
 	return append(code, x86.Nops[int(s.Len)+int(s.CallLen)-len(code)]...)
 }
 
+// exactSyscall returns the function as a system call that changes rax alone, for a stub of glibc,
+// which is longer.
+func exactSyscall(f Function) []byte {
+	code := binary.LittleEndian.AppendUint32([]byte{
+		0x51,       // push %rcx
+		0x41, 0x53, // push %r11
+		0xb8, // mov $nr,%eax
+	}, f.Syscall())
+	return append(code,
+		0x0f, 0x05, // syscall
+		0x41, 0x5b, // pop %r11
+		0x59, // pop %rcx
+		opRet)
+}
+
 // trampolineName is what listings call the trampoline for the site: vfix_NAME, or keep_NAME
 // for vfix_keep_NAME of shim/src/trampolines.S, for two sides must fit into 80 columns.
 func trampolineName(s *Site, form Form) string {
@@ -172,13 +164,11 @@ func trampolineName(s *Site, form Form) string {
 	return "vfix_" + s.Function.String()
 }
 
-// keeps reports whether somebody may miss the registers that C code changes.
-func keeps(s *Site, form Form) bool {
-	return !(form == Entry && s.ABI || form == Call && x86.Regs(s.Dead) == deadCandidates)
-}
+// keeps reports whether the site gets the exact trampoline, which changes rax alone: every one but
+// the functions that other objects call by their names.
+func keeps(s *Site, form Form) bool { return form != Entry || !s.Named }
 
-// trampoline returns the offset in the segment of the trampoline for the site: the plain one
-// only where nobody can miss the registers that C code changes.
+// trampoline returns the offset in the segment of the trampoline for the site.
 func trampoline(s *Site, form Form) uint64 {
 	layout := shim.Injected()
 	t := [...]shim.Trampoline{Gettimeofday: layout.Gettimeofday, Time: layout.Time, Getcpu: layout.Getcpu}[s.Function]

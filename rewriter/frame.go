@@ -4,6 +4,8 @@
 package rewriter
 
 import (
+	"slices"
+
 	"golang.org/x/arch/x86/x86asm"
 
 	"vfix.dev/vfix/rewriter/x86"
@@ -14,55 +16,39 @@ type frame map[uint64]x86.Depth
 
 // frameOf returns the frame of b.
 func (c *code) frameOf(b *body) frame {
-	f := frame{}
-	work := []uint64{}
 	sound := true
-	to := func(at uint64, d x86.Depth) {
-		if b.lens[at] == 0 {
-			return
-		}
-		old, seen := f[at]
-		if !seen {
-			f[at] = d
-			work = append(work, at)
-			return
-		}
-		if old.HasSP != d.HasSP || old.SP != d.SP {
-			sound = false
-		}
-		if old.HasBP && (!d.HasBP || d.BP != old.BP) {
-			if d.HasBP {
-				sound = false
-			}
-			old.HasBP = false
-			f[at] = old
-			work = append(work, at)
-		}
-	}
-	to(b.Start, x86.Depth{HasSP: true})
-	for len(work) > 0 && sound {
-		at := work[len(work)-1]
-		work = work[:len(work)-1]
+	w := newWorklist(func(old, fresh x86.Depth) x86.Depth {
+		sound = sound && old.HasSP == fresh.HasSP && old.SP == fresh.SP && !(old.HasBP && fresh.HasBP && old.BP != fresh.BP)
+		old.HasBP = old.HasBP && fresh.HasBP
+		return old
+	})
+	w.add(b.Start, x86.Depth{HasSP: true})
+	whole := w.run(4*maxBody, func(at uint64, d x86.Depth) bool {
 		i, ok := c.at(at)
-		if !ok {
-			return nil
-		}
-		d := f[at]
 		d.Over(&i)
-		switch i.Flow {
-		case x86.FlowNext, x86.FlowCall, x86.FlowCallInd:
-			to(i.Next(), d)
-		case x86.FlowCond:
-			to(i.Target, d)
-			to(i.Next(), d)
-		case x86.FlowJump:
-			to(i.Target, d)
+		all, _ := c.next(b, &i)
+		for _, to := range all {
+			if b.lens[to] != 0 {
+				w.add(to, d)
+			}
 		}
-	}
-	if !sound {
+		return ok && sound
+	})
+	if !whole {
 		return nil
 	}
-	return f
+	return w.state
+}
+
+// frame returns the frame of b's function, computed once; nil where it has none that is known.
+func (c *code) frame(b *body) frame {
+	if b == nil || b.damaged != "" {
+		return nil
+	}
+	if !b.framed {
+		b.framed, b.frame = true, c.frameOf(b)
+	}
+	return b.frame
 }
 
 // maxSlots bounds the words of the stack that one value is followed through.
@@ -79,7 +65,7 @@ func (f *flow) slot(off int64, make bool) int {
 		return -1
 	}
 	if len(f.words) == maxSlots {
-		f.escape(f.origin, "stored in too many places")
+		f.note(f.origin, tooManyPlaces)
 		return -1
 	}
 	f.words = append(f.words, off)
@@ -103,8 +89,8 @@ func (f *flow) touches(v *value, p x86.Place, n int64) bool {
 
 // put stores the label l into the word at off.
 func (f *flow) put(v *value, off int64, l label) {
-	if off >= 0 && l&^other != 0 {
-		f.escape(f.origin, "stored in the frame of a caller")
+	if off > 0 && l&^other != 0 { // 0: the return address
+		f.note(f.origin, callersFrame)
 		return
 	}
 	if n := f.slot(off, l&^other != 0); n >= 0 {
@@ -119,7 +105,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	d, ok := f.frame[i.Addr]
 	if !ok || !d.HasSP {
 		if v.anyStack() {
-			f.escape(i.Addr, "on the stack where its frame is not known")
+			f.note(i.Addr, noFrame)
 			v.stack = [maxSlots]label{}
 		}
 		return false
@@ -133,7 +119,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 		return true
 	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
 		if p.Stack && f.touches(v, p, x86.WordSize) {
-			f.escape(i.Addr, "pushed on the stack")
+			f.note(i.Addr, pushed)
 		}
 		f.put(v, d.SP-x86.WordSize, other)
 		return !p.Stack && i.Op == x86asm.PUSH && i.AddressRegs() == 0
@@ -141,7 +127,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 		v.reg[dst] = f.take(v, d.SP)
 		return true
 	case i.Op == x86asm.LEAVE && f.touches(v, x86.Place{Off: d.BP, Stack: true, Exact: d.HasBP}, x86.WordSize):
-		f.escape(i.Addr, "used by %s", i.Op)
+		f.noteOp(i, usedBy)
 		return false
 	case !p.Stack || i.Op == x86asm.LEA:
 		return false
@@ -158,7 +144,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 		if fromReg && srcWidth == 64 {
 			l := v.reg[src]
 			if f.overlaps(v, p.Off) {
-				f.escape(i.Addr, "overwritten in part")
+				f.note(i.Addr, overwritten)
 			}
 			f.put(v, p.Off, l)
 			return true
@@ -177,10 +163,10 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	}
 	if f.touches(v, p, int64(max(i.MemBytes, 1))) {
 		if i.Op == x86asm.CMP || i.Op == x86asm.TEST {
-			f.compares = append(f.compares, use{i.Addr, "compared"})
+			f.note(i.Addr, compared)
 		} else {
-			f.copied = f.copied || i.HasVector() && len(f.escapes) == 0
-			f.escape(i.Addr, "used by %s in memory", i.Op)
+			f.copied = f.copied || i.HasVector() && !f.has(firstEscape)
+			f.noteOp(i, usedInMemory)
 		}
 	}
 	return false
@@ -228,7 +214,7 @@ func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
 	}
 	n := f.slot(p.Off, false)
 	if !p.Exact || n < 0 {
-		f.escape(i.Addr, "called through an array on the stack")
+		f.note(i.Addr, throughArray)
 		return true
 	}
 	if v.stack[n]&address == 0 { // with what stands beside it
@@ -301,8 +287,9 @@ func (f *flow) harmless(i *x86.Instr) bool {
 	for at := range f.calls {
 		g.page[at] = !f.mixed[at]
 	}
+	g.body = f.body
 	v := unknownValue()
 	v.reg[dst] = exact
-	g.run(i.Next(), v)
-	return len(g.escapes)+len(g.derefs)+len(g.slots)+len(g.stored)+len(g.returns)+len(g.calls) == 0
+	g.start(i.Next(), v)
+	return len(g.calls) == 0 && !slices.ContainsFunc(g.uses, func(u use) bool { return u.how != compared && u.how != left })
 }

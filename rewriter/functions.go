@@ -16,14 +16,14 @@ const nearSite = maxFunction
 // functions is what the symbols, the unwind tables and the headers say about the functions
 // near sites.
 type functions struct {
-	starts   starts
-	extents  map[uint64]elf.Func // of those starts whose end is known
-	entered  map[uint64]bool     // starts that are a function's, not a split part's
-	ifuncs   map[uint64]bool     // starts of STT_GNU_IFUNC resolvers, and of IRELATIVE ones
-	exported map[uint64]bool     // starts that other objects may call
-	names    map[uint64]name     // of sites
-	labels   []uint64            // values of all symbols
-	roots    []uint64            // what the loader enters, near a site or not
+	starts  starts
+	extents map[uint64]elf.Func // of those starts whose end is known
+	entered map[uint64]bool     // starts that are a function's, not a split part's
+	ifuncs  map[uint64]bool     // starts of STT_GNU_IFUNC resolvers, and of IRELATIVE ones
+	public  map[uint64]bool     // starts of functions of libc.so.6 that other objects call by name
+	names   map[uint64]name     // of sites
+	labels  []uint64            // values of all symbols
+	roots   []uint64            // what the loader enters, near a site or not
 }
 
 // name is the best name found for one site.
@@ -38,7 +38,7 @@ type name struct {
 func findFunctions(f *file, sites []Site) (*functions, error) {
 	fn := &functions{
 		extents: make(map[uint64]elf.Func), entered: make(map[uint64]bool),
-		ifuncs: make(map[uint64]bool), exported: make(map[uint64]bool), names: make(map[uint64]name),
+		ifuncs: make(map[uint64]bool), public: make(map[uint64]bool), names: make(map[uint64]name),
 	}
 	for _, t := range f.Symtabs() {
 		err := f.EachSymbol(t, func(s elf.Symbol) { fn.symbol(f, t, s, sites) })
@@ -81,6 +81,17 @@ func (fn *functions) at(start uint64) elf.Func {
 	return elf.Func{Start: start}
 }
 
+// around returns the function, or the split part of one, that is known to hold vaddr: the innermost.
+func (fn *functions) around(vaddr uint64) (elf.Func, bool) {
+	i := sort.Search(len(fn.starts), func(i int) bool { return fn.starts[i] > vaddr })
+	for n := i - 1; n >= 0 && n >= i-maxHolders; n-- {
+		if d, ok := fn.extents[fn.starts[n]]; ok && d.End > vaddr {
+			return d, true
+		}
+	}
+	return elf.Func{}, false
+}
+
 // near reports whether vaddr is within nearSite of a site.
 func near(sites []Site, vaddr uint64) bool {
 	i := sort.Search(len(sites), func(i int) bool { return sites[i].Vaddr+nearSite >= vaddr })
@@ -120,10 +131,8 @@ func (fn *functions) symbol(f *file, t elf.Symtab, s elf.Symbol, sites []Site) {
 		return
 	}
 	text := f.SymbolName(t, s)
-	// libpthread's lock functions are written in assembly and called with registers kept
-	// that C may change; should one be exported, it is still no C function.
-	if t.Dynamic && global && (s.Visibility == elf.STVDefault || s.Visibility == elf.STVProt) && !strings.Contains(text, "lll_") {
-		fn.exported[s.Value] = true
+	if t.Dynamic && global && publicNames[text] && f.Soname() == "libc.so.6" {
+		fn.public[s.Value] = true
 	}
 	n := name{text: text, start: s.Value, rank: rankName(text, global)}
 	for ; i < len(sites) && sites[i].Vaddr-s.Value < s.Size; i++ {
@@ -132,6 +141,9 @@ func (fn *functions) symbol(f *file, t elf.Symtab, s elf.Symbol, sites []Site) {
 		}
 	}
 }
+
+// publicNames are the functions of glibc that call the page and that other objects call.
+var publicNames = map[string]bool{"time": true, "gettimeofday": true, "__gettimeofday": true, "sched_getcpu": true}
 
 // rankName prefers names that a programmer knows.
 func rankName(text string, global bool) int {

@@ -19,7 +19,7 @@ import (
 
 // The labels of what is not yet an address.
 const (
-	half    label = 1 << (6 + iota) // a register whose lower half is that of the address
+	half    label = 1 << (5 + iota) // a register whose lower half is that of the address
 	derived                         // computed from it or with it: perhaps the address
 
 	// address are those of what is the address, or was.
@@ -39,7 +39,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 	want := int32(binary.LittleEndian.Uint32(b[imm:]))
 	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
 		i, ok := x86.Decode(b[imm-n:min(imm+8, len(b))], vaddr+uint64(imm-n))
-		if !ok || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != n+8) || !s.code.holds(i.Addr) {
+		if !ok || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != n+8) {
 			continue
 		}
 		if kind, ok := halfKind(&i, want); ok {
@@ -89,7 +89,7 @@ func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
 	if i.Op != x86asm.MOV && s.Kind == ArithImm32 {
 		l = derived
 	}
-	f := newFlow(c, s.Vaddr, s.Function, fr)
+	f := newFlow(c, s.Vaddr, s.Function, b)
 	v := unknownValue()
 	if dst, _, isReg := i.ArgGPR(0); isReg && i.Op == x86asm.MOVSXD {
 		v.reg[dst] = f.extend(l)
@@ -104,27 +104,22 @@ func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
 		f.words, f.stores, v.stack[0] = []int64{p.Off}, true, l
 	}
 	f.loads = l
-	f.run(i.Next(), v)
+	f.start(i.Next(), v)
 	if !f.whole || s.Kind == HalfLoad && len(f.calls) == 0 {
 		return false
 	}
 	f.onStack = len(f.words) > 0
 	f.conclude(fn, b, s)
 	switch {
-	case s.Verdict != Unknown && len(f.numbers) > 0:
-		u := f.numbers[0]
-		s.Verdict, s.Reason = Unknown, fmt.Sprintf("%s at %#x", u.what, u.addr)
+	case s.Verdict != Unknown && f.has(counted):
+		u, _ := f.first(counted)
+		s.Verdict, s.Reason = Unknown, fmt.Sprintf("%v at %#x", u, u.addr)
 	case s.Verdict.Patchable() && s.Kind == ArithImm32:
 		s.Verdict, s.Reason = Unknown, "computed from a part of a longer constant"
 	case s.Verdict.Patchable() && s.Kind == HalfLoad:
 		s.Verdict, s.Reason = Unknown, "half the address is in data"
 	}
 	return true
-}
-
-// number records a use of what is not an address yet.
-func (f *flow) number(i *x86.Instr) {
-	f.numbers = append(f.numbers, use{i.Addr, "used as a number"})
 }
 
 // widen moves the state over an instruction that works on half an address; it reports whether
@@ -163,7 +158,7 @@ func (f *flow) extend(l label) label {
 func (f *flow) compute(i *x86.Instr, v *value) {
 	read := (i.Operands | i.Partial) & v.held(half|derived)
 	if read&v.held(half) != 0 {
-		f.number(i)
+		f.note(i.Addr, counted)
 	}
 	f.kill(v, i.Writes|i.Partial)
 	if dst, width, isReg := i.ArgGPR(0); read != 0 && isReg && width >= 32 && i.Writes.Has(dst) {
@@ -290,7 +285,7 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 		start--
 	}
 	in, ok := x86.Decode(b[start:], vaddr+uint64(start))
-	if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && s.code.holds(in.Addr) && in.MemBytes == halfSize {
+	if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && in.MemBytes == halfSize {
 		s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: s.words[words[n]]})
 	}
 }
@@ -305,7 +300,7 @@ func wholes(f *file, halves []Site) ([]Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.starts = fn.starts
+	c.use(fn)
 	var found []Site
 	for _, s := range halves {
 		if judgeHalf(c, fn, c.holder(fn, s.Vaddr), &s) {

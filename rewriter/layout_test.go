@@ -62,14 +62,14 @@ func TestLayouts(t *testing.T) {
 		forms   []Form
 		skipped string
 	}{
-		{"as usual", false, true, same, false, 1, []Form{Call}, ""},
-		{"two executable segments", true, true, exec(elf.PFR | elf.PFX), true, 2, []Form{Call, Call}, ""},
-		{"one that is writable too", true, true, exec(elf.PFR | elf.PFW | elf.PFX), true, 2, []Form{Call, Call}, ""},
-		{"one that is only executable", true, true, exec(elf.PFX), true, 2, []Form{Call, Call}, ""},
-		{"the text is writable", false, true, each(func(first, _ *elf.Prog) { first.Flags |= elf.PFW }), false, 1, []Form{Call}, ""},
-		{"huge p_align", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 1<<40, 1<<40 }), false, 1, []Form{Call}, ""},
-		{"p_align that is no power of two", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0x201000, 3 }), false, 1, []Form{Call}, ""},
-		{"p_align 0", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0, 0 }), false, 1, []Form{Call}, ""},
+		{"as usual", false, true, same, false, 1, []Form{Lea}, ""},
+		{"two executable segments", true, true, exec(elf.PFR | elf.PFX), true, 2, []Form{Lea, Lea}, ""},
+		{"one that is writable too", true, true, exec(elf.PFR | elf.PFW | elf.PFX), true, 2, []Form{Lea, Lea}, ""},
+		{"one that is only executable", true, true, exec(elf.PFX), true, 2, []Form{Lea, Lea}, ""},
+		{"the text is writable", false, true, each(func(first, _ *elf.Prog) { first.Flags |= elf.PFW }), false, 1, []Form{Lea}, ""},
+		{"huge p_align", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 1<<40, 1<<40 }), false, 1, []Form{Lea}, ""},
+		{"p_align that is no power of two", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0x201000, 3 }), false, 1, []Form{Lea}, ""},
+		{"p_align 0", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0, 0 }), false, 1, []Form{Lea}, ""},
 		{"segments overlap", false, true, each(func(first, second *elf.Prog) { second.Vaddr = first.Vaddr + 0x800 }), false, anyNumber, []Form{Left}, ""},
 		{"segments are out of order", false, true, each(func(first, second *elf.Prog) { *first, *second = *second, *first }), false, anyNumber, []Form{Left}, ""},
 		{"segments are out of order, without a site", false, false, each(func(first, second *elf.Prog) { *first, *second = *second, *first }), false, 0, nil, "overlaps or precedes"},
@@ -139,8 +139,8 @@ func TestLyingSections(t *testing.T) {
 		form Form
 	}{
 		{"the entry point is in no section of code", testELF{rodataFirst: 64}, 1, Lea},
-		{"a function is in no section of code", testELF{rodataFirst: 64, entry: testBase + testTextOff + 64, symbols: []testSym{{"f", testBase + testTextOff, 12, elf.STTFunc, 1}}}, 1, Call},
-		{"data that looks like it", testELF{rodataFirst: 64, entry: testBase + testTextOff + 64, symbols: []testSym{{"f", testBase + testTextOff, 12, 1, 1}}}, 0, Left},
+		{"a function is in no section of code", testELF{rodataFirst: 64, entry: testBase + testTextOff + 64, symbols: []testSym{{"f", testBase + testTextOff, 12, elf.STTFunc, 1}}}, 1, Lea},
+		{"data that looks like it", testELF{rodataFirst: 64, entry: testBase + testTextOff + 64, symbols: []testSym{{"f", testBase + testTextOff, 12, 1, 1}}}, 1, Left},
 	} {
 		text := append(asm(t, "53"+movRaxTime+callRax+"5b c3"), make([]byte, 64)...)
 		c.e.text = append(text[:64], 0xc3)

@@ -13,24 +13,31 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// locate finds the functions around the sites, by whatever tells where they begin.
+// locate finds the functions around the sites, by whatever tells where they begin, and the parts of
+// them that are elsewhere.
 func (c *code) locate(sites []Site) (*functions, error) {
-	fn, err := findFunctions(c.f, sites)
-	if err != nil {
-		return nil, err
-	}
-	c.starts = fn.starts
-	if more := c.parts(fn, sites); len(more) > 0 {
-		all := append(slices.Clone(sites), more...)
-		sortSites(all)
+	all := slices.Clone(sites)
+	var fn *functions
+	for round := 0; ; round++ {
+		var err error
 		if fn, err = findFunctions(c.f, all); err != nil {
 			return nil, err
 		}
-		for _, s := range more { // where a function goes on, code is, whatever names it
-			fn.starts = append(fn.starts, s.Vaddr)
+		c.use(fn)
+		parts, err := c.parts(sites)
+		if err != nil {
+			return nil, err
 		}
-		fn.starts.normalize()
-		c.starts = fn.starts
+		n := len(all)
+		for _, at := range parts {
+			if !near(all[:n], at) {
+				all = append(all, Site{Vaddr: at, Len: 1})
+			}
+		}
+		if len(all) == n || round == maxRounds {
+			break
+		}
+		sortSites(all)
 	}
 	for _, find := range [...]func([]Site) ([]uint64, error){
 		func(left []Site) ([]uint64, error) { return c.callees(fn, left) },
@@ -51,23 +58,60 @@ func (c *code) locate(sites []Site) (*functions, error) {
 			}
 		}
 		fn.starts.normalize()
-		c.starts = fn.starts
+		c.use(fn)
 	}
 	return fn, nil
 }
 
-// parts returns addresses outside of the functions near the sites that matter to them: where
-// they go on.
-func (c *code) parts(fn *functions, sites []Site) []Site {
-	var more []Site
+// maxRounds is how often the parts of functions are looked for from parts found before.
+const maxRounds = 3
+
+// parts returns addresses outside of the functions around the sites that belong to them: where they
+// go on, and what jumps to those that nothing is known to call.
+func (c *code) parts(sites []Site) ([]uint64, error) {
+	var all []uint64
+	var split []Extent
 	for i := range sites {
-		if b := c.holder(fn, sites[i].Vaddr); b != nil {
-			for _, to := range b.away {
-				more = append(more, Site{Vaddr: to, Len: 1})
+		b := c.holder(c.fn, sites[i].Vaddr)
+		if b == nil {
+			continue
+		}
+		all = append(all, b.away...)
+		if !c.fn.entered[b.Start] && b.End != 0 {
+			split = append(split, Extent{b.Start, b.End - b.Start})
+		}
+	}
+	t, err := newTargets(c.f, split)
+	if err != nil {
+		return nil, err
+	}
+	for _, from := range t.from {
+		all = append(all, from...)
+	}
+	c.jumps = t.from
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// whole returns the function of which b is a part that a compiler split off and that reaches vaddr;
+// b itself where none is known.
+func (c *code) whole(b *body, vaddr uint64) *body {
+	if b == nil || b.End == 0 || c.fn.entered[b.Start] {
+		return b
+	}
+	for _, to := range slices.Sorted(maps.Keys(c.jumps)) {
+		if !b.Holds(to) {
+			continue
+		}
+		for _, at := range c.jumps[to] {
+			if d, ok := c.fn.around(at); ok && c.fn.entered[d.Start] && !b.Holds(at) {
+				if w := c.bodyOf(d); w.lens[at] != 0 && w.lens[vaddr] != 0 {
+					return w
+				}
 			}
 		}
 	}
-	return more
+	return b
 }
 
 // unreached returns the sites that no known function reaches.
@@ -82,31 +126,27 @@ func (c *code) unreached(fn *functions, sites []Site) []Site {
 }
 
 const (
-	// maxCallees is how many addresses that something calls are tried before a site, maxCallers
-	// how many calls of each.
+	// maxCallees is how many addresses that something calls are tried before a site.
 	maxCallees = 16
-	maxCallers = 4096
 )
 
 // callees looks for functions that nothing names: what is called from code that is known, or
 // jumped to, begins one. It returns those whose code reaches a site.
 func (c *code) callees(fn *functions, sites []Site) ([]uint64, error) {
-	t := &targets{called: make(map[uint64][]uint64)}
+	var windows []Extent
 	for _, s := range sites {
-		t.windows = append(t.windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1})
+		windows = append(windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1})
 	}
-	if err := t.read(c.f); err != nil {
+	t, err := newTargets(c.f, windows)
+	if err != nil {
 		return nil, err
 	}
-	for _, j := range t.jumps {
-		t.called[j.to] = append(t.called[j.to], j.from)
-	}
-	all := slices.Sorted(maps.Keys(t.called))
+	all := slices.Sorted(maps.Keys(t.from))
 	var found []uint64
 	for i := range sites {
 		n, _ := slices.BinarySearch(all, sites[i].Vaddr+1)
 		for _, at := range slices.Backward(all[max(0, n-maxCallees):n]) {
-			if !c.holds(at) || !c.calledFrom(t.called[at]) {
+			if !c.f.ExecLoad(at) || !c.calledFrom(t.from[at]) {
 				continue
 			}
 			if b := c.bodyOf(fn.at(at)); b.lens[sites[i].Vaddr] != 0 {
@@ -121,7 +161,7 @@ func (c *code) callees(fn *functions, sites []Site) ([]uint64, error) {
 // calledFrom reports whether one of the addresses is known to be an instruction.
 func (c *code) calledFrom(from []uint64) bool {
 	callers := make([]Site, 0, len(from))
-	for _, at := range from[:min(len(from), maxCallers)] {
+	for _, at := range from {
 		callers = append(callers, Site{Vaddr: at, Len: 1})
 	}
 	sortSites(callers)
@@ -139,7 +179,7 @@ func (c *code) descend(fn *functions) []uint64 {
 	for len(work) > 0 && c.steps > maxSteps/4 {
 		at := work[len(work)-1]
 		work = work[:len(work)-1]
-		if seen[at] || !c.holds(at) {
+		if seen[at] || !c.f.ExecLoad(at) {
 			continue
 		}
 		seen[at] = true
@@ -165,8 +205,8 @@ func (c *code) unnamed(fn *functions, sites []Site) ([]uint64, error) {
 		if !ok {
 			continue
 		}
-		t := &targets{called: make(map[uint64][]uint64), fixed: c.f.Type == elf.TypeExec, windows: []Extent{gap}}
-		if err := t.read(c.f); err != nil {
+		t, err := newTargets(c.f, []Extent{gap})
+		if err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(t.taken, func(at uint64) bool { return at < v+uint64(sites[i].Len) }) {

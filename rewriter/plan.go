@@ -20,9 +20,9 @@ const (
 	Left Form = iota
 	// Entry is a jmp rel32 to the trampoline over the start of a stub function.
 	Entry
-	// Call is a 4-byte nop and a call rel32 (or jmp rel32) over an adjacent mov and call.
+	// Call is call rel32, or jmp or jcc rel32, over the same into the page.
 	Call
-	// Lea is lea trampoline(%rip),%reg over the mov; the call stays.
+	// Lea is lea trampoline(%rip),%reg over the instruction that loads the register; the call stays.
 	Lea
 	// Syscall is mov $nr,%rax; syscall over an adjacent mov and call.
 	Syscall

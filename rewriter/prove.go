@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/arch/x86/x86asm"
+
 	"vfix.dev/vfix/rewriter/origin"
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
@@ -48,25 +50,23 @@ func (p *Plan) proveOne(q *Patch, s *Site) error {
 	if len(q.After) != len(q.Before) {
 		return fail("%d bytes take the place of %d", len(q.After), len(q.Before))
 	}
-	if s.RedZone && q.Form != Syscall {
-		return fail(belowStack)
-	}
 	end := q.Vaddr + uint64(len(q.After))
-	if end > s.Vaddr+uint64(s.Len) || q.Vaddr < s.Vaddr { // more than the reference itself
-		switch {
-		case s.Shared || s.Calls != 1:
-			return fail("its call is reached from elsewhere too")
-		case s.Open != "":
-			return fail("%s", s.Open)
-		case q.Vaddr < s.Vaddr && (s.Stub.Len == 0 || q.Vaddr != s.Stub.Vaddr):
-			return fail("what stands before it is not the start of a stub")
+	switch {
+	case q.Form == Entry:
+		if s.Stub.Len == 0 || q.Vaddr != s.Stub.Vaddr || end > s.Stub.end() {
+			return fail("its function is more than a stub")
 		}
-	}
-	if q.Form == Syscall {
-		if clobbered&^x86.Regs(s.Dead) != 0 {
-			return fail("rcx or r11 may be read after it")
+	case q.Form == Syscall:
+		if !s.Free || q.Vaddr != s.Vaddr && q.Vaddr != s.Stub.Vaddr {
+			return fail("rcx or r11 may be read after it, or its call is reached from elsewhere too")
 		}
 		return nil
+	case q.Vaddr != s.Vaddr || end != s.Vaddr+uint64(s.Len):
+		return fail("more or less than the reference changes")
+	case q.Form == Lea && !s.Loads() || q.Form == Call && !s.direct() || q.Form == Imm && (s.Loads() || s.direct()):
+		return fail("it is of another kind")
+	case q.Form == Lea && !loadsSame(q.Before, q.After):
+		return fail("another register is loaded")
 	}
 	segment, _ := p.injectedAt()
 	at := branchTarget(q) - segment
@@ -74,7 +74,7 @@ func (p *Plan) proveOne(q *Patch, s *Site) error {
 	switch at {
 	case uint64(t.Keep):
 	case uint64(t.Plain):
-		if x86.Regs(s.Dead) != deadCandidates && !(s.ABI && q.Form == Entry) {
+		if q.Form != Entry || !s.Named {
 			return fail("a register that C code may change may be read after it")
 		}
 	default:
@@ -83,10 +83,25 @@ func (p *Plan) proveOne(q *Patch, s *Site) error {
 	return nil
 }
 
+// loadsSame reports whether the last instruction of after writes the register that before does.
+func loadsSame(before, after []byte) bool {
+	was, ok := x86.Decode(before, 0)
+	for len(after) > 0 && ok {
+		var is x86.Instr
+		if is, ok = x86.Decode(after, 0); ok && is.Len == len(after) {
+			return is.Op == x86asm.LEA && is.Args[0] == was.Args[0]
+		} else if is.Op != x86asm.NOP {
+			return false
+		}
+		after = after[is.Len:]
+	}
+	return false
+}
+
 // golike reports whether q is a system call in Go's own code, which keeps no register.
 func (p *Plan) golike(q *Patch) bool {
 	isGo, err := origin.Go(p.file.File)
-	return err == nil && isGo && q.Site.single()
+	return err == nil && isGo && q.Site.Alone
 }
 
 // injectedAt returns the vaddr of the segment that the plan adds.

@@ -90,7 +90,7 @@ func TestLegacy(t *testing.T) {
 			}
 			delete(want, s.Offset)
 			calls++
-			if s.Verdict != Live || !s.Adjacent() || s.Calls != 1 || s.Shared {
+			if s.Verdict != Live || !s.Adjacent() || s.Calls != 1 {
 				t.Errorf("%s: got %+v", path, s)
 			}
 			if isStub := bytes.HasSuffix(file[:s.Offset], subRsp8) && bytes.HasPrefix(file[s.Offset+9:], append(addRsp8[:4:4], opRet)); isStub != (s.Stub.Len == 18) {

@@ -57,7 +57,8 @@ const (
 	CmpImm32
 	// StoreImm32 is REX.W C7 /0 id with a memory operand.
 	StoreImm32
-	// LeaDisp32 is REX.W 8D with the address as its displacement and no register, 8 bytes.
+	// LeaDisp32 is REX.W 8D with the address as its displacement and no register, 8 bytes, or,
+	// in ET_EXEC only, relative to rip, 7 bytes.
 	LeaDisp32
 	// JccRel32 is 0F 8x rel32 into the page, 6 bytes; found in ET_EXEC only.
 	JccRel32
@@ -107,25 +108,20 @@ type Site struct {
 	Tail bool
 	// Calls is how many distinct calls and jumps the value reaches.
 	Calls int
-	// Shared says that some branch lands inside [Vaddr+1, Call+CallLen), that the call at
-	// Call is also reached with another value in the register, or that the value reaches
-	// more calls than that one: the mov must go on loading its register, the call must stay.
-	Shared bool
-	// Stub is the extent of the whole function where it is nothing but a stub
-	// ([sub] mov call [add] ret, or mov jmp) and no branch lands inside it; else Len is 0.
+	// Stub is the extent of the whole function where it is nothing but a call of the page through
+	// rax ([sub] mov call [add] ret, or mov jmp) and nothing enters its first instructions but at
+	// the start; else Len is 0.
 	Stub Extent
-	// Open is why something may land inside [Vaddr+1, Call+CallLen), or inside Stub, that
-	// Shared does not know of; "" where it is proved that nothing does.
-	Open string
-	// RedZone says that the enclosing function keeps data below its stack pointer, where a
-	// trampoline would overwrite them.
-	RedZone bool
-	// ABI says that all callers of the enclosing function are known to follow the C
-	// convention, so that the registers a C function may change are dead when it returns.
-	ABI bool
-	// Dead is the set of registers, one bit each in encoding order, out of those that a C
-	// function may change but for rax, that are proved dead after the call at Call.
-	Dead uint16
+	// Named says that the stub is a function of libc.so.6 that other objects call by its name, so
+	// that no caller counts on more than the C convention.
+	Named bool
+	// Alone says that the value reaches the call behind the reference and no other, and that
+	// nothing enters between the two.
+	Alone bool
+	// Free says that a system call may take the place of the reference and its call, or of the
+	// stub: rcx and r11 are proved to be overwritten before they are read, or there is room to
+	// save them.
+	Free bool
 
 	entry bool  // it is copied on with what stands beside it
 	in    *file // the object that it is in, nil outside of objects

@@ -183,7 +183,7 @@ func (r *Report) examine(c *code, sites []Site) error {
 	holders := make([]*body, len(sites))
 	kept := sites[:0]
 	for _, s := range sites {
-		b := c.holder(fn, s.Vaddr)
+		b := c.whole(c.holder(fn, s.Vaddr), s.Vaddr)
 		// One byte of opcode proves nothing: a push within another instruction is none.
 		if s.Kind == PushImm32 && b == nil && c.within(fn, s.Vaddr) {
 			continue
@@ -212,14 +212,9 @@ func (r *Report) examine(c *code, sites []Site) error {
 	if err != nil {
 		return err
 	}
-	p := &prover{code: c, fn: fn, t: t, conv: r.convention(c.f), allowed: make(map[uint64]bool)}
+	p := &prover{code: c, fn: fn, t: t}
 	for i := range sites {
-		if s := &sites[i]; s.Tail && s.Adjacent() && !t.inside(s.Vaddr+1, s.Call+uint64(s.CallLen)) {
-			p.allowed[s.Call] = true
-		}
-	}
-	for i := range sites {
-		p.finish(holders[i], &sites[i], r.Go)
+		p.finish(holders[i], &sites[i])
 	}
 	if c.exhausted() {
 		for i, s := range sites {
@@ -243,30 +238,16 @@ func (c *code) within(fn *functions, vaddr uint64) bool {
 }
 
 // finish fills in what the patch forms depend on.
-func (p *prover) finish(b *body, s *Site, isGo bool) {
-	n := p.fn.names[s.Vaddr]
-	s.Symbol = n.text
+func (p *prover) finish(b *body, s *Site) {
+	s.Symbol = p.fn.names[s.Vaddr].text
 	if s.Verdict.Patchable() && p.entersMiddle(s.Vaddr, uint64(s.Len)) {
 		s.Verdict, s.Reason = Unknown, "code jumps to the middle of the instruction"
 	}
-	s.RedZone = b != nil && s.Verdict.Patchable() && p.redZone(p.fn, b, s)
-	if s.Calls == 0 || s.direct() || b == nil {
+	if b == nil || !s.Verdict.Patchable() {
 		return
 	}
-	s.Shared = p.t.shared(p.code, s)
-	s.Stub = p.t.stub(p.code, s)
-	if span, ok := siteSpan(s); ok && !s.Shared {
-		s.Open = p.open(b, span.Vaddr, span.end())
-	}
-	if s.Stub.Len != 0 && (s.Open != "" || p.open(b, s.Stub.Vaddr, s.Stub.Vaddr+s.Stub.Len) != "") {
-		s.Stub = Extent{}
-	}
-	after := s.Call + uint64(s.CallLen)
-	s.ABI = !isGo && p.cFunction(b, s)
-	switch {
-	case s.Tail && s.ABI:
-		s.Dead = uint16(deadCandidates)
-	case !s.Tail:
-		s.Dead = p.dead(after, s.ABI)
-	}
+	s.Alone = p.t.alone(b, s)
+	s.Stub = p.t.stub(p.code, b, s)
+	s.Named = s.Stub.Len != 0 && p.fn.public[s.Stub.Vaddr]
+	s.Free = p.bySyscall(b, s)
 }

@@ -83,7 +83,7 @@ func (s *search) hits(b []byte, vaddr uint64, lo, hi int, exec bool) {
 // of one. Two bytes before an aligned number, the page's own address is half of -160.
 func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 	switch at := vaddr + uint64(imm); {
-	case isWord(b, imm) && (at%8 == 0 || !s.code.holds(at) && (at%4 != 2 || f != Gettimeofday)):
+	case isWord(b, imm) && (at%8 == 0 || !s.code.covered(at) && (at%4 != 2 || f != Gettimeofday)):
 		s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
 	case at%halfSize == 0:
 		s.halfWord(at, f)
@@ -107,9 +107,6 @@ func (s *search) reference(b []byte, vaddr uint64, imm int, f Function) bool {
 	}
 	site.Function = f
 	site.Vaddr = vaddr + uint64(imm) - site.Vaddr // so far: how far before the immediate
-	if !s.code.holds(site.Vaddr) {
-		return false
-	}
 	s.add(site)
 	return true
 }
@@ -176,18 +173,21 @@ func (s *search) add(site Site) {
 }
 
 // relativeHits is the second look at b[lo:hi], for programs at fixed addresses: call, jmp and jcc
-// rel32 into the page.
+// rel32 into the page, and lea of it relative to rip.
 func (s *search) relativeHits(b []byte, vaddr uint64, lo, hi int) {
 	displacements(b, vaddr, lo+1, hi+1, Gettimeofday.Vaddr(), int(Functions[len(Functions)-1].Vaddr()-PageVaddr), func(i int) {
 		op := i - 1
 		jcc := op > 0 && b[op-1] == 0x0f && b[op]&0xf0 == 0x80
-		if s.full() || i+4 > len(b) || b[op] != 0xe8 && b[op] != 0xe9 && !jcc {
+		lea := op > 1 && b[op-2]&0xf8 == 0x48 && b[op-1] == 0x8d && b[op]&0xc7 == 5 // off rip
+		if s.full() || i+4 > len(b) || b[op] != 0xe8 && b[op] != 0xe9 && !jcc && !lea {
 			return
 		}
 		v := vaddr + uint64(op)
 		f, ok := FunctionAt(v + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i:])))))
 		switch {
-		case !ok || !s.code.holds(v):
+		case !ok:
+		case lea:
+			s.add(Site{Vaddr: v - 2, Len: 7, Kind: LeaDisp32, Reg: b[op]>>3&7 | b[op-2]&4<<1, Function: f})
 		case jcc:
 			s.add(Site{Vaddr: v - 1, Len: 6, Kind: JccRel32, Function: f})
 		default:

@@ -7,6 +7,7 @@ package rewriter
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 
@@ -17,16 +18,17 @@ import (
 // in variables: it is an image base where it is the address of the page itself and all
 // that is loaded from the variables is used as the address of data.
 func (f *flow) slotVerdict() (Verdict, string) {
-	slot := f.slots[0]
-	if f.fn.Vaddr() != PageVaddr || len(f.calls)+len(f.compares)+len(f.stored)+len(f.returns) > 0 || f.c.f.Type != elf.TypeExec {
-		return Unknown, fmt.Sprintf("stored in the variable at %#x", slot)
+	first, _ := f.first(kept)
+	only := !slices.ContainsFunc(f.uses, func(u use) bool { return u.how != kept && u.how != left })
+	if f.fn.Vaddr() != PageVaddr || len(f.calls) > 0 || !only || f.c.f.Type != elf.TypeExec {
+		return Unknown, fmt.Sprintf("stored in the variable at %#x", first.slot)
 	}
-	for _, slot := range f.slots {
-		if at, ok := f.c.slotCalled(slot, f.fn); ok {
-			return Unknown, fmt.Sprintf("stored in the variable at %#x, which is not only an image base at %#x", slot, at)
+	for _, u := range f.uses {
+		if at, ok := f.c.slotCalled(u.slot, f.fn); ok && u.how == kept {
+			return Unknown, fmt.Sprintf("stored in the variable at %#x, which is not only an image base at %#x", u.slot, at)
 		}
 	}
-	return Dormant, fmt.Sprintf("an image base in the variable at %#x, used where the kernel offers no vDSO", slot)
+	return Dormant, fmt.Sprintf("an image base in the variable at %#x, used where the kernel offers no vDSO", first.slot)
 }
 
 // slotCalled looks for a load from the variable whose value is called, or goes where it
@@ -79,7 +81,8 @@ func (c *code) loadEscapes(disp, slot uint64, fn Function) bool {
 			return true
 		}
 		f := follow(c, i.Addr, i.Next(), dst, fn, nil)
-		return len(f.calls)+len(f.escapes)+len(f.returns)+len(f.stored)+len(f.slots) > 0
+		harmless := func(u use) bool { return u.how == compared || u.how == based || u.how == left }
+		return len(f.calls) > 0 || slices.ContainsFunc(f.uses, func(u use) bool { return !harmless(u) })
 	}
 	return true
 }

@@ -24,7 +24,7 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 	switch {
 	case i.Op == x86asm.CMP || i.Op == x86asm.TEST:
 		if i.Operands&tracked != 0 {
-			f.compares = append(f.compares, use{i.Addr, "compared"})
+			f.note(i.Addr, compared)
 		}
 		return
 	case i.Op == x86asm.MOV && whole:
@@ -64,40 +64,35 @@ func (f *flow) operandsOf(i *x86.Instr, v *value) {
 // other records every use that has no rule of its own; a register that is overwritten in
 // part counts as used.
 func (f *flow) other(i *x86.Instr, v *value, read x86.Regs) {
-	for r := range v.reg {
-		if read.Has(r) && v.reg[r]&(plain|xored|spent) != 0 {
-			switch i.Op {
-			case x86asm.PUSH:
-				f.escape(i.Addr, "pushed on the stack")
-			case x86asm.SYSCALL:
-				f.escape(i.Addr, "passed to a system call")
-			default:
-				f.escape(i.Addr, "used by %s", i.Op)
-			}
-			return
-		}
+	if v.held(plain|xored)&read == 0 {
+		return
+	}
+	switch i.Op {
+	case x86asm.PUSH:
+		f.note(i.Addr, pushed)
+	case x86asm.SYSCALL:
+		f.note(i.Addr, toKernel)
+	default:
+		f.noteOp(i, usedBy)
 	}
 }
 
 // store records a mov of a register that may hold the value: to memory, or in part.
 func (f *flow) store(i *x86.Instr, v *value, src, width int) {
 	l := v.reg[src]
-	switch _, toMem := i.Args[0].(x86asm.Mem); {
+	_, toMem := i.Args[0].(x86asm.Mem)
+	slot, fixed := i.MemVaddr()
+	switch {
 	case l&address == 0:
-		f.number(i)
-	case l&spent != 0:
-		f.escape(i.Addr, "stored after a call")
+		f.note(i.Addr, counted)
 	case l&(plain|xored) == 0:
-		f.stored = append(f.stored, use{i.Addr, "stored after PTR_MANGLE"})
+		f.note(i.Addr, hidden)
 	case !toMem || width < 64:
-		f.escape(i.Addr, "truncated")
+		f.note(i.Addr, truncated)
+	case fixed && l&(exact|xored) == 0:
+		f.uses = append(f.uses, use{addr: i.Addr, how: kept, slot: slot})
 	default:
-		slot, fixed := i.MemVaddr()
-		if fixed && l&(exact|xored) == 0 {
-			f.slots = append(f.slots, slot)
-			return
-		}
-		f.escape(i.Addr, "stored in memory")
+		f.note(i.Addr, inMemory)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strings"
 
 	"vfix.dev/vfix/rewriter/x86"
 )
@@ -16,7 +15,7 @@ import (
 func judge(c *code, fn *functions, isGo bool, b *body, s *Site) {
 	switch s.Kind {
 	case MovImm32, MovImm64, LeaDisp32:
-		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, c.frame(b))
+		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, b)
 		f.conclude(fn, b, s)
 	case HalfImm32, ArithImm32, HalfLoad:
 		if !judgeHalf(c, fn, b, s) {
@@ -44,7 +43,7 @@ func judge(c *code, fn *functions, isGo bool, b *body, s *Site) {
 }
 
 // certain turns the verdict to unknown where it is not proved that the bytes are an
-// instruction, or where something but a register tells the page from a function of C.
+// instruction.
 func (s *Site) certain(c *code, b *body) {
 	switch {
 	case b == nil:
@@ -53,8 +52,6 @@ func (s *Site) certain(c *code, b *body) {
 		s.Verdict, s.Reason = Unknown, "its bytes are mapped at two addresses"
 	case !b.begins(s.Vaddr, uint64(s.Len)):
 		s.Verdict, s.Reason = Unknown, "another instruction lies over it"
-	case s.Calls > 0 && !s.Tail && c.flagsRead(s.Call+uint64(s.CallLen)):
-		s.Verdict, s.Reason = Unknown, fmt.Sprintf("the flags are read after the call at %#x", s.Call)
 	}
 }
 
@@ -80,13 +77,13 @@ func judgeStore(c *code, fn *functions, b *body, s *Site) {
 		}
 		off = p.Off
 	}
-	if off >= 0 {
+	if off > 0 { // 0: the return address
 		s.Reason = "stored in the frame of a caller"
 		return
 	}
-	f := followWord(c, &i, off, s.Function, fr)
+	f := followWord(c, &i, off, s.Function, b)
 	f.conclude(fn, b, s)
-	s.entry = f.copied && !slices.ContainsFunc(f.escapes, func(u use) bool { return !strings.HasSuffix(u.what, " in memory") })
+	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
 }
 
 // tables finds entries of tables that tell addresses apart, as valgrind's redirections do: a
@@ -128,65 +125,54 @@ func (f *flow) fillCalls(s *Site) {
 // verdict weighs the uses. ifunc says that the enclosing function is the resolver of an
 // STT_GNU_IFUNC symbol: what it returns is an address that is only ever called.
 func (f *flow) verdict(ifunc bool) (Verdict, string) {
-	if !ifunc {
-		f.escapes = append(f.escapes, f.returns...)
-		f.returns = nil
+	at := func(h how, more string) string {
+		u, _ := f.first(h)
+		return fmt.Sprintf("%v at %#x%s", u, u.addr, more)
 	}
-	at := func(u use, more string) string { return fmt.Sprintf("%s at %#x%s", u.what, u.addr, more) }
-	dormant := len(f.stored)+len(f.returns) > 0
+	dormant := f.has(hidden) || f.has(returned)
 	switch {
-	case len(f.escapes) > 0:
-		return Unknown, at(f.escapes[0], "")
-	case len(f.derefs) > 0:
-		return Unknown, at(f.derefs[0], "")
-	case len(f.slots) > 0:
+	case f.has(firstEscape):
+		return Unknown, at(firstEscape, "")
+	case f.has(returned) && !ifunc:
+		return Unknown, at(returned, "")
+	case f.has(based):
+		return Unknown, at(based, "")
+	case f.has(kept):
 		return f.slotVerdict()
-	case len(f.compares) > 0 && (len(f.calls) > 0 || dormant):
-		return Unknown, at(f.compares[0], ", and called or stored as well")
-	case len(f.compares) > 0:
-		return Benign, at(f.compares[0], ", and nothing else")
+	case f.has(compared) && (len(f.calls) > 0 || dormant):
+		return Unknown, at(compared, ", and called or stored as well")
+	case f.has(compared):
+		return Benign, at(compared, ", and nothing else")
 	case len(f.calls) > 0 && f.exact && f.onStack:
 		return Live, "stored on the stack, and only called from there"
 	case len(f.calls) > 0 && f.exact:
 		return Live, "the register is called, and used for nothing else"
 	case len(f.calls) > 0:
 		return DormantCall, "chosen by a conditional move, then called"
-	case len(f.stored) > 0:
-		return DormantCall, at(f.stored[0], ": a pointer that is only called")
-	case len(f.returns) > 0:
-		return DormantCall, at(f.returns[0], " by the resolver of an IFUNC symbol")
+	case f.has(hidden):
+		return DormantCall, at(hidden, ": a pointer that is only called")
+	case f.has(returned):
+		return DormantCall, at(returned, " by the resolver of an IFUNC symbol")
+	case f.has(left):
+		return Unknown, at(left, "")
 	}
-	if len(f.left) > 0 {
-		return Unknown, at(f.left[0], "")
-	}
-	return Benign, "overwritten before any use"
+	return Unknown, "loaded, and nothing is seen to use it"
 }
 
 // reaches reports whether some path from the first to the second address stays within the
 // few hundred instructions that a resolver has.
 func (c *code) reaches(from, to uint64) bool {
 	const most = 1000
-	seen := map[uint64]bool{}
-	work := []uint64{from}
-	for n := 0; len(work) > 0 && n < most; n++ {
-		at := work[len(work)-1]
-		work = work[:len(work)-1]
-		if at == to {
-			return true
-		}
+	w := addresses(from)
+	w.run(most, func(at uint64, _ struct{}) bool {
 		i, ok := c.at(at)
-		if seen[at] || !ok {
-			continue
+		if all, _ := c.next(nil, &i); ok && at != to {
+			for _, next := range all {
+				w.add(next, struct{}{})
+			}
 		}
-		seen[at] = true
-		switch i.Flow {
-		case x86.FlowNext, x86.FlowCall, x86.FlowCallInd:
-			work = append(work, i.Next())
-		case x86.FlowCond:
-			work = append(work, i.Target, i.Next())
-		case x86.FlowJump:
-			work = append(work, i.Target)
-		}
-	}
-	return false
+		return at != to
+	})
+	_, reached := w.state[to]
+	return reached
 }

@@ -43,7 +43,7 @@ func TestVerdict(t *testing.T) {
 		{"compared", movRdxGtod + "4839d7 0f94c0 31d2 c3", Benign, "compared", 0, 0},
 		{"tested", movRdxGtod + "4885d2 31d2 c3", Benign, "compared", 0, 0},
 		{"compared and called", movRaxTime + "4839f8 7402" + callRax + "31c0 c3", Unknown, "called or stored as well", 1, 12},
-		{"overwritten", movRaxTime + "31c0 c3", Benign, "overwritten", 0, 0},
+		{"overwritten", movRaxTime + "31c0 c3", Unknown, "nothing is seen to use it", 0, 0},
 
 		{"cmov, then called", movRdxGtod + "4885c0 480f44c2" + callRax + "c3", DormantCall, "conditional move", 1, 14},
 		{"cmov, mangled, stored", movRdxGtod + "4885c0 480f44c2" + manglesRax + storeRax + "31d2 c3", DormantCall, "PTR_MANGLE", 0, 0},
@@ -55,20 +55,20 @@ func TestVerdict(t *testing.T) {
 		{"cmov, stored plainly", movRdxGtod + "4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Dormant, "image base", 0, 0},
 		{"cmov of time, stored plainly", "48c7c2 000460ff 4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Unknown, "variable", 0, 0},
 		{"stored plainly", movRaxGtod + storeRax + "c3", Unknown, "stored in memory", 0, 0},
-		{"stored over the return address", movRaxGtod + "48890424 c3", Unknown, "frame of a caller", 0, 0},
+		{"stored over the return address", movRaxGtod + "48890424 c3", Live, "only called", 1, 11},
 		{"returned", movRaxGtod + "c3", Unknown, "returned", 0, 0},
-		{"second half of a result", movRdxGtod + "31c0 c3", Unknown, "rdx", 0, 0},
-		{"passed to a function that reads it", "48c7c7 000060ff e801000000 c3\n 488b07 c3", Unknown, "argument", 0, 0},
+		{"second half of a result", movRdxGtod + "31c0 c3", Unknown, "left in a register", 0, 0},
+		{"passed to a function that reads it", "48c7c7 000060ff e801000000 c3\n 488b07 c3", Unknown, "memory address", 0, 0},
 		{"passed to a pointer", "48c7c7 000060ff ffd0 31ff c3", Unknown, "argument", 0, 0},
 		{"passed to the vsyscall itself", "48c7c0 000460ff 4889c7" + callRax + "c3", Unknown, "argument", 1, 10},
 		{"passed to a system call", "48c7c7 000060ff 0f05 31ff c3", Unknown, "system call", 0, 0},
-		{"pushed and popped", movRaxGtod + "50 58 31c0 c3", Benign, "overwritten", 0, 0},
+		{"pushed and popped", movRaxGtod + "50 58 31c0 c3", Unknown, "nothing is seen", 0, 0},
 		{"pushed, popped, called", movRaxGtod + "50 5a ffd2 c3", Live, "from there", 1, 9},
 		{"pushed and returned to", movRaxGtod + "50 c3", Live, "from there", 1, 8},
 		{"pushed and passed by address", movRaxGtod + "50 4889e7 e801000000 c3 488b07 c3", Unknown, "address of the stack", 1, 16},
 		{"left in r11", "49c7c3 000060ff c3", Unknown, "left in a register", 0, 0},
 		{"called twice through r11", "49c7c3 000460ff 41ffd3 41ffd3 c3", Live, "called", 2, 7},
-		{"the flags are read after the call", movRaxTime + callRax + "7401 90 c3", Unknown, "flags", 1, 7},
+		{"the flags are read after the call", movRaxTime + callRax + "7401 90 c3", Live, "called", 1, 7},
 		{"added to", movRaxGtod + "4883c008 ffd0 c3", Unknown, "ADD", 0, 0},
 		{"truncated", movRaxGtod + "89c7 31c0 c3", Unknown, "truncated", 0, 0},
 		{"changed in part", movRaxGtod + "b404 ffd0 c3", Unknown, "MOV", 0, 0},
@@ -112,10 +112,10 @@ func TestCallee(t *testing.T) {
 		reason     string
 	}{
 		{"kept: the callee leaves it alone", movRdxGtod + "e81e000000" + use + "31c0 c3", DormantCall, "PTR_MANGLE"},
-		{"an argument: the callee reads it", movRdxGtod + "e81e000000" + use + "4889d0 c3", Unknown, "argument"},
+		{"an argument: the callee reads it", movRdxGtod + "e81e000000" + use + "4885d2 c3", Unknown, "compared"},
 		{"an argument: the callee jumps away", movRdxGtod + "e81e000000" + use + "ff25 00000000", Unknown, "argument"},
-		{"gone: the callee overwrites it", movRdxGtod + "e81e000000" + use + "31d2 c3", Benign, "overwritten"},
-		{"an argument of the callee's callee", movRdxGtod + "e81e000000" + use + "e801000000 c3 4889d0 c3", Unknown, "argument"},
+		{"gone: the callee overwrites it", movRdxGtod + "e81e000000" + use + "31d2 c3", Unknown, "nothing is seen"},
+		{"an argument of the callee's callee", movRdxGtod + "e81e000000" + use + "e801000000 c3 488b02 c3", Unknown, "memory address"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := testELF{text: asm(t, c.text)}
@@ -190,8 +190,8 @@ func TestReturnThunk(t *testing.T) {
 		"drops it by add":  {movRaxTime + thunk + "4883c408 c3", Unknown},
 		"drops it by pop":  {movRaxTime + thunk + "59 c3", Unknown},
 		"replaces it":      {movRaxTime + thunk + "48893c24 c3", Unknown},
-		"keeps it":         {movRaxTime + thunk + "57 5f 31c0 c3", Benign},
-		"keeps it, by add": {movRaxTime + thunk + "57 4883c408 31c0 c3", Benign},
+		"keeps it":         {movRaxTime + thunk + "57 5f 31c0 c3", Unknown},
+		"keeps it, by add": {movRaxTime + thunk + "57 4883c408 31c0 c3", Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := testELF{text: asm(t, c.text)}
@@ -210,11 +210,11 @@ func TestBranchThunk(t *testing.T) {
 		thunk string
 		want  Verdict
 	}{
-		"a jump":           {"41ffe5", Unknown},
-		"behind a fence":   {"0faee8 41ffe5", Unknown},
-		"by a return":      {"e807000000 f390 0faee8 ebf9 4c892c24 c3", Unknown},
-		"saved and used":   {"4155 4989fd 41ffd5 415d c3", Benign},
-		"another register": {"41ffe4", Benign},
+		"a jump":           {"41ffe5", Live},
+		"behind a fence":   {"0faee8 41ffe5", Live},
+		"by a return":      {"e807000000 f390 0faee8 ebf9 4c892c24 c3", Live},
+		"saved and used":   {"4155 4989fd 41ffd5 415d c3", Unknown},
+		"another register": {"41ffe4", Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := testELF{text: asm(t, caller+c.thunk)}

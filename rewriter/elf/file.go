@@ -70,6 +70,8 @@ const (
 
 	DF1PIE = 0x08000000 // of DT_FLAGS_1; gABI extension, elf.h
 
+	RGlobDat   = 6  // R_X86_64_GLOB_DAT
+	RJumpSlot  = 7  // R_X86_64_JUMP_SLOT
 	RRelative  = 8  // R_X86_64_RELATIVE
 	RIrelative = 37 // R_X86_64_IRELATIVE
 

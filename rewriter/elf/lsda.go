@@ -6,8 +6,11 @@ package elf
 // maxLSDA bounds the bytes read of one function's table.
 const maxLSDA = 1 << 16
 
+// Pad is a landing pad: where an exception that leaves a call in [Start, End) enters the function.
+type Pad struct{ Start, End, At uint64 }
+
 // LandingPads returns the landing pads of fn; ok is false where its table is not understood.
-func (f *File) LandingPads(fn Func) (pads []uint64, ok bool) {
+func (f *File) LandingPads(fn Func) (pads []Pad, ok bool) {
 	if fn.LSDA == 0 {
 		return nil, true
 	}
@@ -15,9 +18,12 @@ func (f *File) LandingPads(fn Func) (pads []uint64, ok bool) {
 	if err != nil || len(b) < 4 {
 		return nil, false
 	}
-	r := leb{b: b}
-	if r.byte() != peOmit { // @LPStart: another base than the function
-		return nil, false
+	r, base := leb{b: b}, fn.Start
+	if enc := r.byte(); enc != peOmit { // @LPStart: another base than the function
+		v, n, known := pointer(b[r.at:], fn.LSDA+uint64(r.at), enc)
+		if base, r.at = v, r.at+n; !known {
+			return nil, false
+		}
 	}
 	if r.byte() != peOmit { // @TType encoding, and where its table is
 		r.uleb()
@@ -36,12 +42,11 @@ func (f *File) LandingPads(fn Func) (pads []uint64, ok bool) {
 		return nil, false
 	}
 	for uint64(r.at) < end {
-		field() // start and length of the range
-		field()
-		pad := field()
+		start := fn.Start + field()
+		size, pad := field(), field()
 		r.uleb() // the action
 		if pad != 0 {
-			pads = append(pads, fn.Start+pad)
+			pads = append(pads, Pad{start, start + size, base + pad})
 		}
 	}
 	return pads, !r.bad

@@ -25,8 +25,28 @@ func (f *File) RelaWords(visit func(at, addend uint64)) error {
 	})
 }
 
+// EachImport calls visit with each word that is filled with the address of a function of another
+// object at load, and the function's name.
+func (f *File) EachImport(visit func(at uint64, name string)) error {
+	t, ok := f.dynamicSymtab()
+	if !ok {
+		return nil
+	}
+	return f.eachRela(func(at, info, _ uint64) {
+		if typ, n := uint32(info), info>>32; typ != RJumpSlot && typ != RGlobDat || n >= t.count {
+			return
+		} else if b, err := f.peek(t.off+n*SymSize, SymSize); err == nil { // who reads sees what cannot be read
+			visit(at, f.SymbolName(t, Symbol{name: binary.LittleEndian.Uint32(b)}))
+		}
+	})
+}
+
 // EachRela calls visit for each relocation with an addend that is applied at load time.
 func (f *File) EachRela(visit func(at uint64, typ uint32, addend uint64)) error {
+	return f.eachRela(func(at, info, addend uint64) { visit(at, uint32(info), addend) })
+}
+
+func (f *File) eachRela(visit func(at, info, addend uint64)) error {
 	for _, tags := range [...][2]int64{{DTRela, DTRelasz}, {DTJmprel, DTPltrelsz}} {
 		at, size := f.Dyn(tags[0]), f.Dyn(tags[1])
 		if at == nil || size == nil {
@@ -54,7 +74,7 @@ func (f *File) EachRela(visit func(at uint64, typ uint32, addend uint64)) error 
 	return nil
 }
 
-func (f *File) relaRange(off, size uint64, visit func(at uint64, typ uint32, addend uint64)) error {
+func (f *File) relaRange(off, size uint64, visit func(at, info, addend uint64)) error {
 	const chunk = symChunk * RelaSize
 	for ; size >= RelaSize; off, size = off+chunk, size-min(chunk, size) {
 		b, err := f.peek(off, min(chunk, size))
@@ -62,7 +82,7 @@ func (f *File) relaRange(off, size uint64, visit func(at uint64, typ uint32, add
 			return err
 		}
 		for ; len(b) >= RelaSize; b = b[RelaSize:] {
-			visit(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint64(b[16:]))
+			visit(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]))
 		}
 	}
 	return nil
