@@ -26,9 +26,9 @@ faster() {
 	requires oracle
 	run_vfix bench --rounds 3 --sample 2 --format json
 	expect 'what is not here' "$(jq -r '.figures[] | select(.absent != "") | .mode + " " + .function' <<<"$output")" \
-		$'patched-syscall time\npatched-entry gettimeofday\npatched-syscall gettimeofday\npatched-entry getcpu\npatched-syscall getcpu'
+		$'patched-entry gettimeofday\npatched-syscall gettimeofday\npatched-entry getcpu\npatched-syscall getcpu'
 	faster vdso page
-	faster patched-call page
+	faster patched-lea page
 	faster fallback-healed fallback-unhealed
 }
 
@@ -53,7 +53,7 @@ faster() {
 	requires oracle
 	run -0 --separate-stderr "$novsyscall" "$VFIX" bench --rounds 1 --sample 1 --format json
 	expect reason "$(figure time page absent)" 'a seccomp filter kills what calls it'
-	expect 'patched call' "$(figure time patched-call absent)" ''
+	expect 'patched lea' "$(figure time patched-lea absent)" ''
 }
 
 @test "bench: in an image, before and after" {
@@ -114,7 +114,7 @@ faster() {
 	expect_vm 1 0
 	output=$(cat "$vm_out/1.stdout")
 	expect page "$(figure time page absent)" 'this kernel does not serve the vsyscall page: a call is SIGSEGV'
-	expect 'patched call' "$(figure time patched-call absent)" ''
+	expect 'patched lea' "$(figure time patched-lea absent)" ''
 	expect 'fallback' "$(figure time fallback-unhealed absent)" ''
 	run_vm --vsyscall emulate --append vdso=0 --root "$root" -- '/bin/vfix bench --rounds 1 --sample 1 --format json'
 	expect_vm 1 0

@@ -63,7 +63,7 @@ func Host(ctx context.Context, o Options) ([]Figure, error) {
 	s := newSamples()
 	candidates := p.kernel()
 	candidates = append(candidates, candidate{mode: Libc, args: []string{libcProgram, p.sample}, explain: noLibc})
-	for _, f := range []rewriter.Form{rewriter.Entry, rewriter.Call, rewriter.Lea, rewriter.Syscall} {
+	for _, f := range []rewriter.Form{rewriter.Entry, rewriter.Lea, rewriter.Syscall} {
 		mode := formStart + f.String()
 		only, err := p.patched(f, mode)
 		if err != nil {
@@ -118,7 +118,7 @@ func unfit(f rewriter.Form) string {
 	if f == rewriter.Syscall {
 		return "a system call changes rcx and r11, and a caller of an old libc's function may need them"
 	}
-	return "an old libc's function is more than a call there: the call form is its best"
+	return "an old libc's function is more than a call there: the lea form is its best"
 }
 
 // kernel are the ways that need no libc.

@@ -35,11 +35,10 @@ var Modes = []Mode{
 	{VDSO, "the vDSO's function, called directly"},
 	{Libc, "this system's libc, by name"},
 	{formStart + "entry", "patched, entry form: the function's head jumps to the trampoline"},
-	{formStart + "call", "patched, call form: mov and call became a call of the trampoline"},
 	{formStart + "lea", "patched, lea form: the register gets the trampoline's address"},
 	{Healed, "libvfix.so, after the first call of a call site"},
 	{Syscall, "the plain system call"},
-	{formStart + "syscall", "patched, syscall form: no room for a trampoline"},
+	{formStart + "syscall", "patched, syscall form: the function makes the system call"},
 	{Page, "the vsyscall page, where the kernel traps and emulates the call"},
 	{Unhealed, "libvfix.so, each call by a SIGSEGV (VFIX_HEAL=0)"},
 }

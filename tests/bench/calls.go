@@ -50,7 +50,7 @@ func (b *bench) calls() error {
 		{name: "glibc", env: []string{"GLIBC_TUNABLES=glibc.pthread.rseq=0"}},
 		{name: "glibc-rseq"},
 	}
-	for _, f := range []rewriter.Form{rewriter.Entry, rewriter.Call, rewriter.Lea} {
+	for _, f := range []rewriter.Form{rewriter.Entry, rewriter.Lea} {
 		path := filepath.Join(b.dir, f.String()+".so")
 		if err := patchForm(stubs, path, f); err != nil {
 			return fmt.Errorf("%v form: %w", f, err)
@@ -81,7 +81,7 @@ func patchForm(in, out string, form rewriter.Form) error {
 	}
 	forms := []rewriter.Form{form}
 	if form == rewriter.Entry {
-		forms = append(forms, rewriter.Call) // gettimeofday and sched_getcpu are no mere stubs
+		forms = append(forms, rewriter.Lea) // gettimeofday and sched_getcpu are no mere stubs
 	}
 	p, err := rewriter.NewPlan(r, rewriter.Options{Forms: forms})
 	if err != nil {
@@ -151,7 +151,7 @@ func printCalls(all samples, missing []string) {
 	fmt.Printf("%-13s %-14s %9s %14s %10s %10s\n", "function", "way", "ns/call", "calls/s", "of glibc", "of trap")
 	for _, function := range []string{"time", "gettimeofday", "getcpu"} {
 		by := all[function]
-		for _, name := range []string{"glibc", "glibc-rseq", "entry", "call", "lea", "plain-syscall", "trap"} {
+		for _, name := range []string{"glibc", "glibc-rseq", "entry", "lea", "plain-syscall", "trap"} {
 			v, ok := by[name]
 			if !ok || name == "glibc-rseq" && function != "getcpu" || name == "entry" && function != "time" {
 				continue
