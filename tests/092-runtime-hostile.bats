@@ -665,7 +665,7 @@ refuses() {
 	expect_match 'one of its sites cannot be patched' "$log" '/usr/bin/tool: 1 call site left'
 	refuses '/usr/bin/tool: 1 call site left'
 	# What the engine mounts over it does not count.
-	jq '.mounts += [{destination: "/usr/bin/tool", type: "bind", source: "/bin/true"}]' "$b/config.json" >"$work/c"
+	jq '.mounts += [{destination: "/usr/bin/tool", type: "bind", source: "/etc/passwd"}]' "$b/config.json" >"$work/c"
 	cp "$work/c" "$b/config.json"
 	start --fail-closed
 	expect log "$log" ''

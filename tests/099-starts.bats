@@ -12,6 +12,17 @@ load helpers
 
 has_runc() { has_commands runc jq busybox && has_own_root; }
 
+setup_file() {
+	musl-gcc -static -O1 -o "$BATS_FILE_TMPDIR/clock" -x c - <<-'END'
+		int main(void)
+		{
+			long now;
+			__asm__ volatile("mov $0xffffffffff600400, %%rax; call *%%rax" : "=a"(now) : "D"(0) : "memory", "rcx", "r11");
+			return now < 1577836800;
+		}
+	END
+}
+
 setup() {
 	requires root oracle runc
 	work=$BATS_TEST_TMPDIR
@@ -33,7 +44,7 @@ unmount_all() {
 	rm -f "$work/mounted"
 }
 
-legacy() { install -D "$build/fixtures/static-2m" "$1"; }
+legacy() { install -D "$BATS_FILE_TMPDIR/clock" "$1"; }
 
 # fresh: an empty root filesystem with a shell, and none of the copies and indexes of earlier cases.
 fresh() {
@@ -73,6 +84,19 @@ bind() { echo ".mounts += [{destination: \"$1\", type: \"bind\", source: \"$2\",
 case_root() { legacy "$root/usr/bin/clock"; }
 
 # A mount is not vfix's because of what its source is called.
+case_forged_bind() {
+	legacy "$cache/v2/files/x/clock"
+	chmod -R go-w "$cache"
+	filter=$(bind /data "$cache/v2/files/x")
+	program=/data/clock
+}
+case_forged_file() {
+	legacy "$cache/v2/private/x/1"
+	: >"$root/data/clock"
+	chmod -R go-w "$cache"
+	filter=$(bind /data/clock "$cache/v2/private/x/1")
+	program=/data/clock
+}
 case_forged_tmpfs() {
 	legacy "$root/usr/bin/clock"
 	filter=".mounts += [{destination: \"/data\", type: \"tmpfs\", source: \"$cache/v2/files/x\"}]"
@@ -123,6 +147,85 @@ case_stale_layer() {
 	echo other >"$(lower a)/other"
 }
 
+# What a mount brings: a volume, one that is only read, a program alone, a tree of mounts, one behind a symlink.
+case_volume() {
+	legacy "$work/host/clock"
+	filter=$(bind /data "$work/host")
+	program=/data/clock
+}
+case_readonly_volume() {
+	legacy "$work/host/clock"
+	filter=".mounts += [{destination: \"/data\", type: \"bind\", source: \"$work/host\", options: [\"bind\", \"ro\"]}]"
+	program=/data/clock
+}
+case_one_file() {
+	legacy "$work/host/clock"
+	: >"$root/data/clock"
+	filter=$(bind /data/clock "$work/host/clock")
+	program=/data/clock
+}
+case_recursive_volume() {
+	mkdir -p "$work/host/below"
+	mount -t tmpfs tmpfs "$work/host/below"
+	mounted_at "$work/host/below"
+	legacy "$work/host/below/clock"
+	filter=$(bind /data "$work/host" rbind)
+	program=/data/below/clock
+}
+case_nested_volumes() {
+	legacy "$work/host/two/clock"
+	mkdir "$work/host/one" "$work/host/one/below"
+	filter="$(bind /data "$work/host/one") | $(bind /data/below "$work/host/two")"
+	program=/data/below/clock
+}
+case_covered_volume() {
+	legacy "$work/host/two/clock"
+	mkdir "$work/host/one"
+	filter="$(bind /data "$work/host/one") | $(bind /data "$work/host/two")"
+	program=/data/clock
+}
+# The runtime follows the symlink in the volume: the second mount is at /usr/bin.
+case_symlink_in_volume() {
+	legacy "$work/host/two/clock"
+	mkdir "$work/host/one"
+	ln -s /usr/bin "$work/host/one/below"
+	filter="$(bind /data "$work/host/one") | $(bind /data/below "$work/host/two")"
+}
+case_mount_below_root() {
+	mount -t tmpfs tmpfs "$root/data"
+	mounted_at "$root/data"
+	legacy "$root/data/clock"
+	program=/data/clock
+}
+case_propagating() {
+	legacy "$work/host/clock"
+	filter="$(bind /data "$work/host" rbind) | .mounts[-1].options += [\"rshared\"] | .linux.rootfsPropagation = \"rshared\""
+	program=/data/clock
+}
+case_tmpcopyup() {
+	legacy "$root/usr/bin/clock"
+	filter='.mounts += [{destination: "/usr/bin", type: "tmpfs", source: "tmpfs", options: ["tmpcopyup"]}]'
+}
+case_tmpcopyup_of_own_root() {
+	layers a
+	legacy "$(lower a)/usr/bin/clock"
+	overlay '' a
+	filter+=' | .mounts += [{destination: "/usr/bin", type: "tmpfs", source: "tmpfs", options: ["tmpcopyup"]}]'
+}
+case_overlay_volume() {
+	legacy "$work/host/a/clock"
+	mkdir "$work/host/b"
+	filter=".mounts += [{destination: \"/data\", type: \"overlay\", source: \"overlay\", options: [\"lowerdir=$work/host/b:$work/host/a\"]}]"
+	program=/data/clock
+}
+case_users() {
+	legacy "$work/host/clock"
+	chmod -R go+rX "$work/host" && chown -R 100000:100000 "$root"
+	chmod go+x "$BATS_RUN_TMPDIR"{,/test} "$work"
+	filter="$(bind /data "$work/host") | .linux.namespaces += [{type: \"user\"}] | .linux.uidMappings = [{containerID: 0, hostID: 100000, size: 65536}] | .linux.gidMappings = .linux.uidMappings"
+	program=/data/clock
+}
+
 # start DOOR CLOSED: leaves the status, the outcome on record, and what was said.
 start() {
 	echo "{\"record\": \"$work/starts.jsonl\", \"cache_dir\": \"$cache\", \"fail_closed\": $2}" >"$work/runtime.json"
@@ -170,6 +273,8 @@ holds() {
 
 @test "starts: what is in the root is patched [control]" { holds root; }
 @test "starts: a mount whose source has the name of a copy" {
+	holds forged_bind
+	holds forged_file
 	holds forged_tmpfs
 }
 @test "starts: overlays that show a layer's files at another place" {
@@ -179,3 +284,15 @@ holds() {
 	holds metacopy
 }
 @test "starts: a layer that was moved away after it was mounted" { holds stale_layer; }
+@test "starts: programs of volumes" {
+	local c
+	for c in volume readonly_volume one_file recursive_volume nested_volumes covered_volume symlink_in_volume mount_below_root \
+		propagating overlay_volume users; do
+		holds "$c"
+	done
+	expect 'the volume itself [control]' "$(find "$work/host" -type f -size 0)" ''
+}
+@test "starts: programs that the runtime copies into a file system in memory" {
+	holds tmpcopyup
+	holds tmpcopyup_of_own_root
+}

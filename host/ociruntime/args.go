@@ -74,7 +74,7 @@ var (
 		plain:  "debug systemd-cgroup", helps: "help h ? usage version v V",
 	})
 	ownOptions = options(map[arity]string{
-		valued: "runtime vfix-config cache-dir policy-source", plain: "fail-closed",
+		valued: "runtime vfix-config cache-dir policy-source container-config", plain: "fail-closed",
 	})
 	startOptions = options(map[arity]string{
 		short: "b f", helps: "help h ? usage",
@@ -170,6 +170,8 @@ func (c *command) own(g given) {
 		c.configFile = g.value
 	case "cache-dir":
 		c.cacheDir = g.value
+	case "container-config": // of the hook that goes on with a command that has --config
+		c.spec = g.value
 	case "policy-source":
 		c.source = starts.Source(g.value)
 	case "fail-closed":

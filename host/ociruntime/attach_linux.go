@@ -1,6 +1,5 @@
-// The mounts of a hook. config.json has been read by then, so they are made in the container's mount
-// namespace: as detached mounts in the engine's, where the cache is, which are then moved into place.
-// Linux 5.12 (mount_setattr) and later can do that.
+// The mounts of a hook, made in the container's mount namespace: detached ones, of copies that nobody can write to,
+// which are moved into place by descriptor. Linux 5.12 (mount_setattr) and later can do that.
 
 package ociruntime
 
@@ -8,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,77 +15,66 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 )
 
-// detached is a mount that is nowhere yet.
-type detached struct {
-	at string // real path in the root
-	fd int
-}
-
-// attach mounts what a start has added in the container's mount namespace. What is mounted then needs its
-// private copy's name no longer.
+// attach mounts what a start has added, and looks whether the container sees it.
 func (k *container) attach() error {
 	defer k.store.Release()
-	root, err := rootfs.Open(k.root.Path)
-	if err != nil {
-		return fmt.Errorf("root: %w", err)
-	}
-	defer root.Close()
-	var all []detached
+	mounts, err := k.detached()
 	defer func() {
-		for _, d := range all {
-			unix.Close(d.fd)
+		for _, fd := range mounts {
+			unix.Close(fd)
 		}
 	}()
-	for _, m := range k.add {
-		d, err := k.detach(root, m, all)
-		if err != nil {
-			return fmt.Errorf("mount at %s: %w", m.Destination, err)
-		}
-		all = append(all, d)
-	}
-	// Read-only from now on: files to mount over had to be made in those of memory.
-	for i, m := range k.add {
-		if err := setOptions(all[i].fd, m.Options); err != nil {
-			return fmt.Errorf("mount at %s: %w", m.Destination, err)
-		}
-	}
-	st, err := root.Stat()
 	if err != nil {
 		return err
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: a thread in another namespace ends with its goroutine
-		done <- attachIn(k.pid, root.Path, st, all)
-	}()
-	return <-done
-}
-
-// detach makes one mount, and what it will be mounted over.
-func (k *container) detach(root *rootfs.Root, m specMount, before []detached) (d detached, err error) {
-	d.at = strings.TrimPrefix(m.Destination, "/")
-	if m.Type == "tmpfs" {
-		d.fd, err = k.memory(m)
-	} else {
-		d.fd, err = unix.OpenTree(unix.AT_FDCWD, m.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	}
-	if err != nil {
-		return d, err
-	}
-	above := slices.IndexFunc(before, func(b detached) bool { return strings.HasPrefix(d.at, b.at+"/") })
-	if above >= 0 {
-		err = k.target(before[above].fd, strings.TrimPrefix(d.at, before[above].at+"/"), m.Type == "tmpfs")
-	} else if _, lerr := root.Lstat(d.at); lerr != nil {
-		var top int
-		if top, err = root.Folder(""); err == nil {
-			err = k.target(top, d.at, m.Type == "tmpfs")
-			unix.Close(top)
+	for i, a := range k.add {
+		at := strings.TrimPrefix(a.Destination, "/")
+		over, err := k.target(at, a.Type == "tmpfs")
+		if err == nil {
+			err = k.putOver(over, mounts[i], a)
+			unix.Close(over)
+		}
+		if err != nil {
+			return fmt.Errorf("mount at %s: %w", a.Destination, err)
 		}
 	}
-	if err != nil {
-		unix.Close(d.fd)
+	// Read-only from now on: files to mount over had to be made in those of memory.
+	for i, a := range k.add {
+		err := k.inside.do(func() error { return setOptions(mounts[i], a.Options) })
+		if err == nil {
+			err = k.seen(strings.TrimPrefix(a.Destination, "/"), mounts[i])
+		}
+		if err != nil {
+			return fmt.Errorf("mount at %s: %w", a.Destination, err)
+		}
 	}
-	return d, err
+	return nil
+}
+
+// detached makes the mounts, one for each addition.
+func (k *container) detached() (all []int, err error) {
+	var keys []string
+	for _, a := range k.add {
+		if a.key != "" {
+			keys = append(keys, a.key)
+		}
+	}
+	copies, err := k.store.ReadOnly(keys)
+	if err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	for _, a := range k.add {
+		if a.key != "" {
+			all, copies = append(all, copies[0]), copies[1:]
+			continue
+		}
+		fd, err := k.memory(a.specMount)
+		if err != nil {
+			return append(all, copies...), fmt.Errorf("mount at %s: %w", a.Destination, err)
+		}
+		all = append(all, fd)
+	}
+	return all, nil
 }
 
 // memory makes a file system in memory, with the options of a mount(8) that have a value.
@@ -113,32 +99,63 @@ func (k *container) memory(m specMount) (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 }
 
-// target makes what a mount is put over, as the real runtime does for mounts of config.json: a real path
-// below the folder at a descriptor, and the folders that lead there.
-func (k *container) target(at int, name string, folder bool) error {
+// target opens what a mount is put over, a real path. What is not there is made, as the real runtime does for
+// mounts of config.json, in the root itself and in what vfix has mounted: never in a mount of the engine's, which
+// may be a volume of others.
+func (k *container) target(name string, folder bool) (int, error) {
+	if fd, err := k.root.Name(name); !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
 	uid, gid := k.spec.containerRoot()
 	const dirMode, fileMode = 0o755, 0o644
-	at, err := unix.Dup(at)
+	at, err := k.root.Name("")
+	if err != nil {
+		return -1, err
+	}
+	defer func() { unix.Close(at) }()
+	if folder := path.Dir(name); folder != "." {
+		for part := range strings.SplitSeq(folder, "/") {
+			next, err := unix.Openat(at, part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			if errors.Is(err, unix.ENOENT) {
+				if err = k.mayMake(at); err == nil {
+					err = made(unix.Mkdirat(at, part, dirMode), at, part, uid, gid)
+				}
+				if err == nil {
+					next, err = unix.Openat(at, part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+				}
+			}
+			if err != nil {
+				return -1, err
+			}
+			unix.Close(at)
+			at = next
+		}
+	}
+	last := path.Base(name)
+	if err := k.mayMake(at); err != nil {
+		return -1, err
+	}
+	if folder {
+		err = made(unix.Mkdirat(at, last, dirMode), at, last, uid, gid)
+	} else {
+		err = made(unix.Mknodat(at, last, unix.S_IFREG|fileMode, 0), at, last, uid, gid)
+	}
+	if err != nil {
+		return -1, err
+	}
+	return k.root.Name(name)
+}
+
+// mayMake is nil where a name can be made in a folder: it is not of a mount that the engine has made.
+func (k *container) mayMake(folder int) error {
+	id, err := rootfs.MountOf(folder)
 	if err != nil {
 		return err
 	}
-	defer func() { unix.Close(at) }()
-	for part := range strings.SplitSeq(path.Dir(name), "/") {
-		if err := made(unix.Mkdirat(at, part, dirMode), at, part, uid, gid); err != nil {
-			return err
-		}
-		next, err := unix.Openat(at, part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		unix.Close(at)
-		at = next
+	if slices.ContainsFunc(k.mounts, func(m mount) bool { return m.id == id && m.point != k.root.Path }) {
+		return errors.New("not there, and it would be made in a mount of the engine's")
 	}
-	last := path.Base(name)
-	if folder {
-		return made(unix.Mkdirat(at, last, dirMode), at, last, uid, gid)
-	}
-	return made(unix.Mknodat(at, last, unix.S_IFREG|fileMode, 0), at, last, uid, gid)
+	return nil
 }
 
 // made gives what was just made to its owner; what had been there stays as it is.
@@ -150,6 +167,37 @@ func made(err error, at int, name string, uid, gid uint32) error {
 		return err
 	}
 	return unix.Fchownat(at, name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// putOver moves a mount over what is open as a mere name, which is still what was examined.
+func (k *container) putOver(over, mount int, a addition) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(over, &st); err != nil {
+		return err
+	}
+	if a.over != nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || !rootfs.IdentityOf(&st).SameFile(*a.over)) {
+		return rootfs.ErrChanged
+	}
+	return k.inside.do(func() error {
+		return unix.MoveMount(mount, "", over, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	})
+}
+
+// seen is nil where the container sees a mount at a real path.
+func (k *container) seen(name string, mount int) error {
+	fd, err := k.root.Name(name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	want, err := rootfs.MountOf(mount)
+	if err != nil {
+		return err
+	}
+	if got, err := rootfs.MountOf(fd); err != nil || got != want {
+		return errors.Join(err, errors.New("another mount covers it"))
+	}
+	return nil
 }
 
 // setOptions gives a mount the options of config.json that vfix writes; those with a value are of the
@@ -167,52 +215,4 @@ func setOptions(fd int, options []string) error {
 		}
 	}
 	return unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
-}
-
-// attachIn joins the mount namespace of a process, which has the root at the same path until pivot_root.
-// The thread stays in it.
-func attachIn(pid int, root string, is unix.Statx_t, all []detached) error {
-	ns, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("mount namespace of process %d: %w", pid, err)
-	}
-	defer unix.Close(ns)
-	var own, other unix.Stat_t
-	if err := errors.Join(unix.Stat("/proc/thread-self/ns/mnt", &own), unix.Fstat(ns, &other)); err != nil || own.Ino == other.Ino {
-		return errors.Join(err, errors.New("the container has no mount namespace of its own"))
-	}
-	// The kernel wants a thread that shares no working directory with others (setns(2)).
-	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return fmt.Errorf("unshare: %w", err)
-	}
-	if err := unix.Setns(ns, unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("mount namespace of process %d: %w", pid, err)
-	}
-	at, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("root %s in the container's mount namespace: %w", root, err)
-	}
-	defer unix.Close(at)
-	var st unix.Statx_t
-	if err := unix.Statx(at, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil {
-		return err
-	}
-	if st.Ino != is.Ino || st.Dev_major != is.Dev_major || st.Dev_minor != is.Dev_minor {
-		return fmt.Errorf("root %s in the container's mount namespace: %w", root, rootfs.ErrChanged)
-	}
-	how := unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	}
-	for _, d := range all {
-		over, err := unix.Openat2(at, d.at, &how)
-		if err == nil {
-			err = unix.MoveMount(d.fd, "", over, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-			unix.Close(over)
-		}
-		if err != nil {
-			return fmt.Errorf("mount at /%s: %w", d.at, err)
-		}
-	}
-	return nil
 }

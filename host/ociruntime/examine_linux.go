@@ -30,13 +30,17 @@ func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (*legacyFile, error)
 		return nil, err
 	}
 	defer f.Close()
+	return examineFile(p.by, f, id)
+}
+
+func examineFile(by *examiner.Examiner, f *rootfs.File, id rootfs.Identity) (*legacyFile, error) {
 	if elf, err := isELF(f); err != nil || !elf {
 		return nil, err
 	}
 	if err := readable(f); err != nil {
 		return nil, err
 	}
-	found, err := p.by.Examine(f.FD(), f.Stat.Size)
+	found, err := by.Examine(f.FD(), f.Stat.Size)
 	if err != nil || found == (examiner.Finding{}) {
 		return nil, errors.Join(err, f.Unchanged())
 	}
@@ -51,7 +55,7 @@ func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (*legacyFile, error)
 }
 
 // isELF looks at the head as the kernel does: the magic and e_machine (fs/binfmt_elf.c), and no other byte of e_ident.
-func isELF(f *rootfs.File) (bool, error) {
+func isELF(f io.ReaderAt) (bool, error) {
 	var b [20]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil {
 		if err == io.EOF {

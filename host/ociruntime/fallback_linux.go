@@ -4,6 +4,7 @@
 package ociruntime
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -39,10 +40,16 @@ func (k *container) addFallback() error {
 	if err != nil {
 		return fmt.Errorf("fallback: %w", err)
 	}
+	if k.has(fallbackfiles.Dir+"/"+fallbackfiles.Library, k.own.Library()) && bytes.Equal(content, fallbackfiles.WithLine(content, wide)) {
+		return nil // vfix-runtime has added it, and this is a hook of somebody else's
+	}
 	if k.isHidden(name) || k.isHidden(fallbackfiles.Dir) {
 		return fmt.Errorf("fallback: the engine mounts something at /%s or /%s", name, fallbackfiles.Dir)
 	}
-	path, err := k.privateFile("ld.so.preload", fallbackfiles.WithLine(content, wide), meta)
+	if err := k.itself(fallbackfiles.Dir); err != nil {
+		return fmt.Errorf("fallback: %w", err)
+	}
+	key, err := k.storedFile("ld.so.preload", fallbackfiles.WithLine(content, wide), meta)
 	if err != nil {
 		return fmt.Errorf("fallback: %w", err)
 	}
@@ -55,13 +62,38 @@ func (k *container) addFallback() error {
 	if err != nil {
 		return fmt.Errorf("fallback: %w", err)
 	}
-	k.add = append(append(k.add, files...), bound("/"+name, path))
+	k.add = append(append(k.add, files...), bound("/"+name, key))
 	return nil
 }
 
-// bound is a file mounted read-only.
-func bound(at, source string) specMount {
-	return specMount{Destination: at, Type: "bind", Source: source, Options: []string{"bind", "ro", "nodev", "nosuid", "rprivate"}}
+// itself is nil where a name that programs have built in is not a symlink, nor is what leads there: a mount would be
+// somewhere else.
+func (k *container) itself(name string) error {
+	real, err := k.root.Resolve(name)
+	if err == nil && real != name {
+		err = fmt.Errorf("a symlink leads to /%s", real)
+	}
+	if err != nil {
+		return fmt.Errorf("/%s: %w", name, err)
+	}
+	return nil
+}
+
+// has reports whether a file has a content.
+func (k *container) has(name string, body []byte) bool {
+	f, err := k.root.OpenFile(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	got := make([]byte, len(body)+1)
+	n, err := f.ReadAt(got, 0)
+	return err == io.EOF && bytes.Equal(got[:n], body)
+}
+
+// bound is a file of the store, mounted read-only.
+func bound(at, key string) addition {
+	return addition{specMount: specMount{Destination: at, Type: "bind", Options: []string{"bind", "ro", "nodev", "nosuid", "rprivate"}}, key: key}
 }
 
 // preload reads the image's own ld.so.preload; where it has none, meta is root's.
@@ -90,8 +122,8 @@ func (k *container) preload() (content []byte, meta store.Meta, name string, err
 	return content, meta, name, err
 }
 
-// privateFile is this start's own copy of a file, by way of the store.
-func (k *container) privateFile(name string, content []byte, meta store.Meta) (string, error) {
+// storedFile is the key of a file that is put into the store.
+func (k *container) storedFile(name string, content []byte, meta store.Meta) (string, error) {
 	k.relabel(&meta)
 	key := meta.Key(sha256.Sum256(content), name, k.spec.idMap)
 	if _, ok := k.store.Get(key, int64(len(content))); !ok {
@@ -105,13 +137,13 @@ func (k *container) privateFile(name string, content []byte, meta store.Meta) (s
 			return "", err
 		}
 	}
-	return k.store.Private(key)
+	return key, nil
 }
 
 // fallbackFiles are the mounts at /vfix: no folder, for what is in a folder that is mounted goes
 // with the start that it was made for, and a file that is mounted stays. wide has the library
 // under all values of $PLATFORM.
-func (k *container) fallbackFiles(wide bool) ([]specMount, error) {
+func (k *container) fallbackFiles(wide bool) ([]addition, error) {
 	files := []struct {
 		name string
 		body func() []byte
@@ -119,33 +151,32 @@ func (k *container) fallbackFiles(wide bool) ([]specMount, error) {
 	if !wide {
 		files = files[:2]
 	}
-	// Its source says, as that of the others does, that vfix added it.
-	all := []specMount{{
+	all := []addition{{specMount: specMount{
 		Destination: "/" + fallbackfiles.Dir, Type: "tmpfs", Source: k.store.Path("tmpfs"),
 		Options: []string{"ro", "nosuid", "nodev", "mode=755", "size=64k"},
-	}}
+	}}}
 	for _, f := range files {
-		path, err := k.ownFile(f.name, f.body())
+		key, err := k.ownFile(f.name, f.body())
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, bound("/"+fallbackfiles.Dir+"/"+f.name, path))
+		all = append(all, bound("/"+fallbackfiles.Dir+"/"+f.name, key))
 		folder, base := filepath.Split(f.name)
 		for _, platform := range slices.Sorted(maps.Keys(fallbackfiles.PlatformLinks)) {
 			if wide && fallbackfiles.PlatformLinks[platform]+"/" == folder {
-				all = append(all, bound("/"+fallbackfiles.Dir+"/"+platform+"/"+base, path))
+				all = append(all, bound("/"+fallbackfiles.Dir+"/"+platform+"/"+base, key))
 			}
 		}
 	}
 	return all, nil
 }
 
-// ownFile is this start's own copy of a program of the fallback.
+// ownFile is the key of a program of the fallback.
 func (k *container) ownFile(name string, body []byte) (string, error) {
 	const program = 0o755
 	meta := store.Meta{Mode: program}
 	meta.UID, meta.GID = k.spec.containerRoot()
-	return k.privateFile(name, body, meta)
+	return k.storedFile(name, body, meta)
 }
 
 // mountable is nil where something can be mounted at a real path: it is there, or the runtime

@@ -50,6 +50,9 @@ func hook(c *command, o Options) error {
 	c.container, c.bundle, c.pid = s.ID, s.Bundle, s.Pid
 	log := newLogger(c, o.Stderr)
 	rec := newRecord(c, &p, o, HookCommand)
+	if c.runtime != "" { // of vfix-runtime, which has added the hook
+		rec.Runtime = c.runtime
+	}
 	if err == nil {
 		rec, err = bounded(c, p.Config, o, rec)
 	}

@@ -4,6 +4,7 @@ package ociruntime
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -79,6 +80,39 @@ func (x *scanned) holds(root *rootfs.Root) bool {
 }
 
 func passing(u unread) bool { return u.passing }
+
+// file returns what a single file is that is open as a mere name: its names are one, "".
+func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
+	f, err := root.FileOf(fd)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Stat.Size < minELF {
+		return &scanned{}, nil
+	}
+	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v", k.maker, f.ID())))
+	if x := k.read(key); x != nil {
+		return &x.scanned, nil
+	}
+	by, x := k.pool.One(), &index{}
+	defer k.pool.Done(by)
+	h, err := examineFile(by, f, f.ID())
+	switch {
+	case errors.Is(err, examiner.ErrTime):
+		return nil, k.spend.late()
+	case err != nil:
+		x.Unread = []unread{{ID: f.ID(), Reason: err.Error(), passing: !errors.Is(err, examiner.ErrTooMuch)}}
+	case h != nil:
+		h.Names = [][]byte{nil}
+		x.Legacy = []legacyFile{*h}
+	}
+	// What is no ELF file is seen as fast as remembered.
+	if by.Asked > 0 && !f.ID().Unsettled(time.Now()) && !slices.ContainsFunc(x.Unread, passing) {
+		k.write(key, x)
+	}
+	return &x.scanned, nil
+}
 
 // folder returns what is found in a folder that may have changed since: every file of it is
 // looked at, and what is not known yet is read.

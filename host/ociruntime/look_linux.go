@@ -4,6 +4,7 @@
 package ociruntime
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,15 +35,91 @@ func (k *container) isHidden(name string) bool {
 	})
 }
 
-// look finds the files to be patched, by whatever way needs the least reading.
+// look finds the files to be patched: those of the root, and of the mounts in it as far as they are there.
 func (k *container) look() (*scanned, error) {
 	keep := indexes{k.store, k.maker(), k.budget, k.pool}
-	m, mounted, err := mountAt(k.root.Path)
+	found, err := k.lookAtRoot(keep)
 	if err != nil {
 		return nil, err
 	}
+	for _, m := range k.mounts {
+		if name, below := strings.CutPrefix(m.point, strings.TrimSuffix(k.root.Path, "/")+"/"); below {
+			if err := k.lookAtMount(keep, m, name, found); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// kernelOnly are file systems whose files are the kernel's.
+var kernelOnly = []string{
+	"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "securityfs", "debugfs", "tracefs", "configfs", "bpf", "pstore",
+	"efivarfs", "binfmt_misc", "selinuxfs", "rpc_pipefs", "nsfs",
+}
+
+// lookAtMount adds what is found in a mount, unless another one covers it.
+func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned) error {
+	fd, err := k.root.Name(name)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return nil // something else is at its place
+	}
+	if err != nil {
+		return fmt.Errorf("mount at /%s: %w", name, err)
+	}
+	id, err := rootfs.MountOf(fd)
+	if err != nil || id != m.id {
+		unix.Close(fd)
+		return err
+	}
+	k.hidden = append(k.hidden, name)
+	if slices.Contains(kernelOnly, m.fstype) {
+		return unix.Close(fd)
+	}
+	var found *scanned
+	var st unix.Stat_t
+	switch err := unix.Fstat(fd, &st); {
+	case err != nil:
+		return errors.Join(err, unix.Close(fd))
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		root, err := rootfs.Of(fd, "/"+name)
+		if err == nil {
+			found, err = keep.folder(root)
+			root.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("mount at /%s: %w", name, err)
+		}
+		name += "/"
+	case st.Mode&unix.S_IFMT == unix.S_IFREG:
+		found, err = keep.file(k.root, fd)
+		unix.Close(fd)
+		if err != nil {
+			return fmt.Errorf("mount at /%s: %w", name, err)
+		}
+	default:
+		return unix.Close(fd)
+	}
+	for _, h := range found.Legacy {
+		h.mounted = true
+		for i, below := range h.Names {
+			h.Names[i] = []byte(name + string(below))
+		}
+		all.Legacy = append(all.Legacy, h)
+	}
+	for _, u := range found.Unread {
+		u.Name, u.mounted = []byte(name+string(u.Name)), true
+		all.Unread = append(all.Unread, u)
+	}
+	return nil
+}
+
+// lookAtRoot finds the files of the root by whatever way needs the least reading.
+func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
+	m, mounted := mountAt(k.mounts, k.root.Path)
 	k.writable = !k.spec.Root.Readonly && k.ownRoot(m, mounted)
 	var layered *scanned
+	var err error
 	if mounted && m.fstype == "overlay" {
 		var whole bool
 		if layered, whole, err = k.lookAtLayers(keep, m); err == nil && whole {

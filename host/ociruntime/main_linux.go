@@ -96,5 +96,5 @@ func prepareSafely(c *command, config policy.Config, o Options, rec *starts.Reco
 	if err != nil {
 		return err
 	}
-	return prepare(rec.Bundle, spec, c.pid, config, o, rec)
+	return prepare(c, spec, config, o, rec)
 }

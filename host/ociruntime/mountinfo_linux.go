@@ -7,34 +7,24 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // mount is what is mounted at a folder. Source: proc_pid_mountinfo(5).
 type mount struct {
+	id       int
+	point    string // where it is mounted
 	root     string // of the file system that is mounted
 	fstype   string
 	readOnly bool
 	options  string // of the file system
 }
 
-// mountAt returns what is mounted exactly at path; false where nothing is.
-func mountAt(path string) (mount, bool, error) {
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return mount{}, false, err
-	}
-	m, ok := findMount(b, path)
-	return m, ok, nil
-}
-
-// findMount looks for the mount point in the text of a mountinfo file. Of several mounts on
-// one point the last covers the others.
-func findMount(text []byte, path string) (mount, bool) {
-	var got mount
-	found := false
-	want := []byte(" " + escape(path) + " ")
+// parseMounts reads of a mountinfo file what is mounted at a path and below it.
+func parseMounts(text []byte, path string) (all []mount) {
+	want := []byte(" " + escape(path))
 	for line := range bytes.Lines(text) {
 		if !bytes.Contains(line, want) {
 			continue
@@ -42,14 +32,33 @@ func findMount(text []byte, path string) (mount, bool) {
 		// 36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue
 		front, back, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), " - ")
 		f, g := strings.Split(front, " "), strings.Split(back, " ")
-		if !ok || len(f) < 6 || len(g) < 3 || unescape(f[4]) != path {
+		if !ok || len(f) < 6 || len(g) < 3 {
 			continue
 		}
-		got = mount{root: unescape(f[3]), fstype: g[0], options: g[2]}
-		got.readOnly = hasOption(f[5], "ro") || hasOption(g[2], "ro")
-		found = true
+		id, err := strconv.Atoi(f[0])
+		if err != nil {
+			continue
+		}
+		if at := unescape(f[4]); at != path && !strings.HasPrefix(at, strings.TrimSuffix(path, "/")+"/") {
+			continue
+		}
+		all = append(all, mount{
+			id: id, point: unescape(f[4]), root: unescape(f[3]), fstype: g[0], options: g[2],
+			readOnly: hasOption(f[5], "ro") || hasOption(g[2], "ro"),
+		})
 	}
-	return got, found
+	return all
+}
+
+// mountAt returns what is mounted exactly at path, the last of several, which covers the others; false where
+// nothing is.
+func mountAt(all []mount, path string) (mount, bool) {
+	for _, m := range slices.Backward(all) {
+		if m.point == path {
+			return m, true
+		}
+	}
+	return mount{}, false
 }
 
 func hasOption(list, option string) bool {

@@ -27,7 +27,7 @@ func (k *container) patch(h *legacyFile) {
 	for _, n := range h.Names {
 		name := string(n)
 		switch {
-		case k.isHidden(name):
+		case !h.mounted && k.isHidden(name):
 		case k.shows(name, h.ID):
 			names = append(names, name)
 		default:
@@ -56,14 +56,14 @@ func (k *container) patch(h *legacyFile) {
 		k.problem(names[0], err)
 		return
 	}
-	if k.writable {
+	if k.writable && !h.mounted {
 		if err = k.replace(names, copied, h.ID); err == nil {
 			k.patched(names, h, copied)
 			return
 		}
 	}
 	for _, name := range names {
-		if merr := k.mount(name, copied); merr != nil {
+		if merr := k.mount(name, copied, h.ID); merr != nil {
 			k.problem(name, errors.Join(merr, err))
 			continue
 		}
@@ -88,7 +88,6 @@ type copied struct {
 	meta     store.Meta // of the original
 	original []byte     // the original's SHA-256
 	key      string     // in the store
-	private  string     // path of this start's own copy, "" where it has none yet
 }
 
 // copyOf returns the patched copy of a file, from the store or made now.
@@ -152,17 +151,24 @@ func (k *container) snapshot(f *rootfs.File, h *legacyFile) (*os.File, error) {
 // for a mount namespace (fs.mount-max), and a container beyond it would not start.
 const maxMounts = 10000
 
+// addition is a mount that vfix adds.
+type addition struct {
+	specMount
+	key  string           // in the store; "" for a file system in memory
+	over *rootfs.Identity // of the file that it covers; nil where there need not be one
+}
+
 // mount has the copy mounted over a name.
-func (k *container) mount(name string, c *copied) error {
-	if !utf8.ValidString(name) {
+func (k *container) mount(name string, c *copied, over rootfs.Identity) error {
+	if k.pid == 0 && !utf8.ValidString(name) {
 		return errors.New("its name is not UTF-8, so config.json cannot name it")
 	}
 	if len(k.add) >= maxMounts {
 		return fmt.Errorf("more than %d names to be mounted over", maxMounts)
 	}
-	var over unix.Statfs_t
+	var at unix.Statfs_t
 	if fd, err := k.root.Folder(parent(name)); err == nil {
-		err = unix.Fstatfs(fd, &over)
+		err = unix.Fstatfs(fd, &at)
 		unix.Close(fd)
 		if err != nil {
 			return err
@@ -171,18 +177,12 @@ func (k *container) mount(name string, c *copied) error {
 	options := []string{"bind", "ro", "nodev", "rprivate"}
 	const privileged = unix.S_ISUID | unix.S_ISGID
 	switch {
-	case over.Flags&unix.ST_NOSUID != 0:
+	case at.Flags&unix.ST_NOSUID != 0:
 		options = append(options, "nosuid")
-	case k.flags&unix.ST_NOSUID != 0 && (c.meta.Mode&privileged != 0 || c.meta.Xattrs["security.capability"] != ""):
+	case k.pid == 0 && k.flags&unix.ST_NOSUID != 0 && (c.meta.Mode&privileged != 0 || c.meta.Xattrs["security.capability"] != ""):
 		return fmt.Errorf("cache: %s is on a file system without setuid (nosuid), and the file needs it", k.store.Dir)
 	}
-	if c.private == "" {
-		var err error
-		if c.private, err = k.store.Private(c.key); err != nil {
-			return fmt.Errorf("cache: %w", err)
-		}
-	}
-	k.add = append(k.add, specMount{Destination: "/" + name, Type: "bind", Source: c.private, Options: options})
+	k.add = append(k.add, addition{specMount{Destination: "/" + name, Type: "bind", Options: options}, c.key, &over})
 	return nil
 }
 

@@ -6,6 +6,7 @@ package ociruntime
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -38,7 +39,10 @@ type container struct {
 	writable bool
 	upper    string   // the root's upper layer, "" where it is no overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
-	add      []specMount
+	inside   *inside  // the container's mount namespace, where this is the hook
+	mounts   []mount  // at the root and below it
+	add      []addition
+	hook     *specHook         // that config.json gets
 	earlier  []specMount       // those of config.json that an earlier start has added
 	repaired []rewriter.Repair // that some program has which the container sees
 	// rec is what is done and what is not, for the log and the record.
@@ -50,9 +54,9 @@ const maxSpec = 32 << 20
 
 // prepare reads the bundle and does all that is to be done about it. An error says that
 // nothing could be done, the problems in the record what else could not.
-func prepare(bundle, specPath string, pid int, c policy.Config, o Options, rec *starts.Record) error {
-	k := &container{Config: c, own: o, bundle: bundle, specPath: specPath, pid: pid, budget: newBudget(c.Limits), rec: rec}
-	unlock, err := lockFolder(bundle)
+func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *starts.Record) error {
+	k := &container{Config: c, own: o, bundle: rec.Bundle, specPath: specPath, pid: cmd.pid, budget: newBudget(c.Limits), rec: rec}
+	unlock, err := lockFolder(rec.Bundle)
 	if err != nil {
 		return err
 	}
@@ -68,9 +72,6 @@ func prepare(bundle, specPath string, pid int, c policy.Config, o Options, rec *
 		return err
 	}
 	rec.Image = imageOf(k.spec.Annotations)
-	if pid != 0 && len(k.earlier) > 0 {
-		return nil // a hook behind vfix-runtime, which has done it
-	}
 	decided, err := c.Decide(k.spec.Annotations)
 	if err != nil {
 		return k.withoutMounts(err)
@@ -80,9 +81,20 @@ func prepare(bundle, specPath string, pid int, c policy.Config, o Options, rec *
 		rec.Outcome = starts.Disabled
 		return k.withoutMounts(nil)
 	}
-	k.pool = &examiner.Pool{
-		Memory: k.budget.MemoryBytes, Until: k.budget.until(), Cgroup: examiner.PodCgroup(k.spec.CgroupsPath),
+	defer k.closeRoot()
+	if err := k.openRoot(); err != nil {
+		return k.withoutMounts(err)
 	}
+	if why := k.unseen(); why != "" {
+		if k.hookable(cmd) {
+			if k.hook, err = hookOf(cmd, rec.Runtime, c.HookTimeout()); err == nil {
+				rec.Outcome = handedOn
+			}
+			return k.withoutMounts(err)
+		}
+		rec.Add("", why)
+	}
+	k.pool = &examiner.Pool{Memory: k.budget.MemoryBytes, Until: k.budget.until()}
 	s, err := store.Open(c.Cache(), c.CacheBytes())
 	if err != nil {
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
@@ -118,22 +130,11 @@ func (k *container) withoutMounts(err error) error {
 
 // work patches the files of the root.
 func (k *container) work(d policy.Decision) (err error) {
-	path := k.spec.Root.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(k.bundle, path)
-	}
-	if k.root, err = rootfs.Open(path); err != nil {
-		return fmt.Errorf("root: %w", err)
-	}
-	defer k.root.Close()
 	if k.flags, err = k.store.Flags(); err != nil {
 		return fmt.Errorf("cache: %w", err)
 	}
 	if k.flags&unix.ST_NOEXEC != 0 {
 		return fmt.Errorf("cache: %s is on a file system that allows no programs (noexec)", k.store.Dir)
-	}
-	if err := k.cover(); err != nil {
-		return err
 	}
 	k.rec.Root = k.root.Path
 	k.pool.Repairs = k.possible(d.Fix)
@@ -155,7 +156,7 @@ func (k *container) work(d policy.Decision) (err error) {
 		})
 	}
 	for _, u := range found.Unread {
-		if !k.isHidden(string(u.Name)) {
+		if u.mounted || !k.isHidden(string(u.Name)) {
 			k.problem(string(u.Name), errors.New(u.Reason))
 		}
 	}
@@ -171,6 +172,43 @@ func (k *container) work(d policy.Decision) (err error) {
 		k.rec.Add("", err.Error())
 	}
 	return nil
+}
+
+// openRoot opens the root where the container's processes will see it, if there is that place already.
+func (k *container) openRoot() error {
+	path := k.spec.Root.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(k.bundle, path)
+	}
+	outside, err := rootfs.Open(path)
+	if err != nil {
+		return fmt.Errorf("root: %w", err)
+	}
+	if k.pid == 0 {
+		k.root = outside
+		text, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			return err
+		}
+		k.mounts = parseMounts(text, outside.Path)
+		return k.cover()
+	}
+	defer outside.Close()
+	if k.inside, err = enter(k.pid); err != nil {
+		return err
+	}
+	k.root, k.mounts, err = k.inside.open(outside)
+	return err
+}
+
+// closeRoot ends the use of the root.
+func (k *container) closeRoot() {
+	if k.root != nil {
+		k.root.Close()
+	}
+	if k.inside != nil {
+		k.inside.leave()
+	}
 }
 
 func (k *container) problem(name string, err error) {

@@ -24,6 +24,9 @@ func newRecord(c *command, p *policy.InForce, o Options, real string) *starts.Re
 // conclude says and records what became of a start, just before the real runtime takes over; err is why nothing
 // could be done. Its own error keeps the container from starting.
 func conclude(r *starts.Record, err error, p *policy.InForce, log *logger) error {
+	if r.Outcome == handedOn && err == nil {
+		return nil
+	}
 	warn := func(text string) {
 		if text != "" {
 			log.line("warning", text)

@@ -4,15 +4,10 @@
 package ociruntime
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/internal/repairs"
@@ -34,45 +29,35 @@ func (k *container) possible(all []rewriter.Repair) (some []rewriter.Repair) {
 // roomFor is nil where a file can be mounted: nothing is there but the file itself, or an empty one
 // that an earlier mount needed.
 func (k *container) roomFor(f repairs.File) error {
-	name, err := k.root.Resolve(f.Name)
-	if err != nil {
-		return fmt.Errorf("/%s: %w", f.Name, err)
+	if k.has(f.Name, f.Body) {
+		return nil
 	}
-	if k.isHidden(name) {
-		return fmt.Errorf("the engine mounts something at /%s", name)
+	if k.isHidden(f.Name) {
+		return fmt.Errorf("the engine mounts something at /%s", f.Name)
 	}
-	is, err := k.root.OpenFile(name)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		if err = k.mountable(name); err == nil {
-			return nil
-		}
+	if err := k.itself(f.Name); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("/%s: %w", name, err)
+	if st, err := k.root.Lstat(f.Name); err == nil && st.Size > 0 {
+		return fmt.Errorf("/%s: the image has such a file, and it is not vfix's", f.Name)
 	}
-	defer is.Close()
-	got := make([]byte, len(f.Body)+1)
-	n, err := is.ReadAt(got, 0)
-	if err != nil && err != io.EOF {
-		return fmt.Errorf("/%s: %w", name, err)
-	}
-	if n > 0 && !bytes.Equal(got[:n], f.Body) {
-		return fmt.Errorf("/%s: the image has such a file, and it is not vfix's", name)
-	}
-	return nil
+	return k.mountable(f.Name)
 }
 
 // addRepairs mounts the files that the container's repaired programs read.
 func (k *container) addRepairs() error {
 	for _, r := range k.repaired {
 		f := repairs.FileOf(r)
+		if k.has(f.Name, f.Body) {
+			continue
+		}
 		meta := store.Meta{Mode: repairs.Mode}
 		meta.UID, meta.GID = k.spec.containerRoot()
-		source, err := k.privateFile(path.Base(f.Name), f.Body, meta)
+		key, err := k.storedFile(path.Base(f.Name), f.Body, meta)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r, err)
 		}
-		k.add = append(k.add, bound("/"+f.Name, source))
+		k.add = append(k.add, bound("/"+f.Name, key))
 	}
 	return nil
 }

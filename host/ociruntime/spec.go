@@ -28,6 +28,7 @@ type spec struct {
 	UIDMappings []idMapping
 	GIDMappings []idMapping
 	MountLabel  string
+	Namespaces  []specNamespace
 	CgroupsPath string
 	idMap       string // both mappings as text, "" for none
 }
@@ -42,6 +43,11 @@ type specMount struct {
 	Type        string   `json:"type,omitempty"`
 	Source      string   `json:"source,omitempty"`
 	Options     []string `json:"options,omitempty"`
+}
+
+type specNamespace struct {
+	Type string `json:"type"`
+	Path string `json:"path"`
 }
 
 type idMapping struct {
@@ -89,7 +95,7 @@ func (s *spec) linux() error {
 	if err != nil {
 		return err
 	}
-	for name, to := range map[string]any{"uidMappings": &s.UIDMappings, "gidMappings": &s.GIDMappings, "mountLabel": &s.MountLabel, "cgroupsPath": &s.CgroupsPath} {
+	for name, to := range map[string]any{"namespaces": &s.Namespaces, "uidMappings": &s.UIDMappings, "gidMappings": &s.GIDMappings, "mountLabel": &s.MountLabel, "cgroupsPath": &s.CgroupsPath} {
 		if _, err := s.decode(all, name, to); err != nil {
 			return fmt.Errorf("linux: %w", err)
 		}

@@ -38,7 +38,8 @@ func readSpec(path string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// writeSpec puts the mounts into config.json, unless it has them already.
+// writeSpec has the mounts made: in the container's mount namespace, or by the real runtime, which reads them in
+// config.json.
 func (k *container) writeSpec() error {
 	if k.pid != 0 && len(k.add) == 0 {
 		return nil // and there may be no store
@@ -46,22 +47,50 @@ func (k *container) writeSpec() error {
 	if k.pid != 0 {
 		return k.attach()
 	}
-	if !k.changes(k.isOwn) {
-		return nil
-	}
-	text, err := k.spec.withMounts(k.add, k.isOwn)
+	add, err := k.sources()
 	if err != nil {
 		return err
 	}
-	// First what is vfix's: killed in between, the next start knows both the old mounts and the new ones.
-	ours, err := json.Marshal(append(slices.Clone(k.earlier), k.add...))
+	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(ownPath(k.specPath), ours, nil); err != nil {
+	text := k.spec.raw
+	if k.changes(add) {
+		if text, err = k.spec.withMounts(add, k.isOwn); err != nil {
+			return err
+		}
+		// First what is vfix's: killed in between, the next start knows both the old mounts and the new ones.
+		ours, err := json.Marshal(append(slices.Clone(k.earlier), add...))
+		if err != nil {
+			return err
+		}
+		if err := replaceFile(ownPath(k.specPath), ours, nil); err != nil {
+			return err
+		}
+	}
+	if text, err = withHook(text, self, k.hook); err != nil || bytes.Equal(text, k.spec.raw) {
 		return err
 	}
 	return replaceSpec(k.specPath, text)
+}
+
+// sources are the mounts with their sources: copies that this start has for itself, for a process with
+// CAP_SYS_ADMIN takes the read-only flag off a mount and writes.
+func (k *container) sources() (all []specMount, err error) {
+	private := map[string]string{}
+	for _, a := range k.add {
+		if a.key != "" && private[a.key] == "" {
+			if private[a.key], err = k.store.Private(a.key); err != nil {
+				return nil, fmt.Errorf("cache: %w", err)
+			}
+		}
+		if a.key != "" {
+			a.Source = private[a.key]
+		}
+		all = append(all, a.specMount)
+	}
+	return all, nil
 }
 
 // ownPath is the file beside a config.json that says which of its mounts are vfix's. It is in the engine's
@@ -110,21 +139,21 @@ func (m specMount) equal(o specMount) bool {
 }
 
 // changes reports whether the mounts of vfix in config.json are others than they should be.
-func (k *container) changes(stale func(specMount) bool) bool {
+func (k *container) changes(add []specMount) bool {
 	n := 0
 	for _, m := range k.spec.Mounts {
-		if !stale(m) {
+		if !k.isOwn(m) {
 			if n > 0 {
 				return true // behind ours there is one more
 			}
 			continue
 		}
-		if n >= len(k.add) || !m.equal(k.add[n]) {
+		if n >= len(add) || !m.equal(add[n]) {
 			return true
 		}
 		n++
 	}
-	return n != len(k.add)
+	return n != len(add)
 }
 
 // replaceSpec gives a config.json another content, with owner and mode of the old one. The bundle

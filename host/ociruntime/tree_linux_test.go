@@ -88,8 +88,11 @@ func TestFindMount(t *testing.T) {
 42 22 0:36 / /b/twice rw - tmpfs tmpfs rw
 43 22 8:1 /var/lib/containerd/io.containerd.snapshotter.v1.native/snapshots/7 /b/twice rw - ext4 /dev/sda1 rw
 damaged /b/line
+x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
+50 40 0:40 / /b/root\040fs/data\040x rw - tmpfs tmpfs rw
 `
-	m, ok := findMount([]byte(text), "/b/root fs")
+	findMount := func(path string) (mount, bool) { return mountAt(parseMounts([]byte(text), path), path) }
+	m, ok := findMount("/b/root fs")
 	if !ok || m.fstype != "overlay" || m.readOnly {
 		t.Fatalf("got %+v, %v", m, ok)
 	}
@@ -97,14 +100,20 @@ damaged /b/line
 	if want := (overlay{[]string{"/l/a:b", "/l/c,d"}, "/u"}); err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("got %+v, %v, want %+v", o, err, want)
 	}
-	if m, ok := findMount([]byte(text), "/b/ro"); !ok || !m.readOnly || m.root != "/x/y" {
+	if all := parseMounts([]byte(text), "/b/root fs"); len(all) != 2 || all[1].id != 50 || all[1].point != "/b/root fs/data x" {
+		t.Errorf("at and below: got %+v", all)
+	}
+	if all := parseMounts([]byte(text), "/"); len(all) != 6 {
+		t.Errorf("all: got %+v", all)
+	}
+	if m, ok := findMount("/b/ro"); !ok || !m.readOnly || m.root != "/x/y" {
 		t.Errorf("got %+v, %v", m, ok)
 	}
-	if m, ok := findMount([]byte(text), "/b/twice"); !ok || !snapshotRoot(m) {
+	if m, ok := findMount("/b/twice"); !ok || !snapshotRoot(m) {
 		t.Errorf("got %+v, %v", m, ok)
 	}
 	for _, path := range []string{"/b", "/b/line", "/b/root"} {
-		if m, ok := findMount([]byte(text), path); ok {
+		if m, ok := findMount(path); ok {
 			t.Errorf("%s: got %+v", path, m)
 		}
 	}
@@ -118,7 +127,7 @@ damaged /b/line
 func FuzzMountinfo(f *testing.F) {
 	f.Add("40 22 0:35 / /x rw - overlay o rw,lowerdir=/a\\134:b:/c,upperdir=/u\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if m, ok := findMount([]byte(text), "/x"); ok {
+		for _, m := range parseMounts([]byte(text), "/x") {
 			layersOf(m)
 			snapshotRoot(m)
 		}

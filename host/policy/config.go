@@ -180,7 +180,7 @@ func (c Config) Cache() string {
 
 // ownDir is vfix's folder where no configuration names one.
 func ownDir() string {
-	if data := userDir("XDG_DATA_HOME", ".local/share"); data != "" && rootless() {
+	if data := userDir("XDG_DATA_HOME", ".local/share"); data != "" && Rootless() {
 		return data
 	}
 	return DefaultCacheDir
@@ -199,7 +199,7 @@ func (c Config) RecordFile() string {
 	switch {
 	case c.Record != "":
 		return c.Record
-	case !rootless():
+	case !Rootless():
 		return DefaultRecord
 	}
 	if state := userDir("XDG_STATE_HOME", ".local/state"); state != "" {
@@ -260,9 +260,9 @@ func userDir(variable, usual string) string {
 	return filepath.Join(dir, "vfix")
 }
 
-// rootless reports whether this process is not root on this machine, whatever it is in a user
+// Rootless reports whether this process is not root on this machine, whatever it is in a user
 // namespace (user_namespaces(7): the first one maps all ids to themselves).
-func rootless() bool {
+func Rootless() bool {
 	const all = "0 0 4294967295"
 	b, err := os.ReadFile("/proc/self/uid_map")
 	return os.Geteuid() != 0 || err == nil && strings.Join(strings.Fields(string(b)), " ") != all

@@ -57,7 +57,7 @@ func keptText(state, path string) ([]byte, error) {
 	if err == nil {
 		err = ownedAlone(filepath.Dir(at), fi)
 	}
-	if errors.Is(err, fs.ErrPermission) && rootless() {
+	if errors.Is(err, fs.ErrPermission) && Rootless() {
 		return nil, fs.ErrNotExist // another user's
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func keep(state, path string, text []byte) error {
 	const private = 0o700
 	at := keptPath(state, path)
 	if err := os.MkdirAll(filepath.Dir(at), private); err != nil {
-		if errors.Is(err, fs.ErrPermission) && rootless() {
+		if errors.Is(err, fs.ErrPermission) && Rootless() {
 			return nil // a user without a folder of his own
 		}
 		return err

@@ -64,6 +64,11 @@ func (r *Root) OpenFile(name string) (*File, error) {
 	return r.open(func() (int, error) { return r.openReal(name, unix.O_PATH, false) })
 }
 
+// FileOf opens the regular file that is open as a mere name at a descriptor, which stays open.
+func (r *Root) FileOf(name int) (*File, error) {
+	return r.open(func() (int, error) { return unix.Dup(name) })
+}
+
 // open opens a regular file by what opens its name.
 func (r *Root) open(path func() (int, error)) (*File, error) {
 	at, err := retry(path)

@@ -5,8 +5,10 @@ package rootfs
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -188,6 +190,23 @@ func (r *Root) readlink(name string) (string, error) {
 // Folder opens the folder at a real path, for the *at system calls; the caller closes it.
 func (r *Root) Folder(name string) (int, error) {
 	return r.openReal(name, unix.O_RDONLY|unix.O_DIRECTORY, false)
+}
+
+// Name opens what is at a real path as a mere name (O_PATH); the caller closes it.
+func (r *Root) Name(name string) (int, error) { return r.openReal(name, unix.O_PATH, false) }
+
+// MountOf is the number that mountinfo has for the mount of what is open at a descriptor (proc_pid_fdinfo(5)).
+func MountOf(fd int) (int, error) {
+	b, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
+			return strconv.Atoi(strings.TrimSpace(id))
+		}
+	}
+	return 0, errors.New("no mnt_id in fdinfo")
 }
 
 // Lstat is of the file at a real path.

@@ -33,6 +33,7 @@ const (
 	// sumsDir has the SHA-256 of each copy's content, privateCopies what single starts have.
 	sumsDir       = "sums"
 	privateCopies = "private"
+	emptyDir      = "empty" // stays so
 )
 
 // Store is an open store.

@@ -43,7 +43,7 @@ func Open(dir string, limit int64) (*Store, error) {
 
 // folders makes what is missing of the store's folders.
 func (s *Store) folders() error {
-	for _, name := range []string{"", filesDir, indexDir, locksDir, tempDir, leaseDir, sumsDir, privateCopies} {
+	for _, name := range []string{"", filesDir, indexDir, locksDir, tempDir, leaseDir, sumsDir, privateCopies, emptyDir} {
 		path := filepath.Join(s.Dir, name)
 		fi, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {

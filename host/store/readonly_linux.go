@@ -1,0 +1,55 @@
+// Copies that a container gets: it cannot write to them, whatever its capabilities are. A read-only flag of a
+// mount can be taken off by a process with CAP_SYS_ADMIN; a file system that is read-only itself cannot be made
+// another. An overlay without an upper layer is one (fs/overlayfs/super.c, ovl_reconfigure), of the files that
+// are there, so nothing is copied, and containers share their memory.
+
+package store
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ReadOnly returns mounts of copies that are nowhere yet, in the order of their keys; the caller closes them.
+func (s *Store) ReadOnly(keys []string) (fds []int, err error) {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: a thread in another namespace ends with its goroutine
+		var err error
+		fds, err = s.readOnly(keys)
+		done <- err
+	}()
+	return fds, <-done
+}
+
+// readOnly is ReadOnly in a thread of its own. Mounts can be cloned only of one's own namespace, so that thread
+// gets one, and nothing of it is seen elsewhere.
+func (s *Store) readOnly(keys []string) (fds []int, err error) {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return nil, fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return nil, fmt.Errorf("private mounts: %w", err)
+	}
+	// Without an upper layer it takes two lower ones.
+	escape := strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`)
+	files, empty := filepath.Join(s.Dir, filesDir), filepath.Join(s.Dir, emptyDir)
+	if err := unix.Mount("vfix", empty, "overlay", unix.MS_RDONLY, "lowerdir="+escape.Replace(files)+":"+escape.Replace(empty)); err != nil {
+		return nil, fmt.Errorf("overlay of %s: %w", files, err)
+	}
+	for _, key := range keys {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, filepath.Join(empty, key), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		fds = append(fds, fd)
+	}
+	return fds, nil
+}
