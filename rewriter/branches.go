@@ -29,11 +29,13 @@ type targets struct {
 	from    map[uint64][]uint64 // by an address, the bytes that look like a call of it or a jump to it
 	taken   []uint64            // addresses that are named, not branched to
 	fixed   bool                // addresses have 4 bytes, too: ET_EXEC
+	f       *file
+	named   uint64 // the last address that a lea named
 }
 
 // newTargets returns the targets in the windows, from one look through the file.
 func newTargets(f *file, windows []Extent) (*targets, error) {
-	t := &targets{from: make(map[uint64][]uint64), fixed: f.Type == elf.TypeExec, windows: joined(windows)}
+	t := &targets{from: make(map[uint64][]uint64), fixed: f.Type == elf.TypeExec, windows: joined(windows), f: f}
 	if len(windows) == 0 {
 		return t, nil
 	}
@@ -154,7 +156,12 @@ func (t *targets) rel32(b []byte, vaddr uint64, lo, hi int) {
 		}
 		op := b[i]
 		if op == 0x8d && i+6 <= len(b) && b[i+1]&0xc7 == 5 {
-			t.take(vaddr + uint64(i) + 6 + uint64(int64(int32(le.Uint32(b[i+2:])))))
+			named := vaddr + uint64(i) + 6 + uint64(int64(int32(le.Uint32(b[i+2:]))))
+			t.take(named)
+			t.offsets(named, named)
+			t.offsets(named, t.named)
+			t.offsets(t.named, named)
+			t.named = named
 		}
 		if op != 0xe8 && op != 0xe9 && (op&0xf0 != 0x80 || i == 0 || b[i-1] != 0x0f) {
 			continue
@@ -170,6 +177,28 @@ func (t *targets) rel32(b []byte, vaddr uint64, lo, hi int) {
 		}
 		if len(t.from[target]) < maxBranches {
 			t.from[target] = append(t.from[target], from)
+		}
+	}
+}
+
+// offsets adds what a table of offsets of 4 bytes leads to: compilers' tables lead into their own
+// function, but one in assembly may lead into another.
+func (t *targets) offsets(table, base uint64) {
+	const piece = 64 // bytes
+	for at := table; at-table < 4*maxTable; at += piece {
+		b, err := t.f.Mem(at, piece)
+		if err != nil {
+			return // Scan reports it
+		}
+		for ; len(b) >= 4; b = b[4:] {
+			to := base + uint64(int64(int32(binary.LittleEndian.Uint32(b))))
+			if !t.f.ExecLoad(to) {
+				return
+			}
+			t.add(to)
+		}
+		if t.f.Load(at+piece) == nil {
+			return
 		}
 	}
 }

@@ -141,3 +141,32 @@ func TestSymbol(t *testing.T) {
 		}
 	}
 }
+
+// TestOffsetsIntoStub: a table of offsets in assembly leads behind the first instruction of a stub.
+func TestOffsetsIntoStub(t *testing.T) {
+	const table, jump = 0x60, 0x20
+	lea := func(reg byte, at, to int) string { // from rip, 7 bytes
+		return fmt.Sprintf("488d %02x %08x", 5|reg<<3, bswap(uint32(to-(at+7))))
+	}
+	for _, c := range []struct {
+		name, code string
+		base       int
+		form       Form
+	}{
+		{"from the table", lea(1, jump, table) + "486304 81 4801c8 ffe0", table, Lea},
+		{"from a label", lea(1, jump, table) + lea(2, jump+7, 0) + "486304 81 4801d0 ffe0", 0, Lea},
+		{"from a label named first", lea(2, jump, 0) + lea(1, jump+7, table) + "486304 81 4801d0 ffe0", 0, Lea},
+		{"another table", lea(1, jump, table) + "486304 81 4801c8 ffe0", table - 12, Entry},
+	} {
+		for _, dyn := range []bool{false, true} {
+			text := append(asm(t, timeStubText), make([]byte, table+64)...)
+			copy(text[jump:], asm(t, c.code))
+			binary.LittleEndian.PutUint32(text[table:], uint32(4-c.base))
+			e := testELF{dyn: dyn, text: text}
+			e.symbols = []testSym{{"f", e.textVaddr(), 18, elf.STTFunc, 1}}
+			if q := planFile(t, e.build(), Options{}).Patches[0]; q.Form != c.form {
+				t.Errorf("%s, ET_DYN %v: got %v (%s), want %v", c.name, dyn, q.Form, q.Reason, c.form)
+			}
+		}
+	}
+}
