@@ -103,10 +103,11 @@ func (b *body) walk(c *code, work []uint64) {
 			b.calls = append(b.calls, i.Target)
 		case i.Flow == x86.FlowIndirect:
 			if _, fixed := i.MemVaddr(); !fixed {
-				b.jumps = append(b.jumps, at)
+				b.jumps = append(b.jumps, at) // followed by tables
 			}
+			return true
 		}
-		all, known := c.next(nil, &i)
+		all, known := c.next(b, &i)
 		if !known && i.Calls() {
 			b.fail("its table of landing pads is not understood")
 		}

@@ -28,14 +28,16 @@ type targets struct {
 	all     []uint64            // sorted
 	from    map[uint64][]uint64 // by an address, the bytes that look like a call of it or a jump to it
 	taken   []uint64            // addresses that are named, not branched to
-	fixed   bool                // addresses have 4 bytes, too: ET_EXEC
+	names   bool                // addresses that are named count
+	fixed   bool                // they have 4 bytes, too: ET_EXEC
 	f       *file
-	named   uint64 // the last address that a lea named
+	last    uint64 // the last that a lea named
 }
 
-// newTargets returns the targets in the windows, from one look through the file.
-func newTargets(f *file, windows []Extent) (*targets, error) {
-	t := &targets{from: make(map[uint64][]uint64), fixed: f.Type == elf.TypeExec, windows: joined(windows), f: f}
+// newTargets returns the targets in the windows, from one look through the file; named says that it is
+// not for branches alone.
+func newTargets(f *file, windows []Extent, named bool) (*targets, error) {
+	t := &targets{from: make(map[uint64][]uint64), names: named, fixed: named && f.Type == elf.TypeExec, windows: joined(windows), f: f}
 	if len(windows) == 0 {
 		return t, nil
 	}
@@ -45,8 +47,10 @@ func newTargets(f *file, windows []Extent) (*targets, error) {
 		if p.Type != elf.PTLoad || p.Filesz == 0 {
 			continue
 		}
-		if err := f.Chunks(p, t.words); err != nil {
-			return nil, err
+		if named {
+			if err := f.Chunks(p, t.words); err != nil {
+				return nil, err
+			}
 		}
 		if p.Flags&elf.PFX == 0 {
 			continue
@@ -68,7 +72,7 @@ func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
 			windows[i].Len += uint64(s.CallLen)
 		}
 	}
-	t, err := newTargets(c.f, windows)
+	t, err := newTargets(c.f, windows, true)
 	if err != nil {
 		return nil, err
 	}
@@ -155,13 +159,13 @@ func (t *targets) rel32(b []byte, vaddr uint64, lo, hi int) {
 			t.take(uint64(le.Uint32(b[i:])))
 		}
 		op := b[i]
-		if op == 0x8d && i+6 <= len(b) && b[i+1]&0xc7 == 5 {
+		if op == 0x8d && t.names && i+6 <= len(b) && b[i+1]&0xc7 == 5 {
 			named := vaddr + uint64(i) + 6 + uint64(int64(int32(le.Uint32(b[i+2:]))))
 			t.take(named)
 			t.offsets(named, named)
-			t.offsets(named, t.named)
-			t.offsets(t.named, named)
-			t.named = named
+			t.offsets(named, t.last)
+			t.offsets(t.last, named)
+			t.last = named
 		}
 		if op != 0xe8 && op != 0xe9 && (op&0xf0 != 0x80 || i == 0 || b[i-1] != 0x0f) {
 			continue

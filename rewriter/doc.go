@@ -19,10 +19,11 @@
 // Where what is:
 //
 //	scan scanobject scanarchive scancode     a file to a Report; search half: its references
-//	functions locate code body              which functions are around them, and their code
-//	flow transfer frame liveness redzone     what becomes of the address in there
-//	verdict slot convention                  what a reference is, and who calls its function
-//	branches offsets proof                   what may jump into it
+//	functions locate code                    which functions are around them
+//	body graph                               their code, and where it goes on: the control flow graph
+//	flow transfer frame                      what becomes of the address in there
+//	verdict slot                             what a reference is
+//	branches proof                           what may jump into it
 //	plan form segment spare notes page hook  the bytes that change; unwind: for unwinders
 //	release                                  files that an older vfix patched
 //	verify prove differ explain              the proof, and how it is shown

@@ -75,6 +75,9 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 		if _, fixed := i.MemVaddr(); fixed { // a PLT entry, or a tail call through a pointer
 			return nil, true
 		}
+		if b == nil || b.lens[i.Addr] == 0 { // of another function, which the code went on in
+			b = c.holder(c.fn, i.Addr)
+		}
 		if b != nil {
 			all = b.targets
 		}

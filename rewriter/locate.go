@@ -81,7 +81,7 @@ func (c *code) parts(sites []Site) ([]uint64, error) {
 			split = append(split, Extent{b.Start, b.End - b.Start})
 		}
 	}
-	t, err := newTargets(c.f, split)
+	t, err := newTargets(c.f, split, false)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (c *code) callees(fn *functions, sites []Site) ([]uint64, error) {
 	for _, s := range sites {
 		windows = append(windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1})
 	}
-	t, err := newTargets(c.f, windows)
+	t, err := newTargets(c.f, windows, false)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (c *code) unnamed(fn *functions, sites []Site) ([]uint64, error) {
 		if !ok {
 			continue
 		}
-		t, err := newTargets(c.f, []Extent{gap})
+		t, err := newTargets(c.f, []Extent{gap}, true)
 		if err != nil {
 			return nil, err
 		}
