@@ -17,7 +17,10 @@ teardown_file() {
 		docker network prune --force || true
 	fi
 	stop_services
+	chattr -R -f -i "$BATS_FILE_TMPDIR" || true # copies, or bats cannot remove them
 }
+
+teardown() { chattr -R -f -i "$BATS_TEST_TMPDIR" || true; }
 
 setup() {
 	requires docker oracle legacy_image
@@ -240,6 +243,26 @@ described() {
 }
 
 prunes_one() { "$VFIX" hotfix --prune -o "$1" 2>&1 | grep 'removed 1 file'; }
+
+@test "hotfix: a container with CAP_SYS_ADMIN does not change what another one runs" {
+	local root=$BATS_TEST_TMPDIR/root source plain=$BATS_TEST_TMPDIR/plain
+	mkdir -p "$root/bin" "$root/lib"
+	cp "$(command -v busybox)" "$root/bin/sh"
+	cp "$build/fixtures/libstubs.so" "$root/lib/libc.so"
+	tar -C "$root" -c . | docker import - shell >/dev/null
+	run_vfix hotfix --format json -o "$copies" shell
+	source=$(jq -r '.mounts[0].source' <<<"$output")
+	cp -a "$source" "$plain"
+	attack() {
+		# shellcheck disable=SC2016 # for the container's shell
+		run docker run --rm --network none --cap-add SYS_ADMIN --security-opt apparmor=unconfined -v "$1:/lib/libc.so:ro" shell \
+			/bin/sh -c 'mount -o remount,bind,rw /lib/libc.so && printf evil | dd of=/lib/libc.so conv=notrunc'
+	}
+	attack "$plain"
+	expect "how an unprotected copy begins then [control]: $output" "$(head -c 4 "$plain")" evil
+	attack "$source"
+	expect "how the copy begins then: $output" "$(head -c 4 "$source" | od -An -c | tr -d ' ')" '177ELF'
+}
 
 @test "hotfix: --list shows what uses each copy, and --prune removes the others" {
 	local dir=$BATS_TEST_TMPDIR/copies before

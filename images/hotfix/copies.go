@@ -101,7 +101,7 @@ func Prune(ctx context.Context, dir string, o media.Options) ([]Copy, error) {
 		if len(c.Used) > 0 || time.Since(c.Time) < justMade {
 			continue
 		}
-		if err := os.Remove(c.Path); err != nil {
+		if err := errors.Join(release(c.Path), os.Remove(c.Path)); err != nil {
 			return removed, err
 		}
 		removed = append(removed, c)

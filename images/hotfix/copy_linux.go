@@ -37,6 +37,7 @@ type copyFolder struct {
 	leave func()
 	e     media.EngineTraits
 	p     progress.Reporter
+	noted bool // that copies cannot be made immutable
 }
 
 const (
@@ -131,6 +132,9 @@ func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r 
 	if k.sound(name, content, &want) {
 		return path, nil
 	}
+	if err := release(path); err != nil {
+		return "", err
+	}
 	if err := setMeta(f, &want); err != nil {
 		return "", err
 	}
@@ -144,6 +148,7 @@ func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r 
 	if err := k.root.Rename(temp, name); err != nil {
 		return "", err
 	}
+	k.protect(f, path)
 	if fi, err := k.root.Stat("."); err == nil && fi.Mode()&noteOthers != 0 && want.Mode&setID != 0 {
 		k.p.Note("%s: set-user-ID or set-group-ID, in a directory that others may enter", path)
 	}
@@ -230,8 +235,57 @@ func (k *copyFolder) sound(name string, content []byte, want *contents.Meta) boo
 	}) {
 		return false
 	}
-	return is.UID == want.UID && is.GID == want.GID && is.Mode == want.Mode &&
-		is.Mtime.Equal(want.Mtime) && string(sum.Sum(nil)) == string(content)
+	if is.UID != want.UID || is.GID != want.GID || is.Mode != want.Mode || !is.Mtime.Equal(want.Mtime) || string(sum.Sum(nil)) != string(content) {
+		return false
+	}
+	k.protect(f, filepath.Join(k.path, name)) // whoever wrote it may have been killed before that
+	return true
+}
+
+// protect makes a copy immutable (ioctl_iflags(2)). Engines mount it read-only, but a process with CAP_SYS_ADMIN takes
+// that off the mount of its container, and every container with this copy would run what it writes. The flag
+// is of the file itself, and to clear it takes CAP_LINUX_IMMUTABLE on the machine.
+func (k *copyFolder) protect(f *os.File, path string) {
+	err := setImmutable(f, true)
+	if err != nil && !k.noted {
+		k.noted = true
+		k.p.Note("%s: cannot be made immutable (%v): a container with CAP_SYS_ADMIN can change it for all that mount it", path, err)
+	}
+}
+
+// release takes the flag off a copy that is about to be removed or replaced.
+func release(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|contents.OpenNoBlock, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := setImmutable(f, false); err != nil && !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// immutable is FS_IMMUTABLE_FL of linux/fs.h.
+const immutable = 0x10
+
+// setImmutable sets or clears the flag; without a call where it is so already.
+func setImmutable(f *os.File, on bool) error {
+	flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err != nil {
+		return err
+	}
+	want := flags &^ immutable
+	if on {
+		want |= immutable
+	}
+	if want == flags {
+		return nil
+	}
+	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(want))
 }
 
 // setMeta gives a new file owner, mode and xattrs, in the order in which the kernel

@@ -24,6 +24,8 @@ func openCopyFolder(string, media.EngineTraits, progress.Reporter) (*copyFolder,
 
 func (*copyFolder) close() {}
 
+func release(string) error { return nil }
+
 func (*copyFolder) put(context.Context, contents.Meta, int64, io.Reader) (string, error) {
 	return "", hinterr.ErrUnsupported
 }

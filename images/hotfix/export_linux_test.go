@@ -15,4 +15,5 @@ type (
 var (
 	NamespacedCapability = namespacedCapability
 	ServiceName          = serviceName
+	Release              = release
 )

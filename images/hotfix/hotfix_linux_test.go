@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -30,6 +31,46 @@ func hotfixOf(t *testing.T, source string, o hotfix.Options) (*hotfix.Hotfixed, 
 	return hotfix.Hotfix(context.Background(), source, o)
 }
 
+// tempDir is t.TempDir, for copies: nobody removes it before they are released.
+func tempDir(t *testing.T) string {
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				_ = hotfix.Release(path)
+			}
+			return nil
+		})
+	})
+	return dir
+}
+
+// What several containers mount, none of them changes: not the content, the mode or an attribute, whatever its mount
+// allows; a run that finds a copy without that protection, of one that was killed, protects it.
+func TestCopiesAreImmutable(t *testing.T) {
+	imagetest.NoDaemon(t)
+	dir := filepath.Join(tempDir(t), "copies")
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("libc.so", "libc")}))
+	for range 2 {
+		h, err := hotfixOf(t, source, hotfix.Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := h.Mounts[0].Source
+		for what, change := range map[string]func() error{
+			"write": func() error { return os.WriteFile(path, nil, 0) }, "chmod": func() error { return os.Chmod(path, 0o777) },
+			"setxattr": func() error { return unix.Setxattr(path, "user.x", nil, 0) }, "link": func() error { return os.Link(path, path+"2") },
+		} {
+			if err := change(); !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("%s: got %v", what, err)
+			}
+		}
+		if err := errors.Join(hotfix.Release(path), os.Chmod(path, 0o755)); err != nil { // [control]
+			t.Error(err)
+		}
+	}
+}
+
 // legacyRoot is a file system with files to patch: one with two names, a setuid one, one
 // below a mount.
 func legacyRoot() []imagetest.TestMember {
@@ -53,7 +94,7 @@ func targets(h *hotfix.Hotfixed) string {
 
 func TestHotfixImage(t *testing.T) {
 	imagetest.NoDaemon(t)
-	dir := filepath.Join(t.TempDir(), "new", "copies")
+	dir := filepath.Join(tempDir(t), "new", "copies")
 	source := imagetest.StoreOCI(t, imagetest.Stack(t, legacyRoot()))
 	h, err := hotfixOf(t, source, hotfix.Options{Dir: dir})
 	if err != nil {
@@ -91,7 +132,7 @@ func TestHotfixImage(t *testing.T) {
 		"owner":   func() error { return os.Chown(su, 0, 0) },
 		"time":    func() error { return os.Chtimes(su, imagetest.TestTime.Add(1), imagetest.TestTime.Add(1)) },
 	} {
-		if err := damage(); err != nil {
+		if err := errors.Join(hotfix.Release(su), damage()); err != nil {
 			t.Fatal(err)
 		}
 		imagetest.Must[*hotfix.Hotfixed](t)(hotfixOf(t, source, hotfix.Options{Dir: dir}))
@@ -111,7 +152,7 @@ func TestHotfixDropsMarks(t *testing.T) {
 		blob.XattrPrefix + "security.ima": "\x03x", blob.XattrPrefix + "security.evm": "\x05x",
 		blob.XattrPrefix + "user.fsverity.sig": "x", blob.XattrPrefix + "user.note": "kept",
 	}
-	h := imagetest.Must[*hotfix.Hotfixed](t)(hotfixOf(t, imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.DirM("bin"), c})), hotfix.Options{Dir: filepath.Join(t.TempDir(), "d")}))
+	h := imagetest.Must[*hotfix.Hotfixed](t)(hotfixOf(t, imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.DirM("bin"), c})), hotfix.Options{Dir: filepath.Join(tempDir(t), "d")}))
 	f := imagetest.Must[*os.File](t)(os.Open(h.Mounts[0].Source))
 	defer f.Close()
 	all := imagetest.Must[map[string]string](t)(contents.FileXattrs(f))
@@ -123,14 +164,14 @@ func TestHotfixDropsMarks(t *testing.T) {
 
 func TestHotfixRefuses(t *testing.T) {
 	imagetest.NoDaemon(t)
-	open := t.TempDir()
+	open := tempDir(t)
 	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	source := imagetest.StoreOCI(t, imagetest.Stack(t, legacyRoot()))
 	_, err := hotfixOf(t, source, hotfix.Options{Dir: open})
 	imagetest.WantErr(t, err, nil, "others may write")
-	_, err = hotfixOf(t, t.TempDir(), hotfix.Options{Dir: t.TempDir()})
+	_, err = hotfixOf(t, tempDir(t), hotfix.Options{Dir: tempDir(t)})
 	imagetest.WantErr(t, err, hinterr.ErrUnsupported, "not an image")
 	_, err = hotfixOf(t, source, hotfix.Options{Apply: true})
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "no container")
@@ -141,7 +182,7 @@ func TestHotfixRefuses(t *testing.T) {
 // What the container's own mounts cover is left out, what only looks like it is not.
 func TestHotfixContainer(t *testing.T) {
 	newEngine(t, legacyRoot()...)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	os.Chmod(dir, 0o700)
 	for _, name := range []string{"db", "container:db", stoppedID} {
 		h, err := hotfixOf(t, name, hotfix.Options{Dir: dir})
@@ -162,7 +203,7 @@ func TestHotfixContainer(t *testing.T) {
 
 func TestHotfixApply(t *testing.T) {
 	e := newEngine(t, legacyRoot()...)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	h, err := hotfixOf(t, "db", hotfix.Options{Dir: dir, Apply: true})
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +264,7 @@ func TestHotfixApplyFails(t *testing.T) {
 				e := newEngine(t, legacyRoot()...)
 				e.changes, e.failAt, e.lost = changes, at, lost
 				before := e.state()
-				h, err := hotfixOf(t, "db", hotfix.Options{Dir: t.TempDir(), Apply: true})
+				h, err := hotfixOf(t, "db", hotfix.Options{Dir: tempDir(t), Apply: true})
 				if len(e.requests) < at {
 					if err != nil || h.Recreated == nil {
 						t.Fatalf("without a failure: %v", err)
@@ -252,7 +293,7 @@ func TestHotfixApplyFails(t *testing.T) {
 // writes copies.
 func TestHotfixUnfinished(t *testing.T) {
 	e := newEngine(t, legacyRoot()...)
-	dir := t.TempDir()
+	dir := tempDir(t)
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +345,7 @@ func TestHotfixApplyKilled(t *testing.T) {
 				e := newEngine(t, legacyRoot()...)
 				e.changes, e.failAt, e.lost, e.killed = changes, at, lost, true
 				before := fmt.Sprint(e.names)
-				_, _ = hotfixOf(t, "db", hotfix.Options{Dir: t.TempDir(), Apply: true})
+				_, _ = hotfixOf(t, "db", hotfix.Options{Dir: tempDir(t), Apply: true})
 				if len(e.requests) < at {
 					break
 				}
@@ -315,7 +356,7 @@ func TestHotfixApplyKilled(t *testing.T) {
 					continue // all is done
 				}
 				notes := &imagetest.Notes{}
-				h, err := hotfix.Hotfix(context.Background(), "db", hotfix.Options{Dir: t.TempDir(), Apply: true, ScanOptions: images.ScanOptions{Media: media.Options{Progress: notes}}})
+				h, err := hotfix.Hotfix(context.Background(), "db", hotfix.Options{Dir: tempDir(t), Apply: true, ScanOptions: images.ScanOptions{Media: media.Options{Progress: notes}}})
 				if !renamed {
 					unnamed++
 					for _, command := range strings.Split(strings.TrimSuffix(hinterr.HintOf(err), ", and try again"), " && ") {
@@ -362,7 +403,7 @@ func TestHotfixApplyCannotUndo(t *testing.T) {
 func TestHotfixApplyCommits(t *testing.T) {
 	e := newEngine(t, legacyRoot()...)
 	e.changes = `[{"Path": "/var", "Kind": 0}, {"Path": "/var/x", "Kind": 1}]`
-	h, err := hotfixOf(t, "db", hotfix.Options{Dir: t.TempDir(), Apply: true})
+	h, err := hotfixOf(t, "db", hotfix.Options{Dir: tempDir(t), Apply: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +421,7 @@ func TestHotfixApplyOldImage(t *testing.T) {
 	e := newEngine(t, legacyRoot()...)
 	e.images["redis:2.8"] = "sha256:" + strings.Repeat("6", 64)
 	e.names["db-vfix-old"] = stoppedID // in use
-	h, err := hotfixOf(t, "db", hotfix.Options{Dir: t.TempDir(), Apply: true})
+	h, err := hotfixOf(t, "db", hotfix.Options{Dir: tempDir(t), Apply: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +451,7 @@ func TestHotfixApplyRefuses(t *testing.T) {
 		e := newEngine(t, legacyRoot()...)
 		c.change(e, e.containers[stoppedID])
 		before := e.state()
-		_, err := hotfixOf(t, "db", hotfix.Options{Dir: t.TempDir(), Apply: true})
+		_, err := hotfixOf(t, "db", hotfix.Options{Dir: tempDir(t), Apply: true})
 		if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(hinterr.HintOf(err), c.hint) || e.state() != before {
 			t.Errorf("%s: got %v; hint %q", what, err, hinterr.HintOf(err))
 		}
@@ -421,7 +462,7 @@ func TestHotfixApplyRefuses(t *testing.T) {
 func TestHotfixRemapped(t *testing.T) {
 	e := newEngine(t, legacyRoot()...)
 	e.info = `{"DockerRootDir": "/var/lib/docker/100000.200000", "SecurityOptions": ["name=seccomp,profile=default", "name=userns"]}`
-	dir := t.TempDir()
+	dir := tempDir(t)
 	h := imagetest.Must[*hotfix.Hotfixed](t)(hotfixOf(t, "db", hotfix.Options{Dir: dir}))
 	if is := contents.DiskMeta(imagetest.Must[os.FileInfo](t)(os.Stat(h.Mounts[0].Source))); is.UID != 100012 || is.GID != 200034 || is.Mode != 0o4711 {
 		t.Errorf("got %+v", is)
