@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,8 +20,6 @@ type Examiner struct {
 	// Memory bounds the process, in bytes of data; Until is when it must be done.
 	Memory int64
 	Until  time.Time
-	// Cgroup is a control group (version 2) below which it runs, "" for the caller's own.
-	Cgroup string
 	// Repairs are those that are made besides: nil for none.
 	Repairs []rewriter.Repair
 	// Holds is what confines the process, once it has been started; Asked is how often it was asked.
@@ -30,7 +27,6 @@ type Examiner struct {
 	Asked int
 
 	process *os.Process
-	group   *group
 	socket  int
 	buf     []byte
 	refused error // why there can be no process
@@ -136,16 +132,8 @@ func (e *Examiner) start() error {
 	other := os.NewFile(uintptr(pair[1]), "socket")
 	defer other.Close() // twice is harmless
 	// Go would keep a descriptor of its control group open to watch the number of processors.
-	attr := &os.ProcAttr{Env: []string{"GODEBUG=containermaxprocs=0", "GOMAXPROCS=1"}, Files: []*os.File{other, nil, nil}, Sys: &syscall.SysProcAttr{}}
-	if e.group = newGroup(e.Cgroup); e.group != nil {
-		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, e.group.fd
-	}
+	attr := &os.ProcAttr{Env: []string{"GODEBUG=containermaxprocs=0", "GOMAXPROCS=1"}, Files: []*os.File{other, nil, nil}}
 	e.process, err = os.StartProcess("/proc/self/exe", []string{Name}, attr)
-	if err != nil && e.group != nil { // a kernel before 5.7, or a rule against it
-		e.group.remove()
-		e.group, attr.Sys = nil, nil
-		e.process, err = os.StartProcess("/proc/self/exe", []string{Name}, attr)
-	}
 	other.Close() // or its end would not be seen
 	if err != nil {
 		e.process = nil
@@ -162,9 +150,6 @@ func (e *Examiner) start() error {
 		return errors.New(clip(h.Error))
 	}
 	e.Holds = h.Holds
-	if e.group != nil {
-		e.Holds = append(e.Holds, "cgroup")
-	}
 	return nil
 }
 
@@ -178,9 +163,5 @@ func (e *Examiner) Close() {
 		_ = e.process.Kill()
 		_, _ = e.process.Wait()
 		e.process = nil
-	}
-	if e.group != nil {
-		e.group.remove()
-		e.group = nil
 	}
 }

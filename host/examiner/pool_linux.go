@@ -11,10 +11,9 @@ import (
 // Pool makes the examiners of a start. A file that takes a confined process over can lie about what that
 // process is asked later: who must not be lied to gets one of his own.
 type Pool struct {
-	// Memory, Until and Cgroup are those of each Examiner.
+	// Memory and Until are those of each Examiner.
 	Memory int64
 	Until  time.Time
-	Cgroup string
 	// Repairs are those that are made besides.
 	Repairs []rewriter.Repair
 	// Holds is what confined the last process that was done, Asked how often all were asked.
@@ -24,7 +23,7 @@ type Pool struct {
 
 // One is an examiner, to be ended with Done.
 func (p *Pool) One() *Examiner {
-	return &Examiner{Memory: p.Memory, Until: p.Until, Cgroup: p.Cgroup, Repairs: p.Repairs}
+	return &Examiner{Memory: p.Memory, Until: p.Until, Repairs: p.Repairs}
 }
 
 // Done ends an examiner.

@@ -15,6 +15,8 @@ import (
 type Cached struct {
 	Dir     string
 	Entries []store.Entry
+	// Private is the bytes of copies that containers which are starting have for themselves.
+	Private int64
 	// UsedBy has the images that got a copy, by its key, the last start first; a container's ID where
 	// the engine does not name its image. It is made of the starts on record, for a list only.
 	UsedBy map[string][]string
@@ -22,9 +24,9 @@ type Cached struct {
 	Others []store.Layout
 }
 
-// Bytes is what the entries take on the disk together.
+// Bytes is what the entries and the private copies take on the disk together.
 func (c *Cached) Bytes() int64 {
-	var n int64
+	n := c.Private
 	for _, e := range c.Entries {
 		n += e.Size
 	}
@@ -92,6 +94,9 @@ func Cache(action, dir string, limit int64) (*Cached, error) {
 		done.Entries, err = s.Prune(limit)
 	} else {
 		done.Entries, err = s.List()
+	}
+	if err == nil && !removes {
+		done.Private, err = s.PrivateBytes()
 	}
 	if err != nil {
 		return done, err

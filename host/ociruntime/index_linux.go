@@ -44,6 +44,8 @@ type scanned struct {
 	// Moved says of a layer that overlay shows something of it at another place, or another content: paths in
 	// the layer are not those in the container then.
 	Moved bool `json:"moved,omitempty"`
+	// Part says that a scan was broken off: the folder has more than is known here.
+	Part bool `json:"part,omitempty"`
 	// Witnesses are some regular files of a layer: a mounted overlay that shows one has this layer.
 	Witnesses []witness `json:"witnesses,omitempty"`
 	// temps are files that an earlier start left half-done; never remembered.

@@ -39,7 +39,7 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x := k.read(key); x != nil && x.holds(root) {
+	if x := k.read(key); x.whole() && x.holds(root) {
 		return &x.scanned, nil
 	}
 	unlock, err := k.store.Lock("index", key)
@@ -47,11 +47,16 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 		return nil, err
 	}
 	defer unlock()
-	if x := k.read(key); x != nil && x.holds(root) {
-		return &x.scanned, nil
+	old := k.read(key)
+	if old.whole() {
+		if old.holds(root) {
+			return &old.scanned, nil
+		}
+		old = nil
 	}
-	x, _, err := scanTree(root, nil, false, k.spend, k.pool)
+	x, _, err := scanTree(root, old, false, k.spend, k.pool)
 	if err != nil {
+		k.keepPart(key, x)
 		return nil, err
 	}
 	if !slices.ContainsFunc(x.Unread, passing) {
@@ -122,7 +127,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		return nil, err
 	}
 	old := k.read(key)
-	if old == nil { // one reads it all, and whoever else wants to, waits
+	if !old.whole() { // one reads it all, and whoever else wants to, waits
 		unlock, err := k.store.Lock("index", key)
 		if err != nil {
 			return nil, err
@@ -130,9 +135,13 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		defer unlock()
 		old = k.read(key)
 	}
+	whole := old.whole()
 	now, asked := time.Now(), k.pool.Asked
 	x, changed, err := scanTree(root, old, true, k.spend, k.pool)
 	if err != nil {
+		if !whole {
+			k.keepPart(key, x)
+		}
 		return nil, err
 	}
 	few := old == nil && asked == k.pool.Asked && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
@@ -145,6 +154,22 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 	k.write(key, &keep)
 	return &x.scanned, nil
 }
+
+// keepPart remembers what was found in a folder before the time or something else was up: the next start goes on
+// there, and does not begin again.
+func (k *indexes) keepPart(key string, x *index) {
+	if x == nil {
+		return
+	}
+	x.Part = true
+	now := time.Now()
+	x.Legacy = slices.DeleteFunc(x.Legacy, func(h legacyFile) bool { return h.ID.Unsettled(now) })
+	x.Unread = slices.DeleteFunc(x.Unread, passing)
+	k.write(key, x)
+}
+
+// whole reports whether there is an index of a whole folder.
+func (x *index) whole() bool { return x != nil && !x.Part }
 
 func (k *indexes) read(key string) *index {
 	b, err := k.store.ReadIndex(key)

@@ -29,7 +29,6 @@ type spec struct {
 	GIDMappings []idMapping
 	MountLabel  string
 	Namespaces  []specNamespace
-	CgroupsPath string
 	idMap       string // both mappings as text, "" for none
 }
 
@@ -95,7 +94,7 @@ func (s *spec) linux() error {
 	if err != nil {
 		return err
 	}
-	for name, to := range map[string]any{"namespaces": &s.Namespaces, "uidMappings": &s.UIDMappings, "gidMappings": &s.GIDMappings, "mountLabel": &s.MountLabel, "cgroupsPath": &s.CgroupsPath} {
+	for name, to := range map[string]any{"namespaces": &s.Namespaces, "uidMappings": &s.UIDMappings, "gidMappings": &s.GIDMappings, "mountLabel": &s.MountLabel} {
 		if _, err := s.decode(all, name, to); err != nil {
 			return fmt.Errorf("linux: %w", err)
 		}

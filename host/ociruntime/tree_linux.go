@@ -72,7 +72,7 @@ type linked struct {
 
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
 // says whether the index that it returns differs from the old one. clean is whether it has the files
-// without call sites, too.
+// without call sites, too; with an error it has them in any case, and what was found before.
 func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
 		clean: clean, spend: spend, pool: pool, now: time.Now(), linked: map[rootfs.Identity]*linked{},
@@ -102,15 +102,19 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 	for _, p := range t.parts {
 		pool.Done(p.by)
 	}
-	if err != nil {
-		return nil, false, err
-	}
 	x, same := t.join()
+	if err != nil {
+		x.remain(old)
+		return x, true, err
+	}
 	added := 0
 	for _, p := range t.parts {
 		added += p.added
 	}
-	same = same && added <= fewFolders && old != nil && sameNames(old.Legacy, x.Legacy) && len(old.Unread) == len(x.Unread)
+	if !clean {
+		x.clean = nil
+	}
+	same = same && added <= fewFolders && old.whole() && sameNames(old.Legacy, x.Legacy) && len(old.Unread) == len(x.Unread)
 	if same {
 		x.folders = old.folders
 		return x, false, nil
@@ -119,6 +123,24 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 		x.folders = append(append(x.folders, bytes.Join(p.still, nil)...), p.new.folders...)
 	}
 	return x, true, nil
+}
+
+// remain adds to what a broken-off scan found what was known before and was not reached.
+func (x *index) remain(old *index) {
+	if old == nil {
+		return
+	}
+	x.clean = inOrder(append(slices.Clone(x.clean), old.clean...))
+	for _, h := range old.Legacy {
+		if !slices.ContainsFunc(x.Legacy, func(l legacyFile) bool { return l.ID == h.ID }) {
+			x.Legacy = append(x.Legacy, h)
+		}
+	}
+	for _, u := range old.Unread {
+		if !slices.ContainsFunc(x.Unread, func(v unread) bool { return v.ID == u.ID }) {
+			x.Unread = append(x.Unread, u)
+		}
+	}
 }
 
 // visitor begins a part.
@@ -339,7 +361,7 @@ func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, 
 		}
 	case err != nil:
 		return nil, &unread{Reason: err.Error(), passing: !errors.Is(err, examiner.ErrTooMuch)}, nil
-	case h == nil && p.clean && !id.Unsettled(p.now):
+	case h == nil && !id.Unsettled(p.now):
 		// One that changed so lately might change again without a trace.
 		p.new.clean = appendIdentity(p.new.clean, id)
 	}

@@ -312,3 +312,41 @@ func TestScanTreeSideBySide(t *testing.T) {
 		}
 	}
 }
+
+// A scan that runs out of its limits keeps what it found, and the next one goes on there.
+func TestScanGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	const files = 40
+	for i := range files {
+		b := append(tinyelf.Bytes(uint32(i)), byte(i))
+		if i%2 == 0 {
+			b = append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), bytes.Repeat([]byte{byte(i)}, 500)...)
+		}
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(rootfs.Settled + 10*time.Millisecond)
+	root, err := rootfs.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, clean := range []bool{false, true} {
+		var x *index
+		asked, starts := 0, 0
+		for names := 10; ; names += 10 {
+			pool := examinerOf(t)
+			var err error
+			x, _, err = scanTree(root, x, clean, newBudget(policy.Limits{Names: names}), pool)
+			asked += pool.Asked
+			if starts++; err == nil {
+				break
+			}
+			x.Part = true
+		}
+		if starts < 4 || asked != files || len(x.Legacy) != files/2 || x.Part {
+			t.Errorf("clean %v: got %d files with call sites, after %d starts that examined %d files", clean, len(x.Legacy), starts, asked)
+		}
+	}
+}

@@ -129,7 +129,11 @@ func (s *Store) Prune(limit int64) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := sum(all)
+	private, err := s.PrivateBytes()
+	if err != nil {
+		return nil, err
+	}
+	left := sum(all) + private
 	var gone []Entry
 	now := time.Now()
 	for i := len(all) - 1; i >= 0 && left > limit; i-- {
@@ -150,6 +154,20 @@ func (s *Store) Prune(limit int64) ([]Entry, error) {
 		}
 	}
 	return gone, nil
+}
+
+// PrivateBytes is what copies that single starts have for themselves take on the disk; they go with their starts.
+func (s *Store) PrivateBytes() (n int64, err error) {
+	dir := filepath.Join(s.Dir, privateCopies)
+	starts, err := os.ReadDir(dir)
+	for _, d := range starts {
+		one, err := treeSize(filepath.Join(dir, d.Name()))
+		if err != nil {
+			return n, err
+		}
+		n += one
+	}
+	return n, ignoreMissing(err)
 }
 
 func ignoreMissing(err error) error {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -397,5 +398,61 @@ func TestSeen(t *testing.T) {
 	os.WriteFile(sum, []byte("wrong"), privateFile)
 	if _, ok := s.Get("other", 3); ok {
 		t.Error("seen before the machine was started again: not read")
+	}
+}
+
+// What single starts have for themselves counts: a store within its bound has room for it.
+func TestPrivateCopiesCount(t *testing.T) {
+	s := open(t, 0)
+	for _, key := range []string{"a", "b"} {
+		old(t, put(t, s, key, strings.Repeat(key, 10000)), time.Hour)
+	}
+	if err := s.Lease(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	if _, err := s.Private("a"); err != nil {
+		t.Fatal(err)
+	}
+	n, err := s.PrivateBytes()
+	if err != nil || n < 10000 {
+		t.Errorf("got %d bytes, %v", n, err)
+	}
+	if gone, err := s.Prune(2 * n); err != nil || len(gone) != 1 {
+		t.Errorf("got %+v, %v, want one entry gone", gone, err)
+	}
+}
+
+// A copy that is mounted read-only cannot be written to, not even by who takes the flag off its mount.
+func TestReadOnly(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes mounts")
+	}
+	s := open(t, 0)
+	put(t, s, "k", "abc")
+	fds, err := s.ReadOnly([]string{"k", "k"})
+	if err != nil || len(fds) != 2 {
+		t.Fatalf("got %v, %v", fds, err)
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	path := fmt.Sprintf("/proc/self/fd/%d", fds[0])
+	if b, err := os.ReadFile(path); string(b) != "abc" || err != nil {
+		t.Errorf("got %q, %v", b, err)
+	}
+	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(fds[0], "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{"open": os.WriteFile(path, nil, 0), "chmod": os.Chmod(path, 0o777), "touch": os.Chtimes(path, time.Now(), time.Now())} {
+		if !errors.Is(err, unix.EROFS) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	if _, err := s.ReadOnly([]string{"none"}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if b, _ := os.ReadFile("/proc/self/mountinfo"); strings.Contains(string(b), s.Dir) {
+		t.Error("a mount is seen here")
 	}
 }
