@@ -29,8 +29,8 @@ type changes struct {
 
 // Repaired is a file with a repair beyond calls of the page.
 type Repaired struct {
-	Path   string
-	Repair rewriter.Repair
+	Path   string          `json:"path"`
+	Repair rewriter.Repair `json:"repair"`
 }
 
 // findChanges decides what is patched and added. It notes in the findings what the fallback covers then.

@@ -20,12 +20,12 @@ type ConvertOptions struct {
 
 // Converted is what a conversion did.
 type Converted struct {
-	Source       string // as resolved, with its transport
-	SourceDigest string // what the source itself calls the image; "" for a root filesystem
-	Reference    string
-	Digest       string // of the manifest or index as it was written, or the image ID
-	Layers       int
-	Warnings     []string // one line each, for people
+	Source       string   `json:"source"`        // as resolved, with its transport
+	SourceDigest string   `json:"source_digest"` // what the source itself calls the image; "" for a root filesystem
+	Reference    string   `json:"reference"`
+	Digest       string   `json:"digest"` // of the manifest or index as it was written, or the image ID
+	Layers       int      `json:"layers"`
+	Warnings     []string `json:"-"` // one line each, for people
 }
 
 // Convert writes an image in another format or place, and changes nothing in it: layers and

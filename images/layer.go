@@ -60,10 +60,10 @@ type LayerOptions struct {
 
 // Layered is what Layer wrote.
 type Layered struct {
-	Reference string   // what a Dockerfile's COPY --from names, or the path of the tar
-	Digest    string   // of the image's manifest; "" for a tar
-	Files     []string // in it, sorted
-	Size      int64    // bytes: of the compressed layer, or of the tar
+	Reference string   `json:"reference"` // what a Dockerfile's COPY --from names, or the path of the tar
+	Digest    string   `json:"digest"`    // of the image's manifest; "" for a tar
+	Files     []string `json:"contents"`  // in it, sorted
+	Size      int64    `json:"size"`      // bytes: of the compressed layer, or of the tar
 }
 
 // Layer writes the drop-in layer.

@@ -19,8 +19,8 @@ import (
 
 // Signature is a signature, or a signed statement, that a registry has of the base.
 type Signature struct {
-	Kind  string // "cosign signature", "cosign attestation", "notation signature", …
-	Where string // the tag, or the referrer's digest
+	Kind  string `json:"kind"`  // "cosign signature", "cosign attestation", "notation signature", …
+	Where string `json:"where"` // the tag, or the referrer's digest
 }
 
 // cosignTags are what cosign puts under the tag sha256-HEX.SUFFIX (cosign,

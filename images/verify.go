@@ -32,26 +32,27 @@ type VerifyOptions struct {
 
 // Verified is what verify proved.
 type Verified struct {
-	Findings *contents.Findings
+	Findings *contents.Findings `json:"-"`
 	// Compared is how many patched files were proved to differ from the base in call sites
-	// only. Problems is one line each for what differs otherwise.
-	Compared int
-	Problems []string
-	// NotCompared is one line each for what was not compared, and why.
-	NotCompared []string
+	// only.
+	Compared int `json:"compared"`
 	// Added are the files of the fallback that the base does not have, byte for byte those
 	// of this vfix; sorted.
-	Added []string
-	// Repaired are the changed files with a repair beyond call sites.
-	Repaired []Repaired
+	Added []string `json:"added"`
 	// Corrected are the package databases that differ only in the records of patched files,
 	// as --update-dpkg makes them; sorted.
-	Corrected []string
+	Corrected []string `json:"corrected"`
+	// Repaired are the changed files with a repair beyond call sites.
+	Repaired []Repaired `json:"repaired"`
+	// Problems is one line each for what differs otherwise, NotCompared for what was not
+	// compared, and why.
+	Problems    []string `json:"problems"`
+	NotCompared []string `json:"not_compared"`
 	// Differences are what differs in each changed file, where Rewriter.Explain asks for it.
-	Differences []Difference
+	Differences []Difference `json:"-"`
 	// Stated is the statement of provenance, where it was asked for: what is not as it says
 	// is among the problems.
-	Stated *provenance.Stated
+	Stated *provenance.Stated `json:"-"`
 }
 
 // Verify checks that no live call site is left in a SOURCE and, with Against, that it is what

@@ -99,7 +99,14 @@ var redisLatencies = []float64{50, 95, 99, 99.9, 100}
 // redis prints what redis-benchmark measured, both servers side by side.
 func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error {
 	if opts.json() {
-		return o.json(redisJSON(opts, image, all))
+		return o.json(struct {
+			jsonDocument
+			Image    string        `json:"image"`
+			Rounds   int           `json:"rounds"`
+			Requests int           `json:"requests"`
+			Pipeline int           `json:"pipeline"`
+			Redis    []bench.Redis `json:"redis"`
+		}{document("bench"), image, opts.rounds, opts.requests, opts.pipeline, all})
 	}
 	g := &screen.Table{Head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL", ""}, Right: 2}
 	fastest, original := 0.0, map[string]float64{}
@@ -147,4 +154,31 @@ func within(all []bench.Latency, percent float64) string {
 		}
 	}
 	return "-"
+}
+
+type jsonBench struct {
+	jsonDocument
+	Image   string            `json:"image"`
+	Rounds  int               `json:"rounds"`
+	Modes   []bench.Mode      `json:"modes"`
+	Figures []jsonBenchFigure `json:"figures"`
+}
+
+type jsonBenchFigure struct {
+	Function    string  `json:"function"`
+	Mode        string  `json:"mode"`
+	Nanoseconds float64 `json:"ns"`
+	Least       float64 `json:"ns_least"`
+	Most        float64 `json:"ns_most"`
+	PerSecond   float64 `json:"calls_per_second"`
+	Ratio       float64 `json:"ratio_to_vdso"`
+	Absent      string  `json:"absent"`
+}
+
+func benchJSON(opts BenchOptions, b benched) jsonBench {
+	out := jsonBench{jsonDocument: document("bench"), Image: b.image, Rounds: opts.rounds, Modes: b.modes}
+	for _, f := range b.figures {
+		out.Figures = append(out.Figures, jsonBenchFigure{f.Function, f.Mode, f.Nanoseconds, f.Least, f.Most, f.PerSecond(), f.Ratio, f.Absent})
+	}
+	return out
 }

@@ -19,12 +19,12 @@ var issues = "https://vfix.dev/vfix/issues"
 
 // buildInfo is what vfix version prints.
 type buildInfo struct {
-	Version  string
-	Commit   string // "" where the build does not know it
-	Modified bool   // the commit plus changes
-	Go       string
-	Platform string // that vfix itself runs on
-	Shim     int    // bytes of injected code in the binary
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`   // "" where the build does not know it
+	Modified bool   `json:"modified"` // the commit plus changes
+	Go       string `json:"go"`
+	Platform string `json:"platform"`  // that vfix itself runs on
+	Shim     int    `json:"shim_size"` // bytes of injected code in the binary
 }
 
 // buildVersion says what this binary is: the linker's word, else the module's version,

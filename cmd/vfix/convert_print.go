@@ -10,7 +10,10 @@ func (o *output) converted(opts ConvertOptions, done *images.Converted) error {
 		o.Warn("%s", text)
 	}
 	if opts.json() {
-		return o.json(convertJSON(done))
+		return o.json(struct {
+			jsonDocument
+			*images.Converted
+		}{document("convert"), done})
 	}
 	o.Result(done.Reference)
 	return nil

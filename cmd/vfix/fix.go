@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/tables"
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
@@ -70,18 +69,4 @@ func repairJSON(d *rewriter.Redirect) *jsonRepair {
 		r.Change = &jsonChange{Vaddr: hex(d.Vaddr), Offset: d.Offset, Before: fmt.Sprintf("%x", d.Before), After: fmt.Sprintf("%x", d.After)}
 	}
 	return r
-}
-
-// jsonRepaired is a file that verify found repaired.
-type jsonRepaired struct {
-	Path   string          `json:"path"`
-	Repair rewriter.Repair `json:"repair"`
-}
-
-func repairedJSON(all []images.Repaired) []jsonRepaired {
-	out := []jsonRepaired{}
-	for _, r := range all {
-		out = append(out, jsonRepaired(r))
-	}
-	return out
 }

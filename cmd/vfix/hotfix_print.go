@@ -104,3 +104,33 @@ func (o *output) hotfixCopies(opts HotfixOptions, all []hotfix.Copy) {
 	}
 	o.Note(what, screen.Count(len(all), "file"), screen.Size(sum), opts.dir)
 }
+
+type jsonHotfixed struct {
+	jsonDocument
+	Container bool              `json:"container"`
+	Name      string            `json:"name"`
+	Image     string            `json:"image"`
+	Service   string            `json:"service"`
+	Running   bool              `json:"running"`
+	Mounts    []hotfix.Mount    `json:"mounts"`
+	Covered   []string          `json:"covered_by"`
+	Options   map[string]string `json:"options"`
+	LeftOut   []string          `json:"left_out"`
+	Recreated *hotfix.Recreated `json:"recreated"`
+	Result    jsonSource        `json:"result"`
+}
+
+func hotfixedJSON(opts HotfixOptions, h *hotfix.Hotfixed) jsonHotfixed {
+	out := jsonHotfixed{
+		jsonDocument: document("hotfix"),
+		Container:    h.Container, Name: h.Name, Image: h.Image, Service: h.Service, Running: h.Running,
+		Mounts: h.Mounts, Covered: h.Covered, Options: map[string]string{}, LeftOut: unsayable(opts, h),
+		Recreated: h.Recreated, Result: sourceJSON(h.Findings, h.Findings.Remaining(), false),
+	}
+	if !opts.apply && len(h.Mounts) > 0 {
+		for _, e := range opts.engines() {
+			out.Options[string(e)] = mountopts.Say(e, h.Image, h.Service, mountsOf(h))
+		}
+	}
+	return out
+}

@@ -52,7 +52,10 @@ func runCheck(cmd *cobra.Command, opts InstallOptions, args []string, out *outpu
 // checked prints what was found.
 func (o *output) checked(opts InstallOptions, c *install.Checked) error {
 	if opts.json() {
-		if err := o.json(checkedJSON(c)); err != nil {
+		if err := o.json(struct {
+			jsonDocument
+			*install.Checked
+		}{document("install"), c}); err != nil {
 			return err
 		}
 	} else {
@@ -93,49 +96,4 @@ func (o *output) checkedTable(c *install.Checked) {
 	for _, p := range c.Problems {
 		o.Warn("%s", p)
 	}
-}
-
-type jsonChecked struct {
-	jsonDocument
-	Installed bool            `json:"installed"`
-	Program   string          `json:"program"`
-	Version   string          `json:"version"`
-	Files     []jsonFileState `json:"files"`
-	Engines   []jsonEngine    `json:"engines"`
-	Start     *jsonCheckedTry `json:"start"`
-	Problems  []string        `json:"problems"`
-}
-
-type jsonFileState struct {
-	Path  string `json:"path"`
-	State string `json:"state"`
-}
-
-type jsonEngine struct {
-	Engine string `json:"engine"`
-	Config string `json:"config"`
-	Names  bool   `json:"names_runtime"`
-}
-
-type jsonCheckedTry struct {
-	OK      bool    `json:"ok"`
-	Runtime string  `json:"runtime"`
-	Seconds float64 `json:"seconds"`
-}
-
-func checkedJSON(c *install.Checked) jsonChecked {
-	doc := jsonChecked{
-		jsonDocument: document("install"), Installed: c.Installed, Program: c.Program, Version: c.Version,
-		Files: []jsonFileState{}, Engines: []jsonEngine{}, Problems: list(c.Problems),
-	}
-	for _, f := range c.Files {
-		doc.Files = append(doc.Files, jsonFileState{f.Path, string(f.State)})
-	}
-	for _, e := range c.Engines {
-		doc.Engines = append(doc.Engines, jsonEngine{string(e.Engine), e.Config, e.Names})
-	}
-	if c.Start != nil {
-		doc.Start = &jsonCheckedTry{c.Start.OK, c.Start.Runtime, c.Start.Seconds}
-	}
-	return doc
 }

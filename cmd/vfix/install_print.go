@@ -32,7 +32,12 @@ func (o *output) installed(verb string, opts InstallOptions, r *install.Result) 
 		o.Warn("%s", w)
 	}
 	if opts.json() {
-		return o.json(installJSON(verb, opts.DryRun, r))
+		doc := document(verb)
+		doc.DryRun = opts.DryRun
+		return o.json(struct {
+			jsonDocument
+			*install.Result
+		}{doc, r})
 	}
 	switch {
 	case len(r.Changes) == 0 && verb == "uninstall" && len(r.Engines) == 0:

@@ -1,14 +1,15 @@
 // The JSON that --format json prints; docs/json.md and docs/schema.json describe it, and a test
-// holds them together. It is written down here and not with the engine's types, so that a
-// change there cannot change it unseen: what several verbs print in this file, the rest in
-// <verb>_json.go. Rules: an address is a string in hex, a size or offset is a number of bytes;
-// a list is never null; what is not known is "".
+// holds them together. A result's own type says in its tags how it is printed; a verb adds what
+// only its output has. Rules: an address is a string in hex, a size or offset is a number of
+// bytes; a list is never null; what is not known is "".
 
 package main
 
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"time"
 )
 
 // schemaVersion changes when a field changes its meaning or goes away; new fields do not
@@ -33,12 +34,49 @@ func list(s []string) []string {
 	return s
 }
 
-// json prints one value.
+// json prints a value of a struct type; each list in it that is nil is an empty one.
 func (o *output) json(v any) error {
+	p := reflect.New(reflect.TypeOf(v))
+	p.Elem().Set(reflect.ValueOf(v))
+	fill(p.Elem())
 	enc := json.NewEncoder(o.Stdout)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	return enc.Encode(p.Interface())
+}
+
+// fill makes empty lists of nil ones, in place. Bytes are no list.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			fill(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanSet() && v.Type().Field(i).Tag.Get("json") != "-" {
+				fill(f)
+			}
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return
+		}
+		if v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		for i := range v.Len() {
+			fill(v.Index(i))
+		}
+	}
+}
+
+// timeIf is a time as JSON has it, "" for one that is not known.
+func timeIf(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339)
 }
 
 // hexIf is an address, "" for one that is not known.

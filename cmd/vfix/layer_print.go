@@ -13,7 +13,10 @@ import (
 func (o *output) layered(opts LayerOptions, done *images.Layered) error {
 	o.Note("%s with %s", screen.Size(done.Size), strings.Join(done.Files, ", "))
 	if opts.json() {
-		return o.json(layerJSON(done))
+		return o.json(struct {
+			jsonDocument
+			*images.Layered
+		}{document("layer"), done})
 	}
 	o.Result(done.Reference)
 	return nil

@@ -10,14 +10,24 @@ import (
 // imageList prints the images of vfix list as they are found, or keeps them for the JSON.
 type imageList struct {
 	out *output
-	doc *jsonList // nil: lines
+	doc *listJSON // nil: lines
 	n   int
+}
+
+type listJSON struct {
+	jsonDocument
+	Images []listedJSON `json:"images"`
+}
+
+type listedJSON struct {
+	Source  string `json:"source"`
+	Created string `json:"created"`
 }
 
 func (o *output) startList(opts ListOptions) *imageList {
 	l := &imageList{out: o}
 	if opts.json() {
-		l.doc = &jsonList{jsonDocument: document("list"), Images: []jsonListed{}}
+		l.doc = &listJSON{jsonDocument: document("list")}
 	}
 	return l
 }
@@ -25,7 +35,7 @@ func (o *output) startList(opts ListOptions) *imageList {
 func (l *imageList) add(i inventory.Listed) error {
 	l.n++
 	if l.doc != nil {
-		l.doc.add(i)
+		l.doc.Images = append(l.doc.Images, listedJSON{i.Source, timeIf(i.Created)})
 		return nil
 	}
 	l.out.Result(i.Source)
@@ -35,7 +45,7 @@ func (l *imageList) add(i inventory.Listed) error {
 func (l *imageList) end() error {
 	l.out.Note("%s", screen.Count(l.n, "image"))
 	if l.doc != nil {
-		return l.out.json(l.doc)
+		return l.out.json(*l.doc)
 	}
 	return nil
 }

@@ -117,3 +117,54 @@ func (o *output) fallback(f *contents.Fallback, dry bool) {
 		o.Note("a preload does not reach %s", why)
 	}
 }
+
+type jsonRebuilt struct {
+	jsonDocument
+	Reference  string             `json:"reference"`
+	Digest     string             `json:"digest"`
+	Unchanged  bool               `json:"unchanged"`
+	BaseName   string             `json:"base_name"`
+	BaseDigest string             `json:"base_digest"`
+	LayerSize  int64              `json:"layer_size"`
+	Fallback   jsonFallback       `json:"fallback"`
+	Provenance []string           `json:"provenance"`
+	Packages   []records.Record   `json:"packages"`
+	Signatures []images.Signature `json:"base_signatures"`
+	Warnings   []string           `json:"warnings"`
+	Result     jsonSource         `json:"result"`
+	Levels     []jsonLevel        `json:"levels,omitempty"`
+}
+
+// jsonLevel is what was done to the image for another level of x86-64.
+type jsonLevel struct {
+	Unchanged  bool             `json:"unchanged"`
+	BaseDigest string           `json:"base_digest"`
+	LayerSize  int64            `json:"layer_size"`
+	Fallback   jsonFallback     `json:"fallback"`
+	Packages   []records.Record `json:"packages"`
+	Result     jsonSource       `json:"result"`
+}
+
+type jsonFallback struct {
+	Mode string `json:"mode"`
+	contents.Fallback
+}
+
+func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
+	doc := jsonRebuilt{
+		jsonDocument: document("rebuild"),
+		Reference:    r.Reference, Digest: r.Digest, Unchanged: r.Unchanged,
+		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
+		Fallback: jsonFallback{opts.fallback, r.Findings.Fallback},
+		Packages: r.Packages, Signatures: r.Signatures, Provenance: r.Provenance, Warnings: r.Warnings,
+		Result: sourceJSON(r.Findings, r.Findings.Remaining(), false),
+	}
+	for _, l := range r.Levels {
+		doc.Levels = append(doc.Levels, jsonLevel{
+			Unchanged: l.Unchanged, BaseDigest: l.BaseDigest, LayerSize: l.LayerSize,
+			Fallback: jsonFallback{opts.fallback, l.Findings.Fallback}, Packages: l.Packages, Result: sourceJSON(l.Findings, l.Findings.Remaining(), false),
+		})
+	}
+	doc.DryRun = opts.dryRun
+	return doc
+}

@@ -85,3 +85,49 @@ func summaryLines(s *ociruntime.Status) []string {
 	}
 	return lines
 }
+
+type jsonStatus struct {
+	jsonDocument
+	Record  string                `json:"record"`
+	Policy  jsonPolicy            `json:"policy"`
+	Starts  []starts.Record       `json:"starts"`
+	Summary jsonStartSums         `json:"summary"`
+	Cache   ociruntime.CacheState `json:"cache"`
+}
+
+type jsonPolicy struct {
+	Source     string `json:"source"`
+	File       string `json:"file"`
+	Reason     string `json:"reason"`
+	FailClosed bool   `json:"fail_closed"`
+}
+
+type jsonStartSums struct {
+	Starts    int            `json:"starts"`
+	Since     string         `json:"since"`
+	Results   map[string]int `json:"results"`
+	CacheHits int            `json:"cache_hits"`
+	Looked    int            `json:"looked"`
+	Files     int            `json:"files"`
+	SitesLeft int            `json:"sites_left"`
+	Median    float64        `json:"median_seconds"`
+	Longest   float64        `json:"longest_seconds"`
+	Damaged   int            `json:"damaged_lines"`
+}
+
+func statusJSON(s *ociruntime.Status) jsonStatus {
+	sum := s.Summary
+	doc := jsonStatus{
+		jsonDocument: document(runtimeVerb), Record: s.From, Starts: s.Last,
+		Policy: jsonPolicy{string(s.Policy.Source), s.Policy.Path, s.Policy.Why(), s.Policy.FailClosed},
+		Summary: jsonStartSums{
+			Starts: sum.Starts, Since: timeIf(sum.Since), Results: map[string]int{}, CacheHits: sum.CacheHits, Looked: sum.Looked, Files: sum.Files,
+			SitesLeft: sum.SitesLeft, Median: sum.Median, Longest: sum.Longest, Damaged: sum.Damaged,
+		},
+		Cache: s.Cache,
+	}
+	for _, o := range starts.Outcomes {
+		doc.Summary.Results[string(o)] = sum.Outcomes[o]
+	}
+	return doc
+}

@@ -13,7 +13,13 @@ import (
 // build prints which vfix this is.
 func (o *output) build(opts VersionOptions, b buildInfo) error {
 	if opts.json() {
-		return o.json(versionJSON(b))
+		return o.json(struct {
+			jsonDocument
+			buildInfo
+			Library int   `json:"library_size"`
+			Trace   int   `json:"trace_size"`
+			Runtime int64 `json:"runtime_size"`
+		}{document("version"), b, len(shim.Library()), len(shim.Trace()), embedded.Size(embedded.Runtime)})
 	}
 	from := cmp.Or(b.Commit, "not known")
 	if b.Modified {

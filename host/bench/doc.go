@@ -13,8 +13,8 @@ var Functions = []string{"time", "gettimeofday", "getcpu"}
 
 // Mode is a way to reach a function.
 type Mode struct {
-	Name  string // in JSON and tables
-	About string // for people
+	Name  string `json:"mode"`  // in JSON and tables
+	About string `json:"about"` // for people
 }
 
 // Names of modes that others refer to.

@@ -26,21 +26,22 @@ type RedisOptions struct {
 
 // Redis is what one server did under redis-benchmark.
 type Redis struct {
-	Mode      string  // Original or Rebuilt
-	Test      string  // "SET", "GET", …
-	PerSecond float64 // requests: the median of the rounds
+	Mode      string  `json:"mode"`                // Original or Rebuilt
+	Test      string  `json:"test"`                // "SET", "GET", …
+	PerSecond float64 `json:"requests_per_second"` // requests: the median of the rounds
 	// Least and Most requests a second of the rounds.
-	Least, Most float64
+	Least float64 `json:"requests_per_second_least"`
+	Most  float64 `json:"requests_per_second_most"`
 	// Latencies are the parts of the requests that were answered within so many
 	// milliseconds, as redis-benchmark prints them in the median round.
-	Latencies []Latency
-	Absent    string // why it could not be measured
+	Latencies []Latency `json:"latencies"`
+	Absent    string    `json:"absent"` // why it could not be measured
 }
 
 // Latency is a point of a cumulative latency histogram.
 type Latency struct {
-	Percent      float64
-	Milliseconds float64
+	Percent      float64 `json:"percent"`
+	Milliseconds float64 `json:"ms"`
 }
 
 // redisRun is what redis-benchmark printed of one test.

@@ -15,20 +15,20 @@ import (
 
 // Checked is what Check found.
 type Checked struct {
-	Installed bool
-	Program   string // path of the runtime that engines are told of
-	Version   string // what the program says; "" where it was not run
-	Files     []CheckedFile
-	Engines   []CheckedEngine
-	Start     *CheckedStart // nil where none was tried
+	Installed bool            `json:"installed"`
+	Program   string          `json:"program"` // path of the runtime that engines are told of
+	Version   string          `json:"version"` // what the program says; "" where it was not run
+	Files     []CheckedFile   `json:"files"`
+	Engines   []CheckedEngine `json:"engines"`
+	Start     *CheckedStart   `json:"start"` // nil where none was tried
 	// Problems are what is wrong; empty where all is well.
-	Problems []string
+	Problems []string `json:"problems"`
 }
 
 // CheckedFile is one that vfix wrote.
 type CheckedFile struct {
-	Path  string
-	State FileState
+	Path  string    `json:"path"`
+	State FileState `json:"state"`
 }
 
 // FileState is what became of a file.
@@ -43,16 +43,16 @@ const (
 
 // CheckedEngine says whether an engine's configuration names the runtime.
 type CheckedEngine struct {
-	Engine Engine
-	Config string
-	Names  bool
+	Engine Engine `json:"engine"`
+	Config string `json:"config"`
+	Names  bool   `json:"names_runtime"`
 }
 
 // CheckedStart is a container that was started.
 type CheckedStart struct {
-	OK      bool
-	Runtime string  // the real one
-	Seconds float64 // until it had ended
+	OK      bool    `json:"ok"`
+	Runtime string  `json:"runtime"` // the real one
+	Seconds float64 `json:"seconds"` // until it had ended
 }
 
 // Check looks at what is installed, for one engine or for all (""), and starts a container unless the

@@ -46,14 +46,14 @@ type Options struct {
 
 // Result is what Install or Uninstall did, or would do.
 type Result struct {
-	Engines  []Engine
-	Changes  []Change // empty: nothing to do
-	Commands []string // what to type so that the engines see it
-	Notes    []string // what else there is to know
-	Warnings []string // what may not work
+	Engines  []Engine `json:"engines"`
+	Changes  []Change `json:"changes"`  // empty: nothing to do
+	Commands []string `json:"commands"` // what to type so that the engines see it
+	Notes    []string `json:"notes"`    // what else there is to know
+	Warnings []string `json:"warnings"` // what may not work
 	// RuntimeClass is the YAML text of the Kubernetes object that names the runtime; "" for
 	// engines that Kubernetes does not use.
-	RuntimeClass string
+	RuntimeClass string `json:"runtime_class"`
 }
 
 // Action is what happens to a file.
@@ -69,11 +69,11 @@ const (
 
 // Change is what happens to one file.
 type Change struct {
-	Path   string // from the root, with a leading slash
-	Action Action
-	Size   int    // bytes, afterwards
-	Diff   string // unified; "" for a program
-	Link   string // the target of a symlink
+	Path   string `json:"path"` // from the root, with a leading slash
+	Action Action `json:"action"`
+	Size   int    `json:"size"` // bytes, afterwards
+	Link   string `json:"link"` // the target of a symlink
+	Diff   string `json:"diff"` // unified; "" for a program
 }
 
 // hintError is an error that says what to do.

@@ -28,9 +28,10 @@ type Status struct {
 
 // CacheState is how full the cache is.
 type CacheState struct {
-	Dir          string
-	Bytes, Limit int64
-	Entries      int
+	Dir     string `json:"dir"`
+	Bytes   int64  `json:"bytes"`
+	Entries int    `json:"entries"` // copies and indexes
+	Limit   int64  `json:"limit"`   // bytes
 }
 
 // ReadStatus reads it.

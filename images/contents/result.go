@@ -159,13 +159,14 @@ func (f *Findings) Affected() bool {
 type Fallback struct {
 	// Library says that libvfix.so is loaded into every dynamic program of the image, Trace
 	// that the image's entrypoint runs under vfix-trace; both in the version of this vfix.
-	Library, Trace bool
+	Library bool `json:"library"`
+	Trace   bool `json:"trace"`
 	// Added is what a rebuild adds of it: paths without a leading slash, sorted.
-	Added []string
+	Added []string `json:"added"`
 	// Wrapped says that the rebuild puts vfix-trace before the entrypoint. Reasons is why:
 	// one line for each file with call sites that no preload reaches.
-	Wrapped bool
-	Reasons []string
+	Wrapped bool     `json:"entrypoint_wrapped"`
+	Reasons []string `json:"reasons"`
 }
 
 // Uncovered counts the sites that are live or unknown and stay, and that no fallback in the

@@ -27,15 +27,16 @@ import (
 
 // Recreated is a container that was made anew.
 type Recreated struct {
-	ID string // of the new container, which has the old one's name and is not started
-	// Old is what the old container is called now, OldID its ID.
-	Old, OldID string
+	ID    string `json:"id"`  // of the new container, which has the old one's name and is not started
+	Old   string `json:"old"` // what the old container is called now
+	OldID string `json:"old_id"`
 	// Image is the image that was made of the old container's own changes, "" where it had
 	// none.
-	Image string
+	Image string `json:"image"`
 	// Back are the commands that undo it all, Clean those that remove what is no longer
-	// needed once the new container has proved itself.
-	Back, Clean []string
+	// needed when the new container works.
+	Back  []string `json:"back"`
+	Clean []string `json:"clean"`
 }
 
 // recreation makes a container anew with mounts. The old one keeps its name until the new

@@ -61,9 +61,9 @@ type Hotfixed struct {
 
 // Mount is one name of one patched file, or of a file that a repair needs.
 type Mount struct {
-	Source string // absolute path of the patched copy on this machine
-	Target string // absolute path in the container
-	Size   int64  // bytes
+	Source string `json:"source"` // absolute path of the patched copy on this machine
+	Target string `json:"target"` // absolute path in the container
+	Size   int64  `json:"size"`   // bytes
 }
 
 // containerName is what docker lets containers be called, and IDs (daemon/names).

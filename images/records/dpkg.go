@@ -139,14 +139,14 @@ func md5Of(r io.Reader) (string, error) {
 
 // Record is of a patched file that a package database has a record of.
 type Record struct {
-	Path     string // of the patched file
-	Manager  string // "dpkg" or "rpm"
-	Package  string // its name in the database; "" where that was not found out
-	Database string // the file that has the record
+	Path     string `json:"path"`     // of the patched file
+	Manager  string `json:"manager"`  // "dpkg" or "rpm"
+	Package  string `json:"package"`  // its name in the database; "" where that was not found out
+	Database string `json:"database"` // the file that has the record
 	// Corrected says that the record was made to agree with the patched file.
-	Corrected bool
+	Corrected bool `json:"corrected"`
 	// Stale says that the record did not agree with the file before, either.
-	Stale bool
+	Stale bool `json:"stale"`
 }
 
 // DpkgRecords finds dpkg's records of the patched files, and the corrected databases.
