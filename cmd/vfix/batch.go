@@ -20,6 +20,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/watch"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/report"
 	"vfix.dev/vfix/internal/patterns"
@@ -153,10 +154,10 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	w := watch.Start(opts.metrics, list.Count(), o.Media.Meter, out.Output)
 	o.State, o.FailFast = opts.state, opts.failFast
 	o.Jobs = 0 // of the files; --jobs counts images here
-	o.Each = func(each batch.Outcome) error {
-		row := reportRow(each)
+	o.Each = func(each outcome.Image) error {
+		each = inWords(each)
 		out.outcome(w.Finished(each), list.Count(), each)
-		return errors.Join(rows.Add(row), file.Add(row))
+		return errors.Join(rows.Add(each), file.Add(each))
 	}
 	done, err := work(ctx, list, o)
 	err = errors.Join(err, w.End(err == nil))
@@ -164,8 +165,8 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 		return nil, errors.Join(err, file.Close(""))
 	}
 	out.EndProgress()
-	if done.Of[batch.StatusNotRun] > 0 {
-		out.Note("%d of %s finished%s", done.All()-done.Of[batch.StatusNotRun], screen.Count(list.Count(), "image"), goesOn(opts.state))
+	if done.Of[outcome.NotRun] > 0 {
+		out.Note("%d of %s finished%s", done.All()-done.Of[outcome.NotRun], screen.Count(list.Count(), "image"), goesOn(opts.state))
 	}
 	sums := batchSums(opts.verb, o.DryRun, done)
 	err = errors.Join(err, file.Close(sums))
@@ -188,7 +189,7 @@ type batchFailure struct{ failed, all int }
 
 // failures is the error of a list with failed images.
 func failures(b *batch.Batch) error {
-	if failed := b.Of[batch.StatusFailed]; failed > 0 {
+	if failed := b.Of[outcome.Failed]; failed > 0 {
 		return &batchFailure{failed, b.All()}
 	}
 	return nil
@@ -202,10 +203,11 @@ func (b *batchFailure) Hint() string {
 	return "the table gives the reasons; run the command again to retry; with --state only the failed images are retried"
 }
 
-// whyFailed is an outcome's error and what to do about it, as text.
-func whyFailed(o batch.Outcome) (why, hint string) {
-	if o.Err == nil {
-		return "", ""
+// inWords has the error, and what to do about it, as text, and no list that is nil.
+func inWords(i outcome.Image) outcome.Image {
+	if i.Err != nil {
+		i.Error, i.Hint = screen.Safe(i.Err.Error()), screen.Safe(hints.Of(i.Err, issues))
 	}
-	return screen.Safe(o.Err.Error()), screen.Safe(hints.Of(o.Err, issues))
+	i.Hazards, i.Warnings = list(i.Hazards), list(i.Warnings)
+	return i
 }

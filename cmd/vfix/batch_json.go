@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 
 	"vfix.dev/vfix/images/batch"
-	"vfix.dev/vfix/images/report"
+	"vfix.dev/vfix/images/outcome"
 )
 
 type jsonBatch struct {
 	jsonDocument
-	Images  []report.Row    `json:"images"`
+	Images  []outcome.Image `json:"images"`
 	Summary jsonBatchCounts `json:"summary"`
 }
 
@@ -27,10 +27,10 @@ type jsonBatchCounts struct {
 }
 
 // batchJSON prints the document: the rows one by one, between what goes before and behind them.
-func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func(report.Row) bool)) error {
-	doc := jsonBatch{jsonDocument: document(verb), Images: []report.Row{}, Summary: jsonBatchCounts{
-		Done: b.Of[batch.StatusDone], Affected: b.Of[batch.StatusAffected], Unaffected: b.Of[batch.StatusUnaffected],
-		Incomplete: b.Of[batch.StatusIncomplete], Failed: b.Of[batch.StatusFailed], NotRun: b.Of[batch.StatusNotRun], Retries: b.Retries,
+func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func(outcome.Image) bool)) error {
+	doc := jsonBatch{jsonDocument: document(verb), Images: []outcome.Image{}, Summary: jsonBatchCounts{
+		Done: b.Of[outcome.Done], Affected: b.Of[outcome.Affected], Unaffected: b.Of[outcome.Unaffected],
+		Incomplete: b.Of[outcome.Incomplete], Failed: b.Of[outcome.Failed], NotRun: b.Of[outcome.NotRun], Retries: b.Retries,
 	}}
 	doc.DryRun = dry
 	raw, err := json.MarshalIndent(doc, "", "  ")

@@ -10,11 +10,12 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/report"
 )
 
 // outcome prints what became of an image, with how many of all images are finished.
-func (o *output) outcome(n, all int, each batch.Outcome) {
+func (o *output) outcome(n, all int, each outcome.Image) {
 	for _, text := range each.Warnings {
 		o.Warn("%s: %s", each.Source, text)
 	}
@@ -22,15 +23,14 @@ func (o *output) outcome(n, all int, each batch.Outcome) {
 	switch {
 	case each.Before:
 		what += ", by an earlier run: skipped"
-	case each.Status == batch.StatusDone:
+	case each.Status == outcome.Done:
 		what += ": " + each.Reference
-	case each.Status == batch.StatusAffected:
+	case each.Status == outcome.Affected:
 		what += ": " + screen.Count(each.Patched+each.LeftOver, "call site")
-	case each.Status == batch.StatusUnaffected && each.Repaired > 0:
+	case each.Status == outcome.Unaffected && each.Repaired > 0:
 		what += ": " + screen.Count(each.Repaired, "file") + " to fix"
-	case each.Status == batch.StatusFailed:
-		why, _ := whyFailed(each)
-		what += ": " + why
+	case each.Status == outcome.Failed:
+		what += ": " + each.Error
 	}
 	o.Note("%d/%d %s: %s", n, all, each.Source, what)
 }
@@ -47,7 +47,7 @@ func (o *output) batch(verb string, print printOptions, dry bool, list *batch.Li
 	}
 	t := &screen.Table{Head: []string{"SOURCE", "STATUS", "SITES", "RESULT"}, Right: 2}
 	t.From = func(yield func([]string) bool) {
-		all(func(row report.Row) bool { return yield(batchCells(row)) })
+		all(func(row outcome.Image) bool { return yield(batchCells(row)) })
 	}
 	t.Write(o.Stdout, o.Out)
 	fmt.Fprintln(o.Stdout)
@@ -57,16 +57,16 @@ func (o *output) batch(verb string, print printOptions, dry bool, list *batch.Li
 
 // inOrder gives the rows of a list, and of an image that has none that it was not run. An error ends
 // them and is in failed.
-func inOrder(list *batch.List, rows *report.Rows, failed *error) iter.Seq[report.Row] {
-	return func(yield func(report.Row) bool) {
+func inOrder(list *batch.List, rows *report.Rows, failed *error) iter.Seq[outcome.Image] {
+	return func(yield func(outcome.Image) bool) {
 		c := rows.InOrder()
-		*failed = list.Each(func(i batch.Item) error {
+		*failed = list.Each(func(i outcome.Item) error {
 			row, ok, err := c.Get(i.Line)
 			if err != nil {
 				return err
 			}
 			if !ok {
-				row = reportRow(batch.Outcome{Item: i, Status: batch.StatusNotRun})
+				row = inWords(outcome.Image{Item: i, Status: outcome.NotRun})
 			}
 			if !yield(row) {
 				return screen.ErrBrokenPipe
@@ -77,18 +77,18 @@ func inOrder(list *batch.List, rows *report.Rows, failed *error) iter.Seq[report
 }
 
 // batchCells are the cells of an image in the table.
-func batchCells(row report.Row) []string {
+func batchCells(row outcome.Image) []string {
 	sites := "-"
 	if row.Files > 0 || row.Patched > 0 {
 		sites = fmt.Sprint(row.Patched)
 	}
 	result := row.Reference
-	switch batch.Status(row.Status) {
-	case batch.StatusFailed:
+	switch row.Status {
+	case outcome.Failed:
 		result = row.Error
-	case batch.StatusIncomplete:
+	case outcome.Incomplete:
 		result = strings.Join(row.Warnings, "; ")
-	case batch.StatusNotRun, batch.StatusUnaffected, batch.StatusAffected:
+	case outcome.NotRun, outcome.Unaffected, outcome.Affected:
 		if result == "" {
 			result = "-"
 		}
@@ -106,36 +106,25 @@ func batchCells(row report.Row) []string {
 	if row.LeftOver > 0 {
 		result += fmt.Sprintf(" (%s left)", screen.Count(row.LeftOver, tables.OpenSite))
 	}
-	status := row.Status
+	status := string(row.Status)
 	if row.Before {
 		status += " before"
 	}
 	return []string{row.Source, status, sites, result}
 }
 
-// reportRow is an outcome as it is printed.
-func reportRow(o batch.Outcome) report.Row {
-	why, hint := whyFailed(o)
-	return report.Row{
-		Line: o.Line, Source: o.Source, Dest: o.Dest, Status: string(o.Status), Before: o.Before,
-		Reference: o.Reference, Digest: o.Digest, BaseDigest: o.BaseDigest,
-		Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver, Repaired: o.Repaired, LayerSize: o.LayerSize,
-		Hazards: list(o.Hazards), Warnings: list(o.Warnings), Error: why, Hint: hint,
-	}
-}
-
 // batchSums says in words how many images became what.
 func batchSums(verb string, dry bool, b *batch.Batch) string {
-	done, n := "done", b.Of[batch.StatusDone]
+	done, n := "done", b.Of[outcome.Done]
 	switch {
 	case verb == "scan":
-		done, n = string(batch.StatusAffected), b.Of[batch.StatusAffected]
+		done, n = string(outcome.Affected), b.Of[outcome.Affected]
 	case dry:
 		done = "would be done"
 	}
 	parts := []string{fmt.Sprintf("%d %s", n, done)}
-	for _, s := range []batch.Status{batch.StatusUnaffected, batch.StatusIncomplete, batch.StatusFailed, batch.StatusNotRun} {
-		if n := b.Of[s]; n > 0 || s == batch.StatusUnaffected || s == batch.StatusFailed {
+	for _, s := range []outcome.Status{outcome.Unaffected, outcome.Incomplete, outcome.Failed, outcome.NotRun} {
+		if n := b.Of[s]; n > 0 || s == outcome.Unaffected || s == outcome.Failed {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}

@@ -16,10 +16,11 @@ import (
 	"github.com/prometheus/common/model"
 
 	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/outcome"
 )
 
 // fakeBatch is an engine whose list ends as told, and what it was asked for.
-func fakeBatch(outcomes []batch.Outcome, err error) (engine, *batch.Options, *batch.ListOptions) {
+func fakeBatch(outcomes []outcome.Image, err error) (engine, *batch.Options, *batch.ListOptions) {
 	asked, list := &batch.Options{}, &batch.ListOptions{}
 	open := func(name string, o batch.ListOptions) (*batch.List, error) {
 		*list = o
@@ -27,9 +28,9 @@ func fakeBatch(outcomes []batch.Outcome, err error) (engine, *batch.Options, *ba
 	}
 	return engine{readList: open, rebuildAll: func(_ context.Context, _ *batch.List, o batch.Options) (*batch.Batch, error) {
 		*asked = o
-		b := &batch.Batch{Of: map[batch.Status]int{}}
+		b := &batch.Batch{Of: map[outcome.Status]int{}}
 		for _, each := range outcomes {
-			if each.Status == batch.StatusNotRun {
+			if each.Status == outcome.NotRun {
 				b.Of[each.Status]++
 			} else if err := o.Tell(b, each); err != nil {
 				return b, err
@@ -39,15 +40,15 @@ func fakeBatch(outcomes []batch.Outcome, err error) (engine, *batch.Options, *ba
 	}}, asked, list
 }
 
-func outcomes() []batch.Outcome {
-	item := func(n int, source string) batch.Item { return batch.Item{Line: n, Source: source} }
-	return []batch.Outcome{
-		{Item: item(2, "app:1"), Status: batch.StatusDone, Reference: "app:1-vfix", Digest: digest, BaseDigest: digest, Files: 2, Patched: 5, LayerSize: 99},
-		{Item: item(3, "app:2"), Status: batch.StatusDone, Before: true, Reference: "app:2-vfix", Files: 2, Patched: 5},
-		{Item: item(5, "new:1"), Status: batch.StatusUnaffected, Reference: "new:1"},
-		{Item: item(6, "odd:1"), Status: batch.StatusDone, Reference: "odd:1-vfix", Files: 1, LeftOver: 2, Warnings: []string{"a word of warning"}},
-		{Item: item(7, "bad:1"), Status: batch.StatusFailed, Err: errors.New("GET https://u:secretpw@reg.example/?sig=abc: 500")},
-		{Item: item(8, "rest:1"), Status: batch.StatusNotRun},
+func outcomes() []outcome.Image {
+	item := func(n int, source string) outcome.Item { return outcome.Item{Line: n, Source: source} }
+	return []outcome.Image{
+		{Item: item(2, "app:1"), Status: outcome.Done, Reference: "app:1-vfix", Digest: digest, BaseDigest: digest, Files: 2, Patched: 5, LayerSize: 99},
+		{Item: item(3, "app:2"), Status: outcome.Done, Before: true, Reference: "app:2-vfix", Files: 2, Patched: 5},
+		{Item: item(5, "new:1"), Status: outcome.Unaffected, Reference: "new:1"},
+		{Item: item(6, "odd:1"), Status: outcome.Done, Reference: "odd:1-vfix", Files: 1, LeftOver: 2, Warnings: []string{"a word of warning"}},
+		{Item: item(7, "bad:1"), Status: outcome.Failed, Err: errors.New("GET https://u:secretpw@reg.example/?sig=abc: 500")},
+		{Item: item(8, "rest:1"), Status: outcome.NotRun},
 	}
 }
 
@@ -57,7 +58,7 @@ func TestBatchUnread(t *testing.T) {
 	if err := os.WriteFile(list, []byte("odd:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e, _, _ := fakeBatch([]batch.Outcome{{Item: batch.Item{Line: 1, Source: "odd:1"}, Status: batch.StatusIncomplete, Reference: "odd:1", Unread: 1, Warnings: []string{"1 layer could not be read"}}}, nil)
+	e, _, _ := fakeBatch([]outcome.Image{{Item: outcome.Item{Line: 1, Source: "odd:1"}, Status: outcome.Incomplete, Reference: "odd:1", Unread: 1, Warnings: []string{"1 layer could not be read"}}}, nil)
 	got := runLine(e, "rebuild", "--from-file", list)
 	if got.status != statusIncomplete || !strings.Contains(got.stderr, "incomplete: 1 image with") || !strings.Contains(got.stdout, "odd:1   incomplete      -  1 layer could not be read") {
 		t.Errorf("got %+v", got)
@@ -158,11 +159,11 @@ func TestBatchScan(t *testing.T) {
 	if err := os.WriteFile(list, []byte("app:1\nnew:1\nbad:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	item := func(n int, source string) batch.Item { return batch.Item{Line: n, Source: source} }
-	e, _, asked := fakeBatch([]batch.Outcome{
-		{Item: item(2, "new:1"), Status: batch.StatusUnaffected, Repaired: 3},
-		{Item: item(1, "app:1"), Status: batch.StatusAffected, Files: 2, Patched: 5, LeftOver: 1, Hazards: []string{"schema1"}, Warnings: []string{"=cmd()"}},
-		{Item: item(3, "bad:1"), Status: batch.StatusFailed, Err: errors.New("<b>no</b> such image")},
+	item := func(n int, source string) outcome.Item { return outcome.Item{Line: n, Source: source} }
+	e, _, asked := fakeBatch([]outcome.Image{
+		{Item: item(2, "new:1"), Status: outcome.Unaffected, Repaired: 3},
+		{Item: item(1, "app:1"), Status: outcome.Affected, Files: 2, Patched: 5, LeftOver: 1, Hazards: []string{"schema1"}, Warnings: []string{"=cmd()"}},
+		{Item: item(3, "bad:1"), Status: outcome.Failed, Err: errors.New("<b>no</b> such image")},
 	}, nil)
 	e.scanAll = e.rebuildAll
 	line := func(args ...string) told {
@@ -208,12 +209,12 @@ func TestBatchScan(t *testing.T) {
 			t.Errorf("%s: got %+v", args, got)
 		}
 	}
-	e, _, _ = fakeBatch([]batch.Outcome{{Item: item(1, "app:1"), Status: batch.StatusAffected}}, nil)
+	e, _, _ = fakeBatch([]outcome.Image{{Item: item(1, "app:1"), Status: outcome.Affected}}, nil)
 	e.scanAll = e.rebuildAll
 	if got := line(); got.status != statusFindings {
 		t.Errorf("affected: got %+v", got)
 	}
-	e, _, _ = fakeBatch([]batch.Outcome{{Item: item(1, "app:1"), Status: batch.StatusUnaffected, Hazards: []string{"schema1"}}}, nil)
+	e, _, _ = fakeBatch([]outcome.Image{{Item: item(1, "app:1"), Status: outcome.Unaffected, Hazards: []string{"schema1"}}}, nil)
 	e.scanAll = e.rebuildAll
 	for args, want := range map[string]int{"": 0, "--strict": statusFindings} {
 		if got := line(strings.Fields(args)...); got.status != want || !strings.Contains(got.stdout, "- (1 hazard: schema1)") {

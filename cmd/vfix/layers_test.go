@@ -21,6 +21,7 @@ var layers = []string{
 	"images/mountopts",
 	"images/atomicfile",
 	"images/blob",
+	"images/outcome",
 	"images/report",
 	"images/registry",
 	"images/schema1",

@@ -32,6 +32,7 @@ import (
 	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 )
 
 var update = flag.Bool("update", false, "write the golden files in testdata anew")
@@ -92,15 +93,15 @@ func fake(f *contents.Findings, err error) engine {
 			return batch.OpenList(path, o)
 		},
 		rebuildAll: func(_ context.Context, list *batch.List, o batch.Options) (*batch.Batch, error) {
-			b := &batch.Batch{Of: map[batch.Status]int{}}
-			return b, errors.Join(err, list.Each(func(i batch.Item) error {
-				return o.Tell(b, batch.Outcome{Item: i, Status: batch.StatusDone, Reference: "app:1-vfix", LeftOver: f.Uncovered()})
+			b := &batch.Batch{Of: map[outcome.Status]int{}}
+			return b, errors.Join(err, list.Each(func(i outcome.Item) error {
+				return o.Tell(b, outcome.Image{Item: i, Status: outcome.Done, Reference: "app:1-vfix", LeftOver: f.Uncovered()})
 			}))
 		},
 		scanAll: func(_ context.Context, list *batch.List, o batch.Options) (*batch.Batch, error) {
-			b := &batch.Batch{Of: map[batch.Status]int{}}
-			return b, errors.Join(err, list.Each(func(i batch.Item) error {
-				return o.Tell(b, batch.Outcome{Item: i, Status: batch.StatusUnaffected})
+			b := &batch.Batch{Of: map[outcome.Status]int{}}
+			return b, errors.Join(err, list.Each(func(i outcome.Item) error {
+				return o.Tell(b, outcome.Image{Item: i, Status: outcome.Unaffected})
 			}))
 		},
 		list: func(_ context.Context, source string, o inventory.ListOptions) error {

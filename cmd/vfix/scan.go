@@ -17,6 +17,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter"
 )
@@ -229,7 +230,7 @@ func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *o
 			hint: "see 'vfix help deaths'",
 		})
 	}
-	if n := done.Of[batch.StatusAffected]; n > 0 {
+	if n := done.Of[outcome.Affected]; n > 0 {
 		errs = append(errs, &findingsError{
 			msg:  fmt.Sprintf("affected: %d of %s", n, screen.Count(done.All(), "image")),
 			hint: "run 'vfix rebuild --from-file' with the same list",

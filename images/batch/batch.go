@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
@@ -30,52 +31,16 @@ type Options struct {
 	FailFast bool   // the first failure ends the run
 	// Each is told of every image when it is finished. It is called by one goroutine at a time;
 	// an error ends the run.
-	Each func(Outcome) error
+	Each func(outcome.Image) error
 }
 
 // maxImagesAtOnce is how many images are worked at when nobody says how many: more would
 // only wait for the layers that are read at once.
 const maxImagesAtOnce = contents.MaxLayersAtOnce
 
-// Status is what became of an image.
-type Status string
-
-// The statuses.
-const (
-	StatusDone       Status = "done"       // a derived image was written, or would be
-	StatusUnaffected Status = "unaffected" // nothing to do
-	StatusAffected   Status = "affected"   // of a scan: there are call sites
-	StatusIncomplete Status = "incomplete" // no call site, but part of it could not be examined
-	StatusFailed     Status = "failed"
-	StatusNotRun     Status = "not run" // the run ended before
-)
-
-// Outcome is what became of one image of a list.
-type Outcome struct {
-	Item
-	Status Status
-	// Before says that an earlier run with the same state file did it.
-	Before    bool
-	Reference string // as Rebuilt
-	Digest    string
-	// BaseDigest is what the source called the image when it was read.
-	BaseDigest string
-	Files      int // files with references to the page
-	Patched    int // call sites
-	LeftOver   int // call sites that stay and no fallback covers
-	Unread     int // files that could not be examined
-	Repaired   int // files with a repair besides; of a scan: that can have one
-	LayerSize  int64
-	Hazards    []string // their kinds, each once
-	Warnings   []string
-	Err        error // of StatusFailed
-
-	stored string // images.Rebuilt.Stored
-}
-
 // Batch counts what became of the images of a list.
 type Batch struct {
-	Of       map[Status]int
+	Of       map[outcome.Status]int
 	Before   int // done by an earlier run
 	LeftOver int // call sites that stay and no fallback covers, of all images
 	Open     int // images that have such
@@ -94,7 +59,7 @@ func (b *Batch) All() int {
 }
 
 // Tell counts an outcome and tells Each of it.
-func (o *Options) Tell(b *Batch, out Outcome) error {
+func (o *Options) Tell(b *Batch, out outcome.Image) error {
 	b.Of[out.Status]++
 	if out.Before {
 		b.Before++
@@ -150,7 +115,7 @@ func (b *batch) all(ctx context.Context) (*Batch, error) {
 		o.AtOnce = min(runtime.NumCPU(), maxImagesAtOnce)
 	}
 	b.o, b.claims, b.shut = o, claims{}, map[string]int{}
-	b.sums = &Batch{Of: map[Status]int{StatusNotRun: list.Count()}}
+	b.sums = &Batch{Of: map[outcome.Status]int{outcome.NotRun: list.Count()}}
 	if o.State != "" {
 		var err error
 		if b.state, err = openState(ctx, o.State, list.o.Part, o.Media.Progress); err != nil {
@@ -172,7 +137,7 @@ func (b *batch) all(ctx context.Context) (*Batch, error) {
 func (b *batch) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	next := make(chan Item)
+	next := make(chan outcome.Item)
 	var wg sync.WaitGroup
 	for range min(b.o.AtOnce, b.list.Count()) {
 		wg.Go(func() {
@@ -183,7 +148,7 @@ func (b *batch) run(ctx context.Context) error {
 			}
 		})
 	}
-	err := b.list.inTurn(func(i Item) error {
+	err := b.list.inTurn(func(i outcome.Item) error {
 		select {
 		case next <- i:
 		case <-ctx.Done():
@@ -199,10 +164,10 @@ func (b *batch) run(ctx context.Context) error {
 }
 
 // finish notes an outcome; an error ends the run.
-func (b *batch) finish(ctx context.Context, out Outcome) error {
+func (b *batch) finish(ctx context.Context, out outcome.Image) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if out.Status == StatusFailed && ctx.Err() != nil {
+	if out.Status == outcome.Failed && ctx.Err() != nil {
 		return nil // it was the end of the run that ended it
 	}
 	if b.state != nil && !out.Before && !b.o.DryRun {
@@ -211,14 +176,14 @@ func (b *batch) finish(ctx context.Context, out Outcome) error {
 				"free some space on its file system, then run the command again to resume")
 		}
 	}
-	b.sums.Of[StatusNotRun]--
+	b.sums.Of[outcome.NotRun]--
 	if err := b.o.Tell(b.sums, out); err != nil {
 		return err
 	}
 	if err := b.refused(out); err != nil {
 		return err
 	}
-	if out.Status == StatusFailed && b.o.FailFast {
+	if out.Status == outcome.Failed && b.o.FailFast {
 		return errFailFast
 	}
 	return nil
@@ -229,7 +194,7 @@ func (b *batch) finish(ctx context.Context, out Outcome) error {
 const maxRefused = 20
 
 // refused counts what a registry refuses; the error ends the run.
-func (b *batch) refused(out Outcome) error {
+func (b *batch) refused(out outcome.Image) error {
 	ref, err := media.ParseRef(out.Source)
 	if err != nil || ref.Transport != media.Registry {
 		return nil
@@ -247,15 +212,15 @@ func (b *batch) refused(out Outcome) error {
 }
 
 // one rebuilds or scans one image. What goes wrong is its outcome.
-func (b *batch) one(ctx context.Context, i Item) Outcome {
-	out := Outcome{Item: i}
+func (b *batch) one(ctx context.Context, i outcome.Item) outcome.Image {
+	out := outcome.Image{Item: i}
 	if err := b.work(ctx, &out); err != nil {
-		out.Status, out.Err, out.Reference = StatusFailed, err, ""
+		out.Status, out.Err, out.Reference = outcome.Failed, err, ""
 	}
 	return out
 }
 
-func (b *batch) work(ctx context.Context, out *Outcome) error {
+func (b *batch) work(ctx context.Context, out *outcome.Image) error {
 	asked, held, err := b.held(ctx, out)
 	if held || err != nil {
 		return err
@@ -283,14 +248,14 @@ func (b *batch) work(ctx context.Context, out *Outcome) error {
 	if err != nil {
 		return err
 	}
-	out.take(r)
+	take(out, r)
 	return nil
 }
 
 // held is before for an image of a registry, which is not opened for it: an image that did not
 // change since costs one HEAD there and one where its result is. asked is the digest that the
 // registry gave it, "" where it was not asked.
-func (b *batch) held(ctx context.Context, out *Outcome) (asked string, held bool, err error) {
+func (b *batch) held(ctx context.Context, out *outcome.Image) (asked string, held bool, err error) {
 	ref, err := media.ParseRef(out.Source)
 	if err != nil || ref.Transport != media.Registry {
 		return "", false, err
@@ -315,12 +280,12 @@ func (b *batch) held(ctx context.Context, out *Outcome) (asked string, held bool
 // before reports whether an earlier run did an image, of the same base with the same options, and
 // its result is still there; out becomes what it was then. A failure is tried again, and so is what
 // has no digest to compare, and what went to a place that was not noted.
-func (b *batch) before(ctx context.Context, out *Outcome) (bool, error) {
+func (b *batch) before(ctx context.Context, out *outcome.Image) (bool, error) {
 	if b.state == nil {
 		return false, nil
 	}
 	l, ok, err := b.state.find(b.key(out.Item), b.fingerprint())
-	if !ok || err != nil || l.BaseDigest != out.BaseDigest || l.Stored == "" && (l.Status == StatusDone || l.Dest != "") {
+	if !ok || err != nil || l.BaseDigest != out.BaseDigest || l.Stored == "" && (l.Status == outcome.Done || l.Dest != "") {
 		return false, err
 	}
 	if l.Stored != "" {
@@ -328,12 +293,14 @@ func (b *batch) before(ctx context.Context, out *Outcome) (bool, error) {
 			return false, err
 		}
 	}
-	l.fill(out)
+	item := out.Item
+	*out = l.Image
+	out.Item, out.Before, out.Stored, out.Unread = item, true, l.Stored, l.Unread
 	return true, nil
 }
 
 // dest says where an image goes, and that no other one goes there; a scan sends it nowhere.
-func (b *batch) dest(out Outcome, ref media.Ref) (string, error) {
+func (b *batch) dest(out outcome.Image, ref media.Ref) (string, error) {
 	if b.verb == scanVerb {
 		return "", nil
 	}
@@ -365,29 +332,29 @@ func (b *batch) dest(out Outcome, ref media.Ref) (string, error) {
 }
 
 // take fills in what a rebuild did.
-func (o *Outcome) take(r *images.Rebuilt) {
-	o.Status = StatusDone
+func take(o *outcome.Image, r *images.Rebuilt) {
+	o.Status = outcome.Done
 	if r.Unchanged {
-		o.Status = StatusUnaffected
+		o.Status = outcome.Unaffected
 	}
-	o.stored, o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Stored, r.Reference, r.Digest, r.LayerSize, slices.Clone(r.Warnings)
-	o.unread(r.Findings)
+	o.Stored, o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Stored, r.Reference, r.Digest, r.LayerSize, slices.Clone(r.Warnings)
+	unread(o, r.Findings)
 	for _, f := range r.Findings.All() {
 		o.Files, o.LeftOver = o.Files+len(f.Files), o.LeftOver+f.Uncovered()
-		o.hazards(f)
+		hazards(o, f)
 		for i := range f.Files {
 			for _, p := range f.Files[i].Plan.Patches {
 				if p.Form != rewriter.Left {
 					o.Patched++
 				}
 			}
-			o.repaired(&f.Files[i])
+			repaired(o, &f.Files[i])
 		}
 	}
 }
 
 // unread notes what could not be examined: an image of which only that is known is not unaffected.
-func (o *Outcome) unread(all *contents.Findings) {
+func unread(o *outcome.Image, all *contents.Findings) {
 	for _, f := range all.All() {
 		if f.Complete() {
 			continue
@@ -399,20 +366,20 @@ func (o *Outcome) unread(all *contents.Findings) {
 		}
 		o.Warnings = append(o.Warnings, text)
 	}
-	if o.Unread > 0 && o.Status == StatusUnaffected {
-		o.Status = StatusIncomplete
+	if o.Unread > 0 && o.Status == outcome.Unaffected {
+		o.Status = outcome.Incomplete
 	}
 }
 
 // repaired counts a file with a repair.
-func (o *Outcome) repaired(f *contents.File) {
+func repaired(o *outcome.Image, f *contents.File) {
 	if f.Plan.Redirected() {
 		o.Repaired++
 	}
 }
 
 // hazards notes what else ends the programs of an image.
-func (o *Outcome) hazards(f *contents.Findings) {
+func hazards(o *outcome.Image, f *contents.Findings) {
 	for _, h := range f.Hazards {
 		if kind := string(h.Kind); !slices.Contains(o.Hazards, kind) {
 			o.Hazards = append(o.Hazards, kind)
@@ -421,7 +388,7 @@ func (o *Outcome) hazards(f *contents.Findings) {
 }
 
 // key is what an image is known by in state files.
-func (b *batch) key(i Item) stateKey { return stateKey{b.verb, i.Source, i.Dest} }
+func (b *batch) key(i outcome.Item) stateKey { return stateKey{b.verb, i.Source, i.Dest} }
 
 // fingerprint tells whether an earlier run would have made the same of the same base.
 func (b *batch) fingerprint() string {

@@ -18,11 +18,12 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
 // listOf makes a list of items, each in its own line.
-func listOf(t *testing.T, items []batch.Item, o batch.ListOptions) (*batch.List, error) {
+func listOf(t *testing.T, items []outcome.Item, o batch.ListOptions) (*batch.List, error) {
 	t.Helper()
 	var b strings.Builder
 	line := 1
@@ -47,10 +48,10 @@ func openText(t *testing.T, text string, o batch.ListOptions) (*batch.List, erro
 	return l, err
 }
 
-func itemsOf(t *testing.T, l *batch.List) []batch.Item {
+func itemsOf(t *testing.T, l *batch.List) []outcome.Item {
 	t.Helper()
-	var items []batch.Item
-	if err := l.Each(func(i batch.Item) error { items = append(items, i); return nil }); err != nil {
+	var items []outcome.Item
+	if err := l.Each(func(i outcome.Item) error { items = append(items, i); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return items
@@ -59,18 +60,18 @@ func itemsOf(t *testing.T, l *batch.List) []batch.Item {
 // ran is what became of a list.
 type ran struct {
 	*batch.Batch
-	Outcomes []batch.Outcome // in the order of the list
+	Outcomes []outcome.Image // in the order of the list
 }
 
 // rebuild is batch.Rebuild with the outcomes.
-func rebuild(ctx context.Context, t *testing.T, items []batch.Item, lo batch.ListOptions, o batch.Options) (*ran, error) {
+func rebuild(ctx context.Context, t *testing.T, items []outcome.Item, lo batch.ListOptions, o batch.Options) (*ran, error) {
 	t.Helper()
 	l, err := listOf(t, items, lo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, told := map[int]batch.Outcome{}, o.Each
-	o.Each = func(out batch.Outcome) error {
+	known, told := map[int]outcome.Image{}, o.Each
+	o.Each = func(out outcome.Image) error {
 		known[out.Line] = out
 		if told != nil {
 			return told(out)
@@ -82,12 +83,12 @@ func rebuild(ctx context.Context, t *testing.T, items []batch.Item, lo batch.Lis
 	for _, i := range itemsOf(t, l) {
 		out, ok := known[i.Line]
 		if !ok {
-			out = batch.Outcome{Item: i, Status: batch.StatusNotRun}
+			out = outcome.Image{Item: i, Status: outcome.NotRun}
 		}
 		r.Outcomes = append(r.Outcomes, out)
 	}
 	if b != nil {
-		of := map[batch.Status]int{}
+		of := map[outcome.Status]int{}
 		for _, o := range r.Outcomes {
 			of[o.Status]++
 		}
@@ -111,7 +112,7 @@ func TestReadList(t *testing.T) {
 		t.Fatal(err)
 	}
 	items := itemsOf(t, l)
-	want := []batch.Item{{Line: 2, Source: "app:1", Dest: ""}, {Line: 4, Source: "app:2", Dest: "docker://x/y:2"}, {Line: 6, Source: "app:2", Dest: "oci:z:2#no-comment"}}
+	want := []outcome.Item{{Line: 2, Source: "app:1", Dest: ""}, {Line: 4, Source: "app:2", Dest: "docker://x/y:2"}, {Line: 6, Source: "app:2", Dest: "oci:z:2#no-comment"}}
 	if fmt.Sprint(items) != fmt.Sprint(want) || l.All() != 3 {
 		t.Errorf("got %v", items)
 	}
@@ -119,7 +120,7 @@ func TestReadList(t *testing.T) {
 	if l, err = openText(t, "\xff\xfea\x00:\x001\x00\r\x00\n\x00b\x00\r\x00\n\x00", batch.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(itemsOf(t, l)); got != fmt.Sprint([]batch.Item{{Line: 1, Source: "a:1"}, {Line: 2, Source: "b"}}) {
+	if got := fmt.Sprint(itemsOf(t, l)); got != fmt.Sprint([]outcome.Item{{Line: 1, Source: "a:1"}, {Line: 2, Source: "b"}}) {
 		t.Errorf("UTF-16: got %s", got)
 	}
 	for text, want := range map[string]string{
@@ -136,7 +137,7 @@ func TestReadList(t *testing.T) {
 
 // Each line is in one part, and a line that is put in moves no other one.
 func TestParts(t *testing.T) {
-	parts := func(items []batch.Item, of int) map[string]int {
+	parts := func(items []outcome.Item, of int) map[string]int {
 		in := map[string]int{}
 		for n := range of {
 			part := batch.Part{Index: n, Of: of}
@@ -158,12 +159,12 @@ func TestParts(t *testing.T) {
 		}
 		return in
 	}
-	var items []batch.Item
+	var items []outcome.Item
 	for n := range 1000 {
-		items = append(items, batch.Item{Line: n + 1, Source: fmt.Sprintf("docker://r.example/team/app%d:1", n)})
+		items = append(items, outcome.Item{Line: n + 1, Source: fmt.Sprintf("docker://r.example/team/app%d:1", n)})
 	}
 	before := parts(items, 8)
-	after := parts(append([]batch.Item{{Source: "docker://r.example/new:1"}}, items...), 8)
+	after := parts(append([]outcome.Item{{Source: "docker://r.example/new:1"}}, items...), 8)
 	for source, n := range before {
 		if after[source] != n {
 			t.Errorf("%s went from part %d to %d", source, n, after[source])
@@ -201,7 +202,7 @@ func TestTemplate(t *testing.T) {
 
 // batchOf is a list of images: app0 and app1 share a base, odd has nothing to patch, bad is
 // no image; and a count of how often the base was read.
-func batchOf(t *testing.T, f *imagetest.FakeRegistry) ([]batch.Item, string) {
+func batchOf(t *testing.T, f *imagetest.FakeRegistry) ([]outcome.Item, string) {
 	t.Helper()
 	base := imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("usr/bin/old", "base")))
 	for n := range 2 {
@@ -209,7 +210,7 @@ func batchOf(t *testing.T, f *imagetest.FakeRegistry) ([]batch.Item, string) {
 		imagetest.Put(t, fmt.Sprintf("docker://%s/app%d:1", f.Host, n), media.Result{Image: imagetest.ImageOf(t, base, top)})
 	}
 	imagetest.Put(t, "docker://"+f.Host+"/odd:1", media.Result{Image: imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.FileM("etc/odd", nil))))})
-	return []batch.Item{
+	return []outcome.Item{
 		{Line: 1, Source: "docker://" + f.Host + "/app0:1"},
 		{Line: 2, Source: "docker://" + f.Host + "/bad:1"},
 		{Line: 3, Source: "docker://" + f.Host + "/app1:1"},
@@ -241,7 +242,7 @@ func TestRebuildAll(t *testing.T) {
 	}
 	lo := batch.ListOptions{Template: "docker://" + f.Host + "/new/{name}:{tag}"}
 	var told []string
-	o.Each = func(out batch.Outcome) error { told = append(told, out.Source); return nil }
+	o.Each = func(out outcome.Image) error { told = append(told, out.Source); return nil }
 	b, err := rebuild(context.Background(), t, items, lo, o)
 	if err != nil || statuses(b) != "done, failed, done, unaffected" || len(told) != 4 {
 		t.Fatalf("%s, %v, told of %q", statuses(b), err, told)
@@ -305,7 +306,7 @@ func TestRebuildAllStops(t *testing.T) {
 	o := batch.Options{RebuildOptions: images.RebuildOptions{ScanOptions: images.ScanOptions{Media: imagetest.Fast}}, AtOnce: 1}
 	var lo batch.ListOptions
 	dir := t.TempDir()
-	same := []batch.Item{items[0], items[2]}
+	same := []outcome.Item{items[0], items[2]}
 	for n := range same {
 		same[n].Dest = "oci:" + dir + "/x:1"
 	}
@@ -326,7 +327,7 @@ func TestRebuildAllStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o.FailFast = false
 	o.State = filepath.Join(dir, "state")
-	o.Each = func(out batch.Outcome) error {
+	o.Each = func(out outcome.Image) error {
 		if out.Line == 2 {
 			cancel(why)
 		}
@@ -354,7 +355,7 @@ func listOptions(f *imagetest.FakeRegistry, state string) (batch.ListOptions, ba
 func TestResultIsGone(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
-	items = []batch.Item{items[0], items[2], items[3]}
+	items = []outcome.Item{items[0], items[2], items[3]}
 	lo, o := listOptions(f, filepath.Join(t.TempDir(), "state"))
 	run := func(want string) *ran {
 		t.Helper()
@@ -412,18 +413,18 @@ func TestResultIsGone(t *testing.T) {
 func TestPartsShare(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
-	items = []batch.Item{items[0], items[2], items[3], {Line: 9, Source: items[3].Source, Dest: "docker://" + f.Host + "/new/app0:1"}}
+	items = []outcome.Item{items[0], items[2], items[3], {Line: 9, Source: items[3].Source, Dest: "docker://" + f.Host + "/new/app0:1"}}
 	lo, o := listOptions(f, t.TempDir())
 	for _, run := range []struct {
 		parts int
-		want  map[batch.Status]int
+		want  map[outcome.Status]int
 		done  bool
 	}{
-		{3, map[batch.Status]int{batch.StatusDone: 2, batch.StatusUnaffected: 1, batch.StatusFailed: 1}, false},
-		{7, map[batch.Status]int{batch.StatusDone: 2, batch.StatusUnaffected: 1, batch.StatusFailed: 1}, true},
-		{1, map[batch.Status]int{batch.StatusDone: 2, batch.StatusUnaffected: 1, batch.StatusFailed: 1}, true},
+		{3, map[outcome.Status]int{outcome.Done: 2, outcome.Unaffected: 1, outcome.Failed: 1}, false},
+		{7, map[outcome.Status]int{outcome.Done: 2, outcome.Unaffected: 1, outcome.Failed: 1}, true},
+		{1, map[outcome.Status]int{outcome.Done: 2, outcome.Unaffected: 1, outcome.Failed: 1}, true},
 	} {
-		got := map[batch.Status]int{}
+		got := map[outcome.Status]int{}
 		for n := range run.parts {
 			lo.Part = batch.Part{Index: n, Of: run.parts}
 			b, err := rebuild(context.Background(), t, items, lo, o)
@@ -432,7 +433,7 @@ func TestPartsShare(t *testing.T) {
 			}
 			for _, out := range b.Outcomes {
 				got[out.Status]++
-				if out.Status == batch.StatusFailed {
+				if out.Status == outcome.Failed {
 					if out.Line != 9 {
 						t.Errorf("line %d failed: %v", out.Line, out.Err)
 					}
@@ -477,7 +478,7 @@ func TestRefused(t *testing.T) {
 	o.DryRun = true
 	b, err := rebuild(context.Background(), t, items, lo, o)
 	imagetest.WantErr(t, err, nil, f.Host, "refused the last 20 images")
-	if got := b.Of[batch.StatusFailed]; got != 15+14+20 || b.Of[batch.StatusNotRun] != 100-15-14-20-2 {
+	if got := b.Of[outcome.Failed]; got != 15+14+20 || b.Of[outcome.NotRun] != 100-15-14-20-2 {
 		t.Errorf("%d failed: %s", got, statuses(b))
 	}
 }

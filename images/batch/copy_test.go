@@ -17,6 +17,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -38,7 +39,7 @@ func TestFetchedOnce(t *testing.T) {
 			imagetest.CleanTemp(t)
 			from, to := imagetest.NewRegistry(t), imagetest.NewRegistry(t)
 			items, base := batchOf(t, from)
-			items = []batch.Item{items[0], items[2], items[3]}
+			items = []outcome.Item{items[0], items[2], items[3]}
 			from.Reset(nil)
 			blob.Temp.SetLimit(c.room)
 			defer blob.Temp.SetLimit(blob.DefaultTempLimit)
@@ -94,7 +95,7 @@ func TestCorruptBlob(t *testing.T) {
 		}
 	}
 	lo, o := listOptions(f, "")
-	b, err := rebuild(context.Background(), t, []batch.Item{{Line: 1, Source: "docker://" + f.Host + "/none:1"}}, lo, o)
+	b, err := rebuild(context.Background(), t, []outcome.Item{{Line: 1, Source: "docker://" + f.Host + "/none:1"}}, lo, o)
 	if err != nil || b.Outcomes[0].Dest != "docker://"+f.Host+"/new/none:1" {
 		t.Errorf("an image that is missing: dest %q, %v", b.Outcomes[0].Dest, err)
 	}

@@ -5,10 +5,12 @@ package batch
 import (
 	"context"
 	"io"
+
+	"vfix.dev/vfix/images/outcome"
 )
 
 // Has is has.
-func (p Part) Has(i Item) bool { return p.has(i) }
+func (p Part) Has(i outcome.Item) bool { return p.has(i) }
 
 // MinCompacted is minCompacted.
 const MinCompacted = minCompacted
@@ -19,7 +21,7 @@ var (
 )
 
 // AddAfterCut adds a line to a state file behind one that a full disk has cut off.
-func AddAfterCut(path string, out Outcome) error {
+func AddAfterCut(path string, out outcome.Image) error {
 	s, err := openState(context.Background(), path, Part{}, nil)
 	if err != nil {
 		return err

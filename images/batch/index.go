@@ -31,7 +31,7 @@ func (p place) offset() int64 { return int64(p.at & (1<<offsetBits - 1)) }
 const readAhead = 256 << 10
 
 // stateBegins is how each line of a state file begins.
-var stateBegins = []byte(fmt.Sprintf(`{"schema":%d,"source":`, stateSchema))
+var stateBegins = []byte(fmt.Sprintf(`{"schema":%d,`, stateSchema))
 
 // index takes in the lines of a file that are whole, and says where the last of them ends.
 func (s *state) index(r *io.SectionReader, file int) (whole int64, err error) {

@@ -15,16 +15,10 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/utf8text"
 )
-
-// Item is one line of a list of images.
-type Item struct {
-	Line   int // in the list, the first being 1
-	Source string
-	Dest   string // "" where the line has none
-}
 
 // maxLine is the longest line of a list, in bytes: no name of an image or path is longer.
 const maxLine = 64 << 10
@@ -108,8 +102,8 @@ func (l *List) Count() int { return l.part }
 func (l *List) All() int { return l.all }
 
 // Each calls f for the lines of the part, in the order of the list, until it errs.
-func (l *List) Each(f func(Item) error) error {
-	return l.every(func(i Item) error {
+func (l *List) Each(f func(outcome.Item) error) error {
+	return l.every(func(i outcome.Item) error {
 		if !l.o.Part.has(i) {
 			return nil
 		}
@@ -118,12 +112,12 @@ func (l *List) Each(f func(Item) error) error {
 }
 
 // inTurn is Each in the order of the work.
-func (l *List) inTurn(f func(Item) error) error {
+func (l *List) inTurn(f func(outcome.Item) error) error {
 	if l.o.First == nil {
 		return l.Each(f)
 	}
 	for _, first := range []bool{true, false} {
-		err := l.Each(func(i Item) error {
+		err := l.Each(func(i outcome.Item) error {
 			if l.o.First.MatchString(i.Source) != first {
 				return nil
 			}
@@ -137,8 +131,8 @@ func (l *List) inTurn(f func(Item) error) error {
 }
 
 // every calls f for the lines that count, whatever part they are in.
-func (l *List) every(f func(Item) error) error {
-	return l.read(func(i Item) error {
+func (l *List) every(f func(outcome.Item) error) error {
+	return l.read(func(i outcome.Item) error {
 		if l.same != nil && l.same.again[i.Line] {
 			return nil
 		}
@@ -147,7 +141,7 @@ func (l *List) every(f func(Item) error) error {
 }
 
 // read calls f for each line that has a SOURCE, until it errs.
-func (l *List) read(f func(Item) error) error {
+func (l *List) read(f func(outcome.Item) error) error {
 	sc := bufio.NewScanner(utf8text.Reader(io.NewSectionReader(l.f, 0, l.size)))
 	sc.Buffer(nil, maxLine)
 	line := 0
@@ -172,8 +166,8 @@ func (l *List) read(f func(Item) error) error {
 }
 
 // parseLine takes a line apart; an empty one has no SOURCE.
-func parseLine(text string) (Item, error) {
-	var i Item
+func parseLine(text string) (outcome.Item, error) {
+	var i outcome.Item
 	words := strings.Fields(text)
 	for n, w := range words {
 		if strings.HasPrefix(w, "#") {
@@ -204,7 +198,7 @@ type Part struct{ Index, Of int }
 
 // has reports whether a line is in the part. A hash of the line says so, so that a line that is
 // put in or taken out moves no other one.
-func (p Part) has(i Item) bool {
+func (p Part) has(i outcome.Item) bool {
 	if p.Of < 2 {
 		return true
 	}

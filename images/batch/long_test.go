@@ -16,6 +16,7 @@ import (
 
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/outcome"
 )
 
 // longList is how many lines the tests of long lists have.
@@ -52,7 +53,7 @@ func TestLongList(t *testing.T) {
 	enough := errors.New("enough")
 	const most = 40 // bytes a line, of both
 	_, o := listOptions(imagetest.NewRegistry(t), state)
-	o.Each = func(batch.Outcome) error {
+	o.Each = func(outcome.Image) error {
 		if used := heap() - before; used > longList*most {
 			t.Errorf("%d bytes a line", used/longList)
 		}
@@ -75,7 +76,7 @@ func heap() int {
 func TestStateIsCompacted(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
-	items = []batch.Item{items[0], items[2], items[3]}
+	items = []outcome.Item{items[0], items[2], items[3]}
 	state := filepath.Join(t.TempDir(), "state")
 	lo, o := listOptions(f, state)
 	if b, err := rebuild(context.Background(), t, items, lo, o); err != nil || statuses(b) != "done, done, unaffected" {
@@ -127,7 +128,7 @@ func TestStateIsCompacted(t *testing.T) {
 // A line that a full disk cuts off spoils none that an image gets which is finished after it.
 func TestStateAfterFullDisk(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
-	out := batch.Outcome{Item: batch.Item{Source: "docker://r.example/app:1"}, Status: batch.StatusUnaffected}
+	out := outcome.Image{Item: outcome.Item{Source: "docker://r.example/app:1"}, Status: outcome.Unaffected}
 	for range 2 {
 		if err := batch.AddAfterCut(state, out); err != nil {
 			t.Fatal(err)

@@ -10,25 +10,26 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 )
 
 // same is what is known of lines that mean the same.
 type same struct {
-	again map[int]bool // lines that are there before
-	clash map[int]Item // lines whose DEST an earlier line has, and that line
+	again map[int]bool         // lines that are there before
+	clash map[int]outcome.Item // lines whose DEST an earlier line has, and that line
 	seed  maphash.Seed
 	dests []uint64 // hashes of what is written to, in order
 }
 
 // prepare checks the whole list and counts its lines.
 func (l *List) prepare() error {
-	s := &same{again: map[int]bool{}, clash: map[int]Item{}, seed: maphash.MakeSeed()}
+	s := &same{again: map[int]bool{}, clash: map[int]outcome.Item{}, seed: maphash.MakeSeed()}
 	guess := lineCount(l.f, l.size)
 	lines := make([]uint64, 0, guess)
 	if l.o.Template != "" {
 		s.dests = make([]uint64, 0, guess)
 	}
-	err := l.read(func(i Item) error {
+	err := l.read(func(i outcome.Item) error {
 		l.count(i, 1)
 		lines = append(lines, s.line(i))
 		if key := l.destOf(i); key != "" {
@@ -44,7 +45,7 @@ func (l *List) prepare() error {
 }
 
 // count counts a line that counts.
-func (l *List) count(i Item, n int) {
+func (l *List) count(i outcome.Item, n int) {
 	l.all += n
 	if l.o.Part.has(i) {
 		l.part += n
@@ -61,7 +62,7 @@ func lineCount(f io.ReaderAt, size int64) int {
 	return int(lines*size/int64(max(n, 1))) * (spare + 1) / spare
 }
 
-func (s *same) line(i Item) uint64 {
+func (s *same) line(i outcome.Item) uint64 {
 	return maphash.Comparable(s.seed, [2]string{i.Source, i.Dest})
 }
 
@@ -82,8 +83,8 @@ func (l *List) lookClosely(s *same, lines, dests map[uint64]bool) error {
 	if len(lines) == 0 && len(dests) == 0 {
 		return nil
 	}
-	seen, first := map[[2]string]bool{}, map[string]Item{}
-	return l.read(func(i Item) error {
+	seen, first := map[[2]string]bool{}, map[string]outcome.Item{}
+	return l.read(func(i outcome.Item) error {
 		if lines[s.line(i)] {
 			if seen[[2]string{i.Source, i.Dest}] {
 				s.again[i.Line] = true
@@ -107,7 +108,7 @@ func (l *List) lookClosely(s *same, lines, dests map[uint64]bool) error {
 
 // destOf is where a line goes, the same for all ways to write it; "" where that is not known
 // before the SOURCE is open, or is the SOURCE's own matter.
-func (l *List) destOf(i Item) string {
+func (l *List) destOf(i outcome.Item) string {
 	dest := i.Dest
 	if dest == "" && l.o.Template != "" {
 		if ref, err := media.ParseRef(i.Source); err == nil && (ref.Transport == media.Registry || ref.Transport == media.Daemon) {
@@ -125,21 +126,21 @@ func (l *List) destOf(i Item) string {
 type claims map[uint64]int
 
 // goesTo finds the other line that goes where i does; c are the claims so far, and get this one.
-func (l *List) goesTo(key string, i Item, c claims) (other Item, taken bool, err error) {
+func (l *List) goesTo(key string, i outcome.Item, c claims) (other outcome.Item, taken bool, err error) {
 	if other, taken := l.same.clash[i.Line]; taken {
 		return other, true, nil
 	}
 	if l.destOf(i) == key {
-		return Item{}, false, nil
+		return outcome.Item{}, false, nil
 	}
 	hash := maphash.String(l.same.seed, key)
 	line := c[hash]
 	_, listed := slices.BinarySearch(l.same.dests, hash)
 	if !listed && (line == 0 || line == i.Line) {
 		c[hash] = i.Line
-		return Item{}, false, nil
+		return outcome.Item{}, false, nil
 	}
-	err = l.every(func(o Item) error {
+	err = l.every(func(o outcome.Item) error {
 		if o.Line != i.Line && !taken && (o.Line == line || listed && l.destOf(o) == key) {
 			other, taken = o, true
 		}

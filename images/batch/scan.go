@@ -8,6 +8,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -22,31 +23,31 @@ func Scan(ctx context.Context, list *List, o Options) (*Batch, error) {
 const scanVerb = "scan"
 
 // scan examines one image.
-func (b *batch) scan(ctx context.Context, out *Outcome, src *media.Source) error {
+func (b *batch) scan(ctx context.Context, out *outcome.Image, src *media.Source) error {
 	f, err := images.ScanSource(ctx, b.s, src, b.o.ScanOptions)
 	if err != nil {
 		return err
 	}
-	out.found(f)
+	found(out, f)
 	return nil
 }
 
 // found fills in what a scan found.
-func (o *Outcome) found(all *contents.Findings) {
-	o.Status = StatusUnaffected
+func found(o *outcome.Image, all *contents.Findings) {
+	o.Status = outcome.Unaffected
 	for _, f := range all.All() {
 		o.Files += len(f.Files)
-		o.hazards(f)
+		hazards(o, f)
 		for i := range f.Files {
-			o.site(&f.Files[i])
-			o.repaired(&f.Files[i])
+			site(o, &f.Files[i])
+			repaired(o, &f.Files[i])
 		}
 	}
-	o.unread(all)
+	unread(o, all)
 }
 
 // site counts the call sites of a file that no fallback in the image catches.
-func (o *Outcome) site(f *contents.File) {
+func site(o *outcome.Image, f *contents.File) {
 	if f.Covered != "" {
 		return
 	}
@@ -54,7 +55,7 @@ func (o *Outcome) site(f *contents.File) {
 		if p.Site.Verdict != rewriter.Unknown && !p.Site.Verdict.Patchable() {
 			continue
 		}
-		o.Status = StatusAffected
+		o.Status = outcome.Affected
 		if p.Form == rewriter.Left {
 			o.LeftOver++
 		} else {

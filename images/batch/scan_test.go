@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/patterns"
 	"vfix.dev/vfix/rewriter"
 )
@@ -31,16 +32,16 @@ func TestScanList(t *testing.T) {
 		t.Helper()
 		f.Reset(nil)
 		r := &ran{}
-		o.Each = func(out batch.Outcome) error {
+		o.Each = func(out outcome.Image) error {
 			r.Outcomes = append(r.Outcomes, out)
 			return nil
 		}
 		b, err := batch.Scan(context.Background(), l, o)
-		slices.SortFunc(r.Outcomes, func(a, b batch.Outcome) int { return a.Line - b.Line })
+		slices.SortFunc(r.Outcomes, func(a, b outcome.Image) int { return a.Line - b.Line })
 		if err != nil || statuses(r) != want {
 			t.Fatalf("got %s, %v, want %s", statuses(r), err, want)
 		}
-		if first := r.Outcomes[0]; b.Of[batch.StatusAffected] != 2 || first.Patched == 0 || first.Files != 1 || first.Dest != "" {
+		if first := r.Outcomes[0]; b.Of[outcome.Affected] != 2 || first.Patched == 0 || first.Files != 1 || first.Dest != "" {
 			t.Errorf("%+v, %+v", b, first)
 		}
 	}
@@ -78,7 +79,7 @@ func TestOrderAndRate(t *testing.T) {
 	lo, o := listOptions(f, "")
 	lo.First, o.AtOnce = patterns.Image("*app1:*"), 1
 	var order []string
-	o.Each = func(out batch.Outcome) error {
+	o.Each = func(out outcome.Image) error {
 		order = append(order, filepath.Base(out.Source))
 		return nil
 	}

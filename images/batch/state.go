@@ -21,6 +21,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
@@ -37,28 +38,15 @@ type state struct {
 	known  []place // in the order of hashes
 }
 
-// stateLine is one line. What comes before Options is found without reading all of it.
+// stateLine is one line. What comes before the image's status is found without reading all of it.
 type stateLine struct {
-	Schema     int       `json:"schema"`
-	Source     string    `json:"source"`
-	Dest       string    `json:"dest,omitempty"`
-	Verb       string    `json:"verb,omitempty"` // "" for rebuild
-	Status     Status    `json:"status"`
-	Time       time.Time `json:"time,omitzero"` // the later of two lines about an image counts
-	BaseDigest string    `json:"base_digest,omitempty"`
-	Options    string    `json:"options"`
-	Stored     string    `json:"stored,omitempty"`
-	Reference  string    `json:"reference,omitempty"`
-	Digest     string    `json:"digest,omitempty"`
-	Files      int       `json:"files,omitempty"`
-	Patched    int       `json:"patched,omitempty"`
-	LeftOver   int       `json:"left_over,omitempty"`
-	Unread     int       `json:"unread,omitempty"`
-	Repaired   int       `json:"repaired,omitempty"`
-	LayerSize  int64     `json:"layer_size,omitempty"`
-	Warnings   []string  `json:"warnings,omitempty"`
-	Hazards    []string  `json:"hazards,omitempty"`
-	Error      string    `json:"error,omitempty"`
+	Schema  int       `json:"schema"`
+	Verb    string    `json:"verb,omitempty"` // "" for rebuild
+	Time    time.Time `json:"time"`           // the later of two lines about an image counts
+	Options string    `json:"options"`
+	Stored  string    `json:"stored,omitempty"`
+	Unread  int       `json:"unread,omitempty"`
+	outcome.Image
 }
 
 const stateSchema = 1
@@ -217,24 +205,13 @@ func (s *state) find(k stateKey, options string) (l stateLine, ok bool, err erro
 	if err := json.Unmarshal(line, &l); err != nil {
 		return l, false, fmt.Errorf("state file %s: %w", s.path, err)
 	}
-	return l, l.Verb == k.verb && l.Source == k.source && l.Dest == k.dest && l.Status != StatusFailed && l.Status != StatusIncomplete && l.Options == options && l.BaseDigest != "", nil
-}
-
-// fill makes an outcome what it was when the line was written.
-func (l *stateLine) fill(o *Outcome) {
-	o.Status, o.Before = l.Status, true
-	o.Reference, o.Digest, o.LayerSize = l.Reference, l.Digest, l.LayerSize
-	o.Files, o.Patched, o.LeftOver, o.Unread, o.Repaired, o.Hazards, o.Warnings = l.Files, l.Patched, l.LeftOver, l.Unread, l.Repaired, l.Hazards, l.Warnings
+	return l, l.Verb == k.verb && l.Source == k.source && l.Dest == k.dest && l.Status != outcome.Failed && l.Status != outcome.Incomplete && l.Options == options && l.BaseDigest != "", nil
 }
 
 // add writes one line, and returns when it is on the disk.
-func (s *state) add(o Outcome, verb, options string) error {
-	l := stateLine{
-		Schema: stateSchema, Source: o.Source, Dest: o.Dest, Verb: verb, Status: o.Status, Time: time.Now().UTC(),
-		BaseDigest: o.BaseDigest, Options: options,
-		Stored: o.stored, Reference: o.Reference, Digest: o.Digest, Files: o.Files, Patched: o.Patched, LeftOver: o.LeftOver,
-		Unread: o.Unread, Repaired: o.Repaired, LayerSize: o.LayerSize, Hazards: o.Hazards, Warnings: o.Warnings,
-	}
+func (s *state) add(o outcome.Image, verb, options string) error {
+	l := stateLine{Schema: stateSchema, Verb: verb, Time: time.Now().UTC(), Options: options, Stored: o.Stored, Unread: o.Unread, Image: o}
+	l.Error, l.Hint = "", ""
 	if o.Err != nil {
 		l.Error = redact.Redact(o.Err.Error())
 		if p, ok := s.at(stateKey{verb, o.Source, o.Dest}); ok { // what an earlier run wrote is still there

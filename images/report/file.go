@@ -9,9 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/jsonobject"
 )
 
@@ -28,7 +28,7 @@ type File struct {
 // format is how a report is written.
 type format interface {
 	begin(w io.Writer, title string) error
-	add(w io.Writer, row Row) error
+	add(w io.Writer, row outcome.Image) error
 	end(w io.Writer, sums string) error
 }
 
@@ -58,7 +58,7 @@ func (r *File) check(err error) error {
 }
 
 // Add appends a row; it is in the file when Add returns.
-func (r *File) Add(row Row) error {
+func (r *File) Add(row outcome.Image) error {
 	if r == nil {
 		return nil
 	}
@@ -82,7 +82,7 @@ type jsonFormat struct{}
 
 func (jsonFormat) begin(io.Writer, string) error { return nil }
 func (jsonFormat) end(io.Writer, string) error   { return nil }
-func (jsonFormat) add(w io.Writer, row Row) error {
+func (jsonFormat) add(w io.Writer, row outcome.Image) error {
 	raw, err := jsonobject.Encode(row)
 	if err != nil {
 		return err
@@ -95,15 +95,13 @@ func (jsonFormat) add(w io.Writer, row Row) error {
 type csvFormat struct{}
 
 func (csvFormat) begin(w io.Writer, _ string) error {
-	return writeCSV(w, "line", "source", "dest", "status", "before", "reference", "digest", "base_digest", "files", "patched", "left_over", "repaired", "layer_size", "hazards", "warnings", "error", "hint")
+	return writeCSV(w, outcome.Columns()...)
 }
 
 func (csvFormat) end(io.Writer, string) error { return nil }
 
-func (csvFormat) add(w io.Writer, r Row) error {
-	return writeCSV(w, strconv.Itoa(r.Line), r.Source, r.Dest, r.Status, strconv.FormatBool(r.Before), r.Reference, r.Digest, r.BaseDigest,
-		strconv.Itoa(r.Files), strconv.Itoa(r.Patched), strconv.Itoa(r.LeftOver), strconv.Itoa(r.Repaired), strconv.FormatInt(r.LayerSize, 10),
-		strings.Join(r.Hazards, "; "), strings.Join(r.Warnings, "; "), r.Error, r.Hint)
+func (csvFormat) add(w io.Writer, r outcome.Image) error {
+	return writeCSV(w, r.Cells()...)
 }
 
 func writeCSV(w io.Writer, cells ...string) error {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"vfix.dev/vfix/images/outcome"
 )
 
 //go:embed page.html
@@ -27,14 +29,16 @@ func (htmlFormat) begin(w io.Writer, title string) error {
 	return pages().ExecuteTemplate(w, "head", title)
 }
 
-func (htmlFormat) add(w io.Writer, row Row) error { return pages().ExecuteTemplate(w, "row", row) }
+func (htmlFormat) add(w io.Writer, row outcome.Image) error {
+	return pages().ExecuteTemplate(w, "row", row)
+}
 
 func (htmlFormat) end(w io.Writer, sums string) error {
 	return pages().ExecuteTemplate(w, "tail", sums)
 }
 
 // class is a status as the name of a class.
-func class(status string) string { return strings.ReplaceAll(status, " ", "-") }
+func class(status outcome.Status) string { return strings.ReplaceAll(string(status), " ", "-") }
 
 // nameOf and digestOf are what a reference has before and behind its @.
 func nameOf(reference string) string   { name, _, _ := strings.Cut(reference, "@"); return name }

@@ -12,29 +12,9 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/jsonobject"
 )
-
-// Row is what became of one image. Its JSON is what docs/json.md calls an outcome.
-type Row struct {
-	Line       int      `json:"line"`
-	Source     string   `json:"source"`
-	Dest       string   `json:"dest"`
-	Status     string   `json:"status"`
-	Before     bool     `json:"before"`
-	Reference  string   `json:"reference"`
-	Digest     string   `json:"digest"`
-	BaseDigest string   `json:"base_digest"`
-	Files      int      `json:"files"`
-	Patched    int      `json:"patched"`
-	LeftOver   int      `json:"left_over"`
-	Repaired   int      `json:"repaired"`
-	LayerSize  int64    `json:"layer_size"`
-	Hazards    []string `json:"hazards"`
-	Warnings   []string `json:"warnings"`
-	Error      string   `json:"error"`
-	Hint       string   `json:"hint"`
-}
 
 // Rows are those of one run. The zero value is ready for use.
 type Rows struct {
@@ -49,7 +29,7 @@ type Rows struct {
 func (r *Rows) Close() { blob.RemoveTemp(r.f) }
 
 // Add keeps a row.
-func (r *Rows) Add(row Row) error {
+func (r *Rows) Add(row outcome.Image) error {
 	if r.f == nil {
 		var err error
 		if r.f, err = blob.TempFile(); err != nil {
@@ -86,7 +66,7 @@ type Cursor struct {
 }
 
 // Get gives the row of a line; false: it has none.
-func (c *Cursor) Get(line int) (row Row, ok bool, err error) {
+func (c *Cursor) Get(line int) (row outcome.Image, ok bool, err error) {
 	for len(c.order) > 0 && int(c.rows.lines[c.order[0]]) < line {
 		c.order = c.order[1:]
 	}

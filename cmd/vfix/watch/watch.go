@@ -15,7 +15,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/atomicfile"
-	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/registry"
 )
 
@@ -35,7 +35,7 @@ type List struct {
 	bar   *mpb.Bar // nil where there is no terminal
 
 	mu     sync.Mutex
-	of     map[batch.Status]int
+	of     map[outcome.Status]int
 	before int // of all, those of an earlier run
 	sites  int // call sites that were patched or found
 
@@ -46,7 +46,7 @@ type List struct {
 func Start(file string, all int, meter *registry.Meter, out *screen.Output) *List {
 	w := &List{
 		out: out, all: all, file: file, meter: meter, begin: time.Now(),
-		of: map[batch.Status]int{}, quit: make(chan struct{}), done: make(chan struct{}),
+		of: map[outcome.Status]int{}, quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	w.bar = out.Overall(all)
 	go w.run()
@@ -54,7 +54,7 @@ func Start(file string, all int, meter *registry.Meter, out *screen.Output) *Lis
 }
 
 // Finished takes in an outcome, and says how many there are.
-func (w *List) Finished(o batch.Outcome) int {
+func (w *List) Finished(o outcome.Image) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.of[o.Status]++
@@ -101,7 +101,7 @@ func (w *List) line(since time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.count()
-	text := fmt.Sprintf("%d of %s (%d%%), %d failed", n, screen.Count(w.all, "image"), n*100/max(w.all, 1), w.of[batch.StatusFailed])
+	text := fmt.Sprintf("%d of %s (%d%%), %d failed", n, screen.Count(w.all, "image"), n*100/max(w.all, 1), w.of[outcome.Failed])
 	if n > 0 && n < w.all {
 		left := time.Duration(float64(since) / float64(n) * float64(w.all-n))
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
@@ -147,7 +147,7 @@ func (w *List) text(whole bool) []byte {
 	one := func(name, kind, help string, v any) { metric(name, kind, help); value(name, "", v) }
 	one("images", "gauge", "Images in the part of the list.", w.all)
 	metric("images_finished_total", "counter", "Images that are finished, by result.")
-	for _, s := range []batch.Status{batch.StatusDone, batch.StatusUnaffected, batch.StatusAffected, batch.StatusFailed, batch.StatusIncomplete} {
+	for _, s := range []outcome.Status{outcome.Done, outcome.Unaffected, outcome.Affected, outcome.Failed, outcome.Incomplete} {
 		value("images_finished_total", fmt.Sprintf("{result=%q}", s), w.of[s])
 	}
 	one("images_skipped_total", "counter", "Finished images that were skipped, because an earlier run finished them.", w.before)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/outcome"
 )
 
 // The value of a label has the escapes of Prometheus and no others.
@@ -24,7 +24,7 @@ func TestLabelText(t *testing.T) {
 
 // Without a terminal there is a line from time to time, with the time that is left.
 func TestWatchLines(t *testing.T) {
-	w := &List{all: 300, of: map[batch.Status]int{batch.StatusDone: 99, batch.StatusFailed: 1}}
+	w := &List{all: 300, of: map[outcome.Status]int{outcome.Done: 99, outcome.Failed: 1}}
 	if got := w.line(10 * time.Minute); got != "100 of 300 images (33%), 1 failed, about 20m0s left" {
 		t.Errorf("got %q", got)
 	}
@@ -34,7 +34,7 @@ func TestWatchLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m")
 	out := screen.New(io.Discard, &b)
 	w = Start(file, 5, nil, out)
-	w.Finished(batch.Outcome{Status: batch.StatusDone})
+	w.Finished(outcome.Image{Status: outcome.Done})
 	for range 1000 {
 		time.Sleep(time.Millisecond)
 		if _, err := os.Stat(file); err == nil {
