@@ -117,12 +117,14 @@ func TestVDSO(t *testing.T) {
 		}
 	}
 	// Each section header with an offset, a size or a link that leads out of the image.
+	const elfHeader, sectionLen = 64, 64 // bytes, Elf64_Ehdr and Elf64_Shdr
+	le := binary.LittleEndian
 	at, count := int(le.Uint64(image[40:])), int(le.Uint16(image[60:]))
 	for n := range count {
 		for field, value := range map[int]uint64{24: uint64(len(image)) - 1, 32: 1 << 40, 40: 1<<32 - 1} {
 			bad := slices.Clone(image)
 			le.PutUint64(bad[at+n*sectionLen+field:], value)
-			if symbols, err := VDSO(bad); err == nil && len(symbols) > maxSymbols {
+			if symbols, err := VDSO(bad); err == nil && len(symbols) > len(image) {
 				t.Errorf("section %d, field %d: %d symbols", n, field, len(symbols))
 			}
 		}
@@ -138,9 +140,9 @@ func TestVDSO(t *testing.T) {
 func FuzzVDSO(f *testing.F) {
 	image := vdsoImage(f)
 	f.Add(image)
-	f.Add(image[:elfHeader])
+	f.Add(image[:64])
 	f.Fuzz(func(t *testing.T, image []byte) {
-		if symbols, err := VDSO(image); err == nil && len(symbols) > maxSymbols {
+		if symbols, err := VDSO(image); err == nil && len(symbols) > len(image) {
 			t.Errorf("%d symbols", len(symbols))
 		}
 	})
