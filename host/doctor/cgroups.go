@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"vfix.dev/vfix/internal/mounts"
 )
 
 // jvmControllers are those that a JDK wants to see enabled in /proc/cgroups before it takes any
@@ -67,12 +68,11 @@ func judgeCgroups(c *Check, version string, missing []string) {
 
 // cgroupVersion tells from the mounts which trees there are; "" for none.
 func cgroupVersion(x *examination) string {
-	mounts, _ := x.read("/proc/self/mountinfo")
+	text, _ := x.read("/proc/self/mountinfo")
+	all, _ := mounts.Read(text)
 	var v1, v2 bool
-	for line := range strings.Lines(string(mounts)) {
-		// proc_pid_mountinfo(5): after the separator come the type, the source and the options.
-		_, after, _ := strings.Cut(line, " - ")
-		switch fs, _, _ := strings.Cut(after, " "); fs {
+	for _, m := range all {
+		switch m.FSType {
 		case "cgroup":
 			v1 = true
 		case "cgroup2":

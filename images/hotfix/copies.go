@@ -20,6 +20,7 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/lazy"
+	"vfix.dev/vfix/internal/mounts"
 )
 
 // Copy is one patched copy.
@@ -119,12 +120,10 @@ func mountedCopies(proc string) map[string][]string {
 		if err != nil {
 			continue // it has ended
 		}
-		for line := range strings.Lines(string(text)) {
-			const root = 3 // the field that names the mounted file in its file system
-			if fields := strings.Fields(line); len(fields) > root {
-				if name := filepath.Base(fields[root]); copyName().MatchString(name) {
-					used[name] = append(used[name], "process "+filepath.Base(filepath.Dir(file)))
-				}
+		all, _ := mounts.Read(text)
+		for _, m := range all {
+			if name := filepath.Base(m.Root); copyName().MatchString(name) {
+				used[name] = append(used[name], "process "+filepath.Base(filepath.Dir(file)))
 			}
 		}
 	}

@@ -4,13 +4,13 @@
 package plugin
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/mounts"
 )
 
 // onNode refuses a directory in the file system of a container's image.
@@ -40,18 +40,14 @@ func contained() bool {
 // inImage reports whether the mount of a mountinfo file that holds a path is an overlay at /.
 func inImage(mountinfo []byte, path string) bool {
 	longest, image := "", false
-	for line := range bytes.Lines(mountinfo) {
-		front, back, ok := strings.Cut(string(line), " - ")
-		f, g := strings.Fields(front), strings.Fields(back)
-		if !ok || len(f) < 5 || len(g) < 1 {
-			continue
-		}
-		at := f[4]
+	all, _ := mounts.Read(mountinfo)
+	for _, m := range all {
+		at := m.Mountpoint
 		if rel, err := filepath.Rel(at, path); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 			continue
 		}
 		if len(at) >= len(longest) {
-			longest, image = at, at == "/" && g[0] == "overlay"
+			longest, image = at, at == "/" && m.FSType == "overlay"
 		}
 	}
 	return image
