@@ -23,6 +23,7 @@ import (
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/report"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/patterns"
 )
 
@@ -184,23 +185,13 @@ func goesOn(state string) string {
 	return "; run the command again to resume"
 }
 
-// batchFailure is the error of a list of which not all images could be done.
-type batchFailure struct{ failed, all int }
-
 // failures is the error of a list with failed images.
 func failures(b *batch.Batch) error {
 	if failed := b.Of[outcome.Failed]; failed > 0 {
-		return &batchFailure{failed, b.All()}
+		return hinterr.With(fmt.Errorf("%d of %s failed", failed, screen.Count(b.All(), "image")),
+			"the table gives the reasons; run the command again to retry; with --state only the failed images are retried")
 	}
 	return nil
-}
-
-func (b *batchFailure) Error() string {
-	return fmt.Sprintf("%d of %s failed", b.failed, screen.Count(b.all, "image"))
-}
-
-func (b *batchFailure) Hint() string {
-	return "the table gives the reasons; run the command again to retry; with --state only the failed images are retried"
 }
 
 // inWords has the error, and what to do about it, as text, and no list that is nil.

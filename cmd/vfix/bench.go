@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/host/bench/figure"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/shim"
 )
@@ -139,7 +140,7 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 	if image == "" {
 		figures, err := e.benchHost(ctx, o)
 		if err != nil {
-			return &benchError{err}
+			return hinterr.Among(err, benchHints, benchHint)
 		}
 		return finishBench(opts, benched{modes: bench.Modes, figures: figures, title: "This host"}, out, e)
 	}
@@ -157,13 +158,13 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 			Requests: opts.requests, Pipeline: opts.pipeline, Step: o.Step,
 		})
 		if err != nil {
-			return &benchError{err}
+			return hinterr.Among(err, benchHints, benchHint)
 		}
 		return out.redis(opts, image, all)
 	}
 	figures, err := e.benchImage(ctx, roots.original, roots.rebuilt, o)
 	if err != nil {
-		return &benchError{err}
+		return hinterr.Among(err, benchHints, benchHint)
 	}
 	return finishBench(opts, benched{image: image, modes: bench.ImageModes, figures: figures, title: image}, out, e)
 }
@@ -225,17 +226,10 @@ func unpackBoth(ctx context.Context, e engine, image string, media media.Options
 
 func (r *roots) remove() error { return os.RemoveAll(r.dir) }
 
-// benchError is why nothing could be measured.
-type benchError struct{ error }
-
-func (e *benchError) Unwrap() error { return e.error }
-
-func (e *benchError) Hint() string {
-	if errors.Is(e.error, bench.ErrUnsupported) {
-		return "run it on x86-64 Linux"
-	}
-	if errors.Is(e.error, os.ErrPermission) {
-		return "run it as root: programs of an image get a root filesystem of their own"
-	}
-	return "run 'vfix doctor' to see how this kernel serves the vsyscall page; 'vfix bench --help' lists what is needed"
+// benchHints and benchHint say what to do where nothing could be measured.
+var benchHints = []hinterr.For{
+	{Err: bench.ErrUnsupported, Hint: "run it on x86-64 Linux"},
+	{Err: os.ErrPermission, Hint: "run it as root: programs of an image get a root filesystem of their own"},
 }
+
+const benchHint = "run 'vfix doctor' to see how this kernel serves the vsyscall page; 'vfix bench --help' lists what is needed"

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -80,7 +79,7 @@ func runCache(action string, opts CacheOptions, out *output, e engine) error {
 	}
 	done, err := e.cache(action, opts.dir, limit)
 	if err != nil {
-		return &cacheError{err}
+		return hinterr.Among(err, cacheHints, "remove the directory while no container is being started: it is created again")
 	}
 	return out.cached(action, opts, done)
 }
@@ -99,22 +98,9 @@ func bytesOf(verb, flag, text string) (int64, error) {
 	return n << shift[unit], nil
 }
 
-// cacheError is why the cache cannot be looked at.
-type cacheError struct{ error }
-
-func (e *cacheError) Unwrap() error { return e.error }
-
-func (e *cacheError) Hint() string {
-	own := hinterr.HintOf(e.error)
-	switch {
-	case own != "":
-		return own
-	case errors.Is(e.error, fs.ErrNotExist):
-		return "vfix-runtime creates it when it first starts a container; name another one with --cache-dir"
-	case errors.Is(e.error, store.ErrUnsound):
-		return "run vfix as its owner, or name another directory with --cache-dir"
-	case errors.Is(e.error, fs.ErrPermission):
-		return "the cache belongs to root: run vfix as root"
-	}
-	return "remove the directory while no container is being started: it is created again"
+// cacheHints say what to do where the cache cannot be looked at.
+var cacheHints = []hinterr.For{
+	{Err: fs.ErrNotExist, Hint: "vfix-runtime creates it when it first starts a container; name another one with --cache-dir"},
+	{Err: store.ErrUnsound, Hint: "run vfix as its owner, or name another directory with --cache-dir"},
+	{Err: fs.ErrPermission, Hint: "the cache belongs to root: run vfix as root"},
 }

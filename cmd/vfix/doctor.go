@@ -109,7 +109,8 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 	report, err := e.doctor(ctx, o)
 	out.EndProgress()
 	if err != nil {
-		return &doctorError{err}
+		return hinterr.Among(err, []hinterr.For{{Err: doctor.ErrUnsupported, Hint: "run it on the machine or virtual machine whose kernel the containers use"}},
+			"vfix starts a small program to measure: it needs /proc, or a temporary directory (TMPDIR) that allows programs")
 	}
 	if err := out.doctor(opts.printOptions, report); err != nil {
 		return err
@@ -121,18 +122,6 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 		}
 	}
 	return nil
-}
-
-// doctorError is why this host could not be examined.
-type doctorError struct{ error }
-
-func (e *doctorError) Unwrap() error { return e.error }
-
-func (e *doctorError) Hint() string {
-	if errors.Is(e.error, doctor.ErrUnsupported) {
-		return "run it on the machine or virtual machine whose kernel the containers use"
-	}
-	return "vfix starts a small program to measure: it needs /proc, or a temporary directory (TMPDIR) that allows programs"
 }
 
 // containersOf has package images look into the engines, for half of the time that the check

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/shim"
 )
 
@@ -48,16 +49,9 @@ func runRuntime(args []string, stderr io.Writer) int {
 	if err == nil {
 		return statusDone
 	}
-	newOutput(io.Discard, stderr).fail(&runtimeError{err})
+	newOutput(io.Discard, stderr).fail(hinterr.With(err, "%s", ociruntime.Hint(err)))
 	return statusError
 }
-
-// runtimeError is why a container was not started.
-type runtimeError struct{ error }
-
-func (e *runtimeError) Unwrap() error { return e.error }
-
-func (e *runtimeError) Hint() string { return ociruntime.Hint(e.error) }
 
 func newRuntimeCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{

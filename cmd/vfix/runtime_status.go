@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"io/fs"
 
 	"github.com/spf13/cobra"
@@ -71,25 +70,13 @@ func runStatus(opts StatusOptions, out *output, e engine) error {
 	}
 	status, err := e.status(opts.StatusOptions)
 	if err != nil {
-		return &noStatusError{err}
+		return hinterr.Among(err, statusHints, `see "record" in `+policy.ConfigFile+", and 'vfix help node-install'")
 	}
 	return out.status(opts, status)
 }
 
-// noStatusError is why nothing can be shown.
-type noStatusError struct{ error }
-
-func (e *noStatusError) Unwrap() error { return e.error }
-
-func (e *noStatusError) Hint() string {
-	own := hinterr.HintOf(e.error)
-	switch {
-	case own != "":
-		return own
-	case errors.Is(e.error, fs.ErrNotExist):
-		return "vfix-runtime writes it when it first starts a container; name another file with --record"
-	case errors.Is(e.error, fs.ErrPermission):
-		return "the records belong to root: run vfix as root"
-	}
-	return `see "record" in ` + policy.ConfigFile + ", and 'vfix help node-install'"
+// statusHints say what to do where nothing can be shown.
+var statusHints = []hinterr.For{
+	{Err: fs.ErrNotExist, Hint: "vfix-runtime writes it when it first starts a container; name another file with --record"},
+	{Err: fs.ErrPermission, Hint: "the records belong to root: run vfix as root"},
 }

@@ -7,6 +7,8 @@ package install
 import (
 	"io/fs"
 	"os"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 func metaOf(_ *os.File, fi fs.FileInfo) meta {
@@ -15,6 +17,6 @@ func metaOf(_ *os.File, fi fs.FileInfo) meta {
 
 func (m meta) apply(f *os.File) error { return f.Chmod(m.Mode) }
 
-func lock(*os.File) error { return ErrUnsupported }
+func lock(*os.File) error { return hinterr.ErrUnsupported }
 
 func owner() (uid, gid int) { return 0, 0 }

@@ -5,6 +5,8 @@ package install
 import (
 	"bytes"
 	"strings"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 func beginLine(name string) string {
@@ -47,7 +49,7 @@ func takeBlock(file string, data []byte, name string) ([]byte, bool, error) {
 		}
 	}
 	if inside {
-		return nil, true, withHint(errorf(ErrDamaged, "%s: the line %q is missing", file, end),
+		return nil, true, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: the line %q is missing", file, end),
 			"put it back behind what 'vfix install' wrote, or take that out by hand")
 	}
 	if !found {

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 const (
@@ -164,14 +166,14 @@ func versionOf(file string, tree map[string]any) (int, error) {
 	}
 	n, ok := v.(int64)
 	if !ok || n < 1 {
-		return 0, errorf(ErrDamaged, "/%s: version %v", file, v)
+		return 0, hinterr.Errorf(hinterr.ErrDamaged, "/%s: version %v", file, v)
 	}
 	// Version 4 moved the server's own tables; plugins are as in 3.
 	if n == 4 {
 		n = 3
 	}
 	if criPlugin[int(n)] == "" {
-		return 0, errorf(ErrUnsupported, "/%s: version %d; vfix knows 1 to 4", file, n)
+		return 0, hinterr.Errorf(hinterr.ErrUnsupported, "/%s: version %d; vfix knows 1 to 4", file, n)
 	}
 	return int(n), nil
 }
@@ -195,7 +197,7 @@ func planContainerd(p *planner) error {
 	for _, f := range files {
 		p.criDisabled(f)
 		if p.Default && lookup(f.tree, []string{"plugins", criPlugin[h.version], "containerd", "default_runtime_name"}) != nil {
-			return withHint(errorf(ErrConflict, "/%s: names a default_runtime_name already", f.name),
+			return hinterr.With(hinterr.Errorf(ErrConflict, "/%s: names a default_runtime_name already", f.name),
 				"set it to %q there by hand, and omit --default-runtime", p.Name)
 		}
 	}
@@ -284,7 +286,7 @@ func (p *planner) model(tree map[string]any, version int) map[string]any {
 // adopt has vfix wrap the program that the model's table names, where the user names none.
 func (p *planner) adopt(like map[string]any) error {
 	if t, _ := like["runtime_type"].(string); t != "" && t != runtimeType && !strings.HasPrefix(t, "io.containerd.runc.") {
-		return withHint(errorf(ErrUnsupported, "the default runtime is of type %s, and vfix wraps only what has runc's command line", t),
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "the default runtime is of type %s, and vfix wraps only what has runc's command line", t),
 			"make a runtime of type %s the default one first", runtimeType)
 	}
 	program, _ := lookup(like, []string{"options", "BinaryName"}).(string)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // planK0s adds a file to the folder that k0s merges into its containerd's configuration.
@@ -18,7 +20,7 @@ func planK0s(p *planner) error {
 		return err
 	}
 	if data != nil && !bytes.Contains(data, []byte("k0s_managed=true")) && !p.Force {
-		return withHint(errorf(ErrUnsupported, "/%s: is not managed by k0s, which then reads no /%s", main, path.Dir(p.configPath())),
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "/%s: is not managed by k0s, which then reads no /%s", main, path.Dir(p.configPath())),
 			"vfix install containerd --config /%s", main)
 	}
 	h := handler{version: 2}
@@ -47,7 +49,7 @@ func planRancher(p *planner) error {
 		return err
 	}
 	if made == nil {
-		return withHint(errorf(ErrNoEngine, "/%s/config.toml: not there: %s has not been started yet", dir, p.Engine),
+		return hinterr.With(hinterr.Errorf(ErrNoEngine, "/%s/config.toml: not there: %s has not been started yet", dir, p.Engine),
 			"start it once, so that it shows which containerd it has")
 	}
 	tree, err := parseTOML("/"+dir+"/config.toml", made)
@@ -60,7 +62,7 @@ func planRancher(p *planner) error {
 	}
 	own := map[int]string{2: "config", 3: "config-v3"}[h.version]
 	if own == "" {
-		return errorf(ErrUnsupported, "/%s/config.toml: version %d; want 2 or 3", dir, h.version)
+		return hinterr.Errorf(hinterr.ErrUnsupported, "/%s/config.toml: version %d; want 2 or 3", dir, h.version)
 	}
 	for _, pattern := range importsOf(dir+"/config.toml", tree) {
 		if h.version == 3 && path.Base(path.Dir(pattern)) == own+".toml.d" {
@@ -79,12 +81,12 @@ func (p *planner) template(name string, h handler) error {
 		return err
 	}
 	if p.Default {
-		return withHint(errorf(ErrUnsupported, "/%s: a template; vfix cannot change the default runtime in it", name),
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "/%s: a template; vfix cannot change the default runtime in it", name),
 			"start %s with --default-runtime=%s, and omit --default-runtime here", p.Engine, p.Name)
 	}
 	p.text(name, block, nil, func(base []byte) ([]byte, error) {
 		if bytes.Contains(base, []byte(".runtimes."+p.Name+"]")) {
-			return nil, withHint(errorf(ErrConflict, "/%s: has another runtime %s already", name, p.Name), "choose another name with --name")
+			return nil, hinterr.With(hinterr.Errorf(ErrConflict, "/%s: has another runtime %s already", name, p.Name), "choose another name with --name")
 		}
 		if len(bytes.TrimSpace(base)) == 0 {
 			base = []byte("{{ template \"base\" . }}\n")

@@ -7,6 +7,8 @@ import (
 	"bytes"
 
 	"github.com/tailscale/hujson"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // dockerUnits are where options of dockerd may stand that fight with daemon.json.
@@ -33,7 +35,7 @@ func planDocker(p *planner) error {
 		}
 		mine, _ := hujson.Parse(set[0].Value)
 		if old := d.get(set[0].Path); old != nil && plain(old) != plain(&mine) && !p.Force {
-			return nil, withHint(errorf(ErrConflict, "%s: has another runtime %s already: %s", file, p.Name, plain(old)),
+			return nil, hinterr.With(hinterr.Errorf(ErrConflict, "%s: has another runtime %s already: %s", file, p.Name, plain(old)),
 				"choose another name with --name, or --force to replace it")
 		}
 		return addMembers(file, base, set)
@@ -65,7 +67,7 @@ func (p *planner) dockerFlags() error {
 					if len(line) == 0 || line[0] == '#' || !bytes.Contains(line, []byte(flag)) || p.Force {
 						continue
 					}
-					return withHint(errorf(ErrConflict, "/%s: gives dockerd %s, and with that in daemon.json too it does not start", file, flag),
+					return hinterr.With(hinterr.Errorf(ErrConflict, "/%s: gives dockerd %s, and with that in daemon.json too it does not start", file, flag),
 						"move that option into daemon.json, or use --force")
 				}
 			}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // planCRIO: https://github.com/cri-o/cri-o/blob/main/docs/crio.conf.5.md. There is no
@@ -53,7 +55,7 @@ func (p *planner) unclaimed(file string, base []byte, names []string) error {
 		return err
 	}
 	if lookup(v, names) != nil || lookup(v, names[:len(names)-1]) != nil && names[len(names)-1] == "runtime_path" {
-		return withHint(errorf(ErrConflict, "%s: has another runtime %s already", file, p.Name), "choose another name with --name, or take that one out")
+		return hinterr.With(hinterr.Errorf(ErrConflict, "%s: has another runtime %s already", file, p.Name), "choose another name with --name, or take that one out")
 	}
 	return nil
 }
@@ -67,7 +69,7 @@ func parseTOML(file string, data []byte) (map[string]any, error) {
 			row, column := d.Position()
 			at = fmt.Sprintf(" in line %d, column %d", row, column)
 		}
-		return nil, withHint(errorf(ErrDamaged, "%s: %v%s", file, err, at), "correct it, or move it away")
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %v%s", file, err, at), "correct it, or move it away")
 	}
 	return v, nil
 }
@@ -76,11 +78,11 @@ func parseTOML(file string, data []byte) (map[string]any, error) {
 func checkTOML(file string, data []byte, names []string) error {
 	v, err := parseTOML(file, data)
 	if err != nil {
-		return withHint(errorf(ErrConflict, "%s: a table cannot be added at its end: %v", file, err),
+		return hinterr.With(hinterr.Errorf(ErrConflict, "%s: a table cannot be added at its end: %v", file, err),
 			"it may have a runtime of the same name, or tables in braces: put them on lines of their own")
 	}
 	if lookup(v, names) == nil {
-		return errorf(ErrConflict, "%s: the runtime would not be found in it", file)
+		return hinterr.Errorf(ErrConflict, "%s: the runtime would not be found in it", file)
 	}
 	return nil
 }

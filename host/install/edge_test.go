@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // What cannot be done is refused with the file's name and a hint, and nothing has changed.
@@ -21,24 +23,24 @@ func TestRefused(t *testing.T) {
 	}{
 		"no engine":             {Podman, nil, map[string]string{"usr/bin/crio": ""}, ErrNoEngine, "podman: not found"},
 		"unknown engine":        {"lxc", nil, nil, ErrNoEngine, `"lxc"`},
-		"damaged JSON":          {Docker, nil, map[string]string{"etc/docker/daemon.json": "{", "usr/bin/dockerd": ""}, ErrDamaged, "/etc/docker/daemon.json"},
-		"damaged TOML":          {Containerd, nil, map[string]string{containerdConfig: "a = [\n"}, ErrDamaged, "/etc/containerd/config.toml"},
-		"future containerd":     {Containerd, nil, map[string]string{containerdConfig: "version = 9\n"}, ErrUnsupported, "version 9"},
+		"damaged JSON":          {Docker, nil, map[string]string{"etc/docker/daemon.json": "{", "usr/bin/dockerd": ""}, hinterr.ErrDamaged, "/etc/docker/daemon.json"},
+		"damaged TOML":          {Containerd, nil, map[string]string{containerdConfig: "a = [\n"}, hinterr.ErrDamaged, "/etc/containerd/config.toml"},
+		"future containerd":     {Containerd, nil, map[string]string{containerdConfig: "version = 9\n"}, hinterr.ErrUnsupported, "version 9"},
 		"another runtime":       {Docker, nil, map[string]string{"etc/docker/daemon.json": `{"runtimes":{"vfix":{"path":"/x"}}}`, "usr/bin/dockerd": ""}, ErrConflict, "another runtime vfix"},
 		"another handler":       {Containerd, nil, map[string]string{containerdConfig: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.vfix.options]\nBinaryName = \"x\"\n"}, ErrConflict, "another runtime vfix"},
 		"tables in braces":      {Containerd, nil, map[string]string{containerdConfig: "version = 2\nplugins = {\"io.containerd.grpc.v1.cri\" = {}}\n"}, ErrConflict, "cannot be added"},
-		"not runc's":            {Containerd, nil, map[string]string{containerdConfig: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.kata.v2\"\n"}, ErrUnsupported, "io.containerd.kata.v2"},
+		"not runc's":            {Containerd, nil, map[string]string{containerdConfig: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.kata.v2\"\n"}, hinterr.ErrUnsupported, "io.containerd.kata.v2"},
 		"dockerd's own flags":   {Docker, nil, map[string]string{"usr/bin/dockerd": "", unit: "[Service]\nExecStart=/usr/bin/dockerd --add-runtime=a=/b\n"}, ErrConflict, unit},
 		"no such runtime":       {Docker, func(o *Options) { o.Runtime = "youki" }, map[string]string{"usr/bin/dockerd": ""}, ErrConflict, "youki"},
-		"name of another":       {Docker, func(o *Options) { o.Name = "runc" }, map[string]string{"usr/bin/dockerd": ""}, ErrUnsupported, "runc"},
-		"name that is no label": {Docker, func(o *Options) { o.Name = "V_fix" }, map[string]string{"usr/bin/dockerd": ""}, ErrUnsupported, "V_fix"},
+		"name of another":       {Docker, func(o *Options) { o.Name = "runc" }, map[string]string{"usr/bin/dockerd": ""}, hinterr.ErrUnsupported, "runc"},
+		"name that is no label": {Docker, func(o *Options) { o.Name = "V_fix" }, map[string]string{"usr/bin/dockerd": ""}, hinterr.ErrUnsupported, "V_fix"},
 		"k3s not started":       {K3s, nil, map[string]string{"usr/local/bin/k3s": ""}, ErrNoEngine, "not been started"},
-		"k0s not managed":       {K0s, nil, map[string]string{"etc/k0s/containerd.toml": "version = 2\n"}, ErrUnsupported, "not managed"},
+		"k0s not managed":       {K0s, nil, map[string]string{"etc/k0s/containerd.toml": "version = 2\n"}, hinterr.ErrUnsupported, "not managed"},
 		"several engines":       {Auto, nil, map[string]string{"usr/bin/crio": "", "usr/bin/containerd": ""}, ErrConflict, "crio"},
 		"auto, none":            {Auto, nil, map[string]string{"usr/bin/dockerd": ""}, ErrNoEngine, "Kubernetes"},
-		"damaged state":         {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: "{"}, ErrDamaged, stateFile},
-		"hostile state":         {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":1,"files":[{"path":"../x"}]}`}, ErrDamaged, "../x"},
-		"state of the future":   {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":2}`}, ErrUnsupported, "schema 2"},
+		"damaged state":         {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: "{"}, hinterr.ErrDamaged, stateFile},
+		"hostile state":         {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":1,"files":[{"path":"../x"}]}`}, hinterr.ErrDamaged, "../x"},
+		"state of the future":   {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":2}`}, hinterr.ErrUnsupported, "schema 2"},
 		"file in the way":       {Docker, nil, map[string]string{"usr/bin/dockerd": "", "usr/local/bin/vfix-runtime": "x"}, ErrConflict, "not vfix's"},
 	} {
 		root := machine(t, c.files)

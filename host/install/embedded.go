@@ -7,6 +7,7 @@ import (
 	"bytes"
 
 	"vfix.dev/vfix/internal/carried"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // runtimeIn returns the vfix-runtime in a vfix; nil where that was built without one. A link to that
@@ -18,7 +19,7 @@ func runtimeIn(vfix []byte) ([]byte, error) {
 		}
 		program, err := p.Unpack(maxProgram)
 		if err == nil && !isProgram(program) {
-			err = errorf(ErrDamaged, "not a Linux program")
+			err = hinterr.Errorf(hinterr.ErrDamaged, "not a Linux program")
 		}
 		return program, err
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Before vfix-runtime was a program of its own it was a link to vfix: an upgrade replaces the link, a
@@ -45,8 +47,8 @@ func TestRuntimeDamaged(t *testing.T) {
 	for name, text := range map[string]string{"cut off": whole[:len(whole)-9], "not compressed": testRuntime, "another sum": whole[:len(whole)-8] + "12345678", "no program": zipped(t, "#!/bin/sh\n")} {
 		o := options(t, Docker, root)
 		o.Program = programWith(t, "Vfix-runtime, compressed\n"+text)
-		if _, err := Install(o); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "vfix-runtime") {
-			t.Errorf("%s: got %v, want %v", name, err, ErrDamaged)
+		if _, err := Install(o); !errors.Is(err, hinterr.ErrDamaged) || !strings.Contains(err.Error(), "vfix-runtime") {
+			t.Errorf("%s: got %v, want %v", name, err, hinterr.ErrDamaged)
 		}
 	}
 	if snapshot(t, root) != before {

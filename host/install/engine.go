@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Engine is what reads the configuration.
@@ -131,11 +133,11 @@ func (t *tree) auto(root string) (Engine, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", withHint(errorf(ErrNoEngine, "no engine that Kubernetes uses is found in %s", root), "name the engine: 'vfix install --help' lists them")
+		return "", hinterr.With(hinterr.Errorf(ErrNoEngine, "no engine that Kubernetes uses is found in %s", root), "name the engine: 'vfix install --help' lists them")
 	case 1:
 		return found[0], nil
 	}
-	return "", withHint(errorf(ErrConflict, "several engines that Kubernetes may use are found in %s: %v", root, found), "name the one that it uses")
+	return "", hinterr.With(hinterr.Errorf(ErrConflict, "several engines that Kubernetes may use are found in %s: %v", root, found), "name the one that it uses")
 }
 
 // item is a file that is to have something of vfix in it.
@@ -197,7 +199,7 @@ func (p *planner) text(name string, k kind, set []value, edit func(base []byte) 
 		var old []byte
 		if base != nil {
 			if base.link != "" {
-				return nil, errorf(ErrConflict, "/%s: a symlink that leads nowhere", name)
+				return nil, hinterr.Errorf(ErrConflict, "/%s: a symlink that leads nowhere", name)
 			}
 			old, next.meta = base.data, base.meta
 			next.meta.MTime = time.Time{} // it is changed now

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // With Hook, an engine's folder of hooks gets one file, beside what others have there, and no runtime is configured.
@@ -56,7 +58,7 @@ func TestHook(t *testing.T) {
 	}
 	o := options(t, Docker, machine(t, machines[Docker].files))
 	o.Hook = true
-	if _, err := Install(o); !errors.Is(err, ErrUnsupported) {
+	if _, err := Install(o); !errors.Is(err, hinterr.ErrUnsupported) {
 		t.Errorf("docker: got %v", err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Defaults of Options.
@@ -50,7 +52,7 @@ func withTree(o Options, do func(*tree, *state) (*Result, error)) (r *Result, er
 		}
 	}()
 	if runtime.GOOS != "linux" && !o.DryRun {
-		return nil, errorf(ErrUnsupported, "engines are installed for on Linux only")
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "engines are installed for on Linux only")
 	}
 	t, err := openTree(o.Root)
 	if err != nil {
@@ -95,11 +97,11 @@ func (t *tree) install(o Options, st *state) (*Result, error) {
 	}
 	e, ok := engines[o.Engine]
 	if !ok {
-		return nil, errorf(ErrNoEngine, "engine %q: want one of %v", o.Engine, Engines)
+		return nil, hinterr.Errorf(ErrNoEngine, "engine %q: want one of %v", o.Engine, Engines)
 	}
 	if o.Hook {
 		if !slices.Contains(HookEngines, o.Engine) {
-			return nil, errorf(ErrUnsupported, "%s: it has no directory of hooks", o.Engine)
+			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: it has no directory of hooks", o.Engine)
 		}
 		e = e.hooked()
 	}
@@ -188,15 +190,15 @@ func rank(it item) int {
 
 // noEngine is the error for an engine that is not found, with what is.
 func (t *tree) noEngine(o Options) error {
-	err := errorf(ErrNoEngine, "%s: not found in %s", o.Engine, o.Root)
+	err := hinterr.Errorf(ErrNoEngine, "%s: not found in %s", o.Engine, o.Root)
 	var found []string
 	for _, e := range t.detect() {
 		found = append(found, string(e))
 	}
 	if len(found) == 0 {
-		return withHint(err, "name its configuration file with --config, or use --force")
+		return hinterr.With(err, "name its configuration file with --config, or use --force")
 	}
-	return withHint(err, "found: %s; for %s name its configuration file with --config, or use --force", strings.Join(found, ", "), o.Engine)
+	return hinterr.With(err, "found: %s; for %s name its configuration file with --config, or use --force", strings.Join(found, ", "), o.Engine)
 }
 
 // stepOf plans one file.

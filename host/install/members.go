@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/tailscale/hujson"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // value is one member that vfix sets: the names that lead to it and what it is.
@@ -33,7 +35,7 @@ var byteOrderMarks = [][]byte{{0xef, 0xbb, 0xbf}, {0xff, 0xfe}, {0xfe, 0xff}}
 func parseMembers(file string, data []byte) (*document, error) {
 	for _, mark := range byteOrderMarks {
 		if bytes.HasPrefix(data, mark) {
-			return nil, withHint(errorf(ErrDamaged, "%s: begins with a byte order mark", file),
+			return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: begins with a byte order mark", file),
 				"save it as UTF-8 without one")
 		}
 	}
@@ -48,15 +50,15 @@ func parseMembers(file string, data []byte) (*document, error) {
 	}
 	tree, err := hujson.Parse(data)
 	if err != nil {
-		return nil, withHint(errorf(ErrDamaged, "%s: %s", file, strings.TrimPrefix(err.Error(), "hujson: ")), "correct it, or move it away")
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %s", file, strings.TrimPrefix(err.Error(), "hujson: ")), "correct it, or move it away")
 	}
 	if !tree.IsStandard() {
-		return nil, withHint(errorf(ErrDamaged, "%s: has comments or trailing commas, which JSON has not", file),
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: has comments or trailing commas, which JSON has not", file),
 			"take them out: the engine that reads the file refuses them")
 	}
 	top, ok := tree.Value.(*hujson.Object)
 	if !ok {
-		return nil, withHint(errorf(ErrDamaged, "%s: not a JSON object", file), "correct it, or move it away")
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: not a JSON object", file), "correct it, or move it away")
 	}
 	d.tree = tree
 	if len(top.Members) > 0 {
@@ -74,7 +76,7 @@ func (d *document) unique(o *hujson.Object) error {
 	for _, m := range o.Members {
 		name := m.Name.Value.(hujson.Literal).String()
 		if seen[name] {
-			return withHint(errorf(ErrDamaged, "%s: has %q twice", d.file, name), "take one of them out")
+			return hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: has %q twice", d.file, name), "take one of them out")
 		}
 		seen[name] = true
 		if inner, ok := m.Value.Value.(*hujson.Object); ok {
@@ -112,13 +114,13 @@ func index(o *hujson.Object, name string) int {
 // set makes a value what v says; the objects on the way are made where they are missing.
 func (d *document) set(v value) error {
 	if len(v.Path) == 0 {
-		return errorf(ErrDamaged, "%s: a value without a name", d.file)
+		return hinterr.Errorf(hinterr.ErrDamaged, "%s: a value without a name", d.file)
 	}
 	at, inline := &d.tree, false
 	for depth, name := range v.Path {
 		o, ok := at.Value.(*hujson.Object)
 		if !ok {
-			return withHint(errorf(ErrConflict, "%s: %q is no object", d.file, strings.Join(v.Path[:depth], ".")),
+			return hinterr.With(hinterr.Errorf(ErrConflict, "%s: %q is no object", d.file, strings.Join(v.Path[:depth], ".")),
 				"correct it, or move it away")
 		}
 		inline = inline || oneLine(o)

@@ -4,17 +4,16 @@ package install
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
-// What can go wrong in a way that a caller may want to tell apart.
+// What can go wrong in a way that a caller may want to tell apart, besides the kinds of package hinterr.
 var (
-	ErrNoEngine    = errors.New("no such engine here")
-	ErrDamaged     = errors.New("damaged")
-	ErrConflict    = errors.New("in the way")
-	ErrBusy        = errors.New("another vfix is at work")
-	ErrUnsupported = errors.New("not supported")
+	ErrNoEngine = errors.New("no such engine here")
+	ErrConflict = errors.New("in the way")
+	ErrBusy     = errors.New("another vfix is at work")
 )
 
 // Options are the choices of Install and Uninstall.
@@ -76,32 +75,6 @@ type Change struct {
 	Diff   string `json:"diff"` // unified; "" for a program
 }
 
-// hintError is an error that says what to do.
-type hintError struct {
-	error
-	hint string
-}
-
-func (e *hintError) Hint() string  { return e.hint }
-func (e *hintError) Unwrap() error { return e.error }
-
-func withHint(err error, format string, a ...any) error {
-	return &hintError{err, fmt.Sprintf(format, a...)}
-}
-
-// wrapped is an error with a text of its own that is one of the Err values.
-type wrapped struct {
-	kind error
-	text string
-}
-
-func (e *wrapped) Error() string { return e.text }
-func (e *wrapped) Unwrap() error { return e.kind }
-
-func errorf(kind error, format string, a ...any) error {
-	return &wrapped{kind, fmt.Sprintf(format, a...)}
-}
-
 // maxName is the length of a DNS label (RFC 1123): a RuntimeClass's handler must be one.
 const maxName = 63
 
@@ -110,9 +83,9 @@ func CheckName(name string) error {
 	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 	switch {
 	case len(name) > maxName || !label.MatchString(name):
-		return errorf(ErrUnsupported, "runtime name %q: want lower-case letters, digits and inner hyphens, at most %d", name, maxName)
+		return hinterr.Errorf(hinterr.ErrUnsupported, "runtime name %q: want lower-case letters, digits and inner hyphens, at most %d", name, maxName)
 	case name == "runc" || name == "crun":
-		return errorf(ErrUnsupported, "runtime name %s: that is another runtime's", name)
+		return hinterr.Errorf(hinterr.ErrUnsupported, "runtime name %s: that is another runtime's", name)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 const (
@@ -38,14 +39,14 @@ func (p *planner) planProgram() error {
 	}
 	runtime, err := runtimeIn(data)
 	if err != nil {
-		return withHint(errorf(ErrDamaged, "%s: the vfix-runtime in it: %v", p.Program, err), "name a vfix for linux/amd64 with --program")
+		return hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: the vfix-runtime in it: %v", p.Program, err), "name a vfix for linux/amd64 with --program")
 	}
 	bin := path.Join(rel(p.Prefix), "bin")
 	p.items = append(p.items,
 		item{path: path.Join(bin, programName), kind: program, add: func(*content) (*content, error) { return p.program(data), nil }},
 		item{path: path.Join(bin, runtimeName), kind: program, add: func(base *content) (*content, error) {
 			if base != nil && base.link == "" {
-				return nil, withHint(errorf(ErrConflict, "/%s: not vfix's", path.Join(bin, runtimeName)), "choose another directory with --prefix")
+				return nil, hinterr.With(hinterr.Errorf(ErrConflict, "/%s: not vfix's", path.Join(bin, runtimeName)), "choose another directory with --prefix")
 			}
 			if runtime == nil {
 				return &content{link: programName}, nil
@@ -87,7 +88,7 @@ func (p *planner) planRuntime() error {
 			return nil, err
 		}
 		if _, err := policy.Parse(next); err != nil {
-			return nil, withHint(errorf(ErrDamaged, "/%s: %v", runtimeConfig, err), "correct it, or move it away")
+			return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "/%s: %v", runtimeConfig, err), "correct it, or move it away")
 		}
 		return next, nil
 	})
@@ -103,7 +104,7 @@ func (p *planner) agreed(set []value) error {
 	for _, old := range r.Set {
 		for _, v := range set {
 			if slices.Equal(old.Path, v.Path) && string(old.Value) != string(v.Value) {
-				return withHint(errorf(ErrConflict, "/%s: %s is %s for %s, and would become %s for all engines",
+				return hinterr.With(hinterr.Errorf(ErrConflict, "/%s: %s is %s for %s, and would become %s for all engines",
 					runtimeConfig, strings.Join(v.Path, "."), old.Value, r.Engines[0], v.Value), "use --force if that is meant")
 			}
 		}
@@ -126,9 +127,9 @@ func (p *planner) checkRuntime() error {
 	case p.wraps == "" && p.cri:
 		return nil // Kubernetes distributions bring their own, in the PATH of their containerd
 	case p.Runtime != "" && !p.Force:
-		return withHint(errorf(ErrConflict, "runtime %s: not found in %s", p.Runtime, p.Root), "check the name, or use --force")
+		return hinterr.With(hinterr.Errorf(ErrConflict, "runtime %s: not found in %s", p.Runtime, p.Root), "check the name, or use --force")
 	case strings.Contains(p.wraps, "/") && !path.IsAbs(p.wraps):
-		return errorf(ErrUnsupported, "runtime %s: want a name or an absolute path", p.wraps)
+		return hinterr.Errorf(hinterr.ErrUnsupported, "runtime %s: want a name or an absolute path", p.wraps)
 	}
 	p.warn("%s: not found in %s; vfix-runtime looks for it when a container starts", strings.Join(names, " or "), p.Root)
 	return nil
@@ -146,7 +147,7 @@ func readProgram(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if !isProgram(data) {
-		return nil, withHint(errorf(ErrDamaged, "%s: not a Linux program", name), "name a vfix for linux/amd64 with --program")
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: not a Linux program", name), "name a vfix for linux/amd64 with --program")
 	}
 	return data, nil
 }

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path"
 	"slices"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // What vfix did to a machine is recorded in a folder of its own, with a copy of each file that
@@ -59,21 +61,21 @@ func (t *tree) loadState() (*state, error) {
 		return s, err
 	}
 	if err := json.Unmarshal(c.data, s); err != nil {
-		return nil, withHint(errorf(ErrDamaged, "/%s: %v", stateFile, err),
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "/%s: %v", stateFile, err),
 			"it tells what vfix changed here; beside it are copies of the files as they were, named by their sha256")
 	}
 	if s.Schema != stateSchema {
-		return nil, withHint(errorf(ErrUnsupported, "/%s: schema %d, want %d", stateFile, s.Schema, stateSchema),
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "/%s: schema %d, want %d", stateFile, s.Schema, stateSchema),
 			"another version of vfix wrote it: use that one")
 	}
 	for _, r := range s.Files {
 		if !fs.ValidPath(r.Path) || r.Before != "" && !isHash(r.Before) {
-			return nil, errorf(ErrDamaged, "/%s: file %q, hash %q", stateFile, r.Path, r.Before)
+			return nil, hinterr.Errorf(hinterr.ErrDamaged, "/%s: file %q, hash %q", stateFile, r.Path, r.Before)
 		}
 	}
 	for _, d := range s.Dirs {
 		if !fs.ValidPath(d) {
-			return nil, errorf(ErrDamaged, "/%s: directory %q", stateFile, d)
+			return nil, hinterr.Errorf(hinterr.ErrDamaged, "/%s: directory %q", stateFile, d)
 		}
 	}
 	return s, nil
@@ -156,7 +158,7 @@ func (t *tree) before(r *record) (*content, error) {
 		return nil, err
 	}
 	if c == nil || hashOf(c) != r.Before {
-		return nil, withHint(errorf(ErrDamaged, "/%s: the copy of /%s as it was is missing or damaged", name, r.Path),
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "/%s: the copy of /%s as it was is missing or damaged", name, r.Path),
 			"take vfix's part out of /%s by hand, then remove /%s", r.Path, stateDir)
 	}
 	c.meta = r.Meta
@@ -219,7 +221,7 @@ func (t *tree) lockState() (func(), error) {
 		if err := lock(d); err != nil {
 			d.Close()
 			if errors.Is(err, ErrBusy) {
-				return nil, withHint(err, "wait for the other 'vfix install' or 'vfix uninstall' to end")
+				return nil, hinterr.With(err, "wait for the other 'vfix install' or 'vfix uninstall' to end")
 			}
 			return nil, fmt.Errorf("/%s: %w", stateDir, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
 )
 
@@ -91,9 +92,9 @@ func (t *tree) read(name string, most int64) (*content, error) {
 		target, err := t.root.Readlink(name)
 		return &content{link: target}, err
 	case !fi.Mode().IsRegular():
-		return nil, errorf(ErrConflict, "/%s: not a regular file", name)
+		return nil, hinterr.Errorf(ErrConflict, "/%s: not a regular file", name)
 	case fi.Size() > most:
-		return nil, errorf(ErrDamaged, "/%s: %d bytes, want at most %d", name, fi.Size(), most)
+		return nil, hinterr.Errorf(hinterr.ErrDamaged, "/%s: %d bytes, want at most %d", name, fi.Size(), most)
 	}
 	f, err := t.root.Open(name)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // taskFolders are where containerd keeps its running containers, NAMESPACE/ID: its own, docker's,
@@ -119,7 +121,7 @@ func (t *tree) spare(o Options, s *step, r *Result) error {
 		list += fmt.Sprintf(" and %d more", more)
 	}
 	if !o.Force {
-		return withHint(errorf(ErrConflict, "/%s: %d %s it: %s", s.path, len(users), noun, list),
+		return hinterr.With(hinterr.Errorf(ErrConflict, "/%s: %d %s it: %s", s.path, len(users), noun, list),
 			"stop them first, or use --force: a link to the real runtime stays for them")
 	}
 	real, err := t.realRuntime()
@@ -149,6 +151,6 @@ func (t *tree) realRuntime() (string, error) {
 			}
 		}
 	}
-	return "", withHint(errorf(ErrConflict, "%s: not found, and containers that run need it", strings.Join(names, " or ")),
+	return "", hinterr.With(hinterr.Errorf(ErrConflict, "%s: not found, and containers that run need it", strings.Join(names, " or ")),
 		"stop them first")
 }
