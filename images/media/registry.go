@@ -161,6 +161,9 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 	var op *net.OpError
 	var u *url.Error
 	if errors.As(err, &status) && !saysTLS(status, err) {
+		if hint := hinterr.HintOf(err); hint != "" {
+			return hinterr.With(statusError(where, host, missing, status), "%s", hint)
+		}
 		return statusError(where, host, missing, status)
 	}
 	switch {

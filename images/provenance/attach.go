@@ -27,6 +27,7 @@ import (
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -290,17 +291,28 @@ func (p *Proof) Push(ctx context.Context, dest media.Ref, tag name.Tag, r media.
 		return err
 	}
 	if err := p.attach(ctx, dest, tag, subjects, o, opts); err != nil {
+		const without = "--provenance FILE keeps it in a file, --provenance none does without"
 		why, refused := refusal(err)
+		if denied(err) {
+			return hinterr.With(fmt.Errorf("statement of provenance: %w", err), "the registry accepted the image, but not its statement: %s", without)
+		}
 		if !refused {
 			return fmt.Errorf("statement of provenance: %w", err)
 		}
 		p.Warnings = append(p.Warnings, fmt.Sprintf(
-			"registry %s takes no statement of provenance (%s): --provenance FILE keeps it in a file, --provenance none does without", tag.RegistryStr(), why))
+			"registry %s takes no statement of provenance (%s): %s", tag.RegistryStr(), why, without))
 	}
+	u := registry.NewUploads(o.Net, tag, progress.Silent{})
 	if r.Index != nil {
-		return remote.Tag(tag, r.Index, opts...)
+		return u.Manifest(ctx, tag, r.Index)
 	}
-	return remote.Tag(tag, r.Image, opts...)
+	return u.Manifest(ctx, tag, r.Image)
+}
+
+// denied reports whether a registry lets this user push images and not such a manifest.
+func denied(err error) bool {
+	var e *transport.Error
+	return errors.As(err, &e) && (e.StatusCode == http.StatusUnauthorized || e.StatusCode == http.StatusForbidden)
 }
 
 // refusal reports whether a registry refuses a manifest of this kind, as some of before

@@ -254,6 +254,62 @@ func TestStatementRefused(t *testing.T) {
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "no statement of provenance refers to it")
 }
 
+// TestStatementDenied: where a registry takes the image and denies its statement, or answers the tag with a page, the
+// error says so, and the hint is none about a login for what was just pushed.
+func TestStatementDenied(t *testing.T) {
+	imagetest.NoDaemon(t)
+	f := imagetest.NewRegistryWith(t, false)
+	base := "docker://" + f.Host + "/a:1"
+	imagetest.Put(t, base, media.Result{Image: imagetest.ProvedBase(t)})
+	for _, c := range []struct {
+		name, says, hint string
+		answer           func(path string, statement bool) int // 0: as usual
+	}{
+		{"403 for the statement", "403 Forbidden", "not its statement: --provenance FILE keeps it in a file, --provenance none", func(_ string, statement bool) int {
+			if statement {
+				return http.StatusForbidden
+			}
+			return 0
+		}},
+		{"403 for the tag", "no access", "docker login", func(path string, _ bool) int {
+			if strings.HasSuffix(path, "/manifests/1") {
+				return http.StatusForbidden
+			}
+			return 0
+		}},
+		{"a page for the tag", "under this name", "", func(path string, _ bool) int {
+			if strings.HasSuffix(path, "/manifests/1") {
+				return http.StatusOK
+			}
+			return 0
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/manifests/") {
+					return false
+				}
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				status := c.answer(r.URL.Path, bytes.Contains(body, []byte("artifactType")))
+				if status == 0 {
+					return false
+				}
+				w.WriteHeader(status)
+				return true
+			})
+			_, err := images.Rebuild(context.Background(), base, images.RebuildOptions{
+				Dest: "docker://" + f.Host + "/b/" + strings.ReplaceAll(c.name, " ", "-") + ":1", Version: "1", Provenance: images.ProvenanceAuto,
+				ScanOptions: images.ScanOptions{Media: imagetest.Fast},
+			})
+			imagetest.WantErr(t, err, nil, "registry "+f.Host, c.says)
+			if hint := hinterr.HintOf(err); !strings.Contains(hint, c.hint) {
+				t.Errorf("got hint %q", hint)
+			}
+		})
+	}
+}
+
 func TestStatementMissing(t *testing.T) {
 	source := imagetest.StoreOCI(t, imagetest.ProvedBase(t))
 	dir := t.TempDir()

@@ -70,7 +70,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	if err := u.blobs(ctx, c, from); err != nil {
 		return err
 	}
-	err = u.manifest(ctx, ref, img)
+	err = u.Manifest(ctx, ref, img)
 	if !BlobUnknown(err) {
 		return err
 	}
@@ -81,7 +81,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	if err := sure.blobs(ctx, c, nil); err != nil {
 		return err
 	}
-	return sure.manifest(ctx, ref, img)
+	return sure.Manifest(ctx, ref, img)
 }
 
 // BlobUnknown reports whether a registry refuses a manifest because it does not have a blob
@@ -129,9 +129,9 @@ func (u *uploads) blobs(ctx context.Context, c blob.Collection, from map[v1.Hash
 	return context.Cause(ctx)
 }
 
-// manifest puts a manifest under a name. An answer without its digest is no success yet: a proxy that wants a
+// Manifest puts a manifest under a name. An answer without its digest is no success yet: a proxy that wants a
 // login answers everything with a page.
-func (u *uploads) manifest(ctx context.Context, ref name.Reference, t remote.Taggable) error {
+func (u *uploads) Manifest(ctx context.Context, ref name.Reference, t remote.Taggable) error {
 	opts, err := u.net.Options(ctx, u.repo, true)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (u *uploads) Index(ctx context.Context, ref name.Reference, idx v1.ImageInd
 			return fmt.Errorf("entry %s of the index: %w", blob.ShortHash(e.Digest), err)
 		}
 	}
-	return u.manifest(ctx, ref, idx)
+	return u.Manifest(ctx, ref, idx)
 }
 
 // entry pushes what an index lists, unless the repository has its manifest: then it has all
