@@ -28,7 +28,7 @@ const (
 // Blobs is where content is found by its digest.
 type Blobs interface {
 	// Open gives the content of h and its length in bytes, not verified. The error is an
-	// ErrNotFound where h is missing.
+	// ErrNotFound where h is missing. A length below 0 is not known.
 	Open(h v1.Hash) (io.ReadCloser, int64, error)
 }
 
@@ -39,7 +39,7 @@ func openBlob(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size != d.Size {
+	if size >= 0 && size != d.Size {
 		rc.Close()
 		return nil, hinterr.Damaged("blob %v: got %d bytes, want %d", d.Digest, size, d.Size)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // StoredImage is an image whose parts are blobs: of a layout, an OCI archive, a docker
-// archive. Unlike go-containerregistry's readers of these it verifies every byte it hands
+// archive, a registry. Unlike go-containerregistry's readers of these it verifies every byte it hands
 // on. It implements v1.Image.
 type StoredImage struct {
 	Blobs  Blobs
@@ -26,6 +26,8 @@ type StoredImage struct {
 	raw    []byte        // the manifest
 	Parsed v1.Manifest
 	config func() ([]byte, error)
+	// diffIDs are those of the config: parsed once, whatever the number of layers that ask.
+	diffIDs func() ([]v1.Hash, error)
 }
 
 // MadeImage makes an image of a manifest that is complete but for its config, which is a
@@ -64,6 +66,13 @@ func NewStoredImage(b Blobs, desc v1.Descriptor) (*StoredImage, error) {
 	i.config = sync.OnceValues(func() ([]byte, error) {
 		return ReadBlob(b, i.Parsed.Config, "config", MaxConfig)
 	})
+	i.diffIDs = sync.OnceValues(func() ([]v1.Hash, error) {
+		cf, err := i.ConfigFile()
+		if err != nil {
+			return nil, err
+		}
+		return cf.RootFS.DiffIDs, nil
+	})
 	return i, nil
 }
 
@@ -87,11 +96,11 @@ func (i *StoredImage) ConfigFile() (*v1.ConfigFile, error) { return partial.Conf
 func (i *StoredImage) RawConfigFile() ([]byte, error)      { return i.config() }
 func (i *StoredImage) ConfigLayer() (v1.Layer, error)      { return partial.ConfigLayer(i) }
 func (i *StoredImage) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
-	cf, err := i.ConfigFile()
+	ids, err := i.diffIDs()
 	if err != nil {
 		return nil, err
 	}
-	for n, d := range cf.RootFS.DiffIDs {
+	for n, d := range ids {
 		if d == h && n < len(i.Parsed.Layers) {
 			return &StoredLayer{i, n}, nil
 		}
@@ -135,15 +144,15 @@ func (l *StoredLayer) Exists() (bool, error)               { return true, nil }
 func (l *StoredLayer) Compressed() (io.ReadCloser, error)  { return openBlob(l.image.Blobs, l.desc()) }
 
 func (l *StoredLayer) DiffID() (v1.Hash, error) {
-	cf, err := l.image.ConfigFile()
+	ids, err := l.image.diffIDs()
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	if l.n >= len(cf.RootFS.DiffIDs) {
+	if l.n >= len(ids) {
 		return v1.Hash{}, hinterr.Damaged("config %v: got %d diff IDs, want %d as there are layers",
-			l.image.Parsed.Config.Digest, len(cf.RootFS.DiffIDs), len(l.image.Parsed.Layers))
+			l.image.Parsed.Config.Digest, len(ids), len(l.image.Parsed.Layers))
 	}
-	return cf.RootFS.DiffIDs[l.n], nil
+	return ids[l.n], nil
 }
 
 // Uncompressed ends in an error where the content does not have the diff ID.
@@ -169,6 +178,9 @@ func (l *StoredLayer) Unverified() (io.ReadCloser, error) {
 	rc, _, err := l.image.Blobs.Open(l.desc().Digest)
 	return rc, err
 }
+
+// From is where the layer's blob is.
+func (l *StoredLayer) From() Blobs { return l.image.Blobs }
 
 // Plain reports that the layer's blob is its uncompressed tar stream.
 func (l *StoredLayer) Plain() bool {
@@ -259,5 +271,6 @@ func (i *storedIndex) Layer(h v1.Hash) (v1.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &StoredLayer{&StoredImage{Blobs: i.blobs, Parsed: v1.Manifest{Layers: []v1.Descriptor{d}}}, 0}, nil
+	noIDs := func() ([]v1.Hash, error) { return nil, nil }
+	return &StoredLayer{&StoredImage{Blobs: i.blobs, Parsed: v1.Manifest{Layers: []v1.Descriptor{d}}, diffIDs: noIDs}, 0}, nil
 }

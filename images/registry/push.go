@@ -59,10 +59,10 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 		if err != nil {
 			return err
 		}
-		switch l := blob.Underlying(l).(type) {
-		case *remoteLayer:
-			from[h] = &l.at.Origin
-		case *remote.MountableLayer:
+		l = blob.Underlying(l)
+		if repo, ok := originOf(l); ok {
+			from[h] = &repo
+		} else if l, ok := l.(*remote.MountableLayer); ok {
 			repo := l.Reference.Context()
 			from[h] = &repo
 		}

@@ -5,14 +5,12 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -32,15 +30,8 @@ type Site struct {
 	Repo, Origin name.Repository
 }
 
-// RemoteImage is an image of a registry with a config and layers that vfix fetches.
-type RemoteImage struct {
-	v1.Image
-	At     Site
-	config func() ([]byte, error)
-}
-
-// Image makes an image of go-containerregistry one of this place. Its config is read into memory, however
-// long the manifest says that it is.
+// Image makes an image of go-containerregistry one of this place: its config and layers are blobs, read as those of a layout
+// are, and its manifest is parsed once. Its config is read into memory, however long the manifest says that it is.
 func (s Site) Image(img v1.Image) (v1.Image, error) {
 	m, err := img.Manifest()
 	if err != nil {
@@ -52,60 +43,59 @@ func (s Site) Image(img v1.Image) (v1.Image, error) {
 	case c.Size < 0 || c.Size > blob.MaxConfig:
 		return nil, hinterr.Damaged("config %v: got %d bytes, want at most %d", c.Digest, c.Size, blob.MaxConfig)
 	}
-	return RemoteImage{img, s, sync.OnceValues(func() ([]byte, error) { return s.config(m.Config) })}, nil
+	raw, err := img.RawManifest()
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	d, err := partial.Descriptor(img)
+	if err != nil {
+		return nil, err
+	}
+	at := siteBlobs{s, map[v1.Hash]int64{m.Config.Digest: m.Config.Size}}
+	for _, l := range m.Layers {
+		at.sizes[l.Digest] = l.Size
+	}
+	return blob.NewStoredImage(blob.MemBlobs{Data: map[v1.Hash][]byte{d.Digest: raw}, Next: at}, *d)
 }
 
-// config fetches a config like a layer: whatever its connection does, it resumes.
-func (s Site) config(d v1.Descriptor) ([]byte, error) {
-	if d.Data != nil {
-		rc, err := blob.Verified(io.NopCloser(bytes.NewReader(d.Data)), d.Digest, d.Size)
-		if err != nil {
-			return nil, err
-		}
-		return io.ReadAll(rc)
-	}
-	r, err := s.Blob(d.Digest, d.Size)
-	if err != nil {
-		return nil, err
-	}
-	rc, err := blob.Verified(r, d.Digest, d.Size)
-	if err != nil {
-		return nil, err
-	}
-	defer rc.Close()
-	return io.ReadAll(rc)
+// siteBlobs are the blobs of one image in a registry.
+type siteBlobs struct {
+	Site
+	sizes map[v1.Hash]int64 // bytes, as the manifest says
 }
 
-func (i RemoteImage) RawConfigFile() ([]byte, error) { return i.config() }
-
-func (i RemoteImage) ConfigFile() (*v1.ConfigFile, error) { return partial.ConfigFile(i) }
-
-func (i RemoteImage) Layers() ([]v1.Layer, error) {
-	ls, err := i.Image.Layers()
+// Open opens a blob, or what is kept of it.
+func (b siteBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
+	size, ok := b.sizes[h]
+	if !ok {
+		size = -1
+	}
+	rc, mine := b.Net.kept.open(h)
+	if rc != nil {
+		return rc, size, nil
+	}
+	r, err := b.Blob(h, size)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	out := make([]v1.Layer, len(ls))
-	for n, l := range ls {
-		out[n] = i.At.layer(l)
+	if mine != nil {
+		return b.Net.kept.keep(r, mine), r.size, nil
 	}
-	return out, nil
+	return r, r.size, nil
 }
 
-func (i RemoteImage) LayerByDigest(h v1.Hash) (v1.Layer, error) {
-	l, err := i.Image.LayerByDigest(h)
-	if err != nil {
-		return nil, err
+// originOf is the repository of a registry that a layer was opened in.
+func originOf(l v1.Layer) (name.Repository, bool) {
+	stored, ok := l.(*blob.StoredLayer)
+	if !ok {
+		return name.Repository{}, false
 	}
-	return i.At.layer(l), nil
-}
-
-func (i RemoteImage) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
-	l, err := i.Image.LayerByDiffID(h)
-	if err != nil {
-		return nil, err
+	from := stored.From()
+	if m, ok := from.(blob.MemBlobs); ok {
+		from = m.Next
 	}
-	return i.At.layer(l), nil
+	at, ok := from.(siteBlobs)
+	return at.Origin, ok
 }
 
 // BaseIndex is v1.ImageIndex under a name that is not one of its methods.
@@ -135,60 +125,6 @@ func (i RemoteIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
 
 // Layer gives what is neither image nor index.
 func (i RemoteIndex) Layer(h v1.Hash) (v1.Layer, error) { return blob.BlobOf(i.BaseIndex, h) }
-
-// layer makes a layer one that vfix fetches. What is to be had from its own place only
-// (image-spec, layer.md, "Non-Distributable Layers") is left to go-containerregistry.
-func (s Site) layer(l v1.Layer) v1.Layer {
-	t, err := l.MediaType()
-	if err != nil || !t.IsDistributable() {
-		return l
-	}
-	return &remoteLayer{l, s}
-}
-
-// remoteLayer is a layer of an image in a registry.
-type remoteLayer struct {
-	v1.Layer
-	at Site
-}
-
-// Compressed ends in an error where the content has not the layer's digest.
-func (l *remoteLayer) Compressed() (io.ReadCloser, error) {
-	r, err := l.open()
-	if err != nil {
-		return nil, err
-	}
-	return blob.Verified(r, r.digest, r.size)
-}
-
-// Unverified opens the blob for a caller that verifies it.
-func (l *remoteLayer) Unverified() (io.ReadCloser, error) {
-	digest, err := l.Digest()
-	if err != nil {
-		return nil, err
-	}
-	rc, mine := l.at.Net.kept.open(digest)
-	if rc != nil {
-		return rc, nil
-	}
-	r, err := l.open()
-	if err == nil && mine != nil {
-		return l.at.Net.kept.keep(r, mine), nil
-	}
-	return r, err
-}
-
-func (l *remoteLayer) open() (*resuming, error) {
-	digest, err := l.Digest()
-	if err != nil {
-		return nil, err
-	}
-	size, err := l.Size()
-	if err != nil {
-		return nil, err
-	}
-	return l.at.Blob(digest, size)
-}
 
 // Blob opens a blob, not verified; size is its length in bytes, -1 where it is not known.
 func (s Site) Blob(digest v1.Hash, size int64) (*resuming, error) {
