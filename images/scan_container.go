@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/containerd/errdefs"
-	"github.com/moby/moby/client"
-
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -18,16 +16,16 @@ import (
 // scanContainer examines the file system of a container, by name or ID.
 func scanContainer(ctx context.Context, s *contents.Session, name string, o media.Options) (*contents.Findings, error) {
 	var f *contents.Scanned
-	err := media.EachDaemon(ctx, "", o, func(c *client.Client, host string) (bool, error) {
-		got, err := c.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
-		if errdefs.IsNotFound(err) {
+	err := media.EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {
+		got, err := c.Container(ctx, name)
+		if engine.NotFound(err) {
 			return false, nil
 		}
 		if err == nil {
-			f, err = ExamineContainer(ctx, s, c, got.Container.ID, ContainerPrefix+strings.TrimPrefix(got.Container.Name, "/"))
+			f, err = ExamineContainer(ctx, s, c, got.ID, ContainerPrefix+strings.TrimPrefix(got.Name, "/"))
 		}
 		if err != nil {
-			err = fmt.Errorf("docker daemon %s: container %s: %w", host, name, err)
+			err = fmt.Errorf("docker daemon %s: container %s: %w", c.Host, name, err)
 		}
 		return true, err
 	})
@@ -44,8 +42,8 @@ func scanContainer(ctx context.Context, s *contents.Session, name string, o medi
 const ContainerPrefix = "container:"
 
 // ExamineContainer examines the file system of a container.
-func ExamineContainer(ctx context.Context, s *contents.Session, c *client.Client, id, title string) (*contents.Scanned, error) {
-	stream, err := c.ContainerExport(ctx, id, client.ContainerExportOptions{})
+func ExamineContainer(ctx context.Context, s *contents.Session, c *engine.Client, id, title string) (*contents.Scanned, error) {
+	stream, err := c.Export(ctx, id)
 	if err != nil {
 		return nil, err
 	}

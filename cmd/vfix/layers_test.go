@@ -25,6 +25,7 @@ var layers = []string{
 	"images/report",
 	"images/registry",
 	"images/schema1",
+	"images/engine",
 	"images/media",
 	"images/hazards",
 	"images/contents",

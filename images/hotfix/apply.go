@@ -15,11 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/containerd/errdefs"
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
-
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
@@ -42,8 +38,8 @@ type Recreated struct {
 // recreation makes a container anew with mounts. The old one keeps its name until the new
 // one is whole; whatever fails, what was done is undone in the reverse order.
 type recreation struct {
-	c      *media.EngineClient
-	old    *container.InspectResponse
+	c      *engine.Client
+	old    *engine.Container
 	raw    json.RawMessage // what the engine says of the old one
 	mounts []Mount
 	dir    string
@@ -77,7 +73,7 @@ func (r *recreation) run(ctx context.Context) (_ *Recreated, err error) {
 			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%q: an engine takes no name that is not UTF-8", m.Target)
 		}
 	}
-	left, err := findLeftovers(ctx, r.c.Client, name)
+	left, err := findLeftovers(ctx, r.c, name)
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +131,8 @@ func (r *recreation) freeName(ctx context.Context, wish string) (string, error) 
 		if n > 1 {
 			name = fmt.Sprintf("%s-%d", wish, n)
 		}
-		_, err := r.c.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
-		if errdefs.IsNotFound(err) {
+		_, err := r.c.Container(ctx, name)
+		if engine.NotFound(err) {
 			return name, nil
 		}
 		if err != nil {
@@ -150,14 +146,14 @@ func (r *recreation) freeName(ctx context.Context, wish string) (string, error) 
 // that name means another image now. What the container changed in its own layer goes
 // into an image first, or it would be missing.
 func (r *recreation) image(ctx context.Context, name string, out *Recreated) (string, error) {
-	diff, err := r.c.ContainerDiff(ctx, r.old.ID, client.ContainerDiffOptions{})
+	changed, err := r.c.Changed(ctx, r.old.ID)
 	if err != nil {
 		return "", err
 	}
-	if len(diff.Changes) == 0 {
-		found, err := r.c.ImageInspect(ctx, r.old.Config.Image)
+	if changed == 0 {
+		found, err := r.c.Image(ctx, r.old.Config.Image)
 		switch {
-		case errdefs.IsNotFound(err), err == nil && found.ID != r.old.Image:
+		case engine.NotFound(err), err == nil && found.ID != r.old.Image:
 			r.P.Note("%s is another image now: the container keeps its own, %s", r.old.Config.Image, r.old.Image)
 			return r.old.Image, nil
 		case err != nil:
@@ -168,16 +164,13 @@ func (r *recreation) image(ctx context.Context, name string, out *Recreated) (st
 	// A tag has the letters that a container's name has (distribution/reference, tag), and
 	// at most 128 of them.
 	const longest = 100
-	out.Image = keptImages + ":" + name[:min(len(name), longest)] + "-" + randomHex()
+	tag := name[:min(len(name), longest)] + "-" + randomHex()
+	out.Image = keptImages + ":" + tag
 	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
-		_, err := r.c.ImageRemove(ctx, out.Image, client.ImageRemoveOptions{})
-		return unlessGone(err)
+		return unlessGone(r.c.RemoveImage(ctx, out.Image))
 	}, "docker rmi " + out.Image})
-	r.P.Note("what the container changed in its own layer (%d files and directories) is kept in the image %s", len(diff.Changes), out.Image)
-	_, err = r.c.ContainerCommit(ctx, r.old.ID, client.ContainerCommitOptions{
-		Reference: out.Image, NoPause: true, Comment: "what container " + name + " changed, for vfix hotfix",
-	})
-	return out.Image, err
+	r.P.Note("what the container changed in its own layer (%d files and directories) is kept in the image %s", changed, out.Image)
+	return out.Image, r.c.Commit(ctx, r.old.ID, "docker.io/library/"+keptImages, tag, "what container "+name+" changed, for vfix hotfix")
 }
 
 func randomHex() string {
@@ -188,7 +181,7 @@ func randomHex() string {
 
 // unlessGone is err but for what is not there.
 func unlessGone(err error) error {
-	if errdefs.IsNotFound(err) {
+	if engine.NotFound(err) {
 		return nil
 	}
 	return err
@@ -206,14 +199,16 @@ func (r *recreation) create(ctx context.Context, name, image string) error {
 		if id == "" {
 			id = temp // the answer may have been lost
 		}
-		_, err := r.c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{})
-		return unlessGone(err)
+		return unlessGone(r.c.RemoveContainer(ctx, id))
 	}, "docker rm " + temp})
 	answer, err := r.c.Post(ctx, "/containers/create", url.Values{"name": {temp}}, req.body)
 	if err != nil {
 		return fmt.Errorf("the new container: %w", err)
 	}
-	var made container.CreateResponse
+	var made struct {
+		ID       string `json:"Id"`
+		Warnings []string
+	}
 	if err := json.Unmarshal(answer, &made); err != nil || made.ID == "" {
 		return hinterr.Damaged("the engine's answer to create: %q", answer)
 	}
@@ -235,27 +230,26 @@ func (r *recreation) create(ctx context.Context, name, image string) error {
 
 // swap gives the old container the name kept, and the new one the old one's.
 func (r *recreation) swap(ctx context.Context, name, kept string) error {
-	now, err := r.c.ContainerInspect(ctx, r.old.ID, client.ContainerInspectOptions{})
+	now, err := r.c.Container(ctx, r.old.ID)
 	if err != nil {
 		return err
 	}
-	if isRunning(now.Container.State) || now.Container.Name != r.old.Name {
+	if now.Busy() || now.Name != r.old.Name {
 		return hinterr.With(errors.New("it was started or renamed meanwhile"), "docker stop %s, and try again", name)
 	}
 	// The new container is removed first: it may have the name already.
 	remove := r.Undo[len(r.Undo)-1]
 	r.Undo = append(r.Undo[:len(r.Undo)-1], undoing{func(ctx context.Context) error {
-		now, err := r.c.ContainerInspect(ctx, r.old.ID, client.ContainerInspectOptions{})
-		if err != nil || now.Container.Name == r.old.Name {
+		now, err := r.c.Container(ctx, r.old.ID)
+		if err != nil || now.Name == r.old.Name {
 			return err
 		}
-		_, err = r.c.ContainerRename(ctx, r.old.ID, client.ContainerRenameOptions{NewName: name})
-		return err
+		return r.c.Rename(ctx, r.old.ID, name)
 	}, "docker rename " + kept + " " + name}, remove)
-	if _, err := r.c.ContainerRename(ctx, r.old.ID, client.ContainerRenameOptions{NewName: kept}); err != nil {
+	if err := r.c.Rename(ctx, r.old.ID, kept); err != nil {
 		return fmt.Errorf("renamed to %s: %w", kept, err)
 	}
-	if _, err := r.c.ContainerRename(ctx, r.newID, client.ContainerRenameOptions{NewName: name}); err != nil {
+	if err := r.c.Rename(ctx, r.newID, name); err != nil {
 		return fmt.Errorf("the new container: renamed to %s: %w", name, err)
 	}
 	return nil

@@ -10,13 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/mount"
-	"github.com/moby/moby/client"
-
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -27,10 +23,9 @@ var managers = []struct{ label, who, hint string }{
 }
 
 // container does the work for a container of a daemon.
-func (h *hotfix) container(ctx context.Context, c *media.EngineClient, got client.ContainerInspectResult) error {
-	old := got.Container
+func (h *hotfix) container(ctx context.Context, c *engine.Client, old *engine.Container) error {
 	h.out.Container, h.out.Name = true, strings.TrimPrefix(old.Name, "/")
-	h.out.Running = isRunning(old.State)
+	h.out.Running = old.Busy()
 	if old.Config == nil || old.HostConfig == nil {
 		return hinterr.Damaged("the engine's answer has no configuration")
 	}
@@ -43,11 +38,11 @@ func (h *hotfix) container(ctx context.Context, c *media.EngineClient, got clien
 	if err != nil {
 		return err
 	}
-	if old.HostConfig.UsernsMode.IsHost() {
+	if old.HostConfig.UsernsMode == "host" {
 		e.ShiftUID, e.ShiftGID = 0, 0
 	}
 	if h.o.Apply {
-		if err := mayRecreate(h.out, &old, e); err != nil {
+		if err := mayRecreate(h.out, old, e); err != nil {
 			return err
 		}
 	}
@@ -56,25 +51,20 @@ func (h *hotfix) container(ctx context.Context, c *media.EngineClient, got clien
 		return err
 	}
 	h.out.Findings = f.Findings
-	h.out.Covered = coveredBy(&old, h.o.Dir)
+	h.out.Covered = coveredBy(old, h.o.Dir)
 	if err := h.keep(ctx, f.ToPatch(), h.out.Covered, e); err != nil {
 		return err
 	}
-	if !h.o.Apply || sameMounts(&old, h.out.Mounts) {
+	if !h.o.Apply || sameMounts(old, h.out.Mounts) {
 		return nil
 	}
-	r := &recreation{c: c, old: &old, raw: got.Raw, mounts: h.out.Mounts, dir: h.o.Dir, P: h.s.Progress}
+	r := &recreation{c: c, old: old, raw: old.Raw, mounts: h.out.Mounts, dir: h.o.Dir, P: h.s.Progress}
 	h.out.Recreated, err = r.run(ctx)
 	return err
 }
 
-// isRunning says that a container has processes or is about to have some again.
-func isRunning(s *container.State) bool {
-	return s != nil && (s.Running || s.Paused || s.Restarting)
-}
-
 // mayRecreate says why a container cannot be recreated.
-func mayRecreate(out *Hotfixed, old *container.InspectResponse, e media.EngineTraits) error {
+func mayRecreate(out *Hotfixed, old *engine.Container, e engine.Traits) error {
 	for _, m := range managers {
 		if old.Config.Labels[m.label] != "" {
 			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s made it and would replace it", m.who), "%s", m.hint)
@@ -98,16 +88,16 @@ func mayRecreate(out *Hotfixed, old *container.InspectResponse, e media.EngineTr
 
 // exported examines the file system of a container: the image's layers with its own on top,
 // without what is mounted into it.
-func (h *hotfix) exported(ctx context.Context, c *media.EngineClient, id string) (*contents.Scanned, error) {
-	return images.ExamineContainer(ctx, h.s, c.Client, id, images.ContainerPrefix+h.out.Name)
+func (h *hotfix) exported(ctx context.Context, c *engine.Client, id string) (*contents.Scanned, error) {
+	return images.ExamineContainer(ctx, h.s, c, id, images.ContainerPrefix+h.out.Name)
 }
 
 // coveredBy lists where a container has mounts of its own, sorted: all but those of an
 // earlier hotfix.
-func coveredBy(old *container.InspectResponse, dir string) []string {
+func coveredBy(old *engine.Container, dir string) []string {
 	var all []string
 	for _, m := range old.Mounts {
-		if m.Type != mount.TypeBind || !isKept(m.Source, dir) {
+		if m.Type != engine.Bind || !isKept(m.Source, dir) {
 			all = append(all, filepath.ToSlash(filepath.Clean(m.Destination)))
 		}
 	}
@@ -129,10 +119,10 @@ func isKept(path, dir string) bool {
 }
 
 // sameMounts reports whether a container has the mounts already, or none are needed.
-func sameMounts(old *container.InspectResponse, want []Mount) bool {
+func sameMounts(old *engine.Container, want []Mount) bool {
 	for _, w := range want {
-		if !slices.ContainsFunc(old.Mounts, func(m container.MountPoint) bool {
-			return m.Type == mount.TypeBind && m.Source == w.Source && m.Destination == w.Target
+		if !slices.ContainsFunc(old.Mounts, func(m engine.Mount) bool {
+			return m.Type == engine.Bind && m.Source == w.Source && m.Destination == w.Target
 		}) {
 			return false
 		}

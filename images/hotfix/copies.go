@@ -13,10 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moby/moby/client"
-
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/lazy"
@@ -49,13 +48,13 @@ func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked
 		return nil, false, err
 	}
 	used := mountedCopies("/proc")
-	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *client.Client, _ string) (bool, error) {
-		list, err := c.ContainerList(ctx, client.ContainerListOptions{All: true})
+	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *engine.Client) (bool, error) {
+		list, err := c.Containers(ctx, true)
 		if err != nil {
 			return false, err
 		}
 		asked = true
-		for _, r := range list.Items {
+		for _, r := range list {
 			for _, m := range r.Mounts {
 				name := filepath.Base(m.Source)
 				used[name] = append(used[name], containerOf(r.Names, r.ID))

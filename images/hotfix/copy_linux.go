@@ -21,7 +21,7 @@ import (
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/sparse"
@@ -35,7 +35,7 @@ type copyFolder struct {
 	path  string // absolute
 	root  *os.Root
 	leave func()
-	e     media.EngineTraits
+	e     engine.Traits
 	p     progress.Reporter
 	noted bool // that copies cannot be made immutable
 }
@@ -48,7 +48,7 @@ const (
 	setID          = unix.S_ISUID | unix.S_ISGID
 )
 
-func openCopyFolder(dir string, e media.EngineTraits, p progress.Reporter) (*copyFolder, error) {
+func openCopyFolder(dir string, e engine.Traits, p progress.Reporter) (*copyFolder, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"io"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -17,7 +17,7 @@ import (
 // copyFolder is for Linux: engines elsewhere have their files in a virtual machine.
 type copyFolder struct{}
 
-func openCopyFolder(string, media.EngineTraits, progress.Reporter) (*copyFolder, error) {
+func openCopyFolder(string, engine.Traits, progress.Reporter) (*copyFolder, error) {
 	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "patched copies are kept on the Linux machine that runs the container"),
 		"run vfix hotfix there, or build an image: vfix rebuild")
 }

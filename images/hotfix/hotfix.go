@@ -13,11 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
-	"github.com/moby/moby/client"
-
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
@@ -105,9 +103,9 @@ type hotfix struct {
 
 // findContainer does the work for a container, where one of the daemons has it.
 func (h *hotfix) findContainer(ctx context.Context, name string) (found bool, err error) {
-	err = media.EachDaemon(ctx, "", h.o.Media, func(c *client.Client, host string) (bool, error) {
-		got, err := c.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
-		if errdefs.IsNotFound(err) {
+	err = media.EachDaemon(ctx, "", h.o.Media, func(c *engine.Client) (bool, error) {
+		got, err := c.Container(ctx, name)
+		if engine.NotFound(err) {
 			if !h.o.Apply {
 				return false, nil
 			}
@@ -117,7 +115,7 @@ func (h *hotfix) findContainer(ctx context.Context, name string) (found bool, er
 		}
 		found = true
 		if err == nil {
-			err = h.container(ctx, &media.EngineClient{Client: c, Host: host}, got)
+			err = h.container(ctx, c, got)
 		}
 		if err != nil {
 			err = fmt.Errorf("container %s: %w", name, err)
@@ -138,11 +136,11 @@ func (h *hotfix) image(ctx context.Context, source string) error {
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image or container", src.Ref),
 			"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", quote.Path(src.Path))
 	}
-	var e media.EngineTraits
+	var e engine.Traits
 	if src.Ref.Transport == media.Daemon {
 		h.out.Name = src.Ref.Name
-		err := media.EachDaemon(ctx, src.Ref.Host, h.o.Media, func(c *client.Client, host string) (bool, error) {
-			e, err = (&media.EngineClient{Client: c, Host: host}).Traits(ctx)
+		err := media.EachDaemon(ctx, src.Ref.Host, h.o.Media, func(c *engine.Client) (bool, error) {
+			e, err = c.Traits(ctx)
 			return true, err
 		})
 		if err != nil {
@@ -188,7 +186,7 @@ func serviceName(image string) string {
 
 // keep writes the patched copies of targets and fills in the mounts. Names below one of the
 // folders or files covered are left out: the container does not see these files.
-func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []string, e media.EngineTraits) error {
+func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []string, e engine.Traits) error {
 	var k *copyFolder
 	var repaired []rewriter.Repair
 	for _, one := range targets {

@@ -9,9 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
-
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -28,17 +26,17 @@ type leftovers struct {
 }
 
 // findLeftovers asks the engine for what killed recreations of the container name left.
-func findLeftovers(ctx context.Context, c *client.Client, name string) (l leftovers, err error) {
-	list, err := c.ContainerList(ctx, client.ContainerListOptions{All: true})
+func findLeftovers(ctx context.Context, c *engine.Client, name string) (l leftovers, err error) {
+	list, err := c.Containers(ctx, true)
 	if err != nil {
 		return l, err
 	}
 	made := regexp.MustCompile("^" + regexp.QuoteMeta(name+newSuffix) + "[0-9a-f]{8}$")
 	kept := regexp.MustCompile("^" + regexp.QuoteMeta(name+keptSuffix) + "(-[0-9]+)?$")
-	for _, r := range list.Items {
+	for _, r := range list {
 		is := containerOf(r.Names, r.ID)
 		switch {
-		case made.MatchString(is) && r.State == container.StateCreated:
+		case made.MatchString(is) && r.State == "created":
 			remove := "docker rm " + is
 			if strings.HasPrefix(r.Image, keptImages+":") {
 				remove += " && docker rmi " + r.Image
@@ -53,7 +51,7 @@ func findLeftovers(ctx context.Context, c *client.Client, name string) (l leftov
 
 // notRenamed is the error for a container without its name: the old one has given it up, and the new one has not
 // got it. nil where that is not so.
-func notRenamed(ctx context.Context, c *client.Client, name string) error {
+func notRenamed(ctx context.Context, c *engine.Client, name string) error {
 	l, err := findLeftovers(ctx, c, name)
 	if err != nil || len(l.made) == 0 || len(l.kept) == 0 {
 		return err

@@ -10,10 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moby/moby/client"
-
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/progress"
@@ -65,8 +64,8 @@ func Take(ctx, enough context.Context, o images.ScanOptions) (*Inventory, error)
 		o.Media.Progress = progress.Silent{}
 	}
 	all := &stock{byID: map[string]*held{}}
-	err := media.EachDaemon(ctx, "", o.Media, func(c *client.Client, host string) (bool, error) {
-		return false, all.list(ctx, c, host)
+	err := media.EachDaemon(ctx, "", o.Media, func(c *engine.Client) (bool, error) {
+		return false, all.list(ctx, c)
 	})
 	if err != nil {
 		return nil, err
@@ -95,23 +94,23 @@ func Take(ctx, enough context.Context, o images.ScanOptions) (*Inventory, error)
 }
 
 // list adds what one engine has.
-func (s *stock) list(ctx context.Context, c *client.Client, host string) error {
-	s.engines = append(s.engines, host)
-	images, err := c.ImageList(ctx, client.ImageListOptions{})
+func (s *stock) list(ctx context.Context, c *engine.Client) error {
+	s.engines = append(s.engines, c.Host)
+	images, err := c.Images(ctx)
 	if err != nil {
-		return fmt.Errorf("docker daemon %s: images: %w", host, err)
+		return fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
 	}
-	for _, i := range images.Items {
+	for _, i := range images {
 		if s.byID[i.ID] == nil {
-			s.byID[i.ID] = &held{id: i.ID, engine: host, name: imageName(i.RepoTags, i.ID)}
+			s.byID[i.ID] = &held{id: i.ID, engine: c.Host, name: imageName(i.RepoTags, i.ID)}
 			s.images = append(s.images, s.byID[i.ID])
 		}
 	}
-	containers, err := c.ContainerList(ctx, client.ContainerListOptions{})
+	containers, err := c.Containers(ctx, false)
 	if err != nil {
-		return fmt.Errorf("docker daemon %s: containers: %w", host, err)
+		return fmt.Errorf("docker daemon %s: containers: %w", c.Host, err)
 	}
-	for _, r := range containers.Items {
+	for _, r := range containers {
 		s.running = append(s.running, runner{Held{Container: imageName(r.Names, r.ID), Name: r.Image}, r.ImageID})
 	}
 	return nil
@@ -119,19 +118,19 @@ func (s *stock) list(ctx context.Context, c *client.Client, host string) error {
 
 // LocalNames lists the images and containers of the engines that answer, for completion.
 func LocalNames(ctx context.Context, o media.Options) (images, containers []string, err error) {
-	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *client.Client, _ string) (bool, error) {
-		all, err := c.ImageList(ctx, client.ImageListOptions{})
+	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *engine.Client) (bool, error) {
+		all, err := c.Images(ctx)
 		if err != nil {
 			return false, err
 		}
-		for _, i := range all.Items {
+		for _, i := range all {
 			images = append(images, slices.DeleteFunc(slices.Clone(i.RepoTags), func(tag string) bool { return tag == "<none>:<none>" })...)
 		}
-		ran, err := c.ContainerList(ctx, client.ContainerListOptions{All: true})
+		ran, err := c.Containers(ctx, true)
 		if err != nil {
 			return false, err
 		}
-		for _, r := range ran.Items {
+		for _, r := range ran {
 			containers = append(containers, imageName(r.Names, r.ID))
 		}
 		return false, nil

@@ -15,8 +15,8 @@ import (
 	"unicode"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/moby/moby/client"
 
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
@@ -91,12 +91,12 @@ func (l *lister) add(i Listed) error {
 }
 
 func (l *lister) engines(ctx context.Context) error {
-	return media.EachDaemon(ctx, "", l.o.Media, func(c *client.Client, host string) (bool, error) {
-		all, err := c.ImageList(ctx, client.ImageListOptions{})
+	return media.EachDaemon(ctx, "", l.o.Media, func(c *engine.Client) (bool, error) {
+		all, err := c.Images(ctx)
 		if err != nil {
-			return false, fmt.Errorf("docker daemon %s: images: %w", host, err)
+			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
 		}
-		for _, i := range all.Items {
+		for _, i := range all {
 			created := time.Unix(i.Created, 0).UTC()
 			if created.Before(l.o.Newer) {
 				continue

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/moby/moby/client"
-
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
 )
 
@@ -21,17 +20,17 @@ type Stocked struct {
 // Stock lists the images of every engine that answers, and the engines with their versions. It errs
 // with ErrNoDaemon where none answers.
 func Stock(ctx context.Context, o media.Options) (engines []string, images []Stocked, err error) {
-	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *client.Client, host string) (bool, error) {
-		v, err := c.ServerVersion(ctx, client.ServerVersionOptions{})
+	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *engine.Client) (bool, error) {
+		v, err := c.Version(ctx)
 		if err != nil {
-			return false, fmt.Errorf("docker daemon %s: version: %w", host, err)
+			return false, fmt.Errorf("docker daemon %s: version: %w", c.Host, err)
 		}
-		engines = append(engines, host+": "+v.Version)
-		all, err := c.ImageList(ctx, client.ImageListOptions{})
+		engines = append(engines, c.Host+": "+v.Version)
+		all, err := c.Images(ctx)
 		if err != nil {
-			return false, fmt.Errorf("docker daemon %s: images: %w", host, err)
+			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
 		}
-		for _, i := range all.Items {
+		for _, i := range all {
 			images = append(images, Stocked{imageName(i.RepoTags, i.ID), time.Unix(i.Created, 0).UTC()})
 		}
 		return false, nil

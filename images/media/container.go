@@ -8,9 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
-	"github.com/moby/moby/client"
-
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -36,13 +34,13 @@ type Container struct {
 // with ErrNotFound where none of them has it, and with ErrNoDaemon where none answers.
 func FindContainer(ctx context.Context, name string, o Options) (*Container, error) {
 	var found *Container
-	err := EachDaemon(ctx, "", o, func(c *client.Client, host string) (bool, error) {
-		got, err := c.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
-		if errdefs.IsNotFound(err) {
+	err := EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {
+		got, err := c.Container(ctx, name)
+		if engine.NotFound(err) {
 			return false, nil
 		}
 		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: container %s: %w", host, name, err)
+			return true, fmt.Errorf("docker daemon %s: container %s: %w", c.Host, name, err)
 		}
 		found, err = describeContainer(got)
 		return true, err
@@ -56,8 +54,7 @@ func FindContainer(ctx context.Context, name string, o Options) (*Container, err
 	return found, nil
 }
 
-func describeContainer(got client.ContainerInspectResult) (*Container, error) {
-	i := &got.Container
+func describeContainer(i *engine.Container) (*Container, error) {
 	c := &Container{Name: strings.TrimPrefix(i.Name, "/"), ImageID: i.Image, Program: i.Path}
 	if i.Config != nil {
 		c.Image = i.Config.Image

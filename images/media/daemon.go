@@ -12,37 +12,30 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/moby/moby/client"
-	"github.com/moby/moby/client/pkg/versions"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// savePlatformAPI is the first API version whose save takes a platform (docker 28.0, API
-// version history).
-const savePlatformAPI = "1.48"
 
 // OpenDaemon opens an image in the first daemon that has it.
 func OpenDaemon(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	var src *Source
-	err := EachDaemon(ctx, "", o, func(c *client.Client, host string) (bool, error) {
-		found, err := c.ImageInspect(ctx, ref.Name)
-		if errdefs.IsNotFound(err) {
+	err := EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {
+		found, err := c.Image(ctx, ref.Name)
+		if engine.NotFound(err) {
 			return false, nil
 		}
 		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: %s: %w", host, ref.Name, err)
+			return true, fmt.Errorf("docker daemon %s: %s: %w", c.Host, ref.Name, err)
 		}
-		ref.Host = host
+		ref.Host = c.Host
 		src, err = saved(ctx, c, ref, found, o)
 		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: %s: %w", host, ref.Name, err)
+			return true, fmt.Errorf("docker daemon %s: %s: %w", c.Host, ref.Name, err)
 		}
 		return true, nil
 	})
@@ -58,13 +51,13 @@ func OpenDaemon(ctx context.Context, ref Ref, o Options) (*Source, error) {
 
 // DaemonID is the ID of the image that a daemon has under a name, "" where none has it.
 func DaemonID(ctx context.Context, name string, o Options) (id string, err error) {
-	err = EachDaemon(ctx, "", o, func(c *client.Client, host string) (bool, error) {
-		found, err := c.ImageInspect(ctx, name)
-		if errdefs.IsNotFound(err) {
+	err = EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {
+		found, err := c.Image(ctx, name)
+		if engine.NotFound(err) {
 			return false, nil
 		}
 		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: %s: %w", host, name, err)
+			return true, fmt.Errorf("docker daemon %s: %s: %w", c.Host, name, err)
 		}
 		id = found.ID
 		return true, nil
@@ -75,14 +68,8 @@ func DaemonID(ctx context.Context, name string, o Options) (id string, err error
 // saved has the daemon save an image, once, to a temporary file that is read as the docker
 // archive it is: memory does not grow with the image. The engine keeps layers uncompressed,
 // and so they stay; one with containerd's store keeps them as they were pulled.
-func saved(ctx context.Context, c *client.Client, ref Ref, found client.ImageInspectResult, o Options) (*Source, error) {
-	var opts []client.ImageSaveOption
-	if versions.GreaterThanOrEqualTo(c.ClientVersion(), savePlatformAPI) {
-		opts = append(opts, client.ImageSaveWithPlatforms(ocispec.Platform{
-			OS: o.Platform.OS, Architecture: o.Platform.Architecture, Variant: o.Platform.Variant,
-		}))
-	}
-	stream, err := c.ImageSave(ctx, []string{found.ID}, opts...)
+func saved(ctx context.Context, c *engine.Client, ref Ref, found engine.Image, o Options) (*Source, error) {
+	stream, err := c.Save(ctx, found.ID, engine.Platform{OS: o.Platform.OS, Architecture: o.Platform.Architecture, Variant: o.Platform.Variant})
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +105,7 @@ func saved(ctx context.Context, c *client.Client, ref Ref, found client.ImageIns
 
 // daemonDigest is the digest under which the image was pulled from the repository that it
 // is named after, else the image ID.
-func daemonDigest(typed string, found client.ImageInspectResult) string {
+func daemonDigest(typed string, found engine.Image) string {
 	n, err := name.ParseReference(typed)
 	if err != nil {
 		return found.ID
@@ -142,10 +129,10 @@ func PutDaemon(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 		o.Progress.Note("a daemon is given one platform: the others are left out")
 	}
 	var out Stored
-	err = EachDaemon(ctx, dest.Host, o, func(c *client.Client, host string) (bool, error) {
+	err = EachDaemon(ctx, dest.Host, o, func(c *engine.Client) (bool, error) {
 		id, err := load(ctx, c, tag, r.Image, o)
 		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: %s: %w", host, tag, err)
+			return true, fmt.Errorf("docker daemon %s: %s: %w", c.Host, tag, err)
 		}
 		out = Stored{Reference: tag, Digest: id}
 		return true, nil
@@ -157,7 +144,7 @@ func PutDaemon(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 }
 
 // load streams an image into a daemon and returns the ID it has there.
-func load(ctx context.Context, c *client.Client, tag string, img v1.Image, o Options) (string, error) {
+func load(ctx context.Context, c *engine.Client, tag string, img v1.Image, o Options) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pr, pw := io.Pipe()
@@ -168,7 +155,7 @@ func load(ctx context.Context, c *client.Client, tag string, img v1.Image, o Opt
 		written <- err
 	}()
 	err := func() error {
-		resp, err := c.ImageLoad(ctx, pr, client.ImageLoadWithQuiet(true))
+		resp, err := c.Load(ctx, pr)
 		if err != nil {
 			return err
 		}
@@ -209,8 +196,8 @@ func loadAnswer(r io.Reader) error {
 
 // checkLoaded looks the image up under its new name and compares its layers with those
 // that were sent.
-func checkLoaded(ctx context.Context, c *client.Client, tag string, img v1.Image) (string, error) {
-	found, err := c.ImageInspect(ctx, tag)
+func checkLoaded(ctx context.Context, c *engine.Client, tag string, img v1.Image) (string, error) {
+	found, err := c.Image(ctx, tag)
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
@@ -95,7 +96,7 @@ func TestDaemonPlaces(t *testing.T) {
 	where := func() string {
 		t.Helper()
 		var urls []string
-		for _, h := range imagetest.Must[[]media.DockerHost](t)(media.DockerHosts()) {
+		for _, h := range imagetest.Must[[]engine.Host](t)(media.DockerHosts()) {
 			if strings.Contains(h.URL, run) || strings.Contains(h.URL, home) || strings.Contains(h.URL, d.Sock) {
 				urls = append(urls, h.URL)
 			}
@@ -133,7 +134,7 @@ func TestDaemonPlaces(t *testing.T) {
 	_, err := media.DockerHosts()
 	imagetest.WantErr(t, err, hinterr.ErrNoDaemon, `docker context "none"`)
 	t.Setenv("DOCKER_HOST", "unix:///elsewhere")
-	if h := imagetest.Must[[]media.DockerHost](t)(media.DockerHosts()); len(h) != 1 || h[0].URL != "unix:///elsewhere" {
+	if h := imagetest.Must[[]engine.Host](t)(media.DockerHosts()); len(h) != 1 || h[0].URL != "unix:///elsewhere" {
 		t.Errorf("DOCKER_HOST: got %+v", h)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/moby/moby/client"
 
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/lazy"
 )
@@ -52,8 +52,8 @@ func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options
 		return Ref{}, err
 	}
 	dest := Ref{Transport: Daemon, Name: tag}
-	err = EachDaemon(ctx, src.Ref.Host, o, func(_ *client.Client, host string) (bool, error) {
-		dest.Host = host
+	err = EachDaemon(ctx, src.Ref.Host, o, func(c *engine.Client) (bool, error) {
+		dest.Host = c.Host
 		return true, nil
 	})
 	if err != nil {

@@ -10,33 +10,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
-
-	"github.com/docker/cli/cli/connhelper"
-	"github.com/moby/moby/client"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 )
-
-// dockerHost is one place where a daemon may listen.
-type dockerHost struct {
-	URL string // unix:///…, tcp://…, ssh://…, npipe:////./pipe/…
-	tls string // folder with ca.pem, cert.pem, key.pem; "" for none
-	env bool   // TLS as DOCKER_TLS_VERIFY and DOCKER_CERT_PATH say
-}
 
 // dockerHosts lists where to look for a daemon. What the user chose is looked at alone:
 // DOCKER_HOST, else the context named by DOCKER_CONTEXT or docker's config (docker(1),
 // "context use"). Else the usual places that exist: docker's socket, those of rootless docker
 // and Docker Desktop, and podman's.
-func dockerHosts() ([]dockerHost, error) {
-	if h := os.Getenv(client.EnvOverrideHost); h != "" {
-		return []dockerHost{{URL: h, env: true}}, nil
+func dockerHosts() ([]engine.Host, error) {
+	if h := os.Getenv("DOCKER_HOST"); h != "" {
+		return []engine.Host{{URL: h, Env: true}}, nil
 	}
 	name, err := dockerContext()
 	if err != nil {
@@ -47,9 +36,9 @@ func dockerHosts() ([]dockerHost, error) {
 		if err != nil {
 			return nil, fmt.Errorf("docker context %q: %w", name, err)
 		}
-		return []dockerHost{h}, nil
+		return []engine.Host{h}, nil
 	}
-	var hosts []dockerHost
+	var hosts []engine.Host
 	for _, u := range usualHosts() {
 		path, unix := strings.CutPrefix(u, "unix://")
 		if unix {
@@ -57,15 +46,15 @@ func dockerHosts() ([]dockerHost, error) {
 				continue
 			}
 		}
-		hosts = append(hosts, dockerHost{URL: u})
+		hosts = append(hosts, engine.Host{URL: u})
 	}
 	return hosts, nil
 }
 
 // usualHosts are the places to look at where the user chose none, whether they exist or not.
 func usualHosts() []string {
-	hosts := []string{client.DefaultDockerHost}
-	if !strings.HasPrefix(client.DefaultDockerHost, "unix:") {
+	hosts := []string{engine.DefaultHost}
+	if !strings.HasPrefix(engine.DefaultHost, "unix:") {
 		return hosts
 	}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -119,95 +108,40 @@ func dockerContext() (string, error) {
 
 // contextHost reads a docker context: its folder is the SHA-256 of its name (docker/cli,
 // cli/context/store, contextdirOf).
-func contextHost(name string) (dockerHost, error) {
+func contextHost(name string) (engine.Host, error) {
 	dir, err := dockerConfigDir()
 	if err != nil {
-		return dockerHost{}, err
+		return engine.Host{}, err
 	}
 	sum := sha256.Sum256([]byte(name))
 	id := hex.EncodeToString(sum[:])
 	raw, err := blob.ReadSmall(filepath.Join(dir, "contexts", "meta", id, "meta.json"), blob.MaxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		return dockerHost{}, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "no such context"), "docker context ls")
+		return engine.Host{}, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "no such context"), "docker context ls")
 	}
 	if err != nil {
-		return dockerHost{}, err
+		return engine.Host{}, err
 	}
 	var meta struct {
 		Endpoints map[string]struct{ Host string }
 	}
 	if err := json.Unmarshal(raw, &meta); err != nil {
-		return dockerHost{}, fmt.Errorf("meta.json: %w", err)
+		return engine.Host{}, fmt.Errorf("meta.json: %w", err)
 	}
-	h := dockerHost{URL: meta.Endpoints["docker"].Host}
+	h := engine.Host{URL: meta.Endpoints["docker"].Host}
 	if h.URL == "" {
 		return h, hinterr.Errorf(hinterr.ErrNoDaemon, "it has no docker endpoint")
 	}
 	tls := filepath.Join(dir, "contexts", "tls", id, "docker")
 	if fi, err := os.Stat(tls); err == nil && fi.IsDir() {
-		h.tls = tls
+		h.TLS = tls
 	}
 	return h, nil
 }
 
-// pingTime is how long a daemon may take to answer at all: podman's is started by its
-// socket, and one may be behind ssh.
-const pingTime = 30 * time.Second
-
-// connect makes a client for a host and asks the daemon there for the newest API version
-// that both know, so that an old engine (from API 1.40, docker 19.03) and podman do.
-func connect(ctx context.Context, h dockerHost, o Options) (*client.Client, error) {
-	opts := []client.Opt{client.WithUserAgent(o.UserAgent)}
-	switch {
-	case strings.HasPrefix(h.URL, "ssh:"):
-		helper, err := connhelper.GetConnectionHelper(h.URL)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", h.URL, err)
-		}
-		opts = append(opts, client.WithHost(helper.Host), client.WithDialContext(helper.Dialer))
-	case h.env:
-		opts = append(opts, client.FromEnv)
-	case h.tls != "":
-		opts = append(opts, client.WithTLSClientConfig(pemIn(h.tls, "ca.pem"), pemIn(h.tls, "cert.pem"), pemIn(h.tls, "key.pem")),
-			client.WithHost(h.URL))
-	default:
-		opts = append(opts, client.WithHost(h.URL))
-	}
-	c, err := client.New(opts...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", h.URL, err)
-	}
-	ping, cancel := context.WithTimeout(ctx, pingTime)
-	defer cancel()
-	if _, err := c.Ping(ping, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
-		c.Close()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		var op *net.OpError
-		if errors.As(err, &op) {
-			err = op.Err // the client's own text is three lines of advice
-		}
-		err = hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon at %s: %v", h.URL, err)
-		if strings.Contains(err.Error(), "permission denied") {
-			err = hinterr.With(err, "this user may not talk to the daemon: use sudo, or a docker group")
-		}
-		return nil, err
-	}
-	return c, nil
-}
-
-func pemIn(dir, file string) string {
-	path := filepath.Join(dir, file)
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
-}
-
 // EachDaemon calls f with every daemon that answers until it says done. It errs with
 // ErrNoDaemon, and what was tried, where none answers.
-func EachDaemon(ctx context.Context, only string, o Options, f func(c *client.Client, host string) (done bool, err error)) error {
+func EachDaemon(ctx context.Context, only string, o Options, f func(c *engine.Client) (done bool, err error)) error {
 	hosts, err := dockerHosts()
 	if err != nil {
 		return err
@@ -218,7 +152,7 @@ func EachDaemon(ctx context.Context, only string, o Options, f func(c *client.Cl
 		if only != "" && h.URL != only {
 			continue
 		}
-		c, err := connect(ctx, h, o)
+		c, err := engine.Connect(ctx, h, o.UserAgent)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -227,7 +161,7 @@ func EachDaemon(ctx context.Context, only string, o Options, f func(c *client.Cl
 			continue
 		}
 		answered = true
-		done, err := f(c, h.URL)
+		done, err := f(c)
 		c.Close()
 		if done || err != nil {
 			return err
@@ -243,3 +177,6 @@ func EachDaemon(ctx context.Context, only string, o Options, f func(c *client.Cl
 	}
 	return hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon: no socket at %s", strings.Join(usualHosts(), ", "))
 }
+
+// IsNoDaemon reports whether no docker or podman answered.
+func IsNoDaemon(err error) bool { return errors.Is(err, hinterr.ErrNoDaemon) }

@@ -9,7 +9,6 @@ const (
 
 type (
 	ConvertedImage = convertedImage
-	DockerHost     = dockerHost
 	IndexText      = indexText
 	LayoutBlobs    = layoutBlobs
 	TarFile        = tarFile
