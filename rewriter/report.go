@@ -150,6 +150,8 @@ type Report struct {
 	// "" for a 64-bit x86-64 ELF file. A file whose headers are damaged is skipped with
 	// the fact that is wrong.
 	Skipped string
+	// TooMuch says that it has more executable bytes than ScanWithin was to search.
+	TooMuch bool
 	// Damaged says that Skipped names damage rather than another kind of file.
 	Damaged bool
 	// Sites in vaddr order.

@@ -91,7 +91,7 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 		return &Report{Skipped: err.Error(), Damaged: true}, nil
 	}
 	if err := what.within(f); err != nil {
-		return &Report{Skipped: err.Error()}, nil
+		return &Report{Skipped: err.Error(), TooMuch: true}, nil
 	}
 	was, err := f.patched()
 	if err != nil {

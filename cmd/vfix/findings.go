@@ -74,7 +74,7 @@ func unreadInList(b *batch.Batch) error {
 // unreadHint is what helps against a reason.
 func unreadHint(p *contents.Passed) string {
 	switch {
-	case strings.Contains(p.Reason, "permission denied"):
+	case p.Denied:
 		return "run vfix as root, or as a user who can read them"
 	case p.Path == "":
 		return "fetch the image from where its foreign layers are, then scan that copy; a layer that is not examined may have call sites"

@@ -152,7 +152,7 @@ func sourceJSON(f *contents.Findings, v contents.Verdict, explain bool) jsonSour
 		s.Files = append(s.Files, file)
 	}
 	for _, p := range f.Passed {
-		s.Unopened = append(s.Unopened, jsonPassed(p))
+		s.Unopened = append(s.Unopened, jsonPassed{p.Path, p.Layer, p.Reason, p.Unread})
 	}
 	for _, h := range f.Hazards {
 		s.Hazards = append(s.Hazards, jsonHazard{string(h.Kind), h.Path, h.Layer, h.Version, h.Means(), h.Do()})

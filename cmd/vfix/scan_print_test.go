@@ -12,7 +12,7 @@ import (
 // unread is clean but for what could not be read.
 func unread() *contents.Findings {
 	f := clean()
-	f.Passed = []contents.Passed{{Path: "root", Reason: "permission denied", Unread: true}, {Path: "usr/bin/x", Reason: "permission denied", Unread: true}}
+	f.Passed = []contents.Passed{{Path: "root", Reason: "permission denied", Denied: true, Unread: true}, {Path: "usr/bin/x", Reason: "permission denied", Denied: true, Unread: true}}
 	return f
 }
 

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -106,7 +105,7 @@ func planOf(f io.ReaderAt, size int64, repairs []rewriter.Repair) (p *rewriter.P
 	if err != nil {
 		return nil, found, err
 	}
-	if strings.HasPrefix(r.Skipped, "executable segments") {
+	if r.TooMuch {
 		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
 	}
 	if has := r.Repaired(); slices.Contains(repairs, has) {

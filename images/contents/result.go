@@ -31,6 +31,8 @@ type Passed struct {
 	Path   string // "" for the whole layer
 	Layer  string
 	Reason string
+	// Denied says that the user lacks the right to read it.
+	Denied bool
 	// Unread says that its content is not known: it may have call sites. Otherwise it was
 	// read and is damaged, or another kind of file.
 	Unread bool

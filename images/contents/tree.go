@@ -92,7 +92,7 @@ func (f *DiskTree) pass(name string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var other *notExamined
-	f.passed = append(f.passed, Passed{Path: f.show(name), Reason: plainReason(err), Unread: !errors.As(err, &other)})
+	f.passed = append(f.passed, Passed{Path: f.show(name), Reason: plainReason(err), Denied: errors.Is(err, fs.ErrPermission), Unread: !errors.As(err, &other)})
 }
 
 // notExamined is why a file that was read is not one to examine.

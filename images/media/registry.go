@@ -177,7 +177,7 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 	case errors.As(err, &u):
 		err = u.Err
 	}
-	if strings.Contains(err.Error(), httpToHTTPS) {
+	if errors.Is(err, http.ErrSchemeMismatch) {
 		return hinterr.With(fmt.Errorf("%s: %w", where, err), "a registry without TLS needs --insecure")
 	}
 	err = fmt.Errorf("%s: %w", where, err)
@@ -211,11 +211,8 @@ func tlsError(err error) error {
 func saysTLS(status *transport.Error, err error) bool {
 	var first *url.Error
 	return status.StatusCode == http.StatusBadRequest && status.Request != nil && status.Request.URL.Scheme == "http" &&
-		errors.As(err, &first) && strings.HasPrefix(first.URL, "https:") && !strings.Contains(first.Error(), httpToHTTPS)
+		errors.As(err, &first) && strings.HasPrefix(first.URL, "https:") && !errors.Is(first, http.ErrSchemeMismatch)
 }
-
-// httpToHTTPS is in what net/http says where there is no TLS.
-const httpToHTTPS = "HTTP response to HTTPS client"
 
 // maxAnswerShown is how much of what a registry says of an error is shown, in bytes.
 const maxAnswerShown = 500

@@ -47,7 +47,8 @@ func Of(err error, issues string) string {
 	if own := hinterr.HintOf(err); own != "" {
 		return own
 	}
-	if dir := os.TempDir(); errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), dir+string(os.PathSeparator)) {
+	var at *fs.PathError
+	if dir := os.TempDir(); errors.Is(err, fs.ErrNotExist) && errors.As(err, &at) && strings.HasPrefix(at.Path, dir+string(os.PathSeparator)) {
 		if _, statErr := os.Stat(dir); errors.Is(statErr, fs.ErrNotExist) {
 			return "temporary files go to " + dir + ", which does not exist: set TMPDIR to a directory that does"
 		}
