@@ -38,7 +38,7 @@ func (b *bench) fallback() error {
 		{name: "un-healed", args: []string{"site"}, env: []string{preload, "VFIX_HEAL=0"}},
 		{name: "first", env: []string{preload}},
 	}
-	all, _, err := b.measure(program, candidates)
+	all, err := b.measure(program, candidates)
 	if err != nil {
 		return err
 	}
