@@ -56,7 +56,7 @@ make_root() {
 		grep -Eq "^(ok|warn|fail|skipped) +$name +." <<<"$output" || fail "no verdict of $name: $output"
 	done
 	run --separate-stderr "$VFIX" doctor --quick --format json --progress quiet
-	expect 'checks' "$(jq -r '.checks | length' <<<"$output")" 12
+	expect 'checks' "$(jq -r '.checks | length' <<<"$output")" 13
 	expect 'failed' "$(jq -c .failed <<<"$output")" "$(jq -c '[.checks[] | select(.verdict == "fail").name]' <<<"$output")"
 	expect 'status' "$status" "$(jq 'if .failed == [] then 0 else 3 end' <<<"$output")"
 	holds seccomp '$f.filter_length > 300 and $f.filtered_time > 0 and $f.syscall_time > 0'

@@ -42,7 +42,7 @@ bundle() {
 	root=$b/rootfs
 	mkdir -p "$root/usr/lib" "$root/etc"
 	jq -n '{ociVersion: "1.0.2", root: {path: "rootfs", readonly: true}, process: {args: ["true"]},
-		mounts: [{destination: "/proc", type: "proc", source: "proc"}]} | '"${2:-.}" >"$b/config.json"
+		mounts: [{destination: "/proc", type: "proc", source: "proc"}], linux: {namespaces: [{type: "mount"}]}} | '"${2:-.}" >"$b/config.json"
 }
 
 # runtime ARGUMENT...: vfix-runtime before the stand-in.

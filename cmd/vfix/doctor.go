@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/host/doctor"
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/shim"
 )
@@ -57,6 +58,7 @@ root say so.
   ia32        whether 32-bit programs run
   aslr        how random addresses are
   schema1     images that a current engine may not be able to pull again
+  policy      which configuration of vfix-runtime is in force
   containers  images and running containers that need vfix
 
 The result of each check is ok, warn (legacy programs run, at a cost), fail, or
@@ -97,6 +99,7 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 	o := doctor.Options{
 		Checks: opts.checks, Program: shim.Measure(), Quick: opts.quick, Limit: opts.limit, FloodDir: opts.flood,
 		Containers: containersOf(e, progress), Stock: stockOf(progress),
+		Policy:  func() policy.InForce { return policy.Load("", false, "") },
 		Started: func(name string) { progress.Note("doctor: " + name) },
 	}
 	if opts.profile != "" {

@@ -32,7 +32,7 @@ func runtimeArgs(args []string) ([]string, bool) {
 		return args[1:], true
 	case len(args) < 2 || args[1] != runtimeVerb:
 		return nil, false
-	case len(args) == 3 && (args[2] == "--help" || args[2] == "-h"), len(args) > 2 && args[2] == statusVerb:
+	case len(args) == 3 && (args[2] == "--help" || args[2] == "-h"), len(args) > 2 && (args[2] == statusVerb || args[2] == checkVerb):
 		return nil, false
 	}
 	return args[2:], true
@@ -77,7 +77,8 @@ Options of vfix, before those of the runtime, which does not see them:
                        (default: runc, else crun)
   --fail-closed        do not start a container with a file that could not be
                        examined, or a live or unknown call site that remains;
-                       otherwise it starts, with a line in the log
+                       otherwise it starts, with a line in the log. No option
+                       turns off fail_closed of the configuration
   --cache-dir DIR      the cache (default /var/lib/vfix)
   --vfix-config FILE   the configuration (default /etc/vfix/runtime.json), in
                        JSON: runtime, fail_closed, cache_dir, cache_size in
@@ -88,13 +89,16 @@ Options of vfix, before those of the runtime, which does not see them:
                        of one start: names, copy_bytes, seconds, memory_bytes;
                        record: a file (default /var/log/vfix/starts.jsonl),
                        journald or none; metrics: a file FILE.prom of counters
-                       for the textfile collector of Prometheus' node_exporter
+                       for the textfile collector of Prometheus' node_exporter.
+                       After an error in it, the last good configuration stays
+                       in force, and without one fail_closed
 
 Annotations of a container:
   dev.vfix.enable=false      leave it as it is, unless fail_closed is set;
                              =true: patch it, if opt_in is set
   dev.vfix.fallback=always   mount libvfix.so and an ld.so.preload for it, for
-                             code that is added later; =never: do not
+                             code that is added later; =never: do not, unless
+                             fail_closed is set
   dev.vfix.fix=java-cgroups  also fix this, as 'vfix rebuild --fix' does;
                              =none: do not, unless fail_closed is set
 
@@ -104,7 +108,8 @@ is given. Messages go to the file of the runtime's --log and --log-format, or to
 stderr.`,
 		Example: `  vfix runtime --runtime crun run -b /tmp/bundle c1    by hand
   vfix runtime --fail-closed run -b /tmp/bundle c1     refuse if not patched
-  vfix runtime status                                  show the last starts`,
+  vfix runtime status                                  show the last starts
+  vfix runtime check                                   check the configuration`,
 		Annotations: exits(`  that of the real runtime, which replaces vfix; otherwise
   1  it could not be executed, or --fail-closed and something was not patched`),
 		DisableFlagParsing: true,
@@ -119,6 +124,6 @@ stderr.`,
 			return nil
 		},
 	}
-	cmd.AddCommand(newStatusCommand(out, e))
+	cmd.AddCommand(newStatusCommand(out, e), newRuntimeCheckCommand(out))
 	return cmd
 }

@@ -5,6 +5,8 @@ package main
 import (
 	"encoding/json"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +67,34 @@ func TestStatusOutput(t *testing.T) {
 	}
 }
 
+// A configuration is checked before it is used: the error has the line, and the hint what to do.
+func TestRuntimeCheck(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"{}":                                "",
+		"{\n  \"fail_closed\": true\n}":     "",
+		"{\n  \"fail_closed\": \"true\"\n}": "line 2, column 18",
+		"{\n  \"fail-closed\": true\n}":     `write "fail_closed"`,
+	} {
+		file := filepath.Join(dir, "runtime.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := runLine(fake(clean(), nil), "runtime", "check", file)
+		switch {
+		case want == "" && (got.status != 0 || got.stdout != file+": valid\n"):
+			t.Errorf("%s: got %+v", text, got)
+		case want != "" && (got.status != 3 || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "hint: ")):
+			t.Errorf("%s: got %+v", text, got)
+		}
+	}
+	for line, want := range map[string]int{"runtime check a b": 2, "runtime check " + dir + "/none": 1, "runtime check " + dir: 3} {
+		if got := runLine(fake(clean(), nil), strings.Fields(line)...); got.status != want || !strings.Contains(got.stderr, "hint: ") {
+			t.Errorf("%s: got %+v", line, got)
+		}
+	}
+}
+
 // What an engine types goes to the runtime, whatever it is.
 func TestRuntimeArgs(t *testing.T) {
 	for line, want := range map[string]string{
@@ -75,7 +105,7 @@ func TestRuntimeArgs(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", line, got, ok, want)
 		}
 	}
-	for _, line := range []string{"vfix runtime status", "vfix runtime status --last 1", "vfix runtime --help", "vfix scan x", "vfix"} {
+	for _, line := range []string{"vfix runtime status", "vfix runtime status --last 1", "vfix runtime check", "vfix runtime check x", "vfix runtime --help", "vfix scan x", "vfix"} {
 		if got, ok := runtimeArgs(strings.Fields(line)); ok {
 			t.Errorf("%s: got %q, want vfix's own", line, got)
 		}

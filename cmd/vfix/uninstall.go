@@ -24,6 +24,13 @@ If containers that were started through vfix-runtime are running, they are named
 and nothing is changed: the engine needs vfix-runtime to stop and remove them.
 With --force, a link to the real runtime replaces vfix-runtime.
 
+If containers of docker, podman or containerd (nerdctl) that are stopped name
+the runtime, they are named as well, and can still be started, unpatched: the
+runtime stays in the engine's configuration, not as the default, and
+vfix-runtime becomes a link to the real runtime. Create the containers again
+without it, then run the command again to remove the rest. With --force,
+everything is removed at once, and these containers no longer start.
+
 No daemon is restarted. The command that makes the engine see the change is
 printed on stdout.`,
 		Example: `  vfix uninstall --dry-run      show what would change
@@ -44,7 +51,7 @@ printed on stdout.`,
 			return runUninstall(opts, strings.Join(args, ""), out, e)
 		},
 	}
-	cmd.Flags().BoolVar(&opts.Force, "force", false, "continue while containers that were started through vfix-runtime are running; a link to the real runtime replaces vfix-runtime")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "continue while containers that were started through vfix-runtime are running; a link to the real runtime replaces vfix-runtime. Keep nothing for stopped ones")
 	opts.addShared(cmd)
 	return cmd
 }

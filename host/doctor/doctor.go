@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"vfix.dev/vfix/host/policy"
 )
 
 // Verdict is the outcome of a check.
@@ -42,11 +44,12 @@ const (
 	IA32       = "ia32"
 	ASLR       = "aslr"
 	Schema1    = "schema1"
+	Policy     = "policy"
 	Containers = "containers"
 )
 
 // Names are the names of all checks, in their order.
-var Names = []string{Vsyscall, VDSO, Clock, Seccomp, Dentry, KernelLog, Cgroups, Nofile, IA32, ASLR, Schema1, Containers}
+var Names = []string{Vsyscall, VDSO, Clock, Seccomp, Dentry, KernelLog, Cgroups, Nofile, IA32, ASLR, Schema1, Policy, Containers}
 
 // ErrUnsupported: not on this system.
 var ErrUnsupported = errors.New("not supported")
@@ -109,6 +112,8 @@ type Options struct {
 	Containers func(context.Context) (*Inventory, error)
 	// Stock lists the images of local engines; nil where it cannot.
 	Stock func(context.Context) (*Stock, error)
+	// Policy finds the configuration of vfix-runtime that is in force; nil where it cannot.
+	Policy func() policy.InForce
 	// Started is told of each check that starts; nil is silence.
 	Started func(name string)
 }
@@ -140,6 +145,7 @@ var checks = map[string]func(context.Context, *examination, *Check) error{
 	IA32:       checkIA32,
 	ASLR:       checkASLR,
 	Schema1:    checkSchema1,
+	Policy:     checkPolicy,
 	Containers: checkContainers,
 }
 

@@ -28,13 +28,15 @@ func planCRIO(p *planner) error {
 func planPodman(p *planner) error {
 	body := ""
 	if p.Default {
-		body = fmt.Sprintf("[engine]\nruntime = %q\n\n", p.Name)
+		body = podmanDefault(p.Name)
 	}
 	body += fmt.Sprintf("[engine.runtimes]\n%s = [%q]\n", p.Name, p.runtimePath())
 	p.blockFile(p.configPath(), body, "engine", "runtimes", p.Name)
 	p.note("podman run --runtime=%s IMAGE", p.Name)
 	return nil
 }
+
+func podmanDefault(name string) string { return fmt.Sprintf("[engine]\nruntime = %q\n\n", name) }
 
 // blockFile adds an item for a TOML file that gets a block at its end; names lead to a value
 // that must be there then.

@@ -76,8 +76,10 @@ func (p *planner) planRuntime() error {
 		}
 	}
 	slices.SortFunc(set, func(a, b value) int { return slices.Compare(a.Path, b.Path) })
-	if len(set) == 0 {
-		return nil
+	if text, err := p.base(runtimeConfig); err != nil || len(set) == 0 && text == nil {
+		return err
+	} else if len(set) == 0 { // it must be right all the same
+		return validPolicy(text)
 	}
 	if err := p.agreed(set); err != nil {
 		return err
@@ -87,11 +89,16 @@ func (p *planner) planRuntime() error {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := policy.Parse(next); err != nil {
-			return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "/%s: %v", runtimeConfig, err), "correct it, or move it away")
-		}
-		return next, nil
+		return next, validPolicy(next)
 	})
+	return nil
+}
+
+// validPolicy refuses what vfix-runtime would not take.
+func validPolicy(text []byte) error {
+	if _, err := policy.Parse(text); err != nil {
+		return hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "/%s: %v", runtimeConfig, err), "correct it; 'vfix runtime check' reads it")
+	}
 	return nil
 }
 

@@ -35,8 +35,9 @@ func (t *tree) uninstall(o Options, st *state) (*Result, error) {
 	if o.Engine != "" {
 		r.Engines = slices.DeleteFunc(r.Engines, func(e Engine) bool { return e != o.Engine })
 	}
+	waiting := t.keepFor(o, st, r)
 	for _, e := range r.Engines {
-		if undo := engines[e].undo; undo != nil {
+		if undo := engines[e].undo; undo != nil && len(waiting[e]) == 0 {
 			r.Commands = append(r.Commands, undo...)
 			r.Notes = append(r.Notes, fmt.Sprintf("%s forgets a runtime only when it is restarted, not on a reload", e))
 		} else {
@@ -52,6 +53,24 @@ func (t *tree) uninstall(o Options, st *state) (*Result, error) {
 			rec.Engines = left
 			next.Files = append([]record{rec}, next.Files...)
 			continue
+		}
+		if slices.ContainsFunc(rec.Engines, func(e Engine) bool { return len(waiting[e]) > 0 && (e != Containerd || rec.Kind == program) }) {
+			s, needed, err := t.leave(rec)
+			if err != nil {
+				return nil, err
+			}
+			if needed && rec.Kind == program {
+				err = t.spare(o, s, r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if needed {
+				s.rec.Engines = slices.DeleteFunc(slices.Clone(rec.Engines), func(e Engine) bool { return len(waiting[e]) == 0 })
+				steps = append(steps, *s)
+				next.Files = append([]record{*s.rec}, next.Files...)
+				continue
+			}
 		}
 		s, note, err := t.undoStep(rec)
 		if err != nil {
@@ -85,6 +104,36 @@ func (t *tree) uninstall(o Options, st *state) (*Result, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// keepFor finds the containers that wait, and says what is kept for them; with Force nothing is.
+func (t *tree) keepFor(o Options, st *state, r *Result) map[Engine][]string {
+	all := map[Engine][]string{}
+	i := slices.IndexFunc(st.Files, func(f record) bool { return f.Kind == program && path.Base(f.Path) == runtimeName })
+	if i < 0 {
+		return all
+	}
+	runtime := st.Files[i]
+	for _, e := range r.Engines {
+		waiting := t.waiting(e, runtime.Name, "/"+runtime.Path)
+		if len(waiting) == 0 {
+			continue
+		}
+		const most = 5
+		list := strings.Join(waiting[:min(len(waiting), most)], ", ")
+		if more := len(waiting) - most; more > 0 {
+			list += fmt.Sprintf(" and %d more", more)
+		}
+		text := fmt.Sprintf("%s: containers name the runtime %s: %s; ", e, runtime.Name, list)
+		if o.Force {
+			r.Warnings = append(r.Warnings, text+"they do not start any more: create them again without it")
+			continue
+		}
+		all[e] = waiting
+		r.Warnings = append(r.Warnings, text+fmt.Sprintf("so that they start, unpatched, the runtime stays, and /%s becomes a link to the real one; "+
+			"create them again without it, then run 'vfix uninstall' again (with --force it goes at once)", runtime.Path))
+	}
+	return all
 }
 
 // noteKept names what containers' starts have written: install did not create it, and hotfix

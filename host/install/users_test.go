@@ -8,6 +8,106 @@ import (
 	"testing"
 )
 
+// Containers that do not run and name the runtime can be started after uninstall: as the real runtime starts them.
+// When none is left, the next uninstall takes the rest back, byte for byte.
+func TestUninstallUnderWaitingContainers(t *testing.T) {
+	const id = "c0ffeec0ffeec0ffee"
+	docker := func(runtime, policy string) map[string]string {
+		return map[string]string{
+			"data/containers/" + id + "/hostconfig.json": `{"Runtime": "` + runtime + `", "RestartPolicy": {"Name": "` + policy + `"}}`,
+			"data/containers/" + id + "/config.v2.json":  `{"Name": "/web"}`,
+		}
+	}
+	const podmanDB = "SQLite format 3\x00 {\"id\":\"x\",\"runtime\":\"vfix\"}"
+	for name, c := range map[string]struct {
+		engine Engine
+		files  map[string]string
+		says   string // "" where nothing waits
+		entry  bool   // stays in the engine's configuration
+	}{
+		"docker, stopped":          {Docker, docker("vfix", ""), "docker: containers name the runtime vfix: web;", true},
+		"docker, restarts":         {Docker, docker("vfix", "unless-stopped"), "web (restart: unless-stopped);", true},
+		"docker, another runtime":  {Docker, docker("runc", "always"), "", false},
+		"docker, damaged":          {Docker, map[string]string{"data/containers/" + id + "/hostconfig.json": `{`}, "", false},
+		"podman":                   {Podman, map[string]string{"var/lib/containers/storage/db.sql": podmanDB}, "in /var/lib/containers/storage/db.sql", true},
+		"podman of before":         {Podman, map[string]string{"var/lib/containers/storage/libpod/bolt_state.db": strings.Repeat("x", 1<<20-9) + podmanDB}, "bolt_state.db", true},
+		"podman, of a user":        {Podman, map[string]string{"home/u/.local/share/containers/storage/db.sql": podmanDB}, "in /home/u/", true},
+		"podman, another runtime":  {Podman, map[string]string{"var/lib/containers/storage/db.sql": `{"runtime":"crun","name":"vfix"}`}, "", false},
+		"containerd":               {Containerd, map[string]string{"var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db": "\x00BinaryName/usr/local/bin/vfix-runtime\x00"}, "meta.db", false},
+		"containerd, without vfix": {Containerd, map[string]string{"var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db": "/usr/bin/runc"}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"usr/bin/runc": ""}
+			for file, text := range machines[c.engine].files {
+				files[file] = text
+			}
+			if c.engine == Docker {
+				files["etc/docker/daemon.json"] = `{"data-root": "/data"}`
+			}
+			root := machine(t, files)
+			before := snapshot(t, root)
+			o := options(t, c.engine, root)
+			o.Default = c.engine != Containerd
+			r, err := Install(o)
+			must(t, r, err)
+			for file, text := range c.files {
+				put(t, root, file, text)
+			}
+			file := machines[c.engine].file
+			for range 2 { // again: nothing changes
+				r, err = Uninstall(Options{Root: root})
+				must(t, r, err)
+				link, _ := os.Readlink(filepath.Join(root, "usr/local/bin/vfix-runtime"))
+				text, _ := os.ReadFile(filepath.Join(root, file))
+				entry := strings.Contains(string(text), "/usr/local/bin/vfix-runtime")
+				if strings.Contains(strings.Join(r.Warnings, "\n"), c.says) != (c.says == "" || link != "") || (link == "/usr/bin/runc") != (c.says != "") || entry != c.entry {
+					t.Fatalf("got a link to %q, %q, %s", link, r.Warnings, text)
+				}
+				if strings.Contains(string(text), "default-runtime") || strings.Contains(string(text), `runtime = "vfix"`) {
+					t.Errorf("still the default: %s", text)
+				}
+				if _, err := os.Stat(filepath.Join(root, "usr/local/bin/vfix")); err == nil {
+					t.Error("vfix is there")
+				}
+			}
+			for file := range c.files {
+				os.RemoveAll(filepath.Join(root, strings.Split(file, "/")[0], "containers"))
+				os.RemoveAll(filepath.Join(root, strings.Split(file, "/")[0], "u"))
+				os.RemoveAll(filepath.Join(root, "var/lib/containers"))
+				os.RemoveAll(filepath.Join(root, "var/lib/containerd"))
+			}
+			for _, dir := range []string{"data", "home", "var/lib", "var"} {
+				os.Remove(filepath.Join(root, dir)) // if it is empty
+			}
+			r, err = Uninstall(Options{Root: root})
+			must(t, r, err)
+			for _, dir := range []string{"var/lib", "var"} {
+				os.Remove(filepath.Join(root, dir))
+			}
+			if got := snapshot(t, root); got != before {
+				t.Errorf("left: got %s, want %s", got, before)
+			}
+		})
+	}
+	// With --force nothing stays.
+	root := machine(t, map[string]string{"usr/sbin/dockerd": "", "usr/bin/runc": "", "var/lib/docker/containers/x/hostconfig.json": `{"Runtime": "vfix"}`})
+	before := snapshot(t, root)
+	r, err := Install(options(t, Docker, root))
+	must(t, r, err)
+	r, err = Uninstall(Options{Root: root, Force: true})
+	must(t, r, err)
+	if got := snapshot(t, root); got != before || !strings.Contains(strings.Join(r.Warnings, " "), "x; they do not start any more") {
+		t.Errorf("got %s, %q", got, r.Warnings)
+	}
+	// While one runs, uninstall refuses as before.
+	r, err = Install(options(t, Docker, root))
+	must(t, r, err)
+	put(t, root, "run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/c2/runtime", "/usr/local/bin/vfix-runtime")
+	if r, err := Uninstall(Options{Root: root}); !errors.Is(err, ErrConflict) {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
 // Uninstall refuses while shims call vfix-runtime, and names their containers; with --force a link
 // to the real runtime takes its place.
 func TestUninstallUnderContainers(t *testing.T) {

@@ -83,9 +83,8 @@ var hooking = []string{"runc", "crun", "youki", "nvidia-container-runtime"}
 // hookable reports whether the hook can do the work: mounts are attached by descriptor (Linux 5.12), in a mount
 // namespace that is the container's alone, by root.
 func (k *container) hookable(c *command) bool {
-	own := slices.ContainsFunc(k.spec.Namespaces, func(n specNamespace) bool { return n.Type == "mount" && n.Path == "" })
 	known := slices.ContainsFunc(hooking, func(name string) bool { return strings.HasPrefix(filepath.Base(k.rec.Runtime), name) })
-	return own && known && c.name != "restore" && !policy.Rootless() &&
+	return k.spec.hasOwnMounts() && known && c.name != "restore" && !policy.Rootless() &&
 		!errors.Is(unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}), unix.ENOSYS)
 }
 

@@ -104,6 +104,9 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
 	err = k.work(decided)
+	if err == nil && len(k.add) > 0 && !k.spec.hasOwnMounts() {
+		err = errors.New("the container has no mount namespace of its own")
+	}
 	rec.Confined = k.pool.Holds
 	if err != nil {
 		s.Release()

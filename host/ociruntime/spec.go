@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tidwall/gjson"
 )
@@ -37,16 +38,16 @@ type specRoot struct {
 	Readonly bool   `json:"readonly"`
 }
 
+type specNamespace struct {
+	Type string `json:"type"`
+	Path string `json:"path"` // of one that is there already
+}
+
 type specMount struct {
 	Destination string   `json:"destination"`
 	Type        string   `json:"type,omitempty"`
 	Source      string   `json:"source,omitempty"`
 	Options     []string `json:"options,omitempty"`
-}
-
-type specNamespace struct {
-	Type string `json:"type"`
-	Path string `json:"path"`
 }
 
 type idMapping struct {
@@ -194,6 +195,12 @@ func (s *spec) withNewMounts(texts [][]byte) []byte {
 	head := append(bytes.Clone(s.raw[:open]), `"mounts":`...)
 	head = append(head, array...)
 	return append(append(head, ','), s.raw[open:]...) // root is there, so something follows
+}
+
+// hasOwnMounts reports whether the container gets a mount namespace of its own: elsewhere, what is mounted for it would
+// be others' too, and stay.
+func (s *spec) hasOwnMounts() bool {
+	return slices.Contains(s.Namespaces, specNamespace{Type: "mount"})
 }
 
 // containerRoot is the ids on this machine that root has inside.

@@ -40,6 +40,9 @@ func Load(path string, named bool, state string) InForce {
 	}
 	f := InForce{Source: starts.FromFile, Path: path, state: state}
 	if f.Config, f.text, f.Err = Read(path); f.Err == nil {
+		f.Err = rootsAlone(path)
+	}
+	if f.Err == nil {
 		return f
 	}
 	gone := errors.Is(f.Err, fs.ErrNotExist)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -111,6 +112,38 @@ func TestRemovedFile(t *testing.T) {
 	}
 	if p := Load(filepath.Join(i.path, "dir", "file", "x"), false, i.state); p.Source != starts.Defaults {
 		t.Errorf("no folder: got %+v", p)
+	}
+}
+
+// Who can write the file decides: as root, that is root.
+func TestOthersCannotWriteTheFile(t *testing.T) {
+	if Rootless() {
+		t.Skip("needs root: files of others")
+	}
+	for name, c := range map[string]struct {
+		mode     os.FileMode
+		uid, gid int
+		good     bool
+	}{
+		"root's":               {0o644, 0, 0, true},
+		"secret":               {0o600, 0, 0, true},
+		"its group's, root":    {0o664, 0, 0, true},
+		"its group's":          {0o664, 0, 1234, false},
+		"read by a group":      {0o640, 0, 1234, true},
+		"everybody's":          {0o666, 0, 0, false},
+		"another user's":       {0o644, 1234, 0, false},
+		"another user's, 0400": {0o400, 1234, 1234, false},
+	} {
+		i := newIn(t)
+		i.write(`{"fail_closed": true, "runtime": "crun"}`)
+		i.start(false)
+		i.write(`{}`)
+		if err := errors.Join(os.Chown(i.path, c.uid, c.gid), os.Chmod(i.path, c.mode)); err != nil {
+			t.Fatal(err)
+		}
+		if p := i.start(false); (p.Source == starts.FromFile) != c.good || p.FailClosed == c.good {
+			t.Errorf("%s: got %s, %v", name, p.Source, p.Err)
+		}
 	}
 }
 

@@ -72,7 +72,15 @@ func (s *starter) materialise() (string, error) {
 		os.Getenv("TMPDIR"), "/tmp", os.Getenv("XDG_RUNTIME_DIR"), "/var/tmp", "/dev/shm",
 		filepath.Join(os.Getenv("HOME"), ".cache"),
 	} {
-		if !filepath.IsAbs(base) || strings.ContainsAny(base, ": \t\n$") {
+		if !filepath.IsAbs(base) {
+			continue
+		}
+		real, err := trusted(base)
+		if err != nil {
+			last = err
+			continue
+		}
+		if base = real; strings.ContainsAny(base, ": \t\n$") {
 			continue // not a path that LD_PRELOAD can hold
 		}
 		dir := filepath.Join(base, name)
@@ -81,6 +89,46 @@ func (s *starter) materialise() (string, error) {
 		}
 	}
 	return "", fmt.Errorf("no place for libvfix.so: %w", last)
+}
+
+// trusted is the real path of a folder where nobody but this user and root can put anything else in the place of what
+// is there: it and all above it are theirs, and others can write to them only where the sticky bit keeps names their
+// owners'. The path has no links then that somebody could lead elsewhere later.
+func trusted(base string) (string, error) {
+	real, err := filepath.EvalSymlinks(base)
+	if err != nil {
+		return "", err
+	}
+	for at := real; ; at = filepath.Dir(at) {
+		fi, err := os.Lstat(at)
+		if err != nil {
+			return "", err
+		}
+		st, ok := fi.Sys().(*syscall.Stat_t)
+		if !ok || !fi.IsDir() || st.Uid != 0 && int(st.Uid) != os.Geteuid() && !(int(st.Uid) == overflow && mapped()) {
+			return "", fmt.Errorf("%s: belongs to user %d", at, st.Uid)
+		}
+		if fi.Mode().Perm()&othersWrite != 0 && fi.Mode()&os.ModeSticky == 0 {
+			return "", fmt.Errorf("%s: others can write to it (mode %v)", at, fi.Mode())
+		}
+		if at == "/" {
+			return real, nil
+		}
+	}
+}
+
+// othersWrite is the permission bits that let others than the owner write.
+const othersWrite = 0o022
+
+// overflow is who owns what belongs to nobody in a user namespace (user_namespaces(7)), as root's files where root is
+// not mapped.
+const overflow = 65534
+
+// mapped reports whether this is a user namespace in which not all users are themselves.
+func mapped() bool {
+	const all = "0 0 4294967295"
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(b)), " ") != all
 }
 
 // inFolder makes dir in base, or proves that what is there is what it would make.
@@ -152,7 +200,6 @@ func (s *starter) sound(dir string) error {
 		if err != nil {
 			return err
 		}
-		const othersWrite = 0o022
 		st, ok := fi.Sys().(*syscall.Stat_t)
 		if !ok || int(st.Uid) != os.Geteuid() || fi.Mode().Perm()&othersWrite != 0 || fi.Mode()&os.ModeSymlink != 0 {
 			return fmt.Errorf("%s: not this user's alone", path)

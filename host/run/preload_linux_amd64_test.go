@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,5 +120,53 @@ func TestPreload(t *testing.T) {
 		t.Errorf("got %s, %v", dir, err)
 	} else {
 		os.RemoveAll(dir)
+	}
+}
+
+// Where others can put a library of theirs in the place of ours, none is put.
+func TestUntrustedFolders(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: folders of others")
+	}
+	for name, c := range map[string]struct {
+		harm func(base string) error // of TMPDIR, which is top/x/y
+		used bool
+	}{
+		"root's":              {func(string) error { return nil }, true},
+		"sticky":              {func(base string) error { return os.Chmod(base, 0o777|os.ModeSticky) }, true},
+		"writable by others":  {func(base string) error { return os.Chmod(base, 0o777) }, false},
+		"writable by a group": {func(base string) error { return os.Chmod(base, 0o775) }, false},
+		"another user's":      {func(base string) error { return os.Chown(base, 1234, 0) }, false},
+		"another user's, sticky": {func(base string) error {
+			return errors.Join(os.Chown(base, 1234, 0), os.Chmod(base, 0o777|os.ModeSticky))
+		}, false},
+		"nobody's":              {func(base string) error { return os.Chown(base, 65534, 65534) }, false},
+		"below one of others":   {func(base string) error { return os.Chmod(filepath.Dir(base), 0o777) }, false},
+		"below another user's":  {func(base string) error { return os.Chown(filepath.Dir(filepath.Dir(base)), 1234, 0) }, false},
+		"a link to a sound one": {func(base string) error { return errors.Join(os.Rename(base, base+"2"), os.Symlink(base+"2", base)) }, true},
+		"a link to another user's": {func(base string) error {
+			return errors.Join(os.Rename(base, base+"2"), os.Symlink(base+"2", base), os.Chown(base+"2", 1234, 0))
+		}, false},
+		"a link among others'": {func(base string) error {
+			return errors.Join(os.Rename(base, base+"2"), os.Symlink(base+"2", base), os.Chmod(filepath.Dir(base), 0o777))
+		}, false},
+	} {
+		top := t.TempDir()
+		base := filepath.Join(top, "x", "y")
+		if err := errors.Join(os.MkdirAll(base, 0o755), c.harm(base)); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("TMPDIR", base)
+		dir, err := testStarter().materialise()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if used := strings.HasPrefix(dir, top); used != c.used {
+			t.Errorf("%s: got %s", name, dir)
+		}
+		if !c.used {
+			os.RemoveAll(dir)
+		}
 	}
 }

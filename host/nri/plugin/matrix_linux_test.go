@@ -152,9 +152,8 @@ func TestBrokenPolicyAtEachDoor(t *testing.T) {
 		},
 	}
 	for _, text := range []string{
-		"", "{", "\xef\xbb\xbf{}", "{}\x00", "{} {}", "null", "[]", `{"fail_closed": true,}`, `{"fail_closed": "true"}`, `{"fail_closed": 1}`, `{"fail_closed": null}`,
-		`{"Fail_closed": true}`, `{"fail_closed": false, "fail_closed": false}`, `{"fail_close": false}`, `{"fallback": "always"}`, "// open\n{}", `{"limits": {"seconds": NaN}}`,
-		`{"limits": {"seconds": 1e400}}`, `{"record": "x"}`,
+		"", "{", "\xef\xbb\xbf{}", "{} {}", "null", `{"fail_closed": true,}`, `{"fail_closed": "true"}`, `{"Fail_closed": true}`,
+		`{"fail_closed": false, "fail_closed": false}`, `{"fallback": "always"}`, `{"limits": {"seconds": 1e400}}`, // the others: host/policy
 	} {
 		broken[fmt.Sprintf("%q", text)] = func(path string) error { return os.WriteFile(path, []byte(text), 0o644) }
 	}

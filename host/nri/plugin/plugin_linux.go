@@ -28,6 +28,12 @@ const (
 // retry is how long is waited for an engine that restarts.
 const retry = 2 * time.Second
 
+// reread is how often the configuration is read between two containers.
+var reread = 10 * time.Second
+
+// errPolicy ends a connection that was registered with another policy.
+var errPolicy = errors.New("fail_closed is another")
+
 // Run is the plugin until the context ends. It returns an error only where it cannot begin: an engine that is
 // not there, or restarts, is waited for.
 func Run(ctx context.Context, o Options) error {
@@ -52,6 +58,9 @@ func Run(ctx context.Context, o Options) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		if errors.Is(err, errPolicy) {
+			continue
+		}
 		if text := fmt.Sprint(err); text != said {
 			said = text
 			o.Log("%s: %v; retrying until the engine answers", o.Socket, err)
@@ -72,32 +81,48 @@ func connect(ctx context.Context, o Options, serving any) error {
 		stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithSocketPath(o.Socket),
 		stub.WithLogger(quiet{o.Log}), stub.WithOnClose(func() { once.Do(func() { close(lost) }) }),
 	}
+	closed := func() bool { return false }
 	if h, ok := serving.(*hooker); ok {
-		if p, _ := h.policy(); p.FailClosed {
-			// An engine that knows of it (NRI 0.12.4) creates no container without an answer of ours.
-			options = append(options, stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
+		closed = func() bool {
+			p, _ := h.policy()
+			return p.FailClosed
 		}
+	}
+	registered := closed()
+	if registered {
+		// An engine that knows of it (NRI 0.12.4) creates no container without an answer of ours.
+		options = append(options, stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
 	}
 	s, err := stub.New(serving, options...)
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	select {
-	case err = <-ended:
-		if err == nil {
-			err = errors.New("connection closed")
-		}
-		return err
-	case <-lost: // also before it was registered, where Run would wait forever
-		return errors.New("connection lost")
-	case <-ctx.Done():
+	again := time.NewTicker(reread)
+	defer again.Stop()
+	for {
 		select {
-		case <-ended:
-		case <-time.After(retry):
+		case err = <-ended:
+			if err == nil {
+				err = errors.New("connection closed")
+			}
+			return err
+		case <-lost: // also before it was registered, where Run would wait forever
+			return errors.New("connection lost")
+		case <-again.C:
+			if closed() != registered {
+				stop(errPolicy)
+			}
+		case <-ctx.Done():
+			select {
+			case <-ended:
+			case <-time.After(retry):
+			}
+			return context.Cause(ctx)
 		}
-		return ctx.Err()
 	}
 }
 

@@ -289,6 +289,25 @@ func TestReconnects(t *testing.T) {
 	}
 }
 
+// A policy that becomes stricter is one for the engine too: it must not create containers without the plugin.
+func TestPolicyIsRegisteredAgain(t *testing.T) {
+	defer func(was time.Duration) { reread = was }(reread)
+	reread = 10 * time.Millisecond
+	n := newNode(t)
+	n.policy(`{}`)
+	n.run()
+	n.policy(`{"fail_closed": true, "allow_disable": true}`)
+	n.connected(2, 1)
+	n.policy(`{`) // the last good one holds
+	time.Sleep(10 * reread)
+	if got := n.count("connected to"); got != 2 {
+		t.Errorf("got %d connections", got)
+	}
+	n.await("the last good configuration is in force", 1)
+	n.policy(`{}`)
+	n.connected(3, 1)
+}
+
 // between listens at one socket, and hands on to another what comes. What it returns closes all.
 func between(t *testing.T, from, to string) (cut func()) {
 	t.Helper()

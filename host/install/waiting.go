@@ -1,0 +1,163 @@
+// Containers that do not run and name the runtime: an engine that does not know it any more cannot start them, and
+// those that restart by themselves stay down after the next boot. For them uninstall leaves the runtime's name, and in
+// its program's place a link to the real runtime.
+
+package install
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+)
+
+// databases are where engines keep containers, with what is in them where one names the runtime. Entries that were
+// removed may still be in their free pages.
+var databases = map[Engine][]string{
+	// podman, libpod/sqlite_state.go and boltdb_state.go: JSON with ContainerConfig.OCIRuntime.
+	Podman: {
+		"var/lib/containers/storage/db.sql", "var/lib/containers/storage/libpod/bolt_state.db",
+		"home/*/.local/share/containers/storage/db.sql", "home/*/.local/share/containers/storage/libpod/bolt_state.db",
+	},
+	// containerd, metadata/buckets.go: the runtime's options have its path. nerdctl's are there as well.
+	Containerd: {"var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db"},
+}
+
+// waiting names the containers of an engine that name the runtime.
+func (t *tree) waiting(e Engine, name, program string) (all []string) {
+	if e == Docker {
+		return t.waitingDocker(name)
+	}
+	needle := fmt.Sprintf(`"runtime":%q`, name)
+	if e == Containerd {
+		needle = program
+	}
+	for _, pattern := range databases[e] {
+		files := []string{pattern}
+		if home, rest, ok := strings.Cut(pattern, "/*/"); ok {
+			files = nil
+			for _, user := range t.names(home) {
+				files = append(files, path.Join(home, user, rest))
+			}
+		}
+		for _, file := range files {
+			if t.holds(file, needle) {
+				all = append(all, "in /"+file)
+			}
+		}
+	}
+	return all
+}
+
+// waitingDocker reads what dockerd keeps of each container (moby, container/container.go): its HostConfig says which
+// runtime it was created with, also where that was the default.
+func (t *tree) waitingDocker(name string) (all []string) {
+	root := "var/lib/docker"
+	var daemon struct {
+		Root string `json:"data-root"`
+	}
+	if text, err := t.readText(engines[Docker].config); err == nil && json.Unmarshal(text, &daemon) == nil && path.IsAbs(daemon.Root) {
+		root = rel(daemon.Root)
+	}
+	for _, id := range t.names(path.Join(root, "containers")) {
+		var host struct {
+			Runtime       string
+			RestartPolicy struct{ Name string }
+		}
+		text, err := t.readText(path.Join(root, "containers", id, "hostconfig.json"))
+		if err != nil || json.Unmarshal(text, &host) != nil || host.Runtime != name {
+			continue
+		}
+		var config struct{ Name string }
+		if text, err := t.readText(path.Join(root, "containers", id, "config.v2.json")); err == nil {
+			_ = json.Unmarshal(text, &config) // its ID then
+		}
+		container := strings.TrimPrefix(config.Name, "/")
+		if container == "" {
+			container = id[:min(len(id), 12)]
+		}
+		if p := host.RestartPolicy.Name; p != "" && p != "no" {
+			container += " (restart: " + p + ")"
+		}
+		all = append(all, container)
+	}
+	return all
+}
+
+// holds reports whether a file has a text somewhere.
+func (t *tree) holds(name, text string) bool {
+	at, err := t.resolve(name)
+	if err != nil {
+		return false
+	}
+	f, err := t.root.Open(at)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	buf := make([]byte, 1<<20)
+	for kept := 0; ; {
+		n, err := io.ReadFull(f, buf[kept:])
+		if bytes.Contains(buf[:kept+n], []byte(text)) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+		kept = copy(buf, buf[len(buf)-len(text):])
+	}
+}
+
+// leave plans what stays of a file for containers that wait: the runtime's entry, which is no default any more, or a
+// link to the real runtime. false says that nothing of it is needed.
+func (t *tree) leave(rec record) (*step, bool, error) {
+	now, err := t.read(rec.Path, maxProgram)
+	if err != nil || now == nil {
+		return nil, false, err
+	}
+	left := rec
+	s := &step{path: rec.Path, now: now, next: now, rec: &left, action: TakeOut}
+	switch {
+	case rec.Kind == program && path.Base(rec.Path) == runtimeName:
+		real, err := t.realRuntime()
+		if err != nil {
+			return nil, false, err
+		}
+		s.next, s.action = &content{link: real}, Replace
+		left.After = hashOf(s.next)
+		return s, true, nil
+	case rec.Kind == program || rec.Path == runtimeConfig || now.link != "":
+		return nil, false, nil
+	case rec.Kind == member:
+		before, err := t.before(&rec)
+		if err != nil {
+			return nil, false, err
+		}
+		var was []byte
+		if before != nil {
+			was = before.data
+		}
+		var chosen []value
+		left.Set = nil
+		for _, v := range rec.Set {
+			if len(v.Path) == 1 { // default-runtime
+				chosen = append(chosen, v)
+			} else {
+				left.Set = append(left.Set, v)
+			}
+		}
+		data, _, err := takeMembers("/"+rec.Path, now.data, was, chosen)
+		if err != nil {
+			return nil, false, err
+		}
+		s.next = &content{data: data, meta: now.meta}
+	default: // podman's, see planPodman
+		s.next = &content{data: bytes.Replace(now.data, []byte(podmanDefault(rec.Name)), nil, 1), meta: now.meta}
+	}
+	if hashOf(now) == rec.After { // else it still counts as changed by others
+		left.After = hashOf(s.next)
+	}
+	return s, true, nil
+}
