@@ -69,9 +69,8 @@ func judgeCgroups(c *Check, version string, missing []string) {
 // cgroupVersion tells from the mounts which trees there are; "" for none.
 func cgroupVersion(x *examination) string {
 	text, _ := x.read("/proc/self/mountinfo")
-	all, _ := mounts.Read(text)
 	var v1, v2 bool
-	for _, m := range all {
+	for _, m := range mounts.Read(text) {
 		switch m.FSType {
 		case "cgroup":
 			v1 = true

@@ -3,13 +3,14 @@
 package ociruntime
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"vfix.dev/vfix/internal/mounts"
 )
 
 // mount is what is mounted at a folder. Source: proc_pid_mountinfo(5).
@@ -24,28 +25,14 @@ type mount struct {
 
 // parseMounts reads of a mountinfo file what is mounted at a path and below it.
 func parseMounts(text []byte, path string) (all []mount) {
-	want := []byte(" " + escape(path))
-	for line := range bytes.Lines(text) {
-		if !bytes.Contains(line, want) {
-			continue
+	below := strings.TrimSuffix(path, "/") + "/"
+	for _, m := range mounts.Read(text) {
+		if m.Mountpoint == path || strings.HasPrefix(m.Mountpoint, below) {
+			all = append(all, mount{
+				id: m.ID, point: m.Mountpoint, root: m.Root, fstype: m.FSType, options: m.VFSOptions,
+				readOnly: hasOption(m.Options, "ro") || hasOption(m.VFSOptions, "ro"),
+			})
 		}
-		// 36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue
-		front, back, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), " - ")
-		f, g := strings.Split(front, " "), strings.Split(back, " ")
-		if !ok || len(f) < 6 || len(g) < 3 {
-			continue
-		}
-		id, err := strconv.Atoi(f[0])
-		if err != nil {
-			continue
-		}
-		if at := unescape(f[4]); at != path && !strings.HasPrefix(at, strings.TrimSuffix(path, "/")+"/") {
-			continue
-		}
-		all = append(all, mount{
-			id: id, point: unescape(f[4]), root: unescape(f[3]), fstype: g[0], options: g[2],
-			readOnly: hasOption(f[5], "ro") || hasOption(g[2], "ro"),
-		})
 	}
 	return all
 }
@@ -61,20 +48,7 @@ func mountAt(all []mount, path string) (mount, bool) {
 	return mount{}, false
 }
 
-func hasOption(list, option string) bool {
-	for o := range strings.SplitSeq(list, ",") {
-		if o == option {
-			return true
-		}
-	}
-	return false
-}
-
-// escape writes a path as the kernel does (fs/seq_file.c, mangle_path): blanks, line breaks
-// and backslashes in octal.
-func escape(path string) string {
-	return strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(path)
-}
+func hasOption(list, option string) bool { return slices.Contains(strings.Split(list, ","), option) }
 
 // unescape reads octal escapes.
 func unescape(s string) string {

@@ -119,8 +119,7 @@ func mountedCopies(proc string) map[string][]string {
 		if err != nil {
 			continue // it has ended
 		}
-		all, _ := mounts.Read(text)
-		for _, m := range all {
+		for _, m := range mounts.Read(text) {
 			if name := filepath.Base(m.Root); copyName().MatchString(name) {
 				used[name] = append(used[name], "process "+filepath.Base(filepath.Dir(file)))
 			}

@@ -3,11 +3,22 @@ package mounts
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/moby/sys/mountinfo"
 )
 
-// Read returns the mounts in the text of a table, in its order.
-func Read(text []byte) ([]*mountinfo.Info, error) {
-	return mountinfo.GetMountsFromReader(bytes.NewReader(text), nil)
+// Read returns the mounts in the text of a table, in its order. A line that cannot be read hides none
+// of the others.
+func Read(text []byte) []*mountinfo.Info {
+	all, err := mountinfo.GetMountsFromReader(bytes.NewReader(text), nil)
+	if err != nil {
+		for line := range bytes.Lines(text) {
+			if one, err := mountinfo.GetMountsFromReader(bytes.NewReader(line), nil); err == nil {
+				all = append(all, one...)
+			}
+		}
+	}
+	// The library takes a number that is none for 0, which no mount has.
+	return slices.DeleteFunc(all, func(m *mountinfo.Info) bool { return m.ID == 0 })
 }

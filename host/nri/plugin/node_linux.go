@@ -40,8 +40,7 @@ func contained() bool {
 // inImage reports whether the mount of a mountinfo file that holds a path is an overlay at /.
 func inImage(mountinfo []byte, path string) bool {
 	longest, image := "", false
-	all, _ := mounts.Read(mountinfo)
-	for _, m := range all {
+	for _, m := range mounts.Read(mountinfo) {
 		at := m.Mountpoint
 		if rel, err := filepath.Rel(at, path); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 			continue
