@@ -28,13 +28,13 @@ setup() {
 	if dmesg | grep -vxFf before | grep -q 'type=1326.* ip=0xffffffffff600'; then
 		title='in the vsyscall page, refused by a seccomp filter'
 	fi
-	run_vfix "$([[ $title == *refused* ]] && echo 3 || echo 0)" diagnose old
+	run_vfix "$([[ $title == *refused* ]] && echo 3 || echo 4)" diagnose old
 	expect_match title "$output" "$title"
 	expect_match image "$output" redis:legacy
 	# The first process of a container ignores signals of its own.
 	# shellcheck disable=SC2016 # for the shell in the container
 	docker run --name other --network none --entrypoint sh redis:legacy -c 'sh -c "kill -SEGV \$\$"; exit $?' || true
-	run_vfix 0 diagnose other
+	run_vfix 4 diagnose other
 	expect_match title "$output" 'a crash with an unknown cause'
 	expect_match status "$output" 'exit status 139'
 	docker run --name plain --network none --entrypoint sh redis:legacy -c 'exit 3' || true

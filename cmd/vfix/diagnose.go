@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +58,8 @@ its build ID or its first bytes show that it is not the one that crashed.`,
   vfix diagnose --format json core.1234.zst`,
 		Annotations: exits(`  0  no vsyscall crash: a crash with another cause, or none
   3  vsyscall crash: the page was called and the kernel does not serve it
-  1  a CRASH could not be read (the others were)   2  usage error`),
+  4  a crash whose cause is not known from what was given
+  1  at least one CRASH could not be read; the rest were   2  usage error`),
 		Args:              sourceArgs("diagnose", "CRASH", -1),
 		ValidArgsFunction: completeNames(e, allContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,9 +91,7 @@ func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *
 		errs = append(errs, out.diagnosis(opts.printOptions, all))
 	}
 	for _, r := range all {
-		if found := vsyscallCrashes(r); found != nil {
-			errs = append(errs, found)
-		}
+		errs = append(errs, vsyscallCrashes(r), unknownCrashes(r))
 	}
 	return errors.Join(errs...)
 }
@@ -115,6 +115,23 @@ func vsyscallCrashes(r *diagnose.Result) error {
 		hint = "run: " + fix
 	}
 	return &findingsError{msg: r.Input + ": " + crashes(n), hint: hint}
+}
+
+// unknownCrashes is the finding that nothing says what the crashes were of which a result has no cause.
+func unknownCrashes(r *diagnose.Result) error {
+	n := 0
+	for _, c := range r.Crashes {
+		if c.Kind == diagnose.Unknown {
+			n += c.Count
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return &findingsError{
+		incomplete: true, msg: fmt.Sprintf("%s: %s with an unknown cause", r.Input, screen.Count(n, "crash")),
+		hint: "the notes say what would tell; 'vfix help diagnosing' has the ways to collect it",
+	}
 }
 
 func crashes(n int) string { return screen.Count(n, "vsyscall crash") }

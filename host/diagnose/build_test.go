@@ -3,6 +3,8 @@ package diagnose
 import (
 	"bytes"
 	"testing/fstest"
+
+	"vfix.dev/vfix/rewriter"
 )
 
 // A core file and the library it is about, made here: each field can be poked.
@@ -103,6 +105,8 @@ type testCore struct {
 	stack    []byte
 	memory   []memory // further segments
 	auxv     []byte
+	mapped   bool // the kernel's mapping of the page is in it
+	sections int  // e_shnum: a debugger wrote it
 }
 
 type memory struct {
@@ -146,8 +150,12 @@ func (t testCore) bytes() []byte {
 		notes = append(notes, note("CORE", ntFile, files)...)
 	}
 	segments := append([]memory{{testStack, t.stack}}, t.memory...)
+	if t.mapped {
+		segments = append(segments, memory{rewriter.PageVaddr, make([]byte, page)})
+	}
 	h := elfHeader(etCore, 1+len(segments))
 	off := uint64(len(h) + phdrSize*(1+len(segments)))
+	le.PutUint16(h[60:], uint16(t.sections))
 	h = append(h, programHeader(ptNote, 0, off, 0, uint64(len(notes)), 0)...)
 	body := bytes.Clone(notes)
 	for _, s := range segments {

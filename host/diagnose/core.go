@@ -7,7 +7,21 @@ import (
 	"io"
 
 	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/rewriter"
 )
+
+// page says whether the process had the page: the kernel writes its own mapping of it as a segment, where there is
+// one. Debuggers leave it out; their cores have section headers, which the kernel's have only beside very many
+// segments (fs/binfmt_elf.c, fill_extnum_info).
+func (c *core) page() pageState {
+	switch {
+	case c.segmentAt(rewriter.PageVaddr) != nil:
+		return pageMapped
+	case c.byKernel:
+		return pageAbsent
+	}
+	return pageUnknown
+}
 
 // Core diagnoses a core file. It errs where the file is none of a 64-bit x86-64 program, or
 // is damaged so far that not even the registers are in it. A core that is cut off later is
@@ -33,7 +47,7 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 	if args != nil {
 		c.Command = quote.Words(args)
 	}
-	e := evidence{signal: f.signal, ip: f.rip, code: 1, fault: f.rip, stack: co.segmentAt(f.rsp) != nil}
+	e := evidence{signal: f.signal, ip: f.rip, code: 1, fault: f.rip, stack: co.segmentAt(f.rsp) != nil, page: co.page()}
 	if f.siginfo {
 		e.code, e.fault = f.code, f.addr
 		if f.signal == sigsegv && f.code > siUser && f.code != siKernel {
@@ -43,11 +57,7 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 		c.note("no NT_SIGINFO (a kernel before 3.7): that the fault was at the instruction's own address is taken from the registers")
 	}
 	c.judge(e)
-	// The kernel writes its own mapping of the page as a segment, where there is one.
-	c.Page = "not mapped"
-	if s := co.segmentAt(0xffffffffff600000); s != nil {
-		c.Page = "mapped"
-	}
+	c.Page = string(e.page)
 	if f.filesErr != nil {
 		c.note("the list of mapped files: %v", f.filesErr)
 	}

@@ -81,19 +81,23 @@ func TestJudge(t *testing.T) {
 		want Kind
 		says string
 	}{
-		"vsyscall=none":   {func(*testCore) {}, Call, "vsyscall=none"},
-		"LASS":            {func(t *testCore) { t.code, t.addr = siKernel, 0 }, Call, "does not serve"},
-		"no siginfo":      {func(t *testCore) { t.noInfo = true }, Call, ""},
-		"bad stack":       {func(t *testCore) { t.code, t.addr, t.rsp = siKernel, 0, 8 }, BadStack, "vfix does not fix"},
-		"bad pointer":     {func(t *testCore) { t.addr = 0x1234 }, BadPointer, "0x1234"},
-		"misaligned":      {func(t *testCore) { t.rip, t.addr = timeAddr+1, timeAddr+1 }, Misaligned, "none of its functions"},
-		"read":            {func(t *testCore) { t.rip = 0x401000 }, Read, "vfix fixes calls"},
-		"behind the page": {func(t *testCore) { t.rip, t.addr = 0xffffffffff601000, 0xffffffffff601000 }, Other, "no vsyscall crash"},
-		"null":            {func(t *testCore) { t.rip, t.addr = 0x401000, 0 }, Other, "no vsyscall crash"},
-		"abort":           {func(t *testCore) { t.signal, t.code, t.rip = 6, -6, 0x401000 }, Other, "SIGABRT"},
-		"kill -SEGV":      {func(t *testCore) { t.code, t.addr, t.rip = 0, 0, 0x401000 }, Other, "sent by a process"},
-		"seccomp":         {func(t *testCore) { t.signal, t.code = sigsys, 1 }, Filtered, "201"},
-		"snapshot":        {func(t *testCore) { t.signal, t.noInfo = 0, true }, None, "snapshot"},
+		"vsyscall=none":       {func(*testCore) {}, Call, "vsyscall=none"},
+		"LASS":                {func(t *testCore) { t.code, t.addr = siKernel, 0 }, Call, "does not serve"},
+		"no siginfo":          {func(t *testCore) { t.noInfo = true }, Call, ""},
+		"bad stack":           {func(t *testCore) { t.code, t.addr, t.rsp = siKernel, 0, 8 }, BadStack, "vfix does not fix"},
+		"bad pointer":         {func(t *testCore) { t.addr = 0x1234 }, BadPointer, "0x1234"},
+		"misaligned":          {func(t *testCore) { t.rip, t.addr = timeAddr+1, timeAddr+1 }, Misaligned, "none of its functions"},
+		"read":                {func(t *testCore) { t.rip = 0x401000 }, Read, "vfix fixes calls"},
+		"behind the page":     {func(t *testCore) { t.rip, t.addr = 0xffffffffff601000, 0xffffffffff601000 }, Other, "no vsyscall crash"},
+		"null":                {func(t *testCore) { t.rip, t.addr = 0x401000, 0 }, Other, "no vsyscall crash"},
+		"abort":               {func(t *testCore) { t.signal, t.code, t.rip = 6, -6, 0x401000 }, Other, "SIGABRT"},
+		"kill -SEGV":          {func(t *testCore) { t.code, t.addr, t.rip = 0, 0, 0x401000 }, Other, "sent by a process"},
+		"6.8, a bad pointer":  {func(t *testCore) { t.code, t.addr, t.mapped = siKernel, 0, true }, BadPointer, "no writable memory"},
+		"served, fault at ip": {func(t *testCore) { t.mapped = true }, BadPointer, "no writable memory"},
+		"gcore, no address":   {func(t *testCore) { t.code, t.addr, t.sections = siKernel, 0, 1 }, Unknown, "Nothing here says which"},
+		"gcore, an address":   {func(t *testCore) { t.sections = 1 }, Call, ""},
+		"seccomp":             {func(t *testCore) { t.signal, t.code = sigsys, 1 }, Filtered, "201"},
+		"snapshot":            {func(t *testCore) { t.signal, t.noInfo = 0, true }, None, "snapshot"},
 	} {
 		core := crashedCore()
 		c.poke(&core)

@@ -45,12 +45,18 @@ func outOfMemory(text string) *Crash {
 // killed is about a container that ended by SIGKILL; false where its limit of memory was not the cause.
 func (e Exited) killed(c *Crash) bool {
 	entries, _ := kernelLog()
+	ours := false // the kernel names the container's control group (mm/oom_kill.c, dump_oom_summary, Linux 4.19)
 	for _, entry := range entries {
-		if killed := outOfMemory(entry.text); killed != nil && e.atEnd(entry.when) {
+		if !e.atEnd(entry.when) {
+			continue
+		}
+		ours = ours || e.ID != "" && strings.Contains(entry.text, "task_memcg=") && strings.Contains(entry.text, e.ID)
+		if killed := outOfMemory(entry.text); killed != nil && (ours || e.has(killed.Program)) {
 			c.Program, c.PIDs, c.Lines = killed.Program, killed.PIDs, killed.Lines
 		}
 	}
-	if !e.OutOfMemory && len(c.Lines) == 0 {
+	if !e.OutOfMemory && !ours { // that a program of such a name was killed then does not say that it was this one
+		c.Program, c.PIDs, c.Lines = "", nil, nil
 		return false
 	}
 	c.Kind = OutOfMemory

@@ -63,6 +63,8 @@ type core struct {
 	r     io.ReaderAt
 	loads []segment // with content or not, by vaddr
 	notes []segment
+	// byKernel says that the kernel wrote it, and not a debugger.
+	byKernel bool
 }
 
 // openCore reads the headers of a core file.
@@ -89,7 +91,7 @@ func openCore(r io.ReaderAt) (*core, error) {
 	if n == 0 || n > maxSegments {
 		return nil, damaged("%d program headers, want 1 to %d", n, maxSegments)
 	}
-	c := &core{r: r}
+	c := &core{r: r, byKernel: le.Uint16(h[60:]) == 0 || le.Uint16(h[56:]) == pnXnum && le.Uint16(h[60:]) == 1}
 	if err := c.readSegments(phoff, n); err != nil {
 		return nil, err
 	}

@@ -17,8 +17,6 @@ import (
 	"vfix.dev/vfix/internal/utf8text"
 )
 
-const sniffLen = 64
-
 // Result is what a diagnosis of one input found.
 type Result struct {
 	Input   string
@@ -120,8 +118,11 @@ func Text(name string, r io.Reader, o Options) (*Result, error) {
 		return nil, &refusedError{name + ": a core file that cannot be read at any offset", "save it to a file, and name that"}
 	case kind != isText:
 		return nil, &refusedError{name + ": compressed", "unpack it first"}
-	case len(head) == 0, bytes.IndexByte(head, 0) >= 0:
-		return nil, &refusedError{name + ": neither a core file nor text", "'vfix help diagnose' lists what is understood"}
+	case len(head) == 0:
+		return nil, notText(name)
+	}
+	if err := refuse(name, head); err != nil {
+		return nil, err
 	}
 	crashes, lines, err := Log(name, br, o)
 	if err != nil {
@@ -153,33 +154,4 @@ func ParsePID(arg string) (int, bool) {
 func IsFile(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !strings.Contains(name, " ")
-}
-
-// format is what a file is.
-type format int
-
-const (
-	isText format = iota
-	isCore
-	isGzip
-	isZstd
-	isXZ
-	isLZ4
-)
-
-// sniff tells a file's format from its first bytes. Sources: RFC 1952, RFC 8878 3.1.1, the
-// .xz file format 2.1.1.1, the LZ4 frame format.
-func sniff(head []byte) format {
-	for _, m := range []struct {
-		magic string
-		f     format
-	}{
-		{"\x7fELF", isCore}, {"\x1f\x8b", isGzip}, {"\x28\xb5\x2f\xfd", isZstd},
-		{"\xfd7zXZ\x00", isXZ}, {"\x04\x22\x4d\x18", isLZ4},
-	} {
-		if bytes.HasPrefix(head, []byte(m.magic)) {
-			return m.f
-		}
-	}
-	return isText
 }

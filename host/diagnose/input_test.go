@@ -1,7 +1,9 @@
 package diagnose
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -104,5 +106,55 @@ func TestNoText(t *testing.T) {
 	}
 	if r, err := File(file, Options{}); err != nil || len(r.Crashes) != 1 {
 		t.Errorf("a hole first: got %+v, %v", r, err)
+	}
+}
+
+// What is something else is refused by its name, whatever lines are in it.
+func TestRefusedByName(t *testing.T) {
+	var tarball bytes.Buffer
+	tw := tar.NewWriter(&tarball)
+	body := []byte(attempted + "\n/bin/x: exec format error\n")
+	tw.WriteHeader(&tar.Header{Name: strings.Repeat("0123456789abcdef", 4) + ".tar", Size: int64(len(body)), Mode: 0o644})
+	tw.Write(body)
+	tw.Close()
+	var packed bytes.Buffer
+	zw := gzip.NewWriter(&packed)
+	zw.Write(tarball.Bytes())
+	zw.Close()
+	random := make([]byte, 4096)
+	for i := range random {
+		random[i] = byte(i*7919>>3) | 1
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		says string
+	}{
+		"image.tar":    {tarball.Bytes(), "a tar archive, not a crash"},
+		"image.tar.gz": {packed.Bytes(), "a tar archive, not a crash"},
+		"app.jar":      {[]byte("PK\x03\x04" + attempted), "a zip archive"},
+		"x.sif":        {append(append(bytes.Repeat([]byte("#"), 32), "SIF_MAGIC\x00"...), attempted...), "a SIF image"},
+		"noise":        {append(random, attempted...), "neither a core file nor text"},
+		"program":      {append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 64)...), "no core file"},
+		"journal":      {[]byte("LPKSHHRH" + attempted), "a systemd journal"},
+	} {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, c.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := File(file, Options{})
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %+v, %v, want %q", name, r, err, c.says)
+		}
+		if name == "program" || name == "image.tar.gz" {
+			continue // a core, or what is packed, is read from a file alone
+		}
+		if r, err := Text("stdin", bytes.NewReader(c.data), Options{}); err == nil {
+			t.Errorf("%s on stdin: got %+v", name, r)
+		}
+	}
+	// Zeros in the middle of a log, and binary data in a line.
+	r, err := Text("log", strings.NewReader(strings.Repeat("a line\n", 100)+"\x00\x00\x00"+attempted+"\nx\x00"+strings.ReplaceAll(attempted, "bash", "evil")+"\n"), Options{})
+	if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Program != "bash" {
+		t.Errorf("zeros in a log: got %+v, %v", r, err)
 	}
 }

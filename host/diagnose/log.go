@@ -80,7 +80,10 @@ func (g *logReader) read(r io.Reader) (lines int, err error) {
 }
 
 func (g *logReader) line(text string) {
-	text = message(text)
+	text = message(strings.TrimLeft(text, "\x00")) // a crash of the machine leaves zeros in its log
+	if strings.Contains(text, "\x00") {
+		return // binary data
+	}
 	if l, ok := parseLine(text); ok {
 		if l.fromTrace && l.program == "" {
 			l.exe = g.execs[l.pid]

@@ -91,11 +91,14 @@ func (r *Result) finish(o Options) {
 // Exited is what is known of a container that ended.
 type Exited struct {
 	Name    string
-	Image   string    // as its owner named it
-	Program string    // path of what was started
-	Status  int       // exit status
-	To      time.Time // when it ended; zero: it was never started
-	Error   string    // the engine's, of a start that failed
+	Image   string // as its owner named it
+	ID      string // the engine's
+	Program string // path of what was started
+	// Has reports whether the container has a program that the kernel knows by a name; nil: that is not known.
+	Has    func(comm string) bool
+	Status int       // exit status
+	To     time.Time // when it ended; zero: it was never started
+	Error  string    // the engine's, of a start that failed
 	// OutOfMemory is the engine's word that the limit of Memory bytes (0: not known) was the cause.
 	OutOfMemory bool
 	Memory      int64
@@ -155,16 +158,23 @@ func Container(e Exited, o Options) *Result {
 	r := e.inLog(input, entries, o)
 	if len(r.Crashes) > 0 {
 		for _, c := range r.Crashes {
-			c.Source, c.Executable = ContainerEnd, e.Program
-			c.note("the kernel's log does not name containers: these lines are of the time when it ended, %s", e.To.Format(time.RFC3339))
+			c.Source = ContainerEnd
+			if c.Program == commOf(e.Program) {
+				c.Executable = e.Program
+			}
+			c.note("the kernel's log does not name containers: a program of this name is in the container, and the lines are of the time when it ended, %s", e.To.Format(time.RFC3339))
 		}
 		return r
 	}
 	base.Kind = Unknown
 	base.Meaning = fmt.Sprintf("The container ended by %s (exit status %d). Nothing at hand says where, so the cause is not known.", SignalName(base.Signal), e.Status)
+	if others := e.others(entries); len(others) > 0 {
+		base.Lines = others[:min(len(others), maxLines)]
+		base.note("at that time a program crashed that is not known to be in the container, perhaps one of another container: the lines above")
+	}
 	if err != nil {
 		base.note("the kernel's log cannot be read (%v): run vfix as root, or give it as a file", err)
-	} else {
+	} else if len(base.Lines) == 0 {
 		base.note("the kernel's log has no line of such a crash at %s, when it ended; it forgets old lines, and leaves out some where many come at once", e.To.Format(time.RFC3339))
 	}
 	if served, known := pageServed(); known {
@@ -175,15 +185,29 @@ func Container(e Exited, o Options) *Result {
 	return &Result{Input: input, Crashes: []*Crash{base}}
 }
 
-// inLog finds the crashes by that signal at the time when the container ended: of its program
-// where there is one, else those in the page.
+// inLog finds the crashes by that signal at the time when the container ended: of the program that it started, else
+// of another one that it has, as a shell script starts one.
 func (e Exited) inLog(input string, entries []logEntry, o Options) *Result {
 	bySignal := func(c *Crash) bool { return c.Signal == e.Status-died }
 	own := func(c *Crash) bool { return bySignal(c) && c.Program == commOf(e.Program) }
 	if r := fromEntries(input, entries, o, own, e.atEnd); len(r.Crashes) > 0 {
 		return r
 	}
-	return fromEntries(input, entries, o, func(c *Crash) bool { return bySignal(c) && c.Kind.Vsyscall() }, e.atEnd)
+	return fromEntries(input, entries, o, func(c *Crash) bool { return bySignal(c) && e.has(c.Program) }, e.atEnd)
+}
+
+// has reports whether a program of that name is known to be in the container.
+func (e Exited) has(comm string) bool {
+	return comm != "" && (comm == commOf(e.Program) || e.Has != nil && e.Has(comm))
+}
+
+// others are the lines of crashes by that signal at that time, of whatever program.
+func (e Exited) others(entries []logEntry) (lines []string) {
+	r := fromEntries("", entries, Options{}, func(c *Crash) bool { return c.Signal == e.Status-died }, e.atEnd)
+	for _, c := range r.Crashes {
+		lines = append(lines, c.Lines...)
+	}
+	return lines
 }
 
 // atEnd reports whether a time is that of the container's end.

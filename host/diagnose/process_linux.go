@@ -114,7 +114,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	c.judge(evidence{signal: sigsegv, code: 1, fault: f.rip, ip: f.rip, stack: true})
 	if c.Kind == Call {
 		c.note("no signal is recorded: the process is stopped at the call, before or after the signal")
-		if c.Page == "mapped" {
+		if c.Page == string(pageMapped) {
 			c.called(Trap, functionAt(f.rip))
 		}
 		if o.RootName == "" || o.Root == nil {

@@ -25,9 +25,12 @@ func TestContainerLog(t *testing.T) {
 		"its own other":      {[]logEntry{line(0, "other[9]"+call), line(0, "docker-entrypoi[7]: segfault at 10 ip 7f0 sp 7ff error 6")}, "docker-entrypoi other"},
 		"somebody's other":   {[]logEntry{line(0, "other[9]: segfault at 10 ip 7f0 sp 7ff error 6")}, ""},
 		"another signal":     {[]logEntry{line(0, `audit: type=1326 audit(1.2:3): pid=7 comm="x" exe="/x" sig=31 ip=0xffffffffff600400`)}, ""},
-		"two lines together": {[]logEntry{line(0, "a[7]"+call), line(0, "a[7]: segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ff0 error 15")}, "a call"},
+		"two lines together": {[]logEntry{line(0, "redis-server[7]"+call), line(0, "redis-server[7]: segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ff0 error 15")}, "redis-server call"},
+		"somebody's call":    {[]logEntry{line(0, "other[9]"+call)}, ""},
+		"its child's own":    {[]logEntry{line(0, "other[9]"+call), line(0, "redis-server[8]: segfault at 10 ip 7f0 sp 7ff error 6")}, "redis-server other"},
 	} {
-		e := Exited{Name: "web", Image: "redis:2.8.22", Program: "/usr/local/bin/docker-entrypoint.sh", Status: 139, To: end}
+		e := Exited{Name: "web", Image: "redis:2.8.22", Program: "/usr/local/bin/docker-entrypoint.sh", Status: 139, To: end,
+			Has: func(comm string) bool { return comm == "redis-server" }}
 		r := e.inLog("container web", c.entries, Options{RootName: "redis:2.8.22", IsImage: true})
 		var got []string
 		for _, c := range r.Crashes {
@@ -39,6 +42,19 @@ func TestContainerLog(t *testing.T) {
 		if strings.Join(got, ", ") != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// A crash at the same time, of a program that the container is not known to have, is shown and not claimed.
+func TestContainerOthers(t *testing.T) {
+	end := time.Date(2026, 11, 21, 21, 18, 4, 0, time.UTC)
+	const call = "other[9] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ff0 ax:0 si:0 di:0"
+	e := Exited{Name: "web", Program: "/bin/web", Status: 139, To: end}
+	if got := e.others([]logEntry{{end, call}, {end.Add(time.Hour), call}}); len(got) != 1 || got[0] != call {
+		t.Errorf("got %q", got)
+	}
+	if e.has("other") || !e.has("web") || e.has("") {
+		t.Error("what it has")
 	}
 }
 

@@ -27,7 +27,17 @@ type evidence struct {
 	fault, ip    uint64
 	// stack says that the stack pointer is known to point to readable memory.
 	stack bool
+	page  pageState
 }
+
+// pageState is whether the process had the page, as far as the input itself says so.
+type pageState string
+
+const (
+	pageUnknown pageState = ""
+	pageMapped  pageState = "mapped"
+	pageAbsent  pageState = "not mapped"
+)
 
 // judge fills in Kind, Function and Meaning from the evidence of a signal.
 func (c *Crash) judge(e evidence) {
@@ -47,8 +57,18 @@ func (c *Crash) judge(e evidence) {
 		}
 	case entry && e.code == siKernel && !e.stack:
 		c.called(BadStack, f)
-	case entry && (e.fault == e.ip || e.code == siKernel):
+	case entry && e.page == pageAbsent && (e.fault == e.ip || e.code == siKernel):
 		// A general protection fault has no address: with LASS, si_addr is 0.
+		c.called(Call, f)
+	case entry && e.page == pageMapped && (e.fault == e.ip || e.code == siKernel):
+		// The kernel served the call, and gave up: since Linux 6.8 a bad pointer is a SIGSEGV without an address.
+		c.called(BadPointer, f)
+	case entry && e.code == siKernel:
+		c.Kind, c.Function = Unknown, f.String()
+		c.Meaning = fmt.Sprintf("It ended by SIGSEGV at %#x, %v() in the vsyscall page, and the signal has no address. Either the kernel does not serve the page and the processor has LASS, "+
+			"or the kernel served it and the argument pointed to no writable memory. Nothing here says which.", e.ip, f)
+		c.note("a core file that the kernel wrote says whether the process had the page; the kernel's log has 'vsyscall attempted' or 'vsyscall fault'")
+	case entry && e.fault == e.ip:
 		c.called(Call, f)
 	case entry:
 		c.called(BadPointer, f)

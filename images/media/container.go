@@ -15,6 +15,7 @@ import (
 // Container is what an engine tells of a container.
 type Container struct {
 	Name     string
+	ID       string
 	Image    string // as its owner named it
 	ImageID  string // of the image it was made of, whatever has that name now
 	Program  string // path of what it started
@@ -55,7 +56,7 @@ func FindContainer(ctx context.Context, name string, o Options) (*Container, err
 }
 
 func describeContainer(i *engine.Container) (*Container, error) {
-	c := &Container{Name: strings.TrimPrefix(i.Name, "/"), ImageID: i.Image, Program: i.Path}
+	c := &Container{Name: strings.TrimPrefix(i.Name, "/"), ID: i.ID, ImageID: i.Image, Program: i.Path}
 	if i.Config != nil {
 		c.Image = i.Config.Image
 	}

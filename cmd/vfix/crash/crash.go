@@ -5,7 +5,9 @@ package crash
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -130,7 +132,7 @@ func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, o m
 		}
 	}
 	e := diagnose.Exited{
-		Name: c.Name, Image: c.Image, Program: c.Program, Status: c.Status, To: c.Finished, Error: c.Error,
+		Name: c.Name, ID: c.ID, Image: c.Image, Has: programs(d.Root, c), Program: c.Program, Status: c.Status, To: c.Finished, Error: c.Error,
 		OutOfMemory: c.OutOfMemory, Memory: c.Memory, FixedHeap: slices.ContainsFunc(c.Words, limitsHeap),
 	}
 	const killed = 137
@@ -138,6 +140,42 @@ func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, o m
 		e.JVM = jvmOf(ctx, c.ImageID, o)
 	}
 	return diagnose.Container(e, d), nil
+}
+
+// binFolders are where programs of an image are.
+var binFolders = []string{"bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin"}
+
+// programs reports of what name a container has programs: in the folders of its image, or as words of its command.
+func programs(root fs.FS, c *media.Container) func(comm string) bool {
+	const commLen = 15 // the kernel keeps as many bytes of a name
+	is := func(name, comm string) bool {
+		return name == comm || len(comm) == commLen && strings.HasPrefix(name, comm)
+	}
+	return func(comm string) bool {
+		if strings.ContainsRune(comm, '/') {
+			return false
+		}
+		if slices.ContainsFunc(c.Words, func(w string) bool { return !strings.Contains(w, "=") && is(path.Base(w), comm) }) {
+			return true
+		}
+		if root == nil {
+			return false
+		}
+		dirs := binFolders
+		for _, w := range append([]string{c.Program}, c.Words...) {
+			if path.IsAbs(w) {
+				dirs = append(dirs[:len(dirs):len(dirs)], path.Dir(w)[1:])
+			}
+		}
+		return slices.ContainsFunc(dirs, func(dir string) bool {
+			if len(comm) < commLen {
+				_, err := fs.Stat(root, path.Join(dir, comm))
+				return err == nil
+			}
+			all, _ := fs.ReadDir(root, path.Join(".", dir))
+			return slices.ContainsFunc(all, func(e fs.DirEntry) bool { return is(e.Name(), comm) })
+		})
+	}
 }
 
 // limitsHeap reports whether a word of a command line, or a variable, limits the heap of a JVM.

@@ -1,0 +1,105 @@
+// What a file is, from its first bytes: a core, something compressed, text. Whatever is known to be something else,
+// and whatever is no text, is refused by name: lines that are found in binary data tell of no crash.
+
+package diagnose
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"vfix.dev/vfix/internal/quote"
+)
+
+// sniffLen is how much of a file is looked at: a tar header, which has its magic at 257.
+const sniffLen = 512
+
+// format is what a file is.
+type format int
+
+const (
+	isText format = iota
+	isCore
+	isGzip
+	isZstd
+	isXZ
+	isLZ4
+)
+
+// formats are those that are read, or that say with which command to unpack them. Sources: RFC 1952, RFC 8878 3.1.1,
+// the .xz file format 2.1.1.1, the LZ4 frame format.
+var formats = []struct {
+	magic string
+	f     format
+}{
+	{"\x7fELF", isCore}, {"\x1f\x8b", isGzip}, {"\x28\xb5\x2f\xfd", isZstd}, {"\xfd7zXZ\x00", isXZ}, {"\x04\x22\x4d\x18", isLZ4},
+}
+
+func sniff(head []byte) format {
+	for _, m := range formats {
+		if bytes.HasPrefix(head, []byte(m.magic)) {
+			return m.f
+		}
+	}
+	return isText
+}
+
+// others are formats that hold no crash, by what they have at an offset. Sources: POSIX pax (ustar), APPNOTE.TXT of
+// PKWARE 4.3.7, the formats' own specifications. isImage: it may be an image or a root filesystem.
+var others = []struct {
+	at      int
+	magic   string
+	name    string
+	isImage bool
+}{
+	{257, "ustar", "a tar archive", true}, {0, "PK\x03\x04", "a zip archive", false}, {0, "PK\x05\x06", "an empty zip archive", false},
+	{32, "SIF_MAGIC\x00", "a SIF image", true}, {0, "hsqs", "a squashfs file system", true}, {0, "BZh", "compressed with bzip2", false},
+	{0, "!<arch>\n", "an archive of ar, or a .deb package", false}, {0, "\xed\xab\xee\xdb", "an RPM package", false},
+	{0, "MDMP", "a minidump", false}, {0, "KDUMP   ", "a dump of the kernel", false}, {0, "SQLite format 3\x00", "an SQLite database", false},
+	{0, "\x89PNG\r\n", "a picture", false}, {0, "\xff\xd8\xff", "a picture", false}, {0, "%PDF-", "a PDF document", false},
+	{0, "LPKSHHRH", "a systemd journal: give 'journalctl --file FILE -o short-iso' instead", false},
+	{0, "PERFILE2", "data of perf: give the output of 'perf script' instead", false}, {0, "7z\xbc\xaf\x27\x1c", "a 7z archive", false},
+	{0, "MZ", "a Windows program", false}, {0, "\xca\xfe\xba\xbe", "a Java class", false}, {0, "JAVA PROFILE", "a heap dump of a JVM", false},
+}
+
+// refuse is the error of a file that is no log, nil for one that may be.
+func refuse(name string, head []byte) error {
+	for _, o := range others {
+		if len(head) < o.at+len(o.magic) || string(head[o.at:o.at+len(o.magic)]) != o.magic {
+			continue
+		}
+		if o.isImage {
+			return &refusedError{name + ": " + o.name + ", not a crash",
+				"for an image: 'vfix scan " + quote.Shell(name) + "'; for a crash in it: 'vfix diagnose --root " + quote.Shell(name) + " CORE'"}
+		}
+		return &refusedError{name + ": " + o.name + ", not a crash", "'vfix help diagnose' lists what is understood"}
+	}
+	if !looksLikeText(head) {
+		return notText(name)
+	}
+	return nil
+}
+
+func notText(name string) error {
+	return &refusedError{name + ": neither a core file nor text", "'vfix help diagnose' lists what is understood"}
+}
+
+// looksLikeText reports whether bytes are those of a log: without a zero, but for those that a log begins with, and
+// with few bytes that are neither UTF-8 nor white space nor escapes. A line may begin with zeros: a machine that crashed
+// leaves them.
+func looksLikeText(head []byte) bool {
+	odd, begins := 0, true
+	for b := head; len(b) > 0; {
+		r, n := utf8.DecodeRune(b)
+		switch {
+		case r == 0 && !begins:
+			return false
+		case r == 0:
+		case r == utf8.RuneError && n == 1 && len(b) >= utf8.UTFMax, r < ' ' && !bytes.ContainsRune([]byte("\t\n\r\v\f\b\a\x1b"), r):
+			odd++
+		}
+		begins = r == '\n' || r == 0
+		b = b[n:]
+	}
+	const share = 10 // names in other encodings are in logs
+	return odd*share <= len(head) && len(bytes.TrimLeft(head, "\x00")) > 0
+}
