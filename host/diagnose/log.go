@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -42,6 +43,7 @@ type logReader struct {
 	input   string
 	execs   map[int]string // by process, what strace saw it execute
 	last    *event         // that a line was about; the kernel prints its code behind it
+	each    func(*Crash)   // gets each crash, which then is not counted with others
 	o       Options
 }
 
@@ -54,6 +56,18 @@ func Log(input string, r io.Reader, o Options) (crashes []*Crash, lines int, err
 		return nil, lines, fmt.Errorf("%s: %w", input, err)
 	}
 	return g.finish(o), lines, nil
+}
+
+// OfKernel judges the messages of a kernel's log as Log does, and gives each crash that one of them tells of: one for
+// each process, however many lines are about it.
+func OfKernel(lines []kernellog.Line, each func(*Crash)) {
+	g := &logReader{each: each}
+	for _, line := range lines {
+		if e, ok := line.Event(); ok {
+			g.take(fromKernel(e), line.Text)
+		}
+	}
+	g.finish(Options{})
 }
 
 // read takes in all lines.
@@ -176,6 +190,10 @@ func (g *logReader) close(e *event) {
 
 // keep adds a crash, or counts it with one that is the same.
 func (g *logReader) keep(c *Crash) {
+	if g.each != nil {
+		g.each(c)
+		return
+	}
 	c.Input = g.input
 	for _, old := range g.crashes {
 		if old.alike(c) {

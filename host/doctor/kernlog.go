@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/rewriter"
 )
@@ -31,15 +32,6 @@ func stripLines(text string) (lines []kernellog.Line) {
 		}
 	}
 	return lines
-}
-
-// died reports whether a message tells of a program that died of the page: of a call at an
-// address in it. That of a bad pointer or stack is the program's own fault.
-func died(e kernellog.Event) bool {
-	if e.IP < rewriter.PageVaddr || e.IP-rewriter.PageVaddr >= rewriter.PageSize || !e.KnownIP {
-		return false
-	}
-	return e.Message != kernellog.BadPointer && e.Message != kernellog.BadStack
 }
 
 // containerOf is the container that a process of /proc/PID/cgroup is in: the 64 digits that
@@ -70,61 +62,54 @@ func checkKernelLog(ctx context.Context, x *examination, c *Check) error {
 	}
 	c.fact("source", source)
 	c.figure("lines", float64(len(lines)), "lines")
-	var all []kernellog.Event
+	var all []*diagnose.Crash
 	probes := 0
-	for _, l := range lines {
-		e, ok := l.Event()
+	diagnose.OfKernel(lines, func(d *diagnose.Crash) {
 		switch {
-		case !ok || !died(e):
-		case slices.Contains(ours, e.Program):
+		case !d.Kind.Vsyscall() || len(d.PIDs) == 0:
+		case slices.Contains(ours, d.Program):
 			probes++
 		case len(all) < maxEvents:
-			all = append(all, e)
+			all = append(all, d)
 		}
+	})
+	since := ""
+	if len(lines) > 0 && lines[0].When != "" {
+		since = " (since " + lines[0].When + ")"
 	}
-	judgeLog(x, c, all)
+	judgeLog(x, c, all, since)
 	if probes > 0 {
 		c.note("%d lines are of vfix's own probes", probes)
 	}
 	return nil
 }
 
-// judgeLog prints each process once: the kernel has two lines for one crash.
-func judgeLog(x *examination, c *Check, all []kernellog.Event) {
-	type process struct {
-		program string
-		pid     int
-	}
-	var order []process
-	first := map[process]kernellog.Event{}
-	for _, e := range all {
-		p := process{e.Program, e.PID}
-		if _, ok := first[p]; !ok {
-			first[p] = e
-			order = append(order, p)
+// judgeLog prints each process once.
+func judgeLog(x *examination, c *Check, all []*diagnose.Crash, since string) {
+	c.figure("crashes", float64(len(all)), "processes")
+	for _, d := range all {
+		at, what := d.IP, pageFunction(d.IP)
+		if d.Kind == diagnose.Read {
+			what = "read of the page"
 		}
-	}
-	c.figure("crashes", float64(len(order)), "processes")
-	for _, p := range order {
-		e := first[p]
-		line := fmt.Sprintf("%s[%d]  %s at %#x", p.program, p.pid, pageFunction(e.IP), e.IP)
-		if e.When != "" {
-			line += ", " + e.When
+		line := fmt.Sprintf("%s[%d]  %s at %#x", d.Program, d.PIDs[0], what, at)
+		if d.When != "" {
+			line += ", " + d.When
 		}
-		if e.Message == kernellog.Seccomp {
+		if d.Kind == diagnose.Filtered {
 			line += ", refused by a seccomp filter"
 		}
-		c.Lines = append(c.Lines, line+x.whereabouts(p.program, p.pid))
+		c.Lines = append(c.Lines, line+x.whereabouts(d.Program, d.PIDs[0]))
 	}
-	if len(order) == 0 {
-		c.found(OK, "no program died of the vsyscall page, as far as the log goes back")
+	if len(all) == 0 {
+		c.found(OK, "the kernel log%s shows no vsyscall crash", since)
 		return
 	}
 	noun := "process"
-	if len(order) > 1 {
+	if len(all) > 1 {
 		noun = "processes"
 	}
-	c.found(Fail, "%d %s crashed calling the vsyscall page", len(order), noun)
+	c.found(Fail, "%d %s crashed calling the vsyscall page", len(all), noun)
 	c.Means = "each ended with SIGSEGV (status 139), or with SIGSYS (status 159) where a seccomp filter refused the call"
 	c.Do = "vfix diagnose for one of these lines, vfix scan for its image"
 }

@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/rewriter"
 )
@@ -30,8 +32,8 @@ func TestDied(t *testing.T) {
 		{"my [odd] name[7] " + call, "my [odd] name", 7, 0xffffffffff600400, ""},
 		{"traps: old[9] general protection fault ip:ffffffffff600000 sp:7ffd4a0b2e98 error:0", "old", 9, 0xffffffffff600000, ""},
 		{"old[9] general protection ip:ffffffffff600800 sp:7ffd4a0b2e98 error:0", "old", 9, 0xffffffffff600800, ""},
-		{"old[9]: segfault at ffffffffff600000 rip ffffffffff600000 rsp 00007ffedaca68d8 error 14", "old", 9, 0xffffffffff600000, ""}, // 2.6
-		{"old[9] misaligned vsyscall (exploit attempt or buggy program) -- look up the vsyscall kernel parameter if you need a workaround ip:ffffffffff600123 cs:33 sp:7ff0 ax:0 si:0 di:0", "old", 9, 0xffffffffff600123, ""},
+		{"old[9]: segfault at ffffffffff600000 rip ffffffffff600000 rsp 00007ffedaca68d8 error 14", "old", 9, 0xffffffffff600000, ""},                                                                      // 2.6
+		{"old[9] misaligned vsyscall (exploit attempt or buggy program) -- look up the vsyscall kernel parameter if you need a workaround ip:ffffffffff600123 cs:33 sp:7ff0 ax:0 si:0 di:0", "", 0, 0, ""}, // a bad jump
 		{`audit: type=1326 audit(1700000000.123:456): auid=0 pid=12 comm="sh" exe="/bin/sh" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600400 code=0x80000000`, "sh", 12, 0xffffffffff600400, "1700000000.123"},
 		{"12,1234,61120441,-;bash[123] " + call, "", 0, 0, ""}, // a program wrote it
 		{`4,1234,61120441,-;ba\x09sh[123] ` + call, "ba\tsh", 123, 0xffffffffff600400, "61.120 s after boot"},
@@ -44,9 +46,16 @@ func TestDied(t *testing.T) {
 		{"bash[1] vsyscall attempted with vsyscall=none ip:zz", "", 0, 0, ""},
 		{"", "", 0, 0, ""},
 	} {
-		e, ok := kernellog.Parse(c.line + "\n")
-		if ok = ok && died(e); ok != (c.pid > 0) || ok && (e.Program != c.program || e.PID != c.pid || e.IP != c.ip || e.When != c.when) {
+		var e diagnose.Crash
+		if l, ours := kernellog.Strip(c.line + "\n"); ours {
+			diagnose.OfKernel([]kernellog.Line{l}, func(d *diagnose.Crash) { e = *d })
+		}
+		if ok := e.Kind.Vsyscall(); ok != (c.pid > 0) || ok && (e.Program != c.program || e.PIDs[0] != c.pid || e.IP != c.ip || e.When != c.when) {
 			t.Errorf("%s: got %+v, %v", c.line, e, ok)
+		}
+		// vfix diagnose says the same of the line.
+		if r, err := diagnose.Text("line", strings.NewReader(c.line+"\n"), diagnose.Options{}); c.line != "" && (err != nil || slices.ContainsFunc(r.Crashes, func(d *diagnose.Crash) bool { return d.Kind.Vsyscall() }) != (c.pid > 0)) {
+			t.Errorf("%s: diagnose: got %+v, %v", c.line, r, err)
 		}
 	}
 }
@@ -94,7 +103,7 @@ func TestWhereabouts(t *testing.T) {
 func TestOwnProbes(t *testing.T) {
 	log := "[1.0] vfix-measure[9]: segfault at ffffffffff600400 ip ffffffffff600400 sp 0 error 15\n"
 	c := examineRecorded(t, &recorded{root: "bare", files: map[string]string{"/kernel.log": log}}, KernelLog)[KernelLog]
-	expect(t, c, OK, "no program died", "1 lines are of vfix's own")
+	expect(t, c, OK, "the kernel log (since 1.0) shows no vsyscall crash", "1 lines are of vfix's own")
 	log = strings.ReplaceAll(log, "vfix-measure", "other")
 	c = examineRecorded(t, &recorded{root: "bare", files: map[string]string{"/kernel.log": log}}, KernelLog)[KernelLog]
 	expect(t, c, Fail, "1 process crashed", "other[9]", "!own probes", "!seccomp filter, ")
@@ -134,9 +143,12 @@ func FuzzKernelLog(f *testing.F) {
 	f.Add("4,1234,61120441,-;bash[123]: segfault at ffffffffff600400 ip ffffffffff600400 sp 0 error 15")
 	f.Add("traps: a[1] general protection fault ip:ffffffffff600000 sp:0 error:0")
 	f.Fuzz(func(t *testing.T, line string) {
-		if e, ok := kernellog.Parse(line); ok && died(e) && (e.PID <= 0 || e.IP < rewriter.PageVaddr || e.IP-rewriter.PageVaddr >= rewriter.PageSize) {
-			t.Errorf("got %+v", e)
-		}
+		l, _ := kernellog.Strip(line)
+		diagnose.OfKernel([]kernellog.Line{l}, func(d *diagnose.Crash) {
+			if d.Kind == diagnose.Call && (d.IP < rewriter.PageVaddr || d.IP-rewriter.PageVaddr >= rewriter.PageSize) {
+				t.Errorf("got %+v", d)
+			}
+		})
 		if id := containerOf(line); id != "" && !strings.Contains(line, id) {
 			t.Errorf("container %s", id)
 		}
