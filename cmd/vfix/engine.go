@@ -24,6 +24,8 @@ import (
 
 // engine is what the verbs call: package images, or values made up by a test.
 type engine struct {
+	// answers reports whether a container engine answers; nil: one does.
+	answers func(ctx context.Context, o media.Options) bool
 	scan    func(ctx context.Context, source string, o images.ScanOptions) (*contents.Findings, error)
 	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*contents.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
@@ -68,6 +70,7 @@ type engine struct {
 }
 
 var theEngine = engine{
+	answers:    media.Answers,
 	scan:       images.Scan,
 	patch:      images.Patch,
 	rebuild:    images.Rebuild,

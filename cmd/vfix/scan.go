@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +20,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
+	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter"
 )
@@ -30,6 +33,7 @@ type ScanOptions struct {
 	fixOption
 	strict bool
 	root   string
+	here   place
 }
 
 func newScanCommand(out *output, e engine) *cobra.Command {
@@ -132,6 +136,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	}
 	out.EndProgress()
 	if len(all) > 0 {
+		opts.here = placeFor(ctx, e, o.Media, all)
 		err = out.scanned(opts, all)
 	}
 	for _, f := range all {
@@ -145,7 +150,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		}
 		if n := f.UncoveredSites(); n > 0 {
 			var commands []string
-			for _, c := range fixes(f) {
+			for _, c := range opts.here.fixes(f) {
 				commands = append(commands, quoted(c))
 			}
 			errs = append(errs, &findingsError{
@@ -169,7 +174,56 @@ func quoted(command string) string {
 
 // fixes are the commands that fix what a scan found, as a shell reads them; where nothing can be fixed, the
 // one that shows why.
-func fixes(f *contents.Findings) []string {
+func fixes(f *contents.Findings) []string { return place{}.fixes(f) }
+
+// place is what of a machine decides which command works on it.
+type place struct {
+	noEngine bool // no container engine answers: an image needs another destination
+	noSquash bool // nothing here writes a squashfs
+}
+
+// placeFor finds out what the commands for some findings need.
+func placeFor(ctx context.Context, e engine, o media.Options, all []*contents.Findings) (p place) {
+	needs := slices.ContainsFunc(all, func(f *contents.Findings) bool {
+		return f.Affected() && isImage(f) && !strings.HasPrefix(f.Source, string(media.Daemon)+":") && !strings.HasPrefix(f.Source, images.ContainerPrefix)
+	})
+	if needs && e.answers != nil {
+		ctx, cancel := context.WithTimeout(ctx, engineLimit)
+		defer cancel()
+		p.noEngine = !e.answers(ctx, o)
+	}
+	p.noSquash = !sources.WritesSquash()
+	return p
+}
+
+// engineLimit is how long an engine is waited for, before a command is proposed that needs none.
+const engineLimit = 3 * time.Second
+
+// isImage reports whether findings are of an image.
+func isImage(f *contents.Findings) bool {
+	return f.Digest != "" || strings.HasPrefix(f.Source, string(media.SIF)+":")
+}
+
+// output is the destination that a rebuild needs here, as an option; "" for the default, the local engine.
+func (p place) output(source string) string {
+	ref, err := media.ParseRef(source)
+	if err != nil || !p.noEngine || ref.Transport == media.Daemon {
+		return ""
+	}
+	switch ref.Transport {
+	case media.OCILayout:
+		return " -o oci:fixed"
+	case media.DockerArchive:
+		return " -o docker-archive:fixed.tar"
+	case media.SIF:
+		if !p.noSquash {
+			return " -o sif:fixed.sif"
+		}
+	}
+	return " -o oci-archive:fixed.tar"
+}
+
+func (p place) fixes(f *contents.Findings) []string {
 	fix := fixNames(f)
 	if fix != "" {
 		fix = "--fix " + fix + " "
@@ -179,8 +233,8 @@ func fixes(f *contents.Findings) []string {
 		return []string{"vfix scan --explain " + quote.Path(f.Source)}
 	case strings.HasPrefix(f.Source, images.ContainerPrefix):
 		return []string{"vfix hotfix " + fix + quote.Path(f.Source)}
-	case f.Digest != "", strings.HasPrefix(f.Source, string(media.SIF)+":"):
-		return []string{"vfix rebuild " + fix + quote.Path(f.Source)}
+	case isImage(f):
+		return []string{"vfix rebuild " + fix + quote.Path(f.Source) + p.output(f.Source)}
 	}
 	path := strings.TrimPrefix(f.Source, string(media.Dir)+":")
 	if fix != "" {

@@ -30,7 +30,7 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 		var sources []sarif.Source
 		for _, f := range all {
 			o.warnings(f)
-			sources = append(sources, sarif.Source{Findings: f, Whole: incomplete(f) == nil, Fix: fixes(f)[0]})
+			sources = append(sources, sarif.Source{Findings: f, Whole: incomplete(f) == nil, Fix: opts.here.fixes(f)[0]})
 		}
 		return o.json(sarif.Of(buildVersion().Version, sources))
 	}
@@ -51,7 +51,7 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 		}
 		o.hazards(f)
 		fmt.Fprintln(o.Stdout)
-		writeVerdict(o.Stdout, o.Out.Paint, f)
+		writeVerdict(o.Stdout, o.Out.Paint, opts.here, f)
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (o *output) hazards(f *contents.Findings) {
 }
 
 // writeVerdict says in a line whether a source is affected, and below it what to type.
-func writeVerdict(w io.Writer, c screen.Palette, f *contents.Findings) {
+func writeVerdict(w io.Writer, c screen.Palette, here place, f *contents.Findings) {
 	v := f.Verdict()
 	if sites := f.UncoveredSites(); v == contents.Affected {
 		fmt.Fprintln(w, c.Yellow(v.String()+":")+fmt.Sprintf(" %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(f.UncoveredFiles(), "file"), fixable(f, sites)))
@@ -85,19 +85,19 @@ func writeVerdict(w io.Writer, c screen.Palette, f *contents.Findings) {
 	caught := f.CaughtSites()
 	switch {
 	case v == contents.Affected:
-		for _, command := range fixes(f) {
+		for _, command := range here.fixes(f) {
 			fmt.Fprintln(w, "  "+c.Bold(screen.Printable(command)))
 		}
 	case v == contents.Incomplete:
 	case caught > 0:
 		fmt.Fprintln(w, c.Green(v.String()+":")+" "+screen.Count(caught, "call site")+", caught at run time by "+strings.Join(tables.Coverers(f), " and "))
 		if f.Affected() {
-			fmt.Fprintln(w, "  for full speed: "+c.Bold(screen.Printable(fixes(f)[0])))
+			fmt.Fprintln(w, "  for full speed: "+c.Bold(screen.Printable(here.fixes(f)[0])))
 		}
 	default:
 		fmt.Fprintln(w, c.Green(v.String())+screen.Printable(about(f)))
 		if fixNames(f) != "" {
-			fmt.Fprintln(w, "  to fix "+fixNames(f)+": "+c.Bold(screen.Printable(fixes(f)[0])))
+			fmt.Fprintln(w, "  to fix "+fixNames(f)+": "+c.Bold(screen.Printable(here.fixes(f)[0])))
 		}
 	}
 }

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
 )
 
 // unread is clean but for what could not be read.
@@ -137,5 +139,33 @@ func TestHazards(t *testing.T) {
 	}
 	if got := runLine(fake(clean(), nil), "scan", "--strict", "x"); got.status != 0 {
 		t.Errorf("--strict without a hazard: got status %d, want 0: %s", got.status, got.stderr)
+	}
+}
+
+// TestProposalsWorkHere: without an engine a rebuild is proposed with a destination that this machine has.
+func TestProposalsWorkHere(t *testing.T) {
+	for source, want := range map[string]string{
+		"oci:dir:x": "vfix rebuild oci:dir:x -o oci:fixed", "oci-archive:x.tar": "vfix rebuild oci-archive:x.tar -o oci-archive:fixed.tar",
+		"docker-archive:x.tar": "vfix rebuild docker-archive:x.tar -o docker-archive:fixed.tar", "docker://reg.example/x:1": "vfix rebuild docker://reg.example/x:1 -o oci-archive:fixed.tar",
+		"docker-daemon:x:1": "vfix rebuild docker-daemon:x:1",
+	} {
+		f := patchable()
+		f.Source = source
+		for _, answers := range []bool{true, false} {
+			e := fake(f, nil)
+			e.answers = func(context.Context, media.Options) bool { return answers }
+			line := want
+			if answers {
+				line, _, _ = strings.Cut(want, " -o ")
+			}
+			if got := runLine(e, "scan", "x"); !strings.HasSuffix(got.stdout, "\n  "+line+"\n") {
+				t.Errorf("%s: want %s, got\n%s", source, line, got.stdout)
+			}
+		}
+	}
+	for noSquash, want := range map[bool]string{true: "oci-archive:fixed.tar", false: "sif:fixed.sif"} {
+		if got := (place{noEngine: true, noSquash: noSquash}).output("sif:x.sif"); got != " -o "+want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }

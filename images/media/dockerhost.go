@@ -139,6 +139,11 @@ func contextHost(name string) (engine.Host, error) {
 	return h, nil
 }
 
+// Answers reports whether a docker or podman daemon answers.
+func Answers(ctx context.Context, o Options) bool {
+	return EachDaemon(ctx, "", o.WithDefaults(), func(*engine.Client) (bool, error) { return true, nil }) == nil
+}
+
 // EachDaemon calls f with every daemon that answers until it says done. It errs with
 // ErrNoDaemon, and what was tried, where none answers.
 func EachDaemon(ctx context.Context, only string, o Options, f func(c *engine.Client) (done bool, err error)) error {

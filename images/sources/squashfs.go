@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,6 +76,14 @@ func readSquashSuper(r io.ReaderAt) (squashSuper, error) {
 // maxUnpacked is how large the files of a squashfs may be together, in bytes. What is zeros
 // takes no room on the disk meanwhile.
 const maxUnpacked = 1 << 40
+
+// WritesSquash reports whether a tool that writes a squashfs is installed.
+func WritesSquash() bool {
+	return slices.ContainsFunc([]string{"tar2sqfs", "mksquashfs"}, func(tool string) bool {
+		_, err := exec.LookPath(tool)
+		return err == nil
+	})
+}
 
 // errNoSquashTools says what is missing.
 func errNoSquashTools(names string) error {
