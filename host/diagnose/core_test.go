@@ -92,7 +92,7 @@ func TestJudge(t *testing.T) {
 		"null":                {func(t *testCore) { t.rip, t.addr = 0x401000, 0 }, Other, "no vsyscall crash"},
 		"abort":               {func(t *testCore) { t.signal, t.code, t.rip = 6, -6, 0x401000 }, Other, "SIGABRT"},
 		"kill -SEGV":          {func(t *testCore) { t.code, t.addr, t.rip = 0, 0, 0x401000 }, Other, "sent by a process"},
-		"6.8, a bad pointer":  {func(t *testCore) { t.code, t.addr, t.mapped = siKernel, 0, true }, BadPointer, "no writable memory"},
+		"6.18, a bad pointer": {func(t *testCore) { t.code, t.addr, t.mapped = siKernel, 0, true }, BadPointer, "no writable memory"},
 		"served, fault at ip": {func(t *testCore) { t.mapped = true }, BadPointer, "no writable memory"},
 		"gcore, no address":   {func(t *testCore) { t.code, t.addr, t.sections = siKernel, 0, 1 }, Unknown, "Nothing here says which"},
 		"gcore, an address":   {func(t *testCore) { t.sections = 1 }, Call, ""},

@@ -61,7 +61,7 @@ func (c *Crash) judge(e evidence) {
 		// A general protection fault has no address: with LASS, si_addr is 0.
 		c.called(Call, f)
 	case entry && e.page == pageMapped && (e.fault == e.ip || e.code == siKernel):
-		// The kernel served the call, and gave up: since Linux 6.8 a bad pointer is a SIGSEGV without an address.
+		// The kernel served the call, and gave up: on current kernels (seen on 6.18) a bad pointer is a SIGSEGV without an address.
 		c.called(BadPointer, f)
 	case entry && e.code == siKernel:
 		c.Kind, c.Function = Unknown, f.String()
