@@ -118,6 +118,7 @@ has_image_tools() { has_commands skopeo umoci jq; }
 has_elf_tools() { has_commands eu-elflint eu-strip strip readelf ldconfig gdb; }
 # A kernel may keep ordinary users, or everybody, from it.
 has_perf() { has_commands perf && { perf record -q -e cpu-clock:u -o /dev/null true 2>/dev/null || { echo "perf record does not work here" && return 1; }; }; }
+has_compilers() { has_commands gcc g++ clang clang++ ld.lld ld.gold llvm-profdata; }
 has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
 has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no folder" && return 1; }; }
@@ -193,6 +194,22 @@ get_kubernetes_validate() {
 	exec 8>&-
 	return $status
 }
+
+# get_unicorn: the emulator of tests/emulate in $venv, fetched once.
+get_unicorn() {
+	local version=2.1.4 status=0
+	get_venv
+	exec 8>"$venv.lock-unicorn"
+	flock 8
+	if [ ! -e "$venv/unicorn-$version" ]; then
+		pip_install "unicorn==$version" && : >"$venv/unicorn-$version" || status=1
+	fi
+	exec 8>&-
+	return $status
+}
+
+# emulated [OPTION...] BEFORE AFTER: runs each patched call site before and after in the emulator.
+emulated() { "$venv/bin/python" "$tree/tests/emulate/judge.py" "$@"; }
 
 # A service is one process, started by start_service in setup_file and ended by
 # stop_services in teardown_file.
