@@ -46,6 +46,9 @@ func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, 
 	if err := sources.CheckNotInside(src, dest); err != nil {
 		return nil, err
 	}
+	if err := sources.Ready(ctx, dest, o.Media); err != nil {
+		return nil, err
+	}
 	out := &Converted{Source: src.Ref.String(), SourceDigest: src.Digest}
 	switch {
 	case src.Image == nil:

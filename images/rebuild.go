@@ -24,6 +24,7 @@ type rebuild struct {
 	src *media.Source
 	o   RebuildOptions
 	s   *contents.Session
+	to  []media.Ref // where the result goes; the last one names it
 	out *Rebuilt
 }
 
@@ -37,8 +38,8 @@ func (r *rebuild) run(ctx context.Context) error {
 		defer made.img.added.Close()
 		res = r.with(res, made)
 	}
-	for _, l := range r.levels(ctx) {
-		other := &rebuild{src: l, o: r.o, s: r.s, out: &Rebuilt{BaseName: r.out.BaseName, BaseDigest: l.Digest}}
+	for _, l := range r.levels() {
+		other := &rebuild{src: l, o: r.o, s: r.s, to: r.to, out: &Rebuilt{BaseName: r.out.BaseName, BaseDigest: l.Digest}}
 		other.o.Provenance = ProvenanceNone
 		changed, err := other.make(ctx)
 		if err != nil {
@@ -54,15 +55,14 @@ func (r *rebuild) run(ctx context.Context) error {
 }
 
 // levels are the other images of the index, where the result can be an index.
-func (r *rebuild) levels(ctx context.Context) []*media.Source {
+func (r *rebuild) levels() []*media.Source {
 	if len(r.src.Levels) == 0 || r.o.DryRun {
 		return r.src.Levels
 	}
-	dests, err := r.dests(ctx)
 	alone := func(d media.Ref) bool {
 		return d.Transport == media.Daemon || d.Transport == media.DockerArchive || d.Transport == media.SIF
 	}
-	if err == nil && !slices.ContainsFunc(dests, func(d media.Ref) bool { return !alone(d) }) {
+	if !slices.ContainsFunc(r.to, func(d media.Ref) bool { return !alone(d) }) {
 		return nil
 	}
 	return r.src.Levels
@@ -264,13 +264,18 @@ func RebuildSource(ctx context.Context, s *contents.Session, src *media.Source, 
 			return nil, err
 		}
 	}
+	r := &rebuild{src: src, o: o, s: s, out: &Rebuilt{BaseName: media.BaseName(src.Ref)}}
+	var err error
+	if !o.DryRun {
+		if r.to, err = r.dests(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if src.Image == nil {
 		if err := sources.WithRootImage(ctx, src, sources.RunConfig{}, o.Media); err != nil {
 			return nil, err
 		}
 	}
-	r := &rebuild{src: src, o: o, s: s, out: &Rebuilt{BaseName: media.BaseName(src.Ref)}}
-	var err error
 	if r.out.BaseDigest, err = baseDigest(src); err != nil {
 		return nil, err
 	}

@@ -33,14 +33,10 @@ func (r *rebuild) unchanged(ctx context.Context) error {
 // store writes the result to where the user wants it, and to the registry of its name
 // where that was asked for.
 func (r *rebuild) store(ctx context.Context, res media.Result, proof *provenance.Proof) error {
-	dests, err := r.dests(ctx)
-	if err != nil {
-		return err
-	}
 	if err := proof.CanWrite(); err != nil {
 		return err
 	}
-	for _, dest := range dests {
+	for _, dest := range r.to {
 		st, err := sources.Put(ctx, dest, res, r.o.Media)
 		if err != nil {
 			return err
@@ -48,10 +44,10 @@ func (r *rebuild) store(ctx context.Context, res media.Result, proof *provenance
 		r.out.Stored, r.out.Reference, r.out.Digest = dest.String(), st.Reference, st.Digest
 		r.out.Warnings = append(r.out.Warnings, st.Warnings...)
 	}
-	return proof.WriteFile(dests[len(dests)-1])
+	return proof.WriteFile(r.to[len(r.to)-1])
 }
 
-// dests lists where the result goes; the last one names it.
+// dests lists where the result goes, and checks that it can go there, before the image is read.
 func (r *rebuild) dests(ctx context.Context) ([]media.Ref, error) {
 	var dest media.Ref
 	var err error
@@ -88,7 +84,10 @@ func (r *rebuild) dests(ctx context.Context) ([]media.Ref, error) {
 		}
 		dests = append(dests, media.Ref{Transport: media.Registry, Name: name})
 	}
-	return dests, nil
+	if r.o.Dest != "" { // that of no name has been asked
+		err = sources.Ready(ctx, dest, r.o.Media)
+	}
+	return dests, err
 }
 
 // pushName is the name in a registry of a result that no daemon gets: the one that the user

@@ -261,12 +261,23 @@ func TestRebuildNowhere(t *testing.T) {
 	_, err = images.Rebuild(t.Context(), unreadable, images.RebuildOptions{Dest: "oci-archive:" + out})
 	imagetest.WantErr(t, err, hinterr.ErrDamaged, "not a tar archive") // the control
 
-	legacy := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}))
+	t.Setenv("PATH", t.TempDir())
+	for dest, want := range map[string]string{
+		"docker-daemon:x:1":                 "no docker or podman daemon at unix://",
+		"sif:" + out:                        "tar2sqfs and mksquashfs: not installed",
+		"oci-archive:" + out + "/none/x":    "no directory",
+		"docker-archive:" + out + "/none/x": "no directory",
+	} {
+		_, err = images.Rebuild(t.Context(), unreadable, images.RebuildOptions{Dest: dest})
+		imagetest.WantErr(t, err, nil, want)
+		_, err = images.Convert(t.Context(), unreadable, images.ConvertOptions{Dest: dest})
+		imagetest.WantErr(t, err, nil, want)
+	}
 	for _, c := range []struct {
 		push bool
 		hint string
 	}{{false, "-o oci-archive:"}, {true, "-t "}} {
-		_, err = images.Rebuild(t.Context(), legacy, images.RebuildOptions{Push: c.push, Suffix: "-vfix"})
+		_, err = images.Rebuild(t.Context(), unreadable, images.RebuildOptions{Push: c.push, Suffix: "-vfix"})
 		imagetest.WantErr(t, err, hinterr.ErrNoDaemon)
 		if hint := hinterr.HintOf(err); !strings.Contains(hint, c.hint) {
 			t.Errorf("push %v: got the hint %q, want %q in it", c.push, hint, c.hint)

@@ -20,7 +20,7 @@ const (
 	// maxTable bounds the entries read of one jump table, and maxBases the addresses in a
 	// function that may be a table's.
 	maxTable = 1 << 12
-	maxBases = 64
+	maxBases = 1 << 10
 )
 
 // body is the code of a function, with the parts of it that a compiler put elsewhere.
@@ -154,7 +154,7 @@ func (b *body) names(c *code, i *x86.Instr) {
 // tables returns the addresses in the function, not reached so far, that its indirect jumps
 // may go to: the entries of tables whose address the function names, which are addresses of 8
 // bytes or offsets of 4, from the table itself or from a label. A table ends where an entry
-// leaves the function. Where no table is found, the labels are what a computed goto uses.
+// leaves the function. The labels are what a computed goto uses.
 func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 	if b.End == 0 || len(b.jumps) == 0 {
 		return nil
@@ -169,14 +169,12 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 			found = append(found, v)
 		}
 	}
-	regular := false
 	for _, t := range append(b.bases[:len(b.bases):len(b.bases)], b.labels...) {
 		for n := range uint64(maxTable) {
 			w, ok := c.pointer(t + 8*n)
 			if !ok || !b.covers(w) {
 				break
 			}
-			regular = true
 			entry(w)
 		}
 		for _, base := range append([]uint64{t}, b.labels...) {
@@ -189,15 +187,16 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 				if !b.covers(v) || v == base && base == t {
 					break
 				}
-				regular = regular || base == t
 				entry(v)
 			}
 		}
 	}
-	if !regular {
-		for _, l := range b.labels {
-			entry(l)
-		}
+	for _, l := range b.labels {
+		entry(l)
+	}
+	if len(b.bases)+len(b.labels) >= maxBases {
+		b.fail("it names too many addresses")
+		b.targets = nil
 	}
 	return found
 }

@@ -225,8 +225,9 @@ func (t *targets) rel8(c *code, fn *functions, w Extent) {
 		for _, k := range near {
 			within = within || k.lens[at] == 0 && k.runsOver(at)
 		}
-		if !within {
-			t.add(at + 2 + uint64(int64(int8(b[1]))))
+		if to := at + 2 + uint64(int64(int8(b[1]))); !within && t.inWindow(to) {
+			t.add(to)
+			t.from[to] = append(t.from[to], at)
 		}
 	}
 }

@@ -34,8 +34,6 @@ type code struct {
 	relative  map[uint64]uint64
 	imports   map[uint64]string
 	jumps     map[uint64][]uint64 // to parts of functions that nothing calls, and from where
-	// sections are the ranges that the section headers call code.
-	sections []Extent
 	// steps is how many more instructions may be decoded in this file.
 	steps int
 }
@@ -46,23 +44,8 @@ type code struct {
 const maxSteps = 1 << 20
 
 func newCode(f *file) *code {
-	c := &code{f: f, fn: &functions{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
+	return &code{f: f, fn: &functions{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
 		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), steps: maxSteps}
-	for i := range f.Sections {
-		s := &f.Sections[i]
-		if s.Flags&elf.SHFExecinstr == 0 || s.Type == elf.SHTNobits || s.Addr == 0 || s.Size == 0 {
-			continue
-		}
-		if p := f.Load(s.Addr); p != nil && p.Flags&elf.PFX != 0 {
-			c.sections = append(c.sections, Extent{s.Addr, s.Size})
-		}
-	}
-	return c
-}
-
-// covered reports whether a section of instructions holds vaddr.
-func (c *code) covered(vaddr uint64) bool {
-	return slices.ContainsFunc(c.sections, func(e Extent) bool { return vaddr >= e.Vaddr && vaddr-e.Vaddr < e.Len })
 }
 
 // use takes fn for the functions near the sites.

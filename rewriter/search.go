@@ -79,11 +79,11 @@ func (s *search) hits(b []byte, vaddr uint64, lo, hi int, exec bool) {
 	}
 }
 
-// word takes the four bytes at b[imm] for data: an address, in data a packed one too, or the lower half
-// of one. Two bytes before an aligned number, the page's own address is half of -160.
+// word takes the four bytes at b[imm] for data: an address, aligned or not, or the lower half of one.
+// Two bytes before an aligned number, the page's own address is half of -160.
 func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 	switch at := vaddr + uint64(imm); {
-	case isWord(b, imm) && (at%8 == 0 || !s.code.covered(at) && (at%4 != 2 || f != Gettimeofday)):
+	case isWord(b, imm) && (at%4 != 2 || f != Gettimeofday):
 		s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
 	case at%halfSize == 0:
 		s.halfWord(at, f)

@@ -53,7 +53,7 @@ func TestKinds(t *testing.T) {
 		{"call rel32 beside the entries", testELF{symbols: start}, rel(0xe8, Time.Vaddr()+1), 0, 0, 0, 0, 0},
 		{"a bare immediate", testELF{}, "000460ff c3", 0, 0, 0, 0, 0},
 		{"a word in the text", testELF{}, "c390909090909090 000460ffffffffff", DataWord, Time, Unknown, 8, 1},
-		{"a word that is not aligned", testELF{}, "c3909090 000460ffffffffff", 0, 0, 0, 0, 0},
+		{"a word that is not aligned", testELF{}, "c3909090 000460ffffffffff", DataWord, Time, Unknown, 8, 1},
 		{"a word in the data", testELF{data: asm(t, "0000000000000000 000460ffffffffff")}, "c3", DataWord, Time, Unknown, 8, 1},
 		{"a word in the data that is not aligned", testELF{data: asm(t, "00000000000000 000460ffffffffff")}, "c3", DataWord, Time, Unknown, 8, 1},
 		{"half a word in the data", testELF{data: asm(t, "0000000000000000 000460ff00000000")}, "c3", 0, 0, 0, 0, 0},

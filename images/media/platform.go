@@ -23,12 +23,6 @@ const (
 
 func isAttestation(d v1.Descriptor) bool { return d.Annotations[AttestationKey] != "" }
 
-// AttestationAbout reports whether d is an attestation about one of these images, by digest.
-func AttestationAbout(d v1.Descriptor, images map[string]string) bool {
-	_, ok := images[d.Annotations[AttestationSubject]]
-	return ok && isAttestation(d)
-}
-
 // Take makes img the source's image after checking that it is a whole image for the
 // platform.
 func (s *Source) Take(img v1.Image, o Options) error {

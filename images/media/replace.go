@@ -12,6 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/tailscale/hujson"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
@@ -159,122 +160,79 @@ func NoteDropped(idx v1.ImageIndex, p progress.Reporter) {
 	}
 }
 
-// indexText is the JSON text of an index, taken apart so far that single entries can be
-// changed and every other byte stays.
+// indexText is the JSON text of an index, of which single entries can be changed: every other byte stays.
 type indexText struct {
-	raw     []byte
-	spans   []span // of the entries in raw
+	doc     hujson.Value
+	list    *hujson.Array
 	Entries []v1.Descriptor
-	Texts   [][]byte // what each entry becomes; nil: dropped
-	open    int      // offset just behind the [
-	end     int      // offset of the ]
+	gone    []bool // of the entries
 }
-
-// span is a range of bytes, end exclusive.
-type span struct{ start, end int }
 
 // parseIndexText finds the entries of an index. It errs where "manifests" is missing, no
 // list or there twice: readers would disagree on which one counts.
 func parseIndexText(raw []byte) (*indexText, error) {
-	t := &indexText{raw: raw}
-	if !json.Valid(raw) { // a decoder alone would not look at what follows the object
+	if !json.Valid(raw) { // hujson takes comments too
 		return nil, hinterr.Damaged("index: not JSON")
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
+	t := &indexText{}
+	var err error
+	if t.doc, err = hujson.Parse(raw); err != nil {
+		return nil, hinterr.Damaged("index: %v", err)
+	}
+	top, ok := t.doc.Value.(*hujson.Object)
+	if !ok {
 		return nil, hinterr.Damaged("index: not a JSON object")
 	}
 	lists := 0
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return nil, hinterr.Damaged("index: %v", err)
-		}
-		var v json.RawMessage
-		if err := dec.Decode(&v); err != nil {
-			return nil, hinterr.Damaged("index: %v", err)
-		}
-		if name, _ := key.(string); strings.EqualFold(name, "manifests") {
+	for _, m := range top.Members {
+		if strings.EqualFold(m.Name.Value.(hujson.Literal).String(), "manifests") {
 			lists++
-			if err := t.list(v, int(dec.InputOffset())-len(v)); err != nil {
-				return nil, err
+			if t.list, ok = m.Value.Value.(*hujson.Array); !ok {
+				return nil, hinterr.Damaged("index: manifests is not a list")
 			}
 		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, hinterr.Damaged("index: %v", err)
 	}
 	if lists != 1 {
 		return nil, hinterr.Damaged("index: got %d lists of manifests, want 1", lists)
 	}
+	all := t.list.Elements
+	for n := range all {
+		var d v1.Descriptor
+		if err := json.Unmarshal(all[n].Pack(), &d); err != nil {
+			return nil, hinterr.Damaged("index: entry %d: %v", n, err)
+		}
+		t.Entries = append(t.Entries, d)
+	}
+	t.gone = make([]bool, len(all))
 	return t, nil
 }
 
-// list takes the list of entries apart, which stands at an offset of raw.
-func (t *indexText) list(v []byte, at int) error {
-	dec := json.NewDecoder(bytes.NewReader(v))
-	if tok, err := dec.Token(); err != nil || tok != json.Delim('[') {
-		return hinterr.Damaged("index: manifests is not a list")
-	}
-	t.open, t.end = at+1, at+len(v)-1
-	for dec.More() {
-		var e json.RawMessage
-		if err := dec.Decode(&e); err != nil {
-			return hinterr.Damaged("index: %v", err)
-		}
-		var d v1.Descriptor
-		if err := json.Unmarshal(e, &d); err != nil {
-			return hinterr.Damaged("index: entry %d: %v", len(t.Entries), err)
-		}
-		end := at + int(dec.InputOffset())
-		t.spans = append(t.spans, span{end - len(e), end})
-		t.Entries = append(t.Entries, d)
-		t.Texts = append(t.Texts, e)
-	}
-	return nil
-}
-
-func (t *indexText) Drop(n int) { t.Texts[n] = nil }
+func (t *indexText) Drop(n int) { t.gone[n] = true }
 
 // Replace makes entry n describe other content: of d only digest, size and media type are
 // used, and data goes, being the old content itself.
 func (t *indexText) Replace(n int, d v1.Descriptor) error {
-	dec := json.NewDecoder(bytes.NewReader(t.Texts[n]))
-	if _, err := dec.Token(); err != nil {
-		return err
+	entry, ok := t.list.Elements[n].Value.(*hujson.Object)
+	if !ok {
+		return hinterr.Damaged("index: entry %d: not an object", n)
 	}
 	set := map[string]any{"digest": d.Digest, "size": d.Size, "mediaType": d.MediaType}
-	var out bytes.Buffer
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		var v json.RawMessage
-		if err := dec.Decode(&v); err != nil {
-			return err
-		}
-		name, _ := key.(string)
+	var kept []hujson.ObjectMember
+	for _, m := range entry.Members {
+		name := m.Name.Value.(hujson.Literal).String()
 		if name == "data" {
 			continue
 		}
-		if nv, ok := set[name]; ok {
-			if v, err = json.Marshal(nv); err != nil {
+		if v, ok := set[name]; ok {
+			text, err := json.Marshal(v)
+			if err != nil {
 				return err
 			}
+			m.Value.Value = hujson.Literal(text)
 		}
-		k, err := json.Marshal(name)
-		if err != nil {
-			return err
-		}
-		if out.Len() > 0 {
-			out.WriteByte(',')
-		}
-		out.Write(k)
-		out.WriteByte(':')
-		out.Write(v)
+		kept = append(kept, hujson.ObjectMember{Name: hujson.Value{Value: m.Name.Value}, Value: hujson.Value{Value: m.Value.Value}})
 	}
-	t.Texts[n] = []byte("{" + out.String() + "}")
+	t.list.Elements[n].Value = &hujson.Object{Members: kept}
 	return nil
 }
 
@@ -284,37 +242,31 @@ func (t *indexText) Add(d v1.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	t.Entries = append(t.Entries, d)
-	t.Texts = append(t.Texts, text)
+	v, err := hujson.Parse(text)
+	if err != nil {
+		return err
+	}
+	t.Entries, t.gone, t.list.Elements = append(t.Entries, d), append(t.gone, false), append(t.list.Elements, v)
 	return nil
 }
 
-// Bytes puts the text together again. A dropped entry takes the text before it with it,
-// the first one the text behind it; an entry that was added follows a plain comma.
+// Text is an entry as it is now.
+func (t *indexText) Text(n int) []byte { return hujson.Value{Value: t.list.Elements[n].Value}.Pack() }
+
+// Bytes puts the text together again. A dropped entry takes the white space before it with it; an entry that was
+// added follows a plain comma.
 func (t *indexText) Bytes() []byte {
-	out := bytes.NewBuffer(nil)
-	out.Write(t.raw[:t.open])
-	first, at := true, t.open
-	for n, text := range t.Texts {
-		if n < len(t.spans) {
-			gap := t.raw[at:t.spans[n].start]
-			at = t.spans[n].end
-			if text == nil {
-				continue
-			}
-			if first {
-				gap = bytes.TrimLeft(gap, ",")
-				if i := bytes.IndexByte(gap, ','); i >= 0 {
-					gap = append(bytes.Clone(gap[:i]), gap[i+1:]...)
-				}
-			}
-			out.Write(gap)
-		} else if !first {
-			out.WriteByte(',')
+	kept := hujson.Array{AfterExtra: t.list.AfterExtra}
+	for n, e := range t.list.Elements {
+		if !t.gone[n] {
+			kept.Elements = append(kept.Elements, e)
 		}
-		out.Write(text)
-		first = false
 	}
-	out.Write(t.raw[at:])
-	return out.Bytes()
+	if n := len(kept.Elements); n > 0 {
+		kept.Elements[n-1].AfterExtra = nil // or hujson writes a comma behind it
+	}
+	was := *t.list
+	*t.list = kept
+	defer func() { *t.list = was }()
+	return t.doc.Pack()
 }

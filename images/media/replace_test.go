@@ -41,8 +41,8 @@ func TestReplaceInIndex(t *testing.T) {
 	}
 	before := imagetest.Must[*media.IndexText](t)(media.ParseIndexText(imagetest.Must[[]byte](t)(idx.RawManifest())))
 	after := imagetest.Must[*media.IndexText](t)(media.ParseIndexText(raw))
-	if !bytes.Equal(before.Texts[0], after.Texts[0]) || !bytes.Contains(after.Texts[0], []byte(`"variant":   "v8"`)) {
-		t.Errorf("the other entry changed:\n%s\nwas\n%s", after.Texts[0], before.Texts[0])
+	if !bytes.Equal(before.Text(0), after.Text(0)) || !bytes.Contains(after.Text(0), []byte(`"variant":   "v8"`)) {
+		t.Errorf("the other entry changed:\n%s\nwas\n%s", after.Text(0), before.Text(0))
 	}
 	if err := validate.Index(out); err != nil {
 		t.Error(err)
@@ -96,7 +96,9 @@ func TestIndexText(t *testing.T) {
 		drop           []int
 	}{
 		{"none", `{"manifests": [ ` + entry("a") + ` , ` + entry("b") + ` ] }`, `{"manifests": [ ` + entry("a") + ` , ` + entry("b") + ` ] }`, nil},
-		{"first", `{"manifests":[ ` + entry("a") + ` , ` + entry("b") + ` ],"z":1}`, `{"manifests":[  ` + entry("b") + ` ],"z":1}`, []int{0}},
+		{"first", `{"manifests":[ ` + entry("a") + ` , ` + entry("b") + ` ],"z":1}`, `{"manifests":[ ` + entry("b") + ` ],"z":1}`, []int{0}},
+		{"pretty: the first", "{\n  \"manifests\": [\n    " + entry("a") + ",\n    " + entry("b") + "\n  ]\n}\n", "{\n  \"manifests\": [\n    " + entry("b") + "\n  ]\n}\n", []int{0}},
+		{"pretty: the last", "{\n  \"manifests\": [\n    " + entry("a") + ",\n    " + entry("b") + "\n  ]\n}\n", "{\n  \"manifests\": [\n    " + entry("a") + "\n  ]\n}\n", []int{1}},
 		{"last", `{"manifests":[` + entry("a") + `,` + entry("b") + `]}`, `{"manifests":[` + entry("a") + `]}`, []int{1}},
 		{"middle", `{"manifests":[` + entry("a") + `,` + entry("b") + `,` + entry("c") + `]}`, `{"manifests":[` + entry("a") + `,` + entry("c") + `]}`, []int{1}},
 		{"all", `{"manifests":[` + entry("a") + `]}`, `{"manifests":[]}`, []int{0}},

@@ -134,28 +134,45 @@ func runReader(ctx context.Context, out io.Writer, o media.Options, file, folder
 	return runTool(ctx, nil, out, words[0], words[1:]...)
 }
 
+// writer is a program that makes a squashfs of a tar stream: tar2sqfs, or a mksquashfs with its version.
+type writer struct {
+	path    string
+	version int // of mksquashfs; 0: it is tar2sqfs
+}
+
+// squashWriter finds the program.
+func squashWriter(ctx context.Context) (w writer, err error) {
+	if w.path, err = exec.LookPath("tar2sqfs"); err == nil {
+		return w, nil
+	}
+	if w.path, err = exec.LookPath("mksquashfs"); err != nil {
+		return w, errNoSquashTools("tar2sqfs and mksquashfs")
+	}
+	if w.version = mksquashfsVersion(ctx, w.path); w.version < mksquashfsTar {
+		return w, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: %s: cannot read tar streams, which it does since version 4.5", w.path),
+			"install tar2sqfs: apt-get install squashfs-tools-ng, or dnf install squashfs-tools-ng")
+	}
+	return w, nil
+}
+
 // squash makes a squashfs of a tar stream, in the form of like. With tar2sqfs, and with mksquashfs
 // since 4.6, the same stream gives the same bytes. root is the root folder itself, nil where nothing
 // is known of it.
 func squash(ctx context.Context, r io.Reader, file string, like squashSuper, root *contents.Entry, o media.Options) error {
 	block := strconv.FormatUint(uint64(like.BlockSize), 10)
-	if tool, err := exec.LookPath("tar2sqfs"); err == nil {
-		err := runTool(ctx, r, io.Discard, tool, "--quiet", "--force", "--no-skip", "--compressor", like.Compression, "--block-size", block, file)
+	tool, err := squashWriter(ctx)
+	if err != nil {
+		return err
+	}
+	if tool.version == 0 {
+		err := runTool(ctx, r, io.Discard, tool.path, "--quiet", "--force", "--no-skip", "--compressor", like.Compression, "--block-size", block, file)
 		if err != nil {
 			return err
 		}
 		return like.keepTime(file)
 	}
-	tool, err := exec.LookPath("mksquashfs")
-	if err != nil {
-		return errNoSquashTools("tar2sqfs and mksquashfs")
-	}
 	args := []string{"-", file, "-tar", "-noappend", "-no-progress", "-quiet", "-comp", like.Compression, "-b", block}
-	switch version := mksquashfsVersion(ctx, tool); {
-	case version < mksquashfsTar:
-		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: %s: cannot read tar streams, which it does since version 4.5", tool),
-			"install tar2sqfs: apt-get install squashfs-tools-ng, or dnf install squashfs-tools-ng")
-	case version < mksquashfsRoot:
+	if tool.version < mksquashfsRoot {
 		progress.Note(o.Progress, "mksquashfs before 4.6 makes the root directory root's, with the time of now: install tar2sqfs (squashfs-tools-ng) for the same bytes every time")
 	}
 	if root != nil {
@@ -163,7 +180,7 @@ func squash(ctx context.Context, r io.Reader, file string, like squashSuper, roo
 		args = append(args, "-root-mode", strconv.FormatInt(m.Mode, 8), "-root-uid", strconv.Itoa(m.UID), "-root-gid", strconv.Itoa(m.GID),
 			"-root-time", strconv.FormatInt(max(m.Mtime.Unix(), 0), 10))
 	}
-	if err := runTool(ctx, r, io.Discard, tool, args...); err != nil {
+	if err := runTool(ctx, r, io.Discard, tool.path, args...); err != nil {
 		return err
 	}
 	return like.keepTime(file)
