@@ -164,7 +164,7 @@ func readProgram(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if r.Skipped != "" || !r.Static {
+	if r.Skipped != nil || !r.Static {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a static program for linux/amd64", path),
 			"name one: --program FILE")
 	}

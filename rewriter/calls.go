@@ -56,9 +56,7 @@ func (p *Plan) addedCalls() ([]string, error) {
 // loadHooks returns what enters the injected code at load.
 func (p *Plan) loadHooks() (hooks, error) {
 	if was := p.file.was; was != nil {
-		h := hooks{entry: was.hole(was.layout.EntryHole), init: was.hole(was.layout.InitHole)}
-		h.found = h.entry != 0 || h.init != 0
-		return h, nil
+		return was.hooks, nil
 	}
 	at, err := p.injectedAt()
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -26,7 +25,7 @@ func (e *UnplannedError) Error() string {
 // empty where before has no code at that offset; the error is of reading.
 func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize, offset int64) (Explanation, error) {
 	f, err := parse(before, beforeSize)
-	var skip *elf.SkipError
+	var skip *Skip
 	if errors.As(err, &skip) {
 		return Explanation{}, nil
 	}

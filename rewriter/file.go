@@ -13,14 +13,11 @@ type file struct {
 	*elf.File
 	// budget is how many more instructions may be decoded; nil means maxSteps.
 	budget *int
-	// was is set where this is the view of a patched file as it was before.
+	// was is what vfix has done to the file; nil where it has not.
 	was *patchedFile
-	// tables are the entries of unwind tables that lead to the injected segment; they are read as
-	// they were before.
-	tables []undo
 }
 
-// parse is Parse: the file comes with a *SkipError where that returns one.
+// parse is Parse: the file comes with a *Skip where that returns one.
 func parse(r io.ReaderAt, size int64) (*file, error) {
 	f, err := elf.Parse(r, size)
 	return &file{File: f}, err
@@ -30,7 +27,7 @@ func parse(r io.ReaderAt, size int64) (*file, error) {
 func (f *file) entries() []uint64 {
 	all := f.File.Entries()
 	if f.was != nil {
-		if v := f.was.hole(f.was.layout.InitHole); f.ExecLoad(v) {
+		if v := f.was.hooks.init; f.ExecLoad(v) {
 			all = append(all, v)
 		}
 	}

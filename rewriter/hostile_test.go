@@ -137,11 +137,11 @@ func TestHostile(t *testing.T) {
 			at := p.at(file)
 			copy(file[at:], le(nil, p.value))
 			r := scanFile(t, file)
-			if !strings.Contains(r.Skipped, p.want) || (p.want == "") != (r.Skipped == "") || len(r.Sites) != p.sites {
+			if !strings.Contains(r.Skipped.String(), p.want) || (p.want == "") != (r.Skipped == nil) || len(r.Sites) != p.sites {
 				t.Errorf("skipped %q, %d sites; want %q, %d", r.Skipped, len(r.Sites), p.want, p.sites)
 			}
-			if r.Damaged != strings.HasPrefix(r.Skipped, "damaged ELF") {
-				t.Errorf("damaged %v, skipped %q", r.Damaged, r.Skipped)
+			if r.Skipped.Damaged() != strings.HasPrefix(r.Skipped.String(), "damaged ELF") {
+				t.Errorf("damaged %v, skipped %q", r.Skipped.Damaged(), r.Skipped)
 			}
 		})
 	}
@@ -175,7 +175,7 @@ func TestTruncated(t *testing.T) {
 	good := base.build()
 	for n := 0; n < len(good); n += 1 + n/64 {
 		r := scanFile(t, good[:n])
-		if n < testTextOff && r.Skipped == "" {
+		if n < testTextOff && r.Skipped == nil {
 			t.Errorf("%d bytes: examined", n)
 		}
 	}
@@ -192,7 +192,7 @@ func TestManySegments(t *testing.T) {
 	}
 	copy(file[elf.EhdrSize:], progs)
 	binary.LittleEndian.PutUint16(file[56:], n)
-	if r := scanFile(t, file); !r.Damaged || !strings.Contains(r.Skipped, "cover the file") {
+	if r := scanFile(t, file); !r.Skipped.Damaged() || !strings.Contains(r.Skipped.String(), "cover the file") {
 		t.Errorf("got %q", r.Skipped)
 	}
 }
@@ -205,7 +205,7 @@ func TestManySites(t *testing.T) {
 		want bool
 	}{{maxSites - 1, false}, {maxSites + 100, true}} {
 		e := testELF{text: bytes.Repeat(site, c.n)}
-		if r := scanFile(t, e.build()); r.Damaged != c.want || c.want != (len(r.Sites) == 0) {
+		if r := scanFile(t, e.build()); r.Skipped.Damaged() != c.want || c.want != (len(r.Sites) == 0) {
 			t.Errorf("%d references: skipped %q, %d sites", c.n, r.Skipped, len(r.Sites))
 		}
 	}

@@ -105,10 +105,10 @@ func TestLayouts(t *testing.T) {
 					}
 					file := reprog(t, e.build(), c.change)
 					r := scanFile(t, file)
-					if !strings.Contains(r.Skipped, c.skipped) || (r.Skipped == "") != (c.skipped == "") || len(r.Sites) != c.sites && c.sites != anyNumber {
+					if !strings.Contains(r.Skipped.String(), c.skipped) || (r.Skipped == nil) != (c.skipped == "") || len(r.Sites) != c.sites && c.sites != anyNumber {
 						t.Fatalf("skipped %q, want %q; got %d sites, want %d: %+v", r.Skipped, c.skipped, len(r.Sites), c.sites, r.Sites)
 					}
-					if r.Skipped != "" {
+					if r.Skipped != nil {
 						return
 					}
 					p := planFile(t, file, Options{})
@@ -164,11 +164,11 @@ func TestX32(t *testing.T) {
 	file := e.build()
 	file[4] = 1                                  // EI_CLASS
 	binary.LittleEndian.PutUint16(file[54:], 32) // where the file has none, for its header is shorter
-	if r := scanFile(t, file); !strings.Contains(r.Skipped, "x32") || r.Damaged {
+	if r := scanFile(t, file); !strings.Contains(r.Skipped.String(), "x32") || r.Skipped.Damaged() {
 		t.Errorf("got %+v", r)
 	}
 	binary.LittleEndian.PutUint16(file[18:], 3) // EM_386
-	if r := scanFile(t, file); r.Skipped != "32-bit ELF" {
+	if r := scanFile(t, file); r.Skipped.String() != "32-bit ELF" {
 		t.Errorf("got %+v", r)
 	}
 }

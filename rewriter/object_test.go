@@ -124,7 +124,7 @@ func TestObject(t *testing.T) {
 		})
 	}
 	// What runs is asked for: an object does not.
-	if r, err := ScanWithin(bytes.NewReader(archive("a.o/", string(testObject{text: asm(t, movRaxTime+callRax+"c3")}.build()))), 1<<20, 1<<20); err != nil || r.Skipped == "" {
+	if r, err := ScanWithin(bytes.NewReader(archive("a.o/", string(testObject{text: asm(t, movRaxTime+callRax+"c3")}.build()))), 1<<20, 1<<20); err != nil || r.Skipped == nil {
 		t.Errorf("within: %+v, %v", r, err)
 	}
 }
@@ -181,11 +181,11 @@ func TestArchive(t *testing.T) {
 			if got := strings.Join(members, " "); got != c.members {
 				t.Errorf("got sites in %q, want %q", got, c.members)
 			}
-			if said := r.Skipped + strings.Join(p.Warnings, ""); !strings.Contains(said, c.want) || c.want == "" && said != "" {
+			if said := r.Skipped.String() + strings.Join(p.Warnings, ""); !strings.Contains(said, c.want) || c.want == "" && said != "" {
 				t.Errorf("got %q, want %q", said, c.want)
 			}
-			if r.Damaged != (c.members == "" && strings.Contains(c.want, "damaged")) {
-				t.Errorf("damaged: %v", r.Damaged)
+			if r.Skipped.Damaged() != (c.members == "" && strings.Contains(c.want, "damaged")) {
+				t.Errorf("damaged: %v", r.Skipped.Damaged())
 			}
 		})
 	}
@@ -206,7 +206,7 @@ func (z zeros) ReadAt(b []byte, off int64) (int, error) {
 
 func TestArchiveBounds(t *testing.T) {
 	r, err := Scan(zeros{archive("a/", "")[8:]}, 1<<40)
-	if err != nil || !r.Damaged || !strings.Contains(r.Skipped, "members") {
+	if err != nil || !r.Skipped.Damaged() || !strings.Contains(r.Skipped.String(), "members") {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	// All members share the work that is done for one file.
@@ -223,7 +223,7 @@ func TestArchiveBounds(t *testing.T) {
 	file := testObject{text: asm(t, movRaxTime+callRax+"c3")}.build()
 	at := binary.LittleEndian.Uint64(file[40:]) + 2*elf.ShdrSize
 	copy(file[at:], le(nil, uint32(0), uint32(elf.SHTProgbits), uint64(elf.SHFAlloc), uint64(0), uint64(testObjectText), uint64(8)))
-	if r := scanFile(t, file); !r.Damaged || !strings.Contains(r.Skipped, "overlap") {
+	if r := scanFile(t, file); !r.Skipped.Damaged() || !strings.Contains(r.Skipped.String(), "overlap") {
 		t.Errorf("overlapping sections: %+v", r)
 	}
 }
@@ -292,7 +292,7 @@ func TestThin(t *testing.T) {
 			t.Errorf("%q: got %+v, %v", other, r, err)
 		}
 	}
-	if r, err := ScanThin(strings.NewReader(file[:90]), 90, nil); err != nil || !r.Damaged {
+	if r, err := ScanThin(strings.NewReader(file[:90]), 90, nil); err != nil || !r.Skipped.Damaged() {
 		t.Errorf("cut short: got %+v, %v", r, err)
 	}
 }

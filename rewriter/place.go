@@ -24,7 +24,7 @@ const (
 type Place struct {
 	// Skipped is why the file says nothing, as Report.Skipped; the other fields are then
 	// empty.
-	Skipped string
+	Skipped *Skip
 	Vaddr   uint64 // of the return address
 	BuildID string // in hex, "" for none
 	Symbol  string // of the function that the call is in, "" where nothing names it
@@ -52,8 +52,8 @@ func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 
 func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 	f, err := parse(r, size)
-	if skip := (*elf.SkipError)(nil); errors.As(err, &skip) {
-		return &Place{Skipped: skip.Reason}, nil
+	if skip := (*Skip)(nil); errors.As(err, &skip) {
+		return &Place{Skipped: skip}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 	p := &Place{BuildID: f.BuildID()}
 	code := f.CodeAt(offset)
 	if code == nil {
-		p.Skipped = "no code at that offset of the file"
+		p.Skipped = elf.NewSkip(elf.KindNoCode, "no code at that offset of the file")
 		return p, nil
 	}
 	p.Vaddr = code.Vaddr + (offset - code.Off)

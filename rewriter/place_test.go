@@ -29,7 +29,7 @@ func TestLook(t *testing.T) {
 			looked++
 			ret := s.Call + uint64(s.CallLen)
 			p, err := Look(bytes.NewReader(b), int64(len(b)), s.Offset+(ret-s.Vaddr))
-			if err != nil || p.Skipped != "" || p.Vaddr != ret || p.Call == nil || p.Call.Vaddr != s.Call {
+			if err != nil || p.Skipped != nil || p.Vaddr != ret || p.Call == nil || p.Call.Vaddr != s.Call {
 				t.Errorf("%s: return to %#x: got %+v, %v", name, ret, p, err)
 				continue
 			}
@@ -63,7 +63,7 @@ func TestLookElsewhere(t *testing.T) {
 		"empty":   {nil, 5, "not an ELF file"},
 	} {
 		p, err := Look(bytes.NewReader(c.b), int64(len(c.b)), c.offset)
-		if err != nil || !strings.Contains(p.Skipped, c.says) || p.Call != nil {
+		if err != nil || !strings.Contains(p.Skipped.String(), c.says) || p.Call != nil {
 			t.Errorf("%s: got %+v, %v", name, p, err)
 		}
 		if got := p.BuildID; (got != "") != (len(c.b) > 100) {

@@ -57,6 +57,9 @@ type Patch struct {
 	Listing *Explanation
 }
 
+// callSite is what an edit of a call site is.
+const callSite = "call site"
+
 // Edit is one run of bytes that changes in place.
 type Edit struct {
 	Offset uint64
@@ -130,13 +133,6 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 		return p, nil
 	}
 	wanted := o.wants(r.Redirect, r.file.was)
-	if wanted && r.was != nil && r.Redirect.Reason == "" && !r.Refresh {
-		var err error
-		if r, err = r.unpatched(); err != nil {
-			return nil, err
-		}
-		p.file = r.file
-	}
 	f := r.file
 	p.Size = int64(f.Size)
 	if wanted {
@@ -145,9 +141,6 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 			return nil, err
 		}
 		p.Redirect = &redirect
-		if f.was == nil && r.Injected != "" && redirect.Reason == "" {
-			p.Redirect.Reason = "patched by a vfix that this one does not know"
-		}
 	}
 	needRoom := wanted && p.Redirect.Reason == ""
 	for i := range r.Sites {
@@ -185,7 +178,7 @@ func newPlan(r *Report, o Options) (*Plan, error) {
 	}
 	switch {
 	case f.was != nil:
-		if err := p.refresh(); err != nil {
+		if err := p.extend(); err != nil {
 			return nil, err
 		}
 	case p.usesSegment():
@@ -266,7 +259,7 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 		if q.Before, err = p.file.Bytes(off, uint64(len(code))); err != nil {
 			return err
 		}
-		p.Edits = append(p.Edits, Edit{Offset: off, Old: q.Before, New: code, Why: "call site"})
+		p.Edits = append(p.Edits, Edit{Offset: off, Old: q.Before, New: code, Why: callSite})
 	}
 	return nil
 }
@@ -278,25 +271,13 @@ func (p *Plan) usesSegment() bool {
 
 // addSegment adds the injected segment, its program header, its hooks and its section header.
 func (p *Plan) addSegment(place room) error {
-	u, err := p.file.planUnwinding(place.vaddr, pageRoom(p.code(), p.changed()))
+	f := p.file
+	off := elf.PageUp(f.Size)
+	u, err := f.planUnwinding(place.vaddr, unwindRoom(len(p.targets())))
 	if err != nil {
 		return err
 	}
-	return p.addSegmentOf(place, shim.Injected(), &u, func(h hooks, note []byte) []byte {
-		page, err := segmentPage(p.code(), place.vaddr, h, note, p.changed(), &u)
-		if err != nil {
-			p.Warnings = append(p.Warnings, err.Error())
-		}
-		return page
-	})
-}
-
-// addSegmentOf is addSegment with the first page, its layout and, where the release had it, its
-// unwinding given.
-func (p *Plan) addSegmentOf(place room, layout shim.Layout, u *unwinding, page func(h hooks, note []byte) []byte) error {
-	f := p.file
-	off := elf.PageUp(f.Size)
-	h, err := f.planHooks(place.vaddr, layout)
+	h, err := f.planHooks(place.vaddr, shim.Injected())
 	if err != nil {
 		return err
 	}
@@ -304,21 +285,17 @@ func (p *Plan) addSegmentOf(place room, layout shim.Layout, u *unwinding, page f
 		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array, no spare dynamic entry): the patched sites make system calls")
 	}
 	p.Edits = append(p.Edits, h.edits...)
-	spent, err := p.editProgs(place, off)
-	if err != nil {
+	if err := p.editProgs(place, off); err != nil {
 		return err
 	}
-	p.tail = append(make([]byte, off-f.Size), page(h, spent)...)
+	page := pageOf(p.code(), h, place.vaddr, p.targets(), u.tail)
 	state := make([]byte, shim.SegmentSize-elf.PageSize)
 	copy(state[shim.Injected().String-elf.PageSize:], p.state())
-	if err := p.moveNotes(place, state); err != nil {
-		return err
+	p.tail = slices.Concat(make([]byte, off-f.Size), page, state)
+	if u.tail != nil {
+		p.Edits = append(p.Edits, u.table)
 	}
-	p.tail = append(p.tail, state...)
-	if u != nil && u.fde != nil {
-		p.Edits = append(p.Edits, u.entry)
-	}
-	if err := p.addSectionHeader(place, u, off); err != nil {
+	if err := p.addSections(place, &u, off); err != nil {
 		return err
 	}
 	p.Size = int64(f.Size) + int64(len(p.tail))
@@ -332,6 +309,12 @@ func sortEdits(edits []Edit) {
 // overlap says which two edits touch each other, "" for none: two fields of a hostile file may
 // share their bytes.
 func (p *Plan) overlap() string {
+	table, size := p.file.PhOff, uint64(len(p.file.Progs))*elf.PhdrSize
+	for _, e := range p.Edits {
+		if e.Why == callSite && e.Offset < table+size && e.Offset+uint64(len(e.New)) > table {
+			return fmt.Sprintf("damaged ELF: %s at offset %#x overlaps the program headers", e.Why, e.Offset)
+		}
+	}
 	for i := 1; i < len(p.Edits); i++ {
 		a, b := p.Edits[i-1], p.Edits[i]
 		if a.Offset+uint64(len(a.New)) > b.Offset {

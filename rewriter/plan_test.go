@@ -332,7 +332,7 @@ func FuzzPlan(f *testing.F) {
 		{text: asm(f, timeStubText), dyn: true, tight: true, soname: "libx.so.1", extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff}}},
 		{text: asm(f, "53"+movRaxTime+callRax+"5b c3"), notes: -1},
 		{text: asm(f, timeStubText), notes: 2, oneNote: true},
-		{text: asm(f, timeStubText), tight: true, fdes: []uint64{testBase + testTextOff}, frame: testFrame(plainCIE, 18, pushRbx)},
+		{text: asm(f, timeStubText), tight: true, fdes: []uint64{testBase + testTextOff}, frame: testFrame(plainCIE, testFDE{18, pushRbx})},
 		{text: asm(f, movRaxTime+"31ff"+callRax+"c3"), bare: true, notes: 2},
 	} {
 		f.Add(e.build())

@@ -34,11 +34,11 @@ func TestPrelinkUndo(t *testing.T) {
 				if want == tc.section {
 					want = tc.want
 				}
+				if want == ".shstrtab" && tc.forms == nil {
+					want, s = movedName, is[i]
+				}
 				if is[i].Name != want {
 					t.Errorf("section %d: got %s, want %s", i, is[i].Name, want)
-				}
-				if s.Name == ".shstrtab" {
-					continue
 				}
 				a, errA := s.Data()
 				b, errB := is[i].Data()

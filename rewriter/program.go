@@ -13,9 +13,9 @@ import (
 
 // Program is what decides how a program can be started on a kernel without the page.
 type Program struct {
-	// Skipped is why the file is none for vfix ("not an ELF file", "32-bit ELF", …), as
+	// Skipped is why the file is not for vfix, as
 	// Report.Skipped; the other fields are then empty.
-	Skipped string
+	Skipped *Skip
 	// Interp is the loader that the file names (PT_INTERP), "" for a static program.
 	Interp string
 	// Static says that the file is a program without an interpreter.
@@ -48,8 +48,8 @@ func Inspect(r io.ReaderAt, size int64) (*Program, error) {
 
 func inspect(r io.ReaderAt, size int64) (*Program, error) {
 	f, err := elf.Parse(r, size)
-	if skip := (*elf.SkipError)(nil); errors.As(err, &skip) {
-		return &Program{Skipped: skip.Reason}, nil
+	if skip := (*Skip)(nil); errors.As(err, &skip) {
+		return &Program{Skipped: skip}, nil
 	}
 	if err != nil {
 		return nil, err

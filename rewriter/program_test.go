@@ -24,16 +24,16 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := inspect(b); p.Skipped != "" || !p.Go || p.Static != (p.Interp == "") {
+	if p := inspect(b); p.Skipped != nil || !p.Go || p.Static != (p.Interp == "") {
 		t.Errorf("this test: got %+v, want a program made by Go", p)
 	}
 	if b, err = os.ReadFile("/bin/sh"); err != nil {
 		t.Fatal(err)
 	}
-	if p := inspect(b); p.Skipped != "" || p.Go || p.Static || p.Interp == "" {
+	if p := inspect(b); p.Skipped != nil || p.Go || p.Static || p.Interp == "" {
 		t.Errorf("/bin/sh: got %+v, want a dynamic program", p)
 	}
-	if p := inspect([]byte("#!/bin/sh\n")); p.Skipped == "" || p.Interp != "" {
+	if p := inspect([]byte("#!/bin/sh\n")); p.Skipped == nil || p.Interp != "" {
 		t.Errorf("a script: got %+v", p)
 	}
 	if _, err := Inspect(bytes.NewReader(b[:100]), int64(len(b))); err == nil {

@@ -67,10 +67,10 @@ func (o *Options) wants(r *Redirect, was *patchedFile) bool {
 
 // Repaired is the repair that the file has already, "" for none.
 func (r *Report) Repaired() Repair {
-	if r.was == nil || r.was.repair == nil {
+	if r.file == nil || r.file.was == nil || r.file.was.repair == nil {
 		return ""
 	}
-	return r.was.repair.name
+	return r.file.was.repair.name
 }
 
 // findRedirect looks for what needs a repair; nil where nothing does.
@@ -188,14 +188,6 @@ func (p *Plan) code() []byte {
 		return repairOf(p.Redirect.Repair).code()
 	}
 	return shim.Code()
-}
-
-// changed are the patches, and the load of a name as one more.
-func (p *Plan) changed() []Patch {
-	if !p.Redirected() {
-		return p.Patches
-	}
-	return append(slices.Clone(p.Patches), Patch{Form: Lea, Vaddr: p.Redirect.Vaddr, Before: p.Redirect.Before})
 }
 
 // state is what the state page has behind its pointers: the copy, or zeros.

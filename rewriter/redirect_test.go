@@ -95,17 +95,6 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestRedirectForeign: a file with a segment of an unknown vfix stays.
-func TestRedirectForeign(t *testing.T) {
-	_, file := jvm(t, "53 488d35NAME"+movRaxTime+callRax+"5b c3", cgroupsName)
-	out := applyPlan(t, planFile(t, file, Options{}), file)
-	segment, _ := scanFile(t, out).file.injected()
-	out[segment.Off+0x40] ^= 0xff
-	if p := planFile(t, out, javaRepair); !p.Empty() || p.Redirect == nil || !strings.Contains(p.Redirect.Reason, "does not know") {
-		t.Errorf("got %+v, %d edits", p.Redirect, len(p.Edits))
-	}
-}
-
 // TestNoRedirect: files that need no repair, and what is not known to be safe.
 func TestNoRedirect(t *testing.T) {
 	for _, c := range []struct {
@@ -226,9 +215,6 @@ func TestJoined(t *testing.T) {
 		}
 		if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), Options{}); err != nil {
 			t.Error(err)
-		}
-		if got := r.file.spentBy(after); got != 1 {
-			t.Errorf("header %d is gone, want 1", got)
 		}
 	}
 }

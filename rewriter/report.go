@@ -4,6 +4,8 @@ package rewriter
 
 import (
 	"fmt"
+
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // Verdict says what a reference to the vsyscall page is.
@@ -144,16 +146,21 @@ type Extent struct {
 	Len   uint64
 }
 
+// Skip is why a file is passed over.
+type Skip = elf.Skip
+
+// Kinds of reasons that callers ask for.
+const (
+	SkipNotELF      = elf.KindNotELF
+	SkipTooMuchCode = elf.KindTooMuchCode
+	SkipBroken      = elf.KindBroken
+	SkipFormat      = elf.KindFormat
+)
+
 // Report is what Scan found in one file.
 type Report struct {
-	// Skipped is why the file was not examined ("not an ELF file", "32-bit ELF", …);
-	// "" for a 64-bit x86-64 ELF file. A file whose headers are damaged is skipped with
-	// the fact that is wrong.
-	Skipped string
-	// TooMuch says that it has more executable bytes than ScanWithin was to search.
-	TooMuch bool
-	// Damaged says that Skipped names damage rather than another kind of file.
-	Damaged bool
+	// Skipped is why the file was not examined; nil for a 64-bit x86-64 ELF file.
+	Skipped *Skip
 	// Sites in vaddr order.
 	Sites []Site
 	// ExecBytes is how many bytes of executable segments were searched.
@@ -171,18 +178,14 @@ type Report struct {
 	// RawSignals says that the file is a dynamic program that sets up signals by system
 	// calls of its own.
 	RawSignals bool
-	// Injected is the version of the vfix segment that the file already has, "" for none.
+	// Injected is the version of the format of the vfix segment that the file already has, "" for none.
 	Injected string
-	// Refresh says that an older vfix patched the file, and that this one would patch it
-	// otherwise. The sites are then those that the file had before.
-	Refresh bool
 	// Redirect is what needs a repair besides the sites; nil where nothing does. The plan proves it.
 	Redirect *Redirect
 
-	was   *patchedFile // what is known of it, of a file that vfix has patched
-	file  *file        // what was scanned, for NewPlan; nil where the file was skipped, and of an Object
-	size  int64        // of an Object, in bytes
-	notes []string     // warnings about an Object
+	file  *file    // what was scanned, for NewPlan; nil where the file was skipped, and of an Object
+	size  int64    // of an Object, in bytes
+	notes []string // warnings about an Object
 }
 
 // Count returns how many sites have the verdict v.

@@ -34,14 +34,8 @@ func scanWith(r io.ReaderAt, size int64, what scope) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f := rep.file; f != nil && f.was != nil {
-		f.was.r = r
-		f.R = overlay{r, f.was.sites}
-	} else if f != nil {
-		f.R = r
-		if len(f.tables) > 0 {
-			f.R = overlay{r, f.tables}
-		}
+	if rep.file != nil {
+		rep.file.R = r
 	}
 	return rep, nil
 }
@@ -78,59 +72,55 @@ func scan(r io.ReaderAt, size int64, what scope) (*Report, error) {
 		}
 	}
 	f, err := parse(r, size)
-	if skip := (*elf.SkipError)(nil); errors.As(err, &skip) {
-		if skip.Runs {
+	if skip := (*Skip)(nil); errors.As(err, &skip) {
+		if skip.Kind == elf.KindTangled {
 			return scanTangled(f, skip, what)
 		}
-		return &Report{Skipped: skip.Reason, Damaged: skip.Damaged}, nil
+		return &Report{Skipped: skip}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := f.CheckLoads(); err != nil {
-		return &Report{Skipped: err.Error(), Damaged: true}, nil
+	if skip := f.CheckLoads(); skip != nil {
+		return &Report{Skipped: skip}, nil
 	}
-	if err := what.within(f); err != nil {
-		return &Report{Skipped: err.Error(), TooMuch: true}, nil
+	if skip := what.within(f); skip != nil {
+		return &Report{Skipped: skip}, nil
 	}
-	was, err := f.patched()
-	if err != nil {
+	if skip := f.knownFormat(); skip != nil {
+		return &Report{Skipped: skip}, nil
+	}
+	if f.was, err = f.patched(); err != nil {
 		return nil, err
 	}
-	if was != nil {
-		for _, u := range was.sites {
-			if u.table() {
-				f.tables = append(f.tables, u)
-			}
-		}
-		f.R = overlay{f.R, f.tables}
+	if why, err := f.unsound(); why != nil || err != nil {
+		return &Report{Skipped: why}, err
 	}
-	rep, err := scanELF(f, what)
-	// What this vfix patched stays as it is: strip may have taken away what proved a form.
-	if err != nil || was == nil || rep.Skipped != "" {
-		return rep, err
-	}
-	rep.was = was
-	return rep, nil
+	return scanELF(f, what)
+}
+
+// tooMany is why a file with that many references is passed over.
+func tooMany() *Skip {
+	return elf.NewSkip(elf.KindDamaged, "%d or more references to the vsyscall page", maxSites)
 }
 
 // scanTangled scans a file in which no vaddr is sure to be in one place. It is passed over where it
 // does not name the page; else what names it stays.
-func scanTangled(f *file, why *elf.SkipError, what scope) (*Report, error) {
+func scanTangled(f *file, why *Skip, what scope) (*Report, error) {
 	if f.CheckLoads() != nil || what.within(f) != nil {
-		return &Report{Skipped: why.Reason, Damaged: true}, nil
+		return &Report{Skipped: why}, nil
 	}
 	s := &search{f: f, code: newCode(f)}
 	if err := s.run(); err != nil {
 		return nil, err
 	}
 	if len(s.sites) == 0 || s.full() {
-		return &Report{Skipped: why.Reason, Damaged: why.Damaged}, nil
+		return &Report{Skipped: why}, nil
 	}
 	sortSites(s.sites)
 	s.sites = slices.CompactFunc(s.sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
 	for i := range s.sites {
-		s.sites[i].Verdict, s.sites[i].Reason = Unknown, why.Reason
+		s.sites[i].Verdict, s.sites[i].Reason = Unknown, why.String()
 	}
 	return &Report{ExecBytes: int64(s.bytes), Sites: s.sites, Static: f.Static(), file: f}, nil
 }
@@ -167,7 +157,7 @@ func scanELF(f *file, what scope) (*Report, error) {
 		return rep, nil
 	}
 	if s.full() {
-		return &Report{Skipped: elf.Damaged("%d or more references to the vsyscall page", maxSites).Error(), Damaged: true}, nil
+		return &Report{Skipped: tooMany()}, nil
 	}
 	return rep, rep.examine(c, s.sites)
 }

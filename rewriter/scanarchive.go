@@ -15,6 +15,7 @@ type archived struct {
 	rep     *Report
 	objects int
 	budget  int
+	damaged *Skip // why the first member that is not examined is not
 }
 
 // scanArchive finds the references in the objects of an archive. What is wrong with a member is a
@@ -22,7 +23,7 @@ type archived struct {
 func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
 	a := newArchived(r, size)
 	if thin, err := a.IsThin(); err != nil || thin {
-		return &Report{Skipped: "thin archive: its objects are separate files"}, err
+		return &Report{Skipped: elf.NewSkip(elf.KindThin, "thin archive: its objects are separate files")}, err
 	}
 	return a.report(a.File.EachMember(false, func(m elf.Member) error {
 		return a.add(m, io.NewSectionReader(r, int64(m.Off), int64(m.Size)))
@@ -46,7 +47,7 @@ func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, err
 	return a.report(a.File.EachMember(true, func(m elf.Member) error {
 		content, err := open(m.Name)
 		if err != nil {
-			a.rep.notes = append(a.rep.notes, fmt.Sprintf("archive member %s: %v", m.Name, err))
+			a.note(m, err)
 			return nil
 		}
 		m.Off, m.Size = 0, uint64(content.Size())
@@ -59,7 +60,16 @@ func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, err
 }
 
 func newArchived(r io.ReaderAt, size int64) *archived {
-	return &archived{&elf.File{R: r, Size: uint64(size)}, &Report{Object: true, size: size}, 0, maxSteps}
+	return &archived{File: &elf.File{R: r, Size: uint64(size)}, rep: &Report{Object: true, size: size}, budget: maxSteps}
+}
+
+// note keeps why a member is not examined.
+func (a *archived) note(m elf.Member, why error) {
+	text := fmt.Sprintf("archive member %s: %v", m.Name, why)
+	a.rep.notes = append(a.rep.notes, text)
+	if a.damaged == nil {
+		a.damaged = elf.NewSkip(elf.KindDamagedMember, "%s", text)
+	}
 }
 
 // add examines a member; r has its content.
@@ -77,16 +87,16 @@ func (a *archived) add(m elf.Member, r io.ReaderAt) error {
 	switch {
 	case err != nil:
 		return err
-	case one.Damaged:
-		rep.notes = append(rep.notes, fmt.Sprintf("archive member %s: %s", m.Name, one.Skipped))
+	case one.Skipped.Damaged():
+		a.note(m, one.Skipped)
 		return nil
-	case one.Skipped != "":
+	case one.Skipped != nil:
 		return nil // for another machine
 	}
 	a.objects++
 	rep.ExecBytes += one.ExecBytes
 	if len(rep.Sites)+len(one.Sites) > maxSites {
-		return elf.Damaged("%d or more references to the vsyscall page", maxSites)
+		return tooMany()
 	}
 	for _, s := range one.Sites {
 		s.Member = m.Name
@@ -102,17 +112,17 @@ func (a *archived) add(m elf.Member, r io.ReaderAt) error {
 // report returns what was found; err is what ended the search.
 func (a *archived) report(err error) (*Report, error) {
 	rep := a.rep
-	switch skip, ok := err.(*elf.SkipError); {
+	switch skip, ok := err.(*Skip); {
 	case ok && len(rep.Sites) == 0:
-		return &Report{Skipped: skip.Reason, Damaged: skip.Damaged}, nil
+		return &Report{Skipped: skip}, nil
 	case ok:
-		rep.notes = append(rep.notes, skip.Reason)
+		rep.notes = append(rep.notes, skip.String())
 	case err != nil:
 		return nil, err
-	case len(rep.Sites) == 0 && len(rep.notes) > 0:
-		return &Report{Skipped: rep.notes[0], Damaged: true}, nil
+	case len(rep.Sites) == 0 && a.damaged != nil:
+		return &Report{Skipped: a.damaged}, nil
 	case a.objects == 0:
-		return &Report{Skipped: "archive without x86-64 objects"}, nil
+		return &Report{Skipped: elf.NewSkip(elf.KindNoObjects, "archive without x86-64 objects")}, nil
 	}
 	return rep, nil
 }

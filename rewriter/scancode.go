@@ -9,7 +9,7 @@ import (
 )
 
 // ScanWithin is Scan with a bound: of a file with more than maxExec bytes in executable
-// segments nothing is searched, and its report has Skipped and not Damaged.
+// segments nothing is searched, and its report is skipped for SkipTooMuchCode.
 func ScanWithin(r io.ReaderAt, size, maxExec int64) (*Report, error) {
 	return scanWith(r, size, scope{maxExec: uint64(max(maxExec, 0))})
 }
@@ -20,7 +20,7 @@ type scope struct {
 }
 
 // within is nil where the executable segments are not larger than the bound.
-func (s scope) within(f *file) error {
+func (s scope) within(f *file) *Skip {
 	if s.maxExec == 0 {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (s scope) within(f *file) error {
 	for i := range f.Progs {
 		if p := &f.Progs[i]; p.Type == elf.PTLoad && p.Flags&elf.PFX != 0 {
 			if sum += p.Filesz; sum > s.maxExec {
-				return elf.NotFor("executable segments of more than %d bytes", s.maxExec)
+				return elf.NewSkip(elf.KindTooMuchCode, "executable segments of more than %d bytes", s.maxExec)
 			}
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // scanObject finds the references of one object. budget is how many instructions may be decoded.
 func scanObject(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 	rep, err := scanLinked(r, size, budget)
-	if skip, ok := err.(*elf.SkipError); ok {
-		return &Report{Skipped: skip.Reason, Damaged: skip.Damaged}, nil
+	if skip, ok := err.(*Skip); ok {
+		return &Report{Skipped: skip}, nil
 	}
 	return rep, err
 }

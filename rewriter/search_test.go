@@ -64,7 +64,7 @@ func TestKinds(t *testing.T) {
 			c.e.text = asm(t, c.text)
 			file := c.e.build()
 			r := scanFile(t, file)
-			if r.Skipped != "" || len(r.Sites) != c.n {
+			if r.Skipped != nil || len(r.Sites) != c.n {
 				t.Fatalf("skipped %q, got %d sites, want %d: %+v", r.Skipped, len(r.Sites), c.n, r.Sites)
 			}
 			if c.n == 0 {

@@ -3,6 +3,7 @@
 package rewriter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -30,8 +31,7 @@ func (e roomError) Error() string { return string(e) }
 
 // room is where the injected segment goes.
 type room struct {
-	spent  int    // index of the program header that is spent; or grown, or moved
-	notes  int    // index of the PT_NOTE that moves; only where spent is moved
+	spent  int    // index of the program header that is spent, or grown
 	before int    // index of the program header that the new one precedes, after the spent one is gone
 	vaddr  uint64 // page-aligned
 	hole   bool   // between two segments; else after the last
@@ -44,22 +44,17 @@ func (f *file) findRoom() (room, error) {
 	} else if n > 0 {
 		return room{}, roomError(fmt.Sprintf("%d bytes that are not the ELF file's own follow its end, and a reader may look for them from there", n))
 	}
+	if name := f.Payload(); name != "" {
+		return room{}, roomError(fmt.Sprintf("section %s has data of the program's own, and it may look for them from the end of the file", name))
+	}
+	if err := f.Sound(); err != nil {
+		return room{}, roomError(err.Error())
+	}
 	spent, err := f.spare()
 	if err != nil {
 		return room{}, err
 	}
-	return f.roomFor(spent)
-}
-
-// roomFor chooses the vaddr where a program header is spent.
-func (f *file) roomFor(spent int) (room, error) {
 	r := room{spent: spent}
-	if spent == moved {
-		var err error
-		if r.notes, err = f.MovableNotes(maxMovedNotes); err != nil {
-			return room{}, err
-		}
-	}
 	var last *elf.Prog
 	for i := range f.Progs {
 		p := &f.Progs[i]
@@ -92,12 +87,8 @@ func (f *file) roomFor(spent int) (room, error) {
 // progTable returns the bytes of the new program header table.
 func (f *file) progTable(r room, off uint64) []byte {
 	kept := slices.Clone(f.Progs)
-	if r.spent < 0 {
+	if r.spent == grown {
 		f.coverTable(kept)
-		if r.spent == moved {
-			n := &kept[r.notes]
-			n.Off, n.Vaddr, n.Paddr = off+f.notesAt(r), r.vaddr+f.notesAt(r), r.vaddr+f.notesAt(r)
-		}
 	} else {
 		if p := kept[r.spent]; p.Type == elf.PTLoad {
 			into := &kept[r.spent-1]
@@ -122,79 +113,132 @@ func (f *file) progTable(r room, off uint64) []byte {
 	return b
 }
 
-// injectedName is the name of the section that covers the segment; without one, strip would
-// drop what no section covers.
-const injectedName = ".vfix"
+// injectedName is the name of the section that covers the segment; without one, strip would drop
+// what no section covers. movedName is the name that is left of a section whose content is at the
+// end of the file now.
+const (
+	injectedName = ".vfix"
+	movedName    = ".vfix.moved"
+	debugFrame   = ".debug_frame"
+)
 
-// maxSectionNames bounds the section names that are copied, in bytes.
-const maxSectionNames = 1 << 24
+// maxCopied bounds the section names, and a section .debug_frame, that are copied, in bytes.
+const maxCopied = 1 << 24
 
-// sectionTable returns what stands behind the segment in a file with section headers, and the
-// offset and the number of the section headers: what unwinders read, then the section names and
-// the section headers with one more for it and, of a file that is not patched yet, one for the
-// segment. at is the offset of the first byte returned; off that of the segment.
-func (f *file) sectionTable(r room, u *unwinding, at, off uint64) (tail []byte, shoff uint64, shnum int, err error) {
-	names := f.Sections[f.ShStrNdx]
-	if names.Size > maxSectionNames {
-		return nil, 0, 0, roomError(fmt.Sprintf("section names of %d bytes", names.Size))
+// addSections covers the segment at off with a section, and gives what reads sections the
+// descriptions of the trampolines. A file without section headers, or with damaged ones, stays
+// without. The headers stay in the order of their offsets, which patchelf and dwz count on: what is
+// new is last, and of a section that moves an empty one stays in its place.
+func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
+	f := p.file
+	if f.Sections == nil || f.ShNum+4 > elf.MaxShnum {
+		return nil
 	}
-	strs, err := f.Bytes(names.Off, names.Size)
+	s, err := f.sectionTable()
 	if err != nil {
-		return nil, 0, 0, err
+		return err
 	}
-	table, err := f.Bytes(f.ShOff, uint64(f.ShNum)*elf.ShdrSize)
-	if err != nil {
-		return nil, 0, 0, err
+	if s == nil {
+		p.Warnings = append(p.Warnings, "no section header covers the injected segment, strip would drop it: the section names are too long")
+		return nil
 	}
-	le := binary.LittleEndian
-	header := func(name string, flags, addr, off, size, align uint64) {
-		table = le.AppendUint32(le.AppendUint32(table, uint32(len(strs))), elf.SHTProgbits)
-		for _, v := range []uint64{flags, addr, off, size, 0 /* sh_link, sh_info */, align, 0} {
-			table = le.AppendUint64(table, v)
-		}
-		strs = append(strs, name+"\x00"...)
+	s.add(injectedName, elf.SHFAlloc|elf.SHFExecinstr, place.vaddr, off, shim.SegmentSize, elf.PageSize)
+	if undo := f.prelinkUndo(); undo != 0 {
+		s.rename(undo, prelinkAside)
+		p.Warnings = append(p.Warnings, "prelinked: prelink's undo data are set aside as "+prelinkAside+
+			": prelink -u, which would take the injected segment away, refuses from now on")
 	}
-	place := func(i int, off, size uint64) {
-		le.PutUint64(table[i*elf.ShdrSize+24:], off)
-		le.PutUint64(table[i*elf.ShdrSize+32:], size)
-	}
-	if f.was == nil {
-		header(injectedName, elf.SHFAlloc|elf.SHFExecinstr, r.vaddr, off, f.notesAt(r), elf.PageSize)
-		for _, i := range f.movedSections(r) {
-			d := f.Sections[i].Off - f.Progs[r.notes].Off + f.notesAt(r)
-			le.PutUint64(table[i*elf.ShdrSize+16:], r.vaddr+d)
-			le.PutUint64(table[i*elf.ShdrSize+24:], off+d)
-		}
-		if undo := f.prelinkUndo(); undo != 0 {
-			le.PutUint32(table[undo*elf.ShdrSize:], uint32(len(strs)))
-			strs = append(strs, prelinkAside+"\x00"...)
-		}
-	}
+	at := off + shim.SegmentSize
 	frames, old, err := f.debugFrame()
 	if err != nil {
-		return nil, 0, 0, err
+		return err
 	}
-	if u != nil && old >= 0 {
-		tail = u.debugFrame(frames)
+	if old >= 0 {
+		frames = u.debugFrame(frames)
 		if old > 0 {
-			place(old, at, uint64(len(tail)))
+			s.move(old, at, uint64(len(frames)))
 		} else {
-			header(debugFrame, 0, 0, at, uint64(len(tail)), 8)
+			s.add(debugFrame, 0, 0, at, uint64(len(frames)), 8)
 		}
+		p.tail = append(p.tail, frames...)
+		at += uint64(len(frames))
 	}
-	place(f.ShStrNdx, at+uint64(len(tail)), uint64(len(strs)))
-	tail = append(tail, strs...)
-	for (at+uint64(len(tail)))%8 != 0 {
-		tail = append(tail, 0)
+	names := s.move(f.ShStrNdx, at, 0)
+	binary.LittleEndian.PutUint64(s.header(names)[32:], uint64(len(s.names)))
+	p.tail = append(p.tail, s.names...)
+	for at += uint64(len(s.names)); at%8 != 0; at++ {
+		p.tail = append(p.tail, 0)
 	}
-	return append(tail, table...), at + uint64(len(tail)), len(table) / elf.ShdrSize, nil
+	p.tail = append(p.tail, s.table...)
+	n := binary.LittleEndian.AppendUint16
+	p.Edits = append(p.Edits,
+		wordEdit(40, f.ShOff, at, "e_shoff"),
+		Edit{Offset: 60, Old: n(n(nil, uint16(f.ShNum)), uint16(f.ShStrNdx)), New: n(n(nil, uint16(s.count())), uint16(names)), Why: "e_shnum and e_shstrndx"})
+	return nil
 }
 
-const (
-	debugFrame = ".debug_frame"
-	// maxDebugFrame bounds a section .debug_frame that is copied, in bytes.
-	maxDebugFrame = 1 << 24
-)
+// sectionTable is the section headers of a file, and their names, to be added to.
+type sectionTable struct{ table, names []byte }
+
+// sectionTable returns those of the file, nil where the names are too long.
+func (f *file) sectionTable() (*sectionTable, error) {
+	names := f.Sections[f.ShStrNdx]
+	if names.Size > maxCopied {
+		return nil, nil
+	}
+	b, err := f.Bytes(names.Off, names.Size)
+	if err != nil {
+		return nil, err
+	}
+	table, err := f.Bytes(f.ShOff, uint64(f.ShNum)*elf.ShdrSize)
+	return &sectionTable{table, b}, err
+}
+
+func (s *sectionTable) count() int { return len(s.table) / elf.ShdrSize }
+
+func (s *sectionTable) header(i int) []byte { return s.table[i*elf.ShdrSize:][:elf.ShdrSize] }
+
+func (s *sectionTable) rename(i int, name string) {
+	at := bytes.Index(s.names, []byte("\x00"+name+"\x00")) + 1
+	if at == 0 {
+		at = len(s.names)
+		s.names = append(s.names, name+"\x00"...)
+	}
+	binary.LittleEndian.PutUint32(s.header(i), uint32(at))
+}
+
+// add appends a header of a section with content.
+func (s *sectionTable) add(name string, flags, addr, off, size, align uint64) {
+	le := binary.LittleEndian
+	s.table = le.AppendUint32(le.AppendUint32(s.table, 0), elf.SHTProgbits)
+	for _, v := range []uint64{flags, addr, off, size, 0 /* sh_link, sh_info */, align, 0} {
+		s.table = le.AppendUint64(s.table, v)
+	}
+	s.rename(s.count()-1, name)
+}
+
+// move appends the header of a section that is at another offset now, and returns its index. The old
+// one stays, for an empty section.
+func (s *sectionTable) move(i int, off, size uint64) int {
+	le := binary.LittleEndian
+	s.table = append(s.table, s.header(i)...)
+	to := s.count() - 1
+	le.PutUint64(s.header(to)[24:], off)
+	le.PutUint64(s.header(to)[32:], size)
+	old := s.header(i)
+	at := bytes.Clone(old[24:32])
+	clear(old)
+	le.PutUint32(old[4:], elf.SHTProgbits)
+	copy(old[24:], at)
+	le.PutUint64(old[48:], 1)
+	s.rename(i, movedName)
+	for j := range s.count() {
+		if h := s.header(j); le.Uint32(h[40:]) == uint32(i) {
+			le.PutUint32(h[40:], uint32(to))
+		}
+	}
+	return to
+}
 
 // debugFrame returns the content of the section .debug_frame and its index: 0 where there is
 // none, -1 where nothing can be added to it.
@@ -203,7 +247,7 @@ func (f *file) debugFrame() (b []byte, index int, err error) {
 	if s == nil {
 		return nil, 0, nil
 	}
-	if s.Type != elf.SHTProgbits || s.Flags != 0 || s.Size > maxDebugFrame {
+	if s.Type != elf.SHTProgbits || s.Flags != 0 || s.Size > maxCopied {
 		return nil, -1, nil
 	}
 	b, err = f.Bytes(s.Off, s.Size)

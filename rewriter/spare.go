@@ -5,16 +5,12 @@ package rewriter
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// What stands for an index where no program header is spent.
-const (
-	grown = -1 // the table grows by one
-	moved = -2 // so it does, over notes that move (notes.go)
-)
+// grown stands for an index where no program header is spent: the table grows by one.
+const grown = -1
 
 // spare chooses the program header to spend, the one that is missed least:
 //
@@ -23,14 +19,15 @@ const (
 //   - PT_PHDR of a dynamic ET_EXEC: loaders subtract its p_vaddr from AT_PHDR to learn where the
 //     program was loaded (glibc, elf/rtld.c; musl, ldso/dynlink.c), which is 0 and what they
 //     begin with. Of an ET_DYN with an interpreter it is the only word about that.
-//   - none, where the table can grow in place: over padding, or over notes that can move.
+//   - none, where the table can grow in place, over padding.
 //   - PT_INTERP of a library that nothing starts: only the kernel reads it, of what it executes.
 //   - a PT_NOTE with the build ID.
 //   - PT_PHDR of a library: ld.so finds the table by the segment that holds it.
 //   - a PT_LOAD right behind another one, which takes its bytes in: one of both is code, the other
 //     read-only data, and both are code then, as in files that linkers made until 2018.
 //
-// The section of a note stays where it is. The error is a roomError.
+// Notes stay where they are, in sections of their own: to move them, it would have to be proved that
+// nothing refers to them, and tools that count on their place would break the file. The error is a roomError.
 func (f *file) spare() (int, error) {
 	best, bestCost := 0, 0
 	offer := func(i, cost int) {
@@ -57,12 +54,12 @@ func (f *file) spare() (int, error) {
 		}
 	}
 	if bestCost == 0 || bestCost > 4 {
-		how, err := f.growth()
+		ok, err := f.canGrow()
 		if err != nil {
 			return 0, err
 		}
-		if how != 0 {
-			offer(how, 4)
+		if ok {
+			offer(grown, 4)
 		}
 	}
 	if bestCost == 0 {
@@ -93,17 +90,6 @@ func (f *file) joins(i int) bool {
 	return a.Type == elf.PTLoad && b.Type == elf.PTLoad && a.Flags|b.Flags == elf.PFR|elf.PFX && a.Flags&b.Flags == elf.PFR &&
 		a.Filesz == a.Memsz && b.Filesz == b.Memsz && a.Align == b.Align &&
 		b.Off-a.Off == b.Vaddr-a.Vaddr && b.Vaddr > a.Vaddr && b.Vaddr&^(elf.PageSize-1) == elf.PageUp(a.Vaddr+a.Memsz)
-}
-
-// growth returns how the table can grow: grown, moved, or 0 where it cannot.
-func (f *file) growth() (int, error) {
-	if ok, err := f.canGrow(); ok || err != nil {
-		return grown, err
-	}
-	if i, err := f.MovableNotes(maxMovedNotes); i >= 0 || err != nil {
-		return moved, err
-	}
-	return 0, nil
 }
 
 // canGrow reports whether the bytes behind the program header table are padding: zero, in no
@@ -157,44 +143,22 @@ func (f *file) coverTable(progs []elf.Prog) {
 	}
 }
 
-// spentBy returns which program header of f a patched version of it has spent.
-func (f *file) spentBy(after *file) int {
-	if len(after.Progs) > len(f.Progs) {
-		how, err := f.growth()
-		if err != nil {
-			return 0
-		}
-		return how
-	}
-	n := slices.IndexFunc(f.Progs, func(p elf.Prog) bool {
-		return !slices.ContainsFunc(after.Progs, func(q elf.Prog) bool {
-			q.Index = p.Index
-			return q == p
-		})
-	})
-	if n >= 0 && f.Progs[n].Type == elf.PTLoad {
-		n++ // it has taken in the next one
-	}
-	return n
-}
-
-// editProgs changes the program headers, and returns the one that is spent: zeros where the table
-// grows.
-func (p *Plan) editProgs(place room, off uint64) (spent []byte, err error) {
+// editProgs changes the program headers.
+func (p *Plan) editProgs(place room, off uint64) error {
 	f := p.file
 	table := f.progTable(place, off)
 	old, err := f.Bytes(f.PhOff, uint64(len(table)))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.Edits = append(p.Edits, Edit{Offset: f.PhOff, Old: old, New: table, Why: "program headers"})
-	if place.spent < 0 {
+	if place.spent == grown {
 		n := binary.LittleEndian.AppendUint16
 		p.Edits = append(p.Edits, Edit{Offset: 56, Old: n(nil, uint16(len(f.Progs))), New: n(nil, uint16(len(f.Progs)+1)), Why: "e_phnum"})
-		return make([]byte, elf.PhdrSize), nil
+		return nil
 	}
 	if f.HasBuildID(&f.Progs[place.spent]) && f.Progs[place.spent].Type == elf.PTNote {
 		p.Notes = append(p.Notes, "the build ID is no longer in a program header, only in its section: the file has no other header to spare")
 	}
-	return old[place.spent*elf.PhdrSize:][:elf.PhdrSize], nil
+	return nil
 }

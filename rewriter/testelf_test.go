@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/shim"
 )
 
 // A builder of small ELF files for tests. What it makes is valid: the kernel loads it.
@@ -60,7 +61,7 @@ type testELF struct {
 	symbols     []testSym
 	rela        []testRela
 	fdes        []uint64  // function starts for .eh_frame_hdr
-	frame       []byte    // behind the table: a CIE and an FDE for the last of them; see testFrame
+	frame       []byte    // behind the table: a CIE and an FDE for each of them; see testFrame
 	dynamic     bool      // a dynamic segment with a symbol table
 	extra       []elf.Dyn // more dynamic entries
 	rodataFirst uint64    // bytes at the head of the text that are .rodata
@@ -217,12 +218,13 @@ func (m *testImage) unwindTable() (at, size uint64) {
 	size = m.at() - at
 	m.data = pad(m.data, 8)
 	if m.frame != nil {
-		last := len(m.data) - int(m.at()-at) + 12 + 8*(len(m.fdes)-1)
-		fde := m.at() + 4 + uint64(binary.LittleEndian.Uint32(m.frame))
-		binary.LittleEndian.PutUint32(m.data[last+4:], uint32(fde-at))
-		frame := bytes.Clone(m.frame)
-		pc := frame[fde-m.at()+8:]
-		binary.LittleEndian.PutUint32(pc, uint32(m.fdes[len(m.fdes)-1]-(fde+8)))
+		frame, entry := bytes.Clone(m.frame), len(m.data)-int(m.at()-at)+12
+		length := func(at int) int { return 4 + int(binary.LittleEndian.Uint32(frame[at:])) }
+		for i, f := 0, length(0); f < len(frame); i, f = i+1, f+length(f) {
+			fde := m.at() + uint64(f)
+			binary.LittleEndian.PutUint32(m.data[entry+8*i+4:], uint32(fde-at))
+			binary.LittleEndian.PutUint32(frame[f+8:], uint32(m.fdes[i]-(fde+8)))
+		}
 		m.data = pad(append(m.data, frame...), 8)
 	}
 	return at, size
@@ -406,7 +408,7 @@ func scanFile(t testing.TB, file []byte) *Report {
 		a.in, b.in = nil, nil
 		return a == b
 	}
-	if !slices.EqualFunc(r.Sites, m.Sites, same) || r.Skipped != m.Skipped || r.ExecBytes != m.ExecBytes {
+	if !slices.EqualFunc(r.Sites, m.Sites, same) || r.Skipped.String() != m.Skipped.String() || r.ExecBytes != m.ExecBytes {
 		t.Fatalf("in memory: %+v, else %+v", m, r)
 	}
 	return r
@@ -421,17 +423,21 @@ func firstDifference(a, b []byte) string {
 	return fmt.Sprintf("%d bytes, want %d", len(a), len(b))
 }
 
-// TestForeignSegment: a segment whose code is no vfix's is left alone.
+// TestForeignSegment: a segment whose code is no vfix's, or of a format that is not known, is left alone.
 func TestForeignSegment(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText)}
 	file := e.build()
 	out := applyPlan(t, planFile(t, file, Options{}), file)
 	segment, _ := scanFile(t, out).file.injected()
 	out[segment.Off+0x40] ^= 0xff
-	if r := scanFile(t, out); r.Refresh || len(r.Sites) != 0 {
-		t.Errorf("refresh %v, %d sites", r.Refresh, len(r.Sites))
+	if r := scanFile(t, out); r.Skipped == nil || r.Skipped.Kind != SkipBroken || !planFile(t, out, javaRepair).Empty() {
+		t.Errorf("skipped %v", r.Skipped)
 	}
 	if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), Options{}); err == nil {
 		t.Error("verified")
+	}
+	out[segment.Off+uint64(len(shim.Magic())-1)] = '7'
+	if r := scanFile(t, out); r.Skipped == nil || r.Skipped.Kind != SkipFormat || !strings.Contains(r.Skipped.String(), `"7"`) {
+		t.Errorf("skipped %v", r.Skipped)
 	}
 }

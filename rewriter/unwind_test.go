@@ -4,19 +4,28 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+	"sort"
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
 )
 
-// testFrame is a CIE and an FDE of a function of size bytes; the FDE's start is filled in later.
-func testFrame(cie string, size int, program string) []byte {
-	b := le(nil, uint32(len(cie)))
-	b = append(b, cie...)
-	length := (13 + len(program) + 3) &^ 3
-	fde := le(nil, uint32(length), uint32(len(b)+4), uint32(0), uint32(size), byte(0))
-	return append(append(b, fde...), pad([]byte(program), 1<<20)[:length-13]...)
+// testFDE is what testFrame makes an FDE of; its start is filled in later.
+type testFDE struct {
+	size    int
+	program string
+}
+
+// testFrame is a CIE and FDEs of functions.
+func testFrame(cie string, fdes ...testFDE) []byte {
+	b := append(le(nil, uint32(len(cie))), cie...)
+	for _, d := range fdes {
+		length := (13 + len(d.program) + 3) &^ 3
+		b = append(b, le(nil, uint32(length), uint32(len(b)+4), uint32(0), uint32(d.size), byte(0))...)
+		b = append(b, pad([]byte(d.program), 1<<20)[:length-13]...)
+	}
+	return b
 }
 
 const (
@@ -50,7 +59,7 @@ func rowAt(t *testing.T, program []byte, at uint64) row {
 			r.offset = uleb()
 		case op == 0x0e:
 			r.offset = uleb()
-		case op == elf.CFAUndef:
+		case op == 0x07: // DW_CFA_undefined
 			uleb()
 			r.noRA = true
 		case op&0xc0 == 0x80: // DW_CFA_offset
@@ -84,40 +93,51 @@ func rowAt(t *testing.T, program []byte, at uint64) row {
 	return r
 }
 
-// TestUnwinding: the search table leads from the trampolines to a description of them, and from
-// the last function to what it led to before.
+// TestUnwinding: the search table leads from the trampolines to a description of them, from each
+// function to what it led to before, and from anything else to nothing.
 func TestUnwinding(t *testing.T) {
-	const at, size = testBase + testTextOff, 18
-	fn := []testSym{{"f", at, size, elf.STTFunc, 1}}
+	const at, size, second, third = testBase + testTextOff, 18, 32, 64
+	starts := []uint64{at, at + second}
+	text := func(t *testing.T, between string) []byte {
+		return pad(append(pad(append(asm(t, timeStubText), asm(t, between)...), second), asm(t, "53 90909090 5b c3")...), third+8)
+	}
+	const sigreturn = "48c7c00f000000 0f05"
+	two := testFrame(plainCIE, testFDE{size, pushRbx}, testFDE{7, "\x41\x0e\x20"})
 	for _, c := range []struct {
-		name  string
-		e     testELF
-		taken bool
+		name    string
+		e       testELF
+		between string // code
+		taken   bool
 	}{
-		{"unwind tables behind the segment", testELF{frame: testFrame(plainCIE, size, pushRbx)}, false},
-		{"plain", testELF{tight: true, frame: testFrame(plainCIE, size, pushRbx)}, true},
-		{"no rows", testELF{tight: true, frame: testFrame(plainCIE, size, "")}, true},
-		{"state left over", testELF{tight: true, frame: testFrame(plainCIE, size, "\x41\x0a\x0e\x20\x83\x02\x86\x03")}, true},
-		{"a table of landing pads", testELF{tight: true, frame: testFrame("\x00\x00\x00\x00\x01zLR\x00\x01\x78\x10\x02\x1b\x1b\x0c\x07\x08\x90\x01\x00", size, pushRbx)}, false},
-		{"another CIE", testELF{tight: true, frame: testFrame(plainCIE[:15]+"\x10"+plainCIE[16:], size, pushRbx)}, false},
-		{"an instruction that is none", testELF{tight: true, frame: testFrame(plainCIE, size, "\x41\x3f")}, false},
-		{"rows behind the function", testELF{tight: true, frame: testFrame(plainCIE, size, "\x7f\x0e\x10")}, false},
-		{"longer than its place", testELF{tight: true, frame: testFrame(plainCIE, 1<<28, pushRbx)}, false},
-		{"another function", testELF{tight: true, fdes: []uint64{at, at + 4, at + 8}}, false},
-		{"not sorted", testELF{tight: true, fdes: []uint64{at + 8, at}, frame: testFrame(plainCIE, size, pushRbx)}, false},
-		{"a function in the segment", testELF{tight: true, fdes: []uint64{at, testBase + 0x3010}, frame: testFrame(plainCIE, size, pushRbx)}, false},
-		{"no table", testELF{}, false},
+		{"unwind tables behind the segment", testELF{frame: two}, "", false},
+		{"plain", testELF{tight: true, frame: two}, "", true},
+		{"nops between", testELF{tight: true, frame: two}, "cc 6690 0f1f4000", true},
+		{"no rows", testELF{tight: true, frame: testFrame(plainCIE, testFDE{size, ""}, testFDE{7, ""})}, "", true},
+		{"state left over", testELF{tight: true, frame: testFrame(plainCIE, testFDE{size, "\x41\x0a\x0e\x20\x83\x02\x86\x03"}, testFDE{7, pushRbx})}, "", true},
+		{"a signal-return stub between", testELF{tight: true, frame: two}, sigreturn, false},
+		{"one function alone", testELF{tight: true, fdes: starts[:1], frame: testFrame(plainCIE, testFDE{size, pushRbx})}, "", false},
+		{"a third one that cannot be joined", testELF{tight: true, fdes: append(starts[:2:2], at+third),
+			frame: testFrame(plainCIE, testFDE{size, pushRbx}, testFDE{7, ""}, testFDE{4, "\x7f\x0e\x10"})}, "", true},
+		{"a table of landing pads", testELF{tight: true, frame: testFrame("\x00\x00\x00\x00\x01zLR\x00\x01\x78\x10\x02\x1b\x1b\x0c\x07\x08\x90\x01\x00", testFDE{size, pushRbx}, testFDE{7, ""})}, "", false},
+		{"another CIE", testELF{tight: true, frame: testFrame(plainCIE[:15]+"\x10"+plainCIE[16:], testFDE{size, pushRbx}, testFDE{7, ""})}, "", false},
+		{"an instruction that is none", testELF{tight: true, frame: testFrame(plainCIE, testFDE{size, "\x41\x3f"}, testFDE{7, ""})}, "", false},
+		{"rows behind the function", testELF{tight: true, frame: testFrame(plainCIE, testFDE{size, "\x7f\x0e\x10"}, testFDE{7, ""})}, "", false},
+		{"longer than its place", testELF{tight: true, frame: testFrame(plainCIE, testFDE{1 << 28, pushRbx}, testFDE{7, ""})}, "", false},
+		{"far apart", testELF{tight: true, frame: testFrame(plainCIE, testFDE{size, pushRbx}, testFDE{7, ""}), fdes: []uint64{at, at + 1<<20}}, "", false},
+		{"not sorted", testELF{tight: true, fdes: []uint64{at + second, at}, frame: two}, "", false},
+		{"a function in the segment", testELF{tight: true, fdes: append(starts[:2:2], testBase+0x3010), frame: two}, "", false},
+		{"no table", testELF{}, "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.e.text, c.e.symbols = asm(t, timeStubText), fn
+			c.e.text, c.e.symbols = text(t, c.between), []testSym{{"f", at, size, elf.STTFunc, 1}}
 			if c.e.frame != nil && c.e.fdes == nil {
-				c.e.fdes = []uint64{at}
+				c.e.fdes = starts
 			}
-			file := c.e.build()
-			p := planFile(t, file, Options{})
-			out := checkPatched(t, file, p, Options{})
-			f := scanFile(t, file).file
-			segment, _ := scanFile(t, out).file.injected()
+			before := c.e.build()
+			p := planFile(t, before, Options{})
+			out := checkPatched(t, before, p, Options{})
+			f, after := scanFile(t, before).file, scanFile(t, out).file
+			segment, _ := after.injected()
 			taken := slices.ContainsFunc(p.Edits, func(e Edit) bool { return e.Why == "unwind table" })
 			if taken != c.taken {
 				t.Fatalf("the table changed: %v", taken)
@@ -125,46 +145,50 @@ func TestUnwinding(t *testing.T) {
 			if !taken {
 				return
 			}
-			hdr := f.Prog(elf.PTGNUEhFrame).Vaddr
-			after, err := parse(bytes.NewReader(out), int64(len(out)))
-			if err != nil {
-				t.Fatal(err)
+			// As libgcc does: the last entry that begins before, if its description reaches so far.
+			lookup := func(f *file, pc uint64) (d elf.FrameDescription, found bool) {
+				_, table, err := f.SearchTable()
+				if err != nil || len(table) != len(c.e.fdes) {
+					t.Fatalf("%d entries: %v", len(table), err)
+				}
+				n := sort.Search(len(table), func(i int) bool { return table[i].Start > pc }) - 1
+				if n < 0 {
+					return d, false
+				}
+				d, _, err = f.PlainFDE(table[n].FDE)
+				if err != nil || d.Start != table[n].Start {
+					t.Fatalf("%+v: %v", d, err)
+				}
+				return d, pc < d.Start+d.Size
 			}
-			word, err := after.Mem(hdr+12, 8)
-			if err != nil || hdr+elf.Signed(word) != at {
-				t.Fatalf("the entry is of vaddr %#x: %v", hdr+elf.Signed(word), err)
-			}
-			was, _, err := f.PlainFDE(func() uint64 { b, _ := f.Mem(hdr+12, 8); return hdr + elf.Signed(b[4:]) }())
-			if err != nil {
-				t.Fatal(err)
-			}
-			is, cie, err := after.PlainFDE(hdr + elf.Signed(word[4:]))
-			if err != nil || is.Start != at || cie == 0 {
-				t.Fatalf("%+v: %v", is, err)
-			}
-			for i := uint64(0); i < size; i++ {
-				if got, want := rowAt(t, is.Program, i), rowAt(t, was.Program, i); got.offset != want.offset || got.noRA || !slices.Equal(got.kept, want.kept) {
-					t.Errorf("at +%d: %+v, want %+v", i, got, want)
+			for pc := uint64(at); pc < segment.Vaddr+shim.SegmentSize; pc++ {
+				was, described := lookup(f, pc)
+				is, found := lookup(after, pc)
+				want := row{}
+				layout := shim.Injected()
+				own := pc - segment.Vaddr - uint64(layout.Described)
+				switch {
+				case described:
+					want = rowAt(t, was.Program, pc-was.Start)
+				case own < uint64(layout.DescribedEnd-layout.Described):
+					described, want = true, rowAt(t, shim.CFI(), own)
+				case pc >= at+size && pc < at+second:
+					continue // padding between the two
+				}
+				if found != described {
+					t.Fatalf("vaddr %#x is described: %v, want %v", pc, found, described)
+				}
+				if got := rowAt(t, is.Program, pc-is.Start); found && (got.offset != want.offset || got.noRA != want.noRA || !slices.Equal(got.kept, want.kept)) {
+					t.Fatalf("at vaddr %#x: %+v, want %+v", pc, got, want)
 				}
 			}
-			if r := rowAt(t, is.Program, size); !r.noRA {
-				t.Errorf("behind the function: %+v", r)
-			}
-			layout := shim.Injected()
-			if got, want := is.Start+is.Size, segment.Vaddr+uint64(layout.DescribedEnd); got != want {
-				t.Errorf("ends at %#x, want %#x", got, want)
-			}
-			for d := uint64(layout.Described); d < uint64(layout.DescribedEnd); d++ {
-				got, want := rowAt(t, is.Program, segment.Vaddr+d-at), rowAt(t, shim.CFI(), d-uint64(layout.Described))
-				if got.offset != want.offset || got.noRA != want.noRA || len(got.kept) != 0 {
-					t.Errorf("at +%#x: %+v, want %+v", d, got, want)
+			// The scan of the patched file reads the functions' own extents.
+			if err := after.EachFDE(func(v uint64) bool { return v == at }, func(fn elf.Func) {
+				if fn.End > at+second {
+					t.Errorf("the function ends at %#x", fn.End)
 				}
-			}
-			// The scan of the patched file reads the function's own extent.
-			r := scanFile(t, out)
-			end := uint64(0)
-			if err := r.file.EachFDE(func(uint64) bool { return true }, func(fn elf.Func) { end = fn.End }); err != nil || end != at+was.Size {
-				t.Errorf("the function ends at %#x, want %#x: %v", end, at+was.Size, err)
+			}); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -190,7 +214,7 @@ func TestDebugFrame(t *testing.T) {
 	if got, want := binary.LittleEndian.Uint64(fde[8:]), segment.Vaddr+uint64(shim.Injected().Described); got != want || int(cie)+4+int(binary.LittleEndian.Uint32(fde)) != len(b) {
 		t.Errorf("describes %#x, want %#x: % x", got, want, b)
 	}
-	u := &unwinding{own: elf.FrameDescription{Start: 1, Size: 2, Program: []byte{0x41, 0x0e, 0x10}}}
+	u := &unwinding{described: []elf.FrameDescription{{Start: 1, Size: 2, Program: []byte{0x41, 0x0e, 0x10}}}}
 	old := bytes.Repeat([]byte{7}, 16)
 	if got := u.debugFrame(bytes.Clone(old)); !bytes.HasPrefix(got, old) || binary.LittleEndian.Uint32(got[16+cie+4:]) != 16 {
 		t.Errorf("% x", got)

@@ -60,7 +60,6 @@ type jsonFile struct {
 	Static     bool        `json:"static"`
 	Object     bool        `json:"object"`
 	Injected   string      `json:"injected"`
-	Refresh    bool        `json:"refresh"`
 	NewSize    int64       `json:"new_size"`
 	Covered    string      `json:"covered"`
 	Warnings   []string    `json:"warnings"`
@@ -175,7 +174,7 @@ func (s *jsonSummary) count(site jsonSite) {
 func fileJSON(f *contents.File, explain bool) jsonFile {
 	out := jsonFile{
 		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
-		Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected, Refresh: f.Report.Refresh,
+		Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected,
 		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(slices.Concat(f.Plan.Warnings, f.Plan.Notes)), Sites: []jsonSite{},
 		Repair: repairJSON(f.Plan.Redirect),
 	}

@@ -91,7 +91,7 @@ func (c *Crash) readModule(m *module, o Options) {
 	case !ok:
 		c.note("%s on %s is another file: %s", m.path, where, why)
 		return
-	case place.Skipped != "":
+	case place.Skipped != nil:
 		c.note("%s on %s: %s", m.path, where, place.Skipped)
 		return
 	case place.Call == nil:

@@ -105,7 +105,7 @@ func planOf(f io.ReaderAt, size int64, repairs []rewriter.Repair) (p *rewriter.P
 	if err != nil {
 		return nil, found, err
 	}
-	if r.TooMuch {
+	if r.Skipped != nil && r.Skipped.Kind == rewriter.SkipTooMuchCode {
 		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
 	}
 	if has := r.Repaired(); slices.Contains(repairs, has) {

@@ -5,7 +5,6 @@ package run
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -68,12 +67,11 @@ func choose(p *program, want Way) (*choice, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.file, err)
 	}
-	if is.Skipped != "" {
-		var magic [4]byte
-		if _, err := f.ReadAt(magic[:], 0); err != nil && err != io.EOF || string(magic[:]) != "\x7fELF" {
+	if is.Skipped != nil {
+		if is.Skipped.Kind == rewriter.SkipNotELF {
 			return nil, errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", p.file)
 		}
-		return &choice{way: AsIs, why: is.Skipped + ": no program that calls the page"}, nil
+		return &choice{way: AsIs, why: is.Skipped.String() + ": no program that calls the page"}, nil
 	}
 	if gains := privileges(f, fi); gains != "" && (is.Static || !preloadedByHost()) {
 		return &choice{way: AsIs, why: "it gains privileges when executed (" + gains + "), and would not as a copy, preloaded or traced",

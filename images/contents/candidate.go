@@ -194,7 +194,7 @@ func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 
 // repairs reports whether the file has something besides call sites that is to be repaired.
 func (s *Session) repairs(r *rewriter.Report) bool {
-	return r.Refresh || r.Redirect != nil && slices.Contains(s.Options.Repairs, r.Redirect.Repair)
+	return r.Redirect != nil && slices.Contains(s.Options.Repairs, r.Redirect.Repair)
 }
 
 // examineAt has the rewriter look at a file. keep says that r will not last: a file with
@@ -209,9 +209,11 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 		return nil, err
 	}
 	switch {
-	case report.Damaged:
-		return &elfInfo{passed: report.Skipped}, nil
-	case report.Skipped != "":
+	case report.Skipped.Damaged():
+		return &elfInfo{passed: report.Skipped.String(), unread: report.Skipped.Kind == rewriter.SkipBroken}, nil
+	case report.Skipped != nil && report.Skipped.Kind == rewriter.SkipFormat:
+		return &elfInfo{passed: report.Skipped.String(), unread: true}, nil
+	case report.Skipped != nil:
 		return nil, nil
 	}
 	info := &elfInfo{execBytes: report.ExecBytes, hazard: hazard}

@@ -294,11 +294,11 @@ func (f *DiskTree) thin(r io.ReaderAt, size int64, kept *[]io.Closer) (*elfInfo,
 		}
 		return &thinMember{m, fi.Size()}, nil
 	})
-	if err != nil || report == nil || report.Skipped != "" && !report.Damaged {
+	if err != nil || report == nil || report.Skipped != nil && !report.Skipped.Damaged() {
 		return nil, err
 	}
-	if report.Damaged {
-		return nil, &notExamined{report.Skipped}
+	if report.Skipped.Damaged() {
+		return nil, &notExamined{report.Skipped.String()}
 	}
 	info := &elfInfo{execBytes: report.ExecBytes}
 	if len(report.Sites) > 0 {
@@ -313,11 +313,11 @@ func (f *DiskTree) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) e
 	if err != nil {
 		return err
 	}
-	if elf && !report.Damaged {
+	if elf && !report.Skipped.Damaged() {
 		progress.Note(s.Progress, "%s: %s: it cannot call the vsyscall page", f.Path, report.Skipped)
 		return nil
 	}
-	return &notExamined{report.Skipped}
+	return &notExamined{report.Skipped.String()}
 }
 
 // Findings sums up what scan saw.

@@ -3,7 +3,6 @@
 package elf
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -29,7 +28,7 @@ func IsArchive(head []byte) bool {
 }
 
 func damagedArchive(format string, a ...any) error {
-	return &SkipError{Reason: "damaged archive: " + fmt.Sprintf(format, a...), Damaged: true}
+	return NewSkip(KindDamagedArchive, format, a...)
 }
 
 // Member is one member of an archive.

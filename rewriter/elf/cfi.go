@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"sort"
 )
 
 // FrameDescription is an FDE whose CIE is plainCIE.
@@ -21,7 +20,6 @@ const (
 	cfaOffset   = 0x80 // register in the low 6 bits
 	CFARestore  = 0xc0 // register in the low 6 bits
 	CFAAdvance4 = 0x04
-	CFAUndef    = 0x07
 	cfaDefCFA   = 0x0c
 
 	DwarfRSP = 7  // psABI, figure 3.36
@@ -36,33 +34,43 @@ var PlainCFI = []byte{cfaDefCFA, DwarfRSP, 8, cfaOffset | DwarfRIP, 1}
 // Signed returns the 4 bytes as a distance.
 func Signed(b []byte) uint64 { return uint64(int64(int32(binary.LittleEndian.Uint32(b)))) }
 
-// LastBefore returns the vaddr of the entry that a bisection of the search table finds for a
-// segment of size bytes, 0 where there is none, or the table is not what linkers write.
-func (f *File) LastBefore(hdr, segment, size uint64) (uint64, error) {
-	const head, entry = 12, 8
-	b, err := f.Mem(hdr, head)
-	if err != nil || len(b) < head || !searchable(b) {
-		return 0, err
+// SearchEntry is one entry of the search table of .eh_frame_hdr: vaddrs of a function and of its FDE.
+type SearchEntry struct{ Start, FDE uint64 }
+
+// The sizes of the head of the search table and of an entry, in bytes.
+const (
+	SearchHead = 12
+	SearchSize = 8
+)
+
+// SearchTable returns the vaddr of .eh_frame_hdr and its search table; none where there is no table,
+// or it is not what linkers write.
+func (f *File) SearchTable() (hdr uint64, table []SearchEntry, err error) {
+	p := f.Prog(PTGNUEhFrame)
+	if p == nil {
+		return 0, nil, nil
+	}
+	hdr = p.Vaddr
+	b, err := f.Mem(hdr, SearchHead)
+	if err != nil || len(b) < SearchHead || !searchable(b) {
+		return hdr, nil, err
 	}
 	n := uint64(binary.LittleEndian.Uint32(b[8:]))
-	if n == 0 || n > maxFDEs {
-		return 0, nil
+	if n > maxFDEs {
+		return hdr, nil, nil
 	}
-	b, err = f.Mem(hdr+head, n*entry)
-	if err != nil || uint64(len(b)) < n*entry {
-		return 0, err
+	b, err = f.Mem(hdr+SearchHead, n*SearchSize)
+	if err != nil || uint64(len(b)) < n*SearchSize {
+		return hdr, nil, err
 	}
-	start := func(i int) uint64 { return hdr + Signed(b[i*entry:]) }
-	for i := 1; i < int(n); i++ {
-		if start(i) < start(i-1) {
-			return 0, nil
+	for ; len(b) > 0; b = b[SearchSize:] {
+		e := SearchEntry{hdr + Signed(b), hdr + Signed(b[4:])}
+		if len(table) > 0 && e.Start < table[len(table)-1].Start {
+			return hdr, nil, nil
 		}
+		table = append(table, e)
 	}
-	i := sort.Search(int(n), func(i int) bool { return start(i) >= segment }) - 1
-	if i < 0 || i+1 < int(n) && start(i+1) < segment+size {
-		return 0, nil
-	}
-	return hdr + head + uint64(i)*entry, nil
+	return hdr, table, nil
 }
 
 // PlainFDE reads the FDE at a vaddr; the size is 0 where its CIE is not cieHead with PlainCFI.

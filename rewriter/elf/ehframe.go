@@ -24,8 +24,8 @@ const (
 
 // EachFDE calls visit with each function that .eh_frame describes and that begins where near
 // says so: through the search table of PT_GNU_EH_FRAME, or by reading the section where there
-// is no table, or by its content where no header names it. Damage ends the search without an
-// error.
+// is no table, or it leads out of its segment, as vfix's does; or by its content where no header
+// names it. Damage ends the search without an error.
 func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) error {
 	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
 	if p := f.Prog(PTGNUEhFrame); p != nil {
@@ -62,6 +62,8 @@ func (u *unwind) table(hdr uint64) (done bool, err error) {
 	}
 	count := min(uint64(binary.LittleEndian.Uint32(b[8:])), maxFDEs)
 	const entry = 8
+	home := u.f.Load(hdr)
+	done = true
 	for i := uint64(0); i < count; i += symChunk {
 		b, err := u.f.peekMem(hdr+12+i*entry, entry*min(symChunk, count-i))
 		if err != nil {
@@ -73,6 +75,10 @@ func (u *unwind) table(hdr uint64) (done bool, err error) {
 		for ; len(b) >= entry; b = b[entry:] {
 			rel := func(b []byte) uint64 { return hdr + uint64(int64(int32(binary.LittleEndian.Uint32(b)))) }
 			start := rel(b)
+			if to := rel(b[4:]); to < home.Vaddr || to-home.Vaddr >= home.Filesz {
+				done = false
+				continue
+			}
 			if !u.near(start) {
 				continue
 			}
@@ -85,7 +91,7 @@ func (u *unwind) table(hdr uint64) (done bool, err error) {
 			u.visit(fn)
 		}
 	}
-	return true, nil
+	return done, nil
 }
 
 // searchable reports whether an .eh_frame_hdr begins as linkers write it.

@@ -37,6 +37,7 @@ const (
 	PFW = 2
 	PFR = 4
 
+	SHTNull     = 0
 	SHTProgbits = 1
 	SHTSymtab   = 2
 	SHTStrtab   = 3
@@ -127,31 +128,66 @@ type File struct {
 	DynSpare        []uint64  // offsets of unused DT_NULL entries after the first
 }
 
-// SkipError is why a file is passed over.
-type SkipError struct {
-	Reason  string
-	Damaged bool
-	// Runs says that a kernel may run the file all the same.
-	Runs bool
+// Kind is what sort of reason it is to pass over a file.
+type Kind uint8
+
+// The kinds of reasons. Only the first five are damage.
+const (
+	KindDamaged        Kind = iota // a fact in an ELF file that cannot be
+	KindDamagedArchive             // in an archive
+	KindDamagedMember              // in the first object of an archive
+	KindTangled                    // segments that overlap: a kernel may run the file all the same
+	KindBroken                     // vfix has patched the file, and something has broken it since
+	KindNotELF
+	KindForeign     // another class, byte order, machine or type
+	KindTooMuchCode // more than the caller wants searched
+	KindThin        // a thin archive: its objects are other files
+	KindNoObjects   // an archive without objects for x86-64
+	KindFormat      // patched by a vfix in a format that is not known
+	KindNoCode      // no code at the offset that was asked for
+)
+
+var kindPrefixes = [...]string{KindDamaged: "damaged ELF: ", KindDamagedArchive: "damaged archive: ", KindTangled: "damaged ELF: ", KindBroken: "patched by vfix, and damaged since: "}
+
+// Skip is why a file is passed over; nil says that it is not.
+type Skip struct {
+	Kind Kind
+	fact string
 }
 
-func (e *SkipError) Error() string { return e.Reason }
+// NewSkip returns a reason with the fact in words.
+func NewSkip(kind Kind, format string, a ...any) *Skip {
+	return &Skip{kind, fmt.Sprintf(format, a...)}
+}
 
-// NotFor returns the reason to pass over a file that is no kind vfix knows.
-func NotFor(format string, a ...any) error { return &SkipError{Reason: fmt.Sprintf(format, a...)} }
+// String returns the reason in words, "" for nil.
+func (e *Skip) String() string {
+	switch {
+	case e == nil:
+		return ""
+	case e.Damaged():
+		return kindPrefixes[e.Kind] + e.fact
+	}
+	return e.fact
+}
+
+func (e *Skip) Error() string { return e.String() }
+
+// Damaged reports whether the file is of a kind that vfix knows, and damaged.
+func (e *Skip) Damaged() bool { return e != nil && e.Kind <= KindBroken }
 
 // Damaged returns the reason to pass over a file with a fact in it that cannot be.
-func Damaged(format string, a ...any) error {
-	return &SkipError{Reason: "damaged ELF: " + fmt.Sprintf(format, a...), Damaged: true}
-}
+func Damaged(format string, a ...any) error { return NewSkip(KindDamaged, format, a...) }
 
-// Parse reads the headers of the size bytes behind r. A *SkipError says that the file
+func notFor(kind Kind, format string, a ...any) error { return NewSkip(kind, format, a...) }
+
+// Parse reads the headers of the size bytes behind r. A *Skip says that the file
 // is not one for vfix; where it runs all the same, its segments come with it. Any other error came
 // from r.
 func Parse(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{R: r, Size: uint64(max(size, 0))}
 	if f.Size < 4 {
-		return nil, NotFor("not an ELF file")
+		return nil, notFor(KindNotELF, "not an ELF file")
 	}
 	var hdr [EhdrSize]byte
 	n := min(f.Size, EhdrSize)
@@ -159,7 +195,7 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 		return nil, err
 	}
 	if string(hdr[:4]) != "\x7fELF" {
-		return nil, NotFor("not an ELF file")
+		return nil, notFor(KindNotELF, "not an ELF file")
 	}
 	if n < 20 {
 		return nil, Damaged("ends inside the ELF header (%d bytes)", f.Size)
@@ -170,17 +206,17 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	switch m := le.Uint16(hdr[18:]); {
 	case m == MachineX8664 && (hdr[4] != 1 || n >= EhdrSize && le.Uint16(hdr[54:]) == PhdrSize):
 	case m == MachineX8664:
-		return nil, NotFor("32-bit ELF of the x32 ABI")
+		return nil, notFor(KindForeign, "32-bit ELF of the x32 ABI")
 	case hdr[5] == 2:
-		return nil, NotFor("big-endian ELF")
+		return nil, notFor(KindForeign, "big-endian ELF")
 	case hdr[4] == 1:
-		return nil, NotFor("32-bit ELF")
+		return nil, notFor(KindForeign, "32-bit ELF")
 	default:
-		return nil, NotFor("ELF for another machine (e_machine %d)", m)
+		return nil, notFor(KindForeign, "ELF for another machine (e_machine %d)", m)
 	}
 	f.Type = le.Uint16(hdr[16:])
 	if f.Type != TypeExec && f.Type != TypeDyn {
-		return nil, NotFor("ELF of type %d, neither a program nor a shared library", f.Type)
+		return nil, notFor(KindForeign, "ELF of type %d, neither a program nor a shared library", f.Type)
 	}
 	if n < EhdrSize {
 		return nil, Damaged("ends inside the ELF header (%d bytes)", f.Size)
@@ -244,7 +280,7 @@ func (f *File) readProgs(n int) error {
 		case p.Vaddr > MaxVaddr || p.Memsz > MaxVaddr-p.Vaddr:
 			return Damaged("segment %d (vaddr %#x, memsz %#x) ends beyond the address space", i, p.Vaddr, p.Memsz)
 		case last != nil && p.Vaddr < last.Vaddr+last.Memsz:
-			tangled = &SkipError{fmt.Sprintf("damaged ELF: segment %d at vaddr %#x overlaps or precedes segment %d", i, p.Vaddr, last.Index), true, true}
+			tangled = NewSkip(KindTangled, "segment %d at vaddr %#x overlaps or precedes segment %d", i, p.Vaddr, last.Index)
 		}
 		last = p
 	}

@@ -89,7 +89,7 @@ func ParseObject(r io.ReaderAt, size int64) (*File, error) {
 	}
 	le := binary.LittleEndian
 	if m := le.Uint16(hdr[18:]); m != MachineX8664 {
-		return nil, NotFor("ELF for another machine (e_machine %d)", m)
+		return nil, notFor(KindForeign, "ELF for another machine (e_machine %d)", m)
 	}
 	f.ShOff, f.ShNum, f.ShStrNdx = le.Uint64(hdr[40:]), int(le.Uint16(hdr[60:])), int(le.Uint16(hdr[62:]))
 	if f.ShNum == 0 && f.ShOff == 0 {

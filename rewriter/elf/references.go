@@ -6,38 +6,6 @@ import (
 	"encoding/binary"
 )
 
-// RefersTo reports whether anything but the headers bytes before lo may refer to [lo, hi).
-func (f *File) RefersTo(lo, hi, headers uint64) (found bool, err error) {
-	in := func(v uint64) bool { return v >= lo && v < hi }
-	if err := f.EachRawSymbol(func(_ uint64, sym []byte) {
-		found = found || in(binary.LittleEndian.Uint64(sym[8:])) && sym[4]&15 != STTSection && binary.LittleEndian.Uint16(sym[6:]) != 0
-	}); found || err != nil {
-		return found, err
-	}
-	if err := f.EachRela(func(at uint64, _ uint32, addend uint64) { found = found || in(at) || in(addend) }); found || err != nil {
-		return found, err
-	}
-	fixed := f.Type == TypeExec
-	for i := range f.Progs {
-		seg := &f.Progs[i]
-		if seg.Type != PTLoad || seg.Filesz == 0 || seg.Flags&PFX == 0 && !fixed {
-			continue
-		}
-		err := f.Chunks(seg, func(b []byte, vaddr uint64, from, to int) {
-			for i := from; i < to && i+4 <= len(b); i++ {
-				if at := vaddr + uint64(i); at < lo && at >= lo-headers {
-					continue
-				}
-				found = found || fixed && in(uint64(binary.LittleEndian.Uint32(b[i:]))) || ripRelative(b, i, vaddr, in)
-			}
-		})
-		if found || err != nil {
-			return found, err
-		}
-	}
-	return false, nil
-}
-
 // ripRelative reports whether the 4 bytes at b[i], code that begins at vaddr, may be a displacement
 // relative to rip that leads to what is asked for.
 func ripRelative(b []byte, i int, vaddr uint64, in func(uint64) bool) bool {

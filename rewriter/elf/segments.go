@@ -3,7 +3,6 @@
 package elf
 
 import (
-	"bytes"
 	"slices"
 )
 
@@ -39,13 +38,13 @@ func (f *File) CodeAt(offset uint64) *Prog {
 // once, and without a bound a small file could make much work.
 const MaxCover = 4
 
-// CheckLoads is a *SkipError where the segments cover the file more often.
-func (f *File) CheckLoads() error {
+// CheckLoads is a *Skip where the segments cover the file more often.
+func (f *File) CheckLoads() *Skip {
 	var sum uint64
 	for i := range f.Progs {
 		if p := &f.Progs[i]; p.Type == PTLoad {
 			if sum += p.Filesz; sum > MaxCover*f.Size {
-				return Damaged("segments cover the file (%d bytes) more than %d times", f.Size, MaxCover)
+				return NewSkip(KindDamaged, "segments cover the file (%d bytes) more than %d times", f.Size, MaxCover)
 			}
 		}
 	}
@@ -86,36 +85,6 @@ func (f *File) HasBSS() bool {
 
 // PageUp returns n, rounded up to whole pages.
 func PageUp(n uint64) uint64 { return (n + PageSize - 1) &^ (PageSize - 1) }
-
-// Overlay returns how many bytes follow everything that the headers speak of, zero padding
-// of less than a page aside: an archive appended to a self-extracting program.
-func (f *File) Overlay() (uint64, error) {
-	end := max(f.PhOff+uint64(len(f.Progs))*PhdrSize, EhdrSize)
-	for _, p := range f.Progs {
-		if p.Filesz > 0 && f.InFile(p.Off, p.Filesz) {
-			end = max(end, p.Off+p.Filesz)
-		}
-	}
-	if n := uint64(f.ShNum) * ShdrSize; f.InFile(f.ShOff, n) && f.ShNum > 0 {
-		end = max(end, f.ShOff+n)
-	}
-	for _, s := range f.Sections {
-		if s.Index > 0 && s.Type != SHTNobits {
-			end = max(end, s.Off+s.Size)
-		}
-	}
-	rest := f.Size - end
-	if rest < PageSize {
-		b, err := f.Bytes(end, rest)
-		if err != nil {
-			return 0, err
-		}
-		if len(bytes.Trim(b, "\x00")) == 0 {
-			return 0, nil
-		}
-	}
-	return rest, nil
-}
 
 // TableLoad returns the index of the segment that the program header table is loaded with, -1
 // for none.
