@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/origin"
 )
 
 // nearSite is how far from a site function starts are collected, in bytes.
@@ -46,6 +47,9 @@ func findFunctions(f *file, sites []Site) (*functions, error) {
 			return nil, err
 		}
 	}
+	if err := fn.fromGo(f, sites); err != nil {
+		return nil, err
+	}
 	nearby := func(start uint64) bool { return near(sites, start) }
 	if err := f.EachFDE(nearby, func(d elf.Func) {
 		if fn.start(d.Start, sites) && d.End != 0 {
@@ -71,6 +75,26 @@ func findFunctions(f *file, sites []Site) (*functions, error) {
 	}
 	fn.starts.normalize()
 	return fn, nil
+}
+
+// fromGo takes in the functions that a Go program has in a table of its own, stripped or not.
+func (fn *functions) fromGo(f *file, sites []Site) error {
+	all, err := origin.GoFunctions(f.File)
+	for _, g := range all {
+		if !fn.start(g.Start, sites) {
+			continue
+		}
+		fn.entered[g.Start] = true
+		if fn.extents[g.Start].End == 0 && g.End != 0 {
+			fn.extents[g.Start] = g.Func
+		}
+		for i := range sites {
+			if n := (name{text: g.Name, start: g.Start}); g.Holds(sites[i].Vaddr) && g.End != 0 && n.better(fn.names[sites[i].Vaddr]) {
+				fn.names[sites[i].Vaddr] = n
+			}
+		}
+	}
+	return err
 }
 
 // at returns the function that begins at start.

@@ -52,11 +52,13 @@ func hasGoNote(f *elf.File) bool {
 }
 
 // hasPclntab looks for the head of the function table of Go 1.2 and later: a magic number,
-// two zeros, the instruction quantum 1 and the pointer size 8 (debug/gosym/pclntab.go).
+// two zeros, the instruction quantum 1 and the pointer size 8 (debug/gosym/pclntab.go); and for the
+// name of a function that each program of Go has, which the tables of earlier ones hold as well.
 func hasPclntab(f *elf.File) (bool, error) {
 	heads := [...][]byte{
 		{0xfb, 0xff, 0xff, 0xff, 0, 0, 1, 8}, // Go 1.2
 		{0xfa, 0xff, 0xff, 0xff, 0, 0, 1, 8}, // Go 1.16
+		[]byte("runtime.goexit\x00"),
 	}
 	found := false
 	for i := range f.Progs {
