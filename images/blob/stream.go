@@ -66,7 +66,6 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 		return nil, fmt.Errorf("layer: diff ID: %w", err)
 	}
 	s := &layerStream{Name: ShortHash(diffID), DiffID: diffID, Size: -1}
-	_, verifies := l.(*StoredLayer)
 	if IsPlain(l) {
 		s.src, err = l.Uncompressed()
 	} else {
@@ -76,7 +75,7 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 		if s.Size, err = l.Size(); err != nil {
 			return nil, s.Wrap(err)
 		}
-		if u, ok := l.(unverifiedLayer); ok && !verifies { // hashed here, and once is enough
+		if u, ok := l.(unverifiedLayer); ok { // hashed here, and once is enough
 			s.src, err = u.Unverified()
 		} else {
 			s.src, err = l.Compressed()
@@ -88,7 +87,7 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 	s.task = progress.Start(p, "read", s.Name, s.Size)
 	ctx, s.cancel = context.WithCancel(ctx)
 	var in io.Reader = Reading{ctx, s.src, s.task}
-	if !verifies && s.digest != (v1.Hash{}) && s.digest != diffID {
+	if s.digest != (v1.Hash{}) && s.digest != diffID {
 		s.Packed = newHashRing(in)
 		in = s.Packed
 	}
