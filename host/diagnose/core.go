@@ -10,12 +10,15 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
+// inThePage is an address in the vsyscall page that is not one of a function's: vfix itself has none of these.
+const inThePage = rewriter.PageVaddr + 1
+
 // page says whether the process had the page: the kernel writes its own mapping of it as a segment, where there is
 // one. Debuggers leave it out; their cores have section headers, which the kernel's have only beside very many
 // segments (fs/binfmt_elf.c, fill_extnum_info).
 func (c *core) page() pageState {
 	switch {
-	case c.segmentAt(rewriter.PageVaddr) != nil:
+	case c.segmentAt(inThePage) != nil:
 		return pageMapped
 	case c.byKernel:
 		return pageAbsent

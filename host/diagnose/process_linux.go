@@ -92,7 +92,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 		return nil, needsRoot(err)
 	}
 	c.Page = "not mapped"
-	if co.segmentAt(rewriter.PageVaddr) != nil {
+	if co.segmentAt(inThePage) != nil {
 		c.Page = "mapped"
 	}
 	stopped := strings.HasPrefix(state, "t") || strings.HasPrefix(state, "T") || strings.HasPrefix(state, "D")
