@@ -252,8 +252,8 @@ for m in tarfile.open(sys.argv[1]): print(m.name, *sorted(m.pax_headers))' "out/
 		(.vaddr | ltrimstr("0x")) + " " + (.bytes | gsub("(?<b>..)"; "\(.b) ") | rtrimstr(" "))' <<<"$output" | sort -u >said
 	[ "$(wc -l <said)" -gt 10 ]
 	expect 'instructions that objdump does not see so' "$(grep -cvxFf <(disassembled) said)" 0
-	expect 'bytes of after' "$(jq -r '[.differences[0].sites[] | select(.form == "call") | .change][0] | .after' <<<"$output")" \
-		"$(bytes_at after "$(jq -r '[.differences[0].sites[] | select(.form == "call") | .change][0] | .offset' <<<"$output")" 000000000000000000)"
+	expect 'bytes of after' "$(jq -r '[.differences[0].sites[] | select(.form == "lea") | .change][0] | .after' <<<"$output")" \
+		"$(bytes_at after "$(jq -r '[.differences[0].sites[] | select(.form == "lea") | .change][0] | .offset' <<<"$output")" 00000000000000)"
 }
 
 # disassembled: address and bytes of each instruction of the file before.

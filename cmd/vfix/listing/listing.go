@@ -57,11 +57,11 @@ func (l *Site) Code(w io.Writer, s screen.Stream) {
 	switch {
 	case len(l.Before) == 0 && len(l.After) == 0:
 	case len(l.After) == 0:
-		l.stacked(w, s.Paint, "", l.Before)
+		l.stacked(w, s.Paint, width, "", l.Before)
 	case l.beside(w, s.Paint, width, spaced, false), l.beside(w, s.Paint, width, packed, true):
 	default:
-		l.stacked(w, s.Paint, "before", l.Before)
-		l.stacked(w, s.Paint, "after", l.After)
+		l.stacked(w, s.Paint, width, "before", l.Before)
+		l.stacked(w, s.Paint, width, "after", l.After)
 	}
 }
 
@@ -185,13 +185,17 @@ func (l *Site) rows(left, right [][]cell) [][2]cell {
 	return out
 }
 
-// stacked prints one side as objdump does; changed lines are marked.
-func (l *Site) stacked(w io.Writer, c screen.Palette, name string, side []rewriter.Line) {
+// stacked prints one side as objdump does, its texts wrapped where they do not fit; changed lines are marked.
+func (l *Site) stacked(w io.Writer, c screen.Palette, terminal int, name string, side []rewriter.Line) {
 	if name != "" {
 		fmt.Fprintln(w, "  "+name+":")
 	}
 	all := cells(side, spaced, unlimited)
 	width := widths(all)
+	const margins = 2 + 1 + 1 + 2 + 1 // indent, mark, gap, gap, gap
+	if room := terminal - margins - width.vaddr - width.bytes; room < width.text {
+		all = cells(side, spaced, max(room, screen.MinLast))
+	}
 	paint := c.Red
 	if name == "after" {
 		paint = c.Green
