@@ -115,14 +115,14 @@ make_package() {
 	docker rm upgrade
 }
 
-@test "vfix-runtime: a volume is left alone" {
+@test "vfix-runtime: a program on a volume is fixed for its container, and the volume is left alone" {
 	mkdir "$BATS_TEST_TMPDIR/volume"
 	gcc -O1 -o "$BATS_TEST_TMPDIR/volume/callpage" "$tree/tests/oracle/callpage.c"
 	before=$(sha256sum "$BATS_TEST_TMPDIR"/volume/*)
 	fixed --volume "$BATS_TEST_TMPDIR/volume:/mnt" redis:legacy /mnt/callpage none
 	expect 'status without a call' "$status" 0
 	fixed --volume "$BATS_TEST_TMPDIR/volume:/mnt" redis:legacy /mnt/callpage time
-	expect status "$status" "$status_sigsys"
+	expect status "$status" 0
 	expect 'the volume' "$(sha256sum "$BATS_TEST_TMPDIR"/volume/*)" "$before"
 	id=$(docker create --runtime vfix --network none redis:legacy /callpage time)
 	docker cp "$BATS_TEST_TMPDIR/volume/callpage" "$id:/callpage"
