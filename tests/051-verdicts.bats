@@ -31,6 +31,7 @@ setup() {
 @test "verdicts: a library that a program finds by \$ORIGIN runs with it wherever it lies" {
 	mkdir -p x/bin x/lib
 	echo 'int old(void); int main(void) { return old(); }' >p.c
+	# shellcheck disable=SC2016 # immediates, not variables
 	printf '%s\n' '.globl old' 'old: mov $0xffffffffff600400,%rax' 'xor %edi,%edi' 'call *%rax' 'ret' '.section .note.GNU-stack,"",@progbits' >old.s
 	gcc -shared -nostdlib -o x/lib/libold.so old.s
 	# shellcheck disable=SC2016 # the loader's word, not the shell's

@@ -140,7 +140,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	expect_last '.cache_hit' true
 	expect copies "$(find "$cache/v2/files" -type f | wc -l)" 2
 	# What a later layout keeps stays.
-	mkdir -p -m 700 "$cache/v9/private/x"
+	mkdir -m 700 "$cache/v9" "$cache/v9/private" "$cache/v9/private/x"
 	echo later >"$cache/v9/private/x/1"
 	# The first layout had no folder of its own.
 	mkdir -m 700 "$cache/files" "$cache/tmp"
