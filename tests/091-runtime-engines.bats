@@ -123,6 +123,10 @@ make_package() {
 	expect 'status without a call' "$status" 0
 	fixed --volume "$BATS_TEST_TMPDIR/volume:/mnt" redis:legacy /mnt/callpage time
 	expect status "$status" 0
+	# A fresh volume, which the engine fills with the image's files.
+	fixed --volume fresh:/usr/lib redis:legacy bash -c clock
+	expect 'status with a fresh volume' "$status" 0
+	docker volume rm fresh
 	expect 'the volume' "$(sha256sum "$BATS_TEST_TMPDIR"/volume/*)" "$before"
 	id=$(docker create --runtime vfix --network none redis:legacy /callpage time)
 	docker cp "$BATS_TEST_TMPDIR/volume/callpage" "$id:/callpage"

@@ -197,10 +197,18 @@ case_mount_below_root() {
 	legacy "$root/data/clock"
 	program=/data/clock
 }
-case_propagating() {
+# Mounts that the machine shares with the container: one over a file of the volume would be made here, too.
+case_shared_volume() {
+	mount -t tmpfs tmpfs "$work/host"
+	mounted_at "$work/host"
+	mount --make-shared "$work/host"
 	legacy "$work/host/clock"
 	filter="$(bind /data "$work/host" rbind) | .mounts[-1].options += [\"rshared\"] | .linux.rootfsPropagation = \"rshared\""
-	program=/data/clock
+	program=/data/clock want=honest
+}
+case_receiving_volume() {
+	case_shared_volume
+	filter="$(bind /data "$work/host" rbind) | .mounts[-1].options += [\"rslave\"]" want=patched
 }
 case_tmpcopyup() {
 	legacy "$root/usr/bin/clock"
@@ -226,9 +234,19 @@ case_users() {
 	program=/data/clock
 }
 
+# The root is a folder in an overlay that is not the container's: a machine's own.
+case_root_in_overlay() {
+	layers a
+	overlay '' a
+	mkdir "$root/inner"
+	cp -a "$root"/{bin,proc,dev,sys,usr,data,tmp} "$root/inner/"
+	legacy "$root/inner/usr/bin/clock"
+	filter='.root = {path: "rootfs/inner", readonly: false}'
+}
+
 # start DOOR CLOSED: leaves the status, the outcome on record, and what was said.
 start() {
-	echo "{\"record\": \"$work/starts.jsonl\", \"cache_dir\": \"$cache\", \"fail_closed\": $2}" >"$work/runtime.json"
+	echo "{\"record\": \"$work/starts.jsonl\", \"cache_dir\": \"$cache\", \"fail_closed\": $2, \"limits\": ${limits:-{\}}}" >"$work/runtime.json"
 	: >"$work/starts.jsonl"
 	(cd "$b" && rm -f config.json && runc spec)
 	jq --arg program "$program" '.process.terminal = false | .process.args = [$program] | del(.linux.resources) | .root.readonly = true' "$b/config.json" |
@@ -236,8 +254,10 @@ start() {
 	case $1 in
 	none) cp "$work/config.json" "$b/" && run "$novsyscall" runc run --bundle "$b" "$id" ;;
 	wrapper) cp "$work/config.json" "$b/" && run "$novsyscall" "$VFIX_RUNTIME" --vfix-config "$work/runtime.json" --runtime "$(command -v runc)" run --bundle "$b" "$id" ;;
-	hook)
-		jq --arg hook "$VFIX_RUNTIME" --arg config "$work/runtime.json" '.hooks = {createRuntime: [{path: $hook, args: ["vfix-runtime", "--vfix-config", $config, "hook"]}]}' \
+	hook | killed)
+		local hook=$VFIX_RUNTIME
+		[ "$1" = hook ] || hook=$work/killed
+		jq --arg hook "$hook" --arg config "$work/runtime.json" '.hooks = {createRuntime: [{path: $hook, args: ["vfix-runtime", "--vfix-config", $config, "hook"]}]}' \
 			"$work/config.json" >"$b/config.json"
 		run "$novsyscall" runc run --bundle "$b" "$id"
 		;;
@@ -265,6 +285,7 @@ holds() {
 				expect "$1, $door: mounts of copies that stay" "$(grep -c "$cache" /proc/self/mountinfo)" 0
 				continue
 			fi
+			expect "$1, $door: mounts that stay" "$(grep -c "$cache" /proc/self/mountinfo)" 0
 			[[ $status = 0 || $closed = true && $recorded = refused || $closed = false && $status = "$status_sigsys" && $recorded != patched && $recorded != clean ]] ||
 				fail "$1, $door, fail_closed $closed: recorded as $recorded"
 		done
@@ -287,12 +308,87 @@ holds() {
 @test "starts: programs of volumes" {
 	local c
 	for c in volume readonly_volume one_file recursive_volume nested_volumes covered_volume symlink_in_volume mount_below_root \
-		propagating overlay_volume users; do
+		shared_volume receiving_volume overlay_volume users; do
 		holds "$c"
 	done
 	expect 'the volume itself [control]' "$(find "$work/host" -type f -size 0)" ''
 }
+@test "starts: a root in the machine's own overlay is not written to" {
+	holds root_in_overlay
+	cmp "$root/inner/usr/bin/clock" "$BATS_FILE_TMPDIR/clock"
+}
 @test "starts: programs that the runtime copies into a file system in memory" {
 	holds tmpcopyup
 	holds tmpcopyup_of_own_root
+}
+
+# The fallback, where an image or the engine is in its way: no such container fails to start for it, none is said to
+# have it, and nothing is made in a volume.
+@test "starts: the fallback and symlinks at its place, or a volume" {
+	local closed way
+	for way in '/proc' '..' 'volume'; do
+		for closed in false true; do
+			fresh
+			legacy "$root/usr/bin/clock"
+			case $way in
+			volume) mkdir "$root/etc" && filter=$(bind /etc "$work/host") ;;
+			*) ln -s "$way" "$root/vfix" ;;
+			esac
+			filter+=' | .annotations = {"dev.vfix.fallback": "always"}'
+			start wrapper "$closed"
+			if [ "$closed" = true ]; then
+				expect "$way, fail_closed" "$status $recorded" '1 refused'
+			else
+				expect "$way" "$status $recorded" '0 partial'
+			fi
+			expect_match 'the reason' "$(cat "$work/starts.jsonl")" 'fallback'
+			expect 'files in the volume' "$(find "$work/host" -type f)" ''
+		done
+	done
+}
+
+@test "starts: a volume beyond the limits is said to be, and the root is patched" {
+	local closed
+	for closed in false true; do
+		fresh
+		legacy "$root/usr/bin/clock"
+		legacy "$work/host/clock"
+		mkdir -p "$work"/host/{1..60}
+		filter=$(bind /data "$work/host")
+		limits='{"names": 50}'
+		start wrapper "$closed"
+		if [ "$closed" = true ]; then
+			expect 'fail_closed' "$status $recorded" '1 refused'
+		else
+			expect 'open' "$status $recorded" '0 partial'
+		fi
+		expect_match 'the reason' "$(cat "$work/starts.jsonl")" 'limits.names'
+	done
+}
+
+# A hook that is killed: the container does not start, and nothing is left that harms the next start.
+@test "starts: a hook that is killed anywhere" {
+	local call n killed=0
+	for call in unshare setns mount open_tree move_mount mount_setattr fsmount renameat unlinkat flock; do
+		for n in 1 2 3; do
+			fresh
+			legacy "$root/usr/bin/clock"
+			legacy "$work/host/clock"
+			filter="$(bind /data "$work/host") | .annotations = {\"dev.vfix.fallback\": \"always\"}"
+			program=/data/clock
+			printf '#!/bin/sh\nexec %s %s %s %s "$@"\n' "$build/killat" "$call" "$n" "$VFIX_RUNTIME" >"$work/killed"
+			chmod 755 "$work/killed"
+			start "killed" true
+			[ "$status" != 0 ] || break
+			expect "killed at $call $n" "$status" 1
+			killed=$((killed + 1))
+			expect 'mounts that stay' "$(grep -c "$cache" /proc/self/mountinfo)" 0
+			expect 'files in the volume' "$(find "$work/host" -type f)" "$work/host/clock"
+			start hook true
+			expect "the next start, after a kill at $call $n" "$status $recorded" '0 patched'
+			expect 'left in tmp' "$(ls "$cache/v2/tmp")" ''
+		done
+	done
+	echo "# killed $killed times" >&3
+	[ "$killed" -ge 10 ] || fail "killed $killed times only"
 }

@@ -51,6 +51,32 @@ func (k *container) attach() error {
 	return nil
 }
 
+// stays is nil where a mount over what is at a real path stays in the container: one in a mount that shares with the
+// machine (mount_namespaces(7), "shared") would appear there, and in other containers.
+func (k *container) stays(name string) error {
+	if k.pid == 0 {
+		return nil // the real runtime makes it
+	}
+	fd, err := k.root.Name(name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	id, err := rootfs.MountOf(fd)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(k.mounts, func(m mount) bool { return m.id == id })
+	if i < 0 || k.mounts[i].shared == "" {
+		return nil
+	}
+	group := k.mounts[i].shared
+	if slices.ContainsFunc(k.machine, func(m mount) bool { return m.shared == group || m.master == group }) {
+		return errors.New("it is in a mount that is shared with this machine, which would get the patched file as well")
+	}
+	return nil
+}
+
 // detached makes the mounts, one for each addition.
 func (k *container) detached() (all []int, err error) {
 	var keys []string

@@ -182,6 +182,9 @@ func (k *container) ownFile(name string, body []byte) (string, error) {
 // mountable is nil where something can be mounted at a real path: it is there, or the runtime
 // can make it.
 func (k *container) mountable(name string) error {
+	if err := k.stays(""); err != nil {
+		return err
+	}
 	if _, err := k.root.Lstat(name); err == nil {
 		return nil
 	}

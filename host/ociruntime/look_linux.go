@@ -42,11 +42,21 @@ func (k *container) look() (*scanned, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A volume may have more files than any image, and its trouble is its own: what is left of the time is not
+	// all for it, and what is found in the root is patched.
+	const share = 0.8
+	keep.spend = newBudget(k.Limits)
+	keep.spend.Seconds = share * max(k.budget.Seconds-k.budget.since(), 0)
+	until := k.pool.Until
+	k.pool.Until = keep.spend.until()
+	defer func() { k.pool.Until = until }()
 	for _, m := range k.mounts {
-		if name, below := strings.CutPrefix(m.point, strings.TrimSuffix(k.root.Path, "/")+"/"); below {
-			if err := k.lookAtMount(keep, m, name, found); err != nil {
-				return nil, err
-			}
+		name, below := strings.CutPrefix(m.point, strings.TrimSuffix(k.root.Path, "/")+"/")
+		if !below {
+			continue
+		}
+		if err := k.lookAtMount(keep, m, name, found); err != nil {
+			found.Unread = append(found.Unread, unread{Name: []byte(name), Reason: "mount: " + err.Error(), mounted: true})
 		}
 	}
 	return found, nil
@@ -65,7 +75,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 		return nil // something else is at its place
 	}
 	if err != nil {
-		return fmt.Errorf("mount at /%s: %w", name, err)
+		return err
 	}
 	id, err := rootfs.MountOf(fd)
 	if err != nil || id != m.id {
@@ -88,14 +98,14 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 			root.Close()
 		}
 		if err != nil {
-			return fmt.Errorf("mount at /%s: %w", name, err)
+			return err
 		}
 		name += "/"
 	case st.Mode&unix.S_IFMT == unix.S_IFREG:
 		found, err = keep.file(k.root, fd)
 		unix.Close(fd)
 		if err != nil {
-			return fmt.Errorf("mount at /%s: %w", name, err)
+			return err
 		}
 	default:
 		return unix.Close(fd)
@@ -120,7 +130,7 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 	k.writable = !k.spec.Root.Readonly && k.ownRoot(m, mounted)
 	var layered *scanned
 	var err error
-	if mounted && m.fstype == "overlay" {
+	if mounted && m.wholeOverlay() {
 		var whole bool
 		if layered, whole, err = k.lookAtLayers(keep, m); err == nil && whole {
 			return layered, nil
@@ -207,7 +217,7 @@ func (k *container) ownRoot(m mount, mounted bool) bool {
 	switch {
 	case mounted && m.readOnly, k.root.Path == "/": // the machine's own, an overlay on live systems
 		return false
-	case mounted && m.fstype == "overlay":
+	case mounted && m.wholeOverlay():
 		return hasName(m.options, "upperdir")
 	case mounted && snapshotRoot(m):
 		return true

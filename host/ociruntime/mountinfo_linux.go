@@ -21,6 +21,8 @@ type mount struct {
 	fstype   string
 	readOnly bool
 	options  string // of the file system
+	shared   string // number of its peer group, "" for none
+	master   string // of the group from which it receives mounts
 }
 
 // parseMounts reads of a mountinfo file what is mounted at a path and below it.
@@ -28,10 +30,18 @@ func parseMounts(text []byte, path string) (all []mount) {
 	below := strings.TrimSuffix(path, "/") + "/"
 	for _, m := range mounts.Read(text) {
 		if m.Mountpoint == path || strings.HasPrefix(m.Mountpoint, below) {
-			all = append(all, mount{
+			one := mount{
 				id: m.ID, point: m.Mountpoint, root: m.Root, fstype: m.FSType, options: m.VFSOptions,
 				readOnly: hasOption(m.Options, "ro") || hasOption(m.VFSOptions, "ro"),
-			})
+			}
+			for field := range strings.FieldsSeq(m.Optional) {
+				if group, ok := strings.CutPrefix(field, "shared:"); ok {
+					one.shared = group
+				} else if group, ok := strings.CutPrefix(field, "master:"); ok {
+					one.master = group
+				}
+			}
+			all = append(all, one)
 		}
 	}
 	return all
@@ -69,6 +79,10 @@ func unescape(s string) string {
 	}
 	return b.String()
 }
+
+// wholeOverlay reports whether all of an overlay is mounted. A runtime binds the root to itself, and that of a folder
+// in an overlay, as in that of a live system, is not the root of any.
+func (m mount) wholeOverlay() bool { return m.fstype == "overlay" && m.root == "/" }
 
 // overlay is the layers of an overlay file system.
 type overlay struct {

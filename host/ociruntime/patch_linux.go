@@ -166,6 +166,9 @@ func (k *container) mount(name string, c *copied, over rootfs.Identity) error {
 	if len(k.add) >= maxMounts {
 		return fmt.Errorf("more than %d names to be mounted over", maxMounts)
 	}
+	if err := k.stays(name); err != nil {
+		return err
+	}
 	var at unix.Statfs_t
 	if fd, err := k.root.Folder(parent(name)); err == nil {
 		err = unix.Fstatfs(fd, &at)

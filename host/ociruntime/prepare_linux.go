@@ -41,6 +41,7 @@ type container struct {
 	hidden   []string // real paths in the root that mounts of the engine cover
 	inside   *inside  // the container's mount namespace, where this is the hook
 	mounts   []mount  // at the root and below it
+	machine  []mount  // of this machine, where this is the hook
 	add      []addition
 	hook     *specHook         // that config.json gets
 	earlier  []specMount       // those of config.json that an earlier start has added
@@ -200,7 +201,11 @@ func (k *container) openRoot() error {
 	if k.inside, err = enter(k.pid); err != nil {
 		return err
 	}
-	k.root, k.mounts, err = k.inside.open(outside)
+	if k.root, k.mounts, err = k.inside.open(outside); err != nil {
+		return err
+	}
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	k.machine = parseMounts(text, "/")
 	return err
 }
 

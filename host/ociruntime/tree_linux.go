@@ -163,8 +163,8 @@ func (t *tree) visitor() rootfs.Visitor {
 // (fs/overlayfs/overlayfs.h, enum ovl_xattr): of those that vfix does not know, any may.
 func (p *part) opened(fd int) {
 	if p.buf == nil {
-		const most = 64 << 10 // XATTR_LIST_MAX, linux/limits.h
-		p.buf = make([]byte, most)
+		const usual = 4 << 10 // bytes; one with more counts as one that moves
+		p.buf = make([]byte, usual)
 	}
 	n, err := unix.Flistxattr(fd, p.buf)
 	if err != nil && !errors.Is(err, unix.ENOTSUP) {

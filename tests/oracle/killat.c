@@ -37,6 +37,8 @@ static const struct {
 	CALL(fsync), CALL(fchmod), CALL(fchmodat), CALL(fchown), CALL(fchownat), CALL(fsetxattr),
 	CALL(utimensat), CALL(mkdirat), CALL(linkat), CALL(symlinkat), CALL(renameat), CALL(renameat2),
 	CALL(unlinkat), CALL(ftruncate), CALL(flock), CALL(execve),
+	CALL(unshare), CALL(setns), CALL(mount), CALL(open_tree), CALL(move_mount), CALL(mount_setattr), CALL(fsmount),
+	CALL(mknodat),
 };
 
 static struct {
