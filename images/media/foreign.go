@@ -9,6 +9,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -18,14 +19,15 @@ func IsForeign(l v1.Layer) bool {
 	return err == nil && !t.IsDistributable()
 }
 
-// AtHand reports whether a layer may be read: a foreign one of a registry would be asked for
-// where its URLs say (go-containerregistry, pkg/v1/remote/image.go).
+// AtHand reports whether a layer may be read: a foreign one only if a layout or archive has it, as registries need not.
 func AtHand(l v1.Layer) bool {
 	if !IsForeign(l) {
 		return true
 	}
-	_, stored := blob.Underlying(l).(*blob.StoredLayer)
-	return stored
+	l = blob.Underlying(l)
+	_, stored := l.(*blob.StoredLayer)
+	_, remote := registry.OriginOf(l)
+	return stored && !remote
 }
 
 // dockerDepth is how many layers docker's own stores take (moby, layer/layer_store.go,

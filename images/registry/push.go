@@ -60,7 +60,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 			return err
 		}
 		l = blob.Underlying(l)
-		if repo, ok := originOf(l); ok {
+		if repo, ok := OriginOf(l); ok {
 			from[h] = &repo
 		} else if l, ok := l.(*remote.MountableLayer); ok {
 			repo := l.Reference.Context()

@@ -84,8 +84,8 @@ func (b siteBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
 	return r, r.size, nil
 }
 
-// originOf is the repository of a registry that a layer was opened in.
-func originOf(l v1.Layer) (name.Repository, bool) {
+// OriginOf is the repository that the image of a layer is named after, if a registry has that image.
+func OriginOf(l v1.Layer) (name.Repository, bool) {
 	stored, ok := l.(*blob.StoredLayer)
 	if !ok {
 		return name.Repository{}, false
