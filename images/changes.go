@@ -118,7 +118,7 @@ func (c *changes) findRepairs(ctx context.Context, sub *contents.Subject) error 
 	return nil
 }
 
-// hasFile reports whether the base has a repair's file as it is to be.
+// hasFile reports whether the base already has a repair's file with this content.
 func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byte) (bool, error) {
 	k := sub.T.Find(name)
 	if k == nil {

@@ -115,8 +115,8 @@ func (f *file) patched() (*patchedFile, error) {
 	return nil, nil
 }
 
-// injected returns the segment that a vfix injected and the version of its format; nil and "" where
-// there is none. The version is the last byte of the magic.
+// injected returns the segment that a vfix injected and the version of its format; nil and "" if it
+// has none. The version is the last byte of the magic.
 func (f *file) injected() (segment *elf.Prog, version string) {
 	magic := shim.Magic()
 	name := magic[:len(magic)-1]

@@ -120,7 +120,7 @@ func TestUnwinding(t *testing.T) {
 			frame: testFrame(plainCIE, testFDE{size, pushRbx}, testFDE{7, ""}, testFDE{4, "\x7f\x0e\x10"})}, "", true},
 		{"a table of landing pads", testELF{tight: true, frame: testFrame("\x00\x00\x00\x00\x01zLR\x00\x01\x78\x10\x02\x1b\x1b\x0c\x07\x08\x90\x01\x00", testFDE{size, pushRbx}, testFDE{7, ""})}, "", false},
 		{"another CIE", testELF{tight: true, frame: testFrame(plainCIE[:15]+"\x10"+plainCIE[16:], testFDE{size, pushRbx}, testFDE{7, ""})}, "", false},
-		{"an instruction that is none", testELF{tight: true, frame: testFrame(plainCIE, testFDE{size, "\x41\x3f"}, testFDE{7, ""})}, "", false},
+		{"an unknown instruction", testELF{tight: true, frame: testFrame(plainCIE, testFDE{size, "\x41\x3f"}, testFDE{7, ""})}, "", false},
 		{"rows behind the function", testELF{tight: true, frame: testFrame(plainCIE, testFDE{size, "\x7f\x0e\x10"}, testFDE{7, ""})}, "", false},
 		{"longer than its place", testELF{tight: true, frame: testFrame(plainCIE, testFDE{1 << 28, pushRbx}, testFDE{7, ""})}, "", false},
 		{"far apart", testELF{tight: true, frame: testFrame(plainCIE, testFDE{size, pushRbx}, testFDE{7, ""}), fdes: []uint64{at, at + 1<<20}}, "", false},

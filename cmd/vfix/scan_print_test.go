@@ -18,7 +18,7 @@ func unread() *contents.Findings {
 	return f
 }
 
-// noLayer is clean but for a layer that is not there.
+// noLayer is clean, except that a layer is missing.
 func noLayer() *contents.Findings {
 	f := clean()
 	f.Passed = []contents.Passed{{Layer: "sha256:a3", Reason: "foreign layer that is not with the image", Unread: true}}

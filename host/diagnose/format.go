@@ -1,5 +1,5 @@
-// What a file is, from its first bytes: a core, something compressed, text. Whatever is known to be something else,
-// and whatever is no text, is refused by name: lines that are found in binary data tell of no crash.
+// The type of a file, from its first bytes: a core, something compressed, text. Every other known type, and everything
+// that is not text, is refused by name: lines found in binary data report no crash.
 
 package diagnose
 
@@ -83,7 +83,7 @@ func notText(name string) error {
 	return &refusedError{name + ": neither a core file nor text", "'vfix help diagnose' lists what is understood"}
 }
 
-// looksLikeText reports whether bytes are those of a log: without a zero, but for those that a log begins with, and
+// looksLikeText reports whether bytes are those of a log: without zeros, except at its beginning, and
 // with few bytes that are neither UTF-8 nor white space nor escapes. A line may begin with zeros: a machine that crashed
 // leaves them.
 func looksLikeText(head []byte) bool {

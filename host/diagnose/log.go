@@ -58,7 +58,7 @@ func Log(input string, r io.Reader, o Options) (crashes []*Crash, lines int, err
 	return g.finish(o), lines, nil
 }
 
-// OfKernel judges the messages of a kernel's log as Log does, and gives each crash that one of them tells of: one for
+// OfKernel judges the messages of a kernel's log as Log does, and gives each crash that they report: one for
 // each process, however many lines are about it.
 func OfKernel(lines []kernellog.Line, each func(*Crash)) {
 	g := &logReader{each: each}

@@ -16,7 +16,7 @@ import (
 // Checked is what Check found.
 type Checked struct {
 	Installed bool            `json:"installed"`
-	Program   string          `json:"program"` // path of the runtime that engines are told of
+	Program   string          `json:"program"` // path of the runtime in the engines' configurations
 	Version   string          `json:"version"` // what the program says; "" where it was not run
 	Files     []CheckedFile   `json:"files"`
 	Engines   []CheckedEngine `json:"engines"`

@@ -255,7 +255,7 @@ func TestStatementRefused(t *testing.T) {
 }
 
 // TestStatementDenied: where a registry takes the image and denies its statement, or answers the tag with a page, the
-// error says so, and the hint is none about a login for what was just pushed.
+// error says so, and the hint does not advise a login for what was just pushed.
 func TestStatementDenied(t *testing.T) {
 	imagetest.NoDaemon(t)
 	f := imagetest.NewRegistryWith(t, false)

@@ -292,7 +292,7 @@ func (s *search) in(dir, name string, by *object) []*object {
 // clean is a path for fs.FS.
 func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
-// readAll reads a small file of the root, nil where there is none.
+// readAll reads a small file of the root; nil if it is missing.
 func (s *search) readAll(name string, most int64) []byte {
 	r, size, done, err := packages.OpenFile(s.root, clean(name))
 	if err != nil {

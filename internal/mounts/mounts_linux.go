@@ -19,6 +19,6 @@ func Read(text []byte) []*mountinfo.Info {
 			}
 		}
 	}
-	// The library takes a number that is none for 0, which no mount has.
+	// The library reads a malformed number as 0, which no mount has.
 	return slices.DeleteFunc(all, func(m *mountinfo.Info) bool { return m.ID == 0 })
 }
