@@ -100,6 +100,20 @@ func TestCapabilityOfLinks(t *testing.T) {
 		}
 	}
 	imagetest.WantProblems(t, imagetest.Verify(t, dest, source))
+	delete(members[0].PAXRecords, key)
+	//lint:ignore SA1019 the reader fills it in as well
+	members[0].Xattrs = nil
+	base := imagetest.Open(t, source)
+	lost := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {
+		_, err := w.Write(imagetest.TarMembers(t, members...))
+		return err
+	}))
+	defer lost.Close()
+	img, err := images.Derive(base.Image, true, lost, images.Derivation{BaseName: "n", BaseDigest: base.Digest, Version: "1.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	imagetest.WantProblems(t, imagetest.Verify(t, imagetest.StoreOCI(t, img), source), "bin/a")
 	again := imagetest.RebuildTo(t, dest, "oci:"+t.TempDir()+"/out:again")
 	if !again.Unchanged {
 		t.Errorf("rebuilt once more: %+v", again)

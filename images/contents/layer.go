@@ -320,9 +320,6 @@ func (m *Meta) Differs(o *Meta) string {
 	if m.major != o.major || m.minor != o.minor {
 		add("device", fmt.Sprintf("%d:%d", m.major, m.minor), fmt.Sprintf("%d:%d", o.major, o.minor))
 	}
-	if m.linked && o.linked && m.own != o.own {
-		add("security.capability of the file's own header", fmt.Sprintf("%q", m.own), fmt.Sprintf("%q", o.own))
-	}
 	if !maps.Equal(m.Xattrs, o.Xattrs) {
 		add("xattrs", xattrNames(m.Xattrs), xattrNames(o.Xattrs))
 	}
