@@ -101,7 +101,6 @@ func TestCapabilityOfLinks(t *testing.T) {
 	}
 	imagetest.WantProblems(t, imagetest.Verify(t, dest, source))
 	delete(members[0].PAXRecords, key)
-	//lint:ignore SA1019 the reader fills it in as well
 	members[0].Xattrs = nil
 	base := imagetest.Open(t, source)
 	lost := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {
