@@ -122,7 +122,10 @@ const slack = 2 * time.Second
 // log says of the time when it ended.
 func Container(e Exited, o Options) *Result {
 	input := "container " + e.Name
-	base := &Crash{Input: input, Source: ContainerEnd, Count: 1, Executable: e.Program, When: e.To.Format(time.RFC3339)}
+	base := &Crash{Input: input, Source: ContainerEnd, Count: 1, Executable: e.Program}
+	if !e.To.IsZero() {
+		base.When = e.To.Format(time.RFC3339)
+	}
 	if c := startFailure(e.Error, o); c != nil {
 		c.Input, c.Source, c.When = input, ContainerEnd, base.When
 		return &Result{Input: input, Crashes: []*Crash{c}}

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -47,7 +48,9 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 			raw = []byte("{}")
 		}
 		var v any
-		if err := json.Unmarshal(raw, &v); err != nil {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber() // a number is what it says, of any size
+		if err := d.Decode(&v); err != nil {
 			t.Fatalf("%q: %v", raw, err)
 		}
 		out, _ := json.Marshal(v)

@@ -35,6 +35,15 @@ type Blobs interface {
 // openBlob opens what a descriptor names. What it returns ends in an error instead of
 // io.EOF where length or digest differ from the descriptor's.
 func openBlob(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
+	rc, err := openSized(b, d)
+	if err != nil {
+		return nil, err
+	}
+	return Verified(rc, d.Digest, d.Size)
+}
+
+// openSized opens what a descriptor names, if it has that length or none that is known; its digest is not verified.
+func openSized(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
 	rc, size, err := b.Open(d.Digest)
 	if err != nil {
 		return nil, err
@@ -43,7 +52,7 @@ func openBlob(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
 		rc.Close()
 		return nil, hinterr.Damaged("blob %v: got %d bytes, want %d", d.Digest, size, d.Size)
 	}
-	return Verified(rc, d.Digest, d.Size)
+	return rc, nil
 }
 
 // ReadBlob reads the whole of what a descriptor names, at most limit bytes; what says in an

@@ -175,8 +175,7 @@ func (l *StoredLayer) Uncompressed() (io.ReadCloser, error) {
 
 // Unverified opens the blob for a caller that verifies it.
 func (l *StoredLayer) Unverified() (io.ReadCloser, error) {
-	rc, _, err := l.image.Blobs.Open(l.desc().Digest)
-	return rc, err
+	return openSized(l.image.Blobs, l.desc())
 }
 
 // From is where the layer's blob is.
