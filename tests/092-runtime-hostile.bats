@@ -1066,7 +1066,8 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	local want
 	want=$(python3 "$work/caller.py" "$work/show")
 	# HUP and QUIT may be ignored already, as under nohup.
-	local ignored=$((16#$(sed "s/.*SigIgn:\\\\t\([0-9a-f]*\).*/\1/" <<<"$want") & 0x15202))
+	local ignored=${want#*SigIgn:??}
+	ignored=$((16#${ignored%%[!0-9a-f]*} & 0x15202))
 	expect 'the control' "$ignored ${want##* }" "$((0x15202)) 10"
 	for command in "create --bundle $b c1" "state c1"; do
 		# shellcheck disable=SC2086 # words
