@@ -76,3 +76,30 @@ func TestInOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestCutSections: section headers, or a section, that end beyond the file do not become readable when the
+// patched file is longer.
+func TestCutSections(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText), notes: 2, symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 1}}}
+	whole := e.build()
+	f := scanFile(t, whole).file
+	loaded := f.Progs[len(f.Progs)-1].Off
+	for i := range f.Progs {
+		loaded = max(loaded, f.Progs[i].Off+f.Progs[i].Filesz)
+	}
+	grew := 0
+	for n := int(loaded); n < len(whole); n++ {
+		before := bytes.Clone(whole[:n])
+		p := planFile(t, before, Options{})
+		if p.Empty() || !p.usesSegment() { // as long as before
+			continue
+		}
+		grew++
+		if after := scanFile(t, checkPatched(t, before, p, Options{})).file; after.ShNum != 0 || after.ShOff != 0 {
+			t.Errorf("%d of %d bytes: %d section headers at offset %#x", n, len(whole), after.ShNum, after.ShOff)
+		}
+	}
+	if grew == 0 {
+		t.Error("no file got a segment")
+	}
+}

@@ -122,6 +122,7 @@ type File struct {
 	Entry           uint64
 	PhOff, ShOff    uint64
 	ShNum, ShStrNdx int
+	ShBeyond        bool // the section headers, or a section, end beyond the file
 	Progs           []Prog
 	Sections        []Section // nil where there are none, or they are damaged
 	Dynamic         []Dyn     // up to and without DT_NULL
@@ -294,7 +295,11 @@ func (f *File) readProgs(n int) error {
 // a loader runs without looking at them: f.sections stays nil then.
 func (f *File) readSections() error {
 	n := uint64(f.ShNum)
-	if n == 0 || n > MaxShnum || f.ShOff == 0 || !f.InFile(f.ShOff, n*ShdrSize) {
+	if n == 0 || n > MaxShnum || f.ShOff == 0 {
+		return nil
+	}
+	if !f.InFile(f.ShOff, n*ShdrSize) {
+		f.ShBeyond = true
 		return nil
 	}
 	b, err := f.peek(f.ShOff, n*ShdrSize)
@@ -311,6 +316,7 @@ func (f *File) readSections() error {
 			link: le.Uint32(e[40:]), info: le.Uint32(e[44:]), align: le.Uint64(e[48:]), entsize: le.Uint64(e[56:]),
 		}
 		if s[i].Type != SHTNobits && i > 0 && !f.InFile(s[i].Off, s[i].Size) {
+			f.ShBeyond = true
 			return nil
 		}
 	}
