@@ -69,8 +69,10 @@ func (r *rebuild) dests(ctx context.Context) ([]media.Ref, error) {
 	}
 	if dest.Tag == "" && r.o.Dest != "" && r.o.Tag != "" {
 		switch dest.Transport {
-		case media.OCILayout, media.OCIArchive, media.DockerArchive:
-			dest.Tag = r.o.Tag
+		case media.OCILayout, media.OCIArchive:
+			dest.Tag = r.o.Tag // a tag alone is one, too
+		case media.DockerArchive:
+			dest.Tag = media.Renamed(r.src.Ref, r.o.Tag)
 		}
 	}
 	dests := []media.Ref{dest}
@@ -78,7 +80,7 @@ func (r *rebuild) dests(ctx context.Context) ([]media.Ref, error) {
 		name := dest.Name
 		switch dest.Transport {
 		case media.OCILayout, media.OCIArchive, media.DockerArchive, media.Dir, media.SIF, media.Plain:
-			if name = r.o.Tag; name == "" {
+			if name = media.Renamed(r.src.Ref, r.o.Tag); r.o.Tag == "" {
 				return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: no name to push under", dest), "name the result: -t REF")
 			}
 		}
@@ -94,7 +96,7 @@ func (r *rebuild) dests(ctx context.Context) ([]media.Ref, error) {
 // gave, else one beside the base, if that is in a registry.
 func (r *rebuild) pushName() (name string, ok bool) {
 	if r.o.Tag != "" {
-		return r.o.Tag, true
+		return media.Renamed(r.src.Ref, r.o.Tag), true
 	}
 	if r.src.Ref.Transport != media.Registry {
 		return "", false

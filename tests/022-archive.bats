@@ -127,3 +127,29 @@ listing() {
 	expect_match stderr "$stderr" short.tar
 	expect files "$(ls -A)" short.tar
 }
+
+@test "scan, rebuild and verify: an archive through a pipe, as in a file" {
+	saved=$legacy_image/redis-legacy.tar
+	run_vfix 3 scan --format json "$archive"
+	jq '.results[0].files' <<<"$output" >in-file
+	pipe() { "$@" <"$saved" | "$VFIX" scan --format json "$from" | jq '.results[0].files' >piped; }
+	for from in - /dev/stdin docker-archive:-; do
+		pipe cat
+		diff in-file piped
+	done
+	from=-
+	pipe gzip -1
+	diff in-file piped
+	pipe zstd -q
+	diff in-file piped
+	mkfifo fifo
+	cat "$saved" >fifo &
+	run_vfix 3 scan ./fifo
+	skopeo copy -q "$layout" oci-archive:saved.oci:x
+	run_vfix rebuild - -o oci:out:x <saved.oci
+	run_vfix rebuild oci-archive:saved.oci -o oci:same:x
+	expect 'digest of the result' "$(digest_of oci:out:x)" "$(digest_of oci:same:x)"
+	run_vfix verify oci:out:x --against - <saved.oci
+	run_vfix 1 scan - </dev/null
+	expect_match error "$stderr" 'stdin: empty'
+}

@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/nearest"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/quote"
 
@@ -210,7 +211,7 @@ func parseDest(verb, typed string) (media.Ref, error) {
 	}
 	prefix, rest, found := strings.Cut(typed, ":")
 	if dest.Guessed && found && !strings.ContainsAny(prefix, "./") {
-		if like := nearest(prefix, destPrefixes); len(like) > 0 {
+		if like := nearest.Of(prefix, destPrefixes); len(like) > 0 {
 			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: unknown prefix %s:", typed, prefix),
 				hint: fmt.Sprintf("did you mean %s:%s? An image of that name is written %s:%s", like[0], rest, media.Daemon, typed)}
 		}
@@ -228,17 +229,4 @@ func parseDest(verb, typed string) (media.Ref, error) {
 		}
 	}
 	return dest, nil
-}
-
-// nearest are the words that differ from a mistyped one in a letter or two, or begin with it.
-func nearest(typed string, words []string) []string {
-	const letters = 2
-	all := &cobra.Command{SuggestionsMinimumDistance: min(letters, len(typed)/2)}
-	for _, w := range words {
-		if w == typed {
-			return nil
-		}
-		all.AddCommand(&cobra.Command{Use: w, Run: func(*cobra.Command, []string) {}})
-	}
-	return all.SuggestionsFor(typed)
 }

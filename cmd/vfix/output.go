@@ -8,6 +8,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/hints"
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // output prints the results of verbs, as text or JSON, and errors.
@@ -25,7 +26,15 @@ func (o *output) fail(err error) {
 	if found != nil {
 		label = ""
 	}
-	o.Say(label, o.Err.Paint.Red, err.Error())
+	var tried *hinterr.Tried
+	if errors.As(err, &tried) {
+		o.Say(label, o.Err.Paint.Red, tried.Head())
+		for _, place := range tried.Places {
+			o.Say("  tried:", o.Err.Paint.Dim, place.Error())
+		}
+	} else {
+		o.Say(label, o.Err.Paint.Red, err.Error())
+	}
 	if hint := hints.Of(err, issues); hint != "" {
 		o.Say("hint:", o.Err.Paint.Bold, hint)
 	}

@@ -75,7 +75,7 @@ See 'vfix help java'.
 
 For SOURCE and DEST see 'vfix help sources'.`,
 		Example: `  docker run $(vfix rebuild redis:2.8.22)       build the fixed image and run it
-  vfix rebuild redis:2.8.22 -t redis:fixed      choose its name
+  vfix rebuild redis:2.8.22 -t redis:fixed      choose its name (or: -t fixed)
   vfix rebuild docker://old/app:1 --push        from registry to registry
   vfix rebuild old.tar -o oci:fixed             without an engine or registry
   vfix rebuild app:1 --fallback always          also for code added later
@@ -110,7 +110,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&opts.tag, "tag", "t", "", "name the result `REF`")
+	f.StringVarP(&opts.tag, "tag", "t", "", "name the result `REF`: NAME:TAG, or a TAG of the name of SOURCE")
 	f.StringVarP(&opts.dest, "output", "o", "", "write the result to `DEST` (default: the local engine)")
 	f.StringVar(&opts.suffix, "tag-suffix", "-vfix", "name the result NAME:TAG plus this `SUFFIX`")
 	f.BoolVar(&opts.push, "push", false, "push the result to the registry of its name")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"vfix.dev/vfix/internal/lazy"
+	"vfix.dev/vfix/internal/nearest"
 )
 
 // newRootCommand puts the verbs together.
@@ -84,7 +85,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	e.msg = "unknown option --" + name
 	var options []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { options = append(options, f.Name) })
-	if like := nearest(name, options); len(like) > 0 {
+	like := nearest.Of(name, options)
+	for _, o := range options {
+		if len(name) > 1 && strings.HasPrefix(o, name) && !slices.Contains(like, o) {
+			like = append(like, o)
+		}
+	}
+	if len(like) > 0 {
 		e.hint = "did you mean --" + strings.Join(like, " or --") + "?"
 	}
 	return e

@@ -61,8 +61,10 @@ Hazards are other reasons why old images die on new hosts, such as a JDK that
 ignores its memory limit: see 'vfix help deaths'. With --fix, scan shows what a
 rebuild with the same option would change.
 
-SOURCE is an image name, a file or a directory: see 'vfix help sources'.`,
+SOURCE is an image name, a file, a directory, or - for stdin: see 'vfix help
+sources'.`,
 		Example: `  vfix scan redis:2.8.22              an image
+  vfix scan -                         stdin: docker save app:1 | vfix scan -
   vfix scan container:web-1           a container, with its own changes
   vfix scan dir:/                     the running system
   vfix scan --explain ./libc.so.6     the machine code, before and after
@@ -233,6 +235,10 @@ func (p place) fixes(f *contents.Findings) []string {
 		return []string{"vfix scan --explain " + quote.Path(f.Source)}
 	case strings.HasPrefix(f.Source, images.ContainerPrefix):
 		return []string{"vfix hotfix " + fix + quote.Path(f.Source)}
+	case sources.ReadOnce(f.Source) && isImage(f):
+		return []string{"... | vfix rebuild " + fix + quote.Path(f.Source) + p.output(f.Source)}
+	case sources.ReadOnce(f.Source) && fix == "":
+		return []string{"vfix patch -i FILE", "vfix patch -o COPY FILE"}
 	case isImage(f):
 		return []string{"vfix rebuild " + fix + quote.Path(f.Source) + p.output(f.Source)}
 	}

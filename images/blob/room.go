@@ -28,6 +28,9 @@ func NewRoom(limit int64) *Room {
 	return r
 }
 
+// Limit is how many bytes there are.
+func (r *Room) Limit() int64 { return r.limit.Load() }
+
 // SetLimit changes how many bytes there are.
 func (r *Room) SetLimit(limit int64) { r.limit.Store(limit) }
 

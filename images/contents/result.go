@@ -126,6 +126,25 @@ type Loads struct {
 // Name names the source, and its image's platform where there are several.
 func (f *Findings) Name() string { return strings.TrimSpace(f.Source + " " + f.Platform) }
 
+// Rename gives a file that was examined at one path the name of another.
+func (f *Findings) Rename(path, name string) {
+	for i := range f.Files {
+		if f.Files[i].Path == path {
+			f.Files[i].Path = name
+		}
+	}
+	for i := range f.Passed {
+		if f.Passed[i].Path == path {
+			f.Passed[i].Path = name
+		}
+	}
+	for i := range f.Hazards {
+		if f.Hazards[i].Path == path {
+			f.Hazards[i].Path = name
+		}
+	}
+}
+
 // All are the findings and those of the other levels.
 func (f *Findings) All() []*Findings { return append([]*Findings{f}, f.Levels...) }
 

@@ -269,6 +269,9 @@ func Covered(ctx context.Context, s *contents.Session, src *media.Source, shim *
 			return nil, err
 		}
 		f.Source = src.Ref.String()
+		if src.Ref.Name != src.Path { // a stream, kept in a temporary file
+			f.Rename(src.Path, src.Ref.Name)
+		}
 		return f, nil
 	}
 	sub, err := s.OpenSubject(ctx, src)

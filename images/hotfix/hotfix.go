@@ -139,7 +139,7 @@ func (h *hotfix) image(ctx context.Context, source string) error {
 	var e engine.Traits
 	if src.Ref.Transport == media.Daemon {
 		h.out.Name = src.Ref.Name
-		err := media.EachDaemon(ctx, src.Ref.Host, h.o.Media, func(c *engine.Client) (bool, error) {
+		err := media.EachDaemon(ctx, src.Ref.Where(), h.o.Media, func(c *engine.Client) (bool, error) {
 			e, err = c.Traits(ctx)
 			return true, err
 		})

@@ -24,7 +24,7 @@ import (
 // OpenDaemon opens an image in the first daemon that has it.
 func OpenDaemon(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	var src *Source
-	err := EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {
+	err := EachDaemon(ctx, ref.Where(), o, func(c *engine.Client) (bool, error) {
 		found, err := c.Image(ctx, ref.Name)
 		if engine.NotFound(err) {
 			return false, nil
@@ -129,7 +129,7 @@ func PutDaemon(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 		o.Progress.Note("a daemon is given one platform: the others are left out")
 	}
 	var out Stored
-	err = EachDaemon(ctx, dest.Host, o, func(c *engine.Client) (bool, error) {
+	err = EachDaemon(ctx, dest.Where(), o, func(c *engine.Client) (bool, error) {
 		id, err := load(ctx, c, tag, r.Image, o)
 		if err != nil {
 			return true, fmt.Errorf("docker daemon %s: %s: %w", c.Host, tag, err)

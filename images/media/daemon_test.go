@@ -152,7 +152,7 @@ func TestDefaultDest(t *testing.T) {
 		{media.Ref{Transport: media.Registry, Name: "localhost:5000/a/b"}, "", "localhost:5000/a/b:latest-vfix"},
 		{media.Ref{Transport: media.Registry, Name: "h:5000/a@" + digest}, "", "h:5000/a:vfix"},
 		{media.Ref{Transport: media.Registry, Name: "redis:2@" + digest}, "", "redis:2-vfix"},
-		{media.Ref{Transport: media.Registry, Name: "redis:2"}, "mine", "mine:latest"},
+		{media.Ref{Transport: media.Registry, Name: "redis:2"}, "mine", "redis:mine"},
 		{media.Ref{Transport: media.Registry, Name: "redis:2"}, "mine:1", "mine:1"},
 		{media.Ref{Transport: media.DockerArchive, Name: "/x/a.tar", Tag: "redis:2"}, "", "redis:2-vfix"},
 		{media.Ref{Transport: media.DockerArchive, Name: "/x/My Image_1.tar.gz"}, "", "my-image-1:latest-vfix"},

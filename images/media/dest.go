@@ -46,13 +46,15 @@ func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options
 		if tag, err = DefaultName(src.Ref, suffix); err != nil {
 			return Ref{}, err
 		}
+	} else {
+		tag = Renamed(src.Ref, tag)
 	}
 	tag, err := fullTag(tag)
 	if err != nil {
 		return Ref{}, err
 	}
-	dest := Ref{Transport: Daemon, Name: tag}
-	err = EachDaemon(ctx, src.Ref.Host, o, func(c *engine.Client) (bool, error) {
+	dest := Ref{Transport: Daemon, Name: tag, Podman: src.Ref.Podman}
+	err = EachDaemon(ctx, src.Ref.Where(), o, func(c *engine.Client) (bool, error) {
 		dest.Host = c.Host
 		return true, nil
 	})
@@ -61,6 +63,19 @@ func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options
 		return Ref{}, hinterr.With(err, "write a file: -o oci-archive:%s.tar, or -o docker-archive:%s.tar:%s for docker load", file, file, tag)
 	}
 	return dest, nil
+}
+
+// Renamed is the name that -t gives to what is derived from a source: a name, or, without a colon and a slash, another
+// tag of the source's own name, as copa has it.
+func Renamed(r Ref, tag string) string {
+	if strings.ContainsAny(tag, ":/@") {
+		return tag
+	}
+	base, err := DefaultName(r, "")
+	if err != nil {
+		return tag
+	}
+	return base[:strings.LastIndex(base, ":")+1] + tag
 }
 
 // DefaultName makes a name for what is derived from a source.

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/images/blob"
@@ -38,8 +39,12 @@ func dockerHosts() ([]engine.Host, error) {
 		}
 		return []engine.Host{h}, nil
 	}
-	var hosts []engine.Host
-	for _, u := range usualHosts() {
+	return present(usualHosts()), nil
+}
+
+// present are the addresses at which there may be a daemon.
+func present(urls []string) (hosts []engine.Host) {
+	for _, u := range urls {
 		path, unix := strings.CutPrefix(u, "unix://")
 		if unix {
 			if fi, err := os.Stat(path); err != nil || fi.Mode().Type() != fs.ModeSocket {
@@ -48,7 +53,33 @@ func dockerHosts() ([]engine.Host, error) {
 		}
 		hosts = append(hosts, engine.Host{URL: u})
 	}
-	return hosts, nil
+	return hosts
+}
+
+// anyPodman is the Host of a ref that names an image of podman.
+const anyPodman = "podman"
+
+// podmanHosts are the places of podman's socket (podman-system-service(1)).
+func podmanHosts() (urls []string) {
+	if h := os.Getenv("CONTAINER_HOST"); h != "" {
+		urls = append(urls, h)
+	}
+	if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
+		urls = append(urls, "unix://"+filepath.Join(run, "podman/podman.sock"))
+	}
+	return append(urls, "unix:///run/podman/podman.sock")
+}
+
+// hostsFor lists where to look for one daemon, the one at an address or podman's, or "" for any.
+func hostsFor(only string) ([]engine.Host, error) {
+	if only == anyPodman {
+		return present(podmanHosts()), nil
+	}
+	hosts, err := dockerHosts()
+	if err != nil || only == "" {
+		return hosts, err
+	}
+	return slices.DeleteFunc(append(hosts, present(podmanHosts())...), func(h engine.Host) bool { return h.URL != only }), nil
 }
 
 // usualHosts are the places to look at where the user chose none, whether they exist or not.
@@ -145,18 +176,15 @@ func Answers(ctx context.Context, o Options) bool {
 }
 
 // EachDaemon calls f with every daemon that answers until it says done. It errs with
-// ErrNoDaemon, and what was tried, where none answers.
+// ErrNoDaemon, and what was tried, where none answers. only is the Where of a ref: "" for any daemon.
 func EachDaemon(ctx context.Context, only string, o Options, f func(c *engine.Client) (done bool, err error)) error {
-	hosts, err := dockerHosts()
+	hosts, err := hostsFor(only)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	answered := false
 	for _, h := range hosts {
-		if only != "" && h.URL != only {
-			continue
-		}
 		c, err := engine.Connect(ctx, h, o.UserAgent)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -179,6 +207,9 @@ func EachDaemon(ctx context.Context, only string, o Options, f func(c *engine.Cl
 		return failed[0]
 	case len(failed) > 1:
 		return fmt.Errorf("%w: %w", hinterr.ErrNoDaemon, errors.Join(failed...))
+	case only == anyPodman:
+		return hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "podman: no socket at %s", strings.Join(podmanHosts(), ", ")),
+			"start podman's socket: systemctl start podman.socket (rootless: systemctl --user start podman.socket); or: podman save IMAGE | vfix scan -")
 	}
 	return hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon: no socket at %s", strings.Join(usualHosts(), ", "))
 }

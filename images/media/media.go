@@ -37,6 +37,7 @@ type Ref struct {
 	Tag       string // the part behind a path: docker-archive:FILE:REF, oci:DIR:TAG
 	// Guessed says that no prefix was given.
 	Guessed bool
+	Podman  bool // of Daemon: podman's alone
 
 	Host string // of a daemon that was found by asking around, "" for the usual one
 }

@@ -7,14 +7,32 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
+
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/quote"
 )
+
+// Stdin is the name of stdin: a SOURCE of its own, and a FILE behind a prefix.
+const Stdin = "-"
+
+// aliases are prefixes of other tools: syft's and docker scout's, buildx's, and Singularity's own name.
+var aliases = map[string]Transport{"oci-dir": OCILayout, "oci-layout": OCILayout, "singularity": SIF, "apptainer": SIF}
+
+// podmanPrefix names an image of podman, as syft and trivy do.
+const podmanPrefix = "podman"
+
+// Prefixes are those that ParseRef knows, and that of a container.
+var Prefixes = []string{
+	"docker://", string(Daemon) + ":", podmanPrefix + ":", string(DockerArchive) + ":", string(OCILayout) + ":", string(OCIArchive) + ":",
+	string(Dir) + ":", string(SIF) + ":", "container:",
+}
 
 // ParseRef takes apart what a user typed. It looks at no file. The forms are skopeo's
 // (containers-transports(5)): docker-daemon:REF, docker://REF, docker-archive:FILE[:REF],
 // oci:DIR[:TAG], oci-archive:FILE[:TAG], dir:ROOTFS. Whatever has none of these prefixes
 // is a Guessed Plain ref. It errors where nothing is behind the prefix, and for transports
-// of skopeo's that vfix has not.
+// that vfix has not.
 //
 // A letter, a colon and a slash of either kind are a Windows path, wherever a path may
 // stand; the colon between a path and its tag is the first one after that.
@@ -26,28 +44,33 @@ func ParseRef(s string) (Ref, error) {
 	if !found || drivePath(s) {
 		return Ref{Transport: Plain, Name: s, Guessed: true}, nil
 	}
+	bare := strings.TrimPrefix(rest, "//") // podman://NAME, as other tools have it
+	t := Transport(prefix)
+	if alias, ok := aliases[prefix]; ok {
+		t, rest = alias, bare
+	}
 	var r Ref
-	switch Transport(prefix) {
+	switch t {
 	case Registry:
 		// docker:27-cli is an image of that name; only docker:// is the transport.
 		if !strings.HasPrefix(rest, "//") {
 			return Ref{Transport: Plain, Name: s, Guessed: true}, nil
 		}
-		r = Ref{Transport: Registry, Name: rest[2:]}
+		r = Ref{Transport: Registry, Name: bare}
 	case Daemon:
-		r = Ref{Transport: Daemon, Name: rest}
+		r = Ref{Transport: Daemon, Name: bare}
+	case podmanPrefix:
+		r = Ref{Transport: Daemon, Name: bare, Podman: true}
 	case DockerArchive, OCILayout, OCIArchive:
 		path, tag := splitPath(rest)
-		r = Ref{Transport: Transport(prefix), Name: path, Tag: tag}
+		r = Ref{Transport: t, Name: path, Tag: tag}
 	case Dir, SIF:
-		r = Ref{Transport: Transport(prefix), Name: rest}
-	case "containers-storage", "ostree", "tarball", "docker-storage", "containerd":
-		return Ref{}, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: the transport %s: is not supported", s, prefix),
-			"copy it first: skopeo copy %s oci:DIR", s)
+		r = Ref{Transport: t, Name: rest}
+	case "containerd", "nerdctl", "cri", "containers-storage", "crio", "ostree", "tarball", "docker-storage":
+		return Ref{}, noTransport(prefix, bare)
 	default:
 		if strings.HasPrefix(rest, "//") {
-			return Ref{}, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: %s:// is no transport", s, prefix),
-				"for an image in a registry write docker://%s", strings.TrimPrefix(rest, "//"))
+			return Ref{}, unknownPrefix(prefix, bare)
 		}
 		return Ref{Transport: Plain, Name: s, Guessed: true}, nil
 	}
@@ -55,6 +78,33 @@ func ParseRef(s string) (Ref, error) {
 		return Ref{}, hinterr.Errorf(hinterr.ErrNotFound, "%s: no name after the prefix", s)
 	}
 	return r, nil
+}
+
+// noTransport is the error about a store that vfix does not read, with the command that exports an image from it.
+func noTransport(prefix, image string) error {
+	err := hinterr.Errorf(hinterr.ErrUnsupported, "%s:%s: images of %s must be exported first", prefix, image, prefix)
+	switch prefix {
+	case "containerd", "nerdctl", "cri":
+		full := image
+		if t, err := name.ParseReference(image); err == nil {
+			full = strings.Replace(t.Name(), name.DefaultRegistry, "docker.io", 1)
+		}
+		return hinterr.With(err, "export the image: 'ctr -n k8s.io images export image.tar %s' (a pod's), or 'nerdctl save -o image.tar %s'; then name image.tar",
+			quote.Path(full), quote.Path(image))
+	case "containers-storage", "crio":
+		return hinterr.With(err, "'skopeo copy containers-storage:%s oci-archive:image.tar', then name image.tar; podman's images are also podman:%s",
+			quote.Path(image), quote.Path(image))
+	}
+	return hinterr.With(err, "'skopeo copy %s:%s oci-archive:image.tar', then name image.tar", prefix, quote.Path(image))
+}
+
+// unknownPrefix is the error about a prefix with two slashes that nobody knows.
+func unknownPrefix(prefix, rest string) error {
+	err := hinterr.Errorf(hinterr.ErrUnsupported, "unknown prefix %s://; supported: %s", prefix, strings.Join(Prefixes, ", "))
+	if like := likePrefix(prefix); like != "" {
+		return hinterr.With(err, "did you mean %s%s?", like, quote.Path(rest))
+	}
+	return hinterr.With(err, "for an image in a registry write docker://%s", quote.Path(rest))
 }
 
 // drivePath reports whether s begins as a path on a Windows drive does.
@@ -82,11 +132,13 @@ func LooksLikePath(s string) bool {
 
 // String gives the ref as a user would type it, with its prefix.
 func (r Ref) String() string {
-	switch r.Transport {
-	case Plain:
+	switch {
+	case r.Transport == Plain:
 		return r.Name
-	case Registry:
+	case r.Transport == Registry:
 		return "docker://" + r.Name
+	case r.Podman:
+		return podmanPrefix + ":" + r.Name
 	}
 	s := fmt.Sprintf("%s:%s", r.Transport, r.Name)
 	if r.Tag != "" {
@@ -106,4 +158,12 @@ func BaseName(r Ref) string {
 		return r.Tag
 	}
 	return filepath.Base(r.Name)
+}
+
+// Where is the daemon of a ref, for EachDaemon.
+func (r Ref) Where() string {
+	if r.Host == "" && r.Podman {
+		return anyPodman
+	}
+	return r.Host
 }

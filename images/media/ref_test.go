@@ -1,6 +1,7 @@
 package media_test
 
 import (
+	"strings"
 	"testing"
 
 	"vfix.dev/vfix/images/internal/imagetest"
@@ -27,6 +28,9 @@ func TestParseRef(t *testing.T) {
 		{"oci:/x/dir:v1", media.Ref{Transport: media.OCILayout, Name: "/x/dir", Tag: "v1"}},
 		{`oci:d:\x`, media.Ref{Transport: media.OCILayout, Name: `d:\x`}},
 		{"oci-archive:x.tar", media.Ref{Transport: media.OCIArchive, Name: "x.tar"}},
+		{"-", media.Ref{Transport: media.Plain, Name: "-", Guessed: true}},
+		{"docker-archive:-:redis:2", media.Ref{Transport: media.DockerArchive, Name: "-", Tag: "redis:2"}},
+		{"podman:redis:2.8", media.Ref{Transport: media.Daemon, Name: "redis:2.8", Podman: true}},
 		{"dir:/srv/root:1", media.Ref{Transport: media.Dir, Name: "/srv/root:1"}},
 	} {
 		got, err := media.ParseRef(c.in)
@@ -35,6 +39,58 @@ func TestParseRef(t *testing.T) {
 		}
 		if !c.want.Guessed && got.String() != c.in {
 			t.Errorf("ParseRef(%q).String(): got %q", c.in, got.String())
+		}
+	}
+}
+
+// Other tools' prefixes are vfix's own by another name.
+func TestAliases(t *testing.T) {
+	for in, want := range map[string]string{
+		"oci-dir:x:1": "oci:x:1", "oci-layout://x": "oci:x", "oci-dir:///srv/x": "oci:/srv/x", "singularity:a.sif": "sif:a.sif",
+		"podman://redis": "podman:redis", "docker-daemon://redis:1": "docker-daemon:redis:1",
+	} {
+		got, err := media.ParseRef(in)
+		if err != nil || got.String() != want {
+			t.Errorf("%s: got %v, %v, want %s", in, got, err, want)
+		}
+	}
+}
+
+// A store that vfix does not read has a command that exports an image from it.
+func TestExports(t *testing.T) {
+	for in, want := range map[string]string{
+		"containerd:redis:2.8":       "ctr -n k8s.io images export image.tar docker.io/library/redis:2.8",
+		"containerd://ghcr.io/a/b":   "ctr -n k8s.io images export image.tar ghcr.io/a/b:latest",
+		"nerdctl:redis":              "nerdctl save -o image.tar redis",
+		"containers-storage:redis:1": "skopeo copy containers-storage:redis:1 oci-archive:image.tar",
+		"podmann://redis":            "did you mean podman:redis?",
+		"https://example.test/a":     "docker://example.test/a",
+	} {
+		_, err := media.ParseRef(in)
+		imagetest.WantErr(t, err, hinterr.ErrUnsupported)
+		if got := hinterr.HintOf(err); !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q in it", in, got, want)
+		}
+	}
+}
+
+// -t takes a name, or a tag of the source's own.
+func TestRenamed(t *testing.T) {
+	for _, c := range []struct{ source, tag, want string }{
+		{"docker-daemon:redis:2.8", "2.8-fixed", "redis:2.8-fixed"},
+		{"docker://localhost:5000/a/b", "fixed", "localhost:5000/a/b:fixed"},
+		{"docker://redis@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "fixed", "redis:fixed"},
+		{"oci:old.oci", "fixed", "old:fixed"},
+		{"docker-daemon:redis:2.8", "other:1", "other:1"},
+		{"docker-daemon:redis:2.8", "a/other", "a/other"},
+		{"docker-daemon:0123456789ab", "fixed", "fixed"},
+	} {
+		r, err := media.ParseRef(c.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := media.Renamed(r, c.tag); got != c.want {
+			t.Errorf("%s -t %s: got %s, want %s", c.source, c.tag, got, c.want)
 		}
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"context"
 
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Open resolves and opens a SOURCE. A name without a prefix is a path where one exists
-// (recognised by content), else an image in the local daemon, else one in its registry.
+// (recognised by content), else an image in the local daemon, else one in its registry; "-" is stdin.
 // The caller must Close what it returns.
 func Open(ctx context.Context, source string, o media.Options) (*media.Source, error) {
 	ref, err := media.ParseRef(source)
@@ -18,13 +17,20 @@ func Open(ctx context.Context, source string, o media.Options) (*media.Source, e
 		return nil, err
 	}
 	o = o.WithDefaults()
+	if isStream(ref) {
+		return openStream(ctx, ref, o)
+	}
+	return openRef(ctx, ref, o)
+}
+
+func openRef(ctx context.Context, ref media.Ref, o media.Options) (*media.Source, error) {
 	if ref.Guessed {
 		src, err := OpenPath(ctx, ref.Name, o)
 		if src != nil || err != nil {
 			return src, err
 		}
 		if media.LooksLikePath(ref.Name) {
-			return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such file or directory", ref.Name)
+			return nil, media.NoFile(ref.Name)
 		}
 		return openName(ctx, ref.Name, o)
 	}

@@ -20,7 +20,7 @@ func Ready(ctx context.Context, dest media.Ref, o media.Options) error {
 	}
 	switch dest.Transport {
 	case media.Daemon:
-		return media.EachDaemon(ctx, dest.Host, o.WithDefaults(), func(*engine.Client) (bool, error) { return true, nil })
+		return media.EachDaemon(ctx, dest.Where(), o.WithDefaults(), func(*engine.Client) (bool, error) { return true, nil })
 	case media.SIF:
 		if _, err := squashWriter(ctx); err != nil {
 			return fmt.Errorf("%s: %w", dest.Name, err)

@@ -1,0 +1,130 @@
+package sources_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// feed makes a pipe that has content, stdin or one with a name, and returns what a user types for it.
+func feed(t *testing.T, content []byte, named bool) string {
+	t.Helper()
+	if named {
+		fifo := filepath.Join(t.TempDir(), "fifo")
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Skip(err)
+		}
+		go os.WriteFile(fifo, content, 0)
+		return fifo
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { w.Write(content); w.Close() }()
+	old := os.Stdin
+	os.Stdin = r
+	t.Cleanup(func() { os.Stdin = old; r.Close() })
+	return media.Stdin
+}
+
+// What comes through a pipe is what it is in a file, and nothing of it is left behind.
+func TestStreams(t *testing.T) {
+	imagetest.NoDaemon(t)
+	img := imagetest.TinyImage(t)
+	archive := imagetest.DockerSave(t, img, "app:1")
+	ociPath := filepath.Join(t.TempDir(), "oci.tar")
+	imagetest.Put(t, "oci-archive:"+ociPath+":app:2", media.Result{Image: img})
+	oci := imagetest.Must[[]byte](t)(os.ReadFile(ociPath))
+	imagetest.CleanTemp(t)
+	for _, c := range []struct {
+		name, prefix string
+		content      []byte
+		want         string // the ref, with NAME for what was typed
+	}{
+		{"docker save", "", archive, "docker-archive:NAME:app:1"},
+		{"docker save, gzip", "", imagetest.GzipOf(t, archive), "docker-archive:NAME:app:1"},
+		{"docker save, zstd", "", imagetest.ZstdOf(t, archive), "docker-archive:NAME:app:1"},
+		{"docker save with a prefix", "docker-archive:", archive, "docker-archive:NAME:app:1"},
+		{"OCI archive", "", oci, "oci-archive:NAME:app:2"},
+		{"OCI archive with a prefix", "oci-archive:", oci, "oci-archive:NAME:app:2"},
+		{"root filesystem", "", imagetest.TarOf(t, "bin/sh", "x"), "NAME"},
+		{"ELF file", "", imagetest.LegacyELF("x"), "NAME"},
+	} {
+		for _, named := range []bool{false, true} {
+			typed := feed(t, c.content, named)
+			src, err := sources.Open(t.Context(), c.prefix+typed, media.Options{})
+			if err != nil {
+				t.Errorf("%s, named %v: %v", c.name, named, err)
+				continue
+			}
+			if got, want := src.Ref.String(), strings.Replace(c.want, "NAME", typed, 1); got != want {
+				t.Errorf("%s, named %v: got %s, want %s", c.name, named, got, want)
+			}
+			if err := src.Close(); err != nil {
+				t.Errorf("%s: close: %v", c.name, err)
+			}
+			imagetest.WantEmpty(t, os.TempDir())
+		}
+	}
+}
+
+func TestStreamErrors(t *testing.T) {
+	imagetest.NoDaemon(t)
+	imagetest.CleanTemp(t)
+	_, err := sources.Open(t.Context(), feed(t, nil, false), media.Options{})
+	imagetest.WantErr(t, err, hinterr.ErrNotFound, "stdin", "empty")
+
+	defer blob.Temp.SetLimit(blob.DefaultTempLimit)
+	blob.Temp.SetLimit(blob.CopyBuffer)
+	_, err = sources.Open(t.Context(), feed(t, imagetest.Noise(4*blob.CopyBuffer), true), media.Options{})
+	imagetest.WantErr(t, err, hinterr.ErrTooLarge, "fifo")
+	imagetest.WantEmpty(t, os.TempDir())
+}
+
+// A name that was probably meant as a file, or has a prefix with a slip in it, is asked of no registry; of the
+// others it is said before.
+func TestMistypedNamesAskNoRegistry(t *testing.T) {
+	imagetest.NoDaemon(t)
+	t.Chdir(t.TempDir())
+	imagetest.Write(t, "redis.tar", []byte("x"))
+	if err := os.Mkdir("layout", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for in, hint := range map[string]string{
+		"redis.tra": "did you mean redis.tar?", "./redis.tra": "did you mean ./redis.tar?",
+		"build/app.tar": "docker://build/app.tar", "app.tar.gz:latest": "docker://", "libc.so.6": "docker://", "app.oci": "docker://",
+		"oci;layout": "did you mean oci:layout?", "oic:layout": "did you mean oci:layout?", "docker-archve:redis.tar": "did you mean docker-archive:redis.tar?",
+		"dokcer-daemon:redis:1": "did you mean docker-daemon:redis:1?", "contianer:web": "did you mean container:web?",
+		"Redis:1": "did you mean redis:1?", "a b": "see 'vfix help sources'", "redis.tar:redis:1": "docker-archive:redis.tar:redis:1",
+	} {
+		var notes imagetest.Notes
+		_, err := sources.Open(t.Context(), in, media.Options{Progress: &notes})
+		imagetest.WantErr(t, err, hinterr.ErrNotFound)
+		if got := hinterr.HintOf(err); !strings.Contains(got, hint) {
+			t.Errorf("%s: %v: got the hint %q, want %q in it", in, err, got, hint)
+		}
+		if len(notes.Text) > 0 {
+			t.Errorf("%s: %q", in, notes.Text)
+		}
+	}
+}
+
+func TestRegistryIsAnnounced(t *testing.T) {
+	imagetest.NoDaemon(t)
+	f := imagetest.NewRegistry(t)
+	var notes imagetest.Notes
+	_, err := sources.Open(t.Context(), f.Host+"/no/such:1", media.Options{Progress: &notes})
+	imagetest.WantErr(t, err, hinterr.ErrNotFound)
+	if len(notes.Text) == 0 || !strings.Contains(notes.Text[0], "asking the registry "+f.Host) {
+		t.Errorf("got %q", notes.Text)
+	}
+}
