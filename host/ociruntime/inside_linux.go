@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/internal/thread"
 )
 
 // inside is a thread in the mount namespace of a container's first process.
@@ -22,8 +22,7 @@ type inside struct{ calls chan func() }
 func enter(pid int) (*inside, error) {
 	in := &inside{make(chan func())}
 	joined := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: a thread in another namespace ends with its goroutine
+	thread.Go(func() {
 		err := join(pid)
 		joined <- err
 		if err != nil {
@@ -32,7 +31,7 @@ func enter(pid int) (*inside, error) {
 		for call := range in.calls {
 			call()
 		}
-	}()
+	})
 	if err := <-joined; err != nil {
 		return nil, err
 	}

@@ -8,21 +8,21 @@ package store
 import (
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/thread"
 )
 
 // ReadOnly returns mounts of copies that are nowhere yet, in the order of their keys; the caller closes them.
 func (s *Store) ReadOnly(keys []string) (fds []int, err error) {
 	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: a thread in another namespace ends with its goroutine
+	thread.Go(func() {
 		var err error
 		fds, err = s.readOnly(keys)
 		done <- err
-	}()
+	})
 	return fds, <-done
 }
 

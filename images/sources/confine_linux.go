@@ -10,11 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/thread"
 )
 
 // Where a confined program finds the image and its folder.
@@ -51,25 +52,8 @@ func runConfined(cmd *exec.Cmd, image, folder string) error {
 	}
 	defer os.Remove(root)
 	done := make(chan error)
-	go onThread(func() { done <- runInside(cmd, root, image, folder) })
+	thread.Go(func() { done <- runInside(cmd, root, image, folder) })
 	return <-done
-}
-
-// onThread calls f on a thread that ends with it, and takes with it what f made of its namespaces
-// and rights. It is for go. The main thread, whose /proc/self is, is not that thread.
-func onThread(f func()) {
-	runtime.LockOSThread()
-	if unix.Gettid() != unix.Getpid() {
-		f()
-		return
-	}
-	done := make(chan bool)
-	go func() {
-		onThread(f)
-		close(done)
-	}()
-	<-done
-	runtime.UnlockOSThread()
 }
 
 var errNotConfined = errors.New("cannot be confined here")
