@@ -136,6 +136,12 @@ bench: need-go need-deps all oracles fallback ## measure calls per second, rebui
 fuzz: need-go shim ## run each fuzz target for FUZZTIME (20s), guided by what is covered, or not (GUIDED=0)
 	tests/run-fuzz $(FUZZTIME) $(GUIDED)
 
+.PHONY: test-mutants
+test-mutants: need-go shim ## change PKG (./host/policy) in small ways, and list the changes that its tests do not notice (as root)
+	@test -n "$(PKG)" || { echo "make: name a package: make test-mutants PKG=./host/policy" >&2; exit 2; }
+	$(GO) build -o $(BUILD)/mutants ./tests/mutants
+	$(BUILD)/mutants $(MUTANTS) $(PKG)
+
 .PHONY: format
 format: need-go
 	@unformatted=$$($(GOFMT) -l $$(git ls-files -co --exclude-standard '*.go')); \

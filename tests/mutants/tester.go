@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A test is one function of a test program, with the time it takes and the mutants it comes by.
+type test struct {
+	binary, dir, name string
+	took              time.Duration
+	reaches           []byte
+}
+
+// tester runs tests with one mutant on, or none.
+type tester struct {
+	work    string
+	mutants int
+	tests   []*test
+}
+
+type verdict int
+
+const (
+	unreached verdict = iota
+	survived
+	noticed
+	tooSlow // noticed, as a test did not end
+)
+
+// build compiles the test programs of packages with all mutants of p, and lists their tests.
+func (t *tester) build(p *program, paths []string) error {
+	for i, path := range paths {
+		out, err := exec.Command("go", "list", "-f", "{{.Dir}}", path).Output()
+		if err != nil {
+			return fmt.Errorf("go list %s: %w", path, err)
+		}
+		dir := strings.TrimSpace(string(out))
+		binary := filepath.Join(t.work, fmt.Sprintf("test%d", i))
+		if out, err := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", p.overlay, "-o", binary, path).CombinedOutput(); err != nil {
+			return fmt.Errorf("go test -c %s: %w: %s", path, err, out)
+		}
+		if _, err := os.Stat(binary); err != nil {
+			continue // without tests
+		}
+		out, err = t.command(context.Background(), &test{binary: binary, dir: dir}, 0, "", "-test.list=.").Output()
+		if err != nil {
+			return fmt.Errorf("%s: list tests: %w", path, err)
+		}
+		for name := range strings.Lines(string(out)) {
+			if name = strings.TrimSpace(name); !strings.HasPrefix(name, "Benchmark") {
+				t.tests = append(t.tests, &test{binary: binary, dir: dir, name: name})
+			}
+		}
+	}
+	if len(t.tests) == 0 {
+		return errors.New("there are no tests")
+	}
+	return nil
+}
+
+// record runs each test with no mutant on. A test that fails then can notice nothing, and is named.
+func (t *tester) record(jobs int) error {
+	var mu sync.Mutex
+	var good []*test
+	each(jobs, t.tests, func(i int, s *test) {
+		name := filepath.Join(t.work, fmt.Sprintf("reached%d", i))
+		if err := os.WriteFile(name, make([]byte, t.mutants+1), 0o666); err != nil {
+			panic(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		began := time.Now()
+		out, err := t.command(ctx, s, 0, name, "-test.run=^"+s.name+"$").CombinedOutput()
+		s.took = time.Since(began)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			fmt.Printf("left out, as it fails without a mutant: %s: %v\n    %s\n", s.name, err, strings.Join(lines[max(0, len(lines)-8):], "\n    "))
+			return
+		}
+		s.reaches, _ = os.ReadFile(name)
+		os.Remove(name)
+		good = append(good, s)
+	})
+	if t.tests = good; len(good) == 0 {
+		return errors.New("no test passes without a mutant")
+	}
+	slices.SortFunc(t.tests, func(a, b *test) int { return cmp.Or(cmp.Compare(a.took, b.took), cmp.Compare(a.name, b.name)) })
+	return nil
+}
+
+func (t *tester) total() time.Duration {
+	var sum time.Duration
+	for _, s := range t.tests {
+		sum += s.took
+	}
+	return sum
+}
+
+// all tests mutants and returns their verdicts in the same order.
+func (t *tester) all(mutants []*mutant, jobs int, verbose bool) []verdict {
+	verdicts := make([]verdict, len(mutants))
+	var mu sync.Mutex
+	each(jobs, mutants, func(i int, m *mutant) {
+		by := ""
+		verdicts[i], by = t.one(m)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case verdicts[i] == survived:
+			fmt.Println("survived:", m)
+		case verdicts[i] == tooSlow:
+			fmt.Println("noticed, by time:", m, "by", by)
+		case verbose && verdicts[i] == noticed:
+			fmt.Println("noticed:", m, "by", by)
+		}
+	})
+	return verdicts
+}
+
+// one tests one mutant: the tests that come by it, in processes of some tests each, the fastest first.
+func (t *tester) one(m *mutant) (verdict, string) {
+	var tests []*test
+	for _, s := range t.tests {
+		if s.reaches[m.Number] != 0 {
+			tests = append(tests, s)
+		}
+	}
+	if len(tests) == 0 {
+		return unreached, ""
+	}
+	for len(tests) > 0 {
+		first := tests[0]
+		names := []string{}
+		var took time.Duration
+		var rest []*test
+		for _, s := range tests {
+			if s.binary == first.binary && (len(names) == 0 || took < 500*time.Millisecond) {
+				names = append(names, regexp.QuoteMeta(s.name))
+				took += s.took
+			} else {
+				rest = append(rest, s)
+			}
+		}
+		tests = rest
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+6*took)
+		out, err := t.command(ctx, first, m.Number, "", "-test.failfast", "-test.run=^("+strings.Join(names, "|")+")$").CombinedOutput()
+		late := ctx.Err() != nil
+		cancel()
+		if late {
+			return tooSlow, strings.Join(names, " ")
+		}
+		if err != nil {
+			by, _, _ := bytes.Cut(out, []byte(" ("))
+			return noticed, oneLine(string(by))
+		}
+	}
+	return survived, ""
+}
+
+const inside = "-inside"
+
+// command runs a test program in a confinement of its own (confine).
+func (t *tester) command(ctx context.Context, s *test, mutant int, reached string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, "/proc/self/exe", append([]string{inside, s.dir, s.binary, reached}, args...)...)
+	c.Env = append(os.Environ(), fmt.Sprintf("VFIX_MUTANT=%d", mutant), "VFIX_MUTANTS_REACHED=")
+	if reached != "" {
+		c.Env = append(c.Env, "VFIX_MUTANTS_REACHED=/dev/shm/reached")
+	}
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	c.WaitDelay = time.Second
+	return c
+}
+
+// confine makes the process the first of its own process namespace, where it may write to temporary
+// folders alone, and executes a test program: DIR PROGRAM REACHED ARGUMENT...
+func confine(args []string) error {
+	dir, program, reached := args[0], args[1], args[2]
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	binary, err := os.Open(program)
+	if err != nil {
+		return err
+	}
+	file := -1
+	if reached != "" {
+		if file, err = unix.OpenTree(unix.AT_FDCWD, reached, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+			return fmt.Errorf("%s: %w", reached, err)
+		}
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("read-only mounts: %w", err)
+	}
+	for _, to := range []string{"/tmp", "/var/tmp", "/dev/shm", "/run"} {
+		if err := unix.Mount("tmpfs", to, "tmpfs", 0, "mode=1777"); err != nil {
+			return fmt.Errorf("%s: %w", to, err)
+		}
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("/proc: %w", err)
+	}
+	if file >= 0 {
+		if err := os.WriteFile("/dev/shm/reached", nil, 0o666); err != nil {
+			return err
+		}
+		if err := unix.MoveMount(file, "", unix.AT_FDCWD, "/dev/shm/reached", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("record of what is reached: %w", err)
+		}
+	}
+	if err := loopback(); err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	limit := unix.Rlimit{Cur: 8 << 30, Max: 8 << 30}
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
+		return err
+	}
+	if err := os.Chdir(dir); err != nil {
+		return err
+	}
+	// A test may execute its own program, which the new /tmp hides.
+	copied := "/run/" + filepath.Base(program) + ".test"
+	if err := os.WriteFile(copied, nil, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", binary.Fd()), copied, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	return unix.Exec(copied, append([]string{copied}, args[3:]...), os.Environ())
+}
+
+// loopback starts the loopback device of a new network namespace.
+func loopback() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	r.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, r)
+}
+
+// each calls do for each element, so many side by side.
+func each[T any](jobs int, list []T, do func(int, T)) {
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range jobs {
+		wg.Go(func() {
+			for i := range next {
+				do(i, list[i])
+			}
+		})
+	}
+	for i := range list {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
