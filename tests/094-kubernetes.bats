@@ -183,7 +183,7 @@ listing() { (cd "$node" && find . ! -type d -printf '%p %M %U:%G %l\n' | sort &&
 adapted() {
 	rm -rf "$BATS_TEST_TMPDIR/adapted"
 	cp -r "$tree/deploy/kubernetes" "$BATS_TEST_TMPDIR/adapted"
-	sed -n '/^The files are for containerd/,/^If containerd/p' "$tree/docs/kubernetes.md" | sed -n '/^```$/,/^```$/{/^```$/d;p}' |
+	sed -n '/^The files are for containerd/,/^If containerd/p' "$tree/docs/kubernetes.md" | sed -n '/^```/,/^```/{/^```/d;p}' |
 		awk -v RS= "NR == $1" >"$BATS_TEST_TMPDIR/seds"
 	[ -s "$BATS_TEST_TMPDIR/seds" ] || fail "docs/kubernetes.md has no paragraph $1"
 	(cd "$BATS_TEST_TMPDIR/adapted" && bash "$BATS_TEST_TMPDIR/seds")

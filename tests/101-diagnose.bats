@@ -79,7 +79,7 @@ core() { echo "$crashes/$1.stdout"; }
 		run_vfix 0 diagnose "$(core "$n")"
 		expect_match title "$output" ': no vsyscall crash'
 		[[ $output != *$'\n  fix '* ]] || fail 'a fix for what vfix does not mend'
-		expect_match 'where to go on' "$output" "vfix help deaths"
+		expect_match 'where to go on' "$output" "vfix help other-causes"
 	done
 	expect_match signal "$output" SIGABRT
 }

@@ -30,7 +30,7 @@ func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 meaning, the function of the vsyscall page, the caller (file, symbol, build ID,
 package), the machine code of the call, and the command that fixes it. A crash
 with another cause is identified as such, but not analyzed unless it is one that
-'vfix help deaths' lists. Nothing is changed.
+'vfix help other-causes' lists. Nothing is changed.
 
 CRASH is one of
 

@@ -160,7 +160,7 @@ func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 		row("", f.Why)
 	}
 	if len(c.Fixes) == 0 && (c.Kind == diagnose.Unknown || c.Kind == diagnose.Other) {
-		row("help", "'vfix help deaths' lists further causes, and the commands that collect a report for someone else")
+		row("help", "'vfix help other-causes' lists further causes, and the commands that collect a report for someone else")
 	}
 }
 

@@ -68,7 +68,7 @@ func TestDiagnose(t *testing.T) {
 		"called": {3, []string{"core.106: bash, pid 106: a call to time() in the vsyscall page, which is not mapped\n", "/lib/libc-2.13.so+0x9f8bd, in time+0xd",
 			"libc6 2.13-38, glibc 2.13, build ID 93ac61ec", "call site at 0x9f8b4: live, vfix patches it in the entry form", "call *%rax", "\n  fix       vfix rebuild redis:2.8.22\n", `\x1b[31m`}},
 		"logged":  {3, []string{"kern.log: sh, 3 times: ", "pids 7 8 …", "log       sh[7] vsyscall attempted", "note      a note"}},
-		"other":   {0, []string{"core: a program: no vsyscall crash\n", "SIGABRT", "  help      'vfix help deaths'"}},
+		"other":   {0, []string{"core: a program: no vsyscall crash\n", "SIGABRT", "  help      'vfix help other-causes'"}},
 		"several": {3, []string{"no vsyscall crash", "a call to time()"}},
 		"unknown": {4, []string{"container web: a program: a crash with an unknown cause"}},
 		"nothing": {0, []string{"x: no crash in 7 lines\n"}},

@@ -16,7 +16,7 @@ var unlisted = map[string]bool{"SOURCE_DATE_EPOCH": true, "HOME": true}
 
 func TestEnvironmentIsDocumented(t *testing.T) {
 	root := filepath.Join("..", "..")
-	page, err := os.ReadFile(filepath.Join(root, "docs", "environment.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "reference.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 				if name := string(m[1]); !unlisted[name] {
 					seen++
 					if !strings.Contains(string(page), "`"+name+"`") {
-						t.Errorf("%s reads %s, which docs/environment.md does not have", path, name)
+						t.Errorf("%s reads %s, which docs/reference.md does not have", path, name)
 					}
 				}
 			}

@@ -32,7 +32,7 @@ func TestEveryFormIsExplained(t *testing.T) {
 		"docs/json.md":         {before: "`", after: "`"},
 		"docs/how-it-works.md": {before: "\n| ", after: " |"},
 		"docs/schema.json":     {before: `"`, after: `"`},
-		"docs/provenance.md":   {before: "`", after: "`"},
+		"docs/security.md":     {before: "`", after: "`"},
 	}
 	for name, c := range texts {
 		if c.text == "" {

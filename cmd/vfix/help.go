@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,27 +16,40 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// topic is one text of vfix help that is no verb.
+// topic is one text of vfix help that does not describe a verb.
 type topic struct {
 	name  string
 	short string
 	text  func() string
 }
 
-// topics are the pages of docs/, in the order of its index.
+// topics are the pages of docs/ and some of their sections, in the order of the index.
 var topics = sync.OnceValue(func() []topic {
 	return append(pages(), topic{"json-schema", "the JSON output as a JSON Schema", func() string { return docs.Schema }})
 })
 
-// indexRow is a page in the index: its file and what it is about.
-var indexRow = lazy.Regexp(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\) \| (.+) \|$`)
+// indexRow is a row of the index: the file of a page, the section if the row is about one, and a
+// description.
+var indexRow = lazy.Regexp(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md(?:#([a-z-]+))?\) \| (.+) \|$`)
 
 func pages() []topic {
 	var list []topic
 	for _, row := range indexRow().FindAllStringSubmatch(page("README"), -1) {
-		list = append(list, topic{row[1], row[2], func() string { return markdown.Plain(page(row[1])) }})
+		list = append(list, topic{cmp.Or(row[2], row[1]), row[3], func() string { return markdown.Plain(source(row[1], row[2])) }})
 	}
 	return list
+}
+
+// source is the Markdown of a page, or of its section with that anchor.
+func source(name, anchor string) string {
+	if anchor == "" {
+		return page(name)
+	}
+	text, found := markdown.Section(page(name), anchor)
+	if !found {
+		panic("docs/" + name + ".md has no section " + anchor) // the index names one that does not exist
+	}
+	return text
 }
 
 // page is the Markdown of a page.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"io/fs"
 	"os"
@@ -97,8 +98,10 @@ func TestIndexIsComplete(t *testing.T) {
 // What vfix help prints is the page: each word of it; code to the letter; prose and tables
 // within the width.
 func TestTopicsArePages(t *testing.T) {
-	for _, topic := range pages() {
-		source, got := page(topic.name), topic.text()
+	for _, row := range indexRow().FindAllStringSubmatch(page("README"), -1) {
+		topic := topic{name: cmp.Or(row[2], row[1])}
+		source := source(row[1], row[2])
+		got := markdown.Plain(source)
 		printed := map[string]int{}
 		for _, word := range pageWords(got) {
 			printed[word]++
@@ -140,8 +143,8 @@ func TestTopicsArePages(t *testing.T) {
 	}
 }
 
-// notPrinted are the lines of Markdown that are marks alone, and images.
-var notPrinted = regexp.MustCompile(`(?m)^(\|[-|]+\||!\[.*)$`)
+// notPrinted are the lines of Markdown that are marks alone, images and the ends of code.
+var notPrinted = regexp.MustCompile(`(?m)^(\|[-|]+\||!\[.*|\x60{3}.*)$`)
 
 // pageWords are the words of a text: letters and digits, nothing else.
 func pageWords(text string) []string {
@@ -162,16 +165,42 @@ func TestLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, m := range markdown.Link().FindAllStringSubmatch(string(b), -1) {
-				target, _, _ := strings.Cut(m[2], "#")
-				if target == "" || strings.Contains(target, "://") {
+				target, anchor, hasAnchor := strings.Cut(m[2], "#")
+				if strings.Contains(target, "://") {
 					continue
 				}
-				if _, err := os.Stat(filepath.Join(filepath.Dir(file), target)); err != nil {
+				to := file
+				if target != "" {
+					to = filepath.Join(filepath.Dir(file), target)
+				}
+				if _, err := os.Stat(to); err != nil {
 					t.Errorf("%s: the link to %s leads nowhere", file, m[2])
+				} else if hasAnchor && !slices.Contains(anchors(t, to), anchor) {
+					t.Errorf("%s: the link to %s leads to no heading", file, m[2])
 				}
 			}
 		}
 	}
+}
+
+// anchors are those of the headings of a page.
+func anchors(t *testing.T, path string) []string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	code := false
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		if !code && strings.HasPrefix(line, "#") {
+			list = append(list, markdown.Anchor(strings.TrimLeft(line, "# ")))
+		}
+	}
+	return list
 }
 
 func checkWidth(t *testing.T, name, text string) {
@@ -223,5 +252,29 @@ func TestCompletion(t *testing.T) {
 	}
 	if got := runLine(engine{}, "__complete", "scan", "--format", ""); !strings.HasPrefix(got.stdout, "table\njson\n") {
 		t.Errorf("completion of --format: got %q", got.stdout)
+	}
+}
+
+// The topics and verbs that texts refer to exist.
+func TestReferences(t *testing.T) {
+	known := append(topicNames(), verbs(newRootCommand(newOutput(io.Discard, io.Discard), engine{}))...)
+	refer := regexp.MustCompile(`vfix help\s+([a-z-]+)['` + "`" + `]`)
+	seen := 0
+	check := func(path string, text []byte) {
+		for _, m := range refer.FindAllSubmatch(text, -1) {
+			if seen++; !slices.Contains(known, string(m[1])) {
+				t.Errorf("%s refers to vfix help %s, which does not exist", path, m[1])
+			}
+		}
+	}
+	for _, folder := range []string{"cmd", "images", "host", "rewriter", "internal"} {
+		eachFile(t, folder, ".go", check)
+	}
+	for _, folder := range []string{"docs", "deploy"} {
+		eachFile(t, folder, ".md", check)
+	}
+	const least = 30 // references
+	if seen < least {
+		t.Errorf("%d references found, want %d or more", seen, least)
 	}
 }

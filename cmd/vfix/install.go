@@ -49,7 +49,7 @@ runs this command on every node.
 With --hook, podman and CRI-O start every container with vfix-runtime as an OCI
 hook, in place of a runtime to select: /usr/share/containers/oci/hooks.d gets a
 file that names it. Rootless podman does not read that directory. 'vfix help
-runtime-design' compares the two.
+how-it-works' compares the two.
 
 The changes are shown on stderr before anything is written; with --dry-run, they
 are only shown, on stdout. The original files are kept in /var/lib/vfix-install,

@@ -64,7 +64,7 @@ func (o *output) checked(opts InstallOptions, c *install.Checked) error {
 	if len(c.Problems) == 0 {
 		return nil
 	}
-	return &findingsError{msg: screen.Count(len(c.Problems), "problem") + " with the installation", hint: "see 'vfix help node-install'"}
+	return &findingsError{msg: screen.Count(len(c.Problems), "problem") + " with the installation", hint: "see 'vfix help nodes'"}
 }
 
 func (o *output) checkedTable(c *install.Checked) {

@@ -70,7 +70,7 @@ func runStatus(opts StatusOptions, out *output, e engine) error {
 	}
 	status, err := e.status(opts.StatusOptions)
 	if err != nil {
-		return hinterr.Among(err, statusHints, `see "record" in `+policy.ConfigFile+", and 'vfix help node-install'")
+		return hinterr.Among(err, statusHints, `see "record" in `+policy.ConfigFile+", and 'vfix help nodes'")
 	}
 	return out.status(opts, status)
 }

@@ -57,9 +57,9 @@ command that fixes the source.
 With --from-file, many images are scanned in one run and a table of the results
 is printed: see 'vfix help lists'.
 
-Hazards are other reasons why old images die on new hosts, such as a JDK that
-ignores its memory limit: see 'vfix help deaths'. With --fix, scan shows what a
-rebuild with the same option would change.
+Hazards are other reasons for failures of old images on new hosts, such as a
+JDK that ignores its memory limit: see 'vfix help other-causes'. With --fix,
+scan shows the changes of a rebuild with the same option.
 
 SOURCE is an image name, a file, a directory, or - for stdin: see 'vfix help
 sources'.`,
@@ -146,7 +146,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		if n := len(f.Hazards); n > 0 && opts.strict {
 			errs = append(errs, &findingsError{
 				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, "hazard")),
-				hint: "see 'vfix help deaths'",
+				hint: "see 'vfix help other-causes'",
 				told: opts.format == "table",
 			})
 		}
@@ -287,7 +287,7 @@ func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *o
 	if n := done.Hazards; n > 0 && opts.strict {
 		errs = append(errs, &findingsError{
 			msg:  fmt.Sprintf("hazards: %d of %s", n, screen.Count(done.All(), "image")),
-			hint: "see 'vfix help deaths'",
+			hint: "see 'vfix help other-causes'",
 		})
 	}
 	if n := done.Of[outcome.Affected]; n > 0 {

@@ -64,7 +64,7 @@ func writeManual(dir, version string) error {
 	}
 	root := newRootCommand(newOutput(os.Stdout, os.Stderr), theEngine)
 	root.Long = docOpening
-	_, statuses, _ := strings.Cut(markdown.Plain(page("exit-status")), "\n") // behind its title
+	_, statuses, _ := strings.Cut(markdown.Plain(source("reference", "exit-status")), "\n") // behind its title
 	root.Annotations = exits(statuses)
 	names := slices.DeleteFunc(topicNames(), func(name string) bool { return name == "json-schema" }) // for programs
 	for _, cmd := range append(root.Commands(), root) {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -26,6 +27,95 @@ var stilted = []string{
 	`fault in vfix`, `rather none`, `\bapart by\b`, `which is here`, `tries them again`, `change to count`, `\b[Ss]tands? (on|behind)\b`,
 	`stdout stands`, `says of itself`, `and nothing says`, `proved itself`, `look names up`, `to nobody`, `seen from its`, `best neighbours`,
 	`give up a check`, `let one measurement`, `\bthe way back\b`, `is called one\b`, `is made of another kind`, `says? what to type`,
+}
+
+// turns are turns of phrase that read as translated, with a better wording. They are counted in
+// comments, too: TestPatterns has how many are left in each directory.
+var turns = []struct{ name, better, bad string }{
+	{"tell", "say, report, show", `\b[Tt](ell|ells|old|elling)\b`},
+	{"where it", "if, when, without", `\b[Ww]here (it|they|this|that|one|none|there|its?|no|nothing|each|vfix)\b`},
+	{"What …", "a noun as the subject", `(?:^|[.:;!] |\| |\*\* )What\b[^?]*$`},
+	{"stands", "is", `\b([Ss]tands?|stood)\b(?: for)?`},
+	{"is no", "is not, has no", `(?:[Tt]here )?\b(?:is|are|was|were) (?:no|none)\b(?: longer| more)?`},
+	{"has X done", "an active verb", `\b(?:[Hh]as|[Hh]ave|[Hh]ad|having) (?:it|them|its|the|an?|each|all|every|what|another|other|somebody|that) (?:[a-z-]+ ){0,2}(?:done|made|read|run|written|taken|put|opened|examined|listed|changed|built|started|removed|printed|loaded|copied|mounted|tried|checked|asked)\b`},
+	{"wants", "needs, expects", `\bwants\b`},
+	{", too", "also", `,? too(?:[.;:,)]|$)`},
+	{"is to be", "must, should", `\b(?:is|are|was|were) to be\b`},
+	{"anew", "again", `\banew\b`},
+	{"but for", "except", `\bbut for\b`},
+	{"as X has it", "according to X", `\bas \S+ (?:\S+ )?(?:has|have|had) (?:it|them)\b`},
+	{"repair", "fix", `\b(?:[Mm]end|[Rr]epair)(?:s|ed|ing)?\b`},
+}
+
+// good are what a pattern finds and what is idiomatic nevertheless.
+var good = regexp.MustCompile(`^(?:[Tt]here .*|.* (?:longer|more)|[Ss]tands for|stand for|stood for)$`)
+
+// countPatterns counts the patterns in the lines of a text; report is called for each.
+func countPatterns(text string, report func(line int, name, better, found string)) {
+	for n, line := range strings.Split(text, "\n") {
+		line = codeSpan.ReplaceAllString(line, "")
+		for i, p := range patternTests() {
+			for _, m := range p.FindAllString(line, -1) {
+				if !good.MatchString(m) {
+					report(n+1, turns[i].name, turns[i].better, strings.TrimSpace(m))
+				}
+			}
+		}
+	}
+}
+
+var codeSpan = regexp.MustCompile("`[^`]*`")
+
+var patternTests = sync.OnceValue(func() []*regexp.Regexp {
+	var all []*regexp.Regexp
+	for _, p := range turns {
+		all = append(all, regexp.MustCompile(p.bad))
+	}
+	return all
+})
+
+// The pages have none of the patterns.
+func TestPatternsInPages(t *testing.T) {
+	check := func(path string, content []byte) {
+		countPatterns(string(content), func(line int, name, better, found string) {
+			t.Errorf("%s, line %d: %q (%s): better %s", path, line, found, name, better)
+		})
+	}
+	for _, folder := range []string{"docs", "deploy"} {
+		eachFile(t, folder, ".md", check)
+	}
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "tests/README.md"} {
+		content, err := os.ReadFile(filepath.Join("..", "..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(name, content)
+	}
+}
+
+// The control: each pattern is found, and its better wording is not.
+func TestPatternsAreSeen(t *testing.T) {
+	count := func(text string) (n int) {
+		countPatterns(text, func(int, string, string, string) { n++ })
+		return n
+	}
+	for _, bad := range []string{
+		"as the log tells", "left where it is", "the digest where there is one", "What it writes is a file.", "it stands in the list", "a figure that is no number",
+		"has it done by another", "has the file examined", "a file that wants root", "its children, too", "what is to be done", "opens it anew", "all but for one",
+		"as glibc has it", "a file to repair", "the ID is none",
+	} {
+		if count(bad) == 0 {
+			t.Errorf("not seen: %s", bad)
+		}
+	}
+	for _, better := range []string{
+		"there is no vDSO", "it is no longer used", "VERSION stands for a number", "What does it cost?", "the file has a patched copy", "too large", "also its children",
+		"`told`", "the place where docker looks", "you want to fix it",
+	} {
+		if count(better) != 0 {
+			t.Errorf("found in: %s", better)
+		}
+	}
 }
 
 // british are spellings that the texts do not use: they are in US English, as those of docker and

@@ -19,7 +19,7 @@ import (
 const (
 	statementType = "https://in-toto.io/Statement/v1"
 	predicateType = "https://slsa.dev/provenance/v1"
-	// docs/releasing.md describes both.
+	// README.md describes both.
 	buildType      = "https://vfix.dev/vfix/make-dist/v1"
 	defaultBuilder = "https://vfix.dev/vfix/builder/by-hand"
 	repository     = "git+https://vfix.dev/vfix"

@@ -1,5 +1,5 @@
 // Other deaths of old images than by the vsyscall page: a limit of memory, a library's code for new
-// processors, and programs and images that an engine cannot start. docs/deaths.md lists them all.
+// processors, and programs and images that an engine cannot start. docs/diagnosing.md lists them all.
 
 package diagnose
 

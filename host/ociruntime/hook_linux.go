@@ -3,7 +3,7 @@
 // there, its first process waits before pivot_root, and the hook is in the engine's namespaces.
 //
 // Not as a createContainer hook, which is in the container's: its limits of memory and processes would
-// hold for the work, and root of a user namespace cannot read the cache (docs/runtime-design.md).
+// hold for the work, and root of a user namespace cannot read the cache (docs/how-it-works.md).
 
 package ociruntime
 

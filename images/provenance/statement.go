@@ -1,7 +1,7 @@
 // The statement of provenance: what a rebuild did to every file, in a form that other
 // people's tools find and that anybody can check with a hash function. The envelope is an
 // in-toto Statement v1 (github.com/in-toto/attestation, spec/v1/statement.md); what it
-// states is vfix's own and described in docs/provenance.md.
+// states is vfix's own and described in docs/security.md.
 //
 // It is encoded by encoding/json from the types below: fields in their order, nothing that
 // depends on time or place. in-toto's own Go types are protobuf, whose JSON form promises

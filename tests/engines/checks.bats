@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # What is checked with each engine. It runs inside of the engine's root filesystem, where each
 # process that calls the vsyscall page is killed (tests/engines/enter); $ENGINE names the file beside
-# this one that says how that engine is started and spoken to. The names are rows of docs/engines.md.
+# this one that says how that engine is started and spoken to. The names are rows of README.md.
 load ../helpers
 load "$ENGINE"
 

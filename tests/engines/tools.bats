@@ -211,7 +211,7 @@ unlogged=(--key cosign.pub --insecure-ignore-tlog=true)
 	run --separate-stderr cosign verify-attestation "${unlogged[@]}" --type $type "$image"
 	echo "$stderr"
 	expect status "$status" 0
-	# docs/provenance.md: the same key signs both.
+	# docs/security.md: the same key signs both.
 	cosign verify "${unlogged[@]}" "$image"
 	expect 'the predicate' "$(jq -r .payload <<<"$output" | base64 -d | jq -cS .predicate)" "$(jq -cS . predicate.json)"
 	run_vfix verify "docker://$registry/legacy:fixed" --provenance

@@ -28,7 +28,7 @@ follow() {
 	local commands
 	commands=$(awk -v section="## $1" -v want="$2" '
 		/^## / { inside = $0 == section }
-		/^```$/ { if (inside && !open) n++; open = !open; next }
+		/^```/ { if (inside && !open) n++; open = !open; next }
 		inside && open && n == want' "$tree/docs/kubernetes.md" | sed "${3-}")
 	[ -n "$commands" ] || fail "docs/kubernetes.md: no commands $2 in '$1'"
 	say <<<"$commands"
@@ -298,7 +298,7 @@ apply_args() {
 	run kubectl apply -f <(example late)
 	echo "$output"
 	expect_match 'answer to a pod with the RuntimeClass' "$output" 'RuntimeClass "vfix" not found'
-	# What docs/node-install.md and docs/kubernetes.md say stays: cache, record, empty directories.
+	# What docs/nodes.md and docs/kubernetes.md say stays: cache, record, empty directories.
 	expect 'left' "$(find /etc /opt /usr /var/lib/vfix* -name '*vfix*' -not -path '*/kubernetes/*' | sort | tr '\n' ' ')" \
 		'/etc/vfix /opt/vfix /var/lib/vfix /var/lib/vfix-install '
 	expect 'files left in them' "$(find /etc/vfix /opt/vfix /var/lib/vfix-install ! -type d)" ''

@@ -5,6 +5,7 @@ package markdown
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/mattn/go-runewidth"
 
@@ -39,6 +40,41 @@ func Plain(page string) string {
 	}
 	p.flush()
 	return strings.TrimRight(p.b.String(), "\n") + "\n"
+}
+
+// Section is the section of a page whose heading of the second level has that anchor, from its
+// heading to the next one of its level.
+func Section(page, anchor string) (text string, found bool) {
+	code := false
+	var b strings.Builder
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		if title, isHeading := strings.CutPrefix(line, "## "); isHeading && !code {
+			if found {
+				break
+			}
+			found = Anchor(title) == anchor
+		}
+		if found {
+			b.WriteString(line)
+		}
+	}
+	return b.String(), found
+}
+
+// Anchor is the name by which a link leads to a heading, as GitHub makes it.
+func Anchor(title string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+			return unicode.ToLower(r)
+		case r == ' ':
+			return '-'
+		}
+		return -1
+	}, strings.TrimSpace(title))
 }
 
 // plainPrinter collects the lines of one block, and prints the block when it ends.

@@ -29,3 +29,17 @@ func TestPlainText(t *testing.T) {
 		}
 	}
 }
+
+func TestSection(t *testing.T) {
+	const page = "# P\n\nopening\n\n## A `b`, c\n\none\n\n### B\n\n```\n## in code\n```\n\n## Last\n\nend\n"
+	for _, tc := range []struct{ anchor, want string }{
+		{"a-b-c", "## A `b`, c\n\none\n\n### B\n\n```\n## in code\n```\n\n"},
+		{"last", "## Last\n\nend\n"},
+		{"b", ""},
+		{"in-code", ""},
+	} {
+		if got, found := Section(page, tc.anchor); got != tc.want || found != (tc.want != "") {
+			t.Errorf("%s: got %q, %v, want %q", tc.anchor, got, found, tc.want)
+		}
+	}
+}

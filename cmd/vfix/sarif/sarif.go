@@ -127,7 +127,7 @@ func hazardRules() (all []Rule) {
 		h := hazards.Hazard{Kind: kind}
 		all = append(all, Rule{
 			ID: hazardID(kind), Short: Text{"A hazard on some hosts: " + string(kind)}, Full: Text{upper(h.Means()) + "."},
-			Help:          Text{upper(h.Do()) + ". 'vfix help deaths' explains it."},
+			Help:          Text{upper(h.Do()) + ". 'vfix help other-causes' explains it."},
 			Configuration: map[string]string{"level": hazardLevel},
 		})
 	}
