@@ -8,10 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
@@ -72,21 +70,23 @@ func (p derivation) labels() map[string]string {
 	return all
 }
 
-// derivedImage is a base image with one layer more. It implements v1.Image. Layers of the
-// base keep their bytes and digests. It is an OCI image whatever the base is, so that only
-// the names of media types change; docker's names stay where oci is false, for an image in
-// a docker manifest list, which registries may not let hold another kind.
+// derivedImage is a base image with one layer more. Layers of the base keep their bytes and digests.
 type derivedImage struct {
-	base     v1.Image
-	oci      bool
-	added    *contents.AddedLayer
-	from     derivation
-	config   []byte
-	manifest func() ([]byte, error)
+	*blob.EditedImage
+	base  v1.Image
+	added *contents.AddedLayer
+	from  derivation
 }
 
-// derive makes the derived image. The base's manifest is not asked for until somebody
-// wants the new one: for an image that comes uncompressed that means compressing it.
+// Base is the image that this one was made of, Added the layer more that it has; Traced reports whether it
+// runs under vfix-trace, other than its base.
+func (d *derivedImage) Base() v1.Image              { return d.base }
+func (d *derivedImage) Added() *contents.AddedLayer { return d.added }
+func (d *derivedImage) Traced() bool                { return d.from.Traced }
+
+// derive makes the derived image. It is an OCI image whatever the base is, so that only the names of media
+// types change; docker's names stay where oci is false, for an image in a docker manifest list, which
+// registries may not let hold another kind.
 func derive(base v1.Image, oci bool, added *contents.AddedLayer, from derivation) (*derivedImage, error) {
 	raw, err := base.RawConfigFile()
 	if err != nil {
@@ -96,12 +96,32 @@ func derive(base v1.Image, oci bool, added *contents.AddedLayer, from derivation
 	if err != nil {
 		return nil, err
 	}
-	d := &derivedImage{base: base, oci: oci, added: added, from: from}
-	if d.config, err = editConfig(raw, len(layers), added.PlainDigest, from); err != nil {
+	config, err := editConfig(raw, len(layers), added.PlainDigest, from)
+	if err != nil {
 		return nil, fmt.Errorf("image config: %w", err)
 	}
-	d.manifest = sync.OnceValues(d.makeManifest)
-	return d, nil
+	manifest, err := base.MediaType()
+	if err != nil {
+		return nil, err
+	}
+	names := naming{oci, from.made, manifest}
+	all := make([]v1.Layer, 0, len(layers)+1)
+	for _, l := range layers {
+		t, err := l.MediaType()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, blob.AsType(l, names.of(t)))
+	}
+	all = append(all, blob.AsType(added, names.added()))
+	img := blob.NewEditedImage(config, all, func() ([]byte, error) {
+		raw, err := base.RawManifest()
+		if err != nil {
+			return nil, err
+		}
+		return editManifest(raw, config, names, added, from)
+	})
+	return &derivedImage{img, base, added, from}, nil
 }
 
 // editConfig adds a layer to an image config (image-spec config.md): its diff ID, one
@@ -176,42 +196,49 @@ func addEntrypoint(config jsonobject.Object) error {
 	})
 }
 
-// typeName is what the derived image calls the media type t of its base. An uncompressed
-// layer that no manifest names keeps docker's name: by it a writer knows what to compress.
-func (d *derivedImage) typeName(t types.MediaType) types.MediaType {
-	if !d.oci || d.from.made && t == types.DockerUncompressedLayer {
+// naming is how a derived image calls media types.
+type naming struct {
+	oci      bool
+	made     bool            // the base has no manifest of its own
+	manifest types.MediaType // of the base
+}
+
+// of is what the derived image calls the media type t of its base. An uncompressed layer that no manifest
+// names keeps docker's name: by it a writer knows what to compress.
+func (n naming) of(t types.MediaType) types.MediaType {
+	if !n.oci || n.made && t == types.DockerUncompressedLayer {
 		return t
 	}
 	return media.OCIName(t)
 }
 
+// added is the media type of the added layer.
+func (n naming) added() types.MediaType {
+	if n.oci {
+		return types.OCILayer
+	}
+	return types.DockerLayer
+}
+
 // retype gives a descriptor its media type in the derived image.
-func (d *derivedImage) retype(desc jsonobject.Object) error {
-	return jsonobject.Edit(desc, "mediaType", func(t *types.MediaType) error {
-		*t = d.typeName(*t)
+func (n naming) retype(o jsonobject.Object) error {
+	return jsonobject.Edit(o, "mediaType", func(t *types.MediaType) error {
+		*t = n.of(*t)
 		return nil
 	})
 }
 
-// makeManifest edits the base's manifest (image-spec manifest.md).
-func (d *derivedImage) makeManifest() ([]byte, error) {
-	raw, err := d.base.RawManifest()
-	if err != nil {
-		return nil, err
-	}
+// editManifest adds a layer to a manifest (image-spec manifest.md), and names the new config.
+func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, from derivation) ([]byte, error) {
 	var m jsonobject.Object
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	mediaType, err := d.MediaType()
-	if err != nil {
-		return nil, err
-	}
 	if m == nil {
 		return nil, hinterr.Damaged("manifest: null")
 	}
-	m["mediaType"], _ = jsonobject.Encode(mediaType)
-	configName, err := partial.ConfigName(d)
+	m["mediaType"], _ = jsonobject.Encode(names.of(names.manifest)) // OCI does not demand it of the base's
+	digest, size, err := v1.SHA256(bytes.NewReader(config))
 	if err != nil {
 		return nil, err
 	}
@@ -220,132 +247,31 @@ func (d *derivedImage) makeManifest() ([]byte, error) {
 			return hinterr.Damaged("missing")
 		}
 		delete(*c, "data")
-		(*c)["digest"], _ = jsonobject.Encode(configName.String())
-		(*c)["size"], _ = jsonobject.Encode(len(d.config))
-		return d.retype(*c)
+		(*c)["digest"], _ = jsonobject.Encode(digest)
+		(*c)["size"], _ = jsonobject.Encode(size)
+		return names.retype(*c)
 	}); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	if err := jsonobject.Edit(m, "layers", func(l *[]jsonobject.Object) error {
 		for _, desc := range *l {
-			if err := d.retype(desc); err != nil {
+			if err := names.retype(desc); err != nil {
 				return err
 			}
 		}
-		added := jsonobject.Object{}
-		added["mediaType"], _ = jsonobject.Encode(d.addedType())
-		added["digest"], _ = jsonobject.Encode(d.added.PackedDigest.String())
-		added["size"], _ = jsonobject.Encode(d.added.PackedSize)
-		*l = append(*l, added)
+		desc := jsonobject.Object{}
+		desc["mediaType"], _ = jsonobject.Encode(names.added())
+		desc["digest"], _ = jsonobject.Encode(added.PackedDigest)
+		desc["size"], _ = jsonobject.Encode(added.PackedSize)
+		*l = append(*l, desc)
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	if d.oci { // docker's manifests have no annotations
-		if err := jsonobject.AddStrings(m, "annotations", d.from.labels()); err != nil {
+	if names.oci { // docker's manifests have no annotations
+		if err := jsonobject.AddStrings(m, "annotations", from.labels()); err != nil {
 			return nil, fmt.Errorf("manifest: %w", err)
 		}
 	}
 	return jsonobject.Encode(m)
 }
-
-func (d *derivedImage) RawConfigFile() ([]byte, error)      { return bytes.Clone(d.config), nil }
-func (d *derivedImage) ConfigFile() (*v1.ConfigFile, error) { return partial.ConfigFile(d) }
-func (d *derivedImage) ConfigName() (v1.Hash, error)        { return partial.ConfigName(d) }
-func (d *derivedImage) ConfigLayer() (v1.Layer, error) {
-	return partial.ConfigLayer(struct{ partial.WithRawConfigFile }{d})
-}
-func (d *derivedImage) RawManifest() ([]byte, error)    { return d.manifest() }
-func (d *derivedImage) Manifest() (*v1.Manifest, error) { return partial.Manifest(d) }
-func (d *derivedImage) Size() (int64, error)            { return partial.Size(d) }
-func (d *derivedImage) Digest() (v1.Hash, error)        { return partial.Digest(d) }
-
-func (d *derivedImage) MediaType() (types.MediaType, error) {
-	t, err := d.base.MediaType()
-	return d.typeName(t), err
-}
-
-// addedType is the media type of the added layer.
-func (d *derivedImage) addedType() types.MediaType {
-	if d.oci {
-		return types.OCILayer
-	}
-	return types.DockerLayer
-}
-
-// layer is a layer of the base as the derived image shows it.
-func (d *derivedImage) layer(l v1.Layer) v1.Layer {
-	return retypedLayer{l, d}
-}
-
-// Layers are the base's and the added one.
-func (d *derivedImage) Layers() ([]v1.Layer, error) {
-	layers, err := d.base.Layers()
-	if err != nil {
-		return nil, err
-	}
-	all := make([]v1.Layer, 0, len(layers)+1)
-	for _, l := range layers {
-		all = append(all, d.layer(l))
-	}
-	return append(all, d.layer(d.added)), nil
-}
-
-func (d *derivedImage) LayerByDigest(h v1.Hash) (v1.Layer, error) {
-	if h == d.added.PackedDigest {
-		return d.layer(d.added), nil
-	}
-	if name, err := d.ConfigName(); err == nil && h == name {
-		return d.ConfigLayer()
-	}
-	l, err := d.base.LayerByDigest(h)
-	if err != nil {
-		return nil, err
-	}
-	return d.layer(l), nil
-}
-
-func (d *derivedImage) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
-	if h == d.added.PlainDigest {
-		return d.layer(d.added), nil
-	}
-	l, err := d.base.LayerByDiffID(h)
-	if err != nil {
-		return nil, err
-	}
-	return d.layer(l), nil
-}
-
-// Base is the image that this one was made of.
-func (d *derivedImage) Base() v1.Image { return d.base }
-
-// Added is the layer more that it has.
-func (d *derivedImage) Added() *contents.AddedLayer { return d.added }
-
-// Traced reports whether it runs under vfix-trace, other than its base.
-func (d *derivedImage) Traced() bool { return d.from.Traced }
-
-// retypedLayer is a layer under the media type that the derived image gives it.
-type retypedLayer struct {
-	v1.Layer
-	in *derivedImage
-}
-
-func (l retypedLayer) MediaType() (types.MediaType, error) {
-	if l.Layer == v1.Layer(l.in.added) {
-		return l.in.addedType(), nil
-	}
-	t, err := l.Layer.MediaType()
-	return l.in.typeName(t), err
-}
-
-// Unwrap gives the base's layer.
-func (l retypedLayer) Unwrap() v1.Layer { return l.Layer }
-
-// Plain says what IsPlain says of the base's layer.
-func (l retypedLayer) Plain() bool { return blob.IsPlain(l.Layer) }
-
-var (
-	_ v1.Image = (*derivedImage)(nil)
-	_ v1.Layer = (*contents.AddedLayer)(nil)
-)

@@ -9,8 +9,7 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
@@ -50,7 +49,6 @@ func undone(after *contents.Subject, stated bool) (*media.Source, error) {
 	if t.At(strings.TrimPrefix(fallback.TracePath, "/")) == nil {
 		stated = true
 	}
-	base := undoneImage{Image: src.Image, layers: layers[:len(layers)-1]}
 	var c jsonobject.Object
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, fmt.Errorf("%v: image config: %w", src.Ref, err)
@@ -74,21 +72,9 @@ func undone(after *contents.Subject, stated bool) (*media.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: image config: %w", src.Ref, err)
 	}
-	if base.config, err = jsonobject.Encode(c); err != nil {
-		return nil, err
-	}
-	return &media.Source{Ref: src.Ref, Image: base}, nil
+	config, err := jsonobject.Encode(c)
+	return &media.Source{Ref: src.Ref, Image: blob.NewEditedImage(config, layers[:len(layers)-1], src.Image.RawManifest)}, err
 }
-
-// undoneImage is an image without its last layer.
-type undoneImage struct {
-	v1.Image
-	layers []v1.Layer
-	config []byte
-}
-
-func (u undoneImage) Layers() ([]v1.Layer, error)    { return u.layers, nil }
-func (u undoneImage) RawConfigFile() ([]byte, error) { return u.config, nil }
 
 // statement compares the statement with the one that vfix makes.
 func (v *comparison) statement() error {

@@ -133,14 +133,6 @@ func (v *comparison) manifest(ctx context.Context, config []byte) error {
 	return nil
 }
 
-// textImage is an image under another manifest.
-type textImage struct {
-	v1.Image
-	manifest []byte
-}
-
-func (t textImage) RawManifest() ([]byte, error) { return t.manifest, nil }
-
 // derivedManifest is what a rebuild makes of the base's manifest, with the added layer as the source has
 // it, compressed in whatever way.
 func (v *comparison) derivedManifest(base []byte, got *manifestText, config []byte) ([]byte, error) {
@@ -150,11 +142,12 @@ func (v *comparison) derivedManifest(base []byte, got *manifestText, config []by
 			return nil, fmt.Errorf("manifest: %w", err)
 		}
 	}
-	d := &derivedImage{
-		base: textImage{v.base.Src.Image, base}, oci: !got.docker, from: v.from, config: config,
-		added: &contents.AddedLayer{PackedDigest: added.Digest, PackedSize: added.Size},
+	manifest, err := v.base.Src.Image.MediaType()
+	if err != nil {
+		return nil, err
 	}
-	return d.makeManifest()
+	return editManifest(base, config, naming{!got.docker, v.from.made, manifest},
+		&contents.AddedLayer{PackedDigest: added.Digest, PackedSize: added.Size}, v.from)
 }
 
 // manifestText is a manifest, taken apart, with OCI's names for media types.

@@ -51,6 +51,7 @@ func ShortHash(h v1.Hash) string {
 // Size and Compressed would each compress the whole layer first. ggcr does not say so:
 // partial.UncompressedToLayer wraps the layer in a struct that embeds the interface.
 func IsPlain(l v1.Layer) bool {
+	l = Underlying(l)
 	if p, ok := l.(interface{ Plain() bool }); ok {
 		return p.Plain()
 	}
@@ -65,6 +66,7 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 	if err != nil {
 		return nil, fmt.Errorf("layer: diff ID: %w", err)
 	}
+	l = Underlying(l)
 	s := &layerStream{Name: ShortHash(diffID), DiffID: diffID, Size: -1}
 	if IsPlain(l) {
 		s.src, err = l.Uncompressed()
@@ -75,11 +77,7 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 		if s.Size, err = l.Size(); err != nil {
 			return nil, s.Wrap(err)
 		}
-		if u, ok := l.(unverifiedLayer); ok { // hashed here, and once is enough
-			s.src, err = u.Unverified()
-		} else {
-			s.src, err = l.Compressed()
-		}
+		s.src, err = OpenUnverified(l) // hashed here, and once is enough
 	}
 	if err != nil {
 		return nil, s.Wrap(err)

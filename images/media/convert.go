@@ -3,7 +3,6 @@
 package media
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,7 +13,6 @@ import (
 	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/gzip"
 
@@ -74,7 +72,14 @@ func portable(ctx context.Context, img v1.Image, oci bool, temp string, p progre
 	if err != nil {
 		return nil, err
 	}
-	return &convertedImage{Image: img, Raw: raw, Parsed: m, Replaced: layers}, nil
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	for n, d := range m.Layers {
+		layers[n] = blob.AsType(layers[n], d.MediaType)
+	}
+	return blob.NewEditedImage(config, layers, func() ([]byte, error) { return raw, nil }), nil
 }
 
 func pointers(ds []v1.Descriptor) []*v1.Descriptor {
@@ -83,37 +88,6 @@ func pointers(ds []v1.Descriptor) []*v1.Descriptor {
 		ps[n] = &ds[n]
 	}
 	return ps
-}
-
-// convertedImage is an image under a new manifest, with the same config.
-type convertedImage struct {
-	v1.Image
-	Raw      []byte
-	Parsed   *v1.Manifest
-	Replaced []v1.Layer
-}
-
-func (c *convertedImage) MediaType() (types.MediaType, error) { return c.Parsed.MediaType, nil }
-func (c *convertedImage) Size() (int64, error)                { return int64(len(c.Raw)), nil }
-func (c *convertedImage) Digest() (v1.Hash, error)            { return partial.Digest(c) }
-func (c *convertedImage) Manifest() (*v1.Manifest, error)     { return c.Parsed.DeepCopy(), nil }
-func (c *convertedImage) RawManifest() ([]byte, error)        { return bytes.Clone(c.Raw), nil }
-
-func (c *convertedImage) Layers() ([]v1.Layer, error) {
-	ls := make([]v1.Layer, len(c.Replaced))
-	for n, l := range c.Replaced {
-		ls[n] = blob.AsType(l, c.Parsed.Layers[n].MediaType)
-	}
-	return ls, nil
-}
-
-func (c *convertedImage) LayerByDigest(h v1.Hash) (v1.Layer, error) {
-	for n, d := range c.Parsed.Layers {
-		if d.Digest == h {
-			return blob.AsType(c.Replaced[n], d.MediaType), nil
-		}
-	}
-	return c.Image.LayerByDigest(h)
 }
 
 // packedLayer is a layer compressed into a file.

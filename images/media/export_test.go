@@ -8,10 +8,9 @@ const (
 )
 
 type (
-	ConvertedImage = convertedImage
-	IndexText      = indexText
-	LayoutBlobs    = layoutBlobs
-	TarFile        = tarFile
+	IndexText   = indexText
+	LayoutBlobs = layoutBlobs
+	TarFile     = tarFile
 )
 
 var (

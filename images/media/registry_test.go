@@ -12,6 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/internal/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
@@ -60,8 +61,7 @@ func TestRegistryMount(t *testing.T) {
 		}
 		return true
 	})
-	wrapped := &media.ConvertedImage{Image: src.Image, Raw: imagetest.Must[[]byte](t)(src.Image.RawManifest()),
-		Parsed: imagetest.Must[*v1.Manifest](t)(src.Image.Manifest()), Replaced: imagetest.Must[[]v1.Layer](t)(src.Image.Layers())}
+	wrapped := blob.NewEditedImage(imagetest.Must[[]byte](t)(src.Image.RawConfigFile()), imagetest.Must[[]v1.Layer](t)(src.Image.Layers()), src.Image.RawManifest)
 	imagetest.Put(t, "docker://"+f.Host+"/b/tiny:1", media.Result{Image: wrapped})
 	if f.Count("mount=") != 2 || f.Count("from=a%2Ftiny") != 2 || f.Count("PATCH ") > 1 || f.Count("GET /v2/a/tiny/blobs") > 1 {
 		t.Errorf("requests: %q", f.Seen)

@@ -52,8 +52,22 @@ func (s *Source) takeRemoteSchema1(ctx context.Context, n name.Reference, raw []
 		s.Close()
 		return hinterr.Damaged("manifest %s: got %s of what the registry sent", d.DigestStr(), s.Digest)
 	}
-	s.Image = mountedImage{s.Image, n}
-	return nil
+	s.Image, err = mounted(s.Image, n)
+	return err
+}
+
+// mounted is an image whose layers a registry has, though they are read elsewhere: a push to the same
+// registry mounts them.
+func mounted(img v1.Image, from name.Reference) (v1.Image, error) {
+	layers, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	for n, l := range layers {
+		layers[n] = &remote.MountableLayer{Layer: l, Reference: from}
+	}
+	config, err := img.RawConfigFile()
+	return blob.NewEditedImage(config, layers, img.RawManifest), err
 }
 
 // fetchedBlobs are blobs of a repository, each fetched once into a folder.
@@ -101,21 +115,6 @@ func (f fetchedBlobs) fetch(h v1.Hash, path string) error {
 		return err
 	}
 	return out.Close()
-}
-
-// mountedImage is an image whose layers a registry has, though they are read elsewhere: a
-// push to the same registry mounts them.
-type mountedImage struct {
-	v1.Image
-	from name.Reference
-}
-
-func (m mountedImage) Layers() ([]v1.Layer, error) {
-	layers, err := m.Image.Layers()
-	for n, l := range layers {
-		layers[n] = &remote.MountableLayer{Layer: l, Reference: m.from}
-	}
-	return layers, err
 }
 
 // Names in the folders of skopeo's transport dir: (containers/image, directory/explanation):
