@@ -1,4 +1,4 @@
-// Rebuild: its options and result, and the order of its steps.
+// Rebuild: its options and result, and its stages.
 
 package images
 
@@ -18,181 +18,6 @@ import (
 	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/images/sources"
 )
-
-// rebuild is one run of Rebuild.
-type rebuild struct {
-	src *media.Source
-	o   RebuildOptions
-	s   *contents.Session
-	to  []media.Ref // where the result goes; the last one names it
-	out *Rebuilt
-}
-
-func (r *rebuild) run(ctx context.Context) error {
-	res := media.Result{Image: r.src.Image, Index: r.src.Index, Source: r.src.Ref}
-	made, err := r.make(ctx)
-	if err != nil {
-		return err
-	}
-	if made != nil {
-		defer made.img.added.Close()
-		res = r.with(res, made)
-	}
-	for _, l := range r.levels() {
-		other := &rebuild{src: l, o: r.o, s: r.s, to: r.to, out: &Rebuilt{BaseName: r.out.BaseName, BaseDigest: l.Digest}}
-		other.o.Provenance = ProvenanceNone
-		changed, err := other.make(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", platformOf(l), err)
-		}
-		r.out.level(platformOf(r.src), platformOf(l), other.out)
-		if changed != nil {
-			defer changed.img.added.Close()
-			res.Index = other.with(res, changed).Index
-		}
-	}
-	return r.finish(ctx, res, made)
-}
-
-// levels are the other images of the index, where the result can be an index.
-func (r *rebuild) levels() []*media.Source {
-	if len(r.src.Levels) == 0 || r.o.DryRun {
-		return r.src.Levels
-	}
-	alone := func(d media.Ref) bool {
-		return d.Transport == media.Daemon || d.Transport == media.DockerArchive || d.Transport == media.SIF
-	}
-	if !slices.ContainsFunc(r.to, func(d media.Ref) bool { return !alone(d) }) {
-		return nil
-	}
-	return r.src.Levels
-}
-
-// level takes what was done to another image of the index.
-func (r *Rebuilt) level(own, platform string, o *Rebuilt) {
-	r.Findings.Platform, o.Findings.Platform = own, platform
-	r.Findings.Levels = append(r.Findings.Levels, o.Findings)
-	r.Levels = append(r.Levels, o)
-	for _, w := range o.Warnings {
-		r.Warnings = append(r.Warnings, platform+": "+w)
-	}
-}
-
-// finish writes the result, where there is something to write.
-func (r *rebuild) finish(ctx context.Context, res media.Result, made *derived) error {
-	r.out.Unchanged = made == nil && !slices.ContainsFunc(r.out.Levels, func(l *Rebuilt) bool { return !l.Unchanged })
-	switch {
-	case r.out.Unchanged:
-		return r.unchanged(ctx)
-	case r.o.DryRun:
-		r.out.Reference = r.baseReference()
-		return nil
-	case made == nil:
-		return r.store(ctx, res, nil)
-	}
-	defer r.tell(made.proof)
-	return r.store(ctx, res, made.proof)
-}
-
-// hasManifest reports whether a source has the image's manifest: a daemon, an archive of
-// its and a SIF file have none.
-func hasManifest(src *media.Source) bool {
-	switch src.Ref.Transport {
-	case media.Daemon, media.DockerArchive, media.SIF:
-		return false
-	}
-	return !src.Made
-}
-
-// derived is a derived image and what is stated about it, which may be nil.
-type derived struct {
-	img   *derivedImage
-	proof *provenance.Proof
-}
-
-// with puts a derived image into the result.
-func (r *rebuild) with(res media.Result, made *derived) media.Result {
-	res.Image = made.img
-	if made.proof != nil {
-		res.Statement = made.proof
-	}
-	if r.src.Index != nil {
-		res.Index = media.ReplaceInIndex(res.Index, r.src.Entry, made.img)
-	}
-	return res
-}
-
-// make makes the derived image; nil says that there is nothing to do.
-func (r *rebuild) make(ctx context.Context) (_ *derived, err error) {
-	sub, err := r.s.OpenSubject(ctx, r.src)
-	if err != nil {
-		return nil, err
-	}
-	defer sub.Close()
-	r.out.Findings = sub.F.Findings
-	c, err := findChanges(ctx, sub, &r.o.Shim, r.o.Fallback)
-	if err != nil {
-		return nil, err
-	}
-	if c.none() {
-		r.out.Unchanged = true
-		return nil, nil
-	}
-	r.out.Repaired = c.repaired
-	if err := r.packages(ctx, sub, c); err != nil {
-		return nil, err
-	}
-	r.warnMarks(c.targets)
-	r.signatures(ctx)
-	added, err := r.s.NewLayer(ctx, sub.T, c.targets, c.extras)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			added.Close()
-		}
-	}()
-	r.out.LayerSize = added.PackedSize
-	media.NoteDepth(len(sub.T.Layers)+1, r.s.Progress)
-	img, err := derive(r.src.Image, r.oci(), added, c.derivation(r.out.BaseName, r.out.BaseDigest, r.o.Version, !hasManifest(r.src)))
-	if err != nil {
-		return nil, err
-	}
-	made := &derived{img: img}
-	if r.o.Provenance == "" || r.o.Provenance == ProvenanceNone || r.o.DryRun {
-		return made, nil
-	}
-	made.proof, err = r.prove(img, sub.T, c)
-	return made, err
-}
-
-// oci reports whether the derived image is to be an OCI image: it is, but for one that
-// stays in a docker manifest list with others of docker's kind.
-func (r *rebuild) oci() bool {
-	if r.src.Index == nil {
-		return true
-	}
-	t, err := r.src.Index.MediaType()
-	return err != nil || t != types.DockerManifestList
-}
-
-// baseDigest is the digest of the base that is recorded: of the platform's own manifest,
-// or of the config (the image ID) where a daemon or docker archive has no manifest.
-func baseDigest(src *media.Source) (string, error) {
-	if src.Made {
-		return src.Digest, nil
-	}
-	var h v1.Hash
-	var err error
-	switch src.Ref.Transport {
-	case media.Daemon, media.DockerArchive:
-		h, err = src.Image.ConfigName()
-	default:
-		h, err = src.Image.Digest()
-	}
-	return h.String(), err
-}
 
 // RebuildOptions are the choices of vfix rebuild.
 type RebuildOptions struct {
@@ -254,51 +79,193 @@ func RebuildSession(o RebuildOptions) *contents.Session {
 	return s
 }
 
-// RebuildSource writes the derived image of an open source.
+// RebuildSource writes the derived image of an open source: the stages of a rebuild. After an error
+// beyond the scan the result has the findings.
 func RebuildSource(ctx context.Context, s *contents.Session, src *media.Source, o RebuildOptions) (*Rebuilt, error) {
-	if dest, err := media.ParseRef(o.Dest); err == nil && o.Dest != "" {
-		if dest, err = media.ResolveDest(dest); err != nil {
-			return nil, err
-		}
-		if err := sources.CheckNotInside(src, dest); err != nil {
-			return nil, err
-		}
-	}
-	r := &rebuild{src: src, o: o, s: s, out: &Rebuilt{BaseName: media.BaseName(src.Ref)}}
-	var err error
-	if !o.DryRun {
-		if r.to, err = r.dests(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if src.Image == nil {
-		if err := sources.WithRootImage(ctx, src, sources.RunConfig{}, o.Media); err != nil {
-			return nil, err
-		}
-	}
-	if r.out.BaseDigest, err = baseDigest(src); err != nil {
+	to, err := destinations(ctx, src, o)
+	if err != nil {
 		return nil, err
 	}
-	if src.Keep != nil && r.elsewhere() {
+	base, err := openBase(ctx, src, o)
+	if err != nil {
+		return nil, err
+	}
+	own, err := rebuildImage(ctx, s, base, o)
+	if err != nil {
+		return own.out, err
+	}
+	defer own.close()
+	levels, err := rebuildLevels(ctx, s, base, to, o)
+	for _, l := range levels {
+		defer l.close()
+		own.out.level(platformOf(src), platformOf(l.src), l.out)
+	}
+	if err != nil {
+		return own.out, err
+	}
+	return own.out, place(ctx, s, own, levels, to, o)
+}
+
+// base is an image that is rebuilt, and what is recorded of it in the result.
+type base struct {
+	*media.Source
+	name, digest string
+}
+
+// rebuilt is what a rebuild made of one image. img is nil where there is nothing to do, proof where
+// nothing is to be stated about it.
+type rebuilt struct {
+	src   *media.Source
+	out   *Rebuilt
+	img   *derivedImage
+	proof *provenance.Proof
+}
+
+func (r rebuilt) close() {
+	if r.img != nil {
+		r.img.added.Close()
+	}
+}
+
+// openBase makes an image of a source that has none, and keeps the layers of one that are needed twice.
+func openBase(ctx context.Context, src *media.Source, o RebuildOptions) (base, error) {
+	if src.Image == nil {
+		if err := sources.WithRootImage(ctx, src, sources.RunConfig{}, o.Media); err != nil {
+			return base{}, err
+		}
+	}
+	if src.Keep != nil && elsewhere(src, o) {
 		src.Keep()
 	}
-	return r.out, r.run(ctx)
+	digest, err := baseDigest(src)
+	return base{src, media.BaseName(src.Ref), digest}, err
+}
+
+// rebuildImage makes the derived image of one image, one call a stage.
+func rebuildImage(ctx context.Context, s *contents.Session, from base, o RebuildOptions) (r rebuilt, err error) {
+	out := &Rebuilt{BaseName: from.name, BaseDigest: from.digest}
+	r = rebuilt{src: from.Source, out: out}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	sub, err := s.OpenSubject(ctx, from.Source)
+	if err != nil {
+		return r, err
+	}
+	defer sub.Close()
+	out.Findings = sub.F.Findings
+	c, err := findChanges(ctx, sub, &o.Shim, o.Fallback)
+	if err != nil || c.none() {
+		out.Unchanged = err == nil
+		return r, err
+	}
+	out.Repaired = c.repaired
+	if out.Packages, out.Warnings, err = c.correctPackages(ctx, sub, o.UpdateDpkg); err != nil {
+		return r, err
+	}
+	out.Warnings = append(out.Warnings, c.lostMarks()...)
+	if out.Signatures, err = findSignatures(ctx, from.Source, o.Media); err != nil && ctx.Err() == nil {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("whether the base is signed could not be found out: %v", err))
+	}
+	added, err := s.NewLayer(ctx, sub.T, c.targets, c.extras)
+	if err != nil {
+		return r, err
+	}
+	out.LayerSize = added.PackedSize
+	media.NoteDepth(len(sub.T.Layers)+1, s.Progress)
+	if r.img, err = derive(from.Image, ociForm(from.Index), added, c.derivation(from.name, from.digest, o.Version, !hasManifest(from.Source))); err != nil {
+		added.Close()
+		return r, err
+	}
+	if o.Provenance != "" && o.Provenance != ProvenanceNone && !o.DryRun {
+		r.proof, err = prove(r.img, sub.T, c, o.Provenance)
+	}
+	return r, err
+}
+
+// rebuildLevels rebuilds the other images of the index, where the result can be an index. What was made before an
+// error is returned with it.
+func rebuildLevels(ctx context.Context, s *contents.Session, from base, to []media.Ref, o RebuildOptions) (all []rebuilt, err error) {
+	alone := func(d media.Ref) bool {
+		return d.Transport == media.Daemon || d.Transport == media.DockerArchive || d.Transport == media.SIF
+	}
+	if !o.DryRun && !slices.ContainsFunc(to, func(d media.Ref) bool { return !alone(d) }) {
+		return nil, nil
+	}
+	o.Provenance = ProvenanceNone // it is about the image that was chosen
+	for _, l := range from.Levels {
+		r, err := rebuildImage(ctx, s, base{l, from.name, l.Digest}, o)
+		if err != nil {
+			return all, fmt.Errorf("%s: %w", platformOf(l), err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// level takes what was done to another image of the index.
+func (r *Rebuilt) level(own, platform string, o *Rebuilt) {
+	r.Findings.Platform, o.Findings.Platform = own, platform
+	r.Findings.Levels = append(r.Findings.Levels, o.Findings)
+	r.Levels = append(r.Levels, o)
+	for _, w := range o.Warnings {
+		r.Warnings = append(r.Warnings, platform+": "+w)
+	}
+}
+
+// hasManifest reports whether a source has the image's manifest: a daemon, an archive of
+// its and a SIF file have none.
+func hasManifest(src *media.Source) bool {
+	switch src.Ref.Transport {
+	case media.Daemon, media.DockerArchive, media.SIF:
+		return false
+	}
+	return !src.Made
+}
+
+// ociForm reports whether the derived image is to be an OCI image: it is, but for one that
+// stays in a docker manifest list, idx, with others of docker's kind.
+func ociForm(idx v1.ImageIndex) bool {
+	if idx == nil {
+		return true
+	}
+	t, err := idx.MediaType()
+	return err != nil || t != types.DockerManifestList
+}
+
+// baseDigest is the digest of the base that is recorded: of the platform's own manifest,
+// or of the config (the image ID) where a daemon or docker archive has no manifest.
+func baseDigest(src *media.Source) (string, error) {
+	if src.Made {
+		return src.Digest, nil
+	}
+	var h v1.Hash
+	var err error
+	switch src.Ref.Transport {
+	case media.Daemon, media.DockerArchive:
+		h, err = src.Image.ConfigName()
+	default:
+		h, err = src.Image.Digest()
+	}
+	return h.String(), err
 }
 
 // elsewhere reports whether the layers of an image in a registry are copied to another place, and not
 // only examined.
-func (r *rebuild) elsewhere() bool {
-	if r.o.DryRun {
+func elsewhere(src *media.Source, o RebuildOptions) bool {
+	if o.DryRun {
 		return false
 	}
-	dest, err := media.ParseRef(r.o.Dest)
+	dest, err := media.ParseRef(o.Dest)
 	switch {
-	case r.o.Dest == "":
-		return !r.o.Push
+	case o.Dest == "":
+		return !o.Push
 	case err != nil || dest.Transport != media.Registry:
 		return err == nil
 	}
-	from, _, _ := strings.Cut(r.src.Ref.Name, "/")
+	from, _, _ := strings.Cut(src.Ref.Name, "/")
 	to, _, _ := strings.Cut(dest.Name, "/")
 	return from != to
 }

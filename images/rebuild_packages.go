@@ -10,14 +10,14 @@ import (
 	"vfix.dev/vfix/images/records"
 )
 
-// packages finds the records that package databases have of the patched files, and adds
-// the databases that are to be corrected.
-func (r *rebuild) packages(ctx context.Context, sub *contents.Subject, c *changes) error {
+// correctPackages finds the records that package databases have of the patched files, and with update adds
+// the databases that are to be corrected. Warnings say what could not be found out.
+func (c *changes) correctPackages(ctx context.Context, sub *contents.Subject, update bool) (files []records.Record, warnings []string, err error) {
 	files, corrected, err := records.DpkgRecords(ctx, sub, c.targets)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if r.o.UpdateDpkg {
+	if update {
 		for i := range files {
 			files[i].Corrected = !files[i].Stale
 		}
@@ -25,20 +25,20 @@ func (r *rebuild) packages(ctx context.Context, sub *contents.Subject, c *change
 	}
 	rpm, err := records.RpmRecords(ctx, sub, c.targets)
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 	if err != nil {
-		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("whether rpm has digests of the patched files could not be found out: %v", err))
+		warnings = []string{fmt.Sprintf("whether rpm has digests of the patched files could not be found out: %v", err)}
 	}
-	r.out.Packages = append(files, rpm...)
-	return nil
+	return append(files, rpm...), warnings, nil
 }
 
-// warnMarks tells of xattrs that the patched files lose.
-func (r *rebuild) warnMarks(targets []contents.Target) {
-	for _, h := range targets {
+// lostMarks are warnings about xattrs that the patched files lose.
+func (c *changes) lostMarks() (warnings []string) {
+	for _, h := range c.targets {
 		if all := contents.Marks(h.Meta.Xattrs); len(all) > 0 {
-			r.out.Warnings = append(r.out.Warnings, h.Names[0]+": "+contents.MarkWarning(all))
+			warnings = append(warnings, h.Names[0]+": "+contents.MarkWarning(all))
 		}
 	}
+	return warnings
 }

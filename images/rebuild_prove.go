@@ -24,11 +24,11 @@ const (
 	ProvenanceNone = "none"
 )
 
-// prove states what the derived image is.
-func (r *rebuild) prove(img *derivedImage, t *contents.Tree, c *changes) (*provenance.Proof, error) {
+// prove states what the derived image is; where is the word of --provenance.
+func prove(img *derivedImage, t *contents.Tree, c *changes, where string) (*provenance.Proof, error) {
 	p := &provenance.Proof{}
-	if r.o.Provenance != ProvenanceAuto {
-		p.File = r.o.Provenance
+	if where != ProvenanceAuto {
+		p.File = where
 	}
 	config, err := img.ConfigName()
 	if err != nil {
@@ -71,13 +71,4 @@ func (c *changes) state(t *contents.Tree, from derivation, config, added v1.Hash
 	}
 	slices.SortFunc(doc.Added, func(a, b provenance.StatedContent) int { return strings.Compare(a.Path, b.Path) })
 	return doc, nil
-}
-
-// tell puts what became of the statement into the result.
-func (r *rebuild) tell(p *provenance.Proof) {
-	if p == nil {
-		return
-	}
-	r.out.Provenance = p.Stored
-	r.out.Warnings = append(r.out.Warnings, p.Warnings...)
 }

@@ -5,7 +5,6 @@ package images
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -96,13 +95,4 @@ func signaturesOf(repo name.Repository, d v1.Hash, opts []remote.Option) ([]Sign
 		}
 	}
 	return all, nil
-}
-
-// signatures notes what signatures the base has, and of the result has to be signed again.
-func (r *rebuild) signatures(ctx context.Context) {
-	found, err := findSignatures(ctx, r.src, r.o.Media)
-	if err != nil && ctx.Err() == nil {
-		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("whether the base is signed could not be found out: %v", err))
-	}
-	r.out.Signatures = found
 }
