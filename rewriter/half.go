@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
@@ -215,33 +214,22 @@ const (
 	maxNeedles = 8
 )
 
-// loads finds instructions that load a word of data which may be half an address: movslq, or a mov
-// of 32 bits whose sign is extended later.
+// loads finds instructions that load a word which may be half an address and was not known when code was
+// searched, because it is in code: movslq, or a mov of 32 bits whose sign is extended later.
 func (s *search) loads() error {
-	words := slices.Sorted(maps.Keys(s.words))
+	words := slices.DeleteFunc(slices.Sorted(maps.Keys(s.words)), func(w uint64) bool {
+		_, known := slices.BinarySearch(s.loaded, w)
+		return known
+	})
+	if len(words) == 0 {
+		return nil
+	}
 	for i := range s.f.Progs {
 		p := &s.f.Progs[i]
 		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz == 0 {
 			continue
 		}
-		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
-			lo, hi = max(lo, 1), min(hi, len(b)-6)
-			if len(words) > maxNeedles {
-				for i := lo; i < hi; i++ {
-					s.load(b, vaddr, i, words)
-				}
-				return
-			}
-			for _, w := range words {
-				displacements(b, vaddr, lo+2, hi+2, w, 0, func(i int) { s.load(b, vaddr, i-2, words) })
-				if s.f.Type != elf.TypeExec || w > math.MaxUint32 {
-					continue // where no instruction has its address
-				}
-				for upper := (w - min(w, tableSpan)) >> 16; upper <= w>>16; upper++ {
-					upperHalves(b, lo+3, hi+3, uint16(upper), func(i int) { s.load(b, vaddr, i-3, words) })
-				}
-			}
-		})
+		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) { s.codeHits(b, vaddr, lo, hi, words, false) })
 		if err != nil {
 			return err
 		}

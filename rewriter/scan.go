@@ -141,10 +141,8 @@ func scanELF(f *file, what scope) (*Report, error) {
 	if rep.Redirect, err = f.findRedirect(); err != nil {
 		return nil, err
 	}
-	if len(s.words) > 0 {
-		if err := s.loads(); err != nil {
-			return nil, err
-		}
+	if err := s.loads(); err != nil {
+		return nil, err
 	}
 	if len(s.halves) > 0 {
 		more, err := wholes(f, s.halves)

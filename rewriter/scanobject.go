@@ -75,15 +75,13 @@ func (f *file) mayCall() (bool, error) {
 // of a call have that.
 func hasPage(b []byte) bool {
 	const behind = 4 // the displacement's own bytes
-	for _, needle := range [...][]byte{pageNeedle, {0x5f, 0xff}} {
-		for i := range elf.Indexes(b, 2, len(b), needle) {
-			at := uint64(int64(int32(binary.LittleEndian.Uint32(b[i-2:]))))
-			if _, ok := FunctionAt(at); ok {
-				return true
-			}
-			if _, ok := FunctionAt(at + behind); ok {
-				return true
-			}
+	for i := range elf.Pairs(b, 2, len(b), []uint16{pagePair, pagePair - 1}) {
+		at := uint64(int64(int32(binary.LittleEndian.Uint32(b[i-2:]))))
+		if _, ok := FunctionAt(at); ok {
+			return true
+		}
+		if _, ok := FunctionAt(at + behind); ok {
+			return true
 		}
 	}
 	return false

@@ -6,6 +6,9 @@ package rewriter
 
 import (
 	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 
@@ -16,7 +19,8 @@ import (
 // maxSites bounds the references of one file. The most seen in a real one is 6.
 const maxSites = 4096
 
-var pageNeedle = []byte{0x60, 0xff}
+// pagePair is 60 ff.
+const pagePair = 0xff60
 
 // search collects the references of one file as sites that have no verdict yet.
 type search struct {
@@ -27,56 +31,59 @@ type search struct {
 	// halves are those that may be a part of an address.
 	halves []Site
 	words  map[uint64]Function // the data among them, and variables that such a constant is stored in
+	loaded []uint64            // those of the words whose loads are looked for when code is
 	// bytes is how many bytes of executable segments were searched.
 	bytes uint64
 }
 
 func (s *search) full() bool { return len(s.sites) >= maxSites }
 
-// run searches all PT_LOADs.
+// run searches all PT_LOADs, data first: what code may load of it is known when code is searched.
 func (s *search) run() error {
-	for i := range s.f.Progs {
-		p := &s.f.Progs[i]
-		if p.Type != elf.PTLoad || p.Filesz == 0 {
-			continue
-		}
-		s.in = p
-		exec := p.Flags&elf.PFX != 0
+	for _, exec := range [...]bool{false, true} {
 		if exec {
-			s.bytes += p.Filesz
+			s.loaded = slices.Sorted(maps.Keys(s.words))
 		}
-		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
-			s.hits(b, vaddr, lo, hi, exec)
-			if exec && s.f.Type == elf.TypeExec {
-				s.relativeHits(b, vaddr, lo, hi)
+		for i := range s.f.Progs {
+			p := &s.f.Progs[i]
+			if p.Type != elf.PTLoad || p.Filesz == 0 || exec != (p.Flags&elf.PFX != 0) {
+				continue
 			}
-		})
-		if err != nil {
-			return err
+			s.in = p
+			err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+				if exec {
+					s.codeHits(b, vaddr, lo, hi, s.loaded, true)
+					return
+				}
+				for i := range elf.Pairs(b, lo, hi, []uint16{pagePair}) {
+					s.hit(b, vaddr, i, false)
+				}
+			})
+			if err != nil {
+				return err
+			}
+			if exec {
+				s.bytes += p.Filesz
+			}
 		}
 	}
 	return nil
 }
 
-// hits looks for the page's address in b[lo:hi], which may be code where exec is set.
-func (s *search) hits(b []byte, vaddr uint64, lo, hi int, exec bool) {
-	for i := range elf.Indexes(b, lo, hi, pageNeedle) {
-		if s.full() {
-			return
-		}
-		if i < 2 || b[i-2] != 0 || b[i-1]&^0x0c != 0 {
-			continue // the lower half of none of the three
-		}
-		imm := i - 2
-		f, ok := FunctionAt(uint64(int64(int32(binary.LittleEndian.Uint32(b[imm:])))))
-		if !ok || exec && s.reference(b, vaddr, imm, f) {
-			continue
-		}
-		if exec {
-			s.partial(b, vaddr, imm, f)
-		}
-		s.word(b, vaddr, imm, f)
+// hit looks at the pair at b[i], which may be in code where exec is set.
+func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
+	if s.full() || i < 2 || b[i-2] != 0 || b[i-1]&^0x0c != 0 {
+		return // the lower half of none of the three
 	}
+	imm := i - 2
+	f, ok := FunctionAt(uint64(int64(int32(binary.LittleEndian.Uint32(b[imm:])))))
+	if !ok || exec && s.reference(b, vaddr, imm, f) {
+		return
+	}
+	if exec {
+		s.partial(b, vaddr, imm, f)
+	}
+	s.word(b, vaddr, imm, f)
 }
 
 // word takes the four bytes at b[imm] for data: an address, aligned or not, or the lower half of one.
@@ -172,50 +179,96 @@ func (s *search) add(site Site) {
 	s.sites = append(s.sites, site)
 }
 
-// relativeHits is the second look at b[lo:hi], for programs at fixed addresses: call, jmp and jcc
-// rel32 into the page, and lea of it relative to rip.
-func (s *search) relativeHits(b []byte, vaddr uint64, lo, hi int) {
-	displacements(b, vaddr, lo+1, hi+1, Gettimeofday.Vaddr(), int(Functions[len(Functions)-1].Vaddr()-PageVaddr), func(i int) {
-		op := i - 1
-		jcc := op > 0 && b[op-1] == 0x0f && b[op]&0xf0 == 0x80
-		lea := op > 1 && b[op-2]&0xf8 == 0x48 && b[op-1] == 0x8d && b[op]&0xc7 == 5 // off rip
-		if s.full() || i+4 > len(b) || b[op] != 0xe8 && b[op] != 0xe9 && !jcc && !lea {
-			return
+// codeHits is one look at b[lo:hi], code, for the page's address; for loads of the words, which may be half of it;
+// and, in programs at fixed addresses, for call, jmp and jcc rel32 into the page and lea of it relative to rip.
+// page is false where the loads alone are looked for. Of the distances from one place to another only the lower
+// half varies from byte to byte: in a block of code the upper half is one of two.
+func (s *search) codeHits(b []byte, vaddr uint64, lo, hi int, words []uint64, page bool) {
+	if len(words) > maxNeedles {
+		for i := max(lo, 1); i < min(hi, len(b)-6); i++ {
+			s.load(b, vaddr, i, words)
 		}
-		v := vaddr + uint64(op)
-		f, ok := FunctionAt(v + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i:])))))
-		switch {
-		case !ok:
-		case lea:
-			s.add(Site{Vaddr: v - 2, Len: 7, Kind: LeaDisp32, Reg: b[op]>>3&7 | b[op-2]&4<<1, Function: f})
-		case jcc:
-			s.add(Site{Vaddr: v - 1, Len: 6, Kind: JccRel32, Function: f})
-		default:
-			s.add(Site{Vaddr: v, Len: 5, Kind: CallRel32, Function: f})
+		words = nil
+	}
+	relative := page && s.f.Type == elf.TypeExec
+	block := hi - lo
+	if relative || len(words) > 0 {
+		block = 1 << 15
+	}
+	// The upper half of a displacement is 3 bytes behind the opcode of a branch, 4 behind that of a load, and 5
+	// where there is a SIB byte.
+	const branch, load, sib = 3, 4, 5
+	var buf [16]uint16
+	for at := lo; at < hi; at += block { // opcodes from at to end
+		end := min(at+block, hi)
+		pairs := buf[:0]
+		if page {
+			pairs = append(pairs, pagePair)
 		}
-	})
-}
-
-// displacements visits each index in b[lo:hi] of four bytes that may be the distance from the byte
-// behind them to the address to, or to one of the reach bytes behind that. Of the distances from one
-// place to another only the lower half varies from byte to byte, so that the upper half is a needle
-// for 64 KiB of code; reach is less than that.
-func displacements(b []byte, vaddr uint64, lo, hi int, to uint64, reach int, visit func(i int)) {
-	const block = 1 << 16
-	for i := lo; i < hi; {
-		rel := uint32(to - (vaddr + uint64(i) + 4))
-		low := int(rel % block)
-		span := min(low+1, hi-i) // rel shrinks as i grows
-		upperHalves(b, i, i+span, uint16(rel/block), visit)
-		upperHalves(b, i, i+min(span, low+reach-(block-1)), uint16(rel/block)+1, visit)
-		i += span
+		from, to := vaddr+uint64(at), vaddr+uint64(end)
+		if relative {
+			pairs = appendUpper(pairs, Functions[0].Vaddr(), Functions[len(Functions)-1].Vaddr(), from+branch+2, to+branch+2)
+		}
+		pairs = s.appendLoads(pairs, words, from+load+2, to+load+2)
+		for i := range elf.Pairs(b, at, end+sib, pairs) {
+			if page && i < end && binary.LittleEndian.Uint16(b[i:]) == pagePair {
+				s.hit(b, vaddr, i, true)
+			}
+			if op := i - branch; relative && op >= at && op < end {
+				s.relative(b, vaddr, op)
+			}
+			for _, op := range [...]int{i - load, i - sib} {
+				if len(words) > 0 && op >= max(at, 1) && op < min(end, len(b)-6) {
+					s.load(b, vaddr, op, words)
+				}
+			}
+		}
 	}
 }
 
-// upperHalves visits each index in b[lo:hi] of four bytes whose upper half is the given one.
-func upperHalves(b []byte, lo, hi int, upper uint16, visit func(i int)) {
-	const before = 2 // bytes: the lower half
-	for i := range elf.Indexes(b, lo+before, hi+before, []byte{byte(upper), byte(upper >> 8)}) {
-		visit(i - before)
+// appendLoads appends the upper halves of what instructions that end from lo to hi have in them if they load one
+// of the words: displacements, and addresses.
+func (s *search) appendLoads(pairs []uint16, words []uint64, lo, hi uint64) []uint16 {
+	for _, w := range words {
+		pairs = appendUpper(pairs, w, w, lo, hi)
+		if s.f.Type == elf.TypeExec && w <= math.MaxUint32 { // else no instruction has its address
+			pairs = appendUpper(pairs, w-min(w, tableSpan), w, 0, 0)
+		}
+	}
+	return pairs
+}
+
+// appendUpper appends the upper halves of the 32 bits from instructions that end from lo to hi to the addresses
+// from first to last, each once.
+func appendUpper(pairs []uint16, first, last, lo, hi uint64) []uint16 {
+	from, to := uint16(uint32(first-hi)>>16), uint16(uint32(last-lo)>>16)
+	for u := from; ; u++ {
+		if !slices.Contains(pairs, u) {
+			pairs = append(pairs, u)
+		}
+		if u == to {
+			return pairs
+		}
+	}
+}
+
+// relative looks at the opcode b[op] of what may be a branch into the page, or b[op] as the ModRM byte of a lea.
+func (s *search) relative(b []byte, vaddr uint64, op int) {
+	i := op + 1
+	jcc := op > 0 && b[op-1] == 0x0f && b[op]&0xf0 == 0x80
+	lea := op > 1 && b[op-2]&0xf8 == 0x48 && b[op-1] == 0x8d && b[op]&0xc7 == 5 // off rip
+	if s.full() || i+4 > len(b) || b[op] != 0xe8 && b[op] != 0xe9 && !jcc && !lea {
+		return
+	}
+	v := vaddr + uint64(op)
+	f, ok := FunctionAt(v + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i:])))))
+	switch {
+	case !ok:
+	case lea:
+		s.add(Site{Vaddr: v - 2, Len: 7, Kind: LeaDisp32, Reg: b[op]>>3&7 | b[op-2]&4<<1, Function: f})
+	case jcc:
+		s.add(Site{Vaddr: v - 1, Len: 6, Kind: JccRel32, Function: f})
+	default:
+		s.add(Site{Vaddr: v, Len: 5, Kind: CallRel32, Function: f})
 	}
 }
