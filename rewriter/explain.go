@@ -4,6 +4,7 @@ package rewriter
 
 import (
 	"bytes"
+	"slices"
 
 	"vfix.dev/vfix/rewriter/x86"
 )
@@ -68,6 +69,16 @@ func (p *Plan) Explain(patch Patch) (Explanation, error) {
 		return Explanation{Before: b}, nil
 	}
 	b, a := x86.Listing(before, after, start)
+	if patch.Form == Entry { // all of the stub behind the jump
+		from := slices.IndexFunc(a, func(l Line) bool { return l.Vaddr > s.Stub.Vaddr })
+		to := slices.IndexFunc(a, func(l Line) bool { return l.Vaddr >= s.Stub.Vaddr+s.Stub.Len })
+		if to < 0 {
+			to = len(a)
+		}
+		if from >= 0 {
+			x86.Bury(a[from:max(from, to)])
+		}
+	}
 	nameTrampoline(a, f, trampolineName(s, patch.Form))
 	return Explanation{b, a}, nil
 }
@@ -101,7 +112,7 @@ func (p *Plan) patched(b []byte, off uint64) []byte {
 func nameTrampoline(lines []Line, f *file, trampoline string) {
 	for i := range lines {
 		l := &lines[i]
-		if to := l.To(); l.Changed && to != 0 && f.Load(to) == nil {
+		if to := l.To(); l.Changed && !l.Dead && to != 0 && f.Load(to) == nil {
 			l.Text += " <" + trampoline + ">"
 		}
 	}

@@ -146,3 +146,14 @@ func TestExplain(t *testing.T) {
 		t.Errorf("data: %+v, %v", x, err)
 	}
 }
+
+// Nothing in a listing that never runs is shown as an instruction, or named as a way to a trampoline.
+func TestDeadBytesAreNoCode(t *testing.T) {
+	lines := []Line{{Vaddr: 0x1000, Bytes: []byte{0xe9, 0, 1, 0, 0}, Text: "jmp 0x1105", Changed: true},
+		{Vaddr: 0x1005, Bytes: []byte{0xc7, 0xc0, 0, 4, 0x60, 0xff}, Text: "mov $0xff600400,%eax", Changed: true}, {Vaddr: 0x100b, Bytes: []byte{0xff, 0xd0}, Text: "call *%rax"}}
+	x86.Bury(lines[1:])
+	nameTrampoline(lines, &file{File: &elf.File{}}, "vfix_time")
+	if got, want := show(lines), "| 1000: e900010000 jmp 0x1105 <vfix_time>\n| 1005: c7c0000460ff (never runs)\n  100b: ffd0 (never runs)\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

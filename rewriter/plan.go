@@ -84,7 +84,9 @@ type Plan struct {
 	Edits    []Edit  // in ascending order of Offset, without overlap
 	Size     int64   // of the result, in bytes
 	Warnings []string
-	Notes    []string // what is worth knowing for who asks, one line each
+	// Consequences are what works no longer once the file is patched, one line each.
+	Consequences []string
+	Notes        []string // what is worth knowing for who asks, one line each
 	// Redirect is what is done about the report's; nil where it was not asked for.
 	Redirect *Redirect
 	// Added says which system calls the patched file makes that it did not make before, and when,

@@ -24,7 +24,7 @@ func TestPrelinkUndo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			file := (&testELF{text: stub, noteSection: tc.section, notes: 2}).build()
 			p := planFile(t, file, Options{Forms: tc.forms})
-			if got := slices.ContainsFunc(p.Warnings, func(w string) bool { return strings.Contains(w, "prelink -u") }); got != tc.warns {
+			if got := slices.ContainsFunc(p.Consequences, func(w string) bool { return strings.Contains(w, "prelink -u") }); got != tc.warns {
 				t.Errorf("got warnings %q", p.Warnings)
 			}
 			after := checkPatched(t, file, p, Options{Forms: tc.forms})

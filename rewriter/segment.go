@@ -148,8 +148,7 @@ func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
 	s.add(injectedName, elf.SHFAlloc|elf.SHFExecinstr, place.vaddr, off, shim.SegmentSize, elf.PageSize)
 	if undo := f.prelinkUndo(); undo != 0 {
 		s.rename(undo, prelinkAside)
-		p.Warnings = append(p.Warnings, "prelinked: prelink's undo data are set aside as "+prelinkAside+
-			": prelink -u, which would take the injected segment away, refuses from now on")
+		p.Consequences = append(p.Consequences, "prelink -u will no longer work on this file: it would take the patch away")
 	}
 	at := off + shim.SegmentSize
 	frames, old, err := f.debugFrame()

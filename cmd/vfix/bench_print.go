@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
@@ -58,6 +59,9 @@ func (o *output) benchTable(function string, b benched) {
 		}
 	}
 	g.Write(o.Stdout, o.Out)
+	if slices.ContainsFunc(b.figures, func(f bench.Figure) bool { return f.Function == function && f.Ratio > 0 && f.Ratio < 1 }) {
+		fmt.Fprintln(o.Stdout, "TO VDSO below 1 is noise: nothing is faster than the vDSO's own function.")
+	}
 	for _, f := range absent {
 		o.Hanging(o.Out.Paint.Dim(screen.Pad(f.Mode, len("fallback-unhealed"), false))+screen.Gap, len("fallback-unhealed")+len(screen.Gap), "not here: "+f.Absent)
 	}

@@ -175,7 +175,7 @@ func fileJSON(f *contents.File, explain bool) jsonFile {
 	out := jsonFile{
 		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
 		Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected,
-		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(slices.Concat(f.Plan.Warnings, f.Plan.Notes)), Sites: []jsonSite{},
+		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(slices.Concat(f.Plan.Warnings, f.Plan.Consequences, f.Plan.Notes)), Sites: []jsonSite{},
 		Repair: repairJSON(f.Plan.Redirect),
 	}
 	for i := range f.Plan.Patches {

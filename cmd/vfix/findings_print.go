@@ -14,6 +14,9 @@ import (
 func (o *output) findings(d tables.Deed, opts printOptions, all ...*contents.Findings) error {
 	for _, f := range all {
 		o.warnings(f)
+		if d != tables.Scanned {
+			o.consequences(f)
+		}
 	}
 	if opts.json() {
 		return o.json(findingsJSON(d, opts, all))
@@ -37,6 +40,15 @@ func (o *output) warnings(f *contents.Findings) {
 	}
 	for i := range f.Files {
 		for _, text := range f.Files[i].Plan.Warnings {
+			o.Warn("%s: %s", f.Files[i].Path, text)
+		}
+	}
+}
+
+// consequences prints what works no longer in files that are patched.
+func (o *output) consequences(f *contents.Findings) {
+	for i := range f.Files {
+		for _, text := range f.Files[i].Plan.Consequences {
 			o.Warn("%s: %s", f.Files[i].Path, text)
 		}
 	}

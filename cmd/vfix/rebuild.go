@@ -116,7 +116,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 	f.BoolVar(&opts.push, "push", false, "push the result to the registry of its name")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done without writing anything")
 	f.StringVar(&opts.fallback, "fallback", string(fallback.FallbackAuto),
-		"`WHEN` to add what catches call sites at run time: auto (if some cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
+		"`WHEN` to add the run-time fallback: auto (if some cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
 	words(cmd, "fallback", fallbackModes)
 	opts.addFix(cmd)
 	f.BoolVar(&opts.updateDpkg, "update-dpkg", false,

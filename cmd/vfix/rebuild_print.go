@@ -33,7 +33,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	default:
 		for _, one := range append([]*images.Rebuilt{r}, r.Levels...) {
 			if one.LayerSize > 0 {
-				o.Note("added one layer of %s to %s", screen.Size(one.LayerSize), one.Findings.Name())
+				o.Note("wrote %s: %s plus one layer of %s", r.Reference, one.Findings.Name(), screen.Size(one.LayerSize))
 			}
 		}
 	}
@@ -47,6 +47,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 // rebuiltOne prints what was done to one image.
 func (o *output) rebuiltOne(opts RebuildOptions, r *images.Rebuilt) {
 	o.warnings(r.Findings)
+	o.consequences(r.Findings)
 	if !o.Quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || r.Findings.OpenSites() > 0) {
 		tables.Write(o.Stderr, o.Err, tables.Patching(opts.dryRun), r.Findings)
 	}
@@ -64,7 +65,7 @@ func (o *output) packages(all []records.Record) {
 		}
 		switch {
 		case f.Stale:
-			o.Note("%s: %s did not match its record before, either: not changed", name, f.Path)
+			o.Note("%s: %s already differed from the package's checksum before the rebuild; record left as is", name, f.Path)
 		case f.Corrected:
 			o.Note("%s: updated the md5sum of %s", name, f.Path)
 		case f.Manager == "dpkg":

@@ -69,7 +69,7 @@ sources'.`,
   vfix scan dir:/                     the running system
   vfix scan --explain ./libc.so.6     the machine code, before and after
   vfix scan --format json app.tar     output for programs
-  vfix scan --format sarif app.tar    output for code hosts
+  vfix scan --format sarif app.tar    for GitHub or GitLab code scanning
   vfix scan --from-file list          many images: 'vfix help lists'`,
 		Annotations: exits(`  0  NOT AFFECTED: all of SOURCE was examined, and no live or unknown call site
      is left uncovered

@@ -16,10 +16,56 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// legend explains the words of the tables.
-const legend = "A call site is code that calls the vsyscall page. live: it is proved to; unknown: vfix cannot " +
-	"tell; dormant: only where the kernel provides no vDSO. entry, call, lea, imm and syscall are the " +
-	"forms in which vfix patches it, fastest first: see 'vfix help how-it-works'."
+// verdictWords explain the verdicts that people read in the tables.
+var verdictWords = []struct {
+	verdict rewriter.Verdict
+	means   string
+}{
+	{rewriter.Live, "calls the page"},
+	{rewriter.Unknown, "cannot be proved"},
+	{rewriter.DormantCall, "calls it only on kernels without a vDSO"},
+	{rewriter.Dormant, "used only on kernels without a vDSO"},
+}
+
+// legend explains the words of the tables: those that occur in them, and the forms.
+func legend(all []*contents.Findings, explained bool) string {
+	verdicts, forms := map[rewriter.Verdict]bool{}, map[rewriter.Form]bool{}
+	for _, f := range all {
+		for i := range f.Files {
+			for _, p := range f.Files[i].Plan.Patches {
+				forms[p.Form] = true
+				if p.Form == rewriter.Left || explained { // the others have no word in the tables
+					verdicts[p.Site.Verdict] = true
+				}
+			}
+		}
+	}
+	text := "A call site is code that calls the vsyscall page."
+	var words []string
+	for _, w := range verdictWords {
+		if verdicts[w.verdict] {
+			words = append(words, w.verdict.String()+": "+w.means)
+		}
+	}
+	if len(words) > 0 {
+		text += " " + strings.Join(words, "; ") + "."
+	}
+	words = nil
+	for _, f := range rewriter.Forms {
+		if forms[f] {
+			words = append(words, f.String())
+		}
+	}
+	switch n := len(words); {
+	case n == 1:
+		text += " " + words[0] + " is the form in which vfix patches it"
+	case n > 1:
+		text += " " + strings.Join(words[:n-1], ", ") + " and " + words[n-1] + " are the forms in which vfix patches it, fastest first"
+	default:
+		return text
+	}
+	return text + ": see 'vfix help how-it-works'."
+}
 
 // scanned prints what a scan of each source found.
 func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
@@ -45,7 +91,7 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 		if !explained && slices.ContainsFunc(f.Files, func(f contents.File) bool { return len(f.Plan.Patches) > 0 }) {
 			explained = true
 			fmt.Fprintln(o.Stdout)
-			for _, line := range screen.Wrap(legend, o.Out.TextWidth()) {
+			for _, line := range screen.Wrap(legend(all, opts.explain), o.Out.TextWidth()) {
 				fmt.Fprintln(o.Stdout, o.Out.Paint.Dim(line))
 			}
 		}

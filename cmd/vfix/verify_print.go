@@ -77,7 +77,7 @@ func writeComparison(w io.Writer, s screen.Stream, base string, v *images.Verifi
 	}()
 	if len(v.Problems) == 0 {
 		fmt.Fprintln(w, c.Green("against "+base+": ")+
-			screen.Count(v.Compared, "changed file")+": only call sites and what they need differ")
+			screen.Count(v.Compared, "changed file")+": nothing else changed: only the patched calls and vfix's own code differ")
 		for _, r := range v.Repaired {
 			s.Write(w, "fixed: ", len("fixed: "), fmt.Sprintf("%s (%s, which reads /%s): %s", r.Path, r.Repair, repairs.FileOf(r.Repair).Name, repairs.Does(r.Repair)))
 		}

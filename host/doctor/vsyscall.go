@@ -174,11 +174,11 @@ func judgePage(c *Check, is mode, config kernelConfig, option, release string, r
 		c.Do = "vfix rebuild IMAGE, or vfix run PROGRAM; or take the rule on the page out of the filter"
 	case modeXonly:
 		c.found(Warn, "%s", price)
-		c.Means = legacy + " run here, slowly, and die on the next host that has vsyscall=none"
-		c.Do = "vfix rebuild IMAGE: it then runs anywhere, at the vDSO's price"
+		c.Means = legacy + " run slowly on this host and crash on hosts with vsyscall=none"
+		c.Do = "vfix rebuild IMAGE: the rebuilt image runs on every kernel, as fast as a modern libc"
 	case modeEmulate:
 		c.found(Warn, "%s", price)
-		c.Means = legacy + " run here, slowly; the page is readable at a fixed address, which helps exploits, and LASS stays off"
+		c.Means = legacy + " run slowly on this host; the page is readable at a fixed address, which helps exploits, and LASS stays off"
 		c.Do = "vfix rebuild IMAGE, and boot with vsyscall=xonly or none"
 	case modeNative:
 		c.found(Warn, "%s", price)

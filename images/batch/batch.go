@@ -325,7 +325,7 @@ func (b *batch) dest(out outcome.Image, ref media.Ref) (string, error) {
 		return "", err
 	}
 	if taken {
-		return "", hinterr.With(fmt.Errorf("%s: line %d, %s, goes there, too", dest, other.Line, other.Source),
+		return "", hinterr.With(fmt.Errorf("%s: duplicate destination: line %d (%s) already writes there", dest, other.Line, other.Source),
 			"name another DEST behind one of the two in the list")
 	}
 	return dest, nil

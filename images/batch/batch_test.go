@@ -314,7 +314,7 @@ func TestRebuildAllStops(t *testing.T) {
 	if err != nil || statuses(b) != "done, failed" {
 		t.Errorf("%s, %v", statuses(b), err)
 	}
-	imagetest.WantErr(t, b.Outcomes[1].Err, nil, "line 1", "goes there, too")
+	imagetest.WantErr(t, b.Outcomes[1].Err, nil, "line 1", "duplicate destination")
 
 	o.FailFast, lo.Template = true, "oci:"+dir+"/{name}:{tag}"
 	b, err = rebuild(context.Background(), t, items, lo, o)
@@ -437,7 +437,7 @@ func TestPartsShare(t *testing.T) {
 					if out.Line != 9 {
 						t.Errorf("line %d failed: %v", out.Line, out.Err)
 					}
-					imagetest.WantErr(t, out.Err, nil, "line 1", "goes there, too")
+					imagetest.WantErr(t, out.Err, nil, "line 1", "duplicate destination")
 				} else if out.Before != run.done {
 					t.Errorf("%d parts: %s: before is %v", run.parts, out.Source, out.Before)
 				}

@@ -65,7 +65,7 @@ type MountFilter struct{ Root *os.Root }
 func (MountFilter) Special(string) bool { return false }
 
 func CopyNode(_ *os.Root, _ string, fi fs.FileInfo) ([]string, error) {
-	return nil, hinterr.Errorf(hinterr.ErrUnsupported, "neither a file nor a directory but %s", fi.Mode().Type())
+	return nil, hinterr.Errorf(hinterr.ErrUnsupported, "a %s, not a file", SpecialName(fi.Mode()))
 }
 
 func CopyLinkMeta(_, _ *os.Root, _ string, _ fs.FileInfo) ([]string, error) { return nil, nil }

@@ -231,7 +231,7 @@ var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S
 func (e *Entry) MakeNode(root *os.Root, name string) (lost []string, err error) {
 	kind, ok := nodeTypes[e.Flag]
 	if !ok {
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "neither a file nor a directory but tar type %q", e.Flag)
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "an entry of the tar type %q, which is no file, directory, link or device", e.Flag)
 	}
 	at, base, err := openParent(root, name)
 	if err != nil {

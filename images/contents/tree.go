@@ -64,7 +64,7 @@ func OpenDiskTree(name string) (*DiskTree, error) {
 	f := &DiskTree{Path: name, byID: map[FileID]*diskFile{}}
 	if !fi.IsDir() {
 		if !fi.Mode().IsRegular() {
-			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: neither a file nor a directory but %s", name, fi.Mode().Type())
+			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s is a %s, not a file", name, SpecialName(fi.Mode()))
 		}
 		f.Only = filepath.Base(real)
 		real = filepath.Dir(real)
@@ -366,3 +366,16 @@ func WrapPath(name string, err error) error {
 
 // ChangeTime is when a file's content or metadata last changed, as far as the system says.
 func ChangeTime(fi fs.FileInfo) time.Time { return changeTime(fi) }
+
+// SpecialName is what is at a path that is no file and no directory.
+func SpecialName(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeDevice != 0:
+		return "device"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	case m&fs.ModeNamedPipe != 0:
+		return "pipe"
+	}
+	return "special file"
+}

@@ -63,7 +63,7 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 		}
 		return openFolder(ctx, media.Ref{Transport: media.Dir, Name: name}, o)
 	case !fi.Mode().IsRegular():
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s is a %s, not a file", name, kindOf(fi.Mode()))
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s is a %s, not a file", name, contents.SpecialName(fi.Mode()))
 	}
 	if tarAtAll, err := contents.MaybeTar(name); err != nil {
 		return nil, err
@@ -87,19 +87,6 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 		return media.FromOCIArchive(ctx, t, media.Ref{Transport: media.OCIArchive, Name: name}, o)
 	}
 	return plainFile(name), t.Close()
-}
-
-// kindOf is what is at a path that is no file and no directory.
-func kindOf(m fs.FileMode) string {
-	switch {
-	case m&fs.ModeDevice != 0:
-		return "device"
-	case m&fs.ModeSocket != 0:
-		return "socket"
-	case m&fs.ModeNamedPipe != 0:
-		return "pipe"
-	}
-	return "special file"
 }
 
 // openOther opens a file that is no archive.

@@ -15,6 +15,14 @@ type Line struct {
 	Bytes   []byte
 	Text    string // in AT&T syntax, as objdump writes it
 	Changed bool   // not the same bytes as the same instruction on the other side
+	Dead    bool   // bytes that are never executed: Text says so, and is no instruction
+}
+
+// Bury says of lines that they are never executed: what their bytes happen to decode to would mislead.
+func Bury(lines []Line) {
+	for i := range lines {
+		lines[i].Text, lines[i].Dead = "(never runs)", true
+	}
 }
 
 // To is the address that the instruction goes to, loads or ends in as an immediate; 0 for none.

@@ -240,9 +240,6 @@ func Of(f *contents.File, p *rewriter.Patch) (Site, bool) {
 	if p.Reason != "" && p.Reason != p.Site.Reason {
 		l.Reasons = append(l.Reasons, fmt.Sprintf("%v: %s", p.Form, p.Reason))
 	}
-	if p.Form == rewriter.Entry {
-		l.Reasons[len(l.Reasons)-1] += "; the code after the jmp never runs"
-	}
 	return l, true
 }
 
