@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 
 	"vfix.dev/vfix/host/examiner"
@@ -27,8 +28,12 @@ func TestMain(m *testing.M) {
 	case filepath.Base(os.Args[0]) == programName:
 		os.Exit(ociruntime.Run(os.Args[1:], ociruntime.Options{Stdin: os.Stdin, Stderr: os.Stderr}))
 	}
+	adaptation.SetPluginRequestTimeout(engineWaits)
 	os.Exit(m.Run())
 }
+
+// engineWaits is how long the engine waits for an answer in these tests, on machines however busy.
+const engineWaits = time.Minute
 
 // machine is one with an engine: a bundle whose image has a file that cannot be examined, and a stand-in for runc.
 type machine struct {
@@ -145,7 +150,7 @@ func TestBrokenPolicyAtEachDoor(t *testing.T) {
 		"missing":      func(string) error { return nil },
 		"a directory":  func(path string) error { return os.Mkdir(path, 0o755) },
 		"a FIFO":       func(path string) error { return syscall.Mkfifo(path, 0o644) },
-		"a dead link":  func(path string) error { return os.Symlink("nowhere", path) },
+		"a dead link":  func(path string) error { return os.Symlink("no/where", path) },
 		"an I/O error": func(path string) error { return os.Symlink("/proc/self/mem", path) },
 		"two gigabytes": func(path string) error {
 			return os.WriteFile(path, []byte(`{"runtime": "`+strings.Repeat("x", 2<<20)+`"}`), 0o644)
@@ -159,6 +164,16 @@ func TestBrokenPolicyAtEachDoor(t *testing.T) {
 	}
 	n, count := newNode(t), 0
 	n.run()
+	for name, put := range broken { // a policy that is written takes the place of each
+		if err := put(n.o.Config); err != nil {
+			t.Fatal(err)
+		}
+		n.policy(`{}`)
+		if text, err := os.ReadFile(n.o.Config); err != nil || string(text) != `{}` {
+			t.Fatalf("after %s: got %q, %v", name, text, err)
+		}
+		os.RemoveAll(n.o.Config)
+	}
 	for door, start := range doors {
 		// Controls: what the policy says is what happens.
 		for text, want := range map[string]bool{`{}`: true, `{"fail_closed": true}`: false, `{"opt_in": true, "fail_closed": true}`: true} {

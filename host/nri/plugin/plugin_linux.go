@@ -31,9 +31,6 @@ const retry = 2 * time.Second
 // reread is how often the configuration is read between two containers.
 var reread = 10 * time.Second
 
-// errPolicy ends a connection that was registered with another policy.
-var errPolicy = errors.New("fail_closed is another")
-
 // Run is the plugin until the context ends. It returns an error only where it cannot begin: an engine that is
 // not there, or restarts, is waited for.
 func Run(ctx context.Context, o Options) error {
@@ -54,16 +51,20 @@ func Run(ctx context.Context, o Options) error {
 	}
 	said := ""
 	for {
-		err := connect(ctx, o, serving)
+		begun := time.Now()
+		err := serve(ctx, o, serving)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if errors.Is(err, errPolicy) {
-			continue
+		if h, ok := serving.(*hooker); ok {
+			h.forget()
 		}
 		if text := fmt.Sprint(err); text != said {
 			said = text
 			o.Log("%s: %v; retrying until the engine answers", o.Socket, err)
+		}
+		if time.Since(begun) > retry {
+			continue // at once: until then containers are created without the plugin
 		}
 		select {
 		case <-ctx.Done():
@@ -73,57 +74,125 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// connect serves one connection. Its error is why that ended.
-func connect(ctx context.Context, o Options, serving any) error {
-	lost := make(chan struct{})
-	var once sync.Once
-	options := []stub.Option{
-		stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithSocketPath(o.Socket),
-		stub.WithLogger(quiet{o.Log}), stub.WithOnClose(func() { once.Do(func() { close(lost) }) }),
-	}
-	closed := func() bool { return false }
+// serve holds a connection until it is lost: its error is why. Whether the engine may create a container without an
+// answer is registered once for a connection, so another policy needs another one. The engine asks through both until
+// it is known to ask through the new one: no container is created in between.
+func serve(ctx context.Context, o Options, serving any) error {
+	strict := func() bool { return false }
 	if h, ok := serving.(*hooker); ok {
-		closed = func() bool {
+		strict = func() bool {
 			p, _ := h.policy()
 			return p.FailClosed
 		}
 	}
-	registered := closed()
-	if registered {
-		// An engine that knows of it (NRI 0.12.4) creates no container without an answer of ours.
-		options = append(options, stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
-	}
-	s, err := stub.New(serving, options...)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	now, err := connect(ctx, o, serving, strict())
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	defer func() { now.end() }()
+	next := &connection{} // of nil channels: none
+	defer func() { next.end() }()
 	again := time.NewTicker(reread)
 	defer again.Stop()
 	for {
 		select {
-		case err = <-ended:
-			if err == nil {
-				err = errors.New("connection closed")
+		case err := <-now.ended:
+			if next.stop == nil {
+				return err
 			}
-			return err
-		case <-lost: // also before it was registered, where Run would wait forever
-			return errors.New("connection lost")
+			now, next = next, &connection{}
+		case <-next.ended:
+			next = &connection{}
+		case <-next.asked:
+			now.end()
+			now, next = next, &connection{}
+			o.Log("registered again: fail_closed is %v for the engine, too", now.strict)
 		case <-again.C:
-			if closed() != registered {
-				stop(errPolicy)
+			want := strict()
+			if next.stop != nil && next.strict != want {
+				next.end()
+				next = &connection{}
+			}
+			if next.stop == nil && now.strict != want {
+				if c, err := connect(ctx, o, serving, want); err == nil {
+					next = c
+				} // else again at the next tick
 			}
 		case <-ctx.Done():
-			select {
-			case <-ended:
-			case <-time.After(retry):
-			}
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
 	}
+}
+
+// connection is one to the engine.
+type connection struct {
+	strict bool
+	stop   func()
+	asked  chan struct{} // gets one when the engine has asked about a container
+	ended  chan error    // gets one, why it is no more
+}
+
+// connect begins a connection. What becomes of it is sent to its channels.
+func connect(ctx context.Context, o Options, serving any, strict bool) (*connection, error) {
+	c := &connection{strict: strict, asked: make(chan struct{}, 1), ended: make(chan error, 3)}
+	if h, ok := serving.(*hooker); ok {
+		serving = &asked{h, c.asked}
+	}
+	s, err := stub.New(serving,
+		stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithSocketPath(o.Socket),
+		stub.WithLogger(quiet{o.Log}),
+		stub.WithOnClose(func() { c.ends(errors.New("connection lost")) }), // also before it was registered, where Run would wait forever
+		// An engine that knows of it (NRI 0.12.4) creates no container without an answer of ours where the policy is
+		// strict, and goes on asking after one that came late.
+		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: strict, KeepConnected: true}))
+	if err != nil {
+		return nil, err
+	}
+	ctx, c.stop = context.WithCancel(ctx)
+	go func() {
+		err := s.Run(ctx)
+		if err == nil {
+			err = errors.New("connection closed")
+		}
+		c.ends(err)
+	}()
+	return c, nil
+}
+
+func (c *connection) ends(err error) {
+	select {
+	case c.ended <- err:
+	default:
+	}
+}
+
+// end ends a connection, and waits for that.
+func (c *connection) end() {
+	if c.stop == nil {
+		return
+	}
+	c.stop()
+	select {
+	case <-c.ended:
+	case <-time.After(retry):
+	}
+}
+
+// asked is a hooker that knows when the engine asks it through a connection.
+type asked struct {
+	*hooker
+	by chan<- struct{}
+}
+
+// CreateContainer is the hooker's.
+func (a *asked) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	select {
+	case a.by <- struct{}{}:
+	default:
+	}
+	return a.hooker.CreateContainer(ctx, pod, c)
 }
 
 // hooker adds the hook.
@@ -168,10 +237,17 @@ func (h *hooker) policy() (policy.InForce, error) {
 	return p, errors.Join(p.Keep(), handOn(p.Config, h.Dir))
 }
 
+// forget forgets the containers that are not over: what became of them meanwhile, no engine will tell.
+func (h *hooker) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pending = map[string]*hookedContainer{}
+}
+
 // Configure is called once for each connection.
 func (h *hooker) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
 	h.mu.Lock()
-	h.engine, h.pending = runtime, map[string]*hookedContainer{}
+	h.engine = runtime
 	h.mu.Unlock()
 	h.Log("connected to %s %s: selected containers get the hook %s", runtime, version, filepath.Join(h.Dir, programName))
 	return 0, nil

@@ -111,8 +111,13 @@ func (n *node) await(text string, times int) {
 	}
 }
 
+// policy puts the configuration in place of whatever an earlier case left there: written to, a symlink would make the
+// file that it leads to, and be no dead one in the next case.
 func (n *node) policy(text string) {
 	n.t.Helper()
+	if err := os.RemoveAll(n.o.Config); err != nil {
+		n.t.Fatal(err)
+	}
 	if err := os.WriteFile(n.o.Config, []byte(text), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
@@ -296,16 +301,78 @@ func TestPolicyIsRegisteredAgain(t *testing.T) {
 	n := newNode(t)
 	n.policy(`{}`)
 	n.run()
+	registered := func(strict bool) {
+		t.Helper()
+		line := fmt.Sprintf("registered again: fail_closed is %v", strict)
+		for end := time.Now().Add(engineWaits); n.count(line) != 1; time.Sleep(reread) {
+			if _, err := n.create(&api.PodSandbox{}, legacy("1")); err != nil && !strings.Contains(err.Error(), "ttrpc: closed") {
+				t.Fatal(err)
+			}
+			if time.Now().After(end) {
+				t.Fatalf("not in the log: %s", line)
+			}
+		}
+	}
 	n.policy(`{"fail_closed": true, "allow_disable": true}`)
-	n.connected(2, 1)
+	registered(true)
 	n.policy(`{`) // the last good one holds
+	n.await("the last good configuration is in force", 1)
 	time.Sleep(10 * reread)
 	if got := n.count("connected to"); got != 2 {
 		t.Errorf("got %d connections", got)
 	}
-	n.await("the last good configuration is in force", 1)
 	n.policy(`{}`)
-	n.connected(3, 1)
+	registered(false)
+}
+
+// While the policy changes, and with it the connection, no container is created without the plugin, and none is
+// given the hook twice.
+func TestNoContainerIsMissed(t *testing.T) {
+	defer func(was time.Duration) { reread = was }(reread)
+	reread = time.Millisecond
+	n := newNode(t)
+	n.policy(`{}`)
+	n.run()
+	for i := range 200 {
+		if i%10 == 0 {
+			n.policy(fmt.Sprintf(`{"fail_closed": %v}`, i%20 == 0))
+		}
+		got, err := n.create(&api.PodSandbox{}, legacy(fmt.Sprint(i)))
+		if err != nil { // a request that was under way on a connection that ends: refused, and tried again
+			if !strings.Contains(err.Error(), "ttrpc: closed") {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if hooks := got.GetHooks().GetCreateRuntime(); len(hooks) != 1 {
+			t.Fatalf("container %d: got %d hooks, want 1", i, len(hooks))
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if n.count("connected to") < 5 {
+		t.Errorf("got %d connections: the policy was not registered again", n.count("connected to"))
+	}
+}
+
+// An answer that is late costs one container at most: the engine asks about the next.
+func TestLateAnswer(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		n := newNode(t)
+		n.policy(fmt.Sprintf(`{"fail_closed": %v, "allow_disable": true}`, strict))
+		n.run()
+		adaptation.SetPluginRequestTimeout(10 * time.Millisecond)
+		n.mu.Lock() // and with it the plugin, at its next line in the log
+		got, err := n.create(&api.PodSandbox{Annotations: map[string]string{"dev.vfix.enable": "false"}}, legacy("late"))
+		n.mu.Unlock()
+		adaptation.SetPluginRequestTimeout(engineWaits)
+		if strict && err == nil || !strict && err != nil {
+			t.Errorf("fail_closed %v: got %v, %v", strict, got, err)
+		}
+		got, err = n.create(&api.PodSandbox{}, legacy("next"))
+		if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) != 1 {
+			t.Errorf("fail_closed %v: the next container: got %d hooks, %v, want 1", strict, len(hooks), err)
+		}
+	}
 }
 
 // between listens at one socket, and hands on to another what comes. What it returns closes all.
@@ -316,7 +383,7 @@ func between(t *testing.T, from, to string) (cut func()) {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	open := []io.Closer{l}
+	open, over := []io.Closer{l}, false
 	go func() {
 		for {
 			a, err := l.Accept()
@@ -328,16 +395,20 @@ func between(t *testing.T, from, to string) (cut func()) {
 				a.Close()
 				continue
 			}
+			both := func() { a.Close(); b.Close() }
 			mu.Lock()
-			open = append(open, a, b)
+			if open = append(open, a, b); over { // accepted while it was cut
+				both()
+			}
 			mu.Unlock()
-			go io.Copy(a, b)
-			go io.Copy(b, a)
+			go func() { io.Copy(a, b); both() }()
+			go func() { io.Copy(b, a); both() }()
 		}
 	}()
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
+		over = true
 		for _, c := range open {
 			c.Close()
 		}
