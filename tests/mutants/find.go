@@ -377,9 +377,21 @@ func (f *finder) isPure(e ast.Expr) bool {
 	return pure
 }
 
-// constant leaves out names of other packages: most are flags and numbers of the system.
+// constant leaves out what is made of names of other packages alone, as most are flags and numbers of the
+// system, and times, of which a nanosecond more is nothing.
 func (f *finder) constant(e ast.Expr, tv types.TypeAndValue) {
-	if _, ok := e.(*ast.SelectorExpr); ok {
+	foreign, own := false, false
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.SelectorExpr:
+			foreign = true
+			return false
+		case *ast.BasicLit, *ast.Ident:
+			own = true
+		}
+		return true
+	})
+	if foreign && !own || types.TypeString(tv.Type, nil) == "time.Duration" {
 		return
 	}
 	b, ok := tv.Type.Underlying().(*types.Basic)
