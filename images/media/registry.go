@@ -152,6 +152,9 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 	}
 	host := reg.RegistryStr()
 	where := fmt.Sprintf("registry %s: %s", host, object)
+	for part := (*registry.Part)(nil); errors.As(err, &part); err = part.Err {
+		where += ", " + part.Name
+	}
 	if bad := tlsError(err); bad != nil {
 		return hinterr.With(fmt.Errorf("%s: %w", where, bad),
 			"certificates for it belong in /etc/docker/certs.d/%s: an authority as ca.crt, one to show as client.cert and client.key", host)

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -185,11 +184,20 @@ func (u *uploads) Index(ctx context.Context, ref name.Reference, idx v1.ImageInd
 	}
 	for _, e := range m.Manifests {
 		if err := u.entry(ctx, idx, e, depth); err != nil {
-			return fmt.Errorf("entry %s of the index: %w", blob.ShortHash(e.Digest), err)
+			return &Part{Name: "entry " + blob.ShortHash(e.Digest), Err: err}
 		}
 	}
 	return u.Manifest(ctx, ref, idx)
 }
+
+// Part is an error about a part of what is pushed.
+type Part struct {
+	Name string
+	Err  error
+}
+
+func (p *Part) Error() string { return p.Name + ": " + p.Err.Error() }
+func (p *Part) Unwrap() error { return p.Err }
 
 // entry pushes what an index lists, unless the repository has its manifest: then it has all
 // that is named there.

@@ -24,9 +24,14 @@ const maxRedirects = 10
 // credentials stay with the host and port that they were meant for.
 type redirects struct{ next http.RoundTripper }
 
+// What is written is redirected by net/http's client, which asks one of go-containerregistry's functions that allows any number.
 func (t redirects) RoundTrip(req *http.Request) (*http.Response, error) {
 	for {
-		if err := checkRealm(req); err != nil {
+		err := checkRealm(req)
+		if via := before(req); err == nil && len(via) > 0 {
+			err = checkRedirect(req, via)
+		}
+		if err != nil {
 			if req.Body != nil {
 				req.Body.Close()
 			}
@@ -53,9 +58,6 @@ func (t redirects) RoundTrip(req *http.Request) (*http.Response, error) {
 			for _, secret := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
 				next.Header.Del(secret)
 			}
-		}
-		if err := checkRedirect(next, before(next)); err != nil {
-			return nil, err
 		}
 		req = next
 	}

@@ -19,6 +19,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
 )
 
 // Site is where an image of a registry was found.
@@ -33,9 +34,9 @@ type Site struct {
 // Image makes an image of go-containerregistry one of this place: its config and layers are blobs, read as those of a layout
 // are, and its manifest is parsed once. Its config is read into memory, however long the manifest says that it is.
 func (s Site) Image(img v1.Image) (v1.Image, error) {
-	m, err := img.Manifest()
+	m, err := img.Manifest() // it is here: only what it says can be wrong
 	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return nil, hinterr.Damaged("manifest: %w", jsonobject.InWords(err))
 	}
 	switch c := m.Config; {
 	case c.Digest.Hex == "":
@@ -187,7 +188,7 @@ func (r *resuming) again(broken error) error {
 		r.tries++
 		wait, ok := r.at.Net.o.Retry.Pause(r.tries, nil)
 		if !ok {
-			return broken
+			return fmt.Errorf("blob %v: %w", r.digest, broken)
 		}
 		r.at.Net.o.retrying(r.at.Repo.RegistryStr(), "blob "+blob.ShortHash(r.digest), broken.Error(), wait, fmt.Sprintf(", from byte %d", r.pos))
 		if err := sleep(r.at.Ctx, wait); err != nil {

@@ -277,3 +277,11 @@ func Write(t testing.TB, path string, data []byte) string {
 	}
 	return path
 }
+
+// LayerBytes are those of a layer, as a registry has them.
+func LayerBytes(t testing.TB, img v1.Image, n int) []byte {
+	t.Helper()
+	rc := Must[io.ReadCloser](t)(Must[[]v1.Layer](t)(img.Layers())[n].Compressed())
+	defer rc.Close()
+	return Must[[]byte](t)(io.ReadAll(rc))
+}

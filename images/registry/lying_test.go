@@ -1,0 +1,366 @@
+package registry_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+)
+
+// subject is an image as a registry has it.
+type subject struct {
+	image                   v1.Image
+	manifest, config, layer []byte
+	m                       *v1.Manifest
+}
+
+func newSubject(t *testing.T) subject {
+	t.Helper()
+	img := noiseImage(t, 900<<10) // more than what is sent with the end of an upload
+	return subject{img, imagetest.Must[[]byte](t)(img.RawManifest()), imagetest.Must[[]byte](t)(img.RawConfigFile()),
+		imagetest.LayerBytes(t, img, 0), imagetest.Must[*v1.Manifest](t)(img.Manifest())}
+}
+
+// lie answers a request, or returns false for the truth. n counts its requests from 1.
+type lie func(w http.ResponseWriter, r *http.Request, n int64) bool
+
+// says answers every such request with a status, headers ("Name: value") and a body.
+func says(status int, body []byte, headers ...string) lie {
+	return func(w http.ResponseWriter, _ *http.Request, _ int64) bool {
+		for _, h := range headers {
+			name, value, _ := strings.Cut(h, ": ")
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		w.Write(body)
+		return true
+	}
+}
+
+// once lies the first n times.
+func once(n int64, l lie) lie {
+	return func(w http.ResponseWriter, r *http.Request, i int64) bool { return i <= n && l(w, r, i) }
+}
+
+// raw answers with bytes that need not be HTTP, and hangs up.
+func raw(text string) lie {
+	return func(w http.ResponseWriter, _ *http.Request, _ int64) bool {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			c.Write([]byte(text))
+			c.Close()
+		}
+		return true
+	}
+}
+
+func changed(b []byte) []byte {
+	c := bytes.Clone(b)
+	c[len(c)/2] ^= 1
+	return c
+}
+
+// cutOff sends half of a body and hangs up.
+func cutOff(body []byte) lie {
+	return func(w http.ResponseWriter, _ *http.Request, _ int64) bool {
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		w.Write(body[:len(body)/2])
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// endless sends zeros until the other side has had enough of them.
+func endless(headers ...string) lie {
+	return func(w http.ResponseWriter, r *http.Request, _ int64) bool {
+		for _, h := range headers {
+			name, value, _ := strings.Cut(h, ": ")
+			w.Header().Set(name, value)
+		}
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				break
+			}
+		}
+		return true
+	}
+}
+
+// What a registry may do wrong when an image is pulled: it costs an error that names the image or the blob, and nothing is
+// stored, or what is stored is the image.
+func TestPullFromLiar(t *testing.T) {
+	imagetest.CleanTemp(t)
+	f := imagetest.NewRegistry(t)
+	s := newSubject(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a/noise:1", media.Result{Image: s.image})
+	layer, config := s.m.Layers[0].Digest.String(), s.m.Config.Digest.String()
+	mt := "Content-Type: " + string(s.m.MediaType)
+	const manifests, page = "/manifests/1", "<html>please log in</html>"
+	edited := func(from, to string) []byte {
+		if !bytes.Contains(s.manifest, []byte(from)) {
+			t.Fatalf("%s is not in %s", from, s.manifest)
+		}
+		return bytes.ReplaceAll(s.manifest, []byte(from), []byte(to))
+	}
+	size := fmt.Sprintf(`"size":%d`, s.m.Layers[0].Size)
+	other := imagetest.TinyImage(t)
+	otherManifest := imagetest.Must[[]byte](t)(other.RawManifest())
+	for _, c := range []struct {
+		name  string
+		asked string // end of the path
+		lie   lie
+		by    string // reference; ":1" where empty
+		fails bool
+	}{
+		{name: "truth", asked: "/none", lie: says(200, nil)},
+		{name: "page for a manifest", asked: manifests, lie: says(200, []byte(page), "Content-Type: text/html"), fails: true},
+		{name: "empty manifest", asked: manifests, lie: says(200, nil, mt), fails: true},
+		{name: "null", asked: manifests, lie: says(200, []byte("null"), mt), fails: true},
+		{name: "array", asked: manifests, lie: says(200, []byte("[]"), mt), fails: true},
+		{name: "manifest cut off", asked: manifests, lie: says(200, s.manifest[:len(s.manifest)/2], mt), fails: true},
+		{name: "manifest cut off once", asked: manifests, lie: once(1, cutOff(s.manifest))},
+		{name: "manifest always cut off", asked: manifests, lie: cutOff(s.manifest), fails: true},
+		{name: "digest of another manifest", asked: manifests, lie: says(200, s.manifest, mt, "Docker-Content-Digest: "+layer)},
+		{name: "digest of nothing", asked: manifests, lie: says(200, s.manifest, mt, "Docker-Content-Digest: sha256:zz")},
+		{name: "another manifest for a digest", asked: "/manifests/" + imagetest.Must[v1.Hash](t)(s.image.Digest()).String(), lie: says(200, otherManifest, mt),
+			by: "@" + imagetest.Must[v1.Hash](t)(s.image.Digest()).String(), fails: true},
+		{name: "manifest called an index", asked: manifests, lie: says(200, s.manifest, "Content-Type: application/vnd.oci.image.index.v1+json"), fails: true},
+		{name: "manifest called schema 1", asked: manifests, lie: says(200, s.manifest, "Content-Type: application/vnd.docker.distribution.manifest.v1+json"), fails: true},
+		{name: "endless manifest", asked: manifests, lie: endless(mt), fails: true},
+		{name: "padded manifest", asked: manifests, lie: says(200, append(bytes.Clone(s.manifest), bytes.Repeat([]byte(" "), 8<<20)...), mt), fails: true},
+		{name: "negative size", asked: manifests, lie: says(200, edited(size, `"size":-1`), mt), fails: true},
+		{name: "size too small", asked: manifests, lie: says(200, edited(size, `"size":1`), mt), fails: true},
+		{name: "size too large", asked: manifests, lie: says(200, edited(size, fmt.Sprintf(`"size":%d`, s.m.Layers[0].Size+1)), mt), fails: true},
+		{name: "size beyond all bounds", asked: manifests, lie: says(200, edited(size, `"size":9223372036854775807`), mt), fails: true},
+		{name: "digest of a layer is none", asked: manifests, lie: says(200, edited(layer, "sha256:"), mt), fails: true},
+		{name: "digest of a layer is a path", asked: manifests, lie: says(200, edited(layer, "../../../etc/passwd"), mt), fails: true},
+		{name: "no layers", asked: manifests, lie: says(200, edited(`"layers":[`, `"layers":[],"x":[`), mt), fails: true},
+		{name: "two layers", asked: manifests, lie: says(200, edited(`"layers":[`, `"layers":[{"mediaType":"`+string(s.m.Layers[0].MediaType)+`",`+size+`,"digest":"`+layer+`"},`), mt), fails: true},
+		{name: "config of another image", asked: config, lie: says(200, imagetest.Must[[]byte](t)(other.RawConfigFile())), fails: true},
+		{name: "config is a page", asked: config, lie: says(200, []byte(page), "Content-Type: text/html"), fails: true},
+		{name: "config is endless", asked: config, lie: endless(), fails: true},
+		{name: "layer changed", asked: layer, lie: says(200, changed(s.layer)), fails: true},
+		{name: "layer changed once", asked: layer, lie: once(1, says(200, changed(s.layer))), fails: true},
+		{name: "layer too long", asked: layer, lie: says(200, append(bytes.Clone(s.layer), 0)), fails: true},
+		{name: "layer too short", asked: layer, lie: says(200, s.layer[:len(s.layer)-1]), fails: true},
+		{name: "layer is endless", asked: layer, lie: endless(), fails: true},
+		{name: "layer is empty", asked: layer, lie: says(200, nil), fails: true},
+		{name: "layer has no content", asked: layer, lie: says(204, nil), fails: true},
+		{name: "layer is not modified", asked: layer, lie: says(304, nil), fails: true},
+		{name: "layer is a page", asked: layer, lie: says(200, []byte(page), "Content-Type: text/html"), fails: true},
+		{name: "layer is gone", asked: layer, lie: says(410, nil), fails: true},
+		{name: "layer encoded again", asked: layer, lie: says(200, imagetest.GzipOf(t, s.layer), "Content-Encoding: gzip"), fails: true},
+		{name: "layer cut off once, then whole", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+			if n == 1 {
+				return cutOff(s.layer)(w, r, n)
+			}
+			return says(200, s.layer)(w, r, n)
+		}},
+		{name: "layer cut off once, then another range", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+			if n == 1 {
+				return cutOff(s.layer)(w, r, n)
+			}
+			return says(206, s.layer[1:], fmt.Sprintf("Content-Range: bytes 1-%d/%d", len(s.layer)-1, len(s.layer)))(w, r, n)
+		}, fails: true},
+		{name: "layer cut off once, then a range of another size", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+			if n == 1 {
+				return cutOff(s.layer)(w, r, n)
+			}
+			var from int
+			fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from)
+			return says(206, changed(s.layer)[from:], fmt.Sprintf("Content-Range: bytes %d-%d/%d", from, len(s.layer)-1, len(s.layer)))(w, r, n)
+		}, fails: true},
+		{name: "layer cut off once, then no range", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+			if n == 1 {
+				return cutOff(s.layer)(w, r, n)
+			}
+			return says(416, nil)(w, r, n)
+		}, fails: true},
+		{name: "redirected for ever", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+			return says(307, nil, "Location: "+r.URL.Path)(w, r, n)
+		}, fails: true},
+		{name: "redirected nowhere", asked: layer, lie: says(307, nil), fails: true},
+		{name: "redirected to no URL", asked: layer, lie: says(307, nil, "Location: http://%zz"), fails: true},
+		{name: "redirected to a file", asked: layer, lie: says(307, nil, "Location: file:///etc/passwd"), fails: true},
+		{name: "a login that gives nothing", asked: manifests, lie: says(401, nil, `WWW-Authenticate: Bearer realm="http://`+f.Host+`/token"`), fails: true},
+		{name: "a login without a realm", asked: manifests, lie: says(401, nil, "WWW-Authenticate: Bearer"), fails: true},
+		{name: "a login at no URL", asked: "/v2/", lie: says(401, nil, `WWW-Authenticate: Bearer realm="http://%zz"`), fails: true},
+		{name: "a login of an unknown kind", asked: "/v2/", lie: says(401, nil, "WWW-Authenticate: Wish")},
+		{name: "forbidden", asked: manifests, lie: says(403, []byte(page)), fails: true},
+		{name: "never there", asked: manifests, lie: says(404, []byte(`{"errors":"none"}`)), fails: true},
+		{name: "too many requests", asked: manifests, lie: says(429, nil), fails: true},
+		{name: "always ill", asked: manifests, lie: says(500, bytes.Repeat([]byte("x"), 1<<20)), fails: true},
+		{name: "ill once", asked: manifests, lie: once(1, says(500, []byte(page)))},
+		{name: "a status without a meaning", asked: manifests, lie: says(299, s.manifest, mt), fails: true},
+		{name: "no HTTP", asked: manifests, lie: raw("what?\r\n\r\n"), fails: true},
+		{name: "nothing", asked: manifests, lie: raw(""), fails: true},
+		{name: "nothing once", asked: manifests, lie: once(1, raw(""))},
+		{name: "early hints without end", asked: manifests, lie: raw(strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 1000)), fails: true},
+		{name: "a header without end", asked: manifests, lie: raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 20<<20)), fails: true},
+		{name: "two lengths", asked: layer, lie: raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"), fails: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var n atomic.Int64
+			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+				return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, c.asked) && c.lie(w, r, n.Add(1))
+			})
+			by := c.by
+			if by == "" {
+				by = ":1"
+			}
+			dest := filepath.Join(t.TempDir(), "out.tar")
+			err := pull("docker://"+f.Host+"/a/noise"+by, "oci-archive:"+dest)
+			_, stat := os.Stat(dest)
+			if n.Load() == 0 && c.name != "truth" {
+				t.Error("nothing was asked")
+			}
+			switch {
+			case !c.fails:
+				if err != nil {
+					t.Fatal(err)
+				}
+				imagetest.SameImage(t, imagetest.Open(t, "oci-archive:"+dest).Image, s.image)
+			case err == nil:
+				t.Error("no error")
+			case stat == nil:
+				t.Errorf("%v: but something was stored", err)
+			case !names(err, f.Host, layer, config, blob.ShortHash(s.m.Layers[0].Digest), blob.ShortHash(s.m.Config.Digest)):
+				t.Errorf("%v: names nothing", err)
+			case strings.Contains(err.Error(), "json: ") || strings.Contains(err.Error(), "runtime error"):
+				t.Errorf("%v: in words of Go", err)
+			}
+			imagetest.WantEmpty(t, filepath.Dir(dest), map[bool][]string{true: nil, false: {"out.tar"}}[c.fails]...)
+		})
+	}
+}
+
+func names(err error, objects ...string) bool {
+	for _, o := range objects {
+		if strings.Contains(err.Error(), o) {
+			return true
+		}
+	}
+	return false
+}
+
+// pull copies an image.
+func pull(source, dest string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	src, err := sources.Open(ctx, source, imagetest.Fast)
+	if err != nil {
+		return err
+	}
+	ref, err := media.ParseRef(dest)
+	if err == nil {
+		_, err = sources.Put(ctx, ref, media.Result{Image: src.Image, Index: src.Index}, imagetest.Fast)
+	}
+	return errors.Join(err, src.Close())
+}
+
+// What a registry may do wrong when an image is pushed: an error that names the registry, or the image is there.
+func TestPushToLiar(t *testing.T) {
+	imagetest.CleanTemp(t)
+	const page = "<html>please log in</html>"
+	s := newSubject(t)
+	digest := imagetest.Must[v1.Hash](t)(s.image.Digest()).String()
+	unknown := []byte(`{"errors":[{"code":"MANIFEST_BLOB_UNKNOWN","message":"blob unknown"}]}`)
+	for _, c := range []struct {
+		name          string
+		method, asked string // of the path a part
+		lie           lie
+		fails         bool
+		try           int64 // requests at least, where it is tried again
+	}{
+		{name: "truth", method: "GET", asked: "/none", lie: says(200, nil)},
+		{name: "no place for an upload", method: "POST", asked: "/uploads/", lie: says(202, nil), fails: true},
+		{name: "a place that is no URL", method: "POST", asked: "/uploads/", lie: says(202, nil, "Location: http://%zz"), fails: true},
+		{name: "a page for an upload", method: "POST", asked: "/uploads/", lie: says(200, []byte(page)), fails: true},
+		{name: "uploads are forbidden", method: "POST", asked: "/uploads/", lie: says(403, nil), fails: true},
+		{name: "uploads are ill", method: "POST", asked: "/uploads/", lie: says(500, nil), fails: true, try: 3},
+		{name: "a blob is taken and lost, and its manifest refused", method: "PUT", asked: "/manifests/", lie: says(404, unknown), fails: true, try: 2},
+		{name: "a blob was thought to be there", method: "PUT", asked: "/manifests/", lie: once(1, says(404, unknown)), try: 2},
+		{name: "a part is refused", method: "PATCH", asked: "/uploads/", lie: says(416, nil), fails: true},
+		{name: "a part is too large", method: "PATCH", asked: "/uploads/", lie: says(413, nil), fails: true},
+		{name: "the end is refused", method: "PUT", asked: "/uploads/", lie: says(400, nil), fails: true},
+		{name: "the end is a page", method: "PUT", asked: "/uploads/", lie: says(200, []byte(page)), fails: true},
+		{name: "the end is not answered once", method: "PUT", asked: "/uploads/", lie: once(1, raw("")), try: 2},
+		{name: "the manifest is refused", method: "PUT", asked: "/manifests/", lie: says(400, []byte(`{"errors":[{"code":"MANIFEST_INVALID"}]}`)), fails: true},
+		{name: "the manifest is forbidden", method: "PUT", asked: "/manifests/", lie: says(403, []byte(page)), fails: true},
+		{name: "the manifest is ill", method: "PUT", asked: "/manifests/", lie: says(500, nil), fails: true, try: 3},
+		{name: "the manifest is ill once", method: "PUT", asked: "/manifests/", lie: once(1, says(500, nil)), try: 2},
+		{name: "the manifest is answered with a page", method: "PUT", asked: "/manifests/", lie: says(200, []byte(page)), fails: true},
+		{name: "the manifest is another there", method: "PUT", asked: "/manifests/", lie: says(201, nil, "Docker-Content-Digest: "+s.m.Config.Digest.String()), fails: true},
+		{name: "the manifest is not there", method: "PUT", asked: "/manifests/", lie: says(201, nil), fails: true},
+		{name: "the manifest is moved", method: "PUT", asked: "/manifests/", lie: says(307, nil, "Location: /v2/elsewhere/manifests/1"), fails: true},
+		{name: "the manifest is multiple", method: "PUT", asked: "/manifests/", lie: says(300, nil, "Docker-Content-Digest: "+digest), fails: true},
+		{name: "mounted, but not there", method: "POST", asked: "/uploads/", lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+			return r.URL.Query().Get("mount") != "" && says(201, nil)(w, r, n)
+		}},
+		{name: "blobs are said to be ill", method: "HEAD", asked: "/blobs/", lie: once(2, says(503, nil)), try: 2},
+		{name: "blobs are forbidden", method: "HEAD", asked: "/blobs/", lie: says(403, nil), fails: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := imagetest.NewRegistry(t)
+			var n atomic.Int64
+			repo := f.Host + "/b/" + strings.NewReplacer(" ", "-", ",", "").Replace(c.name)
+			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+				return r.Method == c.method && strings.Contains(r.URL.Path, c.asked) && c.lie(w, r, n.Add(1))
+			})
+			_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: repo + ":1"}, media.Result{Image: s.image}, imagetest.Fast)
+			switch {
+			case (err != nil) != c.fails:
+				t.Errorf("got %v", err)
+			case err != nil && !strings.Contains(err.Error(), f.Host):
+				t.Errorf("%v: names no registry", err)
+			}
+			if n.Load() < c.try {
+				t.Errorf("asked %d times, want %d", n.Load(), c.try)
+			}
+			f.Reset(nil)
+			if !c.fails {
+				imagetest.SameImage(t, imagetest.Open(t, "docker://"+repo+":1").Image, s.image)
+			} else if resp, err := http.Get("http://" + strings.Replace(repo, "/", "/v2/", 1) + "/manifests/1"); err != nil || resp.StatusCode == 200 {
+				t.Errorf("the name is there: %v, %v", resp, err)
+			} else {
+				resp.Body.Close()
+			}
+		})
+	}
+}
+
+// An index whose entry or whose own manifest is refused is not pushed, and the error names the entry.
+func TestPushOfIndexRefused(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	idx := imagetest.TinyIndex(t)
+	all := imagetest.Must[*v1.IndexManifest](t)(idx.IndexManifest())
+	for n, e := range append(all.Manifests, v1.Descriptor{}) {
+		asked, want := "/manifests/"+e.Digest.String(), "entry "+blob.ShortHash(e.Digest)
+		if n == len(all.Manifests) {
+			asked, want = "/manifests/1", f.Host
+		}
+		f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+			return r.Method == "PUT" && strings.HasSuffix(r.URL.Path, asked) && says(400, nil)(w, r, 0)
+		})
+		_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: fmt.Sprintf("%s/index%d:1", f.Host, n)}, media.Result{Index: idx}, imagetest.Fast)
+		imagetest.WantErr(t, err, nil, want)
+	}
+	f.Reset(nil)
+	if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/index:1"}, media.Result{Index: idx}, imagetest.Fast); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+}
