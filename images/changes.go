@@ -60,7 +60,7 @@ func (c *changes) chooseFallback(ctx context.Context, sub *contents.Subject, shi
 			return err
 		}
 	}
-	in, err := shim.Installed(ctx, sub.T, config, sub.Fetch)
+	in, err := shim.Installed(ctx, sub.T, config)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byt
 	if k.Kind != contents.KindFile || k.Size != int64(len(body)) {
 		return false, other
 	}
-	got, err := sub.Fetch(ctx, []*contents.Inode{k.Inode})
+	got, err := sub.T.Fetch(ctx, []*contents.Inode{k.Inode})
 	if err != nil {
 		return false, err
 	}

@@ -129,7 +129,7 @@ func (v *verification) pair(ctx context.Context, base, src *media.Source) (*Veri
 	}
 	defer after.Close()
 	if src.Image != nil {
-		if err := v.o.Shim.Find(ctx, src.Image, after.T, after.F.Findings, after.Fetch); err != nil {
+		if err := v.o.Shim.Find(ctx, src.Image, after.T, after.F.Findings); err != nil {
 			return nil, err
 		}
 	}
@@ -387,7 +387,7 @@ func (v *comparison) prove(ctx context.Context) error {
 	if len(there) == 0 {
 		return nil
 	}
-	got, err := v.after.Fetch(ctx, there)
+	got, err := v.after.T.Fetch(ctx, there)
 	if err != nil {
 		return err
 	}

@@ -21,12 +21,6 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// side is one of two file systems that are compared.
-type side struct {
-	t     *contents.Tree
-	fetch contents.Fetcher
-}
-
 // files compares the file systems.
 func (v *comparison) files(ctx context.Context) error {
 	s := v.bases
@@ -38,58 +32,30 @@ func (v *comparison) files(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	got := side{v.after.T, v.after.Fetch}
+	got := v.after.T
 	if v.layered {
-		if got.t, err = s.Image(ctx, v.after.Src.Image); err != nil {
+		if got, err = s.Image(ctx, v.after.Src.Image); err != nil {
 			return err
 		}
-		got.fetch = s.FetchLayers(got.t)
 	}
-	return v.contents(ctx, want, got, v.names(want.t, got.t))
+	return v.contents(ctx, want, got, v.names(want, got))
 }
 
 // wanted is the file system that vfix makes of the base.
-func (v *comparison) wanted(ctx context.Context, s *contents.Session) (side, error) {
-	if v.base.Src.Image != nil {
-		var img v1.Image = v.base.Src.Image
-		if v.added != nil {
-			var err error
-			if img, err = derive(img, true, v.added, v.from); err != nil {
-				return side{}, err
-			}
-		}
-		t, err := s.Image(ctx, img)
-		return side{t, s.FetchLayers(t)}, err
-	}
-	t := v.base.T
-	if v.added == nil {
-		return side{t, v.base.Fetch}, nil
-	}
-	layer, err := s.ReadLayer(ctx, v.added)
-	if err != nil {
-		return side{}, err
-	}
-	n := len(t.Layers)
-	t.Again[layer.DiffID] = v.added
-	return side{t, func(ctx context.Context, all []*contents.Inode) (map[*contents.Inode]*io.SectionReader, error) {
-		var own, base []*contents.Inode
-		for _, i := range all {
-			if i.Layer == n {
-				own = append(own, i)
-			} else {
-				base = append(base, i)
-			}
-		}
-		got, err := s.FetchLayers(t)(ctx, own)
-		if err != nil {
+func (v *comparison) wanted(ctx context.Context, s *contents.Session) (*contents.Tree, error) {
+	var img v1.Image = v.base.Src.Image
+	switch {
+	case img == nil && v.added == nil:
+		return v.base.T, nil
+	case img == nil:
+		return v.base.T, s.AddLayer(ctx, v.base.T, v.added)
+	case v.added != nil:
+		var err error
+		if img, err = derive(img, true, v.added, v.from); err != nil {
 			return nil, err
 		}
-		more, err := v.base.Fetch(ctx, base)
-		for i, r := range more {
-			got[i] = r
-		}
-		return got, err
-	}}, t.Apply(layer, n)
+	}
+	return s.Image(ctx, img)
 }
 
 // pair is a file whose content differs, in both file systems.
@@ -176,7 +142,7 @@ func firstNames(names map[string]*contents.Node) map[*contents.Inode]string {
 }
 
 // contents says where the contents of files differ first.
-func (v *comparison) contents(ctx context.Context, want, got side, changed []pair) error {
+func (v *comparison) contents(ctx context.Context, want, got *contents.Tree, changed []pair) error {
 	if len(changed) == 0 {
 		return nil
 	}
@@ -184,11 +150,11 @@ func (v *comparison) contents(ctx context.Context, want, got side, changed []pai
 	for i, p := range changed {
 		wanted[i], there[i] = p.want, p.got
 	}
-	w, err := want.fetch(ctx, wanted)
+	w, err := want.Fetch(ctx, wanted)
 	if err != nil {
 		return err
 	}
-	g, err := got.fetch(ctx, there)
+	g, err := got.Fetch(ctx, there)
 	if err != nil {
 		return err
 	}
@@ -237,8 +203,11 @@ func (v *comparison) members(ctx context.Context) error {
 	if err := eachHeader(r, func(h *tar.Header) { want[path.Clean(h.Name)] = h }); err != nil {
 		return err
 	}
-	idx := v.after.T.Layers[len(v.after.T.Layers)-1]
-	ls, err := blob.OpenLayer(ctx, v.after.T.Again[idx.DiffID], v.o.Media.Progress)
+	layers, err := v.after.Src.Image.Layers()
+	if err != nil {
+		return err
+	}
+	ls, err := blob.OpenLayer(ctx, layers[len(layers)-1], v.o.Media.Progress)
 	if err != nil {
 		return err
 	}
@@ -253,7 +222,7 @@ func (v *comparison) members(ctx context.Context) error {
 		}
 	}
 	if len(v.out.Problems) == 0 {
-		v.out.problem("added layer: got %v, want %v: another order of members, or bytes beside them", idx.DiffID, v.added.PlainDigest)
+		v.out.problem("added layer: got %v, want %v: another order of members, or bytes beside them", ls.DiffID, v.added.PlainDigest)
 	}
 	return ls.Finish()
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path"
 	"strings"
 
@@ -39,57 +40,56 @@ type TarMember struct {
 	// Sparse says that Size is what the holes count for, not what the archive holds.
 	Sparse bool
 	Number int // in the archive, the first being 1
+	// Content is what a regular file holds.
+	Content io.Reader
 }
 
-// MemberReader yields the members of a tar stream.
-type MemberReader struct {
-	tr *tar.Reader
-	n  int
-}
-
-// NewMemberReader reads a tar stream, buffered if r is not.
-func NewMemberReader(r io.Reader) *MemberReader {
+// Members yields the members of a tar stream, each with its content, which can be read until the next one.
+// An error, which comes last, names the member where its name is known.
+func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 	switch r.(type) {
 	case *hashRing, *layerStream, *bufio.Reader:
 	default:
 		r = bufio.NewReaderSize(r, CopyBuffer)
 	}
-	return &MemberReader{tr: tar.NewReader(r)}
+	return func(yield func(*TarMember, error) bool) {
+		tr := tar.NewReader(r)
+		for n := 1; ; n++ {
+			m, err := nextMember(tr, n)
+			if err == io.EOF || !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
-// Read reads the content of the member that next returned.
-func (t *MemberReader) Read(p []byte) (int, error) { return t.tr.Read(p) }
-
-// Next returns the next member, and io.EOF after the last. An error names the member
-// where its name is known.
-func (t *MemberReader) Next() (*TarMember, error) {
-	h, err := t.tr.Next()
-	if err != nil {
-		switch {
-		case err == io.EOF:
-		case errors.Is(err, tar.ErrFieldTooLong):
-			err = hinterr.Damaged("a PAX or long-name record is too long, after %d members", t.n)
-		case errors.Is(err, tar.ErrHeader) && t.n == 0:
-			err = hinterr.Damaged("not a tar archive")
-		case errors.Is(err, tar.ErrHeader):
-			err = hinterr.Damaged("damaged tar header after %d members", t.n)
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			err = hinterr.Damaged("tar archive ends early, after %d members", t.n)
-		}
+// nextMember reads the header of member number n.
+func nextMember(tr *tar.Reader, n int) (*TarMember, error) {
+	h, err := tr.Next()
+	switch {
+	case err == nil:
+	case errors.Is(err, tar.ErrFieldTooLong):
+		return nil, hinterr.Damaged("a PAX or long-name record is too long, after %d members", n-1)
+	case errors.Is(err, tar.ErrHeader) && n == 1:
+		return nil, hinterr.Damaged("not a tar archive")
+	case errors.Is(err, tar.ErrHeader):
+		return nil, hinterr.Damaged("damaged tar header after %d members", n-1)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, hinterr.Damaged("tar archive ends early, after %d members", n-1)
+	default:
 		return nil, err
 	}
-	if t.n++; t.n > maxMembers {
+	if n > maxMembers {
 		return nil, fmt.Errorf("more than %d members", maxMembers)
 	}
-	e := &TarMember{Header: h, Number: t.n}
-	if e.Path, err = CleanName(h.Name); err != nil {
+	m := &TarMember{Header: h, Number: n, Content: tr, Sparse: h.Typeflag == tar.TypeGNUSparse}
+	if m.Path, err = CleanName(h.Name); err != nil {
 		return nil, err
 	}
-	e.Sparse = h.Typeflag == tar.TypeGNUSparse
 	for k := range h.PAXRecords {
-		e.Sparse = e.Sparse || strings.HasPrefix(k, paxSparse)
+		m.Sparse = m.Sparse || strings.HasPrefix(k, paxSparse)
 	}
-	return e, nil
+	return m, nil
 }
 
 // CleanName makes a member's name relative to the root. A leading slash is dropped, as

@@ -48,12 +48,15 @@ func (a *applying) all(idx *layerIndex) error {
 	return nil
 }
 
-// Apply puts layer number n on top, onto what is there.
-func (t *Tree) Apply(idx *layerIndex, n int) error { return t.apply(idx, n, inPlace) }
+// Apply puts a layer on top, onto what is there; from is where the contents of its files are.
+func (t *Tree) Apply(idx *layerIndex, from members) error {
+	t.from = append(t.from, from)
+	return t.apply(idx, inPlace)
+}
 
-func (t *Tree) apply(idx *layerIndex, n int, m manner) error {
+func (t *Tree) apply(idx *layerIndex, m manner) error {
+	a := &applying{to: t, n: len(t.Layers), manner: m}
 	t.Layers = append(t.Layers, idx)
-	a := &applying{to: t, n: n, manner: m}
 	if m == overlaid {
 		a.to, a.below = NewTree(), t
 	}

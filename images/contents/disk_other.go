@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"vfix.dev/vfix/internal/hinterr"
 )
 
 const OpenNoBlock = 0
@@ -64,11 +62,8 @@ type MountFilter struct{ Root *os.Root }
 
 func (MountFilter) Special(string) bool { return false }
 
-func CopyNode(_ *os.Root, _ string, fi fs.FileInfo) ([]string, error) {
-	return nil, hinterr.Errorf(hinterr.ErrUnsupported, "a %s, not a file", SpecialName(fi.Mode()))
-}
-
-func CopyLinkMeta(_, _ *os.Root, _ string, _ fs.FileInfo) ([]string, error) { return nil, nil }
+// FileMarks lists none: no xattrs are known here.
+func FileMarks(*os.File) ([]string, error) { return nil, nil }
 
 // Give, GiveLink and MakeNode give what this system has: the permissions.
 func (m *Meta) Give(to *os.File) ([]string, error) {

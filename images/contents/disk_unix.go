@@ -50,7 +50,7 @@ func CopyOwnMeta(from, to *os.File) (lost []string, err error) {
 
 // CopyOwnPatchedMeta is CopyPatchedMeta for such a copy.
 func CopyOwnPatchedMeta(from, to *os.File) (dropped, lost []string, err error) {
-	if dropped, err = fileMarks(from); err != nil {
+	if dropped, err = FileMarks(from); err != nil {
 		return nil, nil, err
 	}
 	err = copyMetaBut(from, to, filemarks.Is, &lost)
@@ -60,14 +60,14 @@ func CopyOwnPatchedMeta(from, to *os.File) (dropped, lost []string, err error) {
 // CopyPatchedMeta gives to, a file with another content, what from has beside name, content
 // and times, and returns the marks of the old content that were left out.
 func CopyPatchedMeta(from, to *os.File) (dropped []string, err error) {
-	if dropped, err = fileMarks(from); err != nil {
+	if dropped, err = FileMarks(from); err != nil {
 		return nil, err
 	}
 	return dropped, copyMetaBut(from, to, filemarks.Is, nil)
 }
 
-// fileMarks lists the marks of a file.
-func fileMarks(from *os.File) (dropped []string, err error) {
+// FileMarks lists the marks of a file.
+func FileMarks(from *os.File) (dropped []string, err error) {
 	names, err := listXattrs(int(from.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("list xattrs: %w", err)
@@ -217,12 +217,6 @@ func SyncFolder(root *os.Root, name string) error {
 	return err
 }
 
-// CopyNode makes a device or fifo like the one that fi is of. What only root may give it is
-// left out and returned.
-func CopyNode(to *os.Root, name string, fi fs.FileInfo) (lost []string, err error) {
-	return (&Entry{Flag: deviceFlag(fi.Mode().Type()), Meta: DiskMeta(fi)}).MakeNode(to, name)
-}
-
 // nodeTypes are the types of devices and fifos by their tar type flags.
 var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}
 
@@ -257,12 +251,6 @@ func (e *Entry) MakeNode(root *os.Root, name string) (lost []string, err error) 
 		return nil, err
 	}
 	return append(lost, SortedKeys(e.Meta.Xattrs)...), e.Meta.giveTimes(int(at.Fd()), base)
-}
-
-// CopyLinkMeta gives a copied symlink the owner and times of the one that fi is of.
-func CopyLinkMeta(_, to *os.Root, name string, fi fs.FileInfo) (lost []string, err error) {
-	m := DiskMeta(fi)
-	return m.GiveLink(to, name)
 }
 
 // GiveLink gives a symlink the owner and times of m. What only root may give it, and xattrs, are

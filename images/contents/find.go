@@ -42,6 +42,9 @@ func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 			return nil, fmt.Errorf("%s: %s: %w", idx.Title, v.Names[0], err)
 		}
 	}
+	if t.disk != nil {
+		t.disk.findings(out.Findings)
+	}
 	if len(t.Others) > 0 {
 		all = slices.DeleteFunc(all, func(v visible) bool { return v.ELF.report == nil })
 		out.Warnings = append(out.Warnings, t.differences(all)...)
@@ -109,28 +112,4 @@ func (f *Scanned) ToPatch() []Target {
 		}
 	}
 	return all
-}
-
-// Path examines a folder or file.
-func (s *Session) Path(ctx context.Context, name string) (*Scanned, error) {
-	if tarball, err := IsTarball(name); err != nil {
-		return nil, err
-	} else if tarball {
-		f, _, err := s.Tarball(ctx, name)
-		return f, err
-	}
-	d, err := OpenDiskTree(name)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	if err := d.Scan(ctx, s); err != nil {
-		return nil, err
-	}
-	f, err := d.Findings(s)
-	if err != nil {
-		return nil, err
-	}
-	f.Source = name
-	return f, nil
 }

@@ -73,6 +73,7 @@ type Entry struct {
 	ELF    *elfInfo           // nil for what is no 64-bit x86-64 ELF file
 	Sum    *[sha256.Size]byte // of a regular file's content, where asked for
 	kept   *io.SectionReader  // the content, where it is kept beside that of elf
+	Disk   *DiskFile          // of a regular file on disk
 }
 
 // layerIndex is what one layer holds, in the order of the archive.
@@ -116,21 +117,16 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 
 // ReadEntries reads the members of a tar stream.
 func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error) {
-	tr := blob.NewMemberReader(r)
 	names := Interner{}
 	var all []Entry
-	for {
-		h, err := tr.Next()
-		if err == io.EOF {
-			return all, nil
-		}
+	for m, err := range blob.Members(r) {
 		if err != nil {
 			return nil, err
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		e, ok, err := newEntry(h, names, x.Whiteouts)
+		e, ok, err := newEntry(m, names, x.Whiteouts)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +134,7 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error
 			continue
 		}
 		if e.Kind == KindFile || e.Kind == KindPool {
-			err := x.content(&e, h, tr)
+			err := x.content(&e, m, m.Content)
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				err = hinterr.Damaged("ends early")
 			}
@@ -148,6 +144,7 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error
 		}
 		all = append(all, e)
 	}
+	return all, nil
 }
 
 // Interner makes equal strings one: owner names repeat in every member.

@@ -156,7 +156,7 @@ func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits [
 	for _, h := range hits {
 		m.addFile(ctx, t, h.Names, h.Entry.Unmarked(), h.Plan.Size, func() io.Reader { return h.Plan.Apply(h.ELF.Content) })
 	}
-	if err := s.addKept(ctx, m, t, hits); err != nil {
+	if err := m.addKept(ctx, t, hits); err != nil {
 		return err
 	}
 	m.AddExtras(extras, t)
@@ -164,7 +164,7 @@ func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits [
 }
 
 // addKept adds what stays as it is and has to be written again (Tree.Kept), each file with its names.
-func (s *Session) addKept(ctx context.Context, m MemberWriters, t *Tree, hits []Target) error {
+func (m MemberWriters) addKept(ctx context.Context, t *Tree, hits []Target) error {
 	written := map[*Inode][]string{}
 	for _, h := range hits {
 		written[h.Inode] = h.Names
@@ -173,7 +173,7 @@ func (s *Session) addKept(ctx context.Context, m MemberWriters, t *Tree, hits []
 	if len(files) == 0 {
 		return nil
 	}
-	got, err := s.FetchLayers(t)(ctx, slices.Collect(maps.Keys(files)))
+	got, err := t.Fetch(ctx, slices.Collect(maps.Keys(files)))
 	if err != nil {
 		return err
 	}

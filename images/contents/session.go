@@ -81,8 +81,9 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, id := range ids {
-		t.Again[id] = layers[i]
+	t.spool = &s.spool
+	for _, l := range layers {
+		t.from = append(t.from, layerMembers{l, s.Progress})
 	}
 	return t, nil
 }
@@ -114,4 +115,13 @@ func (s *Session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Ha
 	}
 	wg.Wait()
 	return known, context.Cause(ctx)
+}
+
+// AddLayer reads a layer and puts it on top of a tree.
+func (s *Session) AddLayer(ctx context.Context, t *Tree, l v1.Layer) error {
+	idx, err := s.ReadLayer(ctx, l)
+	if err != nil {
+		return err
+	}
+	return t.Apply(idx, layerMembers{l, s.Progress})
 }

@@ -37,45 +37,60 @@ func IsTarball(name string) (bool, error) {
 	return MaybeTar(name)
 }
 
-// Tarball examines a tarball.
-func (s *Session) Tarball(ctx context.Context, name string) (*Scanned, *Tree, error) {
+// Tarball reads a tarball.
+func (s *Session) Tarball(ctx context.Context, name string) (*Tree, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	task := progress.Start(s.Progress, "read", name, fi.Size())
 	defer task.Done()
 	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer body.Close()
+	t, err := s.stream(ctx, bufio.NewReaderSize(body, blob.CopyBuffer), name, tarMembers(name))
+	return t, WrapPath(name, err)
+}
+
+// Exported examines a tar stream of a whole file system.
+func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) (*Scanned, error) {
+	task := progress.Start(s.Progress, "read", title, -1)
+	defer task.Done()
+	t, err := s.stream(ctx, blob.Reading{Ctx: ctx, Reader: stream, T: task}, title, passing{})
+	if err != nil {
+		return nil, fmt.Errorf("its file system: %w", err)
+	}
+	f, err := s.Findings(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	f.Source = title
+	return f, nil
+}
+
+// stream reads a tar stream of a whole file system.
+func (s *Session) stream(ctx context.Context, r io.Reader, title string, from members) (*Tree, error) {
 	x := &examiner{S: s}
 	defer x.Close()
-	r := bufio.NewReaderSize(body, blob.CopyBuffer)
-	idx := &layerIndex{Title: name}
-	if idx.Entries, err = x.ReadEntries(ctx, r); err == nil {
-		// What follows the archive's end says whether the compressed stream is sound.
-		_, err = blob.CopyTo(ctx, io.Discard, r, nil)
+	idx := &layerIndex{Title: title}
+	var err error
+	if idx.Entries, err = x.ReadEntries(ctx, r); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	// What follows the archive's end says whether a compressed stream is sound.
+	if _, err = blob.CopyTo(ctx, io.Discard, r, nil); err != nil {
+		return nil, err
 	}
 	t := NewTree()
-	if err := t.Apply(idx, 0); err != nil {
-		return nil, nil, err
-	}
-	out, err := s.Findings(ctx, t)
-	if err != nil {
-		return nil, nil, err
-	}
-	out.Source = name
-	return out, t, nil
+	t.spool = &s.spool
+	return t, t.Apply(idx, from)
 }
 
 // compressTo returns a writer that compresses as kind says.
@@ -95,7 +110,7 @@ func (nopWriteCloser) Close() error { return nil }
 
 // RewriteTarball writes the tarball behind r to w with the hits patched, compressed as
 // it was. All other members keep their headers and contents.
-func (s *Session) RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target) error {
+func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target) error {
 	body, kind, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: r, T: nil})
 	if err != nil {
 		return err
@@ -111,8 +126,13 @@ func (s *Session) RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, 
 	}
 	in := bufio.NewReaderSize(body, blob.CopyBuffer)
 	tw := tar.NewWriter(out)
-	if err := s.rewriteMembers(ctx, tw, blob.NewMemberReader(in), byNumber); err != nil {
-		return err
+	for m, err := range blob.Members(in) {
+		if err != nil {
+			return err
+		}
+		if err := rewriteMember(ctx, tw, m, byNumber); err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
 	}
 	if _, err := blob.CopyTo(ctx, io.Discard, in, nil); err != nil {
 		return err
@@ -123,22 +143,8 @@ func (s *Session) RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, 
 	return out.Close()
 }
 
-func (s *Session) rewriteMembers(ctx context.Context, tw *tar.Writer, tr *blob.MemberReader, hits map[int]Target) error {
-	for {
-		m, err := tr.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.rewriteMember(ctx, tw, tr, m, hits); err != nil {
-			return fmt.Errorf("%s: %w", m.Name, err)
-		}
-	}
-}
-
-func (s *Session) rewriteMember(ctx context.Context, tw *tar.Writer, tr io.Reader, m *blob.TarMember, hits map[int]Target) error {
+func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits map[int]Target) error {
+	content := m.Content
 	hdr := *m.Header
 	if m.Sparse {
 		// archive/tar writes no holes: the file is written out.
@@ -158,7 +164,7 @@ func (s *Session) rewriteMember(ctx context.Context, tw *tar.Writer, tr io.Reade
 		//lint:ignore SA1019 tar.Reader fills it in and tar.Writer writes it, beside PAXRecords
 		hdr.Xattrs = nil
 		h.WarnDropped(Marks(h.Meta.Xattrs))
-		tr = h.Plan.Apply(h.ELF.Content)
+		content = h.Plan.Apply(h.ELF.Content)
 	}
 	if err := tw.WriteHeader(&hdr); err != nil {
 		return err
@@ -166,7 +172,7 @@ func (s *Session) rewriteMember(ctx context.Context, tw *tar.Writer, tr io.Reade
 	if !m.IsRegular() {
 		return nil
 	}
-	n, err := blob.CopyTo(ctx, tw, tr, nil)
+	n, err := blob.CopyTo(ctx, tw, content, nil)
 	if errors.Is(err, io.ErrUnexpectedEOF) || err == nil && n != hdr.Size {
 		return hinterr.Damaged("ends early: got %d bytes, want %d", n, hdr.Size)
 	}

@@ -26,14 +26,14 @@ var otherEngines = []struct {
 // error is of overlay engines.
 func Merge(layers []*layerIndex) (*Tree, error) {
 	t := NewTree()
-	for i, l := range layers {
-		if err := t.apply(l, i, overlaid); err != nil {
+	for _, l := range layers {
+		if err := t.apply(l, overlaid); err != nil {
 			return nil, err
 		}
 	}
 	for _, o := range otherEngines {
 		w := NewTree()
-		w.Engines, w.Again = o.names, t.Again
+		w.Engines = o.names
 		if w.applyAll(layers, o.manner) != nil || w.same(t) {
 			continue
 		}
@@ -47,8 +47,8 @@ func Merge(layers []*layerIndex) (*Tree, error) {
 }
 
 func (t *Tree) applyAll(layers []*layerIndex, m manner) error {
-	for i, l := range layers {
-		if err := t.apply(l, i, m); err != nil {
+	for _, l := range layers {
+		if err := t.apply(l, m); err != nil {
 			return err
 		}
 	}
@@ -152,7 +152,6 @@ func (t *Tree) stated(name string) bool {
 type visible struct {
 	*Inode
 	Names []string
-	Disk  *diskFile // where it is a file of a folder
 	// stuck says that other engines show it where overlay engines have something else: it can
 	// not be replaced for them alone.
 	stuck bool

@@ -1,4 +1,4 @@
-// The merged file system, by names and kinds alone, and finding things in it.
+// The tree: a file system of any origin. Layers of an image, a tarball and a directory on disk are merged into one.
 
 package contents
 
@@ -10,8 +10,7 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
 )
@@ -44,8 +43,11 @@ type Node struct {
 type Tree struct {
 	Root   *Node
 	Layers []*layerIndex // as applied
-	// Again opens a layer whose contents are needed once more, by diff ID.
-	Again map[v1.Hash]v1.Layer
+	// from is where the contents of each layer are, spool where those are kept that are needed again; disk is
+	// what a tree of a directory was read from.
+	from  []members
+	spool *blob.Spool
+	disk  *Disk
 	// Others are what other engines show of the same layers, where that is not the same.
 	Others []*Tree
 	// Engines says which ones show this tree, of one of Others.
@@ -62,7 +64,7 @@ func newDir(layer int) *Node {
 }
 
 // NewTree is an empty file system: a root folder that no layer has.
-func NewTree() *Tree { return &Tree{Root: newDir(0), Again: map[v1.Hash]v1.Layer{}} }
+func NewTree() *Tree { return &Tree{Root: newDir(0)} }
 
 // Dir finds the folder with a name as an engine does: every component may be a symlink,
 // and none leaves the root. What is missing is made, for layer n, where create says so;

@@ -39,7 +39,7 @@ type installed struct {
 }
 
 // Installed looks for the fallback in a file system. config is an image's, nil for none.
-func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte, fetch contents.Fetcher) (*installed, error) {
+func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte) (*installed, error) {
 	in := &installed{shim: s, t: t, content: map[string][]byte{}, HasLoader: t.Find(fallbackfiles.Loader64) != nil}
 	in.has32 = slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
 	var want []*contents.Inode
@@ -50,7 +50,7 @@ func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte, f
 		}
 	}
 	if len(want) > 0 {
-		got, err := fetch(ctx, want)
+		got, err := t.Fetch(ctx, want)
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +240,7 @@ func UnreachedFiles(f *contents.Findings, hasLoader bool) []string {
 }
 
 // Find notes what an image has of the fallback and what that covers.
-func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *contents.Findings, fetch contents.Fetcher) error {
+func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *contents.Findings) error {
 	if !s.Present() {
 		return nil
 	}
@@ -248,7 +248,7 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 	if err != nil {
 		return err
 	}
-	in, err := s.Installed(ctx, t, config, fetch)
+	in, err := s.Installed(ctx, t, config)
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func Covered(ctx context.Context, s *contents.Session, src *media.Source, shim *
 	if program := entryProgram(config); program != "" {
 		sub.F.Starts(sub.T, program)
 	}
-	return sub.F, shim.Find(ctx, src.Image, sub.T, sub.F.Findings, sub.Fetch)
+	return sub.F, shim.Find(ctx, src.Image, sub.T, sub.F.Findings)
 }
 
 // entryProgram is the program that a container of an image starts with, "" where it names none.

@@ -33,7 +33,7 @@ type replacement struct {
 
 // replace writes the patched copy of a file of the tree, and a further name of the copy
 // for each further name that the file has in the tree.
-func (p *patchRun) replace(ctx context.Context, d *contents.DiskTree, h contents.Target) error {
+func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Target) error {
 	first, ok := p.written[h.Disk.ID]
 	ok = ok && h.Disk.Links > 1
 	names := h.Names

@@ -135,16 +135,17 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 	if tarball {
 		return p.tarball(ctx, name)
 	}
-	d, err := contents.OpenDiskTree(name)
+	d, err := contents.OpenDisk(name)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	d.Since, d.OneFS = p.stamp.Since, p.o.OneFS
-	if err := d.Scan(ctx, p.s); err != nil {
+	d.Since, d.OneFS, d.Whole = p.stamp.Since, p.o.OneFS, p.o.Output != "" && d.Only == ""
+	t, err := d.Tree(ctx, p.s)
+	if err != nil {
 		return err
 	}
-	f, err := d.Findings(p.s)
+	f, err := p.s.Findings(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 	case d.Only != "":
 		return p.copyFile(ctx, d, f.Targets)
 	}
-	return p.copyTree(ctx, d, f.Targets)
+	return p.copyTree(ctx, d, t, f.ToPatch())
 }
 
 // add puts one path's findings into those of the run, whose paths begin with that path.
@@ -196,7 +197,11 @@ func (p *patchRun) add(name string, f *contents.Scanned, isFolder bool) {
 
 // tarball patches a tarball of a root filesystem.
 func (p *patchRun) tarball(ctx context.Context, name string) error {
-	f, _, err := p.s.Tarball(ctx, name)
+	t, err := p.s.Tarball(ctx, name)
+	if err != nil {
+		return err
+	}
+	f, err := p.s.Findings(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -208,12 +213,12 @@ func (p *patchRun) tarball(ctx context.Context, name string) error {
 	if p.o.DryRun || p.o.InPlace && len(hits) == 0 {
 		return nil
 	}
-	d, err := contents.OpenDiskTree(name)
+	d, err := contents.OpenDisk(name)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	write := func(w, r *os.File) error { return p.s.RewriteTarball(ctx, w, r, hits) }
+	write := func(w, r *os.File) error { return contents.RewriteTarball(ctx, w, r, hits) }
 	if p.o.InPlace {
 		fi, err := d.Root.Lstat(d.Only)
 		if err != nil {
@@ -226,7 +231,7 @@ func (p *patchRun) tarball(ctx context.Context, name string) error {
 }
 
 // copyFile writes the patched copy of a single file to the output.
-func (p *patchRun) copyFile(ctx context.Context, d *contents.DiskTree, hits []contents.Target) error {
+func (p *patchRun) copyFile(ctx context.Context, d *contents.Disk, hits []contents.Target) error {
 	var h *contents.Target
 	if len(hits) > 0 && !hits[0].Plan.Empty() {
 		h = &hits[0]
@@ -244,7 +249,7 @@ func (p *patchRun) copyFile(ctx context.Context, d *contents.DiskTree, hits []co
 // writeOutput makes the output file from the single file that d is about: write makes the
 // content, and owner, mode, times and xattrs are kept, but of a patched file the marks of
 // its old content.
-func (p *patchRun) writeOutput(ctx context.Context, d *contents.DiskTree, patched *contents.Target, write func(w, r *os.File) error) error {
+func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, patched *contents.Target, write func(w, r *os.File) error) error {
 	r, err := d.Root.OpenFile(d.Only, os.O_RDONLY|contents.OpenNoBlock, 0)
 	if err != nil {
 		return err

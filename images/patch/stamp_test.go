@@ -57,17 +57,23 @@ func TestSince(t *testing.T) {
 	write("hidden")
 	future := time.Now().Add(time.Minute)
 	s := patch.Stamp{Since: future}
-	d, err := contents.OpenDiskTree(root)
+	d, err := contents.OpenDisk(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	d.Since = s.Since
-	if err := d.Scan(context.Background(), imagetest.TestSession(t)); err != nil {
+	session := imagetest.TestSession(t)
+	tree, err := d.Tree(context.Background(), session)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Files) != 0 {
-		t.Errorf("files from before the stamp: got %d looked at, want none", len(d.Files))
+	found, err := session.Findings(context.Background(), tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.ELFFiles != 0 {
+		t.Errorf("files from before the stamp: got %d looked at, want none", found.ELFFiles)
 	}
 	// A stamp from the future is no stamp.
 	if err := os.Chtimes(stampFile, future, future); err != nil {

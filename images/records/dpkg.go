@@ -181,7 +181,7 @@ func DpkgRecords(ctx context.Context, sub *contents.Subject, targets []contents.
 		}
 		changes.add(h.Inode, h.Names, before, after)
 	}
-	got, err := sub.Fetch(ctx, wanted)
+	got, err := sub.T.Fetch(ctx, wanted)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -33,7 +33,7 @@ func RpmRecords(ctx context.Context, sub *contents.Subject, targets []contents.T
 	if len(wanted) == 0 || len(targets) == 0 {
 		return nil, nil
 	}
-	got, err := sub.Fetch(ctx, wanted)
+	got, err := sub.T.Fetch(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"io"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // What only the tests of this package see.
@@ -32,8 +29,8 @@ var (
 )
 
 // Flatten gives the tar stream that a squashfs is made of, and what is said of it.
-func Flatten(ctx context.Context, t *contents.Tree, img v1.Image, extras []contents.Extra, w io.Writer) ([]string, error) {
-	f := &flattening{tree: t, image: img, extras: extras, progress: progress.Silent{}}
+func Flatten(ctx context.Context, t *contents.Tree, extras []contents.Extra, w io.Writer) ([]string, error) {
+	f := &flattening{tree: t, extras: extras}
 	err := f.write(ctx, w)
 	return f.warnings(), err
 }

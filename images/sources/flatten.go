@@ -13,19 +13,14 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // flattening is one merged file system on its way into a tar stream.
 type flattening struct {
-	tree     *contents.Tree
-	image    v1.Image
-	extras   []contents.Extra // what is added; each replaces what has its name
-	progress progress.Reporter
+	tree   *contents.Tree
+	extras []contents.Extra // what is added; each replaces what has its name
 
 	tw     *tar.Writer
 	files  wanted
@@ -55,7 +50,7 @@ func (f *flattening) write(ctx context.Context, w io.Writer) error {
 	if f.err != nil {
 		return f.err
 	}
-	if err := f.files.read(ctx, f.image, f.progress, f.file); err != nil {
+	if err := f.tree.Read(ctx, slices.Collect(maps.Keys(f.files)), func(i *contents.Inode, r io.Reader) error { return f.file(ctx, i, r) }); err != nil {
 		return err
 	}
 	for _, e := range f.extras {
@@ -87,17 +82,18 @@ func (f *flattening) put(name string, k *contents.Node) {
 }
 
 // file writes one file under its first name, and links of it under the others.
-func (f *flattening) file(ctx context.Context, file *wantedFile, r io.Reader) error {
-	name := file.names[0]
-	hdr := f.header(name, file.entry)
-	hdr.Typeflag, hdr.Size = tar.TypeReg, file.entry.Size
+func (f *flattening) file(ctx context.Context, i *contents.Inode, r io.Reader) error {
+	names := f.files[i]
+	name := names[0]
+	hdr := f.header(name, i.Entry)
+	hdr.Typeflag, hdr.Size = tar.TypeReg, i.Size
 	if err := f.tw.WriteHeader(hdr); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if _, err := blob.CopyTo(ctx, f.tw, r, nil); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	for _, other := range file.names[1:] {
+	for _, other := range names[1:] {
 		if err := f.link(other, name); err != nil {
 			return err
 		}

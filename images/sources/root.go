@@ -56,7 +56,7 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 		return nil, errors.Join(fmt.Errorf("%s: %w", r.Source, err), r.Close())
 	}
 	r.findings = sync.OnceValues(func() (*contents.Scanned, error) { return s.Findings(ctx, t) })
-	r.FS = &imageFS{ctx: ctx, t: t, fetch: s.FetchLayers(t), got: map[*contents.Inode]*io.SectionReader{}}
+	r.FS = &imageFS{ctx: ctx, t: t, got: map[*contents.Inode]*io.SectionReader{}}
 	return r, nil
 }
 
@@ -93,9 +93,8 @@ const (
 
 // imageFS implements fs.FS and fs.ReadDirFS.
 type imageFS struct {
-	ctx   context.Context
-	t     *contents.Tree
-	fetch contents.Fetcher
+	ctx context.Context
+	t   *contents.Tree
 
 	mu  sync.Mutex
 	got map[*contents.Inode]*io.SectionReader
@@ -153,7 +152,7 @@ func (f *imageFS) content(i *contents.Inode, dir *contents.Node) (*io.SectionRea
 			want[k.Inode] = true
 		}
 	}
-	got, err := f.fetch(f.ctx, slices.Collect(maps.Keys(want)))
+	got, err := f.t.Fetch(f.ctx, slices.Collect(maps.Keys(want)))
 	if err != nil {
 		return nil, err
 	}

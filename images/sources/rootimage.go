@@ -5,10 +5,8 @@
 package sources
 
 import (
-	"archive/tar"
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -24,6 +22,7 @@ import (
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/rewriter"
 )
 
 // RunConfig is how an image is run, where its source does not say.
@@ -173,11 +172,7 @@ func copyTarball(ctx context.Context, w io.Writer, name string, o media.Options)
 	}
 	defer body.Close()
 	in := bufio.NewReaderSize(io.TeeReader(body, w), blob.CopyBuffer)
-	for tr := blob.NewMemberReader(in); ; {
-		m, err := tr.Next()
-		if err == io.EOF {
-			break
-		}
+	for m, err := range blob.Members(in) {
 		if err != nil {
 			return err
 		}
@@ -192,30 +187,24 @@ func copyTarball(ctx context.Context, w io.Writer, name string, o media.Options)
 // writeFolder writes a folder as a tar stream: sorted by name, with owners, modes, times,
 // extended attributes and hard links. Sockets are left out, and what is mounted in it.
 func writeFolder(ctx context.Context, w io.Writer, name string, o media.Options) error {
-	d, err := contents.OpenDiskTree(name)
+	d, err := contents.OpenDisk(name)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	task := o.Progress.Start("read", name, -1)
-	defer task.Done()
-	d.NoSums = true
-	entries, err := d.Entries(ctx)
+	d.Whole, d.Unexamined = true, true
+	s := contents.NewSession(0, nil, rewriter.Options{})
+	defer s.Close()
+	t, err := d.Tree(ctx, s)
 	if err != nil {
 		return err
 	}
-	tw := tar.NewWriter(w)
-	for i := range entries {
-		e := &entries[i]
-		if e.Name == "" {
-			continue // the root itself: engines make it
+	task := o.Progress.Start("read", name, -1)
+	defer task.Done()
+	return t.WriteTar(ctx, w, task, func(name string) error {
+		if strings.HasPrefix(path.Base(name), contents.WhiteoutPrefix) {
+			return errHidden(name)
 		}
-		if strings.HasPrefix(path.Base(e.Name), contents.WhiteoutPrefix) {
-			return errHidden(e.Name)
-		}
-		if err := d.WriteEntry(ctx, tw, e, task); err != nil {
-			return fmt.Errorf("%s: %w", e.Name, err)
-		}
-	}
-	return tw.Close()
+		return nil
+	})
 }

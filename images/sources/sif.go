@@ -196,13 +196,8 @@ func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 
 // image makes an image of one layer. Its entrypoint is the runscript, if there is one.
 func (s *sifFile) image() (*blob.StoredImage, error) {
-	tr := blob.NewMemberReader(s.content.reader())
 	run := RunConfig{}
-	for {
-		m, err := tr.Next()
-		if err == io.EOF {
-			break
-		}
+	for m, err := range blob.Members(s.content.reader()) {
 		if err != nil {
 			return nil, err
 		}

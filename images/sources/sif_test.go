@@ -116,8 +116,7 @@ func TestMergeTars(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names string
-	for tr := blob.NewMemberReader(&out); ; {
-		m, err := tr.Next()
+	for m, err := range blob.Members(&out) {
 		if err != nil {
 			break
 		}

@@ -109,7 +109,7 @@ func (n *newSIF) squash(ctx context.Context, file string, o media.Options) ([]st
 	if n.files, err = newApptainerFiles(t, n.config, n.definition, labels, contents.Meta{Mtime: n.created}); err != nil {
 		return nil, err
 	}
-	flat := &flattening{tree: t, image: n.image, extras: n.files.extras, progress: s.Progress}
+	flat := &flattening{tree: t, extras: n.files.extras}
 	super := squashSuper{mkfsTime: uint32(n.created.Unix()), BlockSize: newSquashBlock, Compression: "gzip"}
 	if err := squashStream(ctx, func(w io.Writer) error { return flat.write(ctx, w) }, file, super, t.Root.Entry, o); err != nil {
 		return nil, err

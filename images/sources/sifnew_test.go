@@ -35,7 +35,7 @@ func TestFlatten(t *testing.T) {
 	}
 	var out bytes.Buffer
 	extras := []contents.Extra{{Name: "d/", Mode: 0o700}, {Name: "replaced", Mode: 0o600, Body: []byte("by this")}}
-	warnings, err := sources.Flatten(t.Context(), tree, img, extras, &out)
+	warnings, err := sources.Flatten(t.Context(), tree, extras, &out)
 	if err != nil {
 		t.Fatal(err)
 	}

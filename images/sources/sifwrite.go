@@ -115,12 +115,7 @@ func (s *sifFile) squash(ctx context.Context, file string, added *contents.Added
 
 // rootOf finds the root folder itself in a tar stream, nil where it is not there.
 func rootOf(r io.Reader) (*contents.Entry, error) {
-	tr := blob.NewMemberReader(r)
-	for {
-		m, err := tr.Next()
-		if err == io.EOF {
-			return nil, nil
-		}
+	for m, err := range blob.Members(r) {
 		if err != nil {
 			return nil, err
 		}
@@ -128,6 +123,7 @@ func rootOf(r io.Reader) (*contents.Entry, error) {
 			return &contents.Entry{Kind: contents.KindDir, Meta: contents.NewMeta(m.Header, contents.Interner{})}, nil
 		}
 	}
+	return nil, nil
 }
 
 // mergeTars writes the members of base, those that the layer has again left out, and then
@@ -170,11 +166,7 @@ func namesIn(l *contents.AddedLayer) (map[string]bool, error) {
 	}
 	defer r.Close()
 	names := map[string]bool{}
-	for tr := blob.NewMemberReader(r); ; {
-		m, err := tr.Next()
-		if err == io.EOF {
-			return names, nil
-		}
+	for m, err := range blob.Members(r) {
 		if err != nil {
 			return nil, err
 		}
@@ -182,15 +174,12 @@ func namesIn(l *contents.AddedLayer) (map[string]bool, error) {
 			names[m.Path] = true
 		}
 	}
+	return names, nil
 }
 
 // copyMembers copies the members that keep accepts.
 func copyMembers(ctx context.Context, tw *tar.Writer, r io.Reader, keep func(*blob.TarMember) bool) error {
-	for tr := blob.NewMemberReader(r); ; {
-		m, err := tr.Next()
-		if err == io.EOF {
-			return nil
-		}
+	for m, err := range blob.Members(r) {
 		if err != nil {
 			return err
 		}
@@ -201,11 +190,12 @@ func copyMembers(ctx context.Context, tw *tar.Writer, r io.Reader, keep func(*bl
 			return fmt.Errorf("%s: %w", m.Path, err)
 		}
 		if m.IsRegular() {
-			if _, err := blob.CopyTo(ctx, tw, tr, nil); err != nil {
+			if _, err := blob.CopyTo(ctx, tw, m.Content, nil); err != nil {
 				return fmt.Errorf("%s: %w", m.Path, err)
 			}
 		}
 	}
+	return nil
 }
 
 // assemble writes the container. Its ID is made of the old one and of the new content, its

@@ -4,6 +4,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,28 +60,25 @@ func (s *stage) leave(t *contents.Tree) error {
 
 // place moves the files to their names, and removes what is not visible. What is left in files was not
 // there: a layer that an image has twice is read once, and what is larger than is worth it not at all.
-func (s *stage) place(t *contents.Tree, files wanted, f func(*wantedFile, *os.File) error) error {
-	byPlace := func(a, b place) int {
-		if a.layer != b.layer {
-			return a.layer - b.layer
-		}
-		return a.number - b.number
-	}
-	for _, at := range slices.SortedFunc(maps.Keys(files), byPlace) {
-		file := files[at]
-		err := s.root.Rename(s.path(t.Layers[at.layer].DiffID, at.number), file.names[0])
+func (s *stage) place(t *contents.Tree, files wanted, f func(names []string, m *contents.Meta, file *os.File) error) error {
+	inOrder := slices.SortedFunc(maps.Keys(files), func(a, b *contents.Inode) int {
+		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Number, b.Number))
+	})
+	for _, i := range inOrder {
+		names := files[i]
+		err := s.root.Rename(s.path(t.Layers[i.Layer].DiffID, i.Number), names[0])
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		delete(files, at)
-		opened, err := s.root.Open(file.names[0])
+		delete(files, i)
+		opened, err := s.root.Open(names[0])
 		if err != nil {
 			return err
 		}
-		if err := f(file, opened); err != nil {
+		if err := f(names, &i.Meta, opened); err != nil {
 			return err
 		}
 	}

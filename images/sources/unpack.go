@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,15 +140,18 @@ func Unpack(ctx context.Context, img v1.Image, dir string, o media.Options) erro
 
 // unpacking is one merged file system on its way into a directory.
 type unpacking struct {
-	root    *os.Root
-	whole   bool           // with owners, xattrs and devices, as far as the caller may; else all is the caller's
-	top     *contents.Meta // of the root directory; nil: as the image has it
-	files   wanted
-	others  map[*contents.Inode]string // symlinks, devices and fifos by the first of their names
-	folders []string
-	metas   []*contents.Meta // of the folders
-	lost    contents.Lost
-	err     error
+	root  *os.Root
+	whole bool           // with owners, xattrs and devices, as far as the caller may; else all is the caller's
+	top   *contents.Meta // of the root directory; nil: as the tree has it
+	least fs.FileMode    // what directories have at least of their modes where their owner is not root
+	// replaced gives other content and metadata than a file of the tree has; nil: all are written as they are.
+	replaced Replacing
+	files    wanted
+	others   map[*contents.Inode]string // symlinks, devices and fifos by the first of their names
+	folders  []string
+	metas    []*contents.Meta // of the folders
+	lost     contents.Lost
+	err      error
 }
 
 // image writes the merged file system into an empty directory.
@@ -171,15 +175,40 @@ func (u *unpacking) image(ctx context.Context, img v1.Image, dir string, o media
 	if err := staged.leave(t); err != nil {
 		return err
 	}
+	u.least = ownerMode
+	return u.tree(ctx, t, staged)
+}
+
+// Replacing says what is written for a file of a tree, r being its content: for one of a directory on disk an
+// *os.File.
+type Replacing func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error)
+
+// WriteTree writes a tree into an empty directory, with all that the caller may give its files, and returns
+// what it may not.
+func WriteTree(ctx context.Context, t *contents.Tree, dir string, replaced Replacing) (contents.Lost, error) {
+	u := &unpacking{whole: true, replaced: replaced}
+	var err error
+	if u.root, err = os.OpenRoot(dir); err != nil {
+		return u.lost, err
+	}
+	defer u.root.Close()
+	return u.lost, u.tree(ctx, t, nil)
+}
+
+// tree writes a tree; staged has contents of its files already, nil for none.
+func (u *unpacking) tree(ctx context.Context, t *contents.Tree, staged *stage) error {
 	u.files, u.others = wanted{}, map[*contents.Inode]string{}
 	t.Walk(u.note)
 	if u.err != nil {
 		return u.err
 	}
-	if err := staged.place(t, u.files, u.finish); err != nil {
-		return err
+	if staged != nil {
+		if err := staged.place(t, u.files, u.finish); err != nil {
+			return err
+		}
 	}
-	if err := u.files.read(ctx, img, s.Progress, u.file); err != nil {
+	err := t.Read(ctx, slices.Collect(maps.Keys(u.files)), func(i *contents.Inode, r io.Reader) error { return u.file(ctx, i, r) })
+	if err != nil {
 		return err
 	}
 	if u.top == nil {
@@ -241,21 +270,27 @@ func writeNew(ctx context.Context, root *os.Root, name string, r io.Reader) (*os
 }
 
 // file writes one file under its first name, and links the others to it.
-func (u *unpacking) file(ctx context.Context, file *wantedFile, r io.Reader) error {
-	f, err := writeNew(ctx, u.root, file.names[0], r)
+func (u *unpacking) file(ctx context.Context, i *contents.Inode, r io.Reader) error {
+	meta := &i.Meta
+	if u.replaced != nil {
+		var err error
+		if r, meta, err = u.replaced(i, r); err != nil {
+			return err
+		}
+	}
+	f, err := writeNew(ctx, u.root, u.files[i][0], r)
 	if err != nil {
 		return err
 	}
-	return u.finish(file, f)
+	return u.finish(u.files[i], meta, f)
 }
 
 // finish closes a file that has its content and its first name, and gives it all else.
-func (u *unpacking) finish(file *wantedFile, f *os.File) error {
-	name := file.names[0]
-	err := errors.Join(u.adorn(name, f, &file.entry.Meta, 0), f.Close())
-	for _, other := range file.names[1:] {
+func (u *unpacking) finish(names []string, m *contents.Meta, f *os.File) error {
+	err := errors.Join(u.adorn(names[0], f, m, 0), f.Close())
+	for _, other := range names[1:] {
 		if err == nil {
-			err = u.root.Link(name, other)
+			err = u.root.Link(names[0], other)
 		}
 	}
 	return err
@@ -300,5 +335,17 @@ func (u *unpacking) closeFolder(name string, m *contents.Meta) error {
 		return err
 	}
 	defer f.Close()
-	return u.adorn(name, f, m, ownerMode)
+	return u.adorn(name, f, m, u.least)
+}
+
+// wanted are the names of the regular files of a tree whose contents are to be read.
+type wanted map[*contents.Inode][]string
+
+// note notes a name, if it is one of a regular file.
+func (w wanted) note(name string, k *contents.Node) bool {
+	if k.Kind != contents.KindFile && k.Kind != contents.KindPool {
+		return false
+	}
+	w[k.Inode] = append(w[k.Inode], name)
+	return true
 }

@@ -1,0 +1,534 @@
+// A directory or a single file on disk, as a source of a tree.
+
+package contents
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/rewriter"
+)
+
+// Disk is a directory on disk, or one file in it. Nothing outside of it is read, and no symlink is followed.
+type Disk struct {
+	Path string // as the user named it
+	Root *os.Root
+	Only string // the one file that is meant; "" for all
+	// Since leaves out of a directory what has not changed from then on; zero: nothing.
+	Since time.Time
+	// OneFS leaves directories on other file systems than the root's unexamined.
+	OneFS bool
+	// Whole has the tree show every file with all that it has, as a copy needs it; what cannot be read is an
+	// error then. Otherwise it shows the files that were examined, and notes what could not be.
+	Whole bool
+	// Unexamined leaves the rewriter out.
+	Unexamined bool
+
+	home FileID // the root
+
+	mu      sync.Mutex
+	entries []*Entry
+	passed  []Passed
+}
+
+// DiskFile is what the file system knows of a regular file.
+type DiskFile struct {
+	Info  fs.FileInfo
+	ID    FileID
+	Links uint64 // how many names the file system knows
+}
+
+// OpenDisk opens a directory, or a file's directory for that file alone. A symlink that the
+// user named is followed: what it names is meant.
+func OpenDisk(name string) (*Disk, error) {
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := os.Stat(real)
+	if err != nil {
+		return nil, err
+	}
+	d := &Disk{Path: name}
+	if !fi.IsDir() {
+		if !fi.Mode().IsRegular() {
+			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s is a %s, not a file", name, SpecialName(fi.Mode()))
+		}
+		d.Only = filepath.Base(real)
+		real = filepath.Dir(real)
+	}
+	d.Root, err = os.OpenRoot(real)
+	return d, err
+}
+
+func (d *Disk) Close() { d.Root.Close() }
+
+// oneFile is the name of a single file in a whole tree, whatever it is called: two of them can be compared.
+const oneFile = "file"
+
+// Name is the name in Root of a file of the tree, Full its path as the user would type it.
+func (d *Disk) Name(name string) string {
+	if d.Only != "" {
+		return d.Only
+	}
+	return filepath.FromSlash(name)
+}
+
+func (d *Disk) Full(name string) string {
+	if d.Only != "" {
+		return d.Path
+	}
+	return filepath.Join(d.Path, filepath.FromSlash(name))
+}
+
+// Tree reads the file system, several files at once.
+func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
+	task := progress.Start(s.Progress, "read", d.Path, -1)
+	defer task.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan *Entry)
+	var wg sync.WaitGroup
+	for range s.jobs {
+		wg.Go(func() {
+			for e := range work {
+				if err := d.regular(ctx, s, e); err != nil {
+					cancel(err)
+				}
+				task.Add(e.Size)
+			}
+		})
+	}
+	links := map[*Entry]*Entry{} // further names of a file, by the entry of its first one
+	err := d.walk(ctx, s, links, func(e *Entry) { work <- e })
+	close(work)
+	wg.Wait()
+	if err := cmp.Or(err, context.Cause(ctx)); err != nil {
+		return nil, err
+	}
+	for e, first := range links {
+		if e.Meta = first.Meta; !d.Whole && first.ELF != nil {
+			d.entries = append(d.entries, e)
+		}
+	}
+	if !d.Whole { // as they were examined; a link comes after its file
+		slices.SortFunc(d.entries, func(a, b *Entry) int {
+			return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+		})
+	}
+	idx := &layerIndex{Title: d.Path, Entries: make([]Entry, len(d.entries))}
+	for n, e := range d.entries {
+		e.Number = n + 1
+		idx.Entries[n] = *e
+	}
+	t := NewTree()
+	t.spool, t.disk = &s.spool, d
+	if err := t.Apply(idx, diskMembers{d}); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// findings adds what could not be examined. A single file is called what the user typed.
+func (d *Disk) findings(f *Findings) {
+	f.Passed = append(f.Passed, d.passed...)
+	slices.SortFunc(f.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
+	if d.Only == "" {
+		return
+	}
+	for i := range f.Files {
+		f.Files[i].Path = d.Path
+	}
+	for i := range f.Passed {
+		f.Passed[i].Path = d.Path
+	}
+	for i := range f.Hazards {
+		f.Hazards[i].Path = d.Path
+	}
+}
+
+// walk finds the files and calls examine once for each regular one.
+func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, examine func(*Entry)) error {
+	if d.Only != "" {
+		fi, err := d.Root.Lstat(d.Only)
+		if err != nil {
+			return err
+		}
+		name := d.Only
+		if d.Whole {
+			name = oneFile
+		}
+		examine(d.add(name, fi))
+		return nil
+	}
+	mounts := MountFilter{Root: d.Root}
+	first := map[FileID]*Entry{} // of files with several names
+	return fs.WalkDir(d.Root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return d.pass(name, err)
+		}
+		special := e.IsDir() && mounts.Special(name)
+		if special && !d.Whole {
+			return fs.SkipDir
+		}
+		if !d.Whole && !e.Type().IsRegular() && !(e.IsDir() && d.OneFS) {
+			return nil
+		}
+		fi, err := e.Info()
+		if err != nil {
+			return d.pass(name, err)
+		}
+		id, names := Identify(fi)
+		switch {
+		case name == ".":
+			d.home = id
+		case e.IsDir() && d.OneFS && !d.Whole && !sameFS(id, d.home):
+			return fs.SkipDir
+		case e.Type()&fs.ModeSocket != 0:
+			progress.Note(s.Progress, "%s: a socket is not copied", name)
+			return nil
+		}
+		if !d.Whole && (e.IsDir() || changeTime(fi).Before(d.Since)) {
+			return nil
+		}
+		known := first[id]
+		n := d.add(filepath.ToSlash(name), fi)
+		switch {
+		case e.IsDir():
+			err = d.folder(n, name)
+		case names > 1 && known != nil:
+			n.Kind, n.Link, links[n] = kindHardLink, known.Name, known
+		case e.Type().IsRegular():
+			examine(n)
+		case e.Type()&fs.ModeSymlink != 0:
+			n.Link, err = d.Root.Readlink(name)
+		}
+		if names > 1 && known == nil && !e.IsDir() {
+			first[id] = n
+		}
+		if err == nil && special {
+			err = fs.SkipDir
+		}
+		return err
+	})
+}
+
+// add lists a file, without what takes opening it.
+func (d *Disk) add(name string, fi fs.FileInfo) *Entry {
+	e := &Entry{Name: name, Meta: DiskMeta(fi)}
+	switch t := fi.Mode().Type(); {
+	case t.IsDir():
+		e.Kind = KindDir
+	case t&fs.ModeSymlink != 0:
+		e.Kind = KindSymlink
+	case !t.IsRegular():
+		e.Kind, e.Flag = KindOther, deviceFlag(t)
+	default:
+		e.Kind, e.Size, e.Disk = KindFile, fi.Size(), &DiskFile{Info: fi}
+		e.Disk.ID, e.Disk.Links = Identify(fi)
+	}
+	if name == "." {
+		e.Name = ""
+	}
+	if d.Whole {
+		d.entries = append(d.entries, e)
+	}
+	return e
+}
+
+// pass notes a file or directory that could not be examined, and is an error of a whole tree. What has gone since
+// its directory was read is no such thing.
+func (d *Disk) pass(name string, err error) error {
+	if d.Whole {
+		return err
+	}
+	d.note(name, err)
+	return nil
+}
+
+func (d *Disk) note(name string, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var other *notExamined
+	p := Passed{Path: name, Reason: plainReason(err), Denied: errors.Is(err, fs.ErrPermission), Unread: !errors.As(err, &other)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.passed = append(d.passed, p)
+}
+
+// notExamined is why a file that was read is not one to examine.
+type notExamined struct{ reason string }
+
+func (n *notExamined) Error() string { return n.reason }
+
+// plainReason is an error without the path that Passed has already, and without the name of
+// the system call.
+func plainReason(err error) string {
+	if pe, ok := err.(*fs.PathError); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// open opens a regular file of the tree, and makes sure that it is the one that was listed.
+func (d *Disk) open(e *Entry) (*os.File, error) {
+	r, err := d.Root.OpenFile(d.Name(e.Name), os.O_RDONLY|OpenNoBlock, 0)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := r.Stat()
+	if err == nil && (!fi.Mode().IsRegular() || e.Disk != nil && !os.SameFile(fi, e.Disk.Info)) {
+		err = errors.New("replaced while it was read")
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// folder reads the extended attributes of a directory.
+func (d *Disk) folder(e *Entry, name string) error {
+	f, err := d.Root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	e.Meta.Xattrs, err = FileXattrs(f)
+	return WrapPath(d.Full(name), err)
+}
+
+// regular reads a regular file as far as that is asked for, and examines it.
+func (d *Disk) regular(ctx context.Context, s *Session, e *Entry) error {
+	if e.Size < elfHead && d.Only == "" && !d.Whole {
+		return nil
+	}
+	r, err := d.open(e)
+	if err != nil {
+		return d.pass(e.Name, err)
+	}
+	defer r.Close()
+	if e.Disk.Info, err = r.Stat(); err != nil {
+		return d.pass(e.Name, err)
+	}
+	e.Size = e.Disk.Info.Size()
+	if !d.Unexamined && (!d.OneFS || sameFS(e.Disk.ID, d.home)) {
+		if e.ELF, err = d.examine(s, e, r); err != nil {
+			d.note(e.Name, err)
+		}
+	}
+	if !d.Whole {
+		if e.ELF != nil {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.entries = append(d.entries, e)
+		}
+		return nil
+	}
+	if e.Meta.Xattrs, err = FileXattrs(r); err != nil {
+		return WrapPath(d.Full(e.Name), err)
+	}
+	if s.Sums {
+		hash := sha256.New()
+		if e.Size, err = blob.CopyTo(ctx, hash, r, nil); err != nil {
+			return err
+		}
+		e.Sum = (*[sha256.Size]byte)(hash.Sum(nil))
+	}
+	return nil
+}
+
+// examine looks at one file. A plan is made at once, while the file is open.
+func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err error) {
+	var head [elfHead]byte
+	n, _ := r.ReadAt(head[:], 0)
+	if isELF(head[:n]) {
+		if e.Size > MaxELF {
+			return nil, fmt.Errorf("file of %d bytes, at most %d are examined", e.Size, int64(MaxELF))
+		}
+		if info, err = s.examineAt(d.Name(e.Name), r, e.Size, false); err != nil {
+			return nil, err
+		}
+	}
+	var members []io.Closer
+	defer func() {
+		for _, m := range members {
+			m.Close()
+		}
+	}()
+	if info == nil && d.Only != "" {
+		if info, err = d.thin(r, e.Size, &members); err != nil {
+			return nil, err
+		}
+	}
+	if info == nil && d.Only != "" {
+		return nil, d.passedOver(s, r, e.Size, string(head[:4]) == "\x7fELF")
+	}
+	if info == nil {
+		return nil, nil
+	}
+	info.Content = nil // it ends with the open file
+	if info.report != nil {
+		info.plan, err = rewriter.NewPlan(info.report, s.Options)
+	}
+	return info, err
+}
+
+// thinMember is an object of a thin archive.
+type thinMember struct {
+	*os.File
+	size int64
+}
+
+func (m *thinMember) Size() int64 { return m.size }
+
+// thin examines a thin archive that the user named, nil where it is none: its objects are files
+// beside it or below. Those with call sites are kept open until a plan is made.
+func (d *Disk) thin(r io.ReaderAt, size int64, kept *[]io.Closer) (*elfInfo, error) {
+	report, err := rewriter.ScanThin(r, size, func(name string) (rewriter.ThinMember, error) {
+		m, err := d.Root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
+		if err != nil {
+			return nil, errors.New(plainReason(err))
+		}
+		*kept = append(*kept, m)
+		fi, err := m.Stat()
+		if err != nil || !fi.Mode().IsRegular() || fi.Size() > MaxELF {
+			return nil, errors.New("no file that can be examined")
+		}
+		return &thinMember{m, fi.Size()}, nil
+	})
+	if err != nil || report == nil || report.Skipped != nil && !report.Skipped.Damaged() {
+		return nil, err
+	}
+	if report.Skipped.Damaged() {
+		return nil, &notExamined{report.Skipped.String()}
+	}
+	info := &elfInfo{execBytes: report.ExecBytes}
+	if len(report.Sites) > 0 {
+		info.report = report
+	}
+	return info, nil
+}
+
+// passedOver is about the one file that the user named: it matters why it is not examined.
+func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error {
+	report, err := rewriter.Scan(r, size)
+	if err != nil {
+		return err
+	}
+	if elf && !report.Skipped.Damaged() {
+		progress.Note(s.Progress, "%s: %s: it cannot call the vsyscall page", d.Path, report.Skipped)
+		return nil
+	}
+	return &notExamined{report.Skipped.String()}
+}
+
+// WriteTar writes the tree of a directory as a tar stream, but for the directory itself: in the order of Walk, a
+// file under its first name, and links of it under the others. check may refuse a name.
+func (t *Tree) WriteTar(ctx context.Context, w io.Writer, task progress.Task, check func(name string) error) (err error) {
+	tw := tar.NewWriter(w)
+	first := map[*Inode]string{}
+	t.Walk(func(name string, k *Node) {
+		if err == nil {
+			err = check(name)
+		}
+		if err != nil {
+			return
+		}
+		if to, known := first[k.Inode]; known {
+			err = tw.WriteHeader(linkHeader(name, to, k.Entry))
+		} else {
+			err = WrapPath(name, t.disk.write(ctx, tw, name, k.Entry, task))
+		}
+		first[k.Inode] = name
+	})
+	if err != nil {
+		return err
+	}
+	return tw.Close()
+}
+
+// write writes one file.
+func (d *Disk) write(ctx context.Context, tw *tar.Writer, name string, e *Entry, task progress.Task) error {
+	if e.Kind != KindFile {
+		return tw.WriteHeader(e.Header(name))
+	}
+	r, err := d.open(e)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := tw.WriteHeader(e.Header(name)); err != nil {
+		return err
+	}
+	n, err := blob.CopyTo(ctx, tw, io.LimitReader(r, e.Size), task)
+	if err == nil && n != e.Size {
+		err = errors.New("became shorter while it was read")
+	}
+	return err
+}
+
+// OpenMeta is the metadata of an open file or directory.
+func OpenMeta(f *os.File) (m Meta, err error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return m, err
+	}
+	m = DiskMeta(fi)
+	m.Xattrs, err = FileXattrs(f)
+	return m, err
+}
+
+// deviceFlag is the tar type flag of what is no file, folder or symlink.
+func deviceFlag(t fs.FileMode) byte {
+	switch {
+	case t&fs.ModeNamedPipe != 0:
+		return tar.TypeFifo
+	case t&fs.ModeCharDevice != 0:
+		return tar.TypeChar
+	}
+	return tar.TypeBlock
+}
+
+// WrapPath names the file that an error is about.
+func WrapPath(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// ChangeTime is when a file's content or metadata last changed, as far as the system says.
+func ChangeTime(fi fs.FileInfo) time.Time { return changeTime(fi) }
+
+// SpecialName is what is at a path that is no file and no directory.
+func SpecialName(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeDevice != 0:
+		return "device"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	case m&fs.ModeNamedPipe != 0:
+		return "pipe"
+	}
+	return "special file"
+}

@@ -1,0 +1,169 @@
+// Reading the contents of a tree's files again: each of its layers knows where its members are.
+
+package contents
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// members are where a layer of a tree comes from: an image's layer, a tarball, a directory.
+type members interface {
+	// read calls f for each of the members wanted, by their numbers, with its content. With all it reads to
+	// the end, so that what was read is verified when it returns; else no further than the last of them.
+	read(ctx context.Context, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error
+}
+
+// Read calls f for each of some files with its content, layer by layer. Of an image what was read is verified when it
+// returns without an error.
+func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader) error) error {
+	return t.read(ctx, want, true, f)
+}
+
+func (t *Tree) read(ctx context.Context, want []*Inode, all bool, f func(*Inode, io.Reader) error) error {
+	layers := map[int]map[int]*Inode{}
+	for _, i := range want {
+		if layers[i.Layer] == nil {
+			layers[i.Layer] = map[int]*Inode{}
+		}
+		layers[i.Layer][i.Number] = i
+	}
+	for _, n := range slices.Sorted(maps.Keys(layers)) {
+		if err := t.from[n].read(ctx, layers[n], all, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fetch makes the contents of files readable at any offset, as long as the session lasts.
+func (t *Tree) Fetch(ctx context.Context, want []*Inode) (map[*Inode]*io.SectionReader, error) {
+	got := map[*Inode]*io.SectionReader{}
+	var missing []*Inode
+	for _, i := range want {
+		switch {
+		case i.ELF != nil && i.ELF.Content != nil:
+			got[i] = i.ELF.Content
+		case i.kept != nil:
+			got[i] = i.kept
+		default:
+			missing = append(missing, i)
+		}
+	}
+	return got, t.read(ctx, missing, false, func(i *Inode, r io.Reader) (err error) {
+		got[i], err = t.spool.KeepStream(r, i.Size)
+		return err
+	})
+}
+
+// hold has the targets' contents at hand, where the tree was examined file by file.
+func (t *Tree) hold(ctx context.Context, targets []Target) error {
+	var want []*Inode
+	for _, h := range targets {
+		if h.ELF.Content == nil {
+			want = append(want, h.Inode)
+		}
+	}
+	got, err := t.Fetch(ctx, want)
+	for _, i := range want {
+		i.ELF.Content = got[i]
+	}
+	return err
+}
+
+// readMembers reads the members wanted of a tar stream.
+func readMembers(ctx context.Context, r io.Reader, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error {
+	left := len(want)
+	for m, err := range blob.Members(r) {
+		switch {
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		if i := want[m.Number]; i != nil {
+			if err := f(i, m.Content); err != nil {
+				return WrapPath(m.Path, err)
+			}
+			left--
+		}
+		if left == 0 && !all {
+			return nil
+		}
+	}
+	if left > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+// layerMembers are those of an image's layer.
+type layerMembers struct {
+	v1.Layer
+	p progress.Reporter
+}
+
+func (l layerMembers) read(ctx context.Context, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error {
+	ls, err := blob.OpenLayer(ctx, l.Layer, l.p)
+	if err != nil {
+		return err
+	}
+	defer ls.Close()
+	if err := readMembers(ctx, ls, want, all, f); err != nil || !all {
+		return ls.Wrap(err)
+	}
+	return ls.Finish()
+}
+
+// tarMembers are those of a tarball, by its path.
+type tarMembers string
+
+func (t tarMembers) read(ctx context.Context, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error {
+	file, err := os.Open(string(t))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: file})
+	if err != nil {
+		return WrapPath(string(t), err)
+	}
+	defer body.Close()
+	return WrapPath(string(t), readMembers(ctx, body, want, all, f))
+}
+
+// diskMembers are those of a directory; f gets an *os.File.
+type diskMembers struct{ d *Disk }
+
+func (m diskMembers) read(ctx context.Context, want map[int]*Inode, _ bool, f func(*Inode, io.Reader) error) error {
+	for _, n := range slices.Sorted(maps.Keys(want)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r, err := m.d.open(want[n].Entry)
+		if err == nil {
+			err = f(want[n], r)
+			r.Close()
+		}
+		if err != nil {
+			return WrapPath(m.d.Full(want[n].Name), err)
+		}
+	}
+	return nil
+}
+
+// passing is a stream that is read once.
+type passing struct{}
+
+func (passing) read(context.Context, map[int]*Inode, bool, func(*Inode, io.Reader) error) error {
+	return errors.New("a stream that is read once")
+}
