@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/images/sources"
 )
 
 // DiagnoseOptions are the choices of vfix diagnose.
@@ -26,26 +28,39 @@ func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diagnose [options] CRASH...",
 		Short: "Explain a crash: was it the vsyscall page, and what fixes it",
-		Long: `Read the traces of a crash and report what happened: the address and its
-meaning, the function of the vsyscall page, the caller (file, symbol, build ID,
-package), the machine code of the call, and the command that fixes it. A crash
-with another cause is identified as such, but not analyzed unless it is one that
-'vfix help other-causes' lists. Nothing is changed.
+		Long: `Read what a crash left behind and report what happened: the verdict in one
+sentence with its confidence, the one command to type, and the evidence: the
+address, the function of the vsyscall page, the caller (file, symbol, build ID,
+package) and the machine code. A crash with another cause is identified as such,
+but not analyzed unless it is one that 'vfix help other-causes' lists.
+Nothing is changed.
 
 CRASH is one of
 
   a core file    of any 64-bit x86-64 program, plain, .gz or .zst; neither a
                  debugger nor debug symbols are needed
-  a log          of the kernel, from dmesg, journalctl or syslog: a file, - for
-                 stdin, or one line of it as a quoted argument
+  a log          of the kernel or of a systemd journal, from dmesg, journalctl
+                 or syslog: a file, - for stdin, or one line as an argument
   a trace        of strace, sysdig, perf script or ftrace that contains the
                  signal or the page fault: given like a log
+  a backtrace    of coredumpctl info or gdb: given like a log
+  an end         such as 'web-1 exited with code 139': given like a log
+  a description  docker inspect, docker ps -a, podman inspect, crictl inspect,
+                 kubectl get pod -o json or -o yaml, kubectl describe pod:
+                 a file, or - for stdin
+  a container    that has ended, by name or ID (or container:NAME)
+  a pod          of the cluster that kubectl uses: pod/NAME or
+                 pod/NAMESPACE/NAME
+  an image       of a local engine, or with a prefix, such as oci: or docker://:
+                 whether its programs crash on this kernel
   a number       of a process: stopped at its crash, or in the kernel's log
                  (use pid:N if a file has that name)
   a message      of an engine or a shell, such as 'exec /x: exec format error':
                  given like a log
-  a container    that has ended, by name or ID (or container:NAME): its exit
-                 status, its image, and the kernel's log of that time
+
+An exit status alone is not a cause. vfix examines the image, if a local engine
+has it, and the kernel and the log of this machine, if the container ran here.
+It looks up an image in a registry only if you use the prefix docker://.
 
 --root names the filesystem that the program ran in, a directory or an image.
 Symbol, package and code come from its files, because a core does not contain
@@ -55,9 +70,10 @@ its build ID or its first bytes show that it is not the one that crashed.`,
   vfix diagnose --root redis:2.8.22 core.1234     with the files of the image
   vfix diagnose /var/log/kern.log                 every crash in it
   vfix diagnose web-1                             a container that has ended
+  vfix diagnose pod/web                           the containers of a pod
   vfix diagnose --format json core.1234.zst`,
 		Annotations: exits(`  0  no vsyscall crash: a crash with another cause, or none
-  3  vsyscall crash: the page was called and the kernel does not serve it
+  3  vsyscall crash, certain or likely; or an image that calls the page
   4  a crash whose cause is not known from what was given
   1  at least one CRASH could not be read; the rest were   2  usage error`),
 		Args:              sourceArgs("diagnose", "CRASH", -1),
@@ -80,7 +96,16 @@ func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *
 	if err := opts.printOptions.check("diagnose"); err != nil {
 		return err
 	}
-	o := crash.Options{Root: opts.root, Media: opts.media(platform, out.StartProgress(ctx, opts.progress))}
+	o := crash.Options{Root: opts.root, Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Shim: fallbackShim()}
+	o.Output = func(source string) []string {
+		here := place{noSquash: !sources.WritesSquash()}
+		if e.answers != nil {
+			ctx, cancel := context.WithTimeout(ctx, engineLimit)
+			defer cancel()
+			here.noEngine = !e.answers(ctx, o.Media)
+		}
+		return strings.Fields(here.output(source))
+	}
 	all, err := e.diagnose(ctx, args, o)
 	out.EndProgress()
 	if ctx.Err() != nil {
@@ -98,40 +123,54 @@ func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *
 
 // vsyscallCrashes is the finding that a result is, nil for none.
 func vsyscallCrashes(r *diagnose.Result) error {
-	n, fix := 0, ""
+	n, affected := 0, 0
+	var next *diagnose.Fix
 	for _, c := range r.Crashes {
-		if c.Kind.Vsyscall() {
+		switch {
+		case c.Kind == diagnose.Affected:
+			affected++
+		case c.Kind.Vsyscall():
 			n += c.Count
-			if fix == "" && len(c.Fixes) > 0 {
-				fix = c.Fixes[0].Command
+		default:
+			continue
+		}
+		if next == nil {
+			next = c.Next
+		}
+	}
+	hint := "vfix cannot fix reads of the page; boot a kernel with vsyscall=emulate"
+	if next != nil {
+		hint = "run: " + next.Command
+	}
+	switch {
+	case n > 0:
+		return &findingsError{msg: r.Input + ": " + crashes(n), hint: hint}
+	case affected > 0:
+		return &findingsError{msg: r.Input + ": AFFECTED", hint: hint}
+	}
+	return nil
+}
+
+// unknownCrashes is the finding that nothing says what the crashes were of which a result has no cause.
+func unknownCrashes(r *diagnose.Result) error {
+	n := 0
+	var next *diagnose.Fix
+	for _, c := range r.Crashes {
+		if c.Kind == diagnose.Unknown {
+			n += c.Count
+			if next == nil {
+				next = c.Next
 			}
 		}
 	}
 	if n == 0 {
 		return nil
 	}
-	hint := "vfix cannot fix reads of the page; boot a kernel with vsyscall=emulate"
-	if fix != "" {
-		hint = "run: " + fix
+	hint := "the notes say what would tell; 'vfix help diagnosing' has the ways to collect it"
+	if next != nil {
+		hint = "run: " + next.Command
 	}
-	return &findingsError{msg: r.Input + ": " + crashes(n), hint: hint}
-}
-
-// unknownCrashes is the finding that nothing says what the crashes were of which a result has no cause.
-func unknownCrashes(r *diagnose.Result) error {
-	n := 0
-	for _, c := range r.Crashes {
-		if c.Kind == diagnose.Unknown {
-			n += c.Count
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	return &findingsError{
-		incomplete: true, msg: fmt.Sprintf("%s: %s with an unknown cause", r.Input, screen.Count(n, "crash")),
-		hint: "the notes say what would tell; 'vfix help diagnosing' has the ways to collect it",
-	}
+	return &findingsError{incomplete: true, msg: fmt.Sprintf("%s: %s with an unknown cause", r.Input, screen.Count(n, "crash")), hint: hint}
 }
 
 func crashes(n int) string { return screen.Count(n, "vsyscall crash") }

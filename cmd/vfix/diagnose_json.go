@@ -2,7 +2,11 @@
 
 package main
 
-import "vfix.dev/vfix/host/diagnose"
+import (
+	"cmp"
+
+	"vfix.dev/vfix/host/diagnose"
+)
 
 type jsonDiagnosis struct {
 	jsonDocument
@@ -10,9 +14,10 @@ type jsonDiagnosis struct {
 }
 
 type jsonCrashes struct {
-	Input   string      `json:"input"`
-	Lines   int         `json:"lines"`
-	Crashes []jsonCrash `json:"crashes"`
+	Input      string      `json:"input"`
+	Lines      int         `json:"lines"`
+	Containers int         `json:"containers"`
+	Crashes    []jsonCrash `json:"crashes"`
 }
 
 type jsonCrash struct {
@@ -21,6 +26,9 @@ type jsonCrash struct {
 	Vsyscall   bool        `json:"vsyscall"`
 	Function   string      `json:"function"`
 	Meaning    string      `json:"meaning"`
+	Verdict    string      `json:"verdict"`
+	Confidence string      `json:"confidence"`
+	Next       *jsonFix    `json:"next"`
 	Program    string      `json:"program"`
 	Executable string      `json:"executable"`
 	Command    string      `json:"command"`
@@ -62,7 +70,7 @@ type jsonFix struct {
 func diagnosisJSON(all []*diagnose.Result) jsonDiagnosis {
 	doc := jsonDiagnosis{jsonDocument: document("diagnose"), Results: []jsonCrashes{}}
 	for _, r := range all {
-		out := jsonCrashes{Input: r.Input, Lines: r.Lines, Crashes: []jsonCrash{}}
+		out := jsonCrashes{Input: r.Input, Lines: r.Lines, Containers: r.Containers, Crashes: []jsonCrash{}}
 		for _, c := range r.Crashes {
 			out.Crashes = append(out.Crashes, crashJSON(c))
 		}
@@ -78,6 +86,11 @@ func crashJSON(c *diagnose.Crash) jsonCrash {
 		Count: c.Count, TID: c.TID, Signal: c.Signal, When: c.When,
 		Address: hexIf(c.Fault, c.Known.Fault), IP: hexIf(c.IP, c.Known.IP), SP: hexIf(c.SP, c.Known.SP),
 		Page: c.Page, Fixes: []jsonFix{}, Notes: list(c.Notes), Log: list(c.Lines),
+	}
+	j.Verdict, j.Confidence = c.Verdict, string(cmp.Or(c.Confidence, diagnose.Certain))
+	if c.Next != nil {
+		next := jsonFix(*c.Next)
+		j.Next = &next
 	}
 	for _, f := range c.Fixes {
 		j.Fixes = append(j.Fixes, jsonFix(f))

@@ -36,7 +36,11 @@ func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 	first := true
 	for _, r := range all {
 		if len(r.Crashes) == 0 {
-			fmt.Fprintf(o.Stdout, "%s: no crash in %s\n", screen.Printable(r.Input), screen.Count(r.Lines, "line"))
+			what := screen.Count(r.Lines, "line")
+			if r.Containers > 0 {
+				what = screen.Count(r.Containers, "container")
+			}
+			fmt.Fprintf(o.Stdout, "%s: no crash in %s\n", screen.Printable(r.Input), what)
 		}
 		shown := r.Crashes
 		if len(shown) > fewCrashes {
@@ -105,9 +109,11 @@ var crashTitles = map[diagnose.Kind]string{
 	diagnose.BadStack:    "no vsyscall crash: %s() in the vsyscall page was called on a bad stack",
 	diagnose.OutOfMemory: "no vsyscall crash: it used more memory than its limit", diagnose.OpenSSLSHA: "no vsyscall crash: a bug of OpenSSL 1.0.2 on this processor",
 	diagnose.ExecFormat: "no vsyscall crash: a program that this kernel does not run", diagnose.MissingLoader: "no vsyscall crash: the loader of the program is missing",
-	diagnose.Schema1: "no crash: an image with a schema 1 manifest",
-	diagnose.Unknown: "a crash with an unknown cause",
-	diagnose.Other:   "no vsyscall crash", diagnose.None: "no crash",
+	diagnose.MissingLibrary: "no vsyscall crash: a library of the program is missing or too old",
+	diagnose.Affected:       "calls the vsyscall page",
+	diagnose.Schema1:        "no crash: an image with a schema 1 manifest",
+	diagnose.Unknown:        "a crash with an unknown cause",
+	diagnose.Other:          "no vsyscall crash", diagnose.None: "no crash",
 }
 
 // labelWidth is that of the words at the left, in columns.
@@ -116,10 +122,23 @@ const labelWidth = 10
 // writeCrash writes one crash.
 func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 	title := crashTitles[c.Kind]
+	switch {
+	case c.Kind == diagnose.Call && c.Function == "":
+		title = "probably a call to the vsyscall page, which is not mapped"
+	case c.Kind == diagnose.Call && c.Confidence == diagnose.Likely:
+		title = "probably " + title
+	case c.Source == diagnose.ImageScan && c.Kind == diagnose.Unknown:
+		title = "not examined as a whole"
+	case c.Source == diagnose.ImageScan && c.Kind == diagnose.None:
+		title = "does not call the vsyscall page"
+	}
 	if strings.Contains(title, "%s") {
 		title = fmt.Sprintf(title, c.Function)
 	}
-	who := c.Input + ": " + processName(c)
+	who := c.Input
+	if name := processName(c); name != "" {
+		who += ": " + name
+	}
 	paint := s.Paint.Green
 	if c.Kind.Vsyscall() {
 		paint = s.Paint.Red
@@ -139,7 +158,12 @@ func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 		}
 		s.Write(w, "  "+s.Paint.Dim(screen.Pad(label, labelWidth, false)), labelWidth+2, text)
 	}
-	row("what", c.Meaning)
+	if c.Verdict != "" {
+		row("verdict", c.Verdict+" ("+confidenceText(c)+")")
+	}
+	if c.Meaning != c.Verdict {
+		row("what", c.Meaning)
+	}
 	row("program", programText(c))
 	row("registers", registersText(c))
 	if c.Page != "" && c.Kind.Vsyscall() {
@@ -154,10 +178,18 @@ func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 	for _, n := range c.Notes {
 		row("note", n)
 	}
-	for _, f := range c.Fixes {
+	command := func(label string, f diagnose.Fix) {
 		// A command stays on one line: it is there to be copied.
-		fmt.Fprintln(w, "  "+s.Paint.Dim(screen.Pad("fix", labelWidth, false))+s.Paint.Bold(screen.Printable(f.Command)))
+		fmt.Fprintln(w, "  "+s.Paint.Dim(screen.Pad(label, labelWidth, false))+s.Paint.Bold(screen.Printable(f.Command)))
 		row("", f.Why)
+	}
+	label := "fix"
+	for _, f := range c.Fixes {
+		command(label, f)
+		label = "or"
+	}
+	if len(c.Fixes) == 0 && c.Next != nil {
+		command("next", *c.Next)
 	}
 	if len(c.Fixes) == 0 && (c.Kind == diagnose.Unknown || c.Kind == diagnose.Other) {
 		row("help", "'vfix help other-causes' lists further causes, and the commands that collect a report for someone else")
@@ -170,6 +202,8 @@ func processName(c *diagnose.Crash) string {
 	switch {
 	case c.Kind == diagnose.Schema1:
 		name = "an image"
+	case name == "" && (c.Source == diagnose.ContainerEnd || c.Source == diagnose.ImageScan) && c.Count <= 1:
+		return ""
 	case name == "":
 		name = "a program"
 	}
@@ -180,6 +214,17 @@ func processName(c *diagnose.Crash) string {
 		return fmt.Sprintf("%s, pid %d", name, c.PIDs[0])
 	}
 	return name
+}
+
+// confidenceText is how sure the verdict is.
+func confidenceText(c *diagnose.Crash) string {
+	switch c.Confidence {
+	case diagnose.Likely:
+		return "likely"
+	case diagnose.NotKnown:
+		return "more evidence is needed"
+	}
+	return "certain"
 }
 
 func programText(c *diagnose.Crash) string {

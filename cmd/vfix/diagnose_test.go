@@ -70,7 +70,7 @@ func TestDiagnose(t *testing.T) {
 		"logged":  {3, []string{"kern.log: sh, 3 times: ", "pids 7 8 …", "log       sh[7] vsyscall attempted", "note      a note"}},
 		"other":   {0, []string{"core: a program: no vsyscall crash\n", "SIGABRT", "  help      'vfix help other-causes'"}},
 		"several": {3, []string{"no vsyscall crash", "a call to time()"}},
-		"unknown": {4, []string{"container web: a program: a crash with an unknown cause"}},
+		"unknown": {4, []string{"container web: a crash with an unknown cause"}},
 		"nothing": {0, []string{"x: no crash in 7 lines\n"}},
 	} {
 		got := runLine(engine{diagnose: diagnosed()[name]}, "diagnose", "--progress", "quiet", "x")

@@ -68,5 +68,6 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 		c.findCaller(co, f, o)
 	}
 	c.fix(o, args)
+	c.conclude(o)
 	return c, nil
 }

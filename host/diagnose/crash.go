@@ -37,6 +37,10 @@ const (
 	ExecFormat Kind = "exec-format"
 	// MissingLoader is a program whose loader is not there.
 	MissingLoader Kind = "missing-loader"
+	// MissingLibrary is a program whose libraries are missing or too old.
+	MissingLibrary Kind = "missing-library"
+	// Affected is no crash: an image that calls the page.
+	Affected Kind = "affected"
 	// Schema1 is an image that an engine refuses for its manifest.
 	Schema1 Kind = "schema1"
 	// Other is a crash that has nothing to do with the page.
@@ -48,7 +52,9 @@ const (
 )
 
 // Vsyscall reports whether the vsyscall page is the cause of such a crash.
-func (k Kind) Vsyscall() bool { return k == Call || k == Filtered || k == Read || k == Trap }
+func (k Kind) Vsyscall() bool {
+	return k == Call || k == Filtered || k == Read || k == Trap || k == Affected
+}
 
 // Mended reports whether vfix mends the cause.
 func (k Kind) Mended() bool { return k == Call || k == Filtered || k == Trap }
@@ -66,6 +72,10 @@ const (
 	ContainerEnd Source = "container"
 	// Message is what an engine, a runtime or a shell said of a start that failed.
 	Message Source = "message"
+	// Backtrace is a report of systemd-coredump or a debugger.
+	Backtrace Source = "backtrace"
+	// ImageScan is an image of which no crash is known.
+	ImageScan Source = "image"
 )
 
 // Crash is one crash, or several of a log that are the same but for their process.
@@ -93,6 +103,13 @@ type Crash struct {
 	Fixes   []Fix
 	Notes   []string // what could not be found out, and why
 	Lines   []string // the lines of a log that say it, up to maxLines
+	// Confidence is how sure Kind is, Verdict the answer in one sentence, Next the one command to type, nil for none.
+	Confidence Confidence
+	Verdict    string
+	Next       *Fix
+
+	because string // why nothing is known, for Verdict
+	storage string // where systemd-coredump keeps the core
 }
 
 const (

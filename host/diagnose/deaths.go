@@ -18,6 +18,9 @@ func more(text string, o Options) *Crash {
 	if c := outOfMemory(text); c != nil {
 		return c
 	}
+	if c := missingLibrary(text); c != nil {
+		return c
+	}
 	return startFailure(text, o)
 }
 
@@ -44,7 +47,10 @@ func outOfMemory(text string) *Crash {
 
 // killed is about a container that ended by SIGKILL; false where its limit of memory was not the cause.
 func (e Exited) killed(c *Crash) bool {
-	entries, _ := kernelLog()
+	var entries []logEntry
+	if !e.Elsewhere {
+		entries, _ = kernelLog()
+	}
 	ours := false // the kernel names the container's control group (mm/oom_kill.c, dump_oom_summary, Linux 4.19)
 	for _, entry := range entries {
 		if !e.atEnd(entry.when) {

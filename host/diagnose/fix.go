@@ -18,7 +18,7 @@ func (c *Crash) fix(o Options, args []string) {
 	how := c.how()
 	switch {
 	case o.IsImage:
-		c.add("writes the derived image, and "+how, "vfix", "rebuild", o.RootName)
+		c.add("writes the derived image, and "+how, append([]string{"vfix", "rebuild", o.RootName}, o.Output...)...)
 	case o.RootName != "":
 		c.add("patches every file of that root in place, and "+how, "vfix", "patch", "-i", o.RootName)
 	case o.elsewhere || c.Source == CoreFile && (c.Caller == nil || c.Caller.File == ""):

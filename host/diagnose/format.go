@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf8"
 
 	"vfix.dev/vfix/internal/quote"
@@ -43,22 +44,31 @@ func sniff(head []byte) format {
 	return isText
 }
 
-// others are formats that hold no crash, by what they have at an offset. Sources: POSIX pax (ustar), APPNOTE.TXT of
-// PKWARE 4.3.7, the formats' own specifications. isImage: it may be an image or a root filesystem.
-var others = []struct {
-	at      int
-	magic   string
-	name    string
-	isImage bool
-}{
-	{257, "ustar", "a tar archive", true}, {0, "PK\x03\x04", "a zip archive", false}, {0, "PK\x05\x06", "an empty zip archive", false},
-	{32, "SIF_MAGIC\x00", "a SIF image", true}, {0, "hsqs", "a squashfs file system", true}, {0, "BZh", "compressed with bzip2", false},
-	{0, "!<arch>\n", "an archive of ar, or a .deb package", false}, {0, "\xed\xab\xee\xdb", "an RPM package", false},
-	{0, "MDMP", "a minidump", false}, {0, "KDUMP   ", "a dump of the kernel", false}, {0, "SQLite format 3\x00", "an SQLite database", false},
-	{0, "\x89PNG\r\n", "a picture", false}, {0, "\xff\xd8\xff", "a picture", false}, {0, "%PDF-", "a PDF document", false},
-	{0, "LPKSHHRH", "a systemd journal: give 'journalctl --file FILE -o short-iso' instead", false},
-	{0, "PERFILE2", "data of perf: give the output of 'perf script' instead", false}, {0, "7z\xbc\xaf\x27\x1c", "a 7z archive", false},
-	{0, "MZ", "a Windows program", false}, {0, "\xca\xfe\xba\xbe", "a Java class", false}, {0, "JAVA PROFILE", "a heap dump of a JVM", false},
+// other is a format that holds no crash, by what it has at an offset.
+type other struct {
+	at    int
+	magic string
+	name  string
+	hint  string // what to type, with FILE for the file; "" for the help
+}
+
+// Hints of other formats.
+const (
+	hintImage   = "for an image: 'vfix scan FILE'; for a crash in it: 'vfix diagnose --root FILE CORE'"
+	hintJournal = "run: journalctl --file FILE -o short-iso | vfix diagnose -"
+	hintPerf    = "run: perf script -i FILE | vfix diagnose -"
+)
+
+// others are such formats. Sources: POSIX pax (ustar), APPNOTE.TXT of PKWARE 4.3.7, the formats' own specifications.
+var others = []other{
+	{257, "ustar", "a tar archive", hintImage}, {0, "PK\x03\x04", "a zip archive", ""}, {0, "PK\x05\x06", "an empty zip archive", ""},
+	{32, "SIF_MAGIC\x00", "a SIF image", hintImage}, {0, "hsqs", "a squashfs file system", hintImage}, {0, "BZh", "compressed with bzip2", ""},
+	{0, "!<arch>\n", "an archive of ar, or a .deb package", ""}, {0, "\xed\xab\xee\xdb", "an RPM package", ""},
+	{0, "MDMP", "a minidump", ""}, {0, "KDUMP   ", "a dump of the kernel", ""}, {0, "SQLite format 3\x00", "an SQLite database", ""},
+	{0, "\x89PNG\r\n", "a picture", ""}, {0, "\xff\xd8\xff", "a picture", ""}, {0, "%PDF-", "a PDF document", ""},
+	{0, "LPKSHHRH", "a systemd journal in its binary format", hintJournal}, {0, "PERFILE2", "data of perf", hintPerf},
+	{0, "7z\xbc\xaf\x27\x1c", "a 7z archive", ""}, {0, "MZ", "a Windows program", ""}, {0, "\xca\xfe\xba\xbe", "a Java class", ""},
+	{0, "JAVA PROFILE", "a heap dump of a JVM", ""},
 }
 
 // refuse is the error of a file that is no log, nil for one that may be.
@@ -67,11 +77,11 @@ func refuse(name string, head []byte) error {
 		if len(head) < o.at+len(o.magic) || string(head[o.at:o.at+len(o.magic)]) != o.magic {
 			continue
 		}
-		if o.isImage {
-			return &refusedError{name + ": " + o.name + ", not a crash",
-				"for an image: 'vfix scan " + quote.Shell(name) + "'; for a crash in it: 'vfix diagnose --root " + quote.Shell(name) + " CORE'"}
+		hint := "'vfix help diagnose' lists what is understood"
+		if o.hint != "" {
+			hint = strings.ReplaceAll(o.hint, "FILE", quote.Shell(name))
 		}
-		return &refusedError{name + ": " + o.name + ", not a crash", "'vfix help diagnose' lists what is understood"}
+		return &refusedError{name + ": " + o.name + ", which is not read as a crash", hint}
 	}
 	if !looksLikeText(head) {
 		return notText(name)

@@ -10,9 +10,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 
+	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/internal/utf8text"
 )
@@ -23,6 +25,8 @@ type Result struct {
 	Crashes []*Crash
 	// Lines is how many lines a log or trace had, 0 for other inputs.
 	Lines int
+	// Containers is how many containers a description is about, 0 for other inputs.
+	Containers int
 
 	gather *logReader // while lines come in
 }
@@ -102,8 +106,8 @@ const emptyHint = "an empty core file: check 'ulimit -c', the disk and /proc/sys
 	"an empty log: dmesg and journalctl -k may need root"
 
 // Text diagnoses the text of a log.
-func Text(name string, r io.Reader, o Options) (*Result, error) {
-	br := bufio.NewReader(r)
+func Text(name string, in io.Reader, o Options) (*Result, error) {
+	br := bufio.NewReader(in)
 	head, err := br.Peek(sniffLen)
 	if len(head) == 0 && err == io.EOF {
 		return nil, &refusedError{name + ": empty: nothing to diagnose", emptyHint}
@@ -124,7 +128,11 @@ func Text(name string, r io.Reader, o Options) (*Result, error) {
 	if err := refuse(name, head); err != nil {
 		return nil, err
 	}
-	crashes, lines, err := Log(name, br, o)
+	r, rest, err := described(name, br, head, o)
+	if r != nil || err != nil {
+		return r, err
+	}
+	crashes, lines, err := Log(name, rest, o)
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +142,72 @@ func Text(name string, r io.Reader, o Options) (*Result, error) {
 	return &Result{Input: name, Crashes: crashes, Lines: lines}, nil
 }
 
+// listHints are lists that have no exit status, by their headings, and what has one.
+var listHints = []struct {
+	head func() *regexp.Regexp
+	what string
+	hint string
+}{
+	{lazy.Regexp(`^(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS`), "the list of kubectl get pods has no exit status", "kubectl get pods -o json | vfix diagnose -"},
+	{lazy.Regexp(`^CONTAINER\s+IMAGE\s+CREATED\s+STATE`), "the list of crictl ps has no exit status", "crictl inspect CONTAINER | vfix diagnose -"},
+	{lazy.Regexp(`^TIME\s+PID\s+UID\s+GID\s+SIG\s`), "the list of coredumpctl does not say where the crashes were", "coredumpctl info PID | vfix diagnose -"},
+}
+
+// described diagnoses what an engine or Kubernetes says of containers. A nil result says that it is none of that, and rest
+// then reads all of it.
+func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result, rest io.Reader, err error) {
+	first := bytes.TrimLeft(head, " \t\r\n")
+	line, _, _ := bytes.Cut(first, []byte("\n"))
+	for _, l := range listHints {
+		if l.head().Match(line) {
+			return nil, nil, &refusedError{name + ": " + l.what, l.hint}
+		}
+	}
+	var d document
+	lines := 0
+	rest = br
+	switch {
+	case bytes.HasPrefix(first, []byte("{")), bytes.HasPrefix(first, []byte("[")):
+		d, rest, err = documents(br)
+	case yamlStart().Match(head) && bytes.Contains(head, []byte("apiVersion:")):
+		d, err = yamlDocuments(br)
+		if err == nil && !d.known {
+			err = errors.New("YAML that describes no pod")
+		}
+	case bytes.HasPrefix(first, []byte("Name:")):
+		d, lines, err = describedPods(br)
+		if err == nil && !d.known {
+			err = errors.New("a description without containers")
+		}
+	case tableHead().Match(line):
+		d, lines, err = table(br)
+	}
+	if err != nil {
+		return nil, nil, &refusedError{fmt.Sprintf("%s: %v", name, err), "give the whole output of docker inspect, kubectl get pod -o json or kubectl describe pod"}
+	}
+	if !d.known {
+		return nil, rest, nil
+	}
+	r = &Result{Input: name, Lines: lines, Containers: d.total}
+	for _, e := range d.ended {
+		if e.Running {
+			continue
+		}
+		for _, c := range e.resolved(o).Crashes {
+			if c.Kind != None || len(d.ended) == 1 {
+				r.Crashes = append(r.Crashes, c)
+			}
+		}
+	}
+	return r, nil, nil
+}
+
 // Line diagnoses one line of a log that was given on the command line, or several.
 func Line(text string, o Options) (*Result, error) {
 	r, err := Text("line", strings.NewReader(text), o)
 	if err == nil && len(r.Crashes) == 0 {
 		return nil, &refusedError{"no crash in this line: " + text,
-			"want a line with 'vsyscall attempted' or 'segfault at', or an error message such as 'exec format error'; a file is named by a path that exists"}
+			"give a line with 'vsyscall attempted', 'segfault at' or 'exited with code 139', or an error message such as 'exec format error'; a file is named by a path that exists"}
 	}
 	return r, err
 }

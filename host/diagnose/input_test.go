@@ -129,8 +129,8 @@ func TestRefusedByName(t *testing.T) {
 		data []byte
 		says string
 	}{
-		"image.tar":    {tarball.Bytes(), "a tar archive, not a crash"},
-		"image.tar.gz": {packed.Bytes(), "a tar archive, not a crash"},
+		"image.tar":    {tarball.Bytes(), "a tar archive"},
+		"image.tar.gz": {packed.Bytes(), "a tar archive"},
 		"app.jar":      {[]byte("PK\x03\x04" + attempted), "a zip archive"},
 		"x.sif":        {append(append(bytes.Repeat([]byte("#"), 32), "SIF_MAGIC\x00"...), attempted...), "a SIF image"},
 		"noise":        {append(random, attempted...), "neither a core file nor text"},

@@ -48,7 +48,7 @@ func TestLines(t *testing.T) {
 		{"traps: bash[9] general protection ip:7f12 sp:7ff0 error:0", Other, "", "bash", 9, ""},
 		{`audit: type=1326 audit(1700000000.123:456): auid=0 uid=0 gid=0 ses=1 subj=unconfined pid=123 comm="bash" exe="/bin/bash" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600400 code=0x80000000`, Filtered, "time", "bash", 123, "1700000000.123"},
 		{`type=SECCOMP msg=audit(1700000000.123:456): pid=123 comm="bash" exe="/bin/bash" sig=31 arch=c000003e syscall=59 compat=0 ip=0x7f1200 code=0x80000000`, Other, "", "bash", 123, "1700000000.123"},
-		{`audit: type=1701 audit(1700000000.123:456): auid=0 uid=0 gid=0 ses=1 pid=123 comm="bash" exe="/bin/bash" sig=11 res=1`, Other, "", "bash", 123, "1700000000.123"},
+		{`audit: type=1701 audit(1700000000.123:456): auid=0 uid=0 gid=0 ses=1 pid=123 comm="bash" exe="/bin/bash" sig=11 res=1`, Unknown, "", "bash", 123, "1700000000.123"},
 		{"--- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---", Call, "time", "", 0, ""},
 		{"[pid  1234] --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600000} ---", Call, "gettimeofday", "", 1234, ""},
 		{"1234  12:13:14 --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600000} ---", Call, "gettimeofday", "", 1234, ""},

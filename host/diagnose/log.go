@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"vfix.dev/vfix/internal/kernellog"
@@ -45,6 +47,10 @@ type logReader struct {
 	last    *event         // that a line was about; the kernel prints its code behind it
 	each    func(*Crash)   // gets each crash, which then is not counted with others
 	o       Options
+
+	report  *backtrace // that the lines now are of
+	reports []*backtrace
+	ends    []Exited // crashes of which only the end is known
 }
 
 // Log diagnoses the crashes that a log tells of, oldest first; lines is how many lines it
@@ -55,7 +61,40 @@ func Log(input string, r io.Reader, o Options) (crashes []*Crash, lines int, err
 	if err != nil {
 		return nil, lines, fmt.Errorf("%s: %w", input, err)
 	}
-	return g.finish(o), lines, nil
+	crashes = g.finish(o)
+	var ended []*Crash
+	for _, e := range g.ends {
+		for _, c := range e.resolved(o).Crashes {
+			ended = addAlike(ended, c)
+		}
+	}
+	return append(crashes, ended...), lines, nil
+}
+
+// addAlike adds a crash to a list, or counts it with one that is the same.
+func addAlike(all []*Crash, c *Crash) []*Crash {
+	for _, old := range all {
+		if old.Input == c.Input && old.alike(c) && old.Signal == c.Signal {
+			old.Count++
+			return all
+		}
+	}
+	return append(all, c)
+}
+
+// resolved diagnoses an end, with what can be found out of it.
+func (e Exited) resolved(o Options) *Result {
+	if e.Label == "" {
+		e.Label = "a program"
+		if e.Program != "" {
+			e.Label = e.Program
+		}
+	}
+	e.Elsewhere = true
+	if o.Resolve != nil {
+		defer o.Resolve(&e, &o)()
+	}
+	return Container(e, o)
 }
 
 // OfKernel judges the messages of a kernel's log as Log does, and gives each crash that they report: one for
@@ -94,31 +133,129 @@ func (g *logReader) read(r io.Reader) (lines int, err error) {
 }
 
 func (g *logReader) line(text string) {
-	text = message(strings.TrimLeft(text, "\x00")) // a crash of the machine leaves zeros in its log
+	text = strings.TrimLeft(text, "\x00") // a crash of the machine leaves zeros in its log
 	if strings.Contains(text, "\x00") {
 		return // binary data
 	}
+	for _, version := range messages(text) {
+		taken := false
+		for one := range strings.SplitSeq(version, "\n") {
+			taken = g.one(one) || taken
+		}
+		if taken {
+			return
+		}
+	}
+}
+
+// one takes a line that tells of a crash; false where it is about something else.
+func (g *logReader) one(text string) bool {
 	if l, ok := parseLine(text); ok {
 		if l.fromTrace && l.program == "" {
 			l.exe = g.execs[l.pid]
 			l.program = commOf(l.exe)
 		}
 		g.take(l, text)
-		return
+		return true
 	}
 	if g.code(text) {
-		return
+		return true
 	}
 	if c := more(text, g.o); c != nil {
 		g.keep(c)
-		return
+		return true
 	}
-	if pid, file := straceExec(text); file != "" {
-		if len(g.execs) >= maxExecs || g.execs == nil {
-			g.execs = map[int]string{}
+	if g.reported(text) {
+		return true
+	}
+	if e, ok := endOf(text); ok {
+		if len(g.ends) < maxCrashes {
+			g.ends = append(g.ends, e)
 		}
-		g.execs[pid] = file
+		return true
 	}
+	pid, file := straceExec(text)
+	if file == "" {
+		return false
+	}
+	if len(g.execs) >= maxExecs || g.execs == nil {
+		g.execs = map[int]string{}
+	}
+	g.execs[pid] = file
+	return true
+}
+
+// reported takes a line of a report of a crash.
+func (g *logReader) reported(text string) bool {
+	if g.report == nil {
+		g.report = &backtrace{}
+	}
+	for _, re := range []func() *regexp.Regexp{dumped, dumpPID} {
+		if m := re().FindStringSubmatch(text); m != nil && g.report.open && m[1] != strconv.Itoa(g.report.pid) {
+			g.report = &backtrace{} // another process's
+		}
+	}
+	was := g.report.open
+	if !g.report.line(text) {
+		return false
+	}
+	if !was && len(g.reports) < maxCrashes {
+		g.reports = append(g.reports, g.report)
+	}
+	return true
+}
+
+// finishReports adds the crashes of which the kernel's own lines do not tell: those of reports, and ends. A crash that has
+// a line, and whose end is said after it, is one.
+func (g *logReader) finishReports() {
+	known := map[int]int{}
+	for _, c := range g.crashes {
+		known[c.Signal] += c.Count
+	}
+	for _, b := range g.reports {
+		c := b.crash()
+		if c == nil {
+			continue
+		}
+		if old := g.byPID(b.pid); old != nil {
+			if old.Executable == "" {
+				old.Executable = b.exe
+			}
+			if b.caller != "" && old.Kind.Vsyscall() {
+				old.note("the caller is in %s", b.caller)
+			}
+			if old.Kind != Unknown || c.Kind == Unknown {
+				continue
+			}
+			*old = *c
+			old.Input = g.input
+			continue
+		}
+		known[c.Signal]++
+		if c.Signal == 0 {
+			known[sigsegv]++
+		}
+		g.keep(c)
+	}
+	rest := g.ends
+	g.ends = nil
+	for _, e := range rest {
+		if s := e.Status - died; known[s] > 0 {
+			known[s]--
+			continue
+		}
+		g.ends = append(g.ends, e)
+	}
+}
+
+// byPID is the crash of a process, nil for none.
+func (g *logReader) byPID(pid int) *Crash {
+	for _, c := range g.crashes {
+		if pid > 0 && slices.Contains(c.PIDs, pid) {
+			return c
+		}
+	}
+	return nil
 }
 
 // take adds a line that tells of a crash.
@@ -218,9 +355,13 @@ func (g *logReader) finish(o Options) []*Crash {
 		g.close(e)
 	}
 	g.open = nil
+	if g.each == nil {
+		g.finishReports()
+	}
 	for _, c := range g.crashes {
 		c.possibleCallers(o)
 		c.fix(o, nil)
+		c.conclude(o)
 	}
 	if g.more > 0 {
 		c := g.crashes[len(g.crashes)-1]
@@ -250,7 +391,10 @@ func (e *event) crash() *Crash {
 		c.judge(evidence{signal: e.signal, code: siUser, ip: e.ip})
 	case e.vague:
 		c.Kind = Other
-		c.Meaning = fmt.Sprintf("It ended by %s. This line does not tell where, so nothing is known of the cause.", SignalName(e.signal))
+		c.Meaning = fmt.Sprintf("It ended by %s, which the vsyscall page does not raise. This is no vsyscall crash.", SignalName(e.signal))
+		if e.signal == sigsegv || e.signal == sigsys {
+			c.unknownEnd(SignalName(e.signal))
+		}
 		return c
 	case e.kind == Misaligned:
 		c.misaligned(e.ip)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"vfix.dev/vfix/internal/quote"
@@ -25,11 +26,17 @@ func PID(pid int, o Options) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", input, err)
 	}
+	if c != nil {
+		c.conclude(o)
+	}
 	if c != nil && c.Kind != None {
 		return &Result{Input: input, Crashes: []*Crash{c}}, nil
 	}
 	entries, logErr := kernelLog()
 	r := fromEntries(input, entries, o, func(c *Crash) bool { return c.PIDs != nil && c.PIDs[0] == pid }, nil)
+	for _, of := range r.Crashes {
+		of.conclude(o)
+	}
 	switch {
 	case c != nil:
 		r.Crashes = []*Crash{c}
@@ -88,17 +95,28 @@ func (r *Result) finish(o Options) {
 	}
 }
 
-// Exited is what is known of a container that ended.
+// Exited is what is known of a container, or of a program, that ended.
 type Exited struct {
-	Name    string
+	Label   string // what it is: "container web"
+	Name    string // of a container, as its engine or its pod has it
 	Image   string // as its owner named it
+	ImageID string // the engine's; "" where it is not known
 	ID      string // the engine's
+	Pod     string // NAMESPACE/NAME; "" outside Kubernetes
+	Node    string // of Kubernetes that it ran on
+	Unit    string // of systemd
 	Program string // path of what was started
+	Words   []string
 	// Has reports whether the container has a program that the kernel knows by a name; nil: that is not known.
 	Has    func(comm string) bool
 	Status int       // exit status
 	To     time.Time // when it ended; zero: it was never started
 	Error  string    // the engine's, of a start that failed
+	Line   string    // that says it; "" where none does
+	// NoTime says that it ended and that it is not known when, Running that it has not ended.
+	NoTime, Running bool
+	// Elsewhere says that nothing shows that it ran on this machine: its kernel and its log say nothing of it.
+	Elsewhere bool
 	// OutOfMemory is the engine's word that the limit of Memory bytes (0: not known) was the cause.
 	OutOfMemory bool
 	Memory      int64
@@ -106,7 +124,13 @@ type Exited struct {
 	// container's command or environment has a limit for its heap.
 	JVM       string
 	FixedHeap bool
+	// Scan is what its image has, nil where that was not examined; then NoScan says why.
+	Scan   *Scanned
+	NoScan string
 }
+
+// isContainer reports whether it is a container that ended: a program alone has no such name.
+func (e Exited) isContainer() bool { return e.Name != "" }
 
 // died: exit statuses above are signals, as a shell shows them.
 const died = 128
@@ -118,25 +142,48 @@ var notStarted = []int{126, 127, 255}
 // counts from the boot, and an engine writes down the end a little later.
 const slack = 2 * time.Second
 
-// Container diagnoses a container that ended, by its exit status and by what the kernel's
-// log says of the time when it ended.
+// Container diagnoses a container that ended, by its exit status, by what the kernel's log says of the time when it
+// ended, and by what its image has.
 func Container(e Exited, o Options) *Result {
-	input := "container " + e.Name
-	base := &Crash{Input: input, Source: ContainerEnd, Count: 1, Executable: e.Program}
+	if e.Label == "" {
+		e.Label = "container " + e.Name
+	}
+	r := e.diagnose(o)
+	for _, c := range r.Crashes {
+		if e.Line != "" && len(c.Lines) == 0 {
+			c.Lines = []string{e.Line}
+		}
+		c.conclude(o)
+	}
+	return r
+}
+
+func (e Exited) diagnose(o Options) *Result {
+	base := &Crash{Input: e.Label, Source: ContainerEnd, Count: 1, Executable: e.Program}
+	only := &Result{Input: e.Label, Crashes: []*Crash{base}}
+	if !e.isContainer() {
+		base.Source = Message
+	}
+	started := !e.To.IsZero() || e.NoTime
 	if !e.To.IsZero() {
 		base.When = e.To.Format(time.RFC3339)
 	}
-	if c := startFailure(e.Error, o); c != nil {
-		c.Input, c.Source, c.When = input, ContainerEnd, base.When
-		return &Result{Input: input, Crashes: []*Crash{c}}
+	c := startFailure(e.Error, o)
+	if c == nil {
+		c = missingLibrary(e.Error)
 	}
-	if e.To.IsZero() {
+	if c != nil {
+		c.Input, c.Source, c.When = e.Label, base.Source, base.When
+		only.Crashes[0] = c
+		return only
+	}
+	if !started {
 		base.Kind, base.When = None, ""
 		base.Meaning = "The container has not been started: there is no crash to diagnose."
 		if e.Error != "" {
 			base.Meaning = "The container could not be started: there is no crash to diagnose. The engine's error: " + e.Error
 		}
-		return &Result{Input: input, Crashes: []*Crash{base}}
+		return only
 	}
 	if e.Status > died && e.Status < 256 {
 		base.Signal = e.Status - died
@@ -147,21 +194,20 @@ func Container(e Exited, o Options) *Result {
 		if slices.Contains(notStarted, e.Status) {
 			base.note("this status can mean that the program was not started: 'docker logs %s' shows the error; run vfix diagnose with that line and --root %s", e.Name, quote.Shell(e.Image))
 		}
-		return &Result{Input: input, Crashes: []*Crash{base}}
+		return only
 	}
 	if base.Signal == sigkill && e.killed(base) {
-		return &Result{Input: input, Crashes: []*Crash{base}}
+		return only
 	}
 	if base.Signal != sigsegv && base.Signal != sigsys {
 		base.Kind = Other
-		base.Meaning = fmt.Sprintf("The container ended by %s (exit status %d), which the vsyscall page does not raise. This is no vsyscall crash.", SignalName(base.Signal), e.Status)
-		return &Result{Input: input, Crashes: []*Crash{base}}
+		base.Meaning = fmt.Sprintf("It ended by %s (exit status %d), which the vsyscall page does not raise. This is no vsyscall crash.", SignalName(base.Signal), e.Status)
+		return only
 	}
-	entries, err := kernelLog()
-	r := e.inLog(input, entries, o)
-	if len(r.Crashes) > 0 {
+	state := e.host()
+	if r := e.inLog(e.Label, state.log, o); len(r.Crashes) > 0 {
 		for _, c := range r.Crashes {
-			c.Source = ContainerEnd
+			c.Source, c.Confidence = ContainerEnd, Likely
 			if c.Program == commOf(e.Program) {
 				c.Executable = e.Program
 			}
@@ -169,23 +215,120 @@ func Container(e Exited, o Options) *Result {
 		}
 		return r
 	}
+	e.withoutLine(base, o, state)
+	return only
+}
+
+// hostState is what this machine says of a container that ran on it.
+type hostState struct {
+	log     []logEntry
+	err     error     // of reading the log
+	page    pageState // that its processes have
+	covers  bool      // the log reaches back beyond the container's end
+	dropped bool      // the kernel left messages out
+}
+
+// host asks this machine; of what ran elsewhere it knows nothing.
+func (e Exited) host() (s hostState) {
+	if e.Elsewhere {
+		return s
+	}
+	if served, known := pageServed(); known {
+		s.page = map[bool]pageState{true: pageMapped, false: pageAbsent}[served]
+	}
+	s.log, s.err = kernelLog()
+	s.covers = len(s.log) > 0 && !e.To.IsZero() && s.log[0].when.Before(e.To.Add(-slack))
+	for _, l := range s.log {
+		s.dropped = s.dropped || e.atEnd(l.when) && strings.Contains(l.text, "callbacks suppressed")
+	}
+	return s
+}
+
+// withoutLine is about a SIGSEGV or SIGSYS of which the kernel's log has no line that is known to be the container's.
+func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
+	what := "It"
+	if e.isContainer() {
+		what = "The container"
+	}
+	signal := SignalName(base.Signal)
 	base.Kind = Unknown
-	base.Meaning = fmt.Sprintf("The container ended by %s (exit status %d). Nothing at hand says where, so the cause is not known.", SignalName(base.Signal), e.Status)
-	if others := e.others(entries); len(others) > 0 {
+	base.Meaning = fmt.Sprintf("%s ended by %s (exit status %d). Nothing at hand says where, so the cause is not known.", what, signal, e.Status)
+	base.because = fmt.Sprintf("nothing here says where the %s was", signal)
+	others := e.others(state.log)
+	if len(others) > 0 {
 		base.Lines = others[:min(len(others), maxLines)]
 		base.note("at that time a program crashed that is not known to be in the container, perhaps one of another container: the lines above")
 	}
-	if err != nil {
-		base.note("the kernel's log cannot be read (%v): run vfix as root, or give it as a file", err)
-	} else if len(base.Lines) == 0 {
+	switch {
+	case e.Elsewhere && e.isContainer():
+		base.note("nothing shows that it ran on this machine, so the kernel's log of this machine was not searched for it%s", onNode(e.Node))
+	case e.Elsewhere:
+	case state.err != nil:
+		base.note("the kernel's log cannot be read (%v): run vfix as root, or give it as a file", state.err)
+	case len(others) == 0 && !e.To.IsZero():
 		base.note("the kernel's log has no line of such a crash at %s, when it ended; it forgets old lines, and leaves out some where many come at once", e.To.Format(time.RFC3339))
 	}
-	if served, known := pageServed(); known {
-		base.Page = map[bool]string{true: "mapped", false: "not mapped"}[served]
-		base.note("the vsyscall page is %s in the processes of this machine", base.Page)
+	if state.page != pageUnknown {
+		base.Page = string(state.page)
+		base.note("the vsyscall page is %s in the processes of this machine", state.page)
 	}
-	base.note("start it again and let it write a core file: docker run --ulimit core=-1 ..., then 'vfix diagnose --root %s CORE'", quote.Shell(e.Image))
-	return &Result{Input: input, Crashes: []*Crash{base}}
+	e.byImage(base, o, state, len(others) > 0)
+	if base.Kind == Unknown {
+		base.Next = e.next(base, o, state)
+		if e.isContainer() && !e.Elsewhere {
+			base.note("start it again and let it write a core file: docker run --ulimit core=-1 ..., then 'vfix diagnose --root %s CORE'", quote.Shell(e.Image))
+		}
+	}
+}
+
+func onNode(node string) string {
+	if node == "" {
+		return ""
+	}
+	return ": the log of node " + node + " has it"
+}
+
+// byImage adds what the image says. A SIGSEGV is likely the page's if the container's program calls it, and nothing speaks
+// against it: a kernel that serves the page, or a log that reports each such call and has none.
+func (e Exited) byImage(base *Crash, o Options, state hostState, others bool) {
+	name := e.Image
+	if e.Scan == nil {
+		if e.NoScan != "" {
+			base.note("the image was not examined: %s", e.NoScan)
+		}
+		return
+	}
+	if !e.Scan.Affected {
+		switch {
+		case e.Scan.Complete:
+			base.note("no file of %s calls the vsyscall page; what the container itself wrote, and its volumes, were not examined", name)
+			base.because = "no file of the image calls the vsyscall page, so that it is unlikely the page's"
+		default:
+			base.note("no file of %s that was examined calls the vsyscall page, and some were not examined: 'vfix scan %s' lists them", name, quote.Shell(name))
+		}
+		return
+	}
+	calls := reachOf(o.Root, e.Program)
+	base.note("%s calls the vsyscall page: %d call sites in %d files", name, e.Scan.Sites, len(e.Scan.Files))
+	switch {
+	case calls == reachesNot:
+		base.because = fmt.Sprintf("files of the image call the vsyscall page, but neither %s nor its libraries do", e.Program)
+	case base.Signal != sigsegv:
+		base.because = "a seccomp filter refused a system call, and nothing here says which"
+	case state.page == pageMapped:
+		base.because = "the image calls the vsyscall page, but the kernel of this machine serves it, so that a call does not crash"
+	case others:
+		base.because = "another program crashed at that time, perhaps in another container"
+	case state.covers && !state.dropped && state.err == nil:
+		base.because = "the image calls the vsyscall page, but the kernel's log reports such calls and has none of that time"
+	case calls == reachUnknown:
+		base.because = "files of the image call the vsyscall page, but what the container started is not known to"
+	default:
+		base.Kind, base.Confidence = Call, Likely
+		base.Meaning = fmt.Sprintf("%s ended by SIGSEGV (exit status %d). %s calls the vsyscall page, and a kernel that does not serve the page (vsyscall=none) ends the program there. "+
+			"Nothing at hand says where the crash was.", map[bool]string{true: "The container", false: "It"}[e.isContainer()], e.Status, e.Program)
+		base.fix(o, nil)
+	}
 }
 
 // inLog finds the crashes by that signal at the time when the container ended: of the program that it started, else
@@ -215,6 +358,9 @@ func (e Exited) others(entries []logEntry) (lines []string) {
 
 // atEnd reports whether a time is that of the container's end.
 func (e Exited) atEnd(t time.Time) bool {
+	if e.To.IsZero() {
+		return false
+	}
 	return !t.Before(e.To.Add(-slack)) && !t.After(e.To.Add(slack))
 }
 

@@ -56,6 +56,12 @@ func bootTime() (time.Time, error) {
 	return time.Now().Add(-time.Duration(t.Nano())), nil
 }
 
+// sameBoot reports whether a boot ID is that of this machine, since it was started.
+func sameBoot(id string) bool {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return err == nil && id != "" && strings.ReplaceAll(strings.TrimSpace(string(b)), "-", "") == id
+}
+
 // pageServed reports whether processes of this machine have the page.
 func pageServed() (served, known bool) {
 	b, err := os.ReadFile("/proc/self/maps")

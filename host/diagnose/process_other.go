@@ -10,6 +10,8 @@ var errNotLinux = errors.New("only on Linux")
 
 func kernelLog() ([]logEntry, error) { return nil, errNotLinux }
 
+func sameBoot(string) bool { return false }
+
 func pageServed() (served, known bool) { return false, false }
 
 func liveProcess(string, int, Options) (*Crash, error) {

@@ -42,33 +42,30 @@ var colors = lazy.Regexp("\x1b\\[[0-9;]*m")
 // printed), dmesg --json, docker's json-file.
 var fields = lazy.Regexp(`"(?:MESSAGE|msg|log)"\s*:\s*("(?:[^"\\]|\\.)*"|\[[0-9, ]*\])`)
 
-// message is what a line says without what a log has around it: colors, the field's name of journalctl -o export, or
-// a JSON object.
-func message(line string) string {
+// messages are what a line says, without what a log has around it, best first: without colors, the field's name of
+// journalctl -o export, or a JSON object. Another member of an object may tell more, so the line itself is one, too.
+func messages(line string) []string {
 	if strings.Contains(line, "\x1b[") {
 		line = colors().ReplaceAllString(line, "")
 	}
 	if text, ok := strings.CutPrefix(line, "MESSAGE="); ok {
-		return text
+		return []string{text}
 	}
 	m := fields().FindStringSubmatch(line)
 	if m == nil {
-		return line
+		return []string{line}
 	}
 	text := ""
-	if json.Unmarshal([]byte(m[1]), &text) != nil {
-		var numbers []byte
-		for _, n := range strings.Split(strings.Trim(m[1], "[]"), ",") {
-			var b byte
-			if json.Unmarshal([]byte(n), &b) != nil {
-				return line
-			}
-			numbers = append(numbers, b)
+	if json.Unmarshal([]byte(m[1]), &text) == nil {
+		return []string{text, line}
+	}
+	var numbers []byte
+	for _, n := range strings.Split(strings.Trim(m[1], "[]"), ",") {
+		var b byte
+		if json.Unmarshal([]byte(n), &b) != nil {
+			return []string{line}
 		}
-		text = string(numbers)
+		numbers = append(numbers, b)
 	}
-	if _, ok := parseLine(text); !ok {
-		return line // another member may tell more
-	}
-	return text
+	return []string{string(numbers), line}
 }

@@ -83,6 +83,20 @@ func (c *Crash) judge(e evidence) {
 	}
 }
 
+// overStack is how far from the stack pointer a fault may be to be taken for one of a full stack, in bytes: a function's
+// variables.
+const overStack = 64 << 10
+
+// lowest is the lowest address that a program can have mapped on common systems (vm.mmap_min_addr).
+const lowest = 64 << 10
+
+// fullStack notes that the stack was full, where the address says so.
+func (c *Crash) fullStack() {
+	if c.Kind == Other && c.Signal == sigsegv && c.Known.Fault && c.Known.SP && c.Fault >= lowest && c.Fault < c.SP+page && c.SP-min(c.SP, c.Fault) <= overStack {
+		c.note("the address is at the stack pointer: probably the stack is full, as in an endless recursion; 'ulimit -s' is its limit")
+	}
+}
+
 // called fills in the kinds that are calls of a function of the page.
 func (c *Crash) called(k Kind, f rewriter.Function) {
 	c.Kind, c.Function = k, f.String()

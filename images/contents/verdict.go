@@ -75,8 +75,8 @@ func (f *Findings) MissingLibraries() []string {
 	return f.Loads.Missing
 }
 
-// open counts the call sites of a file that are live or unknown, as it was read.
-func (f *File) open() int {
+// Open counts the call sites of a file that are live or unknown, as it was read.
+func (f *File) Open() int {
 	n := 0
 	for _, s := range f.Report.Sites {
 		if s.Verdict == rewriter.Unknown || s.Verdict.Patchable() {
@@ -104,7 +104,7 @@ func (f *Findings) openWhere(keep func(*File) bool) int {
 	n := 0
 	for i := range f.Files {
 		if keep(&f.Files[i]) {
-			n += f.Files[i].open()
+			n += f.Files[i].Open()
 		}
 	}
 	return n
@@ -114,7 +114,7 @@ func (f *Findings) openWhere(keep func(*File) bool) int {
 func (f *Findings) UncoveredFiles() int {
 	n := 0
 	for i := range f.Files {
-		if f.Files[i].Covered == "" && f.Files[i].open() > 0 {
+		if f.Files[i].Covered == "" && f.Files[i].Open() > 0 {
 			n++
 		}
 	}

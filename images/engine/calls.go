@@ -178,8 +178,9 @@ func (c *Client) Rename(ctx context.Context, id, name string) error {
 
 // Version is what a daemon is.
 type Version struct {
-	Version    string
-	Components []struct{ Name string }
+	Version       string
+	KernelVersion string // that its containers run on
+	Components    []struct{ Name string }
 }
 
 // Version asks for the daemon's version.

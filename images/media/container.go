@@ -29,6 +29,9 @@ type Container struct {
 	OutOfMemory bool
 	Memory      int64
 	Words       []string
+	// Kernel is the version of the kernel that the engine's containers run on; "" where the engine does not say it, or
+	// is not on this machine.
+	Kernel string
 }
 
 // FindContainer looks for a container, by name or ID, in the daemons that answer. It errs
@@ -44,6 +47,11 @@ func FindContainer(ctx context.Context, name string, o Options) (*Container, err
 			return true, fmt.Errorf("docker daemon %s: container %s: %w", c.Host, name, err)
 		}
 		found, err = describeContainer(got)
+		if err == nil && strings.HasPrefix(c.Host, "unix://") {
+			if v, err := c.Version(ctx); err == nil {
+				found.Kernel = v.KernelVersion
+			}
+		}
 		return true, err
 	})
 	if err != nil {

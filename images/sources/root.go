@@ -28,7 +28,9 @@ type Root struct {
 	FS     fs.FS
 	Path   string
 	Source string // as resolved, with its transport
-	close  func() error
+	// Program is what a container of the image starts, "" where the image does not say it.
+	Program string
+	close   func() error
 	// findings examines FS; nil for a folder.
 	findings func() (*contents.Scanned, error)
 }
@@ -54,6 +56,11 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 	t, err := s.Image(ctx, src.Image)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", r.Source, err), r.Close())
+	}
+	if cfg, err := src.Image.ConfigFile(); err == nil {
+		if words := append(slices.Clone(cfg.Config.Entrypoint), cfg.Config.Cmd...); len(words) > 0 {
+			r.Program = words[0]
+		}
 	}
 	r.findings = sync.OnceValues(func() (*contents.Scanned, error) { return s.Findings(ctx, t) })
 	r.FS = &imageFS{ctx: ctx, t: t, got: map[*contents.Inode]*io.SectionReader{}}

@@ -3,19 +3,27 @@
 package crash
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/redact"
 	"vfix.dev/vfix/internal/rootpath"
 )
 
@@ -23,76 +31,180 @@ import (
 type Options struct {
 	Root  string // SOURCE of the files, "" for this machine
 	Media media.Options
+	Shim  fallback.Shim // that an image may have
+	// Output is the destination that a rebuild of an image needs here, as words; nil: none.
+	Output func(source string) []string
+}
+
+// reader reads the CRASHes of one command.
+type reader struct {
+	ctx    context.Context
+	o      Options
+	d      diagnose.Options
+	images map[string]*image // by reference
+	done   []func()
+}
+
+// image is an image of a local engine that was looked into.
+type image struct {
+	root    *sources.Root
+	scan    *diagnose.Scanned
+	jvm     string // what ends its JVM, "" for nothing
+	program string
+	why     string // it was not examined; "" where it was
 }
 
 // Diagnose diagnoses each CRASH; what can be read is returned beside the errors of what
 // cannot.
 func Diagnose(ctx context.Context, args []string, o Options) ([]*diagnose.Result, error) {
-	d, done, err := diagnoseRoot(ctx, o)
-	if err != nil {
+	r := &reader{ctx: ctx, o: o, images: map[string]*image{}}
+	defer func() {
+		for _, f := range r.done {
+			f()
+		}
+	}()
+	if err := r.openRoot(); err != nil {
 		return nil, err
 	}
-	defer done()
+	r.d.Resolve = r.resolve
 	var all []*diagnose.Result
 	var errs []error
 	for _, arg := range args {
-		r, err := diagnoseOne(ctx, arg, d, o.Media)
+		found, err := r.read(arg)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		all = append(all, r)
+		all = append(all, found)
 	}
 	return all, errors.Join(errs...)
 }
 
-// diagnoseRoot opens the files of the system that the program ran in.
-func diagnoseRoot(ctx context.Context, o Options) (diagnose.Options, func(), error) {
-	d := diagnose.Options{RootName: o.Root}
+// openRoot opens the files of the system that the program ran in.
+func (r *reader) openRoot() error {
+	r.d = diagnose.Options{RootName: r.o.Root}
 	path := "/"
-	done := func() {}
-	if o.Root != "" {
-		root, err := sources.OpenRoot(ctx, o.Root, o.Media)
+	if r.o.Root != "" {
+		root, err := sources.OpenRoot(r.ctx, r.o.Root, r.o.Media)
 		if err != nil {
-			return d, nil, err
+			return err
 		}
-		done = func() { root.Close() }
+		r.done = append(r.done, func() { root.Close() })
 		if root.FS != nil {
-			d.Root, d.IsImage, d.Callers = root.FS, true, root.Callers
-			return d, done, nil
+			r.d.Root, r.d.IsImage, r.d.Callers, r.d.Output = root.FS, true, root.Callers, r.output(r.o.Root)
+			return nil
 		}
-		path, d.RootName = root.Path, root.Path
+		path, r.d.RootName = root.Path, root.Path
 	}
 	folder, err := rootpath.OpenFolder(path)
 	if err != nil {
-		done()
-		return d, nil, err
+		return err
 	}
-	d.Root = folder
-	return d, func() { folder.Close(); done() }, nil
+	r.d.Root = folder
+	r.done = append(r.done, func() { folder.Close() })
+	return nil
 }
 
-// diagnoseOne finds out what a CRASH is, and reads it.
-func diagnoseOne(ctx context.Context, arg string, d diagnose.Options, media media.Options) (*diagnose.Result, error) {
+func (r *reader) output(source string) []string {
+	if r.o.Output == nil {
+		return nil
+	}
+	return r.o.Output(source)
+}
+
+// podPrefixes say that a CRASH is a pod of the cluster that kubectl uses.
+var podPrefixes = []string{"pod/", "pods/", "pod:"}
+
+// read finds out what a CRASH is, and reads it.
+func (r *reader) read(arg string) (*diagnose.Result, error) {
 	pid, isPID := diagnose.ParsePID(arg)
 	name, isContainer := strings.CutPrefix(arg, images.ContainerPrefix)
 	switch {
 	case arg == "-":
-		return diagnose.Text("stdin", os.Stdin, d)
+		return diagnose.Text("stdin", os.Stdin, r.d)
 	case isContainer:
-		return diagnoseContainer(ctx, name, d, media)
+		return r.container(name)
 	case diagnose.IsFile(arg):
-		return diagnose.File(arg, d)
+		return diagnose.File(arg, r.d)
 	case isPID:
-		return diagnose.PID(pid, d)
+		return diagnose.PID(pid, r.d)
 	case strings.ContainsAny(arg, " \t\n"):
-		return diagnose.Line(arg, d)
+		return diagnose.Line(arg, r.d)
 	}
-	r, err := diagnoseContainer(ctx, arg, d, media)
-	if errors.Is(err, hinterr.ErrNotFound) || errors.Is(err, hinterr.ErrNoDaemon) {
-		err = &notFound{arg, err}
+	for _, prefix := range podPrefixes {
+		if name, is := strings.CutPrefix(arg, prefix); is {
+			return r.pod(arg, name)
+		}
 	}
-	return r, err
+	if ref, err := media.ParseRef(arg); err == nil && !ref.Guessed && isImage(ref.Transport) {
+		return r.image(arg, arg)
+	}
+	found, err := r.container(arg)
+	if !errors.Is(err, hinterr.ErrNotFound) && !errors.Is(err, hinterr.ErrNoDaemon) {
+		return found, err
+	}
+	// An engine here may have an image of that name. A registry is not asked: nobody named one.
+	if result, imageErr := r.image(arg, string(media.Daemon)+":"+arg); imageErr == nil {
+		return result, nil
+	}
+	return nil, &notFound{arg, err}
+}
+
+func isImage(t media.Transport) bool { return t != media.Dir && t != media.Plain }
+
+// kubectlLimit is how long kubectl may take.
+const kubectlLimit = 15 * time.Second
+
+// pod asks kubectl for a pod, NAME or NAMESPACE/NAME.
+func (r *reader) pod(arg, name string) (*diagnose.Result, error) {
+	args := []string{"get", "pod", "-o", "json"}
+	if ns, pod, ok := strings.Cut(name, "/"); ok {
+		args, name = append(args, "--namespace="+ns), pod
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, kubectlLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "kubectl", append(args, "--", name)...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		why := err.Error()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+			why = strings.TrimSpace(redact.Redact(string(exit.Stderr)))
+		}
+		return nil, hinterr.With(fmt.Errorf("%s: kubectl: %s", arg, why),
+			"on a machine with kubectl: kubectl get pod %s -o json > POD.json, then 'vfix diagnose POD.json'", quote.Words([]string{name}))
+	}
+	return diagnose.Text(arg, bytes.NewReader(out), r.d)
+}
+
+// image is the answer about an image.
+func (r *reader) image(arg, source string) (*diagnose.Result, error) {
+	f, err := images.Scan(r.ctx, source, images.ScanOptions{Media: r.o.Media, Shim: r.o.Shim})
+	if err != nil {
+		return nil, err
+	}
+	d := r.d
+	if !strings.HasPrefix(source, string(media.Daemon)+":") {
+		d.Output = r.output(source)
+	}
+	return diagnose.Image(arg, scanned(f), d), nil
+}
+
+// scanned is what a diagnosis needs of findings.
+func scanned(f *contents.Findings) *diagnose.Scanned {
+	out := &diagnose.Scanned{Complete: true}
+	for _, one := range f.All() {
+		out.Affected = out.Affected || one.Verdict() == contents.Affected
+		out.Complete = out.Complete && one.Complete()
+		out.Sites += one.UncoveredSites()
+		for i := range one.Files {
+			if one.Files[i].Covered == "" && one.Files[i].Open() > 0 {
+				out.Files = append(out.Files, one.Files[i].Path)
+			}
+		}
+	}
+	return out
 }
 
 // notFound is a word that is no file, and no container either.
@@ -101,52 +213,158 @@ type notFound struct {
 	cause error
 }
 
-func (e *notFound) Error() string { return e.arg + ": no such file, and " + e.cause.Error() }
+func (e *notFound) Error() string {
+	return e.arg + ": neither a file nor a container or image of an engine here: " + e.cause.Error()
+}
 
 func (e *notFound) Unwrap() error { return e.cause }
 
 func (e *notFound) Hint() string {
 	if strings.ContainsAny(e.arg, ":/") && !strings.HasPrefix(e.arg, ".") && !strings.HasPrefix(e.arg, "/") {
-		return "for an image: 'vfix scan " + e.arg + "'; for a crash in one: 'vfix diagnose --root " + e.arg + " CORE'"
+		return "for an image in a registry: 'vfix scan docker://" + e.arg + "'; for a pod: 'vfix diagnose pod/NAME'"
 	}
 	return "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
 }
 
-// diagnoseContainer looks at a container and, where no root was named, into its image.
-func diagnoseContainer(ctx context.Context, name string, d diagnose.Options, o media.Options) (*diagnose.Result, error) {
-	c, err := media.FindContainer(ctx, name, o)
+// container looks at a container and, where no root was named, into its image.
+func (r *reader) container(name string) (*diagnose.Result, error) {
+	c, err := media.FindContainer(r.ctx, name, r.o.Media)
 	if err != nil {
 		return nil, err
 	}
+	d := r.d
 	if c.Running {
 		if d.RootName == "" { // its files are those of the process, not this machine's
 			d.RootName, d.IsImage, d.Root = c.Image, true, nil
 		}
 		return diagnose.PID(c.PID, d)
 	}
-	if d.RootName == "" {
-		d.RootName, d.IsImage = c.Image, true
-		if root, err := sources.OpenRoot(ctx, string(media.Daemon)+":"+c.ImageID, o); err == nil {
-			defer root.Close()
-			d.Root, d.Callers = root.FS, root.Callers
+	e := diagnose.Exited{}
+	r.describe(&e, c)
+	r.lookInto(&e, &d)
+	return diagnose.Container(e, d), nil
+}
+
+// describe fills in what an engine says of a container.
+func (r *reader) describe(e *diagnose.Exited, c *media.Container) {
+	*e = diagnose.Exited{
+		Label: "container " + c.Name, Name: c.Name, ID: c.ID, Image: c.Image, ImageID: c.ImageID, Program: c.Program, Words: c.Words, Status: c.Status, To: c.Finished,
+		Error: c.Error, OutOfMemory: c.OutOfMemory, Memory: c.Memory, Line: e.Line, Elsewhere: !thisKernel(c.Kernel),
+	}
+}
+
+// thisKernel reports whether containers of an engine on this machine run on its kernel, and not on that of a virtual
+// machine.
+func thisKernel(version string) bool {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	return err == nil && strings.TrimSpace(string(b)) == version
+}
+
+// resolve finds out more of what ended: its container, if an engine here has it, and its image.
+func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) func() {
+	id := e.ID
+	if id == "" && e.Pod == "" {
+		id = e.Name
+	}
+	if id != "" {
+		c, err := media.FindContainer(r.ctx, id, r.o.Media)
+		// A name is not an identity: the same end, of the same image, is.
+		if err == nil && (e.ID != "" || !c.Running && c.Status == e.Status && (e.Image == "" || e.Image == c.Image)) {
+			label, pod, node, status, to := e.Label, e.Pod, e.Node, e.Status, e.To
+			r.describe(e, c)
+			e.Label, e.Pod, e.Node = label, pod, node
+			if !to.IsZero() { // it may have been started again since
+				e.Status, e.To = status, to
+			}
+			if c.Running || c.Status != status {
+				e.Status, e.To, e.NoTime, e.Error = status, to, to.IsZero(), ""
+			}
 		}
 	}
-	e := diagnose.Exited{
-		Name: c.Name, ID: c.ID, Image: c.Image, Has: programs(d.Root, c), Program: c.Program, Status: c.Status, To: c.Finished, Error: c.Error,
-		OutOfMemory: c.OutOfMemory, Memory: c.Memory, FixedHeap: slices.ContainsFunc(c.Words, limitsHeap),
+	r.lookInto(e, d)
+	return func() {}
+}
+
+// Exit statuses of what is looked into: by SIGKILL, SIGSEGV and SIGSYS.
+const killed, faulted, refused = 137, 139, 159
+
+// lookInto looks into the image of a container, where an engine here has it and its files tell more.
+func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
+	e.FixedHeap = slices.ContainsFunc(e.Words, limitsHeap)
+	ref := e.ImageID
+	if d.RootName != "" { // the user says what it ran in
+		ref = ""
+	} else if !strings.HasPrefix(ref, "sha256:") || e.Pod != "" {
+		ref = e.Image
 	}
-	const killed = 137
-	if c.Status == killed {
-		e.JVM = jvmOf(ctx, c.ImageID, o)
+	named := d.RootName != ""
+	if !named {
+		d.RootName, d.IsImage, d.Root = e.Image, true, nil
+		if e.Image == "" {
+			d.RootName, d.IsImage = "", false
+			e.NoScan = "its name is not known"
+			return
+		}
 	}
-	return diagnose.Container(e, d), nil
+	source := r.o.Root
+	if !named {
+		source = string(media.Daemon) + ":" + ref
+	}
+	i := r.open(source, named, e.Status == faulted || e.Status == refused || e.Status == killed)
+	if i.root != nil {
+		d.Root, d.Callers = i.root.FS, i.root.Callers
+	}
+	if e.Program == "" {
+		e.Program = i.program
+	}
+	if e.Status == killed {
+		e.JVM = i.jvm
+	}
+	e.Scan, e.NoScan = i.scan, i.why
+	e.Has = programs(d.Root, e)
+}
+
+// open looks into an image once.
+func (r *reader) open(source string, named, scan bool) *image {
+	if i := r.images[source]; i != nil {
+		return i
+	}
+	i := &image{}
+	r.images[source] = i
+	if !named {
+		root, err := sources.OpenRoot(r.ctx, source, r.o.Media)
+		if err != nil {
+			i.why = "no engine here has it"
+			if !errors.Is(err, hinterr.ErrNotFound) && !errors.Is(err, hinterr.ErrNoDaemon) {
+				i.why = err.Error()
+			}
+			return i
+		}
+		i.root, i.program = root, root.Program
+		r.done = append(r.done, func() { root.Close() })
+	}
+	if !scan {
+		return i
+	}
+	f, err := images.Scan(r.ctx, source, images.ScanOptions{Media: r.o.Media, Shim: r.o.Shim})
+	if err != nil {
+		i.why = err.Error()
+		return i
+	}
+	i.scan = scanned(f)
+	for _, h := range f.Hazards {
+		if strings.HasPrefix(string(h.Kind), "java-") && i.jvm == "" {
+			i.jvm = "It has " + h.Title() + ", which " + h.Means() + "."
+		}
+	}
+	return i
 }
 
 // binFolders are where programs of an image are.
 var binFolders = []string{"bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin"}
 
 // programs reports of what name a container has programs: in the folders of its image, or as words of its command.
-func programs(root fs.FS, c *media.Container) func(comm string) bool {
+func programs(root fs.FS, e *diagnose.Exited) func(comm string) bool {
 	const commLen = 15 // the kernel keeps as many bytes of a name
 	is := func(name, comm string) bool {
 		return name == comm || len(comm) == commLen && strings.HasPrefix(name, comm)
@@ -155,14 +373,14 @@ func programs(root fs.FS, c *media.Container) func(comm string) bool {
 		if strings.ContainsRune(comm, '/') {
 			return false
 		}
-		if slices.ContainsFunc(c.Words, func(w string) bool { return !strings.Contains(w, "=") && is(path.Base(w), comm) }) {
+		if slices.ContainsFunc(e.Words, func(w string) bool { return !strings.Contains(w, "=") && is(path.Base(w), comm) }) {
 			return true
 		}
 		if root == nil {
 			return false
 		}
 		dirs := binFolders
-		for _, w := range append([]string{c.Program}, c.Words...) {
+		for _, w := range append([]string{e.Program}, e.Words...) {
 			if path.IsAbs(w) {
 				dirs = append(dirs[:len(dirs):len(dirs)], path.Dir(w)[1:])
 			}
@@ -173,7 +391,7 @@ func programs(root fs.FS, c *media.Container) func(comm string) bool {
 				return err == nil
 			}
 			all, _ := fs.ReadDir(root, path.Join(".", dir))
-			return slices.ContainsFunc(all, func(e fs.DirEntry) bool { return is(e.Name(), comm) })
+			return slices.ContainsFunc(all, func(f fs.DirEntry) bool { return is(f.Name(), comm) })
 		})
 	}
 }
@@ -181,18 +399,4 @@ func programs(root fs.FS, c *media.Container) func(comm string) bool {
 // limitsHeap reports whether a word of a command line, or a variable, limits the heap of a JVM.
 func limitsHeap(word string) bool {
 	return slices.ContainsFunc([]string{"-Xmx", "-XX:MaxRAM", "-XX:MaxHeapSize"}, func(o string) bool { return strings.Contains(word, o) })
-}
-
-// jvmOf is the hazard that the JVM of an image has, "" for none; or where it cannot be read.
-func jvmOf(ctx context.Context, image string, o media.Options) string {
-	f, err := images.Scan(ctx, string(media.Daemon)+":"+image, images.ScanOptions{Media: o})
-	if err != nil {
-		return ""
-	}
-	for _, h := range f.Hazards {
-		if strings.HasPrefix(string(h.Kind), "java-") {
-			return "It has " + h.Title() + ", which " + h.Means() + "."
-		}
-	}
-	return ""
 }

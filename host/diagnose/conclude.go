@@ -1,0 +1,177 @@
+// The answer in one sentence, how sure it is, and the one command to type next.
+
+package diagnose
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"vfix.dev/vfix/internal/quote"
+)
+
+// Confidence is how sure the kind of a crash is.
+type Confidence string
+
+// The confidences.
+const (
+	// Certain: the kernel or the core says it of this very crash.
+	Certain Confidence = "certain"
+	// Likely: everything at hand points to it, and nothing says it of this very crash.
+	Likely Confidence = "likely"
+	// NotKnown: the cause is not known.
+	NotKnown Confidence = "unknown"
+)
+
+// Scanned is what a scan of an image says.
+type Scanned struct {
+	Affected, Complete bool
+	Sites              int      // live or unknown call sites that no fallback covers
+	Files              []string // that have them
+}
+
+// who is what crashed, for a sentence.
+func (c *Crash) who() string {
+	switch {
+	case c.Program != "":
+		return c.Program
+	case c.Executable != "":
+		return c.Executable
+	case c.Source == ContainerEnd:
+		return "the container"
+	}
+	return "the program"
+}
+
+// conclude fills in Confidence, Verdict and Next, once all else is filled in.
+func (c *Crash) conclude(o Options) {
+	if c.Verdict == "" {
+		c.fullStack()
+	}
+	if c.Confidence == "" {
+		c.Confidence = Certain
+		if c.Kind == Unknown {
+			c.Confidence = NotKnown
+		}
+	}
+	if c.Source == ImageScan {
+		c.Verdict = c.Meaning
+		c.Next = nil
+		if len(c.Fixes) > 0 {
+			c.Next = &c.Fixes[0]
+		}
+		return
+	}
+	function := "a function"
+	if c.Function != "" {
+		function = c.Function + "()"
+	}
+	probably := ""
+	if c.Confidence == Likely {
+		probably = "probably "
+	}
+	switch c.Kind {
+	case Call:
+		c.Verdict = fmt.Sprintf("%s %scrashed because it called %s in the vsyscall page, which its kernel does not serve", c.who(), probably, function)
+	case Filtered:
+		c.Verdict = fmt.Sprintf("%s %scrashed because a seccomp filter refused its call of %s in the vsyscall page", c.who(), probably, function)
+	case Trap:
+		c.Verdict = fmt.Sprintf("%s calls %s in the vsyscall page: a kernel with vsyscall=none kills it there", c.who(), function)
+	case Read:
+		c.Verdict = fmt.Sprintf("%s crashed because it read the vsyscall page, which vfix cannot fix", c.who())
+	case Unknown:
+		c.Verdict = "the cause is unknown"
+		if c.because != "" {
+			c.Verdict += ": " + c.because
+		}
+	case None:
+		c.Verdict = "there was no crash"
+	case Schema1:
+		c.Verdict = "there was no crash: the engine refuses the image's manifest, which has schema 1"
+	case OutOfMemory:
+		c.Verdict = "the vsyscall page is not the cause: the kernel killed " + c.who() + ", because it used more memory than its limit"
+	case MissingLibrary, MissingLoader, ExecFormat:
+		c.Verdict = "the vsyscall page is not the cause: the program could not be started"
+	default:
+		c.Verdict = "the vsyscall page is not the cause"
+		if c.Signal != 0 {
+			c.Verdict += " of this " + SignalName(c.Signal)
+		}
+	}
+	if len(c.Fixes) > 0 {
+		c.Next = &c.Fixes[0]
+	} else if c.Kind == Unknown && c.Next == nil {
+		c.Next = c.evidenceCommand(o)
+	}
+}
+
+// hasCommand reports whether this machine has a program.
+func (o Options) hasCommand(name string) bool {
+	if o.HasCommand != nil {
+		return o.HasCommand(name)
+	}
+	_, err := exec.LookPath(name)
+	return err == nil
+}
+
+// evidenceCommand is what would tell the cause.
+func (c *Crash) evidenceCommand(o Options) *Fix {
+	if c.storage != "" {
+		return &Fix{"vfix diagnose " + quote.Path(c.storage), "reads the core file that systemd-coredump kept"}
+	}
+	if len(c.PIDs) > 0 && o.hasCommand("coredumpctl") && c.Source == Backtrace {
+		return &Fix{fmt.Sprintf("coredumpctl info %d | vfix diagnose -", c.PIDs[0]), "reads the report of the crash"}
+	}
+	if o.hasCommand("journalctl") {
+		return &Fix{"journalctl -k | vfix diagnose -", "reads the kernel's log of this machine; run it on the machine that the program ran on"}
+	}
+	return &Fix{"dmesg | vfix diagnose -", "reads the kernel's log of this machine; run it on the machine that the program ran on"}
+}
+
+// next says what tells the cause of a container's end.
+func (e Exited) next(c *Crash, o Options, state hostState) *Fix {
+	switch {
+	case !e.Elsewhere && state.err != nil && e.Name != "":
+		if o.hasCommand("sudo") {
+			return &Fix{"sudo vfix diagnose " + quote.Words([]string{"container:" + e.Name}), "reads the kernel's log, for which this user has no permission"}
+		}
+		return &Fix{"vfix diagnose " + quote.Words([]string{"container:" + e.Name}), "run it as root: it reads the kernel's log, for which this user has no permission"}
+	case e.Image != "" && e.Scan == nil:
+		return &Fix{"vfix scan " + quote.Words([]string{"docker://" + strings.TrimPrefix(e.Image, "docker://")}), "downloads the image from its registry, as no engine here has it, and shows whether it calls the page"}
+	case !e.Elsewhere && e.Image != "":
+		for _, engine := range []string{"docker", "podman"} {
+			if o.hasCommand(engine) {
+				return &Fix{engine + " run --ulimit core=-1 " + quote.Words([]string{e.Image}), "starts it again, and lets it write a core file for vfix diagnose"}
+			}
+		}
+	}
+	return nil
+}
+
+// Image is the answer about an image of which no crash is given.
+func Image(name string, found *Scanned, o Options) *Result {
+	c := &Crash{Input: name, Source: ImageScan, Count: 1, Kind: None}
+	served, known := pageServed()
+	switch {
+	case found.Affected:
+		c.Kind = Affected
+		c.Meaning = fmt.Sprintf("%s calls the vsyscall page (%d call sites in %d files): ", name, found.Sites, len(found.Files))
+		switch {
+		case !known:
+			c.Meaning += "its programs crash with exit status 139 on kernels with vsyscall=none"
+		case served:
+			c.Meaning += "its programs run here, slowly, and crash with exit status 139 on kernels with vsyscall=none"
+		default:
+			c.Meaning += "this kernel does not serve the page, so its programs crash here with exit status 139"
+		}
+		c.add("writes the derived image, whose calls reach the vDSO", append([]string{"vfix", "rebuild", name}, o.Output...)...)
+	case found.Complete:
+		c.Meaning = "no file of " + name + " calls the vsyscall page: a crash of its programs has another cause"
+	default:
+		c.Kind = Unknown
+		c.Meaning = "no file of " + name + " that was examined calls the vsyscall page, but some were not examined"
+		c.add("lists what was not examined, and why", "vfix", "scan", name)
+	}
+	c.conclude(o)
+	return &Result{Input: name, Crashes: []*Crash{c}}
+}

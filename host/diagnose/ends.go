@@ -1,0 +1,256 @@
+// What shells, compose, systemd and others say of a program that ended: an exit status or a signal, and nothing of where
+// it was; and backtraces, as systemd-coredump and debuggers print them, which say that.
+
+package diagnose
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"vfix.dev/vfix/internal/lazy"
+)
+
+// sigabrt and the others are what ends in words mean beside SIGSEGV, SIGSYS and SIGKILL; signal(7).
+const (
+	sigill, sigtrap, sigabrt, sigbus, sigfpe = 4, 5, 6, 7, 8
+)
+
+// signalWords are the words of strsignal(3) and the short names of systemd, for the signals of a crash.
+var signalWords = map[string]int{
+	"segmentation fault": sigsegv, "segmentation violation": sigsegv, "bad system call": sigsys, "aborted": sigabrt, "killed": sigkill,
+	"bus error": sigbus, "illegal instruction": sigill, "floating point exception": sigfpe,
+	"segv": sigsegv, "sys": sigsys, "abrt": sigabrt, "kill": sigkill, "bus": sigbus, "ill": sigill, "fpe": sigfpe, "trap": sigtrap,
+}
+
+// endPattern is one way to say how a program ended: status has the exit status, signal a number or a word, name a container's
+// name, unit one of systemd's, program a path or a command line.
+type endPattern struct {
+	about string
+	expr  func() *regexp.Regexp
+}
+
+// endPatterns are tried in their order. Sources: docker compose ("exited with code"), docker and buildkit's build errors,
+// systemd (service.c, "Main process exited"), bash (jobs.c), Go's os/exec, Python's subprocess, kubelet and Docker events.
+var endPatterns = []endPattern{
+	{"compose", lazy.Regexp(`^(?:\S+\s+\|\s+)?(?:[Cc]ontainer )?(?P<name>[A-Za-z0-9][\w.-]*) exited with code (?P<status>\d+)`)},
+	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount)): (?:Main|Control) process exited, code=(?:dumped|killed), status=(?P<signal>\d+)`)},
+	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount)): (?:Main|Control) process exited, code=exited, status=(?P<status>\d+)`)},
+	{"systemd status", lazy.Regexp(`(?:Main PID|Process): \d+ (?:\((?P<program>[^)]+)\) |ExecStart=(?P<exec>\S+).*)?\(?code=(?:dumped|killed), (?:signal|status)=(?P<signal>[A-Z]+|\d+)`)},
+	{"ps", lazy.Regexp(`\bExited \((?P<status>\d+)\)`)},
+	{"event", lazy.Regexp(`container die .*\bexitCode=(?P<status>\d+)(?:.*\bname=(?P<name>[\w.-]+))?`)},
+	{"build", lazy.Regexp(`(?:returned a non-zero code|did not complete successfully: exit code): (?P<status>\d+)`)},
+	{"status", lazy.Regexp(`(?i)\b(?:exit(?:ed)?(?: with)?(?: a)?(?: non-zero)?[ -]?(?:status|code)|exitcode|process (?:has )?exited with(?: status)?)["']?(?: of|:|=)?\s*["']?(?P<status>\d{2,3})\b`)},
+	{"subprocess", lazy.Regexp(`died with <Signals\.SIG(?P<signal>[A-Z]+): \d+>`)},
+	{"signal", lazy.Regexp(`(?i)\b(?:terminated|killed|ended|exited|died) (?:by|with|on|due to) signal[: ]+(?:SIG)?(?P<signal>[A-Z]+\b|\d+)`)},
+	{"os/exec", lazy.Regexp(`\bsignal: (?P<signal>segmentation (?:fault|violation)|bad system call|aborted|killed|bus error|illegal instruction)`)},
+	{"shell", lazy.Regexp(`(?:^|: |\s)(?:\d+ )?(?P<signal>Segmentation fault|Bad system call|Aborted|Illegal instruction|Bus error|Floating point exception)(?:\s+\(core dumped\))?(?:\s+(?P<program>\S.*))?$`)},
+}
+
+// endOf reads the words of a line about the end of a program; false for none, and for an end that is no crash.
+func endOf(text string) (e Exited, ok bool) {
+	for _, p := range endPatterns {
+		re := p.expr()
+		m := re.FindStringSubmatch(text)
+		if m == nil {
+			continue
+		}
+		group := func(name string) string {
+			if i := re.SubexpIndex(name); i >= 0 {
+				return strings.TrimSpace(m[i])
+			}
+			return ""
+		}
+		e := Exited{Name: group("name"), Unit: group("unit"), NoTime: true, Elsewhere: true, Line: text}
+		if words := strings.Fields(group("program") + " " + group("exec")); len(words) > 0 {
+			e.Program = words[0]
+		}
+		switch {
+		case e.Name != "":
+			e.Label = "container " + e.Name
+		case e.Unit != "":
+			e.Label = "unit " + e.Unit
+		}
+		if s := group("status"); s != "" {
+			e.Status, _ = strconv.Atoi(s)
+		} else if n, err := strconv.Atoi(group("signal")); err == nil {
+			e.Status = died + n
+		} else if n := signalWords[strings.ToLower(group("signal"))]; n > 0 {
+			e.Status = died + n
+		}
+		_, isSignal := signals[e.Status-died]
+		return e, isSignal
+	}
+	return e, false
+}
+
+// dumped is what systemd-coredump says first, and what coredumpctl info begins with.
+var (
+	dumped      = lazy.Regexp(`\bProcess (\d+) \(([^)]*)\) of user \d+ (?:dumped core|terminated abnormally)`)
+	dumpPID     = lazy.Regexp(`^\s*PID: (\d+) \(([^)]*)\)`)
+	dumpSignal  = lazy.Regexp(`^\s*Signal: (\d+)`)
+	dumpExe     = lazy.Regexp(`^\s*Executable: (/.*)$`)
+	dumpBoot    = lazy.Regexp(`^\s*Boot ID: ([0-9a-f]{32})\s*$`)
+	dumpStorage = lazy.Regexp(`^\s*Storage: (/\S+) \(present\)`)
+	gdbSignal   = lazy.Regexp(`Program (?:terminated|received) (?:with )?signal SIG([A-Z]+)`)
+	frameZero   = lazy.Regexp(`^\s*#0\s+0x([0-9a-f]{4,16})\b\s*(.*)$`)
+	frameOne    = lazy.Regexp(`^\s*#1\s+0x([0-9a-f]{4,16})\b\s*(.*)$`)
+	inModule    = lazy.Regexp(`\(([^()\s]+) \+ 0x[0-9a-f]+\)|\bfrom (\S+)`)
+)
+
+// backtrace gathers what a report says of one process, over several lines.
+type backtrace struct {
+	open          bool
+	pid, signal   int
+	program, exe  string
+	boot, storage string
+	ip            uint64
+	hasIP         bool
+	where, caller string
+	lines         []string
+}
+
+// line takes a line of a report; false where it is about something else. The first frame of the first thread is that of
+// the crash.
+func (b *backtrace) line(text string) bool {
+	number := func(s string) int { n, _ := strconv.Atoi(s); return n }
+	keep := func() {
+		if len(b.lines) < maxLines {
+			b.lines = append(b.lines, strings.TrimSpace(text))
+		}
+	}
+	first := func(re func() *regexp.Regexp) []string { return re().FindStringSubmatch(text) }
+	if m := first(dumped); m != nil {
+		b.open, b.pid, b.program = true, number(m[1]), m[2]
+		keep()
+		return true
+	}
+	if m := first(dumpPID); m != nil {
+		b.open, b.pid, b.program = true, number(m[1]), m[2]
+		keep()
+		return true
+	}
+	if m := first(gdbSignal); m != nil {
+		b.open, b.signal = true, signalWords[strings.ToLower(m[1])]
+		keep()
+		return true
+	}
+	if m := first(frameZero); m != nil && !b.hasIP {
+		ip, err := strconv.ParseUint(m[1], 16, 64)
+		if !b.open && !inPage(ip) || err != nil {
+			return false
+		}
+		b.open, b.ip, b.hasIP, b.where = true, ip, true, moduleIn(m[2])
+		keep()
+		return true
+	}
+	if !b.open {
+		return false
+	}
+	switch {
+	case first(dumpSignal) != nil:
+		b.signal = number(first(dumpSignal)[1])
+	case first(dumpExe) != nil:
+		b.exe = first(dumpExe)[1]
+	case first(dumpBoot) != nil:
+		b.boot = first(dumpBoot)[1]
+	case first(dumpStorage) != nil:
+		b.storage = first(dumpStorage)[1]
+	case first(frameOne) != nil && b.caller == "":
+		b.caller = moduleIn(first(frameOne)[2])
+	default:
+		return false
+	}
+	keep()
+	return true
+}
+
+func moduleIn(rest string) string {
+	m := inModule().FindStringSubmatch(rest)
+	if m == nil || m[1] == "n/a" {
+		return ""
+	}
+	if m[1] != "" {
+		return m[1]
+	}
+	return m[2]
+}
+
+// crash is what a report says, nil for nothing.
+func (b *backtrace) crash() *Crash {
+	if !b.open || !b.hasIP && b.signal == 0 && b.pid == 0 {
+		return nil
+	}
+	c := &Crash{Source: Backtrace, Count: 1, Program: b.program, Executable: b.exe, Signal: b.signal, IP: b.ip, Known: Known{IP: b.hasIP}, Lines: b.lines}
+	if c.Program == "" {
+		c.Program = commOf(b.exe)
+	}
+	if b.pid > 0 {
+		c.PIDs = []int{b.pid}
+	}
+	signal := b.signal
+	if signal == 0 && inPage(b.ip) {
+		signal = sigsegv // the page raises no other, where a filter does not
+	}
+	switch {
+	case !b.hasIP:
+		c.unknownEnd(SignalName(signal))
+		if signal == 0 {
+			c.unknownEnd("a signal")
+		}
+	case signal == 0:
+		c.Kind = Other
+		c.Meaning = fmt.Sprintf("It crashed at %#x, outside the vsyscall page. This is no vsyscall crash.", b.ip)
+	default:
+		e := evidence{signal: signal, code: siKernel, ip: b.ip, stack: true}
+		if served, known := pageServed(); known && sameBoot(b.boot) {
+			e.page = map[bool]pageState{true: pageMapped, false: pageAbsent}[served]
+		}
+		c.judge(e)
+		c.Page = string(e.page)
+		if c.Kind == Unknown { // a page that is served crashes for a bad pointer alone, which is rare
+			c.called(Call, functionAt(b.ip))
+			c.Confidence = Likely
+			c.Meaning = fmt.Sprintf("It ended at %#x, %s() in the vsyscall page, a fixed address that glibc up to 2.13 calls. A kernel that does not serve the page (vsyscall=none) ends the program there; "+
+				"one that serves it does so only if the argument points to no writable memory.", b.ip, c.Function)
+		}
+		if c.Kind == Other && b.where != "" {
+			c.Meaning = fmt.Sprintf("It ended by %s at %#x in %s, outside the vsyscall page. This is no vsyscall crash.", SignalName(signal), b.ip, b.where)
+		}
+	}
+	if b.caller != "" && c.Kind.Vsyscall() {
+		c.note("the caller is in %s", b.caller)
+	}
+	if b.storage != "" {
+		c.storage = b.storage
+	}
+	return c
+}
+
+// unknownEnd says that nothing is known but the signal.
+func (c *Crash) unknownEnd(signal string) {
+	c.Kind = Unknown
+	c.Meaning = fmt.Sprintf("It ended by %s. Nothing here says where, so the cause is not known.", signal)
+}
+
+// sharedLibrary is what the loader says of a library that is missing or too old (glibc, elf/dl-load.c and dl-version.c;
+// musl, ldso/dynlink.c).
+var sharedLibrary = lazy.Regexp("error while loading shared libraries: ([^:]+): (?:cannot open shared object file|wrong ELF class|cannot allocate)|" +
+	"(\\S+): version `([^']+)' not found|Error loading shared library ([^:]+): No such file")
+
+// missingLibrary is about a program whose libraries are missing or too old.
+func missingLibrary(text string) *Crash {
+	m := sharedLibrary().FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	c := &Crash{Kind: MissingLibrary, Source: Message, Count: 1, Lines: []string{text}}
+	switch {
+	case m[3] != "":
+		c.Meaning = fmt.Sprintf("The program needs %s of %s, and the installed library is older.", m[3], strings.TrimSuffix(m[2], ":"))
+	default:
+		c.Meaning = fmt.Sprintf("The loader did not find %s, which the program needs.", m[1]+m[4])
+	}
+	return c
+}

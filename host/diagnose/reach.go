@@ -1,0 +1,88 @@
+// Whether what a container starts calls the page: its program, or a library that the loader loads for it.
+
+package diagnose
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+
+	"vfix.dev/vfix/internal/loads"
+	"vfix.dev/vfix/rewriter"
+)
+
+// reach is whether a program calls the page. The zero value says that it is not known.
+type reach int
+
+const (
+	reachUnknown reach = iota
+	reaches
+	reachesNot
+)
+
+// pathFolders are where a program without a path is looked for.
+var pathFolders = []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"}
+
+// reachOf looks at a program of a root and at what is loaded for it; of a script, at its interpreter's.
+func reachOf(root fs.FS, program string) reach {
+	if root == nil || program == "" {
+		return reachUnknown
+	}
+	if !path.IsAbs(program) {
+		for _, dir := range pathFolders {
+			if _, err := fs.Stat(root, path.Join(dir, program)); err == nil {
+				program = path.Join(dir, program)
+				break
+			}
+		}
+	}
+	const maxScripts = 4
+	script := false
+	for range maxScripts {
+		p, err := lookAt(root, program)
+		switch {
+		case err != nil:
+			return reachUnknown
+		case p.script != "":
+			program, script = p.script, true
+			continue
+		case !p.elf:
+			return reachUnknown
+		}
+		break
+	}
+	found, err := loads.Of(root, rootName(program))
+	if err != nil && !errors.Is(err, loads.ErrNotDynamic) {
+		return reachUnknown
+	}
+	files, whole := []string{rootName(program)}, !script
+	if found != nil {
+		files = append(files, found.Found...)
+		whole = whole && len(found.Missing) == 0 && len(found.Opens) == 0
+	}
+	for _, name := range files {
+		calls, err := callsIt(root, name)
+		if calls {
+			return reaches
+		}
+		whole = whole && err == nil
+	}
+	if whole {
+		return reachesNot
+	}
+	return reachUnknown
+}
+
+// callsIt reports whether a file has live or unknown call sites.
+func callsIt(root fs.FS, name string) (bool, error) {
+	r, size, done, err := openFile(root, name)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	report, err := rewriter.Scan(r, size)
+	if err != nil {
+		return false, err
+	}
+	return report.Count(rewriter.Live)+report.Count(rewriter.Unknown) > 0, nil
+}
