@@ -34,6 +34,10 @@ type code struct {
 	relative  map[uint64]uint64
 	imports   map[uint64]string
 	jumps     map[uint64][]uint64 // to parts of functions that nothing calls, and from where
+	// kept are the uses that callees make of registers that they must preserve; keptLeft is how many more
+	// instructions are looked at for them.
+	kept     map[keptUse]x86.Instr
+	keptLeft int
 	// steps is how many more instructions may be decoded in this file.
 	steps int
 }
@@ -45,7 +49,7 @@ const maxSteps = 1 << 20
 
 func newCode(f *file) *code {
 	return &code{f: f, fn: &functions{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
-		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), steps: maxSteps}
+		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), steps: maxSteps, kept: make(map[keptUse]x86.Instr), keptLeft: maxKept}
 }
 
 // use takes fn for the functions near the sites.

@@ -420,8 +420,14 @@ func (c *code) short(target uint64) bool {
 // keeps values in registers that a callee in the same unit is seen to leave alone.
 func (f *flow) callee(i *x86.Instr, v *value) {
 	into := x86.CallerSaved
-	if v.held(^other)&^into != 0 && f.c.short(i.Target) {
-		into = ^x86.Regs(0)
+	if v.held(^other)&^into != 0 {
+		if f.c.short(i.Target) {
+			into = ^x86.Regs(0)
+		} else if at := f.c.usesKept(keptUse{i.Target, v.held(plain)}, calleeDepth); at.Op == x86asm.CMP || at.Op == x86asm.TEST {
+			f.note(at.Addr, compared)
+		} else if at.Len != 0 {
+			f.noteOp(&at, usedBy)
+		}
 	}
 	in := unknownValue()
 	for r := range v.reg {
@@ -456,6 +462,65 @@ func (f *flow) callee(i *x86.Instr, v *value) {
 			v.reg[r] = out.reg[r]
 		}
 	}
+}
+
+// keptUse is a function, and registers that hold a value when it is called.
+type keptUse struct {
+	target uint64
+	regs   x86.Regs
+}
+
+// maxKept bounds the instructions of one file that are looked at for what callees do with registers that they must
+// preserve.
+const maxKept = 1 << 16
+
+// usesKept returns an instruction of the function, or of one that it calls, that uses what the registers hold,
+// before it is overwritten; none (of no length) where none is seen. To save a register is not to use it, and nor is
+// to call through it.
+func (c *code) usesKept(q keptUse, deep int) (use x86.Instr) {
+	if use, known := c.kept[q]; known || deep == 0 {
+		return use
+	}
+	c.kept[q] = x86.Instr{} // where it calls itself
+	w := newWorklist(func(old, fresh x86.Regs) x86.Regs { return old | fresh })
+	w.add(q.target, q.regs)
+	w.run(maxFlow, func(at uint64, held x86.Regs) bool {
+		i, ok := c.at(at)
+		if c.keptLeft--; !ok || !i.Known || held == 0 || c.keptLeft < 0 {
+			return c.keptLeft >= 0
+		}
+		dst, width, isReg := i.ArgGPR(0)
+		src, srcWidth, fromReg := i.ArgGPR(1)
+		whole := i.Op == x86asm.MOV && fromReg && srcWidth == 64
+		switch {
+		case whole && isReg && width == 64:
+			if held &^= x86.RegsOf(dst); held.Has(src) {
+				held |= x86.RegsOf(dst)
+			}
+		case whole, i.Op == x86asm.PUSH, i.Flow == x86.FlowCallInd, i.Flow == x86.FlowIndirect:
+		case i.Operands&held != 0:
+			use = i
+			return false
+		}
+		if !whole {
+			held &^= i.Writes | i.Partial
+		}
+		if i.Flow == x86.FlowCall {
+			if use = c.usesKept(keptUse{i.Target, held}, deep-1); use.Len != 0 {
+				return false
+			}
+		}
+		if i.Calls() {
+			held &^= x86.CallerSaved
+		}
+		all, _ := c.next(nil, &i)
+		for _, to := range all {
+			w.add(to, held)
+		}
+		return true
+	})
+	c.kept[q] = use
+	return use
 }
 
 // arguments records the value in a register that may be an argument of a callee.

@@ -262,6 +262,9 @@ func (f *flow) exposed(b *body) string {
 		if !ok || !d.HasSP {
 			return "the stack's depth is not known everywhere"
 		}
+		if i.Calls() && f.c.returnsTwice(&i) {
+			return "a function that returns twice is called"
+		}
 		if p := d.Place(&i); p.Stack && !p.Exact && i.Op != x86asm.NOP {
 			if i.Op != x86asm.LEA || !f.harmless(&i) {
 				return "an array may lie over it"

@@ -6,6 +6,8 @@ package rewriter
 import (
 	"strings"
 
+	"golang.org/x/arch/x86/x86asm"
+
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
@@ -78,12 +80,58 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 		if b == nil || b.lens[i.Addr] == 0 { // of another function, which the code went on in
 			b = c.holder(c.fn, i.Addr)
 		}
-		if b != nil {
+		if b != nil && !c.calculated(b, i) {
 			all = b.targets
 		}
 		return all, len(all) > 0
 	}
 	return nil, true
+}
+
+// maxSlice is how many instructions before an indirect jump are looked at.
+const maxSlice = 16
+
+// calculated reports whether the jump i of b is seen to go to an address that is computed from less than a table
+// of words has: from a byte or two, or from a product. Where it goes is not known then, whatever tables the
+// function has.
+func (c *code) calculated(b *body, i *x86.Instr) bool {
+	r, ok := i.Through()
+	if !ok {
+		return false
+	}
+	from, at := x86.RegsOf(r), i.Addr
+	for range maxSlice {
+		n := uint64(1)
+		for ; n <= x86.MaxLen && uint64(b.lens[at-n]) != n; n++ {
+		}
+		p, ok := c.at(at - n)
+		if !ok || n > x86.MaxLen || p.Flow != x86.FlowNext && p.Flow != x86.FlowCond {
+			return false
+		}
+		at = p.Addr
+		sets := (p.Writes | p.Partial) & from
+		if sets == 0 {
+			continue
+		}
+		m, inMemory := p.Mem()
+		switch {
+		case p.Op == x86asm.LEA:
+			if m.Index != 0 && m.Scale > 1 {
+				return true
+			}
+		case inMemory && p.MemBytes < halfSize:
+			return true
+		case inMemory:
+			from &^= p.Writes
+			continue
+		case p.Op == x86asm.SHL || p.Op == x86asm.IMUL || p.Op == x86asm.MUL || p.Op == x86asm.XLATB:
+			return true
+		}
+		if from = from&^p.Writes | p.Operands; from == 0 {
+			return false
+		}
+	}
+	return false
 }
 
 // pads returns where an exception lands that leaves the call i; known is false where the table of its
@@ -170,7 +218,7 @@ func (c *code) importAt(vaddr uint64) string {
 	if c.imports == nil {
 		c.imports = make(map[uint64]string)
 		_ = c.f.EachImport(func(at uint64, name string) { // Scan reports what cannot be read
-			if len(c.imports) < elf.MaxStarts && endless(name) {
+			if len(c.imports) < elf.MaxStarts && (endless(name) || twice[name]) {
 				c.imports[at] = name
 			}
 		})
@@ -189,4 +237,43 @@ func endless(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "_ZSt") && strings.Contains(name, "__throw_")
+}
+
+// twice are the functions that return once more, and then find what has been stored on the stack since.
+var twice = map[string]bool{"setjmp": true, "_setjmp": true, "sigsetjmp": true, "__sigsetjmp": true, "savectx": true, "vfork": true,
+	"__vfork": true, "getcontext": true, "swapcontext": true}
+
+// returnsTwice reports whether i calls such a function: by its name, or by what it does, which is to store all the
+// registers that a function must keep behind its first argument.
+func (c *code) returnsTwice(i *x86.Instr) bool {
+	if v, fixed := i.MemVaddr(); fixed {
+		return twice[c.importAt(v)]
+	}
+	if i.Flow != x86.FlowCall {
+		return false
+	}
+	const most = 48 // instructions
+	want := x86.RegsOf(x86.Rbx, x86.R12, x86.R15)
+	stored := x86.Regs(0)
+	for n, at := 0, i.Target; n < most; n++ {
+		p, ok := c.at(at)
+		v, fixed := p.MemVaddr()
+		src, width, isReg := p.ArgGPR(1)
+		m, toMemory := p.Args[0].(x86asm.Mem)
+		switch {
+		case !ok || p.Flow == x86.FlowRet || p.Flow == x86.FlowStop:
+			return false
+		case p.Flow == x86.FlowIndirect:
+			return fixed && twice[c.importAt(v)]
+		case p.Flow == x86.FlowJump:
+			at = p.Target
+			continue
+		case p.Op == x86asm.MOV && toMemory && m.Base == x86asm.RDI && isReg && width == 64:
+			if stored |= x86.RegsOf(src); stored&want == want {
+				return true
+			}
+		}
+		at = p.Next()
+	}
+	return false
 }
