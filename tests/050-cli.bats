@@ -407,9 +407,9 @@ hanging_vfix() {
 		mount -t tmpfs tmpfs "$2/mounted" && cp "$3" "$2/mounted/there"
 		"$1" patch -i -x --progress quiet "$2" >/dev/null
 		cmp "$3" "$2/mounted/there"
-		! cmp -s "$3" "$2/here"
+		if cmp "$3" "$2/here"; then exit 1; fi
 		"$1" patch -i --progress quiet "$2" >/dev/null # the control
-		! cmp -s "$3" "$2/mounted/there"
+		if cmp "$3" "$2/mounted/there"; then exit 1; fi
 	' sh "$VFIX" "$dir" "$affected"
 	run_vfix patch -i --since stamp "$dir"
 	expect_match stdout "$output" '1 ELF file'

@@ -131,9 +131,11 @@ fixture_image() {
 	text=$output
 	run_vfix hotfix --for kubernetes -o "$copies" --format json redis:legacy
 	expect 'the text in JSON' "$(jq -r .options.kubernetes <<<"$output")" "$text"
-	while read -r source; do
+	mapfile -t sources < <(jq -er '.mounts[].source' <<<"$output")
+	[ ${#sources[@]} -gt 0 ] || fail 'no mounts'
+	for source in "${sources[@]}"; do
 		[ -f "$source" ] || fail "no copy at $source"
-	done < <(jq -r '.mounts[].source' <<<"$output")
+	done
 }
 
 @test "hotfix: an image without call sites is nothing to do, and makes no folder" {

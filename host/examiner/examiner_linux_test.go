@@ -3,6 +3,7 @@ package examiner
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -121,6 +122,16 @@ func TestEnded(t *testing.T) {
 	first := e.process.Pid
 	if err := unix.Kill(first, unix.SIGSEGV); err != nil { // as a fault does
 		t.Fatal(err)
+	}
+	// It may still answer until it has ended.
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", first))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not ended: %s", stat)
+		}
 	}
 	if err := examine(); err == nil || !strings.Contains(err.Error(), "ended") {
 		t.Errorf("got %v, want it to say that the process ended", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -37,6 +38,13 @@ type fakeEngine struct {
 	failAt   int  // this request goes wrong, the first being 1; 0: none
 	lost     bool // it is carried out, and the answer gets lost
 	killed   bool // vfix is killed then: nothing that it does afterwards gets here
+}
+
+// now is which containers the engine has, by name.
+func (e *fakeEngine) now() map[string]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.names)
 }
 
 const stoppedID = "11110000111100001111000011110000111100001111000011110000aaaabbbb"

@@ -344,14 +344,17 @@ func TestHotfixApplyKilled(t *testing.T) {
 			for at := 1; ; at++ {
 				e := newEngine(t, legacyRoot()...)
 				e.changes, e.failAt, e.lost, e.killed = changes, at, lost, true
-				before := fmt.Sprint(e.names)
+				before := fmt.Sprint(e.now())
 				_, _ = hotfixOf(t, "db", hotfix.Options{Dir: tempDir(t), Apply: true})
-				if len(e.requests) < at {
+				e.mu.Lock() // the engine may be busy with what was not waited for
+				requests := e.requests
+				e.failAt = 0
+				e.mu.Unlock()
+				id, renamed := e.now()["db"]
+				if len(requests) < at {
 					break
 				}
-				killedAt := e.requests[at-1]
-				e.failAt = 0
-				id, renamed := e.names["db"]
+				killedAt := requests[at-1]
 				if renamed && id != stoppedID {
 					continue // all is done
 				}
@@ -362,7 +365,7 @@ func TestHotfixApplyKilled(t *testing.T) {
 					for _, command := range strings.Split(strings.TrimSuffix(hinterr.HintOf(err), ", and try again"), " && ") {
 						e.typed(t, command)
 					}
-					if after := fmt.Sprint(e.names); after != before {
+					if after := fmt.Sprint(e.now()); after != before {
 						t.Errorf("killed at %s (carried out: %v): before %s, after the hint of %v: %s", killedAt, lost, before, err, after)
 					}
 					continue
@@ -372,7 +375,7 @@ func TestHotfixApplyKilled(t *testing.T) {
 					continue
 				}
 				said := strings.Join(notes.Text, "\n")
-				for name := range e.names {
+				for name := range e.now() {
 					if name != "db" && !strings.HasPrefix(name, "db-vfix-old") && !strings.Contains(said, "docker rm "+name) {
 						t.Errorf("killed at %s (carried out: %v): %s is left, and nothing says so: %s, %+v", killedAt, lost, name, said, h)
 					}
