@@ -136,6 +136,14 @@ bench: need-go need-deps all oracles fallback ## measure calls per second, rebui
 fuzz: need-go shim ## run each fuzz target for FUZZTIME (20s), guided by what is covered, or not (GUIDED=0)
 	tests/run-fuzz $(FUZZTIME) $(GUIDED)
 
+.PHONY: test-repeat
+test-repeat: need-go shim ## run the tests of changed files (SINCE=main) 20 times (TIMES) on loaded processors
+	tests/run-repeat $(or $(TIMES),20) $(or $(SINCE),main)
+
+.PHONY: race
+race: need-go shim ## run the Go tests of packages with goroutines with the race detector
+	tests/run-race
+
 .PHONY: test-mutants
 test-mutants: need-go shim ## change PKG (./host/policy) in small ways, and list the changes that its tests do not notice (as root)
 	@test -n "$(PKG)" || { echo "make: name a package: make test-mutants PKG=./host/policy" >&2; exit 2; }
