@@ -80,6 +80,8 @@ type jsonSite struct {
 	Reason   string       `json:"reason"`
 	Change   *jsonChange  `json:"change,omitempty"`
 	Listing  *jsonListing `json:"listing,omitempty"`
+	// Ignored is set where an ignore file has the site.
+	Ignored *contents.Ignored `json:"ignored,omitempty"`
 }
 
 type jsonChange struct {
@@ -181,6 +183,9 @@ func fileJSON(f *contents.File, explain bool) jsonFile {
 	for i := range f.Plan.Patches {
 		p := &f.Plan.Patches[i]
 		site := siteJSON(p)
+		if why, ok := f.Ignored[p.Site.Offset]; ok {
+			site.Ignored = &why
+		}
 		if explain {
 			site.Listing = listingJSON(p.Listing)
 		}

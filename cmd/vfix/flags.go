@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/cmd/vfix/garbage"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
@@ -28,6 +29,8 @@ type printOptions struct {
 	format   string
 	progress string
 	quiet    bool
+	color    string
+	debug    bool
 	explain  bool
 	special  []string // forms that this verb has beside formats
 }
@@ -46,6 +49,7 @@ func (p *printOptions) add(cmd *cobra.Command) {
 		"show progress on stderr in this `MODE`: tty (bars), plain (lines), quiet (only warnings and errors), or auto: tty on a terminal, otherwise plain")
 	words(cmd, "progress", progressModes)
 	cmd.Flags().BoolVarP(&p.quiet, "quiet", "q", false, "same as --progress quiet")
+	cmd.Flags().BoolVarP(&p.debug, debugFlag, "v", false, "also print what is looked up where, and the requests to registries")
 }
 
 func (p *printOptions) addFormat(cmd *cobra.Command) {
@@ -55,6 +59,28 @@ func (p *printOptions) addFormat(cmd *cobra.Command) {
 	}
 	cmd.Flags().StringVar(&p.format, "format", "table", usage)
 	words(cmd, "format", p.formats())
+	cmd.Flags().StringVar(&p.color, colorFlag, "auto", "use colors `WHEN`: auto (on a terminal, unless NO_COLOR is set), always or never")
+	words(cmd, colorFlag, screen.Colors)
+}
+
+// The options that set the output itself, before a verb begins: see setOutput.
+const (
+	colorFlag = "color"
+	debugFlag = "debug"
+)
+
+// setOutput does what --color and --debug say, for each verb that has them.
+func setOutput(cmd *cobra.Command, out *output) error {
+	if f := cmd.Flags().Lookup(colorFlag); f != nil {
+		if err := oneOf(verbOf(cmd), "--"+colorFlag, f.Value.String(), screen.Colors); err != nil {
+			return err
+		}
+		out.Color(f.Value.String())
+	}
+	if f := cmd.Flags().Lookup(debugFlag); f != nil {
+		out.Debugging = f.Value.String() == "true"
+	}
+	return nil
 }
 
 func (p *printOptions) addExplain(cmd *cobra.Command) {

@@ -28,7 +28,7 @@ var layers = []string{
 	"images/engine",
 	"images/media",
 	"images/hazards",
-	"images/contents",
+	"images/contents", "images/ignore",
 	"images/sources",
 	"images/fallback",
 	"images/records",

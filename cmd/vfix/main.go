@@ -88,7 +88,10 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	for _, e := range flatten(err) {
 		out.fail(e)
 	}
-	return exitStatus(err)
+	if status := exitStatus(err); status != statusFindings {
+		return status
+	}
+	return out.findingsStatus
 }
 
 // exitStatus looks err up in exitTable.

@@ -52,7 +52,12 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentPreRunE = noEmptyOption
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		if err := noEmptyOption(cmd, args); err != nil {
+			return err
+		}
+		return setOutput(cmd, out)
+	}
 	root.Flags().BoolVarP(new(bool), versionFlag, "v", false, "print the version")
 	return root
 }

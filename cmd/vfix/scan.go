@@ -18,6 +18,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/ignore"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/sources"
@@ -31,9 +32,12 @@ type ScanOptions struct {
 	workOptions
 	batchOptions
 	fixOption
-	strict bool
-	root   string
-	here   place
+	strict   bool
+	root     string
+	output   string
+	ignore   string
+	exitCode int
+	here     place
 }
 
 func newScanCommand(out *output, e engine) *cobra.Command {
@@ -97,6 +101,9 @@ sources'.`,
 	opts.batchOptions.add(cmd, "scan", "SOURCE or SOURCE DEST (DEST is ignored)")
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 also if SOURCE has hazards")
 	cmd.Flags().StringVar(&opts.root, "root", "", "find the libraries of a program in this `DIR` (default: the root filesystem that the program lies in)")
+	cmd.Flags().StringVarP(&opts.output, "output", "o", "", "write the result to this `FILE` instead of stdout, whole or not at all")
+	cmd.Flags().StringVar(&opts.ignore, "ignore-file", "", "do not count the call sites that this `FILE` accepts, each with a reason (default: "+ignore.DefaultFile+", if it exists); see 'vfix help ignore-file'")
+	cmd.Flags().IntVar(&opts.exitCode, "exit-code", statusFindings, "exit with status `N` instead of 3 for findings; INCOMPLETE stays 4")
 	opts.addFix(cmd)
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
@@ -115,13 +122,43 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	}
 	o := images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Root: opts.root}
 	o.Rewriter = rewriter.Options{Explain: opts.explain, Repairs: opts.repair}
+	if opts.exitCode < 0 || opts.exitCode > 255 {
+		return usagef("scan", "--exit-code %d: want a status from 0 to 255", opts.exitCode)
+	}
+	out.findingsStatus = opts.exitCode
 	if opts.root != "" {
 		if fi, err := os.Stat(opts.root); err != nil || !fi.IsDir() {
 			return usagef("scan", "--root %s: not a directory", opts.root)
 		}
 	}
-	if opts.fromFile != "" {
-		return scanAll(ctx, opts, o, out, e)
+	if opts.ignore != "" && opts.fromFile != "" {
+		return usagef("scan", "--ignore-file is for single scans: omit it with --from-file")
+	}
+	return out.into(opts.output, func() error {
+		if opts.fromFile != "" {
+			return scanAll(ctx, opts, o, out, e)
+		}
+		return scanEach(ctx, opts, o, args, out, e)
+	})
+}
+
+// accepted reads the ignore file that is named, else the usual one if it is there; nil for none.
+func accepted(opts ScanOptions) (*ignore.Rules, error) {
+	name := opts.ignore
+	if name == "" {
+		if _, err := os.Lstat(ignore.DefaultFile); err != nil {
+			return nil, nil
+		}
+		name = ignore.DefaultFile
+	}
+	return ignore.Read(name)
+}
+
+// scanEach scans the sources one after the other.
+func scanEach(ctx context.Context, opts ScanOptions, o images.ScanOptions, args []string, out *output, e engine) error {
+	rules, err := accepted(opts)
+	if err != nil {
+		return err
 	}
 	var all []*contents.Findings
 	var errs []error
@@ -134,9 +171,17 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 			errs = append(errs, err)
 			continue
 		}
+		if rules != nil {
+			rules.Apply(f, time.Now())
+		}
 		all = append(all, f.All()...)
 	}
 	out.EndProgress()
+	if rules != nil && len(errs) == 0 {
+		for _, text := range rules.Unused() {
+			out.Note("%s", text)
+		}
+	}
 	if len(all) > 0 {
 		opts.here = placeFor(ctx, e, o.Media, all)
 		err = out.scanned(opts, all)
@@ -147,7 +192,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 			errs = append(errs, &findingsError{
 				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, "hazard")),
 				hint: "see 'vfix help other-causes'",
-				told: opts.format == "table",
+				told: opts.format == "table" && opts.output == "",
 			})
 		}
 		if n := f.UncoveredSites(); n > 0 {
@@ -158,7 +203,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 			errs = append(errs, &findingsError{
 				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, tables.OpenSite)),
 				hint: "run " + strings.Join(commands, " or "),
-				told: opts.format == "table",
+				told: opts.format == "table" && opts.output == "",
 			})
 		}
 	}

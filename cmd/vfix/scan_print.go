@@ -135,6 +135,9 @@ func writeVerdict(w io.Writer, c screen.Palette, here place, f *contents.Finding
 			fmt.Fprintln(w, "  "+c.Bold(screen.Printable(command)))
 		}
 	case v == contents.Incomplete:
+	case f.IgnoredSites() > 0:
+		text := v.String() + ":"
+		fmt.Fprintln(w, c.Green(text)+" "+screen.Count(f.IgnoredSites(), "call site")+" ignored"+map[bool]string{true: ", the others caught at run time by " + strings.Join(tables.Coverers(f), " and ")}[caught > 0])
 	case caught > 0:
 		fmt.Fprintln(w, c.Green(v.String()+":")+" "+screen.Count(caught, "call site")+", caught at run time by "+strings.Join(tables.Coverers(f), " and "))
 		if f.Affected() {
@@ -167,7 +170,8 @@ func fixable(f *contents.Findings, sites int) string {
 	n := 0
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
-			if p.Form != rewriter.Left && f.Files[i].Covered == "" {
+			_, ignored := f.Files[i].Ignored[p.Site.Offset]
+			if p.Form != rewriter.Left && f.Files[i].Covered == "" && !ignored && p.Site.Verdict.Patchable() {
 				n++
 			}
 		}

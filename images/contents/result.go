@@ -23,6 +23,15 @@ type File struct {
 	// Covered is what of the fallback takes care of the sites that stay: "libvfix.so",
 	// "vfix-trace", or "" for nothing. Of a scan all stay, of a rebuild those not patched.
 	Covered string
+	// Ignored are the sites that somebody decided to accept, by offset; of a scan with an ignore file.
+	Ignored map[uint64]Ignored
+}
+
+// Ignored is why a call site is no finding.
+type Ignored struct {
+	Reason  string `json:"reason"`
+	Expires string `json:"expires"` // the last day, YYYY-MM-DD; "" for never
+	By      string `json:"by"`      // the entry: file and line
 }
 
 // Passed is a file that was not examined although it looked like one to examine

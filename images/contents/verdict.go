@@ -75,13 +75,22 @@ func (f *Findings) MissingLibraries() []string {
 	return f.Loads.Missing
 }
 
-// Open counts the call sites of a file that are live or unknown, as it was read.
+// Open counts the call sites of a file that are live or unknown, as it was read, and that nobody accepted.
 func (f *File) Open() int {
 	n := 0
 	for _, s := range f.Report.Sites {
-		if s.Verdict == rewriter.Unknown || s.Verdict.Patchable() {
+		if _, ignored := f.Ignored[s.Offset]; !ignored && (s.Verdict == rewriter.Unknown || s.Verdict.Patchable()) {
 			n++
 		}
+	}
+	return n
+}
+
+// IgnoredSites counts the call sites that would be open if nobody had accepted them.
+func (f *Findings) IgnoredSites() int {
+	n := 0
+	for i := range f.Files {
+		n += len(f.Files[i].Ignored)
 	}
 	return n
 }

@@ -18,6 +18,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
 )
 
 // dockerHosts lists where to look for a daemon. What the user chose is looked at alone:
@@ -190,9 +191,11 @@ func EachDaemon(ctx context.Context, only string, o Options, f func(c *engine.Cl
 			return context.Cause(ctx)
 		}
 		if err != nil {
+			progress.Debug(o.Progress, "engine %s: %v", h.URL, err)
 			failed = append(failed, err)
 			continue
 		}
+		progress.Debug(o.Progress, "engine %s: answers", h.URL)
 		answered = true
 		done, err := f(c)
 		c.Close()

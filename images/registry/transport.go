@@ -30,6 +30,7 @@ import (
 //	redirects follows them
 //	retrier   tries again what looks temporary, as long as the registry asks to wait
 //	guard     no plain HTTP but to this machine, unless it was allowed; how long an answer may be
+//	traced    reports requests, for --debug
 //	limited   waits, so that a host gets no more requests than allowed
 //	metered   counts
 //	watcher   ends a request that makes no progress
@@ -124,7 +125,7 @@ func NewNetwork(o Options) *Network {
 	if o.PerSecond > 0 {
 		t = &limited{next: t, perSecond: o.PerSecond}
 	}
-	t = guard{t, o.Insecure}
+	t = guard{traced{t, o.Progress}, o.Insecure}
 	t = redirects{&retrier{next: t, o: o}}
 	r.Base = transport.NewUserAgent(&pings{next: t}, o.UserAgent)
 	return r

@@ -3,9 +3,11 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/progress"
 )
 
 // Open resolves and opens a SOURCE. A name without a prefix is a path where one exists
@@ -17,10 +19,15 @@ func Open(ctx context.Context, source string, o media.Options) (*media.Source, e
 		return nil, err
 	}
 	o = o.WithDefaults()
+	open := openRef
 	if isStream(ref) {
-		return openStream(ctx, ref, o)
+		open = openStream
 	}
-	return openRef(ctx, ref, o)
+	src, err := open(ctx, ref, o)
+	if err == nil {
+		progress.Debug(o.Progress, "%s: opened as %s %s", source, src.Ref, cmp.Or(src.Digest, src.Path))
+	}
+	return src, err
 }
 
 func openRef(ctx context.Context, ref media.Ref, o media.Options) (*media.Source, error) {

@@ -17,6 +17,13 @@ func Note(p Reporter, format string, args ...any) {
 	}
 }
 
+// Debug passes on a line for who looks for a fault, where the Reporter takes such lines.
+func Debug(p Reporter, format string, args ...any) {
+	if d, ok := p.(interface{ Debug(string, ...any) }); ok {
+		d.Debug(format, args...)
+	}
+}
+
 // Silent is what a nil Reporter is replaced with.
 type Silent struct{}
 

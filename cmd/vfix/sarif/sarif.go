@@ -211,7 +211,14 @@ func resultOf(fix string, file *contents.File, p *rewriter.Patch) Result {
 		Fingerprints: map[string]string{"callSite/v1": file.Path + memberName(s) + fmt.Sprintf("@%#x", s.Vaddr)},
 	}
 	if file.Covered != "" {
-		r.Suppressions = []Suppression{{Kind: "external", Justification: file.Covered + " catches it at run time"}}
+		r.Suppressions = append(r.Suppressions, Suppression{Kind: "external", Justification: file.Covered + " catches it at run time"})
+	}
+	if why, ok := file.Ignored[s.Offset]; ok {
+		text := why.Reason + " (" + why.By
+		if why.Expires != "" {
+			text += ", until " + why.Expires
+		}
+		r.Suppressions = append(r.Suppressions, Suppression{Kind: "external", Justification: text + ")"})
 	}
 	return r
 }

@@ -82,6 +82,13 @@ func (r *reporter) above(text string) bool {
 // Note implements images.Progress.
 func (r *reporter) Note(format string, args ...any) { r.out.Note(format, args...) }
 
+// Debug prints a line for who looks for a fault, with --debug.
+func (r *reporter) Debug(format string, args ...any) {
+	if r.out.Debugging {
+		r.out.Say("debug:", r.out.Err.Paint.Dim, fmt.Sprintf(format, args...))
+	}
+}
+
 // Start implements images.Progress.
 func (r *reporter) Start(kind, name string, size int64) progress.Task {
 	name = shorten(Printable(name), 40)

@@ -43,6 +43,8 @@ type Output struct {
 	Stderr   io.Writer
 	Out, Err Stream
 	Quiet    bool
+	// Debugging says that lines for who looks for a fault are printed.
+	Debugging bool
 
 	mu       sync.Mutex // held to print to stderr
 	progress *reporter  // nil until a verb starts one
@@ -91,6 +93,16 @@ func colour(getenv func(string) string, goos string) bool {
 		return getenv("WT_SESSION") != "" || getenv("TERM") != ""
 	}
 	return true
+}
+
+// Colors are the words of --color.
+var Colors = []string{"auto", "always", "never"}
+
+// Color makes stdout and stderr coloured or not, whatever they are; "auto" leaves them as they are.
+func (o *Output) Color(when string) {
+	if when != "auto" {
+		o.Out.Paint.On, o.Err.Paint.On = when == "always", when == "always"
+	}
 }
 
 // Flush writes out what was printed to stdout; the error is ready for main.

@@ -1,0 +1,92 @@
+package ignore
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/rewriter"
+)
+
+// found is a source with two files, of one call of time each, and a table that is compared with.
+func found() *contents.Findings {
+	file := func(path string, links ...string) contents.File {
+		sites := []rewriter.Site{
+			{Vaddr: 0x4012ab, Offset: 0x12ab, Function: rewriter.Time, Verdict: rewriter.Live},
+			{Vaddr: 0x402000, Offset: 0x2000, Function: rewriter.Time, Verdict: rewriter.Benign},
+		}
+		return contents.File{Path: path, Links: links, Report: &rewriter.Report{Sites: sites}, Plan: &rewriter.Plan{}}
+	}
+	return &contents.Findings{Digest: "sha256:ab", ELFFiles: 2, Files: []contents.File{file("bin/a"), file("usr/bin/b", "usr/bin/c")}}
+}
+
+func TestApply(t *testing.T) {
+	now := time.Date(2027, 1, 31, 23, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name, text     string
+		open, warnings int
+	}{
+		{"a path", "- {path: bin/a, reason: r}", 1, 0},
+		{"a pattern", "- {path: '*bin/a', reason: r}", 1, 0},
+		{"one name of two", "- {path: usr/bin/b, reason: r}", 2, 0},
+		{"all names", "- {path: 'usr/bin/?', reason: r}", 1, 0},
+		{"a digest", "- {digest: sha256:ab, reason: r}", 0, 0},
+		{"another digest", "- {digest: sha256:abc, reason: r}", 2, 0},
+		{"a site", "- {path: bin/a, site: time@0x4012ab, reason: r}", 1, 0},
+		{"another site", "- {path: bin/a, site: time@0x4012ac, reason: r}", 2, 0},
+		{"a function", "- {site: 'time@*', reason: r}", 0, 0},
+		{"the last day", "- {path: bin/a, reason: r, expires: 2027-01-31}", 1, 0},
+		{"expired", "- {path: bin/a, reason: r, expires: 2027-01-30}", 2, 1},
+		{"expired, and another that holds", "- {path: bin/a, reason: r, expires: 2027-01-30}\n- {path: bin/a, reason: r}", 1, 1},
+		{"expired, of nothing", "- {path: bin/x, reason: r, expires: 2027-01-30}", 2, 0},
+	} {
+		r, err := parse([]byte("ignore:\n" + c.text))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		f := found()
+		r.Apply(f, now)
+		if got := f.UncoveredSites(); got != c.open || f.IgnoredSites() != 2-c.open || len(f.Warnings) != c.warnings {
+			t.Errorf("%s: got %d open, %d ignored, %q; want %d open, %d warnings", c.name, got, f.IgnoredSites(), f.Warnings, c.open, c.warnings)
+		}
+	}
+}
+
+// What was not examined is cleared by nothing.
+func TestUnreadStays(t *testing.T) {
+	r, err := parse([]byte("ignore:\n- {path: '*', site: '*', digest: '*', reason: r}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := found()
+	f.Passed = []contents.Passed{{Path: "bin/z", Reason: "permission denied", Unread: true}}
+	r.Apply(f, time.Now())
+	if v := f.Verdict(); v != contents.Incomplete {
+		t.Errorf("got %v", v)
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"ignore:\n- {path: a}":                               "line 2: no reason",
+		"ignore:\n- {reason: r}":                             "line 2: no path, digest or site",
+		"ignore:\n- {path: a, reason: r, expires: tomorrow}": `line 2: expires: "tomorrow"`,
+		"ignore:\n- {paths: a, reason: r}":                   "line 2: not an entry",
+		"ignore:\n- a":                                       "line 2: not an entry",
+		"ignored: []":                                        "field ignored not found",
+		"- a":                                                "cannot unmarshal",
+		"ignore: []\n---\nignore: []":                        "more than one document",
+	} {
+		name := filepath.Join(t.TempDir(), "x.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+}
