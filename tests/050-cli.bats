@@ -11,7 +11,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker
 	affected=$build/fixtures/static-2m
 	unknown=$build/fixtures/finding-escape
-	verbs='scan list patch rebuild verify convert layer hotfix run install uninstall runtime nri cache doctor diagnose bench version completion'
+	verbs='scan list patch rebuild verify convert layer hotfix run install uninstall runtime nri cache index doctor diagnose bench version completion'
 }
 
 teardown() { stop_services; }
@@ -86,6 +86,7 @@ hanging_vfix() {
 		[runtime]=''
 		[nri]='annotation audit hook-dir image label namespace socket vfix-config'
 		[cache]='cache-dir color format size'
+		[index]='cache-dir engine watch'
 		[doctor]='check color debug flood-dir format limit progress quick quiet seccomp-profile'
 		[diagnose]='authfile color debug format insecure platform progress quiet root stall-timeout'
 		[bench]='authfile color debug format insecure pipeline platform plot progress quiet redis requests rounds sample stall-timeout'

@@ -184,6 +184,46 @@ make_package() {
 	done
 }
 
+# first_start: how many files the first start on record had examined.
+first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
+
+@test "index: the first start of an image examines nothing; --watch" {
+	requires overlay
+	local cache=$BATS_TEST_TMPDIR/cache config
+	jq -n --arg record "$BATS_TEST_TMPDIR/starts.jsonl" '{record: $record, fail_closed: true}' >"$BATS_TEST_TMPDIR/runtime.json"
+	config=$(runtime_config | jq --arg config "$BATS_TEST_TMPDIR/runtime.json" '.runtimes.vfix.runtimeArgs += ["--vfix-config", $config]')
+	# shellcheck disable=SC2016 # for the shell in there
+	own_dockerd "$config" overlay2 sh -c 'mount -t tmpfs none "$0" && exec "$@"' "$BATS_TEST_TMPDIR/dockerd/data"
+	# What is mounted there is the engine's alone.
+	index() { nsenter --mount --target "$(cat "$BATS_TEST_TMPDIR/dockerd/pid")" env PATH="/usr/bin:$PATH" "$VFIX" index --cache-dir "$cache" --engine docker "$@"; }
+	run index none:none
+	expect 'status for an image that is not there' "$status" 1
+	expect_match 'an image that is not there' "$output" 'none:none'
+	run index redis:legacy
+	[[ $output =~ ^redis:legacy:\ ([1-9][0-9]*)\ of\ ([0-9]+)\ layers ]] || fail "got $output"
+	run index redis:legacy
+	expect_match 'the second time' "$output" 'redis:legacy: 0 of '
+	fixed redis:legacy bash -c 'echo up; callrate 20'
+	expect status "$status" 0
+	expect 'examined at the start' "$(first_start)" 0
+
+	# The same as soon as it is there.
+	rm -r "$cache" "$BATS_TEST_TMPDIR/starts.jsonl"
+	docker rmi --force redis:legacy
+	index --watch >"$BATS_TEST_TMPDIR/watch" 2>&1 3>&- &
+	local watcher=$!
+	# shellcheck disable=SC2009 # of this engine, not of another test's
+	following() { grep -lsz "^DOCKER_HOST=$DOCKER_HOST$" $(pgrep --full 'docker events .*load' | sed 's|.*|/proc/&/environ|'); }
+	poll following
+	docker load --quiet --input "$legacy_image/redis-legacy.tar"
+	poll grep -q ' layers examined now' "$BATS_TEST_TMPDIR/watch" || { cat "$BATS_TEST_TMPDIR/watch" && fail 'nothing was examined'; }
+	kill -TERM "$watcher"
+	wait "$watcher" || true
+	fixed redis:legacy bash -c 'echo up'
+	expect status "$status" 0
+	expect 'examined at the start' "$(first_start)" 0
+}
+
 @test "vfix-runtime: docker's userns-remap: owners are shown as they are in the image" {
 	# From a chroot the kernel makes no user namespace (user_namespaces(7), EPERM).
 	requires own_root

@@ -10,6 +10,7 @@ import (
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
+	"vfix.dev/vfix/host/index"
 	"vfix.dev/vfix/host/install"
 	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/ociruntime"
@@ -49,7 +50,10 @@ type engine struct {
 	// nri returns only where the plugin was not executed.
 	nri func(o nri.Options) error
 	// cache lists or removes what vfix-runtime keeps.
-	cache  func(action, dir string, limit int64) (*ociruntime.Cached, error)
+	cache func(action, dir string, limit int64) (*ociruntime.Cached, error)
+	// index examines an image of an engine, "" for any; watch finds those that engines get.
+	index  func(ctx context.Context, engine, image, dir string) (*ociruntime.Indexed, error)
+	watch  func(ctx context.Context, engine string, found func(engine, image string), say func(format string, args ...any)) error
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	// names lists the local images and containers.
 	list      func(ctx context.Context, source string, o inventory.ListOptions) error
@@ -94,6 +98,8 @@ var theEngine = engine{
 	status:     ociruntime.ReadStatus,
 	nri:        startNRI,
 	cache:      ociruntime.Cache,
+	index:      indexImage,
+	watch:      index.Watch,
 	doctor:     doctor.Run,
 	inventory:  inventory.Take,
 	names:      inventory.LocalNames,

@@ -136,7 +136,7 @@ func rootHelp(root *cobra.Command) string {
 	b.WriteString(strings.TrimSpace(docOpening))
 	b.WriteString("\n\nUsage: vfix VERB [options] ...\n\nVerbs:\n")
 	// In the order of use, not of the alphabet.
-	for _, name := range []string{"scan", "list", "rebuild", "patch", "verify", "convert", "layer", "hotfix", "run", "runtime", "nri", "cache", "doctor", "diagnose", "bench", "install", "uninstall", "version", "completion", "help"} {
+	for _, name := range []string{"scan", "list", "rebuild", "patch", "verify", "convert", "layer", "hotfix", "run", "runtime", "nri", "cache", "index", "doctor", "diagnose", "bench", "install", "uninstall", "version", "completion", "help"} {
 		for _, c := range root.Commands() {
 			if c.Name() == name {
 				fmt.Fprintf(&b, "  %-14s %s\n", name, c.Short)

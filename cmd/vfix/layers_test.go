@@ -38,7 +38,7 @@ var layers = []string{
 	"images/hotfix", "images/batch", "images/inventory",
 	"images/internal/imagetest",
 	"host/inherited", "host/jail", "host/probe", "host/run", "host/rootfs", "host/store", "host/examiner", "host/starts", "host/policy",
-	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/ociruntime", "host/nri", "host/nri/plugin", "host/install",
+	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/ociruntime", "host/index", "host/nri", "host/nri/plugin", "host/install",
 	"cmd/vfix/screen", "cmd/vfix/hints", "cmd/vfix/markdown", "cmd/vfix/listing", "cmd/vfix/tables", "cmd/vfix/sarif", "cmd/vfix/crash", "cmd/vfix/manual", "cmd/vfix/garbage", "cmd/vfix/watch", "cmd/vfix/embedded",
 	"cmd/vfix", "cmd/vfix-runtime", "cmd/vfix-nri",
 }

@@ -139,6 +139,10 @@ func fake(f *contents.Findings, err error) engine {
 		run:       func([]string, run.Options) error { return err },
 		runtime:   func([]string, io.Writer) int { return 0 },
 		status:    func(o ociruntime.StatusOptions) (*ociruntime.Status, error) { return recorded(), err },
+		index: func(context.Context, string, string, string) (*ociruntime.Indexed, error) {
+			return &ociruntime.Indexed{Layers: 2, New: 1, Files: 3}, err
+		},
+		watch: func(context.Context, string, func(engine, image string), func(string, ...any)) error { return nil },
 		cache: func(string, string, int64) (*ociruntime.Cached, error) {
 			return &ociruntime.Cached{Dir: "/var/lib/vfix", UsedBy: map[string][]string{"0f1e": {"docker.io/library/redis:2.8", "container 0123456789ab"}}, Entries: []store.Entry{
 				{Key: "0f1e", Size: 4096, Used: time.Unix(1700000000, 0)}, {Key: "a3ed", Index: true, Size: 512},

@@ -43,6 +43,7 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		newRuntimeCommand(out, e),
 		newNRICommand(e),
 		newCacheCommand(out, e),
+		newIndexCommand(out, e),
 		newInstallCommand(out, e),
 		newUninstallCommand(out, e),
 		newPauseCommand(e),

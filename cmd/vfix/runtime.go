@@ -40,17 +40,23 @@ func runtimeArgs(args []string) ([]string, bool) {
 
 // runRuntime returns only where the real runtime was not executed.
 func runRuntime(args []string, stderr io.Writer) int {
-	err := ociruntime.Main(args, ociruntime.Options{
-		Maker:   func() string { return buildVersion().Version + " " + string(shim.Magic()) },
-		Version: buildVersion().Version,
-		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
-		Stdin: os.Stdin, Stderr: stderr,
-	})
+	o := runtimeOptions()
+	o.Stdin, o.Stderr = os.Stdin, stderr
+	err := ociruntime.Main(args, o)
 	if err == nil {
 		return statusDone
 	}
 	newOutput(io.Discard, stderr).fail(hinterr.With(err, "%s", ociruntime.Hint(err)))
 	return statusError
+}
+
+// runtimeOptions are those of the program vfix-runtime, with which this one shares the cache.
+func runtimeOptions() ociruntime.Options {
+	return ociruntime.Options{
+		Maker:   func() string { return buildVersion().Version + " " + string(shim.Magic()) },
+		Version: buildVersion().Version,
+		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
+	}
 }
 
 func newRuntimeCommand(out *output, e engine) *cobra.Command {

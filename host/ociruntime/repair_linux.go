@@ -69,14 +69,8 @@ func (k *container) needs(r rewriter.Repair) {
 	}
 }
 
-// maker names what makes copies of files, and what is looked for in them.
-func (k *container) maker() string {
-	maker := k.own.maker()
-	for _, r := range k.pool.Repairs {
-		maker += " " + string(r)
-	}
-	return maker
-}
+// maker is Options.maker for this container.
+func (k *container) maker() string { return k.own.maker(k.pool.Repairs) }
 
 // words are repairs as the record has them.
 func words(all []rewriter.Repair) string {

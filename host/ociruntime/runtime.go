@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/rewriter"
 )
 
 // Options are what vfix-runtime must know of the binary that it is part of.
@@ -45,9 +46,22 @@ func Hint(err error) string {
 	return "name the real runtime with --runtime, or in " + policy.ConfigFile
 }
 
-func (o *Options) maker() string {
-	if o.Maker == nil {
-		return ""
+// maker names what makes copies of files, and what is looked for in them.
+func (o *Options) maker(fix []rewriter.Repair) (maker string) {
+	if o.Maker != nil {
+		maker = o.Maker()
 	}
-	return o.Maker()
+	for _, r := range fix {
+		maker += " " + string(r)
+	}
+	return maker
+}
+
+// Indexed is what is known of an image's layers.
+type Indexed struct {
+	Layers  int
+	New     int     // layers that were examined now
+	Files   int     // that call the vsyscall page, all layers together
+	Unread  int     // that could not be examined
+	Seconds float64 // that it took
 }

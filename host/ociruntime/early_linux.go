@@ -1,0 +1,64 @@
+// Layers that are examined before a container starts from them.
+
+package ociruntime
+
+import (
+	"errors"
+	"fmt"
+
+	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/host/store"
+)
+
+// earlySeconds is how long the layers of one image may take: nothing waits for them.
+const earlySeconds = 900
+
+// Index examines the layers of an image as the start of a container does, and keeps what it finds in the cache in a
+// directory, "" for the configuration's. What is known already is not examined again.
+func Index(layers []string, dir string, o Options) (*Indexed, error) {
+	p := policy.Load("", false, dir)
+	if p.Err != nil {
+		return nil, p.Err
+	}
+	decided, err := p.Decide(nil)
+	if err != nil {
+		return nil, err
+	}
+	if dir != "" {
+		p.CacheDir = dir
+	}
+	s, err := store.Open(p.Cache(), p.CacheBytes())
+	if err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	p.Limits.Seconds = earlySeconds
+	b := newBudget(p.Limits)
+	pool := &examiner.Pool{Memory: b.MemoryBytes, Until: b.until(), Repairs: decided.Fix}
+	keep := indexes{s, o.maker(pool.Repairs), b, pool}
+	done := &Indexed{Layers: len(layers)}
+	for _, layer := range layers {
+		asked := pool.Asked
+		x, err := keep.lower(layer)
+		if err != nil {
+			return done, fmt.Errorf("%s: %w", layer, err)
+		}
+		if pool.Asked > asked {
+			done.New++
+		}
+		done.Files += len(x.Legacy)
+		done.Unread += len(x.Unread)
+	}
+	done.Seconds = b.since()
+	return done, s.Trim()
+}
+
+// Layers are those of what is mounted at a path, the uppermost first.
+func Layers(mountinfo []byte, path string) ([]string, error) {
+	m, mounted := mountAt(parseMounts(mountinfo, path), path)
+	if !mounted || !m.wholeOverlay() {
+		return nil, errors.New("not an overlay, whose layers could be examined")
+	}
+	o, err := layersOf(m)
+	return o.lower, err
+}
