@@ -4,6 +4,7 @@ package blob
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -150,3 +151,23 @@ func Fill(r io.Reader, buf []byte) (n int, err error) {
 	}
 	return n, err
 }
+
+// Piped runs write and read at the two ends of a pipe. The error is write's, as read only saw a broken stream
+// then, unless it is that nobody reads any more.
+func Piped(write func(io.Writer) error, read func(io.Reader) error) error {
+	pr, pw := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := write(pw)
+		pw.CloseWithError(err)
+		wrote <- err
+	}()
+	err := read(pr)
+	pr.CloseWithError(errReadEnded) // whatever the writer still waits for
+	if werr := <-wrote; werr != nil && !errors.Is(werr, errReadEnded) {
+		return werr
+	}
+	return err
+}
+
+var errReadEnded = errors.New("nobody reads the stream any more")

@@ -23,23 +23,13 @@ func sameFS(_, _ FileID) bool { return true }
 // changeTime is the nearest that this system has to when a file last changed.
 func changeTime(fi fs.FileInfo) time.Time { return fi.ModTime() }
 
-// CopyPatchedMeta is copyMeta: no xattrs are known here.
-func CopyPatchedMeta(from, to *os.File) ([]string, error) { return nil, copyMeta(from, to) }
-
-// CopyOwnMeta and CopyOwnPatchedMeta lose nothing that this system knows.
-func CopyOwnMeta(from, to *os.File) ([]string, error) { return nil, copyMeta(from, to) }
-
-func CopyOwnPatchedMeta(from, to *os.File) (dropped, lost []string, err error) {
-	return nil, nil, copyMeta(from, to)
-}
-
-// copyMeta keeps what this system has of a file's mode.
-func copyMeta(from, to *os.File) error {
+// CopyMeta keeps what this system has of a file's mode.
+func CopyMeta(from, to *os.File, _ bool) (dropped []string, lost []Loss, err error) {
 	fi, err := from.Stat()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	return to.Chmod(fi.Mode().Perm())
+	return nil, nil, to.Chmod(fi.Mode().Perm())
 }
 
 func KeepTimes(root *os.Root, name string, from *os.File) error {
@@ -66,14 +56,14 @@ func (MountFilter) Special(string) bool { return false }
 func FileMarks(*os.File) ([]string, error) { return nil, nil }
 
 // Give, GiveLink and MakeNode give what this system has: the permissions.
-func (m *Meta) Give(to *os.File) ([]string, error) {
+func (m *Meta) Give(to *os.File) ([]Loss, error) {
 	return nil, to.Chmod(fs.FileMode(m.Mode).Perm())
 }
 
-func (m *Meta) GiveLink(*os.Root, string) ([]string, error) { return nil, nil }
+func (m *Meta) GiveLink(*os.Root, string) ([]Loss, error) { return nil, nil }
 
-func (e *Entry) MakeNode(*os.Root, string) ([]string, error) {
-	return []string{"device"}, nil
+func (e *Entry) MakeNode(*os.Root, string) ([]Loss, error) {
+	return []Loss{{Kind: "device"}}, nil
 }
 
 // DiskMeta is the metadata of a file.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"syscall"
@@ -40,30 +39,22 @@ func Identify(fi fs.FileInfo) (FileID, uint64) {
 // sameFS reports whether two inodes are on one file system.
 func sameFS(a, b FileID) bool { return a.dev == b.dev }
 
-// CopyOwnMeta gives to, a copy that may become the caller's, what from has beside name,
-// content and times. What only root may give it is left out and returned. A copy with another owner has no setuid, setgid and sticky
-// bits, as cp -p has it.
-func CopyOwnMeta(from, to *os.File) (lost []string, err error) {
-	err = copyMetaBut(from, to, nil, &lost)
-	return lost, err
-}
-
-// CopyOwnPatchedMeta is CopyPatchedMeta for such a copy.
-func CopyOwnPatchedMeta(from, to *os.File) (dropped, lost []string, err error) {
-	if dropped, err = FileMarks(from); err != nil {
+// CopyMeta gives to, a copy of from, what from has beside name, content and times; of a patched copy not the marks
+// of the old content, which are returned. What only root may give it is left out and returned, too. A copy
+// with another owner has no setuid, setgid and sticky bits, as cp -p has it.
+func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, err error) {
+	m, err := OpenMeta(from)
+	if err != nil {
 		return nil, nil, err
 	}
-	err = copyMetaBut(from, to, filemarks.Is, &lost)
-	return dropped, lost, err
-}
-
-// CopyPatchedMeta gives to, a file with another content, what from has beside name, content
-// and times, and returns the marks of the old content that were left out.
-func CopyPatchedMeta(from, to *os.File) (dropped []string, err error) {
-	if dropped, err = FileMarks(from); err != nil {
-		return nil, err
+	if patched {
+		if dropped, err = FileMarks(from); err != nil {
+			return nil, nil, err
+		}
+		m = *m.Unmarked()
 	}
-	return dropped, copyMetaBut(from, to, filemarks.Is, nil)
+	lost, err = m.Give(to)
+	return dropped, lost, err
 }
 
 // FileMarks lists the marks of a file.
@@ -89,58 +80,38 @@ func onlyRoot(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL)
 }
 
-// copyMetaBut gives to the owner, mode and xattrs of from, but not the xattrs that but, which
-// may be nil, accepts.
-func copyMetaBut(from, to *os.File, but func(xattr string) bool, lost *[]string) error {
-	m, err := OpenMeta(from)
-	if err != nil {
-		return err
-	}
-	if but != nil {
-		maps.DeleteFunc(m.Xattrs, func(name, _ string) bool { return but(name) })
-	}
-	return m.give(to, lost)
-}
-
-// Give gives an open file or directory all of m but the times. What only root may give it is
-// left out and returned.
-func (m *Meta) Give(to *os.File) (lost []string, err error) {
-	err = m.give(to, &lost)
-	return lost, err
-}
-
-// give makes owner, mode and xattrs of to those of m: POSIX ACLs, security.capability and
-// security.selinux are xattrs too. The owner comes first: chown clears the setuid bit and
-// security.capability (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). What only
-// root may do is an error where lost is nil, and else added to it.
-func (m *Meta) give(to *os.File, lost *[]string) error {
+// Give gives an open file or directory all of m but the times: POSIX ACLs, security.capability and
+// security.selinux are xattrs. The owner comes first: chown clears the setuid bit and security.capability
+// (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). What only root may give it is left out and
+// returned.
+func (m *Meta) Give(to *os.File) (lost []Loss, err error) {
 	var is unix.Stat_t
 	if err := unix.Fstat(int(to.Fd()), &is); err != nil {
-		return err
+		return nil, err
 	}
 	mode := uint32(m.Mode)
 	if m.UID != int(is.Uid) || m.GID != int(is.Gid) {
 		err := unix.Fchown(int(to.Fd()), m.UID, m.GID)
 		switch {
-		case err != nil && lost != nil && onlyRoot(err):
+		case onlyRoot(err):
 			if m.UID == int(is.Uid) {
-				*lost = append(*lost, fmt.Sprintf("%s%d", LostGroup, m.GID))
+				lost = append(lost, Loss{LostGroup, fmt.Sprint(m.GID)})
 			} else {
-				*lost = append(*lost, m.owner())
+				lost = append(lost, m.owner())
 			}
 			if m.GID != int(is.Gid) {
 				_ = unix.Fchown(int(to.Fd()), -1, m.GID) // a group of the caller's
 			}
 			if mode&setID != 0 {
-				*lost = append(*lost, "setuid/setgid")
+				lost = append(lost, Loss{Kind: "setuid/setgid"})
 			}
 			mode &= noPrivileges
 		case err != nil:
-			return fmt.Errorf("keep %s: %w", m.owner(), err)
+			return nil, fmt.Errorf("keep %v: %w", m.owner(), err)
 		}
 	}
 	if err := unix.Fchmod(int(to.Fd()), mode); err != nil {
-		return fmt.Errorf("keep mode %#o: %w", mode, err)
+		return nil, fmt.Errorf("keep mode %#o: %w", mode, err)
 	}
 	for _, name := range SortedKeys(m.Xattrs) {
 		if is, err := xattrs.Get(int(to.Fd()), name); err == nil && string(is) == m.Xattrs[name] {
@@ -148,13 +119,13 @@ func (m *Meta) give(to *os.File, lost *[]string) error {
 		}
 		err := unix.Fsetxattr(int(to.Fd()), name, []byte(m.Xattrs[name]), 0)
 		switch {
-		case err != nil && lost != nil && (onlyRoot(err) || errors.Is(err, unix.ENOTSUP)):
-			*lost = append(*lost, name)
+		case onlyRoot(err) || errors.Is(err, unix.ENOTSUP):
+			lost = append(lost, Loss{Kind: name})
 		case err != nil:
-			return fmt.Errorf("keep xattr %s: %w", name, err)
+			return nil, fmt.Errorf("keep xattr %s: %w", name, err)
 		}
 	}
-	return nil
+	return lost, nil
 }
 
 // noPrivileges are the mode bits that a file with another owner keeps: without setuid and setgid,
@@ -164,7 +135,15 @@ const (
 	setID        = 0o6000
 )
 
-func (m *Meta) owner() string { return fmt.Sprintf("owner %d:%d", m.UID, m.GID) }
+func (m *Meta) owner() Loss { return Loss{LostOwner, fmt.Sprintf("%d:%d", m.UID, m.GID)} }
+
+// lostXattrs are those of m, where none can be given.
+func (m *Meta) lostXattrs() (lost []Loss) {
+	for _, name := range SortedKeys(m.Xattrs) {
+		lost = append(lost, Loss{Kind: name})
+	}
+	return lost
+}
 
 // listXattrs lists the names of a file's xattrs; none where the file system has no xattrs.
 func listXattrs(fd int) ([]string, error) {
@@ -222,7 +201,7 @@ var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S
 
 // MakeNode makes the device or fifo that e describes under a name in root. What only root may
 // give it is left out and returned.
-func (e *Entry) MakeNode(root *os.Root, name string) (lost []string, err error) {
+func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
 	kind, ok := nodeTypes[e.Flag]
 	if !ok {
 		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "an entry of the tar type %q, which is no file, directory, link or device", e.Flag)
@@ -235,7 +214,7 @@ func (e *Entry) MakeNode(root *os.Root, name string) (lost []string, err error) 
 	const private = 0o600
 	err = mknodat(int(at.Fd()), base, kind|private, unix.Mkdev(uint32(e.Meta.major), uint32(e.Meta.minor)))
 	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
-		return []string{"device"}, nil
+		return []Loss{{Kind: "device"}}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mknod: %w", err)
@@ -250,12 +229,12 @@ func (e *Entry) MakeNode(root *os.Root, name string) (lost []string, err error) 
 	if err := unix.Fchmodat(int(at.Fd()), base, mode, 0); err != nil {
 		return nil, err
 	}
-	return append(lost, SortedKeys(e.Meta.Xattrs)...), e.Meta.giveTimes(int(at.Fd()), base)
+	return append(lost, e.Meta.lostXattrs()...), e.Meta.giveTimes(int(at.Fd()), base)
 }
 
 // GiveLink gives a symlink the owner and times of m. What only root may give it, and xattrs, are
 // left out and returned.
-func (m *Meta) GiveLink(root *os.Root, name string) (lost []string, err error) {
+func (m *Meta) GiveLink(root *os.Root, name string) (lost []Loss, err error) {
 	at, base, err := openParent(root, name)
 	if err != nil {
 		return nil, err
@@ -264,7 +243,7 @@ func (m *Meta) GiveLink(root *os.Root, name string) (lost []string, err error) {
 	if lost, err = m.giveOwner(int(at.Fd()), base); err != nil {
 		return nil, err
 	}
-	return append(lost, SortedKeys(m.Xattrs)...), m.giveTimes(int(at.Fd()), base)
+	return append(lost, m.lostXattrs()...), m.giveTimes(int(at.Fd()), base)
 }
 
 // openParent opens the folder that name is in: what follows works on its descriptor, so
@@ -276,7 +255,7 @@ func openParent(root *os.Root, name string) (*os.File, string, error) {
 
 // giveOwner gives a name in an open directory its owner; an owner that only root may give is
 // left out and returned.
-func (m *Meta) giveOwner(at int, base string) (lost []string, err error) {
+func (m *Meta) giveOwner(at int, base string) (lost []Loss, err error) {
 	var is unix.Stat_t
 	if err := unix.Fstatat(at, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, err
@@ -286,10 +265,10 @@ func (m *Meta) giveOwner(at int, base string) (lost []string, err error) {
 	}
 	err = unix.Fchownat(at, base, m.UID, m.GID, unix.AT_SYMLINK_NOFOLLOW)
 	if onlyRoot(err) {
-		return []string{m.owner()}, nil
+		return []Loss{m.owner()}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keep %s: %w", m.owner(), err)
+		return nil, fmt.Errorf("keep %v: %w", m.owner(), err)
 	}
 	return nil, nil
 }

@@ -7,6 +7,17 @@ import (
 	"strings"
 )
 
+// Loss is one thing that a file lost: its kind, or the name of an xattr, and its value where that is told.
+type Loss struct{ Kind, Value string }
+
+// The kinds that are asked for.
+const (
+	LostOwner = "owner"
+	LostGroup = "group" // and not its user
+)
+
+func (l Loss) String() string { return strings.TrimSpace(l.Kind + " " + l.Value) }
+
 // Lost collects what of files' owners and attributes their copies do not have, because the caller
 // is not root.
 type Lost struct {
@@ -17,22 +28,20 @@ type Lost struct {
 	count map[string]int // files, by kind
 }
 
-// LostGroup begins what is noted of a file that lost its group and not its user.
-const LostGroup = "group "
-
-// Add notes what one file lost, each as a kind and, behind a space, its value; nothing is noted
-// where that is nothing.
-func (l *Lost) Add(name string, what []string) {
+// Add notes what one file lost; nothing is noted where that is nothing.
+func (l *Lost) Add(name string, what []Loss) {
 	if len(what) == 0 {
 		return
 	}
 	if l.files++; l.files == 1 {
-		l.name, l.what, l.count = name, what, map[string]int{}
+		l.name, l.count = name, map[string]int{}
 	}
 	for _, w := range what {
-		kind, _, _ := strings.Cut(w, " ")
-		if l.count[kind]++; l.count[kind] == 1 {
-			l.kinds = append(l.kinds, kind)
+		if l.files == 1 {
+			l.what = append(l.what, w.String())
+		}
+		if l.count[w.Kind]++; l.count[w.Kind] == 1 {
+			l.kinds = append(l.kinds, w.Kind)
 		}
 	}
 }
@@ -45,7 +54,7 @@ func (l *Lost) Warning() string {
 		return ""
 	case 1:
 		whose := ""
-		if l.count["owner"] > 0 {
+		if l.count[LostOwner] > 0 {
 			whose = "the copy is yours: "
 		}
 		return fmt.Sprintf("%s: %snot kept: %s (needs root)", l.name, whose, first)
@@ -55,7 +64,7 @@ func (l *Lost) Warning() string {
 		all[i] = fmt.Sprintf("%s of %d", kind, l.count[kind])
 	}
 	whose := ""
-	if l.count["owner"] > 0 {
+	if l.count[LostOwner] > 0 {
 		whose = "the copies are yours: "
 	}
 	return fmt.Sprintf("%snot kept for %d files: %s (needs root); the first is %s: %s",

@@ -34,33 +34,41 @@ type Container struct {
 	Kernel string
 }
 
-// FindContainer looks for a container, by name or ID, in the daemons that answer. It errs
-// with ErrNotFound where none of them has it, and with ErrNoDaemon where none answers.
-func FindContainer(ctx context.Context, name string, o Options) (*Container, error) {
-	var found *Container
+// InContainer calls f with a container, by name or ID, and the first daemon that has it. It errs with ErrNotFound
+// where none of them has it, and with ErrNoDaemon where none answers.
+func InContainer(ctx context.Context, name string, o Options, f func(*engine.Client, *engine.Container) error) error {
+	found := false
 	err := EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {
 		got, err := c.Container(ctx, name)
 		if engine.NotFound(err) {
 			return false, nil
 		}
-		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: container %s: %w", c.Host, name, err)
+		if found = true; err == nil {
+			err = f(c, got)
 		}
+		if err != nil {
+			err = fmt.Errorf("docker daemon %s: container %s: %w", c.Host, name, err)
+		}
+		return true, err
+	})
+	if err == nil && !found {
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
+	}
+	return err
+}
+
+// FindContainer looks for a container as InContainer does.
+func FindContainer(ctx context.Context, name string, o Options) (found *Container, err error) {
+	err = InContainer(ctx, name, o, func(c *engine.Client, got *engine.Container) (err error) {
 		found, err = describeContainer(got)
 		if err == nil && strings.HasPrefix(c.Host, "unix://") {
 			if v, err := c.Version(ctx); err == nil {
 				found.Kernel = v.KernelVersion
 			}
 		}
-		return true, err
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if found == nil {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
-	}
-	return found, nil
+	return found, err
 }
 
 func describeContainer(i *engine.Container) (*Container, error) {
@@ -69,7 +77,7 @@ func describeContainer(i *engine.Container) (*Container, error) {
 		c.Image = i.Config.Image
 	}
 	if i.State == nil {
-		return nil, hinterr.Damaged("container %s: the engine tells no state", c.Name)
+		return nil, hinterr.Damaged("the engine tells no state")
 	}
 	c.Error, c.OutOfMemory = i.State.Error, i.State.OOMKilled
 	if i.HostConfig != nil {

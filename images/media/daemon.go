@@ -147,33 +147,22 @@ func PutDaemon(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 func load(ctx context.Context, c *engine.Client, tag string, img v1.Image, o Options) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pr, pw := io.Pipe()
-	written := make(chan error, 1)
-	go func() {
-		_, err := writeDockerTar(ctx, pw, tag, img, o)
-		pw.CloseWithError(err)
-		written <- err
-	}()
-	err := func() error {
-		resp, err := c.Load(ctx, pr)
+	err := blob.Piped(func(w io.Writer) error {
+		_, err := writeDockerTar(ctx, w, tag, img, o)
+		return err
+	}, func(r io.Reader) error {
+		resp, err := c.Load(ctx, r)
 		if err != nil {
 			return err
 		}
 		defer resp.Close()
 		return loadAnswer(resp)
-	}()
-	// Whatever the writer still waits for, nobody reads it any more.
-	pr.CloseWithError(errLoadEnded)
-	if werr := <-written; werr != nil && !errors.Is(werr, errLoadEnded) {
-		return "", werr // the cause, where the daemon only saw a broken stream
-	}
+	})
 	if err != nil {
 		return "", err
 	}
 	return checkLoaded(ctx, c, tag, img)
 }
-
-var errLoadEnded = errors.New("the daemon ended the load")
 
 // loadAnswer reads the daemon's stream of messages: a load that fails does so in there,
 // after the status 200.

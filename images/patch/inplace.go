@@ -13,7 +13,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
@@ -108,12 +107,10 @@ func (p *patchRun) prepare(root *os.Root, name string, seen fs.FileInfo, write f
 // where the file is the caller's and has no setuid or setgid bit.
 func (p *patchRun) keepMeta(name string, fi fs.FileInfo, old, f *os.File) (dropped []string, err error) {
 	const setID = fs.ModeSetuid | fs.ModeSetgid
-	if contents.DiskMeta(fi).UID != os.Geteuid() || fi.Mode()&setID != 0 {
-		return contents.CopyPatchedMeta(old, f)
-	}
-	dropped, lost, err := contents.CopyOwnPatchedMeta(old, f)
-	if i := slices.IndexFunc(lost, func(what string) bool { return !strings.HasPrefix(what, contents.LostGroup) }); i >= 0 {
-		return nil, fmt.Errorf("keep %s: %w", lost[i], fs.ErrPermission)
+	own := contents.DiskMeta(fi).UID == os.Geteuid() && fi.Mode()&setID == 0
+	dropped, lost, err := contents.CopyMeta(old, f, true)
+	if i := slices.IndexFunc(lost, func(l contents.Loss) bool { return !own || l.Kind != contents.LostGroup }); i >= 0 {
+		return nil, fmt.Errorf("keep %v: %w", lost[i], fs.ErrPermission)
 	}
 	p.lost.Add(name, lost)
 	return dropped, err

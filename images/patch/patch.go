@@ -272,15 +272,12 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, patched *c
 	if err := write(out.File, r); err != nil {
 		return err
 	}
-	var dropped, lost []string
-	if patched != nil {
-		dropped, lost, err = contents.CopyOwnPatchedMeta(r, out.File)
-		patched.WarnDropped(dropped)
-	} else {
-		lost, err = contents.CopyOwnMeta(r, out.File)
-	}
+	dropped, lost, err := contents.CopyMeta(r, out.File, patched != nil)
 	if err != nil {
 		return err
+	}
+	if patched != nil {
+		patched.WarnDropped(dropped)
 	}
 	var all contents.Lost
 	all.Add(d.Path, lost)

@@ -8,11 +8,11 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -56,28 +56,12 @@ func makeSIF(ctx context.Context, out *atomicfile.File, r media.Result, o media.
 	if at := n.config.Created.Unix(); at > 0 && at <= math.MaxUint32 {
 		n.created = time.Unix(at, 0).UTC()
 	}
-	dir, remove, err := atomicfile.TempDir()
+	var warnings []string
+	err = withSquash(ctx, out, o, func(file string) (err error) {
+		warnings, err = n.squash(ctx, file, o)
+		return err
+	}, func(root io.Reader, sum v1.Hash) error { return n.assemble(out, root, sum) })
 	if err != nil {
-		return nil, err
-	}
-	defer remove()
-	file := dir + "/squashfs"
-	warnings, err := n.squash(ctx, file, o)
-	if err != nil {
-		return nil, err
-	}
-	root, size, err := blob.OpenRegular(file)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	task := o.Progress.Start("write", out.Final, size)
-	defer task.Done()
-	sum, _, err := v1.SHA256(blob.Reading{Ctx: ctx, Reader: root})
-	if err != nil {
-		return nil, err
-	}
-	if err := n.assemble(out, blob.Reading{Ctx: ctx, Reader: io.NewSectionReader(root, 0, size), T: task}, sum); err != nil {
 		return nil, err
 	}
 	fi, err := out.Stat()
@@ -87,6 +71,31 @@ func makeSIF(ctx context.Context, out *atomicfile.File, r media.Result, o media.
 	const read, program = 0o444, 0o111 // who may read the file may execute it
 	mode := fi.Mode().Perm()
 	return warnings, out.Chmod(mode | mode&read>>2&program)
+}
+
+// withSquash has a squashfs made in a temporary file, and then a SIF file assembled of it.
+func withSquash(ctx context.Context, out *atomicfile.File, o media.Options, make func(file string) error, assemble func(root io.Reader, sum v1.Hash) error) error {
+	dir, remove, err := atomicfile.TempDir()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	file := filepath.Join(dir, "squashfs")
+	if err := make(file); err != nil {
+		return err
+	}
+	root, size, err := blob.OpenRegular(file)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	task := o.Progress.Start("write", out.Final, size)
+	defer task.Done()
+	sum, _, err := v1.SHA256(blob.Reading{Ctx: ctx, Reader: root})
+	if err != nil {
+		return err
+	}
+	return assemble(blob.Reading{Ctx: ctx, Reader: io.NewSectionReader(root, 0, size), T: task}, sum)
 }
 
 // squash makes the squashfs.
@@ -119,22 +128,8 @@ func (n *newSIF) squash(ctx context.Context, file string, o media.Options) ([]st
 
 // squashStream makes a squashfs of the tar stream that write writes.
 func squashStream(ctx context.Context, write func(io.Writer) error, file string, like squashSuper, root *contents.Entry, o media.Options) error {
-	pr, pw := io.Pipe()
-	wrote := make(chan error, 1)
-	go func() {
-		err := write(pw)
-		pw.CloseWithError(err)
-		wrote <- err
-	}()
-	err := squash(ctx, pr, file, like, root, o)
-	pr.CloseWithError(errToolEnded)
-	if werr := <-wrote; werr != nil && !errors.Is(werr, errToolEnded) {
-		return werr // the cause, where the program only saw a broken stream
-	}
-	return err
+	return blob.Piped(write, func(r io.Reader) error { return squash(ctx, r, file, like, root, o) })
 }
-
-var errToolEnded = errors.New("the program ended")
 
 // baseOf is the image that an image was derived from, else the image itself.
 func baseOf(img v1.Image) v1.Image {

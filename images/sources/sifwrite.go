@@ -81,27 +81,8 @@ func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Ima
 
 // rewrite writes the SIF file anew, with the members of a layer in its root filesystem.
 func (s *sifFile) rewrite(ctx context.Context, out *atomicfile.File, added *contents.AddedLayer, o media.Options) error {
-	dir, remove, err := atomicfile.TempDir()
-	if err != nil {
-		return err
-	}
-	defer remove()
-	file := dir + "/squashfs"
-	if err := s.squash(ctx, file, added, o); err != nil {
-		return err
-	}
-	root, size, err := blob.OpenRegular(file)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	task := o.Progress.Start("write", out.Final, size)
-	defer task.Done()
-	sum, _, err := v1.SHA256(blob.Reading{Ctx: ctx, Reader: root, T: nil})
-	if err != nil {
-		return err
-	}
-	return s.assemble(out.File, blob.Reading{Ctx: ctx, Reader: io.NewSectionReader(root, 0, size), T: task}, sum, o)
+	return withSquash(ctx, out, o, func(file string) error { return s.squash(ctx, file, added, o) },
+		func(root io.Reader, sum v1.Hash) error { return s.assemble(out.File, root, sum, o) })
 }
 
 // squash makes the new squashfs.

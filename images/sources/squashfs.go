@@ -289,27 +289,18 @@ func keepTar(write func(io.Writer) error) (_ *plainTar, err error) {
 			p.Close()
 		}
 	}()
-	pr, pw := io.Pipe()
-	wrote := make(chan error, 1)
-	go func() {
-		err := write(pw)
-		pw.CloseWithError(err)
-		wrote <- err
-	}()
 	p.wrote = &blob.HoleWriter{W: p.f, Room: blob.Temp}
-	h, n, err := v1.SHA256(io.TeeReader(io.LimitReader(pr, maxUnpacked+1), holeStream{p.wrote}))
-	pr.CloseWithError(err)
-	if werr := <-wrote; werr != nil && err == nil {
-		err = werr
-	}
-	if err == nil && n > maxUnpacked {
-		err = hinterr.Damaged("more than %d bytes of files", int64(maxUnpacked))
-	}
+	err = blob.Piped(write, func(r io.Reader) (err error) {
+		p.diffID, p.size, err = v1.SHA256(io.TeeReader(io.LimitReader(r, maxUnpacked+1), holeStream{p.wrote}))
+		if err == nil && p.size > maxUnpacked {
+			err = hinterr.Damaged("more than %d bytes of files", int64(maxUnpacked))
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	p.size, p.diffID = n, h
-	return p, p.f.Truncate(n)
+	return p, p.f.Truncate(p.size)
 }
 
 // holeStream is a HoleWriter as an io.Writer.

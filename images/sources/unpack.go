@@ -240,7 +240,7 @@ func (u *unpacking) note(name string, k *contents.Node) {
 
 // other makes a symlink, device or fifo.
 func (u *unpacking) other(name string, k *contents.Node) (err error) {
-	var lost []string
+	var lost []contents.Loss
 	switch {
 	case k.Kind == contents.KindSymlink:
 		if err = u.root.Symlink(k.Inode.Link, name); err == nil && u.whole {
@@ -310,7 +310,7 @@ func (u *unpacking) adorn(name string, f *os.File, m *contents.Meta, least fs.Fi
 		return contents.WrapPath(name, err)
 	}
 	if mode := fs.FileMode(m.Mode).Perm(); mode|least != mode && os.Geteuid() != 0 {
-		lost = append(lost, fmt.Sprintf("mode %#o", mode))
+		lost = append(lost, contents.Loss{Kind: "mode", Value: fmt.Sprintf("%#o", mode)})
 		if err := f.Chmod(mode | least); err != nil {
 			return err
 		}
