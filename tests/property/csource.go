@@ -124,6 +124,28 @@ SHAPE(@) {
 		: "=&r"(a), "=&a"(r) : "D"(0) : "rcx", "rdx", "r8", "r11", "memory", "cc");
 	return a != 0 || !recent(r);
 }`},
+	{"hot and cold, hoisted", `
+static __attribute__((noinline, cold)) long @_rare(long n) { HIDE(n); return n * 2; }
+static NOINLINE long @_run(long n, long limit) {
+	page_t f = PAGE_TIME; HIDE(f);
+	long sum = recent(f(0));
+	for (long i = 0; i < n; i++) {
+		long k = i; HIDE(k);
+		if (__builtin_expect(k == limit, 0))
+			sum += @_rare(k) + recent(f(0));
+		else
+			sum += one(0);
+	}
+	return sum + recent(f(0));
+}
+SHAPE(@) { return @_run($1, 3) != $1 - 1 + 6 + 3 || @_run($1, -1) != $1 + 2; }`},
+	{"several entries", `
+extern long @_first(long *), @_second(long *), @_third(long *);
+__asm__ (".text; .type @_first, %function; @_first: push %rbx; mov $0xffffffffff600400, %rbx; jmp 1f; .size @_first, . - @_first; "
+	".type @_second, %function; @_second: push %rbx; lea @_own(%rip), %rbx; jmp 1f; .size @_second, . - @_second; "
+	".type @_third, %function; @_third: push %rbx; mov $0xffffffffff600400, %rbx; call *%rbx; 1: call *%rbx; pop %rbx; ret; .size @_third, . - @_third; "
+	".type @_own, %function; @_own: mov $0x7, %eax; ret; .size @_own, . - @_own");
+SHAPE(@) { return !recent(@_first(0)) || @_second(0) != 7 || !recent(@_third(0)); }`},
 	{"local pointer", `
 SHAPE(@) {
 	page_t f = PAGE_TIME;
@@ -202,6 +224,11 @@ static NOINLINE long @_get(long n, long *p) {
 	return f(p);
 }
 SHAPE(@) { long n = $1, out = 0; HIDE(n); return @_get(n - n, &out) != 1 || !recent(@_get(n - n + 7, &out)) || !recent(out); }`},
+	{"kept register, compared", `
+extern long @_go(long), @_long(long);
+__asm__ (".text; .type @_long, %function; @_long: mov $0x7, %edx; .rept 14; dec %edx; .endr; mov %rbx, %rcx; xor %eax, %eax; cmp $0xffffffffff600400, %rcx; sete %al; ret; .size @_long, . - @_long; "
+	".type @_go, %function; @_go: push %rbx; mov $0xffffffffff600400, %rbx; xor %edi, %edi; call *%rbx; call @_long; pop %rbx; ret; .size @_go, . - @_go");
+SHAPE(@) { return @_go($1) != 1; }`},
 	{"pointer in a struct", `
 struct @_s { long a; page_t f; long b; };
 static NOINLINE int @_go(struct @_s *s) { return !recent(s->f(0)) || s->a + s->b != $1 + $2; }
@@ -287,12 +314,16 @@ SHAPE(@) { long out = 0, r = @_go(&out, 0); return !recent(r) || r != out || @_g
 var prefixes = []string{"0x48", "0x3e", "0xf2"}
 
 // openKinds is the index in cKinds of the first whose calls cannot be proved: they are findings.
-const openKinds = 23
+const openKinds = 25
 
 // cFlags are the ways of compiling them.
 var cFlags = [][]string{{"-O0"}, {"-O1"}, {"-O2"}, {"-O3"}, {"-Os"}, {"-O2", "-fomit-frame-pointer"}, {"-O1", "-fno-omit-frame-pointer"}, {"-Og"},
 	{"-O1", "-mindirect-branch=thunk"}, {"-O2", "-mindirect-branch=thunk-inline", "-mfunction-return=thunk"},
 	{"-O2", "-fno-jump-tables"}, {"-O2", "-fno-asynchronous-unwind-tables"}, {"-O2", "-freorder-blocks-and-partition"}}
+
+// clangFlags are those for clang.
+var clangFlags = [][]string{{"-O0"}, {"-O1"}, {"-O2"}, {"-O3"}, {"-Os"}, {"-Oz"}, {"-O2", "-mretpoline"}, {"-O2", "-fno-jump-tables"},
+	{"-O2", "-fno-omit-frame-pointer"}}
 
 // writeC returns a C source with one to three functions, and their kinds.
 func writeC(r *rand.Rand, name string) (text string, kinds []string) {
@@ -315,9 +346,9 @@ func writeC(r *rand.Rand, name string) (text string, kinds []string) {
 	return b.String(), kinds
 }
 
-// cOptions picks how the C source is compiled: for a library, or for a program at any or at a
-// fixed address.
-func cOptions(r *rand.Rand, library, fixed bool) []string {
+// cOptions picks the compiler of the C source, and how it compiles: for a library, or for a program at any or at
+// a fixed address.
+func cOptions(r *rand.Rand, library, fixed bool) (compiler string, options []string) {
 	pic := []string{"-fPIC"}
 	if !library {
 		pic = append(pic, "-fpie")
@@ -325,6 +356,10 @@ func cOptions(r *rand.Rand, library, fixed bool) []string {
 	if fixed {
 		pic = append(pic, "-fno-pic")
 	}
-	return slices.Concat(oneOf(r, cFlags), []string{oneOf(r, pic), "-w", "-ffreestanding", "-fno-stack-protector", "-mno-red-zone", "-mgeneral-regs-only",
-		"-fcf-protection=none", "-fvisibility=hidden", "-Wa,-mx86-used-note=no"})
+	compiler, flags, own := "gcc", cFlags, "-Wa,-mx86-used-note=no"
+	if r.IntN(3) == 0 && has("clang") {
+		compiler, flags, own = "clang", clangFlags, "-fno-addrsig"
+	}
+	return compiler, slices.Concat(oneOf(r, flags), []string{oneOf(r, pic), "-w", "-ffreestanding", "-fno-stack-protector", "-mno-red-zone", "-mgeneral-regs-only",
+		"-fcf-protection=none", "-fvisibility=hidden", own})
 }

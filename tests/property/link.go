@@ -15,6 +15,7 @@ import (
 type program struct {
 	name, objects, out string
 	rand               *rand.Rand
+	cc                 []string // objects made of C++
 }
 
 // The linkers that Debian has; gcc's -fuse-ld names them.
@@ -44,6 +45,13 @@ func (p *program) build() (string, error) {
 	kinds, err := p.write(library, strings.HasPrefix(way.name, "bare") || strings.HasSuffix(way.name, "no-pie") || strings.HasSuffix(way.name, " static"))
 	if err != nil {
 		return "", err
+	}
+	if (way.name == "libc pie" || way.name == "libc no-pie") && p.rand.IntN(2) == 0 {
+		more, err := p.writeCC(way.name == "libc no-pie")
+		if err != nil {
+			return "", err
+		}
+		kinds = append(kinds, more...)
 	}
 	linker, options := p.options(way.name)
 	if err := way.link(options); err != nil {
@@ -75,9 +83,20 @@ func (p *program) write(library, fixed bool) (kinds []string, err error) {
 	if err := os.WriteFile(p.source(".c"), []byte(text2), 0o644); err != nil {
 		return nil, err
 	}
-	options := cOptions(p.rand, library, fixed)
-	kinds = append(append(kinds, options[:2]...), more...)
-	return kinds, command("gcc", slices.Concat(options, []string{"-c", "-o", p.source(".c.o"), p.source(".c")})...)
+	compiler, options := cOptions(p.rand, library, fixed)
+	kinds = append(append(append(kinds, compiler), options[:2]...), more...)
+	return kinds, command(compiler, slices.Concat(options, []string{"-c", "-o", p.source(".c.o"), p.source(".c")})...)
+}
+
+// writeCC writes and compiles functions in C++.
+func (p *program) writeCC(fixed bool) (kinds []string, err error) {
+	text, kinds := writeCC(p.rand, p.name)
+	if err := os.WriteFile(p.source(".cc"), []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	compiler, options := ccOptions(p.rand, fixed)
+	p.cc = []string{p.source(".cc.o")}
+	return append([]string{compiler, options[0]}, kinds...), command(compiler, append(options, "-c", "-o", p.source(".cc.o"), p.source(".cc"))...)
 }
 
 func (p *program) source(suffix string) string { return filepath.Join(p.out, "src", p.name+suffix) }
@@ -138,7 +157,11 @@ func (p *program) headless(options []string) error {
 
 func (p *program) withLibc(kind string) func([]string) error {
 	return func(options []string) error {
-		return command("gcc", slices.Concat(options, []string{kind, "-o", p.binary(""), p.object("programs/main"), p.source(".o"), p.source(".c.o")}, p.check())...)
+		compiler := "gcc"
+		if p.cc != nil {
+			compiler = "g++"
+		}
+		return command(compiler, slices.Concat(options, []string{kind, "-o", p.binary(""), p.object("programs/main"), p.source(".o"), p.source(".c.o")}, p.cc, p.check())...)
 	}
 }
 
@@ -162,6 +185,12 @@ func (p *program) shared(compiler string, options []string) error {
 	}
 	use := []string{"-o", p.binary(""), p.object("programs/main"), "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", lib}
 	return command(compiler, slices.Concat(use[:3], p.check(), use[3:])...)
+}
+
+// has reports whether a compiler is installed.
+func has(compiler string) bool {
+	_, err := exec.LookPath(compiler)
+	return err == nil
 }
 
 // command runs a command; what it said is part of the error.

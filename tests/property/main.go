@@ -5,7 +5,7 @@
 //	property -seed N -count N -objects tests/build/fixtures-objects -out DIR
 //	property -seed N -last N -count N -out DIR
 //
-// The same seed gives the same programs, byte for byte, with the same compiler. It leaves
+// The same seed gives the same programs, byte for byte, with the same compilers. It leaves
 // DIR/bin with the programs and their libraries, DIR/src with the sources, and DIR/programs.txt,
 // one line a program: its file's name, and in words what it is. With -last it compares the
 // programs of many seeds before and after patching, stripped and not, and keeps those that differ.
