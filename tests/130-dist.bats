@@ -112,6 +112,7 @@ vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.j
 			expect "complaints of $page, $locale" "$said" ''
 		done
 		grep -q '^DESCRIPTION' "$work/page" || fail "$page: no description"
+		zcat -f "$page" | mandoc -T lint >"$work/lint" || fail "$page: $(cat "$work/lint")"
 	done
 	"$VFIX" help | sed -n '/^Verbs:/,/^Topics:/s/^  \([a-z]*\) .*/\1/p' >"$work/verbs"
 	[ "$(wc -l <"$work/verbs")" -gt 15 ]

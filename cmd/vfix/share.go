@@ -68,10 +68,10 @@ func writeManual(dir, version string) error {
 	root.Annotations = exits(statuses)
 	names := slices.DeleteFunc(topicNames(), func(name string) bool { return name == "json-schema" }) // for programs
 	for _, cmd := range append(root.Commands(), root) {
-		page, err := manual.Command(cmd, helpText(cmd), cmd.Annotations[exitAnnotation], version, names)
-		if err != nil {
-			return fmt.Errorf("%s: %w", cmd.Name(), err)
+		if cmd.HasParent() && !cmd.IsAvailableCommand() {
+			continue // hidden: for programs
 		}
+		page := manual.Command(cmd, helpText(cmd), cmd.Annotations[exitAnnotation], version, names)
 		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
 		if err := os.WriteFile(filepath.Join(dir, "man1", name), page, 0o644); err != nil {
 			return err

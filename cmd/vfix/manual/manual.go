@@ -1,9 +1,8 @@
-// Package manual makes man pages from the commands and the texts of vfix help. Their date is
+// Package manual makes man pages (man(7)) from the commands and the texts of vfix help. Their date is
 // SOURCE_DATE_EPOCH. Only the program that installs them needs it; vfix is built without.
 package manual
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"regexp"
@@ -12,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
-const manual = "vfix manual"
+// width is how long a line of filled text is in the source of a page, in bytes.
+const width = 78
 
 // pageDate is SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/source-date-epoch/).
 func pageDate() time.Time {
@@ -31,82 +30,137 @@ func pageDate() time.Time {
 // seeTopic is how help texts refer to a topic or a verb.
 var seeTopic = regexp.MustCompile(`'vfix help ([a-z-]+)'`)
 
-// Command is the page of a command in section 1: what cobra makes of it, with the exit statuses before
-// the examples and, at the end, the topics that its help refers to.
-func Command(cmd *cobra.Command, help, status, version string, topics []string) ([]byte, error) {
-	cmd.DisableAutoGenTag, cmd.DisableFlagsInUseLine = true, true
-	refer := seeTopic.FindAllStringSubmatch(help, -1)
-	if !cmd.HasParent() {
-		cmd.Use = "vfix VERB [options] ..."
-	}
-	cmd.Long = toMarkdown(cmd.Long)
+// Command is the page of a command in section 1. topics are those that it may refer to, help is where it does.
+func Command(cmd *cobra.Command, help, status, version string, topics []string) []byte {
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-	var b bytes.Buffer
-	date := pageDate()
-	header := doc.GenManHeader{Title: strings.ToUpper(name), Section: "1", Date: &date, Source: "vfix " + version, Manual: manual}
-	if err := doc.GenMan(cmd, &header, &b); err != nil {
-		return nil, err
-	}
-	page := b.String()
-	if status != "" {
-		at := len(page)
-		for _, section := range []string{"\n.SH SEE ALSO", "\n.SH EXAMPLE"} {
-			if i := strings.Index(page, section); i >= 0 {
-				at = i + 1
+	use := strings.TrimSpace(strings.TrimSuffix(cmd.CommandPath(), cmd.Name()) + cmd.Use)
+	var refer []string
+	if cmd.HasParent() {
+		refer = append(refer, "vfix(1)")
+	} else {
+		use = "vfix VERB [options] ..."
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() && c.Name() != "help" {
+				refer = append(refer, "vfix-"+c.Name()+"(1)")
 			}
 		}
-		page = page[:at] + ".SH EXIT STATUS\n" + verbatim(status) + page[at:]
 	}
-	for _, m := range refer {
-		if reference := "\\fBvfix-" + m[1] + "(7)\\fP"; slices.Contains(topics, m[1]) && !strings.Contains(page, reference) {
-			page = strings.TrimRight(page, "\n") + ", " + reference + "\n"
+	for _, m := range seeTopic.FindAllStringSubmatch(help, -1) {
+		if to := "vfix-" + m[1] + "(7)"; slices.Contains(topics, m[1]) && !slices.Contains(refer, to) {
+			refer = append(refer, to)
 		}
 	}
-	return []byte(page), nil
+	page := head(name, "1", version, cmd.Short)
+	page += ".SH SYNOPSIS\n.B " + escape(use) + "\n.SH DESCRIPTION\n" + text(cmd.Long)
+	page += ".SH OPTIONS\n" + options(cmd)
+	if status != "" {
+		page += ".SH EXIT STATUS\n" + verbatim(status)
+	}
+	if cmd.Example != "" {
+		page += ".SH EXAMPLES\n" + verbatim(cmd.Example)
+	}
+	page += ".SH SEE ALSO\n"
+	for i, r := range refer {
+		title, section, _ := strings.Cut(r, "(")
+		end := map[bool]string{true: "\n", false: ",\n"}[i == len(refer)-1]
+		page += ".BR " + escape(title) + " (" + section + end
+	}
+	return []byte(page)
 }
 
 // Topic is the page of a text of vfix help in section 7.
 func Topic(name, short, text, version string) []byte {
-	head := fmt.Sprintf("%% \"VFIX-%s\" \"7\" \"%s\" \"vfix %s\" \"%s\"\n# NAME\nvfix-%s \\- %s\n\n",
-		strings.ToUpper(name), pageDate().Format("Jan 2006"), version, manual, name, short)
-	return append(md2man.Render([]byte(head)), ".SH DESCRIPTION\n"+verbatim(text)...)
+	return []byte(head("vfix-"+name, "7", version, short) + ".SH DESCRIPTION\n" + verbatim(text))
 }
 
-// toMarkdown makes Markdown of a help text: what is indented there is code.
-func toMarkdown(text string) string {
+func head(name, section, version, short string) string {
+	return fmt.Sprintf(".TH %s %s %s \"vfix %s\" \"vfix manual\"\n.SH NAME\n%s \\- %s\n",
+		escape(strings.ToUpper(name)), section, pageDate().Format("2006-01-02"), escape(version), escape(name), escape(short))
+}
+
+// options is a paragraph for each option that people see. A default is in the text where it matters.
+func options(cmd *cobra.Command) string {
+	cmd.InitDefaultHelpFlag()
+	cmd.Flags().Lookup("help").Usage = "show the help text"
 	var b strings.Builder
-	code := false
-	for line := range strings.Lines(strings.Trim(text, "\n") + "\n") {
-		indented := strings.HasPrefix(line, "  ")
-		if indented != code && strings.TrimSpace(line) != "" {
-			b.WriteString(map[bool]string{true: "\n```\n", false: "```\n\n"}[indented])
-			code = indented
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
 		}
-		if !code {
-			line = special.ReplaceAllString(line, `\$0`)
+		value, usage := pflag.UnquoteUsage(f)
+		b.WriteString(".TP\n")
+		if f.Shorthand != "" {
+			b.WriteString(bold("-"+f.Shorthand) + ", ")
 		}
-		b.WriteString(line)
-	}
-	if code {
-		b.WriteString("```\n")
+		b.WriteString(bold("--" + f.Name))
+		if value != "" && f.NoOptDefVal == "" {
+			b.WriteString("=\\fI" + escape(value) + "\\fR")
+		}
+		b.WriteString("\n" + filled(usage))
+	})
+	return b.String()
+}
+
+func bold(s string) string { return "\\fB" + escape(s) + "\\fR" }
+
+// text is a help text: what is indented there stays line by line as it is.
+func text(s string) string {
+	var b strings.Builder
+	for i, paragraph := range strings.Split(strings.Trim(s, "\n"), "\n\n") {
+		if i > 0 {
+			b.WriteString(".PP\n")
+		}
+		if strings.HasPrefix(paragraph, "  ") {
+			b.WriteString(verbatim(paragraph))
+		} else {
+			b.WriteString(filled(paragraph))
+		}
 	}
 	return b.String()
 }
 
-// special are the characters that Markdown would take for its own.
-var special = regexp.MustCompile("[\\\\`*_<>#\\[\\]]")
-
-// ellipsis says what stands for … where the output is ASCII, for which groff knows nothing.
-const ellipsis = ".fchar \\[u2026] ...\n"
-
-// verbatim is text in roff, line by line as it is.
-func verbatim(text string) string {
-	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`, "`", `\(ga`).Replace(strings.Trim(text, "\n"))
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, ".") {
-			lines[i] = `\&` + line
+// filled is text in lines of the source that are not too long; a sentence begins a line.
+func filled(s string) string {
+	var b strings.Builder
+	line := ""
+	end := func() {
+		if line != "" {
+			b.WriteString(protected(line) + "\n")
+			line = ""
 		}
 	}
-	return ellipsis + ".nf\n" + strings.Join(lines, "\n") + "\n.fi\n"
+	for _, word := range strings.Fields(escape(s)) {
+		if len(line)+1+len(word) > width {
+			end()
+		}
+		line = strings.TrimSpace(line + " " + word)
+		if strings.HasSuffix(word, ".") || strings.HasSuffix(word, "?") || strings.HasSuffix(word, "!") {
+			end()
+		}
+	}
+	end()
+	return b.String()
+}
+
+// escape writes text so that roff prints it in each locale. What ASCII has no character for is spelled out: groff
+// leaves it out where the reader's locale has none either, and not all readers know what to print in its place.
+func escape(s string) string { return escapes.Replace(s) }
+
+var escapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, `"`, `\(dq`, "^", `\(ha`, "~", `\(ti`, "`", `\(ga`, "…", "...")
+
+// protected is a line that roff does not take for a request.
+func protected(line string) string {
+	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+		return `\&` + line
+	}
+	return line
+}
+
+// verbatim is text line by line as it is.
+func verbatim(s string) string {
+	lines := strings.Split(strings.Trim(s, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = protected(strings.TrimRight(escape(line), " "))
+	}
+	return ".nf\n" + strings.Join(lines, "\n") + "\n.fi\n"
 }
