@@ -41,6 +41,6 @@ setup() {
 	run_vfix 0 diagnose container:plain
 	expect_match title "$output" ': no crash'
 	run_vfix 1 diagnose nothing-of-that-name
-	expect_match error "$stderr" 'no such file, and no container nothing-of-that-name'
+	expect_match error "$stderr" 'neither a file nor a container or image of an engine here'
 	docker rm old other plain
 }

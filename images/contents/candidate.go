@@ -85,7 +85,7 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 		if err != nil && err != io.EOF {
 			return err
 		}
-		if x.take == nil && !x.S.Sums && !isELF(x.head[:n]) {
+		if x.take == nil && !x.S.Sums && !isCandidate(x.head[:n]) {
 			return nil
 		}
 		e.ELF = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(MaxELF)), unread: true}
@@ -131,7 +131,7 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if !isELF(x.head[:n]) {
+	if !isCandidate(x.head[:n]) {
 		return nil, nil
 	}
 	if size > MaxELF {
@@ -200,6 +200,12 @@ func (s *Session) repairs(r *rewriter.Report) bool {
 // examineAt has the rewriter look at a file. keep says that r will not last: a file with
 // references to the page is copied first.
 func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (*elfInfo, error) {
+	var head [elfHead]byte
+	if n, err := r.ReadAt(head[:], 0); err != nil && err != io.EOF {
+		return nil, err
+	} else if isNested(head[:n]) {
+		return examineNested(head[:n], r, size)
+	}
 	report, err := rewriter.Scan(r, size)
 	if err != nil {
 		return nil, err
@@ -210,7 +216,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 	}
 	switch {
 	case report.Skipped.Damaged():
-		return &elfInfo{passed: report.Skipped.String(), unread: report.Skipped.Kind == rewriter.SkipBroken}, nil
+		return &elfInfo{passed: report.Skipped.String(), unread: true}, nil // a kernel may run it all the same
 	case report.Skipped != nil && report.Skipped.Kind == rewriter.SkipFormat:
 		return &elfInfo{passed: report.Skipped.String(), unread: true}, nil
 	case report.Skipped != nil:
@@ -218,7 +224,9 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 	}
 	info := &elfInfo{execBytes: report.ExecBytes, hazard: hazard}
 	if len(report.Sites) == 0 && !s.repairs(report) {
-		return info, nil
+		info.passed, err = packedInside(r, size)
+		info.unread = info.passed != ""
+		return info, err
 	}
 	info.Content = io.NewSectionReader(r, 0, size)
 	if keep {

@@ -361,7 +361,7 @@ func (d *Disk) regular(ctx context.Context, s *Session, e *Entry) error {
 func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err error) {
 	var head [elfHead]byte
 	n, _ := r.ReadAt(head[:], 0)
-	if isELF(head[:n]) {
+	if isCandidate(head[:n]) {
 		if e.Size > MaxELF {
 			return nil, fmt.Errorf("file of %d bytes, at most %d are examined", e.Size, int64(MaxELF))
 		}

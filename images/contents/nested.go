@@ -1,0 +1,218 @@
+// Programs inside other files. A zip archive (a jar, a wheel, a zipapp) is looked into: a JVM or Python takes libraries out
+// of it at run time. What holds its code compressed, or a file system, is not: it is reported as not examined, so that its
+// verdict is incomplete. Tar archives and packages are left out: nothing runs from them before they are unpacked.
+
+package contents
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/elf"
+)
+
+const (
+	// maxMembers is how many members of a zip archive are looked at, and of those in it.
+	maxMembers = 1 << 17
+	// maxMember is the largest library in a zip archive that is examined, in bytes, unpacked.
+	maxMember = 64 << 20
+	// maxUnpacked is how much of one archive is unpacked in all, in bytes.
+	maxUnpacked = 2 << 30
+	// maxNested is how deep archives may lie in archives: an application server has a jar in a war in an ear.
+	maxNested = 4
+	// lookAhead is how much of a program's start is looked at for the mark of a packer, in bytes: it is behind the program
+	// headers.
+	lookAhead = 1024
+	// lookBack is how much of its end is looked at: PyInstaller's cookie has 88 bytes, and a signature may follow.
+	lookBack = 4096
+)
+
+// Marks. Sources: APPNOTE.TXT of PKWARE, 4.3.7; linux/squashfs_fs.h; the AppImage specification; UPX's src/conf.h and
+// p_lx_elf.cpp; PyInstaller's archive/writers.py.
+const (
+	zipMagic      = "PK\x03\x04"
+	squashMagic   = "hsqs"
+	appImageMagic = "AI" // at offset 8, and a byte with the type
+	appImageAt    = 8
+	upxMagic      = "UPX!"
+	pyMagic       = "MEI\x0c\x0b\x0a\x0b\x0e"
+)
+
+// isCandidate reports whether a file that begins so is to be examined.
+func isCandidate(head []byte) bool { return isELF(head) || isNested(head) }
+
+// isNested reports whether a file that begins so holds others.
+func isNested(head []byte) bool {
+	return bytes.HasPrefix(head, []byte(zipMagic)) || bytes.HasPrefix(head, []byte(squashMagic))
+}
+
+// unread is what is known of a file that was not examined.
+func unread(format string, a ...any) *elfInfo {
+	return &elfInfo{passed: fmt.Sprintf(format, a...), unread: true}
+}
+
+// examineNested looks into a file that holds others; nil says that no program is in it that calls the page.
+func examineNested(head []byte, r io.ReaderAt, size int64) (*elfInfo, error) {
+	if bytes.HasPrefix(head, []byte(squashMagic)) {
+		return unread("a squashfs file system in a file, which is not looked into"), nil
+	}
+	z := &zipLook{}
+	if err := z.archive(r, size, "", 1); err != nil {
+		return nil, err
+	}
+	switch {
+	case z.calls > 0:
+		return unread("a zip archive with %d programs or libraries that call the vsyscall page, the first is %s: they are not patched", z.calls, z.first), nil
+	case z.why != "":
+		return unread("a zip archive: %s", z.why), nil
+	}
+	return nil, nil
+}
+
+// packedInside says why a program is not all that it runs, "" where nothing says so.
+func packedInside(r io.ReaderAt, size int64) (string, error) {
+	head := make([]byte, min(size, lookAhead))
+	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	tail := make([]byte, min(size, lookBack))
+	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	switch {
+	case bytes.Contains(head, []byte(upxMagic)):
+		return "compressed with UPX: its code is not to be seen; 'upx -d' unpacks it", nil
+	case len(head) > appImageAt+len(appImageMagic) && string(head[appImageAt:appImageAt+len(appImageMagic)]) == appImageMagic:
+		return "an AppImage: the file system in it is not looked into; '--appimage-extract' unpacks it", nil
+	case bytes.Contains(tail, []byte(pyMagic)):
+		return "a program of PyInstaller: the libraries in it are not looked into", nil
+	}
+	return "", nil
+}
+
+// zipLook is a look into an archive and those in it.
+type zipLook struct {
+	members, calls int
+	unpacked       int64
+	first          string // that calls the page
+	why            string // something was not examined, "" for nothing
+}
+
+// missed notes that a member was not examined; the first one is reported.
+func (z *zipLook) missed(name, format string, a ...any) {
+	if z.why == "" {
+		z.why = strings.TrimPrefix(name+": ", ": ") + fmt.Sprintf(format, a...) + ", not examined"
+	}
+}
+
+// archive looks into an archive of size bytes; name is its own, "" for the outermost.
+func (z *zipLook) archive(r io.ReaderAt, size int64, name string, depth int) error {
+	// What cannot be read through r is an error; what the archive claims is not.
+	failed := &failing{r: r}
+	all, err := zip.NewReader(failed, size)
+	if failed.err != nil {
+		return failed.err
+	}
+	if err != nil && all == nil {
+		z.missed(name, "damaged (%v)", err)
+		return nil
+	}
+	for _, f := range all.File {
+		if z.members++; z.members > maxMembers {
+			z.missed(name, "more than %d members", maxMembers)
+			return nil
+		}
+		z.member(f, strings.TrimPrefix(name+"!"+f.Name, "!"), depth)
+		if failed.err != nil {
+			return failed.err
+		}
+	}
+	return nil
+}
+
+// member looks at one member.
+func (z *zipLook) member(f *zip.File, name string, depth int) {
+	if f.FileInfo().IsDir() || f.UncompressedSize64 < elfHead {
+		return
+	}
+	const encrypted = 1 // general purpose bit flag, 4.4.4
+	if f.Flags&encrypted != 0 {
+		z.missed(name, "encrypted")
+		return
+	}
+	r, err := f.Open()
+	if err != nil {
+		z.missed(name, "cannot be unpacked (%v)", err)
+		return
+	}
+	defer r.Close()
+	var head [elfHead]byte
+	n, err := io.ReadFull(r, head[:])
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		z.missed(name, "cannot be unpacked (%v)", err)
+		return
+	}
+	if !isCandidate(head[:n]) || elf.IsArchive(head[:n]) {
+		return
+	}
+	size := f.UncompressedSize64
+	if size > maxMember || z.unpacked+int64(size) > maxUnpacked {
+		z.missed(name, "%d bytes, too large to be unpacked here", size)
+		return
+	}
+	b, err := io.ReadAll(io.LimitReader(io.MultiReader(bytes.NewReader(head[:n]), r), int64(size)+1))
+	z.unpacked += int64(len(b))
+	if err != nil || uint64(len(b)) != size {
+		z.missed(name, "damaged")
+		return
+	}
+	if isNested(head[:n]) {
+		if depth == maxNested || bytes.HasPrefix(b, []byte(squashMagic)) {
+			z.missed(name, "an archive in archives")
+			return
+		}
+		_ = z.archive(bytes.NewReader(b), int64(len(b)), name, depth+1) // memory does not fail
+		return
+	}
+	z.program(b, name)
+}
+
+// program examines a program or library.
+func (z *zipLook) program(b []byte, name string) {
+	r := elf.Memory(b)
+	report, err := rewriter.Scan(r, int64(len(b)))
+	switch {
+	case err != nil:
+		z.missed(name, "%v", err)
+	case report.Skipped.Damaged() || report.Skipped != nil && report.Skipped.Kind == rewriter.SkipFormat:
+		z.missed(name, "%s", report.Skipped)
+	case report.Skipped != nil:
+	case report.Count(rewriter.Live)+report.Count(rewriter.Unknown) > 0 || report.Count(rewriter.DormantCall) > 0:
+		if z.calls++; z.calls == 1 {
+			z.first = name
+		}
+	default:
+		if why, err := packedInside(r, int64(len(b))); err != nil || why != "" {
+			z.missed(name, "%s", why)
+		}
+	}
+}
+
+// failing keeps the first error of a reader that is not of its end.
+type failing struct {
+	r   io.ReaderAt
+	err error
+}
+
+func (f *failing) ReadAt(b []byte, off int64) (int, error) {
+	n, err := f.r.ReadAt(b, off)
+	if err != nil && !errors.Is(err, io.EOF) && f.err == nil {
+		f.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,113 @@
+package contents_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/rewriter"
+)
+
+// zipped is a zip archive with a member.
+func zipped(t *testing.T, method uint16, name string, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, m := range []struct {
+		name    string
+		content []byte
+	}{{"META-INF/MANIFEST.MF", []byte("Manifest-Version: 1.0\r\n\r\n and more")}, {name, content}} {
+		f, err := w.CreateHeader(&zip.FileHeader{Name: m.name, Method: method})
+		if err == nil {
+			_, err = f.Write(m.content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func with(b []byte, at int, more string) []byte {
+	b = bytes.Clone(b)
+	if n := at + len(more); n > len(b) {
+		b = append(b, make([]byte, n-len(b))...)
+	}
+	copy(b[at:], more)
+	return b
+}
+
+// Every way of not looking into a file makes the verdict incomplete, beside whatever else is examined; what was looked
+// into and has no call is cleared. It is the same in an image and in a directory.
+func TestNotLookedInto(t *testing.T) {
+	legacy, modern := imagetest.LegacyELF("librt.so"), imagetest.ModernELF("libx.so")
+	encrypted := zipped(t, zip.Store, "libx.so", legacy)
+	for _, sign := range []string{"PK\x03\x04", "PK\x01\x02"} { // the flags of the member, in both headers
+		at := bytes.LastIndex(encrypted, []byte(sign))
+		flags := at + map[string]int{"PK\x03\x04": 6, "PK\x01\x02": 8}[sign]
+		encrypted[flags] |= 1
+	}
+	for name, c := range map[string]struct {
+		content []byte
+		reason  string // "" for a file that was looked into, and has nothing
+	}{
+		"a wheel that calls":         {zipped(t, zip.Deflate, "x.libs/librt.so", legacy), "x.libs/librt.so: they are not patched"},
+		"a stored member that calls": {zipped(t, zip.Store, "lib/x86_64/libx.so", legacy), "call the vsyscall page"},
+		"a jar in a jar":             {zipped(t, zip.Store, "BOOT-INF/lib/x.jar", zipped(t, zip.Deflate, "libx.so", legacy)), "BOOT-INF/lib/x.jar!libx.so"},
+		"a modern wheel":             {zipped(t, zip.Deflate, "libx.so", modern), ""},
+		"classes":                    {zipped(t, zip.Deflate, "A.class", bytes.Repeat([]byte("\xca\xfe\xba\xbe"), 30)), ""},
+		"an encrypted member":        {encrypted, "encrypted, not examined"},
+		"a damaged zip":              {zipped(t, zip.Store, "libx.so", legacy)[:300], "damaged"},
+		"a damaged member":           {with(zipped(t, zip.Store, "libx.so", legacy), bytes.LastIndex(zipped(t, zip.Store, "libx.so", legacy), legacy[:16])+40, "xxxx"), "damaged, not examined"},
+		"a member that is damaged":   {zipped(t, zip.Store, "libx.so", with(modern, 54, "\x01")), "damaged ELF"},
+		"a squashfs":                 {with(nil, 0, "hsqs"+strings.Repeat("x", 100)), "squashfs"},
+		"an AppImage":                {with(modern, 8, "AI\x02"), "AppImage"},
+		"UPX":                        {with(modern, len(modern), "UPX!"), "UPX"},
+		"PyInstaller":                {with(modern, len(modern)+5000, "MEI\x0c\x0b\x0a\x0b\x0e"+strings.Repeat("\x00", 80)), "PyInstaller"},
+		"a damaged ELF file":         {with(modern, 54, "\x01"), "damaged ELF"},
+		"a modern program":           {modern, ""},
+		"a text":                     {[]byte(strings.Repeat("text\n", 99)), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := func(where string, f *contents.Findings, err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatalf("%s: %v", where, err)
+				}
+				if c.reason == "" {
+					if f.Verdict() != contents.NotAffected || len(f.Passed) > 0 {
+						t.Errorf("%s: got %v, %+v", where, f.Verdict(), f.Passed)
+					}
+					return
+				}
+				if f.Verdict() != contents.Incomplete || f.Complete() || len(f.Passed) != 1 || !f.Passed[0].Unread || !strings.Contains(f.Passed[0].Reason, c.reason) {
+					t.Errorf("%s: got %v, %+v, want %q", where, f.Verdict(), f.Passed, c.reason)
+				}
+			}
+			f, _, err := imagetest.ScanImage(t, imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t,
+				imagetest.FileM("bin/other", imagetest.ModernELF("other")), imagetest.FileM("opt/x", c.content)))))
+			check("image", f.Findings, err)
+			dir := t.TempDir()
+			for file, content := range map[string][]byte{"other": imagetest.ModernELF("other"), "x": c.content} {
+				if err := os.WriteFile(filepath.Join(dir, file), content, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := contents.NewSession(1, &imagetest.Notes{}, rewriter.Options{})
+			defer s.Close()
+			found, err := s.Path(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			check("directory", found.Findings, err)
+		})
+	}
+}
