@@ -23,7 +23,8 @@ type ScanOptions struct {
 	Rewriter rewriter.Options
 	// Shim is what the fallback is made of. An image that has it is searched for it.
 	Shim fallback.Shim
-	// Root is where the libraries of a program that is named alone are; "" for the root filesystem that it lies in.
+	// Root is where the libraries are of a program that is named alone, or of those of a folder that is no root filesystem;
+	// "" for the root filesystem that it lies in.
 	Root string
 }
 
@@ -56,6 +57,10 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 	}
 	if fi, err := os.Stat(src.Path); src.Image == nil && err == nil && fi.Mode().IsRegular() {
 		if err := scanLoads(ctx, s, src.Path, o.Root, f.Findings); err != nil {
+			return nil, err
+		}
+	} else if src.Image == nil && err == nil && fi.IsDir() {
+		if err := scanFolderLoads(ctx, s, src.Path, o.Root, f.Findings); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
@@ -64,6 +65,105 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 		}
 	}
 	return nil
+}
+
+// scanFolderLoads examines what the programs of a folder load from elsewhere, such as those of an environment of conda, whose
+// libc is the machine's. A folder that has the loader of its programs is a root filesystem, and whole.
+func scanFolderLoads(ctx context.Context, s *contents.Session, dir, root string, f *contents.Findings) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		return err
+	}
+	if root != "" {
+		if root, err = filepath.Abs(root); err != nil {
+			return err
+		}
+	}
+	if real == "/" {
+		return nil
+	}
+	seen := map[string]bool{}
+	return filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // what cannot be read has been said
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		interp, library, err := interpOf(path)
+		if err != nil || library || interp == "" {
+			return nil
+		}
+		if folderHas(real, interp) {
+			return filepath.SkipAll
+		}
+		return folderProgram(ctx, s, real, path, interp, root, seen, f)
+	})
+}
+
+// folderProgram examines what one program of a folder loads from outside of it.
+func folderProgram(ctx context.Context, s *contents.Session, dir, path, interp, root string, seen map[string]bool, f *contents.Findings) error {
+	find := loads.Of
+	if root == "" {
+		if root = ownRoot(path, interp); root == "" {
+			root, find = "/", loads.Beside
+		}
+	}
+	folder, err := rootpath.OpenFolder(root)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	name, err := filepath.Rel(root, path)
+	if err != nil || strings.HasPrefix(name, "..") {
+		name = filepath.Base(path)
+	}
+	found, err := find(&with{folder, name, path}, name)
+	if errors.Is(err, loads.ErrNotDynamic) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if f.Loads == nil {
+		f.Loads = &contents.Loads{Root: root}
+	}
+	add := func(to *[]string, names []string) {
+		for _, name := range names {
+			if !slices.Contains(*to, name) {
+				*to = append(*to, name)
+			}
+		}
+	}
+	add(&f.Loads.Missing, found.Missing)
+	for _, lib := range found.Found {
+		full := filepath.Join(root, filepath.FromSlash(lib))
+		if seen[lib] || strings.HasPrefix(full, dir+"/") { // examined with the folder
+			continue
+		}
+		seen[lib] = true
+		if err := examineLoaded(ctx, s, root, lib, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folderHas reports whether a folder has a file, as a root filesystem has it.
+func folderHas(dir, name string) bool {
+	r, err := os.OpenRoot(dir)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	at, err := rootpath.In(r, name)
+	if err == nil {
+		_, err = r.Stat(at)
+	}
+	return err == nil
 }
 
 // with is a root with one file more.
@@ -130,16 +230,7 @@ func ownRoot(real, interp string) string {
 		if filepath.Base(dir) == "usr" { // a merged /usr has the loader of the folder above
 			continue
 		}
-		r, err := os.OpenRoot(dir)
-		if err != nil {
-			continue
-		}
-		at, err := rootpath.In(r, interp)
-		if err == nil {
-			_, err = r.Stat(at)
-		}
-		r.Close()
-		if err == nil {
+		if folderHas(dir, interp) {
 			return dir
 		}
 	}

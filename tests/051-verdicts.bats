@@ -42,3 +42,16 @@ setup() {
 	run_vfix 4 scan x/bin/p
 	expect_match 'what is missing' "$output" 'libold.so'
 }
+
+@test "verdicts: the programs of a directory run on a libc that may be elsewhere" {
+	mkdir -p conda/bin
+	cp "$root/usr/bin/redis-server" conda/bin/
+	run_vfix 4 scan conda
+	expect_match verdict "$output" 'INCOMPLETE: what it loads was not examined: /lib64/ld-linux-x86-64.so.2'
+	run_vfix 3 scan --root "$root" --format json conda
+	expect JSON "$(jq -c '.results[0] | [.verdict, .complete, .loads.missing]' <<<"$output")" '["affected",true,[]]'
+	# The control: the libc of this machine is a modern one.
+	cp "$(command -v ls)" conda/bin/redis-server
+	run_vfix 0 scan --root / conda
+	expect_match verdict "$output" 'NOT AFFECTED: its programs and the '
+}

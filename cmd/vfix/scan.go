@@ -50,10 +50,11 @@ archive for calls to the vsyscall page, and report what vfix would do about
 each. Nothing is changed. --explain also names the system calls that a patched
 file adds, for seccomp filters.
 
-A program does not run alone: if SOURCE is one dynamic program, its loader and
-libraries are examined with it. They are looked for as the loader does, in the
-root filesystem that the program lies in, or in --root. What it opens at run
-time (dlopen, as for NSS and plugins) is not known.
+A program does not run alone: if SOURCE is one dynamic program, or a directory
+of some without their loader, the loader and libraries are examined with it.
+They are looked for as the loader does, in the root filesystem that the program
+lies in, or in --root. What it opens at run time (dlopen, as for NSS and
+plugins) is not known.
 
 The last lines give the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
 command that fixes the source.

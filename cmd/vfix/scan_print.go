@@ -13,6 +13,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -153,15 +154,19 @@ func writeVerdict(w io.Writer, c screen.Palette, here place, f *contents.Finding
 
 // about says of what a verdict is that is not about a whole system.
 func about(f *contents.Findings) string {
+	what := "the program"
+	if strings.HasPrefix(f.Source, string(media.Dir)+":") {
+		what = "its programs"
+	}
 	switch l := f.Loads; {
 	case f.Library:
 		return ": this library alone; a program that loads it loads others as well"
 	case l == nil:
 		return ""
 	case len(l.Opens) > 0:
-		return fmt.Sprintf(": the program and the %s that it needs in %s; what it opens at run time (dlopen) is not known", screen.Count(len(l.Examined), "file"), l.Root)
+		return fmt.Sprintf(": %s and the %s that they need in %s; what is opened at run time (dlopen) is not known", what, screen.Count(len(l.Examined), "file"), l.Root)
 	default:
-		return fmt.Sprintf(": the program and the %s that it needs in %s", screen.Count(len(l.Examined), "file"), l.Root)
+		return fmt.Sprintf(": %s and the %s that they need in %s", what, screen.Count(len(l.Examined), "file"), l.Root)
 	}
 }
 
