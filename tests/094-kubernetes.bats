@@ -157,6 +157,8 @@ listing() { (cd "$node" && find . ! -type d -printf '%p %M %U:%G %l\n' | sort &&
 	expect "status while a container runs: $output" "$status" 1
 	expect_match 'what is said' "$output" 'k8s.io/abc'
 	rm -r "$node/run"
+	# What was in force by a configuration that goes, goes with it.
+	install -D -m 600 /dev/null "$node/var/lib/vfix/policy/$(printf /etc/vfix/runtime.json | sha256sum | head -c 16).json"
 	run_manifest uninstall.yaml 0
 	expect 'the node' "$(listing)" "$before"
 }

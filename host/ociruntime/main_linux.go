@@ -33,9 +33,10 @@ func Main(args []string, o Options) error {
 	if err != nil {
 		return fail(log, err)
 	}
+	var rec *starts.Record
 	if c.starts() {
 		light()
-		rec := newRecord(&c, &p, o, real)
+		rec = newRecord(&c, &p, o, real)
 		if err := conclude(rec, prepareSafely(&c, p.Config, o, rec), &p, log); err != nil {
 			return fail(log, err)
 		}
@@ -43,7 +44,14 @@ func Main(args []string, o Options) error {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, guard+"=") })
 	inherited.Restore()
 	err = unix.Exec(real, append([]string{real}, c.argv...), append(env, guard+"="+strconv.Itoa(os.Getpid())))
-	return fail(log, fmt.Errorf("runtime %s: %w", real, err))
+	err = fmt.Errorf("runtime %s: %w", real, err)
+	if rec != nil { // on record is that it starts
+		rec.Correct(err)
+		if rerr := (starts.Log{Record: p.RecordFile()}).Add(rec); rerr != nil {
+			log.line("warning", rerr.Error())
+		}
+	}
+	return fail(log, err)
 }
 
 // light has nothing collected: what a start needs is small. From memoryLimit on it is, after all.

@@ -21,13 +21,13 @@ const identifier = "vfix-runtime"
 // Outcome is how a start ended, as far as vfix-runtime has to do with it.
 type Outcome string
 
-// The outcomes. Only Refused keeps the container from starting.
+// The outcomes. Only with Refused the container does not start.
 const (
 	Patched   Outcome = "patched"   // all that had to be
 	Clean     Outcome = "clean"     // nothing had to be patched
 	Partial   Outcome = "partial"   // started, with a file that was not examined or a call site that stays
 	Unpatched Outcome = "unpatched" // an error: started as it is
-	Refused   Outcome = "refused"   // fail-closed: not started
+	Refused   Outcome = "refused"   // not started: fail-closed, or the runtime could not be executed
 	Disabled  Outcome = "disabled"  // by an annotation or opt_in
 )
 
@@ -65,6 +65,11 @@ func (r *Record) Settle(err error, closed bool) {
 	if r.Outcome == Unpatched || r.Outcome == Refused {
 		r.Files = []File{}
 	}
+}
+
+// Correct says of a start that is on record that it did not happen: the runtime was not executed.
+func (r *Record) Correct(err error) {
+	r.Outcome, r.Reason, r.Files = Refused, err.Error(), []File{}
 }
 
 // Record is one start.

@@ -236,3 +236,18 @@ func TestSourceIsRecorded(t *testing.T) {
 		}
 	}
 }
+
+// A start whose runtime cannot be executed after all is none on record.
+func TestRuntimeThatCannotBeExecuted(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mount namespaces")
+	}
+	m := newMachine(t, nil)
+	m.write("runtime.json", `{}`, 0o600)
+	m.write("runc", "no program", 0o755)
+	m.spec(nil)
+	started, out := m.run("", "--vfix-config", m.config, "--runtime", filepath.Join(m.dir, "runc"), "create", "--bundle", m.bundle, "c1")
+	if r := m.last("log/vfix/starts.jsonl"); started || r.Outcome != starts.Refused || !strings.Contains(r.Reason, "runc") || len(r.Files) > 0 {
+		t.Errorf("started: %v, record %+v: %s", started, r, out)
+	}
+}
