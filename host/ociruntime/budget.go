@@ -3,6 +3,7 @@
 package ociruntime
 
 import (
+	"errors"
 	"fmt"
 	"runtime/metrics"
 	"sync/atomic"
@@ -16,6 +17,7 @@ type budget struct {
 	policy.Limits
 	begun time.Time
 	names atomic.Int64
+	pause time.Time // when a scan is to be kept, zero for not before its end
 	bytes int64
 }
 
@@ -43,8 +45,14 @@ func (b *budget) seen() error {
 	if n%often != 1 {
 		return nil
 	}
+	if !b.pause.IsZero() && time.Now().After(b.pause) {
+		return errPause
+	}
 	return b.used()
 }
+
+// errPause: it is time to keep what was found.
+var errPause = errors.New("paused")
 
 // inTime errs where the time is used up.
 func (b *budget) inTime() error {

@@ -54,9 +54,8 @@ func (k *indexes) layer(dir string) (*scanned, error) {
 		}
 		old = nil
 	}
-	x, _, err := scanTree(root, old, false, k.spend, k.pool)
+	x, _, err := k.scan(key, root, old, false)
 	if err != nil {
-		k.keepPart(key, x)
 		return nil, err
 	}
 	if !slices.ContainsFunc(x.Unread, passing) {
@@ -137,11 +136,14 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 	}
 	whole := old.whole()
 	now, asked := time.Now(), k.pool.Asked
-	x, changed, err := scanTree(root, old, true, k.spend, k.pool)
-	if err != nil {
-		if !whole {
-			k.keepPart(key, x)
+	scan := k.scan
+	if whole { // it is not exchanged for a part
+		scan = func(_ string, root *rootfs.Root, old *index, clean bool) (*index, bool, error) {
+			return scanTree(root, old, clean, k.spend, k.pool)
 		}
+	}
+	x, changed, err := scan(key, root, old, true)
+	if err != nil {
 		return nil, err
 	}
 	few := old == nil && asked == k.pool.Asked && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
@@ -153,6 +155,28 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 	keep.Unread = slices.DeleteFunc(slices.Clone(x.Unread), passing)
 	k.write(key, &keep)
 	return &x.scanned, nil
+}
+
+// firstStep is how long a folder is scanned until what was found is kept for the first time.
+var firstStep = 2 * time.Second
+
+// scan is scanTree in steps, each twice as long as the one before: whoever is killed has lost half of the work at
+// most.
+func (k *indexes) scan(key string, root *rootfs.Root, old *index, clean bool) (x *index, changed bool, err error) {
+	defer func() { k.spend.pause = time.Time{} }()
+	for step := firstStep; ; step *= 2 {
+		names := k.spend.names.Load()
+		k.spend.pause = time.Now().Add(step)
+		if x, changed, err = scanTree(root, old, clean, k.spend, k.pool); err == nil {
+			return x, changed, nil
+		}
+		k.keepPart(key, x)
+		if !errors.Is(err, errPause) {
+			return nil, false, err
+		}
+		old = x
+		k.spend.names.Store(names) // they are counted again
+	}
 }
 
 // keepPart remembers what was found in a folder before the time or something else was up: the next start goes on

@@ -17,6 +17,7 @@ import (
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/internal/tinyelf"
 )
 
@@ -348,5 +349,60 @@ func TestScanGoesOn(t *testing.T) {
 		if starts < 4 || asked != files || len(x.Legacy) != files/2 || x.Part {
 			t.Errorf("clean %v: got %d files with call sites, after %d starts that examined %d files", clean, len(x.Legacy), starts, asked)
 		}
+	}
+}
+
+// A scan in steps finds what one without them does, counts each name once, and has kept what it found when it is
+// killed between two steps.
+func TestScanInSteps(t *testing.T) {
+	defer func(was time.Duration) { firstStep = was }(firstStep)
+	dir := t.TempDir()
+	const files = 3000
+	for i := range files {
+		b := []byte{byte(i)}
+		if i%100 == 0 {
+			b = append(tinyelf.Bytes(uint32(i)), byte(i))
+		}
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(rootfs.Settled + 10*time.Millisecond)
+	root, err := rootfs.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	var want *scanned
+	for _, firstStep = range []time.Duration{time.Hour, 1} {
+		s, err := store.Open(t.TempDir(), 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep := indexes{s, "maker", newBudget(policy.Limits{Names: files + 1}), examinerOf(t)}
+		got, err := keep.folder(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+		}
+		if !reflect.DeepEqual(got, want) || len(got.Legacy) != files/100 || keep.spend.names.Load() != files {
+			t.Errorf("first step %v: got %d files of %d names, want %d", firstStep, len(got.Legacy), keep.spend.names.Load(), files/100)
+		}
+	}
+	s, err := store.Open(t.TempDir(), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep := indexes{s, "maker", newBudget(policy.Limits{}), examinerOf(t)}
+	keep.spend.pause = time.Now().Add(time.Millisecond)
+	x, _, err := scanTree(root, nil, true, keep.spend, keep.pool)
+	if !errors.Is(err, errPause) {
+		t.Skipf("through before the pause: %v", err)
+	}
+	keep.keepPart("key", x)
+	if part := keep.read("key"); part.whole() || part == nil || len(part.Legacy) == 0 || len(part.Legacy) == files/100 {
+		t.Errorf("kept: %+v", part)
 	}
 }
