@@ -83,7 +83,7 @@ func (p *program) write(library, fixed bool) (kinds []string, err error) {
 	if err := os.WriteFile(p.source(".c"), []byte(text2), 0o644); err != nil {
 		return nil, err
 	}
-	compiler, options := cOptions(p.rand, library, fixed)
+	compiler, options := cOptions(p.rand, library, fixed, more)
 	kinds = append(append(append(kinds, compiler), options[:2]...), more...)
 	return kinds, command(compiler, slices.Concat(options, []string{"-c", "-o", p.source(".c.o"), p.source(".c")})...)
 }
