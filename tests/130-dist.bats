@@ -23,7 +23,7 @@ setup_file() {
 	mv "$one/dist" "$work/v2"
 }
 
-has_dist_tools() { has_commands git make musl-gcc dpkg-deb dpkg rpm jq man; }
+has_dist_tools() { has_commands git make musl-gcc dpkg-deb dpkg rpm jq man mandoc; }
 
 in_tree() {
 	local dir=$1
