@@ -296,6 +296,11 @@ noting() {
 	expect 'status of the program' "$status" 3
 	expect_match 'of its child' "$output" 'rm: 137'
 	[ -e a ] || fail 'the call was made'
+	run "$build/killat" -e 5 unlinkat 2 sh -c 'touch a b c; rm a; rm b; rm c'
+	expect_match 'the second fails' "$output" "rm: cannot remove 'b': Input/output error"
+	expect_match 'and says so' "$output" 'killat: failed'
+	expect 'left' "$(echo [abc])" b
+	rm b
 	run "$build/killat" nothing 1 true
 	expect 'status of a wrong call' "$status" 125
 }

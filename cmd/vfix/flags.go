@@ -4,11 +4,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"vfix.dev/vfix/cmd/vfix/garbage"
@@ -245,7 +248,11 @@ func parseDest(verb, typed string) (media.Ref, error) {
 	switch dest.Transport {
 	case media.DockerArchive, media.OCILayout, media.OCIArchive, media.Dir, media.SIF:
 		parent := filepath.Dir(filepath.Clean(dest.Name))
-		if fi, err := os.Stat(parent); err != nil || !fi.IsDir() {
+		fi, err := os.Stat(parent)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return dest, fmt.Errorf("-o %s: %w", typed, err)
+		}
+		if err != nil || !fi.IsDir() {
 			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: no directory %s", typed, parent), hint: "create it first: mkdir -p " + quote.Path(parent)}
 		}
 	}

@@ -360,7 +360,10 @@ func (d *Disk) regular(ctx context.Context, s *Session, e *Entry) error {
 // examine looks at one file. A plan is made at once, while the file is open.
 func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err error) {
 	var head [elfHead]byte
-	n, _ := r.ReadAt(head[:], 0)
+	n, err := r.ReadAt(head[:], 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
 	if isCandidate(head[:n]) {
 		if e.Size > MaxELF {
 			return nil, fmt.Errorf("file of %d bytes, at most %d are examined", e.Size, int64(MaxELF))

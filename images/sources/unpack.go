@@ -88,9 +88,10 @@ func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Option
 	if err := CheckRootDest(dest.Name); err != nil {
 		return st, err // before there is a lock beside it
 	}
+	fail := func(err error) (media.Stored, error) { return st, fmt.Errorf("directory %s: %w", dest.Name, err) }
 	unlock, err := atomicfile.Lock(ctx, dest.Name, o.Progress)
 	if err != nil {
-		return st, err
+		return fail(err)
 	}
 	defer unlock()
 	if err := CheckRootDest(dest.Name); err != nil {
@@ -107,7 +108,7 @@ func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Option
 	final := filepath.Clean(dest.Name)
 	temp := atomicfile.HeldName(final)
 	if err := os.Mkdir(temp, ownerMode); err != nil {
-		return st, err
+		return fail(err)
 	}
 	defer func() {
 		if err != nil {
@@ -116,10 +117,10 @@ func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Option
 	}()
 	u := &unpacking{whole: true, top: folderMeta(img)}
 	if err := u.image(ctx, r.Image, temp, o); err != nil {
-		return st, err
+		return fail(err)
 	}
 	if err := os.Remove(final); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return st, err // os.Rename replaces no directory
+		return fail(err) // os.Rename replaces no directory
 	}
 	if err := os.Rename(temp, final); err != nil {
 		return st, err

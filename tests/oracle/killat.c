@@ -1,6 +1,9 @@
-/* killat: runs a program, and kills a process of it as it enters a system call.
+/* killat: runs a program, and kills a process of it as it enters a system call, or lets that call fail.
  *
- * usage: killat CALL N PROGRAM [ARGUMENT...]
+ * usage: killat [-e ERROR] CALL N PROGRAM [ARGUMENT...]
+ *
+ * With -e the N-th such call of all processes of the program together is not made and returns that error (a number of errno),
+ * once; "killat: failed" on stderr says that it came so far. Without:
  *
  * The process is ended by SIGKILL before the N-th such call of one of its threads is made; calls
  * before the program's own execve do not count. Its children, and what else runs, go on. strace can do
@@ -21,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,7 +42,8 @@ static const struct {
 	CALL(utimensat), CALL(mkdirat), CALL(linkat), CALL(symlinkat), CALL(renameat), CALL(renameat2),
 	CALL(unlinkat), CALL(ftruncate), CALL(flock), CALL(execve),
 	CALL(unshare), CALL(setns), CALL(mount), CALL(open_tree), CALL(move_mount), CALL(mount_setattr), CALL(fsmount),
-	CALL(mknodat),
+	CALL(mknodat), CALL(read), CALL(pread64), CALL(fstat), CALL(newfstatat), CALL(getdents64), CALL(mmap), CALL(clone), CALL(fchdir),
+	CALL(readlinkat), CALL(lseek), CALL(close), CALL(flistxattr), CALL(lgetxattr), CALL(fgetxattr), CALL(statfs), CALL(pipe2), CALL(socket),
 };
 
 static struct {
@@ -94,9 +99,21 @@ static int signal_of(pid_t id, int status)
 	return signal == SIGSTOP && info.si_pid == 0 ? 0 : signal;
 }
 
-static int follow(pid_t first, unsigned long when)
+/* fail makes the call that a thread enters none, with an error. */
+static int fail(pid_t id, int error)
+{
+	struct user_regs_struct r;
+	if (ptrace(PTRACE_GETREGS, id, 0, &r))
+		return -1;
+	r.orig_rax = -1;
+	r.rax = -error;
+	return ptrace(PTRACE_SETREGS, id, 0, &r) || ptrace(PTRACE_CONT, id, 0, 0);
+}
+
+static int follow(pid_t first, unsigned long when, int error)
 {
 	int status, result = 125, begun = 0, done = 0;
+	unsigned long calls = 0;
 	pid_t id;
 	while ((id = waitpid(-1, &status, __WALL)) > 0) {
 		if (!WIFSTOPPED(status)) {
@@ -105,7 +122,11 @@ static int follow(pid_t first, unsigned long when)
 			continue;
 		}
 		begun |= status >> 16 == PTRACE_EVENT_EXEC;
-		if (begun && !done && status >> 16 == PTRACE_EVENT_SECCOMP && count(id) == when) {
+		if (begun && error && status >> 16 == PTRACE_EVENT_SECCOMP && ++calls == when) {
+			done = 1;
+			if (fail(id, error))
+				return broken("fail");
+		} else if (begun && !error && !done && status >> 16 == PTRACE_EVENT_SECCOMP && count(id) == when) {
 			done = 1;
 			if (kill(id, SIGKILL)) /* the whole process, by any of its threads */
 				return broken("kill");
@@ -113,17 +134,24 @@ static int follow(pid_t first, unsigned long when)
 			return broken("ptrace");
 		}
 	}
+	if (error && done)
+		fputs("killat: failed\n", stderr);
 	return result;
 }
 
 int main(int argc, char **argv)
 {
 	unsigned i;
-	int status;
+	int status, error = 0;
+	if (argc > 3 && !strcmp(argv[1], "-e")) {
+		error = atoi(argv[2]);
+		argv += 2;
+		argc -= 2;
+	}
 	for (i = 0; argc > 3 && i < sizeof names / sizeof *names && strcmp(names[i].name, argv[1]); i++)
 		;
 	if (argc < 4 || i == sizeof names / sizeof *names || atol(argv[2]) < 1) {
-		fputs("usage: killat CALL N PROGRAM [ARGUMENT...]\n", stderr);
+		fputs("usage: killat [-e ERROR] CALL N PROGRAM [ARGUMENT...]\n", stderr);
 		return 125;
 	}
 	pid_t pid = fork();
@@ -135,5 +163,5 @@ int main(int argc, char **argv)
 		return WIFEXITED(status) ? WEXITSTATUS(status) : 125;
 	if (ptrace(PTRACE_SETOPTIONS, pid, 0, EVENTS) || ptrace(PTRACE_CONT, pid, 0, 0))
 		return broken("ptrace");
-	return follow(pid, atol(argv[2]));
+	return follow(pid, atol(argv[2]), error);
 }

@@ -20,6 +20,7 @@ var hintTable = []struct {
 	is   error
 	hint string
 }{
+	{syscall.EIO, "the disk or its file system reports an error: see dmesg, then run the command again"}, // before what it makes of a file
 	{hinterr.ErrNoDaemon, "start the daemon, check the spelling, or add a prefix: see 'vfix help sources'"},
 	{hinterr.ErrUnauthorized, "run 'docker login' for that registry; vfix uses the same credentials"},
 	{hinterr.ErrPlatform, "vfix patches linux/amd64; choose an image that has it, or a variant with --platform"},
@@ -68,6 +69,9 @@ func Of(err error, issues string) string {
 		return "check the name of the registry and this machine's DNS"
 	case errors.As(err, &op):
 		return "check the address, and that this machine can reach the daemon or registry"
+	}
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return "the operating system refuses this: check the limits (ulimit -a) and the file system (mount, dmesg)"
 	}
 	where := ""
 	if issues != "" {

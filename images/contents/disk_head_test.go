@@ -1,0 +1,31 @@
+package contents
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// A file whose beginning cannot be read is an error, and not a file that is no program: it would be left as it is, and the run
+// would be called complete.
+func TestHeadThatCannotBeRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600) // EBADF for who reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := new(Disk).examine(nil, &Entry{Name: "file"}, f); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("got %v, want %v", err, syscall.EBADF)
+	}
+	short, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer short.Close()
+	if info, err := new(Disk).examine(nil, &Entry{Name: "file"}, short); info != nil || err != nil {
+		t.Errorf("empty: got %v, %v", info, err)
+	}
+}
