@@ -6,6 +6,7 @@ GUIDED   ?= 1
 FILES    ?= $(wildcard tests/*.bats)
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 NFPM        = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 PROGRAM    ?= bin/vfix
 # What is built by a tag alone: the pages of a release, and the tests that ask engines.
@@ -180,9 +181,15 @@ install: all ## install to DESTDIR and PREFIX (/usr/local): vfix, man pages, com
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/$(notdir $(PROGRAM))
 	VERSION='$(VERSION)' deploy/release/share $(PROGRAM) $(DESTDIR)$(PREFIX)/share
 
-.PHONY: dist
-dist: need-go shim ## build a release into dist/: tarballs, packages, an OCI image, SBOMs, provenance
-	NFPM='$(NFPM)' PLATFORMS='$(PLATFORMS)' IMAGE='$(IMAGE)' deploy/release/dist dist
+.PHONY: dist release
+dist: need-go shim ## try the packaging: what release builds, without its checks and signature
+release: need-go shim ## build a release into dist/, signed: packages, tarballs, image, SBOMs, licenses, provenance
+dist release:
+	NFPM='$(NFPM)' PLATFORMS='$(PLATFORMS)' VULNDB='$(VULNDB)' RELEASE=$(if $(filter release,$@),1) deploy/release/dist dist
+
+.PHONY: vulncheck
+vulncheck: need-go shim ## check that vfix calls no code with a known vulnerability
+	$(GO) run $(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
 
 .PHONY: clean
 clean: ## remove everything that was built

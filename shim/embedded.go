@@ -17,11 +17,13 @@ var files = []string{
 type UnbuiltError struct{ File string }
 
 func (e *UnbuiltError) Error() string {
-	return "built without the shim: shim/embedded/" + e.File + " was not there"
+	return "this vfix lacks its parts in C and assembly, such as " + e.File + ": it was built by go install or go build alone"
 }
 
-// Hint says what to type.
-func (e *UnbuiltError) Hint() string { return "run 'make shim' in vfix's sources and build again" }
+// Hint is the command that builds it.
+func (e *UnbuiltError) Hint() string {
+	return "install a release, or run 'make' in vfix's sources: see 'vfix help start'"
+}
 
 // Check returns an *UnbuiltError where a file is missing. Every other function panics with
 // that error then.

@@ -55,7 +55,7 @@ func TestWithoutMake(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	out, err := exec.Command(program, "scan", program).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "shim/embedded/injected.bin") || !strings.Contains(string(out), "make shim") {
+	if err == nil || !strings.Contains(string(out), "injected.bin") || !strings.Contains(string(out), "run 'make'") {
 		t.Errorf("got %v, %s", err, out)
 	}
 }

@@ -14,8 +14,11 @@ setup_file() {
 	(has_dist_tools) >/dev/null || return 0
 	copy_tree "$one"
 	copy_tree "$two"
-	make_dist "$one"
-	(umask 077 && export TZ=Asia/Tokyo LC_ALL=C.UTF-8 GOFLAGS=-tags=nothing TMPDIR=$work && make_dist "$two")
+	vulnerabilities "$work/vulndb" '[]'
+	openssl genpkey -algorithm ed25519 -out "$work/key.pem"
+	export SIGNING_KEY=$work/key.pem IMAGE=registry.example.org/vfix
+	make_dist "$one" release
+	(umask 077 && export TZ=Asia/Tokyo LC_ALL=C.UTF-8 GOFLAGS=-tags=nothing TMPDIR=$work && make_dist "$two" release)
 	# The version after, for an upgrade: the programs differ in their version alone.
 	mv "$one/dist" "$work/v1"
 	in_tree "$one" commit -q --allow-empty -m 'one more'
@@ -23,7 +26,14 @@ setup_file() {
 	mv "$one/dist" "$work/v2"
 }
 
-has_dist_tools() { has_commands git make musl-gcc dpkg-deb dpkg rpm jq man mandoc; }
+has_dist_tools() { has_commands git make musl-gcc dpkg-deb dpkg rpm jq man mandoc openssl; }
+
+# vulnerabilities DIRECTORY MODULES: a database of govulncheck (https://go.dev/doc/security/vuln/database).
+vulnerabilities() {
+	mkdir -p "$1/index"
+	echo '{"modified": "2023-11-14T22:13:20Z"}' >"$1/index/db.json"
+	echo "$2" >"$1/index/modules.json"
+}
 
 in_tree() {
 	local dir=$1
@@ -39,26 +49,27 @@ copy_tree() {
 		tar -C "$tree" --null --no-recursion --ignore-failed-read --warning=no-failed-read -T - -c | tar -C "$1" -x
 	mkdir -p "$1/.cache" # a Go that install-deps fetched
 	[ ! -d "$tree/.cache/go" ] || ln -s "$tree/.cache/go" "$1/.cache/go"
+	sed -i '0,/^## \[Unreleased\]$/s//&\n\n## [1.2.3] - 2023-11-14/' "$1/CHANGELOG.md"
 	in_tree "$1" init -q -b main
 	in_tree "$1" add -A
 	in_tree "$1" commit -q -m 'a release'
 	in_tree "$1" tag v1.2.3
 }
 
-make_dist() {
+make_dist() { # DIRECTORY [TARGET]
 	local status=0
-	make -C "$1" dist PLATFORMS=linux/amd64 MAKEFLAGS= >"$work/make.log" 2>&1 || status=$?
+	make -C "$1" "${2-dist}" PLATFORMS=linux/amd64 VULNDB="file://$work/vulndb" MAKEFLAGS= >"$work/make.log" 2>&1 || status=$?
 	[ "$status" = 0 ] || {
 		tail -n 30 "$work/make.log" >&2
-		fail "make dist in $1: status $status"
+		fail "make ${2-dist} in $1: status $status"
 	}
 }
 
 @test "dist: two directories, umasks, time zones and locales give the same bytes" {
 	requires dist_tools
 	diff -r "$work/v1" "$two/dist"
-	expect 'files' "$(cd "$work/v1" && echo *)" "SHA256SUMS vfix-1.2.3-1.x86_64.rpm vfix-1.2.3-kubernetes.tar.gz vfix-1.2.3-linux-amd64.cdx.json \
-vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.json vfix_1.2.3_amd64.deb"
+	expect 'files' "$(cd "$work/v1" && echo *)" "SHA256SUMS SHA256SUMS.sig vfix-1.2.3-1.x86_64.rpm vfix-1.2.3-kubernetes.tar.gz vfix-1.2.3-licenses.csv \
+vfix-1.2.3-linux-amd64.cdx.json vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.json vfix.pub vfix_1.2.3_amd64.deb"
 	# The control: another commit is another version, and other bytes.
 	run ! cmp -s "$work/v1/SHA256SUMS" "$work/v2/SHA256SUMS"
 }
@@ -67,10 +78,17 @@ vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.j
 	requires dist_tools
 	cd "$work/v1"
 	sha256sum --quiet --strict -c SHA256SUMS
-	expect 'files in SHA256SUMS' "$(wc -l <SHA256SUMS)" "$(find . -type f ! -name SHA256SUMS | wc -l)"
+	expect 'files in SHA256SUMS' "$(wc -l <SHA256SUMS)" "$(find . -type f ! -name 'SHA256SUMS*' ! -name vfix.pub | wc -l)"
+	# As docs/start.md has it, and the control.
+	verify() { openssl pkeyutl -verify -rawin -in "$1" -sigfile SHA256SUMS.sig -pubin -inkey vfix.pub; }
+	verify SHA256SUMS
+	sed 1d SHA256SUMS >"$work/fewer"
+	run ! verify "$work/fewer"
 	jq -r '.subject[] | .digest.sha256 + "  " + .name' ./*.intoto.json >"$work/subjects"
 	sha256sum --quiet --strict -c "$work/subjects"
-	expect 'subjects' "$(wc -l <"$work/subjects")" 6
+	expect 'subjects' "$(wc -l <"$work/subjects")" 7
+	expect 'parameters' "$(jq -c '.predicate.buildDefinition.externalParameters | [.repository, .image, .platforms, .maintainer]' ./*.intoto.json)" \
+		'["git+https://vfix.dev/vfix","registry.example.org/vfix","linux/amd64","test <test@example.com>"]'
 	expect 'commit' "$(jq -r '.predicate.buildDefinition.resolvedDependencies[0].digest.gitCommit' ./*.intoto.json)" "$(in_tree "$two" rev-parse HEAD)"
 	tar -x -f vfix-1.2.3-linux-amd64.tar.gz -C "$work"
 	# vfix-nri is in vfix, and has modules of its own.
@@ -96,6 +114,10 @@ vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.j
 		find "$root/share/doc/vfix/licenses/$module" -type f -size +0 | grep -q . || fail "no licence of $module"
 	done < <("$("$tree/tests/install-deps" --print-go)" version -m "$root/bin/vfix" | awk '$1 == "dep" { print $2 "@" $3 }')
 	[ -s "$root/share/doc/vfix/licenses/go/LICENSE" ]
+	# The list has a row with a license for each module, the standard library and musl.
+	diff <(tail -n +2 "$work/v1/vfix-1.2.3-licenses.csv" | cut -d , -f 1 | sort) \
+		<({ echo go && echo musl && awk -F @ '{ print $1 }' "$work/modules"; } | sort)
+	run ! grep -E '^[^,]*,[^,]*,,' "$work/v1/vfix-1.2.3-licenses.csv"
 	grep -q 'Rich Felker' "$root/share/doc/vfix/licenses/musl/COPYRIGHT"
 	tar -t -v -f "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" | grep -v '^[-d]r.xr.xr.x 0/0\|^-rw-r--r-- 0/0' | grep . && fail 'odd owners or modes'
 	true
@@ -195,9 +217,40 @@ deb_root() {
 	local digest
 	digest=$(skopeo inspect --format '{{.Digest}}' "oci-archive:$work/v1/vfix-1.2.3-linux-amd64.oci.tar")
 	tar -x -f "$work/v1/vfix-1.2.3-kubernetes.tar.gz" -C "$work"
-	grep -h ' image: registry' "$work"/vfix-1.2.3-kubernetes/*.yaml | sort -u >"$work/images"
-	expect 'images' "$(sed 's/^ *//' "$work/images" | sort -u)" "image: registry.example/vfix@$digest"
+	grep -h ' image: registry.*vfix@' "$work"/vfix-1.2.3-kubernetes/*.yaml | sort -u >"$work/images"
+	expect 'images' "$(sed 's/^ *//' "$work/images" | sort -u)" "image: registry.example.org/vfix@$digest"
 	expect 'files' "$(cd "$work/vfix-1.2.3-kubernetes" && echo *)" "$(cd "$tree/deploy/kubernetes" && echo *)"
+}
+
+@test "release: refused without a tag, a section of the changelog, a key, and with a known vulnerability" {
+	requires dist_tools
+	local refused=$work/refused # a copy
+	refused() { # TEXT [SETTING...]
+		run env "${@:2}" make -C "$refused" release PLATFORMS=linux/amd64 MAKEFLAGS= </dev/null
+		[ "$status" -ne 0 ]
+		expect_match "release with ${*:2}" "$output" "$1"
+		[ ! -e "$refused/dist" ] || fail 'something was built'
+	}
+	copy_tree "$refused"
+	refused 'SIGNING_KEY is not set: the file of an Ed25519 key' SIGNING_KEY=
+	refused 'IMAGE is not set: the name of the image' IMAGE=
+	openssl genpkey -algorithm rsa -out "$work/rsa.pem" 2>/dev/null
+	refused 'not an Ed25519 key' SIGNING_KEY="$work/rsa.pem"
+	# The standard library of each Go is affected.
+	vulnerabilities "$work/bad" '[{"path": "stdlib", "vulns": [{"id": "GO-2023-0001", "modified": "2023-11-14T22:13:20Z"}]}]'
+	mkdir "$work/bad/ID"
+	cat >"$work/bad/ID/GO-2023-0001.json" <<-'END'
+		{"schema_version": "1.3.1", "id": "GO-2023-0001", "modified": "2023-11-14T22:13:20Z", "published": "2023-11-14T22:13:20Z", "summary": "a test",
+		 "affected": [{"package": {"name": "stdlib", "ecosystem": "Go"}, "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
+		 "ecosystem_specific": {"imports": [{"path": "os", "symbols": ["ReadFile"]}]}}],
+		 "database_specific": {"url": "https://example.org/GO-2023-0001"}}
+	END
+	refused GO-2023-0001 VULNDB="file://$work/bad"
+	sed -i '/^## \[1.2.3\]/d' "$refused/CHANGELOG.md"
+	in_tree "$refused" commit -q -a -m changes
+	refused 'HEAD has no tag'
+	in_tree "$refused" tag v1.2.4
+	refused "no section '## \[1.2.4\] - DATE'"
 }
 
 @test "dist: a tree with changes is refused, and one without git too" {
@@ -282,3 +335,23 @@ run_ci() {
 }
 
 has_ci_tools() { has_commands curl jq && { /usr/bin/python3 -c 'import yaml' 2>/dev/null || { echo 'not installed: python3-yaml' && return 1; }; }; }
+
+@test "go install from the module's zip: compiles, and the program names the missing part and the page" {
+	requires dist_tools
+	local proxy=$work/proxy/vfix.dev/vfix/@v go
+	go=$("$tree/tests/install-deps" --print-go)
+	mkdir -p "$proxy"
+	in_tree "$one" archive --format=zip --prefix=vfix.dev/vfix@v1.2.3/ -o "$proxy/v1.2.3.zip" HEAD
+	cp "$one/go.mod" "$proxy/v1.2.3.mod"
+	echo '{"Version": "v1.2.3", "Time": "2023-11-14T22:13:20Z"}' >"$proxy/v1.2.3.info"
+	echo v1.2.3 >"$proxy/list"
+	# In a module cache of its own for vfix, with what was downloaded for the build.
+	run env -C "$work" GOPROXY="file://$work/proxy,file://$("$go" env GOMODCACHE)/cache/download" GONOSUMDB='*' GONOSUMCHECK=1 GOFLAGS=-modcacherw \
+		GOMODCACHE="$work/modules-cache" GOBIN="$work/gobin" CGO_ENABLED=0 "$go" install vfix.dev/vfix/cmd/vfix@latest
+	expect "go install: $output" "$status" 0
+	VFIX=$work/gobin/vfix run_vfix 1 scan /bin/true
+	expect_match stderr "$stderr" 'go install'
+	expect_match stderr "$stderr" 'vfix help start'
+	VFIX=$work/gobin/vfix run_vfix help start
+	expect_match "the page" "$output" "go install vfix.dev"
+}

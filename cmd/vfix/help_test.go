@@ -278,3 +278,18 @@ func TestReferences(t *testing.T) {
 		t.Errorf("%d references found, want %d or more", seen, least)
 	}
 }
+
+// The addresses that messages and SARIF files name are below the module's path.
+func TestAddressesAreTheModules(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := strings.Fields(string(text))[1]
+	if want := "https://" + module + "/issues"; issues != want {
+		t.Errorf("issues: got %s, want %s", issues, want)
+	}
+	if want := `"informationUri": "https://` + module + `"`; !strings.Contains(runLine(fake(clean(), nil), "scan", "--format", "sarif", "x").stdout, want) {
+		t.Errorf("SARIF: no %s", want)
+	}
+}

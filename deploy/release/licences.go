@@ -2,15 +2,20 @@ package main
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/google/licensecheck"
 )
 
 // licenceName is how files are called that a copy of a module has to carry.
@@ -20,12 +25,21 @@ var licenceName = regexp.MustCompile(`(?i)^((un)?licen[cs]es?|copying|notice|pat
 // vfix-measure, which every vfix carries.
 var muslLicences = []string{"/usr/share/doc/musl/copyright", "/usr/share/licenses/musl/COPYRIGHT", "/usr/share/doc/musl-libc-static/COPYRIGHT"}
 
-// writeLicences copies the licences of what is linked into a program to DIR/MODULE/FILE, the Go
-// standard library's to DIR/go, musl's to DIR/musl. A module without one is an error.
-func writeLicences(program, dir string) error {
+// allowed are the licenses that parts of vfix may have, by their SPDX identifiers: permissive ones,
+// and MPL-2.0, whose terms cover its own files only.
+var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense"}
+
+// part is something that is linked into a program: a module, the standard library or musl.
+type part struct {
+	name, version string
+	files         map[string]string // the files with its license: name in its directory, path here
+}
+
+// parts returns what is linked into a program. A part without a license file is an error.
+func parts(program string) ([]part, error) {
 	info, modules, err := linked(program)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	args := []string{"mod", "download", "-json"}
 	for _, m := range modules {
@@ -33,37 +47,116 @@ func writeLicences(program, dir string) error {
 	}
 	out, err := goCommand(args...)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var all []part
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var m struct{ Path, Dir string }
+		var m struct{ Path, Version, Dir string }
 		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return fmt.Errorf("go mod download: %w", err)
+			return nil, fmt.Errorf("go mod download: %w", err)
 		}
-		if err := copyLicences(m.Dir, filepath.Join(dir, filepath.FromSlash(m.Path))); err != nil {
-			return fmt.Errorf("module %s: %w", m.Path, err)
+		files, err := licenceFiles(m.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("module %s: %w", m.Path, err)
 		}
+		all = append(all, part{m.Path, m.Version, files})
 	}
 	root, err := goCommand("env", "GOROOT")
 	if err != nil {
+		return nil, err
+	}
+	all = append(all, part{"go", info.GoVersion, map[string]string{"LICENSE": filepath.Join(strings.TrimSpace(string(root)), "LICENSE")}})
+	for _, path := range muslLicences {
+		if _, err := os.Stat(path); err == nil {
+			return append(all, part{"musl", os.Getenv("MUSL_VERSION"), map[string]string{"COPYRIGHT": path}}), nil
+		}
+	}
+	return nil, fmt.Errorf("musl: no license in any of %s", strings.Join(muslLicences, ", "))
+}
+
+// writeLicences copies the licenses of what is linked into a program to DIR/MODULE/FILE, the Go
+// standard library's to DIR/go, musl's to DIR/musl.
+func writeLicences(program, dir string) error {
+	all, err := parts(program)
+	if err != nil {
 		return err
 	}
-	if err := copyFile(filepath.Join(strings.TrimSpace(string(root)), "LICENSE"), filepath.Join(dir, "go", "LICENSE")); err != nil {
-		return fmt.Errorf("%s: %w", info.GoVersion, err)
+	for _, p := range all {
+		for name, path := range p.files {
+			if err := copyFile(path, filepath.Join(dir, filepath.FromSlash(p.name), name)); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
 	}
-	for _, path := range muslLicences {
-		if err := copyFile(path, filepath.Join(dir, "musl", "COPYRIGHT")); !errors.Is(err, fs.ErrNotExist) {
+	return nil
+}
+
+// writeLicenceList writes a table (RFC 4180) of what is linked into programs: name, version, the
+// SPDX identifiers of its licenses, and the files with their texts. A license that is not allowed,
+// or that is not recognized, is an error.
+func writeLicenceList(w io.Writer, programs []string) error {
+	rows := map[string][]string{}
+	for _, program := range programs {
+		all, err := parts(program)
+		if err != nil {
+			return err
+		}
+		for _, p := range all {
+			ids, err := p.licences()
+			if err != nil {
+				return err
+			}
+			rows[p.name+"@"+p.version] = []string{p.name, p.version, strings.Join(ids, " AND "), strings.Join(slices.Sorted(maps.Keys(p.files)), " ")}
+		}
+	}
+	table := csv.NewWriter(w)
+	if err := table.Write([]string{"name", "version", "license", "files"}); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(rows)) {
+		if err := table.Write(rows[key]); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("musl: no licence in any of %s", strings.Join(muslLicences, ", "))
+	table.Flush()
+	return table.Error()
 }
 
-// copyLicences copies the licence files of a module, those of copied packages in it too.
-func copyLicences(from, to string) error {
-	found := false
+// licences are the SPDX identifiers of the licenses in the part's files.
+func (p part) licences() ([]string, error) {
+	found := map[string]bool{}
+	for name, path := range p.files {
+		if strings.HasSuffix(name, ".docs") { // of documentation, which is not linked: go-digest's
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		for _, m := range licensecheck.Scan(text).Match {
+			const grant = "GooglePatentsFile" // of patents, in addition to the license of golang.org/x
+			if !m.IsURL && m.ID != grant {
+				found[m.ID] = true
+			}
+		}
+	}
+	ids := slices.Sorted(maps.Keys(found))
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%s %s: no known license in %s", p.name, p.version, strings.Join(slices.Sorted(maps.Keys(p.files)), ", "))
+	}
+	for _, id := range ids {
+		if !slices.Contains(allowed, id) {
+			return nil, fmt.Errorf("%s %s: license %s is not one of %s", p.name, p.version, id, strings.Join(allowed, ", "))
+		}
+	}
+	return ids, nil
+}
+
+// licenceFiles are the license files of a module, also those of copied packages in it.
+func licenceFiles(from string) (map[string]string, error) {
+	files := map[string]string{}
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -73,17 +166,14 @@ func copyLicences(from, to string) error {
 		case !d.Type().IsRegular() || !licenceName.MatchString(d.Name()) || strings.HasSuffix(d.Name(), ".go"):
 			return nil
 		}
-		found = true
 		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		return copyFile(path, filepath.Join(to, rel))
+		files[rel] = path
+		return err
 	})
-	if err == nil && !found {
-		err = errors.New("no licence file")
+	if err == nil && len(files) == 0 {
+		err = errors.New("no license file")
 	}
-	return err
+	return files, err
 }
 
 func copyFile(from, to string) error {

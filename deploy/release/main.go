@@ -21,9 +21,10 @@ import (
 )
 
 const usage = `usage: release licences PROGRAM DIR
+       release list-licences PROGRAM...
        release sbom PROGRAM VERSION EMBEDDED-FILE...
        release provenance PROGRAM,... VERSION COMMIT SUBJECT-FILE...
-sbom and provenance write to stdout; SOURCE_DATE_EPOCH is the date`
+the others write to stdout; SOURCE_DATE_EPOCH is the date`
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
@@ -36,6 +37,8 @@ func run(args []string, stdout io.Writer) error {
 	switch {
 	case len(args) == 3 && args[0] == "licences":
 		return writeLicences(args[1], args[2])
+	case len(args) > 1 && args[0] == "list-licences":
+		return writeLicenceList(stdout, args[1:])
 	case len(args) > 3 && args[0] == "sbom":
 		return writeSBOM(stdout, args[1], args[2], args[3:])
 	case len(args) > 4 && args[0] == "provenance":

@@ -19,11 +19,13 @@ import (
 const (
 	statementType = "https://in-toto.io/Statement/v1"
 	predicateType = "https://slsa.dev/provenance/v1"
-	// README.md describes both.
-	buildType      = "https://vfix.dev/vfix/make-dist/v1"
-	defaultBuilder = "https://vfix.dev/vfix/builder/by-hand"
-	repository     = "git+https://vfix.dev/vfix"
+	// README.md describes both; each is below the address of the module.
+	buildType      = "/make-dist/v1"
+	defaultBuilder = "/builder/by-hand"
 )
+
+// settings are the variables of a build that change its files: names of external parameters.
+var settings = map[string]string{"platforms": "PLATFORMS", "maintainer": "MAINTAINER", "image": "IMAGE", "issues": "ISSUES"}
 
 type statement struct {
 	Type          string     `json:"_type"`
@@ -60,7 +62,8 @@ type runDetails struct {
 // writeProvenance states which files were built, from which commit and modules, by which tools:
 // those of TOOLS, lines of "name: version". BUILDER_ID says who built.
 func writeProvenance(w io.Writer, programs []string, version, commit string, subjects []string) error {
-	dependencies := []resource{{URI: repository, Digest: map[string]string{"gitCommit": commit}}}
+	var home string
+	dependencies := []resource{{Digest: map[string]string{"gitCommit": commit}}}
 	tools := map[string]string{}
 	for _, program := range programs {
 		info, modules, err := linked(program)
@@ -68,6 +71,7 @@ func writeProvenance(w io.Writer, programs []string, version, commit string, sub
 			return err
 		}
 		tools["go"] = info.GoVersion
+		home = "https://" + info.Main.Path
 		for _, m := range modules {
 			d, err := moduleResource(m)
 			if err != nil {
@@ -94,13 +98,20 @@ func writeProvenance(w io.Writer, programs []string, version, commit string, sub
 		}
 		tools[name] = version
 	}
+	dependencies[0].URI = "git+" + home
+	external := map[string]string{"repository": "git+" + home, "version": version}
+	for name, variable := range settings {
+		if value := os.Getenv(variable); value != "" {
+			external[name] = value
+		}
+	}
 	s.Predicate.Definition = buildDefinition{
-		Type:         buildType,
-		External:     map[string]string{"repository": repository, "version": version, "platforms": os.Getenv("PLATFORMS")},
+		Type:         home + buildType,
+		External:     external,
 		Internal:     tools,
 		Dependencies: dependencies,
 	}
-	s.Predicate.Run.Builder.ID = defaultBuilder
+	s.Predicate.Run.Builder.ID = home + defaultBuilder
 	if id := os.Getenv("BUILDER_ID"); id != "" {
 		s.Predicate.Run.Builder.ID = id
 	}

@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,9 +168,9 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-// A module without a licence file is an error; a licence in a folder of it is copied too.
+// A module without a license file is an error; licenses of copied packages in it count.
 func TestLicences(t *testing.T) {
-	from, to := t.TempDir(), t.TempDir()
+	from := t.TempDir()
 	write := func(name string) {
 		t.Helper()
 		path := filepath.Join(from, name)
@@ -182,22 +184,50 @@ func TestLicences(t *testing.T) {
 	write("main.go")
 	write("license.go")
 	write("testdata/LICENSE")
-	if err := copyLicences(from, to); err == nil {
-		t.Fatal("a module without a licence is taken")
+	if _, err := licenceFiles(from); err == nil {
+		t.Fatal("a module without a license is taken")
 	}
 	for _, name := range []string{"UNLICENSE", "LICENSE-MIT", "third/party/COPYING.txt", "NOTICE"} {
 		write(name)
 	}
-	if err := copyLicences(from, to); err != nil {
+	files, err := licenceFiles(from)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, name := range []string{"UNLICENSE", "LICENSE-MIT", "third/party/COPYING.txt", "NOTICE", "license.go", "testdata/LICENSE"} {
-		if text, err := os.ReadFile(filepath.Join(to, name)); err == nil && string(text) == name {
-			got = append(got, name)
+	if got, want := slices.Sorted(maps.Keys(files)), []string{"LICENSE-MIT", "NOTICE", "UNLICENSE", "third/party/COPYING.txt"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestLicenceList(t *testing.T) {
+	p := program(t)
+	text := string(output(t, "list-licences", p))
+	if again := string(output(t, "list-licences", p, p)); again != text {
+		t.Error("the same program twice gives another list")
+	}
+	info, err := buildinfo.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"go," + info.GoVersion + ",BSD-3-Clause,LICENSE", "musl,1.2.3,"}
+	for _, m := range info.Deps {
+		want = append(want, m.Path+","+m.Version+",")
+	}
+	for _, row := range want {
+		if !strings.Contains(text, "\n"+row) {
+			t.Errorf("no row %s in\n%s", row, text)
 		}
 	}
-	if want := "UNLICENSE LICENSE-MIT third/party/COPYING.txt NOTICE"; strings.Join(got, " ") != want {
-		t.Errorf("got %v, want %s", got, want)
+	for name, license := range map[string]string{
+		"copyleft": "GNU GENERAL PUBLIC LICENSE\nVersion 2, June 1991\nSPDX-License-Identifier: GPL-2.0-only\n",
+		"unknown":  "All rights reserved.\n",
+	} {
+		path := filepath.Join(t.TempDir(), "LICENSE")
+		if err := os.WriteFile(path, []byte(license), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if ids, err := (part{name, "v1", map[string]string{"LICENSE": path}}).licences(); err == nil {
+			t.Errorf("%s: got %v, want an error", name, ids)
+		}
 	}
 }
