@@ -1,5 +1,5 @@
 // The commands in the pages: each vfix command line in them parses, and each block of code says
-// what it is. tests/131-pages.bats runs the blocks marked sh.
+// what it is.
 
 package main
 
@@ -35,7 +35,7 @@ func blocks(text string) []block {
 	return list
 }
 
-// kinds are the marks of blocks: sh is run as it is by the tests; shell needs a machine, a cluster or
+// kinds are the marks of blocks: sh runs as it is with an engine and an image; shell needs a machine, a cluster or
 // another tool, and is only parsed; console has commands behind a $ and what they print.
 var kinds = []string{"", "sh", "shell", "console", "dockerfile", "yaml", "json", "text", "asm", "bash"}
 
