@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/lazy"
+	"vfix.dev/vfix/rewriter"
 )
 
 // sigabrt and the others are what ends in words mean beside SIGSEGV, SIGSYS and SIGKILL; signal(7).
@@ -253,4 +254,9 @@ func missingLibrary(text string) *Crash {
 		c.Meaning = fmt.Sprintf("The loader did not find %s, which the program needs.", m[1]+m[4])
 	}
 	return c
+}
+
+func functionAt(vaddr uint64) rewriter.Function {
+	f, _ := rewriter.FunctionAt(vaddr)
+	return f
 }

@@ -146,11 +146,6 @@ func sameFolder(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-func functionAt(vaddr uint64) rewriter.Function {
-	f, _ := rewriter.FunctionAt(vaddr)
-	return f
-}
-
 func needsRoot(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return &refusedError{err.Error(), "run vfix as root, or as the owner of the process"}

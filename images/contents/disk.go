@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +52,10 @@ type DiskFile struct {
 	Info  fs.FileInfo
 	ID    FileID
 	Links uint64 // how many names the file system knows
+
+	// elsewhere is true in a directory on another file system than the root's. The file's own device does not say
+	// so: overlayfs shows that of a lower layer (Documentation/filesystems/overlayfs.rst, "Inode properties").
+	elsewhere bool
 }
 
 // OpenDisk opens a directory, or a file's directory for that file alone. A symlink that the
@@ -178,6 +183,7 @@ func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, ex
 	}
 	mounts := MountFilter{Root: d.Root}
 	first := map[FileID]*Entry{} // of files with several names
+	elsewhere := map[string]bool{}
 	return fs.WalkDir(d.Root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -200,8 +206,11 @@ func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, ex
 		switch {
 		case name == ".":
 			d.home = id
-		case e.IsDir() && d.OneFS && !d.Whole && !sameFS(id, d.home):
-			return fs.SkipDir
+		case e.IsDir() && d.OneFS && !sameFS(id, d.home):
+			if !d.Whole {
+				return fs.SkipDir
+			}
+			elsewhere[name] = true
 		case e.Type()&fs.ModeSocket != 0:
 			progress.Note(s.Progress, "%s: a socket is not copied", name)
 			return nil
@@ -217,6 +226,7 @@ func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, ex
 		case names > 1 && known != nil:
 			n.Kind, n.Link, links[n] = kindHardLink, known.Name, known
 		case e.Type().IsRegular():
+			n.Disk.elsewhere = elsewhere[path.Dir(name)]
 			examine(n)
 		case e.Type()&fs.ModeSymlink != 0:
 			n.Link, err = d.Root.Readlink(name)
@@ -331,7 +341,7 @@ func (d *Disk) regular(ctx context.Context, s *Session, e *Entry) error {
 		return d.pass(e.Name, err)
 	}
 	e.Size = e.Disk.Info.Size()
-	if !d.Unexamined && (!d.OneFS || sameFS(e.Disk.ID, d.home)) {
+	if !d.Unexamined && !e.Disk.elsewhere {
 		if e.ELF, err = d.examine(s, e, r); err != nil {
 			d.note(e.Name, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/images/atomicfile"
@@ -96,11 +97,24 @@ func (p *patchRun) run(ctx context.Context, paths []string) error {
 	if err := p.commit(); err != nil {
 		return err
 	}
+	p.dropGone()
 	p.noteOutside()
 	if text := p.lost.Warning(); text != "" {
 		p.out.Warnings = append(p.out.Warnings, text)
 	}
 	return p.stamp.set()
+}
+
+// dropGone forgets files that were not examined and are not there any more, such as a part of one that a
+// killed run had left, which the next one removes.
+func (p *patchRun) dropGone() {
+	if !p.o.InPlace {
+		return
+	}
+	p.out.Passed = slices.DeleteFunc(p.out.Passed, func(q contents.Passed) bool {
+		_, err := os.Lstat(filepath.FromSlash(q.Path))
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // notAnImage refuses a path that holds an image, whose files are in layers: nothing in it
