@@ -212,7 +212,7 @@ first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
 	docker rmi --force redis:legacy
 	index --watch >"$BATS_TEST_TMPDIR/watch" 2>&1 3>&- &
 	local watcher=$!
-	# shellcheck disable=SC2009 # of this engine, not of another test's
+	# shellcheck disable=SC2009,SC2046 # of this engine, not of another test's
 	following() { grep -lsz "^DOCKER_HOST=$DOCKER_HOST$" $(pgrep --full 'docker events .*load' | sed 's|.*|/proc/&/environ|'); }
 	poll following
 	docker load --quiet --input "$legacy_image/redis-legacy.tar"
