@@ -123,16 +123,7 @@ func TestEnded(t *testing.T) {
 	if err := unix.Kill(first, unix.SIGSEGV); err != nil { // as a fault does
 		t.Fatal(err)
 	}
-	// It may still answer until it has ended.
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", first))
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not ended: %s", stat)
-		}
-	}
+	until(t, first, 'Z')
 	if err := examine(); err == nil || !strings.Contains(err.Error(), "ended") {
 		t.Errorf("got %v, want it to say that the process ended", err)
 	}
@@ -143,12 +134,28 @@ func TestEnded(t *testing.T) {
 	if err := unix.Kill(e.process.Pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	until(t, e.process.Pid, 'T')
 	e.Until = time.Now().Add(50 * time.Millisecond)
 	if err := examine(); !errors.Is(err, ErrTime) {
 		t.Errorf("got %v, want %v", err, ErrTime)
 	}
 	if e.process != nil {
 		t.Error("it was left")
+	}
+}
+
+// until waits for a process to be in a state of proc_pid_stat(5): a signal that was sent may take a while, in which
+// it still answers.
+func until(t *testing.T, pid int, state byte) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") "+string(state)+" ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not in state %c: %s", state, stat)
+		}
 	}
 }
 
