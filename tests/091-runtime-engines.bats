@@ -195,7 +195,7 @@ first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
 	# shellcheck disable=SC2016 # for the shell in there
 	own_dockerd "$config" overlay2 sh -c 'mount -t tmpfs none "$0" && exec "$@"' "$BATS_TEST_TMPDIR/dockerd/data"
 	# What is mounted there is the engine's alone.
-	index() { nsenter --mount --target "$(cat "$BATS_TEST_TMPDIR/dockerd/pid")" env PATH="/usr/bin:$PATH" "$VFIX" index --cache-dir "$cache" --engine docker "$@"; }
+	index() { exec nsenter --mount --target "$(cat "$BATS_TEST_TMPDIR/dockerd/pid")" env PATH="/usr/bin:$PATH" "$VFIX" index --cache-dir "$cache" --engine docker "$@"; }
 	run index none:none
 	expect 'status for an image that is not there' "$status" 1
 	expect_match 'an image that is not there' "$output" 'none:none'
