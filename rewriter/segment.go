@@ -131,8 +131,8 @@ const maxCopied = 1 << 24
 // new is last, and of a section that moves an empty one stays in its place.
 func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
 	f := p.file
-	if f.ShBeyond {
-		p.dropSections()
+	if f.ShBeyond { // what vfix appends would be read as section headers, or as a section
+		p.setSections(0, 0, 0)
 	}
 	if f.Sections == nil || f.ShNum+4 > elf.MaxShnum {
 		return nil
@@ -172,20 +172,17 @@ func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
 		p.tail = append(p.tail, 0)
 	}
 	p.tail = append(p.tail, s.table...)
-	n := binary.LittleEndian.AppendUint16
-	p.Edits = append(p.Edits,
-		wordEdit(40, f.ShOff, at, "e_shoff"),
-		Edit{Offset: 60, Old: n(n(nil, uint16(f.ShNum)), uint16(f.ShStrNdx)), New: n(n(nil, uint16(s.count())), uint16(names)), Why: "e_shnum and e_shstrndx"})
+	p.setSections(at, s.count(), names)
 	return nil
 }
 
-// dropSections removes the section headers from the ELF header. They end beyond the file, so what vfix
-// appends would be read as sections.
-func (p *Plan) dropSections() {
+// setSections has the ELF header name a table of section headers: its offset, how many there are, and which one
+// has the names.
+func (p *Plan) setSections(at uint64, count, names int) {
 	n, f := binary.LittleEndian.AppendUint16, p.file
 	p.Edits = append(p.Edits,
-		wordEdit(40, f.ShOff, 0, "e_shoff"),
-		Edit{Offset: 60, Old: n(n(nil, uint16(f.ShNum)), uint16(f.ShStrNdx)), New: make([]byte, 4), Why: "e_shnum and e_shstrndx"})
+		wordEdit(40, f.ShOff, at, "e_shoff"),
+		Edit{Offset: 60, Old: n(n(nil, uint16(f.ShNum)), uint16(f.ShStrNdx)), New: n(n(nil, uint16(count)), uint16(names)), Why: "e_shnum and e_shstrndx"})
 }
 
 // sectionTable is the section headers of a file, and their names, to be added to.

@@ -64,7 +64,7 @@ func TestCommandsOfPages(t *testing.T) {
 	check := func(path string, content []byte) {
 		for _, b := range blocks(string(content)) {
 			if !slices.Contains(kinds, b.kind) {
-				t.Errorf("%s, line %d: a block of %s, which is none of %q", path, b.line, b.kind, kinds)
+				t.Errorf("%s, line %d: a block of %s, want one of %q", path, b.line, b.kind, kinds)
 			}
 			text := strings.ReplaceAll(b.text, "\\\n", " ")
 			for line := range strings.Lines(text) {

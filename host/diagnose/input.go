@@ -153,7 +153,7 @@ var listHints = []struct {
 	{lazy.Regexp(`^TIME\s+PID\s+UID\s+GID\s+SIG\s`), "the list of coredumpctl does not say where the crashes were", "coredumpctl info PID | vfix diagnose -"},
 }
 
-// described diagnoses what an engine or Kubernetes says of containers. A nil result says that it is none of that, and rest
+// described diagnoses what an engine or Kubernetes says of containers. A nil result: the input is something else, and rest
 // then reads all of it.
 func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result, rest io.Reader, err error) {
 	first := bytes.TrimLeft(head, " \t\r\n")

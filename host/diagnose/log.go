@@ -148,7 +148,7 @@ func (g *logReader) line(text string) {
 	}
 }
 
-// one takes a line that tells of a crash; false where it is about something else.
+// one reads a line that reports a crash; false if it is about something else.
 func (g *logReader) one(text string) bool {
 	if l, ok := parseLine(text); ok {
 		if l.fromTrace && l.program == "" {

@@ -17,7 +17,7 @@ type budget struct {
 	policy.Limits
 	begun time.Time
 	names atomic.Int64
-	pause time.Time // when a scan is to be kept, zero for not before its end
+	pause time.Time // when a scan must be saved; zero: only at its end
 	bytes int64
 }
 

@@ -314,16 +314,12 @@ func TestScanTreeSideBySide(t *testing.T) {
 	}
 }
 
-// A scan that runs out of its limits keeps what it found, and the next one goes on there.
-func TestScanGoesOn(t *testing.T) {
+// settled is a root of files that are old enough to be known again by their times.
+func settled(t *testing.T, files int, content func(i int) []byte) *rootfs.Root {
+	t.Helper()
 	dir := t.TempDir()
-	const files = 40
 	for i := range files {
-		b := append(tinyelf.Bytes(uint32(i)), byte(i))
-		if i%2 == 0 {
-			b = append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), bytes.Repeat([]byte{byte(i)}, 500)...)
-		}
-		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), b, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), content(i), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -332,7 +328,19 @@ func TestScanGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+// A scan that runs out of its limits keeps what it found, and the next one goes on there.
+func TestScanGoesOn(t *testing.T) {
+	const files = 40
+	root := settled(t, files, func(i int) []byte {
+		if i%2 == 0 {
+			return append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), bytes.Repeat([]byte{byte(i)}, 500)...)
+		}
+		return append(tinyelf.Bytes(uint32(i)), byte(i))
+	})
 	for _, clean := range []bool{false, true} {
 		var x *index
 		asked, starts := 0, 0
@@ -356,23 +364,13 @@ func TestScanGoesOn(t *testing.T) {
 // killed between two steps.
 func TestScanInSteps(t *testing.T) {
 	defer func(was time.Duration) { firstStep = was }(firstStep)
-	dir := t.TempDir()
 	const files = 3000
-	for i := range files {
-		b := []byte{byte(i)}
+	root := settled(t, files, func(i int) []byte {
 		if i%100 == 0 {
-			b = append(tinyelf.Bytes(uint32(i)), byte(i))
+			return append(tinyelf.Bytes(uint32(i)), byte(i))
 		}
-		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	time.Sleep(rootfs.Settled + 10*time.Millisecond)
-	root, err := rootfs.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+		return []byte{byte(i)}
+	})
 	var want *scanned
 	for _, firstStep = range []time.Duration{time.Hour, 1} {
 		s, err := store.Open(t.TempDir(), 1<<30)

@@ -237,7 +237,7 @@ func TestSourceIsRecorded(t *testing.T) {
 	}
 }
 
-// A start whose runtime cannot be executed after all is none on record.
+// A start whose runtime cannot be executed is not recorded as a start.
 func TestRuntimeThatCannotBeExecuted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mount namespaces")
