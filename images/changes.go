@@ -1,5 +1,5 @@
 // What vfix makes of a file system: the files that it patches, and what it adds because of those
-// that it cannot patch, and for repairs. Rebuild writes it, verify compares with it.
+// that it cannot patch, and for fixes. Rebuild writes it, verify compares with it.
 
 package images
 
@@ -13,24 +13,24 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
 )
 
 // changes is what vfix makes of a file system.
 type changes struct {
 	targets  []contents.Target
-	extras   []contents.Extra // files of the fallback and of repairs, and corrected package databases
+	extras   []contents.Extra // files of the fallback and of fixes, and corrected package databases
 	fallback bool             // files of the fallback are among them
 	traced   bool             // vfix-trace is put before the entrypoint
-	repaired []Repaired
+	fixed    []Fixed
 }
 
-// Repaired is a file with a repair beyond calls of the page.
-type Repaired struct {
-	Path   string          `json:"path"`
-	Repair rewriter.Repair `json:"repair"`
+// Fixed is a file with a fix beyond calls of the page.
+type Fixed struct {
+	Path string       `json:"path"`
+	Fix  rewriter.Fix `json:"fix"`
 }
 
 // findChanges decides what is patched and added. It notes in the findings what the fallback covers then.
@@ -39,7 +39,7 @@ func findChanges(ctx context.Context, sub *contents.Subject, shim *fallback.Shim
 	if err := c.chooseFallback(ctx, sub, shim, mode); err != nil || c.none() {
 		return c, err
 	}
-	return c, c.findRepairs(ctx, sub)
+	return c, c.findFixes(ctx, sub)
 }
 
 // none reports whether there is nothing to do.
@@ -92,33 +92,33 @@ func (c *changes) chooseFallback(ctx context.Context, sub *contents.Subject, shi
 	return nil
 }
 
-// findRepairs notes what the targets' plans repair, and adds the files that the repaired programs
+// findFixes notes what the targets' plans fix, and adds the files that the fixed programs
 // read. A file of that name in the base, with other content, is an error: it is somebody else's.
-func (c *changes) findRepairs(ctx context.Context, sub *contents.Subject) error {
-	added := map[rewriter.Repair]bool{}
+func (c *changes) findFixes(ctx context.Context, sub *contents.Subject) error {
+	added := map[rewriter.Fix]bool{}
 	for _, h := range c.targets {
 		if !h.Plan.Redirected() {
 			continue
 		}
 		d := h.Plan.Redirect
-		c.repaired = append(c.repaired, Repaired{h.Names[0], d.Repair})
-		if added[d.Repair] {
+		c.fixed = append(c.fixed, Fixed{h.Names[0], d.Fix})
+		if added[d.Fix] {
 			continue
 		}
-		added[d.Repair] = true
-		f := repairs.FileOf(d.Repair)
+		added[d.Fix] = true
+		f := fixes.FileOf(d.Fix)
 		there, err := hasFile(ctx, sub, f.Name, f.Body)
 		if err != nil {
 			return err
 		}
 		if !there {
-			c.extras = append(c.extras, contents.Extra{Name: f.Name, Mode: repairs.Mode, Body: f.Body})
+			c.extras = append(c.extras, contents.Extra{Name: f.Name, Mode: fixes.Mode, Body: f.Body})
 		}
 	}
 	return nil
 }
 
-// hasFile reports whether the base already has a repair's file with this content.
+// hasFile reports whether the base already has a fix's file with this content.
 func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byte) (bool, error) {
 	k := sub.T.Find(name)
 	if k == nil {
@@ -144,9 +144,9 @@ func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byt
 func (c *changes) derivation(baseName, baseDigest, version string, made bool) derivation {
 	d := derivation{BaseName: baseName, BaseDigest: baseDigest, Version: version, fallback: c.fallback, Traced: c.traced, made: made}
 	d.calls = c.fallback || slices.ContainsFunc(c.targets, func(h contents.Target) bool { return changesCalls(h.Plan.Patches) })
-	for _, r := range rewriter.Repairs {
-		if slices.ContainsFunc(c.repaired, func(f Repaired) bool { return f.Repair == r }) {
-			d.repaired = append(d.repaired, r)
+	for _, r := range rewriter.Fixes {
+		if slices.ContainsFunc(c.fixed, func(f Fixed) bool { return f.Fix == r }) {
+			d.fixed = append(d.fixed, r)
 		}
 	}
 	return d

@@ -51,8 +51,8 @@ type Rebuilt struct {
 	Signatures []Signature
 	// Packages are the patched files of which a package database has a record.
 	Packages []records.Record
-	// Repaired are the files with a repair that Rewriter.Repairs asks for.
-	Repaired []Repaired
+	// Fixed are the files with a fix that Rewriter.Fixes asks for.
+	Fixed    []Fixed
 	Warnings []string // one line each, for people
 	// Levels is what was done to the images of the same index for other levels of x86-64: their
 	// Findings are those in Findings.Levels, Reference is "".
@@ -161,7 +161,7 @@ func rebuildImage(ctx context.Context, s *contents.Session, from base, o Rebuild
 		out.Unchanged = err == nil
 		return r, err
 	}
-	out.Repaired = c.repaired
+	out.Fixed = c.fixed
 	if out.Packages, out.Warnings, err = c.correctPackages(ctx, sub, o.UpdateDpkg); err != nil {
 		return r, err
 	}

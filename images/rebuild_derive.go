@@ -16,9 +16,9 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
-	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -36,7 +36,7 @@ type derivation struct {
 	fallback                      bool // files of the fallback are in the layer
 	Traced                        bool // vfix-trace is put before the entrypoint
 	made                          bool // the base has no manifest of its own
-	repaired                      []rewriter.Repair
+	fixed                         []rewriter.Fix
 }
 
 // keys are all labels and annotations that vfix writes, with their values.
@@ -47,14 +47,14 @@ func (p derivation) keys() map[string]string {
 // comment says in the history what was done.
 func (p derivation) comment() string {
 	var all []string
-	if p.calls || len(p.repaired) == 0 {
+	if p.calls || len(p.fixed) == 0 {
 		all = append(all, "calls to the vsyscall page rewritten to reach the vDSO")
 	}
 	if p.fallback {
 		all = append(all, "fallback added")
 	}
-	for _, r := range p.repaired {
-		all = append(all, repairs.Done(r))
+	for _, r := range p.fixed {
+		all = append(all, fixes.Done(r))
 	}
 	return strings.Join(all, "; ")
 }

@@ -14,8 +14,8 @@ import (
 	"vfix.dev/vfix/images/provenance"
 	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -42,8 +42,8 @@ type Verified struct {
 	// Corrected are the package databases that differ only in the records of patched files,
 	// as --update-dpkg makes them; sorted.
 	Corrected []string `json:"corrected"`
-	// Repaired are the changed files with a repair beyond call sites.
-	Repaired []Repaired `json:"repaired"`
+	// Fixed are the changed files with a fix beyond call sites.
+	Fixed []Fixed `json:"fixed"`
 	// Problems is one line each for what differs otherwise, NotCompared for what was not
 	// compared, and why.
 	Problems    []string `json:"problems"`
@@ -108,16 +108,16 @@ type verification struct {
 }
 
 // session is for the examination of one side.
-func (v *verification) session(sums bool, repairs ...rewriter.Repair) *contents.Session {
+func (v *verification) session(sums bool, fixes ...rewriter.Fix) *contents.Session {
 	o := v.o.Rewriter
-	o.Repairs = repairs
+	o.Fixes = fixes
 	s := contents.NewSession(v.o.Jobs, v.o.Media.Progress, o)
 	s.Sums, s.Keep = sums, records.IsDpkgRecord
 	return s
 }
 
 // pair compares a source with what vfix makes of its base. Which options a rebuild had is seen from
-// what it added; of repairs, which may add nothing, both are tried. A nil base is the source without
+// what it added; of fixes, which may add nothing, both are tried. A nil base is the source without
 // its last layer.
 func (v *verification) pair(ctx context.Context, base, src *media.Source) (*Verified, error) {
 	layered := src.Image != nil && (base == nil || base.Image != nil && base.Ref.Transport != media.SIF)
@@ -139,19 +139,19 @@ func (v *verification) pair(ctx context.Context, base, src *media.Source) (*Veri
 			return nil, err
 		}
 	}
-	var repaired []rewriter.Repair
-	for _, r := range rewriter.Repairs {
-		if after.T.Find(repairs.FileOf(r).Name) != nil {
-			repaired = append(repaired, r)
+	var fixed []rewriter.Fix
+	for _, r := range rewriter.Fixes {
+		if after.T.Find(fixes.FileOf(r).Name) != nil {
+			fixed = append(fixed, r)
 		}
 	}
 	c := &comparison{verification: v, layered: layered, undone: alone, after: after}
-	out, mayDiffer, err := c.run(ctx, base, s, repaired)
+	out, mayDiffer, err := c.run(ctx, base, s, fixed)
 	if err != nil || len(out.Problems) == 0 || !mayDiffer {
 		return out, err
 	}
-	other := rewriter.Repairs
-	if len(repaired) > 0 {
+	other := rewriter.Fixes
+	if len(fixed) > 0 {
 		other = nil
 	}
 	again, _, err := c.run(ctx, base, s, other)
@@ -161,10 +161,10 @@ func (v *verification) pair(ctx context.Context, base, src *media.Source) (*Veri
 	return out, err
 }
 
-// mayRepair reports whether the choice of repairs makes a difference for the base.
-func (v *comparison) mayRepair() bool {
-	return len(v.c.repaired) > 0 || slices.ContainsFunc(v.base.F.Hazards, func(h contents.Hazard) bool {
-		return slices.Contains(rewriter.Repairs, rewriter.Repair(h.Kind))
+// mayFix reports whether the choice of fixes makes a difference for the base.
+func (v *comparison) mayFix() bool {
+	return len(v.c.fixed) > 0 || slices.ContainsFunc(v.base.F.Hazards, func(h contents.Hazard) bool {
+		return slices.Contains(rewriter.Fixes, rewriter.Fix(h.Kind))
 	})
 }
 
@@ -196,8 +196,8 @@ func (v *Verified) level(own, platform string, l *Verified) {
 	named(&v.NotCompared, l.NotCompared)
 	named(&v.Added, l.Added)
 	named(&v.Corrected, l.Corrected)
-	for _, r := range l.Repaired {
-		v.Repaired = append(v.Repaired, Repaired{platform + ": " + r.Path, r.Repair})
+	for _, r := range l.Fixed {
+		v.Fixed = append(v.Fixed, Fixed{platform + ": " + r.Path, r.Fix})
 	}
 	v.Compared += l.Compared
 	v.Differences = append(v.Differences, l.Differences...)
@@ -229,12 +229,12 @@ type comparison struct {
 	out         *Verified
 }
 
-// run compares everything, and reports whether other repairs may give another result. What differs is
+// run compares everything, and reports whether other fixes may give another result. What differs is
 // a problem; an error is of reading alone.
-func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Session, repairs []rewriter.Repair) (_ *Verified, other bool, err error) {
+func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Session, fixes []rewriter.Fix) (_ *Verified, other bool, err error) {
 	v.out, v.said, v.added = &Verified{Findings: v.after.F.Findings, Stated: v.stated}, map[string]bool{}, nil
-	if v.bases = s; len(repairs) > 0 {
-		v.bases = v.session(!v.layered, repairs...)
+	if v.bases = s; len(fixes) > 0 {
+		v.bases = v.session(!v.layered, fixes...)
 		defer v.bases.Close()
 	}
 	if v.base, err = v.bases.OpenSubject(ctx, base); err != nil {
@@ -247,7 +247,7 @@ func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Se
 	if v.added != nil {
 		defer v.added.Close()
 	}
-	return v.out, v.mayRepair(), v.compare(ctx)
+	return v.out, v.mayFix(), v.compare(ctx)
 }
 
 // compare compares what vfix makes of the base with the source.
@@ -406,7 +406,7 @@ func (v *comparison) prove(ctx context.Context) error {
 		}
 		v.out.Compared++
 		if d := proved.Redirect; d != nil {
-			v.out.Repaired = append(v.out.Repaired, Repaired{name, d.Repair})
+			v.out.Fixed = append(v.out.Fixed, Fixed{name, d.Fix})
 		}
 	}
 	return nil

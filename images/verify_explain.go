@@ -18,7 +18,7 @@ type Difference struct {
 	// place; Appended is how many bytes stand behind the old end. Empty where the file does
 	// not differ in call sites only.
 	Patches  []rewriter.Patch
-	Redirect *rewriter.Redirect // a repair besides; nil for none
+	Redirect *rewriter.Redirect // a fix besides; nil for none
 	Edits    []rewriter.Edit
 	Appended int64
 	// Unplanned is the first byte that is not as planned, and Listing the code there; nil

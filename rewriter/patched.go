@@ -28,8 +28,8 @@ func recordAt(size int) int { return (size + recordAlign - 1) &^ (recordAlign - 
 // unwindRoom is how many bytes of the page unwinders may read: what n sites leave, whatever code it is.
 func unwindRoom(n int) int {
 	at := len(shim.Code())
-	for i := range repairs {
-		at = max(at, len(repairs[i].code()))
+	for i := range fixes {
+		at = max(at, len(fixes[i].code()))
 	}
 	return elf.PageSize - recordAt(at) - recordHead - n*recordSite
 }
@@ -60,7 +60,7 @@ func pageOf(code []byte, h hooks, segment uint64, sites []uint64, tail []byte) [
 type patchedFile struct {
 	segment elf.Prog
 	hooks   hooks
-	repair  *repair  // that it has; nil for none
+	fix     *fix     // that it has; nil for none
 	sites   []uint64 // the vaddrs behind the new targets
 	tail    []byte   // what unwinders read
 }
@@ -82,12 +82,12 @@ func (f *file) patched() (*patchedFile, error) {
 		clear(b[layout.InitHole:][:4])
 		return b
 	}
-	for i := -1; i < len(repairs); i++ {
+	for i := -1; i < len(fixes); i++ {
 		p := &patchedFile{segment: *segment}
 		code := shim.Code()
 		if i >= 0 {
-			p.repair = &repairs[i]
-			code = p.repair.code()
+			p.fix = &fixes[i]
+			code = p.fix.code()
 		}
 		if !bytes.Equal(holes(code), holes(page[:len(code)])) {
 			continue
@@ -141,7 +141,7 @@ func (f *file) knownFormat() *Skip {
 	return nil
 }
 
-// extend completes the plan for a file that is patched already: sites that were left, or a repair
+// extend completes the plan for a file that is patched already: sites that were left, or a fix
 // that it did not have.
 func (p *Plan) extend() error {
 	was := p.file.was
@@ -149,8 +149,8 @@ func (p *Plan) extend() error {
 		return nil
 	}
 	code := p.code()
-	if was.repair != nil {
-		code = was.repair.code()
+	if was.fix != nil {
+		code = was.fix.code()
 	}
 	page := pageOf(code, was.hooks, was.segment.Vaddr, append(slices.Clip(was.sites), p.targets()...), was.tail)
 	edits := []Edit{{Offset: was.segment.Off, New: page, Why: "injected code"}}

@@ -74,8 +74,8 @@ type Options struct {
 	Forms []Form
 	// Explain has each patch carry its listing: later, the file may not be there to read.
 	Explain bool
-	// Repairs are those that are made. Others are made again where an older vfix made them.
-	Repairs []Repair
+	// Fixes are those that are made. Others are made again where an older vfix made them.
+	Fixes []Fix
 }
 
 // Plan is which bytes of a file would change. It is a value: nothing has been written.

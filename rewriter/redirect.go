@@ -19,39 +19,39 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// Repair names what is repaired besides calls of the page.
-type Repair string
+// Fix names what is fixed besides calls of the page.
+type Fix string
 
 // JavaCgroups is the memory limit of JDKs that read /proc/cgroups to learn which version of control
 // groups is in use, until JDK-8349988.
-const JavaCgroups Repair = "java-cgroups"
+const JavaCgroups Fix = "java-cgroups"
 
-// Repairs are all that there are.
-var Repairs = []Repair{JavaCgroups}
+// Fixes are all that there are.
+var Fixes = []Fix{JavaCgroups}
 
-// repair is what a file has that needs one, and the injected code that helps.
-type repair struct {
-	name   Repair
+// fix is what a file has that needs one, and the injected code that helps.
+type fix struct {
+	name   Fix
 	soname string // of the files that are looked at
 	text   string // the name that misleads the program
-	unless string // what a file has that does not need the repair, and the injected code, too
+	unless string // what a file has that does not need the fix, and the injected code, too
 	code   func() []byte
 	calls  string // which system calls the hook adds
 }
 
-var repairs = []repair{{
+var fixes = []fix{{
 	name: JavaCgroups, soname: "libjvm.so", text: "/proc/cgroups", unless: "/cgroup.controllers", code: shim.JavaCode,
 	calls: "at load: open, read, fstatfs and close (/sys/fs/cgroup/cgroup.controllers, /proc/cgroups)",
 }}
 
-// Redirect is the reference to the name in a file that needs a repair.
+// Redirect is the reference to the name in a file that needs a fix.
 type Redirect struct {
-	Repair Repair
+	Fix Fix
 	// Vaddr and Offset are of the instruction; 0 where none can be changed. Before and After are
 	// its bytes; After is nil until it is planned to change.
 	Vaddr, Offset uint64
 	Before, After []byte
-	// Reason is why the file is not repaired; "" where it is or can be.
+	// Reason is why the file is not fixed; "" where it is or can be.
 	Reason string
 	// Listing is the code there; nil unless Options.Explain asked for it.
 	Listing *Explanation
@@ -60,26 +60,26 @@ type Redirect struct {
 // leaLen is the length of lea disp32(%rip) with a 64-bit register: REX.W 8D ModRM disp32 (SDM).
 const leaLen = 7
 
-// wants reports whether the plan for a file is to have its repair.
+// wants reports whether the plan for a file is to have its fix.
 func (o *Options) wants(r *Redirect, was *patchedFile) bool {
-	return r != nil && (slices.Contains(o.Repairs, r.Repair) || was != nil && was.repair != nil && was.repair.name == r.Repair)
+	return r != nil && (slices.Contains(o.Fixes, r.Fix) || was != nil && was.fix != nil && was.fix.name == r.Fix)
 }
 
-// Repaired is the repair that the file has already, "" for none.
-func (r *Report) Repaired() Repair {
-	if r.file == nil || r.file.was == nil || r.file.was.repair == nil {
+// Fixed is the fix that the file has already, "" for none.
+func (r *Report) Fixed() Fix {
+	if r.file == nil || r.file.was == nil || r.file.was.fix == nil {
 		return ""
 	}
-	return r.file.was.repair.name
+	return r.file.was.fix.name
 }
 
-// findRedirect looks for what needs a repair; nil where nothing does.
+// findRedirect looks for what needs a fix; nil where nothing does.
 func (f *file) findRedirect() (*Redirect, error) {
-	n := slices.IndexFunc(repairs, func(r repair) bool { return r.soname == f.Soname() })
+	n := slices.IndexFunc(fixes, func(r fix) bool { return r.soname == f.Soname() })
 	if n < 0 {
 		return nil, nil
 	}
-	k := &repairs[n]
+	k := &fixes[n]
 	texts, err := f.FindText(k.text + "\x00")
 	if err != nil || len(texts) == 0 {
 		return nil, err
@@ -87,7 +87,7 @@ func (f *file) findRedirect() (*Redirect, error) {
 	if others, err := f.FindText(k.unless); err != nil || len(others) > 0 {
 		return nil, err
 	}
-	r := &Redirect{Repair: k.name}
+	r := &Redirect{Fix: k.name}
 	if len(texts) > 1 {
 		r.Reason = fmt.Sprintf("%q is there %d times", k.text, len(texts))
 		return r, nil
@@ -96,7 +96,7 @@ func (f *file) findRedirect() (*Redirect, error) {
 }
 
 // findLoad finds what loads the address of a text, the only reference to it.
-func (f *file) findLoad(r *Redirect, k *repair, text uint64) error {
+func (f *file) findLoad(r *Redirect, k *fix, text uint64) error {
 	refs, data, err := f.References(text)
 	switch {
 	case err != nil:
@@ -175,17 +175,17 @@ func (p *Plan) redirect(segment uint64) {
 		return
 	}
 	r.After = binary.LittleEndian.AppendUint32(bytes.Clone(r.Before[:leaLen-4]), uint32(to-(r.Vaddr+leaLen)))
-	p.Edits = append(p.Edits, Edit{Offset: r.Offset, Old: r.Before, New: r.After, Why: "reference to " + repairOf(r.Repair).text})
+	p.Edits = append(p.Edits, Edit{Offset: r.Offset, Old: r.Before, New: r.After, Why: "reference to " + fixOf(r.Fix).text})
 }
 
-func repairOf(name Repair) *repair {
-	return &repairs[slices.IndexFunc(repairs, func(r repair) bool { return r.name == name })]
+func fixOf(name Fix) *fix {
+	return &fixes[slices.IndexFunc(fixes, func(r fix) bool { return r.name == name })]
 }
 
 // code is the injected code that the plan needs.
 func (p *Plan) code() []byte {
 	if p.Redirected() {
-		return repairOf(p.Redirect.Repair).code()
+		return fixOf(p.Redirect.Fix).code()
 	}
 	return shim.Code()
 }
@@ -194,7 +194,7 @@ func (p *Plan) code() []byte {
 func (p *Plan) state() []byte {
 	b := make([]byte, stateText)
 	if p.Redirected() {
-		copy(b, repairOf(p.Redirect.Repair).text)
+		copy(b, fixOf(p.Redirect.Fix).text)
 	}
 	return b
 }
@@ -215,8 +215,8 @@ func (p *Plan) proveRedirect() error {
 	if err != nil {
 		return err
 	}
-	if again == nil || again.Reason != "" || again.Vaddr != r.Vaddr || again.Repair != r.Repair || len(r.After) != leaLen || !bytes.Equal(again.Before, r.Before) {
-		return fmt.Errorf("%s: instruction at vaddr %#x: not proved to be the load of %q", r.Repair, r.Vaddr, repairOf(r.Repair).text)
+	if again == nil || again.Reason != "" || again.Vaddr != r.Vaddr || again.Fix != r.Fix || len(r.After) != leaLen || !bytes.Equal(again.Before, r.Before) {
+		return fmt.Errorf("%s: instruction at vaddr %#x: not proved to be the load of %q", r.Fix, r.Vaddr, fixOf(r.Fix).text)
 	}
 	segment, err := p.injectedAt()
 	if err != nil {
@@ -226,7 +226,7 @@ func (p *Plan) proveRedirect() error {
 	is, ok2 := x86.Decode(r.After, r.Vaddr)
 	at, ok3 := is.MemVaddr()
 	if !ok1 || !ok2 || !ok3 || was.Op != is.Op || was.Args[0] != is.Args[0] || was.Len != is.Len || at != segment+uint64(shim.Injected().String) {
-		return fmt.Errorf("%s: instruction at vaddr %#x: does not load the address of the copy", r.Repair, r.Vaddr)
+		return fmt.Errorf("%s: instruction at vaddr %#x: does not load the address of the copy", r.Fix, r.Vaddr)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ const (
 	loadsName   = "53 488d35NAME 31c0 5b c3"
 )
 
-var javaRepair = Options{Repairs: []Repair{JavaCgroups}}
+var javaFix = Options{Fixes: []Fix{JavaCgroups}}
 
 // TestRedirect: the load leads to the copy in the state page, the file is proved, and patching it again
 // changes nothing.
@@ -54,9 +54,9 @@ func TestRedirect(t *testing.T) {
 			if p := planFile(t, file, Options{}); p.Redirect != nil {
 				t.Error("planned, and nobody asked for it")
 			}
-			p := planFile(t, file, javaRepair)
+			p := planFile(t, file, javaFix)
 			if !p.Redirected() {
-				t.Fatalf("not repaired: %+v", p.Redirect)
+				t.Fatalf("not fixed: %+v", p.Redirect)
 			}
 			out := applyPlan(t, p, file)
 			after := scanFile(t, out)
@@ -71,18 +71,18 @@ func TestRedirect(t *testing.T) {
 				t.Errorf("the copy is %q", b)
 			}
 			v, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), Options{})
-			if err != nil || v.Redirect == nil || v.Redirect.Repair != JavaCgroups {
+			if err != nil || v.Redirect == nil || v.Redirect.Fix != JavaCgroups {
 				t.Errorf("verify: %+v, %v", v, err)
 			}
-			if after.Redirect != nil || !planFile(t, out, javaRepair).Empty() || !planFile(t, out, Options{}).Empty() {
+			if after.Redirect != nil || !planFile(t, out, javaFix).Empty() || !planFile(t, out, Options{}).Empty() {
 				t.Error("patched again")
 			}
 			plain := applyPlan(t, planFile(t, file, Options{}), file)
-			if later := applyPlan(t, planFile(t, plain, javaRepair), plain); !bytes.Equal(later, out) {
-				t.Errorf("repaired later, it differs: %s", firstDifference(later, out))
+			if later := applyPlan(t, planFile(t, plain, javaFix), plain); !bytes.Equal(later, out) {
+				t.Errorf("fixed later, it differs: %s", firstDifference(later, out))
 			}
 			if _, err := Verify(bytes.NewReader(plain), int64(len(plain)), bytes.NewReader(out), int64(len(out)), Options{}); err != nil {
-				t.Errorf("verify what was repaired later: %v", err)
+				t.Errorf("verify what was fixed later: %v", err)
 			}
 			for _, off := range []uint64{p.Redirect.Offset + 3, segment.Off + uint64(shim.Injected().String) + 1, segment.Off + uint64(len(shim.JavaCode())) - 1} {
 				wrong := bytes.Clone(out)
@@ -95,12 +95,12 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestNoRedirect: files that need no repair, and what is not known to be safe.
+// TestNoRedirect: files that need no fix, and what is not known to be safe.
 func TestNoRedirect(t *testing.T) {
 	for _, c := range []struct {
 		name, text, data string
 		change           func(*testELF)
-		want             string // part of the reason; "" where the file needs no repair
+		want             string // part of the reason; "" where the file needs no fix
 	}{
 		{name: "another library", text: loadsName, data: cgroupsName, change: func(e *testELF) { e.soname = "libjava.so" }},
 		{name: "a JDK with the correction", text: loadsName, data: cgroupsName + "/sys/fs/cgroup/cgroup.controllers\x00"},
@@ -122,7 +122,7 @@ func TestNoRedirect(t *testing.T) {
 				c.change(e)
 				file = e.build()
 			}
-			p := planFile(t, file, javaRepair)
+			p := planFile(t, file, javaFix)
 			switch {
 			case !p.Empty() || p.Redirected():
 				t.Errorf("planned: %+v", p.Redirect)
@@ -149,7 +149,7 @@ func TestProveRedirect(t *testing.T) {
 		{"other bytes before", func(r *Redirect) { r.Before[3]++ }},
 	} {
 		_, file := jvm(t, loadsName, cgroupsName)
-		p := planFile(t, file, javaRepair)
+		p := planFile(t, file, javaFix)
 		if err := p.proveRedirect(); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestProveRedirect(t *testing.T) {
 	}
 }
 
-// TestJavaLayout: what the rewriter knows of the injected code is the same with the repair in it.
+// TestJavaLayout: what the rewriter knows of the injected code is the same with the fix in it.
 func TestJavaLayout(t *testing.T) {
 	plain, java := shim.Code(), shim.JavaCode()
 	layout := shim.Injected()

@@ -180,7 +180,7 @@ type Report struct {
 	RawSignals bool
 	// Injected is the version of the format of the vfix segment that the file already has, "" for none.
 	Injected string
-	// Redirect is what needs a repair besides the sites; nil where nothing does. The plan proves it.
+	// Redirect is what needs a fix besides the sites; nil where nothing does. The plan proves it.
 	Redirect *Redirect
 
 	file  *file    // what was scanned, for NewPlan; nil where the file was skipped, and of an Object

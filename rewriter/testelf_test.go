@@ -435,7 +435,7 @@ func TestForeignSegment(t *testing.T) {
 	out := applyPlan(t, planFile(t, file, Options{}), file)
 	segment, _ := scanFile(t, out).file.injected()
 	out[segment.Off+0x40] ^= 0xff
-	if r := scanFile(t, out); r.Skipped == nil || r.Skipped.Kind != SkipBroken || !planFile(t, out, javaRepair).Empty() {
+	if r := scanFile(t, out); r.Skipped == nil || r.Skipped.Kind != SkipBroken || !planFile(t, out, javaFix).Empty() {
 		t.Errorf("skipped %v", r.Skipped)
 	}
 	if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), Options{}); err == nil {

@@ -14,7 +14,7 @@ type Verification struct {
 	Changed []Edit // every run of bytes that differs in place, and what it is
 	Patches []Patch
 	Added   int64 // bytes behind the original's end
-	// Redirect is the repair that the file has besides; nil for none.
+	// Redirect is the fix that the file has besides; nil for none.
 	Redirect *Redirect
 }
 
@@ -26,7 +26,7 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 	if err != nil {
 		return nil, fmt.Errorf("before: %w", err)
 	}
-	if o.Repairs, err = repairsOf(after, afterSize); err != nil {
+	if o.Fixes, err = fixsOf(after, afterSize); err != nil {
 		return nil, fmt.Errorf("after: %w", err)
 	}
 	p, err := NewPlan(r, o)
@@ -49,17 +49,17 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 	return v, nil
 }
 
-// repairsOf returns the repairs that a patched file has.
-func repairsOf(after io.ReaderAt, size int64) ([]Repair, error) {
+// fixsOf returns the fixes that a patched file has.
+func fixsOf(after io.ReaderAt, size int64) ([]Fix, error) {
 	f, err := parse(after, size)
 	if err != nil {
 		return nil, nil // who compares it says so
 	}
 	was, err := f.patched()
-	if err != nil || was == nil || was.repair == nil {
+	if err != nil || was == nil || was.fix == nil {
 		return nil, err
 	}
-	return []Repair{was.repair.name}, nil
+	return []Fix{was.fix.name}, nil
 }
 
 // Verify is for who has just made after of before by this plan: it checks what the function Verify

@@ -95,10 +95,10 @@ diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 	expect 'call sites left' "$(run_vfix scan oci:exported:x --format json >/dev/null && jq .results[0].summary.patched <<<"$output")" 0
 }
 
-# expect_fixed SOURCE BASE: verify proves the repair, of one file, and nothing else.
+# expect_fixed SOURCE BASE: verify proves the fix, of one file, and nothing else.
 expect_fixed() {
 	run_vfix verify "$1" --against "$2" --format json
-	expect "$1: repaired" "$(jq -c '[.repaired, .problems]' <<<"$output")" '[[{"path":"opt/lib/libjvm.so","repair":"java-cgroups"}],[]]'
+	expect "$1: fixed" "$(jq -c '[.fixed, .problems]' <<<"$output")" '[[{"path":"opt/lib/libjvm.so","fix":"java-cgroups"}],[]]'
 }
 
 @test "fix: java-cgroups in an engine, a SIF, an archive, a tarball, a directory and a list" {
@@ -134,7 +134,7 @@ expect_fixed() {
 		jdk:1)
 			expect_fixed jdk:1-vfix jdk:1
 			expect 'in a container' "$(docker run --rm --network none jdk:1-vfix /bin/busybox wc -l /vfix/cgroups)" '6 /vfix/cgroups'
-			expect history "$(docker history --format '{{.Comment}}' jdk:1-vfix | head -n 1)" 'memory limit of the JDK repaired'
+			expect history "$(docker history --format '{{.Comment}}' jdk:1-vfix | head -n 1)" 'memory limit of the JDK fixed'
 			run_vfix rebuild --fix java-cgroups jdk:1-vfix
 			expect_match again "$stderr" 'nothing to do: no call site to patch, and no file that --fix changes'
 			;;
@@ -154,5 +154,5 @@ expect_fixed() {
 	expect_match 'rebuild of a list' "$output" 'sif:base.sif *done *0  oci:out:2 (1 file fixed)'
 	expect_fixed oci:out:1 jdk:1
 	run_vfix rebuild --fix java-cgroups --from-file list --state rebuilds --format json
-	expect 'again' "$(jq -c '[.images[0].before, (.images[] | .repaired)]' <<<"$output")" '[true,1,1,0]'
+	expect 'again' "$(jq -c '[.images[0].before, (.images[] | .fixed)]' <<<"$output")" '[true,1,1,0]'
 }

@@ -889,7 +889,7 @@ plant_jvm() {
 # source_of FILE: what is mounted over it.
 source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .source' "$RECORD/config.json"; }
 
-@test "runtime: dev.vfix.fix repairs a JDK and mounts the file that it reads" {
+@test "runtime: dev.vfix.fix fixes a JDK and mounts the file that it reads" {
 	local library=/opt/lib/server/libjvm.so both='/opt/lib/server/libjvm.so /vfix/cgroups '
 	jvm
 	while IFS='|' read -r config annotations want; do
@@ -933,7 +933,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	expect_match log "$log" 'fix: got *java*, want java-cgroups*the last good configuration is in force'
 }
 
-@test "runtime: copies and indexes with a repair are not those without; what cannot be repaired is named" {
+@test "runtime: copies and indexes with a fix are not those without; what cannot be fixed is named" {
 	jvm
 	bundle plain
 	plant_jvm
@@ -943,11 +943,11 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	expect plain "$(mounted)" /usr/lib/libc.so.6
 	echo '{"fix": "java-cgroups"}' >"$work/runtime.json"
 	start
-	expect repaired "$(mounted | sort | tr '\n' ' ')" '/opt/lib/server/libjvm.so /usr/lib/libc.so.6 /vfix/cgroups '
+	expect fixed "$(mounted | sort | tr '\n' ' ')" '/opt/lib/server/libjvm.so /usr/lib/libc.so.6 /vfix/cgroups '
 	echo '{}' >"$work/runtime.json"
 	start
 	expect 'plain again' "$(mounted)" /usr/lib/libc.so.6
-	# Patched for its call sites without the repair, and with it.
+	# Patched for its call sites without the fix, and with it.
 	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o "$work/libjvm.so" -x c - <<-'END'
 		#include <stdio.h>
 		FILE *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
@@ -976,7 +976,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	start
 	expect_match covered "$log" 'java-cgroups: the engine mounts something at /vfix/cgroups'
 	expect mounts "$(mounted)" /opt/lib/server/libjvm.so
-	# Twice the name: no repair, and fail-closed says so.
+	# Twice the name: no fix, and fail-closed says so.
 	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o "$work/libjvm.so" -x c - <<-'END'
 		#include <stdio.h>
 		FILE *one(void) { return fopen("/proc/cgroups", "r"); }
@@ -985,10 +985,10 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	bundle twice
 	plant_jvm
 	echo '{"fail_closed": true, "fix": "java-cgroups"}' >"$work/runtime.json"
-	refuses '/opt/lib/server/libjvm.so: not repaired ?java-cgroups?: * instructions refer to'
+	refuses '/opt/lib/server/libjvm.so: not fixed ?java-cgroups?: * instructions refer to'
 }
 
-@test "runtime: a repaired JDK in a container's own root keeps its file at the next start" {
+@test "runtime: a fixed JDK in a container's own root keeps its file at the next start" {
 	local id
 	id=$(printf 'd%.0s' {1..64})
 	jvm
@@ -1000,7 +1000,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	start --fail-closed
 	expect 'first start' "$(mounted)" /vfix/cgroups
 	run_vfix scan --fix java-cgroups --format json "$root/opt/lib/server/libjvm.so"
-	expect 'the file is repaired' "$(jq -c '[.results[].files[].repair]' <<<"$output")" '[]'
+	expect 'the file is fixed' "$(jq -c '[.results[].files[].fix]' <<<"$output")" '[]'
 	run cmp "$work/libjvm.so" "$root/opt/lib/server/libjvm.so"
 	expect 'status of cmp' "$status" 1
 	for _ in 1 2; do

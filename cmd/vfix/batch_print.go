@@ -27,8 +27,8 @@ func (o *output) outcome(n, all int, each outcome.Image) {
 		what += ": " + each.Reference
 	case each.Status == outcome.Affected:
 		what += ": " + screen.Count(each.Patched+each.LeftOver, "call site")
-	case each.Status == outcome.Unaffected && each.Repaired > 0:
-		what += ": " + screen.Count(each.Repaired, "file") + " to fix"
+	case each.Status == outcome.Unaffected && each.Fixed > 0:
+		what += ": " + screen.Count(each.Fixed, "file") + " to fix"
 	case each.Status == outcome.Failed:
 		what += ": " + each.Error
 	}
@@ -93,12 +93,12 @@ func batchCells(row outcome.Image) []string {
 			result = "-"
 		}
 	}
-	if row.Repaired > 0 {
+	if row.Fixed > 0 {
 		deed := "fixed"
 		if row.Reference == "" {
 			deed = "to fix"
 		}
-		result += fmt.Sprintf(" (%s %s)", screen.Count(row.Repaired, "file"), deed)
+		result += fmt.Sprintf(" (%s %s)", screen.Count(row.Fixed, "file"), deed)
 	}
 	if n := len(row.Hazards); n > 0 {
 		result += fmt.Sprintf(" (%s: %s)", screen.Count(n, "hazard"), strings.Join(row.Hazards, ", "))

@@ -161,7 +161,7 @@ func TestBatchScan(t *testing.T) {
 	}
 	item := func(n int, source string) outcome.Item { return outcome.Item{Line: n, Source: source} }
 	e, _, asked := fakeBatch([]outcome.Image{
-		{Item: item(2, "new:1"), Status: outcome.Unaffected, Repaired: 3},
+		{Item: item(2, "new:1"), Status: outcome.Unaffected, Fixed: 3},
 		{Item: item(1, "app:1"), Status: outcome.Affected, Files: 2, Patched: 5, LeftOver: 1, Hazards: []string{"schema1"}, Warnings: []string{"=cmd()"}},
 		{Item: item(3, "bad:1"), Status: outcome.Failed, Err: errors.New("<b>no</b> such image")},
 	}, nil)
@@ -185,7 +185,7 @@ func TestBatchScan(t *testing.T) {
 		for _, want := range map[string][]string{
 			".csv":   {"line,source,", "\n1,app:1,,affected,false,,,,2,5,1,0,0,schema1,'=cmd(),,\n", "\n2,new:1,,unaffected,false,,,,0,0,0,3,0,,,,\n"},
 			".jsonl": {`{"line":2,"source":"new:1"`, `"warnings":["=cmd()"]`},
-			".html":  {"<!DOCTYPE html>", `<tr class="affected">`, "&lt;b&gt;no&lt;/b&gt;", "<p>3 images: 1 affected, 1 unaffected, 1 failed; 1 with hazards</p>", "<small>hazard: schema1</small>", "<small>files with a repair (--fix): 3</small>", "</html>"},
+			".html":  {"<!DOCTYPE html>", `<tr class="affected">`, "&lt;b&gt;no&lt;/b&gt;", "<p>3 images: 1 affected, 1 unaffected, 1 failed; 1 with hazards</p>", "<small>hazard: schema1</small>", "<small>files with a fix (--fix): 3</small>", "</html>"},
 		}[ending] {
 			if !strings.Contains(string(data), want) {
 				t.Errorf("%s has no %q:\n%s", report, want, data)

@@ -83,7 +83,7 @@ func unreadHint(p *contents.Passed) string {
 }
 
 // nothingToPatch says that there is no call site, in what there is or in what could be read.
-func nothingToPatch(f *contents.Findings, asked []rewriter.Repair) string {
+func nothingToPatch(f *contents.Findings, asked []rewriter.Fix) string {
 	what := "no call site to patch"
 	if incompleteInAll(f) != nil {
 		what = "no call site in what was examined"

@@ -51,20 +51,20 @@ type jsonSummary struct {
 }
 
 type jsonFile struct {
-	Path       string      `json:"path"`
-	Links      []string    `json:"links"`
-	Size       int64       `json:"size"`
-	Layer      string      `json:"layer"`
-	LayerIndex int         `json:"layer_index"`
-	Libc       string      `json:"libc"`
-	Static     bool        `json:"static"`
-	Object     bool        `json:"object"`
-	Injected   string      `json:"injected"`
-	NewSize    int64       `json:"new_size"`
-	Covered    string      `json:"covered"`
-	Warnings   []string    `json:"warnings"`
-	Sites      []jsonSite  `json:"sites"`
-	Repair     *jsonRepair `json:"repair,omitempty"`
+	Path       string       `json:"path"`
+	Links      []string     `json:"links"`
+	Size       int64        `json:"size"`
+	Layer      string       `json:"layer"`
+	LayerIndex int          `json:"layer_index"`
+	Libc       string       `json:"libc"`
+	Static     bool         `json:"static"`
+	Object     bool         `json:"object"`
+	Injected   string       `json:"injected"`
+	NewSize    int64        `json:"new_size"`
+	Covered    string       `json:"covered"`
+	Warnings   []string     `json:"warnings"`
+	Sites      []jsonSite   `json:"sites"`
+	Fix        *jsonFileFix `json:"fix,omitempty"`
 }
 
 type jsonSite struct {
@@ -178,7 +178,7 @@ func fileJSON(f *contents.File, explain bool) jsonFile {
 		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
 		Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected,
 		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(slices.Concat(f.Plan.Warnings, f.Plan.Consequences, f.Plan.Notes)), Sites: []jsonSite{},
-		Repair: repairJSON(f.Plan.Redirect),
+		Fix: fixJSON(f.Plan.Redirect),
 	}
 	for i := range f.Plan.Patches {
 		p := &f.Plan.Patches[i]

@@ -1,4 +1,4 @@
-// The option --fix of scan, rebuild and hotfix, and what is printed of repairs.
+// The option --fix of scan, rebuild and hotfix, and what is printed of fixes.
 
 package main
 
@@ -11,60 +11,60 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/internal/repairs"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/rewriter"
 )
 
-// fixOption is --fix: what is repaired besides call sites.
+// fixOption is --fix: what is fixed besides call sites.
 type fixOption struct {
-	fix    string
-	repair []rewriter.Repair // of check
+	fix   string
+	asked []rewriter.Fix // of check
 }
 
 func (o *fixOption) addFix(cmd *cobra.Command) {
 	var all []string
-	for _, r := range rewriter.Repairs {
-		all = append(all, fmt.Sprintf("%s (%s)", r, repairs.Affects(r)))
+	for _, r := range rewriter.Fixes {
+		all = append(all, fmt.Sprintf("%s (%s)", r, fixes.Affects(r)))
 	}
 	cmd.Flags().StringVar(&o.fix, "fix", "", "also fix `WHAT`: "+strings.Join(all, ", "))
-	words(cmd, "fix", repairs.Names())
+	words(cmd, "fix", fixes.Names())
 }
 
 func (o *fixOption) check(cmd *cobra.Command) (err error) {
 	if !cmd.Flags().Changed("fix") {
 		return nil
 	}
-	if o.repair, err = repairs.Parse(o.fix); err != nil {
+	if o.asked, err = fixes.Parse(o.fix); err != nil {
 		return usagef(cmd.Name(), "--fix: %v", err)
 	}
 	return nil
 }
 
-// fixNames are the repairs that some file needs, of those that were asked for: a value of --fix, "" for none.
+// fixNames are the fixes that some file needs, of those that were asked for: a value of --fix, "" for none.
 func fixNames(f *contents.Findings) string {
 	var all []string
-	for _, r := range tables.Repaired(f) {
-		if name := string(r.Repair); !slices.Contains(all, name) {
+	for _, r := range tables.Fixed(f) {
+		if name := string(r.Fix); !slices.Contains(all, name) {
 			all = append(all, name)
 		}
 	}
 	return strings.Join(all, ",")
 }
 
-// jsonRepair is what a plan does about something besides call sites.
-type jsonRepair struct {
-	Kind    rewriter.Repair `json:"kind"`
-	Reason  string          `json:"reason"`
-	Change  *jsonChange     `json:"change,omitempty"`
-	Listing *jsonListing    `json:"listing,omitempty"`
+// jsonFileFix is what a plan does about something besides call sites.
+type jsonFileFix struct {
+	Kind    rewriter.Fix `json:"kind"`
+	Reason  string       `json:"reason"`
+	Change  *jsonChange  `json:"change,omitempty"`
+	Listing *jsonListing `json:"listing,omitempty"`
 }
 
-// repairJSON is nil where no repair was asked for, or the file needs none.
-func repairJSON(d *rewriter.Redirect) *jsonRepair {
+// fixJSON is nil where no fix was asked for, or the file needs none.
+func fixJSON(d *rewriter.Redirect) *jsonFileFix {
 	if d == nil {
 		return nil
 	}
-	r := &jsonRepair{Kind: d.Repair, Reason: d.Reason, Listing: listingJSON(d.Listing)}
+	r := &jsonFileFix{Kind: d.Fix, Reason: d.Reason, Listing: listingJSON(d.Listing)}
 	if d.After != nil {
 		r.Change = &jsonChange{Vaddr: hex(d.Vaddr), Offset: d.Offset, Before: fmt.Sprintf("%x", d.Before), After: fmt.Sprintf("%x", d.After)}
 	}

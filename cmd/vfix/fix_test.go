@@ -10,11 +10,11 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// fixed has a JDK with a repair, and one that cannot be repaired.
+// fixed has a JDK with a fix, and one that cannot be fixed.
 func fixed() *contents.Findings {
 	f := clean()
 	jvm := fileOf("opt/jdk/lib/server/libjvm.so", "")
-	jvm.Plan.Redirect = &rewriter.Redirect{Repair: rewriter.JavaCgroups, Vaddr: 0x538c30, Offset: 0x538c30,
+	jvm.Plan.Redirect = &rewriter.Redirect{Fix: rewriter.JavaCgroups, Vaddr: 0x538c30, Offset: 0x538c30,
 		Before: []byte{0x48, 0x8d, 0x35, 0x0f, 0xb1, 0xa5, 0}, After: []byte{0x48, 0x8d, 0x35, 0xe1, 0xd3, 0xe0, 0},
 		Listing: &rewriter.Explanation{
 			Before: []rewriter.Line{{Vaddr: 0x538c30, Bytes: []byte{0x48, 0x8d, 0x35, 0x0f, 0xb1, 0xa5, 0}, Text: "lea 0xa5b10f(%rip),%rsi", Changed: true}},
@@ -22,7 +22,7 @@ func fixed() *contents.Findings {
 		}}
 	jvm.Plan.Edits = []rewriter.Edit{{Offset: 0x538c30, Old: jvm.Plan.Redirect.Before, New: jvm.Plan.Redirect.After, Why: "reference to /proc/cgroups"}}
 	odd := fileOf("opt/odd/lib/server/libjvm.so", "")
-	odd.Plan.Redirect = &rewriter.Redirect{Repair: rewriter.JavaCgroups, Reason: "2 instructions refer to \"/proc/cgroups\""}
+	odd.Plan.Redirect = &rewriter.Redirect{Fix: rewriter.JavaCgroups, Reason: "2 instructions refer to \"/proc/cgroups\""}
 	f.Files = []contents.File{jvm, odd}
 	return f
 }
@@ -57,8 +57,8 @@ func TestFixOf(t *testing.T) {
 	} {
 		f := fixed()
 		f.Files[0].Path = dir + "/file"
-		if f.Source, f.Digest = source, ""; fixes(f)[0] != want {
-			t.Errorf("%s: got %q, want %q", source, fixes(f), want)
+		if f.Source, f.Digest = source, ""; fixCommands(f)[0] != want {
+			t.Errorf("%s: got %q, want %q", source, fixCommands(f), want)
 		}
 	}
 	got := runLine(engine{}, "patch", "--fix", "java-cgroups", "-i", "x")
@@ -86,7 +86,7 @@ func TestFixIsOneLineOfShell(t *testing.T) {
 		if strings.HasPrefix(source, "oci:") {
 			f.Digest = "sha256:" + strings.Repeat("0", 64)
 		}
-		if got := fixes(f)[0]; got != want {
+		if got := fixCommands(f)[0]; got != want {
 			t.Errorf("%q: got %s, want %s", source, got, want)
 		}
 		got := runLine(fake(f, nil), "scan", "x")
@@ -113,11 +113,11 @@ func TestFixAsked(t *testing.T) {
 		e := fake(fixed(), nil)
 		rebuild, asked := e.rebuild, -1
 		e.rebuild = func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error) {
-			asked = len(o.Rewriter.Repairs)
+			asked = len(o.Rewriter.Fixes)
 			return rebuild(ctx, source, o)
 		}
 		if runLine(e, strings.Fields(line)...); asked != want {
-			t.Errorf("vfix %s: %d repairs, want %d", line, asked, want)
+			t.Errorf("vfix %s: %d fixes, want %d", line, asked, want)
 		}
 	}
 }

@@ -144,7 +144,7 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 		return err
 	}
 	done, err := e.hotfix(ctx, source, hotfix.Options{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Rewriter: rewriter.Options{Repairs: opts.repair}},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Rewriter: rewriter.Options{Fixes: opts.asked}},
 		Dir:         opts.dir, Apply: opts.apply,
 	})
 	if err != nil {

@@ -17,7 +17,7 @@ var layers = []string{
 	"internal/binread", "internal/fallbackfiles", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/mounts", "internal/packages", "internal/patterns", "internal/progress", "internal/quote",
 	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/utf8text", "internal/xattrs", "internal/jsonobject", "internal/lazy", "internal/carried", "internal/memfile",
 	"rewriter/x86", "rewriter/elf", "rewriter/origin", "rewriter",
-	"internal/loads", "internal/nearest", "internal/repairs", "internal/thread",
+	"internal/loads", "internal/nearest", "internal/fixes", "internal/thread",
 	"images/mountopts",
 	"images/atomicfile",
 	"images/blob",

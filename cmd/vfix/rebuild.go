@@ -182,7 +182,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		return err
 	}
 	o := images.RebuildOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Rewriter: rewriter.Options{Repairs: opts.repair}},
+		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Rewriter: rewriter.Options{Fixes: opts.asked}},
 		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
 		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
 		Fallback: fallback.Mode(opts.fallback), Provenance: opts.provenance, UpdateDpkg: opts.updateDpkg,

@@ -27,7 +27,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	}
 	switch {
 	case r.Unchanged:
-		o.Note("%s: %s", r.Findings.Source, nothingToPatch(r.Findings, opts.repair))
+		o.Note("%s: %s", r.Findings.Source, nothingToPatch(r.Findings, opts.asked))
 	case opts.dryRun:
 		o.Note("dry run: nothing was written; stdout names the base")
 	default:

@@ -122,7 +122,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 		return err
 	}
 	o := images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Root: opts.root}
-	o.Rewriter = rewriter.Options{Explain: opts.explain, Repairs: opts.repair}
+	o.Rewriter = rewriter.Options{Explain: opts.explain, Fixes: opts.asked}
 	if opts.exitCode < 0 || opts.exitCode > 255 {
 		return usagef("scan", "--exit-code %d: want a status from 0 to 255", opts.exitCode)
 	}
@@ -220,9 +220,9 @@ func quoted(command string) string {
 	return "'" + command + "'"
 }
 
-// fixes are the commands that fix what a scan found, as a shell reads them; where nothing can be fixed, the
+// fixCommands are the commands that fix what a scan found, as a shell reads them; where nothing can be fixed, the
 // one that shows why.
-func fixes(f *contents.Findings) []string { return place{}.fixes(f) }
+func fixCommands(f *contents.Findings) []string { return place{}.fixes(f) }
 
 // place is what of a machine decides which command works on it.
 type place struct {

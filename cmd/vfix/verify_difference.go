@@ -46,7 +46,7 @@ func writeDifference(w io.Writer, s screen.Stream, d *images.Difference) {
 			}
 		}
 	}
-	if l, ok := listing.Repair(d.Path, d.Redirect); ok {
+	if l, ok := listing.Fix(d.Path, d.Redirect); ok {
 		l.Write(w, s)
 		sites[d.Redirect.Offset] = true
 	}
@@ -86,7 +86,7 @@ type jsonVerified struct {
 type jsonDifference struct {
 	Path      string         `json:"path"`
 	Sites     []jsonSite     `json:"sites"`
-	Repair    *jsonRepair    `json:"repair,omitempty"`
+	Fix       *jsonFileFix   `json:"fix,omitempty"`
 	Edits     []jsonEdit     `json:"edits"`
 	Appended  int64          `json:"appended"`
 	Unplanned *jsonUnplanned `json:"unplanned,omitempty"`
@@ -124,7 +124,7 @@ func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 }
 
 func differenceJSON(d *images.Difference) jsonDifference {
-	out := jsonDifference{Path: d.Path, Appended: d.Appended, Repair: repairJSON(d.Redirect)}
+	out := jsonDifference{Path: d.Path, Appended: d.Appended, Fix: fixJSON(d.Redirect)}
 	for i := range d.Patches {
 		site := siteJSON(&d.Patches[i])
 		site.Listing = listingJSON(d.Patches[i].Listing)

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/internal/repairs"
+	"vfix.dev/vfix/internal/fixes"
 )
 
 // verified prints what verify proved, and what it could not.
@@ -78,8 +78,8 @@ func writeComparison(w io.Writer, s screen.Stream, base string, v *images.Verifi
 	if len(v.Problems) == 0 {
 		fmt.Fprintln(w, c.Green("against "+base+": ")+
 			screen.Count(v.Compared, "changed file")+": nothing else changed: only the patched calls and vfix's own code differ")
-		for _, r := range v.Repaired {
-			s.Write(w, "fixed: ", len("fixed: "), fmt.Sprintf("%s (%s, which reads /%s): %s", r.Path, r.Repair, repairs.FileOf(r.Repair).Name, repairs.Does(r.Repair)))
+		for _, r := range v.Fixed {
+			s.Write(w, "fixed: ", len("fixed: "), fmt.Sprintf("%s (%s, which reads /%s): %s", r.Path, r.Fix, fixes.FileOf(r.Fix).Name, fixes.Does(r.Fix)))
 		}
 		if len(v.Added) > 0 {
 			fmt.Fprintln(w, "added: the fallback of this vfix: "+strings.Join(v.Added, ", "))

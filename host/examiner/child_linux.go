@@ -46,7 +46,7 @@ func Main() int {
 		if err != nil {
 			return 0 // nobody asks any more
 		}
-		a := serve(&r, files, b.Repairs)
+		a := serve(&r, files, b.Fixes)
 		for _, f := range files {
 			f.Close()
 		}
@@ -77,7 +77,7 @@ func closeOthers() error {
 const maxFiles = 2
 
 // serve does what is asked. A fault of vfix's own is an answer too.
-func serve(r *request, files []*os.File, repairs []rewriter.Repair) (a answer) {
+func serve(r *request, files []*os.File, fixes []rewriter.Fix) (a answer) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			a = answer{Error: clip(fmt.Sprintf("internal error: %v", fault))}
@@ -86,9 +86,9 @@ func serve(r *request, files []*os.File, repairs []rewriter.Repair) (a answer) {
 	var err error
 	switch len(files) {
 	case 1:
-		_, a.Finding, err = planOf(files[0], r.Size, repairs)
+		_, a.Finding, err = planOf(files[0], r.Size, fixes)
 	case maxFiles:
-		err = patch(files[0], r.Size, files[1], r.Want, repairs)
+		err = patch(files[0], r.Size, files[1], r.Want, fixes)
 	default:
 		err = fmt.Errorf("%d files", len(files))
 	}
@@ -99,8 +99,8 @@ func serve(r *request, files []*os.File, repairs []rewriter.Repair) (a answer) {
 }
 
 // planOf scans a file of size bytes; a nil plan says that it has no call site that can be
-// patched, none that would have to be, and nothing that the repairs change.
-func planOf(f io.ReaderAt, size int64, repairs []rewriter.Repair) (p *rewriter.Plan, found Finding, err error) {
+// patched, none that would have to be, and nothing that the fixes change.
+func planOf(f io.ReaderAt, size int64, fixes []rewriter.Fix) (p *rewriter.Plan, found Finding, err error) {
 	r, err := rewriter.ScanWithin(f, size, maxExec)
 	if err != nil {
 		return nil, found, err
@@ -108,14 +108,14 @@ func planOf(f io.ReaderAt, size int64, repairs []rewriter.Repair) (p *rewriter.P
 	if r.Skipped != nil && r.Skipped.Kind == rewriter.SkipTooMuchCode {
 		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
 	}
-	if has := r.Repaired(); slices.Contains(repairs, has) {
-		found.Repair = has
+	if has := r.Fixed(); slices.Contains(fixes, has) {
+		found.Fix = has
 	}
-	wanted := r.Redirect != nil && slices.Contains(repairs, r.Redirect.Repair)
+	wanted := r.Redirect != nil && slices.Contains(fixes, r.Redirect.Fix)
 	if !wanted && !slices.ContainsFunc(r.Sites, func(s rewriter.Site) bool { return s.Verdict.Patchable() || s.Verdict == rewriter.Unknown }) {
 		return nil, found, nil
 	}
-	if p, err = rewriter.NewPlan(r, rewriter.Options{Repairs: repairs}); err != nil {
+	if p, err = rewriter.NewPlan(r, rewriter.Options{Fixes: fixes}); err != nil {
 		return nil, Finding{}, err
 	}
 	found.add(p, wanted)
@@ -125,8 +125,8 @@ func planOf(f io.ReaderAt, size int64, repairs []rewriter.Repair) (p *rewriter.P
 var errOther = errors.New("not the file that was examined")
 
 // patch writes the patched copy of a file, which is to have want bytes, and proves that it is one.
-func patch(original io.ReaderAt, size int64, to *os.File, want int64, repairs []rewriter.Repair) error {
-	p, _, err := planOf(original, size, repairs)
+func patch(original io.ReaderAt, size int64, to *os.File, want int64, fixes []rewriter.Fix) error {
+	p, _, err := planOf(original, size, fixes)
 	if err != nil {
 		return err
 	}

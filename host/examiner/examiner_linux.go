@@ -20,8 +20,8 @@ type Examiner struct {
 	// Memory bounds the process, in bytes of data; Until is when it must be done.
 	Memory int64
 	Until  time.Time
-	// Repairs are those that are made besides: nil for none.
-	Repairs []rewriter.Repair
+	// Fixes are those that are made besides: nil for none.
+	Fixes []rewriter.Fix
 	// Holds is what confines the process, once it has been started; Asked is how often it was asked.
 	Holds []string
 	Asked int
@@ -48,7 +48,7 @@ func (e *Examiner) Examine(fd int, size int64) (Finding, error) {
 // believable reports whether an answer can be.
 func (e *Examiner) believable(f *Finding) bool {
 	return f.Size >= 0 && f.Sites >= 0 && f.Stay >= 0 && len(f.Left) <= maxReason && (f.Stay == 0 || f.Left != "") &&
-		(f.Left == "" || f.Stay > 0 || len(e.Repairs) > 0) && (f.Repair == "" || slices.Contains(e.Repairs, f.Repair))
+		(f.Left == "" || f.Stay > 0 || len(e.Fixes) > 0) && (f.Fix == "" || slices.Contains(e.Fixes, f.Fix))
 }
 
 // Patch has the patched copy of a file of size bytes, at original, written to the empty file at to,
@@ -139,7 +139,7 @@ func (e *Examiner) start() error {
 		e.process = nil
 		return err
 	}
-	if err := send(e.socket, bounds{Memory: e.Memory, Time: time.Until(e.Until), Repairs: e.Repairs}); err != nil {
+	if err := send(e.socket, bounds{Memory: e.Memory, Time: time.Until(e.Until), Fixes: e.Fixes}); err != nil {
 		return err
 	}
 	var h hello

@@ -162,7 +162,7 @@ func until(t *testing.T, pid int, state byte) {
 // An answer that cannot be is none: the process may be in the hands of a file.
 func TestLies(t *testing.T) {
 	for _, a := range []string{
-		`{"size":-1}`, `{"stay":1}`, `{"left":"x"}`, `{"repair":"java-cgroups"}`, `{"sites":-5}`, `{"size":"x"}`, `[]`, ``, `{"stay":1,"left":"` + strings.Repeat("x", 2*maxReason) + `"}`,
+		`{"size":-1}`, `{"stay":1}`, `{"left":"x"}`, `{"fix":"java-cgroups"}`, `{"sites":-5}`, `{"size":"x"}`, `[]`, ``, `{"stay":1,"left":"` + strings.Repeat("x", 2*maxReason) + `"}`,
 		`{"size":1}` + strings.Repeat(" ", maxMessage),
 	} {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

@@ -14,8 +14,8 @@ type Pool struct {
 	// Memory and Until are those of each Examiner.
 	Memory int64
 	Until  time.Time
-	// Repairs are those that are made besides.
-	Repairs []rewriter.Repair
+	// Fixes are those that are made besides.
+	Fixes []rewriter.Fix
 	// Holds is what confined the last process that was done, Asked how often all were asked.
 	Holds []string
 	Asked int
@@ -23,7 +23,7 @@ type Pool struct {
 
 // One is an examiner, to be ended with Done.
 func (p *Pool) One() *Examiner {
-	return &Examiner{Memory: p.Memory, Until: p.Until, Repairs: p.Repairs}
+	return &Examiner{Memory: p.Memory, Until: p.Until, Fixes: p.Fixes}
 }
 
 // Done ends an examiner.

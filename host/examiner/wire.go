@@ -22,12 +22,12 @@ const maxMessage = 16 << 10
 type Finding struct {
 	Size  int64 `json:"size,omitempty"`  // of the patched copy, in bytes; 0 where there is nothing to patch
 	Sites int   `json:"sites,omitempty"` // call sites that the copy has patched
-	// Stay is how many live and unknown call sites stay. Left says so in words, or why a repair cannot
+	// Stay is how many live and unknown call sites stay. Left says so in words, or why a fix cannot
 	// be made; "" for neither.
 	Stay int    `json:"stay,omitempty"`
 	Left string `json:"left,omitempty"`
-	// Repair is the one that the copy has, or the file itself; "" for none.
-	Repair rewriter.Repair `json:"repair,omitempty"`
+	// Fix is the one that the copy has, or the file itself; "" for none.
+	Fix rewriter.Fix `json:"fix,omitempty"`
 }
 
 // ErrTooMuch: a file costs more to read than any program is large.
@@ -35,9 +35,9 @@ var ErrTooMuch = errors.New("not examined")
 
 // bounds are the first message, from the caller.
 type bounds struct {
-	Memory  int64             `json:"memory"`
-	Time    time.Duration     `json:"time"`
-	Repairs []rewriter.Repair `json:"repairs,omitempty"`
+	Memory int64          `json:"memory"`
+	Time   time.Duration  `json:"time"`
+	Fixes  []rewriter.Fix `json:"fixes,omitempty"`
 }
 
 // hello is the first answer.
@@ -67,7 +67,7 @@ const maxReason = 1 << 10
 
 func clip(s string) string { return s[:min(len(s), maxReason)] }
 
-// add notes what a plan does; wanted says that the file is to have the plan's repair.
+// add notes what a plan does; wanted says that the file is to have the plan's fix.
 func (f *Finding) add(p *rewriter.Plan, wanted bool) {
 	if !p.Empty() {
 		f.Size = p.Size
@@ -89,12 +89,12 @@ func (f *Finding) add(p *rewriter.Plan, wanted bool) {
 	switch d := p.Redirect; {
 	case !wanted:
 	case p.Redirected():
-		f.Repair = d.Repair
+		f.Fix = d.Fix
 	case f.Left != "":
 		f.Left += "; "
 		fallthrough
 	default:
-		f.Left += fmt.Sprintf("not repaired (%s): %s", d.Repair, d.Reason)
+		f.Left += fmt.Sprintf("not fixed (%s): %s", d.Fix, d.Reason)
 	}
 	f.Left = clip(f.Left)
 }

@@ -13,7 +13,7 @@
 //	look       which files of the root are to be patched
 //	tree       which files of a folder call the page: examine looks at one, indexes remember
 //	patch      the patched copy of a file, and its mount; replace puts it into the root itself
-//	repair     what is repaired besides calls of the page, and the files for it
+//	fix     what is fixed besides calls of the page, and the files for it
 //	prepare    the order of a start: joins these
 //	log        the one line that tells why something was not done
 package ociruntime

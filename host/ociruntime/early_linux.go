@@ -34,8 +34,8 @@ func Index(layers []string, dir string, o Options) (*Indexed, error) {
 	}
 	p.Limits.Seconds = earlySeconds
 	b := newBudget(p.Limits)
-	pool := &examiner.Pool{Memory: b.MemoryBytes, Until: b.until(), Repairs: decided.Fix}
-	keep := indexes{s, o.maker(pool.Repairs), b, pool}
+	pool := &examiner.Pool{Memory: b.MemoryBytes, Until: b.until(), Fixes: decided.Fix}
+	keep := indexes{s, o.maker(pool.Fixes), b, pool}
 	done := &Indexed{Layers: len(layers)}
 	for _, layer := range layers {
 		asked := pool.Asked

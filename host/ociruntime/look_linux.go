@@ -138,7 +138,7 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 	}
 	found, err := keep.folder(k.root)
 	if err == nil && layered != nil {
-		for _, h := range layered.Legacy { // what is not shown may be a copy that was cut off: repair
+		for _, h := range layered.Legacy { // what is not shown may be a copy that was cut off: fix
 			h.Names = slices.DeleteFunc(slices.Clone(h.Names), func(n []byte) bool { return k.shows(string(n), h.ID) })
 			if len(h.Names) > 0 {
 				found.Legacy = append(found.Legacy, h)

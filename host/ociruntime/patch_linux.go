@@ -31,7 +31,7 @@ func (k *container) patch(h *legacyFile) {
 		case k.shows(name, h.ID):
 			names = append(names, name)
 		default:
-			if err := k.repair(name, h); err != nil {
+			if err := k.fix(name, h); err != nil {
 				k.problem(name, err)
 			}
 		}
@@ -44,7 +44,7 @@ func (k *container) patch(h *legacyFile) {
 		k.problem(names[0], errors.New(h.Left))
 	}
 	if h.Size == 0 {
-		k.needs(h.Repair)
+		k.needs(h.Fix)
 		return
 	}
 	if err := k.budget.copied(h.Size); err != nil {
@@ -73,10 +73,10 @@ func (k *container) patch(h *legacyFile) {
 
 // patched notes a file that is patched now, by each name.
 func (k *container) patched(names []string, h *legacyFile, c *copied) {
-	k.needs(h.Repair)
+	k.needs(h.Fix)
 	for _, name := range names {
 		k.rec.Files = append(k.rec.Files, starts.File{
-			Path: "/" + name, Before: hex.EncodeToString(h.SHA256), After: k.store.SHA256(c.key), Sites: h.Sites, Repair: string(h.Repair),
+			Path: "/" + name, Before: hex.EncodeToString(h.SHA256), After: k.store.SHA256(c.key), Sites: h.Sites, Fix: string(h.Fix),
 		})
 	}
 }

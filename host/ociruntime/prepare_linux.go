@@ -43,9 +43,9 @@ type container struct {
 	mounts   []mount  // at the root and below it
 	machine  []mount  // of this machine, where this is the hook
 	add      []addition
-	hook     *specHook         // that config.json gets
-	earlier  []specMount       // those of config.json that an earlier start has added
-	repaired []rewriter.Repair // that some program has which the container sees
+	hook     *specHook      // that config.json gets
+	earlier  []specMount    // those of config.json that an earlier start has added
+	fixed    []rewriter.Fix // that some program has which the container sees
 	// rec is what is done and what is not, for the log and the record.
 	rec *starts.Record
 }
@@ -141,7 +141,7 @@ func (k *container) work(d policy.Decision) (err error) {
 		return fmt.Errorf("cache: %s is on a file system that allows no programs (noexec)", k.store.Dir)
 	}
 	k.rec.Root = k.root.Path
-	k.pool.Repairs = k.possible(d.Fix)
+	k.pool.Fixes = k.possible(d.Fix)
 	found, err := k.look()
 	k.rec.Examined = k.pool.Asked
 	k.rec.Seconds.Look = k.budget.since()
@@ -172,7 +172,7 @@ func (k *container) work(d policy.Decision) (err error) {
 			k.rec.Add("", err.Error())
 		}
 	}
-	if err := k.addRepairs(); err != nil {
+	if err := k.addFixes(); err != nil {
 		k.rec.Add("", err.Error())
 	}
 	return nil

@@ -94,10 +94,10 @@ func (k *container) inUpper(name string) (*rootfs.File, error) {
 	return upper.OpenFile(name)
 }
 
-// repair makes a copy again that an earlier start has put into the upper layer, in place of
+// fix makes a copy again that an earlier start has put into the upper layer, in place of
 // a file of a lower one, and that a power failure has cut off. Everything else that stands in
 // that place is the container's own.
-func (k *container) repair(name string, h *legacyFile) error {
+func (k *container) fix(name string, h *legacyFile) error {
 	if !k.writable || k.upper == "" || h.layer == "" {
 		return nil
 	}

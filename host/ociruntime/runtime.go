@@ -47,7 +47,7 @@ func Hint(err error) string {
 }
 
 // maker names what makes copies of files, and what is looked for in them.
-func (o *Options) maker(fix []rewriter.Repair) (maker string) {
+func (o *Options) maker(fix []rewriter.Fix) (maker string) {
 	if o.Maker != nil {
 		maker = o.Maker()
 	}

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/starts"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
-	"vfix.dev/vfix/internal/repairs"
 )
 
 // ConfigFile is where vfix-runtime looks for its configuration. Engines that start a
@@ -52,7 +52,7 @@ type Config struct {
 	OptIn bool `json:"opt_in,omitempty"`
 	// Fallback gives containers the preload library unless an annotation says otherwise.
 	Fallback bool `json:"fallback,omitempty"`
-	// Fix lists repairs beyond calls of the page, as vfix rebuild --fix does: for all containers,
+	// Fix lists fixes beyond calls of the page, as vfix rebuild --fix does: for all containers,
 	// unless an annotation says otherwise.
 	Fix string `json:"fix,omitempty"`
 	// Record is where a line about each start goes: an absolute path, "journald" or "none"; "" is
@@ -150,7 +150,7 @@ func (c Config) check() (member string, err error) {
 		return "metrics", fmt.Errorf("got %q, want an absolute path that ends in .prom", c.Metrics)
 	}
 	if c.Fix != "" {
-		_, err = repairs.Parse(c.Fix)
+		_, err = fixes.Parse(c.Fix)
 	}
 	return "fix", err
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"vfix.dev/vfix/internal/repairs"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -16,18 +16,18 @@ const (
 	AnnotationPrefix   = "dev.vfix."
 	AnnotationEnable   = AnnotationPrefix + "enable"   // true, or false
 	AnnotationFallback = AnnotationPrefix + "fallback" // always, or never
-	AnnotationFix      = AnnotationPrefix + "fix"      // as Config.Fix, or noRepair
+	AnnotationFix      = AnnotationPrefix + "fix"      // as Config.Fix, or noFix
 )
 
-// noRepair is the word for none in AnnotationFix.
-const noRepair = "none"
+// noFix is the word for none in AnnotationFix.
+const noFix = "none"
 
 // Decision is what is done about one container.
 type Decision struct {
 	Enabled  bool
 	OptedOut bool // not Enabled because of its annotation
 	Fallback bool
-	Fix      []rewriter.Repair
+	Fix      []rewriter.Fix
 }
 
 // Decide applies annotations to the configuration. An error says that one of them has no meaning, or asks for
@@ -36,7 +36,7 @@ func (c Config) Decide(annotations map[string]string) (Decision, error) {
 	var of Decision // the configuration alone
 	var err error
 	if of = (Decision{Enabled: !c.OptIn, Fallback: c.Fallback}); c.Fix != "" {
-		if of.Fix, err = repairs.Parse(c.Fix); err != nil {
+		if of.Fix, err = fixes.Parse(c.Fix); err != nil {
 			return of, fmt.Errorf("fix: %w", err)
 		}
 	}
@@ -50,13 +50,13 @@ func (c Config) Decide(annotations map[string]string) (Decision, error) {
 	}
 	switch fix := annotations[AnnotationFix]; fix {
 	case "":
-	case noRepair:
+	case noFix:
 		d.Fix = nil
 	default:
-		if d.Fix, err = repairs.Parse(fix); err != nil {
-			return of, fmt.Errorf("annotation %s: %w, or %s", AnnotationFix, err, noRepair)
+		if d.Fix, err = fixes.Parse(fix); err != nil {
+			return of, fmt.Errorf("annotation %s: %w, or %s", AnnotationFix, err, noFix)
 		}
-		d.Fix = append(slices.Clone(of.Fix), slices.DeleteFunc(d.Fix, func(r rewriter.Repair) bool { return slices.Contains(of.Fix, r) })...)
+		d.Fix = append(slices.Clone(of.Fix), slices.DeleteFunc(d.Fix, func(r rewriter.Fix) bool { return slices.Contains(of.Fix, r) })...)
 	}
 	if !c.FailClosed || c.AllowDisable {
 		return d, nil

@@ -10,7 +10,7 @@ import (
 
 // What a container's author writes makes the policy stricter, or the policy permits it.
 func TestDecide(t *testing.T) {
-	java := []rewriter.Repair{rewriter.Repairs[0]}
+	java := []rewriter.Fix{rewriter.Fixes[0]}
 	strict := Config{FailClosed: true, Fallback: true, Fix: "java-cgroups"}
 	permits := strict
 	permits.AllowDisable = true

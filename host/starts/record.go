@@ -123,7 +123,7 @@ type Policy struct {
 	FailClosed bool   `json:"fail_closed"`
 	OptIn      bool   `json:"opt_in"`
 	Fallback   bool   `json:"fallback"`
-	// Fix lists the repairs beyond calls of the page.
+	// Fix lists the fixes beyond calls of the page.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -133,7 +133,7 @@ type File struct {
 	Before string `json:"before"`
 	After  string `json:"after"`
 	Sites  int    `json:"sites"`
-	Repair string `json:"repair,omitempty"` // that it has beyond calls of the page
+	Fix    string `json:"fix,omitempty"` // that it has beyond calls of the page
 }
 
 // Problem is what was not done about a file, and why.

@@ -348,7 +348,7 @@ func take(o *outcome.Image, r *images.Rebuilt) {
 					o.Patched++
 				}
 			}
-			repaired(o, &f.Files[i])
+			fixed(o, &f.Files[i])
 		}
 	}
 }
@@ -371,10 +371,10 @@ func unread(o *outcome.Image, all *contents.Findings) {
 	}
 }
 
-// repaired counts a file with a repair.
-func repaired(o *outcome.Image, f *contents.File) {
+// fixed counts a file with a fix.
+func fixed(o *outcome.Image, f *contents.File) {
 	if f.Plan.Redirected() {
-		o.Repaired++
+		o.Fixed++
 	}
 }
 
@@ -394,7 +394,7 @@ func (b *batch) key(i outcome.Item) stateKey { return stateKey{b.verb, i.Source,
 func (b *batch) fingerprint() string {
 	o := &b.o
 	fix := ""
-	for _, r := range o.Rewriter.Repairs {
+	for _, r := range o.Rewriter.Fixes {
 		fix += " fix " + string(r)
 	}
 	if b.verb == scanVerb {

@@ -40,7 +40,7 @@ func found(o *outcome.Image, all *contents.Findings) {
 		hazards(o, f)
 		for i := range f.Files {
 			site(o, &f.Files[i])
-			repaired(o, &f.Files[i])
+			fixed(o, &f.Files[i])
 		}
 	}
 	unread(o, all)

@@ -65,10 +65,10 @@ func TestScanList(t *testing.T) {
 		t.Errorf("state:\n%s", text)
 	}
 
-	// What a scan for a repair would find, another one has not found.
-	o.Rewriter.Repairs = rewriter.Repairs
+	// What a scan for a fix would find, another one has not found.
+	o.Rewriter.Fixes = rewriter.Fixes
 	scan("affected, failed, affected, unaffected")
-	o.Rewriter.Repairs = nil
+	o.Rewriter.Fixes = nil
 	scan("affected, failed, affected, unaffected")
 }
 

@@ -67,14 +67,14 @@ func (s *Session) judge(out *Scanned, v visible, layer string) error {
 			return err
 		}
 	}
-	if h := v.ELF.hazard; h != nil && !repairs(plan, h) {
+	if h := v.ELF.hazard; h != nil && !fixes(plan, h) {
 		out.addHazard(Hazard{Hazard: *h, Path: v.Names[0], Layer: layer})
 	}
 	if plan == nil {
 		return nil
 	}
 	if d := plan.Redirect; d != nil && d.Reason != "" {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: not repaired (%s): %s", v.Names[0], d.Repair, d.Reason))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: not fixed (%s): %s", v.Names[0], d.Fix, d.Reason))
 	}
 	out.Files = append(out.Files, File{
 		Path: v.Names[0], Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer,
@@ -84,9 +84,9 @@ func (s *Session) judge(out *Scanned, v visible, layer string) error {
 	return nil
 }
 
-// repairs reports whether a plan ends a hazard.
-func repairs(p *rewriter.Plan, h *hazards.Hazard) bool {
-	return p != nil && p.Redirected() && string(p.Redirect.Repair) == string(h.Kind)
+// fixes reports whether a plan ends a hazard.
+func fixes(p *rewriter.Plan, h *hazards.Hazard) bool {
+	return p != nil && p.Redirected() && string(p.Redirect.Fix) == string(h.Kind)
 }
 
 // plan makes the plan for a file once, however many images have it.

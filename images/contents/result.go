@@ -104,7 +104,7 @@ type Findings struct {
 	// the first of them: the others.
 	Platform string
 	Levels   []*Findings
-	Files    []File // only those with at least one reference to the page or a repair, sorted by path
+	Files    []File // only those with at least one reference to the page or a fix, sorted by path
 	Passed   []Passed
 	// Hazards are files that end programs on some hosts, whatever vfix does about call sites.
 	Hazards []Hazard

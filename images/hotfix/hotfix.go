@@ -18,9 +18,9 @@ import (
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/internal/repairs"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -57,7 +57,7 @@ type Hotfixed struct {
 	Recreated *Recreated
 }
 
-// Mount is one name of one patched file, or of a file that a repair needs.
+// Mount is one name of one patched file, or of a file that a fix needs.
 type Mount struct {
 	Source string `json:"source"` // absolute path of the patched copy on this machine
 	Target string `json:"target"` // absolute path in the container
@@ -188,7 +188,7 @@ func serviceName(image string) string {
 // folders or files covered are left out: the container does not see these files.
 func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []string, e engine.Traits) error {
 	var k *copyFolder
-	var repaired []rewriter.Repair
+	var fixed []rewriter.Fix
 	for _, one := range targets {
 		targets := visibleNames(one.Names, covered)
 		if len(targets) == 0 {
@@ -208,12 +208,12 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 		for _, t := range targets {
 			h.out.Mounts = append(h.out.Mounts, Mount{Source: source, Target: t, Size: one.Plan.Size})
 		}
-		if d := one.Plan.Redirect; one.Plan.Redirected() && !slices.Contains(repaired, d.Repair) {
-			repaired = append(repaired, d.Repair)
+		if d := one.Plan.Redirect; one.Plan.Redirected() && !slices.Contains(fixed, d.Fix) {
+			fixed = append(fixed, d.Fix)
 		}
 	}
-	for _, r := range repaired {
-		if err := h.keepFile(ctx, k, repairs.FileOf(r), covered); err != nil {
+	for _, r := range fixed {
+		if err := h.keepFile(ctx, k, fixes.FileOf(r), covered); err != nil {
 			return fmt.Errorf("%s: %w", r, err)
 		}
 	}
@@ -221,12 +221,12 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 	return nil
 }
 
-// keepFile writes the file that repaired programs read, and adds its mount.
-func (h *hotfix) keepFile(ctx context.Context, k *copyFolder, f repairs.File, covered []string) error {
+// keepFile writes the file that fixed programs read, and adds its mount.
+func (h *hotfix) keepFile(ctx context.Context, k *copyFolder, f fixes.File, covered []string) error {
 	if len(visibleNames([]string{f.Name}, covered)) == 0 {
 		return hinterr.With(fmt.Errorf("/%s: the container has a mount there", f.Name), "omit --fix, or remove that mount")
 	}
-	source, err := k.put(ctx, contents.Meta{Mode: repairs.Mode, Mtime: time.Unix(0, 0)}, int64(len(f.Body)), bytes.NewReader(f.Body))
+	source, err := k.put(ctx, contents.Meta{Mode: fixes.Mode, Mtime: time.Unix(0, 0)}, int64(len(f.Body)), bytes.NewReader(f.Body))
 	if err != nil {
 		return err
 	}

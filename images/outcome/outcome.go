@@ -42,7 +42,7 @@ type Image struct {
 	Files      int      `json:"files"`      // with references to the page
 	Patched    int      `json:"patched"`    // call sites
 	LeftOver   int      `json:"left_over"`  // call sites that stay and no fallback covers
-	Repaired   int      `json:"repaired"`   // files with a repair besides; of a scan: that can have one
+	Fixed      int      `json:"fixed"`      // files with a fix besides; of a scan: that can have one
 	LayerSize  int64    `json:"layer_size"` // bytes
 	Hazards    []string `json:"hazards"`    // their kinds, each once
 	Warnings   []string `json:"warnings"`

@@ -1,6 +1,6 @@
 /*
  * Java's view of control groups: whether a JDK that reads /proc/cgroups is misled here, and what
- * helps. Only the code for files that are repaired has it (VFIX_JAVA).
+ * helps. Only the code for files that get the fix has it (VFIX_JAVA).
  */
 #ifndef VFIX_CGROUPS_H
 #define VFIX_CGROUPS_H

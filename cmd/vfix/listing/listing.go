@@ -243,13 +243,13 @@ func Of(f *contents.File, p *rewriter.Patch) (Site, bool) {
 	return l, true
 }
 
-// Repair is what is shown about a repair of a file besides its call sites; false where there is
+// Fix is what is shown about a fix of a file besides its call sites; false where there is
 // nothing.
-func Repair(path string, d *rewriter.Redirect) (Site, bool) {
+func Fix(path string, d *rewriter.Redirect) (Site, bool) {
 	if d == nil || d.Listing == nil {
 		return Site{}, false
 	}
-	l := Site{Title: fmt.Sprintf("%s: %s at %#x", path, d.Repair, d.Vaddr), Before: d.Listing.Before, After: d.Listing.After}
+	l := Site{Title: fmt.Sprintf("%s: %s at %#x", path, d.Fix, d.Vaddr), Before: d.Listing.Before, After: d.Listing.After}
 	l.Reasons = []string{"lea: loads the name of a file; the injected code changes the copy of it at load, where the file misleads the program"}
 	if d.Reason != "" {
 		l.Reasons = []string{"left: " + d.Reason}
@@ -266,7 +266,7 @@ func Explain(w io.Writer, s screen.Stream, f *contents.Findings) {
 			}
 		}
 		plan := f.Files[i].Plan
-		if l, ok := Repair(f.Files[i].Path, plan.Redirect); ok {
+		if l, ok := Fix(f.Files[i].Path, plan.Redirect); ok {
 			l.Write(w, s)
 		}
 		writeLines(w, s, f.Files[i].Path+": what else changes", plan.Notes)

@@ -11,12 +11,12 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/internal/repairs"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/rewriter"
 )
 
 // Deed is what a verb did about the call sites in a table.
-type Deed struct{ patch, repair string }
+type Deed struct{ patch, fix string }
 
 var (
 	Scanned  = Deed{"can be patched", "can be fixed"}
@@ -70,7 +70,7 @@ func patchGrid(f *contents.Findings) *screen.Table {
 			first = []string{"", "", ""}
 		}
 		if file.Plan.Redirected() {
-			t.Add(append(first, string(file.Plan.Redirect.Repair), "1", rewriter.Lea.String()))
+			t.Add(append(first, string(file.Plan.Redirect.Fix), "1", rewriter.Lea.String()))
 		}
 	}
 	return t
@@ -187,7 +187,7 @@ func sums(c screen.Palette, d Deed, f *contents.Findings) []string {
 	if n := left[rewriter.Benign]; n > 0 {
 		lines = append(lines, screen.Count(n, "benign reference")+" left: compared with, never called")
 	}
-	lines = append(lines, repairSums(d, f)...)
+	lines = append(lines, fixSums(d, f)...)
 	if total == 0 && f.LeftOver() == 0 {
 		clean := c.Green("no call site of the vsyscall page")
 		switch {
@@ -242,22 +242,22 @@ func Coverers(f *contents.Findings) []string {
 	return all
 }
 
-// Repaired are the files of which a plan makes a repair, as file and repair.
-func Repaired(f *contents.Findings) (all []images.Repaired) {
+// Fixed are the files of which a plan makes a fix, as file and fix.
+func Fixed(f *contents.Findings) (all []images.Fixed) {
 	for i := range f.Files {
 		if p := f.Files[i].Plan; p.Redirected() {
-			all = append(all, images.Repaired{Path: f.Files[i].Path, Repair: p.Redirect.Repair})
+			all = append(all, images.Fixed{Path: f.Files[i].Path, Fix: p.Redirect.Fix})
 		}
 	}
 	return all
 }
 
-// repairSums says how many files are repaired, by repair.
-func repairSums(d Deed, f *contents.Findings) (lines []string) {
-	all := Repaired(f)
-	for _, r := range rewriter.Repairs {
-		if n := len(slices.DeleteFunc(slices.Clone(all), func(o images.Repaired) bool { return o.Repair != r })); n > 0 {
-			lines = append(lines, fmt.Sprintf("%s %s (%s): %s", screen.Count(n, "file"), d.repair, r, repairs.Does(r)))
+// fixSums says how many files are fixed, by fix.
+func fixSums(d Deed, f *contents.Findings) (lines []string) {
+	all := Fixed(f)
+	for _, r := range rewriter.Fixes {
+		if n := len(slices.DeleteFunc(slices.Clone(all), func(o images.Fixed) bool { return o.Fix != r })); n > 0 {
+			lines = append(lines, fmt.Sprintf("%s %s (%s): %s", screen.Count(n, "file"), d.fix, r, fixes.Does(r)))
 		}
 	}
 	return lines

@@ -35,7 +35,7 @@ type elfInfo struct {
 	execBytes int64
 	passed    string            // why it was not examined, "" where it was
 	unread    bool              // because it could not be read
-	report    *rewriter.Report  // nil where it has no reference to the page, and needs no repair that is asked for
+	report    *rewriter.Report  // nil where it has no reference to the page, and needs no fix that is asked for
 	Content   *io.SectionReader // kept where report is not nil
 	plan      *rewriter.Plan    // once made
 	hazard    *hazards.Hazard   // nil for none
@@ -192,9 +192,9 @@ func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	return x.tmp, x.tmp.Truncate(size)
 }
 
-// repairs reports whether the file has something besides call sites that is to be repaired.
-func (s *Session) repairs(r *rewriter.Report) bool {
-	return r.Redirect != nil && slices.Contains(s.Options.Repairs, r.Redirect.Repair)
+// fixes reports whether the file has something besides call sites that is to be fixed.
+func (s *Session) fixes(r *rewriter.Report) bool {
+	return r.Redirect != nil && slices.Contains(s.Options.Fixes, r.Redirect.Fix)
 }
 
 // examineAt has the rewriter look at a file. keep says that r will not last: a file with
@@ -223,7 +223,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 		return nil, nil
 	}
 	info := &elfInfo{execBytes: report.ExecBytes, hazard: hazard}
-	if len(report.Sites) == 0 && !s.repairs(report) {
+	if len(report.Sites) == 0 && !s.fixes(report) {
 		info.passed, err = packedInside(r, size)
 		info.unread = info.passed != ""
 		return info, err

@@ -1,4 +1,4 @@
-package repairs
+package fixes
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// TestKnown: each repair has its file and words.
+// TestKnown: each fix has its file and words.
 func TestKnown(t *testing.T) {
-	for _, r := range rewriter.Repairs {
+	for _, r := range rewriter.Fixes {
 		if f := FileOf(r); f.Name == "" || len(f.Body) == 0 || Affects(r) == "" || Does(r) == "" || Done(r) == "" || !slices.Contains(Names(), string(r)) {
 			t.Errorf("%s: %+v, %+v", r, f, known[r])
 		}
 	}
-	if len(known) != len(rewriter.Repairs) {
-		t.Errorf("%d repairs are known here, %d to the rewriter", len(known), len(rewriter.Repairs))
+	if len(known) != len(rewriter.Fixes) {
+		t.Errorf("%d fixes are known here, %d to the rewriter", len(known), len(rewriter.Fixes))
 	}
 }
 
@@ -48,7 +48,7 @@ func TestCgroups(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	if got, err := Parse("java-cgroups,java-cgroups"); err != nil || !slices.Equal(got, rewriter.Repairs) {
+	if got, err := Parse("java-cgroups,java-cgroups"); err != nil || !slices.Equal(got, rewriter.Fixes) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, text := range []string{"", "java", "java-cgroups,", "all"} {

@@ -1,4 +1,4 @@
-// Repairs beyond calls of the page: which ones a container gets, and the files that repaired programs
+// Fixes beyond calls of the page: which ones a container gets, and the files that fixed programs
 // read, as read-only mounts.
 
 package ociruntime
@@ -10,14 +10,14 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/host/store"
-	"vfix.dev/vfix/internal/repairs"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/rewriter"
 )
 
-// possible are the repairs whose files this container can have.
-func (k *container) possible(all []rewriter.Repair) (some []rewriter.Repair) {
+// possible are the fixes whose files this container can have.
+func (k *container) possible(all []rewriter.Fix) (some []rewriter.Fix) {
 	for _, r := range all {
-		if err := k.roomFor(repairs.FileOf(r)); err != nil {
+		if err := k.roomFor(fixes.FileOf(r)); err != nil {
 			k.rec.Add("", fmt.Sprintf("%s: %v", r, err))
 			continue
 		}
@@ -28,7 +28,7 @@ func (k *container) possible(all []rewriter.Repair) (some []rewriter.Repair) {
 
 // roomFor is nil where a file can be mounted: nothing is there but the file itself, or an empty one
 // that an earlier mount needed.
-func (k *container) roomFor(f repairs.File) error {
+func (k *container) roomFor(f fixes.File) error {
 	if k.has(f.Name, f.Body) {
 		return nil
 	}
@@ -44,14 +44,14 @@ func (k *container) roomFor(f repairs.File) error {
 	return k.mountable(f.Name)
 }
 
-// addRepairs mounts the files that the container's repaired programs read.
-func (k *container) addRepairs() error {
-	for _, r := range k.repaired {
-		f := repairs.FileOf(r)
+// addFixes mounts the files that the container's fixed programs read.
+func (k *container) addFixes() error {
+	for _, r := range k.fixed {
+		f := fixes.FileOf(r)
 		if k.has(f.Name, f.Body) {
 			continue
 		}
-		meta := store.Meta{Mode: repairs.Mode}
+		meta := store.Meta{Mode: fixes.Mode}
 		meta.UID, meta.GID = k.spec.containerRoot()
 		key, err := k.storedFile(path.Base(f.Name), f.Body, meta)
 		if err != nil {
@@ -62,18 +62,18 @@ func (k *container) addRepairs() error {
 	return nil
 }
 
-// needs notes that a program which the container sees has a repair.
-func (k *container) needs(r rewriter.Repair) {
-	if r != "" && !slices.Contains(k.repaired, r) {
-		k.repaired = append(k.repaired, r)
+// needs notes that a program which the container sees has a fix.
+func (k *container) needs(r rewriter.Fix) {
+	if r != "" && !slices.Contains(k.fixed, r) {
+		k.fixed = append(k.fixed, r)
 	}
 }
 
 // maker is Options.maker for this container.
-func (k *container) maker() string { return k.own.maker(k.pool.Repairs) }
+func (k *container) maker() string { return k.own.maker(k.pool.Fixes) }
 
-// words are repairs as the record has them.
-func words(all []rewriter.Repair) string {
+// words are fixes as the record has them.
+func words(all []rewriter.Fix) string {
 	var names []string
 	for _, r := range all {
 		names = append(names, string(r))

@@ -1,6 +1,6 @@
-// Package repairs knows what a root filesystem needs besides its patched files, for each repair that
+// Package fixes knows what a root filesystem needs besides its patched files, for each fix that
 // the rewriter makes beyond calls of the vsyscall page, and the words for it.
-package repairs
+package fixes
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// File is one that repaired programs read: plain, and root's.
+// File is one that fixed programs read: plain, and root's.
 type File struct {
 	Name string // below the root
 	Body []byte
@@ -19,8 +19,8 @@ type File struct {
 // Mode is that of the files.
 const Mode = 0o644
 
-// known is each repair's file and words.
-var known = map[rewriter.Repair]struct {
+// known is each fix's file and words.
+var known = map[rewriter.Fix]struct {
 	file                File
 	affects, does, done string
 }{
@@ -31,24 +31,24 @@ var known = map[rewriter.Repair]struct {
 			"cpuset\t0\t1\t1\ncpu\t0\t1\t1\ncpuacct\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n")},
 		affects: "JDKs that ignore their memory limit on some hosts with cgroup v2; see 'vfix help java'",
 		does:    "the JDK sees its container's limits on hosts with cgroup v2 whose /proc/cgroups does not list the controllers",
-		done:    "memory limit of the JDK repaired",
+		done:    "memory limit of the JDK fixed",
 	},
 }
 
-// Names are all repairs, as a user types them.
+// Names are all fixes, as a user types them.
 func Names() []string {
-	all := make([]string, len(rewriter.Repairs))
-	for i, r := range rewriter.Repairs {
+	all := make([]string, len(rewriter.Fixes))
+	for i, r := range rewriter.Fixes {
 		all[i] = string(r)
 	}
 	return all
 }
 
 // Parse reads a list of names separated by commas.
-func Parse(text string) ([]rewriter.Repair, error) {
-	var all []rewriter.Repair
+func Parse(text string) ([]rewriter.Fix, error) {
+	var all []rewriter.Fix
 	for name := range strings.SplitSeq(text, ",") {
-		r := rewriter.Repair(name)
+		r := rewriter.Fix(name)
 		if _, ok := known[r]; !ok {
 			return nil, fmt.Errorf("got %q, want %s", name, strings.Join(Names(), ", "))
 		}
@@ -59,14 +59,14 @@ func Parse(text string) ([]rewriter.Repair, error) {
 	return all, nil
 }
 
-// FileOf is the file that the programs of a repair read.
-func FileOf(r rewriter.Repair) File { return known[r].file }
+// FileOf is the file that the programs of a fix read.
+func FileOf(r rewriter.Fix) File { return known[r].file }
 
-// Affects says in an option's help what a repair is for.
-func Affects(r rewriter.Repair) string { return known[r].affects }
+// Affects says in an option's help what a fix is for.
+func Affects(r rewriter.Fix) string { return known[r].affects }
 
-// Does says what a repair changes for the program.
-func Does(r rewriter.Repair) string { return known[r].does }
+// Does says what a fix changes for the program.
+func Does(r rewriter.Fix) string { return known[r].does }
 
 // Done says in an image's history what was done.
-func Done(r rewriter.Repair) string { return known[r].done }
+func Done(r rewriter.Fix) string { return known[r].done }
