@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/internal/filemarks"
 )
 

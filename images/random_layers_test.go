@@ -19,7 +19,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 )
 

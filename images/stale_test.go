@@ -10,7 +10,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/atomicfile"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 )
 
 type members = []imagetest.TestMember

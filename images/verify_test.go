@@ -12,7 +12,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 )
 
 // verifyBase is an image with a bit of everything.

@@ -10,6 +10,7 @@ import (
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
+	"vfix.dev/vfix/host/hotfix"
 	"vfix.dev/vfix/host/index"
 	"vfix.dev/vfix/host/install"
 	"vfix.dev/vfix/host/nri"
@@ -18,7 +19,6 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/media"
 )

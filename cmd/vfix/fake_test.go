@@ -5,11 +5,11 @@ package main
 import (
 	"strings"
 
+	"vfix.dev/vfix/host/hotfix"
 	"vfix.dev/vfix/host/install"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/rewriter"
 )
 

@@ -18,9 +18,9 @@ import (
 	"vfix.dev/vfix/cmd/vfix/hints"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/host/hotfix"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/atomicfile"
-	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/media"
 )
 

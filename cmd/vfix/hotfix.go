@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/host/hotfix"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/hotfix"
 	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/rewriter"
 )

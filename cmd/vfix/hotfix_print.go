@@ -9,7 +9,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
-	"vfix.dev/vfix/images/hotfix"
+	"vfix.dev/vfix/host/hotfix"
 	"vfix.dev/vfix/images/mountopts"
 )
 

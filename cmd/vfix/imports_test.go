@@ -31,6 +31,8 @@ var forbidden = map[string][]string{
 	"images/mountopts": {module + "cmd", module + "host", module + "images", module + "rewriter", "os", "net", "io/fs", "syscall", "github.com"},
 	"internal/quote":   {module, "os", "net", "io/fs", "syscall", "github.com"},
 	"host":             {module + "cmd", module + "images", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com", "net"},
+	// It asks engines, and reads images.
+	"host/hotfix": {module + "cmd", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com"},
 	// It draws what it is given.
 	"host/bench/figure": {module, "golang.org/x/arch", "debug/elf", "github.com", "net", "syscall"},
 	// It reads compressed cores.

@@ -35,16 +35,16 @@ var layers = []string{
 	"images/provenance",
 	"images/patch",
 	"images",
-	"images/hotfix", "images/batch", "images/inventory",
-	"images/internal/imagetest",
-	"host/inherited", "host/jail", "host/probe", "host/run", "host/rootfs", "host/store", "host/examiner", "host/starts", "host/policy",
+	"images/batch", "images/inventory",
+	"images/imagetest",
+	"host/inherited", "host/jail", "host/probe", "host/run", "host/rootfs", "host/store", "host/examiner", "host/starts", "host/policy", "host/hotfix",
 	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/ociruntime", "host/index", "host/nri", "host/nri/plugin", "host/install",
 	"cmd/vfix/screen", "cmd/vfix/hints", "cmd/vfix/markdown", "cmd/vfix/listing", "cmd/vfix/tables", "cmd/vfix/sarif", "cmd/vfix/crash", "cmd/vfix/manual", "cmd/vfix/garbage", "cmd/vfix/watch", "cmd/vfix/embedded",
 	"cmd/vfix", "cmd/vfix-runtime", "cmd/vfix-nri",
 }
 
 // ends are the packages that no other one of images or host imports: what a verb needs alone.
-var ends = []string{"images/hotfix", "images/batch", "images/inventory", "host/install", "host/doctor", "host/bench", "host/run", "host/nri/plugin"}
+var ends = []string{"images/batch", "images/inventory", "host/hotfix", "host/install", "host/doctor", "host/bench", "host/run", "host/nri/plugin"}
 
 func TestImportsPointDownward(t *testing.T) {
 	root := filepath.Join("..", "..")
@@ -114,7 +114,7 @@ func TestUpwardImportsAreSeen(t *testing.T) {
 		{"images/media", "images/blob", true},
 		{"images/blob", "images/media", false},
 		{"images/registry", "images", false},
-		{"images/batch", "images/hotfix", false},
+		{"images/batch", "images/inventory", false},
 		{"images", "rewriter", true},
 		{"cmd/vfix/watch", "images/batch", true},
 		{"cmd/vfix/screen", "cmd/vfix", false},

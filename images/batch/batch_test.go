@@ -16,7 +16,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/hinterr"

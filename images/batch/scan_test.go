@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/images/batch"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/patterns"

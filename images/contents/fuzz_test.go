@@ -11,7 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 )
 
 // FuzzTar puts two layers of any bytes together and writes the added layer. Whatever they

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 )
 
 // A file of one's own with a group of others is patched in place, and the group is lost with a

@@ -13,7 +13,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 )
 
 // TestPatchKeepsPrivileges: owner, setuid, capabilities, ACLs and user xattrs.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/internal/tinyelf"
 )
 

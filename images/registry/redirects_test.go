@@ -16,7 +16,7 @@ import (
 	"sync"
 	"testing"
 
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"

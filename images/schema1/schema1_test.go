@@ -25,7 +25,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/schema1"
 	"vfix.dev/vfix/internal/hinterr"

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 )
 
 // fakeEngine is a docker engine (API 1.41) with containers: those requests that hotfix

@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/host/hotfix"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/hotfix"
-	"vfix.dev/vfix/images/internal/imagetest"
+	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/xattrs"
