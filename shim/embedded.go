@@ -27,11 +27,11 @@ func (e *UnbuiltError) Hint() string {
 
 // Check returns an *UnbuiltError where a file is missing. Every other function panics with
 // that error then.
-func Check() error { return check(embedded.ReadFile) }
+func Check() error { return check(embedded.Open) }
 
-func check(read func(path string) ([]byte, error)) error {
+func check[File any](open func(path string) (File, error)) error {
 	for _, name := range files {
-		if _, err := read("embedded/" + name); err != nil {
+		if _, err := open("embedded/" + name); err != nil {
 			return &UnbuiltError{name}
 		}
 	}

@@ -24,7 +24,7 @@ func TestCheck(t *testing.T) {
 			}
 		}
 		var unbuilt *UnbuiltError
-		if err := check(fsys.ReadFile); !errors.As(err, &unbuilt) || unbuilt.File != missing {
+		if err := check(fsys.Open); !errors.As(err, &unbuilt) || unbuilt.File != missing {
 			t.Errorf("without %s: got %v", missing, err)
 		}
 	}

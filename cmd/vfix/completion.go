@@ -17,7 +17,7 @@ import (
 
 var shells = []string{"bash", "fish", "powershell", "zsh"}
 
-func newCompletionCommand(out *output) *cobra.Command {
+func newCompletionCommand(out *output, _ engine) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|fish|powershell|zsh",
 		Short: "Print a shell completion script",

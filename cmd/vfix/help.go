@@ -135,14 +135,12 @@ func rootHelp(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(docOpening))
 	b.WriteString("\n\nUsage: vfix VERB [options] ...\n\nVerbs:\n")
-	// In the order of use, not of the alphabet.
-	for _, name := range []string{"scan", "list", "rebuild", "patch", "verify", "convert", "layer", "hotfix", "run", "runtime", "nri", "cache", "index", "doctor", "diagnose", "bench", "install", "uninstall", "version", "completion", "help"} {
-		for _, c := range root.Commands() {
-			if c.Name() == name {
-				fmt.Fprintf(&b, "  %-14s %s\n", name, c.Short)
-			}
+	for _, v := range verbTable {
+		if c, _, err := root.Find([]string{v.name}); err == nil && c.IsAvailableCommand() {
+			fmt.Fprintf(&b, "  %-14s %s\n", v.name, c.Short)
 		}
 	}
+	fmt.Fprintf(&b, "  %-14s %s\n", "help", newHelpCommand(nil).Short)
 	b.WriteString("\nTopics:\n")
 	for _, t := range topics() {
 		fmt.Fprintf(&b, "  %-19s %s\n", t.name, t.short)

@@ -77,7 +77,7 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
 	out := newOutput(stdout, stderr)
-	err := execute(ctx, newRootCommand(out, e), args)
+	err := execute(ctx, newRootCommand(out, e, neededFor(args)...), args)
 	out.EndProgress()
 	if sig := (*signalError)(nil); err != nil && errors.As(context.Cause(ctx), &sig) {
 		err = sig // whatever the work said when it was cancelled

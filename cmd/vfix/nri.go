@@ -14,7 +14,7 @@ import (
 // NRIOptions are the choices of vfix nri.
 type NRIOptions struct{ nri.Options }
 
-func newNRICommand(e engine) *cobra.Command {
+func newNRICommand(_ *output, e engine) *cobra.Command {
 	var opts NRIOptions
 	cmd := &cobra.Command{
 		Use:   "nri [options]",

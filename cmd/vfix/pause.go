@@ -4,7 +4,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-func newPauseCommand(e engine) *cobra.Command {
+func newPauseCommand(_ *output, e engine) *cobra.Command {
 	return &cobra.Command{
 		Use:    "pause",
 		Short:  "Do nothing until SIGTERM",

@@ -15,8 +15,47 @@ import (
 	"vfix.dev/vfix/internal/nearest"
 )
 
-// newRootCommand puts the verbs together.
-func newRootCommand(out *output, e engine) *cobra.Command {
+// verbTable is the verbs, in the order of use.
+var verbTable = []struct {
+	name    string
+	command func(*output, engine) *cobra.Command
+}{
+	{"scan", newScanCommand},
+	{"list", newListCommand},
+	{"rebuild", newRebuildCommand},
+	{"patch", newPatchCommand},
+	{"verify", newVerifyCommand},
+	{"convert", newConvertCommand},
+	{"layer", newLayerCommand},
+	{"hotfix", newHotfixCommand},
+	{"run", newRunCommand},
+	{"runtime", newRuntimeCommand},
+	{"nri", newNRICommand},
+	{"cache", newCacheCommand},
+	{"index", newIndexCommand},
+	{"doctor", newDoctorCommand},
+	{"diagnose", newDiagnoseCommand},
+	{"bench", newBenchCommand},
+	{"install", newInstallCommand},
+	{"uninstall", newUninstallCommand},
+	{"version", newVersionCommand},
+	{"completion", newCompletionCommand},
+	{"pause", newPauseCommand},
+}
+
+// neededFor names the verbs that a command line needs: the one that it begins with, or none, which means all. To
+// make all verbs with their options takes as long as the start of a small program.
+func neededFor(args []string) []string {
+	for _, v := range verbTable {
+		if len(args) > 0 && args[0] == v.name && v.name != "completion" { // which completes all
+			return args[:1]
+		}
+	}
+	return nil
+}
+
+// newRootCommand puts the verbs together: only those named, or all.
+func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "vfix",
 		Short: "Make legacy programs and images run where the vsyscall page is gone",
@@ -28,28 +67,11 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 	}
 	root.SetOut(out.Stdout)
 	root.SetErr(out.Stderr)
-	root.AddCommand(
-		newScanCommand(out, e),
-		newPatchCommand(out, e),
-		newRebuildCommand(out, e),
-		newListCommand(out, e),
-		newVerifyCommand(out, e),
-		newConvertCommand(out, e),
-		newLayerCommand(out, e),
-		newHotfixCommand(out, e),
-		newRunCommand(out, e),
-		newDoctorCommand(out, e), newBenchCommand(out, e),
-		newDiagnoseCommand(out, e),
-		newRuntimeCommand(out, e),
-		newNRICommand(e),
-		newCacheCommand(out, e),
-		newIndexCommand(out, e),
-		newInstallCommand(out, e),
-		newUninstallCommand(out, e),
-		newPauseCommand(e),
-		newVersionCommand(out),
-		newCompletionCommand(out),
-	)
+	for _, v := range verbTable {
+		if len(only) == 0 || slices.Contains(only, v.name) {
+			root.AddCommand(v.command(out, e))
+		}
+	}
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
 	root.SetFlagErrorFunc(flagError)

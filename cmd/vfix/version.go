@@ -11,7 +11,7 @@ import (
 // VersionOptions are the choices of vfix version.
 type VersionOptions struct{ printOptions }
 
-func newVersionCommand(out *output) *cobra.Command {
+func newVersionCommand(out *output, _ engine) *cobra.Command {
 	var opts VersionOptions
 	cmd := &cobra.Command{
 		Use:   "version",
