@@ -10,46 +10,29 @@
 
 #define PAGE 4096
 
-/*
- * The page behind this code, by the linker script: pointers for the plain trampolines, and for the
- * exact ones.
- */
-extern uintptr_t vfix_state[2][VFIX_FUNCTIONS] __attribute__((visibility("hidden")));
-
-static void clear(uintptr_t found[VFIX_FUNCTIONS])
-{
-	for (int i = 0; i < VFIX_FUNCTIONS; i++)
-		found[i] = 0;
-}
+/* The page behind this code, by the linker script. */
+extern volatile struct vfix_state vfix_state __attribute__((visibility("hidden")));
 
 static void fill(uintptr_t vdso)
 {
-	uintptr_t found[VFIX_FUNCTIONS];
+	struct vfix_state found;
 	int hidden = vfix_cgroups_hidden();
 
-	if (hidden)
-		clear(found);
-	if ((!vdso || !vfix_vdso_lookup(vdso, found)) && !hidden)
+	if (!vfix_vdso_lookup(vdso, &found) && !hidden)
 		return;
-	if (syscall3(SYS_mprotect, (long)vfix_state, PAGE, PROT_READ | PROT_WRITE))
+	if (syscall3(SYS_mprotect, (long)&vfix_state, PAGE, PROT_READ | PROT_WRITE))
 		return;
-	int exact = vdso && vfix_vdso_is_linux(vdso);
-
-	for (int i = 0; i < VFIX_FUNCTIONS; i++) {
-		*(volatile uintptr_t *)&vfix_state[0][i] = found[i];
-		if (exact)
-			*(volatile uintptr_t *)&vfix_state[1][i] = found[i];
-	}
+	vfix_state = found;
 	if (hidden)
 		vfix_cgroups_redirect();
-	syscall3(SYS_mprotect, (long)vfix_state, PAGE, PROT_READ);
+	syscall3(SYS_mprotect, (long)&vfix_state, PAGE, PROT_READ);
 }
 
 /* Some pointer is there: a hook has run before this one. */
 static int filled(void)
 {
 	for (int i = 0; i < VFIX_FUNCTIONS; i++)
-		if (*(volatile uintptr_t *)&vfix_state[0][i])
+		if (vfix_state.plain[i])
 			return 1;
 	return 0;
 }

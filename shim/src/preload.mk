@@ -3,21 +3,21 @@
 # kernel's is for tests: make preload BUILD=DIR PAGE=ADDRESS.
 PAGE =
 
-PRELOAD_C       = signal action sigaction signals fail masks waits contexts stack next symbols state serve start time sandbox heal lock job near code meet log
-PRELOAD_S       = entry apart stubs syscall
+PRELOAD_C       = signal action sigaction signals fail masks waits contexts stack next state serve start time sandbox heal lock job near code meet log
+PRELOAD_S       = entry apart syscall
 PRELOAD_OBJECTS = $(PRELOAD_C:%=$(BUILD)/preload/%.o) $(PRELOAD_S:%=$(BUILD)/preload/%.o) \
-	$(BUILD)/preload/vdso.o $(BUILD)/preload/auxv.o $(CORE:%.c=$(BUILD)/preload/%.o)
+	$(BUILD)/preload/vdso.o $(BUILD)/preload/symbols.o $(BUILD)/preload/auxv.o $(CORE:%.c=$(BUILD)/preload/%.o)
 # Unwinders walk from a handler's frame to the interrupted one: these files have tables.
-PRELOAD_FLAGS   = $(filter-out -fpie -fno-asynchronous-unwind-tables -fno-unwind-tables,$(CFLAGS)) \
+PRELOAD_FLAGS   = $(CORE_FLAGS) $(filter-out -fpie -fno-asynchronous-unwind-tables -fno-unwind-tables,$(CFLAGS)) \
 	-fpic -fvisibility=hidden -fasynchronous-unwind-tables -fno-strict-aliasing -fstack-usage \
 	$(PAGE:%=-DVFIX_PAGE=%)
 
 preload: $(BUILD)/libvfix.so $(BUILD)/libvfix32.so
 
-$(BUILD)/preload/%.o: preload/%.c $(wildcard preload/*.h core/*.h) vdso.h auxv.h syscall.h Makefile preload.mk
+$(BUILD)/preload/%.o: preload/%.c $(wildcard preload/*.h core/*.h) vdso.h symbols.h auxv.h syscall.h $(INJECTED) Makefile preload.mk
 	@mkdir -p $(@D)
 	$(CC) $(PRELOAD_FLAGS) -c -o $@ $<
-$(BUILD)/preload/%.o: %.c $(wildcard core/*.h) vdso.h auxv.h syscall.h Makefile preload.mk
+$(BUILD)/preload/%.o: %.c $(wildcard core/*.h) vdso.h symbols.h auxv.h syscall.h $(INJECTED) Makefile preload.mk
 	@mkdir -p $(@D)
 	$(CC) $(PRELOAD_FLAGS) -c -o $@ $<
 $(BUILD)/preload/%.o: preload/%.S Makefile preload.mk

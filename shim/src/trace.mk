@@ -1,10 +1,10 @@
 # vfix-trace: an ordinary static program on musl. TRACE_TWIN is the same for a page that no
 # kernel maps, so that calls of it fault natively: for tests and the benchmark.
-TRACE_SOURCES = $(sort $(wildcard trace/*.c)) $(CORE) vdso.c auxv.c
-TRACE_FLAGS   = -std=gnu11 -Os -Wall -Wextra -Werror -D_GNU_SOURCE -I. -I$(BUILD) -static -no-pie -fno-pie -s \
+TRACE_SOURCES = $(sort $(wildcard trace/*.c)) $(CORE) vdso.c symbols.c auxv.c
+TRACE_FLAGS   = $(CORE_FLAGS) -std=gnu11 -Os -Wall -Wextra -Werror -D_GNU_SOURCE -I. -static -no-pie -fno-pie -s \
                 -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -Wl,--gc-sections \
-                -Wl,-z,noexecstack -Wl,-z,norelro -Wl,-z,noseparate-code -Wl,--build-id=none -DINJECTED_BIN='"$(BUILD)/injected.bin"'
-TRACE_NEEDS   = $(TRACE_SOURCES) $(wildcard trace/*.h core/*.h) vdso.h syscall.h auxv.h $(BUILD)/injected.bin $(BUILD)/injected.h trace.mk
+                -Wl,-z,noexecstack -Wl,-z,norelro -Wl,-z,noseparate-code -Wl,--build-id=none
+TRACE_NEEDS   = $(TRACE_SOURCES) $(wildcard trace/*.h core/*.h) vdso.h symbols.h syscall.h auxv.h $(INJECTED) trace.mk
 TRACE_TWIN    = ../../tests/build/vfix-trace-twin
 TRACE_MOST    = 69632	# bytes: an entrypoint's wrapper is to be small
 
@@ -16,9 +16,3 @@ $(BUILD)/vfix-trace: $(TRACE_NEEDS) trace/prove
 $(TRACE_TWIN): $(TRACE_NEEDS)
 	mkdir -p $(@D)
 	$(CC) $(TRACE_FLAGS) -DVFIX_PAGE=0xffffffffff5ff000ul -o $@ $(TRACE_SOURCES)
-
-# Where the parts of the injected code are: VFIX_KEEP_TIME, VFIX_STATE and so on.
-$(BUILD)/injected.h: $(BUILD)/injected.elf
-	nm $< | awk '$$3 ~ /^vfix_/ { print "#define", toupper($$3), "0x" $$1 }' > $@.tmp
-	grep -q VFIX_SYSCALL_GETCPU $@.tmp
-	mv $@.tmp $@

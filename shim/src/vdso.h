@@ -16,17 +16,20 @@ struct vfix_auxv {
 /* The vDSO's address out of an auxiliary vector, 0 where it names none. */
 uintptr_t vfix_vdso_base(const struct vfix_auxv *auxv);
 
-/*
- * Fills found[] with the addresses of __vdso_gettimeofday, __vdso_time and __vdso_getcpu
- * in the ELF image at base; 0 for each that is not there. Returns how many were found.
- */
-int vfix_vdso_lookup(uintptr_t base, uintptr_t found[VFIX_FUNCTIONS]);
+/* What the trampolines read (trampolines.S): the addresses of the functions, 0 for each that is
+ * not there, for the plain ones; and for the exact ones, 0 where a call of it may change more than
+ * a call of C code in Linux's vDSO does. */
+struct vfix_state {
+	uintptr_t plain[VFIX_FUNCTIONS];
+	uintptr_t exact[VFIX_FUNCTIONS];
+};
 
 /*
- * Whether the image at base is Linux's own, whose functions change no vector register. gVisor's has
- * the same name and no note.
+ * Fills state with __vdso_gettimeofday, __vdso_time and __vdso_getcpu of the ELF image at base. The
+ * exact ones only if the image is Linux's own, whose functions change no vector register and need
+ * no alignment: gVisor's has the same name and no note. Returns how many were found.
  */
-int vfix_vdso_is_linux(uintptr_t base);
+int vfix_vdso_lookup(uintptr_t base, struct vfix_state *state);
 
 /*
  * Calls visit for each symbol that the ELF image at base defines, with its name and address.

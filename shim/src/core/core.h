@@ -64,6 +64,15 @@ int vfix_encode(struct site *s, uintptr_t target);
  * sites are CHANGED. What cannot be written stays as it was. */
 int vfix_change(struct task *t, struct site *s, int n, void (*sync)(struct task *t));
 
+/* trampolines.c: two pages, code and state, that the caller maps. put writes what the trampolines
+ * are, 1 if all of it; has says whether they are there. */
+#define TRAMPOLINE_BYTES (2 * 4096)
+enum trampoline { PLAIN, EXACT, SYSCALL };	/* SYSCALL: with no stack for the vDSO */
+int vfix_put_trampolines(struct task *t, uintptr_t code, const struct vfix_state *state);
+int vfix_has_trampolines(struct task *t, uintptr_t code);
+int vfix_is_trampoline(uintptr_t code, uintptr_t address);
+uintptr_t vfix_trampoline(uintptr_t code, int function, enum trampoline kind);
+
 static inline int32_t vfix_imm32(const unsigned char *p)
 {
 	return (int32_t)(p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24);

@@ -41,14 +41,6 @@ int vfix_put(struct task *t, uintptr_t to, const void *from, size_t size)
 		write_directly(t->map, to, from, size);
 }
 
-/* Threads besides the one that asked and this one; a link of the folder is one's, two its own. */
-static int are_others(void)
-{
-	unsigned long stat[24];	/* struct stat of x86-64: st_nlink is the third word */
-
-	return syscall3(SYS_stat, (long)"/proc/self/task", (long)stat, 0) || stat[2] > 2 + 2;
-}
-
 static void sync_cores(struct task *t)
 {
 	(void)t;
@@ -59,7 +51,7 @@ int vfix_write_sites(struct task *t)
 {
 	int changed;
 
-	if (syscall3(SYS_membarrier, MEMBARRIER_SYNC_CORE, 0, 0) && are_others())
+	if (syscall3(SYS_membarrier, MEMBARRIER_SYNC_CORE, 0, 0) && vfix_threads() > 2)	/* the one that asked, and this one */
 		return 0;
 	unfinished = 1;
 	changed = vfix_change(t, vfix_sites, vfix_site_count, sync_cores);

@@ -26,21 +26,18 @@ int vfix_mapping_of(uintptr_t address, struct mapping *map);
 
 /* lock.c: vfix_lock returns 1 if it was free; all signals are blocked until it is unlocked.
  * vfix_is_locked may take another process for the holder. vfix_is_alone: no other thread or process of
- * this memory can fork. */
+ * this memory can fork. vfix_threads: of this process; more than any if it is not known. */
+unsigned long vfix_threads(void);
 void vfix_lock_start(void);
 int vfix_lock(void);
 void vfix_unlock(void);
 int vfix_is_locked(void);
 int vfix_is_alone(void);
 
-/* near.c: the stub that stands for the site's entry, within reach of it; 0 where there can be
- * none. Whether an address is such a stub's. */
-uintptr_t vfix_near(const struct site *site, const struct mapping *map);
+/* near.c: the trampoline in place of the site's entry, within reach of it; 0 where there can be
+ * none. Whether an address is such a trampoline's. */
+uintptr_t vfix_near(struct task *t, const struct site *site);
 int vfix_is_near(uintptr_t address);
-
-/* stubs.S: the stubs, and where in them the vDSO's address goes. */
-extern const char vfix_stub_keep[], vfix_stub_keep_hole[], vfix_stub_keep_end[];
-extern const char vfix_stub_plain[], vfix_stub_plain_hole[], vfix_stub_plain_end[];
 
 /* code.c: the sites that are being changed, or were the last to be; only who holds the lock
  * changes the table. vfix_write_sites changes the code: how many it changed. */

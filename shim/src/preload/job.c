@@ -65,7 +65,7 @@ static int add(struct task *t, const struct site *found)
 		return 1;
 	if (vfix_site_count == SITES)
 		return 0;
-	if ((stub = vfix_near(&site, t->map)) && vfix_encode(&site, stub))
+	if ((stub = vfix_near(t, &site)) && vfix_encode(&site, stub))
 		vfix_add_site(&site);
 	return 1;
 }
@@ -125,7 +125,7 @@ static void work(struct task *t, struct job *job)
 	vfix_finish_sites(t);
 	if (job->finishes)
 		return;
-	if (t->memory >= 0 && vfix_heal_wanted && vfix_found[job->function])
+	if (t->memory >= 0 && vfix_heal_wanted && vfix_found.state.plain[job->function])
 		outcome = heal_site(t, job, &map);
 	if (vfix_log_wanted)
 		log_job(job, &map, outcome);

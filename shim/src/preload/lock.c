@@ -25,15 +25,21 @@ void vfix_lock_start(void)
 	own.process = syscall0(SYS_getpid);
 }
 
-/* A link of the folder is its only thread's, two its own. */
-int vfix_is_alone(void)
+/* A link of the folder is a thread's, two are its own. */
+unsigned long vfix_threads(void)
 {
 	unsigned long stat[24];	/* struct stat of x86-64: st_nlink is the third word */
+
+	return syscall3(SYS_stat, (long)"/proc/self/task", (long)stat, 0) ? ~0ul : stat[2] - 2;
+}
+
+int vfix_is_alone(void)
+{
 	int process = syscall0(SYS_getpid);
 
 	if (!own.process)
 		own.process = process;
-	return own.process == process && !syscall3(SYS_stat, (long)"/proc/self/task", (long)stat, 0) && stat[2] == 2 + 1;
+	return own.process == process && vfix_threads() == 1;
 }
 
 /* Ticks since the machine's start. */

@@ -1,5 +1,5 @@
 /*
- * Pages of stubs, each within reach of the code that calls them: a 32-bit displacement from the
+ * Pages of trampolines, each within reach of the code that calls them: a 32-bit displacement from the
  * instruction pointer. Below a program, or among the libraries: there is nothing there that a
  * program counts on, as there is in the low 2 GiB (brk, shared memory at addresses of its own).
  */
@@ -10,7 +10,6 @@
 #define MAP_FIXED_NOREPLACE 0x100000	/* Linux 4.17; before it the address is a wish */
 #endif
 
-#define STUB_SIZE 64
 #define REACH 0x7ff00000ul	/* a displacement's, less more than a page and an instruction */
 #define NEAREST 0x10000ul	/* the distances that are tried, twice as far each time */
 #define LOWEST 0x10000ul	/* vm.mmap_min_addr */
@@ -25,41 +24,23 @@ static int reaches(uintptr_t a, uintptr_t b)
 	return (a > b ? a - b : b - a) < REACH;
 }
 
-/* Copies a stub, the vDSO's function in its hole. */
-static void place(char *to, const char *stub, const char *hole, const char *end, uintptr_t function)
-{
-	for (const char *c = stub; c < end; c++)
-		*(volatile char *)to++ = *c;
-	*(volatile uintptr_t *)(to - (end - hole)) = function;
-}
-
-static void fill(char *page)
-{
-	for (int i = 0; i < PAGE_SIZE; i++)
-		((volatile char *)page)[i] = 0xcc;	/* int3 */
-	for (int i = 0; i < VFIX_FUNCTIONS; i++) {
-		place(page + 2 * i * STUB_SIZE, vfix_stub_keep, vfix_stub_keep_hole, vfix_stub_keep_end, vfix_found[i]);
-		place(page + (2 * i + 1) * STUB_SIZE, vfix_stub_plain, vfix_stub_plain_hole, vfix_stub_plain_end, vfix_found[i]);
-	}
-}
-
-/* A new page at the wish, 0 for anywhere; 0 if it is not within reach. */
+/* New pages at the wish, 0 for anywhere; 0 if they are not within reach. */
 static uintptr_t map_at(uintptr_t wish, uintptr_t code)
 {
-	long page = syscall6(SYS_mmap, wish, PAGE_SIZE, PROT_READ | PROT_WRITE,
+	long page = syscall6(SYS_mmap, wish, TRAMPOLINE_BYTES, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | (wish ? MAP_FIXED_NOREPLACE : 0), -1, 0);
 
 	if (page < 0 && page > -PAGE_SIZE)
 		return 0;
 	if (reaches(page, code))
 		return page;
-	syscall3(SYS_munmap, page, PAGE_SIZE, 0);
+	syscall3(SYS_munmap, page, TRAMPOLINE_BYTES, 0);
 	return 0;
 }
 
-static uintptr_t make(uintptr_t code, uintptr_t start)
+static uintptr_t make(struct task *t, uintptr_t code)
 {
-	uintptr_t page = map_at(0, code);
+	uintptr_t page = map_at(0, code), start = t->map->start;
 
 	for (uintptr_t far = NEAREST; !page && far < REACH && start > far + LOWEST; far *= 2)
 		page = map_at((start - far) & -NEAREST, code);
@@ -67,32 +48,31 @@ static uintptr_t make(uintptr_t code, uintptr_t start)
 		page = map_at((code + far) & -NEAREST, code);
 	if (!page)
 		return 0;
-	fill((char *)page);
-	if (!syscall3(SYS_mprotect, page, PAGE_SIZE, PROT_READ | PROT_EXEC))
+	if (vfix_put_trampolines(t, page, &vfix_found.state) && !syscall3(SYS_mprotect, page, TRAMPOLINE_BYTES, PROT_READ | PROT_EXEC))
 		return page;
-	syscall3(SYS_munmap, page, PAGE_SIZE, 0);	/* no code may be made here */
+	syscall3(SYS_munmap, page, TRAMPOLINE_BYTES, 0);	/* no code may be made here */
 	return 0;
 }
 
-uintptr_t vfix_near(const struct site *site, const struct mapping *map)
+uintptr_t vfix_near(struct task *t, const struct site *site)
 {
-	uintptr_t stub = (2 * site->function + site->plain) * STUB_SIZE;
+	enum trampoline kind = site->plain ? PLAIN : EXACT;
 
 	for (int i = 0; i < count; i++)
 		if (reaches(pages[i], site->start))
-			return pages[i] + stub;
-	uintptr_t page = count < PAGES ? make(site->start, map->start) : 0;
+			return vfix_trampoline(pages[i], site->function, kind);
+	uintptr_t page = count < PAGES ? make(t, site->start) : 0;
 	if (!page)
 		return 0;
 	pages[count] = page;
 	__atomic_store_n(&count, count + 1, __ATOMIC_RELEASE);
-	return page + stub;
+	return vfix_trampoline(page, site->function, kind);
 }
 
 int vfix_is_near(uintptr_t address)
 {
 	for (int i = 0, n = __atomic_load_n(&count, __ATOMIC_ACQUIRE); i < n; i++)
-		if (address - pages[i] < 2 * VFIX_FUNCTIONS * STUB_SIZE && address % STUB_SIZE == 0)
+		if (vfix_is_trampoline(pages[i], address))
 			return 1;
 	return 0;
 }

@@ -61,7 +61,7 @@ VFIX_HIDDEN void vfix_start_late(void);
 /* state.c: what VFIX_HEAL and VFIX_LOG say; the vDSO's functions, in their order, 0 for each that
  * it has not, or before the start. */
 VFIX_HIDDEN extern int vfix_heal_wanted, vfix_log_wanted;
-VFIX_HIDDEN extern uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)];
+VFIX_HIDDEN extern union sealed_state { struct vfix_state state; char page[PAGE_SIZE]; } vfix_found;
 
 /* serve.c: calls the function in the vDSO, or the kernel; the result as the page returns it. */
 VFIX_HIDDEN long vfix_serve(int function, uintptr_t a, uintptr_t b);

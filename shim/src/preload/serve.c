@@ -28,9 +28,9 @@ static long ask_kernel(int function, uintptr_t a, uintptr_t b)
 
 long vfix_serve(int function, uintptr_t a, uintptr_t b)
 {
-	if (!vfix_found[function])
+	if (!vfix_found.state.plain[function])
 		return ask_kernel(function, a, b);
 	if (function == VFIX_TIME)
-		return ((long (*)(uintptr_t))vfix_found[function])(a);
-	return ((int (*)(uintptr_t, uintptr_t, uintptr_t))vfix_found[function])(a, b, 0);
+		return ((long (*)(uintptr_t))vfix_found.state.plain[function])(a);
+	return ((int (*)(uintptr_t, uintptr_t, uintptr_t))vfix_found.state.plain[function])(a, b, 0);
 }

@@ -16,13 +16,8 @@ extern char **__environ __attribute__((weak));
 
 static void find(uintptr_t vdso)
 {
-	uintptr_t found[VFIX_FUNCTIONS];
-
-	if (!vdso || !vfix_vdso_lookup(vdso, found))
-		return;
-	for (int i = 0; i < VFIX_FUNCTIONS; i++)
-		*(volatile uintptr_t *)&vfix_found[i] = found[i];
-	syscall3(SYS_mprotect, (long)vfix_found, PAGE_SIZE, PROT_READ);
+	if (vfix_vdso_lookup(vdso, &vfix_found.state))
+		syscall3(SYS_mprotect, (long)&vfix_found, PAGE_SIZE, PROT_READ);
 }
 
 /* Takes SIGSEGV over with the action and mask that were inherited over exec. */

@@ -2,5 +2,5 @@
 #include "preload.h"
 
 /* A page of its own: sealed once the vDSO has been found. */
-uintptr_t vfix_found[PAGE_SIZE / sizeof(uintptr_t)] __attribute__((aligned(PAGE_SIZE)));
+union sealed_state vfix_found __attribute__((aligned(PAGE_SIZE)));
 int vfix_heal_wanted = 1, vfix_log_wanted;

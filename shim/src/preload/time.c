@@ -15,14 +15,14 @@ static long slow(int function, uintptr_t a, uintptr_t b)
 
 VFIX_PUBLIC time_t time(time_t *now)
 {
-	time_t (*f)(time_t *) = (void *)vfix_found[VFIX_TIME];
+	time_t (*f)(time_t *) = (void *)vfix_found.state.plain[VFIX_TIME];
 
 	return f ? f(now) : slow(VFIX_TIME, (uintptr_t)now, 0);
 }
 
 VFIX_PUBLIC int gettimeofday(struct timeval *restrict now, void *restrict zone)
 {
-	int (*f)(struct timeval *, void *) = (void *)vfix_found[VFIX_GETTIMEOFDAY];
+	int (*f)(struct timeval *, void *) = (void *)vfix_found.state.plain[VFIX_GETTIMEOFDAY];
 	int ret = f ? f(now, zone) : slow(VFIX_GETTIMEOFDAY, (uintptr_t)now, (uintptr_t)zone);
 
 	return ret ? vfix_fail(ret) : 0;
@@ -31,7 +31,7 @@ VFIX_PUBLIC int gettimeofday(struct timeval *restrict now, void *restrict zone)
 /* Not under glibc's name, which came with 2.29: an older program may have a getcpu of its own. */
 static int get_cpu(unsigned *cpu, unsigned *node)
 {
-	int (*f)(unsigned *, unsigned *, void *) = (void *)vfix_found[VFIX_GETCPU];
+	int (*f)(unsigned *, unsigned *, void *) = (void *)vfix_found.state.plain[VFIX_GETCPU];
 	int ret = f ? f(cpu, node, 0) : slow(VFIX_GETCPU, (uintptr_t)cpu, (uintptr_t)node);
 
 	return ret ? vfix_fail(ret) : 0;

@@ -31,13 +31,13 @@ static int child_shares_memory(const struct task *t)
 
 /* Other threads may have had the space changed after the fork and before it was told of: then
  * the child has its memory from before. */
-static struct space *copy_of(const struct task *t, pid_t child)
+static struct space *copy_of(const struct task *t, struct task *child)
 {
 	struct space *s = space_copy(t->space);
 
 	if (t->space->users == 1)
 		return s;
-	if (s->state == MAPPED && !has_trampolines(child, s))
+	if (s->state == MAPPED && !vfix_has_trampolines(child, s->code))
 		s->state = UNTRIED;
 	memset(s->seen, 0, sizeof s->seen);
 	s->swept = 0;
@@ -69,7 +69,7 @@ void adopt(struct task *t)
 	child->was_released = 0;
 	if (was_released && !child->space->provisional)
 		return; /* it has executed a program since */
-	struct space *space = child_shares_memory(t) ? t->space : copy_of(t, child->tid);
+	struct space *space = child_shares_memory(t) ? t->space : copy_of(t, child);
 	if (was_released) /* with those that it has made since */
 		task_each(move, (struct space *[]){ child->space, space });
 	else

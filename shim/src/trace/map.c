@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include "trace.h"
-#include "injected.h"	/* made from injected.elf: where its parts are */
 
 #define PAGE 4096
 #define VDSO_MAX (8 * PAGE)
@@ -26,25 +25,11 @@
 #define MAP_FIXED_NOREPLACE 0x100000	/* Linux 4.17; before it, the address is a mere wish */
 #endif
 
-__asm__ (".section .rodata\n"
-	 "injected:\n"
-	 ".incbin \"" INJECTED_BIN "\"\n"
-	 "injected_end:\n"
-	 ".previous\n");
-extern const char injected[], injected_end[];
-
-static const uint32_t keep[VFIX_FUNCTIONS] = {
-	VFIX_KEEP_GETTIMEOFDAY, VFIX_KEEP_TIME, VFIX_KEEP_GETCPU
-};
-static const uint32_t plain_syscall[VFIX_FUNCTIONS] = {
-	VFIX_SYSCALL_GETTIMEOFDAY, VFIX_SYSCALL_TIME, VFIX_SYSCALL_GETCPU
-};
-
 /* The tracer's own vDSO. The kernel has one image for all 64-bit tasks. */
 struct image {
 	uintptr_t base;
 	size_t size;
-	uintptr_t function[VFIX_FUNCTIONS];
+	struct vfix_state state;
 	uintptr_t syscall;	/* a syscall instruction in it, or 0 */
 	uintptr_t ret;		/* and a byte that returns */
 };
@@ -66,7 +51,7 @@ static const struct image *own_vdso(void)
 			i.syscall = i.base + at;
 	const void *ret = memchr((const void *)i.base, 0xc3, i.size);
 	i.ret = (uintptr_t)ret;
-	vfix_vdso_lookup(i.base, i.function);
+	vfix_vdso_lookup(i.base, &i.state);
 	return &i;
 }
 
@@ -102,37 +87,26 @@ static uintptr_t map_low(struct task *t, uintptr_t instruction)
 	for (int i = 0; i < 2 * TRIES; i++) {
 		long wish = i < TRIES ? BELOW_PROGRAMS - i * BELOW_STEP : HIGHEST - (i - TRIES) * STEP;
 		long got = inject(t, instruction, (const long[7]){
-			SYS_mmap, wish, 2 * PAGE, PROT_READ | PROT_EXEC, flags, -1, 0 });
+			SYS_mmap, wish, TRAMPOLINE_BYTES, PROT_READ | PROT_EXEC, flags, -1, 0 });
 
 		if (got > 0 && got <= HIGHEST)
 			return (uintptr_t)got;
 		if (got > 0)
-			inject(t, instruction, (const long[7]){ SYS_munmap, got, 2 * PAGE });
+			inject(t, instruction, (const long[7]){ SYS_munmap, got, TRAMPOLINE_BYTES });
 	}
 	return 0;
 }
 
-/* The trampolines alone: the hooks behind them are for files. */
-static int fill(pid_t tid, uintptr_t code, uintptr_t vdso)
+static int fill(struct task *t, uintptr_t code)
 {
 	const struct image *own = own_vdso();
-	int exact = vfix_vdso_is_linux(own->base);
-	uintptr_t state[2][VFIX_FUNCTIONS] = { { 0 } };	/* for the plain trampolines, and the exact ones */
+	struct vfix_state state = own->state;
 
-	for (int i = 0; i < VFIX_FUNCTIONS; i++)
-		if (own->function[i]) {
-			state[0][i] = own->function[i] - own->base + vdso;
-			state[1][i] = exact ? state[0][i] : 0;
-		}
-	return memory_poke(tid, code, injected, VFIX_HOOK_ENTRY) &&
-	       memory_poke(tid, code + VFIX_STATE, state, sizeof state);
-}
-
-int has_trampolines(pid_t tid, const struct space *space)
-{
-	char there[VFIX_HOOK_ENTRY];
-
-	return memory_read(tid, space->code, there, sizeof there) && !memcmp(there, injected, sizeof there);
+	for (int i = 0; i < VFIX_FUNCTIONS; i++) {
+		state.plain[i] += state.plain[i] ? t->space->vdso - own->base : 0;
+		state.exact[i] += state.exact[i] ? t->space->vdso - own->base : 0;
+	}
+	return vfix_put_trampolines(t, code, &state);
 }
 
 int map_trampolines(struct task *t)
@@ -146,17 +120,17 @@ int map_trampolines(struct task *t)
 
 		space->code = code;
 		space->is_go = proc_is_go(t->tid);
-		space->state = code && fill(t->tid, code, space->vdso) ? MAPPED : is_gone(t) ? UNTRIED : REFUSED;
+		space->state = code && fill(t, code) ? MAPPED : is_gone(t) ? UNTRIED : REFUSED;
 	}
 	return space->state == MAPPED;
 }
 
 int vfix_is_stub(struct task *t, uintptr_t address)
 {
-	return t->space->state == MAPPED && address - t->space->code < PAGE;
+	return t->space->state == MAPPED && vfix_is_trampoline(t->space->code, address);
 }
 
 uintptr_t trampoline(const struct space *space, int function)
 {
-	return space->code + (space->is_go ? plain_syscall : keep)[function];
+	return vfix_trampoline(space->code, function, space->is_go ? SYSCALL : EXACT);
 }

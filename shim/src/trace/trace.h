@@ -112,7 +112,6 @@ void patch_rest(struct task *t);
 
 /* map.c: 1 if the trampolines are in t's space, which may be done now. */
 int map_trampolines(struct task *t);
-int has_trampolines(pid_t tid, const struct space *space);
 uintptr_t trampoline(const struct space *space, int function);
 /* In the task's vDSO: a syscall instruction, and a return; 0 if they are not known. */
 uintptr_t vdso_syscall(const struct space *space);
