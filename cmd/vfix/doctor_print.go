@@ -14,7 +14,11 @@ import (
 // doctor prints a report to stdout.
 func (o *output) doctor(opts printOptions, r *doctor.Report) error {
 	if opts.json() {
-		return o.json(doctorJSON(r))
+		return o.json(struct {
+			jsonDocument
+			Failed []string `json:"failed"`
+			*doctor.Report
+		}{document("doctor"), r.Failed(), r})
 	}
 	for i := range r.Checks {
 		if i > 0 {

@@ -17,26 +17,14 @@ type jsonFindings struct {
 	Results []jsonSource `json:"results"`
 }
 
+// jsonSource is what was found in a source. Verdict is of the source as it was read, of patch, rebuild
+// and hotfix as they leave it; Complete says whether everything was examined.
 type jsonSource struct {
-	Source   string `json:"source"`
-	Digest   string `json:"digest"`
-	Platform string `json:"platform,omitempty"`
-	// Verdict is of the source as it was read, of patch, rebuild and hotfix as they leave it; Complete
-	// says whether everything was examined.
+	*contents.Findings
 	Verdict  contents.Verdict `json:"verdict"`
 	Complete bool             `json:"complete"`
 	Summary  jsonSummary      `json:"summary"`
 	Files    []jsonFile       `json:"files"`
-	Unopened []jsonPassed     `json:"not_examined"`
-	Hazards  []jsonHazard     `json:"hazards"`
-	Loads    *jsonLoads       `json:"loads,omitempty"`
-}
-
-type jsonLoads struct {
-	Root     string   `json:"root"`
-	Examined []string `json:"examined"`
-	Missing  []string `json:"missing"`
-	Opens    []string `json:"opens"`
 }
 
 type jsonSummary struct {
@@ -51,20 +39,15 @@ type jsonSummary struct {
 }
 
 type jsonFile struct {
-	Path       string       `json:"path"`
-	Links      []string     `json:"links"`
-	Size       int64        `json:"size"`
-	Layer      string       `json:"layer"`
-	LayerIndex int          `json:"layer_index"`
-	Libc       string       `json:"libc"`
-	Static     bool         `json:"static"`
-	Object     bool         `json:"object"`
-	Injected   string       `json:"injected"`
-	NewSize    int64        `json:"new_size"`
-	Covered    string       `json:"covered"`
-	Warnings   []string     `json:"warnings"`
-	Sites      []jsonSite   `json:"sites"`
-	Fix        *jsonFileFix `json:"fix,omitempty"`
+	*contents.File
+	Libc     string       `json:"libc"`
+	Static   bool         `json:"static"`
+	Object   bool         `json:"object"`
+	Injected string       `json:"injected"`
+	NewSize  int64        `json:"new_size"`
+	Warnings []string     `json:"warnings"`
+	Sites    []jsonSite   `json:"sites"`
+	Fix      *jsonFileFix `json:"fix,omitempty"`
 }
 
 type jsonSite struct {
@@ -103,24 +86,8 @@ type jsonInstruction struct {
 	Changed bool   `json:"changed"`
 }
 
-type jsonHazard struct {
-	Kind    string `json:"kind"`
-	Path    string `json:"path"`
-	Layer   string `json:"layer"`
-	Version string `json:"version"`
-	Means   string `json:"means"`
-	Do      string `json:"do"`
-}
-
-type jsonPassed struct {
-	Path   string `json:"path"`
-	Layer  string `json:"layer"`
-	Reason string `json:"reason"`
-	Unread bool   `json:"unread"`
-}
-
-func findingsJSON(d tables.Deed, opts printOptions, all []*contents.Findings) jsonFindings {
-	doc := jsonFindings{jsonDocument: document("patch"), Results: []jsonSource{}}
+func findingsJSON(d tables.Deed, all []*contents.Findings) jsonFindings {
+	doc := jsonFindings{jsonDocument: document("patch")}
 	switch d {
 	case tables.Scanned:
 		doc.Verb = "scan"
@@ -132,31 +99,22 @@ func findingsJSON(d tables.Deed, opts printOptions, all []*contents.Findings) js
 		if d != tables.Scanned {
 			verdict = f.Remaining()
 		}
-		doc.Results = append(doc.Results, sourceJSON(f, verdict, opts.explain))
+		doc.Results = append(doc.Results, sourceJSON(f, verdict))
 	}
 	return doc
 }
 
-func sourceJSON(f *contents.Findings, v contents.Verdict, explain bool) jsonSource {
+func sourceJSON(f *contents.Findings, v contents.Verdict) jsonSource {
 	s := jsonSource{
-		Source: f.Source, Digest: f.Digest, Platform: f.Platform, Verdict: v, Complete: f.Complete(), Files: []jsonFile{}, Unopened: []jsonPassed{}, Hazards: []jsonHazard{},
+		Findings: f, Verdict: v, Complete: f.Complete(),
 		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: tables.Covered(f)},
 	}
-	if l := f.Loads; l != nil {
-		s.Loads = &jsonLoads{l.Root, list(l.Examined), list(l.Missing), list(l.Opens)}
-	}
 	for i := range f.Files {
-		file := fileJSON(&f.Files[i], explain)
+		file := fileJSON(&f.Files[i])
 		for _, site := range file.Sites {
 			s.Summary.count(site)
 		}
 		s.Files = append(s.Files, file)
-	}
-	for _, p := range f.Passed {
-		s.Unopened = append(s.Unopened, jsonPassed{p.Path, p.Layer, p.Reason, p.Unread})
-	}
-	for _, h := range f.Hazards {
-		s.Hazards = append(s.Hazards, jsonHazard{string(h.Kind), h.Path, h.Layer, h.Version, h.Means(), h.Do()})
 	}
 	return s
 }
@@ -173,11 +131,10 @@ func (s *jsonSummary) count(site jsonSite) {
 	}
 }
 
-func fileJSON(f *contents.File, explain bool) jsonFile {
+func fileJSON(f *contents.File) jsonFile {
 	out := jsonFile{
-		Path: f.Path, Links: list(f.Links), Size: f.Size, Layer: f.Layer, LayerIndex: f.Index,
-		Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected,
-		NewSize: f.Plan.Size, Covered: f.Covered, Warnings: list(slices.Concat(f.Plan.Warnings, f.Plan.Consequences, f.Plan.Notes)), Sites: []jsonSite{},
+		File: f, Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected,
+		NewSize: f.Plan.Size, Warnings: slices.Concat(f.Plan.Warnings, f.Plan.Consequences, f.Plan.Notes),
 		Fix: fixJSON(f.Plan.Redirect),
 	}
 	for i := range f.Plan.Patches {
@@ -185,9 +142,6 @@ func fileJSON(f *contents.File, explain bool) jsonFile {
 		site := siteJSON(p)
 		if why, ok := f.Ignored[p.Site.Offset]; ok {
 			site.Ignored = &why
-		}
-		if explain {
-			site.Listing = listingJSON(p.Listing)
 		}
 		out.Sites = append(out.Sites, site)
 	}
@@ -199,7 +153,7 @@ func siteJSON(p *rewriter.Patch) jsonSite {
 		Vaddr: hex(p.Site.Vaddr), Offset: p.Site.Offset,
 		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol, Member: p.Site.Member,
 		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason,
-		Form: p.Form.String(), Reason: p.Reason,
+		Form: p.Form.String(), Reason: p.Reason, Listing: listingJSON(p.Listing),
 	}
 	if p.Form != rewriter.Left {
 		s.Change = &jsonChange{
@@ -218,8 +172,7 @@ func listingJSON(e *rewriter.Explanation) *jsonListing {
 	return &jsonListing{Before: instructionsJSON(e.Before), After: instructionsJSON(e.After)}
 }
 
-func instructionsJSON(lines []rewriter.Line) []jsonInstruction {
-	all := []jsonInstruction{}
+func instructionsJSON(lines []rewriter.Line) (all []jsonInstruction) {
 	for _, l := range lines {
 		all = append(all, jsonInstruction{hex(l.Vaddr), fmt.Sprintf("%x", l.Bytes), l.Text, l.Changed})
 	}

@@ -19,7 +19,7 @@ func (o *output) findings(d tables.Deed, opts printOptions, all ...*contents.Fin
 		}
 	}
 	if opts.json() {
-		return o.json(findingsJSON(d, opts, all))
+		return o.json(findingsJSON(d, all))
 	}
 	for i, f := range all {
 		if i > 0 {

@@ -125,7 +125,7 @@ func hotfixedJSON(opts HotfixOptions, h *hotfix.Hotfixed) jsonHotfixed {
 		jsonDocument: document("hotfix"),
 		Container:    h.Container, Name: h.Name, Image: h.Image, Service: h.Service, Running: h.Running,
 		Mounts: h.Mounts, Covered: h.Covered, Options: map[string]string{}, LeftOut: unsayable(opts, h),
-		Recreated: h.Recreated, Result: sourceJSON(h.Findings, h.Findings.Remaining(), false),
+		Recreated: h.Recreated, Result: sourceJSON(h.Findings, h.Findings.Remaining()),
 	}
 	if !opts.apply && len(h.Mounts) > 0 {
 		for _, e := range opts.engines() {

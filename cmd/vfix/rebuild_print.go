@@ -158,12 +158,12 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
 		Fallback: jsonFallback{opts.fallback, r.Findings.Fallback},
 		Packages: r.Packages, Signatures: r.Signatures, Provenance: r.Provenance, Warnings: r.Warnings,
-		Result: sourceJSON(r.Findings, r.Findings.Remaining(), false),
+		Result: sourceJSON(r.Findings, r.Findings.Remaining()),
 	}
 	for _, l := range r.Levels {
 		doc.Levels = append(doc.Levels, jsonLevel{
 			Unchanged: l.Unchanged, BaseDigest: l.BaseDigest, LayerSize: l.LayerSize,
-			Fallback: jsonFallback{opts.fallback, l.Findings.Fallback}, Packages: l.Packages, Result: sourceJSON(l.Findings, l.Findings.Remaining(), false),
+			Fallback: jsonFallback{opts.fallback, l.Findings.Fallback}, Packages: l.Packages, Result: sourceJSON(l.Findings, l.Findings.Remaining()),
 		})
 	}
 	doc.DryRun = opts.dryRun

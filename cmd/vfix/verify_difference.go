@@ -110,9 +110,9 @@ type jsonStated struct {
 }
 
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
-	doc := jsonVerified{jsonDocument: document("verify"), Against: opts.against, Verified: v, Result: sourceJSON(v.Findings, v.Findings.Verdict(), false)}
+	doc := jsonVerified{jsonDocument: document("verify"), Against: opts.against, Verified: v, Result: sourceJSON(v.Findings, v.Findings.Verdict())}
 	for _, l := range v.Findings.Levels {
-		doc.Levels = append(doc.Levels, sourceJSON(l, l.Verdict(), false))
+		doc.Levels = append(doc.Levels, sourceJSON(l, l.Verdict()))
 	}
 	for i := range v.Differences {
 		doc.Differences = append(doc.Differences, differenceJSON(&v.Differences[i]))
@@ -126,9 +126,7 @@ func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 func differenceJSON(d *images.Difference) jsonDifference {
 	out := jsonDifference{Path: d.Path, Appended: d.Appended, Fix: fixJSON(d.Redirect)}
 	for i := range d.Patches {
-		site := siteJSON(&d.Patches[i])
-		site.Listing = listingJSON(d.Patches[i].Listing)
-		out.Sites = append(out.Sites, site)
+		out.Sites = append(out.Sites, siteJSON(&d.Patches[i]))
 	}
 	for _, e := range d.Edits {
 		out.Edits = append(out.Edits, jsonEdit{e.Why, e.Offset, fmt.Sprintf("%x", e.Old), fmt.Sprintf("%x", e.New)})

@@ -80,33 +80,37 @@ const (
 
 // Crash is one crash, or several of a log that are the same but for their process.
 type Crash struct {
-	Input  string // as the user named it
-	Source Source
-	Kind   Kind
+	Input  string `json:"-"` // as the user named it
+	Source Source `json:"source"`
+	Kind   Kind   `json:"kind"`
 	// Program is the name the kernel knows the process by, up to 15 bytes; Command the
 	// command line as far as it is known, Executable the path of the program.
-	Program, Command, Executable string
-	PIDs                         []int // of the processes, up to maxPIDs
-	Count                        int   // how many crashes this is
-	TID                          int   // of the thread, 0 where it is not known
-	Signal                       int   // 0 where it is not known
-	When                         string
+	Program    string `json:"program"`
+	Command    string `json:"command"`
+	Executable string `json:"executable"`
+	PIDs       []int  `json:"pids"`   // of the processes, up to maxPIDs
+	Count      int    `json:"count"`  // how many crashes this is
+	TID        int    `json:"tid"`    // of the thread, 0 where it is not known
+	Signal     int    `json:"signal"` // 0 where it is not known
+	When       string `json:"when"`
 	// Fault is the address that could not be accessed, IP that of the instruction, SP the
 	// stack pointer; Known says which of them are known.
-	Fault, IP, SP uint64
-	Known         Known
-	Function      string // of the page: "time"; "" for none
+	Fault    uint64 `json:"-"`
+	IP       uint64 `json:"-"`
+	SP       uint64 `json:"-"`
+	Known    Known  `json:"-"`
+	Function string `json:"function"` // of the page: "time"; "" for none
 	// Page is whether the process had the page: "mapped", "not mapped", or "" for not known.
-	Page    string
-	Meaning string // one or two sentences
-	Caller  *Caller
-	Fixes   []Fix
-	Notes   []string // what could not be found out, and why
-	Lines   []string // the lines of a log that say it, up to maxLines
+	Page    string   `json:"page"`
+	Meaning string   `json:"meaning"` // one or two sentences
+	Caller  *Caller  `json:"-"`
+	Fixes   []Fix    `json:"fixes"`
+	Notes   []string `json:"notes"` // what could not be found out, and why
+	Lines   []string `json:"log"`   // the lines of a log that say it, up to maxLines
 	// Confidence is how sure Kind is, Verdict the answer in one sentence, Next the one command to type, nil for none.
-	Confidence Confidence
-	Verdict    string
-	Next       *Fix
+	Confidence Confidence `json:"-"`
+	Verdict    string     `json:"verdict"`
+	Next       *Fix       `json:"next"`
 
 	because string // why nothing is known, for Verdict
 	storage string // where systemd-coredump keeps the core
@@ -122,29 +126,30 @@ type Known struct{ Fault, IP, SP bool }
 
 // Caller is who called the page.
 type Caller struct {
-	Return uint64 // the return address in the process
-	Module string // path of the file as the process knew it, "" where no file is mapped there
-	Offset uint64 // of the return address from the start of the module in memory
-	Vaddr  uint64 // of the return address in the file; 0 where it is not known
-	Symbol string // "" where nothing names the function
-	Into   uint64 // bytes from the start of the function, where Symbol is set
+	Return uint64 `json:"-"`      // the return address in the process
+	Module string `json:"module"` // path of the file as the process knew it, "" where no file is mapped there
+	Offset uint64 `json:"offset"` // of the return address from the start of the module in memory
+	Vaddr  uint64 `json:"-"`      // of the return address in the file; 0 where it is not known
+	Symbol string `json:"symbol"` // "" where nothing names the function
+	Into   uint64 `json:"into"`   // bytes from the start of the function, where Symbol is set
 	// BuildID is in hex, "" for none. File is the file that was read about it, "" for none.
-	BuildID, File string
-	Package       string // name and version, "" where no database knows the file
-	Libc          string // as rewriter.Report.Libc
+	BuildID string `json:"build_id"`
+	File    string `json:"-"`
+	Package string `json:"package"` // name and version, "" where no database knows the file
+	Libc    string `json:"libc"`    // as rewriter.Report.Libc
 	// Site is the reference to the page and what vfix does about it, nil where the file
 	// was not read or has none that fits.
-	Site *rewriter.Patch
+	Site *rewriter.Patch `json:"-"`
 	// Lines is the code before the return address; nil where the file was not read.
-	Lines []rewriter.Line
+	Lines []rewriter.Line `json:"-"`
 	// Tail says that the function jumped to the page, so that Return is its caller's.
-	Tail bool
+	Tail bool `json:"tail"`
 }
 
 // Fix is a command that mends the cause.
 type Fix struct {
-	Command string
-	Why     string
+	Command string `json:"command"`
+	Why     string `json:"why"`
 }
 
 // signal names of the signals that a program dies by with a core; signal(7).

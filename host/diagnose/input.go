@@ -21,12 +21,12 @@ import (
 
 // Result is what a diagnosis of one input found.
 type Result struct {
-	Input   string
-	Crashes []*Crash
+	Input   string   `json:"input"`
+	Crashes []*Crash `json:"-"`
 	// Lines is how many lines a log or trace had, 0 for other inputs.
-	Lines int
+	Lines int `json:"lines"`
 	// Containers is how many containers a description is about, 0 for other inputs.
-	Containers int
+	Containers int `json:"containers"`
 
 	gather *logReader // while lines come in
 }

@@ -56,26 +56,29 @@ var ErrUnsupported = errors.New("not supported")
 
 // Check is what one check found.
 type Check struct {
-	Name    string
-	Verdict Verdict
-	Found   string // with the figure that decided
-	Means   string // for containers
-	Do      string // "" where there is nothing to do
-	Figures []Figure
-	Facts   []Fact
-	Lines   []string // one for each log line, image or container that was found
-	Notes   []string // what could not be found out, and what it would need
+	Name    string   `json:"name"`
+	Verdict Verdict  `json:"verdict"`
+	Found   string   `json:"found"` // with the figure that decided
+	Means   string   `json:"means"` // for containers
+	Do      string   `json:"do"`    // "" where there is nothing to do
+	Figures []Figure `json:"figures"`
+	Facts   []Fact   `json:"facts"`
+	Lines   []string `json:"lines"` // one for each log line, image or container that was found
+	Notes   []string `json:"notes"` // what could not be found out, and what it would need
 }
 
 // Figure is something measured or counted.
 type Figure struct {
-	Name  string
-	Value float64
-	Unit  string // "ns", "entries", "names", "bytes", "instructions", "ratio", …
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"` // "ns", "entries", "names", "bytes", "instructions", "ratio", …
 }
 
 // Fact is something that was read.
-type Fact struct{ Name, Value string }
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"text"`
+}
 
 func (c *Check) figure(name string, value float64, unit string) {
 	c.Figures = append(c.Figures, Figure{name, value, unit})
@@ -119,7 +122,9 @@ type Options struct {
 }
 
 // Report is what all checks found.
-type Report struct{ Checks []Check }
+type Report struct {
+	Checks []Check `json:"checks"`
+}
 
 // Failed returns the names of the checks that failed.
 func (r *Report) Failed() []string {

@@ -9,14 +9,22 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/images/hazards"
+	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/rootpath"
 )
 
 // Hazard is a visible file with a hazard, or an image, which has no Path.
 type Hazard struct {
 	hazards.Hazard
-	Path  string
+	Path  string // "" for the whole image
 	Layer string // diff ID; "" outside images
+}
+
+// MarshalJSON writes what is known of it, in words as well.
+func (h Hazard) MarshalJSON() ([]byte, error) {
+	return jsonobject.Encode(map[string]string{
+		"kind": string(h.Kind), "path": h.Path, "layer": h.Layer, "version": h.Version, "means": h.Means(), "do": h.Do(),
+	})
 }
 
 func (f *Scanned) addHazard(h Hazard) {

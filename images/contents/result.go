@@ -12,19 +12,19 @@ import (
 // File is one file with references to the vsyscall page, as it is visible in the merged
 // file system.
 type File struct {
-	Path  string   // relative to the root, slashes, no leading slash: "lib/libc.so.6"
-	Links []string // further names of the same inode, sorted
-	Size  int64    // bytes
-	Layer string   // diff ID of the layer it comes from; "" outside images
+	Path  string   `json:"path"`  // relative to the root, slashes, no leading slash: "lib/libc.so.6"
+	Links []string `json:"links"` // further names of the same inode, sorted
+	Size  int64    `json:"size"`  // bytes
+	Layer string   `json:"layer"` // diff ID of the layer it comes from; "" outside images
 	// Index is the number of that layer, the base layer being 0.
-	Index  int
-	Report *rewriter.Report
-	Plan   *rewriter.Plan
+	Index  int              `json:"layer_index"`
+	Report *rewriter.Report `json:"-"`
+	Plan   *rewriter.Plan   `json:"-"`
 	// Covered is what of the fallback takes care of the sites that stay: "libvfix.so",
 	// "vfix-trace", or "" for nothing. Of a scan all stay, of a rebuild those not patched.
-	Covered string
+	Covered string `json:"covered"`
 	// Ignored are the sites that somebody decided to accept, by offset; of a scan with an ignore file.
-	Ignored map[uint64]Ignored
+	Ignored map[uint64]Ignored `json:"-"`
 }
 
 // Ignored is why a call site is no finding.
@@ -37,14 +37,14 @@ type Ignored struct {
 // Passed is a file that was not examined although it looked like one to examine
 // (an ELF file with damaged headers, an unreadable file), or a whole layer that was not, and why.
 type Passed struct {
-	Path   string // "" for the whole layer
-	Layer  string
-	Reason string
+	Path   string `json:"path"` // "" for the whole layer
+	Layer  string `json:"layer"`
+	Reason string `json:"reason"`
 	// Denied says that the user lacks the right to read it.
-	Denied bool
+	Denied bool `json:"-"`
 	// Unread says that its content is not known: it may have call sites. Otherwise it was
 	// read and is damaged, or another kind of file.
-	Unread bool
+	Unread bool `json:"unread"`
 }
 
 // Name is what was not examined, for people.
@@ -98,38 +98,38 @@ func (f *Findings) Unread() int {
 
 // Findings is what a scan of one source found.
 type Findings struct {
-	Source string // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
-	Digest string // of the image's manifest, "" for folders and files
+	Source string `json:"source"` // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
+	Digest string `json:"digest"` // of the image's manifest, "" for folders and files
 	// Platform is set where the source has images for several levels of x86-64, Levels where it is
 	// the first of them: the others.
-	Platform string
-	Levels   []*Findings
-	Files    []File // only those with at least one reference to the page or a fix, sorted by path
-	Passed   []Passed
+	Platform string      `json:"platform,omitempty"`
+	Levels   []*Findings `json:"-"`
+	Files    []File      `json:"-"` // only those with at least one reference to the page or a fix, sorted by path
+	Passed   []Passed    `json:"not_examined"`
 	// Hazards are files that end programs on some hosts, whatever vfix does about call sites.
-	Hazards []Hazard
+	Hazards []Hazard `json:"hazards"`
 	// Loads is what runs with the program that the source is; nil for other sources, and for a program that
 	// loads nothing.
-	Loads *Loads
+	Loads *Loads `json:"loads,omitempty"`
 	// Library says that the source is a library alone: what it is loaded with is another question.
-	Library bool
+	Library bool `json:"-"`
 	// ELFFiles is how many 64-bit x86-64 ELF files were examined, ExecBytes how many
 	// bytes of executable segments they had.
-	ELFFiles  int
-	ExecBytes int64
+	ELFFiles  int   `json:"-"`
+	ExecBytes int64 `json:"-"`
 	// Fallback is what the image has of the fallback, once the work is done; empty where
 	// nobody asked.
-	Fallback Fallback
+	Fallback Fallback `json:"-"`
 	// Warnings are about the work on the source as a whole, one line each.
-	Warnings []string
+	Warnings []string `json:"-"`
 }
 
 // Loads are the loader and libraries of a program that was named alone.
 type Loads struct {
-	Root     string   // where they were looked for
-	Examined []string // paths; what they have is among the findings
-	Missing  []string // names of those that are not there, and were not examined
-	Opens    []string // paths in Root of files that may open more at run time, which nothing lists
+	Root     string   `json:"root"`     // where they were looked for
+	Examined []string `json:"examined"` // paths; what they have is among the findings
+	Missing  []string `json:"missing"`  // names of those that are not there, and were not examined
+	Opens    []string `json:"opens"`    // paths in Root of files that may open more at run time, which nothing lists
 }
 
 // Name names the source, and its image's platform where there are several.
