@@ -55,12 +55,8 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 	if src.Schema1 {
 		f.Hazards = append(f.Hazards, contents.Hazard{Hazard: hazards.Hazard{Kind: hazards.Schema1, Version: "1"}})
 	}
-	if fi, err := os.Stat(src.Path); src.Image == nil && err == nil && fi.Mode().IsRegular() {
-		if err := scanLoads(ctx, s, src.Path, o.Root, f.Findings); err != nil {
-			return nil, err
-		}
-	} else if src.Image == nil && err == nil && fi.IsDir() {
-		if err := scanFolderLoads(ctx, s, src.Path, o.Root, f.Findings); err != nil {
+	if fi, err := os.Stat(src.Path); src.Image == nil && err == nil && (fi.Mode().IsRegular() || fi.IsDir()) {
+		if err := scanLoads(ctx, s, src.Path, fi.IsDir(), o.Root, f.Findings); err != nil {
 			return nil, err
 		}
 	}

@@ -20,72 +20,38 @@ import (
 // systemFolders are those of programs that belong to this machine: what runs them is here, too.
 var systemFolders = []string{"/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/usr/", "/opt/"}
 
-// scanLoads examines what a program of f, a file at a path, loads. It is looked for in root; where that is "", in
-// the root filesystem that the program lies in.
-func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *contents.Findings) error {
+// loading examines what programs load, and adds it to the findings.
+type loading struct {
+	s    *contents.Session
+	root string // where it is looked for; "" for the root filesystem that a program lies in
+	dir  string // a folder that was examined, "" for none: what is loaded from it is among the findings
+	f    *contents.Findings
+	seen map[string]bool // libraries that were examined
+}
+
+// scanLoads examines what a program of f, a file at a path, loads; or what the programs of a folder load from elsewhere,
+// such as those of an environment of conda, whose libc is the machine's. A folder that has the loader of its programs
+// is a root filesystem, and whole.
+func scanLoads(ctx context.Context, s *contents.Session, path string, isFolder bool, root string, f *contents.Findings) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		real, err = filepath.Abs(real)
 	}
-	if err != nil {
+	if err == nil && root != "" {
+		root, err = filepath.Abs(root)
+	}
+	if err != nil || isFolder && real == "/" {
 		return err
 	}
-	interp, library, err := interpOf(real)
-	if f.Library = library; err != nil || interp == "" {
-		return err
-	}
-	find := loads.Of
-	if root == "" {
-		if root = ownRoot(real, interp); root == "" {
-			root, find = "/", loads.Beside
-		}
-	} else if root, err = filepath.Abs(root); err != nil {
-		return err
-	}
-	folder, err := rootpath.OpenFolder(root)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	name, err := filepath.Rel(root, real)
-	if err != nil || strings.HasPrefix(name, "..") { // as if it lay at the top of the root
-		name = filepath.Base(real)
-	}
-	found, err := find(&with{folder, name, real}, name)
-	if errors.Is(err, loads.ErrNotDynamic) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	f.Loads = &contents.Loads{Root: root, Missing: found.Missing, Opens: found.Opens}
-	for _, lib := range found.Found {
-		if err := examineLoaded(ctx, s, root, lib, f); err != nil {
+	l := &loading{s: s, root: root, f: f, seen: map[string]bool{}}
+	if !isFolder {
+		interp, library, err := interpOf(real)
+		if f.Library = library; err != nil || interp == "" {
 			return err
 		}
+		return l.program(ctx, real, interp)
 	}
-	return nil
-}
-
-// scanFolderLoads examines what the programs of a folder load from elsewhere, such as those of an environment of conda, whose
-// libc is the machine's. A folder that has the loader of its programs is a root filesystem, and whole.
-func scanFolderLoads(ctx context.Context, s *contents.Session, dir, root string, f *contents.Findings) error {
-	real, err := filepath.EvalSymlinks(dir)
-	if err == nil {
-		real, err = filepath.Abs(real)
-	}
-	if err != nil {
-		return err
-	}
-	if root != "" {
-		if root, err = filepath.Abs(root); err != nil {
-			return err
-		}
-	}
-	if real == "/" {
-		return nil
-	}
-	seen := map[string]bool{}
+	l.dir = real
 	return filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil // what cannot be read has been said
@@ -100,13 +66,13 @@ func scanFolderLoads(ctx context.Context, s *contents.Session, dir, root string,
 		if folderHas(real, interp) {
 			return filepath.SkipAll
 		}
-		return folderProgram(ctx, s, real, path, interp, root, seen, f)
+		return l.program(ctx, path, interp)
 	})
 }
 
-// folderProgram examines what one program of a folder loads from outside of it.
-func folderProgram(ctx context.Context, s *contents.Session, dir, path, interp, root string, seen map[string]bool, f *contents.Findings) error {
-	find := loads.Of
+// program examines what one program loads.
+func (l *loading) program(ctx context.Context, path, interp string) error {
+	root, find := l.root, loads.Of
 	if root == "" {
 		if root = ownRoot(path, interp); root == "" {
 			root, find = "/", loads.Beside
@@ -118,7 +84,7 @@ func folderProgram(ctx context.Context, s *contents.Session, dir, path, interp, 
 	}
 	defer folder.Close()
 	name, err := filepath.Rel(root, path)
-	if err != nil || strings.HasPrefix(name, "..") {
+	if err != nil || strings.HasPrefix(name, "..") { // as if it lay at the top of the root
 		name = filepath.Base(path)
 	}
 	found, err := find(&with{folder, name, path}, name)
@@ -128,24 +94,24 @@ func folderProgram(ctx context.Context, s *contents.Session, dir, path, interp, 
 	if err != nil {
 		return err
 	}
-	if f.Loads == nil {
-		f.Loads = &contents.Loads{Root: root}
+	if l.f.Loads == nil {
+		l.f.Loads = &contents.Loads{Root: root}
 	}
-	add := func(to *[]string, names []string) {
-		for _, name := range names {
-			if !slices.Contains(*to, name) {
-				*to = append(*to, name)
-			}
+	for _, name := range found.Missing {
+		if !slices.Contains(l.f.Loads.Missing, name) {
+			l.f.Loads.Missing = append(l.f.Loads.Missing, name)
 		}
 	}
-	add(&f.Loads.Missing, found.Missing)
+	if l.dir == "" {
+		l.f.Loads.Opens = found.Opens
+	}
 	for _, lib := range found.Found {
 		full := filepath.Join(root, filepath.FromSlash(lib))
-		if seen[lib] || strings.HasPrefix(full, dir+"/") { // examined with the folder
+		if l.seen[lib] || l.dir != "" && strings.HasPrefix(full, l.dir+"/") {
 			continue
 		}
-		seen[lib] = true
-		if err := examineLoaded(ctx, s, root, lib, f); err != nil {
+		l.seen[lib] = true
+		if err := l.examine(ctx, root, lib); err != nil {
 			return err
 		}
 	}
@@ -179,8 +145,8 @@ func (w *with) Open(name string) (fs.File, error) {
 	return w.FS.Open(name)
 }
 
-// examineLoaded adds the findings in one library.
-func examineLoaded(ctx context.Context, s *contents.Session, root, lib string, f *contents.Findings) error {
+// examine adds the findings in one library.
+func (l *loading) examine(ctx context.Context, root, lib string) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
 		return err
@@ -191,10 +157,11 @@ func examineLoaded(ctx context.Context, s *contents.Session, root, lib string, f
 		return err
 	}
 	path := filepath.Join(root, filepath.FromSlash(real))
-	got, err := s.Path(ctx, path)
+	got, err := l.s.Path(ctx, path)
 	if err != nil {
 		return err
 	}
+	f := l.f
 	f.Loads.Examined = append(f.Loads.Examined, path)
 	f.Files, f.Passed, f.Hazards = append(f.Files, got.Files...), append(f.Passed, got.Passed...), append(f.Hazards, got.Hazards...)
 	f.ELFFiles, f.ExecBytes, f.Warnings = f.ELFFiles+got.ELFFiles, f.ExecBytes+got.ExecBytes, append(f.Warnings, got.Warnings...)
