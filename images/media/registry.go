@@ -57,7 +57,7 @@ func OpenRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 			err = src.Take(img, o)
 		}
 	case schema1.IsSchema1(desc.MediaType), schema1.LooksSchema1(desc.Manifest):
-		err = src.takeRemoteSchema1(ctx, n, desc.Manifest, o)
+		err = src.takeRemoteSchema1(ctx, at, n, desc.Manifest, o)
 	default:
 		err = hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v: media type %q is not an image", desc.Digest, desc.MediaType)
 	}

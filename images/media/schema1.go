@@ -10,15 +10,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/schema1"
@@ -36,85 +33,23 @@ func (s *Source) takeSchema1(ctx context.Context, raw []byte, b blob.Blobs, o Op
 }
 
 // takeRemoteSchema1 is takeSchema1 for a registry. The layers must be read to know what
-// they are, and so they are kept until the source is closed.
-func (s *Source) takeRemoteSchema1(ctx context.Context, n name.Reference, raw []byte, o Options) error {
-	dir, remove, err := atomicfile.TempDir()
+// they are, and are kept until the source is closed.
+func (s *Source) takeRemoteSchema1(ctx context.Context, at registry.Site, n name.Reference, raw []byte, o Options) error {
+	m, err := schema1.Parse(raw)
 	if err != nil {
 		return err
 	}
-	s.Close = func() error { remove(); return nil }
-	if err := s.takeSchema1(ctx, raw, fetchedBlobs{ctx, n.Context(), dir, o}, o); err != nil {
-		s.Close()
-		return err
-	}
+	release := o.Net.Keep(m.Blobs())
+	s.Close = func() error { release(); return nil }
+	err = s.takeSchema1(ctx, raw, at.Blobs(), o)
 	// A registry's word for the digest of a signed manifest is no proof.
-	if d, ok := n.(name.Digest); ok && d.DigestStr() != s.Digest {
-		s.Close()
-		return hinterr.Damaged("manifest %s: got %s of what the registry sent", d.DigestStr(), s.Digest)
+	if d, ok := n.(name.Digest); ok && err == nil && d.DigestStr() != s.Digest {
+		err = hinterr.Damaged("manifest %s: got %s of what the registry sent", d.DigestStr(), s.Digest)
 	}
-	s.Image, err = mounted(s.Image, n)
+	if err != nil {
+		release()
+	}
 	return err
-}
-
-// mounted is an image whose layers a registry has, though they are read elsewhere: a push to the same
-// registry mounts them.
-func mounted(img v1.Image, from name.Reference) (v1.Image, error) {
-	layers, err := img.Layers()
-	if err != nil {
-		return nil, err
-	}
-	for n, l := range layers {
-		layers[n] = &remote.MountableLayer{Layer: l, Reference: from}
-	}
-	config, err := img.RawConfigFile()
-	return blob.NewEditedImage(config, layers, img.RawManifest), err
-}
-
-// fetchedBlobs are blobs of a repository, each fetched once into a folder.
-type fetchedBlobs struct {
-	ctx  context.Context
-	repo name.Repository
-	dir  string
-	o    Options
-}
-
-func (f fetchedBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
-	path := filepath.Join(f.dir, h.Hex)
-	file, size, err := blob.OpenRegular(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = f.fetch(h, path); err == nil {
-			file, size, err = blob.OpenRegular(path)
-		}
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	return file, size, nil
-}
-
-// fetch downloads a blob, verified.
-func (f fetchedBlobs) fetch(h v1.Hash, path string) error {
-	body, err := registry.Site{Ctx: f.ctx, Net: f.o.Net, Repo: f.repo, Origin: f.repo}.Blob(h, -1)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	rc, err := blob.Verified(body, h, -1)
-	if err != nil {
-		return err
-	}
-	out, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	task := f.o.Progress.Start("read", blob.ShortHash(h), -1)
-	defer task.Done()
-	if _, err := blob.CopyTo(f.ctx, out, rc, task); err != nil {
-		os.Remove(path)
-		return err
-	}
-	return out.Close()
 }
 
 // Names in the folders of skopeo's transport dir: (containers/image, directory/explanation):

@@ -58,11 +58,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 		if err != nil {
 			return err
 		}
-		l = blob.Underlying(l)
-		if repo, ok := OriginOf(l); ok {
-			from[h] = &repo
-		} else if l, ok := l.(*remote.MountableLayer); ok {
-			repo := l.Reference.Context()
+		if repo, ok := OriginOf(blob.Underlying(l)); ok {
 			from[h] = &repo
 		}
 	}

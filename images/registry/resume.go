@@ -59,10 +59,13 @@ func (s Site) Image(img v1.Image) (v1.Image, error) {
 	return blob.NewStoredImage(blob.MemBlobs{Data: map[v1.Hash][]byte{d.Digest: raw}, Next: at}, *d)
 }
 
+// Blobs are all blobs of the repository.
+func (s Site) Blobs() blob.Blobs { return siteBlobs{Site: s} }
+
 // siteBlobs are the blobs of one image in a registry.
 type siteBlobs struct {
 	Site
-	sizes map[v1.Hash]int64 // bytes, as the manifest says
+	sizes map[v1.Hash]int64 // bytes, as the manifest says; none: not known
 }
 
 // Open opens a blob, or what is kept of it.

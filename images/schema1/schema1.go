@@ -73,6 +73,16 @@ func Parse(raw []byte) (*Manifest, error) {
 	return m, err
 }
 
+// Blobs are the digests of its layers; one that is damaged is left out.
+func (m *Manifest) Blobs() (all []v1.Hash) {
+	for _, l := range m.FSLayers {
+		if h, err := v1.NewHash(l.BlobSum); err == nil && !slices.Contains(all, h) {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
 // Chain gives the layers of a manifest, the base layer first. The chain must be one: each
 // layer names the one below as its parent. A layer that stands there twice in a row, as
 // some old registries have it, is one (moby, distribution/pull_v2.go, fixManifestLayers).
