@@ -22,7 +22,6 @@ import (
 
 // BenchOptions are the choices of vfix bench.
 type BenchOptions struct {
-	printOptions
 	workOptions
 	rounds   int
 	sample   int // milliseconds
@@ -116,18 +115,16 @@ func (o *BenchOptions) check(image string) error {
 			o.rounds = redisRounds
 		}
 	}
-	return o.printOptions.check(verb)
+	return nil
 }
 
 func runBench(ctx context.Context, opts BenchOptions, image string, out *output, e engine) (err error) {
 	if err := opts.check(image); err != nil {
 		return err
 	}
-	platform, err := opts.workOptions.check("bench")
-	if err != nil {
+	if err := opts.begin(ctx, "bench", out); err != nil {
 		return err
 	}
-	progress := out.StartProgress(ctx, opts.progress)
 	const milli = 1000 // microseconds
 	o := bench.Options{
 		Programs: bench.Programs{
@@ -135,7 +132,7 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 			TwinStubs: shim.TwinStubs(), TwinLibrary: shim.TwinLibrary(),
 		},
 		Rounds: opts.rounds, Sample: opts.sample * milli,
-		Step: benchSteps(progress, opts.rounds),
+		Step: benchSteps(opts.read.Media.Progress, opts.rounds),
 	}
 	if image == "" {
 		figures, err := e.benchHost(ctx, o)
@@ -144,7 +141,7 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 		}
 		return finishBench(opts, benched{modes: bench.Modes, figures: figures, title: "This host"}, out, e)
 	}
-	roots, err := unpackBoth(ctx, e, image, opts.media(platform, progress))
+	roots, err := unpackBoth(ctx, e, image, opts.read.Media)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 
 // ConvertOptions are the choices of vfix convert.
 type ConvertOptions struct {
-	printOptions
 	workOptions
 	dest       string
 	entrypoint string
@@ -109,11 +108,7 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 	case "-":
 		return usagef("convert", "-o -: cannot write the image to stdout, which is used for its reference")
 	}
-	platform, err := opts.workOptions.check("convert")
-	if err != nil {
-		return err
-	}
-	if err := opts.printOptions.check("convert"); err != nil {
+	if err := opts.begin(ctx, "convert", out); err != nil {
 		return err
 	}
 	run, err := opts.run()
@@ -124,7 +119,7 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 		return err
 	}
 	done, err := e.convert(ctx, source, images.ConvertOptions{
-		Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Dest: opts.dest, Run: run,
+		Media: opts.read.Media, Dest: opts.dest, Run: run,
 	})
 	if err != nil {
 		return err

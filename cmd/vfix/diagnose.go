@@ -18,7 +18,6 @@ import (
 
 // DiagnoseOptions are the choices of vfix diagnose.
 type DiagnoseOptions struct {
-	printOptions
 	workOptions
 	root string
 }
@@ -89,14 +88,10 @@ its build ID or its first bytes show that it is not the one that crashed.`,
 }
 
 func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *output, e engine) error {
-	platform, err := opts.workOptions.check("diagnose")
-	if err != nil {
+	if err := opts.begin(ctx, "diagnose", out); err != nil {
 		return err
 	}
-	if err := opts.printOptions.check("diagnose"); err != nil {
-		return err
-	}
-	o := crash.Options{Root: opts.root, Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Shim: fallbackShim()}
+	o := crash.Options{Root: opts.root, Media: opts.read.Media, Shim: opts.read.Shim}
 	o.Output = func(source string) []string {
 		here := place{noSquash: !sources.WritesSquash()}
 		if e.answers != nil {

@@ -12,10 +12,10 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/host/doctor"
@@ -136,9 +136,8 @@ func containersOf(e engine, progress progress.Reporter) func(context.Context) (*
 			enough, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 		}
 		defer cancel()
-		var w workOptions
-		platform := v1.Platform{OS: "linux", Architecture: "amd64"}
-		inv, err := e.inventory(ctx, enough, images.ScanOptions{Media: w.media(platform, progress), Shim: fallbackShim()})
+		o := media.Options{Progress: progress, UserAgent: userAgent()}.WithDefaults()
+		inv, err := e.inventory(ctx, enough, images.ScanOptions{Media: o, Shim: fallbackShim()})
 		if errors.Is(err, hinterr.ErrNoDaemon) {
 			return nil, &doctor.ErrNoEngine{Why: err.Error()}
 		}
@@ -152,8 +151,7 @@ func containersOf(e engine, progress progress.Reporter) func(context.Context) (*
 // stockOf has package images ask the engines for what they list.
 func stockOf(progress progress.Reporter) func(context.Context) (*doctor.Stock, error) {
 	return func(ctx context.Context) (*doctor.Stock, error) {
-		var w workOptions
-		engines, images, err := inventory.Stock(ctx, w.media(v1.Platform{OS: "linux", Architecture: "amd64"}, progress))
+		engines, images, err := inventory.Stock(ctx, media.Options{Progress: progress, UserAgent: userAgent()}.WithDefaults())
 		if errors.Is(err, hinterr.ErrNoDaemon) {
 			return nil, &doctor.ErrNoEngine{Why: err.Error()}
 		}

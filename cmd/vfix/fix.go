@@ -15,29 +15,14 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// fixOption is --fix: what is fixed besides call sites.
-type fixOption struct {
-	fix   string
-	asked []rewriter.Fix // of check
-}
-
-func (o *fixOption) addFix(cmd *cobra.Command) {
+// addFix declares --fix: what is fixed besides call sites.
+func (w *workOptions) addFix(cmd *cobra.Command) {
 	var all []string
 	for _, r := range rewriter.Fixes {
 		all = append(all, fmt.Sprintf("%s (%s)", r, fixes.Affects(r)))
 	}
-	cmd.Flags().StringVar(&o.fix, "fix", "", "also fix `WHAT`: "+strings.Join(all, ", "))
+	cmd.Flags().StringVar(&w.fix, "fix", "", "also fix `WHAT`: "+strings.Join(all, ", "))
 	words(cmd, "fix", fixes.Names())
-}
-
-func (o *fixOption) check(cmd *cobra.Command) (err error) {
-	if !cmd.Flags().Changed("fix") {
-		return nil
-	}
-	if o.asked, err = fixes.Parse(o.fix); err != nil {
-		return usagef(cmd.Name(), "--fix: %v", err)
-	}
-	return nil
 }
 
 // fixNames are the fixes that some file needs, of those that were asked for: a value of --fix, "" for none.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,15 +13,16 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"vfix.dev/vfix/cmd/vfix/garbage"
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/nearest"
-	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/quote"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -108,24 +110,19 @@ func (p *printOptions) formats() []string { return slices.Concat(formats, p.spec
 
 func (p *printOptions) json() bool { return p.format == "json" }
 
-// workOptions are how the work is done.
+// workOptions are how the work is done, and how what it does is shown.
 type workOptions struct {
-	reads    bool // images, so that the options for that count
+	printOptions
+	read     images.ScanOptions // once begin has returned: for package images
+	reads    bool               // images, so that the options for that count
 	platform string
-	jobs     int
-	insecure bool
-	authFile string
-	stall    time.Duration
 	maxTemp  string
+	fix      string
 }
-
-// DefaultStall is how long a registry may make no progress: it has to store a blob of some
-// GB, and hash it, before it answers.
-const defaultStall = 2 * time.Minute
 
 // addJobs declares --jobs, and --max-temp; what says which things are processed in parallel.
 func (w *workOptions) addJobs(cmd *cobra.Command, what string) {
-	cmd.Flags().IntVarP(&w.jobs, "jobs", "j", 0,
+	cmd.Flags().IntVarP(&w.read.Jobs, "jobs", "j", 0,
 		"`N` "+what+" to process in parallel; 0: one per processor")
 	w.addTemp(cmd)
 }
@@ -141,58 +138,72 @@ func (w *workOptions) addMedia(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.platform, "platform", "",
 		"select this `PLATFORM` of a multi-platform image: linux/amd64, or a variant such as linux/amd64/v3 (default: linux/amd64, which scan, rebuild and verify take with all its variants)")
 	words(cmd, "platform", []string{"linux/amd64", "linux/amd64/v2", "linux/amd64/v3"})
-	cmd.Flags().BoolVar(&w.insecure, "insecure", false,
+	cmd.Flags().BoolVar(&w.read.Media.Insecure, "insecure", false,
 		"allow plain HTTP and unverified TLS for registries")
-	cmd.Flags().StringVar(&w.authFile, "authfile", "",
+	cmd.Flags().StringVar(&w.read.Media.AuthFile, "authfile", "",
 		"read registry credentials only from this `FILE` (default: $REGISTRY_AUTH_FILE, else those of docker and podman)")
-	cmd.Flags().DurationVar(&w.stall, "stall-timeout", defaultStall,
+	cmd.Flags().DurationVar(&w.read.Media.Stall, "stall-timeout", registry.DefaultStall,
 		"retry when a registry makes no progress for this `TIME`, such as 30s or 5m")
 }
 
-// check returns the platform, which is the zero value for a verb without --platform.
-func (w *workOptions) check(verb string) (v1.Platform, error) {
-	var none v1.Platform
-	if w.jobs < 0 {
-		return none, usagef(verb, "--jobs %d: must not be negative", w.jobs)
+// begin checks the options, and begins to show progress.
+func (w *workOptions) begin(ctx context.Context, verb string, out *output) error {
+	if w.read.Jobs < 0 {
+		return usagef(verb, "--jobs %d: must not be negative", w.read.Jobs)
 	}
 	if w.maxTemp != "" {
 		limit, err := bytesOf(verb, "--max-temp", w.maxTemp)
 		if err != nil {
-			return none, err
+			return err
 		}
 		blob.Temp.SetLimit(limit)
 	}
-	if w.reads && w.stall <= 0 {
-		return none, usagef(verb, "--stall-timeout %v: must be positive", w.stall)
+	if w.reads {
+		if w.read.Media.Stall <= 0 {
+			return usagef(verb, "--stall-timeout %v: must be positive", w.read.Media.Stall)
+		}
+		garbage.Limit()
+		p, err := parsePlatform(verb, w.platform)
+		if err != nil {
+			return err
+		}
+		w.read.Media.Platform, w.read.Media.EveryLevel = p, w.platform == ""
 	}
-	if !w.reads {
-		return none, nil
+	if err := w.check(verb); err != nil {
+		return err
 	}
-	garbage.Limit()
-	if w.platform == "" {
+	if w.fix != "" {
+		var err error
+		if w.read.Rewriter.Fixes, err = fixes.Parse(w.fix); err != nil {
+			return usagef(verb, "--fix: %v", err)
+		}
+	}
+	w.read.Rewriter.Explain = w.explain
+	w.read.Media.Progress, w.read.Media.UserAgent, w.read.Shim = out.StartProgress(ctx, w.progress), userAgent(), fallbackShim()
+	return nil
+}
+
+// parsePlatform reads a value of --platform.
+func parsePlatform(verb, text string) (v1.Platform, error) {
+	if text == "" {
 		return v1.Platform{OS: "linux", Architecture: "amd64"}, nil
 	}
-	platform := strings.Replace(w.platform, "x86_64", "amd64", 1) // as uname -m has it
+	platform := strings.Replace(text, "x86_64", "amd64", 1) // as uname -m has it
 	if platform != "linux" && !strings.Contains(platform, "/") {
 		platform = "linux/" + platform
 	}
 	p, err := v1.ParsePlatform(platform)
 	if err != nil || p.OS == "" || p.Architecture == "" || p.OSVersion != "" {
-		return none, usagef(verb, "--platform %s: want OS/ARCH or OS/ARCH/VARIANT, as in linux/amd64", w.platform)
+		return v1.Platform{}, usagef(verb, "--platform %s: want OS/ARCH or OS/ARCH/VARIANT, as in linux/amd64", text)
 	}
 	if p.OS != "linux" || p.Architecture != "amd64" {
-		return none, usagef(verb, "--platform %s: only linux/amd64 programs can call the vsyscall page", w.platform)
+		return v1.Platform{}, usagef(verb, "--platform %s: only linux/amd64 programs can call the vsyscall page", text)
 	}
 	return *p, nil
 }
 
-// media is what package images is told about reading and writing.
-func (w *workOptions) media(p v1.Platform, progress progress.Reporter) media.Options {
-	return media.Options{
-		Platform: p, EveryLevel: w.platform == "", Insecure: w.insecure, Progress: progress, Stall: w.stall, AuthFile: w.authFile,
-		UserAgent: "vfix/" + buildVersion().Version,
-	}
-}
+// userAgent is what registries and engines are told.
+func userAgent() string { return "vfix/" + buildVersion().Version }
 
 func oneOf(verb, flag, got string, allowed []string) error {
 	if slices.Contains(allowed, got) {

@@ -11,16 +11,12 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/hotfix"
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/mountopts"
-	"vfix.dev/vfix/rewriter"
 )
 
 // HotfixOptions are the choices of vfix hotfix.
 type HotfixOptions struct {
-	printOptions
 	workOptions
-	fixOption
 	engine string
 	dir    string
 	apply  bool
@@ -105,7 +101,10 @@ removes the unused ones that are more than a minute old.`,
 			if opts.apply && cmd.Flags().Changed("for") {
 				return usagef("hotfix", "--apply recreates the container and --for prints options: use one of them")
 			}
-			if err := opts.fixOption.check(cmd); err != nil {
+			if err := oneOf("hotfix", "--for", opts.engine, engineWords()); err != nil {
+				return err
+			}
+			if err := opts.begin(cmd.Context(), "hotfix", out); err != nil {
 				return err
 			}
 			if opts.list || opts.prune {
@@ -128,25 +127,8 @@ removes the unused ones that are more than a minute old.`,
 	return cmd
 }
 
-func (o *HotfixOptions) check() error {
-	if err := oneOf("hotfix", "--for", o.engine, engineWords()); err != nil {
-		return err
-	}
-	return o.printOptions.check("hotfix")
-}
-
 func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *output, e engine) error {
-	if err := opts.check(); err != nil {
-		return err
-	}
-	platform, err := opts.workOptions.check("hotfix")
-	if err != nil {
-		return err
-	}
-	done, err := e.hotfix(ctx, source, hotfix.Options{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Rewriter: rewriter.Options{Fixes: opts.asked}},
-		Dir:         opts.dir, Apply: opts.apply,
-	})
+	done, err := e.hotfix(ctx, source, hotfix.Options{ScanOptions: opts.read, Dir: opts.dir, Apply: opts.apply})
 	if err != nil {
 		return err
 	}
@@ -176,19 +158,11 @@ func runHotfixCopies(ctx context.Context, opts HotfixOptions, out *output, e eng
 	case opts.json():
 		return usagef("hotfix", "--list and --prune print a table only")
 	}
-	if err := opts.check(); err != nil {
-		return err
-	}
-	platform, err := opts.workOptions.check("hotfix")
-	if err != nil {
-		return err
-	}
-	media := opts.media(platform, out.StartProgress(ctx, opts.progress))
 	act := e.hotfixCopies
 	if opts.prune {
 		act = e.pruneHotfixCopies
 	}
-	all, asked, err := act(ctx, opts.dir, media)
+	all, asked, err := act(ctx, opts.dir, opts.read.Media)
 	out.EndProgress()
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func (o *output) hotfixNotes(opts HotfixOptions, h *hotfix.Hotfixed) {
 		o.Note("to restore the old container: %s", strings.Join(r.Back, " && "))
 		o.Note("when it works, remove the old container: %s", strings.Join(r.Clean, " && "))
 	case len(h.Mounts) == 0:
-		o.Note("%s: %s", h.Findings.Source, nothingToPatch(h.Findings, opts.asked))
+		o.Note("%s: %s", h.Findings.Source, nothingToPatch(h.Findings, opts.read.Rewriter.Fixes))
 	case opts.apply:
 		o.Note("%s: nothing to do: it already has these mounts", h.Findings.Source)
 	case h.Container && h.Running:

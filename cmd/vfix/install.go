@@ -3,8 +3,6 @@
 package main
 
 import (
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -123,7 +121,7 @@ func runInstall(opts InstallOptions, name string, out *output, e engine) error {
 		return err
 	}
 	var err error
-	if opts.Program, err = installedProgram(opts.Program); err != nil {
+	if opts.Program, err = programFor("install", "engines need", opts.Program); err != nil {
 		return err
 	}
 	opts.Engine = install.Engine(name)
@@ -148,17 +146,6 @@ func checkHook(opts InstallOptions, name string) error {
 		return nil
 	}
 	return usagef("install", "--hook does not work with %s: want podman or crio", name)
-}
-
-// installedProgram is the path of the vfix that is to be installed.
-func installedProgram(named string) (string, error) {
-	switch {
-	case named != "":
-		return named, nil
-	case runtime.GOOS != "linux" || runtime.GOARCH != "amd64":
-		return "", usagef("install", "this vfix is for %s/%s and engines need one for linux/amd64: name it with --program", runtime.GOOS, runtime.GOARCH)
-	}
-	return os.Executable()
 }
 
 func installEngines() []string {

@@ -10,15 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/media"
 )
 
 // LayerOptions are the choices of vfix layer.
 type LayerOptions struct {
-	printOptions
-	dest     string
-	program  string
-	insecure bool
+	workOptions
+	dest    string
+	program string
 }
 
 func newLayerCommand(out *output, e engine) *cobra.Command {
@@ -62,7 +60,7 @@ Prints one line on stdout: the name for COPY --from, or the path of the tarball.
 	f := cmd.Flags()
 	f.StringVarP(&opts.dest, "output", "o", "", "write the layer to `DEST` (default: the local engine)")
 	f.StringVar(&opts.program, "program", "", "include this `FILE` as vfix, a static linux/amd64 program (default: the running one)")
-	f.BoolVar(&opts.insecure, "insecure", false, "allow plain HTTP and unverified TLS for registries")
+	f.BoolVar(&opts.read.Media.Insecure, "insecure", false, "allow plain HTTP and unverified TLS for registries")
 	opts.printOptions.add(cmd)
 	return cmd
 }
@@ -71,19 +69,15 @@ func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) err
 	if opts.dest == "-" {
 		return usagef("layer", "-o -: cannot write the layer to stdout, which is used for its name")
 	}
-	if err := opts.printOptions.check("layer"); err != nil {
+	if err := opts.begin(ctx, "layer", out); err != nil {
 		return err
 	}
-	program, err := ownProgram(opts.program)
+	program, err := programFor("layer", "the layer needs", opts.program)
 	if err != nil {
 		return err
 	}
-	version := buildVersion().Version
 	done, err := e.layer(ctx, images.LayerOptions{
-		Media: media.Options{
-			Insecure: opts.insecure, Progress: out.StartProgress(ctx, opts.progress), UserAgent: "vfix/" + version,
-		},
-		Dest: opts.dest, Program: program, Version: version, Shim: fallbackShim(),
+		Media: opts.read.Media, Dest: opts.dest, Program: program, Version: buildVersion().Version, Shim: opts.read.Shim,
 	})
 	if err != nil {
 		return err
@@ -92,13 +86,13 @@ func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) err
 	return out.layered(opts, done)
 }
 
-// ownProgram is the path of the vfix that goes into the layer.
-func ownProgram(named string) (string, error) {
+// programFor is the path of the vfix that goes elsewhere: a static one for linux/amd64, which what needs.
+func programFor(verb, what, named string) (string, error) {
 	switch {
 	case named != "":
 		return named, nil
 	case runtime.GOOS != "linux" || runtime.GOARCH != "amd64":
-		return "", usagef("layer", "this vfix is for %s/%s and the layer needs one for linux/amd64: name it with --program", runtime.GOOS, runtime.GOARCH)
+		return "", usagef(verb, "this vfix is for %s/%s and %s one for linux/amd64: name it with --program", runtime.GOOS, runtime.GOARCH, what)
 	}
 	return os.Executable()
 }

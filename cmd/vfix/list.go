@@ -20,7 +20,6 @@ import (
 
 // ListOptions are the choices of vfix list.
 type ListOptions struct {
-	printOptions
 	workOptions
 	match []string
 	newer string
@@ -65,7 +64,7 @@ provenance are not listed.`,
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	cmd.Flags().Lookup("platform").Usage = "list only images for this `PLATFORM`: linux/amd64, or a variant such as linux/amd64/v3; reads the manifest of each image (default: all)"
-	cmd.Flags().IntVarP(&opts.jobs, "jobs", "j", 0, "with --platform or --newer-than: read `N` images in parallel; 0: 8")
+	cmd.Flags().IntVarP(&opts.read.Jobs, "jobs", "j", 0, "with --platform or --newer-than: read `N` images in parallel; 0: 8")
 	return cmd
 }
 
@@ -87,11 +86,7 @@ func since(text string, now time.Time) (time.Time, error) {
 }
 
 func runList(ctx context.Context, opts ListOptions, args []string, platformSet bool, out *output, e engine) error {
-	platform, err := opts.workOptions.check("list")
-	if err == nil {
-		err = opts.printOptions.check("list")
-	}
-	if err != nil {
+	if err := opts.begin(ctx, "list", out); err != nil {
 		return err
 	}
 	if opts.rate < 0 {
@@ -114,11 +109,12 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 			return usagef("list", "--newer-than does not work with -: the output of kubectl does not contain the age of images")
 		}
 	}
-	o := inventory.ListOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Platform: platformSet, Stdin: os.Stdin}
+	o := inventory.ListOptions{Media: opts.read.Media, Jobs: opts.read.Jobs, Platform: platformSet, Stdin: os.Stdin}
 	o.Media.PerSecond = opts.rate
 	for _, m := range opts.match {
 		o.Match = append(o.Match, patterns.Image(m))
 	}
+	var err error
 	if o.Newer, err = since(opts.newer, time.Now()); err != nil {
 		return err
 	}

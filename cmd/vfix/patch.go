@@ -10,18 +10,12 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/rewriter"
 )
 
 // PatchOptions are the choices of vfix patch.
 type PatchOptions struct {
-	printOptions
 	workOptions
-	inPlace bool
-	output  string
-	dryRun  bool
-	since   string
-	oneFS   bool
+	to images.PatchOptions
 }
 
 func newPatchCommand(out *output, e engine) *cobra.Command {
@@ -66,11 +60,11 @@ There is no undo: keep a copy, or use -o.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&opts.inPlace, "in-place", "i", false, "replace each affected file with its patched copy")
-	f.StringVarP(&opts.output, "output", "o", "", "write the patched copy to `DEST` and do not change PATH")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done without writing anything")
-	f.StringVar(&opts.since, "since", "", "with -i: examine only files that changed after `FILE`, then update its time; if it does not exist, examine all files")
-	f.BoolVarP(&opts.oneFS, "one-file-system", "x", false, "do not cross into other mounted filesystems")
+	f.BoolVarP(&opts.to.InPlace, "in-place", "i", false, "replace each affected file with its patched copy")
+	f.StringVarP(&opts.to.Output, "output", "o", "", "write the patched copy to `DEST` and do not change PATH")
+	f.BoolVar(&opts.to.DryRun, "dry-run", false, "show what would be done without writing anything")
+	f.StringVar(&opts.to.Since, "since", "", "with -i: examine only files that changed after `FILE`, then update its time; if it does not exist, examine all files")
+	f.BoolVarP(&opts.to.OneFS, "one-file-system", "x", false, "do not cross into other mounted filesystems")
 	f.String("fix", "", "")
 	_ = f.MarkHidden("fix") // scan has it: who types it here is told what to type
 	opts.addExplain(cmd)
@@ -82,35 +76,34 @@ There is no undo: keep a copy, or use -o.`,
 // check says what is wrong with a set of options, one sentence for each.
 func (o *PatchOptions) check() error {
 	switch {
-	case o.inPlace && o.output != "":
+	case o.to.InPlace && o.to.Output != "":
 		return usagef("patch", "-i replaces the files and -o does not change them: use one of them")
-	case !o.inPlace && o.output == "" && !o.dryRun:
+	case !o.to.InPlace && o.to.Output == "" && !o.to.DryRun:
 		return usagef("patch", "no destination: use -i to replace the files, -o DEST to write a copy, or --dry-run")
-	case o.output == "-":
+	case o.to.Output == "-":
 		return usagef("patch", "-o -: cannot write the patched copy to stdout, which is used for the table")
 	}
-	if o.since != "" && (!o.inPlace || o.dryRun) {
+	if o.to.Since != "" && (!o.to.InPlace || o.to.DryRun) {
 		return usagef("patch", "--since works only with -i and without --dry-run")
 	}
-	if _, err := o.workOptions.check("patch"); err != nil {
-		return err
-	}
-	return o.printOptions.check("patch")
+	return nil
 }
 
 func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *output, e engine) error {
 	if err := opts.check(); err != nil {
 		return err
 	}
-	found, err := e.patch(ctx, paths, images.PatchOptions{
-		Jobs: opts.jobs, InPlace: opts.inPlace, Output: opts.output, DryRun: opts.dryRun, Since: opts.since, OneFS: opts.oneFS,
-		Progress: out.StartProgress(ctx, opts.progress), Rewriter: rewriter.Options{Explain: opts.explain},
-	})
+	if err := opts.begin(ctx, "patch", out); err != nil {
+		return err
+	}
+	o := opts.to
+	o.Jobs, o.Progress, o.Rewriter = opts.read.Jobs, opts.read.Media.Progress, opts.read.Rewriter
+	found, err := e.patch(ctx, paths, o)
 	if err != nil {
 		return err
 	}
 	out.EndProgress()
-	if err := out.findings(tables.Patching(opts.dryRun), opts.printOptions, found); err != nil {
+	if err := out.findings(tables.Patching(o.DryRun), opts.printOptions, found); err != nil {
 		return err
 	}
 	return errors.Join(incompleteInAll(found), leftOver(found))

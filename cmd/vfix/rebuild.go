@@ -16,24 +16,14 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/rewriter"
 )
 
 // RebuildOptions are the choices of vfix rebuild.
 type RebuildOptions struct {
-	printOptions
 	workOptions
 	batchOptions
-	fixOption
-	dest       string
-	tag        string
-	suffix     string
-	suffixSet  bool // --tag-suffix was given
-	push       bool
-	dryRun     bool
-	fallback   string
-	provenance string
-	updateDpkg bool
+	to        images.RebuildOptions
+	suffixSet bool // --tag-suffix was given
 }
 
 // provenanceModes are the words of --provenance; anything else is a file.
@@ -103,25 +93,22 @@ For SOURCE and DEST see 'vfix help sources'.`,
 			if err := opts.checkBatch(cmd, args); err != nil {
 				return err
 			}
-			if err := opts.fixOption.check(cmd); err != nil {
-				return err
-			}
 			return runRebuild(cmd.Context(), opts, append(args, "")[0], out, e)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&opts.tag, "tag", "t", "", "name the result `REF`: NAME:TAG, or a TAG of the name of SOURCE")
-	f.StringVarP(&opts.dest, "output", "o", "", "write the result to `DEST` (default: the local engine)")
-	f.StringVar(&opts.suffix, "tag-suffix", "-vfix", "name the result NAME:TAG plus this `SUFFIX`")
-	f.BoolVar(&opts.push, "push", false, "push the result to the registry of its name")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "show what would be done without writing anything")
-	f.StringVar(&opts.fallback, "fallback", string(fallback.FallbackAuto),
+	f.StringVarP(&opts.to.Tag, "tag", "t", "", "name the result `REF`: NAME:TAG, or a TAG of the name of SOURCE")
+	f.StringVarP(&opts.to.Dest, "output", "o", "", "write the result to `DEST` (default: the local engine)")
+	f.StringVar(&opts.to.Suffix, "tag-suffix", "-vfix", "name the result NAME:TAG plus this `SUFFIX`")
+	f.BoolVar(&opts.to.Push, "push", false, "push the result to the registry of its name")
+	f.BoolVar(&opts.to.DryRun, "dry-run", false, "show what would be done without writing anything")
+	f.StringVar((*string)(&opts.to.Fallback), "fallback", string(fallback.FallbackAuto),
 		"`WHEN` to add the run-time fallback: auto (if some cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
 	words(cmd, "fallback", fallbackModes)
 	opts.addFix(cmd)
-	f.BoolVar(&opts.updateDpkg, "update-dpkg", false,
+	f.BoolVar(&opts.to.UpdateDpkg, "update-dpkg", false,
 		"update dpkg's md5sums of the patched files in the same layer")
-	f.StringVar(&opts.provenance, "provenance", images.ProvenanceAuto,
+	f.StringVar(&opts.to.Provenance, "provenance", images.ProvenanceAuto,
 		"`WHERE` to write the statement of what was done to each file: auto (attached to a pushed image, next to an archive or layout), none, or a FILE; see 'vfix help provenance'")
 	words(cmd, "provenance", provenanceModes)
 	opts.batchOptions.add(cmd, "rebuild", "SOURCE or SOURCE DEST")
@@ -136,33 +123,33 @@ For SOURCE and DEST see 'vfix help sources'.`,
 // check says what is wrong with a set of options, one sentence for each.
 func (o *RebuildOptions) check() error {
 	switch {
-	case o.push && o.dryRun:
+	case o.to.Push && o.to.DryRun:
 		return usagef("rebuild", "--push writes to a registry and --dry-run writes nothing: use one of them")
-	case o.tag != "" && o.suffixSet:
+	case o.to.Tag != "" && o.suffixSet:
 		return usagef("rebuild", "-t gives the whole name and --tag-suffix its ending: use one of them")
-	case o.dest == "-":
+	case o.to.Dest == "-":
 		return usagef("rebuild", "-o -: cannot write the image to stdout, which is used for its reference")
-	case o.suffixSet && o.dest != "":
+	case o.suffixSet && o.to.Dest != "":
 		return usagef("rebuild", "-o names the result and --tag-suffix ends a generated name: use one of them")
-	case o.dest == "":
+	case o.to.Dest == "":
 		return nil
 	}
-	dest, err := parseDest("rebuild", o.dest)
+	dest, err := parseDest("rebuild", o.to.Dest)
 	switch named := dest.Tag != "" || dest.Transport == media.Daemon || dest.Transport == media.Registry || dest.Guessed; {
 	case err != nil:
 		return err
-	case o.tag != "" && named:
-		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.dest)
-	case o.push && dest.Transport == media.Registry:
-		return usagef("rebuild", "-o %s already pushes: omit --push", o.dest)
-	case dest.Transport == media.Dir && !o.push && o.tag != "":
-		return usagef("rebuild", "-o %s writes a root filesystem, which has no name: omit -t", o.dest)
-	case dest.Transport == media.SIF && !o.push && o.tag != "":
-		return usagef("rebuild", "-o %s writes a SIF file, which has no other name: omit -t", o.dest)
-	case dest.Transport == media.SIF && !o.push && !slices.Contains(provenanceModes, o.provenance):
-		return usagef("rebuild", "-o %s writes a SIF file, which has no digest that a statement could name: omit --provenance", o.dest)
-	case dest.Transport == media.Dir && !o.push && !slices.Contains(provenanceModes, o.provenance):
-		return usagef("rebuild", "-o %s writes a root filesystem, which has no digest that a statement could name: omit --provenance", o.dest)
+	case o.to.Tag != "" && named:
+		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.to.Dest)
+	case o.to.Push && dest.Transport == media.Registry:
+		return usagef("rebuild", "-o %s already pushes: omit --push", o.to.Dest)
+	case dest.Transport == media.Dir && !o.to.Push && o.to.Tag != "":
+		return usagef("rebuild", "-o %s writes a root filesystem, which has no name: omit -t", o.to.Dest)
+	case dest.Transport == media.SIF && !o.to.Push && o.to.Tag != "":
+		return usagef("rebuild", "-o %s writes a SIF file, which has no other name: omit -t", o.to.Dest)
+	case dest.Transport == media.SIF && !o.to.Push && !slices.Contains(provenanceModes, o.to.Provenance):
+		return usagef("rebuild", "-o %s writes a SIF file, which has no digest that a statement could name: omit --provenance", o.to.Dest)
+	case dest.Transport == media.Dir && !o.to.Push && !slices.Contains(provenanceModes, o.to.Provenance):
+		return usagef("rebuild", "-o %s writes a root filesystem, which has no digest that a statement could name: omit --provenance", o.to.Dest)
 	}
 	return nil
 }
@@ -171,25 +158,17 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err := opts.check(); err != nil {
 		return err
 	}
-	platform, err := opts.workOptions.check("rebuild")
-	if err != nil {
+	if err := opts.begin(ctx, "rebuild", out); err != nil {
 		return err
 	}
-	if err := opts.printOptions.check("rebuild"); err != nil {
+	if err := oneOf("rebuild", "--fallback", string(opts.to.Fallback), fallbackModes); err != nil {
 		return err
 	}
-	if err := oneOf("rebuild", "--fallback", opts.fallback, fallbackModes); err != nil {
-		return err
-	}
-	o := images.RebuildOptions{
-		ScanOptions: images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Rewriter: rewriter.Options{Fixes: opts.asked}},
-		Dest:        opts.dest, Tag: opts.tag, Suffix: opts.suffix,
-		Push: opts.push, DryRun: opts.dryRun, Version: buildVersion().Version,
-		Fallback: fallback.Mode(opts.fallback), Provenance: opts.provenance, UpdateDpkg: opts.updateDpkg,
-	}
+	o := opts.to
+	o.ScanOptions, o.Version = opts.read, buildVersion().Version
 	if opts.fromFile != "" {
 		opts.batchOptions.meter(&o.Media)
-		done, err := runBatch(ctx, opts.batchOptions, opts.printOptions, batch.Options{RebuildOptions: o, AtOnce: opts.jobs}, e.rebuildAll, out, e)
+		done, err := runBatch(ctx, opts.batchOptions, opts.printOptions, batch.Options{RebuildOptions: o, AtOnce: o.Jobs}, e.rebuildAll, out, e)
 		if err != nil {
 			return err
 		}
@@ -212,14 +191,14 @@ func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	switch {
-	case o.dest != "":
+	case o.to.Dest != "":
 		return usagef("rebuild", "-o is for one image: with --from-file use --dest-template, or a DEST in each line")
-	case o.tag != "":
+	case o.to.Tag != "":
 		return usagef("rebuild", "-t names one image: with --from-file use --tag-suffix, --dest-template, or a DEST in each line")
 	case o.template != "" && o.suffixSet:
 		return usagef("rebuild", "--dest-template gives the whole name and --tag-suffix its ending: use one of them")
-	case !slices.Contains(provenanceModes, o.provenance):
-		return usagef("rebuild", "--provenance %s: cannot write one file for many images: want auto or none", o.provenance)
+	case !slices.Contains(provenanceModes, o.to.Provenance):
+		return usagef("rebuild", "--provenance %s: cannot write one file for many images: want auto or none", o.to.Provenance)
 	}
 	if o.template != "" {
 		if err := batch.CheckTemplate(o.template); err != nil {

@@ -21,14 +21,14 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	for _, text := range r.Warnings {
 		o.Warn("%s", text)
 	}
-	o.signatures(r, opts.dryRun)
+	o.signatures(r, opts.to.DryRun)
 	for _, where := range r.Provenance {
 		o.Note("statement of provenance: %s", where)
 	}
 	switch {
 	case r.Unchanged:
-		o.Note("%s: %s", r.Findings.Source, nothingToPatch(r.Findings, opts.asked))
-	case opts.dryRun:
+		o.Note("%s: %s", r.Findings.Source, nothingToPatch(r.Findings, opts.read.Rewriter.Fixes))
+	case opts.to.DryRun:
 		o.Note("dry run: nothing was written; stdout names the base")
 	default:
 		for _, one := range append([]*images.Rebuilt{r}, r.Levels...) {
@@ -49,9 +49,9 @@ func (o *output) rebuiltOne(opts RebuildOptions, r *images.Rebuilt) {
 	o.warnings(r.Findings)
 	o.consequences(r.Findings)
 	if !o.Quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || r.Findings.OpenSites() > 0) {
-		tables.Write(o.Stderr, o.Err, tables.Patching(opts.dryRun), r.Findings)
+		tables.Write(o.Stderr, o.Err, tables.Patching(opts.to.DryRun), r.Findings)
 	}
-	o.fallback(&r.Findings.Fallback, opts.dryRun)
+	o.fallback(&r.Findings.Fallback, opts.to.DryRun)
 	o.packages(r.Packages)
 }
 
@@ -156,16 +156,16 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 		jsonDocument: document("rebuild"),
 		Reference:    r.Reference, Digest: r.Digest, Unchanged: r.Unchanged,
 		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
-		Fallback: jsonFallback{opts.fallback, r.Findings.Fallback},
+		Fallback: jsonFallback{string(opts.to.Fallback), r.Findings.Fallback},
 		Packages: r.Packages, Signatures: r.Signatures, Provenance: r.Provenance, Warnings: r.Warnings,
 		Result: sourceJSON(r.Findings, r.Findings.Remaining()),
 	}
 	for _, l := range r.Levels {
 		doc.Levels = append(doc.Levels, jsonLevel{
 			Unchanged: l.Unchanged, BaseDigest: l.BaseDigest, LayerSize: l.LayerSize,
-			Fallback: jsonFallback{opts.fallback, l.Findings.Fallback}, Packages: l.Packages, Result: sourceJSON(l.Findings, l.Findings.Remaining()),
+			Fallback: jsonFallback{string(opts.to.Fallback), l.Findings.Fallback}, Packages: l.Packages, Result: sourceJSON(l.Findings, l.Findings.Remaining()),
 		})
 	}
-	doc.DryRun = opts.dryRun
+	doc.DryRun = opts.to.DryRun
 	return doc
 }

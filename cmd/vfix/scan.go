@@ -23,17 +23,13 @@ import (
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/rewriter"
 )
 
 // ScanOptions are the choices of vfix scan.
 type ScanOptions struct {
-	printOptions
 	workOptions
 	batchOptions
-	fixOption
 	strict   bool
-	root     string
 	output   string
 	ignore   string
 	exitCode int
@@ -41,7 +37,7 @@ type ScanOptions struct {
 }
 
 func newScanCommand(out *output, e engine) *cobra.Command {
-	opts := ScanOptions{printOptions: printOptions{special: []string{sarifFormat}}}
+	opts := ScanOptions{workOptions: workOptions{printOptions: printOptions{special: []string{sarifFormat}}}}
 	cmd := &cobra.Command{
 		Use:   "scan [options] SOURCE... | --from-file LIST",
 		Short: "Show which files call the vsyscall page and what vfix would do",
@@ -93,15 +89,12 @@ sources'.`,
 			if err := opts.batchOptions.check(cmd, args); err != nil {
 				return err
 			}
-			if err := opts.fixOption.check(cmd); err != nil {
-				return err
-			}
 			return runScan(cmd.Context(), opts, args, out, e)
 		},
 	}
 	opts.batchOptions.add(cmd, "scan", "SOURCE or SOURCE DEST (DEST is ignored)")
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 also if SOURCE has hazards")
-	cmd.Flags().StringVar(&opts.root, "root", "", "find the libraries of a program in this `DIR` (default: the root filesystem that the program lies in)")
+	cmd.Flags().StringVar(&opts.read.Root, "root", "", "find the libraries of a program in this `DIR` (default: the root filesystem that the program lies in)")
 	cmd.Flags().StringVarP(&opts.output, "output", "o", "", "write the result to this `FILE` instead of stdout, whole or not at all")
 	cmd.Flags().StringVar(&opts.ignore, "ignore-file", "", "do not count the call sites that this `FILE` accepts, each with a reason (default: "+ignore.DefaultFile+", if it exists); see 'vfix help ignore-file'")
 	cmd.Flags().IntVar(&opts.exitCode, "exit-code", statusFindings, "exit with status `N` instead of 3 for findings; INCOMPLETE stays 4")
@@ -114,22 +107,16 @@ sources'.`,
 }
 
 func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, e engine) error {
-	platform, err := opts.workOptions.check("scan")
-	if err != nil {
+	if err := opts.begin(ctx, "scan", out); err != nil {
 		return err
 	}
-	if err := opts.printOptions.check("scan"); err != nil {
-		return err
-	}
-	o := images.ScanOptions{Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(), Root: opts.root}
-	o.Rewriter = rewriter.Options{Explain: opts.explain, Fixes: opts.asked}
 	if opts.exitCode < 0 || opts.exitCode > 255 {
 		return usagef("scan", "--exit-code %d: want a status from 0 to 255", opts.exitCode)
 	}
 	out.findingsStatus = opts.exitCode
-	if opts.root != "" {
-		if fi, err := os.Stat(opts.root); err != nil || !fi.IsDir() {
-			return usagef("scan", "--root %s: not a directory", opts.root)
+	if opts.read.Root != "" {
+		if fi, err := os.Stat(opts.read.Root); err != nil || !fi.IsDir() {
+			return usagef("scan", "--root %s: not a directory", opts.read.Root)
 		}
 	}
 	if opts.ignore != "" && opts.fromFile != "" {
@@ -137,9 +124,9 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	}
 	return out.into(opts.output, func() error {
 		if opts.fromFile != "" {
-			return scanAll(ctx, opts, o, out, e)
+			return scanAll(ctx, opts, out, e)
 		}
-		return scanEach(ctx, opts, o, args, out, e)
+		return scanEach(ctx, opts, args, out, e)
 	})
 }
 
@@ -156,7 +143,7 @@ func accepted(opts ScanOptions) (*ignore.Rules, error) {
 }
 
 // scanEach scans the sources one after the other.
-func scanEach(ctx context.Context, opts ScanOptions, o images.ScanOptions, args []string, out *output, e engine) error {
+func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output, e engine) error {
 	rules, err := accepted(opts)
 	if err != nil {
 		return err
@@ -164,7 +151,7 @@ func scanEach(ctx context.Context, opts ScanOptions, o images.ScanOptions, args 
 	var all []*contents.Findings
 	var errs []error
 	for _, source := range args {
-		f, err := e.scan(ctx, source, o)
+		f, err := e.scan(ctx, source, opts.read)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -184,7 +171,7 @@ func scanEach(ctx context.Context, opts ScanOptions, o images.ScanOptions, args 
 		}
 	}
 	if len(all) > 0 {
-		opts.here = placeFor(ctx, e, o.Media, all)
+		opts.here = placeFor(ctx, e, opts.read.Media, all)
 		err = out.scanned(opts, all)
 	}
 	for _, f := range all {
@@ -316,13 +303,13 @@ func (p place) fixes(f *contents.Findings) []string {
 }
 
 // scanAll scans a list of images.
-func scanAll(ctx context.Context, opts ScanOptions, o images.ScanOptions, out *output, e engine) error {
+func scanAll(ctx context.Context, opts ScanOptions, out *output, e engine) error {
 	if opts.explain || opts.format == sarifFormat {
 		return usagef("scan", "--explain and --format sarif show call sites, which --from-file only counts: omit --from-file")
 	}
-	opts.batchOptions.meter(&o.Media)
+	opts.batchOptions.meter(&opts.read.Media)
 	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
-		batch.Options{RebuildOptions: images.RebuildOptions{ScanOptions: o, Version: buildVersion().Version}, AtOnce: opts.jobs}, e.scanAll, out, e)
+		batch.Options{RebuildOptions: images.RebuildOptions{ScanOptions: opts.read, Version: buildVersion().Version}, AtOnce: opts.read.Jobs}, e.scanAll, out, e)
 	if err == nil {
 		err = failures(done)
 	}

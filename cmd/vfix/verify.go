@@ -13,16 +13,12 @@ import (
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/rewriter"
 )
 
 // VerifyOptions are the choices of vfix verify.
 type VerifyOptions struct {
-	printOptions
 	workOptions
-	against    string
-	provenance bool
-	statement  string
+	with images.VerifyOptions
 }
 
 func newVerifyCommand(out *output, e engine) *cobra.Command {
@@ -60,15 +56,15 @@ For SOURCE and BASE see 'vfix help sources'.`,
 		Args:              sourceArgs("verify", "SOURCE", 1),
 		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if opts.explain && opts.against == "" {
+			if opts.explain && opts.with.Against == "" {
 				return usagef("verify", "--explain compares with a base: name it with --against")
 			}
 			return runVerify(cmd.Context(), opts, args[0], out, e)
 		},
 	}
-	cmd.Flags().StringVar(&opts.against, "against", "", "compare with `BASE`, the image or file before patching")
-	cmd.Flags().BoolVar(&opts.provenance, "provenance", false, "print the statement of provenance and check it")
-	cmd.Flags().StringVar(&opts.statement, "statement", "", "read the statement of provenance from `FILE`")
+	cmd.Flags().StringVar(&opts.with.Against, "against", "", "compare with `BASE`, the image or file before patching")
+	cmd.Flags().BoolVar(&opts.with.Provenance, "provenance", false, "print the statement of provenance and check it")
+	cmd.Flags().StringVar(&opts.with.Statement, "statement", "", "read the statement of provenance from `FILE`")
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
@@ -77,21 +73,12 @@ For SOURCE and BASE see 'vfix help sources'.`,
 }
 
 func runVerify(ctx context.Context, opts VerifyOptions, source string, out *output, e engine) error {
-	platform, err := opts.workOptions.check("verify")
-	if err != nil {
+	if err := opts.begin(ctx, "verify", out); err != nil {
 		return err
 	}
-	if err := opts.printOptions.check("verify"); err != nil {
-		return err
-	}
-	v, err := e.verify(ctx, source, images.VerifyOptions{
-		ScanOptions: images.ScanOptions{
-			Media: opts.media(platform, out.StartProgress(ctx, opts.progress)), Jobs: opts.jobs, Shim: fallbackShim(),
-			Rewriter: rewriter.Options{Explain: opts.explain},
-		},
-		Against:    opts.against,
-		Provenance: opts.provenance || opts.statement != "", Statement: opts.statement, Version: buildVersion().Version,
-	})
+	o := opts.with
+	o.ScanOptions, o.Version, o.Provenance = opts.read, buildVersion().Version, o.Provenance || o.Statement != ""
+	v, err := e.verify(ctx, source, o)
 	if err != nil {
 		return err
 	}
@@ -106,7 +93,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 	open := uncoveredInAll(v.Findings)
 	switch {
-	case len(v.Problems) > 0 && opts.against == "":
+	case len(v.Problems) > 0 && opts.with.Against == "":
 		return &findingsError{
 			msg:  fmt.Sprintf("%s: does not match its statement: %s", v.Findings.Source, screen.Count(len(v.Problems), "difference")),
 			hint: "the statement belongs to another image, or one of the two was changed: rebuild the image with vfix rebuild",
@@ -117,7 +104,7 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 			verb = "patch"
 		}
 		return &findingsError{
-			msg:  fmt.Sprintf("%s: not what vfix makes from %s: %s", v.Findings.Source, opts.against, screen.Count(len(v.Problems), "difference")),
+			msg:  fmt.Sprintf("%s: not what vfix makes from %s: %s", v.Findings.Source, opts.with.Against, screen.Count(len(v.Problems), "difference")),
 			hint: fmt.Sprintf("compare with the base it was built from, or create it again with vfix %s", verb),
 		}
 	case open > 0:

@@ -110,7 +110,7 @@ type jsonStated struct {
 }
 
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
-	doc := jsonVerified{jsonDocument: document("verify"), Against: opts.against, Verified: v, Result: sourceJSON(v.Findings, v.Findings.Verdict())}
+	doc := jsonVerified{jsonDocument: document("verify"), Against: opts.with.Against, Verified: v, Result: sourceJSON(v.Findings, v.Findings.Verdict())}
 	for _, l := range v.Findings.Levels {
 		doc.Levels = append(doc.Levels, sourceJSON(l, l.Verdict()))
 	}

@@ -26,9 +26,9 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 		o.Result(string(v.Stated.Raw))
 		w, s = o.Stderr, o.Err
 	}
-	tampered := opts.against != "" && len(v.Problems) > 0
+	tampered := opts.with.Against != "" && len(v.Problems) > 0
 	if tampered { // what matters most comes first
-		writeComparison(w, s, screen.Printable(opts.against), v)
+		writeComparison(w, s, screen.Printable(opts.with.Against), v)
 		fmt.Fprintln(w)
 	}
 	if v.Stated == nil || !o.Quiet {
@@ -39,8 +39,8 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 	for i := range v.Differences {
 		writeDifference(w, s, &v.Differences[i])
 	}
-	if opts.against != "" && !tampered {
-		writeComparison(w, s, screen.Printable(opts.against), v)
+	if opts.with.Against != "" && !tampered {
+		writeComparison(w, s, screen.Printable(opts.with.Against), v)
 	}
 	if v.Stated != nil {
 		o.stated(opts, v)
@@ -50,7 +50,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 
 // stated says what became of the check of a statement.
 func (o *output) stated(opts VerifyOptions, v *images.Verified) {
-	if opts.against == "" { // else they are in the comparison
+	if opts.with.Against == "" { // else they are in the comparison
 		for _, n := range v.NotCompared {
 			o.Note("not checked: %s", n)
 		}
@@ -61,7 +61,7 @@ func (o *output) stated(opts VerifyOptions, v *images.Verified) {
 			screen.Count(len(p.Files), "patched file"), screen.Count(len(p.Added), "added file"), p.Base.Name)
 		return
 	}
-	if opts.against == "" {
+	if opts.with.Against == "" {
 		for _, p := range v.Problems {
 			o.Warn("%s", p)
 		}
