@@ -58,9 +58,9 @@ func (p *Plan) loadHooks() (hooks, error) {
 	if was := p.file.was; was != nil {
 		return was.hooks, nil
 	}
-	at, err := p.injectedAt()
+	place, err := p.file.findRoom()
 	if err != nil {
 		return hooks{}, err
 	}
-	return p.file.planHooks(at, shim.Injected())
+	return p.file.planHooks(place.vaddr, shim.Injected())
 }

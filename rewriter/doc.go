@@ -26,7 +26,7 @@
 //	branches proof                           what may jump into it
 //	plan form segment spare notes page hook  the bytes that change; unwind: for unwinders
 //	release                                  files that an older vfix patched
-//	verify prove differ explain              the proof, and how it is shown
+//	verify differ explain                    the comparison with a plan derived again, and how it is shown
 //	program place calls                      what else is asked of a file, or of a plan
 //
 // Below it, elf has the file format, x86 the instructions, origin what made a program. The package

@@ -202,35 +202,6 @@ func (p *Plan) state() []byte {
 // stateText is the room for a name in the state page, with the zero that ends it.
 const stateText = 16
 
-// proveRedirect checks the load from its bytes and from what is found in the file anew.
-func (p *Plan) proveRedirect() error {
-	if !p.Redirected() {
-		return nil
-	}
-	r := p.Redirect
-	again, err := p.file.findRedirect()
-	if err == nil && again != nil {
-		err = p.file.proveLoad(again)
-	}
-	if err != nil {
-		return err
-	}
-	if again == nil || again.Reason != "" || again.Vaddr != r.Vaddr || again.Fix != r.Fix || len(r.After) != leaLen || !bytes.Equal(again.Before, r.Before) {
-		return fmt.Errorf("%s: instruction at vaddr %#x: not proved to be the load of %q", r.Fix, r.Vaddr, fixOf(r.Fix).text)
-	}
-	segment, err := p.injectedAt()
-	if err != nil {
-		return err
-	}
-	was, ok1 := x86.Decode(r.Before, r.Vaddr)
-	is, ok2 := x86.Decode(r.After, r.Vaddr)
-	at, ok3 := is.MemVaddr()
-	if !ok1 || !ok2 || !ok3 || was.Op != is.Op || was.Args[0] != is.Args[0] || was.Len != is.Len || at != segment+uint64(shim.Injected().String) {
-		return fmt.Errorf("%s: instruction at vaddr %#x: does not load the address of the copy", r.Fix, r.Vaddr)
-	}
-	return nil
-}
-
 // explainRedirect fills in the listing.
 func (p *Plan) explainRedirect() error {
 	r := p.Redirect

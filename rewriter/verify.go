@@ -4,7 +4,6 @@ package rewriter
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 )
@@ -18,8 +17,8 @@ type Verification struct {
 	Redirect *Redirect
 }
 
-// Verify rereads both files and proves that after is before with nothing but the planned
-// bytes changed, and that no patchable site is left in it. The error names the first byte
+// Verify rereads both files, derives the plan again and proves that after is before with nothing but
+// the planned bytes changed, and that no patchable site is left in it. The error names the first byte
 // that differs and should not (an UnplannedError), or what is missing.
 func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize int64, o Options) (*Verification, error) {
 	r, err := Scan(before, beforeSize)
@@ -39,8 +38,10 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 	if err := p.same(before, after, afterSize); err != nil {
 		return nil, err
 	}
-	if err := p.verify(after, afterSize); err != nil {
-		return nil, err
+	if !p.Empty() {
+		if err := verifyPatched(p, after, afterSize); err != nil {
+			return nil, err
+		}
 	}
 	v := &Verification{Changed: p.Edits, Patches: p.Patches, Added: p.Size - beforeSize}
 	if p.Redirected() {
@@ -62,26 +63,9 @@ func fixsOf(after io.ReaderAt, size int64) ([]Fix, error) {
 	return []Fix{was.fix.name}, nil
 }
 
-// Verify is for who has just made after of before by this plan: it checks what the function Verify
-// checks, without making the plan again. The plan's own file must still be open.
-func (p *Plan) Verify(before, after io.ReaderAt, afterSize int64) error {
-	if err := p.same(before, after, afterSize); err != nil {
-		return err
-	}
-	return p.verify(after, afterSize)
-}
-
 // same reports whether after is what the plan makes of before.
 func (p *Plan) same(before, after io.ReaderAt, afterSize int64) error {
 	return sameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
-}
-
-// verify proves the plan from the bytes anew, and looks at the patched file.
-func (p *Plan) verify(after io.ReaderAt, afterSize int64) error {
-	if err := errors.Join(p.prove(), p.proveRedirect()); err != nil || p.Empty() {
-		return err
-	}
-	return verifyPatched(p, after, afterSize)
 }
 
 // sameBytes compares two streams of known sizes.
@@ -142,14 +126,4 @@ func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
 		}
 	}
 	return nil
-}
-
-// branchTarget returns where the last rel32 of a patch leads, or its imm32.
-func branchTarget(q *Patch) uint64 {
-	n := len(q.After)
-	rel := int32(uint32(q.After[n-4]) | uint32(q.After[n-3])<<8 | uint32(q.After[n-2])<<16 | uint32(q.After[n-1])<<24)
-	if q.Form == Imm {
-		return uint64(int64(rel))
-	}
-	return q.Vaddr + uint64(n) + uint64(int64(rel))
 }

@@ -136,7 +136,8 @@ func patch(original io.ReaderAt, size int64, to *os.File, want int64, fixes []re
 	if _, err := sparse.Copy(to, p.Apply(original)); err != nil {
 		return err
 	}
-	return p.Verify(original, to, want)
+	_, err = rewriter.Verify(original, size, to, want, rewriter.Options{Repairs: repairs})
+	return err
 }
 
 // send sends one message, with files beside it.
