@@ -14,23 +14,13 @@
 //	Scan(reader)        -> *Report   which call sites there are; never writes
 //	NewPlan(report)     -> *Plan     which bytes would change, and why
 //	Plan.Apply(bytes)   -> bytes     deterministic; applied to its own output, it changes nothing
-//	Verify(before, after)            proves that only the planned bytes differ
+//	Verify(before, after)            derives the plan again and compares
 //
-// Where what is:
+// This package is what others see of it. The work is done in two packages, find (which references there are, and what
+// each is used for; it writes nothing and knows nothing of what vfix injects) and patch (the same file
+// with its references led elsewhere). Below them, elf has the file format, x86 the instructions, origin what
+// made a program. They open no files and know nothing of images.
 //
-//	scan scanobject scanarchive scancode     a file to a Report; search half: its references
-//	functions locate code                    which functions are around them
-//	body graph                               their code, and where it goes on: the control flow graph
-//	flow transfer frame                      what becomes of the address in there
-//	verdict slot                             what a reference is
-//	branches proof                           what may jump into it
-//	plan form segment spare notes page hook  the bytes that change; unwind: for unwinders
-//	release                                  files that an older vfix patched
-//	verify differ explain                    the comparison with a plan derived again, and how it is shown
-//	program place calls                      what else is asked of a file, or of a plan
-//
-// Below it, elf has the file format, x86 the instructions, origin what made a program. The package
-// opens no files and knows nothing of images.
 // All input is untrusted: every offset and size is checked against the file before
 // it is used, nothing is allocated by a size that a file claims, and what is not a
 // 64-bit x86-64 ELF file is passed over with the reason.

@@ -16,7 +16,7 @@ import (
 var layers = []string{
 	"internal/binread", "internal/fallbackfiles", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/mounts", "internal/packages", "internal/patterns", "internal/progress", "internal/quote",
 	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/utf8text", "internal/xattrs", "internal/jsonobject", "internal/lazy", "internal/carried", "internal/memfile",
-	"rewriter/x86", "rewriter/elf", "rewriter/origin", "rewriter",
+	"rewriter/x86", "rewriter/elf", "rewriter/origin", "rewriter/find", "rewriter/patch", "rewriter",
 	"internal/loads", "internal/nearest", "internal/fixes", "internal/thread",
 	"images/mountopts",
 	"images/atomicfile",

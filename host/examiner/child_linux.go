@@ -108,7 +108,7 @@ func planOf(f io.ReaderAt, size int64, fixes []rewriter.Fix) (p *rewriter.Plan, 
 	if r.Skipped != nil && r.Skipped.Kind == rewriter.SkipTooMuchCode {
 		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
 	}
-	if has := r.Fixed(); slices.Contains(fixes, has) {
+	if has := r.Fixed; slices.Contains(fixes, has) {
 		found.Fix = has
 	}
 	wanted := r.Redirect != nil && slices.Contains(fixes, r.Redirect.Fix)
@@ -136,7 +136,7 @@ func patch(original io.ReaderAt, size int64, to *os.File, want int64, fixes []re
 	if _, err := sparse.Copy(to, p.Apply(original)); err != nil {
 		return err
 	}
-	_, err = rewriter.Verify(original, size, to, want, rewriter.Options{Repairs: repairs})
+	_, err = rewriter.Verify(original, size, to, want, rewriter.Options{Fixes: fixes})
 	return err
 }
 

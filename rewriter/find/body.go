@@ -1,0 +1,246 @@
+// The instructions of one function: what is reached from its start, along every path whose
+// target the file tells. Bytes that no path reaches are not known to be code: data in
+// executable segments exists, and may look like a call.
+
+package find
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+const (
+	// maxBody bounds the instructions of one function.
+	maxBody = 1 << 16
+	// maxTable bounds the entries read of one jump table, and maxBases the addresses in a
+	// function that may be a table's.
+	maxTable = 1 << 12
+	maxBases = 1 << 10
+)
+
+// body is the code of a function, with the parts of it that a compiler put elsewhere.
+type body struct {
+	elf.Func
+	parts []elf.Func
+	lens  map[uint64]uint8 // of each instruction reached, by its address
+	// away are the other functions that it jumps to, calls those that it calls.
+	away, calls []uint64
+	// jumps are the indirect jumps through a register or a table, targets what the tables lead to.
+	jumps, targets []uint64
+	// damaged is why the code is not known whole: "" where it is.
+	damaged string
+
+	frame  frame
+	framed bool // frame was computed
+
+	bases, labels []uint64 // addresses that its instructions name: of data, of its own code
+}
+
+// maxParts bounds the parts of one function.
+const maxParts = 16
+
+// bodyOf follows the code of fn from its start.
+func (c *code) bodyOf(fn elf.Func) *body {
+	if b, ok := c.bodies[fn.Start]; ok {
+		return b
+	}
+	b := &body{Func: fn, lens: make(map[uint64]uint8)}
+	c.bodies[fn.Start] = b
+	tried := make(map[uint64]bool)
+	for work := []uint64{fn.Start}; len(work) > 0; work = b.tables(c, tried) {
+		b.walk(c, work)
+	}
+	return b
+}
+
+func (b *body) fail(why string) {
+	if b.damaged == "" {
+		b.damaged = why
+	}
+}
+
+// covers reports whether vaddr is in a part of the function that is known.
+func (b *body) covers(vaddr uint64) bool {
+	return b.Holds(vaddr) || slices.ContainsFunc(b.parts, func(p elf.Func) bool { return p.Holds(vaddr) })
+}
+
+// joins makes what is around vaddr, to which the function jumps, one more part of it: all but the start
+// of another function.
+func (b *body) joins(c *code, vaddr uint64) bool {
+	d, ok := c.fn.around(vaddr)
+	if !ok || vaddr == d.Start && c.fn.entered[vaddr] || b.End == 0 || len(b.parts) == maxParts {
+		return false
+	}
+	b.parts = append(b.parts, d)
+	return true
+}
+
+// walk follows the code from the addresses of work.
+func (b *body) walk(c *code, work []uint64) {
+	w := addresses(work...)
+	whole := w.run(maxBody, func(at uint64, _ struct{}) bool {
+		if b.lens[at] != 0 {
+			return true
+		}
+		if !b.covers(at) && !b.joins(c, at) {
+			b.away = append(b.away, at)
+			return true
+		}
+		i, ok := c.at(at)
+		if !ok {
+			b.fail("it reaches bytes that are no known instruction")
+			return true
+		}
+		b.lens[at] = uint8(i.Len)
+		b.names(c, &i)
+		switch {
+		case i.Flow == x86.FlowCall:
+			b.calls = append(b.calls, i.Target)
+		case i.Flow == x86.FlowIndirect:
+			if _, fixed := i.MemVaddr(); !fixed {
+				b.jumps = append(b.jumps, at) // followed by tables
+			}
+			return true
+		}
+		all, known := c.next(b, &i)
+		if !known && i.Calls() {
+			b.fail("its table of landing pads is not understood")
+		}
+		for _, to := range all {
+			// Where nothing says where it ends, the next function's start does.
+			if !i.Calls() || b.End != 0 || to != i.Next() || !c.starts.has(to) {
+				w.add(to, struct{}{})
+			}
+		}
+		return true
+	})
+	if !whole {
+		b.fail("it is too long")
+	}
+}
+
+// names notes the addresses that an instruction has in it.
+func (b *body) names(c *code, i *x86.Instr) {
+	if len(b.bases)+len(b.labels) >= maxBases {
+		return
+	}
+	note := func(v uint64) {
+		switch p := c.f.Load(v); {
+		case p == nil:
+		case b.End != 0 && b.covers(v):
+			b.labels = append(b.labels, v)
+		default:
+			b.bases = append(b.bases, v)
+		}
+	}
+	if m, ok := i.Mem(); ok {
+		switch v, fixed := i.MemVaddr(); {
+		case fixed && i.Op == x86asm.LEA:
+			note(v)
+		case m.Base == 0 || m.Index != 0: // table(,%reg,8)
+			note(uint64(m.Disp))
+		}
+	}
+	if n, ok := i.Args[1].(x86asm.Imm); ok && i.Op == x86asm.MOV && c.f.Type == elf.TypeExec {
+		note(uint64(n))
+	}
+}
+
+// tables returns the addresses in the function, not reached so far, that its indirect jumps
+// may go to: the entries of tables whose address the function names, which are addresses of 8
+// bytes or offsets of 4, from the table itself or from a label. A table ends where an entry
+// leaves the function. The labels are what a computed goto uses.
+func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
+	if b.End == 0 || len(b.jumps) == 0 {
+		return nil
+	}
+	entry := func(v uint64) {
+		if tried[v] {
+			return
+		}
+		tried[v] = true
+		b.targets = append(b.targets, v)
+		if b.lens[v] == 0 {
+			found = append(found, v)
+		}
+	}
+	for _, t := range append(b.bases[:len(b.bases):len(b.bases)], b.labels...) {
+		for n := range uint64(maxTable) {
+			w, ok := c.pointer(t + 8*n)
+			if !ok || !b.covers(w) {
+				break
+			}
+			entry(w)
+		}
+		for _, base := range append([]uint64{t}, b.labels...) {
+			for n := range uint64(maxTable) {
+				w, err := c.f.Mem(t+4*n, 4)
+				if err != nil || len(w) < 4 {
+					break
+				}
+				v := base + uint64(int64(int32(binary.LittleEndian.Uint32(w))))
+				if !b.covers(v) || v == base && base == t {
+					break
+				}
+				entry(v)
+			}
+		}
+	}
+	for _, l := range b.labels {
+		entry(l)
+	}
+	if len(b.bases)+len(b.labels) >= maxBases {
+		b.fail("it names too many addresses")
+		b.targets = nil
+	}
+	return found
+}
+
+// pointer returns the address in the word at vaddr, as it is once the file is relocated.
+func (c *code) pointer(vaddr uint64) (uint64, bool) {
+	if c.relative == nil {
+		c.relative = make(map[uint64]uint64)
+		n := 0
+		_ = c.f.RelaWords(func(at, addend uint64) { // Scan reports what cannot be read
+			if n++; n <= maxRelative && c.f.ExecLoad(addend) {
+				c.relative[at] = addend
+			}
+		})
+	}
+	if v, ok := c.relative[vaddr]; ok {
+		return v, true
+	}
+	return c.f.Word(vaddr)
+}
+
+// maxRelative bounds the relocations that are looked at.
+const maxRelative = 1 << 20
+
+// runsOver reports whether vaddr is in the middle of an instruction that is reached.
+func (b *body) runsOver(vaddr uint64) bool {
+	for n := uint64(1); n < x86.MaxLen; n++ {
+		if l := b.lens[vaddr-n]; uint64(l) > n {
+			return true
+		}
+	}
+	return false
+}
+
+// begins reports whether an instruction is known to begin at vaddr, and no other known one
+// lies over its n bytes.
+func (b *body) begins(vaddr, n uint64) bool {
+	if uint64(b.lens[vaddr]) == 0 || b.runsOver(vaddr) {
+		return false
+	}
+	for at := vaddr + 1; at < vaddr+n; at++ {
+		if b.lens[at] != 0 && b.runsOver(at) {
+			return false
+		}
+	}
+	return true
+}

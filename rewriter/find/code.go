@@ -1,0 +1,127 @@
+// Reading instructions out of a file: a bounded cache of its executable segments.
+
+package find
+
+import (
+	"slices"
+	"sort"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+const (
+	// codeBlock is how many bytes are read at once, and codeBlocks how many such blocks
+	// are kept.
+	codeBlock  = 16 << 10
+	codeBlocks = 64
+	// maxFunction is how far before a site a function that holds it may begin, in bytes.
+	maxFunction = 64 << 10
+)
+
+// code reads and decodes the instructions of a file.
+type code struct {
+	f      *File
+	fn     *functions // those near the sites
+	blocks map[uint64][]byte
+	starts starts // of functions
+	bodies map[uint64]*body
+	// What is asked again and again: the landing pads of functions, which functions may return, the
+	// words that relocations fill with addresses in code or with those of functions that do not
+	// return; the last two are nil until asked for.
+	landing   map[uint64]landingPads
+	returning map[uint64]bool
+	relative  map[uint64]uint64
+	imports   map[uint64]string
+	jumps     map[uint64][]uint64 // to parts of functions that nothing calls, and from where
+	// kept are the uses that callees make of registers that they must preserve; keptLeft is how many more
+	// instructions are looked at for them.
+	kept     map[keptUse]x86.Instr
+	keptLeft int
+	// steps is how many more instructions may be decoded in this file.
+	steps int
+}
+
+// maxSteps bounds the work on one file, in instructions decoded: less than a second. Of 1,000
+// real files most need some 5,000; stripped ones and static ones whose programs call time() in many
+// places up to 131,000.
+const maxSteps = 1 << 20
+
+func newCode(f *File) *code {
+	return &code{f: f, fn: &functions{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
+		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), steps: maxSteps, kept: make(map[keptUse]x86.Instr), keptLeft: maxKept}
+}
+
+// use takes fn for the functions near the sites.
+func (c *code) use(fn *functions) {
+	c.fn, c.starts = fn, fn.starts
+	clear(c.bodies)
+	clear(c.landing)
+}
+
+// bytes returns the bytes at vaddr up to the length of an instruction; fewer where the
+// executable segment ends, none outside of one.
+func (c *code) bytes(vaddr uint64) []byte {
+	p := c.f.Load(vaddr)
+	if p == nil || p.Flags&elf.PFX == 0 {
+		return nil
+	}
+	key := vaddr &^ (codeBlock - 1)
+	base := max(key, p.Vaddr)
+	b, ok := c.blocks[base]
+	if !ok {
+		end := min(key+codeBlock+x86.MaxLen, p.Vaddr+p.Filesz)
+		var err error
+		if b, err = c.f.Bytes(p.Off+(base-p.Vaddr), end-base); err != nil {
+			return nil // Scan reports it
+		}
+		if len(c.blocks) >= codeBlocks {
+			clear(c.blocks)
+		}
+		c.blocks[base] = b
+	}
+	return b[min(vaddr-base, uint64(len(b))):]
+}
+
+// at decodes the instruction at vaddr.
+func (c *code) at(vaddr uint64) (x86.Instr, bool) {
+	b := c.bytes(vaddr)
+	if len(b) == 0 || c.exhausted() {
+		return x86.Instr{}, false
+	}
+	c.steps--
+	return x86.Decode(b, vaddr)
+}
+
+// exhausted reports whether so much was decoded that nothing found about the file counts.
+func (c *code) exhausted() bool { return c.steps <= 0 }
+
+// has reports whether the bytes at vaddr are want.
+func (c *code) has(vaddr uint64, want ...byte) bool {
+	b := c.bytes(vaddr)
+	return len(b) >= len(want) && string(b[:len(want)]) == string(want)
+}
+
+// starts is a sorted set of addresses at which functions begin.
+type starts []uint64
+
+// enclosing returns the last start at or before vaddr.
+func (s starts) enclosing(vaddr uint64) (uint64, bool) {
+	i := sort.Search(len(s), func(i int) bool { return s[i] > vaddr })
+	if i == 0 {
+		return 0, false
+	}
+	return s[i-1], true
+}
+
+// has reports whether a function begins at vaddr.
+func (s starts) has(vaddr uint64) bool {
+	at, ok := s.enclosing(vaddr)
+	return ok && at == vaddr
+}
+
+// normalize sorts the set.
+func (s *starts) normalize() {
+	slices.Sort(*s)
+	*s = slices.Compact(*s)
+}

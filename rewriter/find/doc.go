@@ -1,0 +1,11 @@
+// Package find says which references to the vsyscall page are in the bytes of an ELF file, and what each is
+// used for. It writes nothing.
+//
+//	scan scanobject scanarchive       a file to a Report; search half: its references
+//	functions locate code             which functions are around them
+//	body graph                        their code, and where it goes on: the control flow graph
+//	flow transfer frame               what becomes of the address in there
+//	verdict slot                      what a reference is
+//	branches proof                    what may jump into it
+//	program place redirect            what else is asked of a file
+package find

@@ -1,0 +1,603 @@
+// Where a value goes: from the instruction that loads the address of a vsyscall function,
+// forward along all paths, until every copy of it is called, stored, compared or dead. The question
+// is whether there is a use that is neither a call, a jump nor a copy.
+
+package find
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// label says what a register may hold; a register has several where paths meet.
+type label uint8
+
+const (
+	other   label = 1 << iota // anything else
+	exact                     // the address
+	chosen                    // the address, picked by a conditional move
+	xored                     // the address, xor %fs:0x30: the first half of PTR_MANGLE
+	mangled                   // the address after PTR_MANGLE: xor %fs:0x30, rol $0x11
+)
+
+// The two constants of PTR_MANGLE, glibc's sysdeps/unix/sysv/linux/x86_64/pointer_guard.h.
+const (
+	guardOffset = 0x30
+	guardRotate = 0x11
+)
+
+// plain are the labels of a value that may be used as an address.
+const plain = exact | chosen
+
+// value is the state of all registers, and of the tracked words of the stack, at one
+// instruction. A word of the stack without a label holds something else.
+type value struct {
+	reg   [x86.NumRegs]label
+	stack [maxSlots]label
+}
+
+// unknownValue is a state that holds the address nowhere.
+func unknownValue() (v value) {
+	for r := range v.reg {
+		v.reg[r] = other
+	}
+	return v
+}
+
+// held returns the registers that may hold one of the labels.
+func (v *value) held(l label) x86.Regs {
+	var s x86.Regs
+	for r := range v.reg {
+		if v.reg[r]&l != 0 {
+			s |= 1 << r
+		}
+	}
+	return s
+}
+
+// how is what a value is used for where it is not called.
+type how uint8
+
+const (
+	compared    how = iota
+	based           // as an address of memory
+	kept            // in a variable, after a conditional move
+	hidden          // stored after PTR_MANGLE
+	returned        // in rax, at a ret
+	left            // in another register that C code may change, at a ret
+	counted         // half of it, as a number
+	firstEscape     // everything else
+)
+
+const (
+	tooMuch = firstEscape + iota
+	noInstruction
+	noEffects
+	computed
+	calledMangled
+	passed
+	readBy
+	usedBy
+	usedInMemory
+	pushed
+	toKernel
+	inMemory
+	truncated
+	calleeSaved
+	noTarget
+	elsewhere
+	noPads
+	tooManyPlaces
+	callersFrame
+	noFrame
+	overwritten
+	throughArray
+)
+
+var howTexts = map[how]string{
+	compared: "compared", based: "used as a memory address", hidden: "stored after PTR_MANGLE", returned: "returned",
+	left: "left in a register at the return", counted: "used as a number", tooMuch: "too much code to follow",
+	noInstruction: "reaches bytes that are no known instruction", noEffects: "reaches the instruction %v, whose effects are not known",
+	computed: "called after arithmetic", calledMangled: "called while mangled", passed: "passed as an argument",
+	readBy: "read by %v", usedBy: "used by %v", usedInMemory: "used by %v in memory", pushed: "pushed on the stack",
+	toKernel: "passed to a system call", inMemory: "stored in memory", truncated: "truncated",
+	calleeSaved: "left in a callee-saved register", noTarget: "reaches an indirect jump",
+	elsewhere: "reaches a return to an unknown place", noPads: "reaches a call whose landing pads are not understood", tooManyPlaces: "stored in too many places",
+	callersFrame: "stored in the frame of a caller", noFrame: "on the stack where its frame is not known",
+	overwritten: "overwritten in part", throughArray: "called through an array on the stack",
+}
+
+// use is one instruction that uses the value.
+type use struct {
+	addr uint64
+	how  how
+	op   x86asm.Op
+	slot uint64 // of kept: the variable
+}
+
+func (u use) String() string {
+	switch text := howTexts[u.how]; u.how {
+	case noEffects, readBy, usedBy, usedInMemory:
+		return fmt.Sprintf(text, u.op)
+	default:
+		return text
+	}
+}
+
+// found is what was found about one value.
+type found struct {
+	uses   []use
+	calls  map[uint64]*x86.Instr // calls and jumps through a register
+	mixed  map[uint64]bool       // of calls: those through what may hold something else, too
+	exact  bool                  // one of them without a conditional move on the way
+	whole  bool                  // half an address became one
+	copied bool                  // a vector register copies it on, with what stands beside it
+}
+
+// first returns the first use of a kind; of firstEscape, of all those from there on.
+func (f *found) first(h how) (use, bool) {
+	i := slices.IndexFunc(f.uses, func(u use) bool { return u.how == h || h == firstEscape && u.how > h })
+	if i < 0 {
+		return use{}, false
+	}
+	return f.uses[i], true
+}
+
+// has reports whether there is a use of the kind.
+func (f *found) has(h how) bool { _, ok := f.first(h); return ok }
+
+// flow follows one value.
+type flow struct {
+	*found
+	*worklist[value]
+	c      *code
+	fn     Function // whose address it is
+	origin uint64   // of the instruction that loads it
+	loads  label    // what it loads
+	stores bool     // it stores that in the first of words
+	body   *body    // the function that is followed; nil: none that is known
+
+	frame   frame           // of the function; nil: words of the stack are not followed
+	words   []int64         // the words of the stack that held the value, by their places in the frame
+	onStack bool            // one of them held it
+	page    map[uint64]bool // calls of the page alone, to which an address may be passed
+
+	deep     int   // how many calls deep
+	returned value // deep down: what registers hold at a return
+	inner    map[question]value
+}
+
+// question is one about a callee: what the value in these registers becomes in it.
+type question struct {
+	target uint64
+	reg    [x86.NumRegs]label
+}
+
+// maxFlow bounds the instructions that one value is followed through.
+const maxFlow = 20000
+
+// newFlow returns a flow of the value that the instruction at origin, in b, loads. fn is the function
+// of the page whose address it is.
+func newFlow(c *code, origin uint64, fn Function, b *body) *flow {
+	return &flow{
+		found: &found{calls: make(map[uint64]*x86.Instr), mixed: make(map[uint64]bool)}, worklist: newWorklist(joinValues),
+		c: c, fn: fn, origin: origin, loads: exact, body: b, frame: c.frame(b), inner: make(map[question]value),
+	}
+}
+
+func joinValues(old, v value) value {
+	for r := range v.reg {
+		v.reg[r] |= old.reg[r]
+	}
+	for n := range v.stack {
+		v.stack[n] |= old.stack[n]
+	}
+	return v
+}
+
+// follow follows what reg holds from the instruction at vaddr on.
+func follow(c *code, origin, vaddr uint64, reg int, fn Function, b *body) *flow {
+	f := newFlow(c, origin, fn, b)
+	v := unknownValue()
+	v.reg[reg] = exact
+	f.start(vaddr, v)
+	return f
+}
+
+// followWord follows the word of the stack at off, which the instruction i stores.
+func followWord(c *code, i *x86.Instr, off int64, fn Function, b *body) *flow {
+	f := newFlow(c, i.Addr, fn, b)
+	f.words, f.onStack, f.stores = []int64{off}, true, true
+	v := unknownValue()
+	v.stack[0] = exact
+	f.start(i.Next(), v)
+	return f
+}
+
+// dead reports whether nothing from vaddr on, in b, is seen to read one of the registers before it is
+// overwritten.
+func (c *code) dead(vaddr uint64, regs x86.Regs, b *body) bool {
+	f := newFlow(c, 0, Time, b)
+	v := unknownValue()
+	for r := range v.reg {
+		if regs.Has(r) {
+			v.reg[r] = exact
+		}
+	}
+	f.start(vaddr, v)
+	return len(f.uses)+len(f.calls) == 0
+}
+
+// start follows the state v from the instruction at vaddr on.
+func (f *flow) start(vaddr uint64, v value) {
+	f.to(vaddr, v)
+	if !f.run(maxFlow>>(2*f.deep), f.step) {
+		f.note(f.origin, tooMuch)
+	}
+}
+
+func (f *flow) note(addr uint64, h how) { f.uses = append(f.uses, use{addr: addr, how: h}) }
+
+func (f *flow) noteOp(i *x86.Instr, h how) {
+	f.uses = append(f.uses, use{addr: i.Addr, how: h, op: i.Op})
+}
+
+// to goes on at vaddr with the state v.
+func (f *flow) to(vaddr uint64, v value) {
+	if v.held(^other) == 0 && !v.anyStack() {
+		return // nothing left to follow
+	}
+	for n := range v.stack {
+		v.stack[n] = max(v.stack[n], other) // where nothing is known of it
+	}
+	f.add(vaddr, v)
+}
+
+// on goes on with the state v wherever the code goes on after i.
+func (f *flow) on(i *x86.Instr, v value) {
+	all, known := f.c.next(f.body, i)
+	if !known && i.Calls() {
+		f.note(i.Addr, noPads)
+	}
+	thrown := v
+	f.kill(&thrown, x86.CallerSaved)
+	for _, to := range all {
+		if i.Calls() && to != i.Next() {
+			f.to(to, thrown)
+		} else {
+			f.to(to, v)
+		}
+	}
+}
+
+// step moves the state v over the instruction at vaddr.
+func (f *flow) step(vaddr uint64, v value) bool {
+	i, ok := f.c.at(vaddr)
+	if vaddr == f.origin && ok && f.deep == 0 {
+		// Back at the load: what it loads gets the same value again.
+		f.kill(&v, i.Writes)
+		if f.stores {
+			v.stack[0] = f.loads
+		}
+		f.on(&i, v)
+		return true
+	}
+	switch {
+	case !ok:
+		f.note(vaddr, noInstruction)
+		return true
+	case !i.Known:
+		f.noteOp(&i, noEffects)
+		return true
+	}
+	if d, ok := f.frame[vaddr]; ok && d.ReturnsElsewhere(&i) {
+		if src, _, isReg := i.ArgGPR(1); !isReg || v.reg[src]&^other == 0 { // else the value is where it goes
+			f.note(vaddr, elsewhere)
+		}
+	}
+	switch i.Flow {
+	case x86.FlowNext:
+		f.transfer(&i, &v)
+	case x86.FlowCond:
+		if i.Reads.Has(x86.Rcx) && v.reg[x86.Rcx]&plain != 0 { // jrcxz and loop
+			f.noteOp(&i, readBy)
+		}
+		f.kill(&v, i.Partial)
+	case x86.FlowJump:
+		if _, ok := f.frame[i.Target]; !ok {
+			f.afterCall(&i, &v) // a tail call
+		}
+	case x86.FlowCall, x86.FlowCallInd:
+		f.call(&i, &v)
+	case x86.FlowIndirect:
+		f.indirect(&i, &v)
+		return true
+	case x86.FlowRet:
+		f.ret(&i, &v)
+		return true
+	case x86.FlowStop:
+		return true
+	}
+	f.on(&i, v)
+	return true
+}
+
+func (f *flow) kill(v *value, s x86.Regs) {
+	for r := range v.reg {
+		if s.Has(r) {
+			v.reg[r] = other
+		}
+	}
+}
+
+// called records a call or jmp through a register or a word of the stack that may hold the
+// value; it reports whether this is one.
+func (f *flow) called(i *x86.Instr, v *value) bool {
+	r, ok := i.Through()
+	if !ok {
+		return f.calledSlot(i, v)
+	}
+	if v.reg[r]&^other == 0 {
+		return false
+	}
+	f.record(i, v, v.reg[r], r)
+	return true
+}
+
+// record records a call or jmp to what has the label l, which register r holds.
+func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
+	switch {
+	case l&address == 0:
+		if l&derived != 0 {
+			f.whole = true
+			f.note(i.Addr, computed)
+		}
+		return
+	case l&(xored|mangled) != 0:
+		f.note(i.Addr, calledMangled)
+		return
+	}
+	f.calls[i.Addr] = i
+	if l&other != 0 {
+		f.mixed[i.Addr] = true
+	}
+	f.exact = f.exact || l&exact != 0
+	// Only the function's own arguments are passed on; the register called through is none
+	// beyond them.
+	for n, arg := range [...]int{x86.Rdi, x86.Rsi, x86.Rdx} {
+		switch {
+		case n >= f.fn.args() || arg == r:
+		case v.reg[arg]&plain != 0:
+			f.note(i.Addr, passed)
+		case v.reg[arg]&half != 0:
+			f.note(i.Addr, counted)
+		}
+	}
+}
+
+// args is how many arguments the function has.
+func (f Function) args() int {
+	return [...]int{Gettimeofday: 2, Time: 1, Getcpu: 3}[f]
+}
+
+// call moves the state over a call.
+func (f *flow) call(i *x86.Instr, v *value) {
+	switch {
+	case f.page[i.Addr] || f.called(i, v):
+		v.reg[x86.Rax] = other // the page changes no other register
+	case i.Flow == x86.FlowCallInd:
+		f.operands(i, v)
+		f.arguments(i, v)
+		f.kill(v, x86.CallerSaved)
+	default:
+		f.callee(i, v)
+	}
+	f.afterCall(i, v)
+}
+
+// maxThunk is how long a function is of which it is asked what it does with the registers that it must
+// preserve, in instructions: gcc's and clang's -mindirect-branch and -mretpoline call through them.
+const maxThunk = 12
+
+// short reports whether the function at target is no longer than that.
+func (c *code) short(target uint64) bool {
+	w := addresses(target)
+	return w.run(maxThunk, func(at uint64, _ struct{}) bool {
+		i, ok := c.at(at)
+		all, _ := c.next(nil, &i)
+		for _, to := range all {
+			w.add(to, struct{}{})
+		}
+		return ok
+	})
+}
+
+// callee follows the value into the function that i calls. The convention says nothing: gcc's -fipa-ra
+// keeps values in registers that a callee in the same unit is seen to leave alone.
+func (f *flow) callee(i *x86.Instr, v *value) {
+	into := x86.CallerSaved
+	if v.held(^other)&^into != 0 {
+		if f.c.short(i.Target) {
+			into = ^x86.Regs(0)
+		} else if at := f.c.usesKept(keptUse{i.Target, v.held(plain)}, calleeDepth); at.Op == x86asm.CMP || at.Op == x86asm.TEST {
+			f.note(at.Addr, compared)
+		} else if at.Len != 0 {
+			f.noteOp(&at, usedBy)
+		}
+	}
+	in := unknownValue()
+	for r := range v.reg {
+		if into.Has(r) {
+			in.reg[r] = v.reg[r]
+		}
+	}
+	if in.held(^other) == 0 {
+		return
+	}
+	if f.deep == calleeDepth {
+		f.arguments(i, v)
+		return
+	}
+	q := question{i.Target, in.reg}
+	out, known := f.inner[q]
+	if !known {
+		f.inner[q] = in // where it calls itself
+		b := f.c.bodyOf(f.c.fn.at(i.Target))
+		g := &flow{found: f.found, worklist: newWorklist(joinValues), c: f.c, fn: f.fn, origin: f.origin, loads: f.loads, body: b,
+			frame: f.c.frame(b), page: f.page, deep: f.deep + 1, returned: unknownValue(), inner: f.inner}
+		calls := len(f.calls)
+		g.start(i.Target, in)
+		if out = g.returned; len(f.calls) > calls { // the page may return in its place
+			in.reg[x86.Rax] = other
+			out = joinValues(out, in)
+		}
+		f.inner[q] = out
+	}
+	for r := range v.reg {
+		if x86.CallerSaved.Has(r) {
+			v.reg[r] = out.reg[r]
+		}
+	}
+}
+
+// keptUse is a function, and registers that hold a value when it is called.
+type keptUse struct {
+	target uint64
+	regs   x86.Regs
+}
+
+// maxKept bounds the instructions of one file that are looked at for what callees do with registers that they must
+// preserve.
+const maxKept = 1 << 16
+
+// usesKept returns an instruction of the function, or of one that it calls, that uses what the registers hold,
+// before it is overwritten; none (of no length) where none is seen. To save a register is not to use it, and nor is
+// to call through it.
+func (c *code) usesKept(q keptUse, deep int) (use x86.Instr) {
+	if use, known := c.kept[q]; known || deep == 0 {
+		return use
+	}
+	c.kept[q] = x86.Instr{} // where it calls itself
+	w := newWorklist(func(old, fresh x86.Regs) x86.Regs { return old | fresh })
+	w.add(q.target, q.regs)
+	w.run(maxFlow, func(at uint64, held x86.Regs) bool {
+		i, ok := c.at(at)
+		if c.keptLeft--; !ok || !i.Known || held == 0 || c.keptLeft < 0 {
+			return c.keptLeft >= 0
+		}
+		dst, width, isReg := i.ArgGPR(0)
+		src, srcWidth, fromReg := i.ArgGPR(1)
+		whole := i.Op == x86asm.MOV && fromReg && srcWidth == 64
+		switch {
+		case whole && isReg && width == 64:
+			if held &^= x86.RegsOf(dst); held.Has(src) {
+				held |= x86.RegsOf(dst)
+			}
+		case whole, i.Op == x86asm.PUSH, i.Flow == x86.FlowCallInd, i.Flow == x86.FlowIndirect:
+		case i.Operands&held != 0:
+			use = i
+			return false
+		}
+		if !whole {
+			held &^= i.Writes | i.Partial
+		}
+		if i.Flow == x86.FlowCall {
+			if use = c.usesKept(keptUse{i.Target, held}, deep-1); use.Len != 0 {
+				return false
+			}
+		}
+		if i.Calls() {
+			held &^= x86.CallerSaved
+		}
+		all, _ := c.next(nil, &i)
+		for _, to := range all {
+			w.add(to, held)
+		}
+		return true
+	})
+	c.kept[q] = use
+	return use
+}
+
+// arguments records the value in a register that may be an argument of a callee.
+func (f *flow) arguments(i *x86.Instr, v *value) {
+	if v.held(plain|xored)&x86.ArgRegs != 0 {
+		f.note(i.Addr, passed)
+	}
+	if v.held(half)&x86.ArgRegs != 0 {
+		f.note(i.Addr, counted)
+	}
+}
+
+// operands records the value in the address of a memory operand.
+func (f *flow) operands(i *x86.Instr, v *value) {
+	if i.AddressRegs()&v.held(^other) != 0 {
+		f.note(i.Addr, based)
+	}
+}
+
+// indirect moves the state over a jump through a register or memory.
+func (f *flow) indirect(i *x86.Instr, v *value) {
+	if f.page[i.Addr] || f.called(i, v) {
+		f.leave(i, v)
+		return
+	}
+	f.operands(i, v)
+	_, known := f.c.next(f.body, i)
+	d, ok := f.frame[i.Addr]
+	switch _, fixed := i.MemVaddr(); {
+	case !known && f.deep > 0 && v.held(^other)&x86.CallerSaved == 0: // a thunk for another register
+		f.returned = joinValues(f.returned, *v)
+	case !known:
+		f.note(i.Addr, noTarget)
+	case fixed: // a PLT entry, or a tail call through a pointer
+		f.arguments(i, v)
+		f.keeps(i, v)
+	default: // a table's, or a tail call
+		if !ok || !d.HasSP || d.SP == 0 {
+			f.arguments(i, v)
+		}
+		f.on(i, *v)
+	}
+}
+
+// leave notes what registers hold where the function is left for the page: it returns to the caller.
+func (f *flow) leave(i *x86.Instr, v *value) {
+	if v.reg[x86.Rax] = other; f.deep > 0 {
+		f.returned = joinValues(f.returned, *v)
+	}
+}
+
+// keeps records the value in a register that a function must restore.
+func (f *flow) keeps(i *x86.Instr, v *value) {
+	if f.deep == 0 && v.held(plain)&^x86.CallerSaved != 0 {
+		f.note(i.Addr, calleeSaved)
+	}
+}
+
+// ret ends a path at the return.
+func (f *flow) ret(i *x86.Instr, v *value) {
+	if f.returnsTo(i, v) {
+		f.leave(i, v)
+		return
+	}
+	if f.deep > 0 {
+		v.stack = [maxSlots]label{}
+		f.returned = joinValues(f.returned, *v)
+		return
+	}
+	f.keeps(i, v)
+	if v.held(half)&(x86.RegsOf(x86.Rax, x86.Rdx)|^x86.CallerSaved) != 0 {
+		f.note(i.Addr, counted)
+	}
+	switch {
+	case v.reg[x86.Rax]&(plain|xored) != 0:
+		f.note(i.Addr, returned)
+	case v.held(plain)&x86.CallerSaved != 0:
+		f.note(i.Addr, left)
+	}
+}

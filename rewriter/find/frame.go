@@ -1,0 +1,298 @@
+// The stack frame of a function: where rsp and a frame pointer in rbp stand at each
+// instruction, so that a word of the stack is the same word however it is named.
+
+package find
+
+import (
+	"slices"
+
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// frame is the depth at each instruction of a body; nil where paths disagree about rsp.
+type frame map[uint64]x86.Depth
+
+// frameOf returns the frame of b.
+func (c *code) frameOf(b *body) frame {
+	sound := true
+	w := newWorklist(func(old, fresh x86.Depth) x86.Depth {
+		sound = sound && old.HasSP == fresh.HasSP && old.SP == fresh.SP && !(old.HasBP && fresh.HasBP && old.BP != fresh.BP)
+		old.HasBP = old.HasBP && fresh.HasBP
+		return old
+	})
+	w.add(b.Start, x86.Depth{HasSP: true})
+	whole := w.run(4*maxBody, func(at uint64, d x86.Depth) bool {
+		i, ok := c.at(at)
+		d.Over(&i)
+		all, _ := c.next(b, &i)
+		for _, to := range all {
+			if b.lens[to] != 0 {
+				w.add(to, d)
+			}
+		}
+		return ok && sound
+	})
+	if !whole {
+		return nil
+	}
+	return w.state
+}
+
+// frame returns the frame of b's function, computed once; nil where it has none that is known.
+func (c *code) frame(b *body) frame {
+	if b == nil || b.damaged != "" {
+		return nil
+	}
+	if !b.framed {
+		b.framed, b.frame = true, c.frameOf(b)
+	}
+	return b.frame
+}
+
+// maxSlots bounds the words of the stack that one value is followed through.
+const maxSlots = 6
+
+// slot returns the index of the word at off, a new one where make is set; -1 for none.
+func (f *flow) slot(off int64, make bool) int {
+	for n, at := range f.words {
+		if at == off {
+			return n
+		}
+	}
+	if !make {
+		return -1
+	}
+	if len(f.words) == maxSlots {
+		f.note(f.origin, tooManyPlaces)
+		return -1
+	}
+	f.words = append(f.words, off)
+	return len(f.words) - 1
+}
+
+// touches reports whether one of the tracked words that may hold the value overlaps the n
+// bytes at p.
+func (f *flow) touches(v *value, p x86.Place, n int64) bool {
+	for s, at := range f.words {
+		size := int64(x86.WordSize)
+		if v.stack[s]&address == 0 {
+			size = halfSize
+		}
+		if v.stack[s]&^other != 0 && (!p.Exact || at < p.Off+n && p.Off < at+size) {
+			return true
+		}
+	}
+	return false
+}
+
+// put stores the label l into the word at off.
+func (f *flow) put(v *value, off int64, l label) {
+	if off > 0 && l&^other != 0 { // 0: the return address
+		f.note(f.origin, callersFrame)
+		return
+	}
+	if n := f.slot(off, l&^other != 0); n >= 0 {
+		v.stack[n] = l
+		f.onStack = f.onStack || l&^other != 0
+	}
+}
+
+// onFrame moves the state over an instruction that reads or writes the stack; it reports
+// whether that is all that the instruction does.
+func (f *flow) onFrame(i *x86.Instr, v *value) bool {
+	d, ok := f.frame[i.Addr]
+	if !ok || !d.HasSP {
+		if v.anyStack() {
+			f.note(i.Addr, noFrame)
+			v.stack = [maxSlots]label{}
+		}
+		return false
+	}
+	dst, width, isReg := i.ArgGPR(0)
+	src, srcWidth, fromReg := i.ArgGPR(1)
+	p := d.Place(i)
+	switch {
+	case i.Op == x86asm.PUSH && isReg:
+		f.put(v, d.SP-x86.WordSize, v.reg[dst])
+		return true
+	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
+		if p.Stack && f.touches(v, p, x86.WordSize) {
+			f.note(i.Addr, pushed)
+		}
+		f.put(v, d.SP-x86.WordSize, other)
+		return !p.Stack && i.Op == x86asm.PUSH && i.AddressRegs() == 0
+	case i.Op == x86asm.POP && isReg:
+		v.reg[dst] = f.take(v, d.SP)
+		return true
+	case i.Op == x86asm.LEAVE && f.touches(v, x86.Place{Off: d.BP, Stack: true, Exact: d.HasBP}, x86.WordSize):
+		f.noteOp(i, usedBy)
+		return false
+	case !p.Stack || i.Op == x86asm.LEA:
+		return false
+	case f.halfOnFrame(i, v, p):
+		return true
+	}
+	if p.Exact && i.Op == x86asm.MOV && isReg && width == 64 {
+		if n := f.slot(p.Off, false); n >= 0 {
+			v.reg[dst] = max(v.stack[n], other)
+			return true
+		}
+	}
+	if p.Exact && i.Op == x86asm.MOV && !isReg && i.MemBytes == x86.WordSize {
+		if fromReg && srcWidth == 64 {
+			l := v.reg[src]
+			if f.overlaps(v, p.Off) {
+				f.note(i.Addr, overwritten)
+			}
+			f.put(v, p.Off, l)
+			return true
+		}
+		if !fromReg && !f.overlaps(v, p.Off) {
+			f.put(v, p.Off, other)
+			return true
+		}
+	}
+	if _, toMem := i.Args[0].(x86asm.Mem); toMem && p.Exact && i.HasVector() {
+		for n, at := range f.words { // overwritten whole
+			if at >= p.Off && at+x86.WordSize <= p.Off+int64(i.MemBytes) {
+				v.stack[n] = other
+			}
+		}
+	}
+	if f.touches(v, p, int64(max(i.MemBytes, 1))) {
+		if i.Op == x86asm.CMP || i.Op == x86asm.TEST {
+			f.note(i.Addr, compared)
+		} else {
+			f.copied = f.copied || i.HasVector() && !f.has(firstEscape)
+			f.noteOp(i, usedInMemory)
+		}
+	}
+	return false
+}
+
+// overlaps reports whether a tracked word that may hold the value lies across the word at off.
+func (f *flow) overlaps(v *value, off int64) bool {
+	for s, at := range f.words {
+		if v.stack[s]&^other != 0 && at != off && at < off+x86.WordSize && off < at+x86.WordSize {
+			return true
+		}
+	}
+	return false
+}
+
+// take returns what the word at off holds, which is then below the stack.
+func (f *flow) take(v *value, off int64) label {
+	n := f.slot(off, false)
+	if n < 0 || v.stack[n] == 0 {
+		return other
+	}
+	l := v.stack[n]
+	v.stack[n] = other
+	return l
+}
+
+func (v *value) anyStack() bool {
+	for _, l := range v.stack {
+		if l&^other != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// through memory: calledSlot records a call or jmp through a tracked word of the stack.
+func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
+	d, ok := f.frame[i.Addr]
+	if !ok || !d.HasSP {
+		return false
+	}
+	p := d.Place(i)
+	if !p.Stack || !f.touches(v, p, x86.WordSize) {
+		return false
+	}
+	n := f.slot(p.Off, false)
+	if !p.Exact || n < 0 {
+		f.note(i.Addr, throughArray)
+		return true
+	}
+	if v.stack[n]&address == 0 { // with what stands beside it
+		v.stack[n] |= derived
+	}
+	f.record(i, v, v.stack[n], x86.NumRegs)
+	return true
+}
+
+// returnsTo records a ret to a tracked word: push and ret, which is a jump.
+func (f *flow) returnsTo(i *x86.Instr, v *value) bool {
+	d, ok := f.frame[i.Addr]
+	if !ok || !d.HasSP {
+		return false
+	}
+	n := f.slot(d.SP, false)
+	if n < 0 || v.stack[n]&^other == 0 {
+		return false
+	}
+	f.record(i, v, v.stack[n], x86.NumRegs)
+	return true
+}
+
+// afterCall drops the words below the stack pointer, which are the callee's.
+func (f *flow) afterCall(i *x86.Instr, v *value) {
+	d, ok := f.frame[i.Addr]
+	for n, at := range f.words {
+		if !ok || !d.HasSP || at < d.SP {
+			v.stack[n] &= other
+		}
+	}
+}
+
+// exposed says where the address of one of the words that held the value may be known to
+// others, "" where nowhere: what a pointer reads there is not seen. An address is exposed by
+// everything but passing it to the page itself, which reads no argument's memory.
+func (f *flow) exposed(b *body) string {
+	top := f.words[0]
+	for _, at := range f.words {
+		top = max(top, at)
+	}
+	for at := range b.lens {
+		i, ok := f.c.at(at)
+		d := f.frame[at]
+		if !ok || !d.HasSP {
+			return "the stack's depth is not known everywhere"
+		}
+		if i.Calls() && f.c.returnsTwice(&i) {
+			return "a function that returns twice is called"
+		}
+		if p := d.Place(&i); p.Stack && !p.Exact && i.Op != x86asm.NOP {
+			if i.Op != x86asm.LEA || !f.harmless(&i) {
+				return "an array may lie over it"
+			}
+			continue
+		}
+		v, taken := d.Address(&i)
+		if taken && v <= top && !f.harmless(&i) {
+			return "the address of the stack is taken"
+		}
+	}
+	return ""
+}
+
+// harmless reports whether the address that i computes goes to the page alone.
+func (f *flow) harmless(i *x86.Instr) bool {
+	dst, width, ok := i.ArgGPR(0)
+	if _, isReg := i.Args[0].(x86asm.Reg); !ok || !isReg || width != 64 || i.Op != x86asm.LEA && i.Op != x86asm.MOV {
+		return false
+	}
+	g := newFlow(f.c, i.Addr, f.fn, nil)
+	g.page = make(map[uint64]bool)
+	for at := range f.calls {
+		g.page[at] = !f.mixed[at]
+	}
+	g.body = f.body
+	v := unknownValue()
+	v.reg[dst] = exact
+	g.start(i.Next(), v)
+	return len(g.calls) == 0 && !slices.ContainsFunc(g.uses, func(u use) bool { return u.how != compared && u.how != left })
+}

@@ -1,0 +1,279 @@
+// Where the code goes on after an instruction: the one control flow graph that every question
+// about code is asked of.
+
+package find
+
+import (
+	"strings"
+
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// worklist visits addresses with a state each, until no state changes any more.
+type worklist[S comparable] struct {
+	state map[uint64]S
+	todo  []uint64
+	join  func(old, fresh S) S
+}
+
+func newWorklist[S comparable](join func(old, fresh S) S) *worklist[S] {
+	return &worklist[S]{state: make(map[uint64]S), join: join}
+}
+
+// addresses visits each address once.
+func addresses(from ...uint64) *worklist[struct{}] {
+	w := newWorklist(func(old, _ struct{}) struct{} { return old })
+	for _, at := range from {
+		w.add(at, struct{}{})
+	}
+	return w
+}
+
+// add joins s into the state at an address, which is visited again where that is news.
+func (w *worklist[S]) add(at uint64, s S) {
+	old, seen := w.state[at]
+	if seen {
+		if s = w.join(old, s); s == old {
+			return
+		}
+	}
+	w.state[at] = s
+	w.todo = append(w.todo, at)
+}
+
+// run visits until nothing is left to do; false: that took more than most visits, or step said so.
+func (w *worklist[S]) run(most int, step func(at uint64, s S) bool) bool {
+	for n := 0; len(w.todo) > 0; n++ {
+		at := w.todo[len(w.todo)-1]
+		w.todo = w.todo[:len(w.todo)-1]
+		if n >= most || !step(at, w.state[at]) {
+			return false
+		}
+	}
+	return true
+}
+
+// next returns where the code goes on after i, an instruction of b: the next instruction, the target of
+// a branch, the landing pads of a call, what a jump's table leads to. A function that is called is not
+// followed. known is false after an indirect jump that no table explains.
+func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
+	switch i.Flow {
+	case x86.FlowNext:
+		return []uint64{i.Next()}, true
+	case x86.FlowCond:
+		return []uint64{i.Target, i.Next()}, true
+	case x86.FlowJump:
+		return []uint64{i.Target}, true
+	case x86.FlowCall, x86.FlowCallInd:
+		all, known = c.pads(i)
+		if c.comesBack(i) {
+			all = append(all, i.Next())
+		}
+		return all, known
+	case x86.FlowIndirect:
+		if _, fixed := i.MemVaddr(); fixed { // a PLT entry, or a tail call through a pointer
+			return nil, true
+		}
+		if b == nil || b.lens[i.Addr] == 0 { // of another function, which the code went on in
+			b = c.holder(c.fn, i.Addr)
+		}
+		if b != nil && !c.calculated(b, i) {
+			all = b.targets
+		}
+		return all, len(all) > 0
+	}
+	return nil, true
+}
+
+// maxSlice is how many instructions before an indirect jump are looked at.
+const maxSlice = 16
+
+// calculated reports whether the jump i of b is seen to go to an address that is computed from less than a table
+// of words has: from a byte or two, or from a product. Where it goes is not known then, whatever tables the
+// function has.
+func (c *code) calculated(b *body, i *x86.Instr) bool {
+	r, ok := i.Through()
+	if !ok {
+		return false
+	}
+	from, at := x86.RegsOf(r), i.Addr
+	for range maxSlice {
+		n := uint64(1)
+		for ; n <= x86.MaxLen && uint64(b.lens[at-n]) != n; n++ {
+		}
+		p, ok := c.at(at - n)
+		if !ok || n > x86.MaxLen || p.Flow != x86.FlowNext && p.Flow != x86.FlowCond {
+			return false
+		}
+		at = p.Addr
+		sets := (p.Writes | p.Partial) & from
+		if sets == 0 {
+			continue
+		}
+		m, inMemory := p.Mem()
+		switch {
+		case p.Op == x86asm.LEA:
+			if m.Index != 0 && m.Scale > 1 {
+				return true
+			}
+		case inMemory && p.MemBytes < halfSize:
+			return true
+		case inMemory:
+			from &^= p.Writes
+			continue
+		case p.Op == x86asm.SHL || p.Op == x86asm.IMUL || p.Op == x86asm.MUL || p.Op == x86asm.XLATB:
+			return true
+		}
+		if from = from&^p.Writes | p.Operands; from == 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// pads returns where an exception lands that leaves the call i; known is false where the table of its
+// function is not understood.
+func (c *code) pads(i *x86.Instr) (all []uint64, known bool) {
+	d, ok := c.fn.around(i.Addr)
+	if !ok || d.LSDA == 0 {
+		return nil, true
+	}
+	t, seen := c.landing[d.Start]
+	if !seen {
+		t.pads, t.known = c.f.LandingPads(d)
+		c.landing[d.Start] = t
+	}
+	for _, p := range t.pads {
+		if last := i.Next() - 1; last >= p.Start && last < p.End {
+			all = append(all, p.At)
+		}
+	}
+	return all, t.known
+}
+
+// landingPads are the landing pads of a function, where its table is understood.
+type landingPads struct {
+	pads  []elf.Pad
+	known bool
+}
+
+const (
+	// maxReturns bounds the instructions in which a return is looked for, calleeDepth how many
+	// calls deep a callee is looked into.
+	maxReturns  = 4000
+	calleeDepth = 4
+)
+
+// comesBack reports whether the call i may return: all do that are not proved to end the program, or
+// to leave by an exception or a long jump.
+func (c *code) comesBack(i *x86.Instr) bool {
+	if v, fixed := i.MemVaddr(); fixed && i.Flow == x86.FlowCallInd {
+		return !endless(c.importAt(v))
+	}
+	return i.Flow != x86.FlowCall || c.returns(i.Target, calleeDepth)
+}
+
+// returns reports whether the function at target may return.
+func (c *code) returns(target uint64, deep int) bool {
+	if r, ok := c.returning[target]; ok || deep == 0 {
+		return r || !ok
+	}
+	c.returning[target] = true // where it calls itself
+	w := addresses(target)
+	ended := w.run(maxReturns, func(at uint64, _ struct{}) bool {
+		i, ok := c.at(at)
+		v, fixed := i.MemVaddr()
+		switch {
+		case !ok || i.Flow == x86.FlowRet || i.Flow == x86.FlowIndirect && !(fixed && endless(c.importAt(v))):
+			return false
+		case i.Flow == x86.FlowIndirect, i.Flow == x86.FlowCall && !c.returns(i.Target, deep-1):
+			return true
+		case i.Flow == x86.FlowCallInd && !c.comesBack(&i):
+			return true
+		}
+		all, known := c.next(nil, &x86.Instr{Inst: i.Inst, Addr: i.Addr, Flow: plainFlow(i.Flow), Target: i.Target})
+		for _, to := range all {
+			w.add(to, struct{}{})
+		}
+		return known
+	})
+	c.returning[target] = !ended
+	return !ended
+}
+
+// plainFlow takes a call for an instruction as any other.
+func plainFlow(f x86.FlowKind) x86.FlowKind {
+	if f == x86.FlowCall || f == x86.FlowCallInd {
+		return x86.FlowNext
+	}
+	return f
+}
+
+// importAt returns the name of the function of another object whose address the word at vaddr is filled
+// with; "" for none.
+func (c *code) importAt(vaddr uint64) string {
+	if c.imports == nil {
+		c.imports = make(map[uint64]string)
+		_ = c.f.EachImport(func(at uint64, name string) { // Scan reports what cannot be read
+			if len(c.imports) < elf.MaxStarts && (endless(name) || twice[name]) {
+				c.imports[at] = name
+			}
+		})
+	}
+	return c.imports[vaddr]
+}
+
+// endless reports whether a library's function of this name is one that does not return. Sources:
+// ISO C, POSIX, the Linux Standard Base, the Itanium C++ ABI; libstdc++'s functexcept.h.
+func endless(name string) bool {
+	switch name {
+	case "abort", "exit", "_exit", "_Exit", "quick_exit", "pthread_exit", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk",
+		"__assert", "__assert_fail", "__assert_perror_fail", "__stack_chk_fail", "__chk_fail", "__fortify_fail",
+		"err", "errx", "verr", "verrx", "_Unwind_Resume", "__cxa_throw", "__cxa_rethrow", "__cxa_bad_cast", "__cxa_bad_typeid",
+		"__cxa_pure_virtual", "__cxa_throw_bad_array_new_length", "__cxa_call_unexpected", "_ZSt9terminatev", "__libc_start_main":
+		return true
+	}
+	return strings.HasPrefix(name, "_ZSt") && strings.Contains(name, "__throw_")
+}
+
+// twice are the functions that return once more, and then find what has been stored on the stack since.
+var twice = map[string]bool{"setjmp": true, "_setjmp": true, "sigsetjmp": true, "__sigsetjmp": true, "savectx": true, "vfork": true,
+	"__vfork": true, "getcontext": true, "swapcontext": true}
+
+// returnsTwice reports whether i calls such a function: by its name, or by what it does, which is to store all the
+// registers that a function must keep behind its first argument.
+func (c *code) returnsTwice(i *x86.Instr) bool {
+	if v, fixed := i.MemVaddr(); fixed {
+		return twice[c.importAt(v)]
+	}
+	if i.Flow != x86.FlowCall {
+		return false
+	}
+	const most = 48 // instructions
+	want := x86.RegsOf(x86.Rbx, x86.R12, x86.R15)
+	stored := x86.Regs(0)
+	for n, at := 0, i.Target; n < most; n++ {
+		p, ok := c.at(at)
+		v, fixed := p.MemVaddr()
+		src, width, isReg := p.ArgGPR(1)
+		m, toMemory := p.Args[0].(x86asm.Mem)
+		switch {
+		case !ok || p.Flow == x86.FlowRet || p.Flow == x86.FlowStop:
+			return false
+		case p.Flow == x86.FlowIndirect:
+			return fixed && twice[c.importAt(v)]
+		case p.Flow == x86.FlowJump:
+			at = p.Target
+			continue
+		case p.Op == x86asm.MOV && toMemory && m.Base == x86asm.RDI && isReg && width == 64:
+			if stored |= x86.RegsOf(src); stored&want == want {
+				return true
+			}
+		}
+		at = p.Next()
+	}
+	return false
+}

@@ -1,0 +1,300 @@
+// Addresses made of 32 bits: mov $0xff600400,%eax; cdqe. The constant alone is any number, a colour
+// as likely as an address; it is a reference to the page where the code makes 64 bits of it whose
+// upper half is all ones, or computes with it and calls the result.
+
+package find
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// The labels of what is not yet an address.
+const (
+	half    label = 1 << (5 + iota) // a register whose lower half is that of the address
+	derived                         // computed from it or with it: perhaps the address
+
+	// address are those of what is the address, or was.
+	address = ^(other | half | derived)
+)
+
+// halfSize is the length of a word of the stack that holds the lower half, in bytes.
+const halfSize = 4
+
+// arithmetic are the instructions by which a constant makes an address of something else.
+var arithmetic = map[x86asm.Op]bool{x86asm.ADD: true, x86asm.ADC: true, x86asm.SUB: true, x86asm.SBB: true, x86asm.OR: true,
+	x86asm.XOR: true, x86asm.AND: true, x86asm.IMUL: true}
+
+// partial adds the instructions whose last four bytes are those at b[imm], where one may be a part
+// of the address. Which of them there is shows itself once the code around them is known.
+func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
+	want := int32(binary.LittleEndian.Uint32(b[imm:]))
+	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
+		i, ok := x86.Decode(b[imm-n:min(imm+8, len(b))], vaddr+uint64(imm-n))
+		if !ok || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != n+8) {
+			continue
+		}
+		if kind, ok := halfKind(&i, want); ok {
+			if at, fixed := i.MemVaddr(); fixed && i.Op == x86asm.MOV {
+				s.halfWord(at, f)
+			}
+			if off, ok := s.f.Offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
+				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f})
+			}
+		}
+	}
+}
+
+// halfKind tells what i makes of a constant of 32 bits in it.
+func halfKind(i *x86.Instr, want int32) (Kind, bool) {
+	_, width, isReg := i.ArgGPR(0)
+	if m, ok := i.Mem(); ok && i.Op == x86asm.LEA {
+		switch {
+		case int32(m.Disp) != want || m.Base == x86asm.RIP:
+			return 0, false
+		case m.Base == 0 && m.Index == 0:
+			return HalfImm32, true
+		}
+		return ArithImm32, true
+	}
+	for n, arg := range i.Args {
+		c, ok := arg.(x86asm.Imm)
+		switch {
+		case !ok || int32(c) != want || n == 0:
+		case i.Op == x86asm.MOV && (isReg && width == 32 || !isReg && i.MemBytes == halfSize):
+			return HalfImm32, true
+		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && (isReg && width >= 32 || !isReg && i.MemBytes >= halfSize):
+			return ArithImm32, true
+		}
+	}
+	return 0, false
+}
+
+// judgeHalf follows what the instruction at s loads; it reports whether that becomes an address.
+func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
+	i, ok := c.at(s.Vaddr)
+	if !ok || b == nil && c.within(fn, s.Vaddr) {
+		return false
+	}
+	fr := c.frame(b)
+	l := half
+	if i.Op != x86asm.MOV && s.Kind == ArithImm32 {
+		l = derived
+	}
+	f := newFlow(c, s.Vaddr, s.Function, b)
+	v := unknownValue()
+	if dst, _, isReg := i.ArgGPR(0); isReg && i.Op == x86asm.MOVSXD {
+		v.reg[dst] = f.extend(l)
+	} else if isReg {
+		v.reg[dst] = l
+	} else {
+		d := fr[s.Vaddr]
+		p := d.Place(&i)
+		if !d.HasSP || !p.Exact || p.Off >= 0 {
+			return false
+		}
+		f.words, f.stores, v.stack[0] = []int64{p.Off}, true, l
+	}
+	f.loads = l
+	f.start(i.Next(), v)
+	if !f.whole || s.Kind == HalfLoad && len(f.calls) == 0 {
+		return false
+	}
+	f.onStack = len(f.words) > 0
+	f.conclude(fn, b, s)
+	switch {
+	case s.Verdict != Unknown && f.has(counted):
+		u, _ := f.first(counted)
+		s.Verdict, s.Reason = Unknown, fmt.Sprintf("%v at %#x", u, u.addr)
+	case s.Verdict.Patchable() && s.Kind == ArithImm32:
+		s.Verdict, s.Reason = Unknown, "computed from a part of a longer constant"
+	case s.Verdict.Patchable() && s.Kind == HalfLoad:
+		s.Verdict, s.Reason = Unknown, "half the address is in data"
+	}
+	return true
+}
+
+// widen moves the state over an instruction that works on half an address; it reports whether
+// that is all that it does.
+func (f *flow) widen(i *x86.Instr, v *value) bool {
+	dst, width, isReg := i.ArgGPR(0)
+	src, srcWidth, fromReg := i.ArgGPR(1)
+	if i.Op == x86asm.CDQE {
+		dst, width, src, srcWidth, isReg, fromReg = x86.Rax, 64, x86.Rax, 32, true, true
+	}
+	if !isReg || !fromReg || srcWidth != 32 || v.reg[src]&address != 0 {
+		return false
+	}
+	switch {
+	case (i.Op == x86asm.CDQE || i.Op == x86asm.MOVSXD) && width == 64:
+		v.reg[dst] = f.extend(v.reg[src])
+	case i.Op == x86asm.MOV && width == 32:
+		v.reg[dst] = v.reg[src]
+	default:
+		return false
+	}
+	return true
+}
+
+// extend is the label of what has the label l once its sign is extended.
+func (f *flow) extend(l label) label {
+	if l&half != 0 {
+		f.whole = true
+		l = l&^half | exact
+	}
+	return l
+}
+
+// compute moves the state over an instruction that has no rule of its own: where it reads half an
+// address, its result may be one.
+func (f *flow) compute(i *x86.Instr, v *value) {
+	read := (i.Operands | i.Partial) & v.held(half|derived)
+	if read&v.held(half) != 0 {
+		f.note(i.Addr, counted)
+	}
+	f.kill(v, i.Writes|i.Partial)
+	if dst, width, isReg := i.ArgGPR(0); read != 0 && isReg && width >= 32 && i.Writes.Has(dst) {
+		v.reg[dst] |= derived
+	}
+}
+
+// halfOnFrame moves the state over an instruction that moves half an address from or to the stack;
+// it reports whether this is one.
+func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
+	if !p.Exact || i.Op != x86asm.MOV && i.Op != x86asm.MOVSXD {
+		return false
+	}
+	dst, width, isReg := i.ArgGPR(0)
+	src, srcWidth, fromReg := i.ArgGPR(1)
+	n := f.slot(p.Off, false)
+	holds := n >= 0 && v.stack[n]&address == 0 && v.stack[n]&(half|derived) != 0
+	switch {
+	case holds && isReg && width == 64 && i.Op == x86asm.MOVSXD:
+		v.reg[dst] = f.extend(v.stack[n])
+	case holds && isReg && width == 32 && i.Op == x86asm.MOV:
+		v.reg[dst] = v.stack[n]
+	case holds && isReg && width == 64 && i.Op == x86asm.MOV: // with what stands beside it
+		v.reg[dst] = other | derived
+	case isReg || i.MemBytes != halfSize:
+		return false
+	case fromReg && srcWidth == 32 && v.reg[src]&address == 0 && v.reg[src]&(half|derived) != 0:
+		if n = f.slot(p.Off, true); n >= 0 {
+			v.stack[n] = v.reg[src]
+		}
+	case holds:
+		v.stack[n] = other
+	default:
+		return false
+	}
+	return true
+}
+
+// halfWord notes that the four bytes at vaddr are, or become, the lower half of an address.
+func (s *search) halfWord(vaddr uint64, f Function) {
+	if s.words == nil {
+		s.words = make(map[uint64]Function)
+	}
+	if len(s.words) < maxSites {
+		s.words[vaddr] = f
+	}
+}
+
+const (
+	// maxHalves is how many entries of a table of halves are looked at.
+	maxHalves = 64
+	// maxNeedles is how many words are looked for one by one; where there are more, each
+	// instruction that may load one is looked at.
+	maxNeedles = 8
+)
+
+// loads finds instructions that load a word which may be half an address and was not known when code was
+// searched, because it is in code: movslq, or a mov of 32 bits whose sign is extended later.
+func (s *search) loads() error {
+	words := slices.DeleteFunc(slices.Sorted(maps.Keys(s.words)), func(w uint64) bool {
+		_, known := slices.BinarySearch(s.loaded, w)
+		return known
+	})
+	if len(words) == 0 {
+		return nil
+	}
+	for i := range s.f.Progs {
+		p := &s.f.Progs[i]
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz == 0 {
+			continue
+		}
+		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) { s.codeHits(b, vaddr, lo, hi, words, false) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tableSpan is how far behind the start of a table its last entry is, in bytes.
+const tableSpan = (maxHalves - 1) * halfSize
+
+// load notes the instruction whose opcode is b[i], where it loads one of the words, which are in
+// ascending order.
+func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
+	const opMov, opMovslq = 0x8b, 0x63
+	if b[i] != opMov && b[i] != opMovslq || len(s.halves) >= maxSites {
+		return
+	}
+	var at, span uint64
+	fixed := s.f.Type == elf.TypeExec && b[i+1]&0xc7 == 4 && i+7 <= len(b)
+	switch {
+	case b[i+1]&0xc7 == 5: // rip
+		at = vaddr + uint64(i) + 6 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+2:]))))
+	case fixed && b[i+2] == 0x25: // no register
+		at = uint64(int64(int32(binary.LittleEndian.Uint32(b[i+3:]))))
+	case fixed && b[i+2]&7 == 5: // table(,%reg,scale)
+		at, span = uint64(binary.LittleEndian.Uint32(b[i+3:])), tableSpan
+	default:
+		return
+	}
+	n, _ := slices.BinarySearch(words, at)
+	for ; n < len(words) && words[n]-at <= span; n++ {
+		if (words[n]-at)%halfSize == 0 {
+			break
+		}
+	}
+	if n == len(words) || words[n]-at > span {
+		return
+	}
+	start := i
+	if b[i-1]&0xf0 == 0x40 { // REX
+		start--
+	}
+	in, ok := x86.Decode(b[start:], vaddr+uint64(start))
+	if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && in.MemBytes == halfSize {
+		s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: s.words[words[n]]})
+	}
+}
+
+// wholes returns those of the sites whose constant becomes an address. It has a budget of its own:
+// such constants are found in data, too.
+func wholes(f *File, halves []Site) ([]Site, error) {
+	sortSites(halves)
+	halves = slices.CompactFunc(halves, func(a, b Site) bool { return a.Vaddr == b.Vaddr }) // loads of two words, in one look each
+	c := newCode(f)
+	fn, err := findFunctions(f, halves)
+	if err != nil {
+		return nil, err
+	}
+	c.use(fn)
+	var found []Site
+	for _, s := range halves {
+		if judgeHalf(c, fn, c.holder(fn, s.Vaddr), &s) {
+			s.Verdict, s.Reason = Unknown, ""
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,273 @@
+// Where functions begin that neither a symbol nor an unwind table names.
+
+package find
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// locate finds the functions around the sites, by whatever tells where they begin, and the parts of
+// them that are elsewhere.
+func (c *code) locate(sites []Site) (*functions, error) {
+	all := slices.Clone(sites)
+	var fn *functions
+	for round := 0; ; round++ {
+		var err error
+		if fn, err = findFunctions(c.f, all); err != nil {
+			return nil, err
+		}
+		c.use(fn)
+		parts, err := c.parts(sites)
+		if err != nil {
+			return nil, err
+		}
+		n := len(all)
+		for _, at := range parts {
+			if !near(all[:n], at) {
+				all = append(all, Site{Vaddr: at, Len: 1})
+			}
+		}
+		if len(all) == n || round == maxRounds {
+			break
+		}
+		sortSites(all)
+	}
+	for _, find := range [...]func([]Site) ([]uint64, error){
+		func(left []Site) ([]uint64, error) { return c.callees(fn, left) },
+		func([]Site) ([]uint64, error) { return c.descend(fn), nil },
+		func(left []Site) ([]uint64, error) { return c.unnamed(fn, left) },
+	} {
+		left := c.unreached(fn, sites)
+		if len(left) == 0 {
+			break
+		}
+		found, err := find(left)
+		if err != nil {
+			return nil, err
+		}
+		for _, at := range found {
+			if near(sites, at) {
+				fn.starts = append(fn.starts, at)
+			}
+		}
+		fn.starts.normalize()
+		c.use(fn)
+	}
+	return fn, nil
+}
+
+// maxRounds is how often the parts of functions are looked for from parts found before.
+const maxRounds = 3
+
+// parts returns addresses outside of the functions around the sites that belong to them: where they
+// go on, and what jumps to those that nothing is known to call.
+func (c *code) parts(sites []Site) ([]uint64, error) {
+	var all []uint64
+	var split []Extent
+	for i := range sites {
+		b := c.holder(c.fn, sites[i].Vaddr)
+		if b == nil {
+			continue
+		}
+		all = append(all, b.away...)
+		if !c.fn.entered[b.Start] && b.End != 0 {
+			split = append(split, Extent{b.Start, b.End - b.Start})
+		}
+	}
+	t, err := newTargets(c.f, split, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, from := range t.from {
+		all = append(all, from...)
+	}
+	c.jumps = t.from
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// whole returns the function of which b is a part that a compiler split off and that reaches vaddr;
+// b itself where none is known.
+func (c *code) whole(b *body, vaddr uint64) *body {
+	if b == nil || b.End == 0 || c.fn.entered[b.Start] {
+		return b
+	}
+	for _, to := range slices.Sorted(maps.Keys(c.jumps)) {
+		if !b.Holds(to) {
+			continue
+		}
+		for _, at := range c.jumps[to] {
+			if d, ok := c.fn.around(at); ok && c.fn.entered[d.Start] && !b.Holds(at) {
+				if w := c.bodyOf(d); w.lens[at] != 0 && w.lens[vaddr] != 0 {
+					return w
+				}
+			}
+		}
+	}
+	return b
+}
+
+// unreached returns the sites that no known function reaches.
+func (c *code) unreached(fn *functions, sites []Site) []Site {
+	var left []Site
+	for _, s := range sites {
+		if s.Kind != DataWord && c.holder(fn, s.Vaddr) == nil {
+			left = append(left, s)
+		}
+	}
+	return left
+}
+
+const (
+	// maxCallees is how many addresses that something calls are tried before a site.
+	maxCallees = 16
+)
+
+// callees looks for functions that nothing names: what is called from code that is known, or
+// jumped to, begins one. It returns those whose code reaches a site.
+func (c *code) callees(fn *functions, sites []Site) ([]uint64, error) {
+	var windows []Extent
+	for _, s := range sites {
+		windows = append(windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1})
+	}
+	t, err := newTargets(c.f, windows, false)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Sorted(maps.Keys(t.from))
+	var found []uint64
+	for i := range sites {
+		n, _ := slices.BinarySearch(all, sites[i].Vaddr+1)
+		for _, at := range slices.Backward(all[max(0, n-maxCallees):n]) {
+			if !c.f.ExecLoad(at) || !c.calledFrom(t.from[at]) {
+				continue
+			}
+			if b := c.bodyOf(fn.at(at)); b.lens[sites[i].Vaddr] != 0 {
+				found = append(found, at)
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+// calledFrom reports whether one of the addresses is known to be an instruction.
+func (c *code) calledFrom(from []uint64) bool {
+	callers := make([]Site, 0, len(from))
+	for _, at := range from {
+		callers = append(callers, Site{Vaddr: at, Len: 1})
+	}
+	sortSites(callers)
+	fn, err := findFunctions(c.f, callers)
+	return err == nil && slices.ContainsFunc(callers, func(s Site) bool { return c.holder(fn, s.Vaddr) != nil })
+}
+
+// descend follows the whole program from what the loader enters and returns the starts of the
+// functions it finds. What the entry point names in its code counts too: it passes main and its
+// companions on by address.
+func (c *code) descend(fn *functions) []uint64 {
+	seen := map[uint64]bool{}
+	work := append([]uint64(nil), fn.roots...)
+	var found []uint64
+	for len(work) > 0 && c.steps > maxSteps/4 {
+		at := work[len(work)-1]
+		work = work[:len(work)-1]
+		if seen[at] || !c.f.ExecLoad(at) {
+			continue
+		}
+		seen[at] = true
+		found = append(found, at)
+		b := c.bodyOf(fn.at(at))
+		work = append(append(work, b.calls...), b.away...)
+		if at == c.f.Entry {
+			work = append(append(work, b.bases...), b.labels...)
+		}
+	}
+	return found
+}
+
+// unnamed looks for functions that fill the whole stretch between two known ones, and to which
+// nothing in the file points: dead code of static libraries. Each must be code to its last byte,
+// jump nowhere else than to known functions, and leave the stack as it was. Were it data, nothing
+// could find it.
+func (c *code) unnamed(fn *functions, sites []Site) ([]uint64, error) {
+	var found []uint64
+	for i := range sites {
+		v := sites[i].Vaddr
+		gap, ok := fn.gap(v)
+		if !ok {
+			continue
+		}
+		t, err := newTargets(c.f, []Extent{gap}, true)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(t.taken, func(at uint64) bool { return at < v+uint64(sites[i].Len) }) {
+			continue
+		}
+		for at := c.padding(gap.Vaddr, gap.End()); at <= v; {
+			b := c.bodyOf(elf.Func{Start: at, End: gap.End()})
+			end, whole := b.whole(c, fn)
+			if !whole {
+				break
+			}
+			fn.extents[at] = elf.Func{Start: at, End: end}
+			b.End = end
+			found = append(found, at)
+			at = c.padding(end, gap.End())
+		}
+	}
+	return found, nil
+}
+
+// padding returns the first address from vaddr on that is aligned as functions are, where
+// nothing but padding stands before it, else end.
+func (c *code) padding(vaddr, end uint64) uint64 {
+	const align = 16
+	for vaddr < end && vaddr%align != 0 {
+		i, ok := c.at(vaddr)
+		switch {
+		case ok && (i.Op == x86asm.NOP || i.IsInt3()):
+			vaddr = i.Next()
+		case c.has(vaddr, 0):
+			vaddr++
+		default:
+			return end
+		}
+	}
+	return min(vaddr, end)
+}
+
+// whole reports whether b is a function without a gap in it, and where it ends.
+func (b *body) whole(c *code, fn *functions) (end uint64, ok bool) {
+	fr := c.frame(b)
+	if fr == nil || len(b.jumps) > 0 {
+		return 0, false
+	}
+	end = b.Start
+	for n := 0; n < len(b.lens); n++ {
+		l := b.lens[end]
+		i, known := c.at(end)
+		if l == 0 || !known || i.Flow == x86.FlowRet && (!fr[end].HasSP || fr[end].SP != 0) {
+			return 0, false
+		}
+		end += uint64(l)
+	}
+	for _, to := range b.away {
+		if !fn.starts.has(to) {
+			return 0, false
+		}
+	}
+	return end, true
+}
+
+func sortSites(all []Site) {
+	slices.SortFunc(all, func(a, b Site) int { return cmp.Compare(a.Vaddr, b.Vaddr) })
+}

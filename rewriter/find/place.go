@@ -1,0 +1,142 @@
+// What a file says about one address in it: for crashes, where all that is known is the
+// return address that was on the stack.
+
+package find
+
+import (
+	"errors"
+	"io"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+const (
+	// placeBefore is how far before a return address its listing begins where the function
+	// does not begin nearer, in bytes: a mov and a call, and what stands before them.
+	placeBefore = 24
+	// maxCallLen is the longest call instruction looked for, in bytes: ff /2 with a SIB
+	// byte, a displacement of four and two prefixes (SDM vol. 2, CALL).
+	maxCallLen = 9
+	// placeStart is how far before it the function may begin to be listed from its start, and placeAfter
+	// how far behind the listing goes, both in bytes.
+	placeStart = 64
+	placeAfter = 16
+)
+
+// Place is what a file says about the code before a return address.
+type Place struct {
+	// Skipped is why the file says nothing, as Report.Skipped; the other fields are then
+	// empty.
+	Skipped *Skip
+	Vaddr   uint64 // of the return address
+	BuildID string // in hex, "" for none
+	Symbol  string // of the function that the call is in, "" where nothing names it
+	Start   uint64 // vaddr of that function, 0 where it is not known
+	// Call is the call instruction that ends at Vaddr; nil where none does. Target is where
+	// a call of a fixed address goes, 0 for others.
+	Call   *x86.Line
+	Target uint64
+	Lines  []x86.Line // the code up to a little behind Vaddr
+}
+
+// Look tells what the size bytes behind r say about the return address at an offset of the
+// file. Like Scan it errs where reading fails and nowhere else.
+func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
+	w := &watched{r: r}
+	p, err := look(w, size, offset)
+	if err == nil {
+		err = w.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
+	f, err := Parse(r, size)
+	if skip := (*Skip)(nil); errors.As(err, &skip) {
+		return &Place{Skipped: skip}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &Place{BuildID: f.BuildID()}
+	code := f.CodeAt(offset)
+	if code == nil {
+		p.Skipped = elf.NewSkip(elf.KindNoCode, "no code at that offset of the file")
+		return p, nil
+	}
+	p.Vaddr = code.Vaddr + (offset - code.Off)
+	fn, err := findFunctions(f, []Site{{Vaddr: p.Vaddr - 1, Len: 1}})
+	if err != nil {
+		return nil, err
+	}
+	if n, ok := fn.names[p.Vaddr-1]; ok {
+		p.Symbol, p.Start = n.text, n.start
+	} else if at, ok := fn.starts.enclosing(p.Vaddr - 1); ok {
+		p.Start = at
+	}
+	return p, p.disassemble(f, code)
+}
+
+// disassemble finds the call before the return address, and lists the code around it.
+func (p *Place) disassemble(f *File, code *elf.Prog) error {
+	start := p.Vaddr - min(placeBefore, p.Vaddr-code.Vaddr)
+	known := p.Start != 0 && p.Start >= code.Vaddr && p.Vaddr-p.Start <= nearSite
+	if known {
+		start = p.Start
+	}
+	b, err := f.Mem(start, p.Vaddr-start+placeAfter)
+	if err != nil || uint64(len(b)) < p.Vaddr-start {
+		return err
+	}
+	from := start // of the listing
+	var call x86.Instr
+	if known {
+		from = p.Vaddr
+		for at := start; at < p.Vaddr; {
+			in, ok := x86.Decode(b[at-start:], at)
+			if !ok {
+				break
+			}
+			if in.Next() == p.Vaddr {
+				call = in
+			}
+			if p.Vaddr-at <= placeBefore && from == p.Vaddr {
+				from = at
+			}
+			at = in.Next()
+		}
+		if p.Vaddr-p.Start <= placeStart {
+			from = p.Start
+		}
+	}
+	if !call.Calls() {
+		if call = callBefore(b[:p.Vaddr-start], start); !call.Calls() {
+			return nil
+		}
+		from = call.Addr
+	}
+	l := (&x86.Instr{Inst: call.Inst, Addr: call.Addr, Flow: call.Flow, Target: call.Target}).Line(b[call.Addr-start : p.Vaddr-start])
+	p.Call, p.Target = &l, call.Target
+	p.Lines, _ = x86.Listing(b[from-start:], b[from-start:], from)
+	return nil
+}
+
+// callBefore finds a call that ends where b does, the shortest that is one: the opcode of
+// the register forms is the least likely to be found by chance.
+func callBefore(b []byte, vaddr uint64) x86.Instr {
+	for n := 2; n <= min(maxCallLen, len(b)); n++ {
+		at := len(b) - n
+		if n == 2 && at > 0 && b[at-1]&0xf8 == 0x40 { // a REX prefix: call *%r8 and above
+			continue
+		}
+		in, ok := x86.Decode(b[at:], vaddr+uint64(at))
+		if ok && in.Len == n && in.Calls() {
+			return in
+		}
+	}
+	return x86.Instr{}
+}

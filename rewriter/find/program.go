@@ -1,0 +1,70 @@
+// What decides how a program can be started on a kernel without the page.
+
+package find
+
+import (
+	"errors"
+	"io"
+	"strings"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/origin"
+)
+
+// Program is what decides how a program can be started on a kernel without the page.
+type Program struct {
+	// Skipped is why the file is not for vfix, as
+	// Report.Skipped; the other fields are then empty.
+	Skipped *Skip
+	// Interp is the loader that the file names (PT_INTERP), "" for a static program.
+	Interp string
+	// Static says that the file is a program without an interpreter.
+	Static bool
+	// Go says that the file was made by Go's own linker. Unlike Report.Go it is always
+	// known.
+	Go bool
+	// RawSignals says that it is a dynamic program that sets up signals by system calls of
+	// its own.
+	RawSignals bool
+}
+
+// maxInterp is the longest path of a loader, in bytes: PATH_MAX of linux/limits.h, which
+// load_elf_binary goes by.
+const maxInterp = 4096
+
+// Inspect reads the headers of the size bytes behind r. Like Scan it errs where reading
+// fails and nowhere else.
+func Inspect(r io.ReaderAt, size int64) (*Program, error) {
+	w := &watched{r: r}
+	p, err := inspect(w, size)
+	if err == nil {
+		err = w.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func inspect(r io.ReaderAt, size int64) (*Program, error) {
+	f, err := elf.Parse(r, size)
+	if skip := (*Skip)(nil); errors.As(err, &skip) {
+		return &Program{Skipped: skip}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{Static: f.Static()}
+	if i := f.Prog(elf.PTInterp); i != nil && i.Filesz <= maxInterp && f.InFile(i.Off, i.Filesz) {
+		b, err := f.Bytes(i.Off, i.Filesz)
+		if err != nil {
+			return nil, err
+		}
+		p.Interp, _, _ = strings.Cut(string(b), "\x00")
+	}
+	if p.Go, err = origin.Go(f); err != nil {
+		return nil, err
+	}
+	p.RawSignals, err = origin.RawSignals(f)
+	return p, err
+}

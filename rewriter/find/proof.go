@@ -1,0 +1,51 @@
+// What must be known before bytes of a file are changed: that an instruction begins there, and that
+// nothing enters its middle.
+
+package find
+
+import (
+	"sort"
+)
+
+// prover answers for the sites of one file.
+type prover struct {
+	*code
+	fn *functions
+	t  *targets
+}
+
+// holder returns the code of the function that reaches vaddr, nil where none is known to: of
+// the functions that begin before it the nearest, and of those the ones whose end is known
+// first.
+func (c *code) holder(fn *functions, vaddr uint64) *body {
+	i := sort.Search(len(fn.starts), func(i int) bool { return fn.starts[i] > vaddr })
+	for _, sized := range [...]bool{true, false} {
+		for n := i - 1; n >= 0 && n >= i-maxHolders && vaddr-fn.starts[n] <= maxFunction; n-- {
+			d := fn.at(fn.starts[n])
+			if (d.End != 0) != sized || !d.Holds(vaddr) {
+				continue
+			}
+			if b := c.bodyOf(d); b.lens[vaddr] != 0 {
+				return b
+			}
+			if sized {
+				break // an outer function's paths do not run through an inner one's
+			}
+		}
+	}
+	return nil
+}
+
+// maxHolders is how many function starts before a site are tried.
+const maxHolders = 8
+
+// entersMiddle reports whether code that is known as such calls or jumps to the middle of the n
+// bytes at vaddr: they are more than one instruction. Words of data are no proof of that.
+func (p *prover) entersMiddle(vaddr, n uint64) bool {
+	for at := vaddr + 1; at < vaddr+n; at++ {
+		if p.calledFrom(p.t.from[at]) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,145 @@
+// Names of files that mislead a program on some hosts: the one instruction that loads the name.
+
+package find
+
+import (
+	"fmt"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// Fix names what is fixed besides calls of the page.
+type Fix string
+
+// JavaCgroups is the memory limit of JDKs that read /proc/cgroups to learn which version of control
+// groups is in use, until JDK-8349988.
+const JavaCgroups Fix = "java-cgroups"
+
+// Fixes are all that there are.
+var Fixes = []Fix{JavaCgroups}
+
+// fix is what a file has that needs one, and how it is known.
+type fix struct {
+	name   Fix
+	soname string // of the files that are looked at
+	text   string // the name that misleads the program
+	unless string // what a file has that does not need the fix, and the injected code, too
+}
+
+var fixes = []fix{{
+	name: JavaCgroups, soname: "libjvm.so", text: "/proc/cgroups", unless: "/cgroup.controllers",
+}}
+
+// Redirect is the reference to the name in a file that needs a fix.
+type Redirect struct {
+	Fix Fix
+	// Vaddr and Offset are of the instruction; 0 where none can be changed. Before and After are
+	// its bytes; After is nil until it is planned to change.
+	Vaddr, Offset uint64
+	Before, After []byte
+	// Reason is why the file is not fixed; "" where it is or can be.
+	Reason string
+	// Listing is the code there, before and after; nil unless a plan was asked for it.
+	Listing *Explanation
+}
+
+// RedirectLen is the length of lea disp32(%rip) with a 64-bit register: REX.W 8D ModRM disp32 (SDM).
+const RedirectLen = 7
+
+// findRedirect looks for what needs a fix; nil where nothing does.
+func (f *File) findRedirect() (*Redirect, error) {
+	n := slices.IndexFunc(fixes, func(r fix) bool { return r.soname == f.Soname() })
+	if n < 0 {
+		return nil, nil
+	}
+	k := &fixes[n]
+	texts, err := f.FindText(k.text + "\x00")
+	if err != nil || len(texts) == 0 {
+		return nil, err
+	}
+	if others, err := f.FindText(k.unless); err != nil || len(others) > 0 {
+		return nil, err
+	}
+	r := &Redirect{Fix: k.name}
+	if len(texts) > 1 {
+		r.Reason = fmt.Sprintf("%q is there %d times", k.text, len(texts))
+		return r, nil
+	}
+	return r, f.findLoad(r, k, texts[0])
+}
+
+// findLoad finds what loads the address of a text, the only reference to it.
+func (f *File) findLoad(r *Redirect, k *fix, text uint64) error {
+	refs, data, err := f.References(text)
+	switch {
+	case err != nil:
+		return err
+	case data > 0:
+		r.Reason = fmt.Sprintf("the address of %q is in data", k.text)
+		return nil
+	case len(refs) != 1:
+		r.Reason = fmt.Sprintf("%d instructions refer to %q", len(refs), k.text)
+		return nil
+	}
+	at := refs[0] - (RedirectLen - 4)
+	off, ok := f.Offset(at, RedirectLen)
+	b, err := f.Bytes(off, RedirectLen)
+	if !ok || err != nil {
+		return err
+	}
+	if b[0]&^4 != 0x48 || b[1] != 0x8d || b[2]&0xc7 != 5 || text != at+RedirectLen+elf.Signed(b[3:]) {
+		r.Reason = fmt.Sprintf("the reference to %q at vaddr %#x is not a lea of 7 bytes", k.text, at)
+		return nil
+	}
+	r.Vaddr, r.Offset, r.Before = at, off, b
+	return nil
+}
+
+// ProveRedirect gives a redirect a reason where nothing proves that its bytes are an instruction. It reads much
+// of the file: a scan leaves it to the plan.
+func (f *File) ProveRedirect(r *Redirect) (err error) {
+	if r.Reason != "" {
+		return nil
+	}
+	r.Reason, err = f.unproved(&Site{Vaddr: r.Vaddr, Offset: r.Offset, Len: RedirectLen, Kind: LeaDisp32})
+	if r.Reason != "" {
+		r.Vaddr, r.Offset, r.Before = 0, 0, nil
+	}
+	return err
+}
+
+// unproved says why the instruction at a site may be none, "" where it is proved to be one.
+func (f *File) unproved(s *Site) (string, error) {
+	c, sites := newCode(f), []Site{*s}
+	fn, err := c.locate(sites)
+	if err != nil {
+		return "", err
+	}
+	b := c.holder(fn, s.Vaddr)
+	t, err := findTargets(c, fn, sites)
+	if err != nil {
+		return "", err
+	}
+	at := fmt.Sprintf("the bytes at vaddr %#x ", s.Vaddr)
+	switch {
+	case c.exhausted():
+		return "too much code to follow in this file", nil
+	case b == nil:
+		return at + "may be data: no known code reaches them", nil
+	case f.Mappings(s.Offset) > 1:
+		return at + "are mapped at two addresses", nil
+	case !b.begins(s.Vaddr, uint64(s.Len)):
+		return at + "are a part of another instruction", nil
+	case t.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)):
+		return at + "may be entered in the middle", nil
+	}
+	return "", nil
+}
+
+// Explanation is the code around one site. Both sides cover the same addresses; After is
+// empty where nothing changes there.
+type Explanation struct {
+	Before, After []x86.Line
+}

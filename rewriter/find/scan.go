@@ -1,0 +1,243 @@
+// References: from the headers of a file to a verdict on each of its sites.
+
+package find
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/origin"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// References finds every reference to the vsyscall page in the size bytes behind r and decides
+// what each is. It writes nothing. The error is of reading r alone: a file that is not for
+// vfix, or damaged, comes back with Report.Skipped.
+//
+// The fields Libc, Go and RawSignals are filled in only where there is a site: nobody asks
+// for them elsewhere, and looking for them costs more than the scan.
+func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
+	w := &watched{r: r}
+	var in io.ReaderAt = w
+	if m, ok := r.(elf.Memory); ok && int64(len(m)) >= size {
+		in = m // where no read fails
+	}
+	rep, err := scan(in, size, o)
+	if err == nil {
+		err = w.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if rep.File != nil {
+		rep.File.R = r
+	}
+	return rep, nil
+}
+
+// watched remembers the first read that failed. Where a look-up in a table fails, Scan goes
+// on as if the table were not there; that must not turn an unreadable file into a verdict.
+type watched struct {
+	r   io.ReaderAt
+	err error
+}
+
+func (w *watched) ReadAt(b []byte, off int64) (int, error) {
+	n, err := w.r.ReadAt(b, off)
+	if n < len(b) && w.err == nil {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		w.err = fmt.Errorf("read %d bytes at offset %d: %w", len(b), off, err)
+	}
+	return n, err
+}
+
+func scan(r io.ReaderAt, size int64, o Scope) (*Report, error) {
+	if o.MaxExec == 0 { // else it is asked what runs
+		head := make([]byte, max(0, min(size, elf.IdentSize)))
+		if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
+			return nil, err
+		}
+		if elf.IsArchive(head) {
+			return scanArchive(r, size)
+		}
+		if budget := maxSteps; elf.IsObject(head) {
+			return scanObject(r, size, &budget)
+		}
+	}
+	f, err := Parse(r, size)
+	if skip := (*Skip)(nil); errors.As(err, &skip) {
+		if skip.Kind == elf.KindTangled {
+			return scanTangled(f, skip, o)
+		}
+		return &Report{Skipped: skip}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if skip := f.CheckLoads(); skip != nil {
+		return &Report{Skipped: skip}, nil
+	}
+	if skip := o.within(f); skip != nil {
+		return &Report{Skipped: skip}, nil
+	}
+	var mark Mark
+	if o.Marks != nil {
+		if mark, err = o.Marks(f.File); err != nil {
+			return nil, err
+		}
+	}
+	if mark.Skip != nil {
+		return &Report{Skipped: mark.Skip}, nil
+	}
+	f.Roots = mark.Roots
+	rep, err := scanELF(f)
+	if err == nil && rep.Skipped == nil {
+		rep.Injected, rep.Fixed = mark.Version, mark.Fix
+	}
+	return rep, err
+}
+
+// tooMany is why a file with that many references is passed over.
+func tooMany() *Skip {
+	return elf.NewSkip(elf.KindDamaged, "%d or more references to the vsyscall page", maxSites)
+}
+
+// scanTangled scans a file in which no vaddr is sure to be in one place. It is passed over where it
+// does not name the page; else what names it stays.
+func scanTangled(f *File, why *Skip, o Scope) (*Report, error) {
+	if f.CheckLoads() != nil || o.within(f) != nil {
+		return &Report{Skipped: why}, nil
+	}
+	s := &search{f: f, code: newCode(f)}
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	if len(s.sites) == 0 || s.full() {
+		return &Report{Skipped: why}, nil
+	}
+	sortSites(s.sites)
+	s.sites = slices.CompactFunc(s.sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
+	for i := range s.sites {
+		s.sites[i].Verdict, s.sites[i].Reason = Unknown, why.String()
+	}
+	return &Report{ExecBytes: int64(s.bytes), Sites: s.sites, Static: f.Static(), File: f}, nil
+}
+
+func scanELF(f *File) (*Report, error) {
+	c := newCode(f)
+	if f.budget != nil {
+		c.steps = *f.budget
+		defer func() { *f.budget = c.steps }()
+	}
+	s := &search{f: f, code: c}
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	rep := &Report{ExecBytes: int64(s.bytes), Static: f.Static(), File: f}
+	var err error
+	if rep.Redirect, err = f.findRedirect(); err != nil {
+		return nil, err
+	}
+	if err := s.loads(); err != nil {
+		return nil, err
+	}
+	if len(s.halves) > 0 {
+		more, err := wholes(f, s.halves)
+		if err != nil {
+			return nil, err
+		}
+		s.sites = append(s.sites, more...)
+	}
+	if len(s.sites) == 0 {
+		return rep, nil
+	}
+	if s.full() {
+		return &Report{Skipped: tooMany()}, nil
+	}
+	return rep, rep.examine(c, s.sites)
+}
+
+// examine decides what the references found are.
+func (r *Report) examine(c *code, sites []Site) error {
+	sortSites(sites)
+	sites = slices.CompactFunc(sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
+	fn, err := c.locate(sites)
+	if err != nil {
+		return err
+	}
+	holders := make([]*body, len(sites))
+	kept := sites[:0]
+	for _, s := range sites {
+		b := c.whole(c.holder(fn, s.Vaddr), s.Vaddr)
+		// One byte of opcode proves nothing: a push within another instruction is none.
+		if s.Kind == PushImm32 && b == nil && c.within(fn, s.Vaddr) {
+			continue
+		}
+		holders[len(kept)] = b
+		kept = append(kept, s)
+	}
+	sites = kept
+	if r.Go, err = origin.Go(c.f.File); err != nil {
+		return err
+	}
+	if r.RawSignals, err = origin.RawSignals(c.f.File); err != nil {
+		return err
+	}
+	if r.Libc, err = origin.Libc(c.f.File); err != nil {
+		return err
+	}
+	for i := range sites {
+		judge(c, fn, r.Go, holders[i], &sites[i])
+		if sites[i].Kind == MovImm32 && sites[i].Verdict == Dormant && r.Libc == "" {
+			r.Libc = "dietlibc" // an image base: see slot.go
+		}
+	}
+	tables(sites)
+	t, err := findTargets(c, fn, sites)
+	if err != nil {
+		return err
+	}
+	p := &prover{code: c, fn: fn, t: t}
+	for i := range sites {
+		p.finish(holders[i], &sites[i])
+	}
+	if c.exhausted() {
+		for i, s := range sites {
+			sites[i] = Site{Vaddr: s.Vaddr, Offset: s.Offset, Len: s.Len, Kind: s.Kind, Function: s.Function, Reg: s.Reg,
+				Symbol: s.Symbol, Verdict: Unknown, Reason: "too much code to follow in this file"}
+		}
+	}
+	r.Sites = sites
+	return nil
+}
+
+// within reports whether the bytes at vaddr are known to lie inside an instruction, or in no
+// function although its function is known whole.
+func (c *code) within(fn *functions, vaddr uint64) bool {
+	for n := uint64(1); n < x86.MaxLen; n++ {
+		if b := c.holder(fn, vaddr-n); b != nil && uint64(b.lens[vaddr-n]) > n {
+			return true
+		}
+	}
+	return false
+}
+
+// finish fills in what the patch forms depend on.
+func (p *prover) finish(b *body, s *Site) {
+	s.Symbol = p.fn.names[s.Vaddr].text
+	if s.Verdict.Patchable() && p.entersMiddle(s.Vaddr, uint64(s.Len)) {
+		s.Verdict, s.Reason = Unknown, "code jumps to the middle of the instruction"
+	}
+	if b == nil || !s.Verdict.Patchable() {
+		return
+	}
+	s.Alone = p.t.alone(b, s)
+	s.Stub = p.t.stub(p.code, b, s)
+	s.Named = s.Stub.Len != 0 && p.fn.public[s.Stub.Vaddr]
+	s.Free = p.bySyscall(b, s)
+}

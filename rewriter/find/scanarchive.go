@@ -1,0 +1,128 @@
+// Scanning archives: the objects in them, or the files that a thin one names.
+
+package find
+
+import (
+	"fmt"
+	"io"
+
+	"vfix.dev/vfix/rewriter/elf"
+)
+
+// archived is an archive that is examined.
+type archived struct {
+	*elf.File
+	rep     *Report
+	objects int
+	budget  int
+	damaged *Skip // why the first member that is not examined is not
+}
+
+// scanArchive finds the references in the objects of an archive. What is wrong with a member is a
+// note of the report; the others are examined.
+func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
+	a := newArchived(r, size)
+	if thin, err := a.IsThin(); err != nil || thin {
+		return &Report{Skipped: elf.NewSkip(elf.KindThin, "thin archive: its objects are separate files")}, err
+	}
+	return a.report(a.File.EachMember(false, func(m elf.Member) error {
+		return a.add(m, io.NewSectionReader(r, int64(m.Off), int64(m.Size)))
+	}))
+}
+
+// ThinMember is an object of a thin archive: a file.
+type ThinMember interface {
+	io.ReaderAt
+	Size() int64 // in bytes
+	Close() error
+}
+
+// ScanThin is Scan for a thin archive, nil for any other file: its objects are what open returns for
+// their names. An error of open is a note about that object. Those without call sites are closed.
+func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, error)) (*Report, error) {
+	a := newArchived(r, size)
+	if thin, err := a.IsThin(); err != nil || !thin {
+		return nil, err
+	}
+	return a.report(a.File.EachMember(true, func(m elf.Member) error {
+		content, err := open(m.Name)
+		if err != nil {
+			a.note(m, err)
+			return nil
+		}
+		m.Off, m.Size = 0, uint64(content.Size())
+		before := len(a.rep.Sites)
+		if err = a.add(m, content); err == nil && len(a.rep.Sites) == before {
+			err = content.Close()
+		}
+		return err
+	}))
+}
+
+func newArchived(r io.ReaderAt, size int64) *archived {
+	return &archived{File: &elf.File{R: r, Size: uint64(size)}, rep: &Report{Object: true, Size: size}, budget: maxSteps}
+}
+
+// note keeps why a member is not examined.
+func (a *archived) note(m elf.Member, why error) {
+	text := fmt.Sprintf("archive member %s: %v", m.Name, why)
+	a.rep.Notes = append(a.rep.Notes, text)
+	if a.damaged == nil {
+		a.damaged = elf.NewSkip(elf.KindDamagedMember, "%s", text)
+	}
+}
+
+// add examines a member; r has its content.
+func (a *archived) add(m elf.Member, r io.ReaderAt) error {
+	rep := a.rep
+	var head [elf.IdentSize]byte
+	n := min(m.Size, elf.IdentSize)
+	if err := (&elf.File{R: r, Size: m.Size}).ReadAt(head[:n], 0); err != nil {
+		return err
+	}
+	if !elf.IsObject(head[:n]) {
+		return nil
+	}
+	one, err := scanObject(r, int64(m.Size), &a.budget)
+	switch {
+	case err != nil:
+		return err
+	case one.Skipped.Damaged():
+		a.note(m, one.Skipped)
+		return nil
+	case one.Skipped != nil:
+		return nil // for another machine
+	}
+	a.objects++
+	rep.ExecBytes += one.ExecBytes
+	if len(rep.Sites)+len(one.Sites) > maxSites {
+		return tooMany()
+	}
+	for _, s := range one.Sites {
+		s.Member = m.Name
+		s.Offset += m.Off
+		rep.Sites = append(rep.Sites, s)
+	}
+	if rep.Libc == "" {
+		rep.Libc = one.Libc
+	}
+	return nil
+}
+
+// report returns what was found; err is what ended the search.
+func (a *archived) report(err error) (*Report, error) {
+	rep := a.rep
+	switch skip, ok := err.(*Skip); {
+	case ok && len(rep.Sites) == 0:
+		return &Report{Skipped: skip}, nil
+	case ok:
+		rep.Notes = append(rep.Notes, skip.String())
+	case err != nil:
+		return nil, err
+	case len(rep.Sites) == 0 && a.damaged != nil:
+		return &Report{Skipped: a.damaged}, nil
+	case a.objects == 0:
+		return &Report{Skipped: elf.NewSkip(elf.KindNoObjects, "archive without x86-64 objects")}, nil
+	}
+	return rep, nil
+}

@@ -1,0 +1,41 @@
+// What a caller may ask of a search.
+
+package find
+
+import (
+	"vfix.dev/vfix/rewriter/elf"
+)
+
+// Scope is what of a file is searched.
+type Scope struct {
+	// MaxExec bounds the search: of a file with more bytes in executable segments nothing is searched, and
+	// its report is skipped for SkipTooMuchCode. 0 means no bound; with one, only what runs is examined, no
+	// object and no archive.
+	MaxExec uint64
+	// Marks says what was done to a file before; nil where nobody asks.
+	Marks func(f *elf.File) (Mark, error)
+}
+
+// Mark is what is known of a file that was patched before.
+type Mark struct {
+	Version string   // of the format, "" for none
+	Roots   []uint64 // File.Roots
+	Fix     Fix      // that it has, "" for none
+	Skip    *Skip    // why it is passed over; nil where it is not
+}
+
+// within is nil where the executable segments are not larger than the bound.
+func (o *Scope) within(f *File) *Skip {
+	if o.MaxExec == 0 {
+		return nil
+	}
+	var sum uint64
+	for i := range f.Progs {
+		if p := &f.Progs[i]; p.Type == elf.PTLoad && p.Flags&elf.PFX != 0 {
+			if sum += p.Filesz; sum > o.MaxExec {
+				return elf.NewSkip(elf.KindTooMuchCode, "executable segments of more than %d bytes", o.MaxExec)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+// What one instruction that goes on to the next does to a followed value.
+
+package find
+
+import (
+	"golang.org/x/arch/x86/x86asm"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// transfer moves the state v over i and records how i uses the value.
+func (f *flow) transfer(i *x86.Instr, v *value) {
+	tracked := v.held(^other)
+	f.operandsOf(i, v)
+	if f.onFrame(i, v) {
+		return
+	}
+	dst, width, isReg := i.ArgGPR(0)
+	src, srcWidth, fromReg := i.ArgGPR(1)
+	if f.widen(i, v) {
+		return
+	}
+	whole := isReg && fromReg && width == 64 && srcWidth == 64
+	switch {
+	case i.Op == x86asm.CMP || i.Op == x86asm.TEST:
+		if i.Operands&tracked != 0 {
+			f.note(i.Addr, compared)
+		}
+		return
+	case i.Op == x86asm.MOV && whole:
+		v.reg[dst] = v.reg[src]
+		return
+	case i.Op == x86asm.XCHG && whole:
+		v.reg[dst], v.reg[src] = v.reg[src], v.reg[dst]
+		return
+	case x86.IsConditionalMove[i.Op] && isReg && width == 64:
+		l := other // what memory holds
+		if fromReg {
+			l = v.reg[src]
+		}
+		v.reg[dst] |= l
+		if v.reg[dst]&exact != 0 {
+			v.reg[dst] = v.reg[dst]&^exact | chosen
+		}
+		return
+	case i.Op == x86asm.MOV && fromReg && tracked.Has(src):
+		f.store(i, v, src, srcWidth)
+		f.kill(v, i.Writes|i.Partial)
+		return
+	case isReg && f.mangles(i, v, dst):
+		return
+	}
+	f.other(i, v, (i.Operands|i.Partial)&tracked)
+	f.compute(i, v)
+}
+
+// operandsOf records the value as an address of memory.
+func (f *flow) operandsOf(i *x86.Instr, v *value) {
+	if i.Op != x86asm.LEA && i.Op != x86asm.NOP {
+		f.operands(i, v)
+	}
+}
+
+// other records every use that has no rule of its own; a register that is overwritten in
+// part counts as used.
+func (f *flow) other(i *x86.Instr, v *value, read x86.Regs) {
+	if v.held(plain|xored)&read == 0 {
+		return
+	}
+	switch i.Op {
+	case x86asm.PUSH:
+		f.note(i.Addr, pushed)
+	case x86asm.SYSCALL:
+		f.note(i.Addr, toKernel)
+	default:
+		f.noteOp(i, usedBy)
+	}
+}
+
+// store records a mov of a register that may hold the value: to memory, or in part.
+func (f *flow) store(i *x86.Instr, v *value, src, width int) {
+	l := v.reg[src]
+	_, toMem := i.Args[0].(x86asm.Mem)
+	slot, fixed := i.MemVaddr()
+	switch {
+	case l&address == 0:
+		f.note(i.Addr, counted)
+	case l&(plain|xored) == 0:
+		f.note(i.Addr, hidden)
+	case !toMem || width < 64:
+		f.note(i.Addr, truncated)
+	case fixed && l&(exact|xored) == 0:
+		f.uses = append(f.uses, use{addr: i.Addr, how: kept, slot: slot})
+	default:
+		f.note(i.Addr, inMemory)
+	}
+}
+
+// mangles knows the two instructions of glibc's PTR_MANGLE on register dst.
+func (f *flow) mangles(i *x86.Instr, v *value, dst int) bool {
+	if _, width, _ := i.ArgGPR(0); width != 64 || v.reg[dst]&^other == 0 {
+		return false
+	}
+	if m, ok := i.Mem(); ok {
+		guard := m.Segment == x86asm.FS && m.Base == 0 && m.Index == 0 && m.Disp == guardOffset
+		if i.Op != x86asm.XOR || !guard || v.reg[dst]&plain == 0 || v.reg[dst]&(xored|mangled) != 0 {
+			return false
+		}
+		v.reg[dst] = v.reg[dst]&other | xored
+		return true
+	}
+	n, ok := i.Args[1].(x86asm.Imm)
+	if i.Op != x86asm.ROL || !ok || n != guardRotate || v.reg[dst]&xored == 0 || v.reg[dst]&plain != 0 {
+		return false
+	}
+	v.reg[dst] = v.reg[dst]&other | mangled
+	return true
+}

@@ -1,0 +1,178 @@
+// From what a reference is used for to a verdict on it.
+
+package find
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// judge fills in the verdict of a site, and the calls it reaches. b is the code that reaches
+// it, nil where none is known to.
+func judge(c *code, fn *functions, isGo bool, b *body, s *Site) {
+	switch s.Kind {
+	case MovImm32, MovImm64, LeaDisp32:
+		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, b)
+		f.conclude(fn, b, s)
+	case HalfImm32, ArithImm32, HalfLoad:
+		if !judgeHalf(c, fn, b, s) {
+			s.Verdict, s.Reason = Unknown, "too much code to follow"
+		}
+	case PushImm32, StoreImm32:
+		judgeStore(c, fn, b, s)
+	case CallRel32, JccRel32:
+		s.Verdict, s.Reason = Live, "a direct call into the page"
+		s.Call, s.CallLen, s.Calls = s.Vaddr, s.Len, 1
+		if s.Tail = s.Kind == JccRel32 || c.has(s.Vaddr, 0xe9); s.Tail {
+			s.Reason = "a direct jump into the page"
+		}
+	case DataWord:
+		s.Verdict, s.Reason = Unknown, "the address is in data"
+		if isGo {
+			s.Verdict, s.Reason = Dormant, "in the data of a Go program, whose runtime calls it only where it found no vDSO"
+		}
+	case CmpImm32:
+		s.Verdict, s.Reason = Benign, "compared with"
+	}
+	if s.Verdict.Patchable() {
+		s.certain(c, b)
+	}
+}
+
+// certain turns the verdict to unknown where it is not proved that the bytes are an
+// instruction.
+func (s *Site) certain(c *code, b *body) {
+	switch {
+	case b == nil:
+		s.Verdict, s.Reason = Unknown, "no known code reaches it: it may be data"
+	case c.f.Mappings(s.Offset) > 1:
+		s.Verdict, s.Reason = Unknown, "its bytes are mapped at two addresses"
+	case !b.begins(s.Vaddr, uint64(s.Len)):
+		s.Verdict, s.Reason = Unknown, "another instruction lies over it"
+	}
+}
+
+// judgeStore follows the word of the stack that the address is stored in.
+func judgeStore(c *code, fn *functions, b *body, s *Site) {
+	s.Verdict, s.Reason = Unknown, "stored in memory"
+	i, ok := c.at(s.Vaddr)
+	if s.Kind == PushImm32 {
+		s.Reason = "pushed on the stack"
+	} else if _, fixed := i.MemVaddr(); ok && fixed {
+		s.Reason = "stored in a variable"
+	}
+	fr := c.frame(b)
+	d, known := fr[s.Vaddr]
+	if !ok || !known || !d.HasSP {
+		return
+	}
+	off := d.SP - x86.WordSize
+	if s.Kind == StoreImm32 {
+		p := d.Place(&i)
+		if !p.Stack || !p.Exact {
+			return
+		}
+		off = p.Off
+	}
+	if off > 0 { // 0: the return address
+		s.Reason = "stored in the frame of a caller"
+		return
+	}
+	f := followWord(c, &i, off, s.Function, b)
+	f.conclude(fn, b, s)
+	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
+}
+
+// tables finds entries of tables that tell addresses apart, as valgrind's redirections do: a
+// pair with the address is copied into memory, in a file that compares with the page as well.
+func tables(sites []Site) {
+	compares := slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 })
+	for i := range sites {
+		if s := &sites[i]; compares && s.entry && s.Verdict == Unknown {
+			s.Verdict, s.Reason = Benign, "an entry of a table, in a program that compares with it"
+		}
+	}
+}
+
+// conclude fills in what the flow found.
+func (f *flow) conclude(fn *functions, b *body, s *Site) {
+	f.fillCalls(s)
+	s.Verdict, s.Reason = f.verdict(fn.isIfunc(f.c, s.Vaddr))
+	if f.onStack && s.Verdict != Unknown {
+		if why := f.exposed(b); why != "" {
+			s.Verdict, s.Reason = Unknown, "stored on the stack, and "+why
+		}
+	}
+}
+
+// fillCalls sets the fields of s that name the calls the value reaches.
+func (f *flow) fillCalls(s *Site) {
+	addrs := make([]uint64, 0, len(f.calls))
+	for a := range f.calls {
+		addrs = append(addrs, a)
+	}
+	if s.Calls = len(addrs); s.Calls == 0 {
+		return
+	}
+	sort.Slice(addrs, func(i, j int) bool { return addrs[i] < addrs[j] })
+	first := f.calls[addrs[0]]
+	s.Call, s.CallLen, s.Tail = first.Addr, uint8(first.Len), first.Flow != x86.FlowCallInd
+}
+
+// verdict weighs the uses. ifunc says that the enclosing function is the resolver of an
+// STT_GNU_IFUNC symbol: what it returns is an address that is only ever called.
+func (f *flow) verdict(ifunc bool) (Verdict, string) {
+	at := func(h how, more string) string {
+		u, _ := f.first(h)
+		return fmt.Sprintf("%v at %#x%s", u, u.addr, more)
+	}
+	dormant := f.has(hidden) || f.has(returned)
+	switch {
+	case f.has(firstEscape):
+		return Unknown, at(firstEscape, "")
+	case f.has(returned) && !ifunc:
+		return Unknown, at(returned, "")
+	case f.has(based):
+		return Unknown, at(based, "")
+	case f.has(kept):
+		return f.slotVerdict()
+	case f.has(compared) && (len(f.calls) > 0 || dormant):
+		return Unknown, at(compared, ", and called or stored as well")
+	case f.has(compared):
+		return Benign, at(compared, ", and nothing else")
+	case len(f.calls) > 0 && f.exact && f.onStack:
+		return Live, "stored on the stack, and only called from there"
+	case len(f.calls) > 0 && f.exact:
+		return Live, "the register is called, and used for nothing else"
+	case len(f.calls) > 0:
+		return DormantCall, "chosen by a conditional move, then called"
+	case f.has(hidden):
+		return DormantCall, at(hidden, ": a pointer that is only called")
+	case f.has(returned):
+		return DormantCall, at(returned, " by the resolver of an IFUNC symbol")
+	case f.has(left):
+		return Unknown, at(left, "")
+	}
+	return Unknown, "loaded, and nothing is seen to use it"
+}
+
+// reaches reports whether some path from the first to the second address stays within the
+// few hundred instructions that a resolver has.
+func (c *code) reaches(from, to uint64) bool {
+	const most = 1000
+	w := addresses(from)
+	w.run(most, func(at uint64, _ struct{}) bool {
+		i, ok := c.at(at)
+		if all, _ := c.next(nil, &i); ok && at != to {
+			for _, next := range all {
+				w.add(next, struct{}{})
+			}
+		}
+		return at != to
+	})
+	_, reached := w.state[to]
+	return reached
+}

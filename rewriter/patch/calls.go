@@ -1,0 +1,67 @@
+// Which system calls a patched file makes that it did not make before: what a seccomp filter must
+// allow.
+
+package patch
+
+import (
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/shim"
+)
+
+// addedCalls says which system calls the patched file adds, and when; nil where it adds none. The
+// error is of reading the file.
+func (p *Plan) addedCalls() ([]string, error) {
+	var replaced, served []string
+	add := func(to *[]string, f find.Function) {
+		if !slices.Contains(*to, f.String()) {
+			*to = append(*to, f.String())
+		}
+	}
+	for i := range p.Patches {
+		switch q := &p.Patches[i]; q.Form {
+		case Left:
+		case Syscall:
+			add(&replaced, q.Site.Function)
+		default:
+			add(&served, q.Site.Function)
+		}
+	}
+	var all []string
+	if len(served) > 0 || p.Redirected() {
+		h, err := p.loadHooks()
+		if err != nil {
+			return nil, err
+		}
+		if h.found {
+			all = append(all, "at load: mprotect, twice")
+		}
+		if h.found && h.init != 0 || h.found && !p.file.IsProgram() {
+			all = append(all, "at load under musl, or by dlopen after setenv: prctl; before Linux 6.4 also open, read and close (/proc/self/auxv)")
+		}
+		if h.found && p.Redirected() {
+			all = append(all, fixOf(p.Redirect.Fix).calls)
+		}
+		if len(served) > 0 {
+			all = append(all, "in place of the page, where the kernel provides no vDSO: "+strings.Join(served, ", "))
+		}
+	}
+	if len(replaced) > 0 {
+		all = append(all, "in place of the page: "+strings.Join(replaced, ", "))
+	}
+	return all, nil
+}
+
+// loadHooks returns what enters the injected code at load.
+func (p *Plan) loadHooks() (hooks, error) {
+	if was := p.file.was; was != nil {
+		return was.hooks, nil
+	}
+	place, err := p.file.findRoom()
+	if err != nil {
+		return hooks{}, err
+	}
+	return p.file.planHooks(place.vaddr, shim.Injected())
+}

@@ -1,0 +1,63 @@
+// A byte that differs and should not, and the code around it in both files.
+
+package patch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// UnplannedError is a byte that differs from what the plan makes of the file before.
+type UnplannedError struct {
+	Offset    int64
+	Got, Want byte
+}
+
+func (e *UnplannedError) Error() string {
+	return fmt.Sprintf("offset %#x: got byte %#02x, want %#02x: not a planned change", e.Offset, e.Got, e.Want)
+}
+
+// ListingAt disassembles the code around an offset as it is in both files, from the start of
+// the function where that is near, else from the offset. before says what is where. It is
+// empty where before has no code at that offset; the error is of reading.
+func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize, offset int64) (find.Explanation, error) {
+	f, err := find.Parse(before, beforeSize)
+	var skip *elf.Skip
+	if errors.As(err, &skip) {
+		return find.Explanation{}, nil
+	}
+	if err != nil {
+		return find.Explanation{}, err
+	}
+	vaddr, ok := f.CodeVaddr(uint64(offset))
+	if !ok {
+		return find.Explanation{}, nil
+	}
+	start := vaddr
+	at, ok, err := f.Start(vaddr)
+	if err != nil {
+		return find.Explanation{}, err
+	}
+	if ok && vaddr-at <= explainBefore {
+		start = at
+	}
+	b, err := f.Mem(start, vaddr-start+explainAfter)
+	if err != nil {
+		return find.Explanation{}, err
+	}
+	off, ok := f.Offset(start, uint64(len(b)))
+	if !ok {
+		return find.Explanation{}, nil
+	}
+	a := make([]byte, max(0, min(int64(len(b)), afterSize-int64(off))))
+	if _, err := after.ReadAt(a, int64(off)); err != nil && err != io.EOF {
+		return find.Explanation{}, err
+	}
+	was, is := x86.Listing(b[:len(a)], a, start)
+	return find.Explanation{Before: was, After: is}, nil
+}

@@ -1,0 +1,112 @@
+// The disassembly around a site, before and after, for people who want to see what is done.
+
+package patch
+
+import (
+	"bytes"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+const (
+	// explainBefore is how far before a site a function may begin to be shown from its
+	// start, explainAfter how far behind the last byte of interest the listing goes, both
+	// in bytes.
+	explainBefore = 64
+	explainAfter  = 16
+	// explainCall is how far behind a site its call may end to be shown, in bytes.
+	explainCall = 64
+)
+
+// Explain disassembles the code around the patch, from the start of the function where
+// that is near, else from the site, as it is and as it will be. A site in data has no
+// listing. The error is of reading the file.
+func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
+	s := &patch.Site
+	f := s.Object
+	if f == nil && p.file != nil {
+		f = p.file.File
+	}
+	if f == nil || s.Kind == find.DataWord {
+		return find.Explanation{}, nil
+	}
+	start, end := s.Vaddr, s.Vaddr+uint64(s.Len)
+	at, ok, err := f.Start(start)
+	if err != nil {
+		return find.Explanation{}, err
+	}
+	if ok && start-at <= explainBefore {
+		start = at
+	}
+	if s.Stub.Len != 0 {
+		start, end = s.Stub.Vaddr, max(end, s.Stub.Vaddr+s.Stub.Len)
+	} else {
+		if call := s.Call + uint64(s.CallLen); s.Call > s.Vaddr && call-s.Vaddr <= explainCall {
+			end = max(end, call)
+		}
+		end += explainAfter
+	}
+	off, ok := f.Offset(start, 1)
+	if !ok {
+		return find.Explanation{}, nil
+	}
+	before, err := f.Mem(start, end-start)
+	if err != nil {
+		return find.Explanation{}, err
+	}
+	after := p.patched(before, off)
+	if bytes.Equal(before, after) {
+		b, _ := x86.Listing(before, before, start)
+		return find.Explanation{Before: b}, nil
+	}
+	b, a := x86.Listing(before, after, start)
+	if patch.Form == Entry { // all of the stub behind the jump
+		from := slices.IndexFunc(a, func(l x86.Line) bool { return l.Vaddr > s.Stub.Vaddr })
+		to := slices.IndexFunc(a, func(l x86.Line) bool { return l.Vaddr >= s.Stub.Vaddr+s.Stub.Len })
+		if to < 0 {
+			to = len(a)
+		}
+		if from >= 0 {
+			x86.Bury(a[from:max(from, to)])
+		}
+	}
+	nameTrampoline(a, f, trampolineName(s, patch.Form))
+	return find.Explanation{Before: b, After: a}, nil
+}
+
+// explainAll fills in the listing of each patch.
+func (p *Plan) explainAll() error {
+	for i := range p.Patches {
+		e, err := p.Explain(p.Patches[i])
+		if err != nil {
+			return err
+		}
+		p.Patches[i].Listing = &e
+	}
+	return p.explainRedirect()
+}
+
+// patched returns the bytes that stand at offset off of the file with the edits applied.
+func (p *Plan) patched(b []byte, off uint64) []byte {
+	b = bytes.Clone(b)
+	for _, e := range p.Edits {
+		for i, c := range e.New {
+			if at := e.Offset + uint64(i); at >= off && at-off < uint64(len(b)) {
+				b[at-off] = c
+			}
+		}
+	}
+	return b
+}
+
+// nameTrampoline adds its name to each changed line that goes to it. The file before did not have it.
+func nameTrampoline(lines []x86.Line, f *find.File, trampoline string) {
+	for i := range lines {
+		l := &lines[i]
+		if to := l.To(); l.Changed && !l.Dead && to != 0 && f.Load(to) == nil {
+			l.Text += " <" + trampoline + ">"
+		}
+	}
+}

@@ -1,0 +1,60 @@
+// The file that a plan is about.
+
+package patch
+
+import (
+	"io"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
+)
+
+// file is an ELF file, and what vfix has done to it before; nil where it has not.
+type file struct {
+	*find.File
+	was *patchedFile
+}
+
+// fileOf returns the file behind a report; nil where there is none.
+func fileOf(r *find.Report) (*file, error) {
+	if r.File == nil {
+		return nil, nil
+	}
+	was, err := patched(r.File.File)
+	return &file{r.File, was}, err
+}
+
+// Scan finds the references to the page in the size bytes behind r, as find.References does; a file that vfix
+// has patched must be sound, and in a format that is known.
+func Scan(r io.ReaderAt, size int64) (*find.Report, error) {
+	return find.References(r, size, find.Scope{Marks: mark})
+}
+
+// ScanWithin is Scan with a bound: of a file with more than maxExec bytes in executable
+// segments nothing is searched, and its report is skipped for SkipTooMuchCode.
+func ScanWithin(r io.ReaderAt, size, maxExec int64) (*find.Report, error) {
+	return find.References(r, size, find.Scope{Marks: mark, MaxExec: uint64(max(maxExec, 0))})
+}
+
+// mark says what vfix has done to a file before.
+func mark(f *elf.File) (m find.Mark, err error) {
+	segment, version := injected(f)
+	m.Version = version
+	if segment == nil {
+		return m, nil
+	}
+	if m.Skip = knownFormat(version); m.Skip != nil {
+		return m, nil
+	}
+	was, err := patched(f)
+	if err != nil {
+		return m, err
+	}
+	if m.Skip, err = unsound(f, segment, was); m.Skip == nil && err == nil {
+		m.Roots = []uint64{was.hooks.init}
+		if was.fix != nil {
+			m.Fix = was.fix.name
+		}
+	}
+	return m, err
+}

@@ -1,0 +1,180 @@
+// Choosing the form in which a site is rewritten, and encoding its bytes.
+
+package patch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/x86"
+	"vfix.dev/vfix/shim"
+)
+
+// choose decides the form of a site before it is known whether there is room for
+// trampolines. The reason says why that form, or why none.
+func choose(s *find.Site, r *find.Report, allowed []Form) (Form, string) {
+	switch s.Verdict {
+	case find.Live, find.DormantCall:
+	default:
+		return Left, s.Reason
+	}
+	may := func(f Form) bool { return len(allowed) == 0 || slices.Contains(allowed, f) }
+	switch {
+	case s.Direct():
+		if !r.Go && may(Call) {
+			return Call, "a direct call into the page"
+		}
+		return Left, "a direct call into the page"
+	case !s.Loads():
+		if r.File.Type == elf.TypeExec && !r.Go && may(Imm) {
+			return Imm, "the trampoline's address fits where the page's is"
+		}
+		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)
+	case r.Go:
+		// time.now of Go 1.0 runs NOSPLIT: 128 bytes of stack, of which the vDSO wants some.
+		// No register is kept over a call there.
+		if s.Alone && may(Syscall) {
+			return Syscall, "Go's stack is too small for the vDSO"
+		}
+		return Left, "Go's stack is too small for the vDSO, and mov and call are not adjacent"
+	case s.Stub.Len != 0 && may(Entry):
+		return Entry, "the whole function is a stub"
+	case may(Lea):
+		return Lea, leaReason(s)
+	case s.Free && may(Syscall):
+		return Syscall, "no other form is allowed"
+	}
+	return Left, "no form is allowed that fits"
+}
+
+func leaReason(s *find.Site) string {
+	switch {
+	case s.Verdict == find.DormantCall:
+		return "chosen only where no vDSO was found, and only called"
+	case s.Calls > 1:
+		return fmt.Sprintf("the register is called %d times", s.Calls)
+	}
+	return "the register is only called"
+}
+
+// withoutRoom is the form of a site in a file that has no room for trampolines.
+func withoutRoom(s *find.Site, f Form, allowed []Form, why string) (Form, string) {
+	if f == Left || f == Syscall {
+		return f, why
+	}
+	if s.Free && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
+		return Syscall, "no room for a trampoline: " + why
+	}
+	if s.Alone {
+		why += "; a system call would change rcx and r11"
+	}
+	return Left, "no room for a trampoline: " + why
+}
+
+// jumpLen is the length in bytes of jmp rel32 and of call rel32.
+const jumpLen = 5
+
+// encode returns the bytes that replace the site in the form, and the vaddr of the first.
+// segment is the vaddr of the injected segment, old the bytes of the reference. An error says that the trampoline is out of
+// reach of a rel32.
+func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, code []byte, err error) {
+	if form == Syscall {
+		if code := exactSyscall(s.Function); s.Stub.Len >= uint64(len(code)) {
+			return s.Stub.Vaddr, code, nil
+		}
+		return s.Vaddr, encodeSyscall(s), nil
+	}
+	target := segment + trampoline(s, form)
+	if form == Imm {
+		if target > math.MaxInt32 {
+			return 0, nil, fmt.Errorf("the trampoline at vaddr %#x does not fit into 31 bits", target)
+		}
+		return s.Vaddr, binary.LittleEndian.AppendUint32(old[:s.Len-4:s.Len-4], uint32(target)), nil
+	}
+	rel := func(next uint64) ([]byte, error) {
+		if !inReach(next, target) {
+			return nil, fmt.Errorf("the trampoline at vaddr %#x is out of reach", target)
+		}
+		return binary.LittleEndian.AppendUint32(nil, uint32(target-next)), nil
+	}
+	var op []byte
+	pad := 0
+	vaddr = s.Vaddr
+	switch form {
+	case Entry:
+		vaddr, op = s.Stub.Vaddr, []byte{0xe9}
+	case Call:
+		op = []byte{0xe8}
+		if s.Tail {
+			op[0] = 0xe9
+		}
+	case Lea:
+		// REX.W, with REX.R for r8 to r15; ModRM: mod 0, the register, rm 5 (rip-relative).
+		op = []byte{0x48 | s.Reg>>3<<2, 0x8d, s.Reg&7<<3 | 5}
+		pad = int(s.Len) - 7
+	}
+	// The nop stands first, so that the next instruction is where unwind tables know it.
+	code = append(code, x86.Nops[pad]...)
+	if s.Kind == find.JccRel32 {
+		op = old[:2]
+	}
+	code = append(code, op...)
+	d, err := rel(vaddr + uint64(len(code)) + 4)
+	return vaddr, append(code, d...), err
+}
+
+// encodeSyscall returns the system call in place of an adjacent mov and call, padded to
+// their length. A jmp becomes a ret; its mov is of eax then, two bytes shorter and the same.
+func encodeSyscall(s *find.Site) []byte {
+	var code []byte
+	if s.Tail {
+		code = binary.LittleEndian.AppendUint32([]byte{0xb8}, s.Function.Syscall())
+		code = append(code, 0x0f, 0x05, 0xc3)
+	} else {
+		code = binary.LittleEndian.AppendUint32([]byte{0x48, 0xc7, 0xc0}, s.Function.Syscall())
+		code = append(code, 0x0f, 0x05)
+	}
+	return append(code, x86.Nops[int(s.Len)+int(s.CallLen)-len(code)]...)
+}
+
+// exactSyscall returns the function as a system call that changes rax alone, for a stub of glibc,
+// which is longer.
+func exactSyscall(f find.Function) []byte {
+	code := binary.LittleEndian.AppendUint32([]byte{
+		0x51,       // push %rcx
+		0x41, 0x53, // push %r11
+		0xb8, // mov $nr,%eax
+	}, f.Syscall())
+	return append(code,
+		0x0f, 0x05, // syscall
+		0x41, 0x5b, // pop %r11
+		0x59, // pop %rcx
+		0xc3) // ret
+}
+
+// trampolineName is what listings call the trampoline for the site: vfix_NAME, or keep_NAME
+// for vfix_keep_NAME of shim/src/trampolines.S, for two sides must fit into 80 columns.
+func trampolineName(s *find.Site, form Form) string {
+	if keeps(s, form) {
+		return "keep_" + s.Function.String()
+	}
+	return "vfix_" + s.Function.String()
+}
+
+// keeps reports whether the site gets the exact trampoline, which changes rax alone: every one but
+// the functions that other objects call by their names.
+func keeps(s *find.Site, form Form) bool { return form != Entry || !s.Named }
+
+// trampoline returns the offset in the segment of the trampoline for the site.
+func trampoline(s *find.Site, form Form) uint64 {
+	layout := shim.Injected()
+	t := [...]shim.Trampoline{find.Gettimeofday: layout.Gettimeofday, find.Time: layout.Time, find.Getcpu: layout.Getcpu}[s.Function]
+	if keeps(s, form) {
+		return uint64(t.Keep)
+	}
+	return uint64(t.Plain)
+}

@@ -1,0 +1,152 @@
+package patch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
+	. "vfix.dev/vfix/rewriter/find"
+)
+
+// TestHalves: an address made of a constant of 32 bits and a sign extension.
+func TestHalves(t *testing.T) {
+	const (
+		movEax  = "b8 000460ff\n"
+		cdqe    = "4898\n"
+		stored  = "55 4889e5 4883ec10 c745fc 000460ff\n" // movl $time,-4(%rbp)
+		widened = "488b45fc"                             // the word of 8 bytes there
+		ret     = "c3"
+	)
+	for _, c := range []struct {
+		name, text string
+		kind       Kind
+		want       Verdict
+		form, pie  Form
+		reason     string
+		n          int
+	}{
+		{"mov, cdqe, call", movEax + cdqe + callRax + ret, HalfImm32, Live, Imm, Left, "called", 1},
+		{"mov, cdqe, jmp", movEax + cdqe + "ffe0", HalfImm32, Live, Imm, Left, "called", 1},
+		{"mov with a ModRM byte", "c7c0 000460ff" + cdqe + callRax + ret, HalfImm32, Live, Imm, Left, "called", 1},
+		{"mov to r8d, movslq", "41b8 000460ff 4d63c0 41ffd0" + ret, HalfImm32, Live, Imm, Left, "called", 1},
+		{"movslq to another register", movEax + "4863d0 ffd2" + ret, HalfImm32, Live, Imm, Left, "called", 1},
+		{"copied, then extended", movEax + "89c1 4863d1 31c0 ffd2" + ret, HalfImm32, Live, Imm, Left, "called", 1},
+		{"lea of 32 bits", "8d0425 000460ff" + cdqe + callRax + ret, HalfImm32, Live, Imm, Left, "called", 1},
+		{"lea with an address of 32 bits", "67 488d0425 000460ff" + cdqe + callRax + ret, LeaDisp32, Unknown, Left, Left, "", 1},
+		{"in the stack, movslq", stored + "486345fc" + callRax + "c9" + ret, HalfImm32, Live, Imm, Left, "called from there", 1},
+		{"in the stack, mov, cdqe", stored + "8b45fc" + cdqe + callRax + "c9" + ret, HalfImm32, Live, Imm, Left, "called from there", 1},
+		{"through the stack", "55 4889e5 4883ec10" + movEax + "8945fc 486345fc" + callRax + "c9" + ret, HalfImm32, Live, Imm, Left, "called from there", 1},
+		{"through the stack, whose address is taken", "55 4889e5 4883ec10" + movEax + "8945fc 488d7dfc e808000000 486345fc" + callRax + "c9" + ret + "488b07" + ret, HalfImm32, Unknown, Left, Left, "address of the stack", 1},
+		{"movabs of 32 bits", "48b8 000460ff00000000" + cdqe + callRax + ret, ArithImm32, Unknown, Left, Left, "longer constant", 1},
+		{"and stored as a number", movEax + "891500102000 890500102000" + cdqe + callRax + ret, HalfImm32, Unknown, Left, Left, "used as a number", 1},
+		{"and passed as a number", "bf 000460ff 4863c7" + callRax + ret, HalfImm32, Unknown, Left, Left, "used as a number", 1},
+		{"or", "31c0 480d 000460ff" + callRax + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"or to r9", "4d31c9 4981c9 000460ff 41ffd1" + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"and with all ones", "4883c8ff 4825 000460ff" + callRax + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"xor of 32 bits, cdqe", "31c0 35 000460ff" + cdqe + callRax + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"imul by one", "b901000000 4869c1 000460ff" + callRax + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"lea from a register of 0", "31c9 488d81 000460ff" + callRax + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"shifted up and down", movEax + "48c1e020 48c1f820" + callRax + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"or with an upper half", "48b90000 0000 ffffffff" + movEax + "4809c8" + callRax + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"base and offset", "b8 000060ff 0500040000" + cdqe + callRax + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"pushed as 64 bits", "68 000460ff 58" + callRax + ret, PushImm32, Live, Imm, Left, "called from there", 1},
+		{"in data, movslq", "486305 f90f2000" + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
+		{"in data, mov, cdqe", "8b05 fa0f2000" + cdqe + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
+		{"in a variable", "c705 00112000 000460ff 8b05 fa102000" + cdqe + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
+		{"in data, as a number", "8b05 fa0f2000 01c0" + ret, 0, 0, 0, 0, "", 0},
+
+		{"in the stack, with what stands beside it", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff 488b45f8" + callRax + "c9" + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"called in the stack, with what stands beside it", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff ff55f8 c9" + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"or to the stack", "55 4889e5 4883ec10 48c745f8 00000000 48814df8 000460ff ff55f8 c9" + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"in a table", "486304 85 00206000" + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
+
+		{"a colour", "bf 000060ff e805000000 31c0" + ret, 0, 0, 0, 0, "", 0},
+		{"a number that is returned", movEax + ret, 0, 0, 0, 0, "", 0},
+		{"a number that is compared", "81ff 000460ff 0f94c0" + ret, 0, 0, 0, 0, "", 0},
+		{"called as it is", movEax + callRax + ret, 0, 0, 0, 0, "", 0},
+		{"a mask", "4825 000060ff 488b00" + callRax + ret, 0, 0, 0, 0, "", 0},
+		{"overwritten before the call", movEax + "01c1 488b07" + callRax + ret, 0, 0, 0, 0, "", 0},
+		{"in the stack, used as a number", stored + "8b45fc c9" + ret, 0, 0, 0, 0, "", 0},
+		{"in the stack, as a number of 64 bits", stored + widened + "48ffc0 c9" + ret, 0, 0, 0, 0, "", 0},
+	} {
+		for _, pie := range []bool{false, true} {
+			if pie && c.name == "in a table" {
+				continue // no such address
+			}
+			t.Run(c.name, func(t *testing.T) {
+				e := testELF{dyn: pie, text: asm(t, c.text), data: asm(t, "000460ff 00000000"), comment: gcc4}
+				e.symbols = []testSym{{"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 1}}
+				r := scanFile(t, e.build())
+				if len(r.Sites) != c.n {
+					t.Fatalf("got %+v, want %d sites", r.Sites, c.n)
+				}
+				if c.n == 0 {
+					return
+				}
+				s := r.Sites[0]
+				if s.Kind != c.kind || s.Verdict != c.want || !strings.Contains(s.Reason, c.reason) {
+					t.Errorf("got %v, %v (%s), want %v, %v (…%s…)", s.Kind, s.Verdict, s.Reason, c.kind, c.want, c.reason)
+				}
+				p, err := NewPlan(r, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				form := c.form
+				if pie {
+					form = c.pie
+				}
+				if p.Patches[0].Form != form {
+					t.Errorf("PIE %v: got %v (%s), want %v", pie, p.Patches[0].Form, p.Patches[0].Reason, form)
+				}
+				if len(p.LeftOver()) != 1 && form == Left {
+					t.Errorf("it is no finding")
+				}
+			})
+		}
+	}
+}
+
+// TestLoads puts loads of half an address where the upper half of their displacement changes, and
+// where one piece of the segment ends, for few and for many words that may be loaded.
+func TestLoads(t *testing.T) {
+	for _, n := range []int{1, maxNeedles, maxNeedles + 1} {
+		text := bytes.Repeat([]byte{0x90}, elf.ChunkSize+1<<17)
+		e := testELF{text: text, data: append(make([]byte, 2*tableSpan), bytes.Repeat(asm(t, "000460ff 00000000"), n)...), comment: gcc4}
+		at, word := e.textVaddr(), e.dataVaddr()+2*tableSpan
+		want := map[uint64]bool{}
+		put := func(off uint64, code string, addr uint64, found bool) {
+			at, b := at+off, append(asm(t, code), 0, 0, 0, 0)
+			binary.LittleEndian.PutUint32(b[len(b)-4:], uint32(addr))
+			copy(text[off:], append(b, asm(t, callRax+"c3")...))
+			e.symbols = append(e.symbols, testSym{"f", at, uint64(len(b)) + 3, elf.STTFunc, 1})
+			if found {
+				want[at] = true
+			}
+		}
+		const movslq, length, pair = "486305", 7, 16
+		last := word + uint64(n-1)*8
+		seam := 1<<16 + uint64(uint16(last-length-at)) // the lower half of the displacement is 0
+		for _, off := range []uint64{seam - 2*pair, seam - pair, seam, seam + 1 + pair, seam + 1 + 2*pair} {
+			put(off, movslq, last-(at+off+length), true)
+		}
+		for _, d := range []int{-37, -19, -1, 17} { // wherever a piece ends
+			off := uint64(elf.ChunkSize - testTextOff + d)
+			put(off, movslq, word-(at+off+length), true)
+		}
+		put(0x100, "48630425", word, true)
+		put(0x120, "48630485", word-tableSpan, true)
+		put(0x140, "48630485", word-tableSpan-halfSize, false)
+		put(0x160, "48630485", word-1, false)
+		for _, s := range scanFile(t, e.build()).Sites {
+			if !want[s.Vaddr] || s.Kind != HalfLoad || s.Function != Time {
+				t.Errorf("%d words: %v of %v at %#x", n, s.Kind, s.Function, s.Vaddr-at)
+			}
+			delete(want, s.Vaddr)
+		}
+		for v := range want {
+			t.Errorf("%d words: the load at %#x was not found", n, v-at)
+		}
+	}
+}

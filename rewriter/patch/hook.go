@@ -1,0 +1,117 @@
+// How a file enters the load-time hook: by its entry point, and by an initialiser.
+
+package patch
+
+import (
+	"encoding/binary"
+	"math"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/shim"
+)
+
+// hooks is where the load-time hook is entered, and what it goes on to.
+type hooks struct {
+	entry uint64 // e_entry of the original, 0: not hooked
+	init  uint64 // the original initialiser, 0: there was none
+	edits []Edit
+	found bool // some hook runs before the file's own code
+}
+
+// planHooks retargets e_entry and an initialiser to the hooks of a segment at vaddr.
+// Both where both exist: libc.so.6 has both and can be executed. What is hooked as an
+// initialiser, in this order: DT_INIT; the RELATIVE relocation of init_array[0]; an unused
+// dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook goes
+// on by a jmp rel32: what is out of its reach is not hooked.
+func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
+	var h hooks
+	entryHook, initHook := vaddr+uint64(layout.EntryHook), vaddr+uint64(layout.InitHook)
+	reach := func(target uint64) bool {
+		p := f.Load(target)
+		return p != nil && p.Flags&elf.PFX != 0 && inReach(vaddr, target) && inReach(vaddr+shim.SegmentSize, target)
+	}
+	if f.Entry != 0 && reach(f.Entry) {
+		// ld gives a library an e_entry too; nothing ever enters there.
+		h.entry, h.found = f.Entry, f.IsProgram() && !f.isLibrary()
+		h.edits = append(h.edits, wordEdit(24, f.Entry, entryHook, "e_entry"))
+	}
+	if len(f.Dynamic) == 0 || f.Type == elf.TypeExec {
+		return h, nil // a program's entry runs before any code of its own
+	}
+	if d := f.Dyn(elf.DTInit); d != nil && reach(d.Val) {
+		h.init, h.found = d.Val, true
+		h.edits = append(h.edits, wordEdit(d.Off+8, d.Val, initHook, "DT_INIT"))
+		return h, nil
+	}
+	edits, target, err := f.retargetInitArray(initHook)
+	if err != nil {
+		return h, err
+	}
+	if len(edits) > 0 && reach(target) {
+		h.init, h.found = target, true
+		h.edits = append(h.edits, edits...)
+		return h, nil
+	}
+	// The second spare entry stays DT_NULL: the table must end.
+	if f.Dyn(elf.DTInit) == nil && len(f.DynSpare) >= 2 {
+		h.found = true
+		h.edits = append(h.edits,
+			wordEdit(f.DynSpare[0], elf.DTNull, elf.DTInit, "DT_INIT"),
+			wordEdit(f.DynSpare[0]+8, f.spareValue(), initHook, "DT_INIT"))
+	}
+	return h, nil
+}
+
+// spareValue is d_val of the first DT_NULL, which nothing obliges to be zero.
+func (f *file) spareValue() uint64 {
+	b, err := f.Bytes(f.DynSpare[0]+8, 8)
+	if err != nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+// inReach reports whether a rel32 behind vaddr from reaches vaddr to.
+func inReach(from, to uint64) bool {
+	d := int64(to - from)
+	return d >= math.MinInt32 && d <= math.MaxInt32
+}
+
+func wordEdit(off, old, new uint64, why string) Edit {
+	le := binary.LittleEndian
+	return Edit{Offset: off, Old: le.AppendUint64(nil, old), New: le.AppendUint64(nil, new), Why: why}
+}
+
+// retargetInitArray changes the relocation that fills init_array[0], and the word itself
+// where it holds the same value: prelink skips relocations and uses the word, and a RELR
+// relocation has its addend there. No edits: there is no such relocation.
+func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err error) {
+	array, size := f.Dyn(elf.DTInitArray), f.Dyn(elf.DTInitArraysz)
+	if array == nil || size == nil || size.Val < 8 {
+		return nil, 0, nil
+	}
+	wordOff, ok := f.Offset(array.Val, 8)
+	if !ok {
+		return nil, 0, nil
+	}
+	word, ok := f.Word(array.Val)
+	if !ok {
+		return nil, 0, nil
+	}
+	addendOff, addend, err := f.RelativeAddend(array.Val)
+	if err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case addendOff != 0:
+		target = addend
+		edits = append(edits, wordEdit(addendOff, addend, hook, "init_array[0]"))
+		if word == addend {
+			edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
+		}
+	case f.InRelr(array.Val):
+		target = word
+		edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
+	}
+	return edits, target, nil
+}

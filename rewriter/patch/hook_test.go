@@ -1,0 +1,141 @@
+package patch
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/shim"
+)
+
+// TestHooks is about what runs at load, and what it goes on to.
+func TestHooks(t *testing.T) {
+	const fn = testTextOff + 24 // the initialiser of the file itself
+	text := append(asm(t, timeStubText), make([]byte, 14)...)
+	array := testELF{dyn: true, soname: "l", text: text, data: le(nil, uint64(fn))}.dataVaddrOf()
+	init := elf.Dyn{Tag: elf.DTInit, Val: fn}
+	initArray := []elf.Dyn{{Tag: elf.DTInitArray, Val: array}, {Tag: elf.DTInitArraysz, Val: 8}}
+	none := uint64(0) // no initialiser of its own: the hole leads to a ret
+	for _, c := range []struct {
+		name string
+		e    testELF
+		tag  int64  // whose value is the hook
+		word uint64 // vaddr of a word whose relocation's addend is the hook
+		next uint64 // where the hook goes on to
+		warn bool
+	}{
+		{"DT_INIT", testELF{extra: []elf.Dyn{init}}, elf.DTInit, 0, fn, false},
+		{"DT_INIT before init_array", testELF{extra: append([]elf.Dyn{init}, initArray...), rela: []testRela{{array, elf.RRelative, fn}}}, elf.DTInit, 0, fn, false},
+		{"init_array", testELF{extra: initArray, rela: []testRela{{array + 8, elf.RRelative, 0}, {array, elf.RRelative, fn}}}, 0, array, fn, false},
+		{"an entry to spare", testELF{}, elf.DTInit, 0, none, false},
+		{"init_array without a relocation", testELF{extra: initArray}, elf.DTInit, 0, none, false},
+		{"DT_INIT outside the code", testELF{extra: []elf.Dyn{{Tag: elf.DTInit, Val: 1 << 40}}}, 0, 0, none, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.e.dyn, c.e.soname, c.e.text, c.e.data = true, "l", text, le(nil, uint64(fn), uint64(0))
+			file := c.e.build()
+			p := planFile(t, file, Options{})
+			out := checkPatched(t, file, p, Options{})
+			if got := len(p.Warnings) > 0; got != c.warn {
+				t.Fatalf("warnings %q", p.Warnings)
+			}
+			r := scanFile(t, out)
+			segment, version := injected(r.File.File)
+			if version != "1" || r.Injected != version {
+				t.Errorf("injected version %q, reported as %q", version, r.Injected)
+			}
+			layout := shim.Injected()
+			hook := segment.Vaddr + uint64(layout.InitHook)
+			if c.tag != 0 {
+				if d := r.File.Dyn(c.tag); d == nil || d.Val != hook {
+					t.Errorf("dynamic entry %+v, want value %#x", d, hook)
+				}
+			}
+			if c.word != 0 {
+				off, addend, err := r.File.RelativeAddend(c.word)
+				if off == 0 || addend != hook || err != nil {
+					t.Errorf("the relocation of %#x has addend %#x (%v), want %#x", c.word, addend, err, hook)
+				}
+				if w, _ := r.File.Word(c.word); w != hook {
+					t.Errorf("the word itself is %#x, want %#x: prelink skips relocations", w, hook)
+				}
+			}
+			if c.next != none {
+				if got := holeTarget(out, segment, layout.InitHole); got != c.next {
+					t.Errorf("the hook goes on to %#x, want %#x", got, c.next)
+				}
+			} else if got := holeTarget(out, segment, layout.InitHole); out[segment.Off+got-segment.Vaddr] != 0xc3 {
+				t.Errorf("the hook goes on to %#x, which is no ret", got)
+			}
+			if got := holeTarget(out, segment, layout.EntryHole); got != testTextOff {
+				t.Errorf("the entry hook goes on to %#x, want %#x", got, testTextOff)
+			}
+		})
+	}
+}
+
+// holeTarget returns where the rel32 at a hole of the segment leads.
+func holeTarget(file []byte, segment *elf.Prog, hole uint32) uint64 {
+	rel := int32(binary.LittleEndian.Uint32(file[segment.Off+uint64(hole):]))
+	return segment.Vaddr + uint64(hole) + 4 + uint64(int64(rel))
+}
+
+// dataVaddrOf is dataVaddr of a value.
+func (e testELF) dataVaddrOf() uint64 { return e.dataVaddr() }
+
+// TestHookOutOfReach is a segment so far off that its hooks could not go on to the file's
+// own entry and initialiser.
+func TestHookOutOfReach(t *testing.T) {
+	const fn = testTextOff + 24
+	text := append(asm(t, timeStubText), make([]byte, 14)...)
+	for _, e := range []testELF{
+		{extra: []elf.Dyn{{Tag: elf.DTInit, Val: fn}}},
+		{extra: []elf.Dyn{{Tag: elf.DTInitArray, Val: 0}, {Tag: elf.DTInitArraysz, Val: 8}}, rela: []testRela{{0, elf.RRelative, fn}}},
+	} {
+		e.dyn, e.soname, e.text, e.data = true, "l", text, le(nil, uint64(fn), uint64(0))
+		if len(e.rela) > 0 {
+			e.extra[0].Val, e.rela[0].at = e.dataVaddr(), e.dataVaddr()
+		}
+		f, err := fileOf(scanFile(t, e.build()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const farthest = 1<<31 - testPage // from a hole in the first page of code to the entry
+		for vaddr, want := range map[uint64]uint64{4 * testPage: fn, farthest: fn, farthest + 3*testPage: 0, 1 << 40: 0} {
+			h, err := f.planHooks(vaddr, shim.Injected())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.init != want || (h.entry != 0) != (want != 0) {
+				t.Errorf("segment at vaddr %#x: entry %#x, initialiser %#x, want %#x", vaddr, h.entry, h.init, want)
+			}
+		}
+	}
+}
+
+// TestNoHook is a library that nothing can be hooked in: the plan says so.
+func TestNoHook(t *testing.T) {
+	e := testELF{dyn: true, soname: "l", text: asm(t, timeStubText), symbols: []testSym{{"time", testTextOff, 18, elf.STTFunc, 1}}}
+	file := e.build()
+	// The two DT_NULLs at the end: the second becomes something else, so none is to spare.
+	f := scanFile(t, file).File
+	binary.LittleEndian.PutUint64(file[f.DynSpare[len(f.DynSpare)-1]:], elf.DTNull)
+	binary.LittleEndian.PutUint64(file[f.DynSpare[1]:], 0x6ffffffe)
+	p := planFile(t, file, Options{})
+	if len(p.Warnings) != 1 || p.Patches[0].Form != Entry {
+		t.Errorf("warnings %q, form %v", p.Warnings, p.Patches[0].Form)
+	}
+	checkPatched(t, file, p, Options{})
+}
+
+// TestNoEntry is a library whose e_entry is 0: the first byte of its text segment is no entry.
+func TestNoEntry(t *testing.T) {
+	e := testELF{dyn: true, soname: "l", text: append(asm(t, timeStubText), 0xc3), extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff + 18}}}
+	file := e.build()
+	const entryOff = 24
+	binary.LittleEndian.PutUint64(file[entryOff:], 0)
+	out := checkPatched(t, file, planFile(t, file, Options{}), Options{})
+	if got := binary.LittleEndian.Uint64(out[entryOff:]); got != 0 {
+		t.Errorf("e_entry became %#x", got)
+	}
+}

@@ -1,0 +1,341 @@
+package patch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
+	. "vfix.dev/vfix/rewriter/find"
+)
+
+// hostileBase is a library with all that Scan reads: two sites, a dynamic segment, symbols,
+// relocations, an .eh_frame_hdr and section headers.
+func hostileBase(t testing.TB) testELF {
+	const at = testTextOff
+	return testELF{
+		dyn: true, soname: "libpthread.so.0", text: asm(t, subRsp+movRaxTime+callRax+addRsp+"c3"+nops16+movRdxGtod+"4885c0 480f44c2 31d2 c3"),
+		data:    asm(t, "000860ffffffffff"),
+		symbols: []testSym{{"time", at, 18, elf.STTFunc, 1}, {"gettimeofday", at + 34, 30, elf.STTGNUIfunc, 2}},
+		rela:    []testRela{{at: 0x201000, typ: elf.RRelative, addend: at}, {at: 0x201008, typ: elf.RIrelative, addend: at + 34}},
+		fdes:    []uint64{at, at + 34},
+	}
+}
+
+// poke is one field of the base made hostile.
+type poke struct {
+	name  string
+	at    func(file []byte) int // offset of the field
+	value any
+	want  string // part of Skipped; "" where the file is still examined
+	sites int
+}
+
+func fixed(off int) func([]byte) int { return func([]byte) int { return off } }
+
+// progField finds a field of the first program header of a type.
+func progField(typ uint32, field int) func([]byte) int {
+	return func(file []byte) int {
+		for off := elf.EhdrSize; ; off += elf.PhdrSize {
+			if binary.LittleEndian.Uint32(file[off:]) == typ {
+				return off + field
+			}
+		}
+	}
+}
+
+// dynField finds the value of a dynamic entry.
+func dynField(tag int64) func([]byte) int {
+	return func(file []byte) int {
+		off := int(binary.LittleEndian.Uint64(file[progField(elf.PTDynamic, 8)(file):]))
+		for ; ; off += elf.DynSize {
+			if int64(binary.LittleEndian.Uint64(file[off:])) == tag {
+				return off + 8
+			}
+		}
+	}
+}
+
+// sectionField finds a field of the first section of a type.
+func sectionField(typ uint32, field int) func([]byte) int {
+	return func(file []byte) int {
+		off := int(binary.LittleEndian.Uint64(file[40:]))
+		for ; ; off += elf.ShdrSize {
+			if binary.LittleEndian.Uint32(file[off+4:]) == typ {
+				return off + field
+			}
+		}
+	}
+}
+
+func hdrField(field int) func([]byte) int {
+	return func(file []byte) int {
+		return int(binary.LittleEndian.Uint64(file[progField(elf.PTGNUEhFrame, 8)(file):])) + field
+	}
+}
+
+var pokes = []poke{
+	{"nothing", fixed(0), uint8(0x7f), "", 3},
+	{"not ELF", fixed(0), uint8(0), "not an ELF file", 0},
+	{"EI_CLASS 0", fixed(4), uint8(0), "", 3},
+	{"EI_CLASS 1", fixed(4), uint8(1), "", 3},
+	{"EI_CLASS 9", fixed(4), uint8(9), "", 3},
+	{"EI_DATA 2", fixed(5), uint8(2), "", 3},
+	{"EI_DATA 0", fixed(5), uint8(0), "", 3},
+	{"EI_VERSION", fixed(6), uint8(0), "", 3},
+	{"no e_ident but the magic", fixed(4), [12]uint8{}, "", 3},
+	{"e_version", fixed(20), uint32(9), "", 3},
+	{"e_flags", fixed(48), uint32(math.MaxUint32), "", 3},
+	{"e_ehsize", fixed(52), uint16(0), "", 3},
+	{"e_shentsize", fixed(58), uint16(1), "", 3},
+	{"aarch64", fixed(18), uint16(183), "another machine", 0},
+	{"a core file", fixed(16), uint16(4), "type 4", 0},
+	{"e_phentsize", fixed(54), uint16(55), "e_phentsize", 0},
+	{"no program headers", fixed(56), uint16(0), "no program headers", 0},
+	{"too many program headers", fixed(56), uint16(math.MaxUint16), "program headers", 0},
+	{"e_phoff behind the file", fixed(32), uint64(1 << 40), "beyond the file", 0},
+	{"e_phoff overflows", fixed(32), uint64(math.MaxUint64 - 8), "beyond the file", 0},
+	{"a segment behind the file", progField(elf.PTLoad, 8), uint64(1 << 40), "beyond the file", 0},
+	{"a segment's offset overflows", progField(elf.PTLoad, 8), uint64(math.MaxUint64 - 15), "beyond the file", 0},
+	{"a segment longer than the file", progField(elf.PTLoad, 32), uint64(math.MaxUint64), "beyond the file", 0},
+	{"filesz over memsz", progField(elf.PTLoad, 40), uint64(1), "exceeds memsz", 0},
+	{"memsz beyond the address space", progField(elf.PTLoad, 40), uint64(math.MaxUint64), "beyond the address space", 0},
+	{"segments overlap in memory", progField(elf.PTLoad, 40), uint64(1 << 30), "", 3},
+	{"dynamic segment behind the file", progField(elf.PTDynamic, 8), uint64(math.MaxUint64 - 1), "dynamic segment", 0},
+	{"dynamic segment of no length", progField(elf.PTDynamic, 32), uint64(0), "", 3},
+	{"DT_SYMTAB outside", dynField(elf.DTSymtab), uint64(math.MaxUint64 - 3), "", 3},
+	{"DT_STRTAB outside", dynField(elf.DTStrtab), uint64(1 << 46), "", 3},
+	{"DT_HASH outside", dynField(elf.DTHash), uint64(math.MaxUint64 - 3), "", 3},
+	{"DT_RELASZ overflows", dynField(elf.DTRelasz), uint64(math.MaxUint64), "", 3},
+	{"DT_RELA outside", dynField(elf.DTRela), uint64(math.MaxUint64 - 7), "", 3},
+	{"DT_SONAME outside", dynField(elf.DTSoname), uint64(math.MaxUint64 - 7), "", 3},
+	{"no interpreter's flags", dynField(elf.DTHash), uint64(0), "", 3},
+	{"e_shoff overflows", fixed(40), uint64(math.MaxUint64 - 63), "", 3},
+	{"e_shnum at its most", fixed(60), uint16(math.MaxUint16), "", 3},
+	{"e_shstrndx outside", fixed(62), uint16(999), "", 3},
+	{".symtab behind the file", sectionField(elf.SHTSymtab, 24), uint64(math.MaxUint64 - 7), "", 3},
+	{".symtab of no end", sectionField(elf.SHTSymtab, 32), uint64(math.MaxUint64), "", 3},
+	{".symtab without strings", sectionField(elf.SHTSymtab, 40), uint32(math.MaxUint32), "", 3},
+	{".text elsewhere", sectionField(elf.SHTProgbits, 16), uint64(1 << 46), "", 3},
+	{".text of no end", sectionField(elf.SHTProgbits, 32), uint64(math.MaxUint64), "", 3},
+	{".eh_frame_hdr of another version", hdrField(0), uint8(2), "", 3},
+	{".eh_frame_hdr with too many entries", hdrField(8), uint32(math.MaxUint32), "", 3},
+	{".eh_frame_hdr outside", progField(elf.PTGNUEhFrame, 16), uint64(math.MaxUint64 - 3), "", 3},
+}
+
+// TestHostile pokes one field of a good file at a time: nothing panics, a header that
+// cannot be right is named, and what does not matter to a loader does not matter here.
+func TestHostile(t *testing.T) {
+	base := hostileBase(t)
+	good := base.build()
+	for _, p := range pokes {
+		t.Run(p.name, func(t *testing.T) {
+			file := bytes.Clone(good)
+			at := p.at(file)
+			copy(file[at:], le(nil, p.value))
+			r := scanFile(t, file)
+			if !strings.Contains(r.Skipped.String(), p.want) || (p.want == "") != (r.Skipped == nil) || len(r.Sites) != p.sites {
+				t.Errorf("skipped %q, %d sites; want %q, %d", r.Skipped, len(r.Sites), p.want, p.sites)
+			}
+			if r.Skipped.Damaged() != strings.HasPrefix(r.Skipped.String(), "damaged ELF") {
+				t.Errorf("damaged %v, skipped %q", r.Skipped.Damaged(), r.Skipped)
+			}
+		})
+	}
+}
+
+// stacked has its second segment where its first one is.
+func stacked(base testELF) []byte {
+	file := base.build()
+	second := progField(elf.PTLoad, 0)(file) + elf.PhdrSize
+	copy(file[second+16:], le(nil, uint64(0)))
+	return file
+}
+
+// Which of two segments an address is in cannot be told: a site is where its bytes are.
+func TestStacked(t *testing.T) {
+	file := stacked(hostileBase(t))
+	r := scanFile(t, file)
+	if len(r.Sites) != 3 {
+		t.Errorf("got %d sites, want 3", len(r.Sites))
+	}
+	for _, s := range r.Sites {
+		if !bytes.Contains(file[s.Offset:s.Offset+uint64(s.Len)], []byte{0x60, 0xff}) || s.Verdict != Unknown {
+			t.Errorf("%s at vaddr %#x: %s, and no reference at offset %#x", s.Kind, s.Vaddr, s.Verdict, s.Offset)
+		}
+	}
+}
+
+// TestTruncated cuts the file at every length.
+func TestTruncated(t *testing.T) {
+	base := hostileBase(t)
+	good := base.build()
+	for n := 0; n < len(good); n += 1 + n/64 {
+		r := scanFile(t, good[:n])
+		if n < testTextOff && r.Skipped == nil {
+			t.Errorf("%d bytes: examined", n)
+		}
+	}
+}
+
+// TestManySegments: a file whose segments all cover all of it costs no more than a share.
+func TestManySegments(t *testing.T) {
+	e := testELF{text: []byte{0xc3}}
+	file := e.build()
+	const n = 40
+	progs := []byte{}
+	for i := range uint64(n) {
+		progs = le(progs, uint32(elf.PTLoad), uint32(elf.PFR|elf.PFX), uint64(0), i<<30, i<<30, uint64(len(file)), uint64(len(file)), uint64(testPage))
+	}
+	copy(file[elf.EhdrSize:], progs)
+	binary.LittleEndian.PutUint16(file[56:], n)
+	if r := scanFile(t, file); !r.Skipped.Damaged() || !strings.Contains(r.Skipped.String(), "cover the file") {
+		t.Errorf("got %q", r.Skipped)
+	}
+}
+
+// TestManySites: references without end are damage, not memory.
+func TestManySites(t *testing.T) {
+	site := asm(t, movRaxTime+callRax+"c3")
+	for _, c := range []struct {
+		n    int
+		want bool
+	}{{maxSites - 1, false}, {maxSites + 100, true}} {
+		e := testELF{text: bytes.Repeat(site, c.n)}
+		if r := scanFile(t, e.build()); r.Skipped.Damaged() != c.want || c.want != (len(r.Sites) == 0) {
+			t.Errorf("%d references: skipped %q, %d sites", c.n, r.Skipped, len(r.Sites))
+		}
+	}
+}
+
+// TestMuchCode: a value that is followed through code without end is unknown in the end.
+func TestMuchCode(t *testing.T) {
+	text := asm(t, "4155"+movR13Time)
+	text = append(text, bytes.Repeat([]byte{0x90}, 2*maxFlow)...)
+	e := testELF{text: append(text, asm(t, "41ffd5 415d c3")...)}
+	if r := scanFile(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Verdict != Unknown || !strings.Contains(r.Sites[0].Reason, "too much code") {
+		t.Errorf("got %+v", r.Sites)
+	}
+}
+
+// TestExhausted: where the work on a file is cut short, nothing found so far counts.
+func TestExhausted(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		want Verdict
+	}{{10, Live}, {100, Unknown}} {
+		const each, long = 12, maxFlow - 100
+		text := asm(t, movRaxTime+callRax+"c3 9090")
+		symbols := []testSym{}
+		for i := range c.n { // each goes to the same long code
+			symbols = append(symbols, testSym{"f", testBase + testTextOff + uint64(len(text)), each, elf.STTFunc, 0})
+			text = append(text, asm(t, movR13Time)...)
+			text = le(append(text, 0xe9), uint32((c.n-i-1)*each))
+		}
+		text = append(text, bytes.Repeat([]byte{0x90}, long)...)
+		e := testELF{text: append(text, asm(t, "41ffd5 4d31ed c3")...), symbols: symbols}
+		r := scanFile(t, e.build())
+		if len(r.Sites) != c.n+1 {
+			t.Fatalf("got %d sites", len(r.Sites))
+		}
+		for _, s := range r.Sites {
+			if s.Verdict != c.want || (s.Calls == 0) == (c.want == Live) {
+				t.Fatalf("%d sites: got %+v, want %v", c.n, s, c.want)
+			}
+		}
+	}
+}
+
+// failing is a reader of which one read fails, as if the file had ended or with an error,
+// and perhaps all that follow it.
+type failing struct {
+	*bytes.Reader
+	left *int
+	once bool
+	err  error
+}
+
+func (f failing) ReadAt(b []byte, off int64) (int, error) {
+	*f.left--
+	if *f.left == -1 || *f.left < 0 && !f.once {
+		return 0, f.err
+	}
+	return f.Reader.ReadAt(b, off)
+}
+
+// TestReadErrors: whichever read fails, Scan says so.
+func TestReadErrors(t *testing.T) {
+	base := hostileBase(t)
+	good := base.build()
+	broken := errors.New("the disk is on fire")
+	for _, f := range []failing{{err: broken}, {err: broken, once: true}, {err: io.EOF}, {err: io.EOF, once: true}} {
+		for n := 0; ; n++ {
+			if n > 1000 {
+				t.Fatal("Scan reads without end")
+			}
+			left := n
+			f.Reader, f.left = bytes.NewReader(good), &left
+			r, err := Scan(f, int64(len(good)))
+			if left >= 0 {
+				if err != nil || len(r.Sites) != 3 {
+					t.Errorf("%d reads: %v, %+v", n, err, r)
+				}
+				break
+			}
+			if err == nil {
+				t.Errorf("read %d failed and Scan did not: %+v", n, r)
+			}
+			if f.err == broken && !errors.Is(err, broken) {
+				t.Errorf("read %d: got %v", n, err)
+			}
+		}
+	}
+}
+
+// FuzzScan: no input makes Scan panic, or report what the file does not hold.
+func FuzzScan(f *testing.F) {
+	base := hostileBase(f)
+	good := base.build()
+	f.Add(good)
+	for _, p := range pokes {
+		file := bytes.Clone(good)
+		copy(file[p.at(file):], le(nil, p.value))
+		f.Add(file)
+	}
+	static := testELF{text: asm(f, movR13Time+"41ffd5 68000460ff c3"), symbols: []testSym{{"f", testBase + testTextOff, 30, elf.STTFunc, 1}}}
+	f.Add(static.build())
+	static.data = asm(f, "000860ffffffffff")
+	tangled := static.build() // the first segment of the file is the last in memory
+	copy(tangled[progField(elf.PTLoad, 16)(tangled):], le(nil, uint64(0x1000000000)))
+	f.Add(tangled)
+	f.Add(stacked(base))
+	object := testObject{text: asm(f, movRaxTime+callRax+"e900000000"), rela: []testRela{{10, relaPC32, Time.Vaddr() - 4}}}.build()
+	f.Add(object)
+	f.Add(archive("/", "\x00", "//", "x.o/\n", "/0", string(object), "#1/4", "b.o\x00"+string(object)))
+	f.Add([]byte(arThin))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		r := scanFile(t, file)
+		for i, s := range r.Sites {
+			end := s.Offset + uint64(s.Len)
+			if end > uint64(len(file)) {
+				t.Fatalf("site %+v outside of the file (%d bytes)", s, len(file))
+			}
+			if i > 0 && (!r.Object && r.Sites[i-1].Vaddr >= s.Vaddr || r.Object && r.Sites[i-1].Offset >= s.Offset) {
+				t.Fatalf("sites out of order: %+v", r.Sites)
+			}
+			if s.Kind != CallRel32 && !r.Object && !bytes.Contains(file[s.Offset:end], []byte{0x60, 0xff}) {
+				t.Fatalf("no reference in % x", file[s.Offset:end])
+			}
+			if s.Reason == "" || s.Verdict.Patchable() && s.Calls == 0 && s.Verdict == Live {
+				t.Fatalf("a verdict without evidence: %+v", s)
+			}
+			if s.Stub.Len != 0 && (s.Calls != 1 || s.Verdict != Live) {
+				t.Fatalf("a stub that is none: %+v", s)
+			}
+		}
+	})
+}

@@ -1,0 +1,217 @@
+// Files that vfix has patched: how one is known, what its injected page holds, and how it is patched
+// further in place.
+
+package patch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/shim"
+)
+
+// The first page of the segment: the code, its holes filled; at the next 8 bytes the record; and at
+// the end of the page what unwinders read. The record has how many sites there are and how many bytes
+// unwinders read (2 bytes each), and for each site the distance of the vaddr behind its new target
+// from the segment's (4 bytes). Little-endian.
+const (
+	recordAlign = 8
+	recordHead  = 4
+	recordSite  = 4
+)
+
+// recordAt is where in the page the record is behind size bytes of code.
+func recordAt(size int) int { return (size + recordAlign - 1) &^ (recordAlign - 1) }
+
+// unwindRoom is how many bytes of the page unwinders may read: what n sites leave, whatever code it is.
+func unwindRoom(n int) int {
+	at := len(shim.Code())
+	for i := range fixes {
+		at = max(at, len(fixes[i].code()))
+	}
+	return elf.PageSize - recordAt(at) - recordHead - n*recordSite
+}
+
+// pageOf returns the first page of a segment. Sites that do not fit are not recorded.
+func pageOf(code []byte, h hooks, segment uint64, sites []uint64, tail []byte) []byte {
+	b := make([]byte, elf.PageSize)
+	at := recordAt(copy(b, code))
+	layout, le := shim.Injected(), binary.LittleEndian
+	fill := func(hole uint32, target uint64) {
+		if target != 0 {
+			le.PutUint32(b[hole:], uint32(target-(segment+uint64(hole)+4)))
+		}
+	}
+	fill(layout.EntryHole, h.entry)
+	fill(layout.InitHole, h.init)
+	copy(b[elf.PageSize-len(tail):], tail)
+	sites = sites[:min(len(sites), max(0, (elf.PageSize-len(tail)-at-recordHead)/recordSite))]
+	le.PutUint16(b[at:], uint16(len(sites)))
+	le.PutUint16(b[at+2:], uint16(len(tail)))
+	for i, v := range sites {
+		le.PutUint32(b[at+recordHead+i*recordSite:], uint32(v-segment))
+	}
+	return b
+}
+
+// patchedFile is what is known of a file that this vfix has patched.
+type patchedFile struct {
+	segment elf.Prog
+	hooks   hooks
+	fix     *fix     // that it has; nil for none
+	sites   []uint64 // the vaddrs behind the new targets
+	tail    []byte   // what unwinders read
+}
+
+// patched recognises a file that this vfix has patched, by the whole of its code; nil for any other.
+func patched(f *elf.File) (*patchedFile, error) {
+	segment, _ := injected(f)
+	if segment == nil || segment.Filesz != shim.SegmentSize {
+		return nil, nil
+	}
+	page, err := f.Bytes(segment.Off, elf.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	layout := shim.Injected()
+	holes := func(b []byte) []byte {
+		b = bytes.Clone(b)
+		clear(b[layout.EntryHole:][:4])
+		clear(b[layout.InitHole:][:4])
+		return b
+	}
+	for i := -1; i < len(fixes); i++ {
+		p := &patchedFile{segment: *segment}
+		code := shim.Code()
+		if i >= 0 {
+			p.fix = &fixes[i]
+			code = p.fix.code()
+		}
+		if !bytes.Equal(holes(code), holes(page[:len(code)])) {
+			continue
+		}
+		target := func(hole uint32) uint64 {
+			if to := uint64(hole) + 4 + elf.Signed(page[hole:]); to >= uint64(len(code)) {
+				return segment.Vaddr + to
+			}
+			return 0
+		}
+		p.hooks = hooks{entry: target(layout.EntryHole), init: target(layout.InitHole)}
+		p.hooks.found = p.hooks.entry != 0 || p.hooks.init != 0
+		le := binary.LittleEndian
+		r := page[recordAt(len(code)):]
+		n, tail := int(le.Uint16(r)), int(le.Uint16(r[2:]))
+		if r = r[recordHead:]; n*recordSite+tail > len(r) {
+			return nil, nil
+		}
+		for i := range n {
+			p.sites = append(p.sites, segment.Vaddr+elf.Signed(r[i*recordSite:]))
+		}
+		p.tail = r[len(r)-tail:]
+		return p, nil
+	}
+	return nil, nil
+}
+
+// injected returns the segment that a vfix injected and the version of its format; nil and "" if it
+// has none. The version is the last byte of the magic.
+func injected(f *elf.File) (segment *elf.Prog, version string) {
+	magic := shim.Magic()
+	name := magic[:len(magic)-1]
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz < uint64(len(magic)) {
+			continue
+		}
+		if b, err := f.Bytes(p.Off, uint64(len(magic))); err == nil && bytes.HasPrefix(b, name) {
+			return p, string(b[len(name):])
+		}
+	}
+	return nil, ""
+}
+
+// knownFormat is the reason to pass over a file that another vfix has patched, in a format that this
+// one does not know.
+func knownFormat(version string) *elf.Skip {
+	if version != string(shim.Magic()[len(shim.Magic())-1:]) {
+		return elf.NewSkip(elf.KindFormat, "patched by another version of vfix, in format %q, which this version does not know", version)
+	}
+	return nil
+}
+
+// extend completes the plan for a file that is patched already: sites that were left, or a fix
+// that it did not have.
+func (p *Plan) extend() error {
+	was := p.file.was
+	if p.Empty() {
+		return nil
+	}
+	code := p.code()
+	if was.fix != nil {
+		code = was.fix.code()
+	}
+	page := pageOf(code, was.hooks, was.segment.Vaddr, append(slices.Clip(was.sites), p.targets()...), was.tail)
+	edits := []Edit{{Offset: was.segment.Off, New: page, Why: "injected code"}}
+	if p.Redirected() {
+		edits = append(edits, Edit{Offset: was.segment.Off + uint64(shim.Injected().String), New: p.state(), Why: "injected state"})
+	}
+	for _, e := range edits {
+		var err error
+		if e.Old, err = p.file.Bytes(e.Offset, uint64(len(e.New))); err != nil {
+			return err
+		}
+		p.Edits = append(p.Edits, e)
+	}
+	return nil
+}
+
+// targets are the vaddrs behind the targets that patches write.
+func (p *Plan) targets() (all []uint64) {
+	for i := range p.Patches {
+		if q := &p.Patches[i]; q.Form != Left && q.Form != Syscall {
+			all = append(all, q.Vaddr+uint64(len(q.After)))
+		}
+	}
+	if p.Redirected() {
+		all = append(all, p.Redirect.Vaddr+leaLen)
+	}
+	return all
+}
+
+// unsound says what has broken a file with an injected segment; nil for nothing. The error is of reading.
+func unsound(f *elf.File, segment *elf.Prog, was *patchedFile) (*elf.Skip, error) {
+	broken := func(format string, a ...any) (*elf.Skip, error) {
+		return elf.NewSkip(elf.KindBroken, format, a...), nil
+	}
+	switch {
+	case segment.Flags != elf.PFR|elf.PFX || segment.Memsz != shim.SegmentSize || segment.Filesz != shim.SegmentSize:
+		return broken("injected segment at vaddr %#x: flags %#x, filesz %#x, memsz %#x", segment.Vaddr, segment.Flags, segment.Filesz, segment.Memsz)
+	case was == nil:
+		return broken("the code at vaddr %#x is not what vfix injects", segment.Vaddr)
+	}
+	for _, v := range []uint64{was.hooks.entry, was.hooks.init} {
+		if v != 0 && !f.ExecLoad(v) {
+			return broken("the hook goes on to vaddr %#x, where no code is", v)
+		}
+	}
+	layout := shim.Injected()
+	good := []uint64{uint64(layout.String)}
+	for _, t := range [...]shim.Trampoline{layout.Gettimeofday, layout.Time, layout.Getcpu} {
+		good = append(good, uint64(t.Plain), uint64(t.Keep))
+	}
+	for _, v := range was.sites {
+		b, err := f.Mem(v-4, 4)
+		if err != nil {
+			return nil, err
+		}
+		if len(b) < 4 || !slices.Contains(good, v+elf.Signed(b)-segment.Vaddr) && !slices.Contains(good, elf.Signed(b)-segment.Vaddr) {
+			return broken("the call site that ends at vaddr %#x does not lead to a trampoline", v)
+		}
+	}
+	if err := f.Sound(); err != nil {
+		return broken("%v", err)
+	}
+	return nil, nil
+}

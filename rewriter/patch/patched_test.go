@@ -1,0 +1,105 @@
+package patch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/shim"
+)
+
+// TestBroken: what a later tool may do to a patched file is seen in the file alone.
+func TestBroken(t *testing.T) {
+	e := testELF{text: asm(t, "53"+movRaxTime+callRax+"5b c3"), dyn: true, tight: true, soname: "libx.so.1",
+		extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff}, {Tag: elf.DTGNUHash, Val: testTextOff}, {Tag: elf.DTNeeded, Val: 1}}}
+	file := e.build()
+	p := planFile(t, file, Options{})
+	patched := checkPatched(t, file, p, Options{})
+	f := scanFile(t, patched).File
+	segment, _ := injected(f.File)
+	if segment == nil {
+		t.Fatalf("no segment: %s", p.Patches[0].Reason)
+	}
+	put := func(off, v uint64) func([]byte) {
+		return func(b []byte) { binary.LittleEndian.PutUint64(b[off:], v) }
+	}
+	header := func(i, field int) uint64 { return elf.EhdrSize + uint64(i*elf.PhdrSize+field) }
+	for _, c := range []struct {
+		name   string
+		change func(b []byte)
+		why    string // "" for nothing
+	}{
+		{"nothing", func([]byte) {}, ""},
+		{"another call site", func(b []byte) { b[p.Patches[0].Offset+uint64(len(p.Patches[0].After))-3]++ }, "does not lead to a trampoline"},
+		{"the segment is elsewhere", put(header(segment.Index, 16), segment.Vaddr+elf.PageSize), "damaged since"},
+		{"the segment is shorter", put(header(segment.Index, 32), elf.PageSize), "filesz 0x1000"},
+		{"the segment is writable", func(b []byte) { b[header(segment.Index, 4)] |= elf.PFW }, "flags 0x7"},
+		{"other code", func(b []byte) { b[segment.Off+uint64(shim.Injected().Time.Keep)] ^= 1 }, "not what vfix injects"},
+		{"the hook leads out", func(b []byte) { b[segment.Off+uint64(shim.Injected().InitHole)+3] = 0x40 }, "the hook"},
+		{"a hash table among the program headers", put(f.Dyn(elf.DTGNUHash).Off+8, f.Progs[0].Vaddr+elf.EhdrSize), "DT_GNU_HASH"},
+		{"strings in no segment", put(f.Dyn(elf.DTStrtab).Off+8, 1<<40), "DT_STRTAB"},
+		{"another place of .dynamic", put(header(f.Prog(elf.PTDynamic).Index, 16), f.Prog(elf.PTDynamic).Vaddr+8), "PT_DYNAMIC"},
+	} {
+		b := bytes.Clone(patched)
+		c.change(b)
+		r := scanFile(t, b)
+		if got := r.Skipped.String(); c.why == "" && got != "" || c.why != "" && (!r.Skipped.Damaged() || !strings.Contains(got, c.why)) {
+			t.Errorf("%s: skipped %q, want %q", c.name, got, c.why)
+		}
+	}
+}
+
+// TestInOrder: section headers stay in the order of offsets, and name what they named.
+func TestInOrder(t *testing.T) {
+	for _, e := range []testELF{
+		{notes: 2, oneNote: true},
+		{dyn: true, soname: "libx.so.1", tight: true},
+		{notes: -1, symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 1}}},
+	} {
+		e.text = asm(t, timeStubText)
+		before := e.build()
+		was := scanFile(t, before).File
+		f := scanFile(t, checkPatched(t, before, planFile(t, before, Options{}), Options{})).File
+		last := uint64(0)
+		for i, s := range f.Sections {
+			if i < len(was.Sections) && s.Off != was.Sections[i].Off {
+				t.Errorf("section %d is at offset %#x, before %#x", i, s.Off, was.Sections[i].Off)
+			}
+			if i >= len(was.Sections) && s.Off < last {
+				t.Errorf("section %s at offset %#x follows one at offset %#x", s.Name, s.Off, last)
+			}
+			if last = max(last, s.Off); i < len(was.Sections) && i != was.ShStrNdx && s.Name != was.Sections[i].Name {
+				t.Errorf("section %d is %s, before %s", i, s.Name, was.Sections[i].Name)
+			}
+		}
+	}
+}
+
+// TestCutSections: section headers, or a section, that end beyond the file do not become readable when the
+// patched file is longer.
+func TestCutSections(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText), notes: 2, symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 1}}}
+	whole := e.build()
+	f := scanFile(t, whole).File
+	loaded := f.Progs[len(f.Progs)-1].Off
+	for i := range f.Progs {
+		loaded = max(loaded, f.Progs[i].Off+f.Progs[i].Filesz)
+	}
+	grew := 0
+	for n := int(loaded); n < len(whole); n++ {
+		before := bytes.Clone(whole[:n])
+		p := planFile(t, before, Options{})
+		if p.Empty() || !p.usesSegment() { // as long as before
+			continue
+		}
+		grew++
+		if after := scanFile(t, checkPatched(t, before, p, Options{})).File; after.ShNum != 0 || after.ShOff != 0 {
+			t.Errorf("%d of %d bytes: %d section headers at offset %#x", n, len(whole), after.ShNum, after.ShOff)
+		}
+	}
+	if grew == 0 {
+		t.Error("no file got a segment")
+	}
+}

@@ -1,0 +1,89 @@
+package patch
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "vfix.dev/vfix/rewriter/find"
+)
+
+// Look finds the call before the return address of each live call site of the fixtures, and
+// the function that the call is in.
+func TestLook(t *testing.T) {
+	dir := filepath.Join("..", "tests", "build", "fixtures")
+	looked := 0
+	for _, name := range []string{"static-4k", "static-2m-noshdr", "exec-4k", "pie", "libstubs.so", "direct"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Skipf("make fixtures has not been run: %v", err)
+		}
+		report, err := Scan(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range report.Sites {
+			if s.Verdict != Live || s.Tail || s.Call == 0 {
+				continue
+			}
+			looked++
+			ret := s.Call + uint64(s.CallLen)
+			p, err := Look(bytes.NewReader(b), int64(len(b)), s.Offset+(ret-s.Vaddr))
+			if err != nil || p.Skipped != nil || p.Vaddr != ret || p.Call == nil || p.Call.Vaddr != s.Call {
+				t.Errorf("%s: return to %#x: got %+v, %v", name, ret, p, err)
+				continue
+			}
+			if !strings.HasPrefix(p.Call.Text, "call") || s.Symbol != "" && p.Symbol != s.Symbol || p.Symbol != "" && (p.Start == 0 || p.Start > s.Call) {
+				t.Errorf("%s: return to %#x: got %q in %q from %#x, want a call in %q", name, ret, p.Call.Text, p.Symbol, p.Start, s.Symbol)
+			}
+			if n := len(p.Lines); n == 0 || p.Lines[0].Vaddr > s.Call || p.Lines[n-1].Vaddr < ret {
+				t.Errorf("%s: return to %#x: the listing does not go around it: %v", name, ret, p.Lines)
+			}
+		}
+	}
+	if looked < 20 {
+		t.Errorf("only %d call sites in the fixtures", looked)
+	}
+}
+
+// What is no code, or no file for vfix, is said; the build ID is found all the same.
+func TestLookElsewhere(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "tests", "build", "fixtures", "static-4k"))
+	if err != nil {
+		t.Skipf("make fixtures has not been run: %v", err)
+	}
+	for name, c := range map[string]struct {
+		b      []byte
+		offset uint64
+		says   string
+	}{
+		"text":    {[]byte("text"), 0, "not an ELF file"},
+		"start":   {b, 0, "no code"},
+		"far off": {b, 1 << 60, "no code"},
+		"empty":   {nil, 5, "not an ELF file"},
+	} {
+		p, err := Look(bytes.NewReader(c.b), int64(len(c.b)), c.offset)
+		if err != nil || !strings.Contains(p.Skipped.String(), c.says) || p.Call != nil {
+			t.Errorf("%s: got %+v, %v", name, p, err)
+		}
+		if got := p.BuildID; (got != "") != (len(c.b) > 100) {
+			t.Errorf("%s: got build ID %q", name, got)
+		}
+	}
+}
+
+// Whatever a file holds, looking into it ends, without a panic.
+func FuzzLook(f *testing.F) {
+	if b, err := os.ReadFile(filepath.Join("..", "tests", "build", "fixtures", "static-4k-noshdr")); err == nil {
+		f.Add(b, uint64(0x1010))
+	}
+	f.Add([]byte("\x7fELF\x02\x01\x01"), uint64(1))
+	f.Fuzz(func(t *testing.T, b []byte, offset uint64) {
+		p, err := Look(bytes.NewReader(b), int64(len(b)), offset)
+		if err != nil || p == nil {
+			t.Fatalf("got %v, %v", p, err)
+		}
+	})
+}

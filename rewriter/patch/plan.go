@@ -1,0 +1,327 @@
+// The plan: which bytes of a file change, and which sites stay as they are.
+
+package patch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/shim"
+)
+
+// Form is how a call site is rewritten.
+type Form uint8
+
+const (
+	// Left: the site stays as it is.
+	Left Form = iota
+	// Entry is a jmp rel32 to the trampoline over the start of a stub function.
+	Entry
+	// Call is call rel32, or jmp or jcc rel32, over the same into the page.
+	Call
+	// Lea is lea trampoline(%rip),%reg over the instruction that loads the register; the call stays.
+	Lea
+	// Syscall is mov $nr,%rax; syscall over an adjacent mov and call.
+	Syscall
+	// Imm is the trampoline's own address in place of the page's, in a push or a store.
+	Imm
+)
+
+var formNames = [...]string{"left", "entry", "call", "lea", "syscall", "imm"}
+
+func (f Form) String() string {
+	if int(f) >= len(formNames) {
+		return fmt.Sprintf("form(%d)", uint8(f))
+	}
+	return formNames[f]
+}
+
+// Forms are the forms in which a site is patched, fastest first.
+var Forms = [...]Form{Entry, Call, Lea, Imm, Syscall}
+
+// MarshalText gives the word for the form, for JSON.
+func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// Patch is what happens to one site.
+type Patch struct {
+	Site   find.Site
+	Form   Form
+	Reason string // why this form; for Left, why the site stays
+	// Vaddr and Offset are of the first byte changed; Before and After are as long as each other.
+	Vaddr, Offset uint64
+	Before, After []byte
+	// Listing is the code around the site; nil unless Options.Explain asked for it.
+	Listing *find.Explanation
+}
+
+// callSite is what an edit of a call site is.
+const callSite = "call site"
+
+// Edit is one run of bytes that changes in place.
+type Edit struct {
+	Offset uint64
+	Old    []byte
+	New    []byte // as long as Old
+	Why    string // "call site", "e_entry", "program headers", "DT_INIT", …
+}
+
+// Options are the choices a caller has.
+type Options struct {
+	// Forms limits the forms used, for measurements and tests; empty means all.
+	Forms []Form
+	// Explain has each patch carry its listing: later, the file may not be there to read.
+	Explain bool
+	// Fixes are those that are made. Others are made again where an older vfix made them.
+	Fixes []find.Fix
+}
+
+// Plan is which bytes of a file would change. It is a value: nothing has been written.
+type Plan struct {
+	Patches  []Patch // one for each site, in vaddr order
+	Edits    []Edit  // in ascending order of Offset, without overlap
+	Size     int64   // of the result, in bytes
+	Warnings []string
+	// Consequences are what works no longer once the file is patched, one line each.
+	Consequences []string
+	Notes        []string // what is worth knowing for who asks, one line each
+	// Redirect is what is done about the report's; nil where it was not asked for.
+	Redirect *find.Redirect
+	// Added says which system calls the patched file makes that it did not make before, and when,
+	// one line each; nil unless Options.Explain asked for it.
+	Added []string
+
+	tail []byte // what stands behind the original bytes
+	file *file
+}
+
+// Empty reports whether the plan changes nothing.
+func (p *Plan) Empty() bool { return len(p.Edits) == 0 }
+
+// LeftOver returns the patches whose site is live or unknown and stays: the findings.
+func (p *Plan) LeftOver() []Patch {
+	var left []Patch
+	for _, q := range p.Patches {
+		if q.Form == Left && (q.Site.Verdict == find.Unknown || q.Site.Verdict.Patchable()) {
+			left = append(left, q)
+		}
+	}
+	return left
+}
+
+// NewPlan decides what to do about each site of the report. It reads the file behind the
+// report again, and returns an error only where that read fails.
+func NewPlan(r *find.Report, o Options) (*Plan, error) {
+	p, err := newPlan(r, o)
+	if err == nil && o.Explain {
+		if err = p.explainAll(); err == nil {
+			p.Added, err = p.addedCalls()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func newPlan(r *find.Report, o Options) (*Plan, error) {
+	if r.Object {
+		return leaveObject(r), nil
+	}
+	f, err := fileOf(r)
+	p := &Plan{file: f}
+	if f == nil || err != nil {
+		return p, err
+	}
+	wanted := r.Redirect != nil && (slices.Contains(o.Fixes, r.Redirect.Fix) || r.Redirect.Fix == r.Fixed)
+	p.Size = int64(f.Size)
+	if wanted {
+		redirect := *r.Redirect
+		if err := f.ProveRedirect(&redirect); err != nil {
+			return nil, err
+		}
+		p.Redirect = &redirect
+	}
+	needRoom := wanted && p.Redirect.Reason == ""
+	for i := range r.Sites {
+		q := Patch{Site: r.Sites[i]}
+		q.Form, q.Reason = choose(&q.Site, r, o.Forms)
+		needRoom = needRoom || q.Form != Left && q.Form != Syscall
+		p.Patches = append(p.Patches, q)
+	}
+	var place room
+	var why roomError
+	switch {
+	case f.was != nil:
+		place.vaddr = f.was.segment.Vaddr
+	case needRoom:
+		if place, err = f.findRoom(); err != nil && !errors.As(err, &why) {
+			return nil, err
+		}
+	}
+	if why != "" {
+		for i := range p.Patches {
+			q := &p.Patches[i]
+			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, o.Forms, string(why))
+		}
+	}
+	if err := p.encodeAll(place, o.Forms); err != nil {
+		return nil, err
+	}
+	switch {
+	case !wanted || p.Redirect.Reason != "":
+	case why != "":
+		p.Redirect.Reason = string(why)
+	default:
+		p.redirect(place.vaddr)
+	}
+	switch {
+	case f.was != nil:
+		if err := p.extend(); err != nil {
+			return nil, err
+		}
+	case p.usesSegment():
+		if err := p.addSegment(place); err != nil {
+			return nil, err
+		}
+	}
+	sortEdits(p.Edits)
+	if why := p.overlap(); why != "" {
+		left := leaveAll(f, r, why)
+		if left.Redirect = p.Redirect; wanted {
+			left.Redirect.After, left.Redirect.Reason = nil, why
+		}
+		return left, nil
+	}
+	return p, nil
+}
+
+// leaveObject is the plan for a relocatable object or an archive: linking decides what becomes of
+// its call sites.
+func leaveObject(r *find.Report) *Plan {
+	p := &Plan{Size: r.Size, Warnings: r.Notes}
+	for _, s := range r.Sites {
+		q := Patch{Site: s, Reason: s.Reason}
+		switch {
+		case s.Verdict != find.Unknown && !s.Verdict.Patchable():
+		case s.Member != "":
+			q.Reason = "archive member " + s.Member + ": rebuild it, or patch the programs linked from it"
+		default:
+			q.Reason = "relocatable object: rebuild it, or patch the programs linked from it"
+		}
+		p.Patches = append(p.Patches, q)
+	}
+	return p
+}
+
+// leaveAll is the plan that changes nothing.
+func leaveAll(f *file, r *find.Report, why string) *Plan {
+	p := &Plan{file: f, Size: int64(f.Size)}
+	for _, s := range r.Sites {
+		q := Patch{Site: s, Reason: why}
+		if !s.Verdict.Patchable() {
+			q.Reason = s.Reason
+		}
+		p.Patches = append(p.Patches, q)
+	}
+	return p
+}
+
+// encodeAll fills in the bytes of each patch and adds their edits. A site out of reach of
+// the trampolines falls back as if there were no room.
+func (p *Plan) encodeAll(place room, allowed []Form) error {
+	for i := range p.Patches {
+		q := &p.Patches[i]
+		if q.Form == Left {
+			continue
+		}
+		old, err := p.file.Bytes(q.Site.Offset, uint64(q.Site.Len))
+		if err != nil {
+			return err
+		}
+		vaddr, code, err := encode(&q.Site, q.Form, place.vaddr, old)
+		if err != nil {
+			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, allowed, err.Error())
+			if q.Form == Left {
+				continue
+			}
+			if vaddr, code, err = encode(&q.Site, q.Form, place.vaddr, old); err != nil {
+				return err
+			}
+		}
+		off, ok := p.file.Offset(vaddr, uint64(len(code)))
+		if !ok {
+			q.Form, q.Reason = Left, "the site runs over the end of its segment"
+			continue
+		}
+		q.Vaddr, q.Offset, q.After = vaddr, off, code
+		if q.Before, err = p.file.Bytes(off, uint64(len(code))); err != nil {
+			return err
+		}
+		p.Edits = append(p.Edits, Edit{Offset: off, Old: q.Before, New: code, Why: callSite})
+	}
+	return nil
+}
+
+// usesSegment reports whether some patch reaches a trampoline.
+func (p *Plan) usesSegment() bool {
+	return p.Redirected() || slices.ContainsFunc(p.Patches, func(q Patch) bool { return q.Form != Left && q.Form != Syscall })
+}
+
+// addSegment adds the injected segment, its program header, its hooks and its section header.
+func (p *Plan) addSegment(place room) error {
+	f := p.file
+	off := elf.PageUp(f.Size)
+	u, err := f.planUnwinding(place.vaddr, unwindRoom(len(p.targets())))
+	if err != nil {
+		return err
+	}
+	h, err := f.planHooks(place.vaddr, shim.Injected())
+	if err != nil {
+		return err
+	}
+	if !h.found {
+		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array, no spare dynamic entry): the patched sites make system calls")
+	}
+	p.Edits = append(p.Edits, h.edits...)
+	if err := p.editProgs(place, off); err != nil {
+		return err
+	}
+	page := pageOf(p.code(), h, place.vaddr, p.targets(), u.tail)
+	state := make([]byte, shim.SegmentSize-elf.PageSize)
+	copy(state[shim.Injected().String-elf.PageSize:], p.state())
+	p.tail = slices.Concat(make([]byte, off-f.Size), page, state)
+	if u.tail != nil {
+		p.Edits = append(p.Edits, u.table)
+	}
+	if err := p.addSections(place, &u, off); err != nil {
+		return err
+	}
+	p.Size = int64(f.Size) + int64(len(p.tail))
+	return nil
+}
+
+func sortEdits(edits []Edit) {
+	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
+}
+
+// overlap says which two edits touch each other, "" for none: two fields of a hostile file may
+// share their bytes.
+func (p *Plan) overlap() string {
+	table, size := p.file.PhOff, uint64(len(p.file.Progs))*elf.PhdrSize
+	for _, e := range p.Edits {
+		if e.Why == callSite && e.Offset < table+size && e.Offset+uint64(len(e.New)) > table {
+			return fmt.Sprintf("damaged ELF: %s at offset %#x overlaps the program headers", e.Why, e.Offset)
+		}
+	}
+	for i := 1; i < len(p.Edits); i++ {
+		a, b := p.Edits[i-1], p.Edits[i]
+		if a.Offset+uint64(len(a.New)) > b.Offset {
+			return fmt.Sprintf("damaged ELF: %s at offset %#x overlaps %s at offset %#x", a.Why, a.Offset, b.Why, b.Offset)
+		}
+	}
+	return ""
+}

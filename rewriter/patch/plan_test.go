@@ -1,0 +1,357 @@
+package patch
+
+import (
+	"bytes"
+	debugelf "debug/elf"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/shim"
+)
+
+// setsAll overwrites every register that C code may change but rax.
+const setsAll = "31c9 31d2 31f6 31ff 4531c0 4531c9 4531d2 4531db"
+
+// leaRaxTime is the address as a displacement.
+const leaRaxTime = "488d0425 000460ff"
+
+const timeStubText = subRsp + movRaxTime + callRax + addRsp + "c3"
+
+// planFile scans a file and plans it.
+func planFile(t testing.TB, file []byte, o Options) *Plan {
+	t.Helper()
+	p, err := NewPlan(scanFile(t, file), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// applyPlan returns the patched file.
+func applyPlan(t testing.TB, p *Plan, file []byte) []byte {
+	t.Helper()
+	out, err := io.ReadAll(p.Apply(bytes.NewReader(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(out)) != p.Size {
+		t.Fatalf("got %d bytes, want %d", len(out), p.Size)
+	}
+	return out
+}
+
+// TestForms is about which form a site gets, and its bytes.
+func TestForms(t *testing.T) {
+	const at = testBase + testTextOff
+	fn := []testSym{{"f", at, 100, elf.STTFunc, 0}}
+	public := []testSym{{"time", at, 18, elf.STTFunc, 1}}
+	overlay := func(b []byte) []byte { return append(b, "PK\x05\x06 an archive"...) }
+	// The rel32 is computed here from the place of the segment: behind the text, where the
+	// 2 MiB layout has its hole.
+	hole := uint64(at + testPage)
+	layout := shim.Injected()
+	rel := func(from uint64, to uint32) string { return fmt.Sprintf("%x", le(nil, uint32(hole+uint64(to)-from-4))) }
+	libc := testELF{dyn: true, dynamic: true, soname: "libc.so.6", symbols: []testSym{{"time", testTextOff, 18, elf.STTFunc, 1}}}
+	libcRel := func(from uint64, to uint32) string {
+		return fmt.Sprintf("%x", le(nil, uint32(testPage+uint64(to)-from-4)))
+	}
+	for _, c := range []struct {
+		name   string
+		e      testELF
+		text   string
+		change func([]byte) []byte
+		forms  []Form
+		form   Form
+		after  string
+		reason string // part of it
+	}{
+		{"time of libc.so.6", libc, timeStubText, nil, nil, Entry, "e9" + libcRel(1, layout.Time.Plain), "stub"},
+		{"time of a static program", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
+		{"a stub of a local function", testELF{symbols: fn}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
+		{"mov, call", testELF{symbols: fn}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Lea, "488d05" + rel(at+4, layout.Time.Keep), "only called"},
+		{"mov, call of a public function", testELF{symbols: public}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Lea, "488d05" + rel(at+4, layout.Time.Keep), "only called"},
+		{"lea, call", testELF{symbols: fn}, "53" + leaRaxTime + callRax + "5b c3", nil, nil, Lea, "90 488d05" + rel(at+5, layout.Time.Keep), "only called"},
+		{"lea, apart", testELF{symbols: fn}, leaRaxTime + "31ff" + callRax + "c3", nil, nil, Lea, "90 488d05" + rel(at+4, layout.Time.Keep), "only called"},
+		{"mov, jmp behind other code", testELF{symbols: fn}, "31c9" + movRaxTime + "ffe0", nil, nil, Lea, "488d05" + rel(at+5, layout.Time.Keep), "only called"},
+		{"movabs r11, call", testELF{symbols: fn}, "53 49bb 000460ffffffffff 41ffd3 5b c3", nil, nil, Lea, "0f1f00 4c8d1d" + rel(at+7, layout.Time.Keep), "only called"},
+		{"apart", testELF{symbols: fn}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Lea, "488d05" + rel(at+3, layout.Time.Keep), "only called"},
+		{"a hoisted register, called twice", testELF{symbols: fn}, "4155 49c7c5 000460ff 41ffd5 41ffd5 415d c3", nil, nil, Lea, "4c8d2d" + rel(at+5, layout.Time.Keep), "2 times"},
+		{"a call reached from elsewhere", testELF{symbols: fn}, "4885ff 7407" + movRaxTime + callRax + "c3", nil, nil, Lea, "488d05" + rel(at+8, layout.Time.Keep), "only called"},
+		{"Go", testELF{symbols: fn, noteSection: ".note.go.buildid"}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Syscall, "48c7c0c9000000 0f05", "Go"},
+		{"Go, apart", testELF{symbols: fn, noteSection: ".note.go.buildid"}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Left, "", "not adjacent"},
+		{"no PT_NOTE, rcx and r11 may be needed", testELF{symbols: fn, full: true, notes: -1}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Left, "", "rcx and r11"},
+		{"no PT_NOTE", testELF{symbols: fn, full: true, notes: -1}, "53" + movRaxTime + callRax + "5b" + setsAll + "c3", nil, nil, Syscall, "48c7c0c9000000 0f05", "PT_NOTE"},
+		{"no PT_NOTE, a tail jump", testELF{symbols: fn, full: true, notes: -1, comment: gcc4}, movRaxTime + "ffe0", nil, nil, Left, "", "rcx and r11"},
+		{"no PT_NOTE, apart", testELF{symbols: fn, full: true, notes: -1}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Left, "", "PT_NOTE"},
+		{"something appended", testELF{symbols: fn, comment: gcc4}, timeStubText + glibc, overlay, nil, Syscall, "51 4153 b8c9000000 0f05 415b 59 c3", "15 bytes"},
+		{"only lea allowed", testELF{symbols: public}, timeStubText, nil, []Form{Lea}, Lea, "488d05" + rel(at+7, layout.Time.Keep), ""},
+		{"only call allowed", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, []Form{Call}, Left, "", "no form is allowed"},
+		{"only syscall allowed", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, []Form{Syscall}, Syscall, "51 4153 b8c9000000 0f05 415b 59 c3", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.e.text = asm(t, c.text)
+			file := c.e.build()
+			if c.change != nil {
+				file = c.change(file)
+			}
+			p := planFile(t, file, Options{Forms: c.forms})
+			if len(p.Patches) != 1 {
+				t.Fatalf("got %+v", p.Patches)
+			}
+			q := p.Patches[0]
+			if want := asm(t, c.after); q.Form != c.form || !bytes.Equal(q.After, want) || !strings.Contains(q.Reason, c.reason) {
+				t.Errorf("got %v % x (%s); want %v % x (%s)", q.Form, q.After, q.Reason, c.form, want, c.reason)
+			}
+			if (c.form == Left) != p.Empty() || (c.form == Left) != (len(p.LeftOver()) == 1) {
+				t.Errorf("form %v, but %d edits and %d left over", c.form, len(p.Edits), len(p.LeftOver()))
+			}
+			checkPatched(t, file, p, Options{Forms: c.forms})
+		})
+	}
+}
+
+// checkPatched applies a plan and holds the result against what every patched file must be.
+func checkPatched(t *testing.T, file []byte, p *Plan, o Options) []byte {
+	t.Helper()
+	out := applyPlan(t, p, file)
+	if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), o); err != nil {
+		t.Errorf("verify: %v", err)
+	}
+	if again := planFile(t, out, o); !again.Empty() {
+		t.Errorf("the patched file would be patched again: %+v", again.Edits)
+	}
+	if _, err := debugelf.NewFile(bytes.NewReader(out)); err != nil {
+		t.Errorf("debug/elf: %v", err)
+	}
+	return out
+}
+
+// TestSegment is about where the injected segment goes.
+func TestSegment(t *testing.T) {
+	text := asm(t, timeStubText)
+	large := append(bytes.Clone(text), make([]byte, 0x1ff000-testTextOff-len(text))...) // a page short of 2 MiB
+	for _, c := range []struct {
+		name   string
+		e      testELF
+		vaddr  uint64
+		index  int // among the PT_LOADs
+		spent  int // which PT_NOTE is gone, from 0
+		header bool
+	}{
+		{"hole of the 2 MiB layout", testELF{}, testBase + 2*testPage, 1, 0, true},
+		{"behind the last segment", testELF{tight: true}, testBase + 3*testPage, 2, 0, true},
+		{"library", testELF{dyn: true, tight: true, soname: "libx.so.1", extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}, 3 * testPage, 2, 0, true},
+		{"the hole of a library ends at p_align", testELF{dyn: true, soname: "libx.so.1", text: large, extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}, 0x400000, 2, 0, true},
+		{"the hole of a program does not", testELF{text: large}, testBase + 0x1ff000, 1, 0, true},
+		{"no section headers", testELF{bare: true}, testBase + 2*testPage, 1, 0, false},
+		{"the build id is kept", testELF{notes: 2}, testBase + 2*testPage, 1, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.e.text == nil {
+				c.e.text = text
+			}
+			file := c.e.build()
+			p := planFile(t, file, Options{})
+			out := checkPatched(t, file, p, Options{})
+			before, _ := debugelf.NewFile(bytes.NewReader(file))
+			after, err := debugelf.NewFile(bytes.NewReader(out))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(after.Progs) != len(before.Progs) {
+				t.Fatalf("got %d program headers, want %d", len(after.Progs), len(before.Progs))
+			}
+			var loads []*debugelf.Prog
+			notes := 0
+			for _, q := range after.Progs {
+				switch q.Type {
+				case debugelf.PT_LOAD:
+					loads = append(loads, q)
+				case debugelf.PT_NOTE:
+					notes++
+					if id, _ := io.ReadAll(q.Open()); binary.LittleEndian.Uint32(id[8:]) != 3 {
+						t.Error("the note with the build id was spent")
+					}
+				}
+			}
+			if want := max(c.e.notes, 1) - 1; notes != want {
+				t.Errorf("got %d PT_NOTEs, want %d", notes, want)
+			}
+			for i := 1; i < len(loads); i++ {
+				if loads[i].Vaddr < loads[i-1].Vaddr+loads[i-1].Memsz {
+					t.Errorf("segment at vaddr %#x is out of order", loads[i].Vaddr)
+				}
+			}
+			got := loads[c.index]
+			if got.Vaddr != c.vaddr || got.Flags != debugelf.PF_R|debugelf.PF_X || got.Filesz != shim.SegmentSize || got.Memsz != shim.SegmentSize || got.Off%testPage != 0 {
+				t.Errorf("got %+v, want vaddr %#x", got.ProgHeader, c.vaddr)
+			}
+			if s := after.Section(injectedName); (s != nil) != c.header {
+				t.Errorf("section %s: %v", injectedName, s)
+			} else if s != nil && (s.Addr != c.vaddr || s.Size != shim.SegmentSize || s.Offset != got.Off) {
+				t.Errorf("section %+v does not cover the segment %+v", s.SectionHeader, got.ProgHeader)
+			}
+			if want := c.vaddr + uint64(shim.Injected().EntryHook); after.Entry != want {
+				t.Errorf("e_entry %#x, want %#x", after.Entry, want)
+			}
+			for _, s := range before.Sections {
+				if a := after.Section(s.Name); s.Name != ".shstrtab" && (a == nil || a.SectionHeader != s.SectionHeader) {
+					t.Errorf("section %s changed: %+v", s.Name, a)
+				}
+			}
+		})
+	}
+}
+
+// TestInterpreter is about what a PT_INTERP may name: nothing may follow its .bss.
+func TestInterpreter(t *testing.T) {
+	text := asm(t, timeStubText)
+	const (
+		pie  = 0x08000000
+		none = 1 // stands for 0, which testELF takes for the start of the text
+	)
+	for _, c := range []struct {
+		name string
+		e    testELF
+		form Form
+	}{
+		{"interpreter", testELF{tight: true, soname: "ld.so"}, Syscall},
+		{"interpreter with a hole", testELF{soname: "ld.so"}, Entry},
+		{"library that needs another", testELF{tight: true, extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}, Entry},
+		{"library that cannot be entered", testELF{tight: true, soname: "l", entry: 1 << 40}, Entry},
+		{"library without an entry point", testELF{tight: true, soname: "l", entry: none}, Entry},
+		{"static-pie", testELF{tight: true, extra: []elf.Dyn{{Tag: elf.DTFlags1, Val: pie}}}, Entry},
+		{"PIE", testELF{tight: true, soname: "p", interp: "/ld.so"}, Entry},
+	} {
+		c.e.dyn, c.e.text = true, text
+		c.e.symbols = []testSym{{"time", testTextOff, 18, elf.STTFunc, 1}}
+		file := c.e.build()
+		if c.e.entry == none {
+			binary.LittleEndian.PutUint64(file[24:], 0) // e_entry
+		}
+		p := planFile(t, file, Options{})
+		if got := p.Patches[0]; got.Form != c.form {
+			t.Errorf("%s: form %v, want %v: %s", c.name, got.Form, c.form, got.Reason)
+		}
+		checkPatched(t, file, p, Options{})
+	}
+}
+
+// TestBuildIDKept has the note with the build id before the one without: the second is spent.
+func TestBuildIDKept(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText), notes: 2}
+	file := e.build()
+	f := scanFile(t, file).File
+	types := []byte{3, 1} // NT_GNU_BUILD_ID, NT_GNU_ABI_TAG
+	for _, p := range f.Progs {
+		if p.Type == elf.PTNote {
+			file[p.Off+8] = types[0]
+			types = types[1:]
+		}
+	}
+	id := f.Prog(elf.PTNote).Off
+	out := checkPatched(t, file, planFile(t, file, Options{}), Options{})
+	if left := scanFile(t, out).File.Prog(elf.PTNote); left == nil || left.Off != id {
+		t.Errorf("got %+v left, want the note at offset %#x", left, id)
+	}
+}
+
+// TestVerifyFinds changes one byte of a patched file at a time.
+func TestVerifyFinds(t *testing.T) {
+	e := testELF{text: append(asm(t, timeStubText), make([]byte, 64)...)}
+	file := e.build()
+	good := applyPlan(t, planFile(t, file, Options{}), file)
+	verify := func(after []byte) error {
+		_, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(after), int64(len(after)), Options{})
+		return err
+	}
+	if err := verify(good); err != nil {
+		t.Fatal(err)
+	}
+	for _, off := range []int{4, 24, elf.EhdrSize + 4, testTextOff, testTextOff + 40, len(file) - 1, len(file) + 1, len(good) - 1} {
+		bad := bytes.Clone(good)
+		bad[off] ^= 0x10
+		if err := verify(bad); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("offset %#x", off)) {
+			t.Errorf("byte at offset %#x changed: got error %v", off, err)
+		}
+	}
+	for name, bad := range map[string][]byte{"unpatched": file, "shorter": good[:len(good)-8], "longer": append(bytes.Clone(good), 0)} {
+		if err := verify(bad); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestPlanOfSkipped is about files that are not for vfix.
+func TestPlanOfSkipped(t *testing.T) {
+	for _, file := range []string{"", "#!/bin/sh\n", "\x7fELF"} {
+		if p := planFile(t, []byte(file), Options{}); !p.Empty() || len(p.Patches) != 0 {
+			t.Errorf("%q: %+v", file, p)
+		}
+		if _, err := Verify(strings.NewReader(file), int64(len(file)), strings.NewReader(file), int64(len(file)), Options{}); err != nil {
+			t.Errorf("%q: %v", file, err)
+		}
+		changed := file + "x"
+		if _, err := Verify(strings.NewReader(file), int64(len(file)), strings.NewReader(changed), int64(len(changed)), Options{}); err == nil {
+			t.Errorf("%q: a change was not noticed", file)
+		}
+	}
+}
+
+// TestOverlappingFields is a hostile file whose program headers lie over its call site.
+func TestOverlappingFields(t *testing.T) {
+	e := testELF{text: append(asm(t, timeStubText), make([]byte, 512)...)}
+	file := e.build()
+	n := int(binary.LittleEndian.Uint16(file[56:])) * elf.PhdrSize
+	table := bytes.Clone(file[elf.EhdrSize : elf.EhdrSize+n])
+	// The last header, a PT_NOTE, ends with the stub in its p_filesz and beyond.
+	at := testTextOff - n + 32
+	copy(file[at:], table[:n-32])
+	binary.LittleEndian.PutUint64(file[32:], uint64(at))
+	r := scanFile(t, file)
+	if len(r.Sites) != 1 {
+		t.Skipf("the file is refused earlier: %s", r.Skipped)
+	}
+	p, err := NewPlan(r, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.Empty() || !strings.Contains(p.Patches[0].Reason, "overlaps") {
+		t.Errorf("got %+v", p.Patches)
+	}
+}
+
+// FuzzPlan patches whatever Scan accepts, and proves the result.
+func FuzzPlan(f *testing.F) {
+	for _, e := range []testELF{
+		{text: asm(f, timeStubText)},
+		{text: asm(f, timeStubText), dyn: true, tight: true, soname: "libx.so.1", extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff}}},
+		{text: asm(f, "53"+movRaxTime+callRax+"5b c3"), notes: -1},
+		{text: asm(f, timeStubText), notes: 2, oneNote: true},
+		{text: asm(f, timeStubText), tight: true, fdes: []uint64{testBase + testTextOff}, frame: testFrame(plainCIE, testFDE{18, pushRbx})},
+		{text: asm(f, movRaxTime+"31ff"+callRax+"c3"), bare: true, notes: 2},
+	} {
+		f.Add(e.build())
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		r, err := Scan(bytes.NewReader(file), int64(len(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := NewPlan(r, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Empty() {
+			return
+		}
+		out := applyPlan(t, p, file)
+		if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), Options{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+// Names of files that mislead a program on some hosts. The one instruction that loads the name is
+// pointed at a copy of it behind the pointers of the state page, which the load hook may change.
+//
+//	before                                     after
+//	48 8d 35 rel32  lea "/proc/cgroups",%rsi   48 8d 35 rel32  lea vfix_string,%rsi
+//
+// The copy is the same text in the file, so that nothing changes on any other host.
+
+package patch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/x86"
+	"vfix.dev/vfix/shim"
+)
+
+// fix is the injected code that helps, beside what all files get.
+type fix struct {
+	name  find.Fix
+	text  string // the name that misleads the program
+	code  func() []byte
+	calls string // which system calls the hook adds
+}
+
+var fixes = []fix{{
+	name: find.JavaCgroups, text: "/proc/cgroups", code: shim.JavaCode,
+	calls: "at load: open, read, fstatfs and close (/sys/fs/cgroup/cgroup.controllers, /proc/cgroups)",
+}}
+
+const leaLen = find.RedirectLen
+
+// Redirected reports whether the plan points a load at the copy.
+func (p *Plan) Redirected() bool { return p.Redirect != nil && p.Redirect.After != nil }
+
+// redirect plans the load at the copy in the state page of a segment at vaddr.
+func (p *Plan) redirect(segment uint64) {
+	r := p.Redirect
+	to := segment + uint64(shim.Injected().String)
+	if !inReach(r.Vaddr+leaLen, to) {
+		r.Reason = "the injected segment is out of reach"
+		return
+	}
+	r.After = binary.LittleEndian.AppendUint32(bytes.Clone(r.Before[:leaLen-4]), uint32(to-(r.Vaddr+leaLen)))
+	p.Edits = append(p.Edits, Edit{Offset: r.Offset, Old: r.Before, New: r.After, Why: "reference to " + fixOf(r.Fix).text})
+}
+
+func fixOf(name find.Fix) *fix {
+	return &fixes[slices.IndexFunc(fixes, func(r fix) bool { return r.name == name })]
+}
+
+// code is the injected code that the plan needs.
+func (p *Plan) code() []byte {
+	if p.Redirected() {
+		return fixOf(p.Redirect.Fix).code()
+	}
+	return shim.Code()
+}
+
+// state is what the state page has behind its pointers: the copy, or zeros.
+func (p *Plan) state() []byte {
+	b := make([]byte, stateText)
+	if p.Redirected() {
+		copy(b, fixOf(p.Redirect.Fix).text)
+	}
+	return b
+}
+
+// stateText is the room for a name in the state page, with the zero that ends it.
+const stateText = 16
+
+// explainRedirect fills in the listing.
+func (p *Plan) explainRedirect() error {
+	r := p.Redirect
+	if r == nil || r.Vaddr == 0 {
+		return nil
+	}
+	before, err := p.file.Mem(r.Vaddr, leaLen+explainAfter)
+	if err != nil {
+		return err
+	}
+	b, a := x86.Listing(before, p.patched(before, r.Offset), r.Vaddr)
+	r.Listing = &find.Explanation{Before: b}
+	if p.Redirected() {
+		nameTrampoline(a, p.file.File, "vfix_string")
+		r.Listing.After = a
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package patch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
+	. "vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/shim"
+)
+
+// jvm is a library that loads the name of /proc/cgroups: "NAME" in the text is the displacement of
+// the first byte of the data, "NEXT" that of the byte behind an instruction that ends with it.
+func jvm(t *testing.T, text, data string) (*testELF, []byte) {
+	t.Helper()
+	e := &testELF{
+		dyn: true, tight: true, dynamic: true, soname: "libjvm.so", extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}, {Tag: elf.DTInit, Val: testTextOff}},
+		data: []byte(data),
+	}
+	parts := strings.Split(text, "NAME")
+	for i, part := range parts {
+		e.text = append(e.text, asm(t, part)...)
+		if i < len(parts)-1 {
+			e.text = append(e.text, 0, 0, 0, 0)
+		}
+	}
+	var at uint64
+	for i, part := range parts[:len(parts)-1] {
+		at += uint64(len(asm(t, part)))
+		binary.LittleEndian.PutUint32(e.text[at+uint64(4*i):], uint32(e.dataVaddr()-(e.textVaddr()+at+uint64(4*i)+4)))
+	}
+	e.symbols = []testSym{{"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 1}}
+	return e, e.build()
+}
+
+const (
+	cgroupsName = "/proc/cgroups\x00"
+	loadsName   = "53 488d35NAME 31c0 5b c3"
+)
+
+var javaFix = Options{Fixes: []Fix{JavaCgroups}}
+
+// TestRedirect: the load leads to the copy in the state page, the file is proved, and patching it again
+// changes nothing.
+func TestRedirect(t *testing.T) {
+	for _, c := range []struct{ name, text string }{
+		{"alone", loadsName},
+		{"beside a call site", "53 488d35NAME" + movRaxTime + callRax + "5b c3"},
+		{"in another register", "53 4c8d2dNAME 31c0 5b c3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, file := jvm(t, c.text, cgroupsName)
+			if p := planFile(t, file, Options{}); p.Redirect != nil {
+				t.Error("planned, and nobody asked for it")
+			}
+			p := planFile(t, file, javaFix)
+			if !p.Redirected() {
+				t.Fatalf("not fixed: %+v", p.Redirect)
+			}
+			out := applyPlan(t, p, file)
+			after := scanFile(t, out)
+			segment, _ := injected(after.File.File)
+			state := segment.Vaddr + uint64(shim.Injected().String)
+			at := e.textVaddr() + 1
+			load, _ := after.File.Mem(at, leaLen)
+			if got := at + leaLen + elf.Signed(load[3:]); got != state || !bytes.Equal(load[:3], p.Redirect.Before[:3]) {
+				t.Errorf("loads %#x by % x, want %#x by % x", got, load[:3], state, p.Redirect.Before[:3])
+			}
+			if b, _ := after.File.Mem(state, uint64(len(cgroupsName))); string(b) != cgroupsName {
+				t.Errorf("the copy is %q", b)
+			}
+			v, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), Options{})
+			if err != nil || v.Redirect == nil || v.Redirect.Fix != JavaCgroups {
+				t.Errorf("verify: %+v, %v", v, err)
+			}
+			if after.Redirect != nil || !planFile(t, out, javaFix).Empty() || !planFile(t, out, Options{}).Empty() {
+				t.Error("patched again")
+			}
+			plain := applyPlan(t, planFile(t, file, Options{}), file)
+			if later := applyPlan(t, planFile(t, plain, javaFix), plain); !bytes.Equal(later, out) {
+				t.Errorf("fixed later, it differs: %s", firstDifference(later, out))
+			}
+			if _, err := Verify(bytes.NewReader(plain), int64(len(plain)), bytes.NewReader(out), int64(len(out)), Options{}); err != nil {
+				t.Errorf("verify what was fixed later: %v", err)
+			}
+			for _, off := range []uint64{p.Redirect.Offset + 3, segment.Off + uint64(shim.Injected().String) + 1, segment.Off + uint64(len(shim.JavaCode())) - 1} {
+				wrong := bytes.Clone(out)
+				wrong[off] ^= 1
+				if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(wrong), int64(len(wrong)), Options{}); err == nil {
+					t.Errorf("a wrong byte at offset %#x is not noticed", off)
+				}
+			}
+		})
+	}
+}
+
+// TestNoRedirect: files that need no fix, and what is not known to be safe.
+func TestNoRedirect(t *testing.T) {
+	for _, c := range []struct {
+		name, text, data string
+		change           func(*testELF)
+		want             string // part of the reason; "" where the file needs no fix
+	}{
+		{name: "another library", text: loadsName, data: cgroupsName, change: func(e *testELF) { e.soname = "libjava.so" }},
+		{name: "a JDK with the correction", text: loadsName, data: cgroupsName + "/sys/fs/cgroup/cgroup.controllers\x00"},
+		{name: "a JDK that does not read the file", text: loadsName, data: "/proc/self/cgroup\x00"},
+		{name: "another name", text: loadsName, data: "/proc/cgroups.old\x00"},
+		{"the name twice", loadsName, cgroupsName + cgroupsName, nil, "is there 2 times"},
+		{"no load", "53 31c0 5b c3", cgroupsName, nil, "0 instructions"},
+		{"two loads", "53 488d35NAME 488d3dNAME 5b c3", cgroupsName, nil, "2 instructions"},
+		{"a mov", "53 488b35NAME 31c0 5b c3", cgroupsName, nil, "not a lea"},
+		{"a lea of 32 bits", "53 90 8d35NAME 31c0 5b c3", cgroupsName, nil, "not a lea"},
+		{"its address in data", loadsName, cgroupsName, func(e *testELF) { e.data = le(append(e.data, 0, 0), e.dataVaddr()) }, "is in data"},
+		{"no known code", "53 5b c3 488d35NAME c3", cgroupsName, nil, "may be data"},
+		{"a part of another instruction", "53 48b8 488d35NAME 00 5b c3", cgroupsName, nil, "vaddr"},
+		{"entered in the middle", "53 7403 488d35NAME 31c0 5b c3", cgroupsName, nil, "in the middle"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, file := jvm(t, c.text, c.data)
+			if c.change != nil {
+				c.change(e)
+				file = e.build()
+			}
+			p := planFile(t, file, javaFix)
+			switch {
+			case !p.Empty() || p.Redirected():
+				t.Errorf("planned: %+v", p.Redirect)
+			case c.want == "" && p.Redirect != nil:
+				t.Errorf("got %+v, want none", p.Redirect)
+			case c.want != "" && (p.Redirect == nil || !strings.Contains(p.Redirect.Reason, c.want)):
+				t.Errorf("got %+v, want a reason with %q", p.Redirect, c.want)
+			}
+		})
+	}
+}
+
+// TestJavaLayout: what the rewriter knows of the injected code is the same with the fix in it.
+func TestJavaLayout(t *testing.T) {
+	plain, java := shim.Code(), shim.JavaCode()
+	layout := shim.Injected()
+	// From the trampolines to the hooks only displacements of calls into the C code differ.
+	differ := 0
+	for i := layout.Described; i < layout.DescribedEnd; i++ {
+		if plain[i] != java[i] {
+			differ++
+		}
+	}
+	if differ > 8 || !bytes.Contains(java, []byte("/vfix/cgroups\x00")) || bytes.Contains(plain, []byte("cgroup")) {
+		t.Errorf("%d bytes of the trampolines and hooks differ", differ)
+	}
+	if uint64(layout.String) != elf.PageSize+6*8 {
+		t.Errorf("the name is at %#x", layout.String)
+	}
+}
+
+// TestJoined: a library without any other header to spare has two segments made one.
+func TestJoined(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(data []byte) // of the program header of the second segment
+		room   bool
+	}{
+		{"code and read-only data", func([]byte) {}, true},
+		{"writable data", func(b []byte) { b[4] = elf.PFR | elf.PFW }, false},
+		{"a .bss", func(b []byte) { b[40]++ }, false},
+		{"another distance in the file", func(b []byte) { b[17] += 0x10; b[25] += 0x10 }, false},
+	} {
+		e, _ := jvm(t, "53"+movRaxTime+callRax+"5b c3", cgroupsName)
+		e.full, e.notes = true, -1
+		file := e.build()
+		at := scanFile(t, file).File.Progs[1]
+		b := file[elf.EhdrSize+elf.PhdrSize:]
+		b[4] = elf.PFR
+		binary.LittleEndian.PutUint64(b[40:], at.Filesz)
+		c.change(b)
+		r := scanFile(t, file)
+		p := planFile(t, file, Options{})
+		if p.usesSegment() != c.room {
+			t.Errorf("%s: an injected segment: %v, want %v (%s; %d sites)", c.name, p.usesSegment(), c.room, r.Skipped, len(r.Sites))
+			continue
+		}
+		if !c.room {
+			continue
+		}
+		out := applyPlan(t, p, file)
+		after := scanFile(t, out).File
+		one := after.Progs[0]
+		if one.Flags != elf.PFR|elf.PFX || one.Filesz != at.Off+at.Filesz || one.Memsz != one.Filesz || len(after.Progs) != len(r.File.Progs) {
+			t.Errorf("got %+v", one)
+		}
+		if _, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), Options{}); err != nil {
+			t.Error(err)
+		}
+	}
+}

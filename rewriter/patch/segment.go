@@ -1,0 +1,263 @@
+// The injected segment: which program header it takes, and where in the file it goes.
+
+package patch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/shim"
+)
+
+// The injected segment: two pages, code then state, that take the program header of another
+// (spare.go) or one more at the end of the table. The table keeps its place: strip, and kernels
+// before 5.18 (which compute AT_PHDR from the first segment), break files whose table was moved.
+//
+//	before                          after
+//	PHDR INTERP                     PHDR INTERP
+//	LOAD  R-X 0x000000..0x17f9c4    LOAD  R-X 0x000000..0x17f9c4
+//	LOAD  RW- 0x380738..0x389858    LOAD  R-X 0x180000..0x182000   ← injected
+//	DYNAMIC                         LOAD  RW- 0x380738..0x389858
+//	NOTE                            DYNAMIC
+//	TLS …                           TLS …
+
+// roomError is why no segment can be added to a file.
+type roomError string
+
+func (e roomError) Error() string { return string(e) }
+
+// room is where the injected segment goes.
+type room struct {
+	spent  int    // index of the program header that is spent, or grown
+	before int    // index of the program header that the new one precedes, after the spent one is gone
+	vaddr  uint64 // page-aligned
+	hole   bool   // between two segments; else after the last
+}
+
+// findRoom chooses the program header and the vaddr. The error is a roomError.
+func (f *file) findRoom() (room, error) {
+	if n, err := f.Overlay(); err != nil {
+		return room{}, err
+	} else if n > 0 {
+		return room{}, roomError(fmt.Sprintf("%d bytes that are not the ELF file's own follow its end, and a reader may look for them from there", n))
+	}
+	if name := f.Payload(); name != "" {
+		return room{}, roomError(fmt.Sprintf("section %s has data of the program's own, and it may look for them from the end of the file", name))
+	}
+	if err := f.Sound(); err != nil {
+		return room{}, roomError(err.Error())
+	}
+	spent, err := f.spare()
+	if err != nil {
+		return room{}, err
+	}
+	r := room{spent: spent}
+	var last *elf.Prog
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PTLoad {
+			continue
+		}
+		if last != nil && !r.hole {
+			end := elf.PageUp(last.Vaddr + last.Memsz)
+			if start := f.MapStart(p); start >= end && start-end >= shim.SegmentSize {
+				r.vaddr, r.before, r.hole = end, i, true
+			}
+		}
+		last = p
+	}
+	if !r.hole {
+		r.vaddr, r.before = elf.PageUp(last.Vaddr+last.Memsz), last.Index+1
+		if r.vaddr > elf.MaxVaddr-shim.SegmentSize {
+			return room{}, roomError("the address space ends behind the last segment")
+		}
+		if f.IsInterpreter() && f.HasBSS() {
+			return room{}, roomError("kernels before 6.7 clear a program interpreter's .bss only behind its last segment")
+		}
+	}
+	if r.spent >= 0 && r.spent < r.before {
+		r.before--
+	}
+	return r, nil
+}
+
+// progTable returns the bytes of the new program header table.
+func (f *file) progTable(r room, off uint64) []byte {
+	kept := slices.Clone(f.Progs)
+	if r.spent == grown {
+		f.coverTable(kept)
+	} else {
+		if p := kept[r.spent]; p.Type == elf.PTLoad {
+			into := &kept[r.spent-1]
+			into.Filesz, into.Flags = p.Off+p.Filesz-into.Off, into.Flags|p.Flags
+			into.Memsz = into.Filesz
+		}
+		kept = slices.Delete(kept, r.spent, r.spent+1)
+	}
+	kept = slices.Insert(kept, r.before, elf.Prog{
+		Type: elf.PTLoad, Flags: elf.PFR | elf.PFX, Off: off, Vaddr: r.vaddr, Paddr: r.vaddr,
+		Filesz: shim.SegmentSize, Memsz: shim.SegmentSize, Align: elf.PageSize,
+	})
+	b := make([]byte, 0, len(kept)*elf.PhdrSize)
+	le := binary.LittleEndian
+	for _, p := range kept {
+		b = le.AppendUint32(b, p.Type)
+		b = le.AppendUint32(b, p.Flags)
+		for _, v := range []uint64{p.Off, p.Vaddr, p.Paddr, p.Filesz, p.Memsz, p.Align} {
+			b = le.AppendUint64(b, v)
+		}
+	}
+	return b
+}
+
+// injectedName is the name of the section that covers the segment; without one, strip would drop
+// what no section covers. movedName is the name that is left of a section whose content is at the
+// end of the file now.
+const (
+	injectedName = ".vfix"
+	movedName    = ".vfix.moved"
+	debugFrame   = ".debug_frame"
+)
+
+// maxCopied bounds the section names, and a section .debug_frame, that are copied, in bytes.
+const maxCopied = 1 << 24
+
+// addSections covers the segment at off with a section, and gives what reads sections the
+// descriptions of the trampolines. A file without section headers, or with damaged ones, stays
+// without. The headers stay in the order of their offsets, which patchelf and dwz count on: what is
+// new is last, and of a section that moves an empty one stays in its place.
+func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
+	f := p.file
+	if f.ShBeyond { // what vfix appends would be read as section headers, or as a section
+		p.setSections(0, 0, 0)
+	}
+	if f.Sections == nil || f.ShNum+4 > elf.MaxShnum {
+		return nil
+	}
+	s, err := f.sectionTable()
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		p.Warnings = append(p.Warnings, "no section header covers the injected segment, strip would drop it: the section names are too long")
+		return nil
+	}
+	s.add(injectedName, elf.SHFAlloc|elf.SHFExecinstr, place.vaddr, off, shim.SegmentSize, elf.PageSize)
+	if undo := f.prelinkUndo(); undo != 0 {
+		s.rename(undo, prelinkAside)
+		p.Consequences = append(p.Consequences, "prelink -u will no longer work on this file: it would take the patch away")
+	}
+	at := off + shim.SegmentSize
+	frames, old, err := f.debugFrame()
+	if err != nil {
+		return err
+	}
+	if old >= 0 {
+		frames = u.debugFrame(frames)
+		if old > 0 {
+			s.move(old, at, uint64(len(frames)))
+		} else {
+			s.add(debugFrame, 0, 0, at, uint64(len(frames)), 8)
+		}
+		p.tail = append(p.tail, frames...)
+		at += uint64(len(frames))
+	}
+	names := s.move(f.ShStrNdx, at, 0)
+	binary.LittleEndian.PutUint64(s.header(names)[32:], uint64(len(s.names)))
+	p.tail = append(p.tail, s.names...)
+	for at += uint64(len(s.names)); at%8 != 0; at++ {
+		p.tail = append(p.tail, 0)
+	}
+	p.tail = append(p.tail, s.table...)
+	p.setSections(at, s.count(), names)
+	return nil
+}
+
+// setSections has the ELF header name a table of section headers: its offset, how many there are, and which one
+// has the names.
+func (p *Plan) setSections(at uint64, count, names int) {
+	n, f := binary.LittleEndian.AppendUint16, p.file
+	p.Edits = append(p.Edits,
+		wordEdit(40, f.ShOff, at, "e_shoff"),
+		Edit{Offset: 60, Old: n(n(nil, uint16(f.ShNum)), uint16(f.ShStrNdx)), New: n(n(nil, uint16(count)), uint16(names)), Why: "e_shnum and e_shstrndx"})
+}
+
+// sectionTable is the section headers of a file, and their names, to be added to.
+type sectionTable struct{ table, names []byte }
+
+// sectionTable returns those of the file, nil where the names are too long.
+func (f *file) sectionTable() (*sectionTable, error) {
+	names := f.Sections[f.ShStrNdx]
+	if names.Size > maxCopied {
+		return nil, nil
+	}
+	b, err := f.Bytes(names.Off, names.Size)
+	if err != nil {
+		return nil, err
+	}
+	table, err := f.Bytes(f.ShOff, uint64(f.ShNum)*elf.ShdrSize)
+	return &sectionTable{table, b}, err
+}
+
+func (s *sectionTable) count() int { return len(s.table) / elf.ShdrSize }
+
+func (s *sectionTable) header(i int) []byte { return s.table[i*elf.ShdrSize:][:elf.ShdrSize] }
+
+func (s *sectionTable) rename(i int, name string) {
+	at := bytes.Index(s.names, []byte("\x00"+name+"\x00")) + 1
+	if at == 0 {
+		at = len(s.names)
+		s.names = append(s.names, name+"\x00"...)
+	}
+	binary.LittleEndian.PutUint32(s.header(i), uint32(at))
+}
+
+// add appends a header of a section with content.
+func (s *sectionTable) add(name string, flags, addr, off, size, align uint64) {
+	le := binary.LittleEndian
+	s.table = le.AppendUint32(le.AppendUint32(s.table, 0), elf.SHTProgbits)
+	for _, v := range []uint64{flags, addr, off, size, 0 /* sh_link, sh_info */, align, 0} {
+		s.table = le.AppendUint64(s.table, v)
+	}
+	s.rename(s.count()-1, name)
+}
+
+// move appends the header of a section that is at another offset now, and returns its index. The old
+// one stays, for an empty section.
+func (s *sectionTable) move(i int, off, size uint64) int {
+	le := binary.LittleEndian
+	s.table = append(s.table, s.header(i)...)
+	to := s.count() - 1
+	le.PutUint64(s.header(to)[24:], off)
+	le.PutUint64(s.header(to)[32:], size)
+	old := s.header(i)
+	at := bytes.Clone(old[24:32])
+	clear(old)
+	le.PutUint32(old[4:], elf.SHTProgbits)
+	copy(old[24:], at)
+	le.PutUint64(old[48:], 1)
+	s.rename(i, movedName)
+	for j := range s.count() {
+		if h := s.header(j); le.Uint32(h[40:]) == uint32(i) {
+			le.PutUint32(h[40:], uint32(to))
+		}
+	}
+	return to
+}
+
+// debugFrame returns the content of the section .debug_frame and its index: 0 where there is
+// none, -1 where nothing can be added to it.
+func (f *file) debugFrame() (b []byte, index int, err error) {
+	s := f.Section(debugFrame)
+	if s == nil {
+		return nil, 0, nil
+	}
+	if s.Type != elf.SHTProgbits || s.Flags != 0 || s.Size > maxCopied {
+		return nil, -1, nil
+	}
+	b, err = f.Bytes(s.Off, s.Size)
+	return b, s.Index, err
+}

@@ -1,0 +1,173 @@
+package patch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
+	. "vfix.dev/vfix/rewriter/find"
+)
+
+const (
+	subRsp = "4883ec08\n"
+	addRsp = "4883c408\n"
+	nops16 = "90909090 90909090 90909090 90909090\n"
+)
+
+// glibc is text by which a file is known to be, or to contain, a glibc that calls the page.
+var glibc = glibcText("2.13")
+
+func glibcText(version string) string {
+	return fmt.Sprintf("%x", "\x00stable release version "+version+"\x00")
+}
+
+// TestStub is about whole functions that are nothing but a call of the page.
+func TestStub(t *testing.T) {
+	const at = testBase + testTextOff
+	timeStub := subRsp + movRaxTime + callRax + addRsp + "c3"
+	fn := func(off uint64) []testSym { return []testSym{{"f", at + off, 300, elf.STTFunc, 0}} }
+	for _, c := range []struct {
+		name string
+		e    testELF
+		text string
+		off  uint64 // of the stub
+		len  uint64
+	}{
+		{"sub, mov, call, add, ret: a symbol", testELF{symbols: fn(1)}, "c3" + timeStub, 1, 18},
+		{"an unwind entry", testELF{fdes: []uint64{at + 1}}, "c3" + timeStub, 1, 18},
+		{"a direct call", testELF{entry: at + 19}, "c3" + timeStub + "e8 e9ffffff c3", 1, 18},
+		{"aligned behind nops: where it ends is not known", testELF{}, nops16 + timeStub, 0, 0},
+		{"aligned behind code", testELF{}, "9090909090909090909090 b800010000" + timeStub, 0, 0},
+		{"mov, call, ret", testELF{symbols: fn(0)}, movRaxTime + callRax + "c3", 0, 10},
+		{"mov, jmp", testELF{symbols: fn(0)}, movRaxTime + "ffe0", 0, 9},
+		{"through another register than rax", testELF{symbols: fn(0)}, "49bb 000460ffffffffff 41ffe3", 0, 0},
+		{"another sub", testELF{symbols: fn(0)}, "4883ec18" + movRaxTime + callRax + "4883c418 c3", 0, 0},
+		{"sub without add", testELF{symbols: fn(0)}, subRsp + movRaxTime + callRax + "58 c3", 0, 0},
+		{"work after the call", testELF{symbols: fn(0)}, subRsp + movRaxTime + callRax + "31c0" + addRsp + "c3", 0, 0},
+		{"a call that is not adjacent", testELF{symbols: fn(0)}, movRaxTime + "90" + callRax + "c3", 0, 0},
+		{"a branch to its start", testELF{symbols: fn(0)}, timeStub + "ebec", 0, 18},
+		{"a branch to the mov", testELF{symbols: fn(0)}, timeStub + "ebf0", 0, 0},
+		{"a branch to the call", testELF{symbols: fn(0)}, timeStub + "ebf7", 0, 18},
+		{"a branch to the add", testELF{symbols: fn(0)}, timeStub + "ebf9", 0, 18},
+		{"a far branch to the add", testELF{symbols: fn(0)}, timeStub + nops16 + "e9 e6ffffff", 0, 18},
+		{"a far branch to the call", testELF{symbols: fn(0)}, timeStub + nops16 + "0f84 e3ffffff", 0, 18},
+		{"a call into the middle of the mov", testELF{symbols: fn(0)}, timeStub + nops16 + "e8 e1ffffff", 0, 18},
+		{"a jump table to the call", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at+11)}, timeStub, 0, 18},
+		{"a jump table to the start", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at)}, timeStub, 0, 18},
+		{"a relocation to the call", testELF{symbols: fn(0), rela: []testRela{{at, elf.RRelative, at + 11}}}, timeStub, 0, 18},
+		{"bytes that only look like a branch", testELF{symbols: []testSym{{"f", at, 18, elf.STTFunc, 0}, {"g", at + 18, 11, elf.STTFunc, 0}}}, timeStub + "48b8 ebf7ebf7ebf7ebf7 c3", 0, 18},
+		{"a branch where no start is known", testELF{}, nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + timeStub + "ebf7", 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.e.text = asm(t, c.text)
+			r := scanFile(t, c.e.build())
+			if len(r.Sites) != 1 {
+				t.Fatalf("got %+v", r.Sites)
+			}
+			want := Extent{Vaddr: at + c.off, Len: c.len}
+			if c.len == 0 {
+				want = Extent{}
+			}
+			if s := r.Sites[0]; s.Stub != want || s.Verdict != Live {
+				t.Errorf("got %v, stub %#x; want stub %#x", s.Verdict, s.Stub, want)
+			}
+		})
+	}
+}
+
+// TestManyCallers is about a program that calls time() in many places, and behind each of them
+// functions that call others: what is asked about those again and again is worked out once, or
+// the program's one site would be given up as too much work.
+func TestManyCallers(t *testing.T) {
+	text := asm(t, timeStubText)
+	call := func(to int) { // at the end of text
+		text = binary.LittleEndian.AppendUint32(append(text, 0xe8), uint32(to-len(text)-jumpLen))
+	}
+	// Each of these functions calls the one before it ten times, and leaves all registers alone.
+	callee := len(text)
+	text = append(text, 0xc3)
+	for range calleeDepth - 1 {
+		at := len(text)
+		for range 10 {
+			call(callee)
+		}
+		text = append(text, 0xc3)
+		callee = at
+	}
+	for range 100 {
+		call(0)
+		call(callee)
+		text = append(text, 0xc3)
+	}
+	e := testELF{text: append(text, asm(t, glibc)...)}
+	e.symbols = []testSym{{"time", e.textVaddr(), 18, elf.STTFunc, 1}}
+	p := planFile(t, e.build(), Options{})
+	if len(p.Patches) != 1 || p.Patches[0].Form != Entry {
+		t.Errorf("got %d patches, want one in the entry form: %v", len(p.Patches), p.Patches[0].Reason)
+	}
+}
+
+func TestSymbol(t *testing.T) {
+	const at = testTextOff
+	for _, c := range []struct {
+		name    string
+		symbols []testSym
+		want    string
+	}{
+		{"none", nil, ""},
+		{"one", []testSym{{"time", at, 20, elf.STTFunc, 1}}, "time"},
+		{"public before private", []testSym{{"__gettimeofday", at, 20, elf.STTFunc, 1}, {"gettimeofday", at, 20, elf.STTFunc, 2}, {"gtod", at, 20, elf.STTFunc, 0}}, "gettimeofday"},
+		{"with a version", []testSym{{"time@@GLIBC_2.2.5", at, 20, elf.STTFunc, 1}}, "time"},
+		{"too short", []testSym{{"time", at, 1, elf.STTFunc, 1}}, ""},
+		{"without a size", []testSym{{"time", at, 0, elf.STTFunc, 1}}, ""},
+		{"an object", []testSym{{"time", at, 20, 1, 1}}, ""},
+		{"the inner one", []testSym{{"all", at, 20, elf.STTFunc, 1}, {"part", at + 1, 10, elf.STTFunc, 0}}, "part"},
+		{"not fit to print", []testSym{{"a\x1b[2J\xff", at, 20, elf.STTFunc, 1}}, "a?[2J?"},
+		{"a size that overflows", []testSym{{"time", at, ^uint64(0), elf.STTFunc, 1}}, "time"},
+		{"a value that overflows", []testSym{{"time", ^uint64(0), 20, elf.STTFunc, 1}}, ""},
+	} {
+		for _, bare := range []bool{false, true} {
+			name := fmt.Sprintf("%s, section headers %v", c.name, !bare)
+			t.Run(name, func(t *testing.T) {
+				e := testELF{dyn: true, dynamic: true, bare: bare, text: asm(t, "90"+movRaxTime+callRax+"c3"), symbols: c.symbols}
+				want := c.want
+				if bare && c.name == "the inner one" {
+					want = "all" // the other is local, and only .symtab has it
+				}
+				if r := scanFile(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Symbol != want {
+					t.Errorf("got %+v, want %q", r.Sites, want)
+				}
+			})
+		}
+	}
+}
+
+// TestOffsetsIntoStub: a table of offsets in assembly leads behind the first instruction of a stub.
+func TestOffsetsIntoStub(t *testing.T) {
+	const table, jump = 0x60, 0x20
+	lea := func(reg byte, at, to int) string { // from rip, 7 bytes
+		return fmt.Sprintf("488d %02x %08x", 5|reg<<3, bswap(uint32(to-(at+7))))
+	}
+	for _, c := range []struct {
+		name, code string
+		base       int
+		form       Form
+	}{
+		{"from the table", lea(1, jump, table) + "486304 81 4801c8 ffe0", table, Lea},
+		{"from a label", lea(1, jump, table) + lea(2, jump+7, 0) + "486304 81 4801d0 ffe0", 0, Lea},
+		{"from a label named first", lea(2, jump, 0) + lea(1, jump+7, table) + "486304 81 4801d0 ffe0", 0, Lea},
+		{"another table", lea(1, jump, table) + "486304 81 4801c8 ffe0", table - 12, Entry},
+	} {
+		for _, dyn := range []bool{false, true} {
+			text := append(asm(t, timeStubText), make([]byte, table+64)...)
+			copy(text[jump:], asm(t, c.code))
+			binary.LittleEndian.PutUint32(text[table:], uint32(4-c.base))
+			e := testELF{dyn: dyn, text: text}
+			e.symbols = []testSym{{"f", e.textVaddr(), 18, elf.STTFunc, 1}}
+			if q := planFile(t, e.build(), Options{}).Patches[0]; q.Form != c.form {
+				t.Errorf("%s, ET_DYN %v: got %v (%s), want %v", c.name, dyn, q.Form, q.Reason, c.form)
+			}
+		}
+	}
+}

@@ -1,0 +1,132 @@
+// Verify: the proof that only planned bytes differ between two files.
+
+package patch
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
+)
+
+// Verification is what Verify proved.
+type Verification struct {
+	Changed []Edit // every run of bytes that differs in place, and what it is
+	Patches []Patch
+	Added   int64 // bytes behind the original's end
+	// Redirect is the fix that the file has besides; nil for none.
+	Redirect *find.Redirect
+}
+
+// Verify rereads both files, derives the plan again and proves that after is before with nothing but
+// the planned bytes changed, and that no patchable site is left in it. The error names the first byte
+// that differs and should not (an UnplannedError), or what is missing.
+func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize int64, o Options) (*Verification, error) {
+	r, err := Scan(before, beforeSize)
+	if err != nil {
+		return nil, fmt.Errorf("before: %w", err)
+	}
+	if o.Fixes, err = fixesOf(after, afterSize); err != nil {
+		return nil, fmt.Errorf("after: %w", err)
+	}
+	p, err := NewPlan(r, o)
+	if err != nil {
+		return nil, fmt.Errorf("before: %w", err)
+	}
+	if r.File == nil {
+		p.Size = beforeSize
+	}
+	if err := p.same(before, after, afterSize); err != nil {
+		return nil, err
+	}
+	if !p.Empty() {
+		if err := verifyPatched(p, after, afterSize); err != nil {
+			return nil, err
+		}
+	}
+	v := &Verification{Changed: p.Edits, Patches: p.Patches, Added: p.Size - beforeSize}
+	if p.Redirected() {
+		v.Redirect = p.Redirect
+	}
+	return v, nil
+}
+
+// fixesOf returns the fixes that a patched file has.
+func fixesOf(after io.ReaderAt, size int64) ([]find.Fix, error) {
+	f, err := elf.Parse(after, size)
+	if err != nil {
+		return nil, nil // who compares it says so
+	}
+	was, err := patched(f)
+	if err != nil || was == nil || was.fix == nil {
+		return nil, err
+	}
+	return []find.Fix{was.fix.name}, nil
+}
+
+// same reports whether after is what the plan makes of before.
+func (p *Plan) same(before, after io.ReaderAt, afterSize int64) error {
+	return sameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
+}
+
+// sameBytes compares two streams of known sizes.
+func sameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) error {
+	const chunk = 1 << 16
+	a, b := make([]byte, chunk), make([]byte, chunk)
+	for at := int64(0); at < min(wantSize, gotSize); {
+		n := min(chunk, wantSize-at, gotSize-at)
+		if _, err := io.ReadFull(want, a[:n]); err != nil {
+			return fmt.Errorf("before: read at offset %#x: %w", at, err)
+		}
+		if _, err := io.ReadFull(got, b[:n]); err != nil {
+			return fmt.Errorf("after: read at offset %#x: %w", at, err)
+		}
+		if !bytes.Equal(a[:n], b[:n]) {
+			i := 0
+			for a[i] == b[i] {
+				i++
+			}
+			return &UnplannedError{Offset: at + int64(i), Got: b[i], Want: a[i]}
+		}
+		at += n
+	}
+	if wantSize != gotSize {
+		return fmt.Errorf("got %d bytes, want %d", gotSize, wantSize)
+	}
+	return nil
+}
+
+// verifyPatched looks at the patched file afresh: a scan finds it sound, with the segment that vfix
+// injects, and no patchable site is left but those the plan leaves.
+func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
+	r, err := Scan(after, size)
+	if err != nil {
+		return fmt.Errorf("after: %w", err)
+	}
+	if r.File == nil {
+		return fmt.Errorf("after: %s", r.Skipped)
+	}
+	left := map[uint64]bool{}
+	for _, q := range p.Patches {
+		left[q.Site.Vaddr] = q.Form == Left
+	}
+	for _, s := range r.Sites {
+		if s.Verdict.Patchable() && !left[s.Vaddr] {
+			return fmt.Errorf("after: %v call site at vaddr %#x: still there", s.Function, s.Vaddr)
+		}
+	}
+	if !p.usesSegment() {
+		return nil
+	}
+	if segment, _ := injected(r.File.File); segment == nil {
+		return fmt.Errorf("after: no injected segment")
+	}
+	if p.file.InOrder() == nil {
+		if err := r.File.InOrder(); err != nil {
+			return fmt.Errorf("after: %w", err)
+		}
+	}
+	return nil
+}
