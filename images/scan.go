@@ -56,6 +56,9 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 		f.Hazards = append(f.Hazards, contents.Hazard{Hazard: hazards.Hazard{Kind: hazards.Schema1, Version: "1"}})
 	}
 	if fi, err := os.Stat(src.Path); src.Image == nil && err == nil && (fi.Mode().IsRegular() || fi.IsDir()) {
+		if fi.IsDir() && f.ELFFiles == 0 && len(f.Passed) == 0 { // perhaps not what was meant: an empty mount point, a directory of archives
+			f.Passed = append(f.Passed, contents.Passed{Path: src.Path, Reason: "no 64-bit x86-64 ELF file in it"})
+		}
 		if err := scanLoads(ctx, s, src.Path, fi.IsDir(), o.Root, f.Findings); err != nil {
 			return nil, err
 		}

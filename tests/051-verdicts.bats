@@ -55,3 +55,29 @@ setup() {
 	run_vfix 0 scan --root / conda
 	expect_match verdict "$output" 'NOT AFFECTED: its programs and the '
 }
+
+@test "verdicts: a directory without a program, and a link that leads nowhere, are not cleared and asked for nowhere" {
+	mkdir -p empty archives loop
+	tar czf archives/root.tar.gz -C "$root" usr/bin/redis-server
+	for dir in empty archives loop; do
+		run_vfix 4 scan --format json "$dir"
+		expect "$dir" "$(jq -c '.results[0] | [.verdict, .complete]' <<<"$output")" '["incomplete",false]'
+	done
+	ln -s b loop/a
+	ln -s a loop/b
+	run_vfix 1 scan loop/a
+	[[ $stderr != *registry* ]] || fail "$stderr"
+}
+
+@test "verdicts: what /etc/ld.so.preload adds runs with each program of its root" {
+	mkdir -p r/bin r/etc
+	# shellcheck disable=SC2016 # immediates, not variables
+	printf '%s\n' '.globl old' 'old: mov $0xffffffffff600400,%rax' 'xor %edi,%edi' 'call *%rax' 'ret' '.section .note.GNU-stack,"",@progbits' >old.s
+	gcc -shared -nostdlib -o r/etc/extra.so old.s
+	cp "$(command -v env)" r/bin/
+	cp -L --parents /lib64/ld-linux-x86-64.so.2 /lib/x86_64-linux-gnu/libc.so.6 r/
+	run_vfix 0 scan r/bin/env
+	echo /etc/extra.so >r/etc/ld.so.preload
+	run_vfix 3 scan r/bin/env
+	expect_match 'what has the call' "$output" 'r/etc/extra.so'
+}

@@ -73,7 +73,8 @@ its build ID or its first bytes show that it is not the one that crashed.`,
   vfix diagnose --format json core.1234.zst`,
 		Annotations: exits(`  0  no vsyscall crash: a crash with another cause, or none
   3  vsyscall crash, certain or likely; or an image that calls the page
-  4  a crash whose cause is not known from what was given
+  4  a crash whose cause is not known from what was given, or text of no kind
+     that vfix knows
   1  at least one CRASH could not be read; the rest were   2  usage error`),
 		Args:              sourceArgs("diagnose", "CRASH", -1),
 		ValidArgsFunction: completeNames(e, allContainers),
@@ -146,8 +147,13 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	return nil
 }
 
-// unknownCrashes is the finding that nothing says what the crashes were of which a result has no cause.
+// unknownCrashes is the finding that nothing says what the crashes were of which a result has no cause, or whether there
+// were any.
 func unknownCrashes(r *diagnose.Result) error {
+	if len(r.Crashes) == 0 && !r.Understood {
+		return &findingsError{incomplete: true, msg: r.Input + ": incomplete: no line is of a known kind, so a crash may be in it",
+			hint: "give the kernel's log of that time, 'journalctl -k | vfix diagnose -'; 'vfix help diagnose' lists what is understood"}
+	}
 	n := 0
 	var next *diagnose.Fix
 	for _, c := range r.Crashes {

@@ -40,7 +40,11 @@ func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 			if r.Containers > 0 {
 				what = screen.Count(r.Containers, "container")
 			}
-			fmt.Fprintf(o.Stdout, "%s: no crash in %s\n", screen.Printable(r.Input), what)
+			found := "no crash in"
+			if !r.Understood {
+				found = "not understood:"
+			}
+			fmt.Fprintf(o.Stdout, "%s: %s %s\n", screen.Printable(r.Input), found, what)
 		}
 		shown := r.Crashes
 		if len(shown) > fewCrashes {

@@ -18,7 +18,7 @@ type diagnoser = func(context.Context, []string, crash.Options) ([]*diagnose.Res
 
 func finds(crashes ...*diagnose.Crash) diagnoser {
 	return func(_ context.Context, args []string, _ crash.Options) ([]*diagnose.Result, error) {
-		return []*diagnose.Result{{Input: args[0], Crashes: crashes, Lines: 7}}, nil
+		return []*diagnose.Result{{Input: args[0], Crashes: crashes, Lines: 7, Understood: true}}, nil
 	}
 }
 

@@ -123,7 +123,7 @@ func fake(f *contents.Findings, err error) engine {
 			return &images.Layered{Reference: "vfix:latest", Digest: digest, Files: []string{"vfix/vfix"}, Size: 1 << 20}, err
 		},
 		diagnose: func(context.Context, []string, crash.Options) ([]*diagnose.Result, error) {
-			return []*diagnose.Result{{Input: "log", Lines: 9}}, err
+			return []*diagnose.Result{{Input: "log", Lines: 9, Understood: true}}, err
 		},
 		hotfix: func(_ context.Context, _ string, o hotfix.Options) (*hotfix.Hotfixed, error) {
 			return hotfixOf(f, o), err

@@ -173,5 +173,5 @@ func Image(name string, found *Scanned, o Options) *Result {
 		c.add("lists what was not examined, and why", "vfix", "scan", name)
 	}
 	c.conclude(o)
-	return &Result{Input: name, Crashes: []*Crash{c}}
+	return &Result{Input: name, Crashes: []*Crash{c}, Understood: true}
 }

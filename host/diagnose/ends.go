@@ -49,8 +49,13 @@ var endPatterns = []endPattern{
 	{"shell", lazy.Regexp(`(?:^|: |\s)(?:\d+ )?(?P<signal>Segmentation fault|Bad system call|Aborted|Illegal instruction|Bus error|Floating point exception)(?:\s+\(core dumped\))?(?:\s+(?P<program>\S.*))?$`)},
 }
 
-// endOf reads the words of a line about the end of a program; false for none, and for an end that is no crash.
-func endOf(text string) (e Exited, ok bool) {
+// mention matches a word of SIGSEGV or SIGSYS, of an exit status that means one, or an address of the page's functions: in a
+// line of no known kind it is not the cause of a crash, but neither is there none.
+var mention = lazy.Regexp(`(?i)\bsig(?:nal)?[\s:=#.(]*(?:11|31|0xb)\b|SIGSEGV|SIGSYS|\bSEGV\b|segmentation (?:fault|violation)|\bsegfault|bad system call|` +
+	`(?:exit\w*|status|code|errno|\brc|return\w*)(?:[\s:=("'_]+(?:code|status|value|of|with|was|is|by)?)*(?:139|159|-11|-31)\b|\*\*\*.*\bError (?:139|159)\b|\b0:11\b|ffffffffff600[048]00`)
+
+// endOf reads the words of a line about the end of a program; crash says that the end is one, ok that the line is about one.
+func endOf(text string) (e Exited, crash, ok bool) {
 	for _, p := range endPatterns {
 		re := p.expr()
 		m := re.FindStringSubmatch(text)
@@ -80,10 +85,10 @@ func endOf(text string) (e Exited, ok bool) {
 		} else if n := signalWords[strings.ToLower(group("signal"))]; n > 0 {
 			e.Status = died + n
 		}
-		_, isSignal := signals[e.Status-died]
-		return e, isSignal
+		_, crash = signals[e.Status-died]
+		return e, crash, true
 	}
-	return e, false
+	return e, false, false
 }
 
 // dumped is what systemd-coredump says first, and what coredumpctl info begins with.
@@ -97,7 +102,10 @@ var (
 	gdbSignal   = lazy.Regexp(`Program (?:terminated|received) (?:with )?signal SIG([A-Z]+)`)
 	frameZero   = lazy.Regexp(`^\s*#0\s+0x([0-9a-f]{4,16})\b\s*(.*)$`)
 	frameOne    = lazy.Regexp(`^\s*#1\s+0x([0-9a-f]{4,16})\b\s*(.*)$`)
-	inModule    = lazy.Regexp(`\(([^()\s]+) \+ 0x[0-9a-f]+\)|\bfrom (\S+)`)
+	// ownReport is an instruction's address in the page as a program reports its own crash: redis, the JVM, Go,
+	// AddressSanitizer, valgrind, lldb.
+	ownReport = lazy.Regexp(`(?i)(?:\b[re]?(?:pc|ip)\b[\s=:]*|inst\w+ at:?\s*|address:?\s+|^==\d+==\s+at\s+|frame #0:\s*)0x(f{10}600[0-9a-f]{3})\b`)
+	inModule  = lazy.Regexp(`\(([^()\s]+) \+ 0x[0-9a-f]+\)|\bfrom (\S+)`)
 )
 
 // backtrace gathers what a report says of one process, over several lines.
@@ -137,7 +145,13 @@ func (b *backtrace) line(text string) bool {
 		keep()
 		return true
 	}
-	if m := first(frameZero); m != nil && !b.hasIP {
+	m := first(frameZero)
+	if m == nil {
+		if m = first(ownReport); m != nil {
+			m = append(m, "")
+		}
+	}
+	if m != nil && !b.hasIP {
 		ip, err := strconv.ParseUint(m[1], 16, 64)
 		if !b.open && !inPage(ip) || err != nil {
 			return false
@@ -194,6 +208,7 @@ func (b *backtrace) crash() *Crash {
 	if signal == 0 && inPage(b.ip) {
 		signal = sigsegv // the page raises no other, where a filter does not
 	}
+	c.Signal = signal
 	switch {
 	case !b.hasIP:
 		c.unknownEnd(SignalName(signal))

@@ -25,6 +25,9 @@ type Result struct {
 	Crashes []*Crash `json:"-"`
 	// Lines is how many lines a log or trace had, 0 for other inputs.
 	Lines int `json:"lines"`
+	// Understood says that something in the input is of a kind that reports crashes. Where nothing is, that no crash was
+	// found means nothing.
+	Understood bool `json:"understood"`
 	// Containers is how many containers a description is about, 0 for other inputs.
 	Containers int `json:"containers"`
 
@@ -78,7 +81,7 @@ func single(name string, c *Crash, err error) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Input: name, Crashes: []*Crash{c}}, nil
+	return &Result{Input: name, Crashes: []*Crash{c}, Understood: true}, nil
 }
 
 // packed diagnoses what is compressed.
@@ -132,14 +135,14 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 	if r != nil || err != nil {
 		return r, err
 	}
-	crashes, lines, err := Log(name, rest, o)
+	r, err = readLog(name, rest, o)
 	if err != nil {
 		return nil, err
 	}
-	if len(crashes) == 0 && lines == 1 && bytes.HasPrefix(head, []byte("dmesg: ")) { // 2>&1
+	if len(r.Crashes) == 0 && r.Lines == 1 && bytes.HasPrefix(head, []byte("dmesg: ")) { // 2>&1
 		return nil, &refusedError{name + ": no log but an error of dmesg: " + strings.TrimSpace(string(head)), "run dmesg as root"}
 	}
-	return &Result{Input: name, Crashes: crashes, Lines: lines}, nil
+	return r, nil
 }
 
 // listHints are lists that have no exit status, by their headings, and what has one.
@@ -188,7 +191,7 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 	if !d.known {
 		return nil, rest, nil
 	}
-	r = &Result{Input: name, Lines: lines, Containers: d.total}
+	r = &Result{Input: name, Lines: lines, Containers: d.total, Understood: true}
 	for _, e := range d.ended {
 		if e.Running {
 			continue

@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -48,27 +49,37 @@ type logReader struct {
 	each    func(*Crash)   // gets each crash, which then is not counted with others
 	o       Options
 
-	report  *backtrace // that the lines now are of
-	reports []*backtrace
-	ends    []Exited // crashes of which only the end is known
+	report   *backtrace // that the lines now are of
+	reports  []*backtrace
+	ends     []Exited // crashes of which only the end is known
+	mentions []string // lines that have a word of a crash and are of no known kind
+
+	understood bool // a line was of a known kind
+	lower      []byte
 }
 
-// Log diagnoses the crashes that a log tells of, oldest first; lines is how many lines it
-// has. None is no error.
-func Log(input string, r io.Reader, o Options) (crashes []*Crash, lines int, err error) {
+// readLog diagnoses the crashes that a log tells of, oldest first. None is no error.
+func readLog(input string, in io.Reader, o Options) (*Result, error) {
 	g := &logReader{input: input, o: o}
-	lines, err = g.read(r)
+	lines, err := g.read(in)
 	if err != nil {
-		return nil, lines, fmt.Errorf("%s: %w", input, err)
+		return nil, fmt.Errorf("%s: %w", input, err)
 	}
-	crashes = g.finish(o)
+	r := &Result{Input: input, Lines: lines, Crashes: g.finish(o), Understood: g.understood}
 	var ended []*Crash
 	for _, e := range g.ends {
 		for _, c := range e.resolved(o).Crashes {
 			ended = addAlike(ended, c)
 		}
 	}
-	return append(crashes, ended...), lines, nil
+	r.Crashes = append(r.Crashes, ended...)
+	if len(g.mentions) > 0 && !slices.ContainsFunc(r.Crashes, func(c *Crash) bool { return c.Signal == sigsegv || c.Signal == sigsys }) {
+		c := &Crash{Input: input, Source: Message, Count: 1, Lines: g.mentions, because: "nothing here says where the crash was"}
+		c.unknownEnd("a signal that the vsyscall page may have raised")
+		c.conclude(o)
+		r.Crashes = append(r.Crashes, c)
+	}
+	return r, nil
 }
 
 // addAlike adds a crash to a list, or counts it with one that is the same.
@@ -137,20 +148,60 @@ func (g *logReader) line(text string) {
 	if strings.Contains(text, "\x00") {
 		return // binary data
 	}
+	g.understood = g.understood || isLog(text)
+	if !g.relevant(text) && !strings.Contains(text, `":[`) { // journalctl's JSON may have a message as numbers
+		return
+	}
+	foreign := programs().MatchString(text)
 	for _, version := range messages(text) {
 		taken := false
 		for one := range strings.SplitSeq(version, "\n") {
-			taken = g.one(one) || taken
+			taken = g.one(one, foreign) || taken
 		}
 		if taken {
+			g.understood = true
 			return
 		}
 	}
+	if len(g.mentions) < maxLines && mention().MatchString(text) && !strings.Contains(text, "[vsyscall]") {
+		g.mentions = append(g.mentions, strings.TrimSpace(text))
+	}
 }
 
-// one reads a line that reports a crash; false if it is about something else.
-func (g *logReader) one(text string) bool {
-	if l, ok := parseLine(text); ok {
+// isLog reports whether a line is of a log of the kernel or of a tracer, whatever it says.
+func isLog(text string) bool {
+	for _, mark := range []string{`"_TRANSPORT":"kernel"`, `"dmesg":`, " msg=audit(", "page_fault", "+++ exited with"} {
+		if strings.Contains(text, mark) {
+			return true
+		}
+	}
+	l, ok := kernellog.Strip(text)
+	return ok && l.Marked
+}
+
+// words are what each line has one of that reports a crash, in small letters: looking for them is a hundred times faster
+// than reading the line.
+var words = [][]byte{
+	[]byte("fault"), []byte("sig"), []byte("segv"), []byte("vsyscall"), []byte("ffffffffff600"), []byte("type=1"), []byte("seccomp"), []byte("anom_abend"), []byte("code"), []byte("exit"),
+	[]byte("status"), []byte("error"), []byte("kill"), []byte("exec"), []byte("not found"), []byte("no such file"), []byte("schema"), []byte("manifest"), []byte("librar"), []byte("dump"), []byte("pid:"),
+	[]byte("storage:"), []byte("boot id"), []byte("#0 "), []byte("#1 "), []byte("abort"), []byte("illegal"), []byte("bad system"), []byte("floating"), []byte("rc="), []byte(":11"), []byte("errno"), []byte("terminated"),
+}
+
+// relevant reports whether a line has one of the words.
+func (g *logReader) relevant(text string) bool {
+	g.lower = append(g.lower[:0], text...)
+	for i, c := range g.lower {
+		if c >= 'A' && c <= 'Z' {
+			g.lower[i] = c + 'a' - 'A'
+		}
+	}
+	return slices.ContainsFunc(words, func(w []byte) bool { return bytes.Contains(g.lower, w) })
+}
+
+// one reads a line that reports a crash; false if it is about something else. foreign: a program wrote it, and its word is
+// not the kernel's.
+func (g *logReader) one(text string, foreign bool) bool {
+	if l, ok := parseLine(text); ok && !foreign {
 		if l.fromTrace && l.program == "" {
 			l.exe = g.execs[l.pid]
 			l.program = commOf(l.exe)
@@ -168,8 +219,8 @@ func (g *logReader) one(text string) bool {
 	if g.reported(text) {
 		return true
 	}
-	if e, ok := endOf(text); ok {
-		if len(g.ends) < maxCrashes {
+	if e, crash, ok := endOf(text); ok {
+		if crash && len(g.ends) < maxCrashes {
 			g.ends = append(g.ends, e)
 		}
 		return true

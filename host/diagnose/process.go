@@ -30,7 +30,7 @@ func PID(pid int, o Options) (*Result, error) {
 		c.conclude(o)
 	}
 	if c != nil && c.Kind != None {
-		return &Result{Input: input, Crashes: []*Crash{c}}, nil
+		return &Result{Input: input, Crashes: []*Crash{c}, Understood: true}, nil
 	}
 	entries, logErr := kernelLog()
 	r := fromEntries(input, entries, o, func(c *Crash) bool { return c.PIDs != nil && c.PIDs[0] == pid }, nil)
@@ -56,7 +56,7 @@ func PID(pid int, o Options) (*Result, error) {
 // fromEntries gathers the crashes of a log that keep says to, of the lines that within says
 // to (nil: all).
 func fromEntries(input string, entries []logEntry, o Options, keep func(*Crash) bool, within func(time.Time) bool) *Result {
-	r := &Result{Input: input}
+	r := &Result{Input: input, Understood: true}
 	for _, e := range entries {
 		if within != nil && !within(e.when) {
 			continue
@@ -160,7 +160,7 @@ func Container(e Exited, o Options) *Result {
 
 func (e Exited) diagnose(o Options) *Result {
 	base := &Crash{Input: e.Label, Source: ContainerEnd, Count: 1, Executable: e.Program}
-	only := &Result{Input: e.Label, Crashes: []*Crash{base}}
+	only := &Result{Input: e.Label, Crashes: []*Crash{base}, Understood: true}
 	if !e.isContainer() {
 		base.Source = Message
 	}

@@ -42,6 +42,9 @@ var colors = lazy.Regexp("\x1b\\[[0-9;]*m")
 // printed), dmesg --json, docker's json-file.
 var fields = lazy.Regexp(`"(?:MESSAGE|msg|log)"\s*:\s*("(?:[^"\\]|\\.)*"|\[[0-9, ]*\])`)
 
+// programs matches an entry of a journal, in JSON, that a program wrote.
+var programs = lazy.Regexp(`"_TRANSPORT"\s*:\s*"(?:stdout|journal|syslog)"`)
+
 // messages are what a line says, without what a log has around it, best first: without colors, the field's name of
 // journalctl -o export, or a JSON object. Another member of an object may tell more, so the line itself is one, too.
 func messages(line string) []string {

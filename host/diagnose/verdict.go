@@ -16,6 +16,9 @@ const (
 	siUser   = 0 // and below: sent by a process
 )
 
+// slotSize is what each function of the page has, in bytes.
+const slotSize = 0x400
+
 // inPage reports whether an address lies in the vsyscall page.
 func inPage(vaddr uint64) bool {
 	return vaddr >= rewriter.PageVaddr && vaddr < rewriter.PageVaddr+rewriter.PageSize
@@ -42,13 +45,15 @@ const (
 // judge fills in Kind, Function and Meaning from the evidence of a signal.
 func (c *Crash) judge(e evidence) {
 	f, entry := rewriter.FunctionAt(e.ip)
+	// With vsyscall=native (to Linux 5.2) the system call is an instruction of the page, behind its function's address.
+	slot, inSlot := rewriter.FunctionAt(e.ip &^ (slotSize - 1))
 	switch {
 	case e.signal == 0:
 		c.Kind, c.Meaning = None, "No signal is recorded: this is a snapshot of a process that had not crashed."
 	case e.signal == sigsegv && e.code <= siUser:
 		c.Kind, c.Meaning = Other, SignalName(e.signal)+" was sent by a process, not by the kernel. This is no vsyscall crash."
-	case e.signal == sigsys && entry:
-		c.called(Filtered, f)
+	case e.signal == sigsys && inSlot:
+		c.called(Filtered, slot)
 	case e.signal != sigsegv:
 		c.Kind = Other
 		c.Meaning = fmt.Sprintf("It ended by %s at %#x, outside the vsyscall page. This is no vsyscall crash.", SignalName(e.signal), e.ip)

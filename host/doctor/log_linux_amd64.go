@@ -24,7 +24,7 @@ func (h *here) kernelLog(ctx context.Context) (lines []kernellog.Line, source st
 	records, err := kernellog.Read(filepath.Join(h.root, "/dev/kmsg"))
 	if err == nil {
 		for _, r := range records {
-			lines = append(lines, kernellog.Line{Text: r.Text, When: r.When()})
+			lines = append(lines, kernellog.Line{Text: r.Text, When: r.When(), Marked: true})
 		}
 		return lines, "/dev/kmsg", nil
 	}

@@ -224,9 +224,14 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 	}
 	info := &elfInfo{execBytes: report.ExecBytes, hazard: hazard}
 	if len(report.Sites) == 0 && !s.fixes(report) {
-		info.passed, err = packedInside(r, size)
-		info.unread = info.passed != ""
-		return info, err
+		if info.passed, err = packedInside(r, size); err != nil || info.passed != "" {
+			info.unread = true
+			return info, err
+		}
+		if behind, _, err := zipBehind(r, size); behind != nil || err != nil {
+			return behind, err
+		}
+		return info, nil
 	}
 	info.Content = io.NewSectionReader(r, 0, size)
 	if keep {

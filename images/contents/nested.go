@@ -1,5 +1,5 @@
-// Programs inside other files. A zip archive (a jar, a wheel, a zipapp) is looked into: a JVM or Python takes libraries out
-// of it at run time. What holds its code compressed, or a file system, is not: it is reported as not examined, so that its
+// Programs inside other files. A zip archive (a jar, a wheel, a zipapp, also behind a program or a #! line) is looked into: a
+// JVM or Python takes libraries out of it at run time. What holds its code compressed, or a file system, is not: it is reported as not examined, so that its
 // verdict is incomplete. Tar archives and packages are left out: nothing runs from them before they are unpacked.
 
 package contents
@@ -12,6 +12,7 @@ import (
 	"io"
 	"strings"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/rewriter/elf"
 )
@@ -36,6 +37,8 @@ const (
 // p_lx_elf.cpp; PyInstaller's archive/writers.py.
 const (
 	zipMagic      = "PK\x03\x04"
+	zipEnd        = "PK\x05\x06"
+	scriptMagic   = "#!"
 	squashMagic   = "hsqs"
 	appImageMagic = "AI" // at offset 8, and a byte with the type
 	appImageAt    = 8
@@ -48,7 +51,7 @@ func isCandidate(head []byte) bool { return isELF(head) || isNested(head) }
 
 // isNested reports whether a file that begins so holds others.
 func isNested(head []byte) bool {
-	return bytes.HasPrefix(head, []byte(zipMagic)) || bytes.HasPrefix(head, []byte(squashMagic))
+	return bytes.HasPrefix(head, []byte(zipMagic)) || bytes.HasPrefix(head, []byte(squashMagic)) || bytes.HasPrefix(head, []byte(scriptMagic))
 }
 
 // unread is what is known of a file that was not examined.
@@ -61,15 +64,58 @@ func examineNested(head []byte, r io.ReaderAt, size int64) (*elfInfo, error) {
 	if bytes.HasPrefix(head, []byte(squashMagic)) {
 		return unread("a squashfs file system in a file, which is not looked into"), nil
 	}
-	z := &zipLook{}
-	if err := z.archive(r, size, "", 1); err != nil {
-		return nil, err
+	if bytes.HasPrefix(head, []byte(scriptMagic)) {
+		return examineScript(r, size)
 	}
+	z := &zipLook{}
+	err := z.archive(r, size, "", 1)
+	return z.info(), err
+}
+
+// info is what is known of an archive; nil for nothing to report.
+func (z *zipLook) info() *elfInfo {
 	switch {
 	case z.calls > 0:
-		return unread("a zip archive with %d programs or libraries that call the vsyscall page, the first is %s: they are not patched", z.calls, z.first), nil
+		return unread("a zip archive with %d programs or libraries that call the vsyscall page, the first is %s: they are not patched", z.calls, z.first)
 	case z.why != "":
-		return unread("a zip archive: %s", z.why), nil
+		return unread("a zip archive: %s", z.why)
+	}
+	return nil
+}
+
+// zipBehind looks into the zip archive that a file ends with; is says that it ends with one.
+func zipBehind(r io.ReaderAt, size int64) (info *elfInfo, is bool, err error) {
+	tail := make([]byte, min(size, lookBack))
+	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, err
+	}
+	if !bytes.Contains(tail, []byte(zipEnd)) {
+		return nil, false, nil
+	}
+	if _, err := zip.NewReader(r, size); err != nil { // the bytes are something else's
+		return nil, false, nil
+	}
+	z := &zipLook{}
+	err = z.archive(r, size, "", 1)
+	return z.info(), true, err
+}
+
+// examineScript looks at what is behind the text of a script: a zip archive (a zipapp, pex), or something that it unpacks
+// and runs (gzexe, makeself).
+func examineScript(r io.ReaderAt, size int64) (*elfInfo, error) {
+	info, is, err := zipBehind(r, size)
+	if is || err != nil {
+		return info, err
+	}
+	b := make([]byte, blob.CopyBuffer)
+	for at := int64(0); at < size; at += int64(len(b)) {
+		n, err := r.ReadAt(b[:min(size-at, int64(len(b)))], at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if bytes.IndexByte(b[:n], 0) >= 0 {
+			return unread("a script with binary data behind its text, which is not looked into"), nil
+		}
 	}
 	return nil, nil
 }
@@ -157,7 +203,7 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 		z.missed(name, "cannot be unpacked (%v)", err)
 		return
 	}
-	if !isCandidate(head[:n]) || elf.IsArchive(head[:n]) {
+	if !isCandidate(head[:n]) || elf.IsArchive(head[:n]) || bytes.HasPrefix(head[:n], []byte(scriptMagic)) {
 		return
 	}
 	size := f.UncompressedSize64

@@ -46,12 +46,12 @@ func inRoot(entry string) bool {
 // It returns nil without an error where nothing is at the path.
 func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source, error) {
 	fi, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
+		if _, link := os.Lstat(name); link == nil { // a symlink that leads nowhere is what the name means
+			return nil, err
+		}
 		// A name like redis:2.8 is an error of its own on some systems (Windows).
-		if !media.LooksLikePath(name) {
+		if errors.Is(err, fs.ErrNotExist) || !media.LooksLikePath(name) {
 			return nil, nil
 		}
 		return nil, err

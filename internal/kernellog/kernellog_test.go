@@ -27,26 +27,26 @@ func TestParseRecord(t *testing.T) {
 
 func TestStrip(t *testing.T) {
 	for line, want := range map[string]Line{
-		"a text: b\n": {"a text: b", ""},
-		"Nov 21 21:14:17 host kernel: [   61.120441] text": {"text", "Nov 21 21:14:17"},
-		"Nov 21 2026 21:14:17 host kernel: text":           {"text", "Nov 21 2026 21:14:17"},
-		"2026-11-21T21:14:17+0000 host kernel: text":       {"text", "2026-11-21T21:14:17+0000"},
-		"kernel: [  281.151742] text":                      {"text", "281.151742"},
-		"[Sat Nov 21 21:14:17 2026] text":                  {"text", "Sat Nov 21 21:14:17 2026"},
-		"[    2.866376][  T106] text":                      {"text", "2.866376"},
-		"<6>[    2.866376] text":                           {"text", "2.866376"},
-		"kern  :info  : [    2.866376] text":               {"text", "2.866376"},
-		"kern:    info: [2026-01-02T03:04:05.6Z]: text":    {"text", "2026-01-02T03:04:05.6Z"},
-		"6,1234,2866376,-;text":                            {"text", "2.866 s after boot"},
-		"[ 1.5] my kernel: x[5]: segfault":                 {"my kernel: x[5]: segfault", "1.5"}, // a program's name
-		"[vsyscall] text":                                  {"[vsyscall] text", ""},
-		"1,2;3":                                            {"1,2;3", ""},
+		"a text: b\n": {"a text: b", "", false},
+		"Nov 21 21:14:17 host kernel: [   61.120441] text": {"text", "Nov 21 21:14:17", true},
+		"Nov 21 2026 21:14:17 host kernel: text":           {"text", "Nov 21 2026 21:14:17", true},
+		"2026-11-21T21:14:17+0000 host kernel: text":       {"text", "2026-11-21T21:14:17+0000", true},
+		"kernel: [  281.151742] text":                      {"text", "281.151742", true},
+		"[Sat Nov 21 21:14:17 2026] text":                  {"text", "Sat Nov 21 21:14:17 2026", true},
+		"[    2.866376][  T106] text":                      {"text", "2.866376", true},
+		"<6>[    2.866376] text":                           {"text", "2.866376", true},
+		"kern  :info  : [    2.866376] text":               {"text", "2.866376", true},
+		"kern:    info: [2026-01-02T03:04:05.6Z]: text":    {"text", "2026-01-02T03:04:05.6Z", true},
+		"6,1234,2866376,-;text":                            {"text", "2.866 s after boot", true},
+		"[ 1.5] my kernel: x[5]: segfault":                 {"my kernel: x[5]: segfault", "1.5", true}, // a program's name
+		"[vsyscall] text":                                  {"[vsyscall] text", "", false},
+		"1,2;3":                                            {"1,2;3", "", false},
 	} {
 		if got, ok := Strip(line); !ok || got != want {
 			t.Errorf("%q: got %+v, %v, want %+v", line, got, ok, want)
 		}
 	}
-	for _, line := range []string{"12,1,2,-;text", "<14>[ 2.8] text", "user  :info  : [ 2.8] text"} {
+	for _, line := range []string{"12,1,2,-;text", "<14>[ 2.8] text", "user  :info  : [ 2.8] text", "Nov 21 21:14:17 host app[7]: text", "2026-11-21T21:14:17+0000 host app: text"} {
 		if got, ok := Strip(line); ok {
 			t.Errorf("%q: got %+v: a program wrote it", line, got)
 		}

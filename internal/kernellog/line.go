@@ -4,8 +4,11 @@ package kernellog
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -13,7 +16,20 @@ import (
 type Line struct {
 	Text string // without level, time and host
 	When string // as the log has it; "" where it has none
+	// Marked says that what was around the text is of a log of the kernel.
+	Marked bool
 }
+
+// expression is compiled when it is first needed.
+func expression(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
+
+// logged is how syslog and journalctl write a line, maybe behind the name of its file: a time, a host, and who wrote it.
+var logged = expression(`^(?:[^\s:]+:(?:\d+:)?)?((?:[A-Z][a-z]{2} [ \d]\d(?: \d{4})? \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*|\d{10}\.\d+)\S*) \S+ ([^\s:\[]+)(?:\[\d+\])?: `)
+
+// writers are those that give the kernel's messages on: its own name, and those of the audit daemon.
+var writers = []string{"kernel", "audit", "auditd", "audispd", "audisp-syslog"}
 
 // Strip takes a line apart as syslog, journalctl, dmesg, Talos or /dev/kmsg have it:
 //
@@ -28,24 +44,29 @@ type Line struct {
 func Strip(line string) (l Line, ok bool) {
 	s := strings.TrimRight(line, "\r\n")
 	if r, ours, is := parseRecord(s); is {
-		return Line{r.Text, r.When()}, ours
+		return Line{r.Text, r.When(), true}, ours
 	}
-	if before, after, is := strings.Cut(s, "kernel: "); is && !strings.Contains(before, "[") {
-		l.When, s = syslogTime(before), after
+	if m := logged().FindStringSubmatch(s); m != nil {
+		if !slices.Contains(writers, m[2]) {
+			return l, false
+		}
+		l.When, l.Marked, s = m[1], true, s[len(m[0]):]
+	} else if before, after, is := strings.Cut(s, "kernel: "); is && !strings.Contains(before, "[") {
+		l.When, l.Marked, s = syslogTime(before), true, after
 	}
 	if level, after, is := strings.Cut(s, ">"); is && strings.HasPrefix(level, "<") {
 		if n, err := strconv.Atoi(level[1:]); err == nil {
 			if n >= levels {
 				return l, false
 			}
-			s = after
+			l.Marked, s = true, after
 		}
 	}
 	if facility, after, is := strings.Cut(s, ":"); is && (strings.TrimSpace(facility) == "kern" || strings.TrimSpace(facility) == "user") {
 		if strings.TrimSpace(facility) == "user" {
 			return l, false
 		}
-		s = after // dmesg -x, Talos
+		l.Marked, s = true, after // dmesg -x, Talos
 		if level, after, is := strings.Cut(s, ": "); is && !strings.ContainsAny(level, "[]") {
 			s = after
 		}
@@ -58,12 +79,16 @@ func Strip(line string) (l Line, ok bool) {
 		}
 		if l.When == "" {
 			l.When = strings.TrimSpace(s[1:end])
+			l.Marked = l.Marked || kernelStamp().MatchString(l.When)
 		}
 		s = strings.TrimLeft(strings.TrimPrefix(s[end+1:], ":"), " ")
 	}
 	l.Text = s
 	return l, true
 }
+
+// kernelStamp is a time as dmesg writes it, in seconds or with -T: programs write their own otherwise.
+var kernelStamp = expression(`^(?:\d+\.\d+|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})$`)
 
 // isStamp says whether a text in brackets is a time (12.3; Sat Nov 21 21:18:04 2026) or the
 // caller that CONFIG_PRINTK_CALLER adds (T106, C0). Anything else is part of a name.

@@ -15,6 +15,8 @@ import (
 const (
 	ldCache = "/etc/ld.so.cache"
 	ldConf  = "/etc/ld.so.conf"
+	// ldPreload lists libraries that are loaded into every program, separated by white space or colons.
+	ldPreload = "/etc/ld.so.preload"
 	// maxCache is the longest ld.so.cache that is read, in bytes; maxIncludes how deep ld.so.conf may include.
 	maxCache    = 64 << 20
 	maxIncludes = 10

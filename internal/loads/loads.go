@@ -103,6 +103,9 @@ func of(root fs.FS, program string, alone bool) (*Program, error) {
 		}
 		needed := o.file.DynStrings(elf.DTNeeded)
 		optional := append(o.file.DynStrings(elf.DTFilter), o.file.DynStrings(elf.DTAuxiliary)...)
+		if i == 0 && !alone && !s.musl { // the loader goes on without those that are missing (glibc, elf/rtld.c, do_preload)
+			optional = append(optional, strings.FieldsFunc(string(s.readAll(ldPreload, maxConfig)), func(r rune) bool { return strings.ContainsRune(": \t\n", r) })...)
+		}
 		for n, name := range append(needed, optional...) {
 			if name == "" || s.loaded[name] || s.musl && ownOfMusl(name) {
 				continue

@@ -1,0 +1,104 @@
+package diagnose
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+const user = "Nov 21 21:18:04 host myapp[99]: "
+
+// What a text says in words that nobody listed is not taken for "no crash", and what a program wrote is not taken for the
+// kernel's word.
+func TestNothingIsClearedUnread(t *testing.T) {
+	const (
+		nothing = "" // no crash, and nothing of a known kind: the text is not understood
+		calm    = None
+	)
+	for name, c := range map[string]struct {
+		text string
+		want Kind
+		how  Confidence
+	}{
+		"a report of redis":           {"1:M # Redis 2.8.22 crashed by signal: 11\n1:M # Crashed running the instuction at: 0xffffffffff600400\n", Call, Likely},
+		"a report of a JVM":           {"# A fatal error has been detected by the Java Runtime Environment:\n#\n#  SIGSEGV (0xb) at pc=0xffffffffff600400, pid=1, tid=139\n", Call, Likely},
+		"a report of a JVM, another":  {"#  SIGSEGV (0xb) at pc=0x00007f3c1c00, pid=1, tid=139\n", Unknown, NotKnown},
+		"a Go program":                {"unexpected fault address 0xffffffffff600400\nfatal error: fault\n[signal 0xb code=0x1 addr=0xffffffffff600400 pc=0xffffffffff600400]\n", Call, Likely},
+		"a Go program, another":       {"panic: runtime error: invalid memory address or nil pointer dereference\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x45]\n", Unknown, NotKnown},
+		"AddressSanitizer":            {"==1==ERROR: AddressSanitizer: SEGV on unknown address 0xffffffffff600400 (pc 0xffffffffff600400 bp 0x7 sp 0x7 T0)\n", Call, Likely},
+		"valgrind":                    {"==1== Process terminating with default action of signal 11 (SIGSEGV)\n==1==  Jump to the invalid address stated on the next line\n==1==    at 0xFFFFFFFFFF600400: ???\n", Call, Likely},
+		"lldb":                        {"* thread #1, stop reason = signal SIGSEGV: invalid address (fault address: 0xffffffffff600400)\n", Call, Likely},
+		"a register has the address":  {"1:M # RAX:ffffffffff600400 RBX:0\n", Unknown, NotKnown},
+		"a map has the page":          {"[ 1.0] x\nffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n", calm, ""},
+		"gunicorn":                    {"[ERROR] Worker (pid:7) was sent SIGSEGV!", Unknown, NotKnown},
+		"mysqld":                      {"21:18:04 UTC - mysqld got signal 11 ;", Unknown, NotKnown},
+		"supervisord":                 {"WARN exited: web (terminated by SIGSEGV; not expected)", Unknown, NotKnown},
+		"subprocess":                  {"Command '['x']' returned non-zero exit status -11.", Unknown, NotKnown},
+		"zsh":                         {"zsh: segmentation fault (core dumped)  ./x", Unknown, NotKnown},
+		"ctest":                       {"1/1 Test #1: a ...***Exception: SegFault  0.1 sec", Unknown, NotKnown},
+		"swarm":                       {`web.1 redis:2.8 Failed 3 minutes ago "task: non-zero exit (139)"`, Unknown, NotKnown},
+		"sacct":                       {"12 FAILED 0:11", Unknown, NotKnown},
+		"make":                        {"make: *** [all] Error 139", Unknown, NotKnown},
+		"a shell's trace":             {"+ rc=139", Unknown, NotKnown},
+		"podman":                      {"Error: container exited with 139", Unknown, NotKnown},
+		"batch systems":               {"exit_status  139\nExit_status=139", Unknown, NotKnown},
+		"two words about one crash":   {"[ 1.0] x[7]: segfault at 0 ip 0000000000401000 sp 00007ffe error 4 in x[400000+1000]\nworker got SIGSEGV\n", Other, Certain},
+		"any text":                    {"Processed 139 items\n", nothing, ""},
+		"a number":                    {"139\n", nothing, ""},
+		"an application's log":        {user + "image segmentation done, code 0\n", nothing, ""},
+		"a log of the kernel":         {"[    0.000000] Linux version 6.1\n[    1.2] eth0: up\n", calm, ""},
+		"a journal of the kernel":     {"2026-11-21T21:18:04+0000 host kernel: eth0: up\n", calm, ""},
+		"a journal in JSON":           {`{"MESSAGE":"eth0: up","_TRANSPORT":"kernel"}` + "\n", calm, ""},
+		"a trace without a signal":    {`7 execve("/bin/x", ["x"], 0x7ffd /* 5 vars */) = 0` + "\n", calm, ""},
+		"a container that ended":      {"web-1 exited with code 11\n", calm, ""},
+		"a program says it, syslog":   {user + attempted + "\n", Unknown, NotKnown},
+		"a program says it, ISO":      {"2026-11-21T21:18:04.123456+02:00 host my-app: " + attempted + "\n", Unknown, NotKnown},
+		"a program says it, JSON":     {`{"_TRANSPORT":"stdout","MESSAGE":"` + attempted + `"}` + "\n", Unknown, NotKnown},
+		"the kernel, by syslog":       {"Nov 21 21:18:04 host kernel[0]: " + attempted + "\n", Call, Certain},
+		"the kernel, by grep":         {"/var/log/kern.log:12:Nov 21 21:18:04 host kernel: [ 1.2] " + attempted + "\n", Call, Certain},
+		"auditd, by syslog":           {`Nov 21 21:18:04 host audit[7]: type=1326 audit(1.2:3): pid=106 comm="a" exe="/x" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600400 code=0x0` + "\n", Filtered, Certain},
+		"a filter, vsyscall=native":   {`audit: type=1326 audit(1.2:3): pid=106 comm="a" exe="/x" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600409 code=0x0` + "\n", Filtered, Certain},
+		"a filter, behind a function": {`audit: type=1326 audit(1.2:3): pid=106 comm="a" exe="/x" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600c09 code=0x0` + "\n", Other, Certain},
+	} {
+		r, err := Text("x", strings.NewReader(c.text), Options{HasCommand: noCommand})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if c.want == nothing || c.want == calm {
+			if len(r.Crashes) != 0 || r.Understood != (c.want == calm) {
+				t.Errorf("%s: got %d crashes, understood %v", name, len(r.Crashes), r.Understood)
+			}
+			continue
+		}
+		if len(r.Crashes) != 1 || r.Crashes[0].Kind != c.want || r.Crashes[0].Confidence != c.how {
+			t.Errorf("%s: got %d crashes", name, len(r.Crashes))
+			for _, c := range r.Crashes {
+				t.Logf("%s %s: %s %q", c.Kind, c.Confidence, c.Meaning, c.Lines)
+			}
+		}
+	}
+}
+
+// A log of a busy machine is read within seconds.
+func TestLongLog(t *testing.T) {
+	const lines = 200_000
+	log := strings.Repeat("[12.345] eth0: link is up, nothing to see in this line\n", lines)
+	began := time.Now()
+	if _, n, err := Log("x", strings.NewReader(log), Options{}); err != nil || n != lines {
+		t.Errorf("got %d lines, %v", n, err)
+	}
+	if took := time.Since(began); took > 4*time.Second { // 38 µs a line took 7.6 s
+		t.Errorf("took %v", took)
+	}
+}
+
+// Log is readLog for tests of lines alone.
+func Log(input string, in io.Reader, o Options) ([]*Crash, int, error) {
+	r, err := readLog(input, in, o)
+	if err != nil {
+		return nil, 0, err
+	}
+	return r.Crashes, r.Lines, nil
+}
