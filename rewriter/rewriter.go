@@ -69,6 +69,7 @@ var (
 	Forms      = patch.Forms
 	Scan       = patch.Scan
 	ScanWithin = patch.ScanWithin
+	Nameless   = find.Nameless
 	ScanThin   = find.ScanThin
 	Inspect    = find.Inspect
 	Look       = find.Look

@@ -10,6 +10,7 @@ import (
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/rewriter"
 )
 
 // What a file must be to be looked at.
@@ -18,6 +19,8 @@ const (
 	minELF = 64 + 56
 	// maxFile is the largest file that is examined.
 	maxFile = 4 << 30
+	// maxSearched is the largest file that is searched here, without a bound on the time that takes.
+	maxSearched = 64 << 20
 	// maxSparse is the largest file that may consist of holes for the most part.
 	maxSparse = 256 << 20
 )
@@ -30,15 +33,28 @@ func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (*legacyFile, error)
 		return nil, err
 	}
 	defer f.Close()
-	return examineFile(p.by, f, id)
+	if f.ID() != id {
+		return nil, rootfs.ErrChanged
+	}
+	return examineFile(p.by, f, p.buf)
 }
 
-func examineFile(by *examiner.Examiner, f *rootfs.File, id rootfs.Identity) (*legacyFile, error) {
+// searchSize is how much of a file is searched at once, in bytes: what stays in a core's second-level cache.
+const searchSize = 256 << 10
+
+// examineFile has an open file read, through buf where bytes are searched.
+func examineFile(by *examiner.Examiner, f *rootfs.File, buf []byte) (*legacyFile, error) {
 	if elf, err := isELF(f); err != nil || !elf {
 		return nil, err
 	}
 	if err := readable(f); err != nil {
 		return nil, err
+	}
+	// Most files name the page nowhere. That is seen without a look at their format, and no process is asked.
+	if len(by.Fixes) == 0 && f.Stat.Size <= maxSearched {
+		if nameless, err := rewriter.Nameless(f, f.Stat.Size, buf); err != nil || nameless {
+			return nil, errors.Join(err, f.Unchanged())
+		}
 	}
 	found, err := by.Examine(f.FD(), f.Stat.Size)
 	if err != nil || found == (examiner.Finding{}) {
@@ -47,9 +63,6 @@ func examineFile(by *examiner.Examiner, f *rootfs.File, id rootfs.Identity) (*le
 	h := &legacyFile{ID: f.ID(), Finding: found}
 	if h.SHA256, err = sum(f); err != nil {
 		return nil, err
-	}
-	if f.ID() != id {
-		return nil, rootfs.ErrChanged
 	}
 	return h, f.Unchanged()
 }

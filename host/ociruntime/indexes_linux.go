@@ -30,7 +30,7 @@ type indexes struct {
 // where a file that matters is not what it was, if only in its metadata. Whoever else wants it
 // at that time, waits.
 func (k *indexes) layer(dir string) (*scanned, error) {
-	root, err := rootfs.Open(dir)
+	root, err := openLayer(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 	}
 	by, x := k.pool.One(), &index{}
 	defer k.pool.Done(by)
-	h, err := examineFile(by, f, f.ID())
+	h, err := examineFile(by, f, make([]byte, searchSize))
 	switch {
 	case errors.Is(err, examiner.ErrTime):
 		return nil, k.spend.late()

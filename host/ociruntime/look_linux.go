@@ -94,6 +94,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		root, err := rootfs.Of(fd, "/"+name)
 		if err == nil {
+			root.Bare = k.bare(m.point)
 			found, err = keep.folder(root)
 			root.Close()
 		}
@@ -136,6 +137,7 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 			return layered, nil
 		}
 	}
+	k.root.Bare = k.bare(k.root.Path)
 	found, err := keep.folder(k.root)
 	if err == nil && layered != nil {
 		for _, h := range layered.Legacy { // what is not shown may be a copy that was cut off: fix
@@ -146,6 +148,13 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 		}
 	}
 	return found, err
+}
+
+// bare reports whether nothing is mounted below a path.
+func (k *container) bare(path string) bool {
+	return !slices.ContainsFunc(k.mounts, func(m mount) bool {
+		return strings.HasPrefix(m.point, strings.TrimSuffix(path, "/")+"/")
+	})
 }
 
 // lookAtLayers finds the files in the layers of an overlay, of which most never change. whole says that the root
@@ -171,7 +180,7 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 	k.rec.Layers = layers.lower
 	k.upper = layers.upper
 	if layers.upper != "" {
-		upper, err := rootfs.Open(layers.upper)
+		upper, err := openLayer(layers.upper)
 		if err != nil {
 			return nil, false, err
 		}
@@ -204,12 +213,21 @@ func (k *indexes) lower(dir string) (*scanned, error) {
 	if immutable(dir) {
 		return k.layer(dir)
 	}
-	root, err := rootfs.Open(dir)
+	root, err := openLayer(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
 	return k.folder(root)
+}
+
+// openLayer opens a directory of an overlay, which shows nothing that is mounted in it.
+func openLayer(dir string) (*rootfs.Root, error) {
+	root, err := rootfs.Open(dir)
+	if err == nil {
+		root.Bare = true
+	}
+	return root, err
 }
 
 // ownRoot reports whether the root is one that an engine made for this container alone.

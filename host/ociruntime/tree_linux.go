@@ -51,7 +51,7 @@ type part struct {
 	known []uint64 // bits: those of the old index that are still there
 	fresh int      // files that the old index did not know
 	added int      // folders that it did not know
-	buf   []byte   // names of extended attributes
+	buf   []byte   // for a part of a file
 }
 
 // maxWitnesses is how many files each walker names as a layer's witnesses.
@@ -97,6 +97,9 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 		if old != nil {
 			t.folders = foldersOf(old.folders)
 		}
+	}
+	if !old.whole() && root.Bare {
+		root.Private()
 	}
 	err = root.Walk(min(walkers, runtime.GOMAXPROCS(0)), t.visitor)
 	for _, p := range t.parts {
@@ -146,7 +149,7 @@ func (x *index) remain(old *index) {
 // visitor begins a part.
 func (t *tree) visitor() rootfs.Visitor {
 	const word = 64 // bits
-	p := &part{tree: t, by: t.pool.One(), known: make([]uint64, t.old.len()/word+1)}
+	p := &part{tree: t, by: t.pool.One(), known: make([]uint64, t.old.len()/word+1), buf: make([]byte, searchSize)}
 	t.parts = append(t.parts, p)
 	v := rootfs.Visitor{File: p.file, Opened: p.opened, Seen: t.spend.seen, Passed: func(name string, err error) {
 		p.new.Unread = append(p.new.Unread, unread{
@@ -162,11 +165,8 @@ func (t *tree) visitor() rootfs.Visitor {
 // opened looks for the extended attributes with which overlay shows a directory, or what is in it, elsewhere
 // (fs/overlayfs/overlayfs.h, enum ovl_xattr): of those that vfix does not know, any may.
 func (p *part) opened(fd int) {
-	if p.buf == nil {
-		const usual = 4 << 10 // bytes; one with more counts as one that moves
-		p.buf = make([]byte, usual)
-	}
-	n, err := unix.Flistxattr(fd, p.buf)
+	const usual = 4 << 10 // bytes; one with more counts as one that moves
+	n, err := unix.Flistxattr(fd, p.buf[:usual])
 	if err != nil && !errors.Is(err, unix.ENOTSUP) {
 		p.moved.Store(true)
 	}

@@ -404,3 +404,15 @@ func TestScanInSteps(t *testing.T) {
 		t.Errorf("kept: %+v", part)
 	}
 }
+
+// A root below which something is mounted gets no mount of its own, which would show what that covers.
+func TestBare(t *testing.T) {
+	k := &container{mounts: []mount{{point: "/roots/a"}, {point: "/roots/b/proc"}, {point: "/roots/cd"}}}
+	for path, want := range map[string]bool{
+		"/roots/a": true, "/roots/b": false, "/roots/b/": false, "/roots/b/proc": true, "/roots/c": true, "/roots": false, "/": false,
+	} {
+		if got := k.bare(path); got != want {
+			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
+	}
+}

@@ -55,6 +55,7 @@ var ErrChanged = errors.New("changed while it was read")
 type File struct {
 	Stat unix.Stat_t // as it was when it was opened
 	fd   int
+	r    *Root
 }
 
 // OpenFile opens the regular file at a real path. What else may be there (a fifo, a device)
@@ -75,24 +76,34 @@ func (r *Root) open(path func() (int, error)) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(at)
-	f := &File{}
-	if err := unix.Fstat(at, &f.Stat); err != nil {
+	f := &File{fd: at, r: r}
+	defer f.Close() // the name
+	if err := f.regular(); err != nil {
 		return nil, err
 	}
-	if f.Stat.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, ErrNotRegular
-	}
+	g := *f
+	name := strconv.AppendInt(make([]byte, 0, 16), int64(at), 10)
 	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	f.fd, err = retry(func() (int, error) { return unix.Openat(r.descriptors, strconv.Itoa(at), flags, 0) })
+	g.fd, err = retry(func() (int, error) { return r.openat(r.descriptors, append(name, 0), flags) })
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return &g, nil
+}
+
+// regular looks at what is open.
+func (f *File) regular() error {
+	if err := f.r.fstat(f.fd, &f.Stat); err != nil {
+		return err
+	}
+	if f.Stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		return ErrNotRegular
+	}
+	return nil
 }
 
 // Close closes the file.
-func (f *File) Close() { unix.Close(f.fd) }
+func (f *File) Close() { f.r.close(f.fd) }
 
 // FD is the descriptor, open for reading.
 func (f *File) FD() int { return f.fd }
@@ -104,7 +115,7 @@ func (f *File) ID() Identity { return IdentityOf(&f.Stat) }
 func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	n := 0
 	for n < len(b) {
-		k, err := unix.Pread(f.fd, b[n:], off+int64(n))
+		k, err := f.r.pread(f.fd, b[n:], off+int64(n))
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
@@ -122,7 +133,7 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 // before it is called is then of one and the same content.
 func (f *File) Unchanged() error {
 	var st unix.Stat_t
-	if err := unix.Fstat(f.fd, &st); err != nil {
+	if err := f.r.fstat(f.fd, &st); err != nil {
 		return err
 	}
 	if now := IdentityOf(&st); now != f.ID() {

@@ -21,10 +21,14 @@ import (
 // no slash; "" is the root itself. A real path is one without symlinks.
 type Root struct {
 	Path string // on this machine, absolute and without symlinks
-	fd   int    // O_PATH
+	// Bare says that no mount below the root is to be seen: the root may get a mount of its own (Private).
+	Bare bool
+	fd   int // O_PATH
 	// descriptors is /proc/self/fd, O_PATH: what is opened by a mere name is opened to be read there.
 	descriptors int
 	dev         uint64
+	dated       bool        // see Dated
+	private     int         // the root in a mount of its own, -1 for none: see Private
 	walk        atomic.Bool // this kernel has no openat2(2): resolve step by step
 }
 
@@ -51,7 +55,7 @@ func Open(name string) (*Root, error) {
 // Of is the root filesystem that is open at a descriptor, which the root closes. It need not have a path on this
 // machine; path is what it is called.
 func Of(fd int, path string) (*Root, error) {
-	r := &Root{Path: path, fd: fd, descriptors: -1}
+	r := &Root{Path: path, fd: fd, descriptors: -1, private: -1}
 	var err error
 	if r.descriptors, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		r.Close()
@@ -63,13 +67,18 @@ func Of(fd int, path string) (*Root, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	r.dev = st.Dev
+	var fs unix.Statfs_t
+	r.dated = unix.Fstatfs(fd, &fs) == nil && slices.Contains([]int64{
+		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC,
+	}, int64(fs.Type))
 	return r, nil
 }
 
 // Close ends the use of the root.
 func (r *Root) Close() {
-	unix.Close(r.fd)
-	unix.Close(r.descriptors)
+	for _, fd := range [...]int{r.fd, r.descriptors, r.private} {
+		unix.Close(fd)
+	}
 }
 
 // Stat is of the root itself.
@@ -81,11 +90,25 @@ func (r *Root) Stat() (unix.Statx_t, error) {
 
 // Dated reports whether the root is on a file system that dates each change to a folder's names by the
 // folder's ctime, for certain: one of the usual ones of a disk or of memory.
-func (r *Root) Dated() bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(r.fd, &st) == nil && slices.Contains([]int64{
-		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC,
-	}, int64(st.Type))
+func (r *Root) Dated() bool { return r.dated }
+
+// Private has walks go through a mount of the root that nobody else sees, where that can be made (Linux 5.12,
+// CAP_SYS_ADMIN): no device can be opened in it, so that a file is opened at once, whatever takes its place, and
+// reading changes no times. It shows what mounts below the root cover: it is for a root without any.
+func (r *Root) Private() {
+	if r.private >= 0 {
+		return
+	}
+	tree, err := unix.OpenTree(r.fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		unix.Close(tree)
+		return
+	}
+	r.private = tree
 }
 
 // openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed.

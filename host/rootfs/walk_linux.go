@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,13 +18,19 @@ type Entry struct {
 	Stat   unix.Stat_t
 	folder []byte
 	r      *Root
-	at     int // the folder
+	at     int   // the folder
+	file   *File // open already, in a root's own mount: opened, until somebody takes it
+	opened File
 }
 
-// Open is Root.OpenFile of the file.
+// Open is Root.OpenFile of the file; the caller closes what it returns.
 func (e *Entry) Open() (*File, error) {
+	if f := e.file; f != nil {
+		e.file = nil
+		return f, nil
+	}
 	return e.r.open(func() (int, error) {
-		return unix.Openat(e.at, string(e.Base), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return e.r.openat(e.at, e.Base[:len(e.Base)+1], unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	})
 }
 
@@ -104,7 +109,7 @@ type level struct {
 
 // how folders are opened: one that may be known is read by another descriptor.
 func (w *walker) how() int {
-	if w.v.Known != nil {
+	if w.v.Known != nil && w.r.private < 0 {
 		return unix.O_PATH | unix.O_DIRECTORY
 	}
 	return unix.O_RDONLY | unix.O_DIRECTORY
@@ -117,7 +122,7 @@ func (w *walker) subtree(t task) (err error) {
 	w.push(t.fd)
 	defer func() {
 		for _, l := range w.levels {
-			unix.Close(l.fd)
+			w.r.close(l.fd)
 		}
 	}()
 	for len(w.levels) > 0 && !w.stop.Load() {
@@ -134,7 +139,7 @@ func (w *walker) subtree(t task) (err error) {
 			if w.v.Read != nil && l.st.Ino != 0 && len(l.kept) <= maxKept && l.read {
 				w.v.Read(&l.st, l.kept)
 			}
-			unix.Close(l.fd)
+			w.r.close(l.fd)
 			w.levels = w.levels[:len(w.levels)-1]
 			continue
 		}
@@ -164,11 +169,14 @@ func (w *walker) begin(l *level) error {
 	if w.v.Known == nil {
 		return w.fresh(l)
 	}
-	if err := unix.Fstat(l.fd, &l.st); err != nil {
+	if err := w.r.fstat(l.fd, &l.st); err != nil {
 		l.end = true
 		return w.unread(l, err)
 	}
 	known := w.v.Known(&l.st)
+	if known == nil && w.r.private >= 0 { // it is open for reading
+		return w.fresh(l)
+	}
 	if known == nil {
 		fd, err := retry(func() (int, error) {
 			return unix.Openat(l.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -177,7 +185,7 @@ func (w *walker) begin(l *level) error {
 			l.end = true
 			return w.unread(l, err)
 		}
-		unix.Close(l.fd)
+		w.r.close(l.fd)
 		l.fd = fd
 		return w.fresh(l)
 	}
@@ -205,7 +213,7 @@ func (w *walker) fresh(l *level) error {
 
 // read reads a part of a folder.
 func (w *walker) read(l *level) error {
-	n, err := getdents(l.fd, w.buf)
+	n, err := w.r.getdents(l.fd, w.buf)
 	switch {
 	case errors.Is(err, unix.EINTR):
 		return nil
@@ -240,7 +248,7 @@ func (w *walker) enter(l *level) int {
 		w.path = append(w.path, '/')
 	}
 	w.path = append(w.path, name...)
-	fd, err := w.r.openAt(l.fd, string(name), w.how(), true)
+	fd, err := w.folder(l.fd, l.names[l.next-len(name)-1:l.next])
 	switch {
 	case errors.Is(err, unix.EXDEV): // another mount
 		return -1
@@ -249,6 +257,14 @@ func (w *walker) enter(l *level) int {
 		return -1
 	}
 	return fd
+}
+
+// folder opens a folder by its name, which ends in a NUL. No other mount is in a root's own.
+func (w *walker) folder(in int, name []byte) (int, error) {
+	if w.r.private >= 0 {
+		return retry(func() (int, error) { return w.r.openat(in, name, w.how()|unix.O_NOFOLLOW|unix.O_CLOEXEC) })
+	}
+	return w.r.openAt(in, string(name[:len(name)-1]), w.how(), true)
 }
 
 // The layout of struct linux_dirent64 (include/linux/dirent.h): d_ino, d_off, d_reclen,
@@ -312,7 +328,7 @@ func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, erro
 	if typ == unix.DT_DIR {
 		return append(below, raw...), nil
 	}
-	if err := lstatat(fd, raw, &e.Stat); err != nil {
+	if err := e.look(raw, typ); err != nil {
 		if !errors.Is(err, unix.ENOENT) { // gone since
 			w.v.Passed(e.Name(), err)
 		}
@@ -322,9 +338,35 @@ func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, erro
 	case unix.S_IFDIR:
 		return append(below, raw...), nil
 	case unix.S_IFREG:
+		defer e.done()
 		return below, w.v.File(e)
 	}
 	return below, nil
+}
+
+// look finds out what a name is. In a root's own mount most files will be read: they are opened at once. What
+// cannot be opened so has changed since, or is looked at like any other.
+func (e *Entry) look(name []byte, typ byte) error {
+	if e.r.private >= 0 && typ == unix.DT_REG {
+		const how = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+		if fd, err := e.r.openat(e.at, name, how); err == nil {
+			e.opened = File{fd: fd, r: e.r}
+			if e.file = &e.opened; e.file.regular() == nil {
+				e.Stat = e.opened.Stat
+				return nil
+			}
+			e.done()
+		}
+	}
+	return e.r.lstatat(e.at, name, &e.Stat)
+}
+
+// done closes the file if nobody has taken it.
+func (e *Entry) done() {
+	if e.file != nil {
+		e.file.Close()
+		e.file = nil
+	}
 }
 
 func join(folder, base []byte) string {
@@ -332,26 +374,4 @@ func join(folder, base []byte) string {
 		return string(base)
 	}
 	return string(folder) + "/" + string(base)
-}
-
-// Two system calls without Go's ceremony around what may block: a walk makes thousands, most
-// are answered from memory, and the program has nothing else to do meanwhile.
-
-// lstatat is fstatat(2) of a NUL-terminated name, symlinks not followed.
-func lstatat(fd int, name []byte, st *unix.Stat_t) error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT, uintptr(fd), uintptr(unsafe.Pointer(&name[0])),
-		uintptr(unsafe.Pointer(st)), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// getdents is getdents64(2).
-func getdents(fd int, buf []byte) (int, error) {
-	n, _, errno := unix.RawSyscall(unix.SYS_GETDENTS64, uintptr(fd), uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)))
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), nil
 }

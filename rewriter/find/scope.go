@@ -3,6 +3,9 @@
 package find
 
 import (
+	"encoding/binary"
+	"io"
+
 	"vfix.dev/vfix/rewriter/elf"
 )
 
@@ -38,4 +41,28 @@ func (o *Scope) within(f *File) *Skip {
 		}
 	}
 	return nil
+}
+
+// Nameless reports whether a file of size bytes, an x86-64 ELF file, is sure to have no site: it can be loaded
+// anywhere, so that no distance leads to the page, and has the lower half of no address of the page in it, aligned
+// or not. It is a search for bytes, with no look at the format but for e_type, through buf.
+func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
+	const etype, overlap = 16, 3
+	for at := int64(0); ; at += int64(len(buf)) - overlap {
+		b := buf[:min(int64(len(buf)), size-at)]
+		if _, err := r.ReadAt(b, at); err != nil {
+			return false, err
+		}
+		if at == 0 && (len(b) < elf.EhdrSize || binary.LittleEndian.Uint16(b[etype:]) == elf.TypeExec) {
+			return false, nil
+		}
+		for i := range elf.Pairs(b, 2, len(b), []uint16{pagePair}) {
+			if lowerHalf(b, i) {
+				return false, nil
+			}
+		}
+		if at+int64(len(b)) == size {
+			return true, nil
+		}
+	}
 }

@@ -72,8 +72,8 @@ func (s *search) run() error {
 
 // hit looks at the pair at b[i], which may be in code where exec is set.
 func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
-	if s.full() || i < 2 || b[i-2] != 0 || b[i-1]&^0x0c != 0 {
-		return // the lower half of none of the three
+	if s.full() || !lowerHalf(b, i) {
+		return
 	}
 	imm := i - 2
 	f, ok := FunctionAt(uint64(int64(int32(binary.LittleEndian.Uint32(b[imm:])))))
@@ -85,6 +85,9 @@ func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
 	}
 	s.word(b, vaddr, imm, f)
 }
+
+// lowerHalf reports whether the pair at b[i] may end the lower half of one of the three addresses.
+func lowerHalf(b []byte, i int) bool { return i >= 2 && b[i-2] == 0 && b[i-1]&^0x0c == 0 }
 
 // word takes the four bytes at b[imm] for data: an address, aligned or not, or the lower half of one.
 // Two bytes before an aligned number, the page's own address is half of -160.

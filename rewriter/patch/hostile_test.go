@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
 	. "vfix.dev/vfix/rewriter/find"
 )
 
@@ -296,8 +297,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// FuzzScan: no input makes Scan panic, or report what the file does not hold.
-func FuzzScan(f *testing.F) {
+// scanSeeds are files with all that Scan reads, and damaged ones.
+func scanSeeds(f *testing.F) {
 	base := hostileBase(f)
 	good := base.build()
 	f.Add(good)
@@ -317,6 +318,11 @@ func FuzzScan(f *testing.F) {
 	f.Add(object)
 	f.Add(archive("/", "\x00", "//", "x.o/\n", "/0", string(object), "#1/4", "b.o\x00"+string(object)))
 	f.Add([]byte(arThin))
+}
+
+// FuzzScan: no input makes Scan panic, or report what the file does not hold.
+func FuzzScan(f *testing.F) {
+	scanSeeds(f)
 	f.Fuzz(func(t *testing.T, file []byte) {
 		r := scanFile(t, file)
 		for i, s := range r.Sites {
@@ -338,4 +344,60 @@ func FuzzScan(f *testing.F) {
 			}
 		}
 	})
+}
+
+// namelessChecked is Nameless of a file, through buffers of several sizes. Where it is true, Scan finds nothing.
+func namelessChecked(t *testing.T, file []byte) bool {
+	t.Helper()
+	var all []bool
+	for _, size := range []int{elf.EhdrSize, elf.EhdrSize + 1, 4096, len(file) + elf.EhdrSize} {
+		nameless, err := find.Nameless(bytes.NewReader(file), int64(len(file)), make([]byte, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all = append(all, nameless); nameless != all[0] {
+			t.Fatalf("buffers of several sizes: got %v", all)
+		}
+	}
+	if r, err := ScanWithin(bytes.NewReader(file), int64(len(file)), 1<<30); all[0] && (err != nil || len(r.Sites) > 0) {
+		t.Fatalf("called nameless: got %+v, %v", r, err)
+	}
+	return all[0]
+}
+
+// FuzzNameless: what Nameless passes over has no site for Scan.
+func FuzzNameless(f *testing.F) {
+	scanSeeds(f)
+	plain := hostileBase(f)
+	plain.text, plain.data = asm(f, nops16+"c3"), nil
+	plain.symbols, plain.rela, plain.fdes = nil, nil, nil
+	f.Add(plain.build())
+	f.Fuzz(func(t *testing.T, file []byte) { namelessChecked(t, file) })
+}
+
+// Nameless sees each of the addresses wherever it is, also from one buffer to the next, and is sure of nothing in a
+// program at fixed addresses.
+func TestNameless(t *testing.T) {
+	base := hostileBase(t)
+	base.text, base.data, base.symbols, base.rela, base.fdes = asm(t, nops16+"c3"), nil, nil, nil, nil
+	clean := base.build()
+	if !namelessChecked(t, clean) {
+		t.Errorf("not nameless: a file without the addresses")
+	}
+	for _, f := range find.Functions {
+		for at := elf.EhdrSize; at+4 <= len(clean); at++ {
+			named := bytes.Clone(clean)
+			binary.LittleEndian.PutUint32(named[at:], uint32(f.Vaddr()))
+			if namelessChecked(t, named) {
+				t.Fatalf("nameless: %v at offset %d", f, at)
+			}
+		}
+	}
+	base.dyn = false
+	if namelessChecked(t, base.build()) {
+		t.Error("nameless: a program at fixed addresses")
+	}
+	if _, err := find.Nameless(bytes.NewReader(clean[:100]), int64(len(clean)), make([]byte, 64)); err == nil {
+		t.Error("a file that has become shorter: got no error")
+	}
 }

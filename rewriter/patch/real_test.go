@@ -28,6 +28,7 @@ func eachELF(t *testing.T, variable string, visit func(path string, file []byte,
 		if err != nil || len(file) < 4 || string(file[:4]) != "\x7fELF" {
 			return nil
 		}
+		namelessChecked(t, file)
 		r, err := Scan(bytes.NewReader(file), int64(len(file)))
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
