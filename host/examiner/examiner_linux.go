@@ -22,9 +22,8 @@ type Examiner struct {
 	Until  time.Time
 	// Fixes are those that are made besides: nil for none.
 	Fixes []rewriter.Fix
-	// Holds is what confines the process, once it has been started; Asked is how often it was asked.
+	// Holds is what confines the process, once it has been started.
 	Holds []string
-	Asked int
 
 	process *os.Process
 	socket  int
@@ -59,14 +58,7 @@ func (e *Examiner) Patch(original int, size int64, to int, want int64) error {
 }
 
 func (e *Examiner) ask(r request, files ...int) (a answer, err error) {
-	e.Asked++
-	if e.process == nil && e.refused == nil {
-		if err := e.start(); err != nil {
-			e.Close()
-			e.refused = fmt.Errorf("no confined process to examine it: %w", err)
-		}
-	}
-	if e.refused != nil {
+	if e.start(); e.refused != nil {
 		return a, e.refused
 	}
 	err = send(e.socket, r, files...)
@@ -121,8 +113,19 @@ func (e *Examiner) ended(err error) error {
 	return err
 }
 
-// start starts the process and waits until it is confined.
-func (e *Examiner) start() error {
+// start starts the process, unless it has been started.
+func (e *Examiner) start() {
+	if e.process != nil || e.refused != nil {
+		return
+	}
+	if err := e.confined(); err != nil {
+		e.Close()
+		e.refused = fmt.Errorf("no confined process to examine it: %w", err)
+	}
+}
+
+// confined starts the process and waits until it is confined.
+func (e *Examiner) confined() error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

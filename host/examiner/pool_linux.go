@@ -3,6 +3,10 @@
 package examiner
 
 import (
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"vfix.dev/vfix/rewriter"
@@ -16,28 +20,113 @@ type Pool struct {
 	Until  time.Time
 	// Fixes are those that are made besides.
 	Fixes []rewriter.Fix
-	// Holds is what confined the last process that was done, Asked how often all were asked.
-	Holds []string
-	Asked int
+	// Examined is how many files were, in whatever way.
+	Examined atomic.Int64
+
+	mu    sync.Mutex
+	holds []string
+	spare chan *Examiner // the one that is being started
 }
 
-// One is an examiner, to be ended with Done.
-func (p *Pool) One() *Examiner {
-	return &Examiner{Memory: p.Memory, Until: p.Until, Fixes: p.Fixes}
+// Holds is what confined the last process that was done.
+func (p *Pool) Holds() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.holds
 }
 
-// Done ends an examiner.
-func (p *Pool) Done(e *Examiner) {
+// one is an examiner, to be ended with done. A start that needs one mostly needs another one, for the next
+// directory or for a copy: while one works, the next is started.
+func (p *Pool) one() *Examiner {
+	e := &Examiner{Memory: p.Memory, Until: p.Until, Fixes: p.Fixes}
+	if runtime.GOMAXPROCS(0) == 1 {
+		return e
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spare != nil {
+		until := e.Until
+		e = <-p.spare
+		e.Until = until
+	}
+	next := &Examiner{Memory: p.Memory, Until: p.Until, Fixes: p.Fixes}
+	p.spare = make(chan *Examiner, 1)
+	go func(spare chan<- *Examiner) {
+		next.start()
+		spare <- next
+	}(p.spare)
+	return e
+}
+
+// done ends an examiner.
+func (p *Pool) done(e *Examiner) {
 	e.Close()
-	p.Asked += e.Asked
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if e.Holds != nil {
-		p.Holds = e.Holds
+		p.holds = e.Holds
+	}
+}
+
+// Close ends what was started and not needed.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spare != nil {
+		(<-p.spare).Close()
+		p.spare = nil
 	}
 }
 
 // Patch is Examiner.Patch by a process that sees no other file.
 func (p *Pool) Patch(original int, size int64, to int, want int64) error {
-	e := p.One()
-	defer p.Done(e)
+	p.Examined.Add(1)
+	e := p.one()
+	defer p.done(e)
 	return e.Patch(original, size, to, want)
+}
+
+// Group examines the files of one directory: what one of them says of another is between the two. It has as many
+// processes as are asked at a time.
+type Group struct {
+	*Pool
+	idle chan *Examiner
+}
+
+// Group is for one directory, of which at most that many files are examined at a time; to be ended with Done.
+func (p *Pool) Group(most int) *Group { return &Group{p, make(chan *Examiner, most)} }
+
+// File is an open file.
+type File interface {
+	io.ReaderAt
+	FD() int
+}
+
+// maxSearched is the largest file that is searched here, in bytes: that has no bound on its time.
+const maxSearched = 64 << 20
+
+// Examine examines an x86-64 ELF file of size bytes, a part of which buf takes. Most name the page nowhere: that
+// is seen without a look at their format, and no process is asked.
+func (g *Group) Examine(f File, size int64, buf []byte) (Finding, error) {
+	g.Examined.Add(1)
+	if len(g.Fixes) == 0 && size <= maxSearched {
+		if nameless, err := rewriter.Nameless(f, size, buf); err != nil || nameless {
+			return Finding{}, err
+		}
+	}
+	var e *Examiner
+	select {
+	case e = <-g.idle:
+	default:
+		e = g.one()
+	}
+	defer func() { g.idle <- e }()
+	return e.Examine(f.FD(), size)
+}
+
+// Done ends the processes of the directory.
+func (g *Group) Done() {
+	for len(g.idle) > 0 {
+		g.done(<-g.idle)
+	}
 }

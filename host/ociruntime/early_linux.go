@@ -35,15 +35,16 @@ func Index(layers []string, dir string, o Options) (*Indexed, error) {
 	p.Limits.Seconds = earlySeconds
 	b := newBudget(p.Limits)
 	pool := &examiner.Pool{Memory: b.MemoryBytes, Until: b.until(), Fixes: decided.Fix}
+	defer pool.Close()
 	keep := indexes{s, o.maker(pool.Fixes), b, pool}
 	done := &Indexed{Layers: len(layers)}
 	for _, layer := range layers {
-		asked := pool.Asked
+		asked := pool.Examined.Load()
 		x, err := keep.lower(layer)
 		if err != nil {
 			return done, fmt.Errorf("%s: %w", layer, err)
 		}
-		if pool.Asked > asked {
+		if pool.Examined.Load() > asked {
 			done.New++
 		}
 		done.Files += len(x.Legacy)

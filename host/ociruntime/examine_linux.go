@@ -10,7 +10,6 @@ import (
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
-	"vfix.dev/vfix/rewriter"
 )
 
 // What a file must be to be looked at.
@@ -19,8 +18,6 @@ const (
 	minELF = 64 + 56
 	// maxFile is the largest file that is examined.
 	maxFile = 4 << 30
-	// maxSearched is the largest file that is searched here, without a bound on the time that takes.
-	maxSearched = 64 << 20
 	// maxSparse is the largest file that may consist of holes for the most part.
 	maxSparse = 256 << 20
 )
@@ -43,20 +40,14 @@ func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (*legacyFile, error)
 const searchSize = 256 << 10
 
 // examineFile has an open file read, through buf where bytes are searched.
-func examineFile(by *examiner.Examiner, f *rootfs.File, buf []byte) (*legacyFile, error) {
+func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, error) {
 	if elf, err := isELF(f); err != nil || !elf {
 		return nil, err
 	}
 	if err := readable(f); err != nil {
 		return nil, err
 	}
-	// Most files name the page nowhere. That is seen without a look at their format, and no process is asked.
-	if len(by.Fixes) == 0 && f.Stat.Size <= maxSearched {
-		if nameless, err := rewriter.Nameless(f, f.Stat.Size, buf); err != nil || nameless {
-			return nil, errors.Join(err, f.Unchanged())
-		}
-	}
-	found, err := by.Examine(f.FD(), f.Stat.Size)
+	found, err := by.Examine(f, f.Stat.Size, buf)
 	if err != nil || found == (examiner.Finding{}) {
 		return nil, errors.Join(err, f.Unchanged())
 	}

@@ -99,8 +99,9 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 	if x := k.read(key); x != nil {
 		return &x.scanned, nil
 	}
-	by, x := k.pool.One(), &index{}
-	defer k.pool.Done(by)
+	by, x := k.pool.Group(1), &index{}
+	defer by.Done()
+	before := k.pool.Examined.Load()
 	h, err := examineFile(by, f, make([]byte, searchSize))
 	switch {
 	case errors.Is(err, examiner.ErrTime):
@@ -112,7 +113,7 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 		x.Legacy = []legacyFile{*h}
 	}
 	// What is no ELF file is seen as fast as remembered.
-	if by.Asked > 0 && !f.ID().Unsettled(time.Now()) && !slices.ContainsFunc(x.Unread, passing) {
+	if k.pool.Examined.Load() > before && !f.ID().Unsettled(time.Now()) && !slices.ContainsFunc(x.Unread, passing) {
 		k.write(key, x)
 	}
 	return &x.scanned, nil
@@ -135,7 +136,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		old = k.read(key)
 	}
 	whole := old.whole()
-	now, asked := time.Now(), k.pool.Asked
+	now, asked := time.Now(), k.pool.Examined.Load()
 	scan := k.scan
 	if whole { // it is not exchanged for a part
 		scan = func(_ string, root *rootfs.Root, old *index, clean bool) (*index, bool, error) {
@@ -146,7 +147,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 	if err != nil {
 		return nil, err
 	}
-	few := old == nil && asked == k.pool.Asked && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
+	few := old == nil && asked == k.pool.Examined.Load() && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
 	if !changed || few {
 		return &x.scanned, nil
 	}

@@ -26,6 +26,7 @@ func Inspect(fd int, limits policy.Limits) (*Inspected, error) {
 	defer root.Close()
 	b := newBudget(limits)
 	pool := &examiner.Pool{Memory: b.MemoryBytes, Until: b.until()}
+	defer pool.Close()
 	x, _, err := scanTree(root, nil, false, b, pool)
 	if err != nil {
 		return nil, err

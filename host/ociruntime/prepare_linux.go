@@ -96,6 +96,7 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 		rec.Add("", why)
 	}
 	k.pool = &examiner.Pool{Memory: k.budget.MemoryBytes, Until: k.budget.until()}
+	defer k.pool.Close()
 	s, err := store.Open(c.Cache(), c.CacheBytes())
 	if err != nil {
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
@@ -108,7 +109,7 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 	if err == nil && len(k.add) > 0 && !k.spec.hasOwnMounts() {
 		err = errors.New("the container has no mount namespace of its own")
 	}
-	rec.Confined = k.pool.Holds
+	rec.Confined = k.pool.Holds()
 	if err != nil {
 		s.Release()
 		return k.withoutMounts(err)
@@ -143,13 +144,13 @@ func (k *container) work(d policy.Decision) (err error) {
 	k.rec.Root = k.root.Path
 	k.pool.Fixes = k.possible(d.Fix)
 	found, err := k.look()
-	k.rec.Examined = k.pool.Asked
+	k.rec.Examined = int(k.pool.Examined.Load())
 	k.rec.Seconds.Look = k.budget.since()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		k.rec.CacheHit = k.pool.Asked == 0
+		k.rec.CacheHit = k.pool.Examined.Load() == 0
 		k.rec.Seconds.Patch = k.budget.since() - k.rec.Seconds.Look
 	}()
 	if k.writable {

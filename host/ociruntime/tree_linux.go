@@ -25,7 +25,7 @@ const walkers = 4
 // tree looks for files that call the page in one folder.
 type tree struct {
 	spend *budget
-	pool  *examiner.Pool
+	by    *examiner.Group
 	old   *known
 	// folders has the names in folders, by inode; nil where they are not remembered.
 	folders map[[2]uint64][]byte
@@ -45,7 +45,6 @@ type tree struct {
 // part is what one of several walkers finds.
 type part struct {
 	*tree
-	by    *examiner.Examiner
 	new   index
 	still [][]byte // folders of the old index that have not changed
 	known []uint64 // bits: those of the old index that are still there
@@ -75,9 +74,10 @@ type linked struct {
 // without call sites, too; with an error it has them in any case, and what was found before.
 func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
-		clean: clean, spend: spend, pool: pool, now: time.Now(), linked: map[rootfs.Identity]*linked{},
+		clean: clean, spend: spend, by: pool.Group(walkers), now: time.Now(), linked: map[rootfs.Identity]*linked{},
 		oldLegacy: map[rootfs.Identity]*legacyFile{}, oldBad: map[rootfs.Identity]*unread{},
 	}
+	defer t.by.Done()
 	if old == nil {
 		t.old = newKnown(nil)
 	} else {
@@ -102,9 +102,6 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 		root.Private()
 	}
 	err = root.Walk(min(walkers, runtime.GOMAXPROCS(0)), t.visitor)
-	for _, p := range t.parts {
-		pool.Done(p.by)
-	}
 	x, same := t.join()
 	if err != nil {
 		x.remain(old)
@@ -149,7 +146,7 @@ func (x *index) remain(old *index) {
 // visitor begins a part.
 func (t *tree) visitor() rootfs.Visitor {
 	const word = 64 // bits
-	p := &part{tree: t, by: t.pool.One(), known: make([]uint64, t.old.len()/word+1), buf: make([]byte, searchSize)}
+	p := &part{tree: t, known: make([]uint64, t.old.len()/word+1), buf: make([]byte, searchSize)}
 	t.parts = append(t.parts, p)
 	v := rootfs.Visitor{File: p.file, Opened: p.opened, Seen: t.spend.seen, Passed: func(name string, err error) {
 		p.new.Unread = append(p.new.Unread, unread{

@@ -142,7 +142,7 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 
 // EachSymbol calls visit for each function and each label that the table defines.
 func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
-	buf := make([]byte, symChunk*SymSize)
+	buf := make([]byte, min(symChunk, t.count)*SymSize)
 	for i := uint64(0); i < t.count; i += symChunk {
 		n := min(symChunk, t.count-i)
 		if !f.InFile(t.off+i*SymSize, n*SymSize) {
