@@ -205,19 +205,14 @@ func containerdUnpack(t testing.TB, address, snapshotter, archive string, diffID
 		return err
 	}
 	dir := imagetest.Must[string](t)(os.MkdirTemp(t.TempDir(), ""))
-	snapshots := []string{"snapshots", "--snapshotter", snapshotter}
-	if err := ctr(append(snapshots, "view", dir, chainID(diffIDs))...); err != nil {
-		return err
-	}
-	defer ctr(append(snapshots, "rm", dir)...)
-	mount, err := exec.Command("ctr", "-a", address, "snapshots", "--snapshotter", snapshotter, "mounts", dir, dir).CombinedOutput()
+	mount, err := exec.Command("ctr", "-a", address, "snapshots", "--snapshotter", snapshotter, "view", "--target", dir, dir, chainID(diffIDs)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, mount)
 	}
 	if err := command("sh", "-c", string(mount)); err != nil {
 		t.Fatal(err)
 	}
-	defer command("umount", dir)
+	defer syscall.Unmount(dir, 0)
 	look(dir)
 	return nil
 }

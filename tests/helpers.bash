@@ -5,6 +5,16 @@
 # shellcheck disable=SC2034,SC2154,SC2317
 bats_require_minimum_version 1.5.0
 
+# bats notes before each command where it is, for the day that it fails, which takes longer than most
+# commands. It is enough to know the line of the test file and of its own functions.
+bats_debug_trap() {
+	[[ $1 == "${BATS_TEST_SOURCE-}" && ${BATS_INTERRUPTED-NOTSET} == NOTSET && ${BATS_TIMED_OUT-NOTSET} == NOTSET ]] || return 0
+	BATS_DEBUG_LASTLAST_STACK_TRACE=("${BATS_DEBUG_LAST_STACK_TRACE[@]}")
+	BATS_DEBUG_LAST_LINENO=("${BASH_LINENO[@]}")
+	BATS_DEBUG_LAST_SOURCE=("${BASH_SOURCE[@]}")
+	bats_capture_stack_trace
+}
+
 tree=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 build=$tree/tests/build
 VFIX=${VFIX:-$tree/bin/vfix}
@@ -20,14 +30,19 @@ status_sigsys=159
 patience=60 # seconds
 
 # run_vfix [STATUS] ARGUMENT...: runs vfix, wants that exit status (0), and leaves its
-# stdout in $output and its stderr in $stderr.
+# stdout in $output and its stderr in $stderr, as bats' run does with fewer processes.
 run_vfix() {
 	local want=0
 	if [[ ${1-} =~ ^[0-9]+$ ]]; then
 		want=$1
 		shift
 	fi
-	run --separate-stderr -- "$VFIX" "$@"
+	local file=$BATS_RUN_TMPDIR/stderr.$BASHPID
+	status=0
+	output=$("$VFIX" "$@" 2>"$file") || status=$?
+	stderr=$(<"$file")
+	IFS=$'\n' read -d '' -r -a lines <<<"$output" || true
+	IFS=$'\n' read -d '' -r -a stderr_lines <<<"$stderr" || true
 	echo "vfix $*"
 	echo "status: $status"
 	echo "stdout: $output"
