@@ -61,7 +61,7 @@ of_page() {
 		want=$("$fixtures/"$command)
 		# shellcheck disable=SC2086
 		expect "$command" "$("$BATS_FILE_TMPDIR/after/"$command)" "$want"
-	done < <(programs runs dies fine)
+	done <<<"$(programs runs dies fine)"
 }
 
 @test "fixtures: no patched program calls the page, and every other one does" {
@@ -76,7 +76,7 @@ of_page() {
 			# shellcheck disable=SC2086
 			run "$novsyscall" "$BATS_FILE_TMPDIR/after/"$command
 			expect "$command after: $output" "$status" "${want#* }"
-		done < <(programs $kind)
+		done <<<"$(programs $kind)"
 	done
 }
 
@@ -113,7 +113,7 @@ on_kernel() {
 	for kind in runs dies fine wrong deep; do
 		while read -r command; do
 			printf '/before/%s\n/after/%s\n' "$command" "$command"
-		done < <(programs $kind)
+		done <<<"$(programs $kind)"
 	done >"$list"
 	run_vm --vsyscall "$mode" --root "$(vm_root)" --commands "$list" "$@"
 	for kind in runs dies fine wrong deep; do
@@ -122,7 +122,7 @@ on_kernel() {
 			echo "$command"
 			expect_vm $((n += 1)) "${want% *}"
 			expect_vm $((n += 1)) "${want#* }"
-		done < <(programs $kind)
+		done <<<"$(programs $kind)"
 	done
 }
 
@@ -177,7 +177,7 @@ warnings() { { readelf -aW "$1" >/dev/null; } 2>&1; }
 			# shellcheck disable=SC2086
 			run env LD_BIND_NOW=1 "$novsyscall" "$copy/"$command
 			expect "$command after $tool: $output" "$status" 0
-		done < <(programs runs)
+		done <<<"$(programs runs)"
 	done
 	# The positive control: strip does strip.
 	[ "$(stat -c %s "$copy/static-2m")" -lt "$(stat -c %s "$BATS_FILE_TMPDIR/after/static-2m")" ]

@@ -253,7 +253,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 		# shellcheck disable=SC2086 # words of a command line
 		under $programs/${words#/bin/}
 		expect "status of $words: $output $stderr" "$status" 0
-	done < <(grep -E '^(/bin/)?trace-c|-kill$' <<<"$working")
+	done <<<"$(grep -E '^(/bin/)?trace-c|-kill$' <<<"$working")"
 }
 
 @test "trace: without CAP_SYS_PTRACE, a program that gives up rights is served all the same" {

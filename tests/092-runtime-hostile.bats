@@ -702,7 +702,7 @@ refuses() {
 	[ "$(cut -d ' ' -f 1 "$work/files" | sort | uniq -c | awk '$1 > 1' | wc -l)" -ge 1 ] || fail 'control: nobody got two files'
 	while read -r pid _; do
 		expect "files that $pid got" "$(grep -c "^$pid " "$work/files")" 1
-	done < <(grep 'cmsg_data=\[[0-9]*, [0-9]*\]' "$work/files")
+	done <<<"$(grep 'cmsg_data=\[[0-9]*, [0-9]*\]' "$work/files")"
 }
 
 @test "runtime: a layer whose files' metadata changed is examined again" {

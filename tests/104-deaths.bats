@@ -2,8 +2,8 @@
 # bats file_tags=machine,alone
 # Other deaths of old images than by the vsyscall page, made real: what scan, doctor and diagnose say
 # of them is held against what the programs do.
-# Variables come from helpers.bash; the dollars are for the shells of the roots.
-# shellcheck disable=SC2016,SC2154
+# Variables come from helpers.bash.
+# shellcheck disable=SC2154
 load helpers
 
 setup_file() {
@@ -64,42 +64,6 @@ ciphertexts() {
 
 # image NAME DIR CHANGE: an image of a folder's files.
 image() { tar -c -C "$2" . | docker import --change "$3" - "$1"; }
-
-@test "deaths: a JVM does with its memory limit what scan says of it [VM]" {
-	requires root vm legacy_image
-	local root=$BATS_TEST_TMPDIR/root java=/usr/lib/jvm/java-17-openjdk-amd64 hazards
-	cp -a "$legacy_image/rootfs" "$root"
-	"$tree/tests/fixtures/fallback/add-packages" "$root" openjdk-17-jre-headless
-	cp "$VFIX" /bin/busybox "$root/bin/"
-	run_vfix 3 scan --format json "$root$java/lib/server/libjvm.so" # it calls the page, too
-	hazards=$(jq -r '.results[].hazards[].kind' <<<"$output")
-	cat >"$root/limited.sh" <<-'END'
-		busybox mount -t cgroup2 none /sys/fs/cgroup
-		echo +memory >/sys/fs/cgroup/cgroup.subtree_control
-		mkdir -p /sys/fs/cgroup/pod && echo 256M >/sys/fs/cgroup/pod/memory.max && echo $$ >/sys/fs/cgroup/pod/cgroup.procs
-		if [ "$1" = unlisted ]; then
-			busybox grep -vwE 'memory|cpuset' /proc/cgroups >/tmp/cgroups
-			busybox mount --bind /tmp/cgroups /proc/cgroups
-		fi
-		shift
-		exec "$@"
-	END
-	run_vm --vsyscall xonly --root "$root" -- \
-		"sh /limited.sh listed $java/bin/java -XshowSettings:vm -version" \
-		'sh -c "busybox umount /sys/fs/cgroup; sh /limited.sh unlisted true; vfix doctor --format json --check cgroups"' \
-		"sh /limited.sh unlisted $java/bin/java -XshowSettings:vm -version" \
-		"sh /limited.sh unlisted $java/bin/java -XX:MaxRAM=268435456 -XshowSettings:vm -version"
-	heap() { sed -n 's/.*Max. Heap Size (Estimated): \([0-9]*\).*M$/\1/p' "$vm_out/$1.stderr"; }
-	expect 'MiB of heap where the kernel lists the controllers' "$(heap 1)" 121
-	expect 'doctor' "$(jq -r '.checks[0] | .verdict + " " + (.facts[] | select(.name == "missing").text)' "$vm_out/2.stdout")" 'fail cpuset memory'
-	if [ "$hazards" = java-cgroups ]; then
-		[ "$(heap 3)" -gt 256 ] || fail "scan says that the JVM ignores its limit, and its heap is $(heap 3) MiB"
-	else
-		expect 'hazards' "$hazards" ''
-		expect 'MiB of heap of a JVM without a hazard' "$(heap 3)" 121
-	fi
-	expect 'MiB of heap with the option' "$(heap 4)" 121
-}
 
 @test "deaths: OpenSSL 1.0.2k ignores the IV on an Intel processor with SHA extensions, and the variable of scan helps" {
 	requires sha_extensions

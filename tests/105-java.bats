@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
+# bats file_tags=long
 # rebuild --fix java-cgroups: JDKs from PyPI before and after, on a host that misleads them and on others.
 # Variables come from helpers.bash; the dollars are for the shells of the roots.
 # shellcheck disable=SC2016,SC2154
@@ -197,6 +197,42 @@ part() { awk -v part="$3" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 	[ "$(heap 2)" -gt 256 ] || fail "before: $(heap 2) MiB"
 	expect 'after: reads' "$(reads 3)" '/vfix/cgroups '
 	expect 'after: MiB of heap' "$(heap 3)" 121
+}
+
+@test "java: a JVM does with its memory limit what scan says of it [VM]" {
+	requires root vm legacy_image
+	local root=$BATS_TEST_TMPDIR/root java=/usr/lib/jvm/java-17-openjdk-amd64 hazards
+	cp -a "$legacy_image/rootfs" "$root"
+	"$tree/tests/fixtures/fallback/add-packages" "$root" openjdk-17-jre-headless
+	cp "$VFIX" /bin/busybox "$root/bin/"
+	run_vfix 3 scan --format json "$root$java/lib/server/libjvm.so" # it calls the page, too
+	hazards=$(jq -r '.results[].hazards[].kind' <<<"$output")
+	cat >"$root/limited.sh" <<-'END'
+		busybox mount -t cgroup2 none /sys/fs/cgroup
+		echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+		mkdir -p /sys/fs/cgroup/pod && echo 256M >/sys/fs/cgroup/pod/memory.max && echo $$ >/sys/fs/cgroup/pod/cgroup.procs
+		if [ "$1" = unlisted ]; then
+			busybox grep -vwE 'memory|cpuset' /proc/cgroups >/tmp/cgroups
+			busybox mount --bind /tmp/cgroups /proc/cgroups
+		fi
+		shift
+		exec "$@"
+	END
+	run_vm --vsyscall xonly --root "$root" -- \
+		"sh /limited.sh listed $java/bin/java -XshowSettings:vm -version" \
+		'sh -c "busybox umount /sys/fs/cgroup; sh /limited.sh unlisted true; vfix doctor --format json --check cgroups"' \
+		"sh /limited.sh unlisted $java/bin/java -XshowSettings:vm -version" \
+		"sh /limited.sh unlisted $java/bin/java -XX:MaxRAM=268435456 -XshowSettings:vm -version"
+	heap() { sed -n 's/.*Max. Heap Size (Estimated): \([0-9]*\).*M$/\1/p' "$vm_out/$1.stderr"; }
+	expect 'MiB of heap where the kernel lists the controllers' "$(heap 1)" 121
+	expect 'doctor' "$(jq -r '.checks[0] | .verdict + " " + (.facts[] | select(.name == "missing").text)' "$vm_out/2.stdout")" 'fail cpuset memory'
+	if [ "$hazards" = java-cgroups ]; then
+		[ "$(heap 3)" -gt 256 ] || fail "scan says that the JVM ignores its limit, and its heap is $(heap 3) MiB"
+	else
+		expect 'hazards' "$hazards" ''
+		expect 'MiB of heap of a JVM without a hazard' "$(heap 3)" 121
+	fi
+	expect 'MiB of heap with the option' "$(heap 4)" 121
 }
 
 # said DIR VERSION: what a JDK finds out about its container on this host; how often it looks

@@ -149,10 +149,13 @@ listing() {
 
 @test "a root filesystem: folder and tarball become images of one layer" {
 	requires root
-	tar --sort=name --numeric-owner -cf rootfs.tar -C "$legacy_image/rootfs" .
+	# Without the programs, most of the image, which only take long to compress.
+	mkdir small
+	tar -c -C "$legacy_image/rootfs" --exclude './usr/*bin/*' --exclude './usr/lib/x86_64-linux-gnu/[!l]*' --exclude '*/lib[!c]*.so*' --exclude '*/libcrypto*' . | tar -x -C small
+	tar --sort=name --numeric-owner -cf rootfs.tar -C small .
 	gzip -k1 rootfs.tar
-	listing "$legacy_image/rootfs" >listed
-	for source in "$legacy_image/rootfs" rootfs.tar rootfs.tar.gz; do
+	listing small >listed
+	for source in small rootfs.tar rootfs.tar.gz; do
 		rm -rf out unpacked
 		run_vfix convert "$source" -o oci:out:x --entrypoint '["/bin/sh", "-c"]' --cmd date --env A=b --workdir /tmp --user 1:2
 		"$build/validate" out
@@ -164,9 +167,9 @@ listing() {
 	expect 'diff ID, which is that of the tarball' "$(diff_ids oci:out:x)" "[\"sha256:$(sha256sum rootfs.tar | cut -d' ' -f1)\"]"
 	run_vfix rebuild rootfs.tar -o oci:fixed:x
 	expect layers "$(diff_ids oci:fixed:x | jq length)" 2
-	same_files fixed
-	run_vfix rebuild "$legacy_image/rootfs" -o oci:one:x
-	run_vfix rebuild "$legacy_image/rootfs" -o oci:two:x
+	same_files fixed small
+	run_vfix rebuild small -o oci:one:x
+	run_vfix rebuild small -o oci:two:x
 	expect 'digest of a second time' "$(digest_of oci:two:x)" "$(digest_of oci:one:x)"
 }
 

@@ -67,7 +67,7 @@ api() {
 	# All that cmp finds is in those runs, or behind the old end.
 	while read -r path; do
 		cmp -l "$legacy_image/rootfs/$path" "rootfs/$path" 2>/dev/null | awk '{print $1 - 1}'
-	done < <(jq -r '.predicate.files[0].path' $statement) >differ
+	done <<<"$(jq -r '.predicate.files[0].path' $statement)" >differ
 	jq -r '.predicate.files[0] | (.sites + .edits)[] | "\(.offset) \(.before | length / 2)"' $statement >spans
 	run awk 'NR == FNR {from[NR] = $1; to[NR] = $1 + $2; n = NR; next}
 		{ok = 0; for (i = 1; i <= n; i++) if ($1 >= from[i] && $1 < to[i]) ok = 1; if (!ok) {print; bad = 1}} END {exit bad}' spans differ

@@ -75,7 +75,7 @@ vfix_bounded() {
 		cp "$work/out/$name" "$work/once"
 		vfix_bounded patch -i "$work/out/$name"
 		cmp "$work/once" "$work/out/$name" || bad=1
-	done < <(expected elf)
+	done <<<"$(expected elf)"
 	[ $bad = 0 ]
 }
 
@@ -96,7 +96,7 @@ vfix_bounded() {
 			[[ $words == "verify "* ]] || words="verify 0"
 			ended "$got" "${words#verify }" || { echo "# verify $name" && bad=1; }
 		fi
-	done < <(expected image)
+	done <<<"$(expected image)"
 	[ $bad = 0 ]
 	[ ! -e /etc/vfix-hostile ]
 	expect "the corpus" "$(find "$made/image" -type f -size -1000k -print0 | sort -z | xargs -0 sha256sum | sha256sum)" "$digest"

@@ -146,12 +146,12 @@ enter_work() {
 	cd "$work" || return
 }
 
-# same_files LAYOUT: the merged files of its image x are those of the legacy image, but for the two
-# that are patched. It works in the folder rootfs.
+# same_files LAYOUT [ROOT]: the merged files of its image x are those of the legacy image, or of a folder,
+# but for the two that are patched. It works in the folder rootfs.
 same_files() {
 	"$build/validate" "$1"
 	umoci raw unpack --image "$1:x" rootfs
-	diff -r -q --no-dereference -x libc.so.6 -x clock "$legacy_image/rootfs" rootfs
+	diff -r -q --no-dereference -x libc.so.6 -x clock "${2:-$legacy_image/rootfs}" rootfs
 	[ ! -e rootfs/opt/attic/clock ] || fail 'a deleted file came back: the layers are in the wrong order'
 	rm -rf rootfs
 }

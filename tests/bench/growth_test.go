@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,12 +26,10 @@ func TestSlope(t *testing.T) {
 func TestSlowdownIsSeen(t *testing.T) {
 	dir := t.TempDir()
 	vfix, slow := filepath.Join(dir, "vfix"), filepath.Join(dir, "slow")
-	build := exec.Command("go", "build", "-o", vfix, "vfix.dev/vfix/cmd/vfix")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.WriteFile(slow, []byte("#!/bin/sh\nsleep 2\nexec "+vfix+" \"$@\"\n"), 0o755); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{vfix: "", slow: "sleep 0.5\n"} {
+		if err := os.WriteFile(name, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	scanned := filepath.Join(dir, "scanned")
 	if err := writeSmall(scanned, 0, 10); err != nil {
