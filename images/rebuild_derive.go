@@ -78,11 +78,10 @@ type derivedImage struct {
 	from  derivation
 }
 
-// Base is the image that this one was made of, Added the layer more that it has; Traced reports whether it
+// Base is the image that this one was made of; Traced reports whether it
 // runs under vfix-trace, other than its base.
-func (d *derivedImage) Base() v1.Image              { return d.base }
-func (d *derivedImage) Added() *contents.AddedLayer { return d.added }
-func (d *derivedImage) Traced() bool                { return d.from.Traced }
+func (d *derivedImage) Base() v1.Image { return d.base }
+func (d *derivedImage) Traced() bool   { return d.from.Traced }
 
 // derive makes the derived image. It is an OCI image whatever the base is, so that only the names of media
 // types change; docker's names stay where oci is false, for an image in a docker manifest list, which

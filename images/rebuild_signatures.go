@@ -53,7 +53,7 @@ func findSignatures(ctx context.Context, src *media.Source, o media.Options) ([]
 	if err != nil {
 		return nil, err
 	}
-	opts, err := o.RemoteOptions(ctx, n.Context(), false)
+	opts, err := o.Net.Options(ctx, n.Context(), false)
 	if err != nil {
 		return nil, media.RegistryError(ctx, n, err)
 	}

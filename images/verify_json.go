@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/tidwall/gjson"
+
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/jsonobject"
 )
@@ -32,35 +34,27 @@ func (v *Verified) texts(where string, want, got []byte, except ...string) error
 }
 
 func (v *Verified) twice(where string, raw []byte) {
-	if key := duplicateKey(json.NewDecoder(bytes.NewReader(raw))); key != "" {
+	if key := duplicateKey(gjson.ParseBytes(raw)); key != "" {
 		v.problem("%s: %s: there twice", where, key)
 	}
 }
 
-// duplicateKey returns a key that an object has twice, "" for none.
-func duplicateKey(d *json.Decoder) string {
-	t, _ := d.Token()
+// duplicateKey returns a key that an object, or one in it, has twice, "" for none.
+func duplicateKey(value gjson.Result) (key string) {
+	if !value.IsObject() && !value.IsArray() {
+		return ""
+	}
 	seen := map[string]bool{}
-	for t == json.Delim('{') && d.More() {
-		k, err := d.Token()
-		key, _ := k.(string)
-		if err != nil || seen[key] {
-			return key
+	value.ForEach(func(k, v gjson.Result) bool {
+		if value.IsObject() && seen[k.Str] {
+			key = k.Str
+			return false
 		}
-		seen[key] = true
-		if key := duplicateKey(d); key != "" {
-			return key
-		}
-	}
-	for t == json.Delim('[') && d.More() {
-		if key := duplicateKey(d); key != "" {
-			return key
-		}
-	}
-	if t == json.Delim('{') || t == json.Delim('[') {
-		d.Token() // the end
-	}
-	return ""
+		seen[k.Str] = true
+		key = duplicateKey(v)
+		return key == ""
+	})
+	return key
 }
 
 // object compares two JSON objects, member by member.

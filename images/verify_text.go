@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/tidwall/gjson"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
@@ -313,7 +314,7 @@ func indexText(idx v1.ImageIndex) (rest jsonobject.Object, entries []jsonobject.
 	if err != nil {
 		return nil, nil, err
 	}
-	if key := duplicateKey(json.NewDecoder(bytes.NewReader(raw))); key != "" {
+	if key := duplicateKey(gjson.ParseBytes(raw)); key != "" {
 		return nil, nil, fmt.Errorf("index: %s: there twice", key)
 	}
 	if err := json.Unmarshal(raw, &rest); err != nil {

@@ -5,18 +5,13 @@ package contents
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/gzip"
 
 	"vfix.dev/vfix/images/blob"
@@ -33,22 +28,8 @@ type Target struct {
 	Plan *rewriter.Plan
 }
 
-// AddedLayer is the layer of patched files: a gzip stream in a temporary file. It
-// implements v1.Layer, and can be read until Close.
-type AddedLayer struct {
-	f                         *os.File
-	PackedSize                int64 // compressed bytes
-	PackedDigest, PlainDigest v1.Hash
-}
-
-func (l *AddedLayer) Digest() (v1.Hash, error)             { return l.PackedDigest, nil }
-func (l *AddedLayer) DiffID() (v1.Hash, error)             { return l.PlainDigest, nil }
-func (l *AddedLayer) Size() (int64, error)                 { return l.PackedSize, nil }
-func (l *AddedLayer) MediaType() (types.MediaType, error)  { return types.OCILayer, nil }
-func (l *AddedLayer) Compressed() (io.ReadCloser, error)   { return io.NopCloser(l.Reader()), nil }
-func (l *AddedLayer) Uncompressed() (io.ReadCloser, error) { return gzip.NewReader(l.Reader()) }
-func (l *AddedLayer) Close()                               { blob.RemoveTemp(l.f) }
-func (l *AddedLayer) Reader() io.Reader                    { return io.NewSectionReader(l.f, 0, l.PackedSize) }
+// AddedLayer is the layer of patched files.
+type AddedLayer = blob.PackedLayer
 
 // NewLayer writes the layer that puts the patched files over what t has: each with all its
 // names, under the folders that lead to it; and the extras. The folders are there because an engine that
@@ -59,46 +40,9 @@ func (s *Session) NewLayer(ctx context.Context, t *Tree, hits []Target, extras [
 }
 
 // PackLayer makes a layer of the tar stream that write writes.
-func PackLayer(write func(io.Writer) error) (_ *AddedLayer, err error) {
-	l := &AddedLayer{}
-	if l.f, err = blob.TempFile(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			l.Close()
-		}
-	}()
-	packed := &countWriter{w: l.f, h: sha256.New()}
-	zw, err := gzip.NewWriterLevel(packed, layerGzipLevel)
-	if err != nil {
-		return nil, err
-	}
-	raw := sha256.New()
-	if err := write(io.MultiWriter(zw, raw)); err != nil {
-		return nil, fmt.Errorf("added layer: %w", err)
-	}
-	if err := zw.Close(); err != nil {
-		return nil, fmt.Errorf("added layer: %w", err)
-	}
-	l.PackedSize = packed.n
-	l.PackedDigest = blob.Sha256Hash(packed.h)
-	l.PlainDigest = blob.Sha256Hash(raw)
-	return l, nil
-}
-
-// countWriter counts and hashes what is written.
-type countWriter struct {
-	w io.Writer
-	h hash.Hash
-	n int64
-}
-
-func (c *countWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.h.Write(p[:n])
-	c.n += int64(n)
-	return n, err
+func PackLayer(write func(io.Writer) error) (*AddedLayer, error) {
+	l, err := blob.PackLayer(layerGzipLevel, write)
+	return l, WrapPath("added layer", err)
 }
 
 // MemberWriters are those of a tar stream that is to be written, by name.

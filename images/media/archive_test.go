@@ -160,10 +160,10 @@ func TestArchiveZstdLayer(t *testing.T) {
 	root.Digest, root.Size, _ = v1.SHA256(bytes.NewReader(raw))
 	root.MediaType = m.MediaType
 	c.AddBytes(root.Digest, raw)
-	if err := os.MkdirAll(d+"/packed", 0o777); err != nil {
+	if err := os.MkdirAll(d, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := media.NewLayout(context.Background(), d+"2", d, d+"/packed", c, root, media.Options{}.WithDefaults()); err != nil {
+	if err := media.NewLayout(context.Background(), d+"2", d, c, root, media.Options{}.WithDefaults()); err != nil {
 		t.Fatal(err)
 	}
 	src := imagetest.Open(t, d+"2")

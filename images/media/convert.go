@@ -4,17 +4,12 @@ package media
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/klauspost/compress/gzip"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
@@ -22,32 +17,43 @@ import (
 )
 
 // portable makes an image fit to leave the machine. Layers that a daemon or docker archive
-// held uncompressed are compressed, into files in temp, a folder that must outlive the
-// result; with oci the docker media types become OCI's: umoci reads no others in a layout.
-// An image that needs neither is returned as it is.
-func portable(ctx context.Context, img v1.Image, oci bool, temp string, p progress.Reporter) (v1.Image, error) {
+// held uncompressed are compressed; with oci the docker media types become OCI's: umoci reads no others
+// in a layout. An image that needs neither is returned as it is. done gives back what the result takes.
+func portable(ctx context.Context, img v1.Image, oci bool, p progress.Reporter) (_ v1.Image, done func(), err error) {
+	var made []*blob.PackedLayer
+	release := func() {
+		for _, l := range made {
+			l.Close()
+		}
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
 	m, err := img.Manifest()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	layers, err := img.Layers()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(layers) != len(m.Layers) {
-		return nil, hinterr.Damaged("manifest: got %d layers, want %d", len(layers), len(m.Layers))
+		return nil, nil, hinterr.Damaged("manifest: got %d layers, want %d", len(layers), len(m.Layers))
 	}
 	m = m.DeepCopy()
 	changed := false
 	for n := range m.Layers {
 		d := &m.Layers[n]
 		if d.MediaType == types.DockerUncompressedLayer {
-			packed, err := pack(ctx, layers[n], temp, p)
+			packed, err := pack(ctx, layers[n], p)
 			if err != nil {
-				return nil, fmt.Errorf("layer %v: %w", d.Digest, err)
+				return nil, nil, fmt.Errorf("layer %v: %w", d.Digest, err)
 			}
+			made = append(made, packed)
 			layers[n], changed = packed, true
-			d.MediaType, d.Digest, d.Size = types.DockerLayer, packed.digest, packed.size
+			d.MediaType, d.Digest, d.Size = types.DockerLayer, packed.PackedDigest, packed.PackedSize
 			if m.MediaType == types.OCIManifestSchema1 {
 				d.MediaType = types.OCILayer
 			}
@@ -55,7 +61,7 @@ func portable(ctx context.Context, img v1.Image, oci bool, temp string, p progre
 	}
 	if oci {
 		if mt, err := img.MediaType(); err != nil {
-			return nil, err
+			return nil, nil, err
 		} else if to := OCIName(mt); to != mt {
 			m.MediaType, changed = to, true
 		}
@@ -66,20 +72,20 @@ func portable(ctx context.Context, img v1.Image, oci bool, temp string, p progre
 		}
 	}
 	if !changed {
-		return img, nil
+		return img, release, nil
 	}
 	raw, err := json.Marshal(m)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config, err := img.RawConfigFile()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for n, d := range m.Layers {
 		layers[n] = blob.AsType(layers[n], d.MediaType)
 	}
-	return blob.NewEditedImage(config, layers, func() ([]byte, error) { return raw, nil }), nil
+	return blob.NewEditedImage(config, layers, func() ([]byte, error) { return raw, nil }), release, nil
 }
 
 func pointers(ds []v1.Descriptor) []*v1.Descriptor {
@@ -90,35 +96,8 @@ func pointers(ds []v1.Descriptor) []*v1.Descriptor {
 	return ps
 }
 
-// packedLayer is a layer compressed into a file.
-type packedLayer struct {
-	path           string
-	digest, diffID v1.Hash
-	size           int64 // bytes, compressed
-}
-
-func (l *packedLayer) Digest() (v1.Hash, error)            { return l.digest, nil }
-func (l *packedLayer) DiffID() (v1.Hash, error)            { return l.diffID, nil }
-func (l *packedLayer) Size() (int64, error)                { return l.size, nil }
-func (l *packedLayer) MediaType() (types.MediaType, error) { return types.DockerLayer, nil }
-func (l *packedLayer) Compressed() (io.ReadCloser, error)  { return os.Open(l.path) }
-
-func (l *packedLayer) Uncompressed() (io.ReadCloser, error) {
-	f, err := os.Open(l.path)
-	if err != nil {
-		return nil, err
-	}
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return blob.Stacked{ReadCloser: r, Under: f}, nil
-}
-
-// pack compresses a layer into a file in the folder temp. The same layer gives the same
-// bytes: the gzip header has neither a name nor a time.
-func pack(ctx context.Context, l v1.Layer, temp string, p progress.Reporter) (*packedLayer, error) {
+// pack compresses a layer.
+func pack(ctx context.Context, l v1.Layer, p progress.Reporter) (*blob.PackedLayer, error) {
 	diffID, err := l.DiffID()
 	if err != nil {
 		return nil, err
@@ -132,32 +111,12 @@ func pack(ctx context.Context, l v1.Layer, temp string, p progress.Reporter) (*p
 		return nil, err
 	}
 	defer in.Close()
-	f, err := os.CreateTemp(temp, "layer-")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	task := p.Start("write", blob.ShortHash(diffID), size)
 	defer task.Done()
-	sum := sha256.New()
-	z, err := gzip.NewWriterLevel(io.MultiWriter(f, sum), packLevel)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := blob.CopyTo(ctx, z, in, task); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(z.Close(), f.Sync()); err != nil {
-		return nil, err
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return &packedLayer{
-		path: f.Name(), diffID: diffID, size: fi.Size(),
-		digest: v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))},
-	}, nil
+	return blob.PackLayer(packLevel, func(w io.Writer) error {
+		_, err := blob.CopyTo(ctx, w, in, task)
+		return err
+	})
 }
 
 // packLevel is half the work of gzip's default level, 6, for 2 % more bytes, measured on an

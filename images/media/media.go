@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/registry"
@@ -90,11 +89,6 @@ func (o Options) WithDefaults() Options {
 		})
 	}
 	return o
-}
-
-// RemoteOptions are those of go-containerregistry for a repository, to pull or to push.
-func (o Options) RemoteOptions(ctx context.Context, repo name.Repository, push bool) ([]remote.Option, error) {
-	return o.Net.Options(ctx, repo, push)
 }
 
 // Source is an opened SOURCE: exactly one of Image and Path is set.

@@ -26,27 +26,26 @@ import (
 const layoutMarker = `{"imageLayoutVersion":"` + layoutVersion + `"}`
 
 // prepare collects what a layout or OCI archive of r needs, and the entry for its
-// index.json. An index goes as it is; a single image gets OCI media types. temp is a folder
-// that must stay until the blobs are written.
-func prepare(ctx context.Context, r Result, tag, temp string, o Options) (blob.Collection, v1.Descriptor, error) {
+// index.json. An index goes as it is; a single image gets OCI media types. done is called when the blobs
+// are written.
+func prepare(ctx context.Context, r Result, tag string, o Options) (c blob.Collection, d v1.Descriptor, done func(), err error) {
+	done = func() {}
 	if r.Index == nil {
-		img, err := portable(ctx, r.Image, true, temp, o.Progress)
-		if err != nil {
-			return nil, v1.Descriptor{}, err
+		if r.Image, done, err = portable(ctx, r.Image, true, o.Progress); err != nil {
+			return nil, d, nil, err
 		}
-		r.Image = img
 	}
-	c := blob.Collection{}
-	d, err := collect(c, r, o.Progress)
-	if err != nil {
-		return nil, d, err
+	c = blob.Collection{}
+	if d, err = collect(c, r, o.Progress); err != nil {
+		done()
+		return nil, d, nil, err
 	}
 	// Platform and annotations, if any, are those of the place that the image came from.
 	d = v1.Descriptor{MediaType: d.MediaType, Size: d.Size, Digest: d.Digest}
 	if tag != "" {
 		d.Annotations = map[string]string{refNameKey: tag}
 	}
-	return c, d, nil
+	return c, d, done, nil
 }
 
 // newLayoutIndex is the index.json of a layout with one entry.
@@ -103,14 +102,11 @@ func PutLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 		return fail(err)
 	}
 	defer os.RemoveAll(temp)
-	packed := filepath.Join(temp, "packed")
-	if err := os.Mkdir(packed, 0o700); err != nil {
-		return fail(err)
-	}
-	c, d, err := prepare(ctx, r, dest.Tag, packed, o)
+	c, d, done, err := prepare(ctx, r, dest.Tag, o)
 	if err != nil {
 		return fail(err)
 	}
+	defer done()
 	st := Stored{Reference: dest.String(), Digest: d.Digest.String()}
 	statement, err := r.beside(dest, st)
 	if err != nil {
@@ -120,7 +116,7 @@ func PutLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 	if old != nil {
 		err = extendLayout(ctx, dir, old, c, d, o)
 	} else {
-		err = newLayout(ctx, dir, temp, packed, c, d, o)
+		err = newLayout(ctx, dir, temp, c, d, o)
 	}
 	if err == nil {
 		err = statement.Commit()
@@ -148,7 +144,7 @@ func existingLayout(dir string) ([]byte, error) {
 }
 
 // newLayout fills the folder temp and gives it the name dir.
-func newLayout(ctx context.Context, dir, temp, packed string, c blob.Collection, d v1.Descriptor, o Options) error {
+func newLayout(ctx context.Context, dir, temp string, c blob.Collection, d v1.Descriptor, o Options) error {
 	if _, err := writeBlobs(ctx, temp, c, o); err != nil {
 		return err
 	}
@@ -160,9 +156,6 @@ func newLayout(ctx context.Context, dir, temp, packed string, c blob.Collection,
 		return err
 	}
 	if err := atomicfile.Write(filepath.Join(temp, LayoutFile), []byte(layoutMarker)); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(packed); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -247,20 +240,16 @@ func writeBlob(ctx context.Context, path string, b blob.BlobToWrite, o Options) 
 // by name, no times, no owners, so that the same result gives the same bytes.
 func PutOCIArchive(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("oci archive %s: %w", dest.Name, err) }
-	temp, remove, err := atomicfile.TempDir()
-	if err != nil {
-		return fail(err)
-	}
-	defer remove()
 	f, release, err := atomicfile.CreateLocked(ctx, dest.Name, o.Progress)
 	if err != nil {
 		return fail(err)
 	}
 	defer release()
-	c, d, err := prepare(ctx, r, dest.Tag, temp, o)
+	c, d, done, err := prepare(ctx, r, dest.Tag, o)
 	if err != nil {
 		return fail(err)
 	}
+	defer done()
 	if err := writeOCITar(ctx, f, c, d, o); err != nil {
 		return fail(err)
 	}

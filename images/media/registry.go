@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/schema1"
@@ -260,12 +259,7 @@ func PutRegistry(ctx context.Context, dest Ref, r Result, o Options) (Stored, er
 	if err != nil {
 		return Stored{}, err
 	}
-	temp, remove, err := atomicfile.TempDir()
-	if err != nil {
-		return Stored{}, err
-	}
-	defer remove()
-	digest, err := push(ctx, dest, tag, r, temp, o)
+	digest, err := push(ctx, dest, tag, r, o)
 	if err != nil {
 		return Stored{}, RegistryError(ctx, tag, err)
 	}
@@ -274,7 +268,7 @@ func PutRegistry(ctx context.Context, dest Ref, r Result, o Options) (Stored, er
 
 // push brings a result under a tag: first all blobs, then the manifests from the inside out,
 // so that whatever happens the tag names the whole of the old image or of the new one.
-func push(ctx context.Context, dest Ref, tag name.Tag, r Result, temp string, o Options) (v1.Hash, error) {
+func push(ctx context.Context, dest Ref, tag name.Tag, r Result, o Options) (v1.Hash, error) {
 	u := registry.NewUploads(o.Net, tag, o.Progress)
 	defer u.Task.Done()
 	if r.Index != nil {
@@ -284,10 +278,11 @@ func push(ctx context.Context, dest Ref, tag name.Tag, r Result, temp string, o 
 		}
 		return r.Index.Digest()
 	}
-	img, err := portable(ctx, r.Image, false, temp, o.Progress)
+	img, done, err := portable(ctx, r.Image, false, o.Progress)
 	if err != nil {
 		return v1.Hash{}, err
 	}
+	defer done()
 	m, err := img.Manifest()
 	if err != nil {
 		return v1.Hash{}, err

@@ -286,7 +286,7 @@ func (p *Proof) Push(ctx context.Context, dest media.Ref, tag name.Tag, r media.
 	if err := write(tag.Context().Digest(subjects[0].Digest.String())); err != nil {
 		return err
 	}
-	opts, err := o.RemoteOptions(ctx, tag.Context(), true)
+	opts, err := o.Net.Options(ctx, tag.Context(), true)
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func referredStatement(ctx context.Context, src *media.Source, digests []v1.Hash
 	if err != nil {
 		return nil, media.BadName(src.Ref.Name, err)
 	}
-	opts, err := o.RemoteOptions(ctx, n.Context(), false)
+	opts, err := o.Net.Options(ctx, n.Context(), false)
 	if err != nil {
 		return nil, media.RegistryError(ctx, n, err)
 	}

@@ -24,8 +24,7 @@ type (
 )
 
 var (
-	LoadSIF   = loadSIF
-	MergeTars = mergeTars
+	LoadSIF = loadSIF
 )
 
 // Flatten gives the tar stream that a squashfs is made of, and what is said of it.

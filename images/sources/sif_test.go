@@ -2,7 +2,6 @@ package sources_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"os"
 	"path/filepath"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/sylabs/sif/v2/pkg/sif"
 
-	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
@@ -101,28 +98,4 @@ func FuzzSIF(f *testing.F) {
 			t.Errorf("squashfs of %d bytes in a file of %d", r.Size(), len(data))
 		}
 	})
-}
-
-// What replaces a file of the base takes all its names, and folders are there once.
-func TestMergeTars(t *testing.T) {
-	base := imagetest.TarOf(t, "a", "1", "b", "2", "c", "3")
-	l := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(contents.MemberWriters{
-		"b": (contents.Extra{Name: "b", Body: []byte("new")}).Write,
-		"d": (contents.Extra{Name: "d", Body: []byte("more")}).Write,
-	}.Write))
-	defer l.Close()
-	var out bytes.Buffer
-	if err := sources.MergeTars(context.Background(), &out, bytes.NewReader(base), l); err != nil {
-		t.Fatal(err)
-	}
-	var names string
-	for m, err := range blob.Members(&out) {
-		if err != nil {
-			break
-		}
-		names += m.Path + " "
-	}
-	if names != "a c b d " {
-		t.Errorf("got %q", names)
-	}
 }

@@ -102,6 +102,7 @@ func withSquash(ctx context.Context, out *atomicfile.File, o media.Options, make
 func (n *newSIF) squash(ctx context.Context, file string, o media.Options) ([]string, error) {
 	s := contents.NewSession(0, o.Progress, rewriter.Options{})
 	defer s.Close()
+	s.Take = unexamined
 	t, err := s.Image(ctx, n.image)
 	if err != nil {
 		return nil, err

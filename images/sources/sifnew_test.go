@@ -71,9 +71,8 @@ type withLayer struct {
 	traced bool
 }
 
-func (w withLayer) Base() v1.Image              { return w.base }
-func (w withLayer) Added() *contents.AddedLayer { return nil }
-func (w withLayer) Traced() bool                { return w.traced }
+func (w withLayer) Base() v1.Image { return w.base }
+func (w withLayer) Traced() bool   { return w.traced }
 
 // Under vfix-trace runs what the runscript starts, and a word says what does not.
 func TestTracedSIF(t *testing.T) {

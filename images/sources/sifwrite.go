@@ -4,7 +4,6 @@
 package sources
 
 import (
-	"archive/tar"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -21,12 +20,12 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/rewriter"
 )
 
 // withAddedLayer is an image that was made of another one by adding a layer.
 type withAddedLayer interface {
 	Base() v1.Image
-	Added() *contents.AddedLayer
 	// Traced says that the entrypoint of the base was put under vfix-trace.
 	Traced() bool
 }
@@ -71,7 +70,8 @@ func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Ima
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a SIF file's runscript cannot be run under vfix-trace"),
 			"leave the fallback out: --fallback never")
 	default:
-		err = s.rewrite(ctx, out, derived.Added(), o)
+		err = withSquash(ctx, out, o, func(file string) error { return s.squash(ctx, file, img, o) },
+			func(root io.Reader, sum v1.Hash) error { return s.assemble(out.File, root, sum, o) })
 	}
 	if err != nil {
 		return err
@@ -79,104 +79,17 @@ func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Ima
 	return out.Chmod(fi.Mode().Perm())
 }
 
-// rewrite writes the SIF file anew, with the members of a layer in its root filesystem.
-func (s *sifFile) rewrite(ctx context.Context, out *atomicfile.File, added *contents.AddedLayer, o media.Options) error {
-	return withSquash(ctx, out, o, func(file string) error { return s.squash(ctx, file, added, o) },
-		func(root io.Reader, sum v1.Hash) error { return s.assemble(out.File, root, sum, o) })
-}
-
 // squash makes the new squashfs.
-func (s *sifFile) squash(ctx context.Context, file string, added *contents.AddedLayer, o media.Options) error {
-	rootEntry, err := rootOf(s.content.reader())
+func (s *sifFile) squash(ctx context.Context, file string, img v1.Image, o media.Options) error {
+	session := contents.NewSession(0, o.Progress, rewriter.Options{})
+	defer session.Close()
+	session.Take = unexamined
+	t, err := session.Image(ctx, img)
 	if err != nil {
 		return err
 	}
-	return squashStream(ctx, func(w io.Writer) error { return mergeTars(ctx, w, s.content.reader(), added) }, file, s.Super, rootEntry, o)
-}
-
-// rootOf finds the root folder itself in a tar stream, nil where it is not there.
-func rootOf(r io.Reader) (*contents.Entry, error) {
-	for m, err := range blob.Members(r) {
-		if err != nil {
-			return nil, err
-		}
-		if m.Path == "" && m.Typeflag == tar.TypeDir {
-			return &contents.Entry{Kind: contents.KindDir, Meta: contents.NewMeta(m.Header, contents.Interner{})}, nil
-		}
-	}
-	return nil, nil
-}
-
-// mergeTars writes the members of base, those that the layer has again left out, and then
-// the layer's. The layer has all names of a file that it has one of, and no whiteouts.
-func mergeTars(ctx context.Context, w io.Writer, base io.Reader, added *contents.AddedLayer) error {
-	replaced, err := namesIn(added)
-	if err != nil {
-		return err
-	}
-	tw := tar.NewWriter(w)
-	there := map[string]bool{} // folders of the base
-	err = copyMembers(ctx, tw, base, func(m *blob.TarMember) bool {
-		if m.Typeflag == tar.TypeDir {
-			there[m.Path] = true
-			return true
-		}
-		return !replaced[m.Path]
-	})
-	if err != nil {
-		return err
-	}
-	layer, err := added.Uncompressed()
-	if err != nil {
-		return err
-	}
-	defer layer.Close()
-	if err := copyMembers(ctx, tw, layer, func(m *blob.TarMember) bool {
-		return m.Typeflag != tar.TypeDir || !there[m.Path]
-	}); err != nil {
-		return err
-	}
-	return tw.Close()
-}
-
-// namesIn are the names of what a layer has beside folders.
-func namesIn(l *contents.AddedLayer) (map[string]bool, error) {
-	r, err := l.Uncompressed()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	names := map[string]bool{}
-	for m, err := range blob.Members(r) {
-		if err != nil {
-			return nil, err
-		}
-		if m.Typeflag != tar.TypeDir {
-			names[m.Path] = true
-		}
-	}
-	return names, nil
-}
-
-// copyMembers copies the members that keep accepts.
-func copyMembers(ctx context.Context, tw *tar.Writer, r io.Reader, keep func(*blob.TarMember) bool) error {
-	for m, err := range blob.Members(r) {
-		if err != nil {
-			return err
-		}
-		if !keep(m) {
-			continue
-		}
-		if err := tw.WriteHeader(m.Header); err != nil {
-			return fmt.Errorf("%s: %w", m.Path, err)
-		}
-		if m.IsRegular() {
-			if _, err := blob.CopyTo(ctx, tw, m.Content, nil); err != nil {
-				return fmt.Errorf("%s: %w", m.Path, err)
-			}
-		}
-	}
-	return nil
+	flat := &flattening{tree: t}
+	return squashStream(ctx, func(w io.Writer) error { return flat.write(ctx, w) }, file, s.Super, t.Root.Entry, o)
 }
 
 // assemble writes the container. Its ID is made of the old one and of the new content, its

@@ -7,6 +7,7 @@ package sources
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -291,7 +292,9 @@ func keepTar(write func(io.Writer) error) (_ *plainTar, err error) {
 	}()
 	p.wrote = &blob.HoleWriter{W: p.f, Room: blob.Temp}
 	err = blob.Piped(write, func(r io.Reader) (err error) {
-		p.diffID, p.size, err = v1.SHA256(io.TeeReader(io.LimitReader(r, maxUnpacked+1), holeStream{p.wrote}))
+		sum := sha256.New()
+		err = p.wrote.Copy(io.TeeReader(io.LimitReader(r, maxUnpacked+1), sum))
+		p.diffID, p.size = blob.Sha256Hash(sum), p.wrote.N
 		if err == nil && p.size > maxUnpacked {
 			err = hinterr.Damaged("more than %d bytes of files", int64(maxUnpacked))
 		}
@@ -302,8 +305,3 @@ func keepTar(write func(io.Writer) error) (_ *plainTar, err error) {
 	}
 	return p, p.f.Truncate(p.size)
 }
-
-// holeStream is a HoleWriter as an io.Writer.
-type holeStream struct{ h *blob.HoleWriter }
-
-func (s holeStream) Write(p []byte) (int, error) { return len(p), s.h.Copy(bytes.NewReader(p)) }
