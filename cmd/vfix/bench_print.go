@@ -11,6 +11,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/bench/figure"
+	"vfix.dev/vfix/images/atomicfile"
 )
 
 // benched is one measurement.
@@ -185,4 +186,24 @@ func benchJSON(opts BenchOptions, b benched) jsonBench {
 		out.Figures = append(out.Figures, jsonBenchFigure{f.Function, f.Mode, f.Nanoseconds, f.Least, f.Most, f.PerSecond(), f.Ratio, f.Absent})
 	}
 	return out
+}
+
+// drawFigures writes the drawing, whole or not at all.
+func drawFigures(path string, b benched) error {
+	format, err := figure.Format(path)
+	if err != nil {
+		return err
+	}
+	ways, all := make([]string, len(b.modes)), make([]figure.Measured, len(b.figures))
+	for i, m := range b.modes {
+		ways[i] = m.Name
+	}
+	for i, f := range b.figures {
+		all[i] = figure.Measured{Way: f.Mode, Function: f.Function, Nanoseconds: f.Nanoseconds}
+	}
+	data, err := figure.Draw(format, b.title, ways, bench.Functions, all)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, data)
 }

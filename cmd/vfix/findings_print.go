@@ -1,14 +1,183 @@
-// The tables of scan, patch, rebuild, verify and hotfix.
+// Findings, as tables and as JSON: what scan and patch print, and what rebuild, verify and hotfix have in it.
 
 package main
 
 import (
 	"fmt"
+	"slices"
 
 	"vfix.dev/vfix/cmd/vfix/listing"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/rewriter"
 )
+
+type jsonFindings struct {
+	jsonDocument
+	Results []jsonSource `json:"results"`
+}
+
+// jsonSource is what was found in a source. Verdict is of the source as it was read, of patch, rebuild
+// and hotfix as they leave it; Complete says whether everything was examined.
+type jsonSource struct {
+	*contents.Findings
+	Verdict  contents.Verdict `json:"verdict"`
+	Complete bool             `json:"complete"`
+	Summary  jsonSummary      `json:"summary"`
+	Files    []jsonFile       `json:"files"`
+}
+
+type jsonSummary struct {
+	ELFFiles  int   `json:"elf_files"`
+	ExecBytes int64 `json:"exec_bytes"`
+	Sites     int   `json:"sites"`
+	Patched   int   `json:"patched"`
+	LeftOver  int   `json:"left_over"`
+	Covered   int   `json:"covered"`
+	Dormant   int   `json:"dormant"`
+	Benign    int   `json:"benign"`
+}
+
+type jsonFile struct {
+	*contents.File
+	Libc     string       `json:"libc"`
+	Static   bool         `json:"static"`
+	Object   bool         `json:"object"`
+	Injected string       `json:"injected"`
+	NewSize  int64        `json:"new_size"`
+	Warnings []string     `json:"warnings"`
+	Sites    []jsonSite   `json:"sites"`
+	Fix      *jsonFileFix `json:"fix,omitempty"`
+}
+
+type jsonSite struct {
+	Vaddr    string       `json:"vaddr"`
+	Offset   uint64       `json:"offset"`
+	Kind     string       `json:"kind"`
+	Function string       `json:"function"`
+	Symbol   string       `json:"symbol"`
+	Member   string       `json:"member"`
+	Verdict  string       `json:"verdict"`
+	Evidence string       `json:"evidence"`
+	Form     string       `json:"form"`
+	Reason   string       `json:"reason"`
+	Change   *jsonChange  `json:"change,omitempty"`
+	Listing  *jsonListing `json:"listing,omitempty"`
+	// Ignored is set where an ignore file has the site.
+	Ignored *contents.Ignored `json:"ignored,omitempty"`
+}
+
+type jsonChange struct {
+	Vaddr  string `json:"vaddr"`
+	Offset uint64 `json:"offset"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+type jsonListing struct {
+	Before []jsonInstruction `json:"before"`
+	After  []jsonInstruction `json:"after"`
+}
+
+type jsonInstruction struct {
+	Vaddr   string `json:"vaddr"`
+	Bytes   string `json:"bytes"`
+	Text    string `json:"text"`
+	Changed bool   `json:"changed"`
+}
+
+func findingsJSON(d tables.Deed, all []*contents.Findings) jsonFindings {
+	doc := jsonFindings{jsonDocument: document("patch")}
+	switch d {
+	case tables.Scanned:
+		doc.Verb = "scan"
+	case tables.Planned:
+		doc.DryRun = true
+	}
+	for _, f := range all {
+		verdict := f.Verdict()
+		if d != tables.Scanned {
+			verdict = f.Remaining()
+		}
+		doc.Results = append(doc.Results, sourceJSON(f, verdict))
+	}
+	return doc
+}
+
+func sourceJSON(f *contents.Findings, v contents.Verdict) jsonSource {
+	s := jsonSource{
+		Findings: f, Verdict: v, Complete: f.Complete(),
+		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: tables.Covered(f)},
+	}
+	for i := range f.Files {
+		file := fileJSON(&f.Files[i])
+		for _, site := range file.Sites {
+			s.Summary.count(site)
+		}
+		s.Files = append(s.Files, file)
+	}
+	return s
+}
+
+func (s *jsonSummary) count(site jsonSite) {
+	s.Sites++
+	switch {
+	case site.Form != rewriter.Left.String():
+		s.Patched++
+	case site.Verdict == rewriter.Dormant.String():
+		s.Dormant++
+	case site.Verdict == rewriter.Benign.String():
+		s.Benign++
+	}
+}
+
+func fileJSON(f *contents.File) jsonFile {
+	out := jsonFile{
+		File: f, Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected,
+		NewSize: f.Plan.Size, Warnings: slices.Concat(f.Plan.Warnings, f.Plan.Consequences, f.Plan.Notes),
+		Fix: fixJSON(f.Plan.Redirect),
+	}
+	for i := range f.Plan.Patches {
+		p := &f.Plan.Patches[i]
+		site := siteJSON(p)
+		if why, ok := f.Ignored[p.Site.Offset]; ok {
+			site.Ignored = &why
+		}
+		out.Sites = append(out.Sites, site)
+	}
+	return out
+}
+
+func siteJSON(p *rewriter.Patch) jsonSite {
+	s := jsonSite{
+		Vaddr: hex(p.Site.Vaddr), Offset: p.Site.Offset,
+		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol, Member: p.Site.Member,
+		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason,
+		Form: p.Form.String(), Reason: p.Reason, Listing: listingJSON(p.Listing),
+	}
+	if p.Form != rewriter.Left {
+		s.Change = &jsonChange{
+			Vaddr: hex(p.Vaddr), Offset: p.Offset,
+			Before: fmt.Sprintf("%x", p.Before), After: fmt.Sprintf("%x", p.After),
+		}
+	}
+	return s
+}
+
+// listingJSON is nil where there was nothing to disassemble.
+func listingJSON(e *rewriter.Explanation) *jsonListing {
+	if e == nil || len(e.Before) == 0 {
+		return nil
+	}
+	return &jsonListing{Before: instructionsJSON(e.Before), After: instructionsJSON(e.After)}
+}
+
+func instructionsJSON(lines []rewriter.Line) (all []jsonInstruction) {
+	for _, l := range lines {
+		all = append(all, jsonInstruction{hex(l.Vaddr), fmt.Sprintf("%x", l.Bytes), l.Text, l.Changed})
+	}
+	return all
+}
 
 // findings prints what scan or patch found.
 func (o *output) findings(d tables.Deed, opts printOptions, all ...*contents.Findings) error {

@@ -14,19 +14,21 @@ import (
 	"strings"
 	"syscall"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/spf13/cobra"
+
 	"vfix.dev/vfix/cmd/vfix/garbage"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/nearest"
 	"vfix.dev/vfix/internal/quote"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/spf13/cobra"
+	"vfix.dev/vfix/shim"
 )
 
 // printOptions are how results and progress are shown.
@@ -273,4 +275,10 @@ func parseDest(verb, typed string) (media.Ref, error) {
 		}
 	}
 	return dest, nil
+}
+
+// fallbackShim is what the fallback is made of. Package images is told it: it knows images,
+// and not what runs in them.
+func fallbackShim() fallback.Shim {
+	return fallback.Shim{Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace()}
 }

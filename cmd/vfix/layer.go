@@ -6,9 +6,11 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 )
 
@@ -95,4 +97,17 @@ func programFor(verb, what, named string) (string, error) {
 		return "", usagef(verb, "this vfix is for %s/%s and %s one for linux/amd64: name it with --program", runtime.GOOS, runtime.GOARCH, what)
 	}
 	return os.Executable()
+}
+
+// layered prints what is in the layer to stderr, its name to stdout.
+func (o *output) layered(opts LayerOptions, done *images.Layered) error {
+	o.Note("%s with %s", screen.Size(done.Size), strings.Join(done.Files, ", "))
+	if opts.json() {
+		return o.json(struct {
+			jsonDocument
+			*images.Layered
+		}{document("layer"), done})
+	}
+	o.Result(done.Reference)
+	return nil
 }

@@ -2,7 +2,7 @@
 // and root filesystems, so that they reach the vDSO.
 //
 // It parses, calls packages images and host, and prints. A verb is <verb>.go (its options and
-// its work) and <verb>_print.go (what it prints, for people and as JSON); what
+// its work) and, if that is long, <verb>_print.go (what it prints, for people and as JSON); what
 // several verbs share is in files named after what it is. Nothing but main prints an error
 // or ends the process.
 package main

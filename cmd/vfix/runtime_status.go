@@ -3,12 +3,18 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -79,4 +85,123 @@ func runStatus(opts StatusOptions, out *output, e engine) error {
 var statusHints = []hinterr.For{
 	{Err: fs.ErrNotExist, Hint: "vfix-runtime writes it when it first starts a container; name another file with --record"},
 	{Err: fs.ErrPermission, Hint: "the records belong to root: run vfix as root"},
+}
+
+// shownID is how many characters of a container's id are shown, as docker does.
+const shownID = 12
+
+func (o *output) status(opts StatusOptions, s *ociruntime.Status) error {
+	if opts.json() {
+		return o.json(statusJSON(s))
+	}
+	if len(s.Last) > 0 {
+		t := &screen.Table{Head: []string{"TIME", "CONTAINER", "RESULT", "FILES", "LEFT", "MS", "CACHE"}, Right: -1}
+		for _, r := range s.Last {
+			hit := "miss"
+			if r.CacheHit {
+				hit = "hit"
+			}
+			if r.Outcome == starts.Disabled || r.Seconds.Look == 0 {
+				hit = "-"
+			}
+			t.Add([]string{
+				r.Time.Local().Format(time.DateTime), r.Container[:min(len(r.Container), shownID)], string(r.Outcome),
+				strconv.Itoa(len(r.Files)), strconv.Itoa(r.SitesLeft), milliseconds(r.Seconds.Total), hit,
+			})
+		}
+		t.Write(o.Stdout, o.Out)
+		o.Result("")
+	}
+	for _, line := range summaryLines(s) {
+		o.Result(line)
+	}
+	if why := s.Policy.Why(); why != "" {
+		o.Warn("%s", why)
+	}
+	for _, r := range s.Last {
+		if why := r.Why(); why != "" {
+			o.Note("%s: %s: %s", r.Container[:min(len(r.Container), shownID)], r.Outcome, why)
+		}
+	}
+	return nil
+}
+
+func milliseconds(seconds float64) string { return strconv.FormatFloat(seconds*1e3, 'f', 1, 64) }
+
+func summaryLines(s *ociruntime.Status) []string {
+	lines := []string{"record  " + s.From}
+	add := func(name, format string, a ...any) {
+		lines = append(lines, fmt.Sprintf("%-6s  "+format, append([]any{name}, a...)...))
+	}
+	closed := ""
+	if s.Policy.FailClosed {
+		closed = ", fail_closed"
+	}
+	add("policy", "%s%s: %s", s.Policy.Source, closed, s.Policy.Path)
+	sum := &s.Summary
+	if sum.Starts == 0 {
+		add("starts", "none")
+	} else {
+		var counts []string
+		for _, o := range starts.Outcomes {
+			if n := sum.Outcomes[o]; n > 0 {
+				counts = append(counts, fmt.Sprintf("%d %s", n, o))
+			}
+		}
+		add("starts", "%d since %s: %s", sum.Starts, sum.Since.Local().Format(time.DateTime), strings.Join(counts, ", "))
+		add("files", "%d patched, %s left", sum.Files, screen.Count(sum.SitesLeft, "call site"))
+		add("time", "median %s ms, longest %s ms", milliseconds(sum.Median), milliseconds(sum.Longest))
+		add("hits", "%d of %d", sum.CacheHits, sum.Looked)
+	}
+	add("cache", "%s in %d entries, at most %s: %s", screen.Size(s.Cache.Bytes), s.Cache.Entries, screen.Size(s.Cache.Limit), s.Cache.Dir)
+	if sum.Damaged > 0 {
+		add("notes", "%s cannot be read", screen.Count(sum.Damaged, "line"))
+	}
+	return lines
+}
+
+type jsonStatus struct {
+	jsonDocument
+	Record  string                `json:"record"`
+	Policy  jsonPolicy            `json:"policy"`
+	Starts  []starts.Record       `json:"starts"`
+	Summary jsonStartSums         `json:"summary"`
+	Cache   ociruntime.CacheState `json:"cache"`
+}
+
+type jsonPolicy struct {
+	Source     string `json:"source"`
+	File       string `json:"file"`
+	Reason     string `json:"reason"`
+	FailClosed bool   `json:"fail_closed"`
+}
+
+type jsonStartSums struct {
+	Starts    int            `json:"starts"`
+	Since     string         `json:"since"`
+	Results   map[string]int `json:"results"`
+	CacheHits int            `json:"cache_hits"`
+	Looked    int            `json:"looked"`
+	Files     int            `json:"files"`
+	SitesLeft int            `json:"sites_left"`
+	Median    float64        `json:"median_seconds"`
+	Longest   float64        `json:"longest_seconds"`
+	Damaged   int            `json:"damaged_lines"`
+}
+
+func statusJSON(s *ociruntime.Status) jsonStatus {
+	sum := s.Summary
+	doc := jsonStatus{
+		jsonDocument: document(runtimeVerb), Record: s.From, Starts: s.Last,
+		Policy: jsonPolicy{string(s.Policy.Source), s.Policy.Path, s.Policy.Why(), s.Policy.FailClosed},
+		Summary: jsonStartSums{
+			Starts: sum.Starts, Since: timeIf(sum.Since), Results: map[string]int{}, CacheHits: sum.CacheHits, Looked: sum.Looked, Files: sum.Files,
+			SitesLeft: sum.SitesLeft, Median: sum.Median, Longest: sum.Longest, Damaged: sum.Damaged,
+		},
+		Cache: s.Cache,
+	}
+	for _, o := range starts.Outcomes {
+		doc.Summary.Results[string(o)] = sum.Outcomes[o]
+	}
+	return doc
 }

@@ -8,6 +8,7 @@ package atomicfile
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,4 +56,15 @@ func removeTemps(dir, prefix string) {
 			RemoveTree(filepath.Join(dir, e.Name()))
 		}
 	}
+}
+
+// RemoveTree removes a directory with all that is in it, also what is in read-only directories.
+func RemoveTree(dir string) {
+	filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			os.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	os.RemoveAll(dir)
 }

@@ -1,4 +1,4 @@
-// Temporary files, contents that are kept in one, and writing zeros as holes.
+// Temporary files: how much they may hold, contents that are kept in one, and writing zeros as holes.
 
 package blob
 
@@ -9,6 +9,9 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // TempFile makes a temporary file that is gone as soon as the process is: it loses its
@@ -171,3 +174,90 @@ func Piped(write func(io.Writer) error, read func(io.Reader) error) error {
 }
 
 var errReadEnded = errors.New("nobody reads the stream any more")
+
+// A blob that is kept while it is read, so that it need not be fetched again.
+
+// Kept is a temporary file with a blob.
+type Kept struct {
+	f     *os.File
+	n     int64 // bytes
+	taken int64 // of Temp
+}
+
+// keptShare is the part of Temp that blobs get: without them nothing fails, without the rest
+// reading does.
+const keptShare = 2
+
+// NewKept begins an empty one.
+func NewKept() (*Kept, error) {
+	f, err := TempFile()
+	return &Kept{f: f}, err
+}
+
+// Write appends. It errs where there is no room; then the blob is to be closed.
+func (k *Kept) Write(p []byte) (int, error) {
+	n := int64(len(p))
+	if (Temp.used.Load()+n)*keptShare > Temp.limit.Load() {
+		return 0, io.ErrShortWrite
+	}
+	if err := Temp.take(n); err != nil {
+		return 0, err
+	}
+	k.taken += n
+	w, err := k.f.WriteAt(p, k.n)
+	k.n += int64(w)
+	return w, err
+}
+
+// Size is how many bytes there are.
+func (k *Kept) Size() int64 { return k.n }
+
+// Open reads it from its beginning, not verified.
+func (k *Kept) Open() io.ReadCloser { return io.NopCloser(io.NewSectionReader(k.f, 0, k.n)) }
+
+// Close removes it. Whoever still reads it gets an error.
+func (k *Kept) Close() {
+	RemoveTemp(k.f)
+	Temp.give(k.taken)
+	k.taken = 0
+}
+
+// How much the temporary files of a process may hold together: a layer of 2 MB can have files of
+// 2 GB that are to be looked at.
+
+// DefaultTempLimit is the limit of Temp, in bytes: the largest libraries known have 3 GB, and four
+// layers are read at once.
+const DefaultTempLimit = 8 << 30
+
+// Temp is the room of this process's temporary files, as far as what they hold depends on what a
+// source unpacks to.
+var Temp = NewRoom(DefaultTempLimit)
+
+// Room is a number of bytes that several writers share. Its methods may be called from several
+// goroutines at once.
+type Room struct{ limit, used atomic.Int64 }
+
+// NewRoom makes a room for limit bytes.
+func NewRoom(limit int64) *Room {
+	r := &Room{}
+	r.SetLimit(limit)
+	return r
+}
+
+// Limit is how many bytes there are.
+func (r *Room) Limit() int64 { return r.limit.Load() }
+
+// SetLimit changes how many bytes there are.
+func (r *Room) SetLimit(limit int64) { r.limit.Store(limit) }
+
+// take takes n bytes, or errs where they are not left.
+func (r *Room) take(n int64) error {
+	if r.used.Add(n) > r.limit.Load() {
+		r.used.Add(-n)
+		return hinterr.With(hinterr.Errorf(hinterr.ErrTooLarge, "temporary files: more than %d bytes", r.limit.Load()),
+			"if the source is to be trusted, allow more with --max-temp; TMPDIR selects the directory")
+	}
+	return nil
+}
+
+func (r *Room) give(n int64) { r.used.Add(-n) }

@@ -1,4 +1,4 @@
-// What a command asked of registries, and how much came and went.
+// What a command asks of registries: how much came and went, how often it may ask, and its requests as lines.
 
 package registry
 
@@ -7,6 +7,11 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"vfix.dev/vfix/internal/progress"
 )
 
 // Count is what one host was asked.
@@ -85,4 +90,44 @@ func (b countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.n.Add(int64(n))
 	return n, err
+}
+
+// Asking a registry no more often than it may be asked.
+
+// limited lets through so many requests a second to each host.
+type limited struct {
+	next      http.RoundTripper
+	perSecond float64
+	hosts     sync.Map // of *rate.Limiter
+}
+
+func (t *limited) RoundTrip(req *http.Request) (*http.Response, error) {
+	l, ok := t.hosts.Load(req.URL.Host)
+	if !ok {
+		l, _ = t.hosts.LoadOrStore(req.URL.Host, rate.NewLimiter(rate.Limit(t.perSecond), 1))
+	}
+	if err := l.(*rate.Limiter).Wait(req.Context()); err != nil {
+		return nil, err
+	}
+	return t.next.RoundTrip(req)
+}
+
+// Requests as lines for who looks for a fault.
+
+// traced reports each request and its answer, without what may be a secret: headers, the user, the query.
+type traced struct {
+	next     http.RoundTripper
+	progress progress.Reporter
+}
+
+func (t traced) RoundTrip(req *http.Request) (*http.Response, error) {
+	begin := time.Now()
+	resp, err := t.next.RoundTrip(req)
+	what, took := req.Method+" "+req.URL.Scheme+"://"+req.URL.Host+req.URL.Path, time.Since(begin).Round(time.Millisecond)
+	if err != nil {
+		progress.Debug(t.progress, "%s: %v after %v", what, err, took)
+	} else {
+		progress.Debug(t.progress, "%s: %s after %v", what, resp.Status, took)
+	}
+	return resp, err
 }

@@ -1,14 +1,17 @@
-// What can be known of a DEST before an image is read for it.
+// What can be known of a DEST: before an image is read for it, and whether it still holds what was written there.
 
 package sources
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Ready reports what keeps an image from being written to a DEST: no engine that answers, no program that writes a
@@ -35,4 +38,36 @@ func Ready(ctx context.Context, dest media.Ref, o media.Options) error {
 	}
 	f.Discard()
 	return nil
+}
+
+// Whether a DEST still holds what was written there.
+
+// Holds reports whether dest has an image of that digest, as media.Stored has it. A registry is
+// asked with one HEAD. The error is that it cannot be told; that nothing is there is none.
+func Holds(ctx context.Context, dest, digest string, o media.Options) (bool, error) {
+	o = o.WithDefaults()
+	ref, err := media.ParseRef(dest)
+	if err != nil {
+		return false, err
+	}
+	if ref, err = media.ResolveDest(ref); err != nil {
+		return false, nil // no place that anything is written to
+	}
+	var has string
+	switch ref.Transport {
+	case media.Registry:
+		has, err = media.RegistryDigest(ctx, ref, o)
+	case media.Daemon:
+		has, err = media.DaemonID(ctx, ref.Name, o)
+	default:
+		var src *media.Source
+		if src, err = Open(ctx, ref.String(), o); err == nil {
+			has, err = src.Digest, src.Close()
+		}
+	}
+	// Docker Hub and others answer "no access" where a repository is gone.
+	if errors.Is(err, hinterr.ErrNotFound) || errors.Is(err, hinterr.ErrUnauthorized) || errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && has == digest, err
 }
