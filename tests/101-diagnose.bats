@@ -121,7 +121,7 @@ core() { echo "$crashes/$1.stdout"; }
 	expect_match error "$stderr" 'cut off'
 	head -c $((size / 2)) "$(core $in_bash)" >half
 	run_vfix 3 diagnose half
-	expect_match note "$output" 'cut off'
+	expect_match note "$output" 'truncated'
 	# Headers that claim far more than there is: 65535 segments, a note of 4 GiB.
 	cp "$(core $in_bash)" many && printf '\376\377' | dd of=many bs=1 seek=56 conv=notrunc status=none
 	local segments # the first note is behind the program headers, its size in the second word

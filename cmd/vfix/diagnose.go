@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -137,6 +138,8 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	hint := "vfix cannot fix reads of the page; boot a kernel with vsyscall=emulate"
 	if next != nil {
 		hint = "run: " + next.Command
+	} else if slices.ContainsFunc(r.Crashes, func(c *diagnose.Crash) bool { return c.Kind.Mended() }) {
+		hint = "name the image that the program ran in: 'vfix diagnose --root IMAGE CRASH'"
 	}
 	switch {
 	case n > 0:

@@ -7,7 +7,7 @@
 //	  caller    /lib/libc-2.13.so+0x9f8b9, in time+0x9
 //	  …
 //	            the machine code, before and after
-//	  fix       vfix rebuild IMAGE
+//	  fix       vfix rebuild redis:2.8.22
 
 package main
 
@@ -239,7 +239,7 @@ func programText(c *diagnose.Crash) string {
 		}
 	}
 	text := strings.Join(parts, ": ")
-	if c.Count > 1 {
+	if c.Count > 1 && len(c.PIDs) > 0 {
 		text = strings.TrimSpace(text + " pids " + strings.Trim(fmt.Sprint(c.PIDs), "[]"))
 		if len(c.PIDs) < c.Count {
 			text += " …"

@@ -4,6 +4,7 @@
 package diagnose
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -42,11 +43,15 @@ const tailReach = 64
 // findCaller fills in c.Caller from the core's stack.
 func (c *Crash) findCaller(co *core, f *facts, o Options) {
 	ret, ok, err := co.word(f.rsp)
-	if err != nil {
+	var short *damagedError
+	switch {
+	case errors.As(err, &short):
+		c.note("the caller is not known: the core file is truncated before the stack")
+		return
+	case err != nil:
 		c.note("the caller is not known: the stack: %v", err)
 		return
-	}
-	if !ok {
+	case !ok:
 		c.note("the caller is not known: the core has no memory at the stack pointer %#x", f.rsp)
 		return
 	}
@@ -82,8 +87,12 @@ func (c *Crash) readModule(m *module, o Options) {
 		return
 	}
 	r, size, done, err := openFile(o.Root, m.path)
-	if err != nil {
-		c.note("%s is not on %s: no symbol, no disassembly (%v)", m.path, where, err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.note("%s is not on %s: no symbol, no disassembly", m.path, where)
+		return
+	case err != nil:
+		c.note("%s on %s cannot be read: no symbol, no disassembly (%v)", m.path, where, err)
 		return
 	}
 	defer done()

@@ -110,7 +110,7 @@ func startFailure(text string, o Options) *Crash {
 	case schema1Words().MatchString(text):
 		c.Kind = Schema1
 		c.Meaning = "The registry has this image as a manifest of schema 1, which Docker 28.2 and containerd 2.1 refuse."
-		c.add("writes the image to the engine in a current format", "vfix", "convert", "docker://IMAGE", "-o", "docker-daemon:IMAGE")
+		c.note("'vfix convert docker://IMAGE -o docker-daemon:IMAGE', with the image's name, writes it to the engine in a current format")
 		return c
 	case strings.Contains(lower, "exec format error"):
 		c.Kind = ExecFormat
@@ -138,7 +138,7 @@ func (c *Crash) execFormat(o Options) {
 		c.add("checks whether this host runs 32-bit programs, and says what to do", "vfix", "doctor", "--check", "ia32")
 	case f.machine != emX8664:
 		c.Meaning = fmt.Sprintf("%s is a program for another architecture (e_machine %d), and this machine is x86-64.", c.Executable, f.machine)
-		c.add("pulls the image for this architecture, if it has one", "docker", "pull", "--platform", "linux/amd64", "IMAGE")
+		c.note("'docker pull --platform linux/amd64 IMAGE', with the image's name, pulls it for this architecture, if it has that")
 	}
 }
 

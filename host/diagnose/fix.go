@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"fmt"
 	"path"
 
 	"vfix.dev/vfix/internal/quote"
@@ -22,9 +23,10 @@ func (c *Crash) fix(o Options, args []string) {
 	case o.RootName != "":
 		c.add("patches every file of that root in place, and "+how, "vfix", "patch", "-i", o.RootName)
 	case o.elsewhere || c.Source == CoreFile && (c.Caller == nil || c.Caller.File == ""):
-		c.add("writes the derived image, where IMAGE is what the program ran in", "vfix", "rebuild", "IMAGE")
+		c.unnamed(o)
+		return
 	}
-	if o.RootName != "" || o.elsewhere {
+	if o.RootName != "" {
 		return
 	}
 	here := c.Caller != nil && c.Caller.File != ""
@@ -35,8 +37,19 @@ func (c *Crash) fix(o Options, args []string) {
 		c.add("patches the caller in place, for all programs that use it", "vfix", "patch", "-i", path.Clean("/"+k.File))
 	}
 	if len(c.Fixes) == 0 {
-		c.add("writes the derived image, where IMAGE is what the program ran in", "vfix", "rebuild", "IMAGE")
-		c.add("runs a program on the machine itself, where CMD is its command line", "vfix", "run", "CMD")
+		c.unnamed(o)
+	}
+}
+
+// unnamed is about a crash that vfix fixes, in an image that nothing names: what finds the image is proposed, if this
+// machine has it.
+func (c *Crash) unnamed(o Options) {
+	c.note("the image that it ran in is not known: 'vfix rebuild' takes its name, and 'vfix run' the command line of a program of the machine itself")
+	for _, engine := range []string{"docker", "podman"} {
+		if c.Signal != 0 && o.hasCommand(engine) {
+			c.Next = &Fix{fmt.Sprintf("%s ps -a --filter exited=%d", engine, died+c.Signal), "lists the containers that ended so; 'vfix diagnose' takes the name of one"}
+			return
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,7 +55,7 @@ type choice struct {
 func choose(p *program, want Way) (*choice, error) {
 	f, err := os.Open(p.file)
 	if errors.Is(err, fs.ErrPermission) {
-		return &choice{way: AsIs, why: "it may be executed and not read, so nobody can tell what it is"}, nil
+		return &choice{way: AsIs, why: "it may be executed and not read", warning: "was not examined, since it may not be read: it runs as it is, and crashes if it calls the page"}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -67,10 +68,13 @@ func choose(p *program, want Way) (*choice, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.file, err)
 	}
-	if is.Skipped != nil {
-		if is.Skipped.Kind == rewriter.SkipNotELF {
-			return nil, errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", p.file)
-		}
+	switch {
+	case is.Skipped == nil:
+	case is.Skipped.Kind == rewriter.SkipNotELF:
+		return nil, errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", p.file)
+	case is.Skipped.Damaged(), is.Skipped.Kind == rewriter.SkipFormat: // a kernel may run it all the same
+		return &choice{way: Trace, why: is.Skipped.String() + ": its code cannot be seen"}, nil
+	default:
 		return &choice{way: AsIs, why: is.Skipped.String() + ": no program that calls the page"}, nil
 	}
 	if gains := privileges(f, fi); gains != "" && (is.Static || !preloadedByHost()) {
@@ -108,10 +112,19 @@ func chooseELF(f *os.File, size int64, is *rewriter.Program) (*choice, error) {
 	switch {
 	case left > 0:
 		return &choice{way: Trace, why: fmt.Sprintf("static, and %d of its call sites cannot be patched", left)}, nil
+	case plan.Empty() && packed(f):
+		return &choice{way: Trace, why: "static, and compressed with UPX: its code cannot be seen"}, nil
 	case plan.Empty():
 		return &choice{way: AsIs, why: "static, and nothing in it calls the page"}, nil
 	}
 	return &choice{way: Memfd, why: fmt.Sprintf("static, all of its call sites can be patched (%d)", patched(plan)), plan: plan, content: f}, nil
+}
+
+// packed reports whether a program has the mark of UPX (src/conf.h), behind its program headers.
+func packed(f *os.File) bool {
+	var head [1024]byte
+	n, _ := f.ReadAt(head[:], 0)
+	return bytes.Contains(head[:n], []byte("UPX!"))
 }
 
 func patched(p *rewriter.Plan) int {

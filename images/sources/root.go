@@ -30,13 +30,18 @@ type Root struct {
 	Source string // as resolved, with its transport
 	// Program is what a container of the image starts, "" where the image does not say it.
 	Program string
-	close   func() error
+	// Session read Src: what else examines Src with it reads no layer again.
+	Session *contents.Session
+	Src     *media.Source
 	// findings examines FS; nil for a folder.
 	findings func() (*contents.Scanned, error)
 }
 
 // Close gives temporary files back; what FS opened can no longer be read.
-func (r *Root) Close() error { return r.close() }
+func (r *Root) Close() error {
+	r.Session.Close()
+	return r.Src.Close()
+}
 
 // OpenRoot opens the files of a SOURCE. The caller must Close it.
 func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error) {
@@ -44,14 +49,10 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 	if err != nil {
 		return nil, err
 	}
-	r := &Root{Path: src.Path, Source: src.Ref.String(), close: src.Close}
+	s := contents.NewSession(0, o.Progress, rewriter.Options{})
+	r := &Root{Path: src.Path, Source: src.Ref.String(), Session: s, Src: src}
 	if src.Image == nil {
 		return r, nil
-	}
-	s := contents.NewSession(0, o.Progress, rewriter.Options{})
-	r.close = func() error {
-		s.Close()
-		return src.Close()
 	}
 	t, err := s.Image(ctx, src.Image)
 	if err != nil {

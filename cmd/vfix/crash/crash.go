@@ -41,6 +41,7 @@ type reader struct {
 	ctx    context.Context
 	o      Options
 	d      diagnose.Options
+	root   *sources.Root     // that the user named, nil for none
 	images map[string]*image // by reference
 	done   []func()
 }
@@ -89,6 +90,7 @@ func (r *reader) openRoot() error {
 		if err != nil {
 			return err
 		}
+		r.root = root
 		r.done = append(r.done, func() { root.Close() })
 		if root.FS != nil {
 			r.d.Root, r.d.IsImage, r.d.Callers, r.d.Output = root.FS, true, root.Callers, r.output(r.o.Root)
@@ -291,27 +293,20 @@ const killed, faulted, refused = 137, 139, 159
 // lookInto looks into the image of a container, where an engine here has it and its files tell more.
 func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
 	e.FixedHeap = slices.ContainsFunc(e.Words, limitsHeap)
-	ref := e.ImageID
-	if d.RootName != "" { // the user says what it ran in
-		ref = ""
-	} else if !strings.HasPrefix(ref, "sha256:") || e.Pod != "" {
-		ref = e.Image
-	}
-	named := d.RootName != ""
-	if !named {
-		d.RootName, d.IsImage, d.Root = e.Image, true, nil
+	ref := "" // the user says what it ran in
+	if d.RootName == "" {
+		d.Root = nil
 		if e.Image == "" {
-			d.RootName, d.IsImage = "", false
 			e.NoScan = "its name is not known"
 			return
 		}
+		if ref = e.ImageID; !strings.HasPrefix(ref, "sha256:") || e.Pod != "" {
+			ref = e.Image
+		}
+		d.RootName, d.IsImage = e.Image, true
 	}
-	source := r.o.Root
-	if !named {
-		source = string(media.Daemon) + ":" + ref
-	}
-	i := r.open(source, named, e.Status == faulted || e.Status == refused || e.Status == killed)
-	if i.root != nil {
+	i := r.open(ref, e.Status == faulted || e.Status == refused || e.Status == killed)
+	if i.root != nil && i.root.FS != nil {
 		d.Root, d.Callers = i.root.FS, i.root.Callers
 	}
 	if e.Program == "" {
@@ -324,15 +319,15 @@ func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
 	e.Has = programs(d.Root, e)
 }
 
-// open looks into an image once.
-func (r *reader) open(source string, named, scan bool) *image {
-	if i := r.images[source]; i != nil {
+// open looks once into an image that an engine here has, or, where the name is "", into the root that the user named.
+func (r *reader) open(ref string, scan bool) *image {
+	if i := r.images[ref]; i != nil {
 		return i
 	}
-	i := &image{}
-	r.images[source] = i
-	if !named {
-		root, err := sources.OpenRoot(r.ctx, source, r.o.Media)
+	i := &image{root: r.root}
+	r.images[ref] = i
+	if ref != "" {
+		root, err := sources.OpenRoot(r.ctx, string(media.Daemon)+":"+ref, r.o.Media)
 		if err != nil {
 			i.why = "no engine here has it"
 			if !errors.Is(err, hinterr.ErrNotFound) && !errors.Is(err, hinterr.ErrNoDaemon) {
@@ -340,13 +335,14 @@ func (r *reader) open(source string, named, scan bool) *image {
 			}
 			return i
 		}
-		i.root, i.program = root, root.Program
+		i.root = root
 		r.done = append(r.done, func() { root.Close() })
 	}
+	i.program = i.root.Program
 	if !scan {
 		return i
 	}
-	f, err := images.Scan(r.ctx, source, images.ScanOptions{Media: r.o.Media, Shim: r.o.Shim})
+	f, err := images.ScanSource(r.ctx, i.root.Session, i.root.Src, images.ScanOptions{Media: r.o.Media, Shim: r.o.Shim})
 	if err != nil {
 		i.why = err.Error()
 		return i
