@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/progress"
@@ -91,30 +92,24 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 // readLayers reads what nobody has read yet, and waits for what somebody else reads. The
 // first error ends the others.
 func (s *Session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Hash) (map[v1.Hash]*layerIndex, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	g, ctx := errgroup.WithContext(ctx)
 	known := make(map[v1.Hash]*layerIndex, len(ids))
 	var mu sync.Mutex // of known
-	var wg sync.WaitGroup
 	started := map[v1.Hash]bool{}
 	for i, id := range ids {
 		if started[id] {
 			continue
 		}
 		started[id] = true
-		wg.Go(func() {
+		g.Go(func() error {
 			idx, err := s.layers.Get(ctx, id, func() (*layerIndex, error) { return s.ReadLayer(ctx, layers[i]) })
-			if err != nil {
-				cancel(err)
-				return
-			}
 			mu.Lock()
 			defer mu.Unlock()
 			known[id] = idx
+			return err
 		})
 	}
-	wg.Wait()
-	return known, context.Cause(ctx)
+	return known, g.Wait()
 }
 
 // AddLayer reads a layer and puts it on top of a tree.

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +11,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"golang.org/x/sync/errgroup"
 
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
@@ -195,29 +196,17 @@ func (l *lister) look(ctx context.Context, tags []name.Tag) ([]Listed, error) {
 		}
 		return all, nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	next := make(chan int)
-	var wg sync.WaitGroup
-	jobs := l.o.Jobs
-	if jobs == 0 {
-		jobs = defaultLooks
-	}
-	for range min(jobs, len(tags)) {
-		wg.Go(func() {
-			for n := range next {
-				var err error
-				if all[n], err = l.lookAt(ctx, tags[n]); err != nil {
-					cancel(err)
-				}
-			}
+	g, looking := errgroup.WithContext(ctx)
+	g.SetLimit(cmp.Or(l.o.Jobs, defaultLooks))
+	for n, t := range tags {
+		g.Go(func() (err error) {
+			all[n], err = l.lookAt(looking, t)
+			return err
 		})
 	}
-	for n := range tags {
-		next <- n
+	if err := g.Wait(); err != nil {
+		return nil, err
 	}
-	close(next)
-	wg.Wait()
 	return all, context.Cause(ctx)
 }
 

@@ -16,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"golang.org/x/sync/errgroup"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
@@ -104,24 +105,17 @@ func (u *uploads) Bytes(ctx context.Context, contents ...[]byte) error {
 // blobs brings all of a collection into the repository, several at once. The first error
 // ends the others.
 func (u *uploads) blobs(ctx context.Context, c blob.Collection, from map[v1.Hash]*name.Repository) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	slots := make(chan struct{}, blobsAtOnce)
-	var wg sync.WaitGroup
+	g, all := errgroup.WithContext(ctx)
+	g.SetLimit(blobsAtOnce)
 	for _, b := range c.Sorted() {
-		slots <- struct{}{}
-		if ctx.Err() != nil {
-			break
-		}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := u.blob(ctx, b, from[b.Digest]); err != nil {
-				cancel(err)
+		g.Go(func() error {
+			if all.Err() != nil {
+				return context.Cause(all)
 			}
+			return u.blob(all, b, from[b.Digest])
 		})
 	}
-	wg.Wait()
-	return context.Cause(ctx)
+	return g.Wait()
 }
 
 // Manifest puts a manifest under a name. An answer without its digest is no success yet: a proxy that wants a
