@@ -113,32 +113,17 @@ func members(raw json.RawMessage) jsonobject.Object {
 	if json.Unmarshal(raw, &o) == nil {
 		return o
 	}
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
-		return nil
-	}
 	o = jsonobject.Object{}
-	for _, e := range list {
-		var about struct {
-			Path   *string
-			Offset *json.Number
+	list := gjson.ParseBytes(raw)
+	for _, e := range list.Array() {
+		key := e.Get("path").Str
+		if at := e.Get("offset"); key == "" && at.Exists() {
+			key = "offset " + at.Raw
 		}
-		if json.Unmarshal(e, &about) != nil {
+		if !list.IsArray() || key == "" || o[key] != nil {
 			return nil
 		}
-		key := ""
-		switch {
-		case about.Path != nil:
-			key = *about.Path
-		case about.Offset != nil:
-			key = "offset " + about.Offset.String()
-		default:
-			return nil
-		}
-		if o[key] != nil {
-			return nil
-		}
-		o[key] = e
+		o[key] = json.RawMessage(e.Raw)
 	}
 	return o
 }
