@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
@@ -37,61 +36,19 @@ type Fixed struct {
 // findChanges decides what is patched and added. It notes in the findings what the fallback covers then.
 func findChanges(ctx context.Context, sub *contents.Subject, shim *fallback.Shim, mode fallback.Mode) (*changes, error) {
 	c := &changes{targets: sub.F.ToPatch()}
-	if err := c.chooseFallback(ctx, sub, shim, mode); err != nil || c.none() {
+	chosen, err := shim.Choose(ctx, sub, mode)
+	if err != nil {
 		return c, err
+	}
+	c.extras, c.fallback, c.traced = chosen.Files, len(chosen.Files) > 0, chosen.Traced
+	if c.none() {
+		return c, nil
 	}
 	return c, c.findFixes(ctx, sub)
 }
 
 // none reports whether there is nothing to do.
 func (c *changes) none() bool { return len(c.targets) == 0 && len(c.extras) == 0 && !c.traced }
-
-// chooseFallback decides what is added of the fallback, and notes what that covers.
-func (c *changes) chooseFallback(ctx context.Context, sub *contents.Subject, shim *fallback.Shim, mode fallback.Mode) error {
-	if !shim.Present() {
-		if mode == fallback.FallbackAuto || mode == fallback.FallbackAlways {
-			return hinterr.Errorf(hinterr.ErrUnsupported, "this vfix was built without the fallback")
-		}
-		return nil
-	}
-	var config []byte
-	if sub.Src.Image != nil {
-		var err error
-		if config, err = sub.Src.Image.RawConfigFile(); err != nil {
-			return err
-		}
-	}
-	in, err := shim.Installed(ctx, sub.T, config)
-	if err != nil {
-		return err
-	}
-	fb := &contents.Fallback{Library: in.Library(), Trace: in.Trace()}
-	unreached := fallback.UnreachedFiles(sub.F.Findings, in.HasLoader)
-	var library, trace bool
-	switch mode {
-	case fallback.FallbackAlways:
-		library, trace = true, true
-	case fallback.FallbackAuto:
-		library = in.HasLoader && slices.ContainsFunc(sub.F.Files, func(file contents.File) bool { return file.LeftOver() > 0 })
-		trace = len(unreached) > 0
-	}
-	if c.extras, err = in.Missing(library, trace); err != nil {
-		return err
-	}
-	c.fallback = len(c.extras) > 0
-	fb.Library = fb.Library || library && in.HasLoader
-	if trace {
-		fb.Trace, fb.Wrapped = true, !in.Wrapped
-		fb.Reasons = unreached
-	}
-	c.traced = fb.Wrapped
-	for _, e := range c.extras {
-		fb.Added = append(fb.Added, e.Name)
-	}
-	slices.SortFunc(fb.Added, strings.Compare)
-	fallback.Cover(sub.F.Findings, fb, in.HasLoader, false)
-	return nil
-}
 
 // findFixes notes what the targets' plans fix, and adds the files that the fixed programs
 // read. A file of that name in the base, with other content, is an error: it is somebody else's.

@@ -17,46 +17,9 @@ import (
 	"syscall"
 	"time"
 
-	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/examiner"
-	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/shim"
 )
-
-// The exit statuses. `vfix help exit-status` explains them to people.
-const (
-	statusDone        = 0
-	statusError       = 1
-	statusUsage       = 2
-	statusFindings    = 3
-	statusIncomplete  = 4
-	statusNotStarted  = 125 // as env(1) has them
-	statusNotExec     = 126
-	statusNoCommand   = 127
-	statusHangup      = 128 + int(syscall.SIGHUP)
-	statusInterrupted = 128 + int(syscall.SIGINT)
-	statusBrokenPipe  = 128 + int(syscall.SIGPIPE)
-	statusTerminated  = 128 + int(syscall.SIGTERM)
-)
-
-// exitTable says which error ends with which status. The first row that matches wins; an
-// error that matches none ends with statusError.
-var exitTable = []struct {
-	matches func(error) bool
-	status  int
-}{
-	{func(err error) bool { return err == nil }, statusDone},
-	{isSignal(os.Interrupt), statusInterrupted},
-	{isSignal(syscall.SIGHUP), statusHangup},
-	{isSignal(syscall.SIGTERM), statusTerminated},
-	{isA[*usageError], statusUsage},
-	{isStart(run.ErrNoCommand), statusNoCommand},
-	{isStart(run.ErrNotExecutable), statusNotExec},
-	{isStart(nil), statusNotStarted},
-	{func(err error) bool { return errors.Is(err, screen.ErrBrokenPipe) }, statusBrokenPipe},
-	{isIncomplete, statusIncomplete},
-	{isOnly[*findingsError], statusFindings},
-}
 
 func main() {
 	if len(os.Args) > 0 && os.Args[0] == examiner.Name { // before all else: this is run at starts of containers
@@ -92,16 +55,6 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 		return status
 	}
 	return out.findingsStatus
-}
-
-// exitStatus looks err up in exitTable.
-func exitStatus(err error) int {
-	for _, row := range exitTable {
-		if row.matches(err) {
-			return row.status
-		}
-	}
-	return statusError
 }
 
 // oneSignal is how long after a signal another one counts as the same: timeout(1) sends its

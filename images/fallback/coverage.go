@@ -33,14 +33,14 @@ type installed struct {
 	shim      *Shim
 	t         *contents.Tree
 	has32     bool // there are 32-bit dynamic programs to think of
-	HasLoader bool
+	hasLoader bool
 	content   map[string][]byte // of the fallback's files that are there
-	Wrapped   bool              // the entrypoint runs under vfix-trace
+	wrapped   bool              // the entrypoint runs under vfix-trace
 }
 
-// Installed looks for the fallback in a file system. config is an image's, nil for none.
-func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte) (*installed, error) {
-	in := &installed{shim: s, t: t, content: map[string][]byte{}, HasLoader: t.Find(fallbackfiles.Loader64) != nil}
+// installed looks for the fallback in a file system. config is an image's, nil for none.
+func (s *Shim) installed(ctx context.Context, t *contents.Tree, config []byte) (*installed, error) {
+	in := &installed{shim: s, t: t, content: map[string][]byte{}, hasLoader: t.Find(fallbackfiles.Loader64) != nil}
 	in.has32 = slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
 	var want []*contents.Inode
 	names := []string{libraryName, twinName, traceName, fallbackfiles.Preload}
@@ -64,7 +64,7 @@ func (s *Shim) Installed(ctx context.Context, t *contents.Tree, config []byte) (
 			}
 		}
 	}
-	in.Wrapped = config != nil && EntrypointIsTraced(config)
+	in.wrapped = config != nil && EntrypointIsTraced(config)
 	return in, nil
 }
 
@@ -94,14 +94,14 @@ func (in *installed) has(e *contents.Extra) bool {
 	return ok && k.Kind == contents.KindFile && k.Meta.Mode == e.Mode && bytes.Equal(content, e.Body)
 }
 
-// Library reports whether every dynamic program gets libvfix.so.
-func (in *installed) Library() bool {
+// library reports whether every dynamic program gets libvfix.so.
+func (in *installed) library() bool {
 	for _, e := range in.shim.LibraryFiles(in.wide()) {
 		if !in.has(&e) {
 			return false
 		}
 	}
-	return in.HasLoader && fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.Line(in.wide()))
+	return in.hasLoader && fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.Line(in.wide()))
 }
 
 // wide reports whether the line of ld.so.preload is, or is to be, the one for programs of
@@ -110,13 +110,13 @@ func (in *installed) wide() bool {
 	return in.has32 || fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.PlatformLine)
 }
 
-func (in *installed) Trace() bool {
+func (in *installed) trace() bool {
 	e := in.shim.TraceFile()
-	return in.Wrapped && in.has(&e)
+	return in.wrapped && in.has(&e)
 }
 
-// Missing are the files that the library, and the supervisor, still need.
-func (in *installed) Missing(library, trace bool) ([]contents.Extra, error) {
+// missing are the files that the library, and the supervisor, still need.
+func (in *installed) missing(library, trace bool) ([]contents.Extra, error) {
 	var all []contents.Extra
 	if library {
 		all = in.shim.LibraryFiles(in.wide())
@@ -210,9 +210,9 @@ func EntrypointIsTraced(config []byte) bool {
 	return json.Unmarshal(config, &c) == nil && len(c.Config.Entrypoint) > 0 && c.Config.Entrypoint[0] == TracePath
 }
 
-// Cover notes for each file with sites that stay whether the fallback covers them; asItIs says
+// cover notes for each file with sites that stay whether the fallback covers them; asItIs says
 // that all stay, those that can be patched too.
-func Cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) {
+func cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) {
 	f.Fallback = *fb
 	for i := range f.Files {
 		file := &f.Files[i]
@@ -227,8 +227,8 @@ func Cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) 
 	}
 }
 
-// UnreachedFiles are the files with sites that stay where no preload reaches, and why.
-func UnreachedFiles(f *contents.Findings, hasLoader bool) []string {
+// unreachedFiles are the files with sites that stay where no preload reaches, and why.
+func unreachedFiles(f *contents.Findings, hasLoader bool) []string {
 	var all []string
 	for i := range f.Files {
 		file := &f.Files[i]
@@ -248,11 +248,11 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 	if err != nil {
 		return err
 	}
-	in, err := s.Installed(ctx, t, config)
+	in, err := s.installed(ctx, t, config)
 	if err != nil {
 		return err
 	}
-	Cover(f, &contents.Fallback{Library: in.Library(), Trace: in.Trace()}, in.HasLoader, true)
+	cover(f, &contents.Fallback{Library: in.library(), Trace: in.trace()}, in.hasLoader, true)
 	if what := leakedTrace(config); what != "" {
 		f.Warnings = append(f.Warnings, "the image's "+what+" runs under vfix-trace, left from the SHELL line of its Dockerfile: "+
 			`put SHELL ["/bin/sh", "-c"] before it`)

@@ -1,0 +1,63 @@
+// Which files of the fallback a rebuild adds.
+
+package fallback
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// Choice is what a rebuild adds of the fallback.
+type Choice struct {
+	Files  []contents.Extra
+	Traced bool // vfix-trace is put before the entrypoint
+}
+
+// Choose decides what is added of the fallback, and notes in the findings what that covers.
+func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c Choice, err error) {
+	if !s.Present() {
+		if mode == FallbackAuto || mode == FallbackAlways {
+			return c, hinterr.Errorf(hinterr.ErrUnsupported, "this vfix was built without the fallback")
+		}
+		return c, nil
+	}
+	var config []byte
+	if sub.Src.Image != nil {
+		if config, err = sub.Src.Image.RawConfigFile(); err != nil {
+			return c, err
+		}
+	}
+	in, err := s.installed(ctx, sub.T, config)
+	if err != nil {
+		return c, err
+	}
+	fb := &contents.Fallback{Library: in.library(), Trace: in.trace()}
+	unreached := unreachedFiles(sub.F.Findings, in.hasLoader)
+	var library, trace bool
+	switch mode {
+	case FallbackAlways:
+		library, trace = true, true
+	case FallbackAuto:
+		library = in.hasLoader && slices.ContainsFunc(sub.F.Files, func(file contents.File) bool { return file.LeftOver() > 0 })
+		trace = len(unreached) > 0
+	}
+	if c.Files, err = in.missing(library, trace); err != nil {
+		return c, err
+	}
+	fb.Library = fb.Library || library && in.hasLoader
+	if trace {
+		fb.Trace, fb.Wrapped = true, !in.wrapped
+		fb.Reasons = unreached
+	}
+	c.Traced = fb.Wrapped
+	for _, e := range c.Files {
+		fb.Added = append(fb.Added, e.Name)
+	}
+	slices.SortFunc(fb.Added, strings.Compare)
+	cover(sub.F.Findings, fb, in.hasLoader, false)
+	return c, nil
+}
