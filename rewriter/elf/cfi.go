@@ -44,7 +44,7 @@ const (
 )
 
 // SearchTable returns the vaddr of .eh_frame_hdr and its search table; none where there is no table,
-// or it is not what linkers write.
+// or it is not what linkers write: pairs of 4 bytes relative to the header, in order.
 func (f *File) SearchTable() (hdr uint64, table []SearchEntry, err error) {
 	p := f.Prog(PTGNUEhFrame)
 	if p == nil {
@@ -52,7 +52,7 @@ func (f *File) SearchTable() (hdr uint64, table []SearchEntry, err error) {
 	}
 	hdr = p.Vaddr
 	b, err := f.Mem(hdr, SearchHead)
-	if err != nil || len(b) < SearchHead || !searchable(b) {
+	if err != nil || len(b) < SearchHead || b[0] != 1 || b[1]&0x0f != peSdata4 || b[2] != peUdata4 || b[3] != peDatarel|peSdata4 {
 		return hdr, nil, err
 	}
 	n := uint64(binary.LittleEndian.Uint32(b[8:]))

@@ -38,6 +38,20 @@ func (f *File) view(buf []byte, off, n uint64) ([]byte, error) {
 	return buf[:n], f.ReadAt(buf[:n], off)
 }
 
+// EachChunk visits the content of the PT_LOADs that have all the flags of with and none of without, as Chunks does.
+func (f *File) EachChunk(with, without uint32, visit func(p *Prog, b []byte, vaddr uint64, lo, hi int)) error {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != PTLoad || p.Filesz == 0 || p.Flags&with != with || p.Flags&without != 0 {
+			continue
+		}
+		if err := f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) { visit(p, b, vaddr, lo, hi) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Chunks visits the file content of p piece by piece. visit gets the bytes, which it must not change,
 // the vaddr of the first and the range of indices that this piece answers for; each byte of the segment
 // is in one such range, with ChunkMargin bytes on both sides where the segment has them.

@@ -28,10 +28,8 @@ const (
 // names it. Damage ends the search without an error.
 func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) error {
 	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
-	if p := f.Prog(PTGNUEhFrame); p != nil {
-		if done, err := u.table(p.Vaddr); done || err != nil {
-			return err
-		}
+	if done, err := u.table(); done || err != nil {
+		return err
 	}
 	if s := f.Section(".eh_frame"); s != nil && s.Type != SHTNobits {
 		return u.section(s.Off, s.Addr, s.Size)
@@ -50,41 +48,22 @@ type unwind struct {
 	cies  map[uint64]cie // by offset
 }
 
-// table reads the search table of .eh_frame_hdr; done is false where there is none of the one
-// form that linkers write: pairs of 4 bytes relative to the header.
-func (u *unwind) table(hdr uint64) (done bool, err error) {
-	b, err := u.f.peekMem(hdr, 12)
-	if err != nil || len(b) < 12 {
+// table reads the search table of .eh_frame_hdr; done is false where there is none, or an entry leads elsewhere.
+func (u *unwind) table() (done bool, err error) {
+	hdr, table, err := u.f.SearchTable()
+	if err != nil || table == nil {
 		return false, err
 	}
-	if !searchable(b) {
-		return false, nil
-	}
-	count := min(uint64(binary.LittleEndian.Uint32(b[8:])), maxFDEs)
-	const entry = 8
 	home := u.f.Load(hdr)
 	done = true
-	for i := uint64(0); i < count; i += symChunk {
-		b, err := u.f.peekMem(hdr+12+i*entry, entry*min(symChunk, count-i))
-		if err != nil {
-			return true, err
-		}
-		if len(b) < entry {
-			break
-		}
-		for ; len(b) >= entry; b = b[entry:] {
-			rel := func(b []byte) uint64 { return hdr + uint64(int64(int32(binary.LittleEndian.Uint32(b)))) }
-			start := rel(b)
-			if to := rel(b[4:]); to < home.Vaddr || to-home.Vaddr >= home.Filesz {
-				done = false
-				continue
-			}
-			if !u.near(start) {
-				continue
-			}
-			fn := Func{Start: start}
-			if off, ok := u.f.Offset(rel(b[4:]), 8); ok {
-				if full, ok := u.entry(off, rel(b[4:])); ok && full.Start == start {
+	for _, e := range table {
+		switch {
+		case e.FDE < home.Vaddr || e.FDE-home.Vaddr >= home.Filesz:
+			done = false
+		case u.near(e.Start):
+			fn := Func{Start: e.Start}
+			if off, ok := u.f.Offset(e.FDE, 8); ok {
+				if full, ok := u.entry(off, e.FDE); ok && full.Start == e.Start {
 					fn = full
 				}
 			}
@@ -92,12 +71,6 @@ func (u *unwind) table(hdr uint64) (done bool, err error) {
 		}
 	}
 	return done, nil
-}
-
-// searchable reports whether an .eh_frame_hdr begins as linkers write it.
-func searchable(hdr []byte) bool {
-	const version = 1
-	return hdr[0] == version && hdr[1]&0x0f == peSdata4 && hdr[2] == peUdata4 && hdr[3] == peDatarel|peSdata4
 }
 
 // section reads the entries of .eh_frame, size bytes at an offset, one after the other.

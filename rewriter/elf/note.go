@@ -3,6 +3,8 @@
 package elf
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"slices"
 )
 
@@ -34,7 +36,7 @@ const maxNotes = 64 << 10
 // BuildID returns the GNU build ID in the content of a PT_NOTE, in hex, "" for none.
 func BuildID(notes []byte) string {
 	const head, ntGNUBuildID, maxID = 12, 3, 64
-	le := func(b []byte) uint64 { return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 }
+	le := func(b []byte) uint64 { return uint64(binary.LittleEndian.Uint32(b)) }
 	up := func(n uint64) uint64 { return (n + 3) &^ 3 }
 	for len(notes) >= head {
 		namesz, descsz, typ := le(notes), le(notes[4:]), le(notes[8:])
@@ -44,20 +46,11 @@ func BuildID(notes []byte) string {
 		}
 		name, desc := rest[:namesz], rest[up(namesz):up(namesz)+descsz]
 		if typ == ntGNUBuildID && string(name) == "GNU\x00" && descsz > 0 && descsz <= maxID {
-			return hexOf(desc)
+			return hex.EncodeToString(desc)
 		}
 		notes = rest[min(up(namesz)+up(descsz), uint64(len(rest))):]
 	}
 	return ""
-}
-
-func hexOf(b []byte) string {
-	const digits = "0123456789abcdef"
-	out := make([]byte, 0, 2*len(b))
-	for _, c := range b {
-		out = append(out, digits[c>>4], digits[c&15])
-	}
-	return string(out)
 }
 
 // HasBuildID reports whether a PT_NOTE holds a build ID.

@@ -7,44 +7,37 @@ import (
 )
 
 // ripRelative reports whether the 4 bytes at b[i], code that begins at vaddr, may be a displacement
-// relative to rip that leads to what is asked for.
-func ripRelative(b []byte, i int, vaddr uint64, in func(uint64) bool) bool {
+// relative to rip that leads to an address.
+func ripRelative(b []byte, i int, vaddr, want uint64) bool {
 	if i == 0 || b[i-1]&0xc7 != 5 { // ModRM has mod 0 and rm 5
 		return false
 	}
 	to := vaddr + uint64(i) + 4 + Signed(b[i:])
-	return in(to) || in(to+1) || in(to+2) || in(to+4) // an immediate of so many bytes may follow
+	return to == want || to+1 == want || to+2 == want || to+4 == want // an immediate of so many bytes may follow
 }
 
-// References returns where in code a displacement relative to rip leads to vaddr, and how many
-// words of data hold it.
+// References returns where in code a displacement relative to rip leads to vaddr, or, in a program at a fixed
+// address, where its 4 bytes are, and how many words of data hold it.
 func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
 	word := binary.LittleEndian.AppendUint64(nil, vaddr)
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != PTLoad || p.Filesz == 0 {
-			continue
-		}
-		exec := p.Flags&PFX != 0
-		err := f.Chunks(p, func(b []byte, at uint64, lo, hi int) {
-			if !exec {
-				for range Indexes(b, lo, hi, word) {
-					data++
-				}
-				return
+	err = f.EachChunk(0, 0, func(p *Prog, b []byte, at uint64, lo, hi int) {
+		if p.Flags&PFX == 0 {
+			for range Indexes(b, lo, hi, word) {
+				data++
 			}
-			for i := lo; i < hi && i+4 <= len(b); i++ {
-				if ripRelative(b, i, at, func(to uint64) bool { return to == vaddr }) {
-					disps = append(disps, at+uint64(i))
-				}
-			}
-		})
-		if err != nil {
-			return nil, 0, err
+			return
 		}
+		for i := lo; i < hi && i+4 <= len(b); i++ {
+			if ripRelative(b, i, at, vaddr) || f.Type == TypeExec && uint64(binary.LittleEndian.Uint32(b[i:])) == vaddr {
+				disps = append(disps, at+uint64(i))
+			}
+		}
+	})
+	if err != nil {
+		return nil, 0, err
 	}
-	return disps, data, f.EachRela(func(_ uint64, _ uint32, addend uint64) {
-		if addend == vaddr {
+	return disps, data, f.EachRela(func(r Rela) {
+		if r.Addend == vaddr {
 			data++
 		}
 	})

@@ -12,17 +12,6 @@ func (f *File) ExecLoad(vaddr uint64) bool {
 	return p != nil && p.Flags&PFX != 0
 }
 
-// CodeVaddr returns the vaddr of an offset in the content of an executable segment.
-func (f *File) CodeVaddr(off uint64) (vaddr uint64, ok bool) {
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type == PTLoad && p.Flags&PFX != 0 && off >= p.Off && off-p.Off < p.Filesz {
-			return p.Vaddr + (off - p.Off), true
-		}
-	}
-	return 0, false
-}
-
 // CodeAt returns the executable segment that holds the byte before offset.
 func (f *File) CodeAt(offset uint64) *Prog {
 	for i := range f.Progs {

@@ -11,11 +11,8 @@ import (
 const (
 	STTNotype   = 0
 	STTFunc     = 2
-	STTSection  = 3
 	STTGNUIfunc = 10
 	STBLocal    = 0
-	STVDefault  = 0
-	STVProt     = 3
 
 	// symChunk is how many symbols are read at once.
 	symChunk = 4096
@@ -37,7 +34,6 @@ type Symbol struct {
 	Value, Size uint64
 	name        uint32
 	Type, Bind  byte
-	Visibility  byte
 }
 
 // Symtabs returns .symtab and the dynamic symbol table, as far as they exist.
@@ -155,7 +151,7 @@ func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
 		le := binary.LittleEndian
 		for ; len(b) > 0; b = b[SymSize:] {
 			s := Symbol{
-				name: le.Uint32(b), Type: b[4] & 15, Bind: b[4] >> 4, Visibility: b[5] & 3,
+				name: le.Uint32(b), Type: b[4] & 15, Bind: b[4] >> 4,
 				Value: le.Uint64(b[8:]), Size: le.Uint64(b[16:]),
 			}
 			if shndx := le.Uint16(b[6:]); shndx != 0 && (s.Type == STTFunc || s.Type == STTGNUIfunc || s.Type == STTNotype) {
@@ -227,32 +223,12 @@ func (f *File) Entries() []uint64 {
 			}
 		}
 	}
-	_ = f.RelaWords(func(at, addend uint64) { // who reads sees what cannot be read
+	_ = f.EachRela(func(r Rela) { // who reads sees what cannot be read
 		for _, a := range arrays {
-			if at >= a[0] && at < a[0]+a[1] {
-				add(addend)
+			if r.Type == RRelative && r.At >= a[0] && r.At < a[0]+a[1] {
+				add(r.Addend)
 			}
 		}
 	})
 	return all
-}
-
-// EachRawSymbol calls visit with each symbol of the section headers' tables, and its offset.
-func (f *File) EachRawSymbol(visit func(off uint64, sym []byte)) error {
-	for _, s := range f.Sections {
-		if s.Type != SHTSymtab && s.Type != SHTDynsym {
-			continue
-		}
-		const chunk = symChunk * SymSize
-		for off, left := s.Off, s.Size; left >= SymSize; off, left = off+chunk, left-min(chunk, left) {
-			b, err := f.Bytes(off, min(chunk, left))
-			if err != nil {
-				return err
-			}
-			for i := uint64(0); i+SymSize <= uint64(len(b)); i += SymSize {
-				visit(off+i, b[i:i+SymSize])
-			}
-		}
-	}
-	return nil
 }

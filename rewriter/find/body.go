@@ -113,7 +113,7 @@ func (b *body) walk(c *code, work []uint64) {
 		}
 		for _, to := range all {
 			// Where nothing says where it ends, the next function's start does.
-			if !i.Calls() || b.End != 0 || to != i.Next() || !c.starts.has(to) {
+			if !i.Calls() || b.End != 0 || to != i.Next() || !c.fn.starts.has(to) {
 				w.add(to, struct{}{})
 			}
 		}
@@ -206,9 +206,9 @@ func (c *code) pointer(vaddr uint64) (uint64, bool) {
 	if c.relative == nil {
 		c.relative = make(map[uint64]uint64)
 		n := 0
-		_ = c.f.RelaWords(func(at, addend uint64) { // Scan reports what cannot be read
-			if n++; n <= maxRelative && c.f.ExecLoad(addend) {
-				c.relative[at] = addend
+		_ = c.f.EachRela(func(r elf.Rela) { // Scan reports what cannot be read
+			if n++; r.Type == elf.RRelative && n <= maxRelative && c.f.ExecLoad(r.Addend) {
+				c.relative[r.At] = r.Addend
 			}
 		})
 	}

@@ -42,28 +42,26 @@ func newTargets(f *File, windows []Extent, named bool) (*targets, error) {
 		return t, nil
 	}
 	t.lo, t.hi = t.windows[0].Vaddr, t.windows[len(t.windows)-1].End()
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != elf.PTLoad || p.Filesz == 0 {
-			continue
-		}
+	err := f.EachChunk(0, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
 		if named {
-			if err := f.Chunks(p, t.words); err != nil {
-				return nil, err
-			}
+			t.words(b, vaddr, lo, hi)
 		}
-		if p.Flags&elf.PFX == 0 {
-			continue
+		if p.Flags&elf.PFX != 0 {
+			t.rel32(b, vaddr, lo, hi)
 		}
-		if err := f.Chunks(p, t.rel32); err != nil {
-			return nil, err
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	return t, f.RelaWords(func(_, addend uint64) { t.take(addend) })
+	return t, f.EachRela(func(r elf.Rela) {
+		if r.Type == elf.RRelative {
+			t.take(r.Addend)
+		}
+	})
 }
 
 // findTargets looks for what refers to the bytes that a patch of the sites may change.
-func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
+func findTargets(c *code, sites []Site) (*targets, error) {
 	windows := make([]Extent, len(sites))
 	for i := range sites {
 		s := &sites[i]
@@ -76,11 +74,11 @@ func findTargets(c *code, fn *functions, sites []Site) (*targets, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, v := range fn.labels {
+	for _, v := range c.fn.labels {
 		t.add(v)
 	}
 	for _, w := range t.windows {
-		t.rel8(c, fn, w)
+		t.rel8(c, w)
 	}
 	slices.Sort(t.all)
 	t.all = slices.Compact(t.all)
@@ -209,10 +207,10 @@ func (t *targets) offsets(table, base uint64) {
 
 // rel8 finds short branches into the window. Their opcodes are common bytes: those that are
 // known to lie within another instruction do not count.
-func (t *targets) rel8(c *code, fn *functions, w Extent) {
+func (t *targets) rel8(c *code, w Extent) {
 	var near []*body
 	for at := w.Vaddr - rel8Reach; at < w.End()+rel8Reach; at++ {
-		if b := c.holder(fn, at); b != nil && !slices.Contains(near, b) {
+		if b := c.holder(at); b != nil && !slices.Contains(near, b) {
 			near = append(near, b)
 		}
 	}
@@ -280,9 +278,9 @@ const syscallLen = 14
 
 // bySyscall reports whether a system call may take the place of s and its call, or of the whole stub
 // around it: rcx and r11, which it changes, are not read, or saved there.
-func (p *prover) bySyscall(b *body, s *Site) bool {
+func (c *code) bySyscall(t *targets, b *body, s *Site) bool {
 	if s.Stub.Len >= syscallLen {
-		return !p.t.inside(s.Stub.Vaddr+1, s.Stub.End())
+		return !t.inside(s.Stub.Vaddr+1, s.Stub.End())
 	}
-	return s.Alone && !s.Tail && p.dead(s.Call+uint64(s.CallLen), x86.RegsOf(x86.Rcx, x86.R11), b)
+	return s.Alone && !s.Tail && c.dead(s.Call+uint64(s.CallLen), x86.RegsOf(x86.Rcx, x86.R11), b)
 }

@@ -24,7 +24,6 @@ type code struct {
 	f      *File
 	fn     *functions // those near the sites
 	blocks map[uint64][]byte
-	starts starts // of functions
 	bodies map[uint64]*body
 	// What is asked again and again: the landing pads of functions, which functions may return, the
 	// words that relocations fill with addresses in code or with those of functions that do not
@@ -54,7 +53,7 @@ func newCode(f *File) *code {
 
 // use takes fn for the functions near the sites.
 func (c *code) use(fn *functions) {
-	c.fn, c.starts = fn, fn.starts
+	c.fn = fn
 	clear(c.bodies)
 	clear(c.landing)
 }

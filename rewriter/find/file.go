@@ -35,12 +35,15 @@ func (f *File) entries() []uint64 {
 	return all
 }
 
-// Start returns where the function around vaddr begins, as far as the file names it.
-func (f *File) Start(vaddr uint64) (start uint64, known bool, err error) {
+// Start returns where the function around vaddr begins, if that is known and at most so many bytes before it;
+// else vaddr.
+func (f *File) Start(vaddr, most uint64) (uint64, error) {
 	fn, err := findFunctions(f, []Site{{Vaddr: vaddr, Len: 1}})
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
-	start, known = fn.starts.enclosing(vaddr)
-	return start, known, nil
+	if start, ok := fn.starts.enclosing(vaddr); ok && vaddr-start <= most {
+		return start, nil
+	}
+	return vaddr, nil
 }

@@ -59,10 +59,9 @@ func findFunctions(f *File, sites []Site) (*functions, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if err := f.EachIrelative(func(resolver uint64) {
-		if fn.start(resolver, sites) {
-			fn.ifuncs[resolver] = true
-			fn.entered[resolver] = true
+	if err := f.EachRela(func(r elf.Rela) {
+		if r.Type == elf.RIrelative && fn.start(r.Addend, sites) {
+			fn.ifuncs[r.Addend], fn.entered[r.Addend] = true, true
 		}
 	}); err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 			return nil, true
 		}
 		if b == nil || b.lens[i.Addr] == 0 { // of another function, which the code went on in
-			b = c.holder(c.fn, i.Addr)
+			b = c.holder(i.Addr)
 		}
 		if b != nil && !c.calculated(b, i) {
 			all = b.targets

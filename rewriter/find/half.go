@@ -78,9 +78,9 @@ func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 }
 
 // judgeHalf follows what the instruction at s loads; it reports whether that becomes an address.
-func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
+func judgeHalf(c *code, b *body, s *Site) bool {
 	i, ok := c.at(s.Vaddr)
-	if !ok || b == nil && c.within(fn, s.Vaddr) {
+	if !ok || b == nil && c.within(s.Vaddr) {
 		return false
 	}
 	fr := c.frame(b)
@@ -108,7 +108,7 @@ func judgeHalf(c *code, fn *functions, b *body, s *Site) bool {
 		return false
 	}
 	f.onStack = len(f.words) > 0
-	f.conclude(fn, b, s)
+	f.conclude(b, s)
 	switch {
 	case s.Verdict != Unknown && f.has(counted):
 		u, _ := f.first(counted)
@@ -224,17 +224,9 @@ func (s *search) loads() error {
 	if len(words) == 0 {
 		return nil
 	}
-	for i := range s.f.Progs {
-		p := &s.f.Progs[i]
-		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz == 0 {
-			continue
-		}
-		err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) { s.codeHits(b, vaddr, lo, hi, words, false) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
+		s.codeHits(b, vaddr, lo, hi, words, false)
+	})
 }
 
 // tableSpan is how far behind the start of a table its last entry is, in bytes.
@@ -291,7 +283,7 @@ func wholes(f *File, halves []Site) ([]Site, error) {
 	c.use(fn)
 	var found []Site
 	for _, s := range halves {
-		if judgeHalf(c, fn, c.holder(fn, s.Vaddr), &s) {
+		if judgeHalf(c, c.holder(s.Vaddr), &s) {
 			s.Verdict, s.Reason = Unknown, ""
 			found = append(found, s)
 		}

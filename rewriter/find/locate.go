@@ -15,18 +15,17 @@ import (
 
 // locate finds the functions around the sites, by whatever tells where they begin, and the parts of
 // them that are elsewhere.
-func (c *code) locate(sites []Site) (*functions, error) {
+func (c *code) locate(sites []Site) error {
 	all := slices.Clone(sites)
-	var fn *functions
 	for round := 0; ; round++ {
-		var err error
-		if fn, err = findFunctions(c.f, all); err != nil {
-			return nil, err
+		fn, err := findFunctions(c.f, all)
+		if err != nil {
+			return err
 		}
 		c.use(fn)
 		parts, err := c.parts(sites)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		n := len(all)
 		for _, at := range parts {
@@ -39,28 +38,24 @@ func (c *code) locate(sites []Site) (*functions, error) {
 		}
 		sortSites(all)
 	}
-	for _, find := range [...]func([]Site) ([]uint64, error){
-		func(left []Site) ([]uint64, error) { return c.callees(fn, left) },
-		func([]Site) ([]uint64, error) { return c.descend(fn), nil },
-		func(left []Site) ([]uint64, error) { return c.unnamed(fn, left) },
-	} {
-		left := c.unreached(fn, sites)
+	for _, find := range [...]func([]Site) ([]uint64, error){c.callees, c.descend, c.unnamed} {
+		left := c.unreached(sites)
 		if len(left) == 0 {
 			break
 		}
 		found, err := find(left)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, at := range found {
 			if near(sites, at) {
-				fn.starts = append(fn.starts, at)
+				c.fn.starts = append(c.fn.starts, at)
 			}
 		}
-		fn.starts.normalize()
-		c.use(fn)
+		c.fn.starts.normalize()
+		c.use(c.fn)
 	}
-	return fn, nil
+	return nil
 }
 
 // maxRounds is how often the parts of functions are looked for from parts found before.
@@ -72,7 +67,7 @@ func (c *code) parts(sites []Site) ([]uint64, error) {
 	var all []uint64
 	var split []Extent
 	for i := range sites {
-		b := c.holder(c.fn, sites[i].Vaddr)
+		b := c.holder(sites[i].Vaddr)
 		if b == nil {
 			continue
 		}
@@ -115,10 +110,10 @@ func (c *code) whole(b *body, vaddr uint64) *body {
 }
 
 // unreached returns the sites that no known function reaches.
-func (c *code) unreached(fn *functions, sites []Site) []Site {
+func (c *code) unreached(sites []Site) []Site {
 	var left []Site
 	for _, s := range sites {
-		if s.Kind != DataWord && c.holder(fn, s.Vaddr) == nil {
+		if s.Kind != DataWord && c.holder(s.Vaddr) == nil {
 			left = append(left, s)
 		}
 	}
@@ -132,7 +127,7 @@ const (
 
 // callees looks for functions that nothing names: what is called from code that is known, or
 // jumped to, begins one. It returns those whose code reaches a site.
-func (c *code) callees(fn *functions, sites []Site) ([]uint64, error) {
+func (c *code) callees(sites []Site) ([]uint64, error) {
 	var windows []Extent
 	for _, s := range sites {
 		windows = append(windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1})
@@ -149,7 +144,7 @@ func (c *code) callees(fn *functions, sites []Site) ([]uint64, error) {
 			if !c.f.ExecLoad(at) || !c.calledFrom(t.from[at]) {
 				continue
 			}
-			if b := c.bodyOf(fn.at(at)); b.lens[sites[i].Vaddr] != 0 {
+			if b := c.bodyOf(c.fn.at(at)); b.lens[sites[i].Vaddr] != 0 {
 				found = append(found, at)
 				break
 			}
@@ -166,15 +161,15 @@ func (c *code) calledFrom(from []uint64) bool {
 	}
 	sortSites(callers)
 	fn, err := findFunctions(c.f, callers)
-	return err == nil && slices.ContainsFunc(callers, func(s Site) bool { return c.holder(fn, s.Vaddr) != nil })
+	return err == nil && slices.ContainsFunc(callers, func(s Site) bool { return c.holderIn(fn, s.Vaddr) != nil })
 }
 
 // descend follows the whole program from what the loader enters and returns the starts of the
 // functions it finds. What the entry point names in its code counts too: it passes main and its
 // companions on by address.
-func (c *code) descend(fn *functions) []uint64 {
+func (c *code) descend([]Site) ([]uint64, error) {
 	seen := map[uint64]bool{}
-	work := append([]uint64(nil), fn.roots...)
+	work := append([]uint64(nil), c.fn.roots...)
 	var found []uint64
 	for len(work) > 0 && c.steps > maxSteps/4 {
 		at := work[len(work)-1]
@@ -184,24 +179,24 @@ func (c *code) descend(fn *functions) []uint64 {
 		}
 		seen[at] = true
 		found = append(found, at)
-		b := c.bodyOf(fn.at(at))
+		b := c.bodyOf(c.fn.at(at))
 		work = append(append(work, b.calls...), b.away...)
 		if at == c.f.Entry {
 			work = append(append(work, b.bases...), b.labels...)
 		}
 	}
-	return found
+	return found, nil
 }
 
 // unnamed looks for functions that fill the whole stretch between two known ones, and to which
 // nothing in the file points: dead code of static libraries. Each must be code to its last byte,
 // jump nowhere else than to known functions, and leave the stack as it was. Were it data, nothing
 // could find it.
-func (c *code) unnamed(fn *functions, sites []Site) ([]uint64, error) {
+func (c *code) unnamed(sites []Site) ([]uint64, error) {
 	var found []uint64
 	for i := range sites {
 		v := sites[i].Vaddr
-		gap, ok := fn.gap(v)
+		gap, ok := c.fn.gap(v)
 		if !ok {
 			continue
 		}
@@ -214,11 +209,11 @@ func (c *code) unnamed(fn *functions, sites []Site) ([]uint64, error) {
 		}
 		for at := c.padding(gap.Vaddr, gap.End()); at <= v; {
 			b := c.bodyOf(elf.Func{Start: at, End: gap.End()})
-			end, whole := b.whole(c, fn)
+			end, whole := b.whole(c)
 			if !whole {
 				break
 			}
-			fn.extents[at] = elf.Func{Start: at, End: end}
+			c.fn.extents[at] = elf.Func{Start: at, End: end}
 			b.End = end
 			found = append(found, at)
 			at = c.padding(end, gap.End())
@@ -246,7 +241,7 @@ func (c *code) padding(vaddr, end uint64) uint64 {
 }
 
 // whole reports whether b is a function without a gap in it, and where it ends.
-func (b *body) whole(c *code, fn *functions) (end uint64, ok bool) {
+func (b *body) whole(c *code) (end uint64, ok bool) {
 	fr := c.frame(b)
 	if fr == nil || len(b.jumps) > 0 {
 		return 0, false
@@ -261,7 +256,7 @@ func (b *body) whole(c *code, fn *functions) (end uint64, ok bool) {
 		end += uint64(l)
 	}
 	for _, to := range b.away {
-		if !fn.starts.has(to) {
+		if !c.fn.starts.has(to) {
 			return 0, false
 		}
 	}

@@ -43,15 +43,7 @@ type Place struct {
 // Look tells what the size bytes behind r say about the return address at an offset of the
 // file. Like Scan it errs where reading fails and nowhere else.
 func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
-	w := &watched{r: r}
-	p, err := look(w, size, offset)
-	if err == nil {
-		err = w.err
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return reading(r, size, func(r io.ReaderAt, size int64) (*Place, error) { return look(r, size, offset) })
 }
 
 func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {

@@ -5,7 +5,6 @@ package find
 import (
 	"errors"
 	"io"
-	"strings"
 
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/origin"
@@ -28,22 +27,10 @@ type Program struct {
 	RawSignals bool
 }
 
-// maxInterp is the longest path of a loader, in bytes: PATH_MAX of linux/limits.h, which
-// load_elf_binary goes by.
-const maxInterp = 4096
-
 // Inspect reads the headers of the size bytes behind r. Like Scan it errs where reading
 // fails and nowhere else.
 func Inspect(r io.ReaderAt, size int64) (*Program, error) {
-	w := &watched{r: r}
-	p, err := inspect(w, size)
-	if err == nil {
-		err = w.err
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return reading(r, size, inspect)
 }
 
 func inspect(r io.ReaderAt, size int64) (*Program, error) {
@@ -54,14 +41,7 @@ func inspect(r io.ReaderAt, size int64) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{Static: f.Static()}
-	if i := f.Prog(elf.PTInterp); i != nil && i.Filesz <= maxInterp && f.InFile(i.Off, i.Filesz) {
-		b, err := f.Bytes(i.Off, i.Filesz)
-		if err != nil {
-			return nil, err
-		}
-		p.Interp, _, _ = strings.Cut(string(b), "\x00")
-	}
+	p := &Program{Static: f.Static(), Interp: f.Interp()}
 	if p.Go, err = origin.Go(f); err != nil {
 		return nil, err
 	}

@@ -7,17 +7,12 @@ import (
 	"sort"
 )
 
-// prover answers for the sites of one file.
-type prover struct {
-	*code
-	fn *functions
-	t  *targets
-}
-
 // holder returns the code of the function that reaches vaddr, nil where none is known to: of
 // the functions that begin before it the nearest, and of those the ones whose end is known
 // first.
-func (c *code) holder(fn *functions, vaddr uint64) *body {
+func (c *code) holder(vaddr uint64) *body { return c.holderIn(c.fn, vaddr) }
+
+func (c *code) holderIn(fn *functions, vaddr uint64) *body {
 	i := sort.Search(len(fn.starts), func(i int) bool { return fn.starts[i] > vaddr })
 	for _, sized := range [...]bool{true, false} {
 		for n := i - 1; n >= 0 && n >= i-maxHolders && vaddr-fn.starts[n] <= maxFunction; n-- {
@@ -41,9 +36,9 @@ const maxHolders = 8
 
 // entersMiddle reports whether code that is known as such calls or jumps to the middle of the n
 // bytes at vaddr: they are more than one instruction. Words of data are no proof of that.
-func (p *prover) entersMiddle(vaddr, n uint64) bool {
+func (c *code) entersMiddle(t *targets, vaddr, n uint64) bool {
 	for at := vaddr + 1; at < vaddr+n; at++ {
-		if p.calledFrom(p.t.from[at]) {
+		if c.calledFrom(t.from[at]) {
 			return true
 		}
 	}

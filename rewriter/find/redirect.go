@@ -113,12 +113,11 @@ func (f *File) ProveRedirect(r *Redirect) (err error) {
 // unproved says why the instruction at a site may be none, "" where it is proved to be one.
 func (f *File) unproved(s *Site) (string, error) {
 	c, sites := newCode(f), []Site{*s}
-	fn, err := c.locate(sites)
-	if err != nil {
+	if err := c.locate(sites); err != nil {
 		return "", err
 	}
-	b := c.holder(fn, s.Vaddr)
-	t, err := findTargets(c, fn, sites)
+	b := c.holder(s.Vaddr)
+	t, err := findTargets(c, sites)
 	if err != nil {
 		return "", err
 	}

@@ -3,8 +3,6 @@
 package find
 
 import (
-	"fmt"
-
 	"vfix.dev/vfix/rewriter/elf"
 )
 
@@ -28,12 +26,7 @@ const (
 
 var verdictNames = [...]string{"unknown", "live", "dormant-call", "dormant", "benign"}
 
-func (v Verdict) String() string {
-	if int(v) >= len(verdictNames) {
-		return fmt.Sprintf("verdict(%d)", uint8(v))
-	}
-	return verdictNames[v]
-}
+func (v Verdict) String() string { return verdictNames[v] }
 
 // MarshalText gives the word for the verdict, for JSON.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
@@ -76,12 +69,7 @@ const (
 
 var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "call-rel32", "data-word", "cmp-imm32", "store-imm32", "lea-disp32", "jcc-rel32", "half-imm32", "arith-imm32", "half-load"}
 
-func (k Kind) String() string {
-	if int(k) >= len(kindNames) {
-		return fmt.Sprintf("kind(%d)", uint8(k))
-	}
-	return kindNames[k]
-}
+func (k Kind) String() string { return kindNames[k] }
 
 // MarshalText gives the word for the kind, for JSON.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }

@@ -20,22 +20,27 @@ import (
 // The fields Libc, Go and RawSignals are filled in only where there is a site: nobody asks
 // for them elsewhere, and looking for them costs more than the scan.
 func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
-	w := &watched{r: r}
-	var in io.ReaderAt = w
-	if m, ok := r.(elf.Memory); ok && int64(len(m)) >= size {
-		in = m // where no read fails
+	rep, err := reading(r, size, func(in io.ReaderAt, size int64) (*Report, error) { return scan(in, size, o) })
+	if err == nil && rep.File != nil {
+		rep.File.R = r
 	}
-	rep, err := scan(in, size, o)
+	return rep, err
+}
+
+// reading has a question about the size bytes behind r answered, and errs where a read failed.
+func reading[T any](r io.ReaderAt, size int64, answer func(io.ReaderAt, int64) (*T, error)) (*T, error) {
+	if m, ok := r.(elf.Memory); ok && int64(len(m)) >= size {
+		return answer(m, size) // no read fails
+	}
+	w := &watched{r: r}
+	a, err := answer(w, size)
 	if err == nil {
 		err = w.err
 	}
 	if err != nil {
 		return nil, err
 	}
-	if rep.File != nil {
-		rep.File.R = r
-	}
-	return rep, nil
+	return a, nil
 }
 
 // watched remembers the first read that failed. Where a look-up in a table fails, Scan goes
@@ -166,16 +171,16 @@ func scanELF(f *File) (*Report, error) {
 func (r *Report) examine(c *code, sites []Site) error {
 	sortSites(sites)
 	sites = slices.CompactFunc(sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
-	fn, err := c.locate(sites)
+	err := c.locate(sites)
 	if err != nil {
 		return err
 	}
 	holders := make([]*body, len(sites))
 	kept := sites[:0]
 	for _, s := range sites {
-		b := c.whole(c.holder(fn, s.Vaddr), s.Vaddr)
+		b := c.whole(c.holder(s.Vaddr), s.Vaddr)
 		// One byte of opcode proves nothing: a push within another instruction is none.
-		if s.Kind == PushImm32 && b == nil && c.within(fn, s.Vaddr) {
+		if s.Kind == PushImm32 && b == nil && c.within(s.Vaddr) {
 			continue
 		}
 		holders[len(kept)] = b
@@ -192,19 +197,18 @@ func (r *Report) examine(c *code, sites []Site) error {
 		return err
 	}
 	for i := range sites {
-		judge(c, fn, r.Go, holders[i], &sites[i])
+		judge(c, r.Go, holders[i], &sites[i])
 		if sites[i].Kind == MovImm32 && sites[i].Verdict == Dormant && r.Libc == "" {
 			r.Libc = "dietlibc" // an image base: see slot.go
 		}
 	}
 	tables(sites)
-	t, err := findTargets(c, fn, sites)
+	t, err := findTargets(c, sites)
 	if err != nil {
 		return err
 	}
-	p := &prover{code: c, fn: fn, t: t}
 	for i := range sites {
-		p.finish(holders[i], &sites[i])
+		c.finish(t, holders[i], &sites[i])
 	}
 	if c.exhausted() {
 		for i, s := range sites {
@@ -218,9 +222,9 @@ func (r *Report) examine(c *code, sites []Site) error {
 
 // within reports whether the bytes at vaddr are known to lie inside an instruction, or in no
 // function although its function is known whole.
-func (c *code) within(fn *functions, vaddr uint64) bool {
+func (c *code) within(vaddr uint64) bool {
 	for n := uint64(1); n < x86.MaxLen; n++ {
-		if b := c.holder(fn, vaddr-n); b != nil && uint64(b.lens[vaddr-n]) > n {
+		if b := c.holder(vaddr - n); b != nil && uint64(b.lens[vaddr-n]) > n {
 			return true
 		}
 	}
@@ -228,16 +232,16 @@ func (c *code) within(fn *functions, vaddr uint64) bool {
 }
 
 // finish fills in what the patch forms depend on.
-func (p *prover) finish(b *body, s *Site) {
-	s.Symbol = p.fn.names[s.Vaddr].text
-	if s.Verdict.Patchable() && p.entersMiddle(s.Vaddr, uint64(s.Len)) {
+func (c *code) finish(t *targets, b *body, s *Site) {
+	s.Symbol = c.fn.names[s.Vaddr].text
+	if s.Verdict.Patchable() && c.entersMiddle(t, s.Vaddr, uint64(s.Len)) {
 		s.Verdict, s.Reason = Unknown, "code jumps to the middle of the instruction"
 	}
 	if b == nil || !s.Verdict.Patchable() {
 		return
 	}
-	s.Alone = p.t.alone(b, s)
-	s.Stub = p.t.stub(p.code, b, s)
-	s.Named = s.Stub.Len != 0 && p.fn.public[s.Stub.Vaddr]
-	s.Free = p.bySyscall(b, s)
+	s.Alone = t.alone(b, s)
+	s.Stub = t.stub(c, b, s)
+	s.Named = s.Stub.Len != 0 && c.fn.public[s.Stub.Vaddr]
+	s.Free = c.bySyscall(t, b, s)
 }

@@ -40,34 +40,21 @@ func (s *search) full() bool { return len(s.sites) >= maxSites }
 
 // run searches all PT_LOADs, data first: what code may load of it is known when code is searched.
 func (s *search) run() error {
-	for _, exec := range [...]bool{false, true} {
-		if exec {
-			s.loaded = slices.Sorted(maps.Keys(s.words))
+	err := s.f.EachChunk(0, elf.PFX, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
+		s.in = p
+		for i := range elf.Pairs(b, lo, hi, []uint16{pagePair}) {
+			s.hit(b, vaddr, i, false)
 		}
-		for i := range s.f.Progs {
-			p := &s.f.Progs[i]
-			if p.Type != elf.PTLoad || p.Filesz == 0 || exec != (p.Flags&elf.PFX != 0) {
-				continue
-			}
-			s.in = p
-			err := s.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
-				if exec {
-					s.codeHits(b, vaddr, lo, hi, s.loaded, true)
-					return
-				}
-				for i := range elf.Pairs(b, lo, hi, []uint16{pagePair}) {
-					s.hit(b, vaddr, i, false)
-				}
-			})
-			if err != nil {
-				return err
-			}
-			if exec {
-				s.bytes += p.Filesz
-			}
-		}
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	s.loaded = slices.Sorted(maps.Keys(s.words))
+	return s.f.EachChunk(elf.PFX, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
+		s.in = p
+		s.bytes += uint64(hi - lo)
+		s.codeHits(b, vaddr, lo, hi, s.loaded, true)
+	})
 }
 
 // hit looks at the pair at b[i], which may be in code where exec is set.

@@ -5,7 +5,6 @@
 package find
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -34,31 +33,15 @@ func (f *flow) slotVerdict() (Verdict, string) {
 // slotCalled looks for a load from the variable whose value is called, or goes where it
 // cannot be followed, and returns where.
 func (c *code) slotCalled(slot uint64, fn Function) (at uint64, found bool) {
-	for n := range c.f.Progs {
-		p := &c.f.Progs[n]
-		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 {
-			continue
-		}
-		err := c.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
-			for i := lo; i < hi && !found; i++ {
-				if i+4 > len(b) {
-					return
-				}
-				rel := vaddr + uint64(i) + 4 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i:]))))
-				abs := uint64(binary.LittleEndian.Uint32(b[i:]))
-				if abs != slot && rel != slot && rel+1 != slot && rel+4 != slot {
-					continue
-				}
-				if c.loadEscapes(vaddr+uint64(i), slot, fn) {
-					at, found = vaddr+uint64(i), true
-				}
-			}
-		})
-		if err != nil {
-			return 0, true // Scan reports it
-		}
+	refs, _, err := c.f.References(slot)
+	if err != nil {
+		return 0, true // Scan reports it
 	}
-	return at, found
+	i := slices.IndexFunc(refs, func(at uint64) bool { return c.loadEscapes(at, slot, fn) })
+	if i < 0 {
+		return 0, false
+	}
+	return refs[i], true
 }
 
 // loadEscapes judges the instruction whose displacement is at disp and names the variable.

@@ -12,17 +12,17 @@ import (
 
 // judge fills in the verdict of a site, and the calls it reaches. b is the code that reaches
 // it, nil where none is known to.
-func judge(c *code, fn *functions, isGo bool, b *body, s *Site) {
+func judge(c *code, isGo bool, b *body, s *Site) {
 	switch s.Kind {
 	case MovImm32, MovImm64, LeaDisp32:
 		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, b)
-		f.conclude(fn, b, s)
+		f.conclude(b, s)
 	case HalfImm32, ArithImm32, HalfLoad:
-		if !judgeHalf(c, fn, b, s) {
+		if !judgeHalf(c, b, s) {
 			s.Verdict, s.Reason = Unknown, "too much code to follow"
 		}
 	case PushImm32, StoreImm32:
-		judgeStore(c, fn, b, s)
+		judgeStore(c, b, s)
 	case CallRel32, JccRel32:
 		s.Verdict, s.Reason = Live, "a direct call into the page"
 		s.Call, s.CallLen, s.Calls = s.Vaddr, s.Len, 1
@@ -56,7 +56,7 @@ func (s *Site) certain(c *code, b *body) {
 }
 
 // judgeStore follows the word of the stack that the address is stored in.
-func judgeStore(c *code, fn *functions, b *body, s *Site) {
+func judgeStore(c *code, b *body, s *Site) {
 	s.Verdict, s.Reason = Unknown, "stored in memory"
 	i, ok := c.at(s.Vaddr)
 	if s.Kind == PushImm32 {
@@ -82,7 +82,7 @@ func judgeStore(c *code, fn *functions, b *body, s *Site) {
 		return
 	}
 	f := followWord(c, &i, off, s.Function, b)
-	f.conclude(fn, b, s)
+	f.conclude(b, s)
 	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
 }
 
@@ -98,9 +98,9 @@ func tables(sites []Site) {
 }
 
 // conclude fills in what the flow found.
-func (f *flow) conclude(fn *functions, b *body, s *Site) {
+func (f *flow) conclude(b *body, s *Site) {
 	f.fillCalls(s)
-	s.Verdict, s.Reason = f.verdict(fn.isIfunc(f.c, s.Vaddr))
+	s.Verdict, s.Reason = f.verdict(f.c.fn.isIfunc(f.c, s.Vaddr))
 	if f.onStack && s.Verdict != Unknown {
 		if why := f.exposed(b); why != "" {
 			s.Verdict, s.Reason = Unknown, "stored on the stack, and "+why

@@ -2,10 +2,6 @@
 
 package find
 
-import (
-	"fmt"
-)
-
 // PageVaddr is where the kernel maps the vsyscall page, PageSize its length in bytes.
 // Source: VSYSCALL_ADDR in the kernel's arch/x86/include/uapi/asm/vsyscall.h.
 const (
@@ -57,12 +53,7 @@ func (f Function) Vaddr() uint64 { return PageVaddr + uint64(functionInfo[f].off
 // Source: the kernel's arch/x86/entry/syscalls/syscall_64.tbl.
 func (f Function) Syscall() uint32 { return functionInfo[f].syscall }
 
-func (f Function) String() string {
-	if int(f) >= len(functionInfo) {
-		return fmt.Sprintf("function(%d)", uint8(f))
-	}
-	return functionInfo[f].name
-}
+func (f Function) String() string { return functionInfo[f].name }
 
 // MarshalText gives the name of the function, for JSON.
 func (f Function) MarshalText() ([]byte, error) { return []byte(f.String()), nil }

@@ -61,19 +61,10 @@ func hasPclntab(f *elf.File) (bool, error) {
 		[]byte("runtime.goexit\x00"),
 	}
 	found := false
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != elf.PTLoad || p.Filesz == 0 || p.Flags&elf.PFW != 0 {
-			continue
+	err := f.EachChunk(0, elf.PFW, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
+		for _, h := range heads {
+			found = found || bytes.Contains(b, h)
 		}
-		err := f.Chunks(p, func(b []byte, _ uint64, _, _ int) {
-			for _, h := range heads {
-				found = found || bytes.Contains(b, h)
-			}
-		})
-		if err != nil || found {
-			return found, err
-		}
-	}
-	return false, nil
+	})
+	return found, err
 }

@@ -47,27 +47,18 @@ func Libc(f *elf.File) (string, error) {
 		return "", nil
 	}
 	best, rank := "", len(banners)
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != elf.PTLoad || p.Filesz == 0 || p.Flags&elf.PFW != 0 {
-			continue
-		}
-		err := f.Chunks(p, func(b []byte, _ uint64, _, _ int) {
-			for n := range banners[:rank] {
-				if v, ok := banners[n].find(b); ok {
-					best, rank = v, n
-					return
-				}
+	err := f.EachChunk(0, elf.PFW, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
+		for n := range banners[:rank] {
+			if v, ok := banners[n].find(b); ok {
+				best, rank = v, n
+				return
 			}
-			if v := loneVersion(b); lone && best == "" && v != "" {
-				best = "glibc " + v
-			}
-		})
-		if err != nil {
-			return "", err
 		}
-	}
-	return best, nil
+		if v := loneVersion(b); lone && best == "" && v != "" {
+			best = "glibc " + v
+		}
+	})
+	return best, err
 }
 
 func (n banner) find(b []byte) (string, bool) {

@@ -30,21 +30,12 @@ func RawSignals(f *elf.File) (bool, error) {
 		return false, nil
 	}
 	found := false
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != elf.PTLoad || p.Filesz == 0 || p.Flags&elf.PFX == 0 {
-			continue
+	err := f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
+		for _, load := range rawSignalCalls {
+			found = found || rawSignalIn(b, load)
 		}
-		err := f.Chunks(p, func(b []byte, _ uint64, _, _ int) {
-			for _, load := range rawSignalCalls {
-				found = found || rawSignalIn(b, load)
-			}
-		})
-		if err != nil || found {
-			return found, err
-		}
-	}
-	return false, nil
+	})
+	return found, err
 }
 
 // rawSignalIn reports whether a load in b is followed by a syscall instruction.

@@ -8,12 +8,10 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/rewriter/find"
-	"vfix.dev/vfix/shim"
 )
 
-// addedCalls says which system calls the patched file adds, and when; nil where it adds none. The
-// error is of reading the file.
-func (p *Plan) addedCalls() ([]string, error) {
+// addedCalls says which system calls the patched file adds, and when; nil where it adds none.
+func (p *Plan) addedCalls() []string {
 	var replaced, served []string
 	add := func(to *[]string, f find.Function) {
 		if !slices.Contains(*to, f.String()) {
@@ -31,10 +29,7 @@ func (p *Plan) addedCalls() ([]string, error) {
 	}
 	var all []string
 	if len(served) > 0 || p.Redirected() {
-		h, err := p.loadHooks()
-		if err != nil {
-			return nil, err
-		}
+		h := p.hooks
 		if h.found {
 			all = append(all, "at load: mprotect, twice")
 		}
@@ -51,17 +46,5 @@ func (p *Plan) addedCalls() ([]string, error) {
 	if len(replaced) > 0 {
 		all = append(all, "in place of the page: "+strings.Join(replaced, ", "))
 	}
-	return all, nil
-}
-
-// loadHooks returns what enters the injected code at load.
-func (p *Plan) loadHooks() (hooks, error) {
-	if was := p.file.was; was != nil {
-		return was.hooks, nil
-	}
-	place, err := p.file.findRoom()
-	if err != nil {
-		return hooks{}, err
-	}
-	return p.file.planHooks(place.vaddr, shim.Injected())
+	return all
 }

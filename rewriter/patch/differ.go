@@ -34,17 +34,14 @@ func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSiz
 	if err != nil {
 		return find.Explanation{}, err
 	}
-	vaddr, ok := f.CodeVaddr(uint64(offset))
-	if !ok {
+	code := f.CodeAt(uint64(offset) + 1)
+	if code == nil {
 		return find.Explanation{}, nil
 	}
-	start := vaddr
-	at, ok, err := f.Start(vaddr)
+	vaddr := code.Vaddr + uint64(offset) - code.Off
+	start, err := f.Start(vaddr, explainBefore)
 	if err != nil {
 		return find.Explanation{}, err
-	}
-	if ok && vaddr-at <= explainBefore {
-		start = at
 	}
 	b, err := f.Mem(start, vaddr-start+explainAfter)
 	if err != nil {

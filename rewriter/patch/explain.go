@@ -33,12 +33,9 @@ func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
 		return find.Explanation{}, nil
 	}
 	start, end := s.Vaddr, s.Vaddr+uint64(s.Len)
-	at, ok, err := f.Start(start)
+	start, err := f.Start(start, explainBefore)
 	if err != nil {
 		return find.Explanation{}, err
-	}
-	if ok && start-at <= explainBefore {
-		start = at
 	}
 	if s.Stub.Len != 0 {
 		start, end = s.Stub.Vaddr, max(end, s.Stub.Vaddr+s.Stub.Len)

@@ -98,8 +98,12 @@ func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err 
 	if !ok {
 		return nil, 0, nil
 	}
-	addendOff, addend, err := f.RelativeAddend(array.Val)
-	if err != nil {
+	var addendOff, addend uint64
+	if err := f.EachRela(func(r elf.Rela) {
+		if r.Type == elf.RRelative && r.At == array.Val && addendOff == 0 {
+			addendOff, addend = r.Off+elf.AddendOff, r.Addend
+		}
+	}); err != nil {
 		return nil, 0, err
 	}
 	switch {

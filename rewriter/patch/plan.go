@@ -33,12 +33,7 @@ const (
 
 var formNames = [...]string{"left", "entry", "call", "lea", "syscall", "imm"}
 
-func (f Form) String() string {
-	if int(f) >= len(formNames) {
-		return fmt.Sprintf("form(%d)", uint8(f))
-	}
-	return formNames[f]
-}
+func (f Form) String() string { return formNames[f] }
 
 // Forms are the forms in which a site is patched, fastest first.
 var Forms = [...]Form{Entry, Call, Lea, Imm, Syscall}
@@ -94,8 +89,9 @@ type Plan struct {
 	// one line each; nil unless Options.Explain asked for it.
 	Added []string
 
-	tail []byte // what stands behind the original bytes
-	file *file
+	tail  []byte // what stands behind the original bytes
+	file  *file
+	hooks hooks // what enters the injected code at load
 }
 
 // Empty reports whether the plan changes nothing.
@@ -117,9 +113,7 @@ func (p *Plan) LeftOver() []Patch {
 func NewPlan(r *find.Report, o Options) (*Plan, error) {
 	p, err := newPlan(r, o)
 	if err == nil && o.Explain {
-		if err = p.explainAll(); err == nil {
-			p.Added, err = p.addedCalls()
-		}
+		err, p.Added = p.explainAll(), p.addedCalls()
 	}
 	if err != nil {
 		return nil, err
@@ -156,7 +150,7 @@ func newPlan(r *find.Report, o Options) (*Plan, error) {
 	var why roomError
 	switch {
 	case f.was != nil:
-		place.vaddr = f.was.segment.Vaddr
+		place.vaddr, p.hooks = f.was.segment.Vaddr, f.was.hooks
 	case needRoom:
 		if place, err = f.findRoom(); err != nil && !errors.As(err, &why) {
 			return nil, err
@@ -286,6 +280,7 @@ func (p *Plan) addSegment(place room) error {
 	if !h.found {
 		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array, no spare dynamic entry): the patched sites make system calls")
 	}
+	p.hooks = h
 	p.Edits = append(p.Edits, h.edits...)
 	if err := p.editProgs(place, off); err != nil {
 		return err
