@@ -38,25 +38,26 @@ type RebuildOptions struct {
 // Rebuilt is what a rebuild did.
 // After an error beyond the scan, Findings is set and Reference is "".
 type Rebuilt struct {
-	Findings             *contents.Findings
-	Unchanged            bool   // nothing to do, for no level: Reference names the base, or the copy of it in Dest
-	Stored               string // the DEST that the result, or the copy, was written to; "" for none
-	Reference            string // what a user can run or pull: with its digest where there is one
-	Digest               string // of the derived image's manifest (of the index, where there is one)
-	BaseName, BaseDigest string
-	LayerSize            int64 // compressed bytes of the added layer, 0 where there is none
+	Findings   *contents.Findings `json:"-"`
+	Stored     string             `json:"-"`         // the DEST that the result, or the copy, was written to; "" for none
+	Reference  string             `json:"reference"` // what a user can run or pull: with its digest where there is one
+	Digest     string             `json:"digest"`    // of the derived image's manifest (of the index, where there is one)
+	Unchanged  bool               `json:"unchanged"` // nothing to do, for no level: Reference names the base, or the copy of it in Dest
+	BaseName   string             `json:"base_name"`
+	BaseDigest string             `json:"base_digest"`
+	LayerSize  int64              `json:"layer_size"` // compressed bytes of the added layer, 0 where there is none
 	// Provenance says where the statement is: paths, and names of referrers with their digests.
-	Provenance []string
-	// Signatures are those of the base that its registry has; they do not hold for the result.
-	Signatures []Signature
+	Provenance []string `json:"provenance"`
 	// Packages are the patched files of which a package database has a record.
-	Packages []records.Record
+	Packages []records.Record `json:"packages"`
+	// Signatures are those of the base that its registry has; they do not hold for the result.
+	Signatures []Signature `json:"base_signatures"`
 	// Fixed are the files with a fix that Rewriter.Fixes asks for.
-	Fixed    []Fixed
-	Warnings []string // one line each, for people
+	Fixed    []Fixed  `json:"-"`
+	Warnings []string `json:"warnings"` // one line each, for people
 	// Levels is what was done to the images of the same index for other levels of x86-64: their
 	// Findings are those in Findings.Levels, Reference is "".
-	Levels []*Rebuilt
+	Levels []*Rebuilt `json:"-"`
 }
 
 // Rebuild writes the derived image of a SOURCE.

@@ -170,20 +170,14 @@ type jsonBench struct {
 }
 
 type jsonBenchFigure struct {
-	Function    string  `json:"function"`
-	Mode        string  `json:"mode"`
-	Nanoseconds float64 `json:"ns"`
-	Least       float64 `json:"ns_least"`
-	Most        float64 `json:"ns_most"`
-	PerSecond   float64 `json:"calls_per_second"`
-	Ratio       float64 `json:"ratio_to_vdso"`
-	Absent      string  `json:"absent"`
+	bench.Figure
+	PerSecond float64 `json:"calls_per_second"`
 }
 
 func benchJSON(opts BenchOptions, b benched) jsonBench {
 	out := jsonBench{jsonDocument: document("bench"), Image: b.image, Rounds: opts.rounds, Modes: b.modes}
 	for _, f := range b.figures {
-		out.Figures = append(out.Figures, jsonBenchFigure{f.Function, f.Mode, f.Nanoseconds, f.Least, f.Most, f.PerSecond(), f.Ratio, f.Absent})
+		out.Figures = append(out.Figures, jsonBenchFigure{f, f.PerSecond()})
 	}
 	return out
 }

@@ -162,13 +162,7 @@ type jsonCache struct {
 	Dir     string           `json:"dir"`
 	Bytes   int64            `json:"bytes"`
 	Entries []jsonCacheEntry `json:"entries"`
-	Others  []jsonLayout     `json:"other_layouts"`
-}
-
-type jsonLayout struct {
-	Name  string `json:"name"`
-	Dir   string `json:"dir"`
-	Bytes int64  `json:"bytes"`
+	Others  []store.Layout   `json:"other_layouts"`
 }
 
 type jsonCacheEntry struct {
@@ -181,12 +175,9 @@ type jsonCacheEntry struct {
 }
 
 func cacheJSON(action string, c *ociruntime.Cached) jsonCache {
-	doc := jsonCache{jsonDocument: document("cache"), Action: action, Dir: c.Dir, Bytes: c.Bytes()}
+	doc := jsonCache{jsonDocument: document("cache"), Action: action, Dir: c.Dir, Bytes: c.Bytes(), Others: c.Others}
 	for _, e := range c.Entries {
 		doc.Entries = append(doc.Entries, jsonCacheEntry{e.Key, kindOf(e), e.Size, e.Used.UTC().Format(time.RFC3339), c.UsedBy[e.Key]})
-	}
-	for _, l := range c.Others {
-		doc.Others = append(doc.Others, jsonLayout{l.Name, l.Dir, l.Bytes})
 	}
 	return doc
 }

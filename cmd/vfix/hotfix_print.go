@@ -107,25 +107,16 @@ func (o *output) hotfixCopies(opts HotfixOptions, all []hotfix.Copy) {
 
 type jsonHotfixed struct {
 	jsonDocument
-	Container bool              `json:"container"`
-	Name      string            `json:"name"`
-	Image     string            `json:"image"`
-	Service   string            `json:"service"`
-	Running   bool              `json:"running"`
-	Mounts    []hotfix.Mount    `json:"mounts"`
-	Covered   []string          `json:"covered_by"`
-	Options   map[string]string `json:"options"`
-	LeftOut   []string          `json:"left_out"`
-	Recreated *hotfix.Recreated `json:"recreated"`
-	Result    jsonSource        `json:"result"`
+	*hotfix.Hotfixed
+	Options map[string]string `json:"options"`
+	LeftOut []string          `json:"left_out"`
+	Result  jsonSource        `json:"result"`
 }
 
 func hotfixedJSON(opts HotfixOptions, h *hotfix.Hotfixed) jsonHotfixed {
 	out := jsonHotfixed{
-		jsonDocument: document("hotfix"),
-		Container:    h.Container, Name: h.Name, Image: h.Image, Service: h.Service, Running: h.Running,
-		Mounts: h.Mounts, Covered: h.Covered, Options: map[string]string{}, LeftOut: unsayable(opts, h),
-		Recreated: h.Recreated, Result: sourceJSON(h.Findings, h.Findings.Remaining()),
+		jsonDocument: document("hotfix"), Hotfixed: h, Result: sourceJSON(h.Findings, h.Findings.Remaining()),
+		Options: map[string]string{}, LeftOut: unsayable(opts, h),
 	}
 	if !opts.apply && len(h.Mounts) > 0 {
 		for _, e := range opts.engines() {

@@ -121,19 +121,10 @@ func (o *output) fallback(f *contents.Fallback, dry bool) {
 
 type jsonRebuilt struct {
 	jsonDocument
-	Reference  string             `json:"reference"`
-	Digest     string             `json:"digest"`
-	Unchanged  bool               `json:"unchanged"`
-	BaseName   string             `json:"base_name"`
-	BaseDigest string             `json:"base_digest"`
-	LayerSize  int64              `json:"layer_size"`
-	Fallback   jsonFallback       `json:"fallback"`
-	Provenance []string           `json:"provenance"`
-	Packages   []records.Record   `json:"packages"`
-	Signatures []images.Signature `json:"base_signatures"`
-	Warnings   []string           `json:"warnings"`
-	Result     jsonSource         `json:"result"`
-	Levels     []jsonLevel        `json:"levels,omitempty"`
+	*images.Rebuilt
+	Fallback jsonFallback `json:"fallback"`
+	Result   jsonSource   `json:"result"`
+	Levels   []jsonLevel  `json:"levels,omitempty"`
 }
 
 // jsonLevel is what was done to the image for another level of x86-64.
@@ -153,12 +144,8 @@ type jsonFallback struct {
 
 func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 	doc := jsonRebuilt{
-		jsonDocument: document("rebuild"),
-		Reference:    r.Reference, Digest: r.Digest, Unchanged: r.Unchanged,
-		BaseName: r.BaseName, BaseDigest: r.BaseDigest, LayerSize: r.LayerSize,
+		jsonDocument: document("rebuild"), Rebuilt: r, Result: sourceJSON(r.Findings, r.Findings.Remaining()),
 		Fallback: jsonFallback{string(opts.to.Fallback), r.Findings.Fallback},
-		Packages: r.Packages, Signatures: r.Signatures, Provenance: r.Provenance, Warnings: r.Warnings,
-		Result: sourceJSON(r.Findings, r.Findings.Remaining()),
 	}
 	for _, l := range r.Levels {
 		doc.Levels = append(doc.Levels, jsonLevel{

@@ -54,14 +54,17 @@ var ImageModes = []Mode{
 
 // Figure is what one way to one function costs.
 type Figure struct {
-	Function, Mode string
+	Function string `json:"function"`
+	Mode     string `json:"mode"`
 	// Nanoseconds a call: the median of the rounds, the least and the most of them; 0 where
 	// it could not be measured.
-	Nanoseconds, Least, Most float64
+	Nanoseconds float64 `json:"ns"`
+	Least       float64 `json:"ns_least"`
+	Most        float64 `json:"ns_most"`
 	// Ratio is Nanoseconds to those of the vDSO, 0 where there is none.
-	Ratio float64
+	Ratio float64 `json:"ratio_to_vdso"`
 	// Absent says why it could not be measured, "" where it was.
-	Absent string
+	Absent string `json:"absent"`
 }
 
 // PerSecond returns the calls a second of one thread.

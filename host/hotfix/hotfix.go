@@ -37,24 +37,24 @@ type Options struct {
 
 // Hotfixed is what a hotfix made.
 type Hotfixed struct {
-	Findings *contents.Findings
+	Findings *contents.Findings `json:"-"`
 	// Container says that it is about a container, Name is what it is called there; else
 	// Name is the image's, as an engine may be told to run it, "" where it has none.
-	Container bool
-	Name      string
+	Container bool   `json:"container"`
+	Name      string `json:"name"`
 	// Image is what the container was made of; for an image the same as Name.
-	Image string
+	Image string `json:"image"`
 	// Service is a short name that compose and Kubernetes take: of the container's service,
 	// else the last part of the image's name.
-	Service string
-	Mounts  []Mount // sorted by target
+	Service string  `json:"service"`
+	Mounts  []Mount `json:"mounts"` // sorted by target
 	// Covered are the container's own mounts (volumes, folders of the host): what is in
 	// them was not looked at, and files of the image below them are not seen there.
-	Covered []string
+	Covered []string `json:"covered_by"`
 	// Running says that the container runs: it cannot be recreated before it is stopped.
-	Running bool
+	Running bool `json:"running"`
 	// Recreated is set where Apply was given and there was something to do.
-	Recreated *Recreated
+	Recreated *Recreated `json:"recreated"`
 }
 
 // Mount is one name of one patched file, or of a file that a fix needs.

@@ -13,12 +13,12 @@ import (
 
 // Layout is what a version of vfix with another layout keeps beside this one.
 type Layout struct {
-	Name string // v1, v3, …
-	Dir  string
+	Name string `json:"name"` // v1, v3, …
+	Dir  string `json:"dir"`
 	// Known says that this version can list and prune it. The first layout has the folders of
 	// this one, in the base itself.
-	Known bool
-	Bytes int64 // on the disk
+	Known bool  `json:"-"`
+	Bytes int64 `json:"bytes"` // on the disk
 }
 
 var layoutName = lazy.Regexp(`^v[1-9][0-9]{0,5}$`)
