@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/filemarks"
 )
 
@@ -47,7 +47,7 @@ func TestPatchDropsMarks(t *testing.T) {
 		marked := setMarks(t, dir+"/bin/c")
 		setMarks(t, dir+"/text")
 		out := dir
-		o := images.PatchOptions{InPlace: inPlace}
+		o := patch.Options{InPlace: inPlace}
 		if !inPlace {
 			out = t.TempDir() + "/out"
 			o.Output = out
@@ -72,7 +72,7 @@ func TestPatchDropsMarks(t *testing.T) {
 	file := t.TempDir() + "/c"
 	imagetest.Write(t, file, imagetest.LegacyELF("1"))
 	marked := setMarks(t, file)
-	imagetest.Patch(t, images.PatchOptions{Output: file + "2"}, file)
+	imagetest.Patch(t, patch.Options{Output: file + "2"}, file)
 	for _, name := range marked {
 		if hasXattr(t, file+"2", name) {
 			t.Errorf("%s is still there", name)
@@ -87,7 +87,7 @@ func TestTarballDropsMarks(t *testing.T) {
 	kept.PAXRecords = map[string]string{"SCHILY.xattr.security.ima": "1"}
 	dir := t.TempDir()
 	in := imagetest.Write(t, dir+"/in.tar", imagetest.TarMembers(t, old, kept))
-	imagetest.Patch(t, images.PatchOptions{Output: dir + "/out.tar"}, in)
+	imagetest.Patch(t, patch.Options{Output: dir + "/out.tar"}, in)
 	f, err := os.Open(dir + "/out.tar")
 	if err != nil {
 		t.Fatal(err)

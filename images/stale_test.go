@@ -8,10 +8,10 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/images/sources"
 )
 
@@ -59,11 +59,11 @@ func TestKilledRunsLeaveNothing(t *testing.T) {
 			return err
 		},
 		"patch -o DIR": func(out string) error {
-			_, err := images.Patch(context.Background(), []string{in}, images.PatchOptions{Output: out})
+			_, err := patch.All(context.Background(), []string{in}, patch.Options{Output: out})
 			return err
 		},
 		"patch -o FILE": func(out string) error {
-			_, err := images.Patch(context.Background(), []string{in + "/old"}, images.PatchOptions{Output: out})
+			_, err := patch.All(context.Background(), []string{in + "/old"}, patch.Options{Output: out})
 			return err
 		},
 		"convert -o sif:": func(out string) error {

@@ -13,6 +13,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/images/patch"
 )
 
 // verifyBase is an image with a bit of everything.
@@ -127,7 +128,7 @@ func TestVerifyFinds(t *testing.T) {
 func TestVerifyFoldersAndTarballs(t *testing.T) {
 	dir := imagetest.LegacyFolder(t)
 	out := filepath.Join(t.TempDir(), "out")
-	imagetest.Patch(t, images.PatchOptions{Output: out}, dir)
+	imagetest.Patch(t, patch.Options{Output: out}, dir)
 	v := imagetest.Verify(t, "dir:"+out, "dir:"+dir)
 	imagetest.WantProblems(t, v)
 	if v.Compared != 2 || v.Findings.ELFFiles != 3 || len(v.NotCompared) > 0 {
@@ -143,7 +144,7 @@ func TestVerifyFoldersAndTarballs(t *testing.T) {
 	imagetest.WantProblems(t, imagetest.Verify(t, "dir:"+out, "dir:"+dir), "bin/c: mode", "text: ")
 
 	in := imagetest.Write(t, filepath.Join(t.TempDir(), "in.tar"), imagetest.TarMembers(t, imagetest.LegacyM("a", "1"), imagetest.FileM("b", nil)))
-	imagetest.Patch(t, images.PatchOptions{Output: in + ".out"}, in)
+	imagetest.Patch(t, patch.Options{Output: in + ".out"}, in)
 	v = imagetest.Verify(t, in+".out", in)
 	imagetest.WantProblems(t, v)
 	if v.Compared != 1 {
@@ -151,7 +152,7 @@ func TestVerifyFoldersAndTarballs(t *testing.T) {
 	}
 
 	one := filepath.Join(t.TempDir(), "c2")
-	imagetest.Patch(t, images.PatchOptions{Output: one}, dir+"/bin/c")
+	imagetest.Patch(t, patch.Options{Output: one}, dir+"/bin/c")
 	v = imagetest.Verify(t, one, dir+"/bin/c")
 	imagetest.WantProblems(t, v)
 	if v.Compared != 1 {

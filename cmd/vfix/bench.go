@@ -13,8 +13,8 @@ import (
 
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/bench/figure"
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/shim"
@@ -213,7 +213,7 @@ func unpackBoth(ctx context.Context, e engine, image string, media media.Options
 	if err := e.unpack(ctx, image, r.original, media); err != nil {
 		return nil, err
 	}
-	f, err := e.patch(ctx, []string{r.original}, images.PatchOptions{Output: r.rebuilt, Progress: media.Progress})
+	f, err := e.patch(ctx, []string{r.original}, patch.Options{Output: r.rebuilt, Progress: media.Progress})
 	if err != nil {
 		return nil, err
 	}

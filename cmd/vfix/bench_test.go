@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/host/bench"
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -52,7 +52,7 @@ func benchEngine() engine {
 		unpack: func(_ context.Context, _, dir string, _ media.Options) error {
 			return os.WriteFile(filepath.Join(dir, "file"), nil, 0o644)
 		},
-		patch: func(context.Context, []string, images.PatchOptions) (*contents.Findings, error) {
+		patch: func(context.Context, []string, patch.Options) (*contents.Findings, error) {
 			return patchable(), nil
 		},
 	}

@@ -24,7 +24,7 @@ func finds(crashes ...*diagnose.Crash) diagnoser {
 
 // called is a crash of which everything is known.
 func called() *diagnose.Crash {
-	p := patch(site(0x9f8b4, rewriter.Time, rewriter.Live, "reaches the call at 0x9f8bb"), rewriter.Entry, "the whole function is a stub")
+	p := patchOf(site(0x9f8b4, rewriter.Time, rewriter.Live, "reaches the call at 0x9f8bb"), rewriter.Entry, "the whole function is a stub")
 	before, _ := x86.Listing(p.Before, p.Before, 0x9f8b4)
 	p.Listing = &rewriter.Explanation{Before: before}
 	return &diagnose.Crash{

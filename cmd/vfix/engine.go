@@ -21,6 +21,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/patch"
 )
 
 // engine is what the verbs call: package images, or values made up by a test.
@@ -28,7 +29,7 @@ type engine struct {
 	// answers reports whether a container engine answers; nil: one does.
 	answers func(ctx context.Context, o media.Options) bool
 	scan    func(ctx context.Context, source string, o images.ScanOptions) (*contents.Findings, error)
-	patch   func(ctx context.Context, paths []string, o images.PatchOptions) (*contents.Findings, error)
+	patch   func(ctx context.Context, paths []string, o patch.Options) (*contents.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	// rebuildAll rebuilds a list of images, which readList reads.
 	readList   func(name string, o batch.ListOptions) (*batch.List, error)
@@ -76,7 +77,7 @@ type engine struct {
 var theEngine = engine{
 	answers:    media.Answers,
 	scan:       images.Scan,
-	patch:      images.Patch,
+	patch:      patch.All,
 	rebuild:    images.Rebuild,
 	rebuildAll: batch.Rebuild,
 	scanAll:    batch.Scan,

@@ -25,7 +25,7 @@ func site(vaddr uint64, f rewriter.Function, v rewriter.Verdict, reason string) 
 	return rewriter.Site{Vaddr: vaddr, Offset: vaddr - 0x400000, Len: 7, Function: f, Verdict: v, Reason: reason}
 }
 
-func patch(s rewriter.Site, form rewriter.Form, reason string) rewriter.Patch {
+func patchOf(s rewriter.Site, form rewriter.Form, reason string) rewriter.Patch {
 	p := rewriter.Patch{Site: s, Form: form, Reason: reason}
 	if form != rewriter.Left {
 		p.Vaddr, p.Offset = s.Vaddr, s.Offset
@@ -57,12 +57,12 @@ func patchable() *contents.Findings {
 	f := clean()
 	f.Source = "docker-daemon:redis:2.8.22"
 	libc := fileOf("lib/x86_64-linux-gnu/libc-2.13.so", "glibc 2.13",
-		patch(site(0x4a0010, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x4a0017"), rewriter.Entry, "the whole function is a stub"),
-		patch(site(0x4a0050, rewriter.Time, rewriter.Live, "reaches the call at 0x4a0057"), rewriter.Entry, "the whole function is a stub"),
-		patch(site(0x4b0050, rewriter.Getcpu, rewriter.Live, "reaches the call at 0x4b0057"), rewriter.Call, "mov and call are adjacent"))
+		patchOf(site(0x4a0010, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x4a0017"), rewriter.Entry, "the whole function is a stub"),
+		patchOf(site(0x4a0050, rewriter.Time, rewriter.Live, "reaches the call at 0x4a0057"), rewriter.Entry, "the whole function is a stub"),
+		patchOf(site(0x4b0050, rewriter.Getcpu, rewriter.Live, "reaches the call at 0x4b0057"), rewriter.Call, "mov and call are adjacent"))
 	pthread := fileOf("lib/x86_64-linux-gnu/libpthread-2.13.so", "glibc 2.13",
-		patch(site(0x40c000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40c007"), rewriter.Call, "mov and call are adjacent"),
-		patch(site(0x40d000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40d007"), rewriter.Call, "mov and call are adjacent"))
+		patchOf(site(0x40c000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40c007"), rewriter.Call, "mov and call are adjacent"),
+		patchOf(site(0x40d000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40d007"), rewriter.Call, "mov and call are adjacent"))
 	f.Files = []contents.File{libc, pthread}
 	return f
 }
@@ -70,8 +70,8 @@ func patchable() *contents.Findings {
 func mixed() *contents.Findings {
 	f := patchable()
 	odd := fileOf("usr/local/bin/odd", "",
-		patch(site(0x4012ab, rewriter.Time, rewriter.Unknown, "the register is stored in memory at 0x4012b5"), rewriter.Left, ""),
-		patch(site(0x4013ab, rewriter.Time, rewriter.Live, "reaches the call at 0x4013c2"), rewriter.Lea, "the call is not adjacent"))
+		patchOf(site(0x4012ab, rewriter.Time, rewriter.Unknown, "the register is stored in memory at 0x4012b5"), rewriter.Left, ""),
+		patchOf(site(0x4013ab, rewriter.Time, rewriter.Live, "reaches the call at 0x4013c2"), rewriter.Lea, "the call is not adjacent"))
 	odd.Layer, odd.Index = layer3, 3
 	odd.Links = []string{"usr/local/bin/even"}
 	odd.Plan.Warnings = []string{"the build id note was spent on the segment"}
@@ -96,9 +96,9 @@ func covered() *contents.Findings {
 func harmless() *contents.Findings {
 	f := clean()
 	goProgram := fileOf("usr/bin/gosu", "",
-		patch(site(0x5012a0, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
-		patch(site(0x5012a8, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
-		patch(site(0x5022a8, rewriter.Time, rewriter.Benign, "compared with"), rewriter.Left, ""))
+		patchOf(site(0x5012a0, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
+		patchOf(site(0x5012a8, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
+		patchOf(site(0x5022a8, rewriter.Time, rewriter.Benign, "compared with"), rewriter.Left, ""))
 	f.Files = []contents.File{goProgram}
 	return f
 }

@@ -17,7 +17,7 @@ import (
 func TestEveryFormIsCounted(t *testing.T) {
 	for _, form := range rewriter.Forms {
 		f := clean()
-		f.Files = []contents.File{fileOf("bin/x", "", patch(site(0x4012ab, rewriter.Time, rewriter.Live, "reaches the call at 0x4012b2"), form, ""))}
+		f.Files = []contents.File{fileOf("bin/x", "", patchOf(site(0x4012ab, rewriter.Time, rewriter.Live, "reaches the call at 0x4012b2"), form, ""))}
 		var b bytes.Buffer
 		tables.Write(&b, screen.Stream{}, tables.Scanned, f)
 		if want := "1 call site can be patched (1 " + form.String() + ")"; !strings.Contains(b.String(), want) {
@@ -30,7 +30,7 @@ func TestEveryFormIsCounted(t *testing.T) {
 func everyForm() []*contents.Findings {
 	f := clean()
 	for _, form := range rewriter.Forms {
-		f.Files = append(f.Files, fileOf("bin/"+form.String(), "", patch(site(0x4012ab, rewriter.Time, rewriter.Live, ""), form, "")))
+		f.Files = append(f.Files, fileOf("bin/"+form.String(), "", patchOf(site(0x4012ab, rewriter.Time, rewriter.Live, ""), form, "")))
 	}
 	return []*contents.Findings{f}
 }
@@ -38,7 +38,7 @@ func everyForm() []*contents.Findings {
 // The legend has the words that occur, and no others.
 func TestLegend(t *testing.T) {
 	f := clean()
-	f.Files = []contents.File{fileOf("bin/x", "", patch(site(0x4012ab, rewriter.Time, rewriter.Live, ""), rewriter.Lea, ""))}
+	f.Files = []contents.File{fileOf("bin/x", "", patchOf(site(0x4012ab, rewriter.Time, rewriter.Live, ""), rewriter.Lea, ""))}
 	if got, want := legend([]*contents.Findings{f}, false), "A call site is code that calls the vsyscall page. lea is the form in which vfix patches it: see 'vfix help how-it-works'."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -46,7 +46,7 @@ func TestLegend(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	g := clean()
-	g.Files = []contents.File{fileOf("bin/x", "", patch(site(0x4012ab, rewriter.Time, rewriter.Unknown, ""), rewriter.Left, "x"), patch(site(0x4012ab, rewriter.Time, rewriter.Dormant, ""), rewriter.Left, "x"))}
+	g.Files = []contents.File{fileOf("bin/x", "", patchOf(site(0x4012ab, rewriter.Time, rewriter.Unknown, ""), rewriter.Left, "x"), patchOf(site(0x4012ab, rewriter.Time, rewriter.Dormant, ""), rewriter.Left, "x"))}
 	if got, want := legend([]*contents.Findings{g}, false), "A call site is code that calls the vsyscall page. unknown: cannot be proved; dormant: used only on kernels without a vDSO."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

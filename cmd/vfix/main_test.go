@@ -33,6 +33,7 @@ import (
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
+	"vfix.dev/vfix/images/patch"
 )
 
 var update = flag.Bool("update", false, "write the golden files in testdata anew")
@@ -71,7 +72,7 @@ func golden(t *testing.T, name, got string) {
 func fake(f *contents.Findings, err error) engine {
 	return engine{
 		scan: func(context.Context, string, images.ScanOptions) (*contents.Findings, error) { return f, err },
-		patch: func(context.Context, []string, images.PatchOptions) (*contents.Findings, error) {
+		patch: func(context.Context, []string, patch.Options) (*contents.Findings, error) {
 			return f, err
 		},
 		rebuild: func(_ context.Context, _ string, o images.RebuildOptions) (*images.Rebuilt, error) {

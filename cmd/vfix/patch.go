@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/tables"
-	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/patch"
 )
 
 // PatchOptions are the choices of vfix patch.
 type PatchOptions struct {
 	workOptions
-	to images.PatchOptions
+	to patch.Options
 }
 
 func newPatchCommand(out *output, e engine) *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/patch"
 )
 
 // What stands on stdout is the contract of each verb.
@@ -54,7 +55,7 @@ func TestVerifyOutput(t *testing.T) {
 // What a user typed reaches the engine.
 func TestOptionsReachEngine(t *testing.T) {
 	var scan images.ScanOptions
-	var patch images.PatchOptions
+	var patched patch.Options
 	var rebuild images.RebuildOptions
 	var verify images.VerifyOptions
 	e := engine{
@@ -62,8 +63,8 @@ func TestOptionsReachEngine(t *testing.T) {
 			scan = o
 			return clean(), nil
 		},
-		patch: func(_ context.Context, _ []string, o images.PatchOptions) (*contents.Findings, error) {
-			patch = o
+		patch: func(_ context.Context, _ []string, o patch.Options) (*contents.Findings, error) {
+			patched = o
 			return clean(), nil
 		},
 		rebuild: func(_ context.Context, _ string, o images.RebuildOptions) (*images.Rebuilt, error) {
@@ -84,15 +85,15 @@ func TestOptionsReachEngine(t *testing.T) {
 		if got := runLine(e, strings.Fields(line)...); got.status != 0 {
 			t.Errorf("vfix %s: got %+v", line, got)
 		}
-		if strings.HasPrefix(line, "patch -o") && (patch.Output != "dest" || patch.Jobs != 2 || patch.InPlace || patch.DryRun) {
-			t.Errorf("vfix %s: the engine was told %+v", line, patch)
+		if strings.HasPrefix(line, "patch -o") && (patched.Output != "dest" || patched.Jobs != 2 || patched.InPlace || patched.DryRun) {
+			t.Errorf("vfix %s: the engine was told %+v", line, patched)
 		}
 	}
 	if scan.Media.Platform.String() != "linux/amd64/v2" || !scan.Media.Insecure || scan.Jobs != 3 || scan.Media.Progress == nil {
 		t.Errorf("scan: the engine was told %+v", scan)
 	}
-	if !patch.DryRun {
-		t.Errorf("patch: the engine was told %+v", patch)
+	if !patched.DryRun {
+		t.Errorf("patch: the engine was told %+v", patched)
 	}
 	if rebuild.Tag != "a:b" || rebuild.Dest != "oci:x" || rebuild.Suffix != "-vfix" ||
 		rebuild.Fallback != fallback.FallbackAlways || len(rebuild.Shim.Library) == 0 || len(verify.Shim.Trace) == 0 || rebuild.Version == "" ||

@@ -18,6 +18,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -92,9 +93,9 @@ func Entrypoint(t testing.TB, source string) string {
 
 func ModernM(name string) TestMember { return FileM(name, ModernELF(name)) }
 
-func Patch(t testing.TB, o images.PatchOptions, paths ...string) *contents.Findings {
+func Patch(t testing.TB, o patch.Options, paths ...string) *contents.Findings {
 	t.Helper()
-	f, err := images.Patch(context.Background(), paths, o)
+	f, err := patch.All(context.Background(), paths, o)
 	if err != nil {
 		t.Fatal(err)
 	}

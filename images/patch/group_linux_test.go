@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/images/patch"
 )
 
 // A file of one's own with a group of others is patched in place, and the group is lost with a
@@ -27,11 +27,11 @@ func TestForeignGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	asNobody(t, dir, func() {
-		f := imagetest.Patch(t, images.PatchOptions{InPlace: true}, dir+"/own")
+		f := imagetest.Patch(t, patch.Options{InPlace: true}, dir+"/own")
 		if len(f.Warnings) != 1 || f.Warnings[0] != "own: not kept: group 5678 (needs root)" {
 			t.Errorf("got warnings %q", f.Warnings)
 		}
-		if _, err := images.Patch(t.Context(), []string{dir + "/setgid"}, images.PatchOptions{InPlace: true}); err == nil {
+		if _, err := patch.All(t.Context(), []string{dir + "/setgid"}, patch.Options{InPlace: true}); err == nil {
 			t.Error("a setgid file: no error")
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/images/patch"
 )
 
 // TestPatchKeepsPrivileges: owner, setuid, capabilities, ACLs and user xattrs.
@@ -61,9 +62,9 @@ func TestPatchKeepsPrivileges(t *testing.T) {
 		}
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	imagetest.Patch(t, images.PatchOptions{Output: out}, dir)
+	imagetest.Patch(t, patch.Options{Output: out}, dir)
 	check(out + "/bin/c")
-	imagetest.Patch(t, images.PatchOptions{InPlace: true}, dir)
+	imagetest.Patch(t, patch.Options{InPlace: true}, dir)
 	check(file)
 	imagetest.WantContent(t, file, imagetest.FixedELF("c"))
 }
@@ -85,18 +86,18 @@ func TestPatchDiskFull(t *testing.T) {
 	imagetest.Write(t, mnt+"/1", one)
 	imagetest.Write(t, mnt+"/2", two)
 	before := imagetest.FileListing(t, mnt)
-	_, err := images.Patch(context.Background(), []string{mnt}, images.PatchOptions{InPlace: true})
+	_, err := patch.All(context.Background(), []string{mnt}, patch.Options{InPlace: true})
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), mnt+"/") {
 		t.Errorf("got error %v, want %v with the file's name", err, syscall.ENOSPC)
 	}
 	if imagetest.FileListing(t, mnt) != before {
 		t.Error("the input was changed, or something is left")
 	}
-	_, err = images.Patch(context.Background(), []string{mnt + "/1"}, images.PatchOptions{Output: mnt + "/3"})
+	_, err = patch.All(context.Background(), []string{mnt + "/1"}, patch.Options{Output: mnt + "/3"})
 	if err != nil {
 		t.Errorf("control: one copy fits: got error %v", err)
 	}
-	_, err = images.Patch(context.Background(), []string{mnt + "/2"}, images.PatchOptions{Output: mnt + "/4"})
+	_, err = patch.All(context.Background(), []string{mnt + "/2"}, patch.Options{Output: mnt + "/4"})
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got error %v, want %v", err, syscall.ENOSPC)
 	}
@@ -117,7 +118,7 @@ func TestPatchRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(b)
-	imagetest.Patch(t, images.PatchOptions{InPlace: true}, file)
+	imagetest.Patch(t, patch.Options{InPlace: true}, file)
 	imagetest.WantContent(t, file, imagetest.FixedELF("c"))
 	if string(b) != string(imagetest.LegacyELF("c")) {
 		t.Error("what is mapped was written to")
@@ -209,7 +210,7 @@ func TestPatchCopyOfOthersFile(t *testing.T) {
 			dir + "/bin/c": "the copy is yours: not kept: owner 0:0", dir + "/bin/modern": "the copy is yours: not kept: owner 0:0",
 			dir + "/text": "text: not kept: group 5678", dir: "the copies are yours: not kept for 10 files: owner of 9",
 		} {
-			f, err := images.Patch(context.Background(), []string{path}, images.PatchOptions{Output: filepath.Join(out, filepath.Base(path))})
+			f, err := patch.All(context.Background(), []string{path}, patch.Options{Output: filepath.Join(out, filepath.Base(path))})
 			if err != nil {
 				t.Errorf("%s: %v", path, err)
 				continue
@@ -231,7 +232,7 @@ func TestPatchCopyOfOthersFile(t *testing.T) {
 	imagetest.WantContent(t, out+"/root/lib/a", imagetest.FixedELF("a"))
 	// In place the owner is not given up.
 	asNobody(t, dir, func() {
-		if _, err := images.Patch(context.Background(), []string{dir + "/bin/c"}, images.PatchOptions{InPlace: true}); err == nil {
+		if _, err := patch.All(context.Background(), []string{dir + "/bin/c"}, patch.Options{InPlace: true}); err == nil {
 			t.Error("-i of a file of root's: no error")
 		}
 	})

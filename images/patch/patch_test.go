@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -25,7 +26,7 @@ func TestPatchInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := &imagetest.Notes{}
-	f := imagetest.Patch(t, images.PatchOptions{InPlace: true, Progress: n}, dir)
+	f := imagetest.Patch(t, patch.Options{InPlace: true, Progress: n}, dir)
 	if got, want := imagetest.Paths(f), strings.ReplaceAll("D/b=D/lib/a D/bin/c", "D", dir); got != want {
 		t.Errorf("got findings %s, want %s", got, want)
 	}
@@ -47,7 +48,7 @@ func TestPatchInPlace(t *testing.T) {
 		t.Error("bin/link is no longer a symlink")
 	}
 	before := imagetest.Listing(t, dir)
-	if f := imagetest.Patch(t, images.PatchOptions{InPlace: true}, dir); len(f.Files) != 0 || f.ELFFiles != 3 {
+	if f := imagetest.Patch(t, patch.Options{InPlace: true}, dir); len(f.Files) != 0 || f.ELFFiles != 3 {
 		t.Errorf("again: got %s, %d ELF files", imagetest.Paths(f), f.ELFFiles)
 	}
 	if after := imagetest.Listing(t, dir); after != before {
@@ -60,7 +61,7 @@ func TestPatchInPlace(t *testing.T) {
 func TestPatchSeveralPaths(t *testing.T) {
 	dir := imagetest.LegacyFolder(t)
 	n := &imagetest.Notes{}
-	imagetest.Patch(t, images.PatchOptions{InPlace: true, Progress: n}, dir+"/b", dir+"/lib", dir+"/bin/link", dir)
+	imagetest.Patch(t, patch.Options{InPlace: true, Progress: n}, dir+"/b", dir+"/lib", dir+"/bin/link", dir)
 	if !os.SameFile(imagetest.Stat(t, dir+"/b"), imagetest.Stat(t, dir+"/lib/a")) {
 		t.Error("b and lib/a are no longer hard links of one file")
 	}
@@ -78,7 +79,7 @@ func TestPatchSeveralPaths(t *testing.T) {
 func TestPatchDryRun(t *testing.T) {
 	dir := imagetest.LegacyFolder(t)
 	before := imagetest.Listing(t, dir)
-	if f := imagetest.Patch(t, images.PatchOptions{DryRun: true}, dir); len(f.Files) != 2 {
+	if f := imagetest.Patch(t, patch.Options{DryRun: true}, dir); len(f.Files) != 2 {
 		t.Errorf("got %s, want two files", imagetest.Paths(f))
 	}
 	if imagetest.Listing(t, dir) != before {
@@ -90,7 +91,7 @@ func TestPatchFolderElsewhere(t *testing.T) {
 	dir := imagetest.LegacyFolder(t)
 	before := imagetest.Listing(t, dir)
 	out := filepath.Join(t.TempDir(), "out")
-	imagetest.Patch(t, images.PatchOptions{Output: out}, dir)
+	imagetest.Patch(t, patch.Options{Output: out}, dir)
 	if imagetest.Listing(t, dir) != before {
 		t.Error("the input was changed")
 	}
@@ -101,11 +102,11 @@ func TestPatchFolderElsewhere(t *testing.T) {
 	if !os.SameFile(imagetest.Stat(t, out+"/b"), imagetest.Stat(t, out+"/lib/a")) {
 		t.Error("b and lib/a are not hard links of one file")
 	}
-	_, err := images.Patch(context.Background(), []string{dir}, images.PatchOptions{Output: out})
+	_, err := patch.All(context.Background(), []string{dir}, patch.Options{Output: out})
 	if err == nil || !strings.Contains(err.Error(), out+": exists") {
 		t.Errorf("existing output: got error %v", err)
 	}
-	_, err = images.Patch(context.Background(), []string{dir}, images.PatchOptions{Output: dir + "/lib/new"})
+	_, err = patch.All(context.Background(), []string{dir}, patch.Options{Output: dir + "/lib/new"})
 	if err == nil || !strings.Contains(err.Error(), "is inside") {
 		t.Errorf("output inside of the input: got error %v", err)
 	}
@@ -115,7 +116,7 @@ func TestPatchFolderElsewhere(t *testing.T) {
 func TestPatchFileElsewhere(t *testing.T) {
 	dir := imagetest.LegacyFolder(t)
 	out := filepath.Join(t.TempDir(), "c2")
-	f := imagetest.Patch(t, images.PatchOptions{Output: out}, dir+"/bin/c")
+	f := imagetest.Patch(t, patch.Options{Output: out}, dir+"/bin/c")
 	if got := imagetest.Paths(f); got != dir+"/bin/c" {
 		t.Errorf("got %s, want the path as typed", got)
 	}
@@ -124,9 +125,9 @@ func TestPatchFileElsewhere(t *testing.T) {
 	if fi := imagetest.Stat(t, out); fi.Mode() != 0o751 || !fi.ModTime().Equal(imagetest.TestTime) {
 		t.Errorf("got mode %v and time %v", fi.Mode(), fi.ModTime())
 	}
-	imagetest.Patch(t, images.PatchOptions{Output: out}, dir+"/text")
+	imagetest.Patch(t, patch.Options{Output: out}, dir+"/text")
 	imagetest.WantContent(t, out, []byte("text\n"))
-	if _, err := images.Patch(context.Background(), []string{out}, images.PatchOptions{Output: out}); err == nil {
+	if _, err := patch.All(context.Background(), []string{out}, patch.Options{Output: out}); err == nil {
 		t.Error("input as output: got no error")
 	}
 	imagetest.WantEmpty(t, filepath.Dir(out), "c2")
@@ -141,7 +142,7 @@ func TestPatchTarball(t *testing.T) {
 			dir := t.TempDir()
 			in := imagetest.Write(t, filepath.Join(dir, name), data)
 			out := filepath.Join(dir, "out")
-			imagetest.Patch(t, images.PatchOptions{Output: out}, in)
+			imagetest.Patch(t, patch.Options{Output: out}, in)
 			imagetest.WantContent(t, in, data)
 			check := func(path string) {
 				t.Helper()
@@ -166,7 +167,7 @@ func TestPatchTarball(t *testing.T) {
 				}
 			}
 			check(out)
-			imagetest.Patch(t, images.PatchOptions{InPlace: true}, in)
+			imagetest.Patch(t, patch.Options{InPlace: true}, in)
 			check(in)
 			imagetest.WantEmpty(t, dir, name, "out")
 		})
@@ -189,8 +190,8 @@ func TestPatchFails(t *testing.T) {
 			imagetest.CleanTemp(t)
 			dir := t.TempDir()
 			in := imagetest.Write(t, filepath.Join(dir, "in"), tc.file)
-			for _, o := range []images.PatchOptions{{Output: filepath.Join(dir, "out")}, {InPlace: true}} {
-				_, err := images.Patch(context.Background(), []string{in}, o)
+			for _, o := range []patch.Options{{Output: filepath.Join(dir, "out")}, {InPlace: true}} {
+				_, err := patch.All(context.Background(), []string{in}, o)
 				if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), in) {
 					t.Errorf("got error %v, want one with %q and %s", err, tc.want, in)
 				}
@@ -211,11 +212,11 @@ func TestPatchCancelled(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			p := &imagetest.Countdown{Cancel: cancel}
 			p.Left.Store(int64(n))
-			o := images.PatchOptions{Progress: p, Jobs: 1, InPlace: inPlace}
+			o := patch.Options{Progress: p, Jobs: 1, InPlace: inPlace}
 			if !inPlace {
 				o.Output = out
 			}
-			_, err := images.Patch(ctx, []string{dir}, o)
+			_, err := patch.All(ctx, []string{dir}, o)
 			cancel()
 			if err == nil {
 				break
@@ -271,8 +272,8 @@ func TestPatchRefusesImages(t *testing.T) {
 	}
 	all = append(all, "docker-archive:"+dir+"/d.tar", "docker://registry.example/x:1")
 	for _, path := range all {
-		for _, o := range []images.PatchOptions{{DryRun: true}, {InPlace: true}, {Output: filepath.Join(t.TempDir(), "out")}} {
-			_, err := images.Patch(context.Background(), []string{path}, o)
+		for _, o := range []patch.Options{{DryRun: true}, {InPlace: true}, {Output: filepath.Join(t.TempDir(), "out")}} {
+			_, err := patch.All(context.Background(), []string{path}, o)
 			var h hinterr.Hinted
 			if !errors.As(err, &h) || !strings.Contains(h.Hint(), "vfix rebuild ") {
 				t.Errorf("%s: got error %v, want one that names vfix rebuild", path, err)
@@ -281,7 +282,7 @@ func TestPatchRefusesImages(t *testing.T) {
 	}
 	// The control: a tarball of a root filesystem is patched.
 	imagetest.Write(t, dir+"/root.tar", imagetest.TarMembers(t, imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "a")))
-	if f := imagetest.Patch(t, images.PatchOptions{DryRun: true}, dir+"/root.tar"); len(f.Files) != 1 {
+	if f := imagetest.Patch(t, patch.Options{DryRun: true}, dir+"/root.tar"); len(f.Files) != 1 {
 		t.Errorf("a root filesystem: got %+v", f)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/tinyelf"
 )
 
@@ -39,13 +39,13 @@ func TestPatchKeepsHoles(t *testing.T) {
 		}
 	}
 	_, file := write()
-	imagetest.Patch(t, images.PatchOptions{InPlace: true}, file)
+	imagetest.Patch(t, patch.Options{InPlace: true}, file)
 	check("in place", file)
 	dir, file := write()
 	out := filepath.Join(t.TempDir(), "out")
-	imagetest.Patch(t, images.PatchOptions{Output: out}, file)
+	imagetest.Patch(t, patch.Options{Output: out}, file)
 	check("a copy", out)
 	out = filepath.Join(t.TempDir(), "folder")
-	imagetest.Patch(t, images.PatchOptions{Output: out}, dir)
+	imagetest.Patch(t, patch.Options{Output: out}, dir)
 	check("a folder", out+"/program")
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/patch"
@@ -34,7 +33,7 @@ func TestSince(t *testing.T) {
 	}
 	patched := func() int {
 		t.Helper()
-		f, err := images.Patch(context.Background(), []string{root}, images.PatchOptions{InPlace: true, Since: stampFile})
+		f, err := patch.All(context.Background(), []string{root}, patch.Options{InPlace: true, Since: stampFile})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,13 +83,13 @@ func TestSince(t *testing.T) {
 	}
 	// After an error the stamp stays.
 	fi, _ = os.Stat(stampFile)
-	if _, err := images.Patch(context.Background(), []string{root, filepath.Join(dir, "missing")}, images.PatchOptions{InPlace: true, Since: stampFile}); err == nil {
+	if _, err := patch.All(context.Background(), []string{root, filepath.Join(dir, "missing")}, patch.Options{InPlace: true, Since: stampFile}); err == nil {
 		t.Fatal("a missing path: no error")
 	}
 	if now, _ := os.Stat(stampFile); !now.ModTime().Equal(fi.ModTime()) {
 		t.Errorf("after an error: the stamp moved from %v to %v", fi.ModTime(), now.ModTime())
 	}
-	if _, err := images.Patch(context.Background(), []string{root}, images.PatchOptions{InPlace: true, Since: dir}); err == nil {
+	if _, err := patch.All(context.Background(), []string{root}, patch.Options{InPlace: true, Since: dir}); err == nil {
 		t.Error("a folder for a stamp: no error")
 	}
 }
