@@ -24,17 +24,21 @@ func Limit() {
 	again = func(collected *[16]byte) {
 		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(sample)
-		debug.SetMemoryLimit(limit(sample[0].Value.Uint64()))
+		bytes, percent := limits(sample[0].Value.Uint64())
+		debug.SetMemoryLimit(bytes)
+		debug.SetGCPercent(percent)
 		runtime.SetFinalizer(collected, again)
 	}
 	runtime.SetFinalizer(new([16]byte), again)
 }
 
-// limit is the limit while live bytes of the heap are in use. From three quarters of little
-// on there is none: what is left would be too little for the collector to rest.
-func limit(live uint64) int64 {
+// limits are those while live bytes of the heap are in use: of all that the runtime takes, and of garbage, as a
+// percentage of what is in use. From three quarters of little on there is none of the former: what is left would be
+// too little for the collector to rest. With 300,000 files in use, 40% take a quarter less memory than Go's 100%, and a
+// tenth more of one processor.
+func limits(live uint64) (bytes int64, percent int) {
 	if live < little/4*3 {
-		return little
+		return little, 100
 	}
-	return math.MaxInt64
+	return math.MaxInt64, 40
 }

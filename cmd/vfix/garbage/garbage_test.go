@@ -29,5 +29,9 @@ func TestLimit(t *testing.T) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
+	_, want := limits(little)
+	if got := debug.SetGCPercent(100); got != want {
+		t.Errorf("got garbage of %d%% with %d bytes in use, want %d", got, len(held), want)
+	}
 	runtime.KeepAlive(held)
 }
