@@ -69,7 +69,7 @@ shim: ## build the code that is injected into legacy programs
 deps: ## install what building and testing need (Debian, as root), Go included
 	tests/install-deps
 
-fixtures legacy-image fallback: need-deps
+fixtures fallback: need-deps
 -include tests/fixtures/fixtures.mk
 
 .PHONY: oracles
