@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/engine"
@@ -111,11 +112,11 @@ func coveredBy(old *engine.Container, dir string) []string {
 // isKept reports whether a path is that of a patched copy in the folder dir, or in the one
 // where they are by default.
 func isKept(path, dir string) bool {
-	in := filepath.Dir(path)
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	return (in == dir || in == HotfixDir) && copyName().MatchString(filepath.Base(path))
+	key := filepath.Base(path)
+	return copyName().MatchString(key) && (path == store.At(dir).Path(key) || path == store.At(HotfixDir).Path(key))
 }
 
 // sameMounts reports whether a container has the mounts already, or none are needed.

@@ -5,16 +5,15 @@ package hotfix
 
 import (
 	"context"
-	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"vfix.dev/vfix/images/atomicfile"
-	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
@@ -25,12 +24,12 @@ import (
 // Copy is one patched copy.
 type Copy struct {
 	Path string
-	Size int64     // bytes
+	Size int64     // bytes on the disk
 	Time time.Time // when it was written, or used again
 	Used []string  // by containers, running or not, and processes of this machine; sorted
 }
 
-// copyName is what copies are called: the SHA-256 of their content.
+// copyName is what copies are called: their keys in the store.
 var copyName = lazy.Regexp(`^[0-9a-f]{64}$`)
 
 // justMade is how old a copy is at least before it is removed: what has made it may be about
@@ -40,11 +39,8 @@ const justMade = time.Minute
 // Copies lists the copies in a folder, the newest first. asked says that an engine was
 // there to ask: otherwise containers that do not run may use copies that seem unused.
 func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked bool, err error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil // none was ever made
-	}
-	if err != nil {
+	entries, err := store.At(dir).List()
+	if err != nil || len(entries) == 0 {
 		return nil, false, err
 	}
 	used := mountedCopies("/proc")
@@ -66,15 +62,10 @@ func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked
 		return nil, asked, err
 	}
 	for _, e := range entries {
-		fi, err := e.Info()
-		if err != nil || !e.Type().IsRegular() || !copyName().MatchString(e.Name()) {
-			continue
-		}
-		by := used[e.Name()]
+		by := used[e.Key]
 		slices.Sort(by)
-		all = append(all, Copy{Path: filepath.Join(dir, e.Name()), Size: fi.Size(), Time: contents.ChangeTime(fi), Used: slices.Compact(by)})
+		all = append(all, Copy{Path: store.At(dir).Path(e.Key), Size: e.Size, Time: e.Used, Used: slices.Compact(by)})
 	}
-	slices.SortStableFunc(all, func(a, b Copy) int { return b.Time.Compare(a.Time) })
 	return all, asked, nil
 }
 
@@ -88,23 +79,22 @@ func Prune(ctx context.Context, dir string, o media.Options) ([]Copy, error) {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "%s: cannot tell which copies stopped containers use: no docker or podman daemon answers", dir),
 			"start the daemon, or remove the files in %s yourself", dir)
 	}
-	if root, err := os.OpenRoot(dir); err == nil {
-		defer root.Close()
-		leave, err := atomicfile.Enter(root)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
+	s := store.At(dir)
+	if _, err := s.Prune(math.MaxInt64); err != nil { // what was left half-written
+		return nil, err
 	}
 	var removed []Copy
 	for _, c := range all {
 		if len(c.Used) > 0 || time.Since(c.Time) < justMade {
 			continue
 		}
-		if err := errors.Join(release(c.Path), os.Remove(c.Path)); err != nil {
+		gone, err := s.Remove(store.Entry{Key: filepath.Base(c.Path), Used: c.Time})
+		if err != nil {
 			return removed, err
 		}
-		removed = append(removed, c)
+		if gone {
+			removed = append(removed, c)
+		}
 	}
 	return removed, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -38,20 +39,18 @@ func TestCopiesWithoutEngine(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
 	dir := t.TempDir()
 	name := strings.Repeat("a", 64)
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("copy"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600); err != nil {
+	path := store.At(dir).Path(name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("copy"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	all, asked, err := Copies(context.Background(), dir, media.Options{})
-	if err != nil || asked || len(all) != 1 || all[0].Size != 4 || all[0].Path != filepath.Join(dir, name) || len(all[0].Used) != 0 {
+	if err != nil || asked || len(all) != 1 || all[0].Size == 0 || all[0].Path != path || len(all[0].Used) != 0 {
 		t.Errorf("got %+v, asked %v, error %v", all, asked, err)
 	}
 	if removed, err := Prune(context.Background(), dir, media.Options{}); !errors.Is(err, hinterr.ErrNoDaemon) || len(removed) > 0 {
 		t.Errorf("got %+v, error %v, want no removal", removed, err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
 	}
 }

@@ -24,8 +24,6 @@ func openCopyFolder(string, engine.Traits, progress.Reporter) (*copyFolder, erro
 
 func (*copyFolder) close() {}
 
-func release(string) error { return nil }
-
 func (*copyFolder) put(context.Context, contents.Meta, int64, io.Reader) (string, error) {
 	return "", hinterr.ErrUnsupported
 }

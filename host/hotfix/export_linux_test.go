@@ -2,11 +2,6 @@ package hotfix
 
 // What only the tests of this package see.
 
-const (
-	CopyFolderMode = copyFolderMode
-	SelinuxXattr   = selinuxXattr
-)
-
 type (
 	Recreation = recreation
 	Undoing    = undoing
@@ -15,5 +10,4 @@ type (
 var (
 	NamespacedCapability = namespacedCapability
 	ServiceName          = serviceName
-	Release              = release
 )

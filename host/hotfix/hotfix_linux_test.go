@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/hotfix"
+	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
@@ -37,12 +38,22 @@ func tempDir(t *testing.T) string {
 	t.Cleanup(func() {
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
-				_ = hotfix.Release(path)
+				_ = release(path)
 			}
 			return nil
 		})
 	})
 	return dir
+}
+
+// release takes the immutable flag off a file.
+func release(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0)
 }
 
 // What several containers mount, none of them changes: not the content, the mode or an attribute, whatever its mount
@@ -65,7 +76,7 @@ func TestCopiesAreImmutable(t *testing.T) {
 				t.Errorf("%s: got %v", what, err)
 			}
 		}
-		if err := errors.Join(hotfix.Release(path), os.Chmod(path, 0o755)); err != nil { // [control]
+		if err := errors.Join(release(path), os.Chmod(path, 0o755)); err != nil { // [control]
 			t.Error(err)
 		}
 	}
@@ -118,7 +129,7 @@ func TestHotfixImage(t *testing.T) {
 	if v, err := xattrs.Get(int(f.Fd()), "user.note"); string(v) != "kept" {
 		t.Errorf("xattr: got %q, %v", v, err)
 	}
-	if mode := imagetest.Must[os.FileInfo](t)(os.Stat(dir)).Mode().Perm(); mode != hotfix.CopyFolderMode {
+	if mode := imagetest.Must[os.FileInfo](t)(os.Stat(dir)).Mode().Perm(); mode != 0o700 {
 		t.Errorf("folder: got mode %#o", mode)
 	}
 	// A second run changes nothing; one that finds a damaged copy makes it anew.
@@ -132,7 +143,7 @@ func TestHotfixImage(t *testing.T) {
 		"owner":   func() error { return os.Chown(su, 0, 0) },
 		"time":    func() error { return os.Chtimes(su, imagetest.TestTime.Add(1), imagetest.TestTime.Add(1)) },
 	} {
-		if err := errors.Join(hotfix.Release(su), damage()); err != nil {
+		if err := errors.Join(release(su), damage()); err != nil {
 			t.Fatal(err)
 		}
 		imagetest.Must[*hotfix.Hotfixed](t)(hotfixOf(t, source, hotfix.Options{Dir: dir}))
@@ -141,7 +152,7 @@ func TestHotfixImage(t *testing.T) {
 		}
 		imagetest.WantContent(t, su, imagetest.FixedELF("su"))
 	}
-	imagetest.WantEmpty(t, dir, filepath.Base(su), filepath.Base(h.Mounts[1].Source), filepath.Base(h.Mounts[3].Source), filepath.Base(h.Mounts[4].Source))
+	imagetest.WantEmpty(t, filepath.Dir(su), filepath.Base(su), filepath.Base(h.Mounts[1].Source), filepath.Base(h.Mounts[3].Source), filepath.Base(h.Mounts[4].Source))
 }
 
 // A copy has no xattr that vouches for the content before: a kernel that appraises would refuse it.
@@ -156,7 +167,7 @@ func TestHotfixDropsMarks(t *testing.T) {
 	f := imagetest.Must[*os.File](t)(os.Open(h.Mounts[0].Source))
 	defer f.Close()
 	all := imagetest.Must[map[string]string](t)(contents.FileXattrs(f))
-	delete(all, hotfix.SelinuxXattr)
+	delete(all, store.LabelXattr)
 	if len(all) != 1 || all["user.note"] != "kept" {
 		t.Errorf("got %v, want user.note alone", all)
 	}
@@ -170,7 +181,7 @@ func TestHotfixRefuses(t *testing.T) {
 	}
 	source := imagetest.StoreOCI(t, imagetest.Stack(t, legacyRoot()))
 	_, err := hotfixOf(t, source, hotfix.Options{Dir: open})
-	imagetest.WantErr(t, err, nil, "others may write")
+	imagetest.WantErr(t, err, nil, "alone can write")
 	_, err = hotfixOf(t, tempDir(t), hotfix.Options{Dir: tempDir(t)})
 	imagetest.WantErr(t, err, hinterr.ErrUnsupported, "not an image")
 	_, err = hotfixOf(t, source, hotfix.Options{Apply: true})
@@ -292,13 +303,13 @@ func TestHotfixApplyFails(t *testing.T) {
 // An unfinished copy of a run that was killed goes with the next run, and with --prune, but not while somebody
 // writes copies.
 func TestHotfixUnfinished(t *testing.T) {
-	e := newEngine(t, legacyRoot()...)
+	newEngine(t, legacyRoot()...)
 	dir := tempDir(t)
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	left := filepath.Join(dir, ".vfix-in-0123456789abcdef")
-	other := imagetest.Write(t, filepath.Join(dir, ".vfix-0123456789abcdef"), nil)
+	imagetest.Must[*store.Store](t)(store.Open(dir, 0))
+	left := filepath.Join(store.At(dir).Dir, "tmp", "new-0123")
 	is := func(when string, want bool) {
 		t.Helper()
 		if _, err := os.Stat(left); (err == nil) != want {
@@ -306,7 +317,7 @@ func TestHotfixUnfinished(t *testing.T) {
 		}
 	}
 	imagetest.Write(t, left, []byte("half"))
-	d := imagetest.Must[*os.File](t)(os.Open(dir))
+	d := imagetest.Must[*os.File](t)(os.Open(left))
 	defer d.Close()
 	if err := unix.Flock(int(d.Fd()), unix.LOCK_SH); err != nil {
 		t.Fatal(err)
@@ -329,10 +340,6 @@ func TestHotfixUnfinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("--prune", false)
-	if _, err := os.Stat(other); err != nil {
-		t.Error(err)
-	}
-	_ = e
 }
 
 // Killed at any request, whether it was carried out or not, vfix leaves a container with all that it had: the
@@ -471,7 +478,7 @@ func TestHotfixRemapped(t *testing.T) {
 		t.Errorf("got %+v", is)
 	}
 	old := e.containers[stoppedID]
-	stale := filepath.Join(dir, strings.Repeat("f", 64))
+	stale := store.At(dir).Path(strings.Repeat("f", 64))
 	old["Mounts"] = append(old["Mounts"].([]any), map[string]any{"Type": "bind", "Source": stale, "Destination": "/bin/su"})
 	hc := old["HostConfig"].(map[string]any)
 	hc["Mounts"] = append(hc["Mounts"].([]any), map[string]any{"Type": "bind", "Source": stale, "Target": "/bin/su"})

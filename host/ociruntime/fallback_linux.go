@@ -198,24 +198,17 @@ func (k *container) mountable(name string) error {
 	return nil
 }
 
-// Where SELinux is on, its file system is mounted here.
-const selinuxDir = "/sys/fs/selinux/enforce"
-
-// sharedLabel is what containers may read, execute and map, whichever they are:
-// container-selinux, container_ro_file_t.
-const sharedLabel = "system_u:object_r:container_ro_file_t:s0"
-
 // relabel decides on the SELinux label of a copy in the store. A label of one container
 // alone (with categories, "s0:c1,c2") is not for others to map; one copy for all of them
 // gets the label that all may use. Every other label stays as it is.
 func (k *container) relabel(m *store.Meta) {
-	if _, err := os.Stat(selinuxDir); err != nil {
+	if !store.SELinux() {
 		return
 	}
 	const level = 4 // fields of a context apart by colons: user, role, type, level
 	parts := strings.SplitN(m.Label(), ":", level)
 	private := len(parts) == level && strings.Contains(parts[level-1], ":c")
 	if k.spec.MountLabel != "" && (private || m.Label() == "") {
-		m.SetLabel(sharedLabel)
+		m.SetLabel(store.SharedLabel)
 	}
 }

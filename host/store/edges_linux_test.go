@@ -241,7 +241,7 @@ func TestLeases(t *testing.T) {
 	}
 	other := opened(t, s)
 	all, _ := other.List()
-	if removed, err := other.remove(all[0]); removed || err != nil {
+	if removed, err := other.Remove(all[0]); removed || err != nil {
 		t.Errorf("leased: removed %v, %v", removed, err)
 	}
 	if gone, err := other.Prune(-1); len(gone) != 0 || err != nil {
@@ -323,7 +323,7 @@ func TestKeyOfAttributes(t *testing.T) {
 	}
 	m := Meta{}
 	m.SetLabel("l")
-	if m.Label() != "l" || m.Xattrs[labelXattr] != "l\x00" {
+	if m.Label() != "l" || m.Xattrs[LabelXattr] != "l\x00" {
 		t.Errorf("got %q", m.Xattrs)
 	}
 	r, w, err := os.Pipe()
@@ -452,7 +452,7 @@ func TestPruneIndexes(t *testing.T) {
 	if s.SHA256("k") == "" {
 		t.Error("the sum of the copy went with its index")
 	}
-	if removed, err := s.remove(Entry{Key: "none"}); !removed || err != nil {
+	if removed, err := s.Remove(Entry{Key: "none"}); !removed || err != nil {
 		t.Errorf("what is not there: got %v, %v", removed, err)
 	}
 	held, err := hold(path, unix.O_RDONLY)
@@ -460,7 +460,7 @@ func TestPruneIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	if removed, err := s.remove(Entry{Key: "k"}); removed || err != nil {
+	if removed, err := s.Remove(Entry{Key: "k"}); removed || err != nil {
 		t.Errorf("what another removes: got %v, %v", removed, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"os"
 	"sort"
 	"strings"
 	"unsafe"
@@ -26,8 +27,18 @@ type Meta struct {
 	Xattrs       map[string]string
 }
 
-// labelXattr is SELinux's.
-const labelXattr = "security.selinux"
+// SELinux: a container may read, execute and map what has SharedLabel, whatever its own categories are
+// (container-selinux, container_ro_file_t).
+const (
+	LabelXattr  = "security.selinux"
+	SharedLabel = "system_u:object_r:container_ro_file_t:s0"
+)
+
+// SELinux reports whether it is on: then its file system is mounted.
+func SELinux() bool {
+	_, err := os.Stat("/sys/fs/selinux/enforce")
+	return err == nil
+}
 
 // ReadMeta reads the metadata of an open file, without its marks: a copy has another content.
 func ReadMeta(fd int) (Meta, error) {
@@ -62,14 +73,14 @@ func ReadMeta(fd int) (Meta, error) {
 }
 
 // Label is the SELinux label, "" for none.
-func (m *Meta) Label() string { return strings.TrimRight(m.Xattrs[labelXattr], "\x00") }
+func (m *Meta) Label() string { return strings.TrimRight(m.Xattrs[LabelXattr], "\x00") }
 
 // SetLabel replaces the SELinux label.
 func (m *Meta) SetLabel(label string) {
 	if m.Xattrs == nil {
 		m.Xattrs = map[string]string{}
 	}
-	m.Xattrs[labelXattr] = label + "\x00" // the kernel's own form ends so
+	m.Xattrs[LabelXattr] = label + "\x00" // the kernel's own form ends so
 }
 
 // Give gives an open file the metadata. The owner comes first: chown clears the setuid bit

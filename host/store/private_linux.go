@@ -10,11 +10,12 @@ package store
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -78,23 +79,29 @@ func (s *Store) SHA256(key string) string {
 	if err != nil {
 		return ""
 	}
-	return string(b)
+	sum, _, _ := strings.Cut(string(b), " ")
+	return sum
 }
 
-// whole reports whether an entry has the content that was put there.
+// whole reports whether an entry is what was put there.
 func (s *Store) whole(key, path string) bool {
 	is := identity(path)
 	if s.seen(key, is) {
 		return true
 	}
-	if got, err := sumOf(path); err != nil || got != s.SHA256(key) {
+	want, err := os.ReadFile(filepath.Join(s.Dir, sumsDir, key))
+	if err != nil {
+		return false
+	}
+	if got, err := sumOf(path); err != nil || got != string(want) {
 		return false
 	}
 	s.see(key, path, is)
 	return true
 }
 
-// sumOf is the SHA-256 of a file, in hex.
+// sumOf is the SHA-256 of a file in hex, and behind it what names its metadata: a copy whose owner or mode was changed
+// is no longer what was put there.
 func sumOf(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -102,6 +109,9 @@ func sumOf(path string) (string, error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), err
+	if _, err = io.Copy(h, f); err != nil {
+		return "", err
+	}
+	m, err := ReadMeta(int(f.Fd()))
+	return fmt.Sprintf("%x %s %d", h.Sum(nil), m.Key([sha256.Size]byte{}, "", ""), m.Mtime.Nano()), err
 }

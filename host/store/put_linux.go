@@ -32,8 +32,37 @@ func (s *Store) Put(key string, size int64, write func(f *os.File) error) (strin
 	if err := errors.Join(s.keep(key), s.writeSum(key, p.Name())); err != nil {
 		return "", err
 	}
+	if err := setImmutable(s.Path(key), false); err != nil {
+		return "", err
+	}
 	// Not waited for until it is on the disk: one that a power failure cuts off has another sum.
 	return s.Path(key), p.rename(s.Path(key))
+}
+
+// Protect makes a copy immutable (ioctl_iflags(2)), for copies that several containers mount for as long as they exist:
+// the flag is of the file itself, and to clear it takes CAP_LINUX_IMMUTABLE on the machine.
+func (s *Store) Protect(key string) error { return setImmutable(s.Path(key), true) }
+
+// setImmutable sets or clears the flag of a file, if there is one.
+func setImmutable(path string, on bool) error {
+	const immutable = 0x10 // FS_IMMUTABLE_FL, linux/fs.h
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	defer f.Close()
+	flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	want := flags &^ immutable
+	if on {
+		want |= immutable
+	}
+	if err == nil && want != flags {
+		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(want))
+	}
+	if !on && (errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP)) {
+		return nil // there is no such flag
+	}
+	return err
 }
 
 // turn waits until nobody else makes the copy with a key, and returns an empty file for it; nil
@@ -192,10 +221,10 @@ func hold(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// remove takes an entry out of its place first: nobody sees half of it. A copy that was used
+// Remove takes an entry out of its place first: nobody sees half of it. A copy that was used
 // since it was listed goes back: whoever used it has told a container to mount it. removed is
 // false for such a one.
-func (s *Store) remove(e Entry) (removed bool, err error) {
+func (s *Store) Remove(e Entry) (removed bool, err error) {
 	dir := filesDir
 	if e.Index {
 		dir = indexDir
@@ -212,6 +241,9 @@ func (s *Store) remove(e Entry) (removed bool, err error) {
 		return false, err
 	}
 	defer held.Close()
+	if err := setImmutable(path, false); err != nil {
+		return false, err
+	}
 	if err := os.Rename(path, gone); err != nil {
 		return errors.Is(err, fs.ErrNotExist), ignoreMissing(err)
 	}

@@ -144,7 +144,7 @@ func (s *Store) Prune(limit int64) ([]Entry, error) {
 		if held[e.Key] && !e.Index {
 			continue
 		}
-		removed, err := s.remove(e)
+		removed, err := s.Remove(e)
 		if err != nil {
 			return gone, err
 		}

@@ -131,7 +131,7 @@ func TestRemoveSeesLateUse(t *testing.T) {
 	if _, ok := s.Get("k", 3); !ok {
 		t.Fatal("not there")
 	}
-	if removed, err := s.remove(all[0]); removed || err != nil {
+	if removed, err := s.Remove(all[0]); removed || err != nil {
 		t.Errorf("used since: got %v, %v, want it to stay", removed, err)
 	}
 	if _, err := os.Stat(path); err != nil {
@@ -139,7 +139,7 @@ func TestRemoveSeesLateUse(t *testing.T) {
 	}
 	old(t, path, time.Hour)
 	all, _ = s.List()
-	if removed, err := s.remove(all[0]); !removed || err != nil {
+	if removed, err := s.Remove(all[0]); !removed || err != nil {
 		t.Errorf("not used since: got %v, %v, want it gone", removed, err)
 	}
 	if left, _ := os.ReadDir(filepath.Join(s.Dir, tempDir)); len(left) != 0 {

@@ -22,9 +22,11 @@ type lease struct{}
 
 func (s *Store) leased() (map[string]bool, error) { return nil, errSystem }
 func (s *Store) clean() error                     { return errSystem }
-func (s *Store) remove(Entry) (bool, error)       { return false, errSystem }
 func accessTime(fi fs.FileInfo) time.Time         { return fi.ModTime() }
 func diskSize(fi fs.FileInfo) int64               { return fi.Size() }
+
+// Remove errs: there is no store on this system.
+func (s *Store) Remove(Entry) (bool, error) { return false, errSystem }
 
 // SHA256 is that of a copy; there are none here.
 func (s *Store) SHA256(string) string { return "" }
