@@ -20,6 +20,18 @@ setup_file() {
 			return now < 1577836800;
 		}
 	END
+	musl-gcc -static -O1 -o "$BATS_FILE_TMPDIR/packed" -x c - <<-'END'
+		#include <sys/mman.h>
+		int main(void)
+		{
+			static const unsigned char packed[] = {0xac, 0xb7, 0x38, 0x3f, 0xff, 0xfb, 0x9f, 0x00, 0x00, 0x2f, 0xa4, 0x3c};
+			unsigned char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			for (unsigned i = 0; i < sizeof packed; i++)
+				code[i] = packed[i] ^ 0xff;
+			return ((long (*)(long))code)(0) < 1577836800;
+		}
+	END
+	printf 'UPX!' | dd of="$BATS_FILE_TMPDIR/packed" bs=1 seek=9 conv=notrunc status=none # no kernel reads that of e_ident
 }
 
 setup() {
@@ -40,7 +52,9 @@ mounted_at() { echo "$1" >>"$work/mounted"; }
 
 unmount_all() {
 	[ ! -e "$work/mounted" ] || tac "$work/mounted" | while read -r dir; do umount --lazy "$dir" || true; done
-	rm -f "$work/mounted"
+	[ ! -e "$work/loops" ] || xargs -n 1 losetup --detach <"$work/loops" || true
+	[ ! -e "$work/sleeping" ] || xargs kill <"$work/sleeping" || true
+	rm -f "$work/mounted" "$work/loops" "$work/sleeping"
 }
 
 legacy() { install -D "$BATS_FILE_TMPDIR/clock" "$1"; }
@@ -48,7 +62,7 @@ legacy() { install -D "$BATS_FILE_TMPDIR/clock" "$1"; }
 # fresh: an empty root filesystem with a shell, and none of the copies and indexes of earlier cases.
 fresh() {
 	unmount_all
-	rm -rf "$b" "$cache" "$work/host"
+	rm -rf "$b" "$cache" "$work/host" "$work/files"
 	root=$b/rootfs filter=. program=/usr/bin/clock want=patched
 	mkdir -p "$root"/{bin,proc,dev,sys,usr/bin,data,tmp} "$work/host"
 	cp "$(command -v busybox)" "$root/bin/"
@@ -233,6 +247,95 @@ case_users() {
 	program=/data/clock
 }
 
+# What a hook mounts before vfix's own has looked, or after it.
+mounter() {
+	legacy "$work/host/clock"
+	cat >"$work/mounter" <<-END
+		#!/bin/sh
+		exec >/dev/null 2>&1
+		[ "\$1" = inside ] || inside="nsenter -t \$(sed 's/.*"pid": *\\([0-9]*\\).*/\\1/') -m"
+		exec \${inside-} mount --bind $work/host $b/rootfs/data
+	END
+	chmod 755 "$work/mounter"
+	program=/data/clock
+}
+hooked() { filter=".hooks = {$1: [{path: \"$work/mounter\", args: [\"mounter\", \"$2\"], env: [\"PATH=$PATH\"]}]}"; }
+case_prestart_hook() { mounter && hooked prestart outside; }
+case_earlier_hook() { mounter && hooked createRuntime outside; }
+case_later_hook() {
+	mounter && hooked createContainer inside
+	want=honest
+}
+
+# What seems to be covered is not where the runtime mounts it.
+case_uncovered() {
+	legacy "$root/usr/bin/clock"
+	ln -s /usr/bin/clock "$root/data/link"
+	filter=".mounts += [{destination: \"/data\", type: \"tmpfs\", source: \"tmpfs\"}] | $(bind /data/link /etc/hostname)"
+}
+case_covered() {
+	legacy "$root/usr/bin/clock"
+	legacy "$root/opt/clock"
+	filter='.mounts += [{destination: "/usr", type: "mqueue", source: "mqueue"}]'
+	program=/opt/clock
+}
+# What the runtime puts over the root when all hooks have ended.
+case_readonly_paths() {
+	legacy "$root/usr/bin/clock"
+	filter='.linux.readonlyPaths += ["/usr", "/usr/bin/clock"] | .linux.maskedPaths += ["/tmp"]'
+}
+case_block_device() {
+	truncate -s 16M "$work/disk"
+	mkdir -p "$work/files"
+	legacy "$work/files/clock"
+	mkfs.ext4 -q -d "$work/files" "$work/disk"
+	local loop
+	loop=$(losetup --find --show "$work/disk")
+	echo "$loop" >>"$work/loops"
+	filter=".mounts += [{destination: \"/data\", type: \"ext4\", source: \"$loop\"}]"
+	program=/data/clock
+}
+case_own_root_again() {
+	legacy "$root/usr/bin/clock"
+	filter=$(bind /data "$root/usr")
+	program=/data/bin/clock
+}
+case_dots() {
+	legacy "$root/usr/bin/clock"
+	filter='.root.path = "../b/./rootfs"'
+	program=clock
+}
+# Another mount namespace, in which something else is at the root's path.
+case_joined() {
+	legacy "$work/host/usr/bin/clock"
+	cp -a "$root/." "$work/host/"
+	unshare -m sh -c "mount --bind '$work/host' '$root' && exec sleep 600" 3>&- &
+	echo $! >>"$work/sleeping"
+	until grep -q " $root " "/proc/$!/mountinfo"; do sleep 0.01; done
+	filter="(.linux.namespaces[] | select(.type == \"mount\")).path = \"/proc/$!/ns/mnt\""
+	want=honest
+}
+# Programs whose code cannot be seen: packed, or with a header that says what cannot be. The kernel runs both.
+case_packed() {
+	cp "$BATS_FILE_TMPDIR/packed" "$root/usr/bin/clock"
+	want=honest
+}
+case_damaged() {
+	legacy "$root/usr/bin/clock"
+	python3 - "$root/usr/bin/clock" <<-'END'
+		import struct, sys
+		f = open(sys.argv[1], "r+b")
+		b = bytearray(f.read())
+		at, n = struct.unpack_from("<Q", b, 32)[0], struct.unpack_from("<H", b, 56)[0]
+		stack = next(i for i in range(n) if struct.unpack_from("<I", b, at + 56 * i)[0] == 0x6474e551)
+		# A segment beyond the end of the file, which nobody reads.
+		struct.pack_into("<IIQQQQQQ", b, at + 56 * stack, 1, 4, 1 << 20, 1 << 30, 1 << 30, 4096, 4096, 4096)
+		f.seek(0)
+		f.write(b)
+	END
+	want=honest
+}
+
 # The root is a folder in an overlay that is not the container's: a machine's own.
 case_root_in_overlay() {
 	layers a
@@ -256,7 +359,7 @@ start() {
 	hook | killed)
 		local hook=$VFIX_RUNTIME
 		[ "$1" = hook ] || hook=$work/killed
-		jq --arg hook "$hook" --arg config "$work/runtime.json" '.hooks = {createRuntime: [{path: $hook, args: ["vfix-runtime", "--vfix-config", $config, "hook"]}]}' \
+		jq --arg hook "$hook" --arg config "$work/runtime.json" '.hooks.createRuntime += [{path: $hook, args: ["vfix-runtime", "--vfix-config", $config, "hook"]}]' \
 			"$work/config.json" >"$b/config.json"
 		run "$novsyscall" runc run --bundle "$b" "$id"
 		;;
@@ -319,6 +422,20 @@ holds() {
 @test "starts: programs that the runtime copies into a file system in memory" {
 	holds tmpcopyup
 	holds tmpcopyup_of_own_root
+}
+
+@test "starts: what other hooks mount" {
+	holds prestart_hook
+	holds earlier_hook
+	holds later_hook
+}
+@test "starts: what mounts cover, and what the runtime does behind the hooks" {
+	local c
+	for c in uncovered covered readonly_paths block_device own_root_again dots joined; do holds "$c"; done
+}
+@test "starts: programs that cannot be examined" {
+	holds packed
+	holds damaged
 }
 
 # The fallback, where an image or the engine is in its way: no such container fails to start for it, none is said to

@@ -91,7 +91,9 @@ Options of vfix, before those of the runtime, which does not see them:
                        bytes, opt_in (dev.vfix.enable=true is then needed),
                        fallback and fix (without an annotation), allow_disable
                        (dev.vfix.enable=false and dev.vfix.fix=none, even with
-                       fail_closed), limits
+                       fail_closed), trusted_hooks (paths of OCI hooks of other
+                       programs that bring no programs into a container,
+                       separated by commas), limits
                        of one start: names, copy_bytes, seconds, memory_bytes;
                        record: a file (default /var/log/vfix/starts.jsonl),
                        journald or none; metrics: a file FILE.prom of counters

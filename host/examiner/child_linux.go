@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/jail"
+	"vfix.dev/vfix/internal/packers"
 	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/rewriter"
 )
@@ -105,15 +106,19 @@ func planOf(f io.ReaderAt, size int64, fixes []rewriter.Fix) (p *rewriter.Plan, 
 	if err != nil {
 		return nil, found, err
 	}
-	if r.Skipped != nil && r.Skipped.Kind == rewriter.SkipTooMuchCode {
-		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
+	if r.Skipped.Damaged() || r.Skipped != nil && (r.Skipped.Kind == rewriter.SkipTooMuchCode || r.Skipped.Kind == rewriter.SkipFormat) {
+		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped) // the kernel may run it all the same
 	}
 	if has := r.Fixed; slices.Contains(fixes, has) {
 		found.Fix = has
 	}
 	wanted := r.Redirect != nil && slices.Contains(fixes, r.Redirect.Fix)
 	if !wanted && !slices.ContainsFunc(r.Sites, func(s rewriter.Site) bool { return s.Verdict.Patchable() || s.Verdict == rewriter.Unknown }) {
-		return nil, found, nil
+		why, err := packers.Inside(f, size)
+		if err == nil && why != "" {
+			err = fmt.Errorf("%w: %s", ErrTooMuch, why)
+		}
+		return nil, found, err
 	}
 	if p, err = rewriter.NewPlan(r, rewriter.Options{Fixes: fixes}); err != nil {
 		return nil, Finding{}, err

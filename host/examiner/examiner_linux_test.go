@@ -87,13 +87,13 @@ func TestExamineAndPatch(t *testing.T) {
 // It has nothing open but its socket, and the null device as stdout and stderr.
 func TestNothingIsInherited(t *testing.T) {
 	e := examiner(t)
-	f := file(t, tinyelf.Bytes(1))
+	f := file(t, []byte("text"))
 	if fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, 100); err != nil { // no O_CLOEXEC
 		t.Fatal(err)
 	} else {
 		defer unix.Close(fd)
 	}
-	if _, err := e.Examine(int(f.Fd()), 10); err != nil {
+	if _, err := e.Examine(int(f.Fd()), 4); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir("/proc/" + strconv.Itoa(e.process.Pid) + "/fd")

@@ -208,7 +208,7 @@ func (k *container) relabel(m *store.Meta) {
 	const level = 4 // fields of a context apart by colons: user, role, type, level
 	parts := strings.SplitN(m.Label(), ":", level)
 	private := len(parts) == level && strings.Contains(parts[level-1], ":c")
-	if k.spec.MountLabel != "" && (private || m.Label() == "") {
+	if k.spec.Linux.MountLabel != "" && (private || m.Label() == "") {
 		m.SetLabel(store.SharedLabel)
 	}
 }

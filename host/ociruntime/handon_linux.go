@@ -22,10 +22,15 @@ import (
 // handedOn is the outcome of a start that the hook does, and records.
 const handedOn starts.Outcome = "handed on"
 
-// unseen says which mount may bring programs that cannot be seen yet; "" for none.
+// unseen says what may bring programs that cannot be seen yet; "" for nothing.
 func (k *container) unseen() string {
 	if k.pid != 0 {
 		return ""
+	}
+	for _, n := range k.spec.Linux.Namespaces {
+		if n.Type == "mount" && n.Path != "" {
+			return "another process's mount namespace, not examined"
+		}
 	}
 	for _, m := range k.mounts {
 		if m.point != k.root.Path && !slices.Contains(kernelOnly, m.fstype) {
@@ -37,8 +42,77 @@ func (k *container) unseen() string {
 			return fmt.Sprintf("%s: a mount of the container, not examined", m.Destination)
 		}
 	}
+	for _, h := range slices.Concat(k.spec.Hooks.Prestart, k.spec.Hooks.CreateRuntime) {
+		if !k.trusts(h) {
+			return fmt.Sprintf("hook %s: what it may mount is not examined", h.Path)
+		}
+	}
 	return ""
 }
+
+// covered says which file with something to patch is at a place where the runtime mounts something, by way of a
+// symlink: an earlier mount may hide that, and then the mount is elsewhere. "" for none.
+func (k *container) covered(found *scanned) string {
+	var names [][]byte
+	for _, h := range found.Legacy {
+		names = append(names, h.Names...)
+	}
+	for _, u := range found.Unread {
+		names = append(names, u.Name)
+	}
+	for _, name := range names {
+		if isBelow(string(name), k.doubtful) {
+			return fmt.Sprintf("/%s: where the container has a mount, not examined", name)
+		}
+	}
+	return ""
+}
+
+// noteLater notes what the root does not show: programs in the memory of a checkpoint, and what hooks mount that the
+// runtime executes later.
+func (k *container) noteLater(cmd *command) {
+	if cmd.name == "restore" {
+		k.rec.Add("", "restore: what the processes of a checkpoint have in memory is not examined")
+	}
+	later := k.spec.Hooks.CreateContainer
+	if k.pid != 0 {
+		last := 0
+		for i, h := range k.spec.Hooks.CreateRuntime {
+			if isHook(h) {
+				last = i + 1
+			}
+		}
+		later = slices.Concat(k.spec.Hooks.CreateRuntime[last:], later)
+	}
+	for _, h := range later {
+		if !k.trusts(h) {
+			k.rec.Add("", fmt.Sprintf("hook %s: it runs after vfix has looked, and may mount programs (trusted_hooks)", h.Path))
+		}
+	}
+}
+
+// trusts reports whether a hook brings no programs into a container: vfix's own; docker's, which sets up the network
+// (libnetwork, "libnetwork-setkey", by way of /proc/PID/exe); those that the operator names.
+func (k *container) trusts(h specHook) bool {
+	dockers, _ := filepath.Match("/proc/[0-9]*/exe", h.Path)
+	return isHook(h) || dockers && len(h.Args) > 0 && h.Args[0] == "libnetwork-setkey" ||
+		slices.Contains(strings.Split(k.TrustedHooks, ","), h.Path)
+}
+
+// isHook reports whether a hook is vfix's own. Hooks are programs of the node: only its owner names them.
+func isHook(h specHook) bool {
+	n := len(h.Args)
+	return n > 1 && strings.HasPrefix(filepath.Base(h.Args[0]), "vfix-") && h.Args[n-1] == HookCommand
+}
+
+// handedOnTo reports whether a hook is one that vfix-runtime has added.
+func handedOnTo(h specHook) bool { return isHook(h) && slices.Contains(h.Args, handedBy) }
+
+const (
+	hooksAt = "createRuntime"
+	// handedBy is the option that a hook of vfix-runtime's has, and no other: which runtime it was called for.
+	handedBy = "--runtime"
+)
 
 // brings reports whether a mount of config.json may bring programs into the container.
 func brings(m specMount, bundle string) bool {

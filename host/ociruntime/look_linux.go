@@ -6,6 +6,7 @@ package ociruntime
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -25,12 +26,17 @@ func (k *container) cover() error {
 			return fmt.Errorf("mount at %s: %w", m.Destination, err)
 		}
 		k.hidden = append(k.hidden, real)
+		if real == "" || real != strings.TrimPrefix(path.Clean("/"+m.Destination), "/") {
+			k.doubtful = append(k.doubtful, real)
+		}
 	}
 	return nil
 }
 
-func (k *container) isHidden(name string) bool {
-	return slices.ContainsFunc(k.hidden, func(at string) bool {
+func (k *container) isHidden(name string) bool { return isBelow(name, k.hidden) }
+
+func isBelow(name string, places []string) bool {
+	return slices.ContainsFunc(places, func(at string) bool {
 		return name == at || at == "" || strings.HasPrefix(name, at+"/")
 	})
 }

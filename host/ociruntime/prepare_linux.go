@@ -39,6 +39,7 @@ type container struct {
 	writable bool
 	upper    string   // the root's upper layer, "" where it is no overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
+	doubtful []string // those of them that it may be others
 	inside   *inside  // the container's mount namespace, where this is the hook
 	mounts   []mount  // at the root and below it
 	machine  []mount  // of this machine, where this is the hook
@@ -86,14 +87,10 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 	if err := k.openRoot(); err != nil {
 		return k.withoutMounts(err)
 	}
-	if why := k.unseen(); why != "" {
-		if k.hookable(cmd) {
-			if k.hook, err = hookOf(cmd, rec.Runtime, c.HookTimeout()); err == nil {
-				rec.Outcome = handedOn
-			}
-			return k.withoutMounts(err)
-		}
-		rec.Add("", why)
+	hookable := k.hookable(cmd)
+	why := k.unseen()
+	if why != "" && hookable {
+		return k.handOn(cmd)
 	}
 	k.pool = &examiner.Pool{Memory: k.budget.MemoryBytes, Until: k.budget.until()}
 	defer k.pool.Close()
@@ -105,7 +102,20 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 	if err := s.Lease(); err != nil {
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
-	err = k.work(decided)
+	found, err := k.work(decided)
+	if err == nil && why == "" {
+		if why = k.covered(found); why != "" && hookable {
+			s.Release()
+			return k.handOn(cmd)
+		}
+	}
+	if why != "" {
+		rec.Add("", why)
+	}
+	k.noteLater(cmd)
+	if err == nil {
+		k.take(found, decided)
+	}
 	if err == nil && len(k.add) > 0 && !k.spec.hasOwnMounts() {
 		err = errors.New("the container has no mount namespace of its own")
 	}
@@ -126,6 +136,14 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 	return k.writeSpec()
 }
 
+// handOn leaves the start to the hook.
+func (k *container) handOn(cmd *command) (err error) {
+	if k.hook, err = hookOf(cmd, k.rec.Runtime, k.HookTimeout()); err == nil {
+		k.rec.Outcome = handedOn
+	}
+	return k.withoutMounts(err)
+}
+
 // withoutMounts takes out of config.json what an earlier start from the bundle has added: it may not
 // be in the cache any more, and then the container would not start.
 func (k *container) withoutMounts(err error) error {
@@ -133,22 +151,24 @@ func (k *container) withoutMounts(err error) error {
 	return errors.Join(err, k.writeSpec())
 }
 
-// work patches the files of the root.
-func (k *container) work(d policy.Decision) (err error) {
+// work finds the files of the root that are to be patched.
+func (k *container) work(d policy.Decision) (found *scanned, err error) {
 	if k.flags, err = k.store.Flags(); err != nil {
-		return fmt.Errorf("cache: %w", err)
+		return nil, fmt.Errorf("cache: %w", err)
 	}
 	if k.flags&unix.ST_NOEXEC != 0 {
-		return fmt.Errorf("cache: %s is on a file system that allows no programs (noexec)", k.store.Dir)
+		return nil, fmt.Errorf("cache: %s is on a file system that allows no programs (noexec)", k.store.Dir)
 	}
 	k.rec.Root = k.root.Path
 	k.pool.Fixes = k.possible(d.Fix)
-	found, err := k.look()
+	found, err = k.look()
 	k.rec.Examined = int(k.pool.Examined.Load())
 	k.rec.Seconds.Look = k.budget.since()
-	if err != nil {
-		return err
-	}
+	return found, err
+}
+
+// take has patched copies take the places of what was found.
+func (k *container) take(found *scanned, d policy.Decision) {
 	defer func() {
 		k.rec.CacheHit = k.pool.Examined.Load() == 0
 		k.rec.Seconds.Patch = k.budget.since() - k.rec.Seconds.Look
@@ -176,7 +196,6 @@ func (k *container) work(d policy.Decision) (err error) {
 	if err := k.addFixes(); err != nil {
 		k.rec.Add("", err.Error())
 	}
-	return nil
 }
 
 // openRoot opens the root where the container's processes will see it, if there is that place already.

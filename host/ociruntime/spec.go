@@ -1,16 +1,16 @@
-// Reading a bundle's config.json, and adding mounts to its text with all else kept byte for
-// byte.
+// Reading a bundle's config.json, and adding mounts and a hook to its text with all else kept byte for byte.
 
 package ociruntime
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
-	"github.com/tidwall/gjson"
+	"github.com/tailscale/hujson"
 )
 
 const specName = "config.json" // runtime-spec, bundle.md
@@ -19,18 +19,19 @@ const specName = "config.json" // runtime-spec, bundle.md
 // config.md and config-linux.md. Everything else of the file is not looked at.
 type spec struct {
 	raw         []byte
-	json        gjson.Result // of raw
-	top         []member
-	mountsAt    member
-	hasMounts   bool
-	Root        specRoot
-	Mounts      []specMount
-	Annotations map[string]string
-	UIDMappings []idMapping
-	GIDMappings []idMapping
-	MountLabel  string
-	Namespaces  []specNamespace
-	idMap       string // both mappings as text, "" for none
+	Root        specRoot          `json:"root"`
+	Mounts      []specMount       `json:"mounts"`
+	Annotations map[string]string `json:"annotations"`
+	Hooks       specHooks         `json:"hooks"`
+	Linux       specLinux         `json:"linux"`
+	idMap       string            // both mappings as text, "" for none
+}
+
+type specLinux struct {
+	UIDMappings []idMapping     `json:"uidMappings"`
+	GIDMappings []idMapping     `json:"gidMappings"`
+	MountLabel  string          `json:"mountLabel"`
+	Namespaces  []specNamespace `json:"namespaces"`
 }
 
 type specRoot struct {
@@ -56,156 +57,190 @@ type idMapping struct {
 	Size        uint32 `json:"size"`
 }
 
+// specHooks are the hooks that runtimes execute before the container's root is final, in this order (config.md,
+// "POSIX-platform Hooks").
+type specHooks struct {
+	Prestart        []specHook `json:"prestart"`
+	CreateRuntime   []specHook `json:"createRuntime"`
+	CreateContainer []specHook `json:"createContainer"`
+}
+
+type specHook struct {
+	Path    string   `json:"path"`
+	Args    []string `json:"args,omitempty"`
+	Timeout int      `json:"timeout,omitempty"` // seconds
+}
+
 // parseSpec reads a config.json.
 func parseSpec(raw []byte) (*spec, error) {
 	if !json.Valid(raw) {
 		return nil, errors.New("not JSON")
 	}
-	s := &spec{raw: raw, json: gjson.ParseBytes(raw)}
-	var err error
-	if s.top, err = members(s.json); err != nil {
+	s := &spec{raw: raw}
+	doc, err := hujson.Parse(raw)
+	if err != nil {
 		return nil, err
 	}
-	if _, err := s.decode(s.top, "root", &s.Root); err != nil {
+	if _, ok := doc.Value.(*hujson.Object); !ok {
+		return nil, errors.New("no object")
+	}
+	if err := unambiguous(doc, reflect.TypeFor[spec]()); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, err
 	}
 	if s.Root.Path == "" {
 		return nil, errors.New("no root.path")
 	}
-	if s.hasMounts, err = s.decode(s.top, "mounts", &s.Mounts); err != nil {
-		return nil, err
+	if len(s.Linux.UIDMappings)+len(s.Linux.GIDMappings) > 0 {
+		s.idMap = fmt.Sprint(s.Linux.UIDMappings, s.Linux.GIDMappings)
 	}
-	s.mountsAt, _, _ = find(s.top, "mounts")
-	if s.hasMounts && raw[s.mountsAt.start] != '[' && raw[s.mountsAt.start] != 'n' {
-		return nil, errors.New("mounts: no array")
-	}
-	if _, err := s.decode(s.top, "annotations", &s.Annotations); err != nil {
-		return nil, err
-	}
-	return s, s.linux()
+	return s, nil
 }
 
-// linux reads the platform's part.
-func (s *spec) linux() error {
-	m, ok, err := find(s.top, "linux")
-	if err != nil || !ok || s.raw[m.start] != '{' {
-		return err
-	}
-	all, err := members(s.value(m))
-	if err != nil {
-		return err
-	}
-	for name, to := range map[string]any{"namespaces": &s.Namespaces, "uidMappings": &s.UIDMappings, "gidMappings": &s.GIDMappings, "mountLabel": &s.MountLabel} {
-		if _, err := s.decode(all, name, to); err != nil {
-			return fmt.Errorf("linux: %w", err)
+// unambiguous errs where an object that is read as a struct has one of its members twice, or in another case: runtimes
+// do not agree on which one counts.
+func unambiguous(v hujson.Value, as reflect.Type) error {
+	switch at := v.Value.(type) {
+	case *hujson.Array:
+		if as.Kind() != reflect.Slice {
+			return nil
 		}
-	}
-	if len(s.UIDMappings)+len(s.GIDMappings) > 0 {
-		s.idMap = fmt.Sprint(s.UIDMappings, s.GIDMappings)
+		for _, e := range at.Elements {
+			if err := unambiguous(e, as.Elem()); err != nil {
+				return err
+			}
+		}
+	case *hujson.Object:
+		if as.Kind() != reflect.Struct {
+			return nil
+		}
+		seen := map[string]bool{}
+		for _, m := range at.Members {
+			field, name := fieldOf(as, nameOf(m))
+			if name == "" {
+				continue
+			}
+			if seen[name] || nameOf(m) != name {
+				return fmt.Errorf("%q: written twice, or in another case: runtimes do not agree on what that means", name)
+			}
+			seen[name] = true
+			if err := unambiguous(m.Value, field.Type); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
 	}
 	return nil
 }
 
-// value is the value of a member, which knows where it is.
-func (s *spec) value(m member) gjson.Result {
-	v := gjson.ParseBytes(s.raw[m.start:m.end])
-	v.Index = m.start
-	return v
+// fieldOf is the field of a struct that json.Unmarshal takes for a member, and the name that it has in JSON.
+func fieldOf(as reflect.Type, member string) (f reflect.StructField, name string) {
+	for i := range as.NumField() {
+		f = as.Field(i)
+		if name, _, _ = strings.Cut(f.Tag.Get("json"), ","); name != "" && strings.EqualFold(name, member) {
+			return f, name
+		}
+	}
+	return f, ""
 }
 
-// decode reads one member, and reports whether it is there.
-func (s *spec) decode(all []member, name string, to any) (bool, error) {
-	m, ok, err := find(all, name)
-	if err != nil || !ok {
-		return false, err
+// nameOf is a member's name as runtimes decode it.
+func nameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
+
+// with is the config.json with mounts behind the others, and a hook behind those of its kind, which may make mounts;
+// nil for none. What stale says is of an earlier start is left out; all else is as it was, byte for byte.
+func (s *spec) with(add []specMount, hook *specHook, stale func(specMount) bool, staleHook func(specHook) bool) ([]byte, error) {
+	if len(add) == 0 && hook == nil && !slices.ContainsFunc(s.Mounts, stale) && !slices.ContainsFunc(s.Hooks.CreateRuntime, staleHook) {
+		return s.raw, nil
 	}
-	if s.raw[m.start] == '{' { // of those inside, each name once, too
-		inner, err := members(s.value(m))
+	doc, err := hujson.Parse(s.raw)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := edit(&doc, []string{"mounts"}, add, stale)
+	if err != nil {
+		return nil, err
+	}
+	var hooks []specHook
+	if hook != nil {
+		hooks = []specHook{*hook}
+	}
+	hooked, err := edit(&doc, []string{"hooks", hooksAt}, hooks, staleHook)
+	if err != nil || !changed && !hooked {
+		return s.raw, err
+	}
+	return doc.Pack(), nil
+}
+
+// edit removes the elements of an array that stale says are, and appends others; the array is made if there is
+// something to be put into it.
+func edit[T any](doc *hujson.Value, path []string, add []T, stale func(T) bool) (changed bool, err error) {
+	at := doc
+	for i, name := range path {
+		o, ok := at.Value.(*hujson.Object)
+		if !ok { // null
+			o = &hujson.Object{}
+		}
+		n := slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == name })
+		if n < 0 {
+			if len(add) == 0 {
+				return false, nil
+			}
+			var made hujson.ValueTrimmed = &hujson.Object{}
+			if i == len(path)-1 {
+				made = &hujson.Array{}
+			}
+			n = 0
+			o.Members = slices.Insert(o.Members, 0, hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(name)}, Value: hujson.Value{Value: made}})
+		}
+		at.Value = o
+		at = &o.Members[n].Value
+	}
+	list, ok := at.Value.(*hujson.Array)
+	if !ok { // null
+		if len(add) == 0 {
+			return false, nil
+		}
+		list = &hujson.Array{}
+		at.Value = list
+	}
+	var kept []hujson.Value
+	for _, e := range list.Elements {
+		var is T
+		if json.Unmarshal(e.Pack(), &is) == nil && stale(is) {
+			continue
+		}
+		kept = append(kept, e)
+	}
+	if len(add) == 0 && len(kept) == len(list.Elements) {
+		return false, nil
+	}
+	if len(kept) > 0 {
+		kept[0].BeforeExtra = list.Elements[0].BeforeExtra
+	} else {
+		list.AfterExtra = nil
+	}
+	for _, a := range add {
+		b, err := json.Marshal(a)
 		if err != nil {
 			return false, err
 		}
-		for _, i := range inner {
-			if _, _, err := find(inner, i.name); err != nil && name != "annotations" {
-				return false, fmt.Errorf("%s: %w", name, err)
-			}
-		}
+		kept = append(kept, hujson.Value{Value: hujson.Literal(b)})
 	}
-	if err := json.Unmarshal(s.raw[m.start:m.end], to); err != nil {
-		return false, fmt.Errorf("%s: %w", name, err)
-	}
+	list.Elements = kept
 	return true, nil
-}
-
-// withMounts is the config.json with mounts added behind the others, all else as it was,
-// byte for byte. Mounts that stale says are of an earlier start are left out.
-func (s *spec) withMounts(add []specMount, stale func(specMount) bool) ([]byte, error) {
-	var texts [][]byte
-	for _, m := range add {
-		b, err := json.Marshal(m)
-		if err != nil {
-			return nil, err
-		}
-		texts = append(texts, b)
-	}
-	if !s.hasMounts || s.raw[s.mountsAt.start] != '[' {
-		return s.withNewMounts(texts), nil
-	}
-	olds := elements(s.value(s.mountsAt))
-	if len(olds) != len(s.Mounts) {
-		return nil, fmt.Errorf("mounts: %d elements, or %d", len(olds), len(s.Mounts))
-	}
-	// The bytes in front of the first mount, the mounts kept with what is between them, and
-	// what stands behind the last: only our own text is new.
-	out := bytes.Clone(s.raw[:s.mountsAt.start+1])
-	kept, end := 0, s.mountsAt.start+1
-	for i, m := range olds {
-		if !stale(s.Mounts[i]) {
-			if kept == 0 && i > 0 {
-				out = append(out, s.raw[m.start:m.end]...)
-			} else {
-				out = append(out, s.raw[end:m.end]...)
-			}
-			kept++
-		}
-		end = m.end
-	}
-	for _, t := range texts {
-		if kept > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, t...)
-		kept++
-	}
-	if len(olds) == 0 {
-		end = s.mountsAt.end - 1 // the ]
-	}
-	return append(out, s.raw[end:]...), nil
-}
-
-// withNewMounts is for a config.json without an array of mounts.
-func (s *spec) withNewMounts(texts [][]byte) []byte {
-	if len(texts) == 0 {
-		return s.raw
-	}
-	array := append(append([]byte("["), bytes.Join(texts, []byte(","))...), ']')
-	if s.hasMounts { // null
-		return bytes.Join([][]byte{s.raw[:s.mountsAt.start], array, s.raw[s.mountsAt.end:]}, nil)
-	}
-	open := s.json.Index + 1
-	head := append(bytes.Clone(s.raw[:open]), `"mounts":`...)
-	head = append(head, array...)
-	return append(append(head, ','), s.raw[open:]...) // root is there, so something follows
 }
 
 // hasOwnMounts reports whether the container gets a mount namespace of its own: elsewhere, what is mounted for it would
 // be others' too, and stay.
 func (s *spec) hasOwnMounts() bool {
-	return slices.Contains(s.Namespaces, specNamespace{Type: "mount"})
+	return slices.Contains(s.Linux.Namespaces, specNamespace{Type: "mount"})
 }
 
 // containerRoot is the ids on this machine that root has inside.
 func (s *spec) containerRoot() (uid, gid uint32) {
-	return hostID(s.UIDMappings), hostID(s.GIDMappings)
+	return hostID(s.Linux.UIDMappings), hostID(s.Linux.GIDMappings)
 }
 
 func hostID(all []idMapping) uint32 {

@@ -34,7 +34,7 @@ func TestSplice(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.before, err)
 		}
-		got, err := s.withMounts(add, isOurs)
+		got, err := s.with(add, nil, isOurs, handedOnTo)
 		if err != nil || string(got) != c.after {
 			t.Errorf("%s:\n got %s, %v\nwant %s", c.before, got, err, c.after)
 		}
@@ -42,7 +42,7 @@ func TestSplice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if twice, _ := again.withMounts(add, isOurs); !bytes.Equal(twice, got) {
+		if twice, _ := again.with(add, nil, isOurs, handedOnTo); !bytes.Equal(twice, got) {
 			t.Errorf("%s: a second time: got %s, want %s", c.before, twice, got)
 		}
 	}
@@ -57,7 +57,7 @@ func TestSpecIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	uid, gid := s.containerRoot()
-	got := []any{s.Root, s.Annotations["dev.vfix.enable"], uid, gid, s.MountLabel, s.Mounts[0].Source, s.idMap != ""}
+	got := []any{s.Root, s.Annotations["dev.vfix.enable"], uid, gid, s.Linux.MountLabel, s.Mounts[0].Source, s.idMap != ""}
 	if want := []any{specRoot{"r", true}, "false", uint32(1000), uint32(0), "l", "proc", true}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -66,16 +66,19 @@ func TestSpecIsRead(t *testing.T) {
 func TestSpecRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		``: "not JSON", `{`: "not JSON", `[]`: "no object", `{}`: "no root.path", `{"root":{}}`: "no root.path",
-		`{"root":{"path":"a"},"root":{"path":"b"}}`:           "twice",
-		`{"root":{"path":"a"},"Root":{"path":"b"}}`:           "twice",
-		`{"Root":{"path":"b"}}`:                               "another case",
-		`{"root":{"path":"a","path":"b"}}`:                    "twice",
-		`{"root":{"path":"a"},"mounts":[],"Mounts":[]}`:       "twice",
-		`{"root":{"path":"a"},"mounts":{}}`:                   "mounts",
-		`{"root":{"path":"a"},"mounts":[1]}`:                  "mounts",
-		`{"root":{"path":1}}`:                                 "root",
-		`{"root":{"path":"a"},"linux":{"uidMappings":"x"}}`:   "uidMappings",
-		`{"root":{"path":"a"},"annotations":{"a":{"b":"c"}}}`: "annotations",
+		`{"root":{"path":"a"},"root":{"path":"b"}}`:                       "twice",
+		`{"root":{"path":"a"},"Root":{"path":"b"}}`:                       "twice",
+		`{"Root":{"path":"b"}}`:                                           "another case",
+		`{"root":{"path":"a","path":"b"}}`:                                "twice",
+		`{"root":{"path":"a"},"mounts":[],"Mounts":[]}`:                   "twice",
+		`{"root":{"path":"a"},"mounts":{}}`:                               "mounts",
+		`{"root":{"path":"a"},"mounts":[1]}`:                              "mounts",
+		`{"root":{"path":"a"},"mounts":[{"source":"/a","Source":"/b"}]}`:  "twice",
+		`{"root":{"path":"a"},"linux":{"namespaces":[{"Type":"mount"}]}}`: "another case",
+		`{"root":{"path":"a"},"hooks":{"createruntime":[]}}`:              "another case",
+		`{"root":{"path":1}}`:                                             "root",
+		`{"root":{"path":"a"},"linux":{"uidMappings":"x"}}`:               "uidMappings",
+		`{"root":{"path":"a"},"annotations":{"a":{"b":"c"}}}`:             "annotations",
 	} {
 		if _, err := parseSpec([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
@@ -93,7 +96,7 @@ func FuzzSpec(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, err := s.withMounts([]specMount{{Destination: "/x", Source: ours}}, isOurs)
+		got, err := s.with([]specMount{{Destination: "/x", Source: ours}}, nil, isOurs, handedOnTo)
 		if err != nil {
 			return
 		}

@@ -51,15 +51,8 @@ func (k *container) writeSpec() error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return err
-	}
-	text := k.spec.raw
+	stale := k.isOwn
 	if k.changes(add) {
-		if text, err = k.spec.withMounts(add, k.isOwn); err != nil {
-			return err
-		}
 		// First what is vfix's: killed in between, the next start knows both the old mounts and the new ones.
 		ours, err := json.Marshal(append(slices.Clone(k.earlier), add...))
 		if err != nil {
@@ -68,8 +61,11 @@ func (k *container) writeSpec() error {
 		if err := replaceFile(ownPath(k.specPath), ours, nil); err != nil {
 			return err
 		}
+	} else {
+		add, stale = nil, func(specMount) bool { return false }
 	}
-	if text, err = withHook(text, self, k.hook); err != nil || bytes.Equal(text, k.spec.raw) {
+	text, err := k.spec.with(add, k.hook, stale, handedOnTo)
+	if err != nil || bytes.Equal(text, k.spec.raw) {
 		return err
 	}
 	return replaceSpec(k.specPath, text)

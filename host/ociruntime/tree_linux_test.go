@@ -169,7 +169,7 @@ func TestScanTree(t *testing.T) {
 		return path
 	}
 	write("text", make([]byte, 4096))
-	write("broken", append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 500)...))
+	write("object", append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x3e\x00"), make([]byte, 500)...))
 	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -61,6 +61,9 @@ type Config struct {
 	Record string `json:"record,omitempty"`
 	// Metrics is a file of counters for node_exporter's textfile collector; "" for none.
 	Metrics string `json:"metrics,omitempty"`
+	// TrustedHooks are the paths of other programs' OCI hooks that bring no programs into containers, separated by
+	// commas. Any other hook that runs when vfix has looked counts as something that was not examined.
+	TrustedHooks string `json:"trusted_hooks,omitempty"`
 	// Limits bound what one start may take.
 	Limits Limits `json:"limits,omitzero"`
 }
@@ -134,7 +137,7 @@ func (c Config) check() (member string, err error) {
 		}
 	}
 	for _, name := range []struct{ member, got string }{
-		{"runtime", c.Runtime}, {"cache_dir", c.CacheDir}, {"record", c.Record}, {"metrics", c.Metrics},
+		{"runtime", c.Runtime}, {"cache_dir", c.CacheDir}, {"record", c.Record}, {"metrics", c.Metrics}, {"trusted_hooks", c.TrustedHooks},
 	} {
 		if strings.ContainsRune(name.got, 0) {
 			return name.member, fmt.Errorf("got %q, which no file can be called", name.got)
@@ -148,6 +151,11 @@ func (c Config) check() (member string, err error) {
 	}
 	if c.Metrics != "" && (!filepath.IsAbs(c.Metrics) || filepath.Ext(c.Metrics) != ".prom") {
 		return "metrics", fmt.Errorf("got %q, want an absolute path that ends in .prom", c.Metrics)
+	}
+	for _, hook := range strings.Split(c.TrustedHooks, ",") {
+		if c.TrustedHooks != "" && !filepath.IsAbs(hook) {
+			return "trusted_hooks", fmt.Errorf("%q is no absolute path", hook)
+		}
 	}
 	if c.Fix != "" {
 		_, err = fixes.Parse(c.Fix)

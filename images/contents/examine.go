@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/hazards"
+	"vfix.dev/vfix/internal/packers"
 	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/rewriter/elf"
 )
@@ -224,7 +225,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 	}
 	info := &elfInfo{execBytes: report.ExecBytes, hazard: hazard}
 	if len(report.Sites) == 0 && !s.fixes(report) {
-		if info.passed, err = packedInside(r, size); err != nil || info.passed != "" {
+		if info.passed, err = packers.Inside(r, size); err != nil || info.passed != "" {
 			info.unread = true
 			return info, err
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/packers"
 	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/rewriter/elf"
 )
@@ -26,24 +27,16 @@ const (
 	maxUnpacked = 2 << 30
 	// maxNested is how deep archives may lie in archives: an application server has a jar in a war in an ear.
 	maxNested = 4
-	// lookAhead is how much of a program's start is looked at for the mark of a packer, in bytes: it is behind the program
-	// headers.
-	lookAhead = 1024
-	// lookBack is how much of its end is looked at: PyInstaller's cookie has 88 bytes, and a signature may follow.
+	// lookBack is how much of a program's end is looked at for an archive behind it, in bytes.
 	lookBack = 4096
 )
 
-// Marks. Sources: APPNOTE.TXT of PKWARE, 4.3.7; linux/squashfs_fs.h; the AppImage specification; UPX's src/conf.h and
-// p_lx_elf.cpp; PyInstaller's archive/writers.py.
+// Marks. Sources: APPNOTE.TXT of PKWARE, 4.3.7; linux/squashfs_fs.h.
 const (
-	zipMagic      = "PK\x03\x04"
-	zipEnd        = "PK\x05\x06"
-	scriptMagic   = "#!"
-	squashMagic   = "hsqs"
-	appImageMagic = "AI" // at offset 8, and a byte with the type
-	appImageAt    = 8
-	upxMagic      = "UPX!"
-	pyMagic       = "MEI\x0c\x0b\x0a\x0b\x0e"
+	zipMagic    = "PK\x03\x04"
+	zipEnd      = "PK\x05\x06"
+	scriptMagic = "#!"
+	squashMagic = "hsqs"
 )
 
 // isCandidate reports whether a file that begins so is to be examined.
@@ -118,27 +111,6 @@ func examineScript(r io.ReaderAt, size int64) (*elfInfo, error) {
 		}
 	}
 	return nil, nil
-}
-
-// packedInside says why a program is not all that it runs, "" where nothing says so.
-func packedInside(r io.ReaderAt, size int64) (string, error) {
-	head := make([]byte, min(size, lookAhead))
-	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	tail := make([]byte, min(size, lookBack))
-	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	switch {
-	case bytes.Contains(head, []byte(upxMagic)):
-		return "compressed with UPX: its code is not to be seen; 'upx -d' unpacks it", nil
-	case len(head) > appImageAt+len(appImageMagic) && string(head[appImageAt:appImageAt+len(appImageMagic)]) == appImageMagic:
-		return "an AppImage: the file system in it is not looked into; '--appimage-extract' unpacks it", nil
-	case bytes.Contains(tail, []byte(pyMagic)):
-		return "a program of PyInstaller: the libraries in it are not looked into", nil
-	}
-	return "", nil
 }
 
 // zipLook is a look into an archive and those in it.
@@ -243,7 +215,7 @@ func (z *zipLook) program(b []byte, name string) {
 			z.first = name
 		}
 	default:
-		if why, err := packedInside(r, int64(len(b))); err != nil || why != "" {
+		if why, err := packers.Inside(r, int64(len(b))); err != nil || why != "" {
 			z.missed(name, "%s", why)
 		}
 	}
