@@ -8,6 +8,7 @@ load helpers
 load bundles
 
 has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
+has_runc() { has_commands runc jq musl-gcc; }
 has_podman() { has_root && has_commands podman; }
 
 setup() {
@@ -142,17 +143,81 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	# What a later layout keeps stays.
 	mkdir -m 700 "$cache/v9" "$cache/v9/private" "$cache/v9/private/x"
 	echo later >"$cache/v9/private/x/1"
-	# The first layout had no folder of its own.
-	mkdir -m 700 "$cache/files" "$cache/tmp"
-	echo first >"$cache/files/0f"
-	touch -a -d '2 hours ago' "$cache/files/0f"
 	run_vfix cache size --cache-dir "$cache"
-	expect_match 'other layouts' "$stderr" 'layout v1'
 	expect_match 'other layouts' "$stderr" 'layout v9'
 	run_vfix cache clear --cache-dir "$cache" --format json
 	expect 'layouts left' "$(jq -r '.other_layouts[].name' <<<"$output")" v9
 	[ -e "$cache/v9/private/x/1" ] || fail 'what a later version keeps was removed'
-	[ ! -e "$cache/files/0f" ] || fail 'what an earlier version left is there'
+}
+
+# older DIR: a vfix of another version, with the vfix-runtime of that version in it.
+older() {
+	local program=cmd/vfix/embedded/programs/vfix-runtime.gz
+	mkdir "$1"
+	(
+		cd "$tree"
+		CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=9.9.8' -o "$1/vfix-runtime" ./cmd/vfix-runtime
+		{ head -n 1 "$program" && gzip -1 -n <"$1/vfix-runtime"; } >"$1/program"
+		jq -n --arg from "$tree/$program" --arg to "$1/program" '{Replace: {($from): $to}}' >"$1/overlay"
+		CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -overlay "$1/overlay" -ldflags '-X main.version=9.9.8' -o "$1/vfix" ./cmd/vfix
+	)
+}
+
+@test "upgrade: vfix install over an older version while 200 containers start and stop; and back again" {
+	requires runc own_root oracle
+	local node=$work/node batch i ways=() failed
+	older "$work/older"
+	mkdir -p "$node"/{etc/vfix,var/lib}
+	install -D -m 755 /dev/null "$node/usr/bin/podman"
+	install -D -m 755 /dev/null "$node/usr/bin/runc"
+	configure "{cache_dir: \"$cache\"}"
+	cp "$work/runtime.json" "$node/etc/vfix/"
+	installs() { "$1" install podman --root "$node" --runtime runc --fail-closed 2>&1 | grep 'files changed'; }
+	installs "$work/older/vfix"
+	mkdir -p "$work/rootfs"/{proc,dev,sys}
+	musl-gcc -static -O1 -o "$work/rootfs/clock" -x c - <<-'END'
+		int main(void)
+		{
+			long now;
+			__asm__ volatile("mov $0xffffffffff600400, %%rax; call *%%rax" : "=a"(now) : "D"(0) : "memory", "rcx", "r11");
+			return now < 1577836800;
+		}
+	END
+	for ((i = 0; i < 10; i++)); do
+		mkdir "$work/b$i"
+		(cd "$work/b$i" && runc spec)
+		jq --arg root "$work/rootfs" '.process.terminal = false | .process.args = ["/clock"] | .root.path = $root | del(.linux.resources)' \
+			"$work/b$i/config.json" >"$work/config.json"
+		mv "$work/config.json" "$work/b$i/"
+	done
+	container() {
+		local state=0
+		"$novsyscall" "$node/usr/local/bin/vfix-runtime" --vfix-config "$node/etc/vfix/runtime.json" --runtime "$(command -v runc)" \
+			run --bundle "$work/b$2" "vfix-$$-$1-$2" >>"$work/said" 2>&1 3>&- || state=$?
+		echo "$state" >>"$work/states"
+	}
+	# The control: what the program does without vfix.
+	run "$novsyscall" runc run --bundle "$work/b0" "vfix-$$-control"
+	expect 'status without vfix' "$status" "$status_sigsys"
+	for ((batch = 0; batch < 20; batch++)); do
+		ways=()
+		for ((i = 0; i < 10; i++)); do
+			container "$batch" "$i" &
+			ways+=($!)
+		done
+		case $batch in
+		5 | 15) installs "$VFIX" ;;
+		10) installs "$work/older/vfix" ;;
+		esac
+		wait "${ways[@]}"
+	done
+	failed=$(sort "$work/states" | uniq -c)
+	expect "how they ended: $(cat "$work/said")" "$(xargs <<<"$failed")" '200 0'
+	expect outcomes "$(jq -r .outcome "$starts" | sort | uniq -c | xargs)" '200 patched'
+	expect versions "$(jq -r .vfix "$starts" | sort -u | wc -l)" 2
+	expect 'one copy of each version' "$(find "$cache/v2/files" -type f | wc -l)" 2
+	expect 'what is half done' "$(ls "$cache/v2/tmp"; find "$node" -name '*.vfix*')" ''
+	expect 'mounts that stay' "$(grep -c "$work" /proc/self/mountinfo)" 0
 }
 
 @test "install --check: a container starts through what is installed, without a network, and nothing is left" {

@@ -104,17 +104,6 @@ func Cache(action, dir string, limit int64) (*Cached, error) {
 	if action == "list" {
 		done.UsedBy = usedBy(s, done.Entries, config.RecordFile())
 	}
-	if done.Others, err = s.Others(); err != nil || !removes {
-		return done, err
-	}
-	for _, l := range done.Others {
-		if older := s.Older(l); older != nil {
-			gone, err := older.Prune(limit)
-			if done.Entries = append(done.Entries, gone...); err != nil {
-				return done, err
-			}
-		}
-	}
 	done.Others, err = s.Others()
 	return done, err
 }

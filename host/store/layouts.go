@@ -13,20 +13,12 @@ import (
 
 // Layout is what a version of vfix with another layout keeps beside this one.
 type Layout struct {
-	Name string `json:"name"` // v1, v3, …
-	Dir  string `json:"dir"`
-	// Known says that this version can list and prune it. The first layout has the folders of
-	// this one, in the base itself.
-	Known bool  `json:"-"`
-	Bytes int64 `json:"bytes"` // on the disk
+	Name  string `json:"name"` // v3, …
+	Dir   string `json:"dir"`
+	Bytes int64  `json:"bytes"` // on the disk
 }
 
 var layoutName = lazy.Regexp(`^v[1-9][0-9]{0,5}$`)
-
-func isLayout(name string) bool { return layoutName().MatchString(name) }
-
-// firstLayout has no folder of its own.
-const firstLayout = "v1"
 
 // Others lists the layouts of other versions that hold anything, the oldest first.
 func (s *Store) Others() ([]Layout, error) {
@@ -35,15 +27,8 @@ func (s *Store) Others() ([]Layout, error) {
 		return nil, ignoreMissing(err)
 	}
 	var all []Layout
-	if first := (&Store{Dir: s.base, base: s.base}); first.anything() {
-		listed, err := first.List()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, Layout{Name: firstLayout, Dir: s.base, Known: true, Bytes: sum(listed)})
-	}
 	for _, d := range entries {
-		if !d.IsDir() || !isLayout(d.Name()) || d.Name() == layout || d.Name() == firstLayout {
+		if !d.IsDir() || !layoutName().MatchString(d.Name()) || d.Name() == layout {
 			continue
 		}
 		l := Layout{Name: d.Name(), Dir: filepath.Join(s.base, d.Name())}
@@ -54,25 +39,6 @@ func (s *Store) Others() ([]Layout, error) {
 		all = append(all, l)
 	}
 	return all, nil
-}
-
-// Older is the store of an older version's layout, to be listed or pruned; nil for one that this
-// version does not know.
-func (s *Store) Older(l Layout) *Store {
-	if !l.Known {
-		return nil
-	}
-	return &Store{Dir: l.Dir, base: s.base, Limit: s.Limit}
-}
-
-// anything reports whether there is an entry.
-func (s *Store) anything() bool {
-	for _, dir := range []string{filesDir, indexDir} {
-		if all, err := os.ReadDir(filepath.Join(s.Dir, dir)); err == nil && len(all) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // treeSize is what a folder takes on the disk, in bytes. What goes away meanwhile counts nothing.
