@@ -9,8 +9,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/tailscale/hujson"
+	"github.com/tidwall/gjson"
 )
 
 const specName = "config.json" // runtime-spec, bundle.md
@@ -77,17 +79,7 @@ func parseSpec(raw []byte) (*spec, error) {
 		return nil, errors.New("not JSON")
 	}
 	s := &spec{raw: raw}
-	doc, err := hujson.Parse(raw)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := doc.Value.(*hujson.Object); !ok {
-		return nil, errors.New("no object")
-	}
-	if err := unambiguous(doc, reflect.TypeFor[spec]()); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(raw, s); err != nil {
+	if err := read(gjson.ParseBytes(raw), reflect.ValueOf(s).Elem()); err != nil {
 		return nil, err
 	}
 	if s.Root.Path == "" {
@@ -99,54 +91,60 @@ func parseSpec(raw []byte) (*spec, error) {
 	return s, nil
 }
 
-// unambiguous errs where an object that is read as a struct has one of its members twice, or in another case: runtimes
-// do not agree on which one counts.
-func unambiguous(v hujson.Value, as reflect.Type) error {
-	switch at := v.Value.(type) {
-	case *hujson.Array:
-		if as.Kind() != reflect.Slice {
-			return nil
-		}
-		for _, e := range at.Elements {
-			if err := unambiguous(e, as.Elem()); err != nil {
-				return err
-			}
-		}
-	case *hujson.Object:
-		if as.Kind() != reflect.Struct {
-			return nil
-		}
-		seen := map[string]bool{}
-		for _, m := range at.Members {
-			field, name := fieldOf(as, nameOf(m))
-			if name == "" {
-				continue
-			}
-			if seen[name] || nameOf(m) != name {
-				return fmt.Errorf("%q: written twice, or in another case: runtimes do not agree on what that means", name)
-			}
-			seen[name] = true
-			if err := unambiguous(m.Value, field.Type); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
+// read reads what a struct has of an object. It errs where that has one of the members twice, or in another case:
+// runtimes do not agree on which one counts. Most of a config.json is passed over.
+func read(v gjson.Result, to reflect.Value) (err error) {
+	if v.Type == gjson.Null {
+		return nil
 	}
-	return nil
+	if !v.IsObject() {
+		return errors.New("no object")
+	}
+	seen := map[string]bool{}
+	v.ForEach(func(key, value gjson.Result) bool {
+		member := key.Str
+		if strings.ContainsFunc(key.Raw, func(r rune) bool { return r == '\\' || r > unicode.MaxASCII }) {
+			// As a runtime decodes it: gjson differs in what is not UTF-8.
+			if err = json.Unmarshal([]byte(key.Raw), &member); err != nil {
+				return false
+			}
+		}
+		field, name := fieldOf(to, member)
+		switch {
+		case name == "":
+			return true
+		case seen[name] || member != name:
+			err = fmt.Errorf("%q: written twice, or in another case: runtimes do not agree on what that means", name)
+			return false
+		case field.Kind() == reflect.Struct:
+			err = read(value, field)
+		case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct && value.IsArray():
+			value.ForEach(func(_, element gjson.Result) bool {
+				one := reflect.New(field.Type().Elem()).Elem()
+				err = read(element, one)
+				field.Set(reflect.Append(field, one))
+				return err == nil
+			})
+		default:
+			err = json.Unmarshal([]byte(value.Raw), field.Addr().Interface())
+		}
+		if seen[name] = true; err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+		return err == nil
+	})
+	return err
 }
 
 // fieldOf is the field of a struct that json.Unmarshal takes for a member, and the name that it has in JSON.
-func fieldOf(as reflect.Type, member string) (f reflect.StructField, name string) {
-	for i := range as.NumField() {
-		f = as.Field(i)
-		if name, _, _ = strings.Cut(f.Tag.Get("json"), ","); name != "" && strings.EqualFold(name, member) {
-			return f, name
+func fieldOf(to reflect.Value, member string) (f reflect.Value, name string) {
+	for i := range to.NumField() {
+		if name, _, _ = strings.Cut(to.Type().Field(i).Tag.Get("json"), ","); name != "" && strings.EqualFold(name, member) {
+			return to.Field(i), name
 		}
 	}
 	return f, ""
 }
-
-// nameOf is a member's name as runtimes decode it.
-func nameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
 
 // with is the config.json with mounts behind the others, and a hook behind those of its kind, which may make mounts;
 // nil for none. What stale says is of an earlier start is left out; all else is as it was, byte for byte.
@@ -154,11 +152,7 @@ func (s *spec) with(add []specMount, hook *specHook, stale func(specMount) bool,
 	if len(add) == 0 && hook == nil && !slices.ContainsFunc(s.Mounts, stale) && !slices.ContainsFunc(s.Hooks.CreateRuntime, staleHook) {
 		return s.raw, nil
 	}
-	doc, err := hujson.Parse(s.raw)
-	if err != nil {
-		return nil, err
-	}
-	changed, err := edit(&doc, []string{"mounts"}, add, stale)
+	text, err := edit(s.raw, []string{"mounts"}, add, stale)
 	if err != nil {
 		return nil, err
 	}
@@ -166,70 +160,75 @@ func (s *spec) with(add []specMount, hook *specHook, stale func(specMount) bool,
 	if hook != nil {
 		hooks = []specHook{*hook}
 	}
-	hooked, err := edit(&doc, []string{"hooks", hooksAt}, hooks, staleHook)
-	if err != nil || !changed && !hooked {
-		return s.raw, err
-	}
-	return doc.Pack(), nil
+	return edit(text, []string{"hooks", hooksAt}, hooks, staleHook)
 }
 
 // edit removes the elements of an array that stale says are, and appends others; the array is made if there is
 // something to be put into it.
-func edit[T any](doc *hujson.Value, path []string, add []T, stale func(T) bool) (changed bool, err error) {
-	at := doc
+func edit[T any](text []byte, path []string, add []T, stale func(T) bool) ([]byte, error) {
+	at := gjson.ParseBytes(text)
+	splice := func(start, end int, b []byte) ([]byte, error) {
+		return slices.Concat(text[:start], b, text[end:]), nil
+	}
 	for i, name := range path {
-		o, ok := at.Value.(*hujson.Object)
-		if !ok { // null
-			o = &hujson.Object{}
-		}
-		n := slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == name })
-		if n < 0 {
-			if len(add) == 0 {
-				return false, nil
-			}
-			var made hujson.ValueTrimmed = &hujson.Object{}
-			if i == len(path)-1 {
-				made = &hujson.Array{}
-			}
-			n = 0
-			o.Members = slices.Insert(o.Members, 0, hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(name)}, Value: hujson.Value{Value: made}})
-		}
-		at.Value = o
-		at = &o.Members[n].Value
-	}
-	list, ok := at.Value.(*hujson.Array)
-	if !ok { // null
-		if len(add) == 0 {
-			return false, nil
-		}
-		list = &hujson.Array{}
-		at.Value = list
-	}
-	var kept []hujson.Value
-	for _, e := range list.Elements {
-		var is T
-		if json.Unmarshal(e.Pack(), &is) == nil && stale(is) {
+		object, found := at, false
+		object.ForEach(func(key, value gjson.Result) bool {
+			found = key.Str == name
+			at = value
+			return !found
+		})
+		if found && (at.IsObject() || at.IsArray()) {
 			continue
 		}
-		kept = append(kept, e)
+		if len(add) == 0 {
+			return text, nil
+		}
+		made, err := json.Marshal(add)
+		for _, inner := range slices.Backward(path[i+1:]) {
+			made = fmt.Appendf(nil, "{%q:%s}", inner, made)
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case found: // null
+			return splice(at.Index, at.Index+len(at.Raw), made)
+		case len(object.Map()) > 0:
+			made = append(made, ',')
+		}
+		return splice(object.Index+1, object.Index+1, fmt.Appendf(nil, "%q:%s", name, made))
 	}
-	if len(add) == 0 && len(kept) == len(list.Elements) {
-		return false, nil
+	v, err := hujson.Parse([]byte(at.Raw))
+	if err != nil {
+		return nil, err
 	}
-	if len(kept) > 0 {
-		kept[0].BeforeExtra = list.Elements[0].BeforeExtra
+	list, ok := v.Value.(*hujson.Array)
+	if !ok {
+		return nil, fmt.Errorf("%s: no array", strings.Join(path, "."))
+	}
+	first, old := hujson.Extra(nil), len(list.Elements)
+	if old > 0 {
+		first = list.Elements[0].BeforeExtra
+	}
+	list.Elements = slices.DeleteFunc(list.Elements, func(e hujson.Value) bool {
+		var is T
+		return json.Unmarshal(e.Pack(), &is) == nil && stale(is)
+	})
+	if len(add) == 0 && len(list.Elements) == old {
+		return text, nil
+	}
+	if len(list.Elements) > 0 {
+		list.Elements[0].BeforeExtra = first
 	} else {
 		list.AfterExtra = nil
 	}
 	for _, a := range add {
 		b, err := json.Marshal(a)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		kept = append(kept, hujson.Value{Value: hujson.Literal(b)})
+		list.Elements = append(list.Elements, hujson.Value{Value: hujson.Literal(b)})
 	}
-	list.Elements = kept
-	return true, nil
+	return splice(at.Index, at.Index+len(at.Raw), v.Pack())
 }
 
 // hasOwnMounts reports whether the container gets a mount namespace of its own: elsewhere, what is mounted for it would
