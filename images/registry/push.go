@@ -264,3 +264,9 @@ func (e *atomicError) get() error {
 	}
 	return nil
 }
+
+// NotThere reports whether a registry says that it does not have something.
+func NotThere(err error) bool {
+	var e *transport.Error
+	return errors.As(err, &e) && e.StatusCode == http.StatusNotFound
+}
