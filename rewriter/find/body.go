@@ -172,7 +172,7 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 	for _, t := range append(b.bases[:len(b.bases):len(b.bases)], b.labels...) {
 		for n := range uint64(maxTable) {
 			w, ok := c.pointer(t + 8*n)
-			if !ok || !b.covers(w) {
+			if !ok || !b.covers(w) || !c.entry() {
 				break
 			}
 			entry(w)
@@ -180,7 +180,7 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 		for _, base := range append([]uint64{t}, b.labels...) {
 			for n := range uint64(maxTable) {
 				w, err := c.f.Mem(t+4*n, 4)
-				if err != nil || len(w) < 4 {
+				if err != nil || len(w) < 4 || !c.entry() {
 					break
 				}
 				v := base + uint64(int64(int32(binary.LittleEndian.Uint32(w))))

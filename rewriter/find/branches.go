@@ -30,14 +30,15 @@ type targets struct {
 	taken   []uint64            // addresses that are named, not branched to
 	names   bool                // addresses that are named count
 	fixed   bool                // they have 4 bytes, too: ET_EXEC
-	f       *File
+	c       *code
 	last    uint64 // the last that a lea named
 }
 
-// newTargets returns the targets in the windows, from one look through the file; named says that it is
+// targets returns the targets in the windows, from one look through the file; named says that it is
 // not for branches alone.
-func newTargets(f *File, windows []Extent, named bool) (*targets, error) {
-	t := &targets{from: make(map[uint64][]uint64), names: named, fixed: named && f.Type == elf.TypeExec, windows: joined(windows), f: f}
+func (c *code) targets(windows []Extent, named bool) (*targets, error) {
+	f := c.f
+	t := &targets{c: c, from: make(map[uint64][]uint64), names: named, fixed: named && f.Type == elf.TypeExec, windows: joined(windows)}
 	if len(windows) == 0 {
 		return t, nil
 	}
@@ -70,7 +71,7 @@ func findTargets(c *code, sites []Site) (*targets, error) {
 			windows[i].Len += uint64(s.CallLen)
 		}
 	}
-	t, err := newTargets(c.f, windows, true)
+	t, err := c.targets(windows, true)
 	if err != nil {
 		return nil, err
 	}
@@ -187,19 +188,22 @@ func (t *targets) rel32(b []byte, vaddr uint64, lo, hi int) {
 // function, but one in assembly may lead into another.
 func (t *targets) offsets(table, base uint64) {
 	const piece = 64 // bytes
-	for at := table; at-table < 4*maxTable; at += piece {
-		b, err := t.f.Mem(at, piece)
+	for at := table; at-table < 4*maxTable && t.c.entries > 0; at += piece {
+		b, err := t.c.f.Mem(at, piece)
 		if err != nil {
 			return // Scan reports it
 		}
 		for ; len(b) >= 4; b = b[4:] {
+			if !t.c.entry() {
+				return
+			}
 			to := base + uint64(int64(int32(binary.LittleEndian.Uint32(b))))
-			if !t.f.ExecLoad(to) {
+			if !t.c.f.ExecLoad(to) {
 				return
 			}
 			t.add(to)
 		}
-		if t.f.Load(at+piece) == nil {
+		if t.c.f.Load(at+piece) == nil {
 			return
 		}
 	}

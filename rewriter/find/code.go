@@ -39,6 +39,8 @@ type code struct {
 	keptLeft int
 	// steps is how many more instructions may be decoded in this file.
 	steps int
+	// entries is how many more entries of tables may be looked at.
+	entries int
 }
 
 // maxSteps bounds the work on one file, in instructions decoded: less than a second. Of 1,000
@@ -46,9 +48,21 @@ type code struct {
 // places up to 131,000.
 const maxSteps = 1 << 20
 
+// maxEntries bounds the entries of jump tables that are looked at in one file, where any address that a program names
+// may be a table's. Most are not, and end the look at the first.
+const maxEntries = 1 << 23
+
+// entry reports whether one more entry of a table may be looked at; if not, nothing found about the file counts.
+func (c *code) entry() bool {
+	if c.entries--; c.entries < 0 {
+		c.steps = 0
+	}
+	return c.entries >= 0
+}
+
 func newCode(f *File) *code {
 	return &code{f: f, fn: &functions{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
-		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), steps: maxSteps, kept: make(map[keptUse]x86.Instr), keptLeft: maxKept}
+		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), steps: maxSteps, entries: maxEntries, kept: make(map[keptUse]x86.Instr), keptLeft: maxKept}
 }
 
 // use takes fn for the functions near the sites.

@@ -76,7 +76,7 @@ func (c *code) parts(sites []Site) ([]uint64, error) {
 			split = append(split, Extent{b.Start, b.End - b.Start})
 		}
 	}
-	t, err := newTargets(c.f, split, false)
+	t, err := c.targets(split, false)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (c *code) callees(sites []Site) ([]uint64, error) {
 	for _, s := range sites {
 		windows = append(windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1})
 	}
-	t, err := newTargets(c.f, windows, false)
+	t, err := c.targets(windows, false)
 	if err != nil {
 		return nil, err
 	}
@@ -193,18 +193,20 @@ func (c *code) descend([]Site) ([]uint64, error) {
 // jump nowhere else than to known functions, and leave the stack as it was. Were it data, nothing
 // could find it.
 func (c *code) unnamed(sites []Site) ([]uint64, error) {
-	var found []uint64
+	gaps := make([]Extent, len(sites)) // of no length where there is none
 	for i := range sites {
+		gaps[i], _ = c.fn.gap(sites[i].Vaddr)
+	}
+	t, err := c.targets(slices.DeleteFunc(slices.Clone(gaps), func(e Extent) bool { return e.Len == 0 }), true)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(t.taken)
+	var found []uint64
+	for i, gap := range gaps {
 		v := sites[i].Vaddr
-		gap, ok := c.fn.gap(v)
-		if !ok {
-			continue
-		}
-		t, err := newTargets(c.f, []Extent{gap}, true)
-		if err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(t.taken, func(at uint64) bool { return at < v+uint64(sites[i].Len) }) {
+		n, _ := slices.BinarySearch(t.taken, gap.Vaddr)
+		if gap.Len == 0 || n < len(t.taken) && t.taken[n] < v+uint64(sites[i].Len) {
 			continue
 		}
 		for at := c.padding(gap.Vaddr, gap.End()); at <= v; {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
@@ -399,5 +400,42 @@ func TestNameless(t *testing.T) {
 	}
 	if _, err := find.Nameless(bytes.NewReader(clean[:100]), int64(len(clean)), make([]byte, 64)); err == nil {
 		t.Error("a file that has become shorter: got no error")
+	}
+}
+
+// TestManyTables: a file full of addresses of what may be tables of offsets is given up in time.
+func TestManyTables(t *testing.T) {
+	const table = 1 << 14
+	lea := func(text []byte, to int) []byte { // lea to(%rip),%rax
+		text = append(text, 0x48, 0x8d, 0x05)
+		return le(text, uint32(to-len(text)-4))
+	}
+	// All of one table, anywhere in the file.
+	text := append(asm(t, timeStubText), make([]byte, table)...)
+	named := testELF{symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 0}}}
+	for range 1 << 17 {
+		text = lea(text, 18)
+	}
+	named.text = text
+	// Tables and labels of one function, which jumps through one of them.
+	text = asm(t, movR13Time)
+	jumps := testELF{}
+	const each = 500
+	for n := range each {
+		text = lea(text, 7*n)
+	}
+	end := len(text) + 7*each + 2
+	for n := range each {
+		text = lea(text, end+4*n)
+	}
+	text = append(append(text, asm(t, "ffe0")...), make([]byte, table)...)
+	jumps.text, jumps.symbols = text, []testSym{{"f", testBase + testTextOff, uint64(end), elf.STTFunc, 0}}
+	for name, e := range map[string]testELF{"named": named, "jumps": jumps} {
+		begun := time.Now()
+		r, err := Scan(elf.Memory(e.build()), int64(len(e.build())))
+		if err != nil || len(r.Sites) != 1 || !strings.Contains(r.Sites[0].Reason, "too much code") {
+			t.Errorf("%s: got %+v, %v", name, r, err)
+		}
+		t.Logf("%s: %v", name, time.Since(begun))
 	}
 }
