@@ -145,6 +145,11 @@ test-repeat: need-go shim ## run the tests of changed files (SINCE=main) 20 time
 race: need-go shim ## run the Go tests of packages with goroutines with the race detector
 	tests/run-race
 
+.PHONY: test-peers
+test-peers: need-go shim oracles ## edit programs with other people's tools before and after patching, and list the differences
+	$(GO) build -o bin/vfix ./cmd/vfix
+	tests/peers/run $(BUILD)/peers
+
 .PHONY: test-mutants
 test-mutants: need-go shim ## change PKG (./host/policy) in small ways, and list the changes that its tests do not notice (as root)
 	@test -n "$(PKG)" || { echo "make: name a package: make test-mutants PKG=./host/policy" >&2; exit 2; }

@@ -22,10 +22,13 @@ const (
 	codeAt     = noteAt + noteSize
 )
 
+// pageByte is the index in code of a byte that is put in later: the data of vfix itself must not refer to the page.
+const pageByte = 7
+
 // code is what runs.
 var code = []byte{
 	0x31, 0xff, // xor    %edi,%edi
-	0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, // mov    $0xffffffffff600400,%rax
+	0x48, 0xc7, 0xc0, 0x00, 0x04, 0, 0xff, // mov    $0xffffffffff600400,%rax
 	0xff, 0xd0, // call   *%rax
 	0xbf, NoTime, 0, 0, 0, // mov    $4,%edi
 	0x48, 0x85, 0xc0, // test   %rax,%rax
@@ -70,5 +73,7 @@ func Bytes(number uint32) []byte {
 	for i, v := range []uint32{4, 16, 1, 0x00554e47, 0, 2, 6, number} {
 		le.PutUint32(b[noteAt+4*i:], v)
 	}
-	return append(b, code...)
+	b = append(b, code...)
+	b[codeAt+pageByte] = 0x60
+	return b
 }

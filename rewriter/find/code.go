@@ -30,6 +30,7 @@ type code struct {
 	// return; the last two are nil until asked for.
 	landing   map[uint64]landingPads
 	returning map[uint64]bool
+	skipping  map[uint64]bool
 	relative  map[uint64]uint64
 	imports   map[uint64]string
 	jumps     map[uint64][]uint64 // to parts of functions that nothing calls, and from where
@@ -62,7 +63,8 @@ func (c *code) entry() bool {
 
 func newCode(f *File) *code {
 	return &code{f: f, fn: &functions{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
-		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), steps: maxSteps, entries: maxEntries, kept: make(map[keptUse]x86.Instr), keptLeft: maxKept}
+		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), skipping: make(map[uint64]bool), steps: maxSteps, entries: maxEntries,
+		kept: make(map[keptUse]x86.Instr), keptLeft: maxKept}
 }
 
 // use takes fn for the functions near the sites.

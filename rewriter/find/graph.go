@@ -182,6 +182,10 @@ func (c *code) returns(target uint64, deep int) bool {
 		return r || !ok
 	}
 	c.returning[target] = true // where it calls itself
+	if c.skips(target) {
+		c.returning[target] = false
+		return false
+	}
 	w := addresses(target)
 	ended := w.run(maxReturns, func(at uint64, _ struct{}) bool {
 		i, ok := c.at(at)
@@ -202,6 +206,41 @@ func (c *code) returns(target uint64, deep int) bool {
 	})
 	c.returning[target] = !ended
 	return !ended
+}
+
+// skips reports whether the function at target is seen to change its return address: what follows a call of it
+// is data, to which the return address points.
+func (c *code) skips(target uint64) (skipped bool) {
+	if known, ok := c.skipping[target]; ok {
+		return known
+	}
+	defer func() { c.skipping[target] = skipped }()
+	d := x86.Depth{HasSP: true}
+	var address x86.Regs // that hold it
+	for n, at := 0, target; n < maxThunk; n++ {
+		i, ok := c.at(at)
+		if !ok || !d.HasSP || i.Flow != x86.FlowNext && i.Flow != x86.FlowJump && i.Flow != x86.FlowRet {
+			return false
+		}
+		dst, width, isReg := i.ArgGPR(0)
+		p := d.Place(&i)
+		changed := (i.Writes | i.Partial) & address
+		switch {
+		case i.Op != x86asm.MOV && d.ReturnsElsewhere(&i), changed&i.Operands != 0:
+			return true
+		case i.Flow == x86.FlowRet:
+			return false
+		case isReg && width == 64 && (i.Op == x86asm.POP && d.SP == 0 || i.Op == x86asm.MOV && p.Exact && p.Off == 0):
+			address |= x86.RegsOf(dst)
+		default:
+			address &^= changed
+		}
+		d.Over(&i)
+		if at = i.Next(); i.Flow == x86.FlowJump {
+			at = i.Target
+		}
+	}
+	return false
 }
 
 // plainFlow takes a call for an instruction as any other.

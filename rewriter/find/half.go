@@ -20,9 +20,10 @@ import (
 const (
 	half    label = 1 << (5 + iota) // a register whose lower half is that of the address
 	derived                         // computed from it or with it: perhaps the address
+	table                           // the address of data with half an address in them, or one near it
 
 	// address are those of what is the address, or was.
-	address = ^(other | half | derived)
+	address = ^(other | half | derived | table)
 )
 
 // halfSize is the length of a word of the stack that holds the lower half, in bytes.
@@ -33,7 +34,8 @@ var arithmetic = map[x86asm.Op]bool{x86asm.ADD: true, x86asm.ADC: true, x86asm.S
 	x86asm.XOR: true, x86asm.AND: true, x86asm.IMUL: true}
 
 // partial adds the instructions whose last four bytes are those at b[imm], where one may be a part
-// of the address. Which of them there is shows itself once the code around them is known.
+// of the address, or the negative or complement of one. Which of them there is shows itself once the
+// code around them is known.
 func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 	want := int32(binary.LittleEndian.Uint32(b[imm:]))
 	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
@@ -44,6 +46,11 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 		if kind, ok := halfKind(&i, want); ok {
 			if at, fixed := i.MemVaddr(); fixed && i.Op == x86asm.MOV {
 				s.halfWord(at, f)
+			}
+			if opposite(x86asm.Imm(want)) && i.Op == x86asm.MOV {
+				if _, ok := s.code.turned(&i); !ok {
+					continue
+				}
 			}
 			if off, ok := s.f.Offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
 				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f})
@@ -57,7 +64,7 @@ func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 	_, width, isReg := i.ArgGPR(0)
 	if m, ok := i.Mem(); ok && i.Op == x86asm.LEA {
 		switch {
-		case int32(m.Disp) != want || m.Base == x86asm.RIP:
+		case int32(m.Disp) != want || m.Base == x86asm.RIP || want > 0:
 			return 0, false
 		case m.Base == 0 && m.Index == 0:
 			return HalfImm32, true
@@ -68,6 +75,8 @@ func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 		c, ok := arg.(x86asm.Imm)
 		switch {
 		case !ok || int32(c) != want || n == 0:
+		case opposite(c):
+			return ArithImm32, isReg && width >= 32 && (i.Op == x86asm.MOV || i.Op == x86asm.SUB || i.Op == x86asm.SBB)
 		case i.Op == x86asm.MOV && (isReg && width == 32 || !isReg && i.MemBytes == halfSize):
 			return HalfImm32, true
 		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && (isReg && width >= 32 || !isReg && i.MemBytes >= halfSize):
@@ -75,6 +84,24 @@ func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 		}
 	}
 	return 0, false
+}
+
+// opposite reports whether a constant is positive: not half an address, but what gives one when its sign is
+// changed.
+func opposite(c x86asm.Imm) bool { return int32(c) > 0 }
+
+// turned returns the instruction soon behind i that changes the sign of what i loads, or takes its complement.
+func (c *code) turned(i *x86.Instr) (x86.Instr, bool) {
+	const most = 6 // instructions
+	reg, _, _ := i.ArgGPR(0)
+	next, ok := c.at(i.Next())
+	for n := 0; n < most && ok && next.Flow == x86.FlowNext; n++ {
+		if dst, _, _ := next.ArgGPR(0); dst == reg && (next.Op == x86asm.NEG || next.Op == x86asm.NOT) {
+			return next, true
+		}
+		next, ok = c.at(next.Next())
+	}
+	return next, false
 }
 
 // judgeHalf follows what the instruction at s loads; it reports whether that becomes an address.
@@ -85,8 +112,17 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 	}
 	fr := c.frame(b)
 	l := half
-	if i.Op != x86asm.MOV && s.Kind == ArithImm32 {
+	c1, _ := i.Args[1].(x86asm.Imm)
+	switch {
+	case s.Kind == ArithImm32 && i.Op == x86asm.MOV && opposite(c1):
+		if i, ok = c.turned(&i); !ok {
+			return false
+		}
 		l = derived
+	case s.Kind == ArithImm32 && i.Op != x86asm.MOV:
+		l = derived
+	case s.Kind == HalfLoad && i.Op == x86asm.LEA:
+		l = table
 	}
 	f := newFlow(c, s.Vaddr, s.Function, b)
 	v := unknownValue()
@@ -104,6 +140,9 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 	}
 	f.loads = l
 	f.start(i.Next(), v)
+	if l == derived && b == nil && (f.has(noInstruction) || f.has(noEffects)) {
+		return false // bytes that are no code
+	}
 	if !f.whole || s.Kind == HalfLoad && len(f.calls) == 0 {
 		return false
 	}
@@ -155,14 +194,39 @@ func (f *flow) extend(l label) label {
 // compute moves the state over an instruction that has no rule of its own: where it reads half an
 // address, its result may be one.
 func (f *flow) compute(i *x86.Instr, v *value) {
-	read := (i.Operands | i.Partial) & v.held(half|derived)
+	read := i.Operands | i.Partial
 	if read&v.held(half) != 0 {
 		f.note(i.Addr, counted)
 	}
-	f.kill(v, i.Writes|i.Partial)
-	if dst, width, isReg := i.ArgGPR(0); read != 0 && isReg && width >= 32 && i.Writes.Has(dst) {
-		v.reg[dst] |= derived
+	l := other
+	if read&v.held(half|derived) != 0 {
+		l |= derived
 	}
+	if read&v.held(table) != 0 {
+		l |= table
+	}
+	f.kill(v, i.Writes|i.Partial)
+	if dst, width, isReg := i.ArgGPR(0); isReg && width >= 32 && i.Writes.Has(dst) {
+		v.reg[dst] |= l
+	}
+}
+
+// fromTable moves the state over an instruction that loads half an address from a table of some; it reports
+// whether this is one.
+func (f *flow) fromTable(i *x86.Instr, v *value) bool {
+	dst, _, isReg := i.ArgGPR(0)
+	if !isReg || i.MemBytes != halfSize || i.AddressRegs()&v.held(table) == 0 {
+		return false
+	}
+	switch i.Op {
+	case x86asm.MOVSXD:
+		v.reg[dst] = f.extend(half)
+	case x86asm.MOV:
+		v.reg[dst] = half
+	default:
+		return false
+	}
+	return true
 }
 
 // halfOnFrame moves the state over an instruction that moves half an address from or to the stack;
@@ -233,10 +297,11 @@ func (s *search) loads() error {
 const tableSpan = (maxHalves - 1) * halfSize
 
 // load notes the instruction whose opcode is b[i], where it loads one of the words, which are in
-// ascending order.
+// ascending order, or the address of a table that one is in.
 func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
-	const opMov, opMovslq = 0x8b, 0x63
-	if b[i] != opMov && b[i] != opMovslq || len(s.halves) >= maxSites {
+	const opMov, opMovslq, opLea = 0x8b, 0x63, 0x8d
+	lea := b[i] == opLea && b[i-1]&0xf8 == 0x48
+	if b[i] != opMov && b[i] != opMovslq && !lea || len(s.halves) >= maxSites {
 		return
 	}
 	var at, span uint64
@@ -244,6 +309,11 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	switch {
 	case b[i+1]&0xc7 == 5: // rip
 		at = vaddr + uint64(i) + 6 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+2:]))))
+		if lea {
+			span = tableSpan
+		}
+	case lea:
+		return
 	case fixed && b[i+2] == 0x25: // no register
 		at = uint64(int64(int32(binary.LittleEndian.Uint32(b[i+3:]))))
 	case fixed && b[i+2]&7 == 5: // table(,%reg,scale)
@@ -253,7 +323,7 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	}
 	n, _ := slices.BinarySearch(words, at)
 	for ; n < len(words) && words[n]-at <= span; n++ {
-		if (words[n]-at)%halfSize == 0 {
+		if lea && words[n]%halfSize == 0 || !lea && (words[n]-at)%halfSize == 0 {
 			break
 		}
 	}
@@ -265,7 +335,7 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 		start--
 	}
 	in, ok := x86.Decode(b[start:], vaddr+uint64(start))
-	if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && in.MemBytes == halfSize {
+	if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && (lea || in.MemBytes == halfSize) {
 		s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: s.words[words[n]]})
 	}
 }

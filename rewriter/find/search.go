@@ -19,14 +19,20 @@ import (
 // maxSites bounds the references of one file. The most seen in a real one is 6.
 const maxSites = 4096
 
-// pagePair is 60 ff.
-const pagePair = 0xff60
+// pagePair is 60 ff. The other two are in the address with its sign changed, and in its complement: compilers
+// subtract 0xa00000 to add the page's address.
+const (
+	pagePair     = 0xff60
+	negativePage = 0x00a0
+	negativeSlot = 0x009f
+)
 
 // search collects the references of one file as sites that have no verdict yet.
 type search struct {
 	f     *File
 	code  *code
 	in    *elf.Prog // the segment that is searched
+	known uint64    // how many bytes of it have been searched
 	sites []Site
 	// halves are those that may be a part of an address.
 	halves []Site
@@ -50,11 +56,28 @@ func (s *search) run() error {
 		return err
 	}
 	s.loaded = slices.Sorted(maps.Keys(s.words))
-	return s.f.EachChunk(elf.PFX, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
+	err = s.f.EachChunk(elf.PFX, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
 		s.in = p
 		s.bytes += uint64(hi - lo)
 		s.codeHits(b, vaddr, lo, hi, s.loaded, true)
 	})
+	for i := range s.f.Progs {
+		if p := &s.f.Progs[i]; err == nil && p.Type == elf.PTLoad && p.Filesz > 0 && p.Flags&elf.PFX != 0 {
+			err = s.behind(p)
+		}
+	}
+	return err
+}
+
+// behind searches what can be executed behind the end of a segment.
+func (s *search) behind(p *elf.Prog) error {
+	from := p.Filesz - min(p.Filesz, elf.ChunkMargin)
+	b, err := s.f.Bytes(p.Off+from, s.mapped(p)-from)
+	if err == nil {
+		s.in, s.known = p, p.Filesz
+		s.codeHits(b, p.Vaddr+from, 0, len(b), s.loaded, true)
+	}
+	return err
 }
 
 // hit looks at the pair at b[i], which may be in code where exec is set.
@@ -69,6 +92,9 @@ func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
 	}
 	if exec {
 		s.partial(b, vaddr, imm, f)
+	} else if site, ok := movAt(b, imm); ok && site.Kind == MovImm32 {
+		site.Function, site.Vaddr = f, vaddr+uint64(imm)-site.Vaddr
+		s.add(site) // machine code in data
 	}
 	s.word(b, vaddr, imm, f)
 }
@@ -80,10 +106,30 @@ func lowerHalf(b []byte, i int) bool { return i >= 2 && b[i-2] == 0 && b[i-1]&^0
 // Two bytes before an aligned number, the page's own address is half of -160.
 func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 	switch at := vaddr + uint64(imm); {
-	case isWord(b, imm) && (at%4 != 2 || f != Gettimeofday):
+	case at%4 == 2 && f == Gettimeofday:
+	case isWord(b, imm):
 		s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
-	case at%halfSize == 0:
+	default:
 		s.halfWord(at, f)
+	}
+}
+
+// negated looks at the pair at b[i] for an instruction that subtracts the address, or half of it, or loads its
+// negative or complement.
+func (s *search) negated(b []byte, vaddr uint64, i int) {
+	if i < 4 || i+2 > len(b) {
+		return
+	}
+	imm := i - 2
+	op, modrm := b[imm-2], b[imm-1]
+	if modrm != 0x2d && modrm&0xf8 != 0xb8 && (op != 0x81 || modrm&0xf8 != 0xe8) && (op != 0xc7 || modrm&0xf8 != 0xc0) {
+		return // no sub or mov with a register
+	}
+	n := int32(binary.LittleEndian.Uint32(b[imm:]))
+	for _, want := range [...]int32{-n, ^n} {
+		if f, ok := FunctionAt(uint64(int64(want))); ok {
+			s.partial(b, vaddr, imm, f)
+		}
 	}
 }
 
@@ -162,11 +208,27 @@ func operandAt(b []byte, imm int) (Site, bool) {
 // add keeps a site of the segment that is searched: another one may claim to have that address too.
 func (s *search) add(site Site) {
 	into := site.Vaddr - s.in.Vaddr
-	if s.full() || into > s.in.Filesz || s.in.Filesz-into < uint64(site.Len) {
+	if s.full() || into+uint64(site.Len) <= s.known || into > s.mapped(s.in) || s.mapped(s.in)-into < uint64(site.Len) {
 		return
 	}
 	site.Offset = s.in.Off + into
+	if site.Loads() && s.f.CodeAt(site.Offset+1) != nil && s.in.Flags&elf.PFX == 0 || into >= s.in.Filesz && (!site.Loads() || s.f.Mappings(site.Offset) > 0) {
+		return // searched with another segment, or data behind this one
+	}
 	s.sites = append(s.sites, site)
+}
+
+// mapped returns how many bytes of the file follow the start of a segment in memory: a kernel maps whole
+// pages, and an instruction may go on in the segment behind.
+func (s *search) mapped(p *elf.Prog) uint64 {
+	end := elf.PageUp(p.Off + p.Filesz)
+	if p.Flags&elf.PFX != 0 && end == p.Off+p.Filesz {
+		end += x86.MaxLen
+	}
+	if p.Flags&elf.PFX == 0 {
+		return p.Filesz
+	}
+	return min(end, s.f.Size) - p.Off
 }
 
 // codeHits is one look at b[lo:hi], code, for the page's address; for loads of the words, which may be half of it;
@@ -193,7 +255,7 @@ func (s *search) codeHits(b []byte, vaddr uint64, lo, hi int, words []uint64, pa
 		end := min(at+block, hi)
 		pairs := buf[:0]
 		if page {
-			pairs = append(pairs, pagePair)
+			pairs = append(pairs, pagePair, negativePage, negativeSlot)
 		}
 		from, to := vaddr+uint64(at), vaddr+uint64(end)
 		if relative {
@@ -201,8 +263,13 @@ func (s *search) codeHits(b []byte, vaddr uint64, lo, hi int, words []uint64, pa
 		}
 		pairs = s.appendLoads(pairs, words, from+load+2, to+load+2)
 		for i := range elf.Pairs(b, at, end+sib, pairs) {
-			if page && i < end && binary.LittleEndian.Uint16(b[i:]) == pagePair {
-				s.hit(b, vaddr, i, true)
+			if page && i < end {
+				switch binary.LittleEndian.Uint16(b[i:]) {
+				case pagePair:
+					s.hit(b, vaddr, i, true)
+				case negativePage, negativeSlot:
+					s.negated(b, vaddr, i)
+				}
 			}
 			if op := i - branch; relative && op >= at && op < end {
 				s.relative(b, vaddr, op)
@@ -220,7 +287,7 @@ func (s *search) codeHits(b []byte, vaddr uint64, lo, hi int, words []uint64, pa
 // of the words: displacements, and addresses.
 func (s *search) appendLoads(pairs []uint16, words []uint64, lo, hi uint64) []uint16 {
 	for _, w := range words {
-		pairs = appendUpper(pairs, w, w, lo, hi)
+		pairs = appendUpper(pairs, w-min(w, tableSpan), w, lo, hi)
 		if s.f.Type == elf.TypeExec && w <= math.MaxUint32 { // else no instruction has its address
 			pairs = appendUpper(pairs, w-min(w, tableSpan), w, 0, 0)
 		}

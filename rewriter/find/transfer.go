@@ -10,6 +10,9 @@ import (
 
 // transfer moves the state v over i and records how i uses the value.
 func (f *flow) transfer(i *x86.Instr, v *value) {
+	if f.fromTable(i, v) {
+		return
+	}
 	tracked := v.held(^other)
 	f.operandsOf(i, v)
 	if f.onFrame(i, v) {

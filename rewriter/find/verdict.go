@@ -15,6 +15,10 @@ import (
 func judge(c *code, isGo bool, b *body, s *Site) {
 	switch s.Kind {
 	case MovImm32, MovImm64, LeaDisp32:
+		if !c.f.ExecLoad(s.Vaddr) {
+			s.Verdict, s.Reason = Unknown, "machine code in data, which a program may execute"
+			return
+		}
 		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, b)
 		f.conclude(b, s)
 	case HalfImm32, ArithImm32, HalfLoad:
@@ -141,6 +145,8 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		return f.slotVerdict()
 	case f.has(compared) && (len(f.calls) > 0 || dormant):
 		return Unknown, at(compared, ", and called or stored as well")
+	case f.has(compared) && f.has(left):
+		return Unknown, at(left, ", and compared as well")
 	case f.has(compared):
 		return Benign, at(compared, ", and nothing else")
 	case len(f.calls) > 0 && f.exact && f.onStack:
