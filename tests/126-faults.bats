@@ -22,6 +22,8 @@ has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures h
 # listing: all that is in the folder work, with the content; a lock that could not be removed holds up nobody.
 listing() { (cd work && find . -name '.*.vfix-lock' -o -type f -exec sha256sum {} + -o -printf '%p %y\n' | sort); }
 
+empty() { rm -rf work && mkdir work; }
+
 # faults OBJECT PREPARE COMMAND...: lets each call of the command fail once, in a folder work that PREPARE makes. OBJECT is a
 # pattern: what the messages name. After an error the folder is as it was, or as it is after a success.
 calls=(openat read pread64 write pwrite64 fstat newfstatat getdents64 fsync fchmod fchown renameat unlinkat mkdirat ftruncate flock utimensat linkat
@@ -29,7 +31,7 @@ calls=(openat read pread64 write pwrite64 fstat newfstatat getdents64 fsync fchm
 faults() {
 	local object=$1 prepare=$2 call n made=0 failed=0 before want after text right=0
 	shift 2
-	rm -rf work && mkdir work && "$prepare"
+	empty && "$prepare"
 	before=$(listing)
 	want_output=$("$@" 2>err) || right=$?
 	[ "$right" = 0 ] || [ "$right" = 3 ] || fail "the control: $(<err)"
@@ -37,7 +39,7 @@ faults() {
 	for call in "${calls[@]}"; do
 		# The first ones are those of the program's own start.
 		for ((n = 1; n < 200; n += n < 12 ? 1 : 9)); do
-			rm -rf work && mkdir work && "$prepare"
+			empty && "$prepare"
 			status=0
 			text=$("$build/killat" -e 5 "$call" "$n" "$@" 2>err) || status=$?
 			grep -q '^killat: failed' err || break
@@ -46,6 +48,7 @@ faults() {
 			! grep -q '^runtime: netpoll\|^runtime: epoll' err || continue
 			made=$((made + 1))
 			after=$(listing)
+			undone "$call $n"
 			if [ "$status" = "$right" ]; then
 				[ "$text" = "$want_output" ] || bad "$call $n: status $status, and prints $text, want $want_output"
 				# What cannot be removed stays, and the next run removes it.
@@ -67,6 +70,9 @@ faults() {
 
 # bad LINE: collects what is wrong.
 bad() { echo "${1//$'\n'/ | }" >>bad; }
+
+# undone FAULT: what else is to hold after each.
+undone() { :; }
 
 nothing() { :; }
 
@@ -93,4 +99,29 @@ nothing() { :; }
 
 @test "scan: each call fails once" {
 	faults 'base\.tar|libstubs' nothing "$VFIX" scan --quiet --format json oci-archive:base.tar
+}
+
+@test "hotfix: each call fails once" {
+	empty() { { chattr -R -f -i work || true; } && rm -rf work && mkdir work; } # copies are immutable
+	# A copy that is whole may stay: it has the name of its content.
+	listing() { (cd work && find . -type f ! -regex '\./copies/[0-9a-f]*' -printf '%p %y\n' && find . -regex '\./copies/[0-9a-f]*' -exec sha256sum {} + | awk '$2 != "./copies/" $1'); }
+	faults 'base\.tar|work/copies|libstubs' nothing "$VFIX" hotfix --quiet --for docker -o work/copies oci-archive:base.tar
+	empty
+}
+
+@test "install: each call fails once, and uninstall leaves the machine as it was" {
+	head -c 100000 "$VFIX" >small # as the program, which is copied each time
+	engine() {
+		mkdir -p work/usr/{bin,sbin} work/etc/docker work/usr/local/bin work/var/lib
+		install -m 755 /dev/null work/usr/sbin/dockerd
+		install -m 755 /dev/null work/usr/bin/runc
+		echo '{"labels": ["a=b"]}' >work/etc/docker/daemon.json
+	}
+	# Its records, for uninstall, are there before anything else changes.
+	listing() { (cd work && find . -path ./var/lib/vfix-install -prune -o -type f -exec sha256sum {} + -o -printf '%p %y\n' | sort); }
+	undone() {
+		"$VFIX" uninstall docker --root work >/dev/null 2>err || grep -q 'is not installed' err || bad "uninstall after $1: $(<err)"
+		[ "$(listing)" = "$before" ] || bad "uninstall after $1: left $(diff <(echo "$before") <(listing))"
+	}
+	faults 'work|vfix' engine "$VFIX" install docker --root work --program small
 }

@@ -86,7 +86,11 @@ func (t *tree) carryOut(o Options, r *Result, old, next *state, steps []step, di
 func (t *tree) apply(todo []step) error {
 	for _, s := range todo {
 		if s.next != nil {
-			if err := t.makeDirs(t.missing(s.path), 0o755); err != nil {
+			dirs, err := t.missing(s.path)
+			if err != nil {
+				return err
+			}
+			if err := t.makeDirs(dirs, 0o755); err != nil {
 				return err
 			}
 		}

@@ -136,7 +136,11 @@ func (t *tree) install(o Options, st *state) (*Result, error) {
 			return nil, err
 		}
 		steps = append(steps, s)
-		for _, d := range t.missing(s.path) {
+		dirs, err := t.missing(s.path)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range dirs {
 			if !slices.Contains(next.Dirs, d) {
 				next.Dirs = append(next.Dirs, d)
 			}

@@ -206,7 +206,10 @@ func hashOf(c *content) string {
 // removed by whoever had it before: then it is made again.
 func (t *tree) lockState() (func(), error) {
 	for {
-		made := t.missing(stateDir)
+		made, err := t.missing(stateDir)
+		if err != nil {
+			return nil, err
+		}
 		if err := t.makeDirs(append(made, stateDir), 0o755); err != nil {
 			return nil, err
 		}
@@ -230,9 +233,13 @@ func (t *tree) lockState() (func(), error) {
 			d.Close()
 			return nil, err
 		}
-		if now, err := t.root.Lstat(stateDir); err == nil && os.SameFile(mine, now) {
+		now, err := t.root.Lstat(stateDir)
+		if err == nil && os.SameFile(mine, now) {
 			return func() { d.Close() }, nil
 		}
 		d.Close()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 }

@@ -147,15 +147,16 @@ func (t *tree) glob(pattern string) ([]string, error) {
 }
 
 // missing returns the folders that must be made for a file to have its name, outermost first.
-func (t *tree) missing(name string) []string {
-	var all []string
+func (t *tree) missing(name string) (all []string, err error) {
 	for d := path.Dir(name); d != "."; d = path.Dir(d) {
 		if _, err := t.root.Lstat(d); err == nil {
 			break
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err // uninstall removes what is noted as missing
 		}
 		all = append([]string{d}, all...)
 	}
-	return all
+	return all, nil
 }
 
 // makeDirs makes folders, and does not mind those that are there.
