@@ -2,8 +2,8 @@
 # bats file_tags=machine,alone
 # Other deaths of old images than by the vsyscall page, made real: what scan, doctor and diagnose say
 # of them is held against what the programs do.
-# Variables come from helpers.bash.
-# shellcheck disable=SC2154
+# Variables come from helpers.bash; the dollars are for the shell of a container.
+# shellcheck disable=SC2016,SC2154
 load helpers
 
 setup_file() {
