@@ -72,10 +72,10 @@ hanging_vfix() {
 
 @test "help: each option of each verb is explained" {
 	declare -A options=(
-		[scan]='authfile color debug exit-code explain fail-fast first fix format from-file ignore-file insecure jobs max-requests max-temp metrics output platform progress quiet report root shard stall-timeout state strict'
+		[scan]='authfile color debug exit-code explain fail-fast first fix format from-file ignore-file insecure jobs max-requests max-temp metrics output platform progress quiet report root shard stall-timeout state strict timeout'
 		[list]='authfile color debug format gone insecure jobs match max-requests newer-than platform progress quiet stall-timeout'
 		[patch]='color debug dry-run explain format in-place jobs max-temp one-file-system output progress quiet since'
-		[rebuild]='authfile color debug dest-template dry-run fail-fast fallback first fix format from-file insecure jobs max-requests max-temp metrics output platform progress provenance push quiet report shard stall-timeout state tag tag-suffix update-dpkg'
+		[rebuild]='authfile color debug dest-template dry-run fail-fast fallback first fix format from-file insecure jobs max-requests max-temp metrics output platform progress provenance push quiet report shard stall-timeout state tag tag-suffix timeout update-dpkg'
 		[verify]='against authfile color debug explain format insecure jobs max-temp platform progress provenance quiet stall-timeout statement'
 		[convert]='authfile cmd color debug entrypoint env format insecure max-temp output platform progress quiet stall-timeout user workdir'
 		[layer]='color debug format insecure output program progress quiet'

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,10 +40,11 @@ type batchOptions struct {
 	report   string
 	metrics  string
 	rate     float64
+	limit    time.Duration
 }
 
 // listOnly are the options that mean nothing without a list.
-var listOnly = []string{"dest-template", "state", "shard", "fail-fast", "first", "report", "metrics", "max-requests"}
+var listOnly = []string{"dest-template", "state", "shard", "fail-fast", "first", "report", "metrics", "max-requests", "timeout"}
 
 // shardVariable says which part of an Indexed Job a pod is (Kubernetes, "Job", completion mode).
 const shardVariable = "JOB_COMPLETION_INDEX"
@@ -60,6 +62,7 @@ func (b *batchOptions) add(cmd *cobra.Command, what, line string) {
 	f.StringVar(&b.report, "report", "", "with --from-file: write a report to this `FILE` as images finish: .csv, .jsonl or .html")
 	f.StringVar(&b.metrics, "metrics", "", "with --from-file: write counters in Prometheus's text format to this `FILE`, every 15 seconds and at the end")
 	f.Float64Var(&b.rate, "max-requests", 0, "with --from-file: send at most `N` requests per second to each registry; 0: no limit")
+	f.DurationVar(&b.limit, "timeout", 0, "with --from-file: give up on an image after this `TIME`, such as 10m; it counts as failed; 0: no limit")
 }
 
 // check says what is wrong with the options of a list that every verb has.
@@ -77,6 +80,8 @@ func (b *batchOptions) check(cmd *cobra.Command, args []string) error {
 		return usagef(b.verb, "--from-file takes no SOURCE: put %s into the list", args[0])
 	case b.rate < 0:
 		return usagef(b.verb, "--max-requests %v: must not be negative", b.rate)
+	case b.limit < 0:
+		return usagef(b.verb, "--timeout %v: must not be negative", b.limit)
 	case b.report != "" && !slices.Contains(report.Endings, filepath.Ext(b.report)):
 		return usagef(b.verb, "--report %s: want a name that ends in %s", b.report, strings.Join(report.Endings, ", "))
 	}
@@ -153,7 +158,7 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 		return nil, err
 	}
 	w := watch.Start(opts.metrics, list.Count(), o.Media.Meter, out.Output)
-	o.State, o.FailFast = opts.state, opts.failFast
+	o.State, o.FailFast, o.Limit = opts.state, opts.failFast, opts.limit
 	o.Jobs = 0 // of the files; --jobs counts images here
 	o.Each = func(each outcome.Image) error {
 		each = inWords(each)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
@@ -26,9 +27,10 @@ import (
 // mean nothing: the list and its template say where each image goes.
 type Options struct {
 	images.RebuildOptions
-	AtOnce   int    // images at once; 0 is one per processor, at most maxImagesAtOnce
-	State    string // file that remembers what was done, or a directory of such files; "" for none
-	FailFast bool   // the first failure ends the run
+	AtOnce   int           // images at once; 0 is one per processor, at most maxImagesAtOnce
+	State    string        // file that remembers what was done, or a directory of such files; "" for none
+	FailFast bool          // the first failure ends the run
+	Limit    time.Duration // how long one image may take; 0 for no limit
 	// Each is told of every image when it is finished. It is called by one goroutine at a time;
 	// an error ends the run.
 	Each func(outcome.Image) error
@@ -214,7 +216,17 @@ func (b *batch) refused(out outcome.Image) error {
 // one rebuilds or scans one image. What goes wrong is its outcome.
 func (b *batch) one(ctx context.Context, i outcome.Item) outcome.Image {
 	out := outcome.Image{Item: i}
-	if err := b.work(ctx, &out); err != nil {
+	if b.o.Limit > 0 {
+		late := hinterr.With(fmt.Errorf("%s: not finished within %v", i.Source, b.o.Limit), "run the command again to retry, or give it more time with --timeout")
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, b.o.Limit, late)
+		defer cancel()
+	}
+	err := b.work(ctx, &out)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
 		out.Status, out.Err, out.Reference = outcome.Failed, err, ""
 	}
 	return out

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -347,6 +348,29 @@ func listOptions(f *imagetest.FakeRegistry, state string) (batch.ListOptions, ba
 	return batch.ListOptions{Template: "docker://" + f.Host + "/new/{name}:{tag}"}, batch.Options{
 		RebuildOptions: images.RebuildOptions{ScanOptions: images.ScanOptions{Media: imagetest.Fast}, Version: "1.2", Suffix: "-vfix"},
 		State:          state,
+	}
+}
+
+// An image whose registry hangs ends at its own limit, and the others are done.
+func TestLimitOfOneImage(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	items, _ := batchOf(t, f)
+	items = []outcome.Item{items[0], items[2], items[3]}
+	lo, o := listOptions(f, "")
+	o.Limit, o.AtOnce = 2*time.Second, 1
+	f.Reset(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/app0/manifests") {
+			<-r.Context().Done()
+		}
+		return r.Context().Err() != nil
+	})
+	began := time.Now()
+	b, err := rebuild(context.Background(), t, items, lo, o)
+	if err != nil || statuses(b) != "failed, done, unaffected" {
+		t.Fatalf("got %s, %v", statuses(b), err)
+	}
+	if got := b.Outcomes[0].Err.Error(); !strings.Contains(got, "not finished within 2s") || time.Since(began) > time.Minute {
+		t.Errorf("got %s after %v", got, time.Since(began))
 	}
 }
 

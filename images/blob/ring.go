@@ -4,6 +4,8 @@ package blob
 
 import (
 	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
 	"hash"
 	"io"
 	"sync/atomic"
@@ -27,6 +29,7 @@ type hashRing struct {
 	quit   chan struct{}
 	hashed chan struct{} // closed when all is hashed
 
+	alg string // of the hash, as in a digest
 	h   hash.Hash
 	n   int64 // bytes of the stream; valid once chunks is closed
 	err error // why the stream ended, io.EOF for its end; likewise
@@ -44,10 +47,14 @@ type chunk struct {
 	users atomic.Int32
 }
 
-func newHashRing(src io.Reader) *hashRing {
+// newHashRing hashes by the algorithm of the digest that is expected: sha256, or sha512 (image-spec, descriptor.md).
+func newHashRing(src io.Reader, want v1.Hash) *hashRing {
 	r := &hashRing{
 		free: make(chan *chunk, ringChunks), chunks: make(chan *chunk, ringChunks), work: make(chan *chunk, ringChunks),
-		quit: make(chan struct{}), hashed: make(chan struct{}), h: sha256.New(),
+		quit: make(chan struct{}), hashed: make(chan struct{}), alg: "sha256", h: sha256.New(),
+	}
+	if want.Algorithm == "sha512" {
+		r.alg, r.h = want.Algorithm, sha512.New()
 	}
 	for range ringChunks {
 		r.free <- &chunk{buf: make([]byte, CopyBuffer)}
@@ -151,10 +158,10 @@ func (r *hashRing) drain() error {
 	}
 }
 
-// sum returns the SHA-256 of the stream. It may be called once drain returned nil.
+// sum returns the digest of the stream. It may be called once drain returned nil.
 func (r *hashRing) sum() v1.Hash {
 	<-r.hashed
-	return Sha256Hash(r.h)
+	return v1.Hash{Algorithm: r.alg, Hex: hex.EncodeToString(r.h.Sum(nil))}
 }
 
 // stop ends both goroutines. The source must have ended or been closed: a Read of it that

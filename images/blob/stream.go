@@ -86,7 +86,7 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 	ctx, s.cancel = context.WithCancel(ctx)
 	var in io.Reader = Reading{ctx, s.src, s.task}
 	if s.digest != (v1.Hash{}) && s.digest != diffID {
-		s.Packed = newHashRing(in)
+		s.Packed = newHashRing(in, s.digest)
 		in = s.Packed
 	}
 	if s.body, _, err = Decompress(ctx, in); err != nil {
@@ -94,7 +94,7 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 		s.Close()
 		return nil, err
 	}
-	s.hashRing = newHashRing(s.body)
+	s.hashRing = newHashRing(s.body, diffID)
 	return s, nil
 }
 

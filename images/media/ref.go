@@ -89,7 +89,7 @@ func noTransport(prefix, image string) error {
 		if t, err := name.ParseReference(image); err == nil {
 			full = strings.Replace(t.Name(), name.DefaultRegistry, "docker.io", 1)
 		}
-		return hinterr.With(err, "export the image: 'ctr -n k8s.io images export image.tar %s' (a pod's), or 'nerdctl save -o image.tar %s'; then name image.tar",
+		return hinterr.With(err, "export the image: 'ctr -n k8s.io images export --platform linux/amd64 image.tar %s' (a pod's), or 'nerdctl save -o image.tar %s'; then name image.tar",
 			quote.Path(full), quote.Path(image))
 	case "containers-storage", "crio":
 		return hinterr.With(err, "'skopeo copy containers-storage:%s oci-archive:image.tar', then name image.tar; podman's images are also podman:%s",

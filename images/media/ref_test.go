@@ -59,8 +59,8 @@ func TestAliases(t *testing.T) {
 // A store that vfix does not read has a command that exports an image from it.
 func TestExports(t *testing.T) {
 	for in, want := range map[string]string{
-		"containerd:redis:2.8":       "ctr -n k8s.io images export image.tar docker.io/library/redis:2.8",
-		"containerd://ghcr.io/a/b":   "ctr -n k8s.io images export image.tar ghcr.io/a/b:latest",
+		"containerd:redis:2.8":       "ctr -n k8s.io images export --platform linux/amd64 image.tar docker.io/library/redis:2.8",
+		"containerd://ghcr.io/a/b":   "ctr -n k8s.io images export --platform linux/amd64 image.tar ghcr.io/a/b:latest",
 		"nerdctl:redis":              "nerdctl save -o image.tar redis",
 		"containers-storage:redis:1": "skopeo copy containers-storage:redis:1 oci-archive:image.tar",
 		"podmann://redis":            "did you mean podman:redis?",

@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
@@ -71,6 +72,10 @@ func TestSHA512(t *testing.T) {
 	os.WriteFile(layout+"/index.json", fmt.Appendf(nil, `{"schemaVersion":2,"manifests":[{"mediaType":%q,"size":%d,"digest":%q,"annotations":{"org.opencontainers.image.ref.name":"1"}}]}`, m.MediaType, len(text), digest), 0o644)
 
 	for _, from := range []string{"docker://" + f.Host + "/a:1", "oci:" + layout + ":1"} {
+		o := images.ScanOptions{Media: imagetest.Fast}
+		if found, err := images.Scan(context.Background(), from, o); err != nil || !found.Complete() {
+			t.Errorf("scan %s: got %+v, %v", from, found, err)
+		}
 		for _, to := range []string{"docker://" + f.Host + "/b:1", "oci:" + dir + "/out:1", "oci-archive:" + dir + "/out.tar:1", "docker-archive:" + dir + "/docker.tar:x/y:1"} {
 			src, err := sources.Open(context.Background(), from, imagetest.Fast)
 			if err != nil {
