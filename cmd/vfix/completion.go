@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/media"
@@ -49,6 +50,14 @@ shell reads it when it starts. bash needs the package bash-completion.`,
 			}
 			return root.GenZshCompletion(out.Stdout)
 		},
+	}
+}
+
+// plainUsage takes the back quotes from what shells show of options: they mark the name of a value for the help.
+func plainUsage(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
+	for _, c := range cmd.Commands() {
+		plainUsage(c)
 	}
 }
 

@@ -6,10 +6,15 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"reflect"
 	"time"
+
+	"vfix.dev/vfix/cmd/vfix/screen"
 )
 
 // schemaVersion changes when a field changes its meaning or goes away; new fields do not
@@ -39,10 +44,17 @@ func (o *output) json(v any) error {
 	p := reflect.New(reflect.TypeOf(v))
 	p.Elem().Set(reflect.ValueOf(v))
 	fill(p.Elem())
-	enc := json.NewEncoder(o.Stdout)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(p.Interface())
+	err := enc.Encode(p.Interface())
+	text := b.String()
+	if screen.PlainASCII(os.Getenv) { // names stay what they are
+		text = screen.InASCII(text)
+	}
+	io.WriteString(o.Stdout, text)
+	return err
 }
 
 // fill makes empty lists of nil ones, in place. Bytes are no list.

@@ -14,8 +14,11 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/shim"
@@ -40,7 +43,11 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
 	out := newOutput(stdout, stderr)
-	err := execute(ctx, newRootCommand(out, e, neededFor(args)...), args)
+	root := newRootCommand(out, e, neededFor(args)...)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		plainUsage(root)
+	}
+	err := execute(ctx, root, args)
 	out.EndProgress()
 	if sig := (*signalError)(nil); err != nil && errors.As(context.Cause(ctx), &sig) {
 		err = sig // whatever the work said when it was cancelled

@@ -59,12 +59,12 @@ type Stream struct {
 }
 
 func New(stdout, stderr io.Writer) *Output {
-	return &Output{
-		Stdout: bufio.NewWriterSize(stdout, 64<<10),
-		Stderr: stderr,
-		Out:    describe(stdout, os.Getenv),
-		Err:    describe(stderr, os.Getenv),
+	o := &Output{Out: describe(stdout, os.Getenv), Err: describe(stderr, os.Getenv)}
+	if PlainASCII(os.Getenv) {
+		stdout, stderr = ascii{stdout}, ascii{stderr}
 	}
+	o.Stdout, o.Stderr = bufio.NewWriterSize(stdout, 64<<10), stderr
+	return o
 }
 
 // describe finds out whether w is a terminal, and which.
