@@ -106,7 +106,7 @@ func (v *comparison) statement() error {
 		}
 	}
 	if v.undone && v.base.T.At(strings.TrimPrefix(fallback.TracePath, "/")) != nil {
-		v.out.skip("statement: derived.entrypointWrapped: the base has vfix-trace too")
+		v.out.skip("statement: derived.entrypointWrapped: the base also has vfix-trace")
 	}
 	want, err := v.c.state(v.base.T, v.from, digests[0], v.after.T.Layers[len(v.after.T.Layers)-1].DiffID)
 	if err != nil {

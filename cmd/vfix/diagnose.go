@@ -170,7 +170,7 @@ func unknownCrashes(r *diagnose.Result) error {
 	if n == 0 {
 		return nil
 	}
-	hint := "the notes say what would tell; 'vfix help diagnosing' has the ways to collect it"
+	hint := "the notes list the missing evidence; 'vfix help diagnosing' explains how to collect it"
 	if next != nil {
 		hint = "run: " + next.Command
 	}

@@ -50,7 +50,7 @@ func logged() *diagnose.Crash {
 }
 
 func elsewhere() *diagnose.Crash {
-	return &diagnose.Crash{Input: "core", Source: diagnose.CoreFile, Kind: diagnose.Other, Count: 1, Signal: 6, Meaning: "It ended by SIGABRT. This is no vsyscall crash."}
+	return &diagnose.Crash{Input: "core", Source: diagnose.CoreFile, Kind: diagnose.Other, Count: 1, Signal: 6, Meaning: "It ended by SIGABRT. This is not a vsyscall crash."}
 }
 
 func diagnosed() map[string]diagnoser {

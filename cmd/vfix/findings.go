@@ -77,7 +77,7 @@ func unreadHint(p *contents.Passed) string {
 	case p.Denied:
 		return "run vfix as root, or as a user who can read them"
 	case p.Path == "":
-		return "fetch the image from where its foreign layers are, then scan that copy; a layer that is not examined may have call sites"
+		return "download the image from the registry that has its foreign layers, then scan that copy; a layer that is not examined may have call sites"
 	}
 	return "the reasons are under NOT EXAMINED, in JSON under not_examined; such a file may call the vsyscall page"
 }

@@ -126,7 +126,7 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 		errs = append(errs, e.gone(ctx, opts.gone, o.Media, func(stored string) error { return l.add(inventory.Listed{Source: stored}) },
 			func(source string, why error) { unknown++; out.Warn("%s: %v", source, why) }))
 		if unknown > 0 {
-			errs = append(errs, fmt.Errorf("%s: no result of theirs is listed, because their registry did not tell whether they exist", screen.Count(unknown, "source")))
+			errs = append(errs, fmt.Errorf("%s skipped: the registry did not show whether they still exist", screen.Count(unknown, "source")))
 		}
 	}
 	for _, source := range args {

@@ -66,7 +66,7 @@ There is no undo: keep a copy, or use -o.`,
 	f.StringVar(&opts.to.Since, "since", "", "with -i: examine only files that changed after `FILE`, then update its time; if it does not exist, examine all files")
 	f.BoolVarP(&opts.to.OneFS, "one-file-system", "x", false, "do not cross into other mounted filesystems")
 	f.String("fix", "", "")
-	_ = f.MarkHidden("fix") // scan has it: who types it here is told what to type
+	_ = f.MarkHidden("fix") // an option of scan; typed here, the error names scan
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addJobs(cmd, "files")

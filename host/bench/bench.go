@@ -188,7 +188,7 @@ func (s *samples) read(c candidate, out []byte) error {
 		}
 		var n float64
 		if _, err := fmt.Sscan(figure, &n); err != nil || n <= 0 {
-			return fmt.Errorf("%s: a figure that is none: %q", c.args[0], line)
+			return fmt.Errorf("%s: %q is not a duration", c.args[0], line)
 		}
 		s.add(name, c.mode, n*unit)
 	}

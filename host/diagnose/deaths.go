@@ -40,7 +40,7 @@ func outOfMemory(text string) *Crash {
 	c.Meaning = "The kernel killed the process, because the processes of its control group used more memory than their limit."
 	if c.Program == "java" {
 		c.Meaning += " A JVM that does not see this limit sizes its heap by the memory of the host: 'vfix scan IMAGE' shows whether it is one."
-		c.note("to tell the JVM its limits, set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES -XX:ActiveProcessorCount=N'")
+		c.note("to give the JVM its limits, set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES -XX:ActiveProcessorCount=N'")
 	}
 	return c
 }
@@ -87,7 +87,7 @@ func (e Exited) killed(c *Crash) bool {
 	if e.Memory > 0 {
 		bytes = strconv.FormatInt(e.Memory, 10)
 	}
-	c.add("tells the JVM the limit; -XX:ActiveProcessorCount=N does so for processors",
+	c.add("gives the JVM the limit; -XX:ActiveProcessorCount=N does so for processors",
 		"docker", "run", "--env", "JAVA_TOOL_OPTIONS=-XX:MaxRAM="+bytes, e.Image)
 	return true
 }

@@ -111,11 +111,11 @@ func checkHeader(h []byte) error {
 	machine := le.Uint16(h[machineOf:])
 	switch {
 	case h[classOf] == 1:
-		return &refusedError{"a 32-bit ELF file: the vsyscall page is for 64-bit programs, so it is not the cause of this crash", "a debugger tells more: gdb PROGRAM CORE"}
+		return &refusedError{"a 32-bit ELF file: the vsyscall page is for 64-bit programs, so it is not the cause of this crash", "use a debugger: gdb PROGRAM CORE"}
 	case h[classOf] != 2:
 		return damaged("ELF class %d, want 2", h[classOf])
 	case h[dataOf] != 1 || machine != emX8664:
-		return &refusedError{fmt.Sprintf("an ELF file for another processor (e_machine %d): only x86-64 has the vsyscall page", machine), "a debugger of that processor tells more: gdb PROGRAM CORE"}
+		return &refusedError{fmt.Sprintf("an ELF file for another processor (e_machine %d): only x86-64 has the vsyscall page", machine), "use a debugger for that processor: gdb PROGRAM CORE"}
 	case le.Uint16(h[typeOf:]) != etCore:
 		return &refusedError{fmt.Sprintf("an ELF file and no core file (e_type %d, want %d)", le.Uint16(h[typeOf:]), etCore), "'vfix scan FILE' looks into programs and libraries"}
 	}

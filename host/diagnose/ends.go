@@ -217,7 +217,7 @@ func (b *backtrace) crash() *Crash {
 		}
 	case signal == 0:
 		c.Kind = Other
-		c.Meaning = fmt.Sprintf("It crashed at %#x, outside the vsyscall page. This is no vsyscall crash.", b.ip)
+		c.Meaning = fmt.Sprintf("It crashed at %#x, outside the vsyscall page. This is not a vsyscall crash.", b.ip)
 	default:
 		e := evidence{signal: signal, code: siKernel, ip: b.ip, stack: true}
 		if served, known := pageServed(); known && sameBoot(b.boot) {
@@ -232,7 +232,7 @@ func (b *backtrace) crash() *Crash {
 				"one that serves it does so only if the argument points to no writable memory.", b.ip, c.Function)
 		}
 		if c.Kind == Other && b.where != "" {
-			c.Meaning = fmt.Sprintf("It ended by %s at %#x in %s, outside the vsyscall page. This is no vsyscall crash.", SignalName(signal), b.ip, b.where)
+			c.Meaning = fmt.Sprintf("It ended by %s at %#x in %s, outside the vsyscall page. This is not a vsyscall crash.", SignalName(signal), b.ip, b.where)
 		}
 	}
 	if b.caller != "" && c.Kind.Vsyscall() {

@@ -442,7 +442,7 @@ func (e *event) crash() *Crash {
 		c.judge(evidence{signal: e.signal, code: siUser, ip: e.ip})
 	case e.vague:
 		c.Kind = Other
-		c.Meaning = fmt.Sprintf("It ended by %s, which the vsyscall page does not raise. This is no vsyscall crash.", SignalName(e.signal))
+		c.Meaning = fmt.Sprintf("It ended by %s, which the vsyscall page does not raise. This is not a vsyscall crash.", SignalName(e.signal))
 		if e.signal == sigsegv || e.signal == sigsys {
 			c.unknownEnd(SignalName(e.signal))
 		}
@@ -466,11 +466,11 @@ func (e *event) crash() *Crash {
 			code = siKernel
 		}
 		if e.noIP && e.kind == "" {
-			c.note("strace does not tell the address of the instruction (its -i does): that it is the faulting address is taken for granted")
+			c.note("strace without -i does not print the address of the instruction; vfix assumes that it is the faulting address")
 		}
 		c.judge(evidence{signal: e.signal, code: code, fault: e.fault, ip: e.ip, stack: true})
 		if c.Kind == Other && e.where != "" {
-			c.Meaning = fmt.Sprintf("It ended by %s at %#x in %s, outside the vsyscall page. This is no vsyscall crash.", SignalName(e.signal), e.ip, e.where)
+			c.Meaning = fmt.Sprintf("It ended by %s at %#x in %s, outside the vsyscall page. This is not a vsyscall crash.", SignalName(e.signal), e.ip, e.where)
 			c.inLibcrypto(e.where, e.sha)
 		}
 	}
@@ -504,12 +504,12 @@ func (c *Crash) possibleCallers(o Options) {
 	case err != nil:
 		c.note("the files of %s: %v", o.RootName, err)
 	case len(files) == 0:
-		c.note("a log does not tell the caller, and no file of %s calls %s(): the program is not of that root, or its code comes later", o.RootName, c.Function)
+		c.note("a log does not name the caller, and no file of %s calls %s(): the program is not in that root, or loads its code later", o.RootName, c.Function)
 	default:
 		more := ""
 		if n := len(files) - maxCallers; n > 0 {
 			files, more = files[:maxCallers], fmt.Sprintf(" and %d more", n)
 		}
-		c.note("a log does not tell the caller; these files of %s call %s(): %s%s", o.RootName, c.Function, strings.Join(files, ", "), more)
+		c.note("a log does not name the caller; these files of %s call %s(): %s%s", o.RootName, c.Function, strings.Join(files, ", "), more)
 	}
 }

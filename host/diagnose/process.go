@@ -48,7 +48,7 @@ func PID(pid int, o Options) (*Result, error) {
 			"run vfix as root, or give the log as a file: journalctl -k > LOG"}
 	case len(r.Crashes) == 0:
 		return nil, &refusedError{fmt.Sprintf("%s: no such process, and no crash of it in the kernel's log", input),
-			"an older log may tell more: journalctl -k > LOG, then 'vfix diagnose LOG'"}
+			"try an older log: journalctl -k > LOG, then 'vfix diagnose LOG'"}
 	}
 	return r, nil
 }
@@ -190,7 +190,7 @@ func (e Exited) diagnose(o Options) *Result {
 	}
 	if base.Signal == 0 {
 		base.Kind = None
-		base.Meaning = fmt.Sprintf("The container ended with exit status %d, which is no signal: its program ended by itself.", e.Status)
+		base.Meaning = fmt.Sprintf("The container ended with exit status %d, which does not stand for a signal: its program exited by itself.", e.Status)
 		if slices.Contains(notStarted, e.Status) {
 			base.note("this status can mean that the program was not started: 'docker logs %s' shows the error; run vfix diagnose with that line and --root %s", e.Name, quote.Shell(e.Image))
 		}
@@ -201,7 +201,7 @@ func (e Exited) diagnose(o Options) *Result {
 	}
 	if base.Signal != sigsegv && base.Signal != sigsys {
 		base.Kind = Other
-		base.Meaning = fmt.Sprintf("It ended by %s (exit status %d), which the vsyscall page does not raise. This is no vsyscall crash.", SignalName(base.Signal), e.Status)
+		base.Meaning = fmt.Sprintf("It ended by %s (exit status %d), which the vsyscall page does not raise. This is not a vsyscall crash.", SignalName(base.Signal), e.Status)
 		return only
 	}
 	state := e.host()

@@ -63,7 +63,7 @@ func TestContainerStatus(t *testing.T) {
 		kind Kind
 		says string
 	}{
-		0: {None, "no signal"}, 3: {None, "exit status 3"}, 255: {Other, ""}, 137: {Other, "SIGKILL"}, 134: {Other, "SIGABRT"},
+		0: {None, "not stand for a signal"}, 3: {None, "exit status 3"}, 255: {Other, ""}, 137: {Other, "SIGKILL"}, 134: {Other, "SIGABRT"},
 		139: {Unknown, "SIGSEGV"},
 	} {
 		// No kernel's log has lines of the year 2000.

@@ -81,7 +81,7 @@ func judgeSeccomp(c *Check, tax float64, inherited string, forbidden []string) {
 	case len(forbidden) > 0:
 		c.found(Fail, "the profile forbids %s", strings.Join(forbidden, ", "))
 		c.Means = "programs without a vDSO, those that call the vsyscall page, and all where the clock source is slow, cannot read the clock"
-		c.Do = "allow them in the profile, whatever their arguments: then the filter costs least, too"
+		c.Do = "allow them in the profile, whatever their arguments, which also costs the least"
 	case tax >= taxFail:
 		c.found(Fail, "%s: %.0f%% more at most", found, 100*tax)
 		c.Do = "vfix rebuild IMAGE avoids the system call; a kernel from 5.11 on, or a profile that allows clock reads whatever their arguments, makes the filter cheap"

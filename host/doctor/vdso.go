@@ -25,7 +25,7 @@ func checkVDSO(ctx context.Context, x *examination, c *Check) error {
 	if !image.OK() {
 		c.fact("present", "no")
 		c.found(Fail, "there is no vDSO")
-		c.Means = "every clock read of every program is a system call, and programs that vfix patched make it too"
+		c.Means = "every program reads the clock by a system call, also programs that vfix patched"
 		c.Do = "boot without vdso=0, or run on a kernel that has a vDSO (a sandbox such as gVisor has its own)"
 		if option := bootOption(x.line("/proc/cmdline"), "vdso"); option != "" {
 			c.fact("boot_option", "vdso="+option)
@@ -132,7 +132,7 @@ func judgeVDSO(c *Check, slow, missing []string) {
 		c.Do = "see the check clock: the clock source decides it"
 	case len(missing) > 0:
 		c.found(Warn, "it has no %s", strings.Join(missing, ", "))
-		c.Means = "programs make a system call instead, those that vfix patched too"
+		c.Means = "programs make a system call instead, also those that vfix patched"
 		c.Do = "run on a newer kernel"
 	default:
 		c.found(OK, "clock_gettime costs %s and stays in the process; the system call costs %s", nanoseconds(ns), nanoseconds(plain))

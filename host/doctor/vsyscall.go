@@ -63,7 +63,7 @@ func checkVsyscall(ctx context.Context, x *examination, c *Check) error {
 	is := pageMode(call, peek, syscalls)
 	c.fact("mode", string(is))
 	if known && call.OK() != (perms != "not mapped") {
-		c.note("/proc/self/maps says %s, and a call ends with %s: this is no ordinary Linux kernel", perms, call)
+		c.note("/proc/self/maps says %s, but a call ends with %s: this is not an ordinary Linux kernel", perms, call)
 	}
 	if config.source == "" {
 		c.note("the kernel's configuration is not readable: neither /proc/config.gz nor /boot/config-%s", x.line("/proc/sys/kernel/osrelease"))

@@ -120,7 +120,7 @@ func (d *document) set(v value) error {
 	for depth, name := range v.Path {
 		o, ok := at.Value.(*hujson.Object)
 		if !ok {
-			return hinterr.With(hinterr.Errorf(ErrConflict, "%s: %q is no object", d.file, strings.Join(v.Path[:depth], ".")),
+			return hinterr.With(hinterr.Errorf(ErrConflict, "%s: %q is not an object", d.file, strings.Join(v.Path[:depth], ".")),
 				"correct it, or move it away")
 		}
 		inline = inline || oneLine(o)

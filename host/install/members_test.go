@@ -78,7 +78,7 @@ func TestMembersRefused(t *testing.T) {
 		"{\"a\": 1":                         "unexpected EOF",
 		"[]":                                "not a JSON object",
 		"{\"a\": 1, \"a\": 2}":              "twice",
-		"{\"runtimes\": []}":                "is no object",
+		"{\"runtimes\": []}":                "is not an object",
 		"{\"runtimes\":{},\"runtimes\":{}}": "twice",
 	} {
 		_, err := addMembers("/etc/x.json", []byte(in), dockerSet)

@@ -62,7 +62,7 @@ func (t *tree) loadState() (*state, error) {
 	}
 	if err := json.Unmarshal(c.data, s); err != nil {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "/%s: %v", stateFile, err),
-			"it tells what vfix changed here; beside it are copies of the files as they were, named by their sha256")
+			"it records what vfix changed here; beside it are copies of the files as they were, named by their sha256")
 	}
 	if s.Schema != stateSchema {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "/%s: schema %d, want %d", stateFile, s.Schema, stateSchema),

@@ -95,7 +95,7 @@ func prepareSafely(c *command, config policy.Config, o Options, rec *starts.Reco
 		}
 	}()
 	if c.cacheDir != "" && !filepath.IsAbs(c.cacheDir) {
-		return fmt.Errorf("--cache-dir: %q is no absolute path", c.cacheDir)
+		return fmt.Errorf("--cache-dir: %q is not an absolute path", c.cacheDir)
 	}
 	if rec.Bundle, err = c.bundleDir(); err != nil {
 		return err

@@ -144,7 +144,7 @@ func (c Config) check() (member string, err error) {
 		}
 	}
 	if c.CacheDir != "" && !filepath.IsAbs(c.CacheDir) {
-		return "cache_dir", fmt.Errorf("%q is no absolute path", c.CacheDir)
+		return "cache_dir", fmt.Errorf("%q is not an absolute path", c.CacheDir)
 	}
 	if c.Record != "" && c.Record != starts.Journal && c.Record != starts.None && !filepath.IsAbs(c.Record) {
 		return "record", fmt.Errorf("got %q, want an absolute path, %q or %q", c.Record, starts.Journal, starts.None)

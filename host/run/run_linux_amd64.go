@@ -146,7 +146,7 @@ func (c *choice) override(want Way, is *rewriter.Program) error {
 	case want == Preload && is.Static:
 		return errors.New("--way preload: a static program, which no loader loads a library into")
 	case want == Memfd && !is.Static:
-		return errors.New("--way memfd: a dynamic program, whose call sites are in its libraries too")
+		return errors.New("--way memfd: a dynamic program, whose libraries also have call sites")
 	case want == Memfd:
 		return errors.New("--way memfd: " + c.why)
 	}

@@ -20,7 +20,7 @@ AT_ONCE = 500  # names on one command line
 
 
 def patch(*args):
-    """Runs vfix patch -i. A failure is told on stderr and does not end the transaction."""
+    """Runs vfix patch -i. A failure is reported on stderr and does not end the transaction."""
     command = [VFIX, 'patch', '-i', '--progress', 'quiet'] + list(args)
     null = open(os.devnull, 'r+')
     try:
@@ -57,7 +57,7 @@ def header_of(transaction, key):
 
 
 def unpacked(transaction, key):
-    """Patches the files of a package. What cannot be found out is left to posttrans_hook."""
+    """Patches the files of a package. Packages that it cannot identify are left to posttrans_hook."""
     try:
         names = header_of(transaction, key)['filenames']
     except Exception:

@@ -204,7 +204,7 @@ var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S
 func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
 	kind, ok := nodeTypes[e.Flag]
 	if !ok {
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "an entry of the tar type %q, which is no file, directory, link or device", e.Flag)
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "an entry of the tar type %q, which is not a file, directory, link or device", e.Flag)
 	}
 	at, base, err := openParent(root, name)
 	if err != nil {

@@ -184,7 +184,7 @@ func v1Tops(t *tarFile) (map[string]bool, error) {
 
 func v1LayerOf(t *tarFile, id string) (schema1.OldLayer, error) {
 	if !schema1.OldID().MatchString(id) {
-		return schema1.OldLayer{}, hinterr.Damaged("the ID %.80q is none", id)
+		return schema1.OldLayer{}, hinterr.Damaged("%.80q is not a layer ID", id)
 	}
 	raw, err := t.read(id+v1JSON, blob.MaxConfig)
 	if err != nil {

@@ -77,7 +77,7 @@ func describeContainer(i *engine.Container) (*Container, error) {
 		c.Image = i.Config.Image
 	}
 	if i.State == nil {
-		return nil, hinterr.Damaged("the engine tells no state")
+		return nil, hinterr.Damaged("the engine reports no state")
 	}
 	c.Error, c.OutOfMemory = i.State.Error, i.State.OOMKilled
 	if i.HostConfig != nil {

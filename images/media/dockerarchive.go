@@ -187,7 +187,7 @@ func synthesize(ctx context.Context, t *tarFile, a ArchiveImage) (*blob.StoredIm
 func archivedLayer(ctx context.Context, t *tarFile, name string, diffID v1.Hash) (v1.Descriptor, tarEntry, error) {
 	d := v1.Descriptor{}
 	if !strings.HasPrefix(diffID.Algorithm, "sha") {
-		return d, tarEntry{}, hinterr.Damaged("diff ID %q is none", diffID)
+		return d, tarEntry{}, hinterr.Damaged("%q is not a diff ID", diffID)
 	}
 	e, err := t.find(name)
 	if err != nil {

@@ -191,7 +191,7 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 			return err
 		}
 	}
-	return hinterr.With(err, "this is a wrong answer of the registry or of a proxy in front of it: try again; if that does not help, tell whoever runs it, or push the image anew")
+	return hinterr.With(err, "the registry, or a proxy in front of it, sent a wrong answer: try again; if that does not help, report it to its operator, or push the image again")
 }
 
 // tlsError finds what either side has against the other's certificate. With a registry on

@@ -277,7 +277,7 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, patched *c
 	}
 	if fi, err := os.Stat(p.o.Output); err == nil && fi.IsDir() {
 		return hinterr.With(fmt.Errorf("%s: a directory, and the output of a file is a file", p.o.Output),
-			"name the file too: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
+			"add the file name: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
 	}
 	out, release, err := atomicfile.CreateLocked(ctx, p.o.Output, p.o.Progress)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-const misconfigured = "this is an error of the registry or of a proxy in front of it: tell whoever runs it"
+const misconfigured = "this is an error of the registry or of a proxy in front of it: report it to its operator"
 
 // errPlainHTTP: go-containerregistry tries plain HTTP with every private address.
 var errPlainHTTP = errors.New("plain HTTP, which anybody on the way can read and change, and nobody allowed it")

@@ -264,7 +264,7 @@ func (s *sending) next(resp *http.Response) error {
 	}
 	u, err := resp.Request.URL.Parse(loc)
 	if err != nil {
-		return errors.New("the registry says to send the blob to what is no URL")
+		return errors.New("the address that the registry gives for the upload is not a URL")
 	}
 	if from := resp.Request.URL.Hostname(); u.Hostname() != from && inward(u.Hostname()) && !inward(from) {
 		return fmt.Errorf("the registry says to send the blob to %s, an address of this machine or its link", u.Hostname())

@@ -71,10 +71,10 @@ func NewOldLayer(raw []byte) (OldLayer, error) {
 	}
 	l.ID, l.Parent = l.json.ID, l.json.Parent
 	if !OldID().MatchString(l.ID) {
-		return l, hinterr.Damaged("image JSON: the ID %.80q is none", l.ID)
+		return l, hinterr.Damaged("image JSON: %.80q is not an image ID", l.ID)
 	}
 	if l.Parent != "" && !OldID().MatchString(l.Parent) {
-		return l, hinterr.Damaged("image JSON of %.12s: the parent's ID %.80q is none", l.ID, l.Parent)
+		return l, hinterr.Damaged("image JSON of %.12s: the parent %.80q is not an image ID", l.ID, l.Parent)
 	}
 	return l, nil
 }

@@ -95,7 +95,7 @@ func (m *Manifest) Chain() ([]OldLayer, error) {
 			return nil, fmt.Errorf("schema 1 manifest: layer %d: %w", n, err)
 		}
 		if l.Digest, err = v1.NewHash(m.FSLayers[n].BlobSum); err != nil {
-			return nil, hinterr.Damaged("schema 1 manifest: layer %d: blobSum %.80q is no digest", n, m.FSLayers[n].BlobSum)
+			return nil, hinterr.Damaged("schema 1 manifest: layer %d: blobSum %.80q is not a digest", n, m.FSLayers[n].BlobSum)
 		}
 		below := ""
 		if len(chain) > 0 {

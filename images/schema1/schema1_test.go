@@ -236,8 +236,8 @@ func TestSchema1Defects(t *testing.T) {
 		"too many signatures":     {[]byte(`{"schemaVersion":1,"fsLayers":[],"signatures":[{}` + strings.Repeat(",{}", schema1.MaxSignatures) + `]}`), "at most 32"},
 		"a wrong parent":          {replace(string(text), `\"parent\":\"`+oldID64(1), `\"parent\":\"`+oldID64(7)), "the layer below"},
 		"a base with a parent":    {replace(string(text), `\"id\":\"`+oldID64(0)+`\"`, `\"parent\":\"`+oldID64(9)+`\",\"id\":\"`+oldID64(0)+`\"`), "the layer below"},
-		"an ID that is none":      {replace(string(text), oldID64(3), "../"), "is none"},
-		"a blobSum that is none":  {replace(string(text), first.String(), "sha256:00"), "no digest"},
+		"an ID that is none":      {replace(string(text), oldID64(3), "../"), "not an image ID"},
+		"a blobSum that is none":  {replace(string(text), first.String(), "sha256:00"), "not a digest"},
 		"a blob that is missing":  {replace(string(text), first.Hex, strings.Repeat("0", 64)), "no file with the blob"},
 		"no layers":               {[]byte(`{"schemaVersion":1,"fsLayers":[],"history":[]}`), "no layers"},
 		"too little history":      {[]byte(`{"schemaVersion":1,"fsLayers":[{}],"history":[]}`), "as it has history"},
@@ -365,7 +365,7 @@ func TestV1Archive(t *testing.T) {
 	circle := layers
 	circle[0].members += `,"parent":"` + oldID64(3) + `"`
 	imagetest.WantErr(t, imagetest.OpenErr(t, imagetest.Write(t, dir+"/circle.tar", v1Archive(t, map[string]string{"a:1": oldID64(3)}, circle, plain))), hinterr.ErrDamaged, "circle")
-	imagetest.WantErr(t, imagetest.OpenErr(t, imagetest.Write(t, dir+"/id.tar", v1Archive(t, map[string]string{"a:1": "../x"}, layers, plain))), hinterr.ErrDamaged, "is none")
+	imagetest.WantErr(t, imagetest.OpenErr(t, imagetest.Write(t, dir+"/id.tar", v1Archive(t, map[string]string{"a:1": "../x"}, layers, plain))), hinterr.ErrDamaged, "not a layer ID")
 	imagetest.WantErr(t, imagetest.OpenErr(t, imagetest.Write(t, dir+"/gone.tar", v1Archive(t, map[string]string{"a:1": oldID64(9)}, layers, plain))), hinterr.ErrNotFound, "no entry")
 }
 

@@ -111,7 +111,7 @@ func (d *bdb) overflow(page, n uint32) ([]byte, error) {
 		}
 		have := int(le.Uint16(d.chain[bdbLenAt:]))
 		if d.chain[bdbTypeAt] != bdbOverflow || have == 0 || have > len(d.chain)-bdbPageHead {
-			return nil, damaged("page %d is no part of a value", page)
+			return nil, damaged("page %d is not part of a value", page)
 		}
 		if err := d.left.take(have); err != nil {
 			return nil, err

@@ -110,7 +110,7 @@ type damagedError struct{ text string }
 
 func (e *damagedError) Error() string { return e.text }
 func (e *damagedError) Hint() string {
-	return "rpm --rebuilddb, in the system that it is of, makes it anew"
+	return "run rpm --rebuilddb in the system that it belongs to"
 }
 
 func damaged(format string, a ...any) error { return &damagedError{fmt.Sprintf(format, a...)} }

@@ -184,7 +184,7 @@ func TestSQLite(t *testing.T) {
 		"cut off":         {func(b []byte) []byte { return b[:len(b)-1024] }, "", "ends after"},
 		"ring of pages":   {func(b []byte) []byte { be.PutUint32(b[1024+8:], 2); return b }, "", "astray"},
 		"no such page":    {func(b []byte) []byte { be.PutUint32(b[1024+8:], 99); return b }, "", "astray"},
-		"kind of page":    {func(b []byte) []byte { b[2*1024] = 0x0a; return b }, "", "no part of a table"},
+		"kind of page":    {func(b []byte) []byte { b[2*1024] = 0x0a; return b }, "", "not part of a table"},
 		"cells":           {func(b []byte) []byte { b[2*1024+3] = 0xff; return b }, "", "cells"},
 		"cell":            {func(b []byte) []byte { b[2*1024+8] = 0xff; return b }, "", "a cell at"},
 		"another table":   {func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("Packages"), []byte("Packagez")) }, "", ""},
@@ -215,7 +215,7 @@ func TestRPMPackage(t *testing.T) {
 		"cut off":   {func(b []byte) []byte { return b[:len(b)-1] }, "cut off"},
 		"entries":   {func(b []byte) []byte { b[512+bdbEntriesAt+1] = 0xff; return b }, "a page with"},
 		"item":      {func(b []byte) []byte { b[512+bdbPageHead+3] = 0xff; return b }, "an item at"},
-		"chain":     {func(b []byte) []byte { b[2*512+bdbTypeAt] = 1; return b }, "no part of a value"},
+		"chain":     {func(b []byte) []byte { b[2*512+bdbTypeAt] = 1; return b }, "not part of a value"},
 		"ring": {func(b []byte) []byte {
 			le.PutUint32(b[2*512+bdbNextAt:], 2)
 			le.PutUint32(b[512+512-5-12+8:], 1<<20)

@@ -82,7 +82,7 @@ func (s *sqlite) walk(page int64, depth int, visit func(row []byte) bool) (more 
 	if b[head] == sqliteInterior {
 		pointers = b[head+12:]
 	} else if b[head] != sqliteLeaf {
-		return false, damaged("page %d is no part of a table", page)
+		return false, damaged("page %d is not part of a table", page)
 	}
 	if 2*cells > int64(len(pointers)) {
 		return false, damaged("page %d has %d cells", page, cells)

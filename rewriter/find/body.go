@@ -93,7 +93,7 @@ func (b *body) walk(c *code, work []uint64) {
 		}
 		i, ok := c.at(at)
 		if !ok {
-			b.fail("it reaches bytes that are no known instruction")
+			b.fail("it reaches bytes that are not a known instruction")
 			return true
 		}
 		b.lens[at] = uint8(i.Len)

@@ -101,7 +101,7 @@ const (
 var howTexts = map[how]string{
 	compared: "compared", based: "used as a memory address", hidden: "stored after PTR_MANGLE", returned: "returned",
 	left: "left in a register at the return", counted: "used as a number", tooMuch: "too much code to follow",
-	noInstruction: "reaches bytes that are no known instruction", noEffects: "reaches the instruction %v, whose effects are not known",
+	noInstruction: "reaches bytes that are not a known instruction", noEffects: "reaches the instruction %v, whose effects are not known",
 	computed: "called after arithmetic", calledMangled: "called while mangled", passed: "passed as an argument",
 	readBy: "read by %v", usedBy: "used by %v", usedInMemory: "used by %v in memory", pushed: "pushed on the stack",
 	toKernel: "passed to a system call", inMemory: "stored in memory", truncated: "truncated",

@@ -193,7 +193,7 @@ func unsound(f *elf.File, segment *elf.Prog, was *patchedFile) (*elf.Skip, error
 	}
 	for _, v := range []uint64{was.hooks.entry, was.hooks.init} {
 		if v != 0 && !f.ExecLoad(v) {
-			return broken("the hook goes on to vaddr %#x, where no code is", v)
+			return broken("the hook continues at vaddr %#x, which has no code", v)
 		}
 	}
 	layout := shim.Injected()

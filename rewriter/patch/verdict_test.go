@@ -76,9 +76,9 @@ func TestVerdict(t *testing.T) {
 		{"read through", movRaxGtod + "488b10 31c0 c3", Unknown, "memory address", 0, 0},
 		{"in an address", movRaxGtod + "488d5008 31c0 c3", Unknown, "LEA", 0, 0},
 		{"an indirect jump", movRdxGtod + "ffe0", Unknown, "indirect jump", 0, 0},
-		{"bytes that are no instruction", movRaxGtod + "06 c3", Unknown, "no known instruction", 0, 0},
+		{"bytes that are no instruction", movRaxGtod + "06 c3", Unknown, "not a known instruction", 0, 0},
 		{"an instruction without a rule", movRaxGtod + "d7 31c0 c3", Unknown, "not known", 0, 0},
-		{"runs off the segment", movRaxGtod + "90", Unknown, "no known instruction", 0, 0},
+		{"runs off the segment", movRaxGtod + "90", Unknown, "not a known instruction", 0, 0},
 		{"exchanged, then called", movRaxTime + "4893 ; xchg %rax,%rbx\n ffd3 5b c3", Live, "called", 1, 9},
 		{"a long nop that names the register", movRaxTime + "0f1f840000000000" + callRax + "c3", Live, "called", 1, 15},
 	} {

@@ -118,7 +118,7 @@ const hazardLevel = "warning"
 // rules explains the findings, one rule for each verdict and each kind of hazard.
 var rules = append([]Rule{
 	ruleOf(rewriter.Live, "A call of the vsyscall page", "This code calls the vsyscall page. Where the kernel does not map the page, the program ends with SIGSEGV (exit status 139)."),
-	ruleOf(rewriter.DormantCall, "A call of the vsyscall page where there is no vDSO", "This code calls the vsyscall page where the kernel provides no vDSO."),
+	ruleOf(rewriter.DormantCall, "A call of the vsyscall page, made only without a vDSO", "This code calls the vsyscall page where the kernel provides no vDSO."),
 	ruleOf(rewriter.Unknown, "Possibly a call of the vsyscall page", "This code or data has an address of the vsyscall page, and vfix cannot prove what it is used for."),
 }, hazardRules()...)
 

@@ -108,7 +108,7 @@ func serve(ctx context.Context, o Options, serving any) error {
 		case <-next.asked:
 			now.end()
 			now, next = next, &connection{}
-			o.Log("registered again: fail_closed is %v for the engine, too", now.strict)
+			o.Log("registered again: fail_closed is %v", now.strict)
 		case <-again.C:
 			want := strict()
 			if next.stop != nil && next.strict != want {
