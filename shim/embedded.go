@@ -2,7 +2,7 @@ package shim
 
 import "embed"
 
-// What make built, and a README, so that Go compiles where make has not run.
+// The files that make built, and a README, so that Go compiles before make has run.
 //
 //go:embed embedded
 var embedded embed.FS
@@ -51,7 +51,7 @@ func built(name string) []byte {
 // and later, and of musl. It needs no other library.
 func Library() []byte { return built("libvfix.so") }
 
-// Library32 returns a copy of an i386 library with nothing in it. It stands beside Library
+// Library32 returns a copy of an i386 library with nothing in it. It is placed beside Library
 // where ld.so looks for 32-bit programs' libraries, so that it has nothing to complain of.
 func Library32() []byte { return built("libvfix32.so") }
 

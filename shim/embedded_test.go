@@ -31,7 +31,7 @@ func TestCheck(t *testing.T) {
 }
 
 // In a clone where make has not run Go compiles everything, and vfix says what to type. The
-// compiler is told that the files are not there.
+// compiler sees that the files are missing.
 func TestWithoutMake(t *testing.T) {
 	folder, err := filepath.Abs("embedded")
 	if err != nil {

@@ -37,9 +37,9 @@ type Trampoline struct {
 // Layout is where the parts of the injected segment are, as offsets from its start.
 type Layout struct {
 	Gettimeofday, Time, Getcpu Trampoline
-	EntryHook                  uint32 // stands at e_entry
+	EntryHook                  uint32 // at e_entry
 	EntryHole                  uint32 // its rel32 to the file's own entry, 4 bytes
-	InitHook                   uint32 // stands at DT_INIT or init_array[0]
+	InitHook                   uint32 // at DT_INIT or init_array[0]
 	InitHole                   uint32 // its rel32 to the file's own initialiser, 4 bytes
 	State                      uint32
 	String                     uint32 // behind the pointers of the state

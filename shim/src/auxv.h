@@ -14,7 +14,7 @@ const struct vfix_auxv *vfix_auxv_behind(char **envp);
  */
 const struct vfix_auxv *vfix_auxv_of_init(int argc, char **argv, char **envp);
 
-/* The vDSO's address as the kernel tells it when asked, 0 where it does not. */
+/* The vDSO's address as the kernel reports it when asked, or 0. */
 uintptr_t vfix_vdso_from_kernel(void);
 
 #endif

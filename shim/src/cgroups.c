@@ -14,7 +14,7 @@
 /* More than either file has on any kernel: 14 lines of less than 40 bytes. */
 #define LIST_SIZE 2048
 
-/* Reads up to LIST_SIZE bytes of a file, 0 where it cannot; *type is that of its file system. */
+/* Reads up to LIST_SIZE bytes of a file, 0 if it cannot; *type is that of its file system. */
 static long read_list(const char *path, char *list, long *type)
 {
 	struct statfs fs = {0};

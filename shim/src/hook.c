@@ -1,5 +1,5 @@
 /*
- * What runs once when a patched file is loaded: find the vDSO, fill the state page, seal it.
+ * Runs once when a patched file is loaded: find the vDSO, fill the state page, seal it.
  * It runs before the file is relocated and may run before thread-local storage exists.
  * Whatever goes wrong, the state stays zero and the trampolines make system calls.
  */

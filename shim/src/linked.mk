@@ -1,4 +1,4 @@
-# What vfix bench runs beside vfix-measure: a program that calls what it is linked with, the old
+# The programs that vfix bench runs beside vfix-measure: a program that calls what it is linked with, the old
 # functions in libraries of their own, and the preload library for the twin of the page. A call
 # to the twin, which no kernel maps, faults on every host as one to the page does where the
 # kernel does not serve that.

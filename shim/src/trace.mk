@@ -6,7 +6,7 @@ TRACE_FLAGS   = $(CORE_FLAGS) -std=gnu11 -Os -Wall -Wextra -Werror -D_GNU_SOURCE
                 -Wl,-z,noexecstack -Wl,-z,norelro -Wl,-z,noseparate-code -Wl,--build-id=none
 TRACE_NEEDS   = $(TRACE_SOURCES) $(wildcard trace/*.h core/*.h) vdso.h symbols.h syscall.h auxv.h $(INJECTED) trace.mk
 TRACE_TWIN    = ../../tests/build/vfix-trace-twin
-TRACE_MOST    = 69632	# bytes: an entrypoint's wrapper is to be small
+TRACE_MOST    = 69632	# bytes: an entrypoint's wrapper must be small
 
 $(BUILD)/vfix-trace: $(TRACE_NEEDS) trace/prove
 	$(CC) $(TRACE_FLAGS) -o $@.tmp $(TRACE_SOURCES)

@@ -160,7 +160,7 @@ vfix_described:
 	.endm
 
 	/*
-	 * Stands at e_entry. in: rsp points to argc, as the kernel and ld.so leave it
+	 * Placed at e_entry. in: rsp points to argc, as the kernel and ld.so leave it
 	 * (psABI 3.4.1); rdx is ld.so's finaliser. Changes no register.
 	 */
 	.balign	16
@@ -179,7 +179,7 @@ vfix_hole_entry:
 	.size	vfix_hook_entry, . - vfix_hook_entry
 
 	/*
-	 * Stands at DT_INIT, or first in the initialiser array.
+	 * Placed at DT_INIT, or first in the initialiser array.
 	 * in: edi argc, rsi argv, rdx envp under glibc; anything under musl. Changes no register.
 	 */
 	.balign	16

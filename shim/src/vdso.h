@@ -13,7 +13,7 @@ struct vfix_auxv {
 	uint64_t value;
 };
 
-/* The vDSO's address out of an auxiliary vector, 0 where it names none. */
+/* The vDSO's address out of an auxiliary vector, 0 if it names none. */
 uintptr_t vfix_vdso_base(const struct vfix_auxv *auxv);
 
 /* What the trampolines read (trampolines.S): the addresses of the functions, 0 for each that is

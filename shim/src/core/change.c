@@ -3,10 +3,10 @@
  *
  *	1. hlt, one byte, over the first byte of each instruction: who comes by faults, and its
  *	   handler or tracer knows why
- *	2. every processor that runs the program is told that its code has changed
+ *	2. every processor that runs the program learns that its code has changed
  *	3. the rest of each instruction; 2. again; then its first byte
  *
- * So no processor ever sees half of a change, wherever it stands. A site whose hlt was not
+ * So no processor ever sees half of a change, whatever its position. A site whose hlt was not
  * written is not touched further; one whose rest was not gets its old bytes back.
  */
 #include "core.h"

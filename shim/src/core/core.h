@@ -61,7 +61,7 @@ void vfix_sweep(struct task *t, uintptr_t at, uintptr_t end, int (*add)(struct t
 /* change.c: makes the site name the target; 0 if it cannot. */
 int vfix_encode(struct site *s, uintptr_t target);
 /* Writes the new instructions; sync makes every processor see what was written. Returns how many
- * sites are CHANGED. What cannot be written stays as it was. */
+ * sites are CHANGED. Code that cannot be written stays as it was. */
 int vfix_change(struct task *t, struct site *s, int n, void (*sync)(struct task *t));
 
 /* trampolines.c: two pages, code and state, that the caller maps. put writes what the trampolines

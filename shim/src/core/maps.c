@@ -1,5 +1,5 @@
 /*
- * What is mapped at an address: "START-END rwxp OFFSET DEV INODE   PATH", line by line. One
+ * The mapping at an address: "START-END rwxp OFFSET DEV INODE   PATH", line by line. One
  * caller at a time.
  */
 #include "core.h"

@@ -1,13 +1,13 @@
 /*
  * Finding what made a call into the page, from the address that it returns to:
  *
- *	mov $entry,%reg … call *%reg	the mov need not stand next to the call: compilers hoist
+ *	mov $entry,%reg … call *%reg	the mov need not be next to the call: compilers hoist
  *					it out of loops
  *	call f … f: mov $entry,%reg; jmp *%reg		a tail call
  *	call entry			only from addresses near the page's, or below 2 GiB
  *
  * The register must hold the entry. One instruction is replaced, by one as long: a thread that
- * stands between the mov and the call, or whose signal handler returns there, meets nothing new.
+ * is between the mov and the call, or whose signal handler returns there, meets nothing new.
  */
 #include "core.h"
 
@@ -19,7 +19,7 @@
 #define MODRM_JUMP 0xe0
 #define PAGE 4096
 
-/* The register of an indirect call or jump of 2 or 3 bytes; -1 if it is none. */
+/* The register of an indirect call or jump of 2 or 3 bytes; -1 for other instructions. */
 static int through(const unsigned char *code, int length, unsigned char modrm)
 {
 	int high = length == 3;

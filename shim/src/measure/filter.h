@@ -1,4 +1,4 @@
-/* What a seccomp filter is made of; musl-gcc has no kernel headers. Sources:
+/* The parts of a seccomp filter; musl-gcc has no kernel headers. Sources:
  * uapi/linux/filter.h, bpf_common.h, seccomp.h. */
 #ifndef VFIX_FILTER_H
 #define VFIX_FILTER_H

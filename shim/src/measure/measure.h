@@ -34,10 +34,10 @@ struct function {
 
 extern const char *const way_names[WAYS];
 
-/* Reads "WAY:FUNCTION"; ends the program where that means nothing. */
+/* Reads "WAY:FUNCTION"; ends the program if that means nothing. */
 struct subject find_subject(const char *text);
 
-/* One call; the kernel's own answer, a negative errno where it is one. */
+/* One call; the kernel's own answer, a negative errno after an error. */
 long call_once(const struct subject *s);
 
 /* The nanoseconds of n calls. */
@@ -45,7 +45,7 @@ double call_many(const struct subject *s, long n);
 
 double now_ns(void);
 
-/* The address of a vDSO symbol; NULL where there is none. */
+/* The address of a vDSO symbol; or NULL. */
 void *vdso_symbol(const char *name);
 
 /* Writes the vDSO's image to stdout. */

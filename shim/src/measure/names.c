@@ -36,7 +36,7 @@ static void miss(const char *kind, long i)
 int lookup(char **words)
 {
 	if (!words[0] || !words[1] || !words[2])
-		bad_usage("lookup wants DIR, NAMES and ROUNDS", "");
+		bad_usage("lookup needs DIR, NAMES and ROUNDS", "");
 	long names = number(words[1], BATCH, NAMES_MOST), rounds = number(words[2], 1, ROUNDS_MOST);
 
 	enter(words[0]);
@@ -61,7 +61,7 @@ int flood(char **words)
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
 
 	if (!words[0] || !words[1])
-		bad_usage("flood wants DIR and NAMES", "");
+		bad_usage("flood needs DIR and NAMES", "");
 	long names = number(words[1], 1, NAMES_MOST);
 
 	enter(words[0]);

@@ -56,7 +56,7 @@ void install_filter(void)
 	if (n < 0)
 		die("standard input", "");
 	if (have == 0 || have % sizeof *filter != 0)
-		bad_usage("the filter on standard input is no list of instructions", "");
+		bad_usage("the filter on standard input is not a list of instructions", "");
 	set_filter(filter, have / sizeof *filter);
 }
 

@@ -28,7 +28,7 @@ int measure_time(char **words)
 	double sample_ns;
 
 	if (!words[0] || !words[1])
-		bad_usage("time wants ROUNDS, MICROSECONDS and subjects", "");
+		bad_usage("time needs ROUNDS, MICROSECONDS and subjects", "");
 	rounds = number(words[0], 1, ROUNDS_MOST);
 	sample_ns = (double)number(words[1], 1, SAMPLE_MOST * 1000) * 1e3;
 	for (words += 2; *words; words++) {

@@ -1,4 +1,4 @@
-/* The vDSO of this process: its symbols, and its bytes for who wants to read more of it. The
+/* The vDSO of this process: its symbols, and its bytes for callers that read more of it. The
  * kernel made it, so it is trusted here. */
 #include <elf.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ void *vdso_symbol(const char *name)
 	return w.found;
 }
 
-/* Its bytes up to its section headers, behind the rest: they are in the mapping too. */
+/* Its bytes up to its section headers, behind the rest: they are also in the mapping. */
 static size_t size_of(const Elf64_Ehdr *header)
 {
 	const Elf64_Phdr *p = (const void *)((uintptr_t)header + header->e_phoff);

@@ -76,7 +76,7 @@ struct subject find_subject(const char *text)
 	return s;
 }
 
-/* What a call is given: room for its answers. time() alone is asked for no answer in memory. */
+/* The arguments of a call: room for its answers. time() alone is asked for no answer in memory. */
 static union { struct timeval tv; struct timespec ts; unsigned cpu; } answer;
 
 static void arguments(const struct function *f, long *a, long *b)

@@ -1,4 +1,4 @@
-/* What vfix-measure says to who misused it, and how it reads a number. See measure.h. */
+/* The messages of vfix-measure after misuse, and how it reads a number. See measure.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 /* Flags that act on vfix_entry as they would on the program's handler. */
 #define SHARED_FLAGS (SA_ONSTACK | SA_RESTART)
 
-/* vfix_entry is what a program gets that asks the kernel by itself; it is no handler of its own. */
+/* A program that asks the kernel by itself gets vfix_entry, which is not a handler of its own. */
 static uintptr_t word_of(const struct sigaction *action)
 {
 	uintptr_t word = (uintptr_t)action->sa_handler & WORD_HANDLER;

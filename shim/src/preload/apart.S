@@ -20,7 +20,7 @@ vfix_apart:
 	mov	%rdi, %r9
 	mov	%rsi, %rdx		# for a tid, which is not asked for
 	mov	$FLAGS, %edi
-	lea	stack_end(%rip), %rsi	# aligned: the call below leaves it as C wants it
+	lea	stack_end(%rip), %rsi	# aligned: the call below leaves it as C requires
 	xor	%r10d, %r10d
 	xor	%r8d, %r8d
 	mov	$SYS_clone, %eax

@@ -1,7 +1,7 @@
 /*
  * Reading and writing this process's own code, and the sites that are being changed. The kernel
  * writes through /proc/self/mem into a private copy of the page, which never becomes writable.
- * Where that is refused the page is made writable for the moment of the store, and then as it was.
+ * If that is refused, the page is made writable for the moment of the store, then restored.
  */
 #include <sys/mman.h>
 #include "heal.h"

@@ -7,7 +7,7 @@
 #include <ucontext.h>
 #include "mask.h"
 
-/* A mask that was saved has the stand-in already; one that the program made has SIGSEGV. */
+/* A saved mask already has the stand-in; one that the program made has SIGSEGV. */
 static void move(sigset_t *set)
 {
 	uint64_t *mask = (uint64_t *)set;
@@ -45,7 +45,7 @@ VFIX_PUBLIC int pthread_attr_getsigmask_np(const pthread_attr_t *attributes, sig
 	return ret;
 }
 
-/* What timers call in a thread of the libc's, which has all signals blocked. Kept for good, for
+/* Timers call this in a thread of the libc's, which has all signals blocked. Kept for good, for
  * a timer may go off after it was deleted. */
 #define TIMERS 1024
 static struct callback { void (*function)(union sigval); union sigval value; } callbacks[TIMERS];
@@ -62,7 +62,7 @@ static void call_back(union sigval value)
 	c->function(c->value);
 }
 
-/* NULL where there is no room for another one. */
+/* NULL if another one does not fit. */
 static struct callback *keep(void (*function)(union sigval), union sigval value)
 {
 	int n = __atomic_load_n(&callback_count, __ATOMIC_ACQUIRE);

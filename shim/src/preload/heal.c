@@ -1,10 +1,10 @@
 /*
  * Healing: the first call of a site changes it so that the next one goes to the vDSO. A site is
- * tried once; where it is of no known form, or writing is refused, it is served by the handler
+ * tried once; if its form is not known, or writing is refused, it is served by the handler
  * each time.
  *
  * /proc/self/mem is opened with all signals blocked: no handler that jumps away leaves it open.
- * Where there are other threads, it is opened in a thread that has its own table of open files:
+ * If the process has other threads, it is opened in a thread that has its own table of open files:
  * no child that is forked meanwhile inherits it.
  */
 #include "heal.h"
@@ -19,7 +19,7 @@ static uintptr_t *place_of(uintptr_t ra)
 	return &tried[(ra ^ ra >> 12) % TRIED];
 }
 
-/* All threads are told of changed code in no time if that is announced before there are many. */
+/* All threads learn of changed code in no time if that is announced before there are many. */
 void vfix_heal_start(void)
 {
 	syscall3(SYS_membarrier, MEMBARRIER_REGISTER_SYNC_CORE, 0, 0);

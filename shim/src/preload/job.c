@@ -1,5 +1,5 @@
 /*
- * What healing one site comes to: it is found, its mapping is looked at, it and those around it
+ * Healing one site: it is found, its mapping is looked at, it and those around it
  * are changed, and logged. Only who holds the lock is here, with all signals blocked.
  */
 #include <errno.h>
@@ -33,7 +33,7 @@ static int is_writable(uintptr_t address)
 	return syscall6(SYS_process_vm_writev, syscall0(SYS_getpid), (long)from, 1, (long)to, 1, 0) == -EFAULT ? 0 : 1;
 }
 
-/* The mapping, unless it is shared: then it is other processes' too, and may be a file. What was
+/* The mapping, unless it is shared: then it also belongs to other processes, and may be a file. What was
  * there before is there still, or it is not writable, and the kernel changes no such shared page. */
 static int find_private(uintptr_t address, struct mapping *map)
 {
@@ -55,7 +55,7 @@ int vfix_is_stub(struct task *t, uintptr_t address)
 	return vfix_is_near(address);
 }
 
-/* Adds a site to those that are to be changed; 0 if there was no room. */
+/* Adds a site to those that will be changed; 0 if there was no room. */
 static int add(struct task *t, const struct site *found)
 {
 	struct site site = *found;

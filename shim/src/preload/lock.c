@@ -60,7 +60,7 @@ static int number(const char *digits)
 	return (int)n;
 }
 
-/* When the process began, in ticks; 0 where this is not known. Signals are blocked, as always where a
+/* When the process began, in ticks; 0 if this is not known. Signals are blocked, as always where a
  * file is open. */
 static int start_of(int process)
 {

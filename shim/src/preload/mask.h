@@ -1,7 +1,7 @@
 /*
  * Masks on their way between the program and the kernel. The program's SIGSEGV is the
  * kernel's VFIX_STAND_IN. The program's own VFIX_STAND_IN is dropped; it is reported where the
- * set was plainly filled (SIGPWR is in it too, which no one blocks by name).
+ * set was plainly filled (SIGPWR is also in it, which no one blocks by name).
  */
 #ifndef VFIX_MASK_H
 #define VFIX_MASK_H
@@ -22,7 +22,7 @@ static inline uint64_t mask_out(uint64_t mask)
 	return (mask & BIT(SIGPWR) ? mask : mask & ~BIT(VFIX_STAND_IN)) | BIT(SIGSEGV);
 }
 
-/* What to unblock: a SIGSEGV that was truly blocked behind the library's back, too. */
+/* The signals to unblock, also a SIGSEGV that was truly blocked behind the library's back. */
 static inline uint64_t mask_unblock(uint64_t mask)
 {
 	return mask_in(mask) | (mask & BIT(SIGSEGV));

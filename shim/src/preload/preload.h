@@ -89,12 +89,12 @@ static inline long raw_action(int sig, const struct kernel_action *new, struct k
 VFIX_HIDDEN int vfix_segv_action(const struct sigaction *new, struct sigaction *old);
 
 /* next.c: the function of that name in the libraries behind this one, kept in *cache; vfix_none,
- * which says ENOSYS, where there is none. */
+ * which says ENOSYS, without one. */
 VFIX_HIDDEN long vfix_none(void);
 VFIX_HIDDEN void *vfix_next(const char *name, void **cache);
 #define NEXT(name) ({ static void *cache_; (__typeof__(&name))vfix_next(#name, &cache_); })
 
-/* fail.c: stores an error number where the libc wants it; returns -1. */
+/* fail.c: stores an error number where the libc expects it; returns -1. */
 VFIX_HIDDEN long vfix_fail(long error);
 
 #endif

@@ -1,4 +1,4 @@
-/* Serves a call of the page: the vDSO's function, or the kernel's where there is none. */
+/* Serves a call of the page: the vDSO's function, or else the kernel's. */
 #include <errno.h>
 #include "preload.h"
 

@@ -1,5 +1,5 @@
 /*
- * What a SIGSEGV is: a call to the vsyscall page, which is served, or anything else, which is
+ * The kinds of SIGSEGV: a call to the vsyscall page, which is served, or anything else, which is
  * the program's.
  */
 #include "preload.h"
@@ -57,7 +57,7 @@ static void reset(void)
 	raw_action(SIGSEGV, &action, 0);
 }
 
-/* What to do about a SIGSEGV with this action of the program; returns the handler to run. */
+/* Decides about a SIGSEGV with this action of the program; returns the handler to run. */
 static uintptr_t deliver(siginfo_t *info, int blocked, uintptr_t word)
 {
 	int sent = info->si_code <= 0;

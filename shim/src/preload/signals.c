@@ -1,5 +1,5 @@
 /*
- * Older ways to set an action. For SIGSEGV they are done here, as glibc's manual has them;
+ * Older ways to set an action. For SIGSEGV they are done here, as in glibc's manual;
  * every other signal is the libc's.
  */
 #include <errno.h>

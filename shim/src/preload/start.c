@@ -1,7 +1,7 @@
 /*
  * Bringing the library up: as early as any code of a library runs, once.
  *
- * ld.so calls vfix_init (DT_INIT) before every other initialiser where no other library asks
+ * ld.so calls vfix_init (DT_INIT) before every other initialiser if no other library asks
  * for that (DF_1_INITFIRST; libpthread before glibc 2.34 does). There the first library's
  * _init comes before it, and calls __gmon_start__ as every _init of gcc's does: this one.
  */

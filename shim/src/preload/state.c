@@ -1,4 +1,4 @@
-/* What is known after the start, and what the environment asked for. */
+/* The facts known after the start, and the requests of the environment. */
 #include "preload.h"
 
 /* A page of its own: sealed once the vDSO has been found. */

@@ -6,7 +6,7 @@
 #include <sys/time.h>
 #include "trace.h"
 
-#define PATIENCE_US 5000	/* for a parent to tell of its child */
+#define PATIENCE_US 5000	/* for a parent to report its child */
 #define X86_64_CODE 0x33	/* asm/segment.h: __USER_CS, the code segment of 64-bit tasks */
 
 /* Whether the child that t has just made shares its memory. */
@@ -29,7 +29,7 @@ static int child_shares_memory(const struct task *t)
 	return 0;
 }
 
-/* Other threads may have had the space changed after the fork and before it was told of: then
+/* Other threads may have had the space changed after the fork and before it was reported: then
  * the child has its memory from before. */
 static struct space *copy_of(const struct task *t, struct task *child)
 {
@@ -79,7 +79,7 @@ void adopt(struct task *t)
 }
 
 /*
- * A child that is seen first waits until its parent tells of it, who is about to do so, unless it
+ * A child that is seen first waits until its parent reports it, which is about to happen, unless it
  * has been killed: then the child would wait for ever. A thread that makes another is not killed
  * without it.
  */

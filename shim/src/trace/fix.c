@@ -1,5 +1,5 @@
 /*
- * What the page did, done for a task that called it where the page is not. It returns to its
+ * Does what the page did, for a task that called it on a kernel without the page. It returns to its
  * caller as if from the function: only rax, rip and rsp change, and no stack is used.
  *
  * The rules are the kernel's (arch/x86/entry/vsyscall/vsyscall_64.c): NULL is not written to;
@@ -38,7 +38,7 @@ static uintptr_t do_time(pid_t tid, const struct user_regs_struct *regs, long *r
 	return put(tid, regs->rdi, result, sizeof *result);
 }
 
-/* The node that a processor belongs to: the kernel tells it to who runs there. */
+/* The node that a processor belongs to: only code that runs there can ask the kernel. */
 static unsigned node_of(int cpu)
 {
 	cpu_set_t before, one;
@@ -146,6 +146,6 @@ int fix_fault(struct task *t)
 	regs.rax = (unsigned long)result;
 	regs.rip = back;
 	regs.rsp += sizeof back;
-	regs.orig_rax = ~0ul; /* no system call is to be restarted */
+	regs.orig_rax = ~0ul; /* restart no system call */
 	return !ptrace(PTRACE_SETREGS, t->tid, 0L, &regs);
 }

@@ -1,6 +1,6 @@
 /*
  * The tracer's loop: one stop of one task at a time (ptrace(2)). Nothing stops at system
- * calls, so that tasks run at full speed but for signals, forks and execs.
+ * calls, so that tasks run at full speed except at signals, forks and execs.
  */
 #include <errno.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ static void report_end(void)
 
 	command = 0;
 	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && write(report, "", 1) < 0)
-		errno = 0; /* nobody is there to be told */
+		errno = 0; /* nobody to report to */
 	close(report);
 }
 
@@ -89,7 +89,7 @@ static void handle(struct task *t, int status)
 }
 
 /* The supervisor ends after the command: else it was killed, and so is the command. Others may
- * send this signal, too. */
+ * also send this signal. */
 static void on_supervisor_death(int signal)
 {
 	(void)signal;
@@ -103,7 +103,7 @@ static void on_alarm(int signal)
 	(void)signal;
 }
 
-#define TURN 16	/* stops that are handled as the kernel tells of them, the newest task's first */
+#define TURN 16	/* stops that are handled as the kernel reports them, the newest task's first */
 
 void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 {
@@ -117,7 +117,7 @@ void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 	sigaction(SIGUSR1, &action, NULL);
 	action.sa_handler = on_alarm;
 	sigaction(SIGALRM, &action, NULL);
-	/* What is sent to a whole group of processes, or to all, is not meant for this one. */
+	/* A signal to a whole group of processes, or to all, is not meant for this one. */
 	sigemptyset(&used);
 	sigaddset(&used, SIGUSR1);
 	sigaddset(&used, SIGALRM);

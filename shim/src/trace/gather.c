@@ -9,7 +9,7 @@
 #include <time.h>
 #include "trace.h"
 
-/* A task that sleeps in the kernel where nothing interrupts it may not stop for long. The
+/* A task in an uninterruptible sleep may not stop for long. The
  * site is then emulated once more, and the next call of it tries again. */
 static const long patience_ns = 20000000;
 static const long pause_ns = 20000;

@@ -1,7 +1,7 @@
 /*
  * Is the program of a task one of Go's linker? Go 1.0 calls the page with 128 bytes of stack
- * left, and the vDSO wants some of them: its sites make the system call. It is known by the
- * names of its sections, wherever they stand in the file's last kilobytes of headers.
+ * left, and the vDSO needs some of them: its sites make the system call. It is known by the
+ * names of its sections, anywhere in the file's last kilobytes of headers.
  */
 #include <elf.h>
 #include <string.h>

@@ -60,7 +60,7 @@ static const char *heal_site(struct task *t, struct user_regs_struct *regs, int 
 		registers[i] = *register_of(regs, i);
 	enum finding found = vfix_find_site(t, registers, back, function, &s);
 	if (found == NO_SITE)
-		return "emulated: the call site is none that can be changed";
+		return "emulated: the call site cannot be changed";
 	if (found == HEALED_BEFORE)
 		return stale;
 	if (!proc_mapping(t->tid, s.start, &m) || m.shared)

@@ -43,7 +43,7 @@ static int advance(struct task *t, int *group_stop)
 	}
 }
 
-/* A group-stop that came meanwhile is told again. */
+/* A group-stop that came meanwhile is reported again. */
 static void make_up(struct task *t, int group_stop)
 {
 	if (group_stop)

@@ -15,7 +15,7 @@ static int page_is_served(void)
 	/* The complement, so that vfix does not take this for a call to be patched. */
 	volatile uintptr_t entry = ~vfix_entry_of(VFIX_TIME);
 
-	/* Where it is ignored the child's status is not kept. */
+	/* While it is ignored, the child's status is not kept. */
 	sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = SIG_DFL }, &on_child);
 	pid_t child = fork();
 	if (child == 0) {
@@ -32,7 +32,7 @@ static int page_is_served(void)
 static _Noreturn void bad_usage(const char *what, const char *argument)
 {
 	error("%s%s", what, argument);
-	hint("vfix-trace --help tells more");
+	hint("vfix-trace --help has more");
 	exit(STATUS_USAGE);
 }
 

@@ -1,7 +1,7 @@
 /*
  * Changing code that other tasks of the space may be running, and do not stop for (core/change.c):
  * a stop would end their epoll_wait with EINTR. Who met a hlt is stopped by its fault until the
- * tracer is through here, and then tries again. Kernels before 4.16 cannot tell the processors of
+ * tracer is through here, and then tries again. Kernels before 4.16 cannot inform the processors of
  * new code: there the tasks stop.
  */
 #include <errno.h>
@@ -13,7 +13,7 @@
 #define PRIVATE_EXPEDITED_SYNC_CORE (1 << 5)
 #define REGISTER_PRIVATE_EXPEDITED_SYNC_CORE (1 << 6)
 
-/* Where a task may have met a hlt whose fault the tracer has not yet handled; or where one stays, for
+/* The places of a hlt whose fault the tracer may not yet have handled; or of one that stays, because
  * the task was killed that the tracer wrote through. */
 #define MET 512
 static struct { unsigned family; const struct space *space; int stays; struct site site; } met[MET];

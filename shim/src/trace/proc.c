@@ -170,7 +170,7 @@ int proc_is_traced(void)
 	return status_field(getpid(), "\nTracerPid:") != 0;
 }
 
-/* Linux before 5.9 tells the mode alone, and a filter upon the container's is not seen. */
+/* Linux before 5.9 reports the mode alone, and a filter upon the container's is not seen. */
 int proc_is_sandboxed(pid_t tid)
 {
 	static const char *const names[] = { "\nSeccomp:", "\nSeccomp_filters:" };

@@ -13,7 +13,7 @@
 
 static pid_t supervisor;
 
-/* The signal once more where it ended before that was armed. */
+/* The signal once more if it ended before that was armed. */
 void watch(pid_t pid)
 {
 	supervisor = pid;

@@ -1,6 +1,6 @@
 /*
  * A signal that is sent to a whole group of processes (by a service manager, by kill -TERM
- * -GROUP) comes to the command twice: by itself, and from the supervisor, which got it too. The
+ * -GROUP) comes to the command twice: by itself, and from the supervisor, which also got it. The
  * command has it once, with the sender's siginfo.
  */
 #include <signal.h>

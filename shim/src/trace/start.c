@@ -1,8 +1,8 @@
 /*
  * The beginning of the tracer and of the command:
  *
- *	command: allows the tracer to trace it, tells its pid, waits
- *	tracer: seizes it, tells the supervisor, lets it go
+ *	command: allows the tracer to trace it, sends its pid, waits
+ *	tracer: seizes it, informs the supervisor, lets it go
  *	command: executes
  *
  * PTRACE_O_EXITKILL is not set: if the tracer is killed, what it traced runs on, and what has
@@ -61,7 +61,7 @@ static void settle(void)
 {
 	setsid();
 	if (chdir("/") < 0)
-		errno = 0; /* then it stays where it is */
+		errno = 0; /* then it does not move */
 	if (log_fd >= 0)
 		log_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 }
@@ -92,7 +92,7 @@ _Noreturn void start_command(struct start *s, pid_t tracer, char **arguments)
 	pid_t self = getpid();
 	char byte;
 
-	/* For kernel.yama.ptrace_scope=1: the tracer is no ancestor. Elsewhere this fails. */
+	/* For kernel.yama.ptrace_scope=1: the tracer is not an ancestor. Elsewhere this fails. */
 	prctl(PR_SET_PTRACER, tracer);
 	close(s->go[1]);
 	close(s->result[1]);

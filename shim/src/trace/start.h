@@ -20,10 +20,10 @@ struct start {
 _Noreturn void start_tracer(struct start *s);
 _Noreturn void start_command(struct start *s, pid_t tracer, char **arguments);
 
-/* Sets the signal mask, as the kernel has it; before may be NULL. */
+/* Sets the signal mask, in the kernel's layout; before may be NULL. */
 void set_mask(const uint64_t *mask, uint64_t *before);
 
-/* Closes all files but those two; -1 is none. */
+/* Closes all files but those two; -1 stands for none. */
 void close_all(int except, int and_except);
 
 #endif

@@ -27,7 +27,7 @@ static void forward(const siginfo_t *info)
 		return;
 	if (from_terminal && !(getsid(0) == getpid() && (info->si_signo == SIGHUP || info->si_signo == SIGCONT)))
 		return;
-	/* The tracer lets the command have it once where it was sent to both, and as it was sent. */
+	/* The tracer lets the command have it once if it was sent to both, and as it was sent. */
 	siginfo_t marked = *info;
 
 	marked.si_errno = info->si_code == SI_QUEUE ? FORWARDED_VALUE : FORWARDED;
@@ -140,7 +140,7 @@ _Noreturn void supervise(char **arguments)
 		give_up(0);
 	if (error_number)
 		give_up(error_number);
-	/* What the command closes is to be closed: a pipe's reader would wait for ever. */
+	/* Files that the command closes must really close: a pipe's reader would wait for ever. */
 	from_tracer = s.result[0];
 	close_all(from_tracer, -1);
 	for (;;) {

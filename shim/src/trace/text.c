@@ -1,4 +1,4 @@
-/* What is said to people, on stderr: an error, hints of what to type, a line a call site. */
+/* The messages on stderr: an error, hints of what to type, a line a call site. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ const char help_text[] =
 "For the RUN of a Dockerfile: SHELL [\"/vfix/vfix-trace\", \"/bin/sh\", \"-c\"]\n"
 "\n"
 "Signals, job control and the exit status are COMMAND's. As process 1 it also reaps orphans.\n"
-"It needs the right to use ptrace, and says so where it is missing. Limits of ptrace:\n"
+"It needs the right to use ptrace, and reports if that is missing. Limits of ptrace:\n"
 "gdb and strace cannot trace what is traced already; a setuid program keeps its rights only\n"
 "if vfix-trace itself runs with CAP_SYS_PTRACE; without it, a program file that its user may\n"
 "execute and not read (mode 0711) is not served. A process made with CLONE_UNTRACED is not\n"

@@ -3,7 +3,7 @@
  *
  *	supervisor	the process that was started (supervise.c). Parent of the
  *			command: forwards signals, reaps, stops and ends as the command does
- *	command		what was asked for; all its descendants are traced too
+ *	command		what was asked for; all its descendants are also traced
  *	tracer		follows them (follow.c), in a session of its own. It is not the
  *			parent, so that it outlives the command for what runs on in the
  *			background, and so that a stopped command does not stop the tracing
@@ -29,9 +29,9 @@ struct space {
 	int users;
 	unsigned family;		/* the same in the copies that forks make */
 	enum { UNTRIED, MAPPED, REFUSED } state;
-	uintptr_t vdso;			/* of the program, as its start told; 0: not known */
+	uintptr_t vdso;			/* of the program, as its start reported; 0: not known */
 	uintptr_t code;			/* where the trampolines are, if MAPPED */
-	int no_sync;			/* the processors cannot be told of new code: stop the tasks */
+	int no_sync;			/* the processors cannot be informed of new code: stop the tasks */
 	uintptr_t swept;		/* start of the mapping whose sites were healed last */
 	int is_go;			/* its goroutines have no stack for the vDSO */
 	int provisional;		/* of a child whose parent is not known: never healed */
@@ -75,7 +75,7 @@ struct space *space_copy(const struct space *of);
 void follow(pid_t command, pid_t supervisor, int report);
 
 /* family.c: t has made a child; t has become another program. A child was seen before its parent
- * told of it: SIGALRM comes when that has had its time, and those that wait still are let go. */
+ * informed: SIGALRM comes when that has had its time, and those that wait still are let go. */
 void adopt(struct task *t);
 void renew(struct task *t);
 void await_parent(void);
@@ -148,7 +148,7 @@ int proc_is_go(pid_t tid);
 /* 1 if this process itself has a tracer. */
 int proc_is_traced(void);
 
-/* sweep.c: heals the other sites around one, too. */
+/* sweep.c: also heals the other sites around one. */
 void sweep(struct task *t, uintptr_t around);
 
 /* memory.c: 1 if all of it was read or written, as the task itself may. */
