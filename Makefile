@@ -9,7 +9,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 NFPM        = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 PROGRAM    ?= bin/vfix
-# What is built by a tag alone: the pages of a release, and the tests that ask engines.
+# Built by a tag alone: the pages of a release, and the tests that ask engines.
 TAGS        = share engines
 
 # A go on PATH that is new enough for go.mod, else the one that tests/install-deps fetched.
@@ -25,7 +25,7 @@ GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null) $(if $(ISSUES),-X main.issues=$(ISSUES))
-# Where vfix and vfix-runtime start: they record the signals that they inherit, for the programs that they execute.
+# The entry point of vfix and vfix-runtime: they record the signals that they inherit, for the programs that they execute.
 RECORDED  = -E vfix.dev/vfix/host/inherited.entry
 ENTRY     = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),$(RECORDED))
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
@@ -50,7 +50,7 @@ need-deps:
 all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 	$(GO) build -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
 
-# What vfix has embedded: vfix-runtime, which engines execute at each start of a container, and
+# The programs that vfix embeds: vfix-runtime, which engines execute at each start of a container, and
 # vfix-nri, which 'vfix nri' executes. The line before each is that by which internal/carried finds it.
 .PHONY: runtime
 runtime: need-go shim
@@ -73,7 +73,7 @@ fixtures fallback: need-deps
 -include tests/fixtures/fixtures.mk
 
 .PHONY: oracles
-oracles: $(ORACLES) ## build the programs that tell whether something calls the vsyscall page
+oracles: $(ORACLES) ## build the programs that show whether something calls the vsyscall page
 $(BUILD)/%: tests/oracle/%.c
 	@mkdir -p $(@D)
 	gcc -static -O1 -Wall -Wextra -Werror -o $@ $<

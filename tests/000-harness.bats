@@ -337,7 +337,7 @@ noting() {
 	expect "status of the program" "$status" 42
 	run -127 "$novsyscall" /nonexistent
 	run "$novsyscall" /etc/passwd
-	expect "status of a file that is no program" "$status" 126
+	expect "status of a file that is not a program" "$status" 126
 	run "$novsyscall"
 	expect "status without arguments" "$status" 125
 }

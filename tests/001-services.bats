@@ -29,7 +29,7 @@ teardown_file() {
 	expect 'status of another' "$status" 0
 }
 
-@test "registry: wants the password, and takes an image with it" {
+@test "registry: asks for the password, and takes an image with it" {
 	requires registry image_tools
 	layout=oci:$BATS_TEST_TMPDIR/layout:x
 	umoci init --layout "$BATS_TEST_TMPDIR/layout"

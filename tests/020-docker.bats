@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=machine
 # rebuild with a docker engine. The engine runs under the seccomp oracle, so that each of its
-# containers is killed where it calls the vsyscall page.
+# containers is killed when it calls the vsyscall page.
 load helpers
 
 setup_file() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# rebuild with a registry that wants a name and a password.
+# rebuild with a registry that needs a name and a password.
 load helpers
 
 setup_file() {

@@ -22,7 +22,7 @@ check_layout() {
 	umoci raw unpack --image "$1:x" "$rootfs"
 }
 
-# listing FOLDER: each file with its mode, owner, links, time and, but for the two that are
+# listing FOLDER: each file with its mode, owner, links, time and, except for the two that are
 # patched, its content.
 listing() {
 	(
@@ -40,7 +40,7 @@ listing() {
 	expect configuration "$(config oci:out:x)" "$(config "$layout")"
 }
 
-@test "rebuild: the merged files are the base's, but for the patched ones" {
+@test "rebuild: the merged files are the base's, except for the patched ones" {
 	requires root
 	run_vfix rebuild "$layout" -o oci:out:x
 	check_layout out

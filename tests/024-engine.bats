@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=machine
-# What vfix makes and reads, in one ordinary engine with its own seccomp profile: the fallback, the
+# The formats that vfix writes and reads, in one ordinary engine with its own seccomp profile: the fallback, the
 # preload library, the drop-in layer in a docker build, the engine's tarballs.
 # shellcheck disable=SC2154
 load helpers
@@ -83,7 +83,7 @@ diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 	[ -e parts/repositories ] || fail 'this engine writes no repositories'
 	run_vfix rebuild mixed.tar -o oci:mixed:x
 	same_files mixed
-	# What the engines of before 1.10 did not write:
+	# Engines before 1.10 did not write:
 	rm parts/*.json
 	tar -cf old.tar -C parts .
 	run_vfix rebuild old.tar -o oci:out:x
@@ -117,7 +117,7 @@ expect_fixed() {
 	"$build/siftool" new base.sif
 	"$build/siftool" add --datatype 4 --partfs 1 --parttype 2 --partarch 2 --groupid 1 base.sif root.squashfs
 	run_vfix convert jdk:1 -o oci-archive:base.tar
-	# What scan says is to be typed does it, whatever the source is.
+	# The command that scan prints works, whatever the source is.
 	for what in jdk:1 sif:base.sif oci-archive:base.tar root.tar root; do
 		run_vfix scan --fix java-cgroups "$what"
 		expect_match "$what" "$output" '1 file can be fixed (java-cgroups)'

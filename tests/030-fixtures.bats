@@ -195,7 +195,7 @@ members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.for
 	expect members "$(members)" 'cmov.o direct.o gettimeofday.o nptl.o sched_getcpu.o time.o '
 	run_vfix 3 scan "$dir/libstubs.a"
 	expect_match table "$output" 'archive member direct.o: rebuild it, or patch the programs linked from it'
-	# A thin archive has no objects of its own: they are files, found where they are.
+	# A thin archive has no objects of its own: they are files, found in their own place.
 	run_vfix 3 scan --format json "$dir/libthin.a"
 	expect 'members of a thin archive' "$(members)" 'stubs.o '
 	run_vfix 3 scan --explain "$dir/libthin.a"
@@ -205,14 +205,14 @@ members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.for
 	expect_match stdout "$output" 'archive member stubs.o: no such file'
 	run_vfix 3 scan --format json "$dir"
 	expect files "$(jq -r '.results[0].files[].path' <<<"$output" | tr '\n' ' ')" 'libstubs.a stubs.o '
-	# In a tarball, too, which is how layers come.
+	# Also in a tarball, which is how layers come.
 	tar -cf "$BATS_TEST_TMPDIR/x.tar" -C "$dir" .
 	run_vfix 3 scan --format json "$BATS_TEST_TMPDIR/x.tar"
 	expect 'members in a tarball' "$(members)" ' cmov.o direct.o gettimeofday.o nptl.o sched_getcpu.o time.o '
 	run_vfix 3 patch -o "$BATS_TEST_TMPDIR/after" "$dir"
 	expect_match table "$output" 'relocatable object: rebuild it'
 	diff -r "$dir" "$BATS_TEST_TMPDIR/after"
-	# What is linked from them can be patched.
+	# Programs that are linked from them can be patched.
 	gcc -nostdlib -static -o "$BATS_TEST_TMPDIR/program" "$build/fixtures-objects/check/start.o" "$build"/fixtures-objects/check/{check,all,vsym,stack,safecall}.o \
 		-Wl,--whole-archive "$BATS_TEST_TMPDIR/after/libstubs.a" -Wl,--no-whole-archive
 	run_vfix patch -o "$BATS_TEST_TMPDIR/patched" "$BATS_TEST_TMPDIR/program"

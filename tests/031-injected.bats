@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The injected segment and its hooks in programs and kernels of many kinds: what the layout
 # of memory, the loader, the environment and other tools may do to them. The sources are in
-# tests/injected; each program tells by its exit status whether all is well.
+# tests/injected; the exit status of each program says whether all is well.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -60,7 +60,7 @@ each() {
 	each 0 "$after" "$novsyscall" sh -c 'ulimit -s unlimited && exec "$1"' sh
 }
 
-@test "injected: where no memory may become executable" {
+@test "injected: no memory may become executable" {
 	requires oracle
 	run "$BATS_FILE_TMPDIR/with" mdwe /bin/true
 	[ "$status" != 77 ] || { echo "# not checked: Linux before 6.3 knows no such thing" >&3 && return; }
@@ -111,7 +111,7 @@ each() {
 	gcc -O1 -Wall -Wextra -Werror -no-pie -DDIRECT -o "$BATS_TEST_TMPDIR/direct" "$from"/exact.{c,S}
 	run "$BATS_TEST_TMPDIR/direct" 2000 "$BATS_TEST_DIRNAME/../shim/embedded"
 	expect "status: $output" "$status" 0
-	# What a call needs of the stack: docs/how-it-works.md.
+	# The stack that a call needs: docs/how-it-works.md.
 	[[ $output =~ the\ vDSO:\ ([0-9]+)\ bytes ]] && [ "${BASH_REMATCH[1]}" -le 512 ] || fail "$output"
 	# The control: the kernel's emulation is what it is compared with.
 	gcc -O1 -Wall -Wextra -Werror -o "$BATS_TEST_TMPDIR/exact" "$from"/exact.{c,S}

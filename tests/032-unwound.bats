@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What a patched file still is to debuggers, profilers and crash reporters: unwound from every
+# A patched file in debuggers, profilers and crash reporters: unwound from every
 # instruction of the injected code, and identified. The program is tests/injected/unwound.c.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154

@@ -38,7 +38,7 @@ attempt() {
 	out=$(tr -d '\0' <"$dir/out") err=$(tr -d '\0' <"$dir/err")
 }
 
-# furnish ROOT: what a program expects of a root filesystem, as far as nobody may have it.
+# furnish ROOT: provides what a program expects of a root filesystem, as far as nobody may have it.
 furnish() {
 	mkdir -p "$1/dev" "$1/proc" "$1/tmp"
 	chmod 755 "$1"
@@ -60,7 +60,7 @@ patched() {
 }
 
 # same KIND COMMAND...: the command gives natively in $before what it gives without the page
-# in $after. KIND: "exact", "digits" where numbers may differ (they tell the time), "status".
+# in $after. KIND: "exact", "digits" if numbers may differ (they are times), "status".
 # Counts in $died how often it did not survive in $before without the page.
 same() {
 	local kind=$1 native status_native
@@ -74,7 +74,7 @@ same() {
 	fi
 	attempt "$novsyscall" "$before" "$@"
 	[ "$ret" != "$status_sigsys" ] || died=$((died + 1))
-	[ "$ret" = "$status_sigsys" ] || expect "status without the page, where no call is made: $*" "$ret" "$status_native"
+	[ "$ret" = "$status_sigsys" ] || expect "status without the page, without a call: $*" "$ret" "$status_native"
 	attempt "$novsyscall" "$after" "$@"
 	echo "$*: $ret: $out: $err"
 	expect "status after: $*" "$ret" "$status_native"

@@ -8,7 +8,7 @@ load helpers
 
 packages=$build/packages
 
-# unpack PACKAGE: leaves its files in $packages/PACKAGE. What is there stays.
+# unpack PACKAGE: leaves its files in $packages/PACKAGE. Files that are there stay.
 unpack() {
 	local dir=$packages/$1 work
 	[ ! -d "$dir" ] || return 0

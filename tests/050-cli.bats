@@ -196,7 +196,7 @@ hanging_vfix() {
 	expect 'lines of error' "$(grep -c '^vfix: error: .' <<<"$stderr")" 1
 }
 
-@test "scan: JSON is valid where there are findings, and empty where there is an error" {
+@test "scan: JSON is valid with findings, and empty after an error" {
 	run_vfix 3 scan --format json --explain "$affected" "$unknown"
 	jq -e '.schema == 1 and .verb == "scan" and (.results | length) == 2' <<<"$output" >/dev/null
 	jq -e '[.results[0].files[].sites[] | select(.form != "left") | .change.before | length > 0] | all and length > 0' <<<"$output" >/dev/null

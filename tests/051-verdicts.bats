@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What vfix says of a program, an image, a crash: nothing is cleared, blamed or proposed that was not checked.
+# The verdicts on a program, an image, a crash: nothing is cleared, blamed or proposed that was not checked.
 load helpers
 
 setup() {

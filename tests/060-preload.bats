@@ -65,7 +65,7 @@ every_scenario() {
 	twin_run VFIX_LOG=1 "$fallback/survive-twin" process-plain
 	expect status "$status" 0
 	expect_match 'log of a healed site' "$output" "vfix: $fallback/survive-twin+0x"
-	expect 'sites told twice' "$(sort <<<"$output" | uniq -d)" ''
+	expect 'sites reported twice' "$(sort <<<"$output" | uniq -d)" ''
 	for line in 'time: healed' 'gettimeofday: healed' 'getcpu: healed' 'time: served at each call'; do
 		expect_match log "$output" ": $line"
 	done
@@ -84,7 +84,7 @@ every_scenario() {
 	twin_run VFIX_LOG=1 "$fallback/survive-twin" code-sealed
 	expect status "$status" 0
 	if (($(uname -r | awk -F. '{ print $1 * 100 + $2 }') >= 603)); then # PR_SET_MDWE
-		expect 'sites healed where no code may be made' "$(grep -c healed <<<"$output")" 0
+		expect 'sites healed although no code may be made' "$(grep -c healed <<<"$output")" 0
 	fi
 	run unshare --mount sh -c 'umount -l /proc && LD_PRELOAD=$1 VFIX_LOG=1 exec $2 process-plain' sh "$twin" "$fallback/survive-twin"
 	expect status "$status" 0
@@ -208,7 +208,7 @@ boot() {
 				! is_crash "$name" || want=$status_sigsegv
 				add "$want" "$with" "$program" "$name"
 				# Without a vDSO nothing can be healed: with VFIX_HEAL=0 the library does what it does
-				# anyway, but for the attempt. And who calls the page does not know of the vDSO: one control.
+				# anyway, except for the attempt. And a program that calls the page does not know of the vDSO: one control.
 				[ -z "$append" ] || [ "$name" = process-plain ] || continue
 				add "$want" "$with" VFIX_HEAL=0 "$program" "$name"
 				add "$status_sigsegv" "$program" "$name"

@@ -28,7 +28,7 @@ vm_root() {
 	echo "$root"
 }
 
-# boot MODE [OPTION...]: runs each "STATUS COMMAND" line of stdin there, and wants the statuses.
+# boot MODE [OPTION...]: runs each "STATUS COMMAND" line of stdin there, and checks the statuses.
 boot() {
 	local mode=$1 n=0 want command list=$BATS_TEST_TMPDIR/list
 	shift
@@ -51,7 +51,7 @@ number() {
 stderr_of() { cat "$vm_out/$(number "$1").stderr"; }
 stdout_of() { cat "$vm_out/$(number "$1").stdout"; }
 
-# What works under vfix-trace and, the positive control, dies or complains without it.
+# Programs that work under vfix-trace and, the positive control, die or complain without it.
 readonly working='callpage time
 callpage gettimeofday
 callpage getcpu
@@ -381,7 +381,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 	expect status "$status" "$status_sigsegv"
 	expect "cores" "$(find "$dir/cores" -type f | wc -l)" 1
 	run gdb -batch -ex 'info registers rip' "$programs/trace-crash" "$(find "$dir/cores" -type f)"
-	expect_match "where it crashed" "$output" 'crash'
+	expect_match 'place of the crash' "$output" 'crash'
 }
 
 @test "trace: strace of it, and strace and gdb in it, end cleanly" {

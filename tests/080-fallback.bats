@@ -86,7 +86,7 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 		expect "stderr of $n" "$(cat "$vm_out/$n.stderr")" ''
 	done
 	expect_match 'the image itself' "$(cat "$vm_out/3.stdout")" 'Redis server v='
-	# What docker exec starts: preloaded, and not traced.
+	# Programs started by docker exec: preloaded, and not traced.
 	expect_vm 4 0
 	expect_vm 5 0
 	expect_vm 6 "$status_sigsegv"

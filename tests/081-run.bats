@@ -80,7 +80,7 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 	expect_vm 20 125
 	expect_vm 21 0
 	expect_way 21 trace
-	expect_vm 22 3 # its own handler, which no preload stands before
+	expect_vm 22 3 # its own handler, with no preload in front of it
 }
 
 @test "run: as an ordinary user on a read-only root; setuid programs run as they are, with a warning" {
@@ -119,7 +119,7 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 	(exec -a name "$VFIX" run ./odd)
 	state='grep -E "^(SigBlk|SigCgt)" /proc/self/status; ulimit -Sn; umask; ls /proc/self/fd | wc -l'
 	expect 'state' "$("$VFIX" run sh -c "$state")" "$(sh -c "$state")"
-	# Static, so that no library stands between: blocked and ignored signals, and Go's own ones.
+	# Static, so that no library is in between: blocked and ignored signals, and Go's own ones.
 	state=(env '--block-signal=SEGV,BUS,PROF,TERM' '--ignore-signal=QUIT,PIPE,CHLD,USR1,SEGV')
 	expect 'signals' "$("${state[@]}" "$VFIX" run busybox grep "Sig[BIC]" /proc/self/status)" "$("${state[@]}" busybox grep "Sig[BIC]" /proc/self/status)"
 	expect_match 'signals that are blocked' "$("${state[@]}" busybox grep SigBlk /proc/self/status)" 0000000004004440

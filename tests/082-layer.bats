@@ -70,7 +70,7 @@ scan='/vfix/vfix scan --progress quiet /usr/lib/x86_64-linux-gnu/libc.so.6 /usr/
 	expect_vm 1 0
 	expect 'a dynamic program' "$(cat "$vm_out/1.stdout")" up
 	expect 'the loader and libvfix.so' "$(cat "$vm_out/1.stderr")" ''
-	# What no preload reaches: it needs the SHELL line, until it is patched.
+	# A program that no preload reaches: it needs the SHELL line, until it is patched.
 	expect_vm 2 "$status_sigsegv"
 	expect_vm 3 0
 	expect 'the SHELL line' "$(cat "$vm_out/3.stdout")" traced

@@ -60,11 +60,11 @@ make_machine() {
 	cp -a "$legacy_image/rootfs" "$machine/legacy"
 	gcc -O1 -o "$machine/volume/callpage" "$tree/tests/oracle/callpage.c" # a dynamic program
 	cp "$machine/volume/callpage" "$machine/legacy/opt/legacy/libc.so.6" "$machine/originals/"
-	# What the container makes of these two was never a file that vfix has seen.
+	# The container turns these two into files that vfix has never seen.
 	mkdir "$machine/parts"
 	head -c 2 "$machine/originals/libc.so.6" >"$machine/parts/1"
 	tail -c +3 "$machine/originals/libc.so.6" >"$machine/parts/2"
-	# What bash and coreutils need, owned by the root of a user namespace.
+	# The files that bash and coreutils need, owned by the root of a user namespace.
 	mkdir -p "$machine"/small/{proc,dev,sys,tmp}
 	(cd "$machine/legacy" && tar -c bin lib lib64 usr/lib64 usr/bin/{bash,stat,id} etc/passwd \
 		usr/lib/x86_64-linux-gnu/{ld-linux-x86-64.so.2,libc.so.6,libpcre2-8.so.0*,libselinux.so.1,libtinfo.so.6*}) | tar -x -C "$machine/small"
@@ -199,7 +199,7 @@ setup() {
 
 @test "vfix-runtime: in a writable overlay libc can be replaced, and a second start patches it again" {
 	expect_unharmed overlay
-	# What the container put there is the original; it runs again, so it was patched again.
+	# The container put the original there; it runs again, so it was patched again.
 	expect stdout "$(output_of overlay)" $'0:0:755\nstatus 0\nusr/lib/x86_64-linux-gnu: the original\n0:0:755'
 }
 

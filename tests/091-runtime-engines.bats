@@ -194,7 +194,7 @@ first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
 	config=$(runtime_config | jq --arg config "$BATS_TEST_TMPDIR/runtime.json" '.runtimes.vfix.runtimeArgs += ["--vfix-config", $config]')
 	# shellcheck disable=SC2016 # for the shell in there
 	own_dockerd "$config" overlay2 sh -c 'mount -t tmpfs none "$0" && exec "$@"' "$BATS_TEST_TMPDIR/dockerd/data"
-	# What is mounted there is the engine's alone.
+	# Only the engine's own files are mounted there.
 	index() { exec nsenter --mount --target "$(cat "$BATS_TEST_TMPDIR/dockerd/pid")" env PATH="/usr/bin:$PATH" "$VFIX" index --cache-dir "$cache" --engine docker "$@"; }
 	run index none:none
 	expect 'status for an image that is not there' "$status" 1

@@ -2,7 +2,7 @@
 # vfix-runtime and what an image can do to it: whatever lies in a root filesystem, nothing
 # outside of it is opened, mounted or changed, nothing is waited for, and the container starts.
 # Most tests have a stand-in for the real runtime, which records what it is called with, and
-# strace tells which files were opened.
+# strace shows which files were opened.
 # shellcheck disable=SC2154
 load helpers
 load bundles
@@ -42,7 +42,7 @@ teardown() {
 	traced_start
 	expect mounts "$(mounted "$b/config.json" | sort)" $'/usr/lib/libc-2.13.so\n/usr/lib/libc.so.6'
 	expect log "$log" ''
-	# What is mounted is the patched file, with the original's owner, mode and time.
+	# The mounted file is the patched one, with the original's owner, mode and time.
 	chown 1234:5678 "$root/usr/lib/libc.so.6"
 	chmod 4751 "$root/usr/lib/libc.so.6"
 	start
@@ -126,7 +126,7 @@ teardown() {
 	expect 'status, fail-closed' "$status" 1
 	expect_match 'stderr' "$output" '/usr/lib/libc.so.6'
 	[ ! -e "$RECORD" ] || fail 'it was started'
-	# The control: without these two it starts. A large file that is no program is no matter.
+	# The control: without these two it starts. A large file that is not a program does not matter.
 	rm "$root/usr/lib/libc.so.6" "$root/usr/lib/libholes.so"
 	start --fail-closed
 }
@@ -164,7 +164,7 @@ teardown() {
 	wait "$swapper" || true
 }
 
-@test "runtime: names with blanks, quotes and line breaks are mounted over; those that are not UTF-8 are told of" {
+@test "runtime: names with blanks, quotes and line breaks are mounted over; those that are not UTF-8 are reported" {
 	bundle b
 	# shellcheck disable=SC1003,SC2016 # names as they are
 	local name names=('with blank' $'line\nbreak' 'quote"s\' 'é' ',:=' '-rf' '..so' '$(x)')
@@ -194,7 +194,7 @@ teardown() {
 	expect mounts "$(mounted "$b/config.json")" /etc/two.so
 }
 
-@test "runtime: damaged ELF files are none of its business" {
+@test "runtime: damaged ELF files are ignored" {
 	bundle b
 	local i file=$build/fixtures/libstubs.so
 	for ((i = 1; i < 20; i++)); do head -c $((i * i * 37)) "$file" >"$root/usr/lib/cut$i"; done
@@ -209,7 +209,7 @@ teardown() {
 	expect 'cut files mounted over' "$output" 0
 }
 
-@test "runtime: config.json: what is no bundle starts as it is, byte for byte, with a line in the log" {
+@test "runtime: config.json: anything but a bundle starts as it is, byte for byte, with a line in the log" {
 	local text good n=0
 	bundle b
 	plant usr/lib/libc.so.6
@@ -258,7 +258,7 @@ teardown() {
 	ln -s "$work/outside" "$root/lib"
 	ln -s "$work/outside/libc.so.6" "$root/usr/lib/libm.so.6"
 	echo left >"$root/usr/lib/.vfix-0123456789abcdef.tmp"
-	# One that could not be examined, and one that would be patched, are nothing to be told of: they go.
+	# One that could not be examined, and one that would be patched, are not reported: they go.
 	head -c 4096 "$build/fixtures/libstubs.so" >"$root/usr/lib/.vfix-1123456789abcdef.tmp"
 	truncate -s 5G "$root/usr/lib/.vfix-1123456789abcdef.tmp"
 	plant usr/lib/.vfix-2123456789abcdef.tmp
@@ -338,7 +338,7 @@ on_layers() {
 	echo 'changed by the container' >"$upper/usr/bin/tool"
 	mount -t overlay -o "lowerdir=$b_:$a,upperdir=$upper,workdir=$upper.work" overlay "$root"
 	start --fail-closed
-	expect 'mended' "$(sha256sum <"$upper/usr/lib/libc.so.6")" "$(sha256sum <"$work/layers/one/usr/lib/libc.so.6")"
+	expect 'restored' "$(sha256sum <"$upper/usr/lib/libc.so.6")" "$(sha256sum <"$work/layers/one/usr/lib/libc.so.6")"
 	expect 'left alone' "$(cat "$root/usr/bin/tool")" 'changed by the container'
 	# Read-only, it is mounted over; the layer stays empty.
 	on_layers three
@@ -379,7 +379,7 @@ os.setxattr(sys.argv[1], "trusted.vfix.copy", b"00000000-0000-0000-0000-00000000
 	start
 	expect 'replaced by a layer' "$(tail -1 "$root/usr/bin/layer")" 'echo disabled'
 	expect 'replaced in the container' "$(tail -1 "$root/usr/bin/upper")" 'echo disabled'
-	# What vfix put there, and the container then wrote to; the control was cut off.
+	# Files that vfix put there, and the container then wrote to; the control was cut off.
 	for f in written control; do
 		another_boot "$upper/usr/bin/$f"
 	done
@@ -388,7 +388,7 @@ os.setxattr(sys.argv[1], "trusted.vfix.copy", b"00000000-0000-0000-0000-00000000
 	touch -d @0 "$root/usr/bin/written" "$root/usr/bin/control"
 	start
 	expect 'written to by the container' "$(tail -1 "$root/usr/bin/written")" 'echo disabled'
-	[ "$(stat -c %s "$root/usr/bin/control")" -gt 4096 ] || fail 'what a power failure cut off was not mended'
+	[ "$(stat -c %s "$root/usr/bin/control")" -gt 4096 ] || fail 'the file that a power failure cut off was not restored'
 	# In the same boot no power failed.
 	truncate -s 4096 "$root/usr/bin/control"
 	touch -d @0 "$root/usr/bin/control"
@@ -397,7 +397,7 @@ os.setxattr(sys.argv[1], "trusted.vfix.copy", b"00000000-0000-0000-0000-00000000
 }
 
 # mounts_of NAME: mounts what config.json has for libc and /vfix in $work/NAME, as a runtime does,
-# but for the read-only flag: a process with CAP_SYS_ADMIN in a user namespace of its own can
+# except for the read-only flag: a process with CAP_SYS_ADMIN in a user namespace of its own can
 # take that off the mounts of its container.
 mounts_of() {
 	local name
@@ -486,7 +486,7 @@ admin() {
 	END
 }
 
-@test "runtime: a program with the name of a file that vfix left half-done is no way around it" {
+@test "runtime: a program with the name of a file that vfix left half-done does not bypass it" {
 	bundle b
 	plant usr/bin/.vfix-0123456789abcdef.tmp
 	start --fail-closed
@@ -509,7 +509,7 @@ admin() {
 	start
 	expect mounts "$(mounted | wc -l)" 3
 	expect 'bytes of the copies' "$(du -B1M -s "$cache" | cut -f 1)" 1
-	# In the root itself, too.
+	# Also in the root itself.
 	n=$(printf 'e%.0s' {1..64})
 	bundle own ".root.readonly = false | .root.path = \"$work/vfs/dir/$n\""
 	mkdir -p "$work/vfs/dir/$n/usr/lib"
@@ -553,7 +553,7 @@ admin() {
 		{"seconds": 0.000001}|longer than
 		{"memory_bytes": 1000}|more than 1000 bytes of memory
 	END
-	# What is above is enough; what is wrong is said.
+	# The lines above are enough; errors are reported.
 	echo '{"limits": {"names": 1000, "copy_bytes": 10000000, "seconds": 100, "memory_bytes": 1000000000}}' >"$work/runtime.json"
 	start --fail-closed
 	expect log "$log" ''
@@ -597,7 +597,7 @@ admin() {
 	expect "closed: status: $output" "$status" 1
 	[ ! -e "$RECORD/starts" ] || fail 'the runtime was started'
 	expect_match log "$(cat "$work/log")" 'fail-closed*usr/'
-	# And what it cannot do for lack of memory is a line, too.
+	# A failure for lack of memory is also a line.
 	echo '{"limits": {"seconds": 0.000001}}' >"$work/runtime.json"
 	start
 	expect_match log "$log" 'limits.seconds'
@@ -664,7 +664,7 @@ refuses() {
 	expect mounts "$(mounted)" /usr/bin/tool
 	expect_match 'one of its sites cannot be patched' "$log" '/usr/bin/tool: 1 call site left'
 	refuses '/usr/bin/tool: 1 call site left'
-	# What the engine mounts over it does not count.
+	# Mounts of the engine over it do not count.
 	jq '.mounts += [{destination: "/usr/bin/tool", type: "bind", source: "/etc/passwd"}]' "$b/config.json" >"$work/c"
 	cp "$work/c" "$b/config.json"
 	start --fail-closed
@@ -779,7 +779,7 @@ refuses() {
 	echo text >"$cache"
 	start
 	rm "$cache"
-	# What an earlier start has added goes where nothing can be added: it may be gone.
+	# Mounts added by an earlier start are removed if nothing can be added: their files may be gone.
 	start
 	expect 'mounts of an earlier start' "$(mounted)" /usr/lib/libc.so.6
 	rm -rf "$cache"
@@ -788,7 +788,7 @@ refuses() {
 	expect_match log "$log" 'alone can write to'
 	expect 'mounts without a cache' "$(mounted)" ''
 	rm -rf "$cache"
-	# Damage in the cache is mended: a copy that is cut off, an index that is not one.
+	# Damage in the cache is fixed: a copy that is cut off, an index that is not one.
 	start
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
 	truncate -s 100 "$cache"/v2/files/*
@@ -814,7 +814,7 @@ refuses() {
 	done
 	cmp "$b/config.json" "$work/before"
 	[ ! -e "$cache" ] || fail 'the cache was made'
-	# The control: create's arguments go through, too, and ours do not.
+	# The control: create's arguments also go through, and ours do not.
 	start
 	tr '\0' ' ' <"$RECORD/argv" >"$work/argv"
 	expect argv "$(cat "$work/argv")" "--log $work/log create --bundle $b c1 "
@@ -909,7 +909,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 		{"fix": "java-cgroups", "opt_in": true}|{"dev.vfix.fix": "java-cgroups"}|
 		{"fix": "java-cgroups", "fallback": true}|{}|$library /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload /vfix/cgroups 
 	END
-	# What is mounted is what rebuild makes.
+	# The mounted files are those that rebuild makes.
 	mkdir -p "$work/base"
 	cp "$work/libjvm.so" "$work/base/"
 	run_vfix rebuild --fix java-cgroups "dir:$work/base" -o "dir:$work/rebuilt" --provenance none
@@ -961,7 +961,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	start
 	run cmp "$work/without" "$(source_of /opt/lib/server/libjvm.so)"
 	expect 'status of cmp' "$status" 1
-	# The image is somebody else's, too.
+	# The image also belongs to somebody else.
 	mkdir "$root/vfix"
 	echo mine >"$root/vfix/cgroups"
 	start

@@ -31,7 +31,7 @@ listing() {
 	(cd "$root" && find . ! -type f -printf '%p %M %U:%G %l\n' -o -printf '%p %M %U:%G %T@ ' -exec sha256sum {} \; | sort)
 }
 
-# expect_text WHAT TEXT LINE: LINE is somewhere in TEXT, as it stands.
+# expect_text WHAT TEXT LINE: LINE is somewhere in TEXT, verbatim.
 expect_text() { grep -qF -e "$3" <<<"$2" || fail "$1: '$3' is not in: $2"; }
 
 install_test() { run_vfix install "$@" --root "$root"; }
@@ -97,7 +97,7 @@ install_test() { run_vfix install "$@" --root "$root"; }
 	make_root usr/bin/podman
 	install_test podman
 	expect 'what to type' "$output" ''
-	# podman of 4.3 has no option for its configuration, and reads one file where this names it.
+	# podman of 4.3 has no option for its configuration, and reads the one file that this names.
 	podman_info() {
 		CONTAINERS_CONF=$root/etc/containers/containers.conf.d/99-vfix.conf "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/mounts" \
 			podman --root "$BATS_TEST_TMPDIR/p" --runroot "$BATS_TEST_TMPDIR/r" --storage-driver vfs --cgroup-manager cgroupfs --runtime "$1" info --format '{{.Host.OCIRuntime.Path}}'
@@ -128,7 +128,7 @@ install_test() { run_vfix install "$@" --root "$root"; }
 	done
 	cmp "$VFIX" "$root/usr/local/bin/vfix"
 	cmp "$VFIX_RUNTIME" "$root/usr/local/bin/vfix-runtime"
-	expect 'what the runtime is told' "$(jq -c . "$root/etc/vfix/runtime.json")" '{"fail_closed":true}'
+	expect 'the configuration of the runtime' "$(jq -c . "$root/etc/vfix/runtime.json")" '{"fail_closed":true}'
 	run_vfix uninstall --root "$root" crio
 	[ -e "$root/usr/local/bin/vfix" ] || fail 'the program is gone while engines need it'
 	[ ! -e "$root/etc/crio" ] || fail "crio's configuration stays"

@@ -26,7 +26,7 @@ validate() { "$venv/bin/kubernetes-validate" --strict --no-warn -k "$@"; }
 	local version file
 	for version in 1.25.0 1.29.0 1.37.0; do
 		for file in "$manifests"/*.yaml; do
-			# What it asks for came with 1.29: backoffLimitPerIndex, and the action FailIndex.
+			# The fields that it uses came with 1.29: backoffLimitPerIndex, and the action FailIndex.
 			case $version:${file##*/} in 1.25.0:rebuild-job.yaml) continue ;; esac
 			run validate "$version" "$file"
 			echo "$output"
@@ -132,11 +132,11 @@ listing() { (cd "$node" && find . ! -type d -printf '%p %M %U:%G %l\n' | sort &&
 	cmp "$VFIX_RUNTIME" "$node/opt/vfix/bin/vfix-runtime"
 	expect_match 'the configuration' "$(<"$node/etc/containerd/config.toml")" "BinaryName = '/opt/vfix/bin/vfix-runtime'"
 	expect 'owner and mode of the configuration' "$(stat -c '%u:%g %a' "$node/etc/containerd/config.toml")" '0:0 600'
-	# Again, as when a pod is started anew: nothing changes.
+	# Again, as when a pod is restarted: nothing changes.
 	before_again=$(listing)
 	run_manifest daemonset.yaml 0
 	expect 'the node after a second run' "$(listing)" "$before_again"
-	# What stays: no mounts, no rights, and it ends when it is told to.
+	# The container that stays: no mounts, no rights, and it ends on request.
 	run_options=(--detach)
 	for manifest in daemonset.yaml uninstall.yaml; do
 		id=$(run_manifest "$manifest" 1)
@@ -157,7 +157,7 @@ listing() { (cd "$node" && find . ! -type d -printf '%p %M %U:%G %l\n' | sort &&
 	expect "status while a container runs: $output" "$status" 1
 	expect_match 'what is said' "$output" 'k8s.io/abc'
 	rm -r "$node/run"
-	# What was in force by a configuration that goes, goes with it.
+	# A policy goes together with the configuration that it comes from.
 	install -D -m 600 /dev/null "$node/var/lib/vfix/policy/$(printf /etc/vfix/runtime.json | sha256sum | head -c 16).json"
 	run_manifest uninstall.yaml 0
 	expect 'the node' "$(listing)" "$before"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=machine
 # hotfix with a docker engine. The engine runs under the seccomp oracle, so that each of its
-# containers is killed where it calls the vsyscall page.
+# containers is killed when it calls the vsyscall page.
 load helpers
 
 setup_file() {
@@ -134,7 +134,7 @@ fixture_image() {
 	run_vfix hotfix --fix java-cgroups --apply -o "$copies" jdk
 	expect_match again "$stderr" 'it already has these mounts'
 	docker rm --force jdk jdk-vfix-old
-	# What the container mounts over the directory hides the file.
+	# A mount of the container over the directory hides the file.
 	docker create --name covered --network none --tmpfs /vfix jdk /busybox true
 	run_vfix 1 hotfix --fix java-cgroups -o "$copies" covered
 	expect_match covered "$stderr" '/vfix/cgroups: the container has a mount there'
@@ -204,7 +204,7 @@ described() {
 		docker cp "$BATS_TEST_TMPDIR/data" "db:$folder/data"
 	done
 	docker cp "$BATS_TEST_TMPDIR/data" db:/own
-	# Attached, docker may tell the status of one of its restarts, or of none.
+	# Attached, docker may report the status of one of its restarts, or of none.
 	docker start db
 	died() { [ "$(docker inspect --format '{{.State.Status}} {{.State.ExitCode}}' db)" = "exited $status_sigsys" ]; }
 	poll died

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=long
 # vfix-runtime, killed before any system call that changes something: the cache stays sound, the
-# bundle and the root filesystem are as they were or as they are to be, and the next start does
+# bundle and the root filesystem are as they were or as they should be, and the next start does
 # its work and cleans up. tests/oracle/killat.c kills it (SIGKILL as the call is entered).
 # shellcheck disable=SC2154
 load helpers
@@ -43,13 +43,13 @@ fresh() {
 sound() {
 	[ -e "$cache" ] || return 0
 	"$VFIX" cache list --cache-dir "$cache" >/dev/null || fail 'the cache cannot be listed'
-	[ ! -d "$cache/v2/files" ] || expect 'files that are none of the copies' \
+	[ ! -d "$cache/v2/files" ] || expect 'files that are not copies' \
 		"$(find "$cache/v2/files" -type f -exec sha256sum {} + | grep -vf "$work/copies")" ''
 }
 
-# whole: each file of the bundle is as it was, or as it is to be; the next start removes .vfix*.
+# whole: each file of the bundle is as it was, or as it should be; the next start removes .vfix*.
 whole() {
-	expect 'files that are neither as they were nor as they are to be' \
+	expect 'files that are neither as they were nor as they should be' \
 		"$(sums | grep -vF .vfix | grep -vxF -f "$work/before" -f "$work/after")" ''
 }
 
@@ -127,7 +127,7 @@ kill_everywhere() (
 		for f in $(jq -r '.mounts[].source' "$BUNDLE/config.json"); do
 			[ "$f" = proc ] || [ "${f##*/}" = tmpfs ] || [ -e "$f" ] || echo "$f" >>"$RECORD/missing"
 		done
-		# What it has inherited can be read only, and is no folder.
+		# The files that it inherits are open for reading only, and are not directories.
 		ls -l /proc/self/fd >"$RECORD/descriptors"
 	END
 	chmod 755 "$work/slow"

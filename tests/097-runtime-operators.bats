@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=machine
-# What an operator of nodes gets from vfix-runtime: the record of starts, their summary, counters,
+# The output of vfix-runtime for operators of nodes: the record of starts, their summary, counters,
 # a check of the installation, and versions side by side.
 # Variables come from helpers.bash and bundles.bash.
 # shellcheck disable=SC2154
@@ -54,7 +54,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	bundle off '.annotations = {"dev.vfix.enable": "false", "io.kubernetes.cri.image-name": "redis:2.8.22"}'
 	start
 	expect_last '[.outcome, .image] | join(" ")' 'disabled redis:2.8.22'
-	# What is left is named, whether the container starts or not.
+	# Unpatched call sites are named, whether the container starts or not.
 	bundle left
 	plant usr/bin/no-note no-note-left
 	start
@@ -140,7 +140,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	start --fail-closed
 	expect_last '.cache_hit' true
 	expect copies "$(find "$cache/v2/files" -type f | wc -l)" 2
-	# What a later layout keeps stays.
+	# The files of a later layout stay.
 	mkdir -m 700 "$cache/v9" "$cache/v9/private" "$cache/v9/private/x"
 	echo later >"$cache/v9/private/x/1"
 	run_vfix cache size --cache-dir "$cache"
@@ -251,6 +251,6 @@ older() {
 	expect "status: $output$stderr" "$status" 3
 	expect_match 'what is wrong' "$stderr" 'start of a container: '
 	check_in sh -c 'rm -rf /var/lib/vfix-install; vfix install --check'
-	expect 'status where nothing is installed' "$status" 3
+	expect 'status with nothing installed' "$status" 3
 	expect_match 'what is wrong' "$stderr" 'not installed'
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
-# What no start may do: say that a container is patched while a program in it calls the page, and with fail_closed
+# Errors that no start may make: say that a container is patched while a program in it calls the page, and with fail_closed
 # start such a container at all. Each case is a bundle in which some program calls the page, at a place where a look
 # at the root filesystem, or at config.json, does not show it. Each is started with runc under the seccomp oracle:
 # by vfix-runtime in runc's place and with vfix-runtime as a hook, with fail_closed and without.
 #
 # A case prepares $root and $filter (for config.json) and runs $program; $want is "patched" where the program must
-# run, and "honest" where it is enough that nothing is said to be patched, and nothing is started with fail_closed.
+# run, and "honest" if it is enough that nothing is said to be patched, and nothing is started with fail_closed.
 # shellcheck disable=SC2034,SC2154
 load helpers
 
@@ -160,7 +160,7 @@ case_stale_layer() {
 	echo other >"$(lower a)/other"
 }
 
-# What a mount brings: a volume, one that is only read, a program alone, a tree of mounts, one behind a symlink.
+# Files that a mount brings: a volume, one that is only read, a program alone, a tree of mounts, one behind a symlink.
 case_volume() {
 	legacy "$work/host/clock"
 	filter=$(bind /data "$work/host")
@@ -210,7 +210,7 @@ case_mount_below_root() {
 	legacy "$root/data/clock"
 	program=/data/clock
 }
-# Mounts that the machine shares with the container: one over a file of the volume would be made here, too.
+# Mounts that the machine shares with the container: one over a file of the volume would also be made here.
 case_shared_volume() {
 	mount -t tmpfs tmpfs "$work/host"
 	mounted_at "$work/host"

@@ -27,7 +27,7 @@ doctor() {
 # check NAME FILTER: what jq says of a check in $output.
 check() { jq -r --arg name "$1" ".checks[] | select(.name == \$name) | $2" <<<"$output"; }
 
-# figure CHECK NAME, fact CHECK NAME: "" where it is not there.
+# figure CHECK NAME, fact CHECK NAME: "" if it is missing.
 figure() { check "$1" ".figures[] | select(.name == \"$2\") | .value"; }
 fact() { check "$1" ".facts[] | select(.name == \"$2\") | .text"; }
 
@@ -117,12 +117,12 @@ make_root() {
 	expect_vm 2 3
 	output=$(cat "$vm_out/2.stdout")
 	expect 'the names' "$(check dentry .verdict)" fail
-	expect 'where its size is from' "$(fact dentry hash_size_from)" /dev/kmsg
+	expect 'source of its size' "$(fact dentry hash_size_from)" /dev/kmsg
 	holds dentry '$f.hash_buckets == 1024 and $f.chain_during > 5 * $f.chain and $f.dentries_negative_during >= $f.flood and $f.lookup_during > $f.lookup_before'
 	expect 'what the flood leaves' "$(cat "$vm_out/3.stdout")" ''
 }
 
-@test "doctor: control groups, open files and random addresses as new hosts have them [VM]" {
+@test "doctor: control groups, open files and random addresses on new hosts [VM]" {
 	requires root vm
 	make_root
 	local groups='busybox mount -t cgroup2 none /sys/fs/cgroup' doctor='vfix doctor --format json --check cgroups,nofile,ia32,aslr'
@@ -142,7 +142,7 @@ make_root() {
 	expect 'v2 without memory' "$(check cgroups .verdict) $(fact cgroups missing)" 'fail memory'
 }
 
-# Only kernels from 6.7 on can be told so.
+# Only kernels from 6.7 on have the option.
 @test "doctor: a kernel that runs no 32-bit programs, Debian's newest [VM]" {
 	requires root vm
 	make_root
@@ -219,7 +219,7 @@ make_root() {
 	expect_match 'its name' "$(check schema1 '.lines[]')" 'old:1, created 2015-08-20'
 	docker rmi --force old:1
 	run --separate-stderr "$novsyscall" "$VFIX" doctor --format json --progress quiet --check containers
-	expect 'status where it is not' "$status" 3
+	expect 'status when it is not' "$status" 3
 	run --separate-stderr docker run --rm --network none --volume "$VFIX:/vfix:ro" busybox:plain /vfix doctor --quick --format json --progress quiet
 	expect 'status in a container' "$status" 3
 	expect 'mode in a container' "$(fact vsyscall mode)" blocked

@@ -14,7 +14,7 @@ setup_file() {
 	(has_root && has_vm && has_legacy_image) >/dev/null || return 0
 	# shellcheck disable=SC2016 # the shell of the root expands it
 	local prepare='echo /tmp/core >/proc/sys/kernel/core_pattern; ulimit -c unlimited;'
-	# What the shell says of its child goes to stderr; stdout is the core.
+	# The shell reports its child on stderr; stdout is the core.
 	"$tree/tests/vm/run" --vsyscall none --root "$legacy_image/rootfs" --out "$crashes" -- \
 		"sh -c '$prepare bash -c \"echo it is up\"; cat /tmp/core'" \
 		"sh -c '$prepare clock; cat /tmp/core'" \
@@ -44,7 +44,7 @@ core() { echo "$crashes/$1.stdout"; }
 	expect_match hint "$stderr" 'vfix: hint: run: vfix rebuild'
 }
 
-@test "diagnose: the command that it names mends the crash" {
+@test "diagnose: the command that it names fixes the crash" {
 	cp -a "$legacy_image/rootfs" root
 	run_vfix 3 diagnose --root root --format json "$(core $in_bash)" "$(core $in_static)"
 	local fix status
@@ -64,7 +64,7 @@ core() { echo "$crashes/$1.stdout"; }
 	expect_match site "$output" 'vfix patches it in the entry form'
 }
 
-@test "diagnose: without the files the core alone tells what was called, and from where" {
+@test "diagnose: without the files the core alone shows which function was called, and from where" {
 	mkdir empty
 	run_vfix 3 diagnose --root empty "$(core $in_bash)"
 	expect_match title "$output" 'a call to gettimeofday()'
@@ -78,7 +78,7 @@ core() { echo "$crashes/$1.stdout"; }
 	for n in $killed $aborted; do
 		run_vfix 0 diagnose "$(core "$n")"
 		expect_match title "$output" ': no vsyscall crash'
-		[[ $output != *$'\n  fix '* ]] || fail 'a fix for what vfix does not mend'
+		[[ $output != *$'\n  fix '* ]] || fail 'a fix for a crash that vfix cannot fix'
 		expect_match 'where to go on' "$output" "vfix help other-causes"
 	done
 	expect_match signal "$output" SIGABRT

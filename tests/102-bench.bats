@@ -2,7 +2,7 @@
 # bats file_tags=alone
 # vfix bench: every way is measured or named with the reason, on hosts that have the page and
 # such that have not; within an image; and redis before and after. Speed itself is not judged
-# here but for what is a hundred times apart.
+# here except for factors of a hundred.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -72,7 +72,7 @@ faster() {
 	expect rebuilt "$(figure time image-rebuilt absent)" ''
 }
 
-@test "bench: an image without a glibc, or without redis, is told" {
+@test "bench: an image without a glibc, or without redis, is reported" {
 	requires root
 	mkdir -p "$BATS_TEST_TMPDIR/root/etc"
 	run_vfix bench --rounds 1 --sample 1 --format json "dir:$BATS_TEST_TMPDIR/root"

@@ -35,7 +35,7 @@ diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 	expect 'label with the digest of the base' "$(skopeo inspect oci:out:x | jq -r '.Labels["dev.vfix.base.digest"]')" "$digest"
 	expect 'diff IDs below the new one' "$(diff_ids oci:out:x | jq -c '.[:-1]')" "$(diff_ids "$layout")"
 	same_files out
-	# By its digest, too, and to the same registry.
+	# Also by its digest, and to the same registry.
 	run_vfix rebuild "docker://$registry/old@$digest" -o "docker://$registry/old:fixed"
 	skopeo copy --quiet --src-tls-verify=false --src-creds "$registry_user:$registry_password" "docker://$registry/old:fixed" oci:back:x
 	same_files back
@@ -186,7 +186,7 @@ listing() {
 	run_vfix convert root -o oci:out:x
 }
 
-@test "patch: an image is no root filesystem, and the hint says how to rebuild it" {
+@test "patch: an image is not a root filesystem, and the hint says how to rebuild it" {
 	skopeo copy --quiet "$layout" dir:folder
 	skopeo copy --quiet "$layout" oci-archive:archive.tar:x
 	cp -r "$legacy_image/oci" layout
@@ -201,7 +201,7 @@ listing() {
 			expect_match hint "$stderr" 'hint: to rebuild it: vfix rebuild '
 		done
 	done
-	# What the hint names is one.
+	# The hint names one.
 	for source in dir:folder oci:layout oci-archive:archive.tar docker-archive:docker.tar; do
 		run_vfix 1 patch -i "$source"
 		expect_match hint "$stderr" "vfix rebuild $source"

@@ -121,7 +121,7 @@ prober() {
 	[[ $stderr != *confined* ]] || fail 'sqfs2tar was not confined'
 	run_vfix convert x.sif -o oci:with-unsquashfs:x
 	[[ $stderr != *confined* ]] || fail 'unsquashfs was not confined'
-	# Owners, modes and hard links, as tar has them.
+	# Owners, modes and hard links, as in tar.
 	members() {
 		local index=$1/index.json layer
 		layer=$(jq -r '.layers[0].digest' "$1/blobs/sha256/$(jq -r '.manifests[0].digest' "$index" | cut -d : -f 2)" | cut -d : -f 2)

@@ -98,7 +98,7 @@ below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
 	run_vfix scan oci:fixed:x
 }
 
-@test "layers: aufs's own files are no files of the image" {
+@test "layers: aufs's own files are not files of the image" {
 	mkdir -p aufs/bin aufs/.wh..wh.plnk aufs/.wh..wh.orph aufs/etc
 	touch aufs/.wh..wh.aufs
 	cp "$clock" aufs/.wh..wh.plnk/77.88
@@ -127,7 +127,7 @@ below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
 	rm "out/blobs/sha256/$(sha256sum foreign.tar.gz | cut -d' ' -f1)"
 	run_vfix 4 rebuild oci:out:x -o oci:fixed:x
 	expect_match stderr "$stderr" 'foreign, and not with the image'
-	# What was not read may call the page: no verb clears the image.
+	# A file that was not read may call the page: no verb clears the image.
 	run_vfix 4 scan oci:out:x
 	expect_match verdict "$output" 'INCOMPLETE: 1 layer could not be read'
 	run_vfix 4 scan --format json oci:fixed:x

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What proves a rebuild: the same bytes everywhere, the statement of provenance, package
+# The proofs of a rebuild: the same bytes everywhere, the statement of provenance, package
 # databases, marks and signatures.
 load helpers
 
@@ -273,11 +273,11 @@ disassembled() { objdump -d --insn-width=15 before | sed -n 's/^ *\([0-9a-f]*\):
 	run_vfix 2 verify ./after --explain
 }
 
-@test "rebuild: a signature of the base is told, with what to type" {
+@test "rebuild: a signature of the base is reported, with the command to type" {
 	requires registry
 	login
 	run_vfix rebuild "docker://$registry/legacy:1" --push
-	[[ $stderr != *cosign* ]] || fail 'a signature where there is none'
+	[[ $stderr != *cosign* ]] || fail 'a signature that does not exist'
 	digest=$(skopeo inspect --tls-verify=false --creds "$registry_user:$registry_password" --format '{{.Digest}}' "docker://$registry/legacy:1")
 	# cosign's signature is an image under a tag; what is in it does not matter here.
 	umoci init --layout sig
@@ -318,7 +318,7 @@ for number, header in sqlite3.connect("sqlite/rpmdb.sqlite").execute("select hnu
 print("DATA=END")' | db5.3_load Packages
 }
 
-@test "rebuild: the rpm package of a patched file is told, from both kinds of database" {
+@test "rebuild: the rpm package of a patched file is reported, from both kinds of database" {
 	has_commands rpm rpmbuild db5.3_load python3 || fail 'they are in tests/install-deps'
 	# Under /lib64, as before it was a symlink.
 	make_rpm_databases /lib64/old/program
@@ -334,7 +334,7 @@ print("DATA=END")' | db5.3_load Packages
 		expect_match stderr "$stderr" 'rpm package old-libs-2.12-1.el6.noarch: usr/lib64/old/program no longer matches its recorded digest'
 		expect_match stderr "$stderr" 'the record is signed and cannot be updated'
 	done
-	# A database that is damaged is no reason to fail, and is told.
+	# A damaged database is not a reason to fail, and is reported.
 	printf '\1' | dd of=root/var/lib/rpm/Packages bs=1 seek=12 conv=notrunc status=none # its magic number
 	umoci init --layout damaged
 	umoci new --image damaged:base

@@ -33,7 +33,7 @@ sign() {
 		-extfile <(printf 'subjectAltName=IP:127.0.0.1\nextendedKeyUsage=%s\n' "$2") 2>/dev/null
 }
 
-# start_tls_registry: one with a private authority that wants a certificate of it.
+# start_tls_registry: one with a private authority that requires a certificate of it.
 start_tls_registry() {
 	local dir=$BATS_FILE_TMPDIR/tls
 	mkdir -p "$dir/data"
@@ -67,7 +67,7 @@ login_to() { registry=$1 login; }
 	for moment in 429 503 'download cut'; do
 		expect_match 'bad moments' "$said" "$moment"
 	done
-	# The download went on where it was.
+	# The download resumed.
 	expect_match 'requests for parts' "$said" 'part GET bytes='
 }
 
@@ -106,7 +106,7 @@ login_to() { registry=$1 login; }
 	[ ! -e "$BATS_TEST_TMPDIR/out" ] || fail 'there is a result'
 }
 
-@test "rebuild: a registry with an authority of its own that wants a certificate" {
+@test "rebuild: a registry with an authority of its own that requires a certificate" {
 	export DOCKER_CONFIG=$BATS_TEST_TMPDIR/empty
 	certs=$HOME/.config/docker/certs.d/$tls_registry
 	mkdir -p "$certs"
@@ -120,7 +120,7 @@ login_to() { registry=$1 login; }
 	cp "$BATS_FILE_TMPDIR"/tls/client.{cert,key} "$certs"
 	push 0
 	run_vfix scan "docker://$tls_registry/legacy:fixed"
-	# The system's authorities can be others, too; what is shown is still that of the folder.
+	# The system's authorities can also be others; the certificate shown is still the folder's.
 	rm "$certs/ca.crt"
 	SSL_CERT_FILE=$BATS_FILE_TMPDIR/tls/ca.crt run_vfix scan "docker://$tls_registry/legacy:fixed"
 	run_vfix 1 scan "docker://$tls_registry/legacy:fixed"

@@ -129,7 +129,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	run_vfix rebuild --from-file list --shard 0/2 --dry-run
 	images >>one
 	expect 'both parts' "$(sort one | tr -d '\n')" 'team/a:1 team/b:1 team/c:1 team/d:1 '
-	# A line that comes in leaves the others where they are.
+	# A line that comes in does not move the others.
 	{ echo "docker://$registry/team/e:1" && cat list; } >longer
 	run_vfix rebuild --from-file longer --shard 0/2 --dry-run
 	expect 'of part 0, longer' "$(images | grep -v team/e)" "$(tail -n "+$(($(JOB_COMPLETION_INDEX=1 "$VFIX" rebuild --from-file list --shard 2 --dry-run 2>/dev/null | grep -c 'team/[a-f]:1 ') + 1))" one)"

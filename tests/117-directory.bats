@@ -85,14 +85,14 @@ listing() {
 	run_vfix rebuild oci:base:x -o oci:fixed:x
 	run_vfix rebuild oci:base:x -o dir:fixed-root
 	umoci raw unpack --image fixed:x unpacked
-	# What umoci gives the root directory, of which the layer says nothing, is its own choice.
+	# umoci chooses the metadata of the root directory, which the layer does not contain.
 	diff <(listing unpacked | grep -v '^\. ') <(listing fixed-root | grep -v '^\. ')
 	tar -C root -cf root.tar .
 	run_vfix rebuild root.tar -o dir:of-tar
 	expect 'owner of the root directory' "$(stat -c '%u:%g %a' of-tar)" '11:12 2755'
 }
 
-@test "rebuild: to a directory by an ordinary user, who is told what is lost" {
+@test "rebuild: to a directory by an ordinary user, with a warning about what is lost" {
 	make_root root
 	open_folder "$VFIX"
 	cp -a root "$open/root"

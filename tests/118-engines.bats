@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# What engines make of layers that they treat differently, and of what vfix makes of them: umoci,
+# How engines treat unusual layers, and the layers that vfix makes of them: umoci,
 # containerd with overlay mounts and without, docker with overlay2 and vfs.
 load helpers
 

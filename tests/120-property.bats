@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=long
 # Random legacy programs (tests/property), made from a seed that is printed: each is patched and
-# finds itself in order after, under the oracle and on a kernel without the page, stripped too. One
+# finds itself in order after, under the oracle and on a kernel without the page, also stripped. One
 # of which vfix says that a call site stays does so where the page is: no patch may break it.
 # VFIX_SEED=N tries another seed, VFIX_PROGRAMS=N another number of them.
 # Variables come from helpers.bash; each calls the functions that are named one.
@@ -34,7 +34,7 @@ each() (
 	return $bad
 )
 
-# ends STATUS COMMAND...: the command ends so, and prints the program's line where it is 0.
+# ends STATUS COMMAND...: the command ends so, and prints the program's line if it is 0.
 ends() {
 	local want=$1 got=0 said
 	shift

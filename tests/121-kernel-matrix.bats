@@ -43,7 +43,7 @@ wanted() {
 	local page=$1 vdso=$2
 	case $3 in
 	*umount* | */dlopen) echo 0 ;;
-	# What is not patched needs the page, and the kernel asks the filter for each call there.
+	# Unpatched programs need the page, and the kernel asks the filter for each call there.
 	*' /before/'*' none' | *' /before/'*' page') [ "$page" = none ] && echo "$status_sigsegv" || echo 0 ;;
 	*' /before/'*) [ "$page" = none ] && echo "$status_sigsegv" || echo "$status_sigsys" ;;
 	*' /after/'*' none' | *' /after/'*' page') echo 0 ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Files and images that are wrong on purpose (tests/hostile), one named defect each. What vfix
-# makes of each stands in tests/hostile/expected.txt. Memory, processor time, sizes of files and
+# Files and images that are wrong on purpose (tests/hostile), one named defect each. The result for
+# each is in tests/hostile/expected.txt. Memory, processor time, sizes of files and
 # open files are bounded by the kernel, not by a stopwatch.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
@@ -107,7 +107,7 @@ vfix_bounded() {
 	local i
 	fresh
 	mkdir "$work/root"
-	# Twenty libraries with call sites, of 16 MiB that compress well and are no holes: 320 MiB.
+	# Twenty libraries with call sites, of 16 MiB that compress well and are not holes: 320 MiB.
 	for i in {1..20}; do
 		cp "$build/fixtures/libstubs.so" "$work/root/lib$i.so"
 		head -c $((16 * mib)) /dev/zero | tr '\0' '\1' >>"$work/root/lib$i.so"

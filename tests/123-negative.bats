@@ -29,7 +29,7 @@ digests() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 -r sha256sum
 	[ "$packages" -ge 300 ]
 	[ "$files" -ge 1000 ]
 	expect "changed files" "$(diff "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after" | sed -n 's/^> [0-9a-f]*  //p')" ./bash/static-2m
-	# What is reported without being patched: references that are proved harmless, and nothing unknown.
+	# Findings that are not patched: references that are proved harmless, and nothing unknown.
 	expect "verdicts" "$(jq -r '.results[].files[] | select(.path | endswith("static-2m") | not) | .sites[].verdict' <<<"$output" | grep -vxE 'benign|dormant' | sort | uniq -c)" ''
 	expect "hazards" "$(jq -r '.results[].hazards[] | "\(.kind) \(.path)"' <<<"$output")" "openssl-sha $copy/bash/libcrypto.so.10"
 }

@@ -2,7 +2,7 @@
 # bats file_tags=long
 # The patched call sites in an emulator that knows nothing of vfix (tests/emulate): each runs before and
 # after, from every way into its function, over random registers, flags, red zones and stacks, with
-# exceptions; nothing differs but what may. What is patched wrong on purpose must be noticed.
+# exceptions; nothing differs except as allowed. Patches that are wrong on purpose must be noticed.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers

@@ -51,7 +51,7 @@ faults() {
 			undone "$call $n"
 			if [ "$status" = "$right" ]; then
 				[ "$text" = "$want_output" ] || bad "$call $n: status $status, and prints $text, want $want_output"
-				# What cannot be removed stays, and the next run removes it.
+				# Files that cannot be removed stay, and the next run removes it.
 				[ "$after" = "$want" ] || [ "$call" = unlinkat ] || bad "$call $n: status $status, and there is $(diff <(echo "$want") <(echo "$after"))"
 				continue
 			fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# What a release has: built twice, in two directories, and used as its users do. The tree is
+# The files of a release: built twice, in two directories, and used as its users do. The tree is
 # copied and committed there, so that a tree with changes is tested as it is.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154,SC2016
@@ -329,7 +329,7 @@ run_ci() {
 		run_ci "oci:$work/clean:x" "${sum//[0-8]/9}"
 		expect "${ci%%=*}: status with another tarball" "$status" 1
 		run_ci "oci:$work/nothing:x" "$sum"
-		expect "${ci%%=*}: status where there is no image" "$status" 1
+		expect "${ci%%=*}: status without an image" "$status" 1
 		[ ! -e "$work/ci/out.sarif" ]
 	done
 }

@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154,SC2317
 
-# What a stand-in for a real runtime leaves of its call in $RECORD, a folder: its arguments,
+# The record that a stand-in for a real runtime leaves of its call in $RECORD, a folder: its arguments,
 # each ended by a NUL, and the config.json that it would have read.
 stand_in() {
 	cat >"$1" <<-'END'
@@ -50,7 +50,7 @@ runtime() {
 	"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime "$work/stand-in" --cache-dir "$cache" "$@"
 }
 
-# start [OPTION...]: creates a container of the bundle, wants that the stand-in was started, and
+# start [OPTION...]: creates a container of the bundle, checks that the stand-in was started, and
 # leaves the log in $log.
 start() {
 	: >"$work/log"

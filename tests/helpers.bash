@@ -102,7 +102,7 @@ poll() {
 	done
 }
 
-# requires CAPABILITY...: skips the test where one is missing. The skip names it, and CI
+# requires CAPABILITY...: skips the test if one is missing. The skip names it, and CI
 # accepts only the skips of tests/allowed-skips. An unknown word is a failure.
 requires() {
 	local word why
@@ -126,7 +126,7 @@ has_vm() { has_commands qemu-system-x86_64 mkfs.ext4 cpio busybox apt-get dpkg; 
 has_oracle() { "$novsyscall" --probe; }
 has_docker() { has_root && has_commands dockerd docker containerd runc; }
 # In a chroot docker exec cannot work: it enters the root of the mount namespace.
-has_own_root() { mountpoint -q / || { echo "/ is no mount point, as in a chroot" && return 1; }; }
+has_own_root() { mountpoint -q / || { echo "/ is not a mount point, as in a chroot" && return 1; }; }
 has_terminal() { script -qec true /dev/null >/dev/null || { echo "no pseudo-terminal: /dev/pts is not mounted" && return 1; }; }
 has_registry() { has_commands docker-registry htpasswd; }
 has_image_tools() { has_commands skopeo umoci jq; }
@@ -286,7 +286,7 @@ can_overlay() {
 # wrapper ("$novsyscall" makes it and all its containers ones that may not call the page).
 # Exports DOCKER_HOST and DOCKER_CONFIG. $dockerd_config may hold its daemon.json, and
 # $dockerd_storage its storage driver, for which the folder of its data may be there already. Without
-# it, layers are overlays where they can be, because vfs copies the whole image for each layer and container.
+# it, layers are overlays if possible, because vfs copies the whole image for each layer and container.
 start_dockerd() {
 	local dir=$BATS_FILE_TMPDIR/dockerd # not longer: a socket's name has 107 bytes at most
 	mkdir -p "$dir/client" "$dir/root" "$dir/data"
@@ -302,7 +302,7 @@ start_dockerd() {
 }
 
 # start_legacy_docker: in setup_file, an engine whose containers may not call the page, with the
-# legacy image in it; nothing where this machine cannot have one.
+# legacy image in it; nothing if this machine cannot have one.
 start_legacy_docker() {
 	(has_docker && has_oracle && has_legacy_image) >/dev/null || return 0
 	start_dockerd "$novsyscall"
@@ -312,7 +312,7 @@ start_legacy_docker() {
 # docker is Debian's client: the newest clients do not talk to Debian's engine.
 docker() { /usr/bin/docker "$@"; }
 
-# start_registry: a registry on a free port of loopback that wants a name and a password.
+# start_registry: a registry on a free port of loopback that needs a name and a password.
 # Exports registry (HOST:PORT), registry_user and registry_password.
 start_registry() {
 	local dir=$BATS_FILE_TMPDIR/registry
@@ -333,7 +333,7 @@ start_registry() {
 }
 
 # start_legacy_registry [NAME:TAG [OPTION...]]: in setup_file, a registry that holds the legacy
-# image, legacy:1, copied with skopeo's options; nothing where this machine cannot have one.
+# image, legacy:1, copied with skopeo's options; nothing if this machine cannot have one.
 start_legacy_registry() {
 	(has_registry && has_image_tools && has_legacy_image) >/dev/null || return 0
 	start_registry

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What a program carries is listed, too: vfix has vfix-nri in it, of modules that nothing else has.
+// The contents of a program are also listed: vfix has vfix-nri in it, of modules that nothing else has.
 func TestCarriedPrograms(t *testing.T) {
 	p := program(t)
 	carried := filepath.Join(t.TempDir(), "vfix-nri")

@@ -9,7 +9,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// What is sent for an image is a patched library as long as a libc, and another one for each base: a
+// The layer of an image is a patched library as long as a libc, and another one for each base: a
 // library that cannot be patched would add the fallback instead, the same few kilobytes for all.
 func TestBaseLibraryIsPatched(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {

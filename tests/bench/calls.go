@@ -24,7 +24,7 @@ func gcc(args ...string) error {
 	return nil
 }
 
-// writeStubs writes the library with old glibc's calls in it, which vfix bench measures too.
+// writeStubs writes the library with old glibc's calls in it, which vfix bench also measures.
 func writeStubs(path string) error {
 	const executable = 0o755
 	return os.WriteFile(path, shim.Stubs(), executable)

@@ -22,7 +22,7 @@ type variant struct {
 }
 
 // start makes a container, starts and deletes it. It returns how long the first took, and all of it, in
-// milliseconds; the second is 0 where there is nothing to start.
+// milliseconds; the second is 0 if there is nothing to start.
 func (s *startup) start(v variant) (took [2]float64, err error) {
 	spec := s.spec
 	if v.hook {

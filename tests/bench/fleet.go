@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// What the measured costs of a batch mean for a registry of 10,000 images: a simulation, on nodes that
+// The meaning of the measured costs of a batch for a registry of 10,000 images: a simulation, on nodes that
 // each do one part of the list (vfix rebuild --from-file LIST --shard I/N).
 
 // fleetCost is what one node spends.
@@ -14,7 +14,7 @@ type fleetCost struct {
 	image    float64 // seconds for an image on a base that is known
 	megabyte float64 // seconds for a megabyte, compressed, that is read
 	requests float64 // for an image
-	pushed   float64 // MB for an image: the layer that is added, where no other image has it, and its manifest
+	pushed   float64 // MB for an image: the layer that is added, if no other image has it, and its manifest
 }
 
 // fleetCosts are the differences between the places of two curves: over images on the same bases, and

@@ -156,7 +156,7 @@ func (b *bench) scanPlace(mb float64) (place, error) {
 	}, func() error { return os.RemoveAll(root) }}, err
 }
 
-// layerRoot is where a layer of the root lies, as docker has it.
+// layerRoot is where a layer of the root lies, with docker.
 func (b *bench) layerRoot(n int) string {
 	return filepath.Join(b.dir, "overlay2", fmt.Sprintf("%064x", n), "diff")
 }

@@ -97,7 +97,7 @@ func grow(c curve, programs map[string]string, rounds int) (*grown, error) {
 	return g, nil
 }
 
-// slope is the exponent of the cost in the cause: 1 where it grows as its cause does, 0 where it stays.
+// slope is the exponent of the cost in the cause: 1 if it grows as its cause does, 0 if it stays.
 // It is the least squares' line through the logarithms.
 func slope(x, y []float64) float64 {
 	var sx, sy, sxx, sxy float64

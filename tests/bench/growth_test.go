@@ -60,7 +60,7 @@ func TestSlowdownIsSeen(t *testing.T) {
 			t.Errorf("%v: got %s", err, drawing)
 		}
 	}
-	// A program that fails is no measurement.
+	// A program that fails is not a measurement.
 	if _, err := grow(c, map[string]string{"vfix": "/bin/false"}, 1); err == nil {
 		t.Error("a program that fails: want an error")
 	}

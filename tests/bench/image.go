@@ -93,7 +93,7 @@ func walkUsr(skip, size int64, add func(path string, info fs.FileInfo) error) er
 			return fs.SkipAll
 		}
 		if err != nil || !d.Type().IsRegular() {
-			return nil // what cannot be read is no part of the images
+			return nil // unreadable files are not part of the images
 		}
 		info, err := d.Info()
 		if err != nil || info.Size() > size/8 {

@@ -17,7 +17,7 @@ type bench struct {
 	dir    string // temporary folder
 	vfix   string // the program to measure
 	before string // an earlier one, to take turns with it at the start of containers; "" for none
-	alone  bool   // an empty program in the place of runc, where that is only in the way
+	alone  bool   // an empty program in the place of runc, if that is only in the way
 	plot   string // a directory for the drawings of growth; "" for none
 	curve  string // the one to measure of them; "" for all
 	rounds int
@@ -25,7 +25,7 @@ type bench struct {
 
 func main() {
 	vfix := flag.String("vfix", "bin/vfix", "the vfix `program` to measure")
-	before := flag.String("before", "", "measure directories of images, the start of containers and growth with this earlier vfix `program`, too")
+	before := flag.String("before", "", "also measure directories of images, the start of containers and growth with this earlier vfix `program`")
 	alone := flag.Bool("alone", false, "at the start of containers, have vfix-runtime execute an empty program in place of runc")
 	rounds := flag.Int("rounds", 9, "how many `rounds` of calls, starts and lists; medians are printed")
 	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")

@@ -58,7 +58,7 @@ func (b *bench) rebuild(size int64) error {
 }
 
 // unpack measures the same image as a directory: as it is, by vfix convert, and patched, by vfix rebuild;
-// with an earlier vfix in turn, where there is one.
+// with an earlier vfix in turn, if given.
 func (b *bench) unpack(size int64) error {
 	dir, out := filepath.Join(b.dir, "unpacked"), filepath.Join(b.dir, "directory")
 	_, made, err := b.makeImage(dir, size)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What vfix-runtime adds to the start of a container, as a wrapper of runc and as its createRuntime hook:
+// The time that vfix-runtime adds to the start of a container, as a wrapper of runc and as its createRuntime hook:
 // `create`, and `create`, `start` and `delete` together, against those of plain runc, in turn, on the same
 // root filesystem. "Cold" has an empty cache of vfix's (the files themselves are in the kernel's), "warm"
 // one that has seen this root.

@@ -12,7 +12,7 @@ DT_HASH, DT_STRTAB, DT_SYMTAB, DT_RELA, DT_RELASZ, DT_INIT, DT_JMPREL, DT_PLTREL
 DT_INIT_ARRAY, DT_RELRSZ, DT_RELR = 25, 35, 36
 ADDRESSES = {DT_HASH, DT_STRTAB, DT_SYMTAB, DT_RELA, DT_INIT, DT_JMPREL, DT_INIT_ARRAY, DT_RELR, 3, 13, 26}
 R_64, R_GLOB_DAT, R_JUMP_SLOT, R_RELATIVE = 1, 6, 7, 8
-BIAS = 0x550000000000  # where a file that can be anywhere is: small numbers are no addresses in it
+BIAS = 0x550000000000  # where a file that can be anywhere is: small numbers are not addresses in it
 EXTERN = 0x7e0000000000  # where symbols of other files are said to be, 16 bytes each
 
 

@@ -27,7 +27,7 @@ import machine
 from elf import Elf
 from machine import ADDRESS, CLOBBERED, NAMES, PAGE, Machine
 
-# What loads an address of the page into a register or pushes it, and direct calls.
+# Instructions that load an address of the page into a register or push it, and direct calls.
 LOAD = re.compile(rb'[\x48\x49]\xc7[\xc0-\xc7](?=[\0][\0\x04\x08]\x60\xff).{4}|[\x48\x49][\xb8-\xbf][\0][\0\x04\x08]\x60\xff{5}|'
                   rb'\x68[\0][\0\x04\x08]\x60\xff|\x41?[\xb8-\xbf][\0][\0\x04\x08]\x60\xff(?!\xff\xff)', re.S)
 PAGE_LOW = {at & 0xffffffff: at for at in PAGE}

@@ -1,7 +1,7 @@
 """A machine that runs parts of one ELF file from random states, and notes all that they do.
 
 The vsyscall page, the system calls behind it and the vDSO are models that give the same answers,
-so that a run before and one after patching can be compared event by event. What a run calls of
+so that a run before and one after patching can be compared event by event. The code that a run calls in
 other files is a model as well: it scrambles what the C convention lets it, returns or throws.
 """
 import ctypes
@@ -123,7 +123,7 @@ class Machine:
     # Memory
 
     def _load(self, vaddr, content, memsz, flags):
-        # What is beyond comes with its first use: some programs have gigabytes of zeros.
+        # The rest comes with its first use: some programs have gigabytes of zeros.
         end = vaddr + min(max(memsz, 1), len(content) + 0x10000)
         new = [p for p in range(page_of(vaddr), end, 0x1000) if p not in self.mapped]
         if new:
@@ -232,7 +232,7 @@ class Machine:
             # nor on the return address of a call that is over.
             rsp = self.get('rsp')
             self.write(rsp - 1152, random.Random(rsp).randbytes(1024))
-            # What a patched function had on its stack is over as a whole.
+            # The stack of a patched function ends as a whole.
             self.write(rsp - 128 if self.stub else rsp - 8, bytes(128 if self.stub else 8))
             # Its last instruction but one may have been an add, whose flags nobody can want.
             self.trace.append(('after the page', at, self._state() + (self.get('rax'),), self.stub))
@@ -330,7 +330,7 @@ class Machine:
         return 0 if r.random() < 0.8 else MASK - 13  # -EFAULT
 
     def _fetch(self, pc):
-        """execution has come to pc, where nothing is mapped for it; returns where it goes on"""
+        """execution has come to pc, which is not mapped for it; returns the address at which it continues"""
         if pc == SENTINEL:
             if self.snap and self.stub:
                 self.write(self.get('rsp') - 128, bytes(128))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What is checked with each engine. It runs inside of the engine's root filesystem, where each
+# The checks that each engine gets. It runs inside of the engine's root filesystem, where each
 # process that calls the vsyscall page is killed (tests/engines/enter); $ENGINE names the file beside
 # this one that says how that engine is started and spoken to. The names are rows of README.md.
 load ../helpers
@@ -17,7 +17,7 @@ setup_file() {
 
 teardown_file() { stop_services; }
 
-# What a failed check leaves must not fail the next.
+# The remains of a failed check must not fail the next.
 setup() {
 	local left
 	mapfile -t left < <(engine ps --all --quiet)

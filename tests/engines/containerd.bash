@@ -26,7 +26,7 @@ vfix_binary() {
 # options OPTION... IMAGE COMMAND...: sets $options, $image_name and $command to what ctr takes.
 options() {
 	local binary
-	# Control groups of version 2 may lack controllers, and ctr's runc wants one for shares.
+	# Control groups of version 2 may lack controllers, and ctr's runc needs one for shares.
 	options=(--cpu-shares 0) entrypoint=() detached=
 	while [[ $1 == -* ]]; do
 		case $1 in

@@ -17,7 +17,7 @@ start_engine() {
 	await_service engine docker version
 }
 
-# apply_config: what vfix install tells people to do with systemctl.
+# apply_config: the systemctl command that vfix install prints.
 apply_config() {
 	stop_services
 	start_engine "${dockerd_options[@]}"

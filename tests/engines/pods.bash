@@ -1,4 +1,4 @@
-# What checks of pods share. The variables are of tests/helpers.bash.
+# Shared by the checks of pods. The variables are of tests/helpers.bash.
 # shellcheck shell=bash
 
 # configure_pods PAUSE: containerd's configuration before vfix, for pods whose sandbox has the image PAUSE.

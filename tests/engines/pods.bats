@@ -269,7 +269,7 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 	pod forbidden
 	[ "$status" != 0 ] || fail 'it starts'
 	expect_match 'the error' "$output" 'attempted restricted OCI hook injection'
-	[ "$engine" = crio ] || poll grep -q 'legacy/forbidden.* validator forbids hooks' "$BATS_FILE_TMPDIR/nri.log" # CRI-O tells it late
+	[ "$engine" = crio ] || poll grep -q 'legacy/forbidden.* validator forbids hooks' "$BATS_FILE_TMPDIR/nri.log" # CRI-O reports it late
 	no_validator
 	validate required_plugins '["vfix"]'
 	poll connections 2

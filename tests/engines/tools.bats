@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Programs that are no engine with a daemon: Apptainer runs and builds from what vfix writes, cosign
+# Programs without a daemon: Apptainer runs and builds from what vfix writes, cosign
 # and oras read and sign what vfix pushes.
 # shellcheck disable=SC2016 # $ is in values
 load ../helpers
@@ -145,7 +145,7 @@ behaves() {
 	own='/\.singularity\.d|\./(etc/(hosts|resolv\.conf)|environment|singularity|\.(exec|run|shell|test))( |$)|^\./(root|sys|tmp|var|proc|etc|\.|home)?(/tmp)? d '
 	diff <(squashed both-theirs.sif | grep -Ev "$own" | sed 's/ d \(.*\) [0-9.]* $/ d \1/') \
 		<(squashed both-vfix.sif | grep -Ev "$own" | sed 's/ d \(.*\) [0-9.]* $/ d \1/')
-	# Every name that theirs has is there, but for those of SCIF apps.
+	# Every name that theirs has is there, except for those of SCIF apps.
 	expect names "$(comm -23 <(cd both-theirs.sif.root && find . | sort) <(cd both-vfix.sif.root && find . | sort) | tr '\n' ' ')" \
 		'./.singularity.d/env/01-base.sh ./.singularity.d/env/94-appsbase.sh ./.singularity.d/env/95-apps.sh '
 	[ both-vfix.sif.root/bin/legacy -ef both-vfix.sif.root/opt/hard-link ] || fail 'the hard link is broken'

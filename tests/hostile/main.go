@@ -1,5 +1,5 @@
 // Command hostile makes files and images that are wrong on purpose, each with one defect that
-// its name tells, out of good ones.
+// its name says, out of good ones.
 //
 //	hostile -program FILE -library FILE -out DIR
 //

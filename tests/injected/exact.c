@@ -47,7 +47,7 @@ static uint64_t some(void) { seed ^= seed << 13; seed ^= seed >> 7; return seed 
 
 static int deepest;
 
-/* How many of ROUNDS calls kept all; the work is checked too. */
+/* How many of ROUNDS calls kept all; the work is also checked. */
 static int round_of(void (*call)(void), int function)
 {
 	struct timeval tv = { 0, 0 };
@@ -115,7 +115,7 @@ static char *injected;
 #include <unistd.h>
 void *exact_gettimeofday_at, *exact_time_at, *exact_getcpu_at;
 
-/* The segment, as a file has it, with the vDSO's functions in the state of the exact trampolines. */
+/* The segment, as in a file, with the vDSO's functions in the state of the exact trampolines. */
 static void map(const char *folder)
 {
 	static const char *const names[] = { "gettimeofday", "time", "getcpu" };

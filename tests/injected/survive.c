@@ -86,7 +86,7 @@ static int wrong_in_fork(void)
 	return failed(child) ? 31 : 0;
 }
 
-/* Not SECCOMP_MODE_STRICT: that forbids rdtsc too, and with it any gettimeofday. */
+/* Not SECCOMP_MODE_STRICT: that also forbids rdtsc, and with it any gettimeofday. */
 static int wrong_in_sandbox(void)
 {
 	struct sock_filter only_exit[] = {

@@ -1,5 +1,5 @@
 // Throws an exception from a signal handler. The handler returns by a stub of this program's own that
-// no unwind table describes, as old libcs have it: libgcc knows it by its bytes. It is behind the last
+// no unwind table describes, as in old libcs: libgcc knows it by its bytes. It is behind the last
 // function that is described. Status 0: the exception was caught.
 #include <signal.h>
 #include <sys/syscall.h>

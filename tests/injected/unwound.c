@@ -42,7 +42,7 @@ static __attribute__((noinline)) void middle(void)
 static volatile int wanted, outside, complete, taken;
 static uintptr_t own_start, own_end, bottom;
 
-/* The text of the program itself: a sample in it, or in the sites, is none of interest. */
+/* The text of the program itself: a sample in it, or in the sites, is not of interest. */
 static int find_own(struct dl_phdr_info *info, size_t size, void *unused)
 {
 	(void)size, (void)unused;

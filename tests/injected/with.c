@@ -1,4 +1,4 @@
-/* with mdwe COMMAND...: runs it where no memory may become executable that was not (Linux
+/* with mdwe COMMAND...: runs it so that memory which is not executable never becomes so (Linux
  * 6.3). Exit status 77 where the kernel does not know that. */
 #include <string.h>
 #include <sys/prctl.h>

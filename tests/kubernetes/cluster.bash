@@ -49,7 +49,7 @@ push_image() {
 	skopeo copy --quiet "docker-archive:$dir/image.tar" "docker://$registry/$1"
 }
 
-# kubeconfig: how every program is told of the API server.
+# kubeconfig: how every program finds the API server.
 kubeconfig() {
 	cat <<-END
 		apiVersion: v1
@@ -79,7 +79,7 @@ start_control_plane() {
 	start kube-scheduler "$programs/kube-scheduler" --kubeconfig /root/.kube/config --leader-elect=false --cert-dir "$dir/scheduler"
 }
 
-# configure_node: containerd's configuration as an administrator has it, before vfix, and the network
+# configure_node: containerd's configuration as an administrator writes it, before vfix, and the network
 # of the pods.
 configure_node() {
 	configure_pods "$registry/pause:1"

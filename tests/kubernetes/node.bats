@@ -122,10 +122,10 @@ machine() {
 	say <<<"$output"
 }
 
-# id POD: its container's, as containerd has it.
+# id POD: its container's, in containerd's words.
 id() { get "$1" "{$container.containerID}" | sed 's,containerd://,,'; }
 
-# restarted POD N: its container has been started anew N times, and answers.
+# restarted POD N: its container has been restarted N times, and answers.
 restarted() {
 	poll pod_is "$1" "{$container.restartCount}" "$2"
 	answers "$1"
@@ -235,7 +235,7 @@ apply_args() {
 	for tag in second third fourth; do
 		skopeo copy --quiet "docker://$registry/redis:legacy" "docker://$registry/redis:$tag"
 	done
-	# What the cluster provides: a volume, and the login of a user.
+	# Provided by the cluster: a volume, and the login of a user.
 	mkdir -p /root/state /root/.docker
 	echo '{"auths": {}}' >/root/.docker/config.json
 	kubectl apply -f - <<-END
@@ -298,7 +298,7 @@ apply_args() {
 	run kubectl apply -f <(example late)
 	echo "$output"
 	expect_match 'answer to a pod with the RuntimeClass' "$output" 'RuntimeClass "vfix" not found'
-	# What docs/nodes.md and docs/kubernetes.md say stays: cache, record, empty directories.
+	# These stay, as docs/nodes.md and docs/kubernetes.md say: cache, record, empty directories.
 	expect 'left' "$(find /etc /opt /usr /var/lib/vfix* -name '*vfix*' -not -path '*/kubernetes/*' | sort | tr '\n' ' ')" \
 		'/etc/vfix /opt/vfix /var/lib/vfix /var/lib/vfix-install '
 	expect 'files left in them' "$(find /etc/vfix /opt/vfix /var/lib/vfix-install ! -type d)" ''
@@ -335,7 +335,7 @@ apply_args() {
 	dies out
 	kubectl delete pod out
 	kubectl -n vfix logs -l app.kubernetes.io/name=vfix-nri --prefix | say
-	expect 'what containerd is told of vfix' "$(grep -rl vfix /etc/containerd || true)" ''
+	expect 'mentions of vfix in the configuration of containerd' "$(grep -rl vfix /etc/containerd || true)" ''
 }
 
 @test "NRI: a policy of fail_closed, and removal" {

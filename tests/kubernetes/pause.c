@@ -1,4 +1,4 @@
-/* pause: what a pod's sandbox runs; it does nothing until it is told to end. */
+/* pause: what a pod's sandbox runs; it waits for a signal to end. */
 #include <signal.h>
 #include <unistd.h>
 

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// A program is the package that is mutated, and where its mutated files lie.
+// A program is the package that is mutated, and the place of its mutated files.
 type program struct {
 	path, dir, module string
 	mutants           []*mutant
 	overlay           string // for go build -overlay
 }
 
-// load finds the mutants of a package and writes its files with all of them. What the compiler would
+// load finds the mutants of a package and writes its files with all of them. A mutant that the compiler would
 // not accept is left out.
 func load(pattern, work string) (*program, error) {
 	config := &packages.Config{Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
@@ -82,7 +82,7 @@ func load(pattern, work string) (*program, error) {
 	return p, os.WriteFile(p.overlay, text, 0o644)
 }
 
-// number numbers the mutants from 1, and tells equal ones of one function apart.
+// number numbers the mutants from 1, and distinguishes equal ones of one function.
 func (p *program) number(names []string, of map[string][]*mutant) {
 	p.mutants = nil
 	seen := map[string]int{}

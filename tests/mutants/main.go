@@ -1,7 +1,7 @@
 // Mutants changes one package in many small ways, one at a time, and lists the changes that no test
 // notices: conditions negated or moved by one, operands of && and || ignored, constants plus 1,
 // statements removed, errors swallowed. Removed calls of locks and deferred Close are not tried:
-// no result tells of them.
+// no result covers them.
 //
 // All mutants are compiled into one test program, and VFIX_MUTANT says which one is on: compiling each
 // would take many times as long as testing it. A first run of each test records which mutants it comes

@@ -92,7 +92,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What is written compiles, has the lines that the source has, and does what the source does while no
+// The written files compile, have the lines of the source, and do what the source does while no
 // mutant is on.
 func TestWrite(t *testing.T) {
 	mutants := sampled(t)

@@ -5,7 +5,7 @@
  *
  * The kernel's emulation of the page runs seccomp filters, with the address in the page as
  * instruction pointer. The filter set here kills the process (SIGSYS, shell status 159)
- * where that pointer is in the page, and is inherited by everything that the program
+ * if that pointer is in the page, and is inherited by everything that the program
  * starts. Run by root it is set without no_new_privs, so that setuid programs and a docker
  * engine work under it.
  *
@@ -51,7 +51,7 @@ static int set_filter(void)
 
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0)
 		return 0;
-	if (errno != EACCES) /* no CAP_SYS_ADMIN: the kernel then wants no_new_privs */
+	if (errno != EACCES) /* no CAP_SYS_ADMIN: the kernel then requires no_new_privs */
 		return -1;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return -1;
@@ -59,7 +59,7 @@ static int set_filter(void)
 }
 
 /* call_page returns the signal that a call to the page's time() ends a child with, 0 for
- * none, or -1 where that could not be tried. */
+ * none, or -1 if that could not be tried. */
 static int call_page(int filtered)
 {
 	const struct rlimit no_core = {0, 0};

@@ -4,7 +4,7 @@
  *
  * Every thread and child is stepped instruction by instruction (the trap flag, through
  * ptrace), and a stop whose rip is in the page is a call that the kernel is about to serve,
- * or to answer with SIGSEGV where it does not. Says "traps: N" on stderr at the end. Some
+ * or to answer with SIGSEGV if it does not. Says "traps: N" on stderr at the end. Some
  * 100,000 instructions a second: for short programs. strace cannot see these calls: the
  * kernel makes no system call of them.
  *
@@ -42,7 +42,7 @@ static int become(char **argv)
 }
 
 /*
- * stopped looks at why a thread stopped: adds to *calls if it stands in the page, and
+ * stopped looks at why a thread stopped: adds to *calls if it is in the page, and
  * returns the signal that it is to get, 0 for none.
  */
 static int stopped(pid_t pid, int status, unsigned long *calls)
@@ -60,7 +60,7 @@ static int stopped(pid_t pid, int status, unsigned long *calls)
 	/* New threads and children begin with a SIGSTOP that nobody sent. */
 	if (signal == SIGSTOP && !ptrace(PTRACE_GETSIGINFO, pid, 0, &info) && info.si_pid == 0)
 		return 0;
-	/* GETSIGINFO fails in a group stop, which is no signal to deliver. */
+	/* GETSIGINFO fails in a group stop, which is not a signal to deliver. */
 	return ptrace(PTRACE_GETSIGINFO, pid, 0, &info) ? 0 : signal;
 }
 

@@ -1,6 +1,6 @@
 // platforms type-checks a package of this module, with all that it imports, for other platforms than
 // this one. To compile and link it for each takes ten times as long, and finds little more: nothing
-// here is in assembly but for Linux.
+// here is in assembly except for Linux.
 //
 // usage: go run ./tests/platforms PACKAGE OS/ARCHITECTURE…
 package main

@@ -195,7 +195,7 @@ func (s *shape) hoisted() {
 	if s.reg == counter {
 		keeper = "r14"
 	}
-	// The counter lives on the stack, where it is in nobody's way.
+	// The counter lives on the stack, which nothing else uses.
 	s.line("push\t%%%s", keeper)
 	s.line("mov\t$%d, %%%s", 2+s.IntN(9), keeper)
 	s.page()

@@ -1,5 +1,5 @@
 // Command validate checks every byte of an OCI layout: each digest, size and diff ID is computed
-// anew from the blobs. Indexes, manifests and configs are checked by go-containerregistry's own
+// again from the blobs. Indexes, manifests and configs are checked by go-containerregistry's own
 // oracle. That reads each layer three times, so layers are read here, once.
 //
 //	validate FOLDER
@@ -78,7 +78,7 @@ func checkBlobs(path layout.Path, index v1.ImageIndex) error {
 }
 
 // checkLayers checks the layers of an image against its manifest, and against the diff IDs of its
-// config. What is no layer by its media type has no diff ID.
+// config. An entry whose media type is not a layer's has no diff ID.
 func checkLayers(path layout.Path, image v1.Image) error {
 	manifest, err := image.Manifest()
 	if err != nil {
@@ -106,8 +106,8 @@ func checkLayers(path layout.Path, image v1.Image) error {
 	return errors.Join(errs...)
 }
 
-// checkBlob computes a blob's size and digest anew, and returns a layer's diff ID: the digest of
-// the plain tar stream, in which no path may stand twice.
+// checkBlob computes a blob's size and digest, and returns a layer's diff ID: the digest of
+// the plain tar stream, in which each path occurs once.
 func checkBlob(path layout.Path, desc v1.Descriptor, layer bool) (v1.Hash, error) {
 	blob, err := path.Blob(desc.Digest)
 	if err != nil {
@@ -152,7 +152,7 @@ func unpack(packed io.Reader) (v1.Hash, error) {
 		}
 		names[header.Name] = true
 	}
-	// What the tar reader leaves is padding.
+	// The rest, which the tar reader leaves, is padding.
 	_, err = io.Copy(io.Discard, plain)
 	return digestOf(plain.sum), err
 }

@@ -50,7 +50,7 @@ func layoutOf(t *testing.T, change func(v1.Image) v1.Image, names ...string) (st
 	return folder, image
 }
 
-// Each bad layout is one for go-containerregistry's oracle too, which reads layers three times.
+// Each bad layout is also one for go-containerregistry's oracle, which reads layers three times.
 func TestCheck(t *testing.T) {
 	blob := func(folder string, image v1.Image) string {
 		manifest, err := image.Manifest()

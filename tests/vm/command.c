@@ -40,7 +40,7 @@ static void redirect(int fd, const char *path, int flags)
 	close(file);
 }
 
-/* What it leaves behind is killed; what it has orphaned is waited for here, as by any process 1. */
+/* Its remaining processes are killed; its orphans are waited for here, as by any process 1. */
 int run(const struct place *place, char **words)
 {
 	int status;

@@ -41,7 +41,7 @@ static void wait_for_disk(void)
 	char first = 0;
 
 	for (;;) {
-		int disk = open("/dev/vda", O_RDONLY); /* after the last close it is read anew */
+		int disk = open("/dev/vda", O_RDONLY); /* after the last close it is read again */
 
 		check(disk, "/dev/vda");
 		check(read(disk, &first, 1), "/dev/vda");

@@ -33,7 +33,7 @@ extern const char site_time_end[], site_gettimeofday_end[], site_sched_getcpu_en
 /* Arguments that each function takes: memory for a result, and nothing. */
 static union { struct timeval tv; unsigned cpu; } result;
 
-/* What is called, through a pointer that the compiler does not see through. */
+/* The called function, through a pointer that the compiler does not see through. */
 static call *volatile pointer;
 static void *argument;
 
