@@ -1,4 +1,4 @@
-// What --from-file prints: a line for each image that is finished, and the table at the end.
+// The output of --from-file: a line for each image that is finished, and the table at the end.
 
 package main
 

@@ -1,4 +1,4 @@
-// What rebuild --from-file prints and refuses.
+// The output of rebuild --from-file, and what it refuses.
 
 package main
 
@@ -19,7 +19,7 @@ import (
 	"vfix.dev/vfix/images/outcome"
 )
 
-// fakeBatch is an engine whose list ends as told, and what it was asked for.
+// fakeBatch is an engine whose list ends as given, and the request that it got.
 func fakeBatch(outcomes []outcome.Image, err error) (engine, *batch.Options, *batch.ListOptions) {
 	asked, list := &batch.Options{}, &batch.ListOptions{}
 	open := func(name string, o batch.ListOptions) (*batch.List, error) {

@@ -31,7 +31,7 @@ type BenchOptions struct {
 	pipeline int
 }
 
-// What a measurement is made of unless the user says otherwise.
+// The parts of a measurement unless the user says otherwise.
 const (
 	benchRounds   = 9
 	benchSample   = 10 // milliseconds
@@ -177,7 +177,7 @@ func finishBench(opts BenchOptions, b benched, out *output, e engine) error {
 	return out.bench(opts, b)
 }
 
-// benchSteps tells of each round as it begins: the ways take milliseconds each.
+// benchSteps reports each round as it begins: the ways take milliseconds each.
 func benchSteps(progress progress.Reporter, rounds int) func(int, string) {
 	said := 0
 	return func(round int, _ string) {
@@ -223,7 +223,7 @@ func unpackBoth(ctx context.Context, e engine, image string, media media.Options
 
 func (r *roots) remove() error { return os.RemoveAll(r.dir) }
 
-// benchHints and benchHint say what to do where nothing could be measured.
+// benchHints and benchHint say what to do if nothing could be measured.
 var benchHints = []hinterr.For{
 	{Err: bench.ErrUnsupported, Hint: "run it on x86-64 Linux"},
 	{Err: os.ErrPermission, Hint: "run it as root: programs of an image get a root filesystem of their own"},

@@ -1,4 +1,4 @@
-// What vfix bench prints.
+// The output of vfix bench.
 
 package main
 

@@ -1,4 +1,4 @@
-// What vfix bench prints and refuses, and that its temporary folder goes.
+// The output of vfix bench, what it refuses, and that its temporary directory goes.
 
 package main
 

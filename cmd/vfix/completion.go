@@ -61,7 +61,7 @@ func plainUsage(cmd *cobra.Command) {
 	}
 }
 
-// bashNeeds stands before cobra's script, which calls functions of the package
+// bashNeeds goes before cobra's script, which calls functions of the package
 // bash-completion: it loads them where the shell has not.
 const bashNeeds = `# vfix completion for bash; needs the package bash-completion.
 if ! declare -F _get_comp_words_by_ref >/dev/null; then
@@ -78,7 +78,7 @@ fi
 // namesWait is how long a completion waits for the daemons.
 const namesWait = 2 * time.Second
 
-// What completeNames offers beside images.
+// The words that completeNames offers beside images.
 const (
 	noContainers    = iota
 	namedContainers // behind container:
@@ -86,7 +86,7 @@ const (
 )
 
 // completeNames completes the names of local images and containers. The shell completes
-// files where none fits.
+// files if none fits.
 func completeNames(e engine, which int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if e.names == nil {

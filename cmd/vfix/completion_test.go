@@ -39,7 +39,7 @@ func TestCompleteNames(t *testing.T) {
 	}
 }
 
-// A bash without bash-completion is told what it needs, once, and goes on.
+// A bash without bash-completion gets one message about what it needs, and continues.
 func TestBashCompletionNeeds(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

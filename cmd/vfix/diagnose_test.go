@@ -1,4 +1,4 @@
-// What vfix diagnose prints, and how it ends.
+// The output and the exit status of vfix diagnose.
 
 package main
 
@@ -40,7 +40,7 @@ func called() *diagnose.Crash {
 	}
 }
 
-// logged is what a line of a log tells.
+// logged is the content of a line of a log.
 func logged() *diagnose.Crash {
 	return &diagnose.Crash{
 		Input: "kern.log", Source: diagnose.KernelLog, Kind: diagnose.Call, Function: "time", Program: "sh", PIDs: []int{7, 8}, Count: 3,
@@ -88,7 +88,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// What can be read is told beside the error of what cannot, and the error decides.
+// Readable inputs are reported beside the error of the others, and the error decides.
 func TestDiagnoseError(t *testing.T) {
 	e := engine{diagnose: func(ctx context.Context, args []string, o crash.Options) ([]*diagnose.Result, error) {
 		all, _ := finds(called())(ctx, args, o)

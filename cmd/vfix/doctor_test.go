@@ -1,4 +1,4 @@
-// What vfix doctor prints and refuses.
+// The output of vfix doctor, and what it refuses.
 
 package main
 
@@ -69,7 +69,7 @@ func TestDoctorUsage(t *testing.T) {
 	}
 }
 
-// What a user typed reaches the engine, and what engines hold reaches the check.
+// Options reach the engine, and the engines' findings reach the check.
 func TestDoctorOptions(t *testing.T) {
 	profile := filepath.Join(t.TempDir(), "profile.json")
 	if err := os.WriteFile(profile, []byte("{}"), 0o644); err != nil {

@@ -1,4 +1,4 @@
-// What the verbs call, as one value, so that a test can put its own in the place of each.
+// The functions that the verbs call, as one value, so that a test can put its own in the place of each.
 
 package main
 

@@ -1,4 +1,4 @@
-// The errors that the command makes itself. What a user can do about one is its hint;
+// The errors that the command makes itself. The hint of each says what a user can do;
 // errors.go and package hints are all that main needs to know of errors.
 
 package main
@@ -41,7 +41,7 @@ func usagef(verb, format string, a ...any) error {
 type findingsError struct {
 	msg  string
 	hint string
-	// told says that both are on stdout already, in the words of the verb's own.
+	// told says that the verb has already printed both on stdout, in its own words.
 	told bool
 	// incomplete says that something was not examined, so that the verdict is not known: status 4.
 	incomplete bool
@@ -64,7 +64,7 @@ func (e *signalError) Hint() string {
 // has the same Unwrap and a text of its own, so it is not taken apart.
 var joined = reflect.TypeOf(errors.Join(screen.ErrBrokenPipe))
 
-// flatten returns the errors that err joins, itself where it joins none.
+// flatten returns the errors that err joins, or itself.
 func flatten(err error) []error {
 	if err == nil {
 		return nil

@@ -1,4 +1,4 @@
-// Call sites that the fallback covers are no findings.
+// Call sites that the fallback covers are not findings.
 
 package main
 

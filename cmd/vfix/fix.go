@@ -44,7 +44,7 @@ type jsonFileFix struct {
 	Listing *jsonListing `json:"listing,omitempty"`
 }
 
-// fixJSON is nil where no fix was asked for, or the file needs none.
+// fixJSON is nil if no fix was asked for, or the file needs none.
 func fixJSON(d *rewriter.Redirect) *jsonFileFix {
 	if d == nil {
 		return nil

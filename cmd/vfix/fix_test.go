@@ -94,7 +94,7 @@ func TestFixIsOneLineOfShell(t *testing.T) {
 			t.Errorf("%q: %s is not in:\n%s", source, want, got.stdout)
 		}
 	}
-	// A hint, too.
+	// Also a hint.
 	t.Chdir(t.TempDir())
 	if got := runLine(engine{}, "rebuild", "x", "-o", "oci:no such/$(id)/x"); !strings.Contains(got.stderr, "mkdir -p 'no such/$(id)'\n") {
 		t.Errorf("got %s", got.stderr)

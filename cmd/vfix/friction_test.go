@@ -1,4 +1,4 @@
-// What a user types by mistake, and what vfix makes of it.
+// Mistakes in what a user types, and vfix's answers.
 
 package main
 
@@ -118,7 +118,7 @@ func TestHintOfTMPDIR(t *testing.T) {
 	}
 }
 
-// What the file system refuses is no bug of vfix, and root need not be told to be root.
+// An error of the file system is not a bug of vfix, and the advice to be root is not for root.
 func TestHintOfFileSystem(t *testing.T) {
 	for err, want := range map[error]string{
 		syscall.EISDIR: "a directory", syscall.ENOTDIR: "a directory", syscall.ENAMETOOLONG: "shorter", fs.ErrPermission: "run vfix as",
@@ -132,7 +132,7 @@ func TestHintOfFileSystem(t *testing.T) {
 	}
 }
 
-// A path that cannot be what it is given for is no bug of vfix.
+// A path that cannot be what it is given for is not a bug of vfix.
 func TestHintOfWrongPath(t *testing.T) {
 	dir := t.TempDir()
 	_, notFile := atomicfile.Create(dir)

@@ -115,7 +115,7 @@ func helpText(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return rootHelp(cmd)
 	}
-	// UseLine adds "[flags]", which is no word of ours.
+	// UseLine adds "[flags]", which vfix does not use.
 	var b strings.Builder
 	use := strings.TrimSpace(verbOf(cmd.Parent()) + " " + cmd.Use)
 	fmt.Fprintf(&b, "Usage: vfix %s\n\n%s\n", use, strings.TrimSpace(cmd.Long))

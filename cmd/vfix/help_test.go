@@ -44,7 +44,7 @@ func TestHelpIsComplete(t *testing.T) {
 		byFlag := runLine(engine{}, name, "--help")
 		byVerb := runLine(engine{}, "help", name)
 		if byFlag != byVerb || byFlag.status != 0 || byFlag.stderr != "" {
-			t.Errorf("%s: --help and help differ, or are no result: %+v", name, byFlag)
+			t.Errorf("%s: --help and help differ, or are not a result: %+v", name, byFlag)
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden && (f.Usage == "" || !strings.Contains(byFlag.stdout, "--"+f.Name)) {
@@ -95,7 +95,7 @@ func TestIndexIsComplete(t *testing.T) {
 	}
 }
 
-// What vfix help prints is the page: each word of it; code to the letter; prose and tables
+// The output of vfix help is the page: each word of it; code to the letter; prose and tables
 // within the width.
 func TestTopicsArePages(t *testing.T) {
 	for _, row := range indexRow().FindAllStringSubmatch(page("README"), -1) {
@@ -224,7 +224,7 @@ func checkExample(t *testing.T, line string) {
 	line, _, _ = strings.Cut(line, " | ")
 	args := strings.Fields(line)
 	if len(args) == 0 || args[0] != "vfix" {
-		t.Errorf("example %q is no vfix command", line)
+		t.Errorf("example %q is not a vfix command", line)
 		return
 	}
 	if got := runLine(fake(clean(), nil), args[1:]...); got.status != 0 {

@@ -1,4 +1,4 @@
-// What hotfix prints.
+// The output of hotfix.
 
 package main
 
@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/images/mountopts"
 )
 
-// engineComments stand above the options where there are several engines'; a # begins a
+// engineComments go above the options if they are for several engines; a # begins a
 // comment in a shell and in YAML.
 var engineComments = map[mountopts.Engine]string{
 	mountopts.Docker:     "docker: add your own options before the image",

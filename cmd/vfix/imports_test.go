@@ -39,7 +39,7 @@ var forbidden = map[string][]string{
 	"host/bench/figure": {module, "golang.org/x/arch", "debug/elf", "github.com", "net", "syscall"},
 	// It reads compressed cores.
 	"host/diagnose": {module + "cmd", module + "images", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "net"},
-	// What several packages know alike.
+	// Knowledge that several packages share.
 	"internal":           {module + "cmd", module + "images", module + "host", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "net"},
 	"internal/filemarks": {module, "os", "net", "io/fs", "syscall", "github.com"},
 	"internal/kernellog": {module, "net", "os", "github.com"},
@@ -57,7 +57,7 @@ var forbidden = map[string][]string{
 // excepted are libraries that one package may use in spite of the table: docker's seccomp
 // rules are the library's, and it knows no images.
 var excepted = map[string][]string{
-	// What edits and compares the engines' configuration files.
+	// The packages that edit and compare the engines' configuration files.
 	"host/install": {"github.com/pelletier/go-toml/v2", "github.com/tailscale/hujson", "github.com/aymanbagabas/go-udiff"},
 	// Where things are in config.json.
 	"host/ociruntime": {"github.com/tailscale/hujson", "github.com/tidwall/gjson"},
@@ -96,7 +96,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// What engines execute at each start of a container stays small: no package that it does not need, nor one
+// The program that engines execute at each start of a container stays small: no package that it does not need, nor one
 // whose variables take long to make.
 func TestRuntimeIsSmall(t *testing.T) {
 	deps := func(program string) []string {

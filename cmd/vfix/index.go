@@ -98,7 +98,7 @@ func runIndex(ctx context.Context, args []string, opts IndexOptions, out *output
 	return hinterr.Among(errors.Join(all...), indexHints, "check the image's name as the engine prints it")
 }
 
-// indexImage has the layers examined that an engine has of an image.
+// indexImage examines the layers that an engine has of an image.
 func indexImage(ctx context.Context, engine, image, dir string) (*ociruntime.Indexed, error) {
 	layers, err := index.Layers(ctx, engine, image)
 	if err != nil {

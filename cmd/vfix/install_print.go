@@ -1,4 +1,4 @@
-// What install and uninstall print. See the rules in package screen.
+// The output of install and uninstall. See the rules in package screen.
 
 package main
 

@@ -1,4 +1,4 @@
-// What vfix install and uninstall print and refuse.
+// The output of vfix install and uninstall, and what they refuse.
 
 package main
 
@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/host/install"
 )
 
-// What a user typed reaches the engine, stdout carries what to type next, and what comes out
+// Options reach the engine, stdout carries the next command to type, and what comes out
 // of files writes nothing to the terminal.
 func TestInstallOutput(t *testing.T) {
 	var told install.Options
@@ -25,7 +25,7 @@ func TestInstallOutput(t *testing.T) {
 		FailClosed: true, OptIn: true, Fallback: true, Force: true, Default: true,
 	}
 	if !sameOptions(told, want) {
-		t.Errorf("the engine was told %+v, want %+v", told, want)
+		t.Errorf("the engine got %+v, want %+v", told, want)
 	}
 	if got.status != 0 || got.stdout != "systemctl restart containerd\n" {
 		t.Errorf("got %+v", got)
@@ -83,7 +83,7 @@ func TestInstallCheck(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if told.Engine != install.Docker || told.Root != "/host" {
-		t.Errorf("the engine was told %+v", told)
+		t.Errorf("the engine got %+v", told)
 	}
 	if got := runLine(e, "install", "--check", "--format", "json"); got.status != 3 || validate(t, schema(t), got.stdout) != nil {
 		t.Errorf("got %+v", got)

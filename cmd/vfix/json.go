@@ -57,7 +57,7 @@ func (o *output) json(v any) error {
 	return err
 }
 
-// fill makes empty lists of nil ones, in place. Bytes are no list.
+// fill makes empty lists of nil ones, in place. Bytes are not a list.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -83,7 +83,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// timeIf is a time as JSON has it, "" for one that is not known.
+// timeIf is a time in JSON, "" if it is not known.
 func timeIf(t time.Time) string {
 	if t.IsZero() {
 		return ""

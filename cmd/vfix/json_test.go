@@ -115,7 +115,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 		for field := range def.Properties {
 			fields++
 			if !strings.Contains(docs.JSON, "`"+field+"`") {
-				t.Errorf("docs/json.md does not tell of %s in %s", field, name)
+				t.Errorf("docs/json.md does not describe %s in %s", field, name)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func TestImportsPointDownward(t *testing.T) {
 			imports, err := importsOf(path, nil)
 			for _, i := range imports {
 				if to, ok := strings.CutPrefix(i, module); ok && !mayImport(at, to) {
-					t.Errorf("%s imports %s, which does not stand below %s", path, to, at)
+					t.Errorf("%s imports %s, which is not below %s", path, to, at)
 				}
 			}
 			return err
@@ -126,13 +126,13 @@ func TestUpwardImportsAreSeen(t *testing.T) {
 	}
 }
 
-// What is built is not committed: a program in the tree makes every clone as large as itself, for good.
+// Built files are not committed: a program in the tree makes every clone as large as itself, for good.
 func TestNothingBuiltIsCommitted(t *testing.T) {
 	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached")
 	list.Dir = filepath.Join("..", "..")
 	names, err := list.Output()
 	if err != nil {
-		t.Skipf("git ls-files: %v: this is no clone", err)
+		t.Skipf("git ls-files: %v: this is not a clone", err)
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
 		info, err := os.Lstat(filepath.Join(list.Dir, name))

@@ -79,7 +79,7 @@ func withSignals(parent context.Context) (context.Context, func()) {
 		signal.Notify(signals, ending...)
 	}
 	// A caught SIGPIPE makes a write to a closed pipe fail with EPIPE, also on stdout and
-	// stderr, where it would end the process before it has cleaned up (os/signal, SIGPIPE).
+	// stderr, which would end the process before it has cleaned up (os/signal, SIGPIPE).
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	done := make(chan struct{})

@@ -36,9 +36,9 @@ import (
 	"vfix.dev/vfix/images/patch"
 )
 
-var update = flag.Bool("update", false, "write the golden files in testdata anew")
+var update = flag.Bool("update", false, "write the golden files in testdata again")
 
-// told is what a command line printed and how it ended.
+// told is the output of a command line and its exit status.
 type told struct {
 	stdout, stderr string
 	status         int

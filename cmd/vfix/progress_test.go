@@ -53,7 +53,7 @@ func progressOf(t *testing.T, mode string) string {
 }
 
 func TestProgressPlain(t *testing.T) {
-	// The buffer is no terminal: auto is plain.
+	// The buffer is not a terminal: auto is plain.
 	for _, mode := range []string{"plain", "auto"} {
 		got := progressOf(t, mode)
 		for _, want := range []string{

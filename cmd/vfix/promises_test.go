@@ -42,7 +42,7 @@ func TestPromisesHaveTests(t *testing.T) {
 }
 
 // promised reports whether there is a test of that name: a Go test's, or one of bats' in
-// tests/092-runtime-hostile.bats or the file whose number stands before it.
+// tests/092-runtime-hostile.bats or the file whose number precedes it.
 func promised(t *testing.T, name string) bool {
 	if strings.HasPrefix(name, "Test") {
 		return exec.Command("grep", "-rqE", "--include=*_test.go", "^func "+name+`\(t `, "../../host", "../../images", "../../cmd").Run() == nil

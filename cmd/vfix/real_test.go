@@ -72,7 +72,7 @@ func writeImage(t *testing.T, dir string, files map[string][]byte) {
 	}
 }
 
-// What the real engine finds is printed as the schema says, by every verb.
+// Every verb prints the findings of the real engine as the schema says.
 func TestRealJSONMatchesSchema(t *testing.T) {
 	files := fixtures(t)
 	s := schema(t)

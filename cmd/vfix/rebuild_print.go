@@ -1,4 +1,4 @@
-// What vfix rebuild prints: the table and the rest on stderr, the reference on stdout.
+// The output of vfix rebuild: the table and the rest on stderr, the reference on stdout.
 
 package main
 

@@ -95,7 +95,7 @@ var unknownLetter = lazy.Regexp(`^unknown shorthand flag: '(.)' in -.*`)
 
 var noValue = lazy.Regexp(`^flag needs an argument: (?:'.' in )?(-.+)`)
 
-// flagError is a usage error in plain words, with the option that was meant where one is near.
+// flagError is a usage error in plain words, with the option that was meant if one is near.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &usageError{verb: verbOf(cmd), msg: err.Error()}
 	if m := goError().FindStringSubmatch(e.msg); m != nil {

@@ -1,4 +1,4 @@
-// What vfix run hands on, and its exit statuses.
+// The command that vfix run hands on, and its exit statuses.
 
 package main
 
@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/host/run"
 )
 
-// What follows CMD is CMD's, options and all, and what vfix was told stays with it.
+// Everything after CMD is CMD's, options and all, and vfix keeps its own options.
 func TestRunArguments(t *testing.T) {
 	var args []string
 	var told run.Options
@@ -28,11 +28,11 @@ func TestRunArguments(t *testing.T) {
 			t.Errorf("vfix %s: got %q, %+v, want %q", line, args, got, want)
 		}
 		if (told.Way == run.Trace) != strings.Contains(line, "trace") || (told.Explain != nil) != strings.Contains(line, "run --explain") {
-			t.Errorf("vfix %s: host was told %+v", line, told)
+			t.Errorf("vfix %s: host got %+v", line, told)
 		}
 	}
 	if len(told.Library) == 0 || len(told.Library32) == 0 || len(told.Trace) == 0 || told.Warn == nil {
-		t.Error("host was not told what the fallback is made of")
+		t.Error("host did not get the parts of the fallback")
 	}
 }
 

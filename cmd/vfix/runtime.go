@@ -21,7 +21,7 @@ const (
 	runtimeVerb = "runtime"
 )
 
-// runtimeArgs returns what stands behind the name of the runtime; false where vfix is called
+// runtimeArgs returns the arguments after the name of the runtime; false if vfix is called
 // as something else, or asked for its own help. It is looked at before all else: this is
 // run at each start of a container.
 func runtimeArgs(args []string) ([]string, bool) {

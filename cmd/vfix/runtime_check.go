@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// checkVerb is a word behind vfix runtime that is no command of a runtime.
+// checkVerb is a word behind vfix runtime that is not a command of a runtime.
 const checkVerb = "check"
 
 func newRuntimeCheckCommand(out *output) *cobra.Command {

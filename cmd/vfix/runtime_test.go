@@ -1,4 +1,4 @@
-// What vfix runtime status prints, and which words after vfix runtime are its own.
+// The output of vfix runtime status, and which words after vfix runtime are its own.
 
 package main
 
@@ -53,7 +53,7 @@ func TestStatusOutput(t *testing.T) {
 	e := fake(clean(), nil)
 	e.status = func(o ociruntime.StatusOptions) (*ociruntime.Status, error) {
 		if o.Last != 3 || o.Record != "journald" {
-			t.Errorf("the engine was told %+v", o)
+			t.Errorf("the engine got %+v", o)
 		}
 		return nil, &fs.PathError{Op: "open", Path: "/x", Err: fs.ErrNotExist}
 	}
@@ -95,7 +95,7 @@ func TestRuntimeCheck(t *testing.T) {
 	}
 }
 
-// What an engine types goes to the runtime, whatever it is.
+// The arguments of an engine go to the runtime, whatever it is.
 func TestRuntimeArgs(t *testing.T) {
 	for line, want := range map[string]string{
 		"vfix runtime state c": "state c", "vfix-runtime status": "status", "/usr/bin/vfix-runtime --help": "--help",

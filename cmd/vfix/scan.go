@@ -207,7 +207,7 @@ func quoted(command string) string {
 	return "'" + command + "'"
 }
 
-// fixCommands are the commands that fix what a scan found, as a shell reads them; where nothing can be fixed, the
+// fixCommands are the commands that fix what a scan found, as a shell reads them; if nothing can be fixed, the
 // one that shows why.
 func fixCommands(f *contents.Findings) []string { return place{}.fixes(f) }
 

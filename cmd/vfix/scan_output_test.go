@@ -75,7 +75,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// What is accepted is shown as such in each format, and does not count; of the rest nothing changes.
+// Accepted findings are shown as such in each format, and do not count; the others do not change.
 func TestIgnoreFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {

@@ -1,4 +1,4 @@
-// What vfix scan prints: the tables, and behind them a verdict and the command to type.
+// The output of vfix scan: the tables, and behind them a verdict and the command to type.
 
 package main
 

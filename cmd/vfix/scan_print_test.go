@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/images/media"
 )
 
-// unread is clean but for what could not be read.
+// unread is clean except for what could not be read.
 func unread() *contents.Findings {
 	f := clean()
 	f.Passed = []contents.Passed{{Path: "root", Reason: "permission denied", Denied: true, Unread: true}, {Path: "usr/bin/x", Reason: "permission denied", Denied: true, Unread: true}}
@@ -75,7 +75,7 @@ func TestScanVerdict(t *testing.T) {
 			strings.Contains(json, `"verdict": "not-affected"`) != strings.Contains(got.stdout, "\nNOT AFFECTED") {
 			t.Errorf("%s: JSON:\n%s", c.name, json)
 		}
-		// With JSON on stdout the finding is told on stderr.
+		// With JSON on stdout the finding is reported on stderr.
 		got = runLine(fake(c.f, nil), "scan", "--format", "json", "x")
 		if got.status != c.status || c.status == 3 && !strings.Contains(got.stderr, "vfix: hint: run 'vfix ") {
 			t.Errorf("%s: JSON: got status %d, stderr %s", c.name, got.status, got.stderr)
@@ -118,7 +118,7 @@ func TestUnreadAfterWork(t *testing.T) {
 	}
 }
 
-// TestHazards: they are printed below the tables, and change the exit status only where that is asked for.
+// TestHazards: they are printed below the tables, and change the exit status only if that is asked for.
 func TestHazards(t *testing.T) {
 	f := clean()
 	f.Hazards = mixed().Hazards

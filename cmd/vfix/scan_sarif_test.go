@@ -1,4 +1,4 @@
-// What vfix scan --format sarif prints, against the schema of SARIF 2.1.0.
+// The output of vfix scan --format sarif, against the schema of SARIF 2.1.0.
 
 package main
 

@@ -130,7 +130,7 @@ func TestNoSentenceDecides(t *testing.T) {
 	}
 }
 
-// The control: each way to do it, and what is no such thing.
+// The control: each way to do it, and what is not one.
 func TestSentencesAreSeen(t *testing.T) {
 	for body, want := range map[string]bool{
 		`if strings.Contains(err.Error(), "denied") { }`:                   true,

@@ -1,6 +1,6 @@
 //go:build share
 
-// What make install puts into share/ beside the program: man pages, made from the commands and
+// The files that make install puts into share/ beside the program: man pages, made from the commands and
 // the topics of help, and completions. Releases are built without this file and what it needs;
 // deploy/release/share runs it, `go run -tags share ./cmd/vfix DIR VERSION`. The date of the pages
 // is SOURCE_DATE_EPOCH.

@@ -1,4 +1,4 @@
-// What rebuild and verify print, which options reach the engine, and which are refused.
+// The output of rebuild and verify, which options reach the engine, and which are refused.
 
 package main
 
@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/images/patch"
 )
 
-// What stands on stdout is the contract of each verb.
+// The content of stdout is the contract of each verb.
 func TestRebuildOutput(t *testing.T) {
 	e := fake(patchable(), nil)
 	got := runLine(e, "rebuild", "redis:2.8.22")
@@ -52,7 +52,7 @@ func TestVerifyOutput(t *testing.T) {
 	}
 }
 
-// What a user typed reaches the engine.
+// Options reach the engine.
 func TestOptionsReachEngine(t *testing.T) {
 	var scan images.ScanOptions
 	var patched patch.Options
@@ -90,7 +90,7 @@ func TestOptionsReachEngine(t *testing.T) {
 		}
 	}
 	if scan.Media.Platform.String() != "linux/amd64/v2" || !scan.Media.Insecure || scan.Jobs != 3 || scan.Media.Progress == nil {
-		t.Errorf("scan: the engine was told %+v", scan)
+		t.Errorf("scan: the engine got %+v", scan)
 	}
 	if !patched.DryRun {
 		t.Errorf("patch: the engine was told %+v", patched)
@@ -98,10 +98,10 @@ func TestOptionsReachEngine(t *testing.T) {
 	if rebuild.Tag != "a:b" || rebuild.Dest != "oci:x" || rebuild.Suffix != "-vfix" ||
 		rebuild.Fallback != fallback.FallbackAlways || len(rebuild.Shim.Library) == 0 || len(verify.Shim.Trace) == 0 || rebuild.Version == "" ||
 		rebuild.Media.UserAgent == "" || rebuild.Media.Platform.String() != "linux/amd64" {
-		t.Errorf("rebuild: the engine was told %+v", rebuild)
+		t.Errorf("rebuild: the engine got %+v", rebuild)
 	}
 	if verify.Against != "base" {
-		t.Errorf("verify: the engine was told %+v", verify)
+		t.Errorf("verify: the engine got %+v", verify)
 	}
 }
 

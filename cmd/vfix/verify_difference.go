@@ -1,4 +1,4 @@
-// What differs in a file that verify compared, on paper: the listing of each call site, then
+// The differences in a file that verify compared, on paper: the listing of each call site, then
 // what changes beside them:
 //
 //	lib/libc.so.6: what else changes

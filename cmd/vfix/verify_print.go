@@ -1,4 +1,4 @@
-// What vfix verify prints: what it proved, and what it could not.
+// The output of vfix verify: what it proved, and what it could not.
 
 package main
 

@@ -27,7 +27,7 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// Options are what the engine is told.
+// Options are the settings of the engine.
 type Options struct {
 	Root  string // SOURCE of the files, "" for this machine
 	Media media.Options
@@ -52,7 +52,7 @@ type image struct {
 	scan    *diagnose.Scanned
 	jvm     string // what ends its JVM, "" for nothing
 	program string
-	why     string // it was not examined; "" where it was
+	why     string // it was not examined; "" if it was
 }
 
 // Diagnose diagnoses each CRASH; what can be read is returned beside the errors of what
@@ -209,7 +209,7 @@ func scanned(f *contents.Findings) *diagnose.Scanned {
 	return out
 }
 
-// notFound is a word that is no file, and no container either.
+// notFound is a word that is neither a file nor a container.
 type notFound struct {
 	arg   string
 	cause error
@@ -228,7 +228,7 @@ func (e *notFound) Hint() string {
 	return "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
 }
 
-// container looks at a container and, where no root was named, into its image.
+// container looks at a container and, if no root was named, into its image.
 func (r *reader) container(name string) (*diagnose.Result, error) {
 	c, err := media.FindContainer(r.ctx, name, r.o.Media)
 	if err != nil {
@@ -290,7 +290,7 @@ func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) func() {
 // Exit statuses of what is looked into: by SIGKILL, SIGSEGV and SIGSYS.
 const killed, faulted, refused = 137, 139, 159
 
-// lookInto looks into the image of a container, where an engine here has it and its files tell more.
+// lookInto looks into the image of a container, if an engine here has it and its files show more.
 func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
 	e.FixedHeap = slices.ContainsFunc(e.Words, limitsHeap)
 	ref := "" // the user says what it ran in

@@ -1,4 +1,4 @@
-// A word that is no crash.
+// A word that is not a crash.
 
 package crash
 

@@ -11,7 +11,7 @@ import (
 // maxSize is more than any of the programs has, in bytes.
 const maxSize = 1 << 30
 
-// What make built, and a README, so that Go compiles where make has not run. Package install finds
+// The files that make built, and a README, so that Go compiles before make has run. Package install finds
 // vfix-runtime in the bytes of this program.
 //
 //go:embed programs

@@ -13,7 +13,7 @@ import (
 // usual: of the 80 MiB that an image of 1 GB took, 25 were garbage of buffers, and no time is lost.
 const little = 44 << 20
 
-// Limit limits memory by what is in use, after each collection anew: a fixed limit below that
+// Limit limits memory by what is in use, again after each collection: a fixed limit below that
 // would make the collector run all the time.
 func Limit() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {

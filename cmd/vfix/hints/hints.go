@@ -15,7 +15,7 @@ import (
 )
 
 // hintTable says what to do about an error that carries no hint of its own. The first
-// row that matches wins, so the particular stands before the general.
+// row that matches wins, so the particular goes before the general.
 var hintTable = []struct {
 	is   error
 	hint string

@@ -108,7 +108,7 @@ func cells(all []rewriter.Line, style byteStyle, width int) [][]cell {
 	return out
 }
 
-// beside prints both sides next to each other, or nothing where they do not fit.
+// beside prints both sides next to each other, or nothing if they do not fit.
 func (l *Site) beside(w io.Writer, c screen.Palette, width int, style byteStyle, wraps bool) bool {
 	left, right := cells(l.Before, style, unlimited), cells(l.After, style, unlimited)
 	lw, rw := widths(left), widths(right)
@@ -151,7 +151,7 @@ func paintText(paint func(string) string, s string) string {
 }
 
 // rows pairs the two sides by address: a line of one side that begins an instruction where
-// the other side has none stands alone.
+// the other side has none is alone.
 func (l *Site) rows(left, right [][]cell) [][2]cell {
 	var out [][2]cell
 	i, j := 0, 0
@@ -185,7 +185,7 @@ func (l *Site) rows(left, right [][]cell) [][2]cell {
 	return out
 }
 
-// stacked prints one side as objdump does, its texts wrapped where they do not fit; changed lines are marked.
+// stacked prints one side as objdump does, its texts wrapped if they do not fit; changed lines are marked.
 func (l *Site) stacked(w io.Writer, c screen.Palette, terminal int, name string, side []rewriter.Line) {
 	if name != "" {
 		fmt.Fprintln(w, "  "+name+":")
@@ -227,7 +227,7 @@ func widths(side [][]cell) columns {
 	return c
 }
 
-// Of is what is shown about one patch of a file; false where there is nothing.
+// Of is what is shown about one patch of a file; false if there is nothing.
 func Of(f *contents.File, p *rewriter.Patch) (Site, bool) {
 	if p.Listing == nil || p.Site.Verdict == rewriter.Benign {
 		return Site{}, false
@@ -243,7 +243,7 @@ func Of(f *contents.File, p *rewriter.Patch) (Site, bool) {
 	return l, true
 }
 
-// Fix is what is shown about a fix of a file besides its call sites; false where there is
+// Fix is what is shown about a fix of a file besides its call sites; false if there is
 // nothing.
 func Fix(path string, d *rewriter.Redirect) (Site, bool) {
 	if d == nil || d.Listing == nil {
@@ -274,7 +274,7 @@ func Explain(w io.Writer, s screen.Stream, f *contents.Findings) {
 	}
 }
 
-// writeLines writes lines below a head; nothing where there are none.
+// writeLines writes lines below a head; nothing if there are none.
 func writeLines(w io.Writer, s screen.Stream, head string, lines []string) {
 	if len(lines) == 0 {
 		return

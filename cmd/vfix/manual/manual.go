@@ -30,7 +30,7 @@ func pageDate() time.Time {
 // seeTopic is how help texts refer to a topic or a verb.
 var seeTopic = regexp.MustCompile(`'vfix help ([a-z-]+)'`)
 
-// Command is the page of a command in section 1. topics are those that it may refer to, help is where it does.
+// Command is the page of a command in section 1. topics are those that it may refer to, help is the place that does.
 func Command(cmd *cobra.Command, help, status, version string, topics []string) []byte {
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 	use := strings.TrimSpace(strings.TrimSuffix(cmd.CommandPath(), cmd.Name()) + cmd.Use)
@@ -78,7 +78,7 @@ func head(name, section, version, short string) string {
 		escape(strings.ToUpper(name)), section, pageDate().Format("2006-01-02"), escape(version), escape(name), escape(short))
 }
 
-// options is a paragraph for each option that people see. A default is in the text where it matters.
+// options is a paragraph for each option that people see. The text has the default if it matters.
 func options(cmd *cobra.Command) string {
 	cmd.InitDefaultHelpFlag()
 	cmd.Flags().Lookup("help").Usage = "show the help text"
@@ -142,7 +142,7 @@ func filled(s string) string {
 	return b.String()
 }
 
-// escape writes text so that roff prints it in each locale. What ASCII has no character for is spelled out: groff
+// escape writes text so that roff prints it in each locale. Characters that ASCII lacks are spelled out: groff
 // leaves it out where the reader's locale has none either, and not all readers know what to print in its place.
 func escape(s string) string { return escapes.Replace(s) }
 

@@ -148,7 +148,7 @@ func (p *plainPrinter) flush() {
 	}
 }
 
-// rows prints a table, its heading in capitals as in vfix's other tables. Where it is too
+// rows prints a table, its heading in capitals as in vfix's other tables. If it is too
 // wide, the widest columns are wrapped.
 func (p *plainPrinter) rows() {
 	var rows [][]string

@@ -102,7 +102,7 @@ type Artifact struct {
 }
 
 // Region is the bytes of a call site in its file, or, without bytes, the file. Nobody may infer its
-// line from them, nor them from the line (§3.30.4), which is there because GitHub wants one.
+// line from them, nor them from the line (§3.30.4), which is there because GitHub requires one.
 type Region struct {
 	StartLine  int    `json:"startLine"`
 	ByteOffset uint64 `json:"byteOffset,omitempty"`

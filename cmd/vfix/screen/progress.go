@@ -24,13 +24,13 @@ import (
 type reporter struct {
 	out  *Output
 	mode string        // "tty", "plain", "quiet"
-	bars *mpb.Progress // nil but for tty
+	bars *mpb.Progress // only for tty
 	// shown says that there was a bar.
 	shown atomic.Bool
-	// told are the names of what has a line or bar already: a layer is read, compressed, written
+	// told are the names that already have a line or bar: a layer is read, compressed, written
 	// and pushed, and has one.
 	told sync.Map
-	many atomic.Int64 // how many told has, at most
+	many atomic.Int64 // the largest number of names in told
 }
 
 // maxTold is how many names are remembered: a list of images has many layers.
@@ -121,7 +121,7 @@ const (
 	nameWidth = 28
 )
 
-// startBar adds a bar, which goes when it is full where its name had one before; nil where the
+// startBar adds a bar, which goes when it is full if its name had one before; nil if the
 // bars have ended already.
 func (r *reporter) startBar(kind, name string, size int64, again bool) progress.Task {
 	label := fmt.Sprintf("%-*s ", kindWidth, kind)
@@ -151,7 +151,7 @@ func (r *reporter) startBar(kind, name string, size int64, again bool) progress.
 	return &barTask{bar: bar}
 }
 
-// Overall adds the bar of a list, below all others; nil where there are no bars.
+// Overall adds the bar of a list, below all others; nil without bars.
 func (o *Output) Overall(all int) *mpb.Bar {
 	r := o.progress
 	if r == nil || r.bars == nil {
@@ -170,12 +170,12 @@ func (o *Output) Overall(all int) *mpb.Bar {
 	return bar
 }
 
-// barTask is one bar. mpb may be told from several goroutines at once.
+// barTask is one bar. Several goroutines may call mpb at once.
 type barTask struct{ bar *mpb.Bar }
 
 func (t *barTask) Add(n int64) { t.bar.IncrInt64(n) }
 
-// Done fills the bar, wherever it stands.
+// Done fills the bar, whatever it shows.
 func (t *barTask) Done() { t.bar.SetTotal(-1, true) }
 
 // lineInterval is how long a plain line waits for the next one about the same task.

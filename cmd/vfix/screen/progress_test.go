@@ -1,4 +1,4 @@
-// What comes after the bars; long names.
+// Output after the bars; long names.
 
 package screen
 
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What comes after the end of the bars is no panic, and messages still appear.
+// Calls after the end of the bars do not panic, and messages still appear.
 func TestProgressAfterEnd(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	out := New(&stdout, &stderr)

@@ -9,7 +9,7 @@
 //  3. An error is two lines: "vfix: error: WHAT" and "vfix: hint: WHAT TO DO". main prints
 //     it; nothing else does.
 //  4. A message starts with "vfix: " and is one line; on a terminal it wraps at words.
-//  5. Names come out of untrusted files: whatever is no printable character is escaped, so
+//  5. Names come out of untrusted files: everything but printable characters is escaped, so
 //     that no file name can write to the terminal (Printable).
 //  6. No password, token or signed query leaves through an error or a message (redact.Redact).
 //  7. Colour and bars are for terminals, decided for stdout and stderr apart. A NO_COLOR
@@ -160,7 +160,7 @@ func (o *Output) Say(label string, paint func(string) string, text string) {
 	o.Line(line)
 }
 
-// Line prints a line to stderr as it is, above the bars where there are some.
+// Line prints a line to stderr as it is, above the bars if there are any.
 func (o *Output) Line(line string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -191,7 +191,7 @@ func Safe(s string) string {
 	return Printable(redact.Redact(s))
 }
 
-// Printable escapes what is no printable character, as Go's %q does, and leaves the rest.
+// Printable escapes characters that are not printable, as Go's %q does, and leaves the rest.
 func Printable(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

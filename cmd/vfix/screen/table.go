@@ -37,7 +37,7 @@ func printableCells(row []string) []string {
 	return clean
 }
 
-// Gap stands between columns. MinLast is how narrow the last column, which wraps, may get
+// Gap is between columns. MinLast is how narrow the last column, which wraps, may get
 // before the first one gives up its width: its cells then have lines of their own, and
 // indent is what stays of it.
 const (

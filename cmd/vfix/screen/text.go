@@ -49,7 +49,7 @@ func Pad(s string, width int, right bool) string {
 	return s + space
 }
 
-// Wrap breaks s at spaces into lines of at most width columns, where that is possible.
+// Wrap breaks s at spaces into lines of at most width columns, if that is possible.
 func Wrap(s string, width int) []string {
 	lines := []string{""}
 	for _, word := range strings.Fields(s) {
@@ -74,7 +74,7 @@ func wrapLong(s string, width int) []string {
 	return Wrap(s, width)
 }
 
-// plainWidth is how wide texts are where they do not go to a terminal.
+// plainWidth is the width of texts that do not go to a terminal.
 const plainWidth = 100
 
 // TextWidth is how many columns a text may take.

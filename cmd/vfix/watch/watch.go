@@ -32,7 +32,7 @@ type List struct {
 	file  string // of the counters; "": none
 	meter *registry.Meter
 	begin time.Time
-	bar   *mpb.Bar // nil where there is no terminal
+	bar   *mpb.Bar // nil without a terminal
 
 	mu     sync.Mutex
 	of     map[outcome.Status]int
@@ -76,7 +76,7 @@ func (w *List) count() int {
 	return n
 }
 
-// run tells from time to time, until end.
+// run reports from time to time, until end.
 func (w *List) run() {
 	defer close(w.done)
 	line, file := time.NewTicker(watchLine), time.NewTicker(watchMetrics)

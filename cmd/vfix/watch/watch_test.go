@@ -1,4 +1,4 @@
-// What is said of a list on its way.
+// Progress of a list.
 
 package watch
 
