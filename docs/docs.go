@@ -1,4 +1,4 @@
-// Package docs holds the pages about vfix, which the command prints too.
+// Package docs holds the pages about vfix, which the command also prints.
 package docs
 
 import "embed"

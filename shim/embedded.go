@@ -67,8 +67,8 @@ func Measure() []byte { return built("vfix-measure") }
 // the functions of the libc cost that it is run with (src/linked).
 func MeasureLibc() []byte { return built("vfix-measure-libc") }
 
-// Stubs returns a copy of a library with time, gettimeofday and sched_getcpu as old glibcs have
-// them: they call the vsyscall page.
+// Stubs returns a copy of a library with time, gettimeofday and sched_getcpu as in old
+// glibcs: they call the vsyscall page.
 func Stubs() []byte {
 	b := built("vfix-stubs.so")
 	for i, c := range b {

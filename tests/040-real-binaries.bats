@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Real old binaries, which no checkout carries: VFIX_LEGACY_DIR names a folder of them. What
-# is in it is recognised by content, so any mixture will do: root filesystems (a Debian 7, a
+# Real old binaries, which no checkout carries: VFIX_LEGACY_DIR names a folder of them. Its
+# content is recognised, so any mixture will do: root filesystems (a Debian 7, a
 # CentOS 5), the lib folders of such, static programs (MUSCLE, MAFFT, BLAT). Each test says
 # what it needs and skips where the folder has none.
 #
@@ -38,7 +38,7 @@ attempt() {
 	out=$(tr -d '\0' <"$dir/out") err=$(tr -d '\0' <"$dir/err")
 }
 
-# furnish ROOT: provides what a program expects of a root filesystem, as far as nobody may have it.
+# furnish ROOT: provides what a program expects of a root filesystem, as far as nobody may read it.
 furnish() {
 	mkdir -p "$1/dev" "$1/proc" "$1/tmp"
 	chmod 755 "$1"

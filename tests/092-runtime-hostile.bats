@@ -284,8 +284,8 @@ teardown() {
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
 }
 
-# on_layers N: a writable bundle on the two layers of $work/layers, as docker's overlay2 has
-# them; its upper layer is $upper.
+# on_layers N: a writable bundle on the two layers of $work/layers, as with docker's
+# overlay2; its upper layer is $upper.
 on_layers() {
 	local store=$work/layers/overlay2
 	bundle "$1" '.root.readonly = false'

@@ -56,14 +56,14 @@ fixture_image() {
 	run_vfix hotfix --list -o "$dir"
 	expect_match head "${lines[0]}" 'SIZE'
 	expect 'unused copies' "$(grep -c "$dir/v2/files/[0-9a-f]*  -\$" <<<"$output")" "$(find "$dir/v2/files" -type f | wc -l)"
-	# A container that was created and is not running uses its copies, too.
+	# A container that was created and is not running also uses its copies.
 	bash -c "docker() { /usr/bin/docker \"\$@\"; }; ${printed/docker run/docker create --name holder --network none} true"
 	run_vfix hotfix --list -o "$dir"
 	expect 'copies of the container' "$(grep -c '  holder$' <<<"$output")" "$(find "$dir/v2/files" -type f | wc -l)"
 	fixture_image other:1 opt/program
 	run_vfix hotfix --for docker -o "$dir" other:1
 	before=$(find "$dir/v2/files" -type f | wc -l)
-	# What was made just now may be about to be mounted.
+	# New copies may be about to be mounted.
 	run_vfix hotfix --prune -o "$dir"
 	expect 'new copies' "$(find "$dir/v2/files" -type f | wc -l)" "$before"
 }

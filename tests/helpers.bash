@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034,SC2154,SC2317
 bats_require_minimum_version 1.5.0
 
-# bats notes before each command where it is, for the day that it fails, which takes longer than most
+# bats notes the place of each command before it, for the day that it fails, which takes longer than most
 # commands. It is enough to know the line of the test file and of its own functions.
 bats_debug_trap() {
 	[[ $1 == "${BATS_TEST_SOURCE-}" && ${BATS_INTERRUPTED-NOTSET} == NOTSET && ${BATS_TIMED_OUT-NOTSET} == NOTSET ]] || return 0
@@ -29,7 +29,7 @@ status_sigsys=159
 # This long is given to a service to come up or end before it counts as broken.
 patience=60 # seconds
 
-# run_vfix [STATUS] ARGUMENT...: runs vfix, wants that exit status (0), and leaves its
+# run_vfix [STATUS] ARGUMENT...: runs vfix, expects that exit status (0), and leaves its
 # stdout in $output and its stderr in $stderr, as bats' run does with fewer processes.
 run_vfix() {
 	local want=0
@@ -147,7 +147,7 @@ enter_work() {
 }
 
 # same_files LAYOUT [ROOT]: the merged files of its image x are those of the legacy image, or of a folder,
-# but for the two that are patched. It works in the folder rootfs.
+# except for the two that are patched. It works in the folder rootfs.
 same_files() {
 	"$build/validate" "$1"
 	umoci raw unpack --image "$1:x" rootfs

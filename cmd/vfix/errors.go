@@ -41,8 +41,8 @@ func usagef(verb, format string, a ...any) error {
 type findingsError struct {
 	msg  string
 	hint string
-	// told says that the verb has already printed both on stdout, in its own words.
-	told bool
+	// printed says that the verb has already printed both on stdout, in its own words.
+	printed bool
 	// incomplete says that something was not examined, so that the verdict is not known: status 4.
 	incomplete bool
 }

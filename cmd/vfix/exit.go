@@ -18,7 +18,7 @@ const (
 	statusUsage       = 2
 	statusFindings    = 3
 	statusIncomplete  = 4
-	statusNotStarted  = 125 // as env(1) has them
+	statusNotStarted  = 125 // the statuses of env(1)
 	statusNotExec     = 126
 	statusNoCommand   = 127
 	statusHangup      = 128 + int(syscall.SIGHUP)

@@ -164,7 +164,7 @@ func siteJSON(p *rewriter.Patch) jsonSite {
 	return s
 }
 
-// listingJSON is nil where there was nothing to disassemble.
+// listingJSON is nil if there was nothing to disassemble.
 func listingJSON(e *rewriter.Explanation) *jsonListing {
 	if e == nil || len(e.Before) == 0 {
 		return nil

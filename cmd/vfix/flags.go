@@ -190,7 +190,7 @@ func parsePlatform(verb, text string) (v1.Platform, error) {
 	if text == "" {
 		return v1.Platform{OS: "linux", Architecture: "amd64"}, nil
 	}
-	platform := strings.Replace(text, "x86_64", "amd64", 1) // as uname -m has it
+	platform := strings.Replace(text, "x86_64", "amd64", 1) // the name that uname -m prints
 	if platform != "linux" && !strings.Contains(platform, "/") {
 		platform = "linux/" + platform
 	}
@@ -204,7 +204,7 @@ func parsePlatform(verb, text string) (v1.Platform, error) {
 	return *p, nil
 }
 
-// userAgent is what registries and engines are told.
+// userAgent is vfix's name in requests to registries and engines.
 func userAgent() string { return "vfix/" + buildVersion().Version }
 
 func oneOf(verb, flag, got string, allowed []string) error {
@@ -277,7 +277,7 @@ func parseDest(verb, typed string) (media.Ref, error) {
 	return dest, nil
 }
 
-// fallbackShim is what the fallback is made of. Package images is told it: it knows images,
+// fallbackShim is what the fallback is made of. Package images gets it from here: it knows images,
 // and not what runs in them.
 func fallbackShim() fallback.Shim {
 	return fallback.Shim{Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace()}

@@ -55,7 +55,7 @@ changed, and nothing is installed.
 
 A name is a container if the engine has one of that name, otherwise an image; to
 be explicit use container:NAME or the prefixes of 'vfix help sources'. The
-container's own changes are examined too, and files covered by its volumes are
+container's own changes are also examined, and files covered by its volumes are
 not touched. Each copy is named by its content and has the owner, mode, time and
 extended attributes of the original; existing copies are reused.
 
@@ -75,7 +75,7 @@ A mounted file cannot be replaced from inside: a package manager that upgrades
 libc in the container fails with "device or resource busy". vfix-runtime does
 not have this limitation: see 'vfix install --help'.
 
-With --fix java-cgroups, JDKs are fixed, too: see 'vfix help java'.
+With --fix java-cgroups, JDKs are also fixed: see 'vfix help java'.
 
 --list shows the copies and the containers and processes that use them; --prune
 removes the unused ones that are more than a minute old.`,
@@ -88,7 +88,7 @@ removes the unused ones that are more than a minute old.`,
   3  success, but live or unknown call sites cannot be patched, or the options
      of the chosen engine cannot express a file's name
   4  success, but part of it could not be examined
-  1  error: a container that was to be recreated is unchanged
+  1  error: a container could not be recreated and is unchanged
   2  usage error`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if opts.list || opts.prune {

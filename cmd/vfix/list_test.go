@@ -1,4 +1,4 @@
-// What list prints and refuses.
+// The output of list, and what it refuses.
 
 package main
 

@@ -53,7 +53,7 @@ func (o *output) into(file string, work func() error) error {
 // fail prints an error and what to do about it. Findings are a report, not an error.
 func (o *output) fail(err error) {
 	var found *findingsError
-	if err == screen.ErrBrokenPipe || errors.As(err, &found) && found.told {
+	if err == screen.ErrBrokenPipe || errors.As(err, &found) && found.printed {
 		return
 	}
 	label := "error:"

@@ -49,8 +49,8 @@ file adds, for seccomp filters.
 A program does not run alone: if SOURCE is one dynamic program, or a directory
 of some without their loader, the loader and libraries are examined with it.
 They are looked for as the loader does, in the root filesystem that the program
-lies in, or in --root. What it opens at run time (dlopen, as for NSS and
-plugins) is not known.
+lies in, or in --root. Libraries opened at run time (dlopen, as for NSS and
+plugins) are not known.
 
 The last lines give the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
 command that fixes the source.
@@ -178,9 +178,9 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 		errs = append(errs, incomplete(f))
 		if n := len(f.Hazards); n > 0 && opts.strict {
 			errs = append(errs, &findingsError{
-				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, "hazard")),
-				hint: "see 'vfix help other-causes'",
-				told: opts.format == "table" && opts.output == "",
+				msg:     fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, "hazard")),
+				hint:    "see 'vfix help other-causes'",
+				printed: opts.format == "table" && opts.output == "",
 			})
 		}
 		if n := f.UncoveredSites(); n > 0 {
@@ -189,9 +189,9 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 				commands = append(commands, quoted(c))
 			}
 			errs = append(errs, &findingsError{
-				msg:  fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, tables.OpenSite)),
-				hint: "run " + strings.Join(commands, " or "),
-				told: opts.format == "table" && opts.output == "",
+				msg:     fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, tables.OpenSite)),
+				hint:    "run " + strings.Join(commands, " or "),
+				printed: opts.format == "table" && opts.output == "",
 			})
 		}
 	}

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,16 +31,16 @@ var stilted = []string{
 	`give up a check`, `let one measurement`, `\bthe way back\b`, `is called one\b`, `is made of another kind`, `says? what to type`,
 }
 
-// turns are turns of phrase that read as translated, with a better wording. They are counted in
-// comments, too: TestPatterns has how many are left in each directory.
+// turns are turns of phrase that read as translated, with a better wording. Neither texts nor
+// comments have them.
 var turns = []struct{ name, better, bad string }{
-	{"tell", "say, report, show", `\b[Tt](ell|ells|old|elling)\b`},
-	{"where it", "if, when, without", `\b[Ww]here (it|they|this|that|one|none|there|its?|no|nothing|each|vfix)\b`},
-	{"What …", "a noun as the subject", `(?:^|[.:;!] |\| |\*\* )What\b[^?]*$`},
-	{"stands", "is", `\b([Ss]tands?|stood)\b(?: for)?`},
-	{"is no", "is not, has no", `(?:[Tt]here )?\b(?:is|are|was|were) (?:no|none)\b(?: longer| more)?`},
-	{"has X done", "an active verb", `\b(?:[Hh]as|[Hh]ave|[Hh]ad|having) (?:it|them|its|the|an?|each|all|every|what|another|other|somebody|that) (?:[a-z-]+ ){0,2}(?:done|made|read|run|written|taken|put|opened|examined|listed|changed|built|started|removed|printed|loaded|copied|mounted|tried|checked|asked)\b`},
-	{"wants", "needs, expects", `\bwants\b`},
+	{"tell", "say, report, show", `(?:cannot )?\b[Tt](ell|ells|old|elling)\b`},
+	{"where it", "if, when, without", `(?:\b(?:says?|knows?|finds?|asks?|shows?|not|goes) )?\b[Ww]here (it|they|this|that|one|none|there|its?|no|nothing|each|vfix)\b`},
+	{"What …", "a noun as the subject", `(?:^|[.:;!] |\| |\*\* )What\b[^?.;]*(?:[.;]|$)`},
+	{"stands", "is", `\b([Ss]tands?|stood)\b(?: for|-ins?)?`},
+	{"is no", "is not, has no", `(?:[Tt]here )?\b(?:is|are|was|were) (?:no|none)\b(?: longer| more| larger)?`},
+	{"has X done", "an active verb", `\b(?:[Hh]as|[Hh]ave|[Hh]ad|having) (?:it|them|its|the|an?|each|every|another|other|somebody) (?:[a-z-]+ ){0,2}(?:done|made|read|run|written|taken|put|opened|examined|listed|changed|built|started|removed|printed|loaded|copied|mounted|tried|checked|asked)\b`},
+	{"wants", "needs, expects", `\bwants[ ,.;:]`},
 	{", too", "also", `,? too(?:[.;:,)]|$)`},
 	{"is to be", "must, should", `\b(?:is|are|was|were) to be\b`},
 	{"anew", "again", `\banew\b`},
@@ -48,9 +50,9 @@ var turns = []struct{ name, better, bad string }{
 }
 
 // good are what a pattern finds and what is idiomatic nevertheless.
-var good = regexp.MustCompile(`^(?:[Tt]here .*|.* (?:longer|more)|[Ss]tands for|stand for|stood for)$`)
+var good = regexp.MustCompile(`^(?:[Tt]here .*|.* (?:longer|more|larger)|[Ss]tands for|stand for|stood for|[Ss]tand-ins?|cannot tell|(?:says?|knows?|finds?|asks?|shows?|not|goes) where .*)$`)
 
-// countPatterns counts the patterns in the lines of a text; report is called for each.
+// countPatterns counts the patterns in the paragraphs of a text, a line each; report is called for each.
 func countPatterns(text string, report func(line int, name, better, found string)) {
 	for n, line := range strings.Split(text, "\n") {
 		line = codeSpan.ReplaceAllString(line, "")
@@ -93,6 +95,106 @@ func TestPatternsInPages(t *testing.T) {
 	}
 }
 
+// unfinished are directories with sources that may still have patterns, and how many at most.
+var unfinished = map[string]int{"tests/fixtures": 100, "host": 700, "images": 1000, "rewriter": 400, "internal": 150, "cmd": 60, "tests": 60, "shim": 40}
+
+// Comments and texts in the sources have none of the patterns.
+func TestPatternsInSources(t *testing.T) {
+	list, err := exec.Command("git", "-C", "../..", "ls-files", "-z").Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v: this is not a clone", err)
+	}
+	found := map[string]int{}
+	for path := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
+		if path == "cmd/vfix/words_test.go" || !isSource(path) {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join("../..", path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := commentsOf(string(content))
+		if strings.HasSuffix(path, ".go") {
+			texts = goTexts(t, path, content)
+		}
+		for line, text := range texts {
+			countPatterns(text, func(_ int, name, better, bad string) {
+				report := t.Errorf
+				for dir, most := range unfinished {
+					if strings.HasPrefix(path, dir+"/") && (dir != "tests" || !strings.HasPrefix(path, "tests/fixtures/")) {
+						if found[dir]++; found[dir] <= most {
+							report = t.Logf
+						}
+					}
+				}
+				report("%s, line %d: %q (%s): better %s", path, line, bad, name, better)
+			})
+		}
+	}
+}
+
+// isSource reports whether a file has comments in one of the forms that commentsOf knows.
+func isSource(path string) bool {
+	switch filepath.Ext(path) {
+	case ".md", ".json", ".svg", ".sum", ".mod", ".html", ".txt", ".css":
+		return false
+	}
+	return !strings.Contains(path, "testdata/")
+}
+
+var commentMark = regexp.MustCompile(`^\s*(?://|#+|/?\*+/?)\s*(.*?)(?:\s*\*/)?\s*$`)
+
+// commentsOf are the texts of a C file, a shell script or similar, by their line: comments as paragraphs, other lines
+// as they are.
+func commentsOf(content string) map[int]string {
+	texts := map[int]string{}
+	paragraph := 0 // the line that it begins at, 0 for none
+	for n, line := range strings.Split(content, "\n") {
+		m := commentMark.FindStringSubmatch(line)
+		switch {
+		case m == nil:
+			paragraph = 0
+			texts[n+1] = line
+		case m[1] == "" || strings.HasSuffix(m[1], ":"):
+			paragraph = 0
+			texts[n+1] = m[1]
+		case paragraph == 0 || strings.Contains(line, "/*"):
+			paragraph = n + 1
+			texts[paragraph] = m[1]
+		default:
+			texts[paragraph] += " " + m[1]
+		}
+	}
+	return texts
+}
+
+// goTexts are the comments of a Go file, as paragraphs, and its strings, by their line.
+func goTexts(t *testing.T, path string, content []byte) map[int]string {
+	texts := map[int]string{}
+	for at, text := range literals(t, path, content) {
+		line, err := strconv.Atoi(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[line] = text
+	}
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, path, content, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range f.Comments {
+		line := files.Position(group.Pos()).Line
+		for _, paragraph := range strings.Split(group.Text(), "\n\n") {
+			texts[line] += "\n" + strings.ReplaceAll(paragraph, "\n", " ")
+		}
+	}
+	return texts
+}
+
 // The control: each pattern is found, and its better wording is not.
 func TestPatternsAreSeen(t *testing.T) {
 	count := func(text string) (n int) {
@@ -102,7 +204,7 @@ func TestPatternsAreSeen(t *testing.T) {
 	for _, bad := range []string{
 		"as the log tells", "left where it is", "the digest where there is one", "What it writes is a file.", "it stands in the list", "a figure that is no number",
 		"has it done by another", "has the file examined", "a file that wants root", "its children, too", "what is to be done", "opens it anew", "all but for one",
-		"as glibc has it", "a file to repair", "the ID is none",
+		"as glibc has it", "a file to repair", "the ID is none", "It is read. What follows is not.",
 	} {
 		if count(bad) == 0 {
 			t.Errorf("not seen: %s", bad)
@@ -110,7 +212,7 @@ func TestPatternsAreSeen(t *testing.T) {
 	}
 	for _, better := range []string{
 		"there is no vDSO", "it is no longer used", "VERSION stands for a number", "What does it cost?", "the file has a patched copy", "too large", "also its children",
-		"`told`", "the place where docker looks", "you want to fix it",
+		"`told`", "the place where docker looks", "you want to fix it", "a stand-in", "cannot tell the format", "nothing says where it ends", "wants=(a b)",
 	} {
 		if count(better) != 0 {
 			t.Errorf("found in: %s", better)

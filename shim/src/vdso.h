@@ -16,7 +16,7 @@ struct vfix_auxv {
 /* The vDSO's address out of an auxiliary vector, 0 if it names none. */
 uintptr_t vfix_vdso_base(const struct vfix_auxv *auxv);
 
-/* What the trampolines read (trampolines.S): the addresses of the functions, 0 for each that is
+/* Read by the trampolines (trampolines.S): the addresses of the functions, 0 for each that is
  * not there, for the plain ones; and for the exact ones, 0 where a call of it may change more than
  * a call of C code in Linux's vDSO does. */
 struct vfix_state {

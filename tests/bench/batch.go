@@ -229,7 +229,7 @@ func pushFrom(path layout.Path, img v1.Image, to string) error {
 	return remote.Write(ref, img)
 }
 
-// baseLibrary writes the library with call sites as base n has it: another one in each, and as long as
+// baseLibrary writes the library with call sites of base n: another one in each, and as long as
 // a libc. A part of vfix makes it longer, linked as data: bytes behind the end of an ELF file
 // leave no room for a patch.
 func (b *bench) baseLibrary(n int) (string, error) {

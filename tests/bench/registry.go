@@ -84,7 +84,7 @@ func startRegistry(dir string) (*registry, error) {
 	return r, nil
 }
 
-// listening reads from a registry's log where it listens. The rest of the log is thrown away.
+// listening finds the address in a registry's log. The rest of the log is thrown away.
 func listening(log io.Reader) (string, error) {
 	address := regexp.MustCompile(`listening on (127\.0\.0\.1:\d+)`)
 	lines := bufio.NewScanner(log)

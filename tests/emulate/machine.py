@@ -200,7 +200,7 @@ class Machine:
     def set(self, name, value):
         self.setreg(REGS[name], value)
 
-    # What instructions are
+    # The kinds of instructions
 
     def _kind(self, at):
         """None, or what the instruction at at is: ('jcc', target, next) or ('call', target, next)"""

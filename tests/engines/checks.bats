@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The checks that each engine gets. It runs inside of the engine's root filesystem, where each
+# The checks that each engine gets. It runs inside of the engine's root filesystem, in which each
 # process that calls the vsyscall page is killed (tests/engines/enter); $ENGINE names the file beside
 # this one that says how that engine is started and spoken to. The names are rows of README.md.
 load ../helpers

@@ -218,7 +218,7 @@ func writeImages(dir string, program []byte) {
 
 	for name, m := range map[string]*image{
 		"good":                      ofTar(layer),
-		"layer-no-tar":              ofTar([]byte(strings.Repeat("this is no tar\n", 100))),
+		"layer-no-tar":              ofTar([]byte(strings.Repeat("this is not tar\n", 100))),
 		"layer-empty":               ofTar(nil),
 		"layer-cut":                 ofTar(layer[:len(layer)/2]),
 		"layer-not-compressed":      {layer: layer, layerType: typeLayer, diffID: digest(layer)},

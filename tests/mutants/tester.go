@@ -191,7 +191,7 @@ func (t *tester) command(ctx context.Context, s *test, mutant int, reached strin
 	return c
 }
 
-// confine makes the process the first of its own process namespace, where it may write to temporary
+// confine makes the process the first of its own process namespace, which may write to temporary
 // folders alone, and executes a test program: DIR PROGRAM REACHED ARGUMENT...
 func confine(args []string) error {
 	dir, program, reached := args[0], args[1], args[2]

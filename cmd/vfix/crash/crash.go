@@ -1,5 +1,5 @@
-// Package crash finds what a CRASH of vfix diagnose is, a file, text, process or container, and has it
-// read: package diagnose reads crashes, package images the files of an image; neither knows the other.
+// Package crash finds what a CRASH of vfix diagnose is, a file, text, process or container, and reads
+// it: package diagnose reads crashes, package images the files of an image; neither knows the other.
 package crash
 
 import (

@@ -27,10 +27,10 @@ type reporter struct {
 	bars *mpb.Progress // only for tty
 	// shown says that there was a bar.
 	shown atomic.Bool
-	// told are the names that already have a line or bar: a layer is read, compressed, written
+	// named are the names that already have a line or bar: a layer is read, compressed, written
 	// and pushed, and has one.
-	told sync.Map
-	many atomic.Int64 // the largest number of names in told
+	named sync.Map
+	many  atomic.Int64 // the largest number of named
 }
 
 // maxTold is how many names are remembered: a list of images has many layers.
@@ -58,8 +58,8 @@ func (o *Output) StartProgress(ctx context.Context, mode string) progress.Report
 	return r
 }
 
-// end takes the bars off the terminal; those that are not full stay as they are. What
-// comes later is not shown.
+// end takes the bars off the terminal; those that are not full stay as they are. Later
+// progress is not shown.
 func (r *reporter) end() {
 	if r.bars == nil {
 		return
@@ -96,10 +96,10 @@ func (r *reporter) Start(kind, name string, size int64) progress.Task {
 		return silentTask{}
 	}
 	if r.many.Add(1) > maxTold {
-		r.told.Clear()
+		r.named.Clear()
 		r.many.Store(0)
 	}
-	_, again := r.told.LoadOrStore(name, true)
+	_, again := r.named.LoadOrStore(name, true)
 	if r.mode != "tty" {
 		return r.startLine(kind, name, size, again)
 	}

@@ -4,7 +4,7 @@
  * them are for files.
  */
 #include "core.h"
-#include "injected.h"	/* made from injected.elf: where its parts are */
+#include "injected.h"	/* made from injected.elf: the offsets of its parts */
 
 __asm__ (".section .rodata\n"
 	 ".global vfix_injected\n"

@@ -1,4 +1,4 @@
-/* What the parts of healing share. */
+/* Shared by the parts of healing. */
 #ifndef VFIX_HEAL_H
 #define VFIX_HEAL_H
 
@@ -21,7 +21,7 @@ struct job {
 	int finishes;
 };
 void vfix_do_job(void *job);
-/* What is mapped there; 0: nothing, or not known. */
+/* The mapping at that address; 0: none, or not known. */
 int vfix_mapping_of(uintptr_t address, struct mapping *map);
 
 /* lock.c: vfix_lock returns 1 if it was free; all signals are blocked until it is unlocked.
@@ -34,7 +34,7 @@ void vfix_unlock(void);
 int vfix_is_locked(void);
 int vfix_is_alone(void);
 
-/* near.c: the trampoline in place of the site's entry, within reach of it; 0 where there can be
+/* near.c: the trampoline in place of the site's entry, within reach of it; 0 if there can be
  * none. Whether an address is such a trampoline's. */
 uintptr_t vfix_near(struct task *t, const struct site *site);
 int vfix_is_near(uintptr_t address);
@@ -51,8 +51,8 @@ void vfix_finish_sites(struct task *t);
 
 /* meet.c: where the kernel keeps a register of an interrupted thread, by its number in code. */
 extern const unsigned char vfix_register_index[16];
-/* 1 and as if the instruction had run, if it is being changed; -1 if it was and is to be tried
- * again; 0 if the fault is none of a change. */
+/* 1 and as if the instruction had run, if it is being changed; -1 if it was and must be tried
+ * again; 0 if the fault does not come from a change. */
 int vfix_stand_in(greg_t *regs);
 
 /* apart.S: runs f in a thread of its own, which has its own table of open files and may not be

@@ -33,8 +33,8 @@ static int is_writable(uintptr_t address)
 	return syscall6(SYS_process_vm_writev, syscall0(SYS_getpid), (long)from, 1, (long)to, 1, 0) == -EFAULT ? 0 : 1;
 }
 
-/* The mapping, unless it is shared: then it also belongs to other processes, and may be a file. What was
- * there before is there still, or it is not writable, and the kernel changes no such shared page. */
+/* The mapping, unless it is shared: then it also belongs to other processes, and may be a file. The bytes
+ * from before are still there, or it is not writable, and the kernel changes no such shared page. */
 static int find_private(uintptr_t address, struct mapping *map)
 {
 	static struct mapping last;

@@ -53,8 +53,8 @@ struct kernel_action {
 VFIX_HIDDEN void vfix_entry(void);
 VFIX_HIDDEN void vfix_restorer(void);
 
-/* start.c: takes SIGSEGV over, with the vDSO at that address; and with the kernel's answer to
- * where it is. Each does nothing if one of them has run. */
+/* start.c: takes SIGSEGV over, with the vDSO at that address; and with the address that the
+ * kernel reports. Each does nothing if one of them has run. */
 VFIX_HIDDEN void vfix_start(uintptr_t vdso);
 VFIX_HIDDEN void vfix_start_late(void);
 
@@ -66,7 +66,7 @@ VFIX_HIDDEN extern union sealed_state { struct vfix_state state; char page[PAGE_
 /* serve.c: calls the function in the vDSO, or the kernel; the result as the page returns it. */
 VFIX_HIDDEN long vfix_serve(int function, uintptr_t a, uintptr_t b);
 
-/* heal.c: makes the call site that returns to ra call the vDSO, where it can; at most once. regs
+/* heal.c: makes the call site that returns to ra call the vDSO, if it can; at most once. regs
  * are those with which the entry was reached. */
 VFIX_HIDDEN void vfix_heal(const greg_t *regs, uintptr_t ra, int function);
 VFIX_HIDDEN void vfix_heal_start(void);

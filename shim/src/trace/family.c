@@ -29,7 +29,7 @@ static int child_shares_memory(const struct task *t)
 	return 0;
 }
 
-/* Other threads may have had the space changed after the fork and before it was reported: then
+/* Other threads may have changed the space after the fork and before it was reported: then
  * the child has its memory from before. */
 static struct space *copy_of(const struct task *t, struct task *child)
 {

@@ -1,6 +1,6 @@
 /*
- * The page of trampolines in a task's memory: the code that the rewriter injects into files
- * too, and behind it the state page with the vDSO's addresses. Both are R-X from the start,
+ * The page of trampolines in a task's memory: the code that the rewriter also injects
+ * into files, and behind it the state page with the vDSO's addresses. Both are R-X from the start,
  * and written by the tracer, so nothing is ever writable and executable.
  */
 #include <elf.h>
@@ -13,8 +13,8 @@
 #define PAGE 4096
 #define VDSO_MAX (8 * PAGE)
 
-/* An operand of 32 bits reaches the low 2 GiB. What is below all programs (they are linked at
- * 4 MiB) is in nobody's way; the end of the 2 GiB may be in that of brk and shared memory. */
+/* An operand of 32 bits reaches the low 2 GiB. The space below all programs (they are linked at
+ * 4 MiB) is unused; the end of the 2 GiB may be in that of brk and shared memory. */
 #define BELOW_PROGRAMS 0x3f0000L
 #define BELOW_STEP 0x10000L
 #define HIGHEST 0x7fff0000L

@@ -1,5 +1,5 @@
 /*
- * What /proc knows of a task: its folder is kept open, for the tracer may come to live in
+ * The facts in /proc about a task: its folder is kept open, for the tracer may come to live in
  * another root than the task. Without /proc calls are performed all the same, not healed.
  */
 #include <elf.h>

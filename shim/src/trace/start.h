@@ -11,7 +11,7 @@ struct start {
 	int pid[2];		/* command to tracer: its pid, once it may be traced */
 	int go[2];		/* tracer to command: a byte, once it is traced */
 	int result[2];		/* tracer to supervisor: an int, 0 or the error of ptrace; and
-				 * when the command ends a byte, if the tracer does not end too */
+				 * when the command ends a byte, unless the tracer also ends */
 	uint64_t mask;		/* what the command is to have again */
 	struct sigaction on_child;
 };

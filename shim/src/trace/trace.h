@@ -91,7 +91,7 @@ struct task *unqueue(int *status);
 int gather(struct task *t);
 
 /* signals.c: the signal that t is to have instead of this one that came; 0: none. FORWARDED
- * stands in si_errno of what the supervisor forwards, whose sender is then another process. */
+ * is in si_errno of what the supervisor forwards, whose sender is then another process. */
 int pass_signal(struct task *t, pid_t command, int signal);
 enum { FORWARDED = 0x76666978, FORWARDED_VALUE };
 
