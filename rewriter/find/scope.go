@@ -48,6 +48,9 @@ func (o *Scope) within(f *File) *Skip {
 // or not. It is a search for bytes, with no look at the format but for e_type, through buf.
 func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
 	const etype, overlap = 16, 3
+	if size < elf.EhdrSize {
+		return false, nil
+	}
 	for at := int64(0); ; at += int64(len(buf)) - overlap {
 		b := buf[:min(int64(len(buf)), size-at)]
 		if _, err := r.ReadAt(b, at); err != nil {

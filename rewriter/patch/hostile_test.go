@@ -373,6 +373,7 @@ func FuzzNameless(f *testing.F) {
 	plain.text, plain.data = asm(f, nops16+"c3"), nil
 	plain.symbols, plain.rela, plain.fdes = nil, nil, nil
 	f.Add(plain.build())
+	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, file []byte) { namelessChecked(t, file) })
 }
 
