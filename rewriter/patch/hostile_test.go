@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"vfix.dev/vfix/rewriter/elf"
-	"vfix.dev/vfix/rewriter/find"
 	. "vfix.dev/vfix/rewriter/find"
 )
 
@@ -352,7 +351,7 @@ func namelessChecked(t *testing.T, file []byte) bool {
 	t.Helper()
 	var all []bool
 	for _, size := range []int{elf.EhdrSize, elf.EhdrSize + 1, 4096, len(file) + elf.EhdrSize} {
-		nameless, err := find.Nameless(bytes.NewReader(file), int64(len(file)), make([]byte, size))
+		nameless, err := Nameless(bytes.NewReader(file), int64(len(file)), make([]byte, size))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -386,7 +385,7 @@ func TestNameless(t *testing.T) {
 	if !namelessChecked(t, clean) {
 		t.Errorf("not nameless: a file without the addresses")
 	}
-	for _, f := range find.Functions {
+	for _, f := range Functions {
 		for at := elf.EhdrSize; at+4 <= len(clean); at++ {
 			named := bytes.Clone(clean)
 			binary.LittleEndian.PutUint32(named[at:], uint32(f.Vaddr()))
@@ -399,7 +398,7 @@ func TestNameless(t *testing.T) {
 	if namelessChecked(t, base.build()) {
 		t.Error("nameless: a program at fixed addresses")
 	}
-	if _, err := find.Nameless(bytes.NewReader(clean[:100]), int64(len(clean)), make([]byte, 64)); err == nil {
+	if _, err := Nameless(bytes.NewReader(clean[:100]), int64(len(clean)), make([]byte, 64)); err == nil {
 		t.Error("a file that has become shorter: got no error")
 	}
 }
