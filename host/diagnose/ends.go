@@ -1,5 +1,5 @@
-// What shells, compose, systemd and others say of a program that ended: an exit status or a signal, and nothing of where
-// it was; and backtraces, as systemd-coredump and debuggers print them, which say that.
+// The reports of shells, compose, systemd and others about a program that ended: an exit status or a signal, but not its
+// place; and backtraces, as systemd-coredump and debuggers print them, which have it.
 
 package diagnose
 
@@ -120,7 +120,7 @@ type backtrace struct {
 	lines         []string
 }
 
-// line takes a line of a report; false where it is about something else. The first frame of the first thread is that of
+// line takes a line of a report; false if it is about something else. The first frame of the first thread is that of
 // the crash.
 func (b *backtrace) line(text string) bool {
 	number := func(s string) int { n, _ := strconv.Atoi(s); return n }

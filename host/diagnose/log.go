@@ -1,5 +1,5 @@
 // A kernel log, or one line of it. Lines about the same process are one crash; crashes that
-// are the same but for their process are counted.
+// are the same except for their process are counted.
 
 package diagnose
 
@@ -22,10 +22,10 @@ const (
 	// maxLogLine is the longest line that is looked at, in bytes; what is longer is passed
 	// over. The kernel's own are below 1 KiB.
 	maxLogLine = 64 << 10
-	// maxCrashes is how many different crashes of a log are told apart.
+	// maxCrashes is how many different crashes of a log are kept apart.
 	maxCrashes = 1000
 	// openCrashes is how many processes' lines are waited for: the lines of one crash follow
-	// each other, but for those of other processors between them.
+	// each other, except for those of other processors between them.
 	openCrashes = 64
 	// maxExecs is how many processes are remembered with what they executed.
 	maxExecs = 10_000
@@ -58,7 +58,7 @@ type logReader struct {
 	lower      []byte
 }
 
-// readLog diagnoses the crashes that a log tells of, oldest first. None is no error.
+// readLog diagnoses the crashes in a log, oldest first. None is not an error.
 func readLog(input string, in io.Reader, o Options) (*Result, error) {
 	g := &logReader{input: input, o: o}
 	lines, err := g.read(in)
@@ -256,7 +256,7 @@ func (g *logReader) reported(text string) bool {
 	return true
 }
 
-// finishReports adds the crashes of which the kernel's own lines do not tell: those of reports, and ends. A crash that has
+// finishReports adds the crashes that the kernel's own lines do not show: those of reports, and ends. A crash that has
 // a line, and whose end is said after it, is one.
 func (g *logReader) finishReports() {
 	known := map[int]int{}
@@ -309,7 +309,7 @@ func (g *logReader) byPID(pid int) *Crash {
 	return nil
 }
 
-// take adds a line that tells of a crash.
+// take adds a line about a crash.
 func (g *logReader) take(l logLine, text string) {
 	for i := len(g.open) - 1; i >= 0; i-- {
 		if e := g.open[i]; e.joins(&l) {
@@ -335,7 +335,7 @@ func (g *logReader) code(text string) bool {
 	return true
 }
 
-// joins reports whether l tells of the same crash: of the same process, and the same place
+// joins reports whether l is about the same crash: of the same process, and the same place
 // where both say it.
 func (e *event) joins(l *logLine) bool {
 	if e.pid != l.pid || e.fromTrace || e.program != l.program || len(e.lines) == maxLines {
@@ -422,7 +422,7 @@ func (g *logReader) finish(o Options) []*Crash {
 }
 
 // alike reports whether two crashes differ in their process only. Where a crash has nothing
-// to do with the page, where it was does not matter.
+// to do with the page, its place does not matter.
 func (c *Crash) alike(d *Crash) bool {
 	return c.Program == d.Program && c.Kind == d.Kind && c.Function == d.Function &&
 		(c.Executable == d.Executable || c.Executable == "" || d.Executable == "") && (c.Kind == Other || c.IP == d.IP || c.Function != "")

@@ -1,4 +1,4 @@
-// A process by its number: one that lives, or one of which the kernel's log tells.
+// A process by its number: a running one, or one in the kernel's log.
 
 package diagnose
 
@@ -100,7 +100,7 @@ type Exited struct {
 	Label   string // what it is: "container web"
 	Name    string // of a container, as its engine or its pod has it
 	Image   string // as its owner named it
-	ImageID string // the engine's; "" where it is not known
+	ImageID string // the engine's; "" if not known
 	ID      string // the engine's
 	Pod     string // NAMESPACE/NAME; "" outside Kubernetes
 	Node    string // of Kubernetes that it ran on
@@ -112,7 +112,7 @@ type Exited struct {
 	Status int       // exit status
 	To     time.Time // when it ended; zero: it was never started
 	Error  string    // the engine's, of a start that failed
-	Line   string    // that says it; "" where none does
+	Line   string    // that says it; "" if none does
 	// NoTime says that it ended and that it is not known when, Running that it has not ended.
 	NoTime, Running bool
 	// Elsewhere says that nothing shows that it ran on this machine: its kernel and its log say nothing of it.
@@ -124,7 +124,7 @@ type Exited struct {
 	// container's command or environment has a limit for its heap.
 	JVM       string
 	FixedHeap bool
-	// Scan is what its image has, nil where that was not examined; then NoScan says why.
+	// Scan is what its image has, nil if that was not examined; then NoScan says why.
 	Scan   *Scanned
 	NoScan string
 }

@@ -51,12 +51,12 @@ func (c *Crash) judge(e evidence) {
 	case e.signal == 0:
 		c.Kind, c.Meaning = None, "No signal is recorded: this is a snapshot of a process that had not crashed."
 	case e.signal == sigsegv && e.code <= siUser:
-		c.Kind, c.Meaning = Other, SignalName(e.signal)+" was sent by a process, not by the kernel. This is no vsyscall crash."
+		c.Kind, c.Meaning = Other, SignalName(e.signal)+" was sent by a process, not by the kernel. This is not a vsyscall crash."
 	case e.signal == sigsys && inSlot:
 		c.called(Filtered, slot)
 	case e.signal != sigsegv:
 		c.Kind = Other
-		c.Meaning = fmt.Sprintf("It ended by %s at %#x, outside the vsyscall page. This is no vsyscall crash.", SignalName(e.signal), e.ip)
+		c.Meaning = fmt.Sprintf("It ended by %s at %#x, outside the vsyscall page. This is not a vsyscall crash.", SignalName(e.signal), e.ip)
 		if inPage(e.ip) {
 			c.Meaning = fmt.Sprintf("It ended by %s at %#x in the vsyscall page. The page does not raise that signal.", SignalName(e.signal), e.ip)
 		}
@@ -84,7 +84,7 @@ func (c *Crash) judge(e evidence) {
 		c.read(e.fault, e.ip)
 	default:
 		c.Kind = Other
-		c.Meaning = fmt.Sprintf("It ended by %s at %#x, outside the vsyscall page. This is no vsyscall crash.", SignalName(e.signal), e.ip)
+		c.Meaning = fmt.Sprintf("It ended by %s at %#x, outside the vsyscall page. This is not a vsyscall crash.", SignalName(e.signal), e.ip)
 	}
 }
 
@@ -116,7 +116,7 @@ func (c *Crash) called(k Kind, f rewriter.Function) {
 	case BadPointer:
 		c.Meaning = at + " The kernel served it, and the argument points to no writable memory. This crash has another cause, which vfix does not fix."
 	case Trap:
-		c.Meaning = at + " The kernel trapped the call. Where it serves the page this costs time; where it does not (vsyscall=none), the program dies of it."
+		c.Meaning = at + " The kernel trapped the call. On a kernel that serves the page this costs time; on one that does not (vsyscall=none), the program crashes."
 	}
 }
 

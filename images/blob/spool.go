@@ -43,7 +43,7 @@ type Spool struct {
 	taken int64
 }
 
-// Keep copies size bytes of r and returns where they can be read from now on.
+// Keep copies size bytes of r and returns a reader of them.
 func (s *Spool) Keep(r io.ReaderAt, size int64) (*io.SectionReader, error) {
 	return s.KeepStream(io.NewSectionReader(r, 0, size), size)
 }
@@ -68,7 +68,7 @@ func (s *Spool) KeepStream(r io.Reader, size int64) (*io.SectionReader, error) {
 	return io.NewSectionReader(s.f, off, size), nil
 }
 
-// reserve makes the file size bytes longer, as a hole, and returns where that begins.
+// reserve makes the file size bytes longer, as a hole, and returns the offset of that.
 func (s *Spool) reserve(size int64) (off int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +144,7 @@ func (h *HoleWriter) Copy(r io.Reader) error {
 	}
 }
 
-// Fill reads until buf is full or r has no more. Unlike io.ReadFull it tells an archive
+// Fill reads until buf is full or r has no more. Unlike io.ReadFull it distinguishes an archive
 // that ends early (io.ErrUnexpectedEOF from r) from the end of r (io.EOF).
 func Fill(r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
@@ -194,7 +194,7 @@ func NewKept() (*Kept, error) {
 	return &Kept{f: f}, err
 }
 
-// Write appends. It errs where there is no room; then the blob is to be closed.
+// Write appends. It errs without room; then the blob must be closed.
 func (k *Kept) Write(p []byte) (int, error) {
 	n := int64(len(p))
 	if (Temp.used.Load()+n)*keptShare > Temp.limit.Load() {
@@ -223,7 +223,7 @@ func (k *Kept) Close() {
 }
 
 // How much the temporary files of a process may hold together: a layer of 2 MB can have files of
-// 2 GB that are to be looked at.
+// 2 GB to look at.
 
 // DefaultTempLimit is the limit of Temp, in bytes: the largest libraries known have 3 GB, and four
 // layers are read at once.
@@ -250,12 +250,12 @@ func (r *Room) Limit() int64 { return r.limit.Load() }
 // SetLimit changes how many bytes there are.
 func (r *Room) SetLimit(limit int64) { r.limit.Store(limit) }
 
-// take takes n bytes, or errs where they are not left.
+// take takes n bytes, or errs if they are not left.
 func (r *Room) take(n int64) error {
 	if r.used.Add(n) > r.limit.Load() {
 		r.used.Add(-n)
 		return hinterr.With(hinterr.Errorf(hinterr.ErrTooLarge, "temporary files: more than %d bytes", r.limit.Load()),
-			"if the source is to be trusted, allow more with --max-temp; TMPDIR selects the directory")
+			"if you trust the source, allow more with --max-temp; TMPDIR selects the directory")
 	}
 	return nil
 }

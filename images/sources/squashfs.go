@@ -30,7 +30,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// squashSuper is what is told of a squashfs (kernel, Documentation/filesystems/squashfs.rst
+// squashSuper is the head of a squashfs (kernel, Documentation/filesystems/squashfs.rst
 // and fs/squashfs/squashfs_fs.h, struct squashfs_super_block).
 type squashSuper struct {
 	mkfsTime    uint32 // seconds since 1970
@@ -57,7 +57,7 @@ const (
 func readSquashSuper(r io.ReaderAt) (squashSuper, error) {
 	var b [squashSuperLen]byte
 	if _, err := r.ReadAt(b[:], 0); err != nil || string(b[:len(squashMagic)]) != squashMagic {
-		return squashSuper{}, hinterr.Damaged("no squashfs where one should be")
+		return squashSuper{}, hinterr.Damaged("no squashfs found")
 	}
 	s := squashSuper{
 		mkfsTime:  binary.LittleEndian.Uint32(b[squashTimeAt:]),
@@ -74,8 +74,8 @@ func readSquashSuper(r io.ReaderAt) (squashSuper, error) {
 	return s, nil
 }
 
-// maxUnpacked is how large the files of a squashfs may be together, in bytes. What is zeros
-// takes no room on the disk meanwhile.
+// maxUnpacked is how large the files of a squashfs may be together, in bytes. Zeros
+// take no room on the disk meanwhile.
 const maxUnpacked = 1 << 40
 
 // WritesSquash reports whether a tool that writes a squashfs is installed.
@@ -120,8 +120,8 @@ func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) er
 	return writeFolder(ctx, w, filepath.Join(dir, squashUnsquashDir), o)
 }
 
-// runReader runs a program that reads the squashfs in a file, confined where it would be root. args
-// makes its command line of what that file and the folder that it writes to are called where it runs.
+// runReader runs a program that reads the squashfs in a file, confined if it would be root. args
+// makes its command line of what that file and the folder that it writes to are called inside.
 func runReader(ctx context.Context, out io.Writer, o media.Options, file, folder string, args func(file, folder string) []string) error {
 	if confined() {
 		cmd, said := newTool(ctx, nil, out, args(confinedImage, confinedFolder))
@@ -157,7 +157,7 @@ func squashWriter(ctx context.Context) (w writer, err error) {
 }
 
 // squash makes a squashfs of a tar stream, in the form of like. With tar2sqfs, and with mksquashfs
-// since 4.6, the same stream gives the same bytes. root is the root folder itself, nil where nothing
+// since 4.6, the same stream gives the same bytes. root is the root folder itself, nil if nothing
 // is known of it.
 func squash(ctx context.Context, r io.Reader, file string, like squashSuper, root *contents.Entry, o media.Options) error {
 	block := strconv.FormatUint(uint64(like.BlockSize), 10)
@@ -195,7 +195,7 @@ const (
 
 var mksquashfsSays = lazy.Regexp(`mksquashfs version ([0-9]+)\.([0-9]+)`)
 
-// mksquashfsVersion is the program's version; where it does not say, the newest is assumed.
+// mksquashfsVersion is the program's version; if it does not say, the newest is assumed.
 func mksquashfsVersion(ctx context.Context, tool string) int {
 	var out bytes.Buffer
 	runTool(ctx, nil, &out, tool, "-version") // exit status 1 in some versions
@@ -220,7 +220,7 @@ func (s squashSuper) keepTime(file string) error {
 	return errors.Join(err, f.Close())
 }
 
-// runTool runs a program to its end. What it says on stderr is its error.
+// runTool runs a program to its end. Its stderr is its error.
 func runTool(ctx context.Context, in io.Reader, out io.Writer, tool string, args ...string) error {
 	cmd, said := newTool(ctx, in, out, append([]string{tool}, args...))
 	blob.Apart(cmd)
@@ -233,7 +233,7 @@ func newTool(ctx context.Context, in io.Reader, out io.Writer, words []string) (
 	said := &blob.HeadBuffer{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, said
 	cmd.WaitDelay = blob.ChildDelay
-	// What is made shall not depend on where.
+	// The result must not depend on the place.
 	cmd.Env = append(dropVariable(os.Environ(), "SOURCE_DATE_EPOCH"), "TZ=UTC", "LC_ALL=C")
 	return cmd, said
 }

@@ -59,7 +59,7 @@ func (v *value) held(l label) x86.Regs {
 	return s
 }
 
-// how is what a value is used for where it is not called.
+// how is what a value is used for if it is not called.
 type how uint8
 
 const (
@@ -107,7 +107,7 @@ var howTexts = map[how]string{
 	toKernel: "passed to a system call", inMemory: "stored in memory", truncated: "truncated",
 	calleeSaved: "left in a callee-saved register", noTarget: "reaches an indirect jump",
 	elsewhere: "reaches a return to an unknown place", noPads: "reaches a call whose landing pads are not understood", tooManyPlaces: "stored in too many places",
-	callersFrame: "stored in the frame of a caller", noFrame: "on the stack where its frame is not known",
+	callersFrame: "stored in the frame of a caller", noFrame: "on the stack of an unknown frame",
 	overwritten: "overwritten in part", throughArray: "called through an array on the stack",
 }
 
@@ -132,10 +132,10 @@ func (u use) String() string {
 type found struct {
 	uses   []use
 	calls  map[uint64]*x86.Instr // calls and jumps through a register
-	mixed  map[uint64]bool       // of calls: those through what may hold something else, too
+	mixed  map[uint64]bool       // of calls: those through what may also hold something else
 	exact  bool                  // one of them without a conditional move on the way
 	whole  bool                  // half an address became one
-	copied bool                  // a vector register copies it on, with what stands beside it
+	copied bool                  // a vector register copies it on, with what is beside it
 }
 
 // first returns the first use of a kind; of firstEscape, of all those from there on.
@@ -252,7 +252,7 @@ func (f *flow) to(vaddr uint64, v value) {
 		return // nothing left to follow
 	}
 	for n := range v.stack {
-		v.stack[n] = max(v.stack[n], other) // where nothing is known of it
+		v.stack[n] = max(v.stack[n], other) // nothing is known of it
 	}
 	f.add(vaddr, v)
 }
@@ -295,7 +295,7 @@ func (f *flow) step(vaddr uint64, v value) bool {
 		return true
 	}
 	if d, ok := f.frame[vaddr]; ok && d.ReturnsElsewhere(&i) {
-		if src, _, isReg := i.ArgGPR(1); !isReg || v.reg[src]&^other == 0 { // else the value is where it goes
+		if src, _, isReg := i.ArgGPR(1); !isReg || v.reg[src]&^other == 0 { // else the value is its target
 			f.note(vaddr, elsewhere)
 		}
 	}
@@ -370,7 +370,7 @@ func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 		f.mixed[i.Addr] = true
 	}
 	f.exact = f.exact || l&exact != 0
-	// Only the function's own arguments are passed on; the register called through is none
+	// Only the function's own arguments are passed on; the register called through is not one
 	// beyond them.
 	for n, arg := range [...]int{x86.Rdi, x86.Rsi, x86.Rdx} {
 		switch {
@@ -449,7 +449,7 @@ func (f *flow) callee(i *x86.Instr, v *value) {
 	q := question{i.Target, in.reg}
 	out, known := f.inner[q]
 	if !known {
-		f.inner[q] = in // where it calls itself
+		f.inner[q] = in // if it calls itself
 		b := f.c.bodyOf(f.c.fn.at(i.Target))
 		g := &flow{found: f.found, worklist: newWorklist(joinValues), c: f.c, fn: f.fn, origin: f.origin, loads: f.loads, body: b,
 			frame: f.c.frame(b), page: f.page, deep: f.deep + 1, returned: unknownValue(), inner: f.inner}
@@ -479,13 +479,13 @@ type keptUse struct {
 const maxKept = 1 << 16
 
 // usesKept returns an instruction of the function, or of one that it calls, that uses what the registers hold,
-// before it is overwritten; none (of no length) where none is seen. To save a register is not to use it, and nor is
+// before it is overwritten; none (of no length) if none is seen. To save a register is not to use it, and nor is
 // to call through it.
 func (c *code) usesKept(q keptUse, deep int) (use x86.Instr) {
 	if use, known := c.kept[q]; known || deep == 0 {
 		return use
 	}
-	c.kept[q] = x86.Instr{} // where it calls itself
+	c.kept[q] = x86.Instr{} // if it calls itself
 	w := newWorklist(func(old, fresh x86.Regs) x86.Regs { return old | fresh })
 	w.add(q.target, q.regs)
 	w.run(maxFlow, func(at uint64, held x86.Regs) bool {

@@ -36,7 +36,7 @@ func judge(c *code, isGo bool, b *body, s *Site) {
 	case DataWord:
 		s.Verdict, s.Reason = Unknown, "the address is in data"
 		if isGo {
-			s.Verdict, s.Reason = Dormant, "in the data of a Go program, whose runtime calls it only where it found no vDSO"
+			s.Verdict, s.Reason = Dormant, "in the data of a Go program, whose runtime calls it only without a vDSO"
 		}
 	case CmpImm32:
 		s.Verdict, s.Reason = Benign, "compared with"
@@ -46,7 +46,7 @@ func judge(c *code, isGo bool, b *body, s *Site) {
 	}
 }
 
-// certain turns the verdict to unknown where it is not proved that the bytes are an
+// certain turns the verdict to unknown if it is not proved that the bytes are an
 // instruction.
 func (s *Site) certain(c *code, b *body) {
 	switch {
@@ -90,7 +90,7 @@ func judgeStore(c *code, b *body, s *Site) {
 	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
 }
 
-// tables finds entries of tables that tell addresses apart, as valgrind's redirections do: a
+// tables finds entries of tables that distinguish addresses, as valgrind's redirections do: a
 // pair with the address is copied into memory, in a file that compares with the page as well.
 func tables(sites []Site) {
 	compares := slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 })

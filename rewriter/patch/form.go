@@ -35,7 +35,7 @@ func choose(s *find.Site, r *find.Report, allowed []Form) (Form, string) {
 		}
 		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)
 	case r.Go:
-		// time.now of Go 1.0 runs NOSPLIT: 128 bytes of stack, of which the vDSO wants some.
+		// time.now of Go 1.0 runs NOSPLIT: 128 bytes of stack, of which the vDSO needs some.
 		// No register is kept over a call there.
 		if s.Alone && may(Syscall) {
 			return Syscall, "Go's stack is too small for the vDSO"
@@ -54,7 +54,7 @@ func choose(s *find.Site, r *find.Report, allowed []Form) (Form, string) {
 func leaReason(s *find.Site) string {
 	switch {
 	case s.Verdict == find.DormantCall:
-		return "chosen only where no vDSO was found, and only called"
+		return "chosen only without a vDSO, and only called"
 	case s.Calls > 1:
 		return fmt.Sprintf("the register is called %d times", s.Calls)
 	}
@@ -117,7 +117,7 @@ func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, 
 		op = []byte{0x48 | s.Reg>>3<<2, 0x8d, s.Reg&7<<3 | 5}
 		pad = int(s.Len) - 7
 	}
-	// The nop stands first, so that the next instruction is where unwind tables know it.
+	// The nop comes first, so that the next instruction is at an address that unwind tables know.
 	code = append(code, x86.Nops[pad]...)
 	if s.Kind == find.JccRel32 {
 		op = old[:2]
