@@ -96,8 +96,8 @@ func covered() *contents.Findings {
 func harmless() *contents.Findings {
 	f := clean()
 	goProgram := fileOf("usr/bin/gosu", "",
-		patchOf(site(0x5012a0, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
-		patchOf(site(0x5012a8, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used where no vDSO was found"), rewriter.Left, ""),
+		patchOf(site(0x5012a0, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used only without a vDSO"), rewriter.Left, ""),
+		patchOf(site(0x5012a8, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used only without a vDSO"), rewriter.Left, ""),
 		patchOf(site(0x5022a8, rewriter.Time, rewriter.Benign, "compared with"), rewriter.Left, ""))
 	f.Files = []contents.File{goProgram}
 	return f

@@ -31,8 +31,8 @@ vsyscall page, or that the fallback in it covers the remaining ones. With
 --against, also compare every file with the base, and the image config, the
 manifest, the index and each tar header of the added layer with what a rebuild
 of the base writes: only patched call sites, what they need, and this version's
-fallback may differ. Parts that cannot be compared are listed, for example when a
-docker daemon has no manifest. Nothing is changed.
+fallback may differ. Parts that cannot be compared are listed, for example when
+a docker daemon has no manifest. Nothing is changed.
 
 --explain shows each difference on both sides: the disassembly around call
 sites, and the bytes of changed headers.

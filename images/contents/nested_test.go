@@ -75,7 +75,7 @@ func TestNotLookedInto(t *testing.T) {
 		"a zipapp":                   {append([]byte("#!/usr/bin/env python3\n"), zipped(t, zip.Deflate, "x.libs/librt.so", legacy)...), "x.libs/librt.so: they are not patched"},
 		"a modern zipapp":            {append([]byte("#!/usr/bin/env python3\n"), zipped(t, zip.Deflate, "libx.so", modern)...), ""},
 		"a script in a zip":          {zipped(t, zip.Store, "bin/x", []byte("#!/bin/sh\necho this is no archive\n")), ""},
-		"a zip behind a program":     {append(bytes.Clone(modern), zipped(t, zip.Store, "librt.so", legacy)...), "librt.so: they are not patched"},
+		"a zip behind a program":     {with(modern, len(modern)+4096, string(zipped(t, zip.Store, "librt.so", legacy))), "librt.so: they are not patched"},
 		"a modern one behind it":     {append(bytes.Clone(modern), zipped(t, zip.Store, "libx.so", modern)...), ""},
 		"the mark of a zip":          {with(modern, len(modern)+8, "PK\x05\x06"+strings.Repeat("\x00", 40)), ""},
 		"gzexe":                      {append([]byte("#!/bin/sh\nskip=44\n"), "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"...), "a script with binary data"},
