@@ -155,7 +155,7 @@ older() {
 	local program=cmd/vfix/embedded/programs/vfix-runtime.gz
 	mkdir "$1"
 	(
-		cd "$tree"
+		cd "$tree" || exit
 		CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=9.9.8' -o "$1/vfix-runtime" ./cmd/vfix-runtime
 		{ head -n 1 "$program" && gzip -1 -n <"$1/vfix-runtime"; } >"$1/program"
 		jq -n --arg from "$tree/$program" --arg to "$1/program" '{Replace: {($from): $to}}' >"$1/overlay"
