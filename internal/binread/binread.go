@@ -10,7 +10,7 @@ import (
 // maxOffset is beyond every file, in bytes: io.ReaderAt takes signed offsets.
 const maxOffset = 1 << 62
 
-// Full reads len(b) bytes at off, an offset in bytes. What says what they are. Where the input
+// Full reads len(b) bytes at off, an offset in bytes; what names them. If the input
 // does not have them the error is one that damaged makes; an error of reading is wrapped.
 func Full(r io.ReaderAt, b []byte, off uint64, what string, damaged func(format string, args ...any) error) error {
 	if off > maxOffset {
@@ -26,7 +26,7 @@ func Full(r io.ReaderAt, b []byte, off uint64, what string, damaged func(format 
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// CString returns what stands before the first NUL of b, all of it where there is none.
+// CString returns b up to its first NUL, or all of it.
 func CString(b []byte) string {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	return string(text)

@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// mark is the line. What says so here is not found: it begins in another way.
+// mark is the line. This constant is not found itself: it begins in another way.
 var mark = lazy.Regexp(`Vfix-([a-z]+), compressed\n`)
 
 // Program is one that is carried.

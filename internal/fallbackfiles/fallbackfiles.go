@@ -40,7 +40,7 @@ var Loaders32 = []string{"lib/ld-linux.so.2", "lib/i386-linux-gnu/ld-linux.so.2"
 // Loader64 is where the x86-64 psABI puts glibc's loader, below a root.
 const Loader64 = "lib64/ld-linux-x86-64.so.2"
 
-// Line is the line of Preload: wide where there are 32-bit programs, too.
+// Line is the line of Preload: wide if there are also 32-bit programs.
 func Line(wide bool) string {
 	if wide {
 		return PlatformLine

@@ -9,11 +9,11 @@ import (
 
 // Errors that callers branch on, to be found with errors.Is.
 var (
-	// ErrNotFound: the file, image, tag or blob is not where it was looked for.
+	// ErrNotFound: the file, image, tag or blob is not there.
 	ErrNotFound = errors.New("not found")
 	// ErrNoDaemon: no docker or podman answers.
 	ErrNoDaemon = errors.New("no docker or podman daemon answers")
-	// ErrUnauthorized: the registry wants credentials, or others than it was given.
+	// ErrUnauthorized: the registry requires credentials, or others than it was given.
 	ErrUnauthorized = errors.New("not authorized")
 	// ErrPlatform: the image is there, but not for the platform asked for.
 	ErrPlatform = errors.New("no image for the platform")
@@ -77,7 +77,7 @@ func Among(err error, rows []For, otherwise string) error {
 	return Hint{err, otherwise}
 }
 
-// typed is an error with a text of its own that errors.Is finds under kind, too.
+// typed is an error with a text of its own that errors.Is also finds under kind.
 type typed struct {
 	error
 	kind error

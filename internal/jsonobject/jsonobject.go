@@ -42,7 +42,7 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// AddStrings adds to a member that is an object of strings. Where its text is not UTF-8, the
+// AddStrings adds to a member that is an object of strings. If its text is not UTF-8, the
 // strings that are there keep their bytes.
 func AddStrings(m Object, key string, more map[string]string) error {
 	if !utf8.Valid(m[key]) {

@@ -82,7 +82,7 @@ type strict struct {
 	at   map[string]int // where the value of a member is
 }
 
-// next returns the next token, of text that is known to be JSON, and where it begins.
+// next returns the next token, of text that is known to be JSON, and its offset.
 func (s *strict) next() (any, int) {
 	at := int(s.d.InputOffset())
 	for at < len(s.data) && strings.IndexByte(" \t\r\n,:", s.data[at]) >= 0 {

@@ -1,4 +1,4 @@
-// Messages that tell of a crash. Sources: the kernel's arch/x86/entry/vsyscall/vsyscall_64.c
+// Messages about a crash. Sources: the kernel's arch/x86/entry/vsyscall/vsyscall_64.c
 // (warn_bad_vsyscall), arch/x86/mm/fault.c (show_signal_msg), arch/x86/kernel/traps.c
 // (show_signal), kernel/auditsc.c (audit_seccomp, audit_core_dumps):
 //
@@ -43,7 +43,7 @@ var aboutPage = [...]string{
 	Filtered:   "seccomp tried to change syscall nr or ip",
 }
 
-// Event is a message of the kernel that tells of a crash.
+// Event is a message of the kernel about a crash.
 type Event struct {
 	Message
 	Program, Exe, When string
@@ -84,7 +84,7 @@ func (l Line) Event() (e Event, ok bool) {
 	return l.find(Protection, "] general protection", (*Event).registers)
 }
 
-// find reads the message whose text is words. The program's name stands before it, the file's
+// find reads the message whose text is words. The program's name precedes it, the file's
 // behind it, and both may hold anything: the first place where all is as the kernel writes it
 // counts.
 func (l Line) find(m Message, words string, read func(e *Event, rest string) bool) (Event, bool) {
@@ -102,7 +102,7 @@ func (l Line) find(m Message, words string, read func(e *Event, rest string) boo
 	}
 }
 
-// who takes the process, NAME[PID], from what stands before the message. A name may have
+// who takes the process, NAME[PID], from the text before the message. A name may have
 // spaces and brackets in it, and has 15 bytes at most (TASK_COMM_LEN).
 func (e *Event) who(head string) bool {
 	open := strings.LastIndexByte(head, '[')
@@ -161,7 +161,7 @@ func (e *Event) in(rest string) {
 	}
 }
 
-// parseAudit reads the audit messages of a crash (linux/audit.h): AUDIT_SECCOMP tells the
+// parseAudit reads the audit messages of a crash (linux/audit.h): AUDIT_SECCOMP gives the
 // address of the system call, AUDIT_ANOM_ABEND none.
 func parseAudit(l Line) (e Event, ok bool) {
 	switch {
@@ -180,7 +180,7 @@ func parseAudit(l Line) (e Event, ok bool) {
 	if stamp := field(l.Text, "audit("); stamp != "" {
 		e.When, _, _ = strings.Cut(stamp, ":")
 	}
-	return e, e.PID > 0 && signal > 0 // a filter that only logs is no crash
+	return e, e.PID > 0 && signal > 0 // a filter that only logs is not a crash
 }
 
 // field returns the value behind a key, without its quotes.

@@ -18,7 +18,7 @@ const (
 )
 
 // Read reads all records that the kernel still has and that are its own, oldest first, from
-// /dev/kmsg at a path. What it read before an error comes with it.
+// /dev/kmsg at a path. An error comes with the text that was read before it.
 func Read(path string) ([]Record, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

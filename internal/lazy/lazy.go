@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Regexp compiles an expression at its first use, and panics then where it is none.
+// Regexp compiles an expression at its first use, and panics then if it is not valid.
 func Regexp(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }

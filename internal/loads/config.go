@@ -22,7 +22,7 @@ const (
 	maxIncludes = 10
 )
 
-// defaults are the folders that loaders are built with: of glibc as distributions have it, and in each order the same
+// defaults are the folders that loaders are built with: of glibc in distributions, and in each order the same
 // name is in one of them alone.
 var defaults = []string{
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
@@ -94,7 +94,7 @@ const (
 )
 
 // readCache fills in s.cache, the files by name, which the loader takes by the processor: those for some processors,
-// and the first one for all (hwcap 0). What is damaged is left out.
+// and the first one for all (hwcap 0). Damaged entries are left out.
 func (s *search) readCache() {
 	b := s.readAll(ldCache, maxCache)
 	le := binary.LittleEndian

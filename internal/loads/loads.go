@@ -1,6 +1,6 @@
 // Package loads finds the files that are mapped into a program besides itself: its loader, the libraries that
 // it needs, and theirs, by the rules of the dynamic loader in a root filesystem. Sources: ld.so(8), glibc
-// (elf/dl-load.c, elf/dl-cache.c), musl (ldso/dynlink.c). What a program opens at run time (dlopen) and
+// (elf/dl-load.c, elf/dl-cache.c), musl (ldso/dynlink.c). Files that a program opens at run time (dlopen) and
 // what LD_LIBRARY_PATH adds is in no file.
 package loads
 
@@ -38,7 +38,7 @@ const (
 // errOther is a file of the right name that the loader passes over: of another class or machine.
 var errOther = errors.New("not a 64-bit x86-64 ELF file")
 
-// ErrNotDynamic is of what no loader loads: a static program, a library, what is no ELF file.
+// ErrNotDynamic is for files that no loader loads: a static program, a library, not an ELF file.
 var ErrNotDynamic = errors.New("not a dynamic program")
 
 // object is a file that is loaded.
@@ -215,7 +215,7 @@ func (s *search) find(name string, by *object) []*object {
 }
 
 // own are the folders in which a library that an object needs is looked for before those of all programs: DT_RUNPATH
-// of the object, or where it has none, DT_RPATH of the object and of those that needed it. musl takes both alike.
+// of the object, or else DT_RPATH of the object and of those that needed it. musl takes both alike.
 func (s *search) own(by *object) (all []string) {
 	if runpath := paths(by, elf.DTRunpath); len(runpath) > 0 && !s.musl {
 		return runpath

@@ -126,7 +126,7 @@ func TestOf(t *testing.T) {
 		"runpath with $ORIGIN, and not for the library of a library": {map[string]any{"opt/x/bin/p": with(func(f *elfFile) { f.runpath, f.needed = "$ORIGIN/../lib", []string{"liba.so"} }),
 			"lib64/ld-linux-x86-64.so.2": ld, "opt/x/lib/liba.so": lib("", "libb.so"), "opt/x/lib/libb.so": lib("")},
 			"lib64/ld-linux-x86-64.so.2 opt/x/lib/liba.so", "libb.so", ""},
-		"rpath, for the library of a library too": {map[string]any{"opt/x/bin/p": with(func(f *elfFile) { f.rpath, f.needed = "${ORIGIN}/../lib", []string{"liba.so"} }),
+		"rpath, also for the library of a library": {map[string]any{"opt/x/bin/p": with(func(f *elfFile) { f.rpath, f.needed = "${ORIGIN}/../lib", []string{"liba.so"} }),
 			"lib64/ld-linux-x86-64.so.2": ld, "opt/x/lib/liba.so": lib("", "libb.so"), "opt/x/lib/libb.so": lib("")},
 			"lib64/ld-linux-x86-64.so.2 opt/x/lib/liba.so opt/x/lib/libb.so", "", ""},
 		"ld.so.conf with an include": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "etc/ld.so.conf": "include ld.so.conf.d/*.conf # all\n",
@@ -196,7 +196,7 @@ func TestNotDynamic(t *testing.T) {
 	}
 }
 
-// The loader of this machine agrees, where there is one that says what it loads.
+// The loader of this machine agrees, if it says what it loads.
 func TestAsThisMachine(t *testing.T) {
 	folder, err := rootpath.OpenFolder("/")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A line that cannot be read hides no other, and is no mount.
+// A line that cannot be read hides no other, and is not a mount.
 func TestRead(t *testing.T) {
 	const good, octal = "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue", `40 35 0:5 / /a\040b ro - tmpfs tmpfs ro`
 	for name, c := range map[string]struct{ text, want string }{

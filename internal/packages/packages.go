@@ -1,4 +1,4 @@
-// Package packages tells which package of a Linux distribution a file is of, by the databases
+// Package packages finds the package of a Linux distribution that a file belongs to, by the databases
 // that dpkg and rpm keep in a root filesystem.
 //
 // A database is untrusted: what it makes a reader read is bounded by its own size.
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Owner returns the name and version of the package that a file of root is of, "" where no
+// Owner returns the name and version of the package that a file of root belongs to, "" if no
 // database knows it.
 func Owner(root fs.FS, file string) (string, error) {
 	name, err := dpkgPackage(root, file)

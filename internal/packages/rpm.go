@@ -40,7 +40,7 @@ const (
 	rpmStringArray = 8
 )
 
-// headerVisitor is told each package header; it returns false when it has seen enough.
+// headerVisitor gets each package header; it returns false when it has seen enough.
 type headerVisitor func(header []byte) bool
 
 // rpmKinds are the kinds of database, by the names of their files, and what reads each.
@@ -115,7 +115,7 @@ func (e *damagedError) Hint() string {
 
 func damaged(format string, a ...any) error { return &damagedError{fmt.Sprintf(format, a...)} }
 
-// rpmHeader is a package header as the database has it: the number of entries, the size of
+// rpmHeader is a package header in the database: the number of entries, the size of
 // the store, the entries (tag, type, offset, count), the store; big-endian.
 type rpmHeader []byte
 

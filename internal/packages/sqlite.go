@@ -1,5 +1,5 @@
-// SQLite files, as far as rpmdb.sqlite needs it: every blob of the table Packages. What is
-// still in a write-ahead log is not seen. Source: https://www.sqlite.org/fileformat2.html.
+// SQLite files, as far as rpmdb.sqlite needs it: every blob of the table Packages. Pages that are
+// still in a write-ahead log are not seen. Source: https://www.sqlite.org/fileformat2.html.
 
 package packages
 
@@ -111,7 +111,7 @@ func (s *sqlite) walk(page int64, depth int, visit func(row []byte) bool) (more 
 }
 
 // payload returns the row of a leaf cell: its size, its number, what of it is in the page,
-// and the number of the first overflow page where that is not all.
+// and the number of the first overflow page if that is not all.
 func (s *sqlite) payload(cell []byte) ([]byte, error) {
 	size, n := varint(cell)
 	_, m := varint(cell[n:])

@@ -1,4 +1,4 @@
-// Package patterns reads the PATTERN of options: * is any text, ? any character. Bytes that are no UTF-8
+// Package patterns reads the PATTERN of options: * is any text, ? any character. Bytes that are not UTF-8
 // are like any other such byte.
 package patterns
 

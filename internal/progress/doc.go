@@ -1,2 +1,2 @@
-// Package progress is how long work tells what it is doing.
+// Package progress is how long work reports what it is doing.
 package progress

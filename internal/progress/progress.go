@@ -1,4 +1,4 @@
-// What is told of progress, and silence where nobody listens.
+// Reports of progress, and silence if nobody listens.
 
 package progress
 
@@ -35,7 +35,7 @@ func (Silent) Add(int64) {}
 
 func (Silent) Done() {}
 
-// Reporter is told what a package is doing. Its methods may be called from several
+// Reporter gets reports of what a package is doing. Its methods may be called from several
 // goroutines at once. Where options have one, nil is silence.
 type Reporter interface {
 	// Start says that work on something of size bytes begins (size < 0: not known);

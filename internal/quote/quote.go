@@ -10,7 +10,7 @@ import (
 )
 
 // plain are the characters, beside letters and digits of ASCII, that mean themselves in a
-// shell word and, behind a letter, digit or slash, in YAML too.
+// shell word and, behind a letter, digit or slash, also in YAML.
 const plain = "/._-+@%"
 
 func isPlain(s, more string) bool {
@@ -49,7 +49,7 @@ func Shell(s string) string {
 	return "$'" + b.String() + "'"
 }
 
-// Path is Shell for the name of a file, or of what an image comes from: one that begins with a hyphen is no
+// Path is Shell for the name of a file, or of the source of an image: one that begins with a hyphen is no
 // option.
 func Path(s string) string {
 	if strings.HasPrefix(s, "-") {
@@ -67,7 +67,7 @@ func Words(words []string) string {
 	return strings.Join(out, " ")
 }
 
-// YAML quotes a scalar: plain where it can be nothing but a text, else in double quotes,
+// YAML quotes a scalar: plain if it can only be a text, else in double quotes,
 // whose escapes are those of Go (YAML 1.2.2, 5.7).
 func YAML(s string) string {
 	if isPlain(s, "") && strings.HasPrefix(s, "/") || isWord(s) {
@@ -76,7 +76,7 @@ func YAML(s string) string {
 	return strconv.Quote(s)
 }
 
-// isWord says that s begins with a letter and is none of the words that YAML 1.1 takes for a
+// isWord says that s begins with a letter and is not one of the words that YAML 1.1 takes for a
 // boolean or nothing.
 func isWord(s string) bool {
 	if !isPlain(s, "") || !unicode.IsLetter(rune(s[0])) {

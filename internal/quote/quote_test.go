@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// TestPath: a shell reads back every name, those that are no text too, and nothing that it prints is taken by
+// TestPath: a shell reads back every name, also those that are not text, and nothing that it prints is taken by
 // a terminal or for an option.
 func TestPath(t *testing.T) {
 	for _, name := range []string{"a b", "$(id)", "a'b", "a\nb", "\xff", "\xff\n\xfe'", "\x1b[31m", "\ufffd", "-i", "--", "~", "*"} {

@@ -20,7 +20,7 @@ var secrets = sync.OnceValue(func() (s struct{ userInfo, bareInfo, queryValues, 
 })
 
 // Redact takes credentials out of a text that leaves vfix, in a message, a file or JSON: the
-// user part of a URL, the values of its query but for those that registries are asked with
+// user part of a URL, the values of its query except for those that registries are asked with
 // in the open (a signed blob URL is as good as a password), and what follows Basic or Bearer.
 func Redact(s string) string {
 	r := secrets()

@@ -20,13 +20,13 @@ const MaxLinks = 40
 // ErrLoop: a path passes through more symlinks than that.
 var ErrLoop = errors.New("too many levels of symbolic links")
 
-// Place is where somebody stands who follows a path.
+// Place is a position in following a path.
 type Place interface {
 	// Top goes to the root.
 	Top()
 	// Up goes to the parent; the root's is the root itself.
 	Up()
-	// Down goes to what a name stands for. Where that is a symlink it stays, and returns the
+	// Down goes to what a name stands for. At a symlink it stays, and returns the
 	// target. An error ends the way.
 	Down(name string) (link string, err error)
 }
@@ -63,12 +63,12 @@ func Follow(p Place, name string) error {
 	return nil
 }
 
-// ErrNoLink is what a function for Resolve returns for what is no symlink.
+// ErrNoLink is what a function for Resolve returns for anything but a symlink.
 var ErrNoLink = errors.New("no symlink")
 
 // Resolve returns the path without symlinks that a path stands for, with slashes and without
-// one in front; "" is the root. What does not exist is taken as it is written, so that the
-// result is where it would be made. readlink returns the target of the symlink at a path whose
+// one in front; "" is the root. A name that does not exist is taken literally, so that the
+// result is the path at which it would be created. readlink returns the target of the symlink at a path whose
 // folder has no symlinks in it, or ErrNoLink.
 func Resolve(name string, readlink func(real string) (string, error)) (string, error) {
 	p := &resolved{readlink: readlink}

@@ -37,7 +37,7 @@ func TestResolve(t *testing.T) {
 		"": "", "/": "", ".": "", "..": "", "../../..": "", "etc//passwd/": "etc/passwd", "/etc/./passwd": "etc/passwd",
 		"lib/libc.so": "usr/lib/libc.so", "lib64/libc.so": "usr/lib/libc.so", "lib/..": "usr", "lib/up": "etc",
 		"usr/out/passwd": "etc/passwd", "usr/abs": "etc/passwd", "../../etc/passwd": "etc/passwd",
-		// What is missing is taken as it is written, and .. behind it.
+		// Missing names are taken literally, as is .. behind them.
 		"new/file": "new/file", "new/../etc/passwd": "etc/passwd", "new/a/../../lib/x": "usr/lib/x", "gone": "not/there/x", "gone/..": "not/there",
 		"etc/passwd/x": "etc/passwd/x",
 	} {

@@ -34,7 +34,7 @@ func Copy(dst *os.File, src io.Reader) (n int64, err error) {
 	return n, dst.Truncate(n)
 }
 
-// write writes what of b is no hole, at the offset off.
+// write writes the parts of b that are not holes, at the offset off.
 func write(dst *os.File, b []byte, off int64) error {
 	for len(b) > 0 {
 		data := 0 // bytes up to the next hole

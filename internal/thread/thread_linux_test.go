@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first thread of a process stays where it is, however many others go elsewhere.
+// The first thread of a process does not move, however many others go elsewhere.
 func TestGo(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/uts")
 	if err != nil {

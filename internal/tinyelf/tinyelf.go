@@ -1,11 +1,11 @@
 // Package tinyelf makes the smallest legacy program: a static ELF file for x86-64 that asks the
-// vsyscall page for the time, as those of glibc before 2.14 do, and then tells by its exit status
+// vsyscall page for the time, as those of glibc before 2.14 do, and then reports by its exit status
 // whether it has been patched. It needs no library, no loader and no file.
 package tinyelf
 
 import "encoding/binary"
 
-// The exit statuses of the program. Where it is not patched and the page is not there, the signal
+// The exit statuses of the program. If it is not patched and the page is missing, the signal
 // SIGSEGV ends it.
 const (
 	Patched   = 0
@@ -14,7 +14,7 @@ const (
 )
 
 const (
-	base       = 0x400000 // vaddr of the file's first byte, as old linkers have it
+	base       = 0x400000 // vaddr of the file's first byte, as with old linkers
 	headerSize = 64       // ELF header and program header, gABI, chapters 4 and 5
 	phdrSize   = 56
 	noteSize   = 32

@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// The program tells whether it is patched. What it does unpatched depends on this kernel: it says
+// The program reports whether it is patched. Unpatched, its result depends on this kernel: it says
 // so, or there is no page.
 func TestProgram(t *testing.T) {
 	original := Bytes(18)

@@ -25,7 +25,7 @@ func Get(fd int, name string) ([]byte, error) {
 	return sized(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
 }
 
-// sized calls get until its result fits: a first call tells the size, and it may grow
+// sized calls get until its result fits: a first call returns the size, and it may grow
 // before the second.
 func sized(get func([]byte) (int, error)) ([]byte, error) {
 	for {

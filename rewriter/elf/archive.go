@@ -9,7 +9,7 @@ import (
 
 // The format of archives. Source: ar.h of glibc; GNU binutils' bfd/archive.c for long names, which
 // are in a member of their own ("//"), and for thin archives; ar(5) of FreeBSD for names that
-// begin with #1/ and stand before the member's content.
+// begin with #1/ and precede the member's content.
 const (
 	archiveMagic = "!<arch>\n"
 	thinMagic    = "!<thin>\n"

@@ -14,7 +14,7 @@ type FrameDescription struct {
 	Program     []byte // call frame instructions (DWARF 4, 6.4.2)
 }
 
-// What call frame instructions are made of (DWARF 4, 7.23).
+// The parts of call frame instructions (DWARF 4, 7.23).
 const (
 	cfaAdvance  = 0x40 // delta in the low 6 bits
 	cfaOffset   = 0x80 // register in the low 6 bits
@@ -73,7 +73,7 @@ func (f *File) SearchTable() (hdr uint64, table []SearchEntry, err error) {
 	return hdr, table, nil
 }
 
-// PlainFDE reads the FDE at a vaddr; the size is 0 where its CIE is not cieHead with PlainCFI.
+// PlainFDE reads the FDE at a vaddr; the size is 0 if its CIE is not cieHead with PlainCFI.
 func (f *File) PlainFDE(vaddr uint64) (d FrameDescription, cie uint64, err error) {
 	const maxFDE = 1024 // bytes: it has to fit into the page
 	b, err := f.Mem(vaddr, maxFDE)
@@ -112,7 +112,7 @@ var cfaOperands = map[byte]string{
 	0x13: "u", 0x14: "uu", 0x15: "uu", 0x16: "ub", 0x2e: "u", 0x2f: "uu",
 }
 
-// Advanced returns how far call frame instructions get from where they start, in bytes of code.
+// Advanced returns how far call frame instructions get from their start, in bytes of code.
 func Advanced(program []byte) (n uint64, ok bool) {
 	r := leb{b: program}
 	for r.at < len(program) {

@@ -14,7 +14,7 @@ func TestAdvanced(t *testing.T) {
 		{"", 0, true},
 		{"\x41\x0e\x10", 1, true},
 		{"\x02\xff\x03\x00\x01\x04\x00\x00\x01\x00", 255 + 256 + 65536, true},
-		{"\x0f\x03\x01\x02\x03\x45", 5, true}, // a block is no instructions
+		{"\x0f\x03\x01\x02\x03\x45", 5, true}, // a block has no instructions
 		{"\x10\x06\x01\x41\x41", 1, true},
 		{"\x0f\x7f\x41", 0, false},
 		{"\x01\x00\x00\x00\x00", 0, false}, // set_loc

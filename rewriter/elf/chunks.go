@@ -1,4 +1,4 @@
-// Reading the content of a segment piece by piece, or, where it is in memory, looking at it there.
+// Reading the content of a segment piece by piece, or, if it is in memory, in place.
 
 package elf
 
@@ -12,7 +12,7 @@ const (
 	// ChunkSize is how much of a segment is looked at at once, in bytes.
 	// A quarter of a MiB stays in a core's second-level cache from one look to the next.
 	ChunkSize = 1 << 18
-	// ChunkMargin is how many bytes stand on both sides of what a piece answers for: the longest
+	// ChunkMargin is how many bytes are on both sides of what a piece answers for: the longest
 	// instruction, and more than any reference extends around its hit.
 	ChunkMargin = 16
 )
@@ -80,7 +80,7 @@ func (f *File) Chunks(p *Prog, visit func(b []byte, vaddr uint64, lo, hi int)) e
 	}
 }
 
-// Indexes gives each index from lo to below hi at which a needle stands in b, also where two of them overlap.
+// Indexes gives each index from lo to below hi at which b has a needle, also where two of them overlap.
 // The needle may end behind hi.
 func Indexes(b []byte, lo, hi int, needle []byte) iter.Seq[int] {
 	return func(yield func(int) bool) {

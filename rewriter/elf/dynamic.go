@@ -1,4 +1,4 @@
-// What a file says of the others that are loaded with it.
+// The file's statements about the others that are loaded with it.
 
 package elf
 

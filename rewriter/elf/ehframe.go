@@ -23,8 +23,8 @@ const (
 )
 
 // EachFDE calls visit with each function that .eh_frame describes and that begins where near
-// says so: through the search table of PT_GNU_EH_FRAME, or by reading the section where there
-// is no table, or it leads out of its segment, as vfix's does; or by its content where no header
+// says so: through the search table of PT_GNU_EH_FRAME, or by reading the section if there
+// is no table, or it leads out of its segment, as vfix's does; or by its content if no header
 // names it. Damage ends the search without an error.
 func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) error {
 	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
@@ -255,7 +255,7 @@ func (f *File) readCIE(off uint64) cie {
 	return c
 }
 
-// pointer decodes an address that stands at vaddr, and says how many bytes it has.
+// pointer decodes an address at vaddr, and says how many bytes it has.
 func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 	if enc == peOmit || len(b) < 8 {
 		return 0, 0, false
@@ -308,7 +308,7 @@ func (w *window) at(off, n uint64) ([]byte, error) {
 // Func is where a function, or a part of one that a compiler split off, is in memory.
 type Func struct {
 	Start uint64
-	End   uint64 // behind its last byte; 0: nothing says where it ends
+	End   uint64 // behind its last byte; 0 if that is not known
 	LSDA  uint64 // vaddr of its table of landing pads, 0 for none
 }
 

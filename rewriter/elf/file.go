@@ -113,7 +113,7 @@ type Dyn struct {
 	Val uint64
 }
 
-// File is a checked view of a 64-bit x86-64 ELF file. What is in it lies inside the file.
+// File is a checked view of a 64-bit x86-64 ELF file. Its parts lie inside the file.
 type File struct {
 	R    io.ReaderAt
 	Size uint64 // in bytes
@@ -124,7 +124,7 @@ type File struct {
 	ShNum, ShStrNdx int
 	ShBeyond        bool // the section headers, or a section, end beyond the file
 	Progs           []Prog
-	Sections        []Section // nil where there are none, or they are damaged
+	Sections        []Section // nil if there are none, or they are damaged
 	Dynamic         []Dyn     // up to and without DT_NULL
 	DynSpare        []uint64  // offsets of unused DT_NULL entries after the first
 }
@@ -141,7 +141,7 @@ const (
 	KindBroken                     // vfix has patched the file, and something has broken it since
 	KindNotELF
 	KindForeign     // another class, byte order, machine or type
-	KindTooMuchCode // more than the caller wants searched
+	KindTooMuchCode // more than the caller lets be searched
 	KindThin        // a thin archive: its objects are other files
 	KindNoObjects   // an archive without objects for x86-64
 	KindFormat      // patched by a vfix in a format that is not known
@@ -183,7 +183,7 @@ func Damaged(format string, a ...any) error { return NewSkip(KindDamaged, format
 func notFor(kind Kind, format string, a ...any) error { return NewSkip(kind, format, a...) }
 
 // Parse reads the headers of the size bytes behind r. A *Skip says that the file
-// is not one for vfix; where it runs all the same, its segments come with it. Any other error came
+// is not one for vfix; if it runs all the same, its segments come with it. Any other error came
 // from r.
 func Parse(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{R: r, Size: uint64(max(size, 0))}
@@ -291,7 +291,7 @@ func (f *File) readProgs(n int) error {
 	return tangled
 }
 
-// readSections reads the section headers. Damaged ones are no reason to skip a file that
+// readSections reads the section headers. Damaged ones are not a reason to skip a file that
 // a loader runs without looking at them: f.sections stays nil then.
 func (f *File) readSections() error {
 	n := uint64(f.ShNum)
@@ -320,7 +320,7 @@ func (f *File) readSections() error {
 			return nil
 		}
 	}
-	s[0] = Section{} // number 0 is none, whatever its header says
+	s[0] = Section{} // number 0 is unused, whatever its header says
 	if f.ShStrNdx == 0 || f.ShStrNdx >= len(s) || s[f.ShStrNdx].Type != SHTStrtab {
 		return nil
 	}
@@ -360,7 +360,7 @@ func (f *File) readDynamic() error {
 		case d.Tag == DTNull && d.Val == 0:
 			f.DynSpare = append(f.DynSpare, d.Off)
 		default:
-			return nil // something stands behind DT_NULL: what follows is not spare
+			return nil // there are bytes behind DT_NULL: they are not spare
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ const maxLSDA = 1 << 16
 // Pad is a landing pad: where an exception that leaves a call in [Start, End) enters the function.
 type Pad struct{ Start, End, At uint64 }
 
-// LandingPads returns the landing pads of fn; ok is false where its table is not understood.
+// LandingPads returns the landing pads of fn; ok is false if its table is not understood.
 func (f *File) LandingPads(fn Func) (pads []Pad, ok bool) {
 	if fn.LSDA == 0 {
 		return nil, true
@@ -25,7 +25,7 @@ func (f *File) LandingPads(fn Func) (pads []Pad, ok bool) {
 			return nil, false
 		}
 	}
-	if r.byte() != peOmit { // @TType encoding, and where its table is
+	if r.byte() != peOmit { // @TType encoding, and the offset of its table
 		r.uleb()
 	}
 	enc := r.byte()

@@ -12,7 +12,7 @@ import (
 // "Note Section"; NT_GNU_BUILD_ID is 3 (elf.h).
 func (f *File) BuildID() string {
 	where := slices.Clone(f.Progs)
-	if s := f.Section(".note.gnu.build-id"); s != nil { // where vfix has spent the program header
+	if s := f.Section(".note.gnu.build-id"); s != nil { // if vfix has spent the program header
 		where = append(where, Prog{Type: PTNote, Off: s.Off, Filesz: s.Size})
 	}
 	for _, p := range where {

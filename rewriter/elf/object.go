@@ -17,7 +17,7 @@ import (
 // of relocation types.
 const (
 	TypeRel = 1
-	// IdentSize is how many bytes of a file tell its type, in bytes.
+	// IdentSize is how many bytes of a file show its type.
 	IdentSize = 18
 
 	shnAbs = 0xfff1
@@ -148,7 +148,7 @@ func (f *File) Relocations() []*Section {
 	return all
 }
 
-// Link gives symbols and relocated fields the values that they have where each section lies at its
+// Link gives symbols and relocated fields the values that they have if each section lies at its
 // offset.
 func (f *File) Link() error {
 	l := &linked{r: f.R}
@@ -220,7 +220,7 @@ func (f *File) place(l *linked) ([]uint64, error) {
 		for at := t.Off; len(b) >= SymSize; b, at = b[SymSize:], at+SymSize {
 			value := le.Uint64(b[8:])
 			switch n := le.Uint16(b[6:]); {
-			case n == shnAbs, len(values) == 0: // number 0 is no symbol
+			case n == shnAbs, len(values) == 0: // number 0 is not a symbol
 			case n != 0 && int(n) < len(f.Sections) && f.Sections[n].Addr != 0:
 				value += f.Sections[n].Addr
 				l.fixes = append(l.fixes, fix{at + 8, 8, value})

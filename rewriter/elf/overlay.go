@@ -1,4 +1,4 @@
-// What follows the end of an ELF file: an archive appended to a self-extracting program, or what is
+// The bytes behind the end of an ELF file: an archive appended to a self-extracting program, or what is
 // left of the linker's tail where the headers no longer speak of it.
 
 package elf

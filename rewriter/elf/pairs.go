@@ -12,7 +12,7 @@ import (
 const maxPairs = 3
 
 // Pairs gives each index from lo to below hi at which one of the pairs, as little-endian numbers, is in b.
-// The indices ascend where there are at most three pairs. A pair may end behind hi.
+// The indices ascend if there are at most three pairs. A pair may end behind hi.
 func Pairs(b []byte, lo, hi int, pairs []uint16) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		on := true

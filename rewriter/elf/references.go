@@ -1,4 +1,4 @@
-// What refers to an address, by every byte that might.
+// References to an address, by every byte that might be one.
 
 package elf
 

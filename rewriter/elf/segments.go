@@ -45,7 +45,7 @@ const PageSize = 1 << 12
 
 // MapStart returns the lowest vaddr that a loader covers for the PT_LOAD p. The kernel and
 // later ld.so go by pages; ld.so of glibc 2.3 (elf/dl-load.c, mapstart) goes by p_align and
-// would lay the head of the file over what stands below.
+// would lay the head of the file over the bytes below.
 func (f *File) MapStart(p *Prog) uint64 {
 	align := uint64(PageSize)
 	if f.Type == TypeDyn && p.Align > PageSize && p.Align&(p.Align-1) == 0 {

@@ -1,4 +1,4 @@
-// What has to hold of a file for a loader, and for tools that edit it.
+// The conditions of a file for a loader, and for tools that edit it.
 
 package elf
 

@@ -77,7 +77,7 @@ func (f *File) dynamicSymtab() (Symtab, bool) {
 }
 
 // dynamicSymbols returns how many dynamic symbols there are: from DT_HASH, DT_GNU_HASH or
-// the section header; 0 where nothing says so.
+// the section header; 0 if nothing says so.
 func (f *File) dynamicSymbols() uint64 {
 	if d := f.Dyn(DTHash); d != nil {
 		if b, err := f.peekMem(d.Val, 8); err == nil && len(b) == 8 {

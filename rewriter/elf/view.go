@@ -105,7 +105,7 @@ func (f *File) Mappings(off uint64) (n int) {
 	return n
 }
 
-// Offset returns where in the file the n bytes at vaddr are; ok is false where they are
+// Offset returns where in the file the n bytes at vaddr are; ok is false if they are
 // not all in the file content of one segment.
 func (f *File) Offset(vaddr, n uint64) (off uint64, ok bool) {
 	p := f.Load(vaddr)
@@ -144,7 +144,7 @@ func (f *File) Word(vaddr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(b), true
 }
 
-// cString returns the NUL-terminated string at i, "" where there is none.
+// cString returns the NUL-terminated string at i, or "".
 func cString(b []byte, i uint64) string {
 	if i >= uint64(len(b)) {
 		return ""

@@ -14,7 +14,7 @@ import (
 // 6l of Go 1.0, which has .gosymtab and .gopclntab).
 var goSections = [...]string{".gopclntab", ".gosymtab", ".go.buildinfo", ".note.go.buildid"}
 
-// Go reports whether Go's linker made the file: by its sections, or, where there are
+// Go reports whether Go's linker made the file: by its sections, or, if there are
 // none, by its note or by the header of its table of functions.
 func Go(f *elf.File) (bool, error) {
 	for _, name := range goSections {

@@ -83,7 +83,7 @@ func (g goSymbol) first(b []byte) (goSymbol, []byte, bool) {
 }
 
 // later reads an entry of Go 1.1: the letter in 6 bits, the value in 8 bytes or as a varint, the type
-// in 8 bytes where there is one; the name.
+// in 8 bytes if there is one; the name.
 func (g goSymbol) later(b []byte) (goSymbol, []byte, bool) {
 	const wide, typed, word = 0x40, 0x80, 8
 	if len(b) == 0 {

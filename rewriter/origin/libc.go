@@ -18,7 +18,7 @@ type banner struct {
 	version    bool // its version number follows
 }
 
-// The banners, most telling first. glibc has its version in csu/version.c ("GNU C Library …
+// The banners, the most specific first. glibc has its version in csu/version.c ("GNU C Library …
 // stable release version 2.13", "(Debian EGLIBC 2.13-38)") and in confstr ("NPTL 2.5"); a
 // static program often has none of these, but the message of malloc's checks (2.3 to 2.25).
 var banners = [...]banner{
@@ -35,7 +35,7 @@ var banners = [...]banner{
 // lone string with the version in its read-only data (nptl_version in nptl-init.c).
 var glibcLibraries = [...]string{"libpthread.so.0", "librt.so.1"}
 
-// Libc names the libc that the file contains; "" where nothing in it tells. Only a
+// Libc names the libc that the file contains; "" if nothing in it shows that. Only a
 // libc itself and static programs contain one: the others just mention names.
 func Libc(f *elf.File) (string, error) {
 	soname := f.Soname()

@@ -1,4 +1,4 @@
-// Programs that set up signals by system calls of their own: a preload library cannot stand
+// Programs that set up signals by system calls of their own: a preload library cannot get
 // between them and the kernel, and so cannot keep its SIGSEGV handler.
 
 package origin
@@ -19,12 +19,12 @@ var rawSignalCalls = [...][]byte{
 }
 
 // rawSignalSpan is within how many bytes behind such a load the syscall instruction
-// follows: a few more arguments stand between. With the load it is less than what chunks
+// follows: a few more arguments are between. With the load it is less than what chunks
 // have in common, 2*ChunkMargin.
 const rawSignalSpan = 20
 
 // RawSignals reports whether a dynamic program sets up signals by itself. A C library does
-// so for all others and is none; one that can be executed has a name (DT_SONAME).
+// so for all others and is not one; one that can be executed has a name (DT_SONAME).
 func RawSignals(f *elf.File) (bool, error) {
 	if f.Prog(elf.PTInterp) == nil || f.Dyn(elf.DTSoname) != nil {
 		return false, nil

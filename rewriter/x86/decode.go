@@ -86,7 +86,7 @@ type Instr struct {
 func (i *Instr) Next() uint64 { return i.Addr + uint64(i.Len) }
 
 // Decode decodes the instruction at the start of b, which lies at addr. ok is false where
-// the bytes are none that the decoder knows.
+// the decoder does not know the bytes.
 func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 	defer func() {
 		if recover() != nil { // the decoder promises not to; it is not ours

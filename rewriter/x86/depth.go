@@ -1,4 +1,4 @@
-// Where the stack pointer and a frame pointer stand, and the words of the stack that they name.
+// The values of the stack pointer and a frame pointer, and the words of the stack that they name.
 
 package x86
 

@@ -1,4 +1,4 @@
-// What instructions do to the general registers. Source: Intel SDM vol. 2, by mnemonic.
+// The effects of instructions on the general registers. Source: Intel SDM vol. 2, by mnemonic.
 // An instruction that is not in the table, and is not plain vector or x87 code, is unknown.
 
 package x86
@@ -137,7 +137,7 @@ func (i *Instr) operandEffects() {
 	}
 }
 
-// touch records what is done to argument n where it is a general register.
+// touch records what is done to argument n if it is a general register.
 func (i *Instr) touch(n int, how operand) {
 	r, width, ok := i.ArgGPR(n)
 	if !ok {

@@ -15,7 +15,7 @@ type Line struct {
 	Bytes   []byte
 	Text    string // in AT&T syntax, as objdump writes it
 	Changed bool   // not the same bytes as the same instruction on the other side
-	Dead    bool   // bytes that are never executed: Text says so, and is no instruction
+	Dead    bool   // bytes that are never executed: Text says so, and is not an instruction
 }
 
 // Bury says of lines that they are never executed: what their bytes happen to decode to would mislead.
@@ -42,7 +42,7 @@ func (l *Line) To() uint64 {
 }
 
 // Listing disassembles two versions of the code at vaddr, which are equally long. An
-// instruction that the bytes do not hold whole ends the listing. What is left of an old
+// instruction that the bytes do not hold whole ends the listing. The rest of an old
 // instruction behind a new one is never decoded across the start of the next old one.
 func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
 	ends := map[uint64]bool{0: true} // of the instructions before

@@ -56,7 +56,7 @@ func (i *Instr) Text(raw []byte) string {
 	case fixed && m.Base == x86asm.RIP:
 		t += fmt.Sprintf("  # %#x", target)
 	case m.Base == 0 && m.Index == 0 && m.Disp == 0:
-		// x86asm leaves out a displacement of 0 even where nothing else is.
+		// x86asm leaves out a displacement of 0 even if nothing else is.
 		t = bareOperand().ReplaceAllString(t, "${1}0x0${2}")
 	}
 	return t
