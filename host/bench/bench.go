@@ -39,7 +39,7 @@ type Options struct {
 	Programs Programs
 	Rounds   int // samples of each figure
 	Sample   int // microseconds that a sample takes
-	// Step is told what is measured next: the round, from 1, and the mode. It may be nil.
+	// Step gets the next measurement: the round, from 1, and the mode. It may be nil.
 	Step func(round int, mode string)
 }
 
@@ -48,7 +48,7 @@ type candidate struct {
 	mode    string
 	args    []string // the program's name in the folder, or a path, and its arguments
 	env     []string // beside an empty environment
-	root    string   // where it is confined to, "" for nowhere
+	root    string   // its root directory, "" for none
 	only    []string // the functions that count; nil means all
 	explain func(error) string
 }
@@ -137,7 +137,7 @@ func (p *place) kernel() []candidate {
 	}
 }
 
-// measure runs all rounds. What fails once is left out of the rounds that follow.
+// measure runs all rounds. A subject that fails once is left out of the rounds that follow.
 func (p *place) measure(ctx context.Context, s *samples, candidates []candidate) error {
 	failed := map[string]bool{}
 	for round := range p.o.Rounds {

@@ -90,7 +90,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What redis-benchmark 2.8 and 7.0 print.
+// The output of redis-benchmark 2.8 and 7.0.
 const (
 	redis28 = "====== SET ======\n  100000 requests completed in 0.10 seconds\n  50 parallel clients\n  3 bytes payload\n  keep alive: 1\n\n" +
 		"98.03% <= 1 milliseconds\n100.00% <= 2 milliseconds\n980392.19 requests per second\n\n"

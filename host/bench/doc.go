@@ -1,7 +1,7 @@
 // Package bench measures what the vsyscall page costs, and what vfix gives back: each way to
 // time, gettimeofday and getcpu, on this host and within an image; and redis before and after.
 //
-// What is measured runs in processes of its own, one a way and round, the ways in turn, so
+// The measured programs run in processes of their own, one a way and round, the ways in turn, so
 // that what disturbs the machine disturbs all alike. A figure is the median of the rounds.
 package bench
 

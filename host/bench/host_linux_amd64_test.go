@@ -24,7 +24,7 @@ func TestHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if steps < rounds {
-		t.Errorf("told of %d steps, want more than %d", steps, rounds)
+		t.Errorf("got %d steps, want more than %d", steps, rounds)
 	}
 	for _, f := range figures {
 		if (f.Absent == "") != (f.Nanoseconds > 0) || f.Least > f.Nanoseconds || f.Most < f.Nanoseconds {

@@ -133,7 +133,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// signalOf returns the signal that ended a process, 0 where it was none.
+// signalOf returns the signal that ended a process, 0 without one.
 func signalOf(err error) syscall.Signal {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

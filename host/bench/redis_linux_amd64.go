@@ -130,7 +130,7 @@ func socketName() string { return strings.TrimPrefix(redisSocket, "/") }
 
 var errGone = errors.New("redis-server ended")
 
-// awaitSocket waits until the server listens, or errors: errGone where it has ended.
+// awaitSocket waits until the server listens, or errors: errGone if it has ended.
 func awaitSocket(ctx context.Context, dir string, gone <-chan struct{}) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Who called the page. The page's functions begin with a system call, so at the fault the
-// stack pointer still points to the return address, and the call stands before it.
+// stack pointer still points to the return address, and the call precedes it.
 
 package diagnose
 
@@ -76,7 +76,7 @@ func (c *Crash) findCaller(co *core, f *facts, o Options) {
 // note adds what could not be found out.
 func (c *Crash) note(format string, a ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, a...)) }
 
-// readModule looks into the caller's file, where it is to be had and is the same.
+// readModule looks into the caller's file, if it is available and the same.
 func (c *Crash) readModule(m *module, o Options) {
 	where := o.RootName
 	if where == "" {

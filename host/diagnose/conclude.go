@@ -114,7 +114,7 @@ func (o Options) hasCommand(name string) bool {
 	return err == nil
 }
 
-// evidenceCommand is what would tell the cause.
+// evidenceCommand collects the evidence of the cause.
 func (c *Crash) evidenceCommand(o Options) *Fix {
 	if c.storage != "" {
 		return &Fix{"vfix diagnose " + quote.Path(c.storage), "reads the core file that systemd-coredump kept"}
@@ -128,7 +128,7 @@ func (c *Crash) evidenceCommand(o Options) *Fix {
 	return &Fix{"dmesg | vfix diagnose -", "reads the kernel's log of this machine; run it on the machine that the program ran on"}
 }
 
-// next says what tells the cause of a container's end.
+// next names the evidence of the cause of a container's end.
 func (e Exited) next(c *Crash, o Options, state hostState) *Fix {
 	switch {
 	case !e.Elsewhere && state.err != nil && e.Name != "":

@@ -13,7 +13,7 @@ import (
 // inThePage is an address in the vsyscall page that is not one of a function's: vfix itself has none of these.
 const inThePage = rewriter.PageVaddr + 1
 
-// page says whether the process had the page: the kernel writes its own mapping of it as a segment, where there is
+// page says whether the process had the page: the kernel writes its own mapping of it as a segment, if there is
 // one. Debuggers leave it out; their cores have section headers, which the kernel's have only beside very many
 // segments (fs/binfmt_elf.c, fill_extnum_info).
 func (c *core) page() pageState {
@@ -26,7 +26,7 @@ func (c *core) page() pageState {
 	return pageUnknown
 }
 
-// Core diagnoses a core file. It errs where the file is none of a 64-bit x86-64 program, or
+// Core diagnoses a core file. It errs if the file is not of a 64-bit x86-64 program, or
 // is damaged so far that not even the registers are in it. A core that is cut off later is
 // diagnosed as far as it goes.
 func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {

@@ -45,7 +45,7 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// What is known without the files: the module, the offset and the build ID, from memory.
+// The facts known without the files: the module, the offset and the build ID, from memory.
 func TestCoreAlone(t *testing.T) {
 	docker := func(name string) bool { return name == "docker" }
 	c := diagnosed(t, crashedCore().bytes(), Options{Root: fstest.MapFS{}, HasCommand: docker})
@@ -137,7 +137,7 @@ func TestLinkMap(t *testing.T) {
 	}
 }
 
-// The command line is taken from the stack, where its words can be told apart.
+// The command line is taken from the stack, if its words are distinct.
 func TestArguments(t *testing.T) {
 	const texts, random = testStack + 0x20000, testStack + 0x1f000
 	core := crashedCore()

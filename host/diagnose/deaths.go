@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// more is what a line tells that is about none of the kernel's crashes of a program, nil for nothing.
+// more reads a line that is not about one of the kernel's crashes of a program, nil for none.
 func more(text string, o Options) *Crash {
 	if c := outOfMemory(text); c != nil {
 		return c
@@ -45,7 +45,7 @@ func outOfMemory(text string) *Crash {
 	return c
 }
 
-// killed is about a container that ended by SIGKILL; false where its limit of memory was not the cause.
+// killed is about a container that ended by SIGKILL; false if its limit of memory was not the cause.
 func (e Exited) killed(c *Crash) bool {
 	var entries []logEntry
 	if !e.Elsewhere {
@@ -143,7 +143,7 @@ func (c *Crash) execFormat(o Options) {
 }
 
 // missingLoader is about a program that exists and "does not exist": its loader does not. false where
-// the line says nothing of the kind; executed says that the program was to be executed.
+// the line says nothing of the kind; executed says that an execution of the program failed.
 func (c *Crash) missingLoader(o Options, executed bool) bool {
 	c.Kind = MissingLoader
 	f, err := lookAt(o.Root, c.Executable)
@@ -179,7 +179,7 @@ type program struct {
 	script      string // the interpreter of a #! line
 }
 
-// needs is what loads the program and is not in the root, "" where it is.
+// needs is what loads the program and is not in the root, "" if it is.
 func (p *program) needs(root fs.FS) string {
 	for _, name := range []string{p.interpreter, p.script} {
 		if name == "" {

@@ -56,7 +56,7 @@ func TestStartFailures(t *testing.T) {
 	for _, c := range []struct {
 		line string
 		root bool
-		kind Kind // "" for a line that tells of nothing
+		kind Kind // "" for a line without one
 		says string
 	}{
 		{"exec /app/i386: exec format error", true, ExecFormat, "/app/i386 is a 32-bit program"},

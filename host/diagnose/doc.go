@@ -4,6 +4,6 @@
 //
 // All input is untrusted: nothing is allocated by a size that the input claims, a chain is
 // followed a bounded number of steps, and what cannot be read is said and not guessed.
-// What the input does not prove is not claimed: a crash elsewhere is "no vsyscall crash",
+// Nothing is claimed that the input does not prove: a crash elsewhere is "no vsyscall crash",
 // and no more.
 package diagnose

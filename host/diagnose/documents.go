@@ -1,4 +1,4 @@
-// What engines and Kubernetes say of containers, as JSON or YAML: docker inspect and podman inspect, docker and podman
+// The descriptions of containers by engines and Kubernetes, as JSON or YAML: docker inspect and podman inspect, docker and podman
 // ps, docker events, crictl inspect, and pods. Sources: docker's API reference (ContainerInspect), podman's
 // define.InspectContainerData, Kubernetes' API reference (PodStatus, ContainerStateTerminated), the CRI's
 // ContainerStatus.

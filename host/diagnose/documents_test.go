@@ -253,7 +253,7 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-// What was not examined attributes, suggests and clears nothing.
+// A part that was not examined attributes, suggests and clears nothing.
 func TestDescriptionsNotExamined(t *testing.T) {
 	for name, kind := range descriptions {
 		for why, resolve := range map[string]func(*Exited, *Options) func(){
@@ -271,7 +271,7 @@ func TestDescriptionsNotExamined(t *testing.T) {
 	}
 }
 
-// What the descriptions say of a container.
+// The contents of the descriptions of a container.
 func TestDescribed(t *testing.T) {
 	for name, want := range map[string]Exited{
 		"docker inspect":       {Label: "container web", Name: "web", Image: "old:1", Program: "/app/old", ID: strings.Repeat("ab", 32)},
@@ -422,7 +422,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("%s: got fixes %q, next %+v", name, fixes(got), got.Next)
 		}
 	}
-	// What is no crash.
+	// Reports that are not crashes.
 	for _, calm := range []string{"web exited with code 0", "web exited with code 1", "job failed: exit status 2", "#0  0x000055d0c0de1139 crash (prog + 0x1139)", "systemd[1]: x.service: Main process exited, code=exited, status=1/FAILURE"} {
 		if r, err := Text("x", strings.NewReader(calm), Options{}); err != nil || len(r.Crashes) > 0 {
 			t.Errorf("%s: got %+v, %v", calm, r, err)

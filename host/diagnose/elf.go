@@ -102,7 +102,7 @@ func openCore(r io.ReaderAt) (*core, error) {
 	return c, nil
 }
 
-// checkHeader refuses what is no core of a 64-bit x86-64 program.
+// checkHeader refuses everything but a core of a 64-bit x86-64 program.
 func checkHeader(h []byte) error {
 	const classOf, dataOf, typeOf, machineOf = 4, 5, 16, 18
 	if string(h[:4]) != "\x7fELF" {
@@ -162,8 +162,8 @@ func (c *core) segmentAt(vaddr uint64) *segment {
 	return &c.loads[i]
 }
 
-// mem fills b with the memory at vaddr as far as the core has it, and returns how much that
-// is. What is missing because the file was cut off is an error.
+// mem fills b with the memory at vaddr as far as it is in the core, and returns how much that
+// is. Memory that is missing because the file was cut off is an error.
 func (c *core) mem(b []byte, vaddr uint64) (int, error) {
 	s := c.segmentAt(vaddr)
 	if s == nil || vaddr-s.vaddr >= s.filesz {
@@ -187,7 +187,7 @@ func (c *core) word(vaddr uint64) (v uint64, ok bool, err error) {
 	return le.Uint64(b[:]), true, nil
 }
 
-// text reads the NUL-terminated text at vaddr, up to most bytes; "" where there is none.
+// text reads the NUL-terminated text at vaddr, up to most bytes; "" without one.
 func (c *core) text(vaddr uint64, most int) string {
 	b := make([]byte, most)
 	n, err := c.mem(b, vaddr)

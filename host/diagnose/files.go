@@ -20,7 +20,7 @@ func rootName(name string) string {
 	return name
 }
 
-// openFile is packages.OpenFile for a name as a crash has it: absolute, or relative to the root.
+// openFile is packages.OpenFile for a name in a crash: absolute, or relative to the root.
 func openFile(root fs.FS, name string) (io.ReaderAt, int64, func() error, error) {
 	return packages.OpenFile(root, rootName(name))
 }

@@ -1,4 +1,4 @@
-// The command that mends a crash.
+// The command that fixes a crash.
 
 package diagnose
 
@@ -11,7 +11,7 @@ import (
 )
 
 // fix fills in c.Fixes; it needs all else to be filled in. args is the command line of the
-// process, nil where it is not known.
+// process, nil if not known.
 func (c *Crash) fix(o Options, args []string) {
 	if !c.Kind.Mended() {
 		return

@@ -71,7 +71,7 @@ var others = []other{
 	{0, "JAVA PROFILE", "a heap dump of a JVM", ""},
 }
 
-// refuse is the error of a file that is no log, nil for one that may be.
+// refuse is the error of a file that is not a log, nil for one that may be.
 func refuse(name string, head []byte) error {
 	for _, o := range others {
 		if len(head) < o.at+len(o.magic) || string(head[o.at:o.at+len(o.magic)]) != o.magic {

@@ -1,4 +1,4 @@
-// What the user gave: a file of one kind or another, told from its first bytes, or text.
+// The user's input: a file of one kind or another, recognized from its first bytes, or text.
 
 package diagnose
 

@@ -28,7 +28,7 @@ func inUTF16(order binary.AppendByteOrder, text string) string {
 	return string(b)
 }
 
-// What stands around a kernel's message, and how a log is stored, does not matter: the crash is found, with the
+// The text around a kernel's message, and how a log is stored, do not matter: the crash is found, with the
 // program's name.
 func TestLogsInAllForms(t *testing.T) {
 	stamped := "[12345.678901] " + attempted + "\n"
@@ -83,7 +83,7 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// What is no text is said to be none, and zeros without an end have one.
+// Input that is not text is reported as such, and endless zeros have an end.
 func TestNoText(t *testing.T) {
 	for name, data := range map[string]io.Reader{
 		"zeros":                 bytes.NewReader(make([]byte, 1000)),
@@ -99,7 +99,7 @@ func TestNoText(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	// A file that begins with a hole is a log, too.
+	// A file that begins with a hole is also a log.
 	file := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(file, append(make([]byte, 4096), attempted...), 0o600); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestNoText(t *testing.T) {
 	}
 }
 
-// What is something else is refused by its name, whatever lines are in it.
+// Other formats are refused by name, whatever lines are in it.
 func TestRefusedByName(t *testing.T) {
 	var tarball bytes.Buffer
 	tw := tar.NewWriter(&tarball)

@@ -1,4 +1,4 @@
-// Lines of logs that tell of a crash: the kernel's, and tracers'.
+// Lines of logs about a crash: the kernel's, and tracers'.
 
 package diagnose
 
@@ -19,7 +19,7 @@ type logLine struct {
 	// fromTrace says that a tracer wrote the line, noIP that ip is taken from fault, sent that
 	// a process sent the signal.
 	fromTrace, noIP, sent bool
-	// vague says that the line tells of a crash and not of its cause: another may.
+	// vague says that the line shows a crash and not its cause: another may.
 	vague bool
 }
 

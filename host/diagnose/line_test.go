@@ -141,7 +141,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// However many crashes a log tells of, memory stays small.
+// However many crashes a log has, memory stays small.
 func TestLogIsBounded(t *testing.T) {
 	var b strings.Builder
 	for i := range 3 * maxCrashes {
@@ -153,7 +153,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// strace names a process once, where it executes its program.
+// strace names a process once, when it executes its program.
 func TestStraceNames(t *testing.T) {
 	crashes, _, err := Log("log", strings.NewReader(`129   execve("/usr/bin/sh", ["sh", "-c"], 0x7ffd /* 5 vars */) = 0
 130   execve("/usr/local/bin/bash", ["bash", "-c", "true"], 0x5581 /* 5 vars */) = -1 ENOENT (No such file or directory)

@@ -17,17 +17,17 @@ const page = 4096
 // module is a file that is mapped.
 type module struct {
 	path string
-	base uint64 // where its first byte is mapped
+	base uint64 // address of its first byte
 	// offset is where in the file the address asked for is.
 	offset uint64
 	// head is its first page as it is in memory, nil where the core does not have it.
 	head []byte
-	// vaddr is of the address asked for, as the file has it; 0 where head does not say.
+	// vaddr is of the address asked for, in the file; 0 if head does not say.
 	vaddr   uint64
 	buildID string
 }
 
-// moduleAt finds the file that is mapped at addr; nil where there is none.
+// moduleAt finds the file that is mapped at addr; nil without one.
 func (c *core) moduleAt(f *facts, addr uint64) (*module, error) {
 	mappings := f.mappings
 	if mappings == nil && f.filesErr == nil {
@@ -85,7 +85,7 @@ func (c *core) readHead(m *module, addr uint64) error {
 	return nil
 }
 
-// headSegments returns the program headers that stand in the first page of a file.
+// headSegments returns the program headers in the first page of a file.
 func headSegments(head []byte) []segment {
 	off, n := le.Uint64(head[32:]), int(le.Uint16(head[56:]))
 	if le.Uint16(head[54:]) != phdrSize || off >= uint64(len(head)) {
@@ -110,7 +110,7 @@ const (
 	lNext      = 24
 )
 
-// linkMap returns what the loader's list says is mapped; nil where it cannot be read.
+// linkMap returns what the loader's list says is mapped; nil if it cannot be read.
 func (c *core) linkMap(f *facts) []mapping {
 	phdr, ok := f.aux(atPhdr)
 	phnum, _ := f.aux(atPhnum)

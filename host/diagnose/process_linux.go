@@ -1,4 +1,4 @@
-// What /proc tells of a process, and /dev/kmsg of the kernel. Sources: proc(5),
+// The reports of /proc about a process, and of /dev/kmsg about the kernel. Sources: proc(5),
 // Documentation/ABI/testing/dev-kmsg.
 
 package diagnose
@@ -68,7 +68,7 @@ func pageServed() (served, known bool) {
 	return bytes.Contains(b, []byte("[vsyscall]")), err == nil
 }
 
-// liveProcess diagnoses a process that lives, nil where there is none.
+// liveProcess diagnoses a running process, nil without one.
 func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	status, err := os.ReadFile(dir + "/status")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A container is told by its exit status, and by the kernel's lines of when it ended.
+// A container is identified by its exit status, and by the kernel's lines of when it ended.
 func TestContainerLog(t *testing.T) {
 	end := time.Date(2026, 11, 21, 21, 18, 4, 0, time.UTC)
 	line := func(after time.Duration, text string) logEntry { return logEntry{end.Add(after), text} }
@@ -74,7 +74,7 @@ func TestContainerStatus(t *testing.T) {
 	}
 }
 
-// The possible callers of a crash that only a log tells of.
+// The possible callers of a crash that only a log shows.
 func TestPossibleCallers(t *testing.T) {
 	many := strings.Fields("a b c d e f g h i j")
 	for want, files := range map[string][]string{
@@ -99,7 +99,7 @@ func TestContainerNotStarted(t *testing.T) {
 	}
 }
 
-// What is empty is not a log without a crash.
+// An empty input is not a log without a crash.
 func TestEmptyInput(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "core")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

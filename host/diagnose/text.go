@@ -1,4 +1,4 @@
-// Text as logs are stored, and what stands around a message in them.
+// Text as logs are stored, and the text around a message in them.
 
 package diagnose
 
@@ -38,7 +38,7 @@ func skipZeros(r *bufio.Reader) error {
 // colors are those of dmesg --color (ECMA-48, SGR).
 var colors = lazy.Regexp("\x1b\\[[0-9;]*m")
 
-// fields are the members that hold a message: journalctl -o json (as numbers where it has what cannot be
+// fields are the members that hold a message: journalctl -o json (as numbers if it has what cannot be
 // printed), dmesg --json, docker's json-file.
 var fields = lazy.Regexp(`"(?:MESSAGE|msg|log)"\s*:\s*("(?:[^"\\]|\\.)*"|\[[0-9, ]*\])`)
 
@@ -46,7 +46,7 @@ var fields = lazy.Regexp(`"(?:MESSAGE|msg|log)"\s*:\s*("(?:[^"\\]|\\.)*"|\[[0-9,
 var programs = lazy.Regexp(`"_TRANSPORT"\s*:\s*"(?:stdout|journal|syslog)"`)
 
 // messages are what a line says, without what a log has around it, best first: without colors, the field's name of
-// journalctl -o export, or a JSON object. Another member of an object may tell more, so the line itself is one, too.
+// journalctl -o export, or a JSON object. Another member of an object may say more, so the line itself is also one.
 func messages(line string) []string {
 	if strings.Contains(line, "\x1b[") {
 		line = colors().ReplaceAllString(line, "")

@@ -6,8 +6,8 @@
 //	perf script bash 7 [000] 12.3: exceptions:page_fault_user: address=0xffffffffff600400 ip=0x… error_code=0x14
 //	ftrace      bash-7 [000] d..1. 12.3: page_fault_user: address=0xffffffffff600400 ip=0x… error_code=0x14
 //
-// A page fault in the page is no crash by itself: a kernel with vsyscall=xonly or emulate
-// faults too, and then serves the call. strace's SIGSEGV is one.
+// A page fault in the page is not a crash by itself: a kernel with vsyscall=xonly or emulate
+// also faults, and then serves the call. strace's SIGSEGV is one.
 
 package diagnose
 
@@ -72,7 +72,7 @@ func traceNumber(s, key string) (uint64, bool) {
 	return v, err == nil
 }
 
-// traced matches what stands before an event, of sysdig, and of perf script and ftrace.
+// traced matches the text before an event, of sysdig, and of perf script and ftrace.
 var traced = sync.OnceValue(func() [2]*regexp.Regexp {
 	return [2]*regexp.Regexp{
 		regexp.MustCompile(`^\s*(?:\d+\s+)?(\S*[:.]\S*)\s+(?:\d+\s+)?(\S.{0,14}?)\s+\((\d+)(?:[.:]\d+)?\)\s*[<>]\s*$`),
@@ -80,7 +80,7 @@ var traced = sync.OnceValue(func() [2]*regexp.Regexp {
 	}
 })
 
-// tracedBy finds the process and the time in what stands before an event; without them the
+// tracedBy finds the process and the time in the text before an event; without them the
 // event still counts.
 func (l *logLine) tracedBy(head string) {
 	if m := traced()[0].FindStringSubmatch(head); m != nil {

@@ -1,6 +1,6 @@
 // Reading a compressed core at any offset, with little memory and no temporary file: what
 // is wanted of it is a few pages. A read behind the last one goes on from there, one before
-// it starts anew.
+// it starts again.
 
 package diagnose
 
@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxRestarts bounds the time: an honest core needs a restart where its loader's list
-	// is followed, or where its last segment holds what the first asks for.
+	// maxRestarts bounds the time: an honest core needs a restart if its loader's list
+	// is followed, or if its last segment holds what the first asks for.
 	maxRestarts = 64
 	// maxZstdWindow is the largest window accepted, in bytes: what zstd itself accepts
 	// without --long (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27).

@@ -9,7 +9,7 @@ import (
 	"vfix.dev/vfix/internal/mounts"
 )
 
-// jvmControllers are those that a JDK wants to see enabled in /proc/cgroups before it takes any
+// jvmControllers are those that a JDK must see enabled in /proc/cgroups before it takes any
 // limit (hotspot, cgroupSubsystem_linux.cpp, determine_type, until JDK-8349988).
 var jvmControllers = []string{"cpuset", "cpu", "cpuacct", "memory"}
 
@@ -66,7 +66,7 @@ func judgeCgroups(c *Check, version string, missing []string) {
 	}
 }
 
-// cgroupVersion tells from the mounts which trees there are; "" for none.
+// cgroupVersion finds from the mounts which trees there are; "" for none.
 func cgroupVersion(x *examination) string {
 	text, _ := x.read("/proc/self/mountinfo")
 	var v1, v2 bool

@@ -168,7 +168,7 @@ func (x *examination) floodNames() int {
 	return max(min(int(free/floodPart/dentrySize), floodMost), 1)
 }
 
-// meminfo returns a field of /proc/meminfo in bytes, 0 where there is none.
+// meminfo returns a field of /proc/meminfo in bytes, 0 without one.
 func (x *examination) meminfo(field string) float64 {
 	b, err := x.read("/proc/meminfo")
 	if err != nil {

@@ -1,4 +1,4 @@
-// What the kernel's log tells of programs that died of the vsyscall page.
+// Vsyscall crashes in the kernel's log.
 
 package doctor
 
@@ -114,7 +114,7 @@ func judgeLog(x *examination, c *Check, all []*diagnose.Crash, since string) {
 	c.Do = "vfix diagnose for one of these lines, vfix scan for its image"
 }
 
-// whereabouts says in which container a process is, where it still lives.
+// whereabouts says in which container a process is, if it is still running.
 func (x *examination) whereabouts(program string, pid int) string {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	if x.line(proc+"comm") != strings.TrimSpace(program) {

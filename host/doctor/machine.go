@@ -1,4 +1,4 @@
-// What the checks see of a machine, real or recorded, and what one check found for the next.
+// The machine as the checks see it, real or recorded, and what one check found for the next.
 
 package doctor
 
@@ -22,7 +22,7 @@ type machine interface {
 	measure(ctx context.Context, stdin []byte, args ...string) (probe.Outcome, error)
 	// start runs vfix-measure in the background: see probe.Runner.Start.
 	start(ctx context.Context, args ...string) (said func() (string, error), stop func() (probe.Outcome, error), err error)
-	// kernelLog returns the kernel's messages, and where they are from.
+	// kernelLog returns the kernel's messages, and their source.
 	kernelLog(ctx context.Context) (lines []kernellog.Line, source string, err error)
 	// scratch makes a folder in dir, "" for a temporary one, whose missing names the kernel
 	// keeps in its cache.
@@ -38,7 +38,7 @@ type examination struct {
 	Options
 }
 
-// line returns a file's only line, "" where there is none.
+// line returns a file's only line, "" without one.
 func (x *examination) line(path string) string {
 	b, err := x.read(path)
 	if err != nil {

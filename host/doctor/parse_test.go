@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// TestDied: the kernel's lines that tell of a call of the page, as different logs have them.
+// TestDied: the kernel's lines about a call of the page, in different logs.
 func TestDied(t *testing.T) {
 	const (
 		call    = "vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffd4a0b2e98 ax:ffffffffff600400 si:7ffd4a0b3f5c di:0"
@@ -99,7 +99,7 @@ func TestWhereabouts(t *testing.T) {
 	}
 }
 
-// TestOwnProbes: vfix's own calls of the page are no crashes.
+// TestOwnProbes: vfix's own calls of the page are not crashes.
 func TestOwnProbes(t *testing.T) {
 	log := "[1.0] vfix-measure[9]: segfault at ffffffffff600400 ip ffffffffff600400 sp 0 error 15\n"
 	c := examineRecorded(t, &recorded{root: "bare", files: map[string]string{"/kernel.log": log}}, KernelLog)[KernelLog]
@@ -137,7 +137,7 @@ func TestEstimateBuckets(t *testing.T) {
 	}
 }
 
-// FuzzKernelLog: no text makes a reader of logs panic or tell of what is not in the page.
+// FuzzKernelLog: no text makes a reader of logs panic or report an address outside the page.
 func FuzzKernelLog(f *testing.F) {
 	f.Add("Nov 21 21:14:17 host kernel: [   61.120441] bash[123] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33")
 	f.Add("4,1234,61120441,-;bash[123]: segfault at ffffffffff600400 ip ffffffffff600400 sp 0 error 15")

@@ -1,4 +1,4 @@
-// What the kernel lets old programs do: 32-bit ones run, and those that count on the addresses
+// Rights that the kernel gives old programs: 32-bit ones run, and those that count on the addresses
 // that they get.
 
 package doctor

@@ -1,4 +1,4 @@
-// What a seccomp filter like docker's costs a clock read that enters the kernel.
+// The cost of a seccomp filter like docker's for a clock read that enters the kernel.
 
 package doctor
 
@@ -96,7 +96,7 @@ func judgeSeccomp(c *Check, tax float64, inherited string, forbidden []string) {
 	}
 }
 
-// statusField returns a field of /proc/self/status, "" where there is none.
+// statusField returns a field of /proc/self/status, "" without one.
 func statusField(x *examination, field string) string {
 	b, err := x.read("/proc/self/status")
 	if err != nil {

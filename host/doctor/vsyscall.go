@@ -31,7 +31,7 @@ const nativeFactor = 1.5
 
 // kernelConfig is what the kernel's configuration says of the page.
 type kernelConfig struct {
-	source    string // the file; "" where there is none
+	source    string // the file; "" for none
 	emulation bool   // CONFIG_X86_VSYSCALL_EMULATION
 	byDefault mode   // CONFIG_LEGACY_VSYSCALL_*
 }
@@ -103,7 +103,7 @@ func pageLines(c *Check, perms string, call, peek probe.Outcome, config kernelCo
 }
 
 // pageCost times the page beside its two alternatives. It returns what a call costs in calls of
-// the vDSO and in plain system calls, 0 where it cannot be called.
+// the vDSO and in plain system calls, 0 if it cannot be called.
 func pageCost(ctx context.Context, x *examination, c *Check, call probe.Outcome) (vdso, syscalls float64, err error) {
 	if !call.OK() {
 		return 0, 0, nil

@@ -77,7 +77,7 @@ func closeOthers() error {
 // maxFiles is how many files come with a request.
 const maxFiles = 2
 
-// serve does what is asked. A fault of vfix's own is an answer too.
+// serve does what is asked. A fault of vfix's own is also an answer.
 func serve(r *request, files []*os.File, fixes []rewriter.Fix) (a answer) {
 	defer func() {
 		if fault := recover(); fault != nil {

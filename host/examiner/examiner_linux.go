@@ -51,7 +51,7 @@ func (e *Examiner) believable(f *Finding) bool {
 }
 
 // Patch has the patched copy of a file of size bytes, at original, written to the empty file at to,
-// where it takes want bytes, as Examine has said.
+// if it takes want bytes, as Examine has said.
 func (e *Examiner) Patch(original int, size int64, to int, want int64) error {
 	_, err := e.ask(request{Size: size, Want: want}, original, to)
 	return err

@@ -47,7 +47,7 @@ func file(t *testing.T, b []byte) *os.File {
 	return f
 }
 
-// What the confined process finds and writes is what the rewriter does here.
+// The confined process finds and writes the same as the rewriter does here.
 func TestExamineAndPatch(t *testing.T) {
 	e := examiner(t)
 	original := tinyelf.Bytes(1)
@@ -159,7 +159,7 @@ func until(t *testing.T, pid int, state byte) {
 	}
 }
 
-// An answer that cannot be is none: the process may be in the hands of a file.
+// An impossible answer is not one: the process may be in the hands of a file.
 func TestLies(t *testing.T) {
 	for _, a := range []string{
 		`{"size":-1}`, `{"stay":1}`, `{"left":"x"}`, `{"fix":"java-cgroups"}`, `{"sites":-5}`, `{"size":"x"}`, `[]`, ``, `{"stay":1,"left":"` + strings.Repeat("x", 2*maxReason) + `"}`,

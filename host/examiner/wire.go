@@ -1,5 +1,5 @@
-// What the two processes say to each other: a request and an answer, each one message of a
-// SOCK_SEQPACKET socket, JSON, the files of a request beside it. What is zero is left out: the answer about
+// The messages between the two processes: a request and an answer, each one message of a
+// SOCK_SEQPACKET socket, JSON, the files of a request beside it. Zero values are left out: the answer about
 // most files is {}.
 
 package examiner
@@ -20,7 +20,7 @@ const maxMessage = 16 << 10
 
 // Finding is what the examination of a file found. The zero value: nothing of interest.
 type Finding struct {
-	Size  int64 `json:"size,omitempty"`  // of the patched copy, in bytes; 0 where there is nothing to patch
+	Size  int64 `json:"size,omitempty"`  // of the patched copy, in bytes; 0 if there is nothing to patch
 	Sites int   `json:"sites,omitempty"` // call sites that the copy has patched
 	// Stay is how many live and unknown call sites stay. Left says so in words, or why a fix cannot
 	// be made; "" for neither.
@@ -47,7 +47,7 @@ type hello struct {
 }
 
 // request is about one file, which comes with it: to be examined, or with a second file that the
-// patched copy of want bytes is to be written to.
+// patched copy of want bytes goes to.
 type request struct {
 	Size int64 `json:"size"`
 	Want int64 `json:"want,omitempty"`

@@ -21,12 +21,12 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// Recreated is a container that was made anew.
+// Recreated is a container that was recreated.
 type Recreated struct {
 	ID    string `json:"id"`  // of the new container, which has the old one's name and is not started
 	Old   string `json:"old"` // what the old container is called now
 	OldID string `json:"old_id"`
-	// Image is the image that was made of the old container's own changes, "" where it had
+	// Image is the image that was made of the old container's own changes, "" if it had
 	// none.
 	Image string `json:"image"`
 	// Back are the commands that undo it all, Clean those that remove what is no longer
@@ -35,7 +35,7 @@ type Recreated struct {
 	Clean []string `json:"clean"`
 }
 
-// recreation makes a container anew with mounts. The old one keeps its name until the new
+// recreation recreates a container with mounts. The old one keeps its name until the new
 // one is whole; whatever fails, what was done is undone in the reverse order.
 type recreation struct {
 	c      *engine.Client
@@ -104,7 +104,7 @@ func (r *recreation) run(ctx context.Context) (_ *Recreated, err error) {
 	return out, nil
 }
 
-// RollBack undoes what was done and returns err, with what is left to do where that fails.
+// RollBack undoes what was done and returns err, with what is left to do if that fails.
 func (r *recreation) RollBack(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
@@ -143,7 +143,7 @@ func (r *recreation) freeName(ctx context.Context, wish string) (string, error) 
 }
 
 // image is what the new container is made of: the old one's image by name, or by ID where
-// that name means another image now. What the container changed in its own layer goes
+// that name means another image now. The container's changes in its own layer go
 // into an image first, or it would be missing.
 func (r *recreation) image(ctx context.Context, name string, out *Recreated) (string, error) {
 	changed, err := r.c.Changed(ctx, r.old.ID)
@@ -179,7 +179,7 @@ func randomHex() string {
 	return hex.EncodeToString(b[:])
 }
 
-// unlessGone is err but for what is not there.
+// unlessGone is err, except for what is not there.
 func unlessGone(err error) error {
 	if engine.NotFound(err) {
 		return nil

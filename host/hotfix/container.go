@@ -1,4 +1,4 @@
-// The hotfix of a container: its files are examined, and it is recreated where that is
+// The hotfix of a container: its files are examined, and it is recreated if that is
 // possible.
 
 package hotfix
@@ -110,7 +110,7 @@ func coveredBy(old *engine.Container, dir string) []string {
 }
 
 // isKept reports whether a path is that of a patched copy in the folder dir, or in the one
-// where they are by default.
+// which is their default place.
 func isKept(path, dir string) bool {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real

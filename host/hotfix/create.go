@@ -54,10 +54,10 @@ func newCreateRequest(raw json.RawMessage, image string, mounts []Mount, dir str
 	}
 	old.Config["Image"], _ = jsonobject.Encode(image)
 	var mode string
-	_ = json.Unmarshal(old.HostConfig["NetworkMode"], &mode) // "" where it is missing
+	_ = json.Unmarshal(old.HostConfig["NetworkMode"], &mode) // "" if it is missing
 	var uts string
 	_ = json.Unmarshal(old.HostConfig["UTSMode"], &uts)
-	// The engine fills these in from elsewhere and refuses to be told them (runconfig,
+	// The engine fills these in from elsewhere and refuses them as options (runconfig,
 	// validateNetMode).
 	if strings.HasPrefix(mode, "container:") {
 		delete(old.Config, "Hostname")
@@ -123,7 +123,7 @@ func addMounts(old *inspected, mounts []Mount, dir string) error {
 	})
 }
 
-// nameVolume has a volume mounted by its name: in the mount that is there for its place,
+// nameVolume mounts a volume by its name: in the mount that is there for its place,
 // else in one that is added. An empty one is not filled from the image again.
 func nameVolume(all *[]jsonobject.Object, v inspectedMount) error {
 	for _, m := range *all {

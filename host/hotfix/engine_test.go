@@ -19,7 +19,7 @@ import (
 
 // fakeEngine is a docker engine (API 1.41) with containers: those requests that hotfix
 // makes change it as they change a real one. It can refuse the n-th request, or do as it was
-// told and lose the answer. What real engines do is seen in tests/.
+// asked and lose the answer. What real engines do is seen in tests/.
 type fakeEngine struct {
 	mu         sync.Mutex
 	sock       string
@@ -51,7 +51,7 @@ const stoppedID = "11110000111100001111000011110000111100001111000011110000aaaab
 
 func newEngine(t *testing.T, members ...imagetest.TestMember) *fakeEngine {
 	t.Helper()
-	dir := imagetest.Must[string](t)(os.MkdirTemp("", "e")) // short, as newDaemon has it
+	dir := imagetest.Must[string](t)(os.MkdirTemp("", "e")) // short, as in newDaemon
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	e := &fakeEngine{
 		sock: filepath.Join(dir, "e.sock"), names: map[string]string{"db": stoppedID},
@@ -75,7 +75,7 @@ func newEngine(t *testing.T, members ...imagetest.TestMember) *fakeEngine {
 }
 
 // oldContainer is what docker 20.10 says of a stopped container, cut down; the members
-// named Unheard are none of this client's.
+// named Unheard are not this client's.
 const oldContainer = `{
  "Id": "` + stoppedID + `", "Name": "/db", "Image": "sha256:5555555555555555555555555555555555555555555555555555555555555555",
  "State": {"Status": "exited", "Running": false},

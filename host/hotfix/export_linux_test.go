@@ -1,6 +1,6 @@
 package hotfix
 
-// What only the tests of this package see.
+// For the tests of this package alone.
 
 type (
 	Recreation = recreation

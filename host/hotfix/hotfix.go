@@ -101,7 +101,7 @@ type hotfix struct {
 	out *Hotfixed
 }
 
-// findContainer does the work for a container, where one of the daemons has it.
+// findContainer does the work for a container, if one of the daemons has it.
 func (h *hotfix) findContainer(ctx context.Context, name string) (found bool, err error) {
 	err = media.EachDaemon(ctx, "", h.o.Media, func(c *engine.Client) (bool, error) {
 		got, err := c.Container(ctx, name)

@@ -132,7 +132,7 @@ func TestHotfixImage(t *testing.T) {
 	if mode := imagetest.Must[os.FileInfo](t)(os.Stat(dir)).Mode().Perm(); mode != 0o700 {
 		t.Errorf("folder: got mode %#o", mode)
 	}
-	// A second run changes nothing; one that finds a damaged copy makes it anew.
+	// A second run changes nothing; one that finds a damaged copy makes it again.
 	again := imagetest.Must[*hotfix.Hotfixed](t)(hotfixOf(t, source, hotfix.Options{Dir: dir}))
 	if !reflect.DeepEqual(again.Mounts, h.Mounts) || !os.SameFile(fi, imagetest.Must[os.FileInfo](t)(os.Stat(su))) {
 		t.Error("the second run did not use the copies of the first")
@@ -190,7 +190,7 @@ func TestHotfixRefuses(t *testing.T) {
 	imagetest.WantErr(t, err, hinterr.ErrNoDaemon)
 }
 
-// What the container's own mounts cover is left out, what only looks like it is not.
+// Files under the container's own mounts are left out, files that only look like it are not.
 func TestHotfixContainer(t *testing.T) {
 	newEngine(t, legacyRoot()...)
 	dir := tempDir(t)
@@ -426,7 +426,7 @@ func TestHotfixApplyCommits(t *testing.T) {
 	}
 }
 
-// An image that was pulled anew meanwhile is not the container's.
+// An image that was pulled again meanwhile is not the container's.
 func TestHotfixApplyOldImage(t *testing.T) {
 	e := newEngine(t, legacyRoot()...)
 	e.images["redis:2.8"] = "sha256:" + strings.Repeat("6", 64)

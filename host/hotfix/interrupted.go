@@ -1,4 +1,4 @@
-// What a run that was killed while it recreated a container has left in the engine: nothing tells it
+// The remains in the engine of a run that was killed while it recreated a container: nothing tells it
 // but the names, which no engine can swap in one step.
 
 package hotfix
@@ -50,7 +50,7 @@ func findLeftovers(ctx context.Context, c *engine.Client, name string) (l leftov
 }
 
 // notRenamed is the error for a container without its name: the old one has given it up, and the new one has not
-// got it. nil where that is not so.
+// got it. nil if that is not so.
 func notRenamed(ctx context.Context, c *engine.Client, name string) error {
 	l, err := findLeftovers(ctx, c, name)
 	if err != nil || len(l.made) == 0 || len(l.kept) == 0 {

@@ -182,7 +182,7 @@ func inspect(ctx context.Context, command, image string) ([]string, error) {
 	return layers, nil
 }
 
-// ctr is a command line of containerd's tool, in the namespace of Kubernetes where its variable names no other.
+// ctr is a command line of containerd's tool, in the namespace of Kubernetes unless its variable names another.
 func ctr(args ...string) []string {
 	if os.Getenv("CONTAINERD_NAMESPACE") == "" {
 		args = append([]string{"--namespace", "k8s.io"}, args...)

@@ -3,7 +3,7 @@
 //
 // yum blocks SIGSEGV, a shell's background job ignores SIGINT. Go's runtime unblocks those that
 // it needs and handles nearly all, before any Go code runs; so they are recorded in assembly,
-// where the linker was told to start (make: -ldflags '-E vfix.dev/vfix/host/inherited.entry').
+// at the address that the linker was given (make: -ldflags '-E vfix.dev/vfix/host/inherited.entry').
 package inherited
 
 import (
@@ -41,7 +41,7 @@ var parent = func() (p struct{ signal, pid int }) {
 
 // Restore makes this thread's mask, the process's ignored signals and the signal of its parent's end what they
 // were before vfix. The thread stays locked: it is the one that executes the program. The program
-// starts with every other signal as the kernel has it after an execve.
+// starts with every other signal as after an execve.
 func Restore() {
 	runtime.LockOSThread()
 	if parent.signal != 0 && unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(parent.signal), 0, 0, 0) == nil && unix.Getppid() != parent.pid {

@@ -2,5 +2,5 @@
 
 package inherited
 
-// Restore is for Linux on x86-64, where vfix executes programs.
+// Restore is for Linux on x86-64, the systems on which vfix executes programs.
 func Restore() {}

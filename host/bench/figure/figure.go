@@ -36,7 +36,7 @@ const (
 	letter     = 0.58 // a letter's width is at most this part of the font's size, on average
 )
 
-// Colours that tell apart in print and for the colour-blind (Okabe and Ito, 2008).
+// Colors that are distinct in print and for the colour-blind (Okabe and Ito, 2008).
 var colours = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
 }

@@ -80,7 +80,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// Words stay where they belong in a font that is wider than the one measured with: those
+// Words keep their place in a font that is wider than the one measured with: those
 // that end beside something are anchored at their end.
 func TestSVGAnchors(t *testing.T) {
 	b, err := Draw(".svg", "A title", ways, functions, some)
