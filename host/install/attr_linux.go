@@ -41,7 +41,7 @@ func metaOf(f *os.File, fi fs.FileInfo) meta {
 // alone would give the group what the list denies it.
 const aclXattr = "system.posix_acl_access"
 
-// label returns a file's SELinux label, "" where it has none.
+// label returns a file's SELinux label, "" if it has none.
 func label(f *os.File) string {
 	buf := make([]byte, 4096) // a label is at most a page (security/selinux/ss/context.c)
 	n, err := unix.Fgetxattr(int(f.Fd()), labelXattr, buf)

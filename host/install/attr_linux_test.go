@@ -38,7 +38,7 @@ func attributes(t *testing.T, name string) map[string]string {
 	return all
 }
 
-// A configuration file keeps its ACL and its user attributes, but for marks, while vfix's part is in it, and has
+// A configuration file keeps its ACL and its user attributes, except marks, while vfix's part is in it, and has
 // them when that is taken out; one without an ACL gets none from its folder.
 func TestAttributes(t *testing.T) {
 	list, err := hex.DecodeString(acl)

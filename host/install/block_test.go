@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzBlock: a block that is put into a file and taken out leaves the file, but for a line's
-// end where it had none.
+// FuzzBlock: a block that is put into a file and taken out leaves the file, except for a line's
+// end if it had none.
 func FuzzBlock(f *testing.F) {
 	for _, s := range []string{"", "a = 1\n", "a = 1", "a\r\nb\r\n", "\n\n", "# vfix: end vfix\n"} {
 		f.Add([]byte(s))

@@ -1,4 +1,4 @@
-// From a plan to the disk, and back where that fails.
+// From a plan to the disk, and back if that fails.
 
 package install
 
@@ -50,7 +50,7 @@ func (t *tree) carryOut(o Options, r *Result, old, next *state, steps []step, di
 			return err
 		}
 	}
-	// Until all is done the record also tells of what is being taken back.
+	// Until all is done the record also has what is being taken back.
 	during := &state{Schema: stateSchema, Files: slices.Clone(next.Files), Dirs: append(slices.Clone(next.Dirs), dirs...)}
 	for _, s := range steps {
 		if r := old.find(s.path); s.rec == nil && r != nil {
@@ -114,7 +114,7 @@ func (t *tree) rollBack(old, next *state, todo []step) error {
 		}
 	}
 	if len(errs) > 0 {
-		return errors.Join(errs...) // the record of what was to be done stays: uninstall takes it up
+		return errors.Join(errs...) // the record of the plan stays: uninstall takes it up
 	}
 	for _, d := range slices.Backward(next.Dirs) {
 		if !slices.Contains(old.Dirs, d) {

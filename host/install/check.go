@@ -1,4 +1,4 @@
-// What of vfix is installed, whether it is as it was installed, and whether a container starts
+// The installed parts of vfix, whether they are as installed, and whether a container starts
 // through it. This is the one thing here that runs programs: the installed one, and a container of a
 // few hundred bytes.
 
@@ -17,10 +17,10 @@ import (
 type Checked struct {
 	Installed bool            `json:"installed"`
 	Program   string          `json:"program"` // path of the runtime in the engines' configurations
-	Version   string          `json:"version"` // what the program says; "" where it was not run
+	Version   string          `json:"version"` // the program's own; "" if it was not run
 	Files     []CheckedFile   `json:"files"`
 	Engines   []CheckedEngine `json:"engines"`
-	Start     *CheckedStart   `json:"start"` // nil where none was tried
+	Start     *CheckedStart   `json:"start"` // nil if none was tried
 	// Problems are what is wrong; empty where all is well.
 	Problems []string `json:"problems"`
 }

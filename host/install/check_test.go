@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What changed since the installation is seen; in another machine's root nothing is started.
+// Changes since the installation are seen; in another machine's root nothing is started.
 func TestCheck(t *testing.T) {
 	o := options(t, Podman, machine(t, map[string]string{"usr/bin/podman": "", "usr/bin/runc": ""}))
 	check := func() *Checked {

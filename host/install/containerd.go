@@ -33,7 +33,7 @@ var criPlugin = map[int]string{
 // handler describes the table of a runtime in a containerd configuration.
 type handler struct {
 	version int
-	like    map[string]any // the runtime that it is modelled on; nil is none
+	like    map[string]any // the runtime that it is modelled on, or nil
 	// runc: the default runtime must be given beside it. Up to 1.7 a file's runtimes replace
 	// the one that is built in (containerd issue 7982).
 	runc   bool
@@ -45,8 +45,8 @@ func (h handler) path(name string) []string {
 	return []string{"plugins", criPlugin[h.version], "containerd", "runtimes", name, "options", "BinaryName"}
 }
 
-// text is the runtime's table. Everything that the model says beside its program holds for
-// vfix, too: the cgroup driver above all. Annotations reach vfix only by pod_annotations.
+// text is the runtime's table. Everything that the model says beside its program also holds for
+// vfix: the cgroup driver above all. Annotations reach vfix only by pod_annotations.
 func (h handler) text(name, program string) (string, error) {
 	table := fmt.Sprintf("plugins.%q.containerd.runtimes.%s", criPlugin[h.version], name)
 	top, options := map[string]any{}, map[string]any{}
@@ -222,7 +222,7 @@ func (p *planner) containerd1(files []configFile, h handler) error {
 	return p.addHandler(at.name, h)
 }
 
-// containerd2 adds a file to a folder that is imported, where there is one; such files are
+// containerd2 adds a file to a folder that is imported, if there is one; such files are
 // merged by member from 2.0 on (containerd pull request 9982). Their version may not be higher
 // than the main file's.
 func (p *planner) containerd2(files []configFile, h handler) error {
@@ -239,7 +239,7 @@ func (p *planner) containerd2(files []configFile, h handler) error {
 	return p.addHandler(files[0].name, h)
 }
 
-// newContainerd makes the configuration file where there is none: containerd takes its
+// newContainerd makes the configuration file if it is missing: containerd takes its
 // defaults for what is not in it.
 func (p *planner) newContainerd(name string, two bool) error {
 	h := handler{version: 2, runc: true}

@@ -74,7 +74,7 @@ func leftovers(t *testing.T, root string) []string {
 }
 
 // Killed before any of its changes, install can be done again, and uninstall takes all back.
-// What an engine reads is at each moment either the old file or the whole new one.
+// An engine reads at each moment either the old file or the whole new one.
 func TestKilled(t *testing.T) {
 	program := testProgram(t)
 	for _, e := range []Engine{Docker, CRIO} {

@@ -40,7 +40,7 @@ func planK0s(p *planner) error {
 }
 
 // planRancher adds the runtime to the containerd of k3s and RKE2, which write its
-// configuration anew at each start: from 1.36 on with the files of a folder, else from a
+// configuration again at each start: from 1.36 on with the files of a folder, else from a
 // template. https://docs.k3s.io/advanced#configuring-containerd
 func planRancher(p *planner) error {
 	dir := p.configPath()
@@ -73,7 +73,7 @@ func planRancher(p *planner) error {
 	return p.template(path.Join(dir, own+".toml.tmpl"), h)
 }
 
-// template adds an item for a template of k3s. It is no TOML, so that what comes out of it
+// template adds an item for a template of k3s. It is not TOML, so that what comes out of it
 // cannot be checked here.
 func (p *planner) template(name string, h handler) error {
 	text, err := h.text(p.Name, p.runtimePath())

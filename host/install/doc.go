@@ -3,8 +3,8 @@
 // Kubernetes distributions make of containerd) offers it as a runtime of that name. It takes
 // all of it back, to the byte.
 //
-// What is to be done is planned first, as a list of changes that can be shown, and then
-// written. What vfix did is recorded in stateFile before it is done, with copies of what was
+// The changes are planned first, as a list of changes that can be shown, and then
+// written. Each change is recorded in stateFile before it is made, with copies of what was
 // there, so that a run that is killed between any two steps can be taken up, or taken back, by
 // the next. Every path is one inside a root folder and is not left by way of a symlink.
 //

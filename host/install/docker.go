@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// dockerUnits are where options of dockerd may stand that fight with daemon.json.
+// dockerUnits may have options of dockerd that conflict with daemon.json.
 var dockerUnits = []string{
 	"etc/systemd/system/docker.service", "usr/lib/systemd/system/docker.service", "lib/systemd/system/docker.service",
 	"etc/systemd/system/docker.service.d/*.conf", "etc/default/docker", "etc/sysconfig/docker",

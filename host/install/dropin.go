@@ -50,7 +50,7 @@ func (p *planner) blockFile(name, body string, names ...string) {
 	})
 }
 
-// unclaimed refuses a file that is no TOML, and one that has what vfix wants to add.
+// unclaimed refuses a file that is not TOML, and one that has what vfix would add.
 func (p *planner) unclaimed(file string, base []byte, names []string) error {
 	v, err := parseTOML(file, base)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// What cannot be done is refused with the file's name and a hint, and nothing has changed.
+// Impossible requests are refused with the file's name and a hint, and nothing has changed.
 func TestRefused(t *testing.T) {
 	unit := "usr/lib/systemd/system/docker.service"
 	for name, c := range map[string]struct {
@@ -21,27 +21,27 @@ func TestRefused(t *testing.T) {
 		kind   error
 		want   string
 	}{
-		"no engine":             {Podman, nil, map[string]string{"usr/bin/crio": ""}, ErrNoEngine, "podman: not found"},
-		"unknown engine":        {"lxc", nil, nil, ErrNoEngine, `"lxc"`},
-		"damaged JSON":          {Docker, nil, map[string]string{"etc/docker/daemon.json": "{", "usr/bin/dockerd": ""}, hinterr.ErrDamaged, "/etc/docker/daemon.json"},
-		"damaged TOML":          {Containerd, nil, map[string]string{containerdConfig: "a = [\n"}, hinterr.ErrDamaged, "/etc/containerd/config.toml"},
-		"future containerd":     {Containerd, nil, map[string]string{containerdConfig: "version = 9\n"}, hinterr.ErrUnsupported, "version 9"},
-		"another runtime":       {Docker, nil, map[string]string{"etc/docker/daemon.json": `{"runtimes":{"vfix":{"path":"/x"}}}`, "usr/bin/dockerd": ""}, ErrConflict, "another runtime vfix"},
-		"another handler":       {Containerd, nil, map[string]string{containerdConfig: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.vfix.options]\nBinaryName = \"x\"\n"}, ErrConflict, "another runtime vfix"},
-		"tables in braces":      {Containerd, nil, map[string]string{containerdConfig: "version = 2\nplugins = {\"io.containerd.grpc.v1.cri\" = {}}\n"}, ErrConflict, "cannot be added"},
-		"not runc's":            {Containerd, nil, map[string]string{containerdConfig: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.kata.v2\"\n"}, hinterr.ErrUnsupported, "io.containerd.kata.v2"},
-		"dockerd's own flags":   {Docker, nil, map[string]string{"usr/bin/dockerd": "", unit: "[Service]\nExecStart=/usr/bin/dockerd --add-runtime=a=/b\n"}, ErrConflict, unit},
-		"no such runtime":       {Docker, func(o *Options) { o.Runtime = "youki" }, map[string]string{"usr/bin/dockerd": ""}, ErrConflict, "youki"},
-		"name of another":       {Docker, func(o *Options) { o.Name = "runc" }, map[string]string{"usr/bin/dockerd": ""}, hinterr.ErrUnsupported, "runc"},
-		"name that is no label": {Docker, func(o *Options) { o.Name = "V_fix" }, map[string]string{"usr/bin/dockerd": ""}, hinterr.ErrUnsupported, "V_fix"},
-		"k3s not started":       {K3s, nil, map[string]string{"usr/local/bin/k3s": ""}, ErrNoEngine, "not been started"},
-		"k0s not managed":       {K0s, nil, map[string]string{"etc/k0s/containerd.toml": "version = 2\n"}, hinterr.ErrUnsupported, "not managed"},
-		"several engines":       {Auto, nil, map[string]string{"usr/bin/crio": "", "usr/bin/containerd": ""}, ErrConflict, "crio"},
-		"auto, none":            {Auto, nil, map[string]string{"usr/bin/dockerd": ""}, ErrNoEngine, "Kubernetes"},
-		"damaged state":         {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: "{"}, hinterr.ErrDamaged, stateFile},
-		"hostile state":         {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":1,"files":[{"path":"../x"}]}`}, hinterr.ErrDamaged, "../x"},
-		"state of the future":   {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":2}`}, hinterr.ErrUnsupported, "schema 2"},
-		"file in the way":       {Docker, nil, map[string]string{"usr/bin/dockerd": "", "usr/local/bin/vfix-runtime": "x"}, ErrConflict, "not vfix's"},
+		"no engine":                {Podman, nil, map[string]string{"usr/bin/crio": ""}, ErrNoEngine, "podman: not found"},
+		"unknown engine":           {"lxc", nil, nil, ErrNoEngine, `"lxc"`},
+		"damaged JSON":             {Docker, nil, map[string]string{"etc/docker/daemon.json": "{", "usr/bin/dockerd": ""}, hinterr.ErrDamaged, "/etc/docker/daemon.json"},
+		"damaged TOML":             {Containerd, nil, map[string]string{containerdConfig: "a = [\n"}, hinterr.ErrDamaged, "/etc/containerd/config.toml"},
+		"future containerd":        {Containerd, nil, map[string]string{containerdConfig: "version = 9\n"}, hinterr.ErrUnsupported, "version 9"},
+		"another runtime":          {Docker, nil, map[string]string{"etc/docker/daemon.json": `{"runtimes":{"vfix":{"path":"/x"}}}`, "usr/bin/dockerd": ""}, ErrConflict, "another runtime vfix"},
+		"another handler":          {Containerd, nil, map[string]string{containerdConfig: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.vfix.options]\nBinaryName = \"x\"\n"}, ErrConflict, "another runtime vfix"},
+		"tables in braces":         {Containerd, nil, map[string]string{containerdConfig: "version = 2\nplugins = {\"io.containerd.grpc.v1.cri\" = {}}\n"}, ErrConflict, "cannot be added"},
+		"not runc's":               {Containerd, nil, map[string]string{containerdConfig: "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.kata.v2\"\n"}, hinterr.ErrUnsupported, "io.containerd.kata.v2"},
+		"dockerd's own flags":      {Docker, nil, map[string]string{"usr/bin/dockerd": "", unit: "[Service]\nExecStart=/usr/bin/dockerd --add-runtime=a=/b\n"}, ErrConflict, unit},
+		"no such runtime":          {Docker, func(o *Options) { o.Runtime = "youki" }, map[string]string{"usr/bin/dockerd": ""}, ErrConflict, "youki"},
+		"name of another":          {Docker, func(o *Options) { o.Name = "runc" }, map[string]string{"usr/bin/dockerd": ""}, hinterr.ErrUnsupported, "runc"},
+		"name that is not a label": {Docker, func(o *Options) { o.Name = "V_fix" }, map[string]string{"usr/bin/dockerd": ""}, hinterr.ErrUnsupported, "V_fix"},
+		"k3s not started":          {K3s, nil, map[string]string{"usr/local/bin/k3s": ""}, ErrNoEngine, "not been started"},
+		"k0s not managed":          {K0s, nil, map[string]string{"etc/k0s/containerd.toml": "version = 2\n"}, hinterr.ErrUnsupported, "not managed"},
+		"several engines":          {Auto, nil, map[string]string{"usr/bin/crio": "", "usr/bin/containerd": ""}, ErrConflict, "crio"},
+		"auto, none":               {Auto, nil, map[string]string{"usr/bin/dockerd": ""}, ErrNoEngine, "Kubernetes"},
+		"damaged state":            {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: "{"}, hinterr.ErrDamaged, stateFile},
+		"hostile state":            {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":1,"files":[{"path":"../x"}]}`}, hinterr.ErrDamaged, "../x"},
+		"state of the future":      {Docker, nil, map[string]string{"usr/bin/dockerd": "", stateFile: `{"schema":2}`}, hinterr.ErrUnsupported, "schema 2"},
+		"file in the way":          {Docker, nil, map[string]string{"usr/bin/dockerd": "", "usr/local/bin/vfix-runtime": "x"}, ErrConflict, "not vfix's"},
 	} {
 		root := machine(t, c.files)
 		before := snapshot(t, root)
@@ -117,7 +117,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// What two engines share stays until both are uninstalled, and a fifo or folder in the place
+// Files that two engines share stay until both are uninstalled, and a fifo or folder in the place
 // of a file is not opened.
 func TestShared(t *testing.T) {
 	root := machine(t, map[string]string{"usr/bin/dockerd": "", "usr/bin/podman": "", "usr/bin/crun": ""})
@@ -140,7 +140,7 @@ func TestShared(t *testing.T) {
 	if exists(root, "etc/docker/daemon.json") || !exists(root, "usr/local/bin/vfix-runtime") || !exists(root, "etc/containers/containers.conf.d/99-vfix.conf") {
 		t.Errorf("after docker's uninstall: %s", snapshot(t, root))
 	}
-	r, err = Install(options(t, Podman, root)) // without --runtime: it is told nothing
+	r, err = Install(options(t, Podman, root)) // without --runtime: it gets nothing
 	if must(t, r, err); exists(root, runtimeConfig) {
 		t.Errorf("%s stays: %s", runtimeConfig, get(t, root, runtimeConfig))
 	}

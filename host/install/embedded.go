@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// runtimeIn returns the vfix-runtime in a vfix; nil where that was built without one. A link to that
+// runtimeIn returns the vfix-runtime in a vfix; nil if that was built without one. A link to that
 // vfix does the same work then, more slowly.
 func runtimeIn(vfix []byte) ([]byte, error) {
 	for _, p := range carried.In(vfix) {

@@ -1,4 +1,4 @@
-// The engines that vfix can be installed for: where each is found, what it reads, and the
+// The engines that vfix can be installed for: the place of each, what it reads, and the
 // files that are planned for it.
 
 package install
@@ -40,7 +40,7 @@ type engine struct {
 	// config is the file that is written where the user names none.
 	config string
 	// commands make the engine see the new configuration; undo has it see that it is gone,
-	// where that takes something else.
+	// if that takes something else.
 	commands, undo []string
 	// plan lists what to write.
 	plan func(*planner) error
@@ -145,11 +145,11 @@ type item struct {
 	path string // not resolved
 	kind kind
 	set  []value // of a member
-	// add returns what the file is to hold, where it holds base without vfix.
+	// add returns the new content of a file that holds base without vfix.
 	add func(base *content) (*content, error)
 }
 
-// planner collects what is to be written for one engine.
+// planner collects the writes for one engine.
 type planner struct {
 	*tree
 	Options
@@ -164,7 +164,7 @@ type planner struct {
 // runtimePath is where the engines find vfix-runtime.
 func (p *planner) runtimePath() string { return "/" + path.Join(rel(p.Prefix), "bin", runtimeName) }
 
-// configPath is the file that is to be changed.
+// configPath is the file to change.
 func (p *planner) configPath() string {
 	if p.Config != "" {
 		return rel(p.Config)

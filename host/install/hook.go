@@ -12,10 +12,10 @@ import (
 // not look into the one in /etc, and a user's own podman into none.
 const hookFile = "usr/share/containers/oci/hooks.d/99-vfix.json"
 
-// HookEngines are those that can be told of a hook.
+// HookEngines are those that can have a hook.
 var HookEngines = []Engine{Podman, CRIO}
 
-// hooked is an engine that is told of the hook, in place of the runtime.
+// hooked is an engine that gets the hook, in place of the runtime.
 func (e engine) hooked() engine {
 	e.config, e.plan, e.cri = hookFile, planHook, false
 	return e

@@ -47,7 +47,7 @@ func TestHook(t *testing.T) {
 				t.Errorf("%s, opt-in %v: got %s", e, optIn, text)
 			}
 			if _, err := os.Stat(filepath.Join(root, engines[e].config)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s: a runtime is configured, too: %v", e, err)
+				t.Errorf("%s: a runtime is also configured: %v", e, err)
 			}
 		}
 		r, err := Uninstall(Options{Root: root})

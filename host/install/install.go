@@ -68,7 +68,7 @@ func withTree(o Options, do func(*tree, *state) (*Result, error)) (r *Result, er
 			return nil, err
 		}
 		defer unlock()
-		defer func() { // these go where nothing is in them now
+		defer func() { // these go if nothing is in them now
 			t.removeDir(stateDir)
 			for _, d := range slices.Backward(t.made) {
 				t.removeDir(d)
@@ -162,8 +162,8 @@ func (t *tree) install(o Options, st *state) (*Result, error) {
 	return p.result, nil
 }
 
-// dropRuntime takes back what an earlier installation told vfix-runtime for this engine, where
-// this one tells it nothing.
+// dropRuntime takes back the configuration of vfix-runtime by an earlier installation for this engine, if
+// this one has none.
 func (p *planner) dropRuntime(next *state) (*step, error) {
 	i := slices.IndexFunc(next.Files, func(r record) bool { return r.Path == runtimeConfig })
 	if i < 0 || slices.ContainsFunc(p.items, func(it item) bool { return it.path == runtimeConfig }) {

@@ -200,8 +200,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What somebody adds to a file afterwards stays, and vfix's part goes.
-// What starts have written is named as long as the last engine's uninstall leaves it.
+// Later additions to a file stay, and vfix's part goes.
+// The files that starts have written are named as long as the last engine's uninstall leaves it.
 func TestUninstallNamesWhatStays(t *testing.T) {
 	root := machine(t, machines[Docker].files)
 	uninstalled := func() string {

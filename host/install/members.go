@@ -31,7 +31,7 @@ type document struct {
 var byteOrderMarks = [][]byte{{0xef, 0xbb, 0xbf}, {0xff, 0xfe}, {0xfe, 0xff}}
 
 // parseMembers parses a JSON file whose value is an object. Comments, and what else is not of
-// RFC 8259, are refused: the engine would refuse them, too.
+// RFC 8259, are refused: the engine would also refuse them.
 func parseMembers(file string, data []byte) (*document, error) {
 	for _, mark := range byteOrderMarks {
 		if bytes.HasPrefix(data, mark) {
@@ -111,7 +111,7 @@ func index(o *hujson.Object, name string) int {
 	})
 }
 
-// set makes a value what v says; the objects on the way are made where they are missing.
+// set sets a value to v; the objects on the way are made if they are missing.
 func (d *document) set(v value) error {
 	if len(v.Path) == 0 {
 		return hinterr.Errorf(hinterr.ErrDamaged, "%s: a value without a name", d.file)
@@ -171,7 +171,7 @@ func (d *document) line(depth int) hujson.Extra {
 	return []byte(d.eol + strings.Repeat(d.unit, depth))
 }
 
-// layOut indents a value as the rest of the file is. v is what stands at depth.
+// layOut indents a value as the rest of the file is. v is at depth.
 func (d *document) layOut(v hujson.Value, depth int, inline bool) hujson.Value {
 	o, ok := v.Value.(*hujson.Object)
 	if !ok {
@@ -187,7 +187,7 @@ func (d *document) layOut(v hujson.Value, depth int, inline bool) hujson.Value {
 	return v
 }
 
-// remove takes a member out; the objects on the way go with it where they are empty then and
+// remove takes a member out; the objects on the way go with it if they are empty then and
 // keep does not want them.
 func (d *document) remove(names []string, keep func(names []string) bool) {
 	for ; len(names) > 0; names = names[:len(names)-1] {

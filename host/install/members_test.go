@@ -10,7 +10,7 @@ import (
 
 var dockerSet = []value{jsonValue(map[string]string{"path": "/p"}, "runtimes", "vfix"), jsonValue("vfix", "default-runtime")}
 
-// What is set is where it belongs, in the file's own style, and nothing else changes.
+// Each new value is in its place, in the file's own style, and nothing else changes.
 func TestAddMembers(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"missing":    {"", "{\n  \"runtimes\": {\n    \"vfix\": {\n      \"path\": \"/p\"\n    }\n  },\n  \"default-runtime\": \"vfix\"\n}\n"},

@@ -9,7 +9,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// What can go wrong in a way that a caller may want to tell apart, besides the kinds of package hinterr.
+// Errors that a caller may have to distinguish, besides the kinds of package hinterr.
 var (
 	ErrNoEngine = errors.New("no such engine here")
 	ErrConflict = errors.New("in the way")
@@ -33,13 +33,13 @@ type Options struct {
 	Fallback bool
 	// Install: containers that name no runtime get this one.
 	Default bool
-	// Install: the engine is told of an OCI hook, and of no runtime (HookEngines).
+	// Install: the engine gets an OCI hook, and no runtime (HookEngines).
 	Hook bool
 	// Install: even where the engine is not found, or would not read what is written.
 	// Uninstall: even while containers run that were started through vfix-runtime.
 	Force  bool
 	DryRun bool
-	// Show is told what is going to change before anything does. It may be nil.
+	// Show gets the changes before they are made. It may be nil.
 	Show func(*Result)
 }
 

@@ -1,4 +1,4 @@
-// What all engines share: the programs vfix and vfix-runtime, and the runtime's own configuration.
+// Shared by all engines: the programs vfix and vfix-runtime, and the runtime's own configuration.
 
 package install
 
@@ -63,8 +63,8 @@ func (p *planner) program(data []byte) *content {
 	return c
 }
 
-// planRuntime adds the item for the runtime's own configuration, where there is something to
-// tell it.
+// planRuntime adds the item for the runtime's own configuration, if it has something to
+// say.
 func (p *planner) planRuntime() error {
 	var set []value
 	if p.wraps != "" {
@@ -102,7 +102,7 @@ func validPolicy(text []byte) error {
 	return nil
 }
 
-// agreed refuses to tell the runtime of another engine something else: there is one file.
+// agreed refuses a different setting for the runtime of another engine: there is one file.
 func (p *planner) agreed(set []value) error {
 	r := p.st.find(runtimeConfig)
 	if r == nil || p.Force || !slices.ContainsFunc(r.Engines, func(e Engine) bool { return e != p.Engine }) {
@@ -142,7 +142,7 @@ func (p *planner) checkRuntime() error {
 	return nil
 }
 
-// readProgram reads the vfix that is to be installed.
+// readProgram reads the vfix to install.
 func readProgram(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -159,7 +159,7 @@ func readProgram(name string) ([]byte, error) {
 	return data, nil
 }
 
-// programLabel is the SELinux label that programs have in the root, "" where they have none.
+// programLabel is the SELinux label that programs have in the root, "" if they have none.
 func (p *planner) programLabel() string {
 	at, err := p.resolve(labelModel)
 	if err != nil {

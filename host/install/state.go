@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// What vfix did to a machine is recorded in a folder of its own, with a copy of each file that
+// The changes that vfix made to a machine are recorded in a folder of their own, with a copy of each file that
 // it replaced, called by its hash.
 const (
 	stateDir    = "var/lib/vfix-install"
@@ -115,7 +115,7 @@ func (s *state) encode() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// saveState writes the record, or removes it with its folder where there is nothing to record.
+// saveState writes the record, or removes it with its folder if there is nothing to record.
 func (t *tree) saveState(s *state) error {
 	if len(s.Files) == 0 && len(s.Dirs) == 0 {
 		return t.write(stateFile, nil)

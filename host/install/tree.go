@@ -22,7 +22,7 @@ import (
 const tempPrefix = ".vfix-install."
 
 const (
-	maxConfig  = 16 << 20  // bytes; a configuration file that is larger is none
+	maxConfig  = 16 << 20  // bytes; a larger file is not a configuration
 	maxProgram = 512 << 20 // bytes
 )
 

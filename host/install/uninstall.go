@@ -1,4 +1,4 @@
-// Uninstall: each file gets back what it held, or loses vfix's part where it was changed
+// Uninstall: each file gets back what it held, or loses vfix's part if it was changed
 // since.
 
 package install
@@ -16,7 +16,7 @@ import (
 
 // Uninstall takes back what Install did for an engine, or for all: each file gets back the
 // bytes, the mode and the owner that it had; what was not there goes. Where a file was changed
-// since, only vfix's part of it goes. What another engine still needs stays. While containers
+// since, only vfix's part of it goes. Files that another engine needs stay. While containers
 // run that were started through vfix it refuses, or leaves them a way to the real runtime.
 func Uninstall(o Options) (*Result, error) {
 	t, err := openTree(o.Root)

@@ -56,7 +56,7 @@ func (t *tree) users(program string) ([]string, error) {
 	return all, nil
 }
 
-// names lists a folder; none where it is not there.
+// names lists a folder; none if it is missing.
 func (t *tree) names(folder string) []string {
 	at, err := t.resolve(folder)
 	if err != nil {
@@ -74,7 +74,7 @@ func (t *tree) names(folder string) []string {
 }
 
 // conmonOf returns the container that a command line of conmon (podman's and CRI-O's shim) is
-// for, "" where it is none that calls the program (conmon(8): -r, -n, -c).
+// for, "" if it does not call the program (conmon(8): -r, -n, -c).
 func conmonOf(cmdline []byte, program string) string {
 	var args []string
 	for arg := range bytes.SplitSeq(bytes.TrimRight(cmdline, "\x00"), []byte{0}) {

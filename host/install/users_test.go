@@ -22,7 +22,7 @@ func TestUninstallUnderWaitingContainers(t *testing.T) {
 	for name, c := range map[string]struct {
 		engine Engine
 		files  map[string]string
-		says   string // "" where nothing waits
+		says   string // "" if nothing waits
 		entry  bool   // stays in the engine's configuration
 	}{
 		"docker, stopped":          {Docker, docker("vfix", ""), "docker: containers name the runtime vfix: web;", true},
@@ -114,7 +114,7 @@ func TestUninstallUnderContainers(t *testing.T) {
 	const task = "run/containerd/io.containerd.runtime.v2.task/moby/c1/runtime"
 	for name, c := range map[string]struct {
 		file, text string
-		user       string // "" where it is nobody's
+		user       string // "" if it is nobody's
 	}{
 		"containerd, docker":    {task, "/usr/local/bin/vfix-runtime", "moby/c1"},
 		"docker's own":          {"run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/c2/runtime", "/usr/local/bin/vfix-runtime\n", "moby/c2"},

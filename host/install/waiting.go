@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// databases are where engines keep containers, with what is in them where one names the runtime. Entries that were
+// databases are the places where engines keep containers, with their content if one names the runtime. Entries that were
 // removed may still be in their free pages.
 var databases = map[Engine][]string{
 	// podman, libpod/sqlite_state.go and boltdb_state.go: JSON with ContainerConfig.OCIRuntime.
@@ -52,7 +52,7 @@ func (t *tree) waiting(e Engine, name, program string) (all []string) {
 }
 
 // waitingDocker reads what dockerd keeps of each container (moby, container/container.go): its HostConfig says which
-// runtime it was created with, also where that was the default.
+// runtime it was created with, also if that was the default.
 func (t *tree) waitingDocker(name string) (all []string) {
 	root := "var/lib/docker"
 	var daemon struct {
@@ -110,7 +110,7 @@ func (t *tree) holds(name, text string) bool {
 	}
 }
 
-// leave plans what stays of a file for containers that wait: the runtime's entry, which is no default any more, or a
+// leave plans the rest of a file for containers that wait: the runtime's entry, which is no default any more, or a
 // link to the real runtime. false says that nothing of it is needed.
 func (t *tree) leave(rec record) (*step, bool, error) {
 	now, err := t.read(rec.Path, maxProgram)

@@ -23,7 +23,7 @@ type Bounds struct {
 	Time   time.Duration // of a processor
 }
 
-// What holds after Confine.
+// The restrictions after Confine.
 const (
 	User     = "user"     // it is nobody, without capabilities
 	Landlock = "landlock" // it opens no file, and connects to nothing (Linux 5.13, 6.7 for TCP)
@@ -130,7 +130,7 @@ const (
 	auditX64 = 0xc000003e
 )
 
-// filter restricts the system calls of all threads. What is not allowed fails with EPERM.
+// filter restricts the system calls of all threads. Others fail with EPERM.
 func filter() error {
 	program, err := bpf.Assemble(confinedFilter())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // The tests run this program again, as one that confines itself in some way, does what it should
-// not be able to, and tells the outcome.
+// not be able to, and reports the outcome.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[0] == "confined" {
 		os.Exit(confined(os.Args[1], os.Args[2]))
@@ -153,7 +153,7 @@ func runConfined(t *testing.T, how string) (*exec.Cmd, []byte) {
 	return c, out
 }
 
-// What a confined process must not do fails with EPERM, all of it; before, it worked.
+// Everything that a confined process must not do fails with EPERM; before, it worked.
 func TestConfine(t *testing.T) {
 	c, out := runConfined(t, "all")
 	var o outcome

@@ -13,7 +13,7 @@ type Bounds struct {
 	Time   time.Duration
 }
 
-// What holds after Confine.
+// The restrictions after Confine.
 const (
 	User     = "user"
 	Landlock = "landlock"

@@ -1,4 +1,4 @@
-// What the plugin is told, and how.
+// The options of the plugin, and how it gets them.
 
 package nri
 

@@ -13,7 +13,7 @@ import (
 )
 
 // Start executes the plugin in place of this process, with the program of the hook; nil for an audit. It
-// returns where that is not possible.
+// returns if that is not possible.
 func Start(o Options, plugin, hook []byte) error {
 	self, err := memfile.New("vfix-nri", bytes.NewReader(plugin))
 	if err != nil {

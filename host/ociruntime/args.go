@@ -18,7 +18,7 @@ import (
 type command struct {
 	// argv is what the real runtime gets, without its own name: everything but our options.
 	argv []string
-	// What our own options say; "" where they are not given.
+	// The values of our own options; "" if they are not given.
 	runtime    string
 	configFile string
 	cacheDir   string
@@ -30,7 +30,7 @@ type command struct {
 	spec      string // crun's --config of create and run
 	container string // that they make
 	help      bool   // the runtime prints something and starts nothing
-	pid       int    // of the container's first process, where this is the hook
+	pid       int    // of the container's first process, if this is the hook
 	log       string // --log
 	logFormat string // --log-format
 	debug     bool
@@ -88,7 +88,7 @@ var (
 // commandNames are the words that both runtimes know as commands.
 var commandNames = strings.Fields("create run restore checkpoint delete events exec features help h init kill list mounts pause ps resume spec start state update")
 
-// parseArgs reads what stands behind the name of the program. What it does not know, it
+// parseArgs reads the words behind the name of the program. Words that it does not know, it
 // leaves to the real runtime to judge.
 func parseArgs(args []string) command {
 	c, strange := command{}, false
@@ -224,7 +224,7 @@ func (c *command) startOptions(args []string) {
 	}
 }
 
-// bundleDir is the folder of the bundle: where the runtime stands, if nothing is said.
+// bundleDir is the folder of the bundle: the working directory by default.
 func (c *command) bundleDir() (string, error) {
 	if c.bundle == "" {
 		return filepath.Abs(".")
@@ -232,8 +232,8 @@ func (c *command) bundleDir() (string, error) {
 	return filepath.Abs(c.bundle)
 }
 
-// specPath is the file that describes the container: config.json in the bundle, unless crun is told of
-// another one, whose name is no part of the bundle then (crun, src/create.c).
+// specPath is the file that describes the container: config.json in the bundle, unless crun is given
+// another one, whose name is not part of the bundle then (crun, src/create.c).
 func (c *command) specPath(bundle string) (string, error) {
 	if c.spec == "" || c.spec == specName {
 		return filepath.Join(bundle, specName), nil

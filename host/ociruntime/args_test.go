@@ -35,7 +35,7 @@ func TestParseArgs(t *testing.T) {
 		{line: "create", argv: "create", name: "create", not: true},
 		{line: "create c1 c2", argv: "create c1 c2", name: "create", not: true},
 		{line: "create --bundle /b", argv: "create --bundle /b", name: "create", bundle: "/b", not: true},
-		// What only looks like it.
+		// Lookalikes.
 		{line: "create --help=false -b /b c1", argv: "create --help=false -b /b c1", name: "create", bundle: "/b"},
 		{line: "create --bundle -h c1", argv: "create --bundle -h c1", name: "create", bundle: "-h"},
 		{line: "create -b /b -- -h", argv: "create -b /b -- -h", name: "create", bundle: "/b"},

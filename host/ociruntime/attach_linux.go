@@ -125,7 +125,7 @@ func (k *container) memory(m specMount) (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 }
 
-// target opens what a mount is put over, a real path. What is not there is made, as the real runtime does for
+// target opens what a mount is put over, a real path. A missing one is made, as the real runtime does for
 // mounts of config.json, in the root itself and in what vfix has mounted: never in a mount of the engine's, which
 // may be a volume of others.
 func (k *container) target(name string, folder bool) (int, error) {

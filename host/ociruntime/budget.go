@@ -75,7 +75,7 @@ func (b *budget) used() error {
 	return nil
 }
 
-// copied counts the bytes of a copy that is to be made.
+// copied counts the bytes of a copy before it is made.
 func (b *budget) copied(size int64) error {
 	if b.bytes += size; b.bytes > b.CopyBytes {
 		return fmt.Errorf("more than %d bytes of copies (limits.copy_bytes)", b.CopyBytes)

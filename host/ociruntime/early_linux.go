@@ -15,7 +15,7 @@ import (
 const earlySeconds = 900
 
 // Index examines the layers of an image as the start of a container does, and keeps what it finds in the cache in a
-// directory, "" for the configuration's. What is known already is not examined again.
+// directory, "" for the configuration's. Known files are not examined again.
 func Index(layers []string, dir string, o Options) (*Indexed, error) {
 	p := policy.Load("", false, dir)
 	if p.Err != nil {

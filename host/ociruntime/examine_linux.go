@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 )
 
-// What a file must be to be looked at.
+// The conditions for looking at a file.
 const (
 	// minELF is an ELF header and one program header, in bytes (gABI, chapters 4 and 5).
 	minELF = 64 + 56

@@ -1,5 +1,5 @@
 // The fallback: libvfix.so under /vfix, a file system in memory, and an /etc/ld.so.preload that
-// names it. Package images writes the same files into derived images, and tells why they look so.
+// names it. Package images writes the same files into derived images, and explains their form.
 
 package ociruntime
 
@@ -96,7 +96,7 @@ func bound(at, key string) addition {
 	return addition{specMount: specMount{Destination: at, Type: "bind", Options: []string{"bind", "ro", "nodev", "nosuid", "rprivate"}}, key: key}
 }
 
-// preload reads the image's own ld.so.preload; where it has none, meta is root's.
+// preload reads the image's own ld.so.preload; if it has none, meta is root's.
 func (k *container) preload() (content []byte, meta store.Meta, name string, err error) {
 	if name, err = k.root.Resolve(fallbackfiles.Preload); err != nil {
 		return nil, meta, "", err

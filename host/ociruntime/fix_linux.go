@@ -72,7 +72,7 @@ func (k *container) needs(r rewriter.Fix) {
 // maker is Options.maker for this container.
 func (k *container) maker() string { return k.own.maker(k.pool.Fixes) }
 
-// words are fixes as the record has them.
+// words are fixes in the words of the record.
 func words(all []rewriter.Fix) string {
 	var names []string
 	for _, r := range all {

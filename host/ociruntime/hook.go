@@ -1,4 +1,4 @@
 package ociruntime
 
-// HookCommand is what stands in the place of a runtime's command where vfix-runtime is the hook.
+// HookCommand takes the place of a runtime's command if vfix-runtime is the hook.
 const HookCommand = "hook"

@@ -25,7 +25,7 @@ import (
 //	4 bytes   length of the identities
 //	          JSON: what was found
 //	          identities of 40 bytes each, in the order of place
-//	          folders: identity, length of the names (4 bytes), names as rootfs.Visitor has them
+//	          folders: identity, length of the names (4 bytes), names in the form of rootfs.Visitor
 //
 // A file that is not so, is as good as none.
 type index struct {
@@ -52,7 +52,7 @@ type scanned struct {
 	temps []string
 }
 
-// legacyFile is a file with call sites that are to be patched, or cannot be.
+// legacyFile is a file with call sites that need patches, or cannot have them.
 type legacyFile struct {
 	Names  [][]byte        `json:"names"` // real paths; bytes, for they need not be UTF-8
 	ID     rootfs.Identity `json:"id"`
@@ -154,15 +154,15 @@ func foldersOf(b []byte) map[[2]uint64][]byte {
 	return all
 }
 
-// known tells which identities an index holds, and where. They are in the order of place, so a table of
-// where each part of that order begins leads to the one or two that an identity may be.
+// known finds which identities an index holds, and where. They are in the order of place, so a table of
+// the beginnings of the parts of that order leads to the one or two that an identity may be.
 type known struct {
 	clean []byte
 	begin []uint32
 	shift int
 }
 
-// place scatters inode numbers, but for neighbours: files of one folder are most often that, and then
+// place scatters inode numbers, except for neighbors: files of one folder are most often that, and then
 // found in memory that was just read.
 func place(ino uint64) uint64 {
 	const neighbours = 3                          // bits
@@ -207,7 +207,7 @@ func (k *known) find(id rootfs.Identity) int {
 	return -1
 }
 
-// inOrder is identities as an index has them.
+// inOrder is identities in the form of an index.
 func inOrder(all []byte) []byte {
 	type identity [identitySize]byte
 	list := make([]identity, len(all)/identitySize)

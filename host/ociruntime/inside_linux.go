@@ -49,7 +49,7 @@ func join(pid int) error {
 	if err := errors.Join(unix.Stat("/proc/thread-self/ns/mnt", &own), unix.Fstat(ns, &other)); err != nil || own.Ino == other.Ino {
 		return errors.Join(err, errors.New("the container has no mount namespace of its own"))
 	}
-	// The kernel wants a thread that shares no working directory with others (setns(2)).
+	// The kernel requires a thread that shares no working directory with others (setns(2)).
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
@@ -59,7 +59,7 @@ func join(pid int) error {
 	return nil
 }
 
-// do calls f in the namespace. What f opens, others use: a descriptor leads through the mounts where it was opened.
+// do calls f in the namespace. Others use the files that f opens: a descriptor leads through the mounts of its opening.
 func (in *inside) do(f func() error) error {
 	done := make(chan error)
 	in.calls <- func() { done <- f() }
@@ -69,7 +69,7 @@ func (in *inside) do(f func() error) error {
 // leave ends the thread.
 func (in *inside) leave() { close(in.calls) }
 
-// open opens the root as it is in the namespace, where it has the same path until pivot_root, and reads the mounts.
+// open opens the root as it is in the namespace, which has it at the same path until pivot_root, and reads the mounts.
 func (in *inside) open(outside *rootfs.Root) (root *rootfs.Root, mounts []mount, err error) {
 	err = in.do(func() error {
 		fd, err := unix.Open(outside.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

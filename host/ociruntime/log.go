@@ -14,7 +14,7 @@ import (
 )
 
 // logger writes where the runtime's own messages go: the file of --log in the format of
-// --log-format, else stderr. Engines read that file for what to tell their users, by lines
+// --log-format, else stderr. Engines read that file for messages to their users, by lines
 // as logrus writes them (level, msg, time).
 type logger struct {
 	file   string // "" for stderr
@@ -30,8 +30,8 @@ func newLogger(c *command, stderr io.Writer) *logger {
 // logMode is what runc gives its log file (main.go, setupLogrus… os.OpenFile).
 const logMode = 0o644
 
-// line writes one line of a level, "warning" or "error". What cannot be written to the file
-// goes to stderr.
+// line writes one line of a level, "warning" or "error". Lines that cannot be written to the file
+// go to stderr.
 func (l *logger) line(level, text string) {
 	text = "vfix: " + OneLine(text)
 	if l.file != "" {
@@ -57,7 +57,7 @@ func OneLine(text string) string {
 	}, strings.ReplaceAll(text, "\n", "; "))
 }
 
-// format is one line as logrus has it.
+// format is one line in logrus' form.
 func (l *logger) format(level, text string) string {
 	now := l.now().UTC().Format(time.RFC3339) // UTC: no file to read for it
 	if !l.json {

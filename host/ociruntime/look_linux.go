@@ -1,4 +1,4 @@
-// Which files of the root are to be patched: from the layers of an overlay, or from the root
+// Which files of the root need patches: from the layers of an overlay, or from the root
 // itself, without what the engine mounts over it.
 
 package ociruntime

@@ -19,7 +19,7 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// Main is vfix-runtime: args is what stands behind its name on the command line. It returns
+// Main is vfix-runtime: args are the words behind its name on the command line. It returns
 // only where the real runtime cannot be executed, or the container may not start
 // (fail-closed): with what to say on stderr.
 func Main(args []string, o Options) error {
@@ -79,7 +79,7 @@ func inForce(c *command) policy.InForce {
 	return p
 }
 
-// fail tells of an error in the runtime's log, where engines look, and returns it for stderr.
+// fail reports an error in the runtime's log, where engines look, and returns it for stderr.
 func fail(log *logger, err error) error {
 	if log.file != "" {
 		log.line("error", err.Error())

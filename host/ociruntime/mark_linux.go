@@ -23,7 +23,7 @@ import (
 // what vfix wrote; times and sizes prove nothing, for an image may have any.
 //
 // A process in a container needs CAP_SYS_ADMIN on the machine to set the mark, and an image's
-// own files are in lower layers, where it means nothing.
+// own files are in lower layers, in which it means nothing.
 const markXattr = "trusted.vfix.copy"
 
 // bootID names the time since the machine was started; "" where the kernel does not say.
@@ -35,7 +35,7 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// setMark marks a file that is being written; false where it cannot be marked.
+// setMark marks a file that is being written; false if it cannot be marked.
 func setMark(fd int, c *copied) bool {
 	return bootID() != "" && unix.Fsetxattr(fd, markXattr, []byte(bootID()+" "+hex.EncodeToString(c.original)), 0) == nil
 }
@@ -53,7 +53,7 @@ func markedBefore(fd int, original []byte) bool {
 }
 
 // partOf reports whether a file is what is on the disk of a copy that was cut off: shorter,
-// or with zeros where blocks were not written, and otherwise the same. The whole copy is none.
+// or with zeros in place of unwritten blocks, and otherwise the same. The whole copy is not one.
 func partOf(f *rootfs.File, copied io.ReaderAt, size int64) (bool, error) {
 	if f.Stat.Size > size {
 		return false, nil

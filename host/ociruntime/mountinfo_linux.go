@@ -1,4 +1,4 @@
-// What is mounted at a folder, and which layers an overlay has, from /proc/self/mountinfo.
+// The mounts at a folder, and which layers an overlay has, from /proc/self/mountinfo.
 
 package ociruntime
 
@@ -16,7 +16,7 @@ import (
 // mount is what is mounted at a folder. Source: proc_pid_mountinfo(5).
 type mount struct {
 	id       int
-	point    string // where it is mounted
+	point    string // its mount point
 	root     string // of the file system that is mounted
 	fstype   string
 	readOnly bool
@@ -201,7 +201,7 @@ func engineRoot(path string) bool {
 }
 
 // snapshotRoot reports whether what is mounted at a root is a snapshot of containerd that
-// is no overlay: "native" ones are bind mounts of a folder.
+// is not an overlay: "native" ones are bind mounts of a folder.
 func snapshotRoot(m mount) bool {
 	dir, _ := filepath.Split(m.root)
 	return strings.HasSuffix(dir, ".native/snapshots/")

@@ -155,10 +155,10 @@ const maxMounts = 10000
 type addition struct {
 	specMount
 	key  string           // in the store; "" for a file system in memory
-	over *rootfs.Identity // of the file that it covers; nil where there need not be one
+	over *rootfs.Identity // of the file that it covers; nil if there need not be one
 }
 
-// mount has the copy mounted over a name.
+// mount mounts the copy over a name.
 func (k *container) mount(name string, c *copied, over rootfs.Identity) error {
 	if k.pid == 0 && !utf8.ValidString(name) {
 		return errors.New("its name is not UTF-8, so config.json cannot name it")

@@ -27,7 +27,7 @@ type container struct {
 	bundle string
 	// specPath is the file config.json.
 	specPath string
-	pid      int // of the first process, where this is the hook
+	pid      int // of the first process, if this is the hook
 	spec     *spec
 	store    *store.Store
 	flags    int64 // of the store's file system
@@ -37,12 +37,12 @@ type container struct {
 	// writable says that the root belongs to this container alone and is written to: patched
 	// files take their originals' places in it, so that they can be replaced again.
 	writable bool
-	upper    string   // the root's upper layer, "" where it is no overlay
+	upper    string   // the root's upper layer, "" if it is not an overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
 	doubtful []string // those of them that it may be others
 	inside   *inside  // the container's mount namespace, where this is the hook
 	mounts   []mount  // at the root and below it
-	machine  []mount  // of this machine, where this is the hook
+	machine  []mount  // of this machine, if this is the hook
 	add      []addition
 	hook     *specHook      // that config.json gets
 	earlier  []specMount    // those of config.json that an earlier start has added
@@ -54,7 +54,7 @@ type container struct {
 // maxSpec bounds a config.json, in bytes: with a large seccomp profile one has 100 KB.
 const maxSpec = 32 << 20
 
-// prepare reads the bundle and does all that is to be done about it. An error says that
+// prepare reads the bundle and does all that it needs. An error says that
 // nothing could be done, the problems in the record what else could not.
 func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *starts.Record) error {
 	k := &container{Config: c, own: o, bundle: rec.Bundle, specPath: specPath, pid: cmd.pid, budget: newBudget(c.Limits), rec: rec}

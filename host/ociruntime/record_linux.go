@@ -1,4 +1,4 @@
-// What is remembered of a start: see package starts.
+// The record of a start: see package starts.
 
 package ociruntime
 

@@ -95,7 +95,7 @@ func (k *container) inUpper(name string) (*rootfs.File, error) {
 }
 
 // fix makes a copy again that an earlier start has put into the upper layer, in place of
-// a file of a lower one, and that a power failure has cut off. Everything else that stands in
+// a file of a lower one, and that a power failure has cut off. Everything else in
 // that place is the container's own.
 func (k *container) fix(name string, h *legacyFile) error {
 	if !k.writable || k.upper == "" || h.layer == "" {

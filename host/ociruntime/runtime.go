@@ -1,4 +1,4 @@
-// What vfix-runtime must know of the binary that it is part of.
+// The facts that vfix-runtime needs of the binary that it is part of.
 
 package ociruntime
 
@@ -19,7 +19,7 @@ type Options struct {
 	Version string
 	// The programs of the fallback: libvfix.so, its empty 32-bit twin, vfix-trace.
 	Library, Library32, Trace func() []byte
-	// Stdin has the container's state where this is the hook.
+	// Stdin has the container's state if this is the hook.
 	Stdin  io.Reader
 	Stderr io.Writer
 }

@@ -232,7 +232,7 @@ func edit[T any](text []byte, path []string, add []T, stale func(T) bool) ([]byt
 }
 
 // hasOwnMounts reports whether the container gets a mount namespace of its own: elsewhere, what is mounted for it would
-// be others' too, and stay.
+// also be others', and stay.
 func (s *spec) hasOwnMounts() bool {
 	return slices.Contains(s.Linux.Namespaces, specNamespace{Type: "mount"})
 }

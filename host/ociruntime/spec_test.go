@@ -23,7 +23,7 @@ func TestSplice(t *testing.T) {
 		{`{"root":{"path":"r"},"mounts":[ ]}`, `{"root":{"path":"r"},"mounts":[` + text + `]}`},
 		{`{"root":{"path":"r"},"mounts" : [ {"destination":"/a","x":[1,"]"]} ] , "z":1e3}` + "\n",
 			`{"root":{"path":"r"},"mounts" : [ {"destination":"/a","x":[1,"]"]},` + text + ` ] , "z":1e3}` + "\n"},
-		// What an earlier start added, goes: before, between and behind the others.
+		// Additions of an earlier start go: before, between and behind the others.
 		{`{"root":{"path":"r"},"mounts":[{"source":"/cache/files/0"}]}`, `{"root":{"path":"r"},"mounts":[` + text + `]}`},
 		{`{"root":{"path":"r"},"mounts":[{"source":"/cache/files/0"}, {"source":"/b"}]}`, `{"root":{"path":"r"},"mounts":[{"source":"/b"},` + text + `]}`},
 		{`{"root":{"path":"r"},"mounts":[{"source":"/a"}, {"source":"/cache/files/0"}, {"source":"/b"} ]}`,
@@ -86,7 +86,7 @@ func TestSpecRefuses(t *testing.T) {
 	}
 }
 
-// FuzzSpec: what comes out is what went in but for the mounts.
+// FuzzSpec: the output equals the input except for the mounts.
 func FuzzSpec(f *testing.F) {
 	f.Add(`{"root":{"path":"r"},"mounts":[{"source":"/a","x":"\"]"},{"source":"/cache/files/0"}],"z":[1, 2.50]}`)
 	f.Add(`{"root":{"path":"r"},"mounts":null}`)

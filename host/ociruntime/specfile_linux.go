@@ -38,7 +38,7 @@ func readSpec(path string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// writeSpec has the mounts made: in the container's mount namespace, or by the real runtime, which reads them in
+// writeSpec arranges the mounts: in the container's mount namespace, or by the real runtime, which reads them in
 // config.json.
 func (k *container) writeSpec() error {
 	if k.pid != 0 && len(k.add) == 0 {

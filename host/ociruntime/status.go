@@ -1,4 +1,4 @@
-// What vfix runtime status shows.
+// The output of vfix runtime status.
 
 package ociruntime
 

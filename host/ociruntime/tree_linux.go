@@ -27,7 +27,7 @@ type tree struct {
 	spend *budget
 	by    *examiner.Group
 	old   *known
-	// folders has the names in folders, by inode; nil where they are not remembered.
+	// folders has the names in folders, by inode; nil if they are not remembered.
 	folders map[[2]uint64][]byte
 	// By identity: those that the old index knows.
 	oldLegacy map[rootfs.Identity]*legacyFile
@@ -71,7 +71,7 @@ type linked struct {
 
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
 // says whether the index that it returns differs from the old one. clean is whether it has the files
-// without call sites, too; with an error it has them in any case, and what was found before.
+// also without call sites; with an error it has them in any case, and what was found before.
 func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
 		clean: clean, spend: spend, by: pool.Group(walkers), now: time.Now(), linked: map[rootfs.Identity]*linked{},
@@ -352,7 +352,7 @@ func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, 
 	case errors.Is(err, examiner.ErrTime):
 		return nil, nil, p.spend.late()
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, rootfs.ErrNotRegular):
-		// Gone, or replaced by what is no regular file. It may still have other names.
+		// Gone, or replaced by something else than a regular file. It may still have other names.
 		if e.Stat.Nlink > 1 {
 			return nil, &unread{Reason: rootfs.ErrChanged.Error(), passing: true}, nil
 		}

@@ -158,7 +158,7 @@ func TestKindsOfRoots(t *testing.T) {
 	}
 }
 
-// What is known of a folder stays known; what changes in it is looked at again.
+// Knowledge of a folder stays; changes in it are looked at again.
 func TestScanTree(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
@@ -286,7 +286,7 @@ func TestScanTreeSideBySide(t *testing.T) {
 	if _, changed := scan(walkers, want); !changed {
 		t.Error("a file that changed is not seen")
 	}
-	// What changes in a folder is seen, whatever its times are: an added file, a removed one, a name that
+	// Changes in a folder are seen, whatever its times are: an added file, a removed one, a name that
 	// another file gets, a folder that takes another's place.
 	touch := func(name string) {
 		if err := os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Unix(1e9, 0)); err != nil {

@@ -29,7 +29,7 @@ type auditor struct {
 	done   chan struct{} // closed when nothing is looked at any more
 	stop   chan struct{}
 
-	// What was found, for the summary.
+	// The findings, for the summary.
 	images  int
 	rebuild []string
 }
@@ -69,7 +69,7 @@ func (a *auditor) Configure(_ context.Context, _, runtime, version string) (api.
 	return 0, nil
 }
 
-// Synchronize tells the containers that there are.
+// Synchronize gets the containers that there are.
 func (a *auditor) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	byID := map[string]*api.PodSandbox{}
 	for _, p := range pods {
@@ -82,7 +82,7 @@ func (a *auditor) Synchronize(_ context.Context, pods []*api.PodSandbox, contain
 }
 
 // StartContainer is called when the root filesystem is in place, and the container's program has not started:
-// one that dies at once is seen, too.
+// one that dies at once is also seen.
 func (a *auditor) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
 	a.add(pod, c)
 	return nil
@@ -120,7 +120,7 @@ func (a *auditor) add(pod *api.PodSandbox, c *api.Container) {
 	}
 }
 
-// patched reports whether vfix has patched the container: what it has does not tell what its image has.
+// patched reports whether vfix has patched the container: its files do not show what its image has.
 func patched(s subject, c *api.Container) bool {
 	return s.handler == wrapped || slices.ContainsFunc(c.GetHooks().GetCreateRuntime(), func(h *api.Hook) bool {
 		return filepath.Base(h.GetPath()) == programName

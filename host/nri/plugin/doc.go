@@ -2,9 +2,9 @@
 // an OCI hook to the containers of pods that are selected, without a RuntimeClass and without a change of
 // the engine's configuration. https://github.com/containerd/nri
 //
-// The plugin decides, the hook works: NRI gives a request 2 s and tells no root filesystem's path.
+// The plugin decides, the hook works: NRI gives a request 2 s and no root filesystem's path.
 //
-//	select   which containers, and what the engines tell of them
+//	select   which containers, and what the engines report of them
 //	plugin   requests of the engine, one connection after the other
 //	follow   what became of containers that got the hook
 //	program  vfix-runtime and its configuration, written where the engine finds them

@@ -1,4 +1,4 @@
-// What became of containers that got the hook.
+// The fate of containers that got the hook.
 
 package plugin
 
@@ -33,7 +33,7 @@ func (h *hooker) added(id string, s subject) {
 	go h.await(id, c)
 }
 
-// await notices a container that is never created: CRI-O tells plugins of none that a validator or the hook
+// await notices a container that is never created: CRI-O does not report to plugins those that a validator or the hook
 // refused.
 func (h *hooker) await(id string, c *hookedContainer) {
 	wait := h.firstWait
@@ -53,7 +53,7 @@ func (h *hooker) await(id string, c *hookedContainer) {
 	}
 }
 
-// PostCreateContainer tells that the engine took what was asked for.
+// PostCreateContainer reports that the engine took the request.
 func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -211,7 +211,7 @@ func TestBrokenPolicyAtEachDoor(t *testing.T) {
 	}
 }
 
-// What is in force is on record.
+// The policy in force is on record.
 func TestSourceIsRecorded(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mount namespaces")

@@ -1,4 +1,4 @@
-// What the plugin is told.
+// The options of the plugin.
 
 package plugin
 

@@ -19,7 +19,7 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// What the engine calls the plugin: 50-vfix. Plugins that add devices and mounts usually have lower numbers.
+// The engine's name for the plugin: 50-vfix. Plugins that add devices and mounts usually have lower numbers.
 const (
 	pluginName  = "vfix"
 	pluginIndex = "50"
@@ -31,7 +31,7 @@ const retry = 2 * time.Second
 // reread is how often the configuration is read between two containers.
 var reread = 10 * time.Second
 
-// Run is the plugin until the context ends. It returns an error only where it cannot begin: an engine that is
+// Run is the plugin until the context ends. It returns an error only if it cannot begin: an engine that is
 // not there, or restarts, is waited for.
 func Run(ctx context.Context, o Options) error {
 	var serving any
@@ -134,7 +134,7 @@ type connection struct {
 	ended  chan error    // gets one, why it is no more
 }
 
-// connect begins a connection. What becomes of it is sent to its channels.
+// connect begins a connection. Its results are sent to its channels.
 func connect(ctx context.Context, o Options, serving any, strict bool) (*connection, error) {
 	c := &connection{strict: strict, asked: make(chan struct{}, 1), ended: make(chan error, 3)}
 	if h, ok := serving.(*hooker); ok {
@@ -237,7 +237,7 @@ func (h *hooker) policy() (policy.InForce, error) {
 	return p, errors.Join(p.Keep(), handOn(p.Config, h.Dir))
 }
 
-// forget forgets the containers that are not over: what became of them meanwhile, no engine will tell.
+// forget forgets the containers that are not over: no engine will report what became of them meanwhile.
 func (h *hooker) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -210,7 +210,7 @@ func TestForbiddenHook(t *testing.T) {
 	n.await("use the RuntimeClass vfix", 1)
 }
 
-// CRI-O tells plugins of no container that a validator or the hook refused: its record tells, or that nothing came of it.
+// CRI-O reports no container to plugins that a validator or the hook refused: its record shows it, or that nothing came of it.
 func TestUncreatedContainersAreNoticed(t *testing.T) {
 	lines := make(chan string, 10)
 	h := &hooker{pending: map[string]*hookedContainer{}, firstWait: time.Millisecond}
@@ -294,7 +294,7 @@ func TestReconnects(t *testing.T) {
 	}
 }
 
-// A policy that becomes stricter is one for the engine too: it must not create containers without the plugin.
+// A policy that becomes stricter is also one for the engine: it must not create containers without the plugin.
 func TestPolicyIsRegisteredAgain(t *testing.T) {
 	defer func(was time.Duration) { reread = was }(reread)
 	reread = 10 * time.Millisecond
@@ -375,7 +375,7 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// between listens at one socket, and hands on to another what comes. What it returns closes all.
+// between listens at one socket, and hands on to another what comes. Its result closes all.
 func between(t *testing.T, from, to string) (cut func()) {
 	t.Helper()
 	l, err := net.Listen("unix", from)

@@ -13,7 +13,7 @@ import (
 )
 
 // processOf returns the ID of a process of a container, 0 for one that does not run. CRI-O before 1.36 does not
-// tell it (cri-o, internal/nri/container.go); there, it is looked for by the name of its control group.
+// report it (cri-o, internal/nri/container.go); there, it is looked for by the name of its control group.
 func processOf(proc string, c *api.Container) (int, error) {
 	if pid := c.GetPid(); pid != 0 {
 		return int(pid), nil

@@ -20,14 +20,14 @@ import (
 type subject struct {
 	namespace, pod, container, handler string
 	images                             []string // names of its image, the best known first
-	imageID                            string   // or its digest; "" where the engine does not tell it
+	imageID                            string   // or its digest; "" if the engine does not report it
 	labels, annotations                map[string]string
 }
 
-// imageNames are annotations with names of a container's image, of engines that do not tell it otherwise (NRI 0.12
+// imageNames are annotations with names of a container's image, of engines that do not report it otherwise (NRI 0.12
 // and later has it). Those of another engine are a pod's own, and say what its author likes.
 //
-// CRI-O's ImageName is one of the image's names with a tag where it has such, and "" where it has no name; Image is
+// CRI-O's ImageName is one of the image's names with a tag if it has such, and "" if it has no name; Image is
 // what the kubelet asked for: a name with a digest, or an ID (cri-o, pkg/annotations/internal.go).
 var imageNames = map[string][]string{
 	"containerd": {"io.kubernetes.cri.image-name"},
@@ -102,7 +102,7 @@ func selects(s nri.Selection, c subject) bool {
 }
 
 // takes reports whether a list takes what the test is about: no pattern excludes it, and one of the others,
-// where there are such, matches.
+// if there are such, matches.
 func takes(list []string, test func(pattern string) bool) bool {
 	wanted, matched := false, false
 	for _, p := range list {

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// What engines tell of a container: CRI-O's annotations are those seen with 1.36.
+// The engines' reports of a container: CRI-O's annotations are those seen with 1.36.
 func TestSubject(t *testing.T) {
 	const name, digest, id = "docker.io/library/redis:2.8.22", "docker.io/library/redis@sha256:1ddb", "ba3e17161e49"
 	crioSays := func(imageName, image string) map[string]string {
@@ -68,7 +68,7 @@ func TestDecide(t *testing.T) {
 		"another name of the image":     {s: nri.Selection{Images: []string{"*@sha256:1ddb"}}, want: hooked},
 		"excluded by another name":      {s: nri.Selection{Images: []string{"*redis:*", "!*@sha256:1ddb"}}, want: pass},
 		"namespace, one character":      {s: nri.Selection{Namespaces: []string{"team-?"}}, want: hooked},
-		"a namespace is no image":       {s: nri.Selection{Namespaces: []string{"a"}}, change: func(c *subject) { c.namespace = "b/a" }, want: pass},
+		"a namespace is not an image":   {s: nri.Selection{Namespaces: []string{"a"}}, change: func(c *subject) { c.namespace = "b/a" }, want: pass},
 		"opts out":                      {change: func(c *subject) { c.annotations = enable("false") }, want: optedOut},
 		"may not opt out":               {policy: closed, change: func(c *subject) { c.annotations = enable("false") }, want: hooked},
 		"may opt out":                   {policy: policy.Config{FailClosed: true, AllowDisable: true}, change: func(c *subject) { c.annotations = enable("false") }, want: optedOut},
