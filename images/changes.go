@@ -1,4 +1,4 @@
-// What vfix makes of a file system: the files that it patches, and what it adds because of those
+// The changes that vfix makes to a file system: the files that it patches, and the additions because of those
 // that it cannot patch, and for fixes. Rebuild writes it, verify compares with it.
 
 package images
@@ -98,7 +98,7 @@ func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byt
 	return true, nil
 }
 
-// derivation is what the image says of these changes and of where it comes from.
+// derivation is the image's statement about these changes and its origin.
 func (c *changes) derivation(baseName, baseDigest, version string, made bool) derivation {
 	d := derivation{BaseName: baseName, BaseDigest: baseDigest, Version: version, fallback: c.fallback, Traced: c.traced, made: made}
 	d.calls = c.fallback || slices.ContainsFunc(c.targets, func(h contents.Target) bool { return changesCalls(h.Plan.Patches) })

@@ -50,7 +50,7 @@ func TestRebuildToDirectory(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant what patch makes:\n%s", to, got, want)
 		}
 		if !os.SameFile(imagetest.Stat(t, to+"/b"), imagetest.Stat(t, to+"/lib/a")) {
-			t.Error("b and lib/a are no hard links of one file")
+			t.Error("b and lib/a are not hard links of one file")
 		}
 		v, err := images.Verify(t.Context(), "dir:"+to, images.VerifyOptions{Against: "dir:" + dir})
 		if err != nil || len(v.Problems) != 0 || v.Compared != 2 {

@@ -26,7 +26,7 @@ func (i seenImage) Layers() ([]v1.Layer, error) {
 	return i.Image.Layers()
 }
 
-// What is begun has a name by which the next run knows it.
+// An unfinished file has a name by which the next run knows it.
 func TestBegunUnderHeldName(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("bin/old", "1")})
 	for _, to := range []media.Transport{media.Dir, media.SIF} {
@@ -48,7 +48,7 @@ func TestBegunUnderHeldName(t *testing.T) {
 	}
 }
 
-// What a killed run left of a directory or file is removed by the next run that writes it.
+// The remains of a directory or file of a killed run are removed by the next run that writes it.
 func TestKilledRunsLeaveNothing(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("bin/old", "1")})
 	in := t.TempDir()

@@ -43,7 +43,7 @@ var usr = members{folder("usr"), folder("usr/lib"), symlink("lib", "usr/lib")}
 const alone, together = true, false
 
 // trickyLayers are ways to put layers together on which engines differ, or could: overlay is what
-// overlay engines show of legacy files, others what the others show, where that is not the same.
+// overlay engines show of legacy files, others what the others show, if that is not the same.
 // An engine that refuses an image shows nothing of it.
 var trickyLayers = []struct {
 	name            string

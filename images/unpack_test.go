@@ -100,7 +100,7 @@ func TestUnpackFolder(t *testing.T) {
 		t.Error(err)
 	}
 	if err := images.Unpack(t.Context(), filepath.Join(from, "x"), t.TempDir(), media.Options{}); err == nil {
-		t.Error("a file is no root filesystem: want an error")
+		t.Error("a file is not a root filesystem: want an error")
 	}
 }
 

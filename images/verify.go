@@ -1,4 +1,4 @@
-// Verify: its options and result, and the order of its steps. What a source should be is made again
+// Verify: its options and result, and the order of its steps. The expected image is made again
 // from its base as a rebuild makes it, and compared byte by byte; only a difference is explained.
 
 package images
@@ -50,7 +50,7 @@ type Verified struct {
 	NotCompared []string `json:"not_compared"`
 	// Differences are what differs in each changed file, where Rewriter.Explain asks for it.
 	Differences []Difference `json:"-"`
-	// Stated is the statement of provenance, where it was asked for: what is not as it says
+	// Stated is the statement of provenance, if it was asked for: what is not as it says
 	// is among the problems.
 	Stated *provenance.Stated `json:"-"`
 }
@@ -104,7 +104,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 // verification is one run of Verify.
 type verification struct {
 	o      VerifyOptions
-	stated *provenance.Stated // nil where it was not asked for
+	stated *provenance.Stated // nil if it was not asked for
 }
 
 // session is for the examination of one side.
@@ -223,8 +223,8 @@ type comparison struct {
 	base, after *contents.Subject
 	bases       *contents.Session    // of the base
 	c           *changes             // what vfix makes of the base
-	added       *contents.AddedLayer // with the files of that; nil where there is nothing to do
-	from        derivation           // what the source's labels say of where it comes from
+	added       *contents.AddedLayer // with the files of that; nil if there is nothing to do
+	from        derivation           // the origin according to the source's labels
 	said        map[string]bool      // the names of files about which there is a problem
 	out         *Verified
 }
@@ -418,7 +418,7 @@ func (v *comparison) differs(name, format string, args ...any) {
 	v.out.problem("%s: %s", name, fmt.Sprintf(format, args...))
 }
 
-// layers compares the layers with the base's and the one that vfix adds. Where they are not the same
+// layers compares the layers with the base's and the one that vfix adds. If they are not the same
 // the files in them are compared.
 func (v *comparison) layers(ctx context.Context) error {
 	base, after := v.base.T.Layers, v.after.T.Layers

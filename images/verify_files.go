@@ -129,8 +129,8 @@ func byName(t *contents.Tree) map[string]*contents.Node {
 	return all
 }
 
-// firstNames tells the first name of each inode: two names are hard links of each other
-// where it is the same.
+// firstNames finds the first name of each inode: two names are hard links of each other
+// if it is the same.
 func firstNames(names map[string]*contents.Node) map[*contents.Inode]string {
 	first := map[*contents.Inode]string{}
 	for name, k := range names {
@@ -192,7 +192,7 @@ func firstDifference(want, got *io.SectionReader) (differ, err error) {
 }
 
 // members compares the headers of the added layer with those that vfix writes, where the layer is not
-// the same. What the comparison of the file systems has said is not said again.
+// the same. The findings of the comparison of the file systems are not repeated.
 func (v *comparison) members(ctx context.Context) error {
 	r, err := v.added.Uncompressed()
 	if err != nil {
@@ -276,7 +276,7 @@ func (v *comparison) header(got *tar.Header, want map[string]*tar.Header, seen m
 	for i := range g.NumField() {
 		field := g.Type().Field(i).Name
 		a, b := g.Field(i).Interface(), e.Field(i).Interface()
-		if field == "Xattrs" || reflect.DeepEqual(a, b) { // PAXRecords has them too
+		if field == "Xattrs" || reflect.DeepEqual(a, b) { // PAXRecords also has them
 			continue
 		}
 		if field == "Mode" {

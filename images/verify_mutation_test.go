@@ -26,7 +26,7 @@ import (
 )
 
 // The mutation test of verify: a derived image is taken apart, one thing in it is changed,
-// and verify must notice. What there is to change is read from the image itself: each value,
+// and verify must notice. The places to change are read from the image itself: each value,
 // key and element of its config, manifest and index, each field of tar.Header of each member
 // of the added layer.
 

@@ -1,4 +1,4 @@
-// The statement about an image: it is made again too, from the image's own layers where no base is
+// The statement about an image: it is also made again, from the image's own layers if no base is
 // given, and compared.
 
 package images
@@ -27,7 +27,7 @@ func findStatement(ctx context.Context, src *media.Source, o VerifyOptions) (*pr
 	return provenance.Find(ctx, src, o.Statement, o.Media)
 }
 
-// undone is a derived image without what a rebuild put into it: its base, as far as it has it. Whether
+// undone is a derived image without what a rebuild put into it: its base, as far as possible. Whether
 // vfix-trace was before the entrypoint of a base that has it is as stated.
 func undone(after *contents.Subject, stated bool) (*media.Source, error) {
 	src := after.Src

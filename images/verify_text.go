@@ -204,9 +204,9 @@ func (m *manifestText) bare(n int) []byte {
 	return raw
 }
 
-// reread reads those layers of the base, as the source has them, that are not the base's own
+// reread reads those layers of the base, in the source's form, that are not the base's own
 // blobs: they were not read so far, as the config says that they hold the same. How they are
-// compressed is no difference then.
+// compressed is not a difference then.
 func (v *comparison) reread(ctx context.Context, want, got *manifestText) error {
 	layers, err := v.after.Src.Image.Layers()
 	if err != nil {

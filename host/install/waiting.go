@@ -110,7 +110,7 @@ func (t *tree) holds(name, text string) bool {
 	}
 }
 
-// leave plans the rest of a file for containers that wait: the runtime's entry, which is no default any more, or a
+// leave plans the rest of a file for containers that wait: the runtime's entry, which is no longer the default, or a
 // link to the real runtime. false says that nothing of it is needed.
 func (t *tree) leave(rec record) (*step, bool, error) {
 	now, err := t.read(rec.Path, maxProgram)

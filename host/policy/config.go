@@ -21,9 +21,9 @@ import (
 	"vfix.dev/vfix/internal/jsonobject"
 )
 
-// ConfigFile is where vfix-runtime looks for its configuration. Engines that start a
+// ConfigFile is the place of vfix-runtime's configuration. Engines that start a
 // runtime without arguments (containerd's BinaryName, podman) leave no other way to
-// tell it anything.
+// give it options.
 const ConfigFile = "/etc/vfix/runtime.json"
 
 // Defaults of a Config.
@@ -36,9 +36,9 @@ const (
 // Config is the content of ConfigFile. The zero value is the default.
 type Config struct {
 	// Runtime is the real runtime: a path, or a name that is looked up in PATH. "" is runc,
-	// and crun where there is no runc.
+	// and crun without a runc.
 	Runtime string `json:"runtime,omitempty"`
-	// FailClosed has a container not start where vfix could not do its work.
+	// FailClosed prevents the start of a container if vfix could not do its work.
 	FailClosed bool `json:"fail_closed,omitempty"`
 	// AllowDisable lets the annotation dev.vfix.enable=false overrule FailClosed: the node's policy
 	// is not the pod author's to turn off.
@@ -163,7 +163,7 @@ func (c Config) check() (member string, err error) {
 	return "fix", err
 }
 
-// What no bound of a Config is above: bytes or names, and seconds.
+// The maximum of each bound of a Config: bytes or names, and seconds.
 const (
 	mostBytes   = 1 << 50
 	mostSeconds = 24 * 60 * 60
@@ -186,7 +186,7 @@ func (c Config) Cache() string {
 	return ownDir()
 }
 
-// ownDir is vfix's folder where no configuration names one.
+// ownDir is vfix's folder if no configuration names one.
 func ownDir() string {
 	if data := userDir("XDG_DATA_HOME", ".local/share"); data != "" && Rootless() {
 		return data

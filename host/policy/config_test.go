@@ -34,7 +34,7 @@ func TestConfigRoundTrip(t *testing.T) {
 	}
 }
 
-// bad are contents that are no configuration, with what the error says.
+// bad are contents that are not a configuration, with what the error says.
 var bad = map[string]string{
 	"":                                  "line 1, column 1: empty",
 	" \n\t":                             "empty",
@@ -122,7 +122,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// badFiles puts what is no readable file at a path.
+// badFiles puts something else than a readable file at a path.
 var badFiles = map[string]func(path string) error{
 	"a directory":                  func(path string) error { return os.Mkdir(path, 0o755) },
 	"a FIFO":                       func(path string) error { return syscall.Mkfifo(path, 0o644) },

@@ -1,4 +1,4 @@
-// What a container's annotations change. Its author writes them, or its image does where an engine hands on
+// The effects of a container's annotations. Its author writes them, or its image does if an engine hands on
 // annotations of images; the policy is the operator's.
 
 package policy

@@ -8,7 +8,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// What a container's author writes makes the policy stricter, or the policy permits it.
+// The annotations of a container's author make the policy stricter, or the policy permits it.
 func TestDecide(t *testing.T) {
 	java := []rewriter.Fix{rewriter.Fixes[0]}
 	strict := Config{FailClosed: true, Fallback: true, Fix: "java-cgroups"}

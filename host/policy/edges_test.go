@@ -80,7 +80,7 @@ func TestDefaults(t *testing.T) {
 func TestFoldersOfAUser(t *testing.T) {
 	t.Setenv("HOME", "/home/x")
 	t.Setenv("XDG_DATA_HOME", "/data")
-	t.Setenv("XDG_STATE_HOME", "state") // the specification wants a relative one ignored
+	t.Setenv("XDG_STATE_HOME", "state") // according to the specification a relative one is ignored
 	cache, record := "/data/vfix", "/home/x/.local/state/vfix/starts.jsonl"
 	if !Rootless() {
 		cache, record = "/var/lib/vfix", "/var/log/vfix/starts.jsonl"
@@ -197,7 +197,7 @@ func TestRootless(t *testing.T) {
 	if got := (Config{}).RecordFile(); got != starts.None {
 		t.Errorf("no home: got %s", got)
 	}
-	// Nothing can be kept where the user may not write: that is no reason not to start.
+	// Nothing can be kept if the user may not write: that is not a reason to refuse a start.
 	i.write(`{}`)
 	p := Load(i.path, false, "/proc/1/x")
 	if err := p.Keep(); p.Source != starts.FromFile || err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -214,7 +214,7 @@ func TestRootless(t *testing.T) {
 	}
 }
 
-// What cannot be kept is an error that names the configuration.
+// A configuration that cannot be kept is an error that names the configuration.
 func TestNotKept(t *testing.T) {
 	for name, state := range map[string]string{"a file in place of the folder": "file", "a folder in place of the file": "folder"} {
 		i := newIn(t)
@@ -278,7 +278,7 @@ func TestKeptByAnother(t *testing.T) {
 	}
 }
 
-// What is kept and why it is not taken.
+// The kept configuration, and why it is not taken.
 func TestKeptWords(t *testing.T) {
 	i := newIn(t)
 	i.write(`{}`)
@@ -313,7 +313,7 @@ func TestKeptWords(t *testing.T) {
 	}
 }
 
-// FIFOs and the like are no files that were kept.
+// FIFOs and the like are not files that were kept.
 func TestOwnedAlone(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Chmod(dir, 0o700), syscall.Mkfifo(dir+"/fifo", 0o600), os.WriteFile(dir+"/file", nil, 0o600)); err != nil {

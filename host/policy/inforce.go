@@ -1,6 +1,6 @@
 // Which configuration is in force. A file that cannot be read, or is not what is documented, changes nothing:
 // the last one that could be read holds, and without one the strictest. So does a file that was removed: whoever
-// wants the defaults back writes {} to it, or runs 'vfix uninstall'. A mount that is missing, a ConfigMap that was
+// needs the defaults back writes {} to it, or runs 'vfix uninstall'. A mount that is missing, a ConfigMap that was
 // renamed and an unfinished roll-out look the same as a removed file, and must not open a node.
 
 package policy
@@ -23,7 +23,7 @@ type InForce struct {
 	Path string // of the file
 
 	state string
-	text  []byte // of the file, where it is in force
+	text  []byte // of the file that is in force
 }
 
 // closed is the strictest configuration: everything is patched, or does not start.

@@ -147,7 +147,7 @@ func TestOthersCannotWriteTheFile(t *testing.T) {
 	}
 }
 
-// What was kept counts only if root alone can have written it, whole.
+// A kept configuration counts only if root alone can have written it, in full.
 func TestKeptIsSound(t *testing.T) {
 	strict := `{"fail_closed": true}`
 	edit := func(from, to string) func(string) error {

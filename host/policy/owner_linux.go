@@ -30,7 +30,7 @@ func ownedAlone(dir string, file fs.FileInfo) error {
 	return nil
 }
 
-// rootsAlone errs where this process is root and others than root can write to a file: they would decide.
+// rootsAlone errs if this process is root and others than root can write to a file: they would decide.
 func rootsAlone(path string) error {
 	if Rootless() {
 		return nil

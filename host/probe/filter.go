@@ -1,4 +1,4 @@
-// What seccomp filters are made of, on every system.
+// The parts of seccomp filters, on every system.
 
 package probe
 

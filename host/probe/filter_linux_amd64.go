@@ -1,6 +1,6 @@
 // A seccomp filter as a container engine would set it: docker's rules, out of docker's own
 // library, as a list of comparisons, one system call after the other, as libseccomp writes it.
-// What it would forbid is allowed all the same: the filter is there to be paid for.
+// Calls that it would forbid are allowed all the same: the filter is there to be paid for.
 
 package probe
 
@@ -137,8 +137,8 @@ func compile(rules *specs.LinuxSeccomp) ([]bpf.Instruction, error) {
 	return append(program, allow), nil
 }
 
-// compareArgs compares each argument, high half and low half; where one is not as the rule
-// wants it, it jumps behind the rule's return.
+// compareArgs compares each argument, high half and low half; if one is not as the rule
+// requires, it jumps behind the rule's return.
 func compareArgs(args []specs.LinuxSeccompArg) []bpf.Instruction {
 	var b []bpf.Instruction
 	for _, a := range args {

@@ -65,7 +65,7 @@ func TestRunner(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	if _, err := NewRunner([]byte("no program")); err == nil {
-		t.Error("what is no program may be run")
+		t.Error("a file that is not a program may be run")
 	}
 }
 

@@ -1,4 +1,4 @@
-// Files of a root filesystem, and the identity that tells whether a file has changed.
+// Files of a root filesystem, and the identity that shows whether a file has changed.
 
 package rootfs
 
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity is what changes when the content of a file does, as stat(2) tells it: times in
+// Identity is what changes when the content of a file does, as in stat(2): times in
 // nanoseconds. Nobody but root can set a ctime, and root only by the machine's clock.
 type Identity struct {
 	Dev, Ino           uint64
@@ -58,8 +58,8 @@ type File struct {
 	r    *Root
 }
 
-// OpenFile opens the regular file at a real path. What else may be there (a fifo, a device)
-// is never opened, not even where it takes a file's place at that very moment: the path is
+// OpenFile opens the regular file at a real path. Any other file (a fifo, a device)
+// is never opened, not even if it takes a file's place at that very moment: the path is
 // opened as a mere name first, and read through that name.
 func (r *Root) OpenFile(name string) (*File, error) {
 	return r.open(func() (int, error) { return r.openReal(name, unix.O_PATH, false) })
@@ -129,7 +129,7 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Unchanged is nil where the file is still what it was when it was opened. What was read
+// Unchanged is nil if the file is still what it was when it was opened. What was read
 // before it is called is then of one and the same content.
 func (f *File) Unchanged() error {
 	var st unix.Stat_t

@@ -61,7 +61,7 @@ func tree(t *testing.T) (dir string, both map[string]*Root) {
 	return dir, both
 }
 
-// What leads out of the root, or over a symlink, is not opened; a file by its real path is.
+// A path that leads out of the root, or over a symlink, is not opened; a file by its real path is.
 func TestOpenFile(t *testing.T) {
 	_, both := tree(t)
 	for kind, r := range both {
@@ -291,7 +291,7 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// What changed within the tick of its file system's clock, or that of one that counts seconds, may change
+// A change within the tick of its file system's clock, or that of one that counts seconds, may change
 // again unseen.
 func TestUnsettled(t *testing.T) {
 	second := time.Unix(1e9, 0)

@@ -12,7 +12,7 @@ import (
 )
 
 // Entry is a name of a regular file that a walk comes by. It is valid while the visitor looks
-// at it, but for what Name returns.
+// at it, except for what Name returns.
 type Entry struct {
 	Base   []byte // the last part of the name
 	Stat   unix.Stat_t
@@ -48,7 +48,7 @@ type Visitor struct {
 	// Opened, if not nil, is called for each folder that is read, open for reading.
 	Opened func(fd int)
 	// Known, if not nil, returns what Read got of the same folder, as it is now: its names are not read
-	// again then. nil is for one that is to be read.
+	// again then. nil is for one that must be read.
 	Known func(st *unix.Stat_t) []byte
 	// Read, if not nil, gets the names in a folder that was read to its end, as it was before: the type
 	// (DT_REG, …), the name, a NUL, of each. Folders of more names than are worth it are left out.
@@ -59,7 +59,7 @@ type Visitor struct {
 const maxKept = 256 << 10
 
 // Walk visits the regular files of the root, each by its real path. Symlinks are not followed:
-// what they lead to is visited where it is. Other mounts below the root are not entered.
+// their targets are visited at their own places. Other mounts below the root are not entered.
 //
 // Where the root has more than a few names, up to walkers go through it side by side: start is called
 // for the visitor of each, never twice at a time. With one walker the order is the same while no folder

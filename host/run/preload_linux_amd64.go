@@ -59,7 +59,7 @@ func has32() bool {
 	return false
 }
 
-// materialise returns the folder with the library, which it makes where it is not there.
+// materialise returns the folder with the library, which it makes if it is missing.
 func (s *starter) materialise() (string, error) {
 	sum := sha256.New()
 	sum.Write(s.Library)

@@ -39,7 +39,7 @@ var (
 // Options are the choices of vfix run.
 type Options struct {
 	Way Way // "" is Auto
-	// Explain is told which way was taken and why; Warn what the user must know. nil is
+	// Explain gets the way that was taken and why; Warn what the user must know. nil is
 	// silence.
 	Explain, Warn func(format string, args ...any)
 	// The programs of the fallback: libvfix.so, its empty 32-bit twin, vfix-trace.

@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// Run starts a command in place of this process and returns only where that fails.
+// Run starts a command in place of this process and returns only if that fails.
 // args[0] is looked for as execvp(3) does. The file on disk is not touched.
 func Run(args []string, o Options) error {
 	if o.Explain == nil {
@@ -41,7 +41,7 @@ func Run(args []string, o Options) error {
 	return s.start()
 }
 
-// choice is how a program is to be started, and why.
+// choice is how to start a program, and why.
 type choice struct {
 	way     Way
 	why     string

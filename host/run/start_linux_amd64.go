@@ -27,12 +27,12 @@ type starter struct {
 	env []string
 }
 
-// start executes the program and returns only where that fails.
+// start executes the program and returns only if that fails.
 func (s *starter) start() error {
 	if s.way == Trace {
 		return s.trace()
 	}
-	// What the program starts in turn is preloaded, whatever it is itself.
+	// Programs that it starts in turn are preloaded, whatever it is itself.
 	how, err := s.preload()
 	if err != nil {
 		if s.way == Preload {
@@ -91,7 +91,7 @@ func forbidden(err error) bool {
 
 func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// execve returns only where it fails. syscall.Exec and not the bare call: it puts back the
+// execve returns only if it fails. syscall.Exec and not the bare call: it puts back the
 // limit of open files that Go raised when vfix started.
 func execve(path string, args, env []string) error {
 	inherited.Restore()

@@ -1,6 +1,6 @@
 // Counters of all starts in Prometheus' text format, for the textfile collector of node_exporter. The
 // file is the state: each start reads it, adds itself, and renames a new one into place, under a lock
-// of the folder. A file that is gone or is no such file starts at 0, as a counter may.
+// of the folder. A file that is gone or is not such a file starts at 0, as a counter may.
 
 package starts
 
@@ -113,7 +113,7 @@ func count(path string, r *Record) error {
 	return os.Rename(temp, path)
 }
 
-// readFile reads the counters; none where there is no file.
+// readFile reads the counters; none without a file.
 func readFile(path string) ([]byte, error) {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {

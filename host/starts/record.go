@@ -151,7 +151,7 @@ func (p Problem) String() string {
 
 // Seconds is the time that the stages took.
 type Seconds struct {
-	Look  float64 `json:"look"`  // finding the files that are to be patched
+	Look  float64 `json:"look"`  // finding the files to patch
 	Patch float64 `json:"patch"` // making or fetching the copies, and putting them in place
 	Total float64 `json:"total"` // all that vfix-runtime did before the real runtime
 }

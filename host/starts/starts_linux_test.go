@@ -120,7 +120,7 @@ func TestMetricsFile(t *testing.T) {
 	}
 }
 
-// A line is bounded, whatever a start has to tell, and says what it lacks.
+// A line is bounded, whatever a start has to report, and says what it lacks.
 func TestLongRecord(t *testing.T) {
 	r := record(Partial)
 	for i := range 5000 {
@@ -146,7 +146,7 @@ func TestLongRecord(t *testing.T) {
 	}
 }
 
-// The file is rotated by vfix itself, and by others; what is no file is not waited for.
+// The file is rotated by vfix itself, and by others; anything but a file is not waited for.
 func TestRecordFile(t *testing.T) {
 	defer func(n int64) { maxFile = n }(maxFile)
 	maxFile = 2000

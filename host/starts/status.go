@@ -1,4 +1,4 @@
-// What an operator asks for: the last starts, and a summary of those that are remembered.
+// The reports for operators: the last starts, and a summary of those that are remembered.
 
 package starts
 
@@ -35,7 +35,7 @@ type Summary struct {
 	Files, SitesLeft  int
 	// Median and Longest are seconds that vfix-runtime took.
 	Median, Longest float64
-	// Damaged is how many lines are no records.
+	// Damaged is how many lines are not records.
 	Damaged int
 }
 
@@ -119,7 +119,7 @@ func (s *Summary) add(r *Record) {
 	}
 }
 
-// Find returns the last start of a container among the latest of a file, nil for none. What a journal has is not
+// Find returns the last start of a container among the latest of a file, nil for none. Entries of a journal are not
 // searched.
 func Find(from, container string) (*Record, error) {
 	if from == None || from == Journal {
@@ -150,7 +150,7 @@ func Find(from, container string) (*Record, error) {
 }
 
 // Why is why a start did not do everything: the reason, or the first problems and how many more there are; ""
-// where it did.
+// in that place.
 func (r *Record) Why() string {
 	if r.Reason != "" {
 		return r.Reason

@@ -64,7 +64,7 @@ func (l Log) record(r *Record) error {
 	return err
 }
 
-// open opens the file of records to append to. What is no regular file is not waited for.
+// open opens the file of records to append to. Anything but a regular file is not waited for.
 func open(path string) (*os.File, error) {
 	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | unix.O_NONBLOCK | unix.O_NOFOLLOW
 	f, err := os.OpenFile(path, flags, fileMode)

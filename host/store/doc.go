@@ -11,5 +11,5 @@
 // time of its last use is its atime, set by Get whatever the mount options say.
 //
 // Only root may look into the folder: copies have the owner and the mode of their originals,
-// setuid too.
+// setuid included.
 package store

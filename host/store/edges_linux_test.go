@@ -174,7 +174,7 @@ func TestOpenUnsound(t *testing.T) {
 	}
 }
 
-// A copy that is cut off, changed, longer, a symlink or without its sum is none, and Put makes it again.
+// A copy that is cut off, changed, longer, a symlink or without its sum does not count, and Put makes it again.
 func TestDamagedCopies(t *testing.T) {
 	for name, harm := range map[string]func(s *Store, path string) error{
 		"cut off":       func(_ *Store, path string) error { return os.Truncate(path, 2) },
@@ -209,7 +209,7 @@ func TestDamagedCopies(t *testing.T) {
 	}
 }
 
-// What a lease names stays, whatever the bound; what it has for itself goes with it, and so does what one left whose
+// Copies that a lease names stay, whatever the bound; its own files go with it, and so do those of one whose
 // process has died.
 func TestLeases(t *testing.T) {
 	s := open(t, 0)
@@ -465,7 +465,7 @@ func TestPruneIndexes(t *testing.T) {
 	}
 }
 
-// What else lies in the folder of a store is no layout of another version.
+// Other files in the folder of a store are not a layout of another version.
 func TestOthersAreLayouts(t *testing.T) {
 	s := open(t, 0)
 	for _, name := range []string{"v1", "v3", "v0", "vx", "v2", "w3"} {

@@ -1,4 +1,4 @@
-// What other versions of vfix have in the folder of a store.
+// The files of other versions of vfix in the folder of a store.
 
 package store
 

@@ -63,7 +63,7 @@ func (s *Store) newLease() (*lease, error) {
 	return l, nil
 }
 
-// Release ends a lease, where there is one.
+// Release ends a lease, if there is one.
 func (s *Store) Release() {
 	if s.lease != nil {
 		os.RemoveAll(s.privateOf(s.lease.path))

@@ -22,7 +22,7 @@ import (
 // Meta is what a copy has of its original beside the content.
 type Meta struct {
 	UID, GID     uint32
-	Mode         uint32 // permissions, setuid and setgid too
+	Mode         uint32 // permissions, also setuid and setgid
 	Atime, Mtime unix.Timespec
 	Xattrs       map[string]string
 }

@@ -66,7 +66,7 @@ func setImmutable(path string, on bool) error {
 }
 
 // turn waits until nobody else makes the copy with a key, and returns an empty file for it; nil
-// where there is one by then. The file is the lock, too.
+// if there is one by then. The file is also the lock.
 func (s *Store) turn(key string, size int64) (*pending, error) {
 	path := filepath.Join(s.Dir, tempDir, "copy-"+key)
 	const flags = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NOFOLLOW
@@ -100,7 +100,7 @@ func (s *Store) turn(key string, size int64) (*pending, error) {
 	}
 }
 
-// ReadIndex returns what WriteIndex kept under a key; fs.ErrNotExist where there is none.
+// ReadIndex returns what WriteIndex kept under a key; or fs.ErrNotExist.
 func (s *Store) ReadIndex(key string) ([]byte, error) {
 	path := filepath.Join(s.Dir, indexDir, key)
 	b, err := os.ReadFile(path)
@@ -261,7 +261,7 @@ func (s *Store) usedSince(e Entry, f *os.File) bool {
 	if leased, err := s.leased(); err != nil || leased[e.Key] && !e.Index {
 		return true
 	}
-	// Not of a folder: to list it is to use it, as its times tell.
+	// Not of a folder: to list it is to use it, as its times show.
 	fi, err := f.Stat()
 	return err == nil && fi.Mode().IsRegular() && accessTime(fi).After(e.Used)
 }

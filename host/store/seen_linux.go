@@ -1,6 +1,6 @@
 // The content of a copy is checked when it is first used after the machine was started, and
 // whenever its file changed since: to read it all at each start would cost as much as the rest of
-// the start does. What is remembered is which file was found to be whole: its identity with the
+// the start does. It remembers which file was found to be whole: its identity with the
 // ctime, which every write moves and nobody can set, and the boot, for a power failure takes
 // content away and leaves the times. Nobody but the owner of the store has the file: containers get
 // copies (Private), so there are no old mappings to write through either.
@@ -32,7 +32,7 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// identity names the content of a file in this boot; "" where that cannot be told.
+// identity names the content of a file in this boot; "" if that is not known.
 func identity(path string) string {
 	var st unix.Stat_t
 	if bootID() == "" || unix.Lstat(path, &st) != nil {

@@ -16,7 +16,7 @@ import (
 var ErrUnsound = errors.New("not a directory of vfix's own")
 
 // InUse is how recently an entry must have been used to be kept in any case: a container
-// that was just told to mount it may not have done so yet.
+// that will mount it may not have done so yet.
 const InUse = time.Minute
 
 // layout names the folder of what doc.go describes. A version of vfix that keeps something else, or in

@@ -20,7 +20,7 @@ const (
 	othersWrite = 0o022
 )
 
-// Open opens the store in a folder, which it makes where it is not there. A folder that
+// Open opens the store in a folder, which it makes if it is missing. A folder that
 // somebody else owns or may write to is refused: copies of it would run in containers.
 func Open(dir string, limit int64) (*Store, error) {
 	real, err := filepath.EvalSymlinks(dir)
@@ -88,7 +88,7 @@ func (s *Store) Flags() (int64, error) {
 	return int64(st.Flags), err
 }
 
-// Get returns the path of a copy and notes that it is used. ok is false where there is none, or
+// Get returns the path of a copy and notes that it is used. ok is false if it is missing, or
 // where what is there has not the size wanted, in bytes, or is not what was put there.
 func (s *Store) Get(key string, size int64) (path string, ok bool) {
 	path = s.Path(key)
@@ -132,7 +132,7 @@ func (s *Store) Lock(kind, key string) (func(), error) {
 			unix.Close(fd)
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		// Whoever had it before has removed its name.
+		// Its previous owner has removed its name.
 		if named(fd, path) {
 			return func() {
 				unix.Unlink(path)

@@ -100,7 +100,7 @@ func TestPutTogether(t *testing.T) {
 	}
 }
 
-// What was used last stays; what is in use stays in any case.
+// The last used copies stay; copies in use stay in any case.
 func TestPrune(t *testing.T) {
 	s := open(t, 0)
 	const block = 4096
@@ -119,7 +119,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// What was used after it was listed is not removed: its user was told that it is there.
+// A copy that was used after it was listed is not removed: its user relies on it.
 func TestRemoveSeesLateUse(t *testing.T) {
 	s := open(t, 0)
 	path := put(t, s, "k", "abc")
@@ -164,7 +164,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// What was left half-written goes; what somebody writes stays.
+// Half-written files go; files that somebody writes stay.
 func TestClean(t *testing.T) {
 	s := open(t, 0)
 	left := filepath.Join(s.Dir, tempDir, "new-left")
@@ -338,7 +338,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// What was found to be whole is not read again, and what changed since is.
+// A copy that was found to be whole is not read again, but one that changed since is.
 func TestSeen(t *testing.T) {
 	s := open(t, 0)
 	if err := s.Lease(); err != nil {
@@ -401,7 +401,7 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// What single starts have for themselves counts: a store within its bound has room for it.
+// The own files of single starts count: a store within its bound has room for it.
 func TestPrivateCopiesCount(t *testing.T) {
 	s := open(t, 0)
 	for _, key := range []string{"a", "b"} {

@@ -35,9 +35,9 @@ type File struct {
 	done  bool
 }
 
-// Create begins a file that is to be called path: a temporary one in the same folder,
+// Create begins a file that will be called path: a temporary one in the same folder,
 // with the mode the umask gives, but no rights that the file which it replaces has not: a private archive
-// stays private. What path names must be missing or a regular file; a symlink is followed, so that what
+// stays private. The file at path must be missing or a regular file; a symlink is followed, so that what
 // it names is replaced and not the link.
 func Create(path string) (*File, error) {
 	return CreateNamed(path, TempName)

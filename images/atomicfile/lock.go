@@ -16,7 +16,7 @@ import (
 )
 
 // lockSuffix ends the name of the empty file that says that somebody writes PATH: .NAME and
-// this, beside PATH. It is gone when nobody does; where vfix was killed it stays and does
+// this, beside PATH. It is gone when nobody does; if vfix was killed it stays and does
 // no harm, as the lock on it is the kernel's and not its existence.
 const lockSuffix = ".vfix-lock"
 

@@ -51,7 +51,7 @@ func TestLockOutput(t *testing.T) {
 	imagetest.WantEmpty(t, dir)
 }
 
-// ender ends the command a while after it is told that one waits.
+// ender ends the command a while after it hears that one waits.
 type ender struct {
 	imagetest.Notes
 	cancel func()

@@ -1,5 +1,5 @@
-// What a run that was killed leaves behind is removed by the next one that writes the same
-// output. Nothing but the lock on that output (lock.go) tells that its owner is gone: whoever
+// The remains of a run that was killed are removed by the next one that writes the same
+// output. Nothing but the lock on that output (lock.go) shows that its owner is gone: whoever
 // writes under it has it as long as the temporary file is there. So only such files are
 // removed, and their names say which output they belong to.
 
@@ -38,7 +38,7 @@ func isTemp(name, prefix string) bool {
 var randomPart = lazy.Regexp(`^[0-9a-f]{16}$`)
 
 // removeStale removes what killed runs left of path, beside it and, if it is a layout, among
-// its blobs. The caller has just got the lock on path. What cannot be removed stays: it is in
+// its blobs. The caller has just got the lock on path. Files that cannot be removed stay: they are in
 // nobody's way.
 func removeStale(path string) {
 	removeTemps(filepath.Dir(path), heldPrefix(path))
@@ -49,7 +49,7 @@ func removeStale(path string) {
 func removeTemps(dir, prefix string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // it is no folder, or not there
+		return // it is not a folder, or missing
 	}
 	for _, e := range entries {
 		if isTemp(e.Name(), prefix) {

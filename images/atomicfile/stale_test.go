@@ -50,7 +50,7 @@ func TestLockRemovesStale(t *testing.T) {
 	}
 }
 
-// What is made under a lock stays while somebody else waits for it.
+// Files made under a lock stay while somebody else waits for it.
 func TestStaleStaysWhileLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	f, release, err := atomicfile.CreateLocked(context.Background(), path, nil)

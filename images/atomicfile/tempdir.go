@@ -1,5 +1,5 @@
 // Temporary directories that do not outlive their makers for long: each is locked while it is in
-// use, so that another process can tell those of killed ones and remove them.
+// use, so that another process can recognize those of killed ones and remove them.
 
 package atomicfile
 
@@ -31,7 +31,7 @@ func TempDir() (dir string, remove func(), err error) {
 	}
 	lock, err := os.Open(dir)
 	if err == nil {
-		_ = lockFile(lock) // where there are no locks nobody removes it, either
+		_ = lockFile(lock) // without locks nobody removes it, either
 	}
 	return dir, func() {
 		lock.Close() // first: Windows removes nothing that is open
@@ -39,7 +39,7 @@ func TempDir() (dir string, remove func(), err error) {
 	}, nil
 }
 
-// RemoveAbandoned removes the directories of TempDir whose makers are gone. What cannot be removed, or
+// RemoveAbandoned removes the directories of TempDir whose makers are gone. One that cannot be removed, or
 // is another user's, stays, for root as well.
 func RemoveAbandoned() {
 	all, err := os.ReadDir(os.TempDir())
@@ -50,7 +50,7 @@ func RemoveAbandoned() {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), tempDirPrefix) {
 			continue
 		}
-		// Another user could put a symlink or a fifo where something of theirs is to be removed or opened.
+		// Another user could put a symlink or a fifo in the place of something of theirs that is removed or opened.
 		if fi, err := e.Info(); err != nil || !isOwn(fi) || time.Since(fi.ModTime()) < tempDirAge {
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 	"vfix.dev/vfix/images/atomicfile"
 )
 
-// What a killed process left is removed, and nothing else.
+// The remains of a killed process are removed, and nothing else.
 func TestAbandoned(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)

@@ -24,7 +24,7 @@ import (
 )
 
 // Options are the choices of vfix rebuild --from-file. Of RebuildOptions Dest and Tag
-// mean nothing: the list and its template say where each image goes.
+// mean nothing: the list and its template name each image's destination.
 type Options struct {
 	images.RebuildOptions
 	AtOnce   int           // images at once; 0 is one per processor, at most maxImagesAtOnce
@@ -60,7 +60,7 @@ func (b *Batch) All() int {
 	return n
 }
 
-// Tell counts an outcome and tells Each of it.
+// Tell counts an outcome and reports it to Each.
 func (o *Options) Tell(b *Batch, out outcome.Image) error {
 	b.Of[out.Status]++
 	if out.Before {
@@ -213,7 +213,7 @@ func (b *batch) refused(out outcome.Image) error {
 		"docker login %s, then run the command again: with --state it goes on with what is not done", host)
 }
 
-// one rebuilds or scans one image. What goes wrong is its outcome.
+// one rebuilds or scans one image. An error is its outcome.
 func (b *batch) one(ctx context.Context, i outcome.Item) outcome.Image {
 	out := outcome.Image{Item: i}
 	if b.o.Limit > 0 {
@@ -265,8 +265,8 @@ func (b *batch) work(ctx context.Context, out *outcome.Image) error {
 }
 
 // held is before for an image of a registry, which is not opened for it: an image that did not
-// change since costs one HEAD there and one where its result is. asked is the digest that the
-// registry gave it, "" where it was not asked.
+// change since costs one HEAD there and one at its result. asked is the digest that the
+// registry gave it, "" if it was not asked.
 func (b *batch) held(ctx context.Context, out *outcome.Image) (asked string, held bool, err error) {
 	ref, err := media.ParseRef(out.Source)
 	if err != nil || ref.Transport != media.Registry {
@@ -402,7 +402,7 @@ func hazards(o *outcome.Image, f *contents.Findings) {
 // key is what an image is known by in state files.
 func (b *batch) key(i outcome.Item) stateKey { return stateKey{b.verb, i.Source, i.Dest} }
 
-// fingerprint tells whether an earlier run would have made the same of the same base.
+// fingerprint shows whether an earlier run would have made the same of the same base.
 func (b *batch) fingerprint() string {
 	o := &b.o
 	fix := ""

@@ -323,7 +323,7 @@ func TestRebuildAllStops(t *testing.T) {
 		t.Errorf("%s, %v", statuses(b), err)
 	}
 
-	// Ending the run is no failure of the image that was under way.
+	// Ending the run is not a failure of the image that was under way.
 	why := errors.New("stopped by hand")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o.FailFast = false

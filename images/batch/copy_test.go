@@ -101,7 +101,7 @@ func TestCorruptBlob(t *testing.T) {
 	}
 }
 
-// Each try more is told of and counted.
+// Each further try is reported and counted.
 func TestRetriesAreCounted(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)

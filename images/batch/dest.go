@@ -36,7 +36,7 @@ func destKey(dest string) (string, error) {
 	return r.String(), nil
 }
 
-// holes finds what is to be filled in in a template.
+// holes finds the blanks of a template.
 var holes = lazy.Regexp(`\{[^{}]*\}`)
 
 // templateWords are what a template may have in braces.
@@ -65,7 +65,7 @@ func CheckTemplate(t string) error {
 	return err
 }
 
-// fillTemplate makes the DEST of an image. What is not from a registry or daemon is called
+// fillTemplate makes the DEST of an image. An image that is not from a registry or daemon is called
 // as DefaultDest would call it; an image that is named by its digest alone has the first
 // twelve digits of it as its tag.
 func fillTemplate(t string, ref media.Ref) (string, error) {
@@ -125,7 +125,7 @@ func plainName(typed string) (registry, repository, tag string, ok bool) {
 			return "", "", "", false
 		}
 	}
-	const shortest, longest, longestTag = 2, 255, 127 // characters, as go-containerregistry has them
+	const shortest, longest, longestTag = 2, 255, 127 // characters, as in go-containerregistry
 	ok = strings.ContainsAny(registry, ".:") && !strings.HasSuffix(registry, ":") && !strings.HasSuffix(registry, "docker.io") &&
 		len(repository) >= shortest && len(repository) <= longest && tag != "" && len(tag) <= longestTag
 	return registry, repository, tag, ok

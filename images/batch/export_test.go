@@ -1,6 +1,6 @@
 package batch
 
-// What only the tests of this package see.
+// For the tests of this package alone.
 
 import (
 	"context"

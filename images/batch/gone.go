@@ -24,7 +24,7 @@ const goneAtOnce = 8
 
 // Gone calls f for each result in a state file, or in those of a directory, whose base the registry
 // no longer has: the DEST that it was written to. One that several lines name is the result of the
-// last of them, and gone only where all of their bases are. Where a registry does not tell, unknown is
+// last of them, and gone only if all of their bases are. If a registry does not say, unknown is
 // called with the base and the reason, and its result is not listed. Both are called by one goroutine at
 // a time. The files are only read.
 func Gone(ctx context.Context, path string, o media.Options, f func(stored string) error, unknown func(source string, why error)) error {
@@ -153,7 +153,7 @@ func (s *state) result(p place) (result, error) {
 	return result{storedIn(line), gjson.GetBytes(line, "source").Str}, nil
 }
 
-// gone reports whether the base of a result is gone; an error where that is not known.
+// gone reports whether the base of a result is gone; an error if that is not known.
 func (r result) gone(ctx context.Context, o media.Options) (bool, error) {
 	ref, err := media.ParseRef(r.source)
 	if err != nil || ref.Transport != media.Registry {

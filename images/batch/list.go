@@ -37,14 +37,14 @@ type List struct {
 	all, part int // lines that count, and those of them that are in the part
 }
 
-// ListOptions say how a list is to be worked at.
+// ListOptions say how to process a list.
 type ListOptions struct {
 	Template string         // makes the DEST of an image that the list has none for
 	Part     Part           // of the list that is worked at
 	First    *regexp.Regexp // lines whose SOURCE it matches come first; nil: none does
 }
 
-// OpenList opens a list and looks for errors in it. What cannot be read twice is copied to a
+// OpenList opens a list and looks for errors in it. A source that cannot be read twice is copied to a
 // temporary file.
 func OpenList(name string, o ListOptions) (*List, error) {
 	in := os.Stdin

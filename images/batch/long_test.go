@@ -154,7 +154,7 @@ func dated(state []byte, year string) []byte {
 	}
 }
 
-// What is taken apart without go-containerregistry is what it makes of it.
+// The parser without go-containerregistry gives the same as go-containerregistry's.
 func TestPlainName(t *testing.T) {
 	for text, plain := range map[string]bool{
 		"r.example/a/b:1": true, "r:5000/ab:V1.2_3-x": true, "10.0.0.1:80/a--b/c_d:1": true, "localhost:5000/a/b/c:x": true,

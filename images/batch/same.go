@@ -106,7 +106,7 @@ func (l *List) lookClosely(s *same, lines, dests map[uint64]bool) error {
 	})
 }
 
-// destOf is where a line goes, the same for all ways to write it; "" where that is not known
+// destOf is the destination of a line, the same for all ways to write it; "" if that is not known
 // before the SOURCE is open, or is the SOURCE's own matter.
 func (l *List) destOf(i outcome.Item) string {
 	dest := i.Dest
@@ -122,7 +122,7 @@ func (l *List) destOf(i outcome.Item) string {
 	return key
 }
 
-// claims are the DESTs of lines that the list alone does not tell, by hash: the line that goes there.
+// claims are the DESTs of lines that the list alone does not show, by hash: the line that goes there.
 type claims map[uint64]int
 
 // goesTo finds the other line that goes where i does; c are the claims so far, and get this one.

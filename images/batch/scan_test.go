@@ -53,7 +53,7 @@ func TestScanList(t *testing.T) {
 	if n := len(slices.DeleteFunc(slices.Clone(f.Seen), func(s string) bool { return s == "GET /v2/" || strings.Contains(s, "/bad/") })); n != 3 {
 		t.Errorf("%d requests for three images: %q", n, f.Seen)
 	}
-	// What is to be rebuilt is not what was scanned, and stays rebuilt.
+	// A rebuild is not satisfied by a scan, and stays rebuilt.
 	o.Each = nil
 	for _, want := range []string{"done, failed, done, unaffected", "done before, failed, done before, unaffected before"} {
 		if b, err := rebuild(context.Background(), t, items, lo, o); err != nil || statuses(b) != want {
@@ -65,7 +65,7 @@ func TestScanList(t *testing.T) {
 		t.Errorf("state:\n%s", text)
 	}
 
-	// What a scan for a fix would find, another one has not found.
+	// A scan without a fix has not found what a scan for it would find.
 	o.Rewriter.Fixes = rewriter.Fixes
 	scan("affected, failed, affected, unaffected")
 	o.Rewriter.Fixes = nil
@@ -134,7 +134,7 @@ func TestGone(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	// Its result stays listed when a later run finds no base, but not where it became that of another base.
+	// Its result stays listed when a later run finds no base, but not if it became that of another base.
 	own := filepath.Join(dir, "0-of-1.jsonl")
 	if _, err := rebuild(context.Background(), t, items, lo, o); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestGone(t *testing.T) {
 		t.Errorf("a result of another base: got %s", got)
 	}
 	imagetest.Write(t, filepath.Join(dir, "0-of-2.jsonl"), nil)
-	// A registry that does not tell has not lost its images, and one that is gone beside them is listed.
+	// A registry that does not answer has not lost its images, and one that is gone beside them is listed.
 	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/v2/app0/"):

@@ -38,7 +38,7 @@ type state struct {
 	known  []place // in the order of hashes
 }
 
-// stateLine is one line. What comes before the image's status is found without reading all of it.
+// stateLine is one line. The part before the image's status is found without reading all of it.
 type stateLine struct {
 	Schema  int       `json:"schema"`
 	Verb    string    `json:"verb,omitempty"` // "" for rebuild
@@ -58,7 +58,7 @@ type stateKey struct{ verb, source, dest string }
 const stateEnding = ".jsonl"
 
 // openState opens the file, or makes it, and keeps other runs out. Where path is a directory, the
-// file is the one of that part of the list, and what the other parts' files say is known, too.
+// file is the one of that part of the list, and the contents of the other parts' files are also known.
 func openState(ctx context.Context, path string, part Part, p progress.Reporter) (s *state, err error) {
 	s = newState(path)
 	var others []string
@@ -145,14 +145,14 @@ func (s *state) openOwn() error {
 	return nil
 }
 
-// A file is written anew from minCompacted bytes on, where more than one in replacedShare of its lines
+// A file is rewritten from minCompacted bytes on, if more than one in replacedShare of its lines
 // is replaced by a later one.
 const (
 	minCompacted  = 64 << 10
 	replacedShare = 4
 )
 
-// compact writes the file anew with one line an image.
+// compact rewrites the file with one line an image.
 func (s *state) compact() error {
 	f, err := atomicfile.CreateNamed(s.path, atomicfile.HeldName)
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *state) add(o outcome.Image, verb, options string) error {
 	if err != nil {
 		return err
 	}
-	// What a full disk cut off has no end, and the next line takes its place: images that were under way
+	// A line that a full disk cut off has no end, and the next line takes its place: images that were under way
 	// then may still be finished.
 	f, raw := s.files[0], append(raw, '\n')
 	if _, err := f.WriteAt(raw, s.end); err != nil {

@@ -32,7 +32,7 @@ type Blobs interface {
 	Open(h v1.Hash) (io.ReadCloser, int64, error)
 }
 
-// openBlob opens what a descriptor names. What it returns ends in an error instead of
+// openBlob opens what a descriptor names. Its result ends in an error instead of
 // io.EOF where length or digest differ from the descriptor's.
 func openBlob(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
 	rc, err := openSized(b, d)
@@ -138,7 +138,7 @@ func (m MemBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
 	return m.Next.Open(h)
 }
 
-// Reading is an io.Reader that ends with the context's error and tells a Task how far it
+// Reading is an io.Reader that ends with the context's error and reports to a Task how far it
 // got; t may be nil.
 type Reading struct {
 	Ctx context.Context

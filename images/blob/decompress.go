@@ -1,6 +1,6 @@
 // Decompression, as containerd does it (pkg/archive/compression): an external igzip or
-// unpigz where one is installed, github.com/klauspost/compress otherwise, and for what takes
-// less time than starting a process. What a stream is compressed with is told from its first
+// unpigz if one is installed, github.com/klauspost/compress otherwise, and for what takes
+// less time than starting a process. The compression of a stream is recognized from its first
 // bytes, never from its media type.
 
 package blob
@@ -39,14 +39,14 @@ const (
 	maxZstdWindow = 128 << 20
 	// ChildDelay is how long a killed decompressor's input may go on being read.
 	ChildDelay = 5 * time.Second
-	// MagicLen is how many bytes DetectCompression wants to see.
+	// MagicLen is how many bytes DetectCompression needs.
 	MagicLen = 4
 	// smallStream is the length of a gzip stream, in bytes, from which on an external
 	// decompressor is started.
 	smallStream = 64 << 10
 )
 
-// DetectCompression tells the compression from the first bytes of a stream.
+// DetectCompression finds the compression from the first bytes of a stream.
 // Sources: RFC 1952 section 2.3.1 (gzip), RFC 8878 sections 3.1.1 and 3.1.2 (zstd frames
 // and skippable frames).
 func DetectCompression(head []byte) Compression {
@@ -61,7 +61,7 @@ func DetectCompression(head []byte) Compression {
 	return PlainStream
 }
 
-// ArchiveHead is how many bytes OtherCompression wants to see.
+// ArchiveHead is how many bytes OtherCompression needs.
 const ArchiveHead = 6
 
 // otherFormats are compressions that vfix does not read, by the first bytes of a stream. Sources: the formats'
@@ -119,12 +119,12 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 }
 
 // gzipMembers reads a stream of several gzip members, which are one content (RFC 1952,
-// section 2.2). Zeros behind the last one, which archives on tapes had, are no content, as
+// section 2.2). Zeros behind the last one, which archives on tapes had, are not content, as
 // for gzip, igzip and pigz; compress/gzip would call them a bad header.
 type gzipMembers struct {
 	z  *gzip.Reader
 	in *bufio.Reader
-	// lenient: what is behind the members and is none is no content either, as for igzip and pigz.
+	// lenient: other bytes behind the members are not content either, as for igzip and pigz.
 	lenient bool
 }
 

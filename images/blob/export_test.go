@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// What only the tests of this package see.
+// For the tests of this package alone.
 
 type (
 	ChildReader = childReader

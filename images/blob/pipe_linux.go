@@ -12,7 +12,7 @@ import (
 // an unprivileged process may have (/proc/sys/fs/pipe-max-size), 16 times the default.
 const pipeSize = 1 << 20
 
-// widenPipe makes the pipe larger where it may: fewer switches between two processes that
+// widenPipe makes the pipe larger if it may: fewer switches between two processes that
 // share the work. A refusal costs speed alone.
 func widenPipe(pipe any) {
 	if f, ok := pipe.(*os.File); ok {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Pipes on systems where they have one size.
+// Pipes on systems with pipes of one size.
 
 package blob
 

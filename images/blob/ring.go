@@ -21,7 +21,7 @@ const ringChunks = 4
 
 // hashRing reads a stream ahead, in a goroutine, and hands each buffer to a hasher, in another
 // goroutine, and to its reader at once: nothing is copied for the hash, and decompressing,
-// hashing and examining share the processors. What it skips (Seek) costs nothing more.
+// hashing and examining share the processors. The parts that it skips (Seek) cost nothing more.
 type hashRing struct {
 	free   chan *chunk
 	chunks chan *chunk // for the reader

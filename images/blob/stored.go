@@ -30,7 +30,7 @@ type StoredImage struct {
 	diffIDs func() ([]v1.Hash, error)
 }
 
-// MadeImage makes an image of a manifest that is complete but for its config, which is a
+// MadeImage makes an image of a manifest that is complete except for its config, which is a
 // docker one; the other blobs are in b.
 func MadeImage(m v1.Manifest, config []byte, b Blobs) (*StoredImage, error) {
 	id, size, err := v1.SHA256(bytes.NewReader(config))

@@ -30,7 +30,7 @@ type layerStream struct {
 }
 
 // LayerName is the name of a layer in messages, the same while it is read, written and pushed: that
-// of its content or, where that is unknown, of the blob.
+// of its content or, if that is unknown, of the blob.
 func LayerName(l v1.Layer, digest v1.Hash) string {
 	if h, err := l.DiffID(); err == nil && h.Hex != "" {
 		digest = h

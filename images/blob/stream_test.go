@@ -102,7 +102,7 @@ func TestDecompressDamaged(t *testing.T) {
 	}
 }
 
-// What igzip and pigz take, a small layer may have too; without them it is an error, as for engines.
+// A small layer may also have what igzip and pigz accept; without them it is an error, as for engines.
 func TestDecompressBehind(t *testing.T) {
 	for _, size := range []int{1000, 100_000} {
 		for _, behind := range []string{"x", "garbage", "\x00\x00x"} {

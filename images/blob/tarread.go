@@ -45,7 +45,7 @@ type TarMember struct {
 }
 
 // Members yields the members of a tar stream, each with its content, which can be read until the next one.
-// An error, which comes last, names the member where its name is known.
+// An error, which comes last, names the member if its name is known.
 func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 	switch r.(type) {
 	case *hashRing, *layerStream, *bufio.Reader:

@@ -24,7 +24,7 @@ const (
 	// comes (containerd, archive.applyNaive; docker, archive.UnpackLayer).
 	inPlace
 	// sparing: as inPlace, but whiteouts spare what the layer itself has, wherever in the archive
-	// they stand (image-spec layer.md, "Whiteouts"; umoci, TarExtractor.ociWhiteout).
+	// they are (image-spec layer.md, "Whiteouts"; umoci, TarExtractor.ociWhiteout).
 	sparing
 )
 
@@ -147,8 +147,8 @@ func newWhiteout(layer int) *Node {
 	return &Node{Inode: &Inode{&Entry{Kind: KindWhiteout}, layer}, Named: layer}
 }
 
-// whiteout applies a whiteout. All but umoci make the folder that it is in, over a symlink of the
-// layers below, too.
+// whiteout applies a whiteout. All but umoci make the folder that it is in, also over a symlink of the
+// layers below.
 func (a *applying) whiteout(e *Entry) error {
 	dir, base := path.Split(e.Name)
 	if e.Kind == KindOpaque {
@@ -241,7 +241,7 @@ func (i *Inode) relink(link *Entry) {
 // capability is the xattr that a change of the owner removes (Linux, notify_change).
 const capability = "security.capability"
 
-// target finds the file that a hard link is another name of: in the layer itself, else, where no
+// target finds the file that a hard link is another name of: in the layer itself, else, if no
 // overlay engine takes it, in the layers below.
 func (a *applying) target(e *Entry) (*Inode, error) {
 	if name := inPool(e.Link); name != "" && a.pool[name] != nil {

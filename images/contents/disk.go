@@ -264,8 +264,8 @@ func (d *Disk) add(name string, fi fs.FileInfo) *Entry {
 	return e
 }
 
-// pass notes a file or directory that could not be examined, and is an error of a whole tree. What has gone since
-// its directory was read is no such thing.
+// pass notes a file or directory that could not be examined, and is an error of a whole tree. A file that has gone since
+// its directory was read does not count.
 func (d *Disk) pass(name string, err error) error {
 	if d.Whole {
 		return err
@@ -414,7 +414,7 @@ type thinMember struct {
 
 func (m *thinMember) Size() int64 { return m.size }
 
-// thin examines a thin archive that the user named, nil where it is none: its objects are files
+// thin examines a thin archive that the user named, nil if it is not one: its objects are files
 // beside it or below. Those with call sites are kept open until a plan is made.
 func (d *Disk) thin(r io.ReaderAt, size int64, kept *[]io.Closer) (*elfInfo, error) {
 	report, err := rewriter.ScanThin(r, size, func(name string) (rewriter.ThinMember, error) {
@@ -455,7 +455,7 @@ func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error
 	return &notExamined{report.Skipped.String()}
 }
 
-// WriteTar writes the tree of a directory as a tar stream, but for the directory itself: in the order of Walk, a
+// WriteTar writes the tree of a directory as a tar stream, except for the directory itself: in the order of Walk, a
 // file under its first name, and links of it under the others. check may refuse a name.
 func (t *Tree) WriteTar(ctx context.Context, w io.Writer, task progress.Task, check func(name string) error) (err error) {
 	tw := tar.NewWriter(w)
@@ -511,7 +511,7 @@ func OpenMeta(f *os.File) (m Meta, err error) {
 	return m, err
 }
 
-// deviceFlag is the tar type flag of what is no file, folder or symlink.
+// deviceFlag is the tar type flag of anything but a file, folder or symlink.
 func deviceFlag(t fs.FileMode) byte {
 	switch {
 	case t&fs.ModeNamedPipe != 0:
@@ -533,7 +533,7 @@ func WrapPath(name string, err error) error {
 // ChangeTime is when a file's content or metadata last changed, as far as the system says.
 func ChangeTime(fi fs.FileInfo) time.Time { return changeTime(fi) }
 
-// SpecialName is what is at a path that is no file and no directory.
+// SpecialName is the type of a path that is neither a file nor a directory.
 func SpecialName(m fs.FileMode) string {
 	switch {
 	case m&fs.ModeDevice != 0:

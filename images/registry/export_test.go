@@ -65,7 +65,7 @@ func (r *Network) KeepContent(h v1.Hash, content []byte) {
 	rc.Close()
 }
 
-// OpenKept opens a blob that is kept; nil where it is not.
+// OpenKept opens a blob that is kept; or nil.
 func (r *Network) OpenKept(h v1.Hash) io.ReadCloser {
 	rc, _ := r.kept.open(h)
 	return rc

@@ -1,4 +1,4 @@
-// What a registry may make vfix do: where to it may send it, how often, and how much it may answer.
+// The limits of a registry: where to it may send vfix, how often, and how much it may answer.
 // go-containerregistry's own clients do not bound these.
 
 package registry
@@ -68,7 +68,7 @@ func longest(path string, status int) int64 {
 	return blob.MaxManifest
 }
 
-// bounded is an answer that is an error where it is too long.
+// bounded is an answer that becomes an error when it is too long.
 type bounded struct {
 	io.ReadCloser
 	left, most int64

@@ -153,7 +153,7 @@ func (k keychain) lookUp(ctx context.Context, path string, c *configfile.ConfigF
 	return types.AuthConfig{}, nil
 }
 
-// ask runs a credential helper (docker's "Credential helper protocol"). What it prints is a secret and is in no error.
+// ask runs a credential helper (docker's "Credential helper protocol"). Its output is a secret and is in no error.
 func (k keychain) ask(ctx context.Context, helper, file, key string) (types.AuthConfig, error) {
 	p := &helperProgram{name: "docker-credential-" + helper, time: k.time}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)

@@ -21,7 +21,7 @@ import (
 	"vfix.dev/vfix/images/sources"
 )
 
-// subject is an image as a registry has it.
+// subject is an image in a registry.
 type subject struct {
 	image                   v1.Image
 	manifest, config, layer []byte
@@ -100,7 +100,7 @@ func endless(headers ...string) lie {
 	}
 }
 
-// What a registry may do wrong when an image is pulled: it costs an error that names the image or the blob, and nothing is
+// Errors of a registry when an image is pulled: each costs an error that names the image or the blob, and nothing is
 // stored, or what is stored is the image.
 func TestPullFromLiar(t *testing.T) {
 	imagetest.CleanTemp(t)
@@ -146,7 +146,7 @@ func TestPullFromLiar(t *testing.T) {
 		{name: "size too small", asked: manifests, lie: says(200, edited(size, `"size":1`), mt), fails: true},
 		{name: "size too large", asked: manifests, lie: says(200, edited(size, fmt.Sprintf(`"size":%d`, s.m.Layers[0].Size+1)), mt), fails: true},
 		{name: "size beyond all bounds", asked: manifests, lie: says(200, edited(size, `"size":9223372036854775807`), mt), fails: true},
-		{name: "digest of a layer is none", asked: manifests, lie: says(200, edited(layer, "sha256:"), mt), fails: true},
+		{name: "digest of a layer is invalid", asked: manifests, lie: says(200, edited(layer, "sha256:"), mt), fails: true},
 		{name: "digest of a layer is a path", asked: manifests, lie: says(200, edited(layer, "../../../etc/passwd"), mt), fails: true},
 		{name: "no layers", asked: manifests, lie: says(200, edited(`"layers":[`, `"layers":[],"x":[`), mt), fails: true},
 		{name: "two layers", asked: manifests, lie: says(200, edited(`"layers":[`, `"layers":[{"mediaType":"`+string(s.m.Layers[0].MediaType)+`",`+size+`,"digest":"`+layer+`"},`), mt), fails: true},
@@ -272,7 +272,7 @@ func pull(source, dest string) error {
 	return errors.Join(err, src.Close())
 }
 
-// What a registry may do wrong when an image is pushed: an error that names the registry, or the image is there.
+// Errors of a registry when an image is pushed: an error that names the registry, or the image is there.
 func TestPushToLiar(t *testing.T) {
 	imagetest.CleanTemp(t)
 	const page = "<html>please log in</html>"
@@ -284,11 +284,11 @@ func TestPushToLiar(t *testing.T) {
 		method, asked string // of the path a part
 		lie           lie
 		fails         bool
-		try           int64 // requests at least, where it is tried again
+		try           int64 // requests at least, if it is tried again
 	}{
 		{name: "truth", method: "GET", asked: "/none", lie: says(200, nil)},
 		{name: "no place for an upload", method: "POST", asked: "/uploads/", lie: says(202, nil), fails: true},
-		{name: "a place that is no URL", method: "POST", asked: "/uploads/", lie: says(202, nil, "Location: http://%zz"), fails: true},
+		{name: "a place that is not a URL", method: "POST", asked: "/uploads/", lie: says(202, nil, "Location: http://%zz"), fails: true},
 		{name: "a page for an upload", method: "POST", asked: "/uploads/", lie: says(200, []byte(page)), fails: true},
 		{name: "uploads are forbidden", method: "POST", asked: "/uploads/", lie: says(403, nil), fails: true},
 		{name: "uploads are ill", method: "POST", asked: "/uploads/", lie: says(500, nil), fails: true, try: 3},

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/images/registry"
 )
 
-// What a network remembers does not grow with the number of images.
+// The memory of a network does not grow with the number of images.
 func TestNetworkForgets(t *testing.T) {
 	net := registry.NewNetwork(registry.Options{})
 	hash := func(n int) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%064x", n)} }

@@ -1,4 +1,4 @@
-// What a registry wants for a login, asked once and not for each of its repositories.
+// The login that a registry requires, asked once and not for each of its repositories.
 
 package registry
 

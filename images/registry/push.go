@@ -48,7 +48,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	if err != nil {
 		return err
 	}
-	delete(c, d.Digest) // the manifest is no blob in a registry
+	delete(c, d.Digest) // the manifest is not a blob in a registry
 	layers, err := img.Layers()
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	if !BlobUnknown(err) {
 		return err
 	}
-	// What was mounted, or was there when this command last looked, is not: the registry is asked for each
+	// Blobs that were mounted, or were there when this command last looked, are not: the registry is asked for each
 	// blob, and what it does not have is sent.
 	u.net.forget(u.repo.Registry, c)
 	sure := &uploads{net: u.net, repo: u.repo, Task: u.Task, anew: true}
@@ -118,7 +118,7 @@ func (u *uploads) blobs(ctx context.Context, c blob.Collection, from map[v1.Hash
 	return g.Wait()
 }
 
-// Manifest puts a manifest under a name. An answer without its digest is no success yet: a proxy that wants a
+// Manifest puts a manifest under a name. An answer without its digest is not a success yet: a proxy that requires a
 // login answers everything with a page.
 func (u *uploads) Manifest(ctx context.Context, ref name.Reference, t remote.Taggable) error {
 	opts, err := u.net.Options(ctx, u.repo, true)
@@ -234,7 +234,7 @@ func (u *uploads) hasManifest(ctx context.Context, e v1.Descriptor) (bool, error
 }
 
 // pushTask is the progress of a push. It begins when the first byte is done: until the
-// registry has answered there is nothing to tell.
+// registry has answered there is nothing to report.
 type pushTask struct {
 	p    progress.Reporter
 	name string

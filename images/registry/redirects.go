@@ -19,12 +19,12 @@ import (
 // maxRedirects is that of net/http.
 const maxRedirects = 10
 
-// redirects follows the redirects of what is read. go-containerregistry's clients, which stand above, would refuse one from a
+// redirects follows the redirects of reads. go-containerregistry's clients, which are above, would refuse one from a
 // registry at a private address to storage at another; here one rule serves manifests, blobs, tokens and lists, and
 // credentials stay with the host and port that they were meant for.
 type redirects struct{ next http.RoundTripper }
 
-// What is written is redirected by net/http's client, which asks one of go-containerregistry's functions that allows any number.
+// Writes are redirected by net/http's client, which asks one of go-containerregistry's functions that allows any number.
 func (t redirects) RoundTrip(req *http.Request) (*http.Response, error) {
 	for {
 		err := checkRealm(req)
@@ -141,7 +141,7 @@ func public(ctx context.Context, host string) bool {
 	return err == nil && slices.ContainsFunc(all, func(ip netip.Addr) bool { return !privateIP(ip) })
 }
 
-// A registry says where its tokens are to be had (the realm). go-containerregistry refuses an address of a private network there, also
+// A registry names the address of its tokens (the realm). go-containerregistry refuses an address of a private network there, also
 // from a registry that is in one itself. Such a realm is given to it as a path of the registry's own, and brought back
 // when it is asked.
 
@@ -179,7 +179,7 @@ func realmRequest(req *http.Request) *http.Request {
 
 var errRealm = errors.New("a registry's redirect into a path of vfix's own: not followed")
 
-// checkRealm refuses such a path where it does not come from localRealm: a registry could redirect to it.
+// checkRealm refuses such a path if it does not come from localRealm: a registry could redirect to it.
 func checkRealm(req *http.Request) error {
 	if strings.HasPrefix(req.URL.Path, realmPath) {
 		if req.Response != nil {

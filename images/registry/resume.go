@@ -1,5 +1,5 @@
 // The layers of an image in a registry, fetched so that a connection that breaks costs what
-// was not there yet and no more: go-containerregistry begins anew, or not at all once the
+// was not there yet and no more: go-containerregistry begins again, or not at all once the
 // first byte has been read.
 
 package registry
@@ -130,7 +130,7 @@ func (i RemoteIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
 // Layer gives what is neither image nor index.
 func (i RemoteIndex) Layer(h v1.Hash) (v1.Layer, error) { return blob.BlobOf(i.BaseIndex, h) }
 
-// Blob opens a blob, not verified; size is its length in bytes, -1 where it is not known.
+// Blob opens a blob, not verified; size is its length in bytes, -1 if not known.
 func (s Site) Blob(digest v1.Hash, size int64) (*resuming, error) {
 	r := &resuming{at: s, digest: digest, size: size}
 	var err error
@@ -141,7 +141,7 @@ func (s Site) Blob(digest v1.Hash, size int64) (*resuming, error) {
 	return r, nil
 }
 
-// resuming reads a blob, and goes on where it was when a connection breaks.
+// resuming reads a blob, and resumes when a connection breaks.
 type resuming struct {
 	at     Site
 	digest v1.Hash
@@ -153,7 +153,7 @@ type resuming struct {
 	since int64
 }
 
-// worthwhile is how many bytes more are progress, so that the patience begins anew.
+// worthwhile is how many bytes more are progress, so that the patience begins again.
 const worthwhile = 1 << 20
 
 func (r *resuming) Read(p []byte) (int, error) {

@@ -50,7 +50,7 @@ var temporaryStatus = map[int]bool{
 const notEstablished = "http2: client conn could not be established"
 
 // closedIdle is what net/http says where a server closed a connection just as a request was sent over it (errServerClosedIdle,
-// which is not exported): it sends the request again itself only where that is harmless, which it cannot know of a POST.
+// which is not exported): it sends the request again itself only if that is harmless, which it cannot know of a POST.
 const closedIdle = "http: server closed idle connection"
 
 // isTemporary reports whether an error of the network may not be there the next time.
@@ -101,7 +101,7 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		again := req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 		// https is tried before http with a registry on this machine; go-containerregistry
-		// gives up the one of the two that loses, and refusal is no news there.
+		// gives up the one of the two that loses, and refusal is not news there.
 		if errors.Is(err, syscall.ECONNREFUSED) && isLoopback(req.URL.Hostname()) {
 			again = false
 		}
@@ -133,7 +133,7 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // inMemory reads the whole of a good answer that is not a blob: a connection that breaks within it is a try that failed.
-// What reads blobs resumes them.
+// The reader of blobs resumes them.
 func inMemory(resp *http.Response) error {
 	b, ok := resp.Body.(*bounded)
 	if !ok || resp.StatusCode >= http.StatusMultipleChoices {
@@ -145,13 +145,13 @@ func inMemory(resp *http.Response) error {
 	return err
 }
 
-// retrying counts a try more, and tells of it: why, and after which pause.
+// retrying counts a further try, and reports it: why, and after which pause.
 func (o *Options) retrying(host, what, why string, wait time.Duration, from string) {
 	o.Meter.of(host).retries.Add(1)
 	progress.Note(o.Progress, "%s: %s: next try in %v%s", what, redact.Redact(why), wait.Round(time.Second/10), from)
 }
 
-// Pause says how long to wait after a try, the first being 1; ok is false where there is to
+// Pause says how long to wait after a try, the first being 1; ok is false if there is to
 // be no other. The registry's Retry-After counts, whatever the number of seconds or the
 // date in it, as long as it is below the policy's bound.
 func (p RetryPolicy) Pause(try int, resp *http.Response) (wait time.Duration, ok bool) {
@@ -194,7 +194,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// maxDrained is how much of an answer that nobody wants is read, so that its connection can
+// maxDrained is how much of an unwanted answer is read, so that its connection can
 // be used again, in bytes.
 const maxDrained = 64 << 10
 

@@ -27,11 +27,11 @@ type sending struct {
 	b        blob.BlobToWrite
 	location *url.URL     // of the upload; nil: none is begun
 	offset   int64        // bytes that the registry has
-	told     atomic.Int64 // bytes that the task was told of
+	told     atomic.Int64 // bytes reported to the task
 }
 
 // smallBlob is the size in bytes up to which a blob is sent by the request that ends its upload: it
-// is no loss where it is cut.
+// is not a loss if it is cut.
 const smallBlob = 64 << 10
 
 func (s *sending) small() bool { return 0 < s.b.Size && s.b.Size <= smallBlob }
@@ -59,7 +59,7 @@ func (s *sending) run(ctx context.Context) error {
 		if s.small() && s.there(ctx) { // some registries take no blob again
 			return nil
 		}
-		// Requests without a body were tried as often as the policy has it already.
+		// Requests without a body were tried as often as the policy says already.
 		if !errors.Is(err, errAnew) && !errors.Is(err, errCut) || n == maxResumes {
 			return err
 		}
@@ -75,7 +75,7 @@ func (s *sending) run(ctx context.Context) error {
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
-		// What looked like an error may have been done.
+		// A request that looked like an error may have succeeded.
 		if s.there(ctx) {
 			return nil
 		}
@@ -88,7 +88,7 @@ func (s *sending) there(ctx context.Context) bool {
 }
 
 // attempt begins an upload if there is none, sends what is missing and closes it: a small blob
-// with the request that closes it. The answer is there where it explains the error.
+// with the request that closes it. The answer is there if it explains the error.
 func (s *sending) attempt(ctx context.Context) (*http.Response, error) {
 	if s.location == nil {
 		resp, err := request(ctx, s.c, http.MethodPost, blobURL(s.u.repo, "blobs/uploads/"), nil)
@@ -219,8 +219,8 @@ func (s *sending) judge(resp *http.Response, want ...int) error {
 	return err
 }
 
-// resume finds out how much of the blob the registry has; where it does not say, or nothing,
-// the upload is begun anew.
+// resume finds out how much of the blob the registry has; if it does not say, or nothing,
+// the upload is begun again.
 func (s *sending) resume(ctx context.Context) {
 	at := s.location
 	s.location, s.offset = nil, 0
@@ -273,8 +273,8 @@ func (s *sending) next(resp *http.Response) error {
 	return nil
 }
 
-// source is what is sent: it tells the task, counting nothing twice, and remembers an error
-// of its own, which no other try mends.
+// source is the content to send: it reports to the task, counting nothing twice, and remembers an error
+// of its own, which another try does not fix.
 type source struct {
 	io.Reader
 	s   *sending

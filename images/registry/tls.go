@@ -85,7 +85,7 @@ func (h *hosts) of(host string) (http.RoundTripper, error) {
 	return t, nil
 }
 
-// hostTLS reads the folders of a host; nil where it has none with anything in it.
+// hostTLS reads the folders of a host; nil if it has none with anything in it.
 func hostTLS(folders []string, host string) (*tls.Config, error) {
 	names := []string{host}
 	if bare, ok := strings.CutSuffix(host, ":443"); ok {

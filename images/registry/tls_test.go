@@ -63,7 +63,7 @@ func (a *authority) sign(t *testing.T, usage x509.ExtKeyUsage) (cert, key []byte
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: imagetest.Must[[]byte](t)(x509.MarshalPKCS8PrivateKey(k))})
 }
 
-// A registry with a private authority that wants a certificate: both are found in the
+// A registry with a private authority that requires a certificate: both are found in the
 // folder of its name, and without either nothing is sent.
 func TestRegistryTLS(t *testing.T) {
 	imagetest.NewRegistry(t) // for the credentials' environment

@@ -25,7 +25,7 @@ import (
 
 // Network is how one command talks to registries: one set of connections, one login for
 // a repository, and what was learned of where blobs are. go-containerregistry knows the
-// protocol and the credentials; what stands between it and the network is, from the top:
+// protocol and the credentials; between it and the network are, from the top:
 //
 //	redirects follows them
 //	retrier   tries again what looks temporary, as long as the registry asks to wait
@@ -62,7 +62,7 @@ type turn struct {
 	who int
 }
 
-// What is remembered of a registry is forgotten where it becomes too much, so that a list of a
+// The memory of a registry is forgotten if it becomes too much, so that a list of a
 // million repositories takes no more memory than one of a thousand: forgetting a login costs one
 // request, forgetting a blob's home one or two.
 const (
@@ -88,8 +88,8 @@ type Options struct {
 	// Stall is how long a registry may make no progress.
 	Stall time.Duration
 	Retry RetryPolicy
-	Meter *Meter // nil: nobody wants to know
-	// PerSecond is how many requests each host gets in a second; 0 is no limit.
+	Meter *Meter // nil: not counted
+	// PerSecond is how many requests each host gets in a second; 0 means no limit.
 	PerSecond float64
 }
 
@@ -215,7 +215,7 @@ func (r *Network) forget(reg name.Registry, c blob.Collection) {
 	}
 }
 
-// home gives a repository of the registry that has a blob: repo itself where it is known to.
+// home gives a repository of the registry that has a blob: repo itself if it is known to.
 func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

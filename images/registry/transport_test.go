@@ -46,7 +46,7 @@ func times(n int64, method, path string, status int, header ...string) func(http
 	}
 }
 
-// What is temporary is tried again, reading and writing, and ends well.
+// A temporary error is tried again, reading and writing, and ends well.
 func TestRegistryRetries(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := imagetest.TinyImage(t)
@@ -218,7 +218,7 @@ func hanging(t *testing.T) func() {
 	return func() { <-over }
 }
 
-// A registry that does nothing is tried again and then an error that says so: where it does
+// A registry that does nothing is tried again and then an error that says so: if it does
 // not answer, stops in an answer, takes no more of what is sent, does not answer a PUT.
 func TestRegistryStalls(t *testing.T) {
 	imagetest.CleanTemp(t)
@@ -254,7 +254,7 @@ func TestRegistryStalls(t *testing.T) {
 	}
 }
 
-// What is slow but does get on is left alone: the clock runs only while nothing comes.
+// A slow transfer that advances is left alone: the clock runs only while nothing comes.
 func TestRegistrySlow(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := noiseImage(t, 1<<16)
@@ -288,7 +288,7 @@ func TestRegistrySlow(t *testing.T) {
 	}
 }
 
-// A download whose connection breaks goes on where it was, or begins anew where the registry
+// A download whose connection breaks resumes, or begins again if the registry
 // knows no ranges; it never ends in another content.
 func TestDownloadResumes(t *testing.T) {
 	f := imagetest.NewRegistry(t)

@@ -1,6 +1,6 @@
 // How a blob gets into a repository (distribution-spec, "Pushing blobs"): it is there, or it
 // is mounted from another repository, or it is sent. go-containerregistry asks for each blob first
-// whether it is there, and sends it anew when the connection breaks; here the registry is asked
+// whether it is there, and sends it again when the connection breaks; here the registry is asked
 // first how much it has.
 
 package registry
@@ -22,7 +22,7 @@ type uploads struct {
 	net  *Network
 	repo name.Repository
 	Task *pushTask
-	// anew: nothing is mounted, and the registry is asked for each blob.
+	// again: nothing is mounted, and the registry is asked for each blob.
 	anew bool
 }
 
@@ -58,7 +58,7 @@ func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite, from *name.Repo
 			return err
 		}
 	}
-	// What is small and no layer is in memory, and new most of the time: sending it costs as much as asking.
+	// A small blob that is not a layer is in memory, and new most of the time: sending it costs as much as asking.
 	if !s.small() || b.Layer != "" || u.anew {
 		there, err := u.has(ctx, c, b)
 		if err != nil || there {

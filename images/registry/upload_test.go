@@ -143,9 +143,9 @@ func TestUploadResumes(t *testing.T) {
 	}{
 		{name: "nothing breaks", u: &uploader{}, begun: 2},
 		{name: "goes on", u: &uploader{keeps: true, tells: true, cuts: 3}, begun: 2, resumed: 3},
-		{name: "kept and not told of", u: &uploader{keeps: true, cuts: 2}, begun: 4},
-		{name: "begun anew", u: &uploader{tells: true, cuts: 2}, begun: 4},
-		{name: "done and not told of", u: &uploader{mute: 1}, begun: 2},
+		{name: "kept and not reported", u: &uploader{keeps: true, cuts: 2}, begun: 4},
+		{name: "begun again", u: &uploader{tells: true, cuts: 2}, begun: 4},
+		{name: "done and not reported", u: &uploader{mute: 1}, begun: 2},
 		{name: "never", u: &uploader{cuts: 1000}, begun: 4, want: "registry " + f.Host},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestUploadResumes(t *testing.T) {
 	}
 }
 
-// A layer that cannot be read, or is not what its digest says, is no reason to try again.
+// A layer that cannot be read, or is not what its digest says, is not a reason to try again.
 func TestUploadOfDamage(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := noiseImage(t, 1<<20)
@@ -292,9 +292,9 @@ func TestPushAsksLittle(t *testing.T) {
 		layer, config           string // the requests for the second repository
 	}{
 		{name: "mounted", mounts: true, layer: "POST", config: "POST"},
-		{name: "mounted where it is", mounts: true, there: true, layer: "POST", config: "POST"},
+		{name: "mounted in place", mounts: true, there: true, layer: "POST", config: "POST"},
 		{name: "no mounts", layer: "POST HEAD PATCH PUT", config: "POST PUT"},
-		{name: "no mounts, where it is", there: true, layer: "POST HEAD", config: "POST PUT"},
+		{name: "no mounts, in place", there: true, layer: "POST HEAD", config: "POST PUT"},
 		{name: "no mounts, and takes nothing again", there: true, stubborn: true, layer: "POST HEAD", config: "POST PUT HEAD"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

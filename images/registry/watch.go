@@ -22,7 +22,7 @@ type watcher struct {
 
 // The least progress of an answer, in bytes a second, measured over the time that a registry may make none.
 const (
-	leastBlob   = 512     // of a blob, whose download resumes where it was
+	leastBlob   = 512     // of a blob, whose download resumes
 	leastAnswer = 4 << 10 // of what is read into memory: a manifest, a token, a list
 )
 
@@ -108,7 +108,7 @@ func (w *watch) stall(host string) {
 	w.cancel(&stalled{host, w.time, w.got})
 }
 
-// cause replaces an error by that of the clock, where that is the reason for it.
+// cause replaces an error by that of the clock, if that is the reason for it.
 func (w *watch) cause(err error) error {
 	if s, ok := context.Cause(w.ctx).(*stalled); ok && err != nil && err != io.EOF {
 		return s

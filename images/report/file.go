@@ -18,7 +18,7 @@ import (
 // Endings are those of the names of reports, each for a format.
 var Endings = []string{".csv", ".jsonl", ".html"}
 
-// File is a report under way. A nil one is none.
+// File is a report under way. nil stands for none.
 type File struct {
 	f *os.File
 	w *bufio.Writer
@@ -32,7 +32,7 @@ type format interface {
 	end(w io.Writer, sums string) error
 }
 
-// Create begins a report, in the format of the name's ending; "" makes none. What the file had is gone.
+// Create begins a report, in the format of the name's ending; "" makes none. The old content is gone.
 func Create(name, title string) (*File, error) {
 	if name == "" {
 		return nil, nil
@@ -106,7 +106,7 @@ func (csvFormat) add(w io.Writer, r outcome.Image) error {
 
 func writeCSV(w io.Writer, cells ...string) error {
 	for n, c := range cells {
-		// What a spreadsheet would take for a formula (OWASP, "CSV Injection").
+		// Texts that a spreadsheet would take for a formula (OWASP, "CSV Injection").
 		if c != "" && strings.ContainsRune("=+-@\t\r", rune(c[0])) {
 			cells[n] = "'" + c
 		}

@@ -1,6 +1,6 @@
 // Images from before docker 1.10: each layer carries the whole config of an image of its
 // own (docker-image-spec, v1.md, "Image JSON"), and names its parent. Schema 1 manifests
-// and the archives of old engines both hold such chains. What is made of one here is what
+// and the archives of old engines both hold such chains. The image made of one here is what
 // docker makes of it (moby, image/v1/imagev1.go): the config of the topmost layer, with a
 // history of one entry a layer.
 
@@ -83,7 +83,7 @@ func NewOldLayer(raw []byte) (OldLayer, error) {
 // tar stream is an empty one. Such a layer becomes an entry of the history alone.
 func (l *OldLayer) hasNone() bool { return l.json.Throwaway || l.empty }
 
-// Measure reads a layer's content once for its diff ID. r must end in an error where it
+// Measure reads a layer's content once for its diff ID. r must end in an error if it
 // does not have the digest.
 func (l *OldLayer) Measure(ctx context.Context, r io.Reader) error {
 	in := &blob.CountingReader{R: blob.Reading{Ctx: ctx, Reader: r, T: nil}}

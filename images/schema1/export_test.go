@@ -1,6 +1,6 @@
 package schema1
 
-// What only the tests of this package see.
+// For the tests of this package alone.
 
 const (
 	MaxSignatures = maxSignatures

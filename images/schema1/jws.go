@@ -1,8 +1,8 @@
 // The signatures of docker schema 1 manifests: JSON Web Signatures (RFC 7515) in docker's
-// own "pretty" form, where the manifest itself stays readable and the signatures stand at
+// own "pretty" form, in which the manifest itself stays readable and the signatures are at
 // the end of it (distribution, docs/spec/manifest-v2-1.md, "Signed Manifests"; libtrust,
-// jsonsign.go). What is signed is the text without them: its first formatLength bytes, and
-// formatTail behind those, both told by the protected header:
+// jsonsign.go). The signed text is the one without them: its first formatLength bytes, and
+// formatTail behind those, both from the protected header:
 //
 //	{ "name": …, "history": […]           formatLength bytes
 //	  , "signatures": [{"header": {"jwk": …, "alg": "ES256"},
@@ -35,7 +35,7 @@ var jwsAlgorithms = []jose.SignatureAlgorithm{
 // maxSignatures is how many signatures a manifest may have; docker writes one.
 const maxSignatures = 32
 
-// prettySignature is one signature as it stands in a manifest.
+// prettySignature is one signature in a manifest.
 type prettySignature struct {
 	Protected string          `json:"protected"`
 	Header    json.RawMessage `json:"header"`
@@ -96,7 +96,7 @@ func (s prettySignature) payload(raw []byte) ([]byte, error) {
 	return append(bytes.Clone(raw[:h.FormatLength]), tail...), nil
 }
 
-// verify checks the signature with the key that stands beside it.
+// verify checks the signature with the key beside it.
 func (s prettySignature) verify(payload []byte) error {
 	text, err := json.Marshal(struct {
 		prettySignature

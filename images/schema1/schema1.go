@@ -51,7 +51,7 @@ type Manifest struct {
 }
 
 // Parse reads a manifest and checks its signatures. Without one, as the media type
-// without +prettyjws has it, only its digest tells whether it is whole.
+// without +prettyjws has it, only its digest shows whether it is whole.
 func Parse(raw []byte) (*Manifest, error) {
 	payload, signatures, err := signedPayload(raw)
 	if err != nil {
@@ -84,7 +84,7 @@ func (m *Manifest) Blobs() (all []v1.Hash) {
 }
 
 // Chain gives the layers of a manifest, the base layer first. The chain must be one: each
-// layer names the one below as its parent. A layer that stands there twice in a row, as
+// layer names the one below as its parent. A layer that is there twice in a row, as
 // some old registries have it, is one (moby, distribution/pull_v2.go, fixManifestLayers).
 func (m *Manifest) Chain() ([]OldLayer, error) {
 	var chain []OldLayer

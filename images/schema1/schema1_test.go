@@ -226,22 +226,22 @@ func TestSchema1Defects(t *testing.T) {
 		raw  []byte
 		says string
 	}{
-		"a changed name":          {replace(signed, `"old"`, `"new"`), "changed after it was signed"},
-		"another's key":           {sign(t, text, jose.ES256, other, jwkHeader(t, &key.PublicKey)), "changed after it was signed"},
-		"a private key":           {sign(t, text, jose.ES256, key, jwkHeader(t, key)), "private parameters"},
-		"no key":                  {sign(t, text, jose.ES256, key, `"none":1`), "no key beside it"},
-		"algorithm none":          {replace(signed, `"alg":"ES256"`, `"alg":"none"`), "signature 0"},
-		"algorithm HS256":         {replace(signed, `"alg":"ES256"`, `"alg":"HS256"`), "signature 0"},
-		"a length beyond the end": {[]byte(`{"schemaVersion":1,"fsLayers":[],"signatures":[{"protected":"` + base64.RawURLEncoding.EncodeToString([]byte(`{"formatLength":99999}`)) + `"}]}`), "outside of the manifest"},
-		"too many signatures":     {[]byte(`{"schemaVersion":1,"fsLayers":[],"signatures":[{}` + strings.Repeat(",{}", schema1.MaxSignatures) + `]}`), "at most 32"},
-		"a wrong parent":          {replace(string(text), `\"parent\":\"`+oldID64(1), `\"parent\":\"`+oldID64(7)), "the layer below"},
-		"a base with a parent":    {replace(string(text), `\"id\":\"`+oldID64(0)+`\"`, `\"parent\":\"`+oldID64(9)+`\",\"id\":\"`+oldID64(0)+`\"`), "the layer below"},
-		"an ID that is none":      {replace(string(text), oldID64(3), "../"), "not an image ID"},
-		"a blobSum that is none":  {replace(string(text), first.String(), "sha256:00"), "not a digest"},
-		"a blob that is missing":  {replace(string(text), first.Hex, strings.Repeat("0", 64)), "no file with the blob"},
-		"no layers":               {[]byte(`{"schemaVersion":1,"fsLayers":[],"history":[]}`), "no layers"},
-		"too little history":      {[]byte(`{"schemaVersion":1,"fsLayers":[{}],"history":[]}`), "as it has history"},
-		"an image JSON too few":   {replace(string(text), `"v1Compatibility": "{`, `"v1Compatibility": "[`), "image JSON"},
+		"a changed name":            {replace(signed, `"old"`, `"new"`), "changed after it was signed"},
+		"another's key":             {sign(t, text, jose.ES256, other, jwkHeader(t, &key.PublicKey)), "changed after it was signed"},
+		"a private key":             {sign(t, text, jose.ES256, key, jwkHeader(t, key)), "private parameters"},
+		"no key":                    {sign(t, text, jose.ES256, key, `"none":1`), "no key beside it"},
+		"algorithm none":            {replace(signed, `"alg":"ES256"`, `"alg":"none"`), "signature 0"},
+		"algorithm HS256":           {replace(signed, `"alg":"ES256"`, `"alg":"HS256"`), "signature 0"},
+		"a length beyond the end":   {[]byte(`{"schemaVersion":1,"fsLayers":[],"signatures":[{"protected":"` + base64.RawURLEncoding.EncodeToString([]byte(`{"formatLength":99999}`)) + `"}]}`), "outside of the manifest"},
+		"too many signatures":       {[]byte(`{"schemaVersion":1,"fsLayers":[],"signatures":[{}` + strings.Repeat(",{}", schema1.MaxSignatures) + `]}`), "at most 32"},
+		"a wrong parent":            {replace(string(text), `\"parent\":\"`+oldID64(1), `\"parent\":\"`+oldID64(7)), "the layer below"},
+		"a base with a parent":      {replace(string(text), `\"id\":\"`+oldID64(0)+`\"`, `\"parent\":\"`+oldID64(9)+`\",\"id\":\"`+oldID64(0)+`\"`), "the layer below"},
+		"an ID that is invalid":     {replace(string(text), oldID64(3), "../"), "not an image ID"},
+		"a blobSum that is invalid": {replace(string(text), first.String(), "sha256:00"), "not a digest"},
+		"a blob that is missing":    {replace(string(text), first.Hex, strings.Repeat("0", 64)), "no file with the blob"},
+		"no layers":                 {[]byte(`{"schemaVersion":1,"fsLayers":[],"history":[]}`), "no layers"},
+		"too little history":        {[]byte(`{"schemaVersion":1,"fsLayers":[{}],"history":[]}`), "as it has history"},
+		"an image JSON too few":     {replace(string(text), `"v1Compatibility": "{`, `"v1Compatibility": "[`), "image JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			imagetest.WantErr(t, imagetest.OpenErr(t, dirOf(t, c.raw, layers)), nil, c.says)
@@ -250,7 +250,7 @@ func TestSchema1Defects(t *testing.T) {
 	imagetest.Open(t, dirOf(t, []byte(signed), layers))
 }
 
-// A layer that stands there twice in a row is one.
+// A layer that is there twice in a row is one.
 func TestSchema1RepeatedLayer(t *testing.T) {
 	layers, plain := oldChain(t)
 	var m map[string]any
@@ -325,7 +325,7 @@ func TestSchema1FromRegistry(t *testing.T) {
 			f.Mu.Unlock()
 		}
 	}
-	// The registry's word for a digest is no proof.
+	// The registry's word for a digest is not a proof.
 	lie := strings.Repeat("1", 64)
 	serveSchema1(t, f, signed, types.DockerManifestSchema1Signed, "sha256:"+lie, layers)
 	imagetest.WantErr(t, imagetest.OpenErr(t, "docker://"+f.Host+"/old@sha256:"+lie), nil, digest.String())

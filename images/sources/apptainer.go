@@ -1,4 +1,4 @@
-// What Apptainer and Singularity look for in the root filesystem of an image: scripts in /.singularity.d
+// The files that Apptainer and Singularity look for in the root filesystem of an image: scripts in /.singularity.d
 // that set its environment and run its command. They are made of the image's config and behave as
 // those that apptainer build makes of it (internal/pkg/build/sources/conveyorPacker_oci.go and
 // base_environment.go of Apptainer 1.4); the user and the working directory of the config have no
@@ -121,7 +121,7 @@ exec "$@"
 
 var shellName = lazy.Regexp(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// imageEnv sets the config's environment, but for PATH only what the caller's does not set. What no
+// imageEnv sets the config's environment, except PATH only what the caller's does not set. What no
 // shell can set is left out.
 func imageEnv(c v1.Config) string {
 	var b strings.Builder

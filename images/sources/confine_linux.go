@@ -1,4 +1,4 @@
-// Programs that read a squashfs run confined where vfix is root: in a root filesystem of their own,
+// Programs that read a squashfs run confined if vfix is root: in a root filesystem of their own,
 // with the system's programs to be read, the image and one folder to write to; without a network
 // and other processes in sight; without the rights that they do not need.
 
@@ -43,7 +43,7 @@ const (
 // have no rights to lose.
 func confined() bool { return os.Geteuid() == 0 }
 
-// runConfined runs cmd to its end. Its paths are those inside. folder is where it may write, as root;
+// runConfined runs cmd to its end. Its paths are those inside. folder is the one that it may write to, as root;
 // without one it is nobody. The error is errNotConfined where the kernel does not allow to confine it.
 func runConfined(cmd *exec.Cmd, image, folder string) error {
 	root, err := os.MkdirTemp("", "vfix-root-")

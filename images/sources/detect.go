@@ -43,7 +43,7 @@ func inRoot(entry string) bool {
 //	tar with oci-layout, index.json  OCI archive
 //	any other file                   Plain
 //
-// It returns nil without an error where nothing is at the path.
+// It returns nil without an error if nothing is at the path.
 func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
@@ -89,7 +89,7 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 	return plainFile(name), t.Close()
 }
 
-// openOther opens a file that is no archive.
+// openOther opens a file that is not an archive.
 func openOther(ctx context.Context, name string, o media.Options) (*media.Source, error) {
 	if sifAtAll, err := startsAsSIF(name); err != nil {
 		return nil, err

@@ -1,3 +1,3 @@
-// Package sources opens any SOURCE and writes any DEST: it tells the formats apart by content, has
+// Package sources opens any SOURCE and writes any DEST: it distinguishes the formats by content, has
 // SIF files and root filesystems, and leaves images to package media.
 package sources

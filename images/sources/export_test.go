@@ -7,7 +7,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 )
 
-// What only the tests of this package see.
+// For the tests of this package alone.
 
 const (
 	SIFDescriptorLen = sifDescriptorLen

@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// Open resolves and opens a SOURCE. A name without a prefix is a path where one exists
+// Open resolves and opens a SOURCE. A name without a prefix is a path if one exists
 // (recognised by content), else an image in the local daemon, else one in its registry; "-" is stdin.
 // The caller must Close what it returns.
 func Open(ctx context.Context, source string, o media.Options) (*media.Source, error) {

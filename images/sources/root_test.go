@@ -80,7 +80,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// It is a file system as io/fs has them. fstest opens whatever it finds, so there are no
+// It is a file system in the sense of io/fs. fstest opens whatever it finds, so there are no
 // symlinks that lead nowhere.
 func TestRootIsFS(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.DirM("etc"), imagetest.FileM("etc/a", []byte("a")), imagetest.FileM("etc/b", nil), imagetest.DirM("usr/lib"), imagetest.FileM("usr/lib/c", []byte("c"))})
@@ -95,7 +95,7 @@ func TestRootIsFS(t *testing.T) {
 	}
 }
 
-// readDirFiles gives the folders that fs opens what fstest wants of them: ReadDir.
+// readDirFiles gives the folders that fs opens what fstest needs of them: ReadDir.
 type readDirFiles struct{ fs.FS }
 
 func (r readDirFiles) Open(name string) (fs.File, error) {

@@ -25,7 +25,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// RunConfig is how an image is run, where its source does not say.
+// RunConfig is how an image is run, if its source does not say.
 type RunConfig struct {
 	Entrypoint, Cmd []string
 	Env             []string // NAME=VALUE
@@ -59,7 +59,7 @@ func (r RunConfig) IsZero() bool {
 }
 
 // WithRootImage makes a source that is a bare root filesystem one with an image. The caller
-// closes it as before. What is neither a folder nor a tarball is an error.
+// closes it as before. Anything but a folder or a tarball is an error.
 func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.Options) error {
 	o = o.WithDefaults()
 	fi, err := os.Stat(s.Path)

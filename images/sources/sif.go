@@ -34,7 +34,7 @@ const (
 	sifMagic         = "SIF_MAGIC"
 	sifTotalAt       = 32 + 10 + 3 + 3 + 16 + 8 + 8 + 8
 	sifHeaderLen     = sifTotalAt + 5*8
-	sifDescriptorLen = 585 // struct rawDescriptor, as it stands in the file
+	sifDescriptorLen = 585 // struct rawDescriptor, as in the file
 	// maxSIFObjects is how many data objects a file may have; apptainer makes room for 48.
 	maxSIFObjects = 4096
 )

@@ -41,7 +41,7 @@ const (
 type newSIF struct {
 	image      v1.Image
 	config     *v1.ConfigFile
-	created    time.Time // of the image, the epoch where it does not say
+	created    time.Time // of the image, the epoch if it does not say
 	definition string
 	files      *apptainerFiles
 }
@@ -73,7 +73,7 @@ func makeSIF(ctx context.Context, out *atomicfile.File, r media.Result, o media.
 	return warnings, out.Chmod(mode | mode&read>>2&program)
 }
 
-// withSquash has a squashfs made in a temporary file, and then a SIF file assembled of it.
+// withSquash makes a squashfs in a temporary file, and then assembles a SIF file of it.
 func withSquash(ctx context.Context, out *atomicfile.File, o media.Options, make func(file string) error, assemble func(root io.Reader, sum v1.Hash) error) error {
 	dir, remove, err := atomicfile.TempDir()
 	if err != nil {

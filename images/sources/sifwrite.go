@@ -1,5 +1,5 @@
-// Writing SIF files. Out of another one, the squashfs is made anew with the patched files in it; the
-// other data objects are kept, but for signatures: they are about the bytes that were replaced.
+// Writing SIF files. Out of another one, the squashfs is made again with the patched files in it; the
+// other data objects are kept, except for signatures: they are about the bytes that were replaced.
 
 package sources
 

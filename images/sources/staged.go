@@ -58,7 +58,7 @@ func (s *stage) leave(t *contents.Tree) error {
 	return s.root.Rename(from, s.name)
 }
 
-// place moves the files to their names, and removes what is not visible. What is left in files was not
+// place moves the files to their names, and removes what is not visible. Entries left in files were not
 // there: a layer that an image has twice is read once, and what is larger than is worth it not at all.
 func (s *stage) place(t *contents.Tree, files wanted, f func(names []string, m *contents.Meta, file *os.File) error) error {
 	inOrder := slices.SortedFunc(maps.Keys(files), func(a, b *contents.Inode) int {

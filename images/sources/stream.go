@@ -19,7 +19,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// isStdin are the names of stdin. A path is opened anew where it is a file; of a pipe or a socket only the
+// isStdin are the names of stdin. A path is opened again if it is a file; of a pipe or a socket only the
 // descriptor is sure to be readable.
 func isStdin(name string) bool {
 	return name == media.Stdin || name == "/dev/stdin" || name == "/dev/fd/0" || name == "/proc/self/fd/0"

@@ -36,7 +36,7 @@ func feed(t *testing.T, content []byte, named bool) string {
 	return media.Stdin
 }
 
-// What comes through a pipe is what it is in a file, and nothing of it is left behind.
+// Input from a pipe is the same as in a file, and nothing of it is left behind.
 func TestStreams(t *testing.T) {
 	imagetest.NoDaemon(t)
 	img := imagetest.TinyImage(t)

@@ -24,7 +24,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// ownerMode is what a directory has at least where its owner is not root, so that its owner can
+// ownerMode is what a directory has at least if its owner is not root, so that its owner can
 // fill and remove it.
 const ownerMode = 0o700
 
@@ -143,7 +143,7 @@ func Unpack(ctx context.Context, img v1.Image, dir string, o media.Options) erro
 type unpacking struct {
 	root  *os.Root
 	whole bool           // with owners, xattrs and devices, as far as the caller may; else all is the caller's
-	top   *contents.Meta // of the root directory; nil: as the tree has it
+	top   *contents.Meta // of the root directory; nil: from the tree
 	least fs.FileMode    // what directories have at least of their modes where their owner is not root
 	// replaced gives other content and metadata than a file of the tree has; nil: all are written as they are.
 	replaced Replacing
@@ -339,7 +339,7 @@ func (u *unpacking) closeFolder(name string, m *contents.Meta) error {
 	return u.adorn(name, f, m, u.least)
 }
 
-// wanted are the names of the regular files of a tree whose contents are to be read.
+// wanted are the names of the regular files of a tree whose contents must be read.
 type wanted map[*contents.Inode][]string
 
 // note notes a name, if it is one of a regular file.
