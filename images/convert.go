@@ -29,7 +29,7 @@ type Converted struct {
 }
 
 // Convert writes an image in another format or place, and changes nothing in it: layers and
-// config keep their bytes wherever the format that is written has room for them. What has
+// config keep their bytes as far as the written format has room for them. What has
 // no config gets one: a schema 1 manifest and an old archive that of their history, a root
 // filesystem that of o.Run. The same input gives the same digest. A DEST dir:DIR gets
 // the root filesystem; it has no digest, and no config.

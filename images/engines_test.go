@@ -39,7 +39,7 @@ type engine struct {
 	unpack func(t testing.TB, archive string, diffIDs []v1.Hash, look func(root string)) error
 }
 
-// enginesAtHand are those that are installed; docker, which takes longest, where it is asked for.
+// enginesAtHand are those that are installed; docker, which takes longest, if it is asked for.
 func enginesAtHand(t testing.TB, docker bool) []engine {
 	imagetest.AsRoot(t, "engines unpack with owners")
 	var all []engine
@@ -217,7 +217,7 @@ func containerdUnpack(t testing.TB, address, snapshotter, archive string, diffID
 	return nil
 }
 
-// fileState is what a file is, with its content; what is patched in it is told apart.
+// fileState is what a file is, with its content; patched bytes in it are distinguished.
 type fileState struct {
 	meta   string
 	xattrs string
@@ -325,7 +325,7 @@ func capabilityIn(xattrs string) string {
 }
 
 // sawDifferent compares what an engine makes of a base and of what was derived of it: the same,
-// with each legacy file patched. told reports whether a rebuild's warnings speak of a path.
+// with each legacy file patched. told reports whether a rebuild's warnings name a path.
 // linked says that the metadata of patched files may be that of their links' headers, copies that
 // extended attributes say nothing.
 func sawDifferent(base, derived map[string]fileState, linked, copies bool, told func(string) bool) (problems []string, excused int) {

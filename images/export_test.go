@@ -1,6 +1,6 @@
 package images
 
-// What only the tests of this package see.
+// For the tests of this package alone.
 
 const (
 	DropInTag     = dropInTag

@@ -108,7 +108,7 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 	return out, err
 }
 
-// dropInDest takes a DEST apart and gives it a name where it has none.
+// dropInDest takes a DEST apart and gives it a name if it has none.
 func dropInDest(typed string) (media.Ref, error) {
 	if typed == "" {
 		return media.Ref{Transport: media.Daemon, Name: dropInTag}, nil
@@ -189,7 +189,7 @@ func writeTar(path string, m contents.MemberWriters) (int64, error) {
 }
 
 // dropInImage makes an image of the layer. Its entrypoint is vfix, so that it can be run
-// for that, too. The same files make the same image: its date is the epoch.
+// also for that. The same files make the same image: its date is the epoch.
 func dropInImage(layer v1.Layer, version string) (v1.Image, error) {
 	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)

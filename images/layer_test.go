@@ -98,7 +98,7 @@ func TestDropInRebuild(t *testing.T) {
 }
 
 // TestDropInScan: libvfix.so of the drop-in layer covers what could be patched and is not; a
-// CMD that the SHELL line got into is told.
+// CMD that the SHELL line got into is reported.
 func TestDropInScan(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := images.Layer(context.Background(), images.LayerOptions{Dest: "oci:" + dir + "/l", Program: testProgram(t), Shim: imagetest.TestShim}); err != nil {

@@ -113,8 +113,8 @@ type base struct {
 	name, digest string
 }
 
-// rebuilt is what a rebuild made of one image. img is nil where there is nothing to do, proof where
-// nothing is to be stated about it.
+// rebuilt is what a rebuild made of one image. img is nil if there is nothing to do, proof if
+// it gets no statement.
 type rebuilt struct {
 	src   *media.Source
 	out   *Rebuilt
@@ -186,7 +186,7 @@ func rebuildImage(ctx context.Context, s *contents.Session, from base, o Rebuild
 	return r, err
 }
 
-// rebuildLevels rebuilds the other images of the index, where the result can be an index. What was made before an
+// rebuildLevels rebuilds the other images of the index, if the result can be an index. What was made before an
 // error is returned with it.
 func rebuildLevels(ctx context.Context, s *contents.Session, from base, to []media.Ref, o RebuildOptions) (all []rebuilt, err error) {
 	alone := func(d media.Ref) bool {
@@ -226,7 +226,7 @@ func hasManifest(src *media.Source) bool {
 	return !src.Made
 }
 
-// ociForm reports whether the derived image is to be an OCI image: it is, but for one that
+// ociForm reports whether the derived image becomes an OCI image: it does, except for one that
 // stays in a docker manifest list, idx, with others of docker's kind.
 func ociForm(idx v1.ImageIndex) bool {
 	if idx == nil {

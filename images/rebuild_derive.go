@@ -29,7 +29,7 @@ const (
 	keyVersion    = "dev.vfix.version"
 )
 
-// derivation is what the derived image says of where it comes from.
+// derivation is the statement of the derived image about its origin.
 type derivation struct {
 	BaseName, BaseDigest, Version string
 	calls                         bool // call sites are patched, or left to the fallback
@@ -126,7 +126,7 @@ func derive(base v1.Image, oci bool, added *contents.AddedLayer, from derivation
 // editConfig adds a layer to an image config (image-spec config.md): its diff ID, one
 // history entry with the base's own date, labels. Everything else is kept.
 //
-// The config must have a diff ID for each of the base's layers: what is added stands behind.
+// The config must have a diff ID for each of the base's layers: the added ones follow.
 func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte, error) {
 	var c jsonobject.Object
 	if err := json.Unmarshal(raw, &c); err != nil {

@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/images/media"
 )
 
-// TestRebuildUnknownEntries: an index may list what is no image (image-spec image-index.md:
+// TestRebuildUnknownEntries: an index may list other things than images (image-spec image-index.md:
 // media types that are not known must not be an error). It is copied as it is.
 func TestRebuildUnknownEntries(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("a", "1")})
@@ -40,6 +40,6 @@ func TestRebuildUnknownEntries(t *testing.T) {
 		}
 	}
 	if b, err := os.ReadFile(dir + "/out/blobs/sha256/" + xml); string(b) != "<xml/>" {
-		t.Errorf("the entry that is no image: got %q, %v", b, err)
+		t.Errorf("the entry that is not an image: got %q, %v", b, err)
 	}
 }

@@ -1,4 +1,4 @@
-// Where the result of a rebuild goes: examined before the image is read, written at the end, also where nothing
+// The destination of a rebuild: examined before the image is read, written at the end, also where nothing
 // had to be changed.
 
 package images
@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// place writes the result, where there is something to write. Where nothing had to be changed the result is
+// place writes the result, if there is something to write. If nothing had to be changed, the result is
 // the base: if the user named a DEST, it is written there as it is, as what is typed next expects something
 // under that name.
 func place(ctx context.Context, s *contents.Session, own rebuilt, levels []rebuilt, to []media.Ref, o RebuildOptions) error {
@@ -99,7 +99,7 @@ func destinations(ctx context.Context, src *media.Source, o RebuildOptions) ([]m
 	if dest.Tag == "" && o.Dest != "" && o.Tag != "" {
 		switch dest.Transport {
 		case media.OCILayout, media.OCIArchive:
-			dest.Tag = o.Tag // a tag alone is one, too
+			dest.Tag = o.Tag // a tag alone is also one
 		case media.DockerArchive:
 			dest.Tag = media.Renamed(src.Ref, o.Tag)
 		}

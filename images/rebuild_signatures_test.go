@@ -98,7 +98,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestSignaturesUnknown: a registry that does not tell is no reason to fail.
+// TestSignaturesUnknown: a registry that does not answer is not a reason to fail.
 func TestSignaturesUnknown(t *testing.T) {
 	imagetest.NoDaemon(t)
 	f := imagetest.NewRegistryWith(t, false)

@@ -82,7 +82,7 @@ func TestAddedLayer(t *testing.T) {
 }
 
 // A file whose further links have no capability in their headers has it in some engines (umoci, podman) and in others not: the
-// added layer leaves that to each of them, and verify notices where it does not.
+// added layer leaves that to each of them, and verify notices if it does not.
 func TestCapabilityOfLinks(t *testing.T) {
 	const key = "SCHILY.xattr.security.capability"
 	ping := imagetest.LegacyM("bin/ping", "1")
@@ -392,6 +392,6 @@ func TestEntrypoint(t *testing.T) {
 		}
 	}
 	if _, err := images.EditConfig([]byte(`{"config":{"Entrypoint":"text"},"rootfs":{"diff_ids":[]}}`), 0, v1.Hash{}, images.Derivation{Traced: true}); err == nil {
-		t.Error("an entrypoint that is no list: no error")
+		t.Error("an entrypoint that is not a list: no error")
 	}
 }

@@ -31,7 +31,7 @@ func (l packedLayer) MediaType() (types.MediaType, error) { return l.packed.Medi
 func (l packedLayer) Compressed() (io.ReadCloser, error)  { return l.packed.Compressed() }
 
 // TestDockerTypesInOCI: an OCI manifest with layers of docker's types, which umoci and skopeo
-// refuse. What is made of it has OCI's names for them, and the same bytes.
+// refuse. The result has OCI's names for them, and the same bytes.
 func TestDockerTypesInOCI(t *testing.T) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	var want, digests []string

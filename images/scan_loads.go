@@ -1,4 +1,4 @@
-// What a program that was named alone loads: its loader and libraries, which run with it, are examined with it.
+// The loader and libraries of a program that was named alone, which run with it, are examined with it.
 
 package images
 
@@ -17,13 +17,13 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// systemFolders are those of programs that belong to this machine: what runs them is here, too.
+// systemFolders are those of programs that belong to this machine: their libraries are also here.
 var systemFolders = []string{"/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/usr/", "/opt/"}
 
 // loading examines what programs load, and adds it to the findings.
 type loading struct {
 	s    *contents.Session
-	root string // where it is looked for; "" for the root filesystem that a program lies in
+	root string // the root that is searched; "" for the root filesystem that a program lies in
 	dir  string // a folder that was examined, "" for none: what is loaded from it is among the findings
 	f    *contents.Findings
 	seen map[string]bool // libraries that were examined
@@ -191,7 +191,7 @@ func interpOf(path string) (interp string, library bool, err error) {
 }
 
 // ownRoot is the root filesystem that a program lies in: the nearest folder above it that has its loader, or this
-// machine's for what is installed on it; "" where nothing says with what it runs.
+// machine's for what is installed on it; "" if nothing says with which libraries it runs.
 func ownRoot(real, interp string) string {
 	for dir := filepath.Dir(real); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if filepath.Base(dir) == "usr" { // a merged /usr has the loader of the folder above

@@ -1,4 +1,4 @@
-// What disk_unix.go needs of macOS.
+// The parts of disk_unix.go for macOS.
 
 package contents
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A file whose beginning cannot be read is an error, and not a file that is no program: it would be left as it is, and the run
+// A file whose beginning cannot be read is an error, and not a file that is not a program: it would be left as it is, and the run
 // would be called complete.
 func TestHeadThatCannotBeRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")

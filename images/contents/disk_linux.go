@@ -1,4 +1,4 @@
-// What disk_unix.go needs of Linux, and which file systems are the kernel's own.
+// The parts of disk_unix.go for Linux, and which file systems are the kernel's own.
 
 package contents
 
@@ -24,7 +24,7 @@ func changeTime(fi fs.FileInfo) time.Time {
 	return fi.ModTime()
 }
 
-// hasVerity reports whether fs-verity holds a file's content: a file that was written anew
+// hasVerity reports whether fs-verity holds a file's content: a file that was rewritten
 // does not have it (Linux, Documentation/filesystems/fsverity.rst, statx).
 func hasVerity(f *os.File) bool {
 	var st unix.Statx_t

@@ -40,8 +40,8 @@ func Identify(fi fs.FileInfo) (FileID, uint64) {
 func sameFS(a, b FileID) bool { return a.dev == b.dev }
 
 // CopyMeta gives to, a copy of from, what from has beside name, content and times; of a patched copy not the marks
-// of the old content, which are returned. What only root may give it is left out and returned, too. A copy
-// with another owner has no setuid, setgid and sticky bits, as cp -p has it.
+// of the old content, which are returned. Metadata that only root may give is left out and also returned. A copy
+// with another owner has no setuid, setgid and sticky bits, as with cp -p.
 func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, err error) {
 	m, err := OpenMeta(from)
 	if err != nil {
@@ -82,7 +82,7 @@ func onlyRoot(err error) bool {
 
 // Give gives an open file or directory all of m but the times: POSIX ACLs, security.capability and
 // security.selinux are xattrs. The owner comes first: chown clears the setuid bit and security.capability
-// (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). What only root may give it is left out and
+// (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). Metadata that only root may give is left out and
 // returned.
 func (m *Meta) Give(to *os.File) (lost []Loss, err error) {
 	var is unix.Stat_t
@@ -137,7 +137,7 @@ const (
 
 func (m *Meta) owner() Loss { return Loss{LostOwner, fmt.Sprintf("%d:%d", m.UID, m.GID)} }
 
-// lostXattrs are those of m, where none can be given.
+// lostXattrs are those of m, if none can be given.
 func (m *Meta) lostXattrs() (lost []Loss) {
 	for _, name := range SortedKeys(m.Xattrs) {
 		lost = append(lost, Loss{Kind: name})
@@ -232,7 +232,7 @@ func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
 	return append(lost, e.Meta.lostXattrs()...), e.Meta.giveTimes(int(at.Fd()), base)
 }
 
-// GiveLink gives a symlink the owner and times of m. What only root may give it, and xattrs, are
+// GiveLink gives a symlink the owner and times of m. Metadata that only root may give, and xattrs, are
 // left out and returned.
 func (m *Meta) GiveLink(root *os.Root, name string) (lost []Loss, err error) {
 	at, base, err := openParent(root, name)

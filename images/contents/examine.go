@@ -34,9 +34,9 @@ const (
 // elfInfo is what is known of one 64-bit x86-64 ELF file.
 type elfInfo struct {
 	execBytes int64
-	passed    string            // why it was not examined, "" where it was
+	passed    string            // why it was not examined, "" if it was
 	unread    bool              // because it could not be read
-	report    *rewriter.Report  // nil where it has no reference to the page, and needs no fix that is asked for
+	report    *rewriter.Report  // nil if it has no reference to the page, and needs no fix that is asked for
 	Content   *io.SectionReader // kept where report is not nil
 	plan      *rewriter.Plan    // once made
 	hazard    *hazards.Hazard   // nil for none
@@ -55,7 +55,7 @@ type examiner struct {
 	big bool
 	// Whiteouts says that the archive is a layer, whose .wh. names are whiteouts.
 	Whiteouts bool
-	// take, where it is not nil, gets the files, which then are not examined.
+	// take, if not nil, gets the files, which then are not examined.
 	take func(e *Entry, r io.Reader) error
 	head [elfHead]byte
 	buf  []byte
@@ -125,7 +125,7 @@ func (x *examiner) buffer(n int64) []byte {
 	return x.buf[:n]
 }
 
-// examine looks at one file of size bytes; nil says that it is no 64-bit x86-64 ELF file.
+// examine looks at one file of size bytes; nil says that it is not a 64-bit x86-64 ELF file.
 // The content of a file with references to the page is kept.
 func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, error) {
 	n, err := blob.Fill(r, x.head[:min(size, elfHead)])
@@ -146,7 +146,7 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	return x.S.examineAt(name, content, size, true)
 }
 
-// memory returns size bytes of memory, nil where there are none for so large a file.
+// memory returns size bytes of memory, nil without any for so large a file.
 func (x *examiner) memory(size int64) []byte {
 	if size <= smallLimit {
 		return x.buffer(size)
@@ -161,7 +161,7 @@ func (x *examiner) memory(size int64) []byte {
 	return x.S.bigBuffer[:size]
 }
 
-// hold brings the file whose head has been read where it can be read at any offset. It
+// hold brings the file whose head has been read to a place at which it can be read at any offset. It
 // stays there until the next file.
 func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	r = io.MultiReader(bytes.NewReader(x.head[:]), r)
@@ -193,7 +193,7 @@ func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	return x.tmp, x.tmp.Truncate(size)
 }
 
-// fixes reports whether the file has something besides call sites that is to be fixed.
+// fixes reports whether the file has something besides call sites that needs a fix.
 func (s *Session) fixes(r *rewriter.Report) bool {
 	return r.Redirect != nil && slices.Contains(s.Options.Fixes, r.Redirect.Fix)
 }

@@ -1,6 +1,6 @@
 package contents
 
-// What only the tests of this package see.
+// For the tests of this package alone.
 
 type (
 	Examiner   = examiner

@@ -55,7 +55,7 @@ type unread struct {
 
 func (l *unread) MediaType() (types.MediaType, error) { return l.mediaType, nil }
 
-// What was not read makes a scan incomplete, and clears nothing; a damaged layer is an error.
+// An unread file makes a scan incomplete, and clears nothing; a damaged layer is an error.
 func TestUnreadLayers(t *testing.T) {
 	const xz, text = "\xfd7zXZ\x00 and more", "encrypted, or a picture"
 	for name, c := range map[string]struct {

@@ -1,4 +1,4 @@
-// What one layer holds, as short as it can be kept: the layer itself is read once, and
+// The contents of one layer, as short as possible: the layer itself is read once, and
 // which of its files are visible is known only when all layers have been.
 
 package contents
@@ -70,9 +70,9 @@ type Entry struct {
 	Link   string // target of a symlink as written, of a hard link cleaned
 	Size   int64
 	Meta   Meta
-	ELF    *elfInfo           // nil for what is no 64-bit x86-64 ELF file
+	ELF    *elfInfo           // nil for anything but a 64-bit x86-64 ELF file
 	Sum    *[sha256.Size]byte // of a regular file's content, where asked for
-	kept   *io.SectionReader  // the content, where it is kept beside that of elf
+	kept   *io.SectionReader  // the content, if it is kept beside that of elf
 	Disk   *DiskFile          // of a regular file on disk
 }
 
@@ -81,7 +81,7 @@ type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  v1.Hash
 	Entries []Entry
-	// absent is why the layer was not read, "" where it was: nothing is known of what it holds.
+	// absent is why the layer was not read, "" if it was: its contents are not known.
 	absent string
 }
 
@@ -260,7 +260,7 @@ func NewMeta(h *tar.Header, names Interner) Meta {
 const foreign = "foreign, and not with the image"
 
 // unknownFormat is why a layer that does not begin with a tar entry is one in a format that vfix does not read:
-// compressed, encrypted, or of a media type of others; "" where it should be a tar stream, and is damaged.
+// compressed, encrypted, or of a media type of others; "" if it should be a tar stream, and is damaged.
 func unknownFormat(l v1.Layer, head []byte) string {
 	if name := blob.OtherCompression(head); name != "" {
 		return "compressed with " + name + ", which vfix does not read"

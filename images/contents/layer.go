@@ -34,7 +34,7 @@ type AddedLayer = blob.PackedLayer
 // NewLayer writes the layer that puts the patched files over what t has: each with all its
 // names, under the folders that lead to it; and the extras. The folders are there because an engine that
 // unpacks the layer alone makes missing ones as it likes (docker's overlay2 with mode 0600
-// at one time); they are as t has them, so nothing else changes.
+// at one time); they are as in t, so nothing else changes.
 func (s *Session) NewLayer(ctx context.Context, t *Tree, hits []Target, extras []Extra) (*AddedLayer, error) {
 	return PackLayer(func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
 }
@@ -45,11 +45,11 @@ func PackLayer(write func(io.Writer) error) (*AddedLayer, error) {
 	return l, WrapPath("added layer", err)
 }
 
-// MemberWriters are those of a tar stream that is to be written, by name.
+// MemberWriters are those of a tar stream to write, by name.
 type MemberWriters map[string]func(*tar.Writer) error
 
-// addFolders adds the folders that lead to a name: as t has them, else as ImplicitDir. A folder
-// that engines show differently, because layers left out its entry, is left out here, too: each
+// addFolders adds the folders that lead to a name: as in t, else as ImplicitDir. A folder
+// that engines show differently, because layers left out its entry, is also left out here: each
 // engine then shows what it has shown before.
 func (m MemberWriters) addFolders(name string, t *Tree) {
 	for d := path.Dir(name); d != "."; d = path.Dir(d) {
@@ -67,7 +67,7 @@ func (m MemberWriters) addFolders(name string, t *Tree) {
 	}
 }
 
-// AddExtras adds files that are no files of the base.
+// AddExtras adds files that are not in the base.
 func (m MemberWriters) AddExtras(extras []Extra, t *Tree) {
 	for _, e := range extras {
 		m.addFolders(e.Name, t)
@@ -78,7 +78,7 @@ func (m MemberWriters) AddExtras(extras []Extra, t *Tree) {
 // Write writes the members sorted by name.
 func (m MemberWriters) Write(w io.Writer) error { return m.writeOver(w, NewTree()) }
 
-// writeOver writes the members of a layer on t: sorted by name, or as t has them where the order
+// writeOver writes the members of a layer on t: sorted by name, or in t's order if the order
 // makes a difference.
 func (m MemberWriters) writeOver(w io.Writer, t *Tree) error {
 	tw := tar.NewWriter(w)
@@ -160,7 +160,7 @@ func (m MemberWriters) addFile(ctx context.Context, t *Tree, names []string, e *
 	}
 }
 
-// Write writes one file that is no file of the base.
+// Write writes one file that is not in the base.
 func (e Extra) Write(tw *tar.Writer) error {
 	like := e.Like
 	if like == nil {
@@ -183,7 +183,7 @@ func (e Extra) Write(tw *tar.Writer) error {
 	return err
 }
 
-// At returns the node with a name of the tree, nil where there is none. The name is one
+// At returns the node with a name of the tree, or nil. The name is one
 // that walk gave: it has no symlinks in it.
 func (t *Tree) At(name string) *Node {
 	k := t.Root
@@ -233,7 +233,7 @@ func linkHeader(name, target string, e *Entry) *tar.Header {
 }
 
 // header is the tar header with this metadata. PAX keeps xattrs, long names and fractions
-// of a second; archive/tar adds records only where there is something to keep.
+// of a second; archive/tar adds records only if there is something to keep.
 func (m *Meta) header(name string) *tar.Header {
 	h := &tar.Header{
 		Name: name, Mode: m.Mode, Uid: m.UID, Gid: m.GID, Uname: m.uname, Gname: m.gname,
@@ -272,7 +272,7 @@ func (m *Meta) Differs(o *Meta) string {
 
 func xattrNames(x map[string]string) []string { return slices.Sorted(maps.Keys(x)) }
 
-// Extra is a file that is no file of the base.
+// Extra is a file that is not in the base.
 type Extra struct {
 	Name string // of a directory with a slash at its end
 	Mode int64

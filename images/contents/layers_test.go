@@ -61,7 +61,7 @@ func TestLayerLies(t *testing.T) {
 
 func TestBadTar(t *testing.T) {
 	good := imagetest.TarMembers(t, imagetest.LegacyM("lib/a", "1"), imagetest.FileM("b", imagetest.Noise(5000)))
-	// archive/tar reads the archive up to where it is damaged.
+	// archive/tar reads the archive up to the damage.
 	damage := func(at int, b ...byte) []byte {
 		d := bytes.Clone(good)
 		copy(d[at:], b)
@@ -81,7 +81,7 @@ func TestBadTar(t *testing.T) {
 		{"text", []byte(strings.Repeat("hello\n", 1000)), "not a tar archive"},
 		{"short", []byte("hello"), "tar archive ends early, after 0 members"},
 		{"empty", nil, ""},
-		{"no end mark", bytes.TrimRight(good, "\x00"), ""}, // engines take it, too
+		{"no end mark", bytes.TrimRight(good, "\x00"), ""}, // engines also take it
 		{"cut inside a file", good[:1536+20], "lib/a: ends early"},
 		{"damaged header", damage(second+2, 'Q'), "damaged tar header after 1 members"},
 		{"PAX record of 1000 KiB", paxRecord(t, 1000<<10), ""},

@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/internal/filemarks"
 )
 
-// Loss is one thing that a file lost: its kind, or the name of an xattr, and its value where that is told.
+// Loss is one thing that a file lost: its kind, or the name of an xattr, and its value if that is reported.
 type Loss struct{ Kind, Value string }
 
 // The kinds that are asked for.
@@ -32,7 +32,7 @@ type Lost struct {
 	count map[string]int // files, by kind
 }
 
-// Add notes what one file lost; nothing is noted where that is nothing.
+// Add notes what one file lost; unless that is nothing.
 func (l *Lost) Add(name string, what []Loss) {
 	if len(what) == 0 {
 		return
@@ -50,7 +50,7 @@ func (l *Lost) Add(name string, what []Loss) {
 	}
 }
 
-// Warning is a line for people, "" where nothing was lost.
+// Warning is a line for people, "" if nothing was lost.
 func (l *Lost) Warning() string {
 	first := strings.Join(l.what, ", ")
 	switch l.files {

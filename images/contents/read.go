@@ -1,4 +1,4 @@
-// Reading the contents of a tree's files again: each of its layers knows where its members are.
+// Reading the contents of a tree's files again: each of its layers knows the places of its members.
 
 package contents
 

@@ -1,4 +1,4 @@
-// What a scan returns: findings, files, and what an image has of the fallback.
+// The result of a scan: findings, files, and what an image has of the fallback.
 
 package contents
 
@@ -27,7 +27,7 @@ type File struct {
 	Ignored map[uint64]Ignored `json:"-"`
 }
 
-// Ignored is why a call site is no finding.
+// Ignored is why a call site is not a finding.
 type Ignored struct {
 	Reason  string `json:"reason"`
 	Expires string `json:"expires"` // the last day, YYYY-MM-DD; "" for never
@@ -100,7 +100,7 @@ func (f *Findings) Unread() int {
 type Findings struct {
 	Source string `json:"source"` // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
 	Digest string `json:"digest"` // of the image's manifest, "" for folders and files
-	// Platform is set where the source has images for several levels of x86-64, Levels where it is
+	// Platform is set if the source has images for several levels of x86-64, Levels if it is
 	// the first of them: the others.
 	Platform string      `json:"platform,omitempty"`
 	Levels   []*Findings `json:"-"`
@@ -126,13 +126,13 @@ type Findings struct {
 
 // Loads are the loader and libraries of a program that was named alone.
 type Loads struct {
-	Root     string   `json:"root"`     // where they were looked for
+	Root     string   `json:"root"`     // the root that was searched for them
 	Examined []string `json:"examined"` // paths; what they have is among the findings
 	Missing  []string `json:"missing"`  // names of those that are not there, and were not examined
 	Opens    []string `json:"opens"`    // paths in Root of files that may open more at run time, which nothing lists
 }
 
-// Name names the source, and its image's platform where there are several.
+// Name names the source, and its image's platform if there are several.
 func (f *Findings) Name() string { return strings.TrimSpace(f.Source + " " + f.Platform) }
 
 // Rename gives a file that was examined at one path the name of another.

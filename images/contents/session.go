@@ -33,7 +33,7 @@ type Session struct {
 	// Keep says of which files the contents are wanted beside ELF files', by name and size in
 	// bytes; nil: of none.
 	Keep func(name string, size int64) bool
-	// Take, where it is not nil, gets each regular file of a layer, which then is not examined: its
+	// Take, if not nil, gets each regular file of a layer, which then is not examined: its
 	// content, and the layer's diff ID. It is called for several layers at once.
 	Take  func(ctx context.Context, layer v1.Hash, e *Entry, r io.Reader) error
 	spool blob.Spool

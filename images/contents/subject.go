@@ -18,7 +18,7 @@ type Subject struct {
 	Close func()
 }
 
-// OpenSubject reads a source whole, with the SHA-256 of every file where the session wants it.
+// OpenSubject reads a source whole, with the SHA-256 of every file if the session asks for it.
 func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (_ *Subject, err error) {
 	sub := &Subject{Src: src, Close: func() {}}
 	defer func() {

@@ -25,7 +25,7 @@ import (
 )
 
 // IsTarball reports whether a path is a regular file that holds a tar archive: compressed,
-// or with the magic of one. Other compressed files are told apart when they are read.
+// or with the magic of one. Other compressed files are distinguished when they are read.
 func IsTarball(name string) (bool, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Session) stream(ctx context.Context, r io.Reader, title string, from me
 	if idx.Entries, err = x.ReadEntries(ctx, r); err != nil {
 		return nil, err
 	}
-	// What follows the archive's end says whether a compressed stream is sound.
+	// The bytes behind the archive's end show whether a compressed stream is sound.
 	if _, err = blob.CopyTo(ctx, io.Discard, r, nil); err != nil {
 		return nil, err
 	}
@@ -179,13 +179,13 @@ func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits 
 	return err
 }
 
-// ustarMagic stands at offset 257 of a tar header, in every format since 1988 (POSIX pax).
+// ustarMagic is at offset 257 of a tar header, in every format since 1988 (POSIX pax).
 const (
 	ustarMagic  = "ustar"
 	ustarOffset = 257
 )
 
-// MaybeTar tells from the first block whether a file may be a tar archive, compressed or not.
+// MaybeTar decides by the first block whether a file may be a tar archive, compressed or not.
 func MaybeTar(name string) (bool, error) {
 	f, _, err := blob.OpenRegular(name)
 	if err != nil {

@@ -48,7 +48,7 @@ type Tree struct {
 	from  []members
 	spool *blob.Spool
 	disk  *Disk
-	// Others are what other engines show of the same layers, where that is not the same.
+	// Others are the views of other engines of the same layers, if they differ.
 	Others []*Tree
 	// Engines says which ones show this tree, of one of Others.
 	Engines string
@@ -67,7 +67,7 @@ func newDir(layer int) *Node {
 func NewTree() *Tree { return &Tree{Root: newDir(0)} }
 
 // Dir finds the folder with a name as an engine does: every component may be a symlink,
-// and none leaves the root. What is missing is made, for layer n, where create says so;
+// and none leaves the root. Missing parts are made, for layer n, if create says so;
 // else the folder comes back nil.
 func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
 	w := &Way{T: t, layer: n, create: create}
@@ -86,7 +86,7 @@ type Way struct {
 	T  *Tree
 	At []*Node // from the root to the place, for ".."
 	// create says that folders that are missing are made, for a layer; file that the way may
-	// end at what is no folder.
+	// end at anything but a folder.
 	create, File bool
 	layer        int
 }
@@ -143,7 +143,7 @@ func (t *Tree) Walk(f func(name string, k *Node)) {
 }
 
 // Find returns the node with a name, every component but the last followed through
-// symlinks; nil where there is none.
+// symlinks; or nil.
 func (t *Tree) Find(name string) *Node {
 	d, err := t.Dir(path.Dir(name), 0, false)
 	if d == nil || err != nil {

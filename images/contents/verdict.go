@@ -62,7 +62,7 @@ func verdict(open int, f *Findings) Verdict {
 }
 
 // Complete reports whether everything in the source that may have call sites was examined; of a program, which is
-// not whole without its libraries, these too. Where there are call sites, no library changes the verdict.
+// not whole without its libraries, also these. With call sites, no library changes the verdict.
 func (f *Findings) Complete() bool {
 	return f.Unread() == 0 && (f.ELFFiles > 0 || len(f.Passed) == 0) && (len(f.MissingLibraries()) == 0 || f.UncoveredSites() > 0)
 }

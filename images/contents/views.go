@@ -22,7 +22,7 @@ var otherEngines = []struct {
 	{"umoci", sparing},
 }
 
-// Merge applies layers in order. What an engine shows that would refuse the layers is nothing; an
+// Merge applies layers in order. An engine that would refuse the layers shows nothing; an
 // error is of overlay engines.
 func Merge(layers []*layerIndex) (*Tree, error) {
 	t := NewTree()
@@ -55,7 +55,7 @@ func (t *Tree) applyAll(layers []*layerIndex, m manner) error {
 	return nil
 }
 
-// same reports whether two trees show the same but for folders without files.
+// same reports whether two trees show the same except for folders without files.
 func (t *Tree) same(o *Tree) bool { return t.Root.within(o.Root) && o.Root.within(t.Root) }
 
 // within reports whether o has all files that k has, each from the same entry.
@@ -88,7 +88,7 @@ func (t *Tree) Seen(engines string) *Tree {
 }
 
 // place is the name without symlinks on the way to it that a name of a layer on top stands for;
-// "" where there is none.
+// or "".
 func (t *Tree) place(name string) string {
 	dir, base := path.Split(name)
 	real, err := t.resolve(dir)
@@ -98,7 +98,7 @@ func (t *Tree) place(name string) string {
 	return path.Join(real, base)
 }
 
-// shown returns the node with a name, of an overlay engine or else of another; nil where no
+// shown returns the node with a name, of an overlay engine or else of another; nil if no
 // engine has it.
 func (t *Tree) shown(name string) *Node {
 	k := t.At(name)
@@ -148,7 +148,7 @@ func (t *Tree) stated(name string) bool {
 }
 
 // visible is one file with its names: those that overlay engines show, sorted, and behind them
-// those that it has for others and must be written under, too.
+// those that it has for others and must also be written under.
 type visible struct {
 	*Inode
 	Names []string
@@ -226,7 +226,7 @@ func (t *Tree) visible(choose func(*Inode) bool) []visible {
 	return all
 }
 
-// kept are the files that others than overlay engines show where one of written would be written
+// kept are the files that others than overlay engines show at a path at which one of written would be written
 // over them, with the names under which they must be written once more, behind it.
 func (t *Tree) kept(written map[*Inode][]string) map[*Inode][]string {
 	patched := map[origin]bool{}
@@ -296,7 +296,7 @@ func (t *Tree) differences(all []visible) []string {
 	return lines
 }
 
-// shows says where a tree has a file, and where a rebuild puts it where nothing is.
+// shows returns a file's place in a tree, and where a rebuild puts it if that is empty.
 func (t *Tree) shows(v *visible) string {
 	text := "it nowhere"
 	if names := t.namesOf(v.Inode); len(names) > 0 {

@@ -155,7 +155,7 @@ func unpacked(t *testing.T, root string) string {
 	return strings.Join(all, " ")
 }
 
-// TestBadLayers: each is an error that names the layer, and the member where there is one.
+// TestBadLayers: each is an error that names the layer, and the member if there is one.
 func TestBadLayers(t *testing.T) {
 	long := strings.Repeat("x/", 3000) + "x"
 	for _, tc := range []struct {
@@ -222,7 +222,7 @@ func TestHardLinkMetadata(t *testing.T) {
 }
 
 // TestEnginesDiffer: where engines show different things, all of it is found, written once under
-// each name that some engine has, and told.
+// each name that some engine has, and reported.
 func TestEnginesDiffer(t *testing.T) {
 	usr := []imagetest.TestMember{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib")}
 	for _, tc := range []struct {

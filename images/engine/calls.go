@@ -25,7 +25,7 @@ func (c *Client) Image(ctx context.Context, name string) (Image, error) {
 	return get[Image](ctx, c, "/images/"+name+"/json", nil)
 }
 
-// ListedImage is an image as the list has it.
+// ListedImage is an image in the list.
 type ListedImage struct {
 	ID       string `json:"Id"`
 	RepoTags []string
@@ -127,7 +127,7 @@ func (c *Client) Container(ctx context.Context, name string) (*Container, error)
 	return found, nil
 }
 
-// ListedContainer is a container as the list has it.
+// ListedContainer is a container in the list.
 type ListedContainer struct {
 	ID             string `json:"Id"`
 	Names          []string

@@ -1,4 +1,4 @@
-// A connection to a daemon: where it listens, and the version of its API.
+// A connection to a daemon: its address, and the version of its API.
 
 package engine
 
@@ -179,7 +179,7 @@ func (c *Client) Since(version string) bool { return !older(c.version, version) 
 // older compares two versions, as 1.41.
 func older(a, b string) bool {
 	var x, y [2]int
-	fmt.Sscanf(a, "%d.%d", &x[0], &x[1]) // what is no number is 0
+	fmt.Sscanf(a, "%d.%d", &x[0], &x[1]) // other words than numbers are 0
 	fmt.Sscanf(b, "%d.%d", &y[0], &y[1])
 	return x[0] < y[0] || x[0] == y[0] && x[1] < y[1]
 }

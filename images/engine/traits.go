@@ -1,4 +1,4 @@
-// What is known of an engine.
+// The facts about an engine.
 
 package engine
 

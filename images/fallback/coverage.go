@@ -1,4 +1,4 @@
-// What an image has of the fallback, what it needs, and what that covers.
+// The parts of the fallback that an image has and needs, and the call sites that they cover.
 
 package fallback
 
@@ -81,7 +81,7 @@ func (in *installed) most(name string) int64 {
 	return maxPreload
 }
 
-// has reports whether a file of the fallback is there as it is to be.
+// has reports whether a file of the fallback is there as it should be.
 func (in *installed) has(e *contents.Extra) bool {
 	k := in.t.Find(e.Name)
 	switch {
@@ -104,7 +104,7 @@ func (in *installed) library() bool {
 	return in.hasLoader && fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.Line(in.wide()))
 }
 
-// wide reports whether the line of ld.so.preload is, or is to be, the one for programs of
+// wide reports whether the line of ld.so.preload is, or will be, the one for programs of
 // both kinds. The drop-in layer has that one always: it does not know what it is put on.
 func (in *installed) wide() bool {
 	return in.has32 || fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.PlatformLine)
@@ -138,7 +138,7 @@ func (in *installed) missing(library, trace bool) ([]contents.Extra, error) {
 	return all, nil
 }
 
-// preloadFile is /etc/ld.so.preload as it is to be: a line more, all else as it is.
+// preloadFile is the new /etc/ld.so.preload: a line more, the rest unchanged.
 func (in *installed) preloadFile() (contents.Extra, error) {
 	e := contents.Extra{Name: fallbackfiles.Preload, Mode: 0o644, Body: fallbackfiles.WithLine(in.content[fallbackfiles.Preload], in.wide())}
 	k := in.t.Find(fallbackfiles.Preload)
@@ -155,8 +155,8 @@ func (in *installed) preloadFile() (contents.Extra, error) {
 	return e, nil
 }
 
-// writable reports whether a file can stand under a name: all folders on the way are
-// folders, or missing, and what it replaces is no folder.
+// writable reports whether a file can have a name: all folders on the way are
+// folders, or missing, and it does not replace a folder.
 func (in *installed) writable(name string) error {
 	var at string
 	k := in.t.Root
@@ -289,7 +289,7 @@ func Covered(ctx context.Context, s *contents.Session, src *media.Source, shim *
 	return sub.F, shim.Find(ctx, src.Image, sub.T, sub.F.Findings)
 }
 
-// entryProgram is the program that a container of an image starts with, "" where it names none.
+// entryProgram is the program that a container of an image starts with, "" if it names none.
 func entryProgram(config []byte) string {
 	var c imageConfig
 	if json.Unmarshal(config, &c) != nil {

@@ -2,7 +2,7 @@
 // later. Its files are
 //
 //	vfix/x86_64/libvfix.so  the preload library, for every dynamic program
-//	vfix/i686/libvfix.so    its empty twin, for 32-bit programs (where there are any)
+//	vfix/i686/libvfix.so    its empty twin, for 32-bit programs (if there are any)
 //	vfix/vfix-trace         the supervisor, for programs that no preload reaches
 //	etc/ld.so.preload       one line that names the library
 //
@@ -30,7 +30,7 @@ const (
 	FallbackNever  Mode = "never"
 )
 
-// Shim is the programs of the fallback, as package shim embeds them. This package is told
+// Shim is the programs of the fallback, as package shim embeds them. This package gets
 // them, so that it need not know what they are.
 type Shim struct {
 	Library   []byte // libvfix.so for 64-bit programs
@@ -64,7 +64,7 @@ func (s *Shim) LibraryFiles(has32 bool) []contents.Extra {
 	return all
 }
 
-// Names are those of all files of the fallback that an image may get; none where there is no fallback.
+// Names are those of all files of the fallback that an image may get; none without a fallback.
 func (s *Shim) Names() []string {
 	if !s.Present() {
 		return nil
@@ -81,7 +81,7 @@ func (s *Shim) TraceFile() contents.Extra {
 	return contents.Extra{Name: traceName, Mode: 0o755, Body: s.Trace}
 }
 
-// noPreload says why a preload does nothing for the sites left in a file, "" where it does.
+// noPreload says why a preload does nothing for the sites left in a file, "" if it does.
 func noPreload(r *rewriter.Report, hasLoader bool) string {
 	switch {
 	case r.Static:

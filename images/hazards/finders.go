@@ -9,8 +9,8 @@ import (
 )
 
 // java knows HotSpot, which names itself "… VM (RELEASE) for linux-amd64 JRE (VERSION), built on"
-// (hotspot, Abstract_VM_Version::internal_vm_info_string). What a JDK can do is seen from the files that
-// it reads: memory.limit_in_bytes is v1's, memory.max v2's, and cgroup.controllers tells since
+// (hotspot, Abstract_VM_Version::internal_vm_info_string). The abilities of a JDK show in the files that
+// it reads: memory.limit_in_bytes is v1's, memory.max v2's, and cgroup.controllers shows since
 // JDK-8349988 whether v2 is in use, in place of /proc/cgroups.
 func java(t *text) (*Hazard, error) {
 	version := ""

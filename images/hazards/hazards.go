@@ -36,7 +36,7 @@ type Hazard struct {
 	Version string // of the JDK, OpenSSL or systemd, as it names itself; of the schema
 }
 
-// finders know files by their names, as path.Match has them; nil is no hazard.
+// finders know files by their names, in the form of path.Match; nil stands for no hazard.
 var finders = []struct {
 	name string
 	find func(*text) (*Hazard, error)
@@ -46,7 +46,7 @@ var finders = []struct {
 	{"systemd", systemd},
 }
 
-// Find examines an ELF file by the name that it has; nil is no hazard. The error is r's.
+// Find examines an ELF file by its name; nil stands for no hazard. The error is r's.
 func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
 	for _, f := range finders {
 		if ok, err := path.Match(f.name, path.Base(name)); ok && err == nil {

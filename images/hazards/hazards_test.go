@@ -16,7 +16,7 @@ func find(t *testing.T, name, content string) *Hazard {
 	return h
 }
 
-// What programs of each version have in them, with what surrounds it.
+// The text that programs of each version have in them, with its surroundings.
 const (
 	jre      = "\x00OpenJDK 64-Bit Server VM (%) for linux-amd64 JRE (%), built on Oct 17 2023 00:00:00\x00"
 	v1Files  = "\x00/proc/self/cgroup\x00%s/memory.limit_in_bytes\x00"

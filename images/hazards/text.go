@@ -60,7 +60,7 @@ func (t *text) has(word string) (found bool, err error) {
 	return found, err
 }
 
-// until returns the bytes before the first of the given characters or a zero; "" where there is none.
+// until returns the bytes before the first of the given characters or a zero; or "".
 func until(b []byte, chars string) string {
 	if n := bytes.IndexAny(b, chars+"\x00"); n > 0 {
 		return string(b[:n])

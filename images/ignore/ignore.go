@@ -22,7 +22,7 @@ import (
 	"vfix.dev/vfix/rewriter"
 )
 
-// DefaultFile is read where it exists and no other is named.
+// DefaultFile is read if it exists and no other is named.
 const DefaultFile = ".vfixignore.yaml"
 
 // maxFile is how large such a file may be, in bytes.
@@ -181,7 +181,7 @@ func (e *entry) matchesFile(f *contents.File) bool {
 	return true
 }
 
-// Unused says of each entry that matched nothing so far where it is.
+// Unused gives the place of each entry that matched nothing so far.
 func (r *Rules) Unused() (all []string) {
 	for _, e := range r.entries {
 		if e.matched == 0 {

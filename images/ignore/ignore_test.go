@@ -56,7 +56,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// What was not examined is cleared by nothing.
+// Nothing clears a file that was not examined.
 func TestUnreadStays(t *testing.T) {
 	r, err := parse([]byte("ignore:\n- {path: '*', site: '*', digest: '*', reason: r}"))
 	if err != nil {

@@ -40,7 +40,7 @@ func FileM(name string, body []byte) TestMember {
 	return TestMember{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, body}
 }
 
-// LegacyM is a file that the rewriter patches; its content tells it from others.
+// LegacyM is a file that the rewriter patches; its content distinguishes it from others.
 func LegacyM(name, text string) TestMember {
 	m := FileM(name, LegacyELF(text))
 	m.Mode = 0o755

@@ -23,7 +23,7 @@ var CallTime = []byte{0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, 0xff, 0xd0, 0x31
 // callTimeFixed is what vfix makes of it: mov $201,%rax; syscall; and the rest.
 var callTimeFixed = []byte{0x48, 0xc7, 0xc0, 0xc9, 0x00, 0x00, 0x00, 0x0f, 0x05, 0x31, 0xc9, 0x45, 0x31, 0xdb, 0xc3}
 
-// unwindTable says where the function ends, which is n bytes long and stands right behind it.
+// unwindTable gives the end of the function, which is n bytes long and right behind it.
 func unwindTable(n int) []byte {
 	const cie = "\x14\x00\x00\x00\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01\x00\x00"
 	var b bytes.Buffer

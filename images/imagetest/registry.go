@@ -21,7 +21,7 @@ import (
 // FakeRegistry is a registry on loopback whose answers a test may spoil.
 type FakeRegistry struct {
 	Host string
-	// spoil, where it is not nil, sees each request first and says whether it answered.
+	// spoil, if not nil, sees each request first and says whether it answered.
 	spoil func(http.ResponseWriter, *http.Request) bool
 	Mu    sync.Mutex
 	Seen  []string // METHOD PATH?QUERY

@@ -1,4 +1,4 @@
-// What local engines have: their images, the containers that run, and which of them call
+// The stock of local engines: their images, the containers that run, and which of them call
 // the vsyscall page.
 
 package inventory
@@ -58,7 +58,7 @@ type runner struct {
 
 // Take examines every image of every engine that answers, the images of running
 // containers first, until all is done or enough ends; ctx ends it with an error. It errs with
-// ErrNoDaemon where no engine answers. Of an image with several platforms the one that
+// ErrNoDaemon if no engine answers. Of an image with several platforms the one that
 // o.Media names counts.
 func Take(ctx, enough context.Context, o images.ScanOptions) (*Inventory, error) {
 	if o.Media.Progress == nil {

@@ -32,7 +32,7 @@ const (
 )
 
 // maxChain is how many layers an image of such an archive may have. Engines refused the
-// 128th (moby, layer/layer_store.go, maxLayerDepth); empty ones were layers there, too.
+// 128th (moby, layer/layer_store.go, maxLayerDepth); empty ones were also layers there.
 const maxChain = 1024
 
 // IsV1Archive reports whether an archive is one of these, and of no later form as well.
@@ -79,7 +79,7 @@ func v1Tags(t *tarFile) (map[string]string, error) {
 }
 
 // v1Image makes an image of the one that a tag or ID names, or of the only one, and says
-// its tag, "" where it has none. Every layer is read once for its diff ID.
+// its tag, "" if it has none. Every layer is read once for its diff ID.
 func v1Image(ctx context.Context, t *tarFile, tag string, o Options) (*blob.StoredImage, string, error) {
 	tags, err := v1Tags(t)
 	if err != nil {
@@ -103,7 +103,7 @@ func v1Image(ctx context.Context, t *tarFile, tag string, o Options) (*blob.Stor
 	return img, tag, err
 }
 
-// measureEntry reads the content of one layer. It is a link where it is that of another.
+// measureEntry reads the content of one layer. It is a link if it is that of another.
 func measureEntry(ctx context.Context, t *tarFile, l *schema1.OldLayer, b entryBlobs, o Options) error {
 	e, err := t.find(l.ID + v1Layer)
 	if err != nil {

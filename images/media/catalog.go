@@ -1,4 +1,4 @@
-// What a registry has: its repositories and their tags (distribution-spec, "Listing Tags"; the list of
+// The repositories of a registry and their tags (distribution-spec, "Listing Tags"; the list of
 // repositories is distribution's own, "Listing Repositories", and not every registry has it).
 
 package media
@@ -91,7 +91,7 @@ func eachPage[P any](ctx context.Context, wrong func(error) error, list interfac
 // (distribution-spec, "Referrers Tag Schema"; cosign, SIGNATURE_SPEC.md).
 var notImages = lazy.Regexp(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`)
 
-// isTag is the grammar of tags (distribution-spec, "Pulling manifests"): what is none cannot be pulled, and in
+// isTag is the grammar of tags (distribution-spec, "Pulling manifests"): anything else cannot be pulled, and in
 // a list it may be read as something else.
 var isTag = lazy.Regexp(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 

@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Container is what an engine tells of a container.
+// Container is an engine's report of a container.
 type Container struct {
 	Name     string
 	ID       string
@@ -20,9 +20,9 @@ type Container struct {
 	ImageID  string // of the image it was made of, whatever has that name now
 	Program  string // path of what it started
 	Running  bool
-	PID      int       // of its first process, 0 where it does not run
+	PID      int       // of its first process, 0 if it does not run
 	Status   int       // exit status
-	Finished time.Time // zero where it has not ended
+	Finished time.Time // zero if it has not ended
 	Error    string    // the engine's, of a start that failed
 	// OutOfMemory says that the limit of Memory bytes, 0 for none, ended it. Words are its command and
 	// its environment.
@@ -35,7 +35,7 @@ type Container struct {
 }
 
 // InContainer calls f with a container, by name or ID, and the first daemon that has it. It errs with ErrNotFound
-// where none of them has it, and with ErrNoDaemon where none answers.
+// if none of them has it, and with ErrNoDaemon if none answers.
 func InContainer(ctx context.Context, name string, o Options, f func(*engine.Client, *engine.Container) error) error {
 	found := false
 	err := EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {

@@ -49,7 +49,7 @@ func OpenDaemon(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	return src, nil
 }
 
-// DaemonID is the ID of the image that a daemon has under a name, "" where none has it.
+// DaemonID is the ID of the image that a daemon has under a name, "" if none has it.
 func DaemonID(ctx context.Context, name string, o Options) (id string, err error) {
 	err = EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {
 		found, err := c.Image(ctx, name)

@@ -39,7 +39,7 @@ func TestDaemon(t *testing.T) {
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "no image tiny:2")
 }
 
-// What goes wrong in a daemon is an error with its cause, and no file is left.
+// A failure in a daemon is an error with its cause, and no file is left.
 func TestDaemonFails(t *testing.T) {
 	imagetest.CleanTemp(t)
 	img := imagetest.TinyImage(t)
@@ -82,7 +82,7 @@ func TestDaemonFails(t *testing.T) {
 	imagetest.WantErr(t, err, hinterr.ErrDamaged, "got layers")
 }
 
-// With no host chosen, sockets in their usual places are tried in turn; podman's too.
+// With no host chosen, sockets in their usual places are tried in turn; also podman's.
 func TestDaemonPlaces(t *testing.T) {
 	img := imagetest.TinyImage(t)
 	d := imagetest.NewDaemon(t, img, "tiny:1")

@@ -16,7 +16,7 @@ import (
 )
 
 // ResolveDest makes a DEST without a prefix one with a transport. A folder that is an OCI layout is one; what looks like a file must say
-// which of the two archives it is to be; anything else is the name of an image in the daemon.
+// which of the two archives it becomes; anything else is the name of an image in the daemon.
 func ResolveDest(d Ref) (Ref, error) {
 	if d.Transport != Plain {
 		return d, nil
@@ -66,7 +66,7 @@ func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options
 }
 
 // Renamed is the name that -t gives to what is derived from a source: a name, or, without a colon and a slash, another
-// tag of the source's own name, as copa has it.
+// tag of the source's own name, as with copa.
 func Renamed(r Ref, tag string) string {
 	if strings.ContainsAny(tag, ":/@") {
 		return tag

@@ -73,7 +73,7 @@ func FromDockerArchive(ctx context.Context, t *tarFile, ref Ref, o Options) (*So
 }
 
 // archivedImage finds the image that a tag names in a docker archive, or the only one, and
-// its tag, "" where it has none.
+// its tag, "" if it has none.
 //
 // Such an archive has no manifest; the one made here says what there is: a layer that was
 // saved uncompressed has its diff ID as its digest, so nothing needs compressing to name
@@ -136,7 +136,7 @@ func findArchived(all []ArchiveImage, tag string) (ArchiveImage, error) {
 
 // hexName finds the digest in the names that docker, skopeo and go-containerregistry give
 // the entries of an archive: HEX.json, HEX.tar, HEX.tar.gz, sha256:HEX, blobs/sha256/HEX.
-// In HEX/layer.tar, docker's own, HEX is no digest of anything.
+// In HEX/layer.tar, docker's own, HEX is not a digest of anything.
 var hexName = lazy.Regexp(`^(?:sha256:)?([0-9a-f]{64})(?:\.json|\.tar|\.tar\.gz|\.tar\.zst)?$`)
 
 // claimedDigest is the digest in an entry's name.

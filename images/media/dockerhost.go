@@ -21,7 +21,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// dockerHosts lists where to look for a daemon. What the user chose is looked at alone:
+// dockerHosts lists the addresses at which a daemon may be. An address that the user chose is tried alone:
 // DOCKER_HOST, else the context named by DOCKER_CONTEXT or docker's config (docker(1),
 // "context use"). Else the usual places that exist: docker's socket, those of rootless docker
 // and Docker Desktop, and podman's.
@@ -177,7 +177,7 @@ func Answers(ctx context.Context, o Options) bool {
 }
 
 // EachDaemon calls f with every daemon that answers until it says done. It errs with
-// ErrNoDaemon, and what was tried, where none answers. only is the Where of a ref: "" for any daemon.
+// ErrNoDaemon, and what was tried, if none answers. only is the Where of a ref: "" for any daemon.
 func EachDaemon(ctx context.Context, only string, o Options, f func(c *engine.Client) (done bool, err error)) error {
 	hosts, err := hostsFor(only)
 	if err != nil {

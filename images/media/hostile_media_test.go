@@ -269,7 +269,7 @@ func TestNestedTooDeep(t *testing.T) {
 }
 
 // TestOneImageOfTwoNames: an image that a layout lists twice is one image, whoever listed it: a layout that was
-// written onto itself, too.
+// also written onto itself.
 func TestOneImageOfTwoNames(t *testing.T) {
 	b := newBadLayout(t)
 	is := v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: b.manifest, Size: int64(len(b.read(b.manifest)))}

@@ -100,7 +100,7 @@ func fromLayout(ctx context.Context, ref Ref, b blob.Blobs, marker, rawIndex []b
 	return src, nil
 }
 
-// tagOf is the tag of an entry of index.json, "" where it has none.
+// tagOf is the tag of an entry of index.json, "" if it has none.
 func tagOf(d v1.Descriptor) string {
 	if full := d.Annotations[fullRefNameKey]; full != "" {
 		return full

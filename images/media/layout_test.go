@@ -74,7 +74,7 @@ func TestLayoutExtend(t *testing.T) {
 		t.Errorf("hint: got %q", h)
 	}
 	imagetest.WantErr(t, imagetest.OpenErr(t, "oci:"+dir+":four"), hinterr.ErrNotFound, `"four"`)
-	// What has a tag there is there.
+	// A tagged image there is there.
 	imagetest.Put(t, "oci:"+dir, media.Result{Image: one})
 	if again := imagetest.Must[[]byte](t)(os.ReadFile(dir + "/index.json")); !bytes.Equal(again, index) {
 		t.Errorf("index.json: an entry without a tag for an image that has one: %s", again)
@@ -110,7 +110,7 @@ func TestLayoutIndex(t *testing.T) {
 	imagetest.WantErr(t, err, hinterr.ErrPlatform, "linux/s390x", "linux/amd64, linux/arm64/v8")
 }
 
-// What a layout lists and does not have stays listed, and is noted.
+// An entry of a layout that is missing stays listed, and is noted.
 func TestLayoutSparse(t *testing.T) {
 	dir := t.TempDir()
 	imagetest.Put(t, "oci:"+dir+"/a", media.Result{Index: imagetest.TinyIndex(t)})

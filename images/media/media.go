@@ -1,4 +1,4 @@
-// What all media share: transports, references, options, sources and results.
+// Shared by all media: transports, references, options, sources and results.
 
 package media
 
@@ -45,7 +45,7 @@ type Ref struct {
 type Options struct {
 	Platform v1.Platform // default linux/amd64
 	// EveryLevel says that of an index all images for linux/amd64 are meant, whatever level of
-	// x86-64 they are for; so it is where no platform is named.
+	// x86-64 they are for; so it is without a named platform.
 	EveryLevel bool
 	Insecure   bool // plain HTTP and unverified TLS allowed
 	Progress   progress.Reporter
@@ -57,7 +57,7 @@ type Options struct {
 
 	Retry registry.RetryPolicy
 	Meter *registry.Meter
-	// PerSecond is how many requests a registry gets in a second; 0 is no limit.
+	// PerSecond is how many requests a registry gets in a second; 0 means no limit.
 	PerSecond float64
 	Net       *registry.Network // what one command shares; nil until withDefaults
 }
@@ -118,7 +118,7 @@ type Source struct {
 	Close func() error
 }
 
-// Result is what is to be written: an image, or an index with one image replaced.
+// Result is the thing to write: an image, or an index with one image replaced.
 type Result struct {
 	// Image is always set: a daemon and a docker archive hold no index and take it alone.
 	Image v1.Image
@@ -126,11 +126,11 @@ type Result struct {
 	// Source is where the image, or its base, comes from.
 	Source Ref
 
-	// Statement is what is to be stated about it; nil: nothing.
+	// Statement is the statement about it; nil: nothing.
 	Statement ResultStatement
 }
 
-// ResultStatement is what is to be stated about a result, and learns where the result was put.
+// ResultStatement is the statement about a result, and learns its place.
 type ResultStatement interface {
 	// Beside begins the file beside an archive or layout that is about to get its name:
 	// once that has it, all that can fail is a rename.
@@ -147,7 +147,7 @@ type PendingFile interface {
 	Discard() // for defer; nothing after Commit
 }
 
-// beside begins the file of what is to be stated about r.
+// beside begins the file of the statement about r.
 func (r Result) beside(dest Ref, st Stored) (PendingFile, error) {
 	if r.Statement == nil {
 		return noFile{}, nil
@@ -155,7 +155,7 @@ func (r Result) beside(dest Ref, st Stored) (PendingFile, error) {
 	return r.Statement.Beside(dest, r, st)
 }
 
-// noFile is a PendingFile that nobody wants.
+// noFile is a PendingFile that nobody reads.
 type noFile struct{}
 
 func (noFile) Commit() error { return nil }

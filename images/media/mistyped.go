@@ -21,7 +21,7 @@ var fileEnding = lazy.Regexp(`(?i)\.(tar|tgz|tbz2?|txz|t?zst|gz|bz2|xz|lz4|zip|s
 // domain matches the first part of a name that is a registry (distribution/reference, "normalize.go").
 func isDomain(first string) bool { return strings.ContainsAny(first, ".:") || first == "localhost" }
 
-// Mistyped returns an error where a name without a prefix, that is no file here, was probably not meant as an image in
+// Mistyped returns an error if a name without a prefix, that is no file here, was probably not meant as an image in
 // a registry: no registry is asked for a file whose name has a slip in it.
 func Mistyped(n string) error {
 	if prefix, rest := splitPrefix(n); prefix != "" {
@@ -58,7 +58,7 @@ func Mistyped(n string) error {
 	return nil
 }
 
-// NoFile is the error about a path at which nothing is, with the file that was meant where one is near.
+// NoFile is the error about a path at which nothing is, with the file that was meant if one is near.
 func NoFile(path string) error { return noSuchFile(path, "%s: no such file or directory", path) }
 
 func noSuchFile(path, format string, args ...any) error {
@@ -94,7 +94,7 @@ func nearestFile(path string) string {
 	return ""
 }
 
-// splitPrefix splits a name at what may have been meant as the end of a prefix; "" where there is no such thing.
+// splitPrefix splits a name at what may have been meant as the end of a prefix; or "".
 func splitPrefix(n string) (prefix, rest string) {
 	i := strings.IndexAny(n, ":;=,")
 	if i <= 0 || strings.ContainsAny(n[:i], "./@") {

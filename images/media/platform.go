@@ -111,7 +111,7 @@ func pick(idx v1.ImageIndex, want v1.Platform, depth int) (v1.Descriptor, v1.Ima
 		want.String(), strings.Join(offered, ", "))
 }
 
-// pickFrom is pick without the error where there is none: the image is nil then, and
+// pickFrom is pick without the error for a missing image: the image is nil then, and
 // offered has the platforms that were seen.
 func pickFrom(idx v1.ImageIndex, want v1.Platform, depth int, offered *[]string) (v1.Descriptor, v1.Image, error) {
 	none := v1.Descriptor{}
@@ -202,7 +202,7 @@ func platformRank(have, want v1.Platform) int {
 // supplement, 3.1.1).
 const maxAMD64Level = 4
 
-// amd64Level is 1 to 4, and 0 for what is no level.
+// amd64Level is 1 to 4, and 0 for anything but a level.
 func amd64Level(variant string) int {
 	switch variant {
 	case "", "v1":

@@ -135,7 +135,7 @@ func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written m
 	return name, copyBlob(ctx, tw, b, o)
 }
 
-// spoolPlain unpacks a layer into a temporary file: tar wants the size first. done removes
+// spoolPlain unpacks a layer into a temporary file: tar needs the size first. done removes
 // the file.
 func spoolPlain(ctx context.Context, l v1.Layer, o Options) (b blob.BlobToWrite, done func(), err error) {
 	diffID, err := l.DiffID()

@@ -127,7 +127,7 @@ func PutLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 	return st, nil
 }
 
-// existingLayout returns the index.json of a layout, nil where there is nothing or an empty
+// existingLayout returns the index.json of a layout, nil for nothing or an empty
 // folder at dir.
 func existingLayout(dir string) ([]byte, error) {
 	entries, err := os.ReadDir(dir)

@@ -31,11 +31,11 @@ var Prefixes = []string{
 // ParseRef takes apart what a user typed. It looks at no file. The forms are skopeo's
 // (containers-transports(5)): docker-daemon:REF, docker://REF, docker-archive:FILE[:REF],
 // oci:DIR[:TAG], oci-archive:FILE[:TAG], dir:ROOTFS. Whatever has none of these prefixes
-// is a Guessed Plain ref. It errors where nothing is behind the prefix, and for transports
+// is a Guessed Plain ref. It errors if nothing is behind the prefix, and for transports
 // that vfix has not.
 //
 // A letter, a colon and a slash of either kind are a Windows path, wherever a path may
-// stand; the colon between a path and its tag is the first one after that.
+// occur; the colon between a path and its tag is the first one after that.
 func ParseRef(s string) (Ref, error) {
 	if s == "" {
 		return Ref{}, hinterr.Errorf(hinterr.ErrNotFound, "an empty name is neither a file nor an image")
@@ -44,7 +44,7 @@ func ParseRef(s string) (Ref, error) {
 	if !found || drivePath(s) {
 		return Ref{Transport: Plain, Name: s, Guessed: true}, nil
 	}
-	bare := strings.TrimPrefix(rest, "//") // podman://NAME, as other tools have it
+	bare := strings.TrimPrefix(rest, "//") // podman://NAME, a form of other tools
 	t := Transport(prefix)
 	if alias, ok := aliases[prefix]; ok {
 		t, rest = alias, bare

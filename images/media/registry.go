@@ -109,7 +109,7 @@ func getManifest(ctx context.Context, n name.Reference, o Options) (*remote.Desc
 
 // RegistryDigest asks a registry, with one HEAD, for the digest of the manifest or index that a
 // name has there now. One that does not answer that is asked for the manifest. The error is
-// ErrNotFound where it has none.
+// ErrNotFound if it has none.
 func RegistryDigest(ctx context.Context, ref Ref, o Options) (string, error) {
 	n, err := name.ParseReference(ref.Name, registry.NameOptions(o.Insecure)...)
 	if err != nil {
@@ -195,7 +195,7 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 }
 
 // tlsError finds what either side has against the other's certificate. With a registry on
-// this machine it stands beside the answer to plain HTTP, which says less.
+// this machine it comes beside the answer to plain HTTP, which says less.
 func tlsError(err error) error {
 	var cert *tls.CertificateVerificationError
 	var op *net.OpError
@@ -238,7 +238,7 @@ func statusError(where, host, missing string, e *transport.Error) error {
 	case http.StatusNotFound:
 		return hinterr.Errorf(hinterr.ErrNotFound, "%s: %s (%s)", where, missing, text)
 	case http.StatusUnauthorized, http.StatusForbidden:
-		// Docker Hub and others answer so where the repository does not exist, too.
+		// Docker Hub and others also answer so if the repository does not exist.
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnauthorized, "%s: no access, or no such repository (%s)", where, text),
 			"docker login %s", host)
 	case http.StatusTooManyRequests:

@@ -218,7 +218,7 @@ func TestMountThatIsNone(t *testing.T) {
 	}
 }
 
-// What a registry lists as tags and are none is not listed: it may become a part of a path.
+// Invalid tags in a registry's list are not listed: they may become a part of a path.
 func TestTagsThatAreNone(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {

@@ -101,7 +101,7 @@ func TestRegistryIndex(t *testing.T) {
 	}
 }
 
-// What a registry answers ends in an error that names it and the repository.
+// A registry's answer ends in an error that names it and the repository.
 func TestRegistryAnswers(t *testing.T) {
 	imagetest.CleanTemp(t)
 	f := imagetest.NewRegistry(t)

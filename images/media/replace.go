@@ -20,9 +20,9 @@ import (
 )
 
 // ReplaceInIndex returns idx with the image that old describes replaced by img, wherever it
-// stands: in idx or in an index in it. Of old's entry only digest, size and media type
+// is: in idx or in an index in it. Of old's entry only digest, size and media type
 // change; platform, annotations and position are kept. Every other entry keeps its bytes,
-// and the index its own text around them, but for buildkit's attestations about old, which
+// and the index its own text around them, except for buildkit's attestations about old, which
 // are not about img and go: Put notes that. Errors come from the methods of the result.
 func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) v1.ImageIndex {
 	return replaceInIndex(idx, old, img, blob.MaxNesting)
@@ -44,7 +44,7 @@ type replacedIndex struct {
 	compute func() error
 	// Set by compute:
 	raw     []byte
-	digest  v1.Hash                    // of img, where it stands in this index
+	digest  v1.Hash                    // of img, if it is in this index
 	nested  map[v1.Hash]*replacedIndex // indexes in this one that changed, by new digest
 	dropped []v1.Descriptor            // attestations about old, here and in nested
 }
@@ -148,7 +148,7 @@ func (r *replacedIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
 // Layer gives what is neither image nor index; remote.WriteIndex asks for it.
 func (r *replacedIndex) Layer(h v1.Hash) (v1.Layer, error) { return blob.BlobOf(r.base, h) }
 
-// NoteDropped tells of the attestations that ReplaceInIndex left out.
+// NoteDropped reports the attestations that ReplaceInIndex left out.
 func NoteDropped(idx v1.ImageIndex, p progress.Reporter) {
 	r, ok := idx.(*replacedIndex)
 	if !ok || r.compute() != nil {
@@ -171,7 +171,7 @@ type indexText struct {
 // parseIndexText finds the entries of an index. It errs where "manifests" is missing, no
 // list or there twice: readers would disagree on which one counts.
 func parseIndexText(raw []byte) (*indexText, error) {
-	if !json.Valid(raw) { // hujson takes comments too
+	if !json.Valid(raw) { // hujson also takes comments
 		return nil, hinterr.Damaged("index: not JSON")
 	}
 	t := &indexText{}

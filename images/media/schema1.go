@@ -42,7 +42,7 @@ func (s *Source) takeRemoteSchema1(ctx context.Context, at registry.Site, n name
 	release := o.Net.Keep(m.Blobs())
 	s.Close = func() error { release(); return nil }
 	err = s.takeSchema1(ctx, raw, at.Blobs(), o)
-	// A registry's word for the digest of a signed manifest is no proof.
+	// A registry's word for the digest of a signed manifest is not a proof.
 	if d, ok := n.(name.Digest); ok && err == nil && d.DigestStr() != s.Digest {
 		err = hinterr.Damaged("manifest %s: got %s of what the registry sent", d.DigestStr(), s.Digest)
 	}
@@ -59,7 +59,7 @@ const (
 	dirManifestSuffix = ".manifest.json"
 )
 
-// dirBlobs are the blobs beside a manifest: as skopeo's dir: has them, as a layout has
+// dirBlobs are the blobs beside a manifest: as in skopeo's dir:, as in a layout
 // them, or under the whole digest.
 type dirBlobs struct{ dir string }
 
@@ -80,7 +80,7 @@ func (d dirBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
 		"the layers must be beside the manifest, as 'skopeo copy docker://IMAGE dir:FOLDER' puts them")
 }
 
-// manifestIn describes the manifest or index in a text; the zero value says that it is none.
+// manifestIn describes the manifest or index in a text; the zero value says that it is neither.
 func manifestIn(raw []byte) v1.Descriptor {
 	var m struct {
 		SchemaVersion int             `json:"schemaVersion"`

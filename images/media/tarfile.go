@@ -172,7 +172,7 @@ func (t *tarFile) unpack(ctx context.Context, size int64, o Options, stop func(s
 	if err := t.listFrom(ctx, count, count.At, stop); err != nil {
 		return err
 	}
-	// What follows the end marker is read too, or damage there would go unseen.
+	// The bytes behind the end marker are also read, or damage there would go unseen.
 	_, err = blob.CopyTo(ctx, io.Discard, count, nil)
 	return err
 }

@@ -35,8 +35,8 @@ func IsLayer(t types.MediaType) bool {
 	return t.IsLayer() || t == dockerLayerZstd || t == dockerForeignLayerPlain
 }
 
-// OCIName is the OCI media type for what a media type of an image names: t itself where that
-// is no name of docker's.
+// OCIName is the OCI media type for what a media type of an image names: t itself if that
+// is not docker's name.
 func OCIName(t types.MediaType) types.MediaType {
 	if oci, ok := ociNames[t]; ok {
 		return oci

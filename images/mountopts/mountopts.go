@@ -2,7 +2,7 @@
 // want them: options of docker and podman for a shell, YAML for compose and Kubernetes.
 //
 // Paths may hold any character but NUL. Each of these formats has a quoting of its own, and
-// a shell's around it; what one of them cannot say is told by Unsayable.
+// a shell's around it; Unsayable reports what one of them cannot say.
 package mountopts
 
 import (
@@ -34,7 +34,7 @@ const (
 // Engines lists all formats in the order in which they are printed.
 var Engines = []Engine{Docker, Podman, Compose, Kubernetes}
 
-// Unsayable tells why an engine cannot be given a mount, "" where it can.
+// Unsayable says why an engine cannot get a mount, "" if it can.
 //
 // All four hand paths on as JSON (the engine's API, config.json, the pod), which has no
 // bytes that are not UTF-8. podman splits --mount at commas (until 4.4 without looking at
@@ -54,7 +54,7 @@ func Unsayable(e Engine, m Mount) string {
 }
 
 // Say writes the mounts for an engine, those left out that Unsayable has a reason for. image
-// is what is to be run, name what the service or the container is called.
+// is the image to run, name what the service or the container is called.
 func Say(e Engine, image, name string, mounts []Mount) string {
 	var fit []Mount
 	for _, m := range mounts {
@@ -98,7 +98,7 @@ func (m Mount) csv() string {
 // quoted says that the value of --mount has quotes in it.
 func (m Mount) quoted() bool { return strings.Contains(m.csv(), `"`) }
 
-// podmanOption is --mount too, but for names that podman would split.
+// podmanOption is also --mount, except for names that podman would split.
 func podmanOption(m Mount) string {
 	if m.quoted() {
 		return "--volume " + quote.Shell(m.Source+":"+m.Target+":ro")
@@ -106,7 +106,7 @@ func podmanOption(m Mount) string {
 	return dockerOption(m)
 }
 
-// csvLine writes fields as RFC 4180 has them, without the line's end.
+// csvLine writes fields as in RFC 4180, without the line's end.
 func csvLine(fields ...string) string {
 	var b strings.Builder
 	w := csv.NewWriter(&b)

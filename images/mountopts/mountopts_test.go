@@ -162,7 +162,7 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// No engine can be told of a name that is no UTF-8; nothing printed writes to a terminal.
+// No engine can get a name that is not UTF-8; nothing printed writes to a terminal.
 func TestUnsayable(t *testing.T) {
 	for _, e := range Engines {
 		bad := Mount{"/s", "/lib/\xff.so"}

@@ -9,7 +9,7 @@ import (
 )
 
 // A file of one's own with a group of others is patched in place, and the group is lost with a
-// warning; but for one that runs with that group's rights.
+// warning; except for one that runs with that group's rights.
 func TestForeignGroup(t *testing.T) {
 	imagetest.AsRoot(t, "only root can make such files")
 	const nobody, group = 65534, 5678

@@ -25,7 +25,7 @@ import (
 type replacement struct {
 	root        *os.Root        // the folder it is in, one of patchRun.roots
 	temp, final string          // relative to root
-	id          contents.FileID // of the file it replaces, where that has several names
+	id          contents.FileID // of the file it replaces, if that has several names
 	done        bool
 	dropped     []string // the marks that it does not carry on
 }
@@ -183,7 +183,7 @@ func (p *patchRun) discard() {
 	}
 }
 
-// noteOutside tells of files that have names outside of the paths given: those keep the
+// noteOutside reports files that have names outside of the paths given: those keep the
 // old content. Writing through them would change what nobody asked to change (package
 // caches are hard-linked into many places).
 func (p *patchRun) noteOutside() {

@@ -49,7 +49,7 @@ func TestLinkStaysInFolder(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "outside", "linked")); err == nil {
 		t.Error("a name outside of the folder")
 	}
-	// The same folder is no other case.
+	// The same folder is not a different case.
 	if err := contents.Link(b, "linked", b, "again"); err != nil {
 		t.Error(err)
 	}

@@ -34,8 +34,8 @@ type Options struct {
 	Output  string // -o: where the patched copy goes
 	DryRun  bool
 	// Since names a stamp: a file whose mtime says since when files must have changed to be
-	// looked at. Where it is missing all are. When all is done it is set to when the run
-	// began; "" is no stamp.
+	// looked at. If it is missing, all are. At the end it is set to when the run
+	// began; "" means no stamp.
 	Since string
 	// OneFS leaves out what is mounted in a folder.
 	OneFS    bool
@@ -66,8 +66,8 @@ type patchRun struct {
 	s   *contents.Session
 	o   Options
 	out *contents.Findings
-	// What is to be renamed once all of it is written, and which inode was already written
-	// anew where: two paths may name hard links of one file, or the same folder.
+	// The files to rename once all of them are written, and which inode was already written
+	// at which place: two paths may name hard links of one file, or the same folder.
 	pending  []*replacement
 	finals   map[string]bool
 	roots    map[string]*os.Root // the folders of those, by path

@@ -202,7 +202,7 @@ func TestPatchFails(t *testing.T) {
 	}
 }
 
-// TestPatchCancelled cancels at every place where progress is told.
+// TestPatchCancelled cancels at every place that reports progress.
 func TestPatchCancelled(t *testing.T) {
 	for _, inPlace := range []bool{true, false} {
 		dir := imagetest.LegacyFolder(t)

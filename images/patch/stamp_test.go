@@ -74,7 +74,7 @@ func TestSince(t *testing.T) {
 	if found.ELFFiles != 0 {
 		t.Errorf("files from before the stamp: got %d looked at, want none", found.ELFFiles)
 	}
-	// A stamp from the future is no stamp.
+	// A stamp from the future does not count.
 	if err := os.Chtimes(stampFile, future, future); err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,9 @@ import (
 
 const (
 	// inTotoMediaType is that of a statement without an envelope (in-toto attestation,
-	// spec/v1/envelope.md; buildkit's attestations use it so, too).
+	// spec/v1/envelope.md; buildkit's attestations also use it so).
 	inTotoMediaType = "application/vnd.in-toto+json"
-	// predicateKey is the annotation by which buildkit, docker scout and others tell what a
+	// predicateKey is the annotation by which buildkit, docker scout and others recognize what a
 	// statement states without reading it (moby/buildkit, docs/attestations/attestation-storage.md).
 	predicateKey = "in-toto.io/predicate-type"
 	// statementSuffix ends the name of a file with a statement (in-toto attestation, spec/v1/bundle.md
@@ -48,14 +48,14 @@ const (
 	EmptyConfigType = types.MediaType("application/vnd.oci.empty.v1+json")
 )
 
-// Proof is what is to be stated about a result, and what became of it.
+// Proof is the statement about a result, and what became of it.
 type Proof struct {
 	Doc Predicate
-	// File is where the user wants the statement; "" is beside an archive or layout.
+	// File is the place at which the user wants the statement; "" is beside an archive or layout.
 	File string
-	// subjects are the digests that the result has in the places where it was put so far.
+	// subjects are the digests that the result has in the places at which it was put so far.
 	subjects []v1.Hash
-	// Stored says where the statement is, warnings where it could not be put.
+	// Stored has the places of the statement, warnings those at which it could not be put.
 	Stored, Warnings []string
 }
 
@@ -80,7 +80,7 @@ func (p *Proof) state(dest media.Ref, subjects []v1.Hash) ([]byte, error) {
 }
 
 // pendingProof is a statement in a file that gets its name after what it is about got its
-// own. The zero value is none.
+// own. The zero value stands for none.
 type pendingProof struct {
 	p    *Proof
 	file *atomicfile.File
@@ -154,7 +154,7 @@ func (p pendingProof) Discard() {
 }
 
 // statementPath is the file beside an archive or layout: its name and, as a layout holds
-// several images, the tag. What a file name should not have becomes a hyphen.
+// several images, the tag. Other characters than a file name should have become a hyphen.
 func statementPath(r media.Ref) string {
 	path := filepath.Clean(r.Name)
 	if r.Transport == media.OCILayout && r.Tag != "" {
@@ -245,7 +245,7 @@ func (p *Proof) CanWrite() error {
 	return err
 }
 
-// WriteFile writes the statement where the user wants it, about all places of the result.
+// WriteFile writes the statement at the place that the user chose, about all places of the result.
 func (p *Proof) WriteFile(last media.Ref) error {
 	if p == nil || p.File == "" {
 		return nil

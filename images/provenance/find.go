@@ -33,7 +33,7 @@ type Stated struct {
 	From      string // the file, or the referrer with its digest
 }
 
-// Find finds the statement about an image where a rebuild leaves it; file, where it
+// Find finds the statement about an image at the place at which a rebuild leaves it; file, if it
 // is not "", is where the user says it is.
 func Find(ctx context.Context, src *media.Source, file string, o media.Options) (*Stated, error) {
 	digests, err := DigestsOf(src)
@@ -89,7 +89,7 @@ func besideStatement(ref media.Ref, digests []v1.Hash) (*Stated, error) {
 // globQuote makes a pattern that matches a path alone.
 func globQuote(path string) string {
 	if filepath.Separator == '\\' {
-		return path // where no character can be quoted
+		return path // a system without quoting of characters
 	}
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
@@ -243,7 +243,7 @@ func fetchSmall(at name.Digest, opts []remote.Option) ([]byte, error) {
 	return raw, err
 }
 
-// DigestsOf are all digests that an image is known by where it was read. One that comes
+// DigestsOf are all digests that an image is known by in its source. One that comes
 // uncompressed has no manifest of its own.
 func DigestsOf(src *media.Source) ([]v1.Hash, error) {
 	config, err := src.Image.ConfigName()

@@ -221,7 +221,7 @@ func stateRun(offset uint64, before, after []byte) StatedRun {
 	return StatedRun{Offset: offset, Before: hex.EncodeToString(before), After: hex.EncodeToString(after)}
 }
 
-// StateExtra describes a file that is no file of the base.
+// StateExtra describes a file that is not in the base.
 func StateExtra(e contents.Extra) StatedContent {
 	if e.Link != "" {
 		return StatedContent{Path: e.Name, Link: e.Link}

@@ -114,7 +114,7 @@ func TestStatementContent(t *testing.T) {
 }
 
 // TestStatementFalse: whatever of a statement is not so is a problem; the control is that it
-// is none as it was made.
+// is not as it was made.
 func TestStatementFalse(t *testing.T) {
 	source := imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.AppendLayers(imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM()}), imagetest.Must[[]v1.Layer](t)(imagetest.ProvedBase(t).Layers())...)))
 	dest := "oci:" + t.TempDir() + "/out:x"

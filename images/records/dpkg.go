@@ -4,7 +4,7 @@
 // a leading slash (deb-md5sums(5)). The path is the package's: on a system with a merged
 // /usr it goes through a symlink. dpkg --verify and debsums compare with it.
 //
-// conffiles stand in the file status instead; no program is one.
+// conffiles are in the file status instead; no program is one.
 
 package records
 
@@ -52,7 +52,7 @@ func IsDpkgRecord(name string, size int64) bool {
 
 // md5Change is what becomes of one file: its MD5 before and after, in hex.
 type md5Change struct {
-	Path          string // as the findings have it
+	Path          string // as in the findings
 	Before, After string
 }
 
@@ -63,7 +63,7 @@ type md5Line struct {
 }
 
 // CorrectMD5Sums finds the lines about changed files, and returns the content in which those
-// that agreed with the files before do so again. lookup tells which change, if any, there
+// that agreed with the files before do so again. lookup returns which change, if any, there
 // is of the file with a path.
 func CorrectMD5Sums(content []byte, lookup func(string) *md5Change) (corrected []byte, lines []md5Line) {
 	corrected = bytes.Clone(content)
@@ -88,7 +88,7 @@ func CorrectMD5Sums(content []byte, lookup func(string) *md5Change) (corrected [
 	return corrected, lines
 }
 
-// parseMD5Line takes a line apart; ok is false for what is none.
+// parseMD5Line takes a line apart; ok is false for other lines.
 func parseMD5Line(line []byte) (sum, name string, ok bool) {
 	line = bytes.TrimRight(line, "\r\n")
 	if len(line) < md5Digits+3 || line[md5Digits] != ' ' || line[md5Digits+1] != ' ' && line[md5Digits+1] != '*' {
@@ -141,7 +141,7 @@ func md5Of(r io.Reader) (string, error) {
 type Record struct {
 	Path     string `json:"path"`     // of the patched file
 	Manager  string `json:"manager"`  // "dpkg" or "rpm"
-	Package  string `json:"package"`  // its name in the database; "" where that was not found out
+	Package  string `json:"package"`  // its name in the database; "" if that was not found out
 	Database string `json:"database"` // the file that has the record
 	// Corrected says that the record was made to agree with the patched file.
 	Corrected bool `json:"corrected"`

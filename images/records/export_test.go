@@ -1,6 +1,6 @@
 package records
 
-// What only the tests of this package see.
+// For the tests of this package alone.
 
 type (
 	MD5Change = md5Change

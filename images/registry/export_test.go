@@ -1,6 +1,6 @@
 package registry
 
-// What only the tests of this package see.
+// For the tests of this package alone.
 
 import (
 	"bytes"
