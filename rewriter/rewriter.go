@@ -1,4 +1,4 @@
-// What others see of find and patch.
+// The parts of find and patch that others see.
 
 package rewriter
 
@@ -19,7 +19,7 @@ const (
 	Getcpu       = find.Getcpu
 )
 
-// What a reference is, and what becomes of it.
+// The kinds of references, and what becomes of them.
 const (
 	Unknown     = find.Unknown
 	Live        = find.Live

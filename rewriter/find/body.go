@@ -1,5 +1,5 @@
 // The instructions of one function: what is reached from its start, along every path whose
-// target the file tells. Bytes that no path reaches are not known to be code: data in
+// target the file gives. Bytes that no path reaches are not known to be code: data in
 // executable segments exists, and may look like a call.
 
 package find
@@ -32,7 +32,7 @@ type body struct {
 	away, calls []uint64
 	// jumps are the indirect jumps through a register or a table, targets what the tables lead to.
 	jumps, targets []uint64
-	// damaged is why the code is not known whole: "" where it is.
+	// damaged is why the code is not known whole: "" if it is.
 	damaged string
 
 	frame  frame

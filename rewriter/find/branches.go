@@ -1,6 +1,6 @@
 // Which addresses around the sites something refers to: branches, words in data, addresses in
 // instructions, symbols. A site whose inside is such an address may not be overwritten as a
-// whole. Where it is not known whether bytes are an instruction, they count as one.
+// whole. If it is not known whether bytes are an instruction, they count as one.
 
 package find
 
@@ -129,7 +129,7 @@ func (t *targets) inside(lo, hi uint64) bool {
 }
 
 // words finds 8-byte words that are addresses near sites: jump tables and immediates of programs
-// at fixed addresses, wherever they stand, and what RELR relocates.
+// at fixed addresses, at any place, and what RELR relocates.
 func (t *targets) words(b []byte, vaddr uint64, lo, hi int) {
 	step := 8
 	if t.fixed {
@@ -149,7 +149,7 @@ func (t *targets) take(vaddr uint64) {
 }
 
 // rel32 finds the bytes of call, jmp and jcc with a 4-byte displacement, of lea, and addresses
-// of 4 bytes, wherever they stand: that bytes which are none of these point into a window by
+// of 4 bytes, at any place: that bytes which are none of these point into a window by
 // chance is rare.
 func (t *targets) rel32(b []byte, vaddr uint64, lo, hi int) {
 	le := binary.LittleEndian
@@ -254,7 +254,7 @@ func (t *targets) alone(b *body, s *Site) bool {
 		!slices.ContainsFunc(b.jumps, stray) && !t.inside(s.Vaddr+1, s.Call+uint64(s.CallLen))
 }
 
-// stub returns the extent of the function around s where it is nothing but a call of the page
+// stub returns the extent of the function around s if it is nothing but a call of the page
 // through rax, and nothing enters the bytes that a jump over its start changes; else Len is 0.
 func (t *targets) stub(c *code, b *body, s *Site) Extent {
 	if s.Verdict != Live || !s.Loads() || !s.Adjacent() || s.Calls != 1 || s.Reg != x86.Rax {

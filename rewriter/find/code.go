@@ -25,7 +25,7 @@ type code struct {
 	fn     *functions // those near the sites
 	blocks map[uint64][]byte
 	bodies map[uint64]*body
-	// What is asked again and again: the landing pads of functions, which functions may return, the
+	// Answers that are needed again and again: the landing pads of functions, which functions may return, the
 	// words that relocations fill with addresses in code or with those of functions that do not
 	// return; the last two are nil until asked for.
 	landing   map[uint64]landingPads

@@ -3,7 +3,7 @@
 //
 //	scan scanobject scanarchive       a file to a Report; search half: its references
 //	functions locate code             which functions are around them
-//	body graph                        their code, and where it goes on: the control flow graph
+//	body graph                        their code, and its successors: the control flow graph
 //	flow transfer frame               what becomes of the address in there
 //	verdict slot                      what a reference is
 //	branches proof                    what may jump into it

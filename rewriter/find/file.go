@@ -18,7 +18,7 @@ type File struct {
 	budget *int
 }
 
-// Parse is that of elf: the file comes with a *Skip where that returns one.
+// Parse is that of elf: the file comes with a *Skip if that returns one.
 func Parse(r io.ReaderAt, size int64) (*File, error) {
 	f, err := elf.Parse(r, size)
 	return &File{File: f}, err

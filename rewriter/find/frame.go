@@ -1,4 +1,4 @@
-// The stack frame of a function: where rsp and a frame pointer in rbp stand at each
+// The stack frame of a function: the values of rsp and a frame pointer in rbp at each
 // instruction, so that a word of the stack is the same word however it is named.
 
 package find
@@ -40,7 +40,7 @@ func (c *code) frameOf(b *body) frame {
 	return w.state
 }
 
-// frame returns the frame of b's function, computed once; nil where it has none that is known.
+// frame returns the frame of b's function, computed once; nil if it has none that is known.
 func (c *code) frame(b *body) frame {
 	if b == nil || b.damaged != "" {
 		return nil
@@ -217,7 +217,7 @@ func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
 		f.note(i.Addr, throughArray)
 		return true
 	}
-	if v.stack[n]&address == 0 { // with what stands beside it
+	if v.stack[n]&address == 0 { // with what is beside it
 		v.stack[n] |= derived
 	}
 	f.record(i, v, v.stack[n], x86.NumRegs)

@@ -121,7 +121,7 @@ func near(sites []Site, vaddr uint64) bool {
 	return i < len(sites) && sites[i].Vaddr <= vaddr+nearSite
 }
 
-// start keeps a function start where it is near a site.
+// start keeps a function start if it is near a site.
 func (fn *functions) start(vaddr uint64, sites []Site) bool {
 	if !near(sites, vaddr) || len(fn.starts) >= elf.MaxStarts {
 		return false

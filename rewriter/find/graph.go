@@ -32,7 +32,7 @@ func addresses(from ...uint64) *worklist[struct{}] {
 	return w
 }
 
-// add joins s into the state at an address, which is visited again where that is news.
+// add joins s into the state at an address, which is visited again if that is news.
 func (w *worklist[S]) add(at uint64, s S) {
 	old, seen := w.state[at]
 	if seen {
@@ -92,7 +92,7 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 const maxSlice = 16
 
 // calculated reports whether the jump i of b is seen to go to an address that is computed from less than a table
-// of words has: from a byte or two, or from a product. Where it goes is not known then, whatever tables the
+// of words has: from a byte or two, or from a product. Its target is not known then, whatever tables the
 // function has.
 func (c *code) calculated(b *body, i *x86.Instr) bool {
 	r, ok := i.Through()
@@ -154,7 +154,7 @@ func (c *code) pads(i *x86.Instr) (all []uint64, known bool) {
 	return all, t.known
 }
 
-// landingPads are the landing pads of a function, where its table is understood.
+// landingPads are the landing pads of a function, if its table is understood.
 type landingPads struct {
 	pads  []elf.Pad
 	known bool

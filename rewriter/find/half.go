@@ -59,7 +59,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 	}
 }
 
-// halfKind tells what i makes of a constant of 32 bits in it.
+// halfKind says what i makes of a constant of 32 bits in it.
 func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 	_, width, isReg := i.ArgGPR(0)
 	if m, ok := i.Mem(); ok && i.Op == x86asm.LEA {
@@ -191,7 +191,7 @@ func (f *flow) extend(l label) label {
 	return l
 }
 
-// compute moves the state over an instruction that has no rule of its own: where it reads half an
+// compute moves the state over an instruction that has no rule of its own: if it reads half an
 // address, its result may be one.
 func (f *flow) compute(i *x86.Instr, v *value) {
 	read := i.Operands | i.Partial
@@ -244,7 +244,7 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
 		v.reg[dst] = f.extend(v.stack[n])
 	case holds && isReg && width == 32 && i.Op == x86asm.MOV:
 		v.reg[dst] = v.stack[n]
-	case holds && isReg && width == 64 && i.Op == x86asm.MOV: // with what stands beside it
+	case holds && isReg && width == 64 && i.Op == x86asm.MOV: // with what is beside it
 		v.reg[dst] = other | derived
 	case isReg || i.MemBytes != halfSize:
 		return false
@@ -273,7 +273,7 @@ func (s *search) halfWord(vaddr uint64, f Function) {
 const (
 	// maxHalves is how many entries of a table of halves are looked at.
 	maxHalves = 64
-	// maxNeedles is how many words are looked for one by one; where there are more, each
+	// maxNeedles is how many words are looked for one by one; if there are more, each
 	// instruction that may load one is looked at.
 	maxNeedles = 8
 )
@@ -341,7 +341,7 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 }
 
 // wholes returns those of the sites whose constant becomes an address. It has a budget of its own:
-// such constants are found in data, too.
+// such constants are also found in data.
 func wholes(f *File, halves []Site) ([]Site, error) {
 	sortSites(halves)
 	halves = slices.CompactFunc(halves, func(a, b Site) bool { return a.Vaddr == b.Vaddr }) // loads of two words, in one look each

@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// locate finds the functions around the sites, by whatever tells where they begin, and the parts of
+// locate finds the functions around the sites, by whatever shows their beginnings, and the parts of
 // them that are elsewhere.
 func (c *code) locate(sites []Site) error {
 	all := slices.Clone(sites)
@@ -89,7 +89,7 @@ func (c *code) parts(sites []Site) ([]uint64, error) {
 }
 
 // whole returns the function of which b is a part that a compiler split off and that reaches vaddr;
-// b itself where none is known.
+// b itself if none is known.
 func (c *code) whole(b *body, vaddr uint64) *body {
 	if b == nil || b.End == 0 || c.fn.entered[b.Start] {
 		return b
@@ -165,7 +165,7 @@ func (c *code) calledFrom(from []uint64) bool {
 }
 
 // descend follows the whole program from what the loader enters and returns the starts of the
-// functions it finds. What the entry point names in its code counts too: it passes main and its
+// functions it finds. The addresses in the code of the entry point also count: it passes main and its
 // companions on by address.
 func (c *code) descend([]Site) ([]uint64, error) {
 	seen := map[uint64]bool{}
@@ -225,7 +225,7 @@ func (c *code) unnamed(sites []Site) ([]uint64, error) {
 }
 
 // padding returns the first address from vaddr on that is aligned as functions are, where
-// nothing but padding stands before it, else end.
+// nothing but padding is before it, else end.
 func (c *code) padding(vaddr, end uint64) uint64 {
 	const align = 16
 	for vaddr < end && vaddr%align != 0 {

@@ -1,4 +1,4 @@
-// What a file says about one address in it: for crashes, where all that is known is the
+// The facts about one address in a file: for crashes, of which all that is known is the
 // return address that was on the stack.
 
 package find
@@ -13,7 +13,7 @@ import (
 
 const (
 	// placeBefore is how far before a return address its listing begins where the function
-	// does not begin nearer, in bytes: a mov and a call, and what stands before them.
+	// does not begin nearer, in bytes: a mov and a call, and the bytes before them.
 	placeBefore = 24
 	// maxCallLen is the longest call instruction looked for, in bytes: ff /2 with a SIB
 	// byte, a displacement of four and two prefixes (SDM vol. 2, CALL).
@@ -31,16 +31,16 @@ type Place struct {
 	Skipped *Skip
 	Vaddr   uint64 // of the return address
 	BuildID string // in hex, "" for none
-	Symbol  string // of the function that the call is in, "" where nothing names it
-	Start   uint64 // vaddr of that function, 0 where it is not known
-	// Call is the call instruction that ends at Vaddr; nil where none does. Target is where
+	Symbol  string // of the function that the call is in, "" if nothing names it
+	Start   uint64 // vaddr of that function, 0 if not known
+	// Call is the call instruction that ends at Vaddr; nil if none does. Target is where
 	// a call of a fixed address goes, 0 for others.
 	Call   *x86.Line
 	Target uint64
 	Lines  []x86.Line // the code up to a little behind Vaddr
 }
 
-// Look tells what the size bytes behind r say about the return address at an offset of the
+// Look finds what the size bytes behind r say about the return address at an offset of the
 // file. Like Scan it errs where reading fails and nowhere else.
 func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 	return reading(r, size, func(r io.ReaderAt, size int64) (*Place, error) { return look(r, size, offset) })

@@ -1,4 +1,4 @@
-// What decides how a program can be started on a kernel without the page.
+// The facts that decide how a program can be started on a kernel without the page.
 
 package find
 

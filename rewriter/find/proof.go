@@ -1,4 +1,4 @@
-// What must be known before bytes of a file are changed: that an instruction begins there, and that
+// The proofs that are needed before bytes of a file are changed: that an instruction begins there, and that
 // nothing enters its middle.
 
 package find

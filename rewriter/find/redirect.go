@@ -25,7 +25,7 @@ type fix struct {
 	name   Fix
 	soname string // of the files that are looked at
 	text   string // the name that misleads the program
-	unless string // what a file has that does not need the fix, and the injected code, too
+	unless string // what a file has that does not need the fix, and also the injected code
 }
 
 var fixes = []fix{{
@@ -35,11 +35,11 @@ var fixes = []fix{{
 // Redirect is the reference to the name in a file that needs a fix.
 type Redirect struct {
 	Fix Fix
-	// Vaddr and Offset are of the instruction; 0 where none can be changed. Before and After are
+	// Vaddr and Offset are of the instruction; 0 if none can be changed. Before and After are
 	// its bytes; After is nil until it is planned to change.
 	Vaddr, Offset uint64
 	Before, After []byte
-	// Reason is why the file is not fixed; "" where it is or can be.
+	// Reason is why the file is not fixed; "" if it is or can be.
 	Reason string
 	// Listing is the code there, before and after; nil unless a plan was asked for it.
 	Listing *Explanation
@@ -48,7 +48,7 @@ type Redirect struct {
 // RedirectLen is the length of lea disp32(%rip) with a 64-bit register: REX.W 8D ModRM disp32 (SDM).
 const RedirectLen = 7
 
-// findRedirect looks for what needs a fix; nil where nothing does.
+// findRedirect looks for what needs a fix; nil if nothing does.
 func (f *File) findRedirect() (*Redirect, error) {
 	n := slices.IndexFunc(fixes, func(r fix) bool { return r.soname == f.Soname() })
 	if n < 0 {
@@ -97,7 +97,7 @@ func (f *File) findLoad(r *Redirect, k *fix, text uint64) error {
 	return nil
 }
 
-// ProveRedirect gives a redirect a reason where nothing proves that its bytes are an instruction. It reads much
+// ProveRedirect gives a redirect a reason if nothing proves that its bytes are an instruction. It reads much
 // of the file: a scan leaves it to the plan.
 func (f *File) ProveRedirect(r *Redirect) (err error) {
 	if r.Reason != "" {
@@ -110,7 +110,7 @@ func (f *File) ProveRedirect(r *Redirect) (err error) {
 	return err
 }
 
-// unproved says why the instruction at a site may be none, "" where it is proved to be one.
+// unproved says why the instruction at a site may not be one, "" if it is proved to be one.
 func (f *File) unproved(s *Site) (string, error) {
 	c, sites := newCode(f), []Site{*s}
 	if err := c.locate(sites); err != nil {
@@ -138,7 +138,7 @@ func (f *File) unproved(s *Site) (string, error) {
 }
 
 // Explanation is the code around one site. Both sides cover the same addresses; After is
-// empty where nothing changes there.
+// empty if nothing changes there.
 type Explanation struct {
 	Before, After []x86.Line
 }

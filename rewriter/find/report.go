@@ -1,4 +1,4 @@
-// What a scan reports: sites, their kinds and their verdicts.
+// The report of a scan: sites, their kinds and their verdicts.
 
 package find
 
@@ -14,10 +14,10 @@ const (
 	Unknown Verdict = iota
 	// Live: the register reaches a call or jmp through it. Patched.
 	Live
-	// DormantCall: a call target that is chosen only where no vDSO was found
+	// DormantCall: a call target that is chosen only without a vDSO
 	// (the fallbacks of glibc 2.7 to 2.21). Patched, in the lea form.
 	DormantCall
-	// Dormant: used only where no vDSO was found, and not provably only called
+	// Dormant: used only without a vDSO, and not provably only called
 	// (Go's data words, dietlibc's image base). Left, reported, not a finding.
 	Dormant
 	// Benign: compared with, or one entry of a table of addresses. Left, counted.
@@ -85,7 +85,7 @@ type Site struct {
 
 	Verdict Verdict
 	Reason  string // one clause: the evidence for the verdict
-	Symbol  string // name of the enclosing function, "" where no symbol covers it
+	Symbol  string // name of the enclosing function, "" if no symbol covers it
 
 	// Member is the name of the member of an archive that it is in, "" outside of archives.
 	Member string
@@ -98,7 +98,7 @@ type Site struct {
 	Tail bool
 	// Calls is how many distinct calls and jumps the value reaches.
 	Calls int
-	// Stub is the extent of the whole function where it is nothing but a call of the page through
+	// Stub is the extent of the whole function if it is nothing but a call of the page through
 	// rax ([sub] mov call [add] ret, or mov jmp) and nothing enters its first instructions but at
 	// the start; else Len is 0.
 	Stub Extent
@@ -115,7 +115,7 @@ type Site struct {
 
 	Object *File // the object that it is in, nil outside of objects
 
-	entry bool // it is copied on with what stands beside it
+	entry bool // it is copied on with what is beside it
 }
 
 // Loads reports whether the reference loads its address into Reg.
@@ -155,7 +155,7 @@ type Report struct {
 	// ExecBytes is how many bytes of executable segments were searched.
 	ExecBytes int64
 	// Libc is the libc the file contains or was linked with statically, as a name and a
-	// version ("glibc 2.13"), "" where nothing in the file says so.
+	// version ("glibc 2.13"), "" if nothing in the file says so.
 	Libc string
 	// Object says that the file is a relocatable object, or an archive of some: nothing runs
 	// it, and nothing in it is patched.
@@ -171,7 +171,7 @@ type Report struct {
 	Injected string
 	// Fixed is the fix that the file has already, "" for none.
 	Fixed Fix
-	// Redirect is what needs a fix besides the sites; nil where nothing does. The plan proves it.
+	// Redirect is what needs a fix besides the sites; nil if nothing does. The plan proves it.
 	Redirect *Redirect
 
 	File  *File    // what was searched; nil where the file was skipped, and of an Object

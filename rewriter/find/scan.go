@@ -17,7 +17,7 @@ import (
 // what each is. It writes nothing. The error is of reading r alone: a file that is not for
 // vfix, or damaged, comes back with Report.Skipped.
 //
-// The fields Libc, Go and RawSignals are filled in only where there is a site: nobody asks
+// The fields Libc, Go and RawSignals are filled in only if there is a site: nobody asks
 // for them elsewhere, and looking for them costs more than the scan.
 func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 	rep, err := reading(r, size, func(in io.ReaderAt, size int64) (*Report, error) { return scan(in, size, o) })
@@ -112,7 +112,7 @@ func tooMany() *Skip {
 	return elf.NewSkip(elf.KindDamaged, "%d or more references to the vsyscall page", maxSites)
 }
 
-// scanTangled scans a file in which no vaddr is sure to be in one place. It is passed over where it
+// scanTangled scans a file in which no vaddr is sure to be in one place. It is passed over if it
 // does not name the page; else what names it stays.
 func scanTangled(f *File, why *Skip, o Scope) (*Report, error) {
 	if f.CheckLoads() != nil || o.within(f) != nil {

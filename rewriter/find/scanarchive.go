@@ -18,7 +18,7 @@ type archived struct {
 	damaged *Skip // why the first member that is not examined is not
 }
 
-// scanArchive finds the references in the objects of an archive. What is wrong with a member is a
+// scanArchive finds the references in the objects of an archive. Damage to a member is a
 // note of the report; the others are examined.
 func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
 	a := newArchived(r, size)

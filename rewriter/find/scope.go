@@ -1,4 +1,4 @@
-// What a caller may ask of a search.
+// The options of a search.
 
 package find
 
@@ -24,7 +24,7 @@ type Mark struct {
 	Version string   // of the format, "" for none
 	Roots   []uint64 // File.Roots
 	Fix     Fix      // that it has, "" for none
-	Skip    *Skip    // why it is passed over; nil where it is not
+	Skip    *Skip    // why it is passed over; nil if it is not
 }
 
 // within is nil where the executable segments are not larger than the bound.

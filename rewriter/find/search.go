@@ -1,6 +1,6 @@
 // The search for references: every encoding ends with, or is, one of the three addresses,
 // whose third and fourth byte are the rare pair 60 ff. Only that pair is looked for; the
-// bytes around a hit then tell what it is.
+// bytes around a hit then show what it is.
 
 package find
 
@@ -205,7 +205,7 @@ func operandAt(b []byte, imm int) (Site, bool) {
 	return Site{}, false
 }
 
-// add keeps a site of the segment that is searched: another one may claim to have that address too.
+// add keeps a site of the segment that is searched: another one may also claim to have that address.
 func (s *search) add(site Site) {
 	into := site.Vaddr - s.in.Vaddr
 	if s.full() || into+uint64(site.Len) <= s.known || into > s.mapped(s.in) || s.mapped(s.in)-into < uint64(site.Len) {
@@ -248,7 +248,7 @@ func (s *search) codeHits(b []byte, vaddr uint64, lo, hi int, words []uint64, pa
 		block = 1 << 15
 	}
 	// The upper half of a displacement is 3 bytes behind the opcode of a branch, 4 behind that of a load, and 5
-	// where there is a SIB byte.
+	// if there is a SIB byte.
 	const branch, load, sib = 3, 4, 5
 	var buf [16]uint16
 	for at := lo; at < hi; at += block { // opcodes from at to end

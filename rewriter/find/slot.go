@@ -14,7 +14,7 @@ import (
 )
 
 // slotVerdict judges a value that was picked by a conditional move and stored, as it is,
-// in variables: it is an image base where it is the address of the page itself and all
+// in variables: it is an image base if it is the address of the page itself and all
 // that is loaded from the variables is used as the address of data.
 func (f *flow) slotVerdict() (Verdict, string) {
 	first, _ := f.first(kept)

@@ -1,4 +1,4 @@
-// What one instruction that goes on to the next does to a followed value.
+// The effect on a followed value of one instruction that goes on to the next.
 
 package find
 

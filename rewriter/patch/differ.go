@@ -23,7 +23,7 @@ func (e *UnplannedError) Error() string {
 }
 
 // ListingAt disassembles the code around an offset as it is in both files, from the start of
-// the function where that is near, else from the offset. before says what is where. It is
+// the function if that is near, else from the offset. before says what is where. It is
 // empty where before has no code at that offset; the error is of reading.
 func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize, offset int64) (find.Explanation, error) {
 	f, err := find.Parse(before, beforeSize)

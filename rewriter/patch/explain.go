@@ -85,7 +85,7 @@ func (p *Plan) explainAll() error {
 	return p.explainRedirect()
 }
 
-// patched returns the bytes that stand at offset off of the file with the edits applied.
+// patched returns the bytes at offset off of the file with the edits applied.
 func (p *Plan) patched(b []byte, off uint64) []byte {
 	b = bytes.Clone(b)
 	for _, e := range p.Edits {

@@ -52,7 +52,7 @@ func TestListing(t *testing.T) {
   100d: 4883c408 add $0x8,%rsp
   1011: c3 ret
 `},
-		{"a remnant that is no instruction", movRaxTime + callRax + "c3", "e9 00010000 60ff" + callRax + "c3", `
+		{"a remnant that is not an instruction", movRaxTime + callRax + "c3", "e9 00010000 60ff" + callRax + "c3", `
 | 1000: 48c7c0000460ff mov $0xffffffffff600400,%rax
   1007: ffd0 call *%rax
   1009: c3 ret
@@ -74,7 +74,7 @@ func TestListing(t *testing.T) {
   1007: 50 push %rax
   1008: c3 ret
 `},
-		{"lea form, and words as objdump has them", "f30f1efa 55" + movRaxTime + "488b0425 00000000 c9 c3", "f30f1efa 55 488d0500010000 488b0425 00000000 c9 c3", `
+		{"lea form, and words as in objdump", "f30f1efa 55" + movRaxTime + "488b0425 00000000 c9 c3", "f30f1efa 55 488d0500010000 488b0425 00000000 c9 c3", `
   1000: f30f1efa endbr64
   1004: 55 push %rbp
 | 1005: 48c7c0000460ff mov $0xffffffffff600400,%rax

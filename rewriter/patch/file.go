@@ -9,13 +9,13 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// file is an ELF file, and what vfix has done to it before; nil where it has not.
+// file is an ELF file, and what vfix has done to it before; nil if nothing.
 type file struct {
 	*find.File
 	was *patchedFile
 }
 
-// fileOf returns the file behind a report; nil where there is none.
+// fileOf returns the file behind a report; or nil.
 func fileOf(r *find.Report) (*file, error) {
 	if r.File == nil {
 		return nil, nil

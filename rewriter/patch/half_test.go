@@ -57,8 +57,8 @@ func TestHalves(t *testing.T) {
 		{"in a variable", "c705 00112000 000460ff 8b05 fa102000" + cdqe + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 		{"in data, as a number", "8b05 fa0f2000 01c0" + ret, 0, 0, 0, 0, "", 0},
 
-		{"in the stack, with what stands beside it", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff 488b45f8" + callRax + "c9" + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
-		{"called in the stack, with what stands beside it", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff ff55f8 c9" + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"in the stack, with its neighbor", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff 488b45f8" + callRax + "c9" + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"called in the stack, with its neighbor", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff ff55f8 c9" + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
 		{"or to the stack", "55 4889e5 4883ec10 48c745f8 00000000 48814df8 000460ff ff55f8 c9" + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
 		{"in a table", "486304 85 00206000" + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 
@@ -101,7 +101,7 @@ func TestHalves(t *testing.T) {
 					t.Errorf("PIE %v: got %v (%s), want %v", pie, p.Patches[0].Form, p.Patches[0].Reason, form)
 				}
 				if len(p.LeftOver()) != 1 && form == Left {
-					t.Errorf("it is no finding")
+					t.Errorf("it is not a finding")
 				}
 			})
 		}
@@ -109,7 +109,7 @@ func TestHalves(t *testing.T) {
 }
 
 // TestLoads puts loads of half an address where the upper half of their displacement changes, and
-// where one piece of the segment ends, for few and for many words that may be loaded.
+// at the end of one piece of the segment, for few and for many words that may be loaded.
 func TestLoads(t *testing.T) {
 	for _, n := range []int{1, maxNeedles, maxNeedles + 1} {
 		text := bytes.Repeat([]byte{0x90}, elf.ChunkSize+1<<17)

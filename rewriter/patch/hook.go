@@ -19,7 +19,7 @@ type hooks struct {
 }
 
 // planHooks retargets e_entry and an initialiser to the hooks of a segment at vaddr.
-// Both where both exist: libc.so.6 has both and can be executed. What is hooked as an
+// Both if both exist: libc.so.6 has both and can be executed. Hooked as an
 // initialiser, in this order: DT_INIT; the RELATIVE relocation of init_array[0]; an unused
 // dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook goes
 // on by a jmp rel32: what is out of its reach is not hooked.
@@ -31,7 +31,7 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 		return p != nil && p.Flags&elf.PFX != 0 && inReach(vaddr, target) && inReach(vaddr+shim.SegmentSize, target)
 	}
 	if f.Entry != 0 && reach(f.Entry) {
-		// ld gives a library an e_entry too; nothing ever enters there.
+		// ld also gives a library an e_entry; nothing ever enters there.
 		h.entry, h.found = f.Entry, f.IsProgram() && !f.isLibrary()
 		h.edits = append(h.edits, wordEdit(24, f.Entry, entryHook, "e_entry"))
 	}
@@ -83,7 +83,7 @@ func wordEdit(off, old, new uint64, why string) Edit {
 }
 
 // retargetInitArray changes the relocation that fills init_array[0], and the word itself
-// where it holds the same value: prelink skips relocations and uses the word, and a RELR
+// if it holds the same value: prelink skips relocations and uses the word, and a RELR
 // relocation has its addend there. No edits: there is no such relocation.
 func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err error) {
 	array, size := f.Dyn(elf.DTInitArray), f.Dyn(elf.DTInitArraysz)

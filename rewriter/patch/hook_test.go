@@ -70,7 +70,7 @@ func TestHooks(t *testing.T) {
 					t.Errorf("the hook goes on to %#x, want %#x", got, c.next)
 				}
 			} else if got := holeTarget(out, segment, layout.InitHole); out[segment.Off+got-segment.Vaddr] != 0xc3 {
-				t.Errorf("the hook goes on to %#x, which is no ret", got)
+				t.Errorf("the hook goes on to %#x, which is not a ret", got)
 			}
 			if got := holeTarget(out, segment, layout.EntryHole); got != testTextOff {
 				t.Errorf("the entry hook goes on to %#x, want %#x", got, testTextOff)
@@ -133,7 +133,7 @@ func TestNoHook(t *testing.T) {
 	checkPatched(t, file, p, Options{})
 }
 
-// TestNoEntry is a library whose e_entry is 0: the first byte of its text segment is no entry.
+// TestNoEntry is a library whose e_entry is 0: the first byte of its text segment is not an entry.
 func TestNoEntry(t *testing.T) {
 	e := testELF{dyn: true, soname: "l", text: append(asm(t, timeStubText), 0xc3), extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff + 18}}}
 	file := e.build()

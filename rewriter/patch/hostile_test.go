@@ -149,7 +149,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// stacked has its second segment where its first one is.
+// stacked has its second segment at its first one.
 func stacked(base testELF) []byte {
 	file := base.build()
 	second := progField(elf.PTLoad, 0)(file) + elf.PhdrSize
@@ -157,7 +157,7 @@ func stacked(base testELF) []byte {
 	return file
 }
 
-// Which of two segments an address is in cannot be told: a site is where its bytes are.
+// An address may be in either of two segments: a site is at its bytes.
 func TestStacked(t *testing.T) {
 	file := stacked(hostileBase(t))
 	r := scanFile(t, file)
@@ -340,7 +340,7 @@ func FuzzScan(f *testing.F) {
 				t.Fatalf("a verdict without evidence: %+v", s)
 			}
 			if s.Stub.Len != 0 && (s.Calls != 1 || s.Verdict != Live) {
-				t.Fatalf("a stub that is none: %+v", s)
+				t.Fatalf("not a stub: %+v", s)
 			}
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// reprog writes the program headers of a file anew.
+// reprog rewrites the program headers of a file.
 func reprog(t *testing.T, file []byte, change func([]elf.Prog) []elf.Prog) []byte {
 	t.Helper()
 	f, err := elf.Parse(bytes.NewReader(file), int64(len(file)))
@@ -64,11 +64,11 @@ func TestLayouts(t *testing.T) {
 	}{
 		{"as usual", false, true, same, false, 1, []Form{Lea}, ""},
 		{"two executable segments", true, true, exec(elf.PFR | elf.PFX), true, 2, []Form{Lea, Lea}, ""},
-		{"one that is writable too", true, true, exec(elf.PFR | elf.PFW | elf.PFX), true, 2, []Form{Lea, Lea}, ""},
+		{"one that is also writable", true, true, exec(elf.PFR | elf.PFW | elf.PFX), true, 2, []Form{Lea, Lea}, ""},
 		{"one that is only executable", true, true, exec(elf.PFX), true, 2, []Form{Lea, Lea}, ""},
 		{"the text is writable", false, true, each(func(first, _ *elf.Prog) { first.Flags |= elf.PFW }), false, 1, []Form{Lea}, ""},
 		{"huge p_align", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 1<<40, 1<<40 }), false, 1, []Form{Lea}, ""},
-		{"p_align that is no power of two", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0x201000, 3 }), false, 1, []Form{Lea}, ""},
+		{"p_align that is not a power of two", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0x201000, 3 }), false, 1, []Form{Lea}, ""},
 		{"p_align 0", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0, 0 }), false, 1, []Form{Lea}, ""},
 		{"segments overlap", false, true, each(func(first, second *elf.Prog) { second.Vaddr = first.Vaddr + 0x800 }), false, anyNumber, []Form{Left}, ""},
 		{"segments are out of order", false, true, each(func(first, second *elf.Prog) { *first, *second = *second, *first }), false, anyNumber, []Form{Left}, ""},
@@ -113,7 +113,7 @@ func TestLayouts(t *testing.T) {
 					}
 					p := planFile(t, file, Options{})
 					if len(p.LeftOver()) == 0 && slices.Contains(c.forms, Left) {
-						t.Error("it is no finding")
+						t.Error("it is not a finding")
 					}
 					for i, form := range c.forms {
 						if c.name == "huge p_align" && dyn {

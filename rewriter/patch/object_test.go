@@ -124,7 +124,7 @@ func TestObject(t *testing.T) {
 			}
 		})
 	}
-	// What runs is asked for: an object does not.
+	// Only files that run are asked for: an object does not.
 	if r, err := ScanWithin(bytes.NewReader(archive("a.o/", string(testObject{text: asm(t, movRaxTime+callRax+"c3")}.build()))), 1<<20, 1<<20); err != nil || r.Skipped == nil {
 		t.Errorf("within: %+v, %v", r, err)
 	}
@@ -160,7 +160,7 @@ func TestArchive(t *testing.T) {
 		{"cut off in a header", truncated[:len(truncated)-len(one)-20], "a.o", "damaged archive: ends inside"},
 		{"a name beyond the names", archive("//", "x.o/\n", "/5", one), "", "damaged archive: name"},
 		{"a name longer than the member", archive("#1/99999", one), "", "damaged archive: name"},
-		{"a name that is no number", archive("/x", one), "", "damaged archive: name"},
+		{"a name that is not a number", archive("/x", one), "", "damaged archive: name"},
 		{"a name of control characters", archive("a\x1b[31m.o/", one), "a?[31m.o", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// TestTail: what a linker puts behind what is loaded is no payload, whatever has become of the headers
+// TestTail: what a linker puts behind what is loaded is not a payload, whatever has become of the headers
 // that speak of it; anything else is one, and the file gets no segment.
 func TestTail(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText), symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 1}}}

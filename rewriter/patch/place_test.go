@@ -48,7 +48,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// What is no code, or no file for vfix, is said; the build ID is found all the same.
+// An address outside code, or a file that is not for vfix, is reported; the build ID is found all the same.
 func TestLookElsewhere(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "tests", "build", "fixtures", "static-4k"))
 	if err != nil {

@@ -83,7 +83,7 @@ type Plan struct {
 	// Consequences are what works no longer once the file is patched, one line each.
 	Consequences []string
 	Notes        []string // what is worth knowing for who asks, one line each
-	// Redirect is what is done about the report's; nil where it was not asked for.
+	// Redirect is what is done about the report's; nil if it was not asked for.
 	Redirect *find.Redirect
 	// Added says which system calls the patched file makes that it did not make before, and when,
 	// one line each; nil unless Options.Explain asked for it.
@@ -109,7 +109,7 @@ func (p *Plan) LeftOver() []Patch {
 }
 
 // NewPlan decides what to do about each site of the report. It reads the file behind the
-// report again, and returns an error only where that read fails.
+// report again, and returns an error only if that read fails.
 func NewPlan(r *find.Report, o Options) (*Plan, error) {
 	p, err := newPlan(r, o)
 	if err == nil && o.Explain {

@@ -248,8 +248,8 @@ func (s *sectionTable) move(i int, off, size uint64) int {
 	return to
 }
 
-// debugFrame returns the content of the section .debug_frame and its index: 0 where there is
-// none, -1 where nothing can be added to it.
+// debugFrame returns the content of the section .debug_frame and its index: 0 for
+// none, -1 if nothing can be added to it.
 func (f *file) debugFrame() (b []byte, index int, err error) {
 	s := f.Section(debugFrame)
 	if s == nil {

@@ -37,7 +37,7 @@ func TestStub(t *testing.T) {
 		{"sub, mov, call, add, ret: a symbol", testELF{symbols: fn(1)}, "c3" + timeStub, 1, 18},
 		{"an unwind entry", testELF{fdes: []uint64{at + 1}}, "c3" + timeStub, 1, 18},
 		{"a direct call", testELF{entry: at + 19}, "c3" + timeStub + "e8 e9ffffff c3", 1, 18},
-		{"aligned behind nops: where it ends is not known", testELF{}, nops16 + timeStub, 0, 0},
+		{"aligned behind nops: unknown end", testELF{}, nops16 + timeStub, 0, 0},
 		{"aligned behind code", testELF{}, "9090909090909090909090 b800010000" + timeStub, 0, 0},
 		{"mov, call, ret", testELF{symbols: fn(0)}, movRaxTime + callRax + "c3", 0, 10},
 		{"mov, jmp", testELF{symbols: fn(0)}, movRaxTime + "ffe0", 0, 9},
@@ -57,7 +57,7 @@ func TestStub(t *testing.T) {
 		{"a jump table to the start", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at)}, timeStub, 0, 18},
 		{"a relocation to the call", testELF{symbols: fn(0), rela: []testRela{{at, elf.RRelative, at + 11}}}, timeStub, 0, 18},
 		{"bytes that only look like a branch", testELF{symbols: []testSym{{"f", at, 18, elf.STTFunc, 0}, {"g", at + 18, 11, elf.STTFunc, 0}}}, timeStub + "48b8 ebf7ebf7ebf7ebf7 c3", 0, 18},
-		{"a branch where no start is known", testELF{}, nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + timeStub + "ebf7", 0, 0},
+		{"a branch without a known start", testELF{}, nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + nops16 + timeStub + "ebf7", 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.text = asm(t, c.text)

@@ -9,13 +9,13 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// grown stands for an index where no program header is spent: the table grows by one.
+// grown stands for an index if no program header is spent: the table grows by one.
 const grown = -1
 
 // spare chooses the program header to spend, the one that is missed least:
 //
 //   - PT_NULL, which nobody reads (gABI, "Program Header").
-//   - a PT_NOTE without a build ID: the ABI tag, or properties that PT_GNU_PROPERTY names, too.
+//   - a PT_NOTE without a build ID: the ABI tag, or properties that PT_GNU_PROPERTY also names.
 //   - PT_PHDR of a dynamic ET_EXEC: loaders subtract its p_vaddr from AT_PHDR to learn where the
 //     program was loaded (glibc, elf/rtld.c; musl, ldso/dynlink.c), which is 0 and what they
 //     begin with. Of an ET_DYN with an interpreter it is the only word about that.
@@ -26,7 +26,7 @@ const grown = -1
 //   - a PT_LOAD right behind another one, which takes its bytes in: one of both is code, the other
 //     read-only data, and both are code then, as in files that linkers made until 2018.
 //
-// Notes stay where they are, in sections of their own: to move them, it would have to be proved that
+// Notes do not move, in sections of their own: to move them, it would have to be proved that
 // nothing refers to them, and tools that count on their place would break the file. The error is a roomError.
 func (f *file) spare() (int, error) {
 	best, bestCost := 0, 0
@@ -94,7 +94,7 @@ func (f *file) joins(i int) bool {
 
 // canGrow reports whether the bytes behind the program header table are padding: zero, in no
 // section and in no segment but one that is loaded from the table on. Bytes that are loaded
-// are padding only where section headers say that nothing stands there.
+// are padding only if section headers say that nothing is there.
 func (f *file) canGrow() (bool, error) {
 	end := f.PhOff + uint64(len(f.Progs))*elf.PhdrSize
 	if len(f.Progs) >= elf.MaxPhnum || f.PhOff != elf.EhdrSize || !f.InFile(end, elf.PhdrSize) {

@@ -36,7 +36,7 @@ func TestSpare(t *testing.T) {
 		gone   uint32 // the type of the header that is spent
 		grows  bool
 		change func(file []byte)
-		why    string // the word of the reason where there is no room
+		why    string // the word of the reason if there is no room
 		lost   bool   // the build ID
 	}{
 		{name: "an ABI tag", gone: elf.PTNote},
@@ -51,10 +51,10 @@ func TestSpare(t *testing.T) {
 		{name: "not of one with an entry of its own, such as libc.so.6", e: library(testELF{phdr: true, interp: interp, full: true, notes: -1,
 			text: append([]byte{0xc3}, asm(t, timeStubText)...), entry: testTextOff + 1}), why: "program header"},
 		{name: "nor of a PIE with a name", e: pie(testELF{phdr: true, interp: interp, full: true, notes: -1}), why: "program header"},
-		{name: "nor where no section says what the entry is", e: library(testELF{phdr: true, interp: interp, full: true, notes: -1, bare: true}), why: "program header"},
+		{name: "nor if no section says what the entry is", e: library(testELF{phdr: true, interp: interp, full: true, notes: -1, bare: true}), why: "program header"},
 		{name: "not before a note", e: library(testELF{phdr: true, full: true}), id: true, gone: elf.PTNote, lost: true},
 		{name: "the table grows before the build ID goes", e: testELF{notes: -1}, grows: true},
-		{name: "that of a library, too", e: library(testELF{notes: -1}), grows: true},
+		{name: "also that of a library", e: library(testELF{notes: -1}), grows: true},
 		{name: "PT_PHDR grows with it", e: testELF{dyn: true, phdr: true, soname: "x", notes: -1}, grows: true},
 		{name: "a note of somebody else's", e: testELF{notes: 2, oneNote: true}, gone: elf.PTNote, lost: true, change: func(b []byte) {
 			b[noteAt(3)+12] = 'X'

@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// A builder of small ELF files for tests. What it makes is valid: the kernel loads it.
+// A builder of small ELF files for tests. Its files are valid: the kernel loads it.
 //
 //	offset 0       ELF header, program headers, notes, interpreter
 //	offset 0x1000  .text       } one segment R-X from offset 0, as old linkers make it
@@ -28,7 +28,7 @@ const (
 	testBSS     = 0x100
 )
 
-// What gcc leaves in .comment.
+// The text that gcc leaves in .comment.
 const (
 	gcc4 = "GCC: (GNU) 4.1.2 20080704 (Red Hat 4.1.2-55)"
 	gcc5 = "GCC: (Debian 12.2.0-14) 12.2.0"
@@ -87,7 +87,7 @@ type testELF struct {
 	gosymtab    []byte    // the content of .gosymtab
 	noteSection string    // the name of the first note's section; "" means ".note.a"
 	oneNote     bool      // all notes in one PT_NOTE
-	full        bool      // something stands right behind the program headers
+	full        bool      // something is right behind the program headers
 	phdr        bool      // a PT_PHDR
 }
 
@@ -162,7 +162,7 @@ type testSection struct {
 // testImage is a file under construction.
 type testImage struct {
 	*testELF
-	progs, head, data []byte // head stands behind the program headers
+	progs, head, data []byte // head is behind the program headers
 	nprogs            int
 	sects             []testSection
 }
@@ -310,7 +310,7 @@ func (e *testELF) build() []byte {
 
 	headEnd := uint64(elf.EhdrSize + n*elf.PhdrSize)
 	if e.full {
-		m.head = append(m.head, "stands here\x00"...)
+		m.head = append(m.head, "present here\x00"...)
 	}
 	if e.phdr {
 		m.seg(elf.PTPhdr, elf.PFR, elf.EhdrSize, e.base()+elf.EhdrSize, uint64(n*elf.PhdrSize), uint64(n*elf.PhdrSize), 8)
@@ -446,7 +446,7 @@ func firstDifference(a, b []byte) string {
 	return fmt.Sprintf("%d bytes, want %d", len(a), len(b))
 }
 
-// TestForeignSegment: a segment whose code is no vfix's, or of a format that is not known, is left alone.
+// TestForeignSegment: a segment whose code is not vfix's, or of a format that is not known, is left alone.
 func TestForeignSegment(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText)}
 	file := e.build()

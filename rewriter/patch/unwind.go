@@ -1,4 +1,4 @@
-// How unwinders get past the trampolines: a frame description where each kind looks for one.
+// How unwinders get past the trampolines: a frame description at the place where each kind looks for one.
 
 package patch
 
@@ -88,7 +88,7 @@ func (f *file) planUnwinding(segment uint64, space int) (unwinding, error) {
 	return u, nil
 }
 
-// pair returns the descriptions of two functions with nothing between them, nil where they are others.
+// pair returns the descriptions of two functions with nothing between them, nil for other functions.
 func (f *file) pair(a, b elf.SearchEntry) (both []elf.FrameDescription, cie uint64, err error) {
 	x, cie, err := f.PlainFDE(a.FDE)
 	if err != nil || x.Size == 0 {

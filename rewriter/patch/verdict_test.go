@@ -27,7 +27,7 @@ func TestVerdict(t *testing.T) {
 		want       Verdict
 		reason     string // part of it
 		calls      int
-		call       uint64 // offset from the start of the text; 0 where there is none
+		call       uint64 // offset from the start of the text; 0 without one
 	}{
 		{"mov, call", movRaxTime + callRax + "c3", Live, "called", 1, 7},
 		{"movabs, call *%r13", "4155" + absR13Time + "41ffd5 415d c3", Live, "called", 1, 12},
@@ -76,7 +76,7 @@ func TestVerdict(t *testing.T) {
 		{"read through", movRaxGtod + "488b10 31c0 c3", Unknown, "memory address", 0, 0},
 		{"in an address", movRaxGtod + "488d5008 31c0 c3", Unknown, "LEA", 0, 0},
 		{"an indirect jump", movRdxGtod + "ffe0", Unknown, "indirect jump", 0, 0},
-		{"bytes that are no instruction", movRaxGtod + "06 c3", Unknown, "not a known instruction", 0, 0},
+		{"bytes that are not an instruction", movRaxGtod + "06 c3", Unknown, "not a known instruction", 0, 0},
 		{"an instruction without a rule", movRaxGtod + "d7 31c0 c3", Unknown, "not known", 0, 0},
 		{"runs off the segment", movRaxGtod + "90", Unknown, "not a known instruction", 0, 0},
 		{"exchanged, then called", movRaxTime + "4893 ; xchg %rax,%rbx\n ffd3 5b c3", Live, "called", 1, 9},
@@ -104,7 +104,7 @@ func TestVerdict(t *testing.T) {
 }
 
 // TestCallee is about values that stay in argument registers over a call: gcc's -fipa-ra
-// does that where it knows the callee.
+// does that if it knows the callee.
 func TestCallee(t *testing.T) {
 	const use = "4885c0 480f44c2" + manglesRax + storeRax + "31d2 c3\n"
 	for _, c := range []struct {
@@ -180,7 +180,7 @@ func TestSlot(t *testing.T) {
 }
 
 // TestReturnThunk: a callee that drops or replaces its return address comes back elsewhere, with
-// what was in registers, as gcc's -mfunction-return=thunk has it.
+// what was in registers, as with gcc's -mfunction-return=thunk.
 func TestReturnThunk(t *testing.T) {
 	const thunk = "e807000000 f390 0faee8 ebf9 "
 	for name, c := range map[string]struct {
@@ -204,7 +204,7 @@ func TestReturnThunk(t *testing.T) {
 	}
 }
 
-// TestBranchThunk: a callee that jumps to its caller's register, as -mindirect-branch has it.
+// TestBranchThunk: a callee that jumps to its caller's register, as with -mindirect-branch.
 func TestBranchThunk(t *testing.T) {
 	const caller = "4155" + movR13Time + "e803000000 415d c3 "
 	for name, c := range map[string]struct {
