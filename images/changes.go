@@ -116,7 +116,7 @@ func changesCalls(patches []rewriter.Patch) bool {
 }
 
 // correctPackages finds the records that package databases have of the patched files, and with update adds
-// the databases that are to be corrected. Warnings say what could not be found out.
+// the databases to correct. Warnings say what could not be found out.
 func (c *changes) correctPackages(ctx context.Context, sub *contents.Subject, update bool) (files []records.Record, warnings []string, err error) {
 	files, corrected, err := records.DpkgRecords(ctx, sub, c.targets)
 	if err != nil {

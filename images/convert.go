@@ -29,8 +29,8 @@ type Converted struct {
 }
 
 // Convert writes an image in another format or place, and changes nothing in it: layers and
-// config keep their bytes as far as the written format has room for them. What has
-// no config gets one: a schema 1 manifest and an old archive that of their history, a root
+// config keep their bytes as far as the written format has room for them. A source without
+// config gets one: a schema 1 manifest and an old archive that of their history, a root
 // filesystem that of o.Run. The same input gives the same digest. A DEST dir:DIR gets
 // the root filesystem; it has no digest, and no config.
 func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, error) {

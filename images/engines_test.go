@@ -325,12 +325,12 @@ func capabilityIn(xattrs string) string {
 }
 
 // sawDifferent compares what an engine makes of a base and of what was derived of it: the same,
-// with each legacy file patched. told reports whether a rebuild's warnings name a path.
+// with each legacy file patched. named reports whether a rebuild's warnings name a path.
 // linked says that the metadata of patched files may be that of their links' headers, copies that
 // extended attributes say nothing.
-func sawDifferent(base, derived map[string]fileState, linked, copies bool, told func(string) bool) (problems []string, excused int) {
+func sawDifferent(base, derived map[string]fileState, linked, copies bool, named func(string) bool) (problems []string, excused int) {
 	add := func(name, format string, args ...any) {
-		if told(name) {
+		if named(name) {
 			excused++
 			return
 		}

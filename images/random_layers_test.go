@@ -194,7 +194,7 @@ func compareEngines(t testing.TB, engines []engine, img v1.Image, tally map[stri
 		}
 		if why := e.unpack(t, derived, diffIDs("oci-archive:"+derived), func(root string) { after = state(t, root) }); why != nil {
 			if !e.overlay && err == nil && slices.ContainsFunc(result.Findings.Warnings, func(w string) bool { return strings.Contains(w, "cannot unpack the result") }) {
-				tally[e.name+" refuses the result as told"]++
+				tally[e.name+" refuses the result as reported"]++
 				continue
 			}
 			problems = append(problems, fmt.Sprintf("%s: %v", e.name, why))
@@ -211,7 +211,7 @@ func compareEngines(t testing.TB, engines []engine, img v1.Image, tally map[stri
 		}
 		tally[e.name]++
 		if excused > 0 {
-			tally[e.name+" differs as told"]++
+			tally[e.name+" differs as reported"]++
 		}
 	}
 	if err != nil {

@@ -186,8 +186,8 @@ func rebuildImage(ctx context.Context, s *contents.Session, from base, o Rebuild
 	return r, err
 }
 
-// rebuildLevels rebuilds the other images of the index, if the result can be an index. What was made before an
-// error is returned with it.
+// rebuildLevels rebuilds the other images of the index, if the result can be an index. Results from before an
+// error are returned with it.
 func rebuildLevels(ctx context.Context, s *contents.Session, from base, to []media.Ref, o RebuildOptions) (all []rebuilt, err error) {
 	alone := func(d media.Ref) bool {
 		return d.Transport == media.Daemon || d.Transport == media.DockerArchive || d.Transport == media.SIF

@@ -1,4 +1,4 @@
-// The destination of a rebuild: examined before the image is read, written at the end, also where nothing
+// The destination of a rebuild: examined before the image is read, written at the end, even if nothing
 // had to be changed.
 
 package images

@@ -52,10 +52,10 @@ var trickyLayers = []struct {
 	overlay, others string
 }{
 	{"a file below a symlink of a lower layer", together, []members{usr, {legacy("lib/new.so")}}, "lib/new.so", "usr/lib/new.so"},
-	{"and the same name where it leads to", together, []members{append(usr, legacyAs("usr/lib/a.so", "old")), {legacyAs("lib/a.so", "new")}}, "lib/a.so usr/lib/a.so", "usr/lib/a.so"},
+	{"and the same name in its target", together, []members{append(usr, legacyAs("usr/lib/a.so", "old")), {legacyAs("lib/a.so", "new")}}, "lib/a.so usr/lib/a.so", "usr/lib/a.so"},
 	{"the upper one is modern", together, []members{append(usr, legacyAs("usr/lib/a.so", "old")), {modern("lib/a.so")}}, "usr/lib/a.so", "none"},
 	{"the lower one is modern", together, []members{append(usr, modern("usr/lib/a.so")), {legacy("lib/a.so")}}, "lib/a.so", "usr/lib/a.so"},
-	{"written below the symlink, then where it leads to", together, []members{usr, {legacyAs("lib/a.so", "1")}, {legacyAs("usr/lib/a.so", "2")}}, "lib/a.so usr/lib/a.so", "usr/lib/a.so"},
+	{"written below the symlink, then in its target", together, []members{usr, {legacyAs("lib/a.so", "1")}, {legacyAs("usr/lib/a.so", "2")}}, "lib/a.so usr/lib/a.so", "usr/lib/a.so"},
 	{"the symlink comes again", together, []members{usr, {legacy("lib/a.so")}, {symlink("lib", "usr/lib")}}, "", "usr/lib/a.so"},
 	{"a symlink in the layer itself", together, []members{append(usr, legacy("lib/a.so"))}, "usr/lib/a.so", ""},
 	{"the symlink again, and a file below it", alone, []members{usr, {symlink("lib", "usr/lib"), legacy("lib/a.so")}}, "usr/lib/a.so", ""},

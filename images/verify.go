@@ -229,7 +229,7 @@ type comparison struct {
 	out         *Verified
 }
 
-// run compares everything, and reports whether other fixes may give another result. What differs is
+// run compares everything, and reports whether other fixes may give another result. A difference is
 // a problem; an error is of reading alone.
 func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Session, fixes []rewriter.Fix) (_ *Verified, other bool, err error) {
 	v.out, v.said, v.added = &Verified{Findings: v.after.F.Findings, Stated: v.stated}, map[string]bool{}, nil

@@ -294,14 +294,14 @@ func (v *comparison) header(got *tar.Header, want map[string]*tar.Header, seen m
 type Difference struct {
 	Path string
 	// Patches are the call sites, each with the code on both sides; Edits all that changed in
-	// place; Appended is how many bytes stand behind the old end. Empty where the file does
+	// place; Appended is how many bytes are behind the old end. Empty if the file does
 	// not differ in call sites only.
 	Patches  []rewriter.Patch
 	Redirect *rewriter.Redirect // a fix besides; nil for none
 	Edits    []rewriter.Edit
 	Appended int64
 	// Unplanned is the first byte that is not as planned, and Listing the code there; nil
-	// where there is none.
+	// without one.
 	Unplanned *rewriter.UnplannedError
 	Listing   rewriter.Explanation
 }

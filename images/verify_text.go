@@ -134,8 +134,8 @@ func (v *comparison) manifest(ctx context.Context, config []byte) error {
 	return nil
 }
 
-// derivedManifest is what a rebuild makes of the base's manifest, with the added layer as the source has
-// it, compressed in whatever way.
+// derivedManifest is what a rebuild makes of the base's manifest, with the added layer in the form of
+// the source, compressed in whatever way.
 func (v *comparison) derivedManifest(base []byte, got *manifestText, config []byte) ([]byte, error) {
 	var added v1.Descriptor
 	if n := len(got.layers); n > 0 {

@@ -9,7 +9,7 @@ import (
 
 const user = "Nov 21 21:18:04 host myapp[99]: "
 
-// What a text says in words that nobody listed is not taken for "no crash", and what a program wrote is not taken for the
+// A text in words that nobody listed is not taken for "no crash", and what a program wrote is not taken for the
 // kernel's word.
 func TestNothingIsClearedUnread(t *testing.T) {
 	const (

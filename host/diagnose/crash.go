@@ -1,4 +1,4 @@
-// What a crash is: its kind, its source, who called the page, and the commands that fix it.
+// The facts of a crash: its kind, its source, who called the page, and the commands that fix it.
 
 package diagnose
 
@@ -23,7 +23,7 @@ const (
 	// Trap is a call that a tracer saw trapped; whether the kernel then served it is not in
 	// the trace.
 	Trap Kind = "trap"
-	// Misaligned is a jump to an address in the page that is none of its functions.
+	// Misaligned is a jump to an address in the page that is not one of its functions.
 	Misaligned Kind = "misaligned"
 	// BadPointer is a call that the kernel served, with an argument that could not be written.
 	BadPointer Kind = "bad-pointer"
@@ -39,7 +39,7 @@ const (
 	MissingLoader Kind = "missing-loader"
 	// MissingLibrary is a program whose libraries are missing or too old.
 	MissingLibrary Kind = "missing-library"
-	// Affected is no crash: an image that calls the page.
+	// Affected is not a crash, but an image that calls the page.
 	Affected Kind = "affected"
 	// Schema1 is an image that an engine refuses for its manifest.
 	Schema1 Kind = "schema1"
@@ -47,7 +47,7 @@ const (
 	Other Kind = "other"
 	// Unknown is a crash of which nothing at hand says where it was.
 	Unknown Kind = "unknown"
-	// None is no crash: a snapshot of a running process.
+	// None is not a crash, but a snapshot of a running process.
 	None Kind = "none"
 )
 
@@ -56,7 +56,7 @@ func (k Kind) Vsyscall() bool {
 	return k == Call || k == Filtered || k == Read || k == Trap || k == Affected
 }
 
-// Mended reports whether vfix mends the cause.
+// Mended reports whether vfix fixes the cause.
 func (k Kind) Mended() bool { return k == Call || k == Filtered || k == Trap }
 
 // Source is what a crash was read from.
@@ -78,7 +78,7 @@ const (
 	ImageScan Source = "image"
 )
 
-// Crash is one crash, or several of a log that are the same but for their process.
+// Crash is one crash, or several of a log that are the same except for their process.
 type Crash struct {
 	Input  string `json:"-"` // as the user named it
 	Source Source `json:"source"`
@@ -90,8 +90,8 @@ type Crash struct {
 	Executable string `json:"executable"`
 	PIDs       []int  `json:"pids"`   // of the processes, up to maxPIDs
 	Count      int    `json:"count"`  // how many crashes this is
-	TID        int    `json:"tid"`    // of the thread, 0 where it is not known
-	Signal     int    `json:"signal"` // 0 where it is not known
+	TID        int    `json:"tid"`    // of the thread, 0 if not known
+	Signal     int    `json:"signal"` // 0 if not known
 	When       string `json:"when"`
 	// Fault is the address that could not be accessed, IP that of the instruction, SP the
 	// stack pointer; Known says which of them are known.
@@ -127,15 +127,15 @@ type Known struct{ Fault, IP, SP bool }
 // Caller is who called the page.
 type Caller struct {
 	Return uint64 `json:"-"`      // the return address in the process
-	Module string `json:"module"` // path of the file as the process knew it, "" where no file is mapped there
+	Module string `json:"module"` // path of the file as the process knew it, "" if no file is mapped there
 	Offset uint64 `json:"offset"` // of the return address from the start of the module in memory
-	Vaddr  uint64 `json:"-"`      // of the return address in the file; 0 where it is not known
-	Symbol string `json:"symbol"` // "" where nothing names the function
+	Vaddr  uint64 `json:"-"`      // of the return address in the file; 0 if not known
+	Symbol string `json:"symbol"` // "" if nothing names the function
 	Into   uint64 `json:"into"`   // bytes from the start of the function, where Symbol is set
 	// BuildID is in hex, "" for none. File is the file that was read about it, "" for none.
 	BuildID string `json:"build_id"`
 	File    string `json:"-"`
-	Package string `json:"package"` // name and version, "" where no database knows the file
+	Package string `json:"package"` // name and version, "" if no database knows the file
 	Libc    string `json:"libc"`    // as rewriter.Report.Libc
 	// Site is the reference to the page and what vfix does about it, nil where the file
 	// was not read or has none that fits.
@@ -146,7 +146,7 @@ type Caller struct {
 	Tail bool `json:"tail"`
 }
 
-// Fix is a command that mends the cause.
+// Fix is a command that fixes the cause.
 type Fix struct {
 	Command string `json:"command"`
 	Why     string `json:"why"`

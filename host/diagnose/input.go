@@ -25,7 +25,7 @@ type Result struct {
 	Crashes []*Crash `json:"-"`
 	// Lines is how many lines a log or trace had, 0 for other inputs.
 	Lines int `json:"lines"`
-	// Understood says that something in the input is of a kind that reports crashes. Where nothing is, that no crash was
+	// Understood says that something in the input is of a kind that reports crashes. If nothing is, that no crash was
 	// found means nothing.
 	Understood bool `json:"understood"`
 	// Containers is how many containers a description is about, 0 for other inputs.

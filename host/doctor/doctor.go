@@ -1,6 +1,6 @@
 // Package doctor finds out what a host does to containers with legacy programs: whether and
 // at what price it serves the vsyscall page, what reading a clock costs, what neighbours
-// on the same kernel cost, and what else ends old programs on new hosts. It measures where it can, and says where it could not.
+// on the same kernel cost, and what else ends old programs on new hosts. It measures all that it can, and reports the rest.
 //
 // A check is a function from a machine (its files, and the runs of vfix-measure on it) to a
 // Check, so that the checks can be tried on the recorded files of other machines.
@@ -60,7 +60,7 @@ type Check struct {
 	Verdict Verdict  `json:"verdict"`
 	Found   string   `json:"found"` // with the figure that decided
 	Means   string   `json:"means"` // for containers
-	Do      string   `json:"do"`    // "" where there is nothing to do
+	Do      string   `json:"do"`    // "" for nothing
 	Figures []Figure `json:"figures"`
 	Facts   []Fact   `json:"facts"`
 	Lines   []string `json:"lines"` // one for each log line, image or container that was found
@@ -111,13 +111,13 @@ type Options struct {
 	FloodDir string
 	// Profile is a seccomp profile as docker takes it (JSON); nil is docker's default one.
 	Profile []byte
-	// Containers looks for images and containers that need vfix; nil where it cannot.
+	// Containers looks for images and containers that need vfix; nil if it cannot.
 	Containers func(context.Context) (*Inventory, error)
-	// Stock lists the images of local engines; nil where it cannot.
+	// Stock lists the images of local engines; nil if it cannot.
 	Stock func(context.Context) (*Stock, error)
-	// Policy finds the configuration of vfix-runtime that is in force; nil where it cannot.
+	// Policy finds the configuration of vfix-runtime that is in force; nil if it cannot.
 	Policy func() policy.InForce
-	// Started is told of each check that starts; nil is silence.
+	// Started gets each check that starts; nil is silence.
 	Started func(name string)
 }
 

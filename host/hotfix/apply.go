@@ -142,7 +142,7 @@ func (r *recreation) freeName(ctx context.Context, wish string) (string, error) 
 	return "", hinterr.With(fmt.Errorf("%s and %d more names are in use", wish, most-1), "remove old ones: docker rm %s", wish)
 }
 
-// image is what the new container is made of: the old one's image by name, or by ID where
+// image is what the new container is made of: the old one's image by name, or by ID if
 // that name means another image now. The container's changes in its own layer go
 // into an image first, or it would be missing.
 func (r *recreation) image(ctx context.Context, name string, out *Recreated) (string, error) {

@@ -128,7 +128,7 @@ func (k *copyFolder) metaOf(m contents.Meta) (out store.Meta, err error) {
 
 // capabilityXattr holds a program's capabilities. Its first word has the revision in its
 // highest byte; revision 3 is 2 with the uid behind it that is root in the user namespace
-// where they count (linux/capability.h, vfs_ns_cap_data).
+// in which they count (linux/capability.h, vfs_ns_cap_data).
 const (
 	capabilityXattr     = "security.capability"
 	capabilitySize2     = 20

@@ -1,4 +1,4 @@
-// The remains in the engine of a run that was killed while it recreated a container: nothing tells it
+// The remains in the engine of a run that was killed while it recreated a container: nothing shows it
 // but the names, which no engine can swap in one step.
 
 package hotfix

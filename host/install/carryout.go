@@ -50,7 +50,7 @@ func (t *tree) carryOut(o Options, r *Result, old, next *state, steps []step, di
 			return err
 		}
 	}
-	// Until all is done the record also has what is being taken back.
+	// Until the end the record also has what is being taken back.
 	during := &state{Schema: stateSchema, Files: slices.Clone(next.Files), Dirs: append(slices.Clone(next.Dirs), dirs...)}
 	for _, s := range steps {
 		if r := old.find(s.path); s.rec == nil && r != nil {

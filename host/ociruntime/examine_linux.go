@@ -39,7 +39,7 @@ func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (*legacyFile, error)
 // searchSize is how much of a file is searched at once, in bytes: what stays in a core's second-level cache.
 const searchSize = 256 << 10
 
-// examineFile has an open file read, through buf where bytes are searched.
+// examineFile examines an open file, through buf for the search of bytes.
 func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, error) {
 	if elf, err := isELF(f); err != nil || !elf {
 		return nil, err

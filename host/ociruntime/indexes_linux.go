@@ -1,4 +1,4 @@
-// What is known of a folder from earlier starts.
+// Knowledge of a folder from earlier starts.
 
 package ociruntime
 
@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/host/store"
 )
 
-// fewFiles that are no ELF files are read again faster than an index of them is written: the upper
+// fewFiles that are not ELF files are read again faster than an index of them is written: the upper
 // layer of most containers holds less.
 const fewFiles = 32
 
@@ -27,7 +27,7 @@ type indexes struct {
 }
 
 // layer returns what is found in a folder that nobody changes: it is walked once, and again
-// where a file that matters is not what it was, if only in its metadata. Whoever else wants it
+// if a file that matters is not what it was, if only in its metadata. Whoever else needs it
 // at that time, waits.
 func (k *indexes) layer(dir string) (*scanned, error) {
 	root, err := openLayer(dir)
@@ -112,7 +112,7 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 		h.Names = [][]byte{nil}
 		x.Legacy = []legacyFile{*h}
 	}
-	// What is no ELF file is seen as fast as remembered.
+	// Seeing that a file is not ELF is as fast as remembering it.
 	if k.pool.Examined.Load() > before && !f.ID().Unsettled(time.Now()) && !slices.ContainsFunc(x.Unread, passing) {
 		k.write(key, x)
 	}
@@ -127,7 +127,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		return nil, err
 	}
 	old := k.read(key)
-	if !old.whole() { // one reads it all, and whoever else wants to, waits
+	if !old.whole() { // one reads it all, and the others wait
 		unlock, err := k.store.Lock("index", key)
 		if err != nil {
 			return nil, err
@@ -208,7 +208,7 @@ func (k *indexes) read(key string) *index {
 	return x
 }
 
-// write remembers an index. Where that does not work (a full disk), the next start looks for
+// write remembers an index. If that does not work (a full disk), the next start looks for
 // itself: no reason not to go on.
 func (k *indexes) write(key string, x *index) {
 	if b, err := x.bytes(); err == nil {

@@ -47,7 +47,7 @@ func parseMounts(text []byte, path string) (all []mount) {
 	return all
 }
 
-// mountAt returns what is mounted exactly at path, the last of several, which covers the others; false where
+// mountAt returns what is mounted exactly at path, the last of several, which covers the others; false if
 // nothing is.
 func mountAt(all []mount, path string) (mount, bool) {
 	for _, m := range slices.Backward(all) {

@@ -71,8 +71,8 @@ type Config struct {
 // maxConfig bounds what is read of a configuration, in bytes.
 const maxConfig = 1 << 20
 
-// Read reads a configuration file. One that is not there is fs.ErrNotExist; anything else at its path that is
-// no file of the documented content is another error: a symlink that leads nowhere, a directory, a FIFO.
+// Read reads a configuration file. One that is not there is fs.ErrNotExist; anything else at its path than
+// a file of the documented content is another error: a symlink that leads nowhere, a directory, a FIFO.
 func Read(path string) (Config, []byte, error) {
 	text, err := readFile(path)
 	if err != nil {

@@ -129,8 +129,8 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Unchanged is nil if the file is still what it was when it was opened. What was read
-// before it is called is then of one and the same content.
+// Unchanged is nil if the file is still what it was when it was opened. All data
+// read before the call are then of one and the same content.
 func (f *File) Unchanged() error {
 	var st unix.Stat_t
 	if err := f.r.fstat(f.fd, &st); err != nil {

@@ -21,7 +21,7 @@ import (
 // no slash; "" is the root itself. A real path is one without symlinks.
 type Root struct {
 	Path string // on this machine, absolute and without symlinks
-	// Bare says that no mount below the root is to be seen: the root may get a mount of its own (Private).
+	// Bare hides the mounts below the root: the root may get a mount of its own (Private).
 	Bare bool
 	fd   int // O_PATH
 	// descriptors is /proc/self/fd, O_PATH: what is opened by a mere name is opened to be read there.
@@ -92,7 +92,7 @@ func (r *Root) Stat() (unix.Statx_t, error) {
 // folder's ctime, for certain: one of the usual ones of a disk or of memory.
 func (r *Root) Dated() bool { return r.dated }
 
-// Private has walks go through a mount of the root that nobody else sees, where that can be made (Linux 5.12,
+// Private lets walks go through a mount of the root that nobody else sees, if that can be made (Linux 5.12,
 // CAP_SYS_ADMIN): no device can be opened in it, so that a file is opened at once, whatever takes its place, and
 // reading changes no times. It shows what mounts below the root cover: it is for a root without any.
 func (r *Root) Private() {

@@ -344,7 +344,7 @@ func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, erro
 	return below, nil
 }
 
-// look finds out what a name is. In a root's own mount most files will be read: they are opened at once. What
+// look finds out what a name is. In a root's own mount most files will be read: they are opened at once. A file that
 // cannot be opened so has changed since, or is looked at like any other.
 func (e *Entry) look(name []byte, typ byte) error {
 	if e.r.private >= 0 && typ == unix.DT_REG {

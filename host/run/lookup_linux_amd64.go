@@ -110,8 +110,8 @@ func executable(file string) error {
 	return nil
 }
 
-// shebang returns the interpreter that a script names and its one argument; "" for what is
-// no script, or cannot be read. Source: fs/binfmt_script.c, load_script.
+// shebang returns the interpreter that a script names and its one argument; "" for
+// other files, and unreadable ones. Source: fs/binfmt_script.c, load_script.
 func shebang(file string) (interp, arg string, err error) {
 	f, err := os.Open(file)
 	if err != nil {

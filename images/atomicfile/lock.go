@@ -41,8 +41,8 @@ func CreateLocked(ctx context.Context, path string, p progress.Reporter) (f *Fil
 	return f, func() { f.Discard(); unlock() }, nil
 }
 
-// Lock waits until nobody else writes path, and keeps others out until unlock. What
-// runs that were killed left of path is removed. On a file system without locks it does
+// Lock waits until nobody else writes path, and keeps others out until unlock. The
+// remains of path by runs that were killed are removed. On a file system without locks it does
 // nothing but say so.
 func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(), err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {

@@ -202,7 +202,7 @@ func TestTemplate(t *testing.T) {
 }
 
 // batchOf is a list of images: app0 and app1 share a base, odd has nothing to patch, bad is
-// no image; and a count of how often the base was read.
+// not an image; and a count of how often the base was read.
 func batchOf(t *testing.T, f *imagetest.FakeRegistry) ([]outcome.Item, string) {
 	t.Helper()
 	base := imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("usr/bin/old", "base")))
@@ -246,7 +246,7 @@ func TestRebuildAll(t *testing.T) {
 	o.Each = func(out outcome.Image) error { told = append(told, out.Source); return nil }
 	b, err := rebuild(context.Background(), t, items, lo, o)
 	if err != nil || statuses(b) != "done, failed, done, unaffected" || len(told) != 4 {
-		t.Fatalf("%s, %v, told of %q", statuses(b), err, told)
+		t.Fatalf("%s, %v, reported %q", statuses(b), err, told)
 	}
 	if n := f.Count("GET /v2/app0/blobs/"+base) + f.Count("GET /v2/app1/blobs/"+base); n != 1 {
 		t.Errorf("the common layer was read %d times", n)

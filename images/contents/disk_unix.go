@@ -199,8 +199,8 @@ func SyncFolder(root *os.Root, name string) error {
 // nodeTypes are the types of devices and fifos by their tar type flags.
 var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}
 
-// MakeNode makes the device or fifo that e describes under a name in root. What only root may
-// give it is left out and returned.
+// MakeNode makes the device or fifo that e describes under a name in root. Metadata that only root may
+// give it are left out and returned.
 func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
 	kind, ok := nodeTypes[e.Flag]
 	if !ok {

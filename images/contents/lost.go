@@ -1,4 +1,4 @@
-// What copies of files do not carry on: what only root may give them, and what vouches for the content before.
+// The losses of copied files: metadata that only root may give them, and marks that vouch for the old content.
 
 package contents
 
@@ -90,7 +90,7 @@ func Marks(xattrs map[string]string) []string {
 	return all
 }
 
-// WarnDropped tells of marks that a patched file on disk does not carry on.
+// WarnDropped reports marks that a patched file on disk does not carry on.
 func (h *Target) WarnDropped(dropped []string) {
 	if len(dropped) > 0 {
 		h.Plan.Warnings = append(h.Plan.Warnings, MarkWarning(dropped))

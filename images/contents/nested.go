@@ -1,5 +1,5 @@
 // Programs inside other files. A zip archive (a jar, a wheel, a zipapp, also behind a program or a #! line) is looked into: a
-// JVM or Python takes libraries out of it at run time. What holds its code compressed, or a file system, is not: it is reported as not examined, so that its
+// JVM or Python takes libraries out of it at run time. A file that holds its code compressed, or a file system, is not: it is reported as not examined, so that its
 // verdict is incomplete. Tar archives and packages are left out: nothing runs from them before they are unpacked.
 
 package contents
@@ -39,7 +39,7 @@ const (
 	squashMagic = "hsqs"
 )
 
-// isCandidate reports whether a file that begins so is to be examined.
+// isCandidate reports whether to examine a file that begins so.
 func isCandidate(head []byte) bool { return isELF(head) || isNested(head) }
 
 // isNested reports whether a file that begins so holds others.
@@ -130,7 +130,7 @@ func (z *zipLook) missed(name, format string, a ...any) {
 
 // archive looks into an archive of size bytes; name is its own, "" for the outermost.
 func (z *zipLook) archive(r io.ReaderAt, size int64, name string, depth int) error {
-	// What cannot be read through r is an error; what the archive claims is not.
+	// A failed read through r is an error; a false claim of the archive is not.
 	failed := &failing{r: r}
 	all, err := zip.NewReader(failed, size)
 	if failed.err != nil {

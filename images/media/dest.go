@@ -32,9 +32,9 @@ func ResolveDest(d Ref) (Ref, error) {
 	return Ref{Transport: Daemon, Name: d.Name}, nil
 }
 
-// DefaultDest says where the derived image of src goes where the user named no place: the
-// daemon that answers (the one that src is from, if it is from one), under tag, or where
-// that is "" under the source's own name with the suffix after its tag: redis:2.8.22
+// DefaultDest says where the derived image of src goes if the user named no place: the
+// daemon that answers (the one that src is from, if it is from one), under tag, or if
+// that is "", under the source's own name with the suffix after its tag: redis:2.8.22
 // becomes redis:2.8.22-vfix. A name with a digest alone gets the suffix as its tag, without
 // the hyphen: redis@sha256:… becomes redis:vfix. An image from a layout or an archive is
 // called as its tag there says, or by the name of the file or folder. Without a daemon the

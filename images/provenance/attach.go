@@ -51,7 +51,7 @@ const (
 // Proof is the statement about a result, and what became of it.
 type Proof struct {
 	Doc Predicate
-	// File is the place at which the user wants the statement; "" is beside an archive or layout.
+	// File is the place that the user chose for the statement; "" is beside an archive or layout.
 	File string
 	// subjects are the digests that the result has in the places at which it was put so far.
 	subjects []v1.Hash

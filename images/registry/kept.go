@@ -96,7 +96,7 @@ func (r *keptReader) Close() error {
 	return r.ReadCloser.Close()
 }
 
-// keeping is a blob that is kept while it is read. If it cannot be kept, it is only read. What has not
+// keeping is a blob that is kept while it is read. If it cannot be kept, it is only read. A blob without
 // its digest is not kept: another registry may have it whole.
 type keeping struct {
 	*resuming

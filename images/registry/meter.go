@@ -1,4 +1,4 @@
-// What a command asks of registries: how much came and went, how often it may ask, and its requests as lines.
+// The requests of a command to registries: how much came and went, how often it may ask, and its requests as lines.
 
 package registry
 

@@ -151,7 +151,7 @@ func (o *Options) retrying(host, what, why string, wait time.Duration, from stri
 	progress.Note(o.Progress, "%s: %s: next try in %v%s", what, redact.Redact(why), wait.Round(time.Second/10), from)
 }
 
-// Pause says how long to wait after a try, the first being 1; ok is false if there is to
+// Pause says how long to wait after a try, the first being 1; ok is false if there must
 // be no other. The registry's Retry-After counts, whatever the number of seconds or the
 // date in it, as long as it is below the policy's bound.
 func (p RetryPolicy) Pause(try int, resp *http.Response) (wait time.Duration, ok bool) {

@@ -112,8 +112,8 @@ func TestRegistryTLS(t *testing.T) {
 	}
 }
 
-// hangsUp is a registry on this machine whose TLS connections end when they are made, in the way of HTTP/2
-// too, and that says of plain HTTP what servers of TLS say. It counts the connections.
+// hangsUp is a registry on this machine whose TLS connections end when they are made, also in the way
+// of HTTP/2, and that says of plain HTTP what servers of TLS say. It counts the connections.
 func hangsUp(t *testing.T, cert tls.Certificate, protocols ...string) (host string, connections *atomic.Int32) {
 	t.Helper()
 	l := imagetest.Must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))

@@ -138,8 +138,8 @@ func OldImage(chain []OldLayer, architecture string, b blob.Blobs) (*blob.Stored
 	return blob.MadeImage(m, config, b)
 }
 
-// oldConfig makes an image config of a chain: the members of the topmost image JSON, but
-// for those that are about the layer alone, and what was only added to it later. Configs
+// oldConfig makes an image config of a chain: the members of the topmost image JSON, except
+// those that are about the layer alone, and what was only added to it later. Configs
 // that do not say their platform were made when there was one.
 func oldConfig(chain []OldLayer, architecture string) ([]byte, error) {
 	if len(chain) == 0 {

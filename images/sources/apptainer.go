@@ -121,7 +121,7 @@ exec "$@"
 
 var shellName = lazy.Regexp(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// imageEnv sets the config's environment, except PATH only what the caller's does not set. What no
+// imageEnv sets the config's environment, except PATH only what the caller's does not set. A name that no
 // shell can set is left out.
 func imageEnv(c v1.Config) string {
 	var b strings.Builder

@@ -1,4 +1,4 @@
-// What can be known of a DEST: before an image is read for it, and whether it still holds what was written there.
+// The checks of a DEST: before an image is read for it, and whether it still holds what was written there.
 
 package sources
 
@@ -42,8 +42,8 @@ func Ready(ctx context.Context, dest media.Ref, o media.Options) error {
 
 // Whether a DEST still holds what was written there.
 
-// Holds reports whether dest has an image of that digest, as media.Stored has it. A registry is
-// asked with one HEAD. The error is that it cannot be told; that nothing is there is none.
+// Holds reports whether dest has an image of that digest, in the sense of media.Stored. A registry is
+// asked with one HEAD. It errs if that cannot be found out; a missing image is not an error.
 func Holds(ctx context.Context, dest, digest string, o media.Options) (bool, error) {
 	o = o.WithDefaults()
 	ref, err := media.ParseRef(dest)

@@ -1,5 +1,5 @@
 // Package kernellog reads the log of a Linux kernel, 2.6.32 to 6.x: what loggers put around
-// its messages, and the messages that tell of a crash.
+// its messages, and the messages about a crash.
 package kernellog
 
 import (
@@ -15,7 +15,7 @@ import (
 // Line is a message of the kernel.
 type Line struct {
 	Text string // without level, time and host
-	When string // as the log has it; "" where it has none
+	When string // in the log's form; "" if it has none
 	// Marked says that what was around the text is of a log of the kernel.
 	Marked bool
 }
@@ -101,7 +101,7 @@ func isStamp(s string) bool {
 	return strings.ContainsAny(s, ".:") && strings.ContainsAny(s, "0123456789")
 }
 
-// syslogTime is what stands before the host's name; "" where there is no more than one word.
+// syslogTime is the text before the host's name; "" if there is at most one word.
 func syslogTime(s string) string {
 	s = strings.TrimSpace(s)
 	return strings.TrimSpace(s[:max(strings.LastIndexByte(s, ' '), 0)])
@@ -122,7 +122,7 @@ const levels = 8
 
 // ParseRecord reads a record of /dev/kmsg (Documentation/ABI/testing/dev-kmsg):
 // "priority,sequence,microseconds,flags;text\n" and further lines, in the text \xHH for bytes
-// that cannot be printed. ok is false where it is none, or none of the kernel's own.
+// that cannot be printed. ok is false for other lines, also of other programs.
 func ParseRecord(record string) (r Record, ok bool) {
 	r, ours, ok := parseRecord(record)
 	return r, ok && ours

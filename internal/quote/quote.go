@@ -49,7 +49,7 @@ func Shell(s string) string {
 	return "$'" + b.String() + "'"
 }
 
-// Path is Shell for the name of a file, or of the source of an image: one that begins with a hyphen is no
+// Path is Shell for the name of a file, or of the source of an image: one that begins with a hyphen is not an
 // option.
 func Path(s string) string {
 	if strings.HasPrefix(s, "-") {

@@ -26,7 +26,7 @@ func (m Memory) ReadAt(b []byte, off int64) (int, error) { return bytes.NewReade
 // buffers are for one segment's pieces each: a scan of many files allocates one.
 var buffers = sync.Pool{New: func() any { return new([ChunkSize]byte) }}
 
-// view returns n bytes at offset off, which the caller has checked and must not change: in buf where
+// view returns n bytes at offset off, which the caller has checked and must not change: in buf if
 // that is long enough and they are not in memory already.
 func (f *File) view(buf []byte, off, n uint64) ([]byte, error) {
 	if m, ok := f.R.(Memory); ok && off+n <= uint64(len(m)) {

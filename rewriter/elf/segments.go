@@ -55,8 +55,8 @@ func (f *File) MapStart(p *Prog) uint64 {
 }
 
 // IsInterpreter reports whether the file may be what a PT_INTERP names: entered by the kernel
-// beside a program, it can need no other library, and it has an entry point (e_entry is 0 where
-// there is none: ELF gABI, ELF Header). Those kernels load it by a function of its own
+// beside a program, it can need no other library, and it has an entry point (e_entry is 0
+// without one: ELF gABI, ELF Header). Those kernels load it by a function of its own
 // (fs/binfmt_elf.c, load_elf_interp), which knows one .bss: from the highest end of file
 // content to the highest end of memory of all its segments.
 func (f *File) IsInterpreter() bool {

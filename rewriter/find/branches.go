@@ -149,7 +149,7 @@ func (t *targets) take(vaddr uint64) {
 }
 
 // rel32 finds the bytes of call, jmp and jcc with a 4-byte displacement, of lea, and addresses
-// of 4 bytes, at any place: that bytes which are none of these point into a window by
+// of 4 bytes, at any place: that other bytes point into a window by
 // chance is rare.
 func (t *targets) rel32(b []byte, vaddr uint64, lo, hi int) {
 	le := binary.LittleEndian

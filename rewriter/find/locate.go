@@ -61,8 +61,8 @@ func (c *code) locate(sites []Site) error {
 // maxRounds is how often the parts of functions are looked for from parts found before.
 const maxRounds = 3
 
-// parts returns addresses outside of the functions around the sites that belong to them: where they
-// go on, and what jumps to those that nothing is known to call.
+// parts returns addresses outside of the functions around the sites that belong to them: their
+// continuations, and what jumps to those that nothing is known to call.
 func (c *code) parts(sites []Site) ([]uint64, error) {
 	var all []uint64
 	var split []Extent
@@ -224,7 +224,7 @@ func (c *code) unnamed(sites []Site) ([]uint64, error) {
 	return found, nil
 }
 
-// padding returns the first address from vaddr on that is aligned as functions are, where
+// padding returns the first address from vaddr on that is aligned as functions are, if
 // nothing but padding is before it, else end.
 func (c *code) padding(vaddr, end uint64) uint64 {
 	const align = 16

@@ -45,7 +45,7 @@ func (o *Scope) within(f *File) *Skip {
 
 // Nameless reports whether a file of size bytes, an x86-64 ELF file, is sure to have no site: it can be loaded
 // anywhere, so that no distance leads to the page, and has the lower half of no address of the page in it, aligned
-// or not. It is a search for bytes, with no look at the format but for e_type, through buf.
+// or not. It is a search for bytes, with no look at the format except e_type, through buf.
 func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
 	const etype, overlap = 16, 3
 	if size < elf.EhdrSize {

@@ -20,7 +20,7 @@ const (
 	explainCall = 64
 )
 
-// Explain disassembles the code around the patch, from the start of the function where
+// Explain disassembles the code around the patch, from the start of the function if
 // that is near, else from the site, as it is and as it will be. A site in data has no
 // listing. The error is of reading the file.
 func (p *Plan) Explain(patch Patch) (find.Explanation, error) {

@@ -346,7 +346,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// namelessChecked is Nameless of a file, through buffers of several sizes. Where it is true, Scan finds nothing.
+// namelessChecked is Nameless of a file, through buffers of several sizes. If it is true, Scan finds nothing.
 func namelessChecked(t *testing.T, file []byte) bool {
 	t.Helper()
 	var all []bool

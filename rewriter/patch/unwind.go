@@ -1,4 +1,4 @@
-// How unwinders get past the trampolines: a frame description at the place where each kind looks for one.
+// How unwinders get past the trampolines: a frame description of the sort that each kind looks for.
 
 package patch
 

@@ -1,5 +1,5 @@
-// Decoding of single instructions, and what each does to the general registers. What is
-// not known exactly is marked so, and every reader of it then assumes the worst.
+// Decoding of single instructions, and what each does to the general registers. Effects that are
+// not known exactly are marked so, and every reader then assumes the worst.
 
 package x86
 

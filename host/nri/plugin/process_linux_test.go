@@ -28,7 +28,7 @@ func TestProcessOf(t *testing.T) {
 		want int
 		bad  bool
 	}{
-		"told":       {c: &api.Container{Id: "abc", Pid: 7, State: created}, want: 7},
+		"reported":   {c: &api.Container{Id: "abc", Pid: 7, State: created}, want: 7},
 		"cgroupfs":   {c: &api.Container{Id: "abc", State: created}, want: 42},
 		"systemd":    {c: &api.Container{Id: "def", State: running}, want: 43},
 		"has ended":  {c: &api.Container{Id: "abc", State: stopped}},
