@@ -40,12 +40,12 @@ type RebuildOptions struct {
 type Rebuilt struct {
 	Findings   *contents.Findings `json:"-"`
 	Stored     string             `json:"-"`         // the DEST that the result, or the copy, was written to; "" for none
-	Reference  string             `json:"reference"` // what a user can run or pull: with its digest where there is one
-	Digest     string             `json:"digest"`    // of the derived image's manifest (of the index, where there is one)
+	Reference  string             `json:"reference"` // what a user can run or pull: with its digest if there is one
+	Digest     string             `json:"digest"`    // of the derived image's manifest (of the index, if there is one)
 	Unchanged  bool               `json:"unchanged"` // nothing to do, for no level: Reference names the base, or the copy of it in Dest
 	BaseName   string             `json:"base_name"`
 	BaseDigest string             `json:"base_digest"`
-	LayerSize  int64              `json:"layer_size"` // compressed bytes of the added layer, 0 where there is none
+	LayerSize  int64              `json:"layer_size"` // compressed bytes of the added layer, 0 without one
 	// Provenance says where the statement is: paths, and names of referrers with their digests.
 	Provenance []string `json:"provenance"`
 	// Packages are the patched files of which a package database has a record.

@@ -116,7 +116,7 @@ func TestVerifyNoticesConsistentChanges(t *testing.T) {
 			}
 		}
 		restack("a layer at the end", func(s *stacked) { put(s, n, n, other["full"]) })
-		// What labels and annotations say of the base, everywhere alike.
+		// The base in labels and annotations, everywhere alike.
 		var labels map[string]string
 		if err := json.Unmarshal([]byte(gjson.GetBytes(was.config, "config.Labels").Raw), &labels); err != nil || len(labels) == 0 {
 			t.Fatalf("labels: got %v, %v", labels, err)

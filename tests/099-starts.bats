@@ -247,7 +247,7 @@ case_users() {
 	program=/data/clock
 }
 
-# What a hook mounts before vfix's own has looked, or after it.
+# A hook mounts before vfix's own has looked, or after it.
 mounter() {
 	legacy "$work/host/clock"
 	cat >"$work/mounter" <<-END
@@ -267,7 +267,7 @@ case_later_hook() {
 	want=honest
 }
 
-# What seems to be covered is not where the runtime mounts it.
+# A file that seems to be covered is not, for the runtime mounts elsewhere.
 case_uncovered() {
 	legacy "$root/usr/bin/clock"
 	ln -s /usr/bin/clock "$root/data/link"
@@ -279,7 +279,7 @@ case_covered() {
 	filter='.mounts += [{destination: "/usr", type: "mqueue", source: "mqueue"}]'
 	program=/opt/clock
 }
-# What the runtime puts over the root when all hooks have ended.
+# The runtime puts something over the root when all hooks have ended.
 case_readonly_paths() {
 	legacy "$root/usr/bin/clock"
 	filter='.linux.readonlyPaths += ["/usr", "/usr/bin/clock"] | .linux.maskedPaths += ["/tmp"]'

@@ -1,4 +1,4 @@
-// What a locale without UTF-8 gets.
+// Tests of the output in a locale without UTF-8.
 
 package main
 

@@ -32,7 +32,7 @@ func fakeBatch(outcomes []outcome.Image, err error) (engine, *batch.Options, *ba
 		for _, each := range outcomes {
 			if each.Status == outcome.NotRun {
 				b.Of[each.Status]++
-			} else if err := o.Tell(b, each); err != nil {
+			} else if err := o.Report(b, each); err != nil {
 				return b, err
 			}
 		}
@@ -70,7 +70,7 @@ func TestBatch(t *testing.T) {
 	if err := os.WriteFile(list, []byte("# a list\napp:1\napp:2 docker://x/y:2\n\nnew:1\nodd:1\nbad:1\nrest:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	line := func(e engine, args ...string) told {
+	line := func(e engine, args ...string) lineResult {
 		return runLine(e, append([]string{"rebuild", "--from-file", list}, args...)...)
 	}
 	e, asked, asList := fakeBatch(outcomes(), nil)
@@ -166,7 +166,7 @@ func TestBatchScan(t *testing.T) {
 		{Item: item(3, "bad:1"), Status: outcome.Failed, Err: errors.New("<b>no</b> such image")},
 	}, nil)
 	e.scanAll = e.rebuildAll
-	line := func(args ...string) told {
+	line := func(args ...string) lineResult {
 		return runLine(e, append([]string{"scan", "--from-file", list}, args...)...)
 	}
 	for _, ending := range []string{".csv", ".jsonl", ".html"} {

@@ -138,7 +138,7 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	hint := "vfix cannot fix reads of the page; boot a kernel with vsyscall=emulate"
 	if next != nil {
 		hint = "run: " + next.Command
-	} else if slices.ContainsFunc(r.Crashes, func(c *diagnose.Crash) bool { return c.Kind.Mended() }) {
+	} else if slices.ContainsFunc(r.Crashes, func(c *diagnose.Crash) bool { return c.Kind.Fixable() }) {
 		hint = "name the image that the program ran in: 'vfix diagnose --root IMAGE CRASH'"
 	}
 	switch {

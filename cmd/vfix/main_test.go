@@ -38,16 +38,16 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files in testdata again")
 
-// told is the output of a command line and its exit status.
-type told struct {
+// lineResult is the output of a command line and its exit status.
+type lineResult struct {
 	stdout, stderr string
 	status         int
 }
 
-func runLine(e engine, args ...string) told {
+func runLine(e engine, args ...string) lineResult {
 	var stdout, stderr bytes.Buffer
 	status := vfix(args, &stdout, &stderr, e)
-	return told{stdout.String(), stderr.String(), status}
+	return lineResult{stdout.String(), stderr.String(), status}
 }
 
 // golden compares got with testdata/name.
@@ -96,13 +96,13 @@ func fake(f *contents.Findings, err error) engine {
 		rebuildAll: func(_ context.Context, list *batch.List, o batch.Options) (*batch.Batch, error) {
 			b := &batch.Batch{Of: map[outcome.Status]int{}}
 			return b, errors.Join(err, list.Each(func(i outcome.Item) error {
-				return o.Tell(b, outcome.Image{Item: i, Status: outcome.Done, Reference: "app:1-vfix", LeftOver: f.Uncovered()})
+				return o.Report(b, outcome.Image{Item: i, Status: outcome.Done, Reference: "app:1-vfix", LeftOver: f.Uncovered()})
 			}))
 		},
 		scanAll: func(_ context.Context, list *batch.List, o batch.Options) (*batch.Batch, error) {
 			b := &batch.Batch{Of: map[outcome.Status]int{}}
 			return b, errors.Join(err, list.Each(func(i outcome.Item) error {
-				return o.Tell(b, outcome.Image{Item: i, Status: outcome.Unaffected})
+				return o.Report(b, outcome.Image{Item: i, Status: outcome.Unaffected})
 			}))
 		},
 		list: func(_ context.Context, source string, o inventory.ListOptions) error {

@@ -83,7 +83,7 @@ func TestIgnoreFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run := func(args ...string) told {
+	run := func(args ...string) lineResult {
 		return runLine(fake(patchable(), nil), append([]string{"scan", "x"}, args...)...)
 	}
 	write(".vfixignore.yaml", "- {path: '*', reason: a wheel, expires: 2999-01-01}\n- {path: bin/none, reason: r}")

@@ -86,14 +86,14 @@ func TestOptionsReachEngine(t *testing.T) {
 			t.Errorf("vfix %s: got %+v", line, got)
 		}
 		if strings.HasPrefix(line, "patch -o") && (patched.Output != "dest" || patched.Jobs != 2 || patched.InPlace || patched.DryRun) {
-			t.Errorf("vfix %s: the engine was told %+v", line, patched)
+			t.Errorf("vfix %s: the engine got %+v", line, patched)
 		}
 	}
 	if scan.Media.Platform.String() != "linux/amd64/v2" || !scan.Media.Insecure || scan.Jobs != 3 || scan.Media.Progress == nil {
 		t.Errorf("scan: the engine got %+v", scan)
 	}
 	if !patched.DryRun {
-		t.Errorf("patch: the engine was told %+v", patched)
+		t.Errorf("patch: the engine got %+v", patched)
 	}
 	if rebuild.Tag != "a:b" || rebuild.Dest != "oci:x" || rebuild.Suffix != "-vfix" ||
 		rebuild.Fallback != fallback.FallbackAlways || len(rebuild.Shim.Library) == 0 || len(verify.Shim.Trace) == 0 || rebuild.Version == "" ||

@@ -56,14 +56,14 @@ var ImageModes = []Mode{
 type Figure struct {
 	Function string `json:"function"`
 	Mode     string `json:"mode"`
-	// Nanoseconds a call: the median of the rounds, the least and the most of them; 0 where
+	// Nanoseconds a call: the median of the rounds, the least and the most of them; 0 if
 	// it could not be measured.
 	Nanoseconds float64 `json:"ns"`
 	Least       float64 `json:"ns_least"`
 	Most        float64 `json:"ns_most"`
-	// Ratio is Nanoseconds to those of the vDSO, 0 where there is none.
+	// Ratio is Nanoseconds to those of the vDSO, 0 without one.
 	Ratio float64 `json:"ratio_to_vdso"`
-	// Absent says why it could not be measured, "" where it was.
+	// Absent says why it could not be measured, "" if it was.
 	Absent string `json:"absent"`
 }
 

@@ -106,7 +106,7 @@ func TestJudge(t *testing.T) {
 		if got.Kind != c.want || !strings.Contains(got.Meaning, c.says) {
 			t.Errorf("%s: got %s: %s, want %s: …%s…", name, got.Kind, got.Meaning, c.want, c.says)
 		}
-		if got.Kind.Mended() != (len(got.Fixes) > 0) || !got.Kind.Vsyscall() && got.Caller != nil {
+		if got.Kind.Fixable() != (len(got.Fixes) > 0) || !got.Kind.Vsyscall() && got.Caller != nil {
 			t.Errorf("%s: got fixes %v, caller %+v", name, got.Fixes, got.Caller)
 		}
 	}

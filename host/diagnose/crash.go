@@ -56,8 +56,8 @@ func (k Kind) Vsyscall() bool {
 	return k == Call || k == Filtered || k == Read || k == Trap || k == Affected
 }
 
-// Mended reports whether vfix fixes the cause.
-func (k Kind) Mended() bool { return k == Call || k == Filtered || k == Trap }
+// Fixable reports whether vfix fixes the cause.
+func (k Kind) Fixable() bool { return k == Call || k == Filtered || k == Trap }
 
 // Source is what a crash was read from.
 type Source string

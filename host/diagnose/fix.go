@@ -13,7 +13,7 @@ import (
 // fix fills in c.Fixes; it needs all else to be filled in. args is the command line of the
 // process, nil if not known.
 func (c *Crash) fix(o Options, args []string) {
-	if !c.Kind.Mended() {
+	if !c.Kind.Fixable() {
 		return
 	}
 	how := c.how()

@@ -76,7 +76,7 @@ func TestLines(t *testing.T) {
 				c.kind, c.function, c.program, c.pid, c.when)
 		}
 		// A line does not name the image: nothing is proposed that nobody can type.
-		if len(got.Fixes) > 0 || got.Kind.Mended() && !strings.Contains(strings.Join(got.Notes, " "), "the image that it ran in is not known") {
+		if len(got.Fixes) > 0 || got.Kind.Fixable() && !strings.Contains(strings.Join(got.Notes, " "), "the image that it ran in is not known") {
 			t.Errorf("%s: fixes %v, notes %v", c.line, got.Fixes, got.Notes)
 		}
 	}

@@ -496,7 +496,7 @@ const maxCallers = 8
 // possibleCallers notes which files of the root call the function: a line of a log has no
 // stack, so it was one of these, or code that is not in the root.
 func (c *Crash) possibleCallers(o Options) {
-	if o.Callers == nil || c.Function == "" || !c.Kind.Mended() {
+	if o.Callers == nil || c.Function == "" || !c.Kind.Fixable() {
 		return
 	}
 	files, err := o.Callers(c.Function)

@@ -35,7 +35,7 @@ func TestContainerLog(t *testing.T) {
 		var got []string
 		for _, c := range r.Crashes {
 			got = append(got, c.Program+" "+string(c.Kind))
-			if c.Kind.Mended() && fixes(c) != "vfix rebuild redis:2.8.22" || !strings.HasPrefix(c.When, "2026-11-21T21:18:0") {
+			if c.Kind.Fixable() && fixes(c) != "vfix rebuild redis:2.8.22" || !strings.HasPrefix(c.When, "2026-11-21T21:18:0") {
 				t.Errorf("%s: got fixes %s at %s", name, fixes(c), c.When)
 			}
 		}

@@ -39,7 +39,7 @@ type Options struct {
 type Hotfixed struct {
 	Findings *contents.Findings `json:"-"`
 	// Container says that it is about a container, Name is what it is called there; else
-	// Name is the image's, as an engine may be told to run it, "" where it has none.
+	// Name is the image's, as an engine takes it to run, "" if it has none.
 	Container bool   `json:"container"`
 	Name      string `json:"name"`
 	// Image is what the container was made of; for an image the same as Name.

@@ -56,7 +56,7 @@ func release(path string) error {
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0)
 }
 
-// What several containers mount, none of them changes: not the content, the mode or an attribute, whatever its mount
+// No container changes a copy that several mount: not the content, the mode or an attribute, whatever its mount
 // allows; a run that finds a copy without that protection, of one that was killed, protects it.
 func TestCopiesAreImmutable(t *testing.T) {
 	imagetest.NoDaemon(t)

@@ -40,7 +40,7 @@ type container struct {
 	upper    string   // the root's upper layer, "" if it is not an overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
 	doubtful []string // those of them that it may be others
-	inside   *inside  // the container's mount namespace, where this is the hook
+	inside   *inside  // the container's mount namespace, if this is the hook
 	mounts   []mount  // at the root and below it
 	machine  []mount  // of this machine, if this is the hook
 	add      []addition
@@ -151,7 +151,7 @@ func (k *container) withoutMounts(err error) error {
 	return errors.Join(err, k.writeSpec())
 }
 
-// work finds the files of the root that are to be patched.
+// work finds the files of the root that must be patched.
 func (k *container) work(d policy.Decision) (found *scanned, err error) {
 	if k.flags, err = k.store.Flags(); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)

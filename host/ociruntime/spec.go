@@ -91,7 +91,7 @@ func parseSpec(raw []byte) (*spec, error) {
 	return s, nil
 }
 
-// read reads what a struct has of an object. It errs where that has one of the members twice, or in another case:
+// read reads what a struct has of an object. It errs if that has one of the members twice, or in another case:
 // runtimes do not agree on which one counts. Most of a config.json is passed over.
 func read(v gjson.Result, to reflect.Value) (err error) {
 	if v.Type == gjson.Null {
@@ -147,7 +147,7 @@ func fieldOf(to reflect.Value, member string) (f reflect.Value, name string) {
 }
 
 // with is the config.json with mounts behind the others, and a hook behind those of its kind, which may make mounts;
-// nil for none. What stale says is of an earlier start is left out; all else is as it was, byte for byte.
+// nil for none. Mounts and hooks of an earlier start, by stale and staleHook, are left out; all else is as it was, byte for byte.
 func (s *spec) with(add []specMount, hook *specHook, stale func(specMount) bool, staleHook func(specHook) bool) ([]byte, error) {
 	if len(add) == 0 && hook == nil && !slices.ContainsFunc(s.Mounts, stale) && !slices.ContainsFunc(s.Hooks.CreateRuntime, staleHook) {
 		return s.raw, nil

@@ -154,7 +154,7 @@ func (c Config) check() (member string, err error) {
 	}
 	for _, hook := range strings.Split(c.TrustedHooks, ",") {
 		if c.TrustedHooks != "" && !filepath.IsAbs(hook) {
-			return "trusted_hooks", fmt.Errorf("%q is no absolute path", hook)
+			return "trusted_hooks", fmt.Errorf("%q is not an absolute path", hook)
 		}
 	}
 	if c.Fix != "" {

@@ -41,7 +41,7 @@ func (s *Store) Others() ([]Layout, error) {
 	return all, nil
 }
 
-// treeSize is what a folder takes on the disk, in bytes. What goes away meanwhile counts nothing.
+// treeSize is what a folder takes on the disk, in bytes. A file that goes away meanwhile counts nothing.
 func treeSize(dir string) (n int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		var fi fs.FileInfo

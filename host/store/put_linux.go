@@ -222,7 +222,7 @@ func hold(path string, flags int) (*os.File, error) {
 }
 
 // Remove takes an entry out of its place first: nobody sees half of it. A copy that was used
-// since it was listed goes back: whoever used it has told a container to mount it. removed is
+// since it was listed goes back: whoever used it has named it to a container as a mount. removed is
 // false for such a one.
 func (s *Store) Remove(e Entry) (removed bool, err error) {
 	dir := filesDir

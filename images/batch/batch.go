@@ -31,7 +31,7 @@ type Options struct {
 	State    string        // file that remembers what was done, or a directory of such files; "" for none
 	FailFast bool          // the first failure ends the run
 	Limit    time.Duration // how long one image may take; 0 for no limit
-	// Each is told of every image when it is finished. It is called by one goroutine at a time;
+	// Each gets every image when it is finished. It is called by one goroutine at a time;
 	// an error ends the run.
 	Each func(outcome.Image) error
 }
@@ -60,8 +60,8 @@ func (b *Batch) All() int {
 	return n
 }
 
-// Tell counts an outcome and reports it to Each.
-func (o *Options) Tell(b *Batch, out outcome.Image) error {
+// Report counts an outcome and hands it to Each.
+func (o *Options) Report(b *Batch, out outcome.Image) error {
 	b.Of[out.Status]++
 	if out.Before {
 		b.Before++
@@ -179,7 +179,7 @@ func (b *batch) finish(ctx context.Context, out outcome.Image) error {
 		}
 	}
 	b.sums.Of[outcome.NotRun]--
-	if err := b.o.Tell(b.sums, out); err != nil {
+	if err := b.o.Report(b.sums, out); err != nil {
 		return err
 	}
 	if err := b.refused(out); err != nil {

@@ -374,7 +374,7 @@ func TestLimitOfOneImage(t *testing.T) {
 	}
 }
 
-// What an earlier run wrote is looked for: a result that is gone or another is made again. An
+// The results of an earlier run are looked for: a result that is gone or another is made again. An
 // image that did not change costs two requests.
 func TestResultIsGone(t *testing.T) {
 	f := imagetest.NewRegistry(t)

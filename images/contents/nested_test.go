@@ -74,7 +74,7 @@ func TestNotLookedInto(t *testing.T) {
 		"PyInstaller":                {with(modern, len(modern)+5000, "MEI\x0c\x0b\x0a\x0b\x0e"+strings.Repeat("\x00", 80)), "PyInstaller"},
 		"a zipapp":                   {append([]byte("#!/usr/bin/env python3\n"), zipped(t, zip.Deflate, "x.libs/librt.so", legacy)...), "x.libs/librt.so: they are not patched"},
 		"a modern zipapp":            {append([]byte("#!/usr/bin/env python3\n"), zipped(t, zip.Deflate, "libx.so", modern)...), ""},
-		"a script in a zip":          {zipped(t, zip.Store, "bin/x", []byte("#!/bin/sh\necho this is no archive\n")), ""},
+		"a script in a zip":          {zipped(t, zip.Store, "bin/x", []byte("#!/bin/sh\necho this is not an archive\n")), ""},
 		"a zip behind a program":     {with(modern, len(modern)+4096, string(zipped(t, zip.Store, "librt.so", legacy))), "librt.so: they are not patched"},
 		"a modern one behind it":     {append(bytes.Clone(modern), zipped(t, zip.Store, "libx.so", modern)...), ""},
 		"the mark of a zip":          {with(modern, len(modern)+8, "PK\x05\x06"+strings.Repeat("\x00", 40)), ""},

@@ -211,7 +211,7 @@ func EntrypointIsTraced(config []byte) bool {
 }
 
 // cover notes for each file with sites that stay whether the fallback covers them; asItIs says
-// that all stay, those that can be patched too.
+// that all stay, also those that can be patched.
 func cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) {
 	f.Fallback = *fb
 	for i := range f.Files {
@@ -227,7 +227,7 @@ func cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) 
 	}
 }
 
-// unreachedFiles are the files with sites that stay where no preload reaches, and why.
+// unreachedFiles are the files with sites that stay and no preload reaches, and why.
 func unreachedFiles(f *contents.Findings, hasLoader bool) []string {
 	var all []string
 	for i := range f.Files {

@@ -231,7 +231,7 @@ func imageName(names []string, id string) string {
 	return digits[:min(len(digits), head)]
 }
 
-// What local engines list, without a look into the images.
+// The lists of local engines, without a look into the images.
 
 // Stocked is an image as an engine lists it.
 type Stocked struct {
@@ -240,7 +240,7 @@ type Stocked struct {
 }
 
 // Stock lists the images of every engine that answers, and the engines with their versions. It errs
-// with ErrNoDaemon where none answers.
+// with ErrNoDaemon if none answers.
 func Stock(ctx context.Context, o media.Options) (engines []string, images []Stocked, err error) {
 	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *engine.Client) (bool, error) {
 		v, err := c.Version(ctx)

@@ -182,7 +182,7 @@ func sameImageName(a, b string) bool {
 }
 
 // fullTag checks that s names an image by tag and gives it with its tag written out, but
-// otherwise as it was typed: docker load wants NAME:TAG and shows what it got.
+// otherwise as it was typed: docker load needs NAME:TAG and shows what it got.
 func fullTag(s string) (string, error) {
 	t, err := name.NewTag(s)
 	if err != nil {

@@ -221,7 +221,7 @@ func (s *strict) errorf(at int, format string, a ...any) error {
 	return fmt.Errorf("line %d, column %d: %w", line, column, fmt.Errorf(format, a...))
 }
 
-// What a decoder has against a file that a user wrote, in words.
+// Errors of a decoder about a file that a user wrote, in words.
 
 // InWords is an error of encoding/json's decoder in words of JSON, not of Go; nil stays nil.
 func InWords(err error) error {

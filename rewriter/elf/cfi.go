@@ -43,7 +43,7 @@ const (
 	SearchSize = 8
 )
 
-// SearchTable returns the vaddr of .eh_frame_hdr and its search table; none where there is no table,
+// SearchTable returns the vaddr of .eh_frame_hdr and its search table; none without a table,
 // or it is not what linkers write: pairs of 4 bytes relative to the header, in order.
 func (f *File) SearchTable() (hdr uint64, table []SearchEntry, err error) {
 	p := f.Prog(PTGNUEhFrame)

@@ -48,7 +48,7 @@ type unwind struct {
 	cies  map[uint64]cie // by offset
 }
 
-// table reads the search table of .eh_frame_hdr; done is false where there is none, or an entry leads elsewhere.
+// table reads the search table of .eh_frame_hdr; done is false without one, or an entry leads elsewhere.
 func (u *unwind) table() (done bool, err error) {
 	hdr, table, err := u.f.SearchTable()
 	if err != nil || table == nil {

@@ -17,7 +17,7 @@ func ripRelative(b []byte, i int, vaddr, want uint64) bool {
 }
 
 // References returns where in code a displacement relative to rip leads to vaddr, or, in a program at a fixed
-// address, where its 4 bytes are, and how many words of data hold it.
+// address, the place of its 4 bytes, and how many words of data hold it.
 func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
 	word := binary.LittleEndian.AppendUint64(nil, vaddr)
 	err = f.EachChunk(0, 0, func(p *Prog, b []byte, at uint64, lo, hi int) {

@@ -112,7 +112,7 @@ func (b *body) walk(c *code, work []uint64) {
 			b.fail("its table of landing pads is not understood")
 		}
 		for _, to := range all {
-			// Where nothing says where it ends, the next function's start does.
+			// If nothing says where it ends, the next function's start does.
 			if !i.Calls() || b.End != 0 || to != i.Next() || !c.fn.starts.has(to) {
 				w.add(to, struct{}{})
 			}

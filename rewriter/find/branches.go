@@ -29,7 +29,7 @@ type targets struct {
 	from    map[uint64][]uint64 // by an address, the bytes that look like a call of it or a jump to it
 	taken   []uint64            // addresses that are named, not branched to
 	names   bool                // addresses that are named count
-	fixed   bool                // they have 4 bytes, too: ET_EXEC
+	fixed   bool                // they also have 4 bytes: ET_EXEC
 	c       *code
 	last    uint64 // the last that a lea named
 }

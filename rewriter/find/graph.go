@@ -181,7 +181,7 @@ func (c *code) returns(target uint64, deep int) bool {
 	if r, ok := c.returning[target]; ok || deep == 0 {
 		return r || !ok
 	}
-	c.returning[target] = true // where it calls itself
+	c.returning[target] = true // if it calls itself
 	if c.skips(target) {
 		c.returning[target] = false
 		return false

@@ -33,7 +33,7 @@ const halfSize = 4
 var arithmetic = map[x86asm.Op]bool{x86asm.ADD: true, x86asm.ADC: true, x86asm.SUB: true, x86asm.SBB: true, x86asm.OR: true,
 	x86asm.XOR: true, x86asm.AND: true, x86asm.IMUL: true}
 
-// partial adds the instructions whose last four bytes are those at b[imm], where one may be a part
+// partial adds the instructions whose last four bytes are those at b[imm], if one may be a part
 // of the address, or the negative or complement of one. Which of them there is shows itself once the
 // code around them is known.
 func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
@@ -141,7 +141,7 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 	f.loads = l
 	f.start(i.Next(), v)
 	if l == derived && b == nil && (f.has(noInstruction) || f.has(noEffects)) {
-		return false // bytes that are no code
+		return false // bytes that are not code
 	}
 	if !f.whole || s.Kind == HalfLoad && len(f.calls) == 0 {
 		return false
@@ -296,7 +296,7 @@ func (s *search) loads() error {
 // tableSpan is how far behind the start of a table its last entry is, in bytes.
 const tableSpan = (maxHalves - 1) * halfSize
 
-// load notes the instruction whose opcode is b[i], where it loads one of the words, which are in
+// load notes the instruction whose opcode is b[i], if it loads one of the words, which are in
 // ascending order, or the address of a table that one is in.
 func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	const opMov, opMovslq, opLea = 0x8b, 0x63, 0x8d

@@ -193,7 +193,7 @@ func (c *code) descend([]Site) ([]uint64, error) {
 // jump nowhere else than to known functions, and leave the stack as it was. Were it data, nothing
 // could find it.
 func (c *code) unnamed(sites []Site) ([]uint64, error) {
-	gaps := make([]Extent, len(sites)) // of no length where there is none
+	gaps := make([]Extent, len(sites)) // of no length if there is none
 	for i := range sites {
 		gaps[i], _ = c.fn.gap(sites[i].Vaddr)
 	}
@@ -242,7 +242,7 @@ func (c *code) padding(vaddr, end uint64) uint64 {
 	return min(vaddr, end)
 }
 
-// whole reports whether b is a function without a gap in it, and where it ends.
+// whole reports whether b is a function without a gap in it, and its end.
 func (b *body) whole(c *code) (end uint64, ok bool) {
 	fr := c.frame(b)
 	if fr == nil || len(b.jumps) > 0 {

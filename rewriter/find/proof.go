@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// holder returns the code of the function that reaches vaddr, nil where none is known to: of
+// holder returns the code of the function that reaches vaddr, nil if none is known to: of
 // the functions that begin before it the nearest, and of those the ones whose end is known
 // first.
 func (c *code) holder(vaddr uint64) *body { return c.holderIn(c.fn, vaddr) }
@@ -35,7 +35,7 @@ func (c *code) holderIn(fn *functions, vaddr uint64) *body {
 const maxHolders = 8
 
 // entersMiddle reports whether code that is known as such calls or jumps to the middle of the n
-// bytes at vaddr: they are more than one instruction. Words of data are no proof of that.
+// bytes at vaddr: they are more than one instruction. Words of data do not prove that.
 func (c *code) entersMiddle(t *targets, vaddr, n uint64) bool {
 	for at := vaddr + 1; at < vaddr+n; at++ {
 		if c.calledFrom(t.from[at]) {

@@ -133,7 +133,7 @@ func (s *search) negated(b []byte, vaddr uint64, i int) {
 	}
 }
 
-// isWord reports whether the address whose lower half is at b[imm] has its upper half too.
+// isWord reports whether the address whose lower half is at b[imm] also has its upper half.
 func isWord(b []byte, imm int) bool {
 	return len(b) >= imm+8 && binary.LittleEndian.Uint32(b[imm+4:]) == 0xffffffff
 }

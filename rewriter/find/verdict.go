@@ -11,7 +11,7 @@ import (
 )
 
 // judge fills in the verdict of a site, and the calls it reaches. b is the code that reaches
-// it, nil where none is known to.
+// it, nil if none is known to.
 func judge(c *code, isGo bool, b *body, s *Site) {
 	switch s.Kind {
 	case MovImm32, MovImm64, LeaDisp32:

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// addedCalls says which system calls the patched file adds, and when; nil where it adds none.
+// addedCalls says which system calls the patched file adds, and when; nil if it adds none.
 func (p *Plan) addedCalls() []string {
 	var replaced, served []string
 	add := func(to *[]string, f find.Function) {

@@ -89,7 +89,7 @@ type Plan struct {
 	// one line each; nil unless Options.Explain asked for it.
 	Added []string
 
-	tail  []byte // what stands behind the original bytes
+	tail  []byte // what is behind the original bytes
 	file  *file
 	hooks hooks // what enters the injected code at load
 }

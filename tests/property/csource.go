@@ -10,7 +10,7 @@ import (
 )
 
 // cHead is what the C functions share. Their arguments are what the page returns:
-// seconds since 1970, a status, a CPU. RARE says that what a profile shall not see happens. What decides a computed
+// seconds since 1970, a status, a CPU. RARE says that what a profile shall not see happens. The value that decides a computed
 // jump comes from a function of its own: clang 14 loses a value that an asm hands on right before the jump.
 const cHead = `typedef long (*page_t)(long *);
 #define PAGE_TIME ((page_t)0xffffffffff600400)
