@@ -429,9 +429,9 @@ mounts_of() {
 	mounts_of three
 	cmp "$work/three/libc.so.6" "$work/sound"
 	cmp "$work/three/libvfix.so" "$work/libvfix.so"
-	expect 'left of starts that ended' "$(find "$cache/v2/private" -mindepth 1 -maxdepth 1 | wc -l)" 1
+	expect 'left of starts that ended' "$(find "$cache/v1/private" -mindepth 1 -maxdepth 1 | wc -l)" 1
 	# A copy in the cache that is not what was put there is made again, whatever its size is.
-	for f in "$cache"/v2/files/*; do
+	for f in "$cache"/v1/files/*; do
 		printf evil | dd of="$f" conv=notrunc status=none
 	done
 	start --fail-closed
@@ -533,7 +533,7 @@ admin() {
 		--runtime /bin/true --cache-dir "$cache" --fail-closed create --bundle "$b" c1
 	expect "status: $output" "$status" 0
 	expect mounts "$(mounted "$b/config.json" | wc -l)" 30
-	expect 'how often it is listed' "$(grep -c "\"$cache/v2/files\".* = [0-9]" "$work/trace")" 1
+	expect 'how often it is listed' "$(grep -c "\"$cache/v1/files\".* = [0-9]" "$work/trace")" 1
 }
 
 @test "runtime: what a start may take is bounded: names, bytes, time, memory, each with a line" {
@@ -683,7 +683,7 @@ refuses() {
 	expect 'mounts after a start that had some' "$(mounted "$b/config.json")" ''
 	refuses 'not patched: /usr/bin/word'
 	expect mounts "$(mounted "$b/config.json")" ''
-	expect 'copies that nobody mounts' "$(find "$cache/v2/private" -type f)" ''
+	expect 'copies that nobody mounts' "$(find "$cache/v1/private" -type f)" ''
 }
 
 @test "runtime: a copy is written by a process that has seen no other file" {
@@ -771,8 +771,8 @@ refuses() {
 	expect_match log "$log" 'alone can write to'
 	expect mounts "$(mounted)" ''
 	chmod 700 "$cache"
-	mkdir -m 700 "$cache/v2"
-	ln -s /etc "$cache/v2/files"
+	mkdir -m 700 "$cache/v1"
+	ln -s /etc "$cache/v1/files"
 	start
 	expect_match log "$log" 'own'
 	rm -rf "$cache"
@@ -791,11 +791,11 @@ refuses() {
 	# Damage in the cache is fixed: a copy that is cut off, an index that is not one.
 	start
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
-	truncate -s 100 "$cache"/v2/files/*
-	for i in "$cache"/v2/index/*; do echo damage >"$i"; done
+	truncate -s 100 "$cache"/v1/files/*
+	for i in "$cache"/v1/index/*; do echo damage >"$i"; done
 	start
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
-	cp -a "$cache"/v2/files/* "$work/copy"
+	cp -a "$cache"/v1/files/* "$work/copy"
 	run_vfix verify "$work/copy" --against "$root/usr/lib/libc.so.6"
 }
 
@@ -1039,8 +1039,8 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 		grep -q "pread64.*<$root/$file>" "$work"/trace* || fail 'the trace shows nothing'
 	done
 	# strace may write a call and what it gave back in two lines.
-	expect 'copies written' "$(grep -h "rename.*\"$cache/v2/files/" "$work"/trace* | grep -vc ' = -1 ')" "$(find "$cache/v2/files" -type f | wc -l)"
-	expect 'left in tmp' "$(ls "$cache/v2/tmp")" ''
+	expect 'copies written' "$(grep -h "rename.*\"$cache/v1/files/" "$work"/trace* | grep -vc ' = -1 ')" "$(find "$cache/v1/files" -type f | wc -l)"
+	expect 'left in tmp' "$(ls "$cache/v1/tmp")" ''
 }
 
 @test "runtime: the caller's ignored and blocked signals and its parent's end reach the real runtime, as without vfix" {

@@ -55,17 +55,17 @@ fixture_image() {
 	printed=$output
 	run_vfix hotfix --list -o "$dir"
 	expect_match head "${lines[0]}" 'SIZE'
-	expect 'unused copies' "$(grep -c "$dir/v2/files/[0-9a-f]*  -\$" <<<"$output")" "$(find "$dir/v2/files" -type f | wc -l)"
+	expect 'unused copies' "$(grep -c "$dir/v1/files/[0-9a-f]*  -\$" <<<"$output")" "$(find "$dir/v1/files" -type f | wc -l)"
 	# A container that was created and is not running also uses its copies.
 	bash -c "docker() { /usr/bin/docker \"\$@\"; }; ${printed/docker run/docker create --name holder --network none} true"
 	run_vfix hotfix --list -o "$dir"
-	expect 'copies of the container' "$(grep -c '  holder$' <<<"$output")" "$(find "$dir/v2/files" -type f | wc -l)"
+	expect 'copies of the container' "$(grep -c '  holder$' <<<"$output")" "$(find "$dir/v1/files" -type f | wc -l)"
 	fixture_image other:1 opt/program
 	run_vfix hotfix --for docker -o "$dir" other:1
-	before=$(find "$dir/v2/files" -type f | wc -l)
+	before=$(find "$dir/v1/files" -type f | wc -l)
 	# New copies may be about to be mounted.
 	run_vfix hotfix --prune -o "$dir"
-	expect 'new copies' "$(find "$dir/v2/files" -type f | wc -l)" "$before"
+	expect 'new copies' "$(find "$dir/v1/files" -type f | wc -l)" "$before"
 }
 
 @test "hotfix: what is printed for docker starts the unmodified image, which dies without" {
@@ -308,13 +308,13 @@ prunes_one() { "$VFIX" hotfix --prune -o "$1" 2>&1 | grep 'removed 1 file'; }
 # The copies and the container are those of the first test: the others take part of the minute.
 @test "hotfix: --prune removes copies that nothing uses, a minute after they were made" {
 	local dir=$BATS_FILE_TMPDIR/listed before
-	before=$(find "$dir/v2/files" -type f | wc -l)
+	before=$(find "$dir/v1/files" -type f | wc -l)
 	patience=100 interval=2 poll prunes_one "$dir"
-	expect 'copies that stay' "$(find "$dir/v2/files" -type f | wc -l)" $((before - 1))
+	expect 'copies that stay' "$(find "$dir/v1/files" -type f | wc -l)" $((before - 1))
 	run_vfix hotfix --list -o "$dir"
 	expect 'copies in use' "$(grep -c '  holder$' <<<"$output")" $((before - 1))
 	docker start --attach holder || fail 'the container lost its copies'
 	docker rm holder
 	run_vfix hotfix --prune -o "$dir"
-	expect 'copies that stay' "$(find "$dir/v2/files" -type f)" ''
+	expect 'copies that stay' "$(find "$dir/v1/files" -type f)" ''
 }

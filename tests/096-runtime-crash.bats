@@ -29,7 +29,7 @@ sums() {
 
 # state: what counts of the bundle, the root and the cache.
 state() {
-	(cd "$work" && find x cache/v2/files -type f ! -name 'config.json' ! -name '.config.json.*' -exec sha256sum {} + | sort)
+	(cd "$work" && find x cache/v1/files -type f ! -name 'config.json' ! -name '.config.json.*' -exec sha256sum {} + | sort)
 	named "$work/x/config.json"
 }
 
@@ -43,8 +43,8 @@ fresh() {
 sound() {
 	[ -e "$cache" ] || return 0
 	"$VFIX" cache list --cache-dir "$cache" >/dev/null || fail 'the cache cannot be listed'
-	[ ! -d "$cache/v2/files" ] || expect 'files that are not copies' \
-		"$(find "$cache/v2/files" -type f -exec sha256sum {} + | grep -vf "$work/copies")" ''
+	[ ! -d "$cache/v1/files" ] || expect 'files that are not copies' \
+		"$(find "$cache/v1/files" -type f -exec sha256sum {} + | grep -vf "$work/copies")" ''
 }
 
 # whole: each file of the bundle is as it was, or as it should be; the next start removes .vfix*.
@@ -63,7 +63,7 @@ kill_everywhere() (
 	sums >"$work/before"
 	start --fail-closed
 	sums >"$work/after"
-	find "$cache/v2/files" -type f -exec sha256sum {} + | sed 's/^\([^ ]* \).*/^\1/' >"$work/copies"
+	find "$cache/v1/files" -type f -exec sha256sum {} + | sed 's/^\([^ ]* \).*/^\1/' >"$work/copies"
 	state >"$work/want"
 	for call in "${changing[@]}"; do
 		step=1
@@ -85,7 +85,7 @@ kill_everywhere() (
 			[ "$refused" ] || whole
 			start --fail-closed
 			diff "$work/want" <(state) || fail "after a kill at $call $n the next start does something else"
-			expect "left in tmp after a kill at $call $n" "$(ls "$cache/v2/tmp")" ''
+			expect "left in tmp after a kill at $call $n" "$(ls "$cache/v1/tmp")" ''
 		done
 	done
 	echo "# killed $killed times" >&3
@@ -122,7 +122,7 @@ kill_everywhere() (
 	# A runtime that takes two hours, while somebody clears the cache.
 	cat >"$work/slow" <<-'END'
 		#!/bin/sh
-		find "$CACHE/v2/files" "$CACHE/v2/index" -exec touch -a -d '2 hours ago' {} +
+		find "$CACHE/v1/files" "$CACHE/v1/index" -exec touch -a -d '2 hours ago' {} +
 		"$VFIX" cache clear --cache-dir "$CACHE" >"$RECORD/cleared"
 		for f in $(jq -r '.mounts[].source' "$BUNDLE/config.json"); do
 			[ "$f" = proc ] || [ "${f##*/}" = tmpfs ] || [ -e "$f" ] || echo "$f" >>"$RECORD/missing"
@@ -139,10 +139,10 @@ kill_everywhere() (
 	expect 'gone before they were mounted' "$(cat "$RECORD/missing" 2>/dev/null)" ''
 	expect_match 'only the index was cleared' "$(cat "$RECORD/cleared")" '1 entr'
 	# When it has ended, they can go, and nothing of it is left.
-	find "$cache/v2/files" -exec touch -a -d '2 hours ago' {} +
+	find "$cache/v1/files" -exec touch -a -d '2 hours ago' {} +
 	run_vfix cache clear --cache-dir "$cache"
-	expect 'copies afterwards' "$(ls "$cache/v2/files")" ''
-	expect 'leases afterwards' "$(ls "$cache/v2/leases")" ''
+	expect 'copies afterwards' "$(ls "$cache/v1/files")" ''
+	expect 'leases afterwards' "$(ls "$cache/v1/leases")" ''
 }
 
 @test "cache: list, size, prune and clear, and what is in use stays" {
@@ -157,13 +157,13 @@ kill_everywhere() (
 	run_vfix cache clear --cache-dir "$cache"
 	expect 'removed while in use' "$output" '0 entries removed, 0 B'
 	# An hour later.
-	find "$cache/v2/files" "$cache/v2/index" -type f -exec touch -a -d '1 hour ago' {} +
-	touch "$cache/v2/tmp/new-left"
-	first=$(find "$cache/v2/files" -type f -printf '%f\n' -quit)
-	touch -a -d '2 hours ago' "$cache/v2/files/$first"
+	find "$cache/v1/files" "$cache/v1/index" -type f -exec touch -a -d '1 hour ago' {} +
+	touch "$cache/v1/tmp/new-left"
+	first=$(find "$cache/v1/files" -type f -printf '%f\n' -quit)
+	touch -a -d '2 hours ago' "$cache/v1/files/$first"
 	run_vfix cache prune --size 30K --cache-dir "$cache" --format json
 	expect 'pruned first' "$(jq -r '.entries[0].name' <<<"$output")" "$first"
-	expect 'left in tmp' "$(ls "$cache/v2/tmp")" ''
+	expect 'left in tmp' "$(ls "$cache/v1/tmp")" ''
 	run_vfix cache clear --cache-dir "$cache"
 	run_vfix cache size --cache-dir "$cache"
 	expect_match size "$output" '0 entries, 0 B'
@@ -177,9 +177,9 @@ kill_everywhere() (
 		plant "usr/lib/libc.so.6"
 		echo "$i" >>"$root/usr/lib/libc.so.6"
 		start
-		find "$cache/v2/files" "$cache/v2/index" -type f -exec touch -a -d '1 hour ago' {} +
+		find "$cache/v1/files" "$cache/v1/index" -type f -exec touch -a -d '1 hour ago' {} +
 	done
-	expect 'within the bound' "$(($(du -B1 -s "$cache/v2/files" | cut -f 1) <= 60000 + 40000))" 1
+	expect 'within the bound' "$(($(du -B1 -s "$cache/v1/files" | cut -f 1) <= 60000 + 40000))" 1
 	run_vfix 2 cache prune --size many
 	run_vfix 2 cache
 	run_vfix 2 cache rinse

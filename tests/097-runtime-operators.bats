@@ -131,7 +131,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	sleep 0.2 # a file that changed within the last 100 ms is not remembered
 	start
 	source=$(jq -r '.mounts[-1].source' "$RECORD/config.json")
-	expect_match 'layout' "$source" "$cache/v2/private/"
+	expect_match 'layout' "$source" "$cache/v1/private/"
 	# Another version makes copies of its own, beside ours.
 	ln -sf "$other" "$work/vfix-runtime"
 	start --fail-closed
@@ -139,7 +139,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	ln -sf "$VFIX_RUNTIME" "$work/vfix-runtime"
 	start --fail-closed
 	expect_last '.cache_hit' true
-	expect copies "$(find "$cache/v2/files" -type f | wc -l)" 2
+	expect copies "$(find "$cache/v1/files" -type f | wc -l)" 2
 	# The files of a later layout stay.
 	mkdir -m 700 "$cache/v9" "$cache/v9/private" "$cache/v9/private/x"
 	echo later >"$cache/v9/private/x/1"
@@ -215,8 +215,8 @@ older() {
 	expect "how they ended: $(cat "$work/said")" "$(xargs <<<"$failed")" '200 0'
 	expect outcomes "$(jq -r .outcome "$starts" | sort | uniq -c | xargs)" '200 patched'
 	expect versions "$(jq -r .vfix "$starts" | sort -u | wc -l)" 2
-	expect 'one copy of each version' "$(find "$cache/v2/files" -type f | wc -l)" 2
-	expect 'what is half done' "$(ls "$cache/v2/tmp"; find "$node" -name '*.vfix*')" ''
+	expect 'one copy of each version' "$(find "$cache/v1/files" -type f | wc -l)" 2
+	expect 'what is half done' "$(ls "$cache/v1/tmp"; find "$node" -name '*.vfix*')" ''
 	expect 'mounts that stay' "$(grep -c "$work" /proc/self/mountinfo)" 0
 }
 

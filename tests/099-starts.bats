@@ -98,21 +98,21 @@ case_root() { legacy "$root/usr/bin/clock"; }
 
 # A mount is not vfix's because of what its source is called.
 case_forged_bind() {
-	legacy "$cache/v2/files/x/clock"
+	legacy "$cache/v1/files/x/clock"
 	chmod -R go-w "$cache"
-	filter=$(bind /data "$cache/v2/files/x")
+	filter=$(bind /data "$cache/v1/files/x")
 	program=/data/clock
 }
 case_forged_file() {
-	legacy "$cache/v2/private/x/1"
+	legacy "$cache/v1/private/x/1"
 	: >"$root/data/clock"
 	chmod -R go-w "$cache"
-	filter=$(bind /data/clock "$cache/v2/private/x/1")
+	filter=$(bind /data/clock "$cache/v1/private/x/1")
 	program=/data/clock
 }
 case_forged_tmpfs() {
 	legacy "$root/usr/bin/clock"
-	filter=".mounts += [{destination: \"/data\", type: \"tmpfs\", source: \"$cache/v2/files/x\"}]"
+	filter=".mounts += [{destination: \"/data\", type: \"tmpfs\", source: \"$cache/v1/files/x\"}]"
 }
 
 # Overlay shows a directory from another place of the layers.
@@ -502,7 +502,7 @@ holds() {
 			expect 'files in the volume' "$(find "$work/host" -type f)" "$work/host/clock"
 			start hook true
 			expect "the next start, after a kill at $call $n" "$status $recorded" '0 patched'
-			expect 'left in tmp' "$(ls "$cache/v2/tmp")" ''
+			expect 'left in tmp' "$(ls "$cache/v1/tmp")" ''
 		done
 	done
 	echo "# killed $killed times" >&3

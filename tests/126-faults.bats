@@ -103,9 +103,9 @@ nothing() { :; }
 
 @test "hotfix: each call fails once" {
 	empty() { { chattr -R -f -i work || true; } && rm -rf work && mkdir work; } # copies are immutable
-	# A copy that is whole may stay: it has the name of its content.
-	listing() { (cd work && find . -type f ! -regex '\./copies/[0-9a-f]*' -printf '%p %y\n' && find . -regex '\./copies/[0-9a-f]*' -exec sha256sum {} + | awk '$2 != "./copies/" $1'); }
-	faults 'base\.tar|work/copies|libstubs' nothing "$VFIX" hotfix --quiet --for docker -o work/copies oci-archive:base.tar
+	# What the store notes beside copies is removed by the next run if no copy has its name.
+	listing() { (cd work && find . -type f ! -regex '\./copies/v1/\(sums\|leases\|tmp\)/.*' -exec sha256sum {} + | sort); }
+	faults 'base\.tar|/work\b|libstubs' nothing "$VFIX" hotfix --quiet --for docker -o work/copies oci-archive:base.tar
 	empty
 }
 

@@ -214,7 +214,7 @@ func TestUninstallNamesWhatStays(t *testing.T) {
 	if notes := uninstalled(); strings.Contains(notes, "kept") {
 		t.Errorf("nothing was started, and the notes are %q", notes)
 	}
-	put(t, root, "var/lib/vfix/v2/files/x", "")
+	put(t, root, "var/lib/vfix/v1/files/x", "")
 	put(t, root, "var/log/vfix/starts.jsonl", "{}")
 	notes := uninstalled()
 	for _, want := range []string{"the cache is kept: /var/lib/vfix", "the record of starts is kept: /var/log/vfix/starts.jsonl"} {

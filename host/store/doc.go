@@ -1,5 +1,5 @@
 // Package store keeps patched copies of files, and what is known of the folders they came
-// from, under one folder (v2 of /var/lib/vfix, see layout):
+// from, under one folder (v1 of /var/lib/vfix, see layout):
 //
 //	files/KEY   a patched copy, or a folder of files that belong together
 //	index/KEY   what a scan found

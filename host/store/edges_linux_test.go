@@ -477,8 +477,8 @@ func TestOthersAreLayouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := s.Others()
-	if err != nil || len(all) != 2 || all[0].Name != "v1" || all[1].Name != "v3" {
-		t.Errorf("got %+v, %v, want v1 and v3", all, err)
+	if err != nil || len(all) != 2 || all[0].Name != "v2" || all[1].Name != "v3" {
+		t.Errorf("got %+v, %v, want v2 and v3", all, err)
 	}
 	if all, err := At(filepath.Join(s.base, "none")).Others(); err != nil || all != nil {
 		t.Errorf("no store: got %v, %v", all, err)

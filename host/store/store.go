@@ -21,7 +21,7 @@ const InUse = time.Minute
 
 // layout names the folder of what doc.go describes. A version of vfix that keeps something else, or in
 // another way, has another number: it works beside this one, and neither touches what the other has.
-const layout = "v2"
+const layout = "v1"
 
 // The folders of a store.
 const (
