@@ -103,7 +103,7 @@ nothing() { :; }
 
 @test "hotfix: each call fails once" {
 	empty() { { chattr -R -f -i work || true; } && rm -rf work && mkdir work; } # copies are immutable
-	# What the store notes beside copies is removed by the next run if no copy has its name.
+	# The store's notes beside copies are removed by the next run if no copy has their name.
 	listing() { (cd work && find . -type f ! -regex '\./copies/v1/\(sums\|leases\|tmp\)/.*' -exec sha256sum {} + | sort); }
 	faults 'base\.tar|/work\b|libstubs' nothing "$VFIX" hotfix --quiet --for docker -o work/copies oci-archive:base.tar
 	empty
