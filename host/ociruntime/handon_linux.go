@@ -108,11 +108,8 @@ func isHook(h specHook) bool {
 // handedOnTo reports whether a hook is one that vfix-runtime has added.
 func handedOnTo(h specHook) bool { return isHook(h) && slices.Contains(h.Args, handedBy) }
 
-const (
-	hooksAt = "createRuntime"
-	// handedBy is the option that a hook of vfix-runtime's has, and no other: which runtime it was called for.
-	handedBy = "--runtime"
-)
+// handedBy is the option that a hook of vfix-runtime's has, and no other: which runtime it was called for.
+const handedBy = "--runtime"
 
 // brings reports whether a mount of config.json may bring programs into the container.
 func brings(m specMount, bundle string) bool {

@@ -15,7 +15,10 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-const specName = "config.json" // runtime-spec, bundle.md
+const (
+	specName = "config.json"   // runtime-spec, bundle.md
+	hooksAt  = "createRuntime" // where vfix's own hook is; runtime-spec, config.md
+)
 
 // spec is what is read of a bundle's config.json. Source: opencontainers/runtime-spec,
 // config.md and config-linux.md. Everything else of the file is not looked at.

@@ -13,7 +13,7 @@ import (
 // Look finds the call before the return address of each live call site of the fixtures, and
 // the function that the call is in.
 func TestLook(t *testing.T) {
-	dir := filepath.Join("..", "tests", "build", "fixtures")
+	dir := filepath.Join("..", "..", "tests", "build", "fixtures")
 	looked := 0
 	for _, name := range []string{"static-4k", "static-2m-noshdr", "exec-4k", "pie", "libstubs.so", "direct"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
@@ -50,7 +50,7 @@ func TestLook(t *testing.T) {
 
 // An address outside code, or a file that is not for vfix, is reported; the build ID is found all the same.
 func TestLookElsewhere(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join("..", "tests", "build", "fixtures", "static-4k"))
+	b, err := os.ReadFile(filepath.Join("..", "..", "tests", "build", "fixtures", "static-4k"))
 	if err != nil {
 		t.Skipf("make fixtures has not been run: %v", err)
 	}
@@ -76,7 +76,7 @@ func TestLookElsewhere(t *testing.T) {
 
 // Whatever a file holds, looking into it ends, without a panic.
 func FuzzLook(f *testing.F) {
-	if b, err := os.ReadFile(filepath.Join("..", "tests", "build", "fixtures", "static-4k-noshdr")); err == nil {
+	if b, err := os.ReadFile(filepath.Join("..", "..", "tests", "build", "fixtures", "static-4k-noshdr")); err == nil {
 		f.Add(b, uint64(0x1010))
 	}
 	f.Add([]byte("\x7fELF\x02\x01\x01"), uint64(1))
