@@ -17,7 +17,7 @@ import (
 
 const (
 	specName = "config.json"   // runtime-spec, bundle.md
-	hooksAt  = "createRuntime" // where vfix's own hook is; runtime-spec, config.md
+	hooksAt  = "createRuntime" // the kind of vfix's own hook; runtime-spec, config.md
 )
 
 // spec is what is read of a bundle's config.json. Source: opencontainers/runtime-spec,
