@@ -175,14 +175,7 @@ older() {
 	installs() { "$1" install podman --root "$node" --runtime runc --fail-closed 2>&1 | grep 'files changed'; }
 	installs "$work/older/vfix"
 	mkdir -p "$work/rootfs"/{proc,dev,sys}
-	musl-gcc -static -O1 -o "$work/rootfs/clock" -x c - <<-'END'
-		int main(void)
-		{
-			long now;
-			__asm__ volatile("mov $0xffffffffff600400, %%rax; call *%%rax" : "=a"(now) : "D"(0) : "memory", "rcx", "r11");
-			return now < 1577836800;
-		}
-	END
+	legacy_program "$work/rootfs/clock"
 	for ((i = 0; i < 10; i++)); do
 		mkdir "$work/b$i"
 		(cd "$work/b$i" && runc spec)

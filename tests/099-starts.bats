@@ -12,14 +12,7 @@ load helpers
 has_runc() { has_commands runc jq busybox && has_own_root; }
 
 setup_file() {
-	musl-gcc -static -O1 -o "$BATS_FILE_TMPDIR/clock" -x c - <<-'END'
-		int main(void)
-		{
-			long now;
-			__asm__ volatile("mov $0xffffffffff600400, %%rax; call *%%rax" : "=a"(now) : "D"(0) : "memory", "rcx", "r11");
-			return now < 1577836800;
-		}
-	END
+	legacy_program "$BATS_FILE_TMPDIR/clock"
 	musl-gcc -static -O1 -o "$BATS_FILE_TMPDIR/packed" -x c - <<-'END'
 		#include <sys/mman.h>
 		int main(void)

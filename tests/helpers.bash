@@ -349,3 +349,15 @@ login() {
 	mkdir -p "$DOCKER_CONFIG"
 	printf '{"auths": {"%s": {"auth": "%s"}}}\n' "$registry" "$auth" >"$DOCKER_CONFIG/config.json"
 }
+
+# legacy_program FILE: makes a static program that calls time() in the page, and ends with 0 if that is after 2019.
+legacy_program() {
+	musl-gcc -static -O1 -o "$1" -x c - <<-'END'
+		int main(void)
+		{
+			long now;
+			__asm__ volatile("mov $0xffffffffff600400, %%rax; call *%%rax" : "=a"(now) : "D"(0) : "memory", "rcx", "r11");
+			return now < 1577836800;
+		}
+	END
+}
