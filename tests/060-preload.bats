@@ -111,6 +111,11 @@ every_scenario() {
 	expect "status ($output)" "$status" 0
 }
 
+@test "preload, trace: of a vDSO that is not Linux's only plain calls are made" {
+	run "$fallback/vdso"
+	expect "status ($output)" "$status" 0
+}
+
 @test "preload: processes and threads that are killed, stop and end at any moment" {
 	local storm
 	for storm in 'kill 100' 'stop 300' 'threads 3000' 'vforks 300'; do
