@@ -35,21 +35,22 @@ func (p *Pool) Holds() []string {
 	return p.holds
 }
 
+// made is an examiner that is not started.
+func (p *Pool) made() *Examiner { return &Examiner{Memory: p.Memory, Until: p.Until, Fixes: p.Fixes} }
+
 // one is an examiner, to be ended with done. A start that needs one mostly needs another one, for the next
 // directory or for a copy: while one works, the next is started.
 func (p *Pool) one() *Examiner {
-	e := &Examiner{Memory: p.Memory, Until: p.Until, Fixes: p.Fixes}
+	e, next := p.made(), p.made()
 	if runtime.GOMAXPROCS(0) == 1 {
 		return e
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.spare != nil {
-		until := e.Until
 		e = <-p.spare
-		e.Until = until
+		e.Until = p.Until
 	}
-	next := &Examiner{Memory: p.Memory, Until: p.Until, Fixes: p.Fixes}
 	p.spare = make(chan *Examiner, 1)
 	go func(spare chan<- *Examiner) {
 		next.start()

@@ -55,7 +55,7 @@ func TestCopiesWithoutEngine(t *testing.T) {
 	}
 }
 
-// If no copy was ever made, there are none.
+// A directory that was never made has no copies.
 func TestCopiesOfNoFolder(t *testing.T) {
 	if all, _, err := Copies(t.Context(), t.TempDir()+"/none", media.Options{}); err != nil || len(all) != 0 {
 		t.Errorf("got %v, %v", all, err)

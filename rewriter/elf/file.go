@@ -124,7 +124,7 @@ type File struct {
 	ShNum, ShStrNdx int
 	ShBeyond        bool // the section headers, or a section, end beyond the file
 	Progs           []Prog
-	Sections        []Section // nil if there are none, or they are damaged
+	Sections        []Section // nil if the file has none, or damaged ones
 	Dynamic         []Dyn     // up to and without DT_NULL
 	DynSpare        []uint64  // offsets of unused DT_NULL entries after the first
 }

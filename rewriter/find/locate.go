@@ -193,7 +193,7 @@ func (c *code) descend([]Site) ([]uint64, error) {
 // jump nowhere else than to known functions, and leave the stack as it was. Were it data, nothing
 // could find it.
 func (c *code) unnamed(sites []Site) ([]uint64, error) {
-	gaps := make([]Extent, len(sites)) // of no length if there is none
+	gaps := make([]Extent, len(sites)) // of length 0 for a site without one
 	for i := range sites {
 		gaps[i], _ = c.fn.gap(sites[i].Vaddr)
 	}

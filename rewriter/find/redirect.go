@@ -34,7 +34,8 @@ var fixes = []fix{{
 
 // Redirect is the reference to the name in a file that needs a fix.
 type Redirect struct {
-	Fix Fix
+	Fix  Fix
+	Text string // the name that misleads the program
 	// Vaddr and Offset are of the instruction; 0 if none can be changed. Before and After are
 	// its bytes; After is nil until it is planned to change.
 	Vaddr, Offset uint64
@@ -62,25 +63,25 @@ func (f *File) findRedirect() (*Redirect, error) {
 	if others, err := f.FindText(k.unless); err != nil || len(others) > 0 {
 		return nil, err
 	}
-	r := &Redirect{Fix: k.name}
+	r := &Redirect{Fix: k.name, Text: k.text}
 	if len(texts) > 1 {
 		r.Reason = fmt.Sprintf("%q is there %d times", k.text, len(texts))
 		return r, nil
 	}
-	return r, f.findLoad(r, k, texts[0])
+	return r, f.findLoad(r, texts[0])
 }
 
 // findLoad finds what loads the address of a text, the only reference to it.
-func (f *File) findLoad(r *Redirect, k *fix, text uint64) error {
+func (f *File) findLoad(r *Redirect, text uint64) error {
 	refs, data, err := f.References(text)
 	switch {
 	case err != nil:
 		return err
 	case data > 0:
-		r.Reason = fmt.Sprintf("the address of %q is in data", k.text)
+		r.Reason = fmt.Sprintf("the address of %q is in data", r.Text)
 		return nil
 	case len(refs) != 1:
-		r.Reason = fmt.Sprintf("%d instructions refer to %q", len(refs), k.text)
+		r.Reason = fmt.Sprintf("%d instructions refer to %q", len(refs), r.Text)
 		return nil
 	}
 	at := refs[0] - (RedirectLen - 4)
@@ -90,7 +91,7 @@ func (f *File) findLoad(r *Redirect, k *fix, text uint64) error {
 		return err
 	}
 	if b[0]&^4 != 0x48 || b[1] != 0x8d || b[2]&0xc7 != 5 || text != at+RedirectLen+elf.Signed(b[3:]) {
-		r.Reason = fmt.Sprintf("the reference to %q at vaddr %#x is not a lea of 7 bytes", k.text, at)
+		r.Reason = fmt.Sprintf("the reference to %q at vaddr %#x is not a lea of 7 bytes", r.Text, at)
 		return nil
 	}
 	r.Vaddr, r.Offset, r.Before = at, off, b

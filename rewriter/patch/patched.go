@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/shim"
 )
 
@@ -175,7 +176,7 @@ func (p *Plan) targets() (all []uint64) {
 		}
 	}
 	if p.Redirected() {
-		all = append(all, p.Redirect.Vaddr+leaLen)
+		all = append(all, p.Redirect.Vaddr+find.RedirectLen)
 	}
 	return all
 }

@@ -21,17 +21,14 @@ import (
 // fix is the injected code that helps, beside what all files get.
 type fix struct {
 	name  find.Fix
-	text  string // the name that misleads the program
 	code  func() []byte
 	calls string // which system calls the hook adds
 }
 
 var fixes = []fix{{
-	name: find.JavaCgroups, text: "/proc/cgroups", code: shim.JavaCode,
+	name: find.JavaCgroups, code: shim.JavaCode,
 	calls: "at load: open, read, fstatfs and close (/sys/fs/cgroup/cgroup.controllers, /proc/cgroups)",
 }}
-
-const leaLen = find.RedirectLen
 
 // Redirected reports whether the plan points a load at the copy.
 func (p *Plan) Redirected() bool { return p.Redirect != nil && p.Redirect.After != nil }
@@ -40,12 +37,12 @@ func (p *Plan) Redirected() bool { return p.Redirect != nil && p.Redirect.After 
 func (p *Plan) redirect(segment uint64) {
 	r := p.Redirect
 	to := segment + uint64(shim.Injected().String)
-	if !inReach(r.Vaddr+leaLen, to) {
+	if !inReach(r.Vaddr+find.RedirectLen, to) {
 		r.Reason = "the injected segment is out of reach"
 		return
 	}
-	r.After = binary.LittleEndian.AppendUint32(bytes.Clone(r.Before[:leaLen-4]), uint32(to-(r.Vaddr+leaLen)))
-	p.Edits = append(p.Edits, Edit{Offset: r.Offset, Old: r.Before, New: r.After, Why: "reference to " + fixOf(r.Fix).text})
+	r.After = binary.LittleEndian.AppendUint32(bytes.Clone(r.Before[:find.RedirectLen-4]), uint32(to-(r.Vaddr+find.RedirectLen)))
+	p.Edits = append(p.Edits, Edit{Offset: r.Offset, Old: r.Before, New: r.After, Why: "reference to " + r.Text})
 }
 
 func fixOf(name find.Fix) *fix {
@@ -64,7 +61,7 @@ func (p *Plan) code() []byte {
 func (p *Plan) state() []byte {
 	b := make([]byte, stateText)
 	if p.Redirected() {
-		copy(b, fixOf(p.Redirect.Fix).text)
+		copy(b, p.Redirect.Text)
 	}
 	return b
 }
@@ -78,7 +75,7 @@ func (p *Plan) explainRedirect() error {
 	if r == nil || r.Vaddr == 0 {
 		return nil
 	}
-	before, err := p.file.Mem(r.Vaddr, leaLen+explainAfter)
+	before, err := p.file.Mem(r.Vaddr, find.RedirectLen+explainAfter)
 	if err != nil {
 		return err
 	}

@@ -64,8 +64,8 @@ func TestRedirect(t *testing.T) {
 			segment, _ := injected(after.File.File)
 			state := segment.Vaddr + uint64(shim.Injected().String)
 			at := e.textVaddr() + 1
-			load, _ := after.File.Mem(at, leaLen)
-			if got := at + leaLen + elf.Signed(load[3:]); got != state || !bytes.Equal(load[:3], p.Redirect.Before[:3]) {
+			load, _ := after.File.Mem(at, RedirectLen)
+			if got := at + RedirectLen + elf.Signed(load[3:]); got != state || !bytes.Equal(load[:3], p.Redirect.Before[:3]) {
 				t.Errorf("loads %#x by % x, want %#x by % x", got, load[:3], state, p.Redirect.Before[:3])
 			}
 			if b, _ := after.File.Mem(state, uint64(len(cgroupsName))); string(b) != cgroupsName {

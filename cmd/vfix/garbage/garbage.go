@@ -33,8 +33,8 @@ func Limit() {
 }
 
 // limits are those while live bytes of the heap are in use: of all that the runtime takes, and of garbage, as a
-// percentage of what is in use. From three quarters of little on there is none of the former: what is left would be
-// too little for the collector to rest. With 300,000 files in use, 40% take a quarter less memory than Go's 100%, and a
+// percentage of what is in use. From three quarters of little on only the latter holds: the rest of
+// the former would be too small for the collector to pause. With 300,000 files in use, 40% take a quarter less memory than Go's 100%, and a
 // tenth more of one processor.
 func limits(live uint64) (bytes int64, percent int) {
 	if live < little/4*3 {
