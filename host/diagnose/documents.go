@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,10 +33,13 @@ type document struct {
 	total int // containers, also those that did not crash
 }
 
-func (d *document) add(e Exited) {
+// add counts a container, and keeps one that has ended.
+func (d *document) add(e Exited, ended bool) {
 	d.known = true
 	d.total++
-	d.ended = append(d.ended, e)
+	if ended {
+		d.ended = append(d.ended, e)
+	}
 }
 
 // documents reads JSON values, as long as they describe containers. known is false where the first one does not: then
@@ -95,28 +99,65 @@ func describe(v gjson.Result, d *document) {
 	case strings.HasSuffix(v.Get("kind").String(), "List") && v.Get("items").IsArray():
 		d.known = true
 		describe(v.Get("items"), d)
-	case has("State.ExitCode"):
-		d.add(inspected(v))
-	case has("status.exitCode") && has("status.metadata.name"):
-		d.add(criInspected(v))
-	case has("Actor.Attributes.exitCode"):
-		d.add(eventOf(v))
-	case has("ExitCode") && (has("Names") || has("Name")), has("Status") && has("Names"):
-		if e, ok := listed(v); ok {
-			d.add(e)
-		} else {
-			d.known, d.total = true, d.total+1
+	default:
+		for _, f := range forms {
+			if has(f.mark) && has(f.name) {
+				d.add(f.read(v))
+				return
+			}
 		}
 	}
 }
 
+// form is where a description has what: paths of gjson, the first that is there counts.
+type form struct {
+	mark, name, id, image, imageID, program, status, to, message, oom, memory, state, words string
+}
+
+// forms are docker inspect and podman inspect; crictl inspect; docker events; and what docker ps, podman ps and docker compose
+// ps list, with a status as a number or in words.
+var forms = []form{
+	{mark: "State.ExitCode", name: "Name", id: "Id", image: "[ImageName,Config.Image].0", imageID: "Image", program: "Path", status: "State.ExitCode", to: "State.FinishedAt",
+		message: "State.Error", oom: "State.OOMKilled", memory: "HostConfig.Memory", state: "State.Running", words: "[Args,Config.Env].@flatten"},
+	{mark: "status.exitCode", name: "status.metadata.name", id: "status.id", image: "status.image.image", imageID: "status.imageRef",
+		program: "[info.config.command.0,info.runtimeSpec.process.args.0].0", status: "status.exitCode", to: "status.finishedAt", message: "status.message", oom: "status.reason", state: "status.state"},
+	{mark: "Actor.Attributes.exitCode", name: "Actor.Attributes.name", id: "Actor.ID", image: "Actor.Attributes.image", status: "Actor.Attributes.exitCode", to: "timeNano"},
+	{mark: "ExitCode", name: "[Names.0,Names,Name].0", id: "[ID,Id].0", image: "Image", imageID: "ImageID", status: "ExitCode", to: "ExitedAt", state: "State"},
+	{mark: "Status", name: "[Names,Name].0", id: "ID", image: "Image", status: "Status"},
+}
+
+// going are the states of a container that has not ended.
+var going = []string{"true", "CONTAINER_RUNNING", "running", "paused", "restarting", "created"}
+
+// read reads a description; false for a container that has not ended.
+func (f *form) read(v gjson.Result) (e Exited, ended bool) {
+	text := func(path string) string { return v.Get(path).String() }
+	name := strings.TrimPrefix(text(f.name), "/")
+	e = Exited{
+		Label: "container " + name, Name: name, ID: text(f.id), Image: text(f.image), ImageID: text(f.imageID), Program: text(f.program),
+		To: at(v.Get(f.to)), NoTime: !v.Get(f.to).Exists(), Error: text(f.message), OutOfMemory: v.Get(f.oom).Bool() || text(f.oom) == oomKilled, Memory: v.Get(f.memory).Int(),
+	}
+	for _, w := range v.Get(f.words).Array() {
+		e.Words = append(e.Words, w.String())
+	}
+	status := text(f.status)
+	if f.mark == "Status" {
+		e.Status, ended = exitedStatus(status)
+		return e, ended
+	}
+	e.Status, _ = strconv.Atoi(status)
+	return e, !slices.Contains(going, text(f.state))
+}
+
 // at reads a time; zero for one that has not come, which engines write as the year 1.
 func at(v gjson.Result) time.Time {
-	if t, err := time.Parse(time.RFC3339Nano, v.String()); err == nil {
-		if t.Year() == 1 {
-			return time.Time{}
+	for _, layout := range []string{time.RFC3339Nano, time.RFC1123Z} { // the second is kubectl describe's
+		if t, err := time.Parse(layout, v.String()); err == nil {
+			if t.Year() == 1 {
+				return time.Time{}
+			}
+			return t
 		}
-		return t
 	}
 	if n := v.Int(); v.Type == gjson.Number && n > 0 {
 		const nanoseconds = 1e15 // later than any second of this age
@@ -129,73 +170,6 @@ func at(v gjson.Result) time.Time {
 		return time.Unix(0, ns)
 	}
 	return time.Time{}
-}
-
-// inspected is a container of docker inspect or podman inspect.
-func inspected(v gjson.Result) Exited {
-	name := strings.TrimPrefix(v.Get("Name").String(), "/")
-	e := Exited{
-		Label: "container " + name, Name: name, ID: v.Get("Id").String(), ImageID: v.Get("Image").String(),
-		Image: v.Get("Config.Image").String(), Program: v.Get("Path").String(), Status: int(v.Get("State.ExitCode").Int()),
-		To: at(v.Get("State.FinishedAt")), Error: v.Get("State.Error").String(), OutOfMemory: v.Get("State.OOMKilled").Bool(),
-		Memory: v.Get("HostConfig.Memory").Int(), Running: v.Get("State.Running").Bool(),
-	}
-	if named := v.Get("ImageName").String(); named != "" {
-		e.Image = named
-	}
-	for _, key := range []string{"Args", "Config.Env"} {
-		for _, w := range v.Get(key).Array() {
-			e.Words = append(e.Words, w.String())
-		}
-	}
-	return e
-}
-
-// criInspected is a container of crictl inspect.
-func criInspected(v gjson.Result) Exited {
-	name := v.Get("status.metadata.name").String()
-	e := Exited{
-		Label: "container " + name, Name: name, ID: v.Get("status.id").String(), Image: v.Get("status.image.image").String(), ImageID: v.Get("status.imageRef").String(),
-		Program: v.Get("info.config.command.0").String(), Status: int(v.Get("status.exitCode").Int()), To: at(v.Get("status.finishedAt")),
-		Error: v.Get("status.message").String(), OutOfMemory: v.Get("status.reason").String() == oomKilled,
-		Running: v.Get("status.state").String() == "CONTAINER_RUNNING",
-	}
-	if e.Program == "" {
-		e.Program = v.Get("info.runtimeSpec.process.args.0").String()
-	}
-	return e
-}
-
-// eventOf is a line of docker events --format json.
-func eventOf(v gjson.Result) Exited {
-	a := v.Get("Actor.Attributes")
-	status, _ := strconv.Atoi(a.Get("exitCode").String())
-	return Exited{Label: "container " + a.Get("name").String(), Name: a.Get("name").String(), ID: v.Get("Actor.ID").String(), Image: a.Get("image").String(), Status: status, To: at(v.Get("timeNano"))}
-}
-
-// listed is a line of docker ps, podman ps or docker compose ps with --format json; false for one that has not ended.
-func listed(v gjson.Result) (e Exited, ok bool) {
-	name := v.Get("Names").String()
-	if all := v.Get("Names").Array(); v.Get("Names").IsArray() && len(all) > 0 {
-		name = all[0].String()
-	}
-	if name == "" {
-		name = v.Get("Name").String()
-	}
-	e = Exited{Label: "container " + name, Name: name, ID: v.Get("ID").String(), Image: v.Get("Image").String(), ImageID: v.Get("ImageID").String(), NoTime: true}
-	if e.ID == "" {
-		e.ID = v.Get("Id").String()
-	}
-	if code := v.Get("ExitCode"); code.Exists() {
-		e.Status = int(code.Int())
-		if t := at(v.Get("ExitedAt")); !t.IsZero() {
-			e.To, e.NoTime = t, false
-		}
-		state := v.Get("State").String()
-		return e, state == "exited" || state == "dead" || v.Get("Exited").Bool()
-	}
-	e.Status, ok = exitedStatus(v.Get("Status").String())
-	return e, ok
 }
 
 // exitedWords is how docker and podman list a container that ended: "Exited (139) 3 minutes ago".
@@ -221,41 +195,32 @@ func describePod(v gjson.Result, d *document) {
 		pod = ns + "/" + pod
 	}
 	programs := map[string]gjson.Result{}
-	for _, list := range []string{"spec.initContainers", "spec.containers", "spec.ephemeralContainers"} {
-		for _, c := range v.Get(list).Array() {
-			programs[c.Get("name").String()] = c
-		}
+	for _, c := range v.Get("spec.[initContainers,containers,ephemeralContainers].@flatten").Array() {
+		programs[c.Get("name").String()] = c
 	}
-	for _, list := range []string{"initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"} {
-		for _, c := range v.Get("status." + list).Array() {
-			d.total++
-			name := c.Get("name").String()
-			spec := programs[name]
-			e := Exited{
-				Label: fmt.Sprintf("pod %s, container %s", pod, name), Name: name, Pod: pod, Node: v.Get("spec.nodeName").String(),
-				Image: spec.Get("image").String(), ImageID: c.Get("imageID").String(), Program: spec.Get("command.0").String(),
-			}
-			if e.Image == "" {
-				e.Image = c.Get("image").String()
-			}
-			if waits := c.Get("state.waiting.message").String(); waits != "" {
-				e.Error = waits
-			}
-			end := c.Get("state.terminated")
-			if !end.Exists() || end.Get("exitCode").Int() == 0 {
-				if last := c.Get("lastState.terminated"); last.Exists() {
-					end = last
-				}
-			}
-			if !end.Exists() {
-				if e.Error != "" && startFailure(e.Error, Options{}) != nil {
-					d.ended = append(d.ended, e)
-				}
-				continue
-			}
-			e.terminated(end)
-			d.ended = append(d.ended, e)
+	for _, c := range v.Get("status.[initContainerStatuses,containerStatuses,ephemeralContainerStatuses].@flatten").Array() {
+		name := c.Get("name").String()
+		spec := programs[name]
+		e := Exited{
+			Label: fmt.Sprintf("pod %s, container %s", pod, name), Name: name, Pod: pod, Node: v.Get("spec.nodeName").String(),
+			Image: spec.Get("image").String(), ImageID: c.Get("imageID").String(), Program: spec.Get("command.0").String(), Error: c.Get("state.waiting.message").String(),
 		}
+		if e.Image == "" {
+			e.Image = c.Get("image").String()
+		}
+		end := c.Get("state.terminated")
+		if last := c.Get("lastState.terminated"); end.Get("exitCode").Int() == 0 && last.Exists() {
+			end = last
+		}
+		if end.Exists() {
+			id := end.Get("containerID")
+			if !id.Exists() && !c.Get("state.running").Exists() {
+				id = c.Get("containerID")
+			}
+			_, e.ID, _ = strings.Cut(id.String(), "://")
+			e.terminated(end)
+		}
+		d.add(e, end.Exists() || e.Error != "" && startFailure(e.Error, Options{}) != nil)
 	}
 }
 
@@ -265,7 +230,6 @@ func (e *Exited) terminated(v gjson.Result) {
 	if s := int(v.Get("signal").Int()); e.Status == 0 && s > 0 {
 		e.Status = died + s
 	}
-	_, e.ID, _ = strings.Cut(v.Get("containerID").String(), "://")
 	e.Error = v.Get("message").String()
 	e.NoTime = e.To.IsZero()
 }
@@ -273,36 +237,25 @@ func (e *Exited) terminated(v gjson.Result) {
 // podLine is a line of kubectl describe: its depth, key and value.
 var podLine = lazy.Regexp(`^( *)([A-Za-z][^:]*):(?:\s+(.*))?$`)
 
-// describedPods reads the text of kubectl describe pod.
+// podKeys are the members of a pod's status for the keys of kubectl describe.
+var podKeys = map[string]string{
+	"Image": "image", "Image ID": "imageID", "Container ID": "containerID", "State": "state", "Last State": "lastState",
+	"Exit Code": "exitCode", "Signal": "signal", "Reason": "reason", "Message": "message", "Finished": "finishedAt",
+}
+
+// describedPods reads the text of kubectl describe pod: it makes the JSON of each pod.
 func describedPods(r io.Reader) (d document, lines int, err error) {
-	var pod, namespace, node string
-	var e *Exited
-	var last bool                        // what follows is of the last state
-	var current, previous map[string]any // the two states
+	type object = map[string]any
+	var meta, at object // of the pod; what lines of that depth belong to: a container, or one of its states
+	var node string
+	var all []object // the containers
+	var container object
 	flush := func() {
-		if e == nil {
-			return
+		b, _ := json.Marshal(object{"metadata": meta, "spec": object{"nodeName": node}, "status": object{"containerStatuses": all}})
+		if all != nil {
+			describePod(gjson.ParseBytes(b), &d)
 		}
-		d.total++
-		state := current
-		if state["exitCode"] == nil || state["exitCode"] == 0 {
-			if previous["exitCode"] != nil {
-				state = previous
-			}
-		}
-		if m, ok := current["message"].(string); ok && state["exitCode"] == nil {
-			e.Error = m
-		}
-		if state["exitCode"] != nil {
-			b, _ := json.Marshal(state)
-			id := e.ID
-			e.terminated(gjson.ParseBytes(b))
-			e.ID = id
-			d.ended = append(d.ended, *e)
-		} else if e.Error != "" && startFailure(e.Error, Options{}) != nil {
-			d.ended = append(d.ended, *e)
-		}
-		e = nil
+		all, meta, node = nil, object{}, ""
 	}
 	s := bufio.NewScanner(io.LimitReader(r, maxDocument))
 	s.Buffer(nil, maxLogLine*4)
@@ -314,64 +267,33 @@ func describedPods(r io.Reader) (d document, lines int, err error) {
 			continue
 		}
 		depth, key, value := len(m[1]), m[2], strings.TrimSpace(m[3])
-		state := func() map[string]any {
-			if last {
-				return previous
-			}
-			return current
-		}
 		switch {
 		case depth == 0:
-			flush()
-			containers = key == "Containers" || key == "Init Containers" || key == "Ephemeral Containers"
+			containers = strings.HasSuffix(key, "Containers") // also Init and Ephemeral ones
 			d.known = d.known || containers
 			switch key {
 			case "Name":
-				pod, namespace, node = value, "", ""
+				flush()
+				meta["name"] = value
 			case "Namespace":
-				namespace = value
+				meta["namespace"] = value
 			case "Node":
 				node, _, _ = strings.Cut(value, "/")
 			}
 		case !containers:
 		case depth == 2:
-			flush()
-			name := pod
-			if namespace != "" {
-				name = namespace + "/" + pod
-			}
-			e = &Exited{Label: fmt.Sprintf("pod %s, container %s", name, key), Name: key, Pod: name, Node: node}
-			last, current, previous = false, map[string]any{}, map[string]any{}
-		case e == nil:
+			container = object{"name": key}
+			all, at = append(all, container), nil
+		case container == nil:
 		case depth == 4:
-			last = key == "Last State"
-			switch key {
-			case "Container ID":
-				_, e.ID, _ = strings.Cut(value, "://")
-			case "Image":
-				e.Image = value
-			case "Image ID":
-				e.ImageID = value
+			if at = nil; podKeys[key] == "state" || podKeys[key] == "lastState" {
+				at = object{}
+				container[podKeys[key]] = object{strings.ToLower(value): at}
+			} else if podKeys[key] != "" {
+				container[podKeys[key]] = value
 			}
-		case depth == 6:
-			switch key {
-			case "Exit Code":
-				if n, err := strconv.Atoi(value); err == nil {
-					state()["exitCode"] = n
-				}
-			case "Signal":
-				if n, err := strconv.Atoi(value); err == nil {
-					state()["signal"] = n
-				}
-			case "Reason":
-				state()["reason"] = value
-			case "Message":
-				state()["message"] = value
-			case "Finished":
-				if t, err := time.Parse(time.RFC1123Z, value); err == nil {
-					state()["finishedAt"] = t.Format(time.RFC3339)
-				}
-			}
+		case depth == 6 && at != nil && podKeys[key] != "":
+			at[podKeys[key]] = value
 		}
 	}
 	flush()
@@ -409,16 +331,14 @@ func table(r io.Reader) (d document, lines int, err error) {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		d.total++
-		status, ok := exitedStatus(line)
-		if !ok || status < notStarted[0] { // who ended by himself
-			continue
+		row := map[string]string{"Status": line}
+		for key, heading := range map[string]string{"Names": "NAMES", "Name": "NAME", "ID": "CONTAINER ID", "Image": "IMAGE"} {
+			if text := column(line, heading); text != "" {
+				row[key] = text
+			}
 		}
-		name := column(line, "NAMES")
-		if name == "" {
-			name = column(line, "NAME")
-		}
-		d.ended = append(d.ended, Exited{Label: "container " + name, Name: name, ID: column(line, "CONTAINER ID"), Image: column(line, "IMAGE"), Status: status, NoTime: true})
+		b, _ := json.Marshal(row)
+		describe(gjson.ParseBytes(b), &d)
 	}
 	return d, lines, s.Err()
 }

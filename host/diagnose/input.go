@@ -193,7 +193,7 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 	}
 	r = &Result{Input: name, Lines: lines, Containers: d.total, Understood: true}
 	for _, e := range d.ended {
-		if e.Running {
+		if len(d.ended) > 1 && e.Status < notStarted[0] && e.Error == "" { // it exited by itself
 			continue
 		}
 		for _, c := range e.resolved(o).Crashes {

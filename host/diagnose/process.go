@@ -113,8 +113,8 @@ type Exited struct {
 	To     time.Time // when it ended; zero: it was never started
 	Error  string    // the engine's, of a start that failed
 	Line   string    // that says it; "" if none does
-	// NoTime says that it ended and that it is not known when, Running that it has not ended.
-	NoTime, Running bool
+	// NoTime says that it ended and that it is not known when.
+	NoTime bool
 	// Elsewhere says that nothing shows that it ran on this machine: its kernel and its log say nothing of it.
 	Elsewhere bool
 	// OutOfMemory is the engine's word that the limit of Memory bytes (0: not known) was the cause.
