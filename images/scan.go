@@ -49,7 +49,7 @@ func Scan(ctx context.Context, source string, o ScanOptions) (*contents.Findings
 
 // ScanSource is Scan of an open source.
 func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o ScanOptions) (*contents.Findings, error) {
-	f, err := fallback.Covered(ctx, s, src, &o.Shim)
+	f, err := fallback.Examine(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 // scanLevels examines the other images for the platform that a source has.
 func scanLevels(ctx context.Context, s *contents.Session, src *media.Source, f *contents.Findings, shim *fallback.Shim) error {
 	for _, l := range src.Levels {
-		other, err := fallback.Covered(ctx, s, l, shim)
+		other, err := fallback.Examine(ctx, s, l, shim)
 		if err != nil {
 			return fmt.Errorf("%s: %w", platformOf(l), err)
 		}

@@ -73,7 +73,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 	if o.Against == "" && v.stated == nil {
 		s := v.session(false)
 		defer s.Close()
-		f, err := fallback.Covered(ctx, s, src, &o.Shim)
+		f, err := fallback.Examine(ctx, s, src, &o.Shim)
 		if err != nil {
 			return nil, err
 		}

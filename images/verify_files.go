@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"reflect"
 	"strings"
@@ -74,13 +75,8 @@ func (v *comparison) names(want, got *contents.Tree) []pair {
 	}
 	var changed []pair
 	seen := map[*contents.Inode]bool{}
-	all := map[string]bool{}
-	for n := range w {
-		all[n] = true
-	}
-	for n := range g {
-		all[n] = true
-	}
+	all := maps.Clone(w)
+	maps.Copy(all, g)
 	for _, name := range contents.SortedKeys(all) {
 		b, a := w[name], g[name]
 		switch {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"github.com/tidwall/gjson"
@@ -59,14 +60,10 @@ func duplicateKey(value gjson.Result) (key string) {
 
 // object compares two JSON objects, member by member.
 func (v *Verified) object(where string, want, got jsonobject.Object) {
-	keys := map[string]bool{}
-	for k := range want {
-		keys[k] = true
-	}
-	for k := range got {
-		keys[k] = true
-	}
-	for _, k := range contents.SortedKeys(keys) {
+	all := jsonobject.Object{}
+	maps.Copy(all, want)
+	maps.Copy(all, got)
+	for _, k := range contents.SortedKeys(all) {
 		w, g := want[k], got[k]
 		switch {
 		case w == nil:

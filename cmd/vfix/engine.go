@@ -56,9 +56,9 @@ type engine struct {
 	index  func(ctx context.Context, engine, image, dir string) (*ociruntime.Indexed, error)
 	watch  func(ctx context.Context, engine string, found func(engine, image string), say func(format string, args ...any)) error
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
+	list   func(ctx context.Context, source string, o inventory.ListOptions) error
+	gone   func(ctx context.Context, state string, o media.Options, f func(stored string) error, unknown func(source string, why error)) error
 	// names lists the local images and containers.
-	list      func(ctx context.Context, source string, o inventory.ListOptions) error
-	gone      func(ctx context.Context, state string, o media.Options, f func(stored string) error, unknown func(source string, why error)) error
 	names     func(ctx context.Context, o media.Options) (images, containers []string, err error)
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*inventory.Inventory, error)
 

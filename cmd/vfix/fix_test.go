@@ -57,8 +57,8 @@ func TestFixOf(t *testing.T) {
 	} {
 		f := fixed()
 		f.Files[0].Path = dir + "/file"
-		if f.Source, f.Digest = source, ""; fixCommands(f)[0] != want {
-			t.Errorf("%s: got %q, want %q", source, fixCommands(f), want)
+		if f.Source, f.Digest = source, ""; (place{}).fixes(f)[0] != want {
+			t.Errorf("%s: got %q, want %q", source, place{}.fixes(f), want)
 		}
 	}
 	got := runLine(engine{}, "patch", "--fix", "java-cgroups", "-i", "x")
@@ -86,7 +86,7 @@ func TestFixIsOneLineOfShell(t *testing.T) {
 		if strings.HasPrefix(source, "oci:") {
 			f.Digest = "sha256:" + strings.Repeat("0", 64)
 		}
-		if got := fixCommands(f)[0]; got != want {
+		if got := (place{}).fixes(f)[0]; got != want {
 			t.Errorf("%q: got %s, want %s", source, got, want)
 		}
 		got := runLine(fake(f, nil), "scan", "x")

@@ -142,14 +142,15 @@ func (o *RebuildOptions) check() error {
 		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.to.Dest)
 	case o.to.Push && dest.Transport == media.Registry:
 		return usagef("rebuild", "-o %s already pushes: omit --push", o.to.Dest)
-	case dest.Transport == media.Dir && !o.to.Push && o.to.Tag != "":
-		return usagef("rebuild", "-o %s writes a root filesystem, which has no name: omit -t", o.to.Dest)
-	case dest.Transport == media.SIF && !o.to.Push && o.to.Tag != "":
-		return usagef("rebuild", "-o %s writes a SIF file, which has no other name: omit -t", o.to.Dest)
-	case dest.Transport == media.SIF && !o.to.Push && !slices.Contains(provenanceModes, o.to.Provenance):
-		return usagef("rebuild", "-o %s writes a SIF file, which has no digest that a statement could name: omit --provenance", o.to.Dest)
-	case dest.Transport == media.Dir && !o.to.Push && !slices.Contains(provenanceModes, o.to.Provenance):
-		return usagef("rebuild", "-o %s writes a root filesystem, which has no digest that a statement could name: omit --provenance", o.to.Dest)
+	}
+	nameless := map[media.Transport]string{media.Dir: "a root filesystem", media.SIF: "a SIF file"}[dest.Transport]
+	switch {
+	case nameless == "" || o.to.Push:
+		return nil
+	case o.to.Tag != "":
+		return usagef("rebuild", "-o %s writes %s, which has no tag: omit -t", o.to.Dest, nameless)
+	case !slices.Contains(provenanceModes, o.to.Provenance):
+		return usagef("rebuild", "-o %s writes %s, which has no digest that a statement could name: omit --provenance", o.to.Dest, nameless)
 	}
 	return nil
 }

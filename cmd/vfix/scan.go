@@ -207,10 +207,6 @@ func quoted(command string) string {
 	return "'" + command + "'"
 }
 
-// fixCommands are the commands that fix what a scan found, as a shell reads them; if nothing can be fixed, the
-// one that shows why.
-func fixCommands(f *contents.Findings) []string { return place{}.fixes(f) }
-
 // place is what of a machine decides which command works on it.
 type place struct {
 	noEngine bool // no container engine answers: an image needs another destination
@@ -258,6 +254,8 @@ func (p place) output(source string) string {
 	return " -o oci-archive:fixed.tar"
 }
 
+// fixes are the commands that fix what a scan found, as a shell reads them; if nothing can be fixed, the
+// one that shows why.
 func (p place) fixes(f *contents.Findings) []string {
 	fix := fixNames(f)
 	if fix != "" {

@@ -34,7 +34,7 @@ type Result struct {
 	gather *logReader // while lines come in
 }
 
-// xzError: a core in a compression that vfix does not read.
+// compressedError: a core in a compression that vfix does not read.
 func compressedError(kind, command string) error {
 	return &refusedError{"compressed with " + kind + ", which vfix does not read", "unpack it first: " + command}
 }

@@ -22,7 +22,7 @@ const (
 // at most 15 bytes.
 var engineProcesses = []string{"dockerd", "containerd", "containerd-shim", "crio", "conmon", "k3s-server", "k3s-agent", "rke2", "k0s", "podman"}
 
-// limited is a process that says what limit containers have.
+// limitedProcess is a process that says what limit containers have.
 type limitedProcess struct {
 	name  string
 	files uint64

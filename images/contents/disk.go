@@ -530,9 +530,6 @@ func WrapPath(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// ChangeTime is when a file's content or metadata last changed, as far as the system says.
-func ChangeTime(fi fs.FileInfo) time.Time { return changeTime(fi) }
-
 // SpecialName is the type of a path that is neither a file nor a directory.
 func SpecialName(m fs.FileMode) string {
 	switch {

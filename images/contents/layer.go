@@ -265,12 +265,10 @@ func (m *Meta) Differs(o *Meta) string {
 		add("device", fmt.Sprintf("%d:%d", m.major, m.minor), fmt.Sprintf("%d:%d", o.major, o.minor))
 	}
 	if !maps.Equal(m.Xattrs, o.Xattrs) {
-		add("xattrs", xattrNames(m.Xattrs), xattrNames(o.Xattrs))
+		add("xattrs", SortedKeys(m.Xattrs), SortedKeys(o.Xattrs))
 	}
 	return strings.Join(d, ", ")
 }
-
-func xattrNames(x map[string]string) []string { return slices.Sorted(maps.Keys(x)) }
 
 // Extra is a file that is not in the base.
 type Extra struct {

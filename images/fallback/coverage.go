@@ -260,9 +260,9 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 	return nil
 }
 
-// Covered examines an image, a root filesystem folder, a tarball of one or a single file,
+// Examine examines an image, a root filesystem folder, a tarball of one or a single file,
 // and finds out what the fallback in an image covers.
-func Covered(ctx context.Context, s *contents.Session, src *media.Source, shim *Shim) (*contents.Scanned, error) {
+func Examine(ctx context.Context, s *contents.Session, src *media.Source, shim *Shim) (*contents.Scanned, error) {
 	if src.Image == nil {
 		f, err := s.Path(ctx, src.Path)
 		if err != nil {

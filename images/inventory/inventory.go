@@ -186,7 +186,7 @@ func examineHeld(ctx context.Context, s *contents.Session, o images.ScanOptions,
 		return nil, err
 	}
 	defer src.Close()
-	f, err := fallback.Covered(ctx, s, src, &o.Shim)
+	f, err := fallback.Examine(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}

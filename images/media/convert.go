@@ -60,15 +60,17 @@ func portable(ctx context.Context, img v1.Image, oci bool, p progress.Reporter) 
 		}
 	}
 	if oci {
-		if mt, err := img.MediaType(); err != nil {
+		if m.MediaType, err = img.MediaType(); err != nil {
 			return nil, nil, err
-		} else if to := OCIName(mt); to != mt {
-			m.MediaType, changed = to, true
 		}
-		for _, d := range append([]*v1.Descriptor{&m.Config}, pointers(m.Layers)...) {
-			if to := OCIName(d.MediaType); to != d.MediaType {
-				d.MediaType, changed = to, true
-			}
+		rename := func(t *types.MediaType) {
+			to := OCIName(*t)
+			*t, changed = to, changed || to != *t
+		}
+		rename(&m.MediaType)
+		rename(&m.Config.MediaType)
+		for n := range m.Layers {
+			rename(&m.Layers[n].MediaType)
 		}
 	}
 	if !changed {
@@ -86,14 +88,6 @@ func portable(ctx context.Context, img v1.Image, oci bool, p progress.Reporter) 
 		layers[n] = blob.AsType(layers[n], d.MediaType)
 	}
 	return blob.NewEditedImage(config, layers, func() ([]byte, error) { return raw, nil }), release, nil
-}
-
-func pointers(ds []v1.Descriptor) []*v1.Descriptor {
-	ps := make([]*v1.Descriptor, len(ds))
-	for n := range ds {
-		ps[n] = &ds[n]
-	}
-	return ps
 }
 
 // pack compresses a layer.

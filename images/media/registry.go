@@ -39,7 +39,7 @@ func OpenRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if err != nil {
 		return nil, RegistryError(ctx, from, err)
 	}
-	at := registry.Site{Ctx: ctx, Net: o.Net, Repo: from.Context(), Origin: n.Context()}
+	at := registry.Remote{Ctx: ctx, Net: o.Net, Repo: from.Context(), Origin: n.Context()}
 	src := &Source{Ref: ref, Digest: desc.Digest.String(), Close: func() error { return nil }}
 	switch {
 	case desc.MediaType.IsIndex():

@@ -34,7 +34,7 @@ func (s *Source) takeSchema1(ctx context.Context, raw []byte, b blob.Blobs, o Op
 
 // takeRemoteSchema1 is takeSchema1 for a registry. The layers must be read to know what
 // they are, and are kept until the source is closed.
-func (s *Source) takeRemoteSchema1(ctx context.Context, at registry.Site, n name.Reference, raw []byte, o Options) error {
+func (s *Source) takeRemoteSchema1(ctx context.Context, at registry.Remote, n name.Reference, raw []byte, o Options) error {
 	m, err := schema1.Parse(raw)
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ import (
 	"vfix.dev/vfix/internal/jsonobject"
 )
 
-// Site is where an image of a registry was found.
-type Site struct {
+// Remote is where an image of a registry was found.
+type Remote struct {
 	Ctx context.Context
 	Net *Network
 	// Repo is what is asked for blobs, origin the repository that the image is named
@@ -33,7 +33,7 @@ type Site struct {
 
 // Image makes an image of go-containerregistry one of this place: its config and layers are blobs, read as those of a layout
 // are, and its manifest is parsed once. Its config is read into memory, however long the manifest says that it is.
-func (s Site) Image(img v1.Image) (v1.Image, error) {
+func (at Remote) Image(img v1.Image) (v1.Image, error) {
 	m, err := img.Manifest() // it is here: only what it says can be wrong
 	if err != nil {
 		return nil, hinterr.Damaged("manifest: %w", jsonobject.InWords(err))
@@ -52,24 +52,24 @@ func (s Site) Image(img v1.Image) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := siteBlobs{s, map[v1.Hash]int64{m.Config.Digest: m.Config.Size}}
+	blobs := remoteBlobs{at, map[v1.Hash]int64{m.Config.Digest: m.Config.Size}}
 	for _, l := range m.Layers {
-		at.sizes[l.Digest] = l.Size
+		blobs.sizes[l.Digest] = l.Size
 	}
-	return blob.NewStoredImage(blob.MemBlobs{Data: map[v1.Hash][]byte{d.Digest: raw}, Next: at}, *d)
+	return blob.NewStoredImage(blob.MemBlobs{Data: map[v1.Hash][]byte{d.Digest: raw}, Next: blobs}, *d)
 }
 
 // Blobs are all blobs of the repository.
-func (s Site) Blobs() blob.Blobs { return siteBlobs{Site: s} }
+func (at Remote) Blobs() blob.Blobs { return remoteBlobs{Remote: at} }
 
-// siteBlobs are the blobs of one image in a registry.
-type siteBlobs struct {
-	Site
+// remoteBlobs are the blobs of one image in a registry.
+type remoteBlobs struct {
+	Remote
 	sizes map[v1.Hash]int64 // bytes, as the manifest says; none: not known
 }
 
 // Open opens a blob, or what is kept of it.
-func (b siteBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
+func (b remoteBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
 	size, ok := b.sizes[h]
 	if !ok {
 		size = -1
@@ -98,7 +98,7 @@ func OriginOf(l v1.Layer) (name.Repository, bool) {
 	if m, ok := from.(blob.MemBlobs); ok {
 		from = m.Next
 	}
-	at, ok := from.(siteBlobs)
+	at, ok := from.(remoteBlobs)
 	return at.Origin, ok
 }
 
@@ -108,7 +108,7 @@ type BaseIndex = v1.ImageIndex
 // RemoteIndex is an index of such images.
 type RemoteIndex struct {
 	BaseIndex
-	At Site
+	At Remote
 }
 
 func (i RemoteIndex) Image(h v1.Hash) (v1.Image, error) {
@@ -131,19 +131,19 @@ func (i RemoteIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
 func (i RemoteIndex) Layer(h v1.Hash) (v1.Layer, error) { return blob.BlobOf(i.BaseIndex, h) }
 
 // Blob opens a blob, not verified; size is its length in bytes, -1 if not known.
-func (s Site) Blob(digest v1.Hash, size int64) (*resuming, error) {
-	r := &resuming{at: s, digest: digest, size: size}
+func (at Remote) Blob(digest v1.Hash, size int64) (*resuming, error) {
+	r := &resuming{at: at, digest: digest, size: size}
 	var err error
 	if r.body, err = r.open(); err != nil {
 		return nil, err
 	}
-	s.Net.knows(s.Repo, digest)
+	at.Net.knows(at.Repo, digest)
 	return r, nil
 }
 
 // resuming reads a blob, and resumes when a connection breaks.
 type resuming struct {
-	at     Site
+	at     Remote
 	digest v1.Hash
 	size   int64 // bytes, as the manifest or the first answer has it; -1: not known
 	body   io.ReadCloser

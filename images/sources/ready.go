@@ -40,8 +40,6 @@ func Ready(ctx context.Context, dest media.Ref, o media.Options) error {
 	return nil
 }
 
-// Whether a DEST still holds what was written there.
-
 // Holds reports whether dest has an image of that digest, in the sense of media.Stored. A registry is
 // asked with one HEAD. It errs if that cannot be found out; a missing image is not an error.
 func Holds(ctx context.Context, dest, digest string, o media.Options) (bool, error) {

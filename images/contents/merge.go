@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -27,6 +28,48 @@ const (
 	// they are (image-spec layer.md, "Whiteouts"; umoci, TarExtractor.ociWhiteout).
 	sparing
 )
+
+// otherEngines are those that do not lay folders over each other. podman's vfs driver is docker's.
+var otherEngines = []struct {
+	names string
+	manner
+}{
+	{"docker's vfs driver and containerd's native snapshotter", inPlace},
+	{"umoci", sparing},
+}
+
+// Merge applies layers in order. An engine that would refuse the layers shows nothing; an
+// error is of overlay engines.
+func Merge(layers []*layerIndex) (*Tree, error) {
+	t := NewTree()
+	for _, l := range layers {
+		if err := t.apply(l, overlaid); err != nil {
+			return nil, err
+		}
+	}
+	for _, o := range otherEngines {
+		w := NewTree()
+		w.Engines = o.names
+		if w.applyAll(layers, o.manner) != nil || w.same(t) {
+			continue
+		}
+		if n := slices.IndexFunc(t.Others, w.same); n >= 0 {
+			t.Others[n].Engines += ", " + w.Engines
+			continue
+		}
+		t.Others = append(t.Others, w)
+	}
+	return t, nil
+}
+
+func (t *Tree) applyAll(layers []*layerIndex, m manner) error {
+	for _, l := range layers {
+		if err := t.apply(l, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // applying is one layer that is being applied.
 type applying struct {
