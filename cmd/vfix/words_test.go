@@ -95,16 +95,12 @@ func TestPatternsInPages(t *testing.T) {
 	}
 }
 
-// unfinished are directories with sources that may still have patterns, and how many at most.
-var unfinished = map[string]int{"tests/fixtures": 90}
-
 // Comments and texts in the sources have none of the patterns.
 func TestPatternsInSources(t *testing.T) {
 	list, err := exec.Command("git", "-C", "../..", "ls-files", "-z").Output()
 	if err != nil {
 		t.Skipf("git ls-files: %v: this is not a clone", err)
 	}
-	found := map[string]int{}
 	for path := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
 		if path == "cmd/vfix/words_test.go" || !isSource(path) {
 			continue
@@ -122,15 +118,7 @@ func TestPatternsInSources(t *testing.T) {
 		}
 		for line, text := range texts {
 			countPatterns(text, func(_ int, name, better, bad string) {
-				report := t.Errorf
-				for dir, most := range unfinished {
-					if strings.HasPrefix(path, dir+"/") && (dir != "tests" || !strings.HasPrefix(path, "tests/fixtures/")) {
-						if found[dir]++; found[dir] <= most {
-							report = t.Logf
-						}
-					}
-				}
-				report("%s, line %d: %q (%s): better %s", path, line, bad, name, better)
+				t.Errorf("%s, line %d: %q (%s): better %s", path, line, bad, name, better)
 			})
 		}
 	}
