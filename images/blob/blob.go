@@ -76,6 +76,10 @@ func ReadBlob(b Blobs, d v1.Descriptor, what string, limit int64) ([]byte, error
 // Verified wraps rc so that reading to its end proves digest and, where size >= 0, length.
 // Not one byte beyond size is handed on.
 func Verified(rc io.ReadCloser, h v1.Hash, size int64) (io.ReadCloser, error) {
+	return newVerifier(rc, h, size)
+}
+
+func newVerifier(rc io.ReadCloser, h v1.Hash, size int64) (*verifier, error) {
 	sum, err := v1.Hasher(h.Algorithm)
 	if err != nil {
 		rc.Close()
@@ -119,9 +123,15 @@ func (v *verifier) end() error {
 		return hinterr.Damaged("blob %v: got %d bytes, want %d", v.want, v.got, v.size)
 	}
 	if got := hex.EncodeToString(v.sum.Sum(nil)); got != v.want.Hex {
-		return hinterr.Damaged("blob %v: got %s:%s of its %d bytes", v.want, v.want.Algorithm, got, v.got)
+		return hinterr.Damaged("blob %v: content does not match its digest: got %s:%s of its %d bytes", v.want, v.want.Algorithm, got, v.got)
 	}
 	return io.EOF
+}
+
+// drain reads what is left; nil says that all that was read is what was wanted.
+func (v *verifier) drain() error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, v, make([]byte, CopyBuffer))
+	return err
 }
 
 // MemBlobs are contents in memory before what another place has.

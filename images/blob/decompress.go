@@ -84,6 +84,12 @@ func OtherCompression(head []byte) string {
 // an external decompressor and everything that reads r; it does not close r. The reader's
 // error after the last byte is io.EOF only where the whole of r was sound.
 func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, error) {
+	return decompress(ctx, r, nil)
+}
+
+// decompress is Decompress of what may be a whole file, nil for none, without moving its offset: another process
+// can then read it itself, and r is read behind it.
+func decompress(ctx context.Context, r io.Reader, file *os.File) (io.ReadCloser, Compression, error) {
 	source := &keptError{r: r}
 	br := bufio.NewReaderSize(source, CopyBuffer)
 	head, err := br.Peek(MagicLen)
@@ -95,7 +101,7 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	case GzipStream:
 		argv := gunzipCommand()
 		if _, err := br.Peek(smallStream); argv != nil && err == nil {
-			c, err := startChild(ctx, argv, br, source)
+			c, err := startChild(ctx, argv, br, source, file)
 			if err != nil {
 				return nil, kind, err
 			}
@@ -214,6 +220,8 @@ type childReader struct {
 	out    io.ReadCloser
 	stderr HeadBuffer
 	source *keptError
+	file   *os.File // its standard input, nil if it is fed
+	behind []byte   // a buffer, to read behind the child
 	done   bool
 	err    error // of the child, once done
 }
@@ -228,15 +236,17 @@ func (f feedReader) WriteTo(w io.Writer) (int64, error) {
 	return f.Reader.WriteTo(struct{ io.Writer }{w})
 }
 
-// keptError remembers how reading ended: exec.Cmd reports that only where the child itself
-// ended well.
+// keptError remembers how reading ended, which exec.Cmd reports only where the child itself
+// ended well, and how far it came.
 type keptError struct {
 	r   io.Reader
+	n   int64
 	err error
 }
 
 func (k *keptError) Read(p []byte) (int, error) {
 	n, err := k.r.Read(p)
+	k.n += int64(n)
 	if err != nil && err != io.EOF {
 		k.err = err
 	}
@@ -251,12 +261,15 @@ func (k *keptError) blame(err error) error {
 	return hinterr.Damaged("%w", err)
 }
 
-// startChild starts a decompressor of what br reads of source.
-func startChild(ctx context.Context, argv []string, br *bufio.Reader, source *keptError) (*childReader, error) {
+// startChild starts a decompressor of file or, if that is nil, of what br reads of source.
+func startChild(ctx context.Context, argv []string, br *bufio.Reader, source *keptError, file *os.File) (*childReader, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &childReader{ctx: ctx, cancel: cancel, source: source}
+	c := &childReader{ctx: ctx, cancel: cancel, source: source, file: file}
 	c.Cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.Cmd.Stdin = feedReader{br}
+	if file != nil {
+		c.Cmd.Stdin, c.behind = file, make([]byte, CopyBuffer)
+	}
 	c.Cmd.Stderr = &c.stderr
 	c.Cmd.WaitDelay = ChildDelay
 	out, err := c.Cmd.StdoutPipe()
@@ -280,11 +293,26 @@ func (c *childReader) Read(p []byte) (int, error) {
 	}
 	n, err := c.out.Read(p)
 	if err == nil {
-		return n, nil
+		return n, c.follow()
 	}
 	c.done = true
 	c.err = c.wait()
 	return n, c.err
+}
+
+// follow reads as far as the child has: both share the file's offset, and the bytes are still in memory.
+func (c *childReader) follow() error {
+	if c.file == nil {
+		return nil
+	}
+	at, err := c.file.Seek(0, io.SeekCurrent)
+	for err == nil && c.source.n < at {
+		_, err = c.source.Read(c.behind[:min(at-c.source.n, CopyBuffer)])
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return err
 }
 
 // wait gives io.EOF for a child that ended well, and otherwise the first cause.

@@ -15,5 +15,5 @@ type (
 
 func StartChild(ctx context.Context, argv []string, r io.Reader) (*ChildReader, error) {
 	source := &keptError{r: r}
-	return startChild(ctx, argv, bufio.NewReaderSize(source, CopyBuffer), source)
+	return startChild(ctx, argv, bufio.NewReaderSize(source, CopyBuffer), source, nil)
 }

@@ -8,31 +8,26 @@ import (
 	"encoding/hex"
 	"hash"
 	"io"
-	"sync/atomic"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// ringChunks is how many buffers a ring has: one being filled, one being hashed, one being
-// read, one between them.
-const ringChunks = 4
+// ringChunks is how many buffers a ring has: one being filled, one being read, one between them.
+const ringChunks = 3
 
-// hashRing reads a stream ahead, in a goroutine, and hands each buffer to a hasher, in another
-// goroutine, and to its reader at once: nothing is copied for the hash, and decompressing,
-// hashing and examining share the processors. The parts that it skips (Seek) cost nothing more.
+// hashRing reads a stream ahead, in a goroutine, and hashes each buffer before its reader uses
+// it: nothing is copied for the hash, and decompressing runs beside hashing and examining. The
+// parts that the reader skips (Seek) cost nothing more.
 type hashRing struct {
 	free   chan *chunk
-	chunks chan *chunk // for the reader
-	work   chan *chunk // for the hasher
+	chunks chan *chunk
 	quit   chan struct{}
-	hashed chan struct{} // closed when all is hashed
 
 	alg string // of the hash, as in a digest
 	h   hash.Hash
-	n   int64 // bytes of the stream; valid once chunks is closed
-	err error // why the stream ended, io.EOF for its end; likewise
+	err error // why the stream ended, io.EOF for its end; valid once chunks is closed
 
 	cur     *chunk // being read
 	at      int    // in cur
@@ -40,18 +35,17 @@ type hashRing struct {
 	stopped bool
 }
 
-// chunk is a buffer on its way. Whoever is the last to leave it puts it back.
+// chunk is a buffer on its way.
 type chunk struct {
-	buf   []byte
-	n     int
-	users atomic.Int32
+	buf []byte
+	n   int
 }
 
 // newHashRing hashes by the algorithm of the digest that is expected: sha256, or sha512 (image-spec, descriptor.md).
 func newHashRing(src io.Reader, want v1.Hash) *hashRing {
 	r := &hashRing{
-		free: make(chan *chunk, ringChunks), chunks: make(chan *chunk, ringChunks), work: make(chan *chunk, ringChunks),
-		quit: make(chan struct{}), hashed: make(chan struct{}), alg: "sha256", h: sha256.New(),
+		free: make(chan *chunk, ringChunks), chunks: make(chan *chunk, ringChunks), quit: make(chan struct{}),
+		alg: "sha256", h: sha256.New(),
 	}
 	if want.Algorithm == "sha512" {
 		r.alg, r.h = want.Algorithm, sha512.New()
@@ -60,12 +54,10 @@ func newHashRing(src io.Reader, want v1.Hash) *hashRing {
 		r.free <- &chunk{buf: make([]byte, CopyBuffer)}
 	}
 	go r.fill(src)
-	go r.hash()
 	return r
 }
 
 func (r *hashRing) fill(src io.Reader) {
-	defer close(r.work)
 	defer close(r.chunks)
 	for r.err == nil {
 		var c *chunk
@@ -76,24 +68,7 @@ func (r *hashRing) fill(src io.Reader) {
 			return
 		}
 		c.n, r.err = Fill(src, c.buf)
-		r.n += int64(c.n)
-		c.users.Store(2)
-		r.work <- c
 		r.chunks <- c
-	}
-}
-
-func (r *hashRing) hash() {
-	defer close(r.hashed)
-	for c := range r.work {
-		r.h.Write(c.buf[:c.n])
-		r.release(c)
-	}
-}
-
-func (r *hashRing) release(c *chunk) {
-	if c.users.Add(-1) == 0 {
-		r.free <- c
 	}
 }
 
@@ -101,15 +76,24 @@ func (r *hashRing) release(c *chunk) {
 func (r *hashRing) more() error {
 	for r.cur == nil || r.at == r.cur.n {
 		if r.cur != nil {
-			r.release(r.cur)
+			r.free <- r.cur
 		}
 		var ok bool
 		if r.cur, ok = <-r.chunks; !ok {
 			return r.err
 		}
+		r.h.Write(r.cur.buf[:r.cur.n])
 		r.at = 0
 	}
 	return nil
+}
+
+// Peek returns the next n bytes, or fewer at the end of the stream or of a buffer.
+func (r *hashRing) Peek(n int) []byte {
+	if r.more() != nil {
+		return nil
+	}
+	return r.cur.buf[r.at:min(r.at+n, r.cur.n)]
 }
 
 func (r *hashRing) Read(p []byte) (int, error) {
@@ -160,11 +144,10 @@ func (r *hashRing) drain() error {
 
 // sum returns the digest of the stream. It may be called once drain returned nil.
 func (r *hashRing) sum() v1.Hash {
-	<-r.hashed
 	return v1.Hash{Algorithm: r.alg, Hex: hex.EncodeToString(r.h.Sum(nil))}
 }
 
-// stop ends both goroutines. The source must have ended or been closed: a Read of it that
+// stop ends the goroutine. The source must have ended or been closed: a Read of it that
 // is under way is waited for.
 func (r *hashRing) stop() {
 	if r.stopped {
@@ -172,8 +155,6 @@ func (r *hashRing) stop() {
 	}
 	r.stopped = true
 	close(r.quit)
-	for c := range r.chunks {
-		r.release(c)
+	for range r.chunks {
 	}
-	<-r.hashed
 }

@@ -4,8 +4,11 @@ package blob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os"
 	"reflect"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -21,10 +24,9 @@ type layerStream struct {
 	Name      string // for messages: the short diff ID
 	src       io.ReadCloser
 	body      io.ReadCloser
-	Packed    *hashRing // what was fetched, where nobody else verifies it
+	Packed    *verifier // what was fetched, where nobody else verifies it
 	DiffID    v1.Hash
-	digest    v1.Hash // zero for a layer that came uncompressed
-	Size      int64   // claimed, of what was fetched; -1 where not known
+	Size      int64 // claimed, of what was fetched; -1 where not known
 	task      progress.Task
 	cancel    context.CancelFunc
 }
@@ -68,10 +70,11 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 	}
 	l = Underlying(l)
 	s := &layerStream{Name: ShortHash(diffID), DiffID: diffID, Size: -1}
+	digest := diffID
 	if IsPlain(l) {
 		s.src, err = l.Uncompressed()
 	} else {
-		if s.digest, err = l.Digest(); err != nil {
+		if digest, err = l.Digest(); err != nil {
 			return nil, s.Wrap(err)
 		}
 		if s.Size, err = l.Size(); err != nil {
@@ -84,18 +87,51 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 	}
 	s.task = progress.Start(p, "read", s.Name, s.Size)
 	ctx, s.cancel = context.WithCancel(ctx)
-	var in io.Reader = Reading{ctx, s.src, s.task}
-	if s.digest != (v1.Hash{}) && s.digest != diffID {
-		s.Packed = newHashRing(in, s.digest)
-		in = s.Packed
+	if digest == diffID {
+		s.body, _, err = Decompress(ctx, Reading{ctx, s.src, s.task})
+	} else {
+		s.body, err = s.decompress(ctx, digest)
 	}
-	if s.body, _, err = Decompress(ctx, in); err != nil {
+	if err != nil {
 		err = s.Blame(err)
 		s.Close()
 		return nil, err
 	}
 	s.hashRing = newHashRing(s.body, diffID)
 	return s, nil
+}
+
+// decompress verifies the blob while it is decompressed.
+func (s *layerStream) decompress(ctx context.Context, digest v1.Hash) (body io.ReadCloser, err error) {
+	in := s.src.(io.Reader)
+	file := wholeFile(s.src)
+	if file != nil {
+		in = io.NewSectionReader(file, 0, math.MaxInt64)
+	}
+	s.Packed, err = newVerifier(struct {
+		io.Reader
+		io.Closer
+	}{Reading{ctx, in, s.task}, s.src}, digest, s.Size)
+	if err != nil {
+		return nil, err
+	}
+	body, _, err = decompress(ctx, s.Packed, file)
+	return body, err
+}
+
+// wholeFile returns the regular file that r reads from its beginning, nil for anything else.
+func wholeFile(r io.Reader) *os.File {
+	f, ok := r.(*os.File)
+	if !ok {
+		return nil
+	}
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil
+	}
+	if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != 0 {
+		return nil
+	}
+	return f
 }
 
 // Finish reads what is left and compares both hashes and the size with what was claimed.
@@ -110,16 +146,7 @@ func (s *layerStream) Finish() error {
 		return nil
 	}
 	// A decompressor may stop at the end of its last frame, before padding.
-	if err := s.Packed.drain(); err != nil {
-		return s.Wrap(err)
-	}
-	if s.Size >= 0 && s.Packed.n != s.Size {
-		return s.Wrap(hinterr.Damaged("compressed size: got %d bytes, want %d", s.Packed.n, s.Size))
-	}
-	if got := s.Packed.sum(); got != s.digest {
-		return s.Wrap(hinterr.Damaged("blob %v: content does not match its digest: got %v", s.digest, got))
-	}
-	return nil
+	return s.Wrap(s.Packed.drain())
 }
 
 // maxBlamed is how much of a blob is read to find out whether it is the one that was asked for, in
@@ -137,11 +164,8 @@ func (s *layerStream) Blame(err error) error {
 		s.body.Close() // it reads no more of Packed
 		s.body = nil
 	}
-	if s.Packed.drain() != nil {
-		return s.Wrap(err)
-	}
-	if got := s.Packed.sum(); got != s.digest {
-		return s.Wrap(hinterr.Damaged("blob %v: content does not match its digest: got %v of its %d bytes", s.digest, got, s.Packed.n))
+	if perr := s.Packed.drain(); perr != nil && !errors.Is(perr, context.Canceled) && !errors.Is(perr, context.DeadlineExceeded) {
+		err = perr
 	}
 	return s.Wrap(err)
 }
@@ -157,9 +181,6 @@ func (s *layerStream) Close() error {
 	}
 	if s.body != nil {
 		s.body.Close()
-	}
-	if s.Packed != nil {
-		s.Packed.stop()
 	}
 	s.task.Done()
 	return err

@@ -5,7 +5,7 @@ package contents
 
 import (
 	"archive/tar"
-	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -104,9 +104,8 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	if s.Take != nil {
 		x.take = func(e *Entry, r io.Reader) error { return s.Take(ctx, idx.DiffID, e, r) }
 	}
-	in := bufio.NewReader(ls)
-	head, _ := in.Peek(blob.ArchiveHead)
-	if idx.Entries, err = x.ReadEntries(ctx, in); err != nil {
+	head := bytes.Clone(ls.Peek(blob.ArchiveHead))
+	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
 		if why := unknownFormat(l, head); why != "" && len(idx.Entries) == 0 && ctx.Err() == nil {
 			return absentLayer(l, why, s.Progress)
 		}
