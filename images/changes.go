@@ -138,9 +138,12 @@ func (c *changes) correctPackages(ctx context.Context, sub *contents.Subject, up
 	return append(files, rpm...), warnings, nil
 }
 
-// lostMarks are warnings about xattrs that the patched files lose.
-func (c *changes) lostMarks() (warnings []string) {
+// xattrWarnings are about xattrs that the patched files lose, or have in some engines only.
+func (c *changes) xattrWarnings() (warnings []string) {
 	for _, h := range c.targets {
+		if h.Meta.CapabilityDisputed() {
+			warnings = append(warnings, h.Names[0]+": has its security.capability in some engines only, before and after: docker and containerd apply the headers of its hard links, podman and umoci do not")
+		}
 		if all := contents.Marks(h.Meta.Xattrs); len(all) > 0 {
 			warnings = append(warnings, h.Names[0]+": "+contents.MarkWarning(all))
 		}

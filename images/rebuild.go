@@ -166,7 +166,7 @@ func rebuildImage(ctx context.Context, s *contents.Session, from base, o Rebuild
 	if out.Packages, out.Warnings, err = c.correctPackages(ctx, sub, o.UpdateDpkg); err != nil {
 		return r, err
 	}
-	out.Warnings = append(out.Warnings, c.lostMarks()...)
+	out.Warnings = append(out.Warnings, c.xattrWarnings()...)
 	if out.Signatures, err = findSignatures(ctx, from.Source, o.Media); err != nil && ctx.Err() == nil {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("whether the base is signed could not be found out: %v", err))
 	}

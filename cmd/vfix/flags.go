@@ -249,7 +249,11 @@ var destPrefixes = []string{
 func parseDest(verb, typed string) (media.Ref, error) {
 	dest, err := media.ParseRef(typed)
 	if err != nil {
-		return dest, usagef(verb, "-o: %v", err)
+		u := &usageError{verb: verb, msg: fmt.Sprintf("-o: %v", err)}
+		if store := (*media.StoreError)(nil); errors.As(err, &store) {
+			u.hint = store.LoadHint()
+		}
+		return dest, u
 	}
 	prefix, rest, found := strings.Cut(typed, ":")
 	if dest.Guessed && found && !strings.ContainsAny(prefix, "./") {

@@ -60,6 +60,9 @@ type Meta struct {
 	major, minor int64
 }
 
+// CapabilityDisputed reports whether engines differ on the file's security.capability.
+func (m *Meta) CapabilityDisputed() bool { return m.linked && m.own != m.Xattrs[capability] }
+
 // Entry is one member of a layer.
 type Entry struct {
 	Kind kind

@@ -139,7 +139,7 @@ func (m MemberWriters) addFile(ctx context.Context, t *Tree, names []string, e *
 		}
 		m[name] = func(tw *tar.Writer) error {
 			meta := e.Meta
-			if meta.linked && len(names) > 1 { // the links' headers say otherwise to those who apply them
+			if meta.CapabilityDisputed() && len(names) > 1 { // the links' headers say otherwise to those who apply them
 				meta.Xattrs = map[string]string{}
 				maps.Copy(meta.Xattrs, e.Meta.Xattrs)
 				if meta.Xattrs[capability] = meta.own; meta.own == "" {

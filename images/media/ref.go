@@ -67,7 +67,7 @@ func ParseRef(s string) (Ref, error) {
 	case Dir, SIF:
 		r = Ref{Transport: t, Name: rest}
 	case "containerd", "nerdctl", "cri", "containers-storage", "crio", "ostree", "tarball", "docker-storage":
-		return Ref{}, noTransport(prefix, bare)
+		return Ref{}, &StoreError{prefix, bare}
 	default:
 		if strings.HasPrefix(rest, "//") {
 			return Ref{}, unknownPrefix(prefix, bare)
@@ -80,22 +80,49 @@ func ParseRef(s string) (Ref, error) {
 	return r, nil
 }
 
-// noTransport is the error about a store that vfix does not read, with the command that exports an image from it.
-func noTransport(prefix, image string) error {
-	err := hinterr.Errorf(hinterr.ErrUnsupported, "%s:%s: images of %s must be exported first", prefix, image, prefix)
-	switch prefix {
-	case "containerd", "nerdctl", "cri":
-		full := image
-		if t, err := name.ParseReference(image); err == nil {
-			full = strings.Replace(t.Name(), name.DefaultRegistry, "docker.io", 1)
-		}
-		return hinterr.With(err, "export the image: 'ctr -n k8s.io images export --platform linux/amd64 image.tar %s' (a pod's), or 'nerdctl save -o image.tar %s'; then name image.tar",
-			quote.Path(full), quote.Path(image))
-	case "containers-storage", "crio":
-		return hinterr.With(err, "'skopeo copy containers-storage:%s oci-archive:image.tar', then name image.tar; podman's images are also podman:%s",
-			quote.Path(image), quote.Path(image))
+// store is an image store that vfix does not read or write: what exports an image from it to stdout, and what imports a file.
+type store struct{ export, load string }
+
+var (
+	ofContainerd = store{"ctr -n k8s.io images export --platform linux/amd64 - %s", "ctr -n k8s.io images import image.tar"}
+	ofLibpod     = store{"podman save %s", "podman load -i image.tar"}
+	stores       = map[string]store{
+		"containerd": ofContainerd, "cri": ofContainerd, "nerdctl": {"nerdctl save %s", "nerdctl load -i image.tar"}, "containers-storage": ofLibpod, "crio": ofLibpod,
 	}
-	return hinterr.With(err, "'skopeo copy %s:%s oci-archive:image.tar', then name image.tar", prefix, quote.Path(image))
+)
+
+// StoreError is a prefix of a store that vfix does not read or write.
+type StoreError struct{ prefix, image string }
+
+func (e *StoreError) Error() string {
+	return fmt.Sprintf("%s:%s: vfix does not read or write the store of %s", e.prefix, e.image, e.prefix)
+}
+
+func (e *StoreError) Unwrap() error { return hinterr.ErrUnsupported }
+
+// Hint is how an image gets out of the store.
+func (e *StoreError) Hint() string {
+	s, ok := stores[e.prefix]
+	if !ok {
+		return fmt.Sprintf("export it: 'skopeo copy %s:%s oci-archive:image.tar', then 'vfix scan image.tar'", e.prefix, quote.Path(e.image))
+	}
+	image, more := e.image, ""
+	if s == ofContainerd {
+		if t, err := name.ParseReference(image); err == nil {
+			image = strings.Replace(t.Name(), name.DefaultRegistry, "docker.io", 1)
+		}
+		more = " (k8s.io is the namespace of pods, default that of ctr and nerdctl)"
+	}
+	return fmt.Sprintf("pipe it: '"+s.export+" | vfix scan -'%s; 'vfix rebuild - -o oci-archive:FILE' reads it the same way", quote.Path(image), more)
+}
+
+// LoadHint is how a result gets into the store.
+func (e *StoreError) LoadHint() string {
+	load := "skopeo copy oci-archive:image.tar " + e.prefix + ":" + quote.Path(e.image)
+	if s, ok := stores[e.prefix]; ok {
+		load = s.load
+	}
+	return "write a file: -o oci-archive:image.tar, then '" + load + "'"
 }
 
 // unknownPrefix is the error about a prefix with two slashes that nobody knows.

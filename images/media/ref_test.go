@@ -59,10 +59,11 @@ func TestAliases(t *testing.T) {
 // A store that vfix does not read has a command that exports an image from it.
 func TestExports(t *testing.T) {
 	for in, want := range map[string]string{
-		"containerd:redis:2.8":       "ctr -n k8s.io images export --platform linux/amd64 image.tar docker.io/library/redis:2.8",
-		"containerd://ghcr.io/a/b":   "ctr -n k8s.io images export --platform linux/amd64 image.tar ghcr.io/a/b:latest",
-		"nerdctl:redis":              "nerdctl save -o image.tar redis",
-		"containers-storage:redis:1": "skopeo copy containers-storage:redis:1 oci-archive:image.tar",
+		"containerd:redis:2.8":       "ctr -n k8s.io images export --platform linux/amd64 - docker.io/library/redis:2.8 | vfix scan -",
+		"containerd://ghcr.io/a/b":   "ctr -n k8s.io images export --platform linux/amd64 - ghcr.io/a/b:latest",
+		"nerdctl:redis":              "nerdctl save redis | vfix scan -",
+		"containers-storage:redis:1": "podman save redis:1 | vfix scan -",
+		"ostree:redis":               "skopeo copy ostree:redis oci-archive:image.tar",
 		"podmann://redis":            "did you mean podman:redis?",
 		"https://example.test/a":     "docker://example.test/a",
 	} {
