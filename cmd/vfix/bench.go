@@ -5,12 +5,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/bench/figure"
 	"vfix.dev/vfix/images/media"
@@ -169,6 +171,7 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 // finishBench draws and prints.
 func finishBench(opts BenchOptions, b benched, out *output, e engine) error {
 	if opts.plot != "" {
+		b.title += fmt.Sprintf("\n%s, vfix %s\nmedian of %s; lines: least to most", bench.Conditions(), version, screen.Count(opts.rounds, "round"))
 		if err := e.draw(opts.plot, b); err != nil {
 			return err
 		}

@@ -193,7 +193,7 @@ func drawFigures(path string, b benched) error {
 		ways[i] = m.Name
 	}
 	for i, f := range b.figures {
-		all[i] = figure.Measured{Way: f.Mode, Function: f.Function, Nanoseconds: f.Nanoseconds}
+		all[i] = figure.Measured{Way: f.Mode, Function: f.Function, Nanoseconds: f.Nanoseconds, Least: f.Least, Most: f.Most}
 	}
 	data, err := figure.Draw(format, b.title, ways, bench.Functions, all)
 	if err != nil {

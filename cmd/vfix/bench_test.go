@@ -86,7 +86,7 @@ func TestBenchPlot(t *testing.T) {
 		t.Fatal(got.stderr)
 	}
 	b, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(b), "<svg") {
+	if err != nil || !strings.Contains(string(b), "<svg") || !strings.Contains(string(b), "vsyscall=") || !strings.Contains(string(b), ", vfix ") {
 		t.Errorf("%v, %.40q", err, b)
 	}
 	missing := filepath.Join(t.TempDir(), "no", "x.svg")

@@ -5,7 +5,13 @@
 // that what disturbs the machine disturbs all alike. A figure is the median of the rounds.
 package bench
 
-import "slices"
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Functions are the three of the page, as figures name them. getcpu is sched_getcpu where a
 // libc is asked.
@@ -65,6 +71,19 @@ type Figure struct {
 	Ratio float64 `json:"ratio_to_vdso"`
 	// Absent says why it could not be measured, "" if it was.
 	Absent string `json:"absent"`
+}
+
+// Conditions is what figures depend on: the kernel, how it serves the page, and the day.
+func Conditions() string {
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	maps, _ := os.ReadFile("/proc/self/maps")
+	mode := "none"
+	for line := range strings.Lines(string(maps)) {
+		if f := strings.Fields(line); f[len(f)-1] == "[vsyscall]" {
+			mode = map[string]string{"--xp": "xonly", "r-xp": "emulate"}[f[1]]
+		}
+	}
+	return fmt.Sprintf("Linux %s, vsyscall=%s, %s", strings.TrimSpace(string(release)), mode, time.Now().Format(time.DateOnly))
 }
 
 // PerSecond returns the calls a second of one thread.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	hostbench "vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/bench/figure"
 )
 
@@ -166,7 +167,7 @@ func (g *grown) plot(dir string) error {
 		for i, p := range g.programs {
 			lines = append(lines, figure.Line{Name: fmt.Sprintf("%s, slope %.2f", p, slope(g.x, g.y[i][k])), X: g.x, Y: g.y[i][k]})
 		}
-		data, err := figure.Lines(".svg", g.title, g.cause, cost, lines)
+		data, err := figure.Lines(".svg", g.title+"\n"+hostbench.Conditions(), g.cause, cost, lines)
 		if err != nil {
 			return err
 		}

@@ -46,21 +46,25 @@ var (
 	grey  = color.RGBA{0xd0, 0xd0, 0xd0, 0xff}
 )
 
-// Measured is one length to draw: what a function costs one way. One of 0 is left out.
+// Measured is one length to draw: what a function costs one way. One of 0 is left out. Least and Most are the ends of the
+// spread, 0 for none.
 type Measured struct {
-	Way, Function string
-	Nanoseconds   float64
+	Way, Function            string
+	Nanoseconds, Least, Most float64
 }
 
+// origin is where all bars begin, in nanoseconds: on a logarithmic scale only bars of one origin can be compared.
+const origin = 1
+
 // Draw returns the bars, in a format of Formats: the ways from the top, in each of them the
-// functions, and the title above.
+// functions, and the lines of the title above.
 func Draw(format, title string, ways, functions []string, all []Measured) ([]byte, error) {
-	of := map[[2]string]float64{}
-	var lengths []float64
+	of := map[[2]string]Measured{}
+	longest := 0.0
 	for _, m := range all {
 		if m.Nanoseconds > 0 {
-			of[[2]string{m.Way, m.Function}] = m.Nanoseconds
-			lengths = append(lengths, m.Nanoseconds)
+			of[[2]string{m.Way, m.Function}] = m
+			longest = max(longest, m.Nanoseconds, m.Most)
 		}
 	}
 	ways = slices.DeleteFunc(slices.Clone(ways), func(way string) bool {
@@ -71,10 +75,10 @@ func Draw(format, title string, ways, functions []string, all []Measured) ([]byt
 	}
 	const room = 3 // for the numbers behind the bars
 	left, right := margin+widest(ways)+gap, width-margin-widest(functions)-3*row
-	top := margin + 2*row
+	top := below(title)
 	bottom := top + groupSize*float64(len(ways))
 	d := &drawing{width: width, height: bottom + 2*row + margin}
-	x := newAxis(slices.Min(lengths)/room, slices.Max(lengths)*room, left, right)
+	x := newAxis(origin, longest*room, left, right)
 	d.heading(title, left, right)
 	d.below(x, top, bottom, "nanoseconds a call (logarithmic)")
 	size := groupSize * barPart / float64(len(functions))
@@ -82,10 +86,14 @@ func Draw(format, title string, ways, functions []string, all []Measured) ([]byt
 		middle := top + groupSize*(float64(w)+0.5)
 		d.text(left-gap, middle, atEnd, way)
 		for f, function := range functions {
-			if ns, ok := of[[2]string{way, function}]; ok {
-				y := middle - groupSize*barPart/2 + size*float64(f)
-				d.rect(left, y, x.at(ns)-left, size, colours[f%len(colours)])
-				d.text(x.at(ns)+gap, y+size/2, atStart, Number(ns))
+			if m, ok := of[[2]string{way, function}]; ok {
+				y, end := middle-groupSize*barPart/2+size*float64(f), max(x.at(m.Nanoseconds), left)
+				d.rect(left, y, end-left, size, colours[f%len(colours)])
+				if from, to := max(x.at(m.Least), left), x.at(m.Most); m.Least > 0 && from < to {
+					d.line(point{from, y + size/2}, point{to, y + size/2}, 1, black)
+					end = max(end, to)
+				}
+				d.text(end+gap, y+size/2, atStart, Number(m.Nanoseconds))
 			}
 		}
 	}
@@ -99,7 +107,7 @@ type Line struct {
 	X, Y []float64
 }
 
-// Lines returns curves on two logarithmic axes, in a format of Formats: a line of slope 1 rises as its
+// Lines returns curves under the lines of a title on two logarithmic axes, in a format of Formats: a line of slope 1 rises as its
 // cause does.
 func Lines(format, title, xLabel, yLabel string, all []Line) ([]byte, error) {
 	var xs, ys []float64
@@ -111,10 +119,12 @@ func Lines(format, title, xLabel, yLabel string, all []Line) ([]byte, error) {
 		return nil, fmt.Errorf("%s: want as many values as places, all more than 0; there are %d and %d", title, len(ys), len(xs))
 	}
 	left, right := margin+80, width-margin-widest(names)-3*row
-	top, bottom := margin+2*row, margin+2*row+lineHeight
+	top := below(title)
+	bottom := top + lineHeight
 	d := &drawing{width: width, height: bottom + 2*row + margin}
 	x, y := newAxis(slices.Min(xs), slices.Max(xs), left, right), newAxis(slices.Min(ys), slices.Max(ys), bottom, top)
-	d.heading(title+": "+yLabel, left, right)
+	first, more, _ := strings.Cut(title, "\n")
+	d.heading(first+": "+yLabel+"\n"+more, left, right)
 	d.below(x, top, bottom, xLabel)
 	for _, v := range y.ticks() {
 		d.line(point{left, y.at(v)}, point{right, y.at(v)}, 1, grey)
@@ -155,8 +165,15 @@ func (a axis) ticks() []float64 {
 	return all
 }
 
+// below is where the drawing begins under a title of so many lines.
+func below(title string) float64 { return margin + row*float64(2+strings.Count(title, "\n")) }
+
 func (d *drawing) heading(title string, left, right float64) {
-	d.text((left+right)/2, margin+row/2, atMiddle, title)
+	y := margin + row/2
+	for line := range strings.SplitSeq(title, "\n") {
+		d.text((left+right)/2, y, atMiddle, line)
+		y += row
+	}
 }
 
 // below draws the grid of the axis that goes to the right, its numbers and what they are.

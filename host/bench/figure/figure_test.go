@@ -14,7 +14,7 @@ var (
 	ways      = []string{"vdso", "page", "healed"}
 	functions = []string{"time", "gettimeofday", "getcpu"}
 	some      = []Measured{
-		{Way: "vdso", Function: "time", Nanoseconds: 1.25},
+		{Way: "vdso", Function: "time", Nanoseconds: 1.25, Least: 1.2, Most: 2.5},
 		{Way: "vdso", Function: "getcpu", Nanoseconds: 12.5},
 		{Way: "page", Function: "time", Nanoseconds: 431},
 		{Way: "healed", Function: "time"},
@@ -76,6 +76,21 @@ func TestFormat(t *testing.T) {
 		}
 		if err != nil && !strings.Contains(err.Error(), ".svg, .png") {
 			t.Errorf("%q: %v does not say what there is", name, err)
+		}
+	}
+}
+
+// Bars of every drawing begin at one origin, so that two drawings can be compared; a value below it has no length. A title may
+// have further lines.
+func TestOrigin(t *testing.T) {
+	for ns, left := range map[float64]string{0.4: "1", 5: "1", 400: "1"} {
+		b, err := Draw(".svg", "A title\nLinux 1.2, vsyscall=xonly", ways, functions, []Measured{{Way: "page", Function: "time", Nanoseconds: ns}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(`>([0-9.]+)</text>`).FindSubmatch(b)
+		if m == nil || string(m[1]) != left || !bytes.Contains(b, []byte(">Linux 1.2, vsyscall=xonly<")) || bytes.Contains(b, []byte("-0.")) {
+			t.Errorf("%g ns: the scale begins at %s:\n%s", ns, m, b)
 		}
 	}
 }
