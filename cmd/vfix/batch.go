@@ -26,6 +26,7 @@ import (
 	"vfix.dev/vfix/images/report"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/patterns"
+	"vfix.dev/vfix/internal/quote"
 )
 
 // batchOptions are the choices that only a list has.
@@ -153,7 +154,7 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	defer list.Close()
 	rows := &report.Rows{}
 	defer rows.Close()
-	file, err := report.Create(opts.report, "vfix "+opts.verb)
+	file, err := report.Create(opts.report, report.Head{Title: "vfix " + opts.verb, About: fmt.Sprintf("vfix %s, %s", version, time.Now().UTC().Format("2006-01-02 15:04 UTC"))})
 	if err != nil {
 		return nil, err
 	}
@@ -168,18 +169,29 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	done, err := work(ctx, list, o)
 	err = errors.Join(err, w.End(err == nil))
 	if done == nil {
-		return nil, errors.Join(err, file.Close(""))
+		return nil, errors.Join(err, file.Close(report.Tail{}))
 	}
 	out.EndProgress()
 	if done.Of[outcome.NotRun] > 0 {
 		out.Note("%d of %s finished%s", done.All()-done.Of[outcome.NotRun], screen.Count(list.Count(), "image"), goesOn(opts.state))
 	}
 	sums := batchSums(opts.verb, o.DryRun, done)
-	err = errors.Join(err, file.Close(sums))
+	err = errors.Join(err, file.Close(report.Tail{Sums: sums, Next: opts.next(done)}))
 	if printErr := out.batch(opts.verb, print, o.DryRun, list, done, rows); err == nil {
 		err = printErr
 	}
 	return done, err
+}
+
+// next is what to do when a list is finished, "" for nothing.
+func (b *batchOptions) next(done *batch.Batch) string {
+	switch {
+	case done.Of[outcome.Failed]+done.Of[outcome.NotRun] > 0:
+		return "run the same command again; with --state it retries only what failed or was not run"
+	case b.verb == "scan" && done.Of[outcome.Affected] > 0:
+		return "run " + quote.Words([]string{"vfix", "rebuild", "--from-file", b.fromFile})
+	}
+	return ""
 }
 
 // goesOn says what becomes of a run that was ended.

@@ -185,7 +185,8 @@ func TestBatchScan(t *testing.T) {
 		for _, want := range map[string][]string{
 			".csv":   {"line,source,", "\n1,app:1,,affected,false,,,,2,5,1,0,0,schema1,'=cmd(),,\n", "\n2,new:1,,unaffected,false,,,,0,0,0,3,0,,,,\n"},
 			".jsonl": {`{"line":2,"source":"new:1"`, `"warnings":["=cmd()"]`},
-			".html":  {"<!DOCTYPE html>", `<tr class="affected">`, "&lt;b&gt;no&lt;/b&gt;", "<p>3 images: 1 affected, 1 unaffected, 1 failed; 1 with hazards</p>", "<small>hazard: schema1</small>", "<small>files with a fix (--fix): 3</small>", "</html>"},
+			".html": {"<!DOCTYPE html>", `<tr class="affected">`, "&lt;b&gt;no&lt;/b&gt;", "<p>3 images: 1 affected, 1 unaffected, 1 failed; 1 with hazards</p>", "<small>hazard: schema1</small>", "<small>files with a fix (--fix): 3</small>", "</html>",
+				"<b>incomplete</b>: part of it", "<p>Next: run the same command again", " UTC</small>"},
 		}[ending] {
 			if !strings.Contains(string(data), want) {
 				t.Errorf("%s has no %q:\n%s", report, want, data)

@@ -25,15 +25,22 @@ type File struct {
 	format
 }
 
+// Head is what a report begins with: the command, and when and by which vfix it was made. Tail is what it ends with: the counts
+// in words, and what to do next, "" for none.
+type (
+	Head struct{ Title, About string }
+	Tail struct{ Sums, Next string }
+)
+
 // format is how a report is written.
 type format interface {
-	begin(w io.Writer, title string) error
+	begin(w io.Writer, h Head) error
 	add(w io.Writer, row outcome.Image) error
-	end(w io.Writer, sums string) error
+	end(w io.Writer, t Tail) error
 }
 
 // Create begins a report, in the format of the name's ending; "" makes none. The old content is gone.
-func Create(name, title string) (*File, error) {
+func Create(name string, h Head) (*File, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -43,7 +50,7 @@ func Create(name, title string) (*File, error) {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	r := &File{f: f, w: bufio.NewWriter(f), format: formats[filepath.Ext(name)]}
-	return r, r.check(r.begin(r.w, title))
+	return r, r.check(r.begin(r.w, h))
 }
 
 // check passes on what was written, and gives an error the file's name.
@@ -66,11 +73,11 @@ func (r *File) Add(row outcome.Image) error {
 }
 
 // Close ends the report with its sums in words.
-func (r *File) Close(sums string) error {
+func (r *File) Close(t Tail) error {
 	if r == nil {
 		return nil
 	}
-	err := r.check(r.end(r.w, sums))
+	err := r.check(r.end(r.w, t))
 	if cerr := r.f.Close(); err == nil {
 		err = cerr
 	}
@@ -80,8 +87,8 @@ func (r *File) Close(sums string) error {
 // jsonFormat is a row a line.
 type jsonFormat struct{}
 
-func (jsonFormat) begin(io.Writer, string) error { return nil }
-func (jsonFormat) end(io.Writer, string) error   { return nil }
+func (jsonFormat) begin(io.Writer, Head) error { return nil }
+func (jsonFormat) end(io.Writer, Tail) error   { return nil }
 func (jsonFormat) add(w io.Writer, row outcome.Image) error {
 	raw, err := jsonobject.Encode(row)
 	if err != nil {
@@ -94,11 +101,11 @@ func (jsonFormat) add(w io.Writer, row outcome.Image) error {
 // csvFormat is RFC 4180 with a header.
 type csvFormat struct{}
 
-func (csvFormat) begin(w io.Writer, _ string) error {
+func (csvFormat) begin(w io.Writer, _ Head) error {
 	return writeCSV(w, outcome.Columns()...)
 }
 
-func (csvFormat) end(io.Writer, string) error { return nil }
+func (csvFormat) end(io.Writer, Tail) error { return nil }
 
 func (csvFormat) add(w io.Writer, r outcome.Image) error {
 	return writeCSV(w, r.Cells()...)

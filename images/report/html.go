@@ -25,16 +25,16 @@ var pages = sync.OnceValue(func() *template.Template {
 
 type htmlFormat struct{}
 
-func (htmlFormat) begin(w io.Writer, title string) error {
-	return pages().ExecuteTemplate(w, "head", title)
+func (htmlFormat) begin(w io.Writer, h Head) error {
+	return pages().ExecuteTemplate(w, "head", h)
 }
 
 func (htmlFormat) add(w io.Writer, row outcome.Image) error {
 	return pages().ExecuteTemplate(w, "row", row)
 }
 
-func (htmlFormat) end(w io.Writer, sums string) error {
-	return pages().ExecuteTemplate(w, "tail", sums)
+func (htmlFormat) end(w io.Writer, t Tail) error {
+	return pages().ExecuteTemplate(w, "tail", t)
 }
 
 // class is a status as the name of a class.
