@@ -54,7 +54,7 @@ record() { tail -n 1 "$work/starts.jsonl" | jq -r "$1"; }
 	: >"$work/starts.jsonl"
 	run "$novsyscall" "$VFIX_RUNTIME" --vfix-config "$work/runtime.json" --runtime "$(command -v runc)" run --bundle "$work" "$id"
 	expect "status: $output" "$status" 0
-	expect 'what is recorded' "$(jq -r '"\(.runtime | sub(".*/"; "")) \(.outcome) \(.problems | length)"' "$work/starts.jsonl")" $'runc patched 0\nhook clean 0'
+	expect 'what is recorded' "$(jq -r '"\(.runtime | sub(".*/"; "")) \(.outcome) \(.problems | length)"' "$work/starts.jsonl")" $'runc not started 0\nhook clean 0\nrunc patched 0'
 }
 
 @test "hook: the fallback is attached, with a container's own users, too" {

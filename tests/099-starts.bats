@@ -475,6 +475,40 @@ holds() {
 	done
 }
 
+# The runtime refuses a container after vfix has done its part: before the hooks, between them, and when it looks for the program.
+@test "starts: a container that the runtime does not make is recorded as not started" {
+	local way refused
+	for way in direct volume; do
+		while read -r refused; do
+			fresh
+			legacy "$root/usr/bin/clock"
+			legacy "$work/host/clock"
+			[ "$way" = direct ] || filter=$(bind /data "$work/host")
+			filter+=" | $refused"
+			start wrapper false
+			[ "$status" != 0 ] && [ "$status" != "$status_sigsys" ] || fail "$refused: status $status"
+			expect "$way, $refused" "$recorded" 'not started'
+			expect 'patched files on record' "$(jq -s '[.[].files[]] | length' "$work/starts.jsonl")" 0
+			run_vfix runtime status --record "$work/starts.jsonl" --format json --vfix-config "$work/runtime.json"
+			expect summary "$(jq -c '[.summary.starts, .summary.results["not started"], .summary.results.patched, (.starts | length)]' <<<"$output")" '[1,1,0,1]'
+		done <<-'END'
+			.process.rlimits += [{type: "RLIMIT_NONE", soft: 1, hard: 1}]
+			.process.args = ["/usr/bin/none"]
+			.process.cwd = "/usr/bin/clock"
+			.hooks.createContainer = [{path: "/bin/false"}]
+			.mounts += [{destination: "/tmp/x", type: "bind", source: "/none", options: ["bind"]}]
+		END
+		# The same bundle starts when its fault is gone, and is recorded once.
+		start wrapper false
+		program=/usr/bin/clock filter=.
+		start wrapper false
+		expect "$way: status and record" "$status $recorded" '0 patched'
+		run_vfix runtime status --record "$work/starts.jsonl" --format json --vfix-config "$work/runtime.json"
+		expect summary "$(jq -c '[.summary.starts, .summary.results["not started"], .summary.results.patched, (.starts | length)]' <<<"$output")" '[1,0,1,1]'
+		expect 'what stays in the bundle' "$(find "$b" -name '.vfix*')" ''
+	done
+}
+
 # A hook that is killed: the container does not start, and nothing is left that harms the next start.
 @test "starts: a hook that is killed anywhere" {
 	local call n killed=0

@@ -37,16 +37,17 @@ func newStatusCommand(out *output, e engine) *cobra.Command {
 		Short: "Show what vfix-runtime did at the last starts of containers",
 		Long: `Show the last starts, the newest last, and a summary of all that are recorded.
 
-  RESULT   patched    every file that calls the page is patched
-           clean      nothing had to be patched
-           partial    started, but a file or a call site is left: see the reason
-           unpatched  started as it is, because of an error
-           refused    not started: fail-closed
-           disabled   left alone, by an annotation or opt_in
+  RESULT   patched      every file that calls the page is patched
+           clean        nothing had to be patched
+           partial      started, but a file or a call site is left: see the reason
+           unpatched    started as it is, because of an error
+           refused      not started: fail-closed
+           disabled     left alone, by an annotation or opt_in
+           not started  the runtime has not made the container
   FILES    files that were patched        LEFT   call sites that stay
   MS       time that vfix-runtime took    CACHE  hit: nothing had to be examined
 
-The records are JSON, one line a start, in /var/log/vfix/starts.jsonl, unless
+The records are lines of JSON, one or two a start, in /var/log/vfix/starts.jsonl, unless
 "record" in /etc/vfix/runtime.json names another file, journald or none.`,
 		Example: `  vfix runtime status --last 50
   vfix runtime status --format json | jq .summary`,

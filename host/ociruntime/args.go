@@ -23,6 +23,7 @@ type command struct {
 	configFile string
 	cacheDir   string
 	failClosed bool
+	startID    string
 	source     starts.Source // of the configuration, where the NRI plugin knows better
 
 	name      string // create, run, exec, …; "" for none
@@ -74,7 +75,7 @@ var (
 		plain:  "debug systemd-cgroup", helps: "help h ? usage version v V",
 	})
 	ownOptions = options(map[arity]string{
-		valued: "runtime vfix-config cache-dir policy-source container-config", plain: "fail-closed",
+		valued: "runtime vfix-config cache-dir policy-source container-config start-id", plain: "fail-closed",
 	})
 	startOptions = options(map[arity]string{
 		short: "b f", helps: "help h ? usage",
@@ -172,6 +173,8 @@ func (c *command) own(g given) {
 		c.cacheDir = g.value
 	case "container-config": // of the hook that goes on with a command that has --config
 		c.spec = g.value
+	case "start-id": // of a hook that vfix-runtime has added
+		c.startID = g.value
 	case "policy-source":
 		c.source = starts.Source(g.value)
 	case "fail-closed":

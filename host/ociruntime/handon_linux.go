@@ -105,12 +105,6 @@ func isHook(h specHook) bool {
 	return n > 1 && strings.HasPrefix(filepath.Base(h.Args[0]), "vfix-") && h.Args[n-1] == HookCommand
 }
 
-// handedOnTo reports whether a hook is one that vfix-runtime has added.
-func handedOnTo(h specHook) bool { return isHook(h) && slices.Contains(h.Args, handedBy) }
-
-// handedBy is the option that a hook of vfix-runtime's has, and no other: which runtime it was called for.
-const handedBy = "--runtime"
-
 // brings reports whether a mount of config.json may bring programs into the container.
 func brings(m specMount, bundle string) bool {
 	if slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind") || m.Type == "bind" {
@@ -159,13 +153,21 @@ func (k *container) hookable(c *command) bool {
 		!errors.Is(unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}), unix.ENOSYS)
 }
 
-// hookOf is the hook that goes on with a command.
-func hookOf(c *command, runtime string, timeout time.Duration) (*specHook, error) {
+// startOption is the option that a hook which vfix-runtime has added has, and no other: of which start it is a part.
+const startOption = "--start-id"
+
+// isAdded reports whether vfix-runtime has added a hook.
+func isAdded(h specHook) bool {
+	return len(h.Args) > 1 && strings.HasPrefix(h.Args[0], "vfix-") && slices.Contains(h.Args, startOption)
+}
+
+// hookOf is the hook that goes on with a command as another one, HookCommand or startedCommand.
+func hookOf(c *command, as, start, runtime string, timeout time.Duration) ([]specHook, error) {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"vfix-runtime", handedBy, runtime}
+	args := []string{"vfix-runtime", startOption, start, "--runtime", runtime}
 	for _, o := range []struct{ name, value string }{{"vfix-config", c.configFile}, {"container-config", c.spec}, {"log", c.log}} {
 		if o.value == "" {
 			continue
@@ -184,5 +186,5 @@ func hookOf(c *command, runtime string, timeout time.Duration) (*specHook, error
 	if c.failClosed {
 		args = append(args, "--fail-closed")
 	}
-	return &specHook{Path: self, Args: append(args, HookCommand), Timeout: int(timeout.Seconds())}, nil
+	return []specHook{{Path: self, Args: append(args, as), Timeout: int(timeout.Seconds())}}, nil
 }

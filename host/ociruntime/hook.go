@@ -1,4 +1,7 @@
 package ociruntime
 
-// HookCommand takes the place of a runtime's command if vfix-runtime is the hook.
-const HookCommand = "hook"
+// These take the place of a runtime's command if vfix-runtime is a hook.
+const (
+	HookCommand    = "hook"    // that does the work of a start
+	startedCommand = "started" // that records it
+)

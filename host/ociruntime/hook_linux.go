@@ -51,7 +51,7 @@ func hook(c *command, o Options) error {
 	log := newLogger(c, o.Stderr)
 	rec := newRecord(c, &p, o, HookCommand)
 	if c.runtime != "" { // of vfix-runtime, which has added the hook
-		rec.Runtime = c.runtime
+		rec.Runtime, rec.Start, rec.Bundle = c.runtime, c.startID, c.bundle
 	}
 	if err == nil {
 		rec, err = bounded(c, p.Config, o, rec)

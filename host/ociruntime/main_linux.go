@@ -24,8 +24,11 @@ import (
 // (fail-closed): with what to say on stderr.
 func Main(args []string, o Options) error {
 	c := parseArgs(args)
-	if c.name == HookCommand {
+	switch c.name {
+	case HookCommand:
 		return hook(&c, o)
+	case startedCommand:
+		return started(&c, o)
 	}
 	log := newLogger(&c, o.Stderr)
 	p := inForce(&c)
@@ -40,18 +43,25 @@ func Main(args []string, o Options) error {
 		if err := conclude(rec, prepareSafely(&c, p.Config, o, rec), &p, log); err != nil {
 			return fail(log, err)
 		}
+		if rec.Start != "" {
+			correct(rec, starts.NotStarted, "the runtime has not made the container", &p, log)
+		}
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, guard+"=") })
 	inherited.Restore()
 	err = unix.Exec(real, append([]string{real}, c.argv...), append(env, guard+"="+strconv.Itoa(os.Getpid())))
 	err = fmt.Errorf("runtime %s: %w", real, err)
-	if rec != nil { // on record is that it starts
-		rec.Correct(err)
-		if rerr := (starts.Log{Record: p.RecordFile()}).Add(rec); rerr != nil {
-			log.line("warning", rerr.Error())
-		}
+	if rec != nil {
+		correct(rec, starts.Refused, err.Error(), &p, log)
 	}
 	return fail(log, err)
+}
+
+// correct records that a start has not happened.
+func correct(rec *starts.Record, o starts.Outcome, reason string, p *policy.InForce, log *logger) {
+	if err := (starts.Log{Record: p.RecordFile()}).Add(rec.Correct(o, reason)); err != nil {
+		log.line("warning", err.Error())
+	}
 }
 
 // light has nothing collected: what a start needs is small. From memoryLimit on it is, after all.

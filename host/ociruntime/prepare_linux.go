@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +45,7 @@ type container struct {
 	mounts   []mount  // at the root and below it
 	machine  []mount  // of this machine, if this is the hook
 	add      []addition
-	hook     *specHook      // that config.json gets
+	hooks    specHooks      // that config.json gets
 	earlier  []specMount    // those of config.json that an earlier start has added
 	fixed    []rewriter.Fix // that some program has which the container sees
 	// rec is what is done and what is not, for the log and the record.
@@ -133,15 +134,32 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 	if len(k.add) == 0 {
 		s.Release() // nothing of the cache is needed after this
 	}
-	return k.writeSpec()
+	if k.pid != 0 || !hookable || len(rec.Files) == 0 || k.FailClosed && len(rec.Problems) > 0 {
+		return k.writeSpec()
+	}
+	return k.awaited(cmd, k.writeSpec)
 }
 
 // handOn leaves the start to the hook.
 func (k *container) handOn(cmd *command) (err error) {
-	if k.hook, err = hookOf(cmd, k.rec.Runtime, k.HookTimeout()); err == nil {
-		k.rec.Outcome = handedOn
+	k.rec.Outcome = handedOn
+	return k.awaited(cmd, func() error {
+		k.hooks.CreateRuntime, err = hookOf(cmd, HookCommand, k.rec.Start, k.rec.Runtime, k.HookTimeout())
+		return k.withoutMounts(err)
+	})
+}
+
+// awaited writes config.json with the hook that records the start when the runtime has made the container.
+func (k *container) awaited(cmd *command, write func() error) (err error) {
+	start := fmt.Sprintf("%x-%x", time.Now().UnixNano(), os.Getpid())
+	if k.hooks.Poststart, err = hookOf(cmd, startedCommand, start, k.rec.Runtime, k.HookTimeout()); err != nil {
+		return k.withoutMounts(err)
 	}
-	return k.withoutMounts(err)
+	k.rec.Start = start
+	if err = write(); err != nil {
+		k.rec.Start = ""
+	}
+	return err
 }
 
 // withoutMounts takes out of config.json what an earlier start from the bundle has added: it may not

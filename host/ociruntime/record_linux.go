@@ -3,8 +3,12 @@
 package ociruntime
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +25,9 @@ func newRecord(c *command, p *policy.InForce, o Options, real string) *starts.Re
 	}
 }
 
-// conclude says and records what became of a start, just before the real runtime takes over; err is why nothing
-// could be done. Its own error keeps the container from starting.
+// conclude says and records what became of a start, as far as vfix has to do with it; err is why nothing could be
+// done. Its own error keeps the container from starting. A start with a hook that is executed when the runtime has made
+// the container is recorded by that hook.
 func conclude(r *starts.Record, err error, p *policy.InForce, log *logger) error {
 	if r.Outcome == handedOn && err == nil {
 		return nil
@@ -49,10 +54,57 @@ func conclude(r *starts.Record, err error, p *policy.InForce, log *logger) error
 	begun := r.Time
 	r.Time = time.Now().UTC()
 	r.Seconds.Total = r.Time.Sub(begun).Seconds()
+	if r.Start != "" && refused == nil {
+		if err = leave(r); err == nil {
+			return nil
+		}
+		warn("record: " + err.Error())
+	}
 	if err := (starts.Log{Record: p.RecordFile(), Metrics: p.Metrics}).Add(r); err != nil {
 		warn(err.Error())
 	}
 	return refused
+}
+
+// startFile is where the record of a start waits in the bundle until the container is made.
+func startFile(bundle, container string) string {
+	return filepath.Join(bundle, fmt.Sprintf(".vfix-%x.json", sha256.Sum256([]byte(container))))
+}
+
+// leave leaves a record to the hook.
+func leave(r *starts.Record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	const private = 0o600
+	return os.WriteFile(startFile(r.Bundle, r.Container), text, private)
+}
+
+// started is the hook that is executed when the container is made: it records that. Its error would end the container.
+func started(c *command, o Options) error {
+	p := inForce(c)
+	s, err := readState(o.Stdin)
+	c.container = s.ID
+	if err == nil {
+		err = recordStart(&p, startFile(s.Bundle, s.ID), c.startID)
+	}
+	if err != nil {
+		newLogger(c, o.Stderr).line("warning", "record: "+err.Error())
+	}
+	return nil
+}
+
+func recordStart(p *policy.InForce, path, start string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var r starts.Record
+	if err := json.Unmarshal(text, &r); err != nil || r.Start != start {
+		return errors.Join(fmt.Errorf("%s: not of start %s", path, start), err)
+	}
+	return errors.Join(os.Remove(path), starts.Log{Record: p.RecordFile(), Metrics: p.Metrics}.Add(&r))
 }
 
 // callerName is the name of the process that called vfix-runtime: containerd-shim, conmon, …

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	specName = "config.json"   // runtime-spec, bundle.md
-	hooksAt  = "createRuntime" // the kind of vfix's own hook; runtime-spec, config.md
+	specName = "config.json" // runtime-spec, bundle.md
 )
 
 // spec is what is read of a bundle's config.json. Source: opencontainers/runtime-spec,
@@ -62,12 +61,13 @@ type idMapping struct {
 	Size        uint32 `json:"size"`
 }
 
-// specHooks are the hooks that runtimes execute before the container's root is final, in this order (config.md,
-// "POSIX-platform Hooks").
+// specHooks are the hooks that runtimes execute before the container's root is final, in this order, and when it is
+// made (config.md, "POSIX-platform Hooks").
 type specHooks struct {
 	Prestart        []specHook `json:"prestart"`
 	CreateRuntime   []specHook `json:"createRuntime"`
 	CreateContainer []specHook `json:"createContainer"`
+	Poststart       []specHook `json:"poststart"`
 }
 
 type specHook struct {
@@ -149,21 +149,26 @@ func fieldOf(to reflect.Value, member string) (f reflect.Value, name string) {
 	return f, ""
 }
 
-// with is the config.json with mounts behind the others, and a hook behind those of its kind, which may make mounts;
-// nil for none. Mounts and hooks of an earlier start, by stale and staleHook, are left out; all else is as it was, byte for byte.
-func (s *spec) with(add []specMount, hook *specHook, stale func(specMount) bool, staleHook func(specHook) bool) ([]byte, error) {
-	if len(add) == 0 && hook == nil && !slices.ContainsFunc(s.Mounts, stale) && !slices.ContainsFunc(s.Hooks.CreateRuntime, staleHook) {
-		return s.raw, nil
+// with is the config.json with mounts behind the others, and hooks behind those of their kinds, which may make mounts.
+// Mounts of an earlier start, by stale, and its hooks are left out; all else is as it was, byte for byte.
+func (s *spec) with(add []specMount, hooks specHooks, stale func(specMount) bool) ([]byte, error) {
+	text := s.raw
+	for _, at := range []struct {
+		kind     string
+		old, add []specHook
+	}{{"createRuntime", s.Hooks.CreateRuntime, hooks.CreateRuntime}, {"poststart", s.Hooks.Poststart, hooks.Poststart}} {
+		if len(at.add) == 0 && !slices.ContainsFunc(at.old, isAdded) {
+			continue
+		}
+		var err error
+		if text, err = edit(text, []string{"hooks", at.kind}, at.add, isAdded); err != nil {
+			return nil, err
+		}
 	}
-	text, err := edit(s.raw, []string{"mounts"}, add, stale)
-	if err != nil {
-		return nil, err
+	if len(add) == 0 && !slices.ContainsFunc(s.Mounts, stale) {
+		return text, nil
 	}
-	var hooks []specHook
-	if hook != nil {
-		hooks = []specHook{*hook}
-	}
-	return edit(text, []string{"hooks", hooksAt}, hooks, staleHook)
+	return edit(text, []string{"mounts"}, add, stale)
 }
 
 // edit removes the elements of an array that stale says are, and appends others; the array is made if there is

@@ -34,7 +34,7 @@ func TestSplice(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.before, err)
 		}
-		got, err := s.with(add, nil, isOurs, handedOnTo)
+		got, err := s.with(add, specHooks{}, isOurs)
 		if err != nil || string(got) != c.after {
 			t.Errorf("%s:\n got %s, %v\nwant %s", c.before, got, err, c.after)
 		}
@@ -42,7 +42,7 @@ func TestSplice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if twice, _ := again.with(add, nil, isOurs, handedOnTo); !bytes.Equal(twice, got) {
+		if twice, _ := again.with(add, specHooks{}, isOurs); !bytes.Equal(twice, got) {
 			t.Errorf("%s: a second time: got %s, want %s", c.before, twice, got)
 		}
 	}
@@ -96,7 +96,7 @@ func FuzzSpec(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, err := s.with([]specMount{{Destination: "/x", Source: ours}}, nil, isOurs, handedOnTo)
+		got, err := s.with([]specMount{{Destination: "/x", Source: ours}}, specHooks{}, isOurs)
 		if err != nil {
 			return
 		}

@@ -64,7 +64,7 @@ func (k *container) writeSpec() error {
 	} else {
 		add, stale = nil, func(specMount) bool { return false }
 	}
-	text, err := k.spec.with(add, k.hook, stale, handedOnTo)
+	text, err := k.spec.with(add, k.hooks, stale)
 	if err != nil || bytes.Equal(text, k.spec.raw) {
 		return err
 	}

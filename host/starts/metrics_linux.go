@@ -38,7 +38,7 @@ const prefix = "vfix_runtime_"
 
 func families() []family {
 	results := family{name: prefix + "starts_total", kind: "counter", help: "Starts of containers by result."}
-	for _, o := range Outcomes {
+	for _, o := range Outcomes[:len(Outcomes)-1] { // NotStarted is not counted
 		results.series = append(results.series, series{name: results.name + `{result="` + string(o) + `"}`, add: when(func(r *Record) bool { return r.Outcome == o })})
 	}
 	looked := func(r *Record) bool { return r.Outcome != Disabled && r.Seconds.Look > 0 }

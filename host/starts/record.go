@@ -21,7 +21,7 @@ const identifier = "vfix-runtime"
 // Outcome is how a start ended, as far as vfix-runtime has to do with it.
 type Outcome string
 
-// The outcomes. Only with Refused the container does not start.
+// The outcomes. With Refused and NotStarted the container does not start.
 const (
 	Patched   Outcome = "patched"   // all that had to be
 	Clean     Outcome = "clean"     // nothing had to be patched
@@ -29,10 +29,12 @@ const (
 	Unpatched Outcome = "unpatched" // an error: started as it is
 	Refused   Outcome = "refused"   // not started: fail-closed, or the runtime could not be executed
 	Disabled  Outcome = "disabled"  // by an annotation or opt_in
+	// NotStarted is written before the runtime is executed, and replaced by the outcome when that has made the container.
+	NotStarted Outcome = "not started"
 )
 
 // Outcomes are all, in the order of tables.
-var Outcomes = []Outcome{Patched, Clean, Partial, Unpatched, Refused, Disabled}
+var Outcomes = []Outcome{Patched, Clean, Partial, Unpatched, Refused, Disabled, NotStarted}
 
 // UnmarshalText takes the words above alone: no reader has to guess what another one means.
 func (o *Outcome) UnmarshalText(text []byte) error {
@@ -67,17 +69,20 @@ func (r *Record) Settle(err error, closed bool) {
 	}
 }
 
-// Correct says of a start that is on record that it did not happen: the runtime was not executed.
-func (r *Record) Correct(err error) {
-	r.Outcome, r.Reason, r.Files = Refused, err.Error(), []File{}
+// Correct says of a start that it did not happen: o is NotStarted or Refused.
+func (r Record) Correct(o Outcome, reason string) *Record {
+	r.Outcome, r.Reason, r.Files = o, clip(reason), []File{}
+	return &r
 }
 
 // Record is one start.
 type Record struct {
-	Schema    int       `json:"schema"` // 1
-	Time      time.Time `json:"time"`   // of its end
-	Vfix      string    `json:"vfix"`   // version
-	Container string    `json:"container"`
+	Schema int       `json:"schema"` // 1
+	Time   time.Time `json:"time"`   // of its end
+	Vfix   string    `json:"vfix"`   // version
+	// Start is the same in the line of NotStarted and the one that replaces it; "" if there is one line.
+	Start     string `json:"start,omitempty"`
+	Container string `json:"container"`
 	// Image is the image's name where the engine says it in an annotation, Caller the program that
 	// called vfix-runtime, Runtime the real runtime.
 	Image   string `json:"image,omitempty"`
@@ -88,7 +93,7 @@ type Record struct {
 	Root    string   `json:"root,omitempty"`
 	Layers  []string `json:"layers,omitempty"`
 	Outcome Outcome  `json:"outcome"`
-	Reason  string   `json:"reason,omitempty"` // of Unpatched and Refused
+	Reason  string   `json:"reason,omitempty"` // of Unpatched, Refused and NotStarted
 	Policy  Policy   `json:"policy"`
 	// CacheHit says that nothing had to be examined or made: all was in the cache.
 	CacheHit bool      `json:"cache_hit"`

@@ -23,6 +23,7 @@ type Status struct {
 	From    string // the file, or Journal
 	Last    []Record
 	Summary Summary
+	open    map[string]bool // by Start: of which the line of NotStarted is the last
 }
 
 // Summary is of all starts that are remembered.
@@ -42,7 +43,7 @@ type Summary struct {
 // Read reads the records of a file (and of FILE.1), or of the journal. last is how many are
 // returned whole.
 func Read(from string, last int) (*Status, error) {
-	s := &Status{From: from, Summary: Summary{Outcomes: map[Outcome]int{}}}
+	s := &Status{From: from, Summary: Summary{Outcomes: map[Outcome]int{}}, open: map[string]bool{}}
 	var all []float64
 	take := func(r io.Reader) error { return s.read(r, last, &all) }
 	switch from {
@@ -92,8 +93,14 @@ func (s *Status) read(r io.Reader, last int, seconds *[]float64) error {
 			s.Summary.Damaged++
 			continue
 		}
+		if one.Start != "" && s.open[one.Start] {
+			s.Summary.Starts--
+			s.Summary.Outcomes[NotStarted]--
+			s.Last = slices.DeleteFunc(s.Last, func(r Record) bool { return r.Start == one.Start })
+		}
+		s.open[one.Start] = one.Outcome == NotStarted
 		s.Summary.add(&one)
-		if one.Outcome != Disabled {
+		if one.Outcome != Disabled && one.Outcome != NotStarted {
 			*seconds = append(*seconds, one.Seconds.Total)
 		}
 		if s.Last = append(s.Last, one); len(s.Last) > last {
@@ -111,7 +118,7 @@ func (s *Summary) add(r *Record) {
 	s.Outcomes[r.Outcome]++
 	s.Files += len(r.Files)
 	s.SitesLeft += r.SitesLeft
-	if r.Outcome != Disabled {
+	if r.Outcome != Disabled && r.Outcome != NotStarted {
 		s.Looked++
 		if r.CacheHit {
 			s.CacheHits++
