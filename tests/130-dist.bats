@@ -16,11 +16,12 @@ setup_file() {
 	copy_tree "$two"
 	vulnerabilities "$work/vulndb" '[]'
 	openssl genpkey -algorithm ed25519 -out "$work/key.pem"
-	export SIGNING_KEY=$work/key.pem IMAGE=registry.example.org/vfix
+	export SIGNING_KEY=$work/key.pem IMAGE=registry.example.org/vfix DOWNLOADS="file://$work/published-{version}"
 	make_dist "$one" release
 	(umask 077 && export TZ=Asia/Tokyo LC_ALL=C.UTF-8 GOFLAGS=-tags=nothing TMPDIR=$work && make_dist "$two" release)
 	# The version after, for an upgrade: the programs differ in their version alone.
 	mv "$one/dist" "$work/v1"
+	ln -s v1 "$work/published-1.2.3"
 	in_tree "$one" commit -q --allow-empty -m 'one more'
 	make_dist "$one"
 	mv "$one/dist" "$work/v2"
@@ -68,7 +69,7 @@ make_dist() { # DIRECTORY [TARGET]
 @test "dist: two directories, umasks, time zones and locales give the same bytes" {
 	requires dist_tools
 	diff -r "$work/v1" "$two/dist"
-	expect 'files' "$(cd "$work/v1" && echo *)" "SHA256SUMS SHA256SUMS.sig vfix-1.2.3-1.x86_64.rpm vfix-1.2.3-kubernetes.tar.gz vfix-1.2.3-licenses.csv \
+	expect 'files' "$(cd "$work/v1" && echo *)" "SHA256SUMS SHA256SUMS.sig vfix-1.2.3-1.x86_64.rpm vfix-1.2.3-ci.tar.gz vfix-1.2.3-kubernetes.tar.gz vfix-1.2.3-licenses.csv \
 vfix-1.2.3-linux-amd64.cdx.json vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.json vfix.pub vfix_1.2.3_amd64.deb"
 	# The control: another commit is another version, and other bytes.
 	run ! cmp -s "$work/v1/SHA256SUMS" "$work/v2/SHA256SUMS"
@@ -86,7 +87,7 @@ vfix-1.2.3-linux-amd64.cdx.json vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-
 	run ! verify "$work/fewer"
 	jq -r '.subject[] | .digest.sha256 + "  " + .name' ./*.intoto.json >"$work/subjects"
 	sha256sum --quiet --strict -c "$work/subjects"
-	expect 'subjects' "$(wc -l <"$work/subjects")" 7
+	expect 'subjects' "$(wc -l <"$work/subjects")" 8
 	expect 'parameters' "$(jq -c '.predicate.buildDefinition.externalParameters | [.repository, .image, .platforms, .maintainer]' ./*.intoto.json)" \
 		'["git+https://vfix.dev/vfix","registry.example.org/vfix","linux/amd64","test <test@example.com>"]'
 	expect 'commit' "$(jq -r '.predicate.buildDefinition.resolvedDependencies[0].digest.gitCommit' ./*.intoto.json)" "$(in_tree "$two" rev-parse HEAD)"
@@ -234,6 +235,7 @@ deb_root() {
 	copy_tree "$refused"
 	refused 'SIGNING_KEY is not set: the file of an Ed25519 key' SIGNING_KEY=
 	refused 'IMAGE is not set: the name of the image' IMAGE=
+	refused 'DOWNLOADS is not set: the address of the directory' DOWNLOADS=
 	openssl genpkey -algorithm rsa -out "$work/rsa.pem" 2>/dev/null
 	refused 'not an Ed25519 key' SIGNING_KEY="$work/rsa.pem"
 	# The standard library of each Go is affected.
@@ -299,39 +301,44 @@ zpty -r -m z got "*rebuild*" && echo "completed: rebuild"'
 
 has_shells() { has_commands bash zsh fish && { [ -r /usr/share/bash-completion/bash_completion ] || { echo 'not installed: bash-completion' && return 1; }; }; }
 
-# ci_script FILE EXPRESSION: the shell script of a CI file, in $work/ci.sh.
-ci_script() {
-	/usr/bin/python3 -c 'import sys, yaml; f = yaml.safe_load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2" >"$work/ci.sh"
-}
+# of_yaml FILE EXPRESSION: a value in a YAML file, f.
+of_yaml() { /usr/bin/python3 -c 'import sys, yaml; f = yaml.safe_load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$@"; }
 
-# run_ci SOURCE SHA256: the script as the CI runs it, without a vfix on PATH, in $work/ci.
+# run_ci SOURCE SHA256: the script $work/ci.sh as the CI runs it, without a vfix on PATH, in $work/ci.
 run_ci() {
 	rm -rf "$work/ci"
 	mkdir "$work/ci"
 	run env -C "$work/ci" -u CI_REGISTRY_USER PATH=/usr/bin:/bin VFIX_SOURCE="$1" VFIX_SARIF=out.sarif \
-		VFIX_URL="file://$work/v1/vfix-1.2.3-linux-amd64.tar.gz" VFIX_SHA256="$2" bash -e -o pipefail "$work/ci.sh"
+		VFIX_URL="$url" VFIX_SHA256="$2" bash -e -o pipefail "$work/ci.sh"
 }
 
 @test "dist: the GitHub Action and the GitLab job fail on the legacy image, pass a clean one, and trust no other tarball" {
 	requires dist_tools legacy_image ci_tools
-	local sum
-	sum=$(sha256sum "$work/v1/vfix-1.2.3-linux-amd64.tar.gz" | cut -d ' ' -f 1)
+	local repository=$work/repository file url sum script
+	mkdir "$repository"
+	tar -x -f "$work/v1/vfix-1.2.3-ci.tar.gz" -C "$repository"
 	"$VFIX" rebuild --progress quiet -o "oci:$work/clean:x" "oci:$legacy_image/oci"
-	for ci in "contrib/github-action/action.yml=f['runs']['steps'][0]['run']" \
-		"contrib/gitlab/vfix-scan.yml='\n'.join(f['vfix-scan']['before_script'] + f['vfix-scan']['script'])"; do
-		ci_script "$tree/${ci%%=*}" "${ci#*=}"
+	while read -r file url sum script; do
+		script=$(of_yaml "$repository/$file" "$script") url=$(of_yaml "$repository/$file" "$url") sum=$(of_yaml "$repository/$file" "$sum")
+		echo "$script" >"$work/ci.sh"
+		expect "$file: address" "$url" "file://$work/published-1.2.3/vfix-1.2.3-linux-amd64.tar.gz"
 		run_ci "oci:$legacy_image/oci" "$sum"
-		expect "${ci%%=*}: status on the legacy image" "$status" 3
+		expect "$file: status on the legacy image: $output" "$status" 3
 		[ "$(jq '.runs[0].results | length' "$work/ci/out.sarif")" -gt 0 ]
 		run_ci "oci:$work/clean:x" "$sum"
-		expect "${ci%%=*}: status on a clean image: $output" "$status" 0
+		expect "$file: status on a clean image: $output" "$status" 0
 		expect 'results' "$(jq '[.runs[0].results[] | select(.suppressions | not)] | length' "$work/ci/out.sarif")" 0
 		run_ci "oci:$work/clean:x" "${sum//[0-8]/9}"
-		expect "${ci%%=*}: status with another tarball" "$status" 1
+		expect "$file: status with another tarball" "$status" 1
 		run_ci "oci:$work/nothing:x" "$sum"
-		expect "${ci%%=*}: status without an image" "$status" 1
+		expect "$file: status without an image" "$status" 1
 		[ ! -e "$work/ci/out.sarif" ]
-	done
+	done <<-'END'
+		.github/actions/vfix-scan/action.yml f['inputs']['url']['default'] f['inputs']['sha256']['default'] f['runs']['steps'][0]['run']
+		.gitlab/vfix-scan.yml f['vfix-scan']['variables']['VFIX_URL'] f['vfix-scan']['variables']['VFIX_SHA256'] '\n'.join(f['vfix-scan']['before_script']+f['vfix-scan']['script'])
+	END
+	# In the tree they name none.
+	expect 'address in the tree' "$(of_yaml "$tree/contrib/github-action/action.yml" "f['inputs']['url']['default']")" ''
 }
 
 has_ci_tools() { has_commands curl jq && { /usr/bin/python3 -c 'import yaml' 2>/dev/null || { echo 'not installed: python3-yaml' && return 1; }; }; }

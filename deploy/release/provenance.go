@@ -25,7 +25,7 @@ const (
 )
 
 // settings are the variables of a build that change its files: names of external parameters.
-var settings = map[string]string{"platforms": "PLATFORMS", "maintainer": "MAINTAINER", "image": "IMAGE", "issues": "ISSUES"}
+var settings = map[string]string{"platforms": "PLATFORMS", "maintainer": "MAINTAINER", "image": "IMAGE", "issues": "ISSUES", "downloads": "DOWNLOADS"}
 
 type statement struct {
 	Type          string     `json:"_type"`

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -229,5 +230,33 @@ func TestLicenceList(t *testing.T) {
 		if ids, err := (part{name, "v1", map[string]string{"LICENSE": path}}).licences(); err == nil {
 			t.Errorf("%s: got %v, want an error", name, ids)
 		}
+	}
+}
+
+// Workflows, and those that the pages show, run only actions of the repository itself or of a commit.
+func TestActionsArePinned(t *testing.T) {
+	pinned := regexp.MustCompile(`^(\./\S+|[\w./-]+@[0-9a-f]{40} # v[0-9.]+)$`)
+	count := 0
+	for _, pattern := range []string{".github/workflows/*.yml", "contrib/*/*.yml", "docs/*.md", "README.md"} {
+		files, err := filepath.Glob(filepath.Join("../..", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %d files", pattern, err, len(files))
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(text)) {
+				if _, used, found := strings.Cut(line, "uses: "); found {
+					if count++; !pinned.MatchString(strings.TrimSpace(used)) {
+						t.Errorf("%s: %s: not pinned by a commit, with its version in a comment", file, strings.TrimSpace(line))
+					}
+				}
+			}
+		}
+	}
+	if count < 10 {
+		t.Errorf("%d lines with uses", count)
 	}
 }
