@@ -53,7 +53,7 @@ func (o *output) batch(verb string, print printOptions, dry bool, list *batch.Li
 	}
 	t.Write(o.Stdout, o.Out)
 	fmt.Fprintln(o.Stdout)
-	fmt.Fprintln(o.Stdout, batchSums(verb, dry, b))
+	o.Out.Say(o.Stdout, batchSums(verb, dry, b))
 	return failed
 }
 

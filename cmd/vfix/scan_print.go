@@ -98,7 +98,7 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 		}
 		o.hazards(f)
 		fmt.Fprintln(o.Stdout)
-		writeVerdict(o.Stdout, o.Out.Paint, opts.here, f)
+		writeVerdict(o.Stdout, o.Out, opts.here, f)
 	}
 	return nil
 }
@@ -115,19 +115,20 @@ func (o *output) hazards(f *contents.Findings) {
 }
 
 // writeVerdict says in a line whether a source is affected, and below it what to type.
-func writeVerdict(w io.Writer, c screen.Palette, here place, f *contents.Findings) {
+func writeVerdict(w io.Writer, s screen.Stream, here place, f *contents.Findings) {
+	c := s.Paint
 	v := f.Verdict()
 	if sites := f.UncoveredSites(); v == contents.Affected {
-		fmt.Fprintln(w, c.Yellow(v.String()+":")+fmt.Sprintf(" %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(f.UncoveredFiles(), "file"), fixable(f, sites)))
+		s.Say(w, c.Yellow(v.String()+":")+fmt.Sprintf(" %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(f.UncoveredFiles(), "file"), fixable(f, sites)))
 	}
 	missing := f.MissingLibraries()
 	switch {
 	case f.Unread() > 0:
-		fmt.Fprintln(w, c.Red(contents.Incomplete.String()+":")+" "+f.UnreadText())
+		s.Say(w, c.Red(contents.Incomplete.String()+":")+" "+f.UnreadText())
 	case v == contents.Incomplete && len(missing) > 0:
-		fmt.Fprintln(w, c.Red(v.String()+":")+" what it loads was not examined: "+screen.Printable(strings.Join(missing, ", ")))
+		s.Say(w, c.Red(v.String()+":")+" what it loads was not examined: "+screen.Printable(strings.Join(missing, ", ")))
 	case v == contents.Incomplete:
-		fmt.Fprintln(w, c.Red(v.String()+":")+" nothing was examined")
+		s.Say(w, c.Red(v.String()+":")+" nothing was examined")
 	}
 	caught := f.CaughtSites()
 	switch {
@@ -138,14 +139,14 @@ func writeVerdict(w io.Writer, c screen.Palette, here place, f *contents.Finding
 	case v == contents.Incomplete:
 	case f.IgnoredSites() > 0:
 		text := v.String() + ":"
-		fmt.Fprintln(w, c.Green(text)+" "+screen.Count(f.IgnoredSites(), "call site")+" ignored"+map[bool]string{true: ", the others caught at run time by " + strings.Join(tables.Coverers(f), " and ")}[caught > 0])
+		s.Say(w, c.Green(text)+" "+screen.Count(f.IgnoredSites(), "call site")+" ignored"+map[bool]string{true: ", the others caught at run time by " + strings.Join(tables.Coverers(f), " and ")}[caught > 0])
 	case caught > 0:
-		fmt.Fprintln(w, c.Green(v.String()+":")+" "+screen.Count(caught, "call site")+", caught at run time by "+strings.Join(tables.Coverers(f), " and "))
+		s.Say(w, c.Green(v.String()+":")+" "+screen.Count(caught, "call site")+", caught at run time by "+strings.Join(tables.Coverers(f), " and "))
 		if f.Affected() {
 			fmt.Fprintln(w, "  for full speed: "+c.Bold(screen.Printable(here.fixes(f)[0])))
 		}
 	default:
-		fmt.Fprintln(w, c.Green(v.String())+screen.Printable(about(f)))
+		s.Say(w, c.Green(v.String())+screen.Printable(about(f)))
 		if fixNames(f) != "" {
 			fmt.Fprintln(w, "  to fix "+fixNames(f)+": "+c.Bold(screen.Printable(here.fixes(f)[0])))
 		}

@@ -77,8 +77,9 @@ func (t *Table) Write(w io.Writer, s Stream) {
 		widen(r)
 	}
 	last := len(head) - 1
-	if s.Width > 0 {
-		fit(widths, s.Width)
+	if s.Width > 0 && !fit(widths, s.Width) {
+		stacked(w, s, head, rows)
+		return
 	}
 	line := func(cells []string, paint func(string) string) {
 		if runewidth.StringWidth(cells[0]) > widths[0] {
@@ -103,8 +104,8 @@ func (t *Table) Write(w io.Writer, s Stream) {
 	}
 }
 
-// fit narrows the last column, then the first, until a row is at most width columns.
-func fit(widths []int, width int) {
+// fit narrows the last column, then the first, until a row is at most width columns; false if it is not.
+func fit(widths []int, width int) bool {
 	last := len(widths) - 1
 	room := width - len(Gap)*last // for the last column
 	for _, n := range widths[:last] {
@@ -114,7 +115,26 @@ func fit(widths []int, width int) {
 		room += widths[0] - indent
 		widths[0] = indent
 	}
+	fits := room >= min(widths[last], MinLast)
 	widths[last] = min(widths[last], max(room, MinLast))
+	return fits
+}
+
+// stacked prints each row as a text on a terminal that is too narrow for columns: the first cell, and below it the others
+// behind their headings.
+func stacked(w io.Writer, s Stream, head []string, rows iter.Seq[[]string]) {
+	for r := range rows {
+		if r[0] != "" {
+			s.Say(w, s.Paint.Bold(r[0]))
+		}
+		var cells []string
+		for i, cell := range r[1:] {
+			if cell != "" {
+				cells = append(cells, head[i+1]+" "+cell)
+			}
+		}
+		s.Write(w, strings.Repeat(" ", indent), indent, strings.Join(cells, "; "))
+	}
 }
 
 func without(row []string, i int) []string {

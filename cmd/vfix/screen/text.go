@@ -5,7 +5,9 @@ package screen
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/mattn/go-runewidth"
 )
@@ -49,6 +51,17 @@ func Pad(s string, width int, right bool) string {
 	return s + space
 }
 
+// escapes are those of a Palette.
+var escapes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;]*m") })
+
+// columns is how many columns a text takes, whatever its colors.
+func columns(s string) int {
+	if strings.Contains(s, "\x1b") {
+		s = escapes().ReplaceAllString(s, "")
+	}
+	return runewidth.StringWidth(s)
+}
+
 // Wrap breaks s at spaces into lines of at most width columns, if that is possible.
 func Wrap(s string, width int) []string {
 	lines := []string{""}
@@ -57,7 +70,7 @@ func Wrap(s string, width int) []string {
 		switch {
 		case lines[end] == "":
 			lines[end] = word
-		case runewidth.StringWidth(lines[end])+1+runewidth.StringWidth(word) <= width:
+		case columns(lines[end])+1+columns(word) <= width:
 			lines[end] += " " + word
 		default:
 			lines = append(lines, word)
@@ -68,7 +81,7 @@ func Wrap(s string, width int) []string {
 
 // wrapLong is wrap for what may be columns of its own: what fits stays as it is.
 func wrapLong(s string, width int) []string {
-	if runewidth.StringWidth(s) <= width {
+	if columns(s) <= width {
 		return []string{s}
 	}
 	return Wrap(s, width)
@@ -83,6 +96,14 @@ func (s Stream) TextWidth() int {
 		return plainWidth
 	}
 	return s.Width
+}
+
+// Say prints a line of text; on a terminal it wraps.
+func (s Stream) Say(w io.Writer, line string) {
+	if s.Width > 0 {
+		line = strings.Join(wrapLong(line, s.Width), "\n")
+	}
+	fmt.Fprintln(w, line)
 }
 
 // Write prints text behind a head of some columns; on a terminal it wraps, its further lines under

@@ -48,7 +48,7 @@ func Write(w io.Writer, s screen.Stream, d Deed, f *contents.Findings) {
 	}
 	fmt.Fprintln(w)
 	for _, line := range sums(s.Paint, d, f) {
-		fmt.Fprintln(w, line)
+		s.Say(w, line)
 	}
 }
 
