@@ -153,14 +153,6 @@ func (k *container) hookable(c *command) bool {
 		!errors.Is(unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}), unix.ENOSYS)
 }
 
-// startOption is the option that a hook which vfix-runtime has added has, and no other: of which start it is a part.
-const startOption = "--start-id"
-
-// isAdded reports whether vfix-runtime has added a hook.
-func isAdded(h specHook) bool {
-	return len(h.Args) > 1 && strings.HasPrefix(h.Args[0], "vfix-") && slices.Contains(h.Args, startOption)
-}
-
 // hookOf is the hook that goes on with a command as another one, HookCommand or startedCommand.
 func hookOf(c *command, as, start, runtime string, timeout time.Duration) ([]specHook, error) {
 	self, err := os.Readlink("/proc/self/exe")

@@ -149,6 +149,14 @@ func fieldOf(to reflect.Value, member string) (f reflect.Value, name string) {
 	return f, ""
 }
 
+// startOption is the option that a hook which vfix-runtime has added has, and no other: of which start it is a part.
+const startOption = "--start-id"
+
+// isAdded reports whether vfix-runtime has added a hook.
+func isAdded(h specHook) bool {
+	return len(h.Args) > 1 && strings.HasPrefix(h.Args[0], "vfix-") && slices.Contains(h.Args, startOption)
+}
+
 // with is the config.json with mounts behind the others, and hooks behind those of their kinds, which may make mounts.
 // Mounts of an earlier start, by stale, and its hooks are left out; all else is as it was, byte for byte.
 func (s *spec) with(add []specMount, hooks specHooks, stale func(specMount) bool) ([]byte, error) {
