@@ -93,7 +93,7 @@ machine() {
 
 @test "the DaemonSet installs vfix" {
 	cd "$work"
-	follow 'Install on every node' 1 "s,YOUR/NAME,$registry/vfix,"
+	follow 'Install on every node' 1 "s,^image=registry.example/,image=$registry/,"
 	kubectl -n vfix logs ds/vfix-install -c install | tee "$work/log"
 	expect_match 'what the installer says to do' "$(<"$work/log")" 'systemctl restart containerd'
 	say <"$work/log"
@@ -207,7 +207,7 @@ apply_args() {
 	before=$(id "$pod")
 	expect_match 'version before' "$(/opt/vfix/bin/vfix version)" "$("$VFIX" version)"
 	cd "$work/deploy/kubernetes"
-	VFIX=$build/kubernetes/next/vfix follow Upgrading 1 "s,YOUR/NAME,$registry/vfix,"
+	VFIX=$build/kubernetes/next/vfix follow Upgrading 1 "s,^image=registry.example/,image=$registry/,"
 	expect 'version after' "$(/opt/vfix/bin/vfix version)" "$("$build/kubernetes/next/vfix" version)"
 	cmp "$build/kubernetes/next/vfix-runtime" /opt/vfix/bin/vfix-runtime
 	expect 'container of a pod that runs' "$(id "$pod")" "$before"
@@ -254,7 +254,7 @@ apply_args() {
 	sed -n '1,/apply -f/s/^#   //p' rebuild-job.yaml | sed '$d' >"$work/prepare"
 	say <"$work/prepare"
 	bash -euo pipefail "$work/prepare"
-	follow 'Rebuild a registry on many nodes' 1 "s,YOUR.REGISTRY,$registry,; s/20/3/"
+	follow 'Rebuild a registry on many nodes' 1 "s,^registry=registry.example,registry=$registry,; s/20/3/"
 	kubectl -n vfix-rebuild wait --for condition=Complete --timeout "${patience}s" job/rebuild || {
 		kubectl -n vfix-rebuild logs --tail 20 -l job-name=rebuild --prefix && false
 	}
@@ -306,7 +306,7 @@ apply_args() {
 
 @test "NRI: the audit names the images that need vfix, and changes nothing" {
 	cd "$work"
-	follow "$nri" 1 "s,YOUR/NAME,$registry/vfix,; /apply/,\$d"
+	follow "$nri" 1 "s,^image=registry.example/,image=$registry/,; /apply/,\$d"
 	cd deploy/kubernetes
 	example asleep '/runtimeClassName/d; /image:/a\      command: [sleep, infinity]' | kubectl apply -f -
 	kubectl wait --for condition=Ready --timeout "${patience}s" pod/asleep
@@ -325,7 +325,7 @@ apply_args() {
 
 @test "NRI: the plugin patches pods that name no RuntimeClass, and containerd is not restarted" {
 	cd "$work"
-	follow "$nri" 1 "s,YOUR/NAME,$registry/vfix,"
+	follow "$nri" 1 "s,^image=registry.example/,image=$registry/,"
 	example hooked /runtimeClassName/d | kubectl apply -f -
 	answers hooked
 	expect 'status of exec' "$(kubectl exec hooked -- bash -c 'clock && exit 7' 2>/dev/null || echo $?)" 7
