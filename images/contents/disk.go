@@ -136,10 +136,9 @@ func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
 			return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 		})
 	}
-	idx := &layerIndex{Title: d.Path, Entries: make([]Entry, len(d.entries))}
+	idx := &layerIndex{Title: d.Path, Entries: d.entries}
 	for n, e := range d.entries {
 		e.Number = n + 1
-		idx.Entries[n] = *e
 	}
 	t := NewTree()
 	t.spool, t.disk = &s.spool, d

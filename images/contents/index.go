@@ -14,6 +14,7 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unique"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -48,20 +49,47 @@ const (
 
 // Meta is what a file has beside its name and content.
 type Meta struct {
-	Mode         int64 // the permission bits with setuid, setgid and sticky: 07777
-	UID, GID     int
-	uname, gname string
-	Mtime        time.Time
-	Xattrs       map[string]string
-	// own is the security.capability of the file's own header, and linked says that hard links followed it: some engines
-	// apply their headers to the file (docker, containerd), which is what Xattrs has, others do not (umoci, podman).
-	own          string
-	linked       bool
-	major, minor int64
+	Mode     int64 // the permission bits with setuid, setgid and sticky: 07777
+	UID, GID int
+	owners   unique.Handle[owners] // the zero value for none
+	Mtime    time.Time
+	Xattrs   map[string]string
+	linked   *linked // nil if no hard links followed the file
+	device   *device // nil for anything else
+}
+
+// owners are the names of a user and a group.
+type owners struct{ user, group string }
+
+// names are the owners' names, empty for none.
+func (m *Meta) names() owners {
+	if m.owners == (unique.Handle[owners]{}) {
+		return owners{}
+	}
+	return m.owners.Value()
+}
+
+// linked says that hard links followed a file: some engines apply their headers to it (docker, containerd), which is
+// what Xattrs has, others do not (umoci, podman).
+type linked struct {
+	own string // security.capability of the file's own header
+}
+
+// device is the number of a device.
+type device struct{ major, minor int64 }
+
+// number is that of a device, 0:0 for anything else.
+func (m *Meta) number() device {
+	if m.device == nil {
+		return device{}
+	}
+	return *m.device
 }
 
 // CapabilityDisputed reports whether engines differ on the file's security.capability.
-func (m *Meta) CapabilityDisputed() bool { return m.linked && m.own != m.Xattrs[capability] }
+func (m *Meta) CapabilityDisputed() bool {
+	return m.linked != nil && m.linked.own != m.Xattrs[capability]
+}
 
 // Entry is one member of a layer.
 type Entry struct {
@@ -83,7 +111,7 @@ type Entry struct {
 type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  v1.Hash
-	Entries []Entry
+	Entries []*Entry
 	// absent is why the layer was not read, "" if it was: its contents are not known.
 	absent string
 }
@@ -118,9 +146,8 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 }
 
 // ReadEntries reads the members of a tar stream.
-func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error) {
-	names := Interner{}
-	var all []Entry
+func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, error) {
+	var all []*Entry
 	for m, err := range blob.Members(r) {
 		if err != nil {
 			return nil, err
@@ -128,7 +155,7 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		e, ok, err := newEntry(m, names, x.Whiteouts)
+		e, ok, err := newEntry(m, x.Whiteouts)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +163,7 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error
 			continue
 		}
 		if e.Kind == KindFile || e.Kind == KindPool {
-			err := x.content(&e, m, m.Content)
+			err := x.content(e, m, m.Content)
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				err = hinterr.Damaged("ends early")
 			}
@@ -149,22 +176,10 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]Entry, error
 	return all, nil
 }
 
-// Interner makes equal strings one: owner names repeat in every member.
-type Interner map[string]string
-
-func (i Interner) of(s string) string {
-	if t, ok := i[s]; ok {
-		return t
-	}
-	s = strings.Clone(s)
-	i[s] = s
-	return s
-}
-
 // newEntry makes the entry of a member; ok is false for members that mean nothing here
 // (global PAX headers, aufs's own files).
-func newEntry(h *blob.TarMember, names Interner, whiteouts bool) (e Entry, ok bool, err error) {
-	e = Entry{Name: h.Path, Number: h.Number, Size: h.Size, Meta: NewMeta(h.Header, names)}
+func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, ok bool, err error) {
+	e = &Entry{Name: h.Path, Number: h.Number, Size: h.Size, Meta: NewMeta(h.Header)}
 	if name := misleading(e.Meta.Xattrs); whiteouts && name != "" {
 		return e, false, hinterr.Errorf(hinterr.ErrUnsupported, "%s: extended attribute %s: an engine with overlay would show other files than the layer contains", h.Path, name)
 	}
@@ -241,18 +256,20 @@ func inPool(name string) string {
 }
 
 // NewMeta is what a tar header says of a file besides its content.
-func NewMeta(h *tar.Header, names Interner) Meta {
+func NewMeta(h *tar.Header) Meta {
 	const permissions = 0o7777
 	m := Meta{
-		Mode: h.Mode & permissions, UID: h.Uid, GID: h.Gid, uname: names.of(h.Uname), gname: names.of(h.Gname),
-		Mtime: h.ModTime, major: h.Devmajor, minor: h.Devminor,
+		Mode: h.Mode & permissions, UID: h.Uid, GID: h.Gid, owners: unique.Make(owners{h.Uname, h.Gname}), Mtime: h.ModTime,
+	}
+	if number := (device{h.Devmajor, h.Devminor}); number != (device{}) {
+		m.device = &number
 	}
 	for k, v := range h.PAXRecords {
 		if name, ok := strings.CutPrefix(k, blob.XattrPrefix); ok {
 			if m.Xattrs == nil {
 				m.Xattrs = map[string]string{}
 			}
-			m.Xattrs[names.of(name)] = v
+			m.Xattrs[unique.Make(name).Value()] = v
 		}
 	}
 	return m

@@ -16,7 +16,7 @@ func TestMisleadingAttributes(t *testing.T) {
 		"trusted.overlay.opaque": false, "security.capability": false, "user.redirect": false,
 	} {
 		h := &tar.Header{Name: "usr/", Typeflag: tar.TypeDir, PAXRecords: map[string]string{blob.XattrPrefix + name: "/hidden"}}
-		_, ok, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, Interner{}, true)
+		_, ok, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, true)
 		if got := errors.Is(err, hinterr.ErrUnsupported); got != refused || ok == refused {
 			t.Errorf("%s: got %v, %v", name, ok, err)
 		}

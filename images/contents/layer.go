@@ -142,7 +142,7 @@ func (m MemberWriters) addFile(ctx context.Context, t *Tree, names []string, e *
 			if meta.CapabilityDisputed() && len(names) > 1 { // the links' headers say otherwise to those who apply them
 				meta.Xattrs = map[string]string{}
 				maps.Copy(meta.Xattrs, e.Meta.Xattrs)
-				if meta.Xattrs[capability] = meta.own; meta.own == "" {
+				if meta.Xattrs[capability] = meta.linked.own; meta.linked.own == "" {
 					delete(meta.Xattrs, capability)
 				}
 			}
@@ -214,7 +214,8 @@ func (e *Entry) Header(name string) *tar.Header {
 	case KindSymlink:
 		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
 	case KindOther:
-		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, e.Meta.major, e.Meta.minor
+		number := e.Meta.number()
+		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, number.major, number.minor
 	default:
 		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
 	}
@@ -236,7 +237,7 @@ func linkHeader(name, target string, e *Entry) *tar.Header {
 // of a second; archive/tar adds records only if there is something to keep.
 func (m *Meta) header(name string) *tar.Header {
 	h := &tar.Header{
-		Name: name, Mode: m.Mode, Uid: m.UID, Gid: m.GID, Uname: m.uname, Gname: m.gname,
+		Name: name, Mode: m.Mode, Uid: m.UID, Gid: m.GID, Uname: m.names().user, Gname: m.names().group,
 		ModTime: m.Mtime, Format: tar.FormatPAX,
 	}
 	for k, v := range m.Xattrs {
@@ -261,8 +262,8 @@ func (m *Meta) Differs(o *Meta) string {
 	if !m.Mtime.Equal(o.Mtime) {
 		add("mtime", m.Mtime.UTC(), o.Mtime.UTC())
 	}
-	if m.major != o.major || m.minor != o.minor {
-		add("device", fmt.Sprintf("%d:%d", m.major, m.minor), fmt.Sprintf("%d:%d", o.major, o.minor))
+	if got, want := m.number(), o.number(); got != want {
+		add("device", fmt.Sprintf("%d:%d", got.major, got.minor), fmt.Sprintf("%d:%d", want.major, want.minor))
 	}
 	if !maps.Equal(m.Xattrs, o.Xattrs) {
 		add("xattrs", SortedKeys(m.Xattrs), SortedKeys(o.Xattrs))

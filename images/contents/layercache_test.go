@@ -26,7 +26,7 @@ func TestLayerCache(t *testing.T) {
 			reads[n]++
 			mu.Unlock()
 			time.Sleep(time.Millisecond)
-			return &contents.LayerIndex{Entries: make([]contents.Entry, 4)}, err
+			return &contents.LayerIndex{Entries: make([]*contents.Entry, 4)}, err
 		})
 	}
 	var wg sync.WaitGroup

@@ -82,8 +82,7 @@ type applying struct {
 
 func (a *applying) all(idx *layerIndex) error {
 	a.pool = map[string]*Inode{}
-	for i := range idx.Entries {
-		e := &idx.Entries[i]
+	for _, e := range idx.Entries {
 		if err := a.add(e); err != nil {
 			return fmt.Errorf("%s: %s: %w", idx.Title, e.Name, err)
 		}
@@ -182,7 +181,7 @@ func (a *applying) add(e *Entry) error {
 // isWhiteout reports whether an entry is a device that overlay takes for a whiteout (Linux,
 // Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
 func (e *Entry) isWhiteout() bool {
-	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.major == 0 && e.Meta.minor == 0
+	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.number() == (device{})
 }
 
 // newWhiteout is a name that hides that of the layers below.
@@ -261,13 +260,13 @@ func (k *Node) hideKids(n int) {
 // engine goes on showing what it shows.
 func (i *Inode) relink(link *Entry) {
 	m := link.Meta
-	m.major, m.minor = i.Meta.major, i.Meta.minor
+	m.device = i.Meta.device
 	if i.Kind == KindSymlink {
 		m.Mode = i.Meta.Mode
 	}
-	m.Xattrs, m.own, m.linked = maps.Clone(i.Meta.Xattrs), i.Meta.own, true
-	if !i.Meta.linked {
-		m.own = m.Xattrs[capability]
+	m.Xattrs, m.linked = maps.Clone(i.Meta.Xattrs), i.Meta.linked
+	if m.linked == nil {
+		m.linked = &linked{own: m.Xattrs[capability]}
 	}
 	delete(m.Xattrs, capability)
 	for name, value := range link.Meta.Xattrs {
