@@ -68,7 +68,7 @@ const (
 	kept            // in a variable, after a conditional move
 	hidden          // stored after PTR_MANGLE
 	returned        // in rax, at a ret
-	left            // in another register that C code may change, at a ret
+	left            // in another register that C code may change, at a ret; or somewhere, at a trap
 	counted         // half of it, as a number
 	firstEscape     // everything else
 )
@@ -100,7 +100,7 @@ const (
 
 var howTexts = map[how]string{
 	compared: "compared", based: "used as a memory address", hidden: "stored after PTR_MANGLE", returned: "returned",
-	left: "left in a register at the return", counted: "used as a number", tooMuch: "too much code to follow",
+	left: "left in a register at the return or a trap", counted: "used as a number", tooMuch: "too much code to follow",
 	noInstruction: "reaches bytes that are not a known instruction", noEffects: "reaches the instruction %v, whose effects are not known",
 	computed: "called after arithmetic", calledMangled: "called while mangled", passed: "passed as an argument",
 	readBy: "read by %v", usedBy: "used by %v", usedInMemory: "used by %v in memory", pushed: "pushed on the stack",
@@ -324,6 +324,9 @@ func (f *flow) step(vaddr uint64, v value) bool {
 		f.ret(&i, &v)
 		return true
 	case x86.FlowStop:
+		if v.held(plain) != 0 || v.anyStack() { // a signal's handler may use it
+			f.note(vaddr, left)
+		}
 		return true
 	}
 	f.on(&i, v)

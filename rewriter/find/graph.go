@@ -271,7 +271,7 @@ func endless(name string) bool {
 	switch name {
 	case "abort", "exit", "_exit", "_Exit", "quick_exit", "pthread_exit", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk",
 		"__assert", "__assert_fail", "__assert_perror_fail", "__stack_chk_fail", "__chk_fail", "__fortify_fail",
-		"err", "errx", "verr", "verrx", "_Unwind_Resume", "__cxa_throw", "__cxa_rethrow", "__cxa_bad_cast", "__cxa_bad_typeid",
+		"_Unwind_Resume", "__cxa_throw", "__cxa_rethrow", "__cxa_bad_cast", "__cxa_bad_typeid",
 		"__cxa_pure_virtual", "__cxa_throw_bad_array_new_length", "__cxa_call_unexpected", "_ZSt9terminatev", "__libc_start_main":
 		return true
 	}

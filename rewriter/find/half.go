@@ -53,7 +53,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 				}
 			}
 			if off, ok := s.f.Offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
-				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f})
+				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f, paired: s.code.paired(&i)})
 			}
 		}
 	}
@@ -104,11 +104,44 @@ func (c *code) turned(i *x86.Instr) (x86.Instr, bool) {
 	return next, false
 }
 
+// paired reports whether the instruction beside i, which stores a half, stores the upper half, all ones, in the four
+// bytes behind it, or pushes it there.
+func (c *code) paired(i *x86.Instr) bool {
+	m, toMemory := i.Args[0].(x86asm.Mem)
+	if !toMemory || i.Op != x86asm.MOV {
+		return false
+	}
+	at, fixed := i.MemVaddr()
+	upper := func(p x86.Instr) bool {
+		if p.Op == x86asm.PUSH {
+			return p.Args[0] == x86asm.Imm(-1) && m.Base == x86asm.RSP && m.Disp == 0
+		}
+		to, _ := p.Args[0].(x86asm.Mem)
+		v, alsoFixed := p.MemVaddr()
+		same := fixed && alsoFixed && v == at+halfSize || !fixed && to.Base == m.Base && to.Index == m.Index && to.Disp == m.Disp+halfSize
+		ones, _ := p.Args[1].(x86asm.Imm)
+		return same && p.Op == x86asm.MOV && p.MemBytes >= halfSize && int32(ones) == -1
+	}
+	if p, ok := c.at(i.Next()); ok && upper(p) {
+		return true
+	}
+	for n := uint64(1); n <= x86.MaxLen; n++ {
+		if p, ok := c.at(i.Addr - n); ok && uint64(p.Len) == n && upper(p) {
+			return true
+		}
+	}
+	return false
+}
+
 // judgeHalf follows what the instruction at s loads; it reports whether that becomes an address.
 func judgeHalf(c *code, b *body, s *Site) bool {
 	i, ok := c.at(s.Vaddr)
 	if !ok || b == nil && c.within(s.Vaddr) {
 		return false
+	}
+	if s.paired {
+		s.Verdict, s.Reason = Unknown, "stored beside its upper half"
+		return true
 	}
 	fr := c.frame(b)
 	l := half
@@ -272,7 +305,7 @@ func (s *search) halfWord(vaddr uint64, f Function) {
 
 const (
 	// maxHalves is how many entries of a table of halves are looked at.
-	maxHalves = 64
+	maxHalves = 1 << 10
 	// maxNeedles is how many words are looked for one by one; if there are more, each
 	// instruction that may load one is looked at.
 	maxNeedles = 8

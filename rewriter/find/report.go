@@ -115,7 +115,8 @@ type Site struct {
 
 	Object *File // the object that it is in, nil outside of objects
 
-	entry bool // it is copied on with what is beside it
+	entry  bool // it is copied on with what is beside it
+	paired bool // half an address, stored beside the other half
 }
 
 // Loads reports whether the reference loads its address into Reg.
@@ -125,6 +126,10 @@ func (s *Site) Loads() bool {
 
 // direct reports whether the reference is itself a call or jump.
 func (s *Site) Direct() bool { return s.Kind == CallRel32 || s.Kind == JccRel32 }
+
+// Remains reports whether the address would stay in place behind a jump over the start of the stub, and look like
+// data with the address in it: behind sub, in a mov of 10 bytes.
+func (s *Site) Remains() bool { return s.Kind == MovImm64 && s.Stub.Vaddr != s.Vaddr }
 
 // Adjacent reports whether the call follows the reference without a gap.
 func (s *Site) Adjacent() bool { return s.Call != 0 && s.Call == s.Vaddr+uint64(s.Len) }

@@ -202,7 +202,7 @@ func (r *Report) examine(c *code, sites []Site) error {
 			r.Libc = "dietlibc" // an image base: see slot.go
 		}
 	}
-	tables(sites)
+	c.tables(sites)
 	t, err := findTargets(c, sites)
 	if err != nil {
 		return err

@@ -103,10 +103,11 @@ func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
 func lowerHalf(b []byte, i int) bool { return i >= 2 && b[i-2] == 0 && b[i-1]&^0x0c == 0 }
 
 // word takes the four bytes at b[imm] for data: an address, aligned or not, or the lower half of one.
-// Two bytes before an aligned number, the page's own address is half of -160.
+// Two bytes before an aligned number, the page's own address is half of -160, if that is a number of 8 bytes or
+// another negative one is behind it.
 func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 	switch at := vaddr + uint64(imm); {
-	case at%4 == 2 && f == Gettimeofday:
+	case at%4 == 2 && f == Gettimeofday && (!isWord(b, imm) || len(b) >= imm+10 && binary.LittleEndian.Uint16(b[imm+8:]) == 0xffff):
 	case isWord(b, imm):
 		s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
 	default:

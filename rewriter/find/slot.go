@@ -22,30 +22,57 @@ func (f *flow) slotVerdict() (Verdict, string) {
 	if f.fn.Vaddr() != PageVaddr || len(f.calls) > 0 || !only || f.c.f.Type != elf.TypeExec {
 		return Unknown, fmt.Sprintf("stored in the variable at %#x", first.slot)
 	}
+	image := f.asksForVDSO()
 	for _, u := range f.uses {
-		if at, ok := f.c.slotCalled(u.slot, f.fn); ok && u.how == kept {
+		if u.how != kept {
+			continue
+		}
+		at, read, escapes := f.c.slotUses(u.slot, f.fn)
+		if escapes {
 			return Unknown, fmt.Sprintf("stored in the variable at %#x, which is not only an image base at %#x", u.slot, at)
 		}
+		image = image || read
+	}
+	if !image { // code may load it by the address of something beside it
+		return Unknown, fmt.Sprintf("stored in the variable at %#x", first.slot)
 	}
 	return Dormant, fmt.Sprintf("an image base in the variable at %#x, used where the kernel offers no vDSO", first.slot)
 }
 
-// slotCalled looks for a load from the variable whose value is called, or goes where it
-// cannot be followed, and returns where.
-func (c *code) slotCalled(slot uint64, fn Function) (at uint64, found bool) {
-	refs, _, err := c.f.References(slot)
-	if err != nil {
-		return 0, true // Scan reports it
+// asksForVDSO reports whether the number of the entry of the auxiliary vector that has the vDSO's image base is
+// loaded soon before the address: what the address is chosen over is that base.
+func (f *flow) asksForVDSO() bool {
+	const entry, most = 33, 48 // AT_SYSINFO_EHDR; bytes
+	for at := f.origin - most; at < f.origin && f.body != nil; at++ {
+		if f.body.lens[at] == 0 {
+			continue
+		}
+		if i, ok := f.c.at(at); ok && i.Op == x86asm.MOV && i.Args[1] == x86asm.Imm(entry) {
+			return true
+		}
 	}
-	i := slices.IndexFunc(refs, func(at uint64) bool { return c.loadEscapes(at, slot, fn) })
-	if i < 0 {
-		return 0, false
-	}
-	return refs[i], true
+	return false
 }
 
-// loadEscapes judges the instruction whose displacement is at disp and names the variable.
-func (c *code) loadEscapes(disp, slot uint64, fn Function) bool {
+// slotUses looks at the loads from the variable: whether memory is read at what one of them loads, and whether
+// that is called, or goes where it cannot be followed, and where.
+func (c *code) slotUses(slot uint64, fn Function) (at uint64, read, escapes bool) {
+	refs, _, err := c.f.References(slot)
+	if err != nil {
+		return 0, false, true // Scan reports it
+	}
+	for _, at := range refs {
+		based, escapes := c.loadUses(at, slot, fn)
+		if escapes {
+			return at, read, true
+		}
+		read = read || based
+	}
+	return 0, read, false
+}
+
+// loadUses judges the instruction whose displacement is at disp and names the variable.
+func (c *code) loadUses(disp, slot uint64, fn Function) (read, escapes bool) {
 	// REX, opcode, ModRM and perhaps SIB come before the displacement.
 	for _, back := range [...]uint64{3, 4} {
 		i, ok := c.at(disp - back)
@@ -59,13 +86,13 @@ func (c *code) loadEscapes(disp, slot uint64, fn Function) bool {
 		dst, width, isReg := i.ArgGPR(0)
 		switch {
 		case i.Op == x86asm.CMP || i.Op == x86asm.MOV && !isReg:
-			return false // a test for 0, or the store itself
+			return false, false // a test for 0, or the store itself
 		case i.Op != x86asm.MOV || width != 64:
-			return true
+			return false, true
 		}
 		f := follow(c, i.Addr, i.Next(), dst, fn, nil)
 		harmless := func(u use) bool { return u.how == compared || u.how == based || u.how == left }
-		return len(f.calls) > 0 || slices.ContainsFunc(f.uses, func(u use) bool { return !harmless(u) })
+		return f.has(based), len(f.calls) > 0 || slices.ContainsFunc(f.uses, func(u use) bool { return !harmless(u) })
 	}
-	return true
+	return false, true
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -35,7 +37,8 @@ func judge(c *code, isGo bool, b *body, s *Site) {
 		}
 	case DataWord:
 		s.Verdict, s.Reason = Unknown, "the address is in data"
-		if isGo {
+		// Of the runtime's own variables, that is, and in a stripped program nothing says whose they are.
+		if name := c.fn.names[s.Vaddr].text; isGo && (name == "" || strings.HasPrefix(name, "runtime.")) {
 			s.Verdict, s.Reason = Dormant, "in the data of a Go program, whose runtime calls it only without a vDSO"
 		}
 	case CmpImm32:
@@ -90,16 +93,22 @@ func judgeStore(c *code, b *body, s *Site) {
 	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
 }
 
-// tables finds entries of tables that distinguish addresses, as valgrind's redirections do: a
-// pair with the address is copied into memory, in a file that compares with the page as well.
-func tables(sites []Site) {
+// tables finds the entries of valgrind's table of redirections, which distinguishes addresses: a pair with the
+// address is copied into memory, in a file that compares with the page as well. A table of another program's may be
+// one of functions.
+func (c *code) tables(sites []Site) {
+	known := c.f.budget != nil || slices.ContainsFunc(c.f.Progs, func(p elf.Prog) bool { return p.Type == elf.PTLoad && slices.Contains(valgrindBases, p.Vaddr) })
 	compares := slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 })
 	for i := range sites {
-		if s := &sites[i]; compares && s.entry && s.Verdict == Unknown {
-			s.Verdict, s.Reason = Benign, "an entry of a table, in a program that compares with it"
+		if s := &sites[i]; known && compares && s.entry && s.Verdict == Unknown {
+			s.Verdict, s.Reason = Benign, "an entry of valgrind's table, which compares with it"
 		}
 	}
 }
+
+// valgrindBases are the addresses at which valgrind's tools are linked, and no other programs: its configure.ac,
+// valt_load_address_pri_norml, until 3.12 and since.
+var valgrindBases = []uint64{0x38000000, 0x58000000}
 
 // conclude fills in what the flow found.
 func (f *flow) conclude(b *body, s *Site) {

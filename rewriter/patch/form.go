@@ -41,7 +41,7 @@ func choose(s *find.Site, r *find.Report, allowed []Form) (Form, string) {
 			return Syscall, "Go's stack is too small for the vDSO"
 		}
 		return Left, "Go's stack is too small for the vDSO, and mov and call are not adjacent"
-	case s.Stub.Len != 0 && may(Entry):
+	case s.Stub.Len != 0 && !s.Remains() && may(Entry):
 		return Entry, "the whole function is a stub"
 	case may(Lea):
 		return Lea, leaReason(s)

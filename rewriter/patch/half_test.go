@@ -57,11 +57,16 @@ func TestHalves(t *testing.T) {
 		{"in a variable", "c705 00112000 000460ff 8b05 fa102000" + cdqe + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 		{"in data, as a number", "8b05 fa0f2000 01c0" + ret, 0, 0, 0, 0, "", 0},
 
-		{"in the stack, with its neighbor", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff 488b45f8" + callRax + "c9" + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
-		{"called in the stack, with its neighbor", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff ff55f8 c9" + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"in the stack, with its neighbor", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff 488b45f8" + callRax + "c9" + ret, HalfImm32, Unknown, Left, Left, "upper half", 1},
+		{"called in the stack, with its neighbor", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff ff55f8 c9" + ret, HalfImm32, Unknown, Left, Left, "upper half", 1},
 		{"or to the stack", "55 4889e5 4883ec10 48c745f8 00000000 48814df8 000460ff ff55f8 c9" + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
+		{"in a variable, with its neighbor", "c705 00112000 000460ff c705 fa102000 ffffffff" + ret, HalfImm32, Unknown, Left, Left, "upper half", 1},
+		{"through a pointer, behind its neighbor", "c74304 ffffffff c703 000460ff" + ret, HalfImm32, Unknown, Left, Left, "upper half", 1},
+		{"over what is pushed", "6aff c70424 000460ff" + ret, HalfImm32, Unknown, Left, Left, "upper half", 1},
 		{"in a table", "486304 85 00206000" + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 
+		{"a colour beside a number", "c703 000060ff c74304 fffffff0" + ret, 0, 0, 0, 0, "", 0},
+		{"a colour far from all ones", "c703 000060ff c74308 ffffffff" + ret, 0, 0, 0, 0, "", 0},
 		{"a colour", "bf 000060ff e805000000 31c0" + ret, 0, 0, 0, 0, "", 0},
 		{"a number that is returned", movEax + ret, 0, 0, 0, 0, "", 0},
 		{"a number that is compared", "81ff 000460ff 0f94c0" + ret, 0, 0, 0, 0, "", 0},

@@ -78,6 +78,8 @@ func TestForms(t *testing.T) {
 		{"lea, apart", testELF{symbols: fn}, leaRaxTime + "31ff" + callRax + "c3", nil, nil, Lea, "90 488d05" + rel(at+4, layout.Time.Keep), "only called"},
 		{"mov, jmp behind other code", testELF{symbols: fn}, "31c9" + movRaxTime + "ffe0", nil, nil, Lea, "488d05" + rel(at+5, layout.Time.Keep), "only called"},
 		{"movabs r11, call", testELF{symbols: fn}, "53 49bb 000460ffffffffff 41ffd3 5b c3", nil, nil, Lea, "0f1f00 4c8d1d" + rel(at+7, layout.Time.Keep), "only called"},
+		{"a stub with movabs", testELF{symbols: fn}, "4883ec08 48b8 000460ffffffffff ffd0 4883c408 c3", nil, nil, Lea, "0f1f00 488d05" + rel(at+10, layout.Time.Keep), "only called"},
+		{"a stub with movabs and jmp", testELF{symbols: fn}, "48b8 000460ffffffffff ffe0", nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
 		{"apart", testELF{symbols: fn}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Lea, "488d05" + rel(at+3, layout.Time.Keep), "only called"},
 		{"a hoisted register, called twice", testELF{symbols: fn}, "4155 49c7c5 000460ff 41ffd5 41ffd5 415d c3", nil, nil, Lea, "4c8d2d" + rel(at+5, layout.Time.Keep), "2 times"},
 		{"a call reached from elsewhere", testELF{symbols: fn}, "4885ff 7407" + movRaxTime + callRax + "c3", nil, nil, Lea, "488d05" + rel(at+8, layout.Time.Keep), "only called"},

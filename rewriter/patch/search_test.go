@@ -200,6 +200,13 @@ func TestGoData(t *testing.T) {
 	if r := scanFile(t, file); len(r.Sites) != 1 || r.Sites[0].Verdict != Dormant {
 		t.Fatalf("with Go: got %+v", r.Sites)
 	}
+	for name, want := range map[string]Verdict{"runtime.vdsoGettimeofdaySym": Dormant, "main.clock": Unknown} {
+		e := testELF{text: []byte{0xc3}, data: asm(t, "000460ffffffffff"), noteSection: ".note.go.buildid"}
+		e.symbols = []testSym{{name, e.dataVaddr(), 8, elf.STTFunc, 0}}
+		if r := scanFile(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Verdict != want {
+			t.Errorf("%s: got %+v, want %v", name, r.Sites, want)
+		}
+	}
 }
 
 func TestLibc(t *testing.T) {

@@ -41,7 +41,7 @@ const (
 	maxSteps    = 1 << 20
 	maxNeedles  = 8
 	halfSize    = 4
-	tableSpan   = 63 * halfSize
+	tableSpan   = (1<<10 - 1) * halfSize
 	calleeDepth = 4
 	opRet       = 0xc3
 )

@@ -53,7 +53,8 @@ func TestVerdict(t *testing.T) {
 		{"xor with another slot", movRaxGtod + "6448330425 28000000 48c1c011" + storeRax + "c3", Unknown, "XOR", 0, 0},
 		{"xor without rol", movRaxGtod + "6448330425 30000000" + storeRax + "c3", Unknown, "stored", 0, 0},
 
-		{"cmov, stored plainly", movRdxGtod + "4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Dormant, "image base", 0, 0},
+		{"cmov over AT_SYSINFO_EHDR, stored plainly", "be21000000" + movRdxGtod + "4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Dormant, "image base", 0, 0},
+		{"cmov, stored plainly", movRdxGtod + "4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Unknown, "variable", 0, 0},
 		{"cmov of time, stored plainly", "48c7c2 000460ff 4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Unknown, "variable", 0, 0},
 		{"stored plainly", movRaxGtod + storeRax + "c3", Unknown, "stored in memory", 0, 0},
 		{"stored over the return address", movRaxGtod + "48890424 c3", Live, "only called", 1, 11},
@@ -159,7 +160,8 @@ func TestSlot(t *testing.T) {
 		name, load string
 		want       Verdict
 	}{
-		{"only stored", "", Dormant},
+		{"only stored", "", Unknown},
+		{"only tested", "48833d f3ff1f00 00 c3", Unknown},
 		{"read as an image", "488b05 f4ff1f00 ; mov slot(%rip),%rax\n 488b4020 31c0 c3", Dormant},
 		{"called", "488b05 f4ff1f00 ffd0 c3", Unknown},
 		{"returned", "488b05 f4ff1f00 c3", Unknown},

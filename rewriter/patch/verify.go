@@ -99,7 +99,7 @@ func sameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) err
 }
 
 // verifyPatched looks at the patched file afresh: a scan finds it sound, with the segment that vfix
-// injects, and no patchable site is left but those the plan leaves.
+// injects, and there is no site but those that the plan leaves.
 func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
 	r, err := Scan(after, size)
 	if err != nil {
@@ -113,8 +113,8 @@ func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
 		left[q.Site.Vaddr] = q.Form == Left
 	}
 	for _, s := range r.Sites {
-		if s.Verdict.Patchable() && !left[s.Vaddr] {
-			return fmt.Errorf("after: %v call site at vaddr %#x: still there", s.Function, s.Vaddr)
+		if !left[s.Vaddr] {
+			return fmt.Errorf("after: %v call site at vaddr %#x: not in the plan", s.Function, s.Vaddr)
 		}
 	}
 	if !p.usesSegment() {

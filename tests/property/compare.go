@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -102,11 +104,14 @@ func (t tools) compare(dir string) (problems []string, left int, err error) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			said, err := t.output(0, filepath.Join(bin, name))
+			if i := slices.IndexFunc(keeps[name], assembled.MatchString); err == nil && i >= 0 {
+				err = fmt.Errorf("the call site in %s stays", keeps[name][i])
+			}
 			if err == nil {
 				err = errors.Join(t.killed(filepath.Join(bin, name)),
-					t.same(said, filepath.Join(after, name), keeps[name]),
-					t.same(said, filepath.Join(stripped, name), keeps[name]),
-					t.same(said, filepath.Join(bareAfter, name), bareKeeps[name]))
+					t.same(said, filepath.Join(after, name), keeps[name] != nil),
+					t.same(said, filepath.Join(stripped, name), keeps[name] != nil),
+					t.same(said, filepath.Join(bareAfter, name), bareKeeps[name] != nil))
 			}
 			if err != nil {
 				lock.Lock()
@@ -119,8 +124,12 @@ func (t tools) compare(dir string) (problems []string, left int, err error) {
 	return problems, len(keeps), nil
 }
 
-// patch patches a folder, and returns the names of the programs in which vfix leaves a call site.
-func (t tools) patch(from, to string) (map[string]bool, error) {
+// assembled are the names of the functions in assembly (shapes.go): where the file names them, all is patched.
+var assembled = regexp.MustCompile(`^p[0-9]+_[0-9]`)
+
+// patch patches a folder, and returns the programs in which vfix leaves a call site, each with the functions that
+// these are in.
+func (t tools) patch(from, to string) (map[string][]string, error) {
 	out, err := exec.Command(t.vfix, "patch", "--format", "json", "-o", to, from).Output()
 	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 3) {
 		return nil, fmt.Errorf("vfix patch %s: %w: %s", from, err, exit.Stderr)
@@ -129,19 +138,20 @@ func (t tools) patch(from, to string) (map[string]bool, error) {
 		Results []struct {
 			Files []struct {
 				Path  string
-				Sites []struct{ Form, Verdict string }
+				Sites []struct{ Form, Verdict, Symbol string }
 			}
 		}
 	}
 	if err := json.Unmarshal(out, &doc); err != nil {
 		return nil, fmt.Errorf("vfix patch %s: %w", from, err)
 	}
-	keeps := map[string]bool{}
+	keeps := map[string][]string{}
 	for _, r := range doc.Results {
 		for _, f := range r.Files {
 			for _, s := range f.Sites {
 				if s.Form == "left" && (s.Verdict == "live" || s.Verdict == "dormant-call" || s.Verdict == "unknown") {
-					keeps[strings.TrimSuffix(filepath.Base(f.Path), ".so")] = true
+					name := strings.TrimSuffix(filepath.Base(f.Path), ".so")
+					keeps[name] = append(keeps[name], s.Symbol)
 				}
 			}
 		}
