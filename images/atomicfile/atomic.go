@@ -112,7 +112,7 @@ func (p *File) Discard() {
 
 // Write writes a small file whole or not at all.
 func Write(path string, data []byte) error {
-	p, err := Create(path)
+	p, err := CreateNamed(path, HeldName)
 	if err != nil {
 		return err
 	}

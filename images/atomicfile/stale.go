@@ -37,13 +37,22 @@ func isTemp(name, prefix string) bool {
 // randomPart is random's.
 var randomPart = lazy.Regexp(`^[0-9a-f]{16}$`)
 
-// removeStale removes what killed runs left of path, beside it and, if it is a layout, among
+// layoutIndex and layoutBlobs are what is written in a layout, under the lock on the layout (image-spec, "Image Layout").
+const (
+	layoutIndex = "index.json"
+	layoutBlobs = "blobs"
+)
+
+// removeStale removes what killed runs left of path, beside it and, if it is a layout, of its index and among
 // its blobs. The caller has just got the lock on path. Files that cannot be removed stay: they are in
 // nobody's way.
 func removeStale(path string) {
 	removeTemps(filepath.Dir(path), heldPrefix(path))
-	// A layout's blobs are written under the lock on the layout alone.
-	removeTemps(filepath.Join(path, "blobs", "sha256"), TempPrefix)
+	removeTemps(path, heldPrefix(layoutIndex))
+	algorithms, _ := os.ReadDir(filepath.Join(path, layoutBlobs))
+	for _, a := range algorithms {
+		removeTemps(filepath.Join(path, layoutBlobs, a.Name()), TempPrefix)
+	}
 }
 
 func removeTemps(dir, prefix string) {

@@ -15,9 +15,11 @@ import (
 func TestLockRemovesStale(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")
-	blobs := filepath.Join(path, "blobs", "sha256")
-	if err := os.MkdirAll(blobs, 0o700); err != nil {
-		t.Fatal(err)
+	blobs, other := filepath.Join(path, "blobs", "sha256"), filepath.Join(path, "blobs", "sha512")
+	for _, dir := range []string{blobs, other} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	write := func(names ...string) {
 		for _, n := range names {
@@ -30,10 +32,11 @@ func TestLockRemovesStale(t *testing.T) {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	stale := []string{atomicfile.HeldName(path), filepath.Join(folder, "packed"), atomicfile.TempName(filepath.Join(blobs, "x"))}
+	stale := []string{atomicfile.HeldName(path), filepath.Join(folder, "packed"), atomicfile.TempName(filepath.Join(blobs, "x")),
+		atomicfile.TempName(filepath.Join(other, "x")), atomicfile.HeldName(filepath.Join(path, "index.json"))}
 	others := []string{ // another output's, one that needs no lock, and names that are alike
 		atomicfile.HeldName(filepath.Join(dir, "out2")), atomicfile.TempName(path), filepath.Join(dir, atomicfile.HeldPrefix(path)+"mine"),
-		filepath.Join(path, atomicfile.TempPrefix+"0123456789abcdef"), filepath.Join(blobs, "0123456789abcdef"),
+		filepath.Join(path, atomicfile.TempPrefix+"0123456789abcdef"), atomicfile.HeldName(filepath.Join(path, "other.json")), filepath.Join(blobs, "0123456789abcdef"),
 	}
 	write(slices.Concat(stale, others)...)
 	unlock := imagetest.Must[func()](t)(atomicfile.Lock(context.Background(), path, nil))

@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/lazy"
 )
 
@@ -27,7 +28,7 @@ func EachRepository(ctx context.Context, host, prefix string, o Options, f func(
 	if err != nil {
 		return err
 	}
-	wrong := func(err error) error { return repositoriesError(ctx, reg, err) }
+	wrong := func(err error) error { return repositoriesError(ctx, reg, jsonobject.InWords(err)) }
 	list, err := p.Catalogger(ctx, reg)
 	if err != nil {
 		return wrong(err)
@@ -98,7 +99,7 @@ var isTag = lazy.Regexp(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 // EachTags calls f for each page of the tags of a repository that are of images.
 func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]name.Tag) error) error {
 	wrong := func(err error) error {
-		return registryError(ctx, repo.Registry, "repository "+repo.RepositoryStr()+", list of tags", "no such repository", err)
+		return registryError(ctx, repo.Registry, "repository "+repo.RepositoryStr()+", list of tags", "no such repository", jsonobject.InWords(err))
 	}
 	opts, err := o.Net.Options(ctx, repo, false)
 	if err != nil {

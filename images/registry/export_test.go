@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -36,6 +37,14 @@ var ErrPlainHTTP = errPlainHTTP
 // Dial makes connections with dial.
 func (r *Network) Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	r.common.DialContext = dial
+}
+
+// Answer sends plain HTTP to rt, and refuses all other connections.
+func (r *Network) Answer(rt http.RoundTripper) {
+	r.common.RegisterProtocol("http", rt)
+	r.Dial(func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	})
 }
 
 // Learn has a network learn of a blob in a repository, and take a turn with it.

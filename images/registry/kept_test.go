@@ -3,6 +3,7 @@ package registry_test
 import (
 	"bytes"
 	"io"
+	"os"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -10,9 +11,16 @@ import (
 	"vfix.dev/vfix/images/registry"
 )
 
+// open is how many files this process has open; 0 if that is not known.
+func open() int {
+	all, _ := os.ReadDir("/proc/self/fd")
+	return len(all)
+}
+
 // A blob that is kept stays until its last reader is done, whoever wanted it; one without its digest is
 // not kept.
 func TestKept(t *testing.T) {
+	before := open()
 	net := registry.NewNetwork(registry.Options{})
 	content := bytes.Repeat([]byte("layer"), 1000)
 	h, _, err := v1.SHA256(bytes.NewReader(content))
@@ -26,6 +34,7 @@ func TestKept(t *testing.T) {
 	}
 	release()
 	release = net.Keep([]v1.Hash{h})
+	net.Keep([]v1.Hash{h})()
 	net.KeepContent(h, content)
 	first, second := net.OpenKept(h), net.OpenKept(h)
 	if first == nil || second == nil {
@@ -40,5 +49,8 @@ func TestKept(t *testing.T) {
 	second.Close()
 	if _, err := second.Read(make([]byte, 1)); err == nil {
 		t.Error("it is kept for nobody")
+	}
+	if n := open(); n != before {
+		t.Errorf("%d files are open, and %d were before", n, before)
 	}
 }

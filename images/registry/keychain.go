@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +61,6 @@ func (k keychain) ResolveContext(ctx context.Context, target authn.Resource) (au
 		if err != nil {
 			return nil, err
 		}
-		found.ServerAddress = "" // of the question, not of the answer
 		if found != (types.AuthConfig{}) {
 			return authn.FromConfig(authn.AuthConfig{
 				Username: found.Username, Password: found.Password, Auth: found.Auth,
@@ -118,12 +116,9 @@ func readAuthFile(path string) (*configfile.ConfigFile, error) {
 func (k keychain) lookUp(ctx context.Context, path string, c *configfile.ConfigFile, target authn.Resource) (types.AuthConfig, error) {
 	host := target.RegistryStr()
 	keys := []string{target.String()}
-	for key := target.String(); key != host && strings.Contains(key, "/"); {
-		key = key[:strings.LastIndexByte(key, '/')]
+	for key := target.String(); key != host; {
+		key = key[:strings.LastIndexByte(key, '/')] // a target begins with its host and a slash
 		keys = append(keys, key)
-	}
-	if !slices.Contains(keys, host) {
-		keys = append(keys, host)
 	}
 	for n, key := range keys {
 		if key == name.DefaultRegistry {
@@ -145,7 +140,7 @@ func (k keychain) lookUp(ctx context.Context, path string, c *configfile.ConfigF
 	plain := *c
 	plain.CredentialsStore, plain.CredentialHelpers = "", nil
 	for _, key := range keys {
-		found, err := plain.GetAuthConfig(key)
+		found, err := plain.GetAuthConfig(key) // its address is that of the question
 		if found.ServerAddress = ""; err != nil || found != (types.AuthConfig{}) {
 			return found, err
 		}

@@ -78,6 +78,44 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// Without a home directory nothing is looked for in the current one, and a file that is not there has no credentials.
+func TestCredentialsWithoutHome(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, path := range []string{".docker/config.json", ".config/containers/auth.json", "containers/auth.json", "config.json"} {
+		write(t, dir+"/"+path, auths("reg.example", "here"), 0o600)
+	}
+	for _, docker := range []string{"", dir + "/absent"} {
+		for n, v := range map[string]string{"HOME": "", "USERPROFILE": "", "DOCKER_CONFIG": docker, "XDG_RUNTIME_DIR": "", "XDG_CONFIG_HOME": "", registry.AuthFileVar: ""} {
+			t.Setenv(n, v)
+		}
+		auth, err := registry.Keychain("", time.Minute).ResolveContext(context.Background(), imagetest.Must[name.Repository](t)(name.NewRepository("reg.example/a")))
+		if err != nil || auth != authn.Anonymous {
+			t.Errorf("DOCKER_CONFIG=%q: got %v, %v", docker, auth, err)
+		}
+	}
+}
+
+// A helper is asked for the registry, once, by the name that docker login gives it.
+func TestCredentialHelperIsAsked(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the helpers are shell scripts")
+	}
+	dir := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", dir)
+	t.Setenv(registry.AuthFileVar, "")
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	write(t, dir+"/config.json", `{"credsStore":"notes"}`, 0o600)
+	write(t, dir+"/docker-credential-notes", "#!/bin/sh\nread host; echo \"$1 $host\" >>'"+dir+"/notes'; echo credentials not found in native keychain; exit 1\n", 0o755)
+	for repo, want := range map[string]string{"reg.example/a/b": "get reg.example\n", "redis": "get https://index.docker.io/v1/\n"} {
+		write(t, dir+"/notes", "", 0o600)
+		auth, err := registry.Keychain("", time.Minute).ResolveContext(context.Background(), imagetest.Must[name.Repository](t)(name.NewRepository(repo)))
+		if got := string(imagetest.Must[[]byte](t)(os.ReadFile(dir + "/notes"))); got != want || auth != authn.Anonymous || err != nil {
+			t.Errorf("%s: asked %q, want %q; got %v, %v", repo, got, want, auth, err)
+		}
+	}
+}
+
 // A helper that hangs, prints for ever or fails ends in an error that has none of its words.
 func TestCredentialHelpers(t *testing.T) {
 	if runtime.GOOS == "windows" {

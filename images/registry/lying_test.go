@@ -363,4 +363,40 @@ func TestPushOfIndexRefused(t *testing.T) {
 	if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/index:1"}, media.Result{Index: idx}, imagetest.Fast); err != nil {
 		t.Errorf("the control: %v", err)
 	}
+	// Entries that are there are not sent again.
+	f.Reset(nil)
+	if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/index:2"}, media.Result{Index: idx}, imagetest.Fast); err != nil {
+		t.Error(err)
+	}
+	if n := f.Count("PUT "); n != 1 {
+		t.Errorf("an index that is there: %d PUTs, want that of its name: %q", n, f.Seen)
+	}
+}
+
+// Blobs that a registry lost after this command brought them there are brought again.
+func TestPushOfLostBlobs(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	s := newSubject(t)
+	o := imagetest.Fast.WithDefaults()
+	push := func(tag string) error {
+		_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/lost" + tag}, media.Result{Image: s.image}, o)
+		return err
+	}
+	if err := push(":1"); err != nil {
+		t.Fatal(err)
+	}
+	refused, asked := false, 0
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/blobs/") {
+			asked++
+		}
+		if r.Method != "PUT" || !strings.Contains(r.URL.Path, "/manifests/") || refused && asked > 0 {
+			return false
+		}
+		refused, asked = true, 0
+		return says(404, []byte(`{"errors":[{"code":"MANIFEST_BLOB_UNKNOWN"}]}`))(w, r, 0)
+	})
+	if err := push(":2"); err != nil || !refused {
+		t.Errorf("%v, refused: %v", err, refused)
+	}
 }

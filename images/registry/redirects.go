@@ -110,8 +110,8 @@ func isLoopback(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
 		return true
 	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
+	ip, _ := netip.ParseAddr(host) // a name has none
+	return ip.Unmap().IsLoopback()
 }
 
 // sharedNetwork is carrier-grade NAT's (RFC 6598).
@@ -153,10 +153,10 @@ func localRealm(resp *http.Response) {
 	at := resp.Request.URL
 	for n, text := range resp.Header["Www-Authenticate"] {
 		const key = `realm="`
-		_, rest, ok := strings.Cut(text, key)
-		realm, _, closed := strings.Cut(rest, `"`)
+		_, rest, _ := strings.Cut(text, key)
+		realm, _, _ := strings.Cut(rest, `"`)
 		u, err := url.Parse(realm)
-		if !ok || !closed || err != nil || u.Host == at.Host || !privateAddress(u.Hostname()) || mayLead(resp.Request.Context(), at.Hostname(), u.Hostname()) != nil {
+		if err != nil || u.Host == at.Host || !privateAddress(u.Hostname()) || mayLead(resp.Request.Context(), at.Hostname(), u.Hostname()) != nil {
 			continue
 		}
 		here := *u

@@ -232,8 +232,8 @@ func (s *sending) resume(ctx context.Context) {
 		return
 	}
 	drain(resp)
-	has, ok := uploaded(resp.Header.Get("Range"))
-	if resp.StatusCode != http.StatusNoContent || !ok || has == 0 || has > s.b.Size {
+	has := uploaded(resp.Header.Get("Range"))
+	if resp.StatusCode != http.StatusNoContent || has == 0 || has > s.b.Size {
 		return
 	}
 	s.location, s.offset = at, has
@@ -242,18 +242,15 @@ func (s *sending) resume(ctx context.Context) {
 	}
 }
 
-// uploaded reads the answer to how much of an upload is there, 0-LAST. 0-0 is what
+// uploaded reads the answer to how many bytes of an upload are there, 0-LAST. 0-0 is what
 // distribution says of nothing.
-func uploaded(text string) (int64, bool) {
+func uploaded(text string) int64 {
 	last, ok := strings.CutPrefix(strings.TrimPrefix(text, "bytes="), "0-")
 	n, err := strconv.ParseInt(last, 10, 64)
-	if !ok || err != nil || n < 0 {
-		return 0, false
+	if !ok || err != nil || n <= 0 {
+		return 0
 	}
-	if n == 0 {
-		return 0, true
-	}
-	return n + 1, true
+	return n + 1
 }
 
 // next takes the address of the next request of an upload from an answer.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -157,12 +158,18 @@ func TestAnswersResume(t *testing.T) {
 	}
 }
 
+// deadline is an error that may be of a time that is over.
+type deadline bool
+
+func (d deadline) Error() string { return "deadline" }
+func (d deadline) Timeout() bool { return bool(d) }
+
 // TestIsTemporary: errors of connections that may not be there the next time, and such that will be.
 func TestIsTemporary(t *testing.T) {
 	for want, all := range map[bool][]error{
-		true: {errors.New("http: server closed idle connection"), errors.New("http2: client conn could not be established"), io.EOF, &net.OpError{Op: "write", Err: syscall.EPIPE}, &net.DNSError{IsTimeout: true}},
+		true: {errors.New("http: server closed idle connection"), errors.New("http2: client conn could not be established"), io.EOF, &net.OpError{Op: "write", Err: syscall.EPIPE}, &net.DNSError{IsTimeout: true}, deadline(true)},
 		false: {nil, registry.ErrPlainHTTP, context.Canceled, &tls.CertificateVerificationError{Err: io.EOF}, &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")},
-			&net.DNSError{IsNotFound: true}},
+			&net.DNSError{IsNotFound: true}, deadline(false)},
 	} {
 		for _, err := range all {
 			if registry.IsTemporary(err) != want {
@@ -197,6 +204,74 @@ func TestRetryAfter(t *testing.T) {
 	}
 	if wait, ok := p.Pause(3, nil); !ok || wait < 4*time.Second || wait > 5*time.Second {
 		t.Errorf("third pause: %v", wait)
+	}
+}
+
+// A login is made once for what it is needed for: to pull, or to push; requests, bytes and further tries are counted.
+func TestLoginsAndCounts(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	img := noiseImage(t, 1<<20)
+	imagetest.Put(t, "docker://"+f.Host+"/a/noise:1", media.Result{Image: img})
+	var scopes []string
+	var ill atomic.Int64
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.URL.Path == "/token":
+			scopes = append(scopes, strings.Join(r.URL.Query()["scope"], "+"))
+			fmt.Fprint(w, `{"token":"tok"}`)
+		case r.Header.Get("Authorization") != "Bearer tok":
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+f.Host+`/token",service="s"`)
+			w.WriteHeader(401)
+		case strings.Contains(r.URL.Path, "/manifests/1") && ill.Add(1) <= 2:
+			w.WriteHeader(503)
+		default:
+			return false
+		}
+		return true
+	})
+	o := imagetest.Fast
+	o.Meter = &registry.Meter{}
+	o = o.WithDefaults()
+	for range 2 {
+		src := imagetest.Must[*media.Source](t)(sources.Open(context.Background(), "docker://"+f.Host+"/a/noise:1", o))
+		imagetest.SameImage(t, src.Image, img)
+	}
+	if want := []string{"repository:a/noise:pull"}; !slices.Equal(scopes, want) {
+		t.Errorf("to pull: asked for %q, want %q", scopes, want)
+	}
+	pulled := o.Meter.Total()
+	size := imagetest.Must[*v1.Manifest](t)(img.Manifest()).Layers[0].Size
+	if pulled.Received < size || pulled.Sent != 0 || pulled.Retries != 2 {
+		t.Errorf("to pull a layer of %d bytes: %+v", size, pulled)
+	}
+	scopes = nil
+	for _, tag := range []string{":1", ":2"} {
+		if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/b/noise" + tag}, media.Result{Image: noiseImage(t, 1<<19)}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"repository:b/noise:push,pull"}; !slices.Equal(scopes, want) {
+		t.Errorf("to push: asked for %q, want %q", scopes, want)
+	}
+	if pushed := o.Meter.Total(); pushed.Sent < 1<<19 || pushed.Requests <= pulled.Requests {
+		t.Errorf("to push: %+v", pushed)
+	}
+}
+
+// A connection that is refused is tried again, unless it is one to this machine, where plain HTTP comes next.
+func TestRefused(t *testing.T) {
+	for name, want := range map[string]int{"reg.example/a": 3, "127.0.0.1:5000/a": 2} {
+		o := imagetest.Fast.WithDefaults()
+		dialled := 0
+		o.Net.Dial(func(context.Context, string, string) (net.Conn, error) {
+			dialled++
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		})
+		_, err := sources.Open(context.Background(), "docker://"+name+":1", o)
+		imagetest.WantErr(t, err, nil, "refused")
+		if dialled != want {
+			t.Errorf("%s: %d connections, want %d", name, dialled, want)
+		}
 	}
 }
 
@@ -351,6 +426,9 @@ func TestDownloadResumes(t *testing.T) {
 			got, err := io.ReadAll(rc)
 			if c.want != "" {
 				imagetest.WantErr(t, err, nil, c.want)
+				if c.bad != "" && sent != 2 {
+					t.Errorf("%d requests, and a wrong answer stays one", sent)
+				}
 				return
 			}
 			if err != nil || !bytes.Equal(got, content) {
@@ -398,6 +476,10 @@ func TestRedirects(t *testing.T) {
 		{"https://10.0.0.1/", "https://10.0.0.1:5001/x", true},
 		{"https://10.0.0.1/", "https://169.254.169.254/x", false},
 		{"https://10.0.0.1/", "https://0.0.0.0/x", false},
+		{"https://10.0.0.1/", "https://[::ffff:0.0.0.0]/x", false},
+		{"https://10.0.0.1/", "https://[::ffff:127.0.0.1]/x", false},
+		{"http://127.0.0.1:5000/", "http://127.0.0.2:6000/x", true},
+		{"http://localhost:5000/", "http://127.0.0.1:6000/x", true},
 		{"https://reg.example/", "https://169.254.169.254/latest", false},
 		{"https://reg.example/", "https://localhost/x", false},
 		{"https://reg.example/", "https://[::ffff:127.0.0.1]/x", false},

@@ -44,8 +44,9 @@ func noiseImage(t testing.TB, size int) v1.Image {
 // came before a connection broke, or not.
 type uploader struct {
 	keeps, tells bool
-	cuts         int // this many PATCHes are cut off in the middle
-	mute         int // this many PUTs are done and not answered
+	silent       bool // the answer to how much is there has no address
+	cuts         int  // this many PATCHes are cut off in the middle
+	mute         int  // this many PUTs are done and not answered
 
 	mu     sync.Mutex
 	begun  int
@@ -77,7 +78,13 @@ func (u *uploader) serve(w http.ResponseWriter, r *http.Request) bool {
 		w.WriteHeader(http.StatusNotFound)
 		return true
 	}
-	w.Header().Set("Location", r.URL.Path)
+	if !u.silent || r.Method != "GET" {
+		w.Header().Set("Location", r.URL.Path)
+	}
+	if (r.Method == "PATCH" || r.Method == "PUT") && r.Header.Get("Content-Type") != "application/octet-stream" {
+		w.WriteHeader(http.StatusUnsupportedMediaType)
+		return true
+	}
 	switch r.Method {
 	case "POST":
 		u.begun++
@@ -143,6 +150,7 @@ func TestUploadResumes(t *testing.T) {
 	}{
 		{name: "nothing breaks", u: &uploader{}, begun: 2},
 		{name: "goes on", u: &uploader{keeps: true, tells: true, cuts: 3}, begun: 2, resumed: 3},
+		{name: "goes on, at the same address", u: &uploader{keeps: true, tells: true, silent: true, cuts: 2}, begun: 2, resumed: 2},
 		{name: "kept and not reported", u: &uploader{keeps: true, cuts: 2}, begun: 4},
 		{name: "begun again", u: &uploader{tells: true, cuts: 2}, begun: 4},
 		{name: "done and not reported", u: &uploader{mute: 1}, begun: 2},

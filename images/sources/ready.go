@@ -32,7 +32,8 @@ func Ready(ctx context.Context, dest media.Ref, o media.Options) error {
 	default:
 		return nil
 	}
-	f, err := atomicfile.Create(dest.Name)
+	// Under a name that the next run removes, should this one be killed here.
+	f, err := atomicfile.CreateNamed(dest.Name, atomicfile.HeldName)
 	if err != nil {
 		return fmt.Errorf("%s: %w", dest.Name, err)
 	}

@@ -223,7 +223,7 @@ func (s *strict) errorf(at int, format string, a ...any) error {
 
 // Errors of a decoder about a file that a user wrote, in words.
 
-// InWords is an error of encoding/json's decoder in words of JSON, not of Go; nil stays nil.
+// InWords is an error of encoding/json's decoder in words of JSON, not of Go; nil and other errors stay as they are.
 func InWords(err error) error {
 	var other *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -243,10 +243,10 @@ func InWords(err error) error {
 		return fmt.Errorf("%sgot %s %s, want %s", where, article, other.Value, wanted(other.Type.Kind()))
 	case errors.As(err, &syntax):
 		return fmt.Errorf("no valid JSON: %w", err)
-	case err != nil:
+	case err != nil && strings.HasPrefix(err.Error(), "json: "): // has no type (decode.go, "unknown field")
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
-	return nil
+	return err
 }
 
 // wanted is what a member may be.
