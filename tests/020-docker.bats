@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # rebuild with a docker engine. The engine runs under the seccomp oracle, so that each of its
 # containers is killed when it calls the vsyscall page.
 load helpers

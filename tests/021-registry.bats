@@ -4,7 +4,7 @@ load helpers
 
 setup_file() {
 	load helpers
-	start_legacy_registry
+	legacy_image=$small_image start_legacy_registry
 }
 
 teardown_file() {
@@ -48,9 +48,9 @@ fetch() {
 	run_vfix rebuild "docker://$registry/legacy:1" -o "docker://$registry/legacy:runs"
 	fetch legacy:runs
 	umoci raw unpack --image "$BATS_TEST_TMPDIR/fetched:x" "$BATS_TEST_TMPDIR/rootfs"
-	run "$novsyscall" unshare --net chroot "$legacy_image/rootfs" /usr/local/bin/docker-entrypoint.sh redis-server --version
+	run "$novsyscall" unshare --net chroot "$small_image/rootfs" /usr/local/bin/clock
 	expect 'status of the base' "$status" "$status_sigsys"
-	run "$novsyscall" unshare --net chroot "$BATS_TEST_TMPDIR/rootfs" /usr/local/bin/docker-entrypoint.sh redis-server --version
+	run "$novsyscall" unshare --net chroot "$BATS_TEST_TMPDIR/rootfs" /usr/local/bin/clock
 	expect 'status of the result' "$status" 0
 }
 
@@ -81,7 +81,7 @@ fetch() {
 # push_index: legacy:index, the legacy image for linux/amd64 and another image for linux/arm64.
 push_index() {
 	local dir=$BATS_TEST_TMPDIR/index
-	cp -r "$legacy_image/oci" "$dir"
+	cp -r "$small_image/oci" "$dir"
 	umoci new --image "$dir:arm"
 	umoci config --image "$dir:arm" --architecture arm64 --os linux
 	jq -c '{schemaVersion: 2, mediaType: "application/vnd.oci.image.index.v1+json",

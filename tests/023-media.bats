@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # Where images come from and go to, beyond what the other files rebuild: docker contexts,
 # archives of several images, a disk that is full, an engine that is gone. The image is one
 # folder and a program that calls the vsyscall page.

@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # The formats that vfix writes and reads, in one ordinary engine with its own seccomp profile: the fallback, the
 # preload library, the drop-in layer in a docker build, the engine's tarballs.
 # shellcheck disable=SC2154

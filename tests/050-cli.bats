@@ -296,7 +296,7 @@ hanging_vfix() {
 
 @test "rebuild: stdout is one reference, the table is on stderr, JSON carries both" {
 	requires legacy_image
-	layout=oci:$legacy_image/oci:legacy
+	layout=oci:$small_image/oci:legacy
 	run_vfix rebuild "$layout" -o oci:out:x
 	expect stdout "$output" oci:out:x
 	expect_match stderr "$stderr" 'call sites patched'
@@ -315,7 +315,7 @@ hanging_vfix() {
 
 @test "rebuild: without a daemon, the message says which -o to type" {
 	requires legacy_image
-	run_vfix 1 rebuild "oci:$legacy_image/oci:legacy"
+	run_vfix 1 rebuild "oci:$small_image/oci:legacy"
 	expect_error
 	expect_match hint "$stderr" '-o '
 }

@@ -241,6 +241,27 @@ boot() {
 	boot --vsyscall emulate
 }
 
+@test "preload: a setuid program, another user, a read-only root, constructors" {
+	vm_root
+	local user=65534:65534 # before the packages, which make the root ten times as large
+	echo /usr/lib/libvfix.so >"$root/etc/ld.so.preload"
+	run_vm --vsyscall none --root "$root" --read-only --user "$user" -- 'survive-setuid process-plain' \
+		'survive process-plain' early early-initfirst "bash -c 'echo up'" 'survive kernel-dies-here'
+	for n in 1 2 3 4 5; do expect_vm $n 0; done
+	# The default action, at the true address.
+	expect_vm 6 "$status_sigsegv"
+	expect_match 'kernel log' "$(cat "$vm_out/6.kernel")" 'segfault at dead000 '
+	: >"$root/etc/ld.so.preload"
+	# The variable does not reach a setuid program, and so is the control.
+	run_vm --vsyscall none --root "$root" --read-only --user "$user" --env LD_PRELOAD=/usr/lib/libvfix.so -- \
+		'survive-setuid process-plain' 'survive process-plain'
+	expect_vm 1 "$status_sigsegv"
+	expect_vm 2 0
+	run_vm --vsyscall none --root "$root" --read-only --user "$user" -- \
+		'survive process-plain' early early-initfirst "bash -c 'echo up'"
+	for n in 1 2 3 4; do expect_vm $n "$status_sigsegv"; done
+}
+
 @test "preload: bash, gcc, perl, python, the JVM and redis, with their handlers and crash reports" {
 	vm_root
 	local java=/usr/lib/jvm/java-17-openjdk-amd64/bin/java n
@@ -315,27 +336,6 @@ boot() {
 	done
 	expect_vm 11 4
 	expect 'gcc without the library' "$(cat "$vm_out/11.stdout")" ''
-}
-
-@test "preload: a setuid program, another user, a read-only root, constructors" {
-	vm_root
-	local user=65534:65534
-	echo /usr/lib/libvfix.so >"$root/etc/ld.so.preload"
-	run_vm --vsyscall none --root "$root" --read-only --user "$user" -- 'survive-setuid process-plain' \
-		'survive process-plain' early early-initfirst "bash -c 'echo up'" 'survive kernel-dies-here'
-	for n in 1 2 3 4 5; do expect_vm $n 0; done
-	# The default action, at the true address.
-	expect_vm 6 "$status_sigsegv"
-	expect_match 'kernel log' "$(cat "$vm_out/6.kernel")" 'segfault at dead000 '
-	: >"$root/etc/ld.so.preload"
-	# The variable does not reach a setuid program, and so is the control.
-	run_vm --vsyscall none --root "$root" --read-only --user "$user" --env LD_PRELOAD=/usr/lib/libvfix.so -- \
-		'survive-setuid process-plain' 'survive process-plain'
-	expect_vm 1 "$status_sigsegv"
-	expect_vm 2 0
-	run_vm --vsyscall none --root "$root" --read-only --user "$user" -- \
-		'survive process-plain' early early-initfirst "bash -c 'echo up'"
-	for n in 1 2 3 4; do expect_vm $n "$status_sigsegv"; done
 }
 
 @test "preload: the libcs of old systems" {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
+# bats file_tags=long
 # vfix-runtime under container engines, which run under the seccomp oracle: each process of a
 # container that calls the vsyscall page is killed. The image is the legacy one, unmodified.
 load helpers

@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # vfix install and uninstall: the engines themselves read what was written, in a root folder
 # of the test's own.
 # Variables come from helpers.bash.

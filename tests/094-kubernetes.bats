@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # The manifests of deploy/kubernetes: valid, and the installer image does on a root folder
 # what the DaemonSet has it do on a node.
 # Variables come from helpers.bash.

@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # The output of vfix-runtime for operators of nodes: the record of starts, their summary, counters,
 # a check of the installation, and versions side by side.
 # Variables come from helpers.bash and bundles.bash.
@@ -228,9 +227,10 @@ older() {
 		"$@"
 	END
 	check_in() { rm -rf "$work/over"; WORK=$work VFIX=$VFIX run --separate-stderr unshare --mount --net bash "$work/in-overlays" "$@"; }
+	# Temporary files are in a folder of their own: in the machine's are those of whatever runs beside this.
 	# shellcheck disable=SC2016 # for the inner shell
-	check_in sh -c 'find /var /etc /run /tmp -xdev | grep -v "^/tmp/\(bats\|vfix-vm\)" | sort >"$WORK/before"; vfix install --check --format json; status=$?
-		find /var /etc /run /tmp -xdev | grep -v "^/tmp/\(bats\|vfix-vm\)" | sort >"$WORK/after"; exit $status'
+	check_in sh -c 'export TMPDIR=$WORK/tmp; mkdir -p "$TMPDIR"; left() { find /var /etc /run "$TMPDIR" -xdev | sort; }
+		left >"$WORK/before"; vfix install --check --format json; status=$?; left >"$WORK/after"; exit $status'
 	expect "status: $output$stderr" "$status" 0
 	expect 'the check' "$(jq -c '[.installed, .program, .engines[0].engine, .engines[0].names_runtime, .start.ok, .problems]' <<<"$output")" \
 		'[true,"/usr/local/bin/vfix-runtime","podman",true,true,[]]'

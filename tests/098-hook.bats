@@ -1,5 +1,4 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
 # vfix-runtime as an OCI hook of runc: bundles with the root filesystem of the legacy image, which run under the
 # seccomp oracle.
 # Variables come from helpers.bash.

@@ -3,6 +3,8 @@
 # save before 1.10.
 load helpers
 
+legacy_image=$small_image
+
 setup_file() {
 	load helpers
 	start_legacy_registry old:1 --format v2s1

@@ -358,12 +358,12 @@ os.setxattr("box/home/u/data", "system.posix_acl_access", struct.pack("<I", 2) +
 }
 
 @test "convert: an image to a sandbox folder" {
-	run_vfix convert "oci:$legacy_image/oci" -o dir:root
+	run_vfix convert "oci:$small_image/oci" -o dir:root
 	run chroot root /usr/local/bin/clock
 	expect status "$status" 0
 	# By an ordinary user, all is his.
 	local open
-	open_folder "$VFIX" "$legacy_image/oci"
+	open_folder "$VFIX" "$small_image/oci"
 	chown -R 65534:65534 "$open"
 	run -0 --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups env TMPDIR="$open" \
 		"$open/vfix" convert "oci:$open/oci" -o "dir:$open/root"

@@ -3,6 +3,8 @@
 # estargz, foreign layers, very many of them; and attestations beside images.
 load helpers
 
+legacy_image=$small_image
+
 setup() {
 	requires image_tools legacy_image
 	enter_work

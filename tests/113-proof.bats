@@ -3,6 +3,8 @@
 # databases, marks and signatures.
 load helpers
 
+legacy_image=$small_image
+
 setup_file() {
 	load helpers
 	start_legacy_registry

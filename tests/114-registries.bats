@@ -2,6 +2,8 @@
 # Registries that are slow, rude, or want certificates.
 load helpers
 
+legacy_image=$small_image
+
 setup_file() {
 	load helpers
 	start_legacy_registry

@@ -1,6 +1,9 @@
 #!/usr/bin/env bats
 # Whatever happens there is the old result or the whole new one.
+# Functions are called by name.
+# shellcheck disable=SC2317
 load helpers
+legacy_image=$small_image
 
 setup() {
 	requires image_tools legacy_image
@@ -9,71 +12,49 @@ setup() {
 	layout=oci:$legacy_image/oci:legacy
 }
 
-blobs() { find "$1" -path '*/blobs/*' -type f 2>/dev/null | wc -l; }
-
-# interrupted N DEST: starts a rebuild and kills it as soon as N blobs of it are there, in a
-# folder that is going to be the layout or is it. Prints how it ended.
-interrupted() {
-	local pid
-	"$VFIX" rebuild --progress quiet "$layout" -o "$2" >/dev/null 2>&1 3>&- &
-	pid=$!
-	until has_ended "$pid" || [ "$(blobs .)" -ge "$1" ]; do :; done
-	kill -KILL "$pid" 2>/dev/null
-	wait "$pid"
-	echo "$?"
+# killed LEAST COMMAND...: runs the command, killed as it enters each of some calls in turn, each time after the test's
+# function prepare and before its function check. Fails if it is over after fewer kills.
+killed() {
+	local call n kills=0 least=$1
+	shift
+	for call in fsync renameat unlinkat; do
+		for n in 1 2 3 4 5 6 7; do
+			prepare
+			run "$build/killat" "$call" "$n" "$@"
+			[ "$status" = 137 ] || break
+			kills=$((kills + 1))
+			echo "killed at $call $n"
+			check
+			# The next run is not hindered by what is left, and removes it.
+			run -0 "$@"
+			expect "left behind after a kill at $call $n" "$(find . -name '.vfix-*' | tr '\n' ' ')" ''
+		done
+	done
+	echo "killed $kills times" >&3
+	[ "$kills" -ge "$least" ] || fail "killed $kills times"
 }
 
 @test "rebuild: killed while it writes a layout, there is none or all of it" {
-	for n in 1 3 5; do
-		rm -rf out .vfix-* .out*
-		run interrupted "$n" oci:out:x
-		echo "at $n blobs: $output"
-		if [ -e out ]; then
-			"$build/validate" out
-		fi
-		# The next run is not hindered by what is left, and removes it.
-		run_vfix rebuild "$layout" -o oci:out:x
-		"$build/validate" out
-		expect 'left behind' "$(find . -name '.vfix-*' | tr '\n' ' ')" ''
-	done
+	prepare() { rm -rf out .vfix-* .out*; }
+	check() { [ ! -e out ] || "$build/validate" out; }
+	killed 5 "$VFIX" rebuild --progress quiet "$layout" -o oci:out:x
+	"$build/validate" out
 }
 
 @test "rebuild: killed while it adds to a layout, the old image is whole" {
 	run_vfix rebuild "$layout" -o oci:first:old --provenance none
-	for n in 1 3; do
-		rm -rf out
-		cp -r first out
-		# Only what is new is written: the patched layer and the manifest of another fallback mode.
-		"$VFIX" rebuild --progress quiet --provenance none --fallback always "$layout" -o oci:out:new >/dev/null 2>&1 3>&- &
-		pid=$!
-		until has_ended "$pid" || [ "$(blobs out)" -ge "$(($(blobs first) + n))" ]; do :; done
-		kill -KILL "$pid" 2>/dev/null || true
-		wait "$pid" || true
-		"$build/validate" out
-		run_vfix scan oci:out:old
-	done
+	prepare() { rm -rf out && cp -r first out; }
+	check() { "$build/validate" out && run_vfix scan oci:out:old; }
+	# Only what is new is written: the patched layer and the manifest of another fallback mode.
+	killed 5 "$VFIX" rebuild --progress quiet --provenance none --fallback always "$layout" -o oci:out:new
 }
 
 @test "rebuild: killed while it writes an archive, the old one is there" {
 	run_vfix rebuild "$layout" -o oci-archive:old.tar --provenance none
 	run_vfix rebuild "$layout" -o oci-archive:new.tar --provenance none --fallback always
-	# It may be through before it is seen to write; one of a few is not.
-	for _ in 1 2 3 4 5 6 7 8; do
-		cp old.tar out.tar
-		rm -f .vfix-*
-		"$VFIX" rebuild --progress quiet --provenance none --fallback always "$layout" -o oci-archive:out.tar >/dev/null 2>&1 3>&- &
-		pid=$!
-		until ! [ -e "/proc/$pid/exe" ] || compgen -G '.vfix-*' >/dev/null; do :; done
-		kill -KILL "$pid" 2>/dev/null || true
-		wait "$pid" && status=0 || status=$?
-		if [ "$status" = 137 ] && cmp out.tar old.tar; then
-			run_vfix rebuild "$layout" -o oci-archive:out.tar --provenance none
-			expect 'left behind' "$(find . -name '.vfix-*' | tr '\n' ' ')" ''
-			return
-		fi
-		cmp out.tar new.tar
-	done
-	fail 'it was never killed while it wrote'
+	prepare() { rm -f .vfix-* && cp old.tar out.tar; }
+	check() { cmp out.tar old.tar || cmp out.tar new.tar; }
+	killed 3 "$VFIX" rebuild --progress quiet --provenance none --fallback always "$layout" -o oci-archive:out.tar
 }
 
 @test "rebuild: a full disk is an error, and leaves nothing on it" {
@@ -85,11 +66,11 @@ interrupted() {
 			sh "$VFIX" "$layout" "$1" "$2"
 	}
 	for dest in oci:small/out:x oci-archive:small/out.tar docker-archive:small/out.tar:x:1; do
-		run full "$dest" 4
+		run full "$dest" 1
 		expect "$dest" "$output" 'status 1'
 		expect_match stderr "$(cat err)" 'no space left'
 		expect_match stderr "$(cat err)" 'free some space'
-		run full "$dest" 400
+		run full "$dest" 40
 		expect_match "$dest with room" "$output" 'status 0'
 	done
 	# The place for what is needed for a while is full.

@@ -2,6 +2,8 @@
 # rebuild --from-file: many images in one run.
 load helpers
 
+legacy_image=$small_image
+
 setup_file() {
 	load helpers
 	if (has_registry && has_image_tools && has_legacy_image) >/dev/null; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# bats file_tags=machine
+# bats file_tags=long
 # The commands of README.md and docs: each block marked sh is run as it is, with the names that a reader
 # has: an engine with redis:2.8.22 and a container cache, registries at registry.example and new.example,
 # files and directories. Blocks marked shell need a cluster, a release or another tool; a Go test parses
@@ -18,13 +18,13 @@ setup_file() {
 	start_machine
 	start_registries
 	start_dockerd nsenter --mount="/proc/$machine/ns/mnt" "$novsyscall"
-	skopeo copy --quiet "oci:$legacy_image/oci:legacy" "docker-archive:$work/old.tar:app:1"
+	skopeo copy --quiet "oci:$small_image/oci:legacy" "docker-archive:$work/old.tar:app:1"
 	skopeo copy --quiet "oci:$legacy_image/oci:legacy" "docker-archive:$work/redis.tar:redis:2.8.22"
-	skopeo copy --quiet "oci:$legacy_image/oci:legacy" "oci:$work/layout:v1"
+	skopeo copy --quiet "oci:$small_image/oci:legacy" "oci:$work/layout:v1"
 	docker load --quiet --input "$work/old.tar"
 	docker load --quiet --input "$work/redis.tar"
-	ln -s "$legacy_image/rootfs" "$work/rootfs"
-	tar -C "$legacy_image/rootfs" -cf "$work/rootfs.tar" bin usr/bin/bash usr/lib/x86_64-linux-gnu/libc.so.6
+	ln -s "$small_image/rootfs" "$work/rootfs"
+	tar -C "$small_image/rootfs" -cf "$work/rootfs.tar" bin usr/bin/bash usr/lib/x86_64-linux-gnu/libc.so.6
 	mkdir -p "$work/bin" "$work/env/bin" "$work/sandbox/usr/bin" "$work/tools"
 	for to in signalp bin/old env/bin/old sandbox/usr/bin/old; do cp "$build/fixtures/static-2m" "$work/$to"; done
 	cp /usr/bin/python3 "$work/env/bin/python"
@@ -70,8 +70,8 @@ start_registries() {
 	END
 	start_service registry docker-registry serve "$work/registry.yml"
 	await_service registry grep -q 'listening on 127' "$BATS_FILE_TMPDIR/registry.log"
-	nsenter --mount="/proc/$machine/ns/mnt" skopeo copy --quiet "oci:$legacy_image/oci:legacy" docker://registry.example/app:1
-	nsenter --mount="/proc/$machine/ns/mnt" skopeo copy --quiet "oci:$legacy_image/oci:legacy" docker://registry.example/app:1.0
+	nsenter --mount="/proc/$machine/ns/mnt" skopeo copy --quiet "oci:$small_image/oci:legacy" docker://registry.example/app:1
+	nsenter --mount="/proc/$machine/ns/mnt" skopeo copy --quiet "oci:$small_image/oci:legacy" docker://registry.example/app:1.0
 }
 
 # commands PAGE: the commands of its blocks marked sh, one a line, without comments behind them.

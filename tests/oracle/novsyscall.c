@@ -16,47 +16,16 @@
  * Exit status as env(1): that of the program; 125 the filter cannot be set; 126 the
  * program cannot be executed; 127 it is not there. */
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE_HIGH 0xffffffffu /* VSYSCALL_ADDR, uapi/asm/vsyscall.h, in two halves */
-#define PAGE_LOW 0xff600000u
+#include "page.h"
+
 #define PAGE_TIME 0xffffffffff600400ul
-#define IP offsetof(struct seccomp_data, instruction_pointer)
-
-/* BPF loads 32 bits at a time. i386 and x32 system calls never come from the page. */
-static struct sock_filter filter[] = {
-	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, IP + 4),
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PAGE_HIGH, 0, 4),
-	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, IP),
-	BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~0xfffu),
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PAGE_LOW, 0, 1),
-	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-};
-
-/* set_filter returns 0, or -1 with errno. */
-static int set_filter(void)
-{
-	struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-
-	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0)
-		return 0;
-	if (errno != EACCES) /* no CAP_SYS_ADMIN: the kernel then requires no_new_privs */
-		return -1;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-		return -1;
-	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
-}
 
 /* call_page returns the signal that a call to the page's time() ends a child with, 0 for
  * none, or -1 if that could not be tried. */
@@ -68,7 +37,7 @@ static int call_page(int filtered)
 
 	if (child == 0) {
 		setrlimit(RLIMIT_CORE, &no_core);
-		if (filtered && set_filter() != 0)
+		if (filtered && set_filter(SECCOMP_RET_KILL_PROCESS) != 0)
 			_exit(125);
 		((long (*)(long *))PAGE_TIME)(NULL);
 		_exit(0);
@@ -101,7 +70,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: novsyscall PROGRAM [ARGUMENT...]\n       novsyscall --probe\n");
 		return 125;
 	}
-	if (set_filter() != 0) {
+	if (set_filter(SECCOMP_RET_KILL_PROCESS) != 0) {
 		fprintf(stderr, "novsyscall: error: seccomp filter: %s\n", strerror(errno));
 		return 125;
 	}

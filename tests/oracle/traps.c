@@ -2,27 +2,23 @@
  *
  * usage: traps PROGRAM [ARGUMENT...]
  *
- * Every thread and child is stepped instruction by instruction (the trap flag, through
- * ptrace), and a stop whose rip is in the page is a call that the kernel is about to serve,
- * or to answer with SIGSEGV if it does not. Says "traps: N" on stderr at the end. Some
- * 100,000 instructions a second: for short programs. strace cannot see these calls: the
- * kernel makes no system call of them.
+ * A seccomp filter (page.h) stops every thread and child at such a call, which goes on then. Says
+ * "traps: N" on stderr at the end. strace cannot see these calls: the kernel makes no system call of them.
  *
  * Exit status: that of the program, 128+N if signal N ended it; 125 for an error of this
  * program's own; 126 the program cannot be executed; 127 it is not there. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 0xffffffffff600000ul /* VSYSCALL_ADDR, uapi/asm/vsyscall.h */
-#define EVENTS (PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL)
+#include "page.h"
+
+#define EVENTS (PTRACE_O_TRACESECCOMP | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL)
 
 static int broken(const char *what)
 {
@@ -36,25 +32,23 @@ static int become(char **argv)
 	if (ptrace(PTRACE_TRACEME, 0, 0, 0))
 		return broken("ptrace");
 	raise(SIGSTOP);
+	if (set_filter(SECCOMP_RET_TRACE))
+		return broken("seccomp");
 	execvp(argv[0], argv);
 	fprintf(stderr, "traps: %s: %s\n", argv[0], strerror(errno));
 	return errno == ENOENT ? 127 : 126;
 }
 
 /*
- * stopped looks at why a thread stopped: adds to *calls if it is in the page, and
+ * stopped looks at why a thread stopped: adds to *calls if it calls the page, and
  * returns the signal that it is to get, 0 for none.
  */
 static int stopped(pid_t pid, int status, unsigned long *calls)
 {
-	struct user_regs_struct regs;
 	siginfo_t info;
 	int signal = WSTOPSIG(status);
-	if (status >> 16) /* an event: a new thread or child, an exec */
-		return 0;
-	if (signal == SIGTRAP) {
-		if (!ptrace(PTRACE_GETREGS, pid, 0, &regs) && (regs.rip & ~0xffful) == PAGE)
-			++*calls;
+	if (status >> 16) { /* an event: such a call, a new thread or child, an exec */
+		*calls += status >> 16 == PTRACE_EVENT_SECCOMP;
 		return 0;
 	}
 	/* New threads and children begin with a SIGSTOP that nobody sent. */
@@ -72,7 +66,7 @@ static int follow(pid_t first)
 	while ((pid = waitpid(-1, &status, __WALL)) > 0) {
 		if (WIFSTOPPED(status)) {
 			/* A thread may be killed between its stop and this. */
-			if (ptrace(PTRACE_SINGLESTEP, pid, 0, stopped(pid, status, &calls)) && errno != ESRCH)
+			if (ptrace(PTRACE_CONT, pid, 0, stopped(pid, status, &calls)) && errno != ESRCH)
 				return broken("ptrace");
 		} else if (pid == first) {
 			result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -82,16 +76,6 @@ static int follow(pid_t first)
 	return result;
 }
 
-/* On one processor neither of the two has to be woken on another one at each instruction. */
-static void share_processor(void)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(sched_getcpu(), &one);
-	sched_setaffinity(0, sizeof one, &one);
-}
-
 int main(int argc, char **argv)
 {
 	int status;
@@ -99,7 +83,6 @@ int main(int argc, char **argv)
 		fputs("usage: traps PROGRAM [ARGUMENT...]\n", stderr);
 		return 125;
 	}
-	share_processor();
 	pid_t pid = fork();
 	if (pid < 0)
 		return broken("fork");
@@ -107,7 +90,7 @@ int main(int argc, char **argv)
 		_exit(become(argv + 1));
 	if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
 		return WIFEXITED(status) ? WEXITSTATUS(status) : 125;
-	if (ptrace(PTRACE_SETOPTIONS, pid, 0, EVENTS) || ptrace(PTRACE_SINGLESTEP, pid, 0, 0))
+	if (ptrace(PTRACE_SETOPTIONS, pid, 0, EVENTS) || ptrace(PTRACE_CONT, pid, 0, 0))
 		return broken("ptrace");
 	return follow(pid);
 }
