@@ -33,14 +33,17 @@ type loading struct {
 // such as those of an environment of conda, whose libc is the machine's. A folder that has the loader of its programs
 // is a root filesystem, and whole.
 func scanLoads(ctx context.Context, s *contents.Session, path string, isFolder bool, root string, f *contents.Findings) error {
-	real, err := filepath.EvalSymlinks(path)
+	real, own, err := rootpath.Real(path)
 	if err == nil {
 		real, err = filepath.Abs(real)
+	}
+	if root == "" {
+		root = own
 	}
 	if err == nil && root != "" {
 		root, err = filepath.Abs(root)
 	}
-	if err != nil || isFolder && real == "/" {
+	if err != nil || isFolder && (real == "/" || real == own) {
 		return err
 	}
 	l := &loading{s: s, root: root, f: f, seen: map[string]bool{}}

@@ -81,3 +81,43 @@ setup() {
 	run_vfix 3 scan r/bin/env
 	expect_match 'what has the call' "$output" 'r/etc/extra.so'
 }
+
+# container ROOT PROGRAM: a process whose root is ROOT, in a mount namespace of its own, as in a container; its number is in $pid.
+container() {
+	# shellcheck disable=SC2016 # Python
+	python3 -c '
+import ctypes, os, sys
+c = ctypes.CDLL(None, use_errno=True)
+root = sys.argv[1].encode()
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH, PIVOT_ROOT = 0x20000, 0x1000, 0x4000, 0x40000, 2, 155
+assert not c.unshare(CLONE_NEWNS) and not c.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+assert not c.mount(root, root, None, MS_BIND, None)
+os.chdir(root)
+assert not c.syscall(PIVOT_ROOT, b".", b".") and not c.umount2(b".", MNT_DETACH)
+os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
+	pid=$!
+}
+
+@test "verdicts: a process in another root is examined there, and not what has the same name here" {
+	mkdir -p box/bin box/lib64 box/lib
+	# shellcheck disable=SC2016 # immediates, not variables
+	printf '%s\n' '.globl old' '.type old,@function' 'old: mov $0xffffffffff600400,%rax' 'xor %edi,%edi' 'call *%rax' 'ret' '.size old,.-old' '.section .note.GNU-stack,"",@progbits' >old.s
+	gcc -shared -nostdlib -o box/lib/libold.so old.s
+	echo '#include <unistd.h>
+		int old(void); int main(int argc, char **argv) { return argc > 5 ? old() : pause(); }' >p.c
+	gcc -o box/bin/sleep p.c -Lbox/lib -lold
+	cp -L "$(ldd /bin/sleep | sed -n 's/.*=> \(.*libc[^ ]*\) .*/\1/p')" box/lib/
+	cp -L /lib64/ld-linux-x86-64.so.2 box/lib64/
+	cp "$(readlink -f /bin/sleep)" before
+	container "$PWD/box" /bin/sleep
+	poll grep -q /lib/libold.so "/proc/$pid/maps"
+	for path in exe root/bin/sleep cwd/bin/sleep root/bin root; do
+		run_vfix 3 scan --format json "/proc/$pid/$path"
+		expect_match "$path" "$(jq -r '.results[0].files[].path' <<<"$output")" 'libold.so'
+	done
+	run_vfix 0 patch -i "/proc/$pid/root/lib/libold.so"
+	run_vfix 0 scan "/proc/$pid/exe"
+	kill "$pid"
+	run_vfix 0 scan box
+	cmp before "$(readlink -f /bin/sleep)"
+}

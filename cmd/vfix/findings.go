@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/hints"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/batch"
@@ -42,12 +44,12 @@ func incomplete(f *contents.Findings) error {
 	if i < 0 {
 		return &findingsError{
 			incomplete: true, msg: fmt.Sprintf("%s: incomplete: nothing examined: %s", f.Name(), f.Passed[0].Reason),
-			hint: "name an ELF file, a directory, an archive or an image: see 'vfix help sources'",
+			hint: cmp.Or(hints.Unpack(f.Source), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
 		}
 	}
 	p := &f.Passed[i]
 	return &findingsError{
-		incomplete: true, msg: fmt.Sprintf("%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason), hint: unreadHint(p),
+		incomplete: true, msg: fmt.Sprintf("%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason), hint: cmp.Or(p.Hint, hints.Unpack(f.Source), unreadHint(p)),
 	}
 }
 
@@ -76,8 +78,6 @@ func unreadHint(p *contents.Passed) string {
 	switch {
 	case p.Denied:
 		return "run vfix as root, or as a user who can read them"
-	case p.Path == "":
-		return "download the image from the registry that has its foreign layers, then scan that copy; a layer that is not examined may have call sites"
 	}
 	return "the reasons are under NOT EXAMINED, in JSON under not_examined; such a file may call the vsyscall page"
 }

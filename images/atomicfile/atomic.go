@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/rootpath"
 )
 
 // TempPrefix begins the name of every temporary file and folder.
@@ -54,7 +55,7 @@ func CreateNamed(path string, temp func(string) string) (*File, error) {
 	case !fi.Mode().IsRegular():
 		return nil, notRegular(path)
 	default:
-		if final, err = filepath.EvalSymlinks(path); err != nil {
+		if final, _, err = rootpath.Real(path); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/rootpath"
 )
 
 // lockSuffix ends the name of the empty file that says that somebody writes PATH: .NAME and
@@ -45,7 +46,7 @@ func CreateLocked(ctx context.Context, path string, p progress.Reporter) (f *Fil
 // remains of path by runs that were killed are removed. On a file system without locks it does
 // nothing but say so.
 func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(), err error) {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
+	if real, _, err := rootpath.Real(path); err == nil {
 		path = real
 	}
 	path = filepath.Clean(path)

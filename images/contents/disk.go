@@ -22,6 +22,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -61,7 +62,7 @@ type DiskFile struct {
 // OpenDisk opens a directory, or a file's directory for that file alone. A symlink that the
 // user named is followed: what it names is meant.
 func OpenDisk(name string) (*Disk, error) {
-	real, err := filepath.EvalSymlinks(name)
+	real, _, err := rootpath.Real(name)
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,8 @@ type Scanned struct {
 func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 	out := &Scanned{Findings: &Findings{}}
 	for _, l := range t.Layers {
-		if l.absent != "" {
-			out.Passed = append(out.Passed, Passed{Layer: l.DiffID.String(), Reason: l.absent, Unread: true})
+		if l.absent != nil {
+			out.Passed = append(out.Passed, Passed{Layer: l.DiffID.String(), Reason: l.absent.why, Hint: l.absent.hint, Unread: true})
 		}
 	}
 	all := t.files(func(i *Inode) bool { return i.ELF != nil })

@@ -112,8 +112,8 @@ type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  v1.Hash
 	Entries []*Entry
-	// absent is why the layer was not read, "" if it was: its contents are not known.
-	absent string
+	// absent is why the layer was not read, nil if it was: its contents are not known.
+	absent *absence
 }
 
 // ReadLayer reads one layer from start to end and examines its files.
@@ -137,7 +137,7 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	}
 	head := bytes.Clone(ls.Peek(blob.ArchiveHead))
 	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
-		if why := unknownFormat(l, head); why != "" && len(idx.Entries) == 0 && ctx.Err() == nil {
+		if why := unknownFormat(l, head); why != nil && len(idx.Entries) == 0 && ctx.Err() == nil {
 			return absentLayer(l, why, s.Progress)
 		}
 		return nil, ls.Blame(err)
@@ -275,28 +275,36 @@ func NewMeta(h *tar.Header) Meta {
 	return m
 }
 
-// foreign is why a layer that somebody else has is not read.
-const foreign = "foreign, and not with the image"
+// absence is why a layer is not read, and what to do about it.
+type absence struct{ why, hint string }
+
+// foreign is a layer that somebody else has.
+var foreign = &absence{"foreign, and not with the image", "download the image from the registry that has its foreign layers, then scan that copy; a layer that is not examined may have call sites"}
 
 // unknownFormat is why a layer that does not begin with a tar entry is one in a format that vfix does not read:
-// compressed, encrypted, or of a media type of others; "" if it should be a tar stream, and is damaged.
-func unknownFormat(l v1.Layer, head []byte) string {
+// compressed, encrypted, or of a media type of others; nil if it should be a tar stream, and is damaged.
+func unknownFormat(l v1.Layer, head []byte) *absence {
 	if name := blob.OtherCompression(head); name != "" {
-		return "compressed with " + name + ", which vfix does not read"
+		return &absence{"compressed with " + name + ", which vfix does not read",
+			"compress the layers with gzip: 'skopeo copy --dest-compress --dest-compress-format gzip SOURCE oci:DIR', then scan that copy"}
 	}
 	t, err := blob.Underlying(l).MediaType()
 	if err != nil || media.IsLayer(t) {
-		return ""
+		return nil
 	}
-	return "of media type " + string(t) + ", which vfix does not read"
+	a := &absence{"of media type " + string(t) + ", which vfix does not read", "the image needs a tool of its own; a layer that is not examined may have call sites"}
+	if strings.HasSuffix(string(t), "+encrypted") {
+		a.hint = "decrypt the layers: 'skopeo copy --decryption-key KEY SOURCE oci:DIR', then scan that copy"
+	}
+	return a
 }
 
 // absentLayer stands for a layer that is not read: nothing is known to be in it.
-func absentLayer(l v1.Layer, why string, p progress.Reporter) (*layerIndex, error) {
+func absentLayer(l v1.Layer, why *absence, p progress.Reporter) (*layerIndex, error) {
 	diffID, err := l.DiffID()
 	if err != nil {
 		return nil, err
 	}
-	progress.Note(p, "layer %s: %s: kept as it is and not examined", blob.ShortHash(diffID), why)
+	progress.Note(p, "layer %s: %s: kept as it is and not examined", blob.ShortHash(diffID), why.why)
 	return &layerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID, absent: why}, nil
 }

@@ -69,7 +69,7 @@ func examineNested(head []byte, r io.ReaderAt, size int64) (*elfInfo, error) {
 func (z *zipLook) info() *elfInfo {
 	switch {
 	case z.calls > 0:
-		return unread("a zip archive with %d programs or libraries that call the vsyscall page, the first is %s: they are not patched", z.calls, z.first)
+		return unread("a zip archive with programs or libraries that call the vsyscall page, the first of %d is %s: they are not patched", z.calls, z.first)
 	case z.why != "":
 		return unread("a zip archive: %s", z.why)
 	}

@@ -40,6 +40,7 @@ type Passed struct {
 	Path   string `json:"path"` // "" for the whole layer
 	Layer  string `json:"layer"`
 	Reason string `json:"reason"`
+	Hint   string `json:"-"` // what to do about it, "" if there is nothing in particular
 	// Denied says that the user lacks the right to read it.
 	Denied bool `json:"-"`
 	// Unread says that its content is not known: it may have call sites. Otherwise it was

@@ -116,6 +116,10 @@ var hostileLayouts = map[string]struct {
 	"config: more diff IDs": {func(b *badLayout) {
 		b.reconfig(func(cf *v1.ConfigFile) { cf.RootFS.DiffIDs = append(cf.RootFS.DiffIDs, b.config) })
 	}, hinterr.ErrDamaged, "got 3 diff IDs, want 2"},
+	"config: of an artifact": {func(b *badLayout) {
+		b.reconfig(func(cf *v1.ConfigFile) { *cf = v1.ConfigFile{} })
+		b.remanifest(func(m *v1.Manifest) { m.Config.MediaType = "application/vnd.cncf.helm.config.v1+json" })
+	}, hinterr.ErrUnsupported, "is an artifact with a config of type application/vnd.cncf.helm.config.v1+json, not an image"},
 	"config: other platform": {func(b *badLayout) { b.reconfig(func(cf *v1.ConfigFile) { cf.Architecture = "arm64" }) }, hinterr.ErrPlatform, "is for linux/arm64, want linux/amd64"},
 	"layer: negative size":   {func(b *badLayout) { b.remanifest(func(m *v1.Manifest) { m.Layers[1].Size = -5 }) }, hinterr.ErrDamaged, "layer 1: -5 bytes"},
 	"layer: digest ../..": {func(b *badLayout) {

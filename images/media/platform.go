@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
@@ -280,6 +281,10 @@ func checkImage(img v1.Image, want v1.Platform) error {
 		return fmt.Errorf("config %v: %w", m.Config.Digest, err)
 	}
 	if len(cf.RootFS.DiffIDs) != len(m.Layers) {
+		if t := m.Config.MediaType; t != types.OCIConfigJSON && t != types.DockerConfigJSON && t != "" {
+			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v is an artifact with a config of type %s, not an image", digest, t),
+				"name the image that the artifact is about")
+		}
 		return hinterr.Damaged("config %v: got %d diff IDs, want %d as manifest %v has layers",
 			m.Config.Digest, len(cf.RootFS.DiffIDs), len(m.Layers), digest)
 	}

@@ -51,7 +51,7 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 			return nil, err
 		}
 		// A name like redis:2.8 is an error of its own on some systems (Windows).
-		if errors.Is(err, fs.ErrNotExist) || !media.LooksLikePath(name) {
+		if errors.Is(err, fs.ErrNotExist) || !media.LooksLikePath(name) && !errors.Is(err, fs.ErrPermission) {
 			return nil, nil
 		}
 		return nil, err

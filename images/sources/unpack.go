@@ -20,6 +20,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/rewriter"
 )
@@ -64,14 +65,14 @@ func ErrInside(out, in string) error {
 
 // Inside reports whether name, which need not exist, is in the directory dir.
 func Inside(dir, name string) bool {
-	parent, err := filepath.EvalSymlinks(filepath.Dir(filepath.Clean(name)))
+	parent, _, err := rootpath.Real(filepath.Dir(filepath.Clean(name)))
 	if err != nil {
 		return false
 	}
 	if parent, err = filepath.Abs(parent); err != nil {
 		return false
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+	if dir, _, err = rootpath.Real(dir); err != nil {
 		return false
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
