@@ -105,7 +105,7 @@ func TestRealJSONMatchesSchema(t *testing.T) {
 		{"rebuild --dry-run oci:image", 0, `"entrypoint_wrapped": true`},
 		{"rebuild oci:out:x -o oci:again:y", 0, `"unchanged": true`},
 		{"verify oci:out:x --against oci:image", 0, `"vfix/vfix-trace"`},
-		{"verify oci:out:x", 0, `"covered": 1`},
+		{"verify oci:out:x", 0, `"covered": 3`},
 		{"verify oci:image", 3, `"problems": []`},
 	} {
 		got := runLine(theEngine, append(strings.Fields(c.line), "--format", "json")...)

@@ -41,7 +41,7 @@ func Real(path string) (real, root string, err error) {
 		if err != nil {
 			return "", "", err
 		}
-		top, _ := os.Readlink(root) // "/", or where it is in the root of this process
+		top, _ := os.Readlink(root) // "/", or its place in the root of this process
 		name = strings.TrimPrefix(text, strings.TrimSuffix(top, "/"))
 		if err := same(m[1]+m[2], filepath.Join(root, name)); err != nil {
 			return "", "", err
