@@ -61,9 +61,9 @@ a kernel that allows unprivileged user namespaces.
 With --redis, the redis-benchmark of the rebuilt image drives redis-server of
 the original and of the rebuilt image over a unix socket.
 
-A figure is the median of several rounds, in each of which every mode has its
-turn; the spread is the minimum and maximum. Other load on the machine changes
-single figures more than ratios.`,
+Each figure is the median of several rounds, which measure every mode in turn;
+the spread is the minimum and maximum. Other load on the machine affects single
+figures more than ratios.`,
 		Example: `  vfix bench                                this host
   vfix bench --plot page.svg                with a drawing of the figures
   vfix bench redis:2.8.22                   the libc of an image

@@ -42,7 +42,7 @@ image with one layer; set its command with --entrypoint and --cmd. Conversely,
 -o dir:DIR writes the root filesystem of an image, for apptainer or chroot,
 without config. Run by root, it keeps owners, extended attributes and devices;
 otherwise the files are yours, and a warning names what is not kept. -o sif:FILE
-writes what 'apptainer build' makes of the image.
+writes the file that 'apptainer build' creates from the image.
 
 Prints one line on stdout: the reference of the result. The same input gives the
 same digest. For SOURCE and DEST see 'vfix help sources'.`,

@@ -31,8 +31,8 @@ func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 		Long: `Read what a crash left behind and report what happened: the verdict in one
 sentence with its confidence, the one command to type, and the evidence: the
 address, the function of the vsyscall page, the caller (file, symbol, build ID,
-package) and the machine code. A crash with another cause is identified as such,
-but not analyzed unless it is one that 'vfix help other-causes' lists.
+package) and the machine code. A crash with another cause is reported as such,
+and analyzed only if 'vfix help other-causes' lists the cause.
 Nothing is changed.
 
 CRASH is one of
@@ -64,7 +64,7 @@ It looks up an image in a registry only if you use the prefix docker://.
 
 --root names the filesystem that the program ran in, a directory or an image.
 Symbol, package and code come from its files, because a core does not contain
-them. Without --root, the files of this machine are used. A file is not used if
+them. Without --root, the files of this machine are used. A file is ignored if
 its build ID or its first bytes show that it is not the one that crashed.`,
 		Example: `  vfix diagnose core.1234
   vfix diagnose --root redis:2.8.22 core.1234     with the files of the image

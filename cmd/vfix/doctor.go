@@ -56,7 +56,7 @@ root say so.
   cgroups     whether Java and old inits find their limits
   nofile      the limit of open files, and the time to close them all
   ia32        whether 32-bit programs run
-  aslr        how random addresses are
+  aslr        the randomness of addresses
   schema1     images that a current engine may not be able to pull again
   policy      which configuration of vfix-runtime is in force
   containers  images and running containers that need vfix

@@ -56,7 +56,7 @@ func (p *printOptions) add(cmd *cobra.Command) {
 		"show progress on stderr in this `MODE`: tty (bars), plain (lines), quiet (only warnings and errors), or auto: tty on a terminal, otherwise plain")
 	words(cmd, "progress", progressModes)
 	cmd.Flags().BoolVarP(&p.quiet, "quiet", "q", false, "same as --progress quiet")
-	cmd.Flags().BoolVarP(&p.debug, debugFlag, "v", false, "also print what is looked up where, and the requests to registries")
+	cmd.Flags().BoolVarP(&p.debug, debugFlag, "v", false, "also print each lookup and each request to a registry")
 }
 
 func (p *printOptions) addFormat(cmd *cobra.Command) {
@@ -125,7 +125,7 @@ type workOptions struct {
 // addJobs declares --jobs, and --max-temp; what says which things are processed in parallel.
 func (w *workOptions) addJobs(cmd *cobra.Command, what string) {
 	cmd.Flags().IntVarP(&w.read.Jobs, "jobs", "j", 0,
-		"`N` "+what+" to process in parallel; 0: one per processor")
+		"process `N` "+what+" in parallel; 0: one per processor")
 	w.addTemp(cmd)
 }
 
@@ -138,7 +138,7 @@ func (w *workOptions) addTemp(cmd *cobra.Command) {
 func (w *workOptions) addMedia(cmd *cobra.Command) {
 	w.reads = true
 	cmd.Flags().StringVar(&w.platform, "platform", "",
-		"select this `PLATFORM` of a multi-platform image: linux/amd64, or a variant such as linux/amd64/v3 (default: linux/amd64, which scan, rebuild and verify take with all its variants)")
+		"select this `PLATFORM` of a multi-platform image: linux/amd64, or a variant such as linux/amd64/v3 (default: linux/amd64; scan, rebuild and verify process all its variants)")
 	words(cmd, "platform", []string{"linux/amd64", "linux/amd64/v2", "linux/amd64/v3"})
 	cmd.Flags().BoolVar(&w.read.Media.Insecure, "insecure", false,
 		"allow plain HTTP and unverified TLS for registries")

@@ -61,13 +61,13 @@ extended attributes of the original; existing copies are reused.
 
 The printed options work on a machine that has the copies. For Kubernetes that
 is every node the pod may run on: run the same command there. (A libc is larger
-than the 1 MiB that a ConfigMap holds.) For compose and Kubernetes, a fragment
-is printed to be merged: docker compose -f compose.yaml -f FRAGMENT up, kubectl
-patch.
+than the 1 MiB that a ConfigMap holds.) For compose and Kubernetes, the output
+is a fragment to merge, with docker compose -f compose.yaml -f FRAGMENT up or
+kubectl patch.
 
 --apply recreates a stopped docker container with the same image, configuration,
 volumes (also unnamed ones), networks, labels and name. Changes in its own layer
-are kept through an image. The old container is kept under another name, and the
+are saved in an image. The old container is kept under another name, and the
 commands to restore it are printed. If anything fails, it is left unchanged.
 Links of other containers keep pointing to the old one.
 
@@ -79,7 +79,7 @@ With --fix java-cgroups, JDKs are also fixed: see 'vfix help java'.
 
 --list shows the copies and the containers and processes that use them; --prune
 removes the unused ones that are more than a minute old.`,
-		Example: `  vfix hotfix redis:2.8.22                      for all four engines
+		Example: `  vfix hotfix redis:2.8.22                      the options for all four
   vfix hotfix --for docker redis:2.8.22         a docker run command to complete
   vfix hotfix --for compose db > vfix.yaml      for a container named db
   vfix hotfix --apply db                        recreate it after stopping it

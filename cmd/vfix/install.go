@@ -45,9 +45,9 @@ program; the cgroup driver is the same. deploy/kubernetes has a DaemonSet that
 runs this command on every node.
 
 With --hook, podman and CRI-O start every container with vfix-runtime as an OCI
-hook, in place of a runtime to select: /usr/share/containers/oci/hooks.d gets a
-file that names it. Rootless podman does not read that directory. 'vfix help
-how-it-works' compares the two.
+hook, and there is no runtime to select: a file in
+/usr/share/containers/oci/hooks.d names the hook. Rootless podman does not read
+that directory. 'vfix help how-it-works' compares the two.
 
 The changes are shown on stderr before anything is written; with --dry-run, they
 are only shown, on stdout. The original files are kept in /var/lib/vfix-install,
@@ -59,7 +59,7 @@ that the engine's configuration names it, and runs a container with a tiny
 legacy program through the installed runtime, without a network. It removes
 everything that it created.
 
-No daemon is restarted. The command that makes the engine see the change is
+No daemon is restarted. The command that makes the engine read the change is
 printed on stdout.`,
 		Example: `  vfix install docker --dry-run                show what would change
   vfix install docker                          then run the printed command

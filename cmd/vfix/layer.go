@@ -26,8 +26,8 @@ func newLayerCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "layer [options]",
 		Short: "Write the drop-in layer that makes a legacy base build and run",
-		Long: `Write an image to be copied over a legacy base, whose RUN steps then work on a
-builder without the vsyscall page:
+		Long: `Write an image that a Dockerfile copies over a legacy base, so that its RUN
+steps work on a builder without the vsyscall page:
 
   FROM centos:6
   COPY --from=vfix / /

@@ -33,7 +33,7 @@ func newListCommand(out *output, e engine) *cobra.Command {
 		Use:   "list [options] [docker://HOST[/PREFIX] | -]...",
 		Short: "List the images of a registry, a cluster or the local engines",
 		Long: `Print a list of images, one per line, as 'vfix scan --from-file' and 'vfix
-rebuild --from-file' take it.
+rebuild --from-file' read it.
 
   docker://HOST          all repositories and tags of a registry
   docker://HOST/PREFIX   those whose repository is PREFIX or below it

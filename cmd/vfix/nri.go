@@ -48,7 +48,7 @@ for each container that is patched, opts out or fails goes to stderr.`,
   vfix nri --namespace 'legacy-*'                    pods of some namespaces
   vfix nri --image '*/redis:2.*' --image '*centos:6*'
   vfix nri --label vfix=on --namespace '!kube-system'`,
-		Annotations: exits(`  0  ended by SIGTERM or SIGINT; an engine that restarts is waited for
+		Annotations: exits(`  0  ended by SIGTERM or SIGINT (if the engine restarts, vfix waits for it)
   1  the hook cannot be installed   2  usage error`),
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error { return runNRI(opts, e) },

@@ -59,9 +59,9 @@ With --from-file, many images are rebuilt in one run: layers that they share are
 read and sent once, a failed image does not stop the others, and a table of the
 results is printed on stdout. See 'vfix help lists'.
 
-With --fix java-cgroups, JDKs are fixed that ignore the memory limit of their
-container on hosts with cgroup v2 whose kernel has no controllers of version 1.
-See 'vfix help java'.
+--fix java-cgroups also fixes JDKs that ignore the memory limit of their
+container on hosts with cgroup v2 whose kernel lacks the controllers of version
+1. See 'vfix help java'.
 
 For SOURCE and DEST see 'vfix help sources'.`,
 		Example: `  docker run $(vfix rebuild redis:2.8.22)       build the fixed image and run it
@@ -76,7 +76,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 		Annotations: exits(`  0  success, or nothing to do: the reference is on stdout
   3  success, but live or unknown call sites remain that the fallback does not
      cover (--fallback never): the reference is on stdout
-  4  success, but part of the image could not be examined, and is as it was:
+  4  success, but part of the image could not be examined and did not change:
      the reference is on stdout
   1  error: nothing exists under the final name, and stdout is empty; for a
      list, at least one image failed: the table on stdout says which
@@ -103,7 +103,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 	f.BoolVar(&opts.to.Push, "push", false, "push the result to the registry of its name")
 	f.BoolVar(&opts.to.DryRun, "dry-run", false, "show what would be done without writing anything")
 	f.StringVar((*string)(&opts.to.Fallback), "fallback", string(fallback.FallbackAuto),
-		"`WHEN` to add the run-time fallback: auto (if some cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
+		"`WHEN` to add the run-time fallback: auto (if some call sites cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
 	words(cmd, "fallback", fallbackModes)
 	opts.addFix(cmd)
 	f.BoolVar(&opts.to.UpdateDpkg, "update-dpkg", false,

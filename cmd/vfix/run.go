@@ -23,8 +23,8 @@ func newRunCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [options] CMD [ARG...]",
 		Short: "Run a program on a kernel without the vsyscall page",
-		Long: `Run CMD in place of vfix so that it does not need the vsyscall page. This is for
-a host or a cluster node: no container is needed and no file is changed. CMD is
+		Long: `Run CMD, which replaces vfix, so that it does not need the vsyscall page. This
+works on any host, without a container and without changing a file. CMD is
 looked up in PATH; all arguments after it belong to it. A script is treated like
 its interpreter.
 

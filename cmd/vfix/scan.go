@@ -46,11 +46,11 @@ archive for calls to the vsyscall page, and report what vfix would do about
 each. Nothing is changed. --explain also names the system calls that a patched
 file adds, for seccomp filters.
 
-A program does not run alone: if SOURCE is one dynamic program, or a directory
-of some without their loader, the loader and libraries are examined with it.
-They are looked for as the loader does, in the root filesystem that the program
-lies in, or in --root. Libraries opened at run time (dlopen, as for NSS and
-plugins) are not known.
+If SOURCE is one dynamic program, or a directory of programs without their
+loader, the loader and libraries that they use are also examined. vfix finds
+them as the loader does, in the root filesystem that contains the program, or in
+--root. Libraries opened at run time (dlopen, as for NSS and plugins) are not
+included.
 
 The last lines give the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
 command that fixes the source.

@@ -20,18 +20,18 @@ files it created: for one ENGINE, or for all. If a file was changed by others
 since, only vfix's part is removed, with a warning. Files that another engine
 still needs are kept, and so are the runtime's cache and its record of starts.
 
-If containers that were started through vfix-runtime are running, they are named
-and nothing is changed: the engine needs vfix-runtime to stop and remove them.
+If containers that were started through vfix-runtime are running, vfix names
+them and changes nothing: the engine needs vfix-runtime to stop and remove them.
 With --force, a link to the real runtime replaces vfix-runtime.
 
-If containers of docker, podman or containerd (nerdctl) that are stopped name
-the runtime, they are named as well, and can still be started, unpatched: the
-runtime stays in the engine's configuration, not as the default, and
-vfix-runtime becomes a link to the real runtime. Create the containers again
-without it, then run the command again to remove the rest. With --force,
-everything is removed at once, and these containers no longer start.
+Stopped containers of docker, podman or containerd (nerdctl) that use the
+runtime are also named, and can still be started, unpatched: the runtime stays
+in the engine's configuration, not as the default, and vfix-runtime becomes a
+link to the real runtime. Create the containers again without it, then run the
+command again to remove the rest. With --force, everything is removed at once,
+and these containers no longer start.
 
-No daemon is restarted. The command that makes the engine see the change is
+No daemon is restarted. The command that makes the engine read the change is
 printed on stdout.`,
 		Example: `  vfix uninstall --dry-run      show what would change
   vfix uninstall docker         then run the printed command`,
