@@ -25,7 +25,7 @@ type bench struct {
 
 func main() {
 	vfix := flag.String("vfix", "bin/vfix", "the vfix `program` to measure")
-	before := flag.String("before", "", "also measure directories of images, the start of containers and growth with this earlier vfix `program`")
+	before := flag.String("before", "", "also measure rebuilding, directories of images, the start of containers and growth with this earlier vfix `program`")
 	alone := flag.Bool("alone", false, "at the start of containers, have vfix-runtime execute an empty program in place of runc")
 	rounds := flag.Int("rounds", 9, "how many `rounds` of calls, starts and lists; medians are printed")
 	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +21,8 @@ import (
 // imageLayers is how many layers the image of the benchmark has.
 const imageLayers = 4
 
-// rebuild measures `vfix rebuild` of an image of about size bytes against decompressing its
-// layers, with the decompressor that vfix chooses, and the memory that it takes.
+// rebuild measures `vfix rebuild` of an image of about size bytes, and with an earlier vfix, if given, in turn with
+// decompressing its layers by the decompressor that vfix chooses, and the memory that they take.
 func (b *bench) rebuild(size int64) error {
 	dir := filepath.Join(b.dir, "image")
 	blobs, made, err := b.makeImage(dir, size)
@@ -35,25 +36,47 @@ func (b *bench) rebuild(size int64) error {
 			break
 		}
 	}
-	var rebuilding, decompressing []float64
-	var memory int64
+	names, programs := []string{filepath.Base(decompressor[0]), "vfix"}, []string{"", b.vfix}
+	if b.before != "" {
+		names, programs = append(names, "before"), append(programs, b.before)
+	}
+	if err := forgetPeak(); err != nil {
+		return err
+	}
+	took, processor, memory := make([][]float64, len(names)), make([][]float64, len(names)), make([]int64, len(names))
 	for i := range b.rounds {
-		start := time.Now()
-		for _, blob := range blobs {
-			if err := exec.Command(decompressor[0], append(decompressor[1:], blob)...).Run(); err != nil {
-				return fmt.Errorf("%s %s: %w", decompressor[0], blob, err)
+		for n, program := range programs {
+			var runs []*vfixRun
+			if program == "" {
+				for _, blob := range blobs {
+					run, err := timedCommand(nil, decompressor[0], append(decompressor[1:], blob)...)
+					if err != nil {
+						return err
+					}
+					runs = append(runs, run)
+				}
+			} else {
+				run, err := timed(program, "rebuild", "oci:"+dir+":base", "-o", fmt.Sprintf("oci:%s:out%d-%d", dir, i, n))
+				if err != nil {
+					return err
+				}
+				runs = append(runs, run)
+			}
+			took[n], processor[n] = append(took[n], 0), append(processor[n], 0)
+			for _, run := range runs {
+				took[n][i] += run.seconds
+				processor[n][i] += run.processor
+				memory[n] = max(memory[n], run.memory)
 			}
 		}
-		decompressing = append(decompressing, time.Since(start).Seconds())
-		run, err := b.timed("rebuild", "oci:"+dir+":base", "-o", fmt.Sprintf("oci:%s:out%d", dir, i))
-		if err != nil {
-			return err
-		}
-		rebuilding = append(rebuilding, run.seconds)
-		memory = max(memory, run.memory)
 	}
-	fmt.Printf("Rebuild: %.2f GB in %d gzip layers: %.2f times as long as %s alone (median of %d pairs); peak memory %d MiB\n\n",
-		float64(made.bytes)/1e9, len(blobs), ratio(rebuilding, decompressing), filepath.Base(decompressor[0]), b.rounds, memory>>10)
+	fmt.Printf("Rebuild: %.2f GB in %d gzip layers, and decompressing them alone; minimum and median, of memory the most\n", float64(made.bytes)/1e9, len(blobs))
+	fmt.Printf("%-10s %16s %7s %16s %7s %12s %7s\n", "program", "time/s", "ratio", "processor/s", "ratio", "memory/MiB", "rounds")
+	for n, name := range names {
+		fmt.Printf("%-10s %7.2f %8.2f %7.2f %7.2f %8.2f %7.2f %12d %7d\n", name, slices.Min(took[n]), median(took[n]), ratio(took[n], took[0]),
+			slices.Min(processor[n]), median(processor[n]), ratio(processor[n], processor[0]), memory[n]>>10, b.rounds)
+	}
+	fmt.Println()
 	return nil
 }
 
@@ -149,14 +172,23 @@ func (b *bench) timed(args ...string) (*vfixRun, error) { return timed(b.vfix, a
 
 // timed runs a vfix without progress.
 func timed(vfix string, args ...string) (*vfixRun, error) {
-	cmd := exec.Command(vfix, append(args, "--progress", "quiet")...)
+	var stdout bytes.Buffer
+	run, err := timedCommand(&stdout, vfix, append(args, "--progress", "quiet")...)
+	if err == nil {
+		run.stdout = stdout.Bytes()
+	}
+	return run, err
+}
+
+// timedCommand runs a command; stdout may be nil.
+func timedCommand(stdout io.Writer, name string, args ...string) (*vfixRun, error) {
+	cmd := exec.Command(name, args...)
 	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Stdout, cmd.Stderr = stdout, &stderr
 	start := time.Now()
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("vfix %s: %w: %s", strings.Join(args, " "), err, stderr.Bytes())
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, stderr.Bytes())
 	}
 	took, state := time.Since(start).Seconds(), cmd.ProcessState
-	return &vfixRun{out, took, (state.UserTime() + state.SystemTime()).Seconds(), state.SysUsage().(*syscall.Rusage).Maxrss}, nil
+	return &vfixRun{nil, took, (state.UserTime() + state.SystemTime()).Seconds(), state.SysUsage().(*syscall.Rusage).Maxrss}, nil
 }
