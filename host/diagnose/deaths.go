@@ -21,23 +21,36 @@ func more(text string, o Options) *Crash {
 	if c := missingLibrary(text); c != nil {
 		return c
 	}
+	if m := armLine().FindStringSubmatch(text); m != nil {
+		pid, _ := strconv.Atoi(m[2])
+		return &Crash{Kind: Other, Source: KernelLog, Count: 1, Program: m[1], PIDs: []int{pid}, Lines: []string{text},
+			Meaning: "An arm64 kernel reports this crash. Only x86-64 has the vsyscall page, so this is not a vsyscall crash."}
+	}
 	return startFailure(text, o)
 }
 
-// oomLine is the kernel's message of a process killed for its control group's limit (mm/oom_kill.c,
+// oomLine is the kernel's message of a process killed for its control group's limit, or for the machine's memory (mm/oom_kill.c,
 // __oom_kill_process): before 5.0 "Kill process", and then a line "Killed process".
-var oomLine = lazy.Regexp(`[Mm]emory cgroup out of memory: Kill(?:ed)? process (\d+) \(([^)]*)\)`)
+var oomLine = lazy.Regexp(`(?:([Mm]emory cgroup out of memory)|Out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)`)
+
+// armLine is an arm64 kernel's message of a crash (arch/arm64/kernel/traps.c, arm64_show_signal).
+var armLine = lazy.Regexp(`(\S+)\[(\d+)\]: unhandled exception: .*\bESR 0x`)
 
 func outOfMemory(text string) *Crash {
 	m := oomLine().FindStringSubmatch(text)
 	if m == nil {
 		return nil
 	}
-	c := &Crash{Kind: OutOfMemory, Source: KernelLog, Count: 1, Program: m[2], Signal: sigkill, Lines: []string{text}}
-	if pid, err := strconv.Atoi(m[1]); err == nil {
+	c := &Crash{Kind: OutOfMemory, Source: KernelLog, Count: 1, Program: m[3], Signal: sigkill, Lines: []string{text}}
+	if pid, err := strconv.Atoi(m[2]); err == nil {
 		c.PIDs = []int{pid}
 	}
 	c.Meaning = "The kernel killed the process, because the processes of its control group used more memory than their limit."
+	if m[1] == "" {
+		c.Kind = Other
+		c.Meaning = "The kernel killed the process, because the machine had no memory left."
+		return c
+	}
 	if c.Program == "java" {
 		c.Meaning += " A JVM that does not see this limit sizes its heap by the memory of the host: 'vfix scan IMAGE' shows whether it is one."
 		c.note("to give the JVM its limits, set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES -XX:ActiveProcessorCount=N'")

@@ -381,6 +381,8 @@ func TestReports(t *testing.T) {
 		"journal, seccomp":                     {journal(`audit: type=1326 audit(1.2:3): pid=106 comm="redis-server" exe="/x" sig=31 arch=c000003e syscall=59 compat=0 ip=0x7f1200 code=0x80000000`, "code=dumped, status=31/SYS", ""), Other, Certain, false},
 		"journal, abort":                       {journal("", "code=dumped, status=6/ABRT", ""), Other, Certain, false},
 		"journal, killed":                      {journal("", "code=killed, status=9/KILL", ""), Other, Certain, false},
+		"journal, OOM of the machine":          {"Nov 21 21:18:04 host kernel: Out of memory: Killed process 106 (redis-server) total-vm:1kB\n", Other, Certain, false},
+		"dmesg, arm64":                         {"[ 1.0] old[5]: unhandled exception: DABT (lower EL), ESR 0x92000006, level 2 translation fault, in old[aaaa0000+1000]\n", Other, Certain, false},
 		"journal, OOM":                         {"Nov 21 21:18:04 host kernel: Memory cgroup out of memory: Killed process 106 (redis-server) total-vm:1kB\nNov 21 21:18:04 host systemd[1]: redis.service: Main process exited, code=killed, status=9/KILL\n", OutOfMemory, Certain, false},
 		"journal, the end alone":               {journal("", "code=dumped, status=11/SEGV", ""), Unknown, NotKnown, false},
 		"journal, JSON":                        {`{"MESSAGE":"redis.service: Main process exited, code=dumped, status=11/SEGV","_COMM":"systemd"}` + "\n" + `{"MESSAGE":"` + none + `","_TRANSPORT":"kernel"}` + "\n", Call, Certain, true},

@@ -84,10 +84,10 @@ func judgeSeccomp(c *Check, tax float64, inherited string, forbidden []string) {
 		c.Do = "allow them in the profile, whatever their arguments, which also costs the least"
 	case tax >= taxFail:
 		c.found(Fail, "%s: %.0f%% more at most", found, 100*tax)
-		c.Do = "vfix rebuild IMAGE avoids the system call; a kernel from 5.11 on, or a profile that allows clock reads whatever their arguments, makes the filter cheap"
+		c.Do = "vfix rebuild IMAGE avoids the system call; a kernel from 5.11 on, or a profile that allows clock reads whatever their arguments, makes the filter cheap" + findImages
 	case tax >= taxWarn:
 		c.found(Warn, "%s: %.0f%% more at most", found, 100*tax)
-		c.Do = "vfix rebuild IMAGE avoids the system call; a kernel from 5.11 on makes the filter cheap"
+		c.Do = "vfix rebuild IMAGE avoids the system call; a kernel from 5.11 on makes the filter cheap" + findImages
 	default:
 		c.found(OK, "%s", found)
 	}

@@ -185,7 +185,13 @@ func judgePage(c *Check, is mode, config kernelConfig, option, release string, r
 		c.Means = legacy + " run here; the page holds a system call instruction at a fixed address, which helps exploits"
 		c.Do = "vfix rebuild IMAGE, and boot with vsyscall=none"
 	}
+	if c.Do != "" {
+		c.Do += findImages
+	}
 }
+
+// findImages is how to find the IMAGE of an advice.
+const findImages = ". 'vfix list | vfix scan --from-file -' shows which images of the engines here are affected"
 
 // pagePerms is how /proc/self/maps shows the page; known is false without /proc.
 func pagePerms(x *examination) (perms string, known bool) {
