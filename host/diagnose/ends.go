@@ -120,34 +120,40 @@ type backtrace struct {
 	lines         []string
 }
 
+// reportLines are the lines of a report but its first frame: what each says, and whether a report begins with it.
+var reportLines = []struct {
+	expr   func() *regexp.Regexp
+	begins bool
+	take   func(b *backtrace, m []string)
+}{
+	{dumped, true, (*backtrace).process}, {dumpPID, true, (*backtrace).process},
+	{gdbSignal, true, func(b *backtrace, m []string) { b.signal = signalWords[strings.ToLower(m[1])] }},
+	{dumpSignal, false, func(b *backtrace, m []string) { b.signal, _ = strconv.Atoi(m[1]) }},
+	{dumpExe, false, func(b *backtrace, m []string) { b.exe = m[1] }},
+	{dumpBoot, false, func(b *backtrace, m []string) { b.boot = m[1] }},
+	{dumpStorage, false, func(b *backtrace, m []string) { b.storage = m[1] }},
+}
+
+func (b *backtrace) process(m []string) { b.pid, _ = strconv.Atoi(m[1]); b.program = m[2] }
+
 // line takes a line of a report; false if it is about something else. The first frame of the first thread is that of
 // the crash.
-func (b *backtrace) line(text string) bool {
-	number := func(s string) int { n, _ := strconv.Atoi(s); return n }
-	keep := func() {
-		if len(b.lines) < maxLines {
+func (b *backtrace) line(text string) (taken bool) {
+	defer func() {
+		if taken && len(b.lines) < maxLines {
 			b.lines = append(b.lines, strings.TrimSpace(text))
 		}
+	}()
+	for _, l := range reportLines {
+		if m := l.expr().FindStringSubmatch(text); m != nil && (b.open || l.begins) {
+			b.open = true
+			l.take(b, m)
+			return true
+		}
 	}
-	first := func(re func() *regexp.Regexp) []string { return re().FindStringSubmatch(text) }
-	if m := first(dumped); m != nil {
-		b.open, b.pid, b.program = true, number(m[1]), m[2]
-		keep()
-		return true
-	}
-	if m := first(dumpPID); m != nil {
-		b.open, b.pid, b.program = true, number(m[1]), m[2]
-		keep()
-		return true
-	}
-	if m := first(gdbSignal); m != nil {
-		b.open, b.signal = true, signalWords[strings.ToLower(m[1])]
-		keep()
-		return true
-	}
-	m := first(frameZero)
+	m := frameZero().FindStringSubmatch(text)
 	if m == nil {
-		if m = first(ownReport); m != nil {
+		if m = ownReport().FindStringSubmatch(text); m != nil {
 			m = append(m, "")
 		}
 	}
@@ -157,28 +163,13 @@ func (b *backtrace) line(text string) bool {
 			return false
 		}
 		b.open, b.ip, b.hasIP, b.where = true, ip, true, moduleIn(m[2])
-		keep()
 		return true
 	}
-	if !b.open {
-		return false
+	if m := frameOne().FindStringSubmatch(text); b.open && m != nil && b.caller == "" {
+		b.caller = moduleIn(m[2])
+		return true
 	}
-	switch {
-	case first(dumpSignal) != nil:
-		b.signal = number(first(dumpSignal)[1])
-	case first(dumpExe) != nil:
-		b.exe = first(dumpExe)[1]
-	case first(dumpBoot) != nil:
-		b.boot = first(dumpBoot)[1]
-	case first(dumpStorage) != nil:
-		b.storage = first(dumpStorage)[1]
-	case first(frameOne) != nil && b.caller == "":
-		b.caller = moduleIn(first(frameOne)[2])
-	default:
-		return false
-	}
-	keep()
-	return true
+	return false
 }
 
 func moduleIn(rest string) string {
