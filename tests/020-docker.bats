@@ -6,6 +6,7 @@ load helpers
 setup_file() {
 	load helpers
 	start_legacy_docker
+	[ -z "${DOCKER_HOST:-}" ] || docker load --quiet --input "$small_image/redis-legacy.tar" # small:legacy
 }
 
 teardown_file() {
@@ -49,50 +50,50 @@ run_container() { run docker run --rm --network none "$@"; }
 }
 
 @test "rebuild: -t names the result, and the configuration is the base's" {
-	run_vfix rebuild docker-daemon:redis:legacy -t redis:fixed
+	run_vfix rebuild docker-daemon:small:legacy -t redis:fixed
 	expect reference "$output" redis:fixed
 	config() { docker inspect "$1" | jq -S '.[0].Config | del(.Image, .Labels) | with_entries(select(.value != null and .value != "" and .value != []))'; }
-	expect configuration "$(config redis:fixed)" "$(config redis:legacy)"
+	expect configuration "$(config redis:fixed)" "$(config small:legacy)"
 	layers() { docker inspect "$1" | jq -c '.[0].RootFS.Layers'; }
-	expect 'layers below the new one' "$(layers redis:fixed | jq -c '.[:-1]')" "$(layers redis:legacy)"
+	expect 'layers below the new one' "$(layers redis:fixed | jq -c '.[:-1]')" "$(layers small:legacy)"
 }
 
 @test "rebuild: the same image twice is the same image" {
-	run_vfix rebuild redis:legacy -t redis:one
-	run_vfix rebuild redis:legacy -t redis:two
+	run_vfix rebuild small:legacy -t redis:one
+	run_vfix rebuild small:legacy -t redis:two
 	id() { docker inspect --format '{{.Id}}' "$1"; }
 	expect id "$(id redis:two)" "$(id redis:one)"
 }
 
 @test "rebuild: with nothing to do the daemon keeps what it has, and stdout names the base" {
-	run_vfix rebuild redis:legacy
+	run_vfix rebuild small:legacy
 	images() { docker images --all --no-trunc --format '{{.ID}} {{.Repository}}:{{.Tag}}' | sort; }
 	before=$(images)
-	run_vfix rebuild redis:legacy-vfix
-	expect_match reference "$output" redis:legacy-vfix
+	run_vfix rebuild small:legacy-vfix
+	expect_match reference "$output" small:legacy-vfix
 	expect images "$(images)" "$before"
-	run_container "$output" redis-server --version
+	run_container "$output" clock
 	expect 'status of what stdout names' "$status" 0
 }
 
 @test "rebuild: from the daemon to a layout" {
 	requires image_tools
-	run_vfix rebuild redis:legacy -o "oci:$BATS_TEST_TMPDIR/out:x"
+	run_vfix rebuild small:legacy -o "oci:$BATS_TEST_TMPDIR/out:x"
 	"$build/validate" "$BATS_TEST_TMPDIR/out"
 	run_vfix scan "oci:$BATS_TEST_TMPDIR/out:x"
 }
 
 @test "scan: an image of the daemon" {
-	run_vfix 3 scan redis:legacy
+	run_vfix 3 scan small:legacy
 	expect_match stdout "$output" libc.so.6
-	run_vfix rebuild redis:legacy
-	run_vfix scan redis:legacy-vfix
+	run_vfix rebuild small:legacy
+	run_vfix scan small:legacy-vfix
 }
 
 @test "verify: the result in the daemon against its base" {
-	run_vfix rebuild redis:legacy
-	run_vfix verify redis:legacy-vfix --against redis:legacy
-	run_vfix 3 verify redis:legacy
+	run_vfix rebuild small:legacy
+	run_vfix verify small:legacy-vfix --against small:legacy
+	run_vfix 3 verify small:legacy
 }
 
 @test "rebuild: an image that the daemon has not is an error, and makes none" {

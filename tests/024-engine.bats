@@ -9,6 +9,7 @@ setup_file() {
 	if (has_docker && has_legacy_image) >/dev/null; then
 		start_dockerd
 		docker load --quiet --input "$legacy_image/redis-legacy.tar"
+		docker load --quiet --input "$small_image/redis-legacy.tar" # small:legacy
 	fi
 }
 
@@ -72,8 +73,8 @@ setup() {
 diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 
 @test "docker save of old engines: an engine's own tarballs, save in both forms and export" {
-	docker save -o mixed.tar redis:legacy
-	container=$(docker create redis:legacy)
+	docker save -o mixed.tar small:legacy
+	container=$(docker create small:legacy)
 	docker export -o export.tar "$container"
 	docker rm "$container"
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
@@ -81,12 +82,12 @@ diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 	tar -xf mixed.tar -C parts
 	[ -e parts/repositories ] || fail 'this engine writes no repositories'
 	run_vfix rebuild mixed.tar -o oci:mixed:x
-	same_files mixed
+	same_files mixed "$small_image/rootfs"
 	# Engines before 1.10 did not write:
 	rm parts/*.json
 	tar -cf old.tar -C parts .
 	run_vfix rebuild old.tar -o oci:out:x
-	same_files out
+	same_files out "$small_image/rootfs"
 	expect 'diff IDs' "$(diff_ids oci:out:x)" "$(diff_ids oci:mixed:x)"
 	expect config "$(skopeo inspect --config oci:out:x | jq -cS '.config | del(.Labels)')" "$(skopeo inspect --config oci:mixed:x | jq -cS '.config | del(.Labels)')"
 	# And what it exported, which has the files and nothing else.
@@ -144,7 +145,7 @@ expect_fixed() {
 	done
 	run_vfix scan --fix java-cgroups root/opt/lib/libjvm.so
 	expect_match 'a file alone' "$output" 'vfix rebuild --fix java-cgroups dir:ROOT -o dir:COPY'
-	printf '%s\n' 'jdk:1 oci:out:1' 'sif:base.sif oci:out:2' 'redis:legacy oci:out:3' >list
+	printf '%s\n' 'jdk:1 oci:out:1' 'sif:base.sif oci:out:2' 'small:legacy oci:out:3' >list
 	run_vfix 3 scan --fix java-cgroups --from-file list --state scans
 	expect_match 'scan of a list' "$output" 'jdk:1 *unaffected *0  - (1 file to fix)'
 	run_vfix 3 scan --from-file list --state scans

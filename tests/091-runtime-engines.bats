@@ -12,8 +12,9 @@ setup_file() {
 	# For engines that give a runtime no arguments of its own.
 	printf '#!/bin/sh\nexec %q --cache-dir %q --fail-closed "$@"\n' "$bin/vfix-runtime" "$cache" >"$bin/wrapped"
 	chmod 755 "$bin/wrapped"
-	# Roots that are directories; one test has overlays.
+	# Roots that are directories, of which each container has a copy; one test has overlays.
 	dockerd_storage=vfs dockerd_config=$(runtime_config) start_legacy_docker
+	[ -z "${DOCKER_HOST:-}" ] || docker load --quiet --input "$small_image/redis-legacy.tar" # small:legacy
 }
 
 teardown_file() {
@@ -119,16 +120,16 @@ make_package() {
 	mkdir "$BATS_TEST_TMPDIR/volume"
 	gcc -O1 -o "$BATS_TEST_TMPDIR/volume/callpage" "$tree/tests/oracle/callpage.c"
 	before=$(sha256sum "$BATS_TEST_TMPDIR"/volume/*)
-	fixed --volume "$BATS_TEST_TMPDIR/volume:/mnt" redis:legacy /mnt/callpage none
+	fixed --volume "$BATS_TEST_TMPDIR/volume:/mnt" small:legacy /mnt/callpage none
 	expect 'status without a call' "$status" 0
-	fixed --volume "$BATS_TEST_TMPDIR/volume:/mnt" redis:legacy /mnt/callpage time
+	fixed --volume "$BATS_TEST_TMPDIR/volume:/mnt" small:legacy /mnt/callpage time
 	expect status "$status" 0
 	# A fresh volume, which the engine fills with the image's files.
-	fixed --volume fresh:/usr/lib redis:legacy bash -c clock
+	fixed --volume fresh:/usr/lib small:legacy bash -c clock
 	expect 'status with a fresh volume' "$status" 0
 	docker volume rm fresh
 	expect 'the volume' "$(sha256sum "$BATS_TEST_TMPDIR"/volume/*)" "$before"
-	id=$(docker create --runtime vfix --network none redis:legacy /callpage time)
+	id=$(docker create --runtime vfix --network none small:legacy /callpage time)
 	docker cp "$BATS_TEST_TMPDIR/volume/callpage" "$id:/callpage"
 	run docker start --attach "$id"
 	expect 'status of the same file in the container itself' "$status" 0
@@ -137,7 +138,7 @@ make_package() {
 
 @test "vfix-runtime: ten containers at once" {
 	for n in $(seq 10); do
-		docker run --rm --network none --runtime vfix redis:legacy bash -c "echo up $n" >"$BATS_TEST_TMPDIR/$n" &
+		docker run --rm --network none --runtime vfix small:legacy bash -c "echo up $n" >"$BATS_TEST_TMPDIR/$n" &
 	done
 	wait
 	for n in $(seq 10); do

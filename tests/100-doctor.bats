@@ -150,7 +150,8 @@ make_root() {
 	ld -m elf_i386 -o "$root/bin/exit32" "$BATS_TEST_TMPDIR/exit.o"
 	local enabled
 	for enabled in 1 0; do
-		VFIX_VM_SUITE=sid run_vm --vsyscall none --append ia32_emulation=$enabled --root "$root" -- 'vfix doctor --format json --check ia32' /bin/exit32
+		# It runs them by default: that machine need not boot.
+		VFIX_VM_SUITE=sid run_vm --vsyscall none --append "$( ((enabled)) || echo ia32_emulation=0)" --root "$root" -- 'vfix doctor --format json --check ia32' /bin/exit32
 		output=$(cat "$vm_out/1.stdout")
 		case $enabled in
 		1) expect 'it runs' "$(check ia32 .verdict) $(cat "$vm_out/2.status")" 'ok 42' ;;
