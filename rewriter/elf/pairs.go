@@ -1,4 +1,4 @@
-// The search for pairs of bytes, up to three in one look at the memory.
+// The search for pairs of bytes, several in one look at the memory.
 
 package elf
 
@@ -6,23 +6,26 @@ import (
 	"bytes"
 	"encoding/binary"
 	"iter"
+	"slices"
 )
 
-// maxPairs is how many pairs one look at the memory finds.
-const maxPairs = 3
+// looked are the pairs of one look at the memory: of the first group all have the same second byte, of the second as
+// well, which may be another. Those that are not in use are the first of their group again.
+type looked [groupA + groupB]uint16
 
-// Pairs gives each index from lo to below hi at which one of the pairs, as little-endian numbers, is in b.
-// The indices ascend if there are at most three pairs. A pair may end behind hi.
+const groupA, groupB = 3, 2
+
+// Pairs gives each index from lo to below hi at which one of the pairs, as little-endian numbers, is in b, in any order.
+// A pair may end behind hi.
 func Pairs(b []byte, lo, hi int, pairs []uint16) iter.Seq[int] {
 	return func(yield func(int) bool) {
+		search := plainPairs
+		if wide {
+			search = widePairs
+		}
 		on := true
-		for left := pairs; len(left) > 0 && on; left = left[min(maxPairs, len(left)):] {
-			some := [maxPairs]uint16{left[0], left[0], left[0]}
-			copy(some[:], left)
-			search := plainPairs
-			if wide {
-				search = widePairs
-			}
+		for left := slices.Clone(pairs); len(left) > 0 && on; {
+			some := look(&left)
 			search(b, lo, min(hi, len(b)-1), &some, func(i int) bool {
 				on = yield(i)
 				return on
@@ -31,8 +34,33 @@ func Pairs(b []byte, lo, hi int, pairs []uint16) iter.Seq[int] {
 	}
 }
 
-// widePairs is Pairs for three pairs with AVX2.
-func widePairs(b []byte, lo, hi int, pairs *[maxPairs]uint16, yield func(int) bool) {
+// look takes as many of the pairs as one look at the memory finds.
+func look(pairs *[]uint16) (l looked) {
+	group := func(to []uint16) {
+		if len(*pairs) == 0 {
+			return
+		}
+		n, first := 0, (*pairs)[0]
+		*pairs = slices.DeleteFunc(*pairs, func(p uint16) bool {
+			if n == len(to) || p>>8 != first>>8 {
+				return false
+			}
+			to[n] = p
+			n++
+			return true
+		})
+		for ; n < len(to); n++ {
+			to[n] = first
+		}
+	}
+	group(l[:groupA])
+	l[groupA], l[groupA+1] = l[0], l[0]
+	group(l[groupA:])
+	return l
+}
+
+// widePairs is Pairs for one look with AVX2.
+func widePairs(b []byte, lo, hi int, pairs *looked, yield func(int) bool) {
 	for i := lo; i < hi; i++ {
 		if n := hi - i; n < wideLeast {
 			plainPairs(b, i, hi, pairs, yield)
@@ -45,15 +73,15 @@ func widePairs(b []byte, lo, hi int, pairs *[maxPairs]uint16, yield func(int) bo
 	}
 }
 
-// plainPairs is Pairs for three pairs on any machine. Each pair is looked for once from end to end, whatever
+// plainPairs is Pairs for one look on any machine. Each pair is looked for once from end to end, whatever
 // there is of the others.
-func plainPairs(b []byte, lo, hi int, pairs *[maxPairs]uint16, yield func(int) bool) {
-	next := [maxPairs]int{lo - 1, lo - 1, lo - 1}
+func plainPairs(b []byte, lo, hi int, pairs *looked, yield func(int) bool) {
+	next := [...]int{lo - 1, lo - 1, lo - 1, lo - 1, lo - 1}
 	for i := lo; i < hi; i++ {
 		nearest := hi
 		for k, p := range pairs {
 			if next[k] < i {
-				if next[k] = hi; k == 0 || p != pairs[0] {
+				if next[k] = hi; !slices.Contains(pairs[:k], p) {
 					needle := binary.LittleEndian.AppendUint16(nil, p)
 					if n := bytes.Index(b[i:hi+1], needle); n >= 0 {
 						next[k] = i + n

@@ -6,7 +6,7 @@ import "golang.org/x/sys/cpu"
 // least wideLeast, and p has n+1 bytes.
 //
 //go:noescape
-func indexPairs(p *byte, n int, pairs *[maxPairs]uint16) int
+func indexPairs(p *byte, n int, pairs *looked) int
 
 // wideLeast is how many bytes indexPairs looks at in one go.
 const wideLeast = 64

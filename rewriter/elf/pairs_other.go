@@ -2,7 +2,7 @@
 
 package elf
 
-func indexPairs(*byte, int, *[maxPairs]uint16) int { panic("no AVX2") }
+func indexPairs(*byte, int, *looked) int { panic("no AVX2") }
 
 const wideLeast = 0
 

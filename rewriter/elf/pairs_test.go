@@ -27,15 +27,15 @@ func checkPairs(t *testing.T, b []byte, lo, hi int, pairs []uint16) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("%d bytes, %d to %d, pairs %x, wide %v: got %v, want %v", len(b), lo, hi, pairs, wide, got, want)
 		}
-		if len(want) > 1 && len(pairs) <= maxPairs {
+		if len(want) > 1 {
 			var some []int
 			for i := range Pairs(b, lo, hi, pairs) {
 				if some = append(some, i); len(some) == 2 {
 					break
 				}
 			}
-			if !slices.Equal(some, want[:2]) {
-				t.Fatalf("%d bytes, %d to %d, pairs %x, wide %v: got %v first, want %v", len(b), lo, hi, pairs, wide, some, want[:2])
+			if !slices.Contains(want, some[0]) || !slices.Contains(want, some[1]) {
+				t.Fatalf("%d bytes, %d to %d, pairs %x, wide %v: got %v first, want two of %v", len(b), lo, hi, pairs, wide, some, want)
 			}
 		}
 	}
