@@ -137,11 +137,22 @@ func (c *code) callees(sites []Site) ([]uint64, error) {
 		return nil, err
 	}
 	all := slices.Sorted(maps.Keys(t.from))
+	before := func(s *Site) []uint64 {
+		n, _ := slices.BinarySearch(all, s.Vaddr+1)
+		return all[max(0, n-maxCallees):n]
+	}
+	var asked []uint64
+	for i := range sites {
+		asked = append(asked, before(&sites[i])...)
+	}
+	called, err := c.called(t, asked)
+	if err != nil {
+		return nil, err
+	}
 	var found []uint64
 	for i := range sites {
-		n, _ := slices.BinarySearch(all, sites[i].Vaddr+1)
-		for _, at := range slices.Backward(all[max(0, n-maxCallees):n]) {
-			if !c.f.ExecLoad(at) || !c.calledFrom(t.from[at]) {
+		for _, at := range slices.Backward(before(&sites[i])) {
+			if !called(at) {
 				continue
 			}
 			if b := c.bodyOf(c.fn.at(at)); b.lens[sites[i].Vaddr] != 0 {
@@ -153,15 +164,37 @@ func (c *code) callees(sites []Site) ([]uint64, error) {
 	return found, nil
 }
 
-// calledFrom reports whether one of the addresses is known to be an instruction.
-func (c *code) calledFrom(from []uint64) bool {
-	callers := make([]Site, 0, len(from))
-	for _, at := range from {
-		callers = append(callers, Site{Vaddr: at, Len: 1})
+// called returns a question about the addresses asked: whether an instruction that is known to be one calls the
+// address, or jumps to it. The file is looked through once for all of them.
+func (c *code) called(t *targets, asked []uint64) (func(at uint64) bool, error) {
+	if len(asked) == 0 {
+		return nil, nil
+	}
+	slices.Sort(asked)
+	first := make(map[uint64]uint64) // caller of so many bytes: functions near it are all that hold one of the others
+	for _, at := range slices.Compact(asked) {
+		for _, from := range t.from[at] {
+			block := from / nearSite
+			if v, seen := first[block]; !seen || from < v {
+				first[block] = from
+			}
+		}
+	}
+	var callers []Site
+	for _, from := range first {
+		callers = append(callers, Site{Vaddr: from, Len: 1})
 	}
 	sortSites(callers)
 	fn, err := findFunctions(c.f, callers)
-	return err == nil && slices.ContainsFunc(callers, func(s Site) bool { return c.holderIn(fn, s.Vaddr) != nil })
+	known := make(map[uint64]bool)
+	return func(at uint64) bool {
+		is, seen := known[at]
+		if !seen {
+			is = c.f.ExecLoad(at) && slices.ContainsFunc(t.from[at], func(v uint64) bool { return c.holderIn(fn, v) != nil })
+			known[at] = is
+		}
+		return is
+	}, err
 }
 
 // descend follows the whole program from what the loader enters and returns the starts of the

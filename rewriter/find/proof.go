@@ -33,14 +33,3 @@ func (c *code) holderIn(fn *functions, vaddr uint64) *body {
 
 // maxHolders is how many function starts before a site are tried.
 const maxHolders = 8
-
-// entersMiddle reports whether code that is known as such calls or jumps to the middle of the n
-// bytes at vaddr: they are more than one instruction. Words of data do not prove that.
-func (c *code) entersMiddle(t *targets, vaddr, n uint64) bool {
-	for at := vaddr + 1; at < vaddr+n; at++ {
-		if c.calledFrom(t.from[at]) {
-			return true
-		}
-	}
-	return false
-}

@@ -207,8 +207,16 @@ func (r *Report) examine(c *code, sites []Site) error {
 	if err != nil {
 		return err
 	}
+	var inner []uint64
 	for i := range sites {
-		c.finish(t, holders[i], &sites[i])
+		inner = append(inner, sites[i].inner(t)...)
+	}
+	called, err := c.called(t, inner)
+	if err != nil {
+		return err
+	}
+	for i := range sites {
+		c.finish(t, called, holders[i], &sites[i])
 	}
 	if c.exhausted() {
 		for i, s := range sites {
@@ -231,10 +239,21 @@ func (c *code) within(vaddr uint64) bool {
 	return false
 }
 
-// finish fills in what the patch forms depend on.
-func (c *code) finish(t *targets, b *body, s *Site) {
+// inner returns what may be called or jumped to of the bytes behind the first of a site that is patched.
+func (s *Site) inner(t *targets) (all []uint64) {
+	for at := s.Vaddr + 1; s.Verdict.Patchable() && at < s.Vaddr+uint64(s.Len); at++ {
+		if t.from[at] != nil {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// finish fills in what the patch forms depend on. Code that is known as such and enters the middle of an instruction
+// shows that the bytes are more than that one; words of data do not.
+func (c *code) finish(t *targets, called func(uint64) bool, b *body, s *Site) {
 	s.Symbol = c.fn.names[s.Vaddr].text
-	if s.Verdict.Patchable() && c.entersMiddle(t, s.Vaddr, uint64(s.Len)) {
+	if slices.ContainsFunc(s.inner(t), called) {
 		s.Verdict, s.Reason = Unknown, "code jumps to the middle of the instruction"
 	}
 	if b == nil || !s.Verdict.Patchable() {

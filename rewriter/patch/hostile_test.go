@@ -199,6 +199,56 @@ func TestManySegments(t *testing.T) {
 	}
 }
 
+// counted counts the bytes that are read.
+type counted struct {
+	io.ReaderAt
+	bytes *int
+}
+
+func (c counted) ReadAt(b []byte, off int64) (int, error) {
+	*c.bytes += len(b)
+	return c.ReaderAt.ReadAt(b, off)
+}
+
+// TestManyCalls: a file is not read once for each address that something seems to call, in or before a site.
+func TestManyCalls(t *testing.T) {
+	const most = 40 // times the file is read
+	call := func(text []byte, to int) []byte { return le(append(text, 0xe8), uint32(to-len(text)-5)) }
+	read := map[string]int{}
+	for name, in := range map[string]int{"before sites": 0, "in sites": 3} {
+		for _, n := range []int{20, 400} {
+			// The symbols name a function at the start of the text; the sites are in nameless ones, behind
+			// calls of each that are data.
+			text := asm(t, "c3")
+			first := 16 + 5*n
+			for i := range n {
+				text = call(text, first+10*i+in)
+			}
+			text = append(text, make([]byte, first-len(text))...)
+			for range n {
+				text = append(text, asm(t, movRaxTime+callRax+"c3")...)
+			}
+			e := testELF{text: text, symbols: []testSym{{"f", testBase + testTextOff, 1, elf.STTFunc, 0}}}
+			for range 4 * n {
+				e.symbols = append(e.symbols, testSym{"g", testBase + testTextOff, 1, elf.STTFunc, 0})
+			}
+			if in > 0 {
+				e.symbols = append(e.symbols, testSym{"h", testBase + testTextOff + uint64(first), uint64(10 * n), elf.STTFunc, 0})
+			}
+			file := e.build()
+			bytesRead := 0
+			if _, err := Scan(counted{bytes.NewReader(file), &bytesRead}, int64(len(file))); err != nil {
+				t.Fatal(err)
+			}
+			read[name] = bytesRead / len(file)
+			t.Logf("%s, %d: %d times", name, n, read[name])
+		}
+		if read[name] > most {
+			t.Errorf("%s: the file is read %d times", name, read[name])
+		}
+	}
+}
+
 // TestManySites: references without end are damage, not memory.
 func TestManySites(t *testing.T) {
 	site := asm(t, movRaxTime+callRax+"c3")
