@@ -7,6 +7,7 @@ package contents
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"errors"
 	"fmt"
 	"io"
@@ -118,6 +119,7 @@ type zipLook struct {
 	members, calls int
 	unpacked       int64
 	first          string // that calls the page
+	flate          io.ReadCloser
 	why            string // something was not examined, "" for nothing
 }
 
@@ -163,19 +165,22 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 		z.missed(name, "encrypted")
 		return
 	}
+	var head [elfHead]byte
+	if z.begin(f, head[:]) && !toUnpack(head[:]) {
+		return
+	}
 	r, err := f.Open()
 	if err != nil {
 		z.missed(name, "cannot be unpacked (%v)", err)
 		return
 	}
 	defer r.Close()
-	var head [elfHead]byte
 	n, err := io.ReadFull(r, head[:])
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		z.missed(name, "cannot be unpacked (%v)", err)
 		return
 	}
-	if !isCandidate(head[:n]) || elf.IsArchive(head[:n]) || bytes.HasPrefix(head[:n], []byte(scriptMagic)) {
+	if !toUnpack(head[:n]) {
 		return
 	}
 	size := f.UncompressedSize64
@@ -198,6 +203,29 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 		return
 	}
 	z.program(b, name)
+}
+
+// toUnpack reports whether to examine a member that begins so.
+func toUnpack(head []byte) bool {
+	return isCandidate(head) && !elf.IsArchive(head) && !bytes.HasPrefix(head, []byte(scriptMagic))
+}
+
+// begin unpacks the first bytes of a member from its first compressed ones; false says that these are not enough. Most
+// members of a jar are classes, and opening one unpacks 32 KiB of it.
+func (z *zipLook) begin(f *zip.File, head []byte) bool {
+	const enough = 256 // bytes; a block's codes take about 80 (RFC 1951, 3.2.7)
+	raw, err := f.OpenRaw()
+	if err != nil || f.Method != zip.Deflate {
+		return false
+	}
+	if z.flate == nil {
+		z.flate = flate.NewReader(nil)
+	}
+	if err := z.flate.(flate.Resetter).Reset(io.LimitReader(raw, enough), nil); err != nil {
+		return false
+	}
+	_, err = io.ReadFull(z.flate, head)
+	return err == nil
 }
 
 // program examines a program or library.

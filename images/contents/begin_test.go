@@ -1,0 +1,56 @@
+package contents
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"hash/crc32"
+	"strings"
+	"testing"
+)
+
+// TestBegin: the first bytes of a member are those that unpacking all of it gives, or it is unpacked.
+func TestBegin(t *testing.T) {
+	program := append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), strings.Repeat("code", 20_000)...)
+	class := append([]byte("\xca\xfe\xba\xbe\x00\x00\x00\x34"), strings.Repeat("class", 2000)...)
+	const emptyBlock = "\x00\x00\x00\xff\xff" // stored, not the last (RFC 1951, 3.2.4)
+	for _, c := range []struct {
+		name, before string
+		content      []byte
+		begun        bool
+	}{
+		{"program", "", program, true},
+		{"class", "", class, true},
+		{"short", "", []byte("short"), false},
+		{"a program behind empty blocks", strings.Repeat(emptyBlock, 100), program, false},
+	} {
+		var packed, archive bytes.Buffer
+		packed.WriteString(c.before)
+		w, _ := flate.NewWriter(&packed, flate.DefaultCompression)
+		w.Write(c.content)
+		w.Close()
+		z := zip.NewWriter(&archive)
+		to, err := z.CreateRaw(&zip.FileHeader{Name: c.name, Method: zip.Deflate, CRC32: crc32.ChecksumIEEE(c.content),
+			CompressedSize64: uint64(packed.Len()), UncompressedSize64: uint64(len(c.content))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Write(packed.Bytes())
+		z.Close()
+		r, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		look := &zipLook{}
+		for range 2 { // with the same decompressor
+			var head [elfHead]byte
+			if begun := look.begin(r.File[0], head[:]); begun != c.begun || begun && !bytes.HasPrefix(c.content, head[:]) {
+				t.Errorf("%s: got %t and %q", c.name, begun, head)
+			}
+		}
+		look = &zipLook{}
+		if look.member(r.File[0], c.name, 1); (look.unpacked > 0) != bytes.HasPrefix(c.content, program[:4]) {
+			t.Errorf("%s: %d bytes were unpacked", c.name, look.unpacked)
+		}
+	}
+}
