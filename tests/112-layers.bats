@@ -183,7 +183,7 @@ below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
 	jq -nc --arg digest "$index" --argjson size "$(stat -c %s index)" '{schemaVersion: 2, manifests: [{
 		mediaType: "application/vnd.oci.image.index.v1+json", digest: $digest, size: $size, annotations: {"org.opencontainers.image.ref.name": "x"}}]}' >out/index.json
 	run_vfix rebuild oci:out:x -o oci:fixed:x
-	expect_match stderr "$stderr" 'is about the image that was replaced: left out'
+	expect_match stderr "$stderr" 'describes the image that was replaced: omitted'
 	expect 'entries of the index' "$(skopeo inspect --raw oci:fixed:x | jq '.manifests | length')" 1
 	run_vfix convert oci:out:x -o oci:same:x
 	expect 'entries after convert, which replaces nothing' "$(skopeo inspect --raw oci:same:x | jq '.manifests | length')" 2

@@ -22,7 +22,8 @@ var deciding = []string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "Eq
 
 // foreign are errors of libraries that have neither a type nor a variable, by file and function.
 var foreign = []string{
-	"images/registry/retry.go isTemporary", // net/http: errClientConnNotEstablished, errServerClosedIdle
+	"images/registry/retry.go isTemporary",  // net/http: errClientConnNotEstablished, errServerClosedIdle
+	"internal/jsonobject/strict.go InWords", // encoding/json: an unknown field has no type
 }
 
 // isSentence reports whether an expression is a text for users: what an error says, a member that holds a sentence, or

@@ -42,7 +42,7 @@ func Mistyped(n string) error {
 	}
 	if _, err := name.ParseReference(n); err != nil {
 		if _, lowerErr := name.ParseReference(strings.ToLower(n)); lowerErr == nil {
-			return hinterr.With(noSuchFile(n, "%s: no such file, and names of images have no capital letters", n), "did you mean %s?", quote.Path(strings.ToLower(n)))
+			return hinterr.With(noSuchFile(n, "%s: no such file, and image names have no capital letters", n), "did you mean %s?", quote.Path(strings.ToLower(n)))
 		}
 		return noSuchFile(n, "%s: no such file, and not the name of an image", n)
 	}

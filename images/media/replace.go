@@ -156,7 +156,7 @@ func NoteDropped(idx v1.ImageIndex, p progress.Reporter) {
 	}
 	NoteDropped(r.base, p)
 	for _, d := range r.dropped {
-		p.Note("%s %v is about the image that was replaced: left out", strings.ReplaceAll(d.Annotations[AttestationKey], "-", " "), d.Digest)
+		p.Note("%s %v describes the image that was replaced: omitted", strings.ReplaceAll(d.Annotations[AttestationKey], "-", " "), d.Digest)
 	}
 }
 

@@ -195,7 +195,7 @@ func (p *patchRun) noteOutside() {
 			}
 		}
 		if inside < o.links {
-			progress.Note(p.o.Progress, "%s: %d more hard links outside of what was given keep the old content", o.name, o.links-inside)
+			progress.Note(p.o.Progress, "%s: more hard links outside the given paths keep the old content: %d", o.name, o.links-inside)
 		}
 	}
 }

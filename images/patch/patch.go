@@ -47,7 +47,7 @@ type Options struct {
 // Output is set, or DryRun.
 func All(ctx context.Context, paths []string, o Options) (*contents.Findings, error) {
 	if o.Output != "" && len(paths) != 1 {
-		return nil, fmt.Errorf("%s: one output, and %d paths to patch", o.Output, len(paths))
+		return nil, fmt.Errorf("%s: one output for %d paths", o.Output, len(paths))
 	}
 	s := contents.NewSession(o.Jobs, o.Progress, o.Rewriter)
 	defer s.Close()
@@ -135,7 +135,7 @@ func notAnImage(ctx context.Context, name string) error {
 	if src.Image == nil {
 		return nil
 	}
-	return hinterr.With(fmt.Errorf("%s: this is an image, and patch works on the files of a root filesystem", name), "to rebuild it: vfix rebuild %s", quote.Path(src.Ref.String()))
+	return hinterr.With(fmt.Errorf("%s: is an image; patch works on the files of a root filesystem", name), "to rebuild it: vfix rebuild %s", quote.Path(src.Ref.String()))
 }
 
 // one patches what one path names.
@@ -276,7 +276,7 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, patched *c
 		return hinterr.With(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
 	}
 	if fi, err := os.Stat(p.o.Output); err == nil && fi.IsDir() {
-		return hinterr.With(fmt.Errorf("%s: a directory, and the output of a file is a file", p.o.Output),
+		return hinterr.With(fmt.Errorf("%s: is a directory; the output for a file must be a file", p.o.Output),
 			"add the file name: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
 	}
 	out, release, err := atomicfile.CreateLocked(ctx, p.o.Output, p.o.Progress)

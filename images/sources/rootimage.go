@@ -78,7 +78,7 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 		}
 		write, of = copyTarball, "a tarball"
 	}
-	progress.Note(o.Progress, "%s is a root filesystem: an image of one layer is made of it", s.Path)
+	progress.Note(o.Progress, "%s is a root filesystem: it becomes an image with one layer", s.Path)
 	layer, err := contents.PackLayer(func(w io.Writer) error { return contents.WrapPath(s.Path, write(ctx, w, s.Path, o)) })
 	if err != nil {
 		return err

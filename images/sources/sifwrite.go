@@ -115,7 +115,7 @@ func (s *sifFile) assemble(out *os.File, root io.Reader, sum v1.Hash, o media.Op
 		return failed
 	}
 	if dropped > 0 {
-		progress.Note(o.Progress, "%s: signed, and the signature is about the old bytes: left out; sign it again: apptainer sign", s.path)
+		progress.Note(o.Progress, "%s: its signature is not valid for the new bytes: omitted; sign it again: apptainer sign", s.path)
 	}
 	old, err := uuid.Parse(s.img.ID())
 	if err != nil {
