@@ -484,3 +484,112 @@ func TestOthersAreLayouts(t *testing.T) {
 		t.Errorf("no store: got %v, %v", all, err)
 	}
 }
+
+// Nothing in a cache can be read or entered by others, whatever made it.
+func TestNothingIsForOthers(t *testing.T) {
+	s := opened(t, open(t, 0))
+	if err := s.Lease(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	put(t, s, "k", "abc")
+	private, err := s.Private("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WriteIndex("i", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := s.Lock("index", "i")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	seen := 0
+	err = filepath.WalkDir(s.base, func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		seen++
+		want := fs.FileMode(0o600)
+		if e.IsDir() {
+			want = 0o700
+		}
+		if fi, err := e.Info(); err != nil || fi.Mode().Perm() != want {
+			t.Errorf("%s: got %v, %v, want %v", name, fi.Mode(), err, want)
+		}
+		return nil
+	})
+	if err != nil || seen < 12 {
+		t.Errorf("%d entries, %v", seen, err)
+	}
+	if _, err := os.Stat(private); err != nil {
+		t.Error(err)
+	}
+}
+
+// An index that is read is one that is used.
+func TestIndexIsUsed(t *testing.T) {
+	s := open(t, 0)
+	if err := s.WriteIndex("i", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(s.Dir, indexDir, "i")
+	// A file system that notes some reads notes none of this one (relatime).
+	if err := os.Chtimes(path, time.Now().Add(-2*time.Hour), time.Now().Add(-3*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ReadIndex("none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if b, err := s.ReadIndex("i"); err != nil || string(b) != "x" {
+		t.Errorf("got %q, %v", b, err)
+	}
+	if fi, err := os.Stat(path); err != nil || time.Since(accessTime(fi)) > time.Hour {
+		t.Errorf("last used at %v, %v", accessTime(fi), err)
+	}
+}
+
+// A protected copy cannot be removed, until the store does; other files than copies are not protected.
+func TestProtect(t *testing.T) {
+	s := open(t, 0)
+	if err := s.Protect("none"); err != nil {
+		t.Errorf("a copy that is missing: %v", err)
+	}
+	if err := os.Symlink("/dev/null", s.Path("link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Protect("link"); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("a link: %v", err)
+	}
+	if err := unix.Mkfifo(s.Path("pipe"), 0o600); err != nil { // has no such flag
+		t.Fatal(err)
+	}
+	if err := s.Protect("pipe"); !errors.Is(err, unix.ENOTTY) {
+		t.Errorf("a pipe: %v", err)
+	}
+	if err := setImmutable(s.Path("pipe"), false); err != nil {
+		t.Error(err)
+	}
+	path := put(t, s, "k", "abc")
+	if err := s.Protect("k"); errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
+		t.Skip("no immutable files here: ", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { setImmutable(path, false) })
+	for range 2 { // once more changes nothing
+		if err := os.Remove(path); !errors.Is(err, unix.EPERM) {
+			t.Fatalf("a protected copy is removed: %v", err)
+		}
+		if err := s.Protect("k"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := setImmutable(path, false); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Error(err)
+	}
+}
