@@ -195,10 +195,14 @@ func (s *samples) read(c candidate, out []byte) error {
 	return nil
 }
 
-// patched writes the library of old functions, patched in a form, and returns the functions
+// libcName is what a real libc is called, and stubsName, as long, the library of old functions: a loader would take a
+// second libc.so.6 for the first.
+var libcName, stubsName = []byte("libc.so.6\x00"), []byte("libc-6.so\x00")
+
+// patched writes the library of old functions, patched in a form as a real libc is, and returns the functions
 // that have a call site which takes it.
 func (p *place) patched(form rewriter.Form, name string) ([]string, error) {
-	data := p.o.Programs.Stubs
+	data := bytes.Replace(p.o.Programs.Stubs, stubsName, libcName, 1)
 	r, err := rewriter.Scan(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return nil, err
@@ -217,5 +221,5 @@ func (p *place) patched(form rewriter.Form, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return only, p.put(name, out)
+	return only, p.put(name, bytes.Replace(out, libcName, stubsName, 1))
 }
