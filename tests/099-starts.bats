@@ -4,27 +4,20 @@
 # at the root filesystem, or at config.json, does not show it. Each is started with runc under the seccomp oracle:
 # by vfix-runtime in runc's place and with vfix-runtime as a hook, with fail_closed and without.
 #
-# A case prepares $root and $filter (for config.json) and runs $program; $want is "patched" where the program must
-# run, and "honest" if it is enough that nothing is said to be patched, and nothing is started with fail_closed.
+# The bundles are the table of tests/hostile/starts, which knows what must become of each. Tests that need a bundle more
+# than once are here.
 # shellcheck disable=SC2034,SC2154
 load helpers
 
+has_crun() {
+	fresh && legacy "$root/usr/bin/clock" && (cd "$b" && runc spec && jq 'del(.linux.resources)|.process.terminal=false|.process.args=["/bin/busybox", "true"]' config.json >c && mv c config.json)
+	crun run --bundle "$b" "$id" 2>&1 || { echo ' (crun starts no container here)' && return 1; }
+}
 has_runc() { has_commands runc jq busybox && has_own_root; }
 
 setup_file() {
 	legacy_program "$BATS_FILE_TMPDIR/clock"
-	musl-gcc -static -O1 -o "$BATS_FILE_TMPDIR/packed" -x c - <<-'END'
-		#include <sys/mman.h>
-		int main(void)
-		{
-			static const unsigned char packed[] = {0xac, 0xb7, 0x38, 0x3f, 0xff, 0xfb, 0x9f, 0x00, 0x00, 0x2f, 0xa4, 0x3c};
-			unsigned char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-			for (unsigned i = 0; i < sizeof packed; i++)
-				code[i] = packed[i] ^ 0xff;
-			return ((long (*)(long))code)(0) < 1577836800;
-		}
-	END
-	printf 'UPX!' | dd of="$BATS_FILE_TMPDIR/packed" bs=1 seek=9 conv=notrunc status=none # no kernel reads that of e_ident
+	go -C "$BATS_TEST_DIRNAME/.." build -o "$BATS_FILE_TMPDIR/starts" ./tests/hostile/starts
 }
 
 setup() {
@@ -37,307 +30,19 @@ setup() {
 
 teardown() {
 	[ -z "${id-}" ] || runc delete --force "$id" 2>/dev/null || true
-	unmount_all
-}
-
-# mounted_at DIR: it is unmounted when the case ends.
-mounted_at() { echo "$1" >>"$work/mounted"; }
-
-unmount_all() {
-	[ ! -e "$work/mounted" ] || tac "$work/mounted" | while read -r dir; do umount --lazy "$dir" || true; done
-	[ ! -e "$work/loops" ] || xargs -n 1 losetup --detach <"$work/loops" || true
-	[ ! -e "$work/sleeping" ] || xargs kill <"$work/sleeping" || true
-	rm -f "$work/mounted" "$work/loops" "$work/sleeping"
 }
 
 legacy() { install -D "$BATS_FILE_TMPDIR/clock" "$1"; }
 
 # fresh: an empty root filesystem with a shell, and none of the copies and indexes of earlier cases.
 fresh() {
-	unmount_all
 	rm -rf "$b" "$cache" "$work/host" "$work/files"
 	root=$b/rootfs filter=. program=/usr/bin/clock want=patched
 	mkdir -p "$root"/{bin,proc,dev,sys,usr/bin,data,tmp} "$work/host"
 	cp "$(command -v busybox)" "$root/bin/"
 }
 
-# overlay LOWER...: the root, of these layers (the uppermost first) and an upper one, all on a file system of their own.
-layers() {
-	mkdir -p "$work/layers"
-	mount -t tmpfs tmpfs "$work/layers"
-	mounted_at "$work/layers"
-	for n in "$@"; do mkdir -p "$work/layers/overlay2/$(layer "$n")/diff"; done
-	mkdir "$work/layers/upper" "$work/layers/work"
-	cp -a "$root/." "$(lower "${@: -1}")"
-}
-layer() { printf "$1%.0s" {1..64}; }
-lower() { echo "$work/layers/overlay2/$(layer "$1")/diff"; }
-# overlay OPTIONS LOWER...: mounts them.
-overlay() {
-	local options=$1 list='' n
-	shift
-	for n in "$@"; do list+=:$(lower "$n"); done
-	mount -t overlay -o "lowerdir=${list#:},upperdir=$work/layers/upper,workdir=$work/layers/work$options" overlay "$root"
-	mounted_at "$root"
-	filter='.root.readonly = false'
-}
-
-# xattr NAME VALUE FILE
-xattr() { python3 -c 'import os, sys; os.setxattr(sys.argv[3], sys.argv[1], sys.argv[2].encode())' "$@"; }
-
 bind() { echo ".mounts += [{destination: \"$1\", type: \"bind\", source: \"$2\", options: [\"${3:-bind}\"]}]"; }
-
-case_root() { legacy "$root/usr/bin/clock"; }
-
-# A mount is not vfix's because of what its source is called.
-case_forged_bind() {
-	legacy "$cache/v1/files/x/clock"
-	chmod -R go-w "$cache"
-	filter=$(bind /data "$cache/v1/files/x")
-	program=/data/clock
-}
-case_forged_file() {
-	legacy "$cache/v1/private/x/1"
-	: >"$root/data/clock"
-	chmod -R go-w "$cache"
-	filter=$(bind /data/clock "$cache/v1/private/x/1")
-	program=/data/clock
-}
-case_forged_tmpfs() {
-	legacy "$root/usr/bin/clock"
-	filter=".mounts += [{destination: \"/data\", type: \"tmpfs\", source: \"$cache/v1/files/x\"}]"
-}
-
-# Overlay shows a directory from another place of the layers.
-case_redirect() {
-	layers b a
-	legacy "$(lower a)/hidden/clock"
-	mkdir -p "$(lower b)/usr/shown"
-	xattr trusted.overlay.redirect /hidden "$(lower b)/usr/shown"
-	mknod "$(lower b)/hidden" c 0 0
-	overlay '' b a
-	program=/usr/shown/clock
-}
-case_redirect_on() {
-	layers b a
-	legacy "$(lower a)/hidden/clock"
-	overlay ,redirect_dir=on b a
-	mv "$root/hidden" "$root/usr/shown"
-	umount "$root"
-	overlay '' b a
-	program=/usr/shown/clock
-}
-case_opaque() {
-	layers b a
-	legacy "$(lower a)/usr/bin/clock"
-	legacy "$(lower b)/usr/bin/clock2"
-	xattr trusted.overlay.opaque y "$(lower b)/usr/bin"
-	overlay '' b a
-	program=/usr/bin/clock2
-}
-case_metacopy() {
-	layers b a
-	legacy "$(lower a)/usr/bin/clock"
-	overlay ,metacopy=on b a
-	chmod 711 "$root/usr/bin/clock"
-	umount "$root"
-	overlay ,metacopy=on b a
-}
-# A layer that is at its path no longer.
-case_stale_layer() {
-	layers b a
-	legacy "$(lower a)/usr/bin/clock"
-	overlay '' b a
-	mv "$(lower a)" "$(lower a).old"
-	mkdir -p "$(lower a)"
-	echo other >"$(lower a)/other"
-}
-
-# Files that a mount brings: a volume, one that is only read, a program alone, a tree of mounts, one behind a symlink.
-case_volume() {
-	legacy "$work/host/clock"
-	filter=$(bind /data "$work/host")
-	program=/data/clock
-}
-case_readonly_volume() {
-	legacy "$work/host/clock"
-	filter=".mounts += [{destination: \"/data\", type: \"bind\", source: \"$work/host\", options: [\"bind\", \"ro\"]}]"
-	program=/data/clock
-}
-case_one_file() {
-	legacy "$work/host/clock"
-	: >"$root/data/clock"
-	filter=$(bind /data/clock "$work/host/clock")
-	program=/data/clock
-}
-case_recursive_volume() {
-	mkdir -p "$work/host/below"
-	mount -t tmpfs tmpfs "$work/host/below"
-	mounted_at "$work/host/below"
-	legacy "$work/host/below/clock"
-	filter=$(bind /data "$work/host" rbind)
-	program=/data/below/clock
-}
-case_nested_volumes() {
-	legacy "$work/host/two/clock"
-	mkdir "$work/host/one" "$work/host/one/below"
-	filter="$(bind /data "$work/host/one") | $(bind /data/below "$work/host/two")"
-	program=/data/below/clock
-}
-case_covered_volume() {
-	legacy "$work/host/two/clock"
-	mkdir "$work/host/one"
-	filter="$(bind /data "$work/host/one") | $(bind /data "$work/host/two")"
-	program=/data/clock
-}
-# The runtime follows the symlink in the volume: the second mount is at /usr/bin.
-case_symlink_in_volume() {
-	legacy "$work/host/two/clock"
-	mkdir "$work/host/one"
-	ln -s /usr/bin "$work/host/one/below"
-	filter="$(bind /data "$work/host/one") | $(bind /data/below "$work/host/two")"
-}
-case_mount_below_root() {
-	mount -t tmpfs tmpfs "$root/data"
-	mounted_at "$root/data"
-	legacy "$root/data/clock"
-	program=/data/clock
-}
-# Mounts that the machine shares with the container: one over a file of the volume would also be made here.
-case_shared_volume() {
-	mount -t tmpfs tmpfs "$work/host"
-	mounted_at "$work/host"
-	mount --make-shared "$work/host"
-	legacy "$work/host/clock"
-	filter="$(bind /data "$work/host" rbind) | .mounts[-1].options += [\"rshared\"] | .linux.rootfsPropagation = \"rshared\""
-	program=/data/clock want=honest
-}
-case_receiving_volume() {
-	case_shared_volume
-	filter="$(bind /data "$work/host" rbind) | .mounts[-1].options += [\"rslave\"]" want=patched
-}
-case_tmpcopyup() {
-	legacy "$root/usr/bin/clock"
-	filter='.mounts += [{destination: "/usr/bin", type: "tmpfs", source: "tmpfs", options: ["tmpcopyup"]}]'
-}
-case_tmpcopyup_of_own_root() {
-	layers a
-	legacy "$(lower a)/usr/bin/clock"
-	overlay '' a
-	filter+=' | .mounts += [{destination: "/usr/bin", type: "tmpfs", source: "tmpfs", options: ["tmpcopyup"]}]'
-}
-case_overlay_volume() {
-	legacy "$work/host/a/clock"
-	mkdir "$work/host/b"
-	filter=".mounts += [{destination: \"/data\", type: \"overlay\", source: \"overlay\", options: [\"lowerdir=$work/host/b:$work/host/a\"]}]"
-	program=/data/clock
-}
-case_users() {
-	legacy "$work/host/clock"
-	chmod -R go+rX "$work/host" && chown -R 100000:100000 "$root"
-	chmod go+x "$BATS_RUN_TMPDIR"{,/test} "$work"
-	filter="$(bind /data "$work/host") | .linux.namespaces += [{type: \"user\"}] | .linux.uidMappings = [{containerID: 0, hostID: 100000, size: 65536}] | .linux.gidMappings = .linux.uidMappings"
-	program=/data/clock
-}
-
-# A hook mounts before vfix's own has looked, or after it.
-mounter() {
-	legacy "$work/host/clock"
-	cat >"$work/mounter" <<-END
-		#!/bin/sh
-		exec >/dev/null 2>&1
-		[ "\$1" = inside ] || inside="nsenter -t \$(sed 's/.*"pid": *\\([0-9]*\\).*/\\1/') -m"
-		exec \${inside-} mount --bind $work/host $b/rootfs/data
-	END
-	chmod 755 "$work/mounter"
-	program=/data/clock
-}
-hooked() { filter=".hooks = {$1: [{path: \"$work/mounter\", args: [\"mounter\", \"$2\"], env: [\"PATH=$PATH\"]}]}"; }
-case_prestart_hook() { mounter && hooked prestart outside; }
-case_earlier_hook() { mounter && hooked createRuntime outside; }
-case_later_hook() {
-	mounter && hooked createContainer inside
-	want=honest
-}
-
-# A file that seems to be covered is not, for the runtime mounts elsewhere.
-case_uncovered() {
-	legacy "$root/usr/bin/clock"
-	ln -s /usr/bin/clock "$root/data/link"
-	filter=".mounts += [{destination: \"/data\", type: \"tmpfs\", source: \"tmpfs\"}] | $(bind /data/link /etc/hostname)"
-}
-case_covered() {
-	legacy "$root/usr/bin/clock"
-	legacy "$root/opt/clock"
-	filter='.mounts += [{destination: "/usr", type: "mqueue", source: "mqueue"}]'
-	program=/opt/clock
-}
-# The runtime puts something over the root when all hooks have ended.
-case_readonly_paths() {
-	legacy "$root/usr/bin/clock"
-	filter='.linux.readonlyPaths += ["/usr", "/usr/bin/clock"] | .linux.maskedPaths += ["/tmp"]'
-}
-case_block_device() {
-	truncate -s 16M "$work/disk"
-	mkdir -p "$work/files"
-	legacy "$work/files/clock"
-	mkfs.ext4 -q -d "$work/files" "$work/disk"
-	local loop
-	loop=$(losetup --find --show "$work/disk")
-	echo "$loop" >>"$work/loops"
-	filter=".mounts += [{destination: \"/data\", type: \"ext4\", source: \"$loop\"}]"
-	program=/data/clock
-}
-case_own_root_again() {
-	legacy "$root/usr/bin/clock"
-	filter=$(bind /data "$root/usr")
-	program=/data/bin/clock
-}
-case_dots() {
-	legacy "$root/usr/bin/clock"
-	filter='.root.path = "../b/./rootfs"'
-	program=clock
-}
-# Another mount namespace, in which something else is at the root's path.
-case_joined() {
-	legacy "$work/host/usr/bin/clock"
-	cp -a "$root/." "$work/host/"
-	unshare -m sh -c "mount --bind '$work/host' '$root' && exec sleep 600" 3>&- &
-	echo $! >>"$work/sleeping"
-	until grep -q " $root " "/proc/$!/mountinfo"; do sleep 0.01; done
-	filter="(.linux.namespaces[] | select(.type == \"mount\")).path = \"/proc/$!/ns/mnt\""
-	want=honest
-}
-# Programs whose code cannot be seen: packed, or with a header that says what cannot be. The kernel runs both.
-case_packed() {
-	cp "$BATS_FILE_TMPDIR/packed" "$root/usr/bin/clock"
-	want=honest
-}
-case_damaged() {
-	legacy "$root/usr/bin/clock"
-	python3 - "$root/usr/bin/clock" <<-'END'
-		import struct, sys
-		f = open(sys.argv[1], "r+b")
-		b = bytearray(f.read())
-		at, n = struct.unpack_from("<Q", b, 32)[0], struct.unpack_from("<H", b, 56)[0]
-		stack = next(i for i in range(n) if struct.unpack_from("<I", b, at + 56 * i)[0] == 0x6474e551)
-		# A segment beyond the end of the file, which nobody reads.
-		struct.pack_into("<IIQQQQQQ", b, at + 56 * stack, 1, 4, 1 << 20, 1 << 30, 1 << 30, 4096, 4096, 4096)
-		f.seek(0)
-		f.write(b)
-	END
-	want=honest
-}
-
-# The root is a folder in an overlay that is not the container's: a machine's own.
-case_root_in_overlay() {
-	layers a
-	overlay '' a
-	mkdir "$root/inner"
-	cp -a "$root"/{bin,proc,dev,sys,usr,data,tmp} "$root/inner/"
-	legacy "$root/inner/usr/bin/clock"
-	filter='.root = {path: "rootfs/inner", readonly: false}'
-}
 
 # start DOOR CLOSED: leaves the status, the outcome on record, and what was said.
 start() {
@@ -361,74 +66,34 @@ start() {
 	echo "$1, fail_closed $2: status $status, recorded as $recorded: $output: $(cat "$work/starts.jsonl")"
 }
 
-# holds CASE: the case, each way.
+# holds GROUP: the bundles of a group, each way.
 holds() {
-	local door closed
-	fresh
-	"case_$1"
-	start none false
-	expect "$1: status without vfix [control]" "$status" "$status_sigsys"
-	for door in wrapper hook; do
-		for closed in false true; do
-			fresh
-			"case_$1"
-			start "$door" "$closed"
-			if [ "$want" = patched ]; then
-				expect "$1, $door, fail_closed $closed: status" "$status" 0
-				expect "$1, $door, fail_closed $closed: record" "$recorded" "${outcome:-patched}"
-				# Nothing of it stays on this machine.
-				expect "$1, $door: mounts of copies that stay" "$(grep -c "$cache" /proc/self/mountinfo)" 0
-				continue
-			fi
-			expect "$1, $door: mounts that stay" "$(grep -c "$cache" /proc/self/mountinfo)" 0
-			[[ $status = 0 || $closed = true && $recorded = refused || $closed = false && $status = "$status_sigsys" && $recorded != patched && $recorded != clean ]] ||
-				fail "$1, $door, fail_closed $closed: recorded as $recorded"
-		done
-	done
+	mkdir "$work/bundles"
+	chmod go+x "$BATS_RUN_TMPDIR"{,/test} "$work"
+	run --separate-stderr "$BATS_FILE_TMPDIR/starts" -runtime "$VFIX_RUNTIME" -nri "${VFIX%/*}/vfix-nri" -oracle "$novsyscall" -work "$work/bundles" -real "${real-runc}" "$@"
+	echo "$output"
+	expect "status: $stderr" "$status" 0
 }
 
 @test "starts: what is in the root is patched [control]" { holds root; }
-@test "starts: a mount whose source has the name of a copy" {
-	holds forged_bind
-	holds forged_file
-	holds forged_tmpfs
-}
-@test "starts: overlays that show a layer's files at another place" {
-	holds redirect
-	holds redirect_on
-	holds opaque
-	holds metacopy
-}
-@test "starts: a layer that was moved away after it was mounted" { holds stale_layer; }
-@test "starts: programs of volumes" {
-	local c
-	for c in volume readonly_volume one_file recursive_volume nested_volumes covered_volume symlink_in_volume mount_below_root \
-		shared_volume receiving_volume overlay_volume users; do
-		holds "$c"
-	done
-	expect 'the volume itself [control]' "$(find "$work/host" -type f -size 0)" ''
-}
-@test "starts: a root in the machine's own overlay is not written to" {
-	holds root_in_overlay
-	cmp "$root/inner/usr/bin/clock" "$BATS_FILE_TMPDIR/clock"
-}
-@test "starts: programs that the runtime copies into a file system in memory" {
-	holds tmpcopyup
-	holds tmpcopyup_of_own_root
-}
+@test "starts: a mount whose source has the name of a copy" { holds forged; }
+@test "starts: overlays that show a layer's files at another place" { holds overlays; }
+@test "starts: a layer that was moved away after it was mounted" { holds stale; }
+@test "starts: programs of volumes" { holds volumes; }
+@test "starts: a root in the machine's own overlay" { holds 'own overlay'; }
+@test "starts: programs that the runtime copies into a file system in memory" { holds tmpcopyup; }
+@test "starts: what other hooks mount" { holds hooks; }
+@test "starts: what mounts cover, and what the runtime does behind the hooks" { holds mounts; }
+@test "starts: roots, and ways to them" { holds roots; }
+@test "starts: programs that cannot be examined, and ways to start one" { holds programs; }
+@test "starts: libraries that only the loader finds" { holds libraries; }
+@test "starts: config.json and annotations" { holds config; }
+@test "starts: command lines" { holds commands; }
 
-@test "starts: what other hooks mount" {
-	holds prestart_hook
-	holds earlier_hook
-	holds later_hook
-}
-@test "starts: what mounts cover, and what the runtime does behind the hooks" {
-	local c
-	for c in uncovered covered readonly_paths block_device own_root_again dots joined; do holds "$c"; done
-}
-@test "starts: programs that cannot be examined" {
-	holds packed
-	holds damaged
+@test "starts: with crun" {
+	requires crun
+	real=crun
+	holds root volumes hooks programs
 }
 
 # The fallback, where an image or the engine is in its way: no such container fails to start for it, none is said to

@@ -24,6 +24,8 @@ type command struct {
 	cacheDir   string
 	failClosed bool
 	startID    string
+	handed     string        // the path of a program, or a directory, that the caller hands to the container as a descriptor
+	fds        int           // how many descriptors it hands over besides those of $LISTEN_FDS
 	source     starts.Source // of the configuration, where the NRI plugin knows better
 
 	name      string // create, run, exec, …; "" for none
@@ -75,7 +77,7 @@ var (
 		plain:  "debug systemd-cgroup", helps: "help h ? usage version v V",
 	})
 	ownOptions = options(map[arity]string{
-		valued: "runtime vfix-config cache-dir policy-source container-config start-id", plain: "fail-closed",
+		valued: "runtime vfix-config cache-dir policy-source container-config start-id handed", plain: "fail-closed",
 	})
 	startOptions = options(map[arity]string{
 		short: "b f", helps: "help h ? usage",
@@ -175,6 +177,8 @@ func (c *command) own(g given) {
 		c.spec = g.value
 	case "start-id": // of a hook that vfix-runtime has added
 		c.startID = g.value
+	case "handed":
+		c.handed = g.value
 	case "policy-source":
 		c.source = starts.Source(g.value)
 	case "fail-closed":
@@ -216,6 +220,8 @@ func (c *command) startOptions(args []string) {
 			c.bundle = g.value
 		case g.name == "config" || g.name == "f":
 			c.spec = g.value
+		case g.name == "preserve-fds":
+			c.fds, _ = strconv.Atoi(g.value)
 		}
 		before = g.kind
 	}

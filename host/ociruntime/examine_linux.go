@@ -14,8 +14,9 @@ import (
 
 // The conditions for looking at a file.
 const (
-	// minELF is an ELF header and one program header, in bytes (gABI, chapters 4 and 5).
-	minELF = 64 + 56
+	// minELF is one program header that does not begin at 0, in bytes: what the kernel demands (fs/binfmt_elf.c,
+	// load_elf_phdrs). The ELF header may overlap it, and end behind the file.
+	minELF = 1 + 56
 	// maxFile is the largest file that is examined.
 	maxFile = 4 << 30
 	// maxSparse is the largest file that may consist of holes for the most part.

@@ -5,11 +5,13 @@
 package ociruntime
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,6 +76,9 @@ func (k *container) noteLater(cmd *command) {
 	if cmd.name == "restore" {
 		k.rec.Add("", "restore: what the processes of a checkpoint have in memory is not examined")
 	}
+	if handed := handedOver(cmd); handed != "" {
+		k.rec.Add("", handed+": a descriptor that the caller hands to the container, not examined")
+	}
 	later := k.spec.Hooks.CreateContainer
 	if k.pid != 0 {
 		last := 0
@@ -118,6 +123,20 @@ func brings(m specMount, bundle string) bool {
 		return slices.Contains(m.Options, "tmpcopyup")
 	}
 	return !slices.Contains(kernelOnly, m.Type)
+}
+
+// handedOver is the path of the first descriptor that leads to programs among those that the runtime leaves open for
+// the container (runc, libcontainer/process.go, ExtraFiles); "" for none.
+func handedOver(c *command) string {
+	const first = 3
+	listen, _ := strconv.Atoi(os.Getenv("LISTEN_FDS"))
+	for fd := first; c.pid == 0 && fd < first+listen+c.fds; fd++ {
+		if name := fmt.Sprint("/proc/self/fd/", fd); holdsProgram(name) {
+			path, _ := os.Readlink(name)
+			return cmp.Or(path, name)
+		}
+	}
+	return c.handed
 }
 
 // holdsProgram reports whether what is at a path is a program, or may have some in it.
@@ -170,7 +189,7 @@ func hookOf(c *command, as, start, runtime string, timeout time.Duration) ([]spe
 		}
 		args = append(args, "--"+o.name, path)
 	}
-	for _, o := range []struct{ name, value string }{{"cache-dir", c.cacheDir}, {"log-format", c.logFormat}} {
+	for _, o := range []struct{ name, value string }{{"cache-dir", c.cacheDir}, {"log-format", c.logFormat}, {"handed", handedOver(c)}} {
 		if o.value != "" {
 			args = append(args, "--"+o.name, o.value)
 		}

@@ -6,6 +6,7 @@ package ociruntime
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -89,6 +90,13 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 		return err
 	}
 	k.hidden = append(k.hidden, name)
+	here := []string{name} // what earlier mounts have there is covered
+	all.Unread = slices.DeleteFunc(all.Unread, func(u unread) bool { return u.mounted && isBelow(string(u.Name), here) })
+	for i := range all.Legacy {
+		if h := &all.Legacy[i]; h.mounted {
+			h.Names = slices.DeleteFunc(h.Names, func(n []byte) bool { return isBelow(string(n), here) })
+		}
+	}
 	if slices.Contains(kernelOnly, m.fstype) {
 		return unix.Close(fd)
 	}
@@ -118,7 +126,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 		return unix.Close(fd)
 	}
 	for _, h := range found.Legacy {
-		h.mounted = true
+		h.mounted, h.Names = true, slices.Clone(h.Names)
 		for i, below := range h.Names {
 			h.Names[i] = []byte(name + string(below))
 		}
@@ -176,7 +184,7 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		if err != nil {
 			return nil, false, err
 		}
-		whole = whole && !f.Moved && k.witnessed(f)
+		whole = whole && !f.Moved && k.witnessed(dir, f)
 		for _, h := range f.Legacy {
 			h.layer = dir
 			all.Legacy = append(all.Legacy, h)
@@ -207,10 +215,15 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 }
 
 // witnessed reports whether the root shows that it has a layer, and not another directory that was at the
-// layer's path when the root was mounted. A layer without files shows none.
-func (k *container) witnessed(layer *scanned) bool {
-	return len(layer.Witnesses) == 0 || slices.ContainsFunc(layer.Witnesses, func(w witness) bool {
-		return k.shows(string(w.Name), w.ID)
+// layer's path when the root was mounted: a file of it, or a name of one that has no files.
+func (k *container) witnessed(dir string, layer *scanned) bool {
+	if len(layer.Witnesses) > 0 {
+		return slices.ContainsFunc(layer.Witnesses, func(w witness) bool { return k.shows(string(w.Name), w.ID) })
+	}
+	names, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(names, func(e os.DirEntry) bool {
+		_, err := k.root.Lstat(e.Name())
+		return err == nil || e.Type()&os.ModeCharDevice != 0 // a whiteout
 	})
 }
 

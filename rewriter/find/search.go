@@ -6,6 +6,7 @@ package find
 
 import (
 	"encoding/binary"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -33,6 +34,7 @@ type search struct {
 	code  *code
 	in    *elf.Prog // the segment that is searched
 	known uint64    // how many bytes of it have been searched
+	head  uint64    // those in front of it, if only these are searched
 	sites []Site
 	// halves are those that may be a part of an address.
 	halves []Site
@@ -63,7 +65,7 @@ func (s *search) run() error {
 	})
 	for i := range s.f.Progs {
 		if p := &s.f.Progs[i]; err == nil && p.Type == elf.PTLoad && p.Filesz > 0 && p.Flags&elf.PFX != 0 {
-			err = s.behind(p)
+			err = errors.Join(s.behind(p), s.before(p))
 		}
 	}
 	return err
@@ -76,6 +78,23 @@ func (s *search) behind(p *elf.Prog) error {
 	if err == nil {
 		s.in, s.known = p, p.Filesz
 		s.codeHits(b, p.Vaddr+from, 0, len(b), s.loaded, true)
+	}
+	return err
+}
+
+// before searches what can be executed in front of a segment: its first page begins there.
+func (s *search) before(p *elf.Prog) error {
+	head := p.Off % elf.PageSize
+	if head == 0 || p.Vaddr%elf.PageSize != head { // no kernel maps the latter
+		return nil
+	}
+	whole := *p
+	whole.Off, whole.Vaddr, whole.Filesz = p.Off-head, p.Vaddr-head, p.Filesz+head
+	b, err := s.f.Bytes(whole.Off, min(head+elf.ChunkMargin, s.mapped(&whole)))
+	if err == nil {
+		s.in, s.known, s.head = &whole, 0, head
+		s.codeHits(b, whole.Vaddr, 0, len(b), s.loaded, true)
+		s.head = 0
 	}
 	return err
 }
@@ -213,7 +232,10 @@ func (s *search) add(site Site) {
 		return
 	}
 	site.Offset = s.in.Off + into
-	if site.Loads() && s.f.CodeAt(site.Offset+1) != nil && s.in.Flags&elf.PFX == 0 || into >= s.in.Filesz && (!site.Loads() || s.f.Mappings(site.Offset) > 0) {
+	if s.head > 0 && into >= s.head {
+		return
+	}
+	if site.Loads() && s.f.CodeAt(site.Offset+1) != nil && s.in.Flags&elf.PFX == 0 || (into >= s.in.Filesz || s.head > 0) && (!site.Loads() || s.f.Mappings(site.Offset) > 0) {
 		return // searched with another segment, or data behind this one
 	}
 	s.sites = append(s.sites, site)

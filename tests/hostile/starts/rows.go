@@ -1,0 +1,659 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var rows = []row{
+	{"root", "root", patched, func(b *bundle) { b.legacy(b.root, "usr/bin/clock") }},
+
+	// A mount is not vfix's because of what its source is called.
+	{"forged", "bind", patched, func(b *bundle) {
+		b.legacy(b.cache, "v1/files/x/clock")
+		b.shell("chmod -R go-w cache")
+		b.bind("/data", b.cache+"/v1/files/x")
+		b.run("/data/clock")
+	}},
+	{"forged", "file", patched, func(b *bundle) {
+		b.legacy(b.cache, "v1/private/x/1")
+		b.shell("chmod -R go-w cache; : >rootfs/data/clock")
+		b.bind("/data/clock", b.cache+"/v1/private/x/1")
+		b.run("/data/clock")
+	}},
+	{"forged", "tmpfs", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.mount("/data", "tmpfs", b.cache+"/v1/files/x")
+	}},
+
+	// Overlay shows a directory from another place of the layers.
+	{"overlays", "redirect", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.legacy(b.layer("a"), "hidden/clock")
+		b.mkdir(b.layer("b"), "usr/shown")
+		b.xattr("trusted.overlay.redirect", "/hidden", b.layer("b"), "usr/shown")
+		check(unix.Mknod(b.layer("b")+"/hidden", unix.S_IFCHR, 0))
+		b.overlay("", "b", "a")
+		b.run("/usr/shown/clock")
+	}},
+	{"overlays", "redirect on", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.legacy(b.layer("a"), "hidden/clock")
+		b.again("mv rootfs/hidden rootfs/usr/shown", ",redirect_dir=on", "", "b", "a")
+		b.run("/usr/shown/clock")
+	}},
+	{"overlays", "opaque", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.legacy(b.layer("a"), "usr/bin/clock")
+		b.legacy(b.layer("b"), "usr/bin/clock2")
+		b.xattr("trusted.overlay.opaque", "y", b.layer("b"), "usr/bin")
+		b.overlay("", "b", "a")
+		b.run("/usr/bin/clock2")
+	}},
+	{"overlays", "metacopy", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.legacy(b.layer("a"), "usr/bin/clock")
+		b.again("chmod 711 rootfs/usr/bin/clock", ",metacopy=on", ",metacopy=on", "b", "a")
+	}},
+	{"overlays", "user xattrs", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.legacy(b.layer("a"), "usr/bin/clock2")
+		b.legacy(b.layer("b"), "usr/bin/clock")
+		b.xattr("user.overlay.opaque", "y", b.layer("b"), "usr/bin")
+		b.overlay(",userxattr", "b", "a")
+	}},
+	{"overlays", "whiteout and a file again", patched, func(b *bundle) {
+		b.layers("c", "b", "a")
+		b.legacy(b.layer("a"), "usr/bin/clock")
+		b.mkdir(b.layer("b"), "usr/bin")
+		check(unix.Mknod(b.layer("b")+"/usr/bin/clock", unix.S_IFCHR, 0))
+		b.legacy(b.layer("c"), "usr/bin/clock")
+		b.overlay("", "c", "b", "a")
+	}},
+	{"overlays", "a directory in place of a symlink", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.mkdir(b.layer("a"), "opt")
+		b.link("../usr/bin", b.layer("a"), "opt/bin")
+		b.legacy(b.layer("b"), "opt/bin/clock")
+		b.overlay("", "b", "a")
+		b.run("/opt/bin/clock")
+	}},
+	{"overlays", "data-only layer", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.legacy(b.dir, "layers/data/x/clock")
+		b.shell("truncate -s $(stat -c %s layers/data/x/clock) layers/clock; chmod 755 layers/clock; mkdir -p " + b.layer("b") + "/usr/bin; mv layers/clock " + b.layer("b") + "/usr/bin")
+		b.xattr("trusted.overlay.metacopy", "", b.layer("b"), "usr/bin/clock")
+		b.xattr("trusted.overlay.redirect", "/x/clock", b.layer("b"), "usr/bin/clock")
+		b.overlayOf(",metacopy=on,redirect_dir=on", b.layer("b")+":"+b.layer("a")+"::"+b.dir+"/layers/data")
+	}},
+	{"overlays", "one layer twice removed", patched, func(b *bundle) { // overlay upon overlay
+		b.layers("b", "a")
+		b.legacy(b.layer("a"), "usr/bin/clock")
+		lower := b.mkdir(b.dir, "merged")
+		b.mounted("overlay", lower, "overlay", 0, "lowerdir="+b.layer("b")+":"+b.layer("a"))
+		b.overlayOf("", lower)
+	}},
+	{"overlays", "odd characters in a layer's path", patched, func(b *bundle) {
+		b.layers("a")
+		odd := b.dir + "/layers/a b\\c,d:e"
+		b.shell("cp -a rootfs '" + odd + "'")
+		b.legacy(odd, "usr/bin/clock")
+		b.overlayOf("", strings.NewReplacer(`\`, `\\`, ",", `\,`, ":", `\:`).Replace(odd))
+	}},
+	{"overlays", "a layer below a mount", patched, func(b *bundle) { // its path shows something else by now
+		b.layers("a")
+		b.legacy(b.layer("a"), "usr/bin/clock")
+		b.overlay("", "a")
+		b.tmpfs(b.layer("a"))
+	}},
+	{"stale", "layer", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.legacy(b.layer("a"), "usr/bin/clock")
+		b.overlay("", "b", "a")
+		check(os.Rename(b.layer("a"), b.layer("a")+".old"))
+		b.file("other", b.layer("a"), "other")
+	}},
+
+	// Files that a mount brings.
+	{"volumes", "directory", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+	}},
+	{"volumes", "read-only", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", b.host, "ro")
+		b.run("/data/clock")
+	}},
+	{"volumes", "one file", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.file("", b.root, "data/clock")
+		b.bind("/data/clock", b.host+"/clock")
+		b.run("/data/clock")
+	}},
+	{"volumes", "one file over a program", patched, func(b *bundle) {
+		b.legacy(b.host, "x")
+		b.copy("busybox", b.root, "usr/bin/clock")
+		b.bind("/usr/bin/clock", b.host+"/x")
+	}},
+	{"volumes", "recursive", patched, func(b *bundle) {
+		b.legacy(b.tmpfs(b.host, "below"), "clock")
+		b.mount("/data", "bind", b.host, "rbind")
+		b.run("/data/below/clock")
+	}},
+	{"volumes", "a file below, bound", patched, func(b *bundle) {
+		b.legacy(b.dir, "other/clock")
+		b.file("", b.host, "clock")
+		b.mounted(b.dir+"/other/clock", b.host+"/clock", "", unix.MS_BIND, "")
+		b.mount("/data", "bind", b.host, "rbind")
+		b.run("/data/clock")
+	}},
+	{"volumes", "mounts over each other below", patched, func(b *bundle) {
+		b.tmpfs(b.host, "below")
+		b.legacy(b.tmpfs(b.host, "below"), "clock")
+		b.mount("/data", "bind", b.host, "rbind")
+		b.run("/data/below/clock")
+	}},
+	{"volumes", "nested", patched, func(b *bundle) {
+		b.legacy(b.host, "two/clock")
+		b.mkdir(b.host, "one/below")
+		b.bind("/data", b.host+"/one")
+		b.bind("/data/below", b.host+"/two")
+		b.run("/data/below/clock")
+	}},
+	{"volumes", "covered", patched, func(b *bundle) {
+		b.legacy(b.host, "two/clock")
+		b.mkdir(b.host, "one")
+		b.bind("/data", b.host+"/one")
+		b.bind("/data", b.host+"/two")
+		b.run("/data/clock")
+	}},
+	{"volumes", "a symlink leads elsewhere", patched, func(b *bundle) {
+		b.legacy(b.host, "two/clock")
+		b.mkdir(b.host, "one")
+		b.link("/usr/bin", b.host, "one/below")
+		b.bind("/data", b.host+"/one")
+		b.bind("/data/below", b.host+"/two")
+	}},
+	{"volumes", "mount below the root", patched, func(b *bundle) {
+		b.legacy(b.tmpfs(b.root, "data"), "clock")
+		b.run("/data/clock")
+	}},
+	// One over a file of the volume would also be made on this machine.
+	{"volumes", "shared", honest, func(b *bundle) {
+		shared(b)
+		b.mount("/data", "bind", b.host, "rbind", "rshared")
+		b.at("linux")["rootfsPropagation"] = "rshared"
+	}},
+	{"volumes", "receiving", patched, func(b *bundle) {
+		shared(b)
+		b.mount("/data", "bind", b.host, "rbind", "rslave")
+	}},
+	{"volumes", "unbindable", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", b.host, "runbindable")
+		b.run("/data/clock")
+	}},
+	{"volumes", "overlay", patched, func(b *bundle) {
+		b.legacy(b.host, "a/clock")
+		b.mkdir(b.host, "b")
+		b.mount("/data", "overlay", "overlay", "lowerdir="+b.host+"/b:"+b.host+"/a")
+		b.run("/data/clock")
+	}},
+	{"volumes", "user namespace", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.users()
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+	}},
+	{"volumes", "id-mapped", patched, func(b *bundle) {
+		b.legacy(b.host, "x/clock")
+		b.idmapped(b.host+"/x", b.mkdir(b.host, "y"))
+		b.bind("/data", b.host+"/y")
+		b.run("/data/clock")
+	}},
+	{"volumes", "relative source", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", "host")
+		b.run("/data/clock")
+	}},
+	{"volumes", "by way of /proc", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", "/proc/self/root"+b.host)
+		b.run("/data/clock")
+	}},
+	{"volumes", "relative destination", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("data", b.host)
+		b.run("/data/clock")
+	}},
+	{"volumes", "dots in the destination", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/tmp/../usr/./bin/", b.host)
+	}},
+	{"volumes", "no type, rbind", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.mount("/data", "none", b.host, "rbind")
+		b.run("/data/clock")
+	}},
+	{"volumes", "proc, bind", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.mount("/data", "proc", b.host, "bind")
+		b.run("/data/clock")
+	}},
+	{"volumes", "another name of the root's file", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/other")
+		check(os.Link(b.root+"/usr/bin/other", b.host+"/clock"))
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+	}},
+	{"volumes", "working directory", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", b.host)
+		b.at("process")["cwd"] = "/data"
+		b.run("./clock")
+	}},
+	{"volumes", "first in PATH", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.copy("busybox", b.root, "usr/bin/clock")
+		b.bind("/data", b.host)
+		b.at("process")["env"] = []string{"PATH=/data:/usr/bin:/bin"}
+		b.run("clock")
+	}},
+	{"volumes", "runc exec", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", b.host)
+		b.run("/bin/busybox", "sleep", "60")
+		b.args = []string{"run", "--detach", "--bundle", b.dir, b.id}
+		b.exec = []string{"/data/clock"}
+	}},
+	{"volumes", "unreadable directory", patched, func(b *bundle) {
+		b.legacy(b.host, "a/clock")
+		b.shell("chmod 111 host/a host/a/clock")
+		b.bind("/data", b.host)
+		b.run("/data/a/clock")
+	}},
+	{"own overlay", "root in the machine's", patched, func(b *bundle) {
+		b.layers("a")
+		b.overlay("", "a")
+		b.shell("mkdir rootfs/inner; cp -a rootfs/bin rootfs/proc rootfs/dev rootfs/sys rootfs/usr rootfs/data rootfs/tmp rootfs/inner/")
+		b.legacy(b.root, "inner/usr/bin/clock")
+		b.spec["root"] = map[string]any{"path": "rootfs/inner", "readonly": false}
+	}},
+	{"tmpcopyup", "directory", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.mount("/usr/bin", "tmpfs", "tmpfs", "tmpcopyup")
+	}},
+	{"tmpcopyup", "overlay", patched, func(b *bundle) {
+		b.layers("a")
+		b.legacy(b.layer("a"), "usr/bin/clock")
+		b.overlay("", "a")
+		b.mount("/usr/bin", "tmpfs", "tmpfs", "tmpcopyup")
+	}},
+
+	// A hook mounts before vfix's own has looked, or after it.
+	{"hooks", "prestart", patched, func(b *bundle) { mounter(b, "prestart", enter, "mount --bind $HOST $ROOT/data") }},
+	{"hooks", "earlier", patched, func(b *bundle) { mounter(b, "createRuntime", enter, "mount --bind $HOST $ROOT/data") }},
+	{"hooks", "moves a mount", patched, func(b *bundle) {
+		mounter(b, "createRuntime", enter, "mount -t tmpfs x $ROOT/tmp; cp $HOST/clock $ROOT/tmp; mount --move $ROOT/tmp $ROOT/data")
+	}},
+	{"hooks", "binds one file", patched, func(b *bundle) {
+		b.file("", b.root, "data/clock")
+		mounter(b, "prestart", enter, "mount --bind $HOST/clock $ROOT/data/clock")
+	}},
+
+	{"hooks", "later", honest, func(b *bundle) {
+		mounter(b, "createContainer", "", "mount --bind $HOST $ROOT/data")
+	}},
+	{"hooks", "with a time limit", patched, func(b *bundle) {
+		mounter(b, "prestart", enter, "sleep 0.2; mount --bind $HOST $ROOT/data")
+		b.at("hooks")["prestart"].([]any)[0].(map[string]any)["timeout"] = 30
+	}},
+	{"hooks", "writes into the root", patched, func(b *bundle) {
+		mounter(b, "prestart", "", "cp $HOST/clock $ROOT/data")
+	}},
+
+	// The runtime mounts elsewhere than it seems, or something over the root when all hooks have ended.
+	{"mounts", "uncovered", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.link("/usr/bin/clock", b.root, "data/link")
+		b.mount("/data", "tmpfs", "tmpfs")
+		b.bind("/data/link", "/etc/hostname")
+	}},
+	{"mounts", "covered", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.legacy(b.root, "opt/clock")
+		b.mount("/usr", "mqueue", "mqueue")
+		b.run("/opt/clock")
+	}},
+	{"mounts", "read-only paths", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		l := b.at("linux")
+		l["readonlyPaths"], l["maskedPaths"] = []string{"/usr", "/usr/bin/clock"}, []string{"/tmp"}
+	}},
+	{"mounts", "block device", patched, func(b *bundle) {
+		b.legacy(b.dir, "files/clock")
+		loop := b.shell("truncate -s 16M disk; mkfs.ext4 -q -d files disk; losetup --find --show disk")
+		b.undo = append(b.undo, func() { _ = exec.Command("losetup", "--detach", loop).Run() })
+		b.mount("/data", "ext4", loop)
+		b.run("/data/clock")
+	}},
+	{"mounts", "the root once more", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.bind("/data", b.root+"/usr")
+		b.run("/data/bin/clock")
+	}},
+
+	{"mounts", "another process's namespace", honest, func(b *bundle) {
+		b.legacy(b.host, "usr/bin/clock")
+		b.shell("cp -a rootfs/. host/")
+		sleep := exec.Command("unshare", "-m", "sh", "-c", "mount --bind '"+b.host+"' '"+b.root+"' && exec sleep 60")
+		check(sleep.Start())
+		b.undo = append(b.undo, func() { _ = sleep.Process.Kill(); _ = sleep.Wait() })
+		proc := fmt.Sprintf("/proc/%d/", sleep.Process.Pid)
+		for range 1000 {
+			if text, _ := os.ReadFile(proc + "mountinfo"); strings.Contains(string(text), " "+b.root+" ") {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		b.namespace("mount", proc+"ns/mnt")
+	}},
+
+	// The root, and ways to it.
+	{"roots", "dots", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.at("root")["path"] = "../" + filepath.Base(b.dir) + "/./rootfs"
+		b.run("clock")
+	}},
+	{"roots", "absolute", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.at("root")["path"] = b.root
+	}},
+	{"roots", "written to", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.writable()
+	}},
+	{"roots", "by way of a symlink's directory", notMade, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.link(b.dir, b.dir, "again")
+		b.at("root")["path"] = b.dir + "/again/rootfs"
+	}},
+	{"roots", "bundle behind a symlink", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.link(b.dir, b.dir, "again")
+		b.args = []string{"run", "--bundle", b.dir + "/again", b.id}
+	}},
+	{"roots", "a symlink", notMade, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.link(b.root, b.dir, "again")
+		b.at("root")["path"] = b.dir + "/again"
+	}},
+	{"roots", "id-mapped", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.idmapped(b.root, b.root)
+		b.at("process")["user"] = map[string]any{"uid": 1000, "gid": 1000}
+	}},
+	{"roots", "bound twice", patched, func(b *bundle) {
+		b.shell("cp -a rootfs other")
+		b.legacy(b.dir, "other/usr/bin/clock")
+		b.mounted(b.root, b.root, "", unix.MS_BIND, "")
+		b.mounted(b.dir+"/other", b.root, "", unix.MS_BIND, "")
+	}},
+	{"roots", "tmpfs", patched, func(b *bundle) {
+		b.shell("mv rootfs other; mkdir rootfs")
+		b.tmpfs(b.root)
+		b.shell("cp -a other/. rootfs")
+		b.legacy(b.root, "usr/bin/clock")
+	}},
+	{"roots", "shared", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.at("linux")["rootfsPropagation"] = "shared"
+	}},
+	{"roots", "receiving", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.at("linux")["rootfsPropagation"] = "rslave"
+	}},
+	{"roots", "merged /usr", patched, func(b *bundle) {
+		b.shell("mv rootfs/bin/busybox rootfs/usr/bin; rmdir rootfs/bin; ln -s usr/bin rootfs/bin; ln -s /usr/bin rootfs/sbin")
+		b.legacy(b.root, "usr/bin/clock")
+		b.run("/sbin/clock")
+	}},
+	{"roots", "odd characters in its path", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.shell("mv rootfs 'a \tb\\c\"d'")
+		b.at("root")["path"] = "a \tb\\c\"d"
+	}},
+	{"roots", "mount at /", notMade, func(b *bundle) {
+		b.shell("cp -a rootfs/. host")
+		b.legacy(b.host, "usr/bin/clock")
+		b.legacy(b.root, "usr/bin/clock")
+		b.bind("/", b.host)
+	}},
+
+	// Programs, and ways to start them.
+	{"programs", "packed", honest, func(b *bundle) { b.copy("packed", b.root, "usr/bin/clock") }},
+	{"programs", "damaged", honest, func(b *bundle) { b.copy("damaged", b.root, "usr/bin/clock") }},
+	{"programs", "tiny", honest, func(b *bundle) { b.copy("tiny", b.root, "usr/bin/clock") }},
+	{"programs", "tiny in a volume", honest, func(b *bundle) {
+		b.copy("tiny", b.host, "clock")
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+	}},
+	{"programs", "code in front of the segment", honest, func(b *bundle) { b.copy("head", b.root, "usr/bin/clock") }},
+	{"programs", "hard link", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		check(os.Link(b.root+"/usr/bin/clock", b.root+"/data/other"))
+		b.run("/data/other")
+	}},
+	{"programs", "setuid", patched, func(b *bundle) {
+		b.copy("root", b.root, "usr/bin/clock")
+		b.shell("chmod 4755 rootfs/usr/bin/clock")
+		b.at("process")["user"] = map[string]any{"uid": 1000, "gid": 1000}
+		b.at("process")["noNewPrivileges"] = false
+	}},
+	{"programs", "setuid in a volume", patched, func(b *bundle) {
+		b.copy("root", b.host, "clock")
+		b.shell("chmod 4755 host/clock")
+		b.at("process")["user"] = map[string]any{"uid": 1000, "gid": 1000}
+		b.at("process")["noNewPrivileges"] = false
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+	}},
+	{"programs", "holes", honest, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		check(os.Truncate(b.root+"/usr/bin/clock", 400<<20))
+	}},
+	{"programs", "beyond the largest file", honest, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		check(os.Truncate(b.host+"/clock", 5<<30))
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+	}},
+	{"programs", "a name that is not UTF-8", honest, func(b *bundle) {
+		b.legacy(b.root, "data/clock\xff")
+		b.sh("exec /data/clock*")
+	}},
+	{"programs", "a name that is not UTF-8, in a volume", patched, func(b *bundle) {
+		b.legacy(b.host, "clock\xff \n")
+		b.bind("/data", b.host)
+		b.sh("exec /data/clock*")
+	}},
+	{"programs", "beside special files", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.shell("cd rootfs/usr/bin; mkfifo a.so; mknod b.so c 5 0; mknod c.so b 7 0; mkdir d.so; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"e.so\")'")
+	}},
+	{"programs", "interpreter", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.file("#!/usr/bin/clock\n", b.root, "data/script")
+		b.run("/data/script")
+	}},
+	{"programs", "chain of interpreters", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.file("#!/data/clock\n", b.root, "usr/bin/one")
+		b.file("#!/usr/bin/one\n", b.root, "usr/bin/two")
+		b.bind("/data", b.host)
+		b.run("/usr/bin/two")
+	}},
+	{"programs", "copied", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.mount("/tmp", "tmpfs", "tmpfs")
+		b.sh("/bin/busybox cp /usr/bin/clock /tmp/x && exec /tmp/x")
+	}},
+	{"programs", "by way of /proc", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.sh("exec 3</usr/bin/clock; exec /proc/self/fd/3")
+	}},
+	{"programs", "root of a process", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.run("/proc/self/root/usr/bin/clock")
+	}},
+	{"programs", "executes itself", patched, func(b *bundle) { b.copy("again", b.root, "usr/bin/clock") }},
+	{"programs", "in memory", patched, func(b *bundle) { b.copy("memory", b.root, "usr/bin/clock") }},
+	{"programs", "handed by the caller", honest, func(b *bundle) {
+		f, err := os.Open(program["clock"])
+		check(err)
+		b.undo = append(b.undo, func() { f.Close() })
+		b.files, b.only = []*os.File{f}, "wrapper"
+		b.run("/proc/self/fd/3")
+		b.args = []string{"run", "--preserve-fds", "1", "--bundle", b.dir, b.id}
+	}},
+	{"programs", "a directory handed by the caller", honest, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		f, err := os.Open(b.host)
+		check(err)
+		b.undo = append(b.undo, func() { f.Close() })
+		b.files, b.only = []*os.File{f}, "wrapper"
+		b.run("/proc/self/fd/3/clock")
+		b.args = []string{"run", "--preserve-fds", "1", "--bundle", b.dir, b.id}
+	}},
+
+	// Libraries, where only the loader finds them.
+	{"libraries", "LD_LIBRARY_PATH", patched, func(b *bundle) { dynamic(b, "libold.so"); b.env("LD_LIBRARY_PATH=/data") }},
+	{"libraries", "LD_PRELOAD", patched, func(b *bundle) {
+		dynamic(b, "any name")
+		b.shell("cp '" + program["modern"] + "' rootfs/lib/libold.so")
+		b.env("LD_PRELOAD=/data/any name")
+		b.shell("mv 'host/any name' host/anyname")
+		b.env("LD_PRELOAD=/data/anyname")
+	}},
+	{"libraries", "ld.so.cache", patched, func(b *bundle) {
+		dynamic(b, "libold.so")
+		b.mkdir(b.root, "etc")
+		b.shell("cp host/libold.so rootfs/data; echo /data >rootfs/etc/ld.so.conf; ldconfig -r rootfs; rm rootfs/data/libold.so")
+	}},
+	{"libraries", "the loader itself", patched, func(b *bundle) {
+		dynamic(b, "libold.so")
+		b.run("/lib64/ld-linux-x86-64.so.2", "--library-path", "/lib:/data", "/usr/bin/clock")
+	}},
+	{"libraries", "not executable", patched, func(b *bundle) {
+		dynamic(b, "libold.so")
+		b.shell("chmod 400 host/libold.so")
+		b.env("LD_LIBRARY_PATH=/data")
+	}},
+	{"libraries", "the loader and a program that is not executable", patched, func(b *bundle) {
+		dynamic(b, "libold.so")
+		b.shell("cp rootfs/usr/bin/clock host/prog; chmod 644 host/prog")
+		b.run("/lib64/ld-linux-x86-64.so.2", "--library-path", "/data:/lib", "/data/prog")
+	}},
+
+	// config.json, and the command line.
+	{"config", "an annotation that disables", honest, func(b *bundle) { annotated(b, "dev.vfix.enable", "false") }},
+	{"config", "an annotation in another case", patched, func(b *bundle) { annotated(b, "Dev.Vfix.Enable", "false") }},
+	{"config", "an annotation without meaning", honest, func(b *bundle) { annotated(b, "dev.vfix.enable", "False") }},
+	{"config", "an annotation twice", honest, func(b *bundle) {
+		annotated(b, "dev.vfix.enable", "true")
+		b.only, b.text = "wrapper", func(t []byte) []byte {
+			return bytes.Replace(t, []byte(`"dev.vfix.enable":"true"`), []byte(`"dev.vfix.enable":"true","dev.vfix.enable":"false"`), 1)
+		}
+	}},
+	{"config", "byte order mark", notMade, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.text = func(t []byte) []byte { return append([]byte("\xef\xbb\xbf"), t...) }
+	}},
+	{"config", "mounts twice", honest, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.run("/data/clock")
+		b.text = func(t []byte) []byte {
+			return fmt.Appendf(nil, `{"mounts":[{"destination":"/data","type":"bind","source":%q,"options":["bind"]}],%s`, b.host, bytes.Replace(t[1:], []byte(`"mounts":[{"destination":"/proc"`), []byte(`"Mounts":[{"destination":"/data","type":"bind","source":"`+b.host+`","options":["bind"]},{"destination":"/proc"`), 1))
+		}
+	}},
+	{"config", "root twice", honest, func(b *bundle) {
+		b.shell("cp -a rootfs other")
+		b.legacy(b.dir, "other/usr/bin/clock")
+		b.text = func(t []byte) []byte { return append(t[:len(t)-1], `,"Root":{"path":"other"}}`...) }
+	}},
+	{"config", "unknown members, escapes and blanks", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+		b.spec["x"] = map[string]any{"mounts": []any{1}}
+		b.text = func(t []byte) []byte {
+			return append(bytes.Replace(t, []byte(`"mounts":[{"destination":"/proc"`), []byte(`"m\u006funts" : [ {"destination":"\/proc"`), 1), " \n\t"...)
+		}
+	}},
+	{"config", "config.json is a symlink", honest, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+		b.ready = func() {
+			b.shell("mv config.json elsewhere.json; ln -s elsewhere.json config.json")
+		}
+	}},
+	{"config", "limits", honest, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.config = map[string]any{"limits": map[string]any{"names": 3}}
+	}},
+	{"commands", "bundle with =", patched, func(b *bundle) { typed(b, "run", "--bundle="+b.dir, b.id) }},
+	{"commands", "bundle behind the ID", patched, func(b *bundle) { typed(b, "run", b.id, "-bundle", b.dir) }},
+	{"commands", "short option", patched, func(b *bundle) { typed(b, "run", "-b", b.dir, "--no-pivot", b.id) }},
+	{"commands", "short option with =", patched, func(b *bundle) { typed(b, "run", "-b="+b.dir, b.id) }},
+	{"commands", "two bundles", notMade, func(b *bundle) { typed(b, "run", "-b", "/none", "--bundle", b.dir, b.id) }},
+	{"commands", "none, and keep", patched, func(b *bundle) { typed(b, "--debug", "--log=log", "run", "--keep", b.id) }},
+	{"commands", "dashes", patched, func(b *bundle) { typed(b, "run", "--", b.id) }},
+	{"commands", "an empty option", notMade, func(b *bundle) { typed(b, "run", "--bundle", "", "--bundle", "", b.id, "x") }},
+}
+
+// typed has runc called with arguments.
+func typed(b *bundle, args ...string) {
+	b.legacy(b.host, "clock")
+	b.bind("/data", b.host)
+	b.run("/data/clock")
+	b.args = args
+}
+
+func annotated(b *bundle, name, value string) {
+	b.legacy(b.root, "usr/bin/clock")
+	b.at("annotations")[name] = value
+}
+
+func shared(b *bundle) {
+	b.tmpfs(b.host)
+	check(unix.Mount("", b.host, "", unix.MS_SHARED, ""))
+	b.legacy(b.host, "clock")
+	b.run("/data/clock")
+}
+
+// mounter is a hook that brings the program, by a script with the paths of the root, the host's directory and the bundle.
+func mounter(b *bundle, kind, inside, script string) {
+	b.legacy(b.host, "clock")
+	b.script(kind, inside, strings.NewReplacer("$ROOT", b.root, "$HOST", b.host, "$BUNDLE", b.dir).Replace(script))
+	b.run("/data/clock")
+}
+
+// dynamic puts a program into the root whose library is in a volume.
+func dynamic(b *bundle, library string) {
+	b.copy("dynamic", b.root, "usr/bin/clock")
+	b.mkdir(b.root, "lib64")
+	b.mkdir(b.root, "lib")
+	b.shell("cp -L /lib64/ld-linux-x86-64.so.2 rootfs/lib64; cp -L /lib/x86_64-linux-gnu/libc.so.6 rootfs/lib")
+	b.copy("libold", b.host, library)
+	b.bind("/data", b.host)
+}
