@@ -54,6 +54,17 @@ start() {
 	case $1 in
 	none) cp "$work/config.json" "$b/" && run "$novsyscall" runc run --bundle "$b" "$id" ;;
 	wrapper) cp "$work/config.json" "$b/" && run "$novsyscall" "$VFIX_RUNTIME" --vfix-config "$work/runtime.json" --runtime "$(command -v runc)" run --bundle "$b" "$id" ;;
+	created) # and started, as engines do
+		cp "$work/config.json" "$b/"
+		# shellcheck disable=SC2016 # expanded by the inner bash
+		run "$novsyscall" bash -c '
+			runtime=("$1" --vfix-config "$2" --runtime "$(command -v runc)" --root "$3")
+			"${runtime[@]}" create --bundle "$4" "$5" && "${runtime[@]}" start "$5"
+			status=$?
+			until "${runtime[@]}" delete "$5" || ((status)); do sleep 0.1; done
+			"${runtime[@]}" delete --force "$5"
+			exit "$status"' bash "$VFIX_RUNTIME" "$work/runtime.json" "$work/root" "$b" "$id"
+		;;
 	hook | killed)
 		local hook=$VFIX_RUNTIME
 		[ "$1" = hook ] || hook=$work/killed
@@ -142,18 +153,20 @@ holds() {
 
 # The runtime refuses a container after vfix has done its part: before the hooks, between them, and when it looks for the program.
 @test "starts: a container that the runtime does not make is recorded as not started" {
-	local way refused
-	for way in direct volume; do
+	local way refused door waits
+	for way in direct volume; do for door in wrapper created; do
 		while read -r refused; do
 			fresh
 			legacy "$root/usr/bin/clock"
 			legacy "$work/host/clock"
 			[ "$way" = direct ] || filter=$(bind /data "$work/host")
 			filter+=" | $refused"
-			start wrapper false
+			start $door false
 			[ "$status" != 0 ] && [ "$status" != "$status_sigsys" ] || fail "$refused: status $status"
-			expect "$way, $refused" "$recorded" 'not started'
+			expect "$way, $door, $refused" "$recorded" 'not started'
 			expect 'patched files on record' "$(jq -s '[.[].files[]] | length' "$work/starts.jsonl")" 0
+			waits=/run/vfix/starts/$(printf '%s\0%s' "$work/root" "$id" | sha256sum | cut -d ' ' -f 1).json
+			[ "$door" != created ] || [ ! -e "$waits" ] || fail "$waits"
 			run_vfix runtime status --record "$work/starts.jsonl" --format json --vfix-config "$work/runtime.json"
 			expect summary "$(jq -c '[.summary.starts, .summary.results["not started"], .summary.results.patched, (.starts | length)]' <<<"$output")" '[1,1,0,1]'
 		done <<-'END'
@@ -164,14 +177,14 @@ holds() {
 			.mounts += [{destination: "/tmp/x", type: "bind", source: "/none", options: ["bind"]}]
 		END
 		# The same bundle starts when its fault is gone, and is recorded once.
-		start wrapper false
+		start $door false
 		program=/usr/bin/clock filter=.
-		start wrapper false
-		expect "$way: status and record" "$status $recorded" '0 patched'
+		start $door false
+		expect "$way, $door: status and record" "$status $recorded" '0 patched'
 		run_vfix runtime status --record "$work/starts.jsonl" --format json --vfix-config "$work/runtime.json"
 		expect summary "$(jq -c '[.summary.starts, .summary.results["not started"], .summary.results.patched, (.starts | length)]' <<<"$output")" '[1,0,1,1]'
 		expect 'what stays in the bundle' "$(find "$b" -name '.vfix*')" ''
-	done
+	done; done
 }
 
 # A hook that is killed: the container does not start, and nothing is left that harms the next start.

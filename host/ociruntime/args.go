@@ -31,9 +31,10 @@ type command struct {
 	name      string // create, run, exec, …; "" for none
 	bundle    string // of create, run and restore
 	spec      string // crun's --config of create and run
-	container string // that they make
+	container string // that they make, and that start and delete are about
 	help      bool   // the runtime prints something and starts nothing
 	pid       int    // of the container's first process, if this is the hook
+	root      string // --root: where the runtime keeps what it knows of containers
 	log       string // --log
 	logFormat string // --log-format
 	debug     bool
@@ -116,8 +117,11 @@ func parseArgs(args []string) command {
 		args = args[1:] // what is before it is the value of an option that we do not know
 	}
 	if len(args) > 0 {
-		if c.name = args[0]; makes(c.name) {
+		switch c.name = args[0]; {
+		case makes(c.name):
 			c.startOptions(args[1:])
+		case (c.name == "start" || c.name == "delete") && len(args) > 1:
+			c.container = args[len(args)-1]
 		}
 	}
 	return c
@@ -190,6 +194,8 @@ func (c *command) global(g given) {
 	switch {
 	case g.kind == helps:
 		c.help = c.help || !g.off()
+	case g.name == "root":
+		c.root = g.value
 	case g.name == "log":
 		c.log = g.value
 	case g.name == "log-format":

@@ -179,7 +179,7 @@ func hookOf(c *command, as, start, runtime string, timeout time.Duration) ([]spe
 		return nil, err
 	}
 	args := []string{"vfix-runtime", startOption, start, "--runtime", runtime}
-	for _, o := range []struct{ name, value string }{{"vfix-config", c.configFile}, {"container-config", c.spec}, {"log", c.log}} {
+	for _, o := range []struct{ name, value string }{{"vfix-config", c.configFile}, {"container-config", c.spec}, {"root", c.root}, {"log", c.log}} {
 		if o.value == "" {
 			continue
 		}

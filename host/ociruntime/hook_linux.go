@@ -56,7 +56,8 @@ func hook(c *command, o Options) error {
 	if err == nil {
 		rec, err = bounded(c, p.Config, o, rec)
 	}
-	return conclude(rec, err, &p, log)
+	_, err = conclude(c, rec, err, &p, log)
+	return err
 }
 
 // bounded is prepareSafely, and gives up on what hangs: the container's runtime waits for the hook.

@@ -37,15 +37,23 @@ func Main(args []string, o Options) error {
 		return fail(log, err)
 	}
 	var rec *starts.Record
-	if c.starts() {
+	switch {
+	case c.starts():
 		light()
 		rec = newRecord(&c, &p, o, real)
-		if err := conclude(rec, prepareSafely(&c, p.Config, o, rec), &p, log); err != nil {
+		waits, err := conclude(&c, rec, prepareSafely(&c, p.Config, o, rec), &p, log)
+		if err != nil {
 			return fail(log, err)
 		}
-		if rec.Start != "" {
+		if waits {
 			correct(rec, starts.NotStarted, "the runtime has not made the container", &p, log)
 		}
+	case c.name == "start" && c.container != "":
+		if err := recordStart(&p, waitingFile(&c)); err != nil {
+			log.line("warning", "record: "+err.Error())
+		}
+	case c.name == "delete" && c.container != "":
+		os.Remove(waitingFile(&c))
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, guard+"=") })
 	inherited.Restore()

@@ -149,14 +149,19 @@ func (k *container) handOn(cmd *command) (err error) {
 	})
 }
 
-// awaited writes config.json with the hook that records the start when the runtime has made the container.
+// awaited writes config.json for a start that is recorded when the runtime has made the container: then the engine executes
+// the command start, or the runtime a hook, if it makes and starts the container at once.
 func (k *container) awaited(cmd *command, write func() error) (err error) {
-	start := fmt.Sprintf("%x-%x", time.Now().UnixNano(), os.Getpid())
-	if k.hooks.Poststart, err = hookOf(cmd, startedCommand, start, k.rec.Runtime, k.HookTimeout()); err != nil {
-		return k.withoutMounts(err)
+	k.rec.Start = fmt.Sprintf("%x-%x", time.Now().UnixNano(), os.Getpid())
+	if cmd.name == "run" {
+		if k.hooks.Poststart, err = hookOf(cmd, startedCommand, k.rec.Start, k.rec.Runtime, k.HookTimeout()); err != nil {
+			err = k.withoutMounts(err)
+		}
 	}
-	k.rec.Start = start
-	if err = write(); err != nil {
+	if err == nil {
+		err = write()
+	}
+	if err != nil {
 		k.rec.Start = ""
 	}
 	return err

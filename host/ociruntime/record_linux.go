@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,11 +27,10 @@ func newRecord(c *command, p *policy.InForce, o Options, real string) *starts.Re
 }
 
 // conclude says and records what became of a start, as far as vfix has to do with it; err is why nothing could be
-// done. Its own error keeps the container from starting. A start with a hook that is executed when the runtime has made
-// the container is recorded by that hook.
-func conclude(r *starts.Record, err error, p *policy.InForce, log *logger) error {
+// done. Its own error keeps the container from starting. waits says that the record waits until the runtime has made the container.
+func conclude(c *command, r *starts.Record, err error, p *policy.InForce, log *logger) (waits bool, refused error) {
 	if r.Outcome == handedOn && err == nil {
-		return nil
+		return true, nil
 	}
 	warn := func(text string) {
 		if text != "" {
@@ -42,7 +42,6 @@ func conclude(r *starts.Record, err error, p *policy.InForce, log *logger) error
 	if err := p.Keep(); err != nil {
 		warn(err.Error())
 	}
-	var refused error
 	switch r.Outcome {
 	case starts.Refused:
 		refused = fmt.Errorf("%w: %s", errRefused, r.Reason)
@@ -55,30 +54,52 @@ func conclude(r *starts.Record, err error, p *policy.InForce, log *logger) error
 	r.Time = time.Now().UTC()
 	r.Seconds.Total = r.Time.Sub(begun).Seconds()
 	if r.Start != "" && refused == nil {
-		if err = leave(r); err == nil {
-			return nil
+		if err = leave(r, waitingFile(c)); err == nil {
+			return true, nil
 		}
 		warn("record: " + err.Error())
 	}
 	if err := (starts.Log{Record: p.RecordFile(), Metrics: p.Metrics}).Add(r); err != nil {
 		warn(err.Error())
 	}
-	return refused
+	return false, refused
 }
 
-// startFile is where the record of a start waits in the bundle until the container is made.
-func startFile(bundle, container string) string {
-	return filepath.Join(bundle, fmt.Sprintf(".vfix-%x.json", sha256.Sum256([]byte(container))))
+// waitingDir has the records of starts whose containers the runtime is making. Those of containers that it did not make go
+// when the engine deletes what there is of them or, from maxWaiting on, after a day.
+const (
+	waitingDir = "/run/vfix/starts"
+	maxWaiting = 100
+)
+
+// waitingFile is where the record of a start waits: containers have their names in the directory that the runtime keeps them in.
+func waitingFile(c *command) string {
+	root := c.root
+	if at, err := filepath.Abs(root); err == nil && root != "" {
+		root = at
+	}
+	return filepath.Join(waitingDir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(root+"\x00"+c.container))))
 }
 
-// leave leaves a record to the hook.
-func leave(r *starts.Record) error {
+// leave leaves a record to wait.
+func leave(r *starts.Record, path string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	const private = 0o600
-	return os.WriteFile(startFile(r.Bundle, r.Container), text, private)
+	const private, privateDir = 0o600, 0o700
+	if err := os.MkdirAll(waitingDir, privateDir); err != nil {
+		return err
+	}
+	if old, err := os.ReadDir(waitingDir); err == nil && len(old) >= maxWaiting {
+		const day = 24 * time.Hour
+		for _, e := range old {
+			if fi, err := e.Info(); err == nil && time.Since(fi.ModTime()) > day {
+				os.Remove(filepath.Join(waitingDir, e.Name()))
+			}
+		}
+	}
+	return os.WriteFile(path, text, private)
 }
 
 // started is the hook that is executed when the container is made: it records that. Its error would end the container.
@@ -87,7 +108,7 @@ func started(c *command, o Options) error {
 	s, err := readState(o.Stdin)
 	c.container = s.ID
 	if err == nil {
-		err = recordStart(&p, startFile(s.Bundle, s.ID), c.startID)
+		err = recordStart(&p, waitingFile(c))
 	}
 	if err != nil {
 		newLogger(c, o.Stderr).line("warning", "record: "+err.Error())
@@ -95,14 +116,18 @@ func started(c *command, o Options) error {
 	return nil
 }
 
-func recordStart(p *policy.InForce, path, start string) error {
+// recordStart records a start that waits, if one does.
+func recordStart(p *policy.InForce, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 		return err
 	}
 	var r starts.Record
-	if err := json.Unmarshal(text, &r); err != nil || r.Start != start {
-		return errors.Join(fmt.Errorf("%s: not of start %s", path, start), err)
+	if err := json.Unmarshal(text, &r); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return errors.Join(os.Remove(path), starts.Log{Record: p.RecordFile(), Metrics: p.Metrics}.Add(&r))
 }
