@@ -59,5 +59,5 @@ func promised(t *testing.T, name string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return regexp.MustCompile(`(?m)^@test "[^"]*: ` + regexp.QuoteMeta(name) + `.*" \{$`).Match(text)
+	return regexp.MustCompile(`(?m)^@test "[^"]*: ` + regexp.QuoteMeta(name) + `.*" \{( .* \})?$`).Match(text)
 }
