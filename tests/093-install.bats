@@ -35,21 +35,23 @@ expect_text() { grep -qF -e "$3" <<<"$2" || fail "$1: '$3' is not in: $2"; }
 
 install_test() { run_vfix install "$@" --root "$root"; }
 
+# docker_here DIR OPTION...: a docker engine that reads the daemon.json of the root folder.
+docker_here() {
+	local dir=$1
+	mkdir -p "$dir"/{client,root}
+	export DOCKER_HOST=unix://$dir/s DOCKER_CONFIG=$dir/client
+	start_service dockerd "$tree/tests/own-mounts" "$dir/root" dockerd --config-file "$root/etc/docker/daemon.json" --host "$DOCKER_HOST" \
+		--exec-root "$dir/exec" --pidfile "$dir/pid" --iptables=false --ip6tables=false --bridge=none --storage-driver=vfs "${@:2}"
+	await_service dockerd docker version
+}
+
 @test "install: dockerd takes the runtime over on a reload, and is without it after uninstall and a restart" {
 	requires docker
 	make_root usr/sbin/dockerd usr/bin/runc etc/docker/daemon.json
 	printf '{\n\t"labels": ["a=b"]\n}\n' >"$root/etc/docker/daemon.json"
 	cp -p "$root/etc/docker/daemon.json" "$BATS_TEST_TMPDIR/before"
 	local dir=$BATS_FILE_TMPDIR/dockerd
-	mkdir -p "$dir/client" "$dir/root"
-	export DOCKER_HOST=unix://$dir/s DOCKER_CONFIG=$dir/client
-	start() {
-		start_service dockerd "$tree/tests/own-mounts" "$dir/root" dockerd --config-file "$root/etc/docker/daemon.json" --host "$DOCKER_HOST" \
-			--data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" \
-			--iptables=false --ip6tables=false --bridge=none --storage-driver=vfs
-		await_service dockerd docker version
-	}
-	start
+	docker_here "$dir" --data-root "$dir/data"
 	runtimes() { docker info --format '{{range $name, $_ := .Runtimes}}{{$name}} {{end}}'; }
 	run runtimes
 	[[ $output != *vfix* ]] || fail "vfix is there already: $output"
@@ -66,9 +68,49 @@ install_test() { run_vfix install "$@" --root "$root"; }
 	expect 'what to type' "$output" 'systemctl restart docker'
 	cmp "$root/etc/docker/daemon.json" "$BATS_TEST_TMPDIR/before"
 	stop_services
-	start
+	docker_here "$dir" --data-root "$dir/data"
 	run runtimes
 	[[ $output == *runc* && $output != *vfix* ]] || fail "after uninstall: $output"
+}
+
+# As after a boot: nothing runs when vfix is uninstalled.
+@test "install: dockerd starts containers that waited while vfix was uninstalled" {
+	requires docker
+	local dir=$BATS_FILE_TMPDIR/waiting container runc link
+	runc=$(command -v runc)
+	make_root usr/sbin/dockerd "$runc" etc/docker/daemon.json
+	mkdir -p "$dir" "$root$dir"/{data,prefix}
+	ln -s "$root$dir/data" "$root$dir/prefix" "$dir/" # a path is the same in the root folder and here
+	echo "{\"data-root\": \"$dir/data\"}" >"$root/etc/docker/daemon.json"
+	cp -p "$root/etc/docker/daemon.json" "$BATS_TEST_TMPDIR/before"
+	install_test docker --prefix "$dir/prefix" --default-runtime
+	docker_here "$dir"
+	tar -C "$(dirname "$(command -v busybox)")" -c busybox | docker import - waiting
+	docker create --network none --name stopped waiting /busybox echo started
+	docker create --network none --name restarts --restart always --runtime vfix waiting /busybox sleep 1000
+	docker create --network none --name another --runtime runc waiting /busybox true
+	stop_services
+	link=$root$dir/prefix/bin/vfix-runtime
+	run_vfix uninstall --root "$root"
+	expect "status: $stderr" "$status" 0
+	for container in stopped 'restarts (restart: always)'; do
+		expect_text 'who waits' "$stderr" "$container"
+	done
+	expect 'what stays' "$(readlink "$link")" "$runc"
+	docker_here "$dir"
+	expect 'the default' "$(docker info --format '{{.DefaultRuntime}}')" runc
+	expect 'one that had stopped' "$(docker start --attach stopped)" started
+	docker start restarts
+	stop_services
+	docker_here "$dir"
+	running() { [ "$(docker inspect --format '{{.State.Running}}' restarts)" = true ]; }
+	poll running
+	docker rm --force stopped restarts
+	run_vfix uninstall --root "$root"
+	expect "status: $stderr" "$status" 0
+	[ ! -L "$link" ] || fail "$link stays"
+	cmp "$root/etc/docker/daemon.json" "$BATS_TEST_TMPDIR/before"
+	docker rm another
 }
 
 @test "install: containerd shows the runtime in its configuration, beside runc" {

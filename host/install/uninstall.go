@@ -119,12 +119,7 @@ func (t *tree) keepFor(o Options, st *state, r *Result) map[Engine][]string {
 		if len(waiting) == 0 {
 			continue
 		}
-		const most = 5
-		list := strings.Join(waiting[:min(len(waiting), most)], ", ")
-		if more := len(waiting) - most; more > 0 {
-			list += fmt.Sprintf(" and %d more", more)
-		}
-		text := fmt.Sprintf("%s: containers name the runtime %s: %s; ", e, runtime.Name, list)
+		text := fmt.Sprintf("%s: containers name the runtime %s: %s; ", e, runtime.Name, listed(waiting))
 		if o.Force {
 			r.Warnings = append(r.Warnings, text+"they do not start any more: create them again without it")
 			continue

@@ -115,11 +115,7 @@ func (t *tree) spare(o Options, s *step, r *Result) error {
 	if len(users) > 1 {
 		noun = "containers that run use"
 	}
-	const most = 5
-	list := strings.Join(users[:min(len(users), most)], ", ")
-	if more := len(users) - most; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
+	list := listed(users)
 	if !o.Force {
 		return hinterr.With(hinterr.Errorf(ErrConflict, "/%s: %d %s it: %s", s.path, len(users), noun, list),
 			"stop them first, or use --force: a link to the real runtime stays for them")
@@ -131,6 +127,16 @@ func (t *tree) spare(o Options, s *step, r *Result) error {
 	s.next, s.action = &content{link: real}, Replace
 	r.Warnings = append(r.Warnings, fmt.Sprintf("/%s leads to %s now: %d %s it: %s; remove it when they have ended", s.path, real, len(users), noun, list))
 	return nil
+}
+
+// listed names the first of some containers, and how many more there are.
+func listed(names []string) string {
+	const most = 5
+	list := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
 }
 
 // realRuntime is the path of the runtime that vfix-runtime wraps here.
