@@ -199,7 +199,7 @@ listing() {
 		for how in -i --dry-run '-o copy'; do
 			# shellcheck disable=SC2086 # -o and its value
 			run_vfix 1 patch $how "$path"
-			expect_match error "$stderr" 'this is an image'
+			expect_match error "$stderr" 'is an image'
 			expect_match hint "$stderr" 'hint: to rebuild it: vfix rebuild '
 		done
 	done

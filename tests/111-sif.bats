@@ -140,7 +140,7 @@ prober() {
 	expect_match stdout "$output" bin/clock
 	run_vfix rebuild x.sif -o sif:y.sif
 	expect reference "$output" sif:y.sif
-	expect_match 'word about the signature' "$stderr" 'left out; sign it again'
+	expect_match 'word about the signature' "$stderr" 'omitted; sign it again'
 	unpacked x.sif before
 	unpacked y.sif after
 	diff <(listing before) <(listing after)
