@@ -130,3 +130,34 @@ nothing() { :; }
 	}
 	faults 'work|vfix' engine "$VFIX" install docker --root work --program small
 }
+
+# Not read and close: os/exec reads from a pipe whether a child could be started, and waits for its end after an error; a
+# pipe that is not closed has no end.
+@test "start: each call fails once, and the record says what happened" {
+	requires runtime
+	legacy_program clock
+	ln -s "$(command -v busybox)" true
+	(cd in && runc spec)
+	jq '.process.args = ["/clock"] | .root.readonly = true' in/config.json >config.json
+	echo "{\"record\": \"$PWD/starts.jsonl\", \"cache_dir\": \"$PWD/cache\", \"fail_closed\": true}" >runtime.json
+	chmod 600 runtime.json
+	bundle() {
+		rm -rf cache starts.jsonl
+		mkdir work/rootfs
+		cp clock work/rootfs/
+		cp config.json work/
+	}
+	# Its own notes, and the names of copies in a lease's directory, differ.
+	same() { diff <(jq -c '[.mounts[].destination]' "$1/config.json") <(jq -c '[.mounts[].destination]' work/config.json) >differs; }
+	undone() {
+		local said
+		said=$(tail -n 1 starts.jsonl | jq -r .outcome) || said=nothing
+		case $status in
+		0) [ "$said" = patched ] || [[ $err == *'record: '* || $err == *starts.jsonl* ]] || bad "$1: starts, recorded as $said: $err" ;;
+		*) [ "$said" != patched ] || bad "$1: status $status, recorded as $said: $err" ;;
+		esac
+	}
+	calls=(openat write fstat newfstatat getdents64 fsync fchmod renameat unlinkat mkdirat flock execve)
+	faults 'work|cache|clock|runtime' bundle "$VFIX_RUNTIME" --vfix-config runtime.json --runtime "$PWD/true" create --bundle work id
+}
+has_runtime() { has_commands runc jq busybox && [ -x "$VFIX_RUNTIME" ]; }

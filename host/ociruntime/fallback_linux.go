@@ -32,7 +32,7 @@ func (k *container) addFallback() error {
 		if err != nil {
 			continue
 		}
-		if _, err := k.root.Lstat(real); err == nil {
+		if _, err := k.root.Lstat(real); !errors.Is(err, unix.ENOENT) {
 			wide = true
 		}
 	}

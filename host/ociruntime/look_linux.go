@@ -155,7 +155,10 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 	found, err := keep.folder(k.root)
 	if err == nil && layered != nil {
 		for _, h := range layered.Legacy { // what is not shown may be a copy that was cut off: fix
-			h.Names = slices.DeleteFunc(slices.Clone(h.Names), func(n []byte) bool { return k.shows(string(n), h.ID) })
+			h.Names = slices.DeleteFunc(slices.Clone(h.Names), func(n []byte) bool {
+				shown, _ := k.shows(string(n), h.ID) // an error comes again when it is patched
+				return shown
+			})
 			if len(h.Names) > 0 {
 				found.Legacy = append(found.Legacy, h)
 			}
@@ -209,7 +212,8 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		all.temps = f.temps
 	}
 	all.Unread = slices.DeleteFunc(all.Unread, func(u unread) bool {
-		return u.ID != (rootfs.Identity{}) && !k.shows(string(u.Name), u.ID)
+		shown, err := k.shows(string(u.Name), u.ID)
+		return u.ID != (rootfs.Identity{}) && !shown && err == nil
 	})
 	return all, whole, nil
 }
@@ -218,7 +222,10 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 // layer's path when the root was mounted: a file of it, or a name of one that has no files.
 func (k *container) witnessed(dir string, layer *scanned) bool {
 	if len(layer.Witnesses) > 0 {
-		return slices.ContainsFunc(layer.Witnesses, func(w witness) bool { return k.shows(string(w.Name), w.ID) })
+		return slices.ContainsFunc(layer.Witnesses, func(w witness) bool {
+			shown, _ := k.shows(string(w.Name), w.ID)
+			return shown
+		})
 	}
 	names, err := os.ReadDir(dir)
 	return err == nil && slices.ContainsFunc(names, func(e os.DirEntry) bool {
@@ -272,8 +279,11 @@ func hasName(list, name string) bool {
 }
 
 // shows reports whether the root shows, at a real path, the file that was found there in
-// one of its layers: an upper layer may have another one, or none.
-func (k *container) shows(name string, id rootfs.Identity) bool {
+// one of its layers: an upper layer may have another one, or none. An error is of what cannot be looked at.
+func (k *container) shows(name string, id rootfs.Identity) (bool, error) {
 	st, err := k.root.Lstat(name)
-	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && rootfs.IdentityOf(&st).SameFile(id)
+	if slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP}, func(gone error) bool { return errors.Is(err, gone) }) {
+		return false, nil
+	}
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && rootfs.IdentityOf(&st).SameFile(id), err
 }

@@ -26,14 +26,17 @@ func (k *container) patch(h *legacyFile) {
 	var names []string
 	for _, n := range h.Names {
 		name := string(n)
-		switch {
-		case !h.mounted && k.isHidden(name):
-		case k.shows(name, h.ID):
+		if !h.mounted && k.isHidden(name) {
+			continue
+		}
+		shown, err := k.shows(name, h.ID)
+		if shown {
 			names = append(names, name)
-		default:
-			if err := k.fix(name, h); err != nil {
-				k.problem(name, err)
-			}
+		} else if err == nil {
+			err = k.fix(name, h)
+		}
+		if err != nil {
+			k.problem(name, err)
 		}
 	}
 	if len(names) == 0 {

@@ -240,5 +240,6 @@ func (r *Root) Lstat(name string) (unix.Stat_t, error) {
 		return st, err
 	}
 	defer unix.Close(fd)
-	return st, unix.Fstat(fd, &st)
+	err = unix.Fstat(fd, &st)
+	return st, err
 }
