@@ -246,7 +246,7 @@ var podKeys = map[string]string{
 // describedPods reads the text of kubectl describe pod: it makes the JSON of each pod.
 func describedPods(r io.Reader) (d document, lines int, err error) {
 	type object = map[string]any
-	var meta, at object // of the pod; what lines of that depth belong to: a container, or one of its states
+	meta, at := object{}, object(nil) // of the pod; what lines of that depth belong to: a container, or one of its states
 	var node string
 	var all []object // the containers
 	var container object
