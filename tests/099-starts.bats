@@ -187,6 +187,22 @@ holds() {
 	done; done
 }
 
+# A record that a container which was never made has left counts for no other of its name, and users without root have none.
+@test "starts: the record that waits is that of the start itself" {
+	local waits
+	fresh
+	program=/bin/busybox filter='.process.args = ["/bin/busybox", "true"]'
+	waits=/run/vfix/starts/$(printf '%s\0%s' "$work/root" "$id" | sha256sum | cut -d ' ' -f 1).json
+	mkdir -p /run/vfix/starts && chmod 700 /run/vfix/starts
+	echo '{"schema": 1, "outcome": "patched", "start": "stale"}' >"$waits"
+	start created true
+	expect "status and record: $output" "$status $(jq -r .outcome "$work/starts.jsonl" | xargs)" '0 clean'
+	[ ! -e "$waits" ] || fail "$waits stays"
+	chmod go+x "$BATS_RUN_TMPDIR"{,/test} "$work"
+	run setpriv --reuid 65534 --regid 65534 --clear-groups "$VFIX_RUNTIME" --runtime "$(command -v true)" start "$id"
+	expect 'the start of a container by another user' "$status $output" '0 '
+}
+
 # A hook that is killed: the container does not start, and nothing is left that harms the next start.
 @test "starts: a hook that is killed anywhere" {
 	local call n killed=0

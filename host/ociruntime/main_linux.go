@@ -40,6 +40,7 @@ func Main(args []string, o Options) error {
 	switch {
 	case c.starts():
 		light()
+		os.Remove(waitingFile(&c)) // of a container of that name which was never made
 		rec = newRecord(&c, &p, o, real)
 		waits, err := conclude(&c, rec, prepareSafely(&c, p.Config, o, rec), &p, log)
 		if err != nil {
@@ -48,7 +49,7 @@ func Main(args []string, o Options) error {
 		if waits {
 			correct(rec, starts.NotStarted, "the runtime has not made the container", &p, log)
 		}
-	case c.name == "start" && c.container != "":
+	case c.name == "start" && c.container != "" && !policy.Rootless(): // see hookable
 		if err := recordStart(&p, waitingFile(&c)); err != nil {
 			log.line("warning", "record: "+err.Error())
 		}
