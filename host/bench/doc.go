@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"vfix.dev/vfix/host/probe"
 )
 
 // Functions are the three of the page, as figures name them. getcpu is sched_getcpu where a
@@ -77,12 +79,7 @@ type Figure struct {
 func Conditions() string {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	maps, _ := os.ReadFile("/proc/self/maps")
-	mode := "none"
-	for line := range strings.Lines(string(maps)) {
-		if f := strings.Fields(line); f[len(f)-1] == "[vsyscall]" {
-			mode = map[string]string{"--xp": "xonly", "r-xp": "emulate"}[f[1]]
-		}
-	}
+	mode := map[string]string{"": "none", "--xp": "xonly", "r-xp": "emulate"}[probe.PagePerms(maps)]
 	return fmt.Sprintf("Linux %s, vsyscall=%s, %s", strings.TrimSpace(string(release)), mode, time.Now().Format(time.DateOnly))
 }
 

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -199,12 +200,7 @@ func pagePerms(x *examination) (perms string, known bool) {
 	if err != nil {
 		return "unknown: /proc is not mounted", false
 	}
-	for line := range strings.Lines(string(maps)) {
-		if f := strings.Fields(line); len(f) >= 6 && f[len(f)-1] == "[vsyscall]" {
-			return f[1], true
-		}
-	}
-	return "not mapped", true
+	return cmp.Or(probe.PagePerms(maps), "not mapped"), true
 }
 
 // kernelConfig reads the kernel's configuration from where distributions keep it.

@@ -59,3 +59,15 @@ func FuzzOutput(f *testing.F) {
 		}
 	})
 }
+
+func TestPagePerms(t *testing.T) {
+	for maps, want := range map[string]string{
+		"7ffc-7ffd r-xp 00000000 00:00 0 [vdso]\nffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n": "--xp",
+		"ffffffffff600000-ffffffffff601000 r-xp 00000000 00:00 0                  [vsyscall]\n":                                         "r-xp",
+		"7ffc-7ffd r-xp 00000000 00:00 0 [vdso]\n": "", "\n[vsyscall]\n": "", "": "",
+	} {
+		if got := PagePerms([]byte(maps)); got != want {
+			t.Errorf("%q: got %q, want %q", maps, got, want)
+		}
+	}
+}

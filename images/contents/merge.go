@@ -42,10 +42,8 @@ var otherEngines = []struct {
 // error is of overlay engines.
 func Merge(layers []*layerIndex) (*Tree, error) {
 	t := NewTree()
-	for _, l := range layers {
-		if err := t.apply(l, overlaid); err != nil {
-			return nil, err
-		}
+	if err := t.applyAll(layers, overlaid); err != nil {
+		return nil, err
 	}
 	for _, o := range otherEngines {
 		w := NewTree()
