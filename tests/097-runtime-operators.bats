@@ -222,6 +222,7 @@ older() {
 			mkdir -p "$WORK/over$dir/upper" "$WORK/over$dir/work"
 			mount -t overlay overlay -o "lowerdir=$dir,upperdir=$WORK/over$dir/upper,workdir=$WORK/over$dir/work" "$dir"
 		done
+		mount -t tmpfs tmpfs /run # containers of other tests are in the machine's
 		rm -rf /var/lib/vfix /var/lib/vfix-install /etc/vfix
 		"$VFIX" install podman --runtime runc >/dev/null 2>&1
 		"$@"

@@ -165,7 +165,7 @@ holds() {
 			[ "$status" != 0 ] && [ "$status" != "$status_sigsys" ] || fail "$refused: status $status"
 			expect "$way, $door, $refused" "$recorded" 'not started'
 			expect 'patched files on record' "$(jq -s '[.[].files[]] | length' "$work/starts.jsonl")" 0
-			waits=/run/vfix/starts/$(printf '%s\0%s' "$work/root" "$id" | sha256sum | cut -d ' ' -f 1).json
+			waits=/run/vfix-start-$(printf '%s\0%s' "$work/root" "$id" | sha256sum | cut -d ' ' -f 1).json
 			[ "$door" != created ] || [ ! -e "$waits" ] || fail "$waits"
 			run_vfix runtime status --record "$work/starts.jsonl" --format json --vfix-config "$work/runtime.json"
 			expect summary "$(jq -c '[.summary.starts, .summary.results["not started"], .summary.results.patched, (.starts | length)]' <<<"$output")" '[1,1,0,1]'
@@ -192,14 +192,16 @@ holds() {
 	local waits
 	fresh
 	program=/bin/busybox filter='.process.args = ["/bin/busybox", "true"]'
-	waits=/run/vfix/starts/$(printf '%s\0%s' "$work/root" "$id" | sha256sum | cut -d ' ' -f 1).json
-	mkdir -p /run/vfix/starts && chmod 700 /run/vfix/starts
+	waits=/run/vfix-start-$(printf '%s\0%s' "$work/root" "$id" | sha256sum | cut -d ' ' -f 1).json
 	echo '{"schema": 1, "outcome": "patched", "start": "stale"}' >"$waits"
 	start created true
 	expect "status and record: $output" "$status $(jq -r .outcome "$work/starts.jsonl" | xargs)" '0 clean'
 	[ ! -e "$waits" ] || fail "$waits stays"
 	chmod go+x "$BATS_RUN_TMPDIR"{,/test} "$work"
+	waits=/run/vfix-start-$(printf '\0%s' "$id" | sha256sum | cut -d ' ' -f 1).json
+	echo '{}' >"$waits" && chmod 600 "$waits"
 	run setpriv --reuid 65534 --regid 65534 --clear-groups "$VFIX_RUNTIME" --runtime "$(command -v true)" start "$id"
+	rm "$waits"
 	expect 'the start of a container by another user' "$status $output" '0 '
 }
 

@@ -65,10 +65,10 @@ func conclude(c *command, r *starts.Record, err error, p *policy.InForce, log *l
 	return false, refused
 }
 
-// waitingDir has the records of starts whose containers the runtime is making. Those of containers that it did not make go
-// when the engine deletes what there is of them or, from maxWaiting on, after a day.
+// waiting is how the names of files begin that have the records of starts whose containers the runtime is making. Those of
+// containers that it did not make go when the engine deletes what there is of them or, from maxWaiting on, after a day.
 const (
-	waitingDir = "/run/vfix/starts"
+	waiting    = "/run/vfix-start-"
 	maxWaiting = 100
 )
 
@@ -78,7 +78,7 @@ func waitingFile(c *command) string {
 	if at, err := filepath.Abs(root); err == nil && root != "" {
 		root = at
 	}
-	return filepath.Join(waitingDir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(root+"\x00"+c.container))))
+	return fmt.Sprintf("%s%x.json", waiting, sha256.Sum256([]byte(root+"\x00"+c.container)))
 }
 
 // leave leaves a record to wait.
@@ -87,18 +87,15 @@ func leave(r *starts.Record, path string) error {
 	if err != nil {
 		return err
 	}
-	const private, privateDir = 0o600, 0o700
-	if err := os.MkdirAll(waitingDir, privateDir); err != nil {
-		return err
-	}
-	if old, err := os.ReadDir(waitingDir); err == nil && len(old) >= maxWaiting {
+	if old, _ := filepath.Glob(waiting + "*"); len(old) >= maxWaiting {
 		const day = 24 * time.Hour
-		for _, e := range old {
-			if fi, err := e.Info(); err == nil && time.Since(fi.ModTime()) > day {
-				os.Remove(filepath.Join(waitingDir, e.Name()))
+		for _, name := range old {
+			if fi, err := os.Lstat(name); err == nil && time.Since(fi.ModTime()) > day {
+				os.Remove(name)
 			}
 		}
 	}
+	const private = 0o600
 	return os.WriteFile(path, text, private)
 }
 
