@@ -96,8 +96,8 @@ func TestCredentialsWithoutHome(t *testing.T) {
 	}
 }
 
-// A helper is asked for the registry, once, by the name that docker login gives it.
-func TestCredentialHelperIsAsked(t *testing.T) {
+// helperDir is docker's configuration directory, in which credential helpers are found.
+func helperDir(t *testing.T) string {
 	if runtime.GOOS == "windows" {
 		t.Skip("the helpers are shell scripts")
 	}
@@ -105,6 +105,12 @@ func TestCredentialHelperIsAsked(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", dir)
 	t.Setenv(registry.AuthFileVar, "")
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return dir
+}
+
+// A helper is asked for the registry, once, by the name that docker login gives it.
+func TestCredentialHelperIsAsked(t *testing.T) {
+	dir := helperDir(t)
 	write(t, dir+"/config.json", `{"credsStore":"notes"}`, 0o600)
 	write(t, dir+"/docker-credential-notes", "#!/bin/sh\nread host; echo \"$1 $host\" >>'"+dir+"/notes'; echo credentials not found in native keychain; exit 1\n", 0o755)
 	for repo, want := range map[string]string{"reg.example/a/b": "get reg.example\n", "redis": "get https://index.docker.io/v1/\n"} {
@@ -118,13 +124,7 @@ func TestCredentialHelperIsAsked(t *testing.T) {
 
 // A helper that hangs, prints for ever or fails ends in an error that has none of its words.
 func TestCredentialHelpers(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("the helpers are shell scripts")
-	}
-	dir := t.TempDir()
-	t.Setenv("DOCKER_CONFIG", dir)
-	t.Setenv(registry.AuthFileVar, "")
-	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	dir := helperDir(t)
 	for _, c := range []struct{ name, script, user, says, hint string }{
 		{name: "good", script: `read host; echo "{\"Username\":\"$host\",\"Secret\":\"pw\"}"`, user: "reg.example"},
 		{name: "token", script: `echo '{"Username":"<token>","Secret":"tok"}'`},
