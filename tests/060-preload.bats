@@ -70,7 +70,7 @@ every_scenario() {
 		expect_match log "$output" ": $line"
 	done
 	twin_run VFIX_LOG=1 "$fallback/survive-exec-twin" process-plain
-	expect 'sites healed, with a direct call and a tail jump' "$(grep -c healed <<<"$output")" 9
+	expect 'sites healed, with a direct call and a tail jump' "$(grep -c healed <<<"$output")" 8
 	twin_run VFIX_LOG=1 VFIX_HEAL=0 "$fallback/survive-twin" process-plain
 	expect status "$status" 0
 	expect 'sites healed against orders' "$(grep -c healed <<<"$output")" 0

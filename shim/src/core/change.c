@@ -1,10 +1,10 @@
 /*
- * Changing code that other threads may be running:
+ * Changing an instruction that other threads may be running:
  *
- *	1. hlt, one byte, over the first byte of each instruction: who comes by faults, and its
+ *	1. hlt, one byte, over its first byte: who comes by faults, and its
  *	   handler or tracer knows why
  *	2. every processor that runs the program learns that its code has changed
- *	3. the rest of each instruction; 2. again; then its first byte
+ *	3. the rest of the instruction; 2. again; then its first byte
  *
  * So no processor ever sees half of a change, whatever its position. A site whose hlt was not
  * written is not touched further; one whose rest was not gets its old bytes back.
@@ -21,27 +21,23 @@ static void put32(unsigned char *to, uint32_t value)
 
 int vfix_encode(struct site *s, uintptr_t target)
 {
-	static const unsigned char nop[] = { 0x0f, 0x1f, 0x00 };	/* where the mov had 10 bytes */
-	uintptr_t distance = target - s->start - (s->reg == DIRECT_CALL ? s->length : LEA);
-	int reaches = (intptr_t)distance == (int32_t)distance, high = s->reg > 7;
+	static const unsigned char lea[LONGEST] = { 0x48, 0x8d, 0x05, 0, 0, 0, 0, 0x0f, 0x1f, 0x00 };	/* a nop where the mov had 10 bytes */
+	uintptr_t distance = target - s->start - (s->length == DIRECT ? DIRECT : LEA);
+	int reaches = (intptr_t)distance == (int32_t)distance;
 	unsigned char *code = s->new;
 
-	if (s->reg == DIRECT_CALL) {
+	if (s->length == DIRECT) {
 		code[0] = 0xe8;
 		put32(code + 1, (uint32_t)distance);
 		return reaches;
 	}
-	code[0] = high ? 0x4c : 0x48;
-	code[1] = 0x8d;				/* lea target(%rip), %reg */
-	code[2] = (unsigned char)(0x05 | (s->reg & 7) << 3);
+	for (int i = 0; i < LONGEST; i++)
+		code[i] = lea[i];
 	put32(code + 3, (uint32_t)distance);
-	for (int i = 0; i < 3; i++)
-		code[LEA + i] = nop[i];
 	if (reaches)
 		return 1;
-	code[0] = high ? 0x49 : 0x48;
-	code[1] = 0xc7;				/* mov $target, %reg: the low 2 GiB from anywhere */
-	code[2] = (unsigned char)(0xc0 | (s->reg & 7));
+	code[1] = 0xc7;				/* mov $target, %rax: the low 2 GiB from anywhere */
+	code[2] = 0xc0;
 	put32(code + 3, (uint32_t)target);
 	return target <= INT32_MAX;
 }
@@ -51,25 +47,19 @@ static int put_rest(struct task *t, const struct site *s, const unsigned char *c
 	return vfix_put(t, s->start + 1, code + 1, (size_t)s->length - 1);
 }
 
-int vfix_change(struct task *t, struct site *s, int n, void (*sync)(struct task *t))
+int vfix_change(struct task *t, struct site *s, void (*sync)(struct task *t))
 {
-	const unsigned char hlt = HLT;
-	int changed = 0;
+	const unsigned char hlt = HLT, *code = 0;
 
-	for (int i = 0; i < n; i++)
-		s[i].state = vfix_put(t, s[i].start, &hlt, sizeof hlt) ? HALF : UNCHANGED;
+	s->stays = 0;
+	if (!vfix_put(t, s->start, &hlt, sizeof hlt))
+		return 0;
 	sync(t);
-	for (int i = 0; i < n; i++)
-		if (s[i].state == HALF && !put_rest(t, &s[i], s[i].new))
-			s[i].state = put_rest(t, &s[i], s[i].old) ? BACK : STUCK;
+	if (put_rest(t, s, s->new))
+		code = s->new;
+	else if (put_rest(t, s, s->old))
+		code = s->old;
 	sync(t);
-	for (int i = 0; i < n; i++) {
-		int back = s[i].state == BACK;
-
-		if (s[i].state == UNCHANGED || s[i].state == STUCK || !vfix_put(t, s[i].start, back ? s[i].old : s[i].new, 1))
-			continue;
-		s[i].state = back ? UNCHANGED : CHANGED;
-		changed += !back;
-	}
-	return changed;
+	s->stays = !code || !vfix_put(t, s->start, code, 1);
+	return code == s->new && !s->stays;
 }

@@ -32,42 +32,35 @@ struct mapping {
 int vfix_find_mapping(long fd, uintptr_t address, struct mapping *m);
 
 #define LONGEST 10	/* bytes of the longest instruction that names an entry */
-#define DIRECT_CALL (-1)
+#define DIRECT 5	/* and of a direct call */
 #define HLT 0xf4	/* SDM: privileged, #GP, which Linux reports as SIGSEGV with SI_KERNEL */
 
-/* The instruction that names an entry of the page, and the one that replaces it. */
+/* The instruction that names an entry of the page, and the one that replaces it: a direct call, or what
+ * loads the address into rax for the call or jump behind it. */
 struct site {
 	uintptr_t start;
 	uintptr_t ra;		/* where the call returns to */
-	int length;		/* of both, in bytes */
-	int reg;		/* that the entry is loaded into, or DIRECT_CALL */
+	int length;		/* of both, in bytes: DIRECT, or 7 or LONGEST of a load */
 	int function;
-	int plain;		/* the code around the call follows the C convention */
-	enum { UNCHANGED, CHANGED, HALF, BACK, STUCK } state;	/* the last three begin with a hlt */
+	int stays;		/* a hlt is there, and could not be replaced */
 	unsigned char old[LONGEST], new[LONGEST];
 };
 
-/* site.c: finds the site that called the function's entry and that the call returns to ra from.
- * registers: rax, rcx … r15, as the entry was reached. */
+/* site.c: finds the site that called the function's entry and that the call returns to ra from. */
 enum finding { NO_SITE, FOUND, HEALED_BEFORE };
-enum finding vfix_find_site(struct task *t, const uintptr_t registers[16], uintptr_t ra, int function, struct site *s);
-
-/* sweep.c: whether the site is in a function that is nothing but the call. */
-int vfix_is_whole(struct task *t, const struct site *s);
-/* Calls add for each site between the addresses that looks like nothing else, until
- * that returns 0. One caller at a time. */
-void vfix_sweep(struct task *t, uintptr_t at, uintptr_t end, int (*add)(struct task *t, const struct site *s));
+enum finding vfix_find_site(struct task *t, uintptr_t ra, int function, struct site *s);
+void vfix_fill(struct site *s, uintptr_t start, int length, const unsigned char *code);
 
 /* change.c: makes the site name the target; 0 if it cannot. */
 int vfix_encode(struct site *s, uintptr_t target);
-/* Writes the new instructions; sync makes every processor see what was written. Returns how many
- * sites are CHANGED. Code that cannot be written stays as it was. */
-int vfix_change(struct task *t, struct site *s, int n, void (*sync)(struct task *t));
+/* Writes the new instruction; sync makes every processor see what was written. Returns 1 if it is
+ * there. Code that cannot be written stays as it was. */
+int vfix_change(struct task *t, struct site *s, void (*sync)(struct task *t));
 
 /* trampolines.c: two pages, code and state, that the caller maps. put writes what the trampolines
  * are, 1 if all of it; has says whether they are there. */
 #define TRAMPOLINE_BYTES (2 * 4096)
-enum trampoline { PLAIN, EXACT, SYSCALL };	/* SYSCALL: with no stack for the vDSO */
+enum trampoline { EXACT, SYSCALL };	/* both change rax and nothing else; SYSCALL: with no stack for the vDSO */
 int vfix_put_trampolines(struct task *t, uintptr_t code, const struct vfix_state *state);
 int vfix_has_trampolines(struct task *t, uintptr_t code);
 int vfix_is_trampoline(uintptr_t code, uintptr_t address);

@@ -1,141 +1,94 @@
 /*
  * Finding what made a call into the page, from the address that it returns to:
  *
- *	mov $entry,%reg … call *%reg	the mov need not be next to the call: compilers hoist
- *					it out of loops
- *	call f … f: mov $entry,%reg; jmp *%reg		a tail call
+ *	mov $entry,%rax; call *%rax
+ *	call f … f: mov $entry,%rax; jmp *%rax		a tail call
  *	call entry			only from addresses near the page's, or below 2 GiB
  *
- * The register must hold the entry. One instruction is replaced, by one as long: a thread that
+ * Nothing else, so that nothing needs a proof: the result of the call takes the place of the
+ * address in rax, and no code but the call itself sees what the mov loads. Another register keeps it,
+ * and a program may compare it. One instruction is replaced, by one as long: a thread that
  * is between the mov and the call, or whose signal handler returns there, meets nothing new.
  */
 #include "core.h"
 
-#define WINDOW 512	/* bytes before the call in which the mov is looked for */
 #define TAIL 32		/* bytes after the start of a function that ends in a tail call */
-#define SHORTEST 7	/* bytes of the shortest instruction that names an entry in a register */
-#define CALL 5		/* and of a direct call */
-#define MODRM_CALL 0xd0	/* ff /2 and ff /4 with a register operand */
-#define MODRM_JUMP 0xe0
-#define PAGE 4096
+#define MOV 7		/* bytes of mov imm32, and of lea */
+#define INDIRECT 2	/* of a call or jump by rax */
+#define CALL 0xd0	/* ff /2 and ff /4 of rax */
+#define JUMP 0xe0
 
-/* The register of an indirect call or jump of 2 or 3 bytes; -1 for other instructions. */
-static int through(const unsigned char *code, int length, unsigned char modrm)
+/* The length of the instruction that loads an address into rax, and the address; 0 for others. */
+static int load(const unsigned char *code, uintptr_t at, uintptr_t *value)
 {
-	int high = length == 3;
+	static const unsigned char nop[] = { 0x0f, 0x1f, 0x00 };	/* behind one that took the place of 10 bytes */
+	int length = MOV;
 
-	if ((high && code[0] != 0x41) || code[high] != 0xff || (code[high + 1] & 0xf8) != modrm)	/* REX.B */
-		return -1;
-	return (code[high + 1] & 7) + 8 * high;
+	if (code[0] == 0x48 && code[1] == 0xc7 && code[2] == 0xc0) {	/* mov imm32 */
+		*value = (uintptr_t)(intptr_t)vfix_imm32(code + 3);
+	} else if (code[0] == 0x48 && code[1] == 0x8d && code[2] == 0x05) {	/* lea (%rip) */
+		*value = at + MOV + (uintptr_t)(intptr_t)vfix_imm32(code + 3);
+	} else if (code[0] == 0x48 && code[1] == 0xb8) {	/* mov imm64 */
+		*value = (uint32_t)vfix_imm32(code + 2) | (uintptr_t)vfix_imm32(code + 6) << 32;
+		return LONGEST;
+	} else {
+		return 0;
+	}
+	for (int i = 0; i < 3 && code[length] == nop[i]; i++)
+		length++;
+	return length == LONGEST ? LONGEST : MOV;
 }
 
-static void fill(struct site *s, uintptr_t start, int length, int reg, const unsigned char *code)
+/* Whether the instruction at code, whose address is at, loads the entry, or a trampoline, for the call or
+ * jump by rax that follows. */
+static enum finding loads_for(struct task *t, const unsigned char *code, uintptr_t at, unsigned char modrm, uintptr_t entry, struct site *s)
+{
+	uintptr_t value;
+	int length = load(code, at, &value);
+
+	if (!length || code[length] != 0xff || code[length + 1] != modrm)
+		return NO_SITE;
+	vfix_fill(s, at, length, code);
+	return value == entry ? FOUND : vfix_is_stub(t, value) ? HEALED_BEFORE : NO_SITE;
+}
+
+void vfix_fill(struct site *s, uintptr_t start, int length, const unsigned char *code)
 {
 	s->start = start;
 	s->length = length;
-	s->reg = reg;
 	for (int i = 0; i < length; i++)
 		s->old[i] = code[i];
 }
 
-/* Whether one of the n bytes at code, whose address is at, on loads the entry, or a stub, into
- * the register. */
-static enum finding loads(struct task *t, const unsigned char *code, size_t n, uintptr_t at, int reg, uintptr_t entry, struct site *s)
-{
-	unsigned char low = reg & 7, wide = reg < 8 ? 0x48 : 0x49;	/* REX.W, REX.B */
-	int length = SHORTEST;
-	uintptr_t value;
-
-	if (n < SHORTEST)
-		return NO_SITE;
-	if (code[0] == wide && code[1] == 0xc7 && code[2] == (0xc0 | low)) {	/* mov imm32 */
-		value = (uintptr_t)(intptr_t)vfix_imm32(code + 3);
-	} else if (n >= LONGEST && code[0] == wide && code[1] == (0xb8 | low)) {	/* mov imm64 */
-		value = (uint32_t)vfix_imm32(code + 2) | (uintptr_t)vfix_imm32(code + 6) << 32;
-		length = LONGEST;
-	} else if (code[0] == (reg < 8 ? 0x48 : 0x4c) && code[1] == 0x8d && code[2] == (0x05 | low << 3)) {	/* lea (%rip) */
-		value = at + SHORTEST + (uintptr_t)(intptr_t)vfix_imm32(code + 3);
-	} else {
-		return NO_SITE;
-	}
-	if (n >= LONGEST && code[7] == 0x0f && code[8] == 0x1f && code[9] == 0x00)	/* the nop of a healed one */
-		length = LONGEST;
-	fill(s, at, length, reg, code);
-	return value == entry ? FOUND : vfix_is_stub(t, value) ? HEALED_BEFORE : NO_SITE;
-}
-
 /* The function that was called, and that jumped to the page. */
-static enum finding find_tail(struct task *t, uintptr_t function, const uintptr_t registers[16], uintptr_t entry, struct site *s)
+static enum finding find_tail(struct task *t, uintptr_t function, uintptr_t entry, struct site *s)
 {
-	unsigned char code[TAIL];
+	unsigned char code[TAIL + LONGEST + INDIRECT];
+	enum finding found = NO_SITE;
 
-	if (!vfix_read(t, function, code, sizeof code))
-		return NO_SITE;
-	for (size_t i = 0; i + LONGEST + 3 <= sizeof code; i++)
-		for (int reg = 0; reg < 16; reg++) {
-			enum finding found = registers[reg] != entry ? NO_SITE :
-				loads(t, code + i, LONGEST, function + i, reg, entry, s);
-
-			if (found != NO_SITE && through(code + i + s->length, reg < 8 ? 2 : 3, MODRM_JUMP) == reg) {
-				s->plain = i == 0;	/* nothing but the two instructions */
-				return found;
-			}
-		}
-	return NO_SITE;
+	if (vfix_read(t, function, code, sizeof code))
+		for (size_t i = 0; i < TAIL && found == NO_SITE; i++)
+			found = loads_for(t, code + i, function + i, JUMP, entry, s);
+	return found;
 }
 
-/* The n bytes before the call that ends at ra are read to the end of code. */
-static enum finding find_call(struct task *t, const unsigned char *end, size_t n, const uintptr_t registers[16], uintptr_t entry, struct site *s)
+enum finding vfix_find_site(struct task *t, uintptr_t ra, int function, struct site *s)
 {
-	for (int length = 3; length >= 2; length--) {
-		const unsigned char *call = end - length;
-		int reg = through(call, length, MODRM_CALL);
-
-		if (reg < 0 || registers[reg] != entry)
-			continue;
-		for (const unsigned char *p = call - SHORTEST; p >= end - n; p--) {
-			enum finding found = loads(t, p, (size_t)(call - p), s->ra - (uintptr_t)(end - p), reg, entry, s);
-
-			if (found == NO_SITE)
-				continue;
-			s->plain = found == FOUND && p + s->length == call && vfix_is_whole(t, s);
-			return found;
-		}
-	}
-	return NO_SITE;
-}
-
-/* The bytes before the address, those of its page at least; how many, up to WINDOW. */
-static size_t read_before(struct task *t, uintptr_t address, unsigned char *end)
-{
-	size_t n = WINDOW;
-
-	if (vfix_read(t, address - n, end - n, n))
-		return n;
-	n = (address - 1) % PAGE + 1;
-	return n < WINDOW && vfix_read(t, address - n, end - n, n) ? n : 0;
-}
-
-enum finding vfix_find_site(struct task *t, const uintptr_t registers[16], uintptr_t ra, int function, struct site *s)
-{
-	unsigned char code[WINDOW];
-	const unsigned char *end = code + WINDOW;
+	unsigned char code[LONGEST + INDIRECT + LONGEST] = { 0 };	/* no instruction goes on behind the call */
+	const unsigned char *end = code + LONGEST + INDIRECT;
 	uintptr_t entry = vfix_entry_of(function);
-	size_t n = read_before(t, ra, code + WINDOW);
+	enum finding found = NO_SITE;
 
 	*s = (struct site){ .ra = ra, .function = function };
-	if (n < CALL)
+	if (!vfix_read(t, ra - LONGEST - INDIRECT, code, LONGEST + INDIRECT))
 		return NO_SITE;
-	if (end[-CALL] == 0xe8) {
-		uintptr_t target = ra + (uintptr_t)(intptr_t)vfix_imm32(end - 4);
-
-		if (target == entry) {
-			fill(s, ra - CALL, CALL, DIRECT_CALL, end - CALL);
-			return FOUND;
-		}
-		enum finding found = find_tail(t, target, registers, entry, s);
-		if (found != NO_SITE)
-			return found;
-	}
-	return find_call(t, end, n, registers, entry, s);
+	for (int length = MOV; length <= LONGEST && found == NO_SITE; length += LONGEST - MOV)
+		found = loads_for(t, end - INDIRECT - length, ra - INDIRECT - (size_t)length, CALL, entry, s);
+	if (found != NO_SITE || end[-DIRECT] != 0xe8)
+		return found;
+	uintptr_t target = ra + (uintptr_t)(intptr_t)vfix_imm32(end - 4);
+	if (target != entry)
+		return find_tail(t, target, entry, s);
+	vfix_fill(s, ra - DIRECT, DIRECT, end - DIRECT);
+	return FOUND;
 }

@@ -38,10 +38,10 @@ int vfix_is_trampoline(uintptr_t code, uintptr_t address)
 
 uintptr_t vfix_trampoline(uintptr_t code, int function, enum trampoline kind)
 {
-	static const uint16_t at[VFIX_FUNCTIONS][3] = {
-		{ INJECTED_GETTIMEOFDAY, INJECTED_KEEP_GETTIMEOFDAY, INJECTED_SYSCALL_GETTIMEOFDAY },
-		{ INJECTED_TIME, INJECTED_KEEP_TIME, INJECTED_SYSCALL_TIME },
-		{ INJECTED_GETCPU, INJECTED_KEEP_GETCPU, INJECTED_SYSCALL_GETCPU },
+	static const uint16_t at[VFIX_FUNCTIONS][2] = {
+		{ INJECTED_KEEP_GETTIMEOFDAY, INJECTED_SYSCALL_GETTIMEOFDAY },
+		{ INJECTED_KEEP_TIME, INJECTED_SYSCALL_TIME },
+		{ INJECTED_KEEP_GETCPU, INJECTED_SYSCALL_GETCPU },
 	};
 
 	return code + at[function][kind];

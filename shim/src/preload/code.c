@@ -1,19 +1,26 @@
 /*
- * Reading and writing this process's own code, and the sites that are being changed. The kernel
+ * Reading and writing this process's own code, and the site that is being changed. The kernel
  * writes through /proc/self/mem into a private copy of the page, which never becomes writable.
  * If that is refused, the page is made writable for the moment of the store, then restored.
  */
 #include <sys/mman.h>
 #include "heal.h"
 
-struct site vfix_sites[SITES];
-int vfix_site_count;
+struct site vfix_site;
 static volatile int unfinished;	/* seen by a child that is forked meanwhile */
 
-void vfix_add_site(const struct site *site)
+/* A thread that meets a hlt reads it at any moment: it has no start while it changes. */
+void vfix_set_site(const struct site *site)
 {
-	vfix_sites[vfix_site_count] = *site;
-	__atomic_store_n(&vfix_site_count, vfix_site_count + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&vfix_site.start, 0, __ATOMIC_SEQ_CST);
+	vfix_site.ra = site->ra;
+	vfix_site.length = site->length;
+	vfix_site.function = site->function;
+	for (int i = 0; i < LONGEST; i++) {
+		vfix_site.old[i] = site->old[i];
+		vfix_site.new[i] = site->new[i];
+	}
+	__atomic_store_n(&vfix_site.start, site->start, __ATOMIC_SEQ_CST);
 }
 
 int vfix_read(struct task *t, uintptr_t from, void *to, size_t size)
@@ -47,24 +54,24 @@ static void sync_cores(struct task *t)
 	syscall3(SYS_membarrier, MEMBARRIER_SYNC_CORE, 0, 0);
 }
 
-int vfix_write_sites(struct task *t)
+int vfix_write_site(struct task *t)
 {
 	int changed;
 
 	if (syscall3(SYS_membarrier, MEMBARRIER_SYNC_CORE, 0, 0) && vfix_threads() > 2)	/* the one that asked, and this one */
 		return 0;
 	unfinished = 1;
-	changed = vfix_change(t, vfix_sites, vfix_site_count, sync_cores);
+	changed = vfix_change(t, &vfix_site, sync_cores);
 	unfinished = 0;
 	return changed;
 }
 
-void vfix_finish_sites(struct task *t)
+void vfix_finish_site(struct task *t)
 {
 	struct mapping map;
 
-	if (!unfinished || !vfix_mapping_of(vfix_sites->start, &map))
+	if (!unfinished || !vfix_mapping_of(vfix_site.start, &map))
 		return;
 	t->map = &map;
-	vfix_write_sites(t);
+	vfix_write_site(t);
 }

@@ -45,9 +45,9 @@ static void run_apart(struct job *job)
 	syscall4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before);
 }
 
-void vfix_heal(const greg_t *regs, uintptr_t ra, int function)
+void vfix_heal(uintptr_t ra, int function)
 {
-	struct job job = { .regs = regs, .ra = ra, .function = function };
+	struct job job = { .ra = ra, .function = function };
 
 	if ((vfix_heal_wanted | vfix_log_wanted) && __atomic_load_n(place_of(ra), __ATOMIC_RELAXED) != ra)
 		run_apart(&job);

@@ -15,7 +15,6 @@ struct task {
 
 /* job.c: heals the site that returns to ra, or finishes what a fork left half done. */
 struct job {
-	const greg_t *regs;	/* as the entry was reached */
 	uintptr_t ra;
 	int function;
 	int finishes;
@@ -39,19 +38,15 @@ int vfix_is_alone(void);
 uintptr_t vfix_near(struct task *t, const struct site *site);
 int vfix_is_near(uintptr_t address);
 
-/* code.c: the sites that are being changed, or were the last to be; only who holds the lock
- * changes the table. vfix_write_sites changes the code: how many it changed. */
-#define SITES 64
-extern struct site vfix_sites[SITES];
-extern int vfix_site_count;
-void vfix_add_site(const struct site *site);
-int vfix_write_sites(struct task *t);
+/* code.c: the site that is being changed, or was the last to be; only who holds the lock
+ * writes to it. vfix_write_site changes the code, 1 if it could. */
+extern struct site vfix_site;
+void vfix_set_site(const struct site *site);
+int vfix_write_site(struct task *t);
 /* The same in a child that was forked meanwhile, where nobody else goes on with it. */
-void vfix_finish_sites(struct task *t);
+void vfix_finish_site(struct task *t);
 
-/* meet.c: where the kernel keeps a register of an interrupted thread, by its number in code. */
-extern const unsigned char vfix_register_index[16];
-/* 1 and as if the instruction had run, if it is being changed; -1 if it was and must be tried
+/* meet.c: 1 and as if the instruction had run, if it is being changed; -1 if it was and must be tried
  * again; 0 if the fault does not come from a change. */
 int vfix_stand_in(greg_t *regs);
 

@@ -56,17 +56,15 @@ static uintptr_t make(struct task *t, uintptr_t code)
 
 uintptr_t vfix_near(struct task *t, const struct site *site)
 {
-	enum trampoline kind = site->plain ? PLAIN : EXACT;
-
 	for (int i = 0; i < count; i++)
 		if (reaches(pages[i], site->start))
-			return vfix_trampoline(pages[i], site->function, kind);
+			return vfix_trampoline(pages[i], site->function, EXACT);
 	uintptr_t page = count < PAGES ? make(t, site->start) : 0;
 	if (!page)
 		return 0;
 	pages[count] = page;
 	__atomic_store_n(&count, count + 1, __ATOMIC_RELEASE);
-	return vfix_trampoline(page, site->function, kind);
+	return vfix_trampoline(page, site->function, EXACT);
 }
 
 int vfix_is_near(uintptr_t address)

@@ -68,7 +68,7 @@ VFIX_HIDDEN long vfix_serve(int function, uintptr_t a, uintptr_t b);
 
 /* heal.c: makes the call site that returns to ra call the vDSO, if it can; at most once. regs
  * are those with which the entry was reached. */
-VFIX_HIDDEN void vfix_heal(const greg_t *regs, uintptr_t ra, int function);
+VFIX_HIDDEN void vfix_heal(uintptr_t ra, int function);
 VFIX_HIDDEN void vfix_heal_start(void);
 /* 1 if the fault comes from code that is being changed; regs are those to go on with. */
 VFIX_HIDDEN int vfix_on_change(greg_t *regs);

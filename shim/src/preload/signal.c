@@ -116,7 +116,7 @@ VFIX_HIDDEN uintptr_t vfix_on_signal(int sig, siginfo_t *info, ucontext_t *conte
 	uintptr_t ra = *(uintptr_t *)regs[REG_RSP];
 	long result = vfix_serve(function, regs[REG_RDI], regs[REG_RSI]);
 
-	vfix_heal(regs, ra, function);
+	vfix_heal(ra, function);
 	regs[REG_RAX] = result;
 	regs[REG_RIP] = ra;
 	regs[REG_RSP] += sizeof ra;

@@ -142,7 +142,7 @@ int fix_fault(struct task *t)
 		ptrace(PTRACE_SETSIGINFO, t->tid, 0L, &info);
 		return 0;
 	}
-	heal(t, &regs, function, back);
+	heal(t, function, back);
 	regs.rax = (unsigned long)result;
 	regs.rip = back;
 	regs.rsp += sizeof back;

@@ -23,17 +23,6 @@ static int is_seen(struct space *space, uintptr_t back)
 	return 0;
 }
 
-/* Where a register is, by its number in code. */
-static unsigned long *register_of(struct user_regs_struct *r, int number)
-{
-	unsigned long *const registers[] = {
-		&r->rax, &r->rcx, &r->rdx, &r->rbx, &r->rsp, &r->rbp, &r->rsi, &r->rdi,
-		&r->r8, &r->r9, &r->r10, &r->r11, &r->r12, &r->r13, &r->r14, &r->r15,
-	};
-
-	return registers[number];
-}
-
 static void forget(struct space *space, uintptr_t back)
 {
 	space->seen[back / 4 % SEEN_SITES] = 0;
@@ -48,17 +37,14 @@ static void postpone(struct space *space)
 }
 
 /* Returns what was done, for the log. */
-static const char *heal_site(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
+static const char *heal_site(struct task *t, int function, uintptr_t back)
 {
-	uintptr_t registers[16];
 	struct site s;
 	struct mapping m;
 
 	if (t->space->provisional)
 		return "emulated: who shares its memory is not known";
-	for (int i = 0; i < 16; i++)
-		registers[i] = *register_of(regs, i);
-	enum finding found = vfix_find_site(t, registers, back, function, &s);
+	enum finding found = vfix_find_site(t, back, function, &s);
 	if (found == NO_SITE)
 		return "emulated: the call site cannot be changed";
 	if (found == HEALED_BEFORE)
@@ -67,24 +53,21 @@ static const char *heal_site(struct task *t, struct user_regs_struct *regs, int 
 		return "emulated: the code may belong to other processes too";
 	if (!map_trampolines(t))
 		return "emulated: the trampolines cannot be mapped";
-	uintptr_t target = trampoline(t->space, function);
-	if (!vfix_encode(&s, target))
+	if (!vfix_encode(&s, trampoline(t->space, function)))
 		return "emulated: the code cannot be changed";
-	switch (patch_code(t, &s, 1)) {
+	switch (patch_code(t, &s)) {
 	case PATCH_LATER:
 		return later;
 	case PATCH_REFUSED:
 		return "emulated: the code cannot be written to";
 	default:
+		return healed;
 	}
-	if (s.reg != DIRECT_CALL)
-		*register_of(regs, s.reg) = target; /* a loop may call through it again */
-	return healed;
 }
 
 /* The other sites of the same code cost a fault less each. That matters most where SIGSEGV is
  * blocked: for a fault then the kernel unblocks it and takes the handler away. */
-void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back)
+void heal(struct task *t, int function, uintptr_t back)
 {
 	const char *done = "emulated: VFIX_HEAL=0";
 
@@ -95,7 +78,7 @@ void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t
 	if (is_seen(t->space, back))
 		return;
 	if (heal_enabled)
-		done = heal_site(t, regs, function, back);
+		done = heal_site(t, function, back);
 	if (done != healed && is_gone(t)) {
 		forget(t->space, back);
 		return;

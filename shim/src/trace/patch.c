@@ -16,12 +16,12 @@
 /* The places of a hlt whose fault the tracer may not yet have handled; or of one that stays, because
  * the task was killed that the tracer wrote through. */
 #define MET 512
-static struct { unsigned family; const struct space *space; int stays; struct site site; } met[MET];
+static struct { unsigned family; const struct space *space; struct site site; } met[MET];
 static unsigned next_met;
 
 static int patch_again(struct task *t, struct site s)
 {
-	return patch_code(t, &s, 1) == PATCHED;
+	return patch_code(t, &s) == PATCHED;
 }
 
 /* A child that was forked meanwhile has the hlt in its memory for good. */
@@ -69,22 +69,23 @@ static void sync_stopped(struct task *t)
 	(void)t;
 }
 
-enum patched patch_code(struct task *t, struct site *s, int n)
+enum patched patch_code(struct task *t, struct site *s)
 {
 	/* A filter that is the program's own may kill for membarrier. */
 	int run_on = t->space->users > 1 && !proc_is_sandboxed(t->tid) && sync_cores(t);
-	unsigned first = next_met;
+	unsigned own = next_met;
 
 	if (!run_on && !gather(t))
 		return PATCH_LATER;
-	for (int i = 0; t->space->users > 1 && i < n; i++, next_met = (next_met + 1) % MET) {
-		met[next_met].family = t->space->family;
-		met[next_met].space = t->space;
-		met[next_met].site = s[i];
+	if (t->space->users > 1) {
+		met[own].family = t->space->family;
+		met[own].space = t->space;
+		met[own].site = *s;
+		next_met = (own + 1) % MET;
 	}
-	int changed = vfix_change(t, s, n, run_on ? sync_running : sync_stopped);
-	for (int i = 0; t->space->users > 1 && i < n; i++)
-		met[(first + (unsigned)i) % MET].stays = s[i].state > CHANGED;
+	int changed = vfix_change(t, s, run_on ? sync_running : sync_stopped);
+	if (t->space->users > 1)
+		met[own].site.stays = s->stays;
 	return changed ? PATCHED : PATCH_REFUSED;
 }
 
@@ -94,9 +95,9 @@ void patch_rest(struct task *t)
 	uint8_t byte;
 
 	for (unsigned i = 0; i < MET; i++) {
-		if (!met[i].stays || met[i].space != t->space || met[i].family != t->space->family)
+		if (!met[i].site.stays || met[i].space != t->space || met[i].family != t->space->family)
 			continue;
-		met[i].stays = 0;
+		met[i].site.stays = 0;
 		if (vfix_read(t, met[i].site.start, &byte, sizeof byte) && byte == HLT &&
 		    (stopped || (stopped = finish_syscall(t))))
 			patch_again(t, met[i].site);

@@ -99,12 +99,12 @@ enum { FORWARDED = 0x76666978, FORWARDED_VALUE };
 int fix_fault(struct task *t);
 
 /* heal.c: makes the call that returns to back reach the trampolines from now on. */
-void heal(struct task *t, struct user_regs_struct *regs, int function, uintptr_t back);
+void heal(struct task *t, int function, uintptr_t back);
 extern int heal_enabled;
 
-/* patch.c: changes sites, which other tasks may be running: PATCHED if one of them is CHANGED. */
+/* patch.c: changes a site, which other tasks may be running. */
 enum patched { PATCHED, PATCH_REFUSED, PATCH_LATER };
-enum patched patch_code(struct task *t, struct site *sites, int n);
+enum patched patch_code(struct task *t, struct site *s);
 /* 1 if the fault at rip comes from an instruction that was just being replaced, and is now. */
 int patch_was_met(struct task *t, uintptr_t rip);
 /* Replaces what t's child of vfork was killed in the middle of replacing. */
