@@ -31,14 +31,14 @@ teardown() {
 	BATS_FILE_TMPDIR=$BATS_TEST_TMPDIR stop_services
 }
 
-# own_dockerd CONFIG STORAGE [WRAPPER...]: an engine for one test, with the image.
+# own_dockerd CONFIG STORAGE [WRAPPER...]: an engine for one test, with the small image.
 own_dockerd() {
 	# shellcheck disable=SC2034 # start_dockerd looks at them
 	local dockerd_config=$1 dockerd_storage=$2 BATS_FILE_TMPDIR=$BATS_TEST_TMPDIR
 	shift 2
 	mkdir -p "$BATS_FILE_TMPDIR/dockerd/data"
 	start_dockerd "$novsyscall" "$@"
-	docker load --quiet --input "$legacy_image/redis-legacy.tar"
+	docker load --quiet --input "$small_image/redis-legacy.tar"
 }
 
 # Whether overlays can be mounted here at all.
@@ -159,6 +159,7 @@ make_package() {
 	requires overlay
 	# shellcheck disable=SC2016 # for the shell in there
 	own_dockerd "$(runtime_config)" overlay2 sh -c 'mount -t tmpfs none "$0" && exec "$@"' "$BATS_TEST_TMPDIR/dockerd/data"
+	docker load --quiet --input "$legacy_image/redis-legacy.tar" # dpkg is in it
 	expect driver "$(docker info --format '{{.Driver}}')" overlay2
 	plain redis:legacy bash -c 'echo up'
 	expect 'status without' "$status" "$status_sigsys"
@@ -200,27 +201,27 @@ first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
 	run index none:none
 	expect 'status for an image that is not there' "$status" 1
 	expect_match 'an image that is not there' "$output" 'none:none'
-	run index redis:legacy
-	[[ $output =~ ^redis:legacy:\ ([1-9][0-9]*)\ of\ ([0-9]+)\ layers ]] || fail "got $output"
-	run index redis:legacy
-	expect_match 'the second time' "$output" 'redis:legacy: 0 of '
-	fixed redis:legacy bash -c 'echo up; callrate 20'
+	run index small:legacy
+	[[ $output =~ ^small:legacy:\ ([1-9][0-9]*)\ of\ ([0-9]+)\ layers ]] || fail "got $output"
+	run index small:legacy
+	expect_match 'the second time' "$output" 'small:legacy: 0 of '
+	fixed small:legacy bash -c 'echo up; callrate 20'
 	expect status "$status" 0
 	expect 'examined at the start' "$(first_start)" 0
 
 	# The same as soon as it is there.
 	rm -r "$cache" "$BATS_TEST_TMPDIR/starts.jsonl"
-	docker rmi --force redis:legacy
+	docker rmi --force small:legacy
 	index --watch >"$BATS_TEST_TMPDIR/watch" 2>&1 3>&- &
 	local watcher=$!
 	# shellcheck disable=SC2009,SC2046 # of this engine, not of another test's
 	following() { grep -lsz "^DOCKER_HOST=$DOCKER_HOST$" $(pgrep --full 'docker events .*load' | sed 's|.*|/proc/&/environ|'); }
 	poll following
-	docker load --quiet --input "$legacy_image/redis-legacy.tar"
+	docker load --quiet --input "$small_image/redis-legacy.tar"
 	poll grep -q ' layers examined now' "$BATS_TEST_TMPDIR/watch" || { cat "$BATS_TEST_TMPDIR/watch" && fail 'nothing was examined'; }
 	kill -TERM "$watcher"
 	wait "$watcher" || true
-	fixed redis:legacy bash -c 'echo up'
+	fixed small:legacy bash -c 'echo up'
 	expect status "$status" 0
 	expect 'examined at the start' "$(first_start)" 0
 }
@@ -236,10 +237,11 @@ first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
 	# shellcheck disable=SC2016 # for the shell in there
 	own_dockerd "$(runtime_config | jq '."userns-remap" = "nobody:nogroup"')" vfs \
 		sh -c 'for f in /etc/subuid /etc/subgid; do [ -e $f ] || : >$f; mount --bind "$0" $f; done; exec "$@"' "$BATS_TEST_TMPDIR/subids"
-	plain redis:legacy bash -c 'echo up'
+	plain small:legacy bash -c 'echo up'
 	expect 'status without' "$status" "$status_sigsys"
 	for option in --read-only --read-only=false; do
-		fixed "$option" --user 1234 redis:legacy bash -c 'cat /proc/self/uid_map; stat -c %a:%u:%g /usr/local/bin/clock /opt/legacy/libc.so.6 && clock'
+		fixed "$option" --user 1234 --volume /bin/busybox:/busybox:ro small:legacy bash -c '/busybox cat /proc/self/uid_map
+			/busybox stat -c %a:%u:%g /usr/local/bin/clock /opt/legacy/libc.so.6 && clock'
 		echo "$output"
 		expect "status with $option" "$status" 0
 		expect_match output "$output" 200000
@@ -261,13 +263,13 @@ first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
 	start_service containerd "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/root" "$novsyscall" containerd --config "$BATS_TEST_TMPDIR/config.toml"
 	ctr() { command ctr --address "$BATS_TEST_TMPDIR/c.sock" "$@"; }
 	await_service containerd ctr version
-	ctr images import --snapshotter native "$legacy_image/redis-legacy.tar"
-	run ctr run --rm --snapshotter native docker.io/library/redis:legacy without bash -c 'echo up'
+	ctr images import --snapshotter native "$small_image/redis-legacy.tar"
+	run ctr run --rm --snapshotter native docker.io/library/small:legacy without bash -c 'echo up'
 	expect 'status without' "$status" "$status_sigsys"
-	run ctr run --rm --snapshotter native --runc-binary "$bin/wrapped" docker.io/library/redis:legacy with bash -c 'echo up'
+	run ctr run --rm --snapshotter native --runc-binary "$bin/wrapped" docker.io/library/small:legacy with bash -c 'echo up'
 	expect 'status with' "$status" 0
 	expect output "$output" up
-	run ctr run --rm --snapshotter native --read-only --runc-binary "$bin/wrapped" docker.io/library/redis:legacy ro bash -c 'echo up'
+	run ctr run --rm --snapshotter native --read-only --runc-binary "$bin/wrapped" docker.io/library/small:legacy ro bash -c 'echo up'
 	expect 'status with a read-only root' "$status" 0
 }
 
@@ -280,16 +282,16 @@ first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
 			--runroot "$BATS_TEST_TMPDIR/runroot" --storage-driver vfs --cgroup-manager cgroupfs --events-backend file "$@"
 	}
 	limits=(--ulimit nofile=1024:1024 --ulimit nproc=1024:1024)
-	podman load --quiet --input "$legacy_image/redis-legacy.tar"
-	run podman --runtime runc run --rm --network none --pull never "${limits[@]}" docker.io/library/redis:legacy bash -c 'echo up'
+	podman load --quiet --input "$small_image/redis-legacy.tar"
+	run podman --runtime runc run --rm --network none --pull never "${limits[@]}" docker.io/library/small:legacy bash -c 'echo up'
 	echo "$output"
 	expect 'status without' "$status" "$status_sigsys"
-	run podman --runtime "$bin/wrapped" run --rm --network none --pull never "${limits[@]}" docker.io/library/redis:legacy bash -c 'echo up; clock'
+	run podman --runtime "$bin/wrapped" run --rm --network none --pull never "${limits[@]}" docker.io/library/small:legacy bash -c 'echo up; clock'
 	expect 'status with vfix-runtime' "$status" 0
 	expect_match output "$output" up
-	run_vfix hotfix --for podman -o "$BATS_TEST_TMPDIR/copies" redis:legacy
+	run_vfix hotfix --for podman -o "$BATS_TEST_TMPDIR/copies" small:legacy
 	printed=${output/podman run/podman --runtime runc run --rm --network none --pull never ${limits[*]}}
-	run eval "${printed/redis:legacy/docker.io/library/redis:legacy} bash -c 'echo up; clock'"
+	run eval "${printed/small:legacy/docker.io/library/small:legacy} bash -c 'echo up; clock'"
 	expect 'status with what hotfix prints' "$status" 0
 	expect_match output "$output" up
 }

@@ -80,7 +80,9 @@ make_machine() {
 	done
 	cp -r fixed-root/vfix machine/after/
 	mkdir -p machine/container/{jdk,vfix,proc,dev,sys}
-	cp -al machine/bin machine/lib64 machine/lib machine/container/
+	cp -al machine/lib64 machine/lib machine/container/
+	mkdir machine/container/bin # without vfix, which would be examined at each start
+	cp -a machine/bin/{busybox,sh} machine/container/bin/
 	cp -al machine/jdk/17.0.9.2 machine/container/jdk/
 	# limited COMMAND...: with 256 MiB, on cgroup v2.
 	cat >machine/functions <<-'END'
