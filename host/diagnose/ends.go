@@ -26,14 +26,14 @@ var signalWords = map[string]int{
 }
 
 // endPattern is one way to say how a program ended: status has the exit status, signal a number or a word, name a container's
-// name, unit one of systemd's, program a path or a command line.
+// name, wait a status of wait(2), unit one of systemd's, program a path or a command line.
 type endPattern struct {
 	about string
 	expr  func() *regexp.Regexp
 }
 
 // endPatterns are tried in their order. Sources: docker compose ("exited with code"), docker and buildkit's build errors,
-// systemd (service.c, "Main process exited"), bash (jobs.c), Go's os/exec, Python's subprocess, kubelet and Docker events.
+// systemd (service.c, "Main process exited"), the kernel (kernel/exit.c, "Attempted to kill init!"), bash (jobs.c), Go's os/exec, Python's subprocess, kubelet and Docker events.
 var endPatterns = []endPattern{
 	{"compose", lazy.Regexp(`^(?:\S+\s+\|\s+)?(?:[Cc]ontainer )?(?P<name>[A-Za-z0-9][\w.-]*) exited with code (?P<status>\d+)`)},
 	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount)): (?:Main|Control) process exited, code=(?:dumped|killed), status=(?P<signal>\d+)`)},
@@ -41,6 +41,7 @@ var endPatterns = []endPattern{
 	{"systemd status", lazy.Regexp(`(?:Main PID|Process): \d+ (?:\((?P<program>[^)]+)\) |ExecStart=(?P<exec>\S+).*)?\(?code=(?:dumped|killed), (?:signal|status)=(?P<signal>[A-Z]+|\d+)`)},
 	{"ps", lazy.Regexp(`\bExited \((?P<status>\d+)\)`)},
 	{"event", lazy.Regexp(`container die .*\bexitCode=(?P<status>\d+)(?:.*\bname=(?P<name>[\w.-]+))?`)},
+	{"init", lazy.Regexp(`Kernel panic - not syncing: Attempted to kill (?P<program>\w+)! exitcode=0x(?P<wait>[0-9a-f]{8})`)},
 	{"build", lazy.Regexp(`(?:returned a non-zero code|did not complete successfully: exit code): (?P<status>\d+)`)},
 	{"status", lazy.Regexp(`(?i)\b(?:exit(?:ed)?(?: with)?(?: a)?(?: non-zero)?[ -]?(?:status|code)|exitcode|process (?:has )?exited with(?: status)?)["']?(?: of|:|=)?\s*["']?(?P<status>\d{2,3})\b`)},
 	{"subprocess", lazy.Regexp(`died with <Signals\.SIG(?P<signal>[A-Z]+): \d+>`)},
@@ -50,9 +51,13 @@ var endPatterns = []endPattern{
 }
 
 // mention matches a word of SIGSEGV or SIGSYS, of an exit status that means one, or an address of the page's functions: in a
-// line of no known kind it is not the cause of a crash, but neither is there none.
+// line of no known kind it is not the cause of a crash, but neither is there none. The last words are glibc's and bash's
+// in German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Czech, Russian, Chinese, Japanese and
+// Korean.
 var mention = lazy.Regexp(`(?i)\bsig(?:nal)?[\s:=#.(]*(?:11|31|0xb)\b|SIGSEGV|SIGSYS|\bSEGV\b|segmentation (?:fault|violation)|\bsegfault|bad system call|` +
-	`(?:exit\w*|status|code|errno|\brc|return\w*)(?:[\s:=("'_]+(?:code|status|value|of|with|was|is|by)?)*(?:139|159|-11|-31)\b|\*\*\*.*\bError (?:139|159)\b|\b0:11\b|ffffffffff600[048]00`)
+	`(?:exit\w*|status|code|errno|\brc|return\w*)(?:[\s:=("'_]+(?:code|status|value|of|with|was|is|by)?)*(?:139|159|245|225|-11|-31)\b|\*\*\*.*\bError (?:139|159)\b|\b0:11\b|ffffffffff600[048]00|` +
+	`Speicherzugriffsfehler|Erreur de segmentation|Violaci.n de segmento|Errore di segmentazione|Falha de segmenta|Segmentatiefout|Segmenteringsfel|Naruszenie ochrony pami|` +
+	`Parçalama arızası|Bölütleme|do paměti \(SIGSEGV|Ошибка сегментирования|段错误|段錯誤|セグメンテーション違反|세그멘테이션|세그먼테이션`)
 
 // endOf reads the words of a line about the end of a program; crash says that the end is one, ok that the line is about one.
 func endOf(text string) (e Exited, crash, ok bool) {
@@ -80,12 +85,16 @@ func endOf(text string) (e Exited, crash, ok bool) {
 		}
 		if s := group("status"); s != "" {
 			e.Status, _ = strconv.Atoi(s)
+		} else if w, err := strconv.ParseUint(group("wait"), 16, 32); err == nil {
+			if e.Status = int(w>>8) & 0xff; w&0x7f > 0 { // wait(2)
+				e.Status = died + int(w&0x7f)
+			}
 		} else if n, err := strconv.Atoi(group("signal")); err == nil {
 			e.Status = died + n
 		} else if n := signalWords[strings.ToLower(group("signal"))]; n > 0 {
 			e.Status = died + n
 		}
-		_, crash = signals[e.Status-died]
+		_, crash = signals[e.Signal()]
 		return e, crash, true
 	}
 	return e, false, false
@@ -99,7 +108,8 @@ var (
 	dumpExe     = lazy.Regexp(`^\s*Executable: (/.*)$`)
 	dumpBoot    = lazy.Regexp(`^\s*Boot ID: ([0-9a-f]{32})\s*$`)
 	dumpStorage = lazy.Regexp(`^\s*Storage: (/\S+) \(present\)`)
-	gdbSignal   = lazy.Regexp(`Program (?:terminated|received) (?:with )?signal SIG([A-Z]+)`)
+	gdbSignal   = lazy.Regexp(`(?:Program|Thread \d+ "[^"]*") (?:terminated|received) (?:with )?signal SIG([A-Z]+)`)
+	gdbStop     = lazy.Regexp(`^0x([0-9a-f]{16}) in (.*)$`)
 	frameZero   = lazy.Regexp(`^\s*#0\s+0x([0-9a-f]{4,16})\b\s*(.*)$`)
 	frameOne    = lazy.Regexp(`^\s*#1\s+0x([0-9a-f]{4,16})\b\s*(.*)$`)
 	// ownReport is an instruction's address in the page as a program reports its own crash: redis, the JVM, Go,
@@ -152,6 +162,9 @@ func (b *backtrace) line(text string) (taken bool) {
 		}
 	}
 	m := frameZero().FindStringSubmatch(text)
+	if m == nil {
+		m = gdbStop().FindStringSubmatch(text)
+	}
 	if m == nil {
 		if m = ownReport().FindStringSubmatch(text); m != nil {
 			m = append(m, "")

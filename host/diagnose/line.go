@@ -21,6 +21,8 @@ type logLine struct {
 	fromTrace, noIP, sent bool
 	// vague says that the line shows a crash and not its cause: another may.
 	vague bool
+	// relayed says that somebody may repeat the kernel's words.
+	relayed bool
 }
 
 // kinds are what the kernel's messages mean; those that are not here say no more than the
@@ -44,7 +46,7 @@ func fromKernel(e kernellog.Event) logLine {
 	l := logLine{
 		program: e.Program, exe: e.Exe, when: e.When, pid: e.PID, signal: int(e.Signal), kind: kinds[e.Message],
 		fault: e.Fault, ip: e.IP, sp: e.SP, known: Known{Fault: e.KnownFault, IP: e.KnownIP, SP: e.KnownSP},
-		where: e.Where, vague: e.Message == kernellog.Abend,
+		where: e.Where, vague: e.Message == kernellog.Abend, relayed: e.Relayed,
 	}
 	// On a processor with LASS a call of the page is a general protection fault.
 	if _, ok := rewriter.FunctionAt(l.ip); ok && e.Message == kernellog.Protection {

@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	// maxLogLine is the longest line that is looked at, in bytes; what is longer is passed
-	// over. The kernel's own are below 1 KiB.
+	// maxLogLine is the longest line that is read, in bytes, except for JSON. The kernel's own are below 1 KiB.
 	maxLogLine = 64 << 10
 	// maxCrashes is how many different crashes of a log are kept apart.
 	maxCrashes = 1000
@@ -36,6 +35,7 @@ type event struct {
 	logLine
 	lines []string
 	sha   bool // its code is of the SHA extensions
+	lived bool // the process handled the signal, and exited by itself
 }
 
 // logReader gathers crashes from lines.
@@ -123,47 +123,63 @@ func OfKernel(lines []kernellog.Line, each func(*Crash)) {
 // read takes in all lines.
 func (g *logReader) read(r io.Reader) (lines int, err error) {
 	br := bufio.NewReaderSize(r, maxLogLine)
-	skip := false
+	entries := &entryReader{take: g.entry}
+	defer entries.end()
 	for {
-		b, err := br.ReadSlice('\n')
-		long := errors.Is(err, bufio.ErrBufferFull)
-		if len(b) > 0 && !skip && !long {
-			g.line(strings.TrimRight(string(b), "\r\n"))
+		line, err := readLine(br)
+		switch text := strings.TrimRight(string(line), "\r\n"); {
+		case len(line) == 0:
+		case len(line) < maxLogLine, strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["):
+			entries.line(text)
+		case g.relevant(text) && len(g.mentions) < maxLines:
+			g.mentions = append(g.mentions, fmt.Sprintf("line %d is too long to be read", lines+1))
 		}
-		if !long && len(b) > 0 {
+		if len(line) > 0 {
 			lines++
 		}
-		skip = long
 		if err == io.EOF {
 			return lines, nil
 		}
-		if err != nil && !long {
+		if err != nil {
 			return lines, err
 		}
 	}
 }
 
-func (g *logReader) line(text string) {
-	text = strings.TrimLeft(text, "\x00") // a crash of the machine leaves zeros in its log
+// readLine reads a line, of which it gives the first maxRecord bytes.
+func readLine(br *bufio.Reader) (line []byte, err error) {
+	for {
+		b, err := br.ReadSlice('\n')
+		if len(line) < maxRecord {
+			line = append(line, b...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// entry takes an entry.
+func (g *logReader) entry(e entry) {
+	text := strings.TrimLeft(e.text, "\x00") // a crash of the machine leaves zeros in its log
 	if strings.Contains(text, "\x00") {
 		return // binary data
 	}
-	g.understood = g.understood || isLog(text)
-	if !g.relevant(text) && !strings.Contains(text, `":[`) { // journalctl's JSON may have a message as numbers
+	g.understood = g.understood || e.by == byKernel || isLog(text)
+	if !g.relevant(text) && !g.relevant(e.record) {
 		return
 	}
-	foreign := programs().MatchString(text)
-	for _, version := range messages(text) {
+	for _, version := range []string{text, e.record} { // another part of a record may say more
 		taken := false
 		for one := range strings.SplitSeq(version, "\n") {
-			taken = g.one(one, foreign) || taken
+			taken = one != "" && g.one(one, e.by) || taken
 		}
 		if taken {
 			g.understood = true
 			return
 		}
 	}
-	if len(g.mentions) < maxLines && mention().MatchString(text) && !strings.Contains(text, "[vsyscall]") {
+	if text += e.record; len(g.mentions) < maxLines && mention().MatchString(text) && !strings.Contains(text, "[vsyscall]") {
 		g.mentions = append(g.mentions, strings.TrimSpace(text))
 	}
 }
@@ -185,6 +201,8 @@ var words = [][]byte{
 	[]byte("fault"), []byte("sig"), []byte("segv"), []byte("vsyscall"), []byte("ffffffffff600"), []byte("type=1"), []byte("seccomp"), []byte("anom_abend"), []byte("code"), []byte("exit"),
 	[]byte("status"), []byte("error"), []byte("kill"), []byte("exec"), []byte("not found"), []byte("no such file"), []byte("schema"), []byte("manifest"), []byte("librar"), []byte("dump"), []byte("pid:"),
 	[]byte("storage:"), []byte("boot id"), []byte("#0 "), []byte("#1 "), []byte("abort"), []byte("illegal"), []byte("bad system"), []byte("floating"), []byte("rc="), []byte(":11"), []byte("errno"), []byte("terminated"),
+	[]byte("segment"), []byte("speicherz"), []byte("ochrony"), []byte("lütleme"), []byte("сегмент"), []byte("段"), []byte("セグ"), []byte("세그"), []byte("kill init"),
+	[]byte("0x0000"),
 }
 
 // relevant reports whether a line has one of the words.
@@ -198,10 +216,10 @@ func (g *logReader) relevant(text string) bool {
 	return slices.ContainsFunc(words, func(w []byte) bool { return bytes.Contains(g.lower, w) })
 }
 
-// one reads a line that reports a crash; false if it is about something else. foreign: a program wrote it, and its word is
-// not the kernel's.
-func (g *logReader) one(text string, foreign bool) bool {
-	if l, ok := parseLine(text); ok && !foreign {
+// one reads a line that reports a crash; false if it is about something else. The word of a program is not the kernel's.
+func (g *logReader) one(text string, by writer) bool {
+	if l, ok := parseLine(text); ok && by != byProgram {
+		l.relayed = by == relayed || l.relayed && by != byKernel
 		if l.fromTrace && l.program == "" {
 			l.exe = g.execs[l.pid]
 			l.program = commOf(l.exe)
@@ -222,6 +240,12 @@ func (g *logReader) one(text string, foreign bool) bool {
 	if e, crash, ok := endOf(text); ok {
 		if crash && len(g.ends) < maxCrashes {
 			g.ends = append(g.ends, e)
+		}
+		return true
+	}
+	if m := straceExit().FindStringSubmatch(text); m != nil {
+		for _, e := range g.open {
+			e.lived = e.lived || e.fromTrace && e.pid == stracePID(m[1])
 		}
 		return true
 	}
@@ -291,7 +315,7 @@ func (g *logReader) finishReports() {
 	rest := g.ends
 	g.ends = nil
 	for _, e := range rest {
-		if s := e.Status - died; known[s] > 0 {
+		if s := e.Signal(); known[s] > 0 {
 			known[s]--
 			continue
 		}
@@ -369,7 +393,15 @@ func (e *event) merge(l *logLine, text string) {
 // close makes a crash of an event.
 func (g *logReader) close(e *event) {
 	c := e.crash()
+	if e.lived {
+		c.Kind, c.Function = None, ""
+		c.Meaning = fmt.Sprintf("The process handled the %s at %#x and exited by itself later: this was not a crash.", SignalName(e.signal), e.ip)
+	}
 	c.Source = KernelLog
+	if e.relayed && c.Kind != Unknown {
+		c.Confidence = Likely
+		c.note("the line is not as a log of the kernel has it: if a program wrote it, it may be about another crash")
+	}
 	if e.fromTrace {
 		c.Source = TraceText
 	}
@@ -384,7 +416,7 @@ func (g *logReader) keep(c *Crash) {
 	}
 	c.Input = g.input
 	for _, old := range g.crashes {
-		if old.alike(c) {
+		if old.alike(c) && old.Confidence == c.Confidence {
 			old.Count++
 			for _, pid := range c.PIDs {
 				if len(old.PIDs) < maxPIDs && !slices.Contains(old.PIDs, pid) {

@@ -132,8 +132,29 @@ type Exited struct {
 // isContainer reports whether it is a container that ended: a program alone has no such name.
 func (e Exited) isContainer() bool { return e.Name != "" }
 
-// died: exit statuses above are signals, as a shell shows them.
-const died = 128
+// died: exit statuses above are signals, as a shell shows them; scripts exit with Python's returncode, which is the
+// negative number of the signal, as a status of 8 bits.
+const died, statuses = 128, 256
+
+// Signal is the one that the exit status stands for, 0 for none.
+func (e Exited) Signal() int {
+	switch n := statuses - e.Status; {
+	case n == sigsegv || n == sigsys: // other such numbers are programs' own statuses
+		return n
+	case e.Status > died && e.Status < statuses:
+		return e.Status - died
+	}
+	return 0
+}
+
+// ended says by what it ended: an exit status that a script made of a signal may be its own.
+func (e Exited) ended() string {
+	may := ""
+	if e.Status == statuses-e.Signal() {
+		may = "may have "
+	}
+	return fmt.Sprintf("%sended by %s (exit status %d)", may, SignalName(e.Signal()), e.Status)
+}
 
 // notStarted are the statuses of runtimes and shells for a program that could not be executed.
 var notStarted = []int{126, 127, 255}
@@ -185,9 +206,7 @@ func (e Exited) diagnose(o Options) *Result {
 		}
 		return only
 	}
-	if e.Status > died && e.Status < 256 {
-		base.Signal = e.Status - died
-	}
+	base.Signal = e.Signal()
 	if base.Signal == 0 {
 		base.Kind = None
 		base.Meaning = fmt.Sprintf("The container ended with exit status %d, which does not stand for a signal: its program exited by itself.", e.Status)
@@ -201,7 +220,7 @@ func (e Exited) diagnose(o Options) *Result {
 	}
 	if base.Signal != sigsegv && base.Signal != sigsys {
 		base.Kind = Other
-		base.Meaning = fmt.Sprintf("It ended by %s (exit status %d), which the vsyscall page does not raise. This is not a vsyscall crash.", SignalName(base.Signal), e.Status)
+		base.Meaning = fmt.Sprintf("It %s, which the vsyscall page does not raise. This is not a vsyscall crash.", e.ended())
 		return only
 	}
 	state := e.host()
@@ -252,7 +271,7 @@ func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
 	}
 	signal := SignalName(base.Signal)
 	base.Kind = Unknown
-	base.Meaning = fmt.Sprintf("%s ended by %s (exit status %d). Nothing at hand says where, so the cause is not known.", what, signal, e.Status)
+	base.Meaning = fmt.Sprintf("%s %s. Nothing at hand says where, so the cause is not known.", what, e.ended())
 	base.because = fmt.Sprintf("nothing here says where the %s was", signal)
 	others := e.others(state.log)
 	if len(others) > 0 {
@@ -325,8 +344,8 @@ func (e Exited) byImage(base *Crash, o Options, state hostState, others bool) {
 		base.because = "files of the image call the vsyscall page, but what the container started is not known to"
 	default:
 		base.Kind, base.Confidence = Call, Likely
-		base.Meaning = fmt.Sprintf("%s ended by SIGSEGV (exit status %d). %s calls the vsyscall page, and a kernel that does not serve the page (vsyscall=none) ends the program there. "+
-			"Nothing at hand says where the crash was.", map[bool]string{true: "The container", false: "It"}[e.isContainer()], e.Status, e.Program)
+		base.Meaning = fmt.Sprintf("%s %s. %s calls the vsyscall page, and a kernel that does not serve the page (vsyscall=none) ends the program there. "+
+			"Nothing at hand says where the crash was.", map[bool]string{true: "The container", false: "It"}[e.isContainer()], e.ended(), e.Program)
 		base.fix(o, nil)
 	}
 }
@@ -334,7 +353,7 @@ func (e Exited) byImage(base *Crash, o Options, state hostState, others bool) {
 // inLog finds the crashes by that signal at the time when the container ended: of the program that it started, else
 // of another one that it has, as a shell script starts one.
 func (e Exited) inLog(input string, entries []logEntry, o Options) *Result {
-	bySignal := func(c *Crash) bool { return c.Signal == e.Status-died }
+	bySignal := func(c *Crash) bool { return c.Signal == e.Signal() }
 	own := func(c *Crash) bool { return bySignal(c) && c.Program == commOf(e.Program) }
 	if r := fromEntries(input, entries, o, own, e.atEnd); len(r.Crashes) > 0 {
 		return r
@@ -349,7 +368,7 @@ func (e Exited) has(comm string) bool {
 
 // others are the lines of crashes by that signal at that time, of whatever program.
 func (e Exited) others(entries []logEntry) (lines []string) {
-	r := fromEntries("", entries, Options{}, func(c *Crash) bool { return c.Signal == e.Status-died }, e.atEnd)
+	r := fromEntries("", entries, Options{}, func(c *Crash) bool { return c.Signal == e.Signal() }, e.atEnd)
 	for _, c := range r.Crashes {
 		lines = append(lines, c.Lines...)
 	}

@@ -5,8 +5,9 @@ package diagnose
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"vfix.dev/vfix/internal/lazy"
 )
@@ -38,37 +39,164 @@ func skipZeros(r *bufio.Reader) error {
 // colors are those of dmesg --color (ECMA-48, SGR).
 var colors = lazy.Regexp("\x1b\\[[0-9;]*m")
 
-// fields are the members that hold a message: journalctl -o json (as numbers if it has what cannot be
-// printed), dmesg --json, docker's json-file.
-var fields = lazy.Regexp(`"(?:MESSAGE|msg|log)"\s*:\s*("(?:[^"\\]|\\.)*"|\[[0-9, ]*\])`)
+// writer is who wrote an entry of a log.
+type writer int
 
-// programs matches an entry of a journal, in JSON, that a program wrote.
-var programs = lazy.Regexp(`"_TRANSPORT"\s*:\s*"(?:stdout|journal|syslog)"`)
+const (
+	unsaid    writer = iota // the log does not say it, or the line itself does
+	byKernel                // the log says that the kernel did
+	byProgram               // a program did: its word is not the kernel's
+	relayed                 // somebody repeats what may be the kernel's words
+)
 
-// messages are what a line says, without what a log has around it, best first: without colors, the field's name of
-// journalctl -o export, or a JSON object. Another member of an object may say more, so the line itself is also one.
-func messages(line string) []string {
-	if strings.Contains(line, "\x1b[") {
-		line = colors().ReplaceAllString(line, "")
+// entry is one message of a log: its text and, if that is a part of a record, also the whole record, as another part of
+// it may say more.
+type entry struct {
+	text, record string
+	by           writer
+}
+
+// reader takes the lines of a log and gives its entries: a JSON value, or the fields of a journal's entry, may have
+// many lines.
+type entryReader struct {
+	take func(entry)
+	part []string // of a JSON value, or of the fields of one journal's entry
+	size int      // bytes of it
+	json bool
+	deep int // the brackets of the JSON value that are open
+}
+
+// maxRecord is the longest record of many lines, in bytes.
+const maxRecord = 16 << 20
+
+// fieldLine is a line of journalctl -o export and -o verbose.
+var fieldLine = lazy.Regexp(`^ *(_{0,2}[A-Z][A-Z0-9_]*)=(.*)$`)
+
+// line takes the next line.
+func (r *entryReader) line(text string) {
+	if strings.Contains(text, "\x1b[") {
+		text = colors().ReplaceAllString(text, "")
 	}
-	if text, ok := strings.CutPrefix(line, "MESSAGE="); ok {
-		return []string{text}
+	isField := !r.json && len(text) > 0 && (text[0] == ' ' || text[0] == '_' || text[0] >= 'A' && text[0] <= 'Z') && fieldLine().MatchString(text)
+	if r.part != nil && !r.json && !isField || r.size > maxRecord {
+		r.end()
 	}
-	m := fields().FindStringSubmatch(line)
-	if m == nil {
-		return []string{line}
-	}
-	text := ""
-	if json.Unmarshal([]byte(m[1]), &text) == nil {
-		return []string{text, line}
-	}
-	var numbers []byte
-	for _, n := range strings.Split(strings.Trim(m[1], "[]"), ",") {
-		var b byte
-		if json.Unmarshal([]byte(n), &b) != nil {
-			return []string{line}
+	begins := r.part == nil && (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "["))
+	switch deep := depth(text); {
+	case r.json, begins && deep > 0:
+		r.json, r.deep = true, r.deep+deep
+		r.part, r.size = append(r.part, text), r.size+len(text)
+		if r.deep <= 0 {
+			r.end()
 		}
-		numbers = append(numbers, b)
+	case isField:
+		r.part, r.size = append(r.part, text), r.size+len(text)
+	default:
+		r.one(text)
 	}
-	return []string{string(numbers), line}
+}
+
+// depth is how many more brackets a part of a JSON text opens than it closes. A string does not go over a line's end.
+func depth(text string) (n int) {
+	inString := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inString = !inString
+		case inString:
+			if c == '\\' {
+				i++
+			}
+		case c == '{' || c == '[':
+			n++
+		case c == '}' || c == ']':
+			n--
+		}
+	}
+	return n
+}
+
+// end gives the entries of the record, or its lines if it has no entry.
+func (r *entryReader) end() {
+	part, isJSON := r.part, r.json
+	r.part, r.size, r.json, r.deep = nil, 0, false, 0
+	if isJSON {
+		if value := strings.Join(part, "\n"); gjson.Valid(value) && r.value(gjson.Parse(value)) {
+			return
+		}
+		for _, text := range part {
+			r.one(text)
+		}
+		return
+	}
+	e := entry{}
+	for _, text := range part {
+		switch m := fieldLine().FindStringSubmatch(text); m[1] {
+		case "MESSAGE":
+			e.text = m[2]
+		case "_TRANSPORT":
+			e.by = transport(m[2])
+		}
+	}
+	for _, text := range part {
+		one := entry{text: text, by: e.by}
+		if _, message, is := strings.Cut(text, "MESSAGE="); is && message == e.text {
+			one.text = message
+		}
+		r.take(one)
+	}
+}
+
+// transport is who wrote an entry of the journal (systemd.journal-fields(7)).
+func transport(name string) writer {
+	if name == "kernel" || name == "audit" {
+		return byKernel
+	}
+	return byProgram
+}
+
+// one gives the entry of a line: of the JSON value in it, if there is one.
+func (r *entryReader) one(text string) {
+	if i := strings.IndexByte(text, '{'); i >= 0 && strings.HasSuffix(text, "}") && gjson.Valid(text[i:]) && r.value(gjson.Parse(text[i:])) {
+		return
+	}
+	r.take(entry{text: text})
+}
+
+// value gives the entries of a JSON value of journalctl -o json, dmesg --json, docker's json-file, or another with such a
+// member; false if it has none.
+func (r *entryReader) value(v gjson.Result) (any bool) {
+	if list := v.Get("dmesg"); list.IsArray() {
+		v = list
+	}
+	if v.IsArray() {
+		for _, item := range v.Array() {
+			any = r.value(item) || any
+		}
+		return any
+	}
+	message := v.Get("[MESSAGE,msg,log].0")
+	if !message.Exists() {
+		return false
+	}
+	e := entry{text: message.String(), record: v.Raw, by: relayed}
+	if message.IsArray() { // of what cannot be printed the journal gives the bytes
+		var b []byte
+		for _, n := range message.Array() {
+			b = append(b, byte(n.Int()))
+		}
+		e.text = string(b)
+	}
+	const levels = 8 // of one facility; the kernel's is 0
+	by, facility, priority := v.Get("_TRANSPORT"), v.Get("fac"), v.Get("pri")
+	switch {
+	case by.Exists():
+		e.by = transport(by.String())
+	case facility.Exists() && facility.String() != "kern", priority.Int() >= levels:
+		e.by = byProgram
+	case priority.Exists():
+		e.by = byKernel
+	}
+	r.take(e)
+	return true
 }

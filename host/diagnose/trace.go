@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/rewriter"
 )
 
@@ -159,6 +160,9 @@ func straceIP(head string) (uint64, bool) {
 		head = head[end+1:]
 	}
 }
+
+// straceExit is the line of a process that exited by itself, with a status that does not stand for a signal.
+var straceExit = lazy.Regexp(`^(.*)\+\+\+ exited with (?:\d\d?|1[01]\d|12[0-7]) \+\+\+$`)
 
 // straceExec reads the line of an execve that worked, or has not ended yet: 'execve("FILE", …'.
 func straceExec(line string) (pid int, file string) {

@@ -53,6 +53,8 @@ type Event struct {
 	Fault, IP, SP                uint64
 	KnownFault, KnownIP, KnownSP bool
 	Where                        string // the file that the kernel names behind "in"
+	// Relayed says that more is before the message than a log of the kernel has there: somebody repeats its words.
+	Relayed bool
 }
 
 // Parse reads a line of a log, with whatever a logger put around it; ok is false for lines
@@ -95,7 +97,7 @@ func (l Line) find(m Message, words string, read func(e *Event, rest string) boo
 		}
 		at := from + i
 		e := Event{Message: m, Signal: syscall.SIGSEGV, When: l.When}
-		if e.who(l.Text[:at+1]) && read(&e, l.Text[at+len(words):]) {
+		if e.who(l.Text[:at+1], l.Marked) && read(&e, l.Text[at+len(words):]) {
 			return e, true
 		}
 		from = at + 1
@@ -104,7 +106,7 @@ func (l Line) find(m Message, words string, read func(e *Event, rest string) boo
 
 // who takes the process, NAME[PID], from the text before the message. A name may have
 // spaces and brackets in it, and has 15 bytes at most (TASK_COMM_LEN).
-func (e *Event) who(head string) bool {
+func (e *Event) who(head string, marked bool) bool {
 	open := strings.LastIndexByte(head, '[')
 	if open < 0 {
 		return false
@@ -115,8 +117,10 @@ func (e *Event) who(head string) bool {
 	}
 	const commLen = 15
 	name := strings.TrimPrefix(head[:open], "traps: ")
-	if len(name) > commLen { // a prefix that is not known: the name is the last word
-		name = name[strings.LastIndexByte(name, ' ')+1:]
+	unknown := len(name) > commLen || strings.Contains(name, ": ") || !marked && strings.ContainsAny(name, "|:")
+	e.Relayed = unknown || !marked && strings.Contains(name, " ")
+	if last := strings.LastIndexByte(name, ' ') + 1; unknown && last < len(name) { // the name is the last word
+		name = name[last:]
 	}
 	e.PID, e.Program = pid, name
 	return true
@@ -173,6 +177,7 @@ func parseAudit(l Line) (e Event, ok bool) {
 	default:
 		return e, false
 	}
+	e.Relayed = !l.Marked && !strings.HasPrefix(l.Text, "audit") && !strings.HasPrefix(l.Text, "type=")
 	e.PID, _ = strconv.Atoi(field(l.Text, " pid="))
 	signal, _ := strconv.Atoi(field(l.Text, " sig="))
 	e.Signal = syscall.Signal(signal)

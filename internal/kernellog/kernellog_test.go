@@ -28,25 +28,30 @@ func TestParseRecord(t *testing.T) {
 func TestStrip(t *testing.T) {
 	for line, want := range map[string]Line{
 		"a text: b\n": {"a text: b", "", false},
-		"Nov 21 21:14:17 host kernel: [   61.120441] text": {"text", "Nov 21 21:14:17", true},
-		"Nov 21 2026 21:14:17 host kernel: text":           {"text", "Nov 21 2026 21:14:17", true},
-		"2026-11-21T21:14:17+0000 host kernel: text":       {"text", "2026-11-21T21:14:17+0000", true},
-		"kernel: [  281.151742] text":                      {"text", "281.151742", true},
-		"[Sat Nov 21 21:14:17 2026] text":                  {"text", "Sat Nov 21 21:14:17 2026", true},
-		"[    2.866376][  T106] text":                      {"text", "2.866376", true},
-		"<6>[    2.866376] text":                           {"text", "2.866376", true},
-		"kern  :info  : [    2.866376] text":               {"text", "2.866376", true},
-		"kern:    info: [2026-01-02T03:04:05.6Z]: text":    {"text", "2026-01-02T03:04:05.6Z", true},
-		"6,1234,2866376,-;text":                            {"text", "2.866 s after boot", true},
-		"[ 1.5] my kernel: x[5]: segfault":                 {"my kernel: x[5]: segfault", "1.5", true}, // a program's name
-		"[vsyscall] text":                                  {"[vsyscall] text", "", false},
-		"1,2;3":                                            {"1,2;3", "", false},
+		"Nov 21 21:14:17 host kernel: [   61.120441] text":      {"text", "Nov 21 21:14:17", true},
+		"Nov 21 2026 21:14:17 host kernel: text":                {"text", "Nov 21 2026 21:14:17", true},
+		"2026-11-21T21:14:17+0000 host kernel: text":            {"text", "2026-11-21T21:14:17+0000", true},
+		"kernel: [  281.151742] text":                           {"text", "281.151742", true},
+		"[Sat Nov 21 21:14:17 2026] text":                       {"text", "Sat Nov 21 21:14:17 2026", true},
+		"[    2.866376][  T106] text":                           {"text", "2.866376", true},
+		"<6>[    2.866376] text":                                {"text", "2.866376", true},
+		"kern  :info  : [    2.866376] text":                    {"text", "2.866376", true},
+		"kern:    info: [2026-01-02T03:04:05.6Z]: text":         {"text", "2026-01-02T03:04:05.6Z", true},
+		"6,1234,2866376,-;text":                                 {"text", "2.866 s after boot", true},
+		"nov. 21 21:14:17 host kernel: text":                    {"text", "nov. 21 21:14:17", true},
+		"Sa 2026-11-21 21:14:17 CET host kernel: text":          {"text", "Sa 2026-11-21 21:14:17 CET", true},
+		"2026-11-21T21:14:17,120441+00:00 Web Content[5]: text": {"Web Content[5]: text", "2026-11-21T21:14:17,120441+00:00", true},
+		"[Sat Nov 21 21:14:17 2026] Web Content[5]: text":       {"Web Content[5]: text", "Sat Nov 21 21:14:17 2026", true},
+		"[ 1.5] my kernel: x[5]: segfault":                      {"my kernel: x[5]: segfault", "1.5", true}, // a program's name
+		"[vsyscall] text":                                       {"[vsyscall] text", "", false},
+		"1,2;3":                                                 {"1,2;3", "", false},
 	} {
 		if got, ok := Strip(line); !ok || got != want {
 			t.Errorf("%q: got %+v, %v, want %+v", line, got, ok, want)
 		}
 	}
-	for _, line := range []string{"12,1,2,-;text", "<14>[ 2.8] text", "user  :info  : [ 2.8] text", "Nov 21 21:14:17 host app[7]: text", "2026-11-21T21:14:17+0000 host app: text"} {
+	for _, line := range []string{"12,1,2,-;text", "<14>[ 2.8] text", "user  :info  : [ 2.8] text", "Nov 21 21:14:17 host app[7]: text", "2026-11-21T21:14:17+0000 host app: text",
+		"d\u00e9c. 21 21:14:17 host app[7]: text", "Sa 2026-11-21 21:14:17 CET host app[7]: text"} {
 		if got, ok := Strip(line); ok {
 			t.Errorf("%q: got %+v: a program wrote it", line, got)
 		}
@@ -68,7 +73,7 @@ func TestEvent(t *testing.T) {
 			Message: Abend, Program: "a", Exe: "/bin/a", When: "1.2", PID: 7, Signal: syscall.SIGSEGV},
 		// The kernel's words in a program's name, and in a file's.
 		"]: segfault at [7]: segfault at 10 ip ffffffffff600400 sp 7ff0 error 14": {
-			Message: Segfault, Program: "]: segfault at ", PID: 7, Signal: syscall.SIGSEGV, IP: ip, SP: 0x7ff0, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true},
+			Message: Segfault, Relayed: true, Program: "]: segfault at ", PID: 7, Signal: syscall.SIGSEGV, IP: ip, SP: 0x7ff0, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true},
 		"a[7]: segfault at 10 ip ffffffffff600400 sp 7ff0 error 14 in b[8]: segfault at 1 ip 2 sp 3[1+2]": {
 			Message: Segfault, Program: "a", PID: 7, Signal: syscall.SIGSEGV, IP: ip, SP: 0x7ff0, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true, Where: "b"},
 	} {

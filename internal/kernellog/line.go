@@ -25,8 +25,13 @@ func expression(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// logged is how syslog and journalctl write a line, maybe behind the name of its file: a time, a host, and who wrote it.
-var logged = expression(`^(?:[^\s:]+:(?:\d+:)?)?((?:[A-Z][a-z]{2} [ \d]\d(?: \d{4})? \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*|\d{10}\.\d+)\S*) \S+ ([^\s:\[]+)(?:\[\d+\])?: `)
+// logged is how syslog and journalctl write a line, maybe behind the name of its file: a time, in any language, a host,
+// and who wrote it.
+var logged = expression(`^(?:[^\s:]+:(?:\d+:)?)?((?:[^\s\[]+ [ \d]\d(?: \d{4})? \d\d:\d\d:\d\d\S*|(?:[^\s\[]+ )?\d{4}-\d\d-\d\d[T ]\d\d:\d\d[^\s,]*|\d{10}\.\d+)(?: [A-Z]{2,5})?) ` +
+	`[^\s\[\]]*[^\s\[\]:] ([^\s:\[]+)(?:\[\d+\])?: `)
+
+// isoStamp is dmesg --time-format iso.
+var isoStamp = expression(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d `)
 
 // writers are those that give the kernel's messages on: its own name, and those of the audit daemon.
 var writers = []string{"kernel", "audit", "auditd", "audispd", "audisp-syslog"}
@@ -53,6 +58,8 @@ func Strip(line string) (l Line, ok bool) {
 		l.When, l.Marked, s = m[1], true, s[len(m[0]):]
 	} else if before, after, is := strings.Cut(s, "kernel: "); is && !strings.Contains(before, "[") {
 		l.When, l.Marked, s = syslogTime(before), true, after
+	} else if stamp := isoStamp().FindString(s); stamp != "" {
+		l.When, l.Marked, s = strings.TrimSpace(stamp), true, s[len(stamp):]
 	}
 	if level, after, is := strings.Cut(s, ">"); is && strings.HasPrefix(level, "<") {
 		if n, err := strconv.Atoi(level[1:]); err == nil {

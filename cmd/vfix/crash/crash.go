@@ -287,8 +287,8 @@ func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) func() {
 	return func() {}
 }
 
-// Exit statuses of what is looked into: by SIGKILL, SIGSEGV and SIGSYS.
-const killed, faulted, refused = 137, 139, 159
+// The signals of what is looked into: SIGKILL, SIGSEGV and SIGSYS.
+const killed, faulted, refused = 9, 11, 31
 
 // lookInto looks into the image of a container, if an engine here has it and its files show more.
 func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
@@ -305,14 +305,15 @@ func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
 		}
 		d.RootName, d.IsImage = e.Image, true
 	}
-	i := r.open(ref, e.Status == faulted || e.Status == refused || e.Status == killed)
+	signal := e.Signal()
+	i := r.open(ref, signal == faulted || signal == refused || signal == killed)
 	if i.root != nil && i.root.FS != nil {
 		d.Root, d.Callers = i.root.FS, i.root.Callers
 	}
 	if e.Program == "" {
 		e.Program = i.program
 	}
-	if e.Status == killed {
+	if signal == killed {
 		e.JVM = i.jvm
 	}
 	e.Scan, e.NoScan = i.scan, i.why
