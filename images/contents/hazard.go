@@ -48,14 +48,14 @@ func (f *Scanned) Starts(t *Tree, program string) {
 		}
 	}
 	for _, h := range f.inits {
-		if slices.ContainsFunc(names, func(name string) bool { real, err := t.resolve(name); return err == nil && real == h.Path }) {
+		if slices.ContainsFunc(names, func(name string) bool { real, err := t.Resolve(name); return err == nil && real == h.Path }) {
 			f.Hazards = append(f.Hazards, h)
 		}
 	}
 }
 
-// resolve is the name that a name leads to, whatever symlinks are on the way.
-func (t *Tree) resolve(name string) (string, error) {
+// Resolve is the name that a name leads to, whatever symlinks are on the way.
+func (t *Tree) Resolve(name string) (string, error) {
 	return rootpath.Resolve(name, func(real string) (string, error) {
 		switch k := t.At(real); {
 		case k == nil:

@@ -49,7 +49,7 @@ func (t *Tree) Seen(engines string) *Tree {
 // or "".
 func (t *Tree) place(name string) string {
 	dir, base := path.Split(name)
-	real, err := t.resolve(dir)
+	real, err := t.Resolve(dir)
 	if err != nil {
 		return ""
 	}

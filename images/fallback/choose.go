@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -36,13 +37,19 @@ func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c 
 		return c, err
 	}
 	fb := &contents.Fallback{Library: in.library(), Trace: in.trace()}
-	unreached := unreachedFiles(sub.F.Findings, in.hasLoader)
+	left := slices.ContainsFunc(sub.F.Files, func(file contents.File) bool { return file.LeftOver() > 0 })
+	if left {
+		if err := in.loaders(ctx, sub.F.Files); err != nil {
+			return c, err
+		}
+	}
+	unreached := in.unreachedFiles(sub.F.Findings)
 	var library, trace bool
 	switch mode {
 	case FallbackAlways:
 		library, trace = true, true
 	case FallbackAuto:
-		library = in.hasLoader && slices.ContainsFunc(sub.F.Files, func(file contents.File) bool { return file.LeftOver() > 0 })
+		library = left && in.reads[fallbackfiles.Loader64]
 		trace = len(unreached) > 0
 	}
 	if c.Files, err = in.missing(library, trace); err != nil {
@@ -58,6 +65,6 @@ func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c 
 		fb.Added = append(fb.Added, e.Name)
 	}
 	slices.SortFunc(fb.Added, strings.Compare)
-	cover(sub.F.Findings, fb, in.hasLoader, false)
+	in.cover(sub.F.Findings, fb, false)
 	return c, nil
 }

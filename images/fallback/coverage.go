@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -25,6 +27,10 @@ const (
 	coveredByTrace   = "vfix-trace"
 )
 
+// maxLoader is the largest loader that is read, in bytes; glibc's has less than 300 KiB, and with
+// debug data a few MiB.
+const maxLoader = 16 << 20
+
 // maxPreload is the largest /etc/ld.so.preload that is read, in bytes; it holds a few paths.
 const maxPreload = 1 << 16
 
@@ -34,6 +40,8 @@ type installed struct {
 	t         *contents.Tree
 	has32     bool // there are 32-bit dynamic programs to think of
 	hasLoader bool
+	reads     map[string]bool   // the loaders that read /etc/ld.so.preload, by name; see loaders
+	blind     string            // one that does not, "" for none
 	content   map[string][]byte // of the fallback's files that are there
 	wrapped   bool              // the entrypoint runs under vfix-trace
 }
@@ -66,6 +74,59 @@ func (s *Shim) installed(ctx context.Context, t *contents.Tree, config []byte) (
 	}
 	in.wrapped = config != nil && EntrypointIsTraced(config)
 	return in, nil
+}
+
+// glibc is the name by which everything that is made for glibc asks for it.
+const glibc = "libc.so.6"
+
+// clean is the name in a tree of a path that a program names.
+func clean(interp string) string { return strings.TrimPrefix(path.Clean("/"+interp), "/") }
+
+// isLoader reports whether programs may name a file of this name as their loader: glibc's or musl's.
+func isLoader(name string) bool {
+	base := path.Base(name)
+	return base == path.Base(fallbackfiles.Loader64) || strings.HasPrefix(base, "ld-musl-x86_64")
+}
+
+// loaders finds out which loaders of the tree read /etc/ld.so.preload: those that have its name in them. musl's
+// does not, nor what compatibility packages put under the name of glibc's, nor one that was configured for
+// another directory.
+func (in *installed) loaders(ctx context.Context, files []contents.File) error {
+	in.reads = map[string]bool{}
+	names := map[string]*contents.Inode{}
+	add := func(name string) {
+		if real, err := in.t.Resolve(name); err == nil {
+			if k := in.t.At(real); k != nil && k.Kind == contents.KindFile && k.Size <= maxLoader {
+				names[name] = k.Inode
+			}
+		}
+	}
+	add(fallbackfiles.Loader64)
+	for i := range files {
+		if interp := files[i].Report.Interp; interp != "" {
+			add(clean(interp))
+		}
+	}
+	in.t.Walk(func(name string, _ *contents.Node) {
+		if isLoader(name) {
+			add(name)
+		}
+	})
+	got, err := in.t.Fetch(ctx, slices.Collect(maps.Values(names)))
+	if err != nil {
+		return err
+	}
+	for _, name := range contents.SortedKeys(names) {
+		r := got[names[name]]
+		content, err := io.ReadAll(io.NewSectionReader(r, 0, r.Size()))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if in.reads[name] = bytes.Contains(content, []byte("\x00/"+fallbackfiles.Preload+"\x00")); !in.reads[name] {
+			in.blind = name
+		}
+	}
+	return nil
 }
 
 // most is the size of the largest content that is of interest under a name.
@@ -212,14 +273,14 @@ func EntrypointIsTraced(config []byte) bool {
 
 // cover notes for each file with sites that stay whether the fallback covers them; asItIs says
 // that all stay, also those that can be patched.
-func cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) {
+func (in *installed) cover(f *contents.Findings, fb *contents.Fallback, asItIs bool) {
 	f.Fallback = *fb
 	for i := range f.Files {
 		file := &f.Files[i]
 		file.Covered = ""
 		switch {
 		case file.LeftOver() == 0 && (!asItIs || file.Plan.Empty()):
-		case fb.Library && noPreload(file.Report, hasLoader) == "":
+		case fb.Library && in.noPreload(file.Report) == "":
 			file.Covered = CoveredByLibrary
 		case fb.Trace:
 			file.Covered = coveredByTrace
@@ -228,11 +289,11 @@ func cover(f *contents.Findings, fb *contents.Fallback, hasLoader, asItIs bool) 
 }
 
 // unreachedFiles are the files with sites that stay and no preload reaches, and why.
-func unreachedFiles(f *contents.Findings, hasLoader bool) []string {
+func (in *installed) unreachedFiles(f *contents.Findings) []string {
 	var all []string
 	for i := range f.Files {
 		file := &f.Files[i]
-		if why := noPreload(file.Report, hasLoader); why != "" && file.LeftOver() > 0 {
+		if why := in.noPreload(file.Report); why != "" && file.LeftOver() > 0 {
 			all = append(all, file.Path+": "+why)
 		}
 	}
@@ -252,7 +313,13 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 	if err != nil {
 		return err
 	}
-	cover(f, &contents.Fallback{Library: in.library(), Trace: in.trace()}, in.hasLoader, true)
+	fb := &contents.Fallback{Library: in.library(), Trace: in.trace()}
+	if fb.Library {
+		if err := in.loaders(ctx, f.Files); err != nil {
+			return err
+		}
+	}
+	in.cover(f, fb, true)
 	if what := leakedTrace(config); what != "" {
 		f.Warnings = append(f.Warnings, "the image's "+what+" runs under vfix-trace, left from the SHELL line of its Dockerfile: "+
 			`put SHELL ["/bin/sh", "-c"] before it`)

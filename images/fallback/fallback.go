@@ -15,6 +15,8 @@
 package fallback
 
 import (
+	"slices"
+
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/rewriter"
@@ -82,7 +84,7 @@ func (s *Shim) TraceFile() contents.Extra {
 }
 
 // noPreload says why a preload does nothing for the sites left in a file, "" if it does.
-func noPreload(r *rewriter.Report, hasLoader bool) string {
+func (in *installed) noPreload(r *rewriter.Report) string {
 	switch {
 	case r.Static:
 		return "a static program: nothing loads libvfix.so into it"
@@ -90,8 +92,12 @@ func noPreload(r *rewriter.Report, hasLoader bool) string {
 		return "made by Go, which sets its signal handlers by system calls of its own"
 	case r.RawSignals:
 		return "it sets up signals by system calls of its own"
-	case !hasLoader:
+	case r.Interp != "" && !in.reads[clean(r.Interp)]:
+		return r.Interp + " loads it, and does not read /etc/ld.so.preload"
+	case !in.reads[fallbackfiles.Loader64]:
 		return "no glibc loader in the image, which would read /etc/ld.so.preload"
+	case r.Interp == "" && in.blind != "" && r.Libc == "" && !slices.Contains(r.Needed, glibc):
+		return "/" + in.blind + " may load it, and does not read /etc/ld.so.preload"
 	}
 	return ""
 }

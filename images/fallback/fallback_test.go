@@ -18,6 +18,8 @@ import (
 func TestFallback(t *testing.T) {
 	library := imagetest.FindingM("lib/odd.so", true)
 	program := imagetest.FindingM("bin/odd", false)
+	preloaded := imagetest.FileM("vfix/x86_64/libvfix.so", imagetest.TestShim.Library)
+	preloaded.Mode = 0o755
 	loader32 := imagetest.SymM("lib/ld-linux.so.2", "ld-2.13.so")
 	for name, c := range map[string]struct {
 		base       []imagetest.TestMember
@@ -34,6 +36,22 @@ func TestFallback(t *testing.T) {
 		"an object":        {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.ObjectM("lib/libx.a")}, fallback.FallbackAuto, "", "/bin/sh", 1},
 		"32-bit programs": {[]imagetest.TestMember{imagetest.LoaderM(), loader32, library}, fallback.FallbackAuto,
 			"etc/ld.so.preload vfix/haswell vfix/i386 vfix/i486 vfix/i586 vfix/i686/libvfix.so vfix/x86_64/libvfix.so vfix/xeon_phi", "/bin/sh", 0},
+		"a program of glibc": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.LoadedM("bin/odd", "/lib64/ld-linux-x86-64.so.2")}, fallback.FallbackAuto,
+			"etc/ld.so.preload vfix/x86_64/libvfix.so", "/bin/sh", 0},
+		"a loader by another name": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.SymM("opt/ld.so", "../lib64/ld-linux-x86-64.so.2"), imagetest.LoadedM("bin/odd", "/opt/ld.so")},
+			fallback.FallbackAuto, "etc/ld.so.preload vfix/x86_64/libvfix.so", "/bin/sh", 0},
+		"a program of musl": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.FileM("lib/ld-musl-x86_64.so.1", []byte("musl")), imagetest.LoadedM("bin/odd", "/lib/ld-musl-x86_64.so.1")},
+			fallback.FallbackAuto, "etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
+		"a loader that is not there": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.LoadedM("bin/odd", "/opt/ld.so")},
+			fallback.FallbackAuto, "etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
+		"a loader of another prefix": {[]imagetest.TestMember{imagetest.FileM("lib64/ld-linux-x86-64.so.2", []byte("\x00/opt/etc/ld.so.preload\x00")), library},
+			fallback.FallbackAuto, "vfix/vfix-trace", "/vfix/vfix-trace /bin/sh", 0},
+		"musl under the name of glibc": {[]imagetest.TestMember{imagetest.FileM("lib/ld-musl-x86_64.so.1", []byte("musl")), imagetest.SymM("lib64/ld-linux-x86-64.so.2", "../lib/ld-musl-x86_64.so.1"), library},
+			fallback.FallbackAuto, "vfix/vfix-trace", "/vfix/vfix-trace /bin/sh", 0},
+		"a library beside musl": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.FileM("lib/ld-musl-x86_64.so.1", []byte("musl")), library},
+			fallback.FallbackAuto, "etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
+		"never, with the library there": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.LoadedM("bin/odd", "/opt/ld.so"), imagetest.FileM("etc/ld.so.preload", []byte("/vfix/x86_64/libvfix.so\n")), preloaded},
+			fallback.FallbackNever, "", "/bin/sh", 1},
 		"always": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.ModernM("bin/new")}, fallback.FallbackAlways,
 			"etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
 	} {

@@ -38,6 +38,23 @@ func FindingM(name string, library bool) TestMember {
 	return m
 }
 
+// LoadedM is a program with a call site that stays, which a loader of that path loads. Its
+// program headers are at the end: PT_LOAD as in FindingM, and PT_INTERP.
+func LoadedM(name, interp string) TestMember {
+	const header, entry = 64, 56
+	m := FindingM(name, false)
+	at := len(m.Body)
+	m.Body = append(m.Body, m.Body[header:header+entry]...)
+	text := uint64(at + 2*entry)
+	for _, v := range []any{uint32(3), uint32(4), []uint64{text, text, text, uint64(len(interp) + 1), uint64(len(interp) + 1), 1}} {
+		m.Body, _ = binary.Append(m.Body, binary.LittleEndian, v)
+	}
+	m.Body = append(m.Body, interp+"\x00"...)
+	binary.LittleEndian.PutUint64(m.Body[32:], uint64(at)) // e_phoff
+	m.Body[56] = 2                                         // e_phnum
+	return m
+}
+
 // ObjectM is an archive of one relocatable object with a call site: sections are .text and the
 // table of names.
 func ObjectM(name string) TestMember {
@@ -65,8 +82,10 @@ func ObjectM(name string) TestMember {
 	return FileM(name, fmt.Appendf(nil, "!<arch>\n%-48s%-10d`\n%s", "x.o/", len(o), o))
 }
 
-// LoaderM is where a 64-bit glibc has its loader.
-func LoaderM() TestMember { return SymM("lib64/ld-linux-x86-64.so.2", "/lib/ld-2.13.so") }
+// LoaderM is what vfix looks for in the loader of a 64-bit glibc, at its place.
+func LoaderM() TestMember {
+	return FileM("lib64/ld-linux-x86-64.so.2", []byte("not loaded here\x00/etc/ld.so.preload\x00"))
+}
 
 func RebuildWith(t testing.TB, source, dest string, mode fallback.Mode) *images.Rebuilt {
 	t.Helper()

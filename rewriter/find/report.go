@@ -169,6 +169,10 @@ type Report struct {
 	Static bool
 	// Go says that the file was made by Go's own linker.
 	Go bool
+	// Interp is the loader that the file names (PT_INTERP), "" for none; Needed the libraries
+	// that it names (DT_NEEDED).
+	Interp string
+	Needed []string
 	// RawSignals says that the file is a dynamic program that sets up signals by system
 	// calls of its own.
 	RawSignals bool

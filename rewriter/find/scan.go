@@ -17,7 +17,7 @@ import (
 // what each is. It writes nothing. The error is of reading r alone: a file that is not for
 // vfix, or damaged, comes back with Report.Skipped.
 //
-// The fields Libc, Go and RawSignals are filled in only if there is a site: nobody asks
+// The fields Libc, Go, Interp, Needed and RawSignals are filled in only if there is a site: nobody asks
 // for them elsewhere, and looking for them costs more than the scan.
 func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 	rep, err := reading(r, size, func(in io.ReaderAt, size int64) (*Report, error) { return scan(in, size, o) })
@@ -193,6 +193,7 @@ func (r *Report) examine(c *code, sites []Site) error {
 	if r.RawSignals, err = origin.RawSignals(c.f.File); err != nil {
 		return err
 	}
+	r.Interp, r.Needed = c.f.Interp(), c.f.DynStrings(elf.DTNeeded)
 	if r.Libc, err = origin.Libc(c.f.File); err != nil {
 		return err
 	}
