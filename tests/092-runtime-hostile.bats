@@ -326,7 +326,7 @@ on_layers() {
 		run strace -f --seccomp-bpf -qq -y -s 0 -e trace=pread64 -e signal=none -o "$work/trace" "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
 			--runtime /bin/true --cache-dir "$dir" --fail-closed create --bundle "$b" c1
 		expect status "$status" 0
-		reads+=" $(($(grep -c -e "<$root/" -e "<$work/layers/" "$work/trace" || true) > 0))"
+		reads+=" $(($(grep -c -e "<$root/" -e "<$work/layers/" -e '</usr/lib/[^/]*>' "$work/trace" || true) > 0))"
 	done
 	expect 'whether the layers are read' "$reads" ' 0 1'
 	expect 'the same files' "$(cat "$upper/usr/lib/libc.so.6" "$upper/usr/bin/tool" | sha256sum)" "$one"
@@ -1035,8 +1035,8 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	done
 	# One has scanned, and one (another one, maybe) has written each copy.
 	for file in usr/bin/tool usr/lib/libc.so.6; do
-		expect "starts that read $file" "$(($(grep -l "pread64.*<$root/$file>" "$work"/trace* | wc -l) <= 2))" 1
-		grep -q "pread64.*<$root/$file>" "$work"/trace* || fail 'the trace shows nothing'
+		expect "starts that read $file" "$(($(grep -l "pread64.*<\($root\)\?/$file>" "$work"/trace* | wc -l) <= 2))" 1
+		grep -q "pread64.*<\($root\)\?/$file>" "$work"/trace* || fail 'the trace shows nothing'
 	done
 	# strace may write a call and what it gave back in two lines.
 	expect 'copies written' "$(grep -h "rename.*\"$cache/v1/files/" "$work"/trace* | grep -vc ' = -1 ')" "$(find "$cache/v1/files" -type f | wc -l)"

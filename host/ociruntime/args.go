@@ -24,7 +24,6 @@ type command struct {
 	cacheDir   string
 	failClosed bool
 	startID    string
-	handed     string        // the path of a program, or a directory, that the caller hands to the container as a descriptor
 	fds        int           // how many descriptors it hands over besides those of $LISTEN_FDS
 	source     starts.Source // of the configuration, where the NRI plugin knows better
 
@@ -78,7 +77,7 @@ var (
 		plain:  "debug systemd-cgroup", helps: "help h ? usage version v V",
 	})
 	ownOptions = options(map[arity]string{
-		valued: "runtime vfix-config cache-dir policy-source container-config start-id handed", plain: "fail-closed",
+		valued: "runtime vfix-config cache-dir policy-source container-config start-id", plain: "fail-closed",
 	})
 	startOptions = options(map[arity]string{
 		short: "b f", helps: "help h ? usage",
@@ -105,7 +104,7 @@ func parseArgs(args []string) command {
 		}
 		o, rest = option(args, globalOptions)
 		c.global(o)
-		strange = o.kind == unknown && !o.hasValue
+		strange = strange || o.kind == unknown && !o.hasValue
 		c.argv = append(c.argv, args[:len(args)-len(rest)]...)
 		args = rest
 	}
@@ -113,8 +112,8 @@ func parseArgs(args []string) command {
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
-	if strange && len(args) > 1 && !slices.Contains(commandNames, args[0]) && makes(args[1]) {
-		args = args[1:] // what is before it is the value of an option that we do not know
+	for strange && len(args) > 1 && !slices.Contains(commandNames, args[0]) {
+		args = args[1:] // the value of an option that we do not know, or one more option
 	}
 	if len(args) > 0 {
 		switch c.name = args[0]; {
@@ -181,8 +180,6 @@ func (c *command) own(g given) {
 		c.spec = g.value
 	case "start-id": // of a hook that vfix-runtime has added
 		c.startID = g.value
-	case "handed":
-		c.handed = g.value
 	case "policy-source":
 		c.source = starts.Source(g.value)
 	case "fail-closed":

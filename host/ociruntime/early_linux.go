@@ -5,9 +5,11 @@ package ociruntime
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"
 )
 
@@ -36,7 +38,11 @@ func Index(layers []string, dir string, o Options) (*Indexed, error) {
 	b := newBudget(p.Limits)
 	pool := &examiner.Pool{Memory: b.MemoryBytes, Until: b.until(), Fixes: decided.Fix}
 	defer pool.Close()
-	keep := indexes{s, o.maker(pool.Fixes), b, pool}
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	keep := indexes{s, o.maker(pool.Fixes), b, pool, parseMounts(text)}
 	done := &Indexed{Layers: len(layers)}
 	for _, layer := range layers {
 		asked := pool.Examined.Load()
@@ -56,7 +62,12 @@ func Index(layers []string, dir string, o Options) (*Indexed, error) {
 
 // Layers are those of what is mounted at a path, the uppermost first.
 func Layers(mountinfo []byte, path string) ([]string, error) {
-	m, mounted := mountAt(parseMounts(mountinfo, path), path)
+	root, err := rootfs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	m, mounted := (&container{root: root, mounts: parseMounts(mountinfo)}).rootMount()
 	if !mounted || !m.wholeOverlay() {
 		return nil, errors.New("not an overlay, whose layers could be examined")
 	}

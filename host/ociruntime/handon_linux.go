@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +36,7 @@ func (k *container) unseen() string {
 		}
 	}
 	for _, m := range k.mounts {
-		if m.point != k.root.Path && !slices.Contains(kernelOnly, m.fstype) {
+		if m.isBelow(k.root.Path) && !slices.Contains(kernelOnly, m.fstype) {
 			return fmt.Sprintf("%s: a mount below the root filesystem, not examined", m.point)
 		}
 	}
@@ -79,7 +80,7 @@ func (k *container) noteLater(cmd *command) {
 	if handed := handedOver(cmd); handed != "" {
 		k.rec.Add("", handed+": a descriptor that the caller hands to the container, not examined")
 	}
-	later := k.spec.Hooks.CreateContainer
+	later := slices.Concat(k.spec.Hooks.CreateContainer, k.spec.Hooks.Poststart)
 	if k.pid != 0 {
 		last := 0
 		for i, h := range k.spec.Hooks.CreateRuntime {
@@ -87,7 +88,7 @@ func (k *container) noteLater(cmd *command) {
 				last = i + 1
 			}
 		}
-		later = slices.Concat(k.spec.Hooks.CreateRuntime[last:], later)
+		later = append(later, k.spec.Hooks.CreateRuntime[last:]...)
 	}
 	for _, h := range later {
 		if !k.trusts(h) {
@@ -100,7 +101,7 @@ func (k *container) noteLater(cmd *command) {
 // (libnetwork, "libnetwork-setkey", by way of /proc/PID/exe); those that the operator names.
 func (k *container) trusts(h specHook) bool {
 	dockers, _ := filepath.Match("/proc/[0-9]*/exe", h.Path)
-	return isHook(h) || dockers && len(h.Args) > 0 && h.Args[0] == "libnetwork-setkey" ||
+	return isHook(h) || isAdded(h) || dockers && len(h.Args) > 0 && h.Args[0] == "libnetwork-setkey" ||
 		slices.Contains(strings.Split(k.TrustedHooks, ","), h.Path)
 }
 
@@ -125,18 +126,38 @@ func brings(m specMount, bundle string) bool {
 	return !slices.Contains(kernelOnly, m.Type)
 }
 
-// handedOver is the path of the first descriptor that leads to programs among those that the runtime leaves open for
-// the container (runc, libcontainer/process.go, ExtraFiles); "" for none.
+// handedOver is the path of the first descriptor that leads to programs among those that the container's first process
+// gets from the caller; "" for none. Only standard input and output, and those that --preserve-fds and $LISTEN_FDS name
+// (runc, libcontainer/process.go, ExtraFiles), stay open when that process executes its program. A hook sees them in it.
 func handedOver(c *command) string {
 	const first = 3
 	listen, _ := strconv.Atoi(os.Getenv("LISTEN_FDS"))
-	for fd := first; c.pid == 0 && fd < first+listen+c.fds; fd++ {
-		if name := fmt.Sprint("/proc/self/fd/", fd); holdsProgram(name) {
+	dir, last := "/proc/self/fd", first+listen+c.fds
+	if c.pid != 0 {
+		dir, last = fmt.Sprintf("/proc/%d/fd", c.pid), math.MaxInt
+	}
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return dir
+	}
+	for _, e := range all {
+		name := filepath.Join(dir, e.Name())
+		if fd, _ := strconv.Atoi(e.Name()); fd < last && holdsProgram(name) && !closes(name) {
 			path, _ := os.Readlink(name)
 			return cmp.Or(path, name)
 		}
 	}
-	return c.handed
+	return ""
+}
+
+// closes reports whether a process closes a descriptor when it executes a program (proc_pid_fdinfo(5)).
+func closes(name string) bool {
+	dir, fd := filepath.Split(name)
+	b, _ := os.ReadFile(filepath.Join(dir, "../fdinfo", fd))
+	_, flags, _ := strings.Cut(string(b), "flags:")
+	flags, _, _ = strings.Cut(strings.TrimSpace(flags), "\n")
+	n, err := strconv.ParseUint(flags, 8, 32)
+	return err == nil && n&unix.O_CLOEXEC != 0
 }
 
 // holdsProgram reports whether what is at a path is a program, or may have some in it.
@@ -158,6 +179,12 @@ func holdsProgram(name string) bool {
 		return true
 	}
 	return false // a device, a socket
+}
+
+// plainRuntime reports whether the runtime makes of config.json what is in it. Others (nvidia-container-runtime) add
+// mounts; as the hook, vfix sees them.
+func (k *container) plainRuntime() bool {
+	return k.pid != 0 || slices.Contains([]string{"runc", "crun", "youki"}, filepath.Base(k.rec.Runtime))
 }
 
 // hooking are how the names of runtimes begin that are known to execute hooks, with the container's mounts in a
@@ -189,7 +216,7 @@ func hookOf(c *command, as, start, runtime string, timeout time.Duration) ([]spe
 		}
 		args = append(args, "--"+o.name, path)
 	}
-	for _, o := range []struct{ name, value string }{{"cache-dir", c.cacheDir}, {"log-format", c.logFormat}, {"handed", handedOver(c)}} {
+	for _, o := range []struct{ name, value string }{{"cache-dir", c.cacheDir}, {"log-format", c.logFormat}} {
 		if o.value != "" {
 			args = append(args, "--"+o.name, o.value)
 		}

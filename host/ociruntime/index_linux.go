@@ -58,8 +58,8 @@ type legacyFile struct {
 	ID     rootfs.Identity `json:"id"`
 	SHA256 []byte          `json:"sha256"` // of the original
 	examiner.Finding
-	layer   string // the lower layer that it was found in, "" for the root; not in the file
-	mounted bool   // in a mount below the root; not in the file
+	layer string // the lower layer that it was found in, "" for the root; not in the file
+	mount int    // the one below the root that it is in, 0 for the root; not in the file
 }
 
 // witness is a regular file of a layer.
@@ -75,7 +75,7 @@ type unread struct {
 	Reason string          `json:"reason"`
 	// passing says that another look may succeed: never remembered.
 	passing bool
-	mounted bool // as a legacyFile's
+	mount   int // as a legacyFile's
 }
 
 // identitySize is the bytes of an identity in an index.

@@ -24,13 +24,15 @@ type indexes struct {
 	maker string
 	spend *budget
 	pool  *examiner.Pool
+	// machine is what is mounted on this machine: of a layer's directory that covers a part.
+	machine []mount
 }
 
 // layer returns what is found in a folder that nobody changes: it is walked once, and again
 // if a file that matters is not what it was, if only in its metadata. Whoever else needs it
 // at that time, waits.
 func (k *indexes) layer(dir string) (*scanned, error) {
-	root, err := openLayer(dir)
+	root, err := k.open(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (in *inside) open(outside *rootfs.Root) (root *rootfs.Root, mounts []mount,
 			return fmt.Errorf("root %s in the container's mount namespace: %w", outside.Path, err)
 		}
 		text, err := os.ReadFile("/proc/thread-self/mountinfo")
-		mounts = parseMounts(text, outside.Path)
+		mounts = parseMounts(text)
 		return err
 	})
 	if err != nil {

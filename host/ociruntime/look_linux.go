@@ -44,7 +44,7 @@ func isBelow(name string, places []string) bool {
 
 // look finds the files to be patched: those of the root, and of the mounts in it as far as they are there.
 func (k *container) look() (*scanned, error) {
-	keep := indexes{k.store, k.maker(), k.budget, k.pool}
+	keep := indexes{k.store, k.maker(), k.budget, k.pool, k.machine}
 	found, err := k.lookAtRoot(keep)
 	if err != nil {
 		return nil, err
@@ -58,15 +58,37 @@ func (k *container) look() (*scanned, error) {
 	k.pool.Until = keep.spend.until()
 	defer func() { k.pool.Until = until }()
 	for _, m := range k.mounts {
-		name, below := strings.CutPrefix(m.point, strings.TrimSuffix(k.root.Path, "/")+"/")
-		if !below {
+		if !m.isBelow(k.root.Path) {
 			continue
 		}
+		name := strings.TrimPrefix(m.point[len(strings.TrimSuffix(k.root.Path, "/")):], "/")
 		if err := k.lookAtMount(keep, m, name, found); err != nil {
-			found.Unread = append(found.Unread, unread{Name: []byte(name), Reason: "mount: " + err.Error(), mounted: true})
+			found.Unread = append(found.Unread, unread{Name: []byte(name), Reason: "mount: " + err.Error(), mount: m.id})
 		}
 	}
+	// Of a mount, others may cover a part.
+	found.Unread = slices.DeleteFunc(found.Unread, func(u unread) bool { return u.mount != 0 && !k.isIn(u.Name, u.mount) })
+	for i := range found.Legacy {
+		h := &found.Legacy[i]
+		h.Names = slices.DeleteFunc(h.Names, func(name []byte) bool { return h.mount != 0 && !k.isIn(name, h.mount) })
+	}
 	return found, nil
+}
+
+// isIn reports whether the root shows at a real path something that is in a mount, or may be.
+func (k *container) isIn(name []byte, mount int) bool {
+	fd, err := k.root.Name(string(name))
+	if err != nil {
+		return !gone(err)
+	}
+	defer unix.Close(fd)
+	id, err := rootfs.MountOf(fd)
+	return err != nil || id == mount
+}
+
+// gone reports whether an error says that a real path leads to nothing.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
 // kernelOnly are file systems whose files are the kernel's.
@@ -78,10 +100,10 @@ var kernelOnly = []string{
 // lookAtMount adds what is found in a mount, unless another one covers it.
 func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned) error {
 	fd, err := k.root.Name(name)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return nil // something else is at its place
-	}
 	if err != nil {
+		if gone(err) {
+			return nil // something else is at its place
+		}
 		return err
 	}
 	id, err := rootfs.MountOf(fd)
@@ -90,13 +112,6 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 		return err
 	}
 	k.hidden = append(k.hidden, name)
-	here := []string{name} // what earlier mounts have there is covered
-	all.Unread = slices.DeleteFunc(all.Unread, func(u unread) bool { return u.mounted && isBelow(string(u.Name), here) })
-	for i := range all.Legacy {
-		if h := &all.Legacy[i]; h.mounted {
-			h.Names = slices.DeleteFunc(h.Names, func(n []byte) bool { return isBelow(string(n), here) })
-		}
-	}
 	if slices.Contains(kernelOnly, m.fstype) {
 		return unix.Close(fd)
 	}
@@ -108,7 +123,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		root, err := rootfs.Of(fd, "/"+name)
 		if err == nil {
-			root.Bare = k.bare(m.point)
+			root.Bare = bare(k.mounts, m.point)
 			found, err = keep.folder(root)
 			root.Close()
 		}
@@ -126,14 +141,14 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 		return unix.Close(fd)
 	}
 	for _, h := range found.Legacy {
-		h.mounted, h.Names = true, slices.Clone(h.Names)
+		h.mount, h.Names = m.id, slices.Clone(h.Names)
 		for i, below := range h.Names {
 			h.Names[i] = []byte(name + string(below))
 		}
 		all.Legacy = append(all.Legacy, h)
 	}
 	for _, u := range found.Unread {
-		u.Name, u.mounted = []byte(name+string(u.Name)), true
+		u.Name, u.mount = []byte(name+string(u.Name)), m.id
 		all.Unread = append(all.Unread, u)
 	}
 	return nil
@@ -141,7 +156,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 
 // lookAtRoot finds the files of the root by whatever way needs the least reading.
 func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
-	m, mounted := mountAt(k.mounts, k.root.Path)
+	m, mounted := k.rootMount()
 	k.writable = !k.spec.Root.Readonly && k.ownRoot(m, mounted)
 	var layered *scanned
 	var err error
@@ -151,7 +166,7 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 			return layered, nil
 		}
 	}
-	k.root.Bare = k.bare(k.root.Path)
+	k.root.Bare = bare(k.mounts, k.root.Path)
 	found, err := keep.folder(k.root)
 	if err == nil && layered != nil {
 		for _, h := range layered.Legacy { // what is not shown may be a copy that was cut off: fix
@@ -167,11 +182,14 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 	return found, err
 }
 
-// bare reports whether nothing is mounted below a path.
-func (k *container) bare(path string) bool {
-	return !slices.ContainsFunc(k.mounts, func(m mount) bool {
-		return strings.HasPrefix(m.point, strings.TrimSuffix(path, "/")+"/")
-	})
+// rootMount is what is mounted at the root; false for nothing.
+func (k *container) rootMount() (mount, bool) {
+	fd, err := k.root.Name("")
+	if err != nil {
+		return mount{}, false
+	}
+	defer unix.Close(fd)
+	return mountAt(k.mounts, k.root.Path, fd)
 }
 
 // lookAtLayers finds the files in the layers of an overlay, of which most never change. whole says that the root
@@ -195,9 +213,8 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		all.Unread = append(all.Unread, f.Unread...)
 	}
 	k.rec.Layers = layers.lower
-	k.upper = layers.upper
 	if layers.upper != "" {
-		upper, err := openLayer(layers.upper)
+		upper, err := keep.open(layers.upper)
 		if err != nil {
 			return nil, false, err
 		}
@@ -206,7 +223,10 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		if err != nil {
 			return nil, false, err
 		}
-		whole = whole && !f.Moved
+		if k.hasUpper(upper) {
+			k.upper = layers.upper
+		}
+		whole = whole && !f.Moved && k.upper != ""
 		all.Legacy = append(all.Legacy, f.Legacy...)
 		all.Unread = append(all.Unread, f.Unread...)
 		all.temps = f.temps
@@ -216,6 +236,14 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		return u.ID != (rootfs.Identity{}) && !shown && err == nil
 	})
 	return all, whole, nil
+}
+
+// hasUpper reports whether a directory is the root's upper layer: the root of an overlay has the times of that
+// (fs/overlayfs/inode.c, ovl_getattr).
+func (k *container) hasUpper(upper *rootfs.Root) bool {
+	a, aerr := k.root.Stat()
+	b, berr := upper.Stat()
+	return aerr == nil && berr == nil && a.Btime == b.Btime && a.Ctime == b.Ctime && a.Mtime == b.Mtime
 }
 
 // witnessed reports whether the root shows that it has a layer, and not another directory that was at the
@@ -239,7 +267,7 @@ func (k *indexes) lower(dir string) (*scanned, error) {
 	if immutable(dir) {
 		return k.layer(dir)
 	}
-	root, err := openLayer(dir)
+	root, err := k.open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -247,13 +275,17 @@ func (k *indexes) lower(dir string) (*scanned, error) {
 	return k.folder(root)
 }
 
-// openLayer opens a directory of an overlay, which shows nothing that is mounted in it.
-func openLayer(dir string) (*rootfs.Root, error) {
+// open opens a directory of an overlay, which shows nothing that is mounted in it.
+func (k *indexes) open(dir string) (*rootfs.Root, error) {
 	root, err := rootfs.Open(dir)
-	if err == nil {
-		root.Bare = true
+	if err != nil {
+		return nil, err
 	}
-	return root, err
+	if root.Bare = bare(k.machine, root.Path); root.Bare {
+		return root, nil
+	}
+	defer root.Close()
+	return root.Alone()
 }
 
 // ownRoot reports whether the root is one that an engine made for this container alone.
@@ -282,7 +314,7 @@ func hasName(list, name string) bool {
 // one of its layers: an upper layer may have another one, or none. An error is of what cannot be looked at.
 func (k *container) shows(name string, id rootfs.Identity) (bool, error) {
 	st, err := k.root.Lstat(name)
-	if slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP}, func(gone error) bool { return errors.Is(err, gone) }) {
+	if err != nil && gone(err) {
 		return false, nil
 	}
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && rootfs.IdentityOf(&st).SameFile(id), err

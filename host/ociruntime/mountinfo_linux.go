@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/internal/mounts"
 )
 
@@ -25,37 +26,44 @@ type mount struct {
 	master   string // of the group from which it receives mounts
 }
 
-// parseMounts reads of a mountinfo file what is mounted at a path and below it.
-func parseMounts(text []byte, path string) (all []mount) {
-	below := strings.TrimSuffix(path, "/") + "/"
+// parseMounts reads a mountinfo file. Its order says nothing of which mount covers which.
+func parseMounts(text []byte) (all []mount) {
 	for _, m := range mounts.Read(text) {
-		if m.Mountpoint == path || strings.HasPrefix(m.Mountpoint, below) {
-			one := mount{
-				id: m.ID, point: m.Mountpoint, root: m.Root, fstype: m.FSType, options: m.VFSOptions,
-				readOnly: hasOption(m.Options, "ro") || hasOption(m.VFSOptions, "ro"),
-			}
-			for field := range strings.FieldsSeq(m.Optional) {
-				if group, ok := strings.CutPrefix(field, "shared:"); ok {
-					one.shared = group
-				} else if group, ok := strings.CutPrefix(field, "master:"); ok {
-					one.master = group
-				}
-			}
-			all = append(all, one)
+		one := mount{
+			id: m.ID, point: m.Mountpoint, root: m.Root, fstype: m.FSType, options: m.VFSOptions,
+			readOnly: hasOption(m.Options, "ro") || hasOption(m.VFSOptions, "ro"),
 		}
+		for field := range strings.FieldsSeq(m.Optional) {
+			if group, ok := strings.CutPrefix(field, "shared:"); ok {
+				one.shared = group
+			} else if group, ok := strings.CutPrefix(field, "master:"); ok {
+				one.master = group
+			}
+		}
+		all = append(all, one)
 	}
 	return all
 }
 
-// mountAt returns what is mounted exactly at path, the last of several, which covers the others; false if
-// nothing is.
-func mountAt(all []mount, path string) (mount, bool) {
-	for _, m := range slices.Backward(all) {
-		if m.point == path {
-			return m, true
-		}
+// isBelow reports whether a mount is below a path.
+func (m mount) isBelow(path string) bool {
+	return strings.HasPrefix(m.point, strings.TrimSuffix(path, "/")+"/")
+}
+
+// bare reports whether nothing is mounted below a path.
+func bare(all []mount, path string) bool {
+	return !slices.ContainsFunc(all, func(m mount) bool { return m.isBelow(path) })
+}
+
+// mountAt returns the mount at path that covers others there: the one that what is open there is in. false if nothing is
+// mounted there.
+func mountAt(all []mount, path string, fd int) (mount, bool) {
+	id, err := rootfs.MountOf(fd)
+	i := slices.IndexFunc(all, func(m mount) bool { return err == nil && m.id == id && m.point == path })
+	if i < 0 {
+		return mount{}, false
 	}
-	return mount{}, false
+	return all[i], true
 }
 
 func hasOption(list, option string) bool { return slices.Contains(strings.Split(list, ","), option) }

@@ -26,7 +26,7 @@ func (k *container) patch(h *legacyFile) {
 	var names []string
 	for _, n := range h.Names {
 		name := string(n)
-		if !h.mounted && k.isHidden(name) {
+		if h.mount == 0 && k.isHidden(name) {
 			continue
 		}
 		shown, err := k.shows(name, h.ID)
@@ -59,7 +59,7 @@ func (k *container) patch(h *legacyFile) {
 		k.problem(names[0], err)
 		return
 	}
-	if k.writable && !h.mounted {
+	if k.writable && h.mount == 0 {
 		if err = k.replace(names, copied, h.ID); err == nil {
 			k.patched(names, h, copied)
 			return

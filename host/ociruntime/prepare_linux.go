@@ -42,8 +42,8 @@ type container struct {
 	hidden   []string // real paths in the root that mounts of the engine cover
 	doubtful []string // those of them that it may be others
 	inside   *inside  // the container's mount namespace, if this is the hook
-	mounts   []mount  // at the root and below it
-	machine  []mount  // of this machine, if this is the hook
+	mounts   []mount  // of the namespace that the root is looked at in
+	machine  []mount  // of this machine
 	add      []addition
 	hooks    specHooks      // that config.json gets
 	earlier  []specMount    // those of config.json that an earlier start has added
@@ -90,7 +90,7 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 	}
 	hookable := k.hookable(cmd)
 	why := k.unseen()
-	if why != "" && hookable {
+	if hookable && (why != "" || !k.plainRuntime()) {
 		return k.handOn(cmd)
 	}
 	k.pool = &examiner.Pool{Memory: k.budget.MemoryBytes, Until: k.budget.until()}
@@ -204,7 +204,7 @@ func (k *container) take(found *scanned, d policy.Decision) {
 		})
 	}
 	for _, u := range found.Unread {
-		if u.mounted || !k.isHidden(string(u.Name)) {
+		if u.mount != 0 || !k.isHidden(string(u.Name)) {
 			k.problem(string(u.Name), errors.New(u.Reason))
 		}
 	}
@@ -231,24 +231,22 @@ func (k *container) openRoot() error {
 	if err != nil {
 		return fmt.Errorf("root: %w", err)
 	}
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	k.machine = parseMounts(text)
 	if k.pid == 0 {
-		k.root = outside
-		text, err := os.ReadFile("/proc/self/mountinfo")
-		if err != nil {
+		if k.root, k.mounts = outside, k.machine; err != nil {
 			return err
 		}
-		k.mounts = parseMounts(text, outside.Path)
 		return k.cover()
 	}
 	defer outside.Close()
+	if err != nil {
+		return err
+	}
 	if k.inside, err = enter(k.pid); err != nil {
 		return err
 	}
-	if k.root, k.mounts, err = k.inside.open(outside); err != nil {
-		return err
-	}
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	k.machine = parseMounts(text, "/")
+	k.root, k.mounts, err = k.inside.open(outside)
 	return err
 }
 

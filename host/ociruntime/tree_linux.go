@@ -99,7 +99,10 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 		}
 	}
 	if !old.whole() && root.Bare {
-		root.Private()
+		if own, err := root.Alone(); err == nil {
+			defer own.Close()
+			root = own
+		}
 	}
 	err = root.Walk(min(walkers, runtime.GOMAXPROCS(0)), t.visitor)
 	x, same := t.join()

@@ -92,7 +92,14 @@ damaged /b/line
 x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 50 40 0:40 / /b/root\040fs/data\040x rw - tmpfs tmpfs rw
 `
-	findMount := func(path string) (mount, bool) { return mountAt(parseMounts([]byte(text), path), path) }
+	findMount := func(path string) (m mount, ok bool) {
+		for _, one := range parseMounts([]byte(text)) {
+			if one.point == path {
+				m, ok = one, true
+			}
+		}
+		return m, ok
+	}
 	m, ok := findMount("/b/root fs")
 	if !ok || m.fstype != "overlay" || m.readOnly {
 		t.Fatalf("got %+v, %v", m, ok)
@@ -101,10 +108,7 @@ x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 	if want := (overlay{[]string{"/l/a:b", "/l/c,d"}, "/u"}); err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("got %+v, %v, want %+v", o, err, want)
 	}
-	if all := parseMounts([]byte(text), "/b/root fs"); len(all) != 2 || all[1].id != 50 || all[1].point != "/b/root fs/data x" {
-		t.Errorf("at and below: got %+v", all)
-	}
-	if all := parseMounts([]byte(text), "/"); len(all) != 6 {
+	if all := parseMounts([]byte(text)); len(all) != 6 || all[5].id != 50 || !all[5].isBelow("/b/root fs") {
 		t.Errorf("all: got %+v", all)
 	}
 	if m, ok := findMount("/b/ro"); !ok || !m.readOnly || m.root != "/x/y" {
@@ -128,7 +132,7 @@ x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 func FuzzMountinfo(f *testing.F) {
 	f.Add("40 22 0:35 / /x rw - overlay o rw,lowerdir=/a\\134:b:/c,upperdir=/u\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, m := range parseMounts([]byte(text), "/x") {
+		for _, m := range parseMounts([]byte(text)) {
 			layersOf(m)
 			snapshotRoot(m)
 		}
@@ -377,7 +381,7 @@ func TestScanInSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keep := indexes{s, "maker", newBudget(policy.Limits{Names: files + 1}), examinerOf(t)}
+		keep := indexes{s, "maker", newBudget(policy.Limits{Names: files + 1}), examinerOf(t), nil}
 		got, err := keep.folder(root)
 		if err != nil {
 			t.Fatal(err)
@@ -393,7 +397,7 @@ func TestScanInSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keep := indexes{s, "maker", newBudget(policy.Limits{}), examinerOf(t)}
+	keep := indexes{s, "maker", newBudget(policy.Limits{}), examinerOf(t), nil}
 	// On a busy machine a short time may pass before the first file is examined.
 	for pause := time.Millisecond; ; pause *= 2 {
 		keep.spend.pause = time.Now().Add(pause)
@@ -414,11 +418,11 @@ func TestScanInSteps(t *testing.T) {
 
 // A root below which something is mounted gets no mount of its own, which would show what that covers.
 func TestBare(t *testing.T) {
-	k := &container{mounts: []mount{{point: "/roots/a"}, {point: "/roots/b/proc"}, {point: "/roots/cd"}}}
+	all := []mount{{point: "/roots/a"}, {point: "/roots/b/proc"}, {point: "/roots/cd"}}
 	for path, want := range map[string]bool{
 		"/roots/a": true, "/roots/b": false, "/roots/b/": false, "/roots/b/proc": true, "/roots/c": true, "/roots": false, "/": false,
 	} {
-		if got := k.bare(path); got != want {
+		if got := bare(all, path); got != want {
 			t.Errorf("%s: got %v, want %v", path, got, want)
 		}
 	}

@@ -21,14 +21,14 @@ import (
 // no slash; "" is the root itself. A real path is one without symlinks.
 type Root struct {
 	Path string // on this machine, absolute and without symlinks
-	// Bare hides the mounts below the root: the root may get a mount of its own (Private).
+	// Bare says that nothing is mounted below the root: it may be walked in a mount of its own (Alone).
 	Bare bool
 	fd   int // O_PATH
 	// descriptors is /proc/self/fd, O_PATH: what is opened by a mere name is opened to be read there.
 	descriptors int
 	dev         uint64
 	dated       bool        // see Dated
-	private     int         // the root in a mount of its own, -1 for none: see Private
+	alone       bool        // in a mount of its own: see Alone
 	walk        atomic.Bool // this kernel has no openat2(2): resolve step by step
 }
 
@@ -55,7 +55,7 @@ func Open(name string) (*Root, error) {
 // Of is the root filesystem that is open at a descriptor, which the root closes. It need not have a path on this
 // machine; path is what it is called.
 func Of(fd int, path string) (*Root, error) {
-	r := &Root{Path: path, fd: fd, descriptors: -1, private: -1}
+	r := &Root{Path: path, fd: fd, descriptors: -1}
 	var err error
 	if r.descriptors, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		r.Close()
@@ -76,9 +76,8 @@ func Of(fd int, path string) (*Root, error) {
 
 // Close ends the use of the root.
 func (r *Root) Close() {
-	for _, fd := range [...]int{r.fd, r.descriptors, r.private} {
-		unix.Close(fd)
-	}
+	unix.Close(r.fd)
+	unix.Close(r.descriptors)
 }
 
 // Stat is of the root itself.
@@ -92,23 +91,24 @@ func (r *Root) Stat() (unix.Statx_t, error) {
 // folder's ctime, for certain: one of the usual ones of a disk or of memory.
 func (r *Root) Dated() bool { return r.dated }
 
-// Private lets walks go through a mount of the root that nobody else sees, if that can be made (Linux 5.12,
-// CAP_SYS_ADMIN): no device can be opened in it, so that a file is opened at once, whatever takes its place, and
-// reading changes no times. It shows what mounts below the root cover: it is for a root without any.
-func (r *Root) Private() {
-	if r.private >= 0 {
-		return
-	}
+// Alone is the root in a mount that nobody else sees (Linux 5.12, CAP_SYS_ADMIN): without what is mounted below it, which an
+// overlay does not show either. No device can be opened in it, so that a walk opens files at once, whatever takes their
+// place, and reading changes no times.
+func (r *Root) Alone() (*Root, error) {
 	tree, err := unix.OpenTree(r.fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
-		return
+		return nil, fmt.Errorf("%s: open_tree: %w", r.Path, err)
 	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_RDONLY}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		unix.Close(tree)
-		return
+		return nil, fmt.Errorf("%s: mount_setattr: %w", r.Path, err)
 	}
-	r.private = tree
+	own, err := Of(tree, r.Path)
+	if err == nil {
+		own.alone = true
+	}
+	return own, err
 }
 
 // openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed.

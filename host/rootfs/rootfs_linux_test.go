@@ -310,7 +310,7 @@ func TestUnsettled(t *testing.T) {
 }
 
 // A root's own mount shows the same files, and opens them at once, but no device; what a mount covers is there.
-func TestPrivate(t *testing.T) {
+func TestAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a mount takes root")
 	}
@@ -319,7 +319,7 @@ func TestPrivate(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(dir, "null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 		t.Skip(err)
 	}
-	walk := func() (all []string) {
+	walk := func(r *Root) (all []string) {
 		err := r.Walk(1, func() Visitor {
 			return Visitor{File: func(e *Entry) error {
 				f, err := e.Open()
@@ -338,18 +338,20 @@ func TestPrivate(t *testing.T) {
 		}
 		return all
 	}
-	before := walk()
-	if r.Private(); r.private < 0 {
-		t.Skip("no mount here: before Linux 5.12, or no CAP_SYS_ADMIN")
+	before := walk(r)
+	own, err := r.Alone()
+	if err != nil {
+		t.Skip("no mount here, before Linux 5.12 or without CAP_SYS_ADMIN:", err)
 	}
-	if after := walk(); !slices.Equal(before, after) || len(after) == 0 {
+	defer own.Close()
+	if after := walk(own); !slices.Equal(before, after) || len(after) == 0 {
 		t.Errorf("got %q, before that %q", after, before)
 	}
-	if _, err := r.openat(r.private, []byte("null\x00"), unix.O_RDONLY); !errors.Is(err, unix.EACCES) {
+	if _, err := own.openat(own.fd, []byte("null\x00"), unix.O_RDONLY); !errors.Is(err, unix.EACCES) {
 		t.Errorf("a device: got %v, want %v", err, unix.EACCES)
 	}
 	for _, name := range []string{"null", "fifo", "usr"} { // as if each had just taken a file's place
-		e := &Entry{r: r, at: r.private}
+		e := &Entry{r: own, at: own.fd}
 		if err := e.look([]byte(name+"\x00"), unix.DT_REG); err != nil || e.file != nil || e.Stat.Mode&unix.S_IFMT == unix.S_IFREG {
 			t.Errorf("%s: got %+v, %v", name, e, err)
 		}

@@ -109,7 +109,7 @@ type level struct {
 
 // how folders are opened: one that may be known is read by another descriptor.
 func (w *walker) how() int {
-	if w.v.Known != nil && w.r.private < 0 {
+	if w.v.Known != nil && !w.r.alone {
 		return unix.O_PATH | unix.O_DIRECTORY
 	}
 	return unix.O_RDONLY | unix.O_DIRECTORY
@@ -174,7 +174,7 @@ func (w *walker) begin(l *level) error {
 		return w.unread(l, err)
 	}
 	known := w.v.Known(&l.st)
-	if known == nil && w.r.private >= 0 { // it is open for reading
+	if known == nil && w.r.alone { // it is open for reading
 		return w.fresh(l)
 	}
 	if known == nil {
@@ -261,7 +261,7 @@ func (w *walker) enter(l *level) int {
 
 // folder opens a folder by its name, which ends in a NUL. No other mount is in a root's own.
 func (w *walker) folder(in int, name []byte) (int, error) {
-	if w.r.private >= 0 {
+	if w.r.alone {
 		return retry(func() (int, error) { return w.r.openat(in, name, w.how()|unix.O_NOFOLLOW|unix.O_CLOEXEC) })
 	}
 	return w.r.openAt(in, string(name[:len(name)-1]), w.how(), true)
@@ -347,7 +347,7 @@ func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, erro
 // look finds out what a name is. In a root's own mount most files will be read: they are opened at once. A file that
 // cannot be opened so has changed since, or is looked at like any other.
 func (e *Entry) look(name []byte, typ byte) error {
-	if e.r.private >= 0 && typ == unix.DT_REG {
+	if e.r.alone && typ == unix.DT_REG {
 		const how = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 		if fd, err := e.r.openat(e.at, name, how); err == nil {
 			e.opened = File{fd: fd, r: e.r}

@@ -24,6 +24,8 @@ type bundle struct {
 	ready                      func()                   // called before runc is
 	args, exec                 []string                 // of runc; of the program that runc exec starts afterwards
 	files                      []*os.File
+	stdin                      *os.File
+	via                        string // the runtime, if it is not the usual one
 	only                       string // door
 	undo                       []func()
 }

@@ -176,10 +176,14 @@ func (b *bundle) start(door string, closed bool) (is result) {
 	}
 	write(config, set)
 	spec := b.spec
-	args := []string{*real}
+	runtime := *real
+	if b.via != "" {
+		runtime = b.via
+	}
+	args := []string{runtime}
 	switch door {
 	case "wrapper":
-		path, _ := exec.LookPath(*real)
+		path, _ := exec.LookPath(runtime)
 		args = []string{*wrapper, "--vfix-config", config, "--runtime", path}
 	case "hook":
 		b.hook("createRuntime", *wrapper, "vfix-runtime", "--vfix-config", config, "hook")
@@ -232,6 +236,9 @@ func command(b *bundle, args ...string) (status int, said string) {
 	defer stop()
 	cmd := exec.CommandContext(ctx, *oracle, args...)
 	var out bytes.Buffer
+	if b.stdin != nil {
+		cmd.Stdin = b.stdin
+	}
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = b.dir, &out, &out, b.files, time.Second
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		exit := new(exec.ExitError)

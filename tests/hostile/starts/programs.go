@@ -28,6 +28,8 @@ static int call(void)
 	for name, text := range map[string]string{
 		"clock": clock + `int main(void) { return call(); }`,
 		"root":  clock + `int main(void) { return geteuid() ? 3 : call(); }`,
+		"capable": clock + `#include <sys/resource.h>
+int main(void) { return setpriority(PRIO_PROCESS, 0, -5) ? 3 : call(); }`,
 		"again": clock + `int main(int n, char **v) { return n > 1 ? call() : execl("/proc/self/exe", v[0], "x", (char *)0); }`,
 		"memory": clock + `
 int main(int n, char **v)
@@ -61,6 +63,9 @@ int main(void)
 	good, err := os.ReadFile(program["clock"])
 	check(err)
 	program["damaged"] = save(dir, "damaged", damage(good))
+	odd := append([]byte{}, good...)
+	copy(odd[4:], "\x01\x09\x07\x7f\x80")
+	program["odd"] = save(dir, "odd", odd)
 	program["tiny"] = save(dir, "tiny", tiny())
 	program["head"] = save(dir, "head", head())
 	packed, err := os.ReadFile(program["packed"])

@@ -121,6 +121,31 @@ var rows = []row{
 		b.file("other", b.layer("a"), "other")
 	}},
 
+	{"stale", "upper layer", patched, func(b *bundle) {
+		b.layers("a")
+		b.overlay("", "a")
+		b.legacy(b.root, "usr/bin/clock")
+		b.shell("mv layers/upper layers/upper.old; mkdir -p layers/upper/other")
+	}},
+	{"stale", "upper layer below a mount", patched, func(b *bundle) {
+		b.layers("a")
+		b.overlay("", "a")
+		b.legacy(b.root, "usr/bin/clock")
+		b.tmpfs(b.dir, "layers/upper")
+	}},
+	{"stale", "a known layer, with a mount in it", patched, func(b *bundle) {
+		known(b, func(layer string) { b.tmpfs(layer, "usr/bin") })
+	}},
+	{"stale", "a known layer, with a mount over the program", patched, func(b *bundle) {
+		known(b, func(layer string) { b.mounted(program["busybox"], layer+"/usr/bin/clock", "", unix.MS_BIND, "") })
+	}},
+	{"stale", "an upper layer with a mount over the program", patched, func(b *bundle) {
+		b.layers("a")
+		b.overlay("", "a")
+		b.legacy(b.root, "usr/bin/clock")
+		b.mounted(program["busybox"], b.dir+"/layers/upper/usr/bin/clock", "", unix.MS_BIND, "")
+	}},
+
 	// Files that a mount brings.
 	{"volumes", "directory", patched, func(b *bundle) {
 		b.legacy(b.host, "clock")
@@ -274,6 +299,34 @@ var rows = []row{
 		b.args = []string{"run", "--detach", "--bundle", b.dir, b.id}
 		b.exec = []string{"/data/clock"}
 	}},
+	{"volumes", "file capabilities", patched, func(b *bundle) {
+		b.copy("capable", b.host, "clock")
+		b.shell("setcap cap_sys_nice+ep host/clock")
+		b.bind("/data", b.host)
+		b.at("process")["user"] = map[string]any{"uid": 1000, "gid": 1000}
+		b.at("process")["noNewPrivileges"] = false
+		b.at("process", "capabilities")["bounding"] = []string{"CAP_SYS_NICE"}
+		b.run("/data/clock")
+	}},
+	{"volumes", "id-mapped by config.json", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/data", b.host)
+		mounts := b.spec["mounts"].([]any)
+		ids := []any{map[string]any{"containerID": 0, "hostID": 100000, "size": 65536}}
+		m := mounts[len(mounts)-1].(map[string]any)
+		m["uidMappings"], m["gidMappings"] = ids, ids
+		b.run("/data/clock")
+	}},
+	{"volumes", "over a file of /proc", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/proc/uptime", b.host+"/clock")
+		b.run("/proc/uptime")
+	}},
+	{"volumes", "in /dev", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind("/dev/data", b.host)
+		b.run("/dev/data/clock")
+	}},
 	{"volumes", "unreadable directory", patched, func(b *bundle) {
 		b.legacy(b.host, "a/clock")
 		b.shell("chmod 111 host/a host/a/clock")
@@ -309,6 +362,21 @@ var rows = []row{
 		mounter(b, "prestart", enter, "mount --bind $HOST/clock $ROOT/data/clock")
 	}},
 
+	{"hooks", "moves an older mount into a later one", patched, func(b *bundle) {
+		mounter(b, "createRuntime", enter, "mount -t tmpfs x $ROOT/tmp; cp $HOST/clock $ROOT/tmp; mount -t tmpfs y $ROOT/data; mkdir $ROOT/data/below; mount --move $ROOT/tmp $ROOT/data/below")
+		b.run("/data/below/clock")
+	}},
+	{"hooks", "poststart", honest, func(b *bundle) {
+		mounter(b, "poststart", "", "cp $HOST/clock $ROOT/data/x; mv $ROOT/data/x $ROOT/data/clock")
+		b.sh("until [ -e /data/clock ]; do /bin/busybox sleep 0.1; done; exec /data/clock")
+	}},
+	{"hooks", "a runtime that adds a mount", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.mkdir(b.dir, "bin")
+		b.via = filepath.Join(b.dir, "bin", "nvidia-container-runtime")
+		b.file(fmt.Sprintf("#!/bin/sh -e\ncd '%s'\npython3 -c 'import json; c = json.load(open(\"config.json\")); c[\"mounts\"].append({\"destination\": \"/data\", \"type\": \"bind\", \"source\": \"%s\", \"options\": [\"bind\"]}); json.dump(c, open(\"config.json\", \"w\"))'\nexec runc \"$@\"\n", b.dir, b.host), b.via)
+		b.run("/data/clock")
+	}},
 	{"hooks", "later", honest, func(b *bundle) {
 		mounter(b, "createContainer", "", "mount --bind $HOST $ROOT/data")
 	}},
@@ -416,6 +484,19 @@ var rows = []row{
 	{"roots", "shared", patched, func(b *bundle) {
 		b.legacy(b.root, "usr/bin/clock")
 		b.at("linux")["rootfsPropagation"] = "shared"
+	}},
+	{"roots", "an older mount over a later one", patched, func(b *bundle) {
+		b.layers("a")
+		other := b.mkdir(b.dir, "layers/other")
+		b.legacy(other, "usr/bin/clock")
+		top := b.mkdir(b.dir, "top")
+		b.mounted("overlay", top, "overlay", 0, "lowerdir="+other+":"+b.layer("a"))
+		tree, err := unix.OpenTree(unix.AT_FDCWD, top, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		check(err)
+		defer unix.Close(tree)
+		b.overlay("", "a")
+		check(unix.MoveMount(tree, "", unix.AT_FDCWD, b.root, unix.MOVE_MOUNT_F_EMPTY_PATH))
+		b.undo = append(b.undo, func() { _ = unix.Unmount(b.root, unix.MNT_DETACH) })
 	}},
 	{"roots", "receiving", patched, func(b *bundle) {
 		b.legacy(b.root, "usr/bin/clock")
@@ -534,6 +615,16 @@ var rows = []row{
 		b.run("/proc/self/fd/3/clock")
 		b.args = []string{"run", "--preserve-fds", "1", "--bundle", b.dir, b.id}
 	}},
+	{"programs", "handed as standard input", honest, func(b *bundle) {
+		var err error
+		b.stdin, err = os.Open(program["clock"])
+		check(err)
+		b.undo = append(b.undo, func() { b.stdin.Close() })
+		b.run("/bin/busybox", "sleep", "60")
+		b.args = []string{"run", "--detach", "--bundle", b.dir, b.id}
+		b.exec = []string{"/proc/1/fd/0"}
+	}},
+	{"programs", "odd identification", patched, func(b *bundle) { b.copy("odd", b.root, "usr/bin/clock") }},
 
 	// Libraries, where only the loader finds them.
 	{"libraries", "LD_LIBRARY_PATH", patched, func(b *bundle) { dynamic(b, "libold.so"); b.env("LD_LIBRARY_PATH=/data") }},
@@ -618,6 +709,12 @@ var rows = []row{
 	{"commands", "two bundles", notMade, func(b *bundle) { typed(b, "run", "-b", "/none", "--bundle", b.dir, b.id) }},
 	{"commands", "none, and keep", patched, func(b *bundle) { typed(b, "--debug", "--log=log", "run", "--keep", b.id) }},
 	{"commands", "dashes", patched, func(b *bundle) { typed(b, "run", "--", b.id) }},
+	{"commands", "options of other runtimes", patched, func(b *bundle) {
+		typed(b, "--platform", "x", "--network", "y", "run", "--bundle", b.dir, b.id)
+		b.via = filepath.Join(b.dir, "runc")
+		b.file("#!/bin/sh\nshift 4\nexec '"+must(exec.LookPath("runc"))+"' \"$@\"\n", b.via)
+		b.only = "wrapper"
+	}},
 	{"commands", "an empty option", notMade, func(b *bundle) { typed(b, "run", "--bundle", "", "--bundle", "", b.id, "x") }},
 }
 
@@ -627,6 +724,27 @@ func typed(b *bundle, args ...string) {
 	b.bind("/data", b.host)
 	b.run("/data/clock")
 	b.args = args
+}
+
+// known makes a first start from a layer that the cache then knows, and changes something below the next one.
+func known(b *bundle, change func(layer string)) {
+	b.layers("a")
+	plain := b.dir + "/layers/plain"
+	b.shell("cp -a rootfs layers/plain")
+	b.legacy(plain, "usr/bin/clock")
+	b.overlayOf("", plain)
+	b.ready = func() {
+		command(b, *wrapper, "--vfix-config", filepath.Join(b.dir, "runtime.json"), "--runtime", must(exec.LookPath("runc")), "run", "--bundle", b.dir, b.id+"x")
+		check(unix.Unmount(b.root, 0))
+		b.shell("rm -rf layers/upper layers/work; mkdir layers/upper layers/work")
+		b.overlayOf("", plain)
+		change(plain)
+	}
+}
+
+func must(s string, err error) string {
+	check(err)
+	return s
 }
 
 func annotated(b *bundle, name, value string) {
