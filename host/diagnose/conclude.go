@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/internal/quote"
 )
 
@@ -128,6 +129,9 @@ func (c *Crash) evidenceCommand(o Options) *Fix {
 	return &Fix{"dmesg | vfix diagnose -", "reads the kernel's log of this machine; run it on the machine that the program ran on"}
 }
 
+// noName matches an image's ID, and what podman names its own images.
+var noName = lazy.Regexp(`^(?:|localhost/.*|(?:sha256:)?[0-9a-f]{12,64}|.*[<>\s].*)$`)
+
 // next names the evidence of the cause of a container's end.
 func (e Exited) next(c *Crash, o Options, state hostState) *Fix {
 	switch {
@@ -136,7 +140,7 @@ func (e Exited) next(c *Crash, o Options, state hostState) *Fix {
 			return &Fix{"sudo vfix diagnose " + quote.Words([]string{"container:" + e.Name}), "reads the kernel's log, for which this user has no permission"}
 		}
 		return &Fix{"vfix diagnose " + quote.Words([]string{"container:" + e.Name}), "run it as root: it reads the kernel's log, for which this user has no permission"}
-	case e.Image != "" && e.Scan == nil:
+	case !noName().MatchString(e.Image) && e.Scan == nil:
 		return &Fix{"vfix scan " + quote.Words([]string{"docker://" + strings.TrimPrefix(e.Image, "docker://")}), "downloads the image from its registry, as no engine here has it, and shows whether it calls the page"}
 	case !e.Elsewhere && e.Image != "":
 		for _, engine := range []string{"docker", "podman"} {

@@ -97,12 +97,13 @@ func describe(v gjson.Result, d *document) {
 	case v.Get("kind").String() == "Pod" || has("status.containerStatuses"):
 		describePod(v, d)
 	case strings.HasSuffix(v.Get("kind").String(), "List") && v.Get("items").IsArray():
-		d.known = true
 		describe(v.Get("items"), d)
 	default:
 		for _, f := range forms {
 			if has(f.mark) && has(f.name) {
-				d.add(f.read(v))
+				e, ended := f.read(v)
+				d.add(e, ended)
+				describeHealth(v, e, d)
 				return
 			}
 		}
@@ -126,10 +127,23 @@ var forms = []form{
 	{mark: "Status", name: "[Names,Name].0", id: "ID", image: "Image", status: "Status"},
 }
 
+// describeHealth adds the health check that ended last, if a signal ended it.
+func describeHealth(v gjson.Result, e Exited, d *document) {
+	checks := v.Get("State.[Health.Log,Healthcheck.Log].@flatten").Array()
+	for _, check := range slices.Backward(checks) {
+		one := Exited{Label: "a health check of " + e.Label, Image: e.Image, ImageID: e.ImageID, Status: int(check.Get("ExitCode").Int()), To: at(check.Get("End"))}
+		if one.NoTime = one.To.IsZero(); one.Signal() != 0 {
+			d.ended = append(d.ended, one)
+			return
+		}
+	}
+}
+
 // going are the states of a container that has not ended.
 var going = []string{"true", "CONTAINER_RUNNING", "running", "paused", "restarting", "created"}
 
-// read reads a description; false for a container that has not ended.
+// read reads a description; false for a container that has not ended. One that is started again has the status with
+// which it ended.
 func (f *form) read(v gjson.Result) (e Exited, ended bool) {
 	text := func(path string) string { return v.Get(path).String() }
 	name := strings.TrimPrefix(text(f.name), "/")
@@ -146,7 +160,18 @@ func (f *form) read(v gjson.Result) (e Exited, ended bool) {
 		return e, ended
 	}
 	e.Status, _ = strconv.Atoi(status)
-	return e, !slices.Contains(going, text(f.state))
+	ended = e.Status != 0 || !slices.Contains(going, text(f.state))
+	if !ended {
+		e.lost(v.Get("RestartCount").Int())
+	}
+	return e, ended || e.Lost != ""
+}
+
+// lost says that nothing is known of how it ended before it was started again.
+func (e *Exited) lost(restarts int64) {
+	if restarts > 0 {
+		e.Lost = fmt.Sprintf("it was started again (restarts: %d), and the description does not have the exit status", restarts)
+	}
 }
 
 // at reads a time; zero for one that has not come, which engines write as the year 1.
@@ -173,7 +198,7 @@ func at(v gjson.Result) time.Time {
 }
 
 // exitedWords is how docker and podman list a container that ended: "Exited (139) 3 minutes ago".
-var exitedWords = lazy.Regexp(`\bExited \((-?\d+)\)`)
+var exitedWords = lazy.Regexp(`\b(?:Exited|Restarting) \((-?\d+)\)`)
 
 func exitedStatus(text string) (int, bool) {
 	m := exitedWords().FindStringSubmatch(text)
@@ -184,10 +209,12 @@ func exitedStatus(text string) (int, bool) {
 	return n, err == nil
 }
 
-// The kubelet's words for a container that was killed for its memory, and for one that was not started.
-const oomKilled = "OOMKilled"
+// The kubelet's words for a container that was killed for its memory; for one whose end it did not see, so that the exit
+// status is the kubelet's own; and for one that ended again and again.
+const oomKilled, statusUnknown, crashLoop = "OOMKilled", "ContainerStatusUnknown", "CrashLoopBackOff"
 
-// describePod adds the containers of a pod that ended or could not be started: how they are, else how they ended last.
+// describePod adds the containers of a pod that ended or could not be started: how they are, else how they ended last. A
+// signal counts more than an exit.
 func describePod(v gjson.Result, d *document) {
 	d.known = true
 	pod := v.Get("metadata.name").String()
@@ -209,8 +236,15 @@ func describePod(v gjson.Result, d *document) {
 			e.Image = c.Get("image").String()
 		}
 		end := c.Get("state.terminated")
-		if last := c.Get("lastState.terminated"); end.Get("exitCode").Int() == 0 && last.Exists() {
+		if last := c.Get("lastState.terminated"); last.Exists() && (end.Get("exitCode").Int() == 0 || bySignal(last) && !bySignal(end)) {
 			end = last
+		}
+		if !end.Exists() {
+			restarts := c.Get("restartCount").Int()
+			if c.Get("state.waiting.reason").String() == crashLoop {
+				restarts = max(restarts, 1)
+			}
+			e.lost(restarts)
 		}
 		if end.Exists() {
 			id := end.Get("containerID")
@@ -220,8 +254,15 @@ func describePod(v gjson.Result, d *document) {
 			_, e.ID, _ = strings.Cut(id.String(), "://")
 			e.terminated(end)
 		}
-		d.add(e, end.Exists() || e.Error != "" && startFailure(e.Error, Options{}) != nil)
+		d.add(e, end.Exists() || e.Lost != "" || e.Error != "" && startFailure(e.Error, Options{}) != nil)
 	}
+}
+
+// bySignal reports whether a ContainerStateTerminated has a signal.
+func bySignal(v gjson.Result) bool {
+	e := Exited{}
+	e.terminated(v)
+	return e.Signal() != 0
 }
 
 // terminated takes a ContainerStateTerminated.
@@ -231,6 +272,9 @@ func (e *Exited) terminated(v gjson.Result) {
 		e.Status = died + s
 	}
 	e.Error = v.Get("message").String()
+	if v.Get("reason").String() == statusUnknown {
+		e.Lost = "the kubelet did not see the end, and the exit status is its own"
+	}
 	e.NoTime = e.To.IsZero()
 }
 
@@ -240,7 +284,7 @@ var podLine = lazy.Regexp(`^( *)([A-Za-z][^:]*):(?:\s+(.*))?$`)
 // podKeys are the members of a pod's status for the keys of kubectl describe.
 var podKeys = map[string]string{
 	"Image": "image", "Image ID": "imageID", "Container ID": "containerID", "State": "state", "Last State": "lastState",
-	"Exit Code": "exitCode", "Signal": "signal", "Reason": "reason", "Message": "message", "Finished": "finishedAt",
+	"Restart Count": "restartCount", "Exit Code": "exitCode", "Signal": "signal", "Reason": "reason", "Message": "message", "Finished": "finishedAt",
 }
 
 // describedPods reads the text of kubectl describe pod: it makes the JSON of each pod.
@@ -331,7 +375,7 @@ func table(r io.Reader) (d document, lines int, err error) {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		row := map[string]string{"Status": line}
+		row := map[string]string{"Status": line, "Name": "?"}
 		for key, heading := range map[string]string{"Names": "NAMES", "Name": "NAME", "ID": "CONTAINER ID", "Image": "IMAGE"} {
 			if text := column(line, heading); text != "" {
 				row[key] = text

@@ -296,6 +296,58 @@ func TestDescribed(t *testing.T) {
 	}
 }
 
+// A description that does not say how a container ended clears nothing, and no command is proposed for an image that no
+// registry has.
+func TestDescriptionsThatLackTheEnd(t *testing.T) {
+	pod := func(status string) string {
+		return `{"kind":"Pod","metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"old:1"}]},"status":{"containerStatuses":[{"name":"app",` + status + `}]}}`
+	}
+	inspect := func(state, more string) string {
+		return `[{"Id":"ab","Name":"/web","Path":"/app/old","Image":"sha256:cd","State":{` + state + `,"Error":"","FinishedAt":"2026-11-21T21:18:04Z"},"Config":{"Image":"old:1"}` + more + `}]`
+	}
+	segv := `{"terminated":{"exitCode":139,"reason":"Error","finishedAt":"2026-11-21T21:18:04Z"}}`
+	for name, c := range map[string]struct{ text, says string }{
+		"a pod that was started again":         {pod(`"restartCount":3,"state":{"running":{}}`), "restarts: 3"},
+		"a pod that waits":                     {pod(`"restartCount":3,"state":{"waiting":{"reason":"CrashLoopBackOff"}}`), "restarts: 3"},
+		"a pod that waits, without a count":    {pod(`"state":{"waiting":{"reason":"CrashLoopBackOff"}}`), "restarts: 1"},
+		"kubectl describe":                     {"Name: web\nContainers:\n  app:\n    Image:  old:1\n    State:  Running\n    Restart Count:  5\n", "restarts: 5"},
+		"a signal, then an exit":               {pod(`"state":{"terminated":{"exitCode":1}},"lastState":` + segv), "SIGSEGV"},
+		"the kubelet's own status":             {pod(`"state":{"terminated":{"exitCode":137,"reason":"ContainerStatusUnknown"}}`), "did not see the end"},
+		"a container that was started again":   {inspect(`"Running":true,"ExitCode":0`, `,"RestartCount":17`), "restarts: 17"},
+		"a container that is being started":    {inspect(`"Running":true,"Restarting":true,"ExitCode":139`, ""), "SIGSEGV"},
+		"a container that is listed as such":   {"CONTAINER ID   IMAGE     COMMAND   CREATED      STATUS                         PORTS     NAMES\nabababababab   old:1     \"x\"       2 days ago   Restarting (139) 3 seconds ago           web\n", "SIGSEGV"},
+		"a list whose columns are not aligned": {"CONTAINER ID    IMAGE    COMMAND    CREATED    STATUS    PORTS    NAMES\nab  old:1  \"x\"  2 hours ago  Exited (139) 2 hours ago      web\n", "SIGSEGV"},
+		"a health check":                       {inspect(`"Running":true,"ExitCode":0,"Health":{"Status":"unhealthy","Log":[{"ExitCode":139},{"ExitCode":0}]}`, ""), "SIGSEGV"},
+		"a returncode of Python":               {inspect(`"Running":false,"ExitCode":245`, ""), "SIGSEGV"},
+		"an event in a list of others":         {`{"kind":"List","items":[{"kind":"Event","message":"container exited with code 139"}]}`, "SIGSEGV"},
+		"a status of a batch system":           {"Job terminated with exit status 267\n", "SIGSEGV"},
+	} {
+		r, err := Text("x", strings.NewReader(c.text), Options{HasCommand: noCommand})
+		if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Kind != Unknown || !strings.Contains(r.Crashes[0].Verdict+r.Crashes[0].Meaning, c.says) {
+			t.Errorf("%s: got %+v, %v", name, r, err)
+			for _, c := range r.Crashes {
+				t.Logf("%+v", c)
+			}
+		}
+	}
+	for _, none := range []string{`{"kind":"List","items":[{"kind":"Deployment"}]}`, `{"kind":"List","items":[]}`, "[]"} {
+		if r, err := Text("x", strings.NewReader(none), Options{}); err != nil || r.Understood || len(r.Crashes) > 0 {
+			t.Errorf("%s: got %+v, %v", none, r, err)
+		}
+	}
+	for _, none := range []string{`{"kind":"Pod","metadata":{"name":"web"},"status":{"phase":"Pending"}}`, "CONTAINER ID   IMAGE   COMMAND   CREATED   STATUS   PORTS   NAMES\n"} {
+		if _, err := Text("x", strings.NewReader(none), Options{}); err == nil {
+			t.Errorf("%s: no error", none)
+		}
+	}
+	for image, want := range map[string]string{"old:1": "docker://old:1", "localhost/old:1": "dmesg", "sha256:" + strings.Repeat("ab", 32): "dmesg", "0123456789ab": "dmesg"} {
+		r, err := Text("x", strings.NewReader(strings.ReplaceAll(inspect(`"Running":false,"ExitCode":139`, ""), "old:1", image)), Options{HasCommand: noCommand})
+		if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Next == nil || !strings.Contains(r.Crashes[0].Next.Command, want) {
+			t.Errorf("%s: got %+v, %v", image, r.Crashes[0].Next, err)
+		}
+	}
+}
+
 // Lists that have no exit status, and what describes no container, say what to type.
 func TestNoDescription(t *testing.T) {
 	for text, says := range map[string]string{

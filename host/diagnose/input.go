@@ -188,12 +188,15 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 	if err != nil {
 		return nil, nil, &refusedError{fmt.Sprintf("%s: %v", name, err), "give the whole output of docker inspect, kubectl get pod -o json or kubectl describe pod"}
 	}
-	if !d.known {
+	switch {
+	case !d.known:
 		return nil, rest, nil
+	case d.total == 0:
+		return nil, nil, &refusedError{name + ": no container in it that was started", "docker ps -a and kubectl get pods -A list them all"}
 	}
 	r = &Result{Input: name, Lines: lines, Containers: d.total, Understood: true}
 	for _, e := range d.ended {
-		if len(d.ended) > 1 && e.Status < notStarted[0] && e.Error == "" { // it exited by itself
+		if len(d.ended) > 1 && e.Status < notStarted[0] && e.Error == "" && e.Lost == "" { // it exited by itself
 			continue
 		}
 		for _, c := range e.resolved(o).Crashes {

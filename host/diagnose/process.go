@@ -113,6 +113,8 @@ type Exited struct {
 	To     time.Time // when it ended; zero: it was never started
 	Error  string    // the engine's, of a start that failed
 	Line   string    // that says it; "" if none does
+	// Lost is why the description does not say how it ended, "" if it does.
+	Lost string
 	// NoTime says that it ended and that it is not known when.
 	NoTime bool
 	// Elsewhere says that nothing shows that it ran on this machine: its kernel and its log say nothing of it.
@@ -141,6 +143,8 @@ func (e Exited) Signal() int {
 	switch n := statuses - e.Status; {
 	case n == sigsegv || n == sigsys: // other such numbers are programs' own statuses
 		return n
+	case -n == sigsegv || -n == sigsys: // batch systems add the signal to it
+		return -n
 	case e.Status > died && e.Status < statuses:
 		return e.Status - died
 	}
@@ -150,7 +154,7 @@ func (e Exited) Signal() int {
 // ended says by what it ended: an exit status that a script made of a signal may be its own.
 func (e Exited) ended() string {
 	may := ""
-	if e.Status == statuses-e.Signal() {
+	if e.Signal() > 0 && e.Status != died+e.Signal() {
 		may = "may have "
 	}
 	return fmt.Sprintf("%sended by %s (exit status %d)", may, SignalName(e.Signal()), e.Status)
@@ -188,6 +192,11 @@ func (e Exited) diagnose(o Options) *Result {
 	started := !e.To.IsZero() || e.NoTime
 	if !e.To.IsZero() {
 		base.When = e.To.Format(time.RFC3339)
+	}
+	if e.Lost != "" {
+		base.Kind, base.because = Unknown, e.Lost
+		base.Meaning = "Nothing here says how the container ended, so the cause is not known."
+		return only
 	}
 	c := startFailure(e.Error, o)
 	if c == nil {
