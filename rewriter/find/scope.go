@@ -44,10 +44,11 @@ func (o *Scope) within(f *File) *Skip {
 }
 
 // Nameless reports whether a file of size bytes, an x86-64 ELF file, is sure to have no site: it can be loaded
-// anywhere, so that no distance leads to the page, and has the lower half of no address of the page in it, aligned
-// or not. It is a search for bytes, with no look at the format except e_type, through buf.
+// anywhere, so that no distance leads to the page, and nowhere in it, aligned or not, is the lower half of an
+// address of the page, or what looks like an instruction with the negative of one. It is a search for bytes, with
+// no look at the format except e_type, through buf.
 func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
-	const etype, overlap = 16, 3
+	const etype, overlap = 16, 5 // an instruction's opcode is four bytes before the pair
 	if size < elf.EhdrSize {
 		return false, nil
 	}
@@ -59,8 +60,9 @@ func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
 		if at == 0 && (len(b) < elf.EhdrSize || binary.LittleEndian.Uint16(b[etype:]) == elf.TypeExec) {
 			return false, nil
 		}
-		for i := range elf.Pairs(b, 2, len(b), []uint16{pagePair}) {
-			if lowerHalf(b, i) {
+		for i := range elf.Pairs(b, 2, len(b), []uint16{pagePair, negativePage, negativeSlot}) {
+			_, subtracts := negated(b, i)
+			if lowerHalf(b, i) && b[i+1] == pagePair>>8 || subtracts {
 				return false, nil
 			}
 		}

@@ -134,23 +134,22 @@ func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 	}
 }
 
-// negated looks at the pair at b[i] for an instruction that subtracts the address, or half of it, or loads its
-// negative or complement.
-func (s *search) negated(b []byte, vaddr uint64, i int) {
+// negated returns the function whose address, or half of it, the instruction around the pair at b[i] subtracts, or
+// has loaded once its sign is changed or its complement taken.
+func negated(b []byte, i int) (Function, bool) {
 	if i < 4 || i+2 > len(b) {
-		return
+		return 0, false
 	}
 	imm := i - 2
 	op, modrm := b[imm-2], b[imm-1]
 	if modrm != 0x2d && modrm&0xf8 != 0xb8 && (op != 0x81 || modrm&0xf8 != 0xe8) && (op != 0xc7 || modrm&0xf8 != 0xc0) {
-		return // no sub or mov with a register
+		return 0, false // no sub or mov with a register
 	}
 	n := int32(binary.LittleEndian.Uint32(b[imm:]))
-	for _, want := range [...]int32{-n, ^n} {
-		if f, ok := FunctionAt(uint64(int64(want))); ok {
-			s.partial(b, vaddr, imm, f)
-		}
+	if f, ok := FunctionAt(uint64(int64(-n))); ok {
+		return f, true
 	}
+	return FunctionAt(uint64(int64(^n)))
 }
 
 // isWord reports whether the address whose lower half is at b[imm] also has its upper half.
@@ -291,7 +290,9 @@ func (s *search) codeHits(b []byte, vaddr uint64, lo, hi int, words []uint64, pa
 				case pagePair:
 					s.hit(b, vaddr, i, true)
 				case negativePage, negativeSlot:
-					s.negated(b, vaddr, i)
+					if f, ok := negated(b, i); ok {
+						s.partial(b, vaddr, i-2, f)
+					}
 				}
 			}
 			if op := i - branch; relative && op >= at && op < end {

@@ -453,6 +453,17 @@ func TestNameless(t *testing.T) {
 			}
 		}
 	}
+	for _, code := range []string{
+		"b801000000 48c1e00a 482d0000a000 31ff ffd0 c3", // mov $1,%eax; shl $10,%rax; sub $0xa00000,%rax; call
+		"b801000000 4881e800fc9f00 31ff ffd0 c3",
+		"b800fc9f00 48f7d8 31ff ffd0 c3", // mov $0x9ffc00,%eax; neg
+		"48c7c1fffb9f00 48f7d1 31ff ffd1 c3",
+	} {
+		base.text = asm(t, code)
+		if r, err := ScanWithin(bytes.NewReader(base.build()), int64(len(base.build())), 1<<30); err != nil || len(r.Sites) == 0 || namelessChecked(t, base.build()) {
+			t.Errorf("nameless, or without a site: %s: %+v, %v", code, r, err)
+		}
+	}
 	base.dyn = false
 	if namelessChecked(t, base.build()) {
 		t.Error("nameless: a program at fixed addresses")
