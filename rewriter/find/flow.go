@@ -94,6 +94,7 @@ const (
 	tooManyPlaces
 	callersFrame
 	noFrame
+	onStackSeen
 	overwritten
 	throughArray
 )
@@ -106,8 +107,8 @@ var howTexts = map[how]string{
 	readBy: "read by %v", usedBy: "used by %v", usedInMemory: "used by %v in memory", pushed: "pushed on the stack",
 	toKernel: "passed to a system call", inMemory: "stored in memory", truncated: "truncated",
 	calleeSaved: "left in a callee-saved register", noTarget: "reaches an indirect jump",
-	elsewhere: "reaches a return to an unknown place", noPads: "reaches a call whose landing pads are not understood", tooManyPlaces: "stored in too many places",
-	callersFrame: "stored in the frame of a caller", noFrame: "on the stack of an unknown frame",
+	elsewhere: "reaches a return to an unknown place", noPads: "reaches code whose landing pads are not understood", tooManyPlaces: "stored in too many places",
+	callersFrame: "stored in the frame of a caller", onStackSeen: "stored on the stack, and %s", noFrame: "on the stack of an unknown frame",
 	overwritten: "overwritten in part", throughArray: "called through an array on the stack",
 }
 
@@ -117,12 +118,15 @@ type use struct {
 	how  how
 	op   x86asm.Op
 	slot uint64 // of kept: the variable
+	why  string // of onStackSeen
 }
 
 func (u use) String() string {
 	switch text := howTexts[u.how]; u.how {
 	case noEffects, readBy, usedBy, usedInMemory:
 		return fmt.Sprintf(text, u.op)
+	case onStackSeen:
+		return fmt.Sprintf(text, u.why)
 	default:
 		return text
 	}
@@ -164,6 +168,9 @@ type flow struct {
 	frame   frame           // of the function; nil: words of the stack are not followed
 	words   []int64         // the words of the stack that held the value, by their places in the frame
 	onStack bool            // one of them held it
+	given   [maxSlots]bool  // those of them that held it in a call
+	taken   [maxSlots]bool  // those of them that the function itself reads, or calls through
+	saves   x86.Regs        // deep down: the registers in which the caller keeps it
 	page    map[uint64]bool // calls of the page alone, to which an address may be passed
 
 	deep     int   // how many calls deep
@@ -260,13 +267,13 @@ func (f *flow) to(vaddr uint64, v value) {
 // on goes on with the state v wherever the code goes on after i.
 func (f *flow) on(i *x86.Instr, v value) {
 	all, known := f.c.next(f.body, i)
-	if !known && i.Calls() {
+	if !known && i.Flow != x86.FlowIndirect {
 		f.note(i.Addr, noPads)
 	}
 	thrown := v
 	f.kill(&thrown, x86.CallerSaved)
 	for _, to := range all {
-		if i.Calls() && to != i.Next() {
+		if to != i.Next() && (i.Calls() || i.Flow == x86.FlowNext) {
 			f.to(to, thrown)
 		} else {
 			f.to(to, v)
@@ -404,6 +411,17 @@ func (f *flow) call(i *x86.Instr, v *value) {
 		f.callee(i, v)
 	}
 	f.afterCall(i, v)
+	if f.page[i.Addr] || f.calls[i.Addr] != nil || !f.c.comesBack(i) {
+		return
+	}
+	for n, at := range f.words {
+		if v.stack[n]&^other != 0 {
+			f.given[n] = true
+			if i.Flow == x86.FlowCall && f.c.reads(i.Target, at-f.frame[i.Addr].SP+x86.WordSize) {
+				f.note(i.Addr, passed)
+			}
+		}
+	}
 }
 
 // maxThunk is how long a function is of which it is asked what it does with the registers that it must
@@ -457,7 +475,9 @@ func (f *flow) callee(i *x86.Instr, v *value) {
 		g := &flow{found: f.found, worklist: newWorklist(joinValues), c: f.c, fn: f.fn, origin: f.origin, loads: f.loads, body: b,
 			frame: f.c.frame(b), page: f.page, deep: f.deep + 1, returned: unknownValue(), inner: f.inner}
 		calls := len(f.calls)
+		g.saves = in.held(^other) &^ x86.CallerSaved
 		g.start(i.Target, in)
+		g.settle()
 		if out = g.returned; len(f.calls) > calls { // the page may return in its place
 			in.reg[x86.Rax] = other
 			out = joinValues(out, in)

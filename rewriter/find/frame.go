@@ -116,6 +116,9 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	switch {
 	case i.Op == x86asm.PUSH && isReg:
 		f.put(v, d.SP-x86.WordSize, v.reg[dst])
+		if n := f.slot(d.SP-x86.WordSize, false); n >= 0 && f.saves.Has(dst) {
+			f.taken[n] = true
+		}
 		return true
 	case i.Op == x86asm.PUSH || i.Op == x86asm.PUSHFQ:
 		if p.Stack && f.touches(v, p, x86.WordSize) {
@@ -124,7 +127,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 		f.put(v, d.SP-x86.WordSize, other)
 		return !p.Stack && i.Op == x86asm.PUSH && i.AddressRegs() == 0
 	case i.Op == x86asm.POP && isReg:
-		v.reg[dst] = f.take(v, d.SP)
+		v.reg[dst] = f.take(v, d.SP, !x86.CallerSaved.Has(dst)) // into another one, gcc drops an argument
 		return true
 	case i.Op == x86asm.LEAVE && f.touches(v, x86.Place{Off: d.BP, Stack: true, Exact: d.HasBP}, x86.WordSize):
 		f.noteOp(i, usedBy)
@@ -136,7 +139,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	}
 	if p.Exact && i.Op == x86asm.MOV && isReg && width == 64 {
 		if n := f.slot(p.Off, false); n >= 0 {
-			v.reg[dst] = max(v.stack[n], other)
+			v.reg[dst], f.taken[n] = max(v.stack[n], other), true
 			return true
 		}
 	}
@@ -182,14 +185,14 @@ func (f *flow) overlaps(v *value, off int64) bool {
 	return false
 }
 
-// take returns what the word at off holds, which is then below the stack.
-func (f *flow) take(v *value, off int64) label {
+// take returns what the word at off holds, which is then below the stack; read says that somebody uses it.
+func (f *flow) take(v *value, off int64, read bool) label {
 	n := f.slot(off, false)
 	if n < 0 || v.stack[n] == 0 {
 		return other
 	}
 	l := v.stack[n]
-	v.stack[n] = other
+	v.stack[n], f.taken[n] = other, f.taken[n] || read
 	return l
 }
 
@@ -220,6 +223,7 @@ func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
 	if v.stack[n]&address == 0 { // with what is beside it
 		v.stack[n] |= derived
 	}
+	f.taken[n] = true
 	f.record(i, v, v.stack[n], x86.NumRegs)
 	return true
 }
@@ -234,6 +238,7 @@ func (f *flow) returnsTo(i *x86.Instr, v *value) bool {
 	if n < 0 || v.stack[n]&^other == 0 {
 		return false
 	}
+	f.taken[n] = true
 	f.record(i, v, v.stack[n], x86.NumRegs)
 	return true
 }
@@ -248,15 +253,43 @@ func (f *flow) afterCall(i *x86.Instr, v *value) {
 	}
 }
 
+// reads reports whether the function at target names the word at off, which is in its caller's frame.
+func (c *code) reads(target uint64, off int64) bool {
+	for at, d := range c.frame(c.bodyOf(c.fn.at(target))) {
+		i, ok := c.at(at)
+		if p := d.Place(&i); ok && p.Exact && i.Op != x86asm.LEA && p.Off < off+x86.WordSize && off < p.Off+int64(max(i.MemBytes, 1)) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle notes what others may know of the words of the stack that held the value, once all is followed. A word
+// that holds it in a call, and that the function itself never reads, is an argument of the callee.
+func (f *flow) settle() {
+	if !f.onStack || f.has(firstEscape) {
+		return
+	}
+	why := f.exposed()
+	for n := range f.words {
+		if f.given[n] && !f.taken[n] {
+			why = "passed to a function there"
+		}
+	}
+	if why != "" {
+		f.uses = append(f.uses, use{addr: f.origin, how: onStackSeen, why: why})
+	}
+}
+
 // exposed says where the address of one of the words that held the value may be known to
 // others, "" where nowhere: what a pointer reads there is not seen. An address is exposed by
 // everything but passing it to the page itself, which reads no argument's memory.
-func (f *flow) exposed(b *body) string {
+func (f *flow) exposed() string {
 	top := f.words[0]
 	for _, at := range f.words {
 		top = max(top, at)
 	}
-	for at := range b.lens {
+	for at := range f.body.lens {
 		i, ok := f.c.at(at)
 		d := f.frame[at]
 		if !ok || !d.HasSP {

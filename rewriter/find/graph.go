@@ -57,19 +57,18 @@ func (w *worklist[S]) run(most int, step func(at uint64, s S) bool) bool {
 }
 
 // next returns where the code goes on after i, an instruction of b: the next instruction, the target of
-// a branch, the landing pads of a call, what a jump's table leads to. A function that is called is not
-// followed. known is false after an indirect jump that no table explains.
+// a branch, what a jump's table leads to, and the landing pads, of any instruction: a signal's handler may
+// throw (-fnon-call-exceptions). A function that is called is not followed. known is false after an indirect
+// jump that no table explains, and where the table of landing pads is not understood.
 func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 	switch i.Flow {
-	case x86.FlowNext:
-		return []uint64{i.Next()}, true
 	case x86.FlowCond:
 		return []uint64{i.Target, i.Next()}, true
 	case x86.FlowJump:
 		return []uint64{i.Target}, true
-	case x86.FlowCall, x86.FlowCallInd:
+	case x86.FlowNext, x86.FlowCall, x86.FlowCallInd:
 		all, known = c.pads(i)
-		if c.comesBack(i) {
+		if !i.Calls() || c.comesBack(i) {
 			all = append(all, i.Next())
 		}
 		return all, known
@@ -134,7 +133,7 @@ func (c *code) calculated(b *body, i *x86.Instr) bool {
 	return false
 }
 
-// pads returns where an exception lands that leaves the call i; known is false where the table of its
+// pads returns where an exception lands that leaves i; known is false where the table of its
 // function is not understood.
 func (c *code) pads(i *x86.Instr) (all []uint64, known bool) {
 	d, ok := c.fn.around(i.Addr)

@@ -1,6 +1,7 @@
-// Addresses made of 32 bits: mov $0xff600400,%eax; cdqe. The constant alone is any number, a colour
-// as likely as an address; it is a reference to the page where the code makes 64 bits of it whose
-// upper half is all ones, or computes with it and calls the result.
+// Addresses made of 32 bits: mov $0xff600400,%eax; cdqe. Half of gettimeofday's address alone is any number, -10 MiB
+// or a colour as likely as an address; it is a reference to the page where the code makes 64 bits of it whose
+// upper half is all ones, or computes with it and calls the result. Half of another one is a reference in any
+// instruction.
 
 package find
 
@@ -76,7 +77,7 @@ func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 		switch {
 		case !ok || int32(c) != want || n == 0:
 		case opposite(c):
-			return ArithImm32, isReg && width >= 32 && (i.Op == x86asm.MOV || i.Op == x86asm.SUB || i.Op == x86asm.SBB)
+			return ArithImm32, isReg && width >= 32 && i.Op == x86asm.MOV || i.Op == x86asm.SUB && (isReg && width >= 32 || i.MemBytes >= halfSize)
 		case i.Op == x86asm.MOV && (isReg && width == 32 || !isReg && i.MemBytes == halfSize):
 			return HalfImm32, true
 		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && (isReg && width >= 32 || !isReg && i.MemBytes >= halfSize):
@@ -180,7 +181,7 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 		return false
 	}
 	f.onStack = len(f.words) > 0
-	f.conclude(b, s)
+	f.conclude(s)
 	switch {
 	case s.Verdict != Unknown && f.has(counted):
 		u, _ := f.first(counted)
@@ -274,11 +275,11 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
 	holds := n >= 0 && v.stack[n]&address == 0 && v.stack[n]&(half|derived) != 0
 	switch {
 	case holds && isReg && width == 64 && i.Op == x86asm.MOVSXD:
-		v.reg[dst] = f.extend(v.stack[n])
+		v.reg[dst], f.taken[n] = f.extend(v.stack[n]), true
 	case holds && isReg && width == 32 && i.Op == x86asm.MOV:
-		v.reg[dst] = v.stack[n]
+		v.reg[dst], f.taken[n] = v.stack[n], true
 	case holds && isReg && width == 64 && i.Op == x86asm.MOV: // with what is beside it
-		v.reg[dst] = other | derived
+		v.reg[dst], f.taken[n] = other|derived, true
 	case isReg || i.MemBytes != halfSize:
 		return false
 	case fromReg && srcWidth == 32 && v.reg[src]&address == 0 && v.reg[src]&(half|derived) != 0:
@@ -386,7 +387,9 @@ func wholes(f *File, halves []Site) ([]Site, error) {
 	c.use(fn)
 	var found []Site
 	for _, s := range halves {
-		if judgeHalf(c, c.holder(s.Vaddr), &s) {
+		b := c.holder(s.Vaddr)
+		number := s.Function == Gettimeofday || s.Kind == HalfLoad
+		if judgeHalf(c, b, &s) || !number && b != nil && b.begins(s.Vaddr, uint64(s.Len)) {
 			s.Verdict, s.Reason = Unknown, ""
 			found = append(found, s)
 		}

@@ -179,8 +179,8 @@ func (r *Report) examine(c *code, sites []Site) error {
 	kept := sites[:0]
 	for _, s := range sites {
 		b := c.whole(c.holder(s.Vaddr), s.Vaddr)
-		// One byte of opcode proves nothing: a push may be within another instruction.
-		if s.Kind == PushImm32 && b == nil && c.within(s.Vaddr) {
+		// One or two bytes of opcode prove nothing: they may be within another instruction.
+		if (s.Kind == PushImm32 || s.Kind == CmpImm32) && b == nil && c.within(s.Vaddr) {
 			continue
 		}
 		holders[len(kept)] = b

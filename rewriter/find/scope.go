@@ -48,7 +48,7 @@ func (o *Scope) within(f *File) *Skip {
 // address of the page, or what looks like an instruction with the negative of one. It is a search for bytes, with
 // no look at the format except e_type, through buf.
 func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
-	const etype, overlap = 16, 5 // an instruction's opcode is four bytes before the pair
+	const etype, overlap = 16, 10 // an instruction's opcode is up to nine bytes before the pair
 	if size < elf.EhdrSize {
 		return false, nil
 	}

@@ -137,20 +137,24 @@ func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 // negated returns the function whose address, or half of it, the instruction around the pair at b[i] subtracts, or
 // has loaded once its sign is changed or its complement taken.
 func negated(b []byte, i int) (Function, bool) {
-	if i < 4 || i+2 > len(b) {
+	if i < 2 || i+2 > len(b) {
 		return 0, false
 	}
 	imm := i - 2
-	op, modrm := b[imm-2], b[imm-1]
-	if modrm != 0x2d && modrm&0xf8 != 0xb8 && (op != 0x81 || modrm&0xf8 != 0xe8) && (op != 0xc7 || modrm&0xf8 != 0xc0) {
-		return 0, false // no sub or mov with a register
-	}
 	n := int32(binary.LittleEndian.Uint32(b[imm:]))
-	if f, ok := FunctionAt(uint64(int64(-n))); ok {
-		return f, true
+	f, ok := FunctionAt(uint64(int64(-n)))
+	if !ok {
+		f, ok = FunctionAt(uint64(int64(^n)))
 	}
-	return FunctionAt(uint64(int64(^n)))
+	return f, ok && (imm >= 1 && (b[imm-1] == 0x2d || b[imm-1]&0xf8 == 0xb8) ||
+		imm >= 2 && b[imm-2] == 0xc7 && b[imm-1]&0xf8 == 0xc0 || slices.ContainsFunc(modrmBefore[:], func(n int) bool {
+		return imm >= n && b[imm-n] == 0x81 && b[imm-n+1]>>3&7 == 5
+	}))
 }
+
+// modrmBefore is how far the opcode may be before the immediate: ModRM, perhaps SIB, and a displacement of 1 or 4
+// bytes or none are between the two.
+var modrmBefore = [...]int{2, 3, 4, 6, 7}
 
 // isWord reports whether the address whose lower half is at b[imm] also has its upper half.
 func isWord(b []byte, imm int) bool {
@@ -158,7 +162,7 @@ func isWord(b []byte, imm int) bool {
 }
 
 // reference recognises the instruction whose immediate is at b[imm]; it reports whether the
-// hit is used up: whether it is an instruction, kept or not.
+// hit is used up: whether it is an instruction, kept or not. One or two bytes of opcode may also be a displacement.
 func (s *search) reference(b []byte, vaddr uint64, imm int, f Function) bool {
 	site, ok := movAt(b, imm)
 	if !ok {
@@ -170,7 +174,7 @@ func (s *search) reference(b []byte, vaddr uint64, imm int, f Function) bool {
 	site.Function = f
 	site.Vaddr = vaddr + uint64(imm) - site.Vaddr // so far: how far before the immediate
 	s.add(site)
-	return true
+	return site.Kind != PushImm32 && site.Kind != CmpImm32
 }
 
 // movAt recognises a mov of the immediate at b[imm] into a register, or a lea. The Vaddr of the site
@@ -200,8 +204,8 @@ func operandAt(b []byte, imm int) (Site, bool) {
 	if imm >= 2 && b[imm-2]&0xf8 == 0x48 && b[imm-1] == 0x3d {
 		return Site{Vaddr: 2, Len: 6, Kind: CmpImm32}, true
 	}
-	// REX.W, opcode, ModRM, then a SIB byte and a displacement of 1 or 4 bytes, or not.
-	for _, n := range [...]int{3, 4, 5, 7, 8} {
+	for _, n := range modrmBefore {
+		n++ // REX.W
 		if imm < n || b[imm-n]&0xf8 != 0x48 {
 			continue
 		}

@@ -22,10 +22,10 @@ func judge(c *code, isGo bool, b *body, s *Site) {
 			return
 		}
 		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, b)
-		f.conclude(b, s)
+		f.conclude(s)
 	case HalfImm32, ArithImm32, HalfLoad:
 		if !judgeHalf(c, b, s) {
-			s.Verdict, s.Reason = Unknown, "too much code to follow"
+			s.Verdict, s.Reason = Unknown, "half the address, which nothing is seen to make whole"
 		}
 	case PushImm32, StoreImm32:
 		judgeStore(c, b, s)
@@ -44,7 +44,7 @@ func judge(c *code, isGo bool, b *body, s *Site) {
 	case CmpImm32:
 		s.Verdict, s.Reason = Benign, "compared with"
 	}
-	if s.Verdict.Patchable() {
+	if s.Verdict != Unknown && s.Kind != DataWord {
 		s.certain(c, b)
 	}
 }
@@ -89,7 +89,7 @@ func judgeStore(c *code, b *body, s *Site) {
 		return
 	}
 	f := followWord(c, &i, off, s.Function, b)
-	f.conclude(b, s)
+	f.conclude(s)
 	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
 }
 
@@ -111,14 +111,10 @@ func (c *code) tables(sites []Site) {
 var valgrindBases = []uint64{0x38000000, 0x58000000}
 
 // conclude fills in what the flow found.
-func (f *flow) conclude(b *body, s *Site) {
+func (f *flow) conclude(s *Site) {
 	f.fillCalls(s)
+	f.settle()
 	s.Verdict, s.Reason = f.verdict(f.c.fn.isIfunc(f.c, s.Vaddr))
-	if f.onStack && s.Verdict != Unknown {
-		if why := f.exposed(b); why != "" {
-			s.Verdict, s.Reason = Unknown, "stored on the stack, and "+why
-		}
-	}
 }
 
 // fillCalls sets the fields of s that name the calls the value reaches.
@@ -142,7 +138,6 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		u, _ := f.first(h)
 		return fmt.Sprintf("%v at %#x%s", u, u.addr, more)
 	}
-	dormant := f.has(hidden) || f.has(returned)
 	switch {
 	case f.has(firstEscape):
 		return Unknown, at(firstEscape, "")
@@ -152,12 +147,8 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		return Unknown, at(based, "")
 	case f.has(kept):
 		return f.slotVerdict()
-	case f.has(compared) && (len(f.calls) > 0 || dormant):
-		return Unknown, at(compared, ", and called or stored as well")
-	case f.has(compared) && f.has(left):
-		return Unknown, at(left, ", and compared as well")
-	case f.has(compared):
-		return Benign, at(compared, ", and nothing else")
+	case f.has(compared): // a signal's handler may call it
+		return Unknown, at(compared, "")
 	case len(f.calls) > 0 && f.exact && f.onStack:
 		return Live, "stored on the stack, and only called from there"
 	case len(f.calls) > 0 && f.exact:

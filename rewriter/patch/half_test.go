@@ -54,7 +54,7 @@ func TestHalves(t *testing.T) {
 		{"pushed as 64 bits", "68 000460ff 58" + callRax + ret, PushImm32, Live, Imm, Left, "called from there", 1},
 		{"in data, movslq", "486305 f90f2000" + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 		{"in data, mov, cdqe", "8b05 fa0f2000" + cdqe + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
-		{"in a variable", "c705 00112000 000460ff 8b05 fa102000" + cdqe + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
+		{"in a variable", "c705 00112000 000460ff 8b05 fa102000" + cdqe + callRax + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 2},
 		{"in data, as a number", "8b05 fa0f2000 01c0" + ret, 0, 0, 0, 0, "", 0},
 
 		{"in the stack, with its neighbor", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff 488b45f8" + callRax + "c9" + ret, HalfImm32, Unknown, Left, Left, "upper half", 1},
@@ -68,13 +68,18 @@ func TestHalves(t *testing.T) {
 		{"a colour beside a number", "c703 000060ff c74304 fffffff0" + ret, 0, 0, 0, 0, "", 0},
 		{"a colour far from all ones", "c703 000060ff c74308 ffffffff" + ret, 0, 0, 0, 0, "", 0},
 		{"a colour", "bf 000060ff e805000000 31c0" + ret, 0, 0, 0, 0, "", 0},
-		{"a number that is returned", movEax + ret, 0, 0, 0, 0, "", 0},
+		{"that is returned", movEax + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 1},
+		{"a number that is returned", "b8 000060ff" + ret, 0, 0, 0, 0, "", 0},
+		{"where a push may be", "c74368 000460ff" + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 1},
+		{"where a push may be, with its neighbor", "c74368 000060ff c7436c ffffffff" + ret, HalfImm32, Unknown, Left, Left, "upper half", 1},
+		{"where a comparison may be", "c744483d 000460ff" + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 1},
+		{"subtracted in the stack", "55 4889e5 48c745f8 00040000 48816df8 0000a000 488b45f8" + callRax + "c9" + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
 		{"a number that is compared", "81ff 000460ff 0f94c0" + ret, 0, 0, 0, 0, "", 0},
-		{"called as it is", movEax + callRax + ret, 0, 0, 0, 0, "", 0},
+		{"called as it is", "b8 000060ff" + callRax + ret, 0, 0, 0, 0, "", 0},
 		{"a mask", "4825 000060ff 488b00" + callRax + ret, 0, 0, 0, 0, "", 0},
-		{"overwritten before the call", movEax + "01c1 488b07" + callRax + ret, 0, 0, 0, 0, "", 0},
-		{"in the stack, used as a number", stored + "8b45fc c9" + ret, 0, 0, 0, 0, "", 0},
-		{"in the stack, as a number of 64 bits", stored + widened + "48ffc0 c9" + ret, 0, 0, 0, 0, "", 0},
+		{"overwritten before the call", "b8 000060ff 01c1 488b07" + callRax + ret, 0, 0, 0, 0, "", 0},
+		{"in the stack, used as a number", stored + "8b45fc c9" + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 1},
+		{"in the stack, as a number of 64 bits", stored + widened + "48ffc0 c9" + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 1},
 	} {
 		for _, pie := range []bool{false, true} {
 			if pie && c.name == "in a table" {
@@ -105,7 +110,7 @@ func TestHalves(t *testing.T) {
 				if p.Patches[0].Form != form {
 					t.Errorf("PIE %v: got %v (%s), want %v", pie, p.Patches[0].Form, p.Patches[0].Reason, form)
 				}
-				if len(p.LeftOver()) != 1 && form == Left {
+				if len(p.LeftOver()) != c.n && form == Left {
 					t.Errorf("it is not a finding")
 				}
 			})
