@@ -6,7 +6,6 @@ package ociruntime
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -199,13 +198,25 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 	if err != nil {
 		return nil, false, err
 	}
+	var upper *rootfs.Root
+	var made unix.StatxTimestamp // when the upper layer was
+	if layers.upper != "" {
+		if upper, err = keep.open(layers.upper); err != nil {
+			return nil, false, err
+		}
+		defer upper.Close()
+		if made, err = k.upperLayer(upper); err != nil {
+			return nil, false, err
+		}
+		k.upper = layers.upper
+	}
 	all, whole = &scanned{}, true
 	for _, dir := range layers.lower {
 		f, err := keep.lower(dir)
 		if err != nil {
 			return nil, false, err
 		}
-		whole = whole && !f.Moved && k.witnessed(dir, f)
+		whole = whole && !f.Moved && k.witnessed(dir, f, made)
 		for _, h := range f.Legacy {
 			h.layer = dir
 			all.Legacy = append(all.Legacy, h)
@@ -213,20 +224,12 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		all.Unread = append(all.Unread, f.Unread...)
 	}
 	k.rec.Layers = layers.lower
-	if layers.upper != "" {
-		upper, err := keep.open(layers.upper)
-		if err != nil {
-			return nil, false, err
-		}
-		defer upper.Close()
+	if upper != nil {
 		f, err := keep.folder(upper)
 		if err != nil {
 			return nil, false, err
 		}
-		if k.hasUpper(upper) {
-			k.upper = layers.upper
-		}
-		whole = whole && !f.Moved && k.upper != ""
+		whole = whole && !f.Moved
 		all.Legacy = append(all.Legacy, f.Legacy...)
 		all.Unread = append(all.Unread, f.Unread...)
 		all.temps = f.temps
@@ -238,27 +241,28 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 	return all, whole, nil
 }
 
-// hasUpper reports whether a directory is the root's upper layer: the root of an overlay has the times of that
-// (fs/overlayfs/inode.c, ovl_getattr).
-func (k *container) hasUpper(upper *rootfs.Root) bool {
+// upperLayer is when a directory was made that is the root's upper layer, whose times an overlay gives its root
+// (fs/overlayfs/inode.c, ovl_getattr). It errs if the directory is another one.
+func (k *container) upperLayer(dir *rootfs.Root) (made unix.StatxTimestamp, err error) {
 	a, aerr := k.root.Stat()
-	b, berr := upper.Stat()
-	return aerr == nil && berr == nil && a.Btime == b.Btime && a.Ctime == b.Ctime && a.Mtime == b.Mtime
+	b, berr := dir.Stat()
+	if aerr == nil && berr == nil && (a.Btime != b.Btime || a.Ctime != b.Ctime || a.Mtime != b.Mtime) {
+		return made, errLayers
+	}
+	return b.Btime, errors.Join(aerr, berr)
 }
 
-// witnessed reports whether the root shows that it has a layer, and not another directory that was at the
-// layer's path when the root was mounted: a file of it, or a name of one that has no files.
-func (k *container) witnessed(dir string, layer *scanned) bool {
-	if len(layer.Witnesses) > 0 {
-		return slices.ContainsFunc(layer.Witnesses, func(w witness) bool {
-			shown, _ := k.shows(string(w.Name), w.ID)
-			return shown
-		})
+// witnessed reports whether the root has a layer, and not another directory that was at the layer's path when the root
+// was mounted: it shows a file of it. A layer without files has been at its path since before the upper layer was made.
+func (k *container) witnessed(dir string, layer *scanned, made unix.StatxTimestamp) bool {
+	if len(layer.Witnesses) == 0 {
+		var st unix.Stat_t
+		err := unix.Stat(dir, &st)
+		return err == nil && (st.Ctim.Sec < made.Sec || st.Ctim.Sec == made.Sec && st.Ctim.Nsec < int64(made.Nsec))
 	}
-	names, err := os.ReadDir(dir)
-	return err == nil && slices.ContainsFunc(names, func(e os.DirEntry) bool {
-		_, err := k.root.Lstat(e.Name())
-		return err == nil || e.Type()&os.ModeCharDevice != 0 // a whiteout
+	return slices.ContainsFunc(layer.Witnesses, func(w witness) bool {
+		shown, _ := k.shows(string(w.Name), w.ID)
+		return shown
 	})
 }
 

@@ -121,6 +121,14 @@ var rows = []row{
 		b.file("other", b.layer("a"), "other")
 	}},
 
+	{"stale", "layer, with a directory in its place", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.legacy(b.layer("a"), "usr/bin/clock")
+		b.mkdir(b.layer("b"), "usr")
+		b.overlay("", "b", "a")
+		check(os.Rename(b.layer("a"), b.layer("a")+".old"))
+		b.mkdir(b.layer("a"), "usr/bin")
+	}},
 	{"stale", "upper layer", patched, func(b *bundle) {
 		b.layers("a")
 		b.overlay("", "a")
