@@ -19,6 +19,7 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/rewriter"
 )
 
 // The words of File.Covered.
@@ -280,6 +281,8 @@ func (in *installed) cover(f *contents.Findings, fb *contents.Fallback, asItIs b
 		file.Covered = ""
 		switch {
 		case file.LeftOver() == 0 && (!asItIs || file.Plan.Empty()):
+		case slices.ContainsFunc(file.Report.Sites, func(s rewriter.Site) bool { return s.Reads && s.Verdict == rewriter.Unknown }):
+			// The program reads or writes the page, and dies of it.
 		case fb.Library && in.noPreload(file.Report) == "":
 			file.Covered = CoveredByLibrary
 		case fb.Trace:

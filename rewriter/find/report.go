@@ -113,6 +113,9 @@ type Site struct {
 	// save them.
 	Free bool
 
+	// Reads says that the address is used as one of memory: what a fallback cannot serve.
+	Reads bool
+
 	Object *File // the object that it is in, nil outside of objects
 
 	entry  bool // it is copied on with what is beside it

@@ -114,6 +114,7 @@ var valgrindBases = []uint64{0x38000000, 0x58000000}
 func (f *flow) conclude(s *Site) {
 	f.fillCalls(s)
 	f.settle()
+	s.Reads = f.has(based)
 	s.Verdict, s.Reason = f.verdict(f.c.fn.isIfunc(f.c, s.Vaddr))
 }
 
@@ -139,12 +140,12 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		return fmt.Sprintf("%v at %#x%s", u, u.addr, more)
 	}
 	switch {
+	case f.has(based):
+		return Unknown, at(based, "")
 	case f.has(firstEscape):
 		return Unknown, at(firstEscape, "")
 	case f.has(returned) && !ifunc:
 		return Unknown, at(returned, "")
-	case f.has(based):
-		return Unknown, at(based, "")
 	case f.has(kept):
 		return f.slotVerdict()
 	case f.has(compared): // a signal's handler may call it
