@@ -111,9 +111,8 @@ func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
 	}
 	if exec {
 		s.partial(b, vaddr, imm, f)
-	} else if site, ok := movAt(b, imm); ok && site.Kind == MovImm32 {
-		site.Function, site.Vaddr = f, vaddr+uint64(imm)-site.Vaddr
-		s.add(site) // machine code in data
+	} else if op, ok := referenceAt(b, imm); ok && op.Kind != MovImm64 && op.Kind != CmpImm32 && (op.Kind != PushImm32 || len(b) > imm+4 && b[imm+4] == opRet) {
+		s.reference(b, vaddr, imm, f) // machine code in data
 	}
 	s.word(b, vaddr, imm, f)
 }
@@ -164,10 +163,7 @@ func isWord(b []byte, imm int) bool {
 // reference recognises the instruction whose immediate is at b[imm]; it reports whether the
 // hit is used up: whether it is an instruction, kept or not. One or two bytes of opcode may also be a displacement.
 func (s *search) reference(b []byte, vaddr uint64, imm int, f Function) bool {
-	site, ok := movAt(b, imm)
-	if !ok {
-		site, ok = operandAt(b, imm)
-	}
+	site, ok := referenceAt(b, imm)
 	if !ok {
 		return false
 	}
@@ -177,9 +173,9 @@ func (s *search) reference(b []byte, vaddr uint64, imm int, f Function) bool {
 	return site.Kind != PushImm32 && site.Kind != CmpImm32
 }
 
-// movAt recognises a mov of the immediate at b[imm] into a register, or a lea. The Vaddr of the site
+// referenceAt recognises a mov of the immediate at b[imm], a lea, a push of it and a comparison. The Vaddr of the site
 // is the distance from its first byte to the immediate.
-func movAt(b []byte, imm int) (Site, bool) {
+func referenceAt(b []byte, imm int) (Site, bool) {
 	if imm >= 3 {
 		rex, op, modrm := b[imm-3], b[imm-2], b[imm-1]
 		if rex&0xf8 == 0x48 && op == 0xc7 && modrm&0xf8 == 0xc0 {
@@ -196,11 +192,6 @@ func movAt(b []byte, imm int) (Site, bool) {
 			return Site{Vaddr: 2, Len: 10, Kind: MovImm64, Reg: op&7 | rex&1<<3}, true
 		}
 	}
-	return Site{}, false
-}
-
-// operandAt recognises cmp with the immediate at b[imm], mov of it to memory, and push.
-func operandAt(b []byte, imm int) (Site, bool) {
 	if imm >= 2 && b[imm-2]&0xf8 == 0x48 && b[imm-1] == 0x3d {
 		return Site{Vaddr: 2, Len: 6, Kind: CmpImm32}, true
 	}
@@ -238,7 +229,7 @@ func (s *search) add(site Site) {
 	if s.head > 0 && into >= s.head {
 		return
 	}
-	if site.Loads() && s.f.CodeAt(site.Offset+1) != nil && s.in.Flags&elf.PFX == 0 || (into >= s.in.Filesz || s.head > 0) && (!site.Loads() || s.f.Mappings(site.Offset) > 0) {
+	if site.Kind != DataWord && s.f.CodeAt(site.Offset+1) != nil && s.in.Flags&elf.PFX == 0 || (into >= s.in.Filesz || s.head > 0) && (!site.Loads() || s.f.Mappings(site.Offset) > 0) {
 		return // searched with another segment, or data behind this one
 	}
 	s.sites = append(s.sites, site)

@@ -15,12 +15,12 @@ import (
 // judge fills in the verdict of a site, and the calls it reaches. b is the code that reaches
 // it, nil if none is known to.
 func judge(c *code, isGo bool, b *body, s *Site) {
+	if s.Kind != DataWord && !c.f.ExecLoad(s.Vaddr) {
+		s.Verdict, s.Reason = Unknown, "machine code in data, which a program may execute"
+		return
+	}
 	switch s.Kind {
 	case MovImm32, MovImm64, LeaDisp32:
-		if !c.f.ExecLoad(s.Vaddr) {
-			s.Verdict, s.Reason = Unknown, "machine code in data, which a program may execute"
-			return
-		}
 		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, b)
 		f.conclude(s)
 	case HalfImm32, ArithImm32, HalfLoad:
