@@ -140,6 +140,7 @@ type found struct {
 	exact  bool                  // one of them without a conditional move on the way
 	whole  bool                  // half an address became one
 	copied bool                  // a vector register copies it on, with what is beside it
+	shown  bool                  // it is in a register at an instruction that may fault, or that calls: a signal's handler sees it
 }
 
 // first returns the first use of a kind; of firstEscape, of all those from there on.
@@ -301,6 +302,8 @@ func (f *flow) step(vaddr uint64, v value) bool {
 		f.noteOp(&i, noEffects)
 		return true
 	}
+	_, toMemory := i.Mem()
+	f.shown = f.shown || (toMemory && i.Op != x86asm.LEA && i.Op != x86asm.NOP || i.Calls() || i.Op == x86asm.SYSCALL) && v.held(plain) != 0
 	if d, ok := f.frame[vaddr]; ok && d.ReturnsElsewhere(&i) {
 		if src, _, isReg := i.ArgGPR(1); !isReg || v.reg[src]&^other == 0 { // else the value is its target
 			f.note(vaddr, elsewhere)

@@ -139,6 +139,7 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		u, _ := f.first(h)
 		return fmt.Sprintf("%v at %#x%s", u, u.addr, more)
 	}
+	dormant := f.has(hidden) || f.has(returned)
 	switch {
 	case f.has(based):
 		return Unknown, at(based, "")
@@ -148,8 +149,12 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		return Unknown, at(returned, "")
 	case f.has(kept):
 		return f.slotVerdict()
-	case f.has(compared): // a signal's handler may call it
-		return Unknown, at(compared, "")
+	case f.has(compared) && (len(f.calls) > 0 || dormant || f.shown):
+		return Unknown, at(compared, ", and called, stored or in a register at a call or a fault")
+	case f.has(compared) && f.has(left):
+		return Unknown, at(left, ", and compared as well")
+	case f.has(compared):
+		return Benign, at(compared, ", and nothing else")
 	case len(f.calls) > 0 && f.exact && f.onStack:
 		return Live, "stored on the stack, and only called from there"
 	case len(f.calls) > 0 && f.exact:

@@ -39,7 +39,7 @@ func TestGraph(t *testing.T) {
 		{"behind one that may return", fill(hoisted+"85ff 7404 ffd3 5b c3 e82b000000 4839c3 5b c3", "7401 c3 f4 ebfd"), testELF{symbols: two}, nil, Unknown, 1, "compared"},
 
 		{"compared by the callee", fill("48c7c7 000460ff e834000000 c3", "4839f7 31ff c3"), testELF{symbols: two}, nil, Unknown, 0, "compared"},
-		{"compared, and left for the caller", "48c7c1 000460ff 4839f9 c3", testELF{symbols: whole}, nil, Unknown, 0, "compared"},
+		{"compared, and left for the caller", "48c7c1 000460ff 4839f9 c3", testELF{symbols: whole}, nil, Unknown, 0, "left in a register"},
 		{"called by the callee", fill("48c7c6 000460ff e834000000 c3", "31ff ffe6"), testELF{symbols: two}, nil, Live, 1, "called"},
 		{"left alone by the callee", fill("48c7c6 000460ff e834000000 31ff ffd6 c3", "31c0 c3"), testELF{symbols: two}, nil, Live, 1, "called"},
 		{"left alone by the page", "48c7c1 000460ff 31ff ffd1 31ff ffd1 c3", testELF{symbols: whole}, nil, Live, 2, "called"},

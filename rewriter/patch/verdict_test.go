@@ -41,8 +41,9 @@ func TestVerdict(t *testing.T) {
 		{"a jump to the call", movRaxTime + "eb02 0f0b" + callRax + "c3", Live, "called", 1, 11},
 		{"called on one branch only", movRaxTime + "85ff 7403" + callRax + "c3 31c0 c3", Live, "called", 1, 11},
 
-		{"compared", movRdxGtod + "4839d7 0f94c0 31d2 c3", Unknown, "compared", 0, 0},
-		{"tested", movRdxGtod + "4885d2 31d2 c3", Unknown, "compared", 0, 0},
+		{"compared", movRdxGtod + "4839d7 0f94c0 31d2 c3", Benign, "compared", 0, 0},
+		{"compared, and in a register where memory is read", movRdxGtod + "4839d7 0f94c0 8a07 31d2 c3", Unknown, "or a fault", 0, 0},
+		{"tested", movRdxGtod + "4885d2 31d2 c3", Benign, "compared", 0, 0},
 		{"compared and called", movRaxTime + "4839f8 7402" + callRax + "31c0 c3", Unknown, "compared", 1, 12},
 		{"overwritten", movRaxTime + "31c0 c3", Unknown, "nothing is seen to use it", 0, 0},
 
