@@ -46,7 +46,7 @@ func Index(layers []string, dir string, o Options) (*Indexed, error) {
 	done := &Indexed{Layers: len(layers)}
 	for _, layer := range layers {
 		asked := pool.Examined.Load()
-		x, err := keep.lower(layer)
+		x, err := keep.lower(layer, immutable(layer))
 		if err != nil {
 			return done, fmt.Errorf("%s: %w", layer, err)
 		}

@@ -31,12 +31,7 @@ type indexes struct {
 // layer returns what is found in a folder that nobody changes: it is walked once, and again
 // if a file that matters is not what it was, if only in its metadata. Whoever else needs it
 // at that time, waits.
-func (k *indexes) layer(dir string) (*scanned, error) {
-	root, err := k.open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
+func (k *indexes) layer(root *rootfs.Root) (*scanned, error) {
 	key, err := k.key("layer", root, true)
 	if err != nil {
 		return nil, err

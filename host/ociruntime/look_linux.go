@@ -165,6 +165,9 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 			return layered, nil
 		}
 	}
+	if k.immutableRoot() && layered == nil {
+		return keep.lower(k.root.Path, true)
+	}
 	k.root.Bare = bare(k.mounts, k.root.Path)
 	found, err := keep.folder(k.root)
 	if err == nil && layered != nil {
@@ -179,6 +182,11 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 		}
 	}
 	return found, err
+}
+
+// immutableRoot reports whether nobody changes the root: the container cannot, and the operator says that others do not.
+func (k *container) immutableRoot() bool {
+	return k.spec.Root.Readonly && k.ImmutableRoots != "" && isBelow(k.root.Path, strings.Split(k.ImmutableRoots, ","))
 }
 
 // rootMount is what is mounted at the root; false for nothing.
@@ -212,7 +220,7 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 	}
 	all, whole = &scanned{}, true
 	for _, dir := range layers.lower {
-		f, err := keep.lower(dir)
+		f, err := keep.lower(dir, immutable(dir))
 		if err != nil {
 			return nil, false, err
 		}
@@ -266,16 +274,16 @@ func (k *container) witnessed(dir string, layer *scanned, made unix.StatxTimesta
 	})
 }
 
-// lower returns what is found in a lower layer.
-func (k *indexes) lower(dir string) (*scanned, error) {
-	if immutable(dir) {
-		return k.layer(dir)
-	}
+// lower returns what is found in a lower layer, which somebody may change or not.
+func (k *indexes) lower(dir string, immutable bool) (*scanned, error) {
 	root, err := k.open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
+	if immutable {
+		return k.layer(root)
+	}
 	return k.folder(root)
 }
 

@@ -64,6 +64,9 @@ type Config struct {
 	// TrustedHooks are the paths of other programs' OCI hooks that bring no programs into containers, separated by
 	// commas. Any other hook that runs when vfix has looked counts as something that was not examined.
 	TrustedHooks string `json:"trusted_hooks,omitempty"`
+	// ImmutableRoots are directories, without symlinks in their paths and separated by commas, below which nobody changes a
+	// root filesystem: one that the container cannot write to is walked at its first start, like a layer of an image.
+	ImmutableRoots string `json:"immutable_roots,omitempty"`
 	// Limits bound what one start may take.
 	Limits Limits `json:"limits,omitzero"`
 }
@@ -137,7 +140,7 @@ func (c Config) check() (member string, err error) {
 		}
 	}
 	for _, name := range []struct{ member, got string }{
-		{"runtime", c.Runtime}, {"cache_dir", c.CacheDir}, {"record", c.Record}, {"metrics", c.Metrics}, {"trusted_hooks", c.TrustedHooks},
+		{"runtime", c.Runtime}, {"cache_dir", c.CacheDir}, {"record", c.Record}, {"metrics", c.Metrics}, {"trusted_hooks", c.TrustedHooks}, {"immutable_roots", c.ImmutableRoots},
 	} {
 		if strings.ContainsRune(name.got, 0) {
 			return name.member, fmt.Errorf("got %q, which no file can be called", name.got)
@@ -152,9 +155,11 @@ func (c Config) check() (member string, err error) {
 	if c.Metrics != "" && (!filepath.IsAbs(c.Metrics) || filepath.Ext(c.Metrics) != ".prom") {
 		return "metrics", fmt.Errorf("got %q, want an absolute path that ends in .prom", c.Metrics)
 	}
-	for _, hook := range strings.Split(c.TrustedHooks, ",") {
-		if c.TrustedHooks != "" && !filepath.IsAbs(hook) {
-			return "trusted_hooks", fmt.Errorf("%q is not an absolute path", hook)
+	for _, list := range []struct{ member, paths string }{{"trusted_hooks", c.TrustedHooks}, {"immutable_roots", c.ImmutableRoots}} {
+		for path := range strings.SplitSeq(list.paths, ",") {
+			if list.paths != "" && (!filepath.IsAbs(path) || filepath.Clean(path) != path) {
+				return list.member, fmt.Errorf("%q is not an absolute path in its shortest form", path)
+			}
 		}
 	}
 	if c.Fix != "" {

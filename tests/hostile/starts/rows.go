@@ -506,6 +506,27 @@ var rows = []row{
 		check(unix.MoveMount(tree, "", unix.AT_FDCWD, b.root, unix.MOVE_MOUNT_F_EMPTY_PATH))
 		b.undo = append(b.undo, func() { _ = unix.Unmount(b.root, unix.MNT_DETACH) })
 	}},
+	{"roots", "immutable", patched, func(b *bundle) { immutable(b); b.run("/usr/bin/clock") }},
+	{"roots", "immutable, and known with a mount over the program", patched, func(b *bundle) {
+		immutable(b)
+		b.run("/usr/bin/clock")
+		b.ready = func() {
+			b.bind("/usr/bin", b.host)
+			b.first("true")
+			mounts := b.spec["mounts"].([]any)
+			b.spec["mounts"] = mounts[:len(mounts)-1]
+			write(filepath.Join(b.dir, "config.json"), b.spec)
+		}
+	}},
+	{"roots", "said to be immutable, and written to", patched, func(b *bundle) {
+		immutable(b)
+		b.writable()
+		b.shell("mv rootfs/usr/bin/clock .")
+		b.ready = func() {
+			b.first("true")
+			b.shell("mv clock rootfs/usr/bin")
+		}
+	}},
 	{"roots", "receiving", patched, func(b *bundle) {
 		b.legacy(b.root, "usr/bin/clock")
 		b.at("linux")["rootfsPropagation"] = "rslave"
@@ -742,12 +763,27 @@ func known(b *bundle, change func(layer string)) {
 	b.legacy(plain, "usr/bin/clock")
 	b.overlayOf("", plain)
 	b.ready = func() {
-		command(b, *wrapper, "--vfix-config", filepath.Join(b.dir, "runtime.json"), "--runtime", must(exec.LookPath("runc")), "run", "--bundle", b.dir, b.id+"x")
+		b.first("runc")
 		check(unix.Unmount(b.root, 0))
 		b.shell("rm -rf layers/upper layers/work; mkdir layers/upper layers/work")
 		b.overlayOf("", plain)
 		change(plain)
 	}
+}
+
+// first makes a start from the bundle as it is, by which the cache knows what is in it.
+func (b *bundle) first(runtime string) {
+	text, err := os.ReadFile(b.dir + "/config.json")
+	check(err)
+	write(b.dir+"/config.json", b.spec)
+	command(b, *wrapper, "--vfix-config", filepath.Join(b.dir, "runtime.json"), "--runtime", must(exec.LookPath(runtime)), "run", "--bundle", b.dir, b.id+"x")
+	check(os.WriteFile(b.dir+"/config.json", text, 0o600))
+}
+
+// immutable is a root that the configuration says nobody changes.
+func immutable(b *bundle) {
+	b.legacy(b.root, "usr/bin/clock")
+	b.config = map[string]any{"immutable_roots": "/none," + must(filepath.EvalSymlinks(b.dir))}
 }
 
 func must(s string, err error) string {
