@@ -74,8 +74,10 @@ There is no undo: keep a copy, or use -o.`,
 }
 
 // check says what is wrong with a set of options, one sentence for each.
-func (o *PatchOptions) check() error {
+func (o *PatchOptions) check(paths []string) error {
 	switch {
+	case o.to.Output != "" && len(paths) > 1:
+		return usagef("patch", "-o DEST takes one PATH, and %d are given", len(paths))
 	case o.to.InPlace && o.to.Output != "":
 		return usagef("patch", "-i replaces the files and -o does not change them: use one of them")
 	case !o.to.InPlace && o.to.Output == "" && !o.to.DryRun:
@@ -90,7 +92,7 @@ func (o *PatchOptions) check() error {
 }
 
 func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *output, e engine) error {
-	if err := opts.check(); err != nil {
+	if err := opts.check(paths); err != nil {
 		return err
 	}
 	if err := opts.begin(ctx, "patch", out); err != nil {

@@ -125,6 +125,7 @@ func TestUsageErrors(t *testing.T) {
 		"patch x":                           "no destination",
 		"patch -i":                          "no PATH given",
 		"patch -i -o y x":                   "-i replaces the files",
+		"patch -o y x z":                    "-o DEST takes one PATH",
 		"patch -o - x":                      "-o -: cannot write the patched copy",
 		"patch --since s -o y x":            "--since works only",
 		"patch --insecure -i x":             "unknown option",
