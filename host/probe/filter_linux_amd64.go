@@ -5,11 +5,14 @@
 package probe
 
 import (
+	_ "embed" // for syscalls.txt
 	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/moby/profiles/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -101,7 +104,7 @@ func compile(rules *specs.LinuxSeccomp) ([]bpf.Instruction, error) {
 			return nil, fmt.Errorf("argument %d of %s: system calls have %d", s.Args[i].Index, strings.Join(s.Names, ", "), maxArgs)
 		}
 		for _, name := range s.Names {
-			if n, ok := syscallNumber(name); ok {
+			if n, ok := syscallNumbers()[name]; ok {
 				all = append(all, rule{n, s.Args})
 			}
 		}
@@ -177,11 +180,22 @@ func assemble(program []bpf.Instruction) ([]byte, error) {
 	return out, nil
 }
 
-// syscallNumber looks a system call's name up in the table of x86-64.
-func syscallNumber(name string) (uint32, bool) {
-	i, ok := slices.BinarySearchFunc(syscalls[:], name, func(s syscallName, n string) int { return strings.Compare(s.name, n) })
-	if !ok {
-		return 0, false
+// syscallTable has the number and the name of each system call of x86-64, as arch/x86/entry/syscalls/syscall_64.tbl of
+// the kernel does.
+//
+//go:embed syscalls.txt
+var syscallTable string
+
+// syscallNumbers are the numbers of system calls by their names. They are read when they are first needed.
+var syscallNumbers = sync.OnceValue(func() map[string]uint32 {
+	all := map[string]uint32{}
+	for line := range strings.Lines(syscallTable) {
+		number, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseUint(number, 10, 32)
+		if err != nil {
+			panic(err) // of a table that is a part of vfix
+		}
+		all[name] = uint32(n)
 	}
-	return syscalls[i].number, true
-}
+	return all
+})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // program is vfix-measure as make built it: this package may not import the one that has it.
@@ -208,4 +210,20 @@ func FuzzFilter(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The table of system calls is whole, and has the numbers of x86-64.
+func TestSyscallNumbers(t *testing.T) {
+	all := syscallNumbers()
+	for name, want := range map[string]uint32{
+		"read": unix.SYS_READ, "openat": unix.SYS_OPENAT, "time": unix.SYS_TIME, "clock_gettime": unix.SYS_CLOCK_GETTIME,
+		"prlimit64": unix.SYS_PRLIMIT64, "rseq": unix.SYS_RSEQ, "pidfd_send_signal": unix.SYS_PIDFD_SEND_SIGNAL, "listns": unix.SYS_LISTNS,
+	} {
+		if got, ok := all[name]; !ok || got != want {
+			t.Errorf("%s: got %d, %v, want %d", name, got, ok, want)
+		}
+	}
+	if want := strings.Count(syscallTable, "\n"); len(all) != want || want < 380 {
+		t.Errorf("got %d names in %d lines", len(all), want)
+	}
 }
