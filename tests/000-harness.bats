@@ -191,6 +191,19 @@ fake_e2e() {
 	expect 'what is left' "$(grep -o "$fakes/[mn] " "$BATS_TEST_TMPDIR/mounts" | sort -u)" ''
 }
 
+@test "run-e2e: a test that leaves a file that cannot be removed fails, and the file is gone" {
+	requires root
+	fake_e2e
+	# shellcheck disable=SC2016 # for the file's shell
+	printf '@%s\n' 'test "copies" { echo $BATS_RUN_TMPDIR >'"$fakes/folder"'; touch $BATS_TEST_TMPDIR/copy; chattr +i $BATS_TEST_TMPDIR/copy; }' >"$fakes/copies.bats"
+	run "$tree/tests/run-e2e" "$results" "$fakes/copies.bats"
+	echo "$output"
+	grep -q '^ok 1 copies' <<<"$output" || skip 'requires immutable files: this file system has none'
+	expect verdicts "$(grep -o '^not ok .*' <<<"$output" | sort -u)" 'not ok 1 copies.bats: leaves the machine as it was'
+	expect_match output "$output" '/copy'
+	[ ! -e "$(<"$fakes/folder")" ] || fail 'the folder is there'
+}
+
 # noting NAME TAGS: a file whose test notes when it begins and ends, and in between waits until
 # $meet tests have begun.
 noting() {

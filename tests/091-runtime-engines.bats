@@ -29,6 +29,7 @@ setup() {
 # An engine that a test starts for itself keeps its things in that test's folder.
 teardown() {
 	BATS_FILE_TMPDIR=$BATS_TEST_TMPDIR stop_services
+	chattr -R -f -i "$BATS_TEST_TMPDIR" || true # hotfix's copies
 }
 
 # own_dockerd CONFIG STORAGE [WRAPPER...]: an engine for one test, with the small image.
