@@ -9,6 +9,7 @@ FILES    ?= $(filter-out $(RELEASE_TESTS),$(wildcard tests/*.bats))
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+GOJQ        = github.com/itchyny/gojq/cmd/gojq@v0.12.17
 NFPM        = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 PROGRAM    ?= bin/vfix
 # Built by a tag alone: the pages of a release, and the tests that ask engines.
@@ -88,6 +89,12 @@ validate: need-go ## build the program that recomputes every digest of an OCI la
 siftool: need-go ## build the tool that makes and lists Apptainer's files, for the tests
 	$(GO) build -o $(BUILD)/siftool github.com/sylabs/sif/v2/cmd/siftool
 
+# A jq that starts in a seventh of the time: Debian's 1.6 compiles its own library at each of its thousands of starts.
+JQ = $(BUILD)/tools/jq
+$(JQ):
+	GOBIN=$(abspath $(@D)) $(GO) install -ldflags='-s -w' $(GOJQ)
+	mv $(@D)/gojq $@
+
 .PHONY: check
 check: need-go shim format ## check what needs no root, engine or VM: format, vet, shellcheck, Go tests; a few minutes
 	$(GO) vet -tags '$(TAGS)' ./...
@@ -110,7 +117,7 @@ test-unit: need-go shim fixtures oracles ## run the Go tests; one scans all of /
 	tests/run-unit $(RESULTS) ./...
 
 .PHONY: tested
-tested: all fixtures oracles validate siftool legacy-image
+tested: all fixtures oracles validate siftool legacy-image $(JQ)
 
 .PHONY: test-e2e
 test-e2e: tested ## run the end-to-end tests (as root), or FILES=tests/020-docker.bats alone

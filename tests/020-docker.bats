@@ -52,7 +52,7 @@ run_container() { run docker run --rm --network none "$@"; }
 @test "rebuild: -t names the result, and the configuration is the base's" {
 	run_vfix rebuild docker-daemon:small:legacy -t redis:fixed
 	expect reference "$output" redis:fixed
-	config() { docker inspect "$1" | jq -S '.[0].Config | del(.Image, .Labels) | with_entries(select(.value != null and .value != "" and .value != []))'; }
+	config() { docker inspect "$1" | jq '.[0].Config | del(.Image, .Labels) | with_entries(select(.value != null and .value != "" and .value != []))'; }
 	expect configuration "$(config redis:fixed)" "$(config small:legacy)"
 	layers() { docker inspect "$1" | jq -c '.[0].RootFS.Layers'; }
 	expect 'layers below the new one' "$(layers redis:fixed | jq -c '.[:-1]')" "$(layers small:legacy)"

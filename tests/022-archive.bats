@@ -38,7 +38,7 @@ listing() {
 	run_vfix rebuild "$archive" -o oci:out:x
 	expect reference "$output" oci:out:x
 	check_layout out
-	config() { skopeo inspect --config "$1" | jq -S '.config | del(.Labels)'; }
+	config() { skopeo inspect --config "$1" | jq '.config | del(.Labels)'; }
 	expect configuration "$(config oci:out:x)" "$(config "$layout")"
 }
 

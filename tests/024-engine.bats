@@ -89,7 +89,7 @@ diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 	run_vfix rebuild old.tar -o oci:out:x
 	same_files out "$small_image/rootfs"
 	expect 'diff IDs' "$(diff_ids oci:out:x)" "$(diff_ids oci:mixed:x)"
-	expect config "$(skopeo inspect --config oci:out:x | jq -cS '.config | del(.Labels)')" "$(skopeo inspect --config oci:mixed:x | jq -cS '.config | del(.Labels)')"
+	expect config "$(skopeo inspect --config oci:out:x | jq -c '.config | del(.Labels)')" "$(skopeo inspect --config oci:mixed:x | jq -c '.config | del(.Labels)')"
 	# And what it exported, which has the files and nothing else.
 	run_vfix rebuild export.tar -o oci:exported:x
 	expect 'call sites left' "$(run_vfix scan oci:exported:x --format json >/dev/null && jq .results[0].summary.patched <<<"$output")" 0
@@ -98,7 +98,7 @@ diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 # expect_fixed SOURCE BASE: verify proves the fix, of one file, and nothing else.
 expect_fixed() {
 	run_vfix verify "$1" --against "$2" --format json
-	expect "$1: fixed" "$(jq -c '[.fixed, .problems]' <<<"$output")" '[[{"path":"opt/lib/libjvm.so","fix":"java-cgroups"}],[]]'
+	expect "$1: fixed" "$(jq -c '[[.fixed[] | [.path, .fix]], .problems]' <<<"$output")" '[[["opt/lib/libjvm.so","java-cgroups"]],[]]'
 }
 
 @test "fix: java-cgroups in an engine, a SIF, an archive, a tarball, a directory and a list" {

@@ -182,7 +182,7 @@ fixture_image() {
 # described CONTAINER: what the engine knows of it, without what belongs to one container
 # only, and without the mounts of a hotfix.
 described() {
-	docker inspect "$1" | jq -S --arg copies "$copies" '.[0] | {Config, HostConfig, Mounts, Networks: .NetworkSettings.Networks}
+	docker inspect "$1" | jq --arg copies "$copies" '.[0] | {Config, HostConfig, Mounts, Networks: .NetworkSettings.Networks}
 		| del(.Config.Image, .Config.Volumes)
 		| .Mounts |= (map(select(.Source | startswith($copies) | not) | del(.Mode)) | sort_by(.Destination))
 		| .HostConfig.Mounts = null

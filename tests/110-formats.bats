@@ -163,7 +163,7 @@ listing() {
 		"$build/validate" out
 		umoci raw unpack --image out:x unpacked
 		diff listed <(listing unpacked)
-		expect config "$(skopeo inspect --config oci:out:x | jq -cS .config)" \
+		expect config "$(skopeo inspect --config oci:out:x | jq -c .config)" \
 			'{"Cmd":["date"],"Entrypoint":["/bin/sh","-c"],"Env":["A=b"],"User":"1:2","WorkingDir":"/tmp"}'
 	done
 	expect 'diff ID, which is that of the tarball' "$(diff_ids oci:out:x)" "[\"sha256:$(sha256sum rootfs.tar | cut -d' ' -f1)\"]"

@@ -52,7 +52,7 @@ finish() {
 
 oci=application/vnd.oci.image.layer.v1.tar
 
-below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
+below() { skopeo inspect --raw "$1" | jq -c '.layers[:-1]'; }
 
 @test "layers: gzip of several members, and with zeros behind, by each decompressor" {
 	head -c 100000 /dev/urandom >files/noise # a small layer starts no decompressor
@@ -69,7 +69,7 @@ below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
 		expect "status with $off" "$status" 3
 	done
 	run_vfix rebuild oci:out:x -o oci:fixed:x
-	expect 'layers below' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -cS .layers)"
+	expect 'layers below' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -c .layers)"
 	run_vfix scan oci:fixed:x
 	# The control: something else behind the member is an error.
 	{ cat members.gz && head -c 100 /dev/zero && echo x; } >bad.gz
@@ -96,7 +96,7 @@ below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
 	gzip -t stargz.gz
 	run_vfix rebuild oci:out:x -o oci:fixed:x
 	skopeo copy --quiet oci:fixed:x dir:checked
-	expect 'layers below, with their annotations' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -cS .layers)"
+	expect 'layers below, with their annotations' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -c .layers)"
 	run_vfix scan oci:fixed:x
 }
 
@@ -140,7 +140,7 @@ below() { skopeo inspect --raw "$1" | jq -cS '.layers[:-1]'; }
 	echo oci:fixed:x >list
 	run_vfix 4 scan --from-file list
 	expect_match 'table' "$output" 'oci:fixed:x  incomplete'
-	expect 'layers below' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -cS .layers)"
+	expect 'layers below' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -c .layers)"
 	# The control: another layer that is not there is an error.
 	rm "out/blobs/sha256/$(sha256sum plain.tar.gz | cut -d' ' -f1)"
 	run_vfix 1 rebuild oci:out:x -o oci:none:x

@@ -17,6 +17,7 @@ bats_debug_trap() {
 
 tree=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 build=$tree/tests/build
+[[ ! -e $build/tools/jq || :$PATH: == *":$build/tools:"* ]] || PATH=$build/tools:$PATH # jq, which sorts the names of objects: see the Makefile
 VFIX=${VFIX:-$tree/bin/vfix}
 VFIX_RUNTIME=${VFIX_RUNTIME:-$tree/bin/vfix-runtime}
 novsyscall=$build/novsyscall
