@@ -80,12 +80,14 @@ make_root() {
 	expect 'the clock' "$(check clock .verdict)" ok
 }
 
-@test "doctor: vsyscall=none, vdso=0, a slow clock source, and crashes in the log [VM]" {
+@test "doctor: vsyscall=none, vdso=0, a slow clock source, no memory groups, and crashes in the log [VM]" {
 	requires root vm
 	make_root
-	run_vm --vsyscall none --root "$root" --append 'vdso=0 clocksource=acpi_pm' -- \
+	# Each option is another check's.
+	run_vm --vsyscall none --root "$root" --append 'vdso=0 clocksource=acpi_pm cgroup_disable=memory' -- \
 		'vfix doctor --format json --check vsyscall,vdso,clock,kernel-log' \
-		'sh -c "callpage time; vfix doctor --format json --check kernel-log"'
+		'sh -c "callpage time; vfix doctor --format json --check kernel-log"' \
+		'sh -c "busybox mount -t cgroup2 none /sys/fs/cgroup && vfix doctor --format json --check cgroups"'
 	expect_vm 1 3
 	output=$(cat "$vm_out/1.stdout")
 	expect 'failed' "$(jq -c .failed <<<"$output")" '["vsyscall","vdso","clock"]'
@@ -98,6 +100,9 @@ make_root() {
 	output=$(cat "$vm_out/2.stdout")
 	expect 'the log with a crash' "$(check kernel-log .verdict)" fail
 	check kernel-log '.lines[]' | grep -q '^callpage\[[0-9]*\]  time() at 0xffffffffff600400, ' || fail "$output"
+	expect_vm 3 3
+	output=$(cat "$vm_out/3.stdout")
+	expect 'v2 without memory' "$(check cgroups .verdict) $(fact cgroups missing)" 'fail memory'
 }
 
 @test "doctor: a clock source that the vDSO cannot read, and a small table of names that is flooded [VM]" {
@@ -136,10 +141,6 @@ make_root() {
 	output=$(cat "$vm_out/3.stdout")
 	expect 'the limit' "$(check nofile .verdict) $(figure nofile files)" 'fail 1073741816'
 	expect 'random bits' "$(check aslr .verdict) $(figure aslr bits)" 'warn 32'
-	run_vm --vsyscall xonly --append cgroup_disable=memory --root "$root" -- "sh -c '$groups && $doctor'"
-	expect_vm 1 3
-	output=$(cat "$vm_out/1.stdout")
-	expect 'v2 without memory' "$(check cgroups .verdict) $(fact cgroups missing)" 'fail memory'
 }
 
 # Only kernels from 6.7 on have the option.
