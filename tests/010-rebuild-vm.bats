@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # rebuild, seen by real kernels: the legacy image dies where the vsyscall page is not mapped,
 # the rebuilt one runs there and everywhere else.
 load helpers

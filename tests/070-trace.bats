@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # vfix-trace: programs that no preload library reaches run on a kernel without the vsyscall
 # page, at full speed from the second call of a site on, and notice nothing of it.
 #

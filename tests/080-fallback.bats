@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # rebuild --fallback: what vfix had to leave, and what comes later, runs in the derived image
 # on a kernel with vsyscall=none. The legacy image gets a layer with programs whose call sites
 # stay (late) or do not exist before they run (jit), each dynamic and static.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # The drop-in layer, put over the legacy image as COPY --from does it: the steps of a
 # Dockerfile, one after the other, on a kernel with vsyscall=none. One of them installs a
 # package that brings the legacy libc and a static helper back.

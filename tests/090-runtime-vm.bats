@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # vfix-runtime before runc and crun, on a real kernel that does not map the vsyscall page:
 # the unmodified legacy image dies under the runtime alone and runs through vfix-runtime.
 #

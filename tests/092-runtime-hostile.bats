@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # vfix-runtime and what an image can do to it: whatever lies in a root filesystem, nothing
 # outside of it is opened, mounted or changed, nothing is waited for, and the container starts.
 # Most tests have a stand-in for the real runtime, which records what it is called with, and

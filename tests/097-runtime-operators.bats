@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # The output of vfix-runtime for operators of nodes: the record of starts, their summary, counters,
 # a check of the installation, and versions side by side.
 # Variables come from helpers.bash and bundles.bash.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # Errors that no start may make: say that a container is patched while a program in it calls the page, and with fail_closed
 # start such a container at all. Each case is a bundle in which some program calls the page, at a place where a look
 # at the root filesystem, or at config.json, does not show it. Each is started with runc under the seccomp oracle:

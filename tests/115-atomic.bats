@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # Whatever happens there is the old result or the whole new one.
 # Functions are called by name.
 # shellcheck disable=SC2317

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # Files and images that are wrong on purpose (tests/hostile), one named defect each. The result for
 # each is in tests/hostile/expected.txt. Memory, processor time, sizes of files and
 # open files are bounded by the kernel, not by a stopwatch.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # A few hundred packages of a modern Debian, unpacked: vfix finds nothing to change in them,
 # and what it is shown among them it does find.
 # Variables come from helpers.bash.
