@@ -28,13 +28,14 @@ same() { diff -rq --no-dereference -x '.*.vfix-lock' "$1" work >differs; }
 empty() { rm -rf work && mkdir work; }
 
 # faults OBJECT PREPARE COMMAND...: lets each call of the command fail once, in a folder work that PREPARE makes. OBJECT is a
-# pattern: what the messages name, if it is not the folder that all this is in. After an error the folder is as it was, or as it is after a success. Without bats' trap,
+# pattern: what the messages name, if it is not a folder that all this is in. After an error the folder is as it was, or as it is after a success. Without bats' trap,
 # which takes longer than most of its commands.
 calls=(openat read pread64 write pwrite64 fstat newfstatat getdents64 fsync fchmod fchown renameat unlinkat mkdirat ftruncate flock utimensat linkat
 	copy_file_range readlinkat close fsetxattr flistxattr fgetxattr execve)
 faults() (
 	trap - DEBUG
-	object=$1 prepare=$2 made=0 failed=0 right=0
+	object=$1 prepare=$2 made=0 failed=0 right=0 above='' folder=$BATS_TEST_TMPDIR
+	while [ "$folder" ]; do above+=${above:+|}${folder//./\\.}': ' folder=${folder%/*}; done
 	shift 2
 	empty && "$prepare" && cp -a work before
 	want_output=$("$@" 2>err) || right=$?
@@ -62,7 +63,7 @@ faults() (
 			failed=$((failed + 1))
 			# 4: incomplete, with the files that could not be read
 			[ "$status" = 1 ] || [ "$status" = 4 ] || bad "$call $n: status $status: $err"
-			[[ ${err//$'\n'killat: failed*([^$'\n'])/} =~ $object|"$BATS_TEST_TMPDIR: "|/tmp/vfix-|stdout ]] || bad "$call $n: names nothing: $err"
+			[[ ${err//$'\n'killat: failed*([^$'\n'])/} =~ $object|$above|/tmp/vfix-|stdout ]] || bad "$call $n: names nothing: $err"
 			[[ ! $err =~ (^|$'\n')(panic|'goroutine '|'fatal error')|internal\ error|bug\ in\ vfix ]] || bad "$call $n: $err"
 			[ "$status" = 4 ] || [ -z "$left" ] || same before || bad "$call $n: $err: left $(<differs)"
 			undone "$call $n"
