@@ -43,12 +43,8 @@ const aclXattr = "system.posix_acl_access"
 
 // label returns a file's SELinux label, "" if it has none.
 func label(f *os.File) string {
-	buf := make([]byte, 4096) // a label is at most a page (security/selinux/ss/context.c)
-	n, err := unix.Fgetxattr(int(f.Fd()), labelXattr, buf)
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimRight(buf[:n], "\x00"))
+	text, _ := xattrs.Get(int(f.Fd()), labelXattr)
+	return string(bytes.TrimRight(text, "\x00"))
 }
 
 // apply gives a file this metadata. Where the kernel knows no labels, or this process may set

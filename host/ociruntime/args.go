@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"vfix.dev/vfix/host/starts"
 )
 
 // command is a command line of runc's kind, as far as it matters. Sources: runc's main.go,
@@ -24,8 +22,8 @@ type command struct {
 	cacheDir   string
 	failClosed bool
 	startID    string
-	fds        int           // how many descriptors it hands over besides those of $LISTEN_FDS
-	source     starts.Source // of the configuration, where the NRI plugin knows better
+	fds        int    // how many descriptors it hands over besides those of $LISTEN_FDS
+	source     string // of the configuration, where the NRI plugin knows better
 
 	name      string // create, run, exec, …; "" for none
 	bundle    string // of create, run and restore
@@ -167,24 +165,17 @@ func option(args []string, known map[string]arity) (g given, rest []string) {
 	return g, rest
 }
 
-// own takes one of our own options.
+// own takes one of our own options; --container-config and --start-id are those of a hook that vfix-runtime has added.
 func (c *command) own(g given) {
-	switch g.name {
-	case "runtime":
-		c.runtime = g.value
-	case "vfix-config":
-		c.configFile = g.value
-	case "cache-dir":
-		c.cacheDir = g.value
-	case "container-config": // of the hook that goes on with a command that has --config
-		c.spec = g.value
-	case "start-id": // of a hook that vfix-runtime has added
-		c.startID = g.value
-	case "policy-source":
-		c.source = starts.Source(g.value)
-	case "fail-closed":
+	to := map[string]*string{
+		"runtime": &c.runtime, "vfix-config": &c.configFile, "cache-dir": &c.cacheDir, "container-config": &c.spec,
+		"start-id": &c.startID, "policy-source": &c.source,
+	}[g.name]
+	if to == nil {
 		c.failClosed = c.failClosed || !g.off()
+		return
 	}
+	*to = g.value
 }
 
 func (c *command) global(g given) {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/starts"
 )
 
@@ -150,12 +151,10 @@ func handedOver(c *command) string {
 	return ""
 }
 
-// closes reports whether a process closes a descriptor when it executes a program (proc_pid_fdinfo(5)).
+// closes reports whether a process closes a descriptor when it executes a program.
 func closes(name string) bool {
 	dir, fd := filepath.Split(name)
-	b, _ := os.ReadFile(filepath.Join(dir, "../fdinfo", fd))
-	_, flags, _ := strings.Cut(string(b), "flags:")
-	flags, _, _ = strings.Cut(strings.TrimSpace(flags), "\n")
+	flags, _ := rootfs.Fdinfo(filepath.Join(dir, "../fdinfo", fd), "flags")
 	n, err := strconv.ParseUint(flags, 8, 32)
 	return err == nil && n&unix.O_CLOEXEC != 0
 }
@@ -206,20 +205,23 @@ func hookOf(c *command, as, start, runtime string, timeout time.Duration) ([]spe
 		return nil, err
 	}
 	args := []string{"vfix-runtime", startOption, start, "--runtime", runtime}
-	for _, o := range []struct{ name, value string }{{"vfix-config", c.configFile}, {"container-config", c.spec}, {"root", c.root}, {"log", c.log}} {
+	const path = true
+	for _, o := range []struct {
+		name, value string
+		path        bool
+	}{
+		{"vfix-config", c.configFile, path}, {"container-config", c.spec, path}, {"root", c.root, path}, {"log", c.log, path},
+		{"cache-dir", c.cacheDir, false}, {"log-format", c.logFormat, false},
+	} {
 		if o.value == "" {
 			continue
 		}
-		path, err := filepath.Abs(o.value)
-		if err != nil {
-			return nil, err
+		if o.path {
+			if o.value, err = filepath.Abs(o.value); err != nil {
+				return nil, err
+			}
 		}
-		args = append(args, "--"+o.name, path)
-	}
-	for _, o := range []struct{ name, value string }{{"cache-dir", c.cacheDir}, {"log-format", c.logFormat}} {
-		if o.value != "" {
-			args = append(args, "--"+o.name, o.value)
-		}
+		args = append(args, "--"+o.name, o.value)
 	}
 	if c.failClosed {
 		args = append(args, "--fail-closed")

@@ -306,20 +306,11 @@ func (k *container) ownRoot(m mount, mounted bool) bool {
 	case mounted && m.readOnly, k.root.Path == "/": // the machine's own, an overlay on live systems
 		return false
 	case mounted && m.wholeOverlay():
-		return hasName(m.options, "upperdir")
+		return strings.Contains(","+m.options, ",upperdir=")
 	case mounted && snapshotRoot(m):
 		return true
 	}
 	return engineRoot(k.root.Path)
-}
-
-func hasName(list, name string) bool {
-	for o := range strings.SplitSeq(list, ",") {
-		if strings.HasPrefix(o, name+"=") {
-			return true
-		}
-	}
-	return false
 }
 
 // shows reports whether the root shows, at a real path, the file that was found there in

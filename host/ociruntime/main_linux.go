@@ -93,7 +93,7 @@ func inForce(c *command) policy.InForce {
 	}
 	p.FailClosed = p.FailClosed || c.failClosed
 	if p.Source == starts.FromFile && c.source != "" { // the plugin, whose file this is, has another one
-		p.Source = c.source
+		p.Source = starts.Source(c.source)
 	}
 	return p
 }

@@ -3,6 +3,8 @@
 package ociruntime
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -219,14 +221,6 @@ func snapshotRoot(m mount) bool {
 // container end in -init.
 func isID(s string) bool {
 	s = strings.TrimSuffix(s, "-init")
-	const digits = 64
-	if len(s) != digits {
-		return false
-	}
-	for _, c := range s {
-		if !strings.ContainsRune("0123456789abcdef", c) {
-			return false
-		}
-	}
-	return true
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size && s == strings.ToLower(s)
 }

@@ -11,9 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/host/store"
 )
 
 // readSpec reads a config.json. A fifo in its place is not waited for.
@@ -216,15 +217,9 @@ func lockFolder(dir string) (func(), error) {
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", dir, err)
 	}
-	const patience, pause = time.Minute, 2 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return func() { unix.Close(fd) }, nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR), time.Now().After(end):
-			unix.Close(fd)
-			return nil, fmt.Errorf("bundle %s: lock: %w", dir, err)
-		}
+	if err := store.Await(fd); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("bundle %s: lock: %w", dir, err)
 	}
+	return func() { unix.Close(fd) }, nil
 }

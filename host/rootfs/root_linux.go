@@ -218,18 +218,24 @@ func (r *Root) Folder(name string) (int, error) {
 // Name opens what is at a real path as a mere name (O_PATH); the caller closes it.
 func (r *Root) Name(name string) (int, error) { return r.openReal(name, unix.O_PATH, false) }
 
-// MountOf is the number that mountinfo has for the mount of what is open at a descriptor (proc_pid_fdinfo(5)).
+// MountOf is the number that mountinfo has for the mount of what is open at a descriptor.
 func MountOf(fd int) (int, error) {
-	b, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
+	id, err := Fdinfo("/proc/self/fdinfo/"+strconv.Itoa(fd), "mnt_id")
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
-		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
-			return strconv.Atoi(strings.TrimSpace(id))
-		}
+	return strconv.Atoi(id)
+}
+
+// Fdinfo is a member of what a file of the kernel says of a descriptor (proc_pid_fdinfo(5)).
+func Fdinfo(file, member string) (string, error) {
+	b, err := os.ReadFile(file)
+	_, text, ok := strings.Cut("\n"+string(b), "\n"+member+":")
+	if err == nil && !ok {
+		err = fmt.Errorf("%s: no %s", file, member)
 	}
-	return 0, errors.New("no mnt_id in fdinfo")
+	text, _, _ = strings.Cut(text, "\n")
+	return strings.TrimSpace(text), err
 }
 
 // Lstat is of the file at a real path.

@@ -86,7 +86,7 @@ func (s *Store) turn(key string, size int64) (*pending, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		p := &pending{File: os.NewFile(uintptr(fd), path)}
-		if err := await(fd); err != nil {
+		if err := Await(fd); err != nil {
 			p.Close()
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}

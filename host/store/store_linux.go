@@ -128,7 +128,7 @@ func (s *Store) Lock(kind, key string) (func(), error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		if err := await(fd); err != nil {
+		if err := Await(fd); err != nil {
 			unix.Close(fd)
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -155,7 +155,8 @@ const (
 	lockPause    = 2 * time.Millisecond
 )
 
-func await(fd int) error {
+// Await locks what is open at a descriptor, for which it waits a minute.
+func Await(fd int) error {
 	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPause) {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
