@@ -5,6 +5,7 @@
 package find
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -201,19 +202,27 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 	return found
 }
 
+// relative is a word that the loader fills with an address of code.
+type relative struct{ at, to uint64 }
+
+func (r relative) compare(o relative) int { return cmp.Compare(r.at, o.at) }
+
 // pointer returns the address in the word at vaddr, as it is once the file is relocated.
 func (c *code) pointer(vaddr uint64) (uint64, bool) {
 	if c.relative == nil {
-		c.relative = make(map[uint64]uint64)
+		c.relative = []relative{}
 		n := 0
 		_ = c.f.EachRela(func(r elf.Rela) { // Scan reports what cannot be read
 			if n++; r.Type == elf.RRelative && n <= maxRelative && c.f.ExecLoad(r.Addend) {
-				c.relative[r.At] = r.Addend
+				c.relative = append(c.relative, relative{r.At, r.Addend})
 			}
 		})
+		if !slices.IsSortedFunc(c.relative, relative.compare) { // linkers sort them
+			slices.SortStableFunc(c.relative, relative.compare)
+		}
 	}
-	if v, ok := c.relative[vaddr]; ok {
-		return v, true
+	if i, ok := slices.BinarySearchFunc(c.relative, relative{at: vaddr}, relative.compare); ok {
+		return c.relative[i].to, true
 	}
 	return c.f.Word(vaddr)
 }

@@ -31,7 +31,7 @@ type code struct {
 	landing   map[uint64]landingPads
 	returning map[uint64]bool
 	skipping  map[uint64]bool
-	relative  map[uint64]uint64
+	relative  []relative // sorted; see pointer
 	imports   map[uint64]string
 	jumps     map[uint64][]uint64 // to parts of functions that nothing calls, and from where
 	// kept are the uses that callees make of registers that they must preserve; keptLeft is how many more
