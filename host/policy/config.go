@@ -264,8 +264,8 @@ func (l Limits) WithDefaults() Limits {
 // userDir is vfix's folder among those of one user (XDG Base Directory Specification); "" for none.
 func userDir(variable, usual string) string {
 	dir := os.Getenv(variable)
-	if home := os.Getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
-		dir = filepath.Join(home, usual)
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(os.Getenv("HOME"), usual)
 	}
 	if !filepath.IsAbs(dir) {
 		return ""

@@ -141,8 +141,22 @@ func TestUnreadable(t *testing.T) {
 		if err := put(path); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Read(path); err == nil || errors.Is(err, fs.ErrNotExist) || hinterr.HintOf(err) == "" {
-			t.Errorf("%s: got %v", name, err)
+		want := map[string]string{"a directory": "not a regular file", "a FIFO": "not a regular file", "a device": "not a regular file", "a symlink that leads nowhere": "leads nowhere"}[name]
+		if _, _, err := Read(path); err == nil || errors.Is(err, fs.ErrNotExist) || hinterr.HintOf(err) == "" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
+	}
+}
+
+// A file may have so many bytes, and no more.
+func TestSizeOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runtime.json")
+	for _, size := range []int{maxConfig, maxConfig + 1, maxConfig + 2} {
+		if err := os.WriteFile(path, []byte("{}"+strings.Repeat(" ", size-2)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, text, err := Read(path); (err == nil) != (size <= maxConfig) || err == nil && len(text) != size {
+			t.Errorf("%d bytes: got %d, %v", size, len(text), err)
 		}
 	}
 }

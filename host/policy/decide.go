@@ -79,6 +79,6 @@ func choice(annotations map[string]string, name, yes, no string, otherwise bool)
 	case yes, no:
 		return got == yes, nil
 	default:
-		return otherwise, fmt.Errorf("annotation %s: got %q, want %s or %s", name, got, yes, no)
+		return false, fmt.Errorf("annotation %s: got %q, want %s or %s", name, got, yes, no)
 	}
 }

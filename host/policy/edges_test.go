@@ -37,6 +37,10 @@ func TestBoundsOfValues(t *testing.T) {
 		{Config{CacheDir: "x"}, "cache_dir"},
 		{Config{Runtime: "a\x00"}, "runtime"},
 		{Config{Fix: "nothing"}, "fix"},
+		{Config{TrustedHooks: "/a,/b/c"}, ""},
+		{Config{TrustedHooks: "/a,b"}, "trusted_hooks"},
+		{Config{TrustedHooks: "/a/../b"}, "trusted_hooks"},
+		{Config{ImmutableRoots: "/a,"}, "immutable_roots"},
 	} {
 		text, err := c.config.Bytes()
 		if c.member == "" && err != nil || c.member != "" && (err == nil || !strings.HasPrefix(err.Error(), c.member+": ")) {
